@@ -1,0 +1,58 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// An ActivityOption says more about the call of an activity: [RetryPolicy] and
+// [Tags] are such.
+type ActivityOption interface{ applyActivity(*activityOptions) }
+
+type activityOptions struct {
+	retry *RetryPolicy
+	tags  map[string]string
+}
+
+// CallActivity schedules an activity, which must be in the registry, with the
+// given input. The task's error is a *[TaskFailedError] if the activity failed.
+//
+// If the input cannot be encoded, the activity is not registered or an option
+// cannot be, nothing is scheduled and the task is complete with the error.
+func CallActivity[I, O any](ctx *Context, activity func(context.Context, I) (O, error), in I, opts ...ActivityOption) *Task[O] {
+	f, err := ctx.registry.functionOf(activityKind, activity)
+	if err != nil {
+		return endedTask[O](ctx, err)
+	}
+	return callActivity[O](ctx, f.name, in, opts)
+}
+
+// An ActivityName is the wire name of an activity with the given types of input
+// and output, such as one that another program implements:
+//
+//	const Ship = durable.ActivityName[Order, Receipt]("Ship")
+type ActivityName[I, O any] string
+
+// Call schedules the activity with the given input, as [CallActivity] does.
+func (n ActivityName[I, O]) Call(ctx *Context, in I, opts ...ActivityOption) *Task[O] {
+	return callActivity[O](ctx, string(n), in, opts)
+}
+
+func callActivity[O any](ctx *Context, name string, in any, opts []ActivityOption) *Task[O] {
+	input, err := encodeArgument(in)
+	if err != nil {
+		return endedTask[O](ctx, fmt.Errorf("encode input of activity %s: %w", name, err))
+	}
+	if len(opts) == 0 {
+		return newTask[O](func(f *replay.Future) { ctx.x.ScheduleTask(f, name, input) })
+	}
+	var o activityOptions
+	for _, opt := range opts {
+		opt.applyActivity(&o)
+	}
+	return retried[O](ctx, o.retry, func(f *replay.Future) {
+		ctx.x.ScheduleTaskAs(f, &replay.ScheduleTask{Name: name, Version: string(ctx.Version()), Input: input, Tags: o.tags})
+	})
+}

@@ -1,0 +1,28 @@
+package durable
+
+import (
+	"context"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+)
+
+// ActivityInfo is what an activity can know of its own run, for its log or to
+// recognise a repetition.
+type ActivityInfo struct {
+	InstanceID InstanceID // of the orchestration that waits for the result
+	Name       string     // that the activity is registered under
+	TaskID     int        // the number of the call among the orchestration's actions, from 0
+	Attempt    int        // from 1; more means that an earlier run did not get to its end
+	Version    Version    // of the orchestration
+	Tags       Tags       // that the call was given
+}
+
+// ActivityInfoFrom returns what is known of the activity that ctx was given to.
+// ok is false if ctx is no activity's.
+func ActivityInfoFrom(ctx context.Context) (info ActivityInfo, ok bool) {
+	i, ok := dispatch.ActivityInfoFrom(ctx)
+	return ActivityInfo{
+		InstanceID: InstanceID(i.Instance.InstanceID), Name: i.Name, TaskID: i.TaskID, Attempt: i.Attempt,
+		Version: Version(i.Version), Tags: i.Tags,
+	}, ok
+}

@@ -1,0 +1,99 @@
+package durable_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/durablefunctions-go/durablefunctions/"
+
+// A listed package is one that `go list` tells of.
+type listed struct {
+	ImportPath string
+	Imports    []string // direct
+	Deps       []string // all
+}
+
+// An arrow that must not be: no package below from imports one below to.
+type forbidden struct {
+	from   string
+	to     string
+	direct bool // only what from itself imports; the standard library imports much
+	but    []string
+}
+
+// The packages stand on each other in one order; durable/README.md draws it.
+func TestArrows_PointDownwardsOnly(t *testing.T) {
+	rules := []forbidden{
+		{from: "durable/history", to: module},
+		{from: "durable/provider", to: module, but: []string{module + "durable/history"}},
+		{from: "durable/internal/coro", to: module},
+		{from: "durable/internal/replay", to: module, but: []string{module + "durable/history", module + "durable/internal/coro"}},
+		{from: "durable/internal/dispatch", to: module + "durable/azurestorage"},
+		{from: "durable", to: module + "durable/azurestorage"},
+		{from: "durable", to: module + "handler"},
+		{from: "durable", to: "github.com/Azure/"},
+		{from: "durable", to: "github.com/labstack/"},
+		{from: "durable/azurestorage", to: module, but: []string{
+			module + "durable/azurestorage", module + "durable/history", module + "durable/provider", module + "durable/internal/eventjson",
+		}},
+		{from: "durable/internal/eventjson", to: module, but: []string{module + "durable/history"}},
+		{from: "durable/embedded", to: module, but: []string{module + "durable/embedded", module + "durable/history", module + "durable/provider"}},
+		{from: "durable/embedded", to: "github.com/Azure/"},
+		{from: "handler", to: module + "functions"},
+	}
+	for _, pure := range []string{"durable/internal/coro", "durable/internal/replay"} {
+		for _, impure := range []string{"context", "sync", "log/slog", "net", "os", "math/rand", "crypto/rand"} {
+			rules = append(rules, forbidden{from: pure, to: impure, direct: true})
+		}
+	}
+	for _, production := range []string{"durable", "durable/history", "durable/provider", "durable/azurestorage", "durable/embedded", "durable/internal/replay", "durable/internal/dispatch", "handler", "functions"} {
+		rules = append(rules, forbidden{from: production, to: "testing"})
+	}
+	packages := list(t)
+	for _, rule := range rules {
+		from, ok := packages[module+rule.from]
+		if !ok {
+			t.Errorf("there is no package %s", rule.from)
+			continue
+		}
+		imports := from.Deps
+		if rule.direct {
+			imports = from.Imports
+		}
+		for _, path := range imports {
+			if below(path, rule.to) && !slices.Contains(rule.but, path) {
+				t.Errorf("%s imports %s", rule.from, path)
+			}
+		}
+	}
+}
+
+// below reports whether a package is the one with the path, or inside of it.
+func below(pkg, path string) bool {
+	path = strings.TrimSuffix(path, "/")
+	return pkg == path || strings.HasPrefix(pkg, path+"/")
+}
+
+func list(t *testing.T) map[string]listed {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-json=ImportPath,Imports,Deps", module+"...").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	packages := map[string]listed{}
+	for dec := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p listed
+		if err := dec.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages[p.ImportPath] = p
+	}
+}

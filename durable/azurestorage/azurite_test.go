@@ -1,0 +1,181 @@
+package azurestorage
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// TestMain lets more tests run at a time than there are processors: those that
+// talk to Azurite mostly wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("8") // a number in range
+	}
+	os.Exit(m.Run())
+}
+
+// The tests that talk to Azurite keep out of each other's way by the names of
+// their hubs.
+var hubNumber atomic.Int32
+
+func newHubName() string { return fmt.Sprintf("T%dx%d", os.Getpid(), hubNumber.Add(1)) }
+
+// testConfig returns a configuration with intervals that do not keep a test
+// waiting, on a hub of its own.
+func testConfig(t testing.TB) Config {
+	return Config{
+		TaskHub:                 newHubName(),
+		PartitionCount:          1,
+		MaxQueuePollingInterval: 100 * time.Millisecond,
+		LeaseInterval:           3 * time.Second,
+		LeaseAcquireInterval:    200 * time.Millisecond,
+		DrainTimeout:            2 * time.Second,
+		MaxConcurrentActivities: 8,
+		Logger:                  slog.New(newLogCapture(t)),
+	}
+}
+
+// openHub opens a hub on Azurite.
+func openHub(t testing.TB, cfg Config) *TaskHub {
+	t.Helper()
+	c, err := ParseConnectionString(azuritetest.Start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	h, err := Open(c, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+// runHub runs h until the test ends or stop is called, which waits for it.
+func runHub(t testing.TB, h *TaskHub) (stop func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- h.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-done:
+			if err != nil {
+				t.Errorf("Run: %v", err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Error("Run did not return")
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// within returns a context for one step of a test.
+func within(t testing.TB, d time.Duration) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), d)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func startMessage(id, executionID, input string) provider.TaskMessage {
+	instance := history.OrchestrationInstance{InstanceID: id, ExecutionID: executionID}
+	return provider.TaskMessage{
+		Target: instance,
+		Event: &history.ExecutionStarted{
+			Header: history.NewHeader(time.Now()), Instance: instance, Name: "HelloSeq", Input: &input,
+		},
+	}
+}
+
+func mustStart(t testing.TB, h *TaskHub, id, executionID, input string) {
+	t.Helper()
+	if err := h.StartInstance(within(t, 20*time.Second), startMessage(id, executionID, input), nil); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func mustNext(t testing.TB, h *TaskHub) *provider.OrchestrationWorkItem {
+	t.Helper()
+	item, err := h.NextOrchestration(within(t, 20*time.Second))
+	if err != nil {
+		t.Fatalf("no orchestration: %v", err)
+	}
+	return item
+}
+
+func mustActivity(t testing.TB, h *TaskHub) *provider.ActivityWorkItem {
+	t.Helper()
+	item, err := h.NextActivity(within(t, 20*time.Second))
+	if err != nil {
+		t.Fatalf("no activity: %v", err)
+	}
+	return item
+}
+
+// logCapture keeps what is logged, and shows it if the test fails.
+type logCapture struct {
+	slog.Handler
+	mu    *sync.Mutex
+	lines *[]string
+}
+
+func newLogCapture(t testing.TB) *logCapture {
+	c := &logCapture{mu: new(sync.Mutex), lines: new([]string)}
+	c.Handler = slog.NewTextHandler(c, &slog.HandlerOptions{Level: slog.LevelDebug})
+	t.Cleanup(func() {
+		if t.Failed() {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			t.Log(strings.Join(*c.lines, ""))
+		}
+	})
+	return c
+}
+
+func (c *logCapture) Write(p []byte) (int, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	*c.lines = append(*c.lines, string(p))
+	return len(p), nil
+}
+
+// logged reports whether an entry holds all the words.
+func logged(h *TaskHub, words ...string) bool {
+	c := h.cfg.Logger.Handler().(*logCapture)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+next:
+	for _, line := range *c.lines {
+		for _, word := range words {
+			if !strings.Contains(line, word) {
+				continue next
+			}
+		}
+		return true
+	}
+	return false
+}
+
+// eventually waits until what is true.
+func eventually(t testing.TB, what string, limit time.Duration, is func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(limit); !is(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not so within %v: %s", limit, what)
+		}
+	}
+}

@@ -1,0 +1,116 @@
+package azuritetest
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestConnectionString_IsEmptyUntilAllServicesListen(t *testing.T) {
+	log := "Azurite Blob service is starting at http://127.0.0.1:0\n" +
+		"Azurite Blob service is successfully listening at http://127.0.0.1:41\n" +
+		"Azurite Queue service is successfully listening at http://127.0.0.1:42\n" +
+		"Azurite Table service is starting at http://127.0.0.1:0\n"
+	if got := connectionString(log); got != "" {
+		t.Errorf("with two services: %q, want nothing", got)
+	}
+	got := connectionString(log + "Azurite Table service is successfully listening at http://127.0.0.1:43\n")
+	for _, want := range []string{
+		"BlobEndpoint=http://127.0.0.1:41/devstoreaccount1;",
+		"QueueEndpoint=http://127.0.0.1:42/devstoreaccount1;",
+		"TableEndpoint=http://127.0.0.1:43/devstoreaccount1;",
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q does not contain %q", got, want)
+		}
+	}
+}
+
+func TestRequired_ReadsAListOfWords(t *testing.T) {
+	t.Setenv("DURABLE_TEST_REQUIRE", "func, azurite")
+	for word, want := range map[string]bool{"azurite": true, "func": true, "az": false, "": false} {
+		if got := Required(word); got != want {
+			t.Errorf("Required(%q) = %v, want %v", word, got, want)
+		}
+	}
+}
+
+func TestVersion_IsTheOneThatTheScriptInstalls(t *testing.T) {
+	root, err := repositoryRoot()
+	if err != nil {
+		t.Fatal(err)
+	}
+	script, err := os.ReadFile(filepath.Join(root, "scripts", "azurite"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := "\nversion=" + Version + " "; !strings.Contains(string(script), want) {
+		t.Errorf("scripts/azurite has no line %q", want)
+	}
+}
+
+func TestInstall_PutsAzuriteInPlaceInOneStep(t *testing.T) {
+	dir := t.TempDir()
+	// An npm that installs one file where it is told to.
+	npm := filepath.Join(dir, "npm")
+	fake := "#!/bin/sh\nmkdir -p \"$3/node_modules/.bin\" && echo \"$7\" >\"$3/node_modules/.bin/azurite\"\n"
+	if err := os.WriteFile(npm, []byte(fake), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	installed := filepath.Join(dir, "node_modules", ".bin", "azurite")
+	for range 2 { // the second finds it there
+		if err := install(npm, dir, installed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(installed)
+	if err != nil || string(got) != "azurite@"+Version+"\n" {
+		t.Errorf("installed %q, %v", got, err)
+	}
+	left, err := filepath.Glob(filepath.Join(dir, "install.*"))
+	if err != nil || len(left) != 1 { // the lock
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+// The test runs itself in a child process that starts Azurite and is killed.
+func TestStart_LeavesNothingBehindWhenTheTestProcessIsKilled(t *testing.T) {
+	if os.Getenv("AZURITETEST_CHILD") != "" {
+		fmt.Println(Start(t))
+		select {}
+	}
+	Start(t) // skips, where Azurite cannot be had
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env = append(os.Environ(), "AZURITETEST_CHILD=1")
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	buf := make([]byte, 4096)
+	n, err := stdout.Read(buf)
+	if err != nil || !strings.Contains(string(buf[:n]), "TableEndpoint") {
+		t.Fatalf("the child wrote %q, %v", buf[:n], err)
+	}
+	endpoint := between(string(buf[:n]), "TableEndpoint=http://", "/")
+	if !answers(endpoint) {
+		t.Fatalf("nobody listens on %s", endpoint)
+	}
+
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // killed, as we know
+
+	for deadline := time.Now().Add(10 * time.Second); answers(endpoint); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("Azurite still listens on %s", endpoint)
+		}
+	}
+}

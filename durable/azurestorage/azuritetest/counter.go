@@ -1,0 +1,149 @@
+package azuritetest
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"sort"
+	"strings"
+	"sync"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// A Call is what a request asks of the storage.
+type Call struct {
+	Service string // "blob", "queue" or "table"
+	// Name is the REST operation as Microsoft's reference calls it, without
+	// blanks: PutMessage, GetMessages, InsertEntity, EntityGroupTransaction, …
+	Name string
+	// Target is the queue, table or container.
+	Target string
+}
+
+// String returns the call as "queue PutMessage hub-control-00".
+func (c Call) String() string { return c.Service + " " + c.Name + " " + c.Target }
+
+// A Counter is a transport that counts calls and lets a test stand in their
+// way. Make one with [NewCounter]; give it to a task hub as its transport.
+type Counter struct {
+	// Intercept, if set, is called for every request in place of sending it;
+	// next sends it. So it can answer for the storage before the request
+	// arrives, lose the answer of one that did arrive, or hold it up. Set it
+	// before the first request. It may be called by several goroutines at once.
+	Intercept func(call Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error)
+
+	// CountEmptyPolls makes calls of GetMessages that found nothing count.
+	CountEmptyPolls bool
+
+	next     policy.Transporter
+	services map[string]string // endpoint host → service
+
+	mu     sync.Mutex
+	counts map[Call]int
+}
+
+// NewCounter returns a counter in front of next, or of a plain HTTP client if
+// next is nil. The endpoints in the connection string tell it the services.
+func NewCounter(connection string, next policy.Transporter) *Counter {
+	if next == nil {
+		next = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100}}
+	}
+	c := &Counter{next: next, services: map[string]string{}, counts: map[Call]int{}}
+	for part := range strings.SplitSeq(connection, ";") {
+		key, value, _ := strings.Cut(part, "=")
+		service, found := strings.CutSuffix(key, "Endpoint")
+		if u, err := url.Parse(value); err == nil && found {
+			c.services[u.Host] = strings.ToLower(service)
+		}
+	}
+	return c
+}
+
+var _ policy.Transporter = (*Counter)(nil)
+
+// Do sends req and counts it, unless it is an empty poll.
+func (c *Counter) Do(req *http.Request) (*http.Response, error) {
+	call := c.call(req)
+	next := func() (*http.Response, error) { return c.next.Do(req) }
+	send := next
+	if c.Intercept != nil {
+		send = func() (*http.Response, error) { return c.Intercept(call, req, next) }
+	}
+	resp, err := send()
+	if call.Name == "GetMessages" && err == nil && !c.CountEmptyPolls {
+		empty, err := isEmptyPoll(resp)
+		if err != nil || empty {
+			return resp, err
+		}
+	}
+	c.mu.Lock()
+	c.counts[call]++
+	c.mu.Unlock()
+	return resp, err
+}
+
+// Reset forgets what was counted.
+func (c *Counter) Reset() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	clear(c.counts)
+}
+
+// Counts returns how often each call was made since the last Reset.
+func (c *Counter) Counts() map[Call]int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	counts := make(map[Call]int, len(c.counts))
+	for call, n := range c.counts {
+		counts[call] = n
+	}
+	return counts
+}
+
+// Total returns the number of calls that match; a nil match is true for all.
+func (c *Counter) Total(match func(Call) bool) int {
+	total := 0
+	for call, n := range c.Counts() {
+		if match == nil || match(call) {
+			total += n
+		}
+	}
+	return total
+}
+
+// String returns a table of the counts, one call a line.
+func (c *Counter) String() string {
+	var lines []string
+	for call, n := range c.Counts() {
+		lines = append(lines, fmt.Sprintf("%-60s %d\n", call, n))
+	}
+	sort.Strings(lines)
+	return strings.Join(lines, "")
+}
+
+func isEmptyPoll(resp *http.Response) (bool, error) {
+	if resp.StatusCode != http.StatusOK {
+		return false, nil
+	}
+	body, err := io.ReadAll(resp.Body)
+	resp.Body.Close()
+	if err != nil {
+		return false, err
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return !bytes.Contains(body, []byte("<QueueMessage>")), nil
+}
+
+// Refusal returns an answer of the storage that refuses req, for Intercept.
+func Refusal(req *http.Request, status int, code string) *http.Response {
+	body := fmt.Sprintf(`{"odata.error":{"code":%q,"message":{"value":"refused by the test"}}}`, code)
+	return &http.Response{
+		StatusCode: status, Status: fmt.Sprintf("%d %s", status, http.StatusText(status)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Request: req,
+		Header:        http.Header{"X-Ms-Error-Code": {code}, "Content-Type": {"application/json"}},
+		ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body)),
+	}
+}

@@ -1,0 +1,91 @@
+package azuritetest
+
+import (
+	"errors"
+	"net/http"
+	"testing"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestCounter_NamesWhatTheSDKsAskOfAzurite(t *testing.T) {
+	connection := Start(t)
+	counter := NewCounter(connection, nil)
+	options := azcore.ClientOptions{Transport: counter, Retry: policy.RetryOptions{MaxRetries: -1}}
+	queues := must(azqueue.NewServiceClientFromConnectionString(connection, &azqueue.ClientOptions{ClientOptions: options}))
+	tables := must(aztables.NewServiceClientFromConnectionString(connection, &aztables.ClientOptions{ClientOptions: options}))
+	blobs := must(azblob.NewClientFromConnectionString(connection, &azblob.ClientOptions{ClientOptions: options}))
+	ctx := t.Context()
+
+	queue := queues.NewQueueClient("counted")
+	check(t, second(queue.Create(ctx, nil)))
+	check(t, second(queue.DequeueMessage(ctx, nil))) // empty: not counted
+	check(t, second(queue.EnqueueMessage(ctx, "x", nil)))
+	got := must(queue.DequeueMessage(ctx, nil))
+	m := got.Messages[0]
+	up := must(queue.UpdateMessage(ctx, *m.MessageID, *m.PopReceipt, "x", nil))
+	check(t, second(queue.DeleteMessage(ctx, *m.MessageID, *up.PopReceipt, nil)))
+
+	table := tables.NewClient("Counted")
+	check(t, second(table.CreateTable(ctx, nil)))
+	row := []byte(`{"PartitionKey":"p","RowKey":"1"}`)
+	check(t, second(table.AddEntity(ctx, row, nil)))
+	check(t, second(table.UpsertEntity(ctx, row, &aztables.UpsertEntityOptions{UpdateMode: aztables.UpdateModeMerge})))
+	check(t, second(table.SubmitTransaction(ctx, []aztables.TransactionAction{{ActionType: aztables.TransactionTypeInsertReplace, Entity: row}}, nil)))
+	for pages := table.NewListEntitiesPager(nil); pages.More(); {
+		check(t, second(pages.NextPage(ctx)))
+	}
+
+	check(t, second(blobs.CreateContainer(ctx, "counted", nil)))
+	check(t, second(blobs.UploadBuffer(ctx, "counted", "a", []byte("x"), nil)))
+	check(t, second(blobs.DownloadStream(ctx, "counted", "a", nil)))
+
+	want := map[Call]int{
+		{"queue", "CreateQueue", "counted"}: 1, {"queue", "PutMessage", "counted"}: 1, {"queue", "GetMessages", "counted"}: 1,
+		{"queue", "UpdateMessage", "counted"}: 1, {"queue", "DeleteMessage", "counted"}: 1,
+		{"table", "CreateTable", ""}: 1, {"table", "InsertEntity", "Counted"}: 1, {"table", "MergeEntity", "Counted"}: 1,
+		{"table", "EntityGroupTransaction", "Counted"}: 1, {"table", "QueryEntities", "Counted"}: 1,
+		{"blob", "CreateContainer", "counted"}: 1, {"blob", "PutBlob", "counted"}: 1, {"blob", "GetBlob", "counted"}: 1,
+	}
+	if diff := cmp.Diff(want, counter.Counts()); diff != "" {
+		t.Errorf("counts (-want +got):\n%s", diff)
+	}
+}
+
+func TestCounter_InterceptCanRefuseARequest(t *testing.T) {
+	connection := Start(t)
+	counter := NewCounter(connection, nil)
+	counter.Intercept = func(call Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		return Refusal(req, http.StatusServiceUnavailable, "ServerBusy"), nil
+	}
+	options := azcore.ClientOptions{Transport: counter, Retry: policy.RetryOptions{MaxRetries: -1}}
+	table := must(aztables.NewServiceClientFromConnectionString(connection, &aztables.ClientOptions{ClientOptions: options})).NewClient("Refused")
+
+	_, err := table.CreateTable(t.Context(), nil)
+
+	var refused *azcore.ResponseError
+	if !errors.As(err, &refused) || refused.StatusCode != 503 || refused.ErrorCode != "ServerBusy" {
+		t.Errorf("err = %v, want 503 ServerBusy", err)
+	}
+}
+
+func must[T any](v T, err error) T {
+	if err != nil {
+		panic(err)
+	}
+	return v
+}
+
+func second[T any](_ T, err error) error { return err }
+
+func check(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,241 @@
+package azurestorage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// Commit implements [provider.Session]. The order of the writes is what makes
+// it safe to be cut off between any two of them
+// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
+// CompleteTaskOrchestrationWorkItemAsync):
+//
+//  1. Messages go out, in parallel. If nothing else follows, the episode runs
+//     again and sends them again; receivers recognize what they have. If somebody
+//     else turns out to have the instance, those that are still there are taken
+//     back.
+//  2. The history grows, if it is still as it was read. This is the moment at
+//     which the checkpoint counts. Whoever receives one of the messages before it
+//     holds it back.
+//  3. The instance row follows the history. If it does not get to, the next
+//     checkpoint or any message to an ended instance puts it right.
+//  4. The messages that were taken are deleted, in parallel. If one is not, it
+//     comes again and the history shows that it was taken.
+func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
+	if len(cp.NewEvents) > 0 {
+		if err := s.write(ctx, cp); err != nil {
+			if errors.Is(err, provider.ErrSessionLost) {
+				s.hub.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", s.executionID(), "partition", s.slot.partition.queue.name, "error", err)
+			}
+			return err
+		}
+	} else if err := s.answer(ctx, cp); err != nil {
+		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
+	}
+	taken := s.current
+	s.current = nil
+	forEach(taken, func(d *delivery) {
+		if err := d.remove(ctx); err != nil {
+			s.hub.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
+		}
+	})
+	return nil
+}
+
+// answer sends the messages of a checkpoint in which nothing was decided.
+func (s *session) answer(ctx context.Context, cp *provider.Checkpoint) error {
+	if len(cp.Messages) == 0 {
+		return nil
+	}
+	if err := s.checkDoubt(ctx); err != nil {
+		return err
+	}
+	sent, err := s.send(ctx, cp)
+	if err != nil {
+		return err
+	}
+	s.hub.wake(sent)
+	return nil
+}
+
+// write does all of a commit but the deletes.
+func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
+	if cp.Instance.InstanceID != s.slot.id {
+		return fmt.Errorf("commit instance %q: the checkpoint is for %q", s.slot.id, cp.Instance.InstanceID)
+	}
+	if err := s.checkDoubt(ctx); err != nil {
+		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
+	}
+	sent, err := s.send(ctx, cp)
+	if err != nil {
+		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
+	}
+	ordinal, oldBlobs := s.ordinal, []string(nil)
+	if cp.ContinuedAsNew {
+		ordinal, oldBlobs = 0, s.loaded.blobs
+	}
+	rows, err := s.hub.offloadedRows(ctx, s.slot.id, cp.Instance.ExecutionID, ordinal, cp.NewEvents)
+	if err != nil {
+		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
+	}
+	etag, err := s.hub.appendHistory(ctx, cp.Instance, rows, s.loaded.etag)
+	if errors.Is(err, provider.ErrSessionLost) {
+		s.retract(ctx, sent)
+	}
+	if err != nil {
+		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
+	}
+	s.hub.wake(sent)
+	s.advance(cp, etag, ordinal, rows)
+	if err := s.writeInstanceRow(ctx, cp, rows); err != nil {
+		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
+	}
+	for _, name := range oldBlobs {
+		if err := s.hub.largeMessages.remove(ctx, name); err != nil {
+			s.hub.log.Warn("blob of an earlier generation could not be deleted", "instanceId", s.slot.id, "blob", name, "error", err)
+		}
+	}
+	return nil
+}
+
+// advance makes the session know what was committed.
+func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, rows []entity) {
+	loaded := s.loaded
+	if cp.ContinuedAsNew {
+		loaded.events, loaded.blobs, loaded.known = nil, nil, newKnownEvents()
+	}
+	loaded.executionID, loaded.etag = cp.Instance.ExecutionID, etag
+	for i, ev := range cp.NewEvents {
+		loaded.known.add(ev)
+		for _, column := range largeTextColumns {
+			if name := rows[i].offloadedTo(column); name != "" {
+				loaded.blobs = append(loaded.blobs, name)
+			}
+		}
+	}
+	s.ordinal = ordinal + len(cp.NewEvents)
+	s.mu.Lock()
+	s.execution = cp.Instance.ExecutionID
+	s.mu.Unlock()
+}
+
+// maxRowAttempts is how often the instance row is read again because somebody
+// else changed it.
+const maxRowAttempts = 5
+
+// writeInstanceRow makes the instance row say what the checkpoint changed. The
+// history is written already, so losing a race here undoes nothing; what must
+// not happen is that an older checkpoint, of a worker that was frozen in between,
+// hides a newer one or a newer execution
+// (AzureTableTrackingStore.cs, UpdateStateAsync, with UseInstanceTableEtag).
+func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint, rows []entity) (err error) {
+	defer func() {
+		if err != nil {
+			s.loaded.row = nil
+		}
+		s.hub.rows.put(s.slot.id, s.loaded.row)
+	}()
+	before := ""
+	if s.loaded.row != nil {
+		before = s.loaded.row.State.Instance.ExecutionID
+	}
+	e := encodeInstanceCheckpoint(instanceCheckpoint{
+		Instance: cp.Instance, TaskHub: s.hub.cfg.TaskHub, Events: cp.NewEvents, Rows: rows,
+		BlobURL: s.hub.blobURL, CustomStatus: cp.CustomStatus, Now: time.Now(),
+	})
+	for n := 1; ; n++ {
+		etag, err := s.mergeRow(ctx, e)
+		if err == nil {
+			s.loaded.row = s.rowAfter(etag, cp)
+			return nil
+		}
+		if !isConflict(err) && !isNotFound(err) || n == maxRowAttempts {
+			return err
+		}
+		row, err := s.hub.readInstanceRow(ctx, s.slot.id)
+		if err != nil {
+			return err
+		}
+		if row != nil && isNewer(row, before, cp) {
+			s.hub.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", cp.Instance.ExecutionID,
+				"details", "the instance row is of a newer checkpoint and is left alone", "status", row.State.Status.String())
+			s.loaded.row = row
+			return nil
+		}
+		s.loaded.row = row
+	}
+}
+
+// mergeRow writes e to the instance row that the session knows of. When the
+// fate of an attempt is unknown the next one may find its own work, which looks
+// like somebody else's; merging again is harmless then.
+func (s *session) mergeRow(ctx context.Context, e entity) (etag string, err error) {
+	err = retry(ctx, "write row of instance "+s.slot.id, func(ctx context.Context) (err error) {
+		if s.loaded.row == nil {
+			etag, err = s.hub.instancesTable.insert(ctx, e)
+		} else {
+			etag, err = s.hub.instancesTable.merge(ctx, e, s.loaded.row.ETag)
+		}
+		return err
+	})
+	return etag, err
+}
+
+// isNewer reports whether a row that was found changed is of something newer
+// than the checkpoint: an execution that is neither the checkpoint's nor the one
+// before, or the end of an execution that the checkpoint goes on with.
+func isNewer(row *instanceRow, before string, cp *provider.Checkpoint) bool {
+	switch row.State.Instance.ExecutionID {
+	case cp.Instance.ExecutionID:
+		return row.State.Status.IsTerminal() && !endsExecution(cp)
+	case before:
+		return false
+	}
+	return true
+}
+
+func endsExecution(cp *provider.Checkpoint) bool {
+	for _, ev := range cp.NewEvents {
+		if _, ok := ev.(*history.ExecutionCompleted); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// rowAfter returns what the session has to know of the row it wrote.
+func (s *session) rowAfter(etag string, cp *provider.Checkpoint) *instanceRow {
+	row := &instanceRow{}
+	if s.loaded.row != nil {
+		*row = *s.loaded.row
+	}
+	row.ETag = etag
+	row.State.Instance = cp.Instance
+	row.State.Status = history.Running
+	for _, ev := range cp.NewEvents {
+		if completed, ok := ev.(*history.ExecutionCompleted); ok {
+			row.State.Status = completed.Status
+		}
+	}
+	return row
+}
+
+// forEach calls f for each delivery, several at a time.
+func forEach(deliveries []*delivery, f func(d *delivery)) {
+	var group errgroup.Group
+	group.SetLimit(messagesAtOnce)
+	for _, d := range deliveries {
+		group.Go(func() error {
+			f(d)
+			return nil
+		})
+	}
+	_ = group.Wait() // no function returns an error
+}

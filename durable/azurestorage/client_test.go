@@ -1,0 +1,333 @@
+package azurestorage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var liveStatuses = []history.RuntimeStatus{history.Running, history.ContinuedAsNew, history.Pending, history.Suspended}
+
+func TestStartInstance_RefusesAnIDInAStatusThatIsRefused(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	mustStart(t, h, "one", "e1", `1`)
+	err := h.StartInstance(t.Context(), startMessage("one", "e2", `2`), liveStatuses)
+	exists, ok := errors.AsType[*provider.InstanceExistsError](err)
+	if !ok || exists.InstanceID != "one" || exists.Status != history.Pending {
+		t.Fatalf("error %v, want an InstanceExistsError in status Pending", err)
+	}
+	if n := len(queueTexts(t, h.controlQueues[0])); n != 1 {
+		t.Errorf("%d messages in the queue, want 1: the refused start must change nothing", n)
+	}
+}
+
+func TestStartInstance_OfManyCallersOneWins(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	var mu sync.Mutex
+	var won []string
+	var group sync.WaitGroup
+	for i := range 8 {
+		group.Go(func() {
+			execution := fmt.Sprintf("e%d", i)
+			err := h.StartInstance(t.Context(), startMessage("contended", execution, `1`), liveStatuses)
+			_, exists := errors.AsType[*provider.InstanceExistsError](err)
+			mu.Lock()
+			defer mu.Unlock()
+			switch {
+			case err == nil:
+				won = append(won, execution)
+			case !exists:
+				t.Errorf("%s: %v", execution, err)
+			}
+		})
+	}
+	group.Wait()
+	if len(won) != 1 {
+		t.Fatalf("%v were told that they started the instance, want one", won)
+	}
+	item := mustNext(t, h)
+	if item.Instance.ExecutionID != won[0] {
+		t.Errorf("execution %s runs, want %s", item.Instance.ExecutionID, won[0])
+	}
+	commitEnd(t, item, 0, `"done"`)
+}
+
+func TestStartInstance_ReplacesAnInstanceThatHasEnded(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	mustStart(t, h, "again", "e1", `1`)
+	runHello(t, h, "Tokyo", "Seattle")
+	if err := h.StartInstance(t.Context(), startMessage("again", "e2", `2`), liveStatuses); err != nil {
+		t.Fatal(err)
+	}
+	state, err := h.Instance(t.Context(), "again", provider.Fetch{Output: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state.Generation != 1 || state.Status != history.Pending || state.Output != nil || !state.CompletedAt.IsZero() {
+		t.Errorf("after the second start: %+v", state)
+	}
+	item := mustNext(t, h)
+	if item.Instance.ExecutionID != "e2" || len(item.History) != 0 {
+		t.Fatalf("execution %s with %d events, want e2 without history", item.Instance.ExecutionID, len(item.History))
+	}
+	commitEnd(t, item, 0, `"second"`)
+	events, err := h.History(t.Context(), "again")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(events) != 4 {
+		t.Errorf("%d events, want the 4 of the second execution without what is left of the first", len(events))
+	}
+}
+
+func TestClient_KnowsNothingOfAnUnknownInstance(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	if _, err := h.Instance(t.Context(), "nobody", provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
+		t.Errorf("error %v, want ErrInstanceNotFound", err)
+	}
+	events, err := h.History(t.Context(), "nobody")
+	if err != nil || len(events) != 0 {
+		t.Errorf("history %v, error %v; want none of either", events, err)
+	}
+}
+
+func TestInstances_PagesThroughWhatMatches(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	var want []string
+	for i := range 5 {
+		id := fmt.Sprintf("it's-%d", i)
+		mustStart(t, h, id, "e", fmt.Sprint(i))
+		want = append(want, id)
+	}
+	mustStart(t, h, "other/1", "e", `1`)
+	var got []string
+	q := provider.Query{IDPrefix: "it's-", PageSize: 2, Fetch: provider.Fetch{Input: true}, Statuses: []history.RuntimeStatus{history.Pending, history.Running}}
+	for pages := 0; ; pages++ {
+		page, err := h.Instances(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, state := range page.Instances {
+			got = append(got, state.Instance.InstanceID)
+			if state.Input == nil {
+				t.Errorf("%s has no input", state.Instance.InstanceID)
+			}
+		}
+		if len(page.Instances) > 2 || pages > 5 {
+			t.Fatalf("page %d has %d instances", pages, len(page.Instances))
+		}
+		if page.Continuation == "" {
+			break
+		}
+		q.Continuation = page.Continuation
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("instances %q, want %q", got, want)
+	}
+	page, err := h.Instances(t.Context(), provider.Query{CreatedFrom: time.Now().Add(time.Hour)})
+	if err != nil || len(page.Instances) != 0 {
+		t.Errorf("from the future came %v, %v", page, err)
+	}
+	if page, err = h.Instances(t.Context(), provider.Query{}); err != nil || len(page.Instances) != 6 {
+		t.Errorf("all: %v, %v; want 6", page, err)
+	}
+	if _, err := h.Instances(t.Context(), provider.Query{Continuation: "oneword"}); err == nil {
+		t.Error("a continuation that nobody gave out was taken")
+	}
+}
+
+func TestInstanceFilter_IsThatOfOrchestrationInstanceStatusQueryCondition(t *testing.T) {
+	at := time.Date(2026, 11, 20, 17, 34, 20, 173632100, time.UTC)
+	for want, q := range map[string]provider.Query{
+		"": {},
+		"(RuntimeStatus eq 'Pending' or RuntimeStatus eq 'Running') and (PartitionKey ge 'inst') and (PartitionKey lt 'insu')": {
+			IDPrefix: "inst", Statuses: []history.RuntimeStatus{history.Pending, history.Running},
+		},
+		"CreatedTime ge datetime'2026-11-20T17:34:20.1736321Z'": {CreatedFrom: at},
+		"(CreatedTime ge datetime'2026-11-20T17:34:20.1736321Z') and (CreatedTime le datetime'2026-11-20T17:34:20.1736321Z')": {
+			CreatedFrom: at, CreatedTo: at.In(time.FixedZone("CET", 3600)),
+		},
+		"PartitionKey lt '@' or PartitionKey ge 'A'":              {ExcludeEntities: true},
+		"(PartitionKey ge 'a''^0') and (PartitionKey lt 'a''^1')": {IDPrefix: "a'/"},
+		"PartitionKey ge '\U0010FFFF'":                            {IDPrefix: "\U0010FFFF"},
+	} {
+		if diff := cmp.Diff(want, instanceFilter(q)); diff != "" {
+			t.Errorf("filter (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestTaskHub_KeepsLargePayloadsInBlobs(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	const id = "large/one's"
+	large := func(what string) string { return `"` + strings.Repeat(what+" ", 100_000/len(what)) + `"` }
+	mustStart(t, h, id, "e1", large("input"))
+
+	fetchAll := provider.Fetch{Input: true, Output: true}
+	state, err := h.Instance(t.Context(), id, fetchAll)
+	if err != nil || value(state.Input) != large("input") {
+		t.Fatalf("input of %d bytes, %v", len(value(state.Input)), err)
+	}
+	item := mustNext(t, h)
+	if got := item.Messages[0].Event.(*history.ExecutionStarted).Input; value(got) != large("input") {
+		t.Fatalf("the start message has an input of %d bytes", len(value(got)))
+	}
+	commitActivity(t, item, 0, large("task"))
+	work := mustActivity(t, h)
+	if value(work.Task.Input) != large("task") {
+		t.Fatalf("the activity has an input of %d bytes", len(value(work.Task.Input)))
+	}
+	if err := work.Lock.Complete(t.Context(), &history.TaskCompleted{Header: header(-1), TaskScheduledID: 0, Result: new(large("result"))}); err != nil {
+		t.Fatal(err)
+	}
+	item = mustNext(t, h)
+	if start := item.History[1].(*history.ExecutionStarted); value(start.Input) != large("input") {
+		t.Errorf("the history has an input of %d bytes", len(value(start.Input)))
+	}
+	commitEnd(t, item, 1, large("output"))
+
+	if state, err = h.Instance(t.Context(), id, fetchAll); err != nil {
+		t.Fatal(err)
+	}
+	if value(state.Input) != large("input") || value(state.Output) != large("output") {
+		t.Errorf("input of %d and output of %d bytes", len(value(state.Input)), len(value(state.Output)))
+	}
+	events, err := h.History(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if done := events[5].(*history.TaskCompleted); value(done.Result) != large("result") {
+		t.Errorf("the history has a result of %d bytes", len(value(done.Result)))
+	}
+	var kinds []string
+	for _, name := range blobNames(t, h) {
+		switch {
+		case strings.HasPrefix(name, "large/one's/message-"):
+			kinds = append(kinds, name[strings.LastIndex(name, "-")+1:])
+		case strings.HasPrefix(name, "large^0one's/history-"):
+			parts := strings.Split(strings.TrimPrefix(name, "large^0one's/history-"), "-")
+			kinds = append(kinds, parts[0]+"-"+parts[1]+"-"+parts[3])
+		default:
+			t.Errorf("blob %s", name)
+		}
+	}
+	slices.Sort(kinds)
+	want := []string{
+		"0000000000000001-ExecutionStarted-Input.json.gz", "0000000000000005-TaskCompleted-Result.json.gz",
+		"0000000000000006-ExecutionCompleted-Result.json.gz",
+		"ExecutionStarted.json.gz", "TaskCompleted.json.gz", "TaskScheduled.json.gz",
+	}
+	if diff := cmp.Diff(want, kinds); diff != "" {
+		t.Errorf("blobs (-want +got):\n%s", diff)
+	}
+}
+
+func TestTaskHub_WritesQueueTextAsConfiguredAndReadsBoth(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	raw := openHub(t, cfg)
+	cfg.QueueEncoding = Base64
+	base64 := openHub(t, cfg)
+	mustStart(t, raw, "raw", "e", `1`)
+	mustStart(t, base64, "base64", "e", `1`)
+	texts := queueTexts(t, raw.controlQueues[0])
+	if len(texts) != 2 || !strings.HasPrefix(texts[0], `{"$type"`) || !strings.HasPrefix(texts[1], "eyIk") {
+		t.Fatalf("queue texts %.60q", texts)
+	}
+	runHub(t, raw)
+	for range 2 {
+		commitEnd(t, mustNext(t, raw), 0, `1`)
+	}
+}
+
+func TestTaskHub_RefusesAHubOfAnotherShape(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.PartitionCount = 2
+	if err := openHub(t, cfg).ensureCreated(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	for _, count := range []int{1, 3} {
+		cfg.PartitionCount = count
+		h := openHub(t, cfg)
+		for what, err := range map[string]error{
+			"Run":           h.Run(t.Context()),
+			"StartInstance": h.StartInstance(t.Context(), startMessage("i", "e", "1"), nil),
+		} {
+			mismatch, ok := errors.AsType[*PartitionCountError](err)
+			if !ok || mismatch.Configured != count || mismatch.Existing != 2 ||
+				!strings.Contains(err.Error(), fmt.Sprintf("has 2 partitions, but PartitionCount is %d", count)) {
+				t.Errorf("%s with %d partitions: %v", what, count, err)
+			}
+		}
+	}
+}
+
+func TestTaskHub_IsCreatedByManyAtATime(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.PartitionCount = 16
+	var group sync.WaitGroup
+	for range 6 {
+		h := openHub(t, cfg)
+		for range 3 {
+			group.Go(func() {
+				if err := h.ensureCreated(t.Context()); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+	}
+	group.Wait()
+}
+
+// queueTexts receives everything in a queue, and puts it back.
+func queueTexts(t testing.TB, q *messageQueue) []string {
+	t.Helper()
+	messages, err := q.receive(t.Context(), 32, time.Second)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var texts []string
+	for _, m := range messages {
+		texts = append(texts, m.text)
+		if _, err := q.update(t.Context(), m, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return texts
+}
+
+func blobNames(t testing.TB, h *TaskHub) []string {
+	t.Helper()
+	var names []string
+	for pager := h.largeMessages.client.NewListBlobsFlatPager(nil); pager.More(); {
+		page, err := pager.NextPage(context.Background())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range page.Segment.BlobItems {
+			names = append(names, *b.Name)
+		}
+	}
+	return names
+}

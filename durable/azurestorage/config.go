@@ -1,0 +1,190 @@
+package azurestorage
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/google/uuid"
+)
+
+// The defaults of [Config], which are those of the Durable Functions extension
+// 3.x where that has the setting.
+const (
+	DefaultTaskHub                        = "TestHubName"
+	DefaultPartitionCount                 = 4
+	DefaultControlQueueBatchSize          = 32
+	DefaultControlQueueBufferThreshold    = 256
+	DefaultControlQueueVisibilityTimeout  = 5 * time.Minute
+	DefaultWorkItemQueueVisibilityTimeout = 5 * time.Minute
+	DefaultMaxQueuePollingInterval        = 30 * time.Second
+	DefaultActivitiesPerCore              = 10
+	DefaultLeaseInterval                  = 30 * time.Second
+	DefaultLeaseAcquireInterval           = 10 * time.Second
+	DefaultDrainTimeout                   = 5 * time.Second
+)
+
+// Config says how a [TaskHub] behaves. The zero value works: every field that
+// is zero has the default that its comment names.
+type Config struct {
+	// TaskHub is the name that all of the hub's storage resources begin with.
+	// Default "TestHubName"; 3 to 45 letters and digits, a letter first.
+	TaskHub string
+
+	// PartitionCount is the number of control queues. All workers and clients of
+	// a hub must agree on it. Default 4; 1 to 16.
+	PartitionCount int
+
+	// ControlQueueBatchSize is the number of messages that one receive from a
+	// control queue asks for. Default 32; 1 to 32.
+	ControlQueueBatchSize int
+
+	// ControlQueueBufferThreshold is the number of control-queue messages that
+	// may be in memory, over all partitions, waiting or handed out. Default 256;
+	// 1 to 1000.
+	ControlQueueBufferThreshold int
+
+	// ControlQueueVisibilityTimeout and WorkItemQueueVisibilityTimeout bound for
+	// how long a received message stays hidden from other workers without being
+	// renewed. Messages are renewed for as long as this process has them, so what
+	// the time decides is how soon the messages of a worker that died are seen
+	// again; a message is never hidden for longer than LeaseInterval at a time.
+	// Default 5 minutes; 1 to 60 minutes.
+	ControlQueueVisibilityTimeout  time.Duration
+	WorkItemQueueVisibilityTimeout time.Duration
+
+	// MaxQueuePollingInterval is the longest pause between two looks at an empty
+	// queue. Default 30 s; at least 50 ms, at most an hour.
+	MaxQueuePollingInterval time.Duration
+
+	// QueueEncoding is how messages are written. Both forms are always read.
+	// Default [UTF8].
+	QueueEncoding QueueEncoding
+
+	// MaxConcurrentActivities is the number of work items that this process may
+	// hold at once. Default 10 for each core; at least 1.
+	MaxConcurrentActivities int
+
+	// WorkerID names this process in the partitions table. It must differ from
+	// that of every other process on the hub. Default: host name, process ID and
+	// a random part.
+	WorkerID string
+
+	// LeaseInterval is how long a partition stays this worker's without being
+	// renewed. Default 30 s; at least 1 s.
+	LeaseInterval time.Duration
+
+	// LeaseAcquireInterval is how often the partitions table is looked at:
+	// leases are renewed, acquired and evened out then. Default 10 s; less than
+	// LeaseInterval.
+	LeaseAcquireInterval time.Duration
+
+	// DrainTimeout is how long Run waits, after its context has ended, for work
+	// that was handed out. Default 5 s.
+	DrainTimeout time.Duration
+
+	// Logger receives what the hub has to say. Default [slog.Default].
+	Logger *slog.Logger
+
+	// Transport carries the requests to the storage services. Default: a
+	// *http.Client that the hub has for itself.
+	Transport policy.Transporter
+}
+
+// WithDefaults returns a copy of c in which every field has its value.
+func (c Config) WithDefaults() Config {
+	set(&c.TaskHub, DefaultTaskHub)
+	set(&c.PartitionCount, DefaultPartitionCount)
+	set(&c.ControlQueueBatchSize, DefaultControlQueueBatchSize)
+	set(&c.ControlQueueBufferThreshold, DefaultControlQueueBufferThreshold)
+	set(&c.ControlQueueVisibilityTimeout, DefaultControlQueueVisibilityTimeout)
+	set(&c.WorkItemQueueVisibilityTimeout, DefaultWorkItemQueueVisibilityTimeout)
+	set(&c.MaxQueuePollingInterval, DefaultMaxQueuePollingInterval)
+	set(&c.MaxConcurrentActivities, DefaultActivitiesPerCore*runtime.NumCPU())
+	set(&c.LeaseInterval, DefaultLeaseInterval)
+	set(&c.LeaseAcquireInterval, DefaultLeaseAcquireInterval)
+	set(&c.DrainTimeout, DefaultDrainTimeout)
+	if c.WorkerID == "" {
+		c.WorkerID = newWorkerID()
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+func set[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// newWorkerID returns a name that no other process has, even one with the same
+// process ID in another container of the same host name.
+func newWorkerID() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "worker"
+	}
+	return fmt.Sprintf("%s-%d-%s", host, os.Getpid(), uuid.NewString()[:8])
+}
+
+// Validate reports the first field whose value is out of range, with its name,
+// its value and the range. Zero values are in range, since they stand for
+// defaults.
+func (c Config) Validate() error {
+	c = c.WithDefaults()
+	if err := ValidateHubName(c.TaskHub); err != nil {
+		return fmt.Errorf("TaskHub: %w", err)
+	}
+	for _, f := range []struct {
+		name           string
+		value, lo, top int
+	}{
+		{"PartitionCount", c.PartitionCount, 1, 16},
+		{"ControlQueueBatchSize", c.ControlQueueBatchSize, 1, 32},
+		{"ControlQueueBufferThreshold", c.ControlQueueBufferThreshold, 1, 1000},
+		{"MaxConcurrentActivities", c.MaxConcurrentActivities, 1, 100_000},
+	} {
+		if f.value < f.lo || f.value > f.top {
+			return fmt.Errorf("%s is %d; want %d to %d", f.name, f.value, f.lo, f.top)
+		}
+	}
+	for _, f := range []struct {
+		name           string
+		value, lo, top time.Duration
+	}{
+		{"ControlQueueVisibilityTimeout", c.ControlQueueVisibilityTimeout, minVisibilityTimeout, time.Hour},
+		{"WorkItemQueueVisibilityTimeout", c.WorkItemQueueVisibilityTimeout, minVisibilityTimeout, time.Hour},
+		{"MaxQueuePollingInterval", c.MaxQueuePollingInterval, minPollingInterval, time.Hour},
+		{"LeaseInterval", c.LeaseInterval, time.Second, time.Hour},
+		{"LeaseAcquireInterval", c.LeaseAcquireInterval, 10 * time.Millisecond, time.Hour},
+		{"DrainTimeout", c.DrainTimeout, 0, time.Hour},
+	} {
+		if f.value < f.lo || f.value > f.top {
+			return fmt.Errorf("%s is %v; want %v to %v", f.name, f.value, f.lo, f.top)
+		}
+	}
+	if c.LeaseAcquireInterval >= c.LeaseInterval {
+		return fmt.Errorf("LeaseAcquireInterval is %v; want less than LeaseInterval, which is %v", c.LeaseAcquireInterval, c.LeaseInterval)
+	}
+	if c.QueueEncoding != UTF8 && c.QueueEncoding != Base64 {
+		return fmt.Errorf("QueueEncoding is %v; want UTF8 or Base64", c.QueueEncoding)
+	}
+	return nil
+}
+
+// minVisibilityTimeout is a variable so that tests can let messages come back
+// within seconds.
+var minVisibilityTimeout = time.Minute
+
+// lockTime returns for how long a message is hidden when it is received or
+// renewed: not for longer than a partition's lease, so that what a dead worker
+// held comes back when its partitions do. The service counts in seconds.
+func lockTime(configured, lease time.Duration) time.Duration {
+	return max(min(configured, lease).Truncate(time.Second), time.Second)
+}

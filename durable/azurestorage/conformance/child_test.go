@@ -1,0 +1,129 @@
+package conformance_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
+)
+
+const word = durable.Event[string]("Word")
+
+// listen returns the word that it hears.
+func listen(ctx *durable.Context, _ durable.Void) (string, error) { return word.Wait(ctx).Await() }
+
+// interrupt calls listen with the ID of an instance that goes on, and again
+// when that has ended.
+func interrupt(ctx *durable.Context, _ durable.Void) (string, error) {
+	_, err := durable.CallSubOrchestrator(ctx, listen, durable.Void{}, durable.InstanceID("listener")).Await()
+	var exists *provider.InstanceExistsError
+	if !errors.As(err, &exists) || exists.InstanceID != "listener" {
+		return "", fmt.Errorf("want that the instance exists: %w", err)
+	}
+	ctx.SetCustomStatus(err.Error())
+	if _, err := word.Wait(ctx).Await(); err != nil {
+		return "", err
+	}
+	return durable.CallSubOrchestrator(ctx, listen, durable.Void{}, durable.InstanceID("listener")).Await()
+}
+
+func TestChild_WithTheIDOfARunningInstanceFailsAndHarmsNobody(t *testing.T) {
+	t.Parallel()
+	connection, err := azurestorage.ParseConnectionString(azuritetest.Start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := azurestorage.Open(connection, azurestorage.Config{
+		TaskHub: fmt.Sprintf("Child%d", os.Getpid()), PartitionCount: 2, MaxQueuePollingInterval: 100 * time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := durable.NewRegistry(durable.Orchestrator("Listen", listen), durable.Orchestrator("Interrupt", interrupt))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- durable.NewWorker(hub, r, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+	}()
+	defer func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	patient, cancelWait := context.WithTimeout(t.Context(), 40*time.Second)
+	defer cancelWait()
+	c := durable.NewClient(hub, r)
+	listener, err := durable.Start(patient, c, listen, durable.Void{}, durable.InstanceID("listener"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for { // until it listens
+		if past, err := listener.History(patient); err != nil {
+			t.Fatal(err)
+		} else if len(past) > 0 {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	before, err := listener.History(patient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	parent, err := durable.Start(patient, c, interrupt, durable.Void{}, durable.InstanceID("parent"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		s, err := parent.Status(patient, provider.Fetch{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.CustomStatus != nil {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	after, err := listener.History(patient)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(after, before); diff != "" {
+		t.Errorf("the running instance has changed (-after +before):\n%s", diff)
+	}
+	if err := word.Raise(patient, c, listener.ID, "first"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := listener.Wait(patient); err != nil || out != "first" {
+		t.Errorf("the listener ended with %q, %v", out, err)
+	}
+	if err := word.Raise(patient, c, parent.ID, "go on"); err != nil {
+		t.Fatal(err)
+	}
+	for { // until it listens again
+		if s, err := listener.Status(patient, provider.Fetch{}); err != nil {
+			t.Fatal(err)
+		} else if s.Status == history.Running {
+			break
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	if err := word.Raise(patient, c, listener.ID, "second"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := parent.Wait(patient); err != nil || out != "second" {
+		t.Errorf("the parent ended with %q, %v", out, err)
+	}
+}

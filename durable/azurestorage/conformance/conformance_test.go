@@ -1,0 +1,91 @@
+// Package conformance_test holds azurestorage to the contract of providers. It
+// is apart from the package's own tests because most of its time is waiting,
+// which the two can do side by side.
+package conformance_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider/providertest"
+)
+
+// TestMain lets more tests run at a time than there are processors, since they
+// mostly wait.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("8") // a number in range
+	}
+	os.Exit(m.Run())
+}
+
+var hubNumber atomic.Int32
+
+func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
+	t.Parallel()
+	providertest.Exercise(t, func(t *testing.T) providertest.Hub {
+		t.Parallel()
+		connection := azuritetest.Start(t)
+		cfg := azurestorage.Config{
+			TaskHub:                 fmt.Sprintf("C%dx%d", os.Getpid(), hubNumber.Add(1)),
+			PartitionCount:          2,
+			MaxQueuePollingInterval: 100 * time.Millisecond,
+			LeaseInterval:           2 * time.Second, // which messages are not locked for longer than
+			LeaseAcquireInterval:    200 * time.Millisecond,
+			DrainTimeout:            400 * time.Millisecond,
+			MaxConcurrentActivities: 8,
+			Logger:                  slog.New(slog.DiscardHandler),
+		}
+		alive := new(atomic.Bool)
+		open := func() *azurestorage.TaskHub {
+			alive = new(atomic.Bool)
+			alive.Store(true)
+			cfg.Transport = whileAlive(connection, alive)
+			c, err := azurestorage.ParseConnectionString(connection)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hub, err := azurestorage.Open(c, cfg)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return hub
+		}
+		return providertest.Hub{
+			Provider: open(),
+			Reopen:   func(*testing.T) provider.Provider { return open() },
+			Kill: func(*testing.T) provider.Provider {
+				alive.Store(false)
+				return open()
+			},
+			Patience:     40 * time.Second,
+			Quiet:        100 * time.Millisecond,
+			DrainTimeout: cfg.DrainTimeout,
+			Visibility:   2 * time.Second,
+		}
+	})
+}
+
+// whileAlive returns the transport of a process that makes no more requests
+// once it is dead.
+func whileAlive(connection string, alive *atomic.Bool) *azuritetest.Counter {
+	c := azuritetest.NewCounter(connection, nil)
+	c.Intercept = func(_ azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		if !alive.Load() {
+			return nil, errors.New("the process is dead")
+		}
+		return next()
+	}
+	return c
+}

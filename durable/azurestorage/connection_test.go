@@ -1,0 +1,118 @@
+package azurestorage
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestParseConnectionString(t *testing.T) {
+	for name, tt := range map[string]struct {
+		text               string
+		queue, table, blob string
+		account, key, sas  string
+		wantErr            string
+	}{
+		"Azurite by its short name": {
+			text:  "UseDevelopmentStorage=true",
+			queue: "http://127.0.0.1:10001/devstoreaccount1", table: "http://127.0.0.1:10002/devstoreaccount1", blob: "http://127.0.0.1:10000/devstoreaccount1",
+			account: developmentAccount, key: developmentKey,
+		},
+		"Azurite elsewhere": {
+			text:  "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite",
+			queue: "http://azurite:10001/devstoreaccount1", table: "http://azurite:10002/devstoreaccount1", blob: "http://azurite:10000/devstoreaccount1",
+			account: developmentAccount, key: developmentKey,
+		},
+		"an account and its key": {
+			text:  "DefaultEndpointsProtocol=https;AccountName=acc;AccountKey=a2V5PQ==;EndpointSuffix=core.chinacloudapi.cn",
+			queue: "https://acc.queue.core.chinacloudapi.cn", table: "https://acc.table.core.chinacloudapi.cn", blob: "https://acc.blob.core.chinacloudapi.cn",
+			account: "acc", key: "a2V5PQ==",
+		},
+		"names in any case, blanks, a semicolon at the end": {
+			text:  " accountname=acc ; ACCOUNTKEY=a2V5 ;; ",
+			queue: "https://acc.queue.core.windows.net", table: "https://acc.table.core.windows.net", blob: "https://acc.blob.core.windows.net",
+			account: "acc", key: "a2V5",
+		},
+		"endpoints and a signature": {
+			text:  "QueueEndpoint=https://q.example/;TableEndpoint=https://t.example;BlobEndpoint=https://b.example;SharedAccessSignature=?sv=1&sig=a%3D",
+			queue: "https://q.example", table: "https://t.example", blob: "https://b.example", sas: "sv=1&sig=a%3D",
+		},
+		"nothing":                      {text: " ", wantErr: "empty"},
+		"no fields":                    {text: "hello", wantErr: "Name=value"},
+		"no secret":                    {text: "AccountName=acc", wantErr: "neither AccountKey nor SharedAccessSignature"},
+		"a key that is none":           {text: "AccountName=acc;AccountKey=s3cret!", wantErr: "AccountKey is not Base64"},
+		"a key without an account":     {text: "AccountKey=a2V5", wantErr: "no AccountName"},
+		"a signature without endpoint": {text: "SharedAccessSignature=x;QueueEndpoint=https://q.example", wantErr: "neither TableEndpoint nor AccountName"},
+		"an endpoint that is none":     {text: "AccountName=a;AccountKey=a2V5;BlobEndpoint=blob", wantErr: `BlobEndpoint "blob"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := ParseConnectionString(tt.text)
+			if tt.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Fatalf("error %v, want %s", err, tt.wantErr)
+				}
+				if strings.Contains(err.Error(), "s3cret") {
+					t.Errorf("the error tells the key: %v", err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.queue != tt.queue || c.table != tt.table || c.blob != tt.blob || c.account != tt.account || c.key != tt.key || c.sas != tt.sas {
+				t.Errorf("connection is %+v", c)
+			}
+		})
+	}
+}
+
+func TestResolveConnection(t *testing.T) {
+	const dev = "UseDevelopmentStorage=true"
+	for name, tt := range map[string]struct {
+		connection string
+		settings   map[string]string
+		wantQueue  string
+		wantErr    string
+	}{
+		"the host's own":             {"AzureWebJobsStorage", map[string]string{"AzureWebJobsStorage": dev}, "http://127.0.0.1:10001/devstoreaccount1", ""},
+		"the host's own, short":      {"Storage", map[string]string{"AzureWebJobsStorage": dev}, "http://127.0.0.1:10001/devstoreaccount1", ""},
+		"one of its own":             {"Mine", map[string]string{"Mine": dev}, "http://127.0.0.1:10001/devstoreaccount1", ""},
+		"the host's way comes first": {"Mine", map[string]string{"Mine": "AccountName=b;AccountKey=a2V5", "AzureWebJobsMine": "AccountName=a;AccountKey=a2V5"}, "https://a.queue.core.windows.net", ""},
+		"an identity by account":     {"Mine", map[string]string{"Mine__accountName": "acc"}, "https://acc.queue.core.windows.net", ""},
+		"a managed identity": {"Mine", map[string]string{
+			"AzureWebJobsMine__queueServiceUri": "https://q.example/", "AzureWebJobsMine__tableServiceUri": "https://t.example",
+			"AzureWebJobsMine__blobServiceUri": "https://b.example", "AzureWebJobsMine__credential": "managedidentity", "AzureWebJobsMine__clientId": "id",
+		}, "https://q.example", ""},
+		"nothing":                      {"Mine", nil, "", `no storage connection named "Mine": none of the settings AzureWebJobsMine, Mine is set`},
+		"a part":                       {"Mine", map[string]string{"Mine__queueServiceUri": "https://q.example"}, "", "Mine__tableServiceUri, Mine__blobServiceUri not set"},
+		"a credential of unknown kind": {"Mine", map[string]string{"Mine__accountName": "a", "Mine__credential": "luck"}, "", `credential is "luck"`},
+		"a broken one":                 {"Mine", map[string]string{"Mine": "oops"}, "", "setting Mine: connection string"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c, err := ResolveConnection(tt.connection, func(name string) (string, bool) {
+				value, ok := tt.settings[name]
+				return value, ok
+			})
+			if tt.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Fatalf("error %v, want %s", err, tt.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			if c.queue != tt.wantQueue {
+				t.Errorf("queue endpoint %s, want %s", c.queue, tt.wantQueue)
+			}
+			if _, err := Open(c, Config{}); err != nil {
+				t.Errorf("open: %v", err)
+			}
+		})
+	}
+}
+
+func TestOpen_RefusesAConnectionThatLeadsNowhere(t *testing.T) {
+	if _, err := Open(Connection{}, Config{}); err == nil {
+		t.Error("the zero Connection was opened")
+	}
+}

@@ -1,0 +1,148 @@
+package azurestorage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// poll reads the partition's queue until the reading ends. A receive that is
+// under way then is not cut off: what it brings would be hidden for its time and
+// nobody would have it.
+func (p *partition) poll(r *reading) {
+	h := p.hub
+	backoff := pollBackoff{max: h.cfg.MaxQueuePollingInterval}
+	outage := firstOutageDelay
+	for r.ctx.Err() == nil {
+		if !p.isListening() { // the lease ran out and could not be renewed
+			sleep(r.ctx, time.Second)
+			continue
+		}
+		room := h.inbox.buffer.take(r.ctx, h.cfg.ControlQueueBatchSize, func() {
+			h.log.Info("PendingOrchestratorMessageLimitReached", "partition", p.queue.name, "threshold", h.cfg.ControlQueueBufferThreshold)
+		})
+		if room == 0 {
+			return
+		}
+		messages, err := p.queue.receive(r.work, room, h.controlLock())
+		if err != nil {
+			h.inbox.buffer.give(room)
+			if r.work.Err() == nil {
+				h.health.failed("queues", err)
+			}
+			sleep(r.ctx, jitter(outage))
+			outage = min(2*outage, maxOutageDelay)
+			continue
+		}
+		outage = firstOutageDelay
+		h.health.ok("queues")
+		taken := p.take(r, messages)
+		h.inbox.buffer.give(room - taken)
+		if len(messages) > 0 {
+			backoff.reset()
+			continue
+		}
+		if p.pause(r.ctx, backoff.next(rand.Float64())) {
+			backoff.reset()
+		}
+	}
+}
+
+// pause waits for d. True means that it was cut short, because something was
+// sent to the queue from this process.
+func (p *partition) pause(ctx context.Context, d time.Duration) (signalled bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-p.wake:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// take makes deliveries of what was received, and returns how many take up
+// room.
+func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
+	h := p.hub
+	var fresh []*delivery
+	for _, m := range messages {
+		d := h.newDelivery(p.queue, m, h.controlLock(), func() { h.inbox.buffer.give(1) })
+		if older := h.held.add(d); older != nil {
+			h.log.Warn("DuplicateMessageDetected", older.attrs("details", "its lock had ended while it was here")...)
+			continue
+		}
+		taken++
+		if err := h.decode(r.work, d, m.text); err != nil {
+			h.log.Error("MessageFailure", d.attrs("error", err)...)
+			r.do(func() { d.abandon(r.work, err.Error()) })
+			continue
+		}
+		fresh = append(fresh, d)
+	}
+	slices.SortStableFunc(fresh, func(a, b *delivery) int {
+		return cmp.Or(a.insertedOn.Compare(b.insertedOn), cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber))
+	})
+	for _, d := range fresh {
+		p.arrive(r, d)
+	}
+	return taken
+}
+
+// decode reads a message's text, and its blob if it has one.
+func (h *TaskHub) decode(ctx context.Context, d *delivery, text string) error {
+	env, err := decodeEnvelope(text)
+	if err != nil {
+		return err
+	}
+	if env.CompressedBlobName != "" {
+		content, err := h.largeMessages.read(ctx, env.CompressedBlobName)
+		if err != nil {
+			return fmt.Errorf("fetch large message: %w", err)
+		}
+		if env, err = decodeEnvelope(string(content)); err != nil {
+			return fmt.Errorf("large message %s: %w", d.id, err)
+		}
+	}
+	if env.Message == nil {
+		return fmt.Errorf("message %s has no task message", d.id)
+	}
+	d.mu.Lock()
+	d.env = env
+	d.mu.Unlock()
+	if d.dequeueCount > 1 {
+		h.log.Info("message recovered: it was received before and is delivered again", d.attrs("attempt", d.dequeueCount)...)
+	}
+	return nil
+}
+
+// arrive passes a message on when its time has come.
+func (p *partition) arrive(r *reading, d *delivery) {
+	if _, isTask := d.event().(*history.TaskScheduled); isTask {
+		p.hub.log.Error("MessageFailure", d.attrs("error", "an activity in a control queue")...)
+		r.do(func() { d.abandon(r.work, "an activity in a control queue") })
+		return
+	}
+	wait := time.Until(dueTime(d.event()))
+	switch {
+	case dueTime(d.event()).IsZero() || wait <= 0:
+		p.hub.inbox.add(r, p, d)
+	case wait <= d.lock/2:
+		// The service counts in seconds, so a timer comes up to one early.
+		r.do(func() {
+			if !sleep(r.ctx, wait) {
+				d.handBack(r.work, 0)
+				return
+			}
+			p.hub.inbox.add(r, p, d)
+		})
+	default:
+		r.do(func() { d.handBack(r.work, min(wait, maxVisibility).Truncate(time.Second)) })
+	}
+}

@@ -1,0 +1,227 @@
+package azurestorage
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// A delivery is a message that this process has: it was received, is hidden
+// from others, and will be deleted or handed back.
+type delivery struct {
+	hub   *TaskHub
+	queue *messageQueue
+	id    string        // of the message
+	env   *envelope     // set by decode, nil before and if the message cannot be read
+	lock  time.Duration // for how long a renewal hides it
+
+	dequeueCount int
+	insertedOn   time.Time
+	receivedAt   time.Time // by our clock
+	onSettled    func()    // called once, when it is not ours any more
+
+	// changing is held by whoever is changing the message in storage. Each
+	// change brings a new receipt and makes the old one void.
+	changing chan struct{}
+
+	mu      sync.Mutex // protects the following
+	msg     queueMessage
+	until   time.Time // when others may receive it, by our clock
+	lost    bool      // somebody else received it
+	settled bool
+}
+
+func (h *TaskHub) newDelivery(q *messageQueue, m queueMessage, lock time.Duration, onSettled func()) *delivery {
+	now := time.Now()
+	return &delivery{
+		hub: h, queue: q, id: m.id, lock: lock, msg: m,
+		dequeueCount: m.dequeueCount, insertedOn: m.insertedOn,
+		receivedAt: now, until: now.Add(lock), onSettled: onSettled,
+		changing: make(chan struct{}, 1),
+	}
+}
+
+// event returns what the message carries.
+func (d *delivery) event() history.Event { return d.env.Message.Event }
+
+// target returns whom the message is for.
+func (d *delivery) target() history.OrchestrationInstance { return d.env.Message.Target }
+
+// attrs returns what log entries about the message have in common.
+func (d *delivery) attrs(more ...any) []any {
+	attrs := []any{
+		slog.String("partition", d.queue.name),
+		slog.String("messageId", d.id),
+		slog.Int("dequeueCount", d.dequeueCount),
+	}
+	d.mu.Lock() // a renewal may log it while it is being read
+	env := d.env
+	d.mu.Unlock()
+	if env != nil {
+		attrs = append(attrs,
+			slog.String("instanceId", env.Message.Target.InstanceID),
+			slog.String("executionId", env.Message.Target.ExecutionID),
+			slog.String("eventType", env.Message.Event.Type().String()),
+			slog.Int("taskEventId", taskEventID(env.Message.Event)))
+	}
+	return append(attrs, more...)
+}
+
+// change calls f with the message as it is now, while nobody else changes it.
+// f returns the message as it is afterwards. It does nothing to a message that
+// is settled.
+func (d *delivery) change(ctx context.Context, f func(m queueMessage) (queueMessage, error)) error {
+	select {
+	case d.changing <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-d.changing }()
+	d.mu.Lock()
+	m, settled := d.msg, d.settled
+	d.mu.Unlock()
+	if settled {
+		return nil
+	}
+	changed, err := f(m)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err == nil && d.msg.receipt == m.receipt {
+		d.msg = changed
+	}
+	return err
+}
+
+// remove deletes the message. If it fails the message will be seen again, in
+// spite of which it is not ours any more.
+func (d *delivery) remove(ctx context.Context) error {
+	defer d.settle()
+	return d.change(ctx, func(m queueMessage) (queueMessage, error) {
+		gone, err := d.queue.remove(ctx, m.id, m.receipt)
+		if gone {
+			d.hub.log.Warn("MessageGone", d.attrs("details", "it was deleted, or received by somebody else")...)
+		}
+		return m, err
+	})
+}
+
+// The longest a message is hidden after it could not be processed. At that
+// point it has failed often enough to tell a person
+// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync).
+const maxAbandonDelay = 10 * time.Minute
+
+// abandonDelay returns for how long a message is hidden that could not be
+// processed the n-th time: 2, 4, 8 seconds and so on.
+func abandonDelay(dequeueCount int) time.Duration {
+	if dequeueCount >= 10 {
+		return maxAbandonDelay
+	}
+	return min(time.Second<<max(dequeueCount, 0), maxAbandonDelay)
+}
+
+// abandon hands the message back after a delay that grows with every delivery.
+func (d *delivery) abandon(ctx context.Context, reason string) {
+	delay := abandonDelay(d.dequeueCount)
+	if delay >= maxAbandonDelay {
+		d.hub.log.Warn("PoisonMessageDetected", d.attrs("reason", reason)...)
+	}
+	d.abandonFor(ctx, delay, reason)
+}
+
+// abandonFor hands the message back for the given time.
+func (d *delivery) abandonFor(ctx context.Context, delay time.Duration, reason string) {
+	d.hub.log.Warn("AbandoningMessage", d.attrs("delay", delay, "reason", reason)...)
+	d.handBack(ctx, delay)
+}
+
+// handBack makes the message visible to everybody after delay.
+func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
+	defer d.settle()
+	err := d.change(ctx, func(m queueMessage) (queueMessage, error) { return d.queue.update(ctx, m, delay) })
+	switch {
+	case err == nil:
+	case isGone(err):
+		d.hub.log.Warn("MessageGone", d.attrs("details", err.Error())...)
+	default:
+		d.hub.log.Warn("message could not be handed back, it comes back by itself", d.attrs("after", d.lock, "error", err)...)
+	}
+}
+
+// settle ends our having the message.
+func (d *delivery) settle() {
+	d.mu.Lock()
+	first := !d.settled
+	d.settled = true
+	d.mu.Unlock()
+	if first {
+		d.hub.held.forget(d)
+		d.onSettled()
+	}
+}
+
+// renew keeps the message hidden.
+func (d *delivery) renew(ctx context.Context) {
+	err := d.change(ctx, func(m queueMessage) (queueMessage, error) {
+		start := time.Now()
+		m, err := d.queue.update(ctx, m, d.lock)
+		if err == nil {
+			d.hub.log.Debug("RenewingMessage", d.attrs()...)
+			d.mu.Lock()
+			d.until = start.Add(d.lock)
+			d.mu.Unlock()
+		}
+		return m, err
+	})
+	switch {
+	case err == nil:
+		d.hub.health.ok("queues")
+	case isGone(err):
+		d.mu.Lock()
+		d.lost = true
+		d.mu.Unlock()
+		d.hub.log.Warn("MessageGone", d.attrs("details", "its lock was lost: "+err.Error())...)
+	case ctx.Err() == nil:
+		d.hub.health.failed("queues", err)
+	}
+}
+
+// needsRenewal reports whether half of the time is over for which the message
+// was hidden.
+func (d *delivery) needsRenewal(now time.Time) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return !d.settled && !d.lost && d.until.Sub(now) <= d.lock/2
+}
+
+// anyLost reports whether somebody else may have one of the messages: it could
+// not be renewed in time.
+func anyLost(deliveries []*delivery) bool {
+	now := time.Now()
+	return slices.ContainsFunc(deliveries, func(d *delivery) bool {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		return d.lost || now.After(d.until)
+	})
+}
+
+// replace gives d the newer copy of its message: its visibility had ended, and
+// we received it again.
+func (d *delivery) replace(m queueMessage) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.msg, d.lost = m, false
+	d.until = time.Now().Add(d.lock)
+}
+
+// taskEventID returns the number of the action that an event belongs to, -1 if
+// there is none.
+func taskEventID(ev history.Event) int {
+	if id, ok := history.Completes(ev); ok {
+		return id
+	}
+	return ev.Head().EventID
+}

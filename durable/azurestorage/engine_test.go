@@ -1,0 +1,119 @@
+package azurestorage
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// sequenceSteps is how many activities a sequence of the test's engine has.
+const sequenceSteps = 3
+
+// runEngine runs sequences and their activities on h until ctx ends, several at
+// a time: enough of an engine to see what a provider does under load.
+func runEngine(ctx context.Context, h *TaskHub) (wait func()) {
+	var group sync.WaitGroup
+	for range 6 {
+		group.Go(func() {
+			for {
+				item, err := h.NextOrchestration(ctx)
+				if err != nil {
+					return
+				}
+				runEpisode(ctx, item)
+			}
+		})
+		group.Go(func() {
+			for {
+				item, err := h.NextActivity(ctx)
+				if err != nil {
+					return
+				}
+				result := &history.TaskCompleted{
+					Header: header(history.NoEventID), TaskScheduledID: item.Task.EventID, Result: item.Task.Input,
+				}
+				if err := item.Lock.Complete(context.WithoutCancel(ctx), result); err != nil {
+					_ = item.Lock.Abandon(context.WithoutCancel(ctx), err)
+				}
+			}
+		})
+	}
+	return group.Wait
+}
+
+// runEpisode advances a sequence by one step for each completion it has.
+func runEpisode(ctx context.Context, item *provider.OrchestrationWorkItem) {
+	ctx = context.WithoutCancel(ctx)
+	defer func() { _ = item.Session.Release(ctx) }()
+	known := newKnownEvents()
+	for _, ev := range item.History {
+		known.add(ev)
+	}
+	for _, m := range item.Messages {
+		known.add(m.Event)
+	}
+	cp := &provider.Checkpoint{Instance: item.Instance}
+	var decided []history.Event
+	switch step := len(known.answered); {
+	case known.maxAction+1 > step: // what was scheduled is still going on
+	case step < sequenceSteps:
+		ev, msg := schedule(item, step, fmt.Sprintf(`["%d"]`, step))
+		decided, cp.Activities = []history.Event{ev}, []provider.TaskMessage{msg}
+	default:
+		decided = []history.Event{&history.ExecutionCompleted{Header: header(step), Status: history.Completed, Result: new(`"done"`)}}
+	}
+	cp.NewEvents = episode(item.Messages, decided...)
+	if err := item.Session.Commit(ctx, cp); err != nil {
+		_ = item.Session.Abandon(ctx, err)
+	}
+}
+
+// awaitAll waits until the instances have completed, and checks that their
+// histories hold every step once.
+func awaitAll(t *testing.T, h *TaskHub, limit time.Duration, ids []string) {
+	t.Helper()
+	deadline := time.Now().Add(limit)
+	for _, id := range ids {
+		for {
+			state, err := h.Instance(t.Context(), id, provider.Fetch{})
+			if err == nil && state.Status == history.Completed {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s has not completed within %v: %+v, %v", id, limit, state, err)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+		checkSequence(t, h, id)
+	}
+}
+
+func checkSequence(t *testing.T, h *TaskHub, id string) {
+	t.Helper()
+	events, err := h.History(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, ev := range events {
+		key := ev.Type().String()
+		if n := taskEventID(ev); n >= 0 {
+			key += fmt.Sprint(n)
+		}
+		counts[key]++
+	}
+	want := map[string]int{"ExecutionStarted": 1, fmt.Sprint("ExecutionCompleted", sequenceSteps): 1}
+	for i := range sequenceSteps {
+		want[fmt.Sprint("TaskScheduled", i)], want[fmt.Sprint("TaskCompleted", i)] = 1, 1
+	}
+	for key, n := range want {
+		if counts[key] != n {
+			t.Errorf("%s: %s is in the history %d times, want %d; it has %v", id, key, counts[key], n, counts)
+		}
+	}
+}

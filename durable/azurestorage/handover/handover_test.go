@@ -1,0 +1,275 @@
+// Package handover_test lets this module's worker carry on with what .NET
+// began. It cuts recordings of DurableTask.AzureStorage off after every write,
+// puts what was in storage then into Azurite, and lets a worker take over, for
+// which each orchestration must end with the history and the output that .NET
+// gave it.
+package handover_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
+)
+
+// patience is how long a takeover may last. It takes a few seconds at rest.
+const patience = 2 * time.Minute
+
+// A scenario is a part of a recording that can be carried on.
+type scenario struct {
+	name      string
+	file      string
+	scenarios []string
+	// instances are those whose clients chose their IDs; the IDs of others
+	// follow from them.
+	instances []string
+	// from is how many changes there are before the first cut.
+	from int
+	// upTo is how many there are up to the last; zero means all.
+	upTo int
+	// stale says that results of former generations stay on the queue beyond the
+	// test: they are held back for a minute, and then dropped.
+	stale bool
+}
+
+func TestWorker_CarriesOnWhatDotNetBegan(t *testing.T) {
+	t.Parallel()
+	for i, s := range []scenario{
+		{name: "hello", file: "hello", scenarios: []string{"noext-begin"}, instances: []string{"seq1"}},
+		{name: "helloExtended", file: "hello", scenarios: []string{"ext-begin"}, instances: []string{"seq1"}},
+		{name: "one", file: "kinds", scenarios: []string{"one"}, instances: []string{"one"}},
+		{name: "fails", file: "kinds", scenarios: []string{"fails"}, instances: []string{"fails"}},
+		{name: "failsSerialized", file: "kinds", scenarios: []string{"fails-run2"}, instances: []string{"fails"}},
+		{name: "retry", file: "kinds", scenarios: []string{"retry"}, instances: []string{"retry"}},
+		{name: "retrySerialized", file: "kinds", scenarios: []string{"retry-run2"}, instances: []string{"retry"}},
+		{name: "parent", file: "kinds", scenarios: []string{"parent"}, instances: []string{"par"}},
+		{name: "parentfail", file: "kinds", scenarios: []string{"parentfail"}, instances: []string{"parf"}},
+		{name: "parentfailSerialized", file: "kinds", scenarios: []string{"parentfail-run2"}, instances: []string{"parf"}},
+		{name: "timer", file: "kinds", scenarios: []string{"timer"}, instances: []string{"tim"}},
+		{name: "loop", file: "kinds", scenarios: []string{"loop"}, instances: []string{"loop"}, stale: true},
+		{name: "loopfast", file: "kinds", scenarios: []string{"loopfast"}, instances: []string{"loopfast"}},
+		{name: "events", file: "kinds", scenarios: []string{"events", "suspend"}, instances: []string{"ev1", "snd"}},
+		{name: "terminate", file: "kinds", scenarios: []string{"terminate"}, instances: []string{"ev2"}},
+		// The blob with the result is not in the recording.
+		{name: "bigout", file: "kinds", scenarios: []string{"bigout"}, instances: []string{"bigout"}, upTo: 2},
+		{name: "tags", file: "kinds", scenarios: []string{"tags"}, instances: []string{"tagged"}},
+		// What comes first failed, and the client's changes of a rewind, which are not cut.
+		{name: "rewind", file: "kinds", scenarios: []string{"parentfail", "rewind"}, instances: []string{"parf"}, from: 24},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			s.carryOn(t, fmt.Sprintf("H%dx%d", os.Getpid(), i))
+		})
+	}
+}
+
+// A takeover is one copy of a scenario, cut off.
+type takeover struct {
+	name      string
+	copier    *copier
+	instances []string // all that there are in the end
+	want      map[string][]step
+	todo      []pending // what clients have yet to do
+}
+
+// A pending change is one that a client makes once there are so many rows in
+// the histories.
+type pending struct {
+	change *change
+	rows   int
+}
+
+func (s scenario) carryOn(t *testing.T, hubName string) {
+	changes := recordedChanges(t, s.file, s.scenarios...)
+	if s.upTo == 0 {
+		s.upTo = len(changes)
+	}
+	h := newHub(t, hubName)
+	var all []*takeover
+	for cut := max(s.from, 1); cut <= s.upTo; cut++ {
+		all = append(all,
+			s.restore(t, h, changes, cut, len(all), false),
+			s.restore(t, h, changes, cut, len(all)+1, true))
+	}
+	h.leave(t)
+	client := s.work(t, h)
+	deadline := time.Now().Add(patience)
+	for open := all; len(open) > 0; time.Sleep(50 * time.Millisecond) {
+		open = slices.DeleteFunc(slices.Clone(open), func(o *takeover) bool { return o.goOn(t, h) && o.ended(t, client) })
+		if time.Now().After(deadline) {
+			for _, o := range open {
+				o.report(t, h, client)
+			}
+			t.FailNow()
+		}
+	}
+	for _, o := range all {
+		o.check(t, h, client)
+	}
+	for !s.stale && h.messages(t) > 0 {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d messages are left on the queues", h.messages(t))
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	t.Logf("%d takeovers", len(all))
+}
+
+// restore puts what there was after the first changes of a recording into
+// storage: with or without the messages that had done their work, since a
+// worker deletes them a little later, and none was deleted if it could not.
+func (s scenario) restore(t *testing.T, h *hub, changes []*change, cut, number int, undeleted bool) *takeover {
+	t.Helper()
+	mode := "d"
+	if undeleted {
+		mode = "u"
+	}
+	now := changes[cut-1].at
+	o := &takeover{
+		name:   fmt.Sprintf("after %d writes, undeleted messages: %v", cut, undeleted),
+		copier: newCopier(h.name, s.instances, fmt.Sprintf("-%s%02d", mode, cut), number, time.Since(now).Truncate(100)),
+		want:   make(map[string][]step),
+	}
+	stored := make(map[string]map[string]string) // history rows by instance and key
+	for i, c := range changes {
+		if i >= cut && c.client {
+			o.todo = append(o.todo, pending{c, countSteps(t, stored)})
+		}
+		for _, r := range c.rows {
+			r.entity = o.copier.text(r.entity)
+			if i < cut {
+				h.write(t, r)
+			}
+			if r.table == "History" {
+				id := o.copier.id(r.key.PartitionKey)
+				if stored[id] == nil {
+					stored[id] = make(map[string]string)
+				}
+				stored[id][r.key.RowKey] = r.entity
+			}
+		}
+		if m := c.message; m != nil && i < cut && (undeleted || m.goneAt >= cut) {
+			h.put(t, m.queue, o.copier.text(m.text), max(m.hidden-now.Sub(c.at), 0))
+		}
+	}
+	for id, rows := range stored {
+		o.instances = append(o.instances, id)
+		o.want[id] = steps(t, values(rows))
+	}
+	slices.Sort(o.instances)
+	return o
+}
+
+func values(rows map[string]string) (all []string) {
+	for _, r := range rows {
+		all = append(all, r)
+	}
+	return all
+}
+
+func countSteps(t *testing.T, stored map[string]map[string]string) (n int) {
+	t.Helper()
+	for _, rows := range stored {
+		n += len(steps(t, values(rows)))
+	}
+	return n
+}
+
+// work runs a worker on the hub until the test ends.
+func (s scenario) work(t *testing.T, h *hub) *durable.Client {
+	t.Helper()
+	connection, err := azurestorage.ParseConnectionString(azuritetest.Start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	storage, err := azurestorage.Open(connection, azurestorage.Config{
+		TaskHub: h.name, PartitionCount: 1, MaxQueuePollingInterval: 100 * time.Millisecond,
+		LeaseInterval: 15 * time.Second, LeaseAcquireInterval: 300 * time.Millisecond, Logger: log,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := durable.NewRegistry(functions...)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- durable.NewWorker(storage, registry, durable.Config{Logger: log}).Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return durable.NewClient(storage, registry)
+}
+
+// goOn makes the changes of clients whose time has come, and reports whether
+// that was all.
+func (o *takeover) goOn(t *testing.T, h *hub) bool {
+	t.Helper()
+	for len(o.todo) > 0 {
+		n := 0
+		for _, id := range o.instances {
+			n += len(steps(t, h.rows(t, id)))
+		}
+		next := o.todo[0]
+		if n < next.rows {
+			return false
+		}
+		for _, r := range next.change.rows {
+			r.entity = o.copier.text(r.entity)
+			h.write(t, r)
+		}
+		if m := next.change.message; m != nil {
+			h.put(t, m.queue, o.copier.text(m.text), 0)
+		}
+		o.todo = o.todo[1:]
+	}
+	return true
+}
+
+func (o *takeover) ended(t *testing.T, client *durable.Client) bool {
+	t.Helper()
+	for _, id := range o.instances {
+		state, err := client.Status(t.Context(), durable.InstanceID(id), provider.Fetch{})
+		if err != nil || state.CompletedAt.IsZero() || !state.Status.IsTerminal() {
+			return false
+		}
+	}
+	return true
+}
+
+func (o *takeover) report(t *testing.T, h *hub, client *durable.Client) {
+	t.Helper()
+	for _, id := range o.instances {
+		state, err := client.Status(t.Context(), durable.InstanceID(id), provider.Fetch{Output: true})
+		t.Errorf("%s: %s has not ended: %+v, %v", o.name, id, state, err)
+		if diff := cmp.Diff(o.want[id], steps(t, h.rows(t, id))); diff != "" {
+			t.Errorf("%s: history of %s (-recorded +ours):\n%s", o.name, id, diff)
+		}
+	}
+}
+
+func (o *takeover) check(t *testing.T, h *hub, client *durable.Client) {
+	t.Helper()
+	for _, id := range o.instances {
+		want, got := o.want[id], steps(t, h.rows(t, id))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: history of %s (-recorded +ours):\n%s", o.name, id, diff)
+		}
+		if state, err := client.Status(t.Context(), durable.InstanceID(id), provider.Fetch{Output: true}); err != nil {
+			t.Error(err)
+		} else if end := want[len(want)-2]; state.Status.String() != end.Status {
+			t.Errorf("%s: %s is %s, want %s", o.name, id, state.Status, end.Status)
+		}
+	}
+}

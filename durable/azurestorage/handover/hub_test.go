@@ -1,0 +1,239 @@
+package handover_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"sort"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+)
+
+// A hub is the storage of a task hub of one partition, as .NET made it.
+type hub struct {
+	name   string
+	tables *aztables.ServiceClient
+	queues *azqueue.ServiceClient
+}
+
+func newHub(t *testing.T, name string) *hub {
+	t.Helper()
+	connection := azuritetest.Start(t)
+	h := &hub{name: name}
+	var err error
+	if h.tables, err = aztables.NewServiceClientFromConnectionString(connection, nil); err != nil {
+		t.Fatal(err)
+	}
+	if h.queues, err = azqueue.NewServiceClientFromConnectionString(connection, nil); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"History", "Instances", "Partitions"} {
+		if _, err := h.tables.CreateTable(t.Context(), name+table, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, queue := range []string{"control-00", "workitems"} {
+		if _, err := h.queues.CreateQueue(t.Context(), h.queue(queue), nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return h
+}
+
+func (h *hub) queue(name string) string { return strings.ToLower(h.name) + "-" + name }
+
+// leave writes the lease of a worker that was killed: it is held, and it has
+// just ended.
+func (h *hub) leave(t *testing.T) {
+	t.Helper()
+	at := func(d time.Duration) string { return time.Now().Add(d).UTC().Format("2006-01-02T15:04:05.0000000Z") }
+	h.write(t, row{table: "Partitions", verb: "POST", entity: fmt.Sprintf(`{"PartitionKey":"","RowKey":%q,"CurrentOwner":"worker1",
+		"OwnedSince":%q,"OwnedSince@odata.type":"Edm.DateTime","LastRenewal":%q,"LastRenewal@odata.type":"Edm.DateTime",
+		"ExpiresAt":%q,"ExpiresAt@odata.type":"Edm.DateTime","IsDraining":false}`,
+		h.queue("control-00"), at(-time.Minute), at(-31*time.Second), at(-time.Second))})
+}
+
+func (h *hub) write(t *testing.T, r row) {
+	t.Helper()
+	table := h.tables.NewClient(h.name + r.table)
+	var err error
+	switch {
+	case r.verb == "POST": // a client may be late with it
+		var refused *azcore.ResponseError
+		if _, err = table.AddEntity(t.Context(), []byte(r.entity), nil); errors.As(err, &refused) && refused.StatusCode == 409 {
+			err = nil
+		}
+	case r.verb == "PATCH":
+		_, err = table.UpsertEntity(t.Context(), []byte(r.entity), &aztables.UpsertEntityOptions{UpdateMode: aztables.UpdateModeMerge})
+	default:
+		_, err = table.UpsertEntity(t.Context(), []byte(r.entity), &aztables.UpsertEntityOptions{UpdateMode: aztables.UpdateModeReplace})
+	}
+	if err != nil {
+		t.Fatalf("write %s to %s: %v", r.entity, r.table, err)
+	}
+}
+
+func (h *hub) put(t *testing.T, queue, text string, hidden time.Duration) {
+	t.Helper()
+	_, err := h.queues.NewQueueClient(h.queue(queue)).EnqueueMessage(t.Context(), text, &azqueue.EnqueueMessageOptions{
+		TimeToLive: to.Ptr[int32](-1), VisibilityTimeout: to.Ptr(int32(hidden / time.Second)),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// messages returns how many there are on the queues, hidden ones too.
+func (h *hub) messages(t *testing.T) (n int64) {
+	t.Helper()
+	for _, queue := range []string{"control-00", "workitems"} {
+		p, err := h.queues.NewQueueClient(h.queue(queue)).GetProperties(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += *p.ApproximateMessagesCount
+	}
+	return n
+}
+
+// rows returns those of an instance in the history table.
+func (h *hub) rows(t *testing.T, instance string) (rows []string) {
+	t.Helper()
+	filter := "PartitionKey eq '" + instance + "'"
+	pages := h.tables.NewClient(h.name + "History").NewListEntitiesPager(&aztables.ListEntitiesOptions{Filter: &filter})
+	for pages.More() {
+		page, err := pages.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range page.Entities {
+			rows = append(rows, string(e))
+		}
+	}
+	return rows
+}
+
+// A copier turns what was recorded of some instances into another such recording:
+// of other instances and executions, at another time.
+type copier struct {
+	hub     string
+	suffix  string // of instance IDs
+	number  int    // in execution IDs
+	shift   time.Duration
+	replace []*regexp.Regexp
+}
+
+var (
+	dates      = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	executions = regexp.MustCompile(`(?:"|u0022)[0-9a-f]{32}`)
+	hubColumn  = regexp.MustCompile(`"TaskHubName":"\w+"`)
+)
+
+func newCopier(hub string, instances []string, suffix string, number int, shift time.Duration) *copier {
+	c := &copier{hub: hub, suffix: suffix, number: number, shift: shift}
+	for _, id := range instances {
+		// In JSON, and in JSON inside of JSON.
+		c.replace = append(c.replace, regexp.MustCompile(`("|u0022)(`+regexp.QuoteMeta(id)+`)(-child)?(["\\])`))
+	}
+	return c
+}
+
+func (c *copier) id(instance string) string {
+	text := c.text(`"` + instance + `"`)
+	return text[1 : len(text)-1]
+}
+
+func (c *copier) text(s string) string {
+	for _, r := range c.replace {
+		s = r.ReplaceAllString(s, "${1}${2}"+c.suffix+"${3}${4}")
+	}
+	s = executions.ReplaceAllStringFunc(s, func(id string) string { return fmt.Sprintf("%s%04x", id[:len(id)-4], c.number) })
+	s = hubColumn.ReplaceAllString(s, `"TaskHubName":"`+c.hub+`"`)
+	return dates.ReplaceAllStringFunc(s, func(date string) string {
+		at, err := time.Parse(time.RFC3339Nano, date)
+		if err != nil {
+			return date
+		}
+		return at.Add(c.shift).Format("2006-01-02T15:04:05.0000000Z")
+	})
+}
+
+// A step is what two histories that say the same have in common in a row. Of a
+// failure's text it has what the innermost says: .NET writes only that where we
+// say what failed for it.
+type step struct {
+	EventType                                             string
+	EventID                                               int  `json:"EventId"`
+	TaskScheduledID                                       *int `json:"TaskScheduledId"`
+	TimerID                                               *int `json:"TimerId"`
+	Name, InstanceID, Input, Result, Reason, Tags, Status string
+}
+
+// steps returns the history that rows are of the instance's last execution. A
+// message that was delivered again and that nothing tells from another such, in
+// .NET as here, counts once: clients' and orchestrations' events, suspensions,
+// resumptions and rewinds. So do not count the episodes that had nothing else.
+func steps(t *testing.T, rows []string) (all []step) {
+	t.Helper()
+	type decoded struct {
+		step
+		RowKey, ExecutionID, OrchestrationStatus string
+		Child                                    string `json:"InstanceId"`
+	}
+	var events []decoded
+	var execution string
+	for _, r := range rows {
+		var d decoded
+		if err := json.Unmarshal([]byte(r), &d); err != nil {
+			t.Fatalf("%v in %s", err, r)
+		}
+		d.step.InstanceID, d.Status = d.Child, d.OrchestrationStatus
+		if d.Status == "Failed" || d.Reason != "" {
+			d.Result, d.Reason = innermost(d.Result), innermost(d.Reason)
+		}
+		if d.Tags == "null" {
+			d.Tags = "" // .NET says so of none
+		}
+		if d.RowKey == "sentinel" {
+			execution = d.ExecutionID
+			continue
+		}
+		events = append(events, d)
+	}
+	sort.Slice(events, func(i, j int) bool { return events[i].RowKey < events[j].RowKey })
+	seen := make(map[string]bool)
+	for _, d := range events {
+		if d.ExecutionID != execution {
+			continue
+		}
+		switch d.EventType {
+		case "EventRaised", "ExecutionSuspended", "ExecutionResumed", "GenericEvent":
+			if d.EventID == -1 && seen[d.EventType+d.Name+d.Reason] {
+				continue
+			}
+			seen[d.EventType+d.Name+d.Reason] = d.EventID == -1
+		case "OrchestratorCompleted":
+			if n := len(all); n > 0 && all[n-1].EventType == "OrchestratorStarted" {
+				all = all[:n-1]
+				continue
+			}
+		}
+		all = append(all, d.step)
+	}
+	return all
+}
+
+func innermost(text string) string {
+	if i := strings.LastIndex(text, ": "); i >= 0 {
+		return text[i+2:]
+	}
+	return text
+}

@@ -1,0 +1,43 @@
+package azurestorage
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// health logs when a part of the storage account stops answering and when it
+// answers again, once each.
+type health struct {
+	log *slog.Logger
+
+	mu     sync.Mutex
+	downAt map[string]time.Time // part → since when
+}
+
+// failed notes that a request to a part failed.
+func (h *health) failed(part string, err error) {
+	h.mu.Lock()
+	_, down := h.downAt[part]
+	if !down {
+		if h.downAt == nil {
+			h.downAt = map[string]time.Time{}
+		}
+		h.downAt[part] = time.Now()
+	}
+	h.mu.Unlock()
+	if !down {
+		h.log.Warn("storage is out of reach, retrying until it is back", "part", part, "error", err)
+	}
+}
+
+// ok notes that a request to a part succeeded.
+func (h *health) ok(part string) {
+	h.mu.Lock()
+	since, down := h.downAt[part]
+	delete(h.downAt, part)
+	h.mu.Unlock()
+	if down {
+		h.log.Info("storage is back", "part", part, "after", time.Since(since).Round(time.Millisecond))
+	}
+}

@@ -1,0 +1,111 @@
+package azurestorage
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// heldMessages are the messages that this process has, by queue and ID.
+type heldMessages struct {
+	mu   sync.Mutex
+	byID map[string]*delivery
+	// none is closed when there are none; nil unless somebody waits for that.
+	none chan struct{}
+}
+
+func newHeldMessages() *heldMessages { return &heldMessages{byID: map[string]*delivery{}} }
+
+func heldKey(queue, id string) string { return queue + "/" + id }
+
+// add registers d. If we have its message already, the older delivery gets the
+// newer receipt and is returned: the message's visibility ended while it was
+// here.
+func (h *heldMessages) add(d *delivery) (older *delivery) {
+	key := heldKey(d.queue.name, d.id)
+	h.mu.Lock()
+	older = h.byID[key]
+	if older == nil {
+		h.byID[key] = d
+	}
+	h.mu.Unlock()
+	if older != nil {
+		older.replace(d.msg)
+	}
+	return older
+}
+
+func (h *heldMessages) forget(d *delivery) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	key := heldKey(d.queue.name, d.id)
+	if h.byID[key] == d {
+		delete(h.byID, key)
+	}
+	if len(h.byID) == 0 && h.none != nil {
+		close(h.none)
+		h.none = nil
+	}
+}
+
+// awaitNone waits until no message is held or ctx has ended.
+func (h *heldMessages) awaitNone(ctx context.Context) {
+	h.mu.Lock()
+	if len(h.byID) == 0 {
+		h.mu.Unlock()
+		return
+	}
+	if h.none == nil {
+		h.none = make(chan struct{})
+	}
+	none := h.none
+	h.mu.Unlock()
+	select {
+	case <-none:
+	case <-ctx.Done():
+	}
+}
+
+// due returns the messages whose time has to be renewed.
+func (h *heldMessages) due(now time.Time) []*delivery {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var due []*delivery
+	for _, d := range h.byID {
+		if d.needsRenewal(now) {
+			due = append(due, d)
+		}
+	}
+	return due
+}
+
+// renewalsAtOnce bounds how many messages are renewed at a time, so that other
+// requests get through.
+const renewalsAtOnce = 8
+
+// renewMessages keeps all messages that this process has hidden from others
+// until ctx ends.
+func (h *TaskHub) renewMessages(ctx context.Context) {
+	lock := min(h.controlLock(), h.workItemLock())
+	for sleep(ctx, lock/8) {
+		var group errgroup.Group
+		group.SetLimit(renewalsAtOnce)
+		for _, d := range h.held.due(time.Now()) {
+			group.Go(func() error {
+				d.renew(ctx)
+				return nil
+			})
+		}
+		_ = group.Wait() // no function returns an error
+	}
+}
+
+func (h *TaskHub) controlLock() time.Duration {
+	return lockTime(h.cfg.ControlQueueVisibilityTimeout, h.cfg.LeaseInterval)
+}
+
+func (h *TaskHub) workItemLock() time.Duration {
+	return lockTime(h.cfg.WorkItemQueueVisibilityTimeout, h.cfg.LeaseInterval)
+}

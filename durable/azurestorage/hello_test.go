@@ -1,0 +1,205 @@
+package azurestorage
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// episode puts the brackets around what arrived and what was decided.
+func episode(messages []provider.TaskMessage, decided ...history.Event) []history.Event {
+	events := []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(time.Now())}}
+	for _, m := range messages {
+		m.Event.Head().IsPlayed = true
+		events = append(events, m.Event)
+	}
+	events = append(events, decided...)
+	return append(events, &history.OrchestratorCompleted{Header: history.NewHeader(time.Now())})
+}
+
+func header(id int) history.Header {
+	return history.Header{EventID: id, Timestamp: history.Ticks(time.Now())}
+}
+
+// schedule adds an activity to a checkpoint's lists.
+func schedule(item *provider.OrchestrationWorkItem, id int, input string) (history.Event, provider.TaskMessage) {
+	ev := &history.TaskScheduled{Header: header(id), Name: "Hello", Input: &input}
+	return ev, provider.TaskMessage{Event: ev, Target: item.Instance}
+}
+
+// commitActivity ends an episode that schedules one activity.
+func commitActivity(t testing.TB, item *provider.OrchestrationWorkItem, id int, input string) {
+	t.Helper()
+	ev, msg := schedule(item, id, input)
+	cp := &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg}}
+	mustCommit(t, item, cp)
+}
+
+// commitEnd ends an episode in which the orchestrator returns output.
+func commitEnd(t testing.TB, item *provider.OrchestrationWorkItem, id int, output string) {
+	t.Helper()
+	mustCommit(t, item, &provider.Checkpoint{
+		Instance: item.Instance,
+		NewEvents: episode(item.Messages, &history.ExecutionCompleted{
+			Header: header(id), Status: history.Completed, Result: &output,
+		}),
+	})
+}
+
+func mustCommit(t testing.TB, item *provider.OrchestrationWorkItem, cp *provider.Checkpoint) {
+	t.Helper()
+	if err := item.Session.Commit(t.Context(), cp); err != nil {
+		t.Fatal(err)
+	}
+	if err := item.Session.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func completeActivity(t testing.TB, h *TaskHub, result string) {
+	t.Helper()
+	item := mustActivity(t, h)
+	err := item.Lock.Complete(t.Context(), &history.TaskCompleted{
+		Header: header(history.NoEventID), TaskScheduledID: item.Task.EventID, Result: &result,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// runHello runs the hello sequence by hand, as engine and activities would.
+func runHello(t testing.TB, h *TaskHub, cities ...string) {
+	t.Helper()
+	var greetings []string
+	for i, city := range cities {
+		commitActivity(t, mustNext(t, h), i, `["`+city+`"]`)
+		completeActivity(t, h, `"Hello `+city+`!"`)
+		greetings = append(greetings, "Hello "+city+"!")
+	}
+	output, err := json.Marshal(greetings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	commitEnd(t, mustNext(t, h), len(cities), string(output))
+}
+
+// storedRows returns all rows of a table that belong to an instance.
+func storedRows(t testing.TB, table *table, instanceID string) [][]byte {
+	t.Helper()
+	var rows [][]byte
+	err := table.all(t.Context(), tableQuery{filter: "PartitionKey eq '" + doubled(escapeKey(instanceID)) + "'"}, func(raw []byte) error {
+		rows = append(rows, raw)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rows
+}
+
+// The history and instance rows of a hello sequence are those that .NET wrote
+// when it was recorded, column for column, but for IDs and times.
+func TestCheckpoint_WritesTheRecordedRowsOfAHelloSequence(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	start := startMessage("seq1", "8747b3a46089446a9771b91d72f57a5a", "null")
+	event := start.Event.(*history.ExecutionStarted)
+	event.Input = nil
+	if err := h.StartInstance(t.Context(), start, nil); err != nil {
+		t.Fatal(err)
+	}
+	runHello(t, h, "Tokyo", "Seattle", "London")
+
+	got, want := map[string]map[string]edmValue{}, map[string]map[string]edmValue{}
+	for _, raw := range storedRows(t, h.historyTable, "seq1") {
+		columns := withoutIDs(t, raw)
+		got["History "+columns["RowKey"].text()] = columns
+	}
+	for _, raw := range storedRows(t, h.instancesTable, "seq1") {
+		got["Instances"] = withoutIDs(t, raw)
+	}
+	want["Instances"] = map[string]edmValue{}
+	for _, e := range recordedEntities(t) {
+		if e.request.folder != "hello" || !strings.HasPrefix(e.request.Scenario, "noext") || e.verb == "GET" || e.table == "Partitions" {
+			continue
+		}
+		columns := withoutIDs(t, e.raw)
+		key := "Instances"
+		if e.table == "History" {
+			key = "History " + columns["RowKey"].text()
+			want[key] = map[string]edmValue{}
+		}
+		for name, v := range columns { // rows of an instance are merged
+			want[key][name] = v
+		}
+	}
+	if len(want) != 18 {
+		t.Fatalf("%d rows are recorded, want 16 events, the sentinel and the instance", len(want))
+	}
+	delete(want["Instances"], "TaskHubName")
+	delete(got["Instances"], "TaskHubName")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("rows (-.NET +ours):\n%s", diff)
+	}
+}
+
+// withoutIDs returns a row's columns, with IDs and times replaced by whether
+// they are there.
+func withoutIDs(t testing.TB, raw []byte) map[string]edmValue {
+	columns := entityProperties(t, raw)
+	for name, v := range columns {
+		switch {
+		case v.Type == "Edm.DateTime", name == "ExecutionId", name == "OrchestrationInstance", name == "PartitionKey":
+			columns[name] = edmValue{v.Type, "some"}
+		}
+	}
+	return columns
+}
+
+func TestTaskHub_TellsClientsWhatHappened(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	mustStart(t, h, "hello-1", "exec1", `"in"`)
+
+	state, err := h.Instance(t.Context(), "hello-1", provider.Fetch{Input: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if state.Status != history.Pending || value(state.Input) != `"in"` || state.Name != "HelloSeq" || state.Generation != 0 {
+		t.Errorf("before the start: %+v", state)
+	}
+	runHello(t, h, "Tokyo")
+	if state, err = h.Instance(t.Context(), "hello-1", provider.Fetch{Output: true}); err != nil {
+		t.Fatal(err)
+	}
+	if state.Status != history.Completed || value(state.Output) != `["Hello Tokyo!"]` || state.Input != nil || state.CompletedAt.IsZero() {
+		t.Errorf("after the end: %+v", state)
+	}
+	events, err := h.History(t.Context(), "hello-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var types []string
+	for _, ev := range events {
+		types = append(types, ev.Type().String())
+	}
+	want := []string{
+		"OrchestratorStarted", "ExecutionStarted", "TaskScheduled", "OrchestratorCompleted",
+		"OrchestratorStarted", "TaskCompleted", "ExecutionCompleted", "OrchestratorCompleted",
+	}
+	if !slices.Equal(types, want) {
+		t.Errorf("history %v, want %v", types, want)
+	}
+	if task := events[2].(*history.TaskScheduled); task.Input != nil {
+		t.Errorf("the history has the activity's input %q", *task.Input)
+	}
+}

@@ -1,0 +1,191 @@
+package azurestorage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// appendHistory writes rows to an instance's history, in as many transactions
+// as they need, each of which must find the sentinel as the one before left it
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// UploadHistoryBatch). It returns the sentinel's new ETag.
+// [provider.ErrSessionLost] means that somebody else wrote in between.
+func (h *TaskHub) appendHistory(ctx context.Context, instance history.OrchestrationInstance, rows []entity, etag string) (string, error) {
+	for _, batch := range splitHistory(rows) {
+		last := batch.complete
+		w := historyWrite{hub: h, instance: instance, rows: batch.rows, complete: last, at: history.Ticks(time.Now())}
+		var err error
+		if etag, err = w.do(ctx, etag); err != nil {
+			return "", err
+		}
+		h.log.Debug("AppendedInstanceHistory", "instanceId", instance.InstanceID, "executionId", instance.ExecutionID, "rows", len(batch.rows), "complete", last)
+	}
+	return etag, nil
+}
+
+// historyBatch is the rows of one transaction.
+type historyBatch struct {
+	rows     []entity
+	complete bool // the last of its checkpoint
+}
+
+// splitHistory divides rows into transactions that the service takes.
+func splitHistory(rows []entity) []historyBatch {
+	var batches []historyBatch
+	first, size := 0, 0
+	for i := range rows {
+		size += max(rows[i].sizeEstimate(), len(rows[i].JSON())+operationOverhead)
+		if i+1 == len(rows) || i+1-first == maxHistoryBatchRows || size > maxHistoryBatchBytes-maxRowEstimate {
+			batches = append(batches, historyBatch{rows: rows[first : i+1], complete: i+1 == len(rows)})
+			first, size = i+1, 0
+		}
+	}
+	return batches
+}
+
+// operationOverhead is what an operation adds to a transaction besides its JSON.
+const operationOverhead = 1024
+
+// maxRowEstimate is what a row can add to a transaction at most: nine columns
+// of the greatest size that is not offloaded. Leaving room for one keeps the
+// transaction below the service's bound.
+const maxRowEstimate = 1024 + len(largeTextColumns)*2*maxColumnUnits
+
+// historyWrite is one transaction on a history.
+type historyWrite struct {
+	hub      *TaskHub
+	instance history.OrchestrationInstance
+	rows     []entity
+	complete bool
+	at       time.Time
+}
+
+// do makes attempts until the rows are written or cannot be. When the fate of
+// an attempt is unknown it looks at the sentinel before it makes another.
+func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err error) {
+	delay := firstRetryDelay
+	for n := 1; ; n++ {
+		err := once(ctx, func(ctx context.Context) (err error) {
+			newETag, err = w.attempt(ctx, etag)
+			return err
+		})
+		switch {
+		case err == nil:
+			return newETag, nil
+		case isConflict(err) && n == 1:
+			return "", w.lost(err)
+		case wasNotApplied(err) && !isConflict(err) && !isTransient(err):
+			return "", fmt.Errorf("append to history: %w", err)
+		}
+		landed, newETag, lookErr := w.look(ctx, etag)
+		switch {
+		case lookErr == nil && landed:
+			return newETag, nil
+		case lookErr == nil && newETag != etag:
+			return "", w.lost(err)
+		case n == maxAttempts || ctx.Err() != nil:
+			return "", fmt.Errorf("append to history: %d attempts: %w", n, errors.Join(err, lookErr))
+		case lookErr != nil && !isTransient(lookErr):
+			return "", fmt.Errorf("append to history: %w", errors.Join(err, lookErr))
+		}
+		if !sleep(ctx, jitter(delay)) {
+			return "", fmt.Errorf("append to history: %w", errors.Join(context.Cause(ctx), err))
+		}
+		delay *= 3
+	}
+}
+
+func (w *historyWrite) lost(err error) error {
+	return fmt.Errorf("append to history of %q: %w: %w", w.instance.InstanceID, provider.ErrSessionLost, err)
+}
+
+func (w *historyWrite) attempt(ctx context.Context, etag string) (string, error) {
+	ops := make([]tableOperation, 0, len(w.rows)+1)
+	for _, row := range w.rows {
+		ops = append(ops, tableOperation{method: http.MethodPut, entity: row})
+	}
+	sentinel := tableOperation{
+		method: http.MethodPost,
+		entity: encodeSentinel(w.instance.InstanceID, w.instance.ExecutionID, w.complete, w.at),
+	}
+	if etag != "" {
+		sentinel.method, sentinel.ifMatch = http.MethodPatch, etag
+	}
+	etags, err := w.hub.historyTable.transact(ctx, append(ops, sentinel))
+	if err != nil {
+		return "", err
+	}
+	newETag := etags[len(etags)-1]
+	if newETag == "" {
+		return "", errors.New("the answer has no ETag of the sentinel")
+	}
+	return newETag, nil
+}
+
+// sentinelETag returns the ETag of the sentinel as it is stored, empty if there
+// is none.
+func (w *historyWrite) sentinelETag(ctx context.Context) (string, error) {
+	raw, err := w.get(ctx, escapeKey(w.instance.InstanceID), sentinelRowKey)
+	if isNotFound(err) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	sentinel, err := decodeHistoryRow(raw)
+	if err != nil {
+		return "", err
+	}
+	return sentinel.ETag, nil
+}
+
+// look reads the sentinel, and says whether our write is the last that was made.
+// No other can have the same last row: its time is when our episode ended.
+func (w *historyWrite) look(ctx context.Context, before string) (landed bool, etag string, err error) {
+	key := escapeKey(w.instance.InstanceID)
+	raw, err := w.get(ctx, key, sentinelRowKey)
+	if isNotFound(err) {
+		return false, "", nil
+	}
+	if err != nil {
+		return false, "", err
+	}
+	sentinel, err := decodeHistoryRow(raw)
+	if err != nil {
+		return false, "", err
+	}
+	if sentinel.ETag == before || sentinel.ExecutionID != w.instance.ExecutionID {
+		return false, sentinel.ETag, nil
+	}
+	ours := &w.rows[len(w.rows)-1]
+	if raw, err = w.get(ctx, key, ours.RowKey); isNotFound(err) {
+		return false, sentinel.ETag, nil
+	} else if err != nil {
+		return false, "", err
+	}
+	stored, err := decodeHistoryRow(raw)
+	if err != nil {
+		return false, "", err
+	}
+	written, err := decodeHistoryRow(ours.JSON())
+	if err != nil {
+		return false, "", err
+	}
+	landed = stored.ExecutionID == written.ExecutionID && stored.columns.EventType == written.columns.EventType &&
+		stored.columns.EventID == written.columns.EventID && stored.columns.Timestamp.Equal(written.columns.Timestamp.Time)
+	return landed, sentinel.ETag, nil
+}
+
+func (w *historyWrite) get(ctx context.Context, partitionKey, rowKey string) (raw []byte, err error) {
+	err = retry(ctx, "read history row "+rowKey, func(ctx context.Context) error {
+		raw, err = w.hub.historyTable.get(ctx, partitionKey, rowKey)
+		return err
+	})
+	return raw, err
+}

@@ -1,0 +1,125 @@
+package azurestorage
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// A PartitionCountError says that a hub has another number of partitions than
+// was configured. Workers and clients that count differently would send the
+// messages of one instance to different queues.
+type PartitionCountError struct {
+	TaskHub    string
+	Configured int
+	Existing   int
+}
+
+// Error names both numbers.
+func (e *PartitionCountError) Error() string {
+	return fmt.Sprintf("task hub %s has %d partitions, but PartitionCount is %d: use the hub's count, or a hub of another name",
+		e.TaskHub, e.Existing, e.Configured)
+}
+
+// ensureCreated makes the hub exist. It does so once in the life of h, and
+// again only after it failed. One caller does it while the others wait.
+func (h *TaskHub) ensureCreated(ctx context.Context) error {
+	select {
+	case h.creation <- struct{}{}:
+	case <-ctx.Done():
+		return fmt.Errorf("create task hub %s: %w", h.cfg.TaskHub, context.Cause(ctx))
+	}
+	defer func() { <-h.creation }()
+	if h.created.Load() {
+		return nil
+	}
+	if err := h.create(ctx); err != nil {
+		return fmt.Errorf("create task hub %s: %w", h.cfg.TaskHub, err)
+	}
+	h.created.Store(true)
+	return nil
+}
+
+// create makes what the hub is made of, in .NET's order; what is there already
+// stays (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
+// EnsureTaskHubAsync and CreateAsync). The container for large messages comes
+// to be with the first of them.
+func (h *TaskHub) create(ctx context.Context) error {
+	appLease := newBlobStore(h.services.blobs, h.services.blobEndpoint, h.names.AppLease())
+	if err := appLease.create(ctx); err != nil {
+		return err
+	}
+	if err := appLease.createBlob(ctx, h.names.AppLeaseInfo(), []byte("{}")); err != nil {
+		return err
+	}
+	if err := h.partitionsTable.create(ctx); err != nil {
+		return err
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return h.createPartitionRows(groupCtx) })
+	group.Go(func() error { return h.historyTable.create(groupCtx) })
+	group.Go(func() error { return h.instancesTable.create(groupCtx) })
+	group.Go(func() error { return h.workItems.create(groupCtx) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	// The control queues come last: there are none too many if the count is
+	// wrong.
+	group, groupCtx = errgroup.WithContext(ctx)
+	for _, q := range h.controlQueues {
+		group.Go(func() error { return q.create(groupCtx) })
+	}
+	return group.Wait()
+}
+
+// partialRowsPatience is how long rows may be missing in the partitions table
+// because somebody else is inserting them one by one, as .NET does.
+const partialRowsPatience = 2 * time.Second
+
+// createPartitionRows inserts the rows of all partitions in one transaction, if
+// there are none yet, and checks their number if there are.
+func (h *TaskHub) createPartitionRows(ctx context.Context) error {
+	want := make([]tableOperation, len(h.controlQueues))
+	for i, q := range h.controlQueues {
+		want[i] = tableOperation{method: http.MethodPost, entity: partitionRow{Queue: q.name}.entity()}
+	}
+	for deadline := time.Now().Add(partialRowsPatience); ; {
+		rows, err := h.readPartitionRows(ctx, h.partitionsTable)
+		switch {
+		case err != nil:
+			return err
+		case len(rows) == len(want):
+			return nil
+		case len(rows) == 0:
+			err := retry(ctx, "insert partition rows", func(ctx context.Context) error {
+				_, err := h.partitionsTable.transact(ctx, want)
+				return err
+			})
+			if err != nil && !isConflict(err) {
+				return err
+			}
+		case len(rows) > len(want) || time.Now().After(deadline):
+			return &PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: len(want), Existing: len(rows)}
+		default:
+			if !sleep(ctx, jitter(200*time.Millisecond)) {
+				return context.Cause(ctx)
+			}
+		}
+	}
+}
+
+// readPartitionRows returns all rows of the partitions table, in its order.
+func (h *TaskHub) readPartitionRows(ctx context.Context, t *table) ([]partitionRow, error) {
+	var rows []partitionRow
+	err := t.all(ctx, tableQuery{}, func(raw []byte) error {
+		row, err := decodePartitionRow(raw)
+		if err == nil {
+			rows = append(rows, row)
+		}
+		return err
+	})
+	return rows, err
+}

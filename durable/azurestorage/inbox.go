@@ -1,0 +1,325 @@
+package azurestorage
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// inbox holds the control-queue messages that were received and not yet handed
+// out, by instance. For each instance it has one thing going on at a time:
+// loading what is stored of it, waiting to be handed out, or being handed out
+// in a session (DurableTask.AzureStorage/OrchestrationSessionManager.cs).
+type inbox struct {
+	hub    *TaskHub
+	buffer buffer
+
+	mu     sync.Mutex // protects the following
+	slots  map[string]*slot
+	ready  []*slot       // instances whose first batch can be handed out
+	bell   chan struct{} // closed when ready or closed changes
+	closed bool          // nothing is handed out any more
+}
+
+// slot is what the inbox has of one instance.
+type slot struct {
+	id        string
+	partition *partition
+	session   *session        // handed out, or nil
+	incoming  []*delivery     // for the session
+	batches   []*messageBatch // the first is being loaded or ready unless there is a session
+}
+
+// messageBatch is messages of one execution that are handed out together.
+type messageBatch struct {
+	executionID string // empty if no message names one
+	deliveries  []*delivery
+	loaded      *loadedInstance // nil until loaded
+}
+
+func newInbox(h *TaskHub) *inbox {
+	return &inbox{
+		hub: h, buffer: buffer{free: h.cfg.ControlQueueBufferThreshold},
+		slots: map[string]*slot{}, bell: make(chan struct{}),
+	}
+}
+
+// ring tells all who wait for a change. b.mu is held.
+func (b *inbox) ring() {
+	close(b.bell)
+	b.bell = make(chan struct{})
+}
+
+// close ends the handing out; sessions that wait for more messages get none.
+func (b *inbox) close() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.closed = true
+	b.ring()
+}
+
+// add takes a message in: for the session of its instance if that runs the
+// execution which the message is for, else for a batch of that execution, else
+// for a new batch. A start message always begins a new batch
+// (OrchestrationSessionManager.cs, AddMessageToPendingOrchestration).
+func (b *inbox) add(r *reading, p *partition, d *delivery) {
+	target := d.target()
+	_, isStart := d.event().(*history.ExecutionStarted)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.slots[target.InstanceID]
+	if s == nil {
+		s = &slot{id: target.InstanceID, partition: p}
+		b.slots[target.InstanceID] = s
+	}
+	if s.session != nil && !isStart && concerns(target.ExecutionID, s.session.executionID()) {
+		s.incoming = append(s.incoming, d)
+		b.ring()
+		return
+	}
+	if !isStart {
+		for _, batch := range slices.Backward(s.batches) {
+			if batch.executionID == "" || concerns(target.ExecutionID, batch.executionID) {
+				if batch.executionID == "" && batch.loaded == nil {
+					batch.executionID = target.ExecutionID
+				}
+				batch.deliveries = append(batch.deliveries, d)
+				return
+			}
+		}
+	}
+	s.batches = append(s.batches, &messageBatch{executionID: target.ExecutionID, deliveries: []*delivery{d}})
+	if s.session != nil {
+		b.ring() // the session's instance is wanted for another execution
+	}
+	b.advance(r, s)
+}
+
+// concerns reports whether a message for an execution, any if it is empty, can
+// be for the one that is known.
+func concerns(wanted, known string) bool { return wanted == "" || wanted == known }
+
+// advance begins to load an instance's first batch if nothing else is going on
+// with the instance, and forgets the instance if there is none. b.mu is held.
+func (b *inbox) advance(r *reading, s *slot) {
+	switch {
+	case s.session != nil:
+	case len(s.batches) == 0:
+		delete(b.slots, s.id)
+	case s.batches[0].loaded == nil:
+		batch := s.batches[0]
+		if r.spawn(func() { b.load(r, s, batch) }) {
+			batch.loaded = loading
+		}
+	}
+}
+
+// loading stands for what is not yet loaded.
+var loading = new(loadedInstance)
+
+// prefetchRetryDelay is how long to wait after what is stored of an instance
+// could not be read (OrchestrationSessionManager.cs, ScheduleOrchestrationStatePrefetch).
+const prefetchRetryDelay = 5 * time.Second
+
+// load reads what is stored of an instance, disposes of the messages that
+// cannot be handed out now, and makes the instance ready if any are left.
+func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
+	b.mu.Lock()
+	executionID, first := batch.executionID, batch.deliveries[0].event()
+	b.mu.Unlock()
+	var loaded *loadedInstance
+	for delay := firstOutageDelay; ; delay = min(2*delay, prefetchRetryDelay) {
+		var err error
+		if loaded, err = b.hub.loadFor(r.ctx, s.id, executionID, first); err == nil {
+			b.hub.health.ok("tables")
+			break
+		}
+		if r.ctx.Err() != nil {
+			return // handBack takes care of the messages
+		}
+		if isTransient(err) {
+			b.hub.health.failed("tables", err)
+		} else {
+			b.hub.log.Error("OrchestrationProcessingFailure", "instanceId", s.id, "executionId", executionID, "details", "read what is stored of it", "error", err)
+		}
+		if !sleep(r.ctx, jitter(delay)) {
+			return
+		}
+	}
+	b.awaitInstanceRow(r.ctx, batch, loaded)
+	for {
+		b.mu.Lock()
+		batch.loaded = loaded
+		if batch.executionID == "" {
+			batch.executionID = loaded.executionID
+		}
+		deliveries := slices.Clone(batch.deliveries)
+		b.mu.Unlock()
+
+		disposals := judge(s.id, loaded, deliveries)
+		disposals.apply(r.work, b.hub, s.id, loaded)
+
+		b.mu.Lock()
+		batch.deliveries = without(batch.deliveries, disposals.settled)
+		if more := len(batch.deliveries) > len(disposals.deliver); more {
+			b.mu.Unlock()
+			continue // some came in the meantime
+		}
+		if len(batch.deliveries) > 0 {
+			b.ready = append(b.ready, s)
+			b.ring()
+		} else {
+			s.batches = s.batches[1:]
+			b.advance(r, s)
+		}
+		b.mu.Unlock()
+		return
+	}
+}
+
+// The client writes the instance row just after the start message. What is
+// received between the two waits for a moment before it is handed back for
+// seconds.
+const (
+	rowPatience = 400 * time.Millisecond
+	rowInterval = 40 * time.Millisecond
+)
+
+// awaitInstanceRow reads the instance row again, for a moment, if a start
+// message is here before it.
+func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loaded *loadedInstance) {
+	b.mu.Lock()
+	first := batch.deliveries[0]
+	b.mu.Unlock()
+	start, isStart := first.event().(*history.ExecutionStarted)
+	if !isStart || start.Parent != nil || first.dequeueCount > 1 {
+		return
+	}
+	for waited := time.Duration(0); waited < rowPatience; waited += rowInterval {
+		if loaded.row != nil && loaded.row.State.Instance.ExecutionID == start.Instance.ExecutionID {
+			return
+		}
+		if !sleep(ctx, rowInterval) {
+			return
+		}
+		row, err := b.hub.readInstanceRow(ctx, start.Instance.InstanceID)
+		if err != nil {
+			return
+		}
+		loaded.row = row
+	}
+}
+
+// next waits for an instance that is ready and returns a session of it with
+// the messages to hand out.
+func (b *inbox) next(ctx context.Context) (*session, error) {
+	work := context.WithoutCancel(ctx) // what was begun is brought to its end
+	for {
+		if ctx.Err() != nil {
+			return nil, context.Cause(ctx)
+		}
+		b.mu.Lock()
+		bell := b.bell
+		var s *slot
+		if !b.closed && len(b.ready) > 0 {
+			s = b.ready[0]
+			b.ready = b.ready[1:]
+		}
+		if s == nil {
+			b.mu.Unlock()
+			select {
+			case <-bell:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		sess := b.begin(s)
+		b.mu.Unlock()
+		if sess == nil {
+			continue
+		}
+		// What came after the batch was judged is judged now.
+		disposals := judge(s.id, sess.loaded, sess.current)
+		disposals.apply(work, b.hub, s.id, sess.loaded)
+		sess.current = disposals.deliver
+		if len(sess.current) > 0 {
+			return sess, nil
+		}
+		_ = sess.Release(work) // of nothing; it cannot fail
+	}
+}
+
+// begin makes a session of the slot's first batch, nil if the partition is not
+// ours any more. b.mu is held.
+func (b *inbox) begin(s *slot) *session {
+	if s.session != nil || len(s.batches) == 0 || s.batches[0].loaded == nil || !s.partition.sessionBegins() {
+		return nil
+	}
+	batch := s.batches[0]
+	s.batches = s.batches[1:]
+	s.session = newSession(b, s, batch)
+	return s.session
+}
+
+// end takes the session off its slot. What came for it becomes a batch of its
+// own, to be judged by what is stored now.
+func (b *inbox) end(ctx context.Context, sess *session) {
+	s := sess.slot
+	b.mu.Lock()
+	incoming := s.incoming
+	s.incoming, s.session = nil, nil
+	if r := s.partition.currentReading(); r != nil && !b.closed {
+		if len(incoming) > 0 {
+			s.batches = slices.Insert(s.batches, 0, &messageBatch{executionID: sess.executionID(), deliveries: incoming})
+			incoming = nil
+		}
+		for _, batch := range s.batches {
+			batch.loaded = nil // of before what the session committed
+		}
+		b.advance(r, s)
+	} else if len(s.batches) == 0 {
+		delete(b.slots, s.id)
+	}
+	b.mu.Unlock()
+	s.partition.sessionEnds()
+	handBackAll(ctx, incoming)
+}
+
+// handBack gives everything that waits for a partition back to its queue.
+func (b *inbox) handBack(ctx context.Context, p *partition) {
+	var deliveries []*delivery
+	b.mu.Lock()
+	for id, s := range b.slots {
+		if s.partition != p {
+			continue
+		}
+		for _, batch := range s.batches {
+			deliveries = append(deliveries, batch.deliveries...)
+		}
+		deliveries = append(deliveries, s.incoming...)
+		s.batches, s.incoming = nil, nil
+		if s.session == nil {
+			delete(b.slots, id)
+		}
+	}
+	b.ready = slices.DeleteFunc(b.ready, func(s *slot) bool { return s.partition == p })
+	b.ring() // sessions that wait for more must end
+	b.mu.Unlock()
+	if len(deliveries) > 0 {
+		b.hub.log.Info("messages handed back", "partition", p.queue.name, "count", len(deliveries))
+	}
+	handBackAll(ctx, deliveries)
+}
+
+// handBackAll makes messages visible to everybody at once.
+func handBackAll(ctx context.Context, deliveries []*delivery) {
+	forEach(deliveries, func(d *delivery) { d.handBack(ctx, 0) })
+}
+
+// without returns those of all that are not among some.
+func without(all, some []*delivery) []*delivery {
+	return slices.DeleteFunc(all, func(d *delivery) bool { return slices.Contains(some, d) })
+}

@@ -1,0 +1,302 @@
+package azurestorage
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
+)
+
+// recordedTime returns the value of a DateTime column, zero if it is null.
+func recordedTime(t *testing.T, v edmValue) time.Time {
+	t.Helper()
+	if v.Value == nil {
+		return time.Time{}
+	}
+	at, err := eventjson.ParseTime(v.text())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// sentStarts returns the start messages of the recordings by execution ID. Those
+// that went to a blob are not there: the recordings do not have the blob.
+func sentStarts(t *testing.T) map[string]*history.ExecutionStarted {
+	t.Helper()
+	starts := map[string]*history.ExecutionStarted{}
+	for _, m := range recordedMessages(t) {
+		env, err := decodeEnvelope(m.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if env.Message == nil {
+			continue
+		}
+		if start, ok := env.Message.Event.(*history.ExecutionStarted); ok {
+			starts[start.Instance.ExecutionID] = start
+		}
+	}
+	return starts
+}
+
+// Every row that a client of .NET inserted or replaced for a new instance is made
+// again from the start message that the client sent before, or, if that went to
+// a blob, from the row itself.
+func TestNewInstances_AreEncodedAsDotNetDoes(t *testing.T) {
+	starts := sentStarts(t)
+	counts := map[string]int{}
+	for _, rec := range recordedEntities(t) {
+		if rec.table != "Instances" || rec.verb != "POST" && rec.verb != "PUT" {
+			continue
+		}
+		counts[rec.verb]++
+		want := entityProperties(t, rec.raw)
+		now := recordedTime(t, want["LastUpdatedTime"])
+		start, inputURL := starts[want["ExecutionId"].text()], ""
+		if start == nil {
+			counts["from the row"]++
+			row, err := decodeInstanceRow(rec.raw)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := row.State
+			start = &history.ExecutionStarted{
+				Header:   history.NewHeader(s.CreatedAt),
+				Instance: s.Instance, Name: s.Name, Version: s.Version, Tags: s.Tags,
+				ScheduledStart: s.ScheduledAt, Generation: row.Generation,
+			}
+			inputURL = *s.Input
+		}
+		e := encodeNewInstance(start, rec.hub, inputURL, now)
+		if blob := want["InputBlobName"].text(); blob != "" {
+			counts["with a blob"]++
+			if diff := cmp.Diff(e.largeColumns(), []string{"Input"}); diff != "" {
+				t.Errorf("%s: large columns (-got +want):\n%s", &rec, diff)
+			}
+			e.offload("Input", blob)
+		}
+		if diff := cmp.Diff(entityProperties(t, e.JSON()), want); diff != "" {
+			t.Errorf("%s (-got +want):\n%s", &rec, diff)
+		}
+	}
+	want := map[string]int{"POST": 43, "PUT": 2, "from the row": 3, "with a blob": 1}
+	if diff := cmp.Diff(counts, want); diff != "" {
+		t.Errorf("rows (-got +want):\n%s", diff)
+	}
+}
+
+// Every merge into an instances table of the recordings is made again: those of
+// checkpoints from the history rows that were written just before, those of a
+// termination from the message. Only the local clock and the custom status are
+// taken from the recording.
+func TestInstanceMerges_AreDecidedAsDotNetDoes(t *testing.T) {
+	counts := map[string]int{}
+	written := map[string][]recordedEntity{} // history rows since the last merge, by hub and partition key
+	for _, rec := range recordedEntities(t) {
+		key := rec.hub + "/" + rec.column(t, "PartitionKey")
+		if rec.table == "History" && strings.HasPrefix(rec.verb, "batch ") {
+			if rec.column(t, "RowKey") != sentinelRowKey {
+				written[key] = append(written[key], rec)
+			}
+			continue
+		}
+		if rec.table != "Instances" || rec.verb != "PATCH" {
+			continue
+		}
+		want := entityProperties(t, rec.raw)
+		var e entity
+		switch status := want["RuntimeStatus"].text(); {
+		case want["CustomStatus"].Value != nil:
+			counts["checkpoint"]++
+			c := replayedCheckpoint(t, &rec, written[key])
+			delete(written, key)
+			for _, ev := range c.Events {
+				counts[ev.Type().String()]++
+			}
+			e = encodeInstanceCheckpoint(c)
+		case status == history.Terminated.String():
+			counts["terminated before start"]++
+			e = encodeTerminatedBeforeStart(unescapeKey(want["PartitionKey"].text()), new(want["Output"].text()),
+				recordedTime(t, want["LastUpdatedTime"]), recordedTime(t, want["CompletedTime"]))
+		case status == history.Pending.String():
+			counts["rewound"]++ // nothing here writes these yet
+			continue
+		}
+		// The one difference: an Output that .NET would take for a reference.
+		if output := want["Output"]; looksLikeURI(output.text()) && !strings.HasPrefix(output.text(), "http://127.0.0.1:") {
+			counts["like a URI"]++
+			want["Output"] = edmValue{output.Type, output.text() + " "}
+		}
+		if diff := cmp.Diff(entityProperties(t, e.JSON()), want); diff != "" {
+			t.Errorf("%s (-got +want):\n%s", &rec, diff)
+		}
+	}
+	want := map[string]int{
+		"checkpoint":              106,
+		"terminated before start": 2,
+		"rewound":                 4,
+		"like a URI":              1,
+
+		"ExecutionStarted":                  54,
+		"ExecutionCompleted":                43,
+		"ExecutionTerminated":               3,
+		"ExecutionSuspended":                2,
+		"ExecutionResumed":                  2,
+		"TaskScheduled":                     30,
+		"TaskCompleted":                     16,
+		"TaskFailed":                        10,
+		"SubOrchestrationInstanceCreated":   4,
+		"SubOrchestrationInstanceCompleted": 2,
+		"SubOrchestrationInstanceFailed":    4,
+		"TimerCreated":                      6,
+		"TimerFired":                        6,
+		"OrchestratorStarted":               106,
+		"OrchestratorCompleted":             112,
+		"EventSent":                         8,
+		"EventRaised":                       5,
+		"GenericEvent":                      2,
+	}
+	if diff := cmp.Diff(counts, want); diff != "" {
+		t.Errorf("merges, and the events of checkpoints (-got +want):\n%s", diff)
+	}
+}
+
+// replayedCheckpoint returns the checkpoint that wrote rows and then merge.
+func replayedCheckpoint(t *testing.T, merge *recordedEntity, rows []recordedEntity) instanceCheckpoint {
+	t.Helper()
+	want := entityProperties(t, merge.raw)
+	c := instanceCheckpoint{
+		Instance: history.OrchestrationInstance{
+			InstanceID:  unescapeKey(want["PartitionKey"].text()),
+			ExecutionID: want["ExecutionId"].text(),
+		},
+		TaskHub: merge.hub,
+		BlobURL: func(name string) string {
+			container := "http://127.0.0.1:31710/devstoreaccount1/" + newHubNames(merge.hub).LargeMessages()
+			return blobURL(container, name)
+		},
+		Now: recordedTime(t, want["CompletedTime"]),
+	}
+	if s := want["CustomStatus"].text(); s != jsonNull {
+		c.CustomStatus = &s
+	}
+	if len(rows) == 0 {
+		t.Fatalf("%s: no history was written before", merge)
+	}
+	for _, rec := range rows {
+		row, err := decodeHistoryRow(rec.raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		blobs := row.blobs()
+		for _, b := range blobs {
+			row.resolve(b.Column, largeText)
+		}
+		ev, err := row.event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if row.ExecutionID != c.Instance.ExecutionID {
+			t.Errorf("%s: history row of execution %s", merge, row.ExecutionID)
+		}
+		e := encodeHistoryRow(ev, c.Instance.InstanceID, 0, row.ExecutionID)
+		for _, b := range blobs {
+			e.offload(b.Column, b.Blob)
+		}
+		c.Events = append(c.Events, ev)
+		c.Rows = append(c.Rows, e)
+	}
+	return c
+}
+
+// Every row that was read from an instances table is decoded, and each column
+// must then be where it belongs.
+func TestInstanceRows_AreReadAsDotNetDoes(t *testing.T) {
+	var count int
+	for _, rec := range recordedEntities(t) {
+		if rec.table != "Instances" || rec.verb != "GET" {
+			continue
+		}
+		count++
+		row, err := decodeInstanceRow(rec.raw)
+		if err != nil {
+			t.Errorf("%s: %v", &rec, err)
+			continue
+		}
+		if !strings.HasPrefix(row.ETag, "W/") {
+			t.Errorf("%s: ETag %q", &rec, row.ETag)
+		}
+		// Put everything back into a row.
+		s := row.State
+		e := entity{PartitionKey: escapeKey(s.Instance.InstanceID)}
+		want := entityProperties(t, rec.raw)
+		if want["ExecutionId"].Value != nil {
+			e.setString("ExecutionId", s.Instance.ExecutionID)
+		}
+		e.setString("Name", s.Name)
+		e.setString("Version", s.Version)
+		e.setOptional("Input", s.Input)
+		e.setOptional("Output", s.Output)
+		if want["CustomStatus"].Value != nil {
+			e.setString("CustomStatus", jsonNull)
+			if s.CustomStatus != nil {
+				e.setOptional("CustomStatus", s.CustomStatus)
+			}
+		}
+		e.setOptionalTime("CreatedTime", s.CreatedAt)
+		e.setOptionalTime("LastUpdatedTime", s.LastUpdatedAt)
+		e.setOptionalTime("CompletedTime", s.CompletedAt)
+		e.setOptionalTime("ScheduledStartTime", s.ScheduledAt)
+		e.setString("RuntimeStatus", s.Status.String())
+		if row.Generation != nil {
+			e.setInt("Generation", s.Generation)
+		}
+		e.setString("Tags", tagsColumn(s.Tags))
+		if row.InputBlob != "" {
+			e.setString("InputBlobName", row.InputBlob)
+		}
+		delete(want, "TaskHubName") // not read
+		if diff := cmp.Diff(entityProperties(t, e.JSON()), want); diff != "" {
+			t.Errorf("%s (-got +want):\n%s", &rec, diff)
+		}
+	}
+	wantCount(t, "rows", count, 144)
+}
+
+// The references to blobs that .NET wrote into instance rows are understood, and
+// made again from the blob's name.
+func TestBlobURLs_AreThoseOfDotNet(t *testing.T) {
+	var messages, columns int
+	for _, rec := range recordedEntities(t) {
+		if rec.table != "Instances" {
+			continue
+		}
+		container := "http://127.0.0.1:31710/devstoreaccount1/" + newHubNames(rec.hub).LargeMessages()
+		for _, column := range []string{"Input", "Output"} {
+			value := rec.column(t, column)
+			if !strings.HasPrefix(value, "http:") {
+				continue
+			}
+			name, ok := blobNameFromURL(container, value)
+			if !ok {
+				t.Errorf("%s: %s %q is not taken for a blob's address", &rec, column, value)
+				continue
+			}
+			if got := blobURL(container, name); got != value {
+				t.Errorf("%s: address of %q is %q, want %q", &rec, name, got, value)
+			}
+			if isStartMessageBlob(name) {
+				messages++
+			} else {
+				columns++
+			}
+		}
+	}
+	wantCount(t, "addresses of start messages", messages, 7)
+	wantCount(t, "addresses of columns", columns, 12)
+}

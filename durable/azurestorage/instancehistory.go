@@ -1,0 +1,174 @@
+package azurestorage
+
+import (
+	"context"
+	"fmt"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// loadedInstance is what is stored of an instance: the history of one
+// execution and the instance row.
+type loadedInstance struct {
+	storedHistory
+	row *instanceRow // nil if there is none
+}
+
+// storedHistory is the history of one execution.
+type storedHistory struct {
+	executionID string
+	events      []history.Event
+	known       *knownEvents
+	etag        string   // of the sentinel, empty if there is none
+	blobs       []string // that hold columns of the rows
+}
+
+// loadInstance reads what is stored of an instance. executionID is the
+// execution that is wanted, empty for whichever is current. The row of an
+// execution that goes on may be one that this process remembers.
+func (h *TaskHub) loadInstance(ctx context.Context, instanceID, executionID string) (*loadedInstance, error) {
+	loaded := &loadedInstance{row: h.rows.get(instanceID)}
+	remembered := loaded.row != nil
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		loaded.storedHistory, err = h.loadHistory(groupCtx, instanceID, executionID)
+		return err
+	})
+	if !remembered {
+		group.Go(func() (err error) {
+			loaded.row, err = h.readInstanceRow(groupCtx, instanceID)
+			return err
+		})
+	}
+	err := group.Wait()
+	if err == nil && remembered && !loaded.goesOn() {
+		loaded.row, err = h.readInstanceRow(ctx, instanceID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load instance %q: %w", instanceID, err)
+	}
+	return loaded, nil
+}
+
+// goesOn reports whether the history is that of an execution which has started
+// and not ended, and the row is of the same execution. Nothing but the row's
+// ETag matters then.
+func (l *loadedInstance) goesOn() bool {
+	return l.known.started && l.known.ended == nil && l.row.State.Instance.ExecutionID == l.executionID
+}
+
+// loadHistory reads the history of the execution that is wanted, or of the
+// current one
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// GetHistoryEventsAsync). If another execution than the wanted one is current,
+// there are no events, but the sentinel's ETag is what the first checkpoint of
+// the wanted one must meet.
+func (h *TaskHub) loadHistory(ctx context.Context, instanceID, executionID string) (storedHistory, error) {
+	rows, err := h.historyRows(ctx, instanceID, executionID)
+	if err != nil {
+		return storedHistory{}, err
+	}
+	current, stored := currentExecution(rows, executionID)
+	if err := h.resolveColumns(ctx, current); err != nil {
+		return storedHistory{}, err
+	}
+	for _, row := range current {
+		ev, err := row.event()
+		if err != nil {
+			return storedHistory{}, err
+		}
+		stored.events = append(stored.events, ev)
+		stored.known.add(ev)
+	}
+	return stored, nil
+}
+
+// historyRows returns an instance's rows in the order of their keys: those of
+// one execution and the sentinel, or all if executionID is empty.
+func (h *TaskHub) historyRows(ctx context.Context, instanceID, executionID string) ([]*historyRow, error) {
+	filter := "PartitionKey eq '" + doubled(escapeKey(instanceID)) + "'"
+	if executionID != "" {
+		filter += " and (RowKey eq '" + sentinelRowKey + "' or ExecutionId eq '" + doubled(executionID) + "')"
+	}
+	var rows []*historyRow
+	err := h.historyTable.all(ctx, tableQuery{filter: filter}, func(raw []byte) error {
+		row, err := decodeHistoryRow(raw)
+		if err == nil {
+			rows = append(rows, row)
+		}
+		return err
+	})
+	return rows, err
+}
+
+// currentExecution picks the event rows of the wanted execution, or of the
+// current one, out of an instance's rows in the order of their keys. Rows of an
+// older and longer execution may follow; they are leftovers.
+func currentExecution(rows []*historyRow, wanted string) ([]*historyRow, storedHistory) {
+	stored := storedHistory{executionID: wanted, known: newKnownEvents()}
+	var sentinel *historyRow
+	for _, row := range rows {
+		if row.isSentinel() {
+			sentinel = row
+		}
+	}
+	if sentinel != nil {
+		stored.etag = sentinel.ETag
+	}
+	if len(rows) == 0 || wanted != "" && (sentinel == nil || sentinel.ExecutionID != wanted) {
+		return nil, stored
+	}
+	stored.executionID = rows[0].ExecutionID
+	if sentinel != nil {
+		stored.executionID = sentinel.ExecutionID
+	}
+	var current []*historyRow
+	for _, row := range rows {
+		if row.ExecutionID != stored.executionID {
+			break
+		}
+		if row.isSentinel() {
+			continue
+		}
+		for _, b := range row.blobs() {
+			stored.blobs = append(stored.blobs, b.Blob)
+		}
+		current = append(current, row)
+	}
+	return current, stored
+}
+
+// resolveColumns reads the columns that are in blobs.
+func (h *TaskHub) resolveColumns(ctx context.Context, rows []*historyRow) error {
+	type column struct {
+		row  *historyRow
+		from columnBlob
+		text []byte
+	}
+	var columns []*column
+	for _, row := range rows {
+		for _, b := range row.blobs() {
+			columns = append(columns, &column{row: row, from: b})
+		}
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(blobsAtOnce)
+	for _, c := range columns {
+		group.Go(func() (err error) {
+			c.text, err = h.largeMessages.read(ctx, c.from.Blob)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return fmt.Errorf("read large columns of the history: %w", err)
+	}
+	for _, c := range columns {
+		c.row.resolve(c.from.Column, string(c.text))
+	}
+	return nil
+}
+
+// blobsAtOnce bounds how many blobs of one instance are read at a time.
+const blobsAtOnce = 8

@@ -1,0 +1,122 @@
+package azurestorage
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// readInstanceRow returns an instance's row without its input and output, nil
+// if there is none.
+func (h *TaskHub) readInstanceRow(ctx context.Context, instanceID string) (*instanceRow, error) {
+	return h.fetchInstanceRow(ctx, instanceID, provider.Fetch{})
+}
+
+func (h *TaskHub) fetchInstanceRow(ctx context.Context, instanceID string, fetch provider.Fetch) (*instanceRow, error) {
+	q := tableQuery{
+		filter:  "PartitionKey eq '" + doubled(escapeKey(instanceID)) + "'",
+		columns: instanceColumns(fetch),
+		top:     1,
+	}
+	for {
+		rows, continuation, err := h.instancesTable.page(ctx, q)
+		if err != nil {
+			return nil, fmt.Errorf("read row of instance %q: %w", instanceID, err)
+		}
+		if len(rows) > 0 {
+			return decodeInstanceRow(rows[0])
+		}
+		if continuation == "" {
+			return nil, nil
+		}
+		q.continuation = continuation
+	}
+}
+
+// terminateUnstarted marks an instance terminated that has not started. Its
+// start message is discarded when it comes.
+func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, event *history.ExecutionTerminated) error {
+	e := encodeTerminatedBeforeStart(instanceID, event.Reason, event.Timestamp, time.Now())
+	err := retry(ctx, "terminate instance "+instanceID, func(ctx context.Context) error {
+		_, err := h.instancesTable.merge(ctx, e, "*")
+		return err
+	})
+	if isNotFound(err) {
+		return nil // purged in the meantime
+	}
+	return err
+}
+
+// repairEnded makes the row of an instance say that it has ended, if a crash
+// kept the last checkpoint from doing so
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// UpdateInstanceStatusForCompletedOrchestrationAsync).
+func (h *TaskHub) repairEnded(ctx context.Context, instanceID string, stored *loadedInstance) error {
+	last := stored.known.ended
+	if last == nil {
+		return nil
+	}
+	if row := stored.row; row != nil &&
+		(row.State.Instance.ExecutionID != stored.executionID || row.State.Status == last.Status) {
+		return nil
+	}
+	rows, err := h.offloadedRows(ctx, instanceID, stored.executionID, 0, stored.events)
+	if err != nil {
+		return err
+	}
+	var customStatus *string
+	if stored.row != nil {
+		customStatus = stored.row.State.CustomStatus
+	}
+	e := encodeInstanceCheckpoint(instanceCheckpoint{
+		Instance: history.OrchestrationInstance{InstanceID: instanceID, ExecutionID: stored.executionID},
+		TaskHub:  h.cfg.TaskHub, Events: stored.events, Rows: rows, BlobURL: h.blobURL,
+		CustomStatus: customStatus, Now: last.Timestamp,
+	})
+	h.log.Info("instance row repaired: the instance has ended", "instanceId", instanceID, "executionId", stored.executionID, "status", last.Status.String())
+	return retry(ctx, "repair row of instance "+instanceID, func(ctx context.Context) error {
+		_, err := h.instancesTable.merge(ctx, e, "")
+		return err
+	})
+}
+
+func (h *TaskHub) blobURL(name string) string { return blobURL(h.largeMessages.url, name) }
+
+// offloadedRows returns the history rows of events, the first of which has the
+// given ordinal, with their large columns in blobs.
+func (h *TaskHub) offloadedRows(ctx context.Context, instanceID, executionID string, ordinal int, events []history.Event) ([]entity, error) {
+	rows := make([]entity, len(events))
+	for i, ev := range events {
+		rows[i] = encodeHistoryRow(withoutStoredInput(ev), instanceID, ordinal+i, executionID)
+		for _, column := range rows[i].largeColumns() {
+			name := rows[i].columnBlobName(column, rand.Uint32())
+			if err := h.largeMessages.write(ctx, name, []byte(rows[i].text(column))); err != nil {
+				return nil, fmt.Errorf("write column %s of %s: %w", column, ev.Type(), err)
+			}
+			rows[i].offload(column, name)
+		}
+	}
+	return rows, nil
+}
+
+// withoutStoredInput returns ev as it is stored: the inputs of activities and
+// children are in their messages, and replay does not need them
+// (DurableTask.Core/TaskOrchestrationDispatcher.cs,
+// ProcessScheduleTaskDecision, IncludeParameters).
+func withoutStoredInput(ev history.Event) history.Event {
+	switch ev := ev.(type) {
+	case *history.TaskScheduled:
+		stored := *ev
+		stored.Input = nil
+		return &stored
+	case *history.SubOrchestrationInstanceCreated:
+		stored := *ev
+		stored.Input = nil
+		return &stored
+	}
+	return ev
+}

@@ -1,0 +1,158 @@
+package azurestorage
+
+import (
+	"strconv"
+	"time"
+	"unicode/utf8"
+)
+
+// A jsonWriter writes JSON objects byte for byte as Newtonsoft.Json does for
+// DurableTask. The standard library's encoder differs in what it escapes.
+type jsonWriter struct {
+	buf []byte
+	// types says whether objects begin with $type, as they do in messages and
+	// do not in table columns.
+	types bool
+}
+
+// open begins an object of the given .NET type; typeName is not written if it
+// is empty.
+func (w *jsonWriter) open(typeName string) {
+	w.buf = append(w.buf, '{')
+	if w.types && typeName != "" {
+		w.str("$type", typeName)
+	}
+}
+
+// close ends the object that open began.
+func (w *jsonWriter) close() { w.buf = append(w.buf, '}') }
+
+// key begins a member. Names are our own and need no escaping.
+func (w *jsonWriter) key(name string) {
+	if w.buf[len(w.buf)-1] != '{' {
+		w.buf = append(w.buf, ',')
+	}
+	w.buf = append(w.buf, '"')
+	w.buf = append(w.buf, name...)
+	w.buf = append(w.buf, '"', ':')
+}
+
+func (w *jsonWriter) str(name, v string) {
+	w.key(name)
+	w.buf = appendJSONString(w.buf, v)
+}
+
+func (w *jsonWriter) optStr(name string, v *string) {
+	if v == nil {
+		w.null(name)
+		return
+	}
+	w.str(name, *v)
+}
+
+// strOrNull writes null for the empty string.
+func (w *jsonWriter) strOrNull(name, v string) {
+	if v == "" {
+		w.null(name)
+		return
+	}
+	w.str(name, v)
+}
+
+func (w *jsonWriter) null(name string) {
+	w.key(name)
+	w.buf = append(w.buf, "null"...)
+}
+
+func (w *jsonWriter) int(name string, v int64) {
+	w.key(name)
+	w.buf = strconv.AppendInt(w.buf, v, 10)
+}
+
+func (w *jsonWriter) bool(name string, v bool) {
+	w.key(name)
+	w.buf = strconv.AppendBool(w.buf, v)
+}
+
+func (w *jsonWriter) time(name string, t time.Time) {
+	w.key(name)
+	w.buf = append(w.buf, '"')
+	w.buf = appendTime(w.buf, t)
+	w.buf = append(w.buf, '"')
+}
+
+// raw writes a member whose value is JSON text already.
+func (w *jsonWriter) raw(name, text string) {
+	w.key(name)
+	w.buf = append(w.buf, text...)
+}
+
+// appendTime writes t as Newtonsoft.Json does a DateTime: in UTC, with as many
+// of 7 decimals as are not trailing zeros. The zero time is DateTime.MinValue,
+// which has no zone.
+func appendTime(b []byte, t time.Time) []byte {
+	if t.IsZero() {
+		return append(b, "0001-01-01T00:00:00"...)
+	}
+	// The layout cuts what is beyond 100 ns; .NET has nothing smaller.
+	return t.UTC().AppendFormat(b, "2006-01-02T15:04:05.9999999Z")
+}
+
+const hexDigits = "0123456789abcdef"
+
+// appendJSONString writes s in quotes. It escapes what Newtonsoft.Json escapes
+// (Newtonsoft.Json/Utilities/JavaScriptUtils.cs, WriteEscapedJavaScriptString)
+// and, besides, U+FFFE and U+FFFF, which the XML around a queue message cannot
+// hold. Bytes that are not UTF-8 become U+FFFD.
+func appendJSONString(b []byte, s string) []byte {
+	b = append(b, '"')
+	start := 0
+	for i := 0; i < len(s); {
+		c := s[i]
+		if c < utf8.RuneSelf {
+			if c >= ' ' && c != '"' && c != '\\' {
+				i++
+				continue
+			}
+			b = append(b, s[start:i]...)
+			b = appendEscapedByte(b, c)
+			i++
+			start = i
+			continue
+		}
+		r, size := utf8.DecodeRuneInString(s[i:])
+		switch {
+		case r == utf8.RuneError && size == 1:
+			b = append(b, s[start:i]...)
+			b = append(b, "\uFFFD"...)
+		case r == 0x85, r == 0x2028, r == 0x2029, r == 0xFFFE, r == 0xFFFF:
+			b = append(b, s[start:i]...)
+			b = append(b, '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
+		default:
+			i += size
+			continue
+		}
+		i += size
+		start = i
+	}
+	b = append(b, s[start:]...)
+	return append(b, '"')
+}
+
+func appendEscapedByte(b []byte, c byte) []byte {
+	switch c {
+	case '"', '\\':
+		return append(b, '\\', c)
+	case '\b':
+		return append(b, '\\', 'b')
+	case '\t':
+		return append(b, '\\', 't')
+	case '\n':
+		return append(b, '\\', 'n')
+	case '\f':
+		return append(b, '\\', 'f')
+	case '\r':
+		return append(b, '\\', 'r')
+	}
+	return append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
+}

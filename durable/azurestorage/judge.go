@@ -1,0 +1,235 @@
+package azurestorage
+
+import (
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// verdict is what becomes of a message when it is held against what is stored
+// of its instance.
+type verdict struct {
+	fate   fate
+	event  string // what to log it as, by DurableTask's names
+	reason string
+}
+
+type fate int
+
+const (
+	fateDeliver   fate = iota // hand it out
+	fateHoldBack              // its time has not come; let it come again later
+	fateDiscard               // nobody wants it; delete it
+	fateTerminate             // the instance has not started: mark it terminated, then delete it
+	fateRepair                // the instance has ended: see that its row says so, then delete it
+)
+
+// How often a message is received before it is believed that what it waits for
+// will not come.
+const (
+	// A completion for which nothing was scheduled
+	// (DurableTask.AzureStorage/Messaging/OrchestrationSession.cs,
+	// IsOutOfOrderMessage).
+	maxOutOfOrderDeliveries = 5
+	// A start message without its instance row
+	// (DurableTask.AzureStorage/OrchestrationSessionManager.cs,
+	// DedupeExecutionStartedMessagesAsync).
+	maxStartDeliveries = 10
+	// A message to an instance of which nothing is known. It may have overtaken
+	// the start message of a child, which has no row until its first checkpoint.
+	maxUnknownInstanceDeliveries = 1
+)
+
+var (
+	deliver         = verdict{}
+	unknownInstance = verdict{fateDiscard, "DiscardingWorkItem", "No such instance"}
+	ended           = verdict{fateRepair, "DiscardingWorkItem", "Instance is Completed"}
+	foreign         = verdict{fateDiscard, "DiscardingWorkItem", "Invalid history (may have been overwritten by a newer instance)"}
+	terminated      = verdict{fateTerminate, "DiscardingWorkItem", "Instance is Terminated"}
+	outOfOrder      = verdict{fateHoldBack, "ReceivedOutOfOrderMessage", "what it completes is not in the history yet"}
+	notYetStarted   = verdict{fateHoldBack, "ReceivedOutOfOrderMessage", "the instance has not started yet"}
+	rewinding       = verdict{fateHoldBack, "ReceivedOutOfOrderMessage", "the instance has ended, unless what was read of it was from before it was rewound"}
+	otherStarts     = verdict{fateHoldBack, "AbandoningMessage", "another instance with the child's ID is about to start"}
+	entityMessage   = verdict{fateHoldBack, "AbandoningMessage", "this worker runs no entities"}
+)
+
+func duplicate(reason string) verdict {
+	return verdict{fateDiscard, "DuplicateMessageDetected", reason}
+}
+
+// arrived is a message as judging sees it.
+type arrived struct {
+	event        history.Event
+	executionID  string // that it is for, empty for any
+	dequeueCount int
+	receivedAt   time.Time
+}
+
+// judgeMessages decides what becomes of messages for one execution, given what
+// is stored of the instance. It is a function of its arguments.
+//
+// A start message is first if there is one. If it is not accepted, the messages
+// with it are judged as if it had not come.
+func judgeMessages(instanceID string, stored *loadedInstance, messages []arrived) []verdict {
+	verdicts := make([]verdict, len(messages))
+	starting := false
+	accepted := acceptedEvents{answered: map[int]bool{}}
+	for i, m := range messages {
+		start, isStart := m.event.(*history.ExecutionStarted)
+		switch {
+		case isStart:
+			verdicts[i] = judgeStart(start, stored, m)
+			starting = starting || verdicts[i].fate == fateDeliver && !stored.known.started
+		case starting && (m.executionID == "" || m.executionID == stored.executionID):
+			verdicts[i] = deliver
+			if _, isCompletion := history.Completes(m.event); isCompletion {
+				verdicts[i] = holdBackOr(foreign, outOfOrder, m, maxOutOfOrderDeliveries)
+			}
+		case !stored.known.started:
+			verdicts[i] = judgeUnstarted(instanceID, stored, m)
+		case stored.known.ended != nil:
+			verdicts[i] = judgeEnded(stored, m)
+		default:
+			verdicts[i] = judgeRunning(stored, m)
+		}
+		if verdicts[i].fate == fateDeliver && accepted.repeats(m.event) {
+			verdicts[i] = duplicate("the same completion came twice")
+		}
+	}
+	return verdicts
+}
+
+// acceptedEvents finds completions of one action that come together.
+type acceptedEvents struct{ answered map[int]bool }
+
+func (a acceptedEvents) repeats(ev history.Event) bool {
+	id, isCompletion := history.Completes(ev)
+	if !isCompletion {
+		return false
+	}
+	again := a.answered[id]
+	a.answered[id] = true
+	return again
+}
+
+// judgeStart decides about a start message
+// (OrchestrationSessionManager.cs, DedupeExecutionStartedMessagesAsync). Unlike
+// .NET it does not start an execution that was terminated before, nor one that
+// runs already.
+func judgeStart(start *history.ExecutionStarted, stored *loadedInstance, m arrived) verdict {
+	switch {
+	case stored.known.ended != nil:
+		return ended
+	case stored.known.started && (start.Parent == nil || strings.EqualFold(start.Instance.ExecutionID, stored.executionID)):
+		return duplicate("the execution has started already")
+	}
+	row := stored.row
+	sameExecution := row != nil && strings.EqualFold(row.State.Instance.ExecutionID, start.Instance.ExecutionID)
+	switch {
+	case sameExecution && row.State.Status.IsTerminal():
+		return verdict{fateDiscard, "DiscardingWorkItem", "Instance is " + row.State.Status.String()}
+	case start.Parent != nil:
+		return judgeChildStart(start, stored, m)
+	case sameExecution, row != nil && row.State.Instance.ExecutionID == "":
+		return deliver
+	case row != nil && sameGeneration(row.Generation, start.Generation) && scheduledAfter(row, start, m):
+		return duplicate("the instance was created by another start message")
+	case m.dequeueCount >= maxStartDeliveries:
+		return duplicate("no row of the instance tells of this execution")
+	}
+	return verdict{fateHoldBack, "AbandoningMessage", "no row of the instance tells of this execution yet"}
+}
+
+func sameGeneration(a, b *int) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return *a == *b
+}
+
+// scheduledAfter reports whether the row was there before the start message, or
+// before it was last received: then the row is not that of the message's own
+// client to be written yet.
+func scheduledAfter(row *instanceRow, start *history.ExecutionStarted, m arrived) bool {
+	created := row.State.CreatedAt
+	return created.Before(start.Timestamp) && row.State.Status == history.Pending ||
+		m.dequeueCount > 1 && m.receivedAt.After(created)
+}
+
+// judgeUnstarted decides about a message for an instance without history. .NET
+// deletes what comes before the start, and retries a terminate of nobody for
+// ever (AzureStorageOrchestrationService.cs, LockNextTaskOrchestrationWorkItemAsync,
+// and UpdateStatusForTerminationAsync).
+func judgeUnstarted(instanceID string, stored *loadedInstance, m arrived) verdict {
+	if strings.HasPrefix(instanceID, "@") {
+		return entityMessage
+	}
+	row := stored.row
+	_, isCompletion := history.Completes(m.event)
+	_, isTerminate := m.event.(*history.ExecutionTerminated)
+	elsewhere := row != nil && m.executionID != "" && m.executionID != row.State.Instance.ExecutionID
+	switch {
+	case row == nil && isCompletion, elsewhere:
+		return holdBackOr(foreign, outOfOrder, m, maxOutOfOrderDeliveries)
+	case row == nil:
+		return holdBackOr(unknownInstance, notYetStarted, m, maxUnknownInstanceDeliveries)
+	case row.State.Status.IsTerminal():
+		return ended
+	case isTerminate && row.State.Status == history.Pending:
+		return terminated
+	case isCompletion:
+		return holdBackOr(foreign, outOfOrder, m, maxOutOfOrderDeliveries)
+	case row.State.Status == history.Pending:
+		return notYetStarted
+	}
+	return holdBackOr(foreign, notYetStarted, m, maxOutOfOrderDeliveries)
+}
+
+// judgeEnded decides about a message for an instance whose execution has ended.
+func judgeEnded(stored *loadedInstance, m arrived) verdict {
+	row := stored.row
+	renewed := row != nil && row.State.Status == history.Pending && row.State.Instance.ExecutionID != stored.executionID
+	if renewed && m.executionID != stored.executionID {
+		return notYetStarted // the ID was started again, and that start is under way
+	}
+	if m.event.Type() == history.TypeGenericEvent && m.dequeueCount <= 1 {
+		return rewinding
+	}
+	return ended
+}
+
+// judgeRunning decides about a message for an execution that goes on. A
+// completion has to wait until the history has what it completes: it may be
+// faster than the checkpoint that scheduled it. When the history has gone past
+// that, it never will.
+func judgeRunning(stored *loadedInstance, m arrived) verdict {
+	known := stored.known
+	if m.executionID != "" && m.executionID != stored.executionID {
+		return holdBackOr(foreign, outOfOrder, m, maxOutOfOrderDeliveries)
+	}
+	if id, isCompletion := history.Completes(m.event); isCompletion {
+		switch {
+		case known.answered[id]:
+			return duplicate("the history has this completion already")
+		case known.actions[id]:
+			return deliver
+		case id < known.maxAction:
+			return holdBackOr(foreign, outOfOrder, m, maxOutOfOrderDeliveries)
+		}
+		return outOfOrder
+	}
+	if key, ok := raisedEventOf(m.event); ok && m.dequeueCount > 1 && known.raised[key] {
+		return duplicate("the history has this event already")
+	}
+	return deliver
+}
+
+// holdBackOr returns wait until m was received more than limit times, and then
+// last.
+func holdBackOr(last, wait verdict, m arrived, limit int) verdict {
+	if m.dequeueCount > limit {
+		return last
+	}
+	return wait
+}

@@ -1,0 +1,260 @@
+package azurestorage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var judgeTime = time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC)
+
+func at(seconds int) history.Header {
+	return history.NewHeader(judgeTime.Add(time.Duration(seconds) * time.Second))
+}
+
+// stored makes what is stored of an instance: a history of execution "x".
+func stored(row *instanceRow, events ...history.Event) *loadedInstance {
+	l := &loadedInstance{row: row, storedHistory: storedHistory{executionID: "x", events: events, known: newKnownEvents()}}
+	for _, ev := range events {
+		l.known.add(ev)
+	}
+	return l
+}
+
+func instanceRowOf(executionID string, status history.RuntimeStatus, created int) *instanceRow {
+	return &instanceRow{Generation: new(0), State: provider.InstanceState{
+		Instance:  history.OrchestrationInstance{InstanceID: "i", ExecutionID: executionID},
+		Status:    status,
+		CreatedAt: judgeTime.Add(time.Duration(created) * time.Second),
+	}}
+}
+
+func startOf(executionID string) *history.ExecutionStarted {
+	return &history.ExecutionStarted{
+		Header: at(0), Instance: history.OrchestrationInstance{InstanceID: "i", ExecutionID: executionID}, Generation: new(0),
+	}
+}
+
+func childStart(executionID string) *history.ExecutionStarted {
+	start := startOf(executionID)
+	start.Parent, start.Generation = &history.ParentInstance{}, nil
+	return start
+}
+
+func taskDone(id int) history.Event {
+	return &history.TaskCompleted{Header: at(5), TaskScheduledID: id}
+}
+
+func scheduled(id int) history.Event {
+	return &history.TaskScheduled{Header: history.Header{EventID: id, Timestamp: judgeTime}}
+}
+
+func msg(ev history.Event, executionID string, dequeueCount int) arrived {
+	return arrived{event: ev, executionID: executionID, dequeueCount: dequeueCount, receivedAt: judgeTime.Add(10 * time.Second)}
+}
+
+func TestJudgeMessages(t *testing.T) {
+	raised := &history.EventRaised{Header: at(3), Name: "go", Input: new(`1`)}
+	terminate := &history.ExecutionTerminated{Header: at(3), Reason: new("enough")}
+	done := &history.ExecutionCompleted{Header: at(9), Status: history.Completed}
+	running := instanceRowOf("x", history.Running, 0)
+	pending := instanceRowOf("x", history.Pending, 0)
+
+	for name, tt := range map[string]struct {
+		id       string
+		stored   *loadedInstance
+		messages []arrived
+		want     []verdict
+	}{
+		// Start messages (OrchestrationSessionManager.cs, DedupeExecutionStartedMessagesAsync).
+		"a start whose row is there begins": {
+			stored: stored(pending), messages: []arrived{msg(startOf("x"), "x", 1)}, want: []verdict{deliver},
+		},
+		"execution IDs are compared without regard to case": {
+			stored: stored(instanceRowOf("X", history.Pending, 0)), messages: []arrived{msg(startOf("x"), "x", 1)}, want: []verdict{deliver},
+		},
+		"a row of an old version without execution ID will do": {
+			stored: stored(instanceRowOf("", history.Pending, 0)), messages: []arrived{msg(startOf("x"), "x", 1)}, want: []verdict{deliver},
+		},
+		"a start waits for its row": {
+			stored: stored(nil), messages: []arrived{msg(startOf("x"), "x", 1)},
+			want: []verdict{{fateHoldBack, "AbandoningMessage", "no row of the instance tells of this execution yet"}},
+		},
+		"but not for ever": {
+			stored: stored(nil), messages: []arrived{msg(startOf("x"), "x", 10)},
+			want: []verdict{duplicate("no row of the instance tells of this execution")},
+		},
+		"a start that lost to another client's, whose row was there before": {
+			stored: stored(instanceRowOf("y", history.Pending, -1)), messages: []arrived{msg(startOf("x"), "x", 1)},
+			want: []verdict{duplicate("the instance was created by another start message")},
+		},
+		"a start that lost, seen again after the row was written": {
+			stored: stored(instanceRowOf("y", history.Running, 1)), messages: []arrived{msg(startOf("x"), "x", 2)},
+			want: []verdict{duplicate("the instance was created by another start message")},
+		},
+		"a start of another generation waits for its row": {
+			stored: stored(&instanceRow{Generation: new(1), State: instanceRowOf("y", history.Completed, -1).State}), messages: []arrived{msg(startOf("x"), "x", 1)},
+			want: []verdict{{fateHoldBack, "AbandoningMessage", "no row of the instance tells of this execution yet"}},
+		},
+		"a start of an execution that was terminated before does not begin": {
+			stored: stored(instanceRowOf("x", history.Terminated, 0)), messages: []arrived{msg(startOf("x"), "x", 1)},
+			want: []verdict{{fateDiscard, "DiscardingWorkItem", "Instance is Terminated"}},
+		},
+		"a start that comes again while the execution runs": {
+			stored: stored(running, startOf("x")), messages: []arrived{msg(startOf("x"), "x", 2)},
+			want: []verdict{duplicate("the execution has started already")},
+		},
+		"a start that comes again after the end": {
+			stored: stored(running, startOf("x"), done), messages: []arrived{msg(startOf("x"), "x", 2)}, want: []verdict{ended},
+		},
+		"a child needs no row": {
+			stored: stored(nil), messages: []arrived{msg(childStart("x"), "x", 1)}, want: []verdict{deliver},
+		},
+		"a child that comes again": {
+			stored: stored(running, childStart("x")), messages: []arrived{msg(childStart("x"), "x", 2)},
+			want: []verdict{duplicate("the execution has started already")},
+		},
+		"a child whose ID belongs to an instance that goes on is for the engine to refuse": {
+			stored: stored(instanceRowOf("y", history.Running, 0), startOf("x")), messages: []arrived{msg(childStart("c"), "c", 1), msg(raised, "", 1)},
+			want: []verdict{deliver, deliver},
+		},
+		"a child whose ID belongs to an instance that is about to start waits": {
+			stored: stored(instanceRowOf("y", history.Pending, 0)), messages: []arrived{msg(childStart("c"), "c", 1), msg(childStart("c"), "c", 11)},
+			want: []verdict{otherStarts, deliver},
+		},
+		"a child whose ID belongs to an instance that has ended takes its place": {
+			stored: stored(instanceRowOf("y", history.Failed, 0)), messages: []arrived{msg(childStart("c"), "c", 1)},
+			want: []verdict{deliver},
+		},
+		"what comes with the start begins with it": {
+			stored: stored(pending), messages: []arrived{msg(startOf("x"), "x", 1), msg(raised, "", 1), msg(raised, "x", 1)},
+			want: []verdict{deliver, deliver, deliver},
+		},
+		"but nothing that completes what has not been scheduled": {
+			stored: stored(pending), messages: []arrived{msg(startOf("x"), "x", 1), msg(taskDone(0), "x", 1)},
+			want: []verdict{deliver, outOfOrder},
+		},
+		"what comes with a start that has to wait, waits": {
+			stored: stored(nil), messages: []arrived{msg(startOf("x"), "x", 1), msg(raised, "", 1)},
+			want: []verdict{{fateHoldBack, "AbandoningMessage", "no row of the instance tells of this execution yet"}, notYetStarted},
+		},
+
+		// Instances without history.
+		"an event before the start waits while the instance is pending": {
+			stored: stored(pending), messages: []arrived{msg(raised, "", 40)}, want: []verdict{notYetStarted},
+		},
+		"an event for nobody waits once, since it may have overtaken a child's start": {
+			stored: stored(nil), messages: []arrived{msg(raised, "", 1)}, want: []verdict{notYetStarted},
+		},
+		"and is then discarded": {
+			stored: stored(nil), messages: []arrived{msg(raised, "", 2)}, want: []verdict{unknownInstance},
+		},
+		"a terminate of nobody is discarded, too": {
+			stored: stored(nil), messages: []arrived{msg(terminate, "", 2)}, want: []verdict{unknownInstance},
+		},
+		"a terminate before the start terminates": {
+			stored: stored(pending), messages: []arrived{msg(terminate, "", 1)}, want: []verdict{terminated},
+		},
+		"an event after such a terminate is discarded": {
+			stored: stored(instanceRowOf("x", history.Terminated, 0)), messages: []arrived{msg(raised, "", 1)}, want: []verdict{ended},
+		},
+		"a completion before the history is there waits": {
+			stored: stored(pending), messages: []arrived{msg(taskDone(0), "x", 5)}, want: []verdict{outOfOrder},
+		},
+		"IsOutOfOrderMessage: after five deliveries it is believed that none will be": {
+			stored: stored(nil), messages: []arrived{msg(taskDone(0), "x", 6)}, want: []verdict{foreign},
+		},
+		"messages to entities are left to workers that run them": {
+			id: "@counter@a", stored: stored(nil), messages: []arrived{msg(raised, "", 9)}, want: []verdict{entityMessage},
+		},
+
+		// Instances that have ended.
+		"what comes after the end is discarded and the row looked after": {
+			stored: stored(running, startOf("x"), done), messages: []arrived{msg(raised, "", 1), msg(taskDone(0), "x", 1)},
+			want: []verdict{ended, ended},
+		},
+		"what comes while the ID is started again waits for that": {
+			stored: stored(instanceRowOf("y", history.Pending, 20), startOf("x"), done), messages: []arrived{msg(raised, "", 1), msg(taskDone(0), "x", 1)},
+			want: []verdict{notYetStarted, ended},
+		},
+
+		// Instances that go on.
+		"an event is delivered": {
+			stored: stored(running, startOf("x")), messages: []arrived{msg(raised, "", 1)}, want: []verdict{deliver},
+		},
+		"an event that comes again after it was taken": {
+			stored: stored(running, startOf("x"), raised), messages: []arrived{msg(&history.EventRaised{Header: at(3), Name: "go", Input: new(`1`)}, "", 2)},
+			want: []verdict{duplicate("the history has this event already")},
+		},
+		"an event like one that was taken, but received for the first time": {
+			stored: stored(running, startOf("x"), raised), messages: []arrived{msg(&history.EventRaised{Header: at(3), Name: "go", Input: new(`1`)}, "", 1)},
+			want: []verdict{deliver},
+		},
+		"an event that comes again and was not taken": {
+			stored: stored(running, startOf("x"), raised), messages: []arrived{msg(&history.EventRaised{Header: at(4), Name: "go", Input: new(`1`)}, "", 2)},
+			want: []verdict{deliver},
+		},
+		"a completion of what is scheduled is delivered": {
+			stored: stored(running, startOf("x"), scheduled(0)), messages: []arrived{msg(taskDone(0), "x", 1)}, want: []verdict{deliver},
+		},
+		"a completion faster than the checkpoint waits": {
+			stored: stored(running, startOf("x"), scheduled(0)), messages: []arrived{msg(taskDone(1), "x", 30)}, want: []verdict{outOfOrder},
+		},
+		"a completion of what the history went past waits a while": {
+			stored: stored(running, startOf("x"), scheduled(3)), messages: []arrived{msg(taskDone(1), "x", 1), msg(taskDone(2), "x", 6)},
+			want: []verdict{outOfOrder, foreign},
+		},
+		"a completion that the history has": {
+			stored: stored(running, startOf("x"), scheduled(0), taskDone(0)), messages: []arrived{msg(taskDone(0), "x", 1)},
+			want: []verdict{duplicate("the history has this completion already")},
+		},
+		"a completion that comes twice at a time": {
+			stored: stored(running, startOf("x"), scheduled(0)), messages: []arrived{msg(taskDone(0), "x", 1), msg(taskDone(0), "x", 1)},
+			want: []verdict{deliver, duplicate("the same completion came twice")},
+		},
+		"a timer waits for its creation": {
+			stored: stored(running, startOf("x")), messages: []arrived{msg(&history.TimerFired{Header: at(5), TimerID: 0}, "x", 1)}, want: []verdict{outOfOrder},
+		},
+		"a result of another execution waits a while, since that may be the next": {
+			stored: stored(running, startOf("x")), messages: []arrived{msg(taskDone(0), "y", 5), msg(taskDone(0), "y", 6)},
+			want: []verdict{outOfOrder, foreign},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tt.id == "" {
+				tt.id = "i"
+			}
+			got := judgeMessages(tt.id, tt.stored, tt.messages)
+			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(verdict{})); diff != "" {
+				t.Errorf("verdicts (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestIsNewer_ProtectsWhatANewerCheckpointWrote(t *testing.T) {
+	goesOn := &provider.Checkpoint{Instance: history.OrchestrationInstance{ExecutionID: "x"}}
+	ends := &provider.Checkpoint{Instance: goesOn.Instance, NewEvents: []history.Event{&history.ExecutionCompleted{}}}
+	for name, tt := range map[string]struct {
+		row  *instanceRow
+		cp   *provider.Checkpoint
+		want bool
+	}{
+		"the same execution goes on":                           {instanceRowOf("x", history.Running, 0), goesOn, false},
+		"it was rewound, which makes it pending":               {instanceRowOf("x", history.Pending, 0), goesOn, false},
+		"it has ended, and an older checkpoint comes too late": {instanceRowOf("x", history.Completed, 0), goesOn, true},
+		"it was written by an attempt of this checkpoint":      {instanceRowOf("x", history.Completed, 0), ends, false},
+		"the execution before, which continued as new":         {instanceRowOf("w", history.Running, 0), goesOn, false},
+		"another execution":                                    {instanceRowOf("y", history.Pending, 0), ends, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := isNewer(tt.row, "w", tt.cp); got != tt.want {
+				t.Errorf("isNewer = %v, want %v", got, tt.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,91 @@
+package azurestorage
+
+import "strings"
+
+// escapeKey makes an instance ID fit for a partition key, which may hold
+// neither / \ # ? nor control characters. Such a character becomes ^ and one
+// that stands for it; ^ itself is doubled
+// (DurableTask.AzureStorage/Tracking/KeySanitation.cs, EscapePartitionKey).
+func escapeKey(id string) string {
+	if strings.IndexFunc(id, isForbiddenInKey) < 0 {
+		return id
+	}
+	var b strings.Builder
+	b.Grow(len(id) + 8)
+	for _, r := range id {
+		if !isForbiddenInKey(r) {
+			b.WriteRune(r)
+			continue
+		}
+		b.WriteByte('^')
+		switch r {
+		case '^':
+			b.WriteByte('^')
+		case '/':
+			b.WriteByte('0')
+		case '\\':
+			b.WriteByte('1')
+		case '#':
+			b.WriteByte('2')
+		case '?':
+			b.WriteByte('3')
+		default:
+			b.WriteRune(r + controlOffset)
+		}
+	}
+	return b.String()
+}
+
+// unescapeKey returns the instance ID that escapeKey made key from. After a ^,
+// what escapeKey cannot have written stands for itself (KeySanitation.cs,
+// UnescapePartitionKey).
+func unescapeKey(key string) string {
+	if strings.IndexByte(key, '^') < 0 {
+		return key
+	}
+	var b strings.Builder
+	b.Grow(len(key))
+	escaped := false
+	for _, r := range key {
+		if !escaped {
+			if r == '^' {
+				escaped = true
+			} else {
+				b.WriteRune(r)
+			}
+			continue
+		}
+		escaped = false
+		switch {
+		case r == '0':
+			b.WriteByte('/')
+		case r == '1':
+			b.WriteByte('\\')
+		case r == '2':
+			b.WriteByte('#')
+		case r == '3':
+			b.WriteByte('?')
+		case r >= controlOffset && isControl(r-controlOffset):
+			b.WriteRune(r - controlOffset)
+		default:
+			b.WriteRune(r)
+		}
+	}
+	if escaped {
+		b.WriteByte('^')
+	}
+	return b.String()
+}
+
+// controlOffset moves control characters to where keys allow them.
+const controlOffset = 0xC0
+
+func isForbiddenInKey(r rune) bool {
+	switch r {
+	case '^', '/', '\\', '#', '?':
+		return true
+	}
+	return isControl(r)
+}
+
+func isControl(r rune) bool { return r <= 0x1F || 0x7F <= r && r <= 0x9F }

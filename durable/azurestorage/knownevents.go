@@ -1,0 +1,79 @@
+package azurestorage
+
+import (
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// knownEvents is what has to be remembered of a history to tell whether a
+// message fits it.
+type knownEvents struct {
+	started  bool
+	ended    *history.ExecutionCompleted // nil while the execution goes on
+	episodes int                         // OrchestratorStarted events
+
+	actions   map[int]bool // EventIDs of what the orchestrator decided
+	maxAction int
+	answered  map[int]bool // actions that have their completion
+	raised    map[raisedEvent]bool
+}
+
+// raisedEvent identifies a message to an instance that names no action. No two
+// have the same time from the same sender, but for one that was sent twice.
+type raisedEvent struct {
+	kind    history.EventType
+	name    string
+	payload string
+	at      time.Time
+}
+
+func newKnownEvents() *knownEvents {
+	return &knownEvents{actions: map[int]bool{}, maxAction: -1, answered: map[int]bool{}, raised: map[raisedEvent]bool{}}
+}
+
+// add notes that ev is in the history.
+func (k *knownEvents) add(ev history.Event) {
+	// What a rewind has taken out is decided anew.
+	if id := ev.Head().EventID; id >= 0 && ev.Type() != history.TypeGenericEvent {
+		k.actions[id] = true
+		k.maxAction = max(k.maxAction, id)
+	}
+	switch ev := ev.(type) {
+	case *history.ExecutionStarted:
+		k.started = true
+	case *history.ExecutionCompleted:
+		k.ended = ev
+	case *history.ContinueAsNew:
+		k.ended = &history.ExecutionCompleted{Header: ev.Header, Status: ev.Status, Result: ev.Result, Failure: ev.Failure}
+	case *history.OrchestratorStarted:
+		k.episodes++
+	default:
+		if id, ok := history.Completes(ev); ok {
+			k.answered[id] = true
+		} else if key, ok := raisedEventOf(ev); ok {
+			k.raised[key] = true
+		}
+	}
+}
+
+// raisedEventOf returns the identity of an event that others send on their own
+// account; ok is false for all other events.
+func raisedEventOf(ev history.Event) (key raisedEvent, ok bool) {
+	key = raisedEvent{kind: ev.Type(), at: history.Ticks(ev.Head().Timestamp)}
+	switch ev := ev.(type) {
+	case *history.EventRaised:
+		key.name, key.payload = ev.Name, value(ev.Input)
+	case *history.ExecutionSuspended:
+		key.payload = value(ev.Reason)
+	case *history.ExecutionResumed:
+		key.payload = value(ev.Reason)
+	case *history.ExecutionTerminated:
+		key.payload = value(ev.Reason)
+	case *history.GenericEvent:
+		key.payload = value(ev.Data)
+	default:
+		return raisedEvent{}, false
+	}
+	return key, true
+}

@@ -1,0 +1,90 @@
+package azurestorage
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestHubNames_AreThoseOfDurableTask(t *testing.T) {
+	n := newHubNames("MyHub")
+	got := []string{
+		n.HistoryTable(), n.InstancesTable(), n.PartitionsTable(),
+		n.ControlQueue(0), n.ControlQueue(15), n.WorkItemQueue(),
+		n.LargeMessages(), n.Leases(), n.TaskHubInfo(), n.AppLease(), n.AppLeaseInfo(),
+	}
+	want := []string{
+		"MyHubHistory", "MyHubInstances", "MyHubPartitions",
+		"myhub-control-00", "myhub-control-15", "myhub-workitems",
+		"myhub-largemessages", "myhub-leases", "taskhub.json", "myhub-applease", "myhub-appleaseinfo",
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("names (-got +want):\n%s", diff)
+	}
+}
+
+func TestValidateHubName_AllowsWhatAllServicesAllow(t *testing.T) {
+	for name, valid := range map[string]bool{
+		"abc":                          true,
+		"TestHubName":                  true,
+		"Hub2":                         true,
+		"a" + strings.Repeat("1", 44):  true,
+		"":                             false,
+		"ab":                           false,
+		"a" + strings.Repeat("1", 45):  false,
+		"1abc":                         false,
+		"my-hub":                       false,
+		"my_hub":                       false,
+		"my hub":                       false,
+		"hüb1":                         false,
+		"%TASKHUB%":                    false,
+		"hub" + string(rune(0x0661)):   false, // a digit, but not of ASCII
+		"hub\x00":                      false,
+		strings.Repeat("\u00e9", 20):   false,
+		"DurableFunctionsHub":          true,
+		strings.Repeat("Z", 3):         true,
+		"/" + strings.Repeat("a", 10):  false,
+		strings.Repeat("a", 10) + "\n": false,
+	} {
+		err := ValidateHubName(name)
+		if (err == nil) != valid {
+			t.Errorf("ValidateHubName(%q) = %v, want valid %t", name, err, valid)
+		}
+		if err != nil && (!strings.Contains(err.Error(), "3 to 45") || len(name) < 30 && !strings.Contains(err.Error(), "task hub name")) {
+			t.Errorf("ValidateHubName(%q) says %q, want the range and what it is", name, err)
+		}
+	}
+}
+
+// WebJobs.Extensions.DurableTask/Options/AzureStorageOptions.cs, SanitizeHubName.
+func TestSanitizeHubName_DoesWhatTheExtensionDoes(t *testing.T) {
+	for _, c := range []struct{ name, in, want string }{
+		{"fine as it is", "MySite", "MySite"},
+		{"dashes go", "my-func-app", "myfuncapp"},
+		{"a leading digit gets a t", "123site", "t123site"},
+		{"a digit that comes first after a dash too", "-1ab", "t1ab"},
+		{"nothing left", "---", "DefaultTaskHub"},
+		{"empty", "", "DefaultTaskHub"},
+		{"too short", "ab", "abHub"},
+		{"one digit", "1", "t1Hub"},
+		{"too long", strings.Repeat("x", 60), strings.Repeat("x", 45)},
+		{"the t counts", "1" + strings.Repeat("x", 60), "t1" + strings.Repeat("x", 43)},
+		{"letters of other scripts stay", "sité日本", "sité日本"},
+		{"letters beyond 16 bits go", "ab𝒞cd", "abcd"},
+		{"number signs that are no digits go", "site²Ⅷ", "site"},
+		{"bytes that are not UTF-8 go", "si\xffte", "site"},
+	} {
+		if got := SanitizeHubName(c.in); got != c.want {
+			t.Errorf("%s: SanitizeHubName(%q) = %q, want %q", c.name, c.in, got, c.want)
+		}
+	}
+}
+
+func TestSanitizeHubName_MakesValidNamesOfASCII(t *testing.T) {
+	for _, in := range []string{"", "1", "ab", "my-func-app", "9-9", strings.Repeat("0", 100), "a.b.c", "~"} {
+		if err := ValidateHubName(SanitizeHubName(in)); err != nil {
+			t.Errorf("of %q: %v", in, err)
+		}
+	}
+}

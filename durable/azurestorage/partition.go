@@ -1,0 +1,243 @@
+package azurestorage
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// A partition is a control queue and our right to read it. It is listening
+// while that is ours and nobody asked for it back.
+type partition struct {
+	hub   *TaskHub
+	queue *messageQueue
+	wake  chan struct{} // has an element if something was sent to the queue from here
+
+	mu       sync.Mutex // protects the following
+	reading  *reading   // nil unless listening
+	stopping bool       // the last reading is being brought to its end
+	until    time.Time  // when the lease ends
+	sessions int        // handed out and not released
+	idle     chan struct{}
+	drain    drainState
+}
+
+// reading is one time of listening to a partition, from its begin to its end,
+// and the goroutines that belong to it.
+type reading struct {
+	ctx    context.Context // ends with the reading
+	work   context.Context // goes on after it, for what is to be brought to an end
+	cancel context.CancelFunc
+
+	mu      sync.Mutex // protects the following
+	stopped bool
+	done    sync.WaitGroup
+}
+
+// spawn runs f in a goroutine of the reading; false means that the reading has
+// ended, and f does not run.
+func (r *reading) spawn(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped {
+		return false
+	}
+	r.done.Go(f)
+	return true
+}
+
+// do runs f in a goroutine of the reading, or at once if the reading has ended.
+// Only goroutines of the reading may call it.
+func (r *reading) do(f func()) {
+	if !r.spawn(f) {
+		f()
+	}
+}
+
+// stop ends the reading and waits for its goroutines.
+func (r *reading) stop() {
+	r.mu.Lock()
+	r.stopped = true
+	r.mu.Unlock()
+	r.cancel()
+	r.done.Wait()
+}
+
+func newPartition(h *TaskHub, q *messageQueue) *partition {
+	return &partition{hub: h, queue: q, wake: make(chan struct{}, 1)}
+}
+
+// signal makes the poller look at the queue at once.
+func (p *partition) signal() {
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+}
+
+// listen begins to read the queue, or goes on if it does already; the right to
+// ends at until.
+func (p *partition) listen(work context.Context, until time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.until = until
+	if p.reading != nil || p.stopping {
+		return // in the second case the next look at the table tries again
+	}
+	p.drain = notDraining
+	ctx, cancel := context.WithCancel(work)
+	r := &reading{ctx: ctx, work: work, cancel: cancel}
+	p.reading = r
+	r.spawn(func() { p.poll(r) })
+	p.hub.log.Info("partition acquired", "partition", p.queue.name, "workerId", p.hub.cfg.WorkerID)
+}
+
+// isListening reports whether the queue may be read now.
+func (p *partition) isListening() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reading != nil && time.Now().Before(p.until)
+}
+
+// currentReading returns what reads the queue now, nil if nothing does.
+func (p *partition) currentReading() *reading {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reading
+}
+
+// expired reports whether the queue is being read though the lease has ended.
+func (p *partition) expired(now time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reading != nil && !now.Before(p.until)
+}
+
+// stopReading ends the reading of the queue. What was received and not handed
+// out goes back to the queue, visible at once; .NET lets it come back by itself
+// after minutes (OrchestrationSessionManager.cs, DrainAsync). From the call on
+// nothing of the partition is handed out any more. The returned function does
+// what takes time: it waits for a receive that is under way, and hands back.
+func (p *partition) stopReading(work context.Context) (finish func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	r := p.reading
+	if r == nil {
+		return func() {}
+	}
+	p.reading, p.stopping = nil, true
+	return func() {
+		r.stop()
+		p.hub.inbox.handBack(work, p)
+		p.mu.Lock()
+		p.stopping = false
+		p.mu.Unlock()
+	}
+}
+
+// beginDrain stops reading and then waits, in the background, until the
+// partition's sessions have ended, for limit at most.
+func (p *partition) beginDrain(work context.Context, limit time.Duration) {
+	p.mu.Lock()
+	if p.drain != notDraining {
+		p.mu.Unlock()
+		return
+	}
+	p.drain = draining
+	p.mu.Unlock()
+	p.hub.tasks.Go(func() {
+		p.stopReading(work)()
+		if !p.awaitIdle(work, limit) {
+			p.hub.log.Warn("partition is given up with sessions in progress", "partition", p.queue.name, "after", limit)
+		}
+		p.mu.Lock()
+		p.drain = drained
+		p.mu.Unlock()
+	})
+}
+
+func (p *partition) drainState() drainState {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.drain
+}
+
+// released notes that the partition is nobody's or another's.
+func (p *partition) released() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.drain = notDraining
+}
+
+// sessionBegins counts a session; false means that the partition is not ours.
+func (p *partition) sessionBegins() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.reading == nil || !time.Now().Before(p.until) {
+		return false
+	}
+	p.sessions++
+	return true
+}
+
+func (p *partition) sessionEnds() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.sessions--
+	if p.sessions == 0 && p.idle != nil {
+		close(p.idle)
+		p.idle = nil
+	}
+}
+
+// awaitIdle waits until no session of the partition is active.
+func (p *partition) awaitIdle(ctx context.Context, limit time.Duration) bool {
+	p.mu.Lock()
+	if p.sessions == 0 {
+		p.mu.Unlock()
+		return true
+	}
+	if p.idle == nil {
+		p.idle = make(chan struct{})
+	}
+	idle := p.idle
+	p.mu.Unlock()
+	timer := time.NewTimer(limit)
+	defer timer.Stop()
+	select {
+	case <-idle:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// visibilityDelay returns for how long a message to an instance is to be hidden
+// when it is sent (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs,
+// GetVisibilityDelay). The service hides nothing for longer than a week, and
+// counts in whole seconds; whoever receives the message before its time holds
+// it back.
+func visibilityDelay(ev history.Event, now time.Time) time.Duration {
+	due := dueTime(ev)
+	if due.IsZero() {
+		return 0
+	}
+	return max(0, min(due.Sub(now), maxVisibility)).Truncate(time.Second)
+}
+
+// maxVisibility is the longest that a message can be hidden.
+const maxVisibility = 7 * 24 * time.Hour
+
+// dueTime returns when an event may be handed out, zero for at once.
+func dueTime(ev history.Event) time.Time {
+	switch ev := ev.(type) {
+	case *history.TimerFired:
+		return ev.FireAt
+	case *history.ExecutionStarted:
+		return ev.ScheduledStart
+	}
+	return time.Time{}
+}

@@ -1,0 +1,224 @@
+package azurestorage
+
+import "time"
+
+// partitionState is what a worker knows when it looks at the partitions table.
+type partitionState struct {
+	rows      []partitionRow // all of them, in the table's order
+	now       time.Time
+	worker    string        // who we are
+	lease     time.Duration // how long a partition is ours without being renewed
+	leaving   bool          // shutting down: give everything up
+	listening map[string]bool
+	drains    map[string]drainState
+}
+
+// drainState says how far a partition is with being given up.
+type drainState int
+
+const (
+	notDraining drainState = iota
+	draining               // the queue is not read any more, sessions are still active
+	drained                // nothing of the partition is in use
+)
+
+// partitionPlan is what to do about it. The steps are in order; a step that
+// loses its ETag race makes the rest void.
+type partitionPlan struct {
+	lost  []string // queues to stop reading: another worker has them
+	drain []string // queues to stop reading, and to give up once their sessions end
+	steps []partitionStep
+	// owned counts the partitions that are ours or will be.
+	owned int
+	// unsettled means to look again soon: somebody must let go.
+	unsettled bool
+	// expiry is when the first lease of another worker ends, zero if there is
+	// none. A worker that lives renews long before.
+	expiry time.Time
+}
+
+// partitionStep is one conditional write: row replaces what has its ETag.
+type partitionStep struct {
+	kind partitionStepKind
+	row  partitionRow
+	// listen means that the queue may be read once the write is done. Unlike
+	// .NET's, it is never true for a partition that the write gives up
+	// (TablePartitionManager.cs, TryAcquirePartitionsAsync, starts to listen
+	// there and goes on for up to a second).
+	listen bool
+}
+
+type partitionStepKind int
+
+const (
+	stepClaim   partitionStepKind = iota // take a partition that nobody has
+	stepRenew                            // keep ours
+	stepDrain                            // say that we are giving it up
+	stepRelease                          // give it up
+	stepSteal                            // ask its owner for it
+)
+
+var partitionStepNames = [...]string{"claim", "renew", "drain", "release", "steal"}
+
+func (k partitionStepKind) String() string { return partitionStepNames[k] }
+
+// planPartitions decides one pass over the partitions table
+// (DurableTask.AzureStorage/Partitioning/TablePartitionManager.cs,
+// ReadAndWriteTableAsync). It is a function of s alone.
+func planPartitions(s partitionState) partitionPlan {
+	p := partitionPlanner{partitionState: s, others: map[string][]partitionRow{}}
+	for _, row := range s.rows {
+		if s.listening[row.Queue] && row.CurrentOwner != s.worker {
+			p.plan.lost = append(p.plan.lost, row.Queue)
+		}
+		if s.leaving {
+			p.leave(row)
+			continue
+		}
+		p.keep(row)
+		if row.CurrentOwner != s.worker && row.ExpiresAt.After(s.now) && (p.plan.expiry.IsZero() || row.ExpiresAt.Before(p.plan.expiry)) {
+			p.plan.expiry = row.ExpiresAt
+		}
+	}
+	p.loseVanished()
+	if !s.leaving {
+		p.balance()
+	}
+	return p.plan
+}
+
+type partitionPlanner struct {
+	partitionState
+	plan   partitionPlan
+	owners []string // of others, in the order in which they were seen
+	others map[string][]partitionRow
+}
+
+// keep decides about a row while we are at work: claim it, renew it, begin to
+// give it up, or note whose it is.
+func (p *partitionPlanner) keep(row partitionRow) {
+	free := row.CurrentOwner == "" && (row.NextOwner == "" || row.NextOwner == p.worker)
+	switch {
+	case row.CurrentOwner == p.worker && row.NextOwner != "":
+		p.drainStep(row)
+	case row.CurrentOwner == p.worker:
+		p.plan.owned++
+		row.IsDraining = false
+		p.step(stepRenew, p.renewed(row), true)
+	case free || !p.now.Before(row.ExpiresAt):
+		p.plan.owned++
+		p.step(stepClaim, p.claimed(row), true)
+	case row.NextOwner == p.worker:
+		p.plan.owned++
+		p.plan.unsettled = true
+	case row.NextOwner != "":
+		p.note(row.NextOwner, row)
+	case row.IsDraining: // its owner is shutting down
+		row.NextOwner = p.worker
+		p.plan.owned++
+		p.plan.unsettled = true
+		p.step(stepSteal, row, false)
+	default:
+		p.note(row.CurrentOwner, row)
+	}
+}
+
+// leave decides about a row while we are shutting down.
+func (p *partitionPlanner) leave(row partitionRow) {
+	if row.CurrentOwner == p.worker {
+		p.drainStep(row)
+	}
+}
+
+// drainStep gives up a partition of ours: it stops being read, its sessions
+// end, and then it is released to whoever asked for it. NextOwner and the
+// times stay (TablePartitionManager.cs, TryDrainPartitionAsync).
+func (p *partitionPlanner) drainStep(row partitionRow) {
+	p.plan.unsettled = true
+	switch p.drains[row.Queue] {
+	case drained:
+		row.CurrentOwner = ""
+		row.IsDraining = false
+		p.step(stepRelease, row, false)
+		return
+	case notDraining:
+		p.plan.drain = append(p.plan.drain, row.Queue)
+	case draining:
+	}
+	if p.leaving {
+		p.plan.owned++
+	}
+	row.IsDraining = true
+	p.step(stepDrain, p.renewed(row), false)
+}
+
+func (p *partitionPlanner) claimed(row partitionRow) partitionRow {
+	row.CurrentOwner, row.NextOwner = p.worker, ""
+	row.OwnedSince = p.now
+	row.IsDraining = false
+	return p.renewed(row)
+}
+
+func (p *partitionPlanner) renewed(row partitionRow) partitionRow {
+	row.LastRenewal = p.now
+	row.ExpiresAt = p.now.Add(p.lease)
+	return row
+}
+
+func (p *partitionPlanner) step(kind partitionStepKind, row partitionRow, listen bool) {
+	p.plan.steps = append(p.plan.steps, partitionStep{kind: kind, row: row, listen: listen})
+}
+
+func (p *partitionPlanner) note(owner string, row partitionRow) {
+	if _, seen := p.others[owner]; !seen {
+		p.owners = append(p.owners, owner)
+	}
+	p.others[owner] = append(p.others[owner], row)
+}
+
+// loseVanished stops reading queues that have no row any more.
+func (p *partitionPlanner) loseVanished() {
+	rows := map[string]bool{}
+	for _, row := range p.rows {
+		rows[row.Queue] = true
+	}
+	for _, queue := range sortedKeys(p.listening) {
+		if p.listening[queue] && !rows[queue] {
+			p.plan.lost = append(p.plan.lost, queue)
+		}
+	}
+}
+
+// balance asks others for partitions until we have as many as everybody should
+// (TablePartitionManager.cs, BalanceLeases). The division rounds down, so that
+// nobody asks for what would make the other poorer than itself; who has none to
+// spare but more than one above the average still gives one.
+func (p *partitionPlanner) balance() {
+	if len(p.owners) == 0 {
+		return
+	}
+	average := len(p.rows) / (len(p.owners) + 1)
+	if average < p.plan.owned {
+		return
+	}
+	for _, owner := range p.owners {
+		need := average - p.plan.owned
+		if need < 0 {
+			return
+		}
+		rows := p.others[owner]
+		excess := len(rows) - average
+		if excess <= 0 {
+			continue
+		}
+		if need == 0 && excess > 1 {
+			need = 1
+		}
+		for _, row := range rows[:min(need, excess)] {
+			row.NextOwner = p.worker
+			p.plan.owned++
+			p.plan.unsettled = true
+			p.step(stepSteal, row, false)
+		}
+	}
+}

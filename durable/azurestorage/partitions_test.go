@@ -1,0 +1,258 @@
+package azurestorage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// owners returns who owns each partition of the hub now.
+func owners(t testing.TB, h *TaskHub) map[string]int {
+	t.Helper()
+	if err := h.ensureCreated(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := h.readPartitionRows(t.Context(), h.partitionsTable)
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := map[string]int{}
+	for _, r := range rows {
+		counts[r.CurrentOwner]++
+	}
+	return counts
+}
+
+// heldCount returns how many messages a hub has in memory.
+func heldCount(h *TaskHub) int {
+	h.held.mu.Lock()
+	defer h.held.mu.Unlock()
+	return len(h.held.byID)
+}
+
+// cutOff returns a transport that fails from when the switch is set, as the
+// network of a worker does that was cut off or killed.
+func cutOff(t testing.TB, cut *atomic.Bool) *azuritetest.Counter {
+	c := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	c.Intercept = func(_ azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		if cut.Load() {
+			return nil, errors.New("the test cut the network")
+		}
+		return next()
+	}
+	return c
+}
+
+func TestPartitions_AreSharedEvenedOutAndTakenOver(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.PartitionCount = 4
+	cfg.WorkerID = "one"
+	first := openHub(t, cfg)
+	var cut atomic.Bool
+	cfg.WorkerID, cfg.Transport = "two", cutOff(t, &cut)
+	second := openHub(t, cfg)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	runHub(t, first)
+	defer runEngine(ctx, first)()
+	defer cancel()
+	eventually(t, "the first has all", 10*time.Second, func() bool { return owners(t, first)["one"] == 4 })
+	runHub(t, second)
+	defer runEngine(ctx, second)()
+	defer cancel()
+	var ids []string
+	start := func(n int) {
+		for range n {
+			id := fmt.Sprintf("seq-%d", len(ids))
+			mustStart(t, first, id, "e"+id, `1`)
+			ids = append(ids, id)
+		}
+	}
+	start(10)
+	eventually(t, "they have two each", 15*time.Second, func() bool {
+		o := owners(t, first)
+		return o["one"] == 2 && o["two"] == 2
+	})
+	start(10)
+	cut.Store(true)
+	start(10)
+	eventually(t, "the first has all again", 20*time.Second, func() bool { return owners(t, first)["one"] == 4 })
+	awaitAll(t, first, 40*time.Second, ids)
+	eventually(t, "the second knows that it lost its partitions", 10*time.Second, func() bool {
+		return logged(second, "partition lost: its lease ended before it could be renewed")
+	})
+}
+
+func TestPartitions_AreHandedOverAtOnceByAWorkerThatLeaves(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.PartitionCount = 2
+	cfg.LeaseInterval, cfg.LeaseAcquireInterval = 30*time.Second, 300*time.Millisecond
+	cfg.WorkerID = "leaver"
+	leaver := openHub(t, cfg)
+	stop := runHub(t, leaver)
+	eventually(t, "the leaver has all", 10*time.Second, func() bool { return owners(t, leaver)["leaver"] == 2 })
+	mustStart(t, leaver, "waiting", "e1", `1`) // received, but nobody asks for it
+	eventually(t, "its message is in memory", 10*time.Second, func() bool { return heldCount(leaver) == 1 })
+	begin := time.Now()
+	stop()
+	if took := time.Since(begin); took > 2*time.Second {
+		t.Errorf("Run took %v to end", took)
+	}
+	if o := owners(t, leaver); o[""] != 2 {
+		t.Errorf("owners after the end: %v", o)
+	}
+	cfg.WorkerID = "heir"
+	heir := openHub(t, cfg)
+	runHub(t, heir)
+	item := mustNext(t, heir)
+	if took := time.Since(begin); item.Instance.InstanceID != "waiting" || took > 6*time.Second {
+		t.Errorf("%s came to the heir after %v", item.Instance.InstanceID, took)
+	}
+	commitEnd(t, item, 0, `1`)
+}
+
+func TestPartitions_WaitForTheirSessionsBeforeTheyAreGivenAway(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.PartitionCount = 2
+	cfg.WorkerID = "one"
+	first := openHub(t, cfg)
+	runHub(t, first)
+	items := map[string]*provider.OrchestrationWorkItem{}
+	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+		mustStart(t, first, id, "e"+id, `1`)
+		items[id] = mustNext(t, first)
+	}
+	cfg.WorkerID = "two"
+	second := openHub(t, cfg)
+	runHub(t, second)
+	eventually(t, "the second asked for one", 10*time.Second, func() bool { return logged(second, "AttemptingToStealLease") })
+	time.Sleep(time.Second)
+	if o := owners(t, first); o["one"] != 2 {
+		t.Fatalf("owners %v: a partition was given away in the middle of its sessions", o)
+	}
+	for id, item := range items {
+		commitEnd(t, item, 0, `"`+id+`"`)
+	}
+	eventually(t, "each has one", 10*time.Second, func() bool {
+		o := owners(t, first)
+		return o["one"] == 1 && o["two"] == 1
+	})
+	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+		if state, err := first.Instance(t.Context(), id, provider.Fetch{}); err != nil || state.Status != history.Completed {
+			t.Errorf("%s: %+v, %v", id, state, err)
+		}
+	}
+}
+
+// A worker that is frozen past its lease and then goes on loses the race for
+// the history, and what it decided does not count.
+func TestSession_OfAWorkerThatWasFrozenIsLost(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	var cut atomic.Bool
+	cfg.WorkerID, cfg.Transport = "frozen", cutOff(t, &cut)
+	frozen := openHub(t, cfg)
+	cfg.WorkerID, cfg.Transport = "other", nil
+	other := openHub(t, cfg)
+	runHub(t, frozen)
+	mustStart(t, other, "split", "e1", `1`)
+	late := mustNext(t, frozen)
+	cut.Store(true)
+	runHub(t, other)
+	commitActivity(t, mustNext(t, other), 0, `["by the other"]`)
+	cut.Store(false)
+
+	ev, msg := schedule(late, 0, `["by the frozen"]`)
+	err := late.Session.Commit(t.Context(), &provider.Checkpoint{
+		Instance: late.Instance, NewEvents: episode(late.Messages, ev), Activities: []provider.TaskMessage{msg},
+	})
+	if !errors.Is(err, provider.ErrSessionLost) {
+		t.Fatalf("error %v, want ErrSessionLost", err)
+	}
+	if !logged(frozen, "SplitBrainDetected", "split") {
+		t.Error("the split brain was not logged")
+	}
+	if err := errors.Join(late.Session.Abandon(t.Context(), err), late.Session.Release(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	events, err := other.History(t.Context(), "split")
+	if err != nil || len(events) != 4 {
+		t.Errorf("%d events, %v; want those of the other worker only", len(events), err)
+	}
+	activity := mustActivity(t, other)
+	if input := value(activity.Task.Input); input != `["by the other"]` {
+		t.Errorf("activity %s runs", input)
+	}
+	if n := messageCount(t, other.workItems); n != 1 {
+		t.Errorf("%d work items, want none of the frozen worker", n)
+	}
+}
+
+// Even a session that has no reason to doubt takes back what it sent when it
+// turns out that the history is not what it was.
+func TestSession_TakesBackWhatItSentWhenItIsLost(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	mustStart(t, h, "split", "e1", `1`)
+	item := mustNext(t, h)
+	other, err := h.offloadedRows(t.Context(), "split", "e1", 0, episode(item.Messages))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.appendHistory(t.Context(), item.Instance, other, ""); err != nil {
+		t.Fatal(err)
+	}
+	ev, msg := schedule(item, 0, `["x"]`)
+	err = item.Session.Commit(t.Context(), &provider.Checkpoint{
+		Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg},
+	})
+	if !errors.Is(err, provider.ErrSessionLost) || !logged(h, "SplitBrainDetected") {
+		t.Fatalf("error %v, want ErrSessionLost, logged", err)
+	}
+	if n := messageCount(t, h.workItems); n != 0 {
+		t.Errorf("%d work items, want none", n)
+	}
+	if err := errors.Join(item.Session.Abandon(t.Context(), err), item.Session.Release(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestTaskHub_EndsInTimeWithWorkThatDoesNot(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.DrainTimeout = 500 * time.Millisecond
+	cfg.LeaseInterval = 20 * time.Second
+	h := openHub(t, cfg)
+	stop := runHub(t, h)
+	mustStart(t, h, "stuck", "e1", `1`)
+	item := mustNext(t, h)
+	begin := time.Now()
+	stop()
+	if took := time.Since(begin); took < 500*time.Millisecond || took > 3*time.Second {
+		t.Errorf("Run took %v to end", took)
+	}
+	if o := owners(t, h); o[""] != 1 {
+		t.Errorf("owners after the end: %v", o)
+	}
+	if !logged(h, "sessions in progress") {
+		t.Error("nothing was logged of the session that did not end")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	if _, err := h.NextOrchestration(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after the end: %v", err)
+	}
+	commitEnd(t, item, 0, `1`) // it may still end well, if nobody took it over
+}

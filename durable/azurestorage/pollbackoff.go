@@ -1,0 +1,46 @@
+package azurestorage
+
+import (
+	"math"
+	"time"
+)
+
+// minPollingInterval is the first pause after a queue was found empty.
+const minPollingInterval = 50 * time.Millisecond
+
+// pollBackoff decides how long to wait before an empty queue is looked at
+// again: not at all, then the minimum, then longer and longer by a random
+// exponent, up to a maximum (DurableTask.AzureStorage/BackoffPollingHelper.cs,
+// GetNextDelay and Reset). The zero value, with max set, is how polling begins.
+type pollBackoff struct {
+	max      time.Duration
+	current  time.Duration
+	exponent int
+}
+
+// next returns how long to wait after another empty answer. random is in
+// [0, 1).
+func (b *pollBackoff) next(random float64) time.Duration {
+	wait := b.current
+	if b.current < b.max {
+		d := minPollingInterval
+		if b.exponent > 0 {
+			factor := 0.8 + 0.4*random
+			d += time.Duration(factor * math.Exp2(float64(b.exponent-1)) * float64(minPollingInterval))
+		}
+		if d < b.max {
+			b.exponent++
+			b.current = d
+		} else {
+			b.current = b.max
+		}
+	}
+	return wait
+}
+
+// reset makes the next wait the minimum: something was received, or this
+// process sent something to the queue.
+func (b *pollBackoff) reset() {
+	b.current = min(minPollingInterval, b.max)
+	b.exponent = 1
+}

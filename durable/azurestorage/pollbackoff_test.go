@@ -1,0 +1,66 @@
+package azurestorage
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// DurableTask.AzureStorage/BackoffPollingHelper.cs, GetNextDelay: with the
+// random factor in its middle the pauses are the recorded ones of an idle
+// queue.
+func TestPollBackoff_PausesAsBackoffPollingHelperDoes(t *testing.T) {
+	b := pollBackoff{max: 3 * time.Second}
+	var got []int64
+	for range 11 {
+		got = append(got, b.next(0.5).Milliseconds())
+	}
+	want := []int64{0, 50, 100, 150, 250, 450, 850, 1650, 3000, 3000, 3000}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pauses in milliseconds (-want +got):\n%s", diff)
+	}
+}
+
+func TestPollBackoff_StaysWithinTheRandomFactor(t *testing.T) {
+	for _, random := range []float64{0, 0.25, 0.999999} {
+		b := pollBackoff{max: time.Hour}
+		b.next(random)
+		b.next(random)
+		for k := range 8 {
+			base := float64(minPollingInterval) * float64(int(1)<<k)
+			low, high := minPollingInterval+time.Duration(0.8*base), minPollingInterval+time.Duration(1.2*base)
+			if got := b.next(random); got < low || got > high {
+				t.Errorf("random %v: pause %d is %v, want %v to %v", random, k, got, low, high)
+			}
+		}
+	}
+}
+
+// BackoffPollingHelper.cs, Reset: a signal or a message begins anew with the
+// minimum, not with zero.
+func TestPollBackoff_BeginsWithTheMinimumAfterReset(t *testing.T) {
+	b := pollBackoff{max: 30 * time.Second}
+	for range 8 {
+		b.next(0.5)
+	}
+	b.reset()
+	got := []time.Duration{b.next(0.5), b.next(0.5), b.next(0.5)}
+	want := []time.Duration{50 * time.Millisecond, 100 * time.Millisecond, 150 * time.Millisecond}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("pauses after reset (-want +got):\n%s", diff)
+	}
+}
+
+func TestPollBackoff_NeverPausesForLongerThanItsMaximum(t *testing.T) {
+	b := pollBackoff{max: 50 * time.Millisecond}
+	for range 5 {
+		if got := b.next(0.999); got > b.max {
+			t.Fatalf("pause %v is longer than %v", got, b.max)
+		}
+	}
+	b.reset()
+	if got := b.next(0); got != b.max {
+		t.Errorf("pause %v, want %v", got, b.max)
+	}
+}

@@ -1,0 +1,178 @@
+package azurestorage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var _ provider.Purger = (*TaskHub)(nil)
+
+// purgesAtOnce bounds how many requests one purge makes at a time.
+const purgesAtOnce = 10
+
+// Purge implements [provider.Purger]. The instance row goes last: whoever was
+// cut off finds it, and does the rest by purging again
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// DeleteAllDataForOrchestrationInstance).
+//
+// Messages that are still on their way to the instance are discarded when they
+// arrive.
+func (h *TaskHub) Purge(ctx context.Context, id string) error {
+	if err := h.purge(ctx, id); err != nil {
+		return fmt.Errorf("purge instance %q: %w", id, err)
+	}
+	return nil
+}
+
+func (h *TaskHub) purge(ctx context.Context, id string) error {
+	if err := h.ensureCreated(ctx); err != nil {
+		return err
+	}
+	row, err := h.readInstanceRow(ctx, id)
+	if err != nil {
+		return err
+	}
+	keys, err := h.historyKeys(ctx, id)
+	if err != nil {
+		return err
+	}
+	if row == nil && len(keys) == 0 {
+		return provider.ErrInstanceNotFound
+	}
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() error { return h.purgeBlobs(groupCtx, id) })
+	group.Go(func() error { return h.purgeHistory(groupCtx, id, keys) })
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if row == nil {
+		return nil
+	}
+	err = h.instancesTable.remove(ctx, entity{PartitionKey: escapeKey(id)})
+	if err == nil {
+		h.log.Info("instance purged", "instanceId", id, "executionId", row.State.Instance.ExecutionID, "rows", len(keys)+1)
+	}
+	return err
+}
+
+// historyKeys returns the row keys of all that the history table has of an
+// instance, of older executions too.
+func (h *TaskHub) historyKeys(ctx context.Context, id string) ([]string, error) {
+	var keys []string
+	q := tableQuery{filter: "PartitionKey eq '" + doubled(escapeKey(id)) + "'", columns: []string{"PartitionKey", "RowKey"}}
+	err := h.historyTable.all(ctx, q, func(raw []byte) error {
+		var row struct{ RowKey string }
+		if err := json.Unmarshal(raw, &row); err != nil {
+			return fmt.Errorf("decode history row: %w", err)
+		}
+		keys = append(keys, row.RowKey)
+		return nil
+	})
+	return keys, err
+}
+
+// purgeHistory deletes rows of an instance's history, as many at a time as a
+// transaction takes.
+func (h *TaskHub) purgeHistory(ctx context.Context, id string, keys []string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(purgesAtOnce)
+	for len(keys) > 0 {
+		n := min(len(keys), maxTransactionOperations)
+		ops := make([]tableOperation, n)
+		for i, key := range keys[:n] {
+			ops[i] = tableOperation{method: http.MethodDelete, entity: entity{PartitionKey: escapeKey(id), RowKey: key}, ifMatch: "*"}
+		}
+		keys = keys[n:]
+		group.Go(func() error { return h.historyTable.removeAll(ctx, ops) })
+	}
+	return group.Wait()
+}
+
+// removeAll deletes rows together, or one by one if some of them are gone
+// already (DurableTask.AzureStorage/Storage/Table.cs, DeleteBatchAsync).
+func (t *table) removeAll(ctx context.Context, ops []tableOperation) error {
+	err := retry(ctx, "delete rows of table "+t.name, func(ctx context.Context) error {
+		_, err := t.transact(ctx, ops)
+		return err
+	})
+	if !isNotFound(err) {
+		return err
+	}
+	for _, op := range ops {
+		if err := t.remove(ctx, op.entity); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// remove deletes a row if it is there.
+func (t *table) remove(ctx context.Context, e entity) error {
+	return retry(ctx, "delete row of table "+t.name, func(ctx context.Context) error {
+		_, err := t.transact(ctx, []tableOperation{{method: http.MethodDelete, entity: e, ifMatch: "*"}})
+		return ignore(err, http.StatusNotFound)
+	})
+}
+
+// purgeBlobs deletes the blobs with an instance's large payloads: messages are
+// under its ID, history under its key. .NET deletes all whose names begin with
+// the ID, which can be those of other instances
+// (DurableTask.AzureStorage/MessageManager.cs, DeleteLargeMessageBlobs).
+//
+// The service takes a backslash in a blob's name for a slash. Large messages to
+// an ID with a backslash, which clients refuse, stay behind, since they cannot
+// be told from those to an ID with a slash.
+func (h *TaskHub) purgeBlobs(ctx context.Context, id string) error {
+	for _, prefix := range []string{id + "/message-", escapeKey(id) + "/history-"} {
+		if err := h.largeMessages.removeAll(ctx, prefix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAll deletes the blobs whose names begin with prefix and have no slash
+// after that.
+func (s *blobStore) removeAll(ctx context.Context, prefix string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(purgesAtOnce)
+	options := &container.ListBlobsHierarchyOptions{Prefix: &prefix}
+	for {
+		var page container.ListBlobsHierarchyResponse
+		err := retry(ctx, "list blobs of "+s.name, func(ctx context.Context) (err error) {
+			page, err = s.client.NewListBlobsHierarchyPager("/", options).NextPage(ctx)
+			return ignore(err, http.StatusNotFound) // the container comes to be with the first blob
+		})
+		if err != nil || page.Segment == nil {
+			return firstError(group.Wait(), err)
+		}
+		for _, item := range page.Segment.BlobItems {
+			name := value(item.Name)
+			if strings.HasPrefix(name, prefix) {
+				group.Go(func() error { return s.remove(ctx, name) })
+			}
+		}
+		if value(page.NextMarker) == "" {
+			return group.Wait()
+		}
+		options.Marker = page.NextMarker
+	}
+}
+
+// firstError returns the first of errs that is not nil.
+func firstError(errs ...error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,196 @@
+package azurestorage
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// large is a payload that goes to blobs, as a message and as a column.
+var large = `"` + strings.Repeat("x", 70_000) + `"`
+
+// endLarge starts an instance with a large input and lets it end with a large
+// output.
+func endLarge(t testing.TB, h *TaskHub, id string) {
+	t.Helper()
+	mustStart(t, h, id, id+"-e", large)
+	commitEnd(t, mustNext(t, h), 0, large)
+}
+
+// leftOf returns what is stored of an instance: keys of rows, names of blobs.
+func leftOf(t testing.TB, h *TaskHub, id string) []string {
+	t.Helper()
+	var left []string
+	for _, table := range []*table{h.historyTable, h.instancesTable} {
+		for _, raw := range storedRows(t, table, id) {
+			left = append(left, string(raw))
+		}
+	}
+	for _, name := range blobNames(t, h) {
+		rest, isMessage := strings.CutPrefix(name, id+"/message-")
+		if !isMessage {
+			rest, isMessage = strings.CutPrefix(name, escapeKey(id)+"/history-")
+		}
+		if isMessage && !strings.Contains(rest, "/") {
+			left = append(left, name)
+		}
+	}
+	return left
+}
+
+// .NET deletes the blobs of all instances whose IDs begin alike, and leaves
+// those with escaped IDs behind.
+func TestPurge_RemovesAllOfOneInstanceAndNothingOfOthers(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	ids := []string{"par", "parf", "par/x", "par^0x", "a#c?\t", "it's"}
+	want := map[string]int{}
+	for _, id := range ids {
+		endLarge(t, h, id)
+		want[id] = len(leftOf(t, h, id))
+		if want[id] < 8 {
+			t.Fatalf("%q has %d rows and blobs, want 6 rows and some blobs", id, want[id])
+		}
+	}
+	for i, id := range ids {
+		if err := h.Purge(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		if left := leftOf(t, h, id); len(left) > 0 {
+			t.Errorf("left of %q: %q", id, left)
+		}
+		for _, other := range ids[i+1:] {
+			if n := len(leftOf(t, h, other)); n != want[other] {
+				t.Errorf("purging %q left %d of the %d rows and blobs of %q", id, n, want[other], other)
+			}
+		}
+		if _, err := h.Instance(t.Context(), id, provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
+			t.Errorf("instance %q: %v, want ErrInstanceNotFound", id, err)
+		}
+		if err := h.Purge(t.Context(), id); !errors.Is(err, provider.ErrInstanceNotFound) {
+			t.Errorf("purging %q again: %v, want ErrInstanceNotFound", id, err)
+		}
+	}
+	if names := blobNames(t, h); len(names) > 0 {
+		t.Errorf("blobs are left: %q", names)
+	}
+}
+
+func TestPurge_RemovesHistoriesThatNoTransactionTakes(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	mustStart(t, h, "long", "e1", `1`)
+	item := mustNext(t, h)
+	var decided []history.Event
+	for i := range 330 {
+		decided = append(decided, &history.TimerCreated{Header: header(i)})
+	}
+	decided = append(decided, &history.ExecutionCompleted{Header: header(330), Status: history.Completed})
+	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages, decided...)})
+
+	// A shorter execution leaves rows of the longer one behind.
+	mustStart(t, h, "long", "e2", `2`)
+	commitEnd(t, mustNext(t, h), 0, `2`)
+	if n := len(storedRows(t, h.historyTable, "long")); n != 335 {
+		t.Fatalf("%d rows, want the 334 events of the longer execution and the sentinel", n)
+	}
+	if err := h.Purge(t.Context(), "long"); err != nil {
+		t.Fatal(err)
+	}
+	// There is no container for blobs yet, which is no obstacle.
+	if rows := storedRows(t, h.historyTable, "long"); len(rows) > 0 || len(storedRows(t, h.instancesTable, "long")) > 0 {
+		t.Errorf("left: %q and perhaps the instance row", rows)
+	}
+	mustStart(t, h, "long", "e3", `3`)
+	item = mustNext(t, h)
+	if item.Instance.ExecutionID != "e3" || len(item.History) > 0 {
+		t.Errorf("%v with %d events, want e3 without history", item.Instance, len(item.History))
+	}
+	commitEnd(t, item, 0, `3`)
+}
+
+// Wherever a purge is cut off, the instance row is there until the end, and
+// purging again does the rest.
+func TestPurge_CanBeCutOffAnywhere(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	h := openHub(t, cfg)
+	runHub(t, h)
+	completed := false
+	for n := int32(0); !completed; n++ {
+		id := fmt.Sprint("i", n)
+		endLarge(t, h, id)
+		var count atomic.Int32
+		cut := azuritetest.NewCounter(azuritetest.Start(t), nil)
+		cut.Intercept = func(_ azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			if count.Add(1) > n { // this process is dead
+				return azuritetest.Refusal(nil, http.StatusForbidden, "Dead"), nil
+			}
+			return next()
+		}
+		dyingCfg := cfg
+		dyingCfg.Transport = cut
+		dying := openHub(t, dyingCfg)
+		dying.created.Store(true)
+		if completed = dying.Purge(t.Context(), id) == nil; !completed {
+			if rows := storedRows(t, h.instancesTable, id); len(rows) != 1 {
+				t.Fatalf("cut off after %d requests: %d instance rows, want 1", n, len(rows))
+			}
+			if err := h.Purge(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if left := leftOf(t, h, id); len(left) > 0 {
+			t.Errorf("cut off after %d requests: left %q", n, left)
+		}
+		if n > 30 {
+			t.Fatal("the purge never ends")
+		}
+	}
+}
+
+func TestPurge_BearsThatRowsAreGone(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	endLarge(t, h, "i")
+	keys, err := h.historyKeys(t.Context(), "i")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.historyTable.remove(t.Context(), entity{PartitionKey: "i", RowKey: keys[1]}); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.purgeHistory(t.Context(), "i", slices.Concat(keys, []string{"never"})); err != nil {
+		t.Error(err)
+	}
+	if left := storedRows(t, h.historyTable, "i"); len(left) > 0 {
+		t.Errorf("%d rows are left", len(left))
+	}
+}
+
+func TestInstances_ByName(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	for i, name := range []string{"It's", "Other", "It's"} {
+		start := startMessage(fmt.Sprint("i", i), "e", `1`)
+		start.Event.(*history.ExecutionStarted).Name = name
+		if err := h.StartInstance(t.Context(), start, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := h.Instances(t.Context(), provider.Query{Name: "It's"})
+	if err != nil || len(page.Instances) != 2 || page.Instances[1].Instance.InstanceID != "i2" {
+		t.Errorf("%+v, %v; want i0 and i2", page, err)
+	}
+}

@@ -1,0 +1,166 @@
+package azurestorage
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var _ provider.Rewinder = (*TaskHub)(nil)
+
+// maxRewindAttempts is how often a rewind is planned because somebody else
+// changed what the plan before was made from, or because it is not known how
+// far that got.
+const maxRewindAttempts = 3
+
+// Rewind implements [provider.Rewinder]. The rows of the history are changed as
+// .NET changes them, but those of one execution together, and those of the
+// execution that the sentinel names: .NET takes the one with the longest
+// history, which can be one that was replaced
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// RewindHistoryAsync).
+func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {
+	if err := h.ensureCreated(ctx); err != nil {
+		return fmt.Errorf("rewind instance %q: %w", id, err)
+	}
+	for n := 1; ; n++ {
+		err := h.rewind(ctx, id, reason)
+		if err == nil {
+			return nil
+		}
+		if !isConflict(err) && !isTransient(err) || n == maxRewindAttempts || ctx.Err() != nil {
+			return fmt.Errorf("rewind instance %q: %w", id, err)
+		}
+	}
+}
+
+func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
+	rows := map[string][]*historyRow{} // by instance
+	plan, err := provider.PlanRewind(ctx, id, reason, time.Now(), func(ctx context.Context, id string) ([]history.Event, error) {
+		current, events, err := h.loadCurrent(ctx, id)
+		rows[id] = current
+		return events, err
+	})
+	if err != nil {
+		return err
+	}
+	for _, x := range plan.Executions {
+		if err := h.editHistory(ctx, rewindEdits(x, rows[x.Instance.InstanceID])); err != nil {
+			return fmt.Errorf("change history of %q: %w", x.Instance.InstanceID, err)
+		}
+	}
+	armed, err := h.arm(ctx, plan.Messages)
+	if err != nil {
+		return err
+	}
+	for _, x := range plan.Executions {
+		if err := h.markRewound(ctx, x.Instance); err != nil {
+			return err
+		}
+		h.log.Info("instance rewound", "instanceId", x.Instance.InstanceID, "executionId", x.Instance.ExecutionID, "reason", reason)
+	}
+	h.release(ctx, armed)
+	return nil
+}
+
+// loadCurrent returns the rows of an instance's current execution, without the
+// sentinel, and their events.
+func (h *TaskHub) loadCurrent(ctx context.Context, id string) ([]*historyRow, []history.Event, error) {
+	rows, err := h.historyRows(ctx, id, "")
+	if err != nil {
+		return nil, nil, err
+	}
+	current, _ := currentExecution(rows, "")
+	if err := h.resolveColumns(ctx, current); err != nil {
+		return nil, nil, err
+	}
+	events := make([]history.Event, len(current))
+	for i, row := range current {
+		if events[i], err = row.event(); err != nil {
+			return nil, nil, err
+		}
+	}
+	return current, events, nil
+}
+
+// rewindEdits returns the changes to the rows of a rewound execution, those of
+// its last rows last. Columns that are not named keep their values, so that
+// nothing is lost of what this package does not know.
+func rewindEdits(x provider.RewoundExecution, rows []*historyRow) []tableOperation {
+	edits := map[int]*entity{}
+	edit := func(at int) *entity {
+		if edits[at] == nil {
+			e := &entity{PartitionKey: escapeKey(x.Instance.InstanceID), RowKey: rows[at].RowKey}
+			e.setString("Reason", "Rewound: "+rows[at].eventType.String())
+			edits[at] = e
+		}
+		return edits[at]
+	}
+	for _, at := range x.Mark {
+		edit(at)
+	}
+	for _, at := range x.TakeOut {
+		edit(at).setString("EventType", history.TypeGenericEvent.String())
+	}
+	var ops []tableOperation
+	for at, row := range rows {
+		if e := edits[at]; e != nil {
+			ops = append(ops, tableOperation{method: http.MethodPatch, entity: *e, ifMatch: row.ETag})
+		}
+	}
+	return ops
+}
+
+// editHistory makes the changes in as few transactions as can be. The end of
+// the execution goes with the last of them: until then it counts as ended, and
+// rewinding it again does the rest.
+func (h *TaskHub) editHistory(ctx context.Context, ops []tableOperation) error {
+	for len(ops) > 0 {
+		n := min(len(ops), maxTransactionOperations)
+		again := func(err error) bool { return isTransient(err) && wasNotApplied(err) }
+		err := retryIf(ctx, "update rows", again, func(ctx context.Context) error {
+			_, err := h.historyTable.transact(ctx, ops[:n])
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		ops = ops[n:]
+	}
+	return nil
+}
+
+// markRewound makes the row of an instance say that it is pending, if it says
+// that the execution has ended. If somebody changes the row at the same time,
+// the instance goes on already.
+func (h *TaskHub) markRewound(ctx context.Context, instance history.OrchestrationInstance) error {
+	row, err := h.readInstanceRow(ctx, instance.InstanceID)
+	if err != nil {
+		return err
+	}
+	if row == nil || !row.State.Status.IsTerminal() || row.State.Instance.ExecutionID != instance.ExecutionID {
+		return nil
+	}
+	e := encodeRewound(instance.InstanceID, time.Now())
+	err = retry(ctx, "write row of instance "+instance.InstanceID, func(ctx context.Context) error {
+		_, err := h.instancesTable.merge(ctx, e, row.ETag)
+		return err
+	})
+	if isConflict(err) || isNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// encodeRewound returns what to merge into the row of an instance that was
+// rewound (AzureTableTrackingStore.cs, UpdateStatusForRewindAsync).
+func encodeRewound(instanceID string, now time.Time) entity {
+	e := entity{PartitionKey: escapeKey(instanceID)}
+	e.setString("RuntimeStatus", history.Pending.String())
+	e.setTime("LastUpdatedTime", now)
+	return e
+}

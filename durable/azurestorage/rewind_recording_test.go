@@ -1,0 +1,155 @@
+package azurestorage
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	gocmp "github.com/google/go-cmp/cmp"
+)
+
+// recordedHistory returns what a scenario wrote of an instance's history, in
+// the order of the keys: the bodies and the rows.
+func recordedHistory(t *testing.T, scenario, instanceID string) (bodies [][]byte, rows []*historyRow) {
+	t.Helper()
+	type written struct {
+		raw []byte
+		row *historyRow
+	}
+	var all []written
+	for _, e := range recordedEntities(t) {
+		if e.request.folder != "kinds" || e.request.Scenario != scenario || e.table != "History" || e.verb != "batch PUT" ||
+			e.column(t, "PartitionKey") != instanceID {
+			continue
+		}
+		row, err := decodeHistoryRow(e.raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all = append(all, written{e.raw, row})
+	}
+	slices.SortFunc(all, func(a, b written) int { return cmp.Compare(a.row.RowKey, b.row.RowKey) })
+	for _, w := range all {
+		bodies, rows = append(bodies, w.raw), append(rows, w.row)
+	}
+	return bodies, rows
+}
+
+// TestRewind_ChangesTheRowsThatRewindHistoryAsyncChanges takes the histories of
+// a failed parent and its failed child as .NET wrote them, and compares what
+// becomes of their rows with what .NET made of them when it rewound the parent.
+func TestRewind_ChangesTheRowsThatRewindHistoryAsyncChanges(t *testing.T) {
+	for run, scenarios := range map[string]struct{ failed, rewound string }{
+		"with failure details":       {"parentfail", "rewind"},
+		"with serialized exceptions": {"parentfail-run2", "rewind-run2"},
+	} {
+		t.Run(run, func(t *testing.T) {
+			bodies, rows := map[string][][]byte{}, map[string][]*historyRow{}
+			load := func(_ context.Context, id string) ([]history.Event, error) {
+				bodies[id], rows[id] = recordedHistory(t, scenarios.failed, id)
+				events := make([]history.Event, len(rows[id]))
+				for i, row := range rows[id] {
+					var err error
+					if events[i], err = row.event(); err != nil {
+						return nil, err
+					}
+				}
+				return events, nil
+			}
+			plan, err := provider.PlanRewind(t.Context(), "parf", "try again", time.Now(), load)
+			if err != nil {
+				t.Fatal(err)
+			}
+
+			type row = map[string]edmValue
+			got, want := map[string]row{}, map[string]row{}
+			name := func(r row) string { return r["PartitionKey"].text() + " " + r["RowKey"].text() }
+			for _, x := range plan.Executions {
+				for _, op := range rewindEdits(x, rows[x.Instance.InstanceID]) {
+					at := slices.IndexFunc(rows[x.Instance.InstanceID], func(r *historyRow) bool { return r.RowKey == op.entity.RowKey })
+					merged := entityProperties(t, bodies[x.Instance.InstanceID][at])
+					for column, value := range entityProperties(t, op.entity.JSON()) {
+						merged[column] = value
+					}
+					got[name(merged)] = merged
+				}
+			}
+			for _, e := range recordedEntities(t) {
+				if e.request.folder == "kinds" && e.request.Scenario == scenarios.rewound && e.table == "History" && e.verb == "PUT" {
+					p := entityProperties(t, e.raw)
+					want[name(p)] = p
+				}
+			}
+			wantCount(t, "rows that .NET changed", len(want), 6)
+			if diff := gocmp.Diff(want, got); diff != "" {
+				t.Errorf("rows (-.NET +ours):\n%s", diff)
+			}
+		})
+	}
+}
+
+// TestRewind_SendsTheMessageThatDotNetSends compares the message that wakes the
+// leaf, and the instance rows.
+func TestRewind_SendsTheMessageThatDotNetSends(t *testing.T) {
+	var wakes []*envelope
+	for _, m := range recordedMessages(t) {
+		if m.request.folder != "kinds" || m.received || !strings.Contains(m.text, "GenericEvent") {
+			continue
+		}
+		env, err := decodeEnvelope(m.text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wakes = append(wakes, env)
+	}
+	wantCount(t, "messages with a GenericEvent", len(wakes), 2)
+	for _, want := range wakes {
+		load := func(_ context.Context, id string) ([]history.Event, error) {
+			_, rows := recordedHistory(t, "parentfail", id)
+			var events []history.Event
+			for _, row := range rows {
+				ev, err := row.event()
+				if err != nil {
+					return nil, err
+				}
+				events = append(events, ev)
+			}
+			return events, nil
+		}
+		at := want.Message.Event.Head().Timestamp
+		plan, err := provider.PlanRewind(t.Context(), "parf", "try again", at, load)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := gocmp.Diff([]provider.TaskMessage{*want.Message}, plan.Messages); diff != "" {
+			t.Errorf("messages (-.NET +ours):\n%s", diff)
+		}
+	}
+}
+
+// TestRewind_MarksTheInstanceRowAsUpdateStatusForRewindAsync compares the
+// instance rows that are merged.
+func TestRewind_MarksTheInstanceRowAsUpdateStatusForRewindAsync(t *testing.T) {
+	seen := 0
+	for _, e := range recordedEntities(t) {
+		if e.table != "Instances" || e.verb != "PATCH" || e.column(t, "RuntimeStatus") != "Pending" {
+			continue
+		}
+		seen++
+		want := entityProperties(t, e.raw)
+		at, err := time.Parse(time.RFC3339Nano, want["LastUpdatedTime"].text())
+		if err != nil {
+			t.Fatal(err)
+		}
+		ours := encodeRewound(want["PartitionKey"].text(), at)
+		if diff := gocmp.Diff(want, entityProperties(t, ours.JSON())); diff != "" {
+			t.Errorf("%s (-.NET +ours):\n%s", e.String(), diff)
+		}
+	}
+	wantCount(t, "instance rows that .NET made pending again", seen, 4)
+}

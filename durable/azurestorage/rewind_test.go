@@ -1,0 +1,267 @@
+package azurestorage
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// failActivity lets the next activity fail.
+func failActivity(t testing.TB, h *TaskHub) {
+	t.Helper()
+	item := mustActivity(t, h)
+	err := item.Lock.Complete(t.Context(), &history.TaskFailed{
+		Header: header(history.NoEventID), TaskScheduledID: item.Task.EventID, Reason: new("kaboom"),
+		Failure: &history.FailureDetails{ErrorType: "E", ErrorMessage: "kaboom"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// commitFailure ends an episode in which the orchestrator fails, and tells its
+// parent if it has one.
+func commitFailure(t testing.TB, item *provider.OrchestrationWorkItem, id int, parent *history.ParentInstance) {
+	t.Helper()
+	cp := &provider.Checkpoint{
+		Instance: item.Instance,
+		NewEvents: episode(item.Messages, &history.ExecutionCompleted{
+			Header: header(id), Status: history.Failed, Result: new("kaboom"),
+			Failure: &history.FailureDetails{ErrorType: "E", ErrorMessage: "kaboom"},
+		}),
+	}
+	if parent != nil {
+		cp.Messages = []provider.TaskMessage{{Target: parent.Instance, Event: &history.SubOrchestrationInstanceFailed{
+			Header: header(history.NoEventID), TaskScheduledID: parent.TaskScheduleID, Reason: new("kaboom"),
+		}}}
+	}
+	mustCommit(t, item, cp)
+}
+
+// failInstance starts an instance whose only activity fails.
+func failInstance(t testing.TB, h *TaskHub, id string) {
+	t.Helper()
+	mustStart(t, h, id, id+"-e", `1`)
+	commitActivity(t, mustNext(t, h), 0, `["x"]`)
+	failActivity(t, h)
+	commitFailure(t, mustNext(t, h), 1, nil)
+}
+
+// finishRewound takes an instance that was rewound to its end: the activity is
+// scheduled again, and succeeds.
+func finishRewound(t testing.TB, h *TaskHub) {
+	t.Helper()
+	item := mustNext(t, h)
+	if got := arrivedTypes(item); got != "GenericEvent" {
+		t.Fatalf("the rewound instance got %s, want a GenericEvent", got)
+	}
+	commitActivity(t, item, 0, `["x"]`)
+	completeActivity(t, h, `"ok"`)
+	commitEnd(t, mustNext(t, h), 1, `"ok"`)
+}
+
+func arrivedTypes(item *provider.OrchestrationWorkItem) string {
+	return strings.TrimSpace(eventTypes(item.Messages))
+}
+
+func runtimeStatus(t testing.TB, h *TaskHub, id string) history.RuntimeStatus {
+	t.Helper()
+	state, err := h.Instance(t.Context(), id, provider.Fetch{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return state.Status
+}
+
+func TestRewind_LetsTheActivityRunAgain(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	failInstance(t, h, "a/b")
+	if err := h.Rewind(t.Context(), "a/b", "try again"); err != nil {
+		t.Fatal(err)
+	}
+	if status := runtimeStatus(t, h, "a/b"); status != history.Pending {
+		t.Errorf("after the rewind it is %v, want Pending as in .NET", status)
+	}
+	finishRewound(t, h)
+
+	events, err := h.History(t.Context(), "a/b")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, ev := range events {
+		got = append(got, ev.Type().String())
+	}
+	want := []string{
+		"OrchestratorStarted", "ExecutionStarted", "GenericEvent", "OrchestratorCompleted",
+		"OrchestratorStarted", "GenericEvent", "GenericEvent", "OrchestratorCompleted",
+		"OrchestratorStarted", "GenericEvent", "TaskScheduled", "OrchestratorCompleted",
+		"OrchestratorStarted", "TaskCompleted", "ExecutionCompleted", "OrchestratorCompleted",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	if reason := events[9].(*history.GenericEvent).Data; value(reason) != "try again" {
+		t.Errorf("the reason in the history is %q", value(reason))
+	}
+	if status := runtimeStatus(t, h, "a/b"); status != history.Completed {
+		t.Errorf("at the end it is %v", status)
+	}
+}
+
+func TestRewind_GoesThroughAFailedChild(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	mustStart(t, h, "parent", "pe", `1`)
+	item := mustNext(t, h)
+	parent := history.ParentInstance{Name: "HelloSeq", Instance: item.Instance, TaskScheduleID: 0}
+	child := history.OrchestrationInstance{InstanceID: "child", ExecutionID: "ce"}
+	mustCommit(t, item, &provider.Checkpoint{
+		Instance:  item.Instance,
+		NewEvents: episode(item.Messages, &history.SubOrchestrationInstanceCreated{Header: header(0), Name: "Child", InstanceID: "child"}),
+		Messages: []provider.TaskMessage{{Target: child, Event: &history.ExecutionStarted{
+			Header: header(history.NoEventID), Instance: child, Parent: &parent, Name: "Child",
+		}}},
+	})
+	commitActivity(t, mustNext(t, h), 0, `["x"]`)
+	failActivity(t, h)
+	commitFailure(t, mustNext(t, h), 1, &parent)
+	commitFailure(t, mustNext(t, h), 1, nil) // the parent's
+
+	if err := h.Rewind(t.Context(), "parent", "again"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"parent", "child"} {
+		if status := runtimeStatus(t, h, id); status != history.Pending {
+			t.Errorf("%s is %v, want Pending", id, status)
+		}
+	}
+	item = mustNext(t, h)
+	if item.Instance != child {
+		t.Fatalf("%v goes on, want the child", item.Instance)
+	}
+	commitActivity(t, item, 0, `["x"]`)
+	completeActivity(t, h, `"ok"`)
+	item = mustNext(t, h)
+	mustCommit(t, item, &provider.Checkpoint{
+		Instance:  item.Instance,
+		NewEvents: episode(item.Messages, &history.ExecutionCompleted{Header: header(1), Status: history.Completed, Result: new(`"ok"`)}),
+		Messages: []provider.TaskMessage{{Target: parent.Instance, Event: &history.SubOrchestrationInstanceCompleted{
+			Header: header(history.NoEventID), TaskScheduledID: 0, Result: new(`"ok"`),
+		}}},
+	})
+	item = mustNext(t, h)
+	if item.Instance != parent.Instance || arrivedTypes(item) != "SubOrchestrationInstanceCompleted" {
+		t.Fatalf("%v got %s, want the parent to get the child's result", item.Instance, arrivedTypes(item))
+	}
+	commitEnd(t, item, 1, `"ok"`)
+}
+
+// Wherever a rewind is cut off, doing it again, or nothing at all, lets the
+// instance go on, and it never runs without being woken.
+func TestRewind_CanBeCutOffAnywhere(t *testing.T) {
+	t.Parallel()
+	for n := range int32(12) {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			cfg := testConfig(t)
+			h := openHub(t, cfg)
+			runHub(t, h)
+			failInstance(t, h, "i")
+
+			var count atomic.Int32
+			cut := azuritetest.NewCounter(azuritetest.Start(t), nil)
+			cut.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+				if count.Load() > n { // this process is dead
+					return nil, errors.New("the test cut the connection")
+				}
+				if strings.Contains(req.URL.Path, cfg.TaskHub+"History") || strings.Contains(req.URL.Path, cfg.TaskHub+"Instances") ||
+					strings.Contains(req.URL.Path, "$batch") || strings.Contains(req.URL.Path, "messages") {
+					count.Add(1)
+				}
+				return next()
+			}
+			cfg.Transport = cut
+			dying := openHub(t, cfg)
+			dying.created.Store(true)
+			dying.armedFor = 3 * time.Second
+			ctx := within(t, 2*time.Second)
+			if err := dying.Rewind(ctx, "i", "first"); err == nil && n < 4 {
+				t.Errorf("the rewind succeeded with %d requests", n)
+			}
+			// As a client would: rewind again if it still says that it failed.
+			if runtimeStatus(t, h, "i") == history.Failed {
+				if err := h.Rewind(t.Context(), "i", "second"); err != nil {
+					t.Fatal(err)
+				}
+			}
+			finishRewoundByNow(t, h)
+		})
+	}
+}
+
+// finishRewoundByNow is finishRewound for an instance whose wake-up may be
+// hidden, or come twice.
+func finishRewoundByNow(t testing.TB, h *TaskHub) {
+	t.Helper()
+	item, err := h.NextOrchestration(within(t, 20*time.Second))
+	if err != nil {
+		t.Fatalf("the instance was not woken: %v", err)
+	}
+	commitActivity(t, item, 0, `["x"]`)
+	completeActivity(t, h, `"ok"`)
+	for {
+		item := mustNext(t, h)
+		if types := eventTypes(item.Messages); strings.Contains(types, "TaskCompleted") {
+			commitEnd(t, item, 1, `"ok"`)
+			return
+		}
+		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+	}
+}
+
+func TestRewind_OfNobodyIsNotFound(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	if err := h.Rewind(t.Context(), "nobody", ""); !errors.Is(err, provider.ErrInstanceNotFound) {
+		t.Errorf("error %v, want ErrInstanceNotFound", err)
+	}
+}
+
+func TestJudge_HoldsAWakeUpBackOnceThoughTheInstanceHasEnded(t *testing.T) {
+	t.Parallel()
+	failed := stored(instanceRowOf("x", history.Failed, 0), startOf("x"), &history.ExecutionCompleted{Header: at(9), Status: history.Failed})
+	wake := &history.GenericEvent{Header: at(10)}
+	for deliveries, want := range map[int]verdict{1: rewinding, 2: ended} {
+		if got := judgeMessages("i", failed, []arrived{msg(wake, "", deliveries)}); got[0] != want {
+			t.Errorf("delivery %d: %+v, want %+v", deliveries, got[0], want)
+		}
+	}
+}
+
+func TestJudge_WaitsForWhatARewindTookOutToBeScheduledAgain(t *testing.T) {
+	t.Parallel()
+	takenOut := &history.GenericEvent{Header: at(1)}
+	takenOut.EventID = 0
+	rewound := stored(instanceRowOf("x", history.Pending, 0), startOf("x"), takenOut)
+	if got := judgeMessages("i", rewound, []arrived{msg(taskDone(0), "x", 1)}); got[0] != outOfOrder {
+		t.Errorf("before: %+v, want %+v", got[0], outOfOrder)
+	}
+	again := stored(instanceRowOf("x", history.Pending, 0), startOf("x"), takenOut, scheduled(0))
+	if got := judgeMessages("i", again, []arrived{msg(taskDone(0), "x", 1)}); got[0] != deliver {
+		t.Errorf("after: %+v, want %+v", got[0], deliver)
+	}
+}

@@ -1,0 +1,37 @@
+package azurestorage
+
+import "sync"
+
+// rowCache remembers the instance rows that this process wrote last, so that an
+// instance that goes on need not have its row read for every episode. An entry
+// may be out of date: whoever writes by its ETag finds out.
+type rowCache struct {
+	mu   sync.Mutex
+	rows map[string]*instanceRow // by instance ID
+}
+
+// maxCachedRows bounds the cache. A row without input and output is about
+// 300 bytes.
+const maxCachedRows = 4096
+
+// put remembers the row of an instance that goes on, and forgets that of one
+// that has ended.
+func (c *rowCache) put(instanceID string, row *instanceRow) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if row == nil || row.ETag == "" || row.State.Status.IsTerminal() {
+		delete(c.rows, instanceID)
+		return
+	}
+	if len(c.rows) >= maxCachedRows || c.rows == nil {
+		c.rows = map[string]*instanceRow{}
+	}
+	c.rows[instanceID] = row
+}
+
+// get returns the row of an instance, nil if it is not remembered.
+func (c *rowCache) get(instanceID string) *instanceRow {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.rows[instanceID]
+}

@@ -1,0 +1,177 @@
+package azurestorage
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+)
+
+// Requests in flight to one service. An emulator is one thread of one process
+// and only gets slower beyond its figure; for the real service it is .NET's,
+// for each core
+// (DurableTask.AzureStorage/AzureStorageOrchestrationServiceSettings.cs,
+// MaxStorageOperationConcurrency).
+const (
+	emulatorConcurrency = 16
+	concurrencyPerCore  = 25
+)
+
+// services are the clients of an account's three services. They make each
+// request once: whether a failed one may be made again is decided where it is
+// known what it was for.
+type services struct {
+	queues *azqueue.ServiceClient
+	tables *aztables.ServiceClient
+	blobs  *azblob.Client
+
+	// leases is tables without the bound on requests in flight, so that
+	// keeping a partition never waits behind the work on it.
+	leases *aztables.ServiceClient
+
+	tableEndpoint string
+	blobEndpoint  string
+}
+
+func newServices(c Connection, transport policy.Transporter) (*services, error) {
+	if c.queue == "" {
+		return nil, fmt.Errorf("no storage connection")
+	}
+	local := isEmulator(c.queue)
+	bound := concurrencyPerCore * runtime.NumCPU()
+	if local {
+		bound = emulatorConcurrency
+	}
+	if transport == nil {
+		transport = newHTTPClient(local, bound)
+	}
+	options := func(t policy.Transporter, perCall ...policy.Policy) azcore.ClientOptions {
+		return azcore.ClientOptions{
+			Transport:       t,
+			Retry:           policy.RetryOptions{MaxRetries: -1},
+			Telemetry:       policy.TelemetryOptions{ApplicationID: "durablefunctions-go"},
+			PerCallPolicies: perCall,
+			// Credentials over plain HTTP go to an emulator only.
+			InsecureAllowCredentialWithHTTP: local,
+		}
+	}
+	s := &services{tableEndpoint: c.table, blobEndpoint: c.blob}
+	var err error
+	if s.queues, err = newQueueService(c, options(limit(transport, bound))); err != nil {
+		return nil, fmt.Errorf("open queue service: %w", err)
+	}
+	if s.tables, err = newTableService(c, options(limit(transport, bound), substitutionPolicy{})); err != nil {
+		return nil, fmt.Errorf("open table service: %w", err)
+	}
+	if s.leases, err = newTableService(c, options(transport, substitutionPolicy{})); err != nil {
+		return nil, fmt.Errorf("open table service: %w", err)
+	}
+	if s.blobs, err = newBlobService(c, options(limit(transport, bound))); err != nil {
+		return nil, fmt.Errorf("open blob service: %w", err)
+	}
+	return s, nil
+}
+
+func newQueueService(c Connection, o azcore.ClientOptions) (*azqueue.ServiceClient, error) {
+	options := &azqueue.ClientOptions{ClientOptions: o}
+	switch {
+	case c.credential != nil:
+		return azqueue.NewServiceClient(c.queue, c.credential, options)
+	case c.sas != "":
+		return azqueue.NewServiceClientWithNoCredential(c.queue+"/?"+c.sas, options)
+	}
+	key, err := azqueue.NewSharedKeyCredential(c.account, c.key)
+	if err != nil {
+		return nil, err
+	}
+	return azqueue.NewServiceClientWithSharedKeyCredential(c.queue, key, options)
+}
+
+func newTableService(c Connection, o azcore.ClientOptions) (*aztables.ServiceClient, error) {
+	options := &aztables.ClientOptions{ClientOptions: o}
+	switch {
+	case c.credential != nil:
+		return aztables.NewServiceClient(c.table, c.credential, options)
+	case c.sas != "":
+		return aztables.NewServiceClientWithNoCredential(c.table+"/?"+c.sas, options)
+	}
+	key, err := aztables.NewSharedKeyCredential(c.account, c.key)
+	if err != nil {
+		return nil, err
+	}
+	return aztables.NewServiceClientWithSharedKey(c.table, key, options)
+}
+
+func newBlobService(c Connection, o azcore.ClientOptions) (*azblob.Client, error) {
+	options := &azblob.ClientOptions{ClientOptions: o}
+	switch {
+	case c.credential != nil:
+		return azblob.NewClient(c.blob, c.credential, options)
+	case c.sas != "":
+		return azblob.NewClientWithNoCredential(c.blob+"/?"+c.sas, options)
+	}
+	key, err := azblob.NewSharedKeyCredential(c.account, c.key)
+	if err != nil {
+		return nil, err
+	}
+	return azblob.NewClientWithSharedKeyCredential(c.blob, key, options)
+}
+
+// isEmulator reports whether an endpoint is one of an emulator: it has the
+// account in its path instead of its host name.
+func isEmulator(endpoint string) bool {
+	u, err := url.Parse(endpoint)
+	return err == nil && strings.Trim(u.Path, "/") != ""
+}
+
+// newHTTPClient returns the client that all services share. It keeps as many
+// connections as there can be requests, and lets idle ones go before the
+// server does: Azurite closes them after five seconds, and a request sent at
+// that moment would fail with its fate unknown.
+func newHTTPClient(local bool, bound int) *http.Client {
+	idle := 60 * time.Second
+	if local {
+		idle = 4 * time.Second
+	}
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	return &http.Client{Transport: &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dialer.DialContext,
+		MaxIdleConnsPerHost: max(4*bound, 64),
+		IdleConnTimeout:     idle,
+		TLSHandshakeTimeout: 10 * time.Second,
+		DisableCompression:  true,
+		WriteBufferSize:     64 << 10,
+		ReadBufferSize:      64 << 10,
+	}}
+}
+
+// limit returns a transport that passes at most n requests on at a time.
+func limit(next policy.Transporter, n int) policy.Transporter {
+	return &limiter{next: next, slots: make(chan struct{}, n)}
+}
+
+type limiter struct {
+	next  policy.Transporter
+	slots chan struct{}
+}
+
+// Do sends req as soon as it may.
+func (l *limiter) Do(req *http.Request) (*http.Response, error) {
+	select {
+	case l.slots <- struct{}{}:
+	case <-req.Context().Done():
+		return nil, fmt.Errorf("%w: %w", errNeverSent, req.Context().Err())
+	}
+	defer func() { <-l.slots }()
+	return l.next.Do(req)
+}

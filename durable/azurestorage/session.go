@@ -1,0 +1,146 @@
+package azurestorage
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// session is an instance that was handed out. Its history's sentinel must have
+// the ETag that was read, or that the last commit wrote, for the next commit to
+// succeed; that, and not the lease, is what keeps two workers from going on with
+// one instance.
+type session struct {
+	inbox *inbox
+	hub   *TaskHub
+	slot  *slot
+
+	// Owned by the goroutine that calls the methods.
+	loaded   *loadedInstance
+	ordinal  int         // of the next history row
+	current  []*delivery // handed out and neither committed nor abandoned
+	released bool
+
+	mu        sync.Mutex // protects the following
+	execution string
+}
+
+var _ provider.Session = (*session)(nil)
+
+func newSession(b *inbox, s *slot, batch *messageBatch) *session {
+	loaded := batch.loaded
+	executionID := loaded.executionID
+	if executionID == "" {
+		executionID = batch.executionID
+	}
+	return &session{
+		inbox: b, hub: b.hub, slot: s,
+		loaded: loaded, ordinal: len(loaded.events), current: batch.deliveries, execution: executionID,
+	}
+}
+
+// executionID returns the execution that the session is of.
+func (s *session) executionID() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.execution
+}
+
+func (s *session) instance() history.OrchestrationInstance {
+	return history.OrchestrationInstance{InstanceID: s.slot.id, ExecutionID: s.executionID()}
+}
+
+// workItem returns what to hand out at the session's begin.
+func (s *session) workItem() *provider.OrchestrationWorkItem {
+	return &provider.OrchestrationWorkItem{
+		Instance: s.instance(), History: s.loaded.events, Messages: messagesOf(s.current), Session: s,
+	}
+}
+
+// messagesOf returns the messages of deliveries, a start message first.
+func messagesOf(deliveries []*delivery) []provider.TaskMessage {
+	messages := make([]provider.TaskMessage, 0, len(deliveries))
+	for _, d := range deliveries {
+		if _, isStart := d.event().(*history.ExecutionStarted); isStart {
+			messages = append(messages, *d.env.Message)
+		}
+	}
+	for _, d := range deliveries {
+		if _, isStart := d.event().(*history.ExecutionStarted); !isStart {
+			messages = append(messages, *d.env.Message)
+		}
+	}
+	return messages
+}
+
+// Abandon implements [provider.Session].
+func (s *session) Abandon(ctx context.Context, cause error) error {
+	reason := "the episode could not be completed"
+	if cause != nil {
+		reason = cause.Error()
+	}
+	forEach(s.current, func(d *delivery) { d.abandon(ctx, reason) })
+	s.current = nil
+	return nil
+}
+
+// Next implements [provider.Session].
+func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.TaskMessage, error) {
+	timer := time.NewTimer(idle)
+	defer timer.Stop()
+	for {
+		deliveries, wanted, bell := s.inbox.incoming(s)
+		if wanted {
+			return nil, nil
+		}
+		if len(deliveries) > 0 {
+			disposals := judge(s.slot.id, s.loaded, deliveries)
+			disposals.apply(context.WithoutCancel(ctx), s.hub, s.slot.id, s.loaded)
+			if s.current = append(s.current, disposals.deliver...); len(disposals.deliver) > 0 {
+				return messagesOf(disposals.deliver), nil
+			}
+			continue
+		}
+		select {
+		case <-bell:
+		case <-timer.C:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// incoming takes what came for a session. wanted means that the session must
+// end: the worker stops, the partition is being given up, or the instance has
+// messages for another execution.
+func (b *inbox) incoming(sess *session) (deliveries []*delivery, wanted bool, bell <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := sess.slot
+	if b.closed || len(s.batches) > 0 || s.partition.currentReading() == nil {
+		return nil, true, nil
+	}
+	deliveries, s.incoming = s.incoming, nil
+	return deliveries, false, b.bell
+}
+
+// Release implements [provider.Session].
+func (s *session) Release(ctx context.Context) error {
+	if s.released {
+		return nil
+	}
+	s.released = true
+	ctx = context.WithoutCancel(ctx)
+	if len(s.current) > 0 {
+		if err := s.Abandon(ctx, errors.New("the session ended before the messages were processed")); err != nil {
+			return err
+		}
+	}
+	s.inbox.end(ctx, s)
+	return nil
+}

@@ -1,0 +1,180 @@
+package azurestorage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+)
+
+// Error codes of the storage services that decisions depend on. While a queue,
+// table or container is being deleted it can be neither used nor created; the
+// codes for that have an ending in common.
+const (
+	codeSuffixBeingDeleted = "BeingDeleted"
+	codeMessageNotFound    = "MessageNotFound"
+	codePopReceiptMismatch = "PopReceiptMismatch"
+	codeContainerNotFound  = "ContainerNotFound"
+)
+
+// statusOf returns the HTTP status that err stands for, 0 if there was no
+// answer at all.
+func statusOf(err error) int {
+	if e, ok := errors.AsType[*transactionError](err); ok {
+		return e.Status
+	}
+	if e, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		return e.StatusCode
+	}
+	return 0
+}
+
+// codeOf returns the storage error code that err stands for, "" if there is
+// none.
+func codeOf(err error) string {
+	if e, ok := errors.AsType[*transactionError](err); ok {
+		return e.Code
+	}
+	if e, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		return e.ErrorCode
+	}
+	return ""
+}
+
+// isConflict reports whether err says that a conditional write lost: the row is
+// there already, or its ETag is another.
+func isConflict(err error) bool {
+	s := statusOf(err)
+	return s == http.StatusConflict || s == http.StatusPreconditionFailed
+}
+
+func isNotFound(err error) bool { return statusOf(err) == http.StatusNotFound }
+
+// isGone reports whether err, of a queue message's delete or update, says that
+// the message is not ours any more: it was deleted, or its visibility ended and
+// somebody else received it.
+func isGone(err error) bool {
+	switch codeOf(err) {
+	case codeMessageNotFound, codePopReceiptMismatch:
+		return true
+	}
+	return isNotFound(err)
+}
+
+// isTransient reports whether the same request may succeed when it is made
+// again. It says nothing about whether the request took effect.
+func isTransient(err error) bool {
+	switch status := statusOf(err); status {
+	case 0:
+		return !errors.Is(err, context.Canceled) && !errors.Is(err, errNeverSent)
+	case http.StatusConflict: // it was deleted a moment ago; creating it works later
+		return strings.HasSuffix(codeOf(err), codeSuffixBeingDeleted)
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
+// wasNotApplied reports whether the failed request certainly had no effect. A
+// refusal by a status that stands for overload is not certain: it may come from
+// a gateway before which the request had passed.
+func wasNotApplied(err error) bool {
+	if errors.Is(err, errNeverSent) {
+		return true
+	}
+	if status := statusOf(err); status != 0 {
+		return !isTransient(err)
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+// errNeverSent marks errors that kept a request from being sent.
+var errNeverSent = errors.New("request was not sent")
+
+// Attempts at an idempotent operation, the delay after the first of them, and
+// the time that each may take.
+const (
+	maxAttempts     = 4
+	firstRetryDelay = 30 * time.Millisecond
+	attemptTimeout  = 30 * time.Second
+)
+
+// retry makes attempts at an operation that may be repeated without harm until
+// one succeeds, fails for good, or enough are made. The error says what was
+// tried.
+func retry(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
+	return retryIf(ctx, what, isTransient, attempt)
+}
+
+// retryIf is retry for an operation that may be repeated only after failures
+// for which again is true.
+func retryIf(ctx context.Context, what string, again func(error) bool, attempt func(ctx context.Context) error) error {
+	delay := firstRetryDelay
+	for n := 1; ; n++ {
+		err := once(ctx, attempt)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
+		case n == maxAttempts && again(err):
+			return fmt.Errorf("%s: %d attempts: %w", what, n, err)
+		case !again(err):
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if !sleep(ctx, jitter(delay)) {
+			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
+		}
+		delay *= 3
+	}
+}
+
+// once makes one attempt that ends within attemptTimeout.
+func once(ctx context.Context, attempt func(ctx context.Context) error) error {
+	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
+	defer cancel()
+	return attempt(ctx)
+}
+
+// jitter returns a random duration between half of d and d, so that those who
+// failed together do not come back together.
+func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+
+// sleep waits for d; false means that ctx ended first.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// ignoreExisting returns nil instead of the error that says that a resource to
+// create exists.
+func ignoreExisting(err error) error {
+	if statusOf(err) == http.StatusConflict && !isTransient(err) {
+		return nil
+	}
+	return err
+}
+
+// ignore returns nil instead of an error of one of the given statuses.
+func ignore(err error, statuses ...int) error {
+	if err != nil && slices.Contains(statuses, statusOf(err)) {
+		return nil
+	}
+	return err
+}

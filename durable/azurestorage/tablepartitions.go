@@ -1,0 +1,215 @@
+package azurestorage
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+)
+
+// The times of the table partition manager besides those that are settings
+// (DurableTask.AzureStorage/Partitioning/TablePartitionManager.cs,
+// PartitionManagerLoop and others).
+const (
+	// unsettledInterval is between looks while somebody has to let go.
+	unsettledInterval = time.Second
+	// passTimeout bounds one look at the table with all that follows from it.
+	passTimeout = 2 * time.Second
+	// drainLimit is for how long a partition that another worker wants waits for
+	// its sessions.
+	drainLimit = time.Minute
+	// quickDrain is how long a pass waits for a drain to end, since most do at
+	// once, to give the partition up in the same pass.
+	quickDrain = 250 * time.Millisecond
+	// hurriedRetries is how often a pass that failed is repeated without waiting
+	// for the next interval.
+	hurriedRetries = 10
+)
+
+// tablePartitions is the partition manager that keeps its leases in the
+// partitions table. It does what planPartitions says.
+type tablePartitions struct {
+	hub     *TaskHub
+	byQueue map[string]*partition
+
+	leaving  bool
+	failures int // in a row
+}
+
+func newTablePartitions(h *TaskHub) *tablePartitions {
+	t := &tablePartitions{hub: h, byQueue: map[string]*partition{}}
+	for _, p := range h.partitions {
+		t.byQueue[p.queue.name] = p
+	}
+	return t
+}
+
+// run implements partitionManager.
+func (t *tablePartitions) run(ctx, work context.Context) {
+	for {
+		wait, done := t.pass(work)
+		if done {
+			return
+		}
+		if t.leaving {
+			if !sleep(work, min(wait, quickDrain)) {
+				return
+			}
+			continue
+		}
+		if !sleep(ctx, wait) {
+			t.leave(work)
+		}
+		if work.Err() != nil {
+			return
+		}
+	}
+}
+
+// leave begins to give everything up.
+func (t *tablePartitions) leave(work context.Context) {
+	t.leaving = true
+	for _, p := range t.hub.partitions {
+		if p.currentReading() != nil {
+			p.beginDrain(work, t.hub.cfg.DrainTimeout)
+		}
+	}
+	t.awaitDrains(work)
+}
+
+// awaitDrains waits a little for the drains that are under way.
+func (t *tablePartitions) awaitDrains(work context.Context) {
+	for deadline := time.Now().Add(quickDrain); time.Now().Before(deadline); {
+		busy := slices.ContainsFunc(t.hub.partitions, func(p *partition) bool { return p.drainState() == draining })
+		if !busy || !sleep(work, 5*time.Millisecond) {
+			return
+		}
+	}
+}
+
+// pass looks at the table once and does what is to be done. It returns when to
+// look again; done means that we are leaving and have nothing left.
+func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done bool) {
+	ctx, cancel := context.WithTimeout(work, passTimeout)
+	defer cancel()
+	plan, err := t.readAndWrite(ctx, work)
+	t.dropExpired(work)
+	switch {
+	case err == nil:
+		t.failures = 0
+		t.hub.health.ok("partitions table")
+		if t.leaving && plan.owned == 0 && !slices.ContainsFunc(plan.steps, keepsPartition) {
+			return 0, true
+		}
+	case isConflict(err): // another worker was faster; look again at what it did
+		return jitter(20 * time.Millisecond), false
+	case work.Err() != nil:
+		return 0, true
+	default:
+		t.failures++
+		t.hub.health.failed("partitions table", err)
+		if t.failures < hurriedRetries {
+			return jitter(time.Duration(t.failures) * 100 * time.Millisecond), false
+		}
+	}
+	wait = t.hub.cfg.LeaseAcquireInterval
+	if plan.unsettled {
+		wait = min(wait, unsettledInterval)
+	}
+	if !plan.expiry.IsZero() { // be there when a dead worker's lease ends
+		wait = min(wait, max(time.Until(plan.expiry), 0)+jitter(100*time.Millisecond))
+	}
+	return wait, false
+}
+
+// keepsPartition reports whether a step of a leaving worker leaves something
+// to do.
+func keepsPartition(s partitionStep) bool { return s.kind == stepDrain }
+
+func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan, error) {
+	rows, err := t.hub.readPartitionRows(ctx, t.hub.leasesTable)
+	if err != nil {
+		return partitionPlan{}, err
+	}
+	plan := planPartitions(t.state(rows))
+	if len(plan.drain) > 0 {
+		for _, queue := range plan.drain {
+			if p := t.byQueue[queue]; p != nil {
+				t.hub.log.Info("partition is wanted by another worker", "partition", queue)
+				p.beginDrain(work, t.drainTime())
+			}
+		}
+		t.awaitDrains(work)
+		plan = planPartitions(t.state(rows))
+	}
+	for _, queue := range plan.lost {
+		if p := t.byQueue[queue]; p != nil {
+			t.hub.log.Warn("partition lost", "partition", queue, "workerId", t.hub.cfg.WorkerID)
+			t.hub.tasks.Go(p.stopReading(work))
+		}
+	}
+	for _, step := range plan.steps {
+		if err := t.do(ctx, work, step); err != nil {
+			return plan, err
+		}
+	}
+	return plan, nil
+}
+
+func (t *tablePartitions) drainTime() time.Duration {
+	if t.leaving {
+		return t.hub.cfg.DrainTimeout
+	}
+	return drainLimit
+}
+
+func (t *tablePartitions) state(rows []partitionRow) partitionState {
+	s := partitionState{
+		rows: rows, now: time.Now().UTC(), worker: t.hub.cfg.WorkerID, lease: t.hub.cfg.LeaseInterval, leaving: t.leaving,
+		listening: map[string]bool{}, drains: map[string]drainState{},
+	}
+	for queue, p := range t.byQueue {
+		s.listening[queue] = p.currentReading() != nil
+		s.drains[queue] = p.drainState()
+	}
+	return s
+}
+
+// do makes one write and what follows from it. A write whose fate is unknown is
+// a failure: the next pass finds out.
+func (t *tablePartitions) do(ctx, work context.Context, step partitionStep) error {
+	p := t.byQueue[step.row.Queue]
+	if p == nil {
+		return nil // of a hub with more partitions; Run has refused those
+	}
+	if _, err := t.hub.leasesTable.replace(ctx, step.row.entity(), step.row.ETag); err != nil {
+		return err
+	}
+	switch step.kind {
+	case stepRelease:
+		p.released()
+		t.hub.log.Info("partition released", "partition", step.row.Queue, "to", cmp.Or(step.row.NextOwner, "anybody"))
+	case stepSteal:
+		t.hub.log.Info("AttemptingToStealLease", "partition", step.row.Queue, "from", step.row.CurrentOwner)
+	case stepClaim, stepRenew, stepDrain:
+	}
+	if step.listen && !t.leaving {
+		p.listen(work, step.row.ExpiresAt)
+	}
+	return nil
+}
+
+// dropExpired stops reading queues whose lease has ended because the table was
+// out of reach: others may have them by now.
+func (t *tablePartitions) dropExpired(work context.Context) {
+	for _, p := range t.hub.partitions {
+		if p.expired(time.Now()) {
+			t.hub.log.Warn("partition lost: its lease ended before it could be renewed", "partition", p.queue.name)
+			t.hub.tasks.Go(p.stopReading(work))
+		}
+	}
+}
+
+// sortedKeys returns the keys of m in order.
+func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

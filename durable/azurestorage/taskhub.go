@@ -1,0 +1,202 @@
+package azurestorage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A TaskHub is a task hub in an Azure Storage account. Make one with [Open].
+// One value serves any number of clients, and one worker.
+type TaskHub struct {
+	cfg      Config
+	log      *slog.Logger
+	names    hubNames
+	services *services
+
+	historyTable    *table
+	instancesTable  *table
+	partitionsTable *table
+	leasesTable     *table // the partitions table again, for the partition loop
+	workItems       *messageQueue
+	controlQueues   []*messageQueue
+	largeMessages   *blobStore
+
+	// creation is held by whoever creates the hub.
+	creation chan struct{}
+	created  atomic.Bool
+
+	// armedFor is how long an armed message is hidden.
+	armedFor time.Duration
+
+	health     health
+	sequence   atomic.Int64 // of messages sent, over all queues
+	rows       rowCache
+	held       *heldMessages
+	partitions []*partition
+	inbox      *inbox
+	activities *activityQueue
+
+	running atomic.Bool    // Run was called
+	tasks   sync.WaitGroup // the goroutines that Run waits for
+}
+
+var _ provider.Provider = (*TaskHub)(nil)
+
+// Open returns the task hub that c and cfg describe. It makes no request: the
+// hub comes to be, if it does not exist, when it is first used.
+func Open(c Connection, cfg Config) (*TaskHub, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, fmt.Errorf("task hub configuration: %w", err)
+	}
+	cfg = cfg.WithDefaults()
+	s, err := newServices(c, cfg.Transport)
+	if err != nil {
+		return nil, err
+	}
+	names := newHubNames(cfg.TaskHub)
+	h := &TaskHub{
+		cfg:             cfg,
+		log:             cfg.Logger.With("taskHub", cfg.TaskHub),
+		names:           names,
+		services:        s,
+		historyTable:    newTable(s.tables, s.tableEndpoint, names.HistoryTable()),
+		instancesTable:  newTable(s.tables, s.tableEndpoint, names.InstancesTable()),
+		partitionsTable: newTable(s.tables, s.tableEndpoint, names.PartitionsTable()),
+		leasesTable:     newTable(s.leases, s.tableEndpoint, names.PartitionsTable()),
+		workItems:       newMessageQueue(s.queues, names.WorkItemQueue()),
+		largeMessages:   newBlobStore(s.blobs, s.blobEndpoint, names.LargeMessages()),
+		creation:        make(chan struct{}, 1),
+		armedFor:        armedForDefault,
+	}
+	h.health.log = h.log
+	h.held = newHeldMessages()
+	h.inbox = newInbox(h)
+	h.activities = newActivityQueue(h)
+	for i := range cfg.PartitionCount {
+		q := newMessageQueue(s.queues, names.ControlQueue(i))
+		h.controlQueues = append(h.controlQueues, q)
+		h.partitions = append(h.partitions, newPartition(h, q))
+	}
+	return h, nil
+}
+
+// errRunning says that Run was called twice.
+var errRunning = errors.New("task hub: Run was called before; it may be called once")
+
+// Run implements [provider.Worker]. It may be called once in the life of h.
+func (h *TaskHub) Run(ctx context.Context) error {
+	if !h.running.CompareAndSwap(false, true) {
+		return errRunning
+	}
+	err := h.run(ctx)
+	if err != nil {
+		return err
+	}
+	h.log.Info("task hub stopped", "workerId", h.cfg.WorkerID)
+	return nil
+}
+
+func (h *TaskHub) run(ctx context.Context) error {
+	if err := h.awaitCreated(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
+	h.log.Info("task hub ready", "workerId", h.cfg.WorkerID, "partitions", len(h.partitions))
+
+	// Work goes on when ctx has ended, until everything handed out is settled or
+	// the drain time is over.
+	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer stop(errStopped)
+
+	h.tasks.Go(func() { h.renewMessages(work) })
+	h.tasks.Go(func() { h.activities.fetch(ctx, work) })
+	managerDone := make(chan struct{})
+	h.tasks.Go(func() {
+		defer close(managerDone)
+		h.manager().run(ctx, work)
+	})
+
+	<-ctx.Done()
+	h.inbox.close()
+	deadline := time.NewTimer(h.cfg.DrainTimeout + releaseTime)
+	defer deadline.Stop()
+	drained := h.drained(work, managerDone)
+	select {
+	case <-drained:
+	case <-deadline.C:
+		h.log.Warn("task hub stops with work in progress; it will be delivered again", "drainTimeout", h.cfg.DrainTimeout)
+	}
+	stop(errStopped)
+	h.tasks.Wait()
+	return nil
+}
+
+// releaseTime is for giving up partitions once the drain time is over.
+const releaseTime = time.Second
+
+// errStopped is why the storage operations of a worker end.
+var errStopped = errors.New("task hub stopped")
+
+// drained returns a channel that is closed when all partitions are given up
+// and all activities settled.
+func (h *TaskHub) drained(work context.Context, managerDone <-chan struct{}) <-chan struct{} {
+	done := make(chan struct{})
+	h.tasks.Go(func() {
+		defer close(done)
+		select {
+		case <-managerDone:
+		case <-work.Done():
+			return
+		}
+		h.held.awaitNone(work)
+	})
+	return done
+}
+
+// awaitCreated makes the hub exist, however long the storage account is down.
+// It returns an error only if the hub can never be used, and nil if ctx ended.
+func (h *TaskHub) awaitCreated(ctx context.Context) error {
+	for delay := firstOutageDelay; ; delay = min(2*delay, maxOutageDelay) {
+		err := h.ensureCreated(ctx)
+		if _, mismatch := errors.AsType[*PartitionCountError](err); mismatch {
+			return err
+		}
+		if err == nil {
+			h.health.ok("storage account")
+			return nil
+		}
+		if ctx.Err() == nil {
+			h.health.failed("storage account", err)
+		}
+		if !sleep(ctx, jitter(delay)) {
+			return nil
+		}
+	}
+}
+
+// The pauses between attempts while the storage account is down.
+const (
+	firstOutageDelay = 250 * time.Millisecond
+	maxOutageDelay   = 10 * time.Second
+)
+
+// manager returns what decides which partitions this worker reads.
+func (h *TaskHub) manager() partitionManager { return newTablePartitions(h) }
+
+// partitionManager acquires partitions, keeps them, and gives them up when ctx
+// has ended. run returns when no partition is held any more, or when work has
+// ended.
+type partitionManager interface {
+	run(ctx, work context.Context)
+}
+
+// controlQueueOf returns the partition that an instance's messages go to.
+func (h *TaskHub) partitionOf(instanceID string) *partition {
+	return h.partitions[partitionOf(instanceID, len(h.partitions))]
+}

@@ -1,0 +1,248 @@
+package azurestorage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// activityQueue hands out what the work-item queue has. One goroutine receives,
+// and only while somebody waits; then it takes as many as there are free slots,
+// so that an empty queue is not asked by every worker goroutine, and nothing is
+// taken that would have to wait here.
+type activityQueue struct {
+	hub  *TaskHub
+	wake chan struct{} // has an element if something was sent to the queue from here
+
+	mu      sync.Mutex // protects the following
+	waiting int        // callers of next
+	free    int        // of MaxConcurrentActivities
+	items   []*delivery
+	bell    chan struct{} // closed when waiting, free, items or closed changes
+	closed  bool
+}
+
+func newActivityQueue(h *TaskHub) *activityQueue {
+	return &activityQueue{hub: h, wake: make(chan struct{}, 1), free: h.cfg.MaxConcurrentActivities, bell: make(chan struct{})}
+}
+
+// signal makes the queue be looked at at once.
+func (q *activityQueue) signal() {
+	select {
+	case q.wake <- struct{}{}:
+	default:
+	}
+}
+
+// ring tells all who wait for a change. q.mu is held.
+func (q *activityQueue) ring() {
+	close(q.bell)
+	q.bell = make(chan struct{})
+}
+
+// next waits for an activity to run.
+func (q *activityQueue) next(ctx context.Context) (*delivery, error) {
+	q.mu.Lock()
+	q.waiting++
+	q.ring()
+	defer func() {
+		q.waiting--
+		q.mu.Unlock()
+	}()
+	for {
+		if len(q.items) > 0 && !q.closed {
+			d := q.items[0]
+			q.items = q.items[1:]
+			return d, nil
+		}
+		bell := q.bell
+		q.mu.Unlock()
+		select {
+		case <-bell:
+			q.mu.Lock()
+		case <-ctx.Done():
+			q.mu.Lock()
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// demand waits until there are free slots and somebody waits, and returns how
+// many messages to ask for; 0 means that ctx ended.
+func (q *activityQueue) demand(ctx context.Context) int {
+	for {
+		q.mu.Lock()
+		wanted, bell := 0, q.bell
+		if q.waiting > len(q.items) {
+			wanted = min(q.free, maxReceive)
+		}
+		q.mu.Unlock()
+		if ctx.Err() != nil {
+			return 0
+		}
+		if wanted > 0 {
+			return wanted
+		}
+		select {
+		case <-bell:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// maxReceive is the most messages that one receive can ask for.
+const maxReceive = 32
+
+// fetch receives until ctx ends, and then hands back what nobody has taken.
+func (q *activityQueue) fetch(ctx, work context.Context) {
+	backoff := pollBackoff{max: q.hub.cfg.MaxQueuePollingInterval}
+	outage := firstOutageDelay
+	for {
+		wanted := q.demand(ctx)
+		if wanted == 0 {
+			break
+		}
+		messages, err := q.hub.workItems.receive(work, wanted, q.hub.workItemLock())
+		if err != nil {
+			if work.Err() == nil {
+				q.hub.health.failed("queues", err)
+			}
+			sleep(ctx, jitter(outage))
+			outage = min(2*outage, maxOutageDelay)
+			continue
+		}
+		outage = firstOutageDelay
+		q.hub.health.ok("queues")
+		q.take(work, messages)
+		if len(messages) > 0 {
+			backoff.reset()
+		} else if q.pause(ctx, backoff.next(rand.Float64())) {
+			backoff.reset()
+		}
+	}
+	q.mu.Lock()
+	q.closed = true
+	rest := q.items
+	q.items = nil
+	q.ring()
+	q.mu.Unlock()
+	handBackAll(work, rest)
+}
+
+// pause waits for d. True means that it was cut short, because something was
+// sent to the queue from this process.
+func (q *activityQueue) pause(ctx context.Context, d time.Duration) (signalled bool) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-q.wake:
+		return true
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return false
+}
+
+// take makes work items of what was received.
+func (q *activityQueue) take(work context.Context, messages []queueMessage) {
+	h := q.hub
+	for _, m := range messages {
+		d := h.newDelivery(h.workItems, m, h.workItemLock(), func() { q.give() })
+		if older := h.held.add(d); older != nil {
+			h.log.Warn("DuplicateMessageDetected", older.attrs("details", "its lock had ended while it was here")...)
+			continue
+		}
+		q.mu.Lock()
+		q.free--
+		q.mu.Unlock()
+		err := h.decode(work, d, m.text)
+		if err == nil {
+			if _, isTask := d.event().(*history.TaskScheduled); !isTask {
+				err = fmt.Errorf("%s in the work-item queue", d.event().Type())
+			}
+		}
+		if err != nil {
+			h.log.Error("MessageFailure", d.attrs("error", err)...)
+			h.tasks.Go(func() { d.abandon(work, err.Error()) })
+			continue
+		}
+		q.mu.Lock()
+		q.items = append(q.items, d)
+		q.ring()
+		q.mu.Unlock()
+	}
+}
+
+// give returns a slot.
+func (q *activityQueue) give() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.free++
+	q.ring()
+}
+
+// NextActivity implements [provider.Worker].
+func (h *TaskHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
+	d, err := h.activities.next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	task, _ := d.event().(*history.TaskScheduled) // take lets nothing else pass
+	return &provider.ActivityWorkItem{
+		Instance: d.target(), Task: task, Attempt: d.dequeueCount, Lock: &activityLock{hub: h, d: d},
+	}, nil
+}
+
+// activityLock is a work item that was handed out.
+type activityLock struct {
+	hub *TaskHub
+	d   *delivery
+}
+
+var _ provider.ActivityLock = (*activityLock)(nil)
+
+// Complete implements [provider.ActivityLock]
+// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
+// CompleteTaskActivityWorkItemAsync).
+func (l *activityLock) Complete(ctx context.Context, result history.Event) error {
+	target := l.d.target()
+	p := l.hub.partitionOf(target.InstanceID)
+	env := &envelope{
+		Message: &provider.TaskMessage{Event: result, Target: target},
+		Episode: l.d.env.Episode, Sender: &target,
+	}
+	if _, err := l.hub.send(ctx, p.queue, env, true); err != nil {
+		return fmt.Errorf("complete activity %d of %q: %w", taskEventID(result), target.InstanceID, err)
+	}
+	p.signal()
+	if err := l.d.remove(ctx); err != nil {
+		// The result is on its way; if the activity runs again, its result is
+		// recognized as a duplicate.
+		l.hub.log.Warn("message could not be deleted, it comes back by itself", l.d.attrs("error", err)...)
+	}
+	return nil
+}
+
+// Abandon implements [provider.ActivityLock].
+func (l *activityLock) Abandon(ctx context.Context, cause error) error {
+	if cause == nil {
+		cause = errors.New("the activity could not be run")
+	}
+	l.d.abandon(ctx, cause.Error())
+	return nil
+}
+
+// NextOrchestration implements [provider.Worker].
+func (h *TaskHub) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
+	s, err := h.inbox.next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.workItem(), nil
+}

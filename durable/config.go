@@ -1,0 +1,148 @@
+package durable
+
+import (
+	"fmt"
+	"log/slog"
+	"runtime"
+	"time"
+)
+
+// Defaults of [Config]. The numbers of concurrent functions are per core, as
+// in the .NET extension (Options/DurableTaskOptions.cs).
+const (
+	MaxConcurrentActivitiesPerCoreDefault    = 10
+	MaxConcurrentOrchestratorsPerCoreDefault = 10
+	ExtendedSessionIdleDefault               = 30 * time.Second
+	ShutdownTimeoutDefault                   = 5 * time.Second
+	EpisodeLimitDefault                      = 10 * time.Second
+	MaxOrchestrationActionsDefault           = 100_000
+)
+
+// maxConcurrent is a bound far above what a process can use, which catches a
+// value that was meant as something else.
+const maxConcurrent = 100_000
+
+// maxActions is a bound above which nothing can be replayed in useful time.
+const maxActions = 100_000_000
+
+// Config says how a [Worker] works. The zero value works; fields that are zero
+// have the defaults named with them.
+type Config struct {
+	// MaxConcurrentActivities is how many activities run at once in this
+	// worker, 1-100000. Zero means 10 for each core.
+	MaxConcurrentActivities int
+
+	// MaxConcurrentOrchestrators is how many instances this worker has in hand
+	// at once, 1-100000. Zero means 10 for each core.
+	MaxConcurrentOrchestrators int
+
+	// ExtendedSessions keeps an instance in memory for a while after an
+	// episode, so that the next one need not read and replay its history. At
+	// most half of MaxConcurrentOrchestrators, rounded up, are kept.
+	ExtendedSessions bool
+
+	// ExtendedSessionIdle is how long an instance is kept in memory without
+	// anything happening, at most a day. Zero means 30 s.
+	ExtendedSessionIdle time.Duration
+
+	// ShutdownTimeout is how long running activities and episodes may go on
+	// after the worker was told to stop, at most an hour. Then the activities'
+	// contexts are cancelled. Zero means 5 s.
+	ShutdownTimeout time.Duration
+
+	// EpisodeLimit is how long an orchestrator may run without yielding, at
+	// most an hour, before it is reported in the log with its stack. It is only
+	// reported: nothing stops it. Zero means 10 s.
+	EpisodeLimit time.Duration
+
+	// MaxOrchestrationActions is how many things an execution may begin or send,
+	// 1-100000000, before it fails: one that begins more most likely does so
+	// without end. Zero means 100,000.
+	MaxOrchestrationActions int
+
+	// Version is the version of what this worker runs. Sub-orchestrations for
+	// which none was chosen get it. Empty means none; then the worker takes
+	// instances of all versions.
+	Version Version
+
+	// VersionMatch says which instances the worker takes, by their version and
+	// its own. Zero means MatchCurrentOrOlder.
+	VersionMatch VersionMatchStrategy
+
+	// VersionFailure says what becomes of the others. Zero means RejectMismatch.
+	VersionFailure VersionFailureStrategy
+
+	// HTTP says how the requests of [CallHTTP] are made.
+	HTTP HTTPConfig
+
+	// Logger gets the worker's log, and that of orchestrators. Nil means
+	// slog.Default().
+	Logger *slog.Logger
+}
+
+// WithDefaults returns a copy of c in which fields that are zero have their
+// defaults.
+func (c Config) WithDefaults() Config {
+	if c.MaxConcurrentActivities == 0 {
+		c.MaxConcurrentActivities = MaxConcurrentActivitiesPerCoreDefault * runtime.NumCPU()
+	}
+	if c.MaxConcurrentOrchestrators == 0 {
+		c.MaxConcurrentOrchestrators = MaxConcurrentOrchestratorsPerCoreDefault * runtime.NumCPU()
+	}
+	if c.ExtendedSessionIdle == 0 {
+		c.ExtendedSessionIdle = ExtendedSessionIdleDefault
+	}
+	if c.ShutdownTimeout == 0 {
+		c.ShutdownTimeout = ShutdownTimeoutDefault
+	}
+	if c.EpisodeLimit == 0 {
+		c.EpisodeLimit = EpisodeLimitDefault
+	}
+	if c.MaxOrchestrationActions == 0 {
+		c.MaxOrchestrationActions = MaxOrchestrationActionsDefault
+	}
+	c.HTTP = c.HTTP.WithDefaults()
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	return c
+}
+
+// Validate returns an error that names the first field of c, after
+// [Config.WithDefaults], whose value is out of its range.
+func (c Config) Validate() error {
+	c = c.WithDefaults()
+	counts := []struct {
+		field      string
+		value, max int
+	}{
+		{"MaxConcurrentActivities", c.MaxConcurrentActivities, maxConcurrent},
+		{"MaxConcurrentOrchestrators", c.MaxConcurrentOrchestrators, maxConcurrent},
+		{"MaxOrchestrationActions", c.MaxOrchestrationActions, maxActions},
+	}
+	for _, f := range counts {
+		if f.value < 1 || f.value > f.max {
+			return fmt.Errorf("%s is %d, must be 1 to %d", f.field, f.value, f.max)
+		}
+	}
+	if _, ok := matchNames[c.VersionMatch]; !ok {
+		return fmt.Errorf("VersionMatch is %d, must be MatchCurrentOrOlder, MatchStrict or MatchNone", c.VersionMatch)
+	}
+	if _, ok := failureNames[c.VersionFailure]; !ok {
+		return fmt.Errorf("VersionFailure is %d, must be RejectMismatch or FailMismatch", c.VersionFailure)
+	}
+	times := []struct {
+		field      string
+		value, max time.Duration
+	}{
+		{"ExtendedSessionIdle", c.ExtendedSessionIdle, 24 * time.Hour},
+		{"ShutdownTimeout", c.ShutdownTimeout, time.Hour},
+		{"EpisodeLimit", c.EpisodeLimit, time.Hour},
+	}
+	for _, f := range times {
+		if f.value < 0 || f.value > f.max {
+			return fmt.Errorf("%s is %v, must be above 0 and at most %v", f.field, f.value, f.max)
+		}
+	}
+	return c.HTTP.validate()
+}

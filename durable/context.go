@@ -1,0 +1,121 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// Context is an orchestrator's only window on the world. It is deliberately
+// not a context.Context: code that could block or do I/O does not accept it.
+//
+// It is for the orchestrator's own code, on no other goroutine, and is
+// worthless when the orchestrator has returned.
+type Context struct {
+	x        *replay.Execution
+	registry *Registry
+	function *Function
+	logger   *slog.Logger // made when first asked for
+}
+
+// InstanceID returns the ID of the instance.
+func (c *Context) InstanceID() InstanceID { return InstanceID(c.x.Instance().InstanceID) }
+
+// ParentInstanceID returns the ID of the instance that started this one as a
+// child, empty if a client started it.
+func (c *Context) ParentInstanceID() InstanceID {
+	if p := c.x.Started().Parent; p != nil {
+		return InstanceID(p.Instance.InstanceID)
+	}
+	return ""
+}
+
+// Name returns the wire name of the orchestrator.
+func (c *Context) Name() string { return c.x.Started().Name }
+
+// Tags returns the tags that the instance was started with, and has inherited.
+func (c *Context) Tags() Tags { return maps.Clone(c.x.Started().Tags) }
+
+// HistoryLength returns how many events the instance's history has at this
+// point. It is the same in every replay. An orchestrator that may go on for long
+// can continue as new when it has become large:
+//
+//	if ctx.HistoryLength() > 5_000 {
+//		return durable.ContinueAsNew(ctx, Poll, state)
+//	}
+func (c *Context) HistoryLength() int { return c.x.HistoryLength() }
+
+// HistorySize returns roughly how many bytes the instance's history has at this
+// point: 128 for each event, and the payloads, names and messages of those that
+// arrived, in UTF-8. It is the same in every replay.
+func (c *Context) HistorySize() int { return c.x.HistorySize() }
+
+// Now returns the current time, UTC. It stands still while the orchestrator
+// runs, moves on while it waits, and is the same in every replay.
+func (c *Context) Now() time.Time { return c.x.Now() }
+
+// IsReplaying reports whether the orchestrator does again what it did before.
+// What it decides must not depend on that.
+func (c *Context) IsReplaying() bool { return c.x.IsReplaying() }
+
+// Logger returns the worker's logger, with the instance's IDs; it is
+// slog.Default() if [Config] has none. It is silent while the orchestrator replays or is taken out of memory, so that every
+// message is logged once.
+func (c *Context) Logger() *slog.Logger {
+	if c.logger == nil {
+		base := c.registry.worker.logger
+		if base == nil {
+			base = slog.Default()
+		}
+		c.logger = slog.New(&replayHandler{c.x, base.Handler()}).With(
+			"instanceId", c.x.Instance().InstanceID,
+			"executionId", c.x.Instance().ExecutionID,
+			"orchestrator", c.function.name)
+	}
+	return c.logger
+}
+
+// maxCustomStatus is how many whole KB of UTF-16 a custom status may have (the
+// extension's MessagePayloadDataConverter.cs, Serialize, and
+// DurableOrchestrationContext.cs, MaxCustomStatusPayloadSizeInKB).
+const maxCustomStatus = 16
+
+// SetCustomStatus sets what clients see of the instance besides its runtime
+// status: v as JSON, of at most 16 KB in UTF-16. The last value stays until
+// another is set. A value that is too large or cannot be encoded fails the
+// orchestration.
+func (c *Context) SetCustomStatus(v any) {
+	status, err := encode(v)
+	if err != nil {
+		panic(&UsageError{Sentence: fmt.Sprintf("durable: encode custom status of type %T: %v", v, err)})
+	}
+	if status != nil {
+		if kb := utf16Size(*status) / 1024; kb > maxCustomStatus {
+			panic(&UsageError{Sentence: fmt.Sprintf(
+				"The UTF-16 size of the JSON-serialized payload must not exceed %d KB. The current payload size is %d KB.", maxCustomStatus, kb)})
+		}
+	}
+	c.x.SetCustomStatus(status)
+}
+
+// replayHandler passes on what an orchestrator logs for the first time.
+type replayHandler struct {
+	x *replay.Execution
+	slog.Handler
+}
+
+func (h *replayHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return !h.x.IsReplaying() && !h.x.IsUnwinding() && h.Handler.Enabled(ctx, level)
+}
+
+func (h *replayHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &replayHandler{h.x, h.Handler.WithAttrs(attrs)}
+}
+
+func (h *replayHandler) WithGroup(name string) slog.Handler {
+	return &replayHandler{h.x, h.Handler.WithGroup(name)}
+}

@@ -1,0 +1,124 @@
+// Package durable is for writing and running durable functions: orchestrations
+// that survive crashes, deployments and months of waiting, written as plain Go
+// functions.
+//
+// # Orchestrators and activities
+//
+// An orchestrator is a function that says what is to be done, and in which
+// order. The work itself is done by activities, which are ordinary functions:
+//
+//	func SayHello(ctx context.Context, city string) (string, error) {
+//		return "Hello " + city + "!", nil
+//	}
+//
+//	func HelloSequence(ctx *durable.Context, _ durable.Void) ([]string, error) {
+//		var greetings []string
+//		for _, city := range []string{"Tokyo", "Seattle", "London"} {
+//			greeting, err := durable.CallActivity(ctx, SayHello, city).Await()
+//			if err != nil {
+//				return nil, err
+//			}
+//			greetings = append(greetings, greeting)
+//		}
+//		return greetings, nil
+//	}
+//
+// Functions are called by reference, so that inputs and results are checked by
+// the compiler. Their names on the wire are said once, at registration:
+//
+//	registry := durable.NewRegistry(
+//		durable.Orchestrator("HelloSequence", HelloSequence),
+//		durable.Activity("SayHello", SayHello),
+//	)
+//
+// # Running them
+//
+// A [Worker] runs a registry's functions for a task hub; a [Client] starts
+// instances and asks after them. Both work on a provider, such as package
+// azurestorage:
+//
+//	worker := durable.NewWorker(hub, registry, durable.Config{})
+//	go worker.Run(ctx)
+//
+//	client := durable.NewClient(hub, registry)
+//	instance, err := durable.Start(ctx, client, HelloSequence, durable.Void{})
+//	greetings, err := instance.Wait(ctx)
+//
+// # Waiting
+//
+// What takes time is a [Task]: an activity, an HTTP request ([CallHTTP]), a timer
+// ([Context.Timer]), an external event ([Event]) or a branch of the orchestrator
+// itself ([Go]). Begin several, and they go on at the same time. [Task.Await]
+// waits for one, [AwaitAll] for all, [AwaitAny] for the first, [Completed] for
+// each in the order in which they complete, and [Task.AwaitTimeout] for a
+// limited time.
+//
+// Rule for the reader: package functions take the [Context] first; methods of
+// what they return take none.
+//
+// # Failures
+//
+// What fails elsewhere is a [TaskFailedError] here. A [RetryPolicy] tries it
+// again, with durable timers in between, unless it was marked [NonRetryable]:
+//
+//	policy := durable.RetryPolicy{MaxAttempts: 4, FirstInterval: 5 * time.Second, Coefficient: 2}
+//	receipt, err := durable.CallActivity(ctx, Charge, order, policy).Await()
+//
+// Error types and values that are to be found again with errors.As and errors.Is
+// get a name in the registry, with [ErrorType] and [ErrorValue]. What was done
+// already is undone where the error is handled.
+//
+// # Orchestrations among themselves
+//
+// [CallSubOrchestrator] starts another orchestration as a child and waits for
+// it. The child is an instance of its own, with its own history, which helps an
+// orchestrator that would do thousands of things. [Event.Send] raises an event
+// for another instance.
+//
+// # How it lasts
+//
+// While an orchestrator waits, it need not exist. Its history is stored: what
+// it began and what came of it. To go on, in whichever process, the function is
+// run again from its beginning, and everything that has happened is given to
+// it at once. This is why it must do the same every time it gets the same
+// results. In an orchestrator
+//
+//   - take time, UUIDs and messages to the log from the [Context];
+//   - leave random numbers, I/O, environment variables and anything that blocks
+//     to activities;
+//   - start no goroutines and use no channels or locks: use [Go];
+//   - do not range over maps where the order shows;
+//   - make durable calls where errors are handled, not in deferred calls, which
+//     also run when the orchestrator is taken out of memory;
+//   - change the code only so that instances which are under way take the same
+//     path, give those that are new another [Version], or wait until the old ones
+//     have ended.
+//
+// An orchestrator that does something else than its history says fails with a
+// [NonDeterminismError] that names the difference.
+//
+// An orchestrator that goes on for ever ends each round with [ContinueAsNew],
+// which begins with an empty history; [Context.HistoryLength] tells when it is
+// time.
+//
+// # Versions
+//
+// An instance keeps the version that it was started with. New code can ask for
+// it, with [Context.VersionAtLeast], or stand beside the old under the same name:
+//
+//	durable.Orchestrator("Checkout", checkoutV1, durable.Version("1.0")),
+//	durable.Orchestrator("Checkout", Checkout, durable.Version("2.0")),
+//
+// Workers of several versions can share a hub: each takes the instances that its
+// [Config] says, by default those that are not newer than itself.
+//
+// # Guarantees
+//
+// An orchestrator sees the result of every activity that it began exactly
+// once. The activity itself runs at least once: if a worker is lost before the
+// result is stored, another runs it again. External events are delivered at
+// least once, in no particular order if different senders raised them.
+//
+// A panic in an activity fails its task; a panic in an orchestrator fails the
+// instance. Neither ends the process.
+package durable

@@ -1,0 +1,118 @@
+package durablecheck_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"golang.org/x/tools/go/analysis/analysistest"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/durablecheck"
+)
+
+func TestAnalyzer_ReportsClocksAndTimers(t *testing.T)             { check(t, "clock") }
+func TestAnalyzer_ReportsRandomValues(t *testing.T)                { check(t, "random") }
+func TestAnalyzer_ReportsEnvironmentFilesAndNetwork(t *testing.T)  { check(t, "files") }
+func TestAnalyzer_ReportsGoroutinesChannelsAndLocks(t *testing.T)  { check(t, "concurrency") }
+func TestAnalyzer_ReportsPrintsAndLogs(t *testing.T)               { check(t, "logs") }
+func TestAnalyzer_ReportsDurableCallsInDefers(t *testing.T)        { check(t, "defers") }
+func TestAnalyzer_ReportsWorkThatIsCalledDirectly(t *testing.T)    { check(t, "direct") }
+func TestAnalyzer_ReportsPackageLevelState(t *testing.T)           { check(t, "variables") }
+func TestAnalyzer_ReportsMapOrderThatCanBeSeen(t *testing.T)       { check(t, "maporder") }
+func TestAnalyzer_IgnoresWhatACommentAllows(t *testing.T)          { check(t, "ignored") }
+func TestAnalyzer_FollowsCallsAndNamesThem(t *testing.T)           { check(t, "chains") }
+func TestAnalyzer_FollowsCallsIntoOtherPackages(t *testing.T)      { check(t, "facts/app", "facts/lib") }
+func TestAnalyzer_KnowsOrchestratorsByTheirSignature(t *testing.T) { check(t, "shapes") }
+func TestAnalyzer_AllowsPureCode(t *testing.T)                     { check(t, "pure") }
+
+// check fails t if the analyzer's findings in packages of testdata/src are not
+// those that the comments want.
+func check(t *testing.T, packages ...string) {
+	t.Helper()
+	t.Parallel()
+	for _, p := range packages {
+		if !slices.Contains(testdataPackages(), p) {
+			t.Errorf("package %s is not analysed", p)
+		}
+	}
+	for _, message := range analyse().messages {
+		ours := slices.ContainsFunc(packages, func(p string) bool { return strings.HasPrefix(message, p+"/") })
+		if ours || !strings.Contains(message, ".go:") {
+			t.Error(message)
+		}
+	}
+}
+
+// An outcome is what the analyzer says of testdata/src.
+type outcome struct {
+	messages   []string // of what it should say and does not, or the reverse
+	categories []string // of its diagnostics
+}
+
+// analyse analyses all packages of testdata/src at once, because what takes
+// the time is to load the standard library with them.
+var analyse = sync.OnceValue(func() (a outcome) {
+	for _, result := range analysistest.Run(&a, analysistest.TestData(), durablecheck.Analyzer, testdataPackages()...) {
+		for _, d := range result.Diagnostics {
+			a.categories = append(a.categories, d.Category)
+		}
+	}
+	return a
+})
+
+// Errorf makes an outcome an [analysistest.Testing].
+func (a *outcome) Errorf(format string, args ...any) {
+	a.messages = append(a.messages, fmt.Sprintf(format, args...))
+}
+
+// testdataPackages returns the packages in testdata/src but those that stand
+// for other modules.
+var testdataPackages = sync.OnceValue(func() (packages []string) {
+	dirs, err := os.ReadDir("testdata/src")
+	if err != nil {
+		panic(err)
+	}
+	for _, d := range dirs {
+		switch d.Name() {
+		case "github.com":
+		case "facts":
+			packages = append(packages, "facts/app", "facts/lib")
+		default:
+			packages = append(packages, d.Name())
+		}
+	}
+	return packages
+})
+
+// Every package in testdata has a test that looks at it.
+func TestAnalyzer_IsTestedWithEveryPackage(t *testing.T) {
+	source, err := os.ReadFile("analyzer_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range testdataPackages() {
+		if !strings.Contains(string(source), fmt.Sprintf("{ check(t, %q", p)) && !strings.Contains(string(source), fmt.Sprintf(", %q) }", p)) {
+			t.Errorf("no test checks package %s", p)
+		}
+	}
+}
+
+func TestRules_AreDocumentedAndTested(t *testing.T) {
+	t.Parallel()
+	doc, err := os.ReadFile("doc.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range durablecheck.Rules() {
+		if !regexp.MustCompile(`(?m)^//\t` + rule + ` +\S`).Match(doc) {
+			t.Errorf("the package comment does not tell of rule %s", rule)
+		}
+		if !slices.Contains(analyse().categories, rule) {
+			t.Errorf("nothing in testdata breaks rule %s", rule)
+		}
+	}
+}

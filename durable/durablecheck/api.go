@@ -1,0 +1,156 @@
+package durablecheck
+
+import (
+	"go/types"
+	"strings"
+)
+
+// durablePath is the package that orchestrators are written with.
+const durablePath = "github.com/durablefunctions-go/durablefunctions/durable"
+
+// isOwnInternals reports whether the package with the given path is what
+// orchestrators stand on. It keeps the rules for them instead of following
+// them.
+func isOwnInternals(path string) bool {
+	return path == durablePath || strings.HasPrefix(path, durablePath+"/internal/")
+}
+
+// isOrchestrator reports whether sig is that of an orchestrator, or of a
+// function that can only be called by one: its first parameter is a
+// *durable.Context.
+func isOrchestrator(sig *types.Signature) bool {
+	return sig.Params().Len() > 0 && isDurableContext(sig.Params().At(0).Type())
+}
+
+// takesContext reports whether the first parameter of sig is a
+// context.Context, as that of an activity and of most that does I/O.
+func takesContext(sig *types.Signature) bool {
+	return sig.Params().Len() > 0 && isNamed(sig.Params().At(0).Type(), "context", "Context")
+}
+
+// isActivity reports whether a function with the signature sig could be
+// registered as an activity: func(context.Context, I) (O, error).
+func isActivity(sig *types.Signature) bool {
+	return takesContext(sig) && sig.Params().Len() == 2 && !sig.Variadic() &&
+		sig.Results().Len() == 2 && isError(sig.Results().At(1).Type())
+}
+
+// isDurableCall reports whether fn, of package durable, asks for something
+// that goes into the history, or takes a value whose position counts, when an
+// orchestrator calls it. Everything does that gets the orchestrator's Context,
+// and those methods of Context and of tasks that can fail, return a task, or
+// return nothing; the others only read. NewUUID draws from a sequence.
+func isDurableCall(fn *types.Func) bool {
+	sig := fn.Signature()
+	if isOrchestrator(sig) {
+		return true
+	}
+	if sig.Recv() == nil || takesContext(sig) {
+		return false
+	}
+	results := sig.Results()
+	switch receiver(fn) {
+	case "Context":
+		if fn.Name() == "NewUUID" || results.Len() == 0 {
+			return true
+		}
+	case "Task", "Awaitable":
+	default:
+		return false
+	}
+	for v := range results.Variables() {
+		if isTask(v.Type()) {
+			return true
+		}
+	}
+	return results.Len() > 0 && isError(results.At(results.Len()-1).Type())
+}
+
+// isClientCall reports whether fn, of package durable, is for the outside of
+// orchestrators and talks to the task hub.
+func isClientCall(fn *types.Func) bool { return takesContext(fn.Signature()) }
+
+// receiver returns the name of the type whose method fn is, empty if there is
+// none.
+func receiver(fn *types.Func) string {
+	recv := fn.Signature().Recv()
+	if recv == nil {
+		return ""
+	}
+	t := types.Unalias(recv.Type())
+	if p, ok := t.(*types.Pointer); ok {
+		t = types.Unalias(p.Elem())
+	}
+	if n, ok := t.(*types.Named); ok {
+		return n.Obj().Name()
+	}
+	return "interface"
+}
+
+// isInterfaceMethod reports whether fn has no body to look into.
+func isInterfaceMethod(fn *types.Func) bool {
+	recv := fn.Signature().Recv()
+	return recv != nil && types.IsInterface(recv.Type())
+}
+
+func isDurableContext(t types.Type) bool {
+	p, ok := types.Unalias(t).(*types.Pointer)
+	return ok && isNamed(p.Elem(), durablePath, "Context")
+}
+
+func isTask(t types.Type) bool {
+	if p, ok := types.Unalias(t).(*types.Pointer); ok {
+		t = p.Elem()
+	}
+	return isNamed(t, durablePath, "Task") || isNamed(t, durablePath, "Awaitable")
+}
+
+func isNamed(t types.Type, path, name string) bool {
+	n, ok := types.Unalias(t).(*types.Named)
+	return ok && n.Obj().Name() == name && packagePath(n.Obj().Pkg()) == path
+}
+
+func isError(t types.Type) bool { return types.Identical(t, types.Universe.Lookup("error").Type()) }
+
+// signature returns the signature of a value of type t, nil if it is not a
+// function.
+func signature(t types.Type) *types.Signature {
+	if t == nil {
+		return nil
+	}
+	sig, _ := under(t).(*types.Signature)
+	return sig
+}
+
+// under returns the underlying type of t. For a type parameter it is the one
+// that all types of its constraint share, if there is one.
+func under(t types.Type) types.Type {
+	param, ok := types.Unalias(t).(*types.TypeParam)
+	if !ok {
+		return t.Underlying()
+	}
+	iface, ok := param.Constraint().Underlying().(*types.Interface)
+	if !ok {
+		return t.Underlying()
+	}
+	var core types.Type
+	for e := range iface.EmbeddedTypes() {
+		terms := []types.Type{e}
+		if u, ok := e.(*types.Union); ok {
+			terms = terms[:0]
+			for term := range u.Terms() {
+				terms = append(terms, term.Type())
+			}
+		}
+		for _, term := range terms {
+			if core != nil && !types.Identical(core, term.Underlying()) {
+				return t.Underlying()
+			}
+			core = term.Underlying()
+		}
+	}
+	if core == nil {
+		return t.Underlying()
+	}
+	return core
+}

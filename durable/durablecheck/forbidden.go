@@ -1,0 +1,165 @@
+package durablecheck
+
+import (
+	"go/types"
+	"path"
+	"strings"
+)
+
+// An entry says what to think of some functions, methods and variables of a
+// package. They are named by patterns of path.Match, separated by spaces;
+// methods as Type.Method. No advice means that they are free.
+type entry struct {
+	names  string
+	advice *advice
+}
+
+var (
+	clock      = &advice{ruleClock, "reads the machine's clock, which tells another time on replay", "use ctx.Now()"}
+	since      = &advice{ruleClock, "reads the machine's clock, which tells another time on replay", "use ctx.Now().Sub(t)"}
+	until      = &advice{ruleClock, "reads the machine's clock, which tells another time on replay", "use t.Sub(ctx.Now())"}
+	sleep      = &advice{ruleTimer, "waits outside of the history, holds up the worker and waits again on each replay", "use ctx.Sleep"}
+	timer      = &advice{ruleTimer, "is a timer outside of the history, which is lost with the process and starts again on each replay", "use ctx.Timer"}
+	timerFunc  = &advice{ruleTimer, "is a timer outside of the history, which is lost with the process and starts again on each replay", "use durable.Go with ctx.Sleep"}
+	random     = &advice{ruleRandom, "gives another value on each replay", "use ctx.NewUUID(), a rand.New with a seed from the input, or an activity"}
+	uuids      = &advice{ruleRandom, "gives another value on each replay", "use ctx.NewUUID()"}
+	locks      = &advice{ruleSync, "synchronises goroutines, which an orchestrator has none of, and can block the worker", "use plain variables: branches of durable.Go never run at once"}
+	atomics    = &advice{ruleSync, "shares state with other goroutines, which the history does not know", "use plain variables: branches of durable.Go never run at once"}
+	onces      = &advice{ruleSync, "remembers what an earlier run did, so that a replay takes another path", "compute it anew, or in an activity"}
+	waitGroups = &advice{ruleSync, "waits for goroutines, which the history does not know", "use durable.Go and durable.AwaitAll"}
+	env        = &advice{ruleEnv, "depends on the machine and the process, which can be another on replay", "pass the value in as input or read it in an activity"}
+	exit       = &advice{ruleIO, "ends the worker and every instance in it, again on each replay", "return an error"}
+	files      = &advice{ruleIO, "does I/O that the history does not record, again on each replay", "do it in an activity"}
+	network    = &advice{ruleIO, "uses the network, unrecorded and again on each replay", "do it in an activity"}
+	database   = &advice{ruleIO, "uses a database, unrecorded and again on each replay", "do it in an activity"}
+	process    = &advice{ruleIO, "runs a process, unrecorded and again on each replay", "do it in an activity"}
+	thread     = &advice{ruleThread, "ties an orchestrator, which is a coroutine, to a thread, and the Go runtime then ends the whole process", "do it in an activity"}
+	goexit     = &advice{ruleThread, "ends the orchestrator without a result", "return an error"}
+	deadlines  = &advice{ruleContext, "waits on a context.Context, which ends by the machine's clock and not by the history", "use ctx.Timer, AwaitTimeout or an event"}
+	logs       = &advice{ruleLog, "prints again on each replay", "prefer ctx.Logger(), which is silent while replaying"}
+	fatals     = &advice{ruleIO, "ends the worker and every instance in it, again on each replay", "return an error"}
+)
+
+// forbidden lists by package path what orchestrators are told about. The first
+// entry that matches decides; what no entry matches is free, and so are the
+// packages that are not listed.
+var forbidden = map[string][]entry{
+	"time": {
+		{"Now", clock},
+		{"Since", since},
+		{"Until", until},
+		{"Sleep", sleep},
+		{"After Tick NewTimer NewTicker", timer},
+		{"AfterFunc", timerFunc},
+	},
+	"math/rand": {
+		// Seeded by the caller, these give the same numbers on each replay.
+		{"New NewSource NewZipf Rand.* Zipf.* Source.* Source64.*", nil},
+		{"*", random},
+	},
+	"math/rand/v2": {
+		{"New NewPCG NewChaCha8 NewZipf Rand.* PCG.* ChaCha8.* Zipf.* Source.*", nil},
+		{"*", random},
+	},
+	"crypto/rand":  {{"*", random}},
+	"hash/maphash": {{"MakeSeed Hash.*", random}},
+	"github.com/google/uuid": {
+		{"New NewString NewRandom NewUUID NewV6 NewV7 NewV7FromReader NewDCE* GetTime", uuids},
+	},
+	"sync": {
+		// These undo what has been reported where it was done.
+		{"*.Unlock *.RUnlock WaitGroup.Done", nil},
+		{"WaitGroup.*", waitGroups},
+		{"Once.* OnceFunc OnceValue OnceValues Pool.*", onces},
+		{"*", locks},
+		{"*.*", locks},
+	},
+	"sync/atomic": {{"*", atomics}, {"*.*", atomics}},
+	"runtime": {
+		{"LockOSThread", thread},
+		{"Goexit", goexit},
+		{"NumCPU NumGoroutine GOMAXPROCS ReadMemStats", env},
+	},
+	"context": {
+		{"WithTimeout* WithDeadline* AfterFunc Cause Context.Done Context.Err Context.Deadline", deadlines},
+	},
+	"os": {
+		{"IsExist IsNotExist IsPermission IsTimeout IsPathSeparator Expand NewSyscallError", nil},
+		{"Err* SyscallError.* LinkError.*", nil},
+		{"Exit", exit},
+		{"Args Environ ExpandEnv Getenv LookupEnv Setenv Unsetenv Clearenv", env},
+		{"Hostname Executable Get* User*Dir TempDir", env},
+		{"*", files},
+		{"*.*", files},
+	},
+	"os/exec":       {{"Err* Error.* ExitError.*", nil}, {"*", process}, {"*.*", process}},
+	"os/signal":     {{"*", env}},
+	"os/user":       {{"*Error.*", nil}, {"*", env}, {"*.*", env}},
+	"path/filepath": {{"Abs", env}, {"EvalSymlinks Glob Walk WalkDir", files}},
+	"io/ioutil":     {{"Discard NopCloser ReadAll", nil}, {"*", files}},
+	"text/template": {{"ParseFiles ParseGlob Template.ParseFiles Template.ParseGlob", files}},
+	"html/template": {{"ParseFiles ParseGlob Template.ParseFiles Template.ParseGlob", files}},
+	"plugin":        {{"*", files}, {"*.*", files}},
+	"syscall":       {{"Errno.* Signal.*", nil}, {"*", files}},
+	"net": {
+		{"ParseIP ParseCIDR ParseMAC JoinHostPort SplitHostPort IPv4 IPv4Mask CIDRMask *AddrFromAddrPort", nil},
+		{"Err* IPv4* IPv6*", nil},
+		{"IP.* IPMask.* IPNet.* HardwareAddr.* Flags.* *Addr.* *Error.*", nil},
+		{"*", network},
+		{"*.*", network},
+	},
+	"net/http": {
+		{"Get Head Post PostForm ListenAndServe* Serve ServeTLS ServeContent ServeFile* Redirect Error NotFound", network},
+		{"DefaultClient DefaultTransport DefaultServeMux Handle HandleFunc", network},
+		{"Client.* Transport.* RoundTripper.* Server.* ServeMux.* Handler.* HandlerFunc.* Response*er.*", network},
+	},
+	"net/rpc":      {{"Dial* Accept Serve* Client.* Server.*", network}},
+	"net/smtp":     {{"SendMail Dial NewClient Client.*", network}},
+	"crypto/tls":   {{"Dial* Listen Dialer.* Conn.*", network}},
+	"log/syslog":   {{"*", network}, {"*.*", network}},
+	"database/sql": {{"Open OpenDB Drivers DB.* Conn.* Tx.* Stmt.* Rows.* Row.*", database}},
+	"fmt":          {{"Print Printf Println", logs}, {"Scan Scanf Scanln", files}},
+	"log": {
+		{"Fatal* Logger.Fatal*", fatals},
+		{"Print* Panic* Output Default SetOutput SetFlags SetPrefix Logger.Print* Logger.Panic* Logger.Output", logs},
+	},
+	"log/slog": {
+		{"Debug Info Warn Error DebugContext InfoContext WarnContext ErrorContext Log LogAttrs With", logs},
+		{"Default SetDefault", logs},
+	},
+}
+
+// lookup returns what to tell an orchestrator that uses obj, a function, a
+// method or a package-level variable, and whether its package is listed.
+func lookup(obj types.Object) (adv *advice, listed bool) {
+	entries, listed := forbidden[packagePath(obj.Pkg())]
+	name := listedName(obj)
+	for _, e := range entries {
+		for pattern := range strings.FieldsSeq(e.names) {
+			if matches(pattern, name) {
+				return e.advice, true
+			}
+		}
+	}
+	return nil, listed
+}
+
+// matches reports whether name is one that pattern stands for. A pattern
+// without a dot stands for no method.
+func matches(pattern, name string) bool {
+	if strings.Contains(pattern, ".") != strings.Contains(name, ".") {
+		return false
+	}
+	ok, err := path.Match(pattern, name)
+	return ok && err == nil
+}
+
+// listedName returns Func, Type.Method or Variable.
+func listedName(obj types.Object) string {
+	if fn, ok := obj.(*types.Func); ok {
+		if r := receiver(fn); r != "" {
+			return r + "." + fn.Name()
+		}
+	}
+	return obj.Name()
+}

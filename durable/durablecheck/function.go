@@ -1,0 +1,128 @@
+package durablecheck
+
+import (
+	"go/ast"
+	"go/token"
+	"go/types"
+)
+
+// A function is what is known of a function of the package at hand: a declared
+// one, an orchestrator's literal, a literal with a name of its own, or the
+// initialiser of a package-level variable.
+type function struct {
+	step step
+	// outer is the function that a named literal stands in, otherwise nil. What
+	// it does counts as done by outer, at the place where it is written.
+	outer *function
+	// orchestrator says that its findings are reported where they are, and that
+	// callers need not repeat them.
+	orchestrator bool
+	// initialiser says that it is the initialiser of a variable that is no
+	// function.
+	initialiser bool
+	body        ast.Node
+
+	uses  []use
+	calls []call
+	loops []*mapLoop
+
+	// What its callers must know; see graph.go.
+	reaches   map[rule]finding
+	durable   *durableUse
+	unordered bool // it returns a slice or sequence in the order of a map
+}
+
+// A use is a finding at the place that it is about.
+type use struct {
+	pos     token.Pos
+	finding finding
+}
+
+// A call is a mention of another function, which may run.
+type call struct {
+	pos      token.Pos
+	callee   types.Object
+	deferred bool
+	loops    []*mapLoop // the map ranges around it, the innermost last
+	order    order      // what becomes of the order of its result
+	ignored  bool       // a comment says that its findings do not count
+}
+
+// A durableUse says that a function makes a durable call.
+type durableUse struct {
+	Call string // durable.CallActivity
+	Via  []step
+}
+
+// through returns d as it is seen by a caller of s.
+func (d *durableUse) through(s step) *durableUse {
+	return &durableUse{Call: d.Call, Via: append([]step{s}, d.Via...)}
+}
+
+// text names the call and how it is reached, in the package with the given
+// path.
+func (d *durableUse) text(path string) string {
+	if len(d.Via) == 0 {
+		return d.Call
+	}
+	return d.Call + " via " + chain(d.Via, path)
+}
+
+// A mapLoop is a range over a map.
+type mapLoop struct {
+	stmt     *ast.RangeStmt
+	name     string // of what is ranged over
+	reported bool   // or need not be
+}
+
+// root returns the function that f's code stands in.
+func (f *function) root() *function {
+	for f.outer != nil {
+		f = f.outer
+	}
+	return f
+}
+
+// A summary is what is known of a function or a package-level variable of
+// another package.
+type summary struct {
+	Module    string
+	Reaches   []finding
+	Durable   *durableUse
+	Unordered bool
+	Mutable   bool // of a variable: it is changed while the program runs
+	Mutates   bool // of a method: it changes what it is called on
+}
+
+// AFact makes summary a fact.
+func (*summary) AFact() {}
+
+// String returns the facts of s as tests write them.
+func (s *summary) String() string {
+	text := ""
+	add := func(word string) {
+		if text != "" {
+			text += ", "
+		}
+		text += word
+	}
+	for _, f := range s.Reaches {
+		add(string(f.Rule) + ": " + f.Subject)
+		if len(f.Via) > 0 {
+			text += " via " + chain(f.Via, "")
+		}
+	}
+	if s.Durable != nil {
+		add("durable: " + s.Durable.text(""))
+	}
+	if s.Unordered {
+		add("unordered")
+	}
+	if s.Mutable {
+		add("mutable")
+	}
+	if s.Mutates {
+		add("mutates")
+	}
+	return text
+}

@@ -1,0 +1,118 @@
+package durablecheck_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/tools/go/analysis/analysistest"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/durablecheck"
+)
+
+// The module of testdata/modules/app has no dot in its path, as standard
+// packages have none, and calls another module.
+const app = "testdata/modules/app"
+
+func TestAnalyzer_FollowsOnlyWhatMattersIntoOtherModules(t *testing.T) {
+	t.Parallel()
+	dir, err := filepath.Abs(app)
+	if err != nil {
+		t.Fatal(err)
+	}
+	analysistest.Run(t, dir, durablecheck.Analyzer, "./...")
+}
+
+// Under go vet each package is analysed by a process of its own, and facts and
+// types go through files.
+func TestCommand_ReportsTheSameUnderGoVet(t *testing.T) {
+	t.Parallel()
+	got := lines(runCommand(t, app, "go", "vet", "-vettool="+command(t), "./..."))
+	if diff := cmp.Diff(wanted(t), got); diff != "" {
+		t.Errorf("go vet reports other lines than the comments want (-want +got):\n%s", diff)
+	}
+}
+
+func TestCommand_ReportsTheSameOnItsOwn(t *testing.T) {
+	t.Parallel()
+	got := lines(runCommand(t, app, command(t), "./..."))
+	if diff := cmp.Diff(wanted(t), got); diff != "" {
+		t.Errorf("durablecheck reports other lines than the comments want (-want +got):\n%s", diff)
+	}
+}
+
+// command builds the command and returns its path.
+func command(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "durablecheck")
+	if out, err := exec.Command("go", "build", "-o", path, "./cmd/durablecheck").CombinedOutput(); err != nil {
+		t.Fatalf("build the command: %v\n%s", err, out)
+	}
+	return path
+}
+
+// runCommand runs a command that must find something, and returns its output.
+func runCommand(t *testing.T, dir, name string, args ...string) string {
+	t.Helper()
+	cmd := exec.Command(name, args...)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "GOFLAGS=", "GOWORK=off", "GOPROXY=off")
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Fatalf("%s exits with 0 though there are findings:\n%s", name, out)
+	}
+	return string(out)
+}
+
+var position = regexp.MustCompile(`([a-z_]+\.go):(\d+):\d+: `)
+
+// lines returns the file:line of every diagnostic in out, sorted.
+func lines(out string) []string {
+	var at []string
+	for _, m := range position.FindAllStringSubmatch(out, -1) {
+		at = append(at, m[1]+":"+m[2])
+	}
+	slices.Sort(at)
+	return at
+}
+
+var (
+	want    = regexp.MustCompile("// want (.*)$")
+	message = regexp.MustCompile("(^| )`[^`]*`")
+)
+
+// wanted returns the file:line of every diagnostic that the app's comments
+// want, sorted.
+func wanted(t *testing.T) []string {
+	t.Helper()
+	files, err := filepath.Glob(app + "/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	more, err := filepath.Glob(app + "/*/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var at []string
+	for _, file := range append(files, more...) {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, line := range strings.Split(string(source), "\n") {
+			if m := want.FindStringSubmatch(line); m != nil {
+				for range message.FindAllString(m[1], -1) {
+					at = append(at, filepath.Base(file)+":"+strconv.Itoa(i+1))
+				}
+			}
+		}
+	}
+	slices.Sort(at)
+	return at
+}

@@ -1,0 +1,3 @@
+module github.com/durablefunctions-go/durablefunctions
+
+go 1.26

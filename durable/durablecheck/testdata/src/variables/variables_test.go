@@ -1,0 +1,3 @@
+package variables
+
+func replaceForTest() { replaced = func(int) int { return 1 } }

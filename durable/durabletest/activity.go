@@ -1,0 +1,92 @@
+package durabletest
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+type activityRunKey struct{}
+
+// An activityRun is one run of an activity.
+type activityRun struct{ takes atomic.Int64 }
+
+// Spend makes the activity that ctx was given to take d, in the hub's time: its
+// result comes so much later. It returns at once, and the clock stands still.
+// What is spent adds up. It is for stubs:
+//
+//	durabletest.Stub(hub, CopyFile, func(ctx context.Context, f File) (int64, error) {
+//		durabletest.Spend(ctx, 5*time.Second)
+//		return f.Size, nil
+//	})
+//
+// It panics if ctx is not that of an activity in a [Hub].
+func Spend(ctx context.Context, d time.Duration) {
+	run, ok := ctx.Value(activityRunKey{}).(*activityRun)
+	if !ok {
+		panic("durabletest: Spend was called with a context that no Hub gave to an activity")
+	}
+	run.takes.Add(int64(max(d, 0)))
+}
+
+// activity runs an activity, on this goroutine, and sends its result.
+func (h *Hub) activity(w *provider.ActivityWorkItem) {
+	h.t.Helper()
+	fn, ok := h.registry.Activity(w.Task.Name)
+	if !ok {
+		h.t.Fatalf("durabletest: instance %q called activity %q (task %d) with input %s, and no activity of this name is registered; "+
+			"give its Function to New, or stub it by StubName", w.Instance.InstanceID, w.Task.Name, w.Task.EventID, show(w.Task.Input))
+	}
+	h.note(w.Task.Name, w.Task.Input)
+	run := new(activityRun)
+	result := dispatch.RunActivity(context.WithValue(h.ctx, activityRunKey{}, run), fn, w, h.Now)
+	if f, ok := result.(*history.TaskFailed); ok && f.Failure.StackTrace != nil {
+		h.t.Logf("durabletest: activity %q (task %d of instance %q) ended by a panic: %s\n%s",
+			w.Task.Name, w.Task.EventID, w.Instance.InstanceID, f.Failure, *f.Failure.StackTrace)
+	}
+	complete := func() {
+		if err := w.Lock.Complete(h.ctx, result); err != nil {
+			h.t.Fatalf("durabletest: send the result of activity %q: %v", w.Task.Name, err)
+		}
+	}
+	if takes := time.Duration(run.takes.Load()); takes > 0 {
+		end := h.Now().Add(takes)
+		result.Head().Timestamp = history.Ticks(end)
+		h.at(end, complete)
+		return
+	}
+	complete()
+}
+
+// Calls returns the inputs with which an activity was run, in order. A call that
+// is retried counts again. Stubs count as what they stand for.
+func Calls[I, O any](h *Hub, activity func(context.Context, I) (O, error)) []I {
+	h.t.Helper()
+	return CallsName(h, durable.ActivityName[I, O](h.lookup(activity).Name()))
+}
+
+// CallsName is [Calls] for an activity that is called by name.
+func CallsName[I, O any](h *Hub, activity durable.ActivityName[I, O]) []I {
+	h.t.Helper()
+	h.mu.Lock()
+	inputs := h.calls[strings.ToUpper(string(activity))]
+	h.mu.Unlock()
+	// A function of the same type decodes them as the activity itself does.
+	var all []I
+	decode, _ := durable.NewRegistry().Replace(durable.Activity(string(activity), func(_ context.Context, in I) (durable.Void, error) {
+		all = append(all, in)
+		return durable.Void{}, nil
+	})).Activity(string(activity))
+	for i, input := range inputs {
+		if _, err := decode(h.ctx, input); err != nil {
+			h.t.Fatalf("durabletest: call %d of %s: %v", i, activity, err)
+		}
+	}
+	return all
+}

@@ -1,0 +1,145 @@
+package durabletest
+
+import (
+	"fmt"
+	"log/slog"
+	"reflect"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// check runs an orchestrator again from the start, and fails the test if it
+// does something else than it did.
+func (h *Hub) check(ran dispatch.Ran) {
+	h.t.Helper()
+	code := ran.Code
+	// What it logs, it has logged already.
+	if silent, ok := h.registry.WithLogger(slog.New(slog.DiscardHandler)).Orchestrator(ran.Start.Name, ran.Start.Version); ok {
+		code = silent
+	}
+	again := replay.New(ran.Start.Instance, code)
+	defer again.Close()
+	outcome := again.Episode(ran.Past, ran.Fresh)
+	difference := ""
+	if d := again.Divergence(); d != nil {
+		difference = describeDivergence(d)
+	} else if difference = compare(ran.Outcome, outcome); difference == "" {
+		return
+	}
+	h.t.Fatalf("durabletest: orchestrator %q is not deterministic: run again from the start, instance %q did something else in episode %d.\n%s\n%s",
+		ran.Start.Name, ran.Start.Instance.InstanceID, episodesIn(ran.Past), difference, advice)
+}
+
+const advice = "An orchestrator must do the same whenever it is run: take time and UUIDs from its Context, and leave random numbers, " +
+	"variables that others change, environment variables and I/O to activities. Ranging over a map has no order."
+
+// describeDivergence says how a history differs from what code does.
+func describeDivergence(d *replay.NonDeterminismError) string {
+	return fmt.Sprintf("\tdecision %d\n\thistory has:  %s\n\tthe code did: %s\n%s", d.ActionID, orNothing(d.Recorded), orNothing(d.Produced), d)
+}
+
+func orNothing(s string) string {
+	if s == "" {
+		return "nothing"
+	}
+	return s
+}
+
+// compare returns the first difference between two outcomes of one episode,
+// empty if there is none.
+func compare(first, again replay.Outcome) string {
+	for i := range max(len(first.Actions), len(again.Actions)) {
+		var a, b replay.Action
+		if i < len(first.Actions) {
+			a = withoutStack(first.Actions[i])
+		}
+		if i < len(again.Actions) {
+			b = withoutStack(again.Actions[i])
+		}
+		if reflect.DeepEqual(a, b) {
+			continue
+		}
+		id := 0
+		if a != nil {
+			id = a.ActionID()
+		} else {
+			id = b.ActionID()
+		}
+		before, after := describe(a), describe(b)
+		if before == after {
+			before, after = fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b)
+		}
+		return fmt.Sprintf("\tdecision %d\n\tat first: %s\n\tagain:    %s", id, before, after)
+	}
+	if !reflect.DeepEqual(first.CustomStatus, again.CustomStatus) {
+		return fmt.Sprintf("\tcustom status\n\tat first: %s\n\tagain:    %s", show(first.CustomStatus), show(again.CustomStatus))
+	}
+	return ""
+}
+
+// withoutStack takes out what differs from run to run: the addresses in the
+// stack of a panic.
+func withoutStack(a replay.Action) replay.Action {
+	end, ok := a.(*replay.Complete)
+	if !ok || end.Failure == nil || end.Failure.StackTrace == nil {
+		return a
+	}
+	end = new(*end)
+	end.Failure = new(*end.Failure)
+	end.Failure.StackTrace = nil
+	return end
+}
+
+// describe returns an action in words.
+func describe(a replay.Action) string {
+	switch a := a.(type) {
+	case nil:
+		return "nothing"
+	case *replay.ScheduleTask:
+		return fmt.Sprintf("activity %s with input %s", a.Name, show(a.Input))
+	case *replay.CreateTimer:
+		return "timer until " + stamp(a.FireAt)
+	case *replay.CreateSubOrchestration:
+		if a.InstanceID == "" {
+			return fmt.Sprintf("sub-orchestration %s with input %s", a.Name, show(a.Input))
+		}
+		return fmt.Sprintf("sub-orchestration %s %q with input %s", a.Name, a.InstanceID, show(a.Input))
+	case *replay.SendEvent:
+		return fmt.Sprintf("event %s for instance %q with payload %s", a.Name, a.InstanceID, show(a.Input))
+	case *replay.Complete:
+		return fmt.Sprintf("the end: %s with %s", a.Status, show(a.Result))
+	default:
+		return fmt.Sprintf("%+v", a)
+	}
+}
+
+// episodesIn returns how many episodes a history has.
+func episodesIn(events []history.Event) int {
+	n := 0
+	for _, e := range events {
+		if e.Type() == history.TypeOrchestratorStarted {
+			n++
+		}
+	}
+	return n
+}
+
+// show returns a payload for people, cut if it is long.
+func show(s *string) string {
+	const most = 500
+	switch {
+	case s == nil:
+		return "none"
+	case len(*s) > most:
+		return fmt.Sprintf("%s… (%d bytes)", (*s)[:most], len(*s))
+	default:
+		return *s
+	}
+}
+
+func quote(s string) string { return fmt.Sprintf("%q", s) }
+
+func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

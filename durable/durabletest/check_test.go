@@ -1,0 +1,167 @@
+package durabletest_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest"
+)
+
+// An orchestrator that changes its mind fails the test, wherever it shows.
+func TestRun_FailsIfAReplayDiffers(t *testing.T) {
+	t.Parallel()
+	type orchestrator = func(*durable.Context, durable.Void) (int, error)
+	call := func(ctx *durable.Context, f string) (int64, error) {
+		return durable.CallActivity(ctx, CopyFile, f).Await()
+	}
+	for _, c := range []struct {
+		name string
+		make func() orchestrator // each with a run counter of its own
+		want []string
+	}{
+		{
+			name: "another activity in the first episode",
+			make: func() orchestrator {
+				runs := 0
+				return func(ctx *durable.Context, _ durable.Void) (int, error) {
+					if runs++; runs > 1 {
+						_, err := durable.CallActivity(ctx, ListFiles, "x").Await()
+						return 0, err
+					}
+					_, err := call(ctx, "x")
+					return 0, err
+				}
+			},
+			want: []string{"in episode 0", "decision 0", `at first: activity CopyFile with input ["x"]`, `again:    activity ListFiles with input ["x"]`},
+		},
+		{
+			name: "another activity than in the history",
+			make: func() orchestrator {
+				runs := 0
+				return func(ctx *durable.Context, _ durable.Void) (int, error) {
+					if runs++; runs == 3 { // the replay of the second episode
+						_, err := durable.CallActivity(ctx, ListFiles, "x").Await()
+						return 0, err
+					}
+					if _, err := call(ctx, "x"); err != nil {
+						return 0, err
+					}
+					_, err := call(ctx, "y")
+					return 0, err
+				}
+			},
+			want: []string{
+				"in episode 1", "decision 0", "history has:  an activity task named 'CopyFile'", "the code did: an activity task named 'ListFiles'",
+				"Non-Deterministic workflow detected",
+			},
+		},
+		{
+			name: "another input",
+			make: func() orchestrator {
+				runs := 0
+				return func(ctx *durable.Context, _ durable.Void) (int, error) {
+					runs++
+					_, err := call(ctx, "now"+time.Duration(runs).String())
+					return 0, err
+				}
+			},
+			want: []string{"decision 0", `["now1ns"]`, `["now2ns"]`},
+		},
+		{
+			name: "another result",
+			make: func() orchestrator {
+				runs := 0
+				return func(*durable.Context, durable.Void) (int, error) { runs++; return runs, nil }
+			},
+			want: []string{"decision 0", "at first: the end: Completed with 1", "again:    the end: Completed with 2"},
+		},
+		{
+			name: "another time to wait until",
+			make: func() orchestrator {
+				runs := 0
+				return func(ctx *durable.Context, _ durable.Void) (int, error) {
+					runs++
+					return 0, ctx.Sleep(time.Duration(runs) * time.Hour)
+				}
+			},
+			want: []string{"at first: timer until 2000-01-01T01:00:00Z", "again:    timer until 2000-01-01T02:00:00Z"},
+		},
+		{
+			name: "nothing where there was something",
+			make: func() orchestrator {
+				runs := 0
+				return func(ctx *durable.Context, _ durable.Void) (int, error) {
+					if runs++; runs == 1 {
+						durable.CallActivity(ctx, CopyFile, "x")
+					}
+					_, err := Approval.Wait(ctx).Await()
+					return 0, err
+				}
+			},
+			want: []string{`at first: activity CopyFile with input ["x"]`, "again:    nothing"},
+		},
+		{
+			name: "another custom status",
+			make: func() orchestrator {
+				runs := 0
+				return func(ctx *durable.Context, _ durable.Void) (int, error) {
+					runs++
+					ctx.SetCustomStatus(runs)
+					_, err := Approval.Wait(ctx).Await()
+					return 0, err
+				}
+			},
+			want: []string{"custom status", "at first: 1", "again:    2"},
+		},
+		{
+			name: "in a later generation",
+			make: func() orchestrator {
+				runs := 0
+				var self orchestrator
+				self = func(ctx *durable.Context, _ durable.Void) (int, error) {
+					if runs++; runs <= 2 {
+						return durable.ContinueAsNew(ctx, self, durable.Void{})
+					}
+					return runs, nil
+				}
+				return self
+			},
+			want: []string{"the end: Completed with 3", "the end: Completed with 4"},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got := fails(t, func(t durabletest.TB) {
+				o := c.make()
+				hub := durabletest.New(t, append([]*durable.Function{durable.Orchestrator("Fickle", o)}, functions...)...)
+				_, _ = durabletest.Run(hub, o, durable.Void{})
+			})
+			contains(t, got, `orchestrator "Fickle" is not deterministic`, `instance "instance-1"`)
+			contains(t, got, c.want...)
+		})
+	}
+}
+
+// What does not show in what is decided is no difference: an orchestrator may
+// tell the test what it does, and panic with an address in its stack.
+func TestRun_TakesWhatIsTheSameAsTheSame(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	o := func(ctx *durable.Context, _ durable.Void) (int, error) {
+		calls++
+		if _, err := durable.CallActivity(ctx, CopyFile, "x").Await(); err != nil {
+			return 0, err
+		}
+		panic("x")
+	}
+	hub := durabletest.New(t, append([]*durable.Function{durable.Orchestrator("O", o)}, functions...)...)
+	durabletest.Stub(hub, CopyFile, func(context.Context, string) (int64, error) { return 0, nil })
+	if _, err := durabletest.Run(hub, o, durable.Void{}); err == nil {
+		t.Error("no error")
+	}
+	if want := 3; calls != want { // once, and again in each of two episodes
+		t.Errorf("ran %d times, want %d", calls, want)
+	}
+}

@@ -1,0 +1,34 @@
+package durabletest_test
+
+import (
+	"fmt"
+	"os"
+	"runtime/pprof"
+	"strings"
+	"testing"
+)
+
+// TestMain fails if a test leaves a goroutine or a coroutine behind.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		if left := leaked(); left != "" {
+			fmt.Fprintln(os.Stderr, "goroutines were left behind:\n"+left)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
+
+func leaked() string {
+	var all, left strings.Builder
+	if err := pprof.Lookup("goroutine").WriteTo(&all, 2); err != nil {
+		return err.Error()
+	}
+	for g := range strings.SplitSeq(all.String(), "\n\n") {
+		if strings.Contains(g, "durablefunctions/durable") && !strings.Contains(g, "durabletest_test.TestMain") {
+			left.WriteString(g + "\n\n")
+		}
+	}
+	return left.String()
+}

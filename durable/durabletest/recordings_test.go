@@ -1,0 +1,217 @@
+package durabletest_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler"
+)
+
+var rewrite = flag.Bool("rewrite", false, "record testdata/recorded anew, with Azurite and func")
+
+// journey does a bit of everything. Its histories are in testdata/recorded.
+func journey(ctx *durable.Context, t trip) (string, error) {
+	deadline := ctx.Timer(240 * time.Hour) // in legs
+	quotes := make([]*durable.Task[string], len(t.Cities))
+	for i, city := range t.Cities {
+		quotes[i] = durable.CallActivity(ctx, quote, city)
+	}
+	weather := durable.CallActivity(ctx, forecast, t.Cities[0])
+	offers, err := durable.AwaitAll(ctx, quotes...)
+	if err != nil {
+		return "", err
+	}
+	outlook, err := weather.Await()
+	if err != nil {
+		return "", err
+	}
+	ticket, err := durable.CallActivity(ctx, book, offers[0], durable.RetryPolicy{MaxAttempts: 3, FirstInterval: 100 * time.Millisecond}).Await()
+	if err != nil {
+		return "", err
+	}
+	bag, err := durable.CallSubOrchestrator(ctx, pack, t.Cities[0], durable.InstanceID(string(ctx.InstanceID())+"-bag")).Await()
+	if err != nil {
+		return "", err
+	}
+	departure := leave.Wait(ctx)
+	if durable.AwaitAny(ctx, departure, deadline) == deadline {
+		return "stayed", nil
+	}
+	gate, err := departure.Await()
+	return fmt.Sprintf("%s %s %s %s gate %d", outlook, offers, ticket, bag, gate), err
+}
+
+type trip struct {
+	Cities []string `json:"cities"`
+}
+
+const leave = durable.Event[int]("Leave")
+
+func quote(_ context.Context, city string) (string, error)    { return "€ for " + city, nil }
+func forecast(_ context.Context, city string) (string, error) { return "sun in " + city, nil }
+
+// book fails when it is first called for a ticket.
+func book(ctx context.Context, offer string) (string, error) {
+	if info, ok := durable.ActivityInfoFrom(ctx); ok && info.TaskID < 6 {
+		return "", errors.New("sold out")
+	}
+	return "ticket, " + offer, nil
+}
+
+func pack(ctx *durable.Context, city string) (string, error) {
+	return "bag for " + city, ctx.Sleep(10 * time.Millisecond)
+}
+
+func journeys() []*durable.Function {
+	return []*durable.Function{
+		durable.Orchestrator("Journey", journey),
+		durable.Orchestrator("Pack", pack),
+		durable.Activity("Quote", quote),
+		durable.Activity("Forecast", forecast),
+		durable.Activity("Book", book),
+	}
+}
+
+// recordedHub is the task hub of the recordings.
+const recordedHub = "Recordings"
+
+// TestRecord, with the flag -rewrite, lets the functions above run on Azurite, and writes
+// what is told of two instances in each form: under way, and at its end.
+func TestRecord(t *testing.T) {
+	if !*rewrite {
+		return // the recordings are tested by what reads them
+	}
+	connection := azuritetest.Start(t)
+	parsed, err := azurestorage.ParseConnectionString(connection)
+	if err != nil {
+		t.Fatal(err)
+	}
+	quiet := slog.New(slog.DiscardHandler)
+	hub, err := azurestorage.Open(parsed, azurestorage.Config{TaskHub: recordedHub, MaxQueuePollingInterval: 100 * time.Millisecond, Logger: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := handler.New(handler.App{Functions: journeys()}, handler.Config{Address: "127.0.0.1:0", Provider: hub, Logger: quiet})
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- server.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+
+	c := durable.NewClient(hub, durable.NewRegistry(journeys()...))
+	in := trip{[]string{"Tokyo", "Oslo", "Rome"}}
+	for _, id := range []durable.InstanceID{"under-way", "ended"} {
+		if _, err := durable.Start(ctx, c, journey, in, id); err != nil {
+			t.Fatal(err)
+		}
+		for packed := false; !packed; time.Sleep(100 * time.Millisecond) {
+			events, err := c.History(ctx, id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, e := range events {
+				packed = packed || e.Type() == history.TypeSubOrchestrationInstanceCompleted
+			}
+		}
+	}
+	if err := leave.Raise(ctx, c, "ended", 7); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := durable.InstanceOf[string](c, "ended").Wait(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"under-way", "ended"} {
+		write(t, id+".api.json", get(t, server, "/durabletask/instances/"+id+"?showHistory=true&showHistoryOutput=true"))
+		write(t, id+".rows.json", rowsOf(t, connection, id))
+		write(t, id+".func.json", getHistory(t, connection, id))
+	}
+}
+
+func get(t *testing.T, server http.Handler, url string) []byte {
+	t.Helper()
+	w := httptest.NewRecorder()
+	server.ServeHTTP(w, httptest.NewRequest(http.MethodGet, url, nil))
+	if w.Code != http.StatusOK && w.Code != http.StatusAccepted {
+		t.Fatalf("%s: %d %s", url, w.Code, w.Body)
+	}
+	return w.Body.Bytes()
+}
+
+// rowsOf returns the rows of an instance as the table service answers them.
+func rowsOf(t *testing.T, connection, id string) []byte {
+	t.Helper()
+	service, err := aztables.NewServiceClientFromConnectionString(connection, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows []json.RawMessage
+	filter := fmt.Sprintf("PartitionKey eq '%s'", id)
+	for pager := service.NewClient(recordedHub + "History").NewListEntitiesPager(&aztables.ListEntitiesOptions{Filter: &filter}); pager.More(); {
+		page, err := pager.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range page.Entities {
+			rows = append(rows, row)
+		}
+	}
+	all, err := json.Marshal(rows)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// getHistory returns what `func durable get-history` prints.
+func getHistory(t *testing.T, connection, id string) []byte {
+	t.Helper()
+	root := t.TempDir()
+	for name, text := range map[string]string{
+		"host.json":           `{"version": "2.0"}`,
+		"local.settings.json": fmt.Sprintf(`{"IsEncrypted": false, "Values": {"FUNCTIONS_WORKER_RUNTIME": "custom", "AzureWebJobsStorage": %q}}`, connection),
+	} {
+		if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	cmd := exec.CommandContext(t.Context(), "func", "durable", "get-history", "--id", id, "--task-hub-name", recordedHub,
+		"--connection-string-setting", "AzureWebJobsStorage")
+	cmd.Dir = root
+	var out, problem bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &problem
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("func durable get-history: %v\n%s%s", err, &out, &problem)
+	}
+	return out.Bytes()
+}
+
+func write(t *testing.T, name string, text []byte) {
+	t.Helper()
+	if err := os.MkdirAll("testdata/recorded", 0o750); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join("testdata/recorded", name), text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,148 @@
+package durabletest
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// Replay tests that the history of an instance, recorded in a file, is what the
+// code of today would do: an instance that is at this point can go on with it,
+// and one that has ended would have ended there and in the same way. Results are
+// not compared with what the code would return, nor inputs with what it would
+// pass on, since a change of those strands nobody. If the history does not fit,
+// the test fails with the first difference.
+//
+// The file is JSON, in one of the forms in which histories can be had:
+//
+//   - What `func durable get-history` prints. It reads histories with what was
+//     known to it only: no events that one orchestration sent to another, and
+//     no suspensions.
+//   - The rows of the hub's History table, as the table service returns them:
+//     an array, one object with the array as its value, or one object a line.
+//     They must be of one instance, and its large payloads must not be in blobs.
+//   - The status of an instance from the management API, fetched with
+//     showHistory=true&showHistoryOutput=true, or its historyEvents alone.
+//
+// The management API leaves out where episodes begin, and in which order things
+// were begun at the same time. What is missing is put together from times and
+// from what the code does. Then it is not known which of several calls of one
+// activity that were made at the same time had which result: they get them in
+// the order in which they came. The time that the orchestrator sees is near the
+// true one; the version, tags, parent and execution ID are not known, unless the
+// status has the version. Where that counts, and for instances that were rewound,
+// use one of the other forms.
+func Replay(t TB, functions []*durable.Function, file string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatalf("durabletest: read recorded history: %v", err)
+	}
+	r := newReplayer(functions)
+	events, err := r.read(text)
+	if err != nil {
+		t.Fatalf("durabletest: recorded history %s: %v", file, err)
+	}
+	if problem := r.run(events); problem != "" {
+		t.Fatalf("durabletest: the code does not fit the recorded history %s.\n%s", file, problem)
+	}
+}
+
+// ReplayEvents is [Replay] of a history in memory, such as [Instance.History]
+// and [durable.Client.History] return.
+func ReplayEvents(t TB, functions []*durable.Function, events []history.Event) {
+	t.Helper()
+	if problem := newReplayer(functions).run(events); problem != "" {
+		t.Fatalf("durabletest: the code does not fit the history.\n%s", problem)
+	}
+}
+
+// A replayer runs orchestrators against histories.
+type replayer struct{ registry *durable.Registry }
+
+func newReplayer(functions []*durable.Function) *replayer {
+	return &replayer{durable.NewRegistry(functions...).WithLogger(slog.New(slog.DiscardHandler))}
+}
+
+// begin returns a new execution of the orchestrator that a history is of.
+func (r *replayer) begin(events []history.Event) (*replay.Execution, error) {
+	for _, e := range events {
+		start, ok := e.(*history.ExecutionStarted)
+		if !ok {
+			continue
+		}
+		code, ok := r.registry.Orchestrator(start.Name, start.Version)
+		if !ok {
+			return nil, fmt.Errorf("instance %q is of orchestrator %q, version %q, which is not among the functions", start.Instance.InstanceID, start.Name, start.Version)
+		}
+		return replay.New(start.Instance, code), nil
+	}
+	return nil, fmt.Errorf("the history has no %s", history.TypeExecutionStarted)
+}
+
+// run returns the first difference between a history and what the code does,
+// empty if there is none.
+func (r *replayer) run(events []history.Event) string {
+	x, err := r.begin(events)
+	if err != nil {
+		return err.Error()
+	}
+	defer x.Close()
+	past, end := events, (*history.ExecutionCompleted)(nil)
+	for i, e := range events {
+		if c, ok := e.(*history.ExecutionCompleted); ok {
+			past, end = events[:i], c
+			break
+		}
+	}
+	outcome := x.Episode(past, nil)
+	if d := x.Divergence(); d != nil {
+		return place(events, d.ActionID) + describeDivergence(d)
+	}
+	if end == nil {
+		return ""
+	}
+	return compareEnds(events, end, outcome, x)
+}
+
+// compareEnds says how the end of a history differs from what the code does
+// there.
+func compareEnds(events []history.Event, end *history.ExecutionCompleted, outcome replay.Outcome, x *replay.Execution) string {
+	var did replay.Action
+	if len(outcome.Actions) > 0 {
+		did = outcome.Actions[0]
+	}
+	if c, ok := did.(*replay.Complete); ok && c.Status == end.Status {
+		return ""
+	}
+	code := describe(did)
+	if did == nil {
+		code = "nothing"
+		for _, f := range append(x.Open(), x.EventWaits()...) {
+			if f.IsAwaited() {
+				code += fmt.Sprintf("; it waits for %s", f)
+				break
+			}
+		}
+	}
+	recorded := describe(&replay.Complete{Status: end.Status, Result: end.Result})
+	return place(events, end.EventID) + fmt.Sprintf("\tdecision %d\n\thistory has:  %s\n\tthe code did: %s", end.EventID, recorded, code)
+}
+
+// place says where in a history the event of an action is.
+func place(events []history.Event, action int) string {
+	episode := -1
+	for i, e := range events {
+		if e.Type() == history.TypeOrchestratorStarted {
+			episode++
+		}
+		if e.Head().EventID == action {
+			return fmt.Sprintf("\tevent %d of %d, in episode %d, at %s: %s\n", i, len(events), max(episode, 0), stamp(e.Head().Timestamp), e.Type())
+		}
+	}
+	return fmt.Sprintf("\tafter the %d events of the history\n", len(events))
+}

@@ -1,0 +1,260 @@
+package durabletest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// A shown history is what the management API tells of one
+// (WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs,
+// ConvertOrchestrationStateToStatus): without the marks of episodes, without
+// the numbers of actions, and with what was begun left out once it is complete.
+type shown struct {
+	arrivals  []*arrival
+	decisions []*decision // in the order of their times
+	end       *history.ExecutionCompleted
+}
+
+// An arrival is an event that the orchestrator was shown.
+type arrival struct {
+	event   history.Event
+	answers *decision // that it completes; nil if none
+}
+
+// A decision is something that the orchestrator began.
+type decision struct {
+	event history.Event // its EventID is -1 while it is not known
+}
+
+func (d *decision) at() time.Time { return d.event.Head().Timestamp }
+func (d *decision) known() bool   { return d.event.Head().EventID >= 0 }
+
+// readShown reads the historyEvents of a status.
+func readShown(status object, objects []object) (*shown, error) {
+	s := new(shown)
+	for i, o := range objects {
+		if err := s.read(status, o); err != nil {
+			return nil, fmt.Errorf("event %d: %w", i, err)
+		}
+	}
+	slices.SortStableFunc(s.decisions, func(a, b *decision) int { return a.at().Compare(b.at()) })
+	return s, nil
+}
+
+// read takes in the next event.
+func (s *shown) read(status, o object) error {
+	members := make(object, len(o)+1)
+	for name, value := range o {
+		members[name] = value
+	}
+	members["EventId"] = json.RawMessage("-1")
+	if result, ok := o["Result"]; ok && string(result) != "null" {
+		text, err := json.Marshal(string(result)) // it is shown as JSON, and was stored as text
+		if err != nil {
+			return err
+		}
+		members["Result"] = text
+	}
+	e, err := members.event()
+	if err != nil {
+		return err
+	}
+	switch e := e.(type) {
+	case *history.ExecutionStarted:
+		if !o.has("Input") {
+			return errors.New("the input is missing; fetch the history with showInput=true")
+		}
+		e.Name, e.Version = o.text("FunctionName"), status.text("version")
+		e.Instance.InstanceID = status.text("instanceId")
+		s.arrivals = append(s.arrivals, &arrival{event: e})
+	case *history.ExecutionCompleted:
+		s.end = e
+	case *history.TaskScheduled, *history.TimerCreated, *history.SubOrchestrationInstanceCreated, *history.EventSent:
+		s.decisions = append(s.decisions, &decision{e})
+	case *history.TaskCompleted, *history.SubOrchestrationInstanceCompleted:
+		if !o.has("Result") {
+			return errors.New("the results are missing; fetch the history with showHistoryOutput=true")
+		}
+		return s.readAnswer(o, e)
+	case *history.TaskFailed, *history.SubOrchestrationInstanceFailed:
+		return s.readAnswer(o, e)
+	case *history.TimerFired:
+		s.arrivals = append(s.arrivals, &arrival{event: e, answers: s.timer(e)})
+	default:
+		s.arrivals = append(s.arrivals, &arrival{event: e})
+	}
+	return nil
+}
+
+// readAnswer takes in the end of a task or of a child, which shows what is known
+// of its beginning. One that shows nothing is a second answer, which nobody
+// waited for.
+func (s *shown) readAnswer(o object, e history.Event) error {
+	name := o.text("FunctionName")
+	if name == "" {
+		return nil
+	}
+	var began eventjson.Time
+	if err := json.Unmarshal(o["ScheduledTime"], &began); err != nil {
+		return fmt.Errorf("ScheduledTime: %w", err)
+	}
+	head := history.NewHeader(began.Time)
+	d := &decision{&history.TaskScheduled{Header: head, Name: name}}
+	switch e.(type) {
+	case *history.SubOrchestrationInstanceCompleted, *history.SubOrchestrationInstanceFailed:
+		d.event = &history.SubOrchestrationInstanceCreated{Header: head, Name: name}
+	}
+	s.decisions = append(s.decisions, d)
+	s.arrivals = append(s.arrivals, &arrival{event: e, answers: d})
+	return nil
+}
+
+// timer returns the timer that fired, nil if there is none.
+func (s *shown) timer(fired *history.TimerFired) *decision {
+	for _, d := range s.decisions {
+		created, ok := d.event.(*history.TimerCreated)
+		if !ok || !created.FireAt.Equal(fired.FireAt) {
+			continue
+		}
+		if !slices.ContainsFunc(s.arrivals, func(a *arrival) bool { return a.answers == d }) {
+			return d
+		}
+	}
+	return nil
+}
+
+// restore makes a history of what is shown of it. The numbers of actions follow
+// from their times; those of one time are told apart by what the code does. From
+// where the code does something else, they stand as they were shown.
+func (r *replayer) restore(s *shown) ([]history.Event, error) {
+	var beginning []history.Event
+	for _, a := range s.arrivals {
+		beginning = append(beginning, a.event)
+	}
+	x, err := r.begin(beginning)
+	if err != nil {
+		return nil, err
+	}
+	defer x.Close()
+	var now time.Time
+	var events []history.Event
+	begun, fits := 0, true
+	record := func(d *decision) {
+		d.event.Head().EventID = begun
+		begun++
+		events = append(events, d.event)
+	}
+	for _, a := range s.arrivals {
+		if fits = fits && (a.answers == nil || a.answers.known()); !fits {
+			// The code did not begin what is complete here. That it did not is
+			// found when the history is replayed.
+			for _, d := range s.decisions {
+				if !d.known() {
+					record(d)
+				}
+			}
+		}
+		now = latest(now, a.event)
+		fresh := []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(now)}, a.answer()}
+		if len(events) > 0 {
+			events = append(events, &history.OrchestratorCompleted{Header: history.NewHeader(now)})
+		}
+		events = append(events, fresh...)
+		if !fits {
+			continue
+		}
+		for _, action := range x.Episode(nil, fresh).Actions {
+			if d := s.recordOf(action, begun); d != nil {
+				record(d)
+			} else if _, ends := action.(*replay.Complete); !ends {
+				fits = false
+				break
+			}
+		}
+	}
+	for _, d := range s.decisions {
+		if !d.known() {
+			record(d)
+		}
+	}
+	if s.end != nil {
+		s.end.EventID = begun
+		events = append(events, s.end)
+	}
+	return append(events, &history.OrchestratorCompleted{Header: history.NewHeader(now)}), nil
+}
+
+// answer returns the arrival's event, with the number of what it answers.
+func (a *arrival) answer() history.Event {
+	id := history.NoEventID
+	if a.answers != nil {
+		id = a.answers.event.Head().EventID
+	}
+	switch e := a.event.(type) {
+	case *history.TaskCompleted:
+		e.TaskScheduledID = id
+	case *history.TaskFailed:
+		e.TaskScheduledID = id
+	case *history.SubOrchestrationInstanceCompleted:
+		e.TaskScheduledID = id
+	case *history.SubOrchestrationInstanceFailed:
+		e.TaskScheduledID = id
+	case *history.TimerFired:
+		e.TimerID = id
+	}
+	return a.event
+}
+
+// recordOf returns what is shown of an action, which is the n-th of the
+// execution: one of those begun at the same time as the n-th that is shown. It is
+// nil if none is like it.
+func (s *shown) recordOf(action replay.Action, n int) *decision {
+	if n >= len(s.decisions) {
+		return nil
+	}
+	for _, d := range s.decisions {
+		if !d.known() && d.at().Equal(s.decisions[n].at()) && records(d.event, action) {
+			return d
+		}
+	}
+	return nil
+}
+
+// records reports whether an event could record an action.
+func records(e history.Event, action replay.Action) bool {
+	switch e := e.(type) {
+	case *history.TaskScheduled:
+		a, ok := action.(*replay.ScheduleTask)
+		return ok && strings.EqualFold(a.Name, e.Name)
+	case *history.SubOrchestrationInstanceCreated:
+		a, ok := action.(*replay.CreateSubOrchestration)
+		return ok && strings.EqualFold(a.Name, e.Name)
+	case *history.EventSent:
+		a, ok := action.(*replay.SendEvent)
+		return ok && strings.EqualFold(a.Name, e.Name)
+	default:
+		_, ok := action.(*replay.CreateTimer)
+		return ok
+	}
+}
+
+// latest returns the time of an episode that takes e, after one at now: near
+// what it was.
+func latest(now time.Time, e history.Event) time.Time {
+	at := e.Head().Timestamp
+	if fired, ok := e.(*history.TimerFired); ok && fired.FireAt.After(at) {
+		at = fired.FireAt
+	}
+	if at.After(now) {
+		return at
+	}
+	return now
+}

@@ -1,0 +1,198 @@
+package embedded
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// In the database a record is one or more pieces, whose keys are the record's
+// and the number of the piece in two bytes. bbolt writes a page anew with all
+// that is on it, so large values must not share pages with values that change.
+//
+// A piece begins with a checksum over its key and all that follows, and a byte
+// that says whether there are more: the database checks none of its data.
+
+const (
+	maxPiece   = 16 << 10 // bytes of a record in one piece
+	pieceHead  = 5        // checksum and flags
+	flagMore   = 1
+	maxPieces  = 1 << 16
+	keyNumbers = 2 // bytes that a piece's number takes in its key
+)
+
+// maxRecord is the size of the largest record, 1 GiB.
+const maxRecord = maxPiece * maxPieces
+
+var checksums = crc32.MakeTable(crc32.Castagnoli)
+
+// A damageError says that a record is not what was written.
+type damageError struct {
+	bucket string
+	key    []byte
+	cause  error
+}
+
+func (e *damageError) Error() string {
+	return fmt.Sprintf("record %x in %s: %v", e.key, e.bucket, e.cause)
+}
+
+func (e *damageError) Unwrap() error { return e.cause }
+
+var (
+	errChecksum = errors.New("checksum does not match")
+	errMissing  = errors.New("record is missing")
+)
+
+func checksum(key, rest []byte) uint32 {
+	return crc32.Update(crc32.Checksum(key, checksums), checksums, rest)
+}
+
+// A bucket is one of the database's buckets of records, in a transaction.
+type bucket struct {
+	*bolt.Bucket
+	name string
+}
+
+// put stores a record in the place of one with the same key.
+func (b bucket) put(key, value []byte) error {
+	if len(value) >= maxRecord {
+		return fmt.Errorf("a record of %d bytes is too large; the limit is %d", len(value), maxRecord)
+	}
+	for n := 0; ; n++ {
+		rest := value
+		if len(rest) > maxPiece {
+			rest = rest[:maxPiece]
+		}
+		value = value[len(rest):]
+		k := pieceKey(key, n)
+		v := make([]byte, pieceHead, pieceHead+len(rest))
+		if len(value) > 0 {
+			v[4] = flagMore
+		}
+		v = append(v, rest...)
+		binary.BigEndian.PutUint32(v, checksum(k, v[4:]))
+		if err := b.Put(k, v); err != nil {
+			return fmt.Errorf("put record in %s: %w", b.name, err)
+		}
+		if len(value) == 0 {
+			return b.removeFrom(key, n+1)
+		}
+	}
+}
+
+// remove deletes a record if it is there.
+func (b bucket) remove(key []byte) error { return b.removeFrom(key, 0) }
+
+// removeFrom deletes a record's pieces from the given one on.
+func (b bucket) removeFrom(key []byte, n int) error {
+	for ; ; n++ {
+		k := pieceKey(key, n)
+		if b.Get(k) == nil {
+			return nil
+		}
+		if err := b.Delete(k); err != nil {
+			return fmt.Errorf("delete record from %s: %w", b.name, err)
+		}
+	}
+}
+
+// get returns a record, nil if it is not there. What it returns must not be
+// changed, and is valid until the transaction ends.
+func (b bucket) get(key []byte) ([]byte, error) {
+	k := pieceKey(key, 0)
+	v := b.Get(k)
+	if v == nil {
+		return nil, nil
+	}
+	return b.whole(key, k, v)
+}
+
+// whole returns the record whose first piece is given.
+func (b bucket) whole(key, k, v []byte) ([]byte, error) {
+	value, more, err := b.open(k, v)
+	if err != nil || !more {
+		return value, err
+	}
+	value = append(make([]byte, 0, 4*len(value)), value...)
+	for n := 1; more; n++ {
+		k := pieceKey(key, n)
+		v := b.Get(k)
+		if v == nil {
+			return nil, &damageError{b.name, k, errMissing}
+		}
+		var next []byte
+		if next, more, err = b.open(k, v); err != nil {
+			return nil, err
+		}
+		value = append(value, next...)
+	}
+	return value, nil
+}
+
+// open checks a piece and returns what it holds.
+func (b bucket) open(k, v []byte) (value []byte, more bool, err error) {
+	if len(v) < pieceHead || binary.BigEndian.Uint32(v) != checksum(k, v[4:]) {
+		return nil, false, &damageError{b.name, bytes.Clone(k), errChecksum}
+	}
+	return v[pieceHead:], v[4]&flagMore != 0, nil
+}
+
+// scan calls f with the key of each record at or after from, in order, until f
+// says stop or the end. What f is given is valid until the transaction ends.
+func (b bucket) scan(from []byte, f func(key []byte, value func() ([]byte, error)) (stop bool, err error)) error {
+	c := b.Cursor()
+	for k, v := c.Seek(pieceKey(from, 0)); k != nil; k, v = c.Next() {
+		key, n := splitPieceKey(k)
+		if n != 0 {
+			continue // read with the record's first piece
+		}
+		stop, err := f(key, func() ([]byte, error) { return b.whole(key, k, v) })
+		if stop || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// last returns the key of the last record that begins with prefix, nil if
+// there is none.
+func (b bucket) last(prefix []byte) []byte {
+	c := b.Cursor()
+	k, _ := c.Seek(after(prefix))
+	if k == nil {
+		k, _ = c.Last()
+	} else {
+		k, _ = c.Prev()
+	}
+	if !bytes.HasPrefix(k, prefix) {
+		return nil
+	}
+	key, _ := splitPieceKey(k)
+	return key
+}
+
+// after returns the key that follows all that begin with prefix, which is a
+// number and never the greatest.
+func after(prefix []byte) []byte {
+	return binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(prefix)+1)
+}
+
+func pieceKey(key []byte, n int) []byte {
+	k := make([]byte, len(key)+keyNumbers)
+	copy(k, key)
+	binary.BigEndian.PutUint16(k[len(key):], uint16(n))
+	return k
+}
+
+func splitPieceKey(k []byte) (key []byte, n int) {
+	if len(k) < keyNumbers {
+		return k, 0 // no key of ours: its checksum will not match
+	}
+	key = k[:len(k)-keyNumbers]
+	return key, int(binary.BigEndian.Uint16(k[len(key):]))
+}

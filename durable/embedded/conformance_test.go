@@ -1,0 +1,113 @@
+package embedded_test
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider/providertest"
+)
+
+func TestHub_KeepsThePromisesOfAProvider(t *testing.T) {
+	t.Parallel()
+	providertest.Exercise(t, func(t *testing.T) providertest.Hub { return exercised(t, embedded.Config{}) })
+}
+
+func TestHub_KeepsThePromisesOfAProviderWhenRelaxed(t *testing.T) {
+	t.Parallel()
+	providertest.Exercise(t, func(t *testing.T) providertest.Hub { return exercised(t, embedded.Config{Relaxed: true}) })
+}
+
+func exercised(t *testing.T, cfg embedded.Config) providertest.Hub {
+	t.Parallel()
+	cfg.AbandonDelay = 150 * time.Millisecond
+	cfg.DrainTimeout = 300 * time.Millisecond
+	cfg.Logger = slog.New(slog.DiscardHandler)
+	path := filepath.Join(t.TempDir(), "hub.db")
+	hub := open(t, path, cfg)
+	return providertest.Hub{
+		Provider: hub,
+		Reopen: func(t *testing.T) provider.Provider {
+			if err := hub.Close(); err != nil {
+				t.Fatalf("Close: %v", err)
+			}
+			hub = open(t, path, cfg)
+			return hub
+		},
+		// The files as they are at some instant are what a process that dies
+		// leaves. They are small here, so that nothing goes into the database
+		// meanwhile.
+		Kill: func(t *testing.T) provider.Provider {
+			path = filepath.Join(t.TempDir(), "hub.db")
+			for _, suffix := range []string{".journal-0", ".journal-1", ""} {
+				copyFile(t, hub.Path()+suffix, path+suffix)
+			}
+			hub = open(t, path, cfg)
+			return hub
+		},
+		Quiet:        60 * time.Millisecond,
+		DrainTimeout: cfg.DrainTimeout,
+		AbandonDelay: cfg.AbandonDelay,
+		Ordered:      true,
+	}
+}
+
+// open opens a hub that is closed when the test ends.
+func open(tb testing.TB, path string, cfg embedded.Config) *embedded.Hub {
+	tb.Helper()
+	hub, err := embedded.Open(path, cfg)
+	if err != nil {
+		tb.Fatalf("Open: %v", err)
+	}
+	tb.Cleanup(func() {
+		if err := hub.Close(); err != nil {
+			tb.Errorf("Close: %v", err)
+		}
+	})
+	return hub
+}
+
+// run runs a hub until the test ends or the returned function is called.
+func run(tb testing.TB, hub *embedded.Hub) (stop func()) {
+	tb.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { // awaited by stop
+		defer close(done)
+		if err := hub.Run(ctx); err != nil && !errors.Is(err, embedded.ErrClosed) {
+			tb.Errorf("Run: %v", err)
+		}
+	}()
+	stop = func() {
+		cancel()
+		<-done
+	}
+	tb.Cleanup(stop)
+	return stop
+}
+
+func copyFile(tb testing.TB, from, to string) {
+	tb.Helper()
+	src, err := os.Open(from)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer src.Close()
+	dst, err := os.Create(to)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	if _, err := io.Copy(dst, src); err != nil {
+		tb.Fatal(err)
+	}
+	if err := dst.Close(); err != nil {
+		tb.Fatal(err)
+	}
+}

@@ -1,0 +1,55 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrClosed says that a [Hub] was used after [Hub.Close].
+var ErrClosed = errors.New("task hub is closed")
+
+// A HeldError says that a hub's file could not be opened because another
+// process has it open, or this one has it twice.
+type HeldError struct {
+	Path string
+	// Holder describes who has the file, such as "process 4711 on host edge-1";
+	// empty if that is not known.
+	Holder string
+}
+
+// Error names the file and its holder.
+func (e *HeldError) Error() string {
+	holder := e.Holder
+	if holder == "" {
+		holder = "another process"
+	}
+	return fmt.Sprintf("task hub %s is in use by %s; only one process at a time can have it", e.Path, holder)
+}
+
+// A FormatError says that a hub's file was written by a newer version of this
+// package. The file has not been changed.
+type FormatError struct {
+	Path      string
+	Version   uint64 // of the file
+	Supported uint64 // the newest that this package knows
+}
+
+// Error names the file and both versions.
+func (e *FormatError) Error() string {
+	return fmt.Sprintf("task hub %s has format version %d; this program knows versions up to %d: use a newer program", e.Path, e.Version, e.Supported)
+}
+
+// A CorruptError says that a hub's file is not what this package wrote. The
+// file is left as it was found.
+type CorruptError struct {
+	Path  string
+	Cause error
+}
+
+// Error names the file and what is wrong with it.
+func (e *CorruptError) Error() string {
+	return fmt.Sprintf("task hub %s is damaged or not a task hub: %v", e.Path, e.Cause)
+}
+
+// Unwrap returns what is wrong with the file.
+func (e *CorruptError) Unwrap() error { return e.Cause }

@@ -1,0 +1,327 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+func TestHub_AStepIsOneGroupAndLeavesNothingInMemory(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for range 3 {
+		before := r.groups()
+		r.start("a")
+		r.finish(r.next(), scheduled(0))
+		for i := range 3 {
+			a := r.nextActivity()
+			var completion sync.WaitGroup
+			completion.Go(func() {
+				if err := a.Lock.Complete(context.Background(), resultOf(i)); err != nil {
+					t.Error(err)
+				}
+			})
+			item := r.next()
+			if i < 2 {
+				r.finish(item, scheduled(i+1))
+			} else {
+				r.finish(item, ended())
+			}
+			completion.Wait()
+		}
+		// The results are not stored by themselves, unless this test is slow.
+		if n := r.groups() - before; n < 5 || n > 8 {
+			t.Errorf("three activities took %d groups, want 5", n)
+		}
+		r.forgets()
+	}
+}
+
+func TestHub_AResultThatNobodyTakesIsStored(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.start("a")
+	r.finish(r.next(), scheduled(0))
+	r.send("a", "keeps it busy")
+	item := r.next()
+	r.must(r.nextActivity().Lock.Complete(t.Context(), resultOf(0)))
+	copied := filepath.Join(t.TempDir(), "hub.db")
+	copyHub(t, r.path, copied)
+	r.finish(item)
+	r.finish(r.next(), ended())
+	r.forgets()
+
+	left := openRig(t, copied) // as if the process had died after Complete
+	item = left.next()
+	if len(item.Messages) != 2 {
+		t.Errorf("got %d messages, want the event and the result", len(item.Messages))
+	}
+	left.finish(item, ended())
+	left.forgets()
+}
+
+func TestHub_EndsAnInstanceThatHasNotStarted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	instance := r.startAt("a", time.Now().Add(time.Hour))
+	r.send("a", "early")
+	e := &history.ExecutionTerminated{Header: history.NewHeader(time.Now()), Reason: new("changed my mind")}
+	r.must(r.Send(t.Context(), provider.TaskMessage{Event: e, Target: history.OrchestrationInstance{InstanceID: "a"}}))
+	s, err := r.Instance(t.Context(), "a", provider.Fetch{Output: true})
+	r.must(err)
+	if s.Instance != instance || s.Status != history.Terminated || *s.Output != "changed my mind" || !s.CompletedAt.Equal(e.Timestamp) {
+		t.Errorf("the instance is %+v, want it terminated", s)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if item, err := r.NextOrchestration(ctx); err == nil {
+		t.Errorf("%v was handed out", item.Messages)
+	}
+	r.groups() // what was dropped is deleted
+	r.forgets()
+}
+
+func TestHub_ForgetsTheTimersOfWhatHasEnded(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, last := range []history.Event{ended(), nil} {
+		r.start("a")
+		item := r.next()
+		var timers []history.Event
+		for i := range 20 {
+			timers = append(timers, &history.TimerCreated{Header: history.Header{EventID: i}, FireAt: time.Now().Add(time.Hour)})
+		}
+		r.finish(item, timers...)
+		r.send("a", "finish")
+		item = r.next()
+		if last != nil {
+			r.finish(item, last)
+		} else {
+			r.must(r.Purge(t.Context(), "a"))
+			if err := item.Session.Commit(t.Context(), taking(item)); !errors.Is(err, provider.ErrSessionLost) {
+				t.Errorf("Commit for a purged instance returned %v, want %v", err, provider.ErrSessionLost)
+			}
+			r.must(item.Session.Release(t.Context()))
+		}
+		r.forgets()
+	}
+	r.stop()
+	r.must(r.Close())
+	left := openRig(t, r.path)
+	left.forgets()
+}
+
+func TestHub_HandsOutManyMessagesInParts(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.start("a")
+	const n = 2*maxMessages + 10
+	var all sync.WaitGroup
+	for s := range 10 {
+		all.Go(func() {
+			for i := range n / 10 {
+				r.send("a", fmt.Sprintf("%d.%d", s, i))
+			}
+		})
+	}
+	all.Wait()
+	seen := make(map[string]bool)
+	for len(seen) < n {
+		item := r.next()
+		if len(item.Messages) > maxMessages {
+			t.Errorf("%d messages were handed out at once, want at most %d", len(item.Messages), maxMessages)
+		}
+		for _, m := range item.Messages {
+			if e, ok := m.Event.(*history.EventRaised); ok {
+				if seen[e.Name] {
+					t.Errorf("event %s was handed out twice", e.Name)
+				}
+				seen[e.Name] = true
+			}
+		}
+		r.finish(item)
+	}
+	r.forgets()
+}
+
+func TestHub_CountsDeliveriesAcrossAnOrderlyClose(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.start("a")
+	r.finish(r.next(), scheduled(0), scheduled(1))
+	if a := r.nextActivity(); a.Attempt != 1 || a.Task.EventID != 0 {
+		t.Fatalf("got attempt %d of %d", a.Attempt, a.Task.EventID)
+	}
+	r.stop()
+	r.must(r.Close())
+	r = openRig(t, r.path)
+	attempts := make(map[int]int)
+	for range 2 {
+		a := r.nextActivity()
+		attempts[a.Task.EventID] = a.Attempt
+		r.must(a.Lock.Complete(t.Context(), resultOf(a.Task.EventID)))
+	}
+	if attempts[0] != 2 || attempts[1] != 1 {
+		t.Errorf("attempts are %v, want 2 of the one that had been handed out and 1 of the other", attempts)
+	}
+}
+
+func TestHub_FiresDistantTimersOnTime(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hub.db")
+	synctest.Test(t, func(t *testing.T) {
+		h, err := Open(path, Config{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- h.Run(ctx) }()
+		r := &rig{T: t, Hub: h}
+		r.start("a")
+		item, err := h.NextOrchestration(ctx)
+		r.must(err)
+		var timers []history.Event
+		for i, after := range []time.Duration{72 * time.Hour, time.Second, 5 * time.Minute} {
+			timers = append(timers, &history.TimerCreated{Header: history.Header{EventID: i}, FireAt: time.Now().Add(after)})
+		}
+		r.finish(item, timers...)
+		for _, want := range []int{1, 2, 0} {
+			item, err := h.NextOrchestration(ctx)
+			r.must(err)
+			fired := item.Messages[0].Event.(*history.TimerFired)
+			if late := time.Since(fired.FireAt); fired.TimerID != want || late < 0 || late > time.Second {
+				t.Errorf("timer %d came %v after its time, want timer %d", fired.TimerID, late, want)
+			}
+			r.finish(item)
+		}
+		cancel()
+		r.must(<-done)
+		r.must(h.Close())
+	})
+}
+
+func TestHub_TellsThoseWhoAwaitAnEnd(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	if err := r.AwaitEnd(t.Context(), "nobody"); !errors.Is(err, provider.ErrInstanceNotFound) {
+		t.Errorf("of an unknown instance: %v", err)
+	}
+	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	r.start("a")
+	if err := r.AwaitEnd(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("of an instance that goes on: %v", err)
+	}
+	for _, end := range []func(){
+		func() { r.finish(r.next(), ended()) },
+		func() { r.must(r.Purge(t.Context(), "a")) },
+		func() { r.start("a") },
+	} {
+		r.start("a")
+		told := make(chan error, 2)
+		for range 2 {
+			go func() { told <- r.AwaitEnd(t.Context(), "a") }()
+		}
+		for waiting := 0; waiting < 2; {
+			r.mu.Lock()
+			waiting = len(r.awaited["a"])
+			r.mu.Unlock()
+		}
+		end()
+		for range 2 {
+			if err := <-told; err != nil && !errors.Is(err, provider.ErrInstanceNotFound) {
+				t.Errorf("got %v", err)
+			}
+		}
+	}
+	r.finish(r.next(), ended())
+	r.must(r.AwaitEnd(t.Context(), "a"))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.awaited) > 0 {
+		t.Errorf("%d instances are awaited by nobody", len(r.awaited))
+	}
+}
+
+func TestHub_TakesBackWhatOutlivesTheDrainTimeout(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.config.DrainTimeout = 10 * time.Millisecond
+	r.start("a")
+	r.finish(r.next(), scheduled(0))
+	r.send("a", "Event")
+	late, lateActivity := r.next(), r.nextActivity()
+	r.stop()
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- r.Hub.Run(ctx) }()
+
+	item, again := r.next(), r.nextActivity()
+	if again.Attempt != 2 {
+		t.Errorf("attempt of the activity is %d, want 2", again.Attempt)
+	}
+	if err := late.Session.Commit(t.Context(), taking(late)); !errors.Is(err, provider.ErrSessionLost) {
+		t.Errorf("the late commit returned %v, want %v", err, provider.ErrSessionLost)
+	}
+	r.must(late.Session.Abandon(t.Context(), provider.ErrSessionLost))
+	r.must(late.Session.Release(t.Context()))
+	r.finish(item)
+	if err := late.Session.Commit(t.Context(), taking(late)); !errors.Is(err, provider.ErrSessionLost) {
+		t.Errorf("the late commit returned %v, want %v", err, provider.ErrSessionLost)
+	}
+
+	// Whoever is first to complete an activity does; the other is told that it
+	// is done.
+	r.must(lateActivity.Lock.Complete(t.Context(), resultOf(0)))
+	r.must(again.Lock.Complete(t.Context(), resultOf(0)))
+	item = r.next()
+	if len(item.Messages) != 1 {
+		t.Errorf("got %v, want one result", item.Messages)
+	}
+	r.finish(item, ended())
+	r.forgets()
+	cancel()
+	r.must(<-done)
+}
+
+// Who stops waiting at the instant that work comes does not take it from those
+// who go on waiting.
+func TestHub_WakesWhoStillWaitsWhenAnotherHasStopped(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for i := range 300 {
+		ctx, cancel := context.WithCancel(t.Context())
+		fickle := make(chan *provider.OrchestrationWorkItem, 1)
+		steady := make(chan *provider.OrchestrationWorkItem, 1)
+		wait := func(ctx context.Context, got chan *provider.OrchestrationWorkItem) {
+			item, _ := r.NextOrchestration(ctx) // none if ctx has ended
+			got <- item
+		}
+		go wait(ctx, fickle)
+		steadyCtx, stop := context.WithTimeout(t.Context(), 10*time.Second)
+		go wait(steadyCtx, steady)
+		go cancel()
+		r.start(fmt.Sprint("a", i))
+		item := <-fickle
+		if item == nil {
+			if item = <-steady; item == nil {
+				t.Fatal("the instance was handed out to nobody")
+			}
+		} else {
+			stop()
+			<-steady
+		}
+		stop()
+		r.finish(item, ended())
+	}
+}

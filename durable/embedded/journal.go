@@ -1,0 +1,323 @@
+package embedded
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"os"
+	"path/filepath"
+)
+
+// A journal holds the groups of changes that are not in the database yet. One
+// sync of it makes a group durable; the database takes two, and writes whole
+// pages.
+//
+// It consists of two files, used in turn: one is written while what the other
+// holds goes into the database. They are written over again, since to sync a
+// file that does not grow is faster. A record says which group it is, so that
+// what is left from an earlier turn is recognised: groups are numbered without
+// gaps.
+type journal struct {
+	path    string
+	files   [2]*os.File
+	sizes   [2]int64
+	current int   // the file that is written
+	offset  int64 // where the next record goes
+	seed    uint32
+	relaxed bool
+	buf     []byte
+}
+
+// The layout of a record:
+//
+//	length of the payload (4 bytes) · checksum (4) · number (8) · flags (1) · payload · padding to 8 bytes
+//
+// The checksum is over the hub's ID, so that a foreign journal is recognised,
+// and all of the record but itself and the padding.
+const (
+	recordHead   = 17
+	recordAlign  = 8
+	flagRelaxed  = 1 // the record was not synced before the next was written
+	maxGroup     = 1 << 30
+	journalGrows = 1 << 20 // bytes by which a file is made longer
+)
+
+func journalPath(path string, i int) string { return fmt.Sprintf("%s.journal-%d", path, i) }
+
+// openJournal opens a hub's journal files, and makes those that are missing.
+func openJournal(path string, id []byte, relaxed bool) (*journal, error) {
+	j := &journal{path: path, seed: crc32.Checksum(id, checksums), relaxed: relaxed}
+	for i := range j.files {
+		f, err := os.OpenFile(journalPath(path, i), os.O_RDWR|os.O_CREATE, 0o600)
+		if err != nil {
+			return nil, errors.Join(err, j.close())
+		}
+		j.files[i] = f
+		info, err := f.Stat()
+		if err != nil {
+			return nil, errors.Join(err, j.close())
+		}
+		j.sizes[i] = info.Size()
+	}
+	if err := syncDir(filepath.Dir(path)); err != nil {
+		return nil, errors.Join(err, j.close())
+	}
+	return j, nil
+}
+
+// hasJournal reports whether both files of a hub's journal are there.
+func hasJournal(path string) bool {
+	for i := range 2 {
+		if _, err := os.Stat(journalPath(path, i)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+func (j *journal) close() error {
+	var errs []error
+	for _, f := range j.files {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// remove deletes the files; all they held is in the database.
+func (j *journal) remove() error {
+	return errors.Join(j.close(), os.Remove(journalPath(j.path, 0)), os.Remove(journalPath(j.path, 1)))
+}
+
+// An unsyncedError says that a group was written but not synced. Nobody can
+// know whether it is on the disk.
+type unsyncedError struct{ cause error }
+
+func (e *unsyncedError) Error() string { return fmt.Sprintf("sync journal: %v", e.cause) }
+func (e *unsyncedError) Unwrap() error { return e.cause }
+
+// append makes a group durable. After an error that is not an *unsyncedError
+// it does not count, and the next takes its place.
+func (j *journal) append(number uint64, payload []byte) error {
+	if len(payload) >= maxGroup {
+		return fmt.Errorf("%d bytes of changes are too many; the limit is %d", len(payload), maxGroup)
+	}
+	j.buf = j.encode(j.buf[:0], number, payload)
+	f := j.files[j.current]
+	if err := j.grow(f, j.offset+int64(len(j.buf))); err != nil {
+		return err
+	}
+	if _, err := f.WriteAt(j.buf, j.offset); err != nil {
+		return fmt.Errorf("write journal: %w", err)
+	}
+	if !j.relaxed {
+		if err := dataSync(f); err != nil {
+			return &unsyncedError{err}
+		}
+	}
+	j.offset += int64(len(j.buf))
+	if cap(j.buf) > 4*journalGrows {
+		j.buf = nil
+	}
+	return nil
+}
+
+func (j *journal) encode(b []byte, number uint64, payload []byte) []byte {
+	b = binary.BigEndian.AppendUint32(b, uint32(len(payload)))
+	b = append(b, 0, 0, 0, 0)
+	b = binary.BigEndian.AppendUint64(b, number)
+	flags := byte(0)
+	if j.relaxed {
+		flags = flagRelaxed
+	}
+	b = append(b, flags)
+	b = append(b, payload...)
+	binary.BigEndian.PutUint32(b[4:], j.checksum(b))
+	for len(b)%recordAlign != 0 {
+		b = append(b, 0)
+	}
+	return b
+}
+
+// checksum returns that of the record that b holds.
+func (j *journal) checksum(b []byte) uint32 {
+	return crc32.Update(crc32.Update(j.seed, checksums, b[:4]), checksums, b[8:])
+}
+
+// grow makes the current file reach to an offset, by writing: only then does a
+// sync not have to write the file's size and where it lies.
+func (j *journal) grow(f *os.File, to int64) error {
+	size := j.sizes[j.current]
+	if to <= size || j.relaxed {
+		return nil
+	}
+	to = (to + journalGrows - 1) / journalGrows * journalGrows
+	zeros := make([]byte, journalGrows)
+	for size < to {
+		n, err := f.WriteAt(zeros[:min(to-size, journalGrows)], size)
+		size += int64(n)
+		if err != nil {
+			return fmt.Errorf("make journal longer: %w", err)
+		}
+	}
+	j.sizes[j.current] = size
+	return nil
+}
+
+// turn goes on with the other file, whose groups are in the database.
+func (j *journal) turn() {
+	j.current = 1 - j.current
+	j.offset = 0
+}
+
+// A group is a record of the journal.
+type group struct {
+	number  uint64
+	relaxed bool
+	payload []byte
+}
+
+// errJournalGap says that groups are missing from the journal.
+var errJournalGap = errors.New("groups are missing from the journal")
+
+// recover returns the groups that follow the one with the given number, in
+// order.
+//
+// Where a record is not whole the journal ends: it was being written when the
+// process died. But if it was synced, whole records after it show that it was
+// damaged later, and then nothing is safe to be said. lost reports that
+// records were found that cannot be used since others before them are missing,
+// as is to be expected when a relaxed hub loses power.
+func (j *journal) recover(after uint64) (groups []group, lost bool, err error) {
+	var runs [2][]group
+	for i, f := range j.files {
+		b := make([]byte, j.sizes[i])
+		if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
+			return nil, false, fmt.Errorf("read journal: %w", err)
+		}
+		run, rest := j.run(b)
+		later, ok := j.later(rest, run, after)
+		if ok && !later.relaxed {
+			return nil, false, fmt.Errorf("%w: %d is there, and one before it is damaged", errJournalGap, later.number)
+		}
+		lost = lost || ok
+		for len(run) > 0 && run[0].number <= after {
+			run = run[1:]
+		}
+		runs[i] = run
+	}
+	if len(runs[0]) > 0 && len(runs[1]) > 0 && runs[1][0].number < runs[0][0].number {
+		runs[0], runs[1] = runs[1], runs[0]
+	}
+	for _, run := range runs {
+		if len(run) == 0 {
+			continue
+		}
+		if want := after + 1; run[0].number != want {
+			if !run[0].relaxed {
+				return nil, false, fmt.Errorf("%w: %d follows %d", errJournalGap, run[0].number, after)
+			}
+			return groups, true, nil
+		}
+		groups = append(groups, run...)
+		after = run[len(run)-1].number
+	}
+	return groups, lost, nil
+}
+
+// run returns the groups at the start of b, which are numbered without gaps,
+// and what follows them.
+func (j *journal) run(b []byte) (run []group, rest []byte) {
+	for {
+		g, size, ok := j.decode(b)
+		if !ok || len(run) > 0 && g.number != run[len(run)-1].number+1 {
+			return run, b
+		}
+		run = append(run, g)
+		b = b[size:]
+	}
+}
+
+// later looks in what follows a run for a group that was written after it.
+func (j *journal) later(rest []byte, run []group, after uint64) (group, bool) {
+	if len(run) > 0 {
+		after = max(after, run[len(run)-1].number)
+	}
+	for ; len(rest) >= recordHead; rest = rest[recordAlign:] {
+		if n := binary.BigEndian.Uint64(rest[8:]); n <= after || n-after > 1<<40 {
+			continue
+		}
+		if g, _, ok := j.decode(rest); ok {
+			return g, true
+		}
+	}
+	return group{}, false
+}
+
+// decode returns the record at the start of b and its size; ok is false if
+// there is no whole one.
+func (j *journal) decode(b []byte) (g group, size int, ok bool) {
+	if len(b) < recordHead {
+		return group{}, 0, false
+	}
+	length := int(binary.BigEndian.Uint32(b))
+	if length >= maxGroup || recordHead+length > len(b) {
+		return group{}, 0, false
+	}
+	whole := b[:recordHead+length]
+	if binary.BigEndian.Uint32(whole[4:]) != j.checksum(whole) {
+		return group{}, 0, false
+	}
+	g = group{number: binary.BigEndian.Uint64(whole[8:]), relaxed: whole[16]&flagRelaxed != 0, payload: whole[recordHead:]}
+	return g, min(len(b), (len(whole)+recordAlign-1)/recordAlign*recordAlign), true
+}
+
+// change codes one change of a group: its table, key and value, nil for a
+// record that is deleted.
+func (c *coder) change(id *tableID, key, value *[]byte) {
+	c.byte((*byte)(id))
+	n := uint64(len(*key))
+	c.uint(&n)
+	c.blob(key, n)
+	n = 0
+	if *value != nil {
+		n = uint64(len(*value)) + 1
+	}
+	c.uint(&n)
+	if n == 0 {
+		*value = nil
+		return
+	}
+	c.blob(value, n-1)
+}
+
+// blob codes bytes whose number is known.
+func (c *coder) blob(v *[]byte, n uint64) {
+	if c.reading {
+		*v = c.bytes(n)
+		return
+	}
+	c.b = append(c.b, *v...)
+}
+
+// replay makes a group's changes in a layer.
+func (g group) replay(l *layer) error {
+	c := reading(g.payload)
+	for len(c.b) > 0 {
+		var id tableID
+		var key, value []byte
+		c.change(&id, &key, &value)
+		if c.err == nil && (id >= tableCount || id.grouped() && len(key) < 8) {
+			c.fail(fmt.Errorf("there is no record %x in table %d", key, id))
+		}
+		if c.err != nil {
+			return fmt.Errorf("read group %d of the journal: %w", g.number, c.err)
+		}
+		l.set(id, string(key), value)
+	}
+	l.last = g.number
+	return nil
+}

@@ -1,0 +1,261 @@
+package embedded
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var testID = []byte("the hub's ID")
+
+func newJournal(t *testing.T, path string, relaxed bool) *journal {
+	t.Helper()
+	j, err := openJournal(path, testID, relaxed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = j.close() })
+	return j
+}
+
+// payloadOf returns what the tests write as a group: its size varies.
+func payloadOf(number uint64) []byte {
+	return bytes.Repeat([]byte{byte(number)}, int(number*number*37%5000)+1)
+}
+
+func (j *journal) mustAppend(t *testing.T, numbers ...uint64) {
+	t.Helper()
+	for _, n := range numbers {
+		if err := j.append(n, payloadOf(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// recovered opens a journal anew and returns the numbers of the groups in it.
+func recovered(t *testing.T, path string, after uint64) (numbers []uint64, lost bool, err error) {
+	t.Helper()
+	groups, lost, err := newJournal(t, path, false).recover(after)
+	for _, g := range groups {
+		if !bytes.Equal(g.payload, payloadOf(g.number)) {
+			t.Errorf("group %d is not what was written", g.number)
+		}
+		numbers = append(numbers, g.number)
+	}
+	return numbers, lost, err
+}
+
+// expect checks what a journal holds after a group.
+func expect(t *testing.T, path string, after uint64, want ...uint64) {
+	t.Helper()
+	got, lost, err := recovered(t, path, after)
+	if err != nil || lost {
+		t.Fatalf("recover: lost %v, %v", lost, err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("groups after %d (-want +got):\n%s", after, diff)
+	}
+}
+
+func TestJournal_HoldsWhatWasAppended(t *testing.T) {
+	t.Parallel()
+	for _, relaxed := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "hub.db")
+		expect(t, path, 0)
+		j := newJournal(t, path, relaxed)
+		j.mustAppend(t, 1, 2, 3)
+		expect(t, path, 0, 1, 2, 3)
+		expect(t, path, 2, 3)
+		j.turn()
+		j.mustAppend(t, 4, 5)
+		expect(t, path, 0, 1, 2, 3, 4, 5)
+		expect(t, path, 3, 4, 5)
+		j.turn() // 1 to 3 are in the database
+		j.mustAppend(t, 6)
+		expect(t, path, 3, 4, 5, 6)
+		expect(t, path, 5, 6)
+		expect(t, path, 6)
+	}
+}
+
+func TestJournal_EndsWhereARecordIsTorn(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hub.db")
+	j := newJournal(t, path, false)
+	j.mustAppend(t, 1, 2)
+	begin := j.offset
+	j.mustAppend(t, 3)
+	end := begin + int64(recordHead+len(payloadOf(3)))
+	whole, err := os.ReadFile(journalPath(path, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for at := begin; at < end; at += 43 {
+		torn := bytes.Clone(whole)
+		clear(torn[at:end]) // the disk has the record up to here only
+		torn[end-1] = ^whole[end-1]
+		if err := os.WriteFile(journalPath(path, 0), torn, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		expect(t, path, 0, 1, 2)
+	}
+	if err := os.WriteFile(journalPath(path, 0), whole[:end-5], 0o600); err != nil {
+		t.Fatal(err)
+	}
+	expect(t, path, 0, 1, 2)
+}
+
+func TestJournal_ARecordThatFailedIsReplacedByTheNext(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hub.db")
+	j := newJournal(t, path, false)
+	j.mustAppend(t, 1)
+	at := j.offset
+	j.mustAppend(t, 2)
+	j.offset = at // as if the caller had been told that 2 failed
+	if err := j.append(2, payloadOf(2)[:1]); err != nil {
+		t.Fatal(err)
+	}
+	groups, _, err := j.recover(1)
+	if err != nil || len(groups) != 1 || len(groups[0].payload) != 1 {
+		t.Errorf("got %v, %v, want the second group 2", groups, err)
+	}
+}
+
+// In a synced journal no record follows one that is not whole, unless the disk
+// has gone bad. Then what was acknowledged is lost, and that must not go unseen.
+func TestJournal_RefusesDamageBeforeSyncedRecords(t *testing.T) {
+	t.Parallel()
+	for _, relaxed := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "hub.db")
+		j := newJournal(t, path, relaxed)
+		j.mustAppend(t, 1)
+		at := j.offset + recordHead
+		j.mustAppend(t, 2, 3)
+		if _, err := j.files[0].WriteAt([]byte{0xAA}, at); err != nil {
+			t.Fatal(err)
+		}
+		got, lost, err := recovered(t, path, 0)
+		switch {
+		case relaxed && (err != nil || !lost || !cmp.Equal(got, []uint64{1})):
+			t.Errorf("relaxed: got %v, lost %v, %v, want what comes before the damage", got, lost, err)
+		case !relaxed && !errors.Is(err, errJournalGap):
+			t.Errorf("durable: got %v, %v, want %v", got, err, errJournalGap)
+		}
+	}
+}
+
+func TestJournal_RefusesWhatDoesNotFollowTheDatabase(t *testing.T) {
+	t.Parallel()
+	for _, relaxed := range []bool{false, true} {
+		path := filepath.Join(t.TempDir(), "hub.db")
+		newJournal(t, path, relaxed).mustAppend(t, 5, 6)
+		got, lost, err := recovered(t, path, 3)
+		switch {
+		case relaxed && (err != nil || !lost || len(got) > 0):
+			t.Errorf("relaxed: got %v, lost %v, %v, want nothing", got, lost, err)
+		case !relaxed && !errors.Is(err, errJournalGap):
+			t.Errorf("durable: got %v, %v, want %v", got, err, errJournalGap)
+		}
+		expect(t, path, 4, 5, 6)
+		expect(t, path, 100) // left from an earlier turn
+	}
+}
+
+func TestJournal_DoesNotReadThatOfAnotherHub(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hub.db")
+	j, err := openJournal(path, []byte("another ID"), false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = j.close() }()
+	j.mustAppend(t, 1, 2)
+	expect(t, path, 0)
+}
+
+func TestGroup_IsReplayedAsItWasChanged(t *testing.T) {
+	t.Parallel()
+	c := writing(nil)
+	want := &layer{}
+	change := func(id tableID, key string, value []byte) {
+		k := []byte(key)
+		c.change(&id, &k, &value)
+		want.set(id, key, value)
+	}
+	change(instancesTable, "", []byte{})
+	change(instancesTable, "ü", []byte("row"))
+	change(historyTable, "12345678rest", bytes.Repeat([]byte("x"), 300))
+	change(historyTable, "12345678", nil)
+	change(messagesTable, "12345678", []byte("message"))
+	change(messagesTable, "12345678", nil)
+	got := &layer{}
+	if err := (group{number: 9, payload: c.b}).replay(got); err != nil {
+		t.Fatal(err)
+	}
+	want.last = 9
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(layer{}, overlay{})); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func FuzzReplay(f *testing.F) {
+	c := writing(nil)
+	for id := range tableCount {
+		key, value := []byte("12345678"), []byte("value")
+		c.change(&id, &key, &value)
+		value = nil
+		c.change(&id, &key, &value)
+	}
+	f.Add(c.b)
+	f.Fuzz(func(t *testing.T, b []byte) {
+		l := &layer{}
+		_ = group{payload: b}.replay(l) // must not panic
+	})
+}
+
+func FuzzJournal(f *testing.F) {
+	j := &journal{seed: 1}
+	whole := append(j.encode(nil, 1, []byte("one")), j.encode(nil, 2, []byte("two"))...)
+	f.Add(whole, uint64(0))
+	f.Add(whole[:len(whole)-8], uint64(1))
+	f.Fuzz(func(t *testing.T, b []byte, after uint64) {
+		run, rest := j.run(b)
+		for i, g := range run {
+			if i > 0 && g.number != run[i-1].number+1 {
+				t.Errorf("group %d follows %d", g.number, run[i-1].number)
+			}
+		}
+		if g, ok := j.later(rest, run, after); ok && g.number <= after {
+			t.Errorf("group %d is not later than %d", g.number, after)
+		}
+	})
+}
+
+func TestJournal_NamesWhatItCannotWrite(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hub.db")
+	j := newJournal(t, path, true)
+	readOnly, err := os.Open(journalPath(path, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer readOnly.Close()
+	good := j.files[0]
+	j.mustAppend(t, 1)
+	j.files[0] = readOnly
+	if err := j.append(2, payloadOf(2)); err == nil || errors.As(err, new(*unsyncedError)) {
+		t.Errorf("append returned %v, want an error that says that it was not written", err)
+	}
+	j.files[0] = good
+	expect(t, path, 0, 1)
+	j.mustAppend(t, 2)
+	expect(t, path, 0, 1, 2)
+	if err := j.append(3, make([]byte, maxGroup)); err == nil {
+		t.Errorf("a group of %d bytes was written", maxGroup)
+	}
+}

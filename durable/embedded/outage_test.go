@@ -1,0 +1,111 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// spoil makes the journal fail until the returned function is called.
+func (r *rig) spoil() (mend func()) {
+	r.Helper()
+	readOnly, err := os.Open(r.path)
+	r.must(err)
+	var good [2]*os.File
+	swap := func(files [2]*os.File) {
+		r.must(r.writer.do(context.Background(), func(*txn) error { good, r.store.journal.files = r.store.journal.files, files; return nil }))
+	}
+	swap([2]*os.File{readOnly, readOnly})
+	return func() {
+		swap(good)
+		readOnly.Close()
+	}
+}
+
+func TestHub_KeepsEverythingWhileItCannotWrite(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.start("a")
+	r.finish(r.next(), scheduled(0))
+	r.send("a", "Event")
+	a, item := r.nextActivity(), r.next()
+
+	mend := r.spoil()
+	before, err := r.History(t.Context(), "a")
+	r.must(err)
+	if err := item.Session.Commit(t.Context(), taking(item, scheduled(1))); err == nil || errors.Is(err, provider.ErrSessionLost) {
+		t.Errorf("Commit returned %v, want the error of the disk", err)
+	}
+	for range 2 {
+		if err := a.Lock.Complete(t.Context(), resultOf(0)); err == nil {
+			t.Error("Complete returned no error")
+		}
+	}
+	start := &history.ExecutionStarted{Instance: history.OrchestrationInstance{InstanceID: "b", ExecutionID: "x"}}
+	if err := r.StartInstance(t.Context(), provider.TaskMessage{Event: start, Target: start.Instance}, nil); err == nil {
+		t.Error("StartInstance returned no error")
+	}
+	if after, err := r.History(t.Context(), "a"); err != nil || len(after) != len(before) {
+		t.Errorf("the history has %d events, %v, want %d", len(after), err, len(before))
+	}
+	if _, err := r.Instance(t.Context(), "b", provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
+		t.Errorf("the instance whose start failed: %v", err)
+	}
+	mend()
+
+	r.must(item.Session.Abandon(t.Context(), err))
+	r.must(a.Lock.Abandon(t.Context(), err))
+	r.must(item.Session.Release(t.Context()))
+	item = r.next()
+	if len(item.Messages) != 1 || item.Messages[0].Event.Type() != history.TypeEventRaised {
+		t.Errorf("got %v, want the event alone", item.Messages)
+	}
+	r.finish(item, scheduled(1))
+	for range 2 {
+		a := r.nextActivity()
+		if want := 2 - a.Task.EventID; a.Attempt != want {
+			t.Errorf("attempt of %d is %d, want %d", a.Task.EventID, a.Attempt, want)
+		}
+		r.must(a.Lock.Complete(t.Context(), resultOf(a.Task.EventID)))
+	}
+	for got := 0; got < 2; {
+		item := r.next()
+		got += len(item.Messages)
+		r.finish(item)
+	}
+	r.send("a", "finish")
+	r.finish(r.next(), ended())
+	r.forgets()
+}
+
+// A result that is in an episode's hands when it could not be stored is not
+// lost, and the activity does not run again.
+func TestHub_AResultInHandSurvivesAFailedWrite(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.start("a")
+	r.finish(r.next(), scheduled(0))
+	a := r.nextActivity()
+	mend := r.spoil()
+	failed := make(chan error)
+	go func() { failed <- a.Lock.Complete(context.Background(), resultOf(0)) }()
+	item := r.next() // before the hub has tried to store the result
+	if err := <-failed; err == nil {
+		t.Error("Complete returned no error")
+	}
+	mend()
+	r.must(a.Lock.Abandon(t.Context(), errors.New("its result could not be sent")))
+	r.finish(item, ended())
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if a, err := r.NextActivity(ctx); err == nil {
+		t.Errorf("attempt %d of the activity was handed out", a.Attempt)
+	}
+	r.must(a.Lock.Complete(t.Context(), resultOf(0))) // again, as an engine may
+	r.forgets()
+}

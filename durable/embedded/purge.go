@@ -1,0 +1,116 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var (
+	_ provider.Purger   = (*Hub)(nil)
+	_ provider.Rewinder = (*Hub)(nil)
+)
+
+// Purge implements [provider.Purger]. What is pending for the instance goes
+// with it; activities that were scheduled still run.
+func (h *Hub) Purge(ctx context.Context, id string) error {
+	err := h.writer.do(ctx, func(t *txn) error {
+		r, err := t.row(id)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			return &refusal{provider.ErrInstanceNotFound}
+		}
+		if err := t.removeExecution(r.number); err != nil {
+			return err
+		}
+		t.remove(instancesTable, []byte(id))
+		t.cancel(id, func(*message) bool { return true })
+		t.afterwards(func() { h.replaced(id) })
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("purge instance %s: %w", id, err)
+	}
+	return nil
+}
+
+// Rewind implements [provider.Rewinder], as one transaction.
+func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
+	at := time.Now()
+	err := h.writer.do(ctx, func(t *txn) error {
+		plan, err := provider.PlanRewind(ctx, id, reason, at, func(_ context.Context, id string) ([]history.Event, error) {
+			r, err := t.row(id)
+			if r == nil || err != nil {
+				return nil, err
+			}
+			return t.events(r.number)
+		})
+		if err != nil {
+			return &refusal{err}
+		}
+		for _, x := range plan.Executions {
+			if err := t.rewind(x, at); err != nil {
+				return err
+			}
+		}
+		for _, m := range plan.Messages {
+			record, err := encodeMessage(m)
+			if err == nil {
+				err = t.send(record, m)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("rewind instance %s: %w", id, err)
+	}
+	return nil
+}
+
+// rewind takes events out of an instance's history, and lets it go on.
+func (t *txn) rewind(x provider.RewoundExecution, at time.Time) error {
+	id := x.Instance.InstanceID
+	r, err := t.row(id)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		return fmt.Errorf("instance %s has a history and no row", id)
+	}
+	episodes, err := t.group(historyTable, r.number)
+	if err != nil {
+		return err
+	}
+	past, err := t.events(r.number)
+	if err != nil {
+		return err
+	}
+	rewound := x.Apply(past)
+	begin := 0
+	for _, e := range episodes { // those that stay the same are written again: it is rare
+		events, err := decodeEpisode(nil, e.value)
+		if err != nil {
+			return &damageError{tableNames[historyTable], []byte(e.key), err}
+		}
+		record, err := encodeEpisode(rewound[begin : begin+len(events)])
+		if err != nil {
+			return err
+		}
+		t.put(historyTable, []byte(e.key), record)
+		begin += len(events)
+	}
+	r.status, r.updated = history.Pending, history.Ticks(at)
+	if err := t.putRow(id, r); err != nil {
+		return err
+	}
+	t.afterwards(func() { t.h.replaced(id) })
+	return nil
+}

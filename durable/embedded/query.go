@@ -1,0 +1,88 @@
+package embedded
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// maxScanned is how many instances are looked at for one page, so that a query
+// that matches few does not keep writers waiting.
+const maxScanned = 5_000
+
+// Instances implements [provider.Client]. Pages are in the order of the
+// instances' IDs.
+func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	from, err := startOfPage(q)
+	if err != nil {
+		return nil, fmt.Errorf("query instances: %w", err)
+	}
+	size := q.PageSize
+	if size <= 0 {
+		size = h.config.PageSize
+	}
+	page := &provider.Page{}
+	err = h.read("query instances", func(t *tables) error {
+		scanned := 0
+		return t.scanInstances(from, func(id string, value []byte) (bool, error) {
+			if !strings.HasPrefix(id, q.IDPrefix) {
+				return true, nil
+			}
+			if len(page.Instances) == size || scanned == maxScanned {
+				page.Continuation = base64.RawURLEncoding.EncodeToString([]byte(id))
+				return true, nil
+			}
+			scanned++
+			r, err := decodeRow(value)
+			if err != nil {
+				return true, &damageError{tableNames[instancesTable], []byte(id), err}
+			}
+			if !matches(q, id, r) {
+				return false, nil
+			}
+			s, err := t.state(id, r, q.Fetch)
+			if err != nil {
+				return true, err
+			}
+			page.Instances = append(page.Instances, s)
+			return false, nil
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// startOfPage returns the first instance ID that may be on a query's page. A
+// continuation names it.
+func startOfPage(q provider.Query) (string, error) {
+	if q.Continuation == "" {
+		return q.IDPrefix, nil
+	}
+	b, err := base64.RawURLEncoding.DecodeString(q.Continuation)
+	if err != nil {
+		return "", errors.New("the continuation is not one that this hub returned")
+	}
+	return max(q.IDPrefix, string(b)), nil
+}
+
+func matches(q provider.Query, id string, r *row) bool {
+	switch {
+	case q.ExcludeEntities && strings.HasPrefix(id, "@"):
+		return false
+	case !q.CreatedFrom.IsZero() && r.created.Before(q.CreatedFrom):
+		return false
+	case !q.CreatedTo.IsZero() && r.created.After(q.CreatedTo):
+		return false
+	}
+	return len(q.Statuses) == 0 || slices.Contains(q.Statuses, r.status)
+}

@@ -1,0 +1,159 @@
+package embedded
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// recordVersion is the first byte of every record. A program reads all
+// versions up to its own.
+const recordVersion = 1
+
+// version codes a record's first byte.
+func (c *coder) version() {
+	v := byte(recordVersion)
+	c.byte(&v)
+	if c.err == nil && (v == 0 || v > recordVersion) {
+		c.fail(fmt.Errorf("record has version %d; this program knows versions up to %d", v, recordVersion))
+	}
+}
+
+// A route is the part of a message's record that says where it goes. It comes
+// first, so that a hub can be opened without reading the rest.
+type route struct {
+	kind   history.EventType
+	target history.OrchestrationInstance
+}
+
+func (c *coder) route(r *route) {
+	c.version()
+	kind := byte(r.kind)
+	c.byte(&kind)
+	r.kind = history.EventType(kind)
+	c.instance(&r.target)
+}
+
+func (c *coder) message(m *provider.TaskMessage) {
+	r := route{target: m.Target}
+	if !c.reading {
+		r.kind = m.Event.Type()
+	}
+	c.route(&r)
+	if c.reading {
+		m.Target = r.target
+	}
+	c.tags(&m.Tags)
+	c.eventOf(r.kind, &m.Event)
+}
+
+func encodeMessage(m provider.TaskMessage) ([]byte, error) {
+	if m.Event == nil {
+		return nil, fmt.Errorf("message for instance %s has no event", m.Target.InstanceID)
+	}
+	c := writing(nil)
+	c.message(&m)
+	return c.b, c.end()
+}
+
+func decodeMessage(b []byte) (provider.TaskMessage, error) {
+	var m provider.TaskMessage
+	c := reading(b)
+	c.message(&m)
+	if err := c.end(); err != nil {
+		return provider.TaskMessage{}, fmt.Errorf("decode message: %w", err)
+	}
+	return m, nil
+}
+
+func decodeRoute(b []byte) (route, error) {
+	var r route
+	c := reading(b)
+	c.route(&r)
+	return r, c.err
+}
+
+// An activityHead is what an activity's record says before its message.
+type activityHead struct {
+	// crashes is how often the hub had not been closed in order when the
+	// activity was scheduled: what was not delivered since may have been.
+	crashes uint64
+	// deliveries counts how often the activity was handed out, as of the last
+	// time that the hub was closed.
+	deliveries uint64
+}
+
+func (c *coder) activityHead(h *activityHead) {
+	c.version()
+	c.uint(&h.crashes)
+	c.uint(&h.deliveries)
+}
+
+func encodeActivity(h activityHead, message []byte) []byte {
+	c := writing(make([]byte, 0, len(message)+8))
+	c.activityHead(&h)
+	return append(c.b, message...)
+}
+
+// decodeActivityHead returns what comes before an activity's message, and the
+// message's bytes.
+func decodeActivityHead(b []byte) (h activityHead, message []byte, err error) {
+	c := reading(b)
+	c.activityHead(&h)
+	if c.err != nil {
+		return activityHead{}, nil, fmt.Errorf("decode activity: %w", c.err)
+	}
+	return h, c.b, nil
+}
+
+// encodeEpisode returns the record of the events that one checkpoint appends
+// to a history. The time of the last comes first, so that an instance's time
+// of change can be read without them.
+func encodeEpisode(events []history.Event) ([]byte, error) {
+	c := writing(make([]byte, 0, 64*len(events)))
+	c.version()
+	last := events[len(events)-1].Head().Timestamp
+	c.time(&last)
+	n := uint64(len(events))
+	c.uint(&n)
+	for _, e := range events {
+		c.event(&e)
+	}
+	return c.b, c.end()
+}
+
+// decodeEpisode appends the events of a record to past.
+func decodeEpisode(past []history.Event, b []byte) ([]history.Event, error) {
+	c := reading(b)
+	c.version()
+	var last time.Time
+	c.time(&last)
+	var n uint64
+	c.uint(&n)
+	if n > uint64(len(c.b)) {
+		c.fail(errShort)
+		n = 0
+	}
+	for range n {
+		var e history.Event
+		if c.event(&e); c.err != nil {
+			break
+		}
+		past = append(past, e)
+	}
+	if err := c.end(); err != nil {
+		return nil, fmt.Errorf("decode history: %w", err)
+	}
+	return past, nil
+}
+
+// decodeEpisodeTime returns the time of a record's last event.
+func decodeEpisodeTime(b []byte) (time.Time, error) {
+	c := reading(b)
+	c.version()
+	var last time.Time
+	c.time(&last)
+	return last, c.err
+}

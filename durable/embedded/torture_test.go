@@ -1,0 +1,320 @@
+package embedded_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var (
+	tortureRounds = flag.Int("torture.rounds", 30, "how often a process that uses a hub is killed")
+	tortureSeed   = flag.Uint64("torture.seed", 0, "seed of what it does; 0 takes one from the time")
+)
+
+// A process that does random operations on a hub is killed again and again,
+// without warning. After each time, whatever it was told to be done must be
+// there, everything exactly once.
+func TestHub_KeepsWhatItAcknowledgedWhenItsProcessIsKilled(t *testing.T) {
+	t.Parallel()
+	seed := *tortureSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
+	}
+	t.Logf("-torture.seed=%d", seed)
+	r := rand.New(rand.NewPCG(seed, 0))
+	path := filepath.Join(t.TempDir(), "hub.db")
+	v := newVictim()
+	for round := range *tortureRounds {
+		c := startChild(t, "torture", fmt.Sprintf("%d %v %s", seed+uint64(round), round%3 == 2, path))
+		if got := c.line(t); got != "open" {
+			t.Fatalf("round %d: the child says %q", round, got)
+		}
+		killed := time.AfterFunc(time.Duration(r.IntN(150))*time.Millisecond, func() { _ = c.Process.Kill() })
+		for c.out.Scan() {
+			v.note(t, c.out.Text())
+		}
+		killed.Stop()
+		c.kill()
+		if c.err.Len() > 0 {
+			t.Fatalf("round %d: %s", round, c.err.String())
+		}
+		left := filepath.Join(t.TempDir(), "hub.db")
+		for _, suffix := range []string{"", ".journal-0", ".journal-1", ".owner"} {
+			if _, err := os.Stat(path + suffix); err == nil {
+				copyFile(t, path+suffix, left+suffix)
+			}
+		}
+		v.verify(t, left)
+		if t.Failed() {
+			t.Fatalf("in round %d", round)
+		}
+	}
+	t.Logf("acknowledged: %v", v.counts)
+	for _, op := range []string{"S", "E", "C", "A"} {
+		if v.counts[op] == 0 {
+			t.Errorf("no operation %s was acknowledged", op)
+		}
+	}
+}
+
+// A victim is what a hub's processes were told to be done.
+type victim struct {
+	counts   map[string]int
+	started  map[string]bool
+	sent     map[string][]string // tokens, by instance
+	commits  map[string]commitNote
+	finished map[taskKey]bool
+}
+
+type commitNote struct {
+	execution string
+	length    int
+	digest    string
+}
+
+type taskKey struct {
+	instance, execution string
+	id                  int
+}
+
+func newVictim() *victim {
+	return &victim{
+		counts: make(map[string]int), started: make(map[string]bool), sent: make(map[string][]string),
+		commits: make(map[string]commitNote), finished: make(map[taskKey]bool),
+	}
+}
+
+// note takes a line of the child's.
+func (v *victim) note(t *testing.T, line string) {
+	t.Helper()
+	f := strings.Fields(line)
+	v.counts[f[0]]++
+	var n int
+	if len(f) > 3 {
+		if _, err := fmt.Sscan(f[3], &n); err != nil {
+			t.Fatalf("the child says %q", line)
+		}
+	}
+	switch f[0] {
+	case "S":
+		v.started[f[1]] = true
+	case "E":
+		v.sent[f[1]] = append(v.sent[f[1]], f[2])
+	case "C":
+		v.commits[f[1]] = commitNote{f[2], n, f[4]}
+	case "A":
+		v.finished[taskKey{f[1], f[2], n}] = true
+	default:
+		t.Fatalf("the child says %q", line)
+	}
+}
+
+// found is what is in a hub of one instance.
+type found struct {
+	state   *provider.InstanceState
+	past    []history.Event
+	pending []provider.TaskMessage
+}
+
+// verify opens what a killed process left and compares it with what that was
+// told.
+func (v *victim) verify(t *testing.T, path string) {
+	t.Helper()
+	hub, err := embedded.Open(path, impatient)
+	if err != nil {
+		t.Fatalf("open what is left: %v", err)
+	}
+	stop := run(t, hub)
+	all := make(map[string]*found)
+	for id := range v.started {
+		s, err := hub.Instance(t.Context(), id, provider.Fetch{})
+		if err != nil {
+			t.Errorf("instance %s was started: %v", id, err)
+			continue
+		}
+		past, err := hub.History(t.Context(), id)
+		if err != nil {
+			t.Errorf("history of %s: %v", id, err)
+		}
+		all[id] = &found{state: s, past: past}
+	}
+	activities := make(map[taskKey]int)
+	// What is missing may come late on a machine that is busy.
+	patience := time.Now().Add(5 * time.Second)
+	for {
+		if takeAll(t, hub, all, activities) > 0 {
+			patience = time.Now().Add(5 * time.Second)
+		}
+		faults := v.faults(all, activities)
+		if len(faults) == 0 {
+			break
+		}
+		if time.Now().After(patience) {
+			t.Errorf("%d faults:\n%s", len(faults), strings.Join(faults[:min(20, len(faults))], "\n"))
+			break
+		}
+	}
+	// What is in hand is not given back: the copy is not needed any more.
+	go stop()
+	if err := hub.Close(); err != nil {
+		t.Errorf("Close: %v", err)
+	}
+}
+
+// faults compares what is in a hub with what its processes were told.
+func (v *victim) faults(all map[string]*found, activities map[taskKey]int) faults {
+	var list faults
+	for id, f := range all {
+		v.checkCommit(&list, id, f)
+		v.checkEvents(&list, id, all)
+		checkWork(&list, f, activities)
+	}
+	for k := range v.finished {
+		if activities[k] > 0 {
+			list.add("activity %v was completed and is handed out again", k)
+		}
+	}
+	return list
+}
+
+// faults are what is wrong with a hub.
+type faults []string
+
+func (l *faults) add(format string, args ...any) { *l = append(*l, fmt.Sprintf(format, args...)) }
+
+// takeAll takes everything that is pending, and keeps it. It returns how much
+// that was.
+func takeAll(t *testing.T, hub *embedded.Hub, all map[string]*found, activities map[taskKey]int) (taken int) {
+	t.Helper()
+	for ; ; taken++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond) // timers are due within 10
+		item, err := hub.NextOrchestration(ctx)
+		cancel()
+		if err != nil {
+			break
+		}
+		if f := all[item.Instance.InstanceID]; f != nil { // else its start was not acknowledged
+			f.pending = append(f.pending, item.Messages...)
+		}
+	}
+	for ; ; taken++ {
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		a, err := hub.NextActivity(ctx)
+		cancel()
+		if err != nil {
+			return taken
+		}
+		activities[taskKey{a.Instance.InstanceID, a.Instance.ExecutionID, a.Task.EventID}]++
+	}
+}
+
+// checkCommit checks that the history has what was last committed. There may
+// be one commit more, which was on its way.
+func (v *victim) checkCommit(list *faults, id string, f *found) {
+	c, ok := v.commits[id]
+	if !ok || f.state.Instance.ExecutionID != c.execution { // it may have continued as new since
+		return
+	}
+	if len(f.past) < c.length {
+		list.add("history of %s has %d events, but %d were committed", id, len(f.past), c.length)
+		return
+	}
+	if got := fmt.Sprintf("%x", digest(f.past[:c.length])); got != c.digest {
+		list.add("the first %d events of %s are not those that were committed", c.length, id)
+	}
+	if ends := strings.Count(kinds(f.past), "ExecutionStarted"); ends != 1 {
+		list.add("history of %s has %d starts", id, ends)
+	}
+}
+
+func kinds(past []history.Event) string {
+	var b strings.Builder
+	for _, e := range past {
+		b.WriteString(e.Type().String() + " ")
+	}
+	return b.String()
+}
+
+// checkEvents checks that every event that was sent to an instance, by a
+// client or by another instance, is in its history or pending, once.
+func (v *victim) checkEvents(list *faults, id string, all map[string]*found) {
+	f := all[id]
+	count := make(map[string]int)
+	for _, e := range f.past {
+		if e, ok := e.(*history.EventRaised); ok {
+			count[e.Name]++
+		}
+	}
+	for _, m := range f.pending {
+		if e, ok := m.Event.(*history.EventRaised); ok {
+			count[e.Name]++
+		}
+	}
+	for token, n := range count {
+		if n != 1 {
+			list.add("event %s of %s is there %d times", token, id, n)
+		}
+	}
+	if f.state.Status.IsTerminal() {
+		return // nobody wants what was not taken
+	}
+	for _, token := range v.sent[id] {
+		if count[token] == 0 {
+			list.add("event %s of %s is lost", token, id)
+		}
+	}
+	for other, o := range all {
+		for _, e := range o.past {
+			if e, ok := e.(*history.EventSent); ok && e.InstanceID == id && count[e.Name] == 0 {
+				list.add("event %s that %s sent to %s is lost", e.Name, other, id)
+			}
+		}
+	}
+}
+
+// checkWork checks that each activity and timer of a history is pending, or
+// has a result that is, or that the history has, once.
+func checkWork(list *faults, f *found, activities map[taskKey]int) {
+	if f.state.Status.IsTerminal() {
+		return
+	}
+	results := make(map[int]int)
+	count := func(e history.Event) {
+		switch e := e.(type) {
+		case *history.TaskCompleted:
+			results[e.TaskScheduledID]++
+		case *history.TimerFired:
+			results[e.TimerID]++
+		}
+	}
+	for _, e := range f.past {
+		count(e)
+	}
+	for _, m := range f.pending {
+		count(m.Event)
+	}
+	for _, e := range f.past {
+		id := e.Head().EventID
+		n := results[id]
+		switch e.(type) {
+		case *history.TaskScheduled:
+			n += activities[taskKey{f.state.Instance.InstanceID, f.state.Instance.ExecutionID, id}]
+		case *history.TimerCreated:
+		default:
+			continue
+		}
+		if n != 1 {
+			list.add("%v %d of %s is pending or done %d times, want once", e.Type(), id, f.state.Instance.InstanceID, n)
+		}
+	}
+}

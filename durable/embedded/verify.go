@@ -1,0 +1,224 @@
+package embedded
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+)
+
+// verify walks through a bbolt file and checks that its pages are what they
+// should be, that each is either used once or free, that keys are in order, and
+// that records have the checksums of their pieces. It does so by reading, not
+// by mapping: a wrong page number must not end the process.
+//
+// What is wrong in the list of free pages would let the next write destroy what
+// is in use.
+func verify(f io.ReaderAt, h header) error {
+	v := verifier{f: f, h: h, seen: make([]bool, h.highWater)}
+	if h.highWater < 4 {
+		return errors.New("it has too few pages")
+	}
+	v.seen[0], v.seen[1] = true, true
+	if err := v.node(h.root, nil, nil, v.topLevel, 0); err != nil {
+		return err
+	}
+	if h.freelist == ^uint64(0) {
+		return nil // not kept in the file
+	}
+	if err := v.freelist(); err != nil {
+		return err
+	}
+	for id, seen := range v.seen {
+		if !seen {
+			return fmt.Errorf("page %d is neither used nor free", id)
+		}
+	}
+	return nil
+}
+
+type verifier struct {
+	f    io.ReaderAt
+	h    header
+	seen []bool
+}
+
+// The layout of pages (go.etcd.io/bbolt/internal/common/page.go).
+const (
+	pageHead     = 16
+	elementSize  = 16
+	branchFlag   = 0x01
+	leafFlag     = 0x02
+	freelistFlag = 0x10
+	bucketFlag   = 0x01 // on an element of a leaf
+	bucketHead   = 16
+	maxDepth     = 64
+)
+
+// A leafCheck checks one element of a leaf.
+type leafCheck func(isBucket bool, key, value []byte, depth int) error
+
+// topLevel checks an element of the bucket that all others are in.
+func (v *verifier) topLevel(isBucket bool, key, value []byte, depth int) error {
+	if !isBucket || len(value) < bucketHead {
+		return errors.New("a bucket is not well formed")
+	}
+	check := checkRecord
+	if string(key) == hubBucket {
+		check = anything
+	}
+	if root := binary.NativeEndian.Uint64(value); root != 0 {
+		return v.node(root, nil, nil, check, depth+1)
+	}
+	return v.elements(value[bucketHead:], nil, nil, check, depth+1)
+}
+
+// checkRecord checks an element of a bucket of records.
+func checkRecord(isBucket bool, key, value []byte, _ int) error {
+	if isBucket {
+		return errors.New("a bucket is where no bucket should be")
+	}
+	_, _, err := bucket{}.open(key, value)
+	if err != nil {
+		return fmt.Errorf("record %x: %w", key, errChecksum)
+	}
+	return nil
+}
+
+func anything(bool, []byte, []byte, int) error { return nil }
+
+// page reads a page with those that it overflows into, and marks them used.
+func (v *verifier) page(id uint64) ([]byte, error) {
+	if id < 2 || id >= v.h.highWater {
+		return nil, errors.New("is out of range")
+	}
+	var head [pageHead]byte
+	if _, err := v.f.ReadAt(head[:], int64(id)*v.h.pageSize); err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	order := binary.NativeEndian
+	if got := order.Uint64(head[:]); got != id {
+		return nil, fmt.Errorf("calls itself %d", got)
+	}
+	overflow := uint64(order.Uint32(head[12:]))
+	if overflow >= v.h.highWater-id {
+		return nil, errors.New("runs over the end")
+	}
+	for used := id; used <= id+overflow; used++ {
+		if v.seen[used] {
+			return nil, errors.New("is used twice")
+		}
+		v.seen[used] = true
+	}
+	b := make([]byte, (int64(overflow)+1)*v.h.pageSize)
+	if _, err := v.f.ReadAt(b, int64(id)*v.h.pageSize); err != nil {
+		return nil, fmt.Errorf("cannot be read: %w", err)
+	}
+	return b, nil
+}
+
+// node checks the tree of pages below id, whose keys lie between two bounds;
+// nil is none.
+func (v *verifier) node(id uint64, from, before []byte, check leafCheck, depth int) error {
+	b, err := v.page(id)
+	if err == nil {
+		err = v.elements(b, from, before, check, depth)
+	}
+	if err != nil {
+		return fmt.Errorf("page %d: %w", id, err)
+	}
+	return nil
+}
+
+// elements checks the elements of a page.
+func (v *verifier) elements(b []byte, from, before []byte, check leafCheck, depth int) error {
+	order := binary.NativeEndian
+	if len(b) < pageHead || depth > maxDepth {
+		return errors.New("is nested too deeply or too short")
+	}
+	flags, count := order.Uint16(b[8:]), int(order.Uint16(b[10:]))
+	if flags != branchFlag && flags != leafFlag {
+		return fmt.Errorf("is of type %#x", flags)
+	}
+	if pageHead+count*elementSize > len(b) {
+		return errors.New("has more elements than fit")
+	}
+	var below []uint64
+	var keys [][]byte
+	for i := range count {
+		e := b[pageHead+i*elementSize:]
+		var key, value []byte
+		var err error
+		if flags == branchFlag {
+			key, _, err = cut(e, order.Uint32(e), order.Uint32(e[4:]), 0)
+			below = append(below, order.Uint64(e[8:]))
+		} else {
+			key, value, err = cut(e, order.Uint32(e[4:]), order.Uint32(e[8:]), order.Uint32(e[12:]))
+		}
+		switch {
+		case err != nil:
+			return err
+		case from != nil && bytes.Compare(key, from) < 0, before != nil && bytes.Compare(key, before) >= 0:
+			return fmt.Errorf("key %x is out of place", key)
+		case i > 0 && bytes.Compare(keys[i-1], key) >= 0:
+			return fmt.Errorf("key %x is out of order", key)
+		}
+		keys = append(keys, key)
+		if flags == leafFlag {
+			if err := check(order.Uint32(e)&bucketFlag != 0, key, value, depth); err != nil {
+				return err
+			}
+		}
+	}
+	for i, id := range below {
+		next := before
+		if i+1 < len(keys) {
+			next = keys[i+1]
+		}
+		if err := v.node(id, keys[i], next, check, depth+1); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cut returns the key and value of the element at the start of b.
+func cut(b []byte, pos, keySize, valueSize uint32) (key, value []byte, err error) {
+	start, mid, end := uint64(pos), uint64(pos)+uint64(keySize), uint64(pos)+uint64(keySize)+uint64(valueSize)
+	if end > uint64(len(b)) {
+		return nil, nil, errors.New("a record runs over the end")
+	}
+	return b[start:mid], b[mid:end], nil
+}
+
+// freelist checks the list of free pages.
+func (v *verifier) freelist() error {
+	b, err := v.page(v.h.freelist)
+	if err != nil {
+		return fmt.Errorf("page %d: %w", v.h.freelist, err)
+	}
+	order := binary.NativeEndian
+	flags, n := order.Uint16(b[8:]), uint64(order.Uint16(b[10:]))
+	if flags != freelistFlag {
+		return fmt.Errorf("page %d should be the list of free pages and is of type %#x", v.h.freelist, flags)
+	}
+	ids := b[pageHead:]
+	if n == 0xFFFF && len(ids) >= 8 { // then the first entry is the number
+		n, ids = order.Uint64(ids), ids[8:]
+	}
+	if n > uint64(len(ids)/8) {
+		return errors.New("the list of free pages is longer than its page")
+	}
+	for i := range n {
+		id := order.Uint64(ids[8*i:])
+		if id < 2 || id >= v.h.highWater {
+			return fmt.Errorf("free page %d is out of range", id)
+		}
+		if v.seen[id] {
+			return fmt.Errorf("page %d is both free and in use", id)
+		}
+		v.seen[id] = true
+	}
+	return nil
+}

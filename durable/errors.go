@@ -1,0 +1,110 @@
+package durable
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// ErrTimeout says that a task was not complete in time.
+var ErrTimeout = errors.New("timed out")
+
+// A NonDeterminismError says that an orchestrator's code does not do what it
+// did before, so that its history cannot be replayed. It fails the instance.
+type NonDeterminismError = replay.NonDeterminismError
+
+// A UsageError is what a durable call panics with that is made where it must
+// not be, or with what it cannot take. Inside an orchestrator it fails the
+// instance.
+type UsageError = replay.UsageError
+
+// A TaskFailedError says that an activity or a sub-orchestration failed.
+//
+// If the error that it returned was given a name by [ErrorType] or [ErrorValue],
+// in the registry of the program that failed and in this one's, errors.As and
+// errors.Is find it:
+//
+//	var limit *LimitError
+//	if errors.As(err, &limit) {
+//		…
+//	}
+type TaskFailedError struct {
+	Name string // of the activity or the orchestrator
+	// TaskID is the number of the action that scheduled it; for something that
+	// was tried several times, of the last.
+	TaskID int
+	// SubOrchestration says that it was a sub-orchestration, and no activity.
+	SubOrchestration bool
+	Type             string // of the error, as its program names it; may be empty
+	Message          string // of the error
+	// Details is a serialized .NET exception, from workers that send those.
+	Details    string
+	StackTrace string // empty if there is none
+	// NonRetriable says that trying again is of no use.
+	NonRetriable bool
+	// Inner is the failure that caused this one, nil if there is none.
+	Inner *history.FailureDetails
+
+	failure *history.FailureDetails // as it was received
+	causes  []error                 // what could be made of it
+}
+
+// Error returns the words of durabletask-dotnet's TaskFailedException.
+func (e *TaskFailedError) Error() string {
+	if e.SubOrchestration {
+		return fmt.Sprintf("Sub-orchestration '%s' (#%d) failed with an unhandled exception: %s", e.Name, e.TaskID, e.Message)
+	}
+	return fmt.Sprintf("Task '%s' (#%d) failed with an unhandled exception: %s", e.Name, e.TaskID, e.Message)
+}
+
+// Unwrap returns the error that was returned elsewhere, if it has a name, and
+// the failure that caused it, if there is one, as an error.
+func (e *TaskFailedError) Unwrap() []error { return e.causes }
+
+// FailureDetails returns the activity's failure. It becomes the inner failure
+// of an orchestrator that returns e.
+func (e *TaskFailedError) FailureDetails() *history.FailureDetails {
+	if e.failure != nil {
+		return e.failure
+	}
+	return &history.FailureDetails{ErrorType: e.Type, ErrorMessage: e.Message, InnerFailure: e.Inner, IsNonRetriable: e.NonRetriable}
+}
+
+// failureOf returns the error for a task that failed.
+func (r *Registry) failureOf(f *replay.Future) *TaskFailedError {
+	e := &TaskFailedError{Name: f.Name(), TaskID: f.ID()}
+	switch event := f.Event().(type) {
+	case *history.TaskFailed:
+		e.set(r, event.Reason, event.Details, event.Failure)
+	case *history.SubOrchestrationInstanceFailed:
+		e.SubOrchestration = true
+		e.set(r, event.Reason, event.Details, event.Failure)
+	}
+	return e
+}
+
+// set fills in what was received. Reason is the message; from workers that
+// propagate failures in .NET's way there is nothing else but details.
+func (e *TaskFailedError) set(r *Registry, reason, details *string, failure *history.FailureDetails) {
+	e.Message, e.Details, e.failure = valueOr(reason), valueOr(details), failure
+	if failure == nil {
+		return
+	}
+	e.Type = failure.ErrorType
+	e.StackTrace = valueOr(failure.StackTrace)
+	e.NonRetriable = failure.IsNonRetriable
+	e.Inner = failure.InnerFailure
+	if failure.ErrorMessage != "" {
+		e.Message = failure.ErrorMessage
+	}
+	e.causes = r.causesOf(failure)
+}
+
+func valueOr(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}

@@ -1,0 +1,224 @@
+package durable_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
+	"github.com/google/go-cmp/cmp"
+)
+
+type declinedError struct {
+	Code  string  `json:"code"`
+	Cents float64 `json:"cents,omitempty"`
+}
+
+func (e *declinedError) Error() string { return "declined: " + e.Code }
+
+// wordError is an error whose JSON is no object.
+type wordError string
+
+func (e wordError) Error() string { return "word " + string(e) }
+
+var errSoldOut = errors.New("sold out")
+
+func namedErrors() []*durable.Function {
+	return []*durable.Function{
+		durable.ErrorType[*declinedError]("Declined"),
+		durable.ErrorType[wordError]("Word"),
+		durable.ErrorValue("SoldOut", errSoldOut),
+	}
+}
+
+// failing returns an activity that fails with err, as it stands in a registry
+// that knows names, and what it is told to have failed with.
+func failureTold(t *testing.T, err error, names ...*durable.Function) *history.FailureDetails {
+	t.Helper()
+	r := authors(names...)
+	r.Add(durable.Orchestrator("Main", func(*durable.Context, durable.Void) (int, error) { return 0, err }))
+	s := stageOf(t, r)
+	s.Start(nil)
+	return s.End().Failure
+}
+
+func TestErrorType_IsToldByItsNameWithItsFields(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		err  error
+		want *history.FailureDetails
+	}{
+		{"a type", &declinedError{"insufficient", 7.5}, &history.FailureDetails{
+			ErrorType: "Declined", ErrorMessage: "declined: insufficient",
+			Properties: map[string]string{"code": `"insufficient"`, "cents": "7.5"},
+		}},
+		{"wrapped", fmt.Errorf("pay: %w", fmt.Errorf("charge: %w", &declinedError{Code: "x"})), &history.FailureDetails{
+			ErrorType: "Declined", ErrorMessage: "pay: charge: declined: x", Properties: map[string]string{"code": `"x"`},
+		}},
+		{"that is no object", wordError("a"), &history.FailureDetails{
+			ErrorType: "Word", ErrorMessage: "word a", Properties: map[string]string{"value": `"a"`},
+		}},
+		{"a value", fmt.Errorf("reserve: %w", errSoldOut), &history.FailureDetails{ErrorType: "SoldOut", ErrorMessage: "reserve: sold out"}},
+		{"joined", errors.Join(errDeclined, errSoldOut), &history.FailureDetails{ErrorType: "SoldOut", ErrorMessage: "card declined\nsold out"}},
+		{"not to be tried again", durable.NonRetryable(&declinedError{Code: "x"}), &history.FailureDetails{
+			ErrorType: "Declined", ErrorMessage: "declined: x", Properties: map[string]string{"code": `"x"`}, IsNonRetriable: true,
+		}},
+		{"of the standard library", context.DeadlineExceeded, &history.FailureDetails{
+			ErrorType: "context.DeadlineExceeded", ErrorMessage: "context deadline exceeded",
+		}},
+		{"that has words only", fmt.Errorf("a: %w, %w", errors.New("b"), errDeclined), &history.FailureDetails{
+			ErrorType: "error", ErrorMessage: "a: b, card declined",
+		}},
+		{"of a type without a name", fmt.Errorf("a: %w", &limitError{1}), &history.FailureDetails{
+			ErrorType: "*durable_test.limitError", ErrorMessage: "a: over 1",
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if diff := cmp.Diff(failureTold(t, c.err, namedErrors()...), c.want); diff != "" {
+				t.Errorf("failure (-got +want):\n%s", diff)
+			}
+		})
+	}
+}
+
+// caught returns the error that an orchestrator gets of an activity that failed
+// with f.
+func caught(t *testing.T, f *history.FailureDetails) (err error) {
+	t.Helper()
+	r := authors(namedErrors()...)
+	r.Add(durable.Orchestrator("Main", func(ctx *durable.Context, _ durable.Void) (int, error) {
+		_, err = durable.CallActivity(ctx, count, "a").Await()
+		return 0, nil
+	}))
+	s := stageOf(t, r)
+	s.Compare = false
+	s.Start(nil)
+	s.Episode(&history.TaskFailed{Header: history.NewHeader(replaytest.Epoch), TaskScheduledID: 0, Reason: &f.ErrorMessage, Failure: f})
+	return err
+}
+
+func TestErrorType_IsFoundByErrorsAsAndIs(t *testing.T) {
+	t.Parallel()
+	err := caught(t, &history.FailureDetails{
+		ErrorType: "Declined", ErrorMessage: "declined", Properties: map[string]string{"code": `"x"`, "cents": "2", "more": "[1]"},
+	})
+	declined, ok := errors.AsType[*declinedError](err)
+	if !ok || *declined != (declinedError{"x", 2}) {
+		t.Errorf("got %+v of %v", declined, err)
+	}
+	if word, ok := errors.AsType[wordError](caught(t, &history.FailureDetails{ErrorType: "Word", Properties: map[string]string{"value": `"a"`}})); !ok || word != "a" {
+		t.Errorf("got %q", string(word))
+	}
+	if err := caught(t, &history.FailureDetails{ErrorType: "SoldOut"}); !errors.Is(err, errSoldOut) || errors.Is(err, errDeclined) {
+		t.Errorf("%v is not what it should be", err)
+	}
+	if err := caught(t, &history.FailureDetails{ErrorType: "durable.ErrTimeout"}); !errors.Is(err, durable.ErrTimeout) {
+		t.Errorf("%v is no timeout", err)
+	}
+
+	// A failure that caused another, two levels down.
+	err = caught(t, &history.FailureDetails{ErrorType: "App.Outer", ErrorMessage: "outer", InnerFailure: &history.FailureDetails{
+		ErrorType: "App.Inner", ErrorMessage: "inner", InnerFailure: &history.FailureDetails{ErrorType: "Declined", Properties: map[string]string{"code": `"deep"`}},
+	}})
+	if declined, ok := errors.AsType[*declinedError](err); !ok || declined.Code != "deep" {
+		t.Errorf("got %+v of %v", declined, err)
+	}
+
+	// What cannot be read is a failure like any other.
+	for _, properties := range []map[string]string{{"code": "7"}, {"code": "{"}} {
+		err := caught(t, &history.FailureDetails{ErrorType: "Declined", ErrorMessage: "declined", Properties: properties})
+		if _, ok := errors.AsType[*declinedError](err); ok || err.Error() != "Task 'Count' (#0) failed with an unhandled exception: declined" {
+			t.Errorf("got %v of %v", err, properties)
+		}
+	}
+}
+
+// The whole way, through a sub-orchestration, and told on by its parent.
+func TestErrorType_SurvivesTheWayThroughSeveralInstances(t *testing.T) {
+	pay := func(context.Context, string) (string, error) {
+		return "", fmt.Errorf("pay: %w", &declinedError{"limit", 100})
+	}
+	child := func(ctx *durable.Context, _ durable.Void) (string, error) {
+		_, err := durable.CallActivity(ctx, pay, "x").Await()
+		return "", fmt.Errorf("child: %w", err)
+	}
+	main := func(ctx *durable.Context, _ durable.Void) (string, error) {
+		_, err := durable.CallSubOrchestrator(ctx, child, durable.Void{}).Await()
+		var declined *declinedError
+		if !errors.As(err, &declined) {
+			return "", fmt.Errorf("lost on the way: %w", err)
+		}
+		return "", err
+	}
+	r := durable.NewRegistry(namedErrors()...)
+	r.Add(durable.Orchestrator("Main", main), durable.Orchestrator("Child", child), durable.Activity("Pay", pay))
+	family(t, r, main, func(t *testing.T, h *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
+		if _, err := i.Wait(t.Context()); err == nil {
+			t.Fatal("it did not fail")
+		}
+		events, err := h.History(t.Context(), "main")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var failure *history.FailureDetails
+		for _, e := range events {
+			if e, ok := e.(*history.ExecutionCompleted); ok {
+				failure = e.Failure
+			}
+		}
+		types := ""
+		for ; failure != nil; failure = failure.InnerFailure {
+			types += failure.ErrorType + " "
+		}
+		if want := "*durable.TaskFailedError *durable.TaskFailedError Declined "; types != want {
+			t.Errorf("told as %q, want %q", types, want)
+		}
+	})
+}
+
+func TestErrorType_RefusesWhatCannotHaveAName(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		call func()
+		want string
+	}{
+		{"no name", func() { durable.ErrorType[*declinedError](" ") }, "durable: error *durable_test.declinedError was given no name"},
+		{"an interface", func() { durable.ErrorType[error]("E") }, `durable: error "E" was given for error, which is an interface; it must be for one type`},
+		{"no error", func() { durable.ErrorValue("E", nil) }, `durable: error "E" was given for <nil>, which is nil or cannot be compared`},
+		{"two of a name", func() {
+			durable.NewRegistry(durable.ErrorType[*declinedError]("E"), durable.ErrorValue("e", errSoldOut))
+		}, `durable: error names "E" and "e"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, c.want) {
+					t.Errorf("panicked with %q, want %q", got, c.want)
+				}
+			}()
+			c.call()
+		})
+	}
+}
+
+// An error that .NET's exception properties provider described.
+func TestErrorType_UnderstandsPropertiesOfOtherLanguages(t *testing.T) {
+	t.Parallel()
+	text, err := json.Marshal("zu groß")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := caught(t, &history.FailureDetails{ErrorType: "Declined", Properties: map[string]string{"code": string(text), "cents": "null"}})
+	if declined, ok := errors.AsType[*declinedError](got); !ok || declined.Code != "zu groß" || declined.Cents != 0 {
+		t.Errorf("got %+v", declined)
+	}
+}

@@ -1,0 +1,279 @@
+package durable_test
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+const (
+	number = durable.Event[int]("Number")
+	stop   = durable.Event[durable.Void]("Stop")
+)
+
+func TestEvent_NamesDifferInMoreThanCase(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) { return number.Wait(ctx).Await() })
+	s.Start(nil)
+	wantActions(t, s.Episode(raised("numbers", "1")))
+	s.Episode(raised("nUMBER", "7"))
+	wantOutput(t, s, "7")
+}
+
+func TestEvent_GoesToTheNewestOfSeveralThatWait(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
+		return durable.AwaitAll(ctx, number.Wait(ctx), number.Wait(ctx), number.Wait(ctx))
+	})
+	s.Start(nil)
+	s.Episode(raised("Number", "1"))
+	s.Episode(raised("Number", "2"), raised("Number", "3"))
+	wantOutput(t, s, "[3,2,1]")
+}
+
+func TestEvent_IsKeptUntilSomebodyWaitsTheOldestFirst(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
+		if _, err := durable.CallActivity(ctx, count, "").Await(); err != nil {
+			return nil, err
+		}
+		var got []int
+		for range 3 {
+			n, err := number.Wait(ctx).Await()
+			if err != nil {
+				return nil, err
+			}
+			got = append(got, n)
+		}
+		return got, nil
+	})
+	s.Start(nil, raised("Number", "1"))
+	s.Episode(raised("Number", "2"))
+	s.Episode(done(0, "0"))
+	s.Episode(raised("Number", "3"))
+	wantOutput(t, s, "[1,2,3]")
+}
+
+func TestEvent_ArrivesBeforeTheStart(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) { return number.Wait(ctx).Await() })
+	s.Episode(raised("Number", "4"), &history.ExecutionStarted{Name: "Main"})
+	wantOutput(t, s, "4")
+}
+
+func TestEvent_PayloadCanBeAbsent(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+		n, err := number.Wait(ctx).Await()
+		if err != nil {
+			return "", err
+		}
+		_, err = stop.Wait(ctx).Await() // takes any payload
+		return fmt.Sprint(n), err
+	})
+	s.Start(nil)
+	s.Episode(raised("Number", ""), raised("Stop", `{"who":"cares"}`))
+	wantOutput(t, s, `"0"`)
+}
+
+func TestEvent_DecodeErrorNamesEventAndType(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) { return number.Wait(ctx).Await() })
+	s.Start(nil)
+	s.Episode(raised("Number", `"x"`))
+	wantFailure(t, s, "decode result of event Number: as int: json: cannot unmarshal string")
+}
+
+func TestAwaitTimeout_ReturnsTheResultInTime(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+		n, err := number.Wait(ctx).AwaitTimeout(time.Hour)
+		if err != nil {
+			return 0, err
+		}
+		return n, ctx.Sleep(time.Minute)
+	})
+	wantActions(t, s.Start(nil), "0 timer 1h0m0s")
+	wantActions(t, s.Episode(raised("Number", "5")), "1 timer 1m0s")
+	wantActions(t, s.Episode(fired(0))) // the timer that was left
+	s.Episode(fired(1))
+	wantOutput(t, s, "5")
+}
+
+func TestAwaitTimeout_CreatesNoTimerForWhatIsComplete(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+		if _, err := durable.CallActivity(ctx, count, "").Await(); err != nil {
+			return 0, err
+		}
+		return number.Wait(ctx).AwaitTimeout(time.Hour)
+	})
+	s.Start(nil, raised("Number", "5"))
+	wantActions(t, s.Episode(done(0, "1")), "1 Completed 5")
+}
+
+func TestAwaitTimeout_ReturnsErrTimeout(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+		_, err := number.Wait(ctx).AwaitTimeout(72 * time.Hour)
+		return err.Error(), map[bool]error{true: nil, false: err}[errors.Is(err, durable.ErrTimeout)]
+	})
+	s.Start(nil)
+	s.Episode(fired(0))
+	wantOutput(t, s, `"event Number is not complete after 72h0m0s: timed out"`)
+}
+
+func TestAwaitTimeout_CanBeRepeatedOnAnActivity(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+		task := durable.CallActivity(ctx, count, "")
+		for {
+			n, err := task.AwaitTimeout(time.Minute)
+			if !errors.Is(err, durable.ErrTimeout) {
+				return n, err
+			}
+		}
+	})
+	wantActions(t, s.Start(nil), `0 task Count [""]`, "1 timer 1m0s")
+	wantActions(t, s.Episode(fired(1)), "2 timer 1m0s")
+	s.Episode(done(0, "3"))
+	wantOutput(t, s, "3")
+}
+
+// A wait that timed out or lost a race must not swallow an event that others
+// wait for, or that somebody waits for later.
+func TestEvent_IsNotSwallowedByAWaitThatIsOver(t *testing.T) {
+	t.Parallel()
+	losers := map[string]func(ctx *durable.Context) error{
+		"AwaitTimeout": func(ctx *durable.Context) error {
+			_, err := number.Wait(ctx).AwaitTimeout(0)
+			if !errors.Is(err, durable.ErrTimeout) {
+				return fmt.Errorf("no time-out: %w", err)
+			}
+			return nil
+		},
+		"AwaitAny": func(ctx *durable.Context) error {
+			durable.AwaitAny(ctx, number.Wait(ctx), ctx.Timer(0))
+			return nil
+		},
+		"AwaitAny with a complete task": func(ctx *durable.Context) error {
+			timer := ctx.Timer(0)
+			if _, err := timer.Await(); err != nil {
+				return err
+			}
+			durable.AwaitAny(ctx, number.Wait(ctx), timer)
+			return nil
+		},
+		"a loop that is left": func(ctx *durable.Context) error {
+			timer := durable.Go(ctx, func() (int, error) { return 0, ctx.Sleep(0) })
+			for range durable.Completed(ctx, number.Wait(ctx), timer) {
+				break
+			}
+			return nil
+		},
+	}
+	for name, lose := range losers {
+		t.Run(name+", one waits already", func(t *testing.T) {
+			t.Parallel()
+			s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+				older := number.Wait(ctx)
+				if err := lose(ctx); err != nil {
+					return 0, err
+				}
+				return older.Await()
+			})
+			s.Start(nil)
+			s.Episode(fired(0))
+			s.Episode(raised("Number", "8"))
+			wantOutput(t, s, "8")
+		})
+		t.Run(name+", one waits later", func(t *testing.T) {
+			t.Parallel()
+			s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+				if err := lose(ctx); err != nil {
+					return 0, err
+				}
+				if _, err := durable.CallActivity(ctx, count, "").Await(); err != nil {
+					return 0, err
+				}
+				return number.Wait(ctx).Await()
+			})
+			s.Start(nil)
+			s.Episode(fired(0))
+			s.Episode(raised("Number", "8")) // while nobody waits
+			s.Episode(done(1, "1"))
+			wantOutput(t, s, "8")
+		})
+	}
+}
+
+func TestAwaitAny_LoserWaitsAnewWhenItIsAwaitedAgain(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+		approval := number.Wait(ctx)
+		for tick := 0; ; tick++ {
+			if durable.AwaitAny(ctx, approval, ctx.Timer(time.Minute)) == durable.Awaitable(approval) {
+				n, err := approval.Await()
+				return fmt.Sprint(n, " after ", tick, " ticks"), err
+			}
+			if _, err := durable.CallActivity(ctx, count, "remind").Await(); err != nil {
+				return "", err
+			}
+		}
+	})
+	s.Start(nil)                     // timer 0
+	s.Episode(fired(0))              // activity 1
+	s.Episode(done(1, "1"))          // timer 2
+	s.Episode(fired(2))              // activity 3
+	s.Episode(raised("Number", "8")) // while the reminder is sent
+	wantActions(t, s.Episode(done(3, "1")), "4 timer 1m0s", `5 Completed "8 after 2 ticks"`)
+}
+
+func TestAwaitAny_DoesNotEndTheWaitOfATaskThatAnotherBranchAwaits(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+		shared := number.Wait(ctx)
+		durable.Go(ctx, func() (int, error) {
+			durable.AwaitAny(ctx, shared, ctx.Timer(0))
+			// Begins to wait later, and would be the newest if shared waited no more.
+			return 0, ctx.Sleep(time.Hour)
+		})
+		return shared.Await()
+	})
+	s.Start(nil)
+	s.Episode(fired(0))
+	s.Episode(raised("Number", "8"))
+	wantOutput(t, s, "8")
+}
+
+func TestEvent_ManyRacesLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	const rounds = 20_000
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+		long, rounds := number.Wait(ctx), 0
+		for {
+			tick := durable.Event[durable.Void]("Tick").Wait(ctx)
+			if durable.AwaitAny(ctx, long, tick, number.Wait(ctx)) != durable.Awaitable(tick) {
+				return rounds, nil
+			}
+			rounds++
+		}
+	})
+	s.Compare = false
+	s.Start(nil)
+	events := make([]history.Event, rounds)
+	for i := range events {
+		events[i] = raised("Tick", "")
+	}
+	began := time.Now()
+	s.Episode(events...)
+	s.Episode(raised("Number", "1"))
+	wantOutput(t, s, fmt.Sprint(rounds))
+	if d := time.Since(began); d > 5*time.Second {
+		t.Errorf("took %v: a round costs more the more there were", d)
+	}
+}

@@ -1,0 +1,45 @@
+package durable_test
+
+import (
+	"context"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+func checkFraud(context.Context, cart) (bool, error) { return false, nil }
+
+// buy checks for fraud since version 1.1. Instances of before go on without.
+func buy(ctx *durable.Context, c cart) (string, error) {
+	if ctx.VersionAtLeast("1.1") {
+		if ok, err := durable.CallActivity(ctx, checkFraud, c).Await(); err != nil || !ok {
+			return "held", err
+		}
+	}
+	return durable.CallActivity(ctx, charge, c).Await()
+}
+
+// buyLater is a rewrite, which shares the name. It stands beside buy until the
+// last instance of before has ended.
+func buyLater(*durable.Context, cart) (string, error) { return "in the basket", nil }
+
+// buyAll has an instance of each version.
+func buyAll(ctx *durable.Context, c cart) ([]string, error) {
+	const byName = durable.OrchestratorName[cart, string]("Buy")
+	return durable.AwaitAll(ctx,
+		byName.Call(ctx, c, durable.Version("1.0")),
+		byName.Call(ctx, c, durable.Version("1.1")),
+		durable.CallSubOrchestrator(ctx, buyLater, c)) // of the version that it is registered for
+}
+
+// New code beside instances that began with the old.
+func Example_versions() {
+	registry := durable.NewRegistry(
+		durable.Orchestrator("Buy", buy), // of all versions that have no function of their own
+		durable.Orchestrator("Buy", buyLater, durable.Version("2.0")),
+		durable.Orchestrator("BuyAll", buyAll),
+		durable.Activity("CheckFraud", checkFraud),
+		durable.Activity("Charge", charge),
+	)
+	runExample(registry, buyAll, cart{ID: "41", Cents: 99})
+	// Output: [charged 41 held in the basket]
+}

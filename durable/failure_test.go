@@ -1,0 +1,261 @@
+package durable_test
+
+import (
+	"errors"
+	"fmt"
+	"iter"
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/google/go-cmp/cmp"
+)
+
+type limitError struct{ limit int }
+
+func (e *limitError) Error() string { return fmt.Sprint("over ", e.limit) }
+
+type rudeError struct{}
+
+func (rudeError) Error() string { panic("no words") }
+
+func TestInstance_FailsWithTheErrorThatTheOrchestratorReturns(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name          string
+		err           error
+		wantType, msg string
+	}{
+		{"plain", errDeclined, "error", "card declined"},
+		{"wrapped", fmt.Errorf("pay: %w", fmt.Errorf("charge: %w", &limitError{5})), "*durable_test.limitError", "pay: charge: over 5"},
+		{"joined", errors.Join(errDeclined, &limitError{1}), "*durable_test.limitError", "card declined\nover 1"},
+		{"whose text panics", rudeError{}, "durable_test.rudeError", "an error of type durable_test.rudeError, whose Error method panicked: no words"},
+		{"no ASCII", errors.New("zu groß 😀"), "error", "zu groß 😀"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := stage(t, func(*durable.Context, durable.Void) (string, error) { return "ignored", c.err })
+			s.Start(nil)
+			want := &history.FailureDetails{ErrorType: c.wantType, ErrorMessage: c.msg}
+			if diff := cmp.Diff(s.End().Failure, want); diff != "" {
+				t.Errorf("failure (-got +want):\n%s", diff)
+			}
+			if got := s.Output(history.Failed); got != c.msg {
+				t.Errorf("result %q, want %q", got, c.msg)
+			}
+		})
+	}
+}
+
+func TestInstance_FailsWithThePanicAndItsStack(t *testing.T) {
+	t.Parallel()
+	var nilMap map[string]int
+	for _, c := range []struct {
+		name          string
+		f             func()
+		wantType, msg string
+	}{
+		{"text", func() { panic("boom") }, "panic", "panic: boom"},
+		{"an error", func() { panic(&limitError{3}) }, "*durable_test.limitError", "panic: over 3"},
+		{"a runtime error", func() { nilMap["a"] = 1 }, "runtime.plainError", "panic: assignment to entry in nil map"},
+		{"nil", func() { panic(nil) }, "*runtime.PanicNilError", "panic: panic called with nil argument"}, //nolint:govet // it is what is tested
+		{"Goexit", runtime.Goexit, "*durable.UsageError", "durable: the orchestrator called runtime.Goexit"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+				if err := ctx.Sleep(0); err != nil {
+					return "", err
+				}
+				c.f()
+				return "", nil
+			})
+			s.Compare = false // it takes the stack away
+			s.Start(nil)
+			s.Episode(fired(0))
+			wantFailure(t, s, c.msg)
+			f := s.End().Failure
+			if f.ErrorType != c.wantType && !(c.name == "a runtime error" && strings.HasPrefix(f.ErrorType, "runtime.")) {
+				t.Errorf("type %q, want %q", f.ErrorType, c.wantType)
+			}
+			if f.StackTrace == nil || !strings.Contains(*f.StackTrace, "failure_test.go") {
+				t.Errorf("the stack does not lead here: %v", f.StackTrace)
+			}
+		})
+	}
+}
+
+func TestInstance_KeepsWhatItDecidedBeforeItPanicked(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+		durable.CallActivity(ctx, count, "a")
+		panic("boom")
+	})
+	wantActions(t, s.Start(nil), `0 task Count ["a"]`, "1 Failed panic: boom")
+}
+
+func TestInstance_FailsWhenItsInputOrOutputIsOfNoUse(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(*durable.Context, int) (string, error) { t.Error("it ran"); return "", nil })
+	s.Start("seven")
+	wantFailure(t, s, "decode input of orchestrator Main: as int: json: cannot unmarshal string into Go value of type int")
+
+	out := stage(t, func(*durable.Context, durable.Void) (func(), error) { return func() {}, nil })
+	out.Start(nil)
+	wantFailure(t, out, "encode output of orchestrator Main: json: unsupported type: func()")
+}
+
+// In a deferred call while the orchestrator is unwound, recover sees nothing
+// and durable calls are refused.
+func TestInstance_RunsDeferredCallsWhenItIsTakenOutOfMemory(t *testing.T) {
+	t.Parallel()
+	var got []string
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+		task := durable.CallActivity(ctx, count, "a")
+		defer func() { got = append(got, "first") }()
+		defer func() {
+			defer func() {
+				got = append(got, fmt.Sprint(recover()))
+			}()
+			_, err := durable.CallActivity(ctx, count, "release").Await()
+			t.Error("a durable call in a deferred call returned", err)
+		}()
+		defer func() { got = append(got, fmt.Sprint(recover())) }()
+		_, err := task.Await()
+		t.Error("resumed", err)
+		return "", err
+	})
+	s.Compare = false
+	s.Start(nil)
+	s.Evict()
+	want := []string{
+		"<nil>",
+		"durable: CallActivity was called by a deferred call of an orchestrator that has ended or is taken out of memory; " +
+			"make durable calls before returning, and compensate where an error is handled",
+		"first",
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("deferred calls saw (-got +want):\n%s", diff)
+	}
+}
+
+func TestInstance_DurableCallsInDeferredCallsWorkWhenItReturns(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+		defer func() {
+			if _, err := durable.CallActivity(ctx, count, "release").Await(); err != nil {
+				t.Error(err)
+			}
+		}()
+		return "end", ctx.Sleep(0)
+	})
+	s.Start(nil)
+	wantActions(t, s.Episode(fired(0)), `1 task Count ["release"]`)
+	wantActions(t, s.Episode(done(1, "1")), `2 Completed "end"`)
+}
+
+func TestInstance_OrchestratorCanRecoverItsOwnPanic(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (out string, err error) {
+		defer func() {
+			out = fmt.Sprint("recovered ", recover())
+			_, err = durable.CallActivity(ctx, count, "clean up").Await()
+		}()
+		panic("boom")
+	})
+	s.Start(nil)
+	s.Episode(done(0, "1"))
+	wantOutput(t, s, `"recovered boom"`)
+}
+
+const outside = "was called outside of its orchestrator; a Context and its tasks are for the orchestrator's own code, " +
+	"which must start no goroutines: use durable.Go for concurrent branches and activities for work that blocks"
+
+// panicOf returns what f panics with.
+func panicOf(f func()) (v any) {
+	defer func() { v = recover() }()
+	f()
+	return nil
+}
+
+func TestContext_RefusesCallsFromOutside(t *testing.T) {
+	t.Parallel()
+	var leaked *durable.Context
+	var task *durable.Task[int]
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+		leaked, task = ctx, durable.CallActivity(ctx, count, "a")
+		return task.Await()
+	})
+	s.Compare = false
+	s.Start(nil)
+	self := func(*durable.Context, int) (int, error) { return 0, nil }
+	for name, f := range map[string]func(){
+		"CallActivity":    func() { durable.CallActivity(leaked, count, "") },
+		"Timer":           func() { leaked.Timer(0) },
+		"Wait":            func() { number.Wait(leaked) },
+		"Await":           func() { _, _ = task.Await() },
+		"AwaitAny":        func() { durable.AwaitAny(leaked, task) },
+		"Completed":       func() { durable.Completed(leaked, task)(func(*durable.Task[int]) bool { return true }) },
+		"Go":              func() { durable.Go(leaked, func() (int, error) { return 0, nil }) },
+		"SetCustomStatus": func() { leaked.SetCustomStatus(1) },
+		"NewUUID":         func() { leaked.NewUUID() },
+		"ContinueAsNew":   func() { _, _ = durable.ContinueAsNew(leaked, self, 0) },
+	} {
+		var usage *durable.UsageError
+		if err, ok := panicOf(f).(error); !ok || !errors.As(err, &usage) || usage.Error() != "durable: "+name+" "+outside {
+			t.Errorf("%s panicked with %v", name, err)
+		}
+	}
+}
+
+func TestContext_RefusesCallsFromAGoroutineOfTheOrchestrator(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+		task := durable.CallActivity(ctx, count, "a")
+		got := make(chan any)
+		go func() { got <- panicOf(func() { durable.CallActivity(ctx, count, "b") }) }()
+		first := <-got
+		go func() { got <- panicOf(func() { _, _ = task.Await() }) }()
+		return fmt.Sprintf("%v|%v", first, <-got), nil
+	})
+	s.Start(nil)
+	wantOutput(t, s, `"durable: CallActivity `+outside+`|durable: Await `+outside+`"`)
+}
+
+func TestContext_RefusesCallsFromACoroutineThatIsNotItsOwn(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+		next, stop := iter.Pull(func(yield func(int) bool) {
+			if err := ctx.Sleep(0); err == nil {
+				yield(1)
+			}
+		})
+		defer stop()
+		n, _ := next()
+		return n, nil
+	})
+	s.Start(nil)
+	wantFailure(t, s, "durable: Timer "+outside)
+}
+
+func TestContext_RefusesATaskOfAnotherInstance(t *testing.T) {
+	t.Parallel()
+	var foreign *durable.Task[int]
+	other := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+		foreign = durable.CallActivity(ctx, count, "a")
+		return foreign.Await()
+	})
+	other.Compare = false
+	other.Start(nil)
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) { return foreign.Await() })
+	s.Start(nil)
+	wantFailure(t, s, "durable: Await was called outside of its orchestrator")
+	s = stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+		durable.AwaitAny(ctx, ctx.Timer(0), foreign)
+		return 0, nil
+	})
+	s.Start(nil)
+	wantFailure(t, s, "AwaitAny was given a task of another orchestration")
+}

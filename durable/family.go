@@ -1,0 +1,63 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// A family is what is known of the children that an instance's current
+// execution has started, whether they have ended or not. An ID that the instance
+// wanted to give to a child but that belongs to another instance is not among
+// them.
+type family struct {
+	children []InstanceID
+	// unborn are those of whom nothing is stored: they have not begun, or were
+	// purged.
+	unborn []InstanceID
+}
+
+func (c *Client) family(ctx context.Context, parent InstanceID) (family, error) {
+	events, err := c.hub.History(ctx, string(parent))
+	if err != nil {
+		return family{}, err
+	}
+	var f family
+	var start *history.ExecutionStarted
+	seen := map[string]bool{}
+	for _, e := range events {
+		switch e := e.(type) {
+		case *history.ExecutionStarted:
+			start = e
+		case *history.SubOrchestrationInstanceCreated:
+			if start == nil || seen[e.InstanceID] {
+				continue
+			}
+			seen[e.InstanceID] = true
+			if err := c.addChild(ctx, &f, e.InstanceID, start.Instance); err != nil {
+				return family{}, fmt.Errorf("child %s: %w", e.InstanceID, err)
+			}
+		}
+	}
+	return f, nil
+}
+
+// addChild adds an instance to f if its current execution was started by the
+// given parent, or if it may yet be.
+func (c *Client) addChild(ctx context.Context, f *family, id string, parent history.OrchestrationInstance) error {
+	events, err := c.hub.History(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, e := range events {
+		if start, ok := e.(*history.ExecutionStarted); ok {
+			if start.Parent != nil && start.Parent.Instance == parent {
+				f.children = append(f.children, InstanceID(id))
+			}
+			return nil
+		}
+	}
+	f.unborn = append(f.unborn, InstanceID(id))
+	return nil
+}

@@ -1,0 +1,43 @@
+package history
+
+// EventSent records that the orchestrator sent an event to another instance.
+type EventSent struct {
+	Header
+	InstanceID string // the receiver
+	Name       string
+	Input      *string
+}
+
+// EventRaised delivers an external event.
+type EventRaised struct {
+	Header
+	Name               string
+	Input              *string
+	ParentTraceContext *TraceContext
+}
+
+// GenericEvent has no effect on replay. Rewind puts it in the place of the
+// rows that it takes out, and sends it to wake an instance.
+type GenericEvent struct {
+	Header
+	Data *string
+}
+
+// HistoryState is reserved by DurableTask; it is never stored by its Azure
+// Storage provider.
+type HistoryState struct {
+	Header
+	State *string // JSON text
+}
+
+// Type returns [TypeEventSent].
+func (*EventSent) Type() EventType { return TypeEventSent }
+
+// Type returns [TypeEventRaised].
+func (*EventRaised) Type() EventType { return TypeEventRaised }
+
+// Type returns [TypeGenericEvent].
+func (*GenericEvent) Type() EventType { return TypeGenericEvent }
+
+// Type returns [TypeHistoryState].
+func (*HistoryState) Type() EventType { return TypeHistoryState }

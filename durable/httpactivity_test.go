@@ -1,0 +1,321 @@
+package durable_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/google/go-cmp/cmp"
+)
+
+// A transport answers requests without a network, which bubbles cannot wait for.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// answer returns a response for a transport.
+func answer(r *http.Request, status int, header http.Header, body string) (*http.Response, error) {
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), ContentLength: -1, Request: r}, nil
+}
+
+// tokens is a TokenProvider that returns the scope with its options.
+type tokens struct{ err error }
+
+func (p tokens) Token(_ context.Context, m durable.ManagedIdentity) (string, error) {
+	return fmt.Sprint(m.Resource, "|", m.AuthorityHost, "|", m.TenantID), p.err
+}
+
+// act runs the activity that every registry has with what a hub has for it.
+func act(t *testing.T, c durable.HTTPConfig, input string) (string, error) {
+	t.Helper()
+	f, ok := durable.WithHTTP(durable.NewRegistry(), c).Activity("builtin::HTTPactivity")
+	if !ok {
+		t.Fatal("the registry has no activity BuiltIn::HttpActivity")
+	}
+	output, err := f(t.Context(), &input)
+	if err != nil {
+		return "", err
+	}
+	return *output, nil
+}
+
+// What a .NET orchestrator schedules runs here, and gives it what it can read.
+func TestHTTPActivity_SendsWhatDotNetOrchestratorsSchedule(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		w.Header()["Date"] = nil
+		w.Header()["Server"] = []string{"a", "b"}
+		w.WriteHeader(418)
+		_, _ = fmt.Fprint(w, r.Method, " ", r.URL, " ", r.Header["Accept"], " ", r.Header.Get("Content-Type"), " ", string(body))
+	}))
+	defer server.Close()
+	got, err := act(t, durable.HTTPConfig{}, `[{"method":"POST","uri":"`+server.URL+`/a?b","headers":{"Accept":["c/d","e/f"],"content-type":"text/plain"},`+
+		`"content":"5 <é>","tokenSource":null,"asynchronousPatternEnabled":true,"retryOptions":null,"timeout":"00:01:00"}]`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameJSON(t, got, `{"statusCode":418,"headers":{"Server":["a","b"],"Content-Length":"37","Content-Type":"text/plain; charset=utf-8"},"content":"POST /a?b [c/d e/f] text/plain 5 <é>"}`)
+}
+
+func TestHTTPActivity_GivesContentAsTextOrByteForByte(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, body, contentType, want, decoded string }{
+		{"text", "é", "text/plain", `"content":"é"`, "é"},
+		{"text of another charset", "\xE9", "text/plain; charset=iso-8859-1", `"content":"é"`, "é"},
+		{"no text", "\x89PNG", "image/png", `"content":"�PNG","contentBytes":"iVBORw=="`, "\x89PNG"},
+		{"text of an unknown charset", "\x82\xA0", "text/plain; charset=shift_jis", `"content":"�","contentBytes":"gqA="`, "\x82\xA0"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := act(t, durable.HTTPConfig{Transport: transport(func(r *http.Request) (*http.Response, error) {
+				return answer(r, 200, http.Header{"Content-Type": {c.contentType}}, c.body)
+			})}, `{"uri":"http://a"}`)
+			if err != nil {
+				t.Fatal(err)
+			}
+			sameJSON(t, got, `{"statusCode":200,"headers":{"Content-Type":"`+c.contentType+`"},`+c.want+`}`)
+			var resp durable.HTTPResponse
+			if err := json.Unmarshal([]byte(got), &resp); err != nil || resp.Content != c.decoded {
+				t.Errorf("the orchestrator gets %q, %v; want %q", resp.Content, err, c.decoded)
+			}
+		})
+	}
+}
+
+// ManagedIdentityTokenSource.cs; the token replaces what the caller gave.
+func TestHTTPActivity_AuthorizesWithATokenOfTheIdentity(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ source, want string }{
+		{`{"kind":"AzureManagedIdentity","resource":"https://graph.microsoft.com/"}`, "Bearer https://graph.microsoft.com/.default||"},
+		{`{"kind":"AzureManagedIdentity","resource":"api://x/.default","options":{"authorityhost":"https://h/","tenantid":"t"}}`, "Bearer api://x/.default|https://h/|t"},
+		{`null`, "Basic x"},
+	} {
+		var sent string
+		_, err := act(t, durable.HTTPConfig{Tokens: tokens{}, Transport: transport(func(r *http.Request) (*http.Response, error) {
+			sent = strings.Join(r.Header["Authorization"], ", ")
+			return answer(r, 200, nil, "")
+		})}, `[{"uri":"http://a","headers":{"authorization":"Basic x"},"tokenSource":`+c.source+`}]`)
+		if err != nil || sent != c.want {
+			t.Errorf("%s: sent Authorization %q, %v; want %q", c.source, sent, err, c.want)
+		}
+	}
+}
+
+// failureOf returns what the orchestrator is told.
+func failureOf(err error) string {
+	f := replay.FailureOf(err)
+	return fmt.Sprint(f.ErrorType, " ", f.IsNonRetriable, " ", f.ErrorMessage)
+}
+
+// The types are those that .NET throws: its orchestrators branch on them
+// (DurableOrchestrationContext.cs, CallDurableTaskFunctionAsync).
+func TestHTTPActivity_FailsWithTheErrorsOfTheExtension(t *testing.T) {
+	t.Parallel()
+	const identity = `"tokenSource":{"kind":"AzureManagedIdentity","resource":"r"}`
+	down := func(*http.Request) (*http.Response, error) { return nil, errors.New("connection refused") }
+	status := func(r *http.Request) (*http.Response, error) { return answer(r, 404, nil, "") }
+	large := func(r *http.Request) (*http.Response, error) { return answer(r, 200, nil, "12345") }
+	for _, c := range []struct {
+		name, input, want string
+		transport         transport
+		tokens            durable.TokenProvider
+	}{
+		{"no response", `[{"uri":"http://a/b?secret"}]`, "System.Net.Http.HttpRequestException false GET http://a/b: connection refused", down, nil},
+		{
+			"a status to retry", `[{"uri":"http://a/b?secret","retryOptions":{"StatusCodesToRetry":[404]}}]`,
+			"System.Net.Http.HttpRequestException false GET http://a/b: response status is 404 Not Found, which is to be tried again", status, nil,
+		},
+		{
+			"any failure, when no status is named", `[{"uri":"http://a","retryOptions":{}}]`,
+			"System.Net.Http.HttpRequestException false GET http://a: response status is 404 Not Found, which is to be tried again", status, nil,
+		},
+		{"a large response", `[{"uri":"http://a"}]`, "*httpcall.ContentError true GET http://a: the response has more than the 4 bytes that it may have; " +
+			"fetch so much in an activity of your own, or raise the limit", large, nil},
+		{
+			"no token provider", `[{"uri":"http://a",` + identity + `}]`,
+			"error true an HTTP request needs a token for r/.default, but the worker has no TokenProvider: set Config.HTTP.Tokens", status, nil,
+		},
+		{"no token", `[{"uri":"http://a",` + identity + `}]`, "error false get token for r/.default: no identity", status, tokens{errors.New("no identity")}},
+		{"another source of tokens", `[{"uri":"http://a","tokenSource":{"kind":"X"}}]`, `error true read HTTP request: the token source kind '"X"' is not supported`, status, nil},
+		{"no URL", `[{"uri":"a"}]`, "*httpcall.RequestError true the request cannot be sent: a is no URL that begins with http:// or https://", status, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			_, err := act(t, durable.HTTPConfig{Transport: c.transport, Tokens: c.tokens, ContentLimit: 4}, c.input)
+			if err == nil {
+				t.Fatal("no error")
+			}
+			if diff := cmp.Diff(failureOf(err), c.want); diff != "" {
+				t.Errorf("failure (-got +want):\n%s", diff)
+			}
+		})
+	}
+	for _, input := range []string{`[]`, `5`, `"x"`, `[{"uri":"http://a"},{}]`, `{`} {
+		if _, err := act(t, durable.HTTPConfig{Transport: transport(status)}, input); err == nil || !replay.FailureOf(err).IsNonRetriable {
+			t.Errorf("%s: error %v, want one that trying again does not help", input, err)
+		}
+	}
+}
+
+func TestHTTPActivity_TellsTheStatusThatFailed(t *testing.T) {
+	t.Parallel()
+	_, err := act(t, durable.HTTPConfig{Transport: transport(func(r *http.Request) (*http.Response, error) { return answer(r, 503, nil, "") })},
+		`[{"uri":"http://a","retryOptions":{"StatusCodesToRetry":[503]}}]`)
+	if diff := cmp.Diff(replay.FailureOf(err).Properties, map[string]string{"statusCode": "503"}); diff != "" {
+		t.Errorf("properties (-got +want):\n%s", diff)
+	}
+}
+
+func TestRegistry_KeepsTheNamesOfWhatIsBuiltIn(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		"BuiltIn::HttpActivity": `durable: activity "BuiltIn::HttpActivity", of `,
+		"BUILTIN::other":        `durable: activity "BUILTIN::other", of `,
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "those that begin with BuiltIn:: are reserved for what is built in") {
+					t.Errorf("panic %q, want %q and why", got, want)
+				}
+			}()
+			durable.NewRegistry(durable.Activity(name, touch))
+		}()
+	}
+	if _, ok := durable.NewRegistry(durable.Activity("BuiltIn", touch)).Activity("BuiltIn::Other"); ok {
+		t.Error("the registry has an activity that nobody registered")
+	}
+}
+
+func TestConfig_NamesTheHTTPFieldThatIsOutOfRange(t *testing.T) {
+	t.Parallel()
+	for want, c := range map[string]durable.HTTPConfig{
+		"HTTP.PollInterval is -1ns, must be above 0 and at most 24h0m0s":    {PollInterval: -1},
+		"HTTP.PollInterval is 25h0m0s, must be above 0 and at most 24h0m0s": {PollInterval: 25 * time.Hour},
+		"HTTP.ContentLimit is -1, must be above 0 and at most 1073741824":   {ContentLimit: -1},
+	} {
+		if err := (durable.Config{HTTP: c}).Validate(); err == nil || err.Error() != want {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+}
+
+// job is a service that takes a while: it is asked every 20 s.
+type job struct{ asked atomic.Int32 }
+
+func (j *job) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method == "POST" {
+		return answer(r, 202, http.Header{"Location": {"/jobs/1"}}, "")
+	}
+	if j.asked.Add(1) < 4 {
+		return answer(r, 202, http.Header{"Location": {"/jobs/1"}, "Retry-After": {"20"}}, "")
+	}
+	return answer(r, 200, nil, "done at "+r.URL.Path)
+}
+
+func runJob(ctx *durable.Context, _ durable.Void) (string, error) {
+	resp, err := durable.CallHTTP(ctx, durable.HTTPRequest{Method: "POST", URL: "https://jobs.example/run"}).Await()
+	return fmt.Sprint(resp.StatusCode, " ", resp.Content), err
+}
+
+func TestWorker_FollowsHTTPJobsInTime(t *testing.T) {
+	for _, sessions := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			h := memhub.New()
+			r := durable.NewRegistry(durable.Orchestrator("RunJob", runJob))
+			defer run(t, h, r, durable.Config{ExtendedSessions: sessions, HTTP: durable.HTTPConfig{Transport: new(job), PollInterval: 7 * time.Second}})()
+			began := time.Now()
+			instance, err := durable.Start(t.Context(), durable.NewClient(h, r), runJob, durable.Void{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := instance.Wait(t.Context()); err != nil || got != "200 done at /jobs/1" {
+				t.Errorf("%q, %v", got, err)
+			}
+			if got, want := time.Since(began).Truncate(time.Second), 67*time.Second; got < want || got > want+2*time.Second {
+				t.Errorf("it took %v, want %v: 7 s, as the worker is configured, and 20 s three times", got, want)
+			}
+			var types []string
+			for _, c := range h.Commits() {
+				for _, e := range c.Checkpoint.NewEvents {
+					switch e.(type) {
+					case *history.TaskScheduled, *history.TaskCompleted, *history.TimerCreated, *history.TimerFired:
+						types = append(types, e.Type().String())
+					}
+				}
+			}
+			want := strings.Repeat("TaskScheduled TaskCompleted TimerCreated TimerFired ", 4) + "TaskScheduled TaskCompleted"
+			if diff := cmp.Diff(strings.Join(types, " "), want); diff != "" {
+				t.Errorf("history (-got +want):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestWorker_FailsAnHTTPRequestThatTakesTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := func(ctx *durable.Context, _ durable.Void) (string, error) {
+			_, err := durable.CallHTTP(ctx, durable.HTTPRequest{URL: "http://a/b?secret", Timeout: 5 * time.Second}).Await()
+			return fmt.Sprint(errors.Is(err, durable.ErrTimeout), " ", err), nil
+		}
+		h := memhub.New()
+		r := durable.NewRegistry(durable.Orchestrator("Slow", slow))
+		defer run(t, h, r, durable.Config{HTTP: durable.HTTPConfig{Transport: transport(func(r *http.Request) (*http.Response, error) {
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})}})()
+		began := time.Now()
+		instance, err := durable.Start(t.Context(), durable.NewClient(h, r), slow, durable.Void{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		const want = "true Task 'BuiltIn::HttpActivity' (#0) failed with an unhandled exception: GET http://a/b: no response after 5s"
+		if got, err := instance.Wait(t.Context()); err != nil || got != want {
+			t.Errorf("%q, %v; want %q", got, err, want)
+		}
+		if got := time.Since(began); got < 5*time.Second || got > 7*time.Second {
+			t.Errorf("it took %v, want 5 s", got)
+		}
+	})
+}
+
+// A request that is under way when its worker stops is no failure: another
+// worker sends it again.
+func TestWorker_HandsBackAnHTTPRequestWhenItStops(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := memhub.New()
+		r := durable.NewRegistry(durable.Orchestrator("RunJob", runJob))
+		var sent atomic.Int32
+		stop := run(t, h, r, durable.Config{HTTP: durable.HTTPConfig{Transport: transport(func(r *http.Request) (*http.Response, error) {
+			sent.Add(1)
+			<-r.Context().Done()
+			return nil, r.Context().Err()
+		})}})
+		instance, err := durable.Start(t.Context(), durable.NewClient(h, r), runJob, durable.Void{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+		stop()
+		if got := sent.Load(); got != 1 {
+			t.Errorf("sent %d times, want once", got)
+		}
+		defer run(t, h.NewWorker(), r, durable.Config{HTTP: durable.HTTPConfig{Transport: new(job)}})()
+		if got, err := instance.Wait(t.Context()); err != nil || got != "200 done at /jobs/1" {
+			t.Errorf("%q, %v", got, err)
+		}
+	})
+}

@@ -1,0 +1,297 @@
+package durable
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/httpcall"
+)
+
+// httpRequestJSON is a request on the wire
+// (WebJobs.Extensions.DurableTask/DurableHttpRequest.cs).
+type httpRequestJSON struct {
+	Method      *string         `json:"method"` // none means GET
+	URI         string          `json:"uri"`
+	Headers     headerJSON      `json:"headers"`
+	Content     *string         `json:"content"`
+	TokenSource *tokenJSON      `json:"tokenSource"`
+	Polling     *bool           `json:"asynchronousPatternEnabled"` // none means true
+	Retry       *retryJSON      `json:"retryOptions"`
+	Timeout     *timeSpanString `json:"timeout"`
+}
+
+// retryJSON is what a request says of being tried again (HttpRetryOptions.cs).
+// The orchestrator tries again; all the activity needs to know is which status
+// codes are failures.
+type retryJSON struct {
+	FirstRetryInterval  timeSpanString
+	MaxRetryInterval    timeSpanString
+	BackoffCoefficient  float64
+	RetryTimeout        timeSpanString
+	MaxNumberOfAttempts int
+	StatusCodesToRetry  []int
+}
+
+// tokenJSON is a token source. Kind is AzureManagedIdentity, the only one; those
+// of other .NET types have $type instead.
+type tokenJSON struct {
+	Kind     string            `json:"kind"`
+	Type     string            `json:"$type,omitempty"`
+	Resource string            `json:"resource"`
+	Options  *tokenOptionsJSON `json:"options,omitempty"`
+}
+
+// tokenOptionsJSON is .NET's ManagedIdentityOptions.cs.
+type tokenOptionsJSON struct {
+	AuthorityHost *string `json:"authorityhost"`
+	TenantID      *string `json:"tenantid"`
+}
+
+const managedIdentityKind = "AzureManagedIdentity"
+
+// newHTTPRequestJSON returns r as it is sent to the activity. Retry options go
+// along if there are status codes to retry, since .NET takes options without any
+// for all codes that are not 2xx.
+func newHTTPRequestJSON(r HTTPRequest, retry *RetryPolicy) httpRequestJSON {
+	j := httpRequestJSON{
+		Method:  new(r.method()),
+		URI:     r.URL,
+		Headers: headerJSON(r.Header),
+		Polling: new(!r.NoPolling),
+	}
+	if r.Content != "" {
+		j.Content = new(r.Content)
+	}
+	if r.Timeout > 0 {
+		j.Timeout = new(formatTimeSpan(r.Timeout))
+	}
+	if t := r.TokenSource; t != nil {
+		j.TokenSource = &tokenJSON{Kind: managedIdentityKind, Resource: t.scope()}
+		if t.AuthorityHost != "" || t.TenantID != "" {
+			j.TokenSource.Options = &tokenOptionsJSON{AuthorityHost: optional(t.AuthorityHost), TenantID: optional(t.TenantID)}
+		}
+	}
+	if retry != nil && len(r.RetryStatus) > 0 {
+		p := retry.withDefaults()
+		j.Retry = &retryJSON{
+			FirstRetryInterval:  formatTimeSpan(p.FirstInterval),
+			MaxRetryInterval:    formatTimeSpan(p.MaxInterval),
+			BackoffCoefficient:  p.Coefficient,
+			RetryTimeout:        timeSpanMax,
+			MaxNumberOfAttempts: p.MaxAttempts,
+			StatusCodesToRetry:  r.RetryStatus,
+		}
+		if p.RetryTimeout > 0 {
+			j.Retry.RetryTimeout = formatTimeSpan(p.RetryTimeout)
+		}
+	}
+	return j
+}
+
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	return &s
+}
+
+// request returns what j asks for.
+func (j httpRequestJSON) request() (HTTPRequest, error) {
+	r := HTTPRequest{URL: j.URI, Header: http.Header(j.Headers), Content: valueOr(j.Content), Method: valueOr(j.Method)}
+	r.Method = r.method()
+	r.NoPolling = j.Polling != nil && !*j.Polling
+	if j.Timeout != nil {
+		d, err := j.Timeout.duration()
+		if err != nil {
+			return r, fmt.Errorf("timeout: %w", err)
+		}
+		r.Timeout = d
+	}
+	if j.Retry != nil {
+		r.RetryStatus = j.Retry.StatusCodesToRetry
+	}
+	switch t := j.TokenSource; {
+	case t == nil:
+	case t.Kind == "" && t.Type != "":
+		return r, fmt.Errorf("the token source is of type %s, which exists in .NET only", t.Type)
+	case t.Kind != managedIdentityKind:
+		return r, fmt.Errorf("the token source kind '%q' is not supported", t.Kind)
+	default:
+		r.TokenSource = &ManagedIdentity{Resource: t.Resource}
+		if t.Options != nil {
+			r.TokenSource.AuthorityHost = valueOr(t.Options.AuthorityHost)
+			r.TokenSource.TenantID = valueOr(t.Options.TenantID)
+		}
+	}
+	return r, nil
+}
+
+// MarshalJSON returns the request in the form of the extension's
+// DurableHttpRequest. TotalTimeout, PollInterval and RetryStatus are the
+// orchestrator's, and not part of it.
+func (r HTTPRequest) MarshalJSON() ([]byte, error) { return marshalJSON(newHTTPRequestJSON(r, nil)) }
+
+// UnmarshalJSON reads the form of MarshalJSON.
+func (r *HTTPRequest) UnmarshalJSON(text []byte) error {
+	var j httpRequestJSON
+	if err := json.Unmarshal(text, &j); err != nil {
+		return err
+	}
+	read, err := j.request()
+	if err != nil {
+		return err
+	}
+	*r = read
+	return nil
+}
+
+// httpResponseJSON is a response on the wire (DurableHttpResponse.cs). The last
+// member is ours, and there only if content is not the whole truth: .NET does
+// not read it.
+type httpResponseJSON struct {
+	StatusCode int        `json:"statusCode"`
+	Headers    headerJSON `json:"headers"`
+	Content    *string    `json:"content"`
+	Bytes      *string    `json:"contentBytes,omitempty"` // in base64
+}
+
+// MarshalJSON returns the response in the form of the extension's
+// DurableHttpResponse.
+func (r HTTPResponse) MarshalJSON() ([]byte, error) {
+	text, exact := httpcall.Text([]byte(r.Content), "")
+	j := httpResponseJSON{StatusCode: r.StatusCode, Headers: headerJSON(r.Header), Content: &text}
+	if !exact || text != r.Content {
+		j.Bytes = new(base64.StdEncoding.EncodeToString([]byte(r.Content)))
+	}
+	return marshalJSON(j)
+}
+
+// UnmarshalJSON reads the form of MarshalJSON, and .NET's.
+func (r *HTTPResponse) UnmarshalJSON(text []byte) error {
+	var j httpResponseJSON
+	if err := json.Unmarshal(text, &j); err != nil {
+		return err
+	}
+	*r = HTTPResponse{StatusCode: j.StatusCode, Header: http.Header(j.Headers), Content: valueOr(j.Content)}
+	if j.Bytes != nil {
+		b, err := base64.StdEncoding.DecodeString(*j.Bytes)
+		if err != nil {
+			return fmt.Errorf("contentBytes: %w", err)
+		}
+		r.Content = string(b)
+	}
+	return nil
+}
+
+func marshalJSON(v any) ([]byte, error) {
+	var b bytes.Buffer
+	err := appendJSON(&b, v)
+	return b.Bytes(), err
+}
+
+// headerJSON are headers on the wire: an object in which a header with one value
+// has a string, and any other an array of strings (HttpHeadersConverter.cs).
+type headerJSON http.Header
+
+func (h headerJSON) MarshalJSON() ([]byte, error) {
+	values := make(map[string]any, len(h)) // which is encoded in the order of its keys
+	for name, v := range h {
+		switch len(v) {
+		case 0:
+			values[name] = []string{}
+		case 1:
+			values[name] = v[0]
+		default:
+			values[name] = v
+		}
+	}
+	return marshalJSON(values)
+}
+
+// UnmarshalJSON takes what is no object for no headers, and what is neither a
+// string nor an array for no value, as .NET does.
+func (h *headerJSON) UnmarshalJSON(text []byte) error {
+	*h = headerJSON{}
+	if !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
+		return nil
+	}
+	var raw map[string]json.RawMessage
+	if err := json.Unmarshal(text, &raw); err != nil {
+		return err
+	}
+	read := make(http.Header, len(raw))
+	for name, value := range raw {
+		values := []string{}
+		switch value[0] {
+		case '"':
+			values = append(values, "")
+			if err := json.Unmarshal(value, &values[0]); err != nil {
+				return fmt.Errorf("header %s: %w", name, err)
+			}
+		case '[':
+			if err := json.Unmarshal(value, &values); err != nil {
+				return fmt.Errorf("header %s: %w", name, err)
+			}
+		}
+		read[name] = values
+	}
+	*h = headerJSON(canonical(read))
+	return nil
+}
+
+func sortedKeys(h http.Header) []string { return slices.Sorted(maps.Keys(h)) }
+
+// timeSpanString is a .NET TimeSpan: hh:mm:ss, with days and a point before it
+// and a point and up to seven digits after it.
+type timeSpanString string
+
+// timeSpanMax is TimeSpan.MaxValue, which .NET has for no time at all.
+const timeSpanMax timeSpanString = "10675199.02:48:05.4775807"
+
+var timeSpanForm = regexp.MustCompile(`^(?:(\d{1,8})\.)?(\d{1,2}):(\d{2}):(\d{2})(?:\.(\d{1,7}))?$`)
+
+// duration returns the duration that s stands for. One that is longer than Go
+// can tell is the longest.
+func (s timeSpanString) duration() (time.Duration, error) {
+	m := timeSpanForm.FindStringSubmatch(strings.TrimSpace(string(s)))
+	if m == nil {
+		return 0, fmt.Errorf("%.40q is no time span of the form hh:mm:ss or d.hh:mm:ss", string(s))
+	}
+	var parts [4]time.Duration // days, hours, minutes, seconds
+	for i := range parts {
+		n, _ := strconv.Atoi(m[i+1]) // digits, or nothing, which is 0
+		parts[i] = time.Duration(n)
+	}
+	if parts[1] > 23 || parts[2] > 59 || parts[3] > 59 {
+		return 0, errors.New("a time span has at most 23 hours, 59 minutes and 59 seconds besides its days")
+	}
+	if parts[0] > math.MaxInt64/(24*time.Hour)-1 {
+		return math.MaxInt64, nil
+	}
+	ticks, _ := strconv.Atoi((m[5] + "0000000")[:7])
+	return parts[0]*24*time.Hour + parts[1]*time.Hour + parts[2]*time.Minute + parts[3]*time.Second + time.Duration(ticks)*100, nil
+}
+
+// formatTimeSpan returns d, which is not negative, as .NET writes it.
+func formatTimeSpan(d time.Duration) timeSpanString {
+	days, rest := d/(24*time.Hour), d%(24*time.Hour)
+	s := fmt.Sprintf("%02d:%02d:%02d", rest/time.Hour, rest%time.Hour/time.Minute, rest%time.Minute/time.Second)
+	if days > 0 {
+		s = fmt.Sprintf("%d.%s", days, s)
+	}
+	if ticks := rest % time.Second / 100; ticks > 0 {
+		s += fmt.Sprintf(".%07d", ticks)
+	}
+	return timeSpanString(s)
+}

@@ -1,0 +1,344 @@
+package durable_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
+	"github.com/google/go-cmp/cmp"
+)
+
+// httpStage returns a stage for an orchestrator that makes one request and
+// returns the response's status and content, or the error.
+func httpStage(t *testing.T, r durable.HTTPRequest, opts ...durable.ActivityOption) *replaytest.Stage {
+	t.Helper()
+	return stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+		resp, err := durable.CallHTTP(ctx, r, opts...).Await()
+		return fmt.Sprint(resp.StatusCode, " ", resp.Content), err
+	})
+}
+
+// responded returns the event that completes a request with a response.
+func responded(t *testing.T, id, status int, header http.Header) history.Event {
+	t.Helper()
+	text, err := json.Marshal(durable.HTTPResponse{StatusCode: status, Header: header, Content: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return done(id, string(text))
+}
+
+// describeHTTP is Describe, with requests in short.
+func describeHTTP(t *testing.T, actions []replay.Action) string {
+	t.Helper()
+	var lines []string
+	for _, a := range actions {
+		task, ok := a.(*replay.ScheduleTask)
+		if !ok || task.Name != "BuiltIn::HttpActivity" {
+			lines = append(lines, strings.TrimSpace(replaytest.Describe([]replay.Action{a})))
+			continue
+		}
+		var in []durable.HTTPRequest
+		if err := json.Unmarshal([]byte(*task.Input), &in); err != nil {
+			t.Fatal(err)
+		}
+		line := fmt.Sprint(task.ID, " ", in[0].Method, " ", in[0].URL)
+		for _, name := range slices.Sorted(maps.Keys(in[0].Header)) {
+			line += fmt.Sprint(" ", name, "=", strings.Join(in[0].Header[name], ","))
+		}
+		if in[0].TokenSource != nil {
+			line += " +token"
+		}
+		if in[0].Content != "" {
+			line += " " + in[0].Content
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(lines, "\n")
+}
+
+func wantHTTP(t *testing.T, got []replay.Action, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(describeHTTP(t, got), strings.Join(want, "\n")); diff != "" {
+		t.Errorf("actions (-got +want):\n%s", diff)
+	}
+}
+
+// The order is that of DurableOrchestrationContext.cs, CallHttpAsync.
+func TestCallHTTP_AsksAgainAtTheLocationWhileAccepted(t *testing.T) {
+	t.Parallel()
+	s := httpStage(t, durable.HTTPRequest{
+		Method: "POST", URL: "https://a/start?x=1", Content: "c", TokenSource: &durable.ManagedIdentity{Resource: "r"},
+		Header: http.Header{"Accept": {"b/c"}, "Authorization": {"Basic x"}, "x-functions-key": {"k"}, "Content-Type": {"d/e"}},
+	})
+	wantHTTP(t, s.Start(nil), "0 POST https://a/start?x=1 Accept=b/c Authorization=Basic x Content-Type=d/e X-Functions-Key=k +token c")
+	wantHTTP(t, s.Episode(responded(t, 0, 202, http.Header{"location": {"https://a:443/status/1"}, "retry-after": {"3"}})), "1 timer 3s")
+	s.Now = s.Now.Add(3 * time.Second)
+	wantHTTP(t, s.Episode(fired(1)), "2 GET https://a:443/status/1 Accept=b/c Authorization=Basic x +token")
+	wantHTTP(t, s.Episode(responded(t, 2, 202, http.Header{"Location": {"2"}})), "3 timer 33s")
+	s.Now = s.Now.Add(30 * time.Second)
+	wantHTTP(t, s.Episode(fired(3)), "4 GET https://a:443/status/2 Accept=b/c Authorization=Basic x +token")
+	// Later responses need not repeat where to ask.
+	wantHTTP(t, s.Episode(responded(t, 4, 202, nil)), "5 timer 1m3s")
+	wantHTTP(t, s.Episode(fired(5)), "6 GET https://a:443/status/2 Accept=b/c Authorization=Basic x +token")
+	wantHTTP(t, s.Episode(responded(t, 6, 404, nil)), `7 Completed "404 c"`)
+}
+
+// Azure/azure-functions-durable-extension's later versions strip Authorization
+// and Cookie (TaskOrchestrationContextExtensionMethods.cs,
+// CreateLocationPollRequest). Other keys and the token go too.
+func TestCallHTTP_SendsNoCredentialsToAnotherOrigin(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, location, want string
+	}{
+		{"another host", "https://evil.org/s", "https://evil.org/s Accept=b/c"},
+		{"a host below", "https://x.a/s", "https://x.a/s Accept=b/c"},
+		{"another port", "https://a:8443/s", "https://a:8443/s Accept=b/c"},
+		{"another scheme", "http://a/s", "http://a/s Accept=b/c"},
+		{"another host without a scheme", "//evil.org/s", "https://evil.org/s Accept=b/c"},
+		{"a user name like the host", "https://a@evil.org/s", "https://a@evil.org/s Accept=b/c"},
+		{"the same, relative", "/s", "https://a/s Accept=b/c Api-Key=2 Authorization=Basic x Cookie=1 Host=v Proxy-Authorization=3 +token"},
+		{"the same, in other letters", "HTTPS://A/s", "https://A/s Accept=b/c Api-Key=2 Authorization=Basic x Cookie=1 Host=v Proxy-Authorization=3 +token"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := httpStage(t, durable.HTTPRequest{URL: "https://a/", TokenSource: &durable.ManagedIdentity{Resource: "r"}, Header: http.Header{
+				"accept": {"b/c"}, "authorization": {"Basic x"}, "Cookie": {"1"}, "API-KEY": {"2"}, "proxy-authorization": {"3"}, "X-FUNCTIONS-KEY": {"k"}, "Host": {"v"},
+			}})
+			s.Start(nil)
+			s.Episode(responded(t, 0, 202, http.Header{"Location": {c.location}}))
+			wantHTTP(t, s.Episode(fired(1)), "2 GET "+c.want)
+		})
+	}
+}
+
+func TestCallHTTP_SendsCredentialsAgainWhenItIsBackAtTheOrigin(t *testing.T) {
+	t.Parallel()
+	s := httpStage(t, durable.HTTPRequest{URL: "https://a/", Header: http.Header{"Authorization": {"Basic x"}}})
+	s.Start(nil)
+	s.Episode(responded(t, 0, 202, http.Header{"Location": {"https://b/1"}}))
+	wantHTTP(t, s.Episode(fired(1)), "2 GET https://b/1")
+	s.Episode(responded(t, 2, 202, http.Header{"Location": {"/2"}})) // relative to what was asked last
+	wantHTTP(t, s.Episode(fired(3)), "4 GET https://b/2")
+	s.Episode(responded(t, 4, 202, http.Header{"Location": {"https://a/3"}}))
+	wantHTTP(t, s.Episode(fired(5)), "6 GET https://a/3 Authorization=Basic x")
+}
+
+func TestCallHTTP_WaitsAsLongAsItIsTold(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name, retryAfter string
+		interval         time.Duration
+		want             string
+	}{
+		{"seconds", " 7 ", time.Minute, "7s"},
+		{"no time", "0", time.Minute, "0s"},
+		{"a time", "Tue, 01 Oct 2024 12:05:00 GMT", time.Minute, "4m59.8765433s"}, // the epoch has a fraction
+		{"a time that has passed", "Tue, 01 Oct 2024 11:05:00 GMT", time.Minute, "0s"},
+		{"nothing", "", 0, "30s"},
+		{"nothing, with an interval of its own", "", time.Minute, "1m0s"},
+		{"what cannot be read", "soon", 0, "30s"},
+		{"less than nothing", "-5", 0, "30s"},
+		{"for ever", "9223372036854775807", 0, "72h0m0s"}, // the first leg
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := httpStage(t, durable.HTTPRequest{URL: "https://a/", PollInterval: c.interval})
+			s.Start(nil)
+			h := http.Header{"Location": {"/s"}}
+			if c.retryAfter != "" {
+				h.Set("Retry-After", c.retryAfter)
+			}
+			wantHTTP(t, s.Episode(responded(t, 0, 202, h)), "1 timer "+c.want)
+		})
+	}
+}
+
+func TestCallHTTP_ReturnsA202WithoutALocation(t *testing.T) {
+	t.Parallel()
+	s := httpStage(t, durable.HTTPRequest{URL: "https://a/"})
+	s.Start(nil)
+	wantHTTP(t, s.Episode(responded(t, 0, 202, http.Header{"Retry-After": {"1"}})), `1 Completed "202 c"`)
+}
+
+func TestCallHTTP_ReturnsA202IfItIsToAskOnce(t *testing.T) {
+	t.Parallel()
+	for _, total := range []time.Duration{0, time.Hour} {
+		s := httpStage(t, durable.HTTPRequest{URL: "https://a/", NoPolling: true, TotalTimeout: total})
+		s.Start(nil)
+		s.Episode(responded(t, 0, 202, http.Header{"Location": {"/s"}}))
+		wantOutput(t, s, `"202 c"`)
+	}
+}
+
+func TestCallHTTP_FailsIfTheLocationIsNoHTTPURL(t *testing.T) {
+	t.Parallel()
+	for _, location := range []string{"file:///etc/passwd", "ftp://b/", "http://%zz/", "https:"} {
+		s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+			_, err := durable.CallHTTP(ctx, durable.HTTPRequest{URL: "https://a/b?code=secret"}).Await()
+			var own *durable.HTTPError
+			if !errors.As(err, &own) || own.StatusCode != 202 {
+				return "", fmt.Errorf("no *HTTPError with the status: %w", err)
+			}
+			return err.Error(), nil
+		})
+		s.Start(nil)
+		s.Episode(responded(t, 0, 202, http.Header{"Location": {location}}))
+		wantOutput(t, s, `"GET https://a/b: the response says to ask again at a Location that is no HTTP URL"`)
+	}
+}
+
+func TestCallHTTP_TakesNoMoreTimeThanItsTotalTimeout(t *testing.T) {
+	t.Parallel()
+	run := func(t *testing.T) *replaytest.Stage {
+		s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+			resp, err := durable.CallHTTP(ctx, durable.HTTPRequest{URL: "https://a/", TotalTimeout: time.Minute}).Await()
+			if errors.Is(err, durable.ErrTimeout) {
+				return err.Error(), nil
+			}
+			return fmt.Sprint(resp.StatusCode), err
+		})
+		wantHTTP(t, s.Start(nil), "0 GET https://a/", "1 timer 1m0s")
+		return s
+	}
+	const late = `"HTTP request has no final response after 1m0s: timed out"`
+	accepted := func(t *testing.T, id int) history.Event {
+		return responded(t, id, 202, http.Header{"Location": {"/s"}})
+	}
+	t.Run("before the first response", func(t *testing.T) {
+		t.Parallel()
+		s := run(t)
+		s.Episode(fired(1))
+		wantOutput(t, s, late)
+	})
+	t.Run("in a wait", func(t *testing.T) {
+		t.Parallel()
+		s := run(t)
+		wantHTTP(t, s.Episode(accepted(t, 0)), "2 timer 30s")
+		s.Episode(fired(1))
+		wantOutput(t, s, late)
+	})
+	t.Run("while it asks again", func(t *testing.T) {
+		t.Parallel()
+		s := run(t)
+		s.Episode(accepted(t, 0))
+		wantHTTP(t, s.Episode(fired(2)), "3 GET https://a/s")
+		s.Episode(fired(1))
+		wantOutput(t, s, late)
+	})
+	t.Run("unless the response is first", func(t *testing.T) {
+		t.Parallel()
+		s := run(t)
+		s.Episode(accepted(t, 0))
+		s.Episode(fired(2))
+		s.Episode(responded(t, 3, 200, nil), fired(1))
+		wantOutput(t, s, `"200"`)
+	})
+}
+
+// Requests are scheduled where they are called for, as in .NET, though they are
+// followed by branches: the numbers of actions depend on it.
+func TestCallHTTP_SchedulesTheRequestAtOnce(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
+		a := durable.CallHTTP(ctx, durable.HTTPRequest{URL: "https://a/"})
+		ctx.Timer(time.Hour)
+		b := durable.CallHTTP(ctx, durable.HTTPRequest{URL: "https://b/"})
+		all, err := durable.AwaitAll(ctx, a, b)
+		return []int{all[0].StatusCode, all[1].StatusCode}, err
+	})
+	wantHTTP(t, s.Start(nil), "0 GET https://a/", "1 timer 1h0m0s", "2 GET https://b/")
+	s.Episode(responded(t, 2, 200, nil))
+	s.Episode(responded(t, 0, 201, nil))
+	wantOutput(t, s, `[201,200]`)
+}
+
+func TestCallHTTP_SchedulesNothingForARequestThatCannotBe(t *testing.T) {
+	t.Parallel()
+	policy := durable.RetryPolicy{MaxAttempts: 2, FirstInterval: time.Second}
+	const noURL = "call HTTP: HTTPRequest.URL is no absolute URL that begins with http:// or https://"
+	for _, c := range []struct {
+		name string
+		r    durable.HTTPRequest
+		opts []durable.ActivityOption
+		want string
+	}{
+		{"no URL", durable.HTTPRequest{}, nil, noURL},
+		{"a relative URL", durable.HTTPRequest{URL: "/a"}, nil, noURL},
+		{"another scheme", durable.HTTPRequest{URL: "ftp://a"}, nil, noURL},
+		{"no host", durable.HTTPRequest{URL: "http://:80"}, nil, noURL},
+		{"no URL at all", durable.HTTPRequest{URL: "http://%zz?secret"}, nil, noURL},
+		{"a long timeout", durable.HTTPRequest{URL: "http://a", Timeout: 5 * time.Minute}, nil, "call HTTP: HTTPRequest.Timeout is 5m0s, must be at most 4m0s"},
+		{"a negative timeout", durable.HTTPRequest{URL: "http://a", Timeout: -1}, nil, "call HTTP: HTTPRequest.Timeout is -1ns, must not be below 0"},
+		{"a negative total timeout", durable.HTTPRequest{URL: "http://a", TotalTimeout: -1}, nil, "call HTTP: HTTPRequest.TotalTimeout is -1ns, must not be below 0"},
+		{"a negative interval", durable.HTTPRequest{URL: "http://a", PollInterval: -1}, nil, "call HTTP: HTTPRequest.PollInterval is -1ns, must not be below 0"},
+		{"no UTF-8", durable.HTTPRequest{URL: "http://a", Content: "\xFF"}, nil, "call HTTP: HTTPRequest.Content is no UTF-8; send other bytes in an activity of your own"},
+		{"status codes without a policy", durable.HTTPRequest{URL: "http://a", RetryStatus: []int{503}}, nil, "call HTTP: HTTPRequest.RetryStatus is of no use without a RetryPolicy among the options"},
+		{"a token for nothing", durable.HTTPRequest{URL: "http://a", TokenSource: &durable.ManagedIdentity{}}, nil, "call HTTP: ManagedIdentity.Resource is empty"},
+		{"a policy that cannot be", durable.HTTPRequest{URL: "http://a"}, []durable.ActivityOption{durable.RetryPolicy{}}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},
+		{"a policy that cannot be, and a total timeout", durable.HTTPRequest{URL: "http://a", TotalTimeout: 1}, []durable.ActivityOption{policy, durable.RetryPolicy{}}, "durable: RetryPolicy.MaxAttempts is 0, must be at least 1"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := httpStage(t, c.r, c.opts...)
+			for _, a := range s.Start(nil) {
+				if task, ok := a.(*replay.ScheduleTask); ok {
+					t.Errorf("it schedules %s", *task.Input)
+				}
+			}
+			if s.End() == nil || s.End().Failure.ErrorMessage != c.want {
+				t.Errorf("ended with %#v, want %q", s.End(), c.want)
+			}
+		})
+	}
+}
+
+// The timers are those of DurableTask.Core/RetryInterceptor.cs, Invoke.
+func TestCallHTTP_TriesAgainByItsPolicyAlsoWhenItAsksAgain(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+		policy := durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 5 * time.Second, Handle: func(err error) bool {
+			var own *durable.HTTPError
+			return errors.As(err, &own) && own.StatusCode != 500 || errors.Is(err, durable.ErrTimeout)
+		}}
+		_, err := durable.CallHTTP(ctx, durable.HTTPRequest{URL: "https://a/", RetryStatus: []int{500, 503}}, policy).Await()
+		var own *durable.HTTPError
+		var task *durable.TaskFailedError
+		return fmt.Sprint(errors.As(err, &own) && own.StatusCode == 503, " ", errors.As(err, &task), " ", own), nil
+	})
+	broken := func(id int, kind, message string, properties map[string]string) history.Event {
+		return &history.TaskFailed{Header: history.NewHeader(s.Now), TaskScheduledID: id, Reason: new(message), Failure: &history.FailureDetails{
+			ErrorType: kind, ErrorMessage: message, Properties: properties,
+		}}
+	}
+	const refused, late = "System.Net.Http.HttpRequestException", "System.TimeoutException"
+	s.Start(nil)
+	wantHTTP(t, s.Episode(broken(0, late, "too late", nil)), "1 timer 5s")
+	wantHTTP(t, s.Episode(fired(1)), "2 GET https://a/")
+	s.Episode(responded(t, 2, 202, http.Header{"Location": {"/s"}}))
+	wantHTTP(t, s.Episode(fired(3)), "4 GET https://a/s")
+	wantHTTP(t, s.Episode(broken(4, refused, "from .NET, which does not tell the status", nil)), "5 timer 5s")
+	wantHTTP(t, s.Episode(fired(5)), "6 GET https://a/s")
+	wantHTTP(t, s.Episode(broken(6, refused, "503", map[string]string{"statusCode": "503"})), "7 timer 0s")
+	s.Episode(fired(7))
+	wantOutput(t, s, `"true true 503"`)
+}
+
+func TestCallHTTP_EndsWithTheErrorOfTheActivity(t *testing.T) {
+	t.Parallel()
+	s := httpStage(t, durable.HTTPRequest{URL: "https://a/"})
+	s.Start(nil)
+	s.Episode(failed(0, "no such host"))
+	wantFailure(t, s, "Task 'BuiltIn::HttpActivity' (#0) failed with an unhandled exception: no such host")
+}

@@ -1,0 +1,111 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// An InstanceID identifies an orchestration instance in its hub. As a
+// [StartOption] it chooses the ID of the new instance.
+type InstanceID string
+
+// An Instance is an orchestration instance whose output is an O.
+type Instance[O any] struct {
+	ID     InstanceID
+	client *Client
+}
+
+// InstanceOf returns the instance with the given ID, which need not exist. The
+// caller says what its output is.
+func InstanceOf[O any](c *Client, id InstanceID) *Instance[O] {
+	return &Instance[O]{ID: id, client: c}
+}
+
+// Bounds of the interval at which [Instance.Wait] asks for the status.
+const (
+	waitIntervalMin = 50 * time.Millisecond
+	waitIntervalMax = 2 * time.Second
+)
+
+// Wait waits until the instance has ended and returns its output. If it failed
+// or was terminated, the error is an *[OrchestrationFailedError]. If ctx ends
+// first, it is ctx's error; the instance goes on.
+//
+// It asks the hub again and again, at first after 50 ms and then at growing
+// intervals of at most 2 s.
+func (i *Instance[O]) Wait(ctx context.Context) (O, error) {
+	for interval := waitIntervalMin; ; interval = min(interval*3/2, waitIntervalMax) {
+		s, err := i.client.Status(ctx, i.ID, provider.Fetch{})
+		if err == nil && s.Status.IsTerminal() {
+			// Only now, since an output can be large.
+			s, err = i.client.Status(ctx, i.ID, provider.Fetch{Output: true})
+		}
+		switch {
+		case err != nil:
+			var none O
+			return none, err
+		case s.Status.IsTerminal():
+			return i.output(s)
+		}
+		if err := sleep(ctx, interval); err != nil {
+			var none O
+			return none, fmt.Errorf("wait for instance %s: %w", i.ID, err)
+		}
+	}
+}
+
+// output returns what an instance that has ended returned.
+func (i *Instance[O]) output(s *provider.InstanceState) (O, error) {
+	if s.Status != history.Completed {
+		var none O
+		return none, &OrchestrationFailedError{InstanceID: i.ID, Status: s.Status, Output: s.Output}
+	}
+	out, err := decode[O](s.Output)
+	if err != nil {
+		return out, fmt.Errorf("decode output of instance %s: %w", i.ID, err)
+	}
+	return out, nil
+}
+
+// An OrchestrationFailedError says that an instance ended in another way than
+// by returning a result.
+type OrchestrationFailedError struct {
+	InstanceID InstanceID
+	// Status is Failed, Terminated or Canceled.
+	Status history.RuntimeStatus
+	// Output is the text of the failure, or the reason of the termination; nil
+	// if there is none.
+	Output *string
+}
+
+// Error says how the instance ended, and why.
+func (e *OrchestrationFailedError) Error() string {
+	how := "failed"
+	switch e.Status {
+	case history.Terminated:
+		how = "was terminated"
+	case history.Canceled:
+		how = "was canceled"
+	case history.Failed, history.Running, history.Completed, history.ContinuedAsNew, history.Pending, history.Suspended:
+	}
+	if e.Output == nil || *e.Output == "" {
+		return fmt.Sprintf("orchestration %s %s", e.InstanceID, how)
+	}
+	return fmt.Sprintf("orchestration %s %s: %s", e.InstanceID, how, *e.Output)
+}
+
+// sleep waits for d, or until ctx ends and then returns its error.
+func sleep(ctx context.Context, d time.Duration) error {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

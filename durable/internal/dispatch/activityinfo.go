@@ -1,0 +1,33 @@
+package dispatch
+
+import (
+	"context"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// ActivityInfo is what an activity can know of its own run.
+type ActivityInfo struct {
+	Instance history.OrchestrationInstance // that waits for the result
+	Name     string
+	TaskID   int
+	Attempt  int
+	Version  string
+	Tags     map[string]string
+}
+
+type activityInfoKey struct{}
+
+func withActivityInfo(ctx context.Context, w *provider.ActivityWorkItem) context.Context {
+	return context.WithValue(ctx, activityInfoKey{}, ActivityInfo{
+		Instance: w.Instance, Name: w.Task.Name, TaskID: w.Task.EventID, Attempt: w.Attempt,
+		Version: w.Task.Version, Tags: w.Task.Tags,
+	})
+}
+
+// ActivityInfoFrom returns what is known of the activity that ctx was given to.
+func ActivityInfoFrom(ctx context.Context) (info ActivityInfo, ok bool) {
+	info, ok = ctx.Value(activityInfoKey{}).(ActivityInfo)
+	return info, ok
+}

@@ -1,0 +1,163 @@
+package dispatch
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/uuid"
+)
+
+// fireAndForget is the tag of a child that does not tell its parent how it
+// ended. It is the only tag that children do not inherit
+// (DurableTask.Core/OrchestrationTags.cs).
+const fireAndForget = "FireAndForget"
+
+// record adds to cp what the execution begun by start decided at now: the
+// events that remember it, in the order of the actions, and the messages that
+// carry it out (DurableTask.Core/TaskOrchestrationDispatcher.cs, Process…Decision).
+//
+// If the last action completes the execution, it is returned. A continuation
+// as new is not recorded, since the history it would stand in is replaced.
+func record(cp *provider.Checkpoint, start *history.ExecutionStarted, actions []replay.Action, now time.Time) (*replay.Complete, error) {
+	for i, a := range actions {
+		head := history.Header{EventID: a.ActionID(), Timestamp: history.Ticks(now)}
+		switch a := a.(type) {
+		case *replay.ScheduleTask:
+			recordTask(cp, start, a, head)
+		case *replay.CreateTimer:
+			recordTimer(cp, start, a, head)
+		case *replay.CreateSubOrchestration:
+			recordChild(cp, start, a, head)
+		case *replay.SendEvent:
+			recordEvent(cp, a, head)
+		case *replay.Complete:
+			if i != len(actions)-1 {
+				return nil, fmt.Errorf("action %d completes the execution and is followed by %d more", a.ID, len(actions)-1-i)
+			}
+			if a.Status != history.ContinuedAsNew {
+				recordEnd(cp, start, a, head)
+			}
+			return a, nil
+		default:
+			return nil, fmt.Errorf("action %d is an unknown %T", a.ActionID(), a)
+		}
+	}
+	return nil, nil
+}
+
+// recordTask writes the input into the message only: replay does not need it,
+// and DurableTask leaves it out of histories unless told otherwise.
+func recordTask(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.ScheduleTask, head history.Header) {
+	remembered := &history.TaskScheduled{Header: head, Name: a.Name, Version: a.Version, Tags: a.Tags}
+	sent := new(*remembered)
+	sent.Input = a.Input
+	cp.NewEvents = append(cp.NewEvents, remembered)
+	cp.Activities = append(cp.Activities, provider.TaskMessage{Event: sent, Target: start.Instance, Tags: start.Tags})
+}
+
+func recordTimer(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.CreateTimer, head history.Header) {
+	at := history.Ticks(a.FireAt)
+	fired := &history.TimerFired{Header: history.NewHeader(head.Timestamp), TimerID: a.ID, FireAt: at}
+	cp.NewEvents = append(cp.NewEvents, &history.TimerCreated{Header: head, FireAt: at})
+	cp.Timers = append(cp.Timers, provider.TaskMessage{Event: fired, Target: start.Instance})
+}
+
+// recordChild starts a child. Its instance ID, if none was chosen, and its
+// execution ID follow from the parent's execution and the action, so that a
+// start which is sent again after a crash is recognised as the same one.
+// DurableTask derives the first only, and makes up a new execution each time.
+func recordChild(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.CreateSubOrchestration, head history.Header) {
+	tags := mergeTags(a.Tags, start.Tags)
+	child := history.OrchestrationInstance{InstanceID: a.InstanceID, ExecutionID: childExecutionID(start.Instance, a.ID)}
+	if child.InstanceID == "" {
+		child.InstanceID = fmt.Sprintf("%s:%d", start.Instance.ExecutionID, a.ID)
+	}
+	cp.NewEvents = append(cp.NewEvents, &history.SubOrchestrationInstanceCreated{
+		Header: head, Name: a.Name, Version: a.Version, InstanceID: child.InstanceID, Tags: tags,
+	})
+	cp.Messages = append(cp.Messages, provider.TaskMessage{
+		Event: &history.ExecutionStarted{
+			Header:   history.NewHeader(head.Timestamp),
+			Instance: child,
+			Parent: &history.ParentInstance{
+				Name: start.Name, Version: start.Version, Instance: start.Instance, TaskScheduleID: a.ID,
+			},
+			Name:    a.Name,
+			Version: a.Version,
+			Input:   a.Input,
+			Tags:    tags,
+		},
+		Target: child,
+		Tags:   start.Tags,
+	})
+}
+
+func recordEvent(cp *provider.Checkpoint, a *replay.SendEvent, head history.Header) {
+	cp.NewEvents = append(cp.NewEvents, &history.EventSent{Header: head, InstanceID: a.InstanceID, Name: a.Name, Input: a.Input})
+	cp.Messages = append(cp.Messages, provider.TaskMessage{
+		Event:  &history.EventRaised{Header: history.NewHeader(head.Timestamp), Name: a.Name, Input: a.Input},
+		Target: history.OrchestrationInstance{InstanceID: a.InstanceID},
+	})
+}
+
+func recordEnd(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.Complete, head history.Header) {
+	cp.NewEvents = append(cp.NewEvents, &history.ExecutionCompleted{Header: head, Status: a.Status, Result: a.Result, Failure: a.Failure})
+	if e := parentEvent(start, a, head.Timestamp); e != nil {
+		// The target names the parent's execution, so that a parent that has
+		// continued as new since takes no notice.
+		cp.Messages = append(cp.Messages, provider.TaskMessage{Event: e, Target: start.Parent.Instance})
+	}
+}
+
+// parentEvent returns what the parent of an execution is told about its end,
+// nil if nobody is to be told (DurableTask.Core/TaskOrchestrationDispatcher.cs,
+// ProcessWorkflowCompletedTaskDecision).
+func parentEvent(start *history.ExecutionStarted, a *replay.Complete, at time.Time) history.Event {
+	if start.Parent == nil {
+		return nil
+	}
+	if _, ok := start.Tags[fireAndForget]; ok {
+		return nil
+	}
+	head := history.NewHeader(at)
+	switch a.Status {
+	case history.Completed:
+		return &history.SubOrchestrationInstanceCompleted{Header: head, TaskScheduledID: start.Parent.TaskScheduleID, Result: a.Result}
+	case history.Failed, history.Terminated:
+		return &history.SubOrchestrationInstanceFailed{
+			Header: head, TaskScheduledID: start.Parent.TaskScheduleID, Reason: a.Result, Failure: a.Failure,
+		}
+	case history.Canceled, history.Running, history.ContinuedAsNew, history.Pending, history.Suspended:
+	}
+	return nil
+}
+
+// mergeTags returns a child's tags: its own and, where it has none of that
+// name, its parent's (DurableTask.Core/OrchestrationTags.cs, MergeTags).
+func mergeTags(own, parents map[string]string) map[string]string {
+	if parents == nil {
+		return own
+	}
+	merged := make(map[string]string, len(own)+len(parents))
+	for k, v := range parents {
+		if k != fireAndForget {
+			merged[k] = v
+		}
+	}
+	for k, v := range own {
+		merged[k] = v
+	}
+	return merged
+}
+
+// childSpace makes the IDs of children differ from all other derived GUIDs.
+var childSpace = uuid.MustParse("5b7b5c1e-5f0b-5a55-8d0b-3a4c1c7d9e21")
+
+func childExecutionID(parent history.OrchestrationInstance, actionID int) string {
+	name := fmt.Sprintf("%s/%d/%s", parent.ExecutionID, actionID, parent.InstanceID)
+	id := uuid.NewSHA1(childSpace, []byte(name))
+	return fmt.Sprintf("%x", id[:])
+}

@@ -1,0 +1,301 @@
+package dispatch_test
+
+import (
+	"regexp"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
+)
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 123456700, time.UTC)
+
+func action(id int) history.Header { return history.Header{EventID: id, Timestamp: noon} }
+
+var (
+	tags   = map[string]string{"team": "a", "tier": "1"}
+	parent = &history.ParentInstance{
+		Name: "P", Version: "2", Instance: history.OrchestrationInstance{InstanceID: "p", ExecutionID: "pe"}, TaskScheduleID: 7,
+	}
+	failure = &history.FailureDetails{ErrorType: "T", ErrorMessage: "broke"}
+)
+
+// TestRecord_TurnsActionsIntoEventsAndMessages checks the table of
+// DurableTask.Core/TaskOrchestrationDispatcher.cs, Process…Decision: one event
+// with the action's number, one message, and nothing else.
+func TestRecord_TurnsActionsIntoEventsAndMessages(t *testing.T) {
+	start := &history.ExecutionStarted{Instance: here, Name: "O", Version: "1", Tags: tags}
+	fireAt := noon.Add(time.Hour)
+	child := history.OrchestrationInstance{InstanceID: "c", ExecutionID: dispatchedChildID(t, start, 3)}
+
+	for _, test := range []struct {
+		name   string
+		action replay.Action
+		want   provider.Checkpoint
+	}{
+		{
+			name:   "a task keeps its input out of the history, and takes its orchestration's tags along",
+			action: &replay.ScheduleTask{ID: 1, Name: "A", Version: "v", Input: new("[1]"), Tags: map[string]string{"k": "v"}},
+			want: provider.Checkpoint{
+				NewEvents: []history.Event{&history.TaskScheduled{Header: action(1), Name: "A", Version: "v", Tags: map[string]string{"k": "v"}}},
+				Activities: []provider.TaskMessage{{
+					Event:  &history.TaskScheduled{Header: action(1), Name: "A", Version: "v", Input: new("[1]"), Tags: map[string]string{"k": "v"}},
+					Target: here, Tags: tags,
+				}},
+			},
+		},
+		{
+			name:   "a timer fires in its own execution, in units of 100 ns",
+			action: &replay.CreateTimer{ID: 2, FireAt: fireAt.Add(42).In(time.FixedZone("", 3600))},
+			want: provider.Checkpoint{
+				NewEvents: []history.Event{&history.TimerCreated{Header: action(2), FireAt: fireAt}},
+				Timers: []provider.TaskMessage{{
+					Event: &history.TimerFired{Header: history.NewHeader(noon), TimerID: 2, FireAt: fireAt}, Target: here,
+				}},
+			},
+		},
+		{
+			name:   "a child gets the tags that it does not set itself, and no generation",
+			action: &replay.CreateSubOrchestration{ID: 3, Name: "C", Version: "v1", InstanceID: "c", Input: new("2"), Tags: map[string]string{"tier": "2"}},
+			want: provider.Checkpoint{
+				NewEvents: []history.Event{&history.SubOrchestrationInstanceCreated{
+					Header: action(3), Name: "C", Version: "v1", InstanceID: "c", Tags: map[string]string{"team": "a", "tier": "2"},
+				}},
+				Messages: []provider.TaskMessage{{
+					Event: &history.ExecutionStarted{
+						Header: history.NewHeader(noon), Instance: child, Name: "C", Version: "v1", Input: new("2"),
+						Parent: &history.ParentInstance{Name: "O", Version: "1", Instance: here, TaskScheduleID: 3},
+						Tags:   map[string]string{"team": "a", "tier": "2"},
+					},
+					Target: child, Tags: tags,
+				}},
+			},
+		},
+		{
+			name:   "an event goes to whichever execution the receiver has",
+			action: &replay.SendEvent{ID: 4, InstanceID: "r", Name: "go", Input: new("3")},
+			want: provider.Checkpoint{
+				NewEvents: []history.Event{&history.EventSent{Header: action(4), InstanceID: "r", Name: "go", Input: new("3")}},
+				Messages: []provider.TaskMessage{{
+					Event:  &history.EventRaised{Header: history.NewHeader(noon), Name: "go", Input: new("3")},
+					Target: history.OrchestrationInstance{InstanceID: "r"},
+				}},
+			},
+		},
+		{
+			name:   "an end is recorded, and nobody told, if there is no parent",
+			action: &replay.Complete{ID: 5, Status: history.Failed, Result: new("broke"), Failure: failure},
+			want: provider.Checkpoint{
+				NewEvents: []history.Event{&history.ExecutionCompleted{Header: action(5), Status: history.Failed, Result: new("broke"), Failure: failure}},
+			},
+		},
+		{
+			name:   "a continuation as new leaves nothing",
+			action: &replay.Complete{ID: 5, Status: history.ContinuedAsNew, Result: new("4")},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			got, end, err := dispatch.Record(start, []replay.Action{test.action}, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(&test.want, got); diff != "" {
+				t.Errorf("checkpoint (-want +got):\n%s", diff)
+			}
+			if _, ends := test.action.(*replay.Complete); ends != (end != nil) {
+				t.Errorf("end is %v", end)
+			}
+		})
+	}
+}
+
+// TestRecord_TellsTheParentHowItsChildEnded checks
+// DurableTask.Core/TaskOrchestrationDispatcher.cs,
+// ProcessWorkflowCompletedTaskDecision.
+func TestRecord_TellsTheParentHowItsChildEnded(t *testing.T) {
+	head := history.NewHeader(noon)
+	for _, test := range []struct {
+		name string
+		end  replay.Complete
+		tags map[string]string
+		want history.Event // nil: nothing
+	}{
+		{
+			name: "completed", end: replay.Complete{Status: history.Completed, Result: new("1")},
+			want: &history.SubOrchestrationInstanceCompleted{Header: head, TaskScheduledID: 7, Result: new("1")},
+		},
+		{
+			name: "failed", end: replay.Complete{Status: history.Failed, Result: new("broke"), Failure: failure},
+			want: &history.SubOrchestrationInstanceFailed{Header: head, TaskScheduledID: 7, Reason: new("broke"), Failure: failure},
+		},
+		{
+			name: "terminated", end: replay.Complete{Status: history.Terminated, Result: new("enough")},
+			want: &history.SubOrchestrationInstanceFailed{Header: head, TaskScheduledID: 7, Reason: new("enough")},
+		},
+		{name: "canceled", end: replay.Complete{Status: history.Canceled}},
+		{name: "continued as new", end: replay.Complete{Status: history.ContinuedAsNew}},
+		{
+			name: "completed, but nobody waits", end: replay.Complete{Status: history.Completed},
+			tags: map[string]string{"FireAndForget": ""},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			start := &history.ExecutionStarted{Instance: here, Name: "C", Parent: parent, Tags: test.tags}
+			cp, _, err := dispatch.Record(start, []replay.Action{&test.end}, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var want []provider.TaskMessage
+			if test.want != nil {
+				want = []provider.TaskMessage{{Event: test.want, Target: parent.Instance}}
+			}
+			if diff := cmp.Diff(want, cp.Messages); diff != "" {
+				t.Errorf("messages (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRecord_NamesChildrenAfterTheParentsExecutionAndTheAction(t *testing.T) {
+	start := &history.ExecutionStarted{Instance: here, Name: "O"}
+	cp, _, err := dispatch.Record(start, []replay.Action{&replay.CreateSubOrchestration{ID: 12, Name: "C"}}, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := cp.Messages[0].Target.InstanceID, "e1:12"; got != want {
+		t.Errorf("child is %q, want %q", got, want)
+	}
+	if got := cp.NewEvents[0].(*history.SubOrchestrationInstanceCreated).InstanceID; got != "e1:12" {
+		t.Errorf("history names %q", got)
+	}
+}
+
+func TestRecord_GivesAChildTheSameExecutionWheneverItIsStarted(t *testing.T) {
+	start := &history.ExecutionStarted{Instance: here, Name: "O"}
+	first, again := dispatchedChildID(t, start, 3), dispatchedChildID(t, start, 3)
+	if first != again {
+		t.Errorf("one child has the executions %s and %s", first, again)
+	}
+	if !regexp.MustCompile(`^[0-9a-f]{32}$`).MatchString(first) {
+		t.Errorf("%q is no GUID in the form N", first)
+	}
+	others := map[string]bool{first: true}
+	for _, other := range []string{
+		dispatchedChildID(t, start, 4),
+		dispatchedChildID(t, &history.ExecutionStarted{Instance: before}, 3),
+		dispatchedChildID(t, &history.ExecutionStarted{Instance: history.OrchestrationInstance{InstanceID: "j", ExecutionID: "e1"}}, 3),
+	} {
+		if others[other] {
+			t.Errorf("two children have the execution %s", other)
+		}
+		others[other] = true
+	}
+}
+
+func dispatchedChildID(t *testing.T, start *history.ExecutionStarted, id int) string {
+	t.Helper()
+	cp, _, err := dispatch.Record(start, []replay.Action{&replay.CreateSubOrchestration{ID: id, Name: "C"}}, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cp.Messages[0].Target.ExecutionID
+}
+
+// TestRecord_ChildrenDoNotInheritFireAndForget checks
+// DurableTask.Core/OrchestrationTags.cs, MergeTags.
+func TestRecord_ChildrenDoNotInheritFireAndForget(t *testing.T) {
+	for _, test := range []struct {
+		name               string
+		own, parents, want map[string]string
+	}{
+		{"neither has tags", nil, nil, nil},
+		{"only the child has", map[string]string{"a": "1"}, nil, map[string]string{"a": "1"}},
+		{"the parent's FireAndForget stays with it", nil, map[string]string{"a": "1", "FireAndForget": ""}, map[string]string{"a": "1"}},
+		{
+			"the child's own counts",
+			map[string]string{"FireAndForget": "", "a": "2"},
+			map[string]string{"a": "1"},
+			map[string]string{"FireAndForget": "", "a": "2"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			start := &history.ExecutionStarted{Instance: here, Tags: test.parents}
+			cp, _, err := dispatch.Record(start, []replay.Action{&replay.CreateSubOrchestration{Name: "C", Tags: test.own}}, noon)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(test.want, cp.Messages[0].Event.(*history.ExecutionStarted).Tags); diff != "" {
+				t.Errorf("tags (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestRecord_KeepsTheOrderOfActions(t *testing.T) {
+	start := &history.ExecutionStarted{Instance: here}
+	cp, _, err := dispatch.Record(start, []replay.Action{
+		&replay.CreateTimer{ID: 0}, &replay.ScheduleTask{ID: 1}, &replay.SendEvent{ID: 2}, &replay.ScheduleTask{ID: 3},
+		&replay.Complete{ID: 4, Status: history.Completed},
+	}, noon)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for i, e := range cp.NewEvents {
+		got = append(got, e.Type().String())
+		if e.Head().EventID != i {
+			t.Errorf("%v has the number %d, want %d", e.Type(), e.Head().EventID, i)
+		}
+	}
+	want := []string{"TimerCreated", "TaskScheduled", "EventSent", "TaskScheduled", "ExecutionCompleted"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+}
+
+func TestRecord_RefusesActionsAfterTheEnd(t *testing.T) {
+	start := &history.ExecutionStarted{Instance: here}
+	_, _, err := dispatch.Record(start, []replay.Action{&replay.Complete{ID: 0}, &replay.ScheduleTask{ID: 1}}, noon)
+	if err == nil {
+		t.Error("no error")
+	}
+}
+
+// TestNextGeneration_KeepsWhatTheInstanceIs checks
+// DurableTask.Core/TaskOrchestrationDispatcher.cs,
+// ProcessWorkflowCompletedTaskDecision and OnProcessWorkItemAsync.
+func TestNextGeneration_KeepsWhatTheInstanceIs(t *testing.T) {
+	trace := &history.TraceContext{TraceParent: "00-1-2-01"}
+	start := &history.ExecutionStarted{
+		Header: history.NewHeader(noon.Add(-time.Hour)), Instance: before, Parent: parent, Name: "O", Version: "1",
+		Input: new("1"), Tags: tags, Generation: new(3), ParentTraceContext: trace, ScheduledStart: noon.Add(-time.Minute),
+	}
+	unread := &history.EventRaised{Header: history.NewHeader(noon.Add(-time.Second)), Name: "go", Input: new("x")}
+	hold := &history.ExecutionSuspended{Header: history.NewHeader(noon), Reason: new("wait")}
+	end := &replay.Complete{
+		Status: history.ContinuedAsNew, Result: new("2"), CarryOver: []*history.EventRaised{unread}, Suspended: hold,
+	}
+	played := func(at time.Time) history.Header {
+		return history.Header{EventID: history.NoEventID, Timestamp: at, IsPlayed: true}
+	}
+	want := []history.Event{
+		&history.OrchestratorStarted{Header: history.NewHeader(noon)},
+		&history.ExecutionStarted{
+			Header: played(noon), Instance: here, Parent: parent, Name: "O", Version: "1", Input: new("2"),
+			Tags: tags, ParentTraceContext: trace,
+		},
+		&history.EventRaised{Header: played(noon.Add(-time.Second)), Name: "go", Input: new("x")},
+		&history.ExecutionSuspended{Header: played(noon), Reason: new("wait")},
+		&history.OrchestratorCompleted{Header: played(noon)},
+	}
+	if diff := cmp.Diff(want, dispatch.NextGeneration(start, end, "e1", noon)); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
+	if unread.IsPlayed || hold.IsPlayed {
+		t.Error("events of the generation before were changed")
+	}
+}

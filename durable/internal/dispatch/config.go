@@ -1,0 +1,41 @@
+package dispatch
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// Functions finds functions by their wire names.
+type Functions interface {
+	// Orchestrator returns the orchestrator with the given name for instances of
+	// a version, which is empty if they have none.
+	Orchestrator(name, version string) (replay.Code, bool)
+
+	// Activity returns the activity with the given name. It may panic.
+	Activity(name string) (func(ctx context.Context, input *string) (*string, error), bool)
+}
+
+// Config says how a [Dispatcher] works. All fields but CheckVersion must be set;
+// package durable knows the defaults.
+type Config struct {
+	MaxConcurrentActivities    int
+	MaxConcurrentOrchestrators int
+
+	ExtendedSessions    bool
+	ExtendedSessionIdle time.Duration
+
+	ShutdownTimeout time.Duration // from the end of Run's context to that of activities' contexts
+	EpisodeLimit    time.Duration // how long an episode may take before it is reported
+
+	// CheckVersion says why the worker does not take instances of a version. Nil
+	// takes all.
+	CheckVersion func(version string) error
+	FailMismatch bool // fail instances that CheckVersion refuses, rather than hand them back
+
+	Logger *slog.Logger
+	Now    func() time.Time // the clock that episodes and events are dated by
+	NewID  func() string    // a new execution ID each call
+}

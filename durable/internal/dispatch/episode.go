@@ -1,0 +1,205 @@
+package dispatch
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// An execution is an instance in this worker's hands.
+type execution struct {
+	start *history.ExecutionStarted // nil until one was seen
+	code  replay.Code
+	live  *replay.Execution // nil until an episode ran
+	ended bool
+
+	// now and newID are the worker's; stopping reports that it was told to stop.
+	now      func() time.Time
+	newID    func() string
+	stopping func() bool
+	// watch is called before an orchestrator runs; what it returns, when it has
+	// yielded.
+	watch func(*history.ExecutionStarted) (yielded func())
+	// ran, if not nil, is told what a generation did. Past is what its
+	// orchestrator had to be shown in replay.
+	ran func(past, fresh []history.Event, outcome replay.Outcome)
+	// versions is what the worker says to the versions of instances; mismatch
+	// says that this one is to fail for it.
+	versions versions
+	mismatch *mismatch
+}
+
+// An unknownFunctionError says that a worker has no function of a name. Another
+// worker of the hub may have it.
+type unknownFunctionError struct{ kind, name, version string }
+
+func (e *unknownFunctionError) Error() string {
+	if e.version != "" {
+		return fmt.Sprintf("this worker has no %s named %q for version %s", e.kind, e.name, e.version)
+	}
+	return fmt.Sprintf("this worker has no %s named %q", e.kind, e.name)
+}
+
+// begin makes x ready to run the execution that start begins.
+func (x *execution) begin(start *history.ExecutionStarted, functions Functions) error {
+	x.start, x.code = start, nil
+	mismatch, err := x.versions.check(start.Version)
+	if err != nil {
+		return err
+	}
+	if x.mismatch = mismatch; mismatch != nil {
+		return nil
+	}
+	code, ok := functions.Orchestrator(start.Name, start.Version)
+	if !ok {
+		return &unknownFunctionError{"orchestrator", start.Name, start.Version}
+	}
+	x.code = code
+	return nil
+}
+
+// take runs the episode that takes messages, and returns what it decided and
+// which messages nobody wants. If nobody wants any of them, the checkpoint is
+// without events; it is for the given instance if there is no execution. Past is as in
+// [execution.episode].
+func (x *execution) take(functions Functions, instance history.OrchestrationInstance, past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, []droppedMessage, error) {
+	in, err := reconcile(x.start, past, messages)
+	if err != nil {
+		return nil, nil, err
+	}
+	refusals := in.refusals(x.now())
+	if len(in.events) == 0 {
+		if x.start != nil {
+			instance = x.start.Instance
+		}
+		return &provider.Checkpoint{Instance: instance, Messages: refusals}, in.dropped, nil
+	}
+	if x.code == nil && x.mismatch == nil {
+		if err := x.begin(in.start, functions); err != nil {
+			return nil, in.dropped, err
+		}
+	}
+	cp, err := x.episode(functions, past, in.events)
+	if err != nil {
+		return nil, in.dropped, err
+	}
+	cp.Messages = append(cp.Messages, refusals...)
+	return cp, in.dropped, nil
+}
+
+// close unwinds the orchestrator.
+func (x *execution) close() {
+	if x.live != nil {
+		x.live.Close()
+		x.live = nil
+	}
+}
+
+// episode runs the instance's next episode, which takes the arrived events, and
+// returns what it decided. Past is the execution's history if this x did not
+// run its earlier episodes itself.
+//
+// An orchestrator that continues as new goes on with the next generation at
+// once (DurableTask.Core/TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync):
+// the checkpoint has the last generation's events and everybody's messages.
+func (x *execution) episode(functions Functions, past, arrived []history.Event) (*provider.Checkpoint, error) {
+	cp := &provider.Checkpoint{}
+	fresh := make([]history.Event, 0, len(arrived)+1)
+	fresh = append(fresh, &history.OrchestratorStarted{Header: history.NewHeader(episodeTime(arrived, x.now()))})
+	fresh = append(fresh, arrived...)
+	markPlayed(arrived)
+	cp.NewEvents = append(cp.NewEvents, fresh...)
+	if hasNotRun(past, fresh) {
+		past, fresh = nil, slices.Concat(past, fresh)
+	}
+
+	cp.Instance = x.start.Instance
+	for generation := 1; ; generation++ {
+		next, err := x.run(cp, past, fresh)
+		if err != nil || next == nil {
+			return cp, err
+		}
+		x.close()
+		now := x.now()
+		x.start = nextStart(x.start, next, x.newID(), now)
+		past, fresh = nil, nextEvents(x.start, next, now)
+		cp.Instance, cp.NewEvents, cp.ContinuedAsNew = x.start.Instance, slices.Clone(fresh), true
+		unknown := x.begin(x.start, functions)
+		switch {
+		case next.Suspended != nil:
+			// It was suspended too late for the generation that ended. The next
+			// one waits to be resumed before it runs: it might end as quickly.
+			return cp, nil
+		case unknown != nil:
+			// It has a new version, which another worker is to run.
+			cp.Messages = append(cp.Messages, wake(x.start, now))
+			return cp, nil
+		case generation >= maxGenerations, messagesIn(cp) >= maxGenerationMessages, x.stopping():
+			cp.Messages = append(cp.Messages, wake(x.start, now))
+			return cp, nil
+		}
+	}
+}
+
+// run lets the current generation see the events, and adds what it decided to
+// cp. It returns the action by which the generation continues as new, if it
+// does.
+func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*replay.Complete, error) {
+	outcome := x.decide(past, fresh)
+
+	// A generation that sets no custom status keeps that of the one before.
+	if outcome.CustomStatus != nil {
+		cp.CustomStatus = outcome.CustomStatus
+	}
+	now := x.now()
+	end, err := record(cp, x.start, outcome.Actions, now)
+	if err != nil {
+		return nil, fmt.Errorf("record what %s decided: %w", x.start.Name, err)
+	}
+	if end != nil && end.Status == history.ContinuedAsNew {
+		return end, nil
+	}
+	x.ended = end != nil
+	if cp.NewEvents[len(cp.NewEvents)-1].Type() != history.TypeOrchestratorCompleted {
+		cp.NewEvents = append(cp.NewEvents, &history.OrchestratorCompleted{Header: history.NewHeader(now)})
+	}
+	return nil, nil
+}
+
+// decide lets the current generation see the events, and returns what it
+// decided.
+func (x *execution) decide(past, fresh []history.Event) replay.Outcome {
+	if x.mismatch != nil {
+		return x.mismatch.outcome(past)
+	}
+	if x.live == nil {
+		x.live = replay.New(x.start.Instance, x.code)
+	}
+	yielded := x.watch(x.start)
+	outcome := x.live.Episode(past, fresh)
+	yielded()
+	if x.ran != nil {
+		x.ran(past, fresh, outcome)
+	}
+	return outcome
+}
+
+// episodeTime returns the current time of an episode that takes the arrived
+// events and begins at now. It is not before a timer that fired, though clocks
+// differ: whoever slept until a time finds that it has come.
+func episodeTime(arrived []history.Event, now time.Time) time.Time {
+	for _, e := range arrived {
+		if t, ok := e.(*history.TimerFired); ok && t.FireAt.After(now) {
+			now = t.FireAt
+		}
+	}
+	return now
+}
+
+func messagesIn(cp *provider.Checkpoint) int {
+	return len(cp.Activities) + len(cp.Timers) + len(cp.Messages)
+}

@@ -1,0 +1,35 @@
+package dispatch
+
+import (
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+const (
+	MaxGenerations        = maxGenerations
+	MaxGenerationMessages = maxGenerationMessages
+)
+
+// Reconcile calls reconcile, and returns the fields of its result.
+func Reconcile(past []history.Event, messages []provider.TaskMessage) (begins *history.ExecutionStarted, kept []history.Event, dropped []string, err error) {
+	in, err := reconcile(startOf(past), past, messages)
+	for _, d := range in.dropped {
+		dropped = append(dropped, d.message.Event.Type().String()+": "+d.reason)
+	}
+	return in.start, in.events, dropped, err
+}
+
+// Record calls record with an empty checkpoint.
+func Record(start *history.ExecutionStarted, actions []replay.Action, now time.Time) (*provider.Checkpoint, *replay.Complete, error) {
+	cp := new(provider.Checkpoint)
+	end, err := record(cp, start, actions, now)
+	return cp, end, err
+}
+
+// NextGeneration returns what the generation after start begins with.
+func NextGeneration(start *history.ExecutionStarted, end *replay.Complete, executionID string, now time.Time) []history.Event {
+	return nextEvents(nextStart(start, end, executionID, now), end, now)
+}

@@ -1,0 +1,225 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// fetchOrchestrations hands out instances until the worker stops, at most
+// MaxConcurrentOrchestrators at once.
+func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
+	slots := make(chan struct{}, d.config.MaxConcurrentOrchestrators)
+	for {
+		select {
+		case slots <- struct{}{}:
+		case <-live.fetch.Done():
+			return
+		}
+		w, err := d.provider.NextOrchestration(live.fetch)
+		if err != nil {
+			<-slots
+			if live.fetch.Err() != nil {
+				return
+			}
+			pause(live.fetch, d.fetchingInstances.failed(err))
+			continue
+		}
+		d.fetchingInstances.worked()
+		d.handle("orchestration "+w.Instance.InstanceID, func(it *item) {
+			defer func() { <-slots }()
+			d.runInstance(live, w, it)
+		})
+	}
+}
+
+// runInstance runs an instance's episode, and those that follow while its
+// session is extended.
+func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkItem, it *item) {
+	s := &session{d: d, live: live, item: w, label: it.label}
+	s.logFor(w.Instance)
+	s.x = &execution{now: d.config.Now, newID: d.config.NewID, watch: s.watch}
+	s.x.versions = versions{refuses: d.config.CheckVersion, fails: d.config.FailMismatch}
+	s.x.stopping = func() bool { return live.fetch.Err() != nil }
+
+	// What goes wrong with one instance ends here: the deferred calls also see a
+	// panic of ours, and an orchestrator that ended the goroutine.
+	handledAll := false
+	defer s.release()
+	defer func() {
+		if handledAll {
+			return
+		}
+		cause := errors.New("the goroutine of the episode was ended by runtime.Goexit")
+		if v := recover(); v != nil {
+			cause = fmt.Errorf("panic while handling the instance: %v", v)
+			s.log.Error("panic while handling the instance", "panic", v, "stack", string(debug.Stack()))
+		}
+		s.abandon(cause)
+	}()
+	defer s.x.close()
+	s.run()
+	handledAll = true
+}
+
+// A session is the time from when an instance was handed out to when it is
+// released.
+type session struct {
+	d     *Dispatcher
+	live  lifetimes
+	item  *provider.OrchestrationWorkItem
+	label string
+	log   *slog.Logger // with the current execution's IDs
+	x     *execution
+}
+
+func (s *session) logFor(i history.OrchestrationInstance) {
+	s.log = s.d.log.With("instanceId", i.InstanceID, "executionId", i.ExecutionID)
+}
+
+// run runs episodes until the instance ends, has nothing more to do for now, or
+// something fails.
+func (s *session) run() {
+	past, messages := s.item.History, s.item.Messages
+	s.x.start = startOf(past)
+	extended := false
+	defer func() {
+		if extended {
+			<-s.d.extended
+		}
+	}()
+	for {
+		cp, err := s.decide(past, messages)
+		if s.refuse(err) {
+			return
+		}
+		if err := s.item.Session.Commit(s.live.io, cp); err != nil {
+			s.commitFailed(err)
+			return
+		}
+		s.d.committing.worked()
+		if cp.ContinuedAsNew {
+			s.logFor(cp.Instance)
+		}
+		s.report(cp)
+		if s.x.ended || s.x.start == nil || !s.d.config.ExtendedSessions {
+			return
+		}
+		switch {
+		case s.x.live != nil:
+			past = nil // the execution in memory has seen it all
+		case cp.ContinuedAsNew:
+			past = cp.NewEvents // of a generation that is yet to run
+		}
+		// As DurableTask, take part in extended sessions only while there is
+		// room (DurableTask.Core/TaskOrchestrationDispatcher.cs,
+		// OnProcessWorkItemSessionAsync).
+		if !extended {
+			select {
+			case s.d.extended <- struct{}{}:
+				extended = true
+			default:
+				return
+			}
+		}
+		messages, err = s.item.Session.Next(s.live.fetch, s.d.config.ExtendedSessionIdle)
+		if err != nil && s.live.fetch.Err() == nil {
+			s.log.Warn("cannot wait for the instance's next messages", "error", err)
+		}
+		if err != nil || len(messages) == 0 {
+			return
+		}
+	}
+}
+
+// decide runs the episode that takes messages. The checkpoint is empty if
+// nobody wants any of them.
+func (s *session) decide(past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, error) {
+	cp, dropped, err := s.x.take(s.d.functions, s.item.Instance, past, messages)
+	for _, m := range dropped {
+		s.log.Info("dropped a message", "eventType", m.message.Event.Type(), "reason", m.reason)
+	}
+	return cp, err
+}
+
+// refuse abandons the instance if err is not nil, and reports whether it did.
+func (s *session) refuse(err error) bool {
+	if err == nil {
+		return false
+	}
+	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
+		s.log.Warn("orchestration is held back: this worker does not know its function", "name", unknown.name, "version", unknown.version)
+	} else if mismatch, ok := errors.AsType[*mismatch](err); ok {
+		s.log.Warn("orchestration is held back: this worker does not take its version", "error", mismatch.cause)
+	} else {
+		s.log.Error("cannot run the episode", "error", err)
+	}
+	s.abandon(err)
+	return true
+}
+
+func (s *session) commitFailed(err error) {
+	if errors.Is(err, provider.ErrSessionLost) {
+		s.log.Warn("another worker has taken the instance over; the episode does not count")
+	} else {
+		s.d.committing.failed(err)
+	}
+	s.abandon(fmt.Errorf("commit checkpoint: %w", err))
+}
+
+func (s *session) abandon(cause error) {
+	ctx, cancel := s.live.handBack()
+	defer cancel()
+	if err := s.item.Session.Abandon(ctx, cause); err != nil {
+		s.log.Warn("cannot hand the instance back", "error", err)
+	}
+}
+
+func (s *session) release() {
+	ctx, cancel := s.live.handBack()
+	defer cancel()
+	if err := s.item.Session.Release(ctx); err != nil {
+		s.log.Warn("cannot release the instance", "error", err)
+	}
+}
+
+// watch has the watchdog look at the orchestrator that start began.
+func (s *session) watch(start *history.ExecutionStarted) (yielded func()) {
+	return s.d.watchdog.watch(s.log, start.Name, s.label)
+}
+
+// report logs what an episode came to.
+func (s *session) report(cp *provider.Checkpoint) {
+	if !s.x.ended {
+		s.log.LogAttrs(context.Background(), slog.LevelDebug, "committed a checkpoint",
+			slog.Int("events", len(cp.NewEvents)), slog.Int("activities", len(cp.Activities)),
+			slog.Int("timers", len(cp.Timers)), slog.Int("messages", len(cp.Messages)), slog.Bool("continuedAsNew", cp.ContinuedAsNew))
+		return
+	}
+	for _, e := range cp.NewEvents {
+		end, ok := e.(*history.ExecutionCompleted)
+		if !ok {
+			continue
+		}
+		attrs := []slog.Attr{slog.String("name", s.x.start.Name), slog.String("status", end.Status.String())}
+		s.log.LogAttrs(context.Background(), slog.LevelInfo, "orchestration has ended", append(attrs, failureAttrs(end.Failure)...)...)
+	}
+}
+
+// failureAttrs returns what the log tells of a failure, nothing if there is
+// none.
+func failureAttrs(f *history.FailureDetails) []slog.Attr {
+	if f == nil {
+		return nil
+	}
+	attrs := []slog.Attr{slog.String("error", f.String())}
+	if f.StackTrace != nil {
+		attrs = append(attrs, slog.String("stack", *f.StackTrace))
+	}
+	return attrs
+}

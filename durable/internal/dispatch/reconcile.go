@@ -1,0 +1,119 @@
+package dispatch
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// An intake is what is left of a batch of messages once those that nobody
+// wants are taken out.
+type intake struct {
+	// start is the execution's first event, from its history or from the batch;
+	// nil if there is nothing to run.
+	start *history.ExecutionStarted
+	// events are the messages' events, in order.
+	events []history.Event
+	// dropped are the messages that the next checkpoint deletes unread.
+	dropped []droppedMessage
+	// refused are those among them whose senders are to be told.
+	refused []refusedStart
+}
+
+type droppedMessage struct {
+	message provider.TaskMessage
+	reason  string
+}
+
+// reconcile matches messages with the state of the instance they are for
+// (DurableTask.Core/TaskOrchestrationDispatcher.cs, ReconcileMessagesWithState).
+// Past is the execution's history; start is its ExecutionStarted, nil if there
+// is none there.
+//
+//  1. A history without its beginning takes no messages at all.
+//  2. An execution begins with ExecutionStarted: if the first message is
+//     another, all are dropped.
+//  3. A second ExecutionStarted is dropped. If it is that of another child, its
+//     parent is told.
+//  4. A message that names another execution than the current one is dropped.
+//     One that names none belongs to whichever is current.
+//
+// Beyond DurableTask, where the storage provider sees to it:
+//
+//  5. An execution that has ended takes no messages. The start of another child
+//     with its ID is not for it, but begins a new execution.
+//
+// Everything else is kept, duplicates too: replay ignores what completes
+// nothing, and the history shows that it came.
+func reconcile(start *history.ExecutionStarted, past []history.Event, messages []provider.TaskMessage) (intake, error) {
+	in := intake{start: start}
+	if refusal := refusesAll(start, past, messages); refusal != "" {
+		for _, m := range messages {
+			if start != nil && meetsAnother(start, m) {
+				return intake{}, fmt.Errorf("a child is started with the ID of an instance that has ended, and was handed out with its history")
+			}
+			in.drop(m, refusal)
+		}
+		in.start = nil
+		return in, nil
+	}
+	for _, m := range messages {
+		if strings.TrimSpace(m.Target.InstanceID) == "" {
+			return intake{}, fmt.Errorf("message %v names no instance", m.Event.Type())
+		}
+		started, isStart := m.Event.(*history.ExecutionStarted)
+		switch {
+		case isStart && in.start != nil && meetsAnother(in.start, m):
+			in.drop(m, "start of a child with the ID of an instance that goes on; its parent is told")
+			in.refused = append(in.refused, refusedStart{started})
+			continue
+		case isStart && in.start != nil:
+			in.drop(m, "duplicate start")
+			continue
+		case isStart:
+			in.start = started
+		case in.isForAnother(m):
+			in.drop(m, fmt.Sprintf("it is for execution %s, the current one is %s", m.Target.ExecutionID, in.start.Instance.ExecutionID))
+			continue
+		}
+		in.events = append(in.events, m.Event)
+	}
+	return in, nil
+}
+
+// refusesAll says why no message of the batch can be taken, or nothing.
+func refusesAll(start *history.ExecutionStarted, past []history.Event, messages []provider.TaskMessage) string {
+	if start == nil && len(past) > 0 {
+		return "the history has no ExecutionStarted"
+	}
+	if start == nil && len(messages) > 0 && messages[0].Event.Type() != history.TypeExecutionStarted {
+		return "no such instance"
+	}
+	for i := len(past) - 1; i >= 0; i-- {
+		if end, ok := past[i].(*history.ExecutionCompleted); ok {
+			return "the instance is " + end.Status.String()
+		}
+	}
+	return ""
+}
+
+func (in *intake) isForAnother(m provider.TaskMessage) bool {
+	id := strings.TrimSpace(m.Target.ExecutionID)
+	return id != "" && id != in.start.Instance.ExecutionID
+}
+
+func (in *intake) drop(m provider.TaskMessage, reason string) {
+	in.dropped = append(in.dropped, droppedMessage{m, reason})
+}
+
+// startOf returns the ExecutionStarted of a history, nil if it has none.
+func startOf(past []history.Event) *history.ExecutionStarted {
+	for _, e := range past {
+		if s, ok := e.(*history.ExecutionStarted); ok {
+			return s
+		}
+	}
+	return nil
+}

@@ -1,0 +1,144 @@
+package dispatch_test
+
+import (
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
+)
+
+var (
+	here     = history.OrchestrationInstance{InstanceID: "i", ExecutionID: "e1"}
+	before   = history.OrchestrationInstance{InstanceID: "i", ExecutionID: "e0"}
+	anywhere = history.OrchestrationInstance{InstanceID: "i"}
+)
+
+var another = history.OrchestrationInstance{InstanceID: "i", ExecutionID: "e9"}
+
+// childStart returns the start of a child of p.
+func childStart(p *history.ParentInstance, child history.OrchestrationInstance) *history.ExecutionStarted {
+	return &history.ExecutionStarted{Instance: child, Name: "O", Parent: p}
+}
+
+func startOfHere() *history.ExecutionStarted {
+	return &history.ExecutionStarted{Instance: here, Name: "O"}
+}
+
+// TestReconcile_KeepsToDurableTask checks the rules of
+// DurableTask.Core/TaskOrchestrationDispatcher.cs, ReconcileMessagesWithState,
+// by their numbers in reconcile's comment.
+func TestReconcile_KeepsToDurableTask(t *testing.T) {
+	begun := []history.Event{&history.OrchestratorStarted{}, startOfHere(), &history.OrchestratorCompleted{}}
+	to := func(target history.OrchestrationInstance, e history.Event) provider.TaskMessage {
+		return provider.TaskMessage{Event: e, Target: target}
+	}
+	task := &history.TaskCompleted{TaskScheduledID: 0}
+	raised := &history.EventRaised{Name: "go"}
+	start := startOfHere()
+	blank := history.OrchestrationInstance{InstanceID: "i", ExecutionID: "  "}
+
+	for _, test := range []struct {
+		name     string
+		past     []history.Event
+		messages []provider.TaskMessage
+		begins   bool
+		kept     []history.Event
+		dropped  []string
+		err      bool
+	}{
+		{
+			name: "a new execution takes its start and what follows", begins: true,
+			messages: []provider.TaskMessage{to(here, start), to(anywhere, raised), to(here, task)},
+			kept:     []history.Event{start, raised, task},
+		},
+		{
+			name: "an execution takes messages that name it, or none", past: begun, begins: true,
+			messages: []provider.TaskMessage{to(here, task), to(anywhere, raised), to(blank, raised)},
+			kept:     []history.Event{task, raised, raised},
+		},
+		{
+			name: "duplicates are kept", past: begun, begins: true,
+			messages: []provider.TaskMessage{to(here, task), to(here, task)},
+			kept:     []history.Event{task, task},
+		},
+		{
+			name:     "1: a history without its beginning takes nothing",
+			past:     []history.Event{&history.OrchestratorStarted{}, &history.TaskScheduled{}},
+			messages: []provider.TaskMessage{to(here, start), to(here, task)},
+			dropped: []string{
+				"ExecutionStarted: the history has no ExecutionStarted", "TaskCompleted: the history has no ExecutionStarted",
+			},
+		},
+		{
+			name:     "2: a batch for a new execution that begins with something else is dropped",
+			messages: []provider.TaskMessage{to(here, task), to(here, start)},
+			dropped:  []string{"TaskCompleted: no such instance", "ExecutionStarted: no such instance"},
+		},
+		{
+			name: "3: a second start in the batch is dropped", begins: true,
+			messages: []provider.TaskMessage{to(here, start), to(here, startOfHere())},
+			kept:     []history.Event{start},
+			dropped:  []string{"ExecutionStarted: duplicate start"},
+		},
+		{
+			name: "3: a start of what has begun is dropped", past: begun, begins: true,
+			messages: []provider.TaskMessage{to(here, start), to(here, task)},
+			kept:     []history.Event{task},
+			dropped:  []string{"ExecutionStarted: duplicate start"},
+		},
+		{
+			name: "3: a start of another child is refused", past: begun, begins: true,
+			messages: []provider.TaskMessage{to(another, childStart(parent, another)), to(here, task)},
+			kept:     []history.Event{task},
+			dropped:  []string{"ExecutionStarted: start of a child with the ID of an instance that goes on; its parent is told"},
+		},
+		{
+			name: "3: a start of the same child, which has continued as new, is dropped", begins: true,
+			past:     []history.Event{&history.OrchestratorStarted{}, childStart(parent, here), &history.OrchestratorCompleted{}},
+			messages: []provider.TaskMessage{to(another, childStart(parent, another)), to(here, childStart(parent, here))},
+			dropped:  []string{"ExecutionStarted: duplicate start", "ExecutionStarted: duplicate start"},
+		},
+		{
+			name: "5: an instance that has ended does not refuse a child with its ID", past: append(begun[:2:2], &history.ExecutionCompleted{}), err: true,
+			messages: []provider.TaskMessage{to(another, childStart(parent, another))},
+		},
+		{
+			name: "4: a message for another execution is dropped", past: begun, begins: true,
+			messages: []provider.TaskMessage{to(before, task), to(here, task)},
+			kept:     []history.Event{task},
+			dropped:  []string{"TaskCompleted: it is for execution e0, the current one is e1"},
+		},
+		{
+			name: "5: an instance that has ended takes nothing", begins: false,
+			past: append(begun[:2:2], &history.ExecutionCompleted{Status: history.Terminated}, &history.OrchestratorCompleted{},
+				&history.OrchestratorStarted{}, &history.OrchestratorCompleted{}),
+			messages: []provider.TaskMessage{to(anywhere, raised)},
+			dropped:  []string{"EventRaised: the instance is Terminated"},
+		},
+		{
+			name: "a message without an instance is an error", past: begun, err: true,
+			messages: []provider.TaskMessage{to(history.OrchestrationInstance{}, raised)},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			begins, kept, dropped, err := dispatch.Reconcile(test.past, test.messages)
+			if (err != nil) != test.err {
+				t.Fatalf("error is %v, want one: %v", err, test.err)
+			}
+			if err != nil {
+				return
+			}
+			if (begins != nil) != test.begins {
+				t.Errorf("start is %v, want one: %v", begins, test.begins)
+			}
+			if diff := cmp.Diff(test.kept, kept); diff != "" {
+				t.Errorf("kept (-want +got):\n%s", diff)
+			}
+			if diff := cmp.Diff(test.dropped, dropped); diff != "" {
+				t.Errorf("dropped (-want +got):\n%s", diff)
+			}
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package dispatch_test
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// counted is an orchestrator "O" that counts how often its code is begun for
+// each instance, and ends when it has two events.
+func counted() (fns functions, runs func(id string) int) {
+	var mu sync.Mutex
+	counts := make(map[string]int)
+	fns = one(func(x *replay.Execution, _ *string) (*string, error) {
+		mu.Lock()
+		counts[x.Instance().InstanceID]++
+		mu.Unlock()
+		waitEvent(x, "go")
+		waitEvent(x, "go")
+		return nil, nil
+	})
+	return fns, func(id string) int {
+		mu.Lock()
+		defer mu.Unlock()
+		return counts[id]
+	}
+}
+
+func TestExtendedSession_GoesOnWithoutReplay(t *testing.T) {
+	for _, test := range []struct {
+		name   string
+		change func(*dispatch.Config)
+		want   int
+	}{
+		{"off", func(*dispatch.Config) {}, 3},
+		{"on", extendedSessions, 1},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				fns, runs := counted()
+				b.work(fns, test.change)
+				b.start("i", "O", nil)
+				for range 2 {
+					time.Sleep(time.Second)
+					b.send("i", &history.EventRaised{Name: "go"})
+				}
+				b.wantOutput("i", history.Completed, "<nil>")
+				if got := runs("i"); got != test.want {
+					t.Errorf("the code ran %d times, want %d", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+func TestExtendedSession_EndsWhenNothingHappens(t *testing.T) {
+	bubble(t, func(b *bench) {
+		fns, runs := counted()
+		b.work(fns, extendedSessions)
+		b.start("i", "O", nil)
+		time.Sleep(29 * time.Second)
+		b.send("i", &history.EventRaised{Name: "go"}) // still in memory
+		time.Sleep(31 * time.Second)
+		b.send("i", &history.EventRaised{Name: "go"}) // no more
+		b.wantOutput("i", history.Completed, "<nil>")
+		if got := runs("i"); got != 2 {
+			t.Errorf("the code ran %d times, want 2", got)
+		}
+	})
+}
+
+// TestExtendedSessions_TakeHalfOfTheWorker checks
+// DurableTask.Core/TaskOrchestrationDispatcher.cs, concurrentSessionLock: at
+// most half of the concurrent orchestrators, rounded up.
+func TestExtendedSessions_TakeHalfOfTheWorker(t *testing.T) {
+	bubble(t, func(b *bench) {
+		fns, runs := counted()
+		b.work(fns, extendedSessions, func(c *dispatch.Config) { c.MaxConcurrentOrchestrators = 5 })
+		id := func(i int) string { return fmt.Sprint("i", i) }
+		for i := range 8 {
+			b.start(id(i), "O", nil)
+			time.Sleep(time.Millisecond)
+		}
+		for range 2 {
+			for i := range 8 {
+				b.send(id(i), &history.EventRaised{Name: "go"})
+				time.Sleep(time.Second)
+			}
+		}
+		kept := 0
+		for i := range 8 {
+			b.wantOutput(id(i), history.Completed, "<nil>")
+			if runs(id(i)) == 1 {
+				kept++
+			}
+		}
+		if kept != 3 {
+			t.Errorf("%d instances were kept in memory, want 3", kept)
+		}
+	})
+}
+
+// DurableTask's worker of one keeps its one instance, and lets others wait.
+func TestExtendedSessions_LeaveRoomInAWorkerOfOne(t *testing.T) {
+	bubble(t, func(b *bench) {
+		fns, _ := counted()
+		fns.orchestrators["HelloSeq"] = helloSequence
+		b.work(fns, extendedSessions, func(c *dispatch.Config) { c.MaxConcurrentOrchestrators = 1 })
+		b.start("waits", "O", nil)
+		time.Sleep(time.Second)
+		b.start("i", "HelloSeq", nil)
+		time.Sleep(time.Second)
+		if s := b.state("i"); s.Status != history.Completed {
+			t.Errorf("instance is %v after a second, want Completed", s.Status)
+		}
+	})
+}
+
+func TestExtendedSession_GivesTheInstanceBackWhenTheWorkerStops(t *testing.T) {
+	bubble(t, func(b *bench) {
+		fns, _ := counted()
+		stop := b.work(fns, extendedSessions)
+		b.start("i", "O", nil)
+		time.Sleep(time.Second)
+		began := time.Now()
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+		if took := time.Since(began); took > 0 {
+			t.Errorf("stopping took %v", took)
+		}
+	})
+}
+
+func TestExtendedSession_LetsANewInstanceTakeTheID(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.work(one(func(x *replay.Execution, input *string) (*string, error) {
+			if decode[string](input) == "first" {
+				waitEvent(x, "never")
+			}
+			return input, nil
+		}), extendedSessions)
+		b.start("i", "O", "first")
+		time.Sleep(time.Second)
+		b.startEvent(&history.ExecutionStarted{
+			Header:   history.NewHeader(time.Now()),
+			Instance: history.OrchestrationInstance{InstanceID: "i", ExecutionID: "the second"},
+			Name:     "O", Input: encode("second"),
+		})
+		b.wantOutput("i", history.Completed, `"second"`)
+		if got := b.state("i").Instance.ExecutionID; got != "the second" {
+			t.Errorf("the execution is %q", got)
+		}
+	})
+}

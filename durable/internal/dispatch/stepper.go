@@ -1,0 +1,107 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A Stepper runs the episodes of one instance for a caller that has no
+// [Dispatcher], such as a hub in virtual time: who fetches the work items, has
+// the clock and commits the checkpoints itself. It keeps the orchestrator in
+// memory between episodes.
+type Stepper struct {
+	// Ran, if not nil, is told of each generation that ran in an episode.
+	Ran func(Ran)
+
+	x       execution
+	past    []history.Event
+	resumed bool // the next generation to run is in memory already
+}
+
+// Ran is what one generation did in an episode.
+type Ran struct {
+	Start *history.ExecutionStarted
+	Code  replay.Code
+	// Past is the history before the episode, Fresh what the episode began
+	// with.
+	Past, Fresh []history.Event
+	Outcome     replay.Outcome
+}
+
+// NewStepper returns a Stepper that dates events by now and gets the IDs of new
+// executions from newID. Its Close must be called.
+func NewStepper(now func() time.Time, newID func() string) *Stepper {
+	s := &Stepper{}
+	s.x = execution{
+		now: now, newID: newID,
+		stopping: func() bool { return false },
+		watch:    func(*history.ExecutionStarted) func() { return func() {} },
+		ran:      s.ran,
+	}
+	return s
+}
+
+// Step runs the episode that takes the item's messages. The item must have its
+// whole history, and the last checkpoint must have been committed. dropped says
+// why messages were dropped that nobody wants.
+func (s *Stepper) Step(functions Functions, item *provider.OrchestrationWorkItem) (cp *provider.Checkpoint, dropped []string, err error) {
+	s.past, s.resumed = item.History, s.x.live != nil
+	if s.x.start == nil {
+		s.x.start = startOf(item.History)
+	}
+	past := item.History
+	if s.resumed {
+		past = nil
+	}
+	cp, lost, err := s.x.take(functions, item.Instance, past, item.Messages)
+	for _, m := range lost {
+		dropped = append(dropped, m.message.Event.Type().String()+": "+m.reason)
+	}
+	return cp, dropped, err
+}
+
+func (s *Stepper) ran(past, fresh []history.Event, outcome replay.Outcome) {
+	if s.resumed {
+		past, s.resumed = s.past, false
+	}
+	if s.Ran != nil {
+		s.Ran(Ran{Start: s.x.start, Code: s.x.code, Past: past, Fresh: fresh, Outcome: outcome})
+	}
+}
+
+// Instance returns the execution that ran last, or is to.
+func (s *Stepper) Instance() history.OrchestrationInstance {
+	if s.x.start == nil {
+		return history.OrchestrationInstance{}
+	}
+	return s.x.start.Instance
+}
+
+// Live returns the orchestrator in memory, nil if there is none.
+func (s *Stepper) Live() *replay.Execution { return s.x.live }
+
+// Ended reports whether the instance has ended.
+func (s *Stepper) Ended() bool { return s.x.ended }
+
+// Close takes the orchestrator out of memory.
+func (s *Stepper) Close() { s.x.close() }
+
+// IsUnknownFunction reports whether err says that there is no function with the
+// name that is wanted.
+func IsUnknownFunction(err error) bool {
+	_, ok := errors.AsType[*unknownFunctionError](err)
+	return ok
+}
+
+// RunActivity runs an activity on the caller's goroutine and returns the message
+// about its result, dated by now when it has returned. A panic fails the
+// activity; a runtime.Goexit ends the caller.
+func RunActivity(ctx context.Context, fn func(context.Context, *string) (*string, error), w *provider.ActivityWorkItem, now func() time.Time) history.Event {
+	r := invoke(withActivityInfo(ctx, w), fn, w.Task.Input)
+	return r.event(w.Task.EventID, now())
+}

@@ -1,0 +1,58 @@
+package dispatch
+
+import (
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// versions is what a worker says to instances of other versions.
+type versions struct {
+	refuses func(version string) error // nil: none
+	fails   bool                       // those that are refused fail; else they are handed back
+}
+
+// A mismatch is that of an instance's version with its worker's.
+type mismatch struct{ cause error }
+
+func (m *mismatch) Error() string {
+	return "this worker does not take the instance: " + m.cause.Error()
+}
+
+// check returns an error if an instance of a version is to be handed back, and
+// a mismatch if it is to fail.
+func (v versions) check(version string) (*mismatch, error) {
+	if v.refuses == nil {
+		return nil, nil
+	}
+	cause := v.refuses(version)
+	switch {
+	case cause == nil:
+		return nil, nil
+	case v.fails:
+		return &mismatch{cause}, nil
+	}
+	return nil, &mismatch{cause}
+}
+
+// Failure returns what histories are told (DurableTask.Core/
+// TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync).
+func (m *mismatch) Failure() *history.FailureDetails {
+	const kind = "VersionMismatch"
+	return &history.FailureDetails{
+		ErrorType: kind, ErrorMessage: "Orchestration version did not comply with Worker Versioning", IsNonRetriable: true,
+		InnerFailure: &history.FailureDetails{ErrorType: kind, ErrorMessage: m.cause.Error(), IsNonRetriable: true},
+	}
+}
+
+// outcome returns what an instance decides that fails for its version: it is
+// not asked.
+func (m *mismatch) outcome(past []history.Event) replay.Outcome {
+	next := 0
+	for _, e := range past {
+		next = max(next, e.Head().EventID+1)
+	}
+	failure := m.Failure()
+	return replay.Outcome{Actions: []replay.Action{
+		&replay.Complete{ID: next, Status: history.Failed, Result: &failure.ErrorMessage, Failure: failure},
+	}}
+}

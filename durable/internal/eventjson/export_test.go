@@ -1,0 +1,3 @@
+package eventjson
+
+var CutAssembly = cutAssembly

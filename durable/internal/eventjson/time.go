@@ -1,0 +1,47 @@
+package eventjson
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A Time is a DateTime; null is the zero time.
+type Time struct{ time.Time }
+
+// UnmarshalJSON reads a DateTime.
+func (t *Time) UnmarshalJSON(data []byte) error {
+	var s *string
+	if err := json.Unmarshal(data, &s); err != nil {
+		return err
+	}
+	if s == nil {
+		t.Time = time.Time{}
+		return nil
+	}
+	var err error
+	t.Time, err = ParseTime(*s)
+	return err
+}
+
+// ParseTime reads a DateTime or DateTimeOffset. Text without a zone is UTC. What
+// its zone moves out of the years 1 to 9999 is the nearest DateTime there is.
+func ParseTime(s string) (time.Time, error) {
+	layout := time.RFC3339Nano
+	if i := strings.IndexByte(s, 'T'); i >= 0 && !strings.ContainsAny(s[i:], "Z+-") {
+		layout = "2006-01-02T15:04:05.999999999"
+	}
+	t, err := time.Parse(layout, s)
+	if err != nil {
+		return time.Time{}, fmt.Errorf("parse time %q: %w", s, err)
+	}
+	t = t.UTC().Truncate(100 * time.Nanosecond)
+	switch {
+	case t.Year() < 1:
+		return time.Time{}, nil
+	case t.Year() > 9999:
+		return time.Date(9999, 12, 31, 23, 59, 59, 999999900, time.UTC), nil
+	}
+	return t, nil
+}

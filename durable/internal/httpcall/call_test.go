@@ -1,0 +1,287 @@
+package httpcall_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/httpcall"
+	"github.com/google/go-cmp/cmp"
+)
+
+// client sends by the network.
+var client = httpcall.Client{Transport: http.DefaultTransport, ContentLimit: 1 << 20}
+
+// serve returns the URL of a server that is closed when the test ends.
+func serve(t *testing.T, h http.HandlerFunc) string {
+	t.Helper()
+	s := httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	return s.URL
+}
+
+// echo answers with what it was asked, a line each.
+func echo(w http.ResponseWriter, r *http.Request) {
+	body, _ := io.ReadAll(r.Body)
+	_, _ = fmt.Fprintf(w, "%s %s\n", r.Method, r.URL)
+	r.Header.Set("Host", r.Host)
+	_ = r.Header.WriteSubset(w, map[string]bool{"Accept-Encoding": true})
+	_, _ = fmt.Fprintf(w, "\n%s", body)
+}
+
+func do(t *testing.T, r httpcall.Request) *httpcall.Response {
+	t.Helper()
+	resp, err := client.Do(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp
+}
+
+// The types of bodies are those of TaskHttpActivityShim.cs,
+// ConvertToHttpRequestMessage.
+func TestClient_SendsWhatItIsGiven(t *testing.T) {
+	t.Parallel()
+	host := strings.TrimPrefix(serve(t, echo), "http://")
+	for _, c := range []struct {
+		name string
+		in   httpcall.Request
+		want string
+	}{
+		{"nothing but a URL", httpcall.Request{URL: "/a?b=c"}, "GET /a?b=c\nHost: " + host + "\nUser-Agent: durablefunctions-go\n\n"},
+		{"a body without a type", httpcall.Request{Method: "POST", URL: "/", Content: "hé"}, "POST /\nContent-Length: 3\nContent-Type: text/plain\nHost: " + host + "\nUser-Agent: durablefunctions-go\n\nhé"},
+		{
+			"a form",
+			httpcall.Request{Method: "PUT", URL: "/", Content: "a=1", Header: http.Header{"Content-Type": {"application/x-www-form-urlencoded"}}},
+			"PUT /\nContent-Length: 3\nContent-Type: application/x-www-form-urlencoded; charset=utf-8\nHost: " + host + "\nUser-Agent: durablefunctions-go\n\na=1",
+		},
+		{
+			"headers",
+			httpcall.Request{URL: "/", Header: http.Header{"accept": {"a/b", "c/d"}, "HOST": {"elsewhere"}, "User-Agent": {"mine"}, "X-None": {}}},
+			"GET /\nAccept: a/b\nAccept: c/d\nHost: elsewhere\nUser-Agent: mine\n\n",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			c.in.URL = "http://" + host + c.in.URL
+			got := strings.ReplaceAll(string(do(t, c.in).Body), "\r\n", "\n")
+			if diff := cmp.Diff(got, c.want); diff != "" {
+				t.Errorf("sent (-got +want):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestClient_RefusesWhatIsNoHTTPRequest(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ method, url, want string }{
+		{"GET", "file:///etc/passwd", "file:///etc/passwd is no URL that begins with http:// or https://"},
+		{"GET", "/relative?code=secret", "/relative is no URL that begins with http:// or https://"},
+		{"GET", "", " is no URL that begins with http:// or https://"},
+		{"GET", "http://", "http: names no host"},
+		{"GET", "http://u:secret@:80/", "http://:80/ names no host"},
+		{"GET", "http://a\x7f?code=secret", "its URL cannot be read: net/url: invalid control character in URL"},
+		{"A B", "http://a", `net/http: invalid method "A B"`},
+	} {
+		_, err := client.Do(t.Context(), httpcall.Request{Method: c.method, URL: c.url})
+		var refused *httpcall.RequestError
+		if !errors.As(err, &refused) || refused.Reason != c.want {
+			t.Errorf("%s %s: error %v, want the reason %q", c.method, c.url, err, c.want)
+		}
+	}
+}
+
+func TestClient_KeepsQueriesOutOfErrors(t *testing.T) {
+	t.Parallel()
+	s := httptest.NewServer(nil)
+	s.Close()
+	_, err := client.Do(t.Context(), httpcall.Request{URL: s.URL + "/a?code=secret"})
+	if err == nil || strings.Contains(err.Error(), "secret") || !strings.HasPrefix(err.Error(), "GET "+s.URL+"/a: ") {
+		t.Errorf("error %v, want one that says which request, without its query", err)
+	}
+}
+
+func TestClient_RefusesResponsesThatAreTooLarge(t *testing.T) {
+	t.Parallel()
+	big := bytes.Repeat([]byte("x"), 1<<20+1)
+	for name, h := range map[string]http.HandlerFunc{
+		"by their length": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "9000000000")
+			_, _ = w.Write(big[:10])
+		},
+		"without a length": func(w http.ResponseWriter, _ *http.Request) {
+			_ = http.NewResponseController(w).Flush()
+			_, _ = w.Write(big)
+		},
+		"unpacked": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Encoding", "gzip")
+			z := gzip.NewWriter(w)
+			_, _ = z.Write(big)
+			_ = z.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			_, err := client.Do(t.Context(), httpcall.Request{URL: serve(t, h) + "/?code=secret"})
+			var own *httpcall.ContentError
+			if !errors.As(err, &own) || !strings.Contains(err.Error(), "has more than the 1048576 bytes") || strings.Contains(err.Error(), "secret") {
+				t.Errorf("error %v, want one that names the limit", err)
+			}
+		})
+	}
+	t.Run("but not those of just the limit", func(t *testing.T) {
+		t.Parallel()
+		u := serve(t, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(big[1:]) })
+		if got := len(do(t, httpcall.Request{URL: u}).Body); got != 1<<20 {
+			t.Errorf("%d bytes, want all", got)
+		}
+		// A HEAD's length is that of a body that does not come.
+		u = serve(t, func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", "9000000000") })
+		if got := do(t, httpcall.Request{Method: "HEAD", URL: u}).StatusCode; got != 200 {
+			t.Errorf("status %d, want 200", got)
+		}
+	})
+}
+
+func TestClient_FailsWhenAResponseBreaksOff(t *testing.T) {
+	t.Parallel()
+	u := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "100")
+		_, _ = w.Write([]byte("half"))
+	})
+	_, err := client.Do(t.Context(), httpcall.Request{URL: u})
+	if !errors.Is(err, io.ErrUnexpectedEOF) {
+		t.Errorf("error %v, want %v", err, io.ErrUnexpectedEOF)
+	}
+}
+
+func TestClient_KeepsCookiesOfOneRequestFromTheNext(t *testing.T) {
+	t.Parallel()
+	u := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		http.SetCookie(w, &http.Cookie{Name: "session", Value: "1"})
+		_, _ = io.WriteString(w, r.Header.Get("Cookie"))
+	})
+	for range 2 {
+		if got := do(t, httpcall.Request{URL: u}).Body; len(got) > 0 {
+			t.Errorf("sent cookies %s", got)
+		}
+	}
+}
+
+// A transport answers requests without a network.
+type transport func(*http.Request) (*http.Response, error)
+
+func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// never answers no request.
+func never(r *http.Request) (*http.Response, error) {
+	<-r.Context().Done()
+	return nil, r.Context().Err()
+}
+
+func answer(r *http.Request, status int, header http.Header, body string) *http.Response {
+	return &http.Response{StatusCode: status, Header: header, Body: io.NopCloser(strings.NewReader(body)), ContentLength: -1, Request: r}
+}
+
+func TestClient_GivesUpAfterItsTimeoutAndNeverLaterThan240Seconds(t *testing.T) {
+	for _, c := range []struct{ timeout, want time.Duration }{
+		{5 * time.Second, 5 * time.Second}, {0, 240 * time.Second}, {time.Hour, 240 * time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			_, err := httpcall.Client{Transport: transport(never), ContentLimit: 1}.Do(t.Context(), httpcall.Request{URL: "http://a/b?c", Timeout: c.timeout})
+			var late *httpcall.TimeoutError
+			if !errors.As(err, &late) || err.Error() != fmt.Sprintf("GET http://a/b: no response after %v", c.want) {
+				t.Errorf("error %v, want a timeout", err)
+			}
+			if got := time.Since(began); got != c.want {
+				t.Errorf("gave up after %v, want %v", got, c.want)
+			}
+		})
+	}
+}
+
+func TestClient_GivesUpWhenTheBodyDoesNotCome(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := transport(func(r *http.Request) (*http.Response, error) {
+			in, out := io.Pipe()
+			context.AfterFunc(r.Context(), func() { out.CloseWithError(r.Context().Err()) })
+			return &http.Response{StatusCode: 200, Body: in, ContentLength: -1, Request: r}, nil
+		})
+		_, err := httpcall.Client{Transport: slow, ContentLimit: 1}.Do(t.Context(), httpcall.Request{URL: "http://a", Timeout: time.Second})
+		var late *httpcall.TimeoutError
+		if !errors.As(err, &late) {
+			t.Errorf("error %v, want a timeout", err)
+		}
+	})
+}
+
+func TestClient_EndsWithItsContextAndSaysWhy(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stopping := errors.New("the worker stops")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Second, func() { cancel(stopping) })
+		_, err := httpcall.Client{Transport: transport(never), ContentLimit: 1}.Do(ctx, httpcall.Request{URL: "http://a"})
+		var late *httpcall.TimeoutError
+		if !errors.Is(err, stopping) || errors.As(err, &late) {
+			t.Errorf("error %v, want %v", err, stopping)
+		}
+	})
+}
+
+// A relative Location is relative to the URL that gave the response (RFC 9110,
+// section 10.2.2), which only the client knows after a redirect.
+func TestClient_MakesTheLocationOfA202Absolute(t *testing.T) {
+	t.Parallel()
+	moved := transport(func(r *http.Request) (*http.Response, error) {
+		switch r.URL.Host {
+		case "a":
+			return answer(r, 307, http.Header{"Location": {"https://b/x/y"}}, ""), nil
+		default:
+			return answer(r, 202, http.Header{"Location": {"../status/1"}}, ""), nil
+		}
+	})
+	resp, err := httpcall.Client{Transport: moved, ContentLimit: 1}.Do(t.Context(), httpcall.Request{Method: "POST", URL: "http://a/b", Content: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := resp.Header.Get("Location"), "https://b/status/1"; got != want {
+		t.Errorf("Location %s, want %s", got, want)
+	}
+}
+
+func TestSameOrigin_IsSchemeHostAndPort(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		a, b string
+		want bool
+	}{
+		{"https://a.com/x", "https://A.com:443/y?z", true},
+		{"HTTP://a.com:80", "http://a.com", true},
+		{"https://a.com", "http://a.com", false},
+		{"https://a.com", "https://a.com:8443", false},
+		{"https://a.com", "https://b.a.com", false},
+		{"https://a.com", "https://a.com.evil.org", false},
+		{"https://a.com", "https://user@evil.org/a.com", false},
+		{"https://[::1]:1", "https://[::1]:1/", true},
+	} {
+		a, errA := url.Parse(c.a)
+		b, errB := url.Parse(c.b)
+		if err := errors.Join(errA, errB); err != nil {
+			t.Fatal(err)
+		}
+		if got := httpcall.SameOrigin(a, b) && httpcall.SameOrigin(b, a); got != c.want {
+			t.Errorf("SameOrigin(%s, %s) = %t, want %t", c.a, c.b, got, c.want)
+		}
+	}
+}

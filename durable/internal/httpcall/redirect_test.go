@@ -1,0 +1,123 @@
+package httpcall_test
+
+import (
+	"io"
+	"net/http"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/httpcall"
+	"github.com/google/go-cmp/cmp"
+)
+
+// A visit is what a host was told on the way through redirects.
+type visit struct {
+	URL, Method, Body string
+	Secrets           string // the credentials that came, by the initials of their headers
+}
+
+// secrets are all headers that must not go astray.
+var secrets = []string{"Authorization", "Cookie", "X-Functions-Key", "Ocp-Apim-Subscription-Key", "Api-Key", "X-Api-Key", "Proxy-Authorization"}
+
+// wander follows redirects from the first of the URLs to the last, and returns
+// what each was told. Header X-Trace stands for all that is no secret.
+func wander(t *testing.T, status int, urls ...string) []visit {
+	t.Helper()
+	var visits []visit
+	hop := transport(func(r *http.Request) (*http.Response, error) {
+		v := visit{URL: r.URL.String(), Method: r.Method}
+		if r.Body != nil {
+			body, _ := io.ReadAll(r.Body)
+			v.Body = string(body)
+		}
+		for _, name := range secrets {
+			if r.Header.Get(name) != "" {
+				v.Secrets += name[:1]
+			}
+		}
+		if r.Header.Get("X-Trace") == "" || r.Header.Get("Referer") != "" {
+			t.Errorf("%s got X-Trace %q and Referer %q, want one and no referrer", r.URL, r.Header.Get("X-Trace"), r.Header.Get("Referer"))
+		}
+		visits = append(visits, v)
+		if n := len(visits); n < len(urls) {
+			return answer(r, status, http.Header{"Location": {urls[n]}}, "moved"), nil
+		}
+		return answer(r, 200, nil, "here"), nil
+	})
+	h := http.Header{"X-Trace": {"1"}}
+	for _, name := range secrets {
+		h.Set(name, "secret")
+	}
+	_, err := httpcall.Client{Transport: hop, ContentLimit: 100}.Do(t.Context(), httpcall.Request{Method: "POST", URL: urls[0], Header: h, Content: "c"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return visits
+}
+
+const all = "ACXOAXP"
+
+func TestRedirect_SendsNoCredentialsToAnotherOriginNorBackAgain(t *testing.T) {
+	t.Parallel()
+	got := wander(t, 307, "https://a/1", "https://a/2", "https://sub.a/3", "https://a/4")
+	want := []visit{
+		{"https://a/1", "POST", "c", all},
+		{"https://a/2", "POST", "c", all},
+		{"https://sub.a/3", "POST", "c", ""},
+		{"https://a/4", "POST", "c", ""},
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("visits (-got +want):\n%s", diff)
+	}
+}
+
+func TestRedirect_TurnsIntoAGetAsBrowsersHaveIt(t *testing.T) {
+	t.Parallel()
+	got := wander(t, 302, "https://a/1", "https://a/2")
+	want := []visit{{"https://a/1", "POST", "c", all}, {"https://a/2", "GET", "", all}}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("visits (-got +want):\n%s", diff)
+	}
+}
+
+// The rules of .NET's HttpClientHandler.
+func TestRedirect_IsTheResponseWhereItIsNotFollowed(t *testing.T) {
+	t.Parallel()
+	long := make([]string, 60)
+	for i := range long {
+		long[i] = "http://a/"
+	}
+	for _, c := range []struct {
+		name string
+		urls []string
+		want int // visits
+	}{
+		{"from https to http", []string{"https://a/", "http://a/"}, 1},
+		{"to another scheme", []string{"https://a/", "ftp://a/"}, 1},
+		{"from http to https", []string{"http://a/", "https://a/"}, 2},
+		{"for the 51st time", long, 51},
+	} {
+		if got := len(wander(t, 307, c.urls...)); got != c.want {
+			t.Errorf("%s: %d visits, want %d", c.name, got, c.want)
+		}
+	}
+}
+
+func TestRedirect_KeepsTheReferrerAndTheHostThatTheCallerChose(t *testing.T) {
+	t.Parallel()
+	var got []string
+	hop := transport(func(r *http.Request) (*http.Response, error) {
+		got = append(got, r.Host+" "+r.Header.Get("Referer"))
+		next := []string{"/2", "https://b/3", ""}[len(got)-1]
+		if next == "" {
+			return answer(r, 200, nil, ""), nil
+		}
+		return answer(r, 307, http.Header{"Location": {next}}, ""), nil
+	})
+	h := http.Header{"Host": {"virtual"}, "Referer": {"mine"}}
+	if _, err := (httpcall.Client{Transport: hop, ContentLimit: 1}).Do(t.Context(), httpcall.Request{URL: "https://a/1", Header: h}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(got, []string{"virtual mine", "virtual mine", "b mine"}); diff != "" {
+		t.Errorf("hosts and referrers (-got +want):\n%s", diff)
+	}
+}

@@ -1,0 +1,74 @@
+package memhub
+
+import (
+	"errors"
+	"math/rand/v2"
+	"time"
+)
+
+// A Fault is something that can go wrong in a hub.
+type Fault int
+
+// The faults.
+const (
+	// CommitFails makes Commit fail before it has any effect.
+	CommitFails Fault = iota
+	// CommitTears makes Commit send the checkpoint's messages and then fail,
+	// as a hub can that has no transactions across queues and tables.
+	CommitTears
+	// CommitReplyLost makes Commit succeed and return an error.
+	CommitReplyLost
+	// SessionLost makes another worker take the instance over before Commit.
+	SessionLost
+	// DuplicateDelivery puts a message for an instance into its queue twice.
+	DuplicateDelivery
+	// DelayedDelivery delivers a message for an instance or an activity a while
+	// later, and so behind others.
+	DelayedDelivery
+	// CompleteFails makes Complete of an activity fail before it has any effect.
+	CompleteFails
+	// CompleteReplyLost makes Complete of an activity send the result and return
+	// an error. The activity stays in the hub.
+	CompleteReplyLost
+	// CompletionLost makes an activity's result vanish: Complete succeeds, but
+	// the worker is lost before anything is sent, and the activity is delivered
+	// again.
+	CompletionLost
+	// FetchFails makes NextOrchestration and NextActivity fail.
+	FetchFails
+)
+
+// delayedBy is how much later a delayed message is delivered.
+const delayedBy = 7 * time.Second
+
+// ErrInjected is what an injected fault fails with.
+var ErrInjected = errors.New("injected fault")
+
+// Inject switches a fault on: it happens on each occasion for which when
+// returns true. Nil switches it off. When is called by one goroutine at a time,
+// and must not call the hub.
+func (h *Hub) Inject(f Fault, when func() bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.faults[f] = when
+	h.notify()
+}
+
+// Times says yes n times.
+func Times(n int) func() bool {
+	return func() bool {
+		n--
+		return n >= 0
+	}
+}
+
+// Chance says yes with probability p.
+func Chance(r *rand.Rand, p float64) func() bool {
+	return func() bool { return r.Float64() < p }
+}
+
+// happens reports whether f is to happen now. The caller holds mu.
+func (h *Hub) happens(f Fault) bool {
+	when := h.faults[f]
+	return when != nil && when()
+}

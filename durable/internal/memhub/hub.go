@@ -1,0 +1,246 @@
+package memhub
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A Hub is a task hub in memory. As a provider.Worker it is its own first
+// worker; [Hub.Worker] gives it more.
+type Hub struct {
+	*Worker
+
+	// Now is the hub's clock: time.Now, unless it is changed before the hub is
+	// used. Whoever changes it must ask for work by [Worker.TryOrchestration] and
+	// [Worker.TryActivity]: what waits does so by package time.
+	Now func() time.Time
+
+	mu         sync.Mutex // protects the following
+	changed    chan struct{}
+	instances  map[string]*instance
+	mailed     []*instance // those that may have mail, in the order it came
+	activities []*message
+	sequence   int
+	faults     map[Fault]func() bool
+	log        []Commit
+}
+
+var _ provider.Provider = (*Hub)(nil)
+
+// An instance is all that the hub has of one instance ID.
+type instance struct {
+	state   *provider.InstanceState // nil if there is only mail for it
+	history []history.Event
+	mail    []*message
+	listed  bool     // in Hub.mailed
+	session *session // that holds the lock; nil if none does
+}
+
+// A message is a task message in a queue.
+type message struct {
+	provider.TaskMessage
+	sequence int
+	visible  time.Time
+	attempts int
+	held     bool // it was handed out
+}
+
+// A Commit is a checkpoint that was committed.
+type Commit struct {
+	At         time.Time
+	Checkpoint provider.Checkpoint
+}
+
+// New returns an empty hub.
+func New() *Hub {
+	h := &Hub{
+		Now:       time.Now,
+		changed:   make(chan struct{}),
+		instances: make(map[string]*instance),
+		faults:    make(map[Fault]func() bool),
+	}
+	h.Worker = h.NewWorker()
+	return h
+}
+
+// Commits returns all checkpoints that were committed, in order.
+func (h *Hub) Commits() []Commit {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.log)
+}
+
+// Pending returns how many messages and activities wait or are being worked on.
+func (h *Hub) Pending() int {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	n := len(h.activities)
+	for _, i := range h.instances {
+		n += len(i.mail)
+	}
+	return n
+}
+
+// notify wakes everybody who waits for something. The caller holds mu.
+func (h *Hub) notify() {
+	close(h.changed)
+	h.changed = make(chan struct{})
+}
+
+// instance returns the record of an ID, making one if there is none.
+func (h *Hub) instance(id string) *instance {
+	i := h.instances[id]
+	if i == nil {
+		i = new(instance)
+		h.instances[id] = i
+	}
+	return i
+}
+
+// post puts m into its instance's queue, to be visible at a time.
+func (h *Hub) post(m provider.TaskMessage, at time.Time) {
+	i := h.instance(m.Target.InstanceID)
+	if !i.listed {
+		i.listed = true
+		h.mailed = append(h.mailed, i)
+	}
+	i.mail = append(i.mail, h.message(m, at))
+	if h.happens(DuplicateDelivery) {
+		i.mail = append(i.mail, h.message(m, at))
+	}
+	h.notify()
+}
+
+func (h *Hub) message(m provider.TaskMessage, at time.Time) *message {
+	if h.happens(DelayedDelivery) {
+		at = at.Add(delayedBy)
+	}
+	m.Event = clone(m.Event)
+	h.sequence++
+	return &message{TaskMessage: m, sequence: h.sequence, visible: at}
+}
+
+// StartInstance implements provider.Client.
+func (h *Hub) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	e := start.Event.(*history.ExecutionStarted)
+	i := h.instance(e.Instance.InstanceID)
+	generation := 0
+	if i.state != nil {
+		if slices.Contains(refuse, i.state.Status) {
+			return &provider.InstanceExistsError{InstanceID: e.Instance.InstanceID, Status: i.state.Status}
+		}
+		generation = i.state.Generation + 1
+	}
+	e = new(*e)
+	if e.Generation == nil {
+		e.Generation = new(generation)
+	}
+	start.Event = e
+	i.state = stateOf(e, h.Now())
+	at := h.Now()
+	if e.ScheduledStart.After(at) {
+		at = e.ScheduledStart
+	}
+	h.post(start, at)
+	return nil
+}
+
+// stateOf returns what is known of an instance that was started and has not
+// run.
+func stateOf(e *history.ExecutionStarted, now time.Time) *provider.InstanceState {
+	s := &provider.InstanceState{
+		Instance: e.Instance, Name: e.Name, Version: e.Version, Status: history.Pending, Input: e.Input,
+		CreatedAt: e.Timestamp, LastUpdatedAt: now, ScheduledAt: e.ScheduledStart, Tags: e.Tags,
+	}
+	if e.Generation != nil {
+		s.Generation = *e.Generation
+	}
+	return s
+}
+
+// Send implements provider.Client.
+func (h *Hub) Send(ctx context.Context, m provider.TaskMessage) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.post(m, h.Now())
+	return nil
+}
+
+// Instance implements provider.Client.
+func (h *Hub) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := h.instances[id]
+	if i == nil || i.state == nil {
+		return nil, provider.ErrInstanceNotFound
+	}
+	return fetched(i.state, fetch), nil
+}
+
+// Instances implements provider.Client. A page's continuation is the last ID
+// that it has.
+func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var found []*provider.InstanceState
+	for id, i := range h.instances {
+		if i.state != nil && id > q.Continuation && matches(i.state, q) {
+			found = append(found, fetched(i.state, q.Fetch))
+		}
+	}
+	slices.SortFunc(found, func(a, b *provider.InstanceState) int {
+		return cmp.Compare(a.Instance.InstanceID, b.Instance.InstanceID)
+	})
+	p := &provider.Page{Instances: found}
+	if q.PageSize > 0 && len(found) > q.PageSize {
+		p.Instances = found[:q.PageSize]
+		p.Continuation = p.Instances[q.PageSize-1].Instance.InstanceID
+	}
+	return p, nil
+}
+
+func matches(s *provider.InstanceState, q provider.Query) bool {
+	id := s.Instance.InstanceID
+	switch {
+	case !q.CreatedFrom.IsZero() && s.CreatedAt.Before(q.CreatedFrom),
+		!q.CreatedTo.IsZero() && s.CreatedAt.After(q.CreatedTo),
+		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, s.Status),
+		!strings.HasPrefix(id, q.IDPrefix),
+		q.Name != "" && s.Name != q.Name,
+		q.ExcludeEntities && strings.HasPrefix(id, "@"):
+		return false
+	}
+	return true
+}
+
+// fetched returns a copy of s with the large fields that fetch asks for.
+func fetched(s *provider.InstanceState, fetch provider.Fetch) *provider.InstanceState {
+	s = new(*s)
+	if !fetch.Input {
+		s.Input = nil
+	}
+	if !fetch.Output {
+		s.Output = nil
+	}
+	return s
+}
+
+// History implements provider.Client.
+func (h *Hub) History(ctx context.Context, id string) ([]history.Event, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := h.instances[id]
+	if i == nil {
+		return nil, nil
+	}
+	return cloneAll(i.history), nil
+}

@@ -1,0 +1,53 @@
+package memhub
+
+import (
+	"context"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var (
+	_ provider.Purger   = (*Hub)(nil)
+	_ provider.Rewinder = (*Hub)(nil)
+)
+
+// Purge implements provider.Purger.
+func (h *Hub) Purge(ctx context.Context, id string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := h.instances[id]
+	if i == nil || i.state == nil && len(i.history) == 0 {
+		return provider.ErrInstanceNotFound
+	}
+	i.state, i.history = nil, nil
+	return nil
+}
+
+// Rewind implements provider.Rewinder.
+func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.Now()
+	plan, err := provider.PlanRewind(ctx, id, reason, now, func(_ context.Context, id string) ([]history.Event, error) {
+		if i := h.instances[id]; i != nil {
+			return i.history, nil
+		}
+		return nil, nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, x := range plan.Executions {
+		i := h.instances[x.Instance.InstanceID]
+		i.history = x.Apply(i.history)
+		if i.state != nil {
+			i.state = new(*i.state)
+			i.state.Status, i.state.LastUpdatedAt = history.Pending, now
+		}
+	}
+	for _, m := range plan.Messages {
+		h.post(m, now)
+	}
+	return nil
+}

@@ -1,0 +1,220 @@
+package memhub
+
+import (
+	"context"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A session is an instance's lock.
+type session struct {
+	worker    *Worker
+	i         *instance
+	execution history.OrchestrationInstance
+	isNew     bool // nothing of the execution was committed yet
+	lost      bool
+	handed    []*message
+}
+
+var _ provider.Session = (*session)(nil)
+
+// nextOrchestration hands out an instance that has something to do. If there is
+// none it returns when to look again. The caller holds mu.
+func (h *Hub) nextOrchestration(w *Worker) (*provider.OrchestrationWorkItem, time.Time) {
+	var next time.Time
+	kept := h.mailed[:0]
+	var item *provider.OrchestrationWorkItem
+	for _, i := range h.mailed {
+		if len(i.mail) > 0 && item == nil && i.session == nil {
+			var at time.Time
+			item, at = h.offer(w, i)
+			next = earlier(next, at)
+		}
+		if len(i.mail) > 0 {
+			kept = append(kept, i)
+		} else {
+			i.listed = false
+		}
+	}
+	h.mailed = kept
+	return item, next
+}
+
+// offer hands out i if it has visible messages that somebody wants.
+func (h *Hub) offer(w *Worker, i *instance) (*provider.OrchestrationWorkItem, time.Time) {
+	visible, next := due(i.mail, h.Now())
+	if len(visible) == 0 {
+		return nil, next
+	}
+	sorted := sortMail(i, visible)
+	i.mail = remove(i.mail, func(m *message) bool { return sorted.drop[m] })
+	for _, m := range sorted.early {
+		m.attempts++
+		m.backOff(h.Now())
+		next = earlier(next, m.visible)
+	}
+	if len(sorted.take) == 0 {
+		return nil, next
+	}
+	s := &session{worker: w, i: i, execution: sorted.execution, isNew: sorted.isNew}
+	i.session = s
+	w.sessions[s] = struct{}{}
+	item := &provider.OrchestrationWorkItem{Instance: s.execution, Messages: s.hand(sorted.take), Session: s}
+	if !s.isNew {
+		item.History = cloneAll(i.history)
+	}
+	return item, time.Time{}
+}
+
+// hand marks messages as handed out and returns what the worker gets of them.
+func (s *session) hand(messages []*message) []provider.TaskMessage {
+	out := make([]provider.TaskMessage, len(messages))
+	for n, m := range messages {
+		m.held = true
+		m.attempts++
+		out[n] = m.TaskMessage
+		out[n].Event = clone(m.Event)
+	}
+	s.handed = append(s.handed, messages...)
+	return out
+}
+
+// Commit implements provider.Session.
+func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
+	h := s.worker.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !s.lost && h.happens(SessionLost) {
+		s.take(0)
+	}
+	if s.lost {
+		return provider.ErrSessionLost
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if h.happens(CommitFails) {
+		return ErrInjected
+	}
+	for _, m := range cp.Activities {
+		h.activities = append(h.activities, h.message(m, h.Now()))
+	}
+	for _, m := range cp.Timers {
+		h.post(m, m.Event.(*history.TimerFired).FireAt)
+	}
+	for _, m := range cp.Messages {
+		h.post(m, h.Now())
+	}
+	h.notify()
+	if h.happens(CommitTears) {
+		return ErrInjected
+	}
+	if len(cp.NewEvents) > 0 {
+		s.write(cp)
+	}
+	taken := make(map[*message]bool, len(s.handed))
+	for _, m := range s.handed {
+		taken[m] = true
+	}
+	s.i.mail = remove(s.i.mail, func(m *message) bool { return taken[m] })
+	s.handed = nil
+	h.log = append(h.log, Commit{At: h.Now(), Checkpoint: *cp})
+	if h.happens(CommitReplyLost) {
+		return ErrInjected
+	}
+	return nil
+}
+
+// write makes the events of cp durable.
+func (s *session) write(cp *provider.Checkpoint) {
+	if s.isNew || cp.ContinuedAsNew {
+		s.i.history = nil
+	}
+	s.i.history = append(s.i.history, cloneAll(cp.NewEvents)...)
+	s.execution, s.isNew = cp.Instance, false
+	s.i.state = updated(s.i.state, cp, s.worker.hub.Now())
+}
+
+// take gives the lock to nobody, though its worker thinks that it has it, and
+// makes what was handed out visible after a delay. The caller holds mu.
+func (s *session) take(delay time.Duration) {
+	for _, m := range s.handed {
+		m.held = false
+		m.visible = s.worker.hub.Now().Add(delay)
+	}
+	s.lost = true
+	s.unlock()
+}
+
+// unlock lets others have the instance. The caller holds mu.
+func (s *session) unlock() {
+	if s.i.session == s {
+		s.i.session = nil
+	}
+	s.handed = nil
+	delete(s.worker.sessions, s)
+	s.worker.hub.notify()
+}
+
+// Abandon implements provider.Session.
+func (s *session) Abandon(ctx context.Context, cause error) error {
+	h := s.worker.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range s.handed {
+		m.backOff(h.Now())
+	}
+	s.handed = nil
+	h.notify()
+	return nil
+}
+
+// Next implements provider.Session.
+func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.TaskMessage, error) {
+	h := s.worker.hub
+	wait, cancel := context.WithTimeout(ctx, idle)
+	defer cancel()
+	var messages []provider.TaskMessage
+	err := h.await(wait, func() (bool, time.Time) {
+		if s.lost || !s.worker.running {
+			return true, time.Time{}
+		}
+		visible, next := due(s.i.mail, h.Now())
+		if len(visible) == 0 {
+			return false, next
+		}
+		sorted := sortMail(s.i, visible)
+		if sorted.isNew {
+			return true, time.Time{} // somebody else is wanted under this ID
+		}
+		s.i.mail = remove(s.i.mail, func(m *message) bool { return sorted.drop[m] })
+		for _, m := range sorted.early {
+			m.attempts++
+			m.backOff(h.Now())
+			next = earlier(next, m.visible)
+		}
+		if len(sorted.take) == 0 {
+			return false, next
+		}
+		messages = s.hand(sorted.take)
+		return true, time.Time{}
+	})
+	if err != nil && ctx.Err() == nil {
+		return nil, nil // idle for too long
+	}
+	return messages, err
+}
+
+// Release implements provider.Session.
+func (s *session) Release(ctx context.Context) error {
+	h := s.worker.hub
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range s.handed {
+		m.backOff(h.Now())
+	}
+	s.unlock()
+	return nil
+}

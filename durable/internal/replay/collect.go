@@ -1,0 +1,91 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/coro"
+)
+
+// A Collector yields futures as they complete.
+type Collector struct {
+	x       *Execution
+	futures []*Future
+	done    []int // indexes of those that completed and were not yielded, oldest first
+	yielded int
+	routine *coro.Routine
+	ticket  coro.Ticket
+}
+
+// A collection is a future's place in a Collector.
+type collection struct {
+	to    *Collector
+	index int
+}
+
+// Collect returns a Collector of fs. Its Stop must be called.
+func (x *Execution) Collect(fs []*Future) *Collector {
+	x.check("Completed")
+	x.checkOwn("Completed", fs)
+	c := &Collector{x: x, futures: fs}
+	for i, f := range fs {
+		c.watch(i, f)
+	}
+	slices.SortStableFunc(c.done, func(a, b int) int { return cmp.Compare(fs[a].order, fs[b].order) })
+	return c
+}
+
+// Add makes f one more of the futures, the last.
+func (c *Collector) Add(f *Future) {
+	c.x.checkOwn("Completed", []*Future{f})
+	c.futures = append(c.futures, f)
+	c.watch(len(c.futures)-1, f)
+}
+
+// watch collects the future with the given index.
+func (c *Collector) watch(i int, f *Future) {
+	if c.x.events.renew(f); f.IsComplete() {
+		c.done = append(c.done, i)
+	} else {
+		f.collectors = append(f.collectors, collection{c, i})
+	}
+}
+
+// Next waits for the next future to complete and returns its index; ok is
+// false when all were returned.
+func (c *Collector) Next() (index int, ok bool) {
+	if c.yielded == len(c.futures) {
+		return 0, false
+	}
+	if len(c.done) == 0 {
+		c.x.check("Completed")
+		c.routine = c.x.group.Running()
+		c.ticket = c.routine.Ticket()
+		c.x.group.Park()
+	}
+	index = c.done[0]
+	c.done = c.done[1:]
+	c.yielded++
+	c.x.events.read(c.futures[index])
+	return index, true
+}
+
+// Stop ends the collection. Futures that were not returned have lost a race,
+// as in [Execution.AwaitAny].
+func (c *Collector) Stop() {
+	if c.x.IsUnwinding() || c.yielded == len(c.futures) {
+		return
+	}
+	for _, f := range c.futures {
+		f.collectors = slices.DeleteFunc(f.collectors, func(o collection) bool { return o.to == c })
+	}
+	c.x.withdraw(c.futures)
+}
+
+func (c *Collector) add(index int) {
+	c.done = append(c.done, index)
+	if c.routine != nil {
+		c.x.group.Wake(c.routine, c.ticket)
+		c.routine = nil
+	}
+}

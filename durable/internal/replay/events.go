@@ -1,0 +1,167 @@
+package replay
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// events are the external events that arrived, and those that wait for them.
+//
+//  1. Names are compared without regard to case.
+//  2. Of several that wait for one name, the newest gets the event; of several
+//     events that nobody waited for, the oldest is taken first (the extension's
+//     DurableOrchestrationContext.cs, WaitForExternalEvent and RaiseEvent).
+//  3. What lost a race waits no longer, and can take no event from others. It
+//     waits anew, as the newest, when it is awaited again.
+//  4. An event that went to a task which nobody ever looked at is as unread as
+//     one that nobody waited for.
+type events struct {
+	names   map[string]*eventName
+	arrived int
+	taken   []*Future // complete and not read, in no order
+}
+
+// eventName is what is known of one name.
+type eventName struct {
+	buffered []arrival
+	waiting  []standing // the newest last; some may wait no longer
+	stale    int        // how many of them do not
+}
+
+type arrival struct {
+	event *history.EventRaised
+	place int // among all events of the execution
+}
+
+// standing is one wait of a future; it is over when the future has another
+// turn.
+type standing struct {
+	future *Future
+	turn   int
+}
+
+func (s standing) stands() bool { return s.future.wait.waits && s.future.wait.turn == s.turn }
+
+// eventWait is a future's part in events.
+type eventWait struct {
+	name  *eventName
+	waits bool
+	turn  int
+	place int // of the event that completed it, among all
+	taken int // one more than its index in events.taken; 0 if it is not there
+}
+
+// WaitEvent makes f the next external event with the given name.
+func (x *Execution) WaitEvent(f *Future, name string) {
+	x.check("Wait")
+	f.x, f.kind, f.name = x, raisedKind, name
+	f.wait = &eventWait{name: x.events.of(name)}
+	x.events.renew(f)
+}
+
+// raise gives an event to whoever waits for it.
+func (x *Execution) raise(e *history.EventRaised) {
+	n := x.events.of(e.Name)
+	a := arrival{e, x.events.arrived}
+	x.events.arrived++
+	for len(n.waiting) > 0 {
+		s := n.waiting[len(n.waiting)-1]
+		n.waiting = n.waiting[:len(n.waiting)-1]
+		if s.stands() {
+			x.events.hand(s.future, a)
+			return
+		}
+		n.stale--
+	}
+	n.buffered = append(n.buffered, a)
+}
+
+func (v *events) of(name string) *eventName {
+	key := strings.ToUpper(name)
+	n := v.names[key]
+	if n == nil {
+		if v.names == nil {
+			v.names = make(map[string]*eventName)
+		}
+		n = new(eventName)
+		v.names[key] = n
+	}
+	return n
+}
+
+// hand completes f with an event.
+func (v *events) hand(f *Future, a arrival) {
+	f.wait.waits = false
+	f.wait.place = a.place
+	v.taken = append(v.taken, f)
+	f.wait.taken = len(v.taken)
+	f.complete(a.event)
+}
+
+// renew makes f wait for its event, unless it does so already, it has one or
+// it is no event: f takes the oldest that nobody took, or is the newest to
+// wait.
+func (v *events) renew(f *Future) {
+	w := f.wait
+	if w == nil || w.waits || f.IsComplete() {
+		return
+	}
+	if n := w.name; len(n.buffered) > 0 {
+		a := n.buffered[0]
+		n.buffered[0] = arrival{}
+		n.buffered = n.buffered[1:]
+		v.hand(f, a)
+		return
+	}
+	w.waits = true
+	w.turn++
+	w.name.waiting = append(w.name.waiting, standing{f, w.turn})
+}
+
+// withdraw ends f's wait.
+func (v *events) withdraw(f *Future) {
+	w := f.wait
+	if !w.waits {
+		return
+	}
+	w.waits = false
+	n := w.name
+	n.stale++
+	if n.stale > len(n.waiting)/2 {
+		n.waiting = slices.DeleteFunc(n.waiting, func(s standing) bool { return !s.stands() })
+		n.stale = 0
+	}
+}
+
+// read notes that the orchestrator has seen that f is complete.
+func (v *events) read(f *Future) {
+	if f.wait == nil || f.wait.taken == 0 {
+		return
+	}
+	i, last := f.wait.taken-1, v.taken[len(v.taken)-1]
+	v.taken[i] = last
+	last.wait.taken = i + 1
+	v.taken = v.taken[:len(v.taken)-1]
+	f.wait.taken = 0
+}
+
+// unread returns the events that the orchestrator has not seen, in the order
+// in which they came.
+func (v *events) unread() []*history.EventRaised {
+	var all []arrival
+	for _, n := range v.names {
+		all = append(all, n.buffered...)
+	}
+	for _, f := range v.taken {
+		all = append(all, arrival{f.event.(*history.EventRaised), f.wait.place})
+	}
+	slices.SortFunc(all, func(a, b arrival) int { return cmp.Compare(a.place, b.place) })
+	raised := make([]*history.EventRaised, len(all))
+	for i, a := range all {
+		raised[i] = a.event
+	}
+	return raised
+}

@@ -1,0 +1,125 @@
+package replay
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/coro"
+)
+
+// FailureOf returns what a history and other languages' programs are told of
+// an error: its type and its text. The type is that of the first error in the
+// chain that has one: errors.New, fmt.Errorf and errors.Join make errors that
+// have nothing but words. If there is none, it is "error".
+//
+// The failure of a task that the error wraps becomes the inner failure. Such an
+// error has a method FailureDetails. An error with a method Failure says itself
+// what is told of it.
+func FailureOf(err error) *history.FailureDetails {
+	if f, ok := err.(interface {
+		Failure() *history.FailureDetails
+	}); ok { //nolint:errorlint // not what it wraps
+		return f.Failure()
+	}
+	d := &history.FailureDetails{ErrorMessage: text(err), ErrorType: typeName(err)}
+	var task interface {
+		error
+		FailureDetails() *history.FailureDetails
+	}
+	if errors.As(err, &task) {
+		d.InnerFailure = task.FailureDetails()
+	}
+	return d
+}
+
+// FailureOfPanic returns the same of a panic with v. The stack may be nil.
+func FailureOfPanic(v any, stack []byte) *history.FailureDetails {
+	var d *history.FailureDetails
+	switch v := v.(type) {
+	case *UsageError:
+		d = FailureOf(v)
+	case error:
+		d = FailureOf(v)
+		d.ErrorMessage = "panic: " + d.ErrorMessage
+	default:
+		d = &history.FailureDetails{ErrorType: "panic", ErrorMessage: fmt.Sprintf("panic: %v", v)}
+	}
+	if stack != nil {
+		d.StackTrace = new(string(stack))
+	}
+	return d
+}
+
+func failureOfCrash(c *coro.Crash) *history.FailureDetails {
+	if c.Goexit {
+		return FailureOfPanic(&UsageError{
+			"durable: the orchestrator called runtime.Goexit, perhaps through testing.T.FailNow; it must return or panic",
+		}, c.Stack)
+	}
+	return FailureOfPanic(c.Value, c.Stack)
+}
+
+// text returns err's text, though its Error method panics.
+func text(err error) (s string) {
+	defer func() {
+		if v := recover(); v != nil {
+			s = fmt.Sprintf("an error of type %T, whose Error method panicked: %v", err, v)
+		}
+	}()
+	return err.Error()
+}
+
+// untyped is the type of an error that has nothing but words.
+const untyped = "error"
+
+func typeName(err error) string {
+	name := untyped
+	Chain(err, func(err error) bool {
+		name = ownType(err)
+		return name != untyped
+	})
+	return name
+}
+
+// ownType returns the name of an error's type, whatever the error wraps.
+func ownType(err error) string {
+	switch any(err).(type) { // this very error, not one that it wraps
+	case *NonDeterminismError:
+		return "*durable.NonDeterminismError"
+	case *UsageError:
+		return "*durable.UsageError"
+	case interface{ OnlyMarks() }:
+		return untyped
+	}
+	switch name := fmt.Sprintf("%T", err); name {
+	case "*errors.errorString", "*fmt.wrapError", "*fmt.wrapErrors", "*errors.joinError":
+		return untyped
+	default:
+		return name
+	}
+}
+
+// Chain calls f with err and with what it wraps, in the order of errors.Is,
+// until f returns true. It reports whether f did.
+func Chain(err error, f func(error) bool) bool {
+	for err != nil {
+		if f(err) {
+			return true
+		}
+		switch e := err.(type) { //nolint:errorlint // this walks the chain
+		case interface{ Unwrap() error }:
+			err = e.Unwrap()
+		case interface{ Unwrap() []error }:
+			for _, inner := range e.Unwrap() {
+				if Chain(inner, f) {
+					return true
+				}
+			}
+			return false
+		default:
+			return false
+		}
+	}
+	return false
+}

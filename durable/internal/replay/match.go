@@ -1,0 +1,234 @@
+package replay
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// kind is what an action begins.
+type kind int
+
+const (
+	taskKind kind = iota
+	timerKind
+	childKind
+	eventKind
+	endKind
+	raisedKind // not an action: an external event that is waited for
+	branchKind // not an action: a coroutine
+)
+
+// String returns the words of DurableTask's messages
+// (DurableTask.Core/TaskOrchestrationContext.cs).
+func (k kind) String() string {
+	return [...]string{
+		"activity task", "timer task", "sub-orchestration task", "send event task", "completion", "event", "branch",
+	}[k]
+}
+
+// article returns k's words with an article.
+func (k kind) article() string {
+	if k == taskKind {
+		return "an " + k.String()
+	}
+	return "a " + k.String()
+}
+
+// A NonDeterminismError says that an orchestrator's code does not do what it
+// did before, so that its history cannot be replayed.
+type NonDeterminismError struct {
+	// ActionID is the number of the first action that differs, counted over all
+	// actions of the execution from 0.
+	ActionID int
+	// Recorded is what the history has there, such as "an activity task named
+	// 'Charge'"; empty if it has nothing.
+	Recorded string
+	// Produced is what the code did, in the same words; empty if nothing.
+	Produced string
+
+	text string
+}
+
+// Error returns DurableTask's message for the case.
+func (e *NonDeterminismError) Error() string { return e.text }
+
+const (
+	nonDeterministic = "Non-Deterministic workflow detected: "
+	wasChanged       = " Was a change made to the orchestrator code after this instance had already started running?"
+)
+
+// fakeTimer is the number of the timer that DurableTask puts where it splits an
+// episode that is too large
+// (DurableTask.Core/FrameworkConstants.cs, FakeTimerIdToSplitDecision).
+const fakeTimer = -100
+
+// recorded is what is known of how far the history has recorded decisions.
+type recorded struct {
+	closed bool         // the last event seen ended an episode
+	split  bool         // the episode was cut off before all was recorded
+	last   int          // one more than the highest action number seen
+	holes  map[int]bool // actions whose record a rewind took away
+
+	divergence *NonDeterminismError // nil while there is none
+}
+
+func (r *recorded) hole(id int) {
+	if id < 0 {
+		return
+	}
+	if r.holes == nil {
+		r.holes = make(map[int]bool)
+	}
+	r.holes[id] = true
+}
+
+// match compares an event that records a decision with what was decided. As in
+// DurableTask, names are compared without regard to case, versions and inputs
+// not at all (DurableTask.Core/TaskOrchestrationContext.cs,
+// HandleTaskScheduledEvent and its siblings).
+func (x *Execution) match(e history.Event) {
+	id := e.Head().EventID
+	k, name, version := describeEvent(e)
+	if k == timerKind && id == fakeTimer {
+		x.recorded.split = true
+		return
+	}
+	if x.over {
+		return
+	}
+	x.recorded.last = max(x.recorded.last, id+1)
+	if x.diverged {
+		// The first difference counts. The end gets a number that is free.
+		x.complete.ID = max(x.complete.ID, x.recorded.last)
+		return
+	}
+	i := x.actions.find(id)
+	if i < 0 {
+		x.diverge(&NonDeterminismError{
+			ActionID: id, Recorded: named(k, name),
+			text: scheduled(id, k, name, version) + "but the current replay execution hasn't (yet?) scheduled this task." + wasChanged,
+		})
+		return
+	}
+	gotKind, gotName := describeAction(x.actions.pending[i])
+	if gotKind == k && strings.EqualFold(gotName, name) {
+		x.actions.remove(i)
+		return
+	}
+	verb := "scheduled "
+	if gotKind != k {
+		verb = "produced "
+	}
+	err := &NonDeterminismError{ActionID: id, Recorded: named(k, name), Produced: named(gotKind, gotName)}
+	err.text = scheduled(id, k, name, version) + "but the current orchestration replay instead " + verb + err.Produced +
+		" with this sequence number." + wasChanged
+	x.diverge(err)
+}
+
+// scheduled returns the first half of the message about a record.
+func scheduled(id int, k kind, name, version string) string {
+	s := nonDeterministic + "A previous execution of this orchestration scheduled " + k.article() + fmt.Sprintf(" with sequence ID %d", id)
+	if k != timerKind {
+		s += fmt.Sprintf(" and name '%s'", name)
+	}
+	if k == taskKind || k == childKind {
+		s += fmt.Sprintf(" (version '%s')", version)
+	}
+	return s + ", "
+}
+
+// endOfEpisode is called when an episode begins: whatever the one before
+// decided must have been recorded, if the one before was recorded to its end.
+//
+//  1. A history can end in the middle of an episode, after a crash between the
+//     batches of its checkpoint. What is missing then is decided anew.
+//  2. An OrchestratorCompleted that is followed by more of its episode closes
+//     nothing: DurableTask writes two after a continue-as-new.
+//  3. While an instance is suspended, its actions wait.
+//  4. A rewind takes records of failed tasks away, so that they run again.
+//
+// DurableTask itself does not look, and does now what should have been done
+// then.
+func (x *Execution) endOfEpisode() {
+	if !x.replaying || !x.recorded.closed {
+		return
+	}
+	split := x.recorded.split
+	x.recorded.split = false
+	if split || x.suspended || x.over || x.diverged {
+		return
+	}
+	a := x.actions.first(func(id int) bool { return x.recorded.holes[id] })
+	if a == nil {
+		return
+	}
+	k, name := describeAction(a)
+	err := &NonDeterminismError{ActionID: a.ActionID(), Produced: named(k, name)}
+	err.text = nonDeterministic + fmt.Sprintf(
+		"The current orchestration replay produced %s with sequence ID %d, which no previous execution of this orchestration did.",
+		err.Produced, err.ActionID) + wasChanged
+	x.diverge(err)
+}
+
+// endOfPast is called when the whole history was shown.
+func (x *Execution) endOfPast() {
+	x.endOfEpisode()
+	x.recorded.closed = false
+}
+
+// ended notes that the history has the end of the execution.
+func (x *Execution) ended() {
+	x.over = true
+	x.group.Close()
+}
+
+// diverge fails the execution: nothing else that it decided counts.
+func (x *Execution) diverge(err *NonDeterminismError) {
+	x.diverged = true
+	x.recorded.divergence = err
+	x.actions.clear()
+	x.actions.next = max(x.actions.next, x.recorded.last)
+	x.finish(history.Failed, FailureOf(err))
+	x.group.Close()
+}
+
+func named(k kind, name string) string {
+	switch k {
+	case timerKind:
+		return k.article()
+	case endKind:
+		return "the orchestration's " + k.String()
+	default:
+		return k.article() + " named '" + name + "'"
+	}
+}
+
+func describeEvent(e history.Event) (k kind, name, version string) {
+	switch e := e.(type) {
+	case *history.TaskScheduled:
+		return taskKind, e.Name, e.Version
+	case *history.SubOrchestrationInstanceCreated:
+		return childKind, e.Name, e.Version
+	case *history.EventSent:
+		return eventKind, e.Name, ""
+	default:
+		return timerKind, "", ""
+	}
+}
+
+func describeAction(a Action) (k kind, name string) {
+	switch a := a.(type) {
+	case *ScheduleTask:
+		return taskKind, a.Name
+	case *CreateSubOrchestration:
+		return childKind, a.Name
+	case *SendEvent:
+		return eventKind, a.Name
+	case *CreateTimer:
+		return timerKind, ""
+	default:
+		return endKind, ""
+	}
+}

@@ -1,0 +1,46 @@
+package replay
+
+// open are the futures of actions whose completion is yet to come, by the
+// action's number.
+type open struct {
+	base  int       // the number of slots[0]
+	slots []*Future // nil where there is none
+	head  int       // the first slot that is not nil
+}
+
+// add keeps f as the future with the given number, which is above all others'.
+func (o *open) add(id int, f *Future) {
+	switch {
+	case len(o.slots) == 0:
+		o.base = id
+	case len(o.slots) == cap(o.slots) && o.head > len(o.slots)/2:
+		// Most slots are used up: make room rather than grow.
+		n := copy(o.slots, o.slots[o.head:])
+		clear(o.slots[n:])
+		o.slots = o.slots[:n]
+		o.base += o.head
+		o.head = 0
+	}
+	for o.base+len(o.slots) < id {
+		o.slots = append(o.slots, nil) // an action that nobody waits for
+	}
+	o.slots = append(o.slots, f)
+}
+
+// remove takes out the future with the given number, nil if it is not open or
+// of another kind.
+func (o *open) remove(id int, k kind) *Future {
+	i := id - o.base
+	if i < 0 || i >= len(o.slots) || o.slots[i] == nil || o.slots[i].kind != k {
+		return nil
+	}
+	f := o.slots[i]
+	o.slots[i] = nil
+	for o.head < len(o.slots) && o.slots[o.head] == nil {
+		o.head++
+	}
+	if o.head == len(o.slots) {
+		o.slots, o.head = o.slots[:0], 0
+	}
+	return f
+}

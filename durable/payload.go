@@ -1,0 +1,149 @@
+package durable
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf16"
+)
+
+// Void is the input of a function that takes none, or the output of one that
+// returns none. On the wire it is no payload at all.
+type Void struct{}
+
+// encode returns v as a payload: JSON, or nil where the JSON would be null or
+// v is nothing, as .NET has it. A json.RawMessage is passed on as it is.
+func encode(v any) (*string, error) {
+	var b bytes.Buffer
+	if err := appendJSON(&b, v); err != nil {
+		return nil, err
+	}
+	if b.String() == null {
+		return nil, nil
+	}
+	return new(b.String()), nil
+}
+
+// encodeArgument returns v as the input of an activity: DurableTask passes an
+// array of arguments, which has one element here.
+func encodeArgument(v any) (*string, error) {
+	var b bytes.Buffer
+	b.WriteByte('[')
+	if err := appendJSON(&b, v); err != nil {
+		return nil, err
+	}
+	b.WriteByte(']')
+	return new(b.String()), nil
+}
+
+const null = "null"
+
+func appendJSON(b *bytes.Buffer, v any) error {
+	switch v := v.(type) {
+	case Void, struct{}:
+		b.WriteString(null)
+		return nil
+	case json.RawMessage:
+		raw := bytes.TrimSpace(v)
+		switch {
+		case len(raw) == 0:
+			b.WriteString(null)
+		case !json.Valid(raw):
+			return fmt.Errorf("json.RawMessage %.40q is not JSON", raw)
+		default:
+			b.Write(raw)
+		}
+		return nil
+	}
+	e := json.NewEncoder(b)
+	e.SetEscapeHTML(false)
+	if err := e.Encode(v); err != nil {
+		return err
+	}
+	b.Truncate(b.Len() - 1) // the line feed that Encode adds
+	return nil
+}
+
+// decode returns the value of a payload: T's zero value if there is none. If the
+// payload is a JSON string that is no T, but whose content is JSON of a T, it is
+// that.
+func decode[T any](payload *string) (T, error) {
+	var v T
+	if payload == nil {
+		return v, nil
+	}
+	return decodeText[T](*payload)
+}
+
+func decodeText[T any](s string) (T, error) {
+	var v T
+	if strings.TrimSpace(s) == "" {
+		return v, nil
+	}
+	switch p := any(&v).(type) {
+	case *Void, *struct{}:
+		return v, nil // whatever another program sent: nothing is wanted
+	case *json.RawMessage:
+		if !json.Valid([]byte(s)) {
+			return v, fmt.Errorf("%.40q is not JSON", s)
+		}
+		*p = json.RawMessage(s)
+		return v, nil
+	}
+	err := json.Unmarshal([]byte(s), &v)
+	if err == nil {
+		return v, nil
+	}
+	if inner, ok := quotedJSON(s); ok {
+		var v T
+		if json.Unmarshal([]byte(inner), &v) == nil {
+			return v, nil
+		}
+	}
+	var zero T
+	return zero, fmt.Errorf("as %T: %w", v, err)
+}
+
+// quotedJSON returns the content of a JSON string that is JSON itself. Some
+// clients send all that they are given as a string: "func durable start-new
+// --input" and "raise-event --event-data", and the Python client.
+func quotedJSON(s string) (inner string, ok bool) {
+	if s = strings.TrimSpace(s); !strings.HasPrefix(s, `"`) || json.Unmarshal([]byte(s), &inner) != nil {
+		return "", false
+	}
+	return inner, json.Valid([]byte(inner))
+}
+
+// decodeArgument returns the value of an activity's input. It may be in an
+// array of one element, as DurableTask has it, or stand by itself.
+func decodeArgument[T any](input *string) (T, error) {
+	var zero T
+	if input == nil {
+		return zero, nil
+	}
+	s := strings.TrimSpace(*input)
+	if !strings.HasPrefix(s, "[") || !strings.HasSuffix(s, "]") {
+		return decodeText[T](s)
+	}
+	element := s[1 : len(s)-1]
+	v, err := decodeText[T](element)
+	if err == nil {
+		return v, nil
+	}
+	if whole, wholeErr := decodeText[T](s); wholeErr == nil {
+		return whole, nil
+	} else if !json.Valid([]byte(element)) {
+		err = wholeErr // it has more elements, or none of them is JSON
+	}
+	return zero, err
+}
+
+// utf16Size returns how many bytes s takes in UTF-16, as .NET counts.
+func utf16Size(s string) int {
+	n := 0
+	for _, r := range s {
+		n += utf16.RuneLen(r)
+	}
+	return 2 * n
+}

@@ -1,0 +1,282 @@
+package durable_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/google/go-cmp/cmp"
+)
+
+// through calls an activity with in, as text on the wire, and returns what it
+// answers, as text on the wire.
+func through[I, O any](t *testing.T, fn func(context.Context, I) (O, error), in *string) (*string, error) {
+	t.Helper()
+	run, ok := durable.NewRegistry(durable.Activity("A", func(ctx context.Context, v I) (O, error) { return fn(ctx, v) })).Activity("A")
+	if !ok {
+		t.Fatal("the activity is not registered")
+	}
+	return run(t.Context(), in)
+}
+
+func echo[T any](_ context.Context, v T) (T, error) { return v, nil }
+
+func show(s *string) string {
+	if s == nil {
+		return "<nil>"
+	}
+	return *s
+}
+
+type order struct {
+	ID    string            `json:"id"`
+	Lines []int             `json:"lines"`
+	Notes map[string]string `json:"notes,omitempty"`
+}
+
+// An activity's input is a JSON array with one argument. Readers unwrap it,
+// and take an input that stands by itself too.
+func TestPayload_ActivityInputs(t *testing.T) {
+	t.Parallel()
+	text := func(v any) (string, error) { return fmt.Sprintf("%+v", v), nil }
+	cases := []struct {
+		name  string
+		input *string
+		call  func(t *testing.T, in *string) (*string, error)
+		want  string
+	}{
+		{"in an array", new(`["Tokyo"]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[string], in) }, `"Tokyo"`},
+		{"by itself", new(`"Tokyo"`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[string], in) }, `"Tokyo"`},
+		{"with spaces", new(" [ \"Tokyo\" ] \n"), func(t *testing.T, in *string) (*string, error) { return through(t, echo[string], in) }, `"Tokyo"`},
+		{"a list in an array", new(`[["a","b"]]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[[]string], in) }, `["a","b"]`},
+		{"a list by itself", new(`["a","b"]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[[]string], in) }, `["a","b"]`},
+		{"a list of one by itself", new(`["a"]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[[]string], in) }, `["a"]`},
+		{"lists by themselves", new(`[[1],[2]]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[[][]int], in) }, `[[1],[2]]`},
+		{"null in an array", new(`[null]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[*order], in) }, `<nil>`},
+		{"no arguments", new(`[]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[int], in) }, `0`},
+		{"nothing", nil, func(t *testing.T, in *string) (*string, error) { return through(t, echo[string], in) }, `""`},
+		{"an empty text", new(""), func(t *testing.T, in *string) (*string, error) { return through(t, echo[int], in) }, `0`},
+		{"raw", new(`[{"a": 1}]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[json.RawMessage], in) }, `{"a": 1}`},
+		{"raw, several", new(`[1, 2]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[json.RawMessage], in) }, `[1, 2]`},
+		{"anything", new(`[{"a":[1]}]`), func(t *testing.T, in *string) (*string, error) {
+			return through(t, func(_ context.Context, v any) (string, error) { return text(v) }, in)
+		}, `"map[a:[1]]"`},
+		{"for who takes none", new(`["whatever"]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[durable.Void], in) }, "<nil>"},
+		{"for who takes no struct", new(`[null]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[struct{}], in) }, "<nil>"},
+		{"of a .NET type", new(`[{"$type":"App.Order, App","id":"7","lines":[1]}]`), func(t *testing.T, in *string) (*string, error) { return through(t, echo[order], in) }, `{"id":"7","lines":[1]}`},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := c.call(t, c.input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if show(got) != c.want {
+				t.Errorf("got %s, want %s", show(got), c.want)
+			}
+		})
+	}
+}
+
+func TestPayload_ActivityErrorsNameFunctionAndType(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ name, input, want string }{
+		{"another type", `["seven"]`, "decode input of activity A: as int: json: cannot unmarshal string into Go value of type int"},
+		{"several arguments", `[1,2]`, "decode input of activity A: as int: json: cannot unmarshal array into Go value of type int"},
+		{"no JSON", `[`, "decode input of activity A: as int: unexpected end of JSON input"},
+		{"a text with brackets", `[x]`, "decode input of activity A: as int: invalid character 'x' looking for beginning of value"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if _, err := through(t, echo[int], &c.input); err == nil || err.Error() != c.want {
+				t.Errorf("got %v, want %s", err, c.want)
+			}
+		})
+	}
+	if _, err := through(t, func(context.Context, int) (chan int, error) { return nil, nil }, nil); err == nil ||
+		err.Error() != "encode output of activity A: json: unsupported type: chan int" {
+		t.Errorf("got %v", err)
+	}
+	if _, err := through(t, func(context.Context, int) (json.RawMessage, error) { return json.RawMessage("{"), nil }, nil); err == nil ||
+		err.Error() != `encode output of activity A: json.RawMessage "{" is not JSON` {
+		t.Errorf("got %v", err)
+	}
+}
+
+// What goes through an orchestrator and an activity comes out as it went in.
+func TestPayload_Survives(t *testing.T) {
+	t.Parallel()
+	huge := strings.Repeat("ü", 1<<20)
+	for _, c := range []struct{ name, json string }{
+		{"text", `"<Tokyo> & \"Kyōto\" 😀 \u0000"`},
+		{"line separators", "\"\\u2028\\u2029\""},
+		{"no text", `""`},
+		{"huge", `"` + huge + `"`},
+		{"a number beyond int64", `123456789012345678901234567890.5`},
+		{"spaces", `{ "a" : [ 1 , 2 ] }`},
+		{"false", `false`},
+		{"zero", `0`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			r := durable.NewRegistry(
+				durable.Activity("Echo", echoRaw),
+				durable.Orchestrator("Main", func(ctx *durable.Context, in json.RawMessage) (json.RawMessage, error) {
+					return durable.CallActivity(ctx, echoRaw, in).Await()
+				}))
+			s := stageOf(t, r)
+			s.Start(json.RawMessage(c.json))
+			// Start writes compact JSON; the engine would not.
+			input := *s.History[1].(*history.ExecutionStarted).Input
+			run, _ := r.Activity("Echo")
+			out, err := run(t.Context(), new("["+c.json+"]"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if *out != c.json {
+				t.Errorf("the activity got %.60q, want %.60q", *out, c.json)
+			}
+			if want := `0 task Echo [` + input + "]\n"; cmp.Diff(describe(s.Actions), want) != "" {
+				t.Errorf("scheduled %.60q, want %.60q", describe(s.Actions), want)
+			}
+			s.Episode(done(0, c.json))
+			if got := s.Output(history.Completed); got != c.json {
+				t.Errorf("output %.60q, want %.60q", got, c.json)
+			}
+		})
+	}
+}
+
+func echoRaw(_ context.Context, v json.RawMessage) (json.RawMessage, error) { return v, nil }
+
+func TestPayload_TypedValuesAreNotEscapedForHTML(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, in order) (order, error) {
+		in.Notes = map[string]string{"z": "<&>", "a": "é😀"}
+		return in, nil
+	})
+	s.Start(order{ID: "7", Lines: []int{1}})
+	wantOutput(t, s, `{"id":"7","lines":[1],"notes":{"a":"é😀","z":"<&>"}}`)
+}
+
+func TestPayload_NothingIsNullOnTheWire(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		name string
+		run  func(t *testing.T) string
+	}{
+		{"Void", func(t *testing.T) string { return output(t, durable.Void{}) }},
+		{"struct{}", func(t *testing.T) string { return output(t, struct{}{}) }},
+		{"nil pointer", func(t *testing.T) string { return output(t, (*order)(nil)) }},
+		{"nil slice", func(t *testing.T) string { return output(t, []int(nil)) }},
+		{"nil any", func(t *testing.T) string { return output(t, any(nil)) }},
+		{"nil RawMessage", func(t *testing.T) string { return output(t, json.RawMessage(nil)) }},
+		{"null RawMessage", func(t *testing.T) string { return output(t, json.RawMessage("null")) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			if got := c.run(t); got != "<nil>" {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
+}
+
+// output returns what an orchestrator's result is on the wire.
+func output[T any](t *testing.T, v T) string {
+	t.Helper()
+	s := stage(t, func(*durable.Context, durable.Void) (T, error) { return v, nil })
+	s.Start(nil)
+	return s.Output(history.Completed)
+}
+
+func FuzzActivityInput(f *testing.F) {
+	for _, s := range []string{`["a"]`, `[["a","b"]]`, `[`, `]`, `[]`, `[]]`, `[ ]`, `"a"`, `null`, ``, `[1,2]`, `[{"id":"x"}]`} {
+		f.Add(s)
+	}
+	r := durable.NewRegistry(durable.Activity("Raw", echoRaw), durable.Activity("Order", echoOrder), durable.Activity("Texts", echoTexts))
+	f.Fuzz(func(t *testing.T, in string) {
+		for _, name := range []string{"Raw", "Order", "Texts"} {
+			run, _ := r.Activity(name)
+			out, err := run(t.Context(), &in)
+			if err == nil && out != nil && !json.Valid([]byte(*out)) {
+				t.Errorf("%s made %q of %q, which is no JSON", name, *out, in)
+			}
+			if err != nil && !strings.HasPrefix(err.Error(), "decode input of activity "+name+": ") {
+				t.Errorf("%s: %v", name, err)
+			}
+			// What is wrapped is unwrapped again.
+			if json.Valid([]byte(in)) {
+				wrapped := "[" + in + "]"
+				got, gotErr := run(t.Context(), &wrapped)
+				if name == "Raw" && (gotErr != nil || strings.TrimSpace(in) != show(got) && got != nil) {
+					t.Errorf("%q came out as %s, %v", in, show(got), gotErr)
+				}
+			}
+		}
+	})
+}
+
+func echoOrder(_ context.Context, v order) (order, error)       { return v, nil }
+func echoTexts(_ context.Context, v []string) ([]string, error) { return v, nil }
+
+// testdata/core-tools of azurestorage: "func durable start-new --input" and
+// "raise-event --event-data" send all that they are given as a JSON string.
+func TestPayload_UnderstandsJSONInAString(t *testing.T) {
+	t.Parallel()
+	type answer struct {
+		OK bool `json:"ok"`
+	}
+	const asked = durable.Event[answer]("Answer")
+	for _, c := range []struct{ name, payload, want string }{
+		{"as func sends it", `"{\"ok\":true}"`, "true"},
+		{"with spaces", " \"\\n {\\\"ok\\\":true} \" ", "true"},
+		{"as others send it", `{"ok":true}`, "true"},
+		{"not at all", "", "false"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := stage(t, func(ctx *durable.Context, in answer) (bool, error) {
+				a, err := asked.Wait(ctx).Await()
+				return in.OK && a.OK || c.payload == "" && a.OK, err
+			})
+			if c.payload != "" {
+				s.Start(json.RawMessage(c.payload))
+			} else {
+				s.Start(nil)
+			}
+			s.Episode(raised("Answer", c.payload))
+			wantOutput(t, s, c.want)
+		})
+	}
+
+	for _, c := range []struct {
+		name string
+		run  func(*testing.T) (*string, error)
+		want string
+	}{
+		{"a number", func(t *testing.T) (*string, error) { return through(t, echo[int], new(`["7"]`)) }, "7"},
+		{"a list", func(t *testing.T) (*string, error) { return through(t, echo[[]int], new(`"[1,2]"`)) }, "[1,2]"},
+		{"a text stays as it is", func(t *testing.T) (*string, error) { return through(t, echo[string], new(`["{\"ok\":true}"]`)) }, `"{\"ok\":true}"`},
+		{"raw JSON stays as it is", func(t *testing.T) (*string, error) { return through(t, echo[json.RawMessage], new(`["{}"]`)) }, `"{}"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got, err := c.run(t)
+			if err != nil || show(got) != c.want {
+				t.Errorf("got %s, %v, want %s", show(got), err, c.want)
+			}
+		})
+	}
+
+	// The error is about the payload itself.
+	_, err := through(t, echo[int], new(`["{}"]`))
+	if want := "decode input of activity A: as int: json: cannot unmarshal string into Go value of type int"; err == nil || err.Error() != want {
+		t.Errorf("got %v, want %s", err, want)
+	}
+}

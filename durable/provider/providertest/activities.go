@@ -1,0 +1,174 @@
+package providertest
+
+import (
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var activities = area{"activities", []test{
+	{"an activity is handed out as it was scheduled", running(asScheduled)},
+	{"its result arrives once it is completed", running(resultArrives)},
+	{"its failure arrives as it is", running(failureArrives)},
+	{"an activity is handed out to one caller", running(oneRunner)},
+	{"an abandoned activity comes again, counted, the second time later", running(activityAbandoned)},
+	{"the results of many activities all arrive", running(manyActivities)},
+	{"activities of an execution that is over still run", running(orphans)},
+	{"an activity can be completed while its instance is worked on", running(completedMeanwhile)},
+	{"no activity is handed out after it was completed", running(notAgain)},
+}}
+
+func asScheduled(w *world) {
+	instance := w.create("a")
+	e := w.next("a")
+	task := &history.TaskScheduled{
+		Header: action(7), Name: "Namespace.Activity", Version: "v2", Input: text(`["ünï",{"b":null}]`),
+		Tags:               map[string]string{"t": "1"},
+		ParentTraceContext: &history.TraceContext{TraceParent: "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01", TraceState: text("a=b")},
+	}
+	recorded := new(*task)
+	recorded.Input, recorded.ParentTraceContext = nil, nil
+	e.decide(recorded)
+	e.cp.Activities = append(e.cp.Activities, provider.TaskMessage{Event: task, Target: instance})
+	e.schedule(8, "WithoutInput", nil).schedule(9, "WithEmptyInput", text("")).finish()
+	got := make(map[int]*provider.ActivityWorkItem)
+	for range 3 {
+		a := w.nextActivity()
+		got[a.Task.EventID] = a
+		w.equal("instance that waits", a.Instance, instance)
+		w.equal("attempt", a.Attempt, 1)
+	}
+	w.equal("number of activities", len(got), 3)
+	w.equal("activity", got[7].Task, task)
+	w.equal("activity without input", got[8].Task.Input, (*string)(nil))
+	w.equal("activity with empty input", got[9].Task.Input, text(""))
+}
+
+// scheduled starts an instance that waits for one activity, and returns it.
+func (w *world) scheduled(id string) *provider.ActivityWorkItem {
+	w.Helper()
+	w.create(id)
+	w.next(id).schedule(0, "Activity", text(`"input"`)).finish()
+	return w.nextActivity()
+}
+
+func resultArrives(w *world) {
+	a := w.scheduled("a")
+	w.quiet("its activity was not completed")
+	result := completed(0, text(`"result"`))
+	w.complete(a, result)
+	e := w.next("a")
+	w.equal("messages", e.item.Messages, []provider.TaskMessage{{Event: result, Target: a.Instance}})
+	e.finish()
+}
+
+func failureArrives(w *world) {
+	a := w.scheduled("a")
+	result := &history.TaskFailed{
+		Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("it broke"),
+		Failure: &history.FailureDetails{ErrorType: "E", ErrorMessage: "it broke", StackTrace: text("here"), IsNonRetriable: true},
+	}
+	w.complete(a, result)
+	e := w.next("a")
+	w.equal("messages", e.item.Messages, []provider.TaskMessage{{Event: result, Target: a.Instance}})
+	e.finish()
+}
+
+func oneRunner(w *world) {
+	w.scheduled("a")
+	w.noActivity("it runs already")
+}
+
+func activityAbandoned(w *world) {
+	a := w.scheduled("a")
+	var delays []time.Duration
+	for attempt := 2; attempt <= 3; attempt++ {
+		from := time.Now()
+		ctx, cancel := w.patient()
+		w.must("Abandon", a.Lock.Abandon(ctx, errAbandoned))
+		cancel()
+		a = w.nextActivity()
+		delays = append(delays, time.Since(from))
+		w.equal("attempt", a.Attempt, attempt)
+		w.equal("input", a.Task.Input, text(`"input"`))
+	}
+	w.grow(delays)
+	w.complete(a, completed(0, nil))
+	w.next("a").finish()
+}
+
+func manyActivities(w *world) {
+	const n, workers = 40, 4
+	w.create("a")
+	e := w.next("a")
+	for i := range n {
+		e.schedule(i, "Activity", text(fmt.Sprint(i)))
+	}
+	e.finish()
+	var all sync.WaitGroup
+	for range workers {
+		all.Go(func() {
+			for range n / workers {
+				if err := w.runOne(); err != nil {
+					w.Errorf("run an activity: %v", err)
+				}
+			}
+		})
+	}
+	results := make(map[int]string)
+	for _, m := range w.collect("a", n) {
+		result := m.Event.(*history.TaskCompleted)
+		results[result.TaskScheduledID] = *result.Result
+	}
+	all.Wait()
+	for i := range n {
+		if results[i] != fmt.Sprint(i) {
+			w.Errorf("the result of activity %d is %q", i, results[i])
+		}
+	}
+	w.noActivity("all were completed")
+}
+
+// runOne runs an activity that returns its input.
+func (w *world) runOne() error {
+	ctx, cancel := w.patient()
+	defer cancel()
+	a, err := w.p.NextActivity(ctx)
+	if err != nil {
+		return err
+	}
+	return a.Lock.Complete(ctx, completed(a.Task.EventID, a.Task.Input))
+}
+
+func orphans(w *world) {
+	w.create("a")
+	w.next("a").schedule(0, "Activity", nil).end(history.Completed, nil).finish()
+	a := w.nextActivity()
+	w.equal("name", a.Task.Name, "Activity")
+	w.complete(a, completed(0, nil))
+	w.idle(func(*episode) {})
+	w.equal("status", w.state("a").Status, history.Completed)
+}
+
+func completedMeanwhile(w *world) {
+	a := w.scheduled("a")
+	w.send(raised("a", "Event", nil))
+	e := w.next("a")
+	result := completed(0, text("result"))
+	w.complete(a, result)
+	w.quiet("it is worked on")
+	e.finish()
+	w.equal("messages", w.collect("a", 1), []provider.TaskMessage{{Event: result, Target: a.Instance}})
+}
+
+func notAgain(w *world) {
+	a := w.scheduled("a")
+	w.complete(a, completed(0, nil))
+	w.noActivity("it was completed")
+	w.next("a").finish()
+	w.noActivity("it was completed and its result taken")
+	w.quiet("the result was taken")
+}

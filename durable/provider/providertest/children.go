@@ -1,0 +1,126 @@
+package providertest
+
+import (
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var children = area{"starts of children", []test{
+	{"a child whose ID is not known begins", running(newChild)},
+	{"a child whose ID belongs to an instance that goes on is handed to that", running(childOfLive)},
+	{"the answer of an episode in which nothing was decided is sent", running(answered)},
+	{"a child whose ID belongs to an instance that has ended takes its place", running(childOfEnded)},
+	{"a child's start that comes again begins nothing", running(childTwice)},
+}}
+
+// childStart returns the start of a child of instance parent, by its given
+// action.
+func childStart(id, executionID string, parent history.OrchestrationInstance, action int) provider.TaskMessage {
+	start := started(id, executionID, text(`"of a child"`))
+	start.Parent = &history.ParentInstance{Name: "Orchestrator", Instance: parent, TaskScheduleID: action}
+	return provider.TaskMessage{Event: start, Target: start.Instance}
+}
+
+// child has a child started.
+func (e *episode) child(id int, start provider.TaskMessage) *episode {
+	e.decide(&history.SubOrchestrationInstanceCreated{Header: action(id), Name: "Orchestrator", InstanceID: start.Target.InstanceID})
+	e.cp.Messages = append(e.cp.Messages, start)
+	return e
+}
+
+func newChild(w *world) {
+	parent := w.create("parent")
+	start := childStart("child", "execution of child", parent, 0)
+	w.next("parent").child(0, start).finish()
+	e := w.next("child")
+	w.equal("instance of the work item", e.item.Instance, start.Target)
+	w.equal("history of the work item", len(e.item.History), 0)
+	w.equal("start", e.item.Messages[0].Event, start.Event)
+	e.end(history.Completed, nil).finish()
+	w.equal("history", w.history("child"), w.histories[start.Target])
+}
+
+func childOfLive(w *world) {
+	child := w.begin("child")
+	before := w.history("child")
+	parent := w.create("parent")
+	start := childStart("child", "another execution", parent, 0)
+	w.next("parent").child(0, start).finish()
+
+	e := w.next("child")
+	w.equal("instance of the work item", e.item.Instance, child)
+	w.equal("history of the work item", e.item.History, before)
+	w.equal("messages of the work item", e.item.Messages, []provider.TaskMessage{start})
+	e.drop()
+	w.quiet("the start was refused")
+	w.equal("history", w.history("child"), before)
+	s := w.state("child")
+	w.equal("instance", s.Instance, child)
+	w.equal("status", s.Status, history.Running)
+	w.equal("input", s.Input, text(`"input"`))
+
+	w.send(raised("child", "finish", nil))
+	w.next("child").end(history.Completed, nil).finish()
+	w.equal("history", w.history("child"), w.histories[child])
+}
+
+func answered(w *world) {
+	w.begin("child")
+	parent := w.create("parent")
+	w.next("parent").child(0, childStart("child", "another execution", parent, 0)).finish()
+	e := w.next("child")
+	answer := provider.TaskMessage{
+		Event:  &history.SubOrchestrationInstanceFailed{Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("refused")},
+		Target: parent,
+	}
+	ctx, cancel := w.patient()
+	defer cancel()
+	w.must("commit a checkpoint without events", e.item.Session.Commit(ctx, &provider.Checkpoint{
+		Instance: e.item.Instance, Messages: []provider.TaskMessage{answer},
+	}))
+	e.release()
+	w.equal("messages to the parent", w.collect("parent", 1), []provider.TaskMessage{answer})
+}
+
+func childOfEnded(w *world) {
+	w.create("child")
+	w.next("child").end(history.Failed, text("old")).finish()
+	parent := w.create("parent")
+	start := childStart("child", "another execution", parent, 0)
+	w.next("parent").child(0, start).finish()
+	e := w.next("child")
+	w.equal("instance of the work item", e.item.Instance, start.Target)
+	w.equal("history of the work item", len(e.item.History), 0)
+	e.finish()
+	s := w.state("child")
+	w.equal("instance", s.Instance, start.Target)
+	w.equal("status", s.Status, history.Running)
+	w.equal("input", s.Input, text(`"of a child"`))
+	w.equal("history", w.history("child"), w.histories[start.Target])
+}
+
+func childTwice(w *world) {
+	parent := w.create("parent")
+	start := childStart("child", "execution of child", parent, 0)
+	w.next("parent").child(0, start).finish()
+	w.next("child").finish()
+	w.send(start)
+	w.idle(func(e *episode) { w.equal("execution that gets the start", e.item.Instance, start.Target) })
+
+	// As one that continued as new.
+	w.send(raised("child", "go on", nil))
+	e := w.next("child").continueAsNew("second", nil)
+	e.cp.NewEvents[1].(*history.ExecutionStarted).Parent = start.Event.(*history.ExecutionStarted).Parent
+	second := e.cp.Instance
+	e.finish()
+	w.send(start)
+	w.idle(func(e *episode) { w.equal("execution that gets the start", e.item.Instance, second) })
+
+	// And when that has ended.
+	w.send(raised("child", "finish", nil))
+	w.next("child").end(history.Completed, text("done")).finish()
+	w.send(start)
+	w.idle(func(e *episode) { w.equal("execution that gets the start", e.item.Instance, second) })
+	w.equal("output", w.state("child").Output, text("done"))
+	w.equal("history", w.history("child"), w.histories[second])
+}

@@ -1,0 +1,74 @@
+package providertest
+
+import (
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var endings = area{"endings", []test{
+	{"an instance that has ended is left as it is by what comes later", running(leftAlone)},
+	{"what arrives while the last episode runs changes nothing", running(duringLast)},
+	{"what is sent to an instance that has ended does not reach its successor by name", running(successor)},
+}}
+
+func leftAlone(w *world) {
+	for _, status := range []history.RuntimeStatus{history.Completed, history.Failed, history.Terminated} {
+		id := status.String()
+		instance := w.create(id)
+		w.next(id).end(status, text("output")).finish()
+		before := w.state(id)
+		w.send(raised(id, "Event", nil))
+		w.send(provider.TaskMessage{Event: &history.EventRaised{Header: history.NewHeader(now()), Name: "by name"}, Target: instance})
+		w.send(to(id, &history.ExecutionTerminated{Header: history.NewHeader(now()), Reason: text("again")}))
+		w.send(to(id, completed(0, nil)))
+		w.unchanged(id, before)
+	}
+}
+
+// unchanged disposes of what is handed out to an instance that has ended, as
+// the engine does, and checks that it stays as it is.
+func (w *world) unchanged(id string, before *provider.InstanceState) {
+	w.Helper()
+	w.idle(func(e *episode) {
+		w.equal("instance that was handed out", e.item.Instance.InstanceID, id)
+	})
+	w.quiet("its messages were dropped")
+	w.equal("state", w.state(id), before)
+	w.equal("history", w.history(id), w.histories[before.Instance])
+}
+
+func duringLast(w *world) {
+	instance := w.create("a")
+	w.next("a").schedule(0, "Activity", nil).finish()
+	a := w.nextActivity()
+	w.send(raised("a", "Event", nil))
+	e := w.next("a")
+	w.complete(a, completed(0, nil))
+	w.send(raised("a", "too late", nil))
+	e.end(history.Completed, text("done")).finish()
+	w.equal("instance", w.state("a").Instance, instance)
+	w.unchanged("a", w.state("a"))
+}
+
+func successor(w *world) {
+	first := w.create("a")
+	w.next("a").end(history.Completed, nil).finish()
+	stale := provider.TaskMessage{Event: &history.EventRaised{Header: history.NewHeader(now()), Name: "for the first"}, Target: first}
+	w.send(stale)
+	second, err := w.tryAgain("a", live)
+	w.must("start again", err)
+	for w.histories[second] == nil {
+		e := w.next("a")
+		for _, m := range e.item.Messages {
+			if m.Target == first && e.item.Instance == second {
+				w.Logf("%v for the first execution was handed out with the second, for the engine to drop", m.Event.Type())
+			}
+		}
+		if e.item.Instance == second {
+			e.finish()
+		} else {
+			e.drop()
+		}
+	}
+	w.equal("status", w.state("a").Status, history.Running)
+}

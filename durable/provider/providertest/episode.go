@@ -1,0 +1,214 @@
+package providertest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// An episode is a work item, and the checkpoint that is made of it by hand.
+type episode struct {
+	w    *world
+	item *provider.OrchestrationWorkItem
+	// past is the execution's history, fresh are the messages that are not in
+	// it yet.
+	past  []history.Event
+	fresh []provider.TaskMessage
+	cp    *provider.Checkpoint
+}
+
+func text(s string) *string { return &s }
+
+// now is the time in the resolution of events.
+func now() time.Time { return history.Ticks(time.Now()) }
+
+// checkOrder reports messages that come before the event that scheduled them.
+func (e *episode) checkOrder(messages []provider.TaskMessage) {
+	e.w.Helper()
+	for _, m := range messages {
+		id, ok := history.Completes(m.Event)
+		if !ok || m.Target.ExecutionID != "" && m.Target.ExecutionID != e.item.Instance.ExecutionID {
+			continue // what is for another execution is dropped by the engine
+		}
+		if !slices.ContainsFunc(e.past, func(past history.Event) bool { return past.Head().EventID == id }) {
+			e.w.Errorf("%v of event %d was handed out to %q before the history has that event", m.Event.Type(), id, e.item.Instance.InstanceID)
+		}
+	}
+}
+
+// isRepeated reports whether all messages were committed before.
+func (e *episode) isRepeated() bool {
+	e.w.mu.Lock()
+	defer e.w.mu.Unlock()
+	for _, m := range e.fresh {
+		if !e.w.taken[fingerprint(m)] {
+			return false
+		}
+	}
+	return len(e.fresh) > 0
+}
+
+// checkpoint returns the checkpoint that the episode is to commit, which takes
+// all messages.
+func (e *episode) checkpoint() *provider.Checkpoint {
+	if e.cp == nil {
+		e.cp = &provider.Checkpoint{Instance: e.item.Instance}
+		e.cp.NewEvents = append(e.cp.NewEvents, &history.OrchestratorStarted{Header: history.NewHeader(now())})
+		for _, m := range e.fresh {
+			e.cp.NewEvents = append(e.cp.NewEvents, m.Event)
+		}
+	}
+	return e.cp
+}
+
+// decide adds events to the checkpoint.
+func (e *episode) decide(events ...history.Event) *episode {
+	cp := e.checkpoint()
+	cp.NewEvents = append(cp.NewEvents, events...)
+	return e
+}
+
+func action(id int) history.Header { return history.Header{EventID: id, Timestamp: now()} }
+
+// schedule has an activity scheduled.
+func (e *episode) schedule(id int, name string, input *string) *episode {
+	e.decide(&history.TaskScheduled{Header: action(id), Name: name})
+	e.cp.Activities = append(e.cp.Activities, provider.TaskMessage{
+		Event:  &history.TaskScheduled{Header: action(id), Name: name, Input: input},
+		Target: e.cp.Instance,
+	})
+	return e
+}
+
+// timer has a timer created.
+func (e *episode) timer(id int, at time.Time) *episode {
+	at = history.Ticks(at)
+	e.decide(&history.TimerCreated{Header: action(id), FireAt: at})
+	e.cp.Timers = append(e.cp.Timers, provider.TaskMessage{
+		Event:  &history.TimerFired{Header: history.NewHeader(now()), TimerID: id, FireAt: at},
+		Target: e.cp.Instance,
+	})
+	return e
+}
+
+// raise has an event sent to an instance.
+func (e *episode) raise(id int, to, name string, input *string) *episode {
+	e.decide(&history.EventSent{Header: action(id), InstanceID: to, Name: name, Input: input})
+	e.cp.Messages = append(e.cp.Messages, raised(to, name, input))
+	return e
+}
+
+// end completes the execution.
+func (e *episode) end(status history.RuntimeStatus, output *string) *episode {
+	return e.decide(&history.ExecutionCompleted{Header: action(1000), Status: status, Result: output})
+}
+
+// continueAsNew replaces the history by that of a new execution.
+func (e *episode) continueAsNew(executionID string, input *string) *episode {
+	before := e.checkpoint()
+	start := started(e.item.Instance.InstanceID, executionID, input)
+	e.cp = &provider.Checkpoint{
+		Instance:       start.Instance,
+		ContinuedAsNew: true,
+		Activities:     before.Activities,
+		Timers:         before.Timers,
+		Messages:       before.Messages,
+		NewEvents:      []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(now())}, start},
+	}
+	return e
+}
+
+// custom sets the custom status.
+func (e *episode) custom(status *string) *episode {
+	e.checkpoint().CustomStatus = status
+	return e
+}
+
+// tryCommit commits the checkpoint, which ends with OrchestratorCompleted.
+func (e *episode) tryCommit(ctx context.Context) error {
+	cp := e.checkpoint()
+	cp.NewEvents = append(cp.NewEvents, &history.OrchestratorCompleted{Header: history.NewHeader(now())})
+	err := e.item.Session.Commit(ctx, cp)
+	if err == nil {
+		e.committed()
+	}
+	return err
+}
+
+// committed brings up to date what the hub should hold.
+func (e *episode) committed() {
+	w := e.w
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.cp.ContinuedAsNew {
+		e.past = nil
+	}
+	e.past = slices.Concat(e.past, e.cp.NewEvents)
+	w.histories[e.cp.Instance] = e.past
+	for _, m := range e.fresh {
+		w.taken[fingerprint(m)] = true
+	}
+	e.cp, e.fresh = nil, nil
+}
+
+// commit commits the checkpoint and keeps the lock.
+func (e *episode) commit() *episode {
+	e.w.Helper()
+	ctx, cancel := e.w.patient()
+	defer cancel()
+	e.w.must(fmt.Sprintf("commit checkpoint of %q", e.item.Instance.InstanceID), e.tryCommit(ctx))
+	return e
+}
+
+// finish commits the checkpoint and gives the lock up.
+func (e *episode) finish() {
+	e.w.Helper()
+	e.commit().release()
+}
+
+// release gives the lock up.
+func (e *episode) release() {
+	e.w.Helper()
+	e.w.mu.Lock()
+	delete(e.w.held, e.item.Instance.InstanceID)
+	e.w.mu.Unlock()
+	ctx, cancel := e.w.patient()
+	defer cancel()
+	e.w.must("Release", e.item.Session.Release(ctx))
+}
+
+// abandon hands the messages back and gives the lock up.
+func (e *episode) abandon() {
+	e.w.Helper()
+	ctx, cancel := e.w.patient()
+	defer cancel()
+	e.w.must("Abandon", e.item.Session.Abandon(ctx, errAbandoned))
+	e.release()
+}
+
+var errAbandoned = fmt.Errorf("the test abandons it")
+
+// drop commits a checkpoint that decides nothing, so that the messages go.
+func (e *episode) drop() {
+	e.w.Helper()
+	ctx, cancel := e.w.patient()
+	defer cancel()
+	e.w.must("commit an empty checkpoint", e.item.Session.Commit(ctx, &provider.Checkpoint{Instance: e.item.Instance}))
+	e.release()
+}
+
+// more waits for further messages with Session.Next.
+func (e *episode) more(idle time.Duration) []provider.TaskMessage {
+	e.w.Helper()
+	ctx, cancel := context.WithTimeout(e.w.Context(), idle+e.w.hub.Patience)
+	defer cancel()
+	messages, err := e.item.Session.Next(ctx, idle)
+	e.w.must("Session.Next", err)
+	e.checkOrder(messages)
+	e.fresh = append(e.fresh, messages...)
+	return messages
+}

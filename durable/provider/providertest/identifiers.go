@@ -1,0 +1,72 @@
+package providertest
+
+import (
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var identifiers = area{"odd instance IDs", []test{
+	{"instances of any ID run and are found", running(oddIDs)},
+	{"IDs that differ in case or blanks are different instances", running(alikeIDs)},
+	{"IDs that begin alike do not meet", running(prefixIDs)},
+}}
+
+var odd = []string{
+	"a/b", `a\b`, "a#b?c", "a%2Fb", "%", "it's", `"quoted"`, "tab\tnewline\n", "ünïcode 世界 😀", "e\u0301", " ", ".", "..",
+	"@counter@key", "a:0", "a$b^c", "a''b", "{id}", "a&b=c+d,e;f", strings.Repeat("x", 256), strings.Repeat("ü", 100),
+}
+
+func oddIDs(w *world) {
+	for _, id := range odd {
+		instance := w.create(id)
+		w.next(id).schedule(0, "Activity", nil).raise(1, id, "Event", nil).finish()
+		a := w.nextActivity()
+		w.equal("instance that waits", a.Instance, instance)
+		w.complete(a, completed(0, nil))
+		w.collect(id, 2)
+		w.send(raised(id, "finish", nil))
+		w.next(id).end(history.Completed, text("done")).finish()
+		s := w.state(id)
+		w.equal("instance", s.Instance, instance)
+		w.equal("status", s.Status, history.Completed)
+		w.equal("history", w.history(id), w.histories[instance])
+	}
+	found := make(map[string]bool)
+	for _, s := range w.list(provider.Query{}) {
+		found[s.Instance.InstanceID] = true
+	}
+	for _, id := range odd {
+		if !found[id] {
+			w.Errorf("%q is not listed", id)
+		}
+	}
+	w.equal("number of instances", len(found), len(odd))
+}
+
+func alikeIDs(w *world) {
+	alike := []string{"id", "ID", "Id", "id ", " id"}
+	for _, id := range alike {
+		w.create(id)
+		w.next(id).end(history.Completed, text("output of "+id)).finish()
+	}
+	for _, id := range alike {
+		w.equal("output", w.state(id).Output, text("output of "+id))
+	}
+}
+
+func prefixIDs(w *world) {
+	for _, id := range []string{"a", "ab", "a\x7f", "a0"} {
+		instance := w.begin(id)
+		w.equal("history", w.history(id), w.histories[instance])
+	}
+	w.send(raised("a", "finish", nil))
+	w.next("a").end(history.Completed, nil).finish()
+	w.equal("status", w.state("ab").Status, history.Running)
+	if _, err := w.tryAgain("a", live); err != nil {
+		w.Errorf("start a again: %v", err)
+	}
+	w.equal("length of ab's history", len(w.history("ab")), 3)
+	w.next("a").finish()
+}

@@ -1,0 +1,189 @@
+package providertest
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// Tests of what a provider may be able to do besides; those of what it does not
+// offer are skipped.
+var optional = area{"purging and rewinding", []test{
+	{"a purged instance is gone and can be started again", running(purged)},
+	{"what is purged leaves others alone", running(purgedAlone)},
+	{"what is not there cannot be purged", running(purgedUnknown)},
+	{"what was sent to a purged instance does not bring it back", running(purgedWithMessages)},
+	{"a rewound instance goes on without its failure", running(rewound)},
+	{"a rewound instance takes its failed child with it", running(rewoundWithChild)},
+	{"what has no history cannot be rewound", running(rewoundUnknown)},
+}}
+
+func (w *world) purge(id string) error {
+	w.Helper()
+	p, ok := w.p.(provider.Purger)
+	if !ok {
+		w.Skip("the provider does not purge")
+	}
+	ctx, cancel := w.patient()
+	defer cancel()
+	return p.Purge(ctx, id)
+}
+
+func (w *world) rewind(id, reason string) error {
+	w.Helper()
+	p, ok := w.p.(provider.Rewinder)
+	if !ok {
+		w.Skip("the provider does not rewind")
+	}
+	ctx, cancel := w.patient()
+	defer cancel()
+	return p.Rewind(ctx, id, reason)
+}
+
+// gone checks that nothing is known of an instance.
+func (w *world) gone(id string) {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	if s, err := w.p.Instance(ctx, id, provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
+		w.Errorf("Instance returned %+v, %v, want %v", s, err, provider.ErrInstanceNotFound)
+	}
+	w.equal("history", w.history(id), []history.Event(nil))
+}
+
+func purged(w *world) {
+	w.createAs(started("a", "execution", large("input")))
+	w.next("a").end(history.Completed, large("output")).finish()
+	w.must("Purge", w.purge("a"))
+	w.gone("a")
+	w.equal("instances", w.listIDs(emptyQuery), []string(nil))
+
+	second, err := w.tryAgain("a", append(live, history.Completed))
+	w.must("start a purged instance", err)
+	e := w.next("a")
+	w.equal("instance of the work item", e.item.Instance, second)
+	e.finish()
+	w.equal("history", w.history("a"), w.histories[second])
+}
+
+func purgedAlone(w *world) {
+	for _, id := range []string{"a", "aa", "b"} {
+		w.create(id)
+		w.next(id).end(history.Completed, text("output of "+id)).finish()
+	}
+	w.must("Purge", w.purge("a"))
+	w.equal("instances", w.listIDs(emptyQuery), []string{"aa", "b"})
+	for _, id := range []string{"aa", "b"} {
+		s := w.state(id)
+		w.equal("output", s.Output, text("output of "+id))
+		w.equal("history", w.history(id), w.histories[s.Instance])
+	}
+}
+
+func purgedUnknown(w *world) {
+	if err := w.purge("nobody"); !errors.Is(err, provider.ErrInstanceNotFound) {
+		w.Errorf("Purge returned %v, want %v", err, provider.ErrInstanceNotFound)
+	}
+}
+
+func purgedWithMessages(w *world) {
+	a := w.scheduled("a")
+	w.send(raised("a", "Event", nil))
+	w.must("Purge", w.purge("a"))
+	w.gone("a")
+	w.complete(a, completed(0, nil))
+	w.send(raised("a", "Event", nil))
+	w.idle(func(e *episode) {
+		w.equal("history of the work item", e.item.History, []history.Event(nil))
+	})
+	w.gone("a")
+}
+
+// failing starts an instance that fails when its activity does.
+func (w *world) failing(id string) history.OrchestrationInstance {
+	w.Helper()
+	a := w.scheduled(id)
+	w.complete(a, &history.TaskFailed{Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("it broke")})
+	w.next(id).end(history.Failed, text("it broke")).finish()
+	return a.Instance
+}
+
+// rewindPlan returns what package provider plans for an instance, and expects
+// it to be carried out.
+func (w *world) rewindPlan(id string) *provider.RewindPlan {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	plan, err := provider.PlanRewind(ctx, id, "why", now(), w.p.History)
+	w.must("PlanRewind", err)
+	for _, x := range plan.Executions {
+		w.histories[x.Instance] = x.Apply(w.histories[x.Instance])
+	}
+	return plan
+}
+
+// awoken checks that an instance is handed out with what wakes a rewound one.
+func (w *world) awoken(id string) *episode {
+	w.Helper()
+	e := w.next(id)
+	for _, m := range e.item.Messages {
+		if _, ok := m.Event.(*history.GenericEvent); !ok {
+			w.Errorf("%q was handed out with %s", id, fingerprint(m))
+		}
+	}
+	return e
+}
+
+func rewound(w *world) {
+	instance := w.failing("a")
+	w.rewindPlan("a")
+	w.must("Rewind", w.rewind("a", "why"))
+	w.equal("status", w.state("a").Status, history.Pending)
+	w.equal("history", w.history("a"), w.histories[instance])
+
+	w.awoken("a").schedule(0, "Activity", nil).finish() // as replay would
+	w.complete(w.nextActivity(), completed(0, text("it works")))
+	w.next("a").end(history.Completed, text("done")).finish()
+	s := w.state("a")
+	w.equal("status", s.Status, history.Completed)
+	w.equal("output", s.Output, text("done"))
+	w.equal("history", w.history("a"), w.histories[instance])
+}
+
+func rewoundWithChild(w *world) {
+	parent := w.create("a")
+	start := childStart("child", "execution of child", parent, 0)
+	w.next("a").child(0, start).finish()
+	w.next("child").schedule(0, "Activity", nil).finish()
+	w.complete(w.nextActivity(), &history.TaskFailed{Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("it broke")})
+	e := w.next("child").end(history.Failed, text("it broke"))
+	e.cp.Messages = append(e.cp.Messages, provider.TaskMessage{
+		Event:  &history.SubOrchestrationInstanceFailed{Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("it broke")},
+		Target: parent,
+	})
+	e.finish()
+	w.next("a").end(history.Failed, text("its child broke")).finish()
+
+	w.rewindPlan("a")
+	w.must("Rewind", w.rewind("a", "why"))
+	for id, instance := range map[string]history.OrchestrationInstance{"a": parent, "child": start.Target} {
+		w.equal(fmt.Sprintf("status of %s", id), w.state(id).Status, history.Pending)
+		w.equal(fmt.Sprintf("history of %s", id), w.history(id), w.histories[instance])
+	}
+	e = w.awoken("child").end(history.Completed, nil)
+	result := provider.TaskMessage{
+		Event:  &history.SubOrchestrationInstanceCompleted{Header: history.NewHeader(now()), TaskScheduledID: 0},
+		Target: parent,
+	}
+	e.cp.Messages = append(e.cp.Messages, result)
+	e.finish()
+	w.equal("messages to the parent", w.next("a").item.Messages, []provider.TaskMessage{result})
+}
+
+func rewoundUnknown(w *world) {
+	if err := w.rewind("nobody", "why"); !errors.Is(err, provider.ErrInstanceNotFound) {
+		w.Errorf("Rewind returned %v, want %v", err, provider.ErrInstanceNotFound)
+	}
+}

@@ -1,0 +1,219 @@
+package providertest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var starting = area{"starting", []test{
+	{"a new instance is Pending and is handed out with its start", running(newInstance)},
+	{"a start arrives as it was sent", running(wholeStart)},
+	{"an instance that is not known is not found", unknownInstance},
+	{"an instance in a refused status is not started again", running(refused)},
+	{"an instance that has ended is replaced", running(replaced)},
+	{"of starts that race for an ID one wins", running(racingStarts)},
+	{"a start with a time is not handed out before", running(scheduledStart)},
+	{"events wait for a start with a time", running(eventsBeforeScheduledStart)},
+	{"many instances all start", running(manyStarts)},
+}}
+
+func newInstance(w *world) {
+	instance := w.create("a")
+	s := w.state("a")
+	w.equal("status before the first episode", s.Status, history.Pending)
+	w.equal("instance", s.Instance, instance)
+	w.equal("name", s.Name, "Orchestrator")
+	w.equal("input", s.Input, text(`"input"`))
+	w.equal("output", s.Output, (*string)(nil))
+	w.equal("history before the first episode", w.history("a"), []history.Event(nil))
+
+	e := w.next("a")
+	w.equal("instance of the work item", e.item.Instance, instance)
+	if got := e.item.Messages[0].Event.Type(); got != history.TypeExecutionStarted {
+		w.Errorf("first message is %v, want the start", got)
+	}
+	e.finish()
+	w.equal("status after the first episode", w.state("a").Status, history.Running)
+	w.quiet("its start was committed")
+}
+
+func wholeStart(w *world) {
+	start := started("a", "execution", text(`{"x":"ü"}`))
+	start.Version = "1.2"
+	start.Tags = map[string]string{"colour": "blue", "size": ""}
+	start.Generation = new(3)
+	w.createAs(start)
+	e := w.next("a")
+	w.equal("start", e.item.Messages[0], provider.TaskMessage{Event: start, Target: start.Instance})
+	e.finish()
+	s := w.state("a")
+	w.equal("version", s.Version, "1.2")
+	w.equal("tags", s.Tags, start.Tags)
+	w.equal("generation", s.Generation, 3)
+	w.equal("time of creation", s.CreatedAt, start.Timestamp)
+}
+
+func unknownInstance(w *world) {
+	ctx, cancel := w.patient()
+	defer cancel()
+	if s, err := w.p.Instance(ctx, "nobody", provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
+		w.Errorf("Instance returned %+v, %v, want %v", s, err, provider.ErrInstanceNotFound)
+	}
+	w.equal("history", w.history("nobody"), []history.Event(nil))
+}
+
+// tryAgain starts an instance anew, with another execution.
+func (w *world) tryAgain(id string, refuse []history.RuntimeStatus) (history.OrchestrationInstance, error) {
+	start := started(id, "second execution of "+id, text(`"again"`))
+	return start.Instance, w.tryCreate(start, refuse)
+}
+
+func (w *world) mustExist(err error, id string, status history.RuntimeStatus) {
+	w.Helper()
+	exists, ok := errors.AsType[*provider.InstanceExistsError](err)
+	if !ok {
+		w.Fatalf("StartInstance returned %v, want an *InstanceExistsError", err)
+	}
+	w.equal("the error", *exists, provider.InstanceExistsError{InstanceID: id, Status: status})
+}
+
+func refused(w *world) {
+	first := w.create("a")
+	_, err := w.tryAgain("a", live)
+	w.mustExist(err, "a", history.Pending)
+
+	w.next("a").finish()
+	_, err = w.tryAgain("a", live)
+	w.mustExist(err, "a", history.Running)
+	s := w.state("a")
+	w.equal("instance", s.Instance, first)
+	w.equal("input", s.Input, text(`"input"`))
+	w.equal("history", w.history("a"), w.histories[first])
+	w.quiet("it was not started again")
+
+	w.send(raised("a", "finish", nil))
+	w.next("a").end(history.Completed, nil).finish()
+	_, err = w.tryAgain("a", append(live, history.Completed))
+	w.mustExist(err, "a", history.Completed)
+}
+
+func replaced(w *world) {
+	w.create("a")
+	w.next("a").schedule(0, "Late", nil).custom(text(`"old"`)).end(history.Failed, text("old output")).finish()
+	late := w.nextActivity()
+
+	second, err := w.tryAgain("a", live)
+	w.must("start an instance that has ended", err)
+	s := w.state("a")
+	w.equal("instance", s.Instance, second)
+	w.equal("status", s.Status, history.Pending)
+	w.equal("input", s.Input, text(`"again"`))
+	w.equal("output", s.Output, (*string)(nil))
+	w.equal("custom status", s.CustomStatus, (*string)(nil))
+
+	e := w.next("a")
+	w.equal("instance of the work item", e.item.Instance, second)
+	e.finish()
+	w.equal("history", w.history("a"), w.histories[second])
+
+	// What completes for the first execution is nothing to the second.
+	w.complete(late, completed(0, nil))
+	w.idle(func(e *episode) {
+		for _, m := range e.item.Messages {
+			if m.Target.ExecutionID == second.ExecutionID || m.Target.ExecutionID == "" {
+				w.Errorf("%v of the first execution was handed out as one of the second", m.Event.Type())
+			}
+		}
+	})
+}
+
+func racingStarts(w *world) {
+	const racers = 6
+	errs := make([]error, racers)
+	var all sync.WaitGroup
+	for i := range racers {
+		all.Go(func() { errs[i] = w.tryCreate(started("a", fmt.Sprintf("execution %d", i), nil), live) })
+	}
+	all.Wait()
+	winner := -1
+	for i, err := range errs {
+		_, exists := errors.AsType[*provider.InstanceExistsError](err)
+		switch {
+		case err == nil && winner >= 0:
+			w.Errorf("starts %d and %d were both told that they won", winner, i)
+		case err == nil:
+			winner = i
+		case !exists:
+			w.Errorf("start %d: %v, want an *InstanceExistsError", i, err)
+		}
+	}
+	if winner < 0 {
+		w.Fatal("none of the starts won")
+	}
+	e := w.next("a")
+	want := history.OrchestrationInstance{InstanceID: "a", ExecutionID: fmt.Sprintf("execution %d", winner)}
+	w.equal("execution that was handed out", e.item.Instance, want)
+	e.finish()
+	w.equal("execution in the instance's state", w.state("a").Instance, want)
+}
+
+// moment is a time that is not long to wait for and that storage which counts
+// in seconds can still tell from now.
+const moment = 1200 * time.Millisecond
+
+func scheduledStart(w *world) {
+	start := started("a", "execution", nil)
+	start.ScheduledStart = now().Add(moment)
+	w.createAs(start)
+	s := w.state("a")
+	w.equal("status", s.Status, history.Pending)
+	w.equal("scheduled start", s.ScheduledAt, start.ScheduledStart)
+	e := w.next("a")
+	if early := time.Until(start.ScheduledStart); early > 0 {
+		w.Errorf("the instance was handed out %v before its time", early)
+	}
+	e.finish()
+}
+
+func eventsBeforeScheduledStart(w *world) {
+	start := started("a", "execution", nil)
+	start.ScheduledStart = now().Add(moment)
+	w.createAs(start)
+	event := raised("a", "early", text("1"))
+	w.send(event)
+	w.equal("messages", w.collect("a", 1), []provider.TaskMessage{event})
+	if early := time.Until(start.ScheduledStart); early > 0 {
+		w.Errorf("the event was handed out %v before the instance's start", early)
+	}
+}
+
+func manyStarts(w *world) {
+	const n = 30
+	var all sync.WaitGroup
+	for i := range n {
+		all.Go(func() {
+			id := fmt.Sprintf("instance-%02d", i)
+			if err := w.tryCreate(started(id, "execution of "+id, nil), live); err != nil {
+				w.Errorf("start %s: %v", id, err)
+			}
+		})
+	}
+	all.Wait()
+	seen := make(map[string]bool)
+	ctx, cancel := context.WithTimeout(w.Context(), w.hub.Patience)
+	defer cancel()
+	for len(seen) < n {
+		e := w.try(ctx)
+		if e == nil {
+			w.Fatalf("only %d of %d instances were handed out", len(seen), n)
+		}
+		seen[e.item.Instance.InstanceID] = true
+		e.end(history.Completed, nil).finish()
+	}
+}

@@ -1,0 +1,114 @@
+package providertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+var stopping = area{"stopping", []test{
+	{"Run returns nil when its context ends", running(runReturns)},
+	{"Run waits for what was handed out", running(runWaits)},
+	{"Run waits for activities that were handed out", running(runWaitsForActivity)},
+	{"Run waits for no longer than the drain timeout", running(runGivesUp)},
+	{"no work is handed out after Run's context has ended", running(noMoreWork)},
+	{"a session that waits for messages gets none when Run's context ends", running(nextEnds)},
+	{"clients work while Run does not", clientOnly},
+}}
+
+func runReturns(w *world) {
+	w.begin("a")
+	w.stop()
+}
+
+// stays fails the test if Run returns before long.
+func (w *world) stays(why string) {
+	w.Helper()
+	select {
+	case err := <-w.stopped:
+		w.halt = nil
+		w.Fatalf("Run returned %v although %s", err, why)
+	case <-time.After(w.hub.Quiet):
+	}
+}
+
+func runWaits(w *world) {
+	instance := w.create("a")
+	e := w.next("a")
+	w.halt()
+	w.stays("an instance is in somebody's hands")
+	e.finish()
+	w.awaitStop()
+	w.equal("history", w.history("a"), w.histories[instance])
+}
+
+func runWaitsForActivity(w *world) {
+	a := w.scheduled("a")
+	w.halt()
+	w.stays("an activity runs")
+	w.complete(a, completed(0, text("result")))
+	w.awaitStop()
+	w.reopen()
+	e := w.next("a")
+	w.equal("type of the message", e.item.Messages[0].Event.Type(), history.TypeTaskCompleted)
+	e.finish()
+	w.noActivity("it was completed")
+}
+
+func runGivesUp(w *world) {
+	if w.hub.DrainTimeout == 0 {
+		w.Skip("the drain timeout is not known")
+	}
+	w.create("a")
+	w.next("a")
+	from := time.Now()
+	w.stop()
+	if took := time.Since(from); took > w.hub.DrainTimeout+w.hub.Patience/2 {
+		w.Errorf("Run took %v to return, want about %v", took, w.hub.DrainTimeout)
+	}
+}
+
+func noMoreWork(w *world) {
+	e := func() *episode { w.create("held"); return w.next("held") }() // so that Run does not return yet
+	w.halt()
+	time.Sleep(w.hub.Quiet / 2) // for Run to notice
+	w.create("a")
+	ctx, cancel := context.WithTimeout(w.Context(), w.hub.Quiet)
+	defer cancel()
+	if item, err := w.p.NextOrchestration(ctx); err == nil {
+		w.Errorf("instance %q was handed out", item.Instance.InstanceID)
+	} else if !errors.Is(err, context.DeadlineExceeded) {
+		w.Errorf("NextOrchestration returned %v, want %v", err, context.DeadlineExceeded)
+	}
+	e.finish()
+	w.awaitStop()
+	w.reopen()
+	w.next("a").finish()
+}
+
+func nextEnds(w *world) {
+	w.create("a")
+	e := w.next("a").commit()
+	time.AfterFunc(w.hub.Quiet/4, w.halt)
+	from := time.Now()
+	if got := e.more(w.hub.Patience); len(got) > 0 {
+		w.Errorf("Next returned %s, want none", describe(got))
+	}
+	if took := time.Since(from); took > w.hub.Patience/2 {
+		w.Errorf("Next took %v to return after Run's context had ended", took)
+	}
+	e.release()
+	w.awaitStop()
+}
+
+func clientOnly(w *world) {
+	instance := w.create("a")
+	w.send(raised("a", "Event", nil))
+	w.equal("status", w.state("a").Status, history.Pending)
+	w.equal("instance", w.state("a").Instance, instance)
+	w.equal("instances", len(w.list(emptyQuery)), 1)
+	w.start()
+	w.equal("number of messages", len(w.collect("a", 1)), 1)
+}

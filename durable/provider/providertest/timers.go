@@ -1,0 +1,98 @@
+package providertest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var timers = area{"timers", []test{
+	{"a timer is not handed out before its time", running(notEarly)},
+	{"a timer whose time has passed is handed out at once", running(pastDue)},
+	{"a timer is handed out as it was created", running(asCreated)},
+	{"many timers all come in their time", running(manyTimers)},
+	{"a distant timer is in nobody's way", running(distantTimer)},
+	{"a timer that comes after the end wakes nobody", running(timerAfterEnd)},
+}}
+
+// firings takes work items of an instance until n timers have fired, and
+// reports those that are early.
+func (w *world) firings(id string, n int) []provider.TaskMessage {
+	w.Helper()
+	var all []provider.TaskMessage
+	for len(all) < n {
+		e := w.next(id)
+		for _, m := range e.fresh {
+			fired := m.Event.(*history.TimerFired)
+			if early := time.Until(fired.FireAt); early > 0 {
+				w.Errorf("timer %d fired %v before its time", fired.TimerID, early)
+			}
+			if !containsMessage(all, m) {
+				all = append(all, m)
+			}
+		}
+		e.finish()
+	}
+	return all
+}
+
+func notEarly(w *world) {
+	w.create("a")
+	w.next("a").timer(0, now().Add(moment)).finish()
+	w.firings("a", 1)
+	w.quiet("its timer has fired")
+}
+
+func pastDue(w *world) {
+	w.create("a")
+	w.next("a").timer(0, now().Add(-time.Hour)).timer(1, now()).finish()
+	w.firings("a", 2)
+}
+
+func asCreated(w *world) {
+	instance := w.create("a")
+	e := w.next("a").timer(3, now())
+	want := e.cp.Timers[0]
+	e.finish()
+	w.equal("messages", w.firings("a", 1), []provider.TaskMessage{want})
+	w.equal("target", want.Target, instance)
+}
+
+func manyTimers(w *world) {
+	const n = 20
+	w.create("a")
+	e := w.next("a")
+	from := now()
+	for i := range n {
+		e.timer(i, from.Add(time.Duration(i*7%n)*moment/n)) // not in the order of their times
+	}
+	e.finish()
+	seen := make(map[string]bool)
+	for _, m := range w.firings("a", n) {
+		seen[fmt.Sprint(m.Event.(*history.TimerFired).TimerID)] = true
+	}
+	w.equal("number of timers that fired", len(seen), n)
+}
+
+func distantTimer(w *world) {
+	w.create("a")
+	w.next("a").timer(0, now().Add(3*24*time.Hour)).finish()
+	w.send(raised("a", "Event", nil))
+	w.next("a").timer(1, now()).finish()
+	w.equal("number of timers that fired", len(w.firings("a", 1)), 1)
+	w.send(raised("a", "Event", nil))
+	w.next("a").end(history.Completed, nil).finish()
+}
+
+func timerAfterEnd(w *world) {
+	w.create("a")
+	due := now().Add(moment)
+	w.next("a").timer(0, due).end(history.Completed, text("done")).finish()
+	for time.Now().Before(due.Add(w.hub.Quiet)) {
+		w.idle(func(*episode) {}) // or handed out, for the engine to drop
+	}
+	w.equal("status", w.state("a").Status, history.Completed)
+	w.equal("output", w.state("a").Output, text("done"))
+}

@@ -1,0 +1,161 @@
+package providertest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var workItems = area{"work items", []test{
+	{"an instance is handed out to one caller at a time", running(oneCaller)},
+	{"messages that arrive meanwhile come with the next work item", running(meanwhile)},
+	{"abandoned messages come again, the second time later", running(abandoned)},
+	{"what is released without a commit comes again", running(releasedOnly)},
+	{"several instances are handed out at the same time", running(several)},
+	{"the locks of what is worked on are renewed", running(renewed)},
+	{"who waits for work gets the error of a context that ends", running(waitingEnds)},
+}}
+
+func oneCaller(w *world) {
+	w.begin("a")
+	w.send(raised("a", "first", nil))
+	e := w.next("a")
+	ctx, cancel := context.WithTimeout(w.Context(), 2*w.hub.Quiet)
+	defer cancel()
+	var all sync.WaitGroup
+	for range 3 {
+		all.Go(func() {
+			if other := w.try(ctx); other != nil {
+				w.Errorf("the instance was handed out a second time, with %s", describe(other.item.Messages))
+			}
+		})
+	}
+	w.send(raised("a", "second", nil))
+	all.Wait()
+	e.finish()
+	e = w.next("a")
+	w.equal("number of messages", len(e.item.Messages), 1)
+	e.finish()
+}
+
+func meanwhile(w *world) {
+	w.create("a")
+	e := w.next("a")
+	late := []provider.TaskMessage{raised("a", "first", nil), raised("a", "second", text("2"))}
+	for _, m := range late {
+		w.send(m)
+	}
+	e.finish()
+	got := w.collect("a", 2)
+	for _, m := range late {
+		if !containsMessage(got, m) {
+			w.Errorf("%s did not come", fingerprint(m))
+		}
+	}
+}
+
+func abandoned(w *world) {
+	w.begin("a")
+	event := raised("a", "Event", nil)
+	w.send(event)
+	var delays []time.Duration
+	e := w.next("a")
+	for range 2 {
+		from := time.Now()
+		e.abandon()
+		e = w.next("a")
+		delays = append(delays, time.Since(from))
+		w.equal("messages", e.item.Messages, []provider.TaskMessage{event})
+	}
+	w.grow(delays)
+	e.finish()
+	w.quiet("it was committed at last")
+}
+
+// grow checks the delays after which something came again that was abandoned
+// twice.
+func (w *world) grow(delays []time.Duration) {
+	w.Helper()
+	if delays[0] < w.hub.AbandonDelay || delays[1] <= delays[0] {
+		w.Errorf("delays are %v, want at least %v and a second that is longer than the first", delays, w.hub.AbandonDelay)
+	}
+}
+
+func releasedOnly(w *world) {
+	w.create("a")
+	e := w.next("a")
+	start := e.item.Messages
+	e.release()
+	e = w.next("a")
+	w.equal("messages", e.item.Messages, start)
+	e.finish()
+}
+
+func several(w *world) {
+	ids := []string{"a", "b", "c"}
+	for _, id := range ids {
+		w.create(id)
+	}
+	ctx, cancel := w.patient()
+	defer cancel()
+	var held []*episode
+	var got []string
+	for range ids {
+		e := w.try(ctx)
+		if e == nil {
+			w.Fatalf("only %v were handed out", got)
+		}
+		held = append(held, e)
+		got = append(got, e.item.Instance.InstanceID)
+	}
+	slices.Sort(got)
+	w.equal("instances", got, ids)
+	for _, e := range held {
+		e.finish()
+	}
+}
+
+func renewed(w *world) {
+	if w.hub.Visibility == 0 {
+		w.Skip("locks do not end")
+	}
+	w.create("a")
+	w.next("a").schedule(0, "Activity", nil).finish()
+	w.create("b")
+	e, a := w.next("b"), w.nextActivity()
+	ctx, cancel := context.WithTimeout(w.Context(), 5*w.hub.Visibility/2)
+	defer cancel()
+	var all sync.WaitGroup
+	all.Go(func() {
+		if other := w.try(ctx); other != nil {
+			w.Errorf("%q was handed out while it was worked on", other.item.Instance.InstanceID)
+		}
+	})
+	all.Go(func() {
+		if other, err := w.p.NextActivity(ctx); err == nil {
+			w.Errorf("activity %s was handed out while it ran", other.Task.Name)
+		}
+	})
+	all.Wait()
+	e.finish()
+	w.complete(a, completed(0, nil))
+	w.next("a").finish()
+	w.equal("status", w.state("b").Status, history.Running)
+}
+
+func waitingEnds(w *world) {
+	ctx, cancel := context.WithTimeout(w.Context(), w.hub.Quiet)
+	defer cancel()
+	if _, err := w.p.NextOrchestration(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		w.Errorf("NextOrchestration returned %v, want %v", err, context.DeadlineExceeded)
+	}
+	if _, err := w.p.NextActivity(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		w.Errorf("NextActivity returned %v, want %v", err, context.DeadlineExceeded)
+	}
+	w.begin("a") // nothing was lost with those who stopped waiting
+}

@@ -1,0 +1,207 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A PurgeOption changes what [Client.Purge] and [Client.PurgeMany] do.
+// [Recursive] is one.
+type PurgeOption interface{ applyPurge(*purgeOptions) }
+
+type purgeOptions struct{ recursive bool }
+
+func purgeOptionsOf(opts []PurgeOption) (o purgeOptions) {
+	for _, opt := range opts {
+		opt.applyPurge(&o)
+	}
+	return o
+}
+
+// A PurgeResult says what a purge removed.
+type PurgeResult struct {
+	Instances int // with their children
+}
+
+// A PurgeFilter selects instances to purge. Conditions that are set must all
+// hold. Whatever it says, only instances that have ended are purged.
+type PurgeFilter struct {
+	CreatedFrom time.Time // zero: no bound
+	CreatedTo   time.Time
+	Statuses    []history.RuntimeStatus // empty: any in which an instance has ended
+	IDPrefix    string
+	Name        string // of the orchestrator; empty: any
+}
+
+// Purge removes all that is stored of an instance that has ended: its state,
+// its history and its payloads. With [Recursive] it removes the instance's
+// children too, and nothing at all if one of them has not ended. If it is cut
+// off, doing it again does the rest.
+//
+// An instance that is unknown makes it fail with [ErrInstanceNotFound], one that
+// has not ended with an *[InstanceStateError], and a hub that cannot purge with
+// [ErrNotSupported].
+func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) (PurgeResult, error) {
+	n, err := c.purge(ctx, id, purgeOptionsOf(opts))
+	if err != nil {
+		err = fmt.Errorf("purge instance %s: %w", id, err)
+	}
+	return PurgeResult{Instances: n}, err
+}
+
+// Purges at a time, and the errors that the result of many tells of.
+const (
+	purgesAtOnce   = 10
+	maxPurgeErrors = 10
+)
+
+// PurgeMany purges the instances that filter selects, several at a time. An
+// instance that cannot be purged does not keep it from purging the others. If it
+// fails, is cut off, or ctx ends, the result says what was removed until then,
+// and doing it again does the rest.
+func (c *Client) PurgeMany(ctx context.Context, filter PurgeFilter, opts ...PurgeOption) (PurgeResult, error) {
+	o := purgeOptionsOf(opts)
+	ended := []history.RuntimeStatus{history.Completed, history.Failed, history.Canceled, history.Terminated}
+	statuses := slices.DeleteFunc(ended, func(s history.RuntimeStatus) bool {
+		return len(filter.Statuses) > 0 && !slices.Contains(filter.Statuses, s)
+	})
+	if len(statuses) == 0 {
+		return PurgeResult{}, nil
+	}
+	var tally purgeTally
+	var group errgroup.Group // not to be cut off by an error
+	group.SetLimit(purgesAtOnce)
+	query := provider.Query{
+		CreatedFrom: filter.CreatedFrom, CreatedTo: filter.CreatedTo, Statuses: statuses,
+		IDPrefix: filter.IDPrefix, Name: filter.Name,
+	}
+	var listErr error
+	for s, err := range c.All(ctx, query) {
+		if err != nil {
+			listErr = err
+			break
+		}
+		id := InstanceID(s.Instance.InstanceID)
+		group.Go(func() error {
+			n, err := c.purge(ctx, id, o)
+			tally.add(id, n, err)
+			return nil
+		})
+	}
+	_ = group.Wait() // errors are in the tally
+	return PurgeResult{Instances: tally.instances}, tally.error(listErr)
+}
+
+// purgeTally counts what purges came to.
+type purgeTally struct {
+	mu        sync.Mutex // protects the following
+	instances int
+	errs      []error // the first of them
+	failed    int
+}
+
+func (t *purgeTally) add(id InstanceID, n int, err error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.instances += n
+	if err == nil || errors.Is(err, ErrInstanceNotFound) {
+		return
+	}
+	if t.failed++; t.failed <= maxPurgeErrors {
+		t.errs = append(t.errs, fmt.Errorf("instance %s: %w", id, err))
+	}
+}
+
+func (t *purgeTally) error(listErr error) error {
+	err := errors.Join(append(t.errs, listErr)...)
+	switch {
+	case err == nil:
+		return nil
+	case t.failed > maxPurgeErrors:
+		return fmt.Errorf("purge instances: %d failed, the first of them: %w", t.failed, err)
+	default:
+		return fmt.Errorf("purge instances: %w", err)
+	}
+}
+
+// purge purges an instance, and its descendants if o says so, children before
+// their parents so that they can be found again. It returns how many it purged.
+func (c *Client) purge(ctx context.Context, id InstanceID, o purgeOptions) (purged int, err error) {
+	purger, ok := c.hub.(provider.Purger)
+	if err := c.checkEnded(ctx, id); err != nil {
+		return 0, err
+	}
+	if !ok {
+		return 0, ErrNotSupported
+	}
+	generations := [][]InstanceID{{id}}
+	if o.recursive {
+		if generations, err = c.endedFamily(ctx, id); err != nil {
+			return 0, err
+		}
+	}
+	for _, generation := range slices.Backward(generations) {
+		for _, id := range generation {
+			switch err := purger.Purge(ctx, string(id)); {
+			case err == nil:
+				purged++
+			case !errors.Is(err, ErrInstanceNotFound) || len(generations) == 1:
+				return purged, err
+			}
+		}
+	}
+	return purged, nil
+}
+
+// checkEnded returns an error if an instance has not ended. An entity never
+// does, and can be purged all the same (the extension's HttpApiHandler.cs,
+// HandleDeleteHistoryByIdRequestAsync).
+func (c *Client) checkEnded(ctx context.Context, id InstanceID) error {
+	s, err := c.hub.Instance(ctx, string(id), provider.Fetch{})
+	if err != nil {
+		return err
+	}
+	if !s.Status.IsTerminal() && !strings.HasPrefix(string(id), "@") {
+		return &InstanceStateError{InstanceID: id, Operation: OperationPurge, Status: s.Status}
+	}
+	return nil
+}
+
+// endedFamily returns an instance and its descendants, by generation. All of
+// them have ended.
+func (c *Client) endedFamily(ctx context.Context, root InstanceID) ([][]InstanceID, error) {
+	generations := [][]InstanceID{{root}}
+	seen := map[InstanceID]bool{root: true}
+	for {
+		var next []InstanceID
+		for _, parent := range generations[len(generations)-1] {
+			f, err := c.family(ctx, parent)
+			if err != nil {
+				return nil, err
+			}
+			for _, child := range f.children {
+				if err := c.checkEnded(ctx, child); err != nil && !errors.Is(err, ErrInstanceNotFound) {
+					return nil, err
+				}
+				if !seen[child] {
+					seen[child] = true
+					next = append(next, child)
+				}
+			}
+		}
+		if len(next) == 0 {
+			return generations, nil
+		}
+		generations = append(generations, next)
+	}
+}

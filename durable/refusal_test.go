@@ -1,0 +1,124 @@
+package durable_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// snippetProgram is what all snippets have in common.
+const snippetProgram = `package snippet
+
+import (
+	"context"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+type order struct{ ID string }
+
+func charge(context.Context, order) (int, error) { return 0, nil }
+func ship(*durable.Context, order) (string, error) { return "", nil }
+
+const approval = durable.Event[bool]("Approval")
+
+var client *durable.Client
+
+func snippet(ctx *durable.Context, std context.Context) {
+	_ = std
+	%s
+}
+`
+
+// What the compiler refuses, and what it does not: each snippet is one
+// statement in a program that compiles.
+func TestCompiler_RefusesWhatDoesNotFit(t *testing.T) {
+	t.Parallel()
+	packages := exportData(t)
+	for _, c := range []struct{ name, statement, want string }{
+		{"an activity", `n, _ := durable.CallActivity(ctx, charge, order{}).Await(); var _ int = n`, ""},
+		{"an activity with another input", `durable.CallActivity(ctx, charge, 7)`, "as order value"},
+		{"the result of an activity as another type", `n, _ := durable.CallActivity(ctx, charge, order{}).Await(); var _ string = n`, "cannot use n"},
+		{"an activity with a policy and tags", `durable.CallActivity(ctx, charge, order{}, durable.RetryPolicy{}, durable.Tags{})`, ""},
+		{"an activity with an instance ID", `durable.CallActivity(ctx, charge, order{}, durable.InstanceID("x"))`, "cannot use durable.InstanceID"},
+		{"an activity with a start time", `durable.CallActivity(ctx, charge, order{}, durable.StartAt)`, "cannot use durable.StartAt"},
+		{"an orchestrator called as an activity", `durable.CallActivity(ctx, ship, order{})`, "ship"},
+		{"an activity called as an orchestrator", `durable.CallSubOrchestrator(ctx, charge, order{})`, "charge"},
+		{"a child", `durable.CallSubOrchestrator(ctx, ship, order{}, durable.InstanceID("x"), durable.Version("1"), durable.FireAndForget{})`, ""},
+		{"a child with another input", `durable.CallSubOrchestrator(ctx, ship, "x")`, "as order value"},
+		{"a child with an option of continue-as-new", `durable.CallSubOrchestrator(ctx, ship, order{}, durable.DiscardEvents{})`, "cannot use durable.DiscardEvents"},
+		{"a call with a context.Context", `durable.CallActivity(std, charge, order{})`, "cannot use std"},
+		{"a durable context as a context.Context", `charge(ctx, order{})`, "cannot use ctx"},
+		{"continuing with another input", `durable.ContinueAsNew(ctx, ship, 7)`, "as order value"},
+		{"continuing without events", `durable.ContinueAsNew(ctx, ship, order{}, durable.DiscardEvents{}, durable.Version("2"))`, ""},
+		{"continuing with a policy", `durable.ContinueAsNew(ctx, ship, order{}, durable.RetryPolicy{})`, "cannot use durable.RetryPolicy"},
+		{"raising another payload", `approval.Raise(std, client, "x", "yes")`, "cannot use \"yes\""},
+		{"sending another payload", `approval.Send(ctx, "x", 1)`, "cannot use 1"},
+		{"sending from a client", `approval.Send(std, "x", true)`, "cannot use std"},
+		{"starting with another input", `durable.Start(std, client, ship, 7)`, "as order value"},
+		{"starting with a policy", `durable.Start(std, client, ship, order{}, durable.RetryPolicy{})`, "cannot use durable.RetryPolicy"},
+		{"registering a version", `durable.Orchestrator("Ship", ship, durable.Version("1"))`, ""},
+		{"registering tags", `durable.Orchestrator("Ship", ship, durable.Tags{})`, "cannot use durable.Tags"},
+		{"mapping other inputs", `durable.Map(ctx, charge, []string{"x"}, 2)`, "does not match"},
+		{"an error type that is none", `durable.ErrorType[order]("Order")`, "order does not satisfy error"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			err := compile(fmt.Sprintf(snippetProgram, c.statement), packages)
+			switch {
+			case c.want == "" && err != nil:
+				t.Errorf("%s is refused: %v", c.statement, err)
+			case c.want != "" && (err == nil || !strings.Contains(err.Error(), c.want)):
+				t.Errorf("%s: got %v, want it refused with %q", c.statement, err, c.want)
+			}
+		})
+	}
+}
+
+// compile type-checks a program, and returns the first error.
+func compile(source string, packages map[string]string) error {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, "snippet.go", source, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	config := types.Config{Importer: importer.ForCompiler(fset, "gc", func(path string) (io.ReadCloser, error) {
+		name, ok := packages[path]
+		if !ok {
+			return nil, fmt.Errorf("no export data of %s", path)
+		}
+		return os.Open(name)
+	})}
+	_, err = config.Check("snippet", fset, []*ast.File{file}, nil)
+	return err
+}
+
+// exportData returns the files in which the compiler left what package durable
+// and those below it export.
+func exportData(t *testing.T) map[string]string {
+	t.Helper()
+	out, err := exec.CommandContext(t.Context(), "go", "list", "-export", "-deps", "-json=ImportPath,Export", ".").Output()
+	if err != nil {
+		t.Fatalf("go list: %v", err)
+	}
+	packages := make(map[string]string)
+	for d := json.NewDecoder(strings.NewReader(string(out))); ; {
+		var p struct{ ImportPath, Export string }
+		if err := d.Decode(&p); errors.Is(err, io.EOF) {
+			return packages
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		packages[p.ImportPath] = p.Export
+	}
+}

@@ -1,0 +1,290 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"runtime"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// A Function is a named orchestrator or activity, or a named error, ready to be
+// added to a [Registry].
+type Function struct {
+	kind    functionKind
+	name    string
+	version Version // of an orchestrator; empty if it is for all versions
+	symbol  string  // Go's name of the function, for messages
+	code    uintptr
+	run     func(*Context, *string) (*string, error)                  // of an orchestrator
+	act     func(ctx context.Context, input *string) (*string, error) // of an activity
+	failure *namedError                                               // of an error
+}
+
+// A FuncOption says more about an orchestrator that is given a name: [Version]
+// is one.
+type FuncOption interface{ applyFunction(*Function) }
+
+// Name returns the name that the function has on the wire.
+func (f *Function) Name() string { return f.name }
+
+type functionKind string
+
+const (
+	orchestratorKind functionKind = "orchestrator"
+	activityKind     functionKind = "activity"
+	errorKind        functionKind = "error"
+)
+
+// Orchestrator gives an orchestrator the name that it has on the wire: in
+// histories, in queues and for clients. Names are never guessed from Go's, so
+// that renaming the function strands no instance.
+//
+// With a [Version] it is the orchestrator for instances of that version only,
+// so that several functions can share a name:
+//
+//	durable.Orchestrator("Checkout", checkoutV1, durable.Version("1.0")),
+//	durable.Orchestrator("Checkout", Checkout, durable.Version("2.0")),
+//
+// An instance keeps the version that it was started with, and so its function.
+// One whose version has no function of its own gets the function that was
+// registered without a version; if there is none, it waits for a worker that
+// has one. A start or a call by reference is of the function's version.
+//
+// It panics if fn cannot be an orchestrator; see [Registry.Add] for the rules.
+func Orchestrator[I, O any](name string, fn func(*Context, I) (O, error), opts ...FuncOption) *Function {
+	f := newFunction(orchestratorKind, name, fn)
+	for _, o := range opts {
+		o.applyFunction(f)
+	}
+	f.run = func(ctx *Context, input *string) (*string, error) {
+		in, err := decode[I](input)
+		if err != nil {
+			return nil, NonRetryable(fmt.Errorf("decode input of orchestrator %s: %w", f.name, err))
+		}
+		out, err := fn(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		output, err := encode(out)
+		if err != nil {
+			return nil, fmt.Errorf("encode output of orchestrator %s: %w", f.name, err)
+		}
+		return output, nil
+	}
+	return f
+}
+
+// Activity gives an activity the name that it has on the wire. An activity is
+// an ordinary function that may do anything. It runs at least once: again when
+// a worker is lost before its result was stored.
+//
+// It panics if fn cannot be an activity; see [Registry.Add] for the rules.
+func Activity[I, O any](name string, fn func(context.Context, I) (O, error)) *Function {
+	f := newFunction(activityKind, name, fn)
+	f.act = func(ctx context.Context, input *string) (*string, error) {
+		in, err := decodeArgument[I](input)
+		if err != nil {
+			return nil, NonRetryable(fmt.Errorf("decode input of activity %s: %w", f.name, err))
+		}
+		out, err := fn(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		output, err := encode(out)
+		if err != nil {
+			return nil, fmt.Errorf("encode output of activity %s: %w", f.name, err)
+		}
+		return output, nil
+	}
+	return f
+}
+
+func newFunction(kind functionKind, name string, fn any) *Function {
+	v := reflect.ValueOf(fn)
+	switch {
+	case strings.TrimSpace(name) == "":
+		panic(fmt.Sprintf("durable: %s %T was given no name", kind, fn))
+	case v.IsNil():
+		panic(fmt.Sprintf("durable: %s %q is a nil function", kind, name))
+	}
+	f := &Function{kind: kind, name: name, code: v.Pointer()}
+	f.symbol = symbolOf(f.code)
+	if isGeneric(f.symbol) {
+		panic(fmt.Sprintf("durable: %s %q is the generic function %s, which cannot be told from its other instances; "+
+			"register a plain function that calls it", kind, name, f.symbol))
+	}
+	return f
+}
+
+// A Registry knows functions by their wire names, and wire names by functions.
+type Registry struct {
+	byName map[functionName]*Function
+	byCode map[functionCode]*Function
+	errors []*namedError // in the order in which they were added
+	worker workerSettings
+}
+
+// workerSettings are what a worker lets orchestrators know and do.
+type workerSettings struct {
+	logger     *slog.Logger // nil: slog.Default()
+	version    Version      // of children for which none was chosen
+	maxActions int          // of an execution; 0: any number
+	http       HTTPConfig   // zero: its defaults
+}
+
+type functionName struct {
+	kind    functionKind
+	name    string  // in upper case
+	version Version // in upper case
+}
+
+func keyOf(f *Function) functionName {
+	return functionName{f.kind, strings.ToUpper(f.name), f.version.key()}
+}
+
+type functionCode struct {
+	kind functionKind
+	code uintptr
+}
+
+// NewRegistry returns a Registry of fns, by the rules of [Registry.Add].
+func NewRegistry(fns ...*Function) *Registry {
+	r := &Registry{byName: make(map[functionName]*Function), byCode: make(map[functionCode]*Function)}
+	r.Add(fns...)
+	return r
+}
+
+// Add adds fns. It must not be called while the registry is in use. It panics,
+// so that a program with a mistake does not start, if
+//
+//  1. two orchestrators of one version, two activities or two errors have names
+//     that differ in nothing but case: .NET takes them for one;
+//  2. one Go function has two names or versions, since a call by reference could
+//     not tell which is meant;
+//  3. a name begins with BuiltIn::, which is reserved for what every registry
+//     has, such as the activity of [CallHTTP].
+//
+// A function is recognised by its code. All values of one method are the same
+// function, whatever their receivers: an orchestrator can call the activity
+// mail.Send as (*Mailer)(nil).Send. All closures that one function literal
+// makes are the same too, so a call by reference finds whichever of them is
+// registered. Two differently configured activities with the same code need an
+// [ActivityName] for their calls, and a function of their own each to register.
+func (r *Registry) Add(fns ...*Function) {
+	for _, f := range fns {
+		if f == nil {
+			panic("durable: a nil *Function was added to a registry")
+		}
+		checkReserved(f)
+		name := keyOf(f)
+		if other := r.byName[name]; other != nil {
+			panic(fmt.Sprintf("durable: %s names %q and %q, of %s and %s, are the same: case does not matter",
+				f.kind, other.name, f.name, other.symbol, f.symbol))
+		}
+		if f.failure != nil {
+			r.byName[name] = f
+			r.errors = append(r.errors, f.failure)
+			continue
+		}
+		code := functionCode{f.kind, f.code}
+		if other := r.byCode[code]; other != nil {
+			panic(fmt.Sprintf("durable: %s is registered as %s %q and as %q; one function can have one name, and closures of one function literal are one function",
+				f.symbol, f.kind, other.name, f.name))
+		}
+		r.byName[name], r.byCode[code] = f, f
+	}
+}
+
+// Orchestrator returns the orchestrator with the given wire name for instances
+// of a version, as replay runs it. Case does not matter. If none is registered
+// for the version, it is the one that was registered without.
+func (r *Registry) Orchestrator(name, version string) (replay.Code, bool) {
+	f := r.orchestrator(name, Version(version))
+	if f == nil {
+		return nil, false
+	}
+	return func(x *replay.Execution, input *string) (*string, error) {
+		ctx := &Context{x: x, registry: r, function: f}
+		x.Attach(ctx)
+		x.LimitActions(r.worker.maxActions)
+		output, err := f.run(ctx, input)
+		return output, r.describe(err)
+	}, true
+}
+
+// orchestrator returns the function for instances of a version, nil if there is
+// none.
+func (r *Registry) orchestrator(name string, version Version) *Function {
+	key := functionName{orchestratorKind, strings.ToUpper(name), version.key()}
+	if f := r.byName[key]; f != nil {
+		return f
+	}
+	key.version = ""
+	return r.byName[key]
+}
+
+// contextOf returns the context of the orchestrator that f belongs to.
+func contextOf(f *replay.Future) *Context { return f.Execution().Attached().(*Context) }
+
+// Activity returns the activity with the given wire name: it takes an input as
+// it stands in a message, and returns a result as it does. Case does not
+// matter. A panic of the activity is its caller's to handle.
+func (r *Registry) Activity(name string) (func(ctx context.Context, input *string) (*string, error), bool) {
+	var act func(context.Context, *string) (*string, error)
+	if f := r.byName[functionName{kind: activityKind, name: strings.ToUpper(name)}]; f != nil {
+		act = f.act
+	} else if act = r.builtIn(name); act == nil {
+		return nil, false
+	}
+	return func(ctx context.Context, input *string) (*string, error) {
+		output, err := act(ctx, input)
+		return output, r.describe(err)
+	}, true
+}
+
+// forWorker returns a registry of the same functions, whose orchestrators know
+// and may do what s says.
+func (r *Registry) forWorker(s workerSettings) *Registry {
+	other := *r
+	other.worker = s
+	return &other
+}
+
+// withLogger returns a registry of the same functions whose orchestrators log
+// to l.
+func (r *Registry) withLogger(l *slog.Logger) *Registry {
+	s := r.worker
+	s.logger = l
+	return r.forWorker(s)
+}
+
+// functionOf returns what fn was registered as.
+func (r *Registry) functionOf(kind functionKind, fn any) (*Function, error) {
+	v := reflect.ValueOf(fn)
+	if v.IsNil() {
+		return nil, fmt.Errorf("durable: %s is a nil %T", kind, fn)
+	}
+	if f := r.byCode[functionCode{kind, v.Pointer()}]; f != nil {
+		return f, nil
+	}
+	return nil, fmt.Errorf("durable: %s %s is not registered; add it to the registry with a name", kind, symbolOf(v.Pointer()))
+}
+
+// isGeneric reports whether a symbol is an instance of a generic function or
+// a method of a generic type. Its code is not the same wherever it is named. A
+// closure in such a function is like any other.
+func isGeneric(symbol string) bool {
+	return strings.Contains(symbol, "[...]") && !strings.Contains(symbol, "].func")
+}
+
+// symbolOf returns Go's name of the function whose code is at pc.
+func symbolOf(pc uintptr) string {
+	if f := runtime.FuncForPC(pc); f != nil {
+		return strings.TrimSuffix(f.Name(), "-fm")
+	}
+	return "at an unknown address"
+}

@@ -1,0 +1,189 @@
+package durable_test
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
+	"github.com/google/go-cmp/cmp"
+)
+
+var rewrite = flag.Bool("rewrite", false, "write what happens into testdata/episodes")
+
+// patterns are the orchestrators that scripts can name.
+func patterns() *durable.Registry {
+	return durable.NewRegistry(
+		durable.Orchestrator("HelloSequence", helloSequence),
+		durable.Orchestrator("Checkout", checkout),
+		durable.Orchestrator("Backup", backup),
+		durable.Orchestrator("Monitor", monitor),
+		durable.Orchestrator("Approve", approve),
+		durable.Orchestrator("ApproveOrWithdraw", approveOrWithdraw),
+		durable.Orchestrator("TranslateAll", translateAll),
+		durable.Activity("SayHello", sayHello),
+		durable.Activity("ReserveStock", reserveStock),
+		durable.Activity("Charge", charge),
+		durable.Activity("Release", release),
+		durable.Activity("ListFiles", listFiles),
+		durable.Activity("CopyFile", copyFile),
+		durable.Activity("JobDone", jobDone),
+		durable.Activity("Fetch", fetch),
+		durable.Activity("Translate", translate),
+	)
+}
+
+// TestScripts plays the scripts in testdata/episodes. A line that begins with
+// ">" is what the orchestrator decided in the episode before it; -rewrite
+// writes these anew. All others are:
+//
+//	# a comment
+//	instance NAME JSON     start an instance of the orchestrator
+//	now DURATION           the next episodes take place so long after the start
+//	evict                  take the orchestrator out of memory
+//	rename ID NAME         evict, and let the history have another activity
+//	forget ID              evict, and let the history have no such activity
+//	EVENT ; EVENT ; …      an episode with these events:
+//	    done ID JSON, failed ID TEXT, fired ID, raised NAME JSON,
+//	    suspended, resumed, terminated TEXT
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/episodes/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
+			t.Parallel()
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := play(t, string(text))
+			if *rewrite {
+				if err := os.WriteFile(file, []byte(got), 0o600); err != nil {
+					t.Fatal(err)
+				}
+				return
+			}
+			if diff := cmp.Diff(got, string(text)); diff != "" {
+				t.Errorf("%s (-got +want); -rewrite writes it anew:\n%s", file, diff)
+			}
+		})
+	}
+}
+
+// play returns the script with what happens.
+func play(t *testing.T, script string) string {
+	t.Helper()
+	var out strings.Builder
+	var s *replaytest.Stage
+	for line := range strings.Lines(script) {
+		line = strings.TrimRight(line, "\n")
+		if strings.HasPrefix(line, ">") {
+			continue
+		}
+		fmt.Fprintln(&out, line)
+		verb, rest, _ := strings.Cut(line, " ")
+		var before int
+		if s != nil {
+			before = len(s.Actions)
+		}
+		switch {
+		case line == "", verb == "#":
+			continue
+		case verb == "instance":
+			name, input, _ := strings.Cut(rest, " ")
+			code, ok := patterns().Orchestrator(name, "")
+			if !ok {
+				t.Fatalf("no orchestrator %s", name)
+			}
+			s, before = replaytest.New(t, name, code), 0
+			s.Start(json.RawMessage(input))
+		case verb == "now":
+			d, err := time.ParseDuration(rest)
+			if err != nil {
+				t.Fatal(err)
+			}
+			s.Now = replaytest.Epoch.Add(d)
+			continue
+		case verb == "evict":
+			s.Evict()
+			continue
+		case verb == "rename", verb == "forget":
+			id, name, _ := strings.Cut(rest, " ")
+			edit(t, s, atoi(t, id), name)
+			continue
+		default:
+			var events []history.Event
+			for part := range strings.SplitSeq(line, " ; ") {
+				events = append(events, readEvent(t, part))
+			}
+			s.Episode(events...)
+		}
+		for a := range strings.Lines(replaytest.Describe(s.Actions[before:])) {
+			out.WriteString("> " + a)
+		}
+	}
+	return out.String()
+}
+
+// edit gives the activity that s has recorded under id another name, or takes
+// its record away if there is none.
+func edit(t *testing.T, s *replaytest.Stage, id int, name string) {
+	t.Helper()
+	s.Evict()
+	for i, e := range s.History {
+		if e, ok := e.(*history.TaskScheduled); ok && e.EventID == id {
+			if name == "" {
+				s.History = slices.Delete(s.History, i, i+1)
+			} else {
+				e.Name = name
+			}
+			return
+		}
+	}
+	t.Fatalf("no activity %d in the history", id)
+}
+
+func readEvent(t *testing.T, text string) history.Event {
+	t.Helper()
+	verb, rest, _ := strings.Cut(text, " ")
+	id, arg, _ := strings.Cut(rest, " ")
+	switch verb {
+	case "done":
+		return done(atoi(t, id), arg)
+	case "failed":
+		return failed(atoi(t, id), arg)
+	case "fired":
+		return fired(atoi(t, id))
+	case "raised":
+		return raised(id, arg)
+	case "suspended":
+		return &history.ExecutionSuspended{Header: history.NewHeader(replaytest.Epoch)}
+	case "resumed":
+		return &history.ExecutionResumed{Header: history.NewHeader(replaytest.Epoch)}
+	case "terminated":
+		return &history.ExecutionTerminated{Header: history.NewHeader(replaytest.Epoch), Reason: &rest}
+	}
+	t.Fatalf("no event %q", text)
+	return nil
+}
+
+func atoi(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,142 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// A SubOrchestrationOption says more about a child: [InstanceID], [RetryPolicy],
+// [Version], [Tags] and [FireAndForget] are such.
+type SubOrchestrationOption interface {
+	applySubOrchestration(*subOrchestrationOptions)
+}
+
+type subOrchestrationOptions struct {
+	id       InstanceID
+	retry    *RetryPolicy
+	version  *Version
+	tags     map[string]string
+	detached bool
+}
+
+func (id InstanceID) applySubOrchestration(o *subOrchestrationOptions) { o.id = id }
+
+// FireAndForget is the [SubOrchestrationOption] that lets a child go its own way:
+// it does not tell its parent how it ended. The task is complete at once, with the
+// zero value. That an instance with the chosen ID is running already is not told
+// either; then nothing comes of the call.
+type FireAndForget struct{}
+
+// fireAndForget is the name of the tag by which DurableTask knows such children
+// (DurableTask.Core/OrchestrationTags.cs).
+const fireAndForget = "FireAndForget"
+
+func (FireAndForget) applySubOrchestration(o *subOrchestrationOptions) { o.detached = true }
+
+// CallSubOrchestrator starts another orchestration as a child, with an
+// orchestrator of the registry and the given input. The task's error is a
+// *[TaskFailedError] if the child failed or was terminated.
+//
+// The child's ID is an [InstanceID] among opts, or one that is derived from the
+// execution and the call: it is new for each attempt of a [RetryPolicy]. An
+// instance that has the ID and has ended is replaced. One that has not ended
+// goes on unharmed, and the call fails with an error that wraps an
+// *[provider.InstanceExistsError].
+//
+// The child's version is a [Version] among opts, the one that the orchestrator
+// is registered for, or the worker's default version. It inherits the tags of
+// its parent.
+//
+// If the input cannot be encoded, the orchestrator is not registered or an
+// option cannot be, nothing is started and the task is complete with the error.
+func CallSubOrchestrator[I, O any](ctx *Context, orch func(*Context, I) (O, error), in I, opts ...SubOrchestrationOption) *Task[O] {
+	f, err := ctx.registry.functionOf(orchestratorKind, orch)
+	if err != nil {
+		return endedTask[O](ctx, err)
+	}
+	return callSubOrchestrator[O](ctx, f.name, f.version, in, opts)
+}
+
+// An OrchestratorName is the wire name of an orchestrator with the given types
+// of input and output, such as one that another program implements:
+//
+//	const Ship = durable.OrchestratorName[Order, Receipt]("Ship")
+type OrchestratorName[I, O any] string
+
+// Call starts the orchestrator as a child, as [CallSubOrchestrator] does.
+func (n OrchestratorName[I, O]) Call(ctx *Context, in I, opts ...SubOrchestrationOption) *Task[O] {
+	return callSubOrchestrator[O](ctx, string(n), "", in, opts)
+}
+
+// Start starts an instance of the orchestrator, as [Start] does. The client
+// needs no registry.
+func (n OrchestratorName[I, O]) Start(ctx context.Context, c *Client, in I, opts ...StartOption) (*Instance[O], error) {
+	input, err := encode(in)
+	if err != nil {
+		return nil, fmt.Errorf("encode input of orchestrator %s: %w", string(n), err)
+	}
+	id, err := c.start(ctx, string(n), input, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return InstanceOf[O](c, id), nil
+}
+
+func callSubOrchestrator[O any](ctx *Context, name string, version Version, in any, opts []SubOrchestrationOption) *Task[O] {
+	var o subOrchestrationOptions
+	for _, opt := range opts {
+		opt.applySubOrchestration(&o)
+	}
+	if err := ctx.checkChildID(o.id); err != nil {
+		return endedTask[O](ctx, fmt.Errorf("call sub-orchestrator %s: %w", name, err))
+	}
+	input, err := encode(in)
+	if err != nil {
+		return endedTask[O](ctx, fmt.Errorf("encode input of sub-orchestrator %s: %w", name, err))
+	}
+	switch {
+	case o.version != nil:
+		version = *o.version
+	case version == "":
+		version = ctx.registry.worker.version
+	}
+	tags := maps.Clone(o.tags)
+	if o.detached {
+		if tags == nil {
+			tags = make(map[string]string, 1)
+		}
+		tags[fireAndForget] = ""
+	}
+	child := func() *replay.CreateSubOrchestration {
+		return &replay.CreateSubOrchestration{Name: name, Version: string(version), InstanceID: string(o.id), Input: input, Tags: tags}
+	}
+	if !o.detached {
+		return retried[O](ctx, o.retry, func(f *replay.Future) { ctx.x.CreateSubOrchestrationAs(f, child()) })
+	}
+	if o.retry != nil {
+		return endedTask[O](ctx, fmt.Errorf("call sub-orchestrator %s: a RetryPolicy is of no use with FireAndForget, since nobody learns that it failed", name))
+	}
+	ctx.x.StartOrchestration(child())
+	return endedTask[O](ctx, nil)
+}
+
+// checkChildID returns an error if a child cannot have the ID, which is empty if
+// none was chosen. The texts are the extension's
+// (DurableOrchestrationContext.cs, CallDurableTaskFunctionAsync).
+func (c *Context) checkChildID(id InstanceID) error {
+	if id == "" {
+		return nil
+	}
+	if err := ValidateInstanceID(id); err != nil {
+		return err
+	}
+	parent := c.ParentInstanceID()
+	if strings.EqualFold(string(id), string(c.InstanceID())) || parent != "" && strings.EqualFold(string(id), string(parent)) {
+		return &InstanceIDError{ID: id, Reason: "The instance ID of a sub-orchestration must be different than the instance ID of a parent orchestration."}
+	}
+	return nil
+}

@@ -1,0 +1,47 @@
+package durable
+
+import (
+	"context"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A Worker runs the functions of a registry for a hub.
+type Worker struct {
+	hub      provider.Worker
+	registry *Registry
+	config   Config
+}
+
+// NewWorker returns a Worker that runs what p hands out with the functions in
+// r. What is added to r after [Worker.Run] was called may not be seen.
+func NewWorker(p provider.Worker, r *Registry, cfg Config) *Worker {
+	return &Worker{hub: p, registry: r, config: cfg}
+}
+
+// Run works until ctx ends. Then it takes nothing new, lets what runs go on
+// for at most the configuration's ShutdownTimeout, and returns nil once all is
+// handed back. It returns an error if the configuration is out of range or if
+// the hub can never be worked on; it retries through outages.
+func (w *Worker) Run(ctx context.Context) error {
+	if err := w.config.Validate(); err != nil {
+		return err
+	}
+	cfg := w.config.WithDefaults()
+	functions := w.registry.forWorker(workerSettings{logger: cfg.Logger, version: cfg.Version, maxActions: cfg.MaxOrchestrationActions, http: cfg.HTTP})
+	return dispatch.New(w.hub, functions, dispatch.Config{
+		MaxConcurrentActivities:    cfg.MaxConcurrentActivities,
+		MaxConcurrentOrchestrators: cfg.MaxConcurrentOrchestrators,
+		ExtendedSessions:           cfg.ExtendedSessions,
+		ExtendedSessionIdle:        cfg.ExtendedSessionIdle,
+		ShutdownTimeout:            cfg.ShutdownTimeout,
+		EpisodeLimit:               cfg.EpisodeLimit,
+		CheckVersion:               cfg.checkVersion,
+		FailMismatch:               cfg.VersionFailure == FailMismatch,
+		Logger:                     cfg.Logger,
+		Now:                        time.Now,
+		NewID:                      newID,
+	}).Run(ctx)
+}

@@ -1,0 +1,248 @@
+//go:build unix
+
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// newHub returns a task hub name that no other test uses.
+func newHub() string { return "E2e" + strings.ReplaceAll(uuid.NewString(), "-", "")[:12] }
+
+// newRoot returns a new script root: the repository's host.json for the given
+// hub, its function.json, and a local.settings.json for the given storage. edit
+// may change the durableTask section first.
+func newRoot(t *testing.T, hub, connection string, edit func(durableTask map[string]any)) string {
+	t.Helper()
+	root := t.TempDir()
+	var host struct {
+		Version         string          `json:"version"`
+		FunctionTimeout string          `json:"functionTimeout"`
+		CustomHandler   json.RawMessage `json:"customHandler"`
+		Extensions      struct {
+			HTTP        json.RawMessage `json:"http"`
+			DurableTask map[string]any  `json:"durableTask"`
+		} `json:"extensions"`
+	}
+	readJSON(t, "../host.json", &host)
+	host.Extensions.DurableTask["hubName"] = hub
+	if edit != nil {
+		edit(host.Extensions.DurableTask)
+	}
+	writeJSON(t, filepath.Join(root, "host.json"), host)
+
+	var local struct {
+		IsEncrypted bool              `json:"IsEncrypted"`
+		Values      map[string]string `json:"Values"`
+	}
+	readJSON(t, "../local.settings.json", &local)
+	local.Values["AzureWebJobsStorage"] = connection
+	if connection == "" {
+		delete(local.Values, "AzureWebJobsStorage")
+	}
+	writeJSON(t, filepath.Join(root, "local.settings.json"), local)
+
+	var function any
+	readJSON(t, "function.json", &function)
+	writeJSON(t, filepath.Join(root, "functions", "function.json"), function)
+	return root
+}
+
+func readJSON(t *testing.T, path string, v any) {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err == nil {
+		err = json.Unmarshal(text, v)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeJSON(t *testing.T, path string, v any) {
+	t.Helper()
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err == nil {
+		err = os.MkdirAll(filepath.Dir(path), 0o755)
+	}
+	if err == nil {
+		err = os.WriteFile(path, text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// An app is a running program that serves HTTP: the app standalone, or the
+// Functions host with the app below it.
+type app struct {
+	*program
+	url  string
+	root string
+}
+
+// startStandalone runs a program under test on its own, and returns when it
+// listens.
+func startStandalone(t *testing.T, built func() (string, error), root string, env ...string) *app {
+	t.Helper()
+	port := freePort(t)
+	env = append(environment(fmt.Sprintf("PORT=%d", port), "DURABLE_LOG_LEVEL=debug"), env...)
+	a := &app{run(t, root, env, binary(t, built)), fmt.Sprintf("http://127.0.0.1:%d", port), root}
+	eventually(t, 20*time.Second, "an answer to GET /", func() bool {
+		if a.ended() {
+			t.Fatal("the app has ended")
+		}
+		resp, err := http.Get(a.url + "/")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode < 500
+	})
+	return a
+}
+
+// An answer is what came back on a request.
+type answer struct {
+	status int
+	header http.Header
+	body   string
+}
+
+// call sends a request; target is a path of the app or a whole URL. A non-nil
+// body goes as JSON.
+func (a *app) call(method, target string, body any) answer {
+	a.t.Helper()
+	got, err := a.try(method, target, body)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	return got
+}
+
+func (a *app) try(method, target string, body any) (answer, error) {
+	if strings.HasPrefix(target, "/") {
+		target = a.url + target
+	}
+	text := ""
+	if body != nil {
+		encoded, err := json.Marshal(body)
+		if err != nil {
+			return answer{}, err
+		}
+		text = string(encoded)
+	}
+	req, err := http.NewRequestWithContext(a.t.Context(), method, target, strings.NewReader(text))
+	if err != nil {
+		return answer{}, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return answer{}, err
+	}
+	defer resp.Body.Close()
+	answered, err := io.ReadAll(resp.Body)
+	return answer{resp.StatusCode, resp.Header, string(answered)}, err
+}
+
+// A checkStatus is the payload of a 202 answer.
+type checkStatus struct {
+	ID                    string `json:"id"`
+	StatusQueryGetURI     string `json:"statusQueryGetUri"`
+	SendEventPostURI      string `json:"sendEventPostUri"`
+	TerminatePostURI      string `json:"terminatePostUri"`
+	RewindPostURI         string `json:"rewindPostUri"`
+	PurgeHistoryDeleteURI string `json:"purgeHistoryDeleteUri"`
+	RestartPostURI        string `json:"restartPostUri"`
+	SuspendPostURI        string `json:"suspendPostUri"`
+	ResumePostURI         string `json:"resumePostUri"`
+}
+
+// start starts an orchestration through the management API.
+func (a *app) start(name string, input any) checkStatus {
+	a.t.Helper()
+	got := a.call(http.MethodPost, "/api/durabletask/orchestrators/"+name, input)
+	if got.status != http.StatusAccepted {
+		a.t.Fatalf("start %s: %d %s", name, got.status, got.body)
+	}
+	return decode[checkStatus](a.t, got.body)
+}
+
+// A status is what the management API says of an instance.
+type status struct {
+	Name          string          `json:"name"`
+	InstanceID    string          `json:"instanceId"`
+	RuntimeStatus string          `json:"runtimeStatus"`
+	Input         json.RawMessage `json:"input"`
+	CustomStatus  json.RawMessage `json:"customStatus"`
+	Output        json.RawMessage `json:"output"`
+	HistoryEvents []historyEvent  `json:"historyEvents"`
+}
+
+// A historyEvent is one of status.HistoryEvents.
+type historyEvent struct {
+	EventType    string          `json:"EventType"`
+	FunctionName string          `json:"FunctionName"`
+	Name         string          `json:"Name"`
+	Result       json.RawMessage `json:"Result"`
+	Reason       string          `json:"Reason"`
+}
+
+// status asks for an instance's status by a URL, as it came in a 202 answer.
+func (a *app) status(url string) status {
+	a.t.Helper()
+	got := a.call(http.MethodGet, url, nil)
+	if got.status != http.StatusOK && got.status != http.StatusAccepted {
+		a.t.Fatalf("GET %s: %d %s", url, got.status, got.body)
+	}
+	return decode[status](a.t, got.body)
+}
+
+// await waits until an instance has ended and returns its status.
+func (a *app) await(url string, timeout time.Duration) status {
+	a.t.Helper()
+	var last status
+	eventually(a.t, timeout, "the end of "+url, func() bool {
+		got, err := a.try(http.MethodGet, url, nil)
+		if err != nil || got.status != http.StatusOK {
+			return false
+		}
+		last = decode[status](a.t, got.body)
+		return ended(last.RuntimeStatus)
+	})
+	return last
+}
+
+// completed is await, for an instance that must complete with the given output.
+func (a *app) completed(url string, timeout time.Duration, wantOutput string) {
+	a.t.Helper()
+	got := a.await(url, timeout)
+	if got.RuntimeStatus != "Completed" || string(got.Output) != wantOutput {
+		a.t.Errorf("%s is %s with output %s, want Completed with %s", got.InstanceID, got.RuntimeStatus, got.Output, wantOutput)
+	}
+}
+
+func ended(runtimeStatus string) bool {
+	return slices.Contains([]string{"Completed", "Failed", "Terminated", "Canceled"}, runtimeStatus)
+}
+
+func decode[T any](t *testing.T, text string) T {
+	t.Helper()
+	var v T
+	if err := json.Unmarshal([]byte(text), &v); err != nil {
+		t.Fatalf("%v in %s", err, text)
+	}
+	return v
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestGetFileList_HasRegularFilesOnly(t *testing.T) {
+	t.Setenv("BACKUP_DIRECTORY", t.TempDir())
+	site := t.TempDir()
+	write(t, filepath.Join(site, "b", "2.txt"), "two")
+	write(t, filepath.Join(site, "1.txt"), "one")
+	if err := os.Symlink("/etc", filepath.Join(site, "link")); err != nil {
+		t.Fatal(err)
+	}
+
+	got, err := GetFileList(t.Context(), site)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"1.txt", "b/2.txt"}, got); diff != "" {
+		t.Errorf("files (-want +got):\n%s", diff)
+	}
+}
+
+func TestGetFileList_RefusesABackupInsideOfTheDirectory(t *testing.T) {
+	site := t.TempDir()
+	t.Setenv("BACKUP_DIRECTORY", filepath.Join(site, "backup"))
+	if _, err := GetFileList(t.Context(), site); err == nil {
+		t.Error("no error")
+	}
+}
+
+func TestCopyFile_MayBeRunTwice(t *testing.T) {
+	backup, site := t.TempDir(), t.TempDir()
+	t.Setenv("BACKUP_DIRECTORY", backup)
+	write(t, filepath.Join(site, "b", "2.txt"), "two")
+
+	for range 2 {
+		size, err := CopyFile(t.Context(), SiteFile{site, "b/2.txt"})
+		if size != 3 || err != nil {
+			t.Fatalf("CopyFile = %d, %v; want 3 bytes", size, err)
+		}
+	}
+
+	entries, err := os.ReadDir(filepath.Join(backup, site, "b"))
+	if err != nil || len(entries) != 1 || entries[0].Name() != "2.txt" {
+		t.Errorf("the backup holds %v, %v; want 2.txt only", entries, err)
+	}
+}
+
+func TestCopyFile_RefusesNamesThatLeadOutOfTheDirectory(t *testing.T) {
+	backup, site := t.TempDir(), t.TempDir()
+	t.Setenv("BACKUP_DIRECTORY", backup)
+	write(t, filepath.Join(site, "secret"), "s")
+	inner := filepath.Join(site, "inner")
+	write(t, filepath.Join(inner, "1.txt"), "one")
+	if err := os.Symlink(filepath.Join(site, "secret"), filepath.Join(inner, "link")); err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range []string{"../secret", "link", filepath.Join(site, "secret")} {
+		if size, err := CopyFile(t.Context(), SiteFile{inner, file}); err == nil {
+			t.Errorf("CopyFile(%q) copied %d bytes", file, size)
+		}
+	}
+}
+
+func TestBackupOf_WantsADirectory(t *testing.T) {
+	if _, err := backupOf(""); err == nil || !strings.Contains(err.Error(), "input") {
+		t.Errorf("err = %v, want one that says what the input must be", err)
+	}
+}

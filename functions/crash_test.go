@@ -1,0 +1,99 @@
+//go:build unix
+
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+)
+
+const tenSquares = "[1,4,9,16,25,36,49,64,81,100]"
+
+// tenSteps is the input of a sequence of ten activities that leave a trace.
+func tenSteps(trace string) map[string]any {
+	return map[string]any{"steps": 10, "delayMillis": 200, "trace": trace}
+}
+
+// traced returns the process that ran each step, in the order of the runs.
+func traced(t *testing.T, trace string) (steps, pids []int) {
+	t.Helper()
+	text, err := os.ReadFile(trace)
+	if err != nil && !os.IsNotExist(err) {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		var step, pid int
+		if _, err := fmt.Sscan(line, &step, &pid); err != nil {
+			t.Fatalf("%v in %q", err, line)
+		}
+		steps, pids = append(steps, step), append(pids, pid)
+	}
+	return steps, pids
+}
+
+// awaitStep waits until a step has begun.
+func awaitStep(t *testing.T, trace string, step int) {
+	t.Helper()
+	eventually(t, 60*time.Second, "step "+strconv.Itoa(step), func() bool {
+		steps, _ := traced(t, trace)
+		return len(steps) > 0 && steps[len(steps)-1] >= step
+	})
+}
+
+// checkTrace checks that all steps were run, each for the first time only when
+// those before it had been. After a crash a step may be run again, even late:
+// when its result was sent, but its message not yet deleted.
+func checkTrace(t *testing.T, trace string, n int) {
+	t.Helper()
+	steps, _ := traced(t, trace)
+	done := 0
+	for _, step := range steps {
+		if step > done+1 {
+			t.Fatalf("steps were run in the order %v", steps)
+		}
+		done = max(done, step)
+	}
+	if done != n {
+		t.Fatalf("steps %v were run, want all of %d", steps, n)
+	}
+}
+
+func TestCrash_AKilledHandlerGoesOnWhereItWasAfterARestart(t *testing.T) {
+	t.Parallel()
+	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
+	trace := filepath.Join(t.TempDir(), "trace")
+	first := startStandalone(t, e2eApp, root)
+	id := first.start("Steps", tenSteps(trace)).ID
+	awaitStep(t, trace, 5)
+	first.kill()
+
+	second := startStandalone(t, e2eApp, root)
+
+	second.completed("/api/durabletask/instances/"+id, 3*time.Minute, tenSquares)
+	checkTrace(t, trace, 10)
+	second.awaitLog(`activity runs again, since an earlier run did not get to its end.*instanceId=`+id, time.Second)
+}
+
+func TestCrash_AStopReleasesThePartitionsForTheNextProcess(t *testing.T) {
+	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
+	first := startStandalone(t, e2eApp, root)
+	first.completed(first.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, 30*time.Second, "[1]")
+	asked := time.Now()
+	if err := first.cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, 15*time.Second, "the end of the process", first.ended)
+	t.Logf("stopped after %v", time.Since(asked).Round(time.Millisecond))
+
+	second := startStandalone(t, e2eApp, root)
+
+	// Leases that had to run out first would take 30 seconds.
+	second.completed(second.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, 15*time.Second, "[1]")
+}

@@ -1,0 +1,122 @@
+//go:build unix
+
+package main_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+)
+
+// requireFunc skips the test, or fails it where func is required, if Core Tools
+// are not on PATH.
+func requireFunc(t *testing.T) {
+	t.Helper()
+	if _, err := exec.LookPath("func"); err != nil {
+		if azuritetest.Required("func") {
+			t.Fatal(err)
+		}
+		t.Skip("this test needs Azure Functions Core Tools: func is not on PATH")
+	}
+}
+
+// startHost runs `func start` in root, with a program under test as the app.
+func startHost(t *testing.T, built func() (string, error), root string) *app {
+	t.Helper()
+	requireFunc(t)
+	if err := os.MkdirAll(filepath.Join(root, "bin"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(binary(t, built), filepath.Join(root, "bin", "app")); err != nil {
+		t.Fatal(err)
+	}
+	port := freePort(t)
+	p := run(t, root, environment(), "func", "start", "--port", strconv.Itoa(port))
+	a := &app{p, fmt.Sprintf("http://localhost:%d", port), root}
+	p.awaitLog(`functions: .*http://localhost`, 90*time.Second)
+	eventually(t, 90*time.Second, "an answer of the app below the host", func() bool {
+		if a.ended() {
+			t.Fatal("func has ended")
+		}
+		got, err := a.try(http.MethodGet, "/api/durabletask/instances", nil)
+		return err == nil && got.status == http.StatusOK
+	})
+	return a
+}
+
+// handler returns the process ID of the app below the host.
+func (a *app) handler() int {
+	a.t.Helper()
+	pid := 0
+	eventually(a.t, 30*time.Second, "a handler below the host", func() bool {
+		out, _ := exec.Command("pgrep", "-P", strconv.Itoa(a.cmd.Process.Pid)).Output() // fails if there is none
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(out)))
+		return pid != 0
+	})
+	return pid
+}
+
+func TestHost_HelloSequenceCompletesAtThePublicOrigin(t *testing.T) {
+	a := startHost(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
+
+	got := a.call(http.MethodPost, "/api/orchestrators/E1_HelloSequence", nil)
+
+	if got.status != http.StatusAccepted {
+		t.Fatalf("%d %s, want 202", got.status, got.body)
+	}
+	payload := decode[checkStatus](t, got.body)
+	if !strings.HasPrefix(payload.StatusQueryGetURI, a.url+"/api/") {
+		t.Errorf("statusQueryGetUri = %q, want one of the host's, %s/api/…", payload.StatusQueryGetURI, a.url)
+	}
+	if location := got.header.Get("Location"); location != payload.StatusQueryGetURI {
+		t.Errorf("Location = %q, want the statusQueryGetUri, %q", location, payload.StatusQueryGetURI)
+	}
+	a.completed(payload.StatusQueryGetURI, 30*time.Second, helloOutput)
+}
+
+func TestHost_AKilledHandlerIsRestartedAndGoesOn(t *testing.T) {
+	t.Parallel()
+	a := startHost(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
+	trace := filepath.Join(t.TempDir(), "trace")
+	started := a.start("Steps", tenSteps(trace))
+	awaitStep(t, trace, 4)
+
+	signal(t, a.handler(), "-KILL")
+
+	a.completed(started.StatusQueryGetURI, 4*time.Minute, tenSquares)
+	checkTrace(t, trace, 10)
+}
+
+func TestHost_TheHandlerEndsWithinFiveSecondsOfAKilledHost(t *testing.T) {
+	t.Parallel()
+	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
+	a := startHost(t, e2eApp, root)
+	trace := filepath.Join(t.TempDir(), "trace")
+	id := a.start("Steps", tenSteps(trace)).ID
+	handler := a.handler()
+	awaitStep(t, trace, 4)
+
+	a.kill()
+
+	killed := time.Now()
+	eventually(t, 5*time.Second, "the orphan's end", func() bool { return !running(handler) })
+	t.Logf("the orphan ended after %v", time.Since(killed).Round(10*time.Millisecond))
+	next := startStandalone(t, e2eApp, root)
+	next.completed("/api/durabletask/instances/"+id, 4*time.Minute, tenSquares)
+	checkTrace(t, trace, 10)
+}
+
+func signal(t *testing.T, pid int, signal string) {
+	t.Helper()
+	if out, err := exec.Command("kill", signal, strconv.Itoa(pid)).CombinedOutput(); err != nil {
+		t.Fatalf("kill %s %d: %v\n%s", signal, pid, err, out)
+	}
+}

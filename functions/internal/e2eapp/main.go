@@ -1,0 +1,141 @@
+// Command e2eapp is the app that the end-to-end tests kill, and whose functions
+// fail in every way that functions can.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler"
+	"github.com/labstack/echo/v4"
+)
+
+func main() {
+	handler.Main(handler.App{
+		Functions: []*durable.Function{
+			durable.Orchestrator("Steps", Steps),
+			durable.Activity("Step", Step),
+			durable.Orchestrator("ActivityPanics", ActivityPanics),
+			durable.Activity("Panic", Panic),
+			durable.Orchestrator("OrchestratorPanics", OrchestratorPanics),
+			durable.Orchestrator("ActivityFails", ActivityFails),
+			durable.Activity("Fail", Fail),
+			durable.Orchestrator("ActivityUnknown", ActivityUnknown),
+			durable.Orchestrator("Waits", Waits),
+			durable.Orchestrator("TimesOut", TimesOut),
+			durable.Orchestrator("NeedsFile", NeedsFile),
+			durable.Activity("Find", Find),
+			durable.Orchestrator("ChildNeedsFile", ChildNeedsFile),
+			durable.Orchestrator("ChildWaits", ChildWaits),
+		},
+		Routes: func(api *echo.Group, client *durable.Client) {
+			api.GET("/panic", func(echo.Context) error { panic("the route's own panic") })
+			api.POST("/family/:id/terminate", terminateFamily(client))
+		},
+	})
+}
+
+// A Walk says what [Steps] does: so many activities, one after the other, each
+// of which takes its time and leaves a line in the file Trace.
+type Walk struct {
+	Steps       int    `json:"steps"`
+	DelayMillis int    `json:"delayMillis"`
+	Trace       string `json:"trace"`
+}
+
+// A Stride is one step of a Walk.
+type Stride struct {
+	Walk
+	Number int `json:"number"`
+}
+
+// Steps returns the squares of 1 to the number of steps.
+func Steps(ctx *durable.Context, w Walk) ([]int, error) {
+	var squares []int
+	for n := 1; n <= w.Steps; n++ {
+		square, err := durable.CallActivity(ctx, Step, Stride{w, n}).Await()
+		if err != nil {
+			return nil, err
+		}
+		squares = append(squares, square)
+	}
+	return squares, nil
+}
+
+// Step returns the square of its number.
+func Step(ctx context.Context, s Stride) (int, error) {
+	if s.Trace != "" {
+		if err := appendLine(s.Trace, fmt.Sprintf("%d %d", s.Number, os.Getpid())); err != nil {
+			return 0, err
+		}
+	}
+	select {
+	case <-time.After(time.Duration(s.DelayMillis) * time.Millisecond):
+		return s.Number * s.Number, nil
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	}
+}
+
+func appendLine(path, line string) error {
+	f, err := os.OpenFile(filepath.Clean(path), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(line + "\n")
+	return errors.Join(err, f.Close())
+}
+
+// ActivityPanics calls an activity that panics.
+func ActivityPanics(ctx *durable.Context, _ any) (string, error) {
+	return durable.CallActivity(ctx, Panic, "the activity's own panic").Await()
+}
+
+// Panic panics with text.
+func Panic(_ context.Context, text string) (string, error) { panic(text) }
+
+// OrchestratorPanics panics after its first activity.
+func OrchestratorPanics(ctx *durable.Context, _ any) (string, error) {
+	n, err := durable.CallActivity(ctx, Step, Stride{Number: 1}).Await()
+	if err != nil {
+		return "", err
+	}
+	var none []string
+	return none[n], nil
+}
+
+// ActivityFails calls an activity that returns an error.
+func ActivityFails(ctx *durable.Context, text string) (string, error) {
+	return durable.CallActivity(ctx, Fail, text).Await()
+}
+
+// Fail returns an error with text.
+func Fail(_ context.Context, text string) (string, error) { return "", errors.New(text) }
+
+// ActivityUnknown calls an activity that this app does not have.
+func ActivityUnknown(ctx *durable.Context, _ any) (string, error) {
+	return durable.ActivityName[int, string]("NobodyHasThis").Call(ctx, 1).Await()
+}
+
+// Answer is the event that Waits and TimesOut wait for.
+const Answer = durable.Event[string]("Answer")
+
+// Waits returns the payload of an Answer, however long it takes.
+func Waits(ctx *durable.Context, _ any) (string, error) {
+	ctx.SetCustomStatus("waiting for an answer")
+	return Answer.Wait(ctx).Await()
+}
+
+// TimesOut waits for an Answer for a second.
+func TimesOut(ctx *durable.Context, _ any) (string, error) {
+	answer, err := Answer.Wait(ctx).AwaitTimeout(time.Second)
+	if errors.Is(err, durable.ErrTimeout) {
+		return "nobody answered", nil
+	}
+	return answer, err
+}

@@ -1,0 +1,95 @@
+//go:build unix
+
+package main_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/google/go-cmp/cmp"
+)
+
+// npmClient installs the JavaScript client of Durable Functions, once, and
+// returns the folder that it and its driver are in.
+var npmClient = sync.OnceValues(func() (string, error) {
+	dir := filepath.Join(binaries, "npmclient")
+	if err := os.CopyFS(dir, os.DirFS("testdata/npmclient")); err != nil {
+		return "", err
+	}
+	cmd := exec.Command("npm", "install", "--no-fund", "--no-audit", "--loglevel=error")
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	return dir, nil
+})
+
+// requireNPM skips the test if there is no npm, unless it is required.
+func requireNPM(t *testing.T) {
+	t.Helper()
+	for _, program := range []string{"npm", "node"} {
+		if _, err := exec.LookPath(program); err != nil {
+			if azuritetest.Required("npm") {
+				t.Fatal(err)
+			}
+			t.Skipf("this test needs the JavaScript client of Durable Functions: %s is not on PATH", program)
+		}
+	}
+}
+
+// The client of JavaScript's Durable Functions, unchanged, finds in the app what
+// it finds in the .NET extension. There are two ways for it to make URLs. That it
+// takes "410" for success, and JSON's empty string for no input, is its own doing.
+func TestStandalone_ServesTheJavaScriptClient(t *testing.T) {
+	requireNPM(t)
+	client, err := npmClient()
+	if err != nil {
+		t.Fatalf("install durable-functions from npm: %v", err)
+	}
+	for mode, base := range map[string]string{"templates": "/runtime/webhooks/durabletask", "rpc": "/api/durabletask"} {
+		t.Run(mode, func(t *testing.T) {
+			hub := newHub()
+			a := startStandalone(t, e2eApp, newRoot(t, hub, azuritetest.Start(t), nil))
+			cmd := exec.CommandContext(t.Context(), "node", "drive.js", a.url+base, hub, "Storage", mode, filepath.Join(t.TempDir(), "needed"))
+			cmd.Dir = client
+			cmd.Stderr = t.Output()
+			out, err := cmd.Output()
+			if err != nil {
+				t.Fatalf("%v after\n%s", err, out)
+			}
+			if diff := cmp.Diff(strings.Split(strings.TrimSpace(npmClientTells), "\n"), strings.Split(strings.TrimSpace(string(out)), "\n")); diff != "" {
+				t.Errorf("the client tells (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+const npmClientTells = `
+waited: [200,[1,4]]
+status: ["Steps","Completed",{"steps":2},[1,4],true]
+startNew: true
+input: ""
+startNew twice: "The operation failed with an unexpected status code: 409. Details: {\"Message\":\"An Orchestration instance with the status Running already exists.\"}"
+suspend twice: "The operation failed with an unexpected status code: 500. Details: {\"Message\":\"Something went wrong while processing your request\",\"ExceptionMessage\":\"Cannot suspend the orchestration instance my blank id because instance is in the Suspended state.\",\"ExceptionType\":\"*durable.InstanceStateError\",\"StackTrace\":\"\"}"
+raiseEvent: "héllo"
+raiseEvent late: "no error"
+raiseEvent unknown: "No instance with ID 'unknown id' found."
+terminate: "enough of that"
+terminate late: "no error"
+terminate unknown: "No instance with ID 'unknown id' found."
+rewind: "found"
+rewind completed: "This orchestration has status Completed, but only orchestrations in the \"Failed\" state can be rewound."
+rewind unknown: "No orchestration with instance ID \"unknown id\" found."
+getStatusAll: 5
+getStatusBy: 2
+purgeInstanceHistory: 1
+purgeInstanceHistory again: 0
+purgeInstanceHistoryBy: 2
+purgeInstanceHistoryBy again: 0
+`

@@ -1,0 +1,218 @@
+//go:build unix
+
+package main_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+)
+
+// binaries is the folder of the programs under test, removed by TestMain.
+var binaries string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		var err error
+		if binaries, err = os.MkdirTemp("", "durable-e2e-*"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(binaries)
+		return m.Run()
+	}())
+}
+
+// The programs under test, built once. They have the race detector in them if
+// the tests have, and a race that it finds fails the test that caused it.
+var (
+	sampleApp = sync.OnceValues(func() (string, error) { return build("sample", ".") })
+	e2eApp    = sync.OnceValues(func() (string, error) { return build("e2eapp", "./internal/e2eapp") })
+)
+
+func build(name, pkg string) (string, error) {
+	path := filepath.Join(binaries, name)
+	args := []string{"build", "-o", path}
+	if raceEnabled {
+		args = append(args, "-race")
+	}
+	if out, err := exec.Command("go", append(args, pkg)...).CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build %s: %w\n%s", pkg, err, out)
+	}
+	return path, nil
+}
+
+func binary(t *testing.T, built func() (string, error)) string {
+	t.Helper()
+	path, err := built()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// A program is a process that a test started, in a process group of its own.
+type program struct {
+	t    *testing.T
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+
+	mu     sync.Mutex // protects the following
+	output bytes.Buffer
+	scan   int // where awaitLog goes on
+}
+
+// guarded runs a command in place of the shell. A process beside it, which the
+// command does not have as a child, kills the whole process group when
+// descriptor 3 ends, that is, when the test process has ended in whatever way.
+const guarded = `({ cat <&3; kill -9 -$$; } >/dev/null 2>&1 &); exec 3<&-; exec "$@"`
+
+// run starts a program in dir. It and all that it started are killed at the end
+// of the test, and its output is shown if the test failed.
+func run(t *testing.T, dir string, env []string, name string, args ...string) *program {
+	t.Helper()
+	p := &program{t: t, cmd: exec.Command("sh", append([]string{"-c", guarded, "sh", name}, args...)...), done: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Env = dir, env
+	p.cmd.Stdout, p.cmd.Stderr = p, p
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	p.cmd.WaitDelay = 10 * time.Second
+	guard, alive, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.cmd.ExtraFiles = []*os.File{guard}
+	if err := p.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	guard.Close()
+	go func() { // ends with the process; kill waits for it
+		_ = p.cmd.Wait() // its output tells more
+		close(p.done)
+	}()
+	t.Cleanup(func() {
+		p.killGroup()
+		alive.Close()
+		if strings.Contains(p.log(), "WARNING: DATA RACE") {
+			t.Error("the race detector found something")
+		}
+		if t.Failed() {
+			t.Logf("output of %s (%d):\n%s", filepath.Base(name), p.cmd.Process.Pid, p.log())
+		}
+	})
+	return p
+}
+
+// Write takes the program's output.
+func (p *program) Write(b []byte) (int, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.output.Write(b)
+}
+
+func (p *program) log() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.output.String()
+}
+
+// awaitLog waits until the output has something that matches pattern, after
+// what an earlier call found, and returns the match and its groups.
+func (p *program) awaitLog(pattern string, timeout time.Duration) []string {
+	p.t.Helper()
+	re := regexp.MustCompile(pattern)
+	var found []string
+	eventually(p.t, timeout, "output that matches "+pattern, func() bool {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		text := p.output.String()[p.scan:]
+		at := re.FindStringSubmatchIndex(text)
+		if at == nil {
+			return false
+		}
+		found = re.FindStringSubmatch(text)
+		p.scan += at[1]
+		return true
+	})
+	return found
+}
+
+// kill ends the program as kill -9 does, and nothing that it started.
+func (p *program) kill() {
+	_ = p.cmd.Process.Kill() // it may have ended
+	<-p.done
+}
+
+func (p *program) killGroup() {
+	_ = syscall.Kill(-p.cmd.Process.Pid, syscall.SIGKILL) // it may have ended
+	<-p.done
+}
+
+func (p *program) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// eventually polls until a condition holds. What goes on is in other processes,
+// so there is no signal to wait for.
+func eventually(t *testing.T, timeout time.Duration, what string, holds func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	defer cancel()
+	for tick := time.NewTicker(50 * time.Millisecond); !holds(); {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			if !holds() {
+				t.Fatalf("waited %v in vain for %s", timeout, what)
+			}
+			return
+		}
+	}
+}
+
+// running reports whether a process exists that is not a zombie.
+func running(pid int) bool {
+	out, _ := exec.Command("ps", "-o", "stat=", "-p", fmt.Sprint(pid)).Output() // fails if there is none
+	stat := strings.TrimSpace(string(out))
+	return stat != "" && !strings.HasPrefix(stat, "Z")
+}
+
+// freePort returns a loopback port that nobody listened on a moment ago.
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// environment is this process's without what a developer may have set for the
+// app, and with the given variables.
+func environment(variables ...string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+		for _, prefix := range []string{"AzureWebJobs", "AzureFunctionsJobHost__", "FUNCTIONS_", "WEBSITE_", "PORT=", "CONTAINER_NAME=", "DURABLE_LOG_LEVEL="} {
+			if strings.HasPrefix(v, prefix) {
+				return true
+			}
+		}
+		return false
+	})
+	return append(env, variables...)
+}

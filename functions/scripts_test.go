@@ -1,0 +1,76 @@
+//go:build unix
+
+package main_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+)
+
+func TestScripts_StartRunsTheAppStandaloneUntilItIsStopped(t *testing.T) {
+	testStart(t, pathWithoutFunc(), "mode=standalone")
+}
+
+func TestScripts_StartRunsTheAppBelowTheHostUntilItIsStopped(t *testing.T) {
+	requireFunc(t)
+	testStart(t, os.Getenv("PATH"), `mode="Functions host"`)
+}
+
+func testStart(t *testing.T, path, wantLog string) {
+	t.Helper()
+	port := freePort(t)
+	env := environment(
+		"PATH="+path,
+		fmt.Sprintf("PORT=%d", port),
+		"AzureWebJobsStorage="+azuritetest.Start(t),
+		"AzureFunctionsJobHost__extensions__durableTask__hubName="+newHub(),
+	)
+	a := &app{run(t, "/", env, script(t, "start")), fmt.Sprintf("http://localhost:%d", port), ""}
+	curl := a.awaitLog(`curl -i -X POST (http://localhost:\d+/api/orchestrators/E1_HelloSequence)`, 3*time.Minute)
+	var started answer
+	eventually(t, 60*time.Second, "a start to be accepted", func() bool {
+		started = a.call(http.MethodPost, curl[1], nil)
+		return started.status == http.StatusAccepted
+	})
+	a.completed(decode[checkStatus](t, started.body).StatusQueryGetURI, 30*time.Second, helloOutput)
+
+	if err := a.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+
+	eventually(t, 20*time.Second, "the end of scripts/start", a.ended)
+	if _, err := a.try(http.MethodGet, "/", nil); err == nil {
+		t.Error("something still listens on the port")
+	}
+	for _, want := range []string{wantLog, "msg=stopping", "msg=stopped"} {
+		if !strings.Contains(a.log(), want) {
+			t.Errorf("the log does not say %s", want)
+		}
+	}
+}
+
+// script returns the path of one of the repository's scripts.
+func script(t *testing.T, name string) string {
+	t.Helper()
+	path, err := filepath.Abs(filepath.Join("..", "scripts", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func pathWithoutFunc() string {
+	return strings.Join(slices.DeleteFunc(filepath.SplitList(os.Getenv("PATH")), func(dir string) bool {
+		_, err := os.Stat(filepath.Join(dir, "func"))
+		return err == nil
+	}), string(filepath.ListSeparator))
+}

@@ -1,0 +1,63 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/labstack/echo/v4"
+)
+
+// An App is what a program is made of.
+type App struct {
+	// Functions are the app's orchestrators and activities.
+	Functions []*durable.Function
+
+	// Routes adds the app's own HTTP routes to api, the group of the route
+	// prefix, "/api" by default. It may be nil. The routes below /durabletask
+	// there are the management API's. A route may return an error of package
+	// durable; it gets the status that fits. A panic in one is answered with
+	// status 500.
+	Routes func(api *echo.Group, c *durable.Client)
+}
+
+// Exit codes of [Main]. The Functions host restarts a handler that exits with
+// anything but 0, at most twice.
+const (
+	exitOK       = 0 // stopped as asked, with nothing left running
+	exitFailed   = 1 // could not serve, or did not get everything to an end in time
+	exitNoConfig = 2 // the port to listen on makes no sense
+)
+
+// Main runs app until the process is asked to stop by SIGTERM or SIGINT, or its
+// parent, the Functions host, dies, and then exits. A second signal ends it at
+// once. It never returns.
+func Main(app App) { os.Exit(run(app)) }
+
+func run(app App) int {
+	// When the host is killed, the pipe behind standard output breaks. Without
+	// this the next line of the log would end the process before it has handed
+	// back what it works on. Nobody reads the channel.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop)
+
+	cfg, err := Load()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return exitNoConfig
+	}
+	cfg.Logger = NewLogger(os.Stdout, cfg.LogLevel)
+	slog.SetDefault(cfg.Logger)
+	if err := New(app, cfg).Run(ctx); err != nil {
+		cfg.Logger.Error("stopped", "error", oneLine(err))
+		return exitFailed
+	}
+	cfg.Logger.Info("stopped")
+	return exitOK
+}

@@ -1,0 +1,117 @@
+package handler
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/labstack/echo/v4"
+)
+
+// retryCheckStatus is when to ask for the status of an instance that was just
+// started, in seconds.
+const retryCheckStatus = "10"
+
+// A checkStatusPayload tells what can be done with an instance, by URL. It has
+// the members of the .NET extension's management payload, which are those of
+// its answer to a start and rewindPostUri (HttpManagementPayload.cs;
+// HttpApiHandler.cs, CreateCheckStatusResponseMessage).
+type checkStatusPayload struct {
+	ID                    durable.InstanceID `json:"id"`
+	StatusQueryGetURI     string             `json:"statusQueryGetUri"`
+	SendEventPostURI      string             `json:"sendEventPostUri"`
+	TerminatePostURI      string             `json:"terminatePostUri"`
+	RewindPostURI         string             `json:"rewindPostUri"`
+	PurgeHistoryDeleteURI string             `json:"purgeHistoryDeleteUri"`
+	RestartPostURI        string             `json:"restartPostUri"`
+	SuspendPostURI        string             `json:"suspendPostUri"`
+	ResumePostURI         string             `json:"resumePostUri"`
+}
+
+// CheckStatus answers a request that started an instance with status 202, the
+// URL of its status as Location, and the URLs of all that can be done with it.
+// {eventName} and {text} in them stand for what the caller puts there.
+//
+// The URLs have the origin and the key (code) of the request. It returns an
+// error if the request did not come through a [Server].
+func CheckStatus(c echo.Context, id durable.InstanceID) error {
+	l := linksOf(c)
+	if l == nil {
+		return errors.New("check status: the request did not come through a handler.Server")
+	}
+	payload := l.checkStatus(id)
+	c.Response().Header().Set(echo.HeaderLocation, payload.StatusQueryGetURI)
+	c.Response().Header().Set(echo.HeaderRetryAfter, retryCheckStatus)
+	return writeJSON(c, http.StatusAccepted, payload)
+}
+
+// links makes the URLs that one request's answer holds.
+type links struct {
+	origin string // scheme and host
+	base   string // path of the management API
+	query  string // taskHub, connection and code
+}
+
+const linksKey = "durablefunctions.links"
+
+func linksOf(c echo.Context) *links {
+	l, _ := c.Get(linksKey).(*links)
+	return l
+}
+
+// linksFor gives each request its links.
+func (s *Server) linksFor(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		base, ok := c.Get(baseKey).(string)
+		if !ok {
+			base = s.managementBases()[0]
+		}
+		c.Set(linksKey, &links{origin: s.origin(c.Request()), base: base, query: s.hubQuery(c.Request())})
+		return next(c)
+	}
+}
+
+// hubQuery returns the parameters that every management URL has. The caller's
+// key goes into them: behind the host the app is one function, so that a key
+// which was good for this request is good for those, too.
+func (s *Server) hubQuery(r *http.Request) string {
+	out := "taskHub=" + url.QueryEscape(s.cfg.Storage.TaskHub) + "&connection=" + url.QueryEscape(s.cfg.ConnectionName)
+	code := parseQuery(r.URL.RawQuery).text("code")
+	if code == "" {
+		code = r.Header.Get("x-functions-key")
+	}
+	if code != "" {
+		out += "&code=" + url.QueryEscape(code)
+	}
+	return out
+}
+
+func (l *links) checkStatus(id durable.InstanceID) checkStatusPayload {
+	// Blanks become %20 and every other character that is special anywhere in a
+	// URL is escaped, so that readers which take "+" for a blank, as .NET's
+	// decoder does, read the same.
+	instance := l.origin + l.base + "/instances/" + strings.ReplaceAll(url.QueryEscape(string(id)), "+", "%20")
+	withReason := func(operation string) string { return instance + "/" + operation + "?reason={text}&" + l.query }
+	return checkStatusPayload{
+		ID:                    id,
+		StatusQueryGetURI:     instance + "?" + l.query,
+		SendEventPostURI:      instance + "/raiseEvent/{eventName}?" + l.query,
+		TerminatePostURI:      withReason("terminate"),
+		RewindPostURI:         withReason("rewind"),
+		PurgeHistoryDeleteURI: instance + "?" + l.query,
+		RestartPostURI:        instance + "/restart?" + l.query,
+		SuspendPostURI:        withReason("suspend"),
+		ResumePostURI:         withReason("resume"),
+	}
+}
+
+// requestURL returns the public URL of a request.
+func (l *links) requestURL(r *http.Request) string {
+	path := r.RequestURI
+	if !strings.HasPrefix(path, "/") { // a proxy's absolute form
+		path = r.URL.RequestURI()
+	}
+	return l.origin + path
+}

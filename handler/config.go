@@ -1,0 +1,234 @@
+package handler
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// The defaults of [Config] and of what [Load] reads.
+const (
+	DefaultPort           = 8080
+	DefaultRoutePrefix    = "api"
+	DefaultConnectionName = "Storage"
+
+	// DefaultShutdownTimeout bounds an orderly stop.
+	DefaultShutdownTimeout = 7 * time.Second
+
+	// DefaultDrainTimeout is how long running activities and episodes may go on
+	// when the program stops. It leaves time for releasing leases before an
+	// orphan must be gone.
+	DefaultDrainTimeout = 2500 * time.Millisecond
+)
+
+// Config says how a [Server] works. The zero value works: a standalone server
+// on 127.0.0.1:8080, with routes at the root, that has no storage and says so.
+// [Load] makes the one that a program started by a host should have.
+type Config struct {
+	// Address is what to listen on, host and port. Default "127.0.0.1:8080".
+	Address string
+
+	// BehindHost says that the Functions host started this program: requests
+	// come through it, and the program ends when its parent does.
+	BehindHost bool
+
+	// Root is the folder of host.json. It is only reported.
+	Root string
+
+	// RoutePrefix is the first segment of all routes, "api" by default when
+	// loaded, without slashes around it. Empty means that there is none.
+	RoutePrefix string
+
+	// SiteHostname is the public host name of the app, for URLs, if requests do
+	// not tell it.
+	SiteHostname string
+
+	// ConnectionName is the name of the storage connection, as it stands in
+	// URLs. Default "Storage".
+	ConnectionName string
+
+	// Connection says where the hub's storage is.
+	Connection azurestorage.Connection
+
+	// Storage configures the task hub, Worker what runs its functions. Their
+	// Logger fields are filled with Logger if they are nil.
+	Storage azurestorage.Config
+	Worker  durable.Config
+
+	// Overridable says which instances a start with their ID may replace.
+	Overridable durable.OverridableStates
+
+	// Provider stores the hub. Nil means Azure Storage as Connection and
+	// Storage say.
+	Provider provider.Provider
+
+	// ShutdownTimeout bounds an orderly stop. Default 7 s. When the parent has
+	// died it is half as long.
+	ShutdownTimeout time.Duration
+
+	// LogLevel is what [Main] logs from.
+	LogLevel slog.Level
+
+	// Logger receives the server's log. Default [slog.Default].
+	Logger *slog.Logger
+
+	// Notices are remarks on the configuration, each a sentence, which the
+	// server logs when it starts.
+	Notices []string
+
+	// Problem is what is wrong with the configuration. If it is not nil the
+	// server answers every call with status 503 and this reason.
+	Problem error
+}
+
+// WithDefaults returns a copy of c in which fields that are zero have their
+// defaults.
+func (c Config) WithDefaults() Config {
+	if c.Address == "" {
+		c.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(DefaultPort))
+	}
+	if c.ConnectionName == "" {
+		c.ConnectionName = DefaultConnectionName
+	}
+	if c.Storage.TaskHub == "" {
+		c.Storage.TaskHub = azurestorage.DefaultTaskHub
+	}
+	if c.ShutdownTimeout == 0 {
+		c.ShutdownTimeout = DefaultShutdownTimeout
+	}
+	if c.Logger == nil {
+		c.Logger = slog.Default()
+	}
+	if c.Storage.Logger == nil {
+		c.Storage.Logger = c.Logger
+	}
+	if c.Worker.Logger == nil {
+		c.Worker.Logger = c.Logger
+	}
+	return c
+}
+
+// Load makes a Config from defaults, then host.json, then the environment;
+// each overrides only what it names. Standalone, it first sets the environment
+// variables that local.settings.json has and the environment lacks.
+//
+// What is wrong with the settings is the Config's Problem: all of it, a line
+// each. An error means that not even the port to listen on is known.
+func Load() (Config, error) {
+	env, err := readProcessEnvironment()
+	if err != nil {
+		return Config{}, err
+	}
+	variable := func(name string) string { value, _ := newVariables(os.Environ()).lookup(name); return value }
+	root := findAppRoot(env.AppRoot, variable("AzureWebJobsScriptRoot"))
+	var problems []error
+	if !env.behindHost() {
+		local, err := readLocalSettings(root)
+		if err == nil {
+			err = applyLocalSettings(local)
+		}
+		if err != nil {
+			problems = append(problems, err)
+		}
+		if env, err = readProcessEnvironment(); err != nil {
+			return Config{}, err
+		}
+	}
+	port, err := env.port()
+	if err != nil {
+		return Config{}, err
+	}
+	found, err := readHostJSON(root)
+	notFound := errors.Is(err, fs.ErrNotExist)
+	if err != nil && !notFound {
+		problems = append(problems, err)
+	}
+	cfg := configure(env, found, os.Environ())
+	cfg.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	cfg.Root = root
+	if notFound {
+		cfg.Notices = append(cfg.Notices, fmt.Sprintf("There is no host.json in %s or above it; defaults are used.", root))
+	}
+	cfg.Problem = errors.Join(append(problems, cfg.Problem)...)
+	return cfg, nil
+}
+
+func readHostJSON(root string) (settings, error) {
+	text, err := os.ReadFile(filepath.Join(root, hostJSONFile))
+	if err != nil {
+		return newSettings(), err
+	}
+	return parseHostJSON(text)
+}
+
+// configure makes a Config of what was read. It does nothing but decide.
+func configure(env processEnvironment, found settings, environ []string) Config {
+	found.override(environ)
+	vars := newVariables(environ)
+	cfg := Config{
+		BehindHost:   env.behindHost(),
+		RoutePrefix:  DefaultRoutePrefix,
+		SiteHostname: env.Hostname,
+		Worker:       durable.Config{ShutdownTimeout: DefaultDrainTimeout},
+		Storage:      azurestorage.Config{DrainTimeout: DefaultDrainTimeout},
+	}.WithDefaults()
+	cfg.Logger, cfg.Worker.Logger, cfg.Storage.Logger = nil, nil, nil
+	cfg.Storage.TaskHub = defaultTaskHub(env)
+
+	r := &settingReader{found: found, vars: vars}
+	r.version()
+	r.routePrefix(&cfg)
+	r.durableTask(&cfg)
+	if _, given := found.lookup(hubNamePath); !given && env.SlotName != "" && !strings.EqualFold(env.SlotName, "Production") {
+		r.problem(fmt.Errorf("%s is not given, and the app runs in slot %q: each slot needs a task hub of its own", hubNamePath, env.SlotName))
+	}
+	if len(r.problems) == 0 {
+		r.problem(durableProblem(&cfg, vars))
+	}
+	level, err := parseLogLevel(env.LogLevel)
+	if err != nil {
+		r.notices = append(r.notices, err.Error())
+	}
+	cfg.LogLevel = level
+	cfg.Notices = r.notices
+	cfg.Problem = errors.Join(r.problems...)
+	return cfg
+}
+
+// durableProblem resolves the connection and checks what the tables of
+// settings cannot: values in relation to each other.
+func durableProblem(cfg *Config, vars variables) error {
+	if err := cfg.Storage.Validate(); err != nil {
+		return fmt.Errorf("%s: %w", durableTaskPath, err)
+	}
+	if err := cfg.Worker.Validate(); err != nil {
+		return fmt.Errorf("%s: %w", durableTaskPath, err)
+	}
+	connection, err := azurestorage.ResolveConnection(cfg.ConnectionName, vars.connection)
+	if err != nil {
+		return fmt.Errorf("%s: %w", connectionNamePath, err)
+	}
+	cfg.Connection = connection
+	return nil
+}
+
+// defaultTaskHub is the name of a hub that was not given one
+// (WebJobs.Extensions.DurableTask/Options/DurableTaskOptions.cs,
+// ResolveDefaultHubName).
+func defaultTaskHub(env processEnvironment) string {
+	if env.SiteName == "" {
+		return azurestorage.DefaultTaskHub
+	}
+	return azurestorage.SanitizeHubName(env.SiteName)
+}

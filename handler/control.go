@@ -1,0 +1,93 @@
+package handler
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/labstack/echo/v4"
+)
+
+// control returns the operation of the given name on an instance, in any case,
+// which is asked for by POST instances/{id}/{name}; nil if there is none.
+func (m *management) control(id durable.InstanceID, name string) operation {
+	switch strings.ToLower(name) {
+	case "terminate":
+		return accepted(func(c echo.Context, reason string) error {
+			return m.instances.Terminate(c.Request().Context(), id, reason)
+		})
+	case "suspend":
+		return accepted(func(c echo.Context, reason string) error {
+			return m.instances.Suspend(c.Request().Context(), id, reason)
+		})
+	case "resume":
+		return accepted(func(c echo.Context, reason string) error {
+			return m.instances.Resume(c.Request().Context(), id, reason)
+		})
+	case "rewind":
+		return m.rewind(id)
+	case "restart":
+		return m.restart(id)
+	}
+	return nil
+}
+
+// accepted is an operation that needs nothing but a reason and is answered with
+// status 202.
+func accepted(do func(c echo.Context, reason string) error) operation {
+	return func(c echo.Context, q query) error {
+		if err := do(c, q.text("reason")); err != nil {
+			return err
+		}
+		return c.NoContent(http.StatusAccepted)
+	}
+}
+
+// rewind answers POST instances/{id}/rewind. Unlike others it says why it
+// refuses, as a JSON string (HttpApiHandler.cs, HandleRewindInstanceRequestAsync).
+func (m *management) rewind(id durable.InstanceID) operation {
+	return func(c echo.Context, q query) error {
+		err := m.instances.Rewind(c.Request().Context(), id, q.text("reason"))
+		if state, ok := errors.AsType[*durable.InstanceStateError](err); ok {
+			return writeJSON(c, http.StatusPreconditionFailed, state.Error())
+		}
+		switch {
+		case err == nil:
+			return c.NoContent(http.StatusAccepted)
+		case errors.Is(err, durable.ErrInstanceNotFound):
+			return writeJSON(c, http.StatusNotFound, fmt.Sprintf("No orchestration with instance ID \"%s\" found.", id))
+		case errors.Is(err, durable.ErrNotSupported):
+			return &answerError{http.StatusNotImplemented, withCause("Rewind is not supported by the underlying storage provider.", err)}
+		}
+		return err
+	}
+}
+
+// restart answers POST instances/{id}/restart, as a start is answered
+// (HttpApiHandler.cs, HandleRestartInstanceRequestAsync).
+func (m *management) restart(id durable.InstanceID) operation {
+	return func(c echo.Context, q query) error {
+		patience, err := patienceOf(q)
+		if err != nil {
+			return err
+		}
+		var opts []durable.StartOption
+		if !q.boolean("restartWithNewInstanceId", true) {
+			opts = append(opts, id)
+		}
+		restarted, err := m.instances.Restart(c.Request().Context(), id, opts...)
+		if exists, ok := errors.AsType[*provider.InstanceExistsError](err); ok {
+			return &answerError{http.StatusConflict, withCause("A non-terminal instance with this instance ID already exists.", exists)}
+		}
+		switch {
+		case errors.Is(err, durable.ErrInstanceNotFound):
+			return &answerError{http.StatusBadRequest, withCause("InstanceId does not match a valid orchestration instance.", err)}
+		case err != nil:
+			return err
+		}
+		return m.answerStarted(c, q, restarted, patience)
+	}
+}

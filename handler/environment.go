@@ -1,0 +1,126 @@
+package handler
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/kelseyhightower/envconfig"
+)
+
+// processEnvironment holds the variables whose names are all upper case, which
+// is what envconfig looks for whatever the tag says. No field has a default
+// tag, so that one that is not set stays empty; all are strings, since
+// envconfig stops at the first it cannot convert.
+type processEnvironment struct {
+	HandlerPort string `envconfig:"FUNCTIONS_CUSTOMHANDLER_PORT"`
+	Port        string `envconfig:"PORT"`
+	AppRoot     string `envconfig:"FUNCTIONS_APP_ROOT_PATH"`
+	SiteName    string `envconfig:"WEBSITE_SITE_NAME"`
+	SlotName    string `envconfig:"WEBSITE_SLOT_NAME"`
+	Hostname    string `envconfig:"WEBSITE_HOSTNAME"`
+	LogLevel    string `envconfig:"DURABLE_LOG_LEVEL"`
+}
+
+// readProcessEnvironment returns what is set now.
+func readProcessEnvironment() (processEnvironment, error) {
+	var env processEnvironment
+	err := envconfig.Process("", &env)
+	return env, err
+}
+
+// behindHost reports whether the Functions host started this program.
+func (e processEnvironment) behindHost() bool { return e.HandlerPort != "" }
+
+// port returns the port to listen on: the host's, else the operator's, else
+// 8080. Standalone, 0 means any free one.
+func (e processEnvironment) port() (int, error) {
+	name, text, lowest := "PORT", e.Port, 0
+	switch {
+	case e.behindHost():
+		name, text, lowest = "FUNCTIONS_CUSTOMHANDLER_PORT", e.HandlerPort, 1
+	case text == "":
+		return DefaultPort, nil
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n < lowest || n > 65535 {
+		return 0, fmt.Errorf("environment variable %s is %q, must be a port number from %d to 65535", name, text, lowest)
+	}
+	return n, nil
+}
+
+// variables are environment variables as settings of the app: names are found
+// whatever their case, and ":" in a name is as good as "__", as in .NET
+// configuration.
+type variables struct {
+	exact map[string]string
+	lower map[string]string
+}
+
+// newVariables takes environ in the form of [os.Environ]. If names differ only
+// in case, the one that sorts last counts, unless it is asked for exactly.
+func newVariables(environ []string) variables {
+	v := variables{exact: map[string]string{}, lower: map[string]string{}}
+	sorted := map[string]string{}
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		v.exact[name] = value
+		key := settingKey(name)
+		if name >= sorted[key] {
+			v.lower[key], sorted[key] = value, name
+		}
+	}
+	return v
+}
+
+func settingKey(name string) string { return strings.ToLower(strings.ReplaceAll(name, ":", "__")) }
+
+// lookup returns the variable with the given name. One that is empty counts as
+// not set.
+func (v variables) lookup(name string) (string, bool) {
+	if value := v.exact[name]; value != "" {
+		return value, true
+	}
+	value := v.lower[settingKey(name)]
+	return value, value != ""
+}
+
+// connection returns the connection string or setting with the given name:
+// first among the connection strings, which local.settings.json and Azure keep
+// apart, then among the settings
+// (WebJobs.Host/ConfigurationExtensions.cs, GetConnectionStringOrSetting).
+func (v variables) connection(name string) (string, bool) {
+	for _, prefix := range []string{"ConnectionStrings__", "CUSTOMCONNSTR_"} {
+		if value, ok := v.lookup(prefix + name); ok {
+			return value, true
+		}
+	}
+	return v.lookup(name)
+}
+
+// errUnclosed says that a text has a percent sign without a second one.
+var errUnclosed = errors.New(`has a "%" without a closing one`)
+
+// substitute replaces each %NAME% in text by the setting of that name
+// (WebJobs.Host/Config/NameResolverExtensions.cs, ResolveWholeString).
+func (v variables) substitute(text string) (string, error) {
+	var out strings.Builder
+	for {
+		before, rest, found := strings.Cut(text, "%")
+		out.WriteString(before)
+		if !found {
+			return out.String(), nil
+		}
+		name, after, closed := strings.Cut(rest, "%")
+		if !closed {
+			return "", errUnclosed
+		}
+		value, ok := v.lookup(name)
+		if !ok {
+			return "", fmt.Errorf("names the setting %q, which is not set", name)
+		}
+		out.WriteString(value)
+		text = after
+	}
+}

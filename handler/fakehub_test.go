@@ -1,0 +1,215 @@
+package handler
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A fakeHub is a task hub in memory that has no work for anybody. Instances
+// stay as they are until a test changes them.
+type fakeHub struct {
+	mu        sync.Mutex // protects the following
+	instances map[string]*provider.InstanceState
+	histories map[string][]history.Event
+	sent      []provider.TaskMessage
+	queries   []provider.Query
+	outage    error // what every client call fails with
+	ran       int   // calls of Run that ended
+	refusal   error // what Run fails with
+}
+
+var _ provider.Provider = (*fakeHub)(nil)
+
+func newFakeHub() *fakeHub {
+	return &fakeHub{instances: map[string]*provider.InstanceState{}, histories: map[string][]history.Event{}}
+}
+
+var fakeTime = time.Date(2026, 1, 5, 10, 20, 30, 123456700, time.UTC)
+
+func (h *fakeHub) StartInstance(_ context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.outage != nil {
+		return h.outage
+	}
+	event := start.Event.(*history.ExecutionStarted)
+	id := start.Target.InstanceID
+	if old := h.instances[id]; old != nil && slices.Contains(refuse, old.Status) {
+		return &provider.InstanceExistsError{InstanceID: id, Status: old.Status}
+	}
+	h.instances[id] = &provider.InstanceState{
+		Instance: event.Instance, Name: event.Name, Version: event.Version, Tags: event.Tags, Status: history.Pending, Input: event.Input, CreatedAt: fakeTime, LastUpdatedAt: fakeTime,
+	}
+	return nil
+}
+
+func (h *fakeHub) Send(_ context.Context, msg provider.TaskMessage) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.sent = append(h.sent, msg)
+	return h.outage
+}
+
+func (h *fakeHub) Instance(_ context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.outage != nil {
+		return nil, h.outage
+	}
+	state := h.instances[id]
+	if state == nil {
+		return nil, provider.ErrInstanceNotFound
+	}
+	return fetched(state, fetch), nil
+}
+
+func fetched(state *provider.InstanceState, fetch provider.Fetch) *provider.InstanceState {
+	copied := *state
+	if !fetch.Input {
+		copied.Input = nil
+	}
+	if !fetch.Output {
+		copied.Output = nil
+	}
+	return &copied
+}
+
+// Instances hands out pages in order of IDs; a continuation is the first ID of
+// the next page.
+func (h *fakeHub) Instances(_ context.Context, q provider.Query) (*provider.Page, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.queries = append(h.queries, q)
+	if h.outage != nil {
+		return nil, h.outage
+	}
+	page := &provider.Page{}
+	for _, state := range slices.SortedFunc(mapValues(h.instances), func(a, b *provider.InstanceState) int {
+		return cmp.Compare(a.Instance.InstanceID, b.Instance.InstanceID)
+	}) {
+		id := state.Instance.InstanceID
+		switch {
+		case id < q.Continuation, !strings.HasPrefix(id, q.IDPrefix), len(q.Statuses) > 0 && !slices.Contains(q.Statuses, state.Status):
+		case q.PageSize > 0 && len(page.Instances) == q.PageSize:
+			page.Continuation = id
+			return page, nil
+		default:
+			page.Instances = append(page.Instances, fetched(state, q.Fetch))
+		}
+	}
+	return page, nil
+}
+
+func mapValues[K comparable, V any](m map[K]V) func(yield func(V) bool) {
+	return func(yield func(V) bool) {
+		for _, v := range m {
+			if !yield(v) {
+				return
+			}
+		}
+	}
+}
+
+func (h *fakeHub) History(_ context.Context, id string) ([]history.Event, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.histories[id], h.outage
+}
+
+func (h *fakeHub) Run(ctx context.Context) error {
+	h.mu.Lock()
+	refusal := h.refusal
+	h.mu.Unlock()
+	if refusal != nil {
+		return refusal
+	}
+	<-ctx.Done()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ran++
+	return nil
+}
+
+func (h *fakeHub) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (h *fakeHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// fail makes every client call fail with err, or none if it is nil.
+func (h *fakeHub) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.outage = err
+}
+
+// put adds an instance.
+func (h *fakeHub) put(id string, status history.RuntimeStatus, change func(*provider.InstanceState)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	state := &provider.InstanceState{
+		Instance: history.OrchestrationInstance{InstanceID: id, ExecutionID: "e"}, Name: "Greet", Status: status,
+		CreatedAt: fakeTime, LastUpdatedAt: fakeTime.Add(11 * time.Second),
+	}
+	if change != nil {
+		change(state)
+	}
+	h.instances[id] = state
+}
+
+// messages returns what was sent to instances.
+func (h *fakeHub) messages() []provider.TaskMessage {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.sent)
+}
+
+// fakeConfig is a configuration on hub.
+func fakeConfig(t *testing.T, hub provider.Provider) Config {
+	t.Helper()
+	cfg := Config{RoutePrefix: "api", Provider: hub, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
+	cfg.Storage.TaskHub = "MyHub"
+	return cfg
+}
+
+// readyServer is a server that has found its hub.
+func readyServer(t *testing.T, app App, cfg Config) *Server {
+	t.Helper()
+	s := New(app, cfg)
+	if s.cfg.Problem != nil {
+		t.Fatal(s.cfg.Problem)
+	}
+	s.state.ready()
+	return s
+}
+
+// call sends one request to s. A body makes it one with JSON.
+func call(s *Server, method, target, body string, headers ...string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://localhost:8080"+target, strings.NewReader(body))
+	if body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if r.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
+			r.Host = headers[i+1]
+		}
+	}
+	r.RequestURI = target
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}

@@ -1,0 +1,262 @@
+package handler
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// A historyEvent is one event of a history as the management API shows it: an
+// object whose members are in the order in which .NET writes them.
+type historyEvent []member
+
+type member struct {
+	name  string
+	value any
+}
+
+// MarshalJSON writes the members in their order.
+func (e historyEvent) MarshalJSON() ([]byte, error) {
+	var out bytes.Buffer
+	out.WriteByte('{')
+	for i, m := range e {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		name, err := marshalJSON(m.name)
+		if err != nil {
+			return nil, err
+		}
+		value, err := marshalJSON(m.value)
+		if err != nil {
+			return nil, err
+		}
+		out.Write(name)
+		out.WriteByte(':')
+		out.Write(value)
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+// shapeHistory turns a history into what the management API tells of it
+// (WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs,
+// ConvertOrchestrationStateToStatus): an activity or child shows as one event
+// once it has ended, and outputs and inputs only if they are asked for. Of two
+// scheduling events with one ID, which the original does not bear, the later
+// counts.
+func shapeHistory(events []history.Event, showInput, showOutput bool) []historyEvent {
+	scheduled := map[int]history.Event{}
+	ended := map[history.Event]bool{}
+	for _, e := range events {
+		if isScheduling(e) {
+			scheduled[e.Head().EventID] = e
+		}
+		if id, ok := history.Completes(e); ok {
+			if s := scheduled[id]; s != nil {
+				ended[s] = true
+			}
+		}
+	}
+	out := []historyEvent{}
+	for _, e := range events {
+		if isBracket(e) || ended[e] {
+			continue
+		}
+		var origin history.Event
+		if id, ok := history.Completes(e); ok {
+			origin = scheduled[id]
+		}
+		s := shape{showInput: showInput, showOutput: showOutput}
+		s.add("EventType", e.Type().String())
+		s.own(e)
+		s.add("Timestamp", ticksJSON(e.Head().Timestamp))
+		s.origin(origin)
+		if started, ok := e.(*history.ExecutionStarted); ok {
+			s.add("FunctionName", started.Name)
+		}
+		out = append(out, s.event)
+	}
+	return out
+}
+
+// isBracket reports whether e only marks where an episode begins or ends.
+func isBracket(e history.Event) bool {
+	return e.Type() == history.TypeOrchestratorStarted || e.Type() == history.TypeOrchestratorCompleted
+}
+
+func isScheduling(e history.Event) bool {
+	return e.Type() == history.TypeTaskScheduled || e.Type() == history.TypeSubOrchestrationInstanceCreated
+}
+
+// A shape is an event being written.
+type shape struct {
+	showInput, showOutput bool
+	event                 historyEvent
+}
+
+func (s *shape) add(name string, value any) { s.event = append(s.event, member{name, value}) }
+
+func (s *shape) input(text *string) {
+	if s.showInput {
+		s.add("Input", text)
+	}
+}
+
+func (s *shape) result(text *string) {
+	if s.showOutput {
+		s.add("Result", payloadJSON(text))
+	}
+}
+
+func (s *shape) failure(reason, details *string, failure *history.FailureDetails) {
+	s.add("Reason", reason)
+	s.add("Details", details)
+	s.add("FailureDetails", failureJSON(failure))
+}
+
+// own adds the members of the event's class, in the order of its declaration
+// (DurableTask.Core/History/*.cs), less those that the API leaves out: Version,
+// OrchestrationInstance, ParentInstance, Tags of the start, TaskScheduledId,
+// TimerId, EventId and IsPlayed.
+func (s *shape) own(e history.Event) {
+	switch e := e.(type) {
+	case *history.ExecutionStarted:
+		s.input(e.Input)
+		s.add("Correlation", e.Correlation)
+		s.add("ParentTraceContext", traceJSON(e.ParentTraceContext))
+		s.add("ScheduledStartTime", optionalTicksJSON(e.ScheduledStart))
+		s.add("Generation", e.Generation)
+		s.add("GenerateNewTrace", e.GenerateNewTrace)
+	case *history.ExecutionCompleted:
+		s.add("OrchestrationStatus", e.Status.String())
+		s.result(e.Result)
+		s.add("FailureDetails", failureJSON(e.Failure))
+	case *history.ContinueAsNew:
+		s.add("OrchestrationStatus", e.Status.String())
+		s.result(e.Result)
+		s.add("FailureDetails", failureJSON(e.Failure))
+	case *history.ExecutionTerminated:
+		s.input(e.Reason)
+	case *history.ExecutionSuspended:
+		s.add("Reason", e.Reason)
+	case *history.ExecutionResumed:
+		s.add("Reason", e.Reason)
+	case *history.ExecutionRewound:
+		s.add("Reason", e.Reason)
+		s.add("ParentExecutionId", e.ParentExecutionID)
+		s.add("InstanceId", e.InstanceID)
+		s.add("ParentTraceContext", traceJSON(e.ParentTraceContext))
+	case *history.TaskScheduled:
+		s.add("Name", e.Name)
+		s.input(e.Input)
+		s.add("ParentTraceContext", traceJSON(e.ParentTraceContext))
+		s.add("Tags", e.Tags)
+	case *history.TaskCompleted:
+		s.result(e.Result)
+	case *history.TaskFailed:
+		s.failure(e.Reason, e.Details, e.Failure)
+	case *history.SubOrchestrationInstanceCreated:
+		s.add("Name", e.Name)
+		s.add("InstanceId", e.InstanceID)
+		s.input(e.Input)
+		s.add("ClientSpanId", e.ClientSpanID)
+		s.add("Tags", e.Tags)
+	case *history.SubOrchestrationInstanceCompleted:
+		s.result(e.Result)
+	case *history.SubOrchestrationInstanceFailed:
+		s.failure(e.Reason, e.Details, e.Failure)
+	case *history.TimerCreated:
+		s.add("FireAt", ticksJSON(e.FireAt))
+	case *history.TimerFired:
+		s.add("FireAt", ticksJSON(e.FireAt))
+	case *history.EventSent:
+		s.add("InstanceId", e.InstanceID)
+		s.add("Name", e.Name)
+		s.input(e.Input)
+	case *history.EventRaised:
+		s.add("Name", e.Name)
+		s.input(e.Input)
+		s.add("ParentTraceContext", traceJSON(e.ParentTraceContext))
+	case *history.GenericEvent:
+		s.add("Data", e.Data)
+	case *history.HistoryState:
+		s.add("State", e.State)
+	}
+}
+
+// origin adds what is known of the event that scheduled this one.
+func (s *shape) origin(scheduling history.Event) {
+	switch e := scheduling.(type) {
+	case *history.TaskScheduled:
+		s.add("ScheduledTime", ticksJSON(e.Timestamp))
+		s.add("FunctionName", e.Name)
+		s.input(e.Input)
+	case *history.SubOrchestrationInstanceCreated:
+		s.add("ScheduledTime", ticksJSON(e.Timestamp))
+		s.add("FunctionName", e.Name)
+		s.input(e.Input)
+	}
+}
+
+// ticksJSON formats t as Newtonsoft.Json writes a UTC DateTime: to 100 ns,
+// without zeros at the end.
+func ticksJSON(t time.Time) string {
+	s := history.Ticks(t).Format("2006-01-02T15:04:05.0000000")
+	return strings.TrimSuffix(strings.TrimRight(s, "0"), ".") + "Z"
+}
+
+func optionalTicksJSON(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return ticksJSON(t)
+}
+
+// A failureDetails is FailureDetails as .NET writes it
+// (DurableTask.Core/FailureDetails.cs).
+type failureDetails struct {
+	ErrorType      string
+	ErrorMessage   string
+	StackTrace     *string
+	InnerFailure   *failureDetails
+	IsNonRetriable bool
+	Properties     map[string]json.RawMessage
+}
+
+func failureJSON(f *history.FailureDetails) *failureDetails {
+	if f == nil {
+		return nil
+	}
+	out := &failureDetails{
+		ErrorType: f.ErrorType, ErrorMessage: f.ErrorMessage, StackTrace: f.StackTrace,
+		InnerFailure: failureJSON(f.InnerFailure), IsNonRetriable: f.IsNonRetriable,
+	}
+	for name, value := range f.Properties {
+		if out.Properties == nil {
+			out.Properties = map[string]json.RawMessage{}
+		}
+		out.Properties[name] = payloadJSON(&value)
+	}
+	return out
+}
+
+// A traceContext is DistributedTraceContext as .NET writes it
+// (DurableTask.Core/Tracing/DistributedTraceContext.cs).
+type traceContext struct {
+	TraceParent       string
+	TraceState        *string
+	ID                *string `json:"Id"`
+	SpanID            *string `json:"SpanId"`
+	ActivityStartTime *string
+}
+
+func traceJSON(t *history.TraceContext) *traceContext {
+	if t == nil {
+		return nil
+	}
+	return &traceContext{t.TraceParent, t.TraceState, t.ID, t.SpanID, t.ActivityStartTime}
+}

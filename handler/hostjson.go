@@ -1,0 +1,179 @@
+package handler
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// maxHostJSONDepth bounds how deeply host.json may be nested.
+const maxHostJSONDepth = 64
+
+// parseHostJSON reads host.json as the host does: with comments, trailing
+// commas and a byte order mark, and without regard to the case of names. It
+// returns every value in it, objects and arrays included, with its line.
+// Of names that differ only by case the last one counts.
+func parseHostJSON(text []byte) (settings, error) {
+	found := newSettings()
+	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
+	if !utf8.Valid(text) {
+		return found, errors.New("host.json is not UTF-8 text")
+	}
+	plain := withoutComments(text)
+	r := &hostJSONReader{text: plain, dec: json.NewDecoder(bytes.NewReader(plain)), found: &found}
+	r.dec.UseNumber()
+	if err := r.value("", 0); err != nil {
+		return newSettings(), fmt.Errorf("host.json line %d: %w", r.errorLine(err), plainSyntaxError(err))
+	}
+	if root := found.byPath[""]; root.kind != kindObject {
+		return newSettings(), fmt.Errorf("host.json line %d: must hold an object, has %s", r.line(), root.written())
+	}
+	if _, err := r.dec.Token(); !errors.Is(err, io.EOF) {
+		return newSettings(), fmt.Errorf("host.json line %d: there is text after the object", r.line())
+	}
+	delete(found.byPath, "")
+	return found, nil
+}
+
+type hostJSONReader struct {
+	text  []byte
+	dec   *json.Decoder
+	found *settings
+}
+
+// value reads the next value and keeps it, and what it contains, under path.
+func (r *hostJSONReader) value(path string, depth int) error {
+	if depth > maxHostJSONDepth {
+		return fmt.Errorf("is nested more than %d deep", maxHostJSONDepth)
+	}
+	token, err := r.dec.Token()
+	if err != nil {
+		return err
+	}
+	s := setting{path: path, source: fmt.Sprintf("host.json line %d", r.line())}
+	switch v := token.(type) {
+	case json.Delim:
+		s.kind = kindObject
+		if v == '[' {
+			s.kind = kindArray
+		}
+		r.found.remove(path)
+		r.found.set(s)
+		return r.members(path, v == '{', depth)
+	case string:
+		s.kind, s.text = kindString, v
+	case json.Number:
+		s.kind, s.text = kindNumber, v.String()
+	case bool:
+		s.kind, s.text = kindBool, fmt.Sprint(v)
+	case nil:
+		s.kind = kindNull
+	}
+	r.found.remove(path)
+	r.found.set(s)
+	return nil
+}
+
+// members reads what an object or array contains, and its end.
+func (r *hostJSONReader) members(path string, object bool, depth int) error {
+	for i := 0; r.dec.More(); i++ {
+		name := fmt.Sprint(i)
+		if object {
+			token, err := r.dec.Token()
+			if err != nil {
+				return err
+			}
+			name, _ = token.(string)
+		}
+		if path != "" {
+			name = path + "." + name
+		}
+		if err := r.value(name, depth+1); err != nil {
+			return err
+		}
+	}
+	_, err := r.dec.Token()
+	return err
+}
+
+// line returns the line at which the last token ends, from 1.
+func (r *hostJSONReader) line() int { return lineAt(r.text, r.dec.InputOffset()) }
+
+// errorLine returns the line that err is about.
+func (r *hostJSONReader) errorLine(err error) int {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return lineAt(r.text, syntax.Offset)
+	}
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return lineAt(r.text, int64(len(r.text)))
+	}
+	return r.line()
+}
+
+func lineAt(text []byte, offset int64) int {
+	return 1 + bytes.Count(text[:min(max(offset, 0), int64(len(text)))], []byte("\n"))
+}
+
+// plainSyntaxError says in other words that a file ends too early.
+func plainSyntaxError(err error) error {
+	if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return errors.New("the file ends before its object does")
+	}
+	return err
+}
+
+// withoutComments returns text with comments and trailing commas replaced by
+// blanks, so that offsets and lines stay what they were. Newtonsoft's reader,
+// which the host uses, accepts both.
+func withoutComments(text []byte) []byte {
+	out := bytes.Clone(text)
+	comma := -1 // a comma that nothing but blanks has followed
+	for i := 0; i < len(out); i++ {
+		switch c := out[i]; {
+		case c == '"':
+			comma = -1
+			for i++; i < len(out) && out[i] != '"'; i++ {
+				if out[i] == '\\' {
+					i++
+				}
+			}
+		case c == '/' && i+1 < len(out) && (out[i+1] == '/' || out[i+1] == '*'):
+			end := commentEnd(out, i)
+			for ; i < end; i++ {
+				if out[i] != '\n' && out[i] != '\r' {
+					out[i] = ' '
+				}
+			}
+			i--
+		case c == ',':
+			comma = i
+		case c == '}' || c == ']':
+			if comma >= 0 {
+				out[comma] = ' '
+			}
+			comma = -1
+		case !strings.ContainsRune(" \t\r\n", rune(c)):
+			comma = -1
+		}
+	}
+	return out
+}
+
+// commentEnd returns the index after the comment that begins at i. One that is
+// not closed goes on to the end.
+func commentEnd(text []byte, i int) int {
+	mark, skip := "\n", 0
+	if text[i+1] == '*' {
+		mark, skip = "*/", 2
+	}
+	n := bytes.Index(text[i+2:], []byte(mark))
+	if n < 0 {
+		return len(text)
+	}
+	return i + 2 + n + skip
+}

@@ -1,0 +1,175 @@
+package handler
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// spelledOut lists settings one a line, for comparing.
+func spelledOut(s settings) map[string]string {
+	out := map[string]string{}
+	for _, v := range s.byPath {
+		out[v.path] = v.written() + " @ " + v.source
+	}
+	return out
+}
+
+func TestParseHostJSON_BearsCommentsTrailingCommasAndByteOrderMark(t *testing.T) {
+	t.Parallel()
+	got, err := parseHostJSON([]byte("\xef\xbb\xbf" + `// first
+{
+  "version": "2.0", /* two
+  lines */ "extensions": {
+    "durableTask": {
+      "hubName": "has // no comment, and no \" end",
+      "on": true, // yes
+      "list": [1, 2.50, null,],
+    },
+  },
+}
+// last`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{
+		"version":                        `"2.0" @ host.json line 3`,
+		"extensions":                     "an object @ host.json line 4",
+		"extensions.durableTask":         "an object @ host.json line 5",
+		"extensions.durableTask.hubName": `"has // no comment, and no \" end" @ host.json line 6`,
+		"extensions.durableTask.on":      "true @ host.json line 7",
+		"extensions.durableTask.list":    "an array @ host.json line 8",
+		"extensions.durableTask.list.0":  "1 @ host.json line 8",
+		"extensions.durableTask.list.1":  "2.50 @ host.json line 8",
+		"extensions.durableTask.list.2":  "null @ host.json line 8",
+	}
+	if diff := cmp.Diff(spelledOut(got), want); diff != "" {
+		t.Errorf("got, want:\n%s", diff)
+	}
+}
+
+func TestParseHostJSON_NamesTheLineOfASyntaxError(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ name, text, want string }{
+		{"a missing comma", "{\n\"a\": 1\n\"b\": 2}", "host.json line 3: invalid character '\"' after object key:value pair"},
+		{"an unquoted name", "{\n\n a: 1}", "host.json line 3: invalid character 'a'"},
+		{"an early end", "{\n\"a\": {\n", "host.json line 3: the file ends before its object does"},
+		{"nothing at all", "", "host.json line 1: the file ends before its object does"},
+		{"only a comment", "/* {} ", "host.json line 1: the file ends before its object does"},
+		{"an array", "[]", "host.json line 1: must hold an object, has an array"},
+		{"text after the end", "{}\n{}", "there is text after the object"},
+		{"not UTF-8", "{\"a\": \"\xff\"}", "host.json is not UTF-8 text"},
+		{"much too deep", strings.Repeat(`{"a":`, 100), "is nested more than 64 deep"},
+	} {
+		_, err := parseHostJSON([]byte(tt.text))
+		if err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: error is %v, want %s", tt.name, err, tt.want)
+		}
+	}
+}
+
+func TestParseHostJSON_LastOfTwoSpellingsCounts(t *testing.T) {
+	t.Parallel()
+	s, err := parseHostJSON([]byte(`{"a": {"x": 1, "y": 2}, "A": {"X": 3}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]string{"A": "an object @ host.json line 1", "A.X": "3 @ host.json line 1"}
+	if diff := cmp.Diff(spelledOut(s), want); diff != "" {
+		t.Errorf("got, want:\n%s", diff)
+	}
+}
+
+func TestOverride_ReplacesWhatItNamesInAnySpelling(t *testing.T) {
+	t.Parallel()
+	s, err := parseHostJSON([]byte(`{"extensions": {"durableTask": {"hubName": "FromFile", "storageProvider": {"partitionCount": 3}}}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.override([]string{
+		"AzureFunctionsJobHost__extensions__durableTask__storageProvider__partitionCount=5",
+		"AZUREFUNCTIONSJOBHOST__EXTENSIONS__DURABLETASK__HUBNAME=FromEnvironment",
+		"azurefunctionsjobhost:extensions:durableTask:maxConcurrentActivityFunctions=7",
+		"AzureFunctionsJobHost__extensions__durableTask__storageProvider=ignored",
+		"AzureFunctionsJobHost__extensions__durableTask__extendedSessionsEnabled=",
+		"AzureFunctionsJobHost__=x",
+		"PATH=/bin",
+	})
+	got := map[string]string{}
+	for _, path := range []string{
+		hubNamePath, storagePath, storagePath + ".partitionCount",
+		durableTaskPath + ".maxConcurrentActivityFunctions", durableTaskPath + ".extendedSessionsEnabled",
+	} {
+		if v, ok := s.lookup(path); ok {
+			got[path] = v.written() + " @ " + v.source
+		}
+	}
+	want := map[string]string{
+		hubNamePath:                     `"FromEnvironment" @ environment variable AZUREFUNCTIONSJOBHOST__EXTENSIONS__DURABLETASK__HUBNAME`,
+		storagePath:                     "an object @ host.json line 1",
+		storagePath + ".partitionCount": `"5" @ environment variable AzureFunctionsJobHost__extensions__durableTask__storageProvider__partitionCount`,
+		durableTaskPath + ".maxConcurrentActivityFunctions": `"7" @ environment variable azurefunctionsjobhost:extensions:durableTask:maxConcurrentActivityFunctions`,
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("got, want:\n%s", diff)
+	}
+}
+
+func FuzzParseHostJSON(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, `{"a":[1,],}`, `{/**/"a":"//"}`, `{"A":1,"a":{"b":2}}`, "{\"a\"://x\n1}", `{"":{"":""}}`, `{"a.b":{"c":1}}`, "\xef\xbb\xbf{}", "/", `"\`,
+		`{"version":"2.0","extensions":{"durableTask":{"hubName":"%X%","storageProvider":{"partitionCount":99}}}}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, text []byte) {
+		found, err := parseHostJSON(text)
+		if err != nil && len(found.byPath) > 0 {
+			t.Errorf("an error and %d settings", len(found.byPath))
+		}
+		// Whatever is in the file, there is a configuration or there are reasons.
+		cfg := configure(processEnvironment{}, found, []string{"AzureWebJobsStorage=UseDevelopmentStorage=true"})
+		if cfg.Problem == nil {
+			if err := cfg.Storage.Validate(); err != nil {
+				t.Errorf("accepted, but %v", err)
+			}
+			if err := cfg.Worker.Validate(); err != nil {
+				t.Errorf("accepted, but %v", err)
+			}
+		}
+	})
+}
+
+func TestFindAppRoot_LooksUpwardsForHostJSON(t *testing.T) {
+	root := t.TempDir()
+	deep := root + "/a/b"
+	if err := os.MkdirAll(deep, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(root+"/host.json", []byte("{}"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(deep)
+	got := findAppRoot("", "")
+	if !sameFile(t, got, root) {
+		t.Errorf("root is %s, want %s", got, root)
+	}
+	if got := findAppRoot("", "/named"); got != "/named" {
+		t.Errorf("root is %s, want /named", got)
+	}
+}
+
+func sameFile(t *testing.T, a, b string) bool {
+	t.Helper()
+	x, err := os.Stat(a)
+	if err != nil {
+		t.Fatal(err)
+	}
+	y, err := os.Stat(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return os.SameFile(x, y)
+}

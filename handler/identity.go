@@ -1,0 +1,132 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/cloud"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+// tokenMargin is how long before a token ends another is got, so that it does
+// not end on its way.
+const tokenMargin = 5 * time.Minute
+
+// maxTokens bounds how many tokens are kept. An app needs a few.
+const maxTokens = 1000
+
+// identityTokens gets tokens of the identity that the app has in Azure, for the
+// requests of durable.CallHTTP, and keeps them while they are good. The extension
+// asks for one with every request (ManagedIdentityTokenSource.cs, GetTokenAsync).
+type identityTokens struct {
+	newCredential func(durable.ManagedIdentity) (azcore.TokenCredential, error)
+	now           func() time.Time
+
+	mu          sync.Mutex                                         // protects the following
+	credentials map[durable.ManagedIdentity]azcore.TokenCredential // of no resource
+	tokens      map[durable.ManagedIdentity]*identityToken
+}
+
+var _ durable.TokenProvider = (*identityTokens)(nil)
+
+// An identityToken is one that is kept. Who holds turn may read and change it,
+// so that one call asks for it and the others wait.
+type identityToken struct {
+	turn    chan struct{}
+	current azcore.AccessToken
+}
+
+// withIdentity returns cfg with tokens of the app's identity, if it has no
+// others.
+func withIdentity(cfg durable.Config) durable.Config {
+	if cfg.HTTP.Tokens == nil {
+		cfg.HTTP.Tokens = newIdentityTokens()
+	}
+	return cfg
+}
+
+func newIdentityTokens() *identityTokens {
+	return &identityTokens{
+		newCredential: defaultCredential,
+		now:           time.Now,
+		credentials:   make(map[durable.ManagedIdentity]azcore.TokenCredential),
+		tokens:        make(map[durable.ManagedIdentity]*identityToken),
+	}
+}
+
+// defaultCredential returns the chain of credentials that Azure's libraries
+// share: the environment, a workload's or a managed identity, and on a
+// developer's machine that of the command line tools.
+func defaultCredential(m durable.ManagedIdentity) (azcore.TokenCredential, error) {
+	options := azidentity.DefaultAzureCredentialOptions{TenantID: m.TenantID}
+	if m.AuthorityHost != "" {
+		options.Cloud = cloud.Configuration{ActiveDirectoryAuthorityHost: m.AuthorityHost}
+	}
+	return azidentity.NewDefaultAzureCredential(&options)
+}
+
+// Token returns a token that is good for some minutes at least, if there is one
+// to be had.
+func (p *identityTokens) Token(ctx context.Context, m durable.ManagedIdentity) (string, error) {
+	credential, kept, err := p.find(m)
+	if err != nil {
+		return "", err
+	}
+	select {
+	case kept.turn <- struct{}{}:
+		defer func() { <-kept.turn }()
+	case <-ctx.Done():
+		return "", context.Cause(ctx)
+	}
+	now := p.now()
+	if fresh(kept.current, now) {
+		return kept.current.Token, nil
+	}
+	token, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{m.Resource}, TenantID: m.TenantID})
+	switch {
+	case err == nil:
+		kept.current = token
+		return token.Token, nil
+	case kept.current.ExpiresOn.After(now):
+		return kept.current.Token, nil // it is good a while yet
+	default:
+		return "", err
+	}
+}
+
+// fresh reports whether a token needs no successor yet.
+func fresh(t azcore.AccessToken, now time.Time) bool {
+	return t.Token != "" && now.Before(t.ExpiresOn.Add(-tokenMargin)) && (t.RefreshOn.IsZero() || now.Before(t.RefreshOn))
+}
+
+// find returns the credential for m, and where its token is kept.
+func (p *identityTokens) find(m durable.ManagedIdentity) (azcore.TokenCredential, *identityToken, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	whose := durable.ManagedIdentity{AuthorityHost: m.AuthorityHost, TenantID: m.TenantID}
+	credential := p.credentials[whose]
+	if credential == nil {
+		var err error
+		if credential, err = p.newCredential(whose); err != nil {
+			return nil, nil, fmt.Errorf("find the app's identity: %w", err)
+		}
+		if len(p.credentials) >= maxTokens {
+			clear(p.credentials)
+		}
+		p.credentials[whose] = credential
+	}
+	kept := p.tokens[m]
+	if kept == nil {
+		if len(p.tokens) >= maxTokens {
+			clear(p.tokens)
+		}
+		kept = &identityToken{turn: make(chan struct{}, 1)}
+		p.tokens[m] = kept
+	}
+	return credential, kept, nil
+}

@@ -1,0 +1,32 @@
+package handler
+
+import (
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+)
+
+// NewLogger returns a logger that writes to w one line of text a record, those
+// of level and above. Give it standard output: the Functions host takes every
+// line on standard error for an error
+// (azure-functions-host: Workers/ProcessManagement/WorkerProcess.cs).
+func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// parseLogLevel reads DURABLE_LOG_LEVEL: one of slog's names or .NET's, in any
+// case. Empty means information.
+func parseLogLevel(name string) (slog.Level, error) {
+	switch strings.ToLower(name) {
+	case "", "info", "information":
+		return slog.LevelInfo, nil
+	case "debug", "trace":
+		return slog.LevelDebug, nil
+	case "warn", "warning":
+		return slog.LevelWarn, nil
+	case "error", "critical":
+		return slog.LevelError, nil
+	}
+	return slog.LevelInfo, fmt.Errorf("environment variable DURABLE_LOG_LEVEL is %q, must be debug, info, warn or error", name)
+}

@@ -1,0 +1,92 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// An outageError says that the storage account could not be reached, did not
+// answer in time, or refuses to serve at all.
+type outageError struct{ err error }
+
+func (e *outageError) Error() string { return e.err.Error() }
+func (e *outageError) Unwrap() error { return e.err }
+
+// An outageClient is a provider's client half whose errors tell an outage of
+// the storage from one of another service that an app's route calls.
+type outageClient struct{ hub provider.Client }
+
+var (
+	_ provider.Client   = outageClient{}
+	_ provider.Purger   = outageClient{}
+	_ provider.Rewinder = outageClient{}
+)
+
+func (c outageClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	return markOutage(ctx, c.hub.StartInstance(ctx, start, refuse))
+}
+
+func (c outageClient) Send(ctx context.Context, msg provider.TaskMessage) error {
+	return markOutage(ctx, c.hub.Send(ctx, msg))
+}
+
+func (c outageClient) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+	state, err := c.hub.Instance(ctx, id, fetch)
+	return state, markOutage(ctx, err)
+}
+
+func (c outageClient) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	page, err := c.hub.Instances(ctx, q)
+	return page, markOutage(ctx, err)
+}
+
+func (c outageClient) History(ctx context.Context, id string) ([]history.Event, error) {
+	events, err := c.hub.History(ctx, id)
+	return events, markOutage(ctx, err)
+}
+
+func (c outageClient) Purge(ctx context.Context, id string) error {
+	purger, ok := c.hub.(provider.Purger)
+	if !ok {
+		return provider.ErrNotSupported
+	}
+	return markOutage(ctx, purger.Purge(ctx, id))
+}
+
+func (c outageClient) Rewind(ctx context.Context, id, reason string) error {
+	rewinder, ok := c.hub.(provider.Rewinder)
+	if !ok {
+		return provider.ErrNotSupported
+	}
+	return markOutage(ctx, rewinder.Rewind(ctx, id, reason))
+}
+
+// markOutage wraps err if it stands for an outage, and not merely for a caller
+// who is gone.
+func markOutage(ctx context.Context, err error) error {
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) || !isOutage(err) {
+		return err
+	}
+	return &outageError{err}
+}
+
+func isOutage(err error) bool {
+	if e, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		switch e.StatusCode {
+		case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+			return true
+		}
+		return e.StatusCode >= http.StatusInternalServerError
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	_, isNet := errors.AsType[net.Error](err)
+	return isNet
+}

@@ -1,0 +1,42 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"os"
+	"time"
+)
+
+// parentInterval is how often it is looked whether the parent lives.
+const parentInterval = 500 * time.Millisecond
+
+// errParentDied says that the Functions host is gone.
+var errParentDied = errors.New("the parent process, the Functions host, has died")
+
+// watchParent returns errParentDied once the process's parent has died, which
+// shows in its having another one, or nil when ctx ends. The Functions host
+// kills its handlers when it stops, but when it is killed itself, on Linux and
+// macOS they live on, keep their port and go on working on the task hub; on
+// Windows they belong to a job object and die with it
+// (azure-functions-host: Workers/ProcessManagement/EmptyProcessRegistry.cs,
+// JobObjectRegistry.cs).
+//
+// Linux could send a signal instead (PR_SET_PDEATHSIG), but sends it when the
+// thread ends that started the process, and the host starts processes on
+// threads of a pool, which come and go.
+//
+// A process whose parent is already process 1 cannot see a change: either
+// process 1 is the host of a container, which ends with it, or nobody knows any
+// more who the parent was.
+func watchParent(ctx context.Context, every time.Duration, parent func() int) error {
+	first := parent()
+	for pause(ctx, every) {
+		if parent() != first {
+			return errParentDied
+		}
+	}
+	return nil
+}
+
+// currentParent returns the ID of the process that is the parent now.
+func currentParent() int { return os.Getppid() }

@@ -1,0 +1,143 @@
+package handler
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/labstack/echo/v4"
+)
+
+// An errorBody is how the .NET extension tells an error
+// (WebJobs.Extensions.DurableTask/HttpRequestMessageExtensions.cs,
+// CreateErrorResponse). StackTrace is always empty: a caller has no use for it.
+type errorBody struct {
+	Message string `json:"Message"`
+	*errorCause
+}
+
+type errorCause struct {
+	ExceptionMessage string `json:"ExceptionMessage"`
+	ExceptionType    string `json:"ExceptionType"`
+	StackTrace       string `json:"StackTrace"`
+}
+
+// withCause returns the body that tells message and err.
+func withCause(message string, err error) errorBody {
+	inner := err
+	for next := errors.Unwrap(inner); next != nil; next = errors.Unwrap(inner) {
+		inner = next
+	}
+	return errorBody{Message: message, errorCause: &errorCause{ExceptionMessage: oneLine(err), ExceptionType: fmt.Sprintf("%T", inner)}}
+}
+
+// The extension's words for errors it does not tell apart.
+const (
+	messageBadArgument = "One or more of the arguments submitted is incorrect"
+	messageInternal    = "Something went wrong while processing your request"
+)
+
+// An answerError is an error whose HTTP answer is known where it comes about.
+type answerError struct {
+	status int
+	body   errorBody
+}
+
+func (e *answerError) Error() string { return e.body.Message }
+
+// badRequest refuses a request with a sentence that says why.
+func badRequest(format string, args ...any) error {
+	return &answerError{http.StatusBadRequest, errorBody{Message: fmt.Sprintf(format, args...)}}
+}
+
+// invalidJSON refuses a request body.
+func invalidJSON(err error) error {
+	return &answerError{http.StatusBadRequest, withCause("Invalid JSON content", err)}
+}
+
+// An answer is an HTTP status and what goes with it: a body, or none.
+type answer struct {
+	status int
+	body   *errorBody
+}
+
+// answerTo maps an error to an HTTP answer. Errors of the app's own routes are
+// not told to callers unless they are of a kind that is made for it; those of
+// the management API are, as the extension does.
+func answerTo(err error, management bool) answer {
+	if e, ok := errors.AsType[*answerError](err); ok {
+		return answer{e.status, &e.body}
+	}
+	if e, ok := errors.AsType[*unavailableError](err); ok {
+		return answer{http.StatusServiceUnavailable, &errorBody{Message: e.Error()}}
+	}
+	if e, ok := errors.AsType[*provider.InstanceExistsError](err); ok {
+		return answer{http.StatusConflict, &errorBody{Message: e.Error()}}
+	}
+	if e, ok := errors.AsType[*durable.InstanceIDError](err); ok {
+		return answer{http.StatusBadRequest, &errorBody{Message: e.Error()}}
+	}
+	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return answer{http.StatusRequestEntityTooLarge, &errorBody{Message: fmt.Sprintf("The request body must not exceed %d bytes.", e.Limit)}}
+	}
+	if e, ok := errors.AsType[*echo.HTTPError](err); ok {
+		return answer{e.Code, &errorBody{Message: echoMessage(e)}}
+	}
+	if _, ok := errors.AsType[*outageError](err); ok {
+		body := withCause("The storage of the task hub cannot be reached or does not answer. Try again later.", err)
+		return answer{http.StatusServiceUnavailable, &body}
+	}
+	switch {
+	case errors.Is(err, durable.ErrInstanceNotFound):
+		return answer{status: http.StatusNotFound}
+	case errors.Is(err, durable.ErrInstanceEnded):
+		return answer{status: http.StatusGone}
+	case errors.Is(err, durable.ErrNotSupported):
+		return answer{http.StatusNotImplemented, &errorBody{Message: oneLine(err)}}
+	}
+	if e, ok := errors.AsType[*durable.InstanceStateError](err); ok {
+		body := withCause(messageInternal, e)
+		return answer{http.StatusInternalServerError, &body}
+	}
+	body := errorBody{Message: messageInternal}
+	if management {
+		body = withCause(messageInternal, err)
+	}
+	return answer{http.StatusInternalServerError, &body}
+}
+
+// echoMessage returns the sentence in an error that echo or a route made.
+func echoMessage(e *echo.HTTPError) string {
+	switch m := e.Message.(type) {
+	case string:
+		return m
+	case error:
+		return m.Error()
+	case nil:
+		return http.StatusText(e.Code)
+	}
+	return fmt.Sprint(e.Message)
+}
+
+// longestReason bounds what is told of an error, in bytes.
+const longestReason = 1000
+
+// oneLine returns the text of err without line breaks and the rulers that the
+// Azure SDK draws between them.
+func oneLine(err error) string {
+	words := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' || r == ' ' })
+	kept := words[:0]
+	for _, w := range words {
+		if strings.Trim(w, "-") != "" || len(w) < 8 {
+			kept = append(kept, w)
+		}
+	}
+	text := strings.ToValidUTF8(strings.Join(kept, " "), "?")
+	if len(text) > longestReason {
+		text = strings.ToValidUTF8(text[:longestReason], "") + " …"
+	}
+	return text
+}

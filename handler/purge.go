@@ -1,0 +1,56 @@
+package handler
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/labstack/echo/v4"
+)
+
+// A purgePayload says what a purge removed
+// (WebJobs.Extensions.DurableTask/PurgeHistoryResult.cs).
+type purgePayload struct {
+	InstancesDeleted int `json:"instancesDeleted"`
+}
+
+// purge answers DELETE instances/{id}. It refuses an instance that has not
+// ended with a sentence, as a JSON string (HttpApiHandler.cs,
+// HandleDeleteHistoryByIdRequestAsync).
+func (m *management) purge(id durable.InstanceID) operation {
+	return func(c echo.Context, _ query) error {
+		result, err := m.instances.Purge(c.Request().Context(), id)
+		if state, ok := errors.AsType[*durable.InstanceStateError](err); ok {
+			return writeJSON(c, http.StatusPreconditionFailed, state.Error())
+		}
+		if err != nil {
+			return err
+		}
+		return writeJSON(c, http.StatusOK, purgePayload{result.Instances})
+	}
+}
+
+// purgeMany answers DELETE instances. Whatever statuses are asked for, only
+// instances that have ended are purged (HttpApiHandler.cs,
+// HandleDeleteHistoryWithFiltersRequestAsync).
+func (m *management) purgeMany(c echo.Context, q query) error {
+	from, ok := parseTime(q.text("createdTimeFrom"))
+	if !ok {
+		return writeJSON(c, http.StatusBadRequest, "Please provide value for 'createdTimeFrom' parameter.")
+	}
+	to, ok := parseTime(q.text("createdTimeTo"))
+	if !ok {
+		to = time.Now()
+	}
+	result, err := m.instances.PurgeMany(c.Request().Context(), durable.PurgeFilter{
+		CreatedFrom: from, CreatedTo: to, Statuses: q.statuses("runtimeStatus"), IDPrefix: q.text("instanceIdPrefix"),
+	})
+	switch {
+	case err != nil:
+		return err
+	case result.Instances == 0:
+		return c.NoContent(http.StatusNotFound)
+	}
+	return writeJSON(c, http.StatusOK, purgePayload{result.Instances})
+}

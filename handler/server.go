@@ -1,0 +1,223 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/labstack/echo/v4"
+)
+
+// Times of the HTTP server.
+const (
+	readHeaderTimeout = 30 * time.Second
+	// idleTimeout is longer than the host keeps idle connections, so that it is
+	// the host that closes them: a connection closed here could lose a request
+	// that is on its way.
+	idleTimeout = 10 * time.Minute
+	// listenPatience is how long a port that is taken is tried again behind the
+	// host, which gives a restarted handler the port of the one before.
+	listenPatience = 5 * time.Second
+	listenInterval = 100 * time.Millisecond
+)
+
+// A Server serves an app. Make one with [New].
+type Server struct {
+	cfg      Config
+	logger   *slog.Logger
+	echo     *echo.Echo
+	state    *readiness
+	hub      *hub          // nil if the configuration is wrong
+	draining chan struct{} // closed when Run begins to stop
+}
+
+var _ http.Handler = (*Server)(nil)
+
+// New returns a Server of app. It does no I/O and cannot fail: what is wrong
+// with app or cfg, the Server tells to those who call it.
+func New(app App, cfg Config) *Server {
+	cfg = cfg.WithDefaults()
+	s := &Server{cfg: cfg, logger: cfg.Logger, state: newReadiness(), draining: make(chan struct{})}
+	s.echo = s.newEcho()
+	if s.cfg.Problem == nil {
+		s.cfg.Problem = s.open(app)
+	}
+	if s.cfg.Problem != nil {
+		s.state.unavailable(configReason(s.cfg.Problem))
+	}
+	return s
+}
+
+// open makes the hub's client and worker and the routes that use them. A panic
+// in what the app gave, such as two functions of one name, is an error: it must
+// not end a process that the host would start again and again.
+func (s *Server) open(app App) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the app cannot be put together: %v", p)
+		}
+	}()
+	registry := durable.NewRegistry(app.Functions...)
+	store := s.cfg.Provider
+	if store == nil {
+		if store, err = azurestorage.Open(s.cfg.Connection, s.cfg.Storage); err != nil {
+			return err
+		}
+	}
+	client := durable.NewClient(outageClient{store}, registry, s.cfg.Overridable, s.cfg.Worker.Version)
+	api := s.echo.Group(groupPath(s.cfg.RoutePrefix))
+	s.addManagement(api, client)
+	if app.Routes != nil {
+		app.Routes(api, client)
+	}
+	s.hub = &hub{
+		name:      s.cfg.Storage.TaskHub,
+		instances: client,
+		worker:    durable.NewWorker(store, registry, withIdentity(s.cfg.Worker)),
+		state:     s.state,
+		logger:    s.logger,
+	}
+	return nil
+}
+
+// groupPath returns the path at which routes with the given prefix begin.
+func groupPath(prefix string) string {
+	if prefix == "" {
+		return ""
+	}
+	return "/" + prefix
+}
+
+// configReason says what is wrong with the configuration.
+func configReason(problem error) string {
+	return "The app's configuration is wrong: " + strings.ReplaceAll(problem.Error(), "\n", "; ") +
+		". Mend it and restart the app."
+}
+
+// ServeHTTP answers one request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
+
+// Run serves until ctx ends, or until the parent process dies if that is the
+// Functions host. Then it takes no more requests, lets the running ones and the
+// running functions come to an end, gives the hub's partitions back, and
+// returns nil. It returns an error if it cannot listen, or if all that takes
+// longer than the configuration's ShutdownTimeout.
+func (s *Server) Run(ctx context.Context) error {
+	listener, err := s.listen(ctx)
+	if err != nil {
+		return err
+	}
+	return s.serve(ctx, listener)
+}
+
+// serve is Run on a listener that is open, until the asked context ends.
+func (s *Server) serve(asked context.Context, listener net.Listener) error {
+	ctx, stop := context.WithCancelCause(asked)
+	defer stop(nil)
+	requests, cutRequests := context.WithCancel(context.WithoutCancel(ctx))
+	defer cutRequests()
+	server := &http.Server{
+		Handler:           s,
+		ReadHeaderTimeout: readHeaderTimeout,
+		IdleTimeout:       idleTimeout,
+		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
+		BaseContext:       func(net.Listener) context.Context { return requests },
+	}
+	s.logStart(listener.Addr().String())
+
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
+			stop(fmt.Errorf("serve %s: %w", listener.Addr(), err))
+		}
+	})
+	var hubErr error
+	running.Go(func() { hubErr = s.work(ctx) })
+	if s.cfg.BehindHost && currentParent() > 1 {
+		running.Go(func() {
+			if err := watchParent(ctx, parentInterval, currentParent); err != nil {
+				stop(err)
+			}
+		})
+	}
+
+	<-ctx.Done()
+	cause := context.Cause(ctx)
+	limit := s.cfg.ShutdownTimeout
+	if errors.Is(cause, errParentDied) {
+		limit /= 2
+	}
+	s.logger.Info("stopping", "reason", cause.Error(), "within", limit.String())
+	close(s.draining)
+	finished := make(chan struct{})
+	// The goroutine may outlive serve, if something does not come to an end;
+	// then nobody waits for it, since the process is about to exit.
+	go func() {
+		defer close(finished)
+		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit/2)
+		defer cancel()
+		if err := server.Shutdown(patience); err != nil {
+			cutRequests()
+			_ = server.Close() // its error is that of closing a listener that is closed
+		}
+		running.Wait()
+	}()
+	select {
+	case <-finished:
+	case <-time.After(limit):
+		return fmt.Errorf("work is still running %v after the stop began; its messages and leases are left to run out", limit)
+	}
+	if asked.Err() == nil && !errors.Is(cause, errParentDied) {
+		return cause
+	}
+	return hubErr
+}
+
+// work runs the hub or, if the configuration is wrong, says so in the log every
+// now and then.
+func (s *Server) work(ctx context.Context) error {
+	if s.hub != nil {
+		return s.hub.run(ctx)
+	}
+	(&hub{name: s.cfg.Storage.TaskHub, state: s.state, logger: s.logger}).complainUntil(ctx, configReason(s.cfg.Problem))
+	return nil
+}
+
+// listen opens the port. Behind the host one that is taken is tried again for a
+// while.
+func (s *Server) listen(ctx context.Context) (net.Listener, error) {
+	var listening net.ListenConfig
+	for began := time.Now(); ; {
+		listener, err := listening.Listen(ctx, "tcp", s.cfg.Address)
+		if err == nil {
+			return listener, nil
+		}
+		if !s.cfg.BehindHost {
+			return nil, fmt.Errorf("%w: set PORT to a port that is free", err)
+		}
+		if time.Since(began) > listenPatience || !pause(ctx, listenInterval) {
+			return nil, err
+		}
+	}
+}
+
+// logStart says what runs and where.
+func (s *Server) logStart(address string) {
+	mode := "standalone"
+	if s.cfg.BehindHost {
+		mode = "Functions host"
+	}
+	s.logger.Info("listening", "address", "http://"+address, "mode", mode, "routePrefix", s.cfg.RoutePrefix,
+		"appRoot", s.cfg.Root, "taskHub", s.cfg.Storage.TaskHub, "connection", s.cfg.ConnectionName)
+	for _, notice := range s.cfg.Notices {
+		s.logger.Warn(notice)
+	}
+}

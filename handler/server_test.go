@@ -1,0 +1,223 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+// anyPort is a configuration on a free port of the loopback interface.
+func anyPort(t *testing.T, hub *fakeHub) (Config, *logBuffer) {
+	t.Helper()
+	cfg, log := loggedConfig(t, hub)
+	cfg.Address = "127.0.0.1:0"
+	return cfg, log
+}
+
+// start runs s until the test ends, or until the returned function is called,
+// which returns what Run returned.
+func start(t *testing.T, s *Server) (base string, stop func() error) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	listener, err := s.listen(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- s.serve(ctx, listener) }()
+	stopped := false
+	stop = func() error {
+		cancel()
+		if stopped {
+			return nil
+		}
+		stopped = true
+		return <-done
+	}
+	t.Cleanup(func() { _ = stop() })
+	return "http://" + listener.Addr().String(), stop
+}
+
+// get returns the status and body of an answer.
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, string(body)
+}
+
+// A hub whose storage never answers must not keep / from being answered.
+func TestServer_AnswersAtOnceWhateverTheStorageDoes(t *testing.T) {
+	t.Parallel()
+	hub := newFakeHub()
+	hub.mu.Lock() // every call to the storage hangs
+	cfg, _ := anyPort(t, hub)
+	base, _ := start(t, New(App{}, cfg))
+	if code, body := get(t, base+"/"); code != http.StatusOK || body != `{"status":"unavailable","reason":"The app is starting."}` {
+		t.Errorf("%d %s", code, body)
+	}
+	hub.mu.Unlock()
+	if code, body := get(t, base+"/api/durabletask/instances"); code != http.StatusOK || body != "[]" {
+		t.Errorf("%d %s", code, body)
+	}
+}
+
+func TestServer_StopsWhenRequestsAndWorkHaveEnded(t *testing.T) {
+	t.Parallel()
+	hub := newFakeHub()
+	cfg, log := anyPort(t, hub)
+	entered, release := make(chan struct{}), make(chan struct{})
+	s := New(App{Routes: func(api *echo.Group, _ *durableClient) {
+		api.GET("/slow", func(c echo.Context) error {
+			close(entered)
+			<-release
+			return c.String(http.StatusOK, "done")
+		})
+	}}, cfg)
+	base, stop := start(t, s)
+	answer := make(chan string)
+	go func() {
+		_, body := get(t, base+"/api/slow")
+		answer <- body
+	}()
+	<-entered
+	ended := make(chan error)
+	go func() { ended <- stop() }()
+	<-s.draining
+	close(release)
+	if got := <-answer; got != "done" {
+		t.Errorf("the running request got %q", got)
+	}
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if hub.ran != 1 {
+		t.Errorf("the provider ended %d times, want 1", hub.ran)
+	}
+	if log.count("msg=stopping") != 1 {
+		t.Errorf("the log does not tell of the stop:\n%s", log.text.String())
+	}
+	if _, err := net.DialTimeout("tcp", strings.TrimPrefix(base, "http://"), time.Second); err == nil {
+		t.Error("the port is still open")
+	}
+}
+
+func TestServer_StopDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	cfg, _ := anyPort(t, newFakeHub())
+	cfg.ShutdownTimeout = 300 * time.Millisecond
+	entered, stuck := make(chan struct{}), make(chan struct{})
+	defer close(stuck)
+	s := New(App{Routes: func(api *echo.Group, _ *durableClient) {
+		api.GET("/stuck", func(c echo.Context) error {
+			close(entered)
+			<-c.Request().Context().Done() // told half-way through the time
+			return nil
+		})
+	}}, cfg)
+	base, stop := start(t, s)
+	go func() {
+		answer, err := http.Get(base + "/api/stuck")
+		if err == nil {
+			answer.Body.Close()
+		}
+	}()
+	<-entered
+	if err := stop(); err != nil {
+		t.Errorf("a request that heeds its context: %v", err)
+	}
+
+	cfg, _ = anyPort(t, newFakeHub())
+	cfg.ShutdownTimeout = 300 * time.Millisecond
+	cfg.Provider = stuckHub{newFakeHub(), stuck}
+	s = New(App{}, cfg)
+	_, stop = start(t, s)
+	if err := s.state.await(t.Context(), time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	if err := stop(); err == nil || !strings.Contains(err.Error(), "work is still running 300ms after the stop began") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// A stuckHub does not end when it should.
+type stuckHub struct {
+	*fakeHub
+	release <-chan struct{}
+}
+
+func (h stuckHub) Run(context.Context) error {
+	<-h.release
+	return nil
+}
+
+func TestServer_PortThatIsTakenIsAnErrorStandalone(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	cfg, _ := anyPort(t, newFakeHub())
+	cfg.Address = taken.Addr().String()
+	err = New(App{}, cfg).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "set PORT to a port that is free") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+// The host gives a restarted handler the port of the one before.
+func TestServer_PortThatIsTakenIsTriedAgainBehindTheHost(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	time.AfterFunc(300*time.Millisecond, func() { taken.Close() })
+	cfg, _ := anyPort(t, newFakeHub())
+	cfg.Address, cfg.BehindHost = taken.Addr().String(), true
+	base, stop := start(t, New(App{}, cfg))
+	if code, _ := get(t, base+"/"); code != http.StatusOK {
+		t.Errorf("status %d", code)
+	}
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestWatchParent_EndsWhenTheParentIsAnother(t *testing.T) {
+	t.Parallel()
+	calls := 0
+	err := watchParent(t.Context(), time.Millisecond, func() int {
+		if calls++; calls < 4 {
+			return 100
+		}
+		return 1
+	})
+	if !errors.Is(err, errParentDied) || calls != 4 {
+		t.Errorf("%v after %d looks, want %v after 4", err, calls, errParentDied)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := watchParent(ctx, time.Millisecond, func() int { return 100 }); err != nil {
+		t.Errorf("error is %v, want none", err)
+	}
+}

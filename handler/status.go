@@ -1,0 +1,159 @@
+package handler
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/labstack/echo/v4"
+)
+
+const (
+	headerContinuation = "x-ms-continuation-token"
+
+	// defaultPageSize is how many instances a page of a list has, and
+	// maxPageSize how many a table hands out at once.
+	defaultPageSize = 100
+	maxPageSize     = 1000
+
+	// retryStatus is when to ask again for a status that is not final, in
+	// seconds.
+	retryStatus = "5"
+)
+
+// A statusPayload is what is told of an instance
+// (WebJobs.Extensions.DurableTask/StatusResponsePayload.cs). Nulls are written;
+// members that may be left out say so.
+type statusPayload struct {
+	Name            string          `json:"name"`
+	InstanceID      string          `json:"instanceId"`
+	RuntimeStatus   string          `json:"runtimeStatus"`
+	Input           json.RawMessage `json:"input"`
+	CustomStatus    json.RawMessage `json:"customStatus"`
+	Output          json.RawMessage `json:"output"`
+	CreatedTime     string          `json:"createdTime"`
+	LastUpdatedTime string          `json:"lastUpdatedTime"`
+	Version         string          `json:"version,omitempty"`
+	HistoryEvents   *[]historyEvent `json:"historyEvents,omitempty"`
+}
+
+// statusOf returns the payload of an instance, without history.
+func statusOf(state *provider.InstanceState) statusPayload {
+	return statusPayload{
+		Name:            state.Name,
+		InstanceID:      state.Instance.InstanceID,
+		RuntimeStatus:   state.Status.String(),
+		Input:           payloadJSON(state.Input),
+		CustomStatus:    payloadJSON(state.CustomStatus),
+		Output:          payloadJSON(state.Output),
+		CreatedTime:     wholeSeconds(state.CreatedAt),
+		LastUpdatedTime: wholeSeconds(state.LastUpdatedAt),
+		Version:         state.Version,
+	}
+}
+
+// wholeSeconds formats t as the extension does, which adds "Z" to .NET's
+// format "s" (HttpApiHandler.cs, ConvertFrom).
+func wholeSeconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05") + "Z" }
+
+// payloadJSON turns a stored payload into JSON: what is JSON stays what it is,
+// nothing becomes null, blanks an empty string, and any other text, like a
+// reason for termination, a string
+// (ContextImplementations/DurableClient.cs, ParseToJToken).
+func payloadJSON(stored *string) json.RawMessage {
+	switch {
+	case stored == nil:
+		return json.RawMessage("null")
+	case strings.TrimSpace(*stored) == "":
+		return json.RawMessage(`""`)
+	case json.Valid([]byte(*stored)):
+		return json.RawMessage(*stored)
+	}
+	text, err := marshalJSON(*stored)
+	if err != nil {
+		panic("a string cannot be encoded as JSON: " + err.Error())
+	}
+	return text
+}
+
+// status answers GET instances/{id}.
+func (m *management) status(id durable.InstanceID) operation {
+	return func(c echo.Context, q query) error {
+		ctx := c.Request().Context()
+		showInput := q.boolean("showInput", true)
+		state, err := m.instances.Status(ctx, id, provider.Fetch{Input: showInput, Output: true})
+		if err != nil {
+			return err
+		}
+		if !showInput {
+			state.Input = nil
+		}
+		payload := statusOf(state)
+		if q.boolean("showHistory", false) && state.Status != history.Pending {
+			events, err := m.instances.History(ctx, id)
+			if err != nil {
+				return err
+			}
+			payload.HistoryEvents = new(shapeHistory(events, showInput, q.boolean("showHistoryOutput", false)))
+		}
+		code := statusCode(state.Status, q.boolean("returnInternalServerErrorOnFailure", false))
+		if code == http.StatusAccepted {
+			c.Response().Header().Set(echo.HeaderLocation, linksOf(c).requestURL(c.Request()))
+			c.Response().Header().Set(echo.HeaderRetryAfter, retryStatus)
+		}
+		return writeJSON(c, code, payload)
+	}
+}
+
+// statusCode is the HTTP status that goes with a runtime status
+// (HttpApiHandler.cs, HandleGetStatusRequestAsync).
+func statusCode(s history.RuntimeStatus, errorOnFailure bool) int {
+	switch s {
+	case history.Pending, history.Running, history.ContinuedAsNew, history.Suspended:
+		return http.StatusAccepted
+	case history.Completed, history.Canceled, history.Terminated:
+		return http.StatusOK
+	case history.Failed:
+		if !errorOnFailure {
+			return http.StatusOK
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// list answers GET instances.
+func (m *management) list(c echo.Context, q query) error {
+	showInput := q.boolean("showInput", true)
+	size, given := q.number("top")
+	switch {
+	case !given:
+		size = defaultPageSize
+	case size < 1:
+		return badRequest("The page size, top, must be at least 1.")
+	}
+	page, err := m.instances.List(c.Request().Context(), provider.Query{
+		CreatedFrom:  q.time("createdTimeFrom"),
+		CreatedTo:    q.time("createdTimeTo"),
+		Statuses:     q.statuses("runtimeStatus"),
+		IDPrefix:     q.text("instanceIdPrefix"),
+		Fetch:        provider.Fetch{Input: showInput, Output: true},
+		PageSize:     min(size, maxPageSize),
+		Continuation: c.Request().Header.Get(headerContinuation),
+	})
+	if err != nil {
+		return err
+	}
+	payloads := make([]statusPayload, len(page.Instances))
+	for i, state := range page.Instances {
+		payloads[i] = statusOf(state)
+		if !showInput {
+			payloads[i].Input = payloadJSON(nil)
+		}
+	}
+	c.Response().Header().Set(headerContinuation, page.Continuation)
+	return writeJSON(c, http.StatusOK, payloads)
+}
