@@ -22,6 +22,7 @@ const (
 	codeMessageNotFound    = "MessageNotFound"
 	codePopReceiptMismatch = "PopReceiptMismatch"
 	codeContainerNotFound  = "ContainerNotFound"
+	codeResourceNotFound   = "ResourceNotFound"
 )
 
 // statusOf returns the HTTP status that err stands for, 0 if there was no
@@ -49,10 +50,16 @@ func codeOf(err error) string {
 }
 
 // isConflict reports whether err says that a conditional write lost: the row is
-// there already, or its ETag is another.
+// there already, its ETag is another, or it was deleted since, as a purge does
+// (a table that is not there has a code of its own).
 func isConflict(err error) bool {
-	s := statusOf(err)
-	return s == http.StatusConflict || s == http.StatusPreconditionFailed
+	switch statusOf(err) {
+	case http.StatusConflict, http.StatusPreconditionFailed:
+		return true
+	case http.StatusNotFound:
+		return codeOf(err) == codeResourceNotFound
+	}
+	return false
 }
 
 func isNotFound(err error) bool { return statusOf(err) == http.StatusNotFound }

@@ -1,6 +1,7 @@
 package providertest
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -15,6 +16,7 @@ var optional = area{"purging and rewinding", []test{
 	{"what is purged leaves others alone", running(purgedAlone)},
 	{"what is not there cannot be purged", running(purgedUnknown)},
 	{"what was sent to a purged instance does not bring it back", running(purgedWithMessages)},
+	{"what was handed out before a purge cannot be committed", running(purgedAtWork)},
 	{"a rewound instance goes on without its failure", running(rewound)},
 	{"a rewound instance takes its failed child with it", running(rewoundWithChild)},
 	{"what has no history cannot be rewound", running(rewoundUnknown)},
@@ -95,10 +97,49 @@ func purgedWithMessages(w *world) {
 	w.gone("a")
 	w.complete(a, completed(0, nil))
 	w.send(raised("a", "Event", nil))
-	w.idle(func(e *episode) {
-		w.equal("history of the work item", e.item.History, []history.Event(nil))
-	})
+	w.purgedLeftovers()
 	w.gone("a")
+}
+
+func purgedAtWork(w *world) {
+	a := w.scheduled("a")
+	w.complete(a, completed(0, nil))
+	e := w.next("a")
+	w.must("Purge", w.purge("a"))
+	w.gone("a")
+	w.refused(e.end(history.Completed, nil))
+	w.purgedLeftovers()
+	w.gone("a")
+}
+
+// purgedLeftovers takes what is handed out yet of a purged instance: without a
+// history, or loaded before the purge, and then it cannot be committed.
+func (w *world) purgedLeftovers() {
+	w.Helper()
+	for {
+		ctx, cancel := context.WithTimeout(w.Context(), w.hub.Quiet)
+		e := w.try(ctx)
+		cancel()
+		switch {
+		case e == nil:
+			return
+		case len(e.item.History) == 0:
+			e.drop()
+		default:
+			w.refused(e)
+		}
+	}
+}
+
+// refused gives the session of an episode up, which could not be committed.
+func (w *world) refused(e *episode) {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	if err := e.tryCommit(ctx); !errors.Is(err, provider.ErrSessionLost) {
+		w.Errorf("commit of a purged instance returned %v, want %v", err, provider.ErrSessionLost)
+	}
+	e.release()
 }
 
 // failing starts an instance that fails when its activity does.
