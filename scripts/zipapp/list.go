@@ -1,0 +1,135 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// An entry is a file of the zip.
+type entry struct {
+	name       string // with slashes, relative to the zip's root
+	file       string
+	executable bool
+}
+
+// never are left out whatever .funcignore says, as Core Tools leave them out
+// (Common/FileSystemHelpers.cs, GetLocalFiles).
+var never = []string{".git", ".vscode", ".funcignore", ".gitignore", "local.settings.json", "project.lock.json"}
+
+// list returns what goes into the zip, sorted by name: the files of root that
+// .funcignore does not name, and app where host.json wants the executable.
+func list(root, app string) ([]entry, error) {
+	executable, err := executablePath(root)
+	if err != nil {
+		return nil, err
+	}
+	ignored, err := readIgnore(filepath.Join(root, ".funcignore"))
+	if err != nil {
+		return nil, err
+	}
+	entries := []entry{{name: executable, file: app, executable: true}}
+	err = filepath.WalkDir(root, func(file string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(root, file)
+		if err != nil || rel == "." {
+			return err
+		}
+		name := filepath.ToSlash(rel)
+		switch {
+		case slices.Contains(never, name) || ignored.match(name):
+			if d.IsDir() {
+				return fs.SkipDir
+			}
+			return nil
+		case d.IsDir() || name == executable || path.Dir(name) == path.Dir(executable) && path.Dir(name) != ".":
+			return nil // other builds of the executable stay behind
+		case !d.Type().IsRegular():
+			return fmt.Errorf("%s is no regular file: name it in .funcignore, or put the file in its place", name)
+		}
+		entries = append(entries, entry{name: name, file: file})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(entries, func(a, b entry) int { return strings.Compare(a.name, b.name) })
+	return entries, nil
+}
+
+// executablePath returns where host.json says that the executable is. It must
+// be a plain relative path with slashes, which is what the host compares it as.
+func executablePath(root string) (string, error) {
+	text, err := os.ReadFile(filepath.Join(root, "host.json"))
+	if err != nil {
+		return "", err
+	}
+	var host struct {
+		CustomHandler struct {
+			Description struct {
+				DefaultExecutablePath string `json:"defaultExecutablePath"`
+			} `json:"description"`
+		} `json:"customHandler"`
+	}
+	if err := json.Unmarshal(text, &host); err != nil {
+		return "", fmt.Errorf("read host.json: %w", err)
+	}
+	p := host.CustomHandler.Description.DefaultExecutablePath
+	switch {
+	case p == "":
+		return "", errors.New("host.json names no executable: set customHandler.description.defaultExecutablePath, such as bin/app")
+	case !fs.ValidPath(p) || strings.ContainsAny(p, `\%`):
+		return "", fmt.Errorf("host.json: customHandler.description.defaultExecutablePath %q must be a relative path with slashes, such as bin/app", p)
+	}
+	return p, nil
+}
+
+// ignore holds the patterns of a .funcignore: one a line, of which a name with
+// no slash inside matches at any depth, and * and ? stand for what they do in
+// a shell. A matched folder is left out with all that is in it.
+type ignore []string
+
+func readIgnore(file string) (ignore, error) {
+	f, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close() //nolint:errcheck // only read
+	var patterns ignore
+	lines := bufio.NewScanner(f)
+	for n := 1; lines.Scan(); n++ {
+		p := strings.TrimSpace(lines.Text())
+		if p == "" || strings.HasPrefix(p, "#") {
+			continue
+		}
+		_, err := path.Match(p, "")
+		if err != nil || strings.HasPrefix(p, "!") || strings.Contains(p, "**") {
+			return nil, fmt.Errorf("%s:%d: pattern %q cannot be used here: write a name or a path, with * and ? at most", file, n, p)
+		}
+		patterns = append(patterns, strings.TrimSuffix(p, "/"))
+	}
+	return patterns, lines.Err()
+}
+
+func (ig ignore) match(name string) bool {
+	return slices.ContainsFunc(ig, func(p string) bool {
+		against := name
+		if !strings.Contains(p, "/") {
+			against = path.Base(name)
+		}
+		ok, err := path.Match(strings.TrimPrefix(p, "/"), against)
+		return ok && err == nil
+	})
+}
