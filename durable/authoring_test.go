@@ -69,7 +69,8 @@ func wantOutput(t *testing.T, s *replaytest.Stage, want string) {
 
 func wantFailure(t *testing.T, s *replaytest.Stage, want string) {
 	t.Helper()
-	if got := s.Output(history.Failed); !strings.Contains(got, want) {
+	s.Output(history.Failed) // fails the test if it ended otherwise
+	if got := s.End().Failure.ErrorMessage; !strings.Contains(got, want) {
 		t.Errorf("failed with %q, want it to contain %q", got, want)
 	}
 }

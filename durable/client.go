@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/uuid"
 )
@@ -36,6 +37,7 @@ type Client struct {
 	registry *Registry
 	reuse    OverridableStates
 	version  Version // of instances for which none was chosen
+	tracer   *tracing.Tracer
 }
 
 // A ClientOption changes what a [Client] does.
@@ -137,8 +139,11 @@ func (c *Client) start(ctx context.Context, name string, input *string, opts ...
 	if o.at.After(started.Timestamp) {
 		started.ScheduledStart = history.Ticks(o.at)
 	}
+	ctx, traced := c.tracer.StartOrchestration(ctx, started)
 	msg := provider.TaskMessage{Event: started, Target: started.Instance}
-	if err := c.hub.StartInstance(ctx, msg, c.reuse.refused()); err != nil {
+	err := c.hub.StartInstance(ctx, msg, c.reuse.refused())
+	traced(err)
+	if err != nil {
 		return "", fmt.Errorf("start instance %s of %s: %w", o.id, name, err)
 	}
 	return o.id, nil

@@ -47,6 +47,7 @@ type TaskFailedError struct {
 	// Inner is the failure that caused this one, nil if there is none.
 	Inner *history.FailureDetails
 
+	reason  string                  // as it was received
 	failure *history.FailureDetails // as it was received
 	causes  []error                 // what could be made of it
 }
@@ -72,6 +73,17 @@ func (e *TaskFailedError) FailureDetails() *history.FailureDetails {
 	return &history.FailureDetails{ErrorType: e.Type, ErrorMessage: e.Message, InnerFailure: e.Inner, IsNonRetriable: e.NonRetriable}
 }
 
+// Reason returns the text with which the activity or sub-orchestration failed,
+// without the sentence of [TaskFailedError.Error]. It becomes the output of an
+// orchestrator that returns e, as in .NET, so that it reads the same however
+// many orchestrators hand it on.
+func (e *TaskFailedError) Reason() string {
+	if e.reason != "" {
+		return e.reason
+	}
+	return e.Message
+}
+
 // failureOf returns the error for a task that failed.
 func (r *Registry) failureOf(f *replay.Future) *TaskFailedError {
 	e := &TaskFailedError{Name: f.Name(), TaskID: f.ID()}
@@ -88,7 +100,8 @@ func (r *Registry) failureOf(f *replay.Future) *TaskFailedError {
 // set fills in what was received. Reason is the message; from workers that
 // propagate failures in .NET's way there is nothing else but details.
 func (e *TaskFailedError) set(r *Registry, reason, details *string, failure *history.FailureDetails) {
-	e.Message, e.Details, e.failure = valueOr(reason), valueOr(details), failure
+	e.reason, e.Details, e.failure = valueOr(reason), valueOr(details), failure
+	e.Message = e.reason
 	if failure == nil {
 		return
 	}

@@ -49,6 +49,42 @@ func TestInstance_FailsWithTheErrorThatTheOrchestratorReturns(t *testing.T) {
 	}
 }
 
+// DurableTask.Core/TaskOrchestrationContext.cs, FailOrchestration: the reason is
+// the exception's message, and that of a TaskFailedException is the reason of the
+// event (HandleTaskFailedEvent, HandleSubOrchestrationInstanceFailedEvent).
+func TestInstance_FailsForTheReasonOfTheTaskWhoseErrorItReturns(t *testing.T) {
+	t.Parallel()
+	const sentence = "Task 'Count' (#0) failed with an unhandled exception: no funds"
+	for _, c := range []struct {
+		name         string
+		hand         func(error) error
+		reason, text string
+	}{
+		{"as it is", func(err error) error { return err }, "no funds", sentence},
+		{"marked", durable.NonRetryable, "no funds", sentence},
+		{"joined with nothing", func(err error) error { return errors.Join(nil, err) }, "no funds", sentence},
+		{"wrapped", func(err error) error { return fmt.Errorf("charge: %w", err) }, "charge: " + sentence, "charge: " + sentence},
+		{"joined with another", func(err error) error { return errors.Join(err, errors.New("b")) }, sentence + "\nb", sentence + "\nb"},
+		{"replaced", func(error) error { return errors.New("other") }, "other", "other"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+				n, err := durable.CallActivity(ctx, count, "a").Await()
+				return n, c.hand(err)
+			})
+			s.Start(nil)
+			s.Episode(failed(0, "no funds"))
+			if got := s.Output(history.Failed); got != c.reason {
+				t.Errorf("failed with %q, want %q", got, c.reason)
+			}
+			if got := s.End().Failure.ErrorMessage; got != c.text {
+				t.Errorf("the message is %q, want %q", got, c.text)
+			}
+		})
+	}
+}
+
 func TestInstance_FailsWithThePanicAndItsStack(t *testing.T) {
 	t.Parallel()
 	var nilMap map[string]int

@@ -97,8 +97,7 @@ func TestRetry_EndsWithoutATimerWhenItMayNotGoOn(t *testing.T) {
 			s := stage(t, tried(c.policy))
 			s.Start(nil)
 			s.Now = s.Now.Add(time.Minute)
-			wantActions(t, s.Episode(c.failure),
-				"1 Failed Task 'Count' (#0) failed with an unhandled exception: "+*c.failure.Reason)
+			wantActions(t, s.Episode(c.failure), "1 Failed "+*c.failure.Reason)
 		})
 	}
 }

@@ -1,6 +1,8 @@
 package handover_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +15,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
@@ -22,6 +25,7 @@ type hub struct {
 	name   string
 	tables *aztables.ServiceClient
 	queues *azqueue.ServiceClient
+	blobs  *azblob.Client
 }
 
 func newHub(t *testing.T, name string) *hub {
@@ -33,6 +37,12 @@ func newHub(t *testing.T, name string) *hub {
 		t.Fatal(err)
 	}
 	if h.queues, err = azqueue.NewServiceClientFromConnectionString(connection, nil); err != nil {
+		t.Fatal(err)
+	}
+	if h.blobs, err = azblob.NewClientFromConnectionString(connection, nil); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.blobs.CreateContainer(t.Context(), h.container(), nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, table := range []string{"History", "Instances", "Partitions"} {
@@ -49,6 +59,31 @@ func newHub(t *testing.T, name string) *hub {
 }
 
 func (h *hub) queue(name string) string { return strings.ToLower(h.name) + "-" + name }
+
+func (h *hub) container() string { return strings.ToLower(h.name) + "-largemessages" }
+
+// writeBlob writes the blob that has the result of a history row, if one has.
+func (h *hub) writeBlob(t *testing.T, r row, result string) {
+	t.Helper()
+	var columns struct{ ResultBlobName string }
+	if err := json.Unmarshal([]byte(r.entity), &columns); err != nil {
+		t.Fatalf("%v in %s", err, r.entity)
+	}
+	if columns.ResultBlobName == "" {
+		return
+	}
+	var content bytes.Buffer
+	z := gzip.NewWriter(&content)
+	if _, err := z.Write([]byte(result)); err != nil {
+		t.Fatal(err)
+	}
+	if err := z.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.blobs.UploadBuffer(t.Context(), h.container(), columns.ResultBlobName, content.Bytes(), nil); err != nil {
+		t.Fatal(err)
+	}
+}
 
 // leave writes the lease of a worker that was killed: it is held, and it has
 // just ended.
@@ -125,6 +160,7 @@ func (h *hub) rows(t *testing.T, instance string) (rows []string) {
 // of other instances and executions, at another time.
 type copier struct {
 	hub     string
+	blobs   string // the address of the container
 	suffix  string // of instance IDs
 	number  int    // in execution IDs
 	shift   time.Duration
@@ -135,10 +171,11 @@ var (
 	dates      = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
 	executions = regexp.MustCompile(`(?:"|u0022)[0-9a-f]{32}`)
 	hubColumn  = regexp.MustCompile(`"TaskHubName":"\w+"`)
+	containers = regexp.MustCompile(`http://[^/"]+/devstoreaccount1/\w+-largemessages/`)
 )
 
-func newCopier(hub string, instances []string, suffix string, number int, shift time.Duration) *copier {
-	c := &copier{hub: hub, suffix: suffix, number: number, shift: shift}
+func newCopier(h *hub, instances []string, suffix string, number int, shift time.Duration) *copier {
+	c := &copier{hub: h.name, blobs: h.blobs.ServiceClient().NewContainerClient(h.container()).URL(), suffix: suffix, number: number, shift: shift}
 	for _, id := range instances {
 		// In JSON, and in JSON inside of JSON.
 		c.replace = append(c.replace, regexp.MustCompile(`("|u0022)(`+regexp.QuoteMeta(id)+`)(-child)?(["\\])`))
@@ -156,6 +193,7 @@ func (c *copier) text(s string) string {
 		s = r.ReplaceAllString(s, "${1}${2}"+c.suffix+"${3}${4}")
 	}
 	s = executions.ReplaceAllStringFunc(s, func(id string) string { return fmt.Sprintf("%s%04x", id[:len(id)-4], c.number) })
+	s = containers.ReplaceAllLiteralString(s, c.blobs+"/")
 	s = hubColumn.ReplaceAllString(s, `"TaskHubName":"`+c.hub+`"`)
 	return dates.ReplaceAllStringFunc(s, func(date string) string {
 		at, err := time.Parse(time.RFC3339Nano, date)
@@ -166,9 +204,7 @@ func (c *copier) text(s string) string {
 	})
 }
 
-// A step is what two histories that say the same have in common in a row. Of a
-// failure's text it has what the innermost says: .NET writes only that where we
-// say what failed for it.
+// A step is what two histories that say the same have in common in a row.
 type step struct {
 	EventType                                             string
 	EventID                                               int  `json:"EventId"`
@@ -196,9 +232,6 @@ func steps(t *testing.T, rows []string) (all []step) {
 			t.Fatalf("%v in %s", err, r)
 		}
 		d.step.InstanceID, d.Status = d.Child, d.OrchestrationStatus
-		if d.Status == "Failed" || d.Reason != "" {
-			d.Result, d.Reason = innermost(d.Result), innermost(d.Reason)
-		}
 		if d.Tags == "null" {
 			d.Tags = "" // .NET says so of none
 		}
@@ -229,11 +262,4 @@ func steps(t *testing.T, rows []string) (all []step) {
 		all = append(all, d.step)
 	}
 	return all
-}
-
-func innermost(text string) string {
-	if i := strings.LastIndex(text, ": "); i >= 0 {
-		return text[i+2:]
-	}
-	return text
 }

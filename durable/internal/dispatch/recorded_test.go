@@ -12,6 +12,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -80,6 +81,9 @@ var recordedFunctions = functions{
 			x.SendEvent(decode[string](input), "greet", encode("yo"))
 			return encode("sent"), nil
 		},
+		"BigOut": func(_ *replay.Execution, input *string) (*string, error) {
+			return encode(strings.Repeat("z", decode[int](input))), nil
+		},
 	},
 }
 
@@ -93,6 +97,8 @@ func TestHistories_AreThoseThatDotNetRecorded(t *testing.T) {
 		"timer":      func(b *bench) { b.start("tim", "Timer1", "p1") },
 		"loop":       func(b *bench) { b.start("loop", "Loop", 0) },
 		"loopfast":   func(b *bench) { b.start("loopfast", "LoopFast", 0) },
+		"bigin":      func(b *bench) { b.start("bigin", "One", strings.Repeat("x", 50_000)) },
+		"bigout":     func(b *bench) { b.start("bigout", "BigOut", 40_000) },
 		"tags": func(b *bench) {
 			b.startEvent(&history.ExecutionStarted{
 				Header:   history.NewHeader(time.Now()),
@@ -151,7 +157,7 @@ func recorded(t *testing.T, name string, b *bench) map[string][]map[string]any {
 	if err != nil {
 		t.Fatal(err)
 	}
-	filled := string(text)
+	filled := replaytest.WriteOut(string(text))
 	page, err := b.Instances(b.Context(), everything)
 	if err != nil {
 		t.Fatal(err)

@@ -53,7 +53,8 @@ func (x *Execution) returned(output *string, err error) {
 			"the orchestrator called ContinueAsNew and returned something else; end it with: return durable.ContinueAsNew(ctx, ...)",
 		}))
 	case err != nil:
-		x.finish(history.Failed, FailureOf(err))
+		failure := FailureOf(err)
+		x.finish(history.Failed, failure).Result = new(reasonOf(err, failure))
 	default:
 		x.finish(history.Completed, nil).Result = output
 	}

@@ -33,6 +33,24 @@ func FailureOf(err error) *history.FailureDetails {
 	return d
 }
 
+// reasonOf returns the text with which an orchestrator fails that returned err:
+// what failed it. For the failure of a task that it hands on as it got it that
+// is the text that the task failed with, which stays the same from generation to
+// generation, and not the sentence that names the task; what an orchestrator has
+// to add counts. Such an error has a method Reason
+// (DurableTask.Core/TaskOrchestrationContext.cs, FailOrchestration and
+// HandleTaskFailedEvent).
+func reasonOf(err error, failure *history.FailureDetails) string {
+	var task interface {
+		error
+		Reason() string
+	}
+	if errors.As(err, &task) && text(task) == failure.ErrorMessage {
+		return task.Reason()
+	}
+	return failure.ErrorMessage
+}
+
 // FailureOfPanic returns the same of a panic with v. The stack may be nil.
 func FailureOfPanic(v any, stack []byte) *history.FailureDetails {
 	var d *history.FailureDetails

@@ -1,0 +1,212 @@
+package tracing
+
+import (
+	"slices"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// An Instance writes the spans of an instance that a worker has in hand. A nil
+// one does nothing.
+type Instance struct {
+	tracer *Tracer
+	start  *history.ExecutionStarted
+	begun  *begun                // nil if the orchestration is not traced
+	open   map[int]history.Event // what was scheduled and has not come back
+}
+
+// Instance returns an Instance whose history is past.
+func (t *Tracer) Instance(past []history.Event) *Instance {
+	if t == nil {
+		return nil
+	}
+	i := &Instance{tracer: t}
+	i.learn(past, time.Time{})
+	return i
+}
+
+// learn takes note of events that are in the history.
+func (i *Instance) learn(events []history.Event, now time.Time) {
+	for _, e := range events {
+		switch e := e.(type) {
+		case *history.ExecutionStarted:
+			i.start, i.open = e, map[int]history.Event{}
+			i.begun, _ = begin(e.ParentTraceContext, now)
+		case *history.TaskScheduled, *history.TimerCreated, *history.SubOrchestrationInstanceCreated:
+			if i.begun != nil {
+				i.open[e.Head().EventID] = e
+			}
+		default:
+			if id, ok := history.Completes(e); ok {
+				delete(i.open, id)
+			}
+		}
+	}
+}
+
+// Stamp puts the spans that begin with a checkpoint into its events and
+// messages, before it is committed. It changes none of the events that it was
+// given, but replaces them.
+func (i *Instance) Stamp(cp *provider.Checkpoint, now time.Time) {
+	if i == nil {
+		return
+	}
+	start, b := i.start, i.begun
+	for n, e := range cp.NewEvents {
+		switch e := e.(type) {
+		case *history.ExecutionStarted:
+			if cp.ContinuedAsNew && e.ParentTraceContext == nil && start != nil && !e.GenerateNewTrace {
+				e = new(*e)
+				e.ParentTraceContext = lineage(start.ParentTraceContext)
+				cp.NewEvents[n] = e
+			}
+			var kept *history.TraceContext
+			if b, kept = begin(e.ParentTraceContext, now); kept != e.ParentTraceContext {
+				e = new(*e)
+				e.ParentTraceContext = kept
+				cp.NewEvents[n] = e
+			}
+			start = e
+		case *history.TaskScheduled:
+			if b != nil {
+				cp.NewEvents[n] = stampTask(cp, e, b)
+			}
+		case *history.SubOrchestrationInstanceCreated:
+			if b != nil {
+				cp.NewEvents[n] = stampChild(cp, e, b)
+			}
+		}
+	}
+	if b != nil {
+		i.stampEvents(cp, start, b, now)
+	}
+}
+
+// lineage is what the next generation has of the parent of this one: the same
+// parent, and a span of its own (DurableTask.Core/TaskOrchestrationDispatcher.cs,
+// where it copies the trace context to preserve lineage).
+func lineage(t *history.TraceContext) *history.TraceContext {
+	if t == nil {
+		return nil
+	}
+	return &history.TraceContext{TraceParent: t.TraceParent, TraceState: t.TraceState}
+}
+
+// stampTask gives an activity the parent that its run is to have: a span that
+// lasts from here to its completion.
+func stampTask(cp *provider.Checkpoint, e *history.TaskScheduled, b *begun) history.Event {
+	c := encode(b.span.WithSpanID(newSpanID()))
+	for n, m := range cp.Activities {
+		if sent, ok := m.Event.(*history.TaskScheduled); ok && sent.EventID == e.EventID {
+			sent = new(*sent)
+			sent.ParentTraceContext = c
+			cp.Activities[n].Event = sent
+		}
+	}
+	e = new(*e)
+	e.ParentTraceContext = c
+	return e
+}
+
+func stampChild(cp *provider.Checkpoint, e *history.SubOrchestrationInstanceCreated, b *begun) history.Event {
+	id := newSpanID()
+	for n, m := range cp.Messages {
+		start, ok := m.Event.(*history.ExecutionStarted)
+		if ok && start.Parent != nil && start.Parent.TaskScheduleID == e.EventID {
+			start = new(*start)
+			start.ParentTraceContext = encode(b.span.WithSpanID(id))
+			cp.Messages[n].Event = start
+		}
+	}
+	e = new(*e)
+	e.ClientSpanID = new(id.String())
+	return e
+}
+
+// stampEvents writes a span for each event that is sent to another instance,
+// and makes it the event's parent. What is sent to entities is not an event.
+func (i *Instance) stampEvents(cp *provider.Checkpoint, start *history.ExecutionStarted, b *begun, now time.Time) {
+	for n, m := range cp.Messages {
+		raised, ok := m.Event.(*history.EventRaised)
+		if !ok || isEntity(m.Target.InstanceID) || isEntity(start.Instance.InstanceID) {
+			continue
+		}
+		id := newSpanID()
+		raised = new(*raised)
+		raised.ParentTraceContext = encode(b.span.WithSpanID(id))
+		cp.Messages[n].Event = raised
+		attrs := functionAttributes("event", raised.Name, "", start.Instance.InstanceID)
+		i.tracer.write(past{
+			id: id, parent: b.span, name: spanName("orchestration_event", raised.Name, ""), kind: trace.SpanKindProducer, from: now, to: now,
+			attrs: append(attrs, keyExecutionID.String(start.Instance.ExecutionID), keyEventTarget.String(m.Target.InstanceID)),
+		})
+	}
+}
+
+func isEntity(id string) bool { return id != "" && id[0] == '@' }
+
+// Committed writes the spans that ended with a checkpoint that was stamped and
+// committed.
+func (i *Instance) Committed(cp *provider.Checkpoint, now time.Time) {
+	if i == nil {
+		return
+	}
+	if cp.ContinuedAsNew && i.begun != nil {
+		i.ended(history.ContinuedAsNew, nil, now)
+	}
+	for n, e := range cp.NewEvents {
+		if id, ok := history.Completes(e); ok && i.begun != nil {
+			i.returned(i.open[id], e, now)
+		}
+		i.learn(cp.NewEvents[n:n+1], now)
+		if end, ok := e.(*history.ExecutionCompleted); ok && i.begun != nil {
+			i.ended(end.Status, end.Failure, now)
+		}
+	}
+}
+
+// ended writes the span of an execution that has come to its end.
+func (i *Instance) ended(status history.RuntimeStatus, f *history.FailureDetails, now time.Time) {
+	attrs := functionAttributes("orchestration", i.start.Name, i.start.Version, i.start.Instance.InstanceID)
+	p := past{
+		id: i.begun.span.SpanID(), parent: i.begun.parent, name: spanName("orchestration", i.start.Name, i.start.Version),
+		kind: trace.SpanKindServer, from: i.begun.at, to: now, attrs: append(attrs, keyStatus.String(status.String())),
+	}
+	switch {
+	case f != nil:
+		p.failure = &f.ErrorMessage
+	case status == history.Failed:
+		p.failure = new("the orchestration failed")
+	}
+	i.tracer.write(p)
+	i.begun = nil
+}
+
+// returned writes the span of something that was waited for and came back.
+func (i *Instance) returned(scheduled, back history.Event, now time.Time) {
+	p := past{parent: i.begun.span, kind: trace.SpanKindClient, to: now, failure: failureOf(back)}
+	instanceID := i.start.Instance.InstanceID
+	switch e := scheduled.(type) {
+	case *history.TaskScheduled:
+		p.id = decode(e.ParentTraceContext).SpanID()
+		p.name = spanName("activity", e.Name, e.Version)
+		p.attrs = append(functionAttributes("activity", e.Name, e.Version, instanceID), keyTaskID.Int(e.EventID))
+	case *history.SubOrchestrationInstanceCreated:
+		if e.ClientSpanID != nil {
+			p.id, _ = trace.SpanIDFromHex(*e.ClientSpanID) // any will do if it is none
+		}
+		p.name = spanName("orchestration", e.Name, e.Version)
+		p.attrs = functionAttributes("orchestration", e.Name, e.Version, instanceID)
+	case *history.TimerCreated:
+		p.name = "orchestration:" + i.start.Name + ":timer"
+		p.kind = trace.SpanKindInternal
+		p.attrs = slices.Concat(functionAttributes("timer", i.start.Name, "", instanceID), timerAttributes(e))
+	default:
+		return // it is not known when it began
+	}
+	p.from = scheduled.Head().Timestamp
+	i.tracer.write(p)
+}

@@ -1,0 +1,28 @@
+package durable
+
+import (
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Tracing has spans written to an OpenTelemetry tracer provider, with the
+// names, attributes and parents of Durable Functions' distributed tracing V2:
+// create_orchestration, orchestration, activity, timer, orchestration_event. It
+// is a [ClientOption], and a field of [Config]. Parents are kept with the
+// messages and histories of the hub, so that a trace goes on through workers of
+// other programs, also in .NET.
+//
+// An orchestration is traced if what started it was. Its span, and those of
+// what it waits for, are written when they end, by whichever worker sees that.
+// They have IDs that were chosen when they began, so the provider must have
+// [SpanIDs] as its ID generator:
+//
+//	sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(durable.SpanIDs{}), …)
+//
+// The zero value writes nothing and costs nothing.
+type Tracing struct{ Provider trace.TracerProvider }
+
+func (t Tracing) applyClient(c *Client) { c.tracer = tracing.New(t.Provider) }
+
+// SpanIDs is the ID generator that [Tracing] needs.
+type SpanIDs = tracing.SpanIDs
