@@ -185,7 +185,10 @@ func (c *Client) RaiseEvent(ctx context.Context, id InstanceID, name string, pay
 		return fmt.Errorf("raise event for instance %s: the event's name is empty", id)
 	}
 	e := &history.EventRaised{Header: history.NewHeader(c.now()), Name: name, Input: text(payload)}
-	if err := c.send(ctx, id, e, "raise event "+name); err != nil {
+	ctx, traced := c.tracer.RaiseEvent(ctx, e, string(id))
+	err := c.send(ctx, id, e, "raise event "+name)
+	traced(err)
+	if err != nil {
 		return fmt.Errorf("raise event %s for instance %s: %w", name, id, err)
 	}
 	return nil

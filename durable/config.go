@@ -75,6 +75,9 @@ type Config struct {
 	// HTTP says how the requests of [CallHTTP] are made.
 	HTTP HTTPConfig
 
+	// Tracing says where spans go. Zero means nowhere.
+	Tracing Tracing
+
 	// Logger gets the worker's log, and that of orchestrators. Nil means
 	// slog.Default().
 	Logger *slog.Logger

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -40,6 +41,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		EpisodeLimit:               cfg.EpisodeLimit,
 		CheckVersion:               cfg.checkVersion,
 		FailMismatch:               cfg.VersionFailure == FailMismatch,
+		Tracer:                     tracing.New(cfg.Tracing.Provider),
 		Logger:                     cfg.Logger,
 		Now:                        time.Now,
 		NewID:                      newID,

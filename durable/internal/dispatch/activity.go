@@ -78,7 +78,9 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem) {
 	}
 	ctx, cancel := context.WithCancel(withActivityInfo(live.work, w))
 	defer cancel()
+	ctx, traced := d.config.Tracer.RunActivity(ctx, w.Task, w.Instance)
 	r, ok := call(ctx, live.io, fn, w.Task.Input)
+	traced(r.failure)
 	switch {
 	case !ok:
 		log.Error("activity goes on although its context has ended; it is handed back")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
 )
 
 // Functions finds functions by their wire names.
@@ -18,7 +19,7 @@ type Functions interface {
 	Activity(name string) (func(ctx context.Context, input *string) (*string, error), bool)
 }
 
-// Config says how a [Dispatcher] works. All fields but CheckVersion must be set;
+// Config says how a [Dispatcher] works. All fields but CheckVersion and Tracer must be set;
 // package durable knows the defaults.
 type Config struct {
 	MaxConcurrentActivities    int
@@ -34,6 +35,8 @@ type Config struct {
 	// takes all.
 	CheckVersion func(version string) error
 	FailMismatch bool // fail instances that CheckVersion refuses, rather than hand them back
+
+	Tracer *tracing.Tracer // nil writes no spans
 
 	Logger *slog.Logger
 	Now    func() time.Time // the clock that episodes and events are dated by

@@ -87,6 +87,7 @@ func (s *session) logFor(i history.OrchestrationInstance) {
 func (s *session) run() {
 	past, messages := s.item.History, s.item.Messages
 	s.x.start = startOf(past)
+	traced := s.d.config.Tracer.Instance(past)
 	extended := false
 	defer func() {
 		if extended {
@@ -98,11 +99,13 @@ func (s *session) run() {
 		if s.refuse(err) {
 			return
 		}
+		traced.Stamp(cp, s.d.config.Now())
 		if err := s.item.Session.Commit(s.live.io, cp); err != nil {
 			s.commitFailed(err)
 			return
 		}
 		s.d.committing.worked()
+		traced.Committed(cp, s.d.config.Now())
 		if cp.ContinuedAsNew {
 			s.logFor(cp.Instance)
 		}
