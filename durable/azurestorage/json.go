@@ -3,7 +3,8 @@ package azurestorage
 import (
 	"strconv"
 	"time"
-	"unicode/utf8"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 )
 
 // A jsonWriter writes JSON objects byte for byte as Newtonsoft.Json does for
@@ -87,72 +88,8 @@ func (w *jsonWriter) raw(name, text string) {
 	w.buf = append(w.buf, text...)
 }
 
-// appendTime writes t as Newtonsoft.Json does a DateTime: in UTC, with as many
-// of 7 decimals as are not trailing zeros. The zero time is DateTime.MinValue,
-// which has no zone.
-func appendTime(b []byte, t time.Time) []byte {
-	if t.IsZero() {
-		return append(b, "0001-01-01T00:00:00"...)
-	}
-	// The layout cuts what is beyond 100 ns; .NET has nothing smaller.
-	return t.UTC().AppendFormat(b, "2006-01-02T15:04:05.9999999Z")
-}
+// appendTime writes t as Newtonsoft.Json does a DateTime.
+func appendTime(b []byte, t time.Time) []byte { return eventjson.AppendTime(b, t) }
 
-const hexDigits = "0123456789abcdef"
-
-// appendJSONString writes s in quotes. It escapes what Newtonsoft.Json escapes
-// (Newtonsoft.Json/Utilities/JavaScriptUtils.cs, WriteEscapedJavaScriptString)
-// and, besides, U+FFFE and U+FFFF, which the XML around a queue message cannot
-// hold. Bytes that are not UTF-8 become U+FFFD.
-func appendJSONString(b []byte, s string) []byte {
-	b = append(b, '"')
-	start := 0
-	for i := 0; i < len(s); {
-		c := s[i]
-		if c < utf8.RuneSelf {
-			if c >= ' ' && c != '"' && c != '\\' {
-				i++
-				continue
-			}
-			b = append(b, s[start:i]...)
-			b = appendEscapedByte(b, c)
-			i++
-			start = i
-			continue
-		}
-		r, size := utf8.DecodeRuneInString(s[i:])
-		switch {
-		case r == utf8.RuneError && size == 1:
-			b = append(b, s[start:i]...)
-			b = append(b, "\uFFFD"...)
-		case r == 0x85, r == 0x2028, r == 0x2029, r == 0xFFFE, r == 0xFFFF:
-			b = append(b, s[start:i]...)
-			b = append(b, '\\', 'u', hexDigits[r>>12], hexDigits[r>>8&15], hexDigits[r>>4&15], hexDigits[r&15])
-		default:
-			i += size
-			continue
-		}
-		i += size
-		start = i
-	}
-	b = append(b, s[start:]...)
-	return append(b, '"')
-}
-
-func appendEscapedByte(b []byte, c byte) []byte {
-	switch c {
-	case '"', '\\':
-		return append(b, '\\', c)
-	case '\b':
-		return append(b, '\\', 'b')
-	case '\t':
-		return append(b, '\\', 't')
-	case '\n':
-		return append(b, '\\', 'n')
-	case '\f':
-		return append(b, '\\', 'f')
-	case '\r':
-		return append(b, '\\', 'r')
-	}
-	return append(b, '\\', 'u', '0', '0', hexDigits[c>>4], hexDigits[c&15])
-}
+// appendJSONString writes s in quotes, as Newtonsoft.Json does.
+func appendJSONString(b []byte, s string) []byte { return eventjson.AppendString(b, s) }
