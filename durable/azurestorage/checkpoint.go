@@ -29,6 +29,15 @@ import (
 //  4. The messages that were taken are deleted, in parallel. If one is not, it
 //     comes again and the history shows that it was taken.
 func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
+	err := s.commit(ctx, cp)
+	if err != nil {
+		s.failed = true
+		s.hub.forget(s.slot.id)
+	}
+	return err
+}
+
+func (s *session) commit(ctx context.Context, cp *provider.Checkpoint) error {
 	if len(cp.NewEvents) > 0 {
 		if err := s.write(ctx, cp); err != nil {
 			if errors.Is(err, provider.ErrSessionLost) {
@@ -51,11 +60,12 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 
 // answer sends the messages of a checkpoint in which nothing was decided.
 func (s *session) answer(ctx context.Context, cp *provider.Checkpoint) error {
+	if err := s.checkDoubt(ctx, s.loaded.unverified || len(cp.Messages) > 0 && s.isDoubtful()); err != nil {
+		return err
+	}
+	s.loaded.unverified = false
 	if len(cp.Messages) == 0 {
 		return nil
-	}
-	if err := s.checkDoubt(ctx); err != nil {
-		return err
 	}
 	sent, err := s.send(ctx, cp)
 	if err != nil {
@@ -70,7 +80,7 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 	if cp.Instance.InstanceID != s.slot.id {
 		return fmt.Errorf("commit instance %q: the checkpoint is for %q", s.slot.id, cp.Instance.InstanceID)
 	}
-	if err := s.checkDoubt(ctx); err != nil {
+	if err := s.checkDoubt(ctx, s.isDoubtful()); err != nil {
 		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
 	}
 	sent, err := s.send(ctx, cp)
@@ -93,7 +103,9 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
 	}
 	s.hub.wake(sent)
-	s.advance(cp, etag, ordinal, rows)
+	if err := s.advance(cp, etag, ordinal, rows); err != nil {
+		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
+	}
 	if err := s.writeInstanceRow(ctx, cp, rows); err != nil {
 		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
 	}
@@ -106,14 +118,19 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 }
 
 // advance makes the session know what was committed.
-func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, rows []entity) {
+func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, rows []entity) error {
 	loaded := s.loaded
 	if cp.ContinuedAsNew {
-		loaded.events, loaded.blobs, loaded.known = nil, nil, newKnownEvents()
+		loaded.storedHistory = storedHistory{known: newKnownEvents()}
 	}
-	loaded.executionID, loaded.etag = cp.Instance.ExecutionID, etag
+	loaded.executionID, loaded.etag, loaded.unverified = cp.Instance.ExecutionID, etag, false
 	for i, ev := range cp.NewEvents {
 		loaded.known.add(ev)
+		stored, size, err := asStored(ev, &rows[i])
+		if err != nil {
+			return err
+		}
+		loaded.events, loaded.bytes = append(loaded.events, stored), loaded.bytes+size
 		for _, column := range largeTextColumns {
 			if name := rows[i].offloadedTo(column); name != "" {
 				loaded.blobs = append(loaded.blobs, name)
@@ -124,6 +141,7 @@ func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, row
 	s.mu.Lock()
 	s.execution = cp.Instance.ExecutionID
 	s.mu.Unlock()
+	return nil
 }
 
 // maxRowAttempts is how often the instance row is read again because somebody

@@ -25,6 +25,7 @@ const (
 	DefaultLeaseInterval                  = 30 * time.Second
 	DefaultLeaseAcquireInterval           = 10 * time.Second
 	DefaultDrainTimeout                   = 5 * time.Second
+	DefaultHistoryCacheBytes              = 64 << 20
 )
 
 // Config says how a [TaskHub] behaves. The zero value works: every field that
@@ -86,6 +87,11 @@ type Config struct {
 	// that was handed out. Default 5 s.
 	DrainTimeout time.Duration
 
+	// HistoryCacheBytes bounds the memory in which histories of instances that go
+	// on are kept between their episodes, so that they need not be read again,
+	// roughly and in bytes. Default 64 MiB; none is kept if it is negative.
+	HistoryCacheBytes int
+
 	// Logger receives what the hub has to say. Default [slog.Default].
 	Logger *slog.Logger
 
@@ -107,6 +113,7 @@ func (c Config) WithDefaults() Config {
 	set(&c.LeaseInterval, DefaultLeaseInterval)
 	set(&c.LeaseAcquireInterval, DefaultLeaseAcquireInterval)
 	set(&c.DrainTimeout, DefaultDrainTimeout)
+	set(&c.HistoryCacheBytes, DefaultHistoryCacheBytes)
 	if c.WorkerID == "" {
 		c.WorkerID = newWorkerID()
 	}

@@ -14,6 +14,7 @@ type historyRow struct {
 	RowKey      string
 	ExecutionID string
 	ETag        string
+	size        int // of the row as it was read, roughly in bytes
 
 	eventType history.EventType // of no meaning in the sentinel
 	columns   historyColumns

@@ -130,27 +130,12 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 	b.mu.Lock()
 	executionID, first := batch.executionID, batch.deliveries[0].event()
 	b.mu.Unlock()
-	var loaded *loadedInstance
-	for delay := firstOutageDelay; ; delay = min(2*delay, prefetchRetryDelay) {
-		var err error
-		if loaded, err = b.hub.loadFor(r.ctx, s.id, executionID, first); err == nil {
-			b.hub.health.ok("tables")
-			break
-		}
-		if r.ctx.Err() != nil {
-			return // handBack takes care of the messages
-		}
-		if isTransient(err) {
-			b.hub.health.failed("tables", err)
-		} else {
-			b.hub.log.Error("OrchestrationProcessingFailure", "instanceId", s.id, "executionId", executionID, "details", "read what is stored of it", "error", err)
-		}
-		if !sleep(r.ctx, jitter(delay)) {
-			return
-		}
+	loaded := b.hub.remembered(s.id, executionID)
+	if loaded == nil {
+		loaded = b.read(r.ctx, s.id, executionID, first)
+		b.awaitInstanceRow(r.ctx, batch, loaded)
 	}
-	b.awaitInstanceRow(r.ctx, batch, loaded)
-	for {
+	for loaded != nil { // else handBack takes care of the messages
 		b.mu.Lock()
 		batch.loaded = loaded
 		if batch.executionID == "" {
@@ -160,6 +145,10 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 		b.mu.Unlock()
 
 		disposals := judge(s.id, loaded, deliveries)
+		if loaded.unverified && len(disposals.settled) > 0 {
+			loaded = b.read(r.ctx, s.id, executionID, first)
+			continue
+		}
 		disposals.apply(r.work, b.hub, s.id, loaded)
 
 		b.mu.Lock()
@@ -180,6 +169,29 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 	}
 }
 
+// read reads what is stored of an instance, however long that takes; nil means
+// that ctx ended.
+func (b *inbox) read(ctx context.Context, instanceID, executionID string, first history.Event) *loadedInstance {
+	for delay := firstOutageDelay; ; delay = min(2*delay, prefetchRetryDelay) {
+		loaded, err := b.hub.loadFor(ctx, instanceID, executionID, first)
+		if err == nil {
+			b.hub.health.ok("tables")
+			return loaded
+		}
+		if ctx.Err() != nil {
+			return nil
+		}
+		if isTransient(err) {
+			b.hub.health.failed("tables", err)
+		} else {
+			b.hub.log.Error("OrchestrationProcessingFailure", "instanceId", instanceID, "executionId", executionID, "details", "read what is stored of it", "error", err)
+		}
+		if !sleep(ctx, jitter(delay)) {
+			return nil
+		}
+	}
+}
+
 // The client writes the instance row just after the start message. What is
 // received between the two waits for a moment before it is handed back for
 // seconds.
@@ -195,7 +207,7 @@ func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loade
 	first := batch.deliveries[0]
 	b.mu.Unlock()
 	start, isStart := first.event().(*history.ExecutionStarted)
-	if !isStart || start.Parent != nil || first.dequeueCount > 1 {
+	if !isStart || loaded == nil || start.Parent != nil || first.dequeueCount > 1 {
 		return
 	}
 	for waited := time.Duration(0); waited < rowPatience; waited += rowInterval {
@@ -243,6 +255,10 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 		}
 		// What came after the batch was judged is judged now.
 		disposals := judge(s.id, sess.loaded, sess.current)
+		if sess.loaded.unverified && len(disposals.settled) > 0 {
+			b.putBack(sess)
+			continue
+		}
 		disposals.apply(work, b.hub, s.id, sess.loaded)
 		sess.current = disposals.deliver
 		if len(sess.current) > 0 {
@@ -250,6 +266,16 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 		}
 		_ = sess.Release(work) // of nothing; it cannot fail
 	}
+}
+
+// putBack makes a batch of a session's messages again, to be judged by what is
+// stored.
+func (b *inbox) putBack(sess *session) {
+	b.mu.Lock()
+	sess.slot.incoming = append(sess.current, sess.slot.incoming...)
+	b.mu.Unlock()
+	sess.current, sess.failed = nil, true
+	_ = sess.Release(context.Background()) // of nothing; it cannot fail
 }
 
 // begin makes a session of the slot's first batch, nil if the partition is not
@@ -272,6 +298,7 @@ func (b *inbox) end(ctx context.Context, sess *session) {
 	incoming := s.incoming
 	s.incoming, s.session = nil, nil
 	if r := s.partition.currentReading(); r != nil && !b.closed {
+		sess.remember()
 		if len(incoming) > 0 {
 			s.batches = slices.Insert(s.batches, 0, &messageBatch{executionID: sess.executionID(), deliveries: incoming})
 			incoming = nil
@@ -308,6 +335,7 @@ func (b *inbox) handBack(ctx context.Context, p *partition) {
 	b.ready = slices.DeleteFunc(b.ready, func(s *slot) bool { return s.partition == p })
 	b.ring() // sessions that wait for more must end
 	b.mu.Unlock()
+	b.hub.forgetPartition(p)
 	if len(deliveries) > 0 {
 		b.hub.log.Info("messages handed back", "partition", p.queue.name, "count", len(deliveries))
 	}

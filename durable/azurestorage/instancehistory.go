@@ -14,6 +14,8 @@ import (
 type loadedInstance struct {
 	storedHistory
 	row *instanceRow // nil if there is none
+	// unverified means that the history was not read but is remembered.
+	unverified bool
 }
 
 // storedHistory is the history of one execution.
@@ -23,6 +25,7 @@ type storedHistory struct {
 	known       *knownEvents
 	etag        string   // of the sentinel, empty if there is none
 	blobs       []string // that hold columns of the rows
+	bytes       int      // roughly, of the rows
 }
 
 // loadInstance reads what is stored of an instance. executionID is the
@@ -79,6 +82,7 @@ func (h *TaskHub) loadHistory(ctx context.Context, instanceID, executionID strin
 		if err != nil {
 			return storedHistory{}, err
 		}
+		stored.bytes += row.size
 		stored.events = append(stored.events, ev)
 		stored.known.add(ev)
 	}
@@ -96,6 +100,7 @@ func (h *TaskHub) historyRows(ctx context.Context, instanceID, executionID strin
 	err := h.historyTable.all(ctx, tableQuery{filter: filter}, func(raw []byte) error {
 		row, err := decodeHistoryRow(raw)
 		if err == nil {
+			row.size = len(raw)
 			rows = append(rows, row)
 		}
 		return err
@@ -166,6 +171,7 @@ func (h *TaskHub) resolveColumns(ctx context.Context, rows []*historyRow) error 
 	}
 	for _, c := range columns {
 		c.row.resolve(c.from.Column, string(c.text))
+		c.row.size += len(c.text)
 	}
 	return nil
 }

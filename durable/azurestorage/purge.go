@@ -36,6 +36,7 @@ func (h *TaskHub) purge(ctx context.Context, id string) error {
 	if err := h.ensureCreated(ctx); err != nil {
 		return err
 	}
+	defer h.forget(id)
 	row, err := h.readInstanceRow(ctx, id)
 	if err != nil {
 		return err

@@ -58,6 +58,7 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 		return err
 	}
 	for _, x := range plan.Executions {
+		h.forget(x.Instance.InstanceID)
 		if err := h.markRewound(ctx, x.Instance); err != nil {
 			return err
 		}

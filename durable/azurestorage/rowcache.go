@@ -1,6 +1,9 @@
 package azurestorage
 
-import "sync"
+import (
+	"maps"
+	"sync"
+)
 
 // rowCache remembers the instance rows that this process wrote last, so that an
 // instance that goes on need not have its row read for every episode. An entry
@@ -27,6 +30,13 @@ func (c *rowCache) put(instanceID string, row *instanceRow) {
 		c.rows = map[string]*instanceRow{}
 	}
 	c.rows[instanceID] = row
+}
+
+// drop forgets the rows of the instances for which drop is true.
+func (c *rowCache) drop(drop func(instanceID string) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	maps.DeleteFunc(c.rows, func(id string, _ *instanceRow) bool { return drop(id) })
 }
 
 // get returns the row of an instance, nil if it is not remembered.

@@ -111,12 +111,17 @@ func (s *session) send(ctx context.Context, cp *provider.Checkpoint) ([]sentMess
 	return sent, group.Wait()
 }
 
-// checkDoubt looks whether the history is still as the session knows it, if
-// there is reason to doubt that: the partition is not ours any more, or a
-// message was received by somebody else. What a lost session decided is then
-// not sent in the first place. The write of the history looks again in any case.
-func (s *session) checkDoubt(ctx context.Context) error {
-	if s.slot.partition.isListening() && !anyLost(s.current) {
+// isDoubtful reports whether somebody else may have gone on with the instance:
+// the partition is not ours any more, or others may have received a message.
+func (s *session) isDoubtful() bool {
+	return !s.slot.partition.isListening() || anyLost(s.current)
+}
+
+// checkDoubt looks, if there is reason to doubt it, whether the history is still
+// as the session knows it. What a lost session decided is then not sent in the
+// first place. The write of the history looks again in any case.
+func (s *session) checkDoubt(ctx context.Context, doubtful bool) error {
+	if !doubtful {
 		return nil
 	}
 	w := historyWrite{hub: s.hub, instance: s.instance()}

@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +24,7 @@ type session struct {
 	loaded   *loadedInstance
 	ordinal  int         // of the next history row
 	current  []*delivery // handed out and neither committed nor abandoned
+	failed   bool        // what is loaded may not be what is stored
 	released bool
 
 	mu        sync.Mutex // protects the following
@@ -57,7 +59,7 @@ func (s *session) instance() history.OrchestrationInstance {
 // workItem returns what to hand out at the session's begin.
 func (s *session) workItem() *provider.OrchestrationWorkItem {
 	return &provider.OrchestrationWorkItem{
-		Instance: s.instance(), History: s.loaded.events, Messages: messagesOf(s.current), Session: s,
+		Instance: s.instance(), History: slices.Clip(s.loaded.events), Messages: messagesOf(s.current), Session: s,
 	}
 }
 
@@ -84,7 +86,7 @@ func (s *session) Abandon(ctx context.Context, cause error) error {
 		reason = cause.Error()
 	}
 	forEach(s.current, func(d *delivery) { d.abandon(ctx, reason) })
-	s.current = nil
+	s.current, s.failed = nil, true
 	return nil
 }
 
@@ -143,4 +145,14 @@ func (s *session) Release(ctx context.Context) error {
 	}
 	s.inbox.end(ctx, s)
 	return nil
+}
+
+// remember keeps what the session knows of the instance for the next one.
+func (s *session) remember() {
+	loaded := s.loaded
+	if s.failed || loaded.etag == "" || !loaded.known.started || loaded.known.ended != nil {
+		s.hub.histories.take(s.slot.id)
+		return
+	}
+	s.hub.histories.put(s.slot.id, loaded.storedHistory)
 }

@@ -38,6 +38,7 @@ type TaskHub struct {
 	health     health
 	sequence   atomic.Int64 // of messages sent, over all queues
 	rows       rowCache
+	histories  *historyCache
 	held       *heldMessages
 	partitions []*partition
 	inbox      *inbox
@@ -77,6 +78,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	}
 	h.health.log = h.log
 	h.held = newHeldMessages()
+	h.histories = newHistoryCache(cfg.HistoryCacheBytes)
 	h.inbox = newInbox(h)
 	h.activities = newActivityQueue(h)
 	for i := range cfg.PartitionCount {
