@@ -54,6 +54,7 @@ func run(app App) int {
 	}
 	cfg.Logger = NewLogger(os.Stdout, cfg.LogLevel)
 	slog.SetDefault(cfg.Logger)
+	defer startTelemetry(ctx, &cfg)()
 	if err := New(app, cfg).Run(ctx); err != nil {
 		cfg.Logger.Error("stopped", "error", oneLine(err))
 		return exitFailed
