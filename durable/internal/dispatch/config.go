@@ -24,6 +24,7 @@ type Functions interface {
 type Config struct {
 	MaxConcurrentActivities    int
 	MaxConcurrentOrchestrators int
+	Entities                   EntityConfig
 
 	ExtendedSessions    bool
 	ExtendedSessionIdle time.Duration

@@ -143,11 +143,11 @@ func (e *Event) Decode(t history.EventType) (history.Event, error) {
 		return ev, nil
 	case history.TypeExecutionCompleted:
 		return &history.ExecutionCompleted{
-			Header: head, Status: history.RuntimeStatus(e.OrchestrationStatus), Result: e.Result, Failure: e.FailureDetails.failure(),
+			Header: head, Status: history.RuntimeStatus(e.OrchestrationStatus), Result: e.Result, Failure: e.FailureDetails.Decode(),
 		}, nil
 	case history.TypeContinueAsNew:
 		return &history.ContinueAsNew{
-			Header: head, Status: history.RuntimeStatus(e.OrchestrationStatus), Result: e.Result, Failure: e.FailureDetails.failure(),
+			Header: head, Status: history.RuntimeStatus(e.OrchestrationStatus), Result: e.Result, Failure: e.FailureDetails.Decode(),
 		}, nil
 	case history.TypeExecutionTerminated:
 		return &history.ExecutionTerminated{Header: head, Reason: e.Input}, nil
@@ -169,7 +169,7 @@ func (e *Event) Decode(t history.EventType) (history.Event, error) {
 		return &history.TaskCompleted{Header: head, TaskScheduledID: e.TaskScheduledID, Result: e.Result}, nil
 	case history.TypeTaskFailed:
 		return &history.TaskFailed{
-			Header: head, TaskScheduledID: e.TaskScheduledID, Reason: e.Reason, Details: e.Details, Failure: e.FailureDetails.failure(),
+			Header: head, TaskScheduledID: e.TaskScheduledID, Reason: e.Reason, Details: e.Details, Failure: e.FailureDetails.Decode(),
 		}, nil
 	case history.TypeSubOrchestrationInstanceCreated:
 		return &history.SubOrchestrationInstanceCreated{
@@ -180,7 +180,7 @@ func (e *Event) Decode(t history.EventType) (history.Event, error) {
 		return &history.SubOrchestrationInstanceCompleted{Header: head, TaskScheduledID: e.TaskScheduledID, Result: e.Result}, nil
 	case history.TypeSubOrchestrationInstanceFailed:
 		return &history.SubOrchestrationInstanceFailed{
-			Header: head, TaskScheduledID: e.TaskScheduledID, Reason: e.Reason, Details: e.Details, Failure: e.FailureDetails.failure(),
+			Header: head, TaskScheduledID: e.TaskScheduledID, Reason: e.Reason, Details: e.Details, Failure: e.FailureDetails.Decode(),
 		}, nil
 	case history.TypeTimerCreated:
 		return &history.TimerCreated{Header: head, FireAt: e.FireAt.Time}, nil

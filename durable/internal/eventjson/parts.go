@@ -64,7 +64,8 @@ type Failure struct {
 	Properties     map[string]json.RawMessage
 }
 
-func (f *Failure) failure() *history.FailureDetails {
+// Decode returns f as history has it, nil for nil.
+func (f *Failure) Decode() *history.FailureDetails {
 	if f == nil {
 		return nil
 	}
@@ -72,7 +73,7 @@ func (f *Failure) failure() *history.FailureDetails {
 		ErrorType:      f.ErrorType,
 		ErrorMessage:   f.ErrorMessage,
 		StackTrace:     f.StackTrace,
-		InnerFailure:   f.InnerFailure.failure(),
+		InnerFailure:   f.InnerFailure.Decode(),
 		IsNonRetriable: f.IsNonRetriable,
 	}
 	if f.Properties != nil {

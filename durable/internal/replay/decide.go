@@ -37,6 +37,7 @@ func (x *Execution) CreateSubOrchestration(f *Future, name, instanceID string, i
 // of a child. It gives a its ID.
 func (x *Execution) CreateSubOrchestrationAs(f *Future, a *CreateSubOrchestration) {
 	x.check("CallSubOrchestrator")
+	x.checkChild()
 	x.checkLimit()
 	x.actions.add(a, &a.ID)
 	x.track(f, a.ID, childKind, a.Name)
@@ -45,6 +46,7 @@ func (x *Execution) CreateSubOrchestrationAs(f *Future, a *CreateSubOrchestratio
 // StartOrchestration decides to start a child that nobody waits for.
 func (x *Execution) StartOrchestration(a *CreateSubOrchestration) {
 	x.check("CallSubOrchestrator")
+	x.checkChild()
 	x.checkLimit()
 	x.actions.add(a, &a.ID)
 }

@@ -70,6 +70,9 @@ func (x *Execution) finish(status history.RuntimeStatus, failure *history.Failur
 	if x.complete != nil {
 		x.actions.drop(x.complete)
 	}
+	if !x.diverged {
+		x.release(x.entities.section)
+	}
 	x.complete = c
 	x.actions.add(c, &c.ID)
 	return c

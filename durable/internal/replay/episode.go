@@ -42,7 +42,7 @@ func (x *Execution) deliver(e history.Event) {
 	}
 	if x.complete != nil {
 		// Only a next generation could still want it.
-		if e, ok := e.(*history.EventRaised); ok {
+		if e, ok := e.(*history.EventRaised); ok && !x.isAnswer(e) {
 			x.late = append(x.late, e)
 		}
 		return
@@ -61,7 +61,9 @@ func (x *Execution) deliver(e history.Event) {
 	case *history.TimerFired:
 		x.fire(e)
 	case *history.EventRaised:
-		x.raise(e)
+		if !x.answer(e) {
+			x.raise(e)
+		}
 	default:
 		return // HistoryState, ExecutionRewound: nothing to the orchestrator
 	}

@@ -36,6 +36,7 @@ type Execution struct {
 	actions  actions
 	open     open
 	events   events
+	entities entities
 	finished int                   // futures completed so far: what orders them
 	legs     map[*Future]time.Time // when long timers are due
 	retries  map[*Future]Again     // of what is tried again when it fails
@@ -99,6 +100,9 @@ func (x *Execution) outcome() Outcome {
 	case x.over:
 	case x.complete != nil:
 		x.over = true
+		if x.diverged {
+			x.releaseRecorded()
+		}
 		if x.complete.Status == history.ContinuedAsNew {
 			if !x.discards {
 				x.complete.CarryOver = append(x.events.unread(), x.late...)
@@ -112,6 +116,7 @@ func (x *Execution) outcome() Outcome {
 		// is resumed. The actions stay pending, here and in every replay.
 	default:
 		o.Actions = x.actions.take()
+		clear(x.entities.pending)
 	}
 	return o
 }

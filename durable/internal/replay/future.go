@@ -188,6 +188,8 @@ func (f *Future) String() string {
 		return "sub-orchestration " + f.name
 	case raisedKind:
 		return "event " + f.name
+	case callKind:
+		return "entity operation " + f.name
 	default:
 		return f.kind.String()
 	}

@@ -16,6 +16,8 @@ const (
 	childKind
 	eventKind
 	endKind
+	callKind   // an event sent to an entity, whose answer is waited for
+	lockKind   // the same, to lock entities
 	raisedKind // not an action: an external event that is waited for
 	branchKind // not an action: a coroutine
 )
@@ -24,7 +26,7 @@ const (
 // (DurableTask.Core/TaskOrchestrationContext.cs).
 func (k kind) String() string {
 	return [...]string{
-		"activity task", "timer task", "sub-orchestration task", "send event task", "completion", "event", "branch",
+		"activity task", "timer task", "sub-orchestration task", "send event task", "completion", "entity call", "entity lock", "event", "branch",
 	}[k]
 }
 
@@ -98,6 +100,9 @@ func (x *Execution) match(e history.Event) {
 	if x.over {
 		return
 	}
+	if e, ok := e.(*history.EventSent); ok {
+		x.trackLocks(e)
+	}
 	x.recorded.last = max(x.recorded.last, id+1)
 	if x.diverged {
 		// The first difference counts. The end gets a number that is free.
@@ -115,6 +120,9 @@ func (x *Execution) match(e history.Event) {
 	gotKind, gotName := describeAction(x.actions.pending[i])
 	if gotKind == k && strings.EqualFold(gotName, name) {
 		x.actions.remove(i)
+		if e, ok := e.(*history.EventSent); ok {
+			x.sent(e)
+		}
 		return
 	}
 	verb := "scheduled "

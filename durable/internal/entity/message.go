@@ -1,0 +1,174 @@
+package entity
+
+import (
+	"crypto/sha1" //nolint:gosec // it is what UUIDs of version 5 are made with
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
+)
+
+// The names of the events that entities get
+// (DurableTask.Core/Entities/EventFormat/EntityMessageEventNames.cs). Any other
+// makes an entity go on with what is in its queue.
+const (
+	requestEvent  = "op"
+	releaseEvent  = "release"
+	continueEvent = "continue"
+)
+
+// IsRelease reports whether an event for an entity gives up a lock.
+func IsRelease(eventName string) bool { return eventName == releaseEvent }
+
+// longestDelay is how far ahead a signal can be sent: no queue message may be
+// hidden for longer than a week
+// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
+// MaximumSignalDelayTime). One that is due later comes early, and is sent again.
+const longestDelay = 6 * 24 * time.Hour
+
+// EventName returns the name of the event that brings a request which is due at
+// a time, zero for at once (EntityMessageEventNames.cs,
+// ScheduledRequestMessageEventName).
+func EventName(due, now time.Time) string {
+	if due.IsZero() {
+		return requestEvent
+	}
+	if due.Sub(now) > longestDelay {
+		due = now.Add(longestDelay)
+	}
+	return requestEvent + "@" + due.UTC().Format("2006-01-02T15:04:05.0000000Z")
+}
+
+// DueOf returns when an event for an entity is to be delivered; ok is false if
+// that is at once (DurableTask.Core/Common/Entities.cs, HasDelayedMessage).
+func DueOf(instanceID, eventName string) (due time.Time, ok bool) {
+	text, isTimed := strings.CutPrefix(eventName, requestEvent+"@")
+	if !isTimed || !IsID(instanceID) {
+		return time.Time{}, false
+	}
+	due, err := eventjson.ParseTime(text)
+	return due, err == nil
+}
+
+// NewSignal returns the event by which a client signals an entity
+// (DurableTask.Core/Entities/ClientEntityHelpers.cs, EmitOperationSignal). A due
+// that is zero means at once.
+func NewSignal(requestID, op string, input *string, due, now time.Time) (name, text string) {
+	r := Request{ID: requestID, Operation: op, Signal: true, Input: input, Due: history.Ticks(due)}
+	if due.IsZero() {
+		r.Due = time.Time{}
+	}
+	return EventName(r.Due, now), r.Encode()
+}
+
+// OrphanedLock is the lock ID with which an administrator releases the lock of
+// an orchestration that is gone.
+const OrphanedLock = "fix-orphaned-lock"
+
+// A Release gives up a lock
+// (DurableTask.Core/Entities/EventFormat/ReleaseMessage.cs).
+type Release struct {
+	Parent string `json:"parent"`
+	ID     string `json:"id"`
+}
+
+// NewRelease returns the event by which the orchestration with the given
+// instance ID gives up a lock.
+func NewRelease(parent, lockID string) (name, text string) {
+	var w writer
+	w.open()
+	w.str("parent", parent)
+	w.str("id", lockID)
+	w.close()
+	return releaseEvent, string(w.buf)
+}
+
+// lockGranted is the content of the answer to a lock request
+// (DurableTask.Core/Entities/EventFormat/ResponseMessage.cs,
+// LockAcquisitionCompletion).
+const lockGranted = "Lock Acquisition Completed"
+
+// A Response answers a [Request].
+type Response struct {
+	Result  *string
+	Failure *history.FailureDetails // nil if the operation succeeded
+}
+
+// Encode returns r as JSON text
+// (DurableTask.Core/Entities/EventFormat/ResponseMessage.cs).
+func (r Response) Encode() string { return r.encode("") }
+
+// encode also says, if message is not empty, that the whole batch failed.
+func (r Response) encode(message string) string {
+	var w writer
+	w.open()
+	w.nullable("result", r.Result)
+	w.filled("exceptionType", message)
+	if r.Failure != nil {
+		w.key("failureDetails")
+		w.failure(r.Failure)
+	}
+	w.close()
+	return string(w.buf)
+}
+
+// ParseResponse reads an answer in either dialect. The extension's older
+// scheduler tells of a failure by the exception's type, and has the serialized
+// exception for a result.
+func ParseResponse(text *string) (Response, error) {
+	if text == nil {
+		return Response{}, nil
+	}
+	var w struct {
+		Result    *string            `json:"result"`
+		Exception *string            `json:"exceptionType"`
+		Failure   *eventjson.Failure `json:"failureDetails"`
+	}
+	if err := json.Unmarshal([]byte(*text), &w); err != nil {
+		return Response{}, fmt.Errorf("decode the answer of an entity: %w", err)
+	}
+	switch {
+	case w.Failure != nil:
+		return Response{Failure: w.Failure.Decode()}, nil
+	case w.Exception != nil:
+		return Response{Failure: exceptionFailure(*w.Exception, w.Result)}, nil
+	}
+	return Response{Result: w.Result}, nil
+}
+
+// exceptionFailure returns the failure that an exception's type and what was
+// serialized of it tell of.
+func exceptionFailure(exception string, serialized *string) *history.FailureDetails {
+	kind, _, _ := strings.Cut(exception, ",")
+	f := &history.FailureDetails{ErrorType: kind, ErrorMessage: exception}
+	if serialized == nil {
+		return f
+	}
+	f.ErrorMessage = *serialized
+	var known struct{ Message *string }
+	if json.Unmarshal([]byte(*serialized), &known) == nil && known.Message != nil {
+		f.ErrorMessage = *known.Message
+	}
+	return f
+}
+
+// DeriveID returns a GUID that follows from parts: the same for the same ones,
+// and different for others.
+func DeriveID(parts ...string) string {
+	h := sha1.New() //nolint:gosec // see the import
+	h.Write([]byte("durable entity request"))
+	var length [8]byte
+	for _, p := range parts {
+		binary.BigEndian.PutUint64(length[:], uint64(len(p)))
+		h.Write(length[:])
+		h.Write([]byte(p))
+	}
+	id := h.Sum(nil)[:16]
+	id[6] = id[6]&0x0f | 0x50
+	id[8] = id[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}

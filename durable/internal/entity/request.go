@@ -1,0 +1,158 @@
+package entity
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// A Request asks an entity to run an operation or to let itself be locked
+// (DurableTask.Core/Entities/EventFormat/RequestMessage.cs).
+type Request struct {
+	ID        string // a GUID; the name of the event that answers
+	Operation string // empty if it is for a lock
+	Signal    bool
+	Input     *string
+	// Parent is the instance ID of the sender, empty for a client, and
+	// ParentExecution its execution, empty if it is an entity.
+	Parent          string
+	ParentExecution string
+	Due             time.Time // zero: at once
+	// Timestamp and Predecessor order the requests of one sender: see [Sorter].
+	Timestamp   time.Time
+	Predecessor time.Time
+	LockSet     []ID // nil if it is for an operation
+	Position    int  // in LockSet, of the entity that is to be locked next
+
+	// These are kept as they came: JSON text, empty if there is none.
+	traceContext string
+	requestTime  string
+	createTrace  bool
+}
+
+// IsLock reports whether r is for a lock.
+func (r *Request) IsLock() bool { return r.LockSet != nil }
+
+// Encode returns r as JSON text. The ID stands as near to the beginning as
+// .NET has it, since its reader of messages from entities looks for it there.
+func (r *Request) Encode() string {
+	w := writer{buf: make([]byte, 0, 256)}
+	r.write(&w)
+	return string(w.buf)
+}
+
+func (r *Request) write(w *writer) {
+	w.open()
+	if r.IsLock() {
+		w.raw("op", "null")
+	} else {
+		w.str("op", r.Operation)
+	}
+	if r.Signal {
+		w.bool("signal", true)
+	}
+	w.optional("input", r.Input)
+	w.str("id", r.ID)
+	w.filled("parent", r.Parent)
+	w.filled("parentExecution", r.ParentExecution)
+	if !r.Due.IsZero() {
+		w.time("due", r.Due)
+	}
+	w.time("Timestamp", r.Timestamp)
+	w.time("Predecessor", r.Predecessor)
+	if r.IsLock() {
+		w.list("lockset", len(r.LockSet), func(i int) {
+			w.open()
+			w.str("name", r.LockSet[i].Name)
+			w.str("key", r.LockSet[i].Key)
+			w.close()
+		})
+	}
+	if r.Position != 0 {
+		w.int("pos", r.Position)
+	}
+	w.bool("IsLockRequest", r.IsLock())
+	if r.traceContext != "" {
+		w.raw("parentTraceContext", r.traceContext)
+	}
+	w.bool("createTrace", r.createTrace)
+	if r.requestTime != "" {
+		w.raw("requestTime", r.requestTime)
+	}
+	w.close()
+}
+
+// wireRequest is a Request as JSON has it. What else there is, such as $type in
+// the messages of the extension's older scheduler, is ignored.
+type wireRequest struct {
+	Operation       *string         `json:"op"`
+	Signal          bool            `json:"signal"`
+	Input           *string         `json:"input"`
+	ID              string          `json:"id"`
+	Parent          string          `json:"parent"`
+	ParentExecution string          `json:"parentExecution"`
+	Due             stamp           `json:"due"`
+	Timestamp       stamp           `json:"Timestamp"`
+	Predecessor     stamp           `json:"Predecessor"`
+	LockSet         []ID            `json:"lockset"`
+	Position        int             `json:"pos"`
+	TraceContext    json.RawMessage `json:"parentTraceContext"`
+	CreateTrace     bool            `json:"createTrace"`
+	RequestTime     json.RawMessage `json:"requestTime"`
+}
+
+// DecodeRequest reads a request in either dialect.
+func DecodeRequest(text *string) (*Request, error) {
+	if text == nil {
+		return nil, errors.New("a request to an entity has no content")
+	}
+	r := new(Request)
+	if err := json.Unmarshal([]byte(*text), r); err != nil {
+		return nil, fmt.Errorf("decode a request to an entity: %w", err)
+	}
+	return r, nil
+}
+
+// UnmarshalJSON reads a request in either dialect.
+func (r *Request) UnmarshalJSON(data []byte) error {
+	var w wireRequest
+	if err := json.Unmarshal(data, &w); err != nil {
+		return err
+	}
+	if w.ID == "" {
+		return errors.New("it has no id")
+	}
+	*r = Request{
+		ID: strings.ToLower(w.ID), Signal: w.Signal, Input: w.Input, Parent: w.Parent, ParentExecution: w.ParentExecution,
+		Due: w.Due.Time, Timestamp: w.Timestamp.Time, Predecessor: w.Predecessor.Time, LockSet: w.LockSet, Position: w.Position,
+		traceContext: present(w.TraceContext), requestTime: present(w.RequestTime), createTrace: w.CreateTrace,
+	}
+	if w.Operation != nil {
+		r.Operation = *w.Operation
+	}
+	return r.check()
+}
+
+// check refuses a lock request that cannot be worked on.
+func (r *Request) check() error {
+	if !r.IsLock() {
+		return nil
+	}
+	switch {
+	case r.Position < 0 || r.Position >= len(r.LockSet):
+		return fmt.Errorf("lock request %s is at position %d of %d entities", r.ID, r.Position, len(r.LockSet))
+	case r.Parent == "":
+		return fmt.Errorf("lock request %s does not say who sent it", r.ID)
+	}
+	return nil
+}
+
+// present returns JSON text, empty if it is null.
+func present(raw json.RawMessage) string {
+	if string(raw) == "null" {
+		return ""
+	}
+	return string(raw)
+}

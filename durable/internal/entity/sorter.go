@@ -1,0 +1,291 @@
+package entity
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
+)
+
+// DefaultReorderWindow is how long a sorter waits for a request that others
+// came before (the extension's DurableTaskOptions.cs,
+// EntityMessageReorderWindowInMinutes).
+const DefaultReorderWindow = 30 * time.Minute
+
+// sweepInterval is how much later than it could a sorter forgets, so that it
+// does not do so at every request
+// (DurableTask.Core/Entities/StateFormat/MessageSorter.cs,
+// MinIntervalBetweenCollections).
+const sweepInterval = 10 * time.Second
+
+// recentFromSender is how many of a sender's requests are remembered by their
+// IDs, see [Sorter.Receive].
+const recentFromSender = 16
+
+// A Sorter lets requests take effect in the order in which they were sent, and
+// once (DurableTask.Core/Entities/StateFormat/MessageSorter.cs). Those who send
+// label each request with a time and that of the request before; those who
+// receive hold back what comes before its predecessor. Both forget what is older
+// than the reorder window.
+//
+// A window of zero or less means that nothing is sorted.
+type Sorter struct {
+	lastSent       ordered[time.Time] // by destination
+	received       ordered[*source]   // by sender
+	receiveHorizon time.Time
+	sendHorizon    time.Time
+}
+
+// A source is what is known of one sender.
+type source struct {
+	last      time.Time // the label of what was delivered last; zero if nothing was
+	execution string
+	buffered  []*Request // in the order of their labels
+	recent    []string   // marks of the IDs delivered last
+}
+
+// Label labels a request that is sent to destination.
+func (s *Sorter) Label(r *Request, destination string, now time.Time, window time.Duration) {
+	if window <= 0 {
+		return
+	}
+	if s.sendHorizon.Add(window + sweepInterval).Before(now) {
+		s.sendHorizon = now.Add(-window)
+		s.lastSent.deleteFunc(func(at time.Time) bool { return at.Before(s.sendHorizon) })
+	}
+	at := now
+	if last, ok := s.lastSent.get(destination); ok {
+		r.Predecessor = last
+		if !at.After(last) {
+			at = last.Add(tick).In(zoneless)
+		}
+	}
+	r.Timestamp = at
+	s.lastSent.set(destination, at)
+}
+
+// Sent notes that a request was sent with its label: what the next one follows.
+func (s *Sorter) Sent(r *Request, destination string) {
+	if !r.Timestamp.IsZero() {
+		s.lastSent.set(destination, r.Timestamp)
+	}
+}
+
+// Receive takes a request that came, and returns those that are to take effect
+// now, in order. Requests of clients and locks that were forwarded are not
+// sorted.
+//
+// Beyond DurableTask, a request is known as one that came before by its ID, too:
+// an orchestration whose checkpoint was lost after its messages were sent sends
+// them again, with other labels.
+func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) {
+	if window <= 0 || r.Parent == "" || r.Position > 0 {
+		return []*Request{r}
+	}
+	if s.receiveHorizon.Add(window + sweepInterval).Before(r.Timestamp) {
+		s.receiveHorizon = r.Timestamp.Add(-window)
+		deliver = s.sweep()
+	}
+	if r.Timestamp.Before(s.receiveHorizon) {
+		return append(deliver, r)
+	}
+	from, ok := s.received.get(r.Parent)
+	switch {
+	case !ok:
+		from = &source{execution: r.ParentExecution}
+		s.received.set(r.Parent, from)
+	case from.execution != r.ParentExecution:
+		// Of a new execution: what came of the old one is all there will be.
+		deliver = append(deliver, from.buffered...)
+		*from = source{execution: r.ParentExecution}
+	}
+	switch {
+	case !r.Timestamp.After(from.last), from.has(r):
+		return deliver
+	case r.Predecessor.After(from.last) && !r.Predecessor.Before(s.receiveHorizon):
+		from.hold(r)
+		return deliver
+	}
+	deliver = append(deliver, r)
+	s.delivered(from, r)
+	return s.follow(from, deliver)
+}
+
+// sweep forgets what is older than the horizon, and returns what need not wait
+// any more.
+func (s *Sorter) sweep() (deliver []*Request) {
+	for _, key := range s.received.keys {
+		from := s.received.values[key]
+		if from.last.Before(s.receiveHorizon) {
+			from.last = time.Time{}
+		}
+		deliver = s.follow(from, deliver)
+	}
+	s.received.deleteFunc(func(from *source) bool { return from.last.IsZero() && len(from.buffered) == 0 })
+	return deliver
+}
+
+// follow appends what was held back and has nothing more to wait for.
+func (s *Sorter) follow(from *source, deliver []*Request) []*Request {
+	for len(from.buffered) > 0 {
+		next := from.buffered[0]
+		if next.Predecessor.After(from.last) && !next.Predecessor.Before(s.receiveHorizon) {
+			break
+		}
+		from.buffered = from.buffered[1:]
+		if from.has(next) {
+			continue
+		}
+		deliver = append(deliver, next)
+		s.delivered(from, next)
+	}
+	return deliver
+}
+
+func (s *Sorter) delivered(from *source, r *Request) {
+	from.last = time.Time{}
+	if !r.Timestamp.Before(s.receiveHorizon) {
+		from.last = r.Timestamp
+	}
+	from.recent = remember(from.recent, r.ID, recentFromSender)
+}
+
+// hold keeps r in its place. A second one with the same label is the same.
+func (from *source) hold(r *Request) {
+	i, found := slices.BinarySearchFunc(from.buffered, r, func(a, b *Request) int { return a.Timestamp.Compare(b.Timestamp) })
+	if found {
+		from.buffered[i] = r
+		return
+	}
+	from.buffered = slices.Insert(from.buffered, i, r)
+}
+
+func (from *source) has(r *Request) bool { return slices.Contains(from.recent, mark(r.ID)) }
+
+// mark returns enough of a GUID to know it by among a few.
+func mark(id string) string {
+	if len(id) < markLength {
+		return id
+	}
+	return id[:markLength]
+}
+
+const markLength = 18 // of a GUID's text: 64 bits
+
+// remember appends id's mark to the n that are kept.
+func remember(marks []string, id string, n int) []string {
+	if len(marks) >= n {
+		marks = slices.Clone(marks[len(marks)-n+1:])
+	}
+	return append(marks, mark(id))
+}
+
+// isEmpty reports whether there is nothing to write.
+func (s *Sorter) isEmpty() bool {
+	return len(s.lastSent.keys)+len(s.received.keys) == 0 && s.receiveHorizon.IsZero() && s.sendHorizon.IsZero()
+}
+
+func (s *Sorter) write(w *writer) {
+	w.open()
+	if len(s.lastSent.keys) > 0 {
+		w.key("LastSentToInstance")
+		w.open()
+		for _, to := range s.lastSent.keys {
+			w.time(to, s.lastSent.values[to])
+		}
+		w.close()
+	}
+	if len(s.received.keys) > 0 {
+		w.key("ReceivedFromInstance")
+		w.open()
+		for _, from := range s.received.keys {
+			w.key(from)
+			s.received.values[from].write(w)
+		}
+		w.close()
+	}
+	if !s.receiveHorizon.IsZero() {
+		w.time("ReceiveHorizon", s.receiveHorizon)
+	}
+	if !s.sendHorizon.IsZero() {
+		w.time("SendHorizon", s.sendHorizon)
+	}
+	w.close()
+}
+
+// write writes DurableTask's members and then recent, which is ours.
+func (from *source) write(w *writer) {
+	w.open()
+	w.time("Last", from.last)
+	w.filled("ExecutionId", from.execution)
+	if len(from.buffered) > 0 {
+		w.key("Buffered")
+		w.open()
+		for _, r := range from.buffered {
+			w.key(stampText(r.Timestamp))
+			r.write(w)
+		}
+		w.close()
+	}
+	writeMarks(w, from.recent)
+	w.close()
+}
+
+func stampText(t time.Time) string {
+	quoted := appendStamp(nil, t)
+	return string(quoted[1 : len(quoted)-1])
+}
+
+func writeMarks(w *writer, marks []string) {
+	if len(marks) > 0 {
+		w.list("recent", len(marks), func(i int) { w.buf = eventjson.AppendString(w.buf, marks[i]) })
+	}
+}
+
+// UnmarshalJSON reads a sorter.
+func (s *Sorter) UnmarshalJSON(data []byte) error {
+	var wire struct {
+		LastSentToInstance   ordered[stamp]
+		ReceivedFromInstance ordered[*source]
+		ReceiveHorizon       stamp
+		SendHorizon          stamp
+	}
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	*s = Sorter{receiveHorizon: wire.ReceiveHorizon.Time, sendHorizon: wire.SendHorizon.Time}
+	for _, to := range wire.LastSentToInstance.keys {
+		s.lastSent.set(to, wire.LastSentToInstance.values[to].Time)
+	}
+	for _, from := range wire.ReceivedFromInstance.keys {
+		if known := wire.ReceivedFromInstance.values[from]; known != nil {
+			s.received.set(from, known)
+		}
+	}
+	return nil
+}
+
+// UnmarshalJSON reads what is known of a sender.
+func (from *source) UnmarshalJSON(data []byte) error {
+	var wire struct {
+		Last        stamp
+		ExecutionID string `json:"ExecutionId"`
+		Buffered    ordered[*Request]
+		Recent      []string `json:"recent"`
+	}
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	*from = source{last: wire.Last.Time, execution: wire.ExecutionID, recent: wire.Recent}
+	for _, key := range wire.Buffered.keys {
+		if r := wire.Buffered.values[key]; r != nil {
+			from.buffered = append(from.buffered, r)
+		}
+	}
+	slices.SortStableFunc(from.buffered, func(a, b *Request) int {
+		return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.ID, b.ID))
+	})
+	return nil
+}

@@ -1,0 +1,142 @@
+package entity
+
+import (
+	"encoding/json"
+	"fmt"
+)
+
+// A State is what is stored of an entity: its own state, and what the scheduler
+// has to know of its messages
+// (DurableTask.Core/Entities/StateFormat/SchedulerState.cs). The zero State is
+// that of an entity that never got a message.
+type State struct {
+	Text      *string // the entity's own state; nil if it does not exist
+	queue     []*Request
+	lockedBy  string
+	suspended bool
+	sorter    Sorter
+
+	// These are not DurableTask's, whose readers ignore them: the ID of the lock
+	// request that was granted last to lockedBy, and marks of requests that no
+	// sorter sorts.
+	lockID string
+	recent []string
+}
+
+// Encode returns s as JSON text. "exists" is for the extension's older
+// scheduler, to which an entity without it does not exist, whatever its state
+// (the extension's EntityScheduler/SchedulerState.cs).
+func (s *State) Encode() string {
+	w := writer{buf: make([]byte, 0, 256+len(text(s.Text)))}
+	w.open()
+	if s.Text != nil {
+		w.bool("exists", true)
+	}
+	w.optional("state", s.Text)
+	if len(s.queue) > 0 {
+		w.list("queue", len(s.queue), func(i int) { s.queue[i].write(&w) })
+	}
+	w.filled("lockedBy", s.lockedBy)
+	if s.suspended {
+		w.bool("suspended", true)
+	}
+	w.key("sorter")
+	s.sorter.write(&w)
+	w.filled("lockId", s.lockID)
+	writeMarks(&w, s.recent)
+	w.close()
+	return string(w.buf)
+}
+
+// DecodeState reads what is stored of an entity, in either dialect. Nil is the
+// zero State.
+func DecodeState(input *string) (*State, error) {
+	s := new(State)
+	if input == nil {
+		return s, nil
+	}
+	var wire struct {
+		State     *string    `json:"state"`
+		Queue     []*Request `json:"queue"`
+		LockedBy  string     `json:"lockedBy"`
+		Suspended bool       `json:"suspended"`
+		Sorter    Sorter     `json:"sorter"`
+		LockID    string     `json:"lockId"`
+		Recent    []string   `json:"recent"`
+	}
+	if err := json.Unmarshal([]byte(*input), &wire); err != nil {
+		return nil, fmt.Errorf("decode the stored state of an entity: %w", err)
+	}
+	*s = State{
+		Text: wire.State, lockedBy: wire.LockedBy, suspended: wire.Suspended,
+		sorter: wire.Sorter, lockID: wire.LockID, recent: wire.Recent,
+	}
+	for _, r := range wire.Queue {
+		if r != nil {
+			s.queue = append(s.queue, r)
+		}
+	}
+	return s, nil
+}
+
+// StateText returns an entity's own state from what is stored of it, nil if the
+// entity does not exist.
+func StateText(input *string) (*string, error) {
+	s, err := DecodeState(input)
+	if err != nil {
+		return nil, err
+	}
+	return s.Text, nil
+}
+
+// Status returns what clients see of s without reading it.
+func (s *State) Status() Status {
+	return Status{Exists: s.Text != nil, QueueSize: len(s.queue), LockedBy: s.lockedBy}
+}
+
+// A Status is the custom status of an entity's instance
+// (DurableTask.Core/Entities/StateFormat/EntityStatus.cs).
+type Status struct {
+	Exists    bool   `json:"entityExists"`
+	QueueSize int    `json:"queueSize"`
+	LockedBy  string `json:"lockedBy"`
+}
+
+// Encode returns s as JSON text.
+func (s Status) Encode() string {
+	var w writer
+	w.open()
+	if s.Exists {
+		w.bool("entityExists", true)
+	}
+	if s.QueueSize != 0 {
+		w.int("queueSize", s.QueueSize)
+	}
+	w.filled("lockedBy", s.LockedBy)
+	w.close()
+	return string(w.buf)
+}
+
+// IsEmpty reports whether nothing is known of the entity but what its sorter
+// remembers: it can be cleaned up once that is older than the reorder window.
+func (s Status) IsEmpty() bool { return s == Status{} }
+
+// ParseStatus reads the custom status of an entity's instance. Nil is the zero
+// Status.
+func ParseStatus(customStatus *string) (Status, error) {
+	var s Status
+	if customStatus == nil {
+		return s, nil
+	}
+	if err := json.Unmarshal([]byte(*customStatus), &s); err != nil {
+		return Status{}, fmt.Errorf("decode the status of an entity: %w", err)
+	}
+	return s, nil
+}
+
+func text(s *string) string {
+	if s == nil {
+		return ""
+	}
+	return *s
+}
