@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
 	"github.com/google/uuid"
 )
 
@@ -63,7 +64,7 @@ func readJSON(t *testing.T, path string, v any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err == nil {
-		err = json.Unmarshal(text, v)
+		err = json.Unmarshal(jsonc.Plain(text), v)
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -23,6 +23,10 @@ const (
 	DefaultRoutePrefix    = "api"
 	DefaultConnectionName = "Storage"
 
+	// defaultFlatHub is the hub of a host.json in the flat shape that does not
+	// name one.
+	defaultFlatHub = "DurableFunctionsHub"
+
 	// DefaultShutdownTimeout bounds an orderly stop.
 	DefaultShutdownTimeout = 7 * time.Second
 
@@ -69,6 +73,11 @@ type Config struct {
 	// Overridable says which instances a start with their ID may replace.
 	Overridable durable.OverridableStates
 
+	// UseForwardedHost says that standalone, too, X-Forwarded-Host and
+	// X-Forwarded-Proto tell the origin of URLs. Set it only if a proxy in front
+	// of the app sets them.
+	UseForwardedHost bool
+
 	// Provider stores the hub. Nil means Azure Storage as Connection and
 	// Storage say.
 	Provider provider.Provider
@@ -90,6 +99,10 @@ type Config struct {
 	// Problem is what is wrong with the configuration. If it is not nil the
 	// server answers every call with status 503 and this reason.
 	Problem error
+
+	// sources says where settings come from, by their full paths. Nil means that
+	// the program made the Config itself.
+	sources map[string]string
 }
 
 // WithDefaults returns a copy of c in which fields that are zero have their
@@ -186,11 +199,15 @@ func configure(env processEnvironment, found settings, environ []string) Config 
 	cfg.Logger, cfg.Worker.Logger, cfg.Storage.Logger = nil, nil, nil
 	cfg.Storage.TaskHub = defaultTaskHub(env)
 
-	r := &settingReader{found: found, vars: vars}
-	r.version()
-	r.routePrefix(&cfg)
-	r.durableTask(&cfg)
-	if _, given := found.lookup(hubNamePath); !given && env.SlotName != "" && !strings.EqualFold(env.SlotName, "Production") {
+	r := newSettingReader(found, vars, env.plan())
+	if _, flat := found.lookup(flatPath); flat {
+		if _, v2 := found.lookup(durableTaskPath); !v2 {
+			cfg.Storage.TaskHub = defaultFlatHub
+		}
+	}
+	r.read(settingRows(), &cfg)
+	cfg.sources = r.sources
+	if _, given := r.sources[hubNamePath]; !given && env.SlotName != "" && !strings.EqualFold(env.SlotName, "Production") {
 		r.problem(fmt.Errorf("%s is not given, and the app runs in slot %q: each slot needs a task hub of its own", hubNamePath, env.SlotName))
 	}
 	if len(r.problems) == 0 {

@@ -187,7 +187,7 @@ func settingCases() []settingCase {
 		{
 			path: "storageProvider.maxQueuePollingInterval", get: func(c Config) any { return c.Storage.MaxQueuePollingInterval },
 			byDefault: time.Duration(0), good: map[string]any{`"00:00:01"`: time.Second, `"00:00:00.1"`: 100 * time.Millisecond},
-			bad:        map[string]string{`"00:00:00"`: `is "00:00:00", must be a time span from 00:00:00.0500000 to 01:00:00`},
+			bad:        map[string]string{`"00:00:00"`: `is "00:00:00", must be a time span from 00:00:00.05 to 01:00:00`},
 			overridden: "00:00:05", override: 5 * time.Second,
 		},
 		{
@@ -328,21 +328,26 @@ func TestConfig_UnknownSettingsAreRemarkedOnOnceAndIgnored(t *testing.T) {
   "unrelated": {"a": 1},
   "extensions": {"durableTask": {
     "HUBNAME": "MyHub",
-    "tracing": {"version": "V2", "traceReplayEvents": true},
+    "localRpcEndpointEnabled": true,
     "hubbName": "Typo", "httpSettings": {"useForwardedHost": true},
-    "storageProvider": {"PartitionCount": 2, "partitions": 3, "fetchLargeMessagesAutomatically": false}
-  }}
+    "partitionCount": 3, "storageProvider": {"PartitionCount": 2, "fetchLargeMessagesAutomatically": false,
+      "partitions": 3, "zzz": 1}
+  },
+  "durableTasks": {}
+  }
 }`, "AzureFunctionsJobHost__extensions__durableTask__notifications__eventGrid__topicEndpoint=https://x")
 	if cfg.Problem != nil || cfg.Storage.TaskHub != "MyHub" || cfg.Storage.PartitionCount != 2 {
 		t.Errorf("hub %s, %d partitions, %v", cfg.Storage.TaskHub, cfg.Storage.PartitionCount, cfg.Problem)
 	}
-	want := `The setting extensions.durableTask.hubbName is not a known setting and has no effect (host.json line 7).
-The setting extensions.durabletask.notifications is not supported yet and has no effect (environment variable AzureFunctionsJobHost__extensions__durableTask__notifications__eventGrid__topicEndpoint).
-The setting extensions.durableTask.tracing is not supported yet and has no effect (host.json line 6).
-The setting extensions.durableTask.httpSettings.useForwardedHost is not supported yet and has no effect (host.json line 7).
-The setting extensions.durableTask.storageProvider.fetchLargeMessagesAutomatically is not supported yet and has no effect (host.json line 8).
-The setting extensions.durableTask.storageProvider.partitions is not a known setting and has no effect (host.json line 8).
-The setting durableTask has no effect where it stands (host.json line 2): it belongs under extensions.`
+	want := `The setting durableTask.hubName has no effect (host.json line 2): extensions.durableTask.hubName is given.
+The setting extensions.durableTask.storageProvider.fetchLargeMessagesAutomatically has no effect (host.json line 8): payloads are always read when they are asked for.
+The setting extensions.durableTask.notifications.eventGrid.topicEndpoint has no effect (environment variable AzureFunctionsJobHost__extensions__durableTask__notifications__eventGrid__topicEndpoint): Event Grid is not told of anything.
+The setting extensions.durableTask.localRpcEndpointEnabled has no effect (host.json line 6): the app is the worker and has its own.
+The setting extensions.durableTask.hubbName is not a known setting and has no effect (host.json line 7). Did you mean extensions.durableTask.hubName?
+The setting extensions.durableTask.partitionCount is not a known setting and has no effect (host.json line 8). Did you mean extensions.durableTask.storageProvider.partitionCount?
+The setting extensions.durableTask.storageProvider.partitions is not a known setting and has no effect (host.json line 9). Did you mean extensions.durableTask.storageProvider.partitionCount?
+The setting extensions.durableTask.storageProvider.zzz is not a known setting and has no effect (host.json line 9).
+The setting extensions.durableTasks is not a known setting and has no effect (host.json line 11). Did you mean extensions.durableTask?`
 	if got := strings.Join(cfg.Notices, "\n"); got != want {
 		t.Errorf("notices are\n%s\nwant\n%s", got, want)
 	}

@@ -14,13 +14,16 @@ import (
 // tag, so that one that is not set stays empty; all are strings, since
 // envconfig stops at the first it cannot convert.
 type processEnvironment struct {
-	HandlerPort string `envconfig:"FUNCTIONS_CUSTOMHANDLER_PORT"`
-	Port        string `envconfig:"PORT"`
-	AppRoot     string `envconfig:"FUNCTIONS_APP_ROOT_PATH"`
-	SiteName    string `envconfig:"WEBSITE_SITE_NAME"`
-	SlotName    string `envconfig:"WEBSITE_SLOT_NAME"`
-	Hostname    string `envconfig:"WEBSITE_HOSTNAME"`
-	LogLevel    string `envconfig:"DURABLE_LOG_LEVEL"`
+	HandlerPort   string `envconfig:"FUNCTIONS_CUSTOMHANDLER_PORT"`
+	Port          string `envconfig:"PORT"`
+	AppRoot       string `envconfig:"FUNCTIONS_APP_ROOT_PATH"`
+	SiteName      string `envconfig:"WEBSITE_SITE_NAME"`
+	SlotName      string `envconfig:"WEBSITE_SLOT_NAME"`
+	Hostname      string `envconfig:"WEBSITE_HOSTNAME"`
+	SKU           string `envconfig:"WEBSITE_SKU"`
+	InstanceID    string `envconfig:"WEBSITE_INSTANCE_ID"`
+	ContainerName string `envconfig:"CONTAINER_NAME"`
+	LogLevel      string `envconfig:"DURABLE_LOG_LEVEL"`
 }
 
 // readProcessEnvironment returns what is set now.

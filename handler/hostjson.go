@@ -6,8 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"unicode/utf8"
+
+	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
 )
 
 // maxHostJSONDepth bounds how deeply host.json may be nested.
@@ -19,11 +20,10 @@ const maxHostJSONDepth = 64
 // Of names that differ only by case the last one counts.
 func parseHostJSON(text []byte) (settings, error) {
 	found := newSettings()
-	text = bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))
 	if !utf8.Valid(text) {
 		return found, errors.New("host.json is not UTF-8 text")
 	}
-	plain := withoutComments(text)
+	plain := jsonc.Plain(text)
 	r := &hostJSONReader{text: plain, dec: json.NewDecoder(bytes.NewReader(plain)), found: &found}
 	r.dec.UseNumber()
 	if err := r.value("", 0); err != nil {
@@ -125,55 +125,4 @@ func plainSyntaxError(err error) error {
 		return errors.New("the file ends before its object does")
 	}
 	return err
-}
-
-// withoutComments returns text with comments and trailing commas replaced by
-// blanks, so that offsets and lines stay what they were. Newtonsoft's reader,
-// which the host uses, accepts both.
-func withoutComments(text []byte) []byte {
-	out := bytes.Clone(text)
-	comma := -1 // a comma that nothing but blanks has followed
-	for i := 0; i < len(out); i++ {
-		switch c := out[i]; {
-		case c == '"':
-			comma = -1
-			for i++; i < len(out) && out[i] != '"'; i++ {
-				if out[i] == '\\' {
-					i++
-				}
-			}
-		case c == '/' && i+1 < len(out) && (out[i+1] == '/' || out[i+1] == '*'):
-			end := commentEnd(out, i)
-			for ; i < end; i++ {
-				if out[i] != '\n' && out[i] != '\r' {
-					out[i] = ' '
-				}
-			}
-			i--
-		case c == ',':
-			comma = i
-		case c == '}' || c == ']':
-			if comma >= 0 {
-				out[comma] = ' '
-			}
-			comma = -1
-		case !strings.ContainsRune(" \t\r\n", rune(c)):
-			comma = -1
-		}
-	}
-	return out
-}
-
-// commentEnd returns the index after the comment that begins at i. One that is
-// not closed goes on to the end.
-func commentEnd(text []byte, i int) int {
-	mark, skip := "\n", 0
-	if text[i+1] == '*' {
-		mark, skip = "*/", 2
-	}
-	n := bytes.Index(text[i+2:], []byte(mark))
-	if n < 0 {
-		return len(text)
-	}
-	return i + 2 + n + skip
 }

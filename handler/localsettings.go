@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
 )
 
 // localSettingsFile holds the settings that Core Tools gives an app on a
@@ -38,8 +40,7 @@ func parseLocalSettings(text []byte) ([][2]string, error) {
 		Values            map[string]any
 		ConnectionStrings map[string]any
 	}
-	text = withoutComments(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))
-	dec := json.NewDecoder(bytes.NewReader(text))
+	dec := json.NewDecoder(bytes.NewReader(jsonc.Plain(text)))
 	dec.UseNumber()
 	if err := dec.Decode(&file); err != nil {
 		return nil, fmt.Errorf("read %s: %w", localSettingsFile, plainSyntaxError(err))

@@ -20,10 +20,11 @@ var hostName = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%a-z]+\])(:[0
 // URLs of webhooks: https, except on the developer's own machine
 // (azure-functions-host: WebHooks/DefaultScriptWebHookProvider.cs).
 //
-// Standalone, only the request itself counts: whoever can reach the server
-// could claim anything in other headers.
+// Standalone, only the request itself counts, unless the app is configured to
+// be behind a proxy of its own: whoever can reach the server could claim
+// anything in other headers.
 func (s *Server) origin(r *http.Request) string {
-	if !s.cfg.BehindHost {
+	if !s.cfg.BehindHost && !s.cfg.UseForwardedHost {
 		scheme := "http"
 		if r.TLS != nil {
 			scheme = "https"

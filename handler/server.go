@@ -72,7 +72,7 @@ func (s *Server) open(app App) (err error) {
 			return err
 		}
 	}
-	client := durable.NewClient(outageClient{store}, registry, s.cfg.Overridable, s.cfg.Worker.Version)
+	client := durable.NewClient(outageClient{store}, registry, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
 	api := s.echo.Group(groupPath(s.cfg.RoutePrefix))
 	s.addManagement(api, client)
 	if app.Routes != nil {
@@ -217,6 +217,7 @@ func (s *Server) logStart(address string) {
 	}
 	s.logger.Info("listening", "address", "http://"+address, "mode", mode, "routePrefix", s.cfg.RoutePrefix,
 		"appRoot", s.cfg.Root, "taskHub", s.cfg.Storage.TaskHub, "connection", s.cfg.ConnectionName)
+	s.logConfiguration()
 	for _, notice := range s.cfg.Notices {
 		s.logger.Warn(notice)
 	}

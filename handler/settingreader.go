@@ -1,20 +1,26 @@
 package handler
 
 import (
+	"errors"
 	"fmt"
-	"strconv"
 	"strings"
-	"time"
 )
 
-// A settingReader reads settings one by one and gathers what is wrong with
+// A settingReader reads settings as the rows say and gathers what is wrong with
 // them, so that an operator is told everything at once.
 type settingReader struct {
 	found    settings
 	vars     variables
-	asked    map[string]bool // paths that were read, in lower case
+	plan     plan
+	known    map[string]bool   // paths that there may be a setting or object at, in lower case
+	objects  []string          // those of objects, in the order of the rows
+	sources  map[string]string // where settings come from, by the full path of their row
 	problems []error
 	notices  []string
+}
+
+func newSettingReader(found settings, vars variables, p plan) *settingReader {
+	return &settingReader{found: found, vars: vars, plan: p, known: map[string]bool{}, sources: map[string]string{}}
 }
 
 func (r *settingReader) problem(err error) {
@@ -23,125 +29,133 @@ func (r *settingReader) problem(err error) {
 	}
 }
 
-// find returns the setting at path and remembers that it is known.
-func (r *settingReader) find(path string) (setting, bool) {
-	if r.asked == nil {
-		r.asked = map[string]bool{}
-	}
-	r.asked[strings.ToLower(path)] = true
-	return r.found.lookup(path)
+func (r *settingReader) notice(format string, args ...any) {
+	r.notices = append(r.notices, fmt.Sprintf(format, args...))
 }
 
-// object checks that what is at path, if anything, is an object.
-func (r *settingReader) object(path string) {
-	if s, ok := r.find(path); ok && s.kind != kindObject {
-		r.problem(s.wrong(path, "an object"))
+// read reads all settings into cfg.
+func (r *settingReader) read(rows []settingRow, cfg *Config) {
+	r.objects = []string{flatPath}
+	for i := range rows {
+		r.objectsOf(&rows[i])
+		r.row(&rows[i], cfg)
 	}
+	r.unknown(rows)
 }
 
-// text reads a string.
-func (r *settingReader) text(path string, use func(setting)) {
-	s, ok := r.find(path)
-	if !ok {
+// objectsOf checks that what stands above a row's setting are objects.
+func (r *settingReader) objectsOf(row *settingRow) {
+	if row.absolute {
 		return
 	}
-	if s.kind != kindString {
-		r.problem(s.wrong(path, "a string"))
-		return
+	names := strings.Split(row.path, ".")
+	for i := range names {
+		path := strings.Join(append([]string{durableTaskPath}, names[:i]...), ".")
+		if r.known[strings.ToLower(path)] {
+			continue
+		}
+		r.known[strings.ToLower(path)] = true
+		r.objects = append(r.objects, path)
+		if s, ok := r.found.lookup(path); ok && s.kind != kindObject {
+			r.problem(s.wrong(path, "an object"))
+		}
 	}
-	use(s)
 }
 
-// resolved reads a string in which %NAME% stands for the setting NAME. use may
-// refuse the value.
-func (r *settingReader) resolved(path string, use func(s setting, value string) error) {
-	r.text(path, func(s setting) {
-		value, err := r.vars.substitute(s.text)
-		if err != nil {
-			r.problem(fmt.Errorf("%s is %s, which %w (%s)", path, s.written(), err, s.source))
-			return
-		}
-		r.problem(use(s, value))
-	})
+// places returns the paths at which a row's setting may stand, the one that
+// counts first.
+func (row *settingRow) places() []string {
+	path := row.fullPath()
+	places := []string{path}
+	for _, name := range row.older {
+		places = append(places, path[:strings.LastIndexByte(path, '.')+1]+name)
+	}
+	if row.flat != "" {
+		places = append(places, flatPath+"."+row.flat)
+	}
+	return places
 }
 
-// connectionName reads the name of a storage connection. An empty one is as
-// good as none.
-func (r *settingReader) connectionName(path string, use func(string)) {
-	r.resolved(path, func(_ setting, name string) error {
-		if name = strings.TrimSpace(name); name != "" {
-			use(name)
+// row reads one setting.
+func (r *settingReader) row(row *settingRow, cfg *Config) {
+	if text := row.onPlanOf(r.plan); text != "" && row.inert == "" {
+		s := setting{path: row.fullPath(), kind: kindString, text: text, source: "default on the " + r.plan.String() + " plan"}
+		r.take(row, row.fullPath(), s, cfg)
+	}
+	counts := ""
+	for _, path := range row.places() {
+		r.known[strings.ToLower(path)] = true
+		s, ok := r.found.lookup(path)
+		switch {
+		case !ok:
+		case row.inert != "":
+			r.notice("The setting %s has no effect (%s): %s.", path, s.source, row.inert)
+		case counts != "":
+			r.notice("The setting %s has no effect (%s): %s is given.", path, s.source, counts)
+		case r.take(row, path, s, cfg):
+			counts = path
+			if strings.HasPrefix(path, flatPath+".") {
+				r.notice("The setting %s is taken for %s (%s): that is where it stands since version 2 of the host.", path, row.fullPath(), s.source)
+			}
 		}
-		return nil
-	})
+	}
+}
+
+// take reads a setting; false means that it counts as not given.
+func (r *settingReader) take(row *settingRow, path string, s setting, cfg *Config) bool {
+	err := row.values.take(r, path, s, cfg)
+	if errors.Is(err, errUnset) {
+		return false
+	}
+	if err == nil && row.check != nil {
+		err = row.check(path, s)
+	}
+	r.problem(err)
+	r.sources[row.fullPath()] = s.source
+	return true
+}
+
+// unknown remarks on each setting in an object of ours that no row has.
+func (r *settingReader) unknown(rows []settingRow) {
+	for _, path := range r.objects {
+		for _, s := range r.found.children(path) {
+			if r.known[strings.ToLower(s.path)] {
+				continue
+			}
+			near := nearestSetting(rows, s.path)
+			if near != "" {
+				near = " Did you mean " + near + "?"
+			}
+			r.notice("The setting %s is not a known setting and has no effect (%s).%s", s.path, s.source, near)
+		}
+	}
+	for _, s := range r.found.children("extensions") {
+		if name := lastName(s.path); !strings.EqualFold(name, "durableTask") && editDistance(strings.ToLower(name), "durabletask") <= 2 {
+			r.notice("The setting %s is not a known setting and has no effect (%s). Did you mean %s?", s.path, s.source, durableTaskPath)
+		}
+	}
+}
+
+func isTrue(s setting) bool { return strings.EqualFold(strings.TrimSpace(s.text), "true") }
+
+func lastName(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
+
+func trimSlashes(s string) string { return strings.Trim(s, "/") }
+
+// onPlanOf returns the default on a plan, "" if it is that of all. Flex
+// Consumption has those of Consumption where it has none of its own
+// (WebJobs.Extensions.DurableTask/AzureStorageDurabilityProviderFactory.cs).
+func (row *settingRow) onPlanOf(p plan) string {
+	if text := row.onPlan[p]; text != "" || p != planFlex {
+		return text
+	}
+	return row.onPlan[planConsumption]
 }
 
 // wrongValue is [setting.wrong] for a value that came of substitution.
 func (s setting) wrongValue(path, value, must string) error {
-	if value == s.text {
+	if value == strings.TrimSpace(s.text) {
 		return s.wrong(path, must)
 	}
-	return fmt.Errorf("%s is %s, which stands for %q, must be %s (%s)", path, s.written(), value, must, s.source)
-}
-
-// whole reads a whole number from low to high. As in .NET configuration, where
-// every value is text, a string of digits is one too.
-func (r *settingReader) whole(path string, low, high int, use func(int)) {
-	s, ok := r.find(path)
-	if !ok {
-		return
-	}
-	n, err := strconv.Atoi(strings.TrimSpace(s.text))
-	if err != nil || n < low || n > high || s.kind != kindNumber && s.kind != kindString {
-		r.problem(s.wrong(path, wholeRange(low, high)))
-		return
-	}
-	use(n)
-}
-
-// boolean reads true or false, in any case, as JSON or as text.
-func (r *settingReader) boolean(path string, use func(bool)) {
-	s, ok := r.find(path)
-	if !ok {
-		return
-	}
-	switch text := strings.ToLower(strings.TrimSpace(s.text)); {
-	case s.kind != kindBool && s.kind != kindString, text != "true" && text != "false":
-		r.problem(s.wrong(path, "true or false"))
-	default:
-		use(text == "true")
-	}
-}
-
-// choice reads one of names, in any case, and passes its index on.
-func (r *settingReader) choice(path string, names []string, use func(int)) {
-	s, ok := r.find(path)
-	if !ok {
-		return
-	}
-	for i, name := range names {
-		if s.kind == kindString && strings.EqualFold(strings.TrimSpace(s.text), name) {
-			use(i)
-			return
-		}
-	}
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = strconv.Quote(name)
-	}
-	r.problem(s.wrong(path, strings.Join(quoted, " or ")))
-}
-
-// span reads a time span from low to high.
-func (r *settingReader) span(path string, low, high time.Duration, use func(time.Duration)) {
-	s, ok := r.find(path)
-	if !ok {
-		return
-	}
-	d, err := parseTimeSpan(s.text)
-	if err != nil || d < low || d > high || s.kind != kindString {
-		r.problem(s.wrong(path, spanRange(low, high)))
-		return
-	}
-	use(d)
+	return fmt.Errorf("%s is %s, which stands for %q, must be %s (%s)", path, s.written(), masked(value), must, s.source)
 }

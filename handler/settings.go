@@ -37,7 +37,7 @@ type setting struct {
 func (s setting) written() string {
 	switch s.kind {
 	case kindString:
-		return strconv.Quote(s.text)
+		return strconv.Quote(masked(s.text))
 	case kindNumber, kindBool:
 		return s.text
 	case kindObject:

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
 )
 
 // An entry is a file of the zip.
@@ -80,7 +82,7 @@ func executablePath(root string) (string, error) {
 			} `json:"description"`
 		} `json:"customHandler"`
 	}
-	if err := json.Unmarshal(text, &host); err != nil {
+	if err := json.Unmarshal(jsonc.Plain(text), &host); err != nil {
 		return "", fmt.Errorf("read host.json: %w", err)
 	}
 	p := host.CustomHandler.Description.DefaultExecutablePath

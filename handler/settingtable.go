@@ -1,0 +1,261 @@
+package handler
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+)
+
+// A settingRow is one setting of host.json that is known. From the rows come
+// what is read and refused, the README's table, the JSON schema and the
+// effective configuration.
+type settingRow struct {
+	// path is where the setting stands, below extensions.durableTask unless
+	// absolute is true, spelled as the extension's documentation does.
+	path     string
+	absolute bool
+
+	// older are names that it had before, in the same object. flat is its name
+	// right below a durableTask at the top of the file, the shape of version 1 of
+	// the host (Options/DurableTaskOptions.cs of the extension's version 1).
+	older []string
+	flat  string
+
+	// values says what it may be, and puts it into a Config.
+	values settingValues
+
+	// check, if it is not nil, refuses values that are of the right kind.
+	check func(path string, s setting) error
+
+	// initial is the default in words, as Markdown. onPlan are the defaults of
+	// plans where there are others.
+	initial string
+	onPlan  map[plan]string
+
+	// get returns what the setting is in a Config: a string, bool, int,
+	// time.Duration or fmt.Stringer.
+	get func(cfg *Config) any
+
+	// does says what turning it does. It is a phrase in Markdown.
+	does string
+
+	// inert says why the setting has no effect here. It is empty for those that
+	// have one.
+	inert string
+}
+
+// fullPath returns where the setting stands in host.json.
+func (row *settingRow) fullPath() string {
+	if row.absolute {
+		return row.path
+	}
+	return durableTaskPath + "." + row.path
+}
+
+// Paths in host.json, spelled as the documentation does.
+const (
+	versionPath        = "version"
+	routePrefixPath    = "extensions.http.routePrefix"
+	durableTaskPath    = "extensions.durableTask"
+	flatPath           = "durableTask"
+	storagePath        = durableTaskPath + ".storageProvider"
+	hubNamePath        = durableTaskPath + ".hubName"
+	connectionNamePath = storagePath + ".connectionName"
+)
+
+// settingRows are all settings, in the order of the documentation.
+func settingRows() []settingRow {
+	var rows []settingRow
+	for _, part := range [][]settingRow{
+		hostRows, hubRows, concurrencyRows, versionRows, entityRows, sessionRows, storageRows, partitionRows, httpRows, tracingRows,
+		notificationRows, otherRows,
+	} {
+		rows = append(rows, part...)
+	}
+	return rows
+}
+
+// hostRows are the settings of the host that this package reads, too.
+var hostRows = []settingRow{
+	{
+		path: versionPath, absolute: true,
+		values: textValue{words: "`2.0`", must: func(value string) string {
+			if value != "2.0" {
+				return `"2.0"`
+			}
+			return ""
+		}},
+		initial: "none", get: func(*Config) any { return "2.0" },
+		does: "the shape of `host.json`",
+	},
+	{
+		path: routePrefixPath, absolute: true,
+		values: textValue{
+			words: "segments of letters, digits and `. _ ~ -`, or none",
+			must: func(value string) string {
+				if !segments.MatchString(trimSlashes(value)) {
+					return "segments of letters, digits and . _ ~ -"
+				}
+				return ""
+			},
+			set: func(cfg *Config, value string) { cfg.RoutePrefix = trimSlashes(value) },
+		},
+		initial: "`api`", get: func(cfg *Config) any { return cfg.RoutePrefix },
+		does: "where all routes begin, those of the management API too",
+	},
+}
+
+// hubRows are the settings of the hub as a whole.
+var hubRows = []settingRow{
+	{
+		path: "hubName", flat: "hubName",
+		values: textValue{
+			resolved: true, words: "3 to 45 letters and digits, the first a letter", pattern: "^[A-Za-z][A-Za-z0-9]{2,44}$",
+			must: func(value string) string {
+				if azurestorage.ValidateHubName(value) == nil {
+					return ""
+				}
+				return fmt.Sprintf("%d to %d letters and digits, the first a letter", azurestorage.MinHubNameLength, azurestorage.MaxHubNameLength)
+			},
+			set: func(cfg *Config, value string) { cfg.Storage.TaskHub = value },
+		},
+		initial: "`WEBSITE_SITE_NAME` made fit, else `TestHubName`", get: func(cfg *Config) any { return cfg.Storage.TaskHub },
+		does: "the task hub: what the names of all its queues, tables and containers begin with. In a deployment slot it must be given",
+	},
+	{
+		path: "overridableExistingInstanceStates",
+		values: choiceValue{[]string{"NonRunningStates", "AnyState"}, func(cfg *Config, i int) {
+			cfg.Overridable = []durable.OverridableStates{durable.NonRunningStates, durable.AnyState}[i]
+		}},
+		initial: "`NonRunningStates`",
+		get: func(cfg *Config) any {
+			if cfg.Overridable == durable.AnyState {
+				return "AnyState"
+			}
+			return "NonRunningStates"
+		},
+		does: "which instances a start with their ID replaces: those that have ended, or any",
+	},
+	{
+		path:    "maxOrchestrationActions",
+		values:  wholeValue{1, 100_000_000, func(cfg *Config, n int) { cfg.Worker.MaxOrchestrationActions = n }},
+		initial: "100000", get: func(cfg *Config) any { return cfg.Worker.MaxOrchestrationActions },
+		does: "how many activities, timers, sub-orchestrations and events an execution may begin or send before it fails",
+	},
+	{
+		path: "storeInputsInOrchestrationHistory", values: boolValue{}, initial: "`false`",
+		does:  "keeps the inputs of activities and sub-orchestrations in the history",
+		inert: "inputs are not kept in the history",
+	},
+	{
+		path: "throwStatusExceptionsOnRaiseEvent", values: boolValue{}, initial: "`true`",
+		does:  "refuses events to instances that are missing or have ended",
+		inert: "such events are always refused",
+	},
+}
+
+// concurrencyRows say how much runs at once.
+var concurrencyRows = []settingRow{
+	{
+		path: "maxConcurrentActivityFunctions", flat: "maxConcurrentActivityFunctions",
+		values: wholeValue{1, 100_000, func(cfg *Config, n int) {
+			cfg.Worker.MaxConcurrentActivities, cfg.Storage.MaxConcurrentActivities = n, n
+		}},
+		initial: "10 for each core", onPlan: map[plan]string{planConsumption: "10"},
+		get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentActivities },
+		does: "how many activities this process runs at once. More use the machine better if activities mostly wait; fewer spare memory and what they call",
+	},
+	{
+		path: "maxConcurrentOrchestratorFunctions", flat: "maxConcurrentOrchestratorFunctions",
+		values:  wholeValue{1, 100_000, func(cfg *Config, n int) { cfg.Worker.MaxConcurrentOrchestrators = n }},
+		initial: "10 for each core", onPlan: map[plan]string{planConsumption: "5"},
+		get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentOrchestrators },
+		does: "how many instances this process has in hand at once. Each has its history in memory",
+	},
+}
+
+// versionRows are about versions of orchestrators.
+var versionRows = []settingRow{
+	{
+		path: "defaultVersion", values: textValue{words: "any text", set: func(cfg *Config, value string) { cfg.Worker.Version = durable.Version(value) }},
+		initial: "none", get: func(cfg *Config) any { return string(cfg.Worker.Version) },
+		does: "the version of what this app runs: that of instances and sub-orchestrations for which none was chosen",
+	},
+	{
+		path:    "versionMatchStrategy",
+		values:  choiceValue{namesOf(versionMatches), func(cfg *Config, i int) { cfg.Worker.VersionMatch = versionMatches[i] }},
+		initial: "`CurrentOrOlder`", get: func(cfg *Config) any { return cfg.Worker.VersionMatch },
+		does: "which instances this app takes, by their version and `defaultVersion`: the same or an older one, the same only (`Strict`), or all (`None`). Without a `defaultVersion` it takes all",
+	},
+	{
+		path:    "versionFailureStrategy",
+		values:  choiceValue{namesOf(versionFailures), func(cfg *Config, i int) { cfg.Worker.VersionFailure = versionFailures[i] }},
+		initial: "`Reject`", get: func(cfg *Config) any { return cfg.Worker.VersionFailure },
+		does: "what becomes of the others: they are left to other workers of the hub, or fail",
+	},
+}
+
+var (
+	versionMatches  = []durable.VersionMatchStrategy{durable.MatchNone, durable.MatchStrict, durable.MatchCurrentOrOlder}
+	versionFailures = []durable.VersionFailureStrategy{durable.RejectMismatch, durable.FailMismatch}
+)
+
+// entityRows are about entities.
+var entityRows = []settingRow{
+	{
+		path: "maxConcurrentEntityFunctions", values: wholeValue{low: 1, high: 100_000}, initial: "10 for each core",
+		onPlan: map[plan]string{planConsumption: "10"},
+		does:   "how many entities this process runs at once", inert: noEntities,
+	},
+	{
+		path: "maxEntityOperationBatchSize", values: wholeValue{low: 1, high: 100_000}, initial: "5000",
+		onPlan: map[plan]string{planConsumption: "50"},
+		does:   "how many operations on one entity are worked off in one go", inert: noEntities,
+	},
+	{
+		path: "entityMessageReorderWindowInMinutes", values: wholeValue{low: 0, high: 1_000_000}, initial: "30",
+		does: "for how long messages to entities are sorted and recognised as repeated", inert: noEntities,
+	},
+	{
+		path: "rollbackEntityOperationsOnExceptions", values: boolValue{}, initial: "`true`",
+		does: "leaves an entity's state alone when an operation fails", inert: noEntities,
+	},
+}
+
+const noEntities = "entities are not supported yet"
+
+// sessionRows are about what stays in memory.
+var sessionRows = []settingRow{
+	{
+		path: "extendedSessionsEnabled", values: boolValue{func(cfg *Config, b bool) { cfg.Worker.ExtendedSessions = b }},
+		initial: "`false`", get: func(cfg *Config) any { return cfg.Worker.ExtendedSessions },
+		does: "keeps instances in memory between two messages, so that histories are read and replayed less often",
+	},
+	{
+		path: "extendedSessionIdleTimeoutInSeconds",
+		values: wholeValue{1, 86_400, func(cfg *Config, n int) {
+			cfg.Worker.ExtendedSessionIdle = time.Duration(n) * time.Second
+		}},
+		initial: "30", get: func(cfg *Config) any { return int(cfg.Worker.ExtendedSessionIdle / time.Second) },
+		does: "how long one that nothing happens to is kept so",
+	},
+}
+
+// httpRows are about HTTP, in and out.
+var httpRows = []settingRow{
+	{
+		path: "httpSettings.defaultAsyncRequestSleepTimeMilliseconds",
+		values: wholeValue{1, 86_400_000, func(cfg *Config, n int) {
+			cfg.Worker.HTTP.PollInterval = time.Duration(n) * time.Millisecond
+		}},
+		initial: "30000", get: func(cfg *Config) any { return int(cfg.Worker.HTTP.PollInterval / time.Millisecond) },
+		does: "how long `durable.CallHTTP` waits before it asks again, when the response does not say",
+	},
+	{
+		path: "httpSettings.useForwardedHost", values: boolValue{func(cfg *Config, b bool) { cfg.UseForwardedHost = b }},
+		initial: "`false`", get: func(cfg *Config) any { return cfg.UseForwardedHost },
+		does: "standalone, takes the origin of URLs from `X-Forwarded-Host` and `X-Forwarded-Proto`: for an app behind a proxy of its own. Behind the host they always count",
+	},
+}

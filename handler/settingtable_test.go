@@ -1,0 +1,224 @@
+package handler
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
+	"github.com/google/go-cmp/cmp"
+)
+
+// rewrite makes tests write the files that they compare with.
+var rewrite = flag.Bool("rewrite", false, "rewrite the README's tables, the schema and the files in testdata that tests compare with")
+
+func TestSettings_EveryOneThatHasAnEffectIsTested(t *testing.T) {
+	t.Parallel()
+	tested := map[string]bool{versionPath: true, routePrefixPath: true, "httpSettings.useForwardedHost": true}
+	for _, c := range settingCases() {
+		tested[c.path] = true
+	}
+	seen := map[string]bool{}
+	for _, row := range settingRows() {
+		if seen[strings.ToLower(row.path)] {
+			t.Errorf("%s has two rows", row.path)
+		}
+		seen[strings.ToLower(row.path)] = true
+		if row.inert == "" && (!tested[row.path] || row.get == nil) {
+			t.Errorf("%s has an effect, but no test or no get", row.path)
+		}
+		if row.does == "" || row.initial == "" || row.values == nil {
+			t.Errorf("%s lacks a word on its values, its default or what it does", row.path)
+		}
+	}
+}
+
+// replaceBetween returns text with what is between the lines begin and end
+// replaced.
+func replaceBetween(t *testing.T, text, begin, end, with string) string {
+	t.Helper()
+	head, rest, ok := strings.Cut(text, begin+"\n")
+	_, tail, closed := strings.Cut(rest, end+"\n")
+	if !ok || !closed {
+		t.Fatalf("no %s with an %s after it", begin, end)
+	}
+	return head + begin + "\n" + with + end + "\n" + tail
+}
+
+// current compares a file with what it should be, or writes it.
+func current(t *testing.T, path, want string) {
+	t.Helper()
+	if *rewrite {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	got, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("%s is not what it should be; run `go test ./handler -rewrite` and look at what changed (-want +got):\n%s", path, diff)
+	}
+}
+
+func TestSettings_ReadmeHasARowForEach(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := replaceBetween(t, string(text), "<!-- settings -->", "<!-- end of settings -->", settingsTable(false))
+	want = replaceBetween(t, want, "<!-- settings without effect -->", "<!-- end of settings without effect -->", settingsTable(true))
+	want = replaceBetween(t, want, "<!-- flat settings -->", "<!-- end of flat settings -->", "`"+strings.Join(flatNames(), "`, `")+"`\n")
+	current(t, "README.md", want)
+}
+
+const schemaFile = "host.schema.json"
+
+func TestSettings_SchemaIsThatOfTheTable(t *testing.T) {
+	t.Parallel()
+	schema, err := HostSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	current(t, schemaFile, string(schema)+"\n")
+}
+
+// The host.json of the repository is what people copy: it has every setting
+// that has an effect, but for those that only a special app needs, and nothing
+// in it is wrong or without effect.
+func TestSettings_SampleHostJSONIsComplete(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../" + hostJSONFile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := parseHostJSON(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := configure(processEnvironment{}, found, []string{storageSetting})
+	if cfg.Problem != nil || len(cfg.Notices) > 0 {
+		t.Errorf("problem %v, notices %q, want none", cfg.Problem, cfg.Notices)
+	}
+	leftOut := []string{"defaultVersion", "storageProvider.trackingStoreConnectionName"}
+	for _, row := range settingRows() {
+		_, given := found.lookup(row.fullPath())
+		if want := row.inert == "" && !slices.Contains(leftOut, row.path); given != want {
+			t.Errorf("%s: given %v, want %v", row.path, given, want)
+		}
+	}
+	var hint struct {
+		Schema string `json:"$schema"`
+	}
+	plain := jsonc.Plain(text)
+	if err := json.Unmarshal(plain, &hint); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(filepath.Join("..", filepath.FromSlash(hint.Schema))); err != nil || hint.Schema == "" {
+		t.Errorf("$schema is %q: %v", hint.Schema, err)
+	}
+	if bytes.Equal(plain, text) {
+		t.Error("there is no comment in it")
+	}
+}
+
+func TestSettings_FlatShapeOfVersion1IsRead(t *testing.T) {
+	t.Parallel()
+	cfg := configured(t, `{"durableTask": {
+  "HubName": "Old1", "azureStorageConnectionStringName": "Other", "partitionCount": 3, "maxQueuePollingInterval": "00:00:02",
+  "controlQueueBatchSize": 8, "logReplayEvents": true, "partitonCount": 2}}`, "AzureWebJobsOther=UseDevelopmentStorage=true",
+		"AzureFunctionsJobHost__durableTask__partitionCount=5")
+	got := []any{cfg.Storage.TaskHub, cfg.ConnectionName, cfg.Storage.PartitionCount, cfg.Storage.MaxQueuePollingInterval, cfg.Storage.ControlQueueBatchSize, cfg.Problem}
+	if diff := cmp.Diff([]any{"Old1", "Other", 5, 2 * time.Second, 8, nil}, got); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+	want := `The setting durableTask.hubName is taken for extensions.durableTask.hubName (host.json line 2): that is where it stands since version 2 of the host.`
+	if len(cfg.Notices) != 7 || cfg.Notices[0] != want {
+		t.Errorf("notices are %q", cfg.Notices)
+	}
+	if last := cfg.Notices[6]; !strings.Contains(last, "durableTask.partitonCount is not a known setting") || !strings.Contains(last, "partitionCount?") {
+		t.Errorf("notices are %q", cfg.Notices)
+	}
+	if cfg := configured(t, `{"durableTask": {}}`); cfg.Storage.TaskHub != "DurableFunctionsHub" {
+		t.Errorf("the hub is %s by default, want DurableFunctionsHub", cfg.Storage.TaskHub)
+	}
+	both := configured(t, `{"durableTask": {"hubName": "Flat"}, "extensions": {"durableTask": {"hubName": "Nested"}}}`)
+	if both.Storage.TaskHub != "Nested" || len(both.Notices) != 1 {
+		t.Errorf("hub %s, notices %q, want Nested and one notice", both.Storage.TaskHub, both.Notices)
+	}
+}
+
+// DefaultPlatformInformation.cs, IsInConsumptionPlan;
+// AzureStorageDurabilityProviderFactory.cs.
+func TestSettings_DefaultsFollowThePlan(t *testing.T) {
+	t.Parallel()
+	consumption := []any{10, 5, 128, time.Duration(0)}
+	for _, tt := range []struct {
+		name string
+		env  processEnvironment
+		want []any
+	}{
+		{"none", processEnvironment{}, []any{0, 0, 0, time.Duration(0)}},
+		{"a container that is not of Azure", processEnvironment{ContainerName: "c"}, []any{0, 0, 0, time.Duration(0)}},
+		{"Premium", processEnvironment{SiteName: "site", SKU: "ElasticPremium", ContainerName: "c", InstanceID: "i"}, []any{0, 0, 0, time.Duration(0)}},
+		{"Consumption on Windows", processEnvironment{SiteName: "site", SKU: "Dynamic", InstanceID: "i"}, consumption},
+		{"Consumption on Linux", processEnvironment{SiteName: "site", ContainerName: "c"}, consumption},
+		{"Flex Consumption", processEnvironment{SiteName: "site", SKU: "FlexConsumption", ContainerName: "c"}, []any{10, 5, 128, time.Second}},
+	} {
+		cfg := configure(tt.env, newSettings(), []string{storageSetting})
+		got := []any{cfg.Worker.MaxConcurrentActivities, cfg.Worker.MaxConcurrentOrchestrators, cfg.Storage.ControlQueueBufferThreshold, cfg.Storage.MaxQueuePollingInterval}
+		if diff := cmp.Diff(tt.want, got); diff != "" || cfg.Problem != nil {
+			t.Errorf("%s: %v (-want +got):\n%s", tt.name, cfg.Problem, diff)
+		}
+	}
+	found, _ := parseHostJSON([]byte(durableTaskJSON(`"maxConcurrentActivityFunctions": 77`)))
+	if cfg := configure(processEnvironment{SiteName: "site", SKU: "Dynamic"}, found, []string{storageSetting}); cfg.Worker.MaxConcurrentActivities != 77 {
+		t.Errorf("%d activities, want the 77 that host.json says", cfg.Worker.MaxConcurrentActivities)
+	}
+}
+
+func TestEffective_TellsValuesAndSourcesButNoSecrets(t *testing.T) {
+	t.Parallel()
+	found, err := parseHostJSON([]byte(durableTaskJSON(`"hubName": "MyHub", "defaultVersion": "AccountKey=c2VjcmV0"`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := configure(processEnvironment{SiteName: "site", SKU: "FlexConsumption"}, found,
+		[]string{storageSetting, "AzureFunctionsJobHost__extensions__durableTask__storageProvider__partitionCount=7"})
+	got := map[string]effectiveSetting{}
+	for _, e := range cfg.effective() {
+		got[lastName(e.Name)] = e
+	}
+	for _, want := range []effectiveSetting{
+		{"extensions.http.routePrefix", "api", "default"},
+		{"extensions.durableTask.hubName", "MyHub", "host.json line 1"},
+		{"extensions.durableTask.defaultVersion", "AccountKey=***", "host.json line 1"},
+		{"extensions.durableTask.versionMatchStrategy", "CurrentOrOlder", "default"},
+		{"extensions.durableTask.extendedSessionIdleTimeoutInSeconds", 30, "default"},
+		{"extensions.durableTask.storageProvider.maxQueuePollingInterval", "00:00:01", "default on the Flex Consumption plan"},
+		{
+			"extensions.durableTask.storageProvider.partitionCount", 7,
+			"environment variable AzureFunctionsJobHost__extensions__durableTask__storageProvider__partitionCount",
+		},
+	} {
+		if diff := cmp.Diff(want, got[lastName(want.Name)]); diff != "" {
+			t.Errorf("-want +got:\n%s", diff)
+		}
+	}
+	bad := configured(t, durableTaskJSON(`"hubName": "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=c2VjcmV0"`))
+	if bad.Problem == nil || strings.Contains(bad.Problem.Error(), "c2VjcmV0") || !strings.Contains(bad.Problem.Error(), "AccountKey=***") {
+		t.Errorf("the problem is %v, want one that masks the key", bad.Problem)
+	}
+}

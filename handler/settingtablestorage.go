@@ -1,0 +1,143 @@
+package handler
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+)
+
+// storageRows say where and how the hub is stored.
+var storageRows = []settingRow{
+	{
+		path: "storageProvider.type", values: choiceValue{names: []string{"AzureStorage"}},
+		initial: "`AzureStorage`", get: func(*Config) any { return "AzureStorage" },
+		does: "what stores the hub",
+	},
+	{
+		path: "storageProvider.connectionName", older: []string{"connectionStringName"}, flat: "azureStorageConnectionStringName",
+		values: textValue{resolved: true, emptyIsUnset: true, words: "the name of a storage connection, below", set: func(cfg *Config, value string) {
+			cfg.ConnectionName = value
+		}},
+		initial: "`Storage`", get: func(cfg *Config) any { return cfg.ConnectionName },
+		does: "the storage account that the hub is in",
+	},
+	{
+		path: "storageProvider.partitionCount", flat: "partitionCount",
+		values:  wholeValue{1, 16, func(cfg *Config, n int) { cfg.Storage.PartitionCount = n }},
+		initial: "4", get: func(cfg *Config) any { return cfg.Storage.PartitionCount },
+		does: "the number of control queues, and with it of processes that can share the orchestrations. It must not change on a hub that exists",
+	},
+	{
+		path: "storageProvider.controlQueueBatchSize", flat: "controlQueueBatchSize",
+		values:  wholeValue{1, 32, func(cfg *Config, n int) { cfg.Storage.ControlQueueBatchSize = n }},
+		initial: "32", get: func(cfg *Config) any { return cfg.Storage.ControlQueueBatchSize },
+		does: "how many messages are received at once",
+	},
+	{
+		path:    "storageProvider.controlQueueBufferThreshold",
+		values:  wholeValue{1, 1000, func(cfg *Config, n int) { cfg.Storage.ControlQueueBufferThreshold = n }},
+		initial: "256", onPlan: map[plan]string{planConsumption: "128"},
+		get:  func(cfg *Config) any { return cfg.Storage.ControlQueueBufferThreshold },
+		does: "how many received messages are in memory at most",
+	},
+	{
+		path: "storageProvider.controlQueueVisibilityTimeout", flat: "controlQueueVisibilityTimeout",
+		values:  spanValue{time.Minute, time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.ControlQueueVisibilityTimeout = d }},
+		initial: "`00:05:00`", get: func(cfg *Config) any { return cfg.Storage.ControlQueueVisibilityTimeout },
+		does: "for how long a message to an instance stays hidden from others when its process has died. It is never hidden for longer than the partition's lease, 30 seconds, at a time",
+	},
+	{
+		path: "storageProvider.workItemQueueVisibilityTimeout", flat: "workItemQueueVisibilityTimeout",
+		values:  spanValue{time.Minute, time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.WorkItemQueueVisibilityTimeout = d }},
+		initial: "`00:05:00`", get: func(cfg *Config) any { return cfg.Storage.WorkItemQueueVisibilityTimeout },
+		does: "the same of a message that asks for an activity",
+	},
+	{
+		path: "storageProvider.maxQueuePollingInterval", flat: "maxQueuePollingInterval",
+		values:  spanValue{50 * time.Millisecond, time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.MaxQueuePollingInterval = d }},
+		initial: "`00:00:30`", onPlan: map[plan]string{planFlex: "00:00:01"},
+		get:  func(cfg *Config) any { return cfg.Storage.MaxQueuePollingInterval },
+		does: "how seldom an idle queue is looked at. Shorter sees sooner what another program sends; longer costs fewer storage operations",
+	},
+	{
+		path: "storageProvider.queueClientMessageEncoding",
+		values: choiceValue{[]string{"UTF8", "Base64"}, func(cfg *Config, i int) {
+			cfg.Storage.QueueEncoding = []azurestorage.QueueEncoding{azurestorage.UTF8, azurestorage.Base64}[i]
+		}},
+		initial: "`UTF8`",
+		get: func(cfg *Config) any {
+			if cfg.Storage.QueueEncoding == azurestorage.Base64 {
+				return "Base64"
+			}
+			return "UTF8"
+		},
+		does: "how messages are written. Both forms are always read",
+	},
+	{
+		path: "storageProvider.trackingStoreConnectionName", older: []string{"trackingStoreConnectionStringName"}, flat: "trackingStoreConnectionStringName",
+		values: textValue{resolved: true, emptyIsUnset: true, words: "none"},
+		check: func(path string, s setting) error {
+			return fmt.Errorf("%s is set, but a separate account for tables is not supported yet (%s)", path, s.source)
+		},
+		initial: "none", get: func(*Config) any { return "" },
+		does: "a storage account of its own for the tables. Refused: without it the tables would be looked for in the wrong account",
+	},
+	{
+		path: "storageProvider.trackingStoreNamePrefix", flat: "trackingStoreNamePrefix", values: textValue{words: "a name"}, initial: "`DurableTask`",
+		does: "what the names of tables in an account of their own begin with", inert: "there is no separate account for tables",
+	},
+	{
+		path: "storageProvider.fetchLargeMessagesAutomatically", values: boolValue{}, initial: "`true`",
+		does:  "reads payloads from blobs when a status is asked for",
+		inert: "payloads are always read when they are asked for",
+	},
+	{
+		path: "storageProvider.allowReplayingTerminalInstances", values: boolValue{}, initial: "`false`",
+		does: "runs instances that have ended again when a message comes", inert: "an instance that has ended stays so",
+	},
+}
+
+// partitionRows say how the processes of a hub share its partitions.
+var partitionRows = []settingRow{
+	{
+		path: "storageProvider.useTablePartitionManagement", values: boolValue{},
+		check: func(path string, s setting) error {
+			if isTrue(s) {
+				return nil
+			}
+			return fmt.Errorf("%s is false, but the blob partition managers are not supported yet: leave it out, to use the partitions table (%s)", path, s.source)
+		},
+		initial: "`true`", get: func(*Config) any { return true },
+		does: "shares the partitions by a table. `false` is refused: the other partition managers are not supported yet",
+	},
+	{
+		path: "storageProvider.useLegacyPartitionManagement", values: boolValue{},
+		check: func(path string, s setting) error {
+			if !isTrue(s) {
+				return nil
+			}
+			return fmt.Errorf("%s is true, but the legacy partition manager is not supported yet: leave it out, to use the partitions table (%s)", path, s.source)
+		},
+		initial: "`false`", get: func(*Config) any { return false },
+		does: "shares them by the leases of version 1. `true` is refused: two managers on one hub would run everything twice",
+	},
+	{
+		path: "useAppLease", values: boolValue{}, initial: "`true`", does: "lets only one app at a time work on a hub",
+		inert: noAppLease,
+	},
+	{
+		path: "appLeaseOptions.acquireInterval", values: spanValue{low: time.Second, high: 24 * time.Hour}, initial: "`00:05:00`",
+		does: "how often an app that does not have the lease asks for it", inert: noAppLease,
+	},
+	{
+		path: "appLeaseOptions.leaseInterval", values: spanValue{low: 15 * time.Second, high: time.Minute}, initial: "`00:01:00`",
+		does: "how long it is taken for", inert: noAppLease,
+	},
+	{
+		path: "appLeaseOptions.renewInterval", values: spanValue{low: time.Second, high: time.Minute}, initial: "`00:00:25`",
+		does: "how often it is renewed", inert: noAppLease,
+	},
+}
+
+const noAppLease = "there is no app lease: all apps on a hub share its work"
