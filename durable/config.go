@@ -12,6 +12,9 @@ import (
 const (
 	MaxConcurrentActivitiesPerCoreDefault    = 10
 	MaxConcurrentOrchestratorsPerCoreDefault = 10
+	MaxConcurrentEntitiesPerCoreDefault      = 10
+	MaxEntityBatchDefault                    = 5_000
+	EntityReorderWindowDefault               = 30 * time.Minute
 	ExtendedSessionIdleDefault               = 30 * time.Second
 	ShutdownTimeoutDefault                   = 5 * time.Second
 	EpisodeLimitDefault                      = 10 * time.Second
@@ -35,6 +38,25 @@ type Config struct {
 	// MaxConcurrentOrchestrators is how many instances this worker has in hand
 	// at once, 1-100000. Zero means 10 for each core.
 	MaxConcurrentOrchestrators int
+
+	// MaxConcurrentEntities is how many entities this worker has in hand at once,
+	// 1-100000. Zero means 10 for each core.
+	MaxConcurrentEntities int
+
+	// MaxEntityBatch is how many operations of an entity are performed before
+	// what came of them is stored, 1-100000. Zero means 5,000.
+	MaxEntityBatch int
+
+	// EntityReorderWindow is for how long it is told which messages an entity has
+	// received, at most a day: those that come in the wrong order are sorted, and
+	// those that come again are dropped. Zero means 30 minutes, and less than zero
+	// that neither is done.
+	EntityReorderWindow time.Duration
+
+	// KeepFailedEntityEffects lets an entity's state stay as an operation left it
+	// that failed, and lets what that sent go. Otherwise it is as if the operation
+	// had not been.
+	KeepFailedEntityEffects bool
 
 	// ExtendedSessions keeps an instance in memory for a while after an
 	// episode, so that the next one need not read and replay its history. At
@@ -92,6 +114,15 @@ func (c Config) WithDefaults() Config {
 	if c.MaxConcurrentOrchestrators == 0 {
 		c.MaxConcurrentOrchestrators = MaxConcurrentOrchestratorsPerCoreDefault * runtime.NumCPU()
 	}
+	if c.MaxConcurrentEntities == 0 {
+		c.MaxConcurrentEntities = MaxConcurrentEntitiesPerCoreDefault * runtime.NumCPU()
+	}
+	if c.MaxEntityBatch == 0 {
+		c.MaxEntityBatch = MaxEntityBatchDefault
+	}
+	if c.EntityReorderWindow == 0 {
+		c.EntityReorderWindow = EntityReorderWindowDefault
+	}
 	if c.ExtendedSessionIdle == 0 {
 		c.ExtendedSessionIdle = ExtendedSessionIdleDefault
 	}
@@ -121,6 +152,8 @@ func (c Config) Validate() error {
 	}{
 		{"MaxConcurrentActivities", c.MaxConcurrentActivities, maxConcurrent},
 		{"MaxConcurrentOrchestrators", c.MaxConcurrentOrchestrators, maxConcurrent},
+		{"MaxConcurrentEntities", c.MaxConcurrentEntities, maxConcurrent},
+		{"MaxEntityBatch", c.MaxEntityBatch, maxConcurrent},
 		{"MaxOrchestrationActions", c.MaxOrchestrationActions, maxActions},
 	}
 	for _, f := range counts {
@@ -138,6 +171,7 @@ func (c Config) Validate() error {
 		field      string
 		value, max time.Duration
 	}{
+		{"EntityReorderWindow", max(c.EntityReorderWindow, 0), 24 * time.Hour},
 		{"ExtendedSessionIdle", c.ExtendedSessionIdle, 24 * time.Hour},
 		{"ShutdownTimeout", c.ShutdownTimeout, time.Hour},
 		{"EpisodeLimit", c.EpisodeLimit, time.Hour},

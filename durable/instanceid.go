@@ -26,23 +26,30 @@ func (e *InstanceIDError) Error() string { return e.Reason }
 // control characters, and no @ in front, which marks entities. An empty ID is
 // not one either.
 func ValidateInstanceID(id InstanceID) error {
-	reason := ""
-	s := string(id)
-	at := strings.IndexFunc(s, func(r rune) bool { return strings.ContainsRune(`/\#?`, r) || unicode.IsControl(r) })
+	reason := unfit(string(id))
 	switch {
-	case s == "":
+	case id == "":
 		reason = "Instance IDs must not be empty."
-	case len(utf16.Encode([]rune(s))) > MaxInstanceIDLength:
-		reason = fmt.Sprintf("Instance ID lengths must not exceed %d characters.", MaxInstanceIDLength)
-	case !utf8.ValidString(s):
-		reason = "Instance IDs must be valid UTF-8."
-	case s[0] == '@':
+	case id[0] == '@' && utf8.ValidString(string(id)):
 		reason = "Orchestration instance ids must not start with @."
-	case at >= 0:
-		r, _ := utf8.DecodeRuneInString(s[at:])
-		reason = fmt.Sprintf("Instance IDs must not contain /, \\, #, ? or control characters; %q contains %q.", s, r)
-	default:
+	}
+	if reason == "" {
 		return nil
 	}
 	return &InstanceIDError{ID: id, Reason: reason}
+}
+
+// unfit says why s cannot be the ID of any instance, empty if it can.
+func unfit(s string) string {
+	at := strings.IndexFunc(s, func(r rune) bool { return strings.ContainsRune(`/\#?`, r) || unicode.IsControl(r) })
+	switch {
+	case len(utf16.Encode([]rune(s))) > MaxInstanceIDLength:
+		return fmt.Sprintf("Instance ID lengths must not exceed %d characters.", MaxInstanceIDLength)
+	case !utf8.ValidString(s):
+		return "Instance IDs must be valid UTF-8."
+	case at >= 0:
+		r, _ := utf8.DecodeRuneInString(s[at:])
+		return fmt.Sprintf("Instance IDs must not contain /, \\, #, ? or control characters; %q contains %q.", s, r)
+	}
+	return ""
 }
