@@ -100,6 +100,9 @@ type Config struct {
 	// Tracing says where spans go. Zero means nowhere.
 	Tracing Tracing
 
+	// Metrics says where metrics go. Zero means nowhere.
+	Metrics Metrics
+
 	// Logger gets the worker's log, and that of orchestrators. Nil means
 	// slog.Default().
 	Logger *slog.Logger

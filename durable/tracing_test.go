@@ -53,7 +53,9 @@ func tracedParent(ctx *durable.Context, listener string) (string, error) {
 	return id, traced.Send(ctx, durable.InstanceID(listener), "x")
 }
 
-func tracedListener(ctx *durable.Context, _ durable.Void) (string, error) { return traced.Wait(ctx).Await() }
+func tracedListener(ctx *durable.Context, _ durable.Void) (string, error) {
+	return traced.Wait(ctx).Await()
+}
 
 func tracedFunctions() *durable.Registry {
 	return durable.NewRegistry(

@@ -2,9 +2,11 @@ package durable
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -31,7 +33,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		return err
 	}
 	cfg := w.config.WithDefaults()
-	functions := w.registry.forWorker(workerSettings{logger: cfg.Logger, version: cfg.Version, maxActions: cfg.MaxOrchestrationActions, http: cfg.HTTP})
+	meter, err := metering.New(cfg.Metrics.Provider)
+	if err != nil {
+		return fmt.Errorf("make the worker's metrics: %w", err)
+	}
+	functions := w.registry.forWorker(workerSettings{logger: cfg.Logger, version: cfg.Version, maxActions: cfg.MaxOrchestrationActions, entityWindow: cfg.EntityReorderWindow, http: cfg.HTTP})
 	return dispatch.New(w.hub, functions, dispatch.Config{
 		MaxConcurrentActivities:    cfg.MaxConcurrentActivities,
 		MaxConcurrentOrchestrators: cfg.MaxConcurrentOrchestrators,
@@ -42,6 +48,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		CheckVersion:               cfg.checkVersion,
 		FailMismatch:               cfg.VersionFailure == FailMismatch,
 		Tracer:                     tracing.New(cfg.Tracing.Provider),
+		Meter:                      meter,
 		Logger:                     cfg.Logger,
 		Now:                        time.Now,
 		NewID:                      newID,

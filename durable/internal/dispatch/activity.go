@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -49,9 +50,11 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem) {
 	log := d.log.With("instanceId", w.Instance.InstanceID, "executionId", w.Instance.ExecutionID,
 		"name", w.Task.Name, "taskId", w.Task.EventID)
+	outcome, end := metering.Completed, d.config.Meter.Begin(metering.Activity, d.config.Now)
+	defer func() { end(w.Task.Name, outcome) }()
 	handed := false
 	abandon := func(cause error) {
-		handed = true
+		handed, outcome = true, metering.Abandoned
 		ctx, cancel := live.handBack()
 		defer cancel()
 		if err := w.Lock.Abandon(ctx, cause); err != nil {
@@ -78,6 +81,7 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem) {
 	}
 	ctx, cancel := context.WithCancel(withActivityInfo(live.work, w))
 	defer cancel()
+	d.config.Meter.Waited(w.Task.Name, d.config.Now().Sub(w.Task.Timestamp))
 	ctx, traced := d.config.Tracer.RunActivity(ctx, w.Task, w.Instance)
 	r, ok := call(ctx, live.io, fn, w.Task.Input)
 	traced(r.failure)
@@ -91,6 +95,7 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem) {
 		abandon(fmt.Errorf("activity was interrupted: %w", context.Cause(live.work)))
 		return
 	case r.failure != nil:
+		outcome = metering.Failed
 		log.LogAttrs(ctx, slog.LevelWarn, "activity failed", failureAttrs(r.failure)...)
 	}
 	if err := d.complete(live, w.Lock, r.event(w.Task.EventID, d.config.Now()), log); err != nil {

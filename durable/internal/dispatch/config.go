@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
 )
@@ -19,8 +20,8 @@ type Functions interface {
 	Activity(name string) (func(ctx context.Context, input *string) (*string, error), bool)
 }
 
-// Config says how a [Dispatcher] works. All fields but CheckVersion and Tracer must be set;
-// package durable knows the defaults.
+// Config says how a [Dispatcher] works. All fields but CheckVersion, Tracer and
+// Meter must be set; package durable knows the defaults.
 type Config struct {
 	MaxConcurrentActivities    int
 	MaxConcurrentOrchestrators int
@@ -38,6 +39,7 @@ type Config struct {
 	FailMismatch bool // fail instances that CheckVersion refuses, rather than hand them back
 
 	Tracer *tracing.Tracer // nil writes no spans
+	Meter  *metering.Meter // nil counts nothing
 
 	Logger *slog.Logger
 	Now    func() time.Time // the clock that episodes and events are dated by

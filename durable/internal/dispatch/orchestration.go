@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -49,6 +50,9 @@ func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkIt
 
 	// What goes wrong with one instance ends here: the deferred calls also see a
 	// panic of ours, and an orchestrator that ended the goroutine.
+	s.outcome = metering.Completed
+	end := d.config.Meter.Begin(metering.Orchestration, d.config.Now)
+	defer func() { end(s.name(), s.outcome) }()
 	handledAll := false
 	defer s.release()
 	defer func() {
@@ -76,6 +80,16 @@ type session struct {
 	label string
 	log   *slog.Logger // with the current execution's IDs
 	x     *execution
+
+	outcome metering.Outcome
+}
+
+// name returns the name of the orchestrator, empty if it is not known.
+func (s *session) name() string {
+	if s.x.start == nil {
+		return ""
+	}
+	return s.x.start.Name
 }
 
 func (s *session) logFor(i history.OrchestrationInstance) {
@@ -176,6 +190,7 @@ func (s *session) commitFailed(err error) {
 }
 
 func (s *session) abandon(cause error) {
+	s.outcome = metering.Abandoned
 	ctx, cancel := s.live.handBack()
 	defer cancel()
 	if err := s.item.Session.Abandon(ctx, cause); err != nil {
@@ -208,6 +223,9 @@ func (s *session) report(cp *provider.Checkpoint) {
 		end, ok := e.(*history.ExecutionCompleted)
 		if !ok {
 			continue
+		}
+		if end.Status == history.Failed {
+			s.outcome = metering.Failed
 		}
 		attrs := []slog.Attr{slog.String("name", s.x.start.Name), slog.String("status", end.Status.String())}
 		s.log.LogAttrs(context.Background(), slog.LevelInfo, "orchestration has ended", append(attrs, failureAttrs(end.Failure)...)...)

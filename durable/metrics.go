@@ -1,0 +1,15 @@
+package durable
+
+import "go.opentelemetry.io/otel/metric"
+
+// Metrics has a [Worker] count and time what it does, in an OpenTelemetry meter
+// provider. It is a field of [Config]. The zero value records nothing and costs
+// nothing.
+//
+//	durabletask.work_items          counter    by durabletask.type (orchestration, activity, entity),
+//	                                           durabletask.task.name and durabletask.outcome
+//	                                           (completed, failed, abandoned)
+//	durabletask.work_items.active   up-down    by durabletask.type: what is in hand
+//	durabletask.work_item.duration  histogram  seconds, by the attributes of work_items
+//	durabletask.activity.wait       histogram  seconds from schedule to run, by durabletask.task.name
+type Metrics struct{ Provider metric.MeterProvider }
