@@ -20,7 +20,8 @@ type NonDeterminismError = replay.NonDeterminismError
 // instance.
 type UsageError = replay.UsageError
 
-// A TaskFailedError says that an activity or a sub-orchestration failed.
+// A TaskFailedError says that an activity, a sub-orchestration or an operation of
+// an entity failed.
 //
 // If the error that it returned was given a name by [ErrorType] or [ErrorValue],
 // in the registry of the program that failed and in this one's, errors.As and
@@ -31,14 +32,15 @@ type UsageError = replay.UsageError
 //		…
 //	}
 type TaskFailedError struct {
-	Name string // of the activity or the orchestrator
+	Name string // of the activity, the orchestrator or the operation
 	// TaskID is the number of the action that scheduled it; for something that
 	// was tried several times, of the last.
 	TaskID int
 	// SubOrchestration says that it was a sub-orchestration, and no activity.
 	SubOrchestration bool
-	Type             string // of the error, as its program names it; may be empty
-	Message          string // of the error
+	Entity           EntityID // whose operation it was; zero if it was none
+	Type             string   // of the error, as its program names it; may be empty
+	Message          string   // of the error
 	// Details is a serialized .NET exception, from workers that send those.
 	Details    string
 	StackTrace string // empty if there is none
@@ -52,9 +54,13 @@ type TaskFailedError struct {
 	causes  []error                 // what could be made of it
 }
 
-// Error returns the words of durabletask-dotnet's TaskFailedException.
+// Error returns the words of durabletask-dotnet's TaskFailedException and
+// EntityOperationFailedException.
 func (e *TaskFailedError) Error() string {
-	if e.SubOrchestration {
+	switch {
+	case e.Entity != EntityID{}:
+		return fmt.Sprintf("Operation '%s' of entity '%s' failed: %s", e.Name, e.Entity, e.Message)
+	case e.SubOrchestration:
 		return fmt.Sprintf("Sub-orchestration '%s' (#%d) failed with an unhandled exception: %s", e.Name, e.TaskID, e.Message)
 	}
 	return fmt.Sprintf("Task '%s' (#%d) failed with an unhandled exception: %s", e.Name, e.TaskID, e.Message)

@@ -7,12 +7,13 @@ import (
 	"reflect"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// A Function is a named orchestrator or activity, or a named error, ready to be
-// added to a [Registry].
+// A Function is a named orchestrator, activity or entity, or a named error, ready to
+// be added to a [Registry].
 type Function struct {
 	kind    functionKind
 	name    string
@@ -22,6 +23,7 @@ type Function struct {
 	run     func(*Context, *string) (*string, error)                  // of an orchestrator
 	act     func(ctx context.Context, input *string) (*string, error) // of an activity
 	failure *namedError                                               // of an error
+	entity  *entityType                                               // of an entity
 }
 
 // A FuncOption says more about an orchestrator that is given a name: [Version]
@@ -122,10 +124,11 @@ func newFunction(kind functionKind, name string, fn any) *Function {
 
 // A Registry knows functions by their wire names, and wire names by functions.
 type Registry struct {
-	byName map[functionName]*Function
-	byCode map[functionCode]*Function
-	errors []*namedError // in the order in which they were added
-	worker workerSettings
+	byName  map[functionName]*Function
+	byCode  map[functionCode]*Function
+	byState map[reflect.Type]*Function // entities
+	errors  []*namedError              // in the order in which they were added
+	worker  workerSettings
 }
 
 // workerSettings are what a worker lets orchestrators know and do.
@@ -133,7 +136,9 @@ type workerSettings struct {
 	logger     *slog.Logger // nil: slog.Default()
 	version    Version      // of children for which none was chosen
 	maxActions int          // of an execution; 0: any number
-	http       HTTPConfig   // zero: its defaults
+	// entityWindow is Config.EntityReorderWindow, or zero for its default.
+	entityWindow time.Duration
+	http         HTTPConfig // zero: its defaults
 }
 
 type functionName struct {
@@ -153,7 +158,9 @@ type functionCode struct {
 
 // NewRegistry returns a Registry of fns, by the rules of [Registry.Add].
 func NewRegistry(fns ...*Function) *Registry {
-	r := &Registry{byName: make(map[functionName]*Function), byCode: make(map[functionCode]*Function)}
+	r := &Registry{
+		byName: make(map[functionName]*Function), byCode: make(map[functionCode]*Function), byState: make(map[reflect.Type]*Function),
+	}
 	r.Add(fns...)
 	return r
 }
@@ -161,10 +168,10 @@ func NewRegistry(fns ...*Function) *Registry {
 // Add adds fns. It must not be called while the registry is in use. It panics,
 // so that a program with a mistake does not start, if
 //
-//  1. two orchestrators of one version, two activities or two errors have names
-//     that differ in nothing but case: .NET takes them for one;
-//  2. one Go function has two names or versions, since a call by reference could
-//     not tell which is meant;
+//  1. two orchestrators of one version, two activities, two entities or two errors
+//     have names that differ in nothing but case: .NET takes them for one;
+//  2. one Go function has two names or versions, or one type is the state of two
+//     entities, since a call by reference could not tell which is meant;
 //  3. a name begins with BuiltIn::, which is reserved for what every registry
 //     has, such as the activity of [CallHTTP].
 //
@@ -190,6 +197,13 @@ func (r *Registry) Add(fns ...*Function) {
 			r.errors = append(r.errors, f.failure)
 			continue
 		}
+		if f.entity != nil {
+			if other := r.byState[f.entity.state]; other != nil {
+				panic(fmt.Sprintf("durable: %s is the state of entity %q and of %q; one type can be the state of one entity", f.symbol, other.name, f.name))
+			}
+			r.byName[name], r.byState[f.entity.state] = f, f
+			continue
+		}
 		code := functionCode{f.kind, f.code}
 		if other := r.byCode[code]; other != nil {
 			panic(fmt.Sprintf("durable: %s is registered as %s %q and as %q; one function can have one name, and closures of one function literal are one function",
@@ -211,6 +225,7 @@ func (r *Registry) Orchestrator(name, version string) (replay.Code, bool) {
 		ctx := &Context{x: x, registry: r, function: f}
 		x.Attach(ctx)
 		x.LimitActions(r.worker.maxActions)
+		x.SetEntityReorderWindow(r.worker.entityWindow)
 		output, err := f.run(ctx, input)
 		return output, r.describe(err)
 	}, true

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"strings"
 )
 
 // Lookup returns what fn, an orchestrator's or an activity's function, was
@@ -35,6 +36,24 @@ func (r *Registry) Replace(f *Function) *Registry {
 	other.byName = maps.Clone(r.byName)
 	other.byName[keyOf(f)] = f
 	return &other
+}
+
+// ReplaceOperation returns a copy of r in which stub is performed in the place of
+// an operation of an entity, which must be registered. It is for tests, as
+// [Registry.Replace] is.
+func ReplaceOperation[S, I, O any](r *Registry, operation, stub func(*S, *EntityContext, I) (O, error)) (*Registry, error) {
+	id, name, err := operationOf(r, EntityKey[S](""), operation)
+	if err != nil {
+		return nil, err
+	}
+	f := new(*r.entityNamed(id.Name))
+	f.entity = new(*f.entity)
+	f.entity.operations = maps.Clone(f.entity.operations)
+	f.entity.operations[strings.ToUpper(name)] = performs(stub)
+	other := r.Replace(f)
+	other.byState = maps.Clone(r.byState)
+	other.byState[f.entity.state] = f
+	return other, nil
 }
 
 // WithLogger returns a copy of r whose orchestrators log to l, unless a [Worker]

@@ -16,7 +16,8 @@ import (
 // awaited or not; when the orchestrator returns, nobody waits for it any more.
 type Task[T any] struct {
 	f        replay.Future
-	resolved bool // value and err hold the result
+	call     *entityCall // nil if it is not the call of an entity
+	resolved bool        // value and err hold the result
 	value    T
 	err      error
 }
@@ -36,17 +37,22 @@ func (t *Task[T]) future() *replay.Future {
 }
 
 // Await waits until the task is complete and returns its result. The error is
-// a *[TaskFailedError] if an activity or a sub-orchestration failed, and what
-// the branch's function returned for a branch. A result that is no JSON of a T
+// a *[TaskFailedError] if an activity, a sub-orchestration or an operation of an
+// entity failed, and what the branch's function returned for a branch. A result that is no JSON of a T
 // is an error too.
 //
 // A task can be awaited again, and by several branches.
 func (t *Task[T]) Await() (T, error) {
 	t.future().Await()
-	if !t.resolved {
-		t.value, t.err = result[T](&t.f)
-		t.resolved = true
+	if t.resolved {
+		return t.value, t.err
 	}
+	if t.call != nil {
+		t.value, t.err = answerOf[T](&t.f, t.call)
+	} else {
+		t.value, t.err = result[T](&t.f)
+	}
+	t.resolved = true
 	return t.value, t.err
 }
 

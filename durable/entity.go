@@ -1,0 +1,242 @@
+package durable
+
+import (
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+)
+
+const entityKind functionKind = "entity"
+
+// Entity gives a kind of entities its name and says what can be done to them. An
+// entity is a value of type S with a name and a key, which is stored, and on which
+// operations are performed one at a time:
+//
+//	type Counter struct {
+//		Total int64 `json:"total"`
+//	}
+//
+//	func (c *Counter) Add(_ *durable.EntityContext, n int64) (int64, error) {
+//		c.Total += n
+//		return c.Total, nil
+//	}
+//
+//	durable.Entity("Counter", durable.Op("add", (*Counter).Add))
+//
+// An entity comes into being with its first operation, as S's zero value or what
+// [InitialState] says, and goes when an operation calls [EntityContext.Delete].
+// What it is in between is JSON, as the entity of the wire name, in lower case, and
+// the key.
+//
+// Of the operations, an entity has one named delete whether it is given or not: it
+// deletes the entity.
+//
+// It panics if the name is empty or cannot be part of an instance's ID, if two
+// operations have names that differ in nothing but case, or one function has two.
+func Entity[S any](name string, ops ...Operation[S]) *Function {
+	t := reflect.TypeFor[S]()
+	if _, err := (EntityID{Name: name}).checked(); err != nil {
+		panic(fmt.Sprintf("durable: entity %q of %v cannot have this name: %v", name, t, err))
+	}
+	e := &entityType{
+		state:      t,
+		initial:    func(*EntityContext) any { return new(S) },
+		operations: make(map[string]operation),
+		names:      make(map[uintptr]string),
+		decode: func(text string) (any, error) {
+			s, err := decodeText[S](text)
+			return &s, err
+		},
+		encode: func(state any) (*string, error) { return encode(*state.(*S)) },
+	}
+	f := &Function{kind: entityKind, name: lowerName(name), symbol: t.String(), entity: e}
+	for _, op := range ops {
+		op.applyEntity(f)
+	}
+	return f
+}
+
+// lowerName returns the form in which an entity's name stands in its ID (the
+// extension's EntityScheduler/EntityId.cs).
+func lowerName(name string) string { return strings.ToLower(name) }
+
+// An Operation is what is said of the entities whose state is an S: that they have
+// an operation, by [Op] or [AnyOp], or how they begin, by [InitialState].
+type Operation[S any] interface {
+	applyEntity(f *Function)
+	of(*S) // tells the operations of one type from those of another
+}
+
+type entityOption[S any] func(f *Function)
+
+func (o entityOption[S]) applyEntity(f *Function) { o(f) }
+func (entityOption[S]) of(*S)                     {}
+
+// Op gives a method the name that it has on the wire as an operation. Case does
+// not matter in it. Calls name it by the method expression, such as
+// (*Counter).Add. The method may be any function of this form that is not generic.
+//
+// What it leaves in its receiver is the entity's state from then on. If it returns
+// an error or panics, nothing is changed, nothing is sent of what it would have
+// sent, and whoever called it gets the error as that of a failed activity. (With
+// [Config.KeepFailedEntityEffects] what it did counts all the same.)
+//
+// It may do anything that takes time; nothing else happens to the entity in the
+// meantime. It is performed again if a worker is lost before the new state was
+// stored, which then is as if it had been performed once.
+func Op[S, I, O any](name string, method func(*S, *EntityContext, I) (O, error)) Operation[S] {
+	return entityOption[S](func(f *Function) {
+		code := reflect.ValueOf(method).Pointer()
+		switch {
+		case strings.TrimSpace(name) == "":
+			panic(fmt.Sprintf("durable: an operation of entity %q was given no name", f.name))
+		case method == nil:
+			panic(fmt.Sprintf("durable: operation %q of entity %q is a nil function", name, f.name))
+		case isGeneric(symbolOf(code)):
+			panic(fmt.Sprintf("durable: operation %q of entity %q is the generic function %s, which cannot be told from its other instances; "+
+				"register a plain function that calls it", name, f.name, symbolOf(code)))
+		}
+		f.entity.add(f, name, code, performs(method))
+	})
+}
+
+// performs returns method as it is performed on the state of an entity.
+func performs[S, I, O any](method func(*S, *EntityContext, I) (O, error)) operation {
+	return func(state any, ctx *EntityContext, input *string) (*string, error) {
+		in, err := decode[I](input)
+		if err != nil {
+			return nil, NonRetryable(fmt.Errorf("decode input of operation %s of %s: %w", ctx.op.Name, ctx.op.Entity, err))
+		}
+		out, err := method(state.(*S), ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		output, err := encode(out)
+		if err != nil {
+			return nil, fmt.Errorf("encode output of operation %s of %s: %w", ctx.op.Name, ctx.op.Entity, err)
+		}
+		return output, nil
+	}
+}
+
+// AnyOp has a function perform all operations that have no [Op], for entities
+// whose operations are not known before: [EntityContext.Operation] tells which is
+// meant. The input is JSON, nil if there is none; what is returned becomes the
+// output, nil being none.
+//
+//	durable.Entity("Store", durable.AnyOp((*Store).Do))
+func AnyOp[S any](method func(*S, *EntityContext, json.RawMessage) (any, error)) Operation[S] {
+	return entityOption[S](func(f *Function) {
+		switch {
+		case method == nil:
+			panic(fmt.Sprintf("durable: entity %q was given a nil function to perform any operation", f.name))
+		case f.entity.fallback != nil:
+			panic(fmt.Sprintf("durable: entity %q was given two functions to perform any operation", f.name))
+		}
+		f.entity.fallback = performs(method)
+	})
+}
+
+// InitialState says what an entity is before its first operation, in the place of
+// S's zero value. Initial must return the same whenever it is called for an entity.
+func InitialState[S any](initial func(EntityID) S) Operation[S] {
+	return entityOption[S](func(f *Function) {
+		if initial == nil {
+			panic(fmt.Sprintf("durable: the initial state of entity %q is a nil function", f.name))
+		}
+		f.entity.initial = func(ctx *EntityContext) any { return new(initial(ctx.ID())) }
+	})
+}
+
+// An entityType is what is known of the entities of one name.
+type entityType struct {
+	state      reflect.Type
+	initial    func(*EntityContext) any // a pointer to a state
+	decode     func(text string) (any, error)
+	encode     func(state any) (*string, error)
+	operations map[string]operation // by name in upper case
+	names      map[uintptr]string   // of operations, by code
+	fallback   operation            // nil if there is none
+}
+
+// An operation changes the state that state points at, and returns its output.
+type operation func(state any, ctx *EntityContext, input *string) (*string, error)
+
+func (e *entityType) add(f *Function, name string, code uintptr, op operation) {
+	key := strings.ToUpper(name)
+	if e.operations[key] != nil {
+		panic(fmt.Sprintf("durable: entity %q has two operations named %q: case does not matter", f.name, name))
+	}
+	if other, ok := e.names[code]; ok {
+		panic(fmt.Sprintf("durable: %s is operation %q of entity %q and also %q; one function can have one name, and closures of one function literal are one function",
+			symbolOf(code), other, f.name, name))
+	}
+	e.operations[key], e.names[code] = op, name
+}
+
+// deleteOperation is what every entity can be told (durabletask-dotnet's
+// TaskEntity.cs, TryDispatchImplicit).
+const deleteOperation = "delete"
+
+// find returns the operation with the given name, nil if there is none.
+func (e *entityType) find(name string) operation {
+	if op := e.operations[strings.ToUpper(name)]; op != nil {
+		return op
+	}
+	if strings.EqualFold(name, deleteOperation) {
+		return func(_ any, ctx *EntityContext, _ *string) (*string, error) {
+			ctx.Delete()
+			return nil, nil
+		}
+	}
+	return e.fallback
+}
+
+// An OperationNotFoundError says that an entity has no operation of a name. The
+// operation fails with it; its type on the wire is
+// OperationNotFoundFailure.
+type OperationNotFoundError struct {
+	Entity    EntityID
+	Operation string
+}
+
+// Error names the operation and the entity.
+func (e *OperationNotFoundError) Error() string {
+	return fmt.Sprintf("entity %q has no operation %q", e.Entity.Name, e.Operation)
+}
+
+// entityOf returns the entity whose state is a t.
+func (r *Registry) entityOf(t reflect.Type) (*Function, error) {
+	if r == nil {
+		return nil, fmt.Errorf("durable: which entities have %v as their state is not known without a registry; use an EntityID", t)
+	}
+	if f := r.byState[t]; f != nil {
+		return f, nil
+	}
+	return nil, fmt.Errorf("durable: no entity has %v as its state; add it to the registry with durable.Entity", t)
+}
+
+// operationOf returns the name of the operation that method is registered as, and
+// the ID of the entity with the given key.
+func operationOf[S, I, O any](r *Registry, key EntityKey[S], method func(*S, *EntityContext, I) (O, error)) (entity.ID, string, error) {
+	id, err := key.entityID(r)
+	if err != nil {
+		return id, "", err
+	}
+	if method == nil {
+		return id, "", fmt.Errorf("durable: operation of entity %q is a nil %T", id.Name, method)
+	}
+	f, code := r.byState[reflect.TypeFor[S]()], reflect.ValueOf(method).Pointer()
+	if name, ok := f.entity.names[code]; ok {
+		return id, name, nil
+	}
+	return id, "", fmt.Errorf("durable: %s is not an operation of entity %q; give it a name with durable.Op", symbolOf(code), f.name)
+}
+
+// entityNamed returns the entity with the given wire name, nil if there is none.
+func (r *Registry) entityNamed(name string) *Function {
+	return r.byName[functionName{kind: entityKind, name: strings.ToUpper(name)}]
+}

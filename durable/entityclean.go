@@ -1,0 +1,132 @@
+package durable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// An EntityCleaning says what [Client.CleanEntities] does. The zero value does
+// all.
+type EntityCleaning struct {
+	KeepEmpty bool // do not remove what is left of entities that do not exist
+	KeepLocks bool // do not release locks whose holder is gone
+	// ReorderWindow is how long an entity must have been without an operation for
+	// what is left of it to be removed: it tells messages that came before. Zero
+	// means 30 minutes; it should not be less than the workers'
+	// [Config.EntityReorderWindow].
+	ReorderWindow time.Duration
+}
+
+// An EntityCleaningResult says what was cleaned up.
+type EntityCleaningResult struct {
+	EmptyEntitiesRemoved  int
+	OrphanedLocksReleased int
+}
+
+// CleanEntities removes what is left of entities that do not exist, and releases
+// the locks of orchestrations that do not run any more. It is never needed for
+// entities to work, but for storage not to grow, and after a lock's holder was
+// purged while it ran. A hub that cannot purge makes it fail with
+// [ErrNotSupported] if there is something to remove.
+//
+// If it fails, or ctx ends, the result says what was done until then, and doing it
+// again does the rest.
+func (c *Client) CleanEntities(ctx context.Context, what EntityCleaning) (EntityCleaningResult, error) {
+	if what.ReorderWindow <= 0 {
+		what.ReorderWindow = EntityReorderWindowDefault
+	}
+	cleaner := entityCleaner{client: c, what: what, idleSince: c.now().Add(-what.ReorderWindow)}
+	var group errgroup.Group // not to be cut off by an error
+	group.SetLimit(purgesAtOnce)
+	var listErr error
+	for row, err := range c.All(ctx, provider.Query{IDPrefix: "@"}) {
+		if err != nil {
+			listErr = err
+			break
+		}
+		group.Go(func() error {
+			cleaner.clean(ctx, row)
+			return nil
+		})
+	}
+	_ = group.Wait() // errors are in the cleaner
+	if err := errors.Join(append(cleaner.errs, listErr)...); err != nil {
+		return cleaner.result, fmt.Errorf("clean entities: %w", err)
+	}
+	return cleaner.result, nil
+}
+
+type entityCleaner struct {
+	client    *Client
+	what      EntityCleaning
+	idleSince time.Time
+
+	mu     sync.Mutex // protects the following
+	result EntityCleaningResult
+	errs   []error // the first of them
+}
+
+// clean does what is to be done about an entity
+// (DurableTask.AzureStorage/EntityTrackingStoreQueries.cs, CleanEntityStorageAsync).
+func (c *entityCleaner) clean(ctx context.Context, row *provider.InstanceState) {
+	status, err := entity.ParseStatus(row.CustomStatus)
+	if err != nil {
+		c.note(row, func(*EntityCleaningResult) {}, err)
+		return
+	}
+	switch {
+	case status.LockedBy != "" && !c.what.KeepLocks:
+		orphaned, err := c.release(ctx, row, status.LockedBy)
+		if orphaned || err != nil {
+			c.note(row, func(r *EntityCleaningResult) { r.OrphanedLocksReleased++ }, err)
+		}
+	case status.IsEmpty() && !c.what.KeepEmpty && row.LastUpdatedAt.Before(c.idleSince):
+		err := ErrNotSupported
+		if p, ok := c.client.hub.(provider.Purger); ok {
+			err = p.Purge(ctx, row.Instance.InstanceID)
+		}
+		if !errors.Is(err, ErrInstanceNotFound) {
+			c.note(row, func(r *EntityCleaningResult) { r.EmptyEntitiesRemoved++ }, err)
+		}
+	}
+}
+
+// release releases a lock, if it is orphaned: its holder neither runs nor is
+// suspended.
+func (c *entityCleaner) release(ctx context.Context, row *provider.InstanceState, holder string) (orphaned bool, err error) {
+	s, err := c.client.hub.Instance(ctx, holder, provider.Fetch{})
+	switch {
+	case errors.Is(err, provider.ErrInstanceNotFound):
+	case err != nil:
+		return false, fmt.Errorf("look after the lock's holder %s: %w", holder, err)
+	case s.Status == history.Running || s.Status == history.Suspended:
+		return false, nil
+	}
+	id, err := entity.ParseID(row.Instance.InstanceID)
+	if err != nil {
+		return false, err
+	}
+	name, text := entity.NewRelease(holder, entity.OrphanedLock)
+	return true, c.client.sendEntity(ctx, id, name, text, c.client.now())
+}
+
+// note counts what was done, if err is nil.
+func (c *entityCleaner) note(row *provider.InstanceState, done func(*EntityCleaningResult), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil:
+		done(&c.result)
+	case len(c.errs) < maxPurgeErrors:
+		c.errs = append(c.errs, fmt.Errorf("%s: %w", row.Instance.InstanceID, err))
+	}
+}

@@ -1,0 +1,117 @@
+package durable
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// An EntityQuery selects entities. Conditions that are set must all hold.
+type EntityQuery struct {
+	Name      string // of the entities; empty: any. Case does not matter.
+	KeyPrefix string // of their keys; needs a Name
+	// LastOperationFrom and LastOperationTo say when operations were last
+	// performed; zero: no bound.
+	LastOperationFrom time.Time
+	LastOperationTo   time.Time
+	FetchState        bool
+	// IncludeEmpty also returns what is stored of entities that do not exist: of
+	// those that were deleted and not cleaned up, and of those that are locked.
+	IncludeEmpty bool
+	PageSize     int    // 0: 100
+	Continuation string // EntityPage.Continuation of the page before
+}
+
+// An EntityPage is part of a query's answer. A page can be empty and yet have a
+// continuation.
+type EntityPage struct {
+	Entities     []*EntityState
+	Continuation string // empty on the last page
+}
+
+const (
+	entityPageSize = 100
+	// emptyPages is how many pages without an entity are passed over at once.
+	emptyPages = 10
+)
+
+// ListEntities returns one page of the entities that match q.
+func (c *Client) ListEntities(ctx context.Context, q EntityQuery) (*EntityPage, error) {
+	rows, err := q.rows()
+	if err != nil {
+		return nil, fmt.Errorf("list entities: %w", err)
+	}
+	page := new(EntityPage)
+	for range emptyPages {
+		found, err := c.hub.Instances(ctx, rows)
+		if err != nil {
+			return nil, fmt.Errorf("list entities: %w", err)
+		}
+		for _, row := range found.Instances {
+			s, err := entityState(row, q.FetchState)
+			if err != nil {
+				return nil, fmt.Errorf("list entities: %w", err)
+			}
+			if s.Exists || q.IncludeEmpty {
+				page.Entities = append(page.Entities, s)
+			}
+		}
+		rows.Continuation, page.Continuation = found.Continuation, found.Continuation
+		if len(page.Entities) > 0 || page.Continuation == "" {
+			break
+		}
+	}
+	return page, nil
+}
+
+// AllEntities returns an iterator over all entities that match q, as [Client.All]
+// does over instances.
+func (c *Client) AllEntities(ctx context.Context, q EntityQuery) iter.Seq2[*EntityState, error] {
+	return func(yield func(*EntityState, error) bool) {
+		for {
+			page, err := c.ListEntities(ctx, q)
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, s := range page.Entities {
+				if !yield(s, nil) {
+					return
+				}
+			}
+			if page.Continuation == "" {
+				return
+			}
+			q.Continuation = page.Continuation
+		}
+	}
+}
+
+// rows returns the query for what a hub has of the entities: the row of one that
+// works is made anew with each batch of operations, so that the time of its
+// creation is that of the last
+// (DurableTask.AzureStorage/EntityTrackingStoreQueries.cs, QueryEntitiesAsync).
+func (q EntityQuery) rows() (provider.Query, error) {
+	prefix := "@"
+	switch {
+	case q.Name != "":
+		id, err := EntityID{Name: q.Name}.checked()
+		if err != nil {
+			return provider.Query{}, err
+		}
+		prefix = id.String() + q.KeyPrefix
+	case q.KeyPrefix != "":
+		return provider.Query{}, fmt.Errorf("the key prefix %q needs the name of the entities", q.KeyPrefix)
+	}
+	size := q.PageSize
+	if size == 0 {
+		size = entityPageSize
+	}
+	return provider.Query{
+		IDPrefix: prefix, CreatedFrom: q.LastOperationFrom, CreatedTo: q.LastOperationTo,
+		Fetch: provider.Fetch{Input: q.FetchState}, PageSize: size, Continuation: q.Continuation,
+	}, nil
+}
