@@ -44,6 +44,7 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		{from: "durable", to: "github.com/labstack/"},
 		{from: "durable/azurestorage", to: module, but: []string{
 			module + "durable/azurestorage", module + "durable/history", module + "durable/provider", module + "durable/internal/eventjson",
+			module + "durable/internal/chance",
 		}},
 		{from: "durable/internal/eventjson", to: module, but: []string{module + "durable/history"}},
 		{from: "durable/embedded", to: module, but: []string{module + "durable/embedded", module + "durable/history", module + "durable/provider"}},

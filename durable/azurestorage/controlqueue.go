@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 )
 
 // poll reads the partition's queue until the reading ends. A receive that is
@@ -35,7 +35,7 @@ func (p *partition) poll(r *reading) {
 			if r.work.Err() == nil {
 				h.health.failed("queues", err)
 			}
-			sleep(r.ctx, jitter(outage))
+			sleep(r.ctx, jitter(r.ctx, "outage of "+p.queue.name, outage))
 			outage = min(2*outage, maxOutageDelay)
 			continue
 		}
@@ -47,7 +47,7 @@ func (p *partition) poll(r *reading) {
 			backoff.reset()
 			continue
 		}
-		if p.pause(r.ctx, backoff.next(rand.Float64())) {
+		if p.pause(r.ctx, backoff.next(chance.Float64(r.ctx, "poll "+p.queue.name))) {
 			backoff.reset()
 		}
 	}

@@ -94,7 +94,7 @@ func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err
 		case lookErr != nil && !isTransient(lookErr):
 			return "", fmt.Errorf("append to history: %w", errors.Join(err, lookErr))
 		}
-		if !sleep(ctx, jitter(delay)) {
+		if !sleep(ctx, jitter(ctx, "append to history of "+w.instance.InstanceID, delay)) {
 			return "", fmt.Errorf("append to history: %w", errors.Join(context.Cause(ctx), err))
 		}
 		delay *= 3

@@ -104,7 +104,7 @@ func (h *TaskHub) createPartitionRows(ctx context.Context) error {
 		case len(rows) > len(want) || time.Now().After(deadline):
 			return &PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: len(want), Existing: len(rows)}
 		default:
-			if !sleep(ctx, jitter(200*time.Millisecond)) {
+			if !sleep(ctx, jitter(ctx, "partition rows", 200*time.Millisecond)) {
 				return context.Cause(ctx)
 			}
 		}

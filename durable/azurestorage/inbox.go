@@ -186,7 +186,7 @@ func (b *inbox) read(ctx context.Context, instanceID, executionID string, first 
 		} else {
 			b.hub.log.Error("OrchestrationProcessingFailure", "instanceId", instanceID, "executionId", executionID, "details", "read what is stored of it", "error", err)
 		}
-		if !sleep(ctx, jitter(delay)) {
+		if !sleep(ctx, jitter(ctx, "load "+instanceID, delay)) {
 			return nil
 		}
 	}

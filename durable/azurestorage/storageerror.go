@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"slices"
@@ -12,6 +11,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 )
 
 // Error codes of the storage services that decisions depend on. While a queue,
@@ -139,7 +140,7 @@ func retryIf(ctx context.Context, what string, again func(error) bool, attempt f
 		case !again(err):
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		if !sleep(ctx, jitter(delay)) {
+		if !sleep(ctx, jitter(ctx, what, delay)) {
 			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
 		}
 		delay *= 3
@@ -153,9 +154,12 @@ func once(ctx context.Context, attempt func(ctx context.Context) error) error {
 	return attempt(ctx)
 }
 
-// jitter returns a random duration between half of d and d, so that those who
-// failed together do not come back together.
-func jitter(d time.Duration) time.Duration { return d/2 + rand.N(d/2+1) }
+// jitter returns a duration between half of d and d that is left to chance, so
+// that those who failed together do not come back together. The purpose is what
+// is waited for.
+func jitter(ctx context.Context, purpose string, d time.Duration) time.Duration {
+	return d/2 + time.Duration(chance.Float64(ctx, purpose)*float64(d/2+1))
+}
 
 // sleep waits for d; false means that ctx ended first.
 func sleep(ctx context.Context, d time.Duration) bool {

@@ -103,14 +103,14 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 			return 0, true
 		}
 	case isConflict(err): // another worker was faster; look again at what it did
-		return jitter(20 * time.Millisecond), false
+		return jitter(ctx, pace, 20*time.Millisecond), false
 	case work.Err() != nil:
 		return 0, true
 	default:
 		t.failures++
 		t.hub.health.failed("partitions table", err)
 		if t.failures < hurriedRetries {
-			return jitter(time.Duration(t.failures) * 100 * time.Millisecond), false
+			return jitter(ctx, pace, time.Duration(t.failures)*100*time.Millisecond), false
 		}
 	}
 	wait = t.hub.cfg.LeaseAcquireInterval
@@ -118,10 +118,13 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 		wait = min(wait, unsettledInterval)
 	}
 	if !plan.expiry.IsZero() { // be there when a dead worker's lease ends
-		wait = min(wait, max(time.Until(plan.expiry), 0)+jitter(100*time.Millisecond))
+		wait = min(wait, max(time.Until(plan.expiry), 0)+jitter(ctx, pace, 100*time.Millisecond))
 	}
 	return wait, false
 }
+
+// pace names what the pauses between passes are left to.
+const pace = "look at the partitions"
 
 // keepsPartition reports whether a step of a leaving worker leaves something
 // to do.

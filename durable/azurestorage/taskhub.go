@@ -176,7 +176,7 @@ func (h *TaskHub) awaitCreated(ctx context.Context) error {
 		if ctx.Err() == nil {
 			h.health.failed("storage account", err)
 		}
-		if !sleep(ctx, jitter(delay)) {
+		if !sleep(ctx, jitter(ctx, "create the hub", delay)) {
 			return nil
 		}
 	}

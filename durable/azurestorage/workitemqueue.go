@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -113,7 +113,7 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 			if work.Err() == nil {
 				q.hub.health.failed("queues", err)
 			}
-			sleep(ctx, jitter(outage))
+			sleep(ctx, jitter(ctx, "outage of the work items", outage))
 			outage = min(2*outage, maxOutageDelay)
 			continue
 		}
@@ -122,7 +122,7 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 		q.take(work, messages)
 		if len(messages) > 0 {
 			backoff.reset()
-		} else if q.pause(ctx, backoff.next(rand.Float64())) {
+		} else if q.pause(ctx, backoff.next(chance.Float64(ctx, "poll the work items"))) {
 			backoff.reset()
 		}
 	}

@@ -1,0 +1,24 @@
+package chance
+
+import "testing"
+
+func TestFloat64_ComesFromTheSourceOfTheContext(t *testing.T) {
+	ctx := With(t.Context(), func(purpose string) float64 { return float64(len(purpose)) / 10 })
+	if got := Float64(ctx, "wait"); got != 0.4 {
+		t.Errorf("got %v, want what the source returned, 0.4", got)
+	}
+}
+
+func TestFloat64_IsRandomWithoutASource(t *testing.T) {
+	seen := map[float64]bool{}
+	for range 100 {
+		f := Float64(t.Context(), "wait")
+		if f < 0 || f >= 1 {
+			t.Fatalf("got %v, want a number in [0, 1)", f)
+		}
+		seen[f] = true
+	}
+	if len(seen) < 50 {
+		t.Errorf("100 numbers have %d different values", len(seen))
+	}
+}
