@@ -22,8 +22,9 @@ type Dispatcher struct {
 	log       *slog.Logger
 	watchdog  *watchdog
 
-	// extended has room for each extended session.
-	extended chan struct{}
+	// extended has room for each extended session, entities for each entity that
+	// is worked on.
+	extended, entities chan struct{}
 
 	fetchingInstances, fetchingActivities, committing, completing outage
 
@@ -49,6 +50,7 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 		config:             cfg,
 		log:                log,
 		watchdog:           &watchdog{limit: cfg.EpisodeLimit},
+		entities:           make(chan struct{}, maxEntities(cfg)),
 		extended:           make(chan struct{}, maxExtended(cfg.MaxConcurrentOrchestrators)),
 		fetchingInstances:  outage{what: "fetch orchestrations", log: log},
 		fetchingActivities: outage{what: "fetch activities", log: log},

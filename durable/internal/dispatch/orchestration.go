@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -32,6 +33,10 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 			continue
 		}
 		d.fetchingInstances.worked()
+		if entity.IsID(w.Instance.InstanceID) {
+			d.handle("entity "+w.Instance.InstanceID, func(*item) { d.runEntity(live, w, func() { <-slots }) })
+			continue
+		}
 		d.handle("orchestration "+w.Instance.InstanceID, func(it *item) {
 			defer func() { <-slots }()
 			d.runInstance(live, w, it)

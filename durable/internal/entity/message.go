@@ -4,6 +4,7 @@ import (
 	"crypto/sha1" //nolint:gosec // it is what UUIDs of version 5 are made with
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -85,6 +86,20 @@ func NewRelease(parent, lockID string) (name, text string) {
 	w.str("id", lockID)
 	w.close()
 	return releaseEvent, string(w.buf)
+}
+
+func decodeRelease(text *string) (Release, error) {
+	var r Release
+	if text == nil {
+		return r, errors.New("the release of a lock has no content")
+	}
+	if err := json.Unmarshal([]byte(*text), &r); err != nil {
+		return r, fmt.Errorf("decode the release of a lock: %w", err)
+	}
+	if r.Parent == "" {
+		return r, errors.New("the release of a lock does not say whose lock it is")
+	}
+	return r, nil
 }
 
 // lockGranted is the content of the answer to a lock request

@@ -172,7 +172,7 @@ func mark(id string) string {
 	return id[:markLength]
 }
 
-const markLength = 18 // of a GUID's text: 64 bits
+const markLength = 13 // of a GUID's text: 48 bits
 
 // remember appends id's mark to the n that are kept.
 func remember(marks []string, id string, n int) []string {

@@ -1,0 +1,225 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"runtime/debug"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// An entityRun is an entity in this worker's hands.
+type entityRun struct {
+	instanceID string
+	code       EntityCode
+	settings   entity.Settings
+	now        func() time.Time
+	newID      func() string
+	log        *slog.Logger
+	// stopping reports that the worker was told to stop.
+	stopping func() bool
+
+	start *history.ExecutionStarted // that of the last checkpoint; nil if there was none
+	state *entity.State             // nil before it was read
+}
+
+// findEntity returns the code of the entity with the given instance ID.
+func findEntity(functions Functions, instanceID string) (EntityCode, error) {
+	id, err := entity.ParseID(instanceID)
+	if err != nil {
+		return nil, err
+	}
+	if f, ok := functions.(EntityFunctions); ok {
+		if code, ok := f.Entity(id.Name); ok {
+			return code, nil
+		}
+	}
+	return nil, &unknownFunctionError{kind: "entity", name: id.Name}
+}
+
+// take runs the operations that messages ask for, and returns the checkpoint of
+// what came of them (DurableTask.Core/TaskEntityDispatcher.cs,
+// OnProcessWorkItemAsync). Past is the history that the last checkpoint wrote,
+// and is looked at by the first call only. Io ends when operations that do not
+// end are left behind.
+func (e *entityRun) take(work, io context.Context, past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, error) {
+	events := make([]history.Event, len(messages))
+	for i, m := range messages {
+		events[i] = m.Event
+	}
+	if e.state == nil {
+		if e.start = startOf(past); e.start == nil {
+			e.start = startOf(events)
+		}
+		var input *string
+		if e.start != nil {
+			input = e.start.Input
+		}
+		var err error
+		if e.state, err = entity.DecodeState(input); err != nil {
+			return nil, err
+		}
+		// A history that DurableTask has written holds no events, but might.
+		events = append(raisedIn(past), events...)
+	}
+	state := e.state
+	e.state = nil // until this batch has come to its end
+	batch, problems := entity.Begin(e.instanceID, state, events, history.Ticks(e.now()), e.settings)
+	for _, problem := range problems {
+		e.log.Warn("dropped a message to an entity", "error", problem)
+	}
+	if err := e.run(work, io, batch); err != nil {
+		return nil, err
+	}
+	cp := e.checkpoint(state, batch.Finish())
+	e.state = state
+	return cp, nil
+}
+
+func raisedIn(past []history.Event) []history.Event {
+	var raised []history.Event
+	for _, e := range past {
+		if e, ok := e.(*history.EventRaised); ok {
+			raised = append(raised, e)
+		}
+	}
+	return raised
+}
+
+// run runs the operations of a batch on a goroutine of their own, which is left
+// behind if it outlives io.
+func (e *entityRun) run(work, io context.Context, batch *entity.Batch) error {
+	if _, any := batch.Next(); !any {
+		return nil
+	}
+	ended := make(chan struct{})
+	go func() { // waited for below, or left behind
+		defer close(ended)
+		defer func() {
+			if _, more := batch.Next(); more { // an operation ended the goroutine
+				batch.Fail(replay.FailureOf(errEntityGoexit))
+			}
+		}()
+		e.runAll(work, batch)
+	}()
+	select {
+	case <-ended:
+		return nil
+	case <-io.Done():
+		return fmt.Errorf("%w, and an operation of the entity did not end", errStopping)
+	}
+}
+
+// errEntityGoexit says that an operation ended its goroutine.
+var errEntityGoexit = errors.New("an operation of the entity ended its goroutine with runtime.Goexit instead of returning")
+
+func (e *entityRun) runAll(work context.Context, batch *entity.Batch) {
+	for ran := 0; ; ran++ {
+		op, ok := batch.Next()
+		if !ok {
+			return
+		}
+		if ran > 0 && e.stopping() {
+			batch.Defer()
+			return
+		}
+		r := operate(work, e.code, op)
+		if r.Failure != nil {
+			if work.Err() != nil {
+				batch.Defer() // it was interrupted
+				return
+			}
+			e.log.LogAttrs(work, slog.LevelWarn, "entity operation failed",
+				append([]slog.Attr{slog.String("operation", op.Name)}, failureAttrs(r.Failure)...)...)
+		}
+		batch.Done(r)
+	}
+}
+
+// operate runs an operation. A panic becomes its failure.
+func operate(ctx context.Context, code EntityCode, op *entity.Operation) (r entity.Result) {
+	state := op.State
+	defer func() {
+		if v := recover(); v != nil {
+			r = entity.Result{State: state, Failure: replay.FailureOfPanic(v, debug.Stack())}
+		}
+	}()
+	return code(ctx, op)
+}
+
+// checkpoint returns what makes a state durable. As an orchestration that
+// continues as new, the entity gets a new history: that of its start, whose
+// input is the state.
+func (e *entityRun) checkpoint(state *entity.State, messages []entity.Message) *provider.Checkpoint {
+	now := e.now()
+	input := state.Encode()
+	if e.start != nil && e.start.Input != nil && *e.start.Input == input && len(messages) == 0 {
+		return &provider.Checkpoint{Instance: e.start.Instance} // nothing has changed
+	}
+	start := &history.ExecutionStarted{
+		Header:   history.NewHeader(now),
+		Instance: history.OrchestrationInstance{InstanceID: e.instanceID, ExecutionID: e.newID()},
+		Name:     e.instanceID, Input: &input,
+	}
+	if e.start != nil {
+		start.Name, start.Version, start.Tags, start.Parent = e.start.Name, e.start.Version, maps.Clone(e.start.Tags), e.start.Parent
+	}
+	cp := &provider.Checkpoint{
+		Instance: start.Instance, ContinuedAsNew: true, CustomStatus: new(state.Status().Encode()),
+		NewEvents: []history.Event{
+			&history.OrchestratorStarted{Header: history.NewHeader(now)}, start,
+			&history.OrchestratorCompleted{Header: history.NewHeader(now)},
+		},
+	}
+	sender := start.Instance
+	if e.start != nil {
+		sender = e.start.Instance
+	}
+	for i, m := range messages {
+		cp.Messages = append(cp.Messages, e.message(m, i, sender, start, now))
+	}
+	e.start = start
+	return cp
+}
+
+// message returns what an entity sends (DurableTask.Core/TaskEntityDispatcher.cs,
+// ProcessSendEventMessage and ProcessSendStartMessage).
+func (e *entityRun) message(m entity.Message, number int, sender history.OrchestrationInstance, self *history.ExecutionStarted, now time.Time) provider.TaskMessage {
+	head := history.NewHeader(now)
+	if m.Start == nil {
+		return provider.TaskMessage{Event: &history.EventRaised{Header: head, Name: m.Name, Input: m.Input}, Target: m.Target}
+	}
+	tags := mergeTags(map[string]string{fireAndForget: ""}, self.Tags)
+	return provider.TaskMessage{
+		Event: &history.ExecutionStarted{
+			Header: head, Instance: m.Target, Name: m.Start.Name, Version: m.Start.Version, Input: m.Start.Input, Tags: tags,
+			ScheduledStart: m.Start.Due,
+			Parent: &history.ParentInstance{
+				Instance: sender, Name: self.Name, Version: self.Version, TaskScheduleID: number,
+			},
+		},
+		Target: m.Target,
+	}
+}
+
+// StepEntity runs the operations that a work item of an entity has, for a caller
+// that has no [Dispatcher], as [Stepper] does for orchestrations. Panics are the
+// operations' failures.
+func StepEntity(ctx context.Context, functions Functions, cfg Config, item *provider.OrchestrationWorkItem) (*provider.Checkpoint, error) {
+	code, err := findEntity(functions, item.Instance.InstanceID)
+	if err != nil {
+		return nil, err
+	}
+	e := entityRun{
+		instanceID: item.Instance.InstanceID, code: code, settings: cfg.Entities.settings(),
+		now: cfg.Now, newID: cfg.NewID, log: cfg.Logger, stopping: func() bool { return false },
+	}
+	return e.take(ctx, context.WithoutCancel(ctx), item.History, item.Messages)
+}

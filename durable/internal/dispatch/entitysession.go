@@ -1,0 +1,116 @@
+package dispatch
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// maxEntities returns how many entities may be worked on at once.
+func maxEntities(cfg Config) int {
+	if n := cfg.Entities.MaxConcurrent; n > 0 {
+		return n
+	}
+	return cfg.MaxConcurrentOrchestrators
+}
+
+// runEntity works on an entity that was handed out, when there is room for one
+// more. Until then it takes the room of an orchestration, which free gives back:
+// no more is fetched than somebody can work on.
+func (d *Dispatcher) runEntity(live lifetimes, w *provider.OrchestrationWorkItem, free func()) {
+	s := &session{d: d, live: live, item: w}
+	s.logFor(w.Instance)
+	defer s.release()
+	select {
+	case d.entities <- struct{}{}:
+	case <-live.fetch.Done():
+		free()
+		s.abandon(errStopping)
+		return
+	}
+	free()
+	defer func() { <-d.entities }()
+
+	s.outcome = metering.Completed
+	end := d.config.Meter.Begin(metering.Entity, d.config.Now)
+	defer func() { end(entityName(w), s.outcome) }()
+	handledAll := false
+	defer func() {
+		if handledAll {
+			return
+		}
+		cause := errors.New("the goroutine of the entity was ended by runtime.Goexit")
+		if v := recover(); v != nil {
+			cause = fmt.Errorf("panic while handling the entity: %v", v)
+			s.log.Error("panic while handling the entity", "panic", v, "stack", string(debug.Stack()))
+		}
+		s.abandon(cause)
+	}()
+	s.runEntity()
+	handledAll = true
+}
+
+// entityName returns the name of the entity that was handed out.
+func entityName(w *provider.OrchestrationWorkItem) string {
+	id, _ := entity.ParseID(w.Instance.InstanceID)
+	return id.Name
+}
+
+// runEntity runs batches until the entity has nothing more to do for now, or
+// something fails.
+func (s *session) runEntity() {
+	code, err := findEntity(s.d.functions, s.item.Instance.InstanceID)
+	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
+		s.log.Warn("entity is held back: this worker does not know its function", "name", unknown.name)
+	} else if err != nil {
+		s.log.Error("cannot run the entity", "error", err)
+	}
+	if err != nil {
+		s.abandon(err)
+		return
+	}
+	e := &entityRun{
+		instanceID: s.item.Instance.InstanceID, code: code, settings: s.d.config.Entities.settings(),
+		now: s.d.config.Now, newID: s.d.config.NewID, log: s.log,
+		stopping: func() bool { return s.live.fetch.Err() != nil },
+	}
+	past, messages := s.item.History, s.item.Messages
+	for extended := false; ; past = nil {
+		cp, err := e.take(s.live.work, s.live.io, past, messages)
+		if err != nil {
+			s.log.Error("cannot run the entity's operations", "error", err)
+			s.abandon(err)
+			return
+		}
+		if err := s.item.Session.Commit(s.live.io, cp); err != nil {
+			s.commitFailed(err)
+			return
+		}
+		s.d.committing.worked()
+		s.log.LogAttrs(s.live.work, slog.LevelDebug, "committed an entity's checkpoint", slog.Int("messages", len(cp.Messages)))
+		if !s.d.config.ExtendedSessions {
+			return
+		}
+		if !extended {
+			select {
+			case s.d.extended <- struct{}{}:
+				extended = true
+				defer func() { <-s.d.extended }()
+			default:
+				return
+			}
+		}
+		messages, err = s.item.Session.Next(s.live.fetch, s.d.config.ExtendedSessionIdle)
+		if err != nil && s.live.fetch.Err() == nil {
+			s.log.Warn("cannot wait for the entity's next messages", "error", err)
+		}
+		if err != nil || len(messages) == 0 {
+			return
+		}
+	}
+}

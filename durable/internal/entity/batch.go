@@ -1,0 +1,285 @@
+package entity
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// recentUnsorted is how many requests that no sorter sorts are remembered, to
+// know them if they come again, besides those of the last batch.
+const recentUnsorted = 64
+
+// A Batch is what an entity does with the messages that came: the operations
+// that are to run now, in order, and what becomes of the entity then
+// (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync). While
+// [Batch.Next] returns operations, one of Done, Defer and Fail is called for
+// each; then Finish.
+type Batch struct {
+	id         ID
+	instanceID string
+	state      *State
+	settings   Settings
+	now        time.Time
+
+	operations []*Request
+	ran        int
+	lock       *Request   // to be granted after the operations
+	reschedule []*Request // came before their time
+	goesOn     bool       // there is more than fits into this batch
+
+	responses []Message
+	actions   []taken
+}
+
+// A Message is what an entity sends: an event or the start of an orchestration.
+type Message struct {
+	Target history.OrchestrationInstance
+	Name   string // of the event
+	Input  *string
+	Start  *Start // nil for an event; Target names the execution that is to begin
+}
+
+// taken is an action of an operation.
+type taken struct {
+	action  Action
+	request *Request
+	ordinal int // among those of the operation
+}
+
+// Begin takes events, in order, that came for the entity with the given
+// instance ID and state, which the Batch changes. Problems are about events
+// that no entity could understand; they are dropped.
+func Begin(instanceID string, state *State, events []history.Event, now time.Time, settings Settings) (b *Batch, problems []error) {
+	id, err := ParseID(instanceID)
+	if err != nil {
+		problems = append(problems, err)
+	}
+	b = &Batch{id: id, instanceID: instanceID, state: state, settings: settings, now: now}
+	var ofHolder []*Request
+	for _, e := range events {
+		raised, ok := e.(*history.EventRaised)
+		if !ok {
+			continue
+		}
+		switch {
+		case strings.HasPrefix(raised.Name, requestEvent):
+			r, err := DecodeRequest(raised.Input)
+			if err != nil {
+				problems = append(problems, err)
+				continue
+			}
+			for _, r := range b.receive(r, recentUnsorted+len(events)) {
+				if state.lockedBy != "" && state.lockedBy == r.Parent {
+					ofHolder = append(ofHolder, r)
+				} else {
+					state.queue = append(state.queue, r)
+				}
+			}
+		case IsRelease(raised.Name):
+			release, err := decodeRelease(raised.Input)
+			if err != nil {
+				problems = append(problems, err)
+				continue
+			}
+			state.release(release, recentUnsorted+len(events))
+		default:
+			state.suspended = false
+		}
+	}
+	state.queue = append(ofHolder, state.queue...)
+	b.choose()
+	return b, problems
+}
+
+// receive returns the requests that are to be queued now that r has come.
+func (b *Batch) receive(r *Request, remembered int) []*Request {
+	s := b.state
+	if r.Due.Sub(b.now) > 100*time.Millisecond {
+		b.reschedule = append(b.reschedule, r)
+		return nil
+	}
+	// Those with a time are not sorted.
+	deliver := []*Request{r}
+	if r.Due.IsZero() {
+		deliver = s.sorter.Receive(r, b.settings.Window)
+	}
+	// What no sorter knows must not come twice, either. Nor may a lock be granted
+	// whose release came first.
+	return slices.DeleteFunc(deliver, func(r *Request) bool {
+		sorted := b.settings.Window > 0 && r.Parent != "" && r.Position == 0 && r.Due.IsZero()
+		if sorted && !r.IsLock() {
+			return false
+		}
+		if slices.Contains(s.recent, mark(r.ID)) {
+			return true
+		}
+		s.recent = remember(s.recent, r.ID, remembered)
+		return false
+	})
+}
+
+// release gives the lock up that is named. Beyond DurableTask, which looks at
+// the holder only:
+//
+//  1. It must be the lock that is held, as far as its ID is known: a release
+//     that comes again does not end the holder's next critical section.
+//  2. A request for the lock that is still in the queue, or is yet to come, is
+//     void: the orchestration ended before the lock was granted.
+func (s *State) release(r Release, remembered int) {
+	orphaned := r.ID == OrphanedLock
+	if s.lockedBy == r.Parent && (orphaned || s.lockID == "" || strings.EqualFold(s.lockID, r.ID)) {
+		s.lockedBy, s.lockID = "", ""
+	}
+	s.queue = slices.DeleteFunc(s.queue, func(q *Request) bool {
+		return q.IsLock() && q.Parent == r.Parent && (orphaned || strings.EqualFold(q.ID, r.ID))
+	})
+	if id := strings.ToLower(r.ID); !orphaned && !slices.Contains(s.recent, mark(id)) {
+		s.recent = remember(s.recent, id, remembered)
+	}
+}
+
+// choose takes as many requests from the queue as may run now.
+func (b *Batch) choose() {
+	s := b.state
+	for !s.suspended && len(s.queue) > 0 && (s.lockedBy == "" || s.lockedBy == s.queue[0].Parent) {
+		if len(b.operations) == b.settings.MaxBatch {
+			b.goesOn = true
+			return
+		}
+		next := s.queue[0]
+		s.queue = s.queue[1:]
+		if next.IsLock() {
+			b.lock = next
+			return
+		}
+		b.operations = append(b.operations, next)
+	}
+}
+
+// Next returns the operation that is to run now; ok is false if there is none.
+func (b *Batch) Next() (op *Operation, ok bool) {
+	if b.ran >= len(b.operations) {
+		return nil, false
+	}
+	r := b.operations[b.ran]
+	return &Operation{
+		Entity: b.id, Name: r.Operation, Input: r.Input, State: b.state.Text, Signal: r.Signal,
+		RequestID: r.ID, Caller: r.Parent, Now: b.now,
+	}, true
+}
+
+// Done takes what the last operation of Next came to.
+func (b *Batch) Done(result Result) {
+	r := b.operations[b.ran]
+	b.ran++
+	b.answer(r, Response{Result: result.Output, Failure: result.Failure}, "")
+	if result.Failure != nil && !b.settings.KeepFailedEffects {
+		return
+	}
+	b.state.Text = result.State
+	for i, a := range result.Actions {
+		b.actions = append(b.actions, taken{a, r, i})
+	}
+}
+
+func (b *Batch) answer(r *Request, response Response, batchFailure string) {
+	if r.Signal || r.Parent == "" {
+		return
+	}
+	if response.Failure != nil && batchFailure == "" {
+		response.Result = nil
+	}
+	b.responses = append(b.responses, Message{
+		Target: history.OrchestrationInstance{InstanceID: r.Parent, ExecutionID: r.ParentExecution},
+		Name:   r.ID, Input: new(response.encode(batchFailure)),
+	})
+}
+
+// Defer puts the operations that have not run back, to run in another batch.
+func (b *Batch) Defer() {
+	rest := slices.Clone(b.operations[b.ran:])
+	b.operations = b.operations[:b.ran]
+	if b.lock != nil {
+		rest = append(rest, b.lock)
+		b.lock = nil
+	}
+	b.state.queue = append(rest, b.state.queue...)
+	b.goesOn = true
+}
+
+// Fail answers all operations that have not run by a failure
+// (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync).
+func (b *Batch) Fail(failure *history.FailureDetails) {
+	for ; b.ran < len(b.operations); b.ran++ {
+		b.answer(b.operations[b.ran], Response{Result: &failure.ErrorMessage, Failure: failure}, "entity dispatch failed")
+	}
+}
+
+// Finish returns what is to be sent, in order. The state is that after the
+// batch.
+func (b *Batch) Finish() []Message {
+	out := b.responses
+	for _, t := range b.actions {
+		out = append(out, b.act(t))
+	}
+	if b.lock != nil {
+		out = append(out, b.grant(b.lock))
+	}
+	for _, r := range b.reschedule {
+		out = append(out, event(b.instanceID, EventName(r.Due, b.now), new(r.Encode())))
+	}
+	if b.goesOn && !b.state.suspended {
+		out = append(out, event(b.instanceID, continueEvent, nil))
+	}
+	return out
+}
+
+func event(instanceID, name string, input *string) Message {
+	return Message{Target: history.OrchestrationInstance{InstanceID: instanceID}, Name: name, Input: input}
+}
+
+// act returns the message that carries out an action. Its ID follows from the
+// request that the operation was for, so that an action which is taken again
+// after a crash is known as the same.
+func (b *Batch) act(t taken) Message {
+	id := DeriveID(b.instanceID, t.request.ID, strconv.Itoa(t.ordinal))
+	switch a := t.action.(type) {
+	case *Start:
+		execution := strings.ReplaceAll(id, "-", "")
+		return Message{Target: history.OrchestrationInstance{InstanceID: a.InstanceID, ExecutionID: execution}, Start: a}
+	case *Signal:
+		r := &Request{ID: id, Operation: a.Operation, Signal: true, Input: a.Input, Parent: b.instanceID}
+		to := a.Target.String()
+		if a.Due.IsZero() {
+			b.state.sorter.Label(r, to, b.now, b.settings.Window)
+		} else {
+			r.Due = history.Ticks(a.Due)
+		}
+		return event(to, EventName(r.Due, b.now), new(r.Encode()))
+	default:
+		panic(fmt.Sprintf("entity: an operation has an action of type %T", a))
+	}
+}
+
+// grant locks the entity, and returns what asks the next one to do so or tells
+// the orchestration that all have (DurableTask.Core/TaskEntityDispatcher.cs,
+// ProcessLockRequest).
+func (b *Batch) grant(r *Request) Message {
+	b.state.lockedBy, b.state.lockID = r.Parent, r.ID
+	next := new(*r)
+	next.Position++
+	if next.Position < len(next.LockSet) {
+		to := next.LockSet[next.Position].String()
+		b.state.sorter.Label(next, to, b.now, b.settings.Window)
+		return event(to, requestEvent, new(next.Encode()))
+	}
+	return Message{
+		Target: history.OrchestrationInstance{InstanceID: r.Parent, ExecutionID: r.ParentExecution},
+		Name:   r.ID, Input: new(Response{Result: new(lockGranted)}.Encode()),
+	}
+}
