@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -24,6 +25,14 @@ type sortedMail struct {
 func sortMail(i *instance, visible []*message) sortedMail {
 	sorted := sortedMail{drop: make(map[*message]bool)}
 	current, ended := currentExecution(i.history)
+	if id := visible[0].Target.InstanceID; entity.IsID(id) {
+		// It begins to be with whatever comes first, and never ends.
+		sorted.execution, sorted.isNew, sorted.take = current, len(i.history) == 0, visible
+		if sorted.isNew {
+			sorted.execution = history.OrchestrationInstance{InstanceID: id}
+		}
+		return sorted
+	}
 	if start := sorted.newStart(i, visible, current, ended); start != nil {
 		sorted.execution = start.Event.(*history.ExecutionStarted).Instance
 		sorted.isNew = true
