@@ -130,26 +130,32 @@ func (t *tables) last(id tableID, number uint64) ([]byte, error) {
 // scanInstances calls f with each instance's record, in the order of their IDs
 // and beginning with from, until f says stop.
 func (t *tables) scanInstances(from string, f func(id string, value []byte) (stop bool, err error)) error {
+	return t.scan(instancesTable, from, f)
+}
+
+// scan calls f with each record of a table, in the order of their keys and
+// beginning with from, until f says stop.
+func (t *tables) scan(table tableID, from string, f func(key string, value []byte) (stop bool, err error)) error {
 	var changed []string
 	for _, l := range t.layers {
-		changed = append(changed, l.sorted(instancesTable)...)
+		changed = append(changed, l.sorted(table)...)
 	}
 	slices.Sort(changed)
 	changed = slices.Compact(changed)
 	at, _ := slices.BinarySearch(changed, from)
 	changed = changed[at:]
 
-	b, err := t.base(instancesTable)
+	b, err := t.base(table)
 	if err != nil {
 		return err
 	}
-	// pass hands over the changed instances that come before the given one.
+	// pass hands over the changed records that come before the given one.
 	stopped := false
-	pass := func(before func(id string) bool) error {
+	pass := func(before func(key string) bool) error {
 		for len(changed) > 0 && before(changed[0]) && !stopped {
 			id := changed[0]
 			changed = changed[1:]
-			value, err := t.get(instancesTable, []byte(id))
+			value, err := t.get(table, []byte(id))
 			if err != nil {
 				return err
 			}
