@@ -1,0 +1,181 @@
+package azsim
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Config says how an [Account] behaves. The zero value answers at once, without
+// faults.
+type Config struct {
+	// Seed decides about latencies and about what is left to chance.
+	Seed uint64
+
+	// MinLatency and MaxLatency bound how long a request is on its way, and again
+	// how long its answer is. If MaxLatency is zero there is no latency.
+	MinLatency, MaxLatency time.Duration
+
+	// Loose makes the account promise no more than the service's documentation
+	// does: messages are not received in the order in which they were sent, and
+	// pages of a query may be short, or empty, and yet have a continuation.
+	Loose bool
+
+	// Decide chooses what goes wrong with a request; nil means that nothing does.
+	// It is called once for each request, before it is sent. It must depend on
+	// nothing but its argument and what the test controls.
+	Decide func(Request) Fault
+}
+
+// An Account is a storage account in memory. Its methods may be called from
+// several goroutines at once.
+type Account struct {
+	cfg   Config
+	start time.Time
+
+	underway sync.WaitGroup // requests, also those that nobody waits for any more
+
+	mu         sync.Mutex // protects the following
+	lastTick   time.Time  // of the last write, since ETags are made of it
+	queues     map[string]*queue
+	tables     map[string]*table // by their names in lower case
+	containers map[string]*container
+	asked      map[uint64]int // how often each thing was asked for
+	log        []Entry
+}
+
+// New returns an empty account.
+func New(cfg Config) *Account {
+	return &Account{
+		cfg:        cfg,
+		start:      time.Now(),
+		queues:     map[string]*queue{},
+		tables:     map[string]*table{},
+		containers: map[string]*container{},
+		asked:      map[uint64]int{},
+	}
+}
+
+// ConnectionString leads to the account if the transport is one of its workers.
+// The key is of no meaning: nothing is authenticated.
+func (a *Account) ConnectionString() string {
+	return "DefaultEndpointsProtocol=https;AccountName=sim;AccountKey=c2ltdWxhdGVk;EndpointSuffix=core.windows.net"
+}
+
+// Wait returns when no request is under way, also none that nobody waits for any
+// more. A bubble must not end before.
+func (a *Account) Wait() { a.underway.Wait() }
+
+// tick returns the time of a write, which no other write has. a.mu is held.
+func (a *Account) tick() time.Time {
+	now := time.Now().UTC().Truncate(100 * time.Nanosecond)
+	if !now.After(a.lastTick) {
+		now = a.lastTick.Add(100 * time.Nanosecond)
+	}
+	a.lastTick = now
+	return now
+}
+
+// A Message is a queue message as it is stored.
+type Message struct {
+	ID           string
+	Text         string
+	VisibleAt    time.Time
+	DequeueCount int
+}
+
+// Queues returns the names of all queues, in order.
+func (a *Account) Queues() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Sorted(maps.Keys(a.queues))
+}
+
+// Messages returns what is in a queue, invisible messages too, in the order in
+// which they become visible.
+func (a *Account) Messages(queueName string) []Message {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q := a.queues[queueName]
+	if q == nil {
+		return nil
+	}
+	var all []Message
+	for _, m := range q.messages {
+		all = append(all, Message{ID: m.id, Text: m.text, VisibleAt: m.visibleAt, DequeueCount: m.dequeueCount})
+	}
+	slices.SortStableFunc(all, func(x, y Message) int { return x.VisibleAt.Compare(y.VisibleAt) })
+	return all
+}
+
+// Tables returns the names of all tables, in order.
+func (a *Account) Tables() []string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var names []string
+	for _, t := range a.tables {
+		names = append(names, t.name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// A Row is an entity of a table with its columns as JSON values.
+type Row struct {
+	PartitionKey, RowKey string
+	Columns              map[string]string
+}
+
+// Text returns a column of text, empty if there is none.
+func (r Row) Text(column string) string {
+	return jsonText(r.Columns[column])
+}
+
+// Rows returns what is in a table, in the order of its keys.
+func (a *Account) Rows(tableName string) []Row {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.tables[foldName(tableName)]
+	if t == nil {
+		return nil
+	}
+	var all []Row
+	for _, e := range t.sorted() {
+		r := Row{PartitionKey: e.partitionKey, RowKey: e.rowKey, Columns: map[string]string{}}
+		for _, c := range e.columns {
+			r.Columns[c.name] = string(c.json)
+		}
+		all = append(all, r)
+	}
+	return all
+}
+
+// A Blob is a blob as it is stored.
+type Blob struct {
+	Container, Name string
+	Content         []byte
+	LeaseID         string // of the lease that is active now, if any
+}
+
+// Blobs returns the blobs of all containers, in the order of their names.
+func (a *Account) Blobs() []Blob {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var all []Blob
+	now := time.Now()
+	for name, c := range a.containers {
+		for _, b := range c.blobs {
+			id := ""
+			if b.lease.state(now) == leased {
+				id = b.lease.id
+			}
+			all = append(all, Blob{Container: name, Name: b.name, Content: slices.Clone(b.content), LeaseID: id})
+		}
+	}
+	slices.SortFunc(all, func(x, y Blob) int {
+		return cmp.Or(cmp.Compare(x.Container, y.Container), cmp.Compare(x.Name, y.Name))
+	})
+	return all
+}

@@ -1,0 +1,155 @@
+package azsim
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net/http"
+	"net/textproto"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// The service's bounds on a transaction.
+const (
+	maxOperations = 100
+	maxBatchBytes = 4 << 20
+)
+
+// transact makes all changes of a transaction or none.
+func (a *Account) transact(t *table, r *Request) *reply {
+	if len(r.Body) > maxBatchBytes {
+		return refuseTable(http.StatusRequestEntityTooLarge, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit.")
+	}
+	boundary, ops, failed, failure := readTransaction(r)
+	if ops == nil && failure != nil {
+		return failure
+	}
+	if failure == nil {
+		failed, failure = checkOperations(ops)
+	}
+	if failure != nil {
+		return transactionAnswer(boundary, []*reply{indexed(failed, failure)})
+	}
+	var undo []func()
+	answers := make([]*reply, len(ops))
+	for i, op := range ops {
+		after, restore, failure := a.apply(t, op)
+		if failure != nil {
+			for _, f := range slices.Backward(undo) {
+				f()
+			}
+			return transactionAnswer(boundary, []*reply{indexed(i, failure)})
+		}
+		undo = append(undo, restore)
+		answers[i] = op.answer(after)
+	}
+	return transactionAnswer(boundary, answers)
+}
+
+func checkOperations(ops []*operation) (failed int, failure *reply) {
+	if len(ops) > maxOperations {
+		return 99, refuseTable(http.StatusBadRequest, "InvalidInput", "The batch request operation exceeds the maximum 100 changes per change set.")
+	}
+	seen := map[string]bool{}
+	for i, op := range ops {
+		if op.entity.partitionKey != ops[0].entity.partitionKey {
+			return i, refuseTable(http.StatusBadRequest, "CommandsInBatchActOnDifferentPartitions", "All commands in a batch must operate on same entity group.")
+		}
+		if seen[op.entity.rowKey] {
+			return i, refuseTable(http.StatusBadRequest, "InvalidDuplicateRow", "The batch request contains multiple changes with same row key. An entity can appear only once in a batch request.")
+		}
+		seen[op.entity.rowKey] = true
+	}
+	return 0, nil
+}
+
+// readTransaction reads the operations of a transaction. If one of them is bad,
+// those before it are returned with why.
+func readTransaction(r *Request) (boundary string, ops []*operation, failed int, failure *reply) {
+	bad := func(err error) (string, []*operation, int, *reply) {
+		return "", nil, 0, refuseTable(http.StatusBadRequest, "InvalidInput", "One of the request inputs is not valid: "+err.Error())
+	}
+	_, params, err := mime.ParseMediaType(r.header.Get("Content-Type"))
+	if err != nil {
+		return bad(err)
+	}
+	outer, err := multipart.NewReader(bytes.NewReader(r.Body), params["boundary"]).NextPart()
+	if err != nil {
+		return bad(err)
+	}
+	if _, params, err = mime.ParseMediaType(outer.Header.Get("Content-Type")); err != nil {
+		return bad(err)
+	}
+	boundary = params["boundary"]
+	ops = []*operation{}
+	for parts := multipart.NewReader(outer, boundary); ; {
+		part, err := parts.NextPart()
+		if err == io.EOF {
+			return boundary, ops, 0, nil
+		}
+		if err != nil {
+			return bad(err)
+		}
+		text, err := io.ReadAll(part)
+		if err != nil {
+			return bad(err)
+		}
+		op, failure := readPart(text)
+		if failure != nil {
+			return boundary, ops, len(ops), failure
+		}
+		ops = append(ops, op)
+	}
+}
+
+// readPart reads one operation: a request within a request.
+func readPart(text []byte) (*operation, *reply) {
+	head, body, _ := bytes.Cut(text, []byte("\r\n\r\n"))
+	r := textproto.NewReader(bufio.NewReader(bytes.NewReader(append(bytes.Clone(head), "\r\n\r\n"...))))
+	bad := refuseTable(http.StatusBadRequest, "InvalidInput", "One of the request inputs is not valid.")
+	line, err := r.ReadLine()
+	if err != nil {
+		return nil, bad
+	}
+	method, rest, _ := strings.Cut(line, " ")
+	address, _, _ := strings.Cut(rest, " ")
+	u, err := url.Parse(address)
+	if err != nil {
+		return nil, bad
+	}
+	header, err := r.ReadMIMEHeader()
+	if err != nil {
+		return nil, bad
+	}
+	return readOperation(method, lastSegment(u.Path), http.Header(header), bytes.TrimSpace(body))
+}
+
+// indexed puts the number of the operation before a refusal's message.
+func indexed(i int, failure *reply) *reply {
+	message := failure.message
+	if !strings.HasPrefix(message, "0:") {
+		message = fmt.Sprintf("%d:%s", i, message)
+	}
+	out := refuseTable(failure.status, failure.code, message)
+	out.header.Del("x-ms-error-code")
+	return out
+}
+
+// transactionAnswer wraps the answers to operations.
+func transactionAnswer(boundary string, answers []*reply) *reply {
+	inner := "changesetresponse_" + strings.TrimPrefix(boundary, "changeset_")
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "--batchresponse_sim\r\nContent-Type: multipart/mixed; boundary=%s\r\n\r\n", inner)
+	for _, r := range answers {
+		r.writePart(&b, inner)
+	}
+	fmt.Fprintf(&b, "--%s--\r\n--batchresponse_sim--\r\n", inner)
+	answer := newReply(http.StatusAccepted).with("multipart/mixed; boundary=batchresponse_sim", b.Bytes())
+	answer.code = answers[0].code
+	return answer
+}

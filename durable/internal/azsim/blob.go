@@ -1,0 +1,224 @@
+package azsim
+
+import (
+	"crypto/md5"
+	"encoding/base64"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+type container struct {
+	metadata http.Header
+	blobs    map[string]*blob
+	lease    lease
+	etag     string
+	changed  time.Time
+}
+
+type blob struct {
+	name        string
+	content     []byte
+	contentType string
+	metadata    http.Header
+	etag        string
+	created     time.Time
+	changed     time.Time
+	lease       lease
+}
+
+func refuseBlob(status int, code, message string) *reply {
+	return refusal(BlobService, status, code, message)
+}
+
+// etagOf makes an ETag of a blob or a container of the time of its change.
+func etagOf(at time.Time) string { return fmt.Sprintf(`"0x%X"`, at.UnixNano()) }
+
+func (a *Account) serveBlob(r *Request) *reply {
+	if r.Operation == "ListContainers" {
+		return a.listContainers(r)
+	}
+	c := a.containers[r.Target]
+	if r.Operation == "CreateContainer" {
+		return a.createContainer(c, r)
+	}
+	if c == nil {
+		return refuseBlob(http.StatusNotFound, "ContainerNotFound", "The specified container does not exist.")
+	}
+	name := r.rest()
+	switch {
+	case name == "":
+		return a.serveContainer(c, r)
+	case r.Operation == "PutBlob":
+		return a.putBlob(c, name, r)
+	}
+	b := c.blobs[name]
+	if b == nil {
+		return refuseBlob(http.StatusNotFound, "BlobNotFound", "The specified blob does not exist.")
+	}
+	if strings.HasSuffix(r.Operation, "Lease") {
+		return a.serveLease(&b.lease, r, b.etag, b.changed)
+	}
+	if failure := matchBlob(b, r); failure != nil {
+		return failure
+	}
+	switch r.Operation {
+	case "GetBlob", "GetBlobProperties":
+		return b.answer(r)
+	case "DeleteBlob":
+		if failure := b.lease.allowsWrite(r); failure != nil {
+			return failure
+		}
+		delete(c.blobs, name)
+		return newReply(http.StatusAccepted)
+	case "SetBlobMetadata":
+		if failure := b.lease.allowsWrite(r); failure != nil {
+			return failure
+		}
+		b.metadata = metadataOf(r.header)
+		b.stamp(a.tick())
+		return newReply(http.StatusOK, "ETag", b.etag, "Last-Modified", b.changed.Format(http.TimeFormat))
+	}
+	return refuseBlob(http.StatusMethodNotAllowed, "UnsupportedHttpVerb", "The resource doesn't support the specified Http Verb.")
+}
+
+func (a *Account) createContainer(c *container, r *Request) *reply {
+	if c != nil {
+		return refuseBlob(http.StatusConflict, "ContainerAlreadyExists", "The specified container already exists.")
+	}
+	if !validQueueName(r.Target) { // the same rules
+		return refuseBlob(http.StatusBadRequest, "InvalidResourceName", "The specified resource name contains invalid characters.")
+	}
+	at := a.tick()
+	c = &container{metadata: metadataOf(r.header), blobs: map[string]*blob{}, etag: etagOf(at), changed: at}
+	a.containers[r.Target] = c
+	return newReply(http.StatusCreated, "ETag", c.etag, "Last-Modified", at.Format(http.TimeFormat))
+}
+
+func (a *Account) serveContainer(c *container, r *Request) *reply {
+	if strings.HasSuffix(r.Operation, "Lease") {
+		return a.serveLease(&c.lease, r, c.etag, c.changed)
+	}
+	switch r.Operation {
+	case "DeleteContainer":
+		if failure := c.lease.allowsWrite(r); failure != nil {
+			return failure
+		}
+		delete(a.containers, r.Target)
+		return newReply(http.StatusAccepted)
+	case "GetContainerProperties":
+		answer := newReply(http.StatusOK, "ETag", c.etag, "Last-Modified", c.changed.Format(http.TimeFormat))
+		c.lease.tell(answer)
+		copyMetadata(answer.header, c.metadata)
+		return answer
+	case "SetContainerMetadata":
+		c.metadata = metadataOf(r.header)
+		c.changed = a.tick()
+		c.etag = etagOf(c.changed)
+		return newReply(http.StatusOK, "ETag", c.etag, "Last-Modified", c.changed.Format(http.TimeFormat))
+	case "ListBlobs":
+		return listBlobs(c, r)
+	}
+	return refuseBlob(http.StatusMethodNotAllowed, "UnsupportedHttpVerb", "The resource doesn't support the specified Http Verb.")
+}
+
+// matchBlob holds a request's conditions against a blob.
+func matchBlob(b *blob, r *Request) *reply {
+	wanted, unwanted := r.header.Get("If-Match"), r.header.Get("If-None-Match")
+	switch {
+	case wanted != "" && wanted != "*" && wanted != b.etag:
+		return refuseBlob(http.StatusPreconditionFailed, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.")
+	case unwanted != "" && (unwanted == "*" || unwanted == b.etag) && r.method != http.MethodPut && r.method != http.MethodDelete:
+		return refuseBlob(http.StatusNotModified, "ConditionNotMet", "")
+	case unwanted != "" && (unwanted == "*" || unwanted == b.etag):
+		return refuseBlob(http.StatusPreconditionFailed, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.")
+	}
+	return nil
+}
+
+func (a *Account) putBlob(c *container, name string, r *Request) *reply {
+	if r.header.Get("x-ms-blob-type") != "BlockBlob" {
+		return refuseBlob(http.StatusBadRequest, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format: x-ms-blob-type")
+	}
+	b := c.blobs[name]
+	switch {
+	case b != nil && r.header.Get("If-None-Match") == "*":
+		return refuseBlob(http.StatusConflict, "BlobAlreadyExists", "The specified blob already exists.")
+	case b == nil && r.header.Get("If-Match") != "":
+		return refuseBlob(http.StatusPreconditionFailed, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.")
+	case b == nil && r.header.Get("x-ms-lease-id") != "":
+		return refuseBlob(http.StatusPreconditionFailed, "LeaseNotPresentWithBlobOperation", "There is currently no lease on the blob.")
+	case b != nil:
+		if failure := matchBlob(b, r); failure != nil {
+			return failure
+		}
+		if failure := b.lease.allowsWrite(r); failure != nil {
+			return failure
+		}
+	default:
+		b = &blob{name: name, created: time.Now()}
+		c.blobs[name] = b
+	}
+	b.content, b.metadata = r.Body, metadataOf(r.header)
+	b.contentType = "application/octet-stream"
+	for _, name := range []string{"Content-Type", "x-ms-blob-content-type"} {
+		if v := r.header.Get(name); v != "" {
+			b.contentType = v
+		}
+	}
+	b.stamp(a.tick())
+	return newReply(http.StatusCreated, "ETag", b.etag, "Last-Modified", b.changed.Format(http.TimeFormat),
+		"Content-MD5", sum(b.content), "x-ms-request-server-encrypted", "true")
+}
+
+func (b *blob) stamp(at time.Time) { b.changed, b.etag = at, etagOf(at) }
+
+func sum(content []byte) string {
+	s := md5.Sum(content)
+	return base64.StdEncoding.EncodeToString(s[:])
+}
+
+// answer tells of a blob, and what it holds, or the part of that which is asked
+// for.
+func (b *blob) answer(r *Request) *reply {
+	answer := newReply(http.StatusOK, "ETag", b.etag, "Last-Modified", b.changed.UTC().Format(http.TimeFormat),
+		"x-ms-blob-type", "BlockBlob", "x-ms-creation-time", b.created.UTC().Format(http.TimeFormat), "Accept-Ranges", "bytes",
+		"Content-MD5", sum(b.content), "Content-Length", strconv.Itoa(len(b.content)))
+	b.lease.tell(answer)
+	copyMetadata(answer.header, b.metadata)
+	answer.with(b.contentType, b.content)
+	span := r.header.Get("x-ms-range")
+	if span == "" {
+		span = r.header.Get("Range")
+	}
+	if span == "" {
+		return answer
+	}
+	first, last := 0, len(b.content)-1
+	if n, err := fmt.Sscanf(span, "bytes=%d-%d", &first, &last); n == 0 || err != nil && n < 1 || first >= len(b.content) {
+		return refuseBlob(http.StatusRequestedRangeNotSatisfiable, "InvalidRange", "The range specified is invalid for the current size of the resource.")
+	}
+	last = min(last, len(b.content)-1)
+	answer.status, answer.body = http.StatusPartialContent, b.content[first:last+1]
+	answer.header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, last, len(b.content)))
+	answer.header.Set("Content-Length", strconv.Itoa(last+1-first))
+	return answer
+}
+
+func (a *Account) listContainers(r *Request) *reply {
+	var b strings.Builder
+	b.WriteString(`<?xml version="1.0" encoding="UTF-8" standalone="yes"?><EnumerationResults><Containers>`)
+	for _, name := range slices.Sorted(maps.Keys(a.containers)) {
+		if strings.HasPrefix(name, r.query.Get("prefix")) {
+			c := a.containers[name]
+			fmt.Fprintf(&b, "<Container><Name>%s</Name><Properties><Last-Modified>%s</Last-Modified><Etag>%s</Etag></Properties></Container>",
+				name, c.changed.Format(http.TimeFormat), strings.Trim(c.etag, `"`))
+		}
+	}
+	b.WriteString("</Containers><NextMarker/></EnumerationResults>")
+	return newReply(http.StatusOK).with("application/xml", []byte(b.String()))
+}

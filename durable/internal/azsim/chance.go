@@ -1,0 +1,87 @@
+package azsim
+
+import (
+	"bytes"
+	"compress/gzip"
+	"hash/fnv"
+	"io"
+	"regexp"
+	"time"
+)
+
+// mix makes one well-spread number out of several (the finalizer of
+// splitmix64, for each).
+func mix(numbers ...uint64) uint64 {
+	h := uint64(0x9E3779B97F4A7C15)
+	for _, n := range numbers {
+		h ^= n
+		h += 0x9E3779B97F4A7C15
+		h = (h ^ h>>30) * 0xBF58476D1CE4E5B9
+		h = (h ^ h>>27) * 0x94D049BB133111EB
+		h ^= h >> 31
+	}
+	return h
+}
+
+func hashOf(parts ...string) uint64 {
+	h := fnv.New64a()
+	for _, p := range parts {
+		_, _ = io.WriteString(h, p) // never fails
+		_, _ = h.Write([]byte{0})
+	}
+	return h.Sum64()
+}
+
+// fraction returns a number of a generator as one in [0, 1).
+func fraction(roll uint64) float64 { return float64(roll>>11) / (1 << 53) }
+
+// Chance returns a source of numbers in [0, 1) for what a worker leaves to
+// chance, such as how long it waits before it tries again. The n-th number for a
+// purpose depends on the seed, the worker and the purpose only.
+func (a *Account) Chance(worker string) func(purpose string) float64 {
+	return func(purpose string) float64 {
+		key := hashOf("chance", worker, withoutNoise(purpose))
+		a.mu.Lock()
+		n := a.asked[key]
+		a.asked[key]++
+		a.mu.Unlock()
+		return fraction(mix(a.cfg.Seed, key, uint64(n)))
+	}
+}
+
+// latency returns how long a request, or its answer, is on its way.
+func (a *Account) latency(roll uint64) time.Duration {
+	if a.cfg.MaxLatency <= 0 {
+		return 0
+	}
+	span := a.cfg.MaxLatency - a.cfg.MinLatency
+	return a.cfg.MinLatency + time.Duration(fraction(roll)*float64(span)) + 1
+}
+
+// noise is what differs between two runs of one seed without meaning anything:
+// identifiers that somebody made up, boundaries of parts, times, and numbers that
+// goroutines took in the order in which they happened to run.
+var noise = regexp.MustCompile(`[0-9a-fA-F]{8}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{4}-?[0-9a-fA-F]{12}` +
+	`|\d{4}-\d\d-\d\dT\d\d(:|%3A)\d\d(:|%3A)\d\d(\.\d+)?Z?` +
+	`|(&#34;|\\?")SequenceNumber(&#34;|\\?"):\d+` +
+	`|-[0-9A-F]{8}-`)
+
+// withoutNoise returns text without what differs between two runs of one seed.
+func withoutNoise(text string) string { return noise.ReplaceAllString(text, "~") }
+
+// fingerprint is withoutNoise of a body, as a number.
+func fingerprint(body []byte) uint64 {
+	if len(body) == 0 {
+		return 0
+	}
+	if bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
+		if r, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
+			if text, err := io.ReadAll(r); err == nil {
+				body = text
+			}
+		}
+	}
+	h := fnv.New64a()
+	_, _ = h.Write(noise.ReplaceAll(body, []byte("~"))) // never fails
+	return h.Sum64()
+}

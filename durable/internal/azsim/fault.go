@@ -1,0 +1,59 @@
+package azsim
+
+import (
+	"errors"
+	"net/http"
+	"time"
+)
+
+// A Fault is something that goes wrong with a request.
+type Fault int
+
+// The faults.
+const (
+	// None lets the request pass.
+	None Fault = iota
+	// Throttle refuses the request with 503 ServerBusy.
+	Throttle
+	// FailBefore loses the request: it has no effect and gets no answer.
+	FailBefore
+	// FailAfter loses the answer: the request has had its effect.
+	FailAfter
+	// RefuseAfter answers 500 though the request has had its effect.
+	RefuseAfter
+	// Slow lets the request take effect after several seconds, even if the worker
+	// does not wait for it so long.
+	Slow
+	// KillBefore ends the worker's life before the request has an effect.
+	KillBefore
+	// KillAfter ends it as soon as the request has had its effect.
+	KillAfter
+)
+
+// String returns the name of the fault.
+func (f Fault) String() string {
+	names := [...]string{"", "throttled", "lost", "answer lost", "refused after", "slow", "killed before", "killed after"}
+	if f < 0 || int(f) >= len(names) {
+		return "unknown fault"
+	}
+	return names[f]
+}
+
+// Errors that the transport returns instead of an answer.
+var (
+	errLost   = errors.New("azsim: the connection was reset")
+	errKilled = errors.New("azsim: the process is dead")
+)
+
+// refused is the answer of an overloaded service.
+func refused(r *Request, f Fault) *reply {
+	if f == RefuseAfter {
+		return refusal(r.Service, http.StatusInternalServerError, "InternalError", "The server encountered an internal error. Please retry the request.")
+	}
+	return refusal(r.Service, http.StatusServiceUnavailable, "ServerBusy", "The server is busy.")
+}
+
+// slowness is how long a slow request is on its way.
+func slowness(roll uint64) time.Duration {
+	return 2*time.Second + time.Duration(fraction(roll)*float64(58*time.Second))
+}

@@ -1,0 +1,74 @@
+package azsim
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// listBlobs answers with the blobs whose names begin with a prefix, and with a
+// delimiter with the folders that they are in.
+func listBlobs(c *container, r *Request) *reply {
+	prefix, delimiter, marker := r.query.Get("prefix"), r.query.Get("delimiter"), r.query.Get("marker")
+	most, err := strconv.Atoi(r.query.Get("maxresults"))
+	if err != nil || most <= 0 || most > 5000 {
+		most = 5000
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `<?xml version="1.0" encoding="UTF-8" standalone="yes"?><EnumerationResults ServiceEndpoint="%s" ContainerName="%s"><Prefix>`, r.host, r.Target)
+	writeEscaped(&b, prefix)
+	b.WriteString("</Prefix><Blobs>")
+	next, folders, n := "", map[string]bool{}, 0
+	for _, name := range slices.Sorted(maps.Keys(c.blobs)) {
+		if !strings.HasPrefix(name, prefix) || name < marker {
+			continue
+		}
+		if n == most {
+			next = name
+			break
+		}
+		if delimiter != "" {
+			if i := strings.Index(name[len(prefix):], delimiter); i >= 0 {
+				folder := name[:len(prefix)+i+len(delimiter)]
+				if !folders[folder] {
+					folders[folder] = true
+					n++
+					b.WriteString("<BlobPrefix><Name>")
+					writeEscaped(&b, folder)
+					b.WriteString("</Name></BlobPrefix>")
+				}
+				continue
+			}
+		}
+		n++
+		c.blobs[name].writeItem(&b, strings.Contains(strings.ToLower(r.query.Get("include")), "metadata"))
+	}
+	b.WriteString("</Blobs><NextMarker>")
+	writeEscaped(&b, next)
+	b.WriteString("</NextMarker></EnumerationResults>")
+	return newReply(http.StatusOK).with("application/xml", b.Bytes())
+}
+
+func (b *blob) writeItem(w *bytes.Buffer, withMetadata bool) {
+	w.WriteString("<Blob><Name>")
+	writeEscaped(w, b.name)
+	props := newReply(0)
+	b.lease.tell(props)
+	fmt.Fprintf(w, "</Name><Properties><Creation-Time>%s</Creation-Time><Last-Modified>%s</Last-Modified><Etag>%s</Etag><Content-Length>%d</Content-Length>"+
+		"<Content-Type>%s</Content-Type><BlobType>BlockBlob</BlobType><LeaseStatus>%s</LeaseStatus><LeaseState>%s</LeaseState></Properties>",
+		b.created.UTC().Format(http.TimeFormat), b.changed.UTC().Format(http.TimeFormat), strings.Trim(b.etag, `"`), len(b.content), b.contentType,
+		props.header.Get("x-ms-lease-status"), props.header.Get("x-ms-lease-state"))
+	if withMetadata {
+		w.WriteString("<Metadata>")
+		for _, name := range slices.Sorted(maps.Keys(b.metadata)) {
+			key := strings.ToLower(name)[len("x-ms-meta-"):]
+			fmt.Fprintf(w, "<%s>%s</%[1]s>", key, b.metadata.Get(name))
+		}
+		w.WriteString("</Metadata>")
+	}
+	w.WriteString("</Blob>")
+}

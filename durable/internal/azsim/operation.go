@@ -1,0 +1,176 @@
+package azsim
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strings"
+)
+
+// operation is a change of one entity.
+type operation struct {
+	method  string // POST inserts, PUT replaces, PATCH merges, DELETE deletes
+	entity  *entity
+	ifMatch string
+	echo    bool // the answer has the entity
+}
+
+// readOperation reads a change off a request. path is the part of the address
+// that names the entity.
+func readOperation(method, path string, header http.Header, body []byte) (*operation, *reply) {
+	op := &operation{method: method, entity: &entity{}, ifMatch: header.Get("If-Match")}
+	if over := header.Get("X-HTTP-Method"); over != "" {
+		op.method = over
+	}
+	if op.method == "MERGE" {
+		op.method = http.MethodPatch
+	}
+	if op.method != http.MethodDelete {
+		e, err := readEntity(body)
+		if err != nil {
+			return nil, refuseTable(http.StatusBadRequest, "InvalidInput", "One of the request inputs is not valid: "+err.Error())
+		}
+		op.entity = e
+	}
+	if op.method == http.MethodPost {
+		op.echo = header.Get("Prefer") != "return-no-content"
+	} else {
+		partitionKey, rowKey, ok := readKeys(path)
+		if !ok {
+			return nil, refuseTable(http.StatusBadRequest, "InvalidInput", "One of the request inputs is not valid.")
+		}
+		op.entity.partitionKey, op.entity.rowKey = partitionKey, rowKey
+	}
+	if failure := op.entity.check(); failure != nil {
+		return nil, failure
+	}
+	return op, nil
+}
+
+// readKeys reads the keys out of Table(PartitionKey='a',RowKey='b').
+func readKeys(path string) (partitionKey, rowKey string, ok bool) {
+	_, keys, found := strings.Cut(path, "(")
+	keys, closed := strings.CutSuffix(keys, ")")
+	if !found || !closed {
+		return "", "", false
+	}
+	rest := keys
+	for _, key := range []struct {
+		name string
+		to   *string
+	}{{"PartitionKey='", &partitionKey}, {"RowKey='", &rowKey}} {
+		rest = strings.TrimPrefix(rest, ",")
+		text, found := strings.CutPrefix(rest, key.name)
+		if !found {
+			return "", "", false
+		}
+		end := endOfText(text)
+		if end < 0 {
+			return "", "", false
+		}
+		*key.to, rest = strings.ReplaceAll(text[:end], "''", "'"), text[end+1:]
+	}
+	return partitionKey, rowKey, rest == ""
+}
+
+// endOfText returns where a text ends in which apostrophes are doubled, -1 if it
+// does not.
+func endOfText(s string) int {
+	for i := 0; i < len(s); i++ {
+		if s[i] != '\'' {
+			continue
+		}
+		if i+1 == len(s) || s[i+1] != '\'' {
+			return i
+		}
+		i++
+	}
+	return -1
+}
+
+// apply makes a change and returns the entity as it is afterwards, nil if it
+// was deleted, and what takes the change back.
+func (a *Account) apply(t *table, op *operation) (after *entity, undo func(), failure *reply) {
+	wanted := op.entity
+	old := t.get(wanted.partitionKey, wanted.rowKey)
+	restore := func() {
+		if old != nil {
+			t.put(old)
+		} else {
+			t.remove(wanted)
+		}
+	}
+	if op.method == http.MethodPost {
+		if old != nil {
+			return nil, nil, refuseTable(http.StatusConflict, "EntityAlreadyExists", "The specified entity already exists.")
+		}
+	} else if failure := op.condition(old); failure != nil {
+		return nil, nil, failure
+	}
+	switch op.method {
+	case http.MethodDelete:
+		t.remove(old)
+		return nil, restore, nil
+	case http.MethodPatch:
+		if old != nil {
+			merged := &entity{partitionKey: old.partitionKey, rowKey: old.rowKey}
+			merged.columns = append(merged.columns, old.columns...)
+			for _, c := range wanted.columns {
+				merged.set(c)
+			}
+			wanted = merged
+		}
+		if failure := wanted.check(); failure != nil {
+			return nil, nil, failure
+		}
+	}
+	wanted.stamp(a.tick())
+	t.put(wanted)
+	return wanted, restore, nil
+}
+
+// condition holds a change against the entity that it is of, nil if there is
+// none.
+func (op *operation) condition(old *entity) *reply {
+	switch {
+	case op.ifMatch == "" && op.method == http.MethodDelete:
+		return refuseTable(http.StatusBadRequest, "InvalidInput", "The If-Match header is missing.")
+	case op.ifMatch == "":
+		return nil // made if it is not there
+	case old == nil:
+		return refuseTable(http.StatusNotFound, "ResourceNotFound", "The specified resource does not exist.")
+	case op.ifMatch != "*" && op.ifMatch != old.etag:
+		return refuseTable(http.StatusPreconditionFailed, "UpdateConditionNotSatisfied", "The update condition specified in the request was not satisfied.")
+	}
+	return nil
+}
+
+// answer tells of a change that was made.
+func (op *operation) answer(after *entity) *reply {
+	if after == nil {
+		return newReply(http.StatusNoContent)
+	}
+	if op.echo {
+		var b bytes.Buffer
+		after.writeJSON(&b, nil)
+		return newReply(http.StatusCreated, "ETag", after.etag).with("application/json;odata=minimalmetadata", b.Bytes())
+	}
+	r := newReply(http.StatusNoContent, "ETag", after.etag)
+	if op.method == http.MethodPost {
+		r.header.Set("Preference-Applied", "return-no-content")
+	}
+	return r
+}
+
+// partAnswer writes the answer to one operation of a transaction.
+func (r *reply) writePart(b *bytes.Buffer, boundary string) {
+	fmt.Fprintf(b, "--%s\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\nHTTP/1.1 %d %s\r\n", boundary, r.status, http.StatusText(r.status))
+	for _, name := range []string{"Content-Type", "Preference-Applied", "ETag"} {
+		if v := r.header.Get(name); v != "" {
+			fmt.Fprintf(b, "%s: %s\r\n", name, v)
+		}
+	}
+	b.WriteString("\r\n")
+	b.Write(r.body)
+	b.WriteString("\r\n")
+}

@@ -1,0 +1,84 @@
+package azsim
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// reply is the account's answer to a request.
+type reply struct {
+	status  int
+	code    string // of an error
+	message string // of an error
+	header  http.Header
+	body    []byte
+}
+
+func newReply(status int, pairs ...string) *reply {
+	r := &reply{status: status, header: http.Header{}}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		r.header.Set(pairs[i], pairs[i+1])
+	}
+	return r
+}
+
+func (r *reply) with(contentType string, body []byte) *reply {
+	r.header.Set("Content-Type", contentType)
+	r.body = body
+	return r
+}
+
+// refusal is an answer that says why nothing was done, in the words of the
+// service.
+func refusal(service string, status int, code, message string) *reply {
+	r := newReply(status, "x-ms-error-code", code)
+	r.code, r.message = code, message
+	if service == TableService {
+		return r.with("application/json;odata=minimalmetadata;streaming=true;charset=utf-8", odataError(code, message))
+	}
+	return r.with("application/xml", fmt.Appendf(nil, `<?xml version="1.0" encoding="utf-8"?><Error><Code>%s</Code><Message>%s</Message></Error>`, code, message))
+}
+
+func odataError(code, message string) []byte {
+	type text struct {
+		Lang  string `json:"lang"`
+		Value string `json:"value"`
+	}
+	body, err := json.Marshal(map[string]any{"odata.error": map[string]any{"code": code, "message": text{"en-US", message}}})
+	if err != nil {
+		panic(err) // text always encodes
+	}
+	return body
+}
+
+// response returns r as what a transport returns for raw.
+func (r *reply) response(raw *http.Request, id string, now time.Time) *http.Response {
+	h := r.header.Clone()
+	h.Set("x-ms-request-id", id)
+	h.Set("x-ms-version", raw.Header.Get("x-ms-version"))
+	h.Set("Date", now.UTC().Format(http.TimeFormat))
+	body := r.body
+	length := int64(len(body))
+	if raw.Method == http.MethodHead {
+		body = nil
+	}
+	return &http.Response{
+		StatusCode: r.status, Status: fmt.Sprintf("%d %s", r.status, http.StatusText(r.status)),
+		Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: h, Request: raw,
+		ContentLength: length, Body: io.NopCloser(bytes.NewReader(body)),
+	}
+}
+
+// jsonText returns the text that a JSON string stands for, and other values as
+// they are written.
+func jsonText(raw string) string {
+	var s string
+	if json.Unmarshal([]byte(raw), &s) == nil {
+		return s
+	}
+	return raw
+}

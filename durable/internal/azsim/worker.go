@@ -1,0 +1,234 @@
+package azsim
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+)
+
+// A Worker is a process that has the account for its storage: the transport of
+// its clients. What it does to a worker it does to the whole process, as far as
+// the account can see it.
+type Worker struct {
+	account *Account
+	name    string
+
+	mu       sync.Mutex // protects the following
+	requests int
+	thaw     time.Time // until then nothing comes in or goes out
+	skew     time.Duration
+	dead     chan struct{} // closed when the worker is killed
+}
+
+// Worker returns a worker of the account. Workers of different names have
+// different latencies. A worker that was killed can be followed by another one
+// of its name.
+func (a *Account) Worker(name string) *Worker {
+	return &Worker{account: a, name: name, dead: make(chan struct{})}
+}
+
+// Name returns the worker's name.
+func (w *Worker) Name() string { return w.name }
+
+// Kill ends the worker's life: no request that it makes from now on has an
+// effect, and what is on its way may arrive or not.
+func (w *Worker) Kill() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	select {
+	case <-w.dead:
+	default:
+		close(w.dead)
+	}
+}
+
+// Dead returns a channel that is closed when the worker is killed.
+func (w *Worker) Dead() <-chan struct{} { return w.dead }
+
+func (w *Worker) isDead() bool {
+	select {
+	case <-w.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+// Freeze keeps all requests and answers of the worker from passing for d, as if
+// the process had no processor for as long. What it wants to send meanwhile
+// takes effect afterwards, even if it does not wait for it.
+func (w *Worker) Freeze(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.thaw = time.Now().Add(d)
+}
+
+// Skew makes the worker's clock be ahead of the account's by d, which may be
+// negative: all times that it sends or receives are changed by as much.
+func (w *Worker) Skew(d time.Duration) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.skew = d
+}
+
+func (w *Worker) clockAhead() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.skew
+}
+
+// frozen returns for how long nothing passes.
+func (w *Worker) frozen() time.Duration {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return time.Until(w.thaw)
+}
+
+// Do implements the policy.Transporter of azcore.
+func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
+	ctx := raw.Context()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	r, err := newRequest(w.name, raw)
+	if err != nil {
+		return nil, err
+	}
+	r.Body = shiftTimes(r.Body, w.clockAhead())
+	w.mu.Lock()
+	w.requests++
+	r.Number = w.requests
+	w.mu.Unlock()
+	x := exchange{w: w, a: w.account, r: r, done: make(chan struct{})}
+	x.fault = w.account.admit(r)
+	if x.a.cfg.MaxLatency <= 0 && x.fault == None && w.frozen() <= 0 { // nothing to wait for
+		x.run()
+	} else {
+		x.a.underway.Go(x.run)
+	}
+	select {
+	case <-x.done:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if x.err != nil {
+		return nil, x.err
+	}
+	return x.reply.skewed(-w.clockAhead()).response(raw, x.id, x.at.Add(-w.clockAhead())), nil
+}
+
+// admit numbers a request and decides what goes wrong with it.
+func (a *Account) admit(r *Request) Fault {
+	r.key = hashOf(r.Worker, r.method, withoutNoise(r.Path), withoutNoise(r.query.Encode()), r.header.Get("x-ms-lease-action"))
+	r.key = mix(r.key, fingerprint(r.Body))
+	a.mu.Lock()
+	n := a.asked[r.key]
+	a.asked[r.key]++
+	a.mu.Unlock()
+	r.Roll = mix(a.cfg.Seed, r.key, uint64(n))
+	if a.cfg.Decide == nil {
+		return None
+	}
+	return a.cfg.Decide(*r)
+}
+
+// exchange is a request on its way, and its answer.
+type exchange struct {
+	w     *Worker
+	a     *Account
+	r     *Request
+	fault Fault
+
+	// Written by run, which then closes done.
+	done  chan struct{}
+	reply *reply
+	err   error
+	at    time.Time // when it took effect
+	id    string
+}
+
+// run takes the request to the account and the answer back.
+func (x *exchange) run() {
+	defer close(x.done)
+	x.err = x.there()
+	x.pass(mix(x.r.Roll, 2))
+	if x.w.isDead() {
+		x.err = errKilled
+	}
+}
+
+// there takes the request to the account.
+func (x *exchange) there() error {
+	born := x.w.isDead()
+	x.pass(mix(x.r.Roll, 1))
+	switch {
+	case born:
+		return errKilled
+	case x.w.isDead() && x.r.Roll&1 == 0: // it died meanwhile, and this was not sent
+		return errKilled
+	}
+	switch x.fault {
+	case FailBefore:
+		x.a.note(x, nil)
+		return errLost
+	case Throttle:
+		x.reply = refused(x.r, x.fault)
+		x.a.note(x, x.reply)
+		return nil
+	case KillBefore:
+		x.a.note(x, nil)
+		x.w.Kill()
+		return errKilled
+	case Slow:
+		time.Sleep(slowness(mix(x.r.Roll, 3)))
+	case None, FailAfter, RefuseAfter, KillAfter:
+	}
+	x.reply = x.a.serve(x)
+	switch x.fault {
+	case FailAfter:
+		return errLost
+	case RefuseAfter:
+		x.reply = refused(x.r, x.fault)
+	case KillAfter:
+		x.w.Kill()
+		return errKilled
+	case None, Throttle, FailBefore, Slow, KillBefore:
+	}
+	return nil
+}
+
+// pass waits for as long as it takes between worker and account.
+func (x *exchange) pass(roll uint64) {
+	if d := x.a.latency(roll); d > 0 {
+		time.Sleep(d)
+	}
+	for d := x.w.frozen(); d > 0 && !x.w.isDead(); d = x.w.frozen() {
+		time.Sleep(d + x.a.latency(mix(roll, 1)))
+	}
+}
+
+// serve lets the request take effect.
+func (a *Account) serve(x *exchange) *reply {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	x.at = time.Now()
+	x.id = requestID(x.r.Roll)
+	r := x.r
+	var answer *reply
+	switch r.Service {
+	case QueueService:
+		answer = a.serveQueue(r)
+	case TableService:
+		answer = a.serveTable(r)
+	case BlobService:
+		answer = a.serveBlob(r)
+	default:
+		answer = refusal(r.Service, http.StatusBadRequest, "InvalidUri", "no service of this account: "+r.host)
+	}
+	a.record(x, answer)
+	return answer
+}
