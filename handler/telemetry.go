@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -13,65 +12,91 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/labstack/echo/v4"
 	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/resource"
 	"go.opentelemetry.io/otel/sdk/trace"
 )
 
-// flushTime bounds how long a stopping process sends what spans it has.
+// flushTime bounds how long a stopping process sends what spans and metrics it
+// has.
 const flushTime = 3 * time.Second
 
-// A telemetry sends spans to where the standard variables of OpenTelemetry say.
+// A telemetry sends spans and metrics to where the standard variables of
+// OpenTelemetry say.
 type telemetry struct {
 	tracing durable.Tracing
-	flush   func() error
+	metrics durable.Metrics
+	flush   []func(context.Context) error
 }
 
 // newTelemetry returns what the environment asks for: spans go to an OTLP
 // receiver if OTEL_EXPORTER_OTLP_ENDPOINT or OTEL_EXPORTER_OTLP_TRACES_ENDPOINT
-// names one, or OTEL_TRACES_EXPORTER is otlp. Otherwise it does nothing, at no
-// cost. What it cannot do, it says in an error; the app works without.
+// names one, or OTEL_TRACES_EXPORTER is otlp; metrics likewise. Otherwise it
+// does nothing, at no cost. What it cannot do, it says in an error; the app
+// works without.
 func newTelemetry(ctx context.Context, env func(string) (string, bool)) (*telemetry, error) {
-	off := &telemetry{flush: func() error { return nil }}
-	wanted, err := wantsSpans(env)
-	if err != nil || !wanted {
-		return off, err
+	t := &telemetry{}
+	spans, errSpans := wants(env, "TRACES")
+	metrics, errMetrics := wants(env, "METRICS")
+	err := errors.Join(errSpans, errMetrics)
+	if !spans && !metrics {
+		return t, err
 	}
-	exporter, err := otlptracehttp.New(ctx) // reads the other OTEL_EXPORTER_OTLP_ variables itself
-	if err != nil {
-		return off, fmt.Errorf("start the export of spans: %w", err)
-	}
-	described, err := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", serviceName(env))),
+	process, errProcess := resource.New(ctx, resource.WithAttributes(attribute.String("service.name", serviceName(env))),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
-	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
-		return off, fmt.Errorf("describe this process to the receiver of spans: %w", err)
+	if errProcess != nil {
+		err = errors.Join(err, fmt.Errorf("describe this process to the receiver of spans and metrics: %w", errProcess))
 	}
-	p := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithIDGenerator(durable.SpanIDs{}), trace.WithResource(described))
-	flush := func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
-		defer cancel()
-		return p.Shutdown(ctx)
+	// The exporters read the other OTEL_EXPORTER_OTLP_ variables themselves.
+	if spans {
+		exporter, errNew := otlptracehttp.New(ctx)
+		if errNew != nil {
+			return t, errors.Join(err, fmt.Errorf("start the export of spans: %w", errNew))
+		}
+		p := trace.NewTracerProvider(trace.WithBatcher(exporter), trace.WithIDGenerator(durable.SpanIDs{}), trace.WithResource(process))
+		t.tracing.Provider, t.flush = p, append(t.flush, p.Shutdown)
 	}
-	return &telemetry{tracing: durable.Tracing{Provider: p}, flush: flush}, nil
+	if metrics {
+		exporter, errNew := otlpmetrichttp.New(ctx)
+		if errNew != nil {
+			return t, errors.Join(err, fmt.Errorf("start the export of metrics: %w", errNew))
+		}
+		p := metric.NewMeterProvider(metric.WithReader(metric.NewPeriodicReader(exporter)), metric.WithResource(process))
+		t.metrics.Provider, t.flush = p, append(t.flush, p.Shutdown)
+	}
+	return t, err
 }
 
-// wantsSpans reads the variables that turn spans on and off.
-func wantsSpans(env func(string) (string, bool)) (bool, error) {
+// stop sends what is left.
+func (t *telemetry) stop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
+	defer cancel()
+	var errs []error
+	for _, flush := range t.flush {
+		errs = append(errs, flush(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// wants reads the variables that turn a signal, TRACES or METRICS, on and off.
+func wants(env func(string) (string, bool), signal string) (bool, error) {
 	if off, ok := env("OTEL_SDK_DISABLED"); ok {
 		if b, err := strconv.ParseBool(off); err == nil && b {
 			return false, nil
 		}
 	}
-	exporter, _ := env("OTEL_TRACES_EXPORTER")
+	exporter, _ := env("OTEL_" + signal + "_EXPORTER")
 	switch exporter = strings.ToLower(strings.TrimSpace(exporter)); exporter {
 	case "none":
 		return false, nil
 	case "", "otlp":
 	default:
-		return false, fmt.Errorf("OTEL_TRACES_EXPORTER is %q: otlp and none are known here", exporter)
+		return false, fmt.Errorf("OTEL_%s_EXPORTER is %q: otlp and none are known here", signal, exporter)
 	}
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL"} {
 		if p, ok := env(name); ok && p != "" {
 			if p != "http/protobuf" {
 				return false, fmt.Errorf("%s is %q: http/protobuf is what is known here", name, p)
@@ -79,7 +104,7 @@ func wantsSpans(env func(string) (string, bool)) (bool, error) {
 			break
 		}
 	}
-	for _, name := range []string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
+	for _, name := range []string{"OTEL_EXPORTER_OTLP_" + signal + "_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"} {
 		if e, ok := env(name); ok && e != "" {
 			return true, nil
 		}
@@ -98,18 +123,18 @@ func serviceName(env func(string) (string, bool)) string {
 	return "functions-app"
 }
 
-// startTelemetry has cfg's worker and client write spans if the environment
-// asks for it. The caller must call stop at the end.
+// startTelemetry has cfg's worker and client write spans and metrics if the
+// environment asks for it. The caller must call stop at the end.
 func startTelemetry(ctx context.Context, cfg *Config) (stop func()) {
 	t, err := newTelemetry(ctx, os.LookupEnv)
 	if err != nil {
-		cfg.Logger.Warn("no spans are written", "error", oneLine(err))
+		cfg.Logger.Warn("not all telemetry that the environment asks for is sent", "error", oneLine(err))
 	}
-	cfg.Worker.Tracing = t.tracing
+	cfg.Worker.Tracing, cfg.Worker.Metrics = t.tracing, t.metrics
 	logger := cfg.Logger
 	return func() {
-		if err := t.flush(); err != nil {
-			logger.LogAttrs(ctx, slog.LevelWarn, "not all spans were sent", slog.String("error", oneLine(err)))
+		if err := t.stop(ctx); err != nil {
+			logger.Warn("not all spans and metrics were sent", "error", oneLine(err))
 		}
 	}
 }

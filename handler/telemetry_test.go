@@ -22,37 +22,36 @@ func env(values map[string]string) func(string) (string, bool) {
 }
 
 func TestTelemetry_IsOnOnlyIfTheEnvironmentAsksForIt(t *testing.T) {
+	const localhost = "http://localhost:4318"
 	for _, c := range []struct {
-		env  map[string]string
-		want bool
-		err  string
+		env            map[string]string
+		spans, metrics bool
+		err            string
 	}{
 		{env: nil},
-		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318"}, want: true},
-		{env: map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://localhost:4318/v1/traces"}, want: true},
-		{env: map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}, want: true},
-		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_TRACES_EXPORTER": "none"}},
-		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4318", "OTEL_SDK_DISABLED": "true"}},
+		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": localhost}, spans: true, metrics: true},
+		{env: map[string]string{"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": localhost}, spans: true},
+		{env: map[string]string{"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": localhost}, metrics: true},
+		{env: map[string]string{"OTEL_TRACES_EXPORTER": "otlp"}, spans: true},
+		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": localhost, "OTEL_TRACES_EXPORTER": "none"}, metrics: true},
+		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": localhost, "OTEL_SDK_DISABLED": "true"}},
 		{env: map[string]string{"OTEL_TRACES_EXPORTER": "zipkin"}, err: `OTEL_TRACES_EXPORTER is "zipkin"`},
-		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": "http://localhost:4317", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, err: `OTEL_EXPORTER_OTLP_PROTOCOL is "grpc"`},
+		{env: map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": localhost, "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"}, err: `OTEL_EXPORTER_OTLP_PROTOCOL is "grpc"`},
 	} {
 		on, err := newTelemetry(t.Context(), env(c.env))
-		if (on.tracing.Provider != nil) != c.want {
-			t.Errorf("%v: on is %v, want %v", c.env, !c.want, c.want)
+		if (on.tracing.Provider != nil) != c.spans || (on.metrics.Provider != nil) != c.metrics {
+			t.Errorf("%v: spans %v, metrics %v; want %v and %v", c.env, on.tracing.Provider != nil, on.metrics.Provider != nil, c.spans, c.metrics)
 		}
 		if c.err == "" && err != nil || c.err != "" && (err == nil || !strings.Contains(err.Error(), c.err)) {
 			t.Errorf("%v: error is %v, want %q", c.env, err, c.err)
-		}
-		if err := on.flush(); err != nil {
-			t.Errorf("%v: %v", c.env, err)
 		}
 	}
 }
 
 // The SDK reads the environment itself, so it has to be the real one.
-func TestTelemetry_SendsSpansToTheReceiver(t *testing.T) {
+func TestTelemetry_SendsSpansAndMetricsToTheReceiver(t *testing.T) {
 	var mu sync.Mutex
-	var paths, bodies []string
+	bodies := map[string]string{}
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -60,7 +59,7 @@ func TestTelemetry_SendsSpansToTheReceiver(t *testing.T) {
 		}
 		mu.Lock()
 		defer mu.Unlock()
-		paths, bodies = append(paths, r.URL.Path), append(bodies, string(body))
+		bodies[r.URL.Path] += string(body)
 	}))
 	defer receiver.Close()
 	t.Setenv("OTEL_EXPORTER_OTLP_ENDPOINT", receiver.URL)
@@ -69,11 +68,18 @@ func TestTelemetry_SendsSpansToTheReceiver(t *testing.T) {
 	stop := startTelemetry(t.Context(), &cfg)
 	_, span := cfg.Worker.Tracing.Provider.Tracer("test").Start(t.Context(), "something")
 	span.End()
+	counter, err := cfg.Worker.Metrics.Provider.Meter("test").Int64Counter("somethings")
+	if err != nil {
+		t.Fatal(err)
+	}
+	counter.Add(t.Context(), 1)
 	stop()
 	mu.Lock()
 	defer mu.Unlock()
-	if len(paths) != 1 || paths[0] != "/v1/traces" || !strings.Contains(bodies[0], "something") || !strings.Contains(bodies[0], "shop") {
-		t.Errorf("the receiver got %q at %q", bodies, paths)
+	for path, want := range map[string]string{"/v1/traces": "something", "/v1/metrics": "somethings"} {
+		if body := bodies[path]; !strings.Contains(body, want) || !strings.Contains(body, "shop") {
+			t.Errorf("the receiver got %q at %s, want it to tell of %s", body, path, want)
+		}
 	}
 }
 
