@@ -195,9 +195,8 @@ func (e *entityType) find(name string) operation {
 	return e.fallback
 }
 
-// An OperationNotFoundError says that an entity has no operation of a name. The
-// operation fails with it; its type on the wire is
-// OperationNotFoundFailure.
+// An OperationNotFoundError says that an entity has no operation of a name. A call
+// of one fails with a [TaskFailedError] in which errors.As finds it.
 type OperationNotFoundError struct {
 	Entity    EntityID
 	Operation string

@@ -39,7 +39,7 @@ func (c *EntityContext) start(name string, version Version, in any, opts []Start
 	if err != nil {
 		return "", fmt.Errorf("encode input of orchestrator %s: %w", name, err)
 	}
-	s := &entity.Start{Name: name, Version: string(*o.version), InstanceID: string(o.id), Input: input}
+	s := &entity.Start{Name: name, Version: string(*o.version), InstanceID: string(o.id), Input: input, Tags: o.tags}
 	if o.at.After(c.Now()) {
 		s.Due = o.at
 	}

@@ -81,6 +81,7 @@ var knownErrors = []*namedError{
 	ErrorValue("durable.ErrTimeout", ErrTimeout).failure,
 	ErrorValue("context.Canceled", context.Canceled).failure,
 	ErrorValue("context.DeadlineExceeded", context.DeadlineExceeded).failure,
+	ErrorType[*OperationNotFoundError]("durable.OperationNotFoundError").failure,
 	{
 		name: provider.InstanceExistsFailure,
 		matches: func(err error) bool {

@@ -50,6 +50,7 @@ type Start struct {
 	Version    string
 	InstanceID string // must not be empty
 	Input      *string
+	Tags       map[string]string
 	Due        time.Time // zero: at once
 }
 
