@@ -32,10 +32,20 @@ func ship(*durable.Context, order) (string, error) { return "", nil }
 
 const approval = durable.Event[bool]("Approval")
 
+type counter struct{}
+
+func (*counter) Add(*durable.EntityContext, int) (int, error) { return 0, nil }
+
+type account struct{}
+
+func (*account) Deposit(*durable.EntityContext, float64) (string, error) { return "", nil }
+
+const meter = durable.EntityKey[counter]("meter")
+
 var client *durable.Client
 
-func snippet(ctx *durable.Context, std context.Context) {
-	_ = std
+func snippet(ctx *durable.Context, std context.Context, op *durable.EntityContext) {
+	_, _ = std, op
 	%s
 }
 `
@@ -70,6 +80,34 @@ func TestCompiler_RefusesWhatDoesNotFit(t *testing.T) {
 		{"registering a version", `durable.Orchestrator("Ship", ship, durable.Version("1"))`, ""},
 		{"registering tags", `durable.Orchestrator("Ship", ship, durable.Tags{})`, "cannot use durable.Tags"},
 		{"mapping other inputs", `durable.Map(ctx, charge, []string{"x"}, 2)`, "does not match"},
+		{"calling an entity", `n, _ := durable.CallEntity(ctx, meter, (*counter).Add, 7).Await(); var _ int = n`, ""},
+		{"calling an entity with another input", `durable.CallEntity(ctx, meter, (*counter).Add, "x")`, "as int value"},
+		{"calling another entity's operation", `durable.CallEntity(ctx, meter, (*account).Deposit, 7)`, "(*account).Deposit"},
+		{"the result of an operation as another type", `n, _ := durable.CallEntity(ctx, meter, (*counter).Add, 7).Await(); var _ string = n`, "cannot use n"},
+		{"calling an entity by an ID", `durable.CallEntity(ctx, durable.EntityID{"counter", "meter"}, (*counter).Add, 7)`, "EntityID"},
+		{"calling an entity by a text", `var key string; durable.CallEntity(ctx, key, (*counter).Add, 7)`, "key"},
+		{"calling an entity from an operation", `durable.CallEntity(op, meter, (*counter).Add, 7)`, "cannot use op"},
+		{"calling an entity from outside", `durable.CallEntity(std, meter, (*counter).Add, 7)`, "cannot use std"},
+		{"calling a function that is no operation", `durable.CallEntity(ctx, meter, charge, order{})`, "charge"},
+		{"signalling an entity", `durable.SignalEntity(ctx, meter, (*counter).Add, 7, durable.SignalAfter(1), durable.SignalAt(ctx.Now()))`, ""},
+		{"signalling an entity from an operation", `durable.SignalEntity(op, meter, (*counter).Add, 7)`, ""},
+		{"signalling an entity with another input", `durable.SignalEntity(ctx, meter, (*counter).Add, "x")`, "as int value"},
+		{"signalling an entity from outside", `durable.SignalEntity(std, meter, (*counter).Add, 7)`, "std"},
+		{"signalling an entity with a policy", `durable.SignalEntity(ctx, meter, (*counter).Add, 7, durable.RetryPolicy{})`, "cannot use durable.RetryPolicy"},
+		{"locking entities", `unlock := durable.LockEntities(ctx, meter, durable.EntityKey[account]("a"), durable.EntityID{"account", "b"}); defer unlock()`, ""},
+		{"locking a text", `var key string; durable.LockEntities(ctx, key)`, "cannot use key"},
+		{"locking from an operation", `durable.LockEntities(op, meter)`, "cannot use op"},
+		{"calling an activity from an operation", `durable.CallActivity(op, charge, order{})`, "cannot use op"},
+		{"an operation's context as a context.Context", `charge(op, order{})`, ""},
+		{"starting from an operation", `durable.StartOrchestration(op, ship, order{}, durable.StartAt(op.Now()))`, ""},
+		{"starting from an operation with another input", `durable.StartOrchestration(op, ship, 7)`, "as order value"},
+		{"starting from an orchestrator", `durable.StartOrchestration(ctx, ship, order{})`, "cannot use ctx"},
+		{"a client's signal", `durable.Signal(std, client, meter, (*counter).Add, 7)`, ""},
+		{"a client's signal of another entity's operation", `durable.Signal(std, client, meter, (*account).Deposit, 7)`, "(*account).Deposit"},
+		{"reading an entity as another", `a, _ := durable.ReadEntity(std, client, meter); var _ account = a`, "cannot use a"},
+		{"registering an entity", `durable.Entity("Counter", durable.Op("add", (*counter).Add))`, ""},
+		{"registering an entity with another's operation", `durable.Entity("Counter", durable.Op("add", (*counter).Add), durable.Op("deposit", (*account).Deposit))`, "durable.Operation[counter]"},
+		{"registering an entity with another's state", `durable.Entity("Counter", durable.Op("add", (*counter).Add), durable.InitialState(func(durable.EntityID) account { return account{} }))`, "durable.Operation[counter]"},
 		{"an error type that is none", `durable.ErrorType[order]("Order")`, "order does not satisfy error"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
