@@ -41,7 +41,7 @@ func TestMetrics_CountWorkItemsByWhatCameOfThem(t *testing.T) {
 				for _, p := range sum.DataPoints {
 					var attrs []string
 					for _, a := range p.Attributes.ToSlice() {
-						attrs = append(attrs, a.Value.Emit())
+						attrs = append(attrs, a.Value.String())
 					}
 					got = append(got, fmt.Sprintf("%s %d", strings.Join(attrs, " "), p.Value))
 				}

@@ -92,7 +92,7 @@ func attributesOf(s tracetest.SpanStub) string {
 	var out []string
 	for _, a := range s.Attributes {
 		if a.Key != attribute.Key("durabletask.task.execution_id") {
-			out = append(out, strings.TrimPrefix(string(a.Key), "durabletask.")+"="+a.Value.Emit())
+			out = append(out, strings.TrimPrefix(string(a.Key), "durabletask.")+"="+a.Value.String())
 		}
 	}
 	slices.Sort(out)

@@ -42,7 +42,7 @@ func TestMeter_RecordsWorkItems(t *testing.T) {
 		t.Errorf("work items: %+v", finished)
 	}
 	if outcome, ok := finished[0].Attributes.Value("durabletask.outcome"); !ok || outcome.AsString() != "completed" {
-		t.Errorf("outcome is %v", outcome.Emit())
+		t.Errorf("outcome is %v", outcome.String())
 	}
 	if active := got["durabletask.work_items.active"].(metricdata.Sum[int64]).DataPoints; len(active) != 1 || active[0].Value != 1 {
 		t.Errorf("active work items: %+v", active)
