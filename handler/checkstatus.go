@@ -51,7 +51,8 @@ func CheckStatus(c echo.Context, id durable.InstanceID) error {
 type links struct {
 	origin string // scheme and host
 	base   string // path of the management API
-	query  string // taskHub, connection and code
+	query  string // taskHub and connection
+	code   func(durable.InstanceID) string
 }
 
 const linksKey = "durablefunctions.links"
@@ -68,24 +69,33 @@ func (s *Server) linksFor(next echo.HandlerFunc) echo.HandlerFunc {
 		if !ok {
 			base = s.managementBases()[0]
 		}
-		c.Set(linksKey, &links{origin: s.origin(c.Request()), base: base, query: s.hubQuery(c.Request())})
+		c.Set(linksKey, &links{origin: s.origin(c.Request()), base: base, query: s.hubQuery(), code: s.codeFor(c.Request())})
 		return next(c)
 	}
 }
 
-// hubQuery returns the parameters that every management URL has. The caller's
-// key goes into them: behind the host the app is one function, so that a key
-// which was good for this request is good for those, too.
-func (s *Server) hubQuery(r *http.Request) string {
-	out := "taskHub=" + url.QueryEscape(s.cfg.Storage.TaskHub) + "&connection=" + url.QueryEscape(s.cfg.ConnectionName)
-	code := parseQuery(r.URL.RawQuery).text("code")
-	if code == "" {
-		code = r.Header.Get("x-functions-key")
+// hubQuery returns the parameters that every management URL has.
+func (s *Server) hubQuery() string {
+	return "taskHub=" + url.QueryEscape(s.cfg.Storage.TaskHub) + "&connection=" + url.QueryEscape(s.cfg.ConnectionName)
+}
+
+// codeFor returns how URLs get a code, the last parameter that management URLs
+// have. Behind the host it is the caller's key: there the app is one function, so
+// that a key which was good for this request is good for those, too. On its own,
+// or if the host asks for none, the server makes one for the instance if it has a
+// key.
+func (s *Server) codeFor(r *http.Request) func(durable.InstanceID) string {
+	given := parseQuery(r.URL.RawQuery).text("code")
+	if given == "" {
+		given = r.Header.Get(headerKey)
 	}
-	if code != "" {
-		out += "&code=" + url.QueryEscape(code)
+	access := s.management.access
+	return func(id durable.InstanceID) string {
+		if !access.open() && (given == "" || !s.cfg.BehindHost) {
+			return access.code(id)
+		}
+		return given
 	}
-	return out
 }
 
 func (l *links) checkStatus(id durable.InstanceID) checkStatusPayload {
@@ -93,15 +103,19 @@ func (l *links) checkStatus(id durable.InstanceID) checkStatusPayload {
 	// URL is escaped, so that readers which take "+" for a blank, as .NET's
 	// decoder does, read the same.
 	instance := l.origin + l.base + "/instances/" + strings.ReplaceAll(url.QueryEscape(string(id)), "+", "%20")
-	withReason := func(operation string) string { return instance + "/" + operation + "?reason={text}&" + l.query }
+	query := l.query
+	if code := l.code(id); code != "" {
+		query += "&code=" + url.QueryEscape(code)
+	}
+	withReason := func(operation string) string { return instance + "/" + operation + "?reason={text}&" + query }
 	return checkStatusPayload{
 		ID:                    id,
-		StatusQueryGetURI:     instance + "?" + l.query,
-		SendEventPostURI:      instance + "/raiseEvent/{eventName}?" + l.query,
+		StatusQueryGetURI:     instance + "?" + query,
+		SendEventPostURI:      instance + "/raiseEvent/{eventName}?" + query,
 		TerminatePostURI:      withReason("terminate"),
 		RewindPostURI:         withReason("rewind"),
-		PurgeHistoryDeleteURI: instance + "?" + l.query,
-		RestartPostURI:        instance + "/restart?" + l.query,
+		PurgeHistoryDeleteURI: instance + "?" + query,
+		RestartPostURI:        instance + "/restart?" + query,
 		SuspendPostURI:        withReason("suspend"),
 		ResumePostURI:         withReason("resume"),
 	}

@@ -73,6 +73,12 @@ type Config struct {
 	// Overridable says which instances a start with their ID may replace.
 	Overridable durable.OverridableStates
 
+	// Key is what callers of the management API must have, as the parameter code
+	// or in the header x-functions-key. Empty means that they need none, which is
+	// only for a server that nobody but this machine can reach, or behind the
+	// host, which asks for keys itself.
+	Key string
+
 	// UseForwardedHost says that standalone, too, X-Forwarded-Host and
 	// X-Forwarded-Proto tell the origin of URLs. Set it only if a proxy in front
 	// of the app sets them.
@@ -99,6 +105,9 @@ type Config struct {
 	// Problem is what is wrong with the configuration. If it is not nil the
 	// server answers every call with status 503 and this reason.
 	Problem error
+
+	// plan is the hosting plan, as far as it was looked at.
+	plan plan
 
 	// sources says where settings come from, by their full paths. Nil means that
 	// the program made the Config itself.
@@ -168,7 +177,7 @@ func Load() (Config, error) {
 		problems = append(problems, err)
 	}
 	cfg := configure(env, found, os.Environ())
-	cfg.Address = net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
+	cfg.Address = net.JoinHostPort(env.host(), strconv.Itoa(port))
 	cfg.Root = root
 	if notFound {
 		cfg.Notices = append(cfg.Notices, fmt.Sprintf("There is no host.json in %s or above it; defaults are used.", root))
@@ -193,6 +202,8 @@ func configure(env processEnvironment, found settings, environ []string) Config 
 		BehindHost:   env.behindHost(),
 		RoutePrefix:  DefaultRoutePrefix,
 		SiteHostname: env.Hostname,
+		Key:          env.Key,
+		plan:         env.plan(),
 		Worker:       durable.Config{ShutdownTimeout: DefaultDrainTimeout},
 		Storage:      azurestorage.Config{DrainTimeout: DefaultDrainTimeout},
 	}.WithDefaults()
@@ -218,6 +229,9 @@ func configure(env processEnvironment, found settings, environ []string) Config 
 		r.notices = append(r.notices, err.Error())
 	}
 	cfg.LogLevel = level
+	if n := len(env.Key); n > 0 && n < shortestKey {
+		r.notice("The key DURABLE_KEY has %d characters; %d random ones or more cannot be guessed.", n, shortestKey)
+	}
 	cfg.Notices = r.notices
 	cfg.Problem = errors.Join(r.problems...)
 	return cfg

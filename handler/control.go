@@ -1,49 +1,29 @@
 package handler
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/labstack/echo/v4"
 )
 
-// control returns the operation of the given name on an instance, in any case,
-// which is asked for by POST instances/{id}/{name}; nil if there is none.
-func (m *management) control(id durable.InstanceID, name string) operation {
-	switch strings.ToLower(name) {
-	case "terminate":
-		return accepted(func(c echo.Context, reason string) error {
-			return m.instances.Terminate(c.Request().Context(), id, reason)
-		})
-	case "suspend":
-		return accepted(func(c echo.Context, reason string) error {
-			return m.instances.Suspend(c.Request().Context(), id, reason)
-		})
-	case "resume":
-		return accepted(func(c echo.Context, reason string) error {
-			return m.instances.Resume(c.Request().Context(), id, reason)
-		})
-	case "rewind":
-		return m.rewind(id)
-	case "restart":
-		return m.restart(id)
-	}
-	return nil
-}
-
-// accepted is an operation that needs nothing but a reason and is answered with
-// status 202.
-func accepted(do func(c echo.Context, reason string) error) operation {
+// accepted is an operation on an instance that needs nothing but a reason and is
+// answered with status 202.
+func accepted(id durable.InstanceID, do func(ctx context.Context, id durable.InstanceID, reason string) error) operation {
 	return func(c echo.Context, q query) error {
-		if err := do(c, q.text("reason")); err != nil {
+		if err := do(c.Request().Context(), id, q.text("reason")); err != nil {
 			return err
 		}
 		return c.NoContent(http.StatusAccepted)
 	}
+}
+
+func (m *management) terminate(ctx context.Context, id durable.InstanceID, reason string) error {
+	return m.instances.Terminate(ctx, id, reason)
 }
 
 // rewind answers POST instances/{id}/rewind. Unlike others it says why it

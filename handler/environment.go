@@ -23,6 +23,8 @@ type processEnvironment struct {
 	SKU           string `envconfig:"WEBSITE_SKU"`
 	InstanceID    string `envconfig:"WEBSITE_INSTANCE_ID"`
 	ContainerName string `envconfig:"CONTAINER_NAME"`
+	Address       string `envconfig:"DURABLE_ADDRESS"`
+	Key           string `envconfig:"DURABLE_KEY"`
 	LogLevel      string `envconfig:"DURABLE_LOG_LEVEL"`
 }
 
@@ -35,6 +37,15 @@ func readProcessEnvironment() (processEnvironment, error) {
 
 // behindHost reports whether the Functions host started this program.
 func (e processEnvironment) behindHost() bool { return e.HandlerPort != "" }
+
+// host returns the address to listen on: only this machine can reach the
+// handler, unless it is on its own and its operator says otherwise.
+func (e processEnvironment) host() string {
+	if e.behindHost() || e.Address == "" {
+		return "127.0.0.1"
+	}
+	return strings.Trim(e.Address, "[]")
+}
 
 // port returns the port to listen on: the host's, else the operator's, else
 // 8080. Standalone, 0 means any free one.

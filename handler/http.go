@@ -41,7 +41,7 @@ func (s *Server) newEcho() *echo.Echo {
 	e.HideBanner, e.HidePort = true, true
 	e.Logger.SetOutput(io.Discard)
 	e.HTTPErrorHandler = s.fail
-	e.Pre(s.recoverPanics, s.canonicalPath)
+	e.Pre(s.recoverPanics, unlimited, s.canonicalPath)
 	e.Use(identify, joinTrace, s.gate, s.linksFor)
 	e.RouteNotFound("/*", s.notFound)
 	return e
@@ -93,20 +93,44 @@ func requestID(c echo.Context) string { return c.Response().Header().Get(echo.He
 
 // gate answers GET / at once, whatever else is the case: the host takes an
 // answer for the sign that the handler is up, and asks again later to measure
-// it (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs). All other
-// requests get status 503 while there is nothing to serve them with.
+// it (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs). So are
+// requests that ask how the app is. All others get status 503 while there is
+// nothing to serve them with, and the reason if they may know it.
 func (s *Server) gate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
 		if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 			return s.alive(c)
 		}
-		if err := s.state.await(r.Context(), startPatience); err != nil {
-			return err
-		}
 		r.Body = http.MaxBytesReader(c.Response(), r.Body, maxRequestBody)
+		if s.asksHowItIs(c) {
+			return next(c)
+		}
+		if err := s.state.await(r.Context(), startPatience); err != nil {
+			return s.forCaller(r, err)
+		}
 		return next(c)
 	}
+}
+
+// asksHowItIs reports whether a request is one that needs no hub.
+func (s *Server) asksHowItIs(c echo.Context) bool {
+	if path := c.Request().URL.Path; path == livePath || path == readyPath {
+		return !s.cfg.BehindHost
+	}
+	if !isManagement(c) {
+		return false
+	}
+	route, _ := s.management.route(c)
+	return route != nil && route.always
+}
+
+// forCaller returns err, or one without its reason for who lacks the key.
+func (s *Server) forCaller(r *http.Request, err error) error {
+	if s.management.access.full(r) {
+		return err
+	}
+	return &unavailableError{"The app cannot serve now. Who has the key is told why."}
 }
 
 // alive says how the app is.
@@ -116,7 +140,7 @@ func (s *Server) alive(c echo.Context) error {
 		Reason string `json:"reason,omitempty"`
 	}{Status: "ready"}
 	if err := s.state.now(); err != nil {
-		body.Status, body.Reason = "unavailable", err.Error()
+		body.Status, body.Reason = "unavailable", s.forCaller(c.Request(), err).Error()
 	}
 	return writeJSON(c, http.StatusOK, body)
 }

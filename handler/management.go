@@ -32,77 +32,102 @@ type instances interface {
 
 var _ instances = (*durable.Client)(nil)
 
-// management is the instance-management HTTP API of the .NET extension
-// (WebJobs.Extensions.DurableTask/HttpApiHandler.cs), as far as the operations
-// exist. All others are answered like unknown ones.
+// management is the management HTTP API of the .NET extension
+// (WebJobs.Extensions.DurableTask/HttpApiHandler.cs), and what there is besides
+// to see how the app is.
 type management struct {
-	instances  instances
+	instances  instances // nil if the configuration is wrong
+	server     *Server
+	access     access
 	taskHub    string
 	connection string
 	draining   <-chan struct{}
+	routes     []managementRoute
+}
+
+func (s *Server) newManagement() *management {
+	return &management{
+		server: s, access: access{s.cfg.Key}, taskHub: s.cfg.Storage.TaskHub, connection: s.cfg.ConnectionName,
+		draining: s.draining, routes: managementRoutes(),
+	}
 }
 
 // addManagement adds the routes of the management API: below the app's route
 // prefix and, standalone, at the extension's own path too.
-func (s *Server) addManagement(api *echo.Group, instances instances) {
-	m := &management{instances: instances, taskHub: s.cfg.Storage.TaskHub, connection: s.cfg.ConnectionName, draining: s.draining}
+func (s *Server) addManagement(api *echo.Group) {
 	for _, path := range []string{managementPath, managementPath + "/*"} {
-		api.Any(path, m.handle)
+		api.Any(path, s.management.handle)
 	}
 	if !s.cfg.BehindHost {
 		for _, path := range []string{webhookPath, webhookPath + "/*"} {
-			s.echo.Any(path, m.handle)
+			s.echo.Any(path, s.management.handle)
 		}
 	}
 }
 
-// handle matches a path as the extension does: orchestrators before instances,
-// and whatever is not an operation on either, by path or by method, has status
-// 404 without a body (HttpApiHandler.cs, HandleRequestAsync).
+// handle matches a path as the extension does; whatever is not an operation, by
+// path or by method, has status 404 without a body (HttpApiHandler.cs,
+// HandleRequestAsync). Who must have a key and does not gets 401 for all.
 func (m *management) handle(c echo.Context) error {
-	base, _ := c.Get(baseKey).(string)
-	r := c.Request()
-	segments, ok := segmentsBelow(r.URL, base)
-	if !ok || len(segments) == 0 {
+	route, path := m.route(c)
+	switch {
+	case !m.allowed(c.Request(), route, path):
+		return c.NoContent(http.StatusUnauthorized)
+	case route == nil:
 		return notFoundEmpty(c)
 	}
-	operation := m.operation(r.Method, segments)
-	if operation == nil {
-		return notFoundEmpty(c)
+	if err := m.sameOrigin(c.Request()); err != nil {
+		return err
 	}
-	q := parseQuery(r.URL.RawQuery)
+	limitAnswer(c)
+	q := parseQuery(c.Request().URL.RawQuery)
 	if err := m.checkHub(q); err != nil {
 		return err
 	}
-	return operation(c, q)
+	return route.operation(m, path)(c, q)
 }
 
 // An operation answers one request.
 type operation func(c echo.Context, q query) error
 
-// operation returns what a request asks for, nil if there is no such thing.
-func (m *management) operation(method string, segments []string) operation {
-	get, post, remove := method == http.MethodGet, method == http.MethodPost, method == http.MethodDelete
-	kind, rest := strings.ToLower(segments[0]), segments[1:]
+// route returns what a request asks for, nil if there is no such thing.
+func (m *management) route(c echo.Context) (*managementRoute, pathValues) {
+	base, _ := c.Get(baseKey).(string)
+	r := c.Request()
+	segments, ok := segmentsBelow(r.URL, base)
+	if !ok {
+		return nil, nil
+	}
+	for i := range m.routes {
+		if m.routes[i].method != r.Method {
+			continue
+		}
+		if path, ok := m.routes[i].match(segments); ok {
+			return &m.routes[i], path
+		}
+	}
+	return nil, nil
+}
+
+// allowed reports whether whoever sent a request may have it answered.
+func (m *management) allowed(r *http.Request, route *managementRoute, path pathValues) bool {
 	switch {
-	case kind == "orchestrators" && post && len(rest) == 1:
-		return m.start(rest[0], "")
-	case kind == "orchestrators" && post && len(rest) == 2:
-		return m.start(rest[0], durable.InstanceID(rest[1]))
-	case kind != "instances":
+	case route != nil && route.public:
+		return true
+	case route != nil && route.open:
+		return m.access.to(r, path.instance())
+	}
+	return m.access.full(r)
+}
+
+// sameOrigin refuses what a page of another site makes a browser send to an app
+// that asks for no key, such as one on a developer's machine.
+func (m *management) sameOrigin(r *http.Request) error {
+	if m.server.cfg.BehindHost || !m.access.open() {
 		return nil
-	case get && len(rest) == 0:
-		return m.list
-	case get && len(rest) == 1:
-		return m.status(durable.InstanceID(rest[0]))
-	case remove && len(rest) == 0:
-		return m.purgeMany
-	case remove && len(rest) == 1:
-		return m.purge(durable.InstanceID(rest[0]))
-	case post && len(rest) == 2:
-		return m.control(durable.InstanceID(rest[0]), rest[1])
-	case post && len(rest) == 3 && strings.EqualFold(rest[1], "raiseEvent"):
-		return m.raiseEvent(durable.InstanceID(rest[0]), rest[2])
+	}
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		return &answerError{http.StatusForbidden, errorBody{Message: "A page of another site may not do this: " + err.Error() + "."}}
 	}
 	return nil
 }
@@ -135,7 +160,10 @@ func sameConnection(a, b string) bool {
 func (m *management) raiseEvent(id durable.InstanceID, name string) operation {
 	return func(c echo.Context, _ query) error {
 		ctx := c.Request().Context()
-		payload, err := eventPayload(c.Request())
+		if len(name) > maxName {
+			return badRequest("The name of an event must not exceed %d bytes.", maxName)
+		}
+		payload, err := eventPayload(c)
 		if err == nil {
 			if err = m.instances.RaiseEvent(ctx, id, name, payload); err != nil {
 				return err
@@ -154,12 +182,12 @@ func (m *management) raiseEvent(id durable.InstanceID, name string) operation {
 	}
 }
 
-func eventPayload(r *http.Request) (json.RawMessage, error) {
-	media, _, err := mime.ParseMediaType(r.Header.Get(echo.HeaderContentType))
+func eventPayload(c echo.Context) (json.RawMessage, error) {
+	media, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
 	if err != nil || media != echo.MIMEApplicationJSON {
 		return nil, badRequest("Only application/json request content is supported")
 	}
-	payload, err := readJSON(r.Body)
+	payload, err := readBody(c)
 	if err == nil && payload == nil {
 		payload = json.RawMessage("null")
 	}
@@ -180,6 +208,9 @@ func readJSON(body io.Reader) (json.RawMessage, error) {
 	var any json.RawMessage
 	if err := json.Unmarshal(text, &any); err != nil {
 		return nil, invalidJSON(err)
+	}
+	if tooDeep(any) {
+		return nil, badRequest("The JSON is nested more than %d deep.", maxJSONDepth)
 	}
 	return any, nil
 }

@@ -253,7 +253,7 @@ func TestManagement_WhatDoesNotExistIs404WithoutABody(t *testing.T) {
 		"POST /api/durabletask/instances/missing/suspend", "POST /api/durabletask/instances/missing/resume",
 		"GET /api/durabletask/instances/i/raiseEvent/e", "POST /api/durabletask/instances/i/raiseEvent", "POST /api/durabletask/instances/i/raiseEvent/e/f",
 		"POST /api/durabletask/instances//terminate", "GET /api/durabletask/instances//i", "GET /api/durabletask/instances/missing",
-		"GET /api/durabletask/entities", "GET /api/durabletask/entities/Counter/k", "POST /api/durabletask/makeprimary",
+		"GET /api/durabletask/entities/Counter/k/more", "GET /api/durabletask/makeprimary", "POST /api/durabletask/configuration",
 	} {
 		method, target, _ := strings.Cut(request, " ")
 		w := call(s, method, target, "")

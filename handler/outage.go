@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -37,6 +38,9 @@ func (c outageClient) Send(ctx context.Context, msg provider.TaskMessage) error 
 }
 
 func (c outageClient) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+	if len(id) > maxIDLength || !utf8.ValidString(id) {
+		return nil, provider.ErrInstanceNotFound // and no storage could be asked for it
+	}
 	state, err := c.hub.Instance(ctx, id, fetch)
 	return state, markOutage(ctx, err)
 }

@@ -37,6 +37,8 @@ type Server struct {
 	state    *readiness
 	hub      *hub          // nil if the configuration is wrong
 	draining chan struct{} // closed when Run begins to stop
+
+	management *management
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -46,9 +48,16 @@ var _ http.Handler = (*Server)(nil)
 func New(app App, cfg Config) *Server {
 	cfg = cfg.WithDefaults()
 	s := &Server{cfg: cfg, logger: cfg.Logger, state: newReadiness(), draining: make(chan struct{})}
+	s.management = s.newManagement()
 	s.echo = s.newEcho()
+	if err := s.exposed(); err != nil {
+		s.cfg.Problem = errors.Join(s.cfg.Problem, err)
+	}
+	api := s.echo.Group(groupPath(s.cfg.RoutePrefix))
+	s.addManagement(api)
+	s.addHealth()
 	if s.cfg.Problem == nil {
-		s.cfg.Problem = s.open(app)
+		s.cfg.Problem = s.open(app, api)
 	}
 	if s.cfg.Problem != nil {
 		s.state.unavailable(configReason(s.cfg.Problem))
@@ -59,7 +68,7 @@ func New(app App, cfg Config) *Server {
 // open makes the hub's client and worker and the routes that use them. A panic
 // in what the app gave, such as two functions of one name, is an error: it must
 // not end a process that the host would start again and again.
-func (s *Server) open(app App) (err error) {
+func (s *Server) open(app App, api *echo.Group) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the app cannot be put together: %v", p)
@@ -73,8 +82,7 @@ func (s *Server) open(app App) (err error) {
 		}
 	}
 	client := durable.NewClient(outageClient{store}, registry, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
-	api := s.echo.Group(groupPath(s.cfg.RoutePrefix))
-	s.addManagement(api, client)
+	s.management.instances = client
 	if app.Routes != nil {
 		app.Routes(api, client)
 	}
@@ -86,6 +94,14 @@ func (s *Server) open(app App) (err error) {
 		logger:    s.logger,
 	}
 	return nil
+}
+
+// exposed refuses to serve others than this machine without a key.
+func (s *Server) exposed() error {
+	if s.cfg.BehindHost || s.cfg.Key != "" || isLoopback(s.cfg.Address) {
+		return nil
+	}
+	return fmt.Errorf("the address to listen on is %s, which others can reach: set DURABLE_KEY, the key that callers of the management API must have", s.cfg.Address)
 }
 
 // groupPath returns the path at which routes with the given prefix begin.
@@ -128,6 +144,7 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 		Handler:           s,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 	}
@@ -211,11 +228,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 
 // logStart says what runs and where.
 func (s *Server) logStart(address string) {
-	mode := "standalone"
-	if s.cfg.BehindHost {
-		mode = "Functions host"
-	}
-	s.logger.Info("listening", "address", "http://"+address, "mode", mode, "routePrefix", s.cfg.RoutePrefix,
+	s.logger.Info("listening", "address", "http://"+address, "mode", s.cfg.mode(), "routePrefix", s.cfg.RoutePrefix,
 		"appRoot", s.cfg.Root, "taskHub", s.cfg.Storage.TaskHub, "connection", s.cfg.ConnectionName)
 	s.logConfiguration()
 	for _, notice := range s.cfg.Notices {

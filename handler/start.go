@@ -19,7 +19,12 @@ const shortestPoll = 50 * time.Millisecond
 func (m *management) start(name string, id durable.InstanceID) operation {
 	return func(c echo.Context, q query) error {
 		ctx := c.Request().Context()
-		input, err := readJSON(c.Request().Body)
+		for what, text := range map[string]string{"name": name, "version": q.text("version")} {
+			if len(text) > maxName {
+				return badRequest("The %s of an orchestrator must not exceed %d bytes.", what, maxName)
+			}
+		}
+		input, err := readBody(c)
 		if err != nil {
 			return err
 		}

@@ -62,7 +62,7 @@ func wholeSeconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:
 
 // payloadJSON turns a stored payload into JSON: what is JSON stays what it is,
 // nothing becomes null, blanks an empty string, and any other text, like a
-// reason for termination, a string
+// reason for termination, a string. So does JSON that is nested without end
 // (ContextImplementations/DurableClient.cs, ParseToJToken).
 func payloadJSON(stored *string) json.RawMessage {
 	switch {
@@ -70,7 +70,7 @@ func payloadJSON(stored *string) json.RawMessage {
 		return json.RawMessage("null")
 	case strings.TrimSpace(*stored) == "":
 		return json.RawMessage(`""`)
-	case json.Valid([]byte(*stored)):
+	case json.Valid([]byte(*stored)) && !tooDeep([]byte(*stored)):
 		return json.RawMessage(*stored)
 	}
 	text, err := marshalJSON(*stored)

@@ -1,0 +1,88 @@
+package handler
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"time"
+
+	"github.com/labstack/echo/v4"
+)
+
+// What callers of the management API can take up.
+const (
+	// maxHeader bounds the header of a request, its first line included.
+	maxHeader = 64 << 10
+
+	// bodyTime is how long a caller may take to send a body, answerTime how long
+	// to take an answer.
+	bodyTime   = 2 * time.Minute
+	answerTime = 2 * time.Minute
+
+	// maxJSONDepth bounds how deeply a body may be nested. More than ten thousand
+	// could not be encoded in an answer.
+	maxJSONDepth = 512
+
+	// maxName bounds the name of a function, an event or a version in bytes: a
+	// row of a table has no room for much more.
+	maxName = 1024
+
+	// maxIDLength is how long an ID in storage can be: no row has a key of more
+	// than 1 KiB, which is 512 characters.
+	maxIDLength = 512
+)
+
+// limitAnswer bounds how long taking a request's answer may last. An app's own
+// routes are not bounded: they may stream, so that [unlimited] comes before each
+// request.
+func limitAnswer(c echo.Context) {
+	c.Response().Before(func() {
+		// A recorder does not support it, and a connection that is gone needs none.
+		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(answerTime))
+	})
+}
+
+// unlimited takes back what limitAnswer did for the request before on the same
+// connection.
+func unlimited(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Time{})
+		return next(c)
+	}
+}
+
+// readBody is readJSON on a request's body, which must come within bodyTime.
+func readBody(c echo.Context) (json.RawMessage, error) {
+	control := http.NewResponseController(c.Response())
+	_ = control.SetReadDeadline(time.Now().Add(bodyTime))
+	text, err := readJSON(c.Request().Body)
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, &answerError{http.StatusRequestTimeout, errorBody{Message: fmt.Sprintf("The request body did not come within %v.", bodyTime)}}
+	}
+	// A deadline that passes later would be taken for a caller who is gone.
+	_ = control.SetReadDeadline(time.Time{})
+	return text, err
+}
+
+// tooDeep reports whether JSON is nested more deeply than maxJSONDepth.
+func tooDeep(text []byte) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			if depth++; depth > maxJSONDepth {
+				return true
+			}
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return false
+}

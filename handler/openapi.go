@@ -1,0 +1,160 @@
+package handler
+
+import (
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/labstack/echo/v4"
+)
+
+// A parameterDoc describes a parameter of the query string.
+type parameterDoc struct {
+	schema schemaNode
+	says   string
+}
+
+// queryParameters are those that some routes have.
+var queryParameters = map[string]parameterDoc{
+	"timeout":                            {numberSchema, "With `pollingInterval`: how many seconds to wait for the instance to end."},
+	"pollingInterval":                    {numberSchema, "With `timeout`: how often to look, in seconds."},
+	"version":                            {textSchema, "The instance's version, else `defaultVersion`."},
+	"returnInternalServerErrorOnFailure": {flagSchema, "Answers 500 instead of 200 if the instance has failed."},
+	"showHistory":                        {flagSchema, "With the history."},
+	"showHistoryOutput":                  {flagSchema, "With the results in the history."},
+	"showInput":                          {flagSchema, "With the input; `true` by default."},
+	"createdTimeFrom":                    {timeSchema, "Created at this time or later."},
+	"createdTimeTo":                      {timeSchema, "Created at this time or earlier."},
+	"runtimeStatus":                      {textSchema, "A list of statuses, separated by commas; it may be repeated."},
+	"instanceIdPrefix":                   {textSchema, "What IDs begin with."},
+	"top":                                {schemaNode{"type": "integer", "minimum": 1}, "How many a page has at most; 100 by default."},
+	"lastOperationTimeFrom":              {timeSchema, "Worked on at this time or later."},
+	"lastOperationTimeTo":                {timeSchema, "Worked on at this time or earlier."},
+	"fetchState":                         {flagSchema, "With the state; `false` by default."},
+	"op":                                 {textSchema, "The name of the operation."},
+	"reason":                             {textSchema, "Why, for whoever looks later."},
+	"restartWithNewInstanceId":           {flagSchema, "Under a new ID; `true` by default."},
+}
+
+var (
+	textSchema   = schemaNode{"type": "string"}
+	flagSchema   = schemaNode{"type": "boolean"}
+	numberSchema = schemaNode{"type": "number"}
+	timeSchema   = schemaNode{"type": "string", "format": "date-time"}
+	anySchema    = schemaNode{}
+)
+
+// openAPI answers GET openapi.json.
+func (m *management) openAPI(c echo.Context, _ query) error {
+	l := linksOf(c)
+	return writeJSON(c, http.StatusOK, openAPIDocument(m.routes, l.origin+l.base))
+}
+
+// openAPIDocument describes routes in OpenAPI 3.0.
+func openAPIDocument(routes []managementRoute, base string) schemaNode {
+	paths := schemaNode{}
+	for i := range routes {
+		route := &routes[i]
+		at, ok := paths["/"+route.path].(schemaNode)
+		if !ok {
+			at = schemaNode{}
+			paths["/"+route.path] = at
+		}
+		at[strings.ToLower(route.method)] = route.document()
+	}
+	return schemaNode{
+		"openapi": "3.0.3",
+		"info": schemaNode{
+			"title": "Management of durable orchestrations", "version": "3.0",
+			"description": "The HTTP API of the Durable Functions extension for .NET, served by an app in Go.",
+		},
+		"servers": []schemaNode{{"url": base}},
+		"paths":   paths,
+		"components": schemaNode{
+			"schemas":    answerSchemas(),
+			"parameters": hubParameters(),
+			"responses":  commonAnswers(),
+			"securitySchemes": schemaNode{
+				"code":   schemaNode{"type": "apiKey", "in": "query", "name": "code"},
+				"header": schemaNode{"type": "apiKey", "in": "header", "name": strings.ToLower(headerKey)},
+			},
+		},
+		"security": []schemaNode{{"code": []string{}}, {"header": []string{}}, {}},
+	}
+}
+
+// document describes one operation.
+func (r *managementRoute) document() schemaNode {
+	parameters := []schemaNode{}
+	for name := range strings.SplitSeq(r.path, "/") {
+		if strings.HasPrefix(name, "{") {
+			parameters = append(parameters, schemaNode{"name": strings.Trim(name, "{}"), "in": "path", "required": true, "schema": textSchema})
+		}
+	}
+	for _, name := range r.query {
+		p := queryParameters[name]
+		parameters = append(parameters, schemaNode{"name": name, "in": "query", "schema": p.schema, "description": p.says})
+	}
+	if len(r.answers) > 0 && r.answers[0].isPage() {
+		parameters = append(parameters, schemaNode{"name": headerContinuation, "in": "header", "schema": textSchema, "description": "Asks for the next page."})
+	}
+	for name := range hubParameters() {
+		parameters = append(parameters, schemaNode{"$ref": "#/components/parameters/" + name})
+	}
+	sortByName(parameters)
+	answers := schemaNode{}
+	for status := range commonAnswers() {
+		answers[status] = schemaNode{"$ref": "#/components/responses/" + status}
+	}
+	for _, a := range r.answers {
+		answers[strconv.Itoa(a.status)] = a.document()
+	}
+	out := schemaNode{"summary": r.summary, "operationId": r.operationID(), "parameters": parameters, "responses": answers}
+	if r.body != "" {
+		out["requestBody"] = schemaNode{"description": r.body, "content": jsonContent(anySchema)}
+	}
+	if r.public {
+		out["security"] = []schemaNode{}
+	}
+	return out
+}
+
+// operationID names an operation in the way of code that is made of the
+// document.
+func (r *managementRoute) operationID() string {
+	id := strings.ToLower(r.method)
+	for name := range strings.SplitSeq(r.path, "/") {
+		if strings.HasPrefix(name, "{") {
+			id += "By"
+		}
+		for word := range strings.FieldsFuncSeq(name, func(c rune) bool { return strings.ContainsRune("{}.", c) }) {
+			id += strings.ToUpper(word[:1]) + word[1:]
+		}
+	}
+	return id
+}
+
+func (a answerDoc) isPage() bool { return a.schema == "Statuses" || a.schema == "Entities" }
+
+func (a answerDoc) document() schemaNode {
+	out := schemaNode{"description": a.says}
+	if a.schema != "" {
+		out["content"] = jsonContent(schemaNode{"$ref": "#/components/schemas/" + a.schema})
+	}
+	headers := schemaNode{}
+	if a.isPage() {
+		headers[headerContinuation] = schemaNode{"schema": textSchema, "description": "Empty on the last page."}
+	}
+	if a.status == http.StatusAccepted && a.schema != "" {
+		headers[echo.HeaderLocation] = schemaNode{"schema": textSchema}
+		headers[echo.HeaderRetryAfter] = schemaNode{"schema": textSchema}
+	}
+	if len(headers) > 0 {
+		out["headers"] = headers
+	}
+	return out
+}
+
+func jsonContent(schema schemaNode) schemaNode {
+	return schemaNode{echo.MIMEApplicationJSON: schemaNode{"schema": schema}}
+}
