@@ -23,6 +23,11 @@ type Checkpoint struct {
 	// Messages are for orchestration instances: starts of children, results for
 	// a parent, events.
 	Messages []TaskMessage
+	// SendLast has Messages sent once NewEvents are durable, and before what was
+	// handed out is deleted: whoever reads them can rely on what was written, and
+	// can find in NewEvents what may have to be sent again. Otherwise they are sent
+	// before, and nobody has to send them again.
+	SendLast bool
 
 	// CustomStatus is the instance's custom status after the episode, as JSON
 	// text; nil if it has none.

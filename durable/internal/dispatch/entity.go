@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -26,6 +27,7 @@ type entityRun struct {
 	// stopping reports that the worker was told to stop.
 	stopping func() bool
 
+	sent  *outboxes
 	start *history.ExecutionStarted // that of the last checkpoint; nil if there was none
 	state *entity.State             // nil before it was read
 }
@@ -78,9 +80,22 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 	if err := e.run(work, io, batch); err != nil {
 		return nil, err
 	}
-	cp := e.checkpoint(state, batch.Finish())
+	out := batch.Finish(e.execution())
+	if !e.sent.knows(e.instanceID, e.execution()) {
+		out = append(slices.Clone(state.Unsent()), out...)
+	}
+	state.SetUnsent(out)
+	cp := e.checkpoint(state, out)
 	e.state = state
 	return cp, nil
+}
+
+// execution returns the entity's execution, empty before its first checkpoint.
+func (e *entityRun) execution() string {
+	if e.start == nil {
+		return ""
+	}
+	return e.start.Instance.ExecutionID
 }
 
 func raisedIn(past []history.Event) []history.Event {
@@ -172,18 +187,14 @@ func (e *entityRun) checkpoint(state *entity.State, messages []entity.Message) *
 		start.Name, start.Version, start.Tags, start.Parent = e.start.Name, e.start.Version, maps.Clone(e.start.Tags), e.start.Parent
 	}
 	cp := &provider.Checkpoint{
-		Instance: start.Instance, ContinuedAsNew: true, CustomStatus: new(state.Status().Encode()),
+		Instance: start.Instance, ContinuedAsNew: true, SendLast: true, CustomStatus: new(state.Status().Encode()),
 		NewEvents: []history.Event{
 			&history.OrchestratorStarted{Header: history.NewHeader(now)}, start,
 			&history.OrchestratorCompleted{Header: history.NewHeader(now)},
 		},
 	}
-	sender := start.Instance
-	if e.start != nil {
-		sender = e.start.Instance
-	}
-	for i, m := range messages {
-		cp.Messages = append(cp.Messages, e.message(m, i, sender, start, now))
+	for _, m := range messages {
+		cp.Messages = append(cp.Messages, e.message(m, start, now))
 	}
 	e.start = start
 	return cp
@@ -191,7 +202,7 @@ func (e *entityRun) checkpoint(state *entity.State, messages []entity.Message) *
 
 // message returns what an entity sends (DurableTask.Core/TaskEntityDispatcher.cs,
 // ProcessSendEventMessage and ProcessSendStartMessage).
-func (e *entityRun) message(m entity.Message, number int, sender history.OrchestrationInstance, self *history.ExecutionStarted, now time.Time) provider.TaskMessage {
+func (e *entityRun) message(m entity.Message, self *history.ExecutionStarted, now time.Time) provider.TaskMessage {
 	head := history.NewHeader(now)
 	if m.Start == nil {
 		return provider.TaskMessage{Event: &history.EventRaised{Header: head, Name: m.Name, Input: m.Input}, Target: m.Target}
@@ -202,7 +213,8 @@ func (e *entityRun) message(m entity.Message, number int, sender history.Orchest
 			Header: head, Instance: m.Target, Name: m.Start.Name, Version: m.Start.Version, Input: m.Start.Input, Tags: tags,
 			ScheduledStart: m.Start.Due,
 			Parent: &history.ParentInstance{
-				Instance: sender, Name: self.Name, Version: self.Version, TaskScheduleID: number,
+				Instance: history.OrchestrationInstance{InstanceID: e.instanceID, ExecutionID: m.Sender},
+				Name:     self.Name, Version: self.Version, TaskScheduleID: m.Number,
 			},
 		},
 		Target: m.Target,
@@ -218,7 +230,7 @@ func StepEntity(ctx context.Context, functions Functions, cfg Config, item *prov
 		return nil, err
 	}
 	e := entityRun{
-		instanceID: item.Instance.InstanceID, code: code, settings: cfg.Entities.settings(),
+		sent: new(outboxes), instanceID: item.Instance.InstanceID, code: code, settings: cfg.Entities.settings(),
 		now: cfg.Now, newID: cfg.NewID, log: cfg.Logger, stopping: func() bool { return false },
 	}
 	return e.take(ctx, context.WithoutCancel(ctx), item.History, item.Messages)

@@ -75,7 +75,7 @@ func (s *session) runEntity() {
 		return
 	}
 	e := &entityRun{
-		instanceID: s.item.Instance.InstanceID, code: code, settings: s.d.config.Entities.settings(),
+		sent: &s.d.sent, instanceID: s.item.Instance.InstanceID, code: code, settings: s.d.config.Entities.settings(),
 		now: s.d.config.Now, newID: s.d.config.NewID, log: s.log,
 		stopping: func() bool { return s.live.fetch.Err() != nil },
 	}
@@ -92,6 +92,7 @@ func (s *session) runEntity() {
 			return
 		}
 		s.d.committing.worked()
+		s.d.sent.add(cp.Instance)
 		s.log.LogAttrs(s.live.work, slog.LevelDebug, "committed an entity's checkpoint", slog.Int("messages", len(cp.Messages)))
 		if !s.d.config.ExtendedSessions {
 			return

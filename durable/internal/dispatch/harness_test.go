@@ -27,6 +27,7 @@ type activity = func(ctx context.Context, input *string) (*string, error)
 type functions struct {
 	orchestrators map[string]replay.Code
 	activities    map[string]activity
+	entities      map[string]dispatch.EntityCode
 }
 
 func (f functions) Orchestrator(name, version string) (replay.Code, bool) {

@@ -36,14 +36,6 @@ type Batch struct {
 	actions   []taken
 }
 
-// A Message is what an entity sends: an event or the start of an orchestration.
-type Message struct {
-	Target history.OrchestrationInstance
-	Name   string // of the event
-	Input  *string
-	Start  *Start // nil for an event; Target names the execution that is to begin
-}
-
 // taken is an action of an operation.
 type taken struct {
 	action  Action
@@ -220,9 +212,9 @@ func (b *Batch) Fail(failure *history.FailureDetails) {
 	}
 }
 
-// Finish returns what is to be sent, in order. The state is that after the
-// batch.
-func (b *Batch) Finish() []Message {
+// Finish returns what is to be sent, in order, by the entity's execution. The
+// state is that after the batch.
+func (b *Batch) Finish(execution string) []Message {
 	out := b.responses
 	for _, t := range b.actions {
 		out = append(out, b.act(t))
@@ -235,6 +227,11 @@ func (b *Batch) Finish() []Message {
 	}
 	if b.goesOn && !b.state.suspended {
 		out = append(out, event(b.instanceID, continueEvent, nil))
+	}
+	for i := range out {
+		if out[i].Start != nil {
+			out[i].Sender, out[i].Number = execution, i
+		}
 	}
 	return out
 }
@@ -251,7 +248,7 @@ func (b *Batch) act(t taken) Message {
 	switch a := t.action.(type) {
 	case *Start:
 		execution := strings.ReplaceAll(id, "-", "")
-		return Message{Target: history.OrchestrationInstance{InstanceID: a.InstanceID, ExecutionID: execution}, Start: a}
+		return Message{Target: history.OrchestrationInstance{InstanceID: a.InstanceID, ExecutionID: execution}, Input: a.Input, Start: a}
 	case *Signal:
 		r := &Request{ID: id, Operation: a.Operation, Signal: true, Input: a.Input, Parent: b.instanceID}
 		to := a.Target.String()

@@ -102,15 +102,13 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 		*from = source{execution: r.ParentExecution}
 	}
 	switch {
-	case !r.Timestamp.After(from.last), from.has(r):
+	case !r.Timestamp.After(from.last):
 		return deliver
 	case r.Predecessor.After(from.last) && !r.Predecessor.Before(s.receiveHorizon):
 		from.hold(r)
 		return deliver
 	}
-	deliver = append(deliver, r)
-	s.delivered(from, r)
-	return s.follow(from, deliver)
+	return s.follow(from, s.deliver(from, r, deliver))
 }
 
 // sweep forgets what is older than the horizon, and returns what need not wait
@@ -135,21 +133,23 @@ func (s *Sorter) follow(from *source, deliver []*Request) []*Request {
 			break
 		}
 		from.buffered = from.buffered[1:]
-		if from.has(next) {
-			continue
-		}
-		deliver = append(deliver, next)
-		s.delivered(from, next)
+		deliver = s.deliver(from, next, deliver)
 	}
 	return deliver
 }
 
-func (s *Sorter) delivered(from *source, r *Request) {
+// deliver appends r, whose turn it is, unless it came before with another label:
+// its successors follow the label that it has now.
+func (s *Sorter) deliver(from *source, r *Request, deliver []*Request) []*Request {
 	from.last = time.Time{}
 	if !r.Timestamp.Before(s.receiveHorizon) {
 		from.last = r.Timestamp
 	}
+	if slices.Contains(from.recent, mark(r.ID)) {
+		return deliver
+	}
 	from.recent = remember(from.recent, r.ID, recentFromSender)
+	return append(deliver, r)
 }
 
 // hold keeps r in its place. A second one with the same label is the same.
@@ -161,8 +161,6 @@ func (from *source) hold(r *Request) {
 	}
 	from.buffered = slices.Insert(from.buffered, i, r)
 }
-
-func (from *source) has(r *Request) bool { return slices.Contains(from.recent, mark(r.ID)) }
 
 // mark returns enough of a GUID to know it by among a few.
 func mark(id string) string {

@@ -17,10 +17,11 @@ type State struct {
 	sorter    Sorter
 
 	// These are not DurableTask's, whose readers ignore them: the ID of the lock
-	// request that was granted last to lockedBy, and marks of requests that no
-	// sorter sorts.
+	// request that was granted last to lockedBy, marks of requests that no sorter
+	// sorts, and what is to be sent.
 	lockID string
 	recent []string
+	outbox []Message
 }
 
 // Encode returns s as JSON text. "exists" is for the extension's older
@@ -44,6 +45,9 @@ func (s *State) Encode() string {
 	s.sorter.write(&w)
 	w.filled("lockId", s.lockID)
 	writeMarks(&w, s.recent)
+	if len(s.outbox) > 0 {
+		w.list("outbox", len(s.outbox), func(i int) { writeMessage(&w, s.outbox[i]) })
+	}
 	w.close()
 	return string(w.buf)
 }
@@ -56,13 +60,14 @@ func DecodeState(input *string) (*State, error) {
 		return s, nil
 	}
 	var wire struct {
-		State     *string    `json:"state"`
-		Queue     []*Request `json:"queue"`
-		LockedBy  string     `json:"lockedBy"`
-		Suspended bool       `json:"suspended"`
-		Sorter    Sorter     `json:"sorter"`
-		LockID    string     `json:"lockId"`
-		Recent    []string   `json:"recent"`
+		State     *string       `json:"state"`
+		Queue     []*Request    `json:"queue"`
+		LockedBy  string        `json:"lockedBy"`
+		Suspended bool          `json:"suspended"`
+		Sorter    Sorter        `json:"sorter"`
+		LockID    string        `json:"lockId"`
+		Recent    []string      `json:"recent"`
+		Outbox    []wireMessage `json:"outbox"`
 	}
 	if err := json.Unmarshal([]byte(*input), &wire); err != nil {
 		return nil, fmt.Errorf("decode the stored state of an entity: %w", err)
@@ -75,6 +80,9 @@ func DecodeState(input *string) (*State, error) {
 		if r != nil {
 			s.queue = append(s.queue, r)
 		}
+	}
+	for _, m := range wire.Outbox {
+		s.outbox = append(s.outbox, m.message())
 	}
 	return s, nil
 }

@@ -14,7 +14,8 @@ const (
 	// CommitFails makes Commit fail before it has any effect.
 	CommitFails Fault = iota
 	// CommitTears makes Commit send the checkpoint's messages and then fail,
-	// as a hub can that has no transactions across queues and tables.
+	// as a hub can that has no transactions across queues and tables. If they are
+	// to be sent last, it sends half of them.
 	CommitTears
 	// CommitReplyLost makes Commit succeed and return an error.
 	CommitReplyLost

@@ -104,14 +104,21 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	for _, m := range cp.Timers {
 		h.post(m, m.Event.(*history.TimerFired).FireAt)
 	}
-	for _, m := range cp.Messages {
+	tears := h.happens(CommitTears)
+	if cp.SendLast {
+		s.write(cp)
+	}
+	for n, m := range cp.Messages {
+		if tears && cp.SendLast && n >= len(cp.Messages)/2 {
+			break
+		}
 		h.post(m, h.Now())
 	}
 	h.notify()
-	if h.happens(CommitTears) {
+	if tears {
 		return ErrInjected
 	}
-	if len(cp.NewEvents) > 0 {
+	if !cp.SendLast {
 		s.write(cp)
 	}
 	taken := make(map[*message]bool, len(s.handed))
@@ -129,6 +136,9 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 
 // write makes the events of cp durable.
 func (s *session) write(cp *provider.Checkpoint) {
+	if len(cp.NewEvents) == 0 {
+		return
+	}
 	if s.isNew || cp.ContinuedAsNew {
 		s.i.history = nil
 	}

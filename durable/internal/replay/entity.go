@@ -196,6 +196,14 @@ func (x *Execution) send(f *Future, r *request, k kind) {
 	r.future = f
 	f.x, f.id, f.kind, f.name = x, a.ID, k, m.Operation
 	v.calls[m.ID] = r
+	x.answerEarly(m.ID)
+}
+
+// answerEarly answers a call whose answer came first: the checkpoint that it was
+// made in was lost after the request was sent. It reports whether there was one.
+func (x *Execution) answerEarly(id string) bool {
+	e := x.events.take(id)
+	return e != nil && x.answer(e)
 }
 
 // sent notes that the history has a request which was decided on now: its ID
@@ -220,6 +228,9 @@ func (x *Execution) sent(e *history.EventSent) {
 	}
 	r.message.ID = recorded.ID
 	v.sorter.Sent(recorded, e.InstanceID)
+	if r.future != nil && x.answerEarly(recorded.ID) {
+		x.run()
+	}
 }
 
 // trackLocks keeps book of the locks that the history has, for when the code does

@@ -92,6 +92,18 @@ func (v *events) of(name string) *eventName {
 	return n
 }
 
+// take takes the oldest event with the given name that nobody waits for, nil if
+// there is none.
+func (v *events) take(name string) *history.EventRaised {
+	n := v.names[strings.ToUpper(name)]
+	if n == nil || len(n.buffered) == 0 {
+		return nil
+	}
+	e := n.buffered[0].event
+	n.buffered = n.buffered[1:]
+	return e
+}
+
 // hand completes f with an event.
 func (v *events) hand(f *Future, a arrival) {
 	f.wait.waits = false

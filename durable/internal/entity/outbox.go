@@ -1,0 +1,75 @@
+package entity
+
+import (
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// A Message is what an entity sends: an event or the start of an orchestration.
+type Message struct {
+	Target history.OrchestrationInstance
+	Name   string // of the event
+	Input  *string
+	Start  *Start // nil for an event; Target names the execution that is to begin
+	// Sender is the execution of the entity that started an orchestration, and
+	// Number tells its messages apart.
+	Sender string
+	Number int
+}
+
+// Unsent returns the messages of the last batches that may not have been sent:
+// those that were to be sent once this state was stored.
+func (s *State) Unsent() []Message { return s.outbox }
+
+// SetUnsent has s keep the messages that are to be sent once it is stored. They
+// are sent again, unless it is known that they were sent: then whoever crashed
+// between has lost none, and what others know of the entity follows from stored
+// states only. Who gets a message a second time knows it by its ID.
+//
+// DurableTask sends first. Then an answer may tell of a state that never came to
+// be, and a lock may have been granted that is not held.
+func (s *State) SetUnsent(messages []Message) { s.outbox = messages }
+
+func writeMessage(w *writer, m Message) {
+	w.open()
+	w.str("to", m.Target.InstanceID)
+	w.filled("execution", m.Target.ExecutionID)
+	if a := m.Start; a != nil {
+		w.str("start", a.Name)
+		w.filled("version", a.Version)
+		if !a.Due.IsZero() {
+			w.time("due", a.Due)
+		}
+		w.filled("sender", m.Sender)
+		w.int("number", m.Number)
+	} else {
+		w.str("event", m.Name)
+	}
+	w.optional("input", m.Input)
+	w.close()
+}
+
+// wireMessage is a Message as JSON has it.
+type wireMessage struct {
+	To        string  `json:"to"`
+	Execution string  `json:"execution"`
+	Event     string  `json:"event"`
+	Start     *string `json:"start"`
+	Version   string  `json:"version"`
+	Due       stamp   `json:"due"`
+	Sender    string  `json:"sender"`
+	Number    int     `json:"number"`
+	Input     *string `json:"input"`
+}
+
+func (w *wireMessage) message() Message {
+	m := Message{
+		Target: history.OrchestrationInstance{InstanceID: w.To, ExecutionID: w.Execution},
+		Name:   w.Event, Input: w.Input, Sender: w.Sender, Number: w.Number,
+	}
+	if w.Start != nil {
+		m.Start = &Start{Name: *w.Start, Version: w.Version, InstanceID: w.To, Input: w.Input, Due: w.Due.In(time.UTC)}
+	}
+	return m
+}
