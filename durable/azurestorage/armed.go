@@ -25,16 +25,16 @@ func (h *TaskHub) arm(ctx context.Context, messages []provider.TaskMessage) ([]a
 	for i := range messages {
 		p := h.partitionOf(messages[i].Target.InstanceID)
 		env := &envelope{Message: &messages[i], Sender: &history.OrchestrationInstance{}}
-		text, _, err := h.prepare(ctx, env)
-		if err != nil {
+		out := &outgoing{queue: p.queue, partition: p, env: env}
+		if err := h.prepare(ctx, out); err != nil {
 			return nil, err
 		}
-		id, receipt, err := p.queue.put(ctx, text, h.armedFor, true)
+		id, receipt, err := p.queue.put(ctx, out.text, h.armedFor, true)
 		if err != nil {
 			return nil, err
 		}
 		h.logSent(p.queue, env)
-		armed[i] = armedMessage{partition: p, msg: queueMessage{id: id, receipt: receipt, text: text}}
+		armed[i] = armedMessage{partition: p, msg: queueMessage{id: id, receipt: receipt, text: out.text}}
 	}
 	return armed, nil
 }
@@ -47,6 +47,6 @@ func (h *TaskHub) release(ctx context.Context, armed []armedMessage) {
 				"partition", a.partition.queue.name, "messageId", a.msg.id, "after", h.armedFor, "error", err)
 			continue
 		}
-		a.partition.signal()
+		h.wake(sentMessage{partition: a.partition})
 	}
 }

@@ -42,6 +42,17 @@ func (b *buffer) take(ctx context.Context, n int, full func()) int {
 	}
 }
 
+// tryTake reserves room for n messages if there is as much.
+func (b *buffer) tryTake(n int) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.free < n {
+		return false
+	}
+	b.free -= n
+	return true
+}
+
 // give returns room for n messages.
 func (b *buffer) give(n int) {
 	if n == 0 {

@@ -69,9 +69,10 @@ func (s *session) answer(ctx context.Context, cp *provider.Checkpoint) error {
 	}
 	sent, err := s.send(ctx, cp)
 	if err != nil {
+		s.hub.retract(ctx, sent)
 		return err
 	}
-	s.hub.wake(sent)
+	s.hub.handOver(ctx, sent)
 	return nil
 }
 
@@ -83,27 +84,12 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 	if err := s.checkDoubt(ctx, s.isDoubtful()); err != nil {
 		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
 	}
-	sent, err := s.send(ctx, cp)
-	if err != nil {
-		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
-	}
-	ordinal, oldBlobs := s.ordinal, []string(nil)
+	var oldBlobs []string
 	if cp.ContinuedAsNew {
-		ordinal, oldBlobs = 0, s.loaded.blobs
+		oldBlobs = s.loaded.blobs
 	}
-	rows, err := s.hub.offloadedRows(ctx, s.slot.id, cp.Instance.ExecutionID, ordinal, cp.NewEvents)
+	rows, err := s.writeHistory(ctx, cp)
 	if err != nil {
-		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
-	}
-	etag, err := s.hub.appendHistory(ctx, cp.Instance, rows, s.loaded.etag)
-	if errors.Is(err, provider.ErrSessionLost) {
-		s.retract(ctx, sent)
-	}
-	if err != nil {
-		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
-	}
-	s.hub.wake(sent)
-	if err := s.advance(cp, etag, ordinal, rows); err != nil {
 		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
 	}
 	if err := s.writeInstanceRow(ctx, cp, rows); err != nil {
@@ -115,6 +101,38 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 		}
 	}
 	return nil
+}
+
+// writeHistory does steps 1 and 2 of a commit, and returns the rows that were
+// added. If it is not known whether the checkpoint counts, its messages are made
+// visible: either their history is there, or they will be found not to have one.
+func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]entity, error) {
+	sent, err := s.send(ctx, cp)
+	if err != nil {
+		s.hub.retract(ctx, sent)
+		return nil, err
+	}
+	ordinal := s.ordinal
+	if cp.ContinuedAsNew {
+		ordinal = 0
+	}
+	rows, err := s.hub.offloadedRows(ctx, s.slot.id, cp.Instance.ExecutionID, ordinal, cp.NewEvents)
+	if err != nil {
+		s.hub.retract(ctx, sent)
+		return nil, err
+	}
+	etag, written, err := s.hub.appendHistory(ctx, cp.Instance, rows, s.loaded.etag)
+	switch {
+	case err == nil:
+	case written == 0 && errors.Is(err, provider.ErrSessionLost):
+		s.hub.retract(ctx, sent)
+		return nil, err
+	default:
+		s.hub.reveal(ctx, sent)
+		return nil, err
+	}
+	s.hub.handOver(ctx, sent)
+	return rows, s.advance(cp, etag, ordinal, rows)
 }
 
 // advance makes the session know what was committed.

@@ -29,6 +29,7 @@ func (p *partition) poll(r *reading) {
 		if room == 0 {
 			return
 		}
+		missed := p.missed()
 		messages, err := p.queue.receive(r.work, room, h.controlLock())
 		if err != nil {
 			h.inbox.buffer.give(room)
@@ -43,6 +44,7 @@ func (p *partition) poll(r *reading) {
 		h.health.ok("queues")
 		taken := p.take(r, messages)
 		h.inbox.buffer.give(room - taken)
+		p.lookedAt(missed, len(messages), room)
 		if len(messages) > 0 {
 			backoff.reset()
 			continue

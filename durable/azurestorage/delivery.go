@@ -24,6 +24,10 @@ type delivery struct {
 	receivedAt   time.Time // by our clock
 	onSettled    func()    // called once, when it is not ours any more
 
+	// fresh is what is stored of an instance that this message starts, if this
+	// process has just seen to it that there was nothing before; else nil.
+	fresh *loadedInstance
+
 	// changing is held by whoever is changing the message in storage. Each
 	// change brings a new receipt and makes the old one void.
 	changing chan struct{}

@@ -14,19 +14,20 @@ import (
 // appendHistory writes rows to an instance's history, in as many transactions
 // as they need, each of which must find the sentinel as the one before left it
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// UploadHistoryBatch). It returns the sentinel's new ETag.
-// [provider.ErrSessionLost] means that somebody else wrote in between.
-func (h *TaskHub) appendHistory(ctx context.Context, instance history.OrchestrationInstance, rows []entity, etag string) (string, error) {
+// UploadHistoryBatch). It returns the sentinel's new ETag, and how many rows are
+// known to be written. [provider.ErrSessionLost] means that somebody else wrote
+// in between.
+func (h *TaskHub) appendHistory(ctx context.Context, instance history.OrchestrationInstance, rows []entity, etag string) (newETag string, written int, err error) {
 	for _, batch := range splitHistory(rows) {
 		last := batch.complete
 		w := historyWrite{hub: h, instance: instance, rows: batch.rows, complete: last, at: history.Ticks(time.Now())}
-		var err error
 		if etag, err = w.do(ctx, etag); err != nil {
-			return "", err
+			return "", written, err
 		}
+		written += len(batch.rows)
 		h.log.Debug("AppendedInstanceHistory", "instanceId", instance.InstanceID, "executionId", instance.ExecutionID, "rows", len(batch.rows), "complete", last)
 	}
-	return etag, nil
+	return etag, written, nil
 }
 
 // historyBatch is the rows of one transaction.

@@ -143,7 +143,7 @@ func TestHistoryCache_IsNotBelievedWhenAnotherWorkerWentOn(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.appendHistory(t.Context(), instance, rows, stored.etag); err != nil {
+	if _, _, err := h.appendHistory(t.Context(), instance, rows, stored.etag); err != nil {
 		t.Fatal(err)
 	}
 
@@ -182,7 +182,7 @@ func TestHistoryCache_DoesNotLetAnOldHistoryBeCommittedTo(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, err := h.appendHistory(t.Context(), instance, rows, stored.etag); err != nil {
+			if _, _, err := h.appendHistory(t.Context(), instance, rows, stored.etag); err != nil {
 				t.Fatal(err)
 			}
 			if err := h.Send(t.Context(), raise("mine")); err != nil {

@@ -128,9 +128,11 @@ const prefetchRetryDelay = 5 * time.Second
 // cannot be handed out now, and makes the instance ready if any are left.
 func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 	b.mu.Lock()
-	executionID, first := batch.executionID, batch.deliveries[0].event()
+	executionID, first, loaded := batch.executionID, batch.deliveries[0].event(), batch.deliveries[0].fresh
 	b.mu.Unlock()
-	loaded := b.hub.remembered(s.id, executionID)
+	if loaded == nil {
+		loaded = b.hub.remembered(s.id, executionID)
+	}
 	if loaded == nil {
 		loaded = b.read(r.ctx, s.id, executionID, first)
 		b.awaitInstanceRow(r.ctx, batch, loaded)

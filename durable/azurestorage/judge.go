@@ -37,7 +37,8 @@ const (
 	// DedupeExecutionStartedMessagesAsync).
 	maxStartDeliveries = 10
 	// A message to an instance of which nothing is known. It may have overtaken
-	// the start message of a child, which has no row until its first checkpoint.
+	// the start message of a child, which has no row until its first checkpoint,
+	// and which is hidden for a while if the worker that sent it has died.
 	maxUnknownInstanceDeliveries = 1
 )
 
@@ -64,7 +65,18 @@ type arrived struct {
 	executionID  string // that it is for, empty for any
 	dequeueCount int
 	receivedAt   time.Time
+	age          time.Duration // since it was put into the queue, when it was received
+	lock         time.Duration // for how long a worker hides a message at a time
 }
+
+// mayHaveBeenTaken reports whether another worker may have had the message
+// before: it was received, or it was hidden from the start, which a worker that
+// died then did not get to renew.
+func (m arrived) mayHaveBeenTaken() bool { return m.dequeueCount > 1 || m.age >= m.lock/2 }
+
+// isOld reports whether all that was sent before the message can be seen by now,
+// even if it was hidden from the start by a worker that died then.
+func (m arrived) isOld() bool { return m.age > 2*m.lock }
 
 // judgeMessages decides what becomes of messages for one execution, given what
 // is stored of the instance. It is a function of its arguments.
@@ -173,7 +185,10 @@ func judgeUnstarted(instanceID string, stored *loadedInstance, m arrived) verdic
 	case row == nil && isCompletion, elsewhere:
 		return holdBackOr(foreign, outOfOrder, m, maxOutOfOrderDeliveries)
 	case row == nil:
-		return holdBackOr(unknownInstance, notYetStarted, m, maxUnknownInstanceDeliveries)
+		if m.dequeueCount > maxUnknownInstanceDeliveries && m.isOld() {
+			return unknownInstance
+		}
+		return notYetStarted
 	case row.State.Status.IsTerminal():
 		return ended
 	case isTerminate && row.State.Status == history.Pending:
@@ -219,7 +234,7 @@ func judgeRunning(stored *loadedInstance, m arrived) verdict {
 		}
 		return outOfOrder
 	}
-	if key, ok := raisedEventOf(m.event); ok && m.dequeueCount > 1 && known.raised[key] {
+	if key, ok := raisedEventOf(m.event); ok && m.mayHaveBeenTaken() && known.raised[key] {
 		return duplicate("the history has this event already")
 	}
 	return deliver

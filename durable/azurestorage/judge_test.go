@@ -54,7 +54,16 @@ func scheduled(id int) history.Event {
 }
 
 func msg(ev history.Event, executionID string, dequeueCount int) arrived {
-	return arrived{event: ev, executionID: executionID, dequeueCount: dequeueCount, receivedAt: judgeTime.Add(10 * time.Second)}
+	return arrived{
+		event: ev, executionID: executionID, dequeueCount: dequeueCount, receivedAt: judgeTime.Add(10 * time.Second),
+		age: 10 * time.Second, lock: 30 * time.Second,
+	}
+}
+
+// after returns m as it is when it is received so long after it was sent.
+func after(age time.Duration, m arrived) arrived {
+	m.age = age
+	return m
 }
 
 func TestJudgeMessages(t *testing.T) {
@@ -148,13 +157,16 @@ func TestJudgeMessages(t *testing.T) {
 			stored: stored(pending), messages: []arrived{msg(raised, "", 40)}, want: []verdict{notYetStarted},
 		},
 		"an event for nobody waits once, since it may have overtaken a child's start": {
-			stored: stored(nil), messages: []arrived{msg(raised, "", 1)}, want: []verdict{notYetStarted},
+			stored: stored(nil), messages: []arrived{after(time.Hour, msg(raised, "", 1))}, want: []verdict{notYetStarted},
+		},
+		"it waits as long as the start can be hidden": {
+			stored: stored(nil), messages: []arrived{after(time.Minute, msg(raised, "", 3))}, want: []verdict{notYetStarted},
 		},
 		"and is then discarded": {
-			stored: stored(nil), messages: []arrived{msg(raised, "", 2)}, want: []verdict{unknownInstance},
+			stored: stored(nil), messages: []arrived{after(61*time.Second, msg(raised, "", 2))}, want: []verdict{unknownInstance},
 		},
 		"a terminate of nobody is discarded, too": {
-			stored: stored(nil), messages: []arrived{msg(terminate, "", 2)}, want: []verdict{unknownInstance},
+			stored: stored(nil), messages: []arrived{after(61*time.Second, msg(terminate, "", 2))}, want: []verdict{unknownInstance},
 		},
 		"a terminate before the start terminates": {
 			stored: stored(pending), messages: []arrived{msg(terminate, "", 1)}, want: []verdict{terminated},
@@ -193,6 +205,11 @@ func TestJudgeMessages(t *testing.T) {
 		"an event like one that was taken, but received for the first time": {
 			stored: stored(running, startOf("x"), raised), messages: []arrived{msg(&history.EventRaised{Header: at(3), Name: "go", Input: new(`1`)}, "", 1)},
 			want: []verdict{deliver},
+		},
+		"an event that was taken when it was hidden from the start, by a worker that died then": {
+			stored:   stored(running, startOf("x"), raised),
+			messages: []arrived{after(30*time.Second, msg(&history.EventRaised{Header: at(3), Name: "go", Input: new(`1`)}, "", 1))},
+			want:     []verdict{duplicate("the history has this event already")},
 		},
 		"an event that comes again and was not taken": {
 			stored: stored(running, startOf("x"), raised), messages: []arrived{msg(&history.EventRaised{Header: at(4), Name: "go", Input: new(`1`)}, "", 2)},

@@ -22,6 +22,7 @@ type partition struct {
 	sessions int        // handed out and not released
 	idle     chan struct{}
 	drain    drainState
+	backlog  backlog
 }
 
 // reading is one time of listening to a partition, from its begin to its end,
@@ -87,6 +88,7 @@ func (p *partition) listen(work context.Context, until time.Time) {
 		return // in the second case the next look at the table tries again
 	}
 	p.drain = notDraining
+	p.backlog.add()
 	ctx, cancel := context.WithCancel(work)
 	r := &reading{ctx: ctx, work: work, cancel: cancel}
 	p.reading = r

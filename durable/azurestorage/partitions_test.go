@@ -211,7 +211,7 @@ func TestSession_TakesBackWhatItSentWhenItIsLost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.appendHistory(t.Context(), item.Instance, other, ""); err != nil {
+	if _, _, err := h.appendHistory(t.Context(), item.Instance, other, ""); err != nil {
 		t.Fatal(err)
 	}
 	ev, msg := schedule(item, 0, `["x"]`)

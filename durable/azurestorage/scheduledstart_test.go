@@ -41,11 +41,11 @@ func TestScheduledStart_MayBeWeeksAway(t *testing.T) {
 	}
 
 	// A week later the message comes to light.
-	text, _, err := h.prepare(t.Context(), &envelope{Message: &start, Sender: &history.OrchestrationInstance{}})
-	if err != nil {
+	out := &outgoing{env: &envelope{Message: &start, Sender: &history.OrchestrationInstance{}}}
+	if err := h.prepare(t.Context(), out); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := h.controlQueues[0].put(t.Context(), text, 0, false); err != nil {
+	if _, _, err := h.controlQueues[0].put(t.Context(), out.text, 0, false); err != nil {
 		t.Fatal(err)
 	}
 	runHub(t, h)

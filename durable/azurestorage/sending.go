@@ -3,55 +3,118 @@ package azurestorage
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
+
+// outgoing is a message on its way into a queue.
+type outgoing struct {
+	queue     *messageQueue
+	partition *partition // whose queue it is, nil for the work-item queue
+	env       *envelope
+	// claim says that room is reserved to hand the message over in memory.
+	claim bool
+	// duplicates is as in [messageQueue.put].
+	duplicates bool
+
+	// prepare sets the following.
+	text       string    // to put into the queue
+	blob       string    // that the message is in, empty if it is not large
+	asReceived *envelope // what a receiver would make of it, if it is claimed
+}
 
 // sentMessage is a message that was put into a queue.
 type sentMessage struct {
 	queue       *messageQueue
-	id, receipt string // with which it can be deleted until somebody receives it
-	blob        string // that it is in, empty if it is not large
+	partition   *partition // whose queue it is, nil for the work-item queue
+	id, receipt string     // with which it can be deleted until somebody receives it
+	claimed     *delivery  // to be handed over in memory, or nil
 }
 
 // send gives a message its identity and puts it into a queue, by way of a blob
-// if it is large. See [messageQueue.put] for duplicates.
+// if it is large, visible to everybody. See [messageQueue.put] for duplicates.
 func (h *TaskHub) send(ctx context.Context, q *messageQueue, env *envelope, duplicates bool) (sentMessage, error) {
-	text, blob, err := h.prepare(ctx, env)
-	if err != nil {
-		return sentMessage{}, err
-	}
-	id, receipt, err := q.put(ctx, text, visibilityDelay(env.Message.Event, time.Now()), duplicates)
-	if err != nil {
-		return sentMessage{}, err
-	}
-	h.logSent(q, env)
-	return sentMessage{queue: q, id: id, receipt: receipt, blob: blob}, nil
+	return h.post(ctx, &outgoing{queue: q, env: env, duplicates: duplicates})
 }
 
-// prepare gives a message its identity and returns the text to put into a
-// queue, and the name of the blob that it is in if it is large.
-func (h *TaskHub) prepare(ctx context.Context, env *envelope) (text, blob string, err error) {
+// post gives a message its identity and puts it into its queue.
+func (h *TaskHub) post(ctx context.Context, out *outgoing) (sentMessage, error) {
+	if err := h.prepare(ctx, out); err != nil {
+		return sentMessage{}, err
+	}
+	return h.enqueue(ctx, out)
+}
+
+// enqueue puts a prepared message into its queue.
+func (h *TaskHub) enqueue(ctx context.Context, out *outgoing) (sentMessage, error) {
+	start := time.Now()
+	delay := visibilityDelay(out.env.Message.Event, start)
+	if out.claim {
+		delay += h.lockOf(out.partition)
+	}
+	id, receipt, err := out.queue.put(ctx, out.text, delay, out.duplicates)
+	if err != nil {
+		if out.claim {
+			h.unclaim(out)
+		}
+		return sentMessage{}, err
+	}
+	h.logSent(out.queue, out.env)
+	sent := sentMessage{queue: out.queue, partition: out.partition, id: id, receipt: receipt}
+	if out.claim {
+		m := queueMessage{id: id, receipt: receipt, text: out.text, dequeueCount: 1, insertedOn: start}
+		sent.claimed = h.newClaim(out, m, start, delay)
+	}
+	return sent, nil
+}
+
+// lockOf returns for how long a message is hidden that this process has of a
+// partition's queue, or of the work-item queue if p is nil.
+func (h *TaskHub) lockOf(p *partition) time.Duration {
+	if p == nil {
+		return h.workItemLock()
+	}
+	return h.controlLock()
+}
+
+// prepare gives a message its identity and makes of it what goes into the queue.
+func (h *TaskHub) prepare(ctx context.Context, out *outgoing) (err error) {
+	if out.claim {
+		defer func() {
+			if err != nil {
+				h.unclaim(out)
+			}
+		}()
+	}
+	env := out.env
 	env.ActivityID = uuid.New()
 	env.SequenceNumber = h.sequence.Add(1)
 	encoded, err := encodeEnvelope(env)
 	if err != nil {
-		return "", "", fmt.Errorf("encode %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
+		return fmt.Errorf("encode %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
+	}
+	if out.claim {
+		if out.asReceived, err = decodeEnvelope(string(encoded)); err != nil {
+			return fmt.Errorf("read back %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
+		}
 	}
 	if len(encoded) > largeMessageThreshold {
-		blob = messageBlobName(env.Message.Target.InstanceID, env.ActivityID, env.Message.Event.Type())
-		if err := h.largeMessages.write(ctx, blob, encoded); err != nil {
-			return "", "", err
+		out.blob = messageBlobName(env.Message.Target.InstanceID, env.ActivityID, env.Message.Event.Type())
+		if err := h.largeMessages.write(ctx, out.blob, encoded); err != nil {
+			return err
 		}
-		if encoded, err = encodeEnvelope(newWrapper(blob)); err != nil {
-			return "", "", fmt.Errorf("encode wrapper of %s: %w", blob, err)
+		if encoded, err = encodeEnvelope(newWrapper(out.blob)); err != nil {
+			return fmt.Errorf("encode wrapper of %s: %w", out.blob, err)
 		}
 	}
-	return encodeQueueText(encoded, h.cfg.QueueEncoding), blob, nil
+	out.text = encodeQueueText(encoded, h.cfg.QueueEncoding)
+	return nil
 }
 
 func (h *TaskHub) logSent(q *messageQueue, env *envelope) {
@@ -59,20 +122,16 @@ func (h *TaskHub) logSent(q *messageQueue, env *envelope) {
 		"executionId", env.Message.Target.ExecutionID, "eventType", env.Message.Event.Type().String(), "sequenceNumber", env.SequenceNumber)
 }
 
-// wake makes this process look at once at those queues that it reads and that
-// messages were sent to.
-func (h *TaskHub) wake(sent []sentMessage) {
-	for _, m := range sent {
-		if m.queue == h.workItems {
-			h.activities.signal()
-			continue
-		}
-		for _, p := range h.partitions {
-			if p.queue == m.queue {
-				p.signal()
-			}
-		}
+// wake makes this process look at once, if it reads the queue, for a message
+// that is visible in it.
+func (h *TaskHub) wake(m sentMessage) {
+	if m.partition == nil {
+		h.activities.fallBehind()
+		h.activities.signal()
+		return
 	}
+	m.partition.fallBehind()
+	m.partition.signal()
 }
 
 // messagesAtOnce bounds how many messages of one checkpoint are sent at a time.
@@ -87,28 +146,70 @@ func (s *session) send(ctx context.Context, cp *provider.Checkpoint) ([]sentMess
 	if sender.ExecutionID == "" {
 		sender = cp.Instance
 	}
-	sent := make([]sentMessage, len(cp.Activities)+len(cp.Timers)+len(cp.Messages))
+	out := s.outgoing(cp)
+	for _, o := range out {
+		o.env.Episode, o.env.Sender = &episode, &sender
+	}
+	sent := make([]sentMessage, len(out))
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(messagesAtOnce)
-	n := 0
-	post := func(q *messageQueue, message *provider.TaskMessage) {
-		i := n
-		n++
+	for i, o := range out {
 		group.Go(func() (err error) {
-			sent[i], err = s.hub.send(groupCtx, q, &envelope{Message: message, Episode: &episode, Sender: &sender}, true)
+			sent[i], err = s.hub.post(groupCtx, o)
 			return err
 		})
 	}
-	for i := range cp.Activities {
-		post(s.hub.workItems, &cp.Activities[i])
-	}
-	for i := range cp.Timers {
-		post(s.slot.partition.queue, &cp.Timers[i])
-	}
-	for i := range cp.Messages {
-		post(s.hub.partitionOf(cp.Messages[i].Target.InstanceID).queue, &cp.Messages[i])
-	}
 	return sent, group.Wait()
+}
+
+// outgoing returns the checkpoint's messages with the queues that they go to,
+// and reserves room for those that this process will take itself.
+func (s *session) outgoing(cp *provider.Checkpoint) []*outgoing {
+	var out []*outgoing
+	add := func(p *partition, messages []provider.TaskMessage) {
+		for i := range messages {
+			to, queue := p, s.hub.workItems
+			if to == nil && messages[i].Event.Type() != history.TypeTaskScheduled {
+				to = s.hub.partitionOf(messages[i].Target.InstanceID)
+			}
+			if to != nil {
+				queue = to.queue
+			}
+			out = append(out, &outgoing{queue: queue, partition: to, env: &envelope{Message: &messages[i]}, duplicates: true})
+		}
+	}
+	add(nil, cp.Activities)
+	add(s.slot.partition, cp.Timers)
+	add(nil, cp.Messages)
+	s.hub.reserve(out)
+	return out
+}
+
+// reserve decides which messages are handed over in memory. Those to one
+// partition are, or none of them, so that they keep their order.
+func (h *TaskHub) reserve(out []*outgoing) {
+	now := time.Now()
+	byPartition := make([][]*outgoing, len(h.partitions))
+	var activities []*outgoing
+	for _, o := range out {
+		switch {
+		case o.partition == nil:
+			activities = append(activities, o)
+		case h.claimable(visibilityDelay(o.env.Message.Event, now)):
+			i := slices.Index(h.partitions, o.partition)
+			byPartition[i] = append(byPartition[i], o)
+		}
+	}
+	for _, o := range activities[:h.activities.claim(len(activities))] {
+		o.claim = true
+	}
+	for i, messages := range byPartition {
+		if h.partitions[i].claim(len(messages)) {
+			for _, o := range messages {
+				o.claim = true
+			}
+		}
+	}
 }
 
 // isDoubtful reports whether somebody else may have gone on with the instance:
@@ -138,16 +239,51 @@ func (s *session) checkDoubt(ctx context.Context, doubtful bool) error {
 // retract takes back what was sent by a checkpoint that does not count. What
 // somebody has received already is held back for a while and then discarded,
 // since no history has what it belongs to; an activity runs once too often.
-func (s *session) retract(ctx context.Context, sent []sentMessage) {
+func (h *TaskHub) retract(ctx context.Context, sent []sentMessage) {
+	ctx, cancel := settling(ctx)
+	defer cancel()
 	var group errgroup.Group
 	group.SetLimit(messagesAtOnce)
 	for _, m := range sent {
+		if m.queue == nil {
+			continue // it was not sent
+		}
 		group.Go(func() error {
+			if m.claimed != nil {
+				if err := m.claimed.remove(ctx); err != nil {
+					h.log.Warn("message that does not count could not be taken back", m.claimed.attrs("error", err)...)
+				}
+				return nil
+			}
 			if _, err := m.queue.remove(ctx, m.id, m.receipt); err != nil {
-				s.hub.log.Warn("message of a lost session could not be taken back", "instanceId", s.slot.id, "messageId", m.id, "partition", m.queue.name, "error", err)
+				h.log.Warn("message that does not count could not be taken back", "messageId", m.id, "partition", m.queue.name, "error", err)
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // no function returns an error
 }
+
+// reveal makes visible what was sent by a checkpoint of which it is not known
+// whether it counts.
+func (h *TaskHub) reveal(ctx context.Context, sent []sentMessage) {
+	ctx, cancel := settling(ctx)
+	defer cancel()
+	var claimed []*delivery
+	for _, m := range sent {
+		if m.claimed != nil {
+			claimed = append(claimed, m.claimed)
+		} else if m.queue != nil {
+			h.wake(m)
+		}
+	}
+	handBackAll(ctx, claimed)
+}
+
+// settling returns a context for doing away with messages: it goes on when ctx
+// has ended, but not for long, since what fails comes right by itself.
+func settling(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+}
+
+const settleTimeout = 10 * time.Second

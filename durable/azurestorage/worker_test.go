@@ -101,7 +101,7 @@ func TestControlQueue_DiscardsWhatIsForNobody(t *testing.T) {
 	runHub(t, h)
 	raise(t, h, "ghost", "boo", `1`)
 	terminate(t, h, "phantom", "now")
-	eventually(t, "both messages are gone", 15*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+	eventually(t, "both messages are gone", 40*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 	for _, id := range []string{"ghost", "phantom"} {
 		if !logged(h, "level=WARN", "DiscardingWorkItem", "No such instance", id) {
 			t.Errorf("nothing was logged of the message for %s", id)

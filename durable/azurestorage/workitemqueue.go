@@ -24,12 +24,16 @@ type activityQueue struct {
 	waiting int        // callers of next
 	free    int        // of MaxConcurrentActivities
 	items   []*delivery
+	backlog backlog
 	bell    chan struct{} // closed when waiting, free, items or closed changes
 	closed  bool
 }
 
 func newActivityQueue(h *TaskHub) *activityQueue {
-	return &activityQueue{hub: h, wake: make(chan struct{}, 1), free: h.cfg.MaxConcurrentActivities, bell: make(chan struct{})}
+	return &activityQueue{
+		hub: h, wake: make(chan struct{}, 1), free: h.cfg.MaxConcurrentActivities, bell: make(chan struct{}),
+		backlog: backlog{missed: 1}, // what was sent before is yet to be seen
+	}
 }
 
 // signal makes the queue be looked at at once.
@@ -74,20 +78,21 @@ func (q *activityQueue) next(ctx context.Context) (*delivery, error) {
 }
 
 // demand waits until there are free slots and somebody waits, and returns how
-// many messages to ask for; 0 means that ctx ended.
-func (q *activityQueue) demand(ctx context.Context) int {
+// many messages to ask for, and what was missed before; 0 means that ctx ended.
+func (q *activityQueue) demand(ctx context.Context) (wanted, missed int) {
 	for {
 		q.mu.Lock()
-		wanted, bell := 0, q.bell
+		wanted, missed = 0, q.backlog.missed
+		bell := q.bell
 		if q.waiting > len(q.items) {
 			wanted = min(q.free, maxReceive)
 		}
 		q.mu.Unlock()
 		if ctx.Err() != nil {
-			return 0
+			return 0, 0
 		}
 		if wanted > 0 {
-			return wanted
+			return wanted, missed
 		}
 		select {
 		case <-bell:
@@ -104,7 +109,7 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 	backoff := pollBackoff{max: q.hub.cfg.MaxQueuePollingInterval}
 	outage := firstOutageDelay
 	for {
-		wanted := q.demand(ctx)
+		wanted, missed := q.demand(ctx)
 		if wanted == 0 {
 			break
 		}
@@ -120,6 +125,7 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 		outage = firstOutageDelay
 		q.hub.health.ok("queues")
 		q.take(work, messages)
+		q.lookedAt(missed, len(messages), wanted)
 		if len(messages) > 0 {
 			backoff.reset()
 		} else if q.pause(ctx, backoff.next(chance.Float64(ctx, "poll the work items"))) {
@@ -217,10 +223,12 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 		Message: &provider.TaskMessage{Event: result, Target: target},
 		Episode: l.d.env.Episode, Sender: &target,
 	}
-	if _, err := l.hub.send(ctx, p.queue, env, true); err != nil {
+	sent, err := l.hub.send(ctx, p.queue, env, true)
+	if err != nil {
 		return fmt.Errorf("complete activity %d of %q: %w", taskEventID(result), target.InstanceID, err)
 	}
-	p.signal()
+	sent.partition = p
+	l.hub.wake(sent)
 	if err := l.d.remove(ctx); err != nil {
 		// The result is on its way; if the activity runs again, its result is
 		// recognized as a duplicate.

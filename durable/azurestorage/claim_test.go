@@ -1,0 +1,206 @@
+package azurestorage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// serving runs a hub whose worker has seen that its queues are empty, so that
+// it claims what it sends to itself.
+func serving(t testing.TB, cfg Config) (h *TaskHub, stop func()) {
+	h = openHub(t, cfg)
+	stop = runHub(t, h)
+	ctx, cancel := context.WithCancel(t.Context())
+	waiting := make(chan struct{})
+	go func() { // somebody who would run activities
+		defer close(waiting)
+		_, _ = h.NextActivity(ctx)
+	}()
+	eventually(t, "the queues were found empty", 30*time.Second, func() bool {
+		h.activities.mu.Lock()
+		defer h.activities.mu.Unlock()
+		p := h.partitions[0]
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		return h.activities.backlog.isEmpty() && p.backlog.isEmpty() && p.reading != nil
+	})
+	cancel()
+	<-waiting
+	return h, stop
+}
+
+// While a message is worked on that was never received it is in its queue, for
+// whoever takes over, and hidden.
+func TestClaim_IsInItsQueueAndHidden(t *testing.T) {
+	t.Parallel()
+	counter := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	cfg := testConfig(t)
+	cfg.Transport = counter
+	h, _ := serving(t, cfg)
+	mustStart(t, h, "claimed", "e1", `1`)
+	item := mustNext(t, h)
+	if all, visible := messageCount(t, h.controlQueues[0]), visibleMessages(t, h.controlQueues[0]); all != 1 || visible != 0 {
+		t.Errorf("%d start messages of which %d are visible, want one that is hidden", all, visible)
+	}
+	commitActivity(t, item, 0, `["a"]`)
+	activity := mustActivity(t, h)
+	if all, visible := messageCount(t, h.workItems), visibleMessages(t, h.workItems); all != 1 || visible != 0 || activity.Attempt != 1 {
+		t.Errorf("%d work items of which %d are visible, attempt %d; want the first of one that is hidden", all, visible, activity.Attempt)
+	}
+	if n := counter.Total(func(c azuritetest.Call) bool { return c.Name == "GetMessages" }); n != 0 {
+		t.Errorf("%d messages were received, want all to be handed over in memory:\n%s", n, counter)
+	}
+	if err := activity.Lock.Abandon(t.Context(), errLost); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A claimed message stays hidden for as long as this process has it.
+func TestClaim_IsRenewed(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.LeaseInterval = 2 * time.Second
+	h, _ := serving(t, cfg)
+	mustStart(t, h, "slow", "e1", `1`)
+	item := mustNext(t, h)
+	eventually(t, "the start was renewed twice", 30*time.Second, func() bool {
+		c := h.cfg.Logger.Handler().(*logCapture)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return strings.Count(strings.Join(*c.lines, ""), "RenewingMessage") >= 2
+	})
+	if n := visibleMessages(t, h.controlQueues[0]); n != 0 {
+		t.Errorf("%d messages are visible while they are worked on", n)
+	}
+	commitEnd(t, item, 0, `1`)
+}
+
+// What was claimed when the worker stopped becomes visible at once.
+func TestClaim_BecomesVisibleWhenItCannotBeHandedOver(t *testing.T) {
+	t.Parallel()
+	h, stop := serving(t, testConfig(t))
+	activity := &provider.TaskMessage{Event: &history.TaskScheduled{Header: header(0), Name: "A"}, Target: history.OrchestrationInstance{InstanceID: "i"}}
+	raised := &provider.TaskMessage{Event: &history.EventRaised{Header: header(-1), Name: "E"}, Target: history.OrchestrationInstance{InstanceID: "i"}}
+	out := []*outgoing{
+		{queue: h.workItems, env: &envelope{Message: activity, Sender: &activity.Target}},
+		{queue: h.controlQueues[0], partition: h.partitions[0], env: &envelope{Message: raised, Sender: &history.OrchestrationInstance{}}},
+	}
+	h.reserve(out)
+	var sent []sentMessage
+	for _, o := range out {
+		m, err := h.post(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.claimed == nil {
+			t.Fatalf("the message to %s was not claimed", o.queue.name)
+		}
+		sent = append(sent, m)
+	}
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		stop()
+	}()
+	eventually(t, "nothing is read any more", 30*time.Second, func() bool {
+		h.activities.mu.Lock()
+		defer h.activities.mu.Unlock()
+		return h.activities.closed && h.partitions[0].currentReading() == nil
+	})
+	h.handOver(t.Context(), sent)
+	for _, q := range []*messageQueue{h.workItems, h.controlQueues[0]} {
+		if n := visibleMessages(t, q); n != 1 {
+			t.Errorf("%d messages are visible in %s, want the one that was claimed", n, q.name)
+		}
+	}
+	<-stopped
+}
+
+// A checkpoint whose fate is unknown leaves its messages to whoever finds out.
+func TestClaim_BecomesVisibleWhenTheFateOfItsCheckpointIsUnknown(t *testing.T) {
+	t.Parallel()
+	var cut atomic.Bool
+	counter := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		if cut.Load() && call.Service == "table" {
+			return nil, errors.New("the test cut the connection")
+		}
+		return next()
+	}
+	cfg := testConfig(t)
+	cfg.Transport, cfg.LeaseInterval = counter, 30*time.Second
+	h, _ := serving(t, cfg)
+	mustStart(t, h, "unknown", "e1", `1`)
+	item := mustNext(t, h)
+	ev, msg := schedule(item, 0, `["x"]`)
+	cut.Store(true)
+	err := item.Session.Commit(t.Context(), &provider.Checkpoint{
+		Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg},
+	})
+	if err == nil || errors.Is(err, provider.ErrSessionLost) {
+		t.Fatalf("error %v, want one that leaves open what happened", err)
+	}
+	if n := visibleMessages(t, h.workItems); n != 1 {
+		t.Errorf("%d work items are visible, want the one that the checkpoint sent", n)
+	}
+	cut.Store(false)
+	if err := errors.Join(item.Session.Abandon(t.Context(), err), item.Session.Release(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestClaim_DoesNotOvertakeWhatIsInTheQueue(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.ControlQueueBufferThreshold = 2
+	h, _ := serving(t, cfg)
+	mustStart(t, h, "listener", "e1", `1`)
+	item := mustNext(t, h)
+	for i := range 6 { // room for one, so that the others have to wait in the queue
+		raise(t, h, "listener", fmt.Sprint(i), `1`)
+	}
+	var names []string
+	for len(names) < 6 {
+		for _, m := range item.Messages {
+			if ev, ok := m.Event.(*history.EventRaised); ok {
+				names = append(names, ev.Name)
+			}
+		}
+		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+		if len(names) < 6 {
+			item = mustNext(t, h)
+		}
+	}
+	if got := strings.Join(names, ""); got != "012345" {
+		t.Errorf("events came in the order %s", got)
+	}
+}
+
+func TestBacklog_IsEmptyOnlyAfterALookThatFoundLessThanItAskedFor(t *testing.T) {
+	t.Parallel()
+	b := backlog{missed: 1}
+	if b.isEmpty() {
+		t.Error("empty before the first look")
+	}
+	before := b.missed
+	b.add() // a message was sent while the look was under way
+	if b.looked(before, 0, 32); b.isEmpty() {
+		t.Error("empty although a message was sent during the look")
+	}
+	if b.looked(b.missed, 32, 32); b.isEmpty() {
+		t.Error("empty although the look found all that it asked for")
+	}
+	if b.looked(b.missed, 31, 32); !b.isEmpty() {
+		t.Error("not empty after a look that found the rest")
+	}
+}
