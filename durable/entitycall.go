@@ -171,9 +171,9 @@ func LockEntities(ctx *Context, entities ...AnyEntity) (unlock func()) {
 	}
 }
 
-// InCriticalSection reports whether the orchestrator has locked entities, and
-// which.
-func (c *Context) InCriticalSection() (entities []EntityID, ok bool) {
+// CriticalSection returns the entities that the orchestrator has locked, in order,
+// and reports whether it has locked any.
+func (c *Context) CriticalSection() (entities []EntityID, ok bool) {
 	for _, id := range c.x.Locked() {
 		entities = append(entities, EntityID(id))
 	}
