@@ -52,6 +52,9 @@ func exercised(t *testing.T, cfg embedded.Config) providertest.Hub {
 			hub = open(t, path, cfg)
 			return hub
 		},
+		Another: func(t *testing.T) provider.Provider {
+			return open(t, filepath.Join(t.TempDir(), "hub.db"), cfg)
+		},
 		Quiet:        60 * time.Millisecond,
 		DrainTimeout: cfg.DrainTimeout,
 		AbandonDelay: cfg.AbandonDelay,

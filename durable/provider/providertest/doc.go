@@ -33,6 +33,10 @@ type Hub struct {
 	// then skipped.
 	Kill func(t *testing.T) provider.Provider
 
+	// Another opens another hub of the same provider, which is empty. It is nil
+	// if there cannot be two; what needs it is then skipped.
+	Another func(t *testing.T) provider.Provider
+
 	// Patience is how long the suite waits for what must happen. Default 20 s.
 	Patience time.Duration
 	// Quiet is how long it watches for what must not happen. Default 100 ms.
@@ -69,7 +73,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Hub) {
 	t.Helper()
 	for _, a := range []area{
 		starting, children, messages, workItems, sessions, commits, continuing, statuses, activities,
-		timers, ordering, payloads, identifiers, queries, endings, optional, stopping, restarting,
+		timers, ordering, payloads, identifiers, queries, endings, optional, copying, stopping, restarting,
 	} {
 		t.Run(a.name, func(t *testing.T) {
 			for _, tt := range a.tests {

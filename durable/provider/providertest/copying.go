@@ -1,0 +1,243 @@
+package providertest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// Tests of taking a hub's contents out and putting them in elsewhere; they are
+// skipped if the provider does not offer it.
+var copying = area{"copying", []test{
+	{"a copy goes on where the hub was", copied},
+	{"a copy has what ended, and large payloads", copiedWhole},
+	{"a copied timer and a copied start come in their time", copiedTimes},
+	{"the hub that was copied goes on as before", copiedLeftAlone},
+	{"an empty hub is copied", copiedNothing},
+	{"a hub is not copied while it is worked on", copiedAtWork},
+	{"a hub that is not empty is not filled", copiedOver},
+	{"what fails while it is copied is told", copiedInVain},
+}}
+
+// portable returns the provider as one whose hub can be copied, and another
+// that is empty.
+func (w *world) portable() (from, to provider.Portable) {
+	w.Helper()
+	from, ok := w.p.(provider.Portable)
+	if !ok || w.hub.Another == nil {
+		w.Skip("the hub cannot be copied")
+	}
+	return from, w.hub.Another(w.T).(provider.Portable)
+}
+
+// copyHub copies the hub, which is stopped for it, and goes on with the copy.
+func (w *world) copyHub() provider.Totals {
+	w.Helper()
+	from, to := w.portable()
+	w.rest()
+	totals := w.mustCopy(from, to)
+	w.use(to.(provider.Provider))
+	return totals
+}
+
+// rest stops the hub if it runs.
+func (w *world) rest() {
+	w.Helper()
+	if w.halt != nil {
+		w.stop()
+	}
+}
+
+func (w *world) mustCopy(from, to provider.Portable) provider.Totals {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), 2*w.hub.Patience)
+	defer cancel()
+	totals, err := provider.CopyHub(ctx, from, to, provider.ExportOptions{}, nil)
+	w.must("CopyHub", err)
+	counted, err := from.Totals(ctx)
+	w.must("Totals of the source", err)
+	w.equal("totals of the source", counted, totals)
+	return totals
+}
+
+// stages fills the hub with instances in all stages, and stops it.
+func (w *world) stages() {
+	w.Helper()
+	w.portable() // skips
+	w.start()
+	w.begin("event")
+	w.send(raised("event", "Sent", text(`"before"`)))
+	w.next("event").finish()
+	w.begin("queued")
+	w.send(raised("queued", "Work", nil))
+	w.next("queued").schedule(0, "Activity", text(`"input"`)).finish()
+	parent := w.create("parent")
+	w.next("parent").child(0, childStart("child", "execution of child", parent, 0)).finish()
+	w.next("child").finish()
+	w.begin("suspended")
+	w.send(to("suspended", &history.ExecutionSuspended{Header: history.NewHeader(now()), Reason: text("not now")}))
+	w.next("suspended").finish()
+	w.begin("generations")
+	w.send(raised("generations", "Again", nil))
+	w.next("generations").continueAsNew("second execution of generations", text(`"again"`)).finish()
+	w.stop()
+}
+
+func copied(w *world) {
+	w.stages()
+	w.create("unstarted")
+	w.send(raised("event", "Sent", text(`"in between"`)))
+	totals := w.copyHub()
+	w.equal("instances", totals.Instances, 7)
+	w.equal("activities", totals.Activities, 1)
+	w.equal("messages", totals.Messages, 2)
+
+	seen := map[string]*episode{}
+	for range 2 {
+		ctx, cancel := w.patient()
+		e := w.try(ctx)
+		cancel()
+		if e == nil {
+			w.Fatalf("only %d instances have something to do after the copy, want 2", len(seen))
+		}
+		seen[e.item.Instance.InstanceID] = e
+		e.finish()
+	}
+	if seen["unstarted"] == nil || seen["event"] == nil {
+		w.Errorf("the instances that have something to do are not those that had")
+	}
+	a := w.nextActivity()
+	w.equal("input of the activity", a.Task.Input, text(`"input"`))
+	w.complete(a, completed(0, text(`"result"`)))
+	e := w.next("queued")
+	w.equal("result", e.fresh[0].Event.(*history.TaskCompleted).Result, text(`"result"`))
+	e.end(history.Completed, text(`"done"`)).finish()
+	w.equal("output", w.state("queued").Output, text(`"done"`))
+
+	w.equal("status of what is suspended", w.state("suspended").Status, history.Suspended)
+	w.equal("input of a second generation", w.state("generations").Input, text(`"again"`))
+	w.send(raised("generations", "Go on", nil))
+	e = w.next("generations")
+	w.equal("execution", e.item.Instance.ExecutionID, "second execution of generations")
+	e.finish()
+
+	w.send(raised("child", "Done", nil))
+	e = w.next("child").end(history.Completed, text(`"child's"`))
+	e.cp.Messages = append(e.cp.Messages, provider.TaskMessage{
+		Event:  &history.SubOrchestrationInstanceCompleted{Header: history.NewHeader(now()), TaskScheduledID: 0, Result: text(`"child's"`)},
+		Target: w.state("parent").Instance,
+	})
+	e.finish()
+	w.next("parent").end(history.Completed, nil).finish()
+	w.noActivity("all are done")
+}
+
+func copiedWhole(w *world) {
+	w.portable()
+	w.start()
+	input, output, status := large("input"), large("output"), text(`"status"`)
+	start := started("large", "execution", input)
+	start.Version, start.Tags = "1.2", map[string]string{"k": "v"}
+	w.createAs(start)
+	w.next("large").custom(status).end(history.Completed, output).finish()
+	w.create("failed")
+	w.next("failed").end(history.Failed, text("it broke")).finish()
+	before := map[string]*provider.InstanceState{"large": w.state("large"), "failed": w.state("failed")}
+	w.copyHub()
+	for id, want := range before {
+		got := w.state(id)
+		w.equal("state of "+id, got, want)
+		w.equal("history of "+id, w.history(id), w.histories[want.Instance])
+	}
+	_, err := w.tryAgain("large", live)
+	w.must("start a copied instance that has ended anew", err)
+	w.next("large").finish()
+}
+
+func copiedTimes(w *world) {
+	w.portable()
+	w.start()
+	due := now().Add(time.Second)
+	w.create("timer")
+	w.next("timer").timer(0, due).timer(1, now().Add(24*time.Hour)).finish()
+	later := started("later", "execution of later", text(`"input"`))
+	later.ScheduledStart = due
+	w.createAs(later)
+	totals := w.copyHub()
+	w.equal("messages", totals.Messages, 3)
+	for range 2 {
+		ctx, cancel := w.patient()
+		e := w.try(ctx)
+		cancel()
+		if e == nil {
+			w.Fatal("a timer or a start was lost")
+		}
+		if early := time.Until(due); early > 0 {
+			w.Errorf("%q was handed out %v before its time", e.item.Instance.InstanceID, early)
+		}
+		e.finish()
+	}
+	w.quiet("one timer is a day away")
+}
+
+func copiedLeftAlone(w *world) {
+	w.stages()
+	w.send(raised("event", "Sent", nil))
+	from, to := w.portable()
+	w.mustCopy(from, to)
+	if w.hub.Reopen != nil {
+		w.use(w.hub.Reopen(w.T))
+	} else {
+		w.start()
+	}
+	w.next("event").finish()
+	w.complete(w.nextActivity(), completed(0, nil))
+	w.next("queued").finish()
+	w.noActivity("there was one")
+}
+
+func copiedNothing(w *world) {
+	from, to := w.portable()
+	ctx, cancel := w.patient()
+	defer cancel()
+	_, err := w.p.Instances(ctx, provider.Query{}) // makes the hub exist
+	w.must("Instances", err)
+	w.equal("totals", w.mustCopy(from, to), provider.Totals{})
+}
+
+func copiedAtWork(w *world) {
+	from, to := w.portable()
+	w.start()
+	w.begin("a") // the worker has the hub by now
+	ctx, cancel := w.patient()
+	defer cancel()
+	if _, err := provider.CopyHub(ctx, from, to, provider.ExportOptions{}, nil); !errors.Is(err, provider.ErrHubBusy) {
+		w.Errorf("CopyHub of what is worked on: %v, want %v", err, provider.ErrHubBusy)
+	}
+}
+
+func copiedOver(w *world) {
+	from, to := w.portable()
+	w.start()
+	w.begin("a")
+	w.rest()
+	w.mustCopy(from, to)
+	ctx, cancel := w.patient()
+	defer cancel()
+	if _, err := provider.CopyHub(ctx, from, to, provider.ExportOptions{}, nil); !errors.Is(err, provider.ErrHubNotEmpty) {
+		w.Errorf("CopyHub into what is not empty: %v, want %v", err, provider.ErrHubNotEmpty)
+	}
+}
+
+func copiedInVain(w *world) {
+	_, to := w.portable()
+	ctx, cancel := w.patient()
+	defer cancel()
+	broken := errors.New("broken")
+	if err := to.Import(ctx, func(provider.HubWriter) error { return broken }); !errors.Is(err, broken) {
+		w.Errorf("Import whose source fails: %v, want %v", err, broken)
+	}
+}
