@@ -69,6 +69,10 @@ func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
 				alive.Store(false)
 				return open()
 			},
+			Another: func(*testing.T) provider.Provider {
+				cfg.TaskHub += "other"
+				return open()
+			},
 			Patience:     40 * time.Second,
 			Quiet:        100 * time.Millisecond,
 			DrainTimeout: cfg.DrainTimeout,

@@ -1,0 +1,210 @@
+package azurestorage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var _ provider.Portable = (*TaskHub)(nil)
+
+// Export implements [provider.Portable].
+//
+// Queues do not show what is hidden in them. Of that, timers and scheduled
+// starts are made anew from the histories and the rows. What else the histories
+// say must be there is waited for, for as long as a worker that died can have
+// hidden it.
+//
+// The messages are received, which hides them for a few minutes, and made
+// visible again at the end.
+func (h *TaskHub) Export(ctx context.Context, w provider.HubWriter, o provider.ExportOptions) error {
+	if err := h.checkExists(ctx); err != nil {
+		return err
+	}
+	if err := h.checkIdle(ctx); err != nil {
+		return err
+	}
+	x := &export{hub: h, to: w, options: o, instances: map[string]*exported{}, received: map[string]*receivedMessage{}}
+	if err := x.exportInstances(ctx); err != nil {
+		return err
+	}
+	defer x.handBack(ctx)
+	if err := x.receiveAll(ctx); err != nil {
+		return err
+	}
+	if err := x.exportMessages(ctx); err != nil {
+		return err
+	}
+	return h.checkIdle(ctx) // a worker that came meanwhile has changed what was read
+}
+
+// An export is one run of [TaskHub.Export].
+type export struct {
+	hub       *TaskHub
+	to        provider.HubWriter
+	options   provider.ExportOptions
+	instances map[string]*exported
+	received  map[string]*receivedMessage // by queue and ID
+	order     []*receivedMessage
+}
+
+// checkExists fails if there is no such hub, rather than making one.
+func (h *TaskHub) checkExists(ctx context.Context) error {
+	rows, err := h.readPartitionRows(ctx, h.partitionsTable)
+	switch {
+	case isNotFound(err):
+		return fmt.Errorf("there is no task hub %s in the storage account", h.cfg.TaskHub)
+	case err != nil:
+		return fmt.Errorf("look for task hub %s: %w", h.cfg.TaskHub, err)
+	case len(rows) != len(h.controlQueues):
+		return &PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: len(h.controlQueues), Existing: len(rows)}
+	}
+	return nil
+}
+
+// checkIdle fails with [provider.ErrHubBusy] if a worker has a partition of the
+// hub, whichever partition manager it uses.
+func (h *TaskHub) checkIdle(ctx context.Context) error {
+	rows, err := h.readPartitionRows(ctx, h.partitionsTable)
+	if err != nil && !isNotFound(err) {
+		return err
+	}
+	for _, row := range rows {
+		if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now()) {
+			return fmt.Errorf("%s: worker %s has partition %s until %s: %w", h.cfg.TaskHub, row.CurrentOwner, row.Queue,
+				row.ExpiresAt.UTC().Format(time.TimeOnly), provider.ErrHubBusy)
+		}
+	}
+	leases := newBlobStore(h.services.blobs, h.services.blobEndpoint, h.names.Leases())
+	options := &container.ListBlobsFlatOptions{}
+	for {
+		var page container.ListBlobsFlatResponse
+		err := retry(ctx, "list blobs of "+leases.name, func(ctx context.Context) (err error) {
+			page, err = leases.client.NewListBlobsFlatPager(options).NextPage(ctx)
+			return err
+		})
+		if isNotFound(err) {
+			return nil // it is there only with the other partition managers
+		}
+		if err != nil {
+			return err
+		}
+		for _, item := range page.Segment.BlobItems {
+			if item.Properties != nil && value(item.Properties.LeaseStatus) == lease.StatusTypeLocked {
+				return fmt.Errorf("%s: a worker has the lease %s: %w", h.cfg.TaskHub, value(item.Name), provider.ErrHubBusy)
+			}
+		}
+		if value(page.NextMarker) == "" {
+			return nil
+		}
+		options.Marker = page.NextMarker
+	}
+}
+
+// exportInstances passes on every instance that has a row or a history.
+func (x *export) exportInstances(ctx context.Context) error {
+	h := x.hub
+	columns := instanceColumns(provider.Fetch{Input: true, Output: true})
+	err := h.instancesTable.all(ctx, tableQuery{columns: columns}, func(raw []byte) error {
+		row, err := decodeInstanceRow(raw)
+		if err != nil {
+			return err
+		}
+		if err := h.resolveState(ctx, row); err != nil {
+			return err
+		}
+		return x.exportInstance(ctx, row.State.Instance.InstanceID, row)
+	})
+	if err != nil {
+		return fmt.Errorf("export instances: %w", err)
+	}
+	// An instance whose first checkpoint was cut off has a history and no row.
+	withHistory := tableQuery{filter: "RowKey eq '" + sentinelRowKey + "'", columns: []string{"PartitionKey"}}
+	err = h.historyTable.all(ctx, withHistory, func(raw []byte) error {
+		var row struct{ PartitionKey string }
+		if err := json.Unmarshal(raw, &row); err != nil {
+			return fmt.Errorf("decode history row: %w", err)
+		}
+		id := unescapeKey(row.PartitionKey)
+		if x.instances[id] != nil {
+			return nil
+		}
+		return x.exportInstance(ctx, id, nil)
+	})
+	if err != nil {
+		return fmt.Errorf("export histories: %w", err)
+	}
+	return nil
+}
+
+func (x *export) exportInstance(ctx context.Context, id string, row *instanceRow) error {
+	stored, err := x.hub.loadHistory(ctx, id, "")
+	if err != nil {
+		return fmt.Errorf("instance %q: %w", id, err)
+	}
+	state, past := mended(id, row, stored)
+	if state == nil {
+		return nil
+	}
+	x.instances[id] = newExported(row, stored, state, past)
+	return x.to.Instance(ctx, state, past)
+}
+
+// mended returns an instance as it would be if no worker had been cut off: the
+// history is written before the row. It returns nil if nothing is left of it but
+// an empty history.
+func mended(id string, row *instanceRow, stored storedHistory) (*provider.InstanceState, []history.Event) {
+	past := stored.events
+	if row == nil && len(past) == 0 {
+		return nil, nil
+	}
+	state := &provider.InstanceState{Status: history.Running, Instance: history.OrchestrationInstance{InstanceID: id}}
+	if row != nil {
+		state = &row.State
+		renewed := state.Instance.ExecutionID != stored.executionID
+		if len(past) == 0 || renewed && (state.Status == history.Pending || state.Status.IsTerminal()) {
+			return state, nil // what is about to start takes the place of what is over
+		}
+		if !renewed && (stored.known.ended == nil || state.Status.IsTerminal()) {
+			return state, past
+		}
+	}
+	state.Instance.ExecutionID = stored.executionID
+	for _, ev := range past {
+		applyToState(state, ev)
+	}
+	return state, past
+}
+
+// applyToState brings a state up to date by an event of its history
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// UpdateStateAsync).
+func applyToState(s *provider.InstanceState, ev history.Event) {
+	s.LastUpdatedAt = ev.Head().Timestamp
+	switch ev := ev.(type) {
+	case *history.ExecutionStarted:
+		s.Name, s.Version, s.Tags, s.CreatedAt = ev.Name, ev.Version, ev.Tags, ev.Timestamp
+		s.Input, s.Status, s.ScheduledAt = ev.Input, history.Running, ev.ScheduledStart
+		if ev.Generation != nil {
+			s.Generation = *ev.Generation
+		}
+	case *history.ExecutionCompleted:
+		s.Status, s.Output, s.CompletedAt = ev.Status, ev.Result, ev.Timestamp
+		if ev.Failure != nil {
+			s.Output = new(ev.Failure.String())
+		}
+	case *history.ExecutionTerminated:
+		s.Status, s.Output, s.CompletedAt = history.Terminated, ev.Reason, ev.Timestamp
+	case *history.ExecutionSuspended:
+		s.Status, s.Output = history.Suspended, ev.Reason
+	case *history.ExecutionResumed:
+		s.Status, s.Output = history.Running, ev.Reason
+	}
+}

@@ -1,0 +1,158 @@
+package azurestorage
+
+import (
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// An exported is what has to be remembered of an instance that was exported, to
+// decide on the messages for it.
+type exported struct {
+	loaded loadedInstance // without the events
+	state  *provider.InstanceState
+
+	// What the history says is under way, by action.
+	tasks    map[int]bool
+	children map[int]string // their instance IDs
+	timers   map[int]*history.TimerCreated
+	signals  []*history.EventSent // for entities, to be delivered later
+}
+
+// fireAndForgetTag marks a child whose end its parent is not told
+// (DurableTask.Core/OrchestrationTags.cs).
+const fireAndForgetTag = "FireAndForget"
+
+func newExported(row *instanceRow, stored storedHistory, state *provider.InstanceState, past []history.Event) *exported {
+	x := &exported{
+		loaded: loadedInstance{storedHistory: storedHistory{executionID: stored.executionID, known: stored.known, etag: stored.etag}},
+		state: &provider.InstanceState{
+			Instance: state.Instance, Name: state.Name, Version: state.Version, Status: state.Status,
+			CreatedAt: state.CreatedAt, ScheduledAt: state.ScheduledAt, Generation: state.Generation, Tags: state.Tags,
+		},
+		tasks: map[int]bool{}, children: map[int]string{}, timers: map[int]*history.TimerCreated{},
+	}
+	if state.Status == history.Pending {
+		x.state.Input = state.Input // for the start, if that is to be made anew
+	}
+	if len(past) == 0 {
+		x.loaded.executionID, x.loaded.known = state.Instance.ExecutionID, newKnownEvents()
+	}
+	x.loaded.row = row
+	if row != nil {
+		kept := &instanceRow{State: *x.state, Generation: row.Generation}
+		x.loaded.row = kept
+	}
+	for _, ev := range past {
+		x.add(ev)
+	}
+	return x
+}
+
+func (x *exported) add(ev history.Event) {
+	switch ev := ev.(type) {
+	case *history.TaskScheduled:
+		x.tasks[ev.EventID] = true
+	case *history.TimerCreated:
+		x.timers[ev.EventID] = ev
+	case *history.SubOrchestrationInstanceCreated:
+		if _, forgotten := ev.Tags[fireAndForgetTag]; !forgotten {
+			x.children[ev.EventID] = ev.InstanceID
+		}
+	case *history.EventSent:
+		x.signals = append(x.signals, ev)
+	default:
+		if id, ok := history.Completes(ev); ok {
+			delete(x.tasks, id)
+			delete(x.timers, id)
+			delete(x.children, id)
+		}
+	}
+}
+
+// goesOn reports whether the instance waits for what is under way.
+func (x *exported) goesOn() bool { return x.loaded.known.started && x.loaded.known.ended == nil }
+
+// isAwaited reports whether the start of the instance must be somewhere.
+func (x *exported) isAwaited() bool {
+	return !x.loaded.known.started && x.state.Status == history.Pending
+}
+
+// start returns the message that starts an instance which is to start later,
+// made anew from its row.
+func (x *exported) start() *provider.TaskMessage {
+	s := x.state
+	return &provider.TaskMessage{
+		Target: s.Instance,
+		Event: &history.ExecutionStarted{
+			Header: history.NewHeader(s.CreatedAt), Instance: s.Instance, Name: s.Name, Version: s.Version,
+			Input: s.Input, Tags: s.Tags, ScheduledStart: s.ScheduledAt, Generation: new(s.Generation),
+		},
+	}
+}
+
+// fired returns the message of a timer, made anew from the history.
+func (x *exported) fired(t *history.TimerCreated, now time.Time) *provider.TaskMessage {
+	return &provider.TaskMessage{
+		Target: history.OrchestrationInstance{InstanceID: x.state.Instance.InstanceID, ExecutionID: x.loaded.executionID},
+		Event:  &history.TimerFired{Header: history.NewHeader(now), TimerID: t.EventID, FireAt: t.FireAt},
+	}
+}
+
+// An action names what an execution decided.
+type action struct {
+	instance, execution string
+	id                  int
+}
+
+// pending is what the messages of a hub say is under way.
+type pending struct {
+	runs      map[action]bool // activities that are to be run
+	completed map[action]bool // whatever has its completion on the way
+	starts    map[string]bool // instances whose start is on the way
+}
+
+// missing counts what the histories say must be under way, but is not seen.
+func (p pending) missing(instances map[string]*exported) int {
+	missing := 0
+	for id, x := range instances {
+		if x.isAwaited() && !p.starts[id] && x.state.ScheduledAt.IsZero() {
+			missing++
+		}
+		if !x.goesOn() {
+			continue
+		}
+		key := func(n int) action { return action{id, x.loaded.executionID, n} }
+		for n := range x.tasks {
+			if !p.runs[key(n)] && !p.completed[key(n)] {
+				missing++
+			}
+		}
+		for n, child := range x.children {
+			c := instances[child]
+			lives := c != nil && (c.goesOn() || c.isAwaited())
+			if !p.completed[key(n)] && !lives && !p.starts[child] {
+				missing++
+			}
+		}
+	}
+	return missing
+}
+
+// explained counts what may be hidden in the queues and need not be read: it can
+// be made anew, or nobody waits for it.
+func (p pending) explained(instances map[string]*exported, now time.Time) int {
+	explained := 0
+	for id, x := range instances {
+		for n, timer := range x.timers {
+			if timer.FireAt.After(now) && !p.completed[action{id, x.loaded.executionID, n}] {
+				explained++
+			}
+		}
+		if x.isAwaited() && !p.starts[id] && !x.state.ScheduledAt.IsZero() {
+			explained++
+		}
+	}
+	return explained
+}

@@ -1,0 +1,333 @@
+package azurestorage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A receivedMessage is one that an export has received.
+type receivedMessage struct {
+	queue *messageQueue
+	msg   queueMessage
+	env   *envelope
+}
+
+// exportLock is how long what an export receives is hidden, should the process
+// die before it makes it visible again.
+const exportLock = 5 * time.Minute
+
+// lookAgain is how often an export looks for what was hidden.
+const lookAgain = time.Second
+
+// A HiddenError says that there are messages in the queues of a hub that nobody
+// can see at the moment, and that are not explained by the histories.
+type HiddenError struct {
+	TaskHub string
+	// Hidden counts messages that are not explained: timers of executions that
+	// were purged or have continued as new, signals that clients sent for later,
+	// messages that could not be processed and are held back.
+	Hidden int
+	// Missing counts what the histories say is under way and is not seen.
+	Missing int
+}
+
+// Error says how many there are.
+func (e *HiddenError) Error() string {
+	return fmt.Sprintf("the queues of task hub %s hide %d messages that cannot be read now, and %d that the histories tell of are missing",
+		e.TaskHub, e.Hidden, e.Missing)
+}
+
+// receiveAll receives the messages of all queues, until nothing is missing.
+func (x *export) receiveAll(ctx context.Context) error {
+	h := x.hub
+	queues := append(slices.Clone(h.controlQueues), h.workItems)
+	deadline := time.Now().Add(max(h.cfg.ControlQueueVisibilityTimeout, h.cfg.WorkItemQueueVisibilityTimeout))
+	for told := false; ; {
+		inQueues := 0
+		for _, q := range queues {
+			if err := x.receive(ctx, q); err != nil {
+				return fmt.Errorf("receive from queue %s: %w", q.name, err)
+			}
+			n, err := q.length(ctx)
+			if err != nil {
+				return err
+			}
+			inQueues += n
+		}
+		p := x.pending()
+		missing := p.missing(x.instances)
+		hidden := max(0, inQueues-len(x.received)-p.explained(x.instances, time.Now()))
+		if missing == 0 && hidden == 0 {
+			return nil
+		}
+		problem := &HiddenError{TaskHub: h.cfg.TaskHub, Hidden: hidden, Missing: missing}
+		if time.Now().After(deadline) {
+			if missing > 0 || !x.options.IgnoreHidden {
+				return problem
+			}
+			x.notice(fmt.Sprintf("%v; they are left behind", problem))
+			return nil
+		}
+		if !told {
+			x.notice(fmt.Sprintf("%v; waiting for them until %s", problem, deadline.Format(time.TimeOnly)))
+			told = true
+		}
+		if !sleep(ctx, lookAgain) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (x *export) notice(text string) {
+	if x.options.Notice != nil {
+		x.options.Notice(text)
+	}
+}
+
+// receive receives everything that is visible in a queue.
+func (x *export) receive(ctx context.Context, q *messageQueue) error {
+	for {
+		messages, err := q.receive(ctx, maxReceived, exportLock)
+		if err != nil {
+			return err
+		}
+		if len(messages) == 0 {
+			return nil
+		}
+		for _, m := range messages {
+			key := q.name + " " + m.id
+			if again := x.received[key]; again != nil {
+				again.msg = m
+				continue
+			}
+			env, err := x.hub.readEnvelope(ctx, m.text)
+			if err != nil {
+				return fmt.Errorf("message %s: %w", m.id, err)
+			}
+			r := &receivedMessage{queue: q, msg: m, env: env}
+			x.received[key] = r
+			x.order = append(x.order, r)
+		}
+	}
+}
+
+// maxReceived is the most messages that the service hands out at once.
+const maxReceived = 32
+
+// readEnvelope reads a message's text, and its blob if it has one.
+func (h *TaskHub) readEnvelope(ctx context.Context, text string) (*envelope, error) {
+	env, err := decodeEnvelope(text)
+	if err == nil && env.CompressedBlobName != "" {
+		var content []byte
+		if content, err = h.largeMessages.read(ctx, env.CompressedBlobName); err == nil {
+			env, err = decodeEnvelope(string(content))
+		}
+	}
+	if err == nil && env.Message == nil {
+		err = fmt.Errorf("it has no task message")
+	}
+	return env, err
+}
+
+// length returns how many messages a queue has, those included that are hidden.
+func (q *messageQueue) length(ctx context.Context) (n int, err error) {
+	err = retry(ctx, "count messages of queue "+q.name, func(ctx context.Context) error {
+		resp, err := q.client.GetProperties(ctx, nil)
+		if err == nil {
+			n = int(value(resp.ApproximateMessagesCount))
+		}
+		return err
+	})
+	return n, err
+}
+
+// pending gathers what the received messages say is under way.
+func (x *export) pending() pending {
+	p := pending{runs: map[action]bool{}, completed: map[action]bool{}, starts: map[string]bool{}}
+	for _, r := range x.order {
+		m := r.env.Message
+		key := action{m.Target.InstanceID, m.Target.ExecutionID, 0}
+		switch ev := m.Event.(type) {
+		case *history.TaskScheduled:
+			key.id = ev.EventID
+			p.runs[key] = true
+		case *history.ExecutionStarted:
+			p.starts[m.Target.InstanceID] = true
+		default:
+			if id, ok := history.Completes(ev); ok {
+				key.id = id
+				if to := x.instances[key.instance]; key.execution == "" && to != nil {
+					key.execution = to.loaded.executionID
+				}
+				p.completed[key] = true
+			}
+		}
+	}
+	return p
+}
+
+// exportMessages passes on what was received and is wanted, and what is made
+// anew of what is hidden.
+func (x *export) exportMessages(ctx context.Context) error {
+	slices.SortStableFunc(x.order, func(a, b *receivedMessage) int {
+		return cmp.Or(a.msg.insertedOn.Compare(b.msg.insertedOn), cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber))
+	})
+	p := x.pending()
+	taken := map[action]bool{}
+	for _, r := range x.order {
+		task, isTask := r.env.Message.Event.(*history.TaskScheduled)
+		if !isTask {
+			continue
+		}
+		key := action{r.env.Message.Target.InstanceID, r.env.Message.Target.ExecutionID, task.EventID}
+		if taken[key] || p.completed[key] || x.isOver(key) {
+			continue
+		}
+		taken[key] = true
+		if err := x.to.Activity(ctx, *r.env.Message); err != nil {
+			return err
+		}
+	}
+	clear(taken)
+	for _, r := range x.order {
+		if _, isTask := r.env.Message.Event.(*history.TaskScheduled); isTask || !x.isWanted(r, taken) {
+			continue
+		}
+		due, _ := signalDue(r.env.Message.Event, r.env.Message.Target.InstanceID)
+		if err := x.to.Message(ctx, *r.env.Message, due); err != nil {
+			return err
+		}
+	}
+	return x.exportHidden(ctx, p)
+}
+
+// isOver reports whether the history says that an activity need not run: it has
+// the result, or no checkpoint has scheduled it.
+func (x *export) isOver(key action) bool {
+	to := x.instances[key.instance]
+	if to == nil || to.loaded.executionID != key.execution {
+		return false // it runs although nobody waits for it
+	}
+	known := to.loaded.known
+	return known.answered[key.id] || !known.actions[key.id]
+}
+
+// isWanted holds a message against what is stored of its instance. No
+// checkpoint is under way, so that what waits for one is what a checkpoint left
+// that was cut off.
+func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
+	m := r.env.Message
+	to := x.instances[m.Target.InstanceID]
+	if to == nil {
+		to = &exported{loaded: loadedInstance{storedHistory: storedHistory{known: newKnownEvents()}}}
+	}
+	_, isStart := m.Event.(*history.ExecutionStarted)
+	if isStart && r.env.Sender != nil && r.env.Sender.InstanceID != "" && x.isOrphan(m.Event.(*history.ExecutionStarted)) {
+		return false
+	}
+	if id, completes := history.Completes(m.Event); completes {
+		key := action{m.Target.InstanceID, to.loaded.executionID, id}
+		if taken[key] || !to.loaded.known.actions[id] {
+			return false
+		}
+		taken[key] = true
+	}
+	fate := judgeMessages(m.Target.InstanceID, &to.loaded, []arrived{{
+		event: m.Event, executionID: m.Target.ExecutionID, dequeueCount: r.msg.dequeueCount, receivedAt: time.Now(),
+	}})[0].fate
+	return fate == fateDeliver || fate == fateTerminate || fate == fateHoldBack && !(isStart && to.loaded.row == nil)
+}
+
+// isOrphan reports whether a child's start is of a checkpoint that was cut off.
+func (x *export) isOrphan(start *history.ExecutionStarted) bool {
+	if start.Parent == nil {
+		return false
+	}
+	parent := x.instances[start.Parent.Instance.InstanceID]
+	return parent != nil && parent.loaded.executionID == start.Parent.Instance.ExecutionID &&
+		!parent.loaded.known.actions[start.Parent.TaskScheduleID]
+}
+
+// exportHidden passes on what the histories and rows tell of hidden messages.
+func (x *export) exportHidden(ctx context.Context, p pending) error {
+	now := time.Now()
+	for _, id := range sortedKeys(x.instances) {
+		inst := x.instances[id]
+		if inst.isAwaited() && !p.starts[id] {
+			if err := x.to.Message(ctx, *inst.start(), time.Time{}); err != nil {
+				return err
+			}
+		}
+		for _, sent := range inst.signals {
+			due, ok := signalDue(sent, sent.InstanceID)
+			if !ok || !due.After(now) {
+				continue
+			}
+			m := provider.TaskMessage{
+				Target: history.OrchestrationInstance{InstanceID: sent.InstanceID},
+				Event:  &history.EventRaised{Header: history.NewHeader(sent.Timestamp), Name: sent.Name, Input: sent.Input},
+			}
+			if err := x.to.Message(ctx, m, due); err != nil {
+				return err
+			}
+		}
+		if !inst.goesOn() {
+			continue
+		}
+		for _, n := range slices.Sorted(maps.Keys(inst.timers)) {
+			if p.completed[action{id, inst.loaded.executionID, n}] {
+				continue
+			}
+			if err := x.to.Message(ctx, *inst.fired(inst.timers[n], now), time.Time{}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// signalDue returns when an event for an entity is to be delivered that names a
+// time (DurableTask.Core/Entities/EventFormat/EntityMessageEventNames.cs,
+// ScheduledRequestMessageEventName).
+func signalDue(ev history.Event, target string) (due time.Time, ok bool) {
+	name := ""
+	switch ev := ev.(type) {
+	case *history.EventRaised:
+		name = ev.Name
+	case *history.EventSent:
+		name = ev.Name
+	}
+	text, timed := strings.CutPrefix(name, "op@")
+	if !timed || !strings.HasPrefix(target, "@") {
+		return time.Time{}, false
+	}
+	due, err := time.Parse(time.RFC3339Nano, text)
+	return due, err == nil
+}
+
+// handBack makes visible again what was received.
+func (x *export) handBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	var group errgroup.Group
+	group.SetLimit(messagesAtOnce)
+	for _, r := range x.order {
+		group.Go(func() error {
+			if _, err := r.queue.update(ctx, r.msg, 0); err != nil && !isGone(err) {
+				x.hub.log.Warn("message could not be made visible again, it comes back by itself", "messageId", r.msg.id, "after", exportLock, "error", err)
+			}
+			return nil
+		})
+	}
+	_ = group.Wait() // no function returns an error
+}
