@@ -41,6 +41,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	return dispatch.New(w.hub, functions, dispatch.Config{
 		MaxConcurrentActivities:    cfg.MaxConcurrentActivities,
 		MaxConcurrentOrchestrators: cfg.MaxConcurrentOrchestrators,
+		Entities: dispatch.EntityConfig{
+			MaxConcurrent: cfg.MaxConcurrentEntities, MaxBatch: cfg.MaxEntityBatch,
+			ReorderWindow: cfg.EntityReorderWindow, KeepFailedEffects: cfg.KeepFailedEntityEffects,
+		},
 		ExtendedSessions:           cfg.ExtendedSessions,
 		ExtendedSessionIdle:        cfg.ExtendedSessionIdle,
 		ShutdownTimeout:            cfg.ShutdownTimeout,
