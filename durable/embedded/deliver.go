@@ -83,8 +83,10 @@ func (t *txn) cancel(id string, f func(*message) bool) {
 }
 
 // cancelTimers deletes an instance's timers: the execution that they were for
-// is over.
-func (t *txn) cancelTimers(id string) { t.cancel(id, (*message).isTimer) }
+// is over. What was sent to an entity, to be delivered later, is for any.
+func (t *txn) cancelTimers(id string) {
+	t.cancel(id, func(m *message) bool { return m.isTimer() && m.target.ExecutionID != "" })
+}
 
 // send stores a message for another instance, or the same. One that starts an
 // instance makes it known.
@@ -112,6 +114,10 @@ func (t *txn) send(record []byte, m provider.TaskMessage) error {
 		if ended, err := t.endUnstarted(id, e); ended || err != nil {
 			return err
 		}
+	}
+	if due, ok := provider.EntityDue(m); ok && due.After(time.Now()) {
+		t.addTimer(record, m, due)
+		return nil
 	}
 	t.addMessage(record, m)
 	return nil

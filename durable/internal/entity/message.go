@@ -44,17 +44,6 @@ func EventName(due, now time.Time) string {
 	return requestEvent + "@" + due.UTC().Format("2006-01-02T15:04:05.0000000Z")
 }
 
-// DueOf returns when an event for an entity is to be delivered; ok is false if
-// that is at once (DurableTask.Core/Common/Entities.cs, HasDelayedMessage).
-func DueOf(instanceID, eventName string) (due time.Time, ok bool) {
-	text, isTimed := strings.CutPrefix(eventName, requestEvent+"@")
-	if !isTimed || !IsID(instanceID) {
-		return time.Time{}, false
-	}
-	due, err := eventjson.ParseTime(text)
-	return due, err == nil
-}
-
 // NewSignal returns the event by which a client signals an entity
 // (DurableTask.Core/Entities/ClientEntityHelpers.cs, EmitOperationSignal). A due
 // that is zero means at once.

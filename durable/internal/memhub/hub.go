@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -107,10 +106,8 @@ func (h *Hub) instance(id string) *instance {
 
 // post puts m into its instance's queue, to be visible at a time.
 func (h *Hub) post(m provider.TaskMessage, at time.Time) {
-	if e, ok := m.Event.(*history.EventRaised); ok {
-		if due, ok := entity.DueOf(m.Target.InstanceID, e.Name); ok && due.After(at) {
-			at = due
-		}
+	if due, ok := provider.EntityDue(m); ok && due.After(at) {
+		at = due
 	}
 	i := h.instance(m.Target.InstanceID)
 	if !i.listed {

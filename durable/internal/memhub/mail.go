@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -25,7 +24,7 @@ type sortedMail struct {
 func sortMail(i *instance, visible []*message) sortedMail {
 	sorted := sortedMail{drop: make(map[*message]bool)}
 	current, ended := currentExecution(i.history)
-	if id := visible[0].Target.InstanceID; entity.IsID(id) {
+	if id := visible[0].Target.InstanceID; provider.IsEntity(id) {
 		// It begins to be with whatever comes first, and never ends.
 		sorted.execution, sorted.isNew, sorted.take = current, len(i.history) == 0, visible
 		if sorted.isNew {

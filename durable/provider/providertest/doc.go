@@ -73,7 +73,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Hub) {
 	t.Helper()
 	for _, a := range []area{
 		starting, children, messages, workItems, sessions, commits, continuing, statuses, activities,
-		timers, ordering, payloads, identifiers, queries, endings, optional, copying, stopping, restarting,
+		timers, ordering, payloads, identifiers, queries, entities, endings, optional, copying, stopping, restarting,
 	} {
 		t.Run(a.name, func(t *testing.T) {
 			for _, tt := range a.tests {

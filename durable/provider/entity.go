@@ -1,0 +1,32 @@
+package provider
+
+import (
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// IsEntity reports whether an instance ID is that of an entity, "@name@key". An
+// entity begins to be with whatever message comes first, which is handed out
+// with an empty history; it is not started, and does not end.
+func IsEntity(instanceID string) bool { return strings.HasPrefix(instanceID, "@") }
+
+// EntityDue returns when a message for an entity is to be delivered, if its
+// event says so by its name; ok is false if it is to be delivered at once
+// (DurableTask.Core/Common/Entities.cs, IsDelayedEntityMessage).
+func EntityDue(m TaskMessage) (due time.Time, ok bool) {
+	e, isEvent := m.Event.(*history.EventRaised)
+	if !isEvent || !IsEntity(m.Target.InstanceID) {
+		return time.Time{}, false
+	}
+	text, isTimed := strings.CutPrefix(e.Name, "op@")
+	if !isTimed {
+		return time.Time{}, false
+	}
+	due, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil { // without a zone, it is in UTC
+		due, err = time.Parse("2006-01-02T15:04:05.999999999", text)
+	}
+	return due, err == nil
+}

@@ -1,0 +1,211 @@
+package providertest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var entities = area{"entities", []test{
+	{"an entity begins to be with the first message", running(entityBegins)},
+	{"an entity lives on from checkpoint to checkpoint", running(entityLives)},
+	{"the answer to an entity's caller arrives", running(entityAnswers)},
+	{"an entity starts an orchestration", running(entityStarts)},
+	{"an entity keeps a state of any size", running(entityLarge)},
+	{"a signal is not delivered before its time", running(entityDelayed)},
+	{"an entity's delayed signals outlive its checkpoints", running(entityDelayedThroughout)},
+	{"more messages come to an entity's session", running(entitySession)},
+	{"entities are found by their IDs, and left out if they are not wanted", running(entityQueries)},
+	{"an entity is purged, and begins anew", running(entityPurged)},
+	{"an entity is there when the hub is opened again", running(entityReopened)},
+}}
+
+const entityID = "@counter@A key/with:odd characters"
+
+// signal returns a message for an entity.
+func signal(id, op string) provider.TaskMessage { return raised(id, "op", text(`{"op":"`+op+`"}`)) }
+
+// become makes the checkpoint that of an entity: it continues as new as an
+// execution whose input is its state.
+func (e *episode) become(executionID, state string) *episode {
+	id := e.item.Instance.InstanceID
+	messages := e.checkpoint().Messages
+	start := started(id, executionID, &state)
+	start.Name = id
+	e.cp = &provider.Checkpoint{
+		Instance: start.Instance, ContinuedAsNew: true, SendLast: true, CustomStatus: text(`{"entityExists":true}`), Messages: messages,
+		NewEvents: []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(now())}, start},
+	}
+	return e
+}
+
+// tell adds a message to the checkpoint.
+func (e *episode) tell(m provider.TaskMessage) *episode {
+	cp := e.checkpoint()
+	cp.Messages = append(cp.Messages, m)
+	return e
+}
+
+func entityBegins(w *world) {
+	first := signal(entityID, "add")
+	w.send(first)
+	e := w.next(entityID)
+	w.equal("instance", e.item.Instance.InstanceID, entityID)
+	w.equal("history", e.item.History, []history.Event(nil))
+	w.equal("messages", e.item.Messages, []provider.TaskMessage{first})
+	e.become("first", "state 1").finish()
+	w.quiet("its message was committed")
+
+	s := w.state(entityID)
+	w.equal("instance", s.Instance, history.OrchestrationInstance{InstanceID: entityID, ExecutionID: "first"})
+	w.equal("name", s.Name, entityID)
+	w.equal("version", s.Version, "")
+	w.equal("status", s.Status, history.Running)
+	w.equal("input", s.Input, text("state 1"))
+	w.equal("custom status", s.CustomStatus, text(`{"entityExists":true}`))
+	w.equal("history", w.history(entityID), w.histories[s.Instance])
+}
+
+func entityLives(w *world) {
+	names := []string{"one", "two", "three", "four"}
+	var before *provider.InstanceState
+	for i, name := range names {
+		w.send(signal(entityID, name))
+		e := w.next(entityID)
+		if i > 0 {
+			w.equal("execution of the work item", e.item.Instance.ExecutionID, names[i-1])
+		}
+		e.become(name, "state of "+name).finish()
+		s := w.state(entityID)
+		w.equal("input", s.Input, text("state of "+name))
+		if before != nil && s.CreatedAt.Before(before.CreatedAt) {
+			w.Errorf("it was created at %v, before the checkpoint of %v: the time says when it was written last", s.CreatedAt, before.CreatedAt)
+		}
+		before = s
+	}
+}
+
+func entityAnswers(w *world) {
+	caller := w.create("caller")
+	w.next("caller").raise(0, entityID, "op", text(`{"op":"get"}`)).finish()
+	answer := raised("caller", "11111111-1111-1111-1111-111111111111", text(`{"result":"1"}`))
+	answer.Target = caller
+	w.next(entityID).become("first", "state").tell(answer).finish()
+	e := w.next("caller")
+	w.equal("messages", e.item.Messages, []provider.TaskMessage{answer})
+	e.finish()
+}
+
+func entityStarts(w *world) {
+	w.send(signal(entityID, "start"))
+	e := w.next(entityID).become("first", "state")
+	child := started("child", "execution of child", text("1"))
+	child.Tags = map[string]string{"FireAndForget": ""}
+	child.Parent = &history.ParentInstance{Name: entityID, Instance: e.cp.Instance, TaskScheduleID: 3}
+	m := provider.TaskMessage{Event: child, Target: child.Instance}
+	e.tell(m).finish()
+	got := w.next("child")
+	w.equal("messages", got.item.Messages, []provider.TaskMessage{m})
+	got.end(history.Completed, nil).finish()
+	w.quiet("everything was committed")
+}
+
+func entityLarge(w *world) {
+	for _, name := range []string{"first", "second", "third"} {
+		w.send(signal(entityID, name))
+		w.next(entityID).become(name, *large(name)).finish()
+		w.equal("input", w.state(entityID).Input, large(name))
+	}
+	w.send(signal(entityID, "shrink"))
+	w.next(entityID).become("fourth", "small").finish()
+	w.equal("input", w.state(entityID).Input, text("small"))
+}
+
+// later returns a signal for an entity that is due at a time.
+func later(id string, due time.Time) provider.TaskMessage {
+	return raised(id, "op@"+due.UTC().Format("2006-01-02T15:04:05.0000000Z"), text(`{"op":"later"}`))
+}
+
+func entityDelayed(w *world) {
+	due := now().Add(moment)
+	m := later(entityID, due)
+	w.send(m)
+	w.send(signal(entityID, "at once"))
+	w.next(entityID).become("first", "state").finish()
+	e := w.next(entityID)
+	if early := time.Until(due); early > 0 {
+		w.Errorf("it was delivered %v before its time", early)
+	}
+	w.equal("messages", e.item.Messages, []provider.TaskMessage{m})
+	e.become("second", "state").finish()
+}
+
+func entityDelayedThroughout(w *world) {
+	w.send(signal(entityID, "remember"))
+	e := w.next(entityID).become("first", "state")
+	m := later(entityID, now().Add(moment))
+	e.tell(m).finish()
+	w.send(signal(entityID, "go on"))
+	w.next(entityID).become("second", "state").finish()
+	e = w.next(entityID)
+	w.equal("messages", e.item.Messages, []provider.TaskMessage{m})
+	e.become("third", "state").finish()
+}
+
+func entitySession(w *world) {
+	w.send(signal(entityID, "first"))
+	e := w.next(entityID).become("first", "state 1").commit()
+	second := signal(entityID, "second")
+	w.send(second)
+	if got := e.more(w.hub.Patience); len(got) == 0 {
+		e.release() // the provider has no extended sessions, or not now
+		e = w.next(entityID)
+	} else {
+		w.equal("messages", got, []provider.TaskMessage{second})
+	}
+	e.become("second", "state 2").finish()
+	w.equal("input", w.state(entityID).Input, text("state 2"))
+	w.quiet("everything was committed")
+}
+
+func entityQueries(w *world) {
+	for _, id := range []string{"@a@1", "@a@2", "@ab@1"} {
+		w.send(signal(id, "add"))
+		w.next(id).become("execution of "+id, "state").finish()
+	}
+	w.begin("a")
+	w.equal("all", w.listIDs(emptyQuery), []string{"@a@1", "@a@2", "@ab@1", "a"})
+	w.equal("entities", w.listIDs(provider.Query{IDPrefix: "@"}), []string{"@a@1", "@a@2", "@ab@1"})
+	w.equal("entities of a name", w.listIDs(provider.Query{IDPrefix: "@a@"}), []string{"@a@1", "@a@2"})
+	w.equal("no entities", w.listIDs(provider.Query{ExcludeEntities: true}), []string{"a"})
+	w.equal("entities written long ago", w.listIDs(provider.Query{IDPrefix: "@", CreatedTo: time.Now().Add(-time.Hour)}), []string(nil))
+}
+
+func entityPurged(w *world) {
+	w.send(signal(entityID, "add"))
+	w.next(entityID).become("first", *large("state")).finish()
+	w.must("Purge", w.purge(entityID))
+	ctx, cancel := w.patient()
+	defer cancel()
+	if s, err := w.p.Instance(ctx, entityID, provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
+		w.Errorf("Instance returned %+v, %v, want %v", s, err, provider.ErrInstanceNotFound)
+	}
+	w.send(signal(entityID, "again"))
+	e := w.next(entityID)
+	w.equal("history", e.item.History, []history.Event(nil))
+	e.become("second", "state 2").finish()
+	w.equal("input", w.state(entityID).Input, text("state 2"))
+}
+
+func entityReopened(w *world) {
+	w.send(signal(entityID, "add"))
+	w.next(entityID).become("first", "state").finish()
+	w.send(later(entityID, now().Add(moment)))
+	w.reopen()
+	w.equal("input", w.state(entityID).Input, text("state"))
+	e := w.next(entityID)
+	w.equal("execution", e.item.Instance.ExecutionID, "first")
+	e.become("second", "state 2").finish()
+}
