@@ -74,6 +74,15 @@ func (h *TaskHub) resolveState(ctx context.Context, row *instanceRow) error {
 		}
 		state.Input = new(string(text))
 	}
+	if row.TagsBlob != "" {
+		text, err := h.largeMessages.read(ctx, row.TagsBlob)
+		if err != nil {
+			return fmt.Errorf("read tags of instance %q: %w", state.Instance.InstanceID, err)
+		}
+		if err := row.decodeTags(string(text)); err != nil {
+			return err
+		}
+	}
 	for _, v := range []struct {
 		name  string
 		field **string

@@ -88,6 +88,11 @@ func encodeInstanceCheckpoint(c instanceCheckpoint) entity {
 			e.setTime("CreatedTime", ev.Timestamp)
 			e.setString("RuntimeStatus", history.Running.String())
 			e.setString("Tags", tagsColumn(ev.Tags))
+			if i < len(c.Rows) {
+				if blob := c.Rows[i].offloadedTo("Tags"); blob != "" {
+					e.offload("Tags", blob) // .NET does not, and the service refuses its row
+				}
+			}
 			if ev.Generation != nil {
 				e.setInt("Generation", *ev.Generation)
 			}
@@ -161,7 +166,9 @@ type instanceRow struct {
 	// InputBlob names the blob that has the input, if the row says so; Input is
 	// then empty.
 	InputBlob string
-	ETag      string
+	// TagsBlob names the blob that has the tags, if the row says so.
+	TagsBlob string
+	ETag     string
 }
 
 // instanceColumns returns the columns to select for what is wanted.
@@ -169,6 +176,7 @@ func instanceColumns(fetch provider.Fetch) []string {
 	columns := []string{
 		"PartitionKey", "RowKey", "ExecutionId", "Name", "Version", "CustomStatus", "CreatedTime", "LastUpdatedTime",
 		"CompletedTime", "RuntimeStatus", "ScheduledStartTime", "Generation", "Tags",
+		"TagsBlobName",
 	}
 	if fetch.Input {
 		columns = append(columns, "Input", "InputBlobName")
@@ -200,11 +208,12 @@ func decodeInstanceRow(raw []byte) (*instanceRow, error) {
 		ScheduledStartTime eventjson.Time
 		Generation         *int
 		Tags               string
+		TagsBlobName       string
 	}
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return nil, fmt.Errorf("decode instance row: %w", err)
 	}
-	r := &instanceRow{ETag: c.ETag, InputBlob: c.InputBlobName, Generation: c.Generation}
+	r := &instanceRow{ETag: c.ETag, InputBlob: c.InputBlobName, TagsBlob: c.TagsBlobName, Generation: c.Generation}
 	r.State = provider.InstanceState{
 		Instance:      history.OrchestrationInstance{InstanceID: unescapeKey(c.PartitionKey), ExecutionID: c.ExecutionID},
 		Name:          c.Name,
@@ -226,12 +235,21 @@ func decodeInstanceRow(raw []byte) (*instanceRow, error) {
 	if c.Generation != nil {
 		r.State.Generation = *c.Generation
 	}
-	if c.Tags != "" && c.Tags != jsonNull {
-		var tags eventjson.Tags
-		if err := json.Unmarshal([]byte(c.Tags), &tags); err != nil {
-			return nil, fmt.Errorf("decode instance row %q: column Tags: %w", c.PartitionKey, err)
-		}
-		r.State.Tags = tags
+	if err := r.decodeTags(c.Tags); err != nil {
+		return nil, err
 	}
 	return r, nil
+}
+
+// decodeTags reads the tags from a column's text or from the blob that has it.
+func (r *instanceRow) decodeTags(text string) error {
+	if text == "" || text == jsonNull {
+		return nil
+	}
+	var tags eventjson.Tags
+	if err := json.Unmarshal([]byte(text), &tags); err != nil {
+		return fmt.Errorf("decode instance row %q: column Tags: %w", r.State.Instance.InstanceID, err)
+	}
+	r.State.Tags = tags
+	return nil
 }

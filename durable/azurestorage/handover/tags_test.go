@@ -1,0 +1,52 @@
+package handover_test
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A tag of more than a column holds goes to a blob in the history. .NET has a
+// test that such an instance completes (DurableTask.AzureStorage.Tests,
+// LargeOrchestrationTags); whether the tag is still there nobody asks.
+func TestTags_TooLargeForATableAreKept(t *testing.T) {
+	t.Parallel()
+	h := newHub(t, fmt.Sprintf("H%dxTags", os.Getpid()))
+	h.leave(t)
+	client := scenario{}.work(t, h)
+	large := strings.Repeat("x", 64<<10)
+	i, err := durable.Start(t.Context(), client, WaitEv, "", durable.InstanceID("tagged"), durable.Tags{"large": large})
+	if err != nil {
+		t.Fatal(err)
+	}
+	check := func(when string) {
+		t.Helper()
+		s, err := i.Status(t.Context(), provider.Fetch{})
+		if err != nil || s.Tags["large"] != large {
+			t.Errorf("%s it has %d tags, the large one with %d bytes: %v", when, len(s.Tags), len(s.Tags["large"]), err)
+		}
+	}
+	check("before it runs")
+	for deadline := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
+		events, err := i.History(t.Context())
+		if err == nil && len(events) > 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("it does not begin: %v", err)
+		}
+	}
+	check("while it waits")
+	if err := greet.Raise(t.Context(), client, i.ID, "all"); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := i.Wait(t.Context()); err != nil || out != "ev:greet=all" {
+		t.Errorf("got %q, %v", out, err)
+	}
+	check("at the end")
+}
