@@ -134,7 +134,8 @@ func endpoint(name, value string) (string, error) {
 // identity-based connection: __accountName or __blobServiceUri,
 // __queueServiceUri and __tableServiceUri, with __credential "managedidentity"
 // and __clientId for a managed identity, without for the default chain of
-// credentials. An error says which settings were looked for.
+// credentials. An error says which settings were looked for; it is
+// [ErrNoConnection] if none of them is set.
 func ResolveConnection(name string, lookup func(string) (string, bool)) (Connection, error) {
 	names := []string{"AzureWebJobs" + name, name}
 	if strings.HasPrefix(name, "AzureWebJobs") {
@@ -156,9 +157,12 @@ func ResolveConnection(name string, lookup func(string) (string, bool)) (Connect
 			return c, nil
 		}
 	}
-	return Connection{}, fmt.Errorf("no storage connection named %q: none of the settings %s is set, nor %[2]s with __accountName or __queueServiceUri, __tableServiceUri and __blobServiceUri added",
-		name, strings.Join(names, ", "))
+	return Connection{}, fmt.Errorf("%w named %q: none of the settings %s is set, nor %[3]s with __accountName or __queueServiceUri, __tableServiceUri and __blobServiceUri added",
+		ErrNoConnection, name, strings.Join(names, ", "))
 }
+
+// ErrNoConnection says that there are no settings for a storage connection.
+var ErrNoConnection = errors.New("no storage connection")
 
 // identityConnection reads the settings of an identity-based connection. found
 // is false if there are none at all.

@@ -42,6 +42,10 @@ type Config struct {
 	// Default 100; 1 to 10,000.
 	PageSize int
 
+	// Contact is an address, such as a URL, at which this process can be asked
+	// for what is in the hub. Others who find the file in use are told.
+	Contact string
+
 	// Logger receives what the hub has to say. Default [slog.Default].
 	Logger *slog.Logger
 }

@@ -15,6 +15,8 @@ type HeldError struct {
 	// Holder describes who has the file, such as "process 4711 on host edge-1";
 	// empty if that is not known.
 	Holder string
+	// Contact is the holder's [Config.Contact].
+	Contact string
 }
 
 // Error names the file and its holder.

@@ -71,7 +71,7 @@ func openStore(path string, cfg Config) (_ *store, g generation, err error) {
 	if err != nil {
 		return nil, g, err
 	}
-	if err := thisOwner().write(path); err != nil {
+	if err := thisOwner(cfg.Contact).write(path); err != nil {
 		return nil, g, err
 	}
 	defer func() {
@@ -235,7 +235,7 @@ func openBolt(path string, patience time.Duration, o *bolt.Options) (db *bolt.DB
 	case errors.Is(err, boltErrors.ErrTimeout):
 		held := &HeldError{Path: path}
 		if o, ok := readOwner(path); ok {
-			held.Holder = o.String()
+			held.Holder, held.Contact = o.String(), o.Contact
 		}
 		return nil, held
 	case errors.As(err, &panicked):

@@ -11,19 +11,20 @@ import (
 // An owner is what the file beside a hub's file says of the process that has
 // it open.
 type owner struct {
-	PID  int    `json:"pid"`
-	Host string `json:"host"`
+	PID     int    `json:"pid"`
+	Host    string `json:"host"`
+	Contact string `json:"contact,omitempty"`
 }
 
 // ownerPath returns the name of the file beside the hub's.
 func ownerPath(path string) string { return path + ".owner" }
 
-func thisOwner() owner {
+func thisOwner(contact string) owner {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	return owner{PID: os.Getpid(), Host: host}
+	return owner{PID: os.Getpid(), Host: host, Contact: contact}
 }
 
 // readOwner returns what the file says; ok is false if there is none that can
