@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -20,7 +18,7 @@ import (
 //  1. Messages go out, in parallel. If nothing else follows, the episode runs
 //     again and sends them again; receivers recognize what they have. If somebody
 //     else turns out to have the instance, those that are still there are taken
-//     back.
+//     back. Those that are to be sent last go out after step 2 instead.
 //  2. The history grows, if it is still as it was read. This is the moment at
 //     which the checkpoint counts. Whoever receives one of the messages before it
 //     holds it back.
@@ -107,6 +105,9 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 // added. If it is not known whether the checkpoint counts, its messages are made
 // visible: either their history is there, or they will be found not to have one.
 func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]entity, error) {
+	if cp.SendLast {
+		return s.writeHistoryAndSend(ctx, cp)
+	}
 	sent, err := s.send(ctx, cp)
 	if err != nil {
 		s.hub.retract(ctx, sent)
@@ -130,6 +131,31 @@ func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]
 	default:
 		s.hub.reveal(ctx, sent)
 		return nil, err
+	}
+	s.hub.handOver(ctx, sent)
+	return rows, s.advance(cp, etag, ordinal, rows)
+}
+
+// writeHistoryAndSend does step 2 of a commit before step 1. If the messages do
+// not all go out, the checkpoint counts, and it is for whoever takes it from
+// there to send them again.
+func (s *session) writeHistoryAndSend(ctx context.Context, cp *provider.Checkpoint) ([]entity, error) {
+	ordinal := s.ordinal
+	if cp.ContinuedAsNew {
+		ordinal = 0
+	}
+	rows, err := s.hub.offloadedRows(ctx, s.slot.id, cp.Instance.ExecutionID, ordinal, cp.NewEvents)
+	if err != nil {
+		return nil, err
+	}
+	etag, _, err := s.hub.appendHistory(ctx, cp.Instance, rows, s.loaded.etag)
+	if err != nil {
+		return nil, err
+	}
+	sent, err := s.send(ctx, cp)
+	if err != nil {
+		s.hub.reveal(ctx, sent)
+		return nil, fmt.Errorf("the history is written, but not all messages are sent: %w", err)
 	}
 	s.hub.handOver(ctx, sent)
 	return rows, s.advance(cp, etag, ordinal, rows)
@@ -160,107 +186,6 @@ func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, row
 	s.execution = cp.Instance.ExecutionID
 	s.mu.Unlock()
 	return nil
-}
-
-// maxRowAttempts is how often the instance row is read again because somebody
-// else changed it.
-const maxRowAttempts = 5
-
-// writeInstanceRow makes the instance row say what the checkpoint changed. The
-// history is written already, so losing a race here undoes nothing; what must
-// not happen is that an older checkpoint, of a worker that was frozen in between,
-// hides a newer one or a newer execution
-// (AzureTableTrackingStore.cs, UpdateStateAsync, with UseInstanceTableEtag).
-func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint, rows []entity) (err error) {
-	defer func() {
-		if err != nil {
-			s.loaded.row = nil
-		}
-		s.hub.rows.put(s.slot.id, s.loaded.row)
-	}()
-	before := ""
-	if s.loaded.row != nil {
-		before = s.loaded.row.State.Instance.ExecutionID
-	}
-	e := encodeInstanceCheckpoint(instanceCheckpoint{
-		Instance: cp.Instance, TaskHub: s.hub.cfg.TaskHub, Events: cp.NewEvents, Rows: rows,
-		BlobURL: s.hub.blobURL, CustomStatus: cp.CustomStatus, Now: time.Now(),
-	})
-	for n := 1; ; n++ {
-		etag, err := s.mergeRow(ctx, e)
-		if err == nil {
-			s.loaded.row = s.rowAfter(etag, cp)
-			return nil
-		}
-		if !isConflict(err) && !isNotFound(err) || n == maxRowAttempts {
-			return err
-		}
-		row, err := s.hub.readInstanceRow(ctx, s.slot.id)
-		if err != nil {
-			return err
-		}
-		if row != nil && isNewer(row, before, cp) {
-			s.hub.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", cp.Instance.ExecutionID,
-				"details", "the instance row is of a newer checkpoint and is left alone", "status", row.State.Status.String())
-			s.loaded.row = row
-			return nil
-		}
-		s.loaded.row = row
-	}
-}
-
-// mergeRow writes e to the instance row that the session knows of. When the
-// fate of an attempt is unknown the next one may find its own work, which looks
-// like somebody else's; merging again is harmless then.
-func (s *session) mergeRow(ctx context.Context, e entity) (etag string, err error) {
-	err = retry(ctx, "write row of instance "+s.slot.id, func(ctx context.Context) (err error) {
-		if s.loaded.row == nil {
-			etag, err = s.hub.instancesTable.insert(ctx, e)
-		} else {
-			etag, err = s.hub.instancesTable.merge(ctx, e, s.loaded.row.ETag)
-		}
-		return err
-	})
-	return etag, err
-}
-
-// isNewer reports whether a row that was found changed is of something newer
-// than the checkpoint: an execution that is neither the checkpoint's nor the one
-// before, or the end of an execution that the checkpoint goes on with.
-func isNewer(row *instanceRow, before string, cp *provider.Checkpoint) bool {
-	switch row.State.Instance.ExecutionID {
-	case cp.Instance.ExecutionID:
-		return row.State.Status.IsTerminal() && !endsExecution(cp)
-	case before:
-		return false
-	}
-	return true
-}
-
-func endsExecution(cp *provider.Checkpoint) bool {
-	for _, ev := range cp.NewEvents {
-		if _, ok := ev.(*history.ExecutionCompleted); ok {
-			return true
-		}
-	}
-	return false
-}
-
-// rowAfter returns what the session has to know of the row it wrote.
-func (s *session) rowAfter(etag string, cp *provider.Checkpoint) *instanceRow {
-	row := &instanceRow{}
-	if s.loaded.row != nil {
-		*row = *s.loaded.row
-	}
-	row.ETag = etag
-	row.State.Instance = cp.Instance
-	row.State.Status = history.Running
-	for _, ev := range cp.NewEvents {
-		if completed, ok := ev.(*history.ExecutionCompleted); ok {
-			row.State.Status = completed.Status
-		}
-	}
-	return row
 }
 
 // forEach calls f for each delivery, several at a time.

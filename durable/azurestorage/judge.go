@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // verdict is what becomes of a message when it is held against what is stored
@@ -52,7 +53,6 @@ var (
 	notYetStarted   = verdict{fateHoldBack, "ReceivedOutOfOrderMessage", "the instance has not started yet"}
 	rewinding       = verdict{fateHoldBack, "ReceivedOutOfOrderMessage", "the instance has ended, unless what was read of it was from before it was rewound"}
 	otherStarts     = verdict{fateHoldBack, "AbandoningMessage", "another instance with the child's ID is about to start"}
-	entityMessage   = verdict{fateHoldBack, "AbandoningMessage", "this worker runs no entities"}
 )
 
 func duplicate(reason string) verdict {
@@ -174,8 +174,8 @@ func scheduledAfter(row *instanceRow, start *history.ExecutionStarted, m arrived
 // ever (AzureStorageOrchestrationService.cs, LockNextTaskOrchestrationWorkItemAsync,
 // and UpdateStatusForTerminationAsync).
 func judgeUnstarted(instanceID string, stored *loadedInstance, m arrived) verdict {
-	if strings.HasPrefix(instanceID, "@") {
-		return entityMessage
+	if provider.IsEntity(instanceID) {
+		return deliver
 	}
 	row := stored.row
 	_, isCompletion := history.Completes(m.event)

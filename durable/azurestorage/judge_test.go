@@ -180,8 +180,8 @@ func TestJudgeMessages(t *testing.T) {
 		"IsOutOfOrderMessage: after five deliveries it is believed that none will be": {
 			stored: stored(nil), messages: []arrived{msg(taskDone(0), "x", 6)}, want: []verdict{foreign},
 		},
-		"messages to entities are left to workers that run them": {
-			id: "@counter@a", stored: stored(nil), messages: []arrived{msg(raised, "", 9)}, want: []verdict{entityMessage},
+		"messages to entities are handed out, since nothing starts an entity": {
+			id: "@counter@a", stored: stored(nil), messages: []arrived{msg(raised, "", 9)}, want: []verdict{deliver},
 		},
 
 		// Instances that have ended.

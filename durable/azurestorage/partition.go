@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A partition is a control queue and our right to read it. It is listening
@@ -227,7 +228,13 @@ func visibilityDelay(ev history.Event, now time.Time) time.Duration {
 	if due.IsZero() {
 		return 0
 	}
-	return max(0, min(due.Sub(now), maxVisibility)).Truncate(time.Second)
+	delay := max(0, min(due.Sub(now), maxVisibility))
+	if _, ok := ev.(*history.EventRaised); ok {
+		// An entity that gets a signal early sends it again. .NET cuts the delay, and
+		// the signal goes round and round until it is due.
+		delay += time.Second - time.Nanosecond
+	}
+	return min(delay, maxVisibility).Truncate(time.Second)
 }
 
 // maxVisibility is the longest that a message can be hidden.
@@ -240,6 +247,9 @@ func dueTime(ev history.Event) time.Time {
 		return ev.FireAt
 	case *history.ExecutionStarted:
 		return ev.ScheduledStart
+	case *history.EventRaised:
+		due, _ := provider.EntityDue(provider.TaskMessage{Event: ev, Target: history.OrchestrationInstance{InstanceID: "@"}})
+		return due
 	}
 	return time.Time{}
 }
