@@ -38,14 +38,15 @@ func answerSchemas() schemaNode {
 	setting := object("name", text, "value", anySchema, "source", text)
 	entity := object("entityId", object("name", text, "key", text), "lastOperationTime", text, "state", nullable)
 	return schemaNode{
-		"Any":      anySchema,
-		"Text":     text,
-		"Status":   status,
-		"Statuses": schemaNode{"type": "array", "items": schemaNode{"$ref": "#/components/schemas/Status"}},
-		"Entities": schemaNode{"type": "array", "items": entity},
-		"Error":    failure,
-		"Purged":   object("instancesDeleted", schemaNode{"type": "integer"}),
-		"Health":   optional(object("status", schemaNode{"type": "string", "enum": []string{"live", "ready", "unavailable"}}), "reasons", texts),
+		"Any":           anySchema,
+		"Text":          text,
+		"Status":        status,
+		"Statuses":      schemaNode{"type": "array", "items": schemaNode{"$ref": "#/components/schemas/Status"}},
+		"Entities":      schemaNode{"type": "array", "items": entity},
+		"Error":         failure,
+		"StatusOrError": schemaNode{"anyOf": []schemaNode{{"$ref": "#/components/schemas/Status"}, {"$ref": "#/components/schemas/Error"}}},
+		"Purged":        object("instancesDeleted", schemaNode{"type": "integer"}),
+		"Health":        optional(object("status", schemaNode{"type": "string", "enum": []string{"live", "ready", "unavailable"}}), "reasons", texts),
 		"CheckStatus": object("id", text, "statusQueryGetUri", text, "sendEventPostUri", text, "terminatePostUri", text, "rewindPostUri", text,
 			"purgeHistoryDeleteUri", text, "restartPostUri", text, "suspendPostUri", text, "resumePostUri", text),
 		"Configuration": object("mode", text, "plan", text, "address", text, "appRoot", text, "logLevel", text, "key", text,

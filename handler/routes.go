@@ -147,7 +147,7 @@ var instanceRoutes = []managementRoute{
 		query: []string{"showHistory", "showHistoryOutput", "showInput", "returnInternalServerErrorOnFailure"},
 		answers: []answerDoc{
 			{http.StatusOK, "Status", "It has ended."}, {http.StatusAccepted, "Status", "It has not. `Location` is where to ask again, `Retry-After` when."},
-			notThere, {http.StatusInternalServerError, "Status", "It has failed, and `returnInternalServerErrorOnFailure` is true."},
+			notThere, {http.StatusInternalServerError, "StatusOrError", "It has failed, and `returnInternalServerErrorOnFailure` is true; or something unexpected happened."},
 		},
 		operation: func(m *management, p pathValues) operation { return m.status(p.instance()) },
 	},

@@ -1,0 +1,147 @@
+package handler
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
+)
+
+// Each exchange of the transcripts goes to a documented route and is answered
+// with a documented status and a body of the documented form; each documented
+// status is the answer to one of them.
+func TestOpenAPI_DocumentsWhatIsAnswered(t *testing.T) {
+	t.Parallel()
+	server := readyServer(t, App{}, fakeConfig(t, newFullHub()))
+	w := call(server, "GET", managed+"openapi.json", "")
+	var document map[string]any
+	if err := json.Unmarshal(w.Body.Bytes(), &document); err != nil || w.Code != http.StatusOK {
+		t.Fatalf("%d %v", w.Code, err)
+	}
+	if diff := describedRoutes(document, server.management.routes); len(diff) > 0 {
+		t.Errorf("routes: %s", strings.Join(diff, "\n"))
+	}
+	seen := map[string]bool{"GET openapi.json 200": true}
+	for _, exchanges := range transcripts() {
+		for _, x := range exchanges {
+			got, _ := x.send(t)
+			route := got.route(t)
+			if route == nil {
+				continue
+			}
+			seen[fmt.Sprintf("%s %s %d", route.method, route.path, got.status)] = true
+			for _, wrong := range undocumented(document, route, got) {
+				t.Errorf("%s %s: %s", x.method, x.target, wrong)
+			}
+		}
+	}
+	for _, route := range server.management.routes {
+		for _, a := range route.answers {
+			if what := fmt.Sprintf("%s %s %d", route.method, route.path, a.status); !seen[what] && (route.path != "entities/{entityName}/{entityKey}") {
+				t.Errorf("%s is documented, but no transcript shows it", what)
+			}
+		}
+	}
+}
+
+// describedRoutes returns in what the document's routes differ from routes.
+func describedRoutes(document map[string]any, routes []managementRoute) (wrong []string) {
+	var want, got []string
+	for _, r := range routes {
+		want = append(want, strings.ToLower(r.method)+" /"+r.path)
+	}
+	for path, operations := range document["paths"].(map[string]any) {
+		for method := range operations.(map[string]any) {
+			got = append(got, method+" "+path)
+		}
+	}
+	for _, path := range want {
+		if !slices.Contains(got, path) {
+			wrong = append(wrong, path+" is not documented")
+		}
+	}
+	for _, path := range got {
+		if !slices.Contains(want, path) {
+			wrong = append(wrong, path+" does not exist")
+		}
+	}
+	return wrong
+}
+
+// undocumented says in what an answer differs from what the document says.
+func undocumented(document map[string]any, route *managementRoute, got answered) (wrong []string) {
+	operation := lookup[map[string]any](document, "paths", "/"+route.path, strings.ToLower(route.method))
+	answer, ok := lookup[map[string]any](operation, "responses")[strconv.Itoa(got.status)].(map[string]any)
+	if !ok {
+		return []string{fmt.Sprintf("status %d is not documented", got.status)}
+	}
+	if ref, ok := answer["$ref"].(string); ok {
+		answer = resolve(document, ref)
+	}
+	content, ok := answer["content"].(map[string]any)
+	if !ok {
+		if len(got.answer) > 0 {
+			wrong = append(wrong, fmt.Sprintf("status %d is documented without a body, has %s", got.status, got.answer))
+		}
+		return wrong
+	}
+	var value any
+	if err := json.Unmarshal(got.answer, &value); err != nil {
+		return []string{fmt.Sprintf("status %d: %v", got.status, err)}
+	}
+	for _, problem := range violations(document, lookup[map[string]any](content, "application/json", "schema"), value, "body") {
+		wrong = append(wrong, fmt.Sprintf("status %d: %s", got.status, problem))
+	}
+	for name := range headersOf(answer) {
+		if _, ok := got.header[http.CanonicalHeaderKey(name)]; !ok {
+			wrong = append(wrong, fmt.Sprintf("status %d lacks the header %s", got.status, name))
+		}
+	}
+	return wrong
+}
+
+func headersOf(answer map[string]any) map[string]any {
+	headers, _ := answer["headers"].(map[string]any)
+	return headers
+}
+
+// The schema of host.json takes the repository's and tells mistakes.
+func TestSchema_TakesTheSampleAndTellsMistakes(t *testing.T) {
+	t.Parallel()
+	text, err := HostSchema()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var schema map[string]any
+	if err := json.Unmarshal(text, &schema); err != nil {
+		t.Fatal(err)
+	}
+	check := func(file []byte) []string {
+		var value any
+		if err := json.Unmarshal(jsonc.Plain(file), &value); err != nil {
+			t.Fatal(err)
+		}
+		return violations(schema, schema, value, "host.json")
+	}
+	if wrong := check(readFile(t, "../"+hostJSONFile)); len(wrong) > 0 {
+		t.Errorf("the sample: %q", wrong)
+	}
+	for _, bad := range []string{
+		`{}`, durableTaskJSON(`"hubbName": "x"`), durableTaskJSON(`"hubName": "my-hub"`), durableTaskJSON(`"maxConcurrentActivityFunctions": 0`),
+		durableTaskJSON(`"storageProvider": {"partitionCount": 17}`), durableTaskJSON(`"storageProvider": {"maxQueuePollingInterval": "30 s"}`),
+		durableTaskJSON(`"versionMatchStrategy": "Newest"`), durableTaskJSON(`"extendedSessionsEnabled": "yes"`),
+		durableTaskJSON(`"notifications": {"eventGrid": {"publishEventTypes": ["Begun"]}}`), `{"version": "1.0"}`,
+	} {
+		if wrong := check([]byte(bad)); len(wrong) == 0 {
+			t.Errorf("%s: no mistake is told", bad)
+		}
+	}
+	if wrong := check([]byte(durableTaskJSON(`"hubName": "%HUB%", "notifications": {"eventGrid": {"publishEventTypes": ["Failed"]}}`))); len(wrong) > 0 {
+		t.Errorf("good values: %q", wrong)
+	}
+}

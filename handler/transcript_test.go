@@ -1,0 +1,161 @@
+package handler
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// An exchange is a request to a hub of its own, as a command line for curl, and
+// the answer.
+type exchange struct {
+	note    string
+	method  string
+	target  string
+	body    string
+	headers []string
+
+	hub func() *fullHub // nil for one with an instance of every status
+	app func(*Config)   // changes the server's configuration
+	was func(*Server)   // changes the server's state
+}
+
+// command returns the command line that sends the request.
+func (x exchange) command() string {
+	out := "$ curl -i"
+	if x.method != http.MethodGet {
+		out += " -X " + x.method
+	}
+	for i := 0; i < len(x.headers); i += 2 {
+		out += fmt.Sprintf(" -H '%s: %s'", x.headers[i], x.headers[i+1])
+	}
+	if body := x.body; body != "" {
+		if len(body) > 60 {
+			body = fmt.Sprintf("%s… (%d bytes)", body[:20], len(body))
+		}
+		out += " -d '" + body + "'"
+	}
+	return out + " 'http://localhost:8080" + x.target + "'"
+}
+
+// What differs from run to run.
+var changing = []struct {
+	what *regexp.Regexp
+	with string
+}{
+	{regexp.MustCompile(`(?m)^(Date|X-Request-Id): .*\r\n`), ""},
+	{regexp.MustCompile(`\b[0-9a-f]{32}\b`), "0123456789abcdef0123456789abcdef"},
+	{regexp.MustCompile(`"appRoot":"[^"]*"`), `"appRoot":"/app"`},
+}
+
+// send returns the answer, as it is and as it is written down.
+func (x exchange) send(t *testing.T) (got answered, text string) {
+	t.Helper()
+	newHub := x.hub
+	if newHub == nil {
+		newHub = newFullHub
+	}
+	hub := newHub()
+	cfg := fakeConfig(t, hub)
+	if x.app != nil {
+		x.app(&cfg)
+	}
+	s := New(App{}, cfg)
+	if s.cfg.Problem == nil {
+		s.state.ready()
+	}
+	if x.was != nil {
+		x.was(s)
+	}
+	server := httptest.NewServer(s)
+	defer server.Close()
+	target, err := url.Parse(server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := http.NewRequest(x.method, server.URL, strings.NewReader(x.body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path, query, _ := strings.Cut(x.target, "?")
+	r.URL = &url.URL{Scheme: "http", Host: target.Host, Opaque: path, RawQuery: query} // as it is, not cleaned
+	r.Host = "localhost:8080"
+	if x.body != "" {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	for i := 0; i < len(x.headers); i += 2 {
+		r.Header.Set(x.headers[i], x.headers[i+1])
+	}
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		t.Fatalf("%s: %v", x.command(), err)
+	}
+	defer resp.Body.Close()
+	dump, err := httputil.DumpResponse(resp, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = string(dump)
+	for _, c := range changing {
+		text = c.what.ReplaceAllString(text, c.with)
+	}
+	text = regexp.MustCompile(`Content-Length: \d\d+\r\n`).ReplaceAllString(text, "") // follows from the body, and differs with what was replaced
+	text = strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n") + "\n"
+	return answered{x, s.management, resp.StatusCode, resp.Header, body}, text
+}
+
+// answered is an answer that was got.
+type answered struct {
+	exchange
+	management *management
+	status     int
+	header     http.Header
+	answer     []byte
+}
+
+// route returns the route that the request went to, nil if there is none.
+func (a answered) route(t *testing.T) *managementRoute {
+	t.Helper()
+	path, _, _ := strings.Cut(a.target, "?")
+	path = strings.TrimPrefix(path, "/api/durabletask/")
+	path = strings.TrimPrefix(path, "/runtime/webhooks/durabletask/")
+	var segments []string
+	for raw := range strings.SplitSeq(strings.Trim(path, "/"), "/") {
+		segment, err := url.PathUnescape(raw)
+		if err != nil {
+			return nil
+		}
+		segments = append(segments, segment)
+	}
+	for i := range a.management.routes {
+		route := &a.management.routes[i]
+		if _, ok := route.match(segments); ok && route.method == a.method {
+			return route
+		}
+	}
+	return nil
+}
+
+// Every route in every state, as curl would show it. The files are what the API
+// is: whoever changes one changes the API.
+func TestTranscripts_AreWhatTheAPIAnswers(t *testing.T) {
+	t.Parallel()
+	for name, exchanges := range transcripts() {
+		var out strings.Builder
+		for _, x := range exchanges {
+			_, text := x.send(t)
+			fmt.Fprintf(&out, "# %s\n%s\n%s\n", x.note, x.command(), text)
+		}
+		current(t, "testdata/transcripts/"+name+".txt", out.String())
+	}
+}

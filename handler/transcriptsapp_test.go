@@ -1,0 +1,98 @@
+package handler
+
+import (
+	"errors"
+	"strings"
+)
+
+func entityExchanges() []exchange {
+	return []exchange{
+		{note: "all", method: "GET", target: managed + "entities"},
+		{note: "of a name", method: "GET", target: managed + "entities/Counter/?fetchState=true&top=2"},
+		{note: "the state of one that is not there", method: "GET", target: managed + "entities/Counter/none"},
+		{note: "signal one of a name that the app does not have", method: "POST", target: managed + "entities/Nobody/k?op=add", body: "1"},
+		{note: "delete one of a name that the app does not have", method: "DELETE", target: managed + "entities/Nobody/k"},
+	}
+}
+
+func appExchanges() []exchange {
+	broken := func(cfg *Config) {
+		cfg.Problem = errors.New("extensions.durableTask.hubName is \"-\", must be 3 to 45 letters and digits (host.json line 3)\nversion is \"1.0\", must be \"2.0\" (host.json line 1)")
+	}
+	withKey := func(cfg *Config) { cfg.Key = theKey }
+	down := func(s *Server) { s.state.unavailable("The storage does not answer.") }
+	stopping := func(s *Server) { close(s.draining) }
+	plain := func(cfg *Config) { // what does not depend on the machine's cores
+		cfg.Worker.MaxConcurrentActivities, cfg.Worker.MaxConcurrentOrchestrators = 20, 20
+	}
+	return []exchange{
+		{note: "what the host asks before anything else", method: "GET", target: "/"},
+		{note: "the same while there is no storage", method: "GET", target: "/", was: down},
+		{note: "the same with a wrong configuration", method: "GET", target: "/", app: broken},
+		{note: "the same for somebody without the key", method: "GET", target: "/", was: down, app: withKey},
+		{note: "whether it lives", method: "GET", target: "/health/live"},
+		{note: "whether it lives, as the management API tells", method: "GET", target: managed + "health/live", app: withKey},
+		{note: "whether it is ready", method: "GET", target: "/health/ready"},
+		{note: "whether it is ready, as the management API tells", method: "GET", target: managed + "health/ready"},
+		{note: "it is not: there is no storage", method: "GET", target: managed + "health/ready", was: down},
+		{note: "the same for somebody without the key", method: "GET", target: "/health/ready", was: down, app: withKey},
+		{note: "the same for somebody who has it", method: "GET", target: "/health/ready?code=" + theKey, was: down, app: withKey},
+		{note: "it is not: it is stopping", method: "GET", target: "/health/ready", was: stopping},
+		{note: "it is not: the configuration is wrong", method: "GET", target: managed + "health/ready", app: broken},
+		{note: "the configuration", method: "GET", target: managed + "configuration", app: plain},
+		{note: "the configuration when it is wrong", method: "GET", target: managed + "configuration", app: func(cfg *Config) {
+			broken(cfg)
+			plain(cfg)
+		}},
+		{note: "making it the primary app", method: "POST", target: managed + "makeprimary"},
+	}
+}
+
+const theKey = "0123456789abcdefghij"
+
+func refusedExchanges() []exchange {
+	withKey := func(cfg *Config) { cfg.Key = theKey }
+	code := access{theKey}.code
+	down := func() *fullHub { h := newFullHub(); h.outage = errNoStorage; return h }
+	broken := func() *fullHub { h := newFullHub(); h.outage = errors.New("row has no column Name"); return h }
+	get := func(note, target string, headers ...string) exchange {
+		return exchange{note: note, method: "GET", target: managed + target, headers: headers, app: withKey}
+	}
+	return []exchange{
+		get("without the key", "instances/running"),
+		get("with another key", "instances/running?code=0123456789abcdefghik"),
+		get("with the key as a parameter", "instances/running?code="+theKey),
+		get("with the key in a header", "instances/running", "x-functions-key", theKey),
+		get("with the code of the instance, which its URLs carry", "instances/running?code="+code("running")),
+		get("with the code of another instance", "instances/running?code="+code("pending")),
+		get("with the code of an instance, for all", "instances?code="+code("running")),
+		get("what does not exist, without the key", "nothing"),
+		get("what does not exist, with it", "nothing?code="+theKey),
+		get("the configuration, without the key", "configuration"),
+		{note: "what is handed out to who has the key", method: "POST", target: managed + "orchestrators/Greet/i?code=" + theKey, app: withKey},
+		{
+			note: "what is handed out behind a host that asked for the key", method: "POST", target: managed + "orchestrators/Greet/i", headers: []string{"x-functions-key", theKey},
+			app: func(cfg *Config) { cfg.Key, cfg.BehindHost = theKey, true },
+		},
+		{note: "another task hub", method: "GET", target: managed + "instances?taskHub=Theirs"},
+		{note: "another connection", method: "GET", target: managed + "instances?connection=Theirs"},
+		{note: "its own connection by its long name", method: "GET", target: managed + "instances?connection=AzureWebJobsStorage&top=1"},
+		{note: "the storage is out of reach", method: "GET", target: managed + "instances/running", hub: down},
+		{note: "what is stored makes no sense", method: "GET", target: managed + "instances/running", hub: broken},
+		{note: "the app has no hub", method: "GET", target: managed + "instances/running", was: func(s *Server) { s.state.unavailable("There is no storage.") }},
+		{note: "a known path with a wrong method", method: "PUT", target: managed + "instances/running"},
+		{note: "an unknown operation", method: "POST", target: managed + "instances/running/explode"},
+		{note: "a path that goes up", method: "GET", target: managed + "instances/../configuration"},
+		{note: "a path that goes up, escaped", method: "GET", target: managed + "instances/%2e%2e%2fconfiguration"},
+		{note: "an ID that is too long to be one", method: "POST", target: managed + "instances/" + strings.Repeat("x", 600) + "/terminate"},
+		{note: "an ID that is not text", method: "GET", target: managed + "instances/%ff%fe"},
+		{note: "an ID with a zero byte", method: "GET", target: managed + "instances/a%00b"},
+		{note: "a name that is too long", method: "POST", target: managed + "orchestrators/" + strings.Repeat("x", 1100)},
+		{note: "JSON that is nested without end", method: "POST", target: managed + "orchestrators/Greet", body: strings.Repeat("[", 20_000)},
+		{note: "JSON that is nested too deeply", method: "POST", target: managed + "orchestrators/Greet", body: strings.Repeat("[", 600) + strings.Repeat("]", 600)},
+		{
+			note: "what a page of another site makes a browser send", method: "POST", target: managed + "instances/running/terminate",
+			headers: []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"},
+		},
+	}
+}
