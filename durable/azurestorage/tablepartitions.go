@@ -78,11 +78,11 @@ func (t *tablePartitions) leave(work context.Context) {
 	t.awaitDrains(work)
 }
 
-// awaitDrains waits a little for the drains that are under way.
+// awaitDrains waits a little for the drains that are under way. Those that have
+// nothing to wait for end while it waits for the first time.
 func (t *tablePartitions) awaitDrains(work context.Context) {
-	for deadline := time.Now().Add(quickDrain); time.Now().Before(deadline); {
-		busy := slices.ContainsFunc(t.hub.partitions, func(p *partition) bool { return p.drainState() == draining })
-		if !busy || !sleep(work, 5*time.Millisecond) {
+	for deadline := time.Now().Add(quickDrain); sleep(work, 5*time.Millisecond) && time.Now().Before(deadline); {
+		if !slices.ContainsFunc(t.hub.partitions, func(p *partition) bool { return p.drainState() == draining }) {
 			return
 		}
 	}
