@@ -1,0 +1,101 @@
+package handler
+
+import (
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"strings"
+	"testing"
+)
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// Whatever is in host.json and in a variable that overrides it, reading it ends,
+// with a configuration that can be used or with a problem that says where it is.
+func FuzzHostJSON(f *testing.F) {
+	sample, err := os.ReadFile("../" + hostJSONFile)
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(sample, "storageProvider__partitionCount", "3")
+	for _, c := range settingCases() {
+		for value := range c.good {
+			f.Add([]byte(nested(c.path, value)), strings.ReplaceAll(c.path, ".", "__"), c.overridden)
+		}
+		for value := range c.bad {
+			f.Add([]byte(nested(c.path, value)), strings.ToUpper(c.path), c.overridden)
+		}
+	}
+	f.Add([]byte(`{"durableTask": {"hubName": "%X%"}, "version": 2}`), "hubName", "%%")
+	f.Fuzz(func(t *testing.T, text []byte, name, value string) {
+		found, err := parseHostJSON(text)
+		if err != nil {
+			if !strings.HasPrefix(err.Error(), "host.json ") {
+				t.Errorf("%v does not name the file", err)
+			}
+			return
+		}
+		cfg := configure(processEnvironment{}, found, []string{storageSetting, "AzureFunctionsJobHost__extensions__durableTask__" + name + "=" + value})
+		if _, err := marshalJSON(cfg.effective()); err != nil {
+			t.Errorf("the effective configuration: %v", err)
+		}
+		if cfg.Problem != nil {
+			return
+		}
+		if err := cfg.Storage.Validate(); err != nil {
+			t.Errorf("accepted, but %v", err)
+		}
+		if err := cfg.Worker.Validate(); err != nil {
+			t.Errorf("accepted, but %v", err)
+		}
+	})
+}
+
+// Whatever is asked, there is an answer, which is not the server's fault, and
+// its body is JSON or nothing.
+func FuzzManagement(f *testing.F) {
+	for _, exchanges := range transcripts() {
+		for _, x := range exchanges {
+			path, query, _ := strings.Cut(strings.TrimPrefix(x.target, managed), "?")
+			f.Add(x.method, path, query, x.body, x.headers == nil)
+		}
+	}
+	cfg := Config{RoutePrefix: "api", Logger: quiet}
+	cfg.Storage.TaskHub = "MyHub"
+	f.Fuzz(func(t *testing.T, method, path, query, body string, isJSON bool) {
+		target, err := url.Parse("http://localhost:8080" + managed + path)
+		if err != nil || strings.Contains(strings.ToLower(query), "timeout") {
+			return // net/http refuses it, or it would only wait
+		}
+		target.RawQuery = query
+		r, err := http.NewRequest(method, target.String(), strings.NewReader(body))
+		if err != nil {
+			return
+		}
+		r.URL, r.RequestURI = target, target.RequestURI()
+		if isJSON {
+			r.Header.Set("Content-Type", "application/json")
+		}
+		cfg := cfg
+		cfg.Provider = newFullHub()
+		s := New(App{}, cfg)
+		s.state.ready()
+		w := httptest.NewRecorder()
+		s.ServeHTTP(w, r)
+		wrongStatus := strings.Contains(w.Body.String(), "InstanceStateError") || strings.Contains(w.Body.String(), `"runtimeStatus":"Failed"`)
+		if w.Code < 200 || w.Code >= 500 && !wrongStatus && w.Code != http.StatusNotImplemented {
+			t.Errorf("%s %s: %d %s", method, target, w.Code, w.Body)
+		}
+		if text := w.Body.Bytes(); len(text) > 0 && !json.Valid(text) {
+			t.Errorf("%s %s: the body is %q", method, target, text)
+		}
+		if location := w.Header().Get("Location"); location != "" {
+			if _, err := url.Parse(location); err != nil {
+				t.Errorf("%s %s: %v", method, target, err)
+			}
+		}
+	})
+}
