@@ -95,16 +95,11 @@ func (b *Batch) receive(r *Request, remembered int) []*Request {
 		b.reschedule = append(b.reschedule, r)
 		return nil
 	}
-	// Those with a time are not sorted.
-	deliver := []*Request{r}
-	if r.Due.IsZero() {
-		deliver = s.sorter.Receive(r, b.settings.Window)
-	}
+	deliver := s.sorter.Receive(r, b.settings.Window)
 	// What no sorter knows must not come twice, either. Nor may a lock be granted
 	// whose release came first.
 	return slices.DeleteFunc(deliver, func(r *Request) bool {
-		sorted := b.settings.Window > 0 && r.Parent != "" && r.Position == 0 && r.Due.IsZero()
-		if sorted && !r.IsLock() {
+		if sorts(r, b.settings.Window) && !r.IsLock() {
 			return false
 		}
 		if slices.Contains(s.recent, mark(r.ID)) {

@@ -81,7 +81,7 @@ func (s *Sorter) Sent(r *Request, destination string) {
 // an orchestration whose checkpoint was lost after its messages were sent sends
 // them again, with other labels.
 func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) {
-	if window <= 0 || r.Parent == "" || r.Position > 0 {
+	if !sorts(r, window) {
 		return []*Request{r}
 	}
 	if s.receiveHorizon.Add(window + sweepInterval).Before(r.Timestamp) {
@@ -109,6 +109,12 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 		return deliver
 	}
 	return s.follow(from, s.deliver(from, r, deliver))
+}
+
+// sorts reports whether a request has a place in an order. One without a label
+// has none, although .NET takes it for one that came before.
+func sorts(r *Request, window time.Duration) bool {
+	return window > 0 && r.Parent != "" && r.Position == 0 && r.Due.IsZero() && !r.Timestamp.IsZero()
 }
 
 // sweep forgets what is older than the horizon, and returns what need not wait

@@ -1,0 +1,203 @@
+package entity_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/google/go-cmp/cmp"
+)
+
+const window = 30 * time.Minute
+
+var noon = time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+
+// names returns what the requests ask for, in order.
+func names(requests []*entity.Request) string {
+	var all []string
+	for _, r := range requests {
+		all = append(all, r.Operation)
+	}
+	return strings.Join(all, " ")
+}
+
+// A sent request is one of sender "a" unless it says otherwise. Times are in
+// minutes after noon; -1 is none.
+type sentRequest struct {
+	op        string
+	at, after float64
+	from      string
+	execution string
+	position  int
+	id        string
+}
+
+func (s sentRequest) request() *entity.Request {
+	r := &entity.Request{ID: s.id, Operation: s.op, Parent: s.from, ParentExecution: s.execution, Position: s.position}
+	if r.ID == "" {
+		r.ID = entity.DeriveID(s.op, s.from, s.execution)
+	}
+	if r.Parent == "" {
+		r.Parent = "a"
+	}
+	if r.Parent == "a client" {
+		r.Parent = ""
+	}
+	minutes := func(n float64) time.Time {
+		if n < 0 {
+			return time.Time{}
+		}
+		return noon.Add(time.Duration(n * float64(time.Minute)))
+	}
+	r.Timestamp, r.Predecessor = minutes(s.at), minutes(s.after)
+	return r
+}
+
+// The rules of MessageSorter.ReceiveInOrder, and ours.
+func TestSorter_ReceiveInOrder(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name     string
+		window   time.Duration
+		requests []sentRequest
+		want     []string // what each lets through
+	}{
+		{"in order", window, []sentRequest{{op: "1", at: 0, after: -1}, {op: "2", at: 1, after: 0}}, []string{"1", "2"}},
+		{
+			"what comes before its predecessor waits", window,
+			[]sentRequest{{op: "3", at: 2, after: 1}, {op: "2", at: 1, after: 0}, {op: "1", at: 0, after: -1}},
+			[]string{"", "", "1 2 3"},
+		},
+		{"without a window nothing waits", 0, []sentRequest{{op: "2", at: 1, after: 0}, {op: "1", at: 0, after: -1}}, []string{"2", "1"}},
+		{"clients are not sorted", window, []sentRequest{{op: "2", at: 1, after: 0, from: "a client"}}, []string{"2"}},
+		{"what has no label is not sorted", window, []sentRequest{{op: "2", at: -1, after: -1}, {op: "1", at: -1, after: -1}}, []string{"2", "1"}},
+		{"locks that are passed on are not sorted", window, []sentRequest{{op: "2", at: 1, after: 0, position: 1}}, []string{"2"}},
+		{"what comes again is dropped", window, []sentRequest{{op: "1", at: 0, after: -1}, {op: "1", at: 0, after: -1}}, []string{"1", ""}},
+		{
+			"senders do not wait for each other", window,
+			[]sentRequest{{op: "a2", at: 1, after: 0}, {op: "b1", at: 0, after: -1, from: "b"}}, []string{"", "b1"},
+		},
+		{
+			"a new execution begins anew, after what came of the old one", window,
+			[]sentRequest{{op: "2", at: 1, after: 0, execution: "x"}, {op: "1'", at: 2, after: -1, execution: "y"}}, []string{"", "2 1'"},
+		},
+		{
+			"what is older than the window is let through", window,
+			[]sentRequest{{op: "late", at: 60, after: -1}, {op: "old", at: 1, after: 0, from: "b"}}, []string{"late", "old"},
+		},
+		{
+			"nobody waits for longer than the window", window,
+			[]sentRequest{{op: "2", at: 1, after: 0}, {op: "b", at: 32, after: -1, from: "b"}}, []string{"", "2 b"},
+		},
+		{
+			"ten seconds pass before anything is forgotten", window,
+			[]sentRequest{{op: "first", at: 0, after: -1, from: "b"}, {op: "2", at: 1, after: 0.5}, {op: "b", at: 30.1, after: 0, from: "b"}},
+			[]string{"first", "", "b"},
+		},
+		{
+			"ours: what comes again with another label is dropped, and its successor follows it", window,
+			[]sentRequest{{op: "1", at: 0, after: -1, id: "one"}, {op: "1", at: 2, after: -1, id: "one"}, {op: "2", at: 3, after: 2}},
+			[]string{"1", "", "2"},
+		},
+		{
+			"ours: also if it had to wait", window,
+			[]sentRequest{{op: "1", at: 0, after: -1, id: "one"}, {op: "3", at: 4, after: 3}, {op: "1", at: 2, after: -1, id: "one"}, {op: "2", at: 3, after: 2}},
+			[]string{"1", "", "", "2 3"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			var s entity.Sorter
+			var got []string
+			for _, r := range test.requests {
+				got = append(got, names(s.Receive(r.request(), test.window)))
+			}
+			if diff := cmp.Diff(test.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// The rules of MessageSorter.LabelOutgoingMessage.
+func TestSorter_LabelOutgoingMessage(t *testing.T) {
+	t.Parallel()
+	var s entity.Sorter
+	label := func(to string, at time.Time) string {
+		var r entity.Request
+		s.Label(&r, to, at, window)
+		text := r.Encode()
+		_, text, _ = strings.Cut(text, `"Timestamp":`)
+		text, _, _ = strings.Cut(text, `,"IsLockRequest"`)
+		return strings.ReplaceAll(text, `"Predecessor":`, "")
+	}
+	for _, step := range []struct {
+		name, to string
+		at       time.Time
+		want     string
+	}{
+		{"the first has no predecessor", "a", noon, `"2026-11-20T12:00:00Z","0001-01-01T00:00:00"`},
+		{"one of the same time is a tick later, without a zone", "a", noon, `"2026-11-20T12:00:00.0000001","2026-11-20T12:00:00Z"`},
+		{"a clock that goes back does not", "a", noon.Add(-time.Hour), `"2026-11-20T12:00:00.0000002","2026-11-20T12:00:00.0000001"`},
+		{"other receivers are apart", "b", noon, `"2026-11-20T12:00:00Z","0001-01-01T00:00:00"`},
+		{"what is older than the window is forgotten", "a", noon.Add(time.Hour), `"2026-11-20T13:00:00Z","0001-01-01T00:00:00"`},
+	} {
+		if got := label(step.to, step.at); got != step.want {
+			t.Errorf("%s: got %s, want %s", step.name, got, step.want)
+		}
+	}
+}
+
+// Fifty senders send twenty signals each. They come in any order and some
+// several times, and each sender's take effect in order, once.
+func TestSorter_DeliversInOrderAndOnceWhateverComes(t *testing.T) {
+	t.Parallel()
+	const senders, each = 50, 20
+	for seed := range uint64(4) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		var mail []*entity.Request
+		for sender := range senders {
+			var s entity.Sorter
+			from := fmt.Sprint("sender ", sender)
+			at := noon
+			for n := range each {
+				if r.IntN(3) > 0 {
+					at = at.Add(time.Duration(r.IntN(1000)) * time.Millisecond)
+				}
+				m := &entity.Request{ID: entity.DeriveID(from, fmt.Sprint(n)), Operation: fmt.Sprint(n), Parent: from, ParentExecution: "x"}
+				s.Label(m, "@counter@a", at, window)
+				for range 1 + max(0, r.IntN(5)-3) {
+					mail = append(mail, m)
+				}
+			}
+		}
+		r.Shuffle(len(mail), func(i, j int) { mail[i], mail[j] = mail[j], mail[i] })
+
+		state := new(entity.State)
+		got := map[string][]string{}
+		for len(mail) > 0 {
+			n := min(1+r.IntN(60), len(mail))
+			for _, op := range deliver(t, state, mail[:n]) {
+				got[op.Caller] = append(got[op.Caller], op.Name)
+			}
+			mail = mail[n:]
+			state = stored(t, state)
+		}
+		var want []string
+		for n := range each {
+			want = append(want, fmt.Sprint(n))
+		}
+		if len(got) != senders {
+			t.Errorf("seed %d: %d senders were heard, want %d", seed, len(got), senders)
+		}
+		for from, ops := range got {
+			if !slices.Equal(ops, want) {
+				t.Errorf("seed %d: %s was heard as %v", seed, from, ops)
+			}
+		}
+	}
+}
