@@ -3,12 +3,14 @@ package durabletest
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
@@ -41,11 +43,13 @@ type Hub struct {
 	ctx    context.Context // of activities; ends with the test
 	store  *memhub.Hub
 	client *durable.Client
+	logger *slog.Logger
 
 	// The test's goroutine owns the following.
 	registry  *durable.Registry
 	instances map[string]*instance // those in memory, by ID
-	started   int                  // that were given an ID
+	entities  dispatch.EntityStepper
+	started   int // instances that were given an ID
 
 	mu           sync.Mutex // protects the following
 	running      bool
@@ -78,7 +82,8 @@ func New(t TB, fns ...*durable.Function) *Hub {
 		calls:     make(map[string][]*string),
 	}
 	h.store.Now = h.Now
-	h.registry = durable.NewRegistry(fns...).WithLogger(newLogger(h))
+	h.logger = newLogger(h)
+	h.registry = durable.NewRegistry(fns...).WithLogger(h.logger)
 	h.client = durable.NewClient(&clientHub{h.store, h}, h.registry)
 	t.Cleanup(func() {
 		cancel()

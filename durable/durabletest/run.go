@@ -6,6 +6,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -162,7 +163,11 @@ func (t *turns) one() (did bool, next time.Time) {
 			t.ran, h.Now().Sub(t.began), item.Instance.InstanceID)
 	}
 	t.ran++
-	h.episode(item)
+	if entity.IsID(item.Instance.InstanceID) {
+		h.entity(item)
+	} else {
+		h.episode(item)
+	}
 	return true, time.Time{}
 }
 

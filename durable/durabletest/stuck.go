@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -20,7 +21,10 @@ func (h *Hub) stuck(id string) string {
 	r.printf("durabletest: instance %q has not ended, and nothing can happen any more. Time is %s, %v after the hub began.\n",
 		id, stamp(h.Now()), h.Elapsed())
 	for _, s := range page.Instances {
-		if !s.Status.IsTerminal() {
+		switch {
+		case entity.IsID(s.Instance.InstanceID):
+			r.entity(s)
+		case !s.Status.IsTerminal():
 			r.instance(s)
 		}
 	}
@@ -63,6 +67,12 @@ func (r *report) instance(s *provider.InstanceState) {
 		if f.IsAwaited() {
 			waits++
 			r.task(f, events)
+		}
+	}
+	for _, c := range live.EntityCalls() {
+		if c.IsAwaited() {
+			waits++
+			r.call(c, events)
 		}
 	}
 	for _, f := range live.EventWaits() {

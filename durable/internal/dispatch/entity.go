@@ -221,17 +221,25 @@ func (e *entityRun) message(m entity.Message, self *history.ExecutionStarted, no
 	}
 }
 
-// StepEntity runs the operations that a work item of an entity has, for a caller
-// that has no [Dispatcher], as [Stepper] does for orchestrations. Panics are the
-// operations' failures.
-func StepEntity(ctx context.Context, functions Functions, cfg Config, item *provider.OrchestrationWorkItem) (*provider.Checkpoint, error) {
+// An EntityStepper runs the work items of entities one at a time, for a caller
+// that has no [Dispatcher], as a [Stepper] does for an orchestration. It is for
+// all entities of a hub.
+type EntityStepper struct{ sent outboxes }
+
+// Step runs the operations that a work item asks for, and returns what came of
+// them. Panics are the operations' failures.
+func (s *EntityStepper) Step(ctx context.Context, functions Functions, cfg Config, item *provider.OrchestrationWorkItem) (*provider.Checkpoint, error) {
 	code, err := findEntity(functions, item.Instance.InstanceID)
 	if err != nil {
 		return nil, err
 	}
 	e := entityRun{
-		sent: new(outboxes), instanceID: item.Instance.InstanceID, code: code, settings: cfg.Entities.settings(),
+		sent: &s.sent, instanceID: item.Instance.InstanceID, code: code, settings: cfg.Entities.settings(),
 		now: cfg.Now, newID: cfg.NewID, log: cfg.Logger, stopping: func() bool { return false },
 	}
 	return e.take(ctx, context.WithoutCancel(ctx), item.History, item.Messages)
 }
+
+// Committed is to be called when a checkpoint of Step is durable, and all that it
+// sends.
+func (s *EntityStepper) Committed(cp *provider.Checkpoint) { s.sent.add(cp.Instance) }

@@ -1,0 +1,133 @@
+package durabletest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// Signal has an entity perform an operation, as [durable.Signal] does, and lets
+// everything happen that can happen at this time.
+func Signal[S, I, O any](h *Hub, key durable.EntityKey[S], operation func(*S, *durable.EntityContext, I) (O, error), in I, opts ...durable.SignalOption) {
+	h.t.Helper()
+	if err := durable.Signal(h.ctx, h.client, key, operation, in, opts...); err != nil {
+		h.t.Fatalf("durabletest: %v", err)
+	}
+	h.settle()
+}
+
+// State returns the state of an entity; exists is false if it does not exist.
+func State[S any](h *Hub, key durable.EntityKey[S]) (state S, exists bool) {
+	h.t.Helper()
+	state, err := durable.ReadEntity(h.ctx, h.client, key)
+	if err != nil && !errors.Is(err, durable.ErrEntityNotFound) {
+		h.t.Fatalf("durabletest: %v", err)
+	}
+	return state, err == nil
+}
+
+// StubOperation has the hub perform stub in the place of an operation of an
+// entity, which must be registered. It may be called again, also while entities
+// are at work. A panic fails the operation, as in a worker. Operations are
+// performed one at a time, but not on the goroutine of the test: a stub must not
+// call t.Fatal.
+func StubOperation[S, I, O any](h *Hub, operation, stub func(*S, *durable.EntityContext, I) (O, error)) {
+	h.t.Helper()
+	registry, err := durable.ReplaceOperation(h.registry, operation, stub)
+	if err != nil {
+		h.t.Fatalf("durabletest: %v: give its entity to New", err)
+	}
+	h.registry = registry
+}
+
+// entity performs the operations that an entity was sent.
+func (h *Hub) entity(item *provider.OrchestrationWorkItem) {
+	h.t.Helper()
+	id := item.Instance.InstanceID
+	cp, err := h.entities.Step(h.ctx, h.registry, dispatch.Config{Now: h.Now, NewID: h.newExecutionID, Logger: h.logger}, item)
+	if err != nil {
+		if dispatch.IsUnknownFunction(err) {
+			h.t.Fatalf("durabletest: entity %q got %s, and no entity of this name is registered; give its Function to New", id, describeMail(item.Messages))
+		}
+		h.t.Fatalf("durabletest: entity %q: %v", id, err)
+	}
+	if err := item.Session.Commit(h.ctx, cp); err != nil {
+		h.t.Fatalf("durabletest: entity %q: commit: %v", id, err)
+	}
+	h.entities.Committed(cp)
+	if err := item.Session.Release(h.ctx); err != nil {
+		h.t.Fatalf("durabletest: entity %q: release: %v", id, err)
+	}
+}
+
+// describeMail says what an entity was sent.
+func describeMail(messages []provider.TaskMessage) string {
+	var words []string
+	for _, m := range messages {
+		if e, ok := m.Event.(*history.EventRaised); ok {
+			words = append(words, describeRequest(e.Name, e.Input))
+		}
+	}
+	return strings.Join(words, ", ")
+}
+
+// describeRequest says what an entity is asked by an event.
+func describeRequest(name string, input *string) string {
+	r, err := entity.DecodeRequest(input)
+	switch {
+	case entity.IsRelease(name):
+		return "a release of its lock"
+	case err != nil || !strings.HasPrefix(name, "op"):
+		return fmt.Sprintf("event %s with payload %s", name, show(input))
+	case r.IsLock():
+		return "a request to lock " + describeLocks(r.LockSet)
+	case r.Signal && !r.Due.IsZero():
+		return fmt.Sprintf("a signal, due at %s, for operation %s with input %s", stamp(r.Due), r.Operation, show(r.Input))
+	case r.Signal:
+		return fmt.Sprintf("a signal for operation %s with input %s", r.Operation, show(r.Input))
+	}
+	return fmt.Sprintf("a call of operation %s with input %s", r.Operation, show(r.Input))
+}
+
+func describeLocks(ids []entity.ID) string {
+	words := make([]string, len(ids))
+	for i, id := range ids {
+		words[i] = quote(id.String())
+	}
+	return strings.Join(words, " and ")
+}
+
+// call says that an entity is waited for.
+func (r *report) call(c replay.EntityCall, events []history.Event) {
+	what := fmt.Sprintf("operation %s of entity %q (task %d)", c.Name(), c.Target, c.ID())
+	if c.Locks != nil {
+		what = fmt.Sprintf("the locks of %s (task %d)", describeLocks(c.Locks), c.ID())
+	}
+	for _, e := range events {
+		if e.Head().EventID == c.ID() {
+			r.since(what, e.Head().Timestamp)
+			return
+		}
+	}
+	r.printf("    waits for %s, which it has not asked\n", what)
+}
+
+// entity says what an entity has in hand, if anything.
+func (r *report) entity(s *provider.InstanceState) {
+	var status struct {
+		QueueSize int    `json:"queueSize"`
+		LockedBy  string `json:"lockedBy"`
+	}
+	if s.CustomStatus == nil || json.Unmarshal([]byte(*s.CustomStatus), &status) != nil || status.LockedBy == "" && status.QueueSize == 0 {
+		return
+	}
+	r.printf("  entity %q is locked by %q, and %d more requests wait for that to end\n", s.Instance.InstanceID, status.LockedBy, status.QueueSize)
+}
