@@ -146,7 +146,7 @@ func (h *TaskHub) newClaim(out *outgoing, m queueMessage, put time.Time, hidden 
 		lock, settled = h.workItemLock(), h.activities.give
 	}
 	d := h.newDelivery(out.queue, m, lock, settled)
-	d.env, d.until = out.asReceived, put.Add(hidden)
+	d.env, d.until, d.claimed = out.asReceived, put.Add(hidden), true
 	h.held.add(d)
 	return d
 }

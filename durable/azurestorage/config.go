@@ -26,6 +26,7 @@ const (
 	DefaultLeaseAcquireInterval           = 10 * time.Second
 	DefaultDrainTimeout                   = 5 * time.Second
 	DefaultHistoryCacheBytes              = 64 << 20
+	DefaultLastUpdatedTolerance           = 3 * time.Second
 )
 
 // Config says how a [TaskHub] behaves. The zero value works: every field that
@@ -92,6 +93,12 @@ type Config struct {
 	// roughly and in bytes. Default 64 MiB; none is kept if it is negative.
 	HistoryCacheBytes int
 
+	// LastUpdatedTolerance is by how much the time of the last update in an
+	// instance's row may be behind the last checkpoint. A checkpoint that would
+	// change no more of the row than that is not written to it. Default 3 s; with
+	// a negative value the row is written with every checkpoint, as .NET does.
+	LastUpdatedTolerance time.Duration
+
 	// Logger receives what the hub has to say. Default [slog.Default].
 	Logger *slog.Logger
 
@@ -114,6 +121,7 @@ func (c Config) WithDefaults() Config {
 	set(&c.LeaseAcquireInterval, DefaultLeaseAcquireInterval)
 	set(&c.DrainTimeout, DefaultDrainTimeout)
 	set(&c.HistoryCacheBytes, DefaultHistoryCacheBytes)
+	set(&c.LastUpdatedTolerance, DefaultLastUpdatedTolerance)
 	if c.WorkerID == "" {
 		c.WorkerID = newWorkerID()
 	}

@@ -27,6 +27,11 @@ type delivery struct {
 	// fresh is what is stored of an instance that this message starts, if this
 	// process has just seen to it that there was nothing before; else nil.
 	fresh *loadedInstance
+	// claimed means that the message was never received.
+	claimed bool
+	// direct is set if this is not a message of a control queue but the result of
+	// an activity that ran here.
+	direct *directResult
 
 	// changing is held by whoever is changing the message in storage. Each
 	// change brings a new receipt and makes the old one void.
@@ -104,6 +109,9 @@ func (d *delivery) change(ctx context.Context, f func(m queueMessage) (queueMess
 // spite of which it is not ours any more.
 func (d *delivery) remove(ctx context.Context) error {
 	defer d.settle()
+	if d.direct != nil {
+		return d.direct.item.remove(ctx)
+	}
 	return d.change(ctx, func(m queueMessage) (queueMessage, error) {
 		gone, err := d.queue.remove(ctx, m.id, m.receipt)
 		if gone {
@@ -119,7 +127,7 @@ func (d *delivery) remove(ctx context.Context) error {
 const maxAbandonDelay = 10 * time.Minute
 
 // abandonDelay returns for how long a message is hidden that could not be
-// processed the n-th time: 2, 4, 8 seconds and so on.
+// processed the n-th time: 2, 4, 8 seconds and so on; 1 second before the first.
 func abandonDelay(dequeueCount int) time.Duration {
 	if dequeueCount >= 10 {
 		return maxAbandonDelay
@@ -129,11 +137,20 @@ func abandonDelay(dequeueCount int) time.Duration {
 
 // abandon hands the message back after a delay that grows with every delivery.
 func (d *delivery) abandon(ctx context.Context, reason string) {
-	delay := abandonDelay(d.dequeueCount)
+	delay := abandonDelay(d.receives())
 	if delay >= maxAbandonDelay {
 		d.hub.log.Warn("PoisonMessageDetected", d.attrs("reason", reason)...)
 	}
 	d.abandonFor(ctx, delay, reason)
+}
+
+// receives returns how often the message was received, as its queue has counted:
+// one that was claimed will be received for the first time.
+func (d *delivery) receives() int {
+	if d.claimed {
+		return 0
+	}
+	return d.dequeueCount
 }
 
 // abandonFor hands the message back for the given time.
@@ -145,6 +162,10 @@ func (d *delivery) abandonFor(ctx context.Context, delay time.Duration, reason s
 // handBack makes the message visible to everybody after delay.
 func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
 	defer d.settle()
+	if d.direct != nil {
+		d.direct.send(ctx, d.env, delay)
+		return
+	}
 	err := d.change(ctx, func(m queueMessage) (queueMessage, error) { return d.queue.update(ctx, m, delay) })
 	switch {
 	case err == nil:
@@ -158,12 +179,12 @@ func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
 // settle ends our having the message.
 func (d *delivery) settle() {
 	d.mu.Lock()
-	first := !d.settled
+	first, give := !d.settled, d.onSettled
 	d.settled = true
 	d.mu.Unlock()
 	if first {
 		d.hub.held.forget(d)
-		d.onSettled()
+		give()
 	}
 }
 
@@ -206,10 +227,22 @@ func (d *delivery) needsRenewal(now time.Time) bool {
 func anyLost(deliveries []*delivery) bool {
 	now := time.Now()
 	return slices.ContainsFunc(deliveries, func(d *delivery) bool {
+		if d.direct != nil {
+			d = d.direct.item
+		}
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		return d.lost || now.After(d.until)
 	})
+}
+
+// giveRoom returns the room that d takes up, though it is not settled yet.
+func (d *delivery) giveRoom() {
+	d.mu.Lock()
+	give := d.onSettled
+	d.onSettled = func() {}
+	d.mu.Unlock()
+	give()
 }
 
 // replace gives d the newer copy of its message: its visibility had ended, and

@@ -61,7 +61,7 @@ func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *loaded
 			h.log.Warn(v.event, d.attrs("reason", v.reason)...)
 		}
 		if v == notYetStarted && stored.row != nil {
-			d.abandonFor(ctx, startDelay(stored.row.State.ScheduledAt, d.dequeueCount, time.Now()), v.reason)
+			d.abandonFor(ctx, startDelay(stored.row.State.ScheduledAt, d.receives(), time.Now()), v.reason)
 			return
 		}
 		d.abandon(ctx, v.reason)

@@ -18,6 +18,8 @@ type outgoing struct {
 	queue     *messageQueue
 	partition *partition // whose queue it is, nil for the work-item queue
 	env       *envelope
+	// delay hides the message for longer than its event asks for.
+	delay time.Duration
 	// claim says that room is reserved to hand the message over in memory.
 	claim bool
 	// duplicates is as in [messageQueue.put].
@@ -54,7 +56,7 @@ func (h *TaskHub) post(ctx context.Context, out *outgoing) (sentMessage, error) 
 // enqueue puts a prepared message into its queue.
 func (h *TaskHub) enqueue(ctx context.Context, out *outgoing) (sentMessage, error) {
 	start := time.Now()
-	delay := visibilityDelay(out.env.Message.Event, start)
+	delay := visibilityDelay(out.env.Message.Event, start) + out.delay
 	if out.claim {
 		delay += h.lockOf(out.partition)
 	}

@@ -215,7 +215,8 @@ var _ provider.ActivityLock = (*activityLock)(nil)
 
 // Complete implements [provider.ActivityLock]
 // (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
-// CompleteTaskActivityWorkItemAsync).
+// CompleteTaskActivityWorkItemAsync). Where the instance is run by this process
+// no message is sent; see directResult.
 func (l *activityLock) Complete(ctx context.Context, result history.Event) error {
 	target := l.d.target()
 	p := l.hub.partitionOf(target.InstanceID)
@@ -223,11 +224,18 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 		Message: &provider.TaskMessage{Event: result, Target: target},
 		Episode: l.d.env.Episode, Sender: &target,
 	}
-	sent, err := l.hub.send(ctx, p.queue, env, true)
+	taken, err := l.hub.completeDirectly(p, l.d, env)
+	if taken {
+		l.d.giveRoom()
+		return nil
+	}
+	var sent sentMessage
+	if err == nil {
+		sent, err = l.hub.post(ctx, &outgoing{queue: p.queue, partition: p, env: env, duplicates: true})
+	}
 	if err != nil {
 		return fmt.Errorf("complete activity %d of %q: %w", taskEventID(result), target.InstanceID, err)
 	}
-	sent.partition = p
 	l.hub.wake(sent)
 	if err := l.d.remove(ctx); err != nil {
 		// The result is on its way; if the activity runs again, its result is

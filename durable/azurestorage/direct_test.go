@@ -1,0 +1,144 @@
+package azurestorage
+
+import (
+	"errors"
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// scheduleOne starts an instance that waits for one activity.
+func scheduleOne(t testing.TB, h *TaskHub, id string) {
+	t.Helper()
+	mustStart(t, h, id, "e1", `1`)
+	commitActivity(t, mustNext(t, h), 0, `["a"]`)
+}
+
+// The work item is there, hidden, until the result is in the history; there is
+// never a message with the result.
+func TestDirectResult_KeepsTheWorkItemUntilTheResultIsStored(t *testing.T) {
+	t.Parallel()
+	h, _ := serving(t, testConfig(t))
+	scheduleOne(t, h, "direct")
+	completeActivity(t, h, `"a"`)
+	item := mustNext(t, h)
+	if eventTypes(item.Messages) != "TaskCompleted " {
+		t.Fatalf("messages %s, want the result", eventTypes(item.Messages))
+	}
+	if all, visible := messageCount(t, h.workItems), visibleMessages(t, h.workItems); all != 1 || visible != 0 {
+		t.Errorf("%d work items of which %d are visible, want one that is hidden", all, visible)
+	}
+	if n := messageCount(t, h.controlQueues[0]); n != 0 {
+		t.Errorf("%d messages with results, want none", n)
+	}
+	commitEnd(t, item, 1, `1`)
+	if n := messageCount(t, h.workItems); n != 0 {
+		t.Errorf("%d work items after the checkpoint, want none", n)
+	}
+	if n := heldCount(h); n != 0 {
+		t.Errorf("%d messages are held after the end", n)
+	}
+}
+
+// A result that this process cannot take after all is not lost, and the activity
+// does not run again.
+func TestDirectResult_IsSentWhenItCannotBeTaken(t *testing.T) {
+	t.Parallel()
+	for name, cause := range map[string]func(t *testing.T, h *TaskHub, stop func()){
+		"the episode failed": func(t *testing.T, h *TaskHub, _ func()) {
+			item := mustNext(t, h)
+			if err := errors.Join(item.Session.Abandon(t.Context(), errLost), item.Session.Release(t.Context())); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"the worker stopped": func(_ *testing.T, _ *TaskHub, stop func()) { stop() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h, stop := serving(t, testConfig(t))
+			scheduleOne(t, h, "direct")
+			completeActivity(t, h, `"a"`)
+			cause(t, h, stop)
+			if items, results := messageCount(t, h.workItems), messageCount(t, h.controlQueues[0]); items != 0 || results != 1 {
+				t.Errorf("%d work items and %d results are in the queues, want the result only", items, results)
+			}
+			other := h
+			if name == "the worker stopped" {
+				cfg := testConfig(t)
+				cfg.TaskHub = h.cfg.TaskHub
+				other = openHub(t, cfg)
+				runHub(t, other)
+			}
+			item := mustNext(t, other)
+			if done, ok := item.Messages[0].Event.(*history.TaskCompleted); !ok || value(done.Result) != `"a"` {
+				t.Fatalf("messages %s, want the result", eventTypes(item.Messages))
+			}
+			commitEnd(t, item, 1, `1`)
+		})
+	}
+}
+
+// If not even that works the activity runs again.
+func TestDirectResult_LetsTheActivityRunAgainWhenItCannotBeSent(t *testing.T) {
+	t.Parallel()
+	var cut atomic.Bool
+	counter := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		if cut.Load() && call.Name == "PutMessage" {
+			return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+		}
+		return next()
+	}
+	cfg := testConfig(t)
+	cfg.Transport = counter
+	h, _ := serving(t, cfg)
+	scheduleOne(t, h, "direct")
+	completeActivity(t, h, `"a"`)
+	item := mustNext(t, h)
+	cut.Store(true)
+	if err := errors.Join(item.Session.Abandon(t.Context(), errLost), item.Session.Release(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	cut.Store(false)
+	completeActivity(t, h, `"again"`)
+	item = mustNext(t, h)
+	if done, ok := item.Messages[0].Event.(*history.TaskCompleted); !ok || value(done.Result) != `"again"` {
+		t.Fatalf("messages %s, want the second result", eventTypes(item.Messages))
+	}
+	commitEnd(t, item, 1, `1`)
+}
+
+// A slot is free again when its activity has ended, not when the result is
+// stored.
+func TestDirectResult_DoesNotTakeTheSlotOfAnActivity(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.MaxConcurrentActivities = 1
+	h, _ := serving(t, cfg)
+	mustStart(t, h, "two", "e1", `1`)
+	item := mustNext(t, h)
+	cp := &provider.Checkpoint{Instance: item.Instance}
+	var decided []history.Event
+	for i := range 2 {
+		ev, msg := schedule(item, i, `["a"]`)
+		decided, cp.Activities = append(decided, ev), append(cp.Activities, msg)
+	}
+	cp.NewEvents = episode(item.Messages, decided...)
+	mustCommit(t, item, cp)
+	completeActivity(t, h, `1`)
+	completeActivity(t, h, `2`) // while nobody has taken the first result
+	results := map[int]bool{}
+	for len(results) < 2 {
+		item = mustNext(t, h)
+		for _, m := range item.Messages {
+			results[m.Event.(*history.TaskCompleted).TaskScheduledID] = true
+		}
+		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+	}
+	eventually(t, "no work item is left", 30*time.Second, func() bool { return messageCount(t, h.workItems) == 0 })
+}
