@@ -3,8 +3,10 @@ package azsim
 import (
 	"bytes"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 )
 
@@ -87,6 +89,15 @@ func newRequest(worker string, raw *http.Request) (*Request, error) {
 func (r *Request) rest() string {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(r.Path, "/"), "/")
 	return rest
+}
+
+// queryText returns the query as text without escapes.
+func (r *Request) queryText() string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(r.query)) {
+		b.WriteString(name + "=" + strings.Join(r.query[name], ",") + "&")
+	}
+	return b.String()
 }
 
 func queueOperation(r *Request, rest string) string {

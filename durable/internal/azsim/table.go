@@ -164,35 +164,25 @@ func (a *Account) queryEntities(t *table, r *Request) *reply {
 		i, _ := slices.BinarySearchFunc(all, first, compareKeys)
 		all = all[i:]
 	}
-	scan := len(all)
-	if a.cfg.Loose && scan > 1 && r.Roll%4 == 0 { // a page may end anywhere
-		scan = int(mix(r.Roll, 7) % uint64(scan))
+	found := slices.DeleteFunc(slices.Clone(all), func(e *entity) bool { return !matches(e) })
+	end := min(top, len(found))
+	if a.cfg.Loose && r.Roll%4 == 0 { // a page may end anywhere
+		end = int(mix(r.Roll, 7) % uint64(end+1))
 	}
 	var b bytes.Buffer
 	fmt.Fprintf(&b, `{"odata.metadata":"%s/$metadata#%s","value":[`, r.host, t.name)
-	answer := newReply(http.StatusOK)
-	n := 0
-	for i, e := range all {
-		match := i < scan && matches(e)
-		if i >= scan || match && n == top {
-			if i > 0 || r.query.Get("NextPartitionKey") == "" || n > 0 {
-				answer.header.Set("x-ms-continuation-NextPartitionKey", toToken(e.partitionKey))
-				answer.header.Set("x-ms-continuation-NextRowKey", toToken(e.rowKey))
-				break
-			}
-			scan = len(all) // a continuation that leads nowhere would never end
-			match = matches(e)
-		}
-		if !match {
-			continue
-		}
-		if n > 0 {
+	for i, e := range found[:end] {
+		if i > 0 {
 			b.WriteByte(',')
 		}
 		e.writeJSON(&b, selected(r))
-		n++
 	}
 	b.WriteString("]}")
+	answer := newReply(http.StatusOK)
+	if end < len(found) {
+		answer.header.Set("x-ms-continuation-NextPartitionKey", toToken(found[end].partitionKey))
+		answer.header.Set("x-ms-continuation-NextRowKey", toToken(found[end].rowKey))
+	}
 	return answer.with("application/json;odata=minimalmetadata", b.Bytes())
 }
 

@@ -123,7 +123,7 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 
 // admit numbers a request and decides what goes wrong with it.
 func (a *Account) admit(r *Request) Fault {
-	r.key = hashOf(r.Worker, r.method, withoutNoise(r.Path), withoutNoise(r.query.Encode()), r.header.Get("x-ms-lease-action"))
+	r.key = hashOf(r.Worker, r.method, withoutNoise(r.Path), withoutNoise(r.queryText()), r.header.Get("x-ms-lease-action"))
 	r.key = mix(r.key, fingerprint(r.Body))
 	a.mu.Lock()
 	n := a.asked[r.key]

@@ -1,0 +1,117 @@
+package azsim
+
+// Noise is what differs between two runs of one seed without meaning anything:
+// identifiers that somebody made up, times, and numbers that goroutines took in
+// the order in which they happened to run.
+
+// withoutNoise returns text with a tilde in the place of each piece of noise.
+func withoutNoise(text string) string { return string(appendWithoutNoise(nil, []byte(text))) }
+
+// appendWithoutNoise appends to b the text with a tilde in the place of each
+// piece of noise.
+func appendWithoutNoise(b, text []byte) []byte {
+	for i := 0; i < len(text); {
+		n := 0
+		switch c := text[i]; {
+		case c == 'S':
+			n = sequenceNumber(text[i:])
+		case isHex(c) && (i == 0 || !isHex(text[i-1])):
+			n = identifier(text, i)
+		}
+		if n > 0 {
+			b = append(b, '~')
+			i += n
+			continue
+		}
+		b = append(b, text[i])
+		i++
+	}
+	return b
+}
+
+func isHex(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F' }
+
+func isDigit(c byte) bool { return c >= '0' && c <= '9' }
+
+// span returns how many bytes at the beginning of text are of a kind.
+func span(text []byte, kind func(byte) bool) int {
+	n := 0
+	for n < len(text) && kind(text[n]) {
+		n++
+	}
+	return n
+}
+
+// identifier returns the length of the GUID, the time or the random part of a
+// blob's name that begins at text[i], 0 if none does.
+func identifier(text []byte, i int) int {
+	rest := text[i:]
+	n := span(rest, isHex)
+	switch {
+	case n == 32 && len(rest) > n && rest[n] == ':': // the ID of a child, which is made of its parent's execution
+		return 0
+	case n == 32:
+		return n
+	case n == 8 && follows(rest[n:], 4, 4, 4, 12):
+		return 36
+	case n == 8 && i > 0 && text[i-1] == '-' && len(rest) > n && rest[n] == '-':
+		return n
+	case n == 4:
+		return instantAt(rest)
+	}
+	return 0
+}
+
+// follows reports whether text begins with groups of hexadecimal digits of the
+// given lengths, each after a hyphen.
+func follows(text []byte, lengths ...int) bool {
+	for _, n := range lengths {
+		if len(text) < n+1 || text[0] != '-' || span(text[1:n+1], isHex) != n {
+			return false
+		}
+		text = text[n+1:]
+	}
+	return len(text) == 0 || !isHex(text[0])
+}
+
+// instantAt returns the length of the time that text begins with, such as
+// 2026-01-02T03:04:05.6789Z; colons may be escaped.
+func instantAt(text []byte) int {
+	const shape = "0000-00-00T00:00:00"
+	n := 0
+	for _, want := range []byte(shape) {
+		switch {
+		case n >= len(text):
+			return 0
+		case want == '0' && isDigit(text[n]), want != '0' && text[n] == want:
+			n++
+		case want == ':' && len(text) > n+3 && string(text[n:n+3]) == "%3A":
+			n += 3
+		default:
+			return 0
+		}
+	}
+	if n < len(text) && text[n] == '.' {
+		n += 1 + span(text[n+1:], isDigit)
+	}
+	if n < len(text) && text[n] == 'Z' {
+		n++
+	}
+	return n
+}
+
+// sequenceNumber returns the length of SequenceNumber and its value, 0 if text
+// does not begin with it. What is between them is a quote, escaped or not, and a
+// colon.
+func sequenceNumber(text []byte) int {
+	const name = "SequenceNumber"
+	if len(text) < len(name) || string(text[:len(name)]) != name {
+		return 0
+	}
+	n := len(name)
+	n += span(text[n:], func(c byte) bool { return c != ':' && c != ',' && c != '}' })
+	if n == len(text) || text[n] != ':' {
+		return 0
+	}
+	return n + 1 + span(text[n+1:], isDigit)
+}

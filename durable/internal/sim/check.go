@@ -1,0 +1,119 @@
+package sim
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// checkEnds holds all instances against what they must have come to.
+func (s *simulation) checkEnds(ctx context.Context) {
+	for _, in := range s.plan.App.Instances {
+		state, err := s.client.Status(ctx, durable.InstanceID(in.ID), provider.Fetch{Output: true})
+		if err != nil {
+			s.fault("status of %s: %v", in.ID, err)
+			continue
+		}
+		want := s.plan.App.Expect(in)
+		output := ""
+		if state.Output != nil {
+			output = *state.Output
+		}
+		switch {
+		case state.Status != want.Status:
+			s.fault("%s is %v with %q, want %v", in.ID, state.Status, output, want.Status)
+		case want.Status == history.Completed && output != strconv.FormatUint(want.Sum, 10):
+			s.fault("%s returned %s, want %d", in.ID, output, want.Sum)
+		}
+	}
+	for state, err := range s.client.All(ctx, provider.Query{}) {
+		if err != nil {
+			s.fault("list instances: %v", err)
+			return
+		}
+		id := state.Instance.InstanceID
+		if !state.Status.IsTerminal() {
+			s.fault("%s is %v at the end", id, state.Status)
+			continue
+		}
+		past, err := s.client.History(ctx, durable.InstanceID(id))
+		if err != nil {
+			s.fault("history of %s: %v", id, err)
+			continue
+		}
+		for _, what := range CheckHistory(past, state.Status == history.Terminated) {
+			s.fault("history of %s: %s", id, what)
+		}
+	}
+}
+
+// CheckHistory returns what must not be about the history of an execution that
+// has ended: what was begun must have come to its end once and not more often.
+// What an instance that was terminated began may be open, and so may timers, and
+// what was begun by branches that nobody waited for.
+func CheckHistory(past []history.Event, terminated bool) (faults []string) {
+	begun, ended := map[int]history.EventType{}, map[int]int{}
+	completions, brackets := 0, 0
+	for _, e := range past {
+		switch e := e.(type) {
+		case *history.TaskScheduled, *history.SubOrchestrationInstanceCreated, *history.TimerCreated:
+			id := e.Head().EventID
+			if t, again := begun[id]; again {
+				faults = append(faults, fmt.Sprintf("event %d is %v and %v", id, t, e.Type()))
+			}
+			begun[id] = e.Type()
+		case *history.ExecutionCompleted, *history.ExecutionTerminated:
+			completions++
+		case *history.OrchestratorStarted:
+			brackets++
+		case *history.OrchestratorCompleted:
+			brackets--
+		}
+		if id, ok := history.Completes(e); ok {
+			ended[id]++
+			if _, ok := begun[id]; !ok {
+				faults = append(faults, fmt.Sprintf("%v of event %d, which is not before it", e.Type(), id))
+			}
+		}
+	}
+	if completions == 0 {
+		faults = append(faults, "it has no end")
+	}
+	if brackets > 0 || brackets < -1 { // one that continued as new is closed twice, as in .NET
+		faults = append(faults, fmt.Sprintf("%+d episodes are not closed", brackets))
+	}
+	for id, t := range begun {
+		n := ended[id]
+		mayBeOpen := terminated || t == history.TypeTimerCreated
+		if n > 1 || n == 0 && !mayBeOpen {
+			faults = append(faults, fmt.Sprintf("%v %d was completed %d times", t, id, n))
+		}
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// checkPurge purges everything and looks what is left.
+func (s *simulation) checkPurge(ctx context.Context) {
+	var ids []durable.InstanceID
+	for state, err := range s.client.All(ctx, provider.Query{}) {
+		if err != nil {
+			s.fault("list instances: %v", err)
+			return
+		}
+		ids = append(ids, durable.InstanceID(state.Instance.InstanceID))
+	}
+	for _, id := range ids {
+		if _, err := s.client.Purge(ctx, id); err != nil {
+			s.fault("purge %s: %v", id, err)
+		}
+	}
+	for _, what := range s.platform.Stored() {
+		s.fault("left behind by purges: %s", what)
+	}
+}

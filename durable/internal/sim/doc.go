@@ -1,0 +1,9 @@
+// Package sim runs whole task hubs under simulation: random apps on workers
+// that are killed, frozen and cut off, and says what was not as it must be.
+//
+// A seed decides about all of it: what the app is ([NewApp]), when which client
+// does what and what goes wrong ([NewPlan]). [Run] runs a plan on a [Platform],
+// which is a provider and the means to disturb it, and returns what it found. What
+// the instances of the app must end with is said by [App.Expect], which runs them
+// one step after the other with no hub at all.
+package sim

@@ -1,0 +1,196 @@
+package sim
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+// Input is what an orchestrator of an app is started with.
+type Input struct {
+	Path    string // where the instance stands: whose child of which step it is
+	Program int
+	Round   int
+	Sum     uint64 // of the rounds before
+}
+
+// The functions of an app, by the names that they have on the wire.
+const (
+	work  = durable.ActivityName[Task, string]("Work")
+	child = durable.OrchestratorName[Input, uint64]("Run")
+)
+
+// A Task is what an activity is asked for.
+type Task struct {
+	// Key says who asks, and what for: path, round, step and number.
+	Key   string
+	Fails bool
+	Big   string `json:",omitempty"`
+}
+
+// big is how many bytes a payload has that does not fit into a message.
+const big = 50_000
+
+// Result is what the activity for a task returns.
+func (t Task) Result() string {
+	if t.Big != "" {
+		return t.Key + strings.Repeat("r", big)
+	}
+	return "done " + t.Key
+}
+
+// fold takes another result into a sum.
+func fold(sum uint64, result string) uint64 {
+	for _, b := range []byte(result) {
+		sum = (sum ^ uint64(b)) * 0x100000001b3
+	}
+	return sum ^ 0xff
+}
+
+// Registry returns the functions of the app. Perform runs its activities.
+func (a *App) Registry(perform func(context.Context, Task) (string, error)) *durable.Registry {
+	return durable.NewRegistry(durable.Orchestrator("Run", a.run), durable.Activity("Work", perform))
+}
+
+// run is the orchestrator.
+func (a *App) run(ctx *durable.Context, in Input) (uint64, error) {
+	p := a.Programs[in.Program]
+	x := &execution{app: a, ctx: ctx, in: in}
+	for i, s := range p.Steps {
+		result, err := x.step(i, s)
+		if err != nil {
+			return 0, err
+		}
+		in.Sum = fold(in.Sum, result)
+	}
+	if in.Round < p.Rounds {
+		in.Round++
+		return durable.ContinueAsNew(ctx, a.run, in)
+	}
+	if p.Fails {
+		return 0, fmt.Errorf("failed with %x", in.Sum)
+	}
+	return in.Sum, nil
+}
+
+type execution struct {
+	app *App
+	ctx *durable.Context
+	in  Input
+}
+
+func (x *execution) task(step, n int) Task {
+	return Task{Key: fmt.Sprintf("%s/%d/%d/%d", x.in.Path, x.in.Round, step, n)}
+}
+
+// step does one step and returns its result as text. Its error means that the
+// orchestrator cannot go on.
+func (x *execution) step(i int, s Step) (string, error) {
+	ctx := x.ctx
+	switch s.Kind {
+	case CallStep:
+		return work.Call(ctx, x.task(i, 0)).Await()
+	case BigStep:
+		t := x.task(i, 0)
+		t.Big = strings.Repeat("i", big)
+		return work.Call(ctx, t).Await()
+	case FailStep, RetryStep:
+		return x.fail(i, s.Kind == RetryStep)
+	case FanOutStep:
+		tasks := make([]*durable.Task[string], s.Count)
+		for n := range tasks {
+			tasks[n] = work.Call(ctx, x.task(i, n))
+		}
+		results, err := durable.AwaitAll(ctx, tasks...)
+		return strings.Join(results, ","), err
+	case SleepStep:
+		return "slept", ctx.Sleep(s.Wait)
+	case EventStep, ReceiveStep:
+		return durable.Event[string](s.Event).Wait(ctx).Await()
+	case TimeoutStep, DeadlineStep:
+		return x.eventInTime(s)
+	case ChildStep, ChildrenStep:
+		return x.children(i, s)
+	case BranchStep:
+		return x.branches(i)
+	case SendStep:
+		return "sent", durable.Event[string](s.Event).Send(ctx, durable.InstanceID(s.Peer), s.Event+" sent")
+	case StatusStep:
+		ctx.SetCustomStatus(i)
+		return "status", nil
+	case stepKinds:
+	}
+	return "", fmt.Errorf("no step is of kind %d", s.Kind)
+}
+
+func (x *execution) fail(i int, retry bool) (string, error) {
+	t := x.task(i, 0)
+	t.Fails = true
+	var opts []durable.ActivityOption
+	if retry {
+		opts = append(opts, durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Second, Coefficient: 2})
+	}
+	_, err := work.Call(x.ctx, t, opts...).Await()
+	if failed, ok := errors.AsType[*durable.TaskFailedError](err); !ok || !strings.Contains(failed.Error(), t.Key) {
+		return "", fmt.Errorf("activity %s did not fail as it should: %v", t.Key, err)
+	}
+	return "failed", nil
+}
+
+func (x *execution) eventInTime(s Step) (string, error) {
+	got, err := durable.Event[string](s.Event).Wait(x.ctx).AwaitTimeout(s.Wait)
+	if errors.Is(err, durable.ErrTimeout) {
+		return "timeout", nil
+	}
+	return got, err
+}
+
+func (x *execution) children(i int, s Step) (string, error) {
+	tasks := make([]*durable.Task[uint64], s.Count)
+	for n := range tasks {
+		in := Input{Path: childPath(x.in.Path, x.in.Round, i, n), Program: s.Child}
+		var opts []durable.SubOrchestrationOption
+		if s.Kind == ChildrenStep || x.in.Round > 0 { // later executions have random IDs, and so had their children
+			opts = append(opts, durable.InstanceID(in.Path))
+		}
+		tasks[n] = child.Call(x.ctx, in, opts...)
+	}
+	results := make([]string, s.Count)
+	for n, t := range tasks {
+		sum, err := t.Await()
+		_, failed := errors.AsType[*durable.TaskFailedError](err)
+		switch {
+		case failed && x.app.Programs[s.Child].Fails:
+			results[n] = "child failed"
+		case err != nil:
+			return "", err
+		default:
+			results[n] = fmt.Sprint(sum)
+		}
+	}
+	return strings.Join(results, ","), nil
+}
+
+func childPath(parent string, round, step, n int) string {
+	return fmt.Sprintf("%s.%d.%d.%d", parent, round, step, n)
+}
+
+// branches lets two sequences of activities run side by side.
+func (x *execution) branches(i int) (string, error) {
+	branch := func(first int) *durable.Task[string] {
+		return durable.Go(x.ctx, func() (string, error) {
+			a, err := work.Call(x.ctx, x.task(i, first)).Await()
+			if err != nil {
+				return "", err
+			}
+			b, err := work.Call(x.ctx, x.task(i, first+1)).Await()
+			return a + b, err
+		})
+	}
+	results, err := durable.AwaitAll(x.ctx, branch(0), branch(2))
+	return strings.Join(results, ","), err
+}

@@ -1,0 +1,85 @@
+package sim
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// A Plan is a simulation: an app, and what happens to the workers that run it.
+type Plan struct {
+	Seed     uint64
+	App      *App
+	Workers  int
+	Sessions bool // extended sessions
+
+	// Faults is the chance of each request of a worker to go wrong, until Quiet
+	// has passed.
+	Faults float64
+	Quiet  time.Duration
+	// Disturbances are what happens to workers meanwhile, Skews how far their
+	// clocks are ahead.
+	Disturbances []Disturbance
+	Skews        []time.Duration
+
+	// Quick keeps activities from taking long.
+	Quick bool
+
+	// Partitions and Loose are for platforms that have queues.
+	Partitions int
+	Loose      bool
+}
+
+// A DisturbanceKind is what happens to a worker.
+type DisturbanceKind int
+
+// The kinds of disturbances.
+const (
+	KillIt   DisturbanceKind = iota // it dies without being able to do anything
+	FreezeIt                        // it does not get on for a while
+	StopIt                          // it is told to stop
+	disturbanceKinds
+)
+
+// A Disturbance happens to one of the workers at some time. One that is killed
+// or stopped is followed by another after the given time, one that is frozen goes
+// on then.
+type Disturbance struct {
+	Kind   DisturbanceKind
+	Worker int
+	At     time.Duration
+	For    time.Duration
+}
+
+// String says what happens.
+func (d Disturbance) String() string {
+	kind := [...]string{"killed", "frozen", "stopped"}[d.Kind]
+	return fmt.Sprintf("worker %d is %s at %v for %v", d.Worker, kind, d.At, d.For)
+}
+
+// NewPlan returns the plan that a seed stands for.
+func NewPlan(seed uint64) *Plan {
+	r := rand.New(rand.NewPCG(seed, 0x5117))
+	p := &Plan{
+		Seed: seed, App: NewApp(r, DefaultSize), Workers: 1 + r.IntN(4), Sessions: r.IntN(3) == 0,
+		Quiet: 45 * time.Second, Partitions: 1 + r.IntN(3), Loose: r.IntN(2) == 0,
+	}
+	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo))) }
+	if r.IntN(4) > 0 {
+		p.Faults = []float64{0.01, 0.03, 0.1}[r.IntN(3)]
+	}
+	for range r.IntN(4) {
+		p.Disturbances = append(p.Disturbances, Disturbance{
+			Kind: DisturbanceKind(r.IntN(int(disturbanceKinds))), Worker: r.IntN(p.Workers),
+			At: between(time.Second, p.Quiet), For: between(time.Second, 50*time.Second),
+		})
+	}
+	for range p.Workers {
+		skew := time.Duration(0)
+		if r.IntN(3) == 0 {
+			skew = between(-30*time.Second, 30*time.Second)
+		}
+		p.Skews = append(p.Skews, skew)
+	}
+	return p
+}

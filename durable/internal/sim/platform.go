@@ -1,0 +1,51 @@
+package sim
+
+import (
+	"context"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A Platform is a hub under simulation.
+type Platform interface {
+	// Client returns the hub as clients have it. Nothing disturbs them.
+	Client() provider.Client
+
+	// Worker returns the hub as a new process has it, whose clock is ahead by
+	// skew.
+	Worker(name string, skew time.Duration) (Process, error)
+
+	// Context returns a context for what a worker or a client does, below which
+	// chance comes from the seed.
+	Context(ctx context.Context, name string) context.Context
+
+	// Pending returns what is on its way to workers, hidden or not, in words.
+	Pending() []string
+
+	// Stored returns what is stored of instances, in words.
+	Stored() []string
+
+	// Inspect returns what went wrong that only the platform can tell, given
+	// which activities ran.
+	Inspect(runs []ActivityRun) []string
+}
+
+// A Process is a worker of the hub.
+type Process interface {
+	provider.Worker
+
+	// Dead returns a channel that is closed when the process is dead.
+	Dead() <-chan struct{}
+	// Kill ends the process without its being able to do anything.
+	Kill()
+	// Freeze keeps it from getting on for d.
+	Freeze(d time.Duration)
+}
+
+// An ActivityRun is one run of an activity.
+type ActivityRun struct {
+	InstanceID string
+	TaskID     int
+	Key        string
+}

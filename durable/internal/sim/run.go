@@ -1,0 +1,306 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// How long a simulation waits, in its own time, for what must happen.
+const (
+	patience = 30 * time.Minute
+	settling = 25 * time.Minute
+	interval = time.Second
+	// suspension is how long instances are suspended.
+	suspension = 5 * time.Second
+)
+
+// simulation is a plan as it is carried out.
+type simulation struct {
+	plan     *Plan
+	platform Platform
+	client   *durable.Client
+	begin    time.Time
+	cfg      durable.Config
+
+	mu        sync.Mutex // protects the following
+	processes []Process  // those that work now, by worker; nil if there is none
+	stops     []context.CancelFunc
+	runs      []ActivityRun
+	faults    []string
+}
+
+// Run carries a plan out and returns what was not as it must be. It must be
+// called in a bubble, unless the platform can do without, and with nothing else
+// under way there. Logger gets what workers log; nil means that nobody does.
+func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger) (faults []string) {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	s := &simulation{
+		plan: plan, platform: platform, begin: time.Now(),
+		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers),
+		cfg: durable.Config{
+			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, ExtendedSessions: plan.Sessions,
+			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeLimit: time.Hour, Logger: logger,
+		},
+	}
+	s.client = durable.NewClient(platform.Client(), nil)
+	work, stop := context.WithCancel(ctx)
+	defer stop()
+	var workers, others sync.WaitGroup
+	for i := range plan.Workers {
+		workers.Go(func() { s.live(work, i) })
+	}
+	clients := platform.Context(ctx, "client")
+	for _, in := range plan.App.Instances {
+		others.Go(func() { s.drive(clients, in) })
+	}
+	for _, d := range plan.Disturbances {
+		others.Go(func() { s.disturb(d) })
+	}
+	others.Wait()
+	s.awaitEnds(clients)
+	s.awaitQuiet()
+	s.checkEnds(clients)
+	stop()
+	workers.Wait()
+	for _, what := range platform.Pending() {
+		s.fault("left behind by workers that stopped: %s", what)
+	}
+	s.checkPurge(clients)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return append(s.faults, platform.Inspect(s.runs)...)
+}
+
+func (s *simulation) fault(format string, args ...any) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.faults = append(s.faults, fmt.Sprintf(format, args...))
+}
+
+// at waits until the simulation is as old as d.
+func (s *simulation) at(d time.Duration) {
+	time.Sleep(time.Until(s.begin.Add(d)))
+}
+
+// live runs one worker, and another one whenever it has ended, until ctx ends.
+func (s *simulation) live(ctx context.Context, worker int) {
+	for n := 0; ctx.Err() == nil; n++ {
+		name := fmt.Sprintf("w%d.%d", worker, n)
+		p, err := s.platform.Worker(name, s.plan.Skews[worker])
+		if err != nil {
+			s.fault("open worker %s: %v", name, err)
+			return
+		}
+		run, stop := context.WithCancel(s.platform.Context(ctx, name))
+		s.mu.Lock()
+		s.processes[worker], s.stops[worker] = p, stop
+		s.mu.Unlock()
+		ended := make(chan error, 1)
+		go func() {
+			w := durable.NewWorker(p, s.plan.App.Registry(s.perform(p)), s.cfg)
+			ended <- w.Run(run)
+		}()
+		select {
+		case <-p.Dead():
+		case err = <-ended:
+			ended <- err
+		}
+		stop()
+		if err := <-ended; err != nil && !isDead(p) {
+			s.fault("worker %s: %v", name, err)
+		}
+		s.mu.Lock()
+		s.processes[worker], s.stops[worker] = nil, nil
+		s.mu.Unlock()
+		pause(ctx, time.Duration(1+mix(s.plan.Seed, name)%20)*time.Second)
+	}
+}
+
+func isDead(p Process) bool {
+	select {
+	case <-p.Dead():
+		return true
+	default:
+		return false
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// mix makes a number of a seed and a text.
+func mix(seed uint64, text string) uint64 {
+	h := fold(seed^0x9E3779B97F4A7C15, text)
+	h = (h ^ h>>30) * 0xBF58476D1CE4E5B9
+	h = (h ^ h>>27) * 0x94D049BB133111EB
+	return h ^ h>>31
+}
+
+func (s *simulation) disturb(d Disturbance) {
+	s.at(d.At)
+	s.mu.Lock()
+	p, stop := s.processes[d.Worker], s.stops[d.Worker]
+	s.mu.Unlock()
+	switch {
+	case p == nil: // it is not there just now
+	case d.Kind == KillIt:
+		p.Kill()
+	case d.Kind == FreezeIt:
+		p.Freeze(d.For)
+	case d.Kind == StopIt:
+		stop()
+	}
+}
+
+// perform returns the activity of a process.
+func (s *simulation) perform(p Process) func(context.Context, Task) (string, error) {
+	return func(ctx context.Context, t Task) (string, error) {
+		if isDead(p) {
+			<-ctx.Done() // a dead process does nothing
+			return "", ctx.Err()
+		}
+		info, _ := durable.ActivityInfoFrom(ctx)
+		s.mu.Lock()
+		s.runs = append(s.runs, ActivityRun{InstanceID: string(info.InstanceID), TaskID: info.TaskID, Key: t.Key})
+		s.mu.Unlock()
+		pause(ctx, s.duration(t))
+		switch {
+		case ctx.Err() != nil:
+			return "", ctx.Err()
+		case t.Fails:
+			return "", fmt.Errorf("task %s fails", t.Key)
+		}
+		return t.Result(), nil
+	}
+}
+
+// duration is how long an activity takes: mostly a moment, sometimes longer than
+// anything stays locked without being renewed.
+func (s *simulation) duration(t Task) time.Duration {
+	if s.plan.Quick {
+		return 10 * time.Millisecond
+	}
+	h := mix(s.plan.Seed, t.Key)
+	d := time.Duration(h>>8%1500) * time.Millisecond
+	if h%16 == 0 {
+		d += 35 * time.Second
+	}
+	return d
+}
+
+// drive does what clients do to an instance.
+func (s *simulation) drive(ctx context.Context, in Instance) {
+	s.at(in.At)
+	if err := s.start(ctx, in); err != nil {
+		s.fault("start %s: %v", in.ID, err)
+		return
+	}
+	var all sync.WaitGroup
+	for _, e := range in.Raised {
+		all.Go(func() {
+			s.at(e.At)
+			if err := durable.Event[string](e.Name).Raise(ctx, s.client, durable.InstanceID(in.ID), e.Name+" raised"); err != nil {
+				s.fault("raise %s for %s: %v", e.Name, in.ID, err)
+			}
+		})
+	}
+	if in.Suspended > 0 {
+		all.Go(func() { s.suspend(ctx, in) })
+	}
+	if in.Terminated > 0 {
+		all.Go(func() {
+			s.at(in.Terminated)
+			if err := s.client.Terminate(ctx, durable.InstanceID(in.ID), "enough"); err != nil {
+				s.fault("terminate %s: %v", in.ID, err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// start starts an instance, with an execution ID that the seed decides about: those
+// of its children are made of it, and with them their instance IDs.
+func (s *simulation) start(ctx context.Context, in Instance) error {
+	input, err := json.Marshal(Input{Path: in.ID, Program: in.Program})
+	if err != nil {
+		return err
+	}
+	started := &history.ExecutionStarted{
+		Header:   history.NewHeader(time.Now()),
+		Instance: history.OrchestrationInstance{InstanceID: in.ID, ExecutionID: fmt.Sprintf("%032x", mix(s.plan.Seed, in.ID))},
+		Name:     string(child), Input: new(string(input)),
+	}
+	if in.Delay > 0 {
+		started.ScheduledStart = history.Ticks(time.Now().Add(in.Delay))
+	}
+	return s.platform.Client().StartInstance(ctx, provider.TaskMessage{Event: started, Target: started.Instance}, nil)
+}
+
+// suspend suspends an instance for a while, if it has not ended yet.
+func (s *simulation) suspend(ctx context.Context, in Instance) {
+	s.at(in.Suspended)
+	if err := s.client.Suspend(ctx, durable.InstanceID(in.ID), "for a while"); err != nil {
+		return
+	}
+	pause(ctx, suspension)
+	_ = s.client.Resume(ctx, durable.InstanceID(in.ID), "again") // it may not be suspended yet: awaitEnds resumes it
+}
+
+// awaitEnds waits until all instances that were started have ended. It resumes
+// those that it finds suspended: the order in which messages arrive is not that in
+// which they were sent.
+func (s *simulation) awaitEnds(ctx context.Context) {
+	for deadline := time.Now().Add(patience); ; {
+		open := 0
+		var last *provider.InstanceState
+		for _, in := range s.plan.App.Instances {
+			state, err := s.client.Status(ctx, durable.InstanceID(in.ID), provider.Fetch{})
+			if err != nil {
+				s.fault("status of %s: %v", in.ID, err)
+				return
+			}
+			if !state.Status.IsTerminal() {
+				open, last = open+1, state
+				if state.Status == history.Suspended && time.Since(s.begin) > in.Suspended+suspension+interval {
+					_ = s.client.Resume(ctx, durable.InstanceID(in.ID), "again") // it may have gone on meanwhile
+				}
+			}
+		}
+		switch {
+		case open == 0:
+			return
+		case time.Now().After(deadline):
+			s.fault("%d instances have not ended, %s is %v", open, last.Instance.InstanceID, last.Status)
+			return
+		}
+		time.Sleep(interval)
+	}
+}
+
+// awaitQuiet waits until nothing is on its way any more.
+func (s *simulation) awaitQuiet() {
+	for deadline := time.Now().Add(settling); len(s.platform.Pending()) > 0; time.Sleep(interval) {
+		if time.Now().After(deadline) {
+			for _, what := range s.platform.Pending() {
+				s.fault("still on its way: %s", what)
+			}
+			return
+		}
+	}
+}

@@ -1,0 +1,106 @@
+package sim_test
+
+import (
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
+)
+
+var (
+	firstSeed = flag.Uint64("sim.seed", 1, "the first seed to simulate")
+	runs      = flag.Int("sim.runs", 0, "how many seeds to simulate; 0 means as many as the tests usually do")
+	onto      = flag.String("sim.provider", "azure", "the provider to simulate: azure or embedded")
+	verbose   = flag.Bool("sim.log", false, "log what workers log, and the trace")
+)
+
+// simulate runs the plan of a seed and returns what was found and how the trace
+// can be had.
+func simulate(t *testing.T, plan *sim.Plan) (faults []string, trace func() string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		logger := slog.New(slog.DiscardHandler)
+		if *verbose {
+			logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+		}
+		a, err := newAzure(plan, nil, logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		faults = sim.Run(t.Context(), plan, a, logger)
+		a.account.Wait()
+		trace = a.account.Trace
+	})
+	return faults, trace
+}
+
+func TestSim_AppsEndAsTheOracleSays(t *testing.T) {
+	n := *runs
+	if n == 0 {
+		n = 100
+	}
+	begin := time.Now()
+	failed := 0
+	for seed := *firstSeed; seed < *firstSeed+uint64(n); seed++ {
+		faults, trace := simulate(t, sim.NewPlan(seed))
+		if *verbose {
+			fmt.Fprint(os.Stderr, trace())
+		}
+		if len(faults) > 0 {
+			report(t, seed, faults, trace())
+			if failed++; failed == 10 {
+				t.Fatalf("10 of %d seeds failed; the rest is not run", seed-*firstSeed+1)
+			}
+		}
+	}
+	t.Logf("%d seeds in %v", n, time.Since(begin).Round(time.Millisecond))
+}
+
+// What a simulation asks of the account is the same each time.
+func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
+	for seed := range uint64(10) {
+		_, trace := simulate(t, sim.NewPlan(seed))
+		first := strings.Split(trace(), "\n")
+		for range 2 {
+			_, trace := simulate(t, sim.NewPlan(seed))
+			if difference := firstDifference(first, strings.Split(trace(), "\n")); difference != "" {
+				os.WriteFile(fmt.Sprintf("/tmp/dA-%d", seed), []byte(strings.Join(first, "\n")), 0o600)
+				os.WriteFile(fmt.Sprintf("/tmp/dB-%d", seed), []byte(trace()), 0o600)
+				t.Errorf("seed %d: %s", seed, difference)
+				break
+			}
+		}
+	}
+}
+
+func firstDifference(a, b []string) string {
+	for i := range min(len(a), len(b)) {
+		if a[i] != b[i] {
+			return fmt.Sprintf("request %d is\n%s\nand then\n%s", i, a[i], b[i])
+		}
+	}
+	if len(a) != len(b) {
+		return fmt.Sprintf("%d requests and then %d", len(a), len(b))
+	}
+	return ""
+}
+
+// report tells of a seed that failed, and how to repeat it.
+func report(t *testing.T, seed uint64, faults []string, trace string) {
+	t.Helper()
+	plan := sim.NewPlan(seed)
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("sim-%s-%d.txt", *onto, seed))
+	note := "the trace is in " + file
+	if err := os.WriteFile(file, []byte(trace), 0o600); err != nil {
+		note = err.Error()
+	}
+	t.Errorf("seed %d: %s\nworkers %d, partitions %d, faults %v, loose %v, disturbances %v\nrepeat it with: go test ./durable/internal/sim -run Sim -sim.provider=%s -sim.seed=%[1]d -sim.runs=1; %s",
+		seed, strings.Join(faults, "\n"), plan.Workers, plan.Partitions, plan.Faults, plan.Loose, plan.Disturbances, *onto, note)
+}
