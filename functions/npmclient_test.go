@@ -15,19 +15,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// npmClient installs the JavaScript client of Durable Functions, once, and
-// returns the folder that it and its driver are in.
+// npmClient installs the JavaScript client of Durable Functions, unless it is
+// there, and returns the folder of its modules.
 var npmClient = sync.OnceValues(func() (string, error) {
-	dir := filepath.Join(binaries, "npmclient")
-	if err := os.CopyFS(dir, os.DirFS("testdata/npmclient")); err != nil {
-		return "", err
-	}
-	cmd := exec.Command("npm", "install", "--no-fund", "--no-audit", "--loglevel=error")
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := exec.Command("../scripts/npmclient").CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	return dir, nil
+	return filepath.Abs("../.npmclient/node_modules")
 })
 
 // requireNPM skips the test if there is no npm, unless it is required.
@@ -48,7 +42,7 @@ func requireNPM(t *testing.T) {
 // takes "410" for success, and JSON's empty string for no input, is its own doing.
 func TestStandalone_ServesTheJavaScriptClient(t *testing.T) {
 	requireNPM(t)
-	client, err := npmClient()
+	modules, err := npmClient()
 	if err != nil {
 		t.Fatalf("install durable-functions from npm: %v", err)
 	}
@@ -56,8 +50,8 @@ func TestStandalone_ServesTheJavaScriptClient(t *testing.T) {
 		t.Run(mode, func(t *testing.T) {
 			hub := newHub()
 			a := startStandalone(t, e2eApp, newRoot(t, hub, azuritetest.Start(t), nil))
-			cmd := exec.CommandContext(t.Context(), "node", "drive.js", a.url+base, hub, "Storage", mode, filepath.Join(t.TempDir(), "needed"))
-			cmd.Dir = client
+			cmd := exec.CommandContext(t.Context(), "node", "testdata/npmclient/drive.js", a.url+base, hub, "Storage", mode, filepath.Join(t.TempDir(), "needed"))
+			cmd.Env = append(os.Environ(), "NODE_PATH="+modules)
 			cmd.Stderr = t.Output()
 			out, err := cmd.Output()
 			if err != nil {
@@ -92,4 +86,16 @@ purgeInstanceHistory: 1
 purgeInstanceHistory again: 0
 purgeInstanceHistoryBy: 2
 purgeInstanceHistoryBy again: 0
+createHttpManagementPayload: ["id","purgeHistoryDeleteUri","restartPostUri","resumePostUri","rewindPostUri","sendEventPostUri","statusQueryGetUri","suspendPostUri","terminatePostUri"]
+its statusQueryGetUri: [202,"Running"]
+its sendEventPostUri: 202
+its restartPostUri: 202
+createCheckStatusResponse: [202,"10",true]
+waiting in vain: [202,"10"]
+waiting for one that was terminated: [200,"Terminated"]
+waiting for one that failed: [500,"Failed"]
+getStatus unknown: "DurableClient error: Durable Functions extension replied with HTTP 404 response. This usually means we could not find any data associated with the instanceId provided: unknown id."
+readEntityState: false
+signalEntity: "The operation failed with an unexpected status code: 400. Details: {\"Message\":\"The entity \\\"Counter\\\" doesn't exist: this app has no entities.\"}"
+never called: []
 `

@@ -5,6 +5,7 @@
 "use strict";
 const fs = require("fs");
 const { DurableClient } = require("durable-functions/lib/src/durableClient/DurableClient");
+const { EntityId } = require("durable-functions");
 
 const [base, hub, connection, mode, file] = process.argv.slice(2);
 const query = `taskHub=${hub}&connection=${connection}&code=key`;
@@ -34,7 +35,16 @@ const binding = {
 if (mode === "rpc") {
   binding.rpcBaseUrl = base + "/";
 }
-const client = new DurableClient(binding);
+// Which of its methods are called; those that it only calls itself do not count.
+const inner = ["constructor", "getDistributedTracingHeaders", "createHttpResponse", "getClientResponseLinks", "hasValidRequestUrl",
+  "extractUniqueWebhookOrigins", "extractWebhookOrigins", "getStatusInternal", "createGenericError"];
+const never = new Set(Object.getOwnPropertyNames(DurableClient.prototype).filter((name) => !inner.includes(name)));
+const client = new Proxy(new DurableClient(binding), {
+  get(target, name) {
+    never.delete(name);
+    return Reflect.get(target, name, target);
+  },
+});
 
 const tell = (step, value) => console.log(`${step}: ${JSON.stringify(value)}`);
 const fails = async (step, promise) => tell(step, await promise.then(() => "no error", (e) => e.message));
@@ -97,8 +107,37 @@ const becomes = async (id, status) => {
   tell("purgeInstanceHistory again", (await client.purgeInstanceHistory(steps)).instancesDeleted);
   tell("purgeInstanceHistoryBy", (await client.purgeInstanceHistoryBy({ createdTimeFrom: began, runtimeStatus: ["Completed"] })).instancesDeleted);
   tell("purgeInstanceHistoryBy again", (await client.purgeInstanceHistoryBy({ createdTimeFrom: began, runtimeStatus: ["Completed"] })).instancesDeleted);
+
+  const payload = client.createHttpManagementPayload(live);
+  tell("createHttpManagementPayload", Object.keys(payload).sort());
+  const answer = await fetch(payload.statusQueryGetUri);
+  tell("its statusQueryGetUri", [answer.status, (await answer.json()).runtimeStatus]);
+  const event = { method: "POST", headers: { "Content-Type": "application/json" }, body: "1" };
+  tell("its sendEventPostUri", (await fetch(payload.sendEventPostUri.replace("{eventName}", "Unrelated"), event)).status);
+  const restarted = await fetch(payload.restartPostUri, { method: "POST" });
+  tell("its restartPostUri", restarted.status);
+  await client.terminate((await restarted.json()).id, "the end");
+  const request = { url: `${base}/anything`, method: "POST" };
+  const check = client.createCheckStatusResponse(request, live);
+  tell("createCheckStatusResponse", [check.status, check.headers.get("Retry-After"), check.headers.get("Location") === payload.statusQueryGetUri]);
+  const wait = { timeoutInMilliseconds: 600, retryIntervalInMilliseconds: 200 };
+  const vain = await client.waitForCompletionOrCreateCheckStatusResponse(request, live, wait);
+  tell("waiting in vain", [vain.status, vain.headers.get("Retry-After")]);
   await client.terminate(live, "the end");
   await becomes(live, "Terminated");
+  const text = async (r) => JSON.parse(await new Response(r.body).text());
+  const ended = await client.waitForCompletionOrCreateCheckStatusResponse(request, live, wait);
+  tell("waiting for one that was terminated", [ended.status, (await text(ended)).runtimeStatus]);
+  const failing = await client.startNew("NeedsFile", { input: file + " is not there" });
+  await becomes(failing, "Failed");
+  const failed = await client.waitForCompletionOrCreateCheckStatusResponse(request, failing, wait);
+  tell("waiting for one that failed", [failed.status, (await text(failed)).runtimeStatus]);
+  await fails("getStatus unknown", client.getStatus("unknown id"));
+
+  const counter = new EntityId("Counter", "npm");
+  tell("readEntityState", (await client.readEntityState(counter)).entityExists);
+  await fails("signalEntity", client.signalEntity(counter, "add", 5));
+  tell("never called", [...never]);
 })().catch((e) => {
   console.error(e);
   process.exit(1);
