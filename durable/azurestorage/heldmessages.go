@@ -68,13 +68,14 @@ func (h *heldMessages) awaitNone(ctx context.Context) {
 	}
 }
 
-// due returns the messages whose time has to be renewed.
+// due returns the messages whose time has to be renewed, in the order of their
+// names.
 func (h *heldMessages) due(now time.Time) []*delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var due []*delivery
-	for _, d := range h.byID {
-		if d.needsRenewal(now) {
+	for _, key := range sortedKeys(h.byID) {
+		if d := h.byID[key]; d.needsRenewal(now) {
 			due = append(due, d)
 		}
 	}
