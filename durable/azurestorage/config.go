@@ -75,8 +75,16 @@ type Config struct {
 	// a random part.
 	WorkerID string
 
+	// PartitionManager is how workers agree on who reads which control queue. All
+	// workers of a hub must have the same. Default [TablePartitions].
+	PartitionManager PartitionManager
+
+	// AppLease says how apps that share the hub take turns.
+	AppLease AppLease
+
 	// LeaseInterval is how long a partition stays this worker's without being
-	// renewed. Default 30 s; at least 1 s.
+	// renewed. Default 30 s; at least 1 s, and 15 to 60 whole seconds for a blob
+	// partition manager.
 	LeaseInterval time.Duration
 
 	// LeaseAcquireInterval is how often the partitions table is looked at:
@@ -122,6 +130,7 @@ func (c Config) WithDefaults() Config {
 	set(&c.DrainTimeout, DefaultDrainTimeout)
 	set(&c.HistoryCacheBytes, DefaultHistoryCacheBytes)
 	set(&c.LastUpdatedTolerance, DefaultLastUpdatedTolerance)
+	c.AppLease = c.AppLease.withDefaults()
 	if c.WorkerID == "" {
 		c.WorkerID = newWorkerID()
 	}
@@ -186,6 +195,15 @@ func (c Config) Validate() error {
 	}
 	if c.LeaseAcquireInterval >= c.LeaseInterval {
 		return fmt.Errorf("LeaseAcquireInterval is %v; want less than LeaseInterval, which is %v", c.LeaseAcquireInterval, c.LeaseInterval)
+	}
+	if c.PartitionManager < 0 || int(c.PartitionManager) >= len(partitionManagerNames) {
+		return fmt.Errorf("PartitionManager is %v; want TablePartitions, SafeBlobLeases or LegacyBlobLeases", c.PartitionManager)
+	}
+	if c.PartitionManager != TablePartitions && (c.LeaseInterval < 15*time.Second || c.LeaseInterval > time.Minute) {
+		return fmt.Errorf("LeaseInterval is %v; want 15s to 1m0s, which is what leases of blobs can be", c.LeaseInterval)
+	}
+	if err := c.AppLease.validate(); err != nil {
+		return err
 	}
 	if c.QueueEncoding != UTF8 && c.QueueEncoding != Base64 {
 		return fmt.Errorf("QueueEncoding is %v; want UTF8 or Base64", c.QueueEncoding)

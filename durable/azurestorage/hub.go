@@ -48,18 +48,24 @@ func (h *TaskHub) ensureCreated(ctx context.Context) error {
 // EnsureTaskHubAsync and CreateAsync). The container for large messages comes
 // to be with the first of them.
 func (h *TaskHub) create(ctx context.Context) error {
-	appLease := newBlobStore(h.services.blobs, h.services.blobEndpoint, h.names.AppLease())
-	if err := appLease.create(ctx); err != nil {
+	if err := h.appLeases.create(ctx); err != nil {
 		return err
 	}
-	if err := appLease.createBlob(ctx, h.names.AppLeaseInfo(), []byte("{}")); err != nil {
+	if err := h.appLeases.createBlob(ctx, h.names.AppLeaseInfo(), []byte("{}")); err != nil {
 		return err
 	}
-	if err := h.partitionsTable.create(ctx); err != nil {
-		return err
+	if h.cfg.PartitionManager == TablePartitions {
+		if err := h.partitionsTable.create(ctx); err != nil {
+			return err
+		}
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return h.createPartitionRows(groupCtx) })
+	group.Go(func() error {
+		if h.cfg.PartitionManager == TablePartitions {
+			return h.createPartitionRows(groupCtx)
+		}
+		return h.createLeaseBlobs(groupCtx)
+	})
 	group.Go(func() error { return h.historyTable.create(groupCtx) })
 	group.Go(func() error { return h.instancesTable.create(groupCtx) })
 	group.Go(func() error { return h.workItems.create(groupCtx) })

@@ -34,9 +34,10 @@ type services struct {
 	tables *aztables.ServiceClient
 	blobs  *azblob.Client
 
-	// leases is tables without the bound on requests in flight, so that
-	// keeping a partition never waits behind the work on it.
-	leases *aztables.ServiceClient
+	// leases and leaseBlobs are tables and blobs without the bound on requests in
+	// flight, so that keeping a partition never waits behind the work on it.
+	leases     *aztables.ServiceClient
+	leaseBlobs *azblob.Client
 
 	tableEndpoint string
 	blobEndpoint  string
@@ -76,6 +77,9 @@ func newServices(c Connection, transport policy.Transporter) (*services, error) 
 		return nil, fmt.Errorf("open table service: %w", err)
 	}
 	if s.blobs, err = newBlobService(c, options(limit(transport, bound))); err != nil {
+		return nil, fmt.Errorf("open blob service: %w", err)
+	}
+	if s.leaseBlobs, err = newBlobService(c, options(transport)); err != nil {
 		return nil, fmt.Errorf("open blob service: %w", err)
 	}
 	return s, nil

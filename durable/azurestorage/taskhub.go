@@ -27,6 +27,9 @@ type TaskHub struct {
 	workItems       *messageQueue
 	controlQueues   []*messageQueue
 	largeMessages   *blobStore
+	leaseBlobs      *blobStore // of the blob partition managers
+	appLeases       *blobStore
+	appLease        *appLeaseManager
 
 	// creation is held by whoever creates the hub.
 	creation chan struct{}
@@ -73,12 +76,15 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		leasesTable:     newTable(s.leases, s.tableEndpoint, names.PartitionsTable()),
 		workItems:       newMessageQueue(s.queues, names.WorkItemQueue()),
 		largeMessages:   newBlobStore(s.blobs, s.blobEndpoint, names.LargeMessages()),
+		leaseBlobs:      newBlobStore(s.leaseBlobs, s.blobEndpoint, names.Leases()),
+		appLeases:       newBlobStore(s.leaseBlobs, s.blobEndpoint, names.AppLease()),
 		creation:        make(chan struct{}, 1),
 		armedFor:        armedForDefault,
 	}
 	h.health.log = h.log
 	h.held = newHeldMessages()
 	h.histories = newHistoryCache(cfg.HistoryCacheBytes)
+	h.appLease = newAppLeaseManager(h)
 	h.inbox = newInbox(h)
 	h.activities = newActivityQueue(h)
 	for i := range cfg.PartitionCount {
@@ -109,6 +115,9 @@ func (h *TaskHub) run(ctx context.Context) error {
 	if err := h.awaitCreated(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	if err := h.awaitSoleManager(ctx); err != nil || ctx.Err() != nil {
+		return err
+	}
 	h.log.Info("task hub ready", "workerId", h.cfg.WorkerID, "partitions", len(h.partitions))
 
 	// Work goes on when ctx has ended, until everything handed out is settled or
@@ -121,7 +130,11 @@ func (h *TaskHub) run(ctx context.Context) error {
 	managerDone := make(chan struct{})
 	h.tasks.Go(func() {
 		defer close(managerDone)
-		h.manager().run(ctx, work)
+		if h.cfg.AppLease.Disabled {
+			h.manager().run(ctx, work)
+		} else {
+			h.appLease.run(ctx, work)
+		}
 	})
 
 	<-ctx.Done()
@@ -187,16 +200,6 @@ const (
 	firstOutageDelay = 250 * time.Millisecond
 	maxOutageDelay   = 10 * time.Second
 )
-
-// manager returns what decides which partitions this worker reads.
-func (h *TaskHub) manager() partitionManager { return newTablePartitions(h) }
-
-// partitionManager acquires partitions, keeps them, and gives them up when ctx
-// has ended. run returns when no partition is held any more, or when work has
-// ended.
-type partitionManager interface {
-	run(ctx, work context.Context)
-}
 
 // controlQueueOf returns the partition that an instance's messages go to.
 func (h *TaskHub) partitionOf(instanceID string) *partition {

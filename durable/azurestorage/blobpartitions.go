@@ -1,0 +1,281 @@
+package azurestorage
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// blobPartitions is the part that the blob partition managers share: they look
+// at their leases every now and then, and give everything up at the end.
+type blobPartitions struct {
+	hub     *TaskHub
+	byQueue map[string]*partition
+	leases  leasing
+	leaving bool
+}
+
+// leasing is what differs: which leases a worker needs to read a queue.
+type leasing interface {
+	// pass looks at the leases once, and reads the queues whose leases are ours.
+	// Unsettled means to look again soon.
+	pass(ctx, work context.Context) (unsettled bool, err error)
+	// giveUp gives up what a queue is read by, whose reading has ended.
+	giveUp(ctx context.Context, queue string) error
+	// held returns the queues of which we have any lease.
+	held() []string
+	// interval is between two passes.
+	interval() time.Duration
+}
+
+func newBlobPartitions(h *TaskHub) *blobPartitions {
+	b := &blobPartitions{hub: h, byQueue: map[string]*partition{}}
+	for _, p := range h.partitions {
+		b.byQueue[p.queue.name] = p
+	}
+	if h.cfg.PartitionManager == LegacyBlobLeases {
+		b.leases = &legacyLeasing{blobPartitions: b, keeper: newLeaseKeeper(h.leaseSet(defaultLeases)), stolen: map[string]time.Time{}}
+	} else {
+		b.leases = &safeLeasing{
+			blobPartitions: b, intent: newLeaseKeeper(h.leaseSet(intentLeases)), ownership: newLeaseKeeper(h.leaseSet(ownershipLeases)),
+		}
+	}
+	return b
+}
+
+func (h *TaskHub) leaseSet(folder string) *leaseSet {
+	return &leaseSet{store: h.leaseBlobs, folder: folder, worker: h.cfg.WorkerID, duration: h.cfg.LeaseInterval}
+}
+
+// run implements partitionManager.
+func (b *blobPartitions) run(ctx, work context.Context) {
+	for ctx.Err() == nil {
+		unsettled, err := b.pass(work)
+		b.dropExpired(work)
+		switch {
+		case work.Err() != nil:
+			return
+		case err == nil:
+			b.hub.health.ok("partition leases")
+		default:
+			b.hub.health.failed("partition leases", err)
+		}
+		wait := b.leases.interval()
+		if unsettled || err != nil {
+			wait = min(wait, unsettledInterval)
+		}
+		if !sleep(ctx, wait) {
+			break
+		}
+	}
+	b.leave(work)
+}
+
+func (b *blobPartitions) pass(work context.Context) (unsettled bool, err error) {
+	ctx, cancel := context.WithTimeout(work, leasePassTimeout)
+	defer cancel()
+	return b.leases.pass(ctx, work)
+}
+
+// leasePassTimeout bounds one look at the leases with all that follows from it.
+const leasePassTimeout = 8 * time.Second
+
+// leave stops reading, and gives the leases up as the sessions of their queues
+// end.
+func (b *blobPartitions) leave(work context.Context) {
+	b.leaving = true
+	for _, p := range b.hub.partitions {
+		if p.currentReading() != nil {
+			p.beginDrain(work, b.hub.cfg.DrainTimeout)
+		}
+	}
+	for work.Err() == nil {
+		held := b.leases.held()
+		if len(held) == 0 {
+			return
+		}
+		for _, queue := range held {
+			if p := b.byQueue[queue]; p == nil || p.drainState() != draining {
+				b.release(work, queue)
+			}
+		}
+		if !sleep(work, leavePause) {
+			return
+		}
+	}
+}
+
+// leavePause is how often a leaving worker looks whether sessions have ended.
+const leavePause = 20 * time.Millisecond
+
+// release gives the leases of a queue up that is not read any more.
+func (b *blobPartitions) release(work context.Context, queue string) {
+	ctx, cancel := context.WithTimeout(work, leasePassTimeout)
+	defer cancel()
+	if err := b.leases.giveUp(ctx, queue); err != nil {
+		b.hub.log.Warn("partition's lease is left to run out", "partition", queue, "error", err)
+		return
+	}
+	if p := b.byQueue[queue]; p != nil {
+		p.released()
+	}
+	b.hub.log.Info("partition released", "partition", queue, "to", "anybody")
+}
+
+// lost stops reading a queue whose lease another worker has taken over.
+func (b *blobPartitions) lost(work context.Context, queue string) {
+	if p := b.byQueue[queue]; p != nil {
+		b.hub.log.Warn("partition lost", "partition", queue, "workerId", b.hub.cfg.WorkerID)
+		b.hub.tasks.Go(p.stopReading(work))
+	}
+}
+
+// dropExpired stops reading queues whose lease has ended because the storage
+// was out of reach: others may have them by now.
+func (b *blobPartitions) dropExpired(work context.Context) {
+	for _, p := range b.hub.partitions {
+		if p.expired(time.Now()) {
+			b.lost(work, p.queue.name)
+		}
+	}
+}
+
+// isOurs reports whether a queue is one of the hub as it is configured.
+func (b *blobPartitions) isOurs(queue string) bool { return b.byQueue[queue] != nil }
+
+// legacyLeasing reads a queue by one lease. A worker whose lease was taken over
+// finds out when it renews it. Until then the new one does not read the queue;
+// .NET's does (DurableTask.AzureStorage/Partitioning/LegacyPartitionManager.cs).
+type legacyLeasing struct {
+	*blobPartitions
+	keeper *leaseKeeper
+	stolen map[string]time.Time // when they were taken over, until they are read
+}
+
+func (l *legacyLeasing) interval() time.Duration { return l.hub.cfg.LeaseAcquireInterval }
+func (l *legacyLeasing) held() []string          { return l.keeper.partitions() }
+
+func (l *legacyLeasing) giveUp(ctx context.Context, queue string) error {
+	return l.keeper.drop(ctx, queue)
+}
+
+func (l *legacyLeasing) pass(ctx, work context.Context) (unsettled bool, err error) {
+	lost, errRenew := l.keeper.renew(ctx)
+	for _, queue := range lost {
+		l.lost(work, queue)
+	}
+	stolen, errTake := l.keeper.balance(ctx, l.isOurs, true)
+	for _, queue := range stolen {
+		l.hub.log.Info("AttemptingToStealLease", "partition", queue)
+		l.stolen[queue] = time.Now()
+	}
+	for _, queue := range l.keeper.partitions() {
+		until, _ := l.keeper.has(queue)
+		if at, ok := l.stolen[queue]; ok && time.Since(at) < l.interval() || !l.isOurs(queue) {
+			continue
+		}
+		delete(l.stolen, queue)
+		l.byQueue[queue].listen(work, until)
+	}
+	return false, errors.Join(errRenew, errTake)
+}
+
+// safeLeasing reads a queue by two leases. The intent says who is to read it,
+// and can be taken over at any time; the ownership says who may, and is never
+// taken over: it is given up when the sessions of the queue have ended
+// (DurableTask.AzureStorage/Partitioning/SafePartitionManager.cs). .NET lets it
+// run out instead, so that nobody reads the queue for half a minute.
+type safeLeasing struct {
+	*blobPartitions
+	intent, ownership *leaseKeeper
+
+	looked time.Time // when the intents were balanced last
+}
+
+// The ownership is looked at twice as often as the intent (SafePartitionManager.cs).
+func (l *safeLeasing) interval() time.Duration { return l.hub.cfg.LeaseAcquireInterval / 2 }
+
+func (l *safeLeasing) held() []string {
+	all := map[string]bool{}
+	for _, k := range []*leaseKeeper{l.intent, l.ownership} {
+		for _, queue := range k.partitions() {
+			all[queue] = true
+		}
+	}
+	return sortedKeys(all)
+}
+
+func (l *safeLeasing) giveUp(ctx context.Context, queue string) error {
+	if err := l.intent.drop(ctx, queue); err != nil {
+		return err
+	}
+	return l.ownership.drop(ctx, queue)
+}
+
+func (l *safeLeasing) pass(ctx, work context.Context) (unsettled bool, err error) {
+	errIntent := l.passIntents(ctx, work)
+	errOwnership := l.passOwnerships(ctx, work)
+	for _, queue := range l.intent.partitions() {
+		if _, ok := l.ownership.has(queue); !ok && l.isOurs(queue) {
+			unsettled = true // whoever has it is letting go
+		}
+	}
+	for _, queue := range l.ownership.partitions() {
+		unsettled = unsettled || l.byQueue[queue].drainState() != notDraining
+	}
+	return unsettled, errors.Join(errIntent, errOwnership)
+}
+
+func (l *safeLeasing) passIntents(ctx, work context.Context) error {
+	lost, err := l.intent.renew(ctx)
+	for _, queue := range lost {
+		if p := l.byQueue[queue]; p != nil && p.currentReading() != nil {
+			l.hub.log.Info("partition is wanted by another worker", "partition", queue)
+			p.beginDrain(work, drainLimit)
+		}
+	}
+	if time.Since(l.looked) < l.hub.cfg.LeaseAcquireInterval-time.Millisecond {
+		return err
+	}
+	_, errTake := l.intent.balance(ctx, l.isOurs, true)
+	if errTake == nil {
+		l.looked = time.Now()
+	}
+	return errors.Join(err, errTake)
+}
+
+func (l *safeLeasing) passOwnerships(ctx, work context.Context) error {
+	lost, err := l.ownership.renew(ctx)
+	for _, queue := range lost {
+		l.lost(work, queue)
+	}
+	for _, queue := range l.ownership.partitions() {
+		if _, wanted := l.intent.has(queue); wanted || l.byQueue[queue].drainState() == draining {
+			continue
+		}
+		if l.byQueue[queue].currentReading() == nil {
+			err = errors.Join(err, l.letGo(ctx, queue))
+		}
+	}
+	_, errTake := l.ownership.balance(ctx, func(queue string) bool {
+		_, wanted := l.intent.has(queue)
+		return wanted && l.isOurs(queue)
+	}, false)
+	for _, queue := range l.ownership.partitions() {
+		until, _ := l.ownership.has(queue)
+		if _, wanted := l.intent.has(queue); wanted && l.byQueue[queue].drainState() != draining {
+			l.byQueue[queue].listen(work, until)
+		}
+	}
+	return errors.Join(err, errTake)
+}
+
+// letGo gives the ownership of a queue up whose sessions have ended.
+func (l *safeLeasing) letGo(ctx context.Context, queue string) error {
+	if err := l.ownership.drop(ctx, queue); err != nil {
+		return err
+	}
+	l.byQueue[queue].released()
+	l.hub.log.Info("partition released", "partition", queue, "to", "who wanted it")
+	return nil
+}

@@ -1,0 +1,385 @@
+package simulated_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
+)
+
+// A fleet is workers of one hub.
+type fleet struct {
+	*testing.T
+	account *azsim.Account
+	config  azurestorage.Config
+	began   time.Time
+	running map[string]*member
+}
+
+type member struct {
+	worker *azsim.Worker
+	stop   context.CancelFunc
+	ended  chan error
+}
+
+// inFleet runs f in a bubble with an account.
+func inFleet(t *testing.T, cfg azurestorage.Config, f func(*fleet)) {
+	synctest.Test(t, func(t *testing.T) {
+		account := azsim.New(azsim.Config{Seed: 7, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
+		defer account.Wait()
+		if cfg.TaskHub == "" {
+			cfg.TaskHub = "Fleet"
+		}
+		w := &fleet{T: t, account: account, config: cfg, began: time.Now(), running: map[string]*member{}}
+		defer func() {
+			for name := range w.running {
+				w.leave(name)
+			}
+		}()
+		f(w)
+	})
+}
+
+// hub returns the hub as a worker has it.
+func (f *fleet) hub(name string, change func(*azurestorage.Config)) (*azurestorage.TaskHub, *azsim.Worker) {
+	f.Helper()
+	c, err := azurestorage.ParseConnectionString(f.account.ConnectionString())
+	if err != nil {
+		f.Fatal(err)
+	}
+	w := f.account.Worker(name)
+	cfg := f.config
+	cfg.WorkerID, cfg.Transport = name, w
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(io.Discard, nil))
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	h, err := azurestorage.Open(c, cfg)
+	if err != nil {
+		f.Fatal(err)
+	}
+	return h, w
+}
+
+// join starts a worker.
+func (f *fleet) join(name string, change func(*azurestorage.Config)) *azurestorage.TaskHub {
+	f.Helper()
+	h, w := f.hub(name, change)
+	ctx, stop := context.WithCancel(chance.With(f.Context(), f.account.Chance(name)))
+	m := &member{worker: w, stop: stop, ended: make(chan error, 1)}
+	f.running[name] = m
+	registry := durable.NewRegistry(durable.Orchestrator("HelloSequence", helloSequence), durable.Activity("SayHello", sayHello))
+	go func() {
+		m.ended <- durable.NewWorker(h, registry, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+	}()
+	return h
+}
+
+// leave stops a worker and waits until it has ended.
+func (f *fleet) leave(name string) {
+	f.Helper()
+	m := f.running[name]
+	delete(f.running, name)
+	m.stop()
+	select {
+	case err := <-m.ended:
+		if err != nil {
+			f.Errorf("%s ended with %v", name, err)
+		}
+	case <-m.worker.Dead():
+		<-m.ended
+	}
+}
+
+// kill ends a worker between two requests.
+func (f *fleet) kill(name string) {
+	f.Helper()
+	m := f.running[name]
+	delete(f.running, name)
+	m.worker.Kill()
+	m.stop()
+	<-m.ended
+}
+
+// A look is a receive from a control queue.
+type look struct {
+	at            time.Duration
+	queue, worker string
+}
+
+// looks returns the receives from control queues since a time.
+func (f *fleet) looks(since time.Duration) []look {
+	var all []look
+	for _, e := range f.account.Log() {
+		if e.Operation == "GetMessages" && strings.Contains(e.Path, "-control-") && e.At >= since {
+			queue := e.Path[strings.Index(e.Path, "-control-")+1:]
+			all = append(all, look{e.At, strings.TrimSuffix(queue, "/messages"), e.Worker})
+		}
+	}
+	return all
+}
+
+// shares returns how many queues each worker reads, by who looked last.
+func (f *fleet) shares() map[string]int {
+	last := map[string]string{}
+	for _, l := range f.looks(0) {
+		last[l.queue] = l.worker
+	}
+	counts := map[string]int{}
+	for _, worker := range last {
+		counts[worker]++
+	}
+	return counts
+}
+
+func (f *fleet) elapsed() time.Duration { return time.Since(f.began) }
+
+// evenOut waits until the queues are read by the given workers and no others,
+// each of them reading as many as the others, or one more or less.
+func (f *fleet) evenOut(limit time.Duration, workers ...string) {
+	f.Helper()
+	began := time.Now()
+	for !even(f.shares(), workers) {
+		if time.Since(began) > limit {
+			f.Fatalf("after %v the queues are read by %v, want them shared by %q", limit, f.shares(), workers)
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	f.Logf("%v: shared by %q after %v", f.config.PartitionManager, workers, time.Since(began))
+}
+
+func even(shares map[string]int, workers []string) bool {
+	total := 0
+	for _, n := range shares {
+		total += n
+	}
+	for _, w := range workers {
+		if n := shares[w]; n < total/len(workers) || n > (total+len(workers)-1)/len(workers) {
+			return false
+		}
+	}
+	return total == 4 && len(shares) == len(workers)
+}
+
+// overlap returns the longest time for which two workers looked at one queue by
+// turns: from the first look of the new reader to the last of the old one.
+func (f *fleet) overlap() time.Duration {
+	first, last := map[string]time.Duration{}, map[string]time.Duration{}
+	var queues []string
+	for _, l := range f.looks(0) {
+		key := l.queue + " " + l.worker
+		if _, ok := first[key]; !ok {
+			first[key] = l.at
+		}
+		last[key] = l.at
+		queues = append(queues, l.queue)
+	}
+	slices.Sort(queues)
+	longest := time.Duration(0)
+	for _, queue := range slices.Compact(queues) {
+		for _, a := range []string{"one", "two", "three", "four"} {
+			for _, b := range []string{"one", "two", "three", "four"} {
+				began, ok := first[queue+" "+b]
+				if a != b && ok && began > first[queue+" "+a] {
+					longest = max(longest, last[queue+" "+a]-began)
+				}
+			}
+		}
+	}
+	return longest
+}
+
+var managers = []azurestorage.PartitionManager{azurestorage.TablePartitions, azurestorage.SafeBlobLeases, azurestorage.LegacyBlobLeases}
+
+func forManagers(t *testing.T, f func(*fleet)) {
+	for _, m := range managers {
+		t.Run(m.String(), func(t *testing.T) {
+			inFleet(t, azurestorage.Config{PartitionManager: m, MaxQueuePollingInterval: time.Second}, f)
+		})
+	}
+}
+
+func TestPartitions_AreSharedByThoseWhoAreThere(t *testing.T) {
+	forManagers(t, func(f *fleet) {
+		f.join("one", nil)
+		f.evenOut(15*time.Second, "one")
+		f.join("two", nil)
+		f.evenOut(60*time.Second, "one", "two")
+		f.join("three", nil)
+		f.join("four", nil)
+		f.evenOut(60*time.Second, "one", "two", "three", "four")
+		before := f.elapsed()
+		time.Sleep(15 * time.Second) // nothing moves any more
+		readers := map[string]string{}
+		for _, l := range f.looks(before) {
+			if other, ok := readers[l.queue]; ok && other != l.worker {
+				f.Errorf("%s was read by %s and %s", l.queue, other, l.worker)
+			}
+			readers[l.queue] = l.worker
+		}
+		f.leave("four")
+		f.evenOut(15*time.Second, "one", "two", "three")
+		f.kill("two")
+		f.evenOut(45*time.Second, "one", "three")
+		f.leave("three")
+		f.evenOut(15*time.Second, "one")
+	})
+}
+
+func TestPartitions_HaveOneReader(t *testing.T) {
+	forManagers(t, func(f *fleet) {
+		f.join("one", nil)
+		f.evenOut(15*time.Second, "one")
+		f.join("two", nil)
+		f.evenOut(60*time.Second, "one", "two")
+		time.Sleep(30 * time.Second)
+		if got := f.overlap(); got > 0 {
+			f.Errorf("two workers read a queue for %v", got)
+		}
+	})
+}
+
+func TestPartitions_AreWorkedOnWithEveryManager(t *testing.T) {
+	forManagers(t, func(f *fleet) {
+		h := f.join("one", nil)
+		f.join("two", nil)
+		registry := durable.NewRegistry(durable.Orchestrator("HelloSequence", helloSequence))
+		client := durable.NewClient(h, registry)
+		for i := range 8 {
+			instance, err := durable.Start(f.Context(), client, helloSequence, durable.Void{}, durable.InstanceID(fmt.Sprintf("hello-%d", i)))
+			if err != nil {
+				f.Fatal(err)
+			}
+			if got, err := instance.Wait(f.Context()); err != nil || len(got) != 3 {
+				f.Errorf("%s ended with %v, %v", instance.ID, got, err)
+			}
+		}
+	})
+}
+
+func TestPartitions_WithALeaseThatCannotBeRenewedAreNotRead(t *testing.T) {
+	for _, m := range managers {
+		t.Run(m.String(), func(t *testing.T) {
+			inFleet(t, azurestorage.Config{PartitionManager: m, MaxQueuePollingInterval: time.Second}, func(f *fleet) {
+				f.join("one", nil)
+				f.evenOut(15*time.Second, "one")
+				f.running["one"].worker.Freeze(time.Minute)
+				f.join("two", nil)
+				f.evenOut(75*time.Second, "two")
+				// When it thaws, the first finds its leases gone.
+				time.Sleep(2 * time.Minute)
+				f.evenOut(time.Second, "one", "two")
+			})
+		})
+	}
+}
+
+func TestPartitions_AreNotReadBesideAnotherKindOfManager(t *testing.T) {
+	for _, active := range managers {
+		for _, configured := range managers {
+			if active == configured {
+				continue
+			}
+			t.Run(fmt.Sprintf("%v beside %v", configured, active), func(t *testing.T) {
+				inFleet(t, azurestorage.Config{PartitionManager: active, MaxQueuePollingInterval: time.Second}, func(f *fleet) {
+					f.join("one", nil)
+					f.evenOut(15*time.Second, "one")
+					h, _ := f.hub("two", func(c *azurestorage.Config) { c.PartitionManager = configured })
+					err := h.Run(f.Context())
+					mismatch, ok := errors.AsType[*azurestorage.PartitionManagerError](err)
+					if !ok || mismatch.Active != active || mismatch.Configured != configured {
+						f.Fatalf("Run returned %v, want a *PartitionManagerError", err)
+					}
+					for _, l := range f.looks(0) {
+						if l.worker == "two" {
+							f.Fatalf("%s was read by the worker that was refused", l.queue)
+						}
+					}
+					// Once the others are gone, what they leave is no obstacle.
+					f.leave("one")
+					f.join("three", func(c *azurestorage.Config) { c.PartitionManager = configured })
+					f.evenOut(90*time.Second, "three")
+				})
+			})
+		}
+	}
+}
+
+func TestPartitions_CountOfTheHubMustBeTheConfiguredOne(t *testing.T) {
+	forManagers(t, func(f *fleet) {
+		f.join("one", nil)
+		f.evenOut(15*time.Second, "one")
+		h, _ := f.hub("two", func(c *azurestorage.Config) { c.PartitionCount = 3 })
+		err := h.Run(f.Context())
+		mismatch, ok := errors.AsType[*azurestorage.PartitionCountError](err)
+		if !ok || mismatch.Configured != 3 || mismatch.Existing != 4 {
+			f.Errorf("Run returned %v, want a *PartitionCountError of 3 and 4", err)
+		}
+	})
+}
+
+func TestAppLease_IsHeldByAllWorkersOfOneApp(t *testing.T) {
+	inFleet(t, azurestorage.Config{MaxQueuePollingInterval: time.Second}, func(f *fleet) {
+		shop := func(c *azurestorage.Config) { c.AppLease.AppName = "shop" }
+		f.join("one", shop)
+		f.evenOut(15*time.Second, "one")
+		f.join("two", shop)
+		f.join("three", func(c *azurestorage.Config) { c.AppLease.AppName = "bank" })
+		f.evenOut(60*time.Second, "one", "two")
+		time.Sleep(10 * time.Minute) // the lease is renewed
+		f.evenOut(time.Second, "one", "two")
+	})
+}
+
+func TestAppLease_GoesToTheOtherAppWhenTheFirstIsGone(t *testing.T) {
+	inFleet(t, azurestorage.Config{MaxQueuePollingInterval: time.Second}, func(f *fleet) {
+		f.join("one", func(c *azurestorage.Config) { c.AppLease.AppName = "shop" })
+		f.evenOut(15*time.Second, "one")
+		f.join("two", func(c *azurestorage.Config) { c.AppLease.AppName = "bank" })
+		time.Sleep(time.Second)
+		f.leave("one")
+		f.evenOut(azurestorage.DefaultAppLeaseInterval+azurestorage.DefaultAppLeaseAcquireInterval, "two")
+	})
+}
+
+func TestAppLease_IsHandedOverToTheAppThatIsMadePrimary(t *testing.T) {
+	inFleet(t, azurestorage.Config{MaxQueuePollingInterval: time.Second}, func(f *fleet) {
+		f.join("one", func(c *azurestorage.Config) { c.AppLease.AppName = "shop" })
+		f.evenOut(15*time.Second, "one")
+		second := f.join("two", func(c *azurestorage.Config) { c.AppLease.AppName = "bank" })
+		time.Sleep(time.Second)
+		if err := second.MakePrimary(f.Context()); err != nil {
+			f.Fatal(err)
+		}
+		f.evenOut(time.Minute, "two")
+		time.Sleep(10 * time.Minute)
+		f.evenOut(time.Second, "two")
+	})
+}
+
+func TestAppLease_CanBeTurnedOff(t *testing.T) {
+	inFleet(t, azurestorage.Config{MaxQueuePollingInterval: time.Second}, func(f *fleet) {
+		off := func(name string) func(*azurestorage.Config) {
+			return func(c *azurestorage.Config) { c.AppLease = azurestorage.AppLease{Disabled: true, AppName: name} }
+		}
+		f.join("one", off("shop"))
+		second := f.join("two", off("bank"))
+		f.evenOut(60*time.Second, "one", "two")
+		if err := second.MakePrimary(f.Context()); err == nil {
+			f.Error("an app was made the primary one without an app lease")
+		}
+	})
+}
