@@ -59,7 +59,7 @@ func runEpisode(ctx context.Context, item *provider.OrchestrationWorkItem) {
 	}
 	cp := &provider.Checkpoint{Instance: item.Instance}
 	var decided []history.Event
-	switch step := len(known.answered); {
+	switch step := known.answered.size; {
 	case known.maxAction+1 > step: // what was scheduled is still going on
 	case step < sequenceSteps:
 		ev, msg := schedule(item, step, fmt.Sprintf(`["%d"]`, step))

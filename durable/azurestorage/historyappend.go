@@ -178,8 +178,7 @@ func (w *historyWrite) look(ctx context.Context, before string) (landed bool, et
 	if err != nil {
 		return false, "", err
 	}
-	landed = stored.ExecutionID == written.ExecutionID && stored.columns.EventType == written.columns.EventType &&
-		stored.columns.EventID == written.columns.EventID && stored.columns.Timestamp.Equal(written.columns.Timestamp.Time)
+	landed = stored.ExecutionID == written.ExecutionID && stored.sameEvent(written)
 	return landed, sentinel.ETag, nil
 }
 

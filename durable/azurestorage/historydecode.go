@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
@@ -14,10 +15,12 @@ type historyRow struct {
 	RowKey      string
 	ExecutionID string
 	ETag        string
-	size        int // of the row as it was read, roughly in bytes
+	quotedETag  []byte // in JSON, in the place of ETag
+	size        int    // of the row as it was read, roughly in bytes
 
 	eventType history.EventType // of no meaning in the sentinel
-	columns   historyColumns
+	scanned   history.Event     // what a rowScanner read
+	columns   *historyColumns   // nil if a rowScanner read the row
 }
 
 // A columnBlob says that the value of a column is in a blob.
@@ -77,9 +80,20 @@ type historyColumns struct {
 // decodeHistoryRow reads a row as the table service returns it. A row of a type
 // that it does not know is an error: leaving it out would change what the
 // orchestrator sees.
-func decodeHistoryRow(raw []byte) (*historyRow, error) {
-	r := &historyRow{}
-	if err := json.Unmarshal(raw, &r.columns); err != nil {
+func decodeHistoryRow(raw []byte) (*historyRow, error) { return new(rowScanner).row(raw) }
+
+// row is decodeHistoryRow for one of many rows.
+func (s *rowScanner) row(raw []byte) (*historyRow, error) {
+	if row, ok := s.decode(raw); ok {
+		return row, nil
+	}
+	return decodeColumns(raw)
+}
+
+// decodeColumns reads any row.
+func decodeColumns(raw []byte) (*historyRow, error) {
+	r := &historyRow{columns: new(historyColumns)}
+	if err := json.Unmarshal(raw, r.columns); err != nil {
 		return nil, fmt.Errorf("decode history row: %w", err)
 	}
 	r.RowKey, r.ExecutionID, r.ETag = r.columns.RowKey, r.columns.ExecutionID, r.columns.ETag
@@ -93,12 +107,39 @@ func decodeHistoryRow(raw []byte) (*historyRow, error) {
 	return r, nil
 }
 
+// sameEvent reports whether two rows have the same event, as far as its type, its
+// number and its time tell.
+func (r *historyRow) sameEvent(other *historyRow) bool {
+	id, at := r.head()
+	otherID, otherAt := other.head()
+	return r.eventType == other.eventType && id == otherID && at.Equal(otherAt)
+}
+
+func (r *historyRow) head() (id int, at time.Time) {
+	if r.scanned != nil {
+		return r.scanned.Head().EventID, r.scanned.Head().Timestamp
+	}
+	return r.columns.EventID, r.columns.Timestamp.Time
+}
+
+// etag returns the row's ETag, which few have a use for.
+func (r *historyRow) etag() string {
+	if r.quotedETag != nil {
+		text, _ := unquoteJSON(nil, r.quotedETag)
+		return string(text)
+	}
+	return r.ETag
+}
+
 // isSentinel reports whether the row is the sentinel, which has no event.
 func (r *historyRow) isSentinel() bool { return r.RowKey == sentinelRowKey }
 
 // blobs returns the columns whose values are in blobs and were not yet given to
 // resolve.
 func (r *historyRow) blobs() []columnBlob {
+	if r.columns == nil {
+		return nil
+	}
 	var blobs []columnBlob
 	for _, column := range largeTextColumns {
 		if blob := r.columns.blobName(column); *blob != "" {
@@ -110,7 +151,7 @@ func (r *historyRow) blobs() []columnBlob {
 
 // resolve gives a column that blobs returned its value.
 func (r *historyRow) resolve(column, text string) {
-	c := &r.columns
+	c := r.columns
 	*c.blobName(column) = ""
 	switch column {
 	case "Name":
@@ -161,6 +202,9 @@ func (c *historyColumns) blobName(column string) *string {
 // event returns the event of a row that is not the sentinel and whose blobs are
 // all resolved.
 func (r *historyRow) event() (history.Event, error) {
+	if r.scanned != nil {
+		return r.scanned, nil
+	}
 	ev, err := r.decodeEvent()
 	if err != nil {
 		return nil, fmt.Errorf("decode history row %q, %s: %w", r.RowKey, r.eventType, err)
@@ -172,7 +216,7 @@ func (r *historyRow) decodeEvent() (history.Event, error) {
 	if blobs := r.blobs(); len(blobs) > 0 {
 		return nil, fmt.Errorf("the value of %s is in blob %q, which was not read", blobs[0].Column, blobs[0].Blob)
 	}
-	c := &r.columns
+	c := r.columns
 	e := eventjson.Event{
 		EventID: c.EventID, IsPlayed: c.IsPlayed, Timestamp: c.Timestamp,
 		Name: c.Name, Version: c.Version, Input: c.Input, Correlation: c.Correlation,

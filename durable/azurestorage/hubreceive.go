@@ -219,7 +219,7 @@ func (x *export) isOver(key action) bool {
 		return false // it runs although nobody waits for it
 	}
 	known := to.loaded.known
-	return known.answered[key.id] || !known.actions[key.id]
+	return known.answered.has(key.id) || !known.actions.has(key.id)
 }
 
 // isWanted holds a message against what is stored of its instance. No
@@ -237,7 +237,7 @@ func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 	}
 	if id, completes := history.Completes(m.Event); completes {
 		key := action{m.Target.InstanceID, to.loaded.executionID, id}
-		if taken[key] || !to.loaded.known.actions[id] {
+		if taken[key] || !to.loaded.known.actions.has(id) {
 			return false
 		}
 		taken[key] = true
@@ -255,7 +255,7 @@ func (x *export) isOrphan(start *history.ExecutionStarted) bool {
 	}
 	parent := x.instances[start.Parent.Instance.InstanceID]
 	return parent != nil && parent.loaded.executionID == start.Parent.Instance.ExecutionID &&
-		!parent.loaded.known.actions[start.Parent.TaskScheduleID]
+		!parent.loaded.known.actions.has(start.Parent.TaskScheduleID)
 }
 
 // exportHidden passes on what the histories and rows tell of hidden messages.

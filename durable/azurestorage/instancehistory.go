@@ -97,8 +97,9 @@ func (h *TaskHub) historyRows(ctx context.Context, instanceID, executionID strin
 		filter += " and (RowKey eq '" + sentinelRowKey + "' or ExecutionId eq '" + doubled(executionID) + "')"
 	}
 	var rows []*historyRow
+	var scanner rowScanner
 	err := h.historyTable.all(ctx, tableQuery{filter: filter}, func(raw []byte) error {
-		row, err := decodeHistoryRow(raw)
+		row, err := scanner.row(raw)
 		if err == nil {
 			row.size = len(raw)
 			rows = append(rows, row)

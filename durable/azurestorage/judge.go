@@ -86,7 +86,7 @@ func (m arrived) isOld() bool { return m.age > 2*m.lock }
 func judgeMessages(instanceID string, stored *loadedInstance, messages []arrived) []verdict {
 	verdicts := make([]verdict, len(messages))
 	starting := false
-	accepted := acceptedEvents{answered: map[int]bool{}}
+	var accepted acceptedEvents
 	for i, m := range messages {
 		start, isStart := m.event.(*history.ExecutionStarted)
 		switch {
@@ -113,16 +113,11 @@ func judgeMessages(instanceID string, stored *loadedInstance, messages []arrived
 }
 
 // acceptedEvents finds completions of one action that come together.
-type acceptedEvents struct{ answered map[int]bool }
+type acceptedEvents struct{ answered idSet }
 
-func (a acceptedEvents) repeats(ev history.Event) bool {
+func (a *acceptedEvents) repeats(ev history.Event) bool {
 	id, isCompletion := history.Completes(ev)
-	if !isCompletion {
-		return false
-	}
-	again := a.answered[id]
-	a.answered[id] = true
-	return again
+	return isCompletion && !a.answered.add(id)
 }
 
 // judgeStart decides about a start message
@@ -225,9 +220,9 @@ func judgeRunning(stored *loadedInstance, m arrived) verdict {
 	}
 	if id, isCompletion := history.Completes(m.event); isCompletion {
 		switch {
-		case known.answered[id]:
+		case known.answered.has(id):
 			return duplicate("the history has this completion already")
-		case known.actions[id]:
+		case known.actions.has(id):
 			return deliver
 		case id < known.maxAction:
 			return holdBackOr(foreign, outOfOrder, m, maxOutOfOrderDeliveries)

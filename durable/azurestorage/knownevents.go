@@ -13,9 +13,9 @@ type knownEvents struct {
 	ended    *history.ExecutionCompleted // nil while the execution goes on
 	episodes int                         // OrchestratorStarted events
 
-	actions   map[int]bool // EventIDs of what the orchestrator decided
+	actions   idSet // EventIDs of what the orchestrator decided
 	maxAction int
-	answered  map[int]bool // actions that have their completion
+	answered  idSet // actions that have their completion
 	raised    map[raisedEvent]bool
 }
 
@@ -29,14 +29,14 @@ type raisedEvent struct {
 }
 
 func newKnownEvents() *knownEvents {
-	return &knownEvents{actions: map[int]bool{}, maxAction: -1, answered: map[int]bool{}, raised: map[raisedEvent]bool{}}
+	return &knownEvents{maxAction: -1, raised: map[raisedEvent]bool{}}
 }
 
 // add notes that ev is in the history.
 func (k *knownEvents) add(ev history.Event) {
 	// What a rewind has taken out is decided anew.
 	if id := ev.Head().EventID; id >= 0 && ev.Type() != history.TypeGenericEvent {
-		k.actions[id] = true
+		k.actions.add(id)
 		k.maxAction = max(k.maxAction, id)
 	}
 	switch ev := ev.(type) {
@@ -50,7 +50,7 @@ func (k *knownEvents) add(ev history.Event) {
 		k.episodes++
 	default:
 		if id, ok := history.Completes(ev); ok {
-			k.answered[id] = true
+			k.answered.add(id)
 		} else if key, ok := raisedEventOf(ev); ok {
 			k.raised[key] = true
 		}

@@ -110,7 +110,7 @@ func rewindEdits(x provider.RewoundExecution, rows []*historyRow) []tableOperati
 	var ops []tableOperation
 	for at, row := range rows {
 		if e := edits[at]; e != nil {
-			ops = append(ops, tableOperation{method: http.MethodPatch, entity: *e, ifMatch: row.ETag})
+			ops = append(ops, tableOperation{method: http.MethodPatch, entity: *e, ifMatch: row.etag()})
 		}
 	}
 	return ops

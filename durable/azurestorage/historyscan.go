@@ -1,0 +1,532 @@
+package azurestorage
+
+import (
+	"bytes"
+	"encoding/binary"
+	"time"
+	"unicode/utf8"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// A rowScanner reads the rows that make up nearly all of a history, in the form
+// in which the table service writes them: one flat object without white space.
+// What it does not read, for whatever reason, decodeColumns does, which decides
+// what is an error. Both say the same of what the scanner reads.
+//
+// It remembers texts that come again in the next row, so that they are not
+// copied each time, and makes rows by the dozen. The zero value is ready to use.
+type rowScanner struct {
+	executionID string
+	name        string
+	version     string
+	rows        []historyRow // room for more
+	scratch     []byte
+	found       scannedRow // in the row that is being read
+}
+
+// rowsAtOnce is how many rows a rowScanner makes room for at a time.
+const rowsAtOnce = 32
+
+// A scanColumn is a column that a rowScanner looks at.
+type scanColumn uint
+
+const (
+	scanETag scanColumn = iota
+	scanRowKey
+	scanExecutionID
+	scanEventType
+	scanEventID
+	scanIsPlayed
+	scanTimestamp
+	scanName
+	scanVersion
+	scanInput
+	scanResult
+	scanTaskScheduledID
+	scanTimerID
+	scanFireAt
+	scanInstanceID
+	scanClientSpanID
+	scanUnused   // a column of the table itself
+	scanEmpty    // JSON, of which only "null" and "" are read here
+	scanColumns  // how many there are
+	scanNowhere  = scanColumns
+	scanTextKind = 1<<scanETag | 1<<scanRowKey | 1<<scanExecutionID | 1<<scanEventType | 1<<scanTimestamp | 1<<scanName |
+		1<<scanVersion | 1<<scanInput | 1<<scanResult | 1<<scanFireAt | 1<<scanInstanceID | 1<<scanClientSpanID |
+		1<<scanUnused | 1<<scanEmpty
+)
+
+// scanColumnOf returns which column has the name, scanNowhere for one that is
+// not known here.
+func scanColumnOf(name []byte) scanColumn {
+	switch string(name) {
+	case "odata.etag":
+		return scanETag
+	case "RowKey":
+		return scanRowKey
+	case "ExecutionId":
+		return scanExecutionID
+	case "EventType":
+		return scanEventType
+	case "EventId":
+		return scanEventID
+	case "IsPlayed":
+		return scanIsPlayed
+	case "_Timestamp":
+		return scanTimestamp
+	case "Name":
+		return scanName
+	case "Version":
+		return scanVersion
+	case "Input":
+		return scanInput
+	case "Result":
+		return scanResult
+	case "TaskScheduledId":
+		return scanTaskScheduledID
+	case "TimerId":
+		return scanTimerID
+	case "FireAt":
+		return scanFireAt
+	case "InstanceId":
+		return scanInstanceID
+	case "ClientSpanId":
+		return scanClientSpanID
+	case "PartitionKey", "Timestamp", "_Timestamp@odata.type", "FireAt@odata.type", "Timestamp@odata.type":
+		return scanUnused
+	case "Tags", "ParentTraceContext", "FailureDetails":
+		return scanEmpty
+	}
+	return scanNowhere
+}
+
+// scannedRow is what the scanner found of a row. Texts are what is between the
+// quotes.
+type scannedRow struct {
+	seen    uint // a bit for each scanColumn
+	escaped uint // a bit for each text with escapes that were not read yet
+	texts   [scanUnused][]byte
+	header  history.Header
+	task    int
+	timer   int
+}
+
+func (r *scannedRow) has(c scanColumn) bool { return r.seen&(1<<c) != 0 }
+
+// decode reads a row; ok is false if it must be read by decodeColumns.
+func (s *rowScanner) decode(raw []byte) (row *historyRow, ok bool) {
+	r := &s.found
+	r.seen, r.escaped, r.header, r.task, r.timer = 0, 0, history.Header{}, 0, 0
+	if !isPlainJSON(raw) || !r.scan(raw) || !r.has(scanRowKey) || !r.has(scanEventType) {
+		return nil, false
+	}
+	if r.has(scanTimestamp) {
+		if r.header.Timestamp, ok = scanTime(r.texts[scanTimestamp]); !ok {
+			return nil, false
+		}
+	}
+	ev, ok := s.event(r)
+	if !ok {
+		return nil, false
+	}
+	if len(s.rows) == 0 {
+		s.rows = make([]historyRow, rowsAtOnce)
+	}
+	row = &s.rows[0]
+	row.eventType, row.scanned = ev.Type(), ev
+	if r.has(scanETag) {
+		row.quotedETag = r.texts[scanETag]
+		if hasQuotesOnly(row.quotedETag) {
+			r.escaped &^= 1 << scanETag
+		}
+	}
+	ok = s.text(r, scanRowKey, &row.RowKey) && row.RowKey != sentinelRowKey &&
+		s.again(r, scanExecutionID, &s.executionID, &row.ExecutionID)
+	if !ok || r.escaped != 0 {
+		*row = historyRow{}
+		return nil, false
+	}
+	s.rows = s.rows[1:]
+	return row, true
+}
+
+// event returns the event of a row; ok is false for a type that is not read
+// here, since it is rare or has JSON in it. A result or an input is part of what
+// is allocated for its event.
+func (s *rowScanner) event(r *scannedRow) (ev history.Event, ok bool) {
+	switch string(r.texts[scanEventType]) {
+	case "OrchestratorStarted":
+		return &history.OrchestratorStarted{Header: r.header}, true
+	case "OrchestratorCompleted":
+		return &history.OrchestratorCompleted{Header: r.header}, true
+	case "TaskScheduled":
+		e := &history.TaskScheduled{Header: r.header}
+		return e, s.again(r, scanName, &s.name, &e.Name) && s.again(r, scanVersion, &s.version, &e.Version) &&
+			s.optional(r, scanInput, &e.Input)
+	case "TaskCompleted":
+		e := &struct {
+			history.TaskCompleted
+			result string
+		}{TaskCompleted: history.TaskCompleted{Header: r.header, TaskScheduledID: r.task}}
+		if r.has(scanResult) {
+			e.Result = &e.result
+		}
+		return &e.TaskCompleted, s.text(r, scanResult, &e.result)
+	case "SubOrchestrationInstanceCreated":
+		e := &history.SubOrchestrationInstanceCreated{Header: r.header}
+		return e, s.again(r, scanName, &s.name, &e.Name) && s.again(r, scanVersion, &s.version, &e.Version) &&
+			s.optional(r, scanInput, &e.Input) && s.optional(r, scanClientSpanID, &e.ClientSpanID) && s.text(r, scanInstanceID, &e.InstanceID)
+	case "SubOrchestrationInstanceCompleted":
+		e := &struct {
+			history.SubOrchestrationInstanceCompleted
+			result string
+		}{SubOrchestrationInstanceCompleted: history.SubOrchestrationInstanceCompleted{Header: r.header, TaskScheduledID: r.task}}
+		if r.has(scanResult) {
+			e.Result = &e.result
+		}
+		return &e.SubOrchestrationInstanceCompleted, s.text(r, scanResult, &e.result)
+	case "TimerCreated":
+		e := &history.TimerCreated{Header: r.header}
+		return e, r.fireAt(&e.FireAt)
+	case "TimerFired":
+		e := &history.TimerFired{Header: r.header, TimerID: r.timer}
+		return e, r.fireAt(&e.FireAt)
+	case "EventSent":
+		e := &history.EventSent{Header: r.header}
+		return e, s.again(r, scanName, &s.name, &e.Name) && s.optional(r, scanInput, &e.Input) && s.text(r, scanInstanceID, &e.InstanceID)
+	case "EventRaised":
+		e := &history.EventRaised{Header: r.header}
+		return e, s.again(r, scanName, &s.name, &e.Name) && s.optional(r, scanInput, &e.Input)
+	}
+	return nil, false
+}
+
+// text sets *to to the text of a column, if it is there.
+func (s *rowScanner) text(r *scannedRow, c scanColumn, to *string) bool {
+	if !r.has(c) {
+		return true
+	}
+	if r.escaped&(1<<c) == 0 {
+		*to = string(r.texts[c])
+		return true
+	}
+	r.escaped &^= 1 << c
+	var ok bool
+	s.scratch, ok = unquoteJSON(s.scratch[:0], r.texts[c])
+	*to = string(s.scratch)
+	return ok
+}
+
+// again is text for what is often the same as in the row before, *last.
+func (s *rowScanner) again(r *scannedRow, c scanColumn, last, to *string) bool {
+	if !r.has(c) {
+		return true
+	}
+	if r.escaped&(1<<c) == 0 && string(r.texts[c]) == *last {
+		*to = *last
+		return true
+	}
+	if !s.text(r, c, to) {
+		return false
+	}
+	*last = *to
+	return true
+}
+
+// optional sets *to to the text of a column, and leaves it nil if there is none.
+func (s *rowScanner) optional(r *scannedRow, c scanColumn, to **string) bool {
+	if !r.has(c) {
+		return true
+	}
+	*to = new(string)
+	return s.text(r, c, *to)
+}
+
+// fireAt sets *at to the time at which a timer is due, if it is there.
+func (r *scannedRow) fireAt(at *time.Time) (ok bool) {
+	if !r.has(scanFireAt) {
+		return true
+	}
+	*at, ok = scanTime(r.texts[scanFireAt])
+	return ok
+}
+
+// scan finds the columns of a row. It returns false for anything that it does
+// not understand.
+func (r *scannedRow) scan(raw []byte) bool {
+	if len(raw) < 2 || raw[0] != '{' {
+		return false
+	}
+	for i := 1; ; {
+		name, next := scanText(raw, i)
+		if next < 0 || next >= len(raw) || raw[next] != ':' {
+			return false
+		}
+		column := scanColumnOf(name)
+		if column == scanNowhere || column < scanUnused && r.has(column) {
+			return false
+		}
+		if next = r.value(column, raw, next+1); next < 0 || next >= len(raw) {
+			return false
+		}
+		switch raw[next] {
+		case ',':
+			i = next + 1
+		case '}':
+			return next+1 == len(raw)
+		default:
+			return false
+		}
+	}
+}
+
+// value takes the value of a column that begins at i. It returns where it ends,
+// or -1.
+func (r *scannedRow) value(column scanColumn, raw []byte, i int) int {
+	if i < len(raw) && raw[i] == 'n' {
+		if !bytes.HasPrefix(raw[i:], []byte("null")) {
+			return -1
+		}
+		return i + len("null") // as if it were not there
+	}
+	if scanTextKind&(1<<column) != 0 {
+		text, next := scanText(raw, i)
+		escaped := bytes.IndexByte(text, '\\') >= 0
+		switch {
+		case column < scanUnused:
+			r.texts[column] = text
+			r.seen |= 1 << column
+			if escaped {
+				r.escaped |= 1 << column
+			}
+		case escaped:
+			return -1 // the standard library says whether it may be so
+		case column == scanEmpty && len(text) > 0 && string(text) != jsonNull:
+			return -1
+		}
+		return next
+	}
+	r.seen |= 1 << column
+	switch column {
+	case scanEventID:
+		return scanInt(raw, i, &r.header.EventID)
+	case scanTaskScheduledID:
+		return scanInt(raw, i, &r.task)
+	case scanTimerID:
+		return scanInt(raw, i, &r.timer)
+	}
+	switch { // IsPlayed
+	case bytes.HasPrefix(raw[i:], []byte("false")):
+		return i + len("false")
+	case bytes.HasPrefix(raw[i:], []byte("true")):
+		r.header.IsPlayed = true
+		return i + len("true")
+	}
+	return -1
+}
+
+// scanText returns what is between the quotes that begin at i, and where to go
+// on behind them, -1 if there is no text.
+func scanText(raw []byte, i int) (text []byte, next int) {
+	if i >= len(raw) || raw[i] != '"' {
+		return nil, -1
+	}
+	i++
+	for from := i; ; {
+		n := bytes.IndexByte(raw[from:], '"')
+		if n < 0 {
+			return nil, -1
+		}
+		end := from + n
+		// A quote is part of the text if an odd number of backslashes leads to it.
+		slashes := 0
+		for end-slashes > i && raw[end-slashes-1] == '\\' {
+			slashes++
+		}
+		if slashes%2 == 0 {
+			return raw[i:end], end + 1
+		}
+		from = end + 1
+	}
+}
+
+// scanInt reads an integer of at most nine digits.
+func scanInt(raw []byte, i int, to *int) int {
+	negative := i < len(raw) && raw[i] == '-'
+	if negative {
+		i++
+	}
+	n, first := 0, i
+	for i < len(raw) && raw[i]-'0' <= 9 {
+		n = n*10 + int(raw[i]-'0')
+		i++
+	}
+	if i == first || i-first > 9 || raw[first] == '0' && i-first > 1 {
+		return -1
+	}
+	if negative {
+		n = -n
+	}
+	*to = n
+	return i
+}
+
+// scanTime reads a time in UTC, with or without decimals, as table services and
+// .NET write it: 2026-11-20T18:34:03.0414474Z.
+func scanTime(b []byte) (t time.Time, ok bool) {
+	if len(b) < len("2026-11-20T18:34:03Z") || b[4] != '-' || b[7] != '-' || b[10] != 'T' || b[13] != ':' || b[16] != ':' || b[len(b)-1] != 'Z' {
+		return time.Time{}, false
+	}
+	var field [7]int // year, month, day, hour, minute, second, 100 ns
+	for f, at := range [...][2]int{{0, 4}, {5, 7}, {8, 10}, {11, 13}, {14, 16}, {17, 19}} {
+		for _, c := range b[at[0]:at[1]] {
+			if c-'0' > 9 {
+				return time.Time{}, false
+			}
+			field[f] = field[f]*10 + int(c-'0')
+		}
+	}
+	if decimals := b[19 : len(b)-1]; len(decimals) > 0 {
+		if decimals[0] != '.' || len(decimals) == 1 || len(decimals) > 8 {
+			return time.Time{}, false
+		}
+		for i := 1; i <= 7; i++ {
+			field[6] *= 10
+			if i < len(decimals) {
+				if decimals[i]-'0' > 9 {
+					return time.Time{}, false
+				}
+				field[6] += int(decimals[i] - '0')
+			}
+		}
+	}
+	year, month, day := field[0], field[1], field[2]
+	if year < 1 || month < 1 || month > 12 || day < 1 || day > 28 && day > daysIn(year, month) || field[3] > 23 || field[4] > 59 || field[5] > 59 {
+		return time.Time{}, false
+	}
+	seconds := ((daysSinceEpoch(year, month, day)*24+field[3])*60+field[4])*60 + field[5]
+	return time.Unix(int64(seconds), int64(field[6])*100).UTC(), true
+}
+
+func daysIn(year, month int) int {
+	switch month {
+	case 4, 6, 9, 11:
+		return 30
+	case 2:
+		if year%4 == 0 && (year%100 != 0 || year%400 == 0) {
+			return 29
+		}
+		return 28
+	}
+	return 31
+}
+
+// daysSinceEpoch counts the days from 1 January 1970 to a date of the Gregorian
+// calendar. Years begin in March here, so that a leap day is the last of one.
+func daysSinceEpoch(year, month, day int) int {
+	if month < 3 {
+		year--
+		month += 12
+	}
+	const daysToEpoch = 719468 // from 1 March of the year 0
+	return 365*year + year/4 - year/100 + year/400 + (153*(month-3)+2)/5 + day - 1 - daysToEpoch
+}
+
+// unquoteJSON appends the text that stands between two quotes in JSON to out. It
+// leaves surrogates, which come in pairs, to the standard library.
+func unquoteJSON(out, quoted []byte) (text []byte, ok bool) {
+	for {
+		n := bytes.IndexByte(quoted, '\\')
+		if n < 0 {
+			return append(out, quoted...), true
+		}
+		out = append(out, quoted[:n]...)
+		if n+1 >= len(quoted) {
+			return out, false
+		}
+		c := quoted[n+1]
+		quoted = quoted[n+2:]
+		switch c {
+		case '"', '\\', '/':
+			out = append(out, c)
+		case 'b':
+			out = append(out, '\b')
+		case 'f':
+			out = append(out, '\f')
+		case 'n':
+			out = append(out, '\n')
+		case 'r':
+			out = append(out, '\r')
+		case 't':
+			out = append(out, '\t')
+		case 'u':
+			r, ok := hexRune(quoted)
+			if !ok || r >= 0xD800 && r <= 0xDFFF {
+				return out, false
+			}
+			out = utf8.AppendRune(out, r)
+			quoted = quoted[4:]
+		default:
+			return out, false
+		}
+	}
+}
+
+// hasQuotesOnly reports whether a text in JSON has no escapes but quotes.
+func hasQuotesOnly(quoted []byte) bool {
+	for {
+		n := bytes.IndexByte(quoted, '\\')
+		if n < 0 {
+			return true
+		}
+		if n+1 >= len(quoted) || quoted[n+1] != '"' {
+			return false
+		}
+		quoted = quoted[n+2:]
+	}
+}
+
+// isPlainJSON reports whether raw is UTF-8 without control characters, which
+// JSON allows between tokens only. It looks at eight bytes at a time, and at the
+// outcome every 32.
+func isPlainJSON(raw []byte) bool {
+	const spaces, highs = 0x2020202020202020, 0x8080808080808080
+	var control, high uint64
+	rest := raw
+	for ; len(rest) >= 32; rest = rest[32:] {
+		a, b := binary.LittleEndian.Uint64(rest), binary.LittleEndian.Uint64(rest[8:])
+		c, d := binary.LittleEndian.Uint64(rest[16:]), binary.LittleEndian.Uint64(rest[24:])
+		high |= a | b | c | d
+		control |= (a-spaces)&^a | (b-spaces)&^b | (c-spaces)&^c | (d-spaces)&^d
+	}
+	if control&highs != 0 {
+		return false
+	}
+	for _, c := range rest {
+		if c < ' ' {
+			return false
+		}
+		high |= uint64(c)
+	}
+	return high&highs == 0 || utf8.Valid(raw)
+}
+
+// hexRune reads four hexadecimal digits.
+func hexRune(b []byte) (r rune, ok bool) {
+	if len(b) < 4 {
+		return 0, false
+	}
+	for _, c := range b[:4] {
+		switch {
+		case c-'0' <= 9:
+			c -= '0'
+		case c|0x20 >= 'a' && c|0x20 <= 'f':
+			c = c | 0x20 - 'a' + 10
+		default:
+			return 0, false
+		}
+		r = r<<4 | rune(c)
+	}
+	return r, true
+}

@@ -1,0 +1,37 @@
+package azurestorage
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+)
+
+func TestIDSet_IsASet(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	var s idSet
+	want := map[int]bool{}
+	for range 2_000 {
+		id := rng.IntN(1_000)
+		switch rng.IntN(20) {
+		case 0:
+			id = -id
+		case 1:
+			id += farID - 500
+		case 2:
+			id = math.MaxInt - id
+		}
+		if s.has(id) != want[id] || s.add(id) == want[id] || !s.has(id) {
+			t.Fatalf("%d was in it: %v", id, want[id])
+		}
+		want[id] = true
+	}
+	if s.size != len(want) {
+		t.Errorf("it has %d, want %d", s.size, len(want))
+	}
+	for id := range 2_000 {
+		if s.has(id) != want[id] {
+			t.Errorf("%d is in it: %v", id, s.has(id))
+		}
+	}
+}
