@@ -17,6 +17,10 @@ type App struct {
 	// Functions are the app's orchestrators and activities.
 	Functions []*durable.Function
 
+	// Triggers are functions that something else starts: a clock, a message, a
+	// blob. Each needs a function.json, which -write-functions writes.
+	Triggers []Trigger
+
 	// Routes adds the app's own HTTP routes to api, the group of the route
 	// prefix, "/api" by default. It may be nil. The routes below /durabletask
 	// there are the management API's. A route may return an error of package
@@ -31,12 +35,22 @@ const (
 	exitOK       = 0 // stopped as asked, with nothing left running
 	exitFailed   = 1 // could not serve, or did not get everything to an end in time
 	exitNoConfig = 2 // the port to listen on makes no sense
+	exitUsage    = 2 // the program's arguments make no sense
 )
 
 // Main runs app until the process is asked to stop by SIGTERM or SIGINT, or its
 // parent, the Functions host, dies, and then exits. A second signal ends it at
 // once. It never returns.
-func Main(app App) { os.Exit(run(app)) }
+//
+// The program's arguments may ask for something else: -write-functions writes
+// the function.json of each trigger, -init a new app.
+func Main(app App) {
+	code, done := mainCommand(app)
+	if !done {
+		code = run(app)
+	}
+	os.Exit(code)
+}
 
 func run(app App) int {
 	// When the host is killed, the pipe behind standard output breaks. Without

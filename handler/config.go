@@ -88,6 +88,12 @@ type Config struct {
 	// Storage say.
 	Provider provider.Provider
 
+	// FunctionTimeout is how long the host lets an invocation run before it kills
+	// the program; functions with a [Trigger] are stopped before that. Zero is the
+	// host's default, 30 minutes or, on the Consumption plan, 5. Negative means
+	// without end; then a function has [DefaultInvocationTimeout].
+	FunctionTimeout time.Duration
+
 	// ShutdownTimeout bounds an orderly stop. Default 7 s. When the parent has
 	// died it is half as long.
 	ShutdownTimeout time.Duration

@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -121,43 +120,6 @@ func (*endless) Read(p []byte) (int, error) {
 		p[i] = ' '
 	}
 	return len(p), nil
-}
-
-// host: DefaultHttpWorkerService.cs; an answer that is empty never ends the
-// invocation, one with another status than 2xx loses its text.
-func TestInvocation_OfAnHTTPFunctionIsToldWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	s := readyServer(t, App{}, fakeConfig(t, newFakeHub()))
-	w := call(s, "POST", "/functions", `{"Data":{"req":{"Url":"http://localhost:7071/api/x","Method":"GET","Query":{},"Headers":{}}},"Metadata":{"sys":{"MethodName":"functions"}}}`)
-	var got struct {
-		Outputs map[string]struct {
-			StatusCode int               `json:"statusCode"`
-			Headers    map[string]string `json:"headers"`
-			Body       string            `json:"body"`
-		}
-		Logs []string
-	}
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
-		t.Fatalf("%d %s: %v", w.Code, w.Body, err)
-	}
-	res := got.Outputs["res"]
-	if res.StatusCode != http.StatusNotImplemented || res.Headers["Content-Type"] != contentTypeJSON || len(got.Logs) != 1 ||
-		!strings.Contains(res.Body, "enableProxyingHttpRequest") || !json.Valid([]byte(res.Body)) {
-		t.Errorf("got %+v", got)
-	}
-}
-
-func TestInvocation_OfAnotherTriggerFailsWithAReason(t *testing.T) {
-	t.Parallel()
-	s := readyServer(t, App{}, fakeConfig(t, newFakeHub()))
-	timer := `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"IsPastDue":false}},"Metadata":{"sys":{"MethodName":"Tick"}}}`
-	compare(t, "timer", told(s, "POST", "/Tick", timer),
-		"500\nContent-Type: application/json; charset=utf-8\n"+`{"Message":"Function \"Tick\" has a trigger that this app does not serve."}`)
-	for _, tt := range [][2]string{{"/Tick", `{"Data":{}}`}, {"/Tick", "{"}, {"/Tick", "7"}, {"/Tick", ""}, {"/a/b", timer}, {"/", timer}} {
-		if w := call(s, "POST", tt[0], tt[1]); w.Code != http.StatusNotFound {
-			t.Errorf("%s %s: %d %s, want 404", tt[0], tt[1], w.Code, w.Body)
-		}
-	}
 }
 
 func TestServer_WithoutARoutePrefixServesTheRoot(t *testing.T) {

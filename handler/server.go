@@ -39,6 +39,7 @@ type Server struct {
 	draining chan struct{} // closed when Run begins to stop
 
 	management *management
+	wrapped    sync.Once // logged at the first request that the host wraps
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -85,6 +86,9 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	s.management.instances = client
 	if app.Routes != nil {
 		app.Routes(api, client)
+	}
+	if err := s.addTriggers(app.Triggers, client); err != nil {
+		return err
 	}
 	s.hub = &hub{
 		name:      s.cfg.Storage.TaskHub,

@@ -57,12 +57,15 @@ func (row *settingRow) fullPath() string {
 // Paths in host.json, spelled as the documentation does.
 const (
 	versionPath        = "version"
+	timeoutPath        = "functionTimeout"
 	routePrefixPath    = "extensions.http.routePrefix"
 	durableTaskPath    = "extensions.durableTask"
 	flatPath           = "durableTask"
 	storagePath        = durableTaskPath + ".storageProvider"
 	hubNamePath        = durableTaskPath + ".hubName"
 	connectionNamePath = storagePath + ".connectionName"
+	storageTypePath    = storagePath + ".type"
+	storageFilePath    = storagePath + ".path"
 )
 
 // settingRows are all settings, in the order of the documentation.
@@ -89,6 +92,23 @@ var hostRows = []settingRow{
 		}},
 		initial: "none", get: func(*Config) any { return "2.0" },
 		does: "the shape of `host.json`",
+	},
+	{
+		path: timeoutPath, absolute: true,
+		values: textValue{
+			words: "a time span of a second or more, or `-1` for no limit",
+			must: func(value string) string {
+				if _, ok := parseFunctionTimeout(value); ok {
+					return ""
+				}
+				return "a time span of a second or more, such as 00:10:00, or -1"
+			},
+			set: func(cfg *Config, value string) { cfg.FunctionTimeout, _ = parseFunctionTimeout(value) },
+		},
+		initial: "`00:30:00`, on the Consumption plan `00:05:00`",
+		get:     func(cfg *Config) any { return cfg.functionTimeoutText() },
+		does: "how long the host lets an invocation run; then it kills the program, and the engine in it. Functions are stopped " +
+			"before that, at `handler.Timeout` or this limit, and after 30 minutes if there is none",
 	},
 	{
 		path: routePrefixPath, absolute: true,

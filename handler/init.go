@@ -1,0 +1,117 @@
+package handler
+
+import (
+	"embed"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+)
+
+//go:embed starter
+var starterText embed.FS
+
+// starterFiles are the files of a new app, and where they come from.
+var starterFiles = [][2]string{
+	{"main.go", "main.go.txt"},
+	{"go.mod", "go.mod.txt"},
+	{hostJSONFile, hostJSONFile},
+	{localSettingsFile, localSettingsFile},
+	{"functions/" + functionJSONFile, functionJSONFile},
+	{".funcignore", "funcignore.txt"},
+	{".gitignore", "gitignore.txt"},
+}
+
+// initCommand is -init.
+func initCommand(_ App, args []string, out io.Writer) error {
+	if len(args) > 1 {
+		return fmt.Errorf("-init takes one folder, has %q", args)
+	}
+	root := "."
+	if len(args) == 1 {
+		root = args[0]
+	}
+	return initApp(root, out)
+}
+
+// initApp writes a new app into root, a folder that is empty or not there.
+func initApp(root string, out io.Writer) error {
+	absolute, err := filepath.Abs(root)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(root, 0o755); err != nil {
+		return err
+	}
+	entries, err := os.ReadDir(root)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		if entry.Name() != ".git" {
+			return fmt.Errorf("-init needs an empty folder, and %s has %s", absolute, entry.Name())
+		}
+	}
+	name := appName(filepath.Base(absolute))
+	fill := strings.NewReplacer("{{name}}", name, "{{hub}}", hubOf(name), "{{go}}", goVersion())
+	for _, file := range starterFiles {
+		text, err := starterText.ReadFile("starter/" + file[1])
+		if err != nil {
+			return err
+		}
+		path := filepath.Join(root, filepath.FromSlash(file[0]))
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(fill.Replace(string(text))), 0o644)); err != nil {
+			return err
+		}
+	}
+	program := "bin/app"
+	if runtime.GOOS == "windows" {
+		program += ".exe"
+	}
+	_, err = fmt.Fprintf(out, `%s is a durable app. To run it, in that folder:
+
+  go mod tidy
+  go build -o %s .
+  func start          (or %s, without Azure Functions Core Tools)
+
+Then, in another terminal (port 8080 without Core Tools):
+
+  curl -i -X POST http://localhost:7071/api/welcome/you
+`, absolute, program, program)
+	return err
+}
+
+var notInAppName = regexp.MustCompile(`[^a-z0-9-]+`)
+
+// appName makes the name of a module of that of a folder.
+func appName(folder string) string {
+	name := strings.Trim(notInAppName.ReplaceAllString(strings.ToLower(folder), "-"), "-")
+	if name == "" || name[0] < 'a' {
+		name = strings.TrimSuffix("app-"+name, "-")
+	}
+	return name
+}
+
+// hubOf makes the name of a task hub of that of an app.
+func hubOf(name string) string {
+	hub := "Hub"
+	for word := range strings.SplitSeq(name, "-") {
+		if word != "" {
+			hub += strings.ToUpper(word[:1]) + word[1:]
+		}
+	}
+	return hub[:min(len(hub), 40)]
+}
+
+// goVersion is the language version of the Go that built this program, "1.26".
+func goVersion() string {
+	version := strings.TrimPrefix(runtime.Version(), "go")
+	if parts := strings.Split(version, "."); len(parts) >= 2 && !strings.ContainsAny(parts[0]+parts[1], " -") {
+		return parts[0] + "." + parts[1]
+	}
+	return "1.26"
+}

@@ -1,0 +1,266 @@
+package handler
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// A valueShape is what a value of an invocation is to become. The form in which the
+// host sends a value does not tell what it is: a text, the JSON of an object and
+// Base64 all come as strings
+// (azure-functions-host: Workers/MessageExtensions/ScriptInvocationContextExtensions.cs,
+// GetHttpScriptInvocationContextValue):
+//
+//  1. Bytes come as a string with their Base64.
+//  2. A time comes as a string with its ISO form.
+//  3. What is an object in JSON comes as that object.
+//  4. Everything else comes as a string with its JSON: the text hello as
+//     "\"hello\"", 1 as "1", a missing input as "null".
+//
+// So what the function was registered with decides.
+type valueShape struct {
+	kind    shapeKind
+	batch   bool // a list, kind is that of its elements
+	mayLack bool // null means that there is none
+}
+
+type shapeKind int
+
+const (
+	documentShape shapeKind = iota // what encoding/json makes of it
+	textShape
+	binaryShape
+	momentShape
+	scalarShape // a number or a bool
+)
+
+// shapeOf returns the shape of values that become a t.
+func shapeOf(t reflect.Type) valueShape {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	switch {
+	case t == reflect.TypeFor[time.Time]():
+		return valueShape{kind: momentShape}
+	case t == reflect.TypeFor[json.RawMessage](), reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
+		return valueShape{}
+	case t.Kind() == reflect.String:
+		return valueShape{kind: textShape}
+	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
+		return valueShape{kind: binaryShape}
+	case t.Kind() >= reflect.Bool && t.Kind() <= reflect.Float64:
+		return valueShape{kind: scalarShape}
+	}
+	return valueShape{}
+}
+
+// batchShapeOf is shapeOf, for a place at which a slice stands for many values.
+func batchShapeOf(t reflect.Type) valueShape {
+	s := shapeOf(t)
+	if s.kind == documentShape && t.Kind() == reflect.Slice && t != reflect.TypeFor[json.RawMessage]() {
+		s = shapeOf(t.Elem())
+		s.batch = true
+	}
+	return s
+}
+
+// decode stores a value of an invocation in what into points to.
+func (s valueShape) decode(raw json.RawMessage, into any) error {
+	plain, err := s.plain(raw)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(plain, into)
+}
+
+// plain returns the JSON from which encoding/json makes the value.
+func (s valueShape) plain(raw json.RawMessage) (json.RawMessage, error) {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 {
+		return json.RawMessage("null"), nil
+	}
+	if s.batch {
+		return s.plainBatch(raw)
+	}
+	text, isText := unquote(raw)
+	if !isText {
+		return s.fromJSON(raw)
+	}
+	return s.fromString(text)
+}
+
+// fromString is for the text of a string on the wire.
+func (s valueShape) fromString(text string) (json.RawMessage, error) {
+	inner, quoted := unquote(json.RawMessage(text))
+	switch {
+	case quoted:
+		return s.fromText(inner)
+	case text == "null" && (s.mayLack || s.kind != binaryShape):
+		return json.RawMessage("null"), nil
+	case s.kind == binaryShape:
+		return fromBase64(text)
+	case s.kind != momentShape && json.Valid([]byte(text)):
+		return s.fromJSON(json.RawMessage(text))
+	}
+	return s.fromText(text) // a time, or a text that a simpler host has not quoted
+}
+
+// fromText is for a text whose quotes are all off.
+func (s valueShape) fromText(text string) (json.RawMessage, error) {
+	switch s.kind {
+	case textShape:
+		return quote(text), nil
+	case binaryShape:
+		return json.Marshal([]byte(text))
+	case momentShape:
+		t, err := parseMoment(text)
+		if err != nil {
+			return nil, err
+		}
+		return json.Marshal(t)
+	case scalarShape:
+		text = strings.TrimSpace(text)
+		if strings.EqualFold(text, "true") || strings.EqualFold(text, "false") {
+			text = strings.ToLower(text) // .NET writes True
+		}
+	case documentShape:
+	}
+	if json.Valid([]byte(text)) {
+		return json.RawMessage(text), nil
+	}
+	return quote(text), nil
+}
+
+// fromJSON is for a value that is no string.
+func (s valueShape) fromJSON(raw json.RawMessage) (json.RawMessage, error) {
+	if string(raw) == "null" || s.kind == documentShape || s.kind == scalarShape {
+		return raw, nil
+	}
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, raw); err != nil {
+		return nil, err
+	}
+	return s.fromText(compact.String())
+}
+
+// deepestQuotes bounds how often a list is quoted. An event hub's is once,
+// Cosmos DB's twice.
+const deepestQuotes = 4
+
+// plainBatch takes the quotes off a list and has each element decoded. In a
+// list, bytes are Base64, texts are strings with no more quotes, and JSON may
+// be such a text.
+func (s valueShape) plainBatch(raw json.RawMessage) (json.RawMessage, error) {
+	for range deepestQuotes {
+		text, isText := unquote(raw)
+		if !isText {
+			break
+		}
+		raw = json.RawMessage(strings.TrimSpace(text))
+	}
+	if string(raw) == "null" {
+		return raw, nil
+	}
+	var elements []json.RawMessage
+	if err := json.Unmarshal(raw, &elements); err != nil {
+		return nil, errors.New("it is not a list")
+	}
+	single := valueShape{kind: s.kind}
+	for i, element := range elements {
+		plain, err := single.plainElement(element)
+		if err != nil {
+			return nil, fmt.Errorf("element %d: %w", i, err)
+		}
+		elements[i] = plain
+	}
+	return json.Marshal(elements)
+}
+
+func (s valueShape) plainElement(raw json.RawMessage) (json.RawMessage, error) {
+	text, isText := unquote(raw)
+	switch {
+	case !isText:
+		return s.fromJSON(raw)
+	case s.kind == binaryShape:
+		return fromBase64(text)
+	}
+	return s.fromText(text)
+}
+
+// fromBase64 returns the JSON of the bytes that text encodes or, if it is no
+// Base64, is.
+func fromBase64(text string) (json.RawMessage, error) {
+	content, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		content = []byte(text)
+	}
+	return json.Marshal(content)
+}
+
+// unquote returns the text of a JSON string; ok is false for other JSON.
+func unquote(raw json.RawMessage) (text string, ok bool) {
+	if len(raw) < 2 || raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
+		return "", false
+	}
+	return text, true
+}
+
+func quote(text string) json.RawMessage {
+	quoted, _ := json.Marshal(text) // a string always can be
+	return quoted
+}
+
+// moments are the forms of times: with an offset, as .NET's DateTimeOffset, and
+// without one, as its DateTime, which is in UTC.
+var moments = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "01/02/2006 15:04:05 -07:00", "01/02/2006 15:04:05"}
+
+func parseMoment(text string) (time.Time, error) {
+	for _, form := range moments {
+		if t, err := time.Parse(form, text); err == nil {
+			return t, nil
+		}
+	}
+	return time.Time{}, fmt.Errorf("%q is no time", text)
+}
+
+// decodeFields stores values in the fields of a struct, or in a map, that into
+// points to. Names are matched as encoding/json does, without regard to case.
+func decodeFields(values map[string]json.RawMessage, into any) error {
+	v := reflect.ValueOf(into)
+	if v.Kind() != reflect.Pointer || v.IsNil() || (v.Elem().Kind() != reflect.Struct && v.Elem().Kind() != reflect.Map) {
+		return fmt.Errorf("%T is not a pointer to a struct or map", into)
+	}
+	shapes := map[string]valueShape{}
+	if v.Elem().Kind() == reflect.Struct {
+		for _, field := range reflect.VisibleFields(v.Elem().Type()) {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			if name == "" {
+				name = field.Name
+			}
+			shapes[strings.ToLower(name)] = batchShapeOf(field.Type)
+		}
+	}
+	plain := make(map[string]json.RawMessage, len(values))
+	for name, raw := range values {
+		s, wanted := shapes[strings.ToLower(name)]
+		if !wanted && v.Elem().Kind() == reflect.Struct {
+			continue
+		}
+		value, err := s.plain(raw)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		plain[name] = value
+	}
+	text, err := json.Marshal(plain)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, into)
+}

@@ -1,0 +1,142 @@
+package handler
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/labstack/echo/v4"
+)
+
+// handlerAddress is where the host finds the server in tests of invocations.
+const handlerAddress = "127.0.0.1:8080"
+
+// hosted is a server behind the host.
+func hosted(t *testing.T, app App) (*Server, *logBuffer) {
+	t.Helper()
+	cfg, log := loggedConfig(t, newFakeHub())
+	cfg.BehindHost, cfg.Address = true, handlerAddress
+	return readyServer(t, app, cfg), log
+}
+
+// invoke sends an invocation as the host does.
+func invoke(s *Server, function, body string, headers ...string) (int, string) {
+	w := call(s, http.MethodPost, "/"+function, body, append([]string{"Host", handlerAddress, headerInvocationID, "the-invocation"}, headers...)...)
+	return w.Code, w.Body.String()
+}
+
+var mirror = App{Routes: func(api *echo.Group, _ *durableClient) {
+	api.Any("/mirror/:id", func(c echo.Context) error {
+		body, err := io.ReadAll(c.Request().Body)
+		if err != nil {
+			return err
+		}
+		c.Response().Header().Add("X-Two", "1")
+		c.Response().Header().Add("X-Two", "2")
+		return c.JSON(http.StatusAccepted, []string{c.Request().Method, c.Param("id"), c.QueryParam("q"), c.Request().Host, c.Request().Header.Get("X-Mine"), string(body)})
+	})
+	api.GET("/picture", func(c echo.Context) error { return c.Blob(http.StatusOK, "image/png", []byte{0xff, 0xfe}) })
+}}
+
+// host: DefaultHttpWorkerService.cs; an answer that is empty never ends the
+// invocation, one with another status than 2xx loses its text.
+func TestInvocation_OfAnHTTPFunctionIsAnsweredByTheRoutes(t *testing.T) {
+	t.Parallel()
+	s, log := hosted(t, mirror)
+	for _, tt := range []struct {
+		name, request string
+		status        int
+		body          string
+	}{
+		{
+			"text", `{"Url":"http://localhost:7071/api/mirror/a%20b?q=1","Method":"POST","Headers":{"X-Mine":["yes"],"Content-Type":["text/plain"]},"Body":"{\"a\":1}"}`,
+			202, `["POST","a b","1","localhost:7071","yes","{\"a\":1}"]` + "\n",
+		},
+		{
+			"bytes", `{"Url":"http://localhost:7071/api/mirror/7","Method":"PUT","Headers":{"Content-Type":["application/octet-stream"]},"Body":"aGVsbG8="}`,
+			202, `["PUT","7","","localhost:7071","","hello"]` + "\n",
+		},
+		{"no body", `{"Url":"http://localhost:7071/api/mirror/7","Method":"GET","Headers":{}}`, 202, `["GET","7","","localhost:7071","",""]` + "\n"},
+		{"nowhere", `{"Url":"http://localhost:7071/api/nowhere","Method":"GET","Headers":{}}`, 404, `{"Message":"Not Found"}`},
+		{"management", `{"Url":"http://localhost:7071/api/durabletask/instances","Method":"GET","Headers":{}}`, 200, `[]`},
+		{
+			"no text", `{"Url":"http://localhost:7071/api/picture","Method":"GET","Headers":{}}`, 501,
+			`{"Message":"The answer is not text, and the host wraps answers in JSON. ` +
+				`Set customHandler.enableProxyingHttpRequest, or on older hosts enableForwardingHttpRequest, to true in host.json."}`,
+		},
+	} {
+		code, answer := invoke(s, "functions", `{"Data":{"req":`+tt.request+`},"Metadata":{"sys":{"MethodName":"functions"}}}`)
+		var got struct {
+			Outputs map[string]struct {
+				StatusCode int               `json:"statusCode"`
+				Headers    map[string]string `json:"headers"`
+				Body       string            `json:"body"`
+			}
+		}
+		if err := json.Unmarshal([]byte(answer), &got); err != nil || code != http.StatusOK {
+			t.Fatalf("%s: %d %s: %v", tt.name, code, answer, err)
+		}
+		res := got.Outputs["res"]
+		if res.StatusCode != tt.status || res.Body != tt.body {
+			t.Errorf("%s: got %+v, want %d %s", tt.name, res, tt.status, tt.body)
+		}
+		if tt.name == "text" && res.Headers["X-Two"] != "1, 2" {
+			t.Errorf("headers are %v", res.Headers)
+		}
+	}
+	if n := log.count("the host wraps HTTP requests"); n != 1 {
+		t.Errorf("the log tells of wrapping %d times, want once", n)
+	}
+}
+
+func TestInvocation_OfAnotherTriggerFailsWithAReason(t *testing.T) {
+	t.Parallel()
+	s, _ := hosted(t, App{})
+	timer := `{"Data":{"timer":{"Schedule":{"AdjustForDST":true},"IsPastDue":false}},"Metadata":{"sys":{"MethodName":"Tick"}}}`
+	if code, body := invoke(s, "Tick", timer); code != http.StatusInternalServerError || !strings.Contains(body, `Function \"Tick\" has a trigger that this app does not serve`) {
+		t.Errorf("%d %s", code, body)
+	}
+	for _, tt := range [][2]string{{"Tick", `{"Data":{}}`}, {"Tick", "{"}, {"Tick", "7"}, {"Tick", ""}, {"a/b", timer}, {"", timer}} {
+		if code, body := invoke(s, tt[0], tt[1]); code != http.StatusNotFound {
+			t.Errorf("%s %s: %d %s, want 404", tt[0], tt[1], code, body)
+		}
+	}
+}
+
+// Whoever calls an HTTP function, even one without a route prefix, must not be
+// able to start other functions with a payload of his own.
+func TestInvocation_IsTakenFromTheHostOnly(t *testing.T) {
+	t.Parallel()
+	ran := 0
+	app := App{Triggers: []Trigger{countingTrigger(&ran)}}
+	body := `{"Data":{"input":"\"x\""},"Metadata":{}}`
+	cfg, _ := loggedConfig(t, newFakeHub())
+	cfg.RoutePrefix, cfg.BehindHost, cfg.Address = "", true, handlerAddress
+	s := readyServer(t, app, cfg)
+	for _, headers := range [][]string{
+		{"Host", "shop.example.com"},                                                        // forwarded
+		{"Host", handlerAddress, "X-Forwarded-Host", "shop.example.com"},                    // proxied
+		{"Host", handlerAddress, "X-Forwarded-For", "10.1.2.3"},                             // proxied
+		{"Host", handlerAddress, "X-Original-Host", "shop.example.com", "Via", "1.1 proxy"}, // of a gateway
+	} {
+		if w := call(s, "POST", "/Count", body, headers...); w.Code != http.StatusNotFound {
+			t.Errorf("%v: %d %s, want 404", headers, w.Code, w.Body)
+		}
+	}
+	if ran != 0 {
+		t.Fatalf("the function ran %d times", ran)
+	}
+	if code, body := invoke(s, "Count", body); code != http.StatusOK || ran != 1 {
+		t.Errorf("the host's own: %d %s, ran %d times", code, body, ran)
+	}
+	cfg.BehindHost = false
+	if code, _ := invoke(readyServer(t, app, cfg), "Count", body); code != http.StatusNotFound {
+		t.Errorf("standalone: %d, want 404", code)
+	}
+	if diff := cmp.Diff(1, ran); diff != "" {
+		t.Error(diff)
+	}
+}

@@ -1,0 +1,232 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"reflect"
+	"time"
+)
+
+// A Trigger is a function that something starts which is neither a durable
+// client nor an HTTP request: a clock, a message, a file that has come. The
+// functions that make one are named for what that is: [Timer], [Queue], [Blob],
+// [ServiceBusQueue], [ServiceBusTopic], [EventHub], [EventGrid], [CosmosDB],
+// [Warmup], [Manual], and [On] for everything else. The Functions host starts it
+// if it finds its function.json, which -write-functions writes.
+//
+// The function gets the payload as the type that it asks for:
+//
+//   - string is the text as it is, []byte the bytes, time.Time the moment;
+//   - any other type is what JSON makes of the text;
+//   - a slice, of a trigger that can hand over many at once, is all of them.
+//
+// A function that returns an error, panics or runs over its [Timeout] has
+// failed. The host then does what the kind of trigger asks for: a message comes
+// again, a timer waits for its next time.
+type Trigger struct {
+	name     string
+	source   binding   // what starts it
+	bindings []binding // its inputs and outputs
+	retry    *retryPolicy
+	timeout  time.Duration // 0: the app's
+	run      func(ctx context.Context, call *Invocation, payload json.RawMessage) error
+	problems []error
+}
+
+// Name returns the name that the host knows the function by.
+func (t Trigger) Name() string { return t.name }
+
+// Timer is a function that runs at certain times. The schedule has six fields,
+// seconds first, "0 30 2 * * *" for half past two at night in UTC; or it is an
+// interval, "00:05:00", or names a setting, "%SCHEDULE%". Of all instances of
+// the app one runs it.
+func Timer(name, schedule string, fn func(context.Context, *Invocation, TimerInfo) error, opts ...TimerOption) Trigger {
+	t := newTrigger(name, binding{kind: "timerTrigger", name: "timer", properties: properties{"schedule": schedule}}, fn)
+	t.requires("schedule", schedule)
+	for _, o := range opts {
+		o.applyTimer(&t)
+	}
+	return t
+}
+
+// Queue is a function that runs for each message of a queue in Azure Storage.
+// One that fails five times over a message leaves it in the queue's poison
+// queue. The host expects Base64 in messages unless host.json says otherwise.
+func Queue[T any](name, queue string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
+	t := newTrigger(name, binding{kind: "queueTrigger", name: "message", properties: properties{"queueName": queue}}, fn)
+	t.requires("queue", queue)
+	return t.with(opts)
+}
+
+// Blob is a function that runs for each blob that is new or changed. Path is
+// its container and name, with names for what is not fixed: "pictures/{name}".
+// The whole content is handed over.
+func Blob[T any](name, path string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
+	t := newTrigger(name, binding{kind: "blobTrigger", name: "blob", properties: properties{"path": path}}, fn)
+	t.requires("path", path)
+	return t.with(opts)
+}
+
+// ServiceBusQueue is a function that runs for each message of a Service Bus
+// queue or, if T is a slice, for several at once. The message is completed when
+// it returns, and abandoned when it fails.
+func ServiceBusQueue[T any](name, queue string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
+	t := newBatchTrigger(name, binding{kind: "serviceBusTrigger", name: "message", properties: properties{"queueName": queue}}, fn)
+	t.requires("queue", queue)
+	return t.with(opts)
+}
+
+// ServiceBusTopic is [ServiceBusQueue] for a subscription to a topic.
+func ServiceBusTopic[T any](name, topic, subscription string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
+	t := newBatchTrigger(name, binding{kind: "serviceBusTrigger", name: "message", properties: properties{
+		"topicName": topic, "subscriptionName": subscription,
+	}}, fn)
+	t.requires("topic", topic)
+	t.requires("subscription", subscription)
+	return t.with(opts)
+}
+
+// EventHub is a function that runs for the events of an event hub: for many at
+// once if T is a slice, which is what event hubs are made for, else for each.
+func EventHub[T any](name, hub string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
+	t := newBatchTrigger(name, binding{kind: "eventHubTrigger", name: "events", properties: properties{"eventHubName": hub}}, fn)
+	t.requires("hub", hub)
+	return t.with(opts)
+}
+
+// EventGrid is a function that runs for each event of an Event Grid
+// subscription. T is [GridEvent], [CloudEvent] or a type of the app's own.
+func EventGrid[T any](name string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
+	return newTrigger(name, binding{kind: "eventGridTrigger", name: "event"}, fn).with(opts)
+}
+
+// CosmosDB is a function that runs for the documents of a container that are
+// new or changed, in the order in which they changed within a partition.
+func CosmosDB[T any](name, database, container string, fn func(context.Context, *Invocation, []T) error, opts ...TriggerOption) Trigger {
+	t := newTrigger(name, binding{kind: "cosmosDBTrigger", name: "documents", properties: properties{
+		"databaseName": database, "containerName": container,
+	}}, fn)
+	t.requires("database", database)
+	t.requires("container", container)
+	return t.with(opts)
+}
+
+// Warmup is a function that runs on an instance of a Premium or Dedicated plan
+// that is added, before it gets requests.
+func Warmup(name string, fn func(context.Context, *Invocation) error, opts ...TriggerOption) Trigger {
+	t := newTrigger(name, binding{kind: "warmupTrigger", name: "warmup"}, ignorePayload(fn))
+	return t.with(opts)
+}
+
+// Manual is a function that runs when an operator asks for it: with
+// POST /admin/functions/{name} and the body {"input": "…"}, whose input is the
+// payload.
+func Manual[T any](name string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
+	return newTrigger(name, binding{kind: "manualTrigger", name: "input"}, fn).with(opts)
+}
+
+// On is a function with a trigger that none of the others is for. Kind is the
+// trigger's type in function.json, such as "kafkaTrigger"; what else its binding
+// there needs are its [Property] options. Triggers of the Durable Task extension
+// are refused: this program is the engine, and two would fight over the hub.
+func On[T any](name, kind string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
+	return newBatchTrigger(name, binding{kind: kind, name: "input"}, fn).with(opts)
+}
+
+// newTrigger is a trigger whose payload is one value.
+func newTrigger[T any](name string, source binding, fn func(context.Context, *Invocation, T) error) Trigger {
+	s := shapeOf(reflect.TypeFor[T]())
+	if source.kind == "cosmosDBTrigger" {
+		s = batchShapeOf(reflect.TypeFor[T]())
+	}
+	return shapedTrigger(name, source, s, fn)
+}
+
+// newBatchTrigger is one of a kind that hands over many values if T is a slice.
+func newBatchTrigger[T any](name string, source binding, fn func(context.Context, *Invocation, T) error) Trigger {
+	s := batchShapeOf(reflect.TypeFor[T]())
+	if source.kind == "serviceBusTrigger" || source.kind == "eventHubTrigger" {
+		source.set("cardinality", map[bool]string{false: "one", true: "many"}[s.batch])
+	}
+	return shapedTrigger(name, source, s, fn)
+}
+
+func shapedTrigger[T any](name string, source binding, s valueShape, fn func(context.Context, *Invocation, T) error) Trigger {
+	if s.kind == binaryShape {
+		source.set("dataType", "binary")
+	}
+	t := Trigger{name: name, source: source}
+	if fn == nil {
+		t.problems = append(t.problems, fmt.Errorf("function %q has no Go function", name))
+	}
+	t.run = func(ctx context.Context, call *Invocation, raw json.RawMessage) error {
+		var payload T
+		if err := s.decode(raw, &payload); err != nil {
+			return fmt.Errorf("decode the payload as %T: %w", payload, err)
+		}
+		return fn(ctx, call, payload)
+	}
+	return t
+}
+
+// ignorePayload makes fn one that takes a payload and does not look at it.
+func ignorePayload(fn func(context.Context, *Invocation) error) func(context.Context, *Invocation, json.RawMessage) error {
+	if fn == nil {
+		return nil
+	}
+	return func(ctx context.Context, call *Invocation, _ json.RawMessage) error { return fn(ctx, call) }
+}
+
+func (t Trigger) with(opts []TriggerOption) Trigger {
+	for _, o := range opts {
+		o.applyTrigger(&t)
+	}
+	return t
+}
+
+// requires notes that a value is missing without which there is no trigger.
+func (t *Trigger) requires(what, value string) {
+	if value == "" {
+		t.problems = append(t.problems, fmt.Errorf("function %q has no %s", t.name, what))
+	}
+}
+
+// TimerInfo is what a [Timer] is told.
+type TimerInfo struct {
+	// ScheduleStatus is nil for a schedule that the host does not keep account
+	// of: one of less than a minute, or one with [NoMonitor].
+	ScheduleStatus *ScheduleStatus
+	// IsPastDue says that the function should have run earlier: the app was not
+	// running then.
+	IsPastDue bool
+}
+
+// A ScheduleStatus says when a timer ran and will run.
+type ScheduleStatus struct {
+	Last, Next, LastUpdated time.Time
+}
+
+// A GridEvent is an event in the schema of Event Grid.
+type GridEvent[T any] struct {
+	ID              string    `json:"id"`
+	Topic           string    `json:"topic"`
+	Subject         string    `json:"subject"`
+	EventType       string    `json:"eventType"`
+	EventTime       time.Time `json:"eventTime"`
+	DataVersion     string    `json:"dataVersion"`
+	MetadataVersion string    `json:"metadataVersion"`
+	Data            T         `json:"data"`
+}
+
+// A CloudEvent is an event in the schema of CloudEvents 1.0.
+type CloudEvent[T any] struct {
+	ID              string    `json:"id"`
+	Source          string    `json:"source"`
+	Type            string    `json:"type"`
+	Subject         string    `json:"subject"`
+	Time            time.Time `json:"time"`
+	SpecVersion     string    `json:"specversion"`
+	DataContentType string    `json:"datacontenttype"`
+	Data            T         `json:"data"`
+}

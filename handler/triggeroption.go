@@ -1,0 +1,104 @@
+package handler
+
+import "time"
+
+// A TriggerOption says more about a function: [Timeout], [FixedRetry],
+// [ExponentialRetry], [Connection], [Property], and every [Input] and [Output].
+type TriggerOption interface{ applyTrigger(*Trigger) }
+
+// A TimerOption says more about a [Timer]: [RunOnStartup], [NoMonitor], and the
+// options of other functions but Connection, since a timer has none.
+type TimerOption interface{ applyTimer(*Trigger) }
+
+// A BindingOption says more about an [Input] or [Output]: [Connection] and
+// [Property].
+type BindingOption interface{ applyBinding(*binding) }
+
+// Timeout bounds one run of a function, as a [time.Duration]. Its context ends
+// then, and a run that goes on all the same has failed. Without it the bound is
+// what host.json's functionTimeout leaves, or 30 minutes. It must be less than
+// functionTimeout: what takes longer than that makes the host kill the program.
+type Timeout time.Duration
+
+func (d Timeout) applyTrigger(t *Trigger) { t.timeout = time.Duration(d) }
+func (d Timeout) applyTimer(t *Trigger)   { d.applyTrigger(t) }
+
+// Connection is the name of the setting that says where the queue, the
+// container or the hub of a binding is: a connection string, or the beginning of
+// settings for an identity. Storage bindings have AzureWebJobsStorage if they
+// are given none.
+type Connection string
+
+func (n Connection) applyTrigger(t *Trigger) { n.applyBinding(&t.source) }
+func (n Connection) applyBinding(b *binding) { b.set("connection", string(n)) }
+
+// Property sets a property of a binding in function.json, one that this package
+// has no option for: Property("isSessionsEnabled", true). The value must be one
+// that JSON can tell.
+func Property(name string, value any) interface {
+	TriggerOption
+	TimerOption
+	BindingOption
+} {
+	return property{name, value}
+}
+
+type property struct {
+	name  string
+	value any
+}
+
+func (p property) applyTrigger(t *Trigger) { p.applyBinding(&t.source) }
+func (p property) applyTimer(t *Trigger)   { p.applyBinding(&t.source) }
+func (p property) applyBinding(b *binding) { b.set(p.name, p.value) }
+
+type startupOption struct{}
+
+func (startupOption) applyTimer(t *Trigger) { t.source.set("runOnStartup", true) }
+
+// RunOnStartup runs a timer when the host starts, too. Instances that are added
+// run it as well, so it is not for production.
+var RunOnStartup TimerOption = startupOption{}
+
+type monitorOption struct{}
+
+func (monitorOption) applyTimer(t *Trigger) { t.source.set("useMonitor", false) }
+
+// NoMonitor lets the host forget when a timer ran: what is missed while the app
+// does not run is not made up for.
+var NoMonitor TimerOption = monitorOption{}
+
+// A retryPolicy is the "retry" of a function.json.
+type retryPolicy struct {
+	Strategy        string `json:"strategy"`
+	MaxRetryCount   int    `json:"maxRetryCount"`
+	DelayInterval   string `json:"delayInterval,omitempty"`
+	MinimumInterval string `json:"minimumInterval,omitempty"`
+	MaximumInterval string `json:"maximumInterval,omitempty"`
+}
+
+func (p *retryPolicy) applyTrigger(t *Trigger) { t.retry = p }
+func (p *retryPolicy) applyTimer(t *Trigger)   { t.retry = p }
+
+// FixedRetry runs a function that fails again, up to the given number of times,
+// or without end if it is -1, with a pause before each. The host keeps that in
+// mind only as long as it runs; a durable activity with a retry policy is the
+// one that survives.
+func FixedRetry(most int, pause time.Duration) interface {
+	TriggerOption
+	TimerOption
+} {
+	return &retryPolicy{Strategy: "fixedDelay", MaxRetryCount: most, DelayInterval: formatTimeSpan(pause)}
+}
+
+// ExponentialRetry is [FixedRetry] with a pause that grows from shortest to
+// longest.
+func ExponentialRetry(most int, shortest, longest time.Duration) interface {
+	TriggerOption
+	TimerOption
+} {
+	return &retryPolicy{
+		Strategy: "exponentialBackoff", MaxRetryCount: most,
+		MinimumInterval: formatTimeSpan(shortest), MaximumInterval: formatTimeSpan(longest),
+	}
+}
