@@ -5,20 +5,46 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/labstack/echo/v4"
 )
 
+// The defaults of [WaitOrCheckStatus].
+const (
+	DefaultWaitTimeout  = 10 * time.Second
+	DefaultWaitInterval = time.Second
+)
+
+// WaitOrCheckStatus answers a request that started an instance with status 200
+// and its output, if it completes within timeout, or with its status, if it ends
+// in another way; else as [CheckStatus] does. It looks every interval. Zero
+// stands for ten seconds, and for one.
+func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval time.Duration) error {
+	l := linksOf(c)
+	if l == nil {
+		return errNoServer
+	}
+	if timeout == 0 {
+		timeout = DefaultWaitTimeout
+	}
+	if interval == 0 {
+		interval = DefaultWaitInterval
+	}
+	return l.management.waitOrCheckStatus(c, query{}, id, timeout, interval)
+}
+
 // retryCheckStatus is when to ask for the status of an instance that was just
 // started, in seconds.
 const retryCheckStatus = "10"
 
-// A checkStatusPayload tells what can be done with an instance, by URL. It has
+// A ManagementPayload tells what can be done with an instance, by URL.
+// {eventName} and {text} in them stand for what the caller puts there. It has
 // the members of the .NET extension's management payload, which are those of
 // its answer to a start and rewindPostUri (HttpManagementPayload.cs;
 // HttpApiHandler.cs, CreateCheckStatusResponseMessage).
-type checkStatusPayload struct {
+type ManagementPayload struct {
 	ID                    durable.InstanceID `json:"id"`
 	StatusQueryGetURI     string             `json:"statusQueryGetUri"`
 	SendEventPostURI      string             `json:"sendEventPostUri"`
@@ -30,18 +56,28 @@ type checkStatusPayload struct {
 	ResumePostURI         string             `json:"resumePostUri"`
 }
 
-// CheckStatus answers a request that started an instance with status 202, the
-// URL of its status as Location, and the URLs of all that can be done with it.
-// {eventName} and {text} in them stand for what the caller puts there.
-//
-// The URLs have the origin and the key (code) of the request. It returns an
-// error if the request did not come through a [Server].
-func CheckStatus(c echo.Context, id durable.InstanceID) error {
+// Management returns the URLs of all that can be done with an instance, for a
+// route that answers with them in a form of its own. They have the origin of the
+// request and a key that is good for them. It returns an error if the request
+// did not come through a [Server].
+func Management(c echo.Context, id durable.InstanceID) (ManagementPayload, error) {
 	l := linksOf(c)
 	if l == nil {
-		return errors.New("check status: the request did not come through a handler.Server")
+		return ManagementPayload{}, errNoServer
 	}
-	payload := l.checkStatus(id)
+	return l.checkStatus(id), nil
+}
+
+var errNoServer = errors.New("management URLs: the request did not come through a handler.Server")
+
+// CheckStatus answers a request that started an instance with status 202, the
+// URL of its status as Location, and its [ManagementPayload]. It returns an error
+// if the request did not come through a [Server].
+func CheckStatus(c echo.Context, id durable.InstanceID) error {
+	payload, err := Management(c, id)
+	if err != nil {
+		return err
+	}
 	c.Response().Header().Set(echo.HeaderLocation, payload.StatusQueryGetURI)
 	c.Response().Header().Set(echo.HeaderRetryAfter, retryCheckStatus)
 	return writeJSON(c, http.StatusAccepted, payload)
@@ -53,6 +89,8 @@ type links struct {
 	base   string // path of the management API
 	query  string // taskHub and connection
 	code   func(durable.InstanceID) string
+
+	management *management
 }
 
 const linksKey = "durablefunctions.links"
@@ -69,7 +107,7 @@ func (s *Server) linksFor(next echo.HandlerFunc) echo.HandlerFunc {
 		if !ok {
 			base = s.managementBases()[0]
 		}
-		c.Set(linksKey, &links{origin: s.origin(c.Request()), base: base, query: s.hubQuery(), code: s.codeFor(c.Request())})
+		c.Set(linksKey, &links{origin: s.origin(c.Request()), base: base, query: s.hubQuery(), code: s.codeFor(c.Request()), management: s.management})
 		return next(c)
 	}
 }
@@ -98,7 +136,7 @@ func (s *Server) codeFor(r *http.Request) func(durable.InstanceID) string {
 	}
 }
 
-func (l *links) checkStatus(id durable.InstanceID) checkStatusPayload {
+func (l *links) checkStatus(id durable.InstanceID) ManagementPayload {
 	// Blanks become %20 and every other character that is special anywhere in a
 	// URL is escaped, so that readers which take "+" for a blank, as .NET's
 	// decoder does, read the same.
@@ -108,7 +146,7 @@ func (l *links) checkStatus(id durable.InstanceID) checkStatusPayload {
 		query += "&code=" + url.QueryEscape(code)
 	}
 	withReason := func(operation string) string { return instance + "/" + operation + "?reason={text}&" + query }
-	return checkStatusPayload{
+	return ManagementPayload{
 		ID:                    id,
 		StatusQueryGetURI:     instance + "?" + query,
 		SendEventPostURI:      instance + "/raiseEvent/{eventName}?" + query,

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"time"
@@ -145,7 +146,7 @@ func (m *management) list(c echo.Context, q query) error {
 		Continuation: c.Request().Header.Get(headerContinuation),
 	})
 	if err != nil {
-		return err
+		return badToken(c, err)
 	}
 	payloads := make([]statusPayload, len(page.Instances))
 	for i, state := range page.Instances {
@@ -156,4 +157,14 @@ func (m *management) list(c echo.Context, q query) error {
 	}
 	c.Response().Header().Set(headerContinuation, page.Continuation)
 	return writeJSON(c, http.StatusOK, payloads)
+}
+
+// badToken returns err, or one that says that the continuation token is wrong, if
+// there is one: what stores the hub refuses those that it did not hand out.
+func badToken(c echo.Context, err error) error {
+	_, outage := errors.AsType[*outageError](err)
+	if c.Request().Header.Get(headerContinuation) == "" || outage || c.Request().Context().Err() != nil {
+		return err
+	}
+	return &answerError{http.StatusBadRequest, withCause("The continuation token is not one that this task hub returned.", err)}
 }

@@ -1,0 +1,73 @@
+package handler
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/labstack/echo/v4"
+)
+
+// DurableClient.cs, WaitForCompletionOrCreateCheckStatusResponseAsync.
+func TestWaitOrCheckStatus_AnswersWithTheOutputOrWhereToAsk(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name   string
+		after  time.Duration
+		status history.RuntimeStatus
+		want   string
+	}{
+		{"completes soon", 2500 * time.Millisecond, history.Completed, "3s 200 [1]"},
+		{"fails soon", 2500 * time.Millisecond, history.Failed, `3s 200 {"name":"Greet","instanceId":"i","runtimeStatus":"Failed"`},
+		{"takes longer", 11 * time.Second, history.Completed, `10s 202 {"id":"i","statusQueryGetUri":`},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			hub := newFakeHub()
+			hub.put("i", history.Running, nil)
+			app := App{Routes: func(api *echo.Group, _ *durable.Client) {
+				api.POST("/orders", func(c echo.Context) error { return WaitOrCheckStatus(c, "i", 0, 0) })
+			}}
+			s := readyServer(t, app, fakeConfig(t, hub))
+			timer := time.AfterFunc(tt.after, func() {
+				hub.mu.Lock()
+				defer hub.mu.Unlock()
+				hub.instances["i"].Status, hub.instances["i"].Output = tt.status, new("[1]")
+			})
+			defer timer.Stop()
+			began := time.Now()
+			w := call(s, "POST", "/api/orders", "")
+			if got := fmt.Sprint(time.Since(began), " ", w.Code, " ", w.Body); !strings.HasPrefix(got, tt.want) {
+				t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+			}
+		})
+	}
+	outside := echo.New().NewContext(httptest.NewRequest("GET", "/", nil), httptest.NewRecorder())
+	if err := WaitOrCheckStatus(outside, "i", 0, 0); err == nil {
+		t.Error("outside of a server: no error")
+	}
+}
+
+func TestList_TokenThatTheHubDoesNotKnowIsABadRequest(t *testing.T) {
+	t.Parallel()
+	hub := newFakeHub()
+	s := readyServer(t, App{}, fakeConfig(t, hub))
+	hub.fail(errors.New("the continuation is not one that this hub returned"))
+	want := `{"Message":"The continuation token is not one that this task hub returned."`
+	if w := call(s, "GET", managed+"instances", "", headerContinuation, "x"); w.Code != http.StatusBadRequest || !strings.HasPrefix(w.Body.String(), want) {
+		t.Errorf("%d %s, want 400 %s", w.Code, w.Body, want)
+	}
+	if w := call(s, "GET", managed+"instances", ""); w.Code != http.StatusInternalServerError {
+		t.Errorf("without a token: %d, want 500", w.Code)
+	}
+	hub.fail(errNoStorage)
+	if w := call(s, "GET", managed+"instances", "", headerContinuation, "x"); w.Code != http.StatusServiceUnavailable {
+		t.Errorf("without storage: %d, want 503", w.Code)
+	}
+}
