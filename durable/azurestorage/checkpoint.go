@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -26,6 +27,10 @@ import (
 //     checkpoint or any message to an ended instance puts it right.
 //  4. The messages that were taken are deleted, in parallel. If one is not, it
 //     comes again and the history shows that it was taken.
+//
+// Steps 3 and 4 are done at the same time, unless the execution ends: then no
+// checkpoint follows that would put the row right, so that the messages have to
+// stay until it is.
 func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	err := s.commit(ctx, cp)
 	if err != nil {
@@ -36,16 +41,18 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 }
 
 func (s *session) commit(ctx context.Context, cp *provider.Checkpoint) error {
-	if len(cp.NewEvents) > 0 {
-		if err := s.write(ctx, cp); err != nil {
-			if errors.Is(err, provider.ErrSessionLost) {
-				s.hub.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", s.executionID(), "partition", s.slot.partition.queue.name, "error", err)
-			}
-			return err
-		}
-	} else if err := s.answer(ctx, cp); err != nil {
+	err := s.write(ctx, cp)
+	if errors.Is(err, provider.ErrSessionLost) {
+		s.hub.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", s.executionID(), "partition", s.slot.partition.queue.name, "error", err)
+	}
+	if err != nil {
 		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
 	}
+	return nil
+}
+
+// removeTaken deletes the messages that were handed out.
+func (s *session) removeTaken(ctx context.Context) {
 	taken := s.current
 	s.current = nil
 	forEach(taken, func(d *delivery) {
@@ -53,7 +60,6 @@ func (s *session) commit(ctx context.Context, cp *provider.Checkpoint) error {
 			s.hub.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
 		}
 	})
-	return nil
 }
 
 // answer sends the messages of a checkpoint in which nothing was decided.
@@ -62,25 +68,27 @@ func (s *session) answer(ctx context.Context, cp *provider.Checkpoint) error {
 		return err
 	}
 	s.loaded.unverified = false
-	if len(cp.Messages) == 0 {
-		return nil
+	if len(cp.Messages) > 0 {
+		sent, err := s.send(ctx, cp)
+		if err != nil {
+			s.hub.retract(ctx, sent)
+			return err
+		}
+		s.hub.handOver(ctx, sent)
 	}
-	sent, err := s.send(ctx, cp)
-	if err != nil {
-		s.hub.retract(ctx, sent)
-		return err
-	}
-	s.hub.handOver(ctx, sent)
+	s.removeTaken(ctx)
 	return nil
 }
 
-// write does all of a commit but the deletes.
 func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
+	if len(cp.NewEvents) == 0 {
+		return s.answer(ctx, cp)
+	}
 	if cp.Instance.InstanceID != s.slot.id {
-		return fmt.Errorf("commit instance %q: the checkpoint is for %q", s.slot.id, cp.Instance.InstanceID)
+		return fmt.Errorf("the checkpoint is for %q", cp.Instance.InstanceID)
 	}
 	if err := s.checkDoubt(ctx, s.isDoubtful()); err != nil {
-		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
+		return err
 	}
 	var oldBlobs []string
 	if cp.ContinuedAsNew {
@@ -88,10 +96,21 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 	}
 	rows, err := s.writeHistory(ctx, cp)
 	if err != nil {
-		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
+		return err
 	}
-	if err := s.writeInstanceRow(ctx, cp, rows); err != nil {
-		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
+	if endsExecution(cp) {
+		if err := s.writeInstanceRow(ctx, cp, rows); err != nil {
+			return err
+		}
+		s.removeTaken(ctx)
+	} else {
+		var deletes sync.WaitGroup
+		deletes.Go(func() { s.removeTaken(ctx) })
+		err = s.writeInstanceRow(ctx, cp, rows)
+		deletes.Wait()
+	}
+	if err != nil {
+		return err
 	}
 	for _, name := range oldBlobs {
 		if err := s.hub.largeMessages.remove(ctx, name); err != nil {

@@ -25,7 +25,7 @@ func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint,
 		}
 		s.hub.rows.put(s.slot.id, s.loaded.row)
 	}()
-	if saysNothingNew(s.loaded.row, cp, s.hub.cfg.LastUpdatedTolerance) {
+	if saysNothingNew(s.loaded.row, cp, s.hub.cfg.LastUpdatedTolerance) || s.isReplaced(cp) {
 		return nil
 	}
 	before := ""
@@ -116,13 +116,25 @@ func statusAfter(events []history.Event) (status history.RuntimeStatus, changes 
 	return status, changes
 }
 
+// isReplaced reports whether a client has put another execution in the place of
+// the one that the checkpoint goes on with, and that has yet to start.
+func (s *session) isReplaced(cp *provider.Checkpoint) bool {
+	row := s.loaded.row
+	return row != nil && row.State.Status == history.Pending && row.State.Instance.ExecutionID != cp.Instance.ExecutionID &&
+		row.State.Instance.ExecutionID != "" && !startsExecution(cp)
+}
+
+func startsExecution(cp *provider.Checkpoint) bool {
+	return slices.ContainsFunc(cp.NewEvents, func(ev history.Event) bool { return ev.Type() == history.TypeExecutionStarted })
+}
+
 // rowMissedStart reports whether the execution began with an earlier checkpoint
-// that did not get to tell the row, because the worker died. The row is then
-// told of the whole history.
+// that did not get to tell the row, because the worker died, and this one does
+// not tell of it. The row is then told of the whole history.
 func (s *session) rowMissedStart(cp *provider.Checkpoint) bool {
 	row := s.loaded.row
-	missed := row == nil || row.State.Status == history.Pending && row.State.Instance.ExecutionID == cp.Instance.ExecutionID
-	return missed && !slices.ContainsFunc(cp.NewEvents, func(ev history.Event) bool { return ev.Type() == history.TypeExecutionStarted })
+	missed := row == nil || row.State.Status == history.Pending || row.State.Instance.ExecutionID != cp.Instance.ExecutionID
+	return missed && !startsExecution(cp)
 }
 
 // mergeRow writes e to the instance row that the session knows of. When the

@@ -351,10 +351,13 @@ func TestWorkItemQueue_IsAskedByOneForMany(t *testing.T) {
 	for range 20 {
 		waiters.Go(func() { _, _ = h.NextActivity(ctx) })
 	}
+	polls := func() int {
+		return counter.Total(func(c azuritetest.Call) bool { return c.Name == "GetMessages" && c.Target == h.workItems.name })
+	}
+	eventually(t, "the work-item queue is looked at", 30*time.Second, func() bool { return polls() > 0 })
 	time.Sleep(1500 * time.Millisecond)
-	polls := counter.Total(func(c azuritetest.Call) bool { return c.Name == "GetMessages" && c.Target == h.workItems.name })
-	if polls == 0 || polls > 12 {
-		t.Errorf("%d looks at the empty work-item queue in 1.5 s; want those of one poller with back-off", polls)
+	if n := polls(); n > 12 {
+		t.Errorf("%d looks at the empty work-item queue in 1.5 s; want those of one poller with back-off", n)
 	}
 }
 
