@@ -51,7 +51,11 @@ type TaskHub struct {
 	tasks   sync.WaitGroup // the goroutines that Run waits for
 }
 
-var _ provider.Provider = (*TaskHub)(nil)
+var (
+	_ provider.Provider     = (*TaskHub)(nil)
+	_ provider.LoadReporter = (*TaskHub)(nil)
+	_ provider.Primary      = (*TaskHub)(nil)
+)
 
 // Open returns the task hub that c and cfg describe. It makes no request: the
 // hub comes to be, if it does not exist, when it is first used.

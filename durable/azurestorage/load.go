@@ -1,0 +1,93 @@
+package azurestorage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"golang.org/x/sync/errgroup"
+)
+
+// Load implements [provider.LoadReporter]. It makes two requests for each
+// queue, and one or two to count the workers
+// (DurableTask.AzureStorage/Monitoring/DisconnectedPerformanceMonitor.cs,
+// GetQueueMetricsAsync).
+func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
+	if err := h.ensureCreated(ctx); err != nil {
+		return nil, fmt.Errorf("read the hub's load: %w", err)
+	}
+	load := &provider.Load{ControlQueues: make([]provider.QueueLoad, len(h.controlQueues))}
+	group, groupCtx := errgroup.WithContext(ctx)
+	measure := func(q *messageQueue, into *provider.QueueLoad) {
+		group.Go(func() (err error) {
+			*into, err = q.load(groupCtx, time.Now())
+			return err
+		})
+	}
+	for i, q := range h.controlQueues {
+		measure(q, &load.ControlQueues[i])
+	}
+	measure(h.workItems, &load.WorkItems)
+	group.Go(func() (err error) {
+		load.Workers, err = h.countWorkers(groupCtx)
+		return err
+	})
+	if err := group.Wait(); err != nil {
+		return nil, fmt.Errorf("read the hub's load: %w", err)
+	}
+	return load, nil
+}
+
+// load returns how many messages wait in the queue, and for how long the first
+// of them has. Those that are hidden count only if there is one that is not.
+func (q *messageQueue) load(ctx context.Context, now time.Time) (load provider.QueueLoad, err error) {
+	err = retry(ctx, "look into queue "+q.name, func(ctx context.Context) error {
+		load = provider.QueueLoad{}
+		first, err := q.client.PeekMessage(ctx, nil)
+		if err != nil || len(first.Messages) == 0 {
+			return err
+		}
+		properties, err := q.client.GetProperties(ctx, nil)
+		if err != nil {
+			return err
+		}
+		load.Length = int(value(properties.ApproximateMessagesCount))
+		if at := first.Messages[0].InsertionTime; at != nil {
+			load.Latency = max(0, now.Sub(*at))
+		}
+		return nil
+	})
+	return load, err
+}
+
+// countWorkers returns how many workers have partitions now.
+func (h *TaskHub) countWorkers(ctx context.Context) (int, error) {
+	owners := map[string]bool{}
+	if h.cfg.PartitionManager == TablePartitions {
+		rows, err := h.readPartitionRows(ctx, h.partitionsTable)
+		if err != nil {
+			return 0, err
+		}
+		for _, row := range rows {
+			if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now()) {
+				owners[row.CurrentOwner] = true
+			}
+		}
+		return len(owners), nil
+	}
+	folder := ownershipLeases
+	if h.cfg.PartitionManager == LegacyBlobLeases {
+		folder = defaultLeases
+	}
+	leases, err := h.leaseSet(folder).list(ctx, nil)
+	if err != nil {
+		return 0, err
+	}
+	for _, l := range leases {
+		if l.Leased && l.Owner != "" {
+			owners[l.Owner] = true
+		}
+	}
+	return len(owners), nil
+}

@@ -1,0 +1,181 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// Figures of the recommendation
+// (DurableTask.AzureStorage/Monitoring/DisconnectedPerformanceMonitor.cs).
+const (
+	loadSamples = 5 // how many looks it is made of
+	highLatency = time.Second
+)
+
+// A scaleAction is what to do about the number of workers.
+type scaleAction string
+
+const (
+	scaleNone   scaleAction = "None"
+	scaleAdd    scaleAction = "AddWorker"
+	scaleRemove scaleAction = "RemoveWorker"
+)
+
+// A recommendation says what to do, in the words of .NET.
+type recommendation struct {
+	Action           scaleAction `json:"action"`
+	KeepWorkersAlive bool        `json:"keepWorkersAlive"`
+	Reason           string      `json:"reason"`
+}
+
+// targetWorkers returns how many workers a load is worth: enough for all
+// activities to run at once, or for all instances to be in hand at once but not
+// more than there are partitions with work
+// (WebJobs.Extensions.DurableTask/Listener/DurableTaskTargetScaler.cs,
+// GetScaleResultAsync).
+func targetWorkers(l *provider.Load, maxActivities, maxOrchestrators int) int {
+	messages, busy := 0, 0
+	for _, q := range l.ControlQueues {
+		messages += q.Length
+		if q.Length > 0 {
+			busy++
+		}
+	}
+	return max(ceilDiv(l.WorkItems.Length, maxActivities), min(busy, ceilDiv(messages, maxOrchestrators)))
+}
+
+func ceilDiv(n, by int) int { return (n + by - 1) / by }
+
+// recommend says what to do about the number of workers, by the last looks at
+// the hub, the latest at the end (DisconnectedPerformanceMonitor.cs,
+// MakeScaleRecommendation). Polling says how seldom an idle queue is looked at.
+// .NET also removes a worker now and then, at random, when all is quick.
+func recommend(looks []*provider.Load, polling time.Duration) recommendation {
+	last := looks[len(looks)-1]
+	workers, partitions := last.Workers, len(last.ControlQueues)
+	items := latenciesOf(looks, func(l *provider.Load) time.Duration { return l.WorkItems.Latency })
+	control := make([][]time.Duration, partitions)
+	for i := range control {
+		control[i] = latenciesOf(looks, func(l *provider.Load) time.Duration { return l.ControlQueues[i].Latency })
+	}
+	high := func(h []time.Duration) bool { return isHigh(h, polling) }
+	idle := isIdle(items) && !slices.ContainsFunc(control, isBusy)
+	switch {
+	case workers == 0 && !idle:
+		return recommendation{scaleAdd, true, "First worker"}
+	case len(looks) < loadSamples:
+		return recommendation{scaleNone, !idle, "Not enough samples"}
+	case idle && workers > 0:
+		return recommendation{scaleRemove, false, "Task hub is idle"}
+	case idle:
+		return recommendation{scaleNone, false, "Task hub is idle"}
+	case high(items):
+		return recommendation{scaleAdd, true, fmt.Sprintf("Work-item queue latency: %d > %d", milliseconds(items[len(items)-1]), milliseconds(min(polling, highLatency)))}
+	case workers > partitions && isIdle(items):
+		return recommendation{scaleRemove, true, fmt.Sprintf("Work-items idle, #workers > partitions (%d > %d)", workers, partitions)}
+	case workers < count(control, high):
+		slow := control[slices.IndexFunc(control, high)]
+		return recommendation{scaleAdd, true, fmt.Sprintf("High control queue latency: %d > %d", milliseconds(slow[len(slow)-1]), milliseconds(min(polling, highLatency)))}
+	case workers > count(control, isBusy) && isIdle(items):
+		return recommendation{scaleRemove, slices.ContainsFunc(control, isIdle), "One or more control queues idle"}
+	}
+	return recommendation{scaleNone, true, "Queue latencies are healthy"}
+}
+
+func latenciesOf(looks []*provider.Load, of func(*provider.Load) time.Duration) []time.Duration {
+	out := make([]time.Duration, len(looks))
+	for i, l := range looks {
+		out[i] = of(l)
+	}
+	return out
+}
+
+func count(all [][]time.Duration, is func([]time.Duration) bool) (n int) {
+	for _, h := range all {
+		if is(h) {
+			n++
+		}
+	}
+	return n
+}
+
+func milliseconds(d time.Duration) int64 { return d.Milliseconds() }
+
+// isHigh reports whether the last latency is high. After one of zero the queue
+// may have been idle, and the latency that of seldom looking.
+func isHigh(h []time.Duration, polling time.Duration) bool {
+	last := h[len(h)-1]
+	if len(h) < 2 || h[len(h)-2] == 0 {
+		return last >= polling
+	}
+	return last >= min(polling, highLatency)
+}
+
+func isIdle(h []time.Duration) bool { return !isBusy(h) }
+
+// isBusy reports whether there was anything in a queue, in milliseconds as .NET
+// counts.
+func isBusy(h []time.Duration) bool {
+	return slices.ContainsFunc(h, func(d time.Duration) bool { return milliseconds(d) > 0 })
+}
+
+// A scalePayload is the answer about the load of the hub. The names of the
+// figures are those of .NET's heartbeat (Monitoring/PerformanceHeartbeat.cs).
+type scalePayload struct {
+	PartitionCount        int            `json:"partitionCount"`
+	ControlQueueLengths   []int          `json:"controlQueueLengths"`
+	ControlQueueLatencies []float64      `json:"controlQueueLatenciesInSeconds"`
+	WorkItemQueueLength   int            `json:"workItemQueueLength"`
+	WorkItemQueueLatency  float64        `json:"workItemQueueLatencyInSeconds"`
+	WorkerCount           int            `json:"workerCount"`
+	TargetWorkerCount     int            `json:"targetWorkerCount"`
+	ScaleRecommendation   recommendation `json:"scaleRecommendation"`
+}
+
+// A loadMonitor looks at the load of a hub and remembers the last looks.
+type loadMonitor struct {
+	hub     provider.LoadReporter // nil if it cannot tell
+	cfg     func() (maxActivities, maxOrchestrators int, polling time.Duration)
+	now     func() time.Time
+	mu      sync.Mutex // protects the following
+	looks   []*provider.Load
+	lastOne time.Time
+}
+
+// sampleInterval is the shortest time between two looks that count: whoever
+// asks more often gets the last answer's figures.
+const sampleInterval = time.Second
+
+// look returns what there is to say about the load now.
+func (m *loadMonitor) look(ctx context.Context) (*scalePayload, error) {
+	if m.hub == nil {
+		return nil, fmt.Errorf("tell the load of the hub: %w", provider.ErrNotSupported)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.looks) == 0 || m.now().Sub(m.lastOne) >= sampleInterval {
+		load, err := m.hub.Load(ctx)
+		if err != nil {
+			return nil, err
+		}
+		m.lastOne = m.now()
+		m.looks = append(m.looks, load)
+		m.looks = m.looks[max(0, len(m.looks)-loadSamples):]
+	}
+	last := m.looks[len(m.looks)-1]
+	maxActivities, maxOrchestrators, polling := m.cfg()
+	p := &scalePayload{
+		PartitionCount: len(last.ControlQueues), WorkItemQueueLength: last.WorkItems.Length, WorkItemQueueLatency: last.WorkItems.Latency.Seconds(),
+		WorkerCount: last.Workers, TargetWorkerCount: targetWorkers(last, maxActivities, maxOrchestrators), ScaleRecommendation: recommend(m.looks, polling),
+	}
+	for _, q := range last.ControlQueues {
+		p.ControlQueueLengths = append(p.ControlQueueLengths, q.Length)
+		p.ControlQueueLatencies = append(p.ControlQueueLatencies, q.Latency.Seconds())
+	}
+	return p, nil
+}

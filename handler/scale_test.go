@@ -1,0 +1,131 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// WebJobs.Extensions.DurableTask/Listener/DurableTaskTargetScaler.cs,
+// GetScaleResultAsync; the cases are those of its DurableTaskTargetScalerTests.cs.
+func TestTargetWorkers_IsTheFigureOfTheTargetScaler(t *testing.T) {
+	for _, c := range []struct {
+		maxActivities, maxOrchestrators, items int
+		control                                []int
+		want                                   int
+	}{
+		{1, 1, 10, []int{0, 0, 0, 0}, 10},
+		{1, 1, 0, []int{0, 0, 0, 0}, 0},
+		{1, 1, 0, []int{2, 2, 2, 2}, 4},
+		{1, 10, 10, []int{2, 2, 2, 2}, 10},
+		{10, 1, 0, []int{2, 2, 2, 2}, 4},
+		{10, 10, 0, []int{20, 0, 0, 0}, 1},
+		{10, 10, 101, []int{1, 1, 0, 0}, 11},
+	} {
+		l := &provider.Load{WorkItems: provider.QueueLoad{Length: c.items}}
+		for _, n := range c.control {
+			l.ControlQueues = append(l.ControlQueues, provider.QueueLoad{Length: n})
+		}
+		if got := targetWorkers(l, c.maxActivities, c.maxOrchestrators); got != c.want {
+			t.Errorf("%d activities and %v messages by %d and %d: %d workers, want %d", c.items, c.control, c.maxActivities, c.maxOrchestrators, got, c.want)
+		}
+	}
+}
+
+// looksAt returns looks at a hub: the latencies of its work items and of its
+// control queues in milliseconds, the earliest first.
+func looksAt(workers int, items []int, control ...[]int) []*provider.Load {
+	var looks []*provider.Load
+	for i := range items {
+		l := &provider.Load{Workers: workers, WorkItems: provider.QueueLoad{Latency: time.Duration(items[i]) * time.Millisecond}}
+		for _, c := range control {
+			l.ControlQueues = append(l.ControlQueues, provider.QueueLoad{Latency: time.Duration(c[i]) * time.Millisecond})
+		}
+		looks = append(looks, l)
+	}
+	return looks
+}
+
+// DurableTask.AzureStorage/Monitoring/DisconnectedPerformanceMonitor.cs,
+// MakeScaleRecommendation.
+func TestRecommend_IsWhatThePerformanceMonitorSays(t *testing.T) {
+	none, some := []int{0, 0, 0, 0, 0}, []int{10, 10, 10, 10, 10}
+	for _, c := range []struct {
+		name  string
+		looks []*provider.Load
+		want  recommendation
+	}{
+		{"nothing and nobody", looksAt(0, none, none), recommendation{scaleNone, false, "Task hub is idle"}},
+		{"the first worker", looksAt(0, []int{1}, []int{0}), recommendation{scaleAdd, true, "First worker"}},
+		{"too few looks", looksAt(1, []int{5000, 5000}, []int{0, 0}), recommendation{scaleNone, true, "Not enough samples"}},
+		{"idle", looksAt(1, none, none), recommendation{scaleRemove, false, "Task hub is idle"}},
+		{"slow work items", looksAt(1, []int{10, 10, 10, 900, 1000}, none), recommendation{scaleAdd, true, "Work-item queue latency: 1000 > 1000"}},
+		{"slow after idleness", looksAt(1, []int{10, 10, 10, 0, 1000}, some), recommendation{scaleNone, true, "Queue latencies are healthy"}},
+		{"very slow after idleness", looksAt(1, []int{10, 10, 10, 0, 30000}, none), recommendation{scaleAdd, true, "Work-item queue latency: 30000 > 1000"}},
+		{"more workers than partitions", looksAt(2, none, some), recommendation{scaleRemove, true, "Work-items idle, #workers > partitions (2 > 1)"}},
+		{"slow control queues", looksAt(1, some, []int{10, 10, 10, 10, 1500}, []int{10, 10, 10, 10, 1200}), recommendation{scaleAdd, true, "High control queue latency: 1500 > 1000"}},
+		{"as many workers as slow control queues", looksAt(2, some, []int{10, 10, 10, 10, 1500}, []int{10, 10, 10, 10, 1200}), recommendation{scaleNone, true, "Queue latencies are healthy"}},
+		{"an idle control queue", looksAt(2, none, some, none), recommendation{scaleRemove, true, "One or more control queues idle"}},
+		{"healthy", looksAt(1, some, some), recommendation{scaleNone, true, "Queue latencies are healthy"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if got := recommend(c.looks, 30*time.Second); got != c.want {
+				t.Errorf("recommends %+v, want %+v", got, c.want)
+			}
+		})
+	}
+}
+
+// loads is a hub that tells one load after the other.
+type loads struct {
+	all  []*provider.Load
+	asks int
+	err  error
+}
+
+func (l *loads) Load(context.Context) (*provider.Load, error) {
+	l.asks++
+	if l.err != nil {
+		return nil, l.err
+	}
+	return l.all[min(l.asks, len(l.all))-1], nil
+}
+
+func TestLoadMonitor_RemembersTheLastLooks(t *testing.T) {
+	busy := looksAt(1, []int{100, 200, 300, 400, 1100, 1200}, []int{0, 0, 0, 0, 0, 0})
+	hub := &loads{all: busy}
+	now := time.Date(2026, time.November, 20, 12, 0, 0, 0, time.UTC)
+	m := &loadMonitor{hub: hub, now: func() time.Time { return now }, cfg: func() (int, int, time.Duration) { return 10, 10, 30 * time.Second }}
+	for i := range busy {
+		for range 2 { // the second time within a second is no look of its own
+			p, err := m.look(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			if want := busy[i].WorkItems.Latency.Seconds(); p.WorkItemQueueLatency != want {
+				t.Errorf("look %d tells %v s, want %v s", i, p.WorkItemQueueLatency, want)
+			}
+			if added := p.ScaleRecommendation.Action == scaleAdd; added != (i >= 4) {
+				t.Errorf("look %d recommends %+v", i, p.ScaleRecommendation)
+			}
+		}
+		now = now.Add(sampleInterval)
+	}
+	if hub.asks != len(busy) || len(m.looks) != loadSamples {
+		t.Errorf("asked %d times and remembers %d looks, want %d and %d", hub.asks, len(m.looks), len(busy), loadSamples)
+	}
+}
+
+func TestLoadMonitor_SaysWhyThereIsNothingToTell(t *testing.T) {
+	cfg := func() (int, int, time.Duration) { return 1, 1, time.Second }
+	if _, err := (&loadMonitor{now: time.Now, cfg: cfg}).look(t.Context()); !errors.Is(err, provider.ErrNotSupported) {
+		t.Errorf("a hub that cannot tell: %v", err)
+	}
+	broken := errors.New("storage is down")
+	if _, err := (&loadMonitor{hub: &loads{err: broken}, now: time.Now, cfg: cfg}).look(t.Context()); !errors.Is(err, broken) {
+		t.Errorf("a hub that is down: %v", err)
+	}
+}
