@@ -1,31 +1,124 @@
 package handler
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"mime"
 	"net/http"
+	"strings"
+	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/labstack/echo/v4"
 )
 
-// listEntities answers GET entities and entities/{name}.
-func (m *management) listEntities(string) operation {
-	return func(c echo.Context, _ query) error {
-		c.Response().Header().Set(headerContinuation, "")
-		return writeJSON(c, http.StatusOK, []json.RawMessage{})
+// entityStatus is what a list of entities tells of one
+// (WebJobs.Extensions.DurableTask/DurableEntityStatus.cs).
+type entityStatus struct {
+	EntityID          durable.EntityID `json:"entityId"`
+	LastOperationTime string           `json:"lastOperationTime"`
+	State             json.RawMessage  `json:"state"`
+}
+
+// netTime is .NET's form of a time in JSON: with as many digits as it has.
+const netTime = "2006-01-02T15:04:05.9999999Z"
+
+// emptyKey stands for the empty key in the URL of an entity that is read
+// (HttpApiHandler.cs, HandleGetEntityRequestAsync).
+const emptyKey = "$"
+
+// listEntities answers GET entities and entities/{name} (HttpApiHandler.cs,
+// HandleListEntitiesRequestAsync).
+func (m *management) listEntities(name string) operation {
+	return func(c echo.Context, q query) error {
+		size, given := q.number("top")
+		switch {
+		case !given:
+			size = defaultPageSize
+		case size < 1:
+			return badRequest("The page size, top, must be at least 1.")
+		}
+		page, err := m.instances.ListEntities(c.Request().Context(), durable.EntityQuery{
+			Name:              name,
+			LastOperationFrom: q.time("lastOperationTimeFrom"),
+			LastOperationTo:   q.time("lastOperationTimeTo"),
+			FetchState:        q.boolean("fetchState", false),
+			PageSize:          min(size, maxPageSize),
+			Continuation:      c.Request().Header.Get(headerContinuation),
+		})
+		if err != nil {
+			return err
+		}
+		statuses := make([]entityStatus, len(page.Entities))
+		for i, s := range page.Entities {
+			statuses[i] = entityStatus{s.ID, s.LastOperation.UTC().Truncate(100 * time.Nanosecond).Format(netTime), s.State}
+		}
+		c.Response().Header().Set(headerContinuation, page.Continuation)
+		return writeJSON(c, http.StatusOK, statuses)
 	}
 }
 
 // readEntity answers GET entities/{name}/{key}.
-func (m *management) readEntity(string, string) operation {
-	return func(c echo.Context, _ query) error { return notFoundEmpty(c) }
-}
-
-// signalEntity answers POST entities/{name}/{key}.
-func (m *management) signalEntity(name, _ string) operation {
-	return func(echo.Context, query) error {
-		return badRequest("The entity %q doesn't exist: this app has no entities.", name)
+func (m *management) readEntity(name, key string) operation {
+	return func(c echo.Context, _ query) error {
+		if key == emptyKey {
+			key = ""
+		}
+		s, err := m.instances.Entity(c.Request().Context(), durable.EntityID{Name: name, Key: key})
+		if errors.Is(err, durable.ErrEntityNotFound) {
+			return notFoundEmpty(c)
+		}
+		if err != nil {
+			return err
+		}
+		return writeJSON(c, http.StatusOK, s.State)
 	}
 }
 
+// signalEntity answers POST entities/{name}/{key}.
+func (m *management) signalEntity(name, key string) operation {
+	return func(c echo.Context, q query) error { return m.signal(c, name, key, q.text("op")) }
+}
+
 // deleteEntity answers DELETE entities/{name}/{key}.
-func (m *management) deleteEntity(name, key string) operation { return m.signalEntity(name, key) }
+func (m *management) deleteEntity(name, key string) operation {
+	return func(c echo.Context, _ query) error { return m.signal(c, name, key, "delete") }
+}
+
+// signal signals an entity with the request's body as the input (HttpApiHandler.cs,
+// HandlePostEntityOperationRequestAsync). Whether there is such an entity is not
+// looked at: another worker may have it.
+func (m *management) signal(c echo.Context, name, key, operation string) error {
+	if len(name)+len(operation) > maxName {
+		return badRequest("The names of an entity and its operation must not exceed %d bytes.", maxName)
+	}
+	input, err := operationInput(c)
+	if err != nil {
+		return err
+	}
+	if err := m.instances.SignalEntity(c.Request().Context(), durable.EntityID{Name: name, Key: key}, operation, input); err != nil {
+		return err
+	}
+	return c.NoContent(http.StatusAccepted)
+}
+
+// operationInput returns a request's body: JSON if it says that it is, else a text;
+// nil if it is empty.
+func operationInput(c echo.Context) (json.RawMessage, error) {
+	text, err := readText(c)
+	if err != nil || len(text) == 0 {
+		return nil, err
+	}
+	media, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
+	if err != nil || media != echo.MIMEApplicationJSON {
+		return marshalJSON(strings.ToValidUTF8(string(text), "\ufffd"))
+	}
+	input, err := parseJSON(text, func(err error) error { return badRequest("Could not parse JSON content: %v", err) })
+	if err != nil || input == nil {
+		return nil, err
+	}
+	var compact bytes.Buffer
+	err = json.Compact(&compact, input)
+	return compact.Bytes(), err
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"time"
@@ -53,11 +54,21 @@ func unlimited(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// readBody is readJSON on a request's body, which must come within bodyTime.
+// readBody returns a request's body, which must be JSON, as it is but for blanks
+// around it; nil if it is empty.
 func readBody(c echo.Context) (json.RawMessage, error) {
+	text, err := readText(c)
+	if err != nil {
+		return nil, err
+	}
+	return parseJSON(text, invalidJSON)
+}
+
+// readText returns a request's body, which must come within bodyTime.
+func readText(c echo.Context) ([]byte, error) {
 	control := http.NewResponseController(c.Response())
 	_ = control.SetReadDeadline(time.Now().Add(bodyTime))
-	text, err := readJSON(c.Request().Body)
+	text, err := io.ReadAll(c.Request().Body)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, &answerError{http.StatusRequestTimeout, errorBody{Message: fmt.Sprintf("The request body did not come within %v.", bodyTime)}}
 	}

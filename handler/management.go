@@ -3,7 +3,6 @@ package handler
 import (
 	"context"
 	"encoding/json"
-	"io"
 	"mime"
 	"net/http"
 	"strings"
@@ -27,6 +26,9 @@ type instances interface {
 	Rewind(ctx context.Context, id durable.InstanceID, reason string) error
 	Restart(ctx context.Context, id durable.InstanceID, opts ...durable.StartOption) (durable.InstanceID, error)
 	Purge(ctx context.Context, id durable.InstanceID, opts ...durable.PurgeOption) (durable.PurgeResult, error)
+	ListEntities(ctx context.Context, q durable.EntityQuery) (*durable.EntityPage, error)
+	Entity(ctx context.Context, e durable.AnyEntity) (*durable.EntityState, error)
+	SignalEntity(ctx context.Context, e durable.AnyEntity, operation string, input json.RawMessage, opts ...durable.SignalOption) error
 	PurgeMany(ctx context.Context, filter durable.PurgeFilter, opts ...durable.PurgeOption) (durable.PurgeResult, error)
 }
 
@@ -194,20 +196,16 @@ func eventPayload(c echo.Context) (json.RawMessage, error) {
 	return payload, err
 }
 
-// readJSON returns a request body, which must be JSON, as it is but for blanks
-// around it; nil if it is empty.
-func readJSON(body io.Reader) (json.RawMessage, error) {
-	text, err := io.ReadAll(body)
-	if err != nil {
-		return nil, err
-	}
+// parseJSON returns text, which must be JSON, as it is but for blanks around it;
+// nil if it is empty. Invalid makes an answer of what is wrong with it.
+func parseJSON(text []byte, invalid func(error) error) (json.RawMessage, error) {
 	text = []byte(strings.TrimSpace(strings.TrimPrefix(string(text), "\ufeff")))
 	if len(text) == 0 {
 		return nil, nil
 	}
 	var any json.RawMessage
 	if err := json.Unmarshal(text, &any); err != nil {
-		return nil, invalidJSON(err)
+		return nil, invalid(err)
 	}
 	if tooDeep(any) {
 		return nil, badRequest("The JSON is nested more than %d deep.", maxJSONDepth)

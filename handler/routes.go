@@ -99,25 +99,36 @@ var entityRoutes = []managementRoute{
 	{
 		method: http.MethodGet, path: "entities", summary: "Lists entities.",
 		query:     []string{"lastOperationTimeFrom", "lastOperationTimeTo", "fetchState", "top"},
-		answers:   []answerDoc{{http.StatusOK, "Entities", "A page of entities."}},
+		answers:   []answerDoc{{http.StatusOK, "Entities", "A page of entities."}, badRequest400},
 		operation: func(m *management, p pathValues) operation { return m.listEntities("") },
 	},
 	{
 		method: http.MethodGet, path: "entities/{entityName}", summary: "Lists the entities of a name.",
 		query:     []string{"lastOperationTimeFrom", "lastOperationTimeTo", "fetchState", "top"},
-		answers:   []answerDoc{{http.StatusOK, "Entities", "A page of entities."}},
+		answers:   []answerDoc{{http.StatusOK, "Entities", "A page of entities."}, badRequest400},
 		operation: func(m *management, p pathValues) operation { return m.listEntities(p["entityName"]) },
 	},
 	{
 		method: http.MethodGet, path: "entities/{entityName}/{entityKey}", summary: "Reads the state of an entity.",
-		answers:   []answerDoc{{http.StatusOK, "Any", "The state."}, {http.StatusNotFound, "", "There is no such entity, or it has no state."}},
+		answers:   []answerDoc{{http.StatusOK, "Any", "The state."}, {http.StatusNotFound, "", "There is no such entity, or it has no state."}, badRequest400},
 		operation: func(m *management, p pathValues) operation { return m.readEntity(p["entityName"], p["entityKey"]) },
+	},
+	{
+		method: http.MethodPost, path: "entities/{entityName}", summary: "Signals the entity with the empty key.",
+		query: []string{"op"}, body: "The input of the operation, if any.",
+		answers:   []answerDoc{accepted202, badRequest400},
+		operation: func(m *management, p pathValues) operation { return m.signalEntity(p["entityName"], "") },
 	},
 	{
 		method: http.MethodPost, path: "entities/{entityName}/{entityKey}", summary: "Signals an entity.",
 		query: []string{"op"}, body: "The input of the operation, if any.",
 		answers:   []answerDoc{accepted202, badRequest400},
 		operation: func(m *management, p pathValues) operation { return m.signalEntity(p["entityName"], p["entityKey"]) },
+	},
+	{
+		method: http.MethodDelete, path: "entities/{entityName}", summary: "Signals the entity with the empty key to delete its state.",
+		answers:   []answerDoc{accepted202, badRequest400},
+		operation: func(m *management, p pathValues) operation { return m.deleteEntity(p["entityName"], "") },
 	},
 	{
 		method: http.MethodDelete, path: "entities/{entityName}/{entityKey}", summary: "Signals an entity to delete its state.",

@@ -6,13 +6,31 @@ import (
 )
 
 func entityExchanges() []exchange {
-	return []exchange{
+	hub := func() *fullHub { return &fullHub{fakeHub: entityHub()} }
+	plain := []string{"Content-Type", "text/plain"}
+	all := []exchange{
 		{note: "all", method: "GET", target: managed + "entities"},
-		{note: "of a name", method: "GET", target: managed + "entities/Counter/?fetchState=true&top=2"},
+		{note: "of a name, with their states", method: "GET", target: managed + "entities/Counter/?fetchState=true&top=2"},
+		{note: "pages without anything", method: "GET", target: managed + "entities?top=0"},
+		{note: "a name that cannot be", method: "GET", target: managed + "entities/a@b"},
+		{note: "the state of one", method: "GET", target: managed + "entities/Counter/k%201"},
+		{note: "the state of the one with the empty key", method: "GET", target: managed + "entities/Counter/$"},
 		{note: "the state of one that is not there", method: "GET", target: managed + "entities/Counter/none"},
-		{note: "signal one of a name that the app does not have", method: "POST", target: managed + "entities/Nobody/k?op=add", body: "1"},
-		{note: "delete one of a name that the app does not have", method: "DELETE", target: managed + "entities/Nobody/k"},
+		{note: "the state of one whose name cannot be", method: "GET", target: managed + "entities/a@b/k"},
+		{note: "signal one", method: "POST", target: managed + "entities/Counter/k%201?op=add", body: "1"},
+		{note: "signal one with a text", method: "POST", target: managed + "entities/Counter/k%201?op=add", body: "one", headers: plain},
+		{note: "signal one with what is no JSON", method: "POST", target: managed + "entities/Counter/k%201?op=add", body: "one"},
+		{note: "signal the one with the empty key", method: "POST", target: managed + "entities/Counter?op=add", body: "1"},
+		{note: "signal the one with the empty key with what is no JSON", method: "POST", target: managed + "entities/Counter?op=add", body: "{"},
+		{note: "delete one", method: "DELETE", target: managed + "entities/Counter/k%201"},
+		{note: "delete one whose key cannot be", method: "DELETE", target: managed + "entities/Counter/a%23b"},
+		{note: "delete the one with the empty key", method: "DELETE", target: managed + "entities/Counter"},
+		{note: "delete one whose name cannot be", method: "DELETE", target: managed + "entities/a@b"},
 	}
+	for i := range all {
+		all[i].hub = hub
+	}
+	return all
 }
 
 func appExchanges() []exchange {
