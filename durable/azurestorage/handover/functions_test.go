@@ -18,7 +18,7 @@ var functions = []*durable.Function{
 	durable.Orchestrator("ParentOfFail", ParentOfFail), durable.Orchestrator("Timer1", Timer1),
 	durable.Orchestrator("Loop", Loop), durable.Orchestrator("LoopFast", LoopFast),
 	durable.Orchestrator("WaitEv", WaitEv), durable.Orchestrator("Sender", Sender),
-	durable.Orchestrator("BigOut", BigOut),
+	durable.Orchestrator("BigOut", BigOut), durable.Orchestrator("Ent", Ent), counters,
 }
 
 const greet = durable.Event[string]("greet")

@@ -168,7 +168,7 @@ type copier struct {
 }
 
 var (
-	dates      = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z`)
+	dates      = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?`)
 	executions = regexp.MustCompile(`(?:"|u0022)[0-9a-f]{32}`)
 	hubColumn  = regexp.MustCompile(`"TaskHubName":"\w+"`)
 	containers = regexp.MustCompile(`http://[^/"]+/devstoreaccount1/\w+-largemessages/`)
@@ -196,11 +196,16 @@ func (c *copier) text(s string) string {
 	s = containers.ReplaceAllLiteralString(s, c.blobs+"/")
 	s = hubColumn.ReplaceAllString(s, `"TaskHubName":"`+c.hub+`"`)
 	return dates.ReplaceAllStringFunc(s, func(date string) string {
-		at, err := time.Parse(time.RFC3339Nano, date)
-		if err != nil {
+		utc, isUTC := strings.CutSuffix(date, "Z")
+		at, err := time.Parse("2006-01-02T15:04:05.999999999", utc)
+		if err != nil || at.IsZero() {
 			return date
 		}
-		return at.Add(c.shift).Format("2006-01-02T15:04:05.0000000Z")
+		shifted := at.Add(c.shift).Format("2006-01-02T15:04:05.0000000")
+		if isUTC {
+			shifted += "Z"
+		}
+		return shifted
 	})
 }
 

@@ -26,6 +26,7 @@ type Batch struct {
 	settings   Settings
 	now        time.Time
 
+	ofHolder   []*Request // of the lock, which come first
 	operations []*Request
 	ran        int
 	lock       *Request   // to be granted after the operations
@@ -52,7 +53,6 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 		problems = append(problems, err)
 	}
 	b = &Batch{id: id, instanceID: instanceID, state: state, settings: settings, now: now}
-	var ofHolder []*Request
 	for _, e := range events {
 		raised, ok := e.(*history.EventRaised)
 		if !ok {
@@ -67,7 +67,7 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 			}
 			for _, r := range b.receive(r, recentUnsorted+len(events)) {
 				if state.lockedBy != "" && state.lockedBy == r.Parent {
-					ofHolder = append(ofHolder, r)
+					b.ofHolder = append(b.ofHolder, r)
 				} else {
 					state.queue = append(state.queue, r)
 				}
@@ -78,12 +78,12 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 				problems = append(problems, err)
 				continue
 			}
-			state.release(release, recentUnsorted+len(events))
+			b.release(release, recentUnsorted+len(events))
 		default:
 			state.suspended = false
 		}
 	}
-	state.queue = append(ofHolder, state.queue...)
+	state.queue = append(b.ofHolder, state.queue...)
 	b.choose()
 	return b, problems
 }
@@ -117,14 +117,16 @@ func (b *Batch) receive(r *Request, remembered int) []*Request {
 //     that comes again does not end the holder's next critical section.
 //  2. A request for the lock that is still in the queue, or is yet to come, is
 //     void: the orchestration ended before the lock was granted.
-func (s *State) release(r Release, remembered int) {
+func (b *Batch) release(r Release, remembered int) {
+	s := b.state
 	orphaned := r.ID == OrphanedLock
 	if s.lockedBy == r.Parent && (orphaned || s.lockID == "" || strings.EqualFold(s.lockID, r.ID)) {
 		s.lockedBy, s.lockID = "", ""
 	}
-	s.queue = slices.DeleteFunc(s.queue, func(q *Request) bool {
+	void := func(q *Request) bool {
 		return q.IsLock() && q.Parent == r.Parent && (orphaned || strings.EqualFold(q.ID, r.ID))
-	})
+	}
+	s.queue, b.ofHolder = slices.DeleteFunc(s.queue, void), slices.DeleteFunc(b.ofHolder, void)
 	if id := strings.ToLower(r.ID); !orphaned && !slices.Contains(s.recent, mark(id)) {
 		s.recent = remember(s.recent, id, remembered)
 	}

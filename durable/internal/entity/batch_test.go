@@ -187,6 +187,19 @@ func TestBatch_AReleaseThatComesFirstVoidsTheLock(t *testing.T) {
 	}
 }
 
+func TestBatch_AReleaseVoidsALockThatCameAgainBeforeIt(t *testing.T) {
+	p := newPlay(t)
+	state, err := entity.DecodeState(new(`{"lockedBy":"p","sorter":{}}`)) // by .NET, which does not remember requests
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.state = state
+	p.get(op(lockRequest("p", 1, "0", "a")), release("p"))
+	if p.state.LockedBy() != "" {
+		t.Error("the lock was granted again")
+	}
+}
+
 func TestBatch_ALockThatIsPassedOnTwiceIsGrantedOnce(t *testing.T) {
 	p := newPlay(t)
 	p.get(op(lockRequest("p", 1, "0", "a")))

@@ -146,10 +146,16 @@ func (s *Sorter) follow(from *source, deliver []*Request) []*Request {
 
 // deliver appends r, whose turn it is, unless it came before with another label:
 // its successors follow the label that it has now.
+//
+// What was delivered last is never older than what was before, unlike in .NET. A
+// request without its predecessor, which was lost with a checkpoint, may come to
+// its turn behind newer ones.
 func (s *Sorter) deliver(from *source, r *Request, deliver []*Request) []*Request {
-	from.last = time.Time{}
-	if !r.Timestamp.Before(s.receiveHorizon) {
+	if from.last.Before(r.Timestamp) {
 		from.last = r.Timestamp
+	}
+	if from.last.Before(s.receiveHorizon) {
+		from.last = time.Time{}
 	}
 	if slices.Contains(from.recent, mark(r.ID)) {
 		return deliver

@@ -104,6 +104,11 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"1", "", "2"},
 		},
 		{
+			"ours: what comes to its turn behind newer requests does not turn the clock back", window,
+			[]sentRequest{{op: "lost's", at: 1, after: 0}, {op: "1", at: 2, after: -1}, {op: "2", at: 3, after: 2}},
+			[]string{"", "1 lost's", "2"},
+		},
+		{
 			"ours: also if it had to wait", window,
 			[]sentRequest{{op: "1", at: 0, after: -1, id: "one"}, {op: "3", at: 4, after: 3}, {op: "1", at: 2, after: -1, id: "one"}, {op: "2", at: 3, after: 2}},
 			[]string{"1", "", "", "2 3"},
