@@ -6,16 +6,24 @@ import (
 	"runtime/pprof"
 	"strings"
 	"testing"
+	"time"
 )
 
 // TestMain fails if a test leaves a goroutine or a coroutine behind.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if code == 0 {
-		if left := leaked(); left != "" {
+	// A goroutine that has told of its end may still be there for a moment.
+	deadline := time.Now().Add(30 * time.Second)
+	for code == 0 {
+		left := leaked()
+		if left == "" {
+			break
+		}
+		if time.Now().After(deadline) {
 			fmt.Fprintln(os.Stderr, "goroutines were left behind:\n"+left)
 			code = 1
 		}
+		time.Sleep(time.Millisecond)
 	}
 	os.Exit(code)
 }

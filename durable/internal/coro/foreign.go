@@ -16,16 +16,25 @@ var entry = runtime.FuncForPC(reflect.ValueOf((*Routine).run).Pointer()).Entry()
 // goroutine finds the coroutine in [Group.Running] and could act in its name.
 // Its stack tells them apart.
 func InRoutine() bool {
-	var pcs [128]uintptr
-	n := runtime.Callers(1, pcs[:])
-	if n == len(pcs) {
-		return true
-	}
-	// A coroutine's body stands a few frames above the bottom of its stack.
-	for i := n - 1; i >= 0 && i > n-8; i-- {
-		if f := runtime.FuncForPC(pcs[i] - 1); f != nil && f.Entry() == entry {
-			return true
+	// The stack is looked through in pieces that overlap by where the body can
+	// be: this must not be what makes the stack of a coroutine grow.
+	var pcs [24]uintptr
+	for skip := 1; skip < deepest; skip += len(pcs) - nearBottom {
+		n := runtime.Callers(skip, pcs[:])
+		if n == len(pcs) {
+			continue
 		}
+		for i := n - 1; i >= 0 && i >= n-nearBottom; i-- {
+			if f := runtime.FuncForPC(pcs[i] - 1); f != nil && f.Entry() == entry {
+				return true
+			}
+		}
+		return false
 	}
-	return false
+	return true
 }
+
+const (
+	deepest    = 128 // calls that are looked through
+	nearBottom = 8   // a coroutine's body stands a few frames above the bottom of its stack
+)

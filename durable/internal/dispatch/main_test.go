@@ -13,7 +13,7 @@ import (
 // a bubble, synctest sees to it.
 func TestMain(m *testing.M) {
 	code := m.Run()
-	deadline := time.Now().Add(2 * time.Second)
+	deadline := time.Now().Add(30 * time.Second)
 	for code == 0 {
 		left := leaked()
 		if left == "" {
