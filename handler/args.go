@@ -18,6 +18,7 @@ type appCommand struct {
 // appCommands are all there are, in the order of the usage.
 var appCommands = []appCommand{
 	{"-write-functions", "[-per-route] [FOLDER]", "write the function.json of each trigger below FOLDER, that of host.json", writeFunctionsCommand},
+	{"hub", "VERB …", "work on the task hub; hub --help lists the verbs", nil},
 	{"-init", "[FOLDER]", "write a new app into FOLDER, which must be empty", initCommand},
 }
 
@@ -31,6 +32,9 @@ func runCommand(app App, args []string, out, errs io.Writer) (code int, done boo
 	for _, c := range appCommands {
 		if args[0] != c.name {
 			continue
+		}
+		if c.run == nil { // it has codes of its own to exit with
+			return hubCommand(app, args[1:], out, errs), true
 		}
 		if err := c.run(app, args[1:], out); err != nil {
 			fmt.Fprintln(errs, err)

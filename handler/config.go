@@ -70,6 +70,11 @@ type Config struct {
 	Storage azurestorage.Config
 	Worker  durable.Config
 
+	// StorageType says what stores the hub: Azure Storage as Connection and
+	// Storage say, or a local file as Embedded says.
+	StorageType StorageType
+	Embedded    EmbeddedConfig
+
 	// Overridable says which instances a start with their ID may replace.
 	Overridable durable.OverridableStates
 
@@ -84,8 +89,7 @@ type Config struct {
 	// of the app sets them.
 	UseForwardedHost bool
 
-	// Provider stores the hub. Nil means Azure Storage as Connection and
-	// Storage say.
+	// Provider stores the hub. Nil means what StorageType says.
 	Provider provider.Provider
 
 	// FunctionTimeout is how long the host lets an invocation run before it kills
@@ -252,12 +256,7 @@ func durableProblem(cfg *Config, vars variables) error {
 	if err := cfg.Worker.Validate(); err != nil {
 		return fmt.Errorf("%s: %w", durableTaskPath, err)
 	}
-	connection, err := azurestorage.ResolveConnection(cfg.ConnectionName, vars.connection)
-	if err != nil {
-		return fmt.Errorf("%s: %w", connectionNamePath, err)
-	}
-	cfg.Connection = connection
-	return nil
+	return chooseStorage(cfg, vars)
 }
 
 // defaultTaskHub is the name of a hub that was not given one

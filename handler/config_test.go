@@ -81,6 +81,28 @@ func settingCases() []settingCase {
 			overridden: "9", override: 9,
 		},
 		{
+			path: "maxConcurrentEntityFunctions", get: func(c Config) any { return c.Worker.MaxConcurrentEntities },
+			byDefault: 0, good: map[string]any{`7`: 7}, bad: map[string]string{`0`: "is 0, " + saysCount},
+			overridden: "9", override: 9,
+		},
+		{
+			path: "maxEntityOperationBatchSize", get: func(c Config) any { return c.Worker.MaxEntityBatch },
+			byDefault: 0, good: map[string]any{`7`: 7}, bad: map[string]string{`0`: "is 0, " + saysCount},
+			overridden: "9", override: 9,
+		},
+		{
+			path: "entityMessageReorderWindowInMinutes", get: func(c Config) any { return c.Worker.EntityReorderWindow },
+			byDefault: time.Duration(0), good: map[string]any{`7`: 7 * time.Minute, `0`: time.Duration(-1)},
+			bad:        map[string]string{`-1`: "is -1, must be a whole number from 0 to 525600"},
+			overridden: "9", override: 9 * time.Minute,
+		},
+		{
+			path: "rollbackEntityOperationsOnExceptions", get: func(c Config) any { return c.Worker.KeepFailedEntityEffects },
+			byDefault: false, good: map[string]any{`true`: false, `false`: true},
+			bad:        map[string]string{`1`: "is 1, must be true or false"},
+			overridden: "FALSE", override: true,
+		},
+		{
 			path: "extendedSessionsEnabled", get: func(c Config) any { return c.Worker.ExtendedSessions },
 			byDefault: false, good: map[string]any{`true`: true, `false`: false, `"True"`: true},
 			bad:        map[string]string{`1`: "is 1, must be true or false", `"yes"`: `is "yes", must be true or false`},
@@ -150,8 +172,19 @@ func settingCases() []settingCase {
 			overridden: "Other", override: "Other",
 		},
 		{
-			path: "storageProvider.type", get: func(Config) any { return nil }, good: map[string]any{`"azurestorage"`: nil},
-			bad: map[string]string{`"mssql"`: `is "mssql", must be "AzureStorage"`}, overridden: "AzureStorage",
+			path: "storageProvider.type", get: func(c Config) any { return c.StorageType },
+			byDefault: AzureStorage, good: map[string]any{`"azurestorage"`: AzureStorage, `"AzureStorage"`: AzureStorage, `"Embedded"`: Embedded, `"embedded"`: Embedded},
+			bad: map[string]string{`"mssql"`: `is "mssql", must be "AzureStorage" or "embedded"`}, overridden: "embedded", override: Embedded,
+		},
+		{
+			path: "storageProvider.path", get: func(c Config) any { return c.Embedded.Path },
+			byDefault: "", good: map[string]any{`"data/hub.db"`: "data/hub.db", `"%HUB%.db"`: "HubOfSetting.db", `""`: ""},
+			bad: map[string]string{`5`: "is 5, must be a string"}, overridden: "other.db", override: "other.db",
+		},
+		{
+			path: "storageProvider.relaxedDurability", get: func(c Config) any { return c.Embedded.Relaxed },
+			byDefault: false, good: map[string]any{`true`: true, `"True"`: true, `false`: false},
+			bad: map[string]string{`"maybe"`: `is "maybe", must be true or false`}, overridden: "true", override: true,
 		},
 		{
 			path: "storageProvider.partitionCount", get: func(c Config) any { return c.Storage.PartitionCount },
@@ -314,7 +347,11 @@ extensions.durableTask.storageProvider is "none", must be an object (host.json l
 
 func TestConfig_MissingConnectionNamesWhatWasLookedFor(t *testing.T) {
 	t.Parallel()
-	cfg := configure(processEnvironment{}, newSettings(), nil)
+	found, err := parseHostJSON([]byte(durableTaskJSON(`"storageProvider": {"type": "AzureStorage"}`)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := configure(processEnvironment{}, found, nil)
 	if cfg.Problem == nil || !strings.Contains(cfg.Problem.Error(), "AzureWebJobsStorage") ||
 		!strings.HasPrefix(cfg.Problem.Error(), connectionNamePath+": ") {
 		t.Errorf("problem is %v, want one that names AzureWebJobsStorage", cfg.Problem)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -16,6 +17,11 @@ const (
 	probeTimeout  = 10 * time.Second
 	probeDelayMin = time.Second
 	probeDelayMax = 10 * time.Second
+
+	// heldPatience is how long a file that another process has counts as one
+	// that is about to be free: requests wait meanwhile.
+	heldPatience = 8 * time.Second
+	heldDelay    = 100 * time.Millisecond
 
 	// complainEvery is how often the log repeats why nothing works.
 	complainEvery = time.Minute
@@ -40,11 +46,16 @@ type hub struct {
 	worker    worker
 	state     *readiness
 	logger    *slog.Logger
+	notice    string   // says where the hub is; may be empty
+	file      *fileHub // if it is in a local file
 }
 
 // run works until ctx ends and all that ran is handed back. It returns an error
 // only if that did not go well.
 func (h *hub) run(ctx context.Context) error {
+	if h.notice != "" {
+		h.logger.Info(h.notice)
+	}
 	if !h.awaitStorage(ctx) {
 		return nil
 	}
@@ -65,9 +76,19 @@ func (h *hub) run(ctx context.Context) error {
 // or until ctx ends.
 func (h *hub) awaitStorage(ctx context.Context) bool {
 	var complained time.Time
+	began := time.Now()
 	for delay := probeDelayMin; ; delay = min(2*delay, probeDelayMax) {
 		err := h.probe(ctx)
 		switch {
+		case isHeld(err) && time.Since(began) < heldPatience:
+			delay = heldDelay / 2
+			if !pause(ctx, heldDelay) {
+				return false
+			}
+			continue
+		case isLasting(err):
+			h.complainUntil(ctx, fmt.Sprintf("Task hub %q cannot be used: %s. Restart the app when this is mended.", h.name, oneLine(err)))
+			return false
 		case err == nil && !complained.IsZero():
 			h.logger.Info("storage answers again", "taskHub", h.name)
 			return true
@@ -83,6 +104,9 @@ func (h *hub) awaitStorage(ctx context.Context) bool {
 			complained = time.Now()
 			h.logger.Error("no storage, all calls are answered with status 503", "taskHub", h.name, "reason", reason)
 		}
+		if isHeld(err) {
+			delay = probeDelayMin // it is free at any moment
+		}
 		if !pause(ctx, delay) {
 			return false
 		}
@@ -92,11 +116,31 @@ func (h *hub) awaitStorage(ctx context.Context) bool {
 func (h *hub) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
 	defer cancel()
+	if h.file != nil {
+		if err := h.file.open(); err != nil {
+			return err
+		}
+	}
 	_, err := h.instances.Status(ctx, probeID, provider.Fetch{})
 	if errors.Is(err, durable.ErrInstanceNotFound) {
 		return nil
 	}
 	return err
+}
+
+// close closes the hub if it is in a file.
+func (h *hub) close() error {
+	if h == nil || h.file == nil {
+		return nil
+	}
+	return h.file.close()
+}
+
+// isHeld reports whether another process has the hub's file. When the Functions
+// host restarts an app, the process before may live for a moment.
+func isHeld(err error) bool {
+	_, held := errors.AsType[*embedded.HeldError](err)
+	return held
 }
 
 // complainUntil makes every call fail with reason and repeats it in the log

@@ -140,7 +140,7 @@ func TestMain_WrongConfigurationDoesNotEndTheProgram(t *testing.T) {
 			"extensions.durableTask.storageProvider.partitionCount is 99, must be a whole number from 1 to 16 (host.json line 1)",
 		},
 		{"no JSON", "{", "AzureWebJobsStorage=UseDevelopmentStorage=true", "host.json line 1: the file ends before its object does"},
-		{"no connection", "{}", "X=", "none of the settings AzureWebJobsStorage"},
+		{"no connection", durableTaskJSON(`"storageProvider": {"type": "AzureStorage"}`), "X=", "none of the settings AzureWebJobsStorage"},
 	} {
 		_, out := program(t, "app", tt.hostJSON, "PORT=0", tt.setting)
 		base := addressIn(t, lineWith(t, out, "msg=listening"))

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/labstack/echo/v4"
 )
 
@@ -76,11 +75,9 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 		}
 	}()
 	registry := durable.NewRegistry(app.Functions...)
-	store := s.cfg.Provider
-	if store == nil {
-		if store, err = azurestorage.Open(s.cfg.Connection, s.cfg.Storage); err != nil {
-			return err
-		}
+	store, err := s.openProvider()
+	if err != nil {
+		return err
 	}
 	client := durable.NewClient(outageClient{store}, registry, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
 	s.management.instances = client
@@ -96,7 +93,9 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 		worker:    durable.NewWorker(store, registry, withIdentity(s.cfg.Worker)),
 		state:     s.state,
 		logger:    s.logger,
+		notice:    s.cfg.storageNotice(),
 	}
+	s.hub.file, _ = store.(*fileHub)
 	return nil
 }
 
@@ -153,6 +152,7 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 		BaseContext:       func(net.Listener) context.Context { return requests },
 	}
 	s.logStart(listener.Addr().String())
+	s.tellWhere(listener.Addr().String())
 
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -179,6 +179,7 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 	s.logger.Info("stopping", "reason", cause.Error(), "within", limit.String())
 	close(s.draining)
 	finished := make(chan struct{})
+	var closeErr error
 	// The goroutine may outlive serve, if something does not come to an end;
 	// then nobody waits for it, since the process is about to exit.
 	go func() {
@@ -190,6 +191,7 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 			_ = server.Close() // its error is that of closing a listener that is closed
 		}
 		running.Wait()
+		closeErr = s.hub.close()
 	}()
 	select {
 	case <-finished:
@@ -199,7 +201,7 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 	if asked.Err() == nil && !errors.Is(cause, errParentDied) {
 		return cause
 	}
-	return hubErr
+	return errors.Join(hubErr, closeErr)
 }
 
 // work runs the hub or, if the configuration is wrong, says so in the log every

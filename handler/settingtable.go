@@ -225,26 +225,37 @@ var (
 // entityRows are about entities.
 var entityRows = []settingRow{
 	{
-		path: "maxConcurrentEntityFunctions", values: wholeValue{low: 1, high: 100_000}, initial: "10 for each core",
-		onPlan: map[plan]string{planConsumption: "10"},
-		does:   "how many entities this process runs at once", inert: noEntities,
+		path:    "maxConcurrentEntityFunctions",
+		values:  wholeValue{1, 100_000, func(cfg *Config, n int) { cfg.Worker.MaxConcurrentEntities = n }},
+		initial: "10 for each core", onPlan: map[plan]string{planConsumption: "10"},
+		get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentEntities },
+		does: "how many entities this process has in hand at once",
 	},
 	{
-		path: "maxEntityOperationBatchSize", values: wholeValue{low: 1, high: 100_000}, initial: "5000",
-		onPlan: map[plan]string{planConsumption: "50"},
-		does:   "how many operations on one entity are worked off in one go", inert: noEntities,
+		path:    "maxEntityOperationBatchSize",
+		values:  wholeValue{1, 100_000, func(cfg *Config, n int) { cfg.Worker.MaxEntityBatch = n }},
+		initial: "5000", onPlan: map[plan]string{planConsumption: "50"},
+		get:  func(cfg *Config) any { return cfg.Worker.MaxEntityBatch },
+		does: "how many operations of an entity are performed before what came of them is stored. More is faster, fewer are done again after a crash",
 	},
 	{
-		path: "entityMessageReorderWindowInMinutes", values: wholeValue{low: 0, high: 1_000_000}, initial: "30",
-		does: "for how long messages to entities are sorted and recognised as repeated", inert: noEntities,
+		path: "entityMessageReorderWindowInMinutes",
+		values: wholeValue{0, 525_600, func(cfg *Config, n int) {
+			cfg.Worker.EntityReorderWindow = time.Duration(n) * time.Minute
+			if n == 0 {
+				cfg.Worker.EntityReorderWindow = -1 // zero would be the default
+			}
+		}},
+		initial: "30", get: func(cfg *Config) any { return int(max(cfg.Worker.EntityReorderWindow, 0) / time.Minute) },
+		does: "for how long messages to entities are put in order and recognised when they come again; 0 does neither",
 	},
 	{
-		path: "rollbackEntityOperationsOnExceptions", values: boolValue{}, initial: "`true`",
-		does: "leaves an entity's state alone when an operation fails", inert: noEntities,
+		path:    "rollbackEntityOperationsOnExceptions",
+		values:  boolValue{func(cfg *Config, b bool) { cfg.Worker.KeepFailedEntityEffects = !b }},
+		initial: "`true`", get: func(cfg *Config) any { return !cfg.Worker.KeepFailedEntityEffects },
+		does: "leaves an entity's state alone when an operation fails, and sends nothing that it would have sent",
 	},
 }
-
-const noEntities = "entities are not supported yet"
 
 // sessionRows are about what stays in memory.
 var sessionRows = []settingRow{

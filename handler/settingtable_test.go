@@ -112,7 +112,7 @@ func TestSettings_SampleHostJSONIsComplete(t *testing.T) {
 	if cfg.Problem != nil || len(cfg.Notices) > 0 {
 		t.Errorf("problem %v, notices %q, want none", cfg.Problem, cfg.Notices)
 	}
-	leftOut := []string{"defaultVersion", "storageProvider.trackingStoreConnectionName"}
+	leftOut := []string{"defaultVersion", "storageProvider.trackingStoreConnectionName", "storageProvider.type", "storageProvider.path"}
 	for _, row := range settingRows() {
 		_, given := found.lookup(row.fullPath())
 		if want := row.inert == "" && !slices.Contains(leftOut, row.path); given != want {

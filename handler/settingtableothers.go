@@ -35,7 +35,7 @@ var tracingRows = []settingRow{
 
 const (
 	noTelemetry = "nothing is sent to the platform: what is logged goes to standard output"
-	noTracing   = "distributed tracing is not supported yet"
+	noTracing   = "tracing is on when the environment names an OTLP endpoint (`OTEL_EXPORTER_OTLP_ENDPOINT`), and of version 2"
 )
 
 // notificationRows are about telling Event Grid of instances.

@@ -10,9 +10,24 @@ import (
 // storageRows say where and how the hub is stored.
 var storageRows = []settingRow{
 	{
-		path: "storageProvider.type", values: choiceValue{names: []string{"AzureStorage"}},
-		initial: "`AzureStorage`", get: func(*Config) any { return "AzureStorage" },
-		does: "what stores the hub",
+		path:    "storageProvider.type",
+		values:  choiceValue{names: storageTypes, set: func(cfg *Config, i int) { cfg.StorageType = StorageType(i) }},
+		initial: "`AzureStorage`; `embedded` if no storage connection is set or named", get: func(cfg *Config) any { return cfg.StorageType },
+		does: "what stores the hub: a storage account, or one local file",
+	},
+	{
+		path: "storageProvider.path",
+		values: textValue{resolved: true, emptyIsUnset: true, words: "the name of a file, relative to the folder of `host.json`", set: func(cfg *Config, value string) {
+			cfg.Embedded.Path = value
+		}},
+		initial: "`.durable-{hubName}.db`", get: func(cfg *Config) any { return cfg.hubFile() },
+		does: "the file of an embedded hub. Some have names that begin with it. In a folder of its own right below `host.json` it would make the Functions host restart the app once, when that folder appears",
+	},
+	{
+		path:    "storageProvider.relaxedDurability",
+		values:  boolValue{set: func(cfg *Config, b bool) { cfg.Embedded.Relaxed = b }},
+		initial: "`false`", get: func(cfg *Config) any { return cfg.Embedded.Relaxed },
+		does: "lets an embedded hub acknowledge before the disk has it. That is faster; the death of the process takes nothing away, but that of the machine takes the last moments",
 	},
 	{
 		path: "storageProvider.connectionName", older: []string{"connectionStringName"}, flat: "azureStorageConnectionStringName",

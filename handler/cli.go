@@ -1,0 +1,130 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
+)
+
+// hubCommand is what the program does when its first argument is hub.
+func hubCommand(app App, args []string, out, errs io.Writer) int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	tool := &hubTool{app: App{Functions: app.Functions}, logger: NewLogger(errs, slog.LevelError)}
+	return hubcli.Program{
+		Name: filepath.Base(os.Args[0]) + " hub", Stdin: os.Stdin, Stdout: out, Stderr: errs,
+		Open: tool.open, Delete: tool.delete, Copy: tool.copy,
+	}.Run(ctx, args)
+}
+
+// A hubTool works on the hub that the configuration names, without serving it.
+type hubTool struct {
+	app    App
+	logger *slog.Logger
+}
+
+// config returns the app's configuration.
+func (t *hubTool) config() (Config, error) {
+	cfg, err := Load()
+	if err == nil {
+		err = cfg.Problem
+	}
+	if err != nil {
+		return cfg, fmt.Errorf("the app's configuration is wrong: %w", err)
+	}
+	cfg.Logger, cfg.Storage.Logger, cfg.Worker.Logger = t.logger, t.logger, t.logger
+	return cfg, nil
+}
+
+// open returns the management API of the hub: that of the app which has the
+// hub's file, or one in this process.
+func (t *hubTool) open(context.Context) (*hubcli.Target, error) {
+	cfg, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	key := cfg.Key
+	cfg.Address, cfg.Key = "", "" // it serves nobody else
+	s := New(t.app, cfg)
+	if s.cfg.Problem != nil {
+		return nil, s.cfg.Problem
+	}
+	if s.hub.file != nil {
+		err := s.hub.file.open()
+		if held, ok := errors.AsType[*embedded.HeldError](err); ok {
+			return askHolder(held, key)
+		}
+		if err != nil {
+			return nil, &hubcli.UnavailableError{Err: err}
+		}
+	}
+	s.state.ready()
+	return &hubcli.Target{
+		Client: &http.Client{Transport: inProcess{s}}, Base: "http://localhost" + webhookPath, Close: s.hub.close,
+	}, nil
+}
+
+// askHolder returns the management API of the app that has the hub's file.
+func askHolder(held *embedded.HeldError, key string) (*hubcli.Target, error) {
+	if held.Contact == "" {
+		return nil, &hubcli.UnavailableError{Err: fmt.Errorf("%w, and that does not say where its management API is", held)}
+	}
+	return &hubcli.Target{Client: &http.Client{Transport: &viaHolder{held}}, Base: held.Contact, Key: key}, nil
+}
+
+// viaHolder makes requests to the app that has a file.
+type viaHolder struct{ held *embedded.HeldError }
+
+// RoundTrip implements [http.RoundTripper].
+func (v *viaHolder) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := http.DefaultTransport.RoundTrip(r)
+	if err != nil {
+		return nil, fmt.Errorf("%w; its management API at %s does not answer: %w", v.held, v.held.Contact, err)
+	}
+	return resp, nil
+}
+
+// inProcess makes requests to a server without a network.
+type inProcess struct{ s *Server }
+
+// RoundTrip implements [http.RoundTripper].
+func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	p.s.ServeHTTP(w, r)
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	return w.Result(), nil
+}
+
+// delete deletes the hub.
+func (t *hubTool) delete(ctx context.Context, r hubcli.DeleteRequest) (string, error) {
+	cfg, err := t.config()
+	if err != nil {
+		return "", err
+	}
+	if cfg.StorageType == Embedded {
+		path := cfg.hubFile()
+		if _, err := os.Stat(path); err != nil {
+			return "", fmt.Errorf("there is no task hub: %w", err)
+		}
+		return path, embedded.Delete(path)
+	}
+	hub, err := azurestorage.Open(cfg.Connection, cfg.Storage)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("task hub %s of connection %s", cfg.Storage.TaskHub, cfg.ConnectionName), hub.Delete(ctx, r.Force)
+}

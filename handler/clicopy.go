@@ -1,0 +1,181 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
+)
+
+// A hubPlace is one end of a copy.
+type hubPlace struct {
+	hub provider.Portable
+	// finish makes what was copied count, and lets go of the hub; whole says
+	// whether it is all there.
+	finish func(whole bool) error
+}
+
+// copyTold is how often it is told how far a copy is.
+const copyTold = 2 * time.Second
+
+// copyAgain is how often it is looked whether a worker has let go of a hub.
+const copyAgain = time.Second
+
+// copy copies a hub.
+func (t *hubTool) copy(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {
+	cfg, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	if r.TaskHub != "" {
+		cfg.Storage.TaskHub = r.TaskHub
+		if err := azurestorage.ValidateHubName(r.TaskHub); err != nil {
+			return nil, err
+		}
+	}
+	told := false
+	for deadline := time.Now().Add(r.Wait); ; {
+		totals, err := copyOnce(ctx, cfg, r)
+		busy := errors.Is(err, provider.ErrHubBusy) || isHeld(err)
+		if !busy || time.Now().After(deadline) {
+			return totals, err
+		}
+		if !told {
+			told = true
+			r.Progress(fmt.Sprintf("%v; waiting until it is free, for %v at most", err, r.Wait))
+		}
+		if !pause(ctx, copyAgain) {
+			return totals, ctx.Err()
+		}
+	}
+}
+
+func copyOnce(ctx context.Context, cfg Config, r hubcli.CopyRequest) (totals provider.Totals, err error) {
+	from, err := cfg.copySource(r.From)
+	if err != nil {
+		return totals, fmt.Errorf("open %s: %w", r.From, err)
+	}
+	defer func() { err = errors.Join(err, from.finish(err == nil)) }()
+	to, err := cfg.copyTarget(r.To)
+	if err != nil {
+		return totals, fmt.Errorf("open %s: %w", r.To, err)
+	}
+	var told time.Time
+	began := time.Now()
+	totals, err = provider.CopyHub(ctx, from.hub, to.hub, provider.ExportOptions{IgnoreHidden: r.IgnoreHidden, Notice: r.Progress}, func(t provider.Totals) {
+		if now := time.Now(); now.Sub(began) > copyTold && now.Sub(told) > copyTold {
+			told = now
+			r.Progress(fmt.Sprintf("copied %v …", t))
+		}
+	})
+	if errors.Is(err, provider.ErrHubNotEmpty) {
+		err = fmt.Errorf("%w: copy to a hub of another name, or delete it first with `hub delete`", err)
+	}
+	return totals, errors.Join(err, to.finish(err == nil))
+}
+
+// place reads what FROM or TO names: a file, or a connection.
+func (c Config) place(text string) (kind StorageType, name string, err error) {
+	word, name, _ := strings.Cut(text, ":")
+	switch strings.ToLower(word) {
+	case "embedded":
+		if name == "" {
+			return Embedded, c.hubFile(), nil
+		}
+		return Embedded, name, nil
+	case "azurestorage", "azure":
+		if name == "" {
+			name = c.ConnectionName
+		}
+		return AzureStorage, name, nil
+	}
+	return 0, "", fmt.Errorf("%q is neither embedded nor azurestorage", text)
+}
+
+func (c Config) copySource(text string) (hubPlace, error) {
+	kind, name, err := c.place(text)
+	if err != nil {
+		return hubPlace{}, err
+	}
+	if kind == AzureStorage {
+		return c.accountPlace(name)
+	}
+	if _, err := os.Stat(name); err != nil {
+		return hubPlace{}, err
+	}
+	hub, err := embedded.Open(name, c.embeddedConfig())
+	if err != nil {
+		return hubPlace{}, err
+	}
+	return hubPlace{hub, func(bool) error { return hub.Close() }}, nil
+}
+
+// copyTarget opens the hub to copy to. A file gets its name when all is in it.
+func (c Config) copyTarget(text string) (hubPlace, error) {
+	kind, name, err := c.place(text)
+	if err != nil {
+		return hubPlace{}, err
+	}
+	if kind == AzureStorage {
+		return c.accountPlace(name)
+	}
+	if err := c.removeEmpty(name); err != nil {
+		return hubPlace{}, err
+	}
+	unfinished := name + ".copying"
+	if err := embedded.Delete(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return hubPlace{}, err
+	}
+	hub, err := embedded.Open(unfinished, c.embeddedConfig())
+	if err != nil {
+		return hubPlace{}, err
+	}
+	return hubPlace{hub, func(whole bool) error {
+		if err := hub.Close(); err != nil {
+			return err
+		}
+		if whole {
+			return os.Rename(unfinished, name)
+		}
+		return embedded.Delete(unfinished)
+	}}, nil
+}
+
+// removeEmpty deletes a hub's file if there is one and nothing is in it.
+func (c Config) removeEmpty(path string) error {
+	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	hub, err := embedded.Open(path, c.embeddedConfig())
+	if err != nil {
+		return err
+	}
+	totals, err := hub.Totals(context.Background())
+	if err = errors.Join(err, hub.Close()); err != nil {
+		return err
+	}
+	if totals != (provider.Totals{}) {
+		return fmt.Errorf("%s has %v: %w", path, totals, provider.ErrHubNotEmpty)
+	}
+	return embedded.Delete(path)
+}
+
+func (c Config) accountPlace(connection string) (hubPlace, error) {
+	resolved, err := azurestorage.ResolveConnection(connection, newVariables(os.Environ()).connection)
+	if err != nil {
+		return hubPlace{}, err
+	}
+	hub, err := azurestorage.Open(resolved, c.Storage)
+	if err != nil {
+		return hubPlace{}, err
+	}
+	return hubPlace{hub, func(bool) error { return nil }}, nil
+}

@@ -1,0 +1,178 @@
+package hubcli
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+)
+
+// A call is one run of a verb.
+type call struct {
+	ctx     context.Context // of the program
+	program Program
+	verb    string
+	flags   *flags
+	args    []string
+	target  *Target // opened by the first request
+}
+
+// An answer is what the management API answered.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+}
+
+// continuationHeader goes with a page that is not the last.
+const continuationHeader = "X-Ms-Continuation-Token"
+
+// request sends a request to the management API; path is below its base. An
+// answer that is an error is an *answerError.
+func (c *call) request(method string, path []string, query url.Values, body []byte, header http.Header) (*answer, error) {
+	if c.target == nil {
+		target, err := c.program.Open(c.ctx)
+		if err != nil {
+			return nil, err
+		}
+		c.target = target
+	}
+	address := c.target.Base
+	for _, segment := range path {
+		address += "/" + url.PathEscape(segment)
+	}
+	if len(query) > 0 {
+		address += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(c.ctx, method, address, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.target.Key != "" {
+		req.Header.Set("X-Functions-Key", c.target.Key)
+	}
+	resp, err := c.target.Client.Do(req)
+	if err != nil {
+		return nil, &UnavailableError{err}
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, &UnavailableError{err}
+	}
+	a := &answer{resp.StatusCode, resp.Header, text}
+	if a.status >= http.StatusBadRequest {
+		return a, &answerError{a.status, c.reason(a)}
+	}
+	return a, nil
+}
+
+// instance is request for something about the instance that the first argument
+// names.
+func (c *call) instance(method string, below []string, query url.Values, body []byte) (*answer, error) {
+	return c.request(method, append([]string{"instances", c.args[0]}, below...), query, body, nil)
+}
+
+// reason says why an answer is an error.
+func (c *call) reason(a *answer) string {
+	var told struct {
+		Message          string
+		ExceptionMessage string
+	}
+	var text string
+	switch {
+	case json.Unmarshal(a.body, &told) == nil && told.Message != "":
+		text = told.Message
+		if told.ExceptionMessage != "" && !strings.Contains(text, told.ExceptionMessage) {
+			text += ": " + told.ExceptionMessage
+		}
+	case json.Unmarshal(a.body, &text) == nil && text != "":
+	case a.status == http.StatusNotFound && c.verb == "purge" && len(c.args) == 0:
+		text = "there is no such instance that has ended"
+	case a.status == http.StatusNotFound && len(c.args) > 0:
+		text = fmt.Sprintf("there is no instance %q", c.args[0])
+	case a.status == http.StatusGone:
+		text = fmt.Sprintf("instance %q has ended", c.args[0])
+	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
+		text = "the app asks for a key: set DURABLE_KEY to it"
+	default:
+		text = fmt.Sprintf("the answer is %d %s", a.status, http.StatusText(a.status))
+	}
+	return strings.TrimRight(text, ".")
+}
+
+// payload returns JSON that was given as text or as a file, nil if it was not.
+func (c *call) payload(text, file, names string) ([]byte, error) {
+	switch {
+	case text != "" && file != "":
+		return nil, usageError(names + " exclude each other")
+	case file == "-":
+		b, err := io.ReadAll(c.program.Stdin)
+		if err != nil {
+			return nil, err
+		}
+		text = string(b)
+	case file != "":
+		b, err := os.ReadFile(file)
+		if err != nil {
+			return nil, err
+		}
+		text = string(b)
+	}
+	if text = strings.TrimSpace(text); text == "" {
+		return nil, nil
+	}
+	if !json.Valid([]byte(text)) {
+		return nil, usageError(fmt.Sprintf("%.40s is not JSON; a text needs quotes, as in '\"text\"'", text))
+	}
+	return []byte(text), nil
+}
+
+// working tells every few seconds, on standard error, that something takes its
+// time, until the returned function is called.
+func (c *call) working(what string) (done func()) {
+	ctx, stop := context.WithCancel(c.ctx)
+	ended := make(chan struct{})
+	go func() { // awaited by done
+		defer close(ended)
+		began := time.Now()
+		for tick := time.NewTicker(2 * time.Second); ; {
+			select {
+			case <-ctx.Done():
+				tick.Stop()
+				return
+			case <-tick.C:
+				c.tell(fmt.Sprintf("%s … %v", what, time.Since(began).Round(time.Second)))
+			}
+		}
+	}()
+	return func() {
+		stop()
+		<-ended
+	}
+}
+
+// tell writes to standard error what goes on.
+func (c *call) tell(text string) { fmt.Fprintln(c.program.Stderr, text) }
+
+var errUnexpected = errors.New("the answer is not what was expected")
+
+func decode[T any](a *answer) (v T, err error) {
+	if err := json.Unmarshal(a.body, &v); err != nil {
+		return v, fmt.Errorf("%w: %w: %.200s", errUnexpected, err, a.body)
+	}
+	return v, nil
+}

@@ -1,0 +1,334 @@
+package hubcli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An instance is what the management API tells of one.
+type instance struct {
+	Name            string          `json:"name"`
+	InstanceID      string          `json:"instanceId"`
+	RuntimeStatus   string          `json:"runtimeStatus"`
+	Input           json.RawMessage `json:"input"`
+	CustomStatus    json.RawMessage `json:"customStatus"`
+	Output          json.RawMessage `json:"output"`
+	CreatedTime     string          `json:"createdTime"`
+	LastUpdatedTime string          `json:"lastUpdatedTime"`
+	Version         string          `json:"version"`
+	HistoryEvents   []event         `json:"historyEvents"`
+}
+
+// hasEnded reports whether nothing happens to the instance by itself any more.
+func (i instance) hasEnded() bool {
+	switch i.RuntimeStatus {
+	case "Completed", "Failed", "Terminated", "Canceled":
+		return true
+	}
+	return false
+}
+
+func (c *call) start() error {
+	input, err := c.payload(c.flags.input, c.flags.inputFile, "--input and --input-file")
+	if err != nil {
+		return err
+	}
+	path := []string{"orchestrators", c.args[0]}
+	if c.flags.id != "" {
+		path = append(path, c.flags.id)
+	}
+	query := url.Values{}
+	if c.flags.version != "" {
+		query.Set("version", c.flags.version)
+	}
+	a, err := c.request(http.MethodPost, path, query, input, nil)
+	if err != nil {
+		return err
+	}
+	started, err := decode[struct{ ID string }](a)
+	if err != nil {
+		return err
+	}
+	if c.flags.wait == 0 {
+		return c.print(map[string]string{"instanceId": started.ID}, started.ID)
+	}
+	c.args = []string{started.ID}
+	return c.await(c.flags.wait)
+}
+
+// pollEvery is how often the end of an instance is looked for.
+const pollEvery = 200 * time.Millisecond
+
+// await shows the instance that c.args names when it has ended. It fails if it
+// does not end in time, or not well.
+func (c *call) await(most time.Duration) error {
+	defer c.working("waiting for instance " + c.args[0])()
+	deadline := time.Now().Add(most)
+	for {
+		a, err := c.instance(http.MethodGet, nil, nil, nil)
+		if err != nil {
+			return err
+		}
+		i, err := decode[instance](a)
+		if err != nil {
+			return err
+		}
+		late := time.Now().After(deadline)
+		if !i.hasEnded() && !late {
+			select {
+			case <-time.After(pollEvery):
+				continue
+			case <-c.ctx.Done():
+				return c.ctx.Err()
+			}
+		}
+		if err := c.show(a, i); err != nil {
+			return err
+		}
+		if i.RuntimeStatus != "Completed" {
+			return fmt.Errorf("instance %q is %s", i.InstanceID, i.RuntimeStatus)
+		}
+		return nil
+	}
+}
+
+func (c *call) get() error {
+	query := url.Values{}
+	if c.flags.noInput {
+		query.Set("showInput", "false")
+	}
+	if c.flags.showHistory {
+		query.Set("showHistory", "true")
+	}
+	a, err := c.instance(http.MethodGet, nil, query, nil)
+	if err != nil {
+		return err
+	}
+	i, err := decode[instance](a)
+	if err != nil {
+		return err
+	}
+	return c.show(a, i)
+}
+
+func (c *call) history() error {
+	query := url.Values{"showHistory": {"true"}, "showInput": {"false"}}
+	if c.flags.showOutput {
+		query.Set("showHistoryOutput", "true")
+	}
+	a, err := c.instance(http.MethodGet, nil, query, nil)
+	if err != nil {
+		return err
+	}
+	if c.flags.output == "json" {
+		whole, err := decode[struct {
+			HistoryEvents json.RawMessage `json:"historyEvents"`
+		}](a)
+		if err != nil {
+			return err
+		}
+		if whole.HistoryEvents == nil {
+			whole.HistoryEvents = json.RawMessage("[]")
+		}
+		return c.json(whole.HistoryEvents)
+	}
+	i, err := decode[instance](a)
+	if err != nil {
+		return err
+	}
+	return c.events(i.HistoryEvents)
+}
+
+// selection returns the parameters of the flags that select instances.
+func (c *call) selection() (url.Values, error) {
+	query := url.Values{}
+	for _, bound := range []struct{ name, flag, value string }{
+		{"createdTimeFrom", "--created-after", c.flags.after}, {"createdTimeTo", "--created-before", c.flags.before},
+	} {
+		if bound.value == "" {
+			continue
+		}
+		if _, err := time.Parse(time.RFC3339, bound.value); err != nil {
+			return nil, usageError(fmt.Sprintf("%s is %q, must be a time such as 2026-01-31T12:00:00Z", bound.flag, bound.value))
+		}
+		query.Set(bound.name, bound.value)
+	}
+	for status := range strings.SplitSeq(c.flags.status, ",") {
+		if status = strings.TrimSpace(status); status == "" {
+			continue
+		}
+		known, ok := knownStatus(status)
+		if !ok {
+			return nil, usageError(fmt.Sprintf("--status has %q, must have some of %s", status, strings.Join(statuses, ", ")))
+		}
+		query.Add("runtimeStatus", known)
+	}
+	if c.flags.prefix != "" {
+		query.Set("instanceIdPrefix", c.flags.prefix)
+	}
+	return query, nil
+}
+
+var statuses = []string{"Pending", "Running", "Suspended", "ContinuedAsNew", "Completed", "Failed", "Terminated", "Canceled"}
+
+// knownStatus returns a status as it is spelled.
+func knownStatus(text string) (string, bool) {
+	for _, s := range statuses {
+		if strings.EqualFold(s, text) {
+			return s, true
+		}
+	}
+	return "", false
+}
+
+// pageSize is how many instances are asked for at once.
+const pageSize = 500
+
+func (c *call) list() error {
+	query, err := c.selection()
+	if err != nil {
+		return err
+	}
+	if c.flags.top < 1 {
+		return usageError("--top must be at least 1")
+	}
+	query.Set("showInput", "false")
+	var all []json.RawMessage
+	continuation := ""
+	for {
+		size := pageSize
+		if !c.flags.all {
+			size = min(size, c.flags.top-len(all))
+		}
+		query.Set("top", strconv.Itoa(size))
+		header := http.Header{}
+		if continuation != "" {
+			header.Set(continuationHeader, continuation)
+		}
+		a, err := c.request(http.MethodGet, []string{"instances"}, query, nil, header)
+		if err != nil {
+			return err
+		}
+		page, err := decode[[]json.RawMessage](a)
+		if err != nil {
+			return err
+		}
+		all = append(all, page...)
+		continuation = a.header.Get(continuationHeader)
+		if continuation == "" || !c.flags.all && len(all) >= c.flags.top {
+			break
+		}
+		c.tell(fmt.Sprintf("%d instances …", len(all)))
+	}
+	if continuation != "" {
+		c.tell(fmt.Sprintf("There are more than these %d; --top or --all shows them.", len(all)))
+	}
+	return c.instances(all)
+}
+
+func (c *call) raise() error {
+	data, err := c.payload(c.flags.data, c.flags.dataFile, "--data and --data-file")
+	if err != nil {
+		return err
+	}
+	if data == nil {
+		data = []byte("null")
+	}
+	if _, err := c.instance(http.MethodPost, []string{"raiseEvent", c.args[1]}, nil, data); err != nil {
+		return err
+	}
+	return c.done(fmt.Sprintf("raised %s for %s", c.args[1], c.args[0]))
+}
+
+// control does what the verb's name says.
+func (c *call) control() error {
+	query := url.Values{}
+	if c.flags.reason != "" {
+		query.Set("reason", c.flags.reason)
+	}
+	if _, err := c.instance(http.MethodPost, []string{c.verb}, query, nil); err != nil {
+		return err
+	}
+	past := map[string]string{"terminate": "terminated", "suspend": "suspended", "resume": "resumed", "rewind": "rewound"}[c.verb]
+	return c.done(past + " " + c.args[0])
+}
+
+// done prints what was done to the instance that the first argument names.
+func (c *call) done(text string) error {
+	return c.print(map[string]string{"instanceId": c.args[0], "done": text}, text)
+}
+
+func (c *call) restart() error {
+	query := url.Values{"restartWithNewInstanceId": {strconv.FormatBool(!c.flags.sameID)}}
+	a, err := c.instance(http.MethodPost, []string{"restart"}, query, nil)
+	if err != nil {
+		return err
+	}
+	started, err := decode[struct{ ID string }](a)
+	if err != nil {
+		return err
+	}
+	return c.print(map[string]string{"instanceId": started.ID}, started.ID)
+}
+
+func (c *call) purge() error {
+	if len(c.args) == 1 {
+		if _, err := c.instance(http.MethodDelete, nil, nil, nil); err != nil {
+			return err
+		}
+		return c.done("purged " + c.args[0])
+	}
+	query, err := c.selection()
+	if err != nil {
+		return err
+	}
+	if c.flags.after == "" {
+		if !c.flags.allEnded && c.flags.before == "" {
+			return usageError("an ID, --created-after, --created-before or --all must say what to purge")
+		}
+		query.Set("createdTimeFrom", "0001-01-02T00:00:00Z")
+	}
+	defer c.working("purging")()
+	a, err := c.request(http.MethodDelete, []string{"instances"}, query, nil, nil)
+	if err != nil {
+		return err
+	}
+	purged, err := decode[struct {
+		InstancesDeleted int `json:"instancesDeleted"`
+	}](a)
+	if err != nil {
+		return err
+	}
+	return c.print(purged, fmt.Sprintf("purged %d instances", purged.InstancesDeleted))
+}
+
+func (c *call) deleteHub() error {
+	if !c.flags.yes {
+		return usageError("this deletes the task hub with all that is in it; --yes says that it is meant")
+	}
+	defer c.working("deleting")()
+	what, err := c.program.Delete(c.ctx, DeleteRequest{Force: c.flags.force})
+	if err != nil {
+		return err
+	}
+	return c.print(map[string]string{"deleted": what}, "deleted "+what)
+}
+
+func (c *call) copyHub() error {
+	report, err := c.program.Copy(c.ctx, CopyRequest{
+		From: c.args[0], To: c.args[1], TaskHub: c.flags.taskHub, Wait: c.flags.wait, IgnoreHidden: c.flags.ignoreHidden, Progress: c.tell,
+	})
+	if os.IsNotExist(err) {
+		return &answerError{http.StatusNotFound, err.Error()}
+	}
+	if err != nil {
+		return err
+	}
+	return c.print(report, "copied "+report.String())
+}

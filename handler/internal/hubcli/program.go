@@ -1,0 +1,195 @@
+package hubcli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+)
+
+// Codes that a program exits with.
+const (
+	ExitOK          = 0
+	ExitFailed      = 1 // it did not work; what is on standard error says why
+	ExitUsage       = 2 // the arguments make no sense
+	ExitNotFound    = 3 // there is no such instance
+	ExitRefused     = 4 // the instance is not in a state for it, or an ID is taken
+	ExitUnavailable = 5 // the hub is out of reach
+)
+
+// A Target is a management API that can be asked.
+type Target struct {
+	Client *http.Client
+	Base   string // its URL, without a slash at the end
+	Key    string // what it asks for; may be empty
+	// Close lets go of it. It may be nil.
+	Close func() error
+}
+
+// A CopyRequest says what to copy.
+type CopyRequest struct {
+	From, To     string
+	TaskHub      string        // in Azure Storage; empty: that of the configuration
+	Wait         time.Duration // how long to wait for workers to end
+	IgnoreHidden bool
+	Progress     func(string) // told what goes on
+}
+
+// A DeleteRequest says how to delete a hub.
+type DeleteRequest struct {
+	Force bool // though a worker has it
+}
+
+// A Program is the command line.
+type Program struct {
+	Name           string // it is called by, such as "bin/app hub"
+	Stdin          io.Reader
+	Stdout, Stderr io.Writer
+
+	// Open reaches the hub that the app's configuration names.
+	Open func(ctx context.Context) (*Target, error)
+	// Delete deletes that hub and returns what it was.
+	Delete func(ctx context.Context, r DeleteRequest) (string, error)
+	// Copy copies one hub to another and returns how much it was, which is
+	// written as JSON and, by its String, as text.
+	Copy func(ctx context.Context, r CopyRequest) (fmt.Stringer, error)
+}
+
+// A verb is one of the things that can be done.
+type verb struct {
+	name  string
+	args  []string // what follows it, by name
+	does  string
+	more  string // for its own help
+	flags func(f *flags)
+	run   func(c *call) error
+}
+
+// Run does what the arguments say and returns the code to exit with.
+func (p Program) Run(ctx context.Context, args []string) int {
+	if len(args) == 0 || isHelp(args[0]) {
+		out := p.Stdout
+		code := ExitOK
+		if len(args) == 0 {
+			out, code = p.Stderr, ExitUsage
+		}
+		p.usage(out)
+		return code
+	}
+	for _, v := range verbs {
+		if v.name == args[0] {
+			return p.runVerb(ctx, v, args[1:])
+		}
+	}
+	fmt.Fprintf(p.Stderr, "%s: there is no %q. See %[1]s --help.\n", p.Name, args[0])
+	return ExitUsage
+}
+
+func isHelp(arg string) bool {
+	return arg == "--help" || arg == "-help" || arg == "-h" || arg == "help"
+}
+
+func (p Program) runVerb(ctx context.Context, v verb, args []string) int {
+	f := newFlags(v)
+	given, err := f.parse(args)
+	switch {
+	case errors.Is(err, errHelp):
+		f.usage(p.Stdout, p.Name)
+		return ExitOK
+	case err == nil:
+		err = v.checkArgs(given)
+	}
+	if err != nil {
+		fmt.Fprintf(p.Stderr, "%s %s: %v. See %[1]s %[2]s --help.\n", p.Name, v.name, err)
+		return ExitUsage
+	}
+	c := &call{ctx: ctx, program: p, verb: v.name, flags: f, args: given}
+	err = v.run(c)
+	if c.target != nil && c.target.Close != nil {
+		err = errors.Join(err, c.target.Close())
+	}
+	if err != nil {
+		fmt.Fprintf(p.Stderr, "%s %s: %v\n", p.Name, v.name, err)
+		return exitCode(err)
+	}
+	return ExitOK
+}
+
+// checkArgs checks how many arguments there are. A name in brackets may be
+// left out.
+func (v verb) checkArgs(given []string) error {
+	for i, name := range v.args {
+		if i >= len(given) && !strings.HasPrefix(name, "[") {
+			return usageError(name + " is missing")
+		}
+	}
+	if len(given) > len(v.args) {
+		return usageError(fmt.Sprintf("%q is one argument too many", given[len(v.args)]))
+	}
+	return nil
+}
+
+// A usageError says what is wrong with the arguments.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// An answerError is an answer of the management API that is an error.
+type answerError struct {
+	status int
+	text   string
+}
+
+func (e *answerError) Error() string { return e.text }
+
+// An UnavailableError says that the hub cannot be reached.
+type UnavailableError struct{ Err error }
+
+func (e *UnavailableError) Error() string { return e.Err.Error() }
+
+// Unwrap returns why.
+func (e *UnavailableError) Unwrap() error { return e.Err }
+
+func exitCode(err error) int {
+	if _, usage := errors.AsType[usageError](err); usage {
+		return ExitUsage
+	}
+	if _, unavailable := errors.AsType[*UnavailableError](err); unavailable {
+		return ExitUnavailable
+	}
+	if answer, ok := errors.AsType[*answerError](err); ok {
+		switch answer.status {
+		case http.StatusNotFound:
+			return ExitNotFound
+		case http.StatusConflict, http.StatusGone, http.StatusPreconditionFailed:
+			return ExitRefused
+		case http.StatusServiceUnavailable:
+			return ExitUnavailable
+		}
+	}
+	return ExitFailed
+}
+
+// usage writes what there is.
+func (p Program) usage(w io.Writer) {
+	fmt.Fprintf(w, `Usage: %s VERB [ARGUMENTS] [--FLAGS]
+
+Works on the task hub that the app's configuration names: host.json, the
+environment and local.settings.json. An embedded hub that a running app has is
+asked by way of that app.
+
+`, p.Name)
+	for _, v := range verbs {
+		fmt.Fprintf(w, "  %-28s %s\n", strings.Join(append([]string{v.name}, v.args...), " "), v.does)
+	}
+	fmt.Fprintf(w, `
+%s VERB --help tells the flags of a verb. All have
+  --output table|json          how to print; table by default
+
+Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 no such instance, 4 refused
+for the instance's state, 5 the hub is out of reach.
+`, p.Name)
+}

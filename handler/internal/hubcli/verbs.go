@@ -1,0 +1,97 @@
+package hubcli
+
+import "time"
+
+// verbs are all there are, in the order of the help.
+var verbs = []verb{
+	{
+		name: "start", args: []string{"ORCHESTRATOR"}, does: "Starts an instance and prints its ID", run: (*call).start,
+		flags: func(f *flags) {
+			f.set.StringVar(&f.id, "id", "", "`ID` of the instance; a new one if it is not given")
+			f.set.StringVar(&f.input, "input", "", "the input, as `JSON`")
+			f.set.StringVar(&f.inputFile, "input-file", "", "the `FILE` that has the input; - is standard input")
+			f.set.StringVar(&f.version, "version", "", "`VERSION` of the instance")
+			f.set.DurationVar(&f.wait, "wait", 0, "waits for the instance to end, for at most this `TIME`, such as 30s")
+		},
+	},
+	{
+		name: "get", args: []string{"ID"}, does: "Shows an instance", run: (*call).get,
+		flags: func(f *flags) {
+			f.set.BoolVar(&f.noInput, "no-input", false, "leaves the input out")
+			f.set.BoolVar(&f.showHistory, "show-history", false, "with the history")
+		},
+	},
+	{
+		name: "list", does: "Lists instances", run: (*call).list,
+		flags: func(f *flags) {
+			f.filters()
+			f.set.StringVar(&f.prefix, "prefix", "", "those whose ID begins with `TEXT`")
+			f.set.IntVar(&f.top, "top", 100, "`N` instances at most")
+			f.set.BoolVar(&f.all, "all", false, "all of them, however many")
+		},
+	},
+	{
+		name: "history", args: []string{"ID"}, does: "Shows the history of an instance", run: (*call).history,
+		flags: func(f *flags) {
+			f.set.BoolVar(&f.showOutput, "show-output", false, "with the results of activities")
+		},
+	},
+	{
+		name: "raise", args: []string{"ID", "EVENT"}, does: "Sends an event to an instance", run: (*call).raise,
+		flags: func(f *flags) {
+			f.set.StringVar(&f.data, "data", "", "what the event carries, as `JSON`; null if it is not given")
+			f.set.StringVar(&f.dataFile, "data-file", "", "the `FILE` that has it; - is standard input")
+		},
+	},
+	control("terminate", "Ends an instance"),
+	control("suspend", "Suspends an instance: nothing of it runs until it is resumed"),
+	control("resume", "Lets a suspended instance go on"),
+	control("rewind", "Takes back the failure of an instance: what failed is done again"),
+	{
+		name: "restart", args: []string{"ID"}, does: "Starts an instance again, with the same input, and prints the new ID", run: (*call).restart,
+		flags: func(f *flags) {
+			f.set.BoolVar(&f.sameID, "same-id", false, "under the same ID, if it has ended")
+		},
+	},
+	{
+		name: "purge", args: []string{"[ID]"}, does: "Deletes an instance that has ended, or all that match", run: (*call).purge,
+		more: "Without an ID, --created-after, --created-before or --all must say which.",
+		flags: func(f *flags) {
+			f.filters()
+			f.set.StringVar(&f.prefix, "prefix", "", "those whose ID begins with `TEXT`")
+			f.set.BoolVar(&f.allEnded, "all", false, "all that have ended")
+		},
+	},
+	{
+		name: "delete", does: "Deletes the task hub with all that is in it", run: (*call).deleteHub,
+		flags: func(f *flags) {
+			f.set.BoolVar(&f.yes, "yes", false, "says that this is meant; nothing happens without it")
+			f.set.BoolVar(&f.force, "force", false, "though a worker has the hub, in Azure Storage")
+		},
+	},
+	{
+		name: "copy", args: []string{"FROM", "TO"}, does: "Copies a task hub with all that is under way, and counts what is there", run: (*call).copyHub,
+		more: "FROM and TO are embedded, or embedded:FILE, or azurestorage, or azurestorage:CONNECTION.\n" +
+			"TO must be empty. Stop the app first, and start it on TO: what runs on both runs twice.",
+		flags: func(f *flags) {
+			f.set.DurationVar(&f.wait, "wait", 45*time.Second, "how long to wait for workers to let go of the hubs, a `TIME` such as 45s")
+			f.set.StringVar(&f.taskHub, "task-hub", "", "`NAME` of the hub in Azure Storage; that of the configuration if it is not given")
+			f.set.BoolVar(&f.ignoreHidden, "ignore-hidden", false, "leaves behind what the queues hide for no known reason")
+		},
+	},
+}
+
+// control is a verb that does something to an instance for a reason.
+func control(name, does string) verb {
+	return verb{
+		name: name, args: []string{"ID"}, does: does, run: (*call).control,
+		flags: func(f *flags) { f.set.StringVar(&f.reason, "reason", "", "`TEXT` that says why") },
+	}
+}
+
+// filters are the flags that select instances.
+func (f *flags) filters() {
+	f.set.StringVar(&f.status, "status", "", "those in one of the statuses in `LIST`, such as Failed,Terminated")
+	f.set.StringVar(&f.after, "created-after", "", "those created at `TIME` or later, such as 2026-01-31T12:00:00Z")
+	f.set.StringVar(&f.before, "created-before", "", "those created at `TIME` or earlier")
+}
