@@ -48,7 +48,7 @@ type Config struct {
 	MaxEntityBatch int
 
 	// EntityReorderWindow is for how long it is told which messages an entity has
-	// received, at most a day: those that come in the wrong order are sorted, and
+	// received, at most a year: those that come in the wrong order are sorted, and
 	// those that come again are dropped. Zero means 30 minutes, and less than zero
 	// that neither is done.
 	EntityReorderWindow time.Duration
@@ -174,7 +174,7 @@ func (c Config) Validate() error {
 		field      string
 		value, max time.Duration
 	}{
-		{"EntityReorderWindow", max(c.EntityReorderWindow, 0), 24 * time.Hour},
+		{"EntityReorderWindow", max(c.EntityReorderWindow, 0), 365 * 24 * time.Hour},
 		{"ExtendedSessionIdle", c.ExtendedSessionIdle, 24 * time.Hour},
 		{"ShutdownTimeout", c.ShutdownTimeout, time.Hour},
 		{"EpisodeLimit", c.EpisodeLimit, time.Hour},

@@ -41,7 +41,7 @@ func appExchanges() []exchange {
 	down := func(s *Server) { s.state.unavailable("The storage does not answer.") }
 	stopping := func(s *Server) { close(s.draining) }
 	plain := func(cfg *Config) { // what does not depend on the machine's cores
-		cfg.Worker.MaxConcurrentActivities, cfg.Worker.MaxConcurrentOrchestrators = 20, 20
+		cfg.Worker.MaxConcurrentActivities, cfg.Worker.MaxConcurrentOrchestrators, cfg.Worker.MaxConcurrentEntities = 20, 20, 20
 	}
 	return []exchange{
 		{note: "what the host asks before anything else", method: "GET", target: "/"},
