@@ -36,7 +36,8 @@ const (
 // first, it is ctx's error; the instance goes on.
 //
 // It asks the hub again and again, at first after 50 ms and then at growing
-// intervals of at most 2 s.
+// intervals of at most 2 s, and at once if the hub is a [provider.Awaiter] and
+// tells that the instance has ended.
 func (i *Instance[O]) Wait(ctx context.Context) (O, error) {
 	for interval := waitIntervalMin; ; interval = min(interval*3/2, waitIntervalMax) {
 		s, err := i.client.Status(ctx, i.ID, provider.Fetch{})
@@ -51,11 +52,26 @@ func (i *Instance[O]) Wait(ctx context.Context) (O, error) {
 		case s.Status.IsTerminal():
 			return i.output(s)
 		}
-		if err := sleep(ctx, interval); err != nil {
+		if err := i.pause(ctx, interval); err != nil {
 			var none O
 			return none, fmt.Errorf("wait for instance %s: %w", i.ID, err)
 		}
 	}
+}
+
+// pause waits for d, or less if the hub tells that the instance has ended. It
+// returns an error if ctx ends first.
+func (i *Instance[O]) pause(ctx context.Context, d time.Duration) error {
+	hub, ok := i.client.hub.(provider.Awaiter)
+	if !ok {
+		return sleep(ctx, d)
+	}
+	patience, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	if err := hub.AwaitEnd(patience, string(i.ID)); err != nil && patience.Err() == nil {
+		return sleep(ctx, d) // what is wrong, the next question tells
+	}
+	return context.Cause(ctx)
 }
 
 // output returns what an instance that has ended returned.
