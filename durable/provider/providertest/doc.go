@@ -71,13 +71,22 @@ type test struct {
 // its t what is to be done at the end.
 func Exercise(t *testing.T, open func(t *testing.T) Hub) {
 	t.Helper()
+	ExerciseIn(t, func(t *testing.T, test func(t *testing.T)) { test(t) }, open)
+}
+
+// ExerciseIn is [Exercise] with each test run by in, such as synctest.Test, which
+// gets the test's t and may give test another one.
+func ExerciseIn(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Hub) {
+	t.Helper()
 	for _, a := range []area{
 		starting, children, messages, workItems, sessions, commits, continuing, statuses, activities,
 		timers, ordering, payloads, identifiers, queries, entities, endings, optional, copying, stopping, restarting,
 	} {
 		t.Run(a.name, func(t *testing.T) {
 			for _, tt := range a.tests {
-				t.Run(tt.name, func(t *testing.T) { tt.run(newWorld(t, open(t))) })
+				t.Run(tt.name, func(t *testing.T) {
+					in(t, func(t *testing.T) { tt.run(newWorld(t, open(t))) })
+				})
 			}
 		})
 	}

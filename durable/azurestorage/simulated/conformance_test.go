@@ -1,0 +1,62 @@
+package simulated_test
+
+import (
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider/providertest"
+)
+
+// The contract of providers holds on the simulated account as it does on
+// Azurite, also where the account promises no more than the service does.
+func TestTaskHub_KeepsThePromisesOfAProviderInVirtualTime(t *testing.T) {
+	for _, account := range []struct {
+		name  string
+		loose bool
+	}{{"in order", false}, {"in any order", true}} {
+		t.Run(account.name, func(t *testing.T) {
+			providertest.ExerciseIn(t, func(t *testing.T, test func(*testing.T)) {
+				t.Parallel()
+				synctest.Test(t, test)
+			}, func(t *testing.T) providertest.Hub { return simulatedHub(t, account.loose) })
+		})
+	}
+}
+
+func simulatedHub(t *testing.T, loose bool) providertest.Hub {
+	account := azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 10 * time.Millisecond, Loose: loose})
+	t.Cleanup(account.Wait)
+	cfg := azurestorage.Config{
+		TaskHub: "Sim", PartitionCount: 2, LeaseInterval: 15 * time.Second, LeaseAcquireInterval: 2 * time.Second,
+		MaxQueuePollingInterval: time.Second, DrainTimeout: 3 * time.Second, MaxConcurrentActivities: 8,
+		Logger: slog.New(slog.DiscardHandler),
+	}
+	var worker *azsim.Worker
+	open := func() *azurestorage.TaskHub {
+		worker = account.Worker("w")
+		cfg.Transport = worker
+		c, err := azurestorage.ParseConnectionString(account.ConnectionString())
+		if err != nil {
+			t.Fatal(err)
+		}
+		hub, err := azurestorage.Open(c, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return hub
+	}
+	return providertest.Hub{
+		Provider: open(),
+		Reopen:   func(*testing.T) provider.Provider { return open() },
+		Kill: func(*testing.T) provider.Provider {
+			worker.Kill()
+			return open()
+		},
+		Patience: 10 * time.Minute, Quiet: time.Second, DrainTimeout: cfg.DrainTimeout, Visibility: 15 * time.Second,
+	}
+}
