@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -36,6 +37,7 @@ type Account struct {
 	start time.Time
 
 	underway sync.WaitGroup // requests, also those that nobody waits for any more
+	late     atomic.Int32   // requests that are slow or of a frozen worker
 
 	mu         sync.Mutex // protects the following
 	lastTick   time.Time  // of the last write, since ETags are made of it
@@ -67,6 +69,10 @@ func (a *Account) ConnectionString() string {
 // Wait returns when no request is under way, also none that nobody waits for any
 // more. A bubble must not end before.
 func (a *Account) Wait() { a.underway.Wait() }
+
+// Late returns how many requests are on their way that are slow or of a worker
+// that is frozen. They may take effect when nobody expects it any more.
+func (a *Account) Late() int { return int(a.late.Load()) }
 
 // tick returns the time of a write, which no other write has. a.mu is held.
 func (a *Account) tick() time.Time {

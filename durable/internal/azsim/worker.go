@@ -64,12 +64,13 @@ func (w *Worker) Freeze(d time.Duration) {
 	w.thaw = time.Now().Add(d)
 }
 
-// Skew makes the worker's clock be ahead of the account's by d, which may be
-// negative: all times that it sends or receives are changed by as much.
+// Skew makes the worker's clock be ahead of the account's by d, in whole seconds,
+// which may be negative: all times that it sends or receives are changed by as
+// much.
 func (w *Worker) Skew(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.skew = d
+	w.skew = d.Truncate(time.Second)
 }
 
 func (w *Worker) clockAhead() time.Duration {
@@ -184,6 +185,8 @@ func (x *exchange) there() error {
 		x.w.Kill()
 		return errKilled
 	case Slow:
+		x.a.late.Add(1)
+		defer x.a.late.Add(-1)
 		time.Sleep(slowness(mix(x.r.Roll, 3)))
 	case None, FailAfter, RefuseAfter, KillAfter:
 	}
@@ -203,6 +206,10 @@ func (x *exchange) there() error {
 
 // pass waits for as long as it takes between worker and account.
 func (x *exchange) pass(roll uint64) {
+	if x.w.frozen() > 0 {
+		x.a.late.Add(1)
+		defer x.a.late.Add(-1)
+	}
 	if d := x.a.latency(roll); d > 0 {
 		time.Sleep(d)
 	}

@@ -90,6 +90,9 @@ func (a *azure) Worker(name string, skew time.Duration) (sim.Process, error) {
 }
 
 func (a *azure) Pending() (all []string) {
+	if n := a.account.Late(); n > 0 {
+		all = append(all, fmt.Sprintf("%d requests", n))
+	}
 	for _, queue := range a.account.Queues() {
 		for _, m := range a.account.Messages(queue) {
 			all = append(all, fmt.Sprintf("%s, received %d times, visible in %v: %s", queue, m.DequeueCount, time.Until(m.VisibleAt), m.Text))
@@ -97,6 +100,8 @@ func (a *azure) Pending() (all []string) {
 	}
 	return all
 }
+
+func (a *azure) Settle() { a.account.Wait() }
 
 func (a *azure) Stored() (all []string) {
 	for _, table := range []string{"SimHistory", "SimInstances"} {

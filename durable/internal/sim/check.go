@@ -81,7 +81,7 @@ func CheckHistory(past []history.Event, terminated bool) (faults []string) {
 			}
 		}
 	}
-	if completions == 0 {
+	if completions == 0 && !(terminated && len(past) == 0) { // it was terminated before it began
 		faults = append(faults, "it has no end")
 	}
 	if brackets > 0 || brackets < -1 { // one that continued as new is closed twice, as in .NET

@@ -16,6 +16,10 @@ type Input struct {
 	Program int
 	Round   int
 	Sum     uint64 // of the rounds before
+	// Named says that children have IDs of their own. The engine makes those that
+	// have none of the ID of the parent's execution, which is random from the
+	// second round on.
+	Named bool
 }
 
 // The functions of an app, by the names that they have on the wire.
@@ -152,9 +156,11 @@ func (x *execution) eventInTime(s Step) (string, error) {
 func (x *execution) children(i int, s Step) (string, error) {
 	tasks := make([]*durable.Task[uint64], s.Count)
 	for n := range tasks {
-		in := Input{Path: childPath(x.in.Path, x.in.Round, i, n), Program: s.Child}
+		in := Input{
+			Path: childPath(x.in.Path, x.in.Round, i, n), Program: s.Child, Named: x.in.Named || x.in.Round > 0,
+		}
 		var opts []durable.SubOrchestrationOption
-		if s.Kind == ChildrenStep || x.in.Round > 0 { // later executions have random IDs, and so had their children
+		if s.Kind == ChildrenStep || in.Named {
 			opts = append(opts, durable.InstanceID(in.Path))
 		}
 		tasks[n] = child.Call(x.ctx, in, opts...)

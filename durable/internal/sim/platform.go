@@ -23,6 +23,10 @@ type Platform interface {
 	// Pending returns what is on its way to workers, hidden or not, in words.
 	Pending() []string
 
+	// Settle waits until nothing is under way any more that workers have begun,
+	// all of which have stopped.
+	Settle()
+
 	// Stored returns what is stored of instances, in words.
 	Stored() []string
 

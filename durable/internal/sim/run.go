@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -72,6 +73,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	s.checkEnds(clients)
 	stop()
 	workers.Wait()
+	platform.Settle()
 	for _, what := range platform.Pending() {
 		s.fault("left behind by workers that stopped: %s", what)
 	}
@@ -116,7 +118,7 @@ func (s *simulation) live(ctx context.Context, worker int) {
 			ended <- err
 		}
 		stop()
-		if err := <-ended; err != nil && !isDead(p) {
+		if err := <-ended; err != nil && !isDead(p) && !s.wasFrozen(worker) {
 			s.fault("worker %s: %v", name, err)
 		}
 		s.mu.Lock()
@@ -124,6 +126,12 @@ func (s *simulation) live(ctx context.Context, worker int) {
 		s.mu.Unlock()
 		pause(ctx, time.Duration(1+mix(s.plan.Seed, name)%20)*time.Second)
 	}
+}
+
+// wasFrozen reports whether a worker is among those that are frozen at some time.
+// Nothing of what it does then need come to an end in time.
+func (s *simulation) wasFrozen(worker int) bool {
+	return slices.ContainsFunc(s.plan.Disturbances, func(d Disturbance) bool { return d.Kind == FreezeIt && d.Worker == worker })
 }
 
 func isDead(p Process) bool {

@@ -71,8 +71,6 @@ func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
 		for range 2 {
 			_, trace := simulate(t, sim.NewPlan(seed))
 			if difference := firstDifference(first, strings.Split(trace(), "\n")); difference != "" {
-				os.WriteFile(fmt.Sprintf("/tmp/dA-%d", seed), []byte(strings.Join(first, "\n")), 0o600)
-				os.WriteFile(fmt.Sprintf("/tmp/dB-%d", seed), []byte(trace()), 0o600)
 				t.Errorf("seed %d: %s", seed, difference)
 				break
 			}
