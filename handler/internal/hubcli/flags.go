@@ -29,7 +29,7 @@ type flags struct {
 func newFlags(v verb) *flags {
 	f := &flags{verb: v, set: flag.NewFlagSet(v.name, flag.ContinueOnError)}
 	f.set.SetOutput(io.Discard)
-	f.set.StringVar(&f.output, "output", "table", "`FORMAT`: table or json")
+	f.set.StringVar(&f.output, "output", "table", "prints in `FORMAT`, table or json")
 	if v.flags != nil {
 		v.flags(f)
 	}

@@ -224,7 +224,9 @@ func (c *call) list() error {
 		if continuation == "" || !c.flags.all && len(all) >= c.flags.top {
 			break
 		}
-		c.tell(fmt.Sprintf("%d instances …", len(all)))
+		if c.flags.all {
+			c.tell(fmt.Sprintf("%d instances …", len(all)))
+		}
 	}
 	if continuation != "" {
 		c.tell(fmt.Sprintf("There are more than these %d; --top or --all shows them.", len(all)))
