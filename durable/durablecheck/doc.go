@@ -16,27 +16,10 @@
 // On its own, `durablecheck ./...` prints the same. In a program that runs
 // several analyzers, such as one built on multichecker, it is [Analyzer].
 //
-// golangci-lint takes analyzers as module plugins. A plugin must import
-// github.com/golangci/plugin-module-register, which this module does not depend
-// on, so it is a package of yours:
-//
-//	func init() {
-//		register.Plugin("durablecheck", func(any) (register.LinterPlugin, error) { return plugin{}, nil })
-//	}
-//
-//	type plugin struct{}
-//
-//	func (plugin) BuildAnalyzers() ([]*analysis.Analyzer, error) {
-//		return []*analysis.Analyzer{durablecheck.Analyzer}, nil
-//	}
-//
-//	func (plugin) GetLoadMode() string { return register.LoadModeTypesInfo }
-//
-// Name its module in .custom-gcl.yml, run `golangci-lint custom`, and enable it
-// in .golangci.yml, where linters.settings.custom.durablecheck.type is module.
-// golangci-lint 2.15 with such a plugin linked in finds what go vet finds, in
-// other packages too, but shows one finding a line unless issues.uniq-by-line is
-// false.
+// In golangci-lint it is a module plugin: package golangci, beside this one, says
+// what to write into .custom-gcl.yml and .golangci.yml. What it finds is what go
+// vet finds, in other packages too, but golangci-lint shows one finding a line
+// unless issues.uniq-by-line is false.
 //
 // # What is checked
 //
