@@ -55,6 +55,14 @@ func (c outageClient) History(ctx context.Context, id string) ([]history.Event, 
 	return events, markOutage(ctx, err)
 }
 
+func (c outageClient) AwaitEnd(ctx context.Context, id string) error {
+	awaiter, ok := c.hub.(provider.Awaiter)
+	if !ok {
+		return provider.ErrNotSupported
+	}
+	return awaiter.AwaitEnd(ctx, id)
+}
+
 func (c outageClient) Purge(ctx context.Context, id string) error {
 	purger, ok := c.hub.(provider.Purger)
 	if !ok {

@@ -102,6 +102,7 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 		if err := s.writeInstanceRow(ctx, cp, rows); err != nil {
 			return err
 		}
+		s.hub.endings.tell(s.slot.id)
 		s.removeTaken(ctx)
 	} else {
 		var deletes sync.WaitGroup

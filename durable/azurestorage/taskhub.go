@@ -43,6 +43,7 @@ type TaskHub struct {
 	rows       rowCache
 	histories  *historyCache
 	held       *heldMessages
+	endings    endings
 	partitions []*partition
 	inbox      *inbox
 	activities *activityQueue
@@ -55,6 +56,7 @@ var (
 	_ provider.Provider     = (*TaskHub)(nil)
 	_ provider.LoadReporter = (*TaskHub)(nil)
 	_ provider.Primary      = (*TaskHub)(nil)
+	_ provider.Awaiter      = (*TaskHub)(nil)
 )
 
 // Open returns the task hub that c and cfg describe. It makes no request: the
