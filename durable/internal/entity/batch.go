@@ -96,6 +96,9 @@ func (b *Batch) receive(r *Request, remembered int) []*Request {
 		return nil
 	}
 	deliver := s.sorter.Receive(r, b.settings.Window)
+	if r.Position > 0 {
+		deliver = append(deliver, s.sorter.Passed(r, r.LockSet[r.Position-1].String())...)
+	}
 	// What no sorter knows must not come twice, either. Nor may a lock be granted
 	// whose release came first.
 	return slices.DeleteFunc(deliver, func(r *Request) bool {
@@ -269,7 +272,7 @@ func (b *Batch) grant(r *Request) Message {
 	next.Position++
 	if next.Position < len(next.LockSet) {
 		to := next.LockSet[next.Position].String()
-		b.state.sorter.Label(next, to, b.now, b.settings.Window)
+		b.state.sorter.LabelPassed(next, to, b.now, b.settings.Window)
 		return event(to, requestEvent, new(next.Encode()))
 	}
 	return Message{

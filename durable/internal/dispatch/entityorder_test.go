@@ -1,0 +1,108 @@
+package dispatch_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// journal is an entity that keeps what it was told, by who told it. What "pass"
+// tells it, it tells another journal.
+func journal(_ context.Context, op *entity.Operation) entity.Result {
+	heard := decode[map[string][]int](op.State)
+	if heard == nil {
+		heard = map[string][]int{}
+	}
+	heard[op.Caller] = append(heard[op.Caller], decode[int](op.Input))
+	r := entity.Result{State: encode(heard)}
+	if op.Name == "pass" {
+		r.Actions = []entity.Action{&entity.Signal{Target: entityID("journal", "second"), Operation: "tell", Input: op.Input}}
+	}
+	return r
+}
+
+// teller signals a journal as often as it is told to, in two episodes.
+func teller(x *replay.Execution, input *string) (*string, error) {
+	n := decode[int](input)
+	for i := range n {
+		if i == n/2 {
+			sleepFor(x, time.Second)
+		}
+		x.SignalEntity(entityID("journal", "first"), "pass", encode(i), time.Time{})
+	}
+	return nil, nil
+}
+
+var journalFunctions = functions{
+	entities:      map[string]dispatch.EntityCode{"journal": journal},
+	orchestrators: map[string]replay.Code{"Tell": teller},
+}
+
+// Fifty orchestrations signal an entity twenty times each, and it passes all of
+// it on to another. Whatever goes wrong, each hears everything in the order in
+// which it was said, once.
+func TestEntity_HearsEachSenderInOrderAndOnceUnderFaults(t *testing.T) {
+	const senders, each = 50, 20
+	for _, way := range bothWays {
+		for seed := range uint64(2) {
+			t.Run(fmt.Sprintf("%s/seed %d", way.name, seed), func(t *testing.T) {
+				bubble(t, func(b *bench) {
+					for _, f := range []memhub.Fault{
+						memhub.CommitFails, memhub.CommitTears, memhub.CommitReplyLost, memhub.SessionLost, memhub.DuplicateDelivery, memhub.DelayedDelivery,
+					} {
+						b.Inject(f, memhub.Chance(rand.New(rand.NewPCG(seed, uint64(f))), 0.05))
+					}
+					b.work(journalFunctions, way.change)
+					b.workOn(b.NewWorker(), journalFunctions, way.change)
+					for n := range senders {
+						b.start(fmt.Sprint("teller ", n), "Tell", each)
+					}
+					for n := range senders {
+						b.wantOutput(fmt.Sprint("teller ", n), history.Completed, "<nil>")
+					}
+					b.wantNothingLeft()
+					b.wantHeard(senders, each)
+				})
+			})
+		}
+	}
+}
+
+func (b *bench) wantHeard(senders, each int) {
+	b.Helper()
+	var want []int
+	for i := range each {
+		want = append(want, i)
+	}
+	first := decode[map[string][]int](new(b.entityState(entityID("journal", "first"))))
+	if len(first) != senders {
+		b.Errorf("%d senders were heard, want %d", len(first), senders)
+	}
+	for sender, heard := range first {
+		if !slices.Equal(heard, want) {
+			b.Errorf("%s was heard as %v", sender, heard)
+		}
+	}
+	second := decode[map[string][]int](new(b.entityState(entityID("journal", "second"))))["@journal@first"]
+	if len(second) != senders*each {
+		b.Errorf("%d signals were passed on, want %d", len(second), senders*each)
+	}
+	counts := make([]int, each)
+	for _, n := range second {
+		counts[n]++
+	}
+	for n, count := range counts {
+		if count != senders {
+			b.Errorf("%d was passed on %d times, want %d", n, count, senders)
+		}
+	}
+}

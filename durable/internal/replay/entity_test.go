@@ -1,0 +1,296 @@
+package replay_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
+	"github.com/google/go-cmp/cmp"
+)
+
+func counter(key string) entity.ID { return entity.ID{Name: "counter", Key: key} }
+
+// requests returns what was sent to entities, in order, and what it said.
+func requests(t *testing.T, actions []replay.Action) (all []*entity.Request) {
+	t.Helper()
+	for _, a := range actions {
+		if a, ok := a.(*replay.SendEvent); ok && strings.HasPrefix(a.Name, "op") {
+			r, err := entity.DecodeRequest(a.Input)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// released returns the entities that were sent releases.
+func released(actions []replay.Action) (all []string) {
+	for _, a := range actions {
+		if a, ok := a.(*replay.SendEvent); ok && entity.IsRelease(a.Name) {
+			all = append(all, a.InstanceID)
+		}
+	}
+	return all
+}
+
+func answer(r *entity.Request, result string) *history.EventRaised {
+	return replaytest.Raised(r.ID, entity.Response{Result: &result}.Encode())
+}
+
+func callEntity(x *replay.Execution, key, op string) (*string, error) {
+	var f replay.Future
+	x.CallEntity(&f, counter(key), op, nil)
+	f.Await()
+	r, err := f.EntityResponse()
+	if err == nil && r.Failure != nil {
+		err = errors.New(r.Failure.ErrorMessage)
+	}
+	return r.Result, err
+}
+
+func lock(x *replay.Execution, keys ...string) {
+	var f replay.Future
+	var ids []entity.ID
+	for _, k := range keys {
+		ids = append(ids, counter(k))
+	}
+	x.LockEntities(&f, ids)
+	f.Await()
+}
+
+func TestEntities_RequestsAreOrderedAndTheirIDsFollowFromTheExecution(t *testing.T) {
+	t.Parallel()
+	s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
+		x.SignalEntity(counter("a"), "add", new("5"), time.Time{})
+		x.SignalEntity(counter("a"), "add", new("5"), time.Time{})
+		x.SignalEntity(counter("b"), "add", new("5"), x.Now().Add(7*24*time.Hour))
+		return callEntity(x, "a", "get")
+	})
+	sent := requests(t, s.Start(nil))
+	now := history.Ticks(replaytest.Epoch)
+	want := [][2]time.Time{{now, {}}, {now.Add(100), now}, {{}, {}}, {now.Add(200), now.Add(100)}}
+	ids := map[string]bool{}
+	for i, r := range sent {
+		ids[r.ID] = true
+		if !r.Timestamp.Equal(want[i][0]) || !r.Predecessor.Equal(want[i][1]) || r.Parent != "abc" || r.ParentExecution != "e0" || r.Signal != (i < 3) {
+			t.Errorf("request %d is %+v, want labels %v", i, r, want[i])
+		}
+	}
+	if len(ids) != 4 {
+		t.Errorf("there are %d IDs, want 4", len(ids))
+	}
+	if name := s.Actions[2].(*replay.SendEvent).Name; name != entity.EventName(now.Add(6*24*time.Hour), now) {
+		t.Errorf("what is due in a week is named %s", name)
+	}
+	s.Episode(answer(sent[3], "10"))
+	if got := s.Output(history.Completed); got != "10" {
+		t.Errorf("the call returned %s, want 10", got)
+	}
+}
+
+// What another program decided counts: its IDs and labels are taken from the
+// history.
+func TestEntities_TheHistorysRequestsCount(t *testing.T) {
+	t.Parallel()
+	code := func(x *replay.Execution, _ *string) (*string, error) {
+		defer x.Unlock()
+		lock(x, "a")
+		return callEntity(x, "a", "get")
+	}
+	head := history.NewHeader(replaytest.Epoch)
+	past := []history.Event{
+		&history.OrchestratorStarted{Header: head},
+		&history.ExecutionStarted{Header: head, Name: "O", Instance: history.OrchestrationInstance{InstanceID: "abc", ExecutionID: "e0"}},
+		&history.EventSent{Header: history.Header{EventID: 0}, InstanceID: "@counter@a", Name: "op", Input: new(
+			`{"op":null,"id":"33333333-3333-3333-3333-333333333333","parent":"abc","Timestamp":"2026-11-20T18:34:39.1752517Z",` +
+				`"Predecessor":"0001-01-01T00:00:00","lockset":[{"name":"counter","key":"a"}]}`)},
+		&history.OrchestratorCompleted{Header: head},
+	}
+	x := replay.New(history.OrchestrationInstance{InstanceID: "abc", ExecutionID: "e0"}, code)
+	defer x.Close()
+	start := &history.OrchestratorStarted{Header: head}
+	out := x.Episode(past, []history.Event{start, replaytest.Raised("33333333-3333-3333-3333-333333333333", `{"result":"Lock Acquisition Completed"}`)})
+	sent := requests(t, out.Actions)
+	if len(sent) != 1 {
+		t.Fatalf("the lock was not granted: %s", replaytest.Describe(out.Actions))
+	}
+	if want := time.Date(2026, 11, 20, 18, 34, 39, 175251700, time.UTC); !sent[0].Predecessor.Equal(want) {
+		t.Errorf("the next request follows %v, want %v", sent[0].Predecessor, want)
+	}
+	out = x.Episode(nil, []history.Event{start, answer(sent[0], "1")})
+	var texts []string
+	for _, a := range out.Actions {
+		if a, ok := a.(*replay.SendEvent); ok {
+			texts = append(texts, *a.Input)
+		}
+	}
+	if want := []string{`{"parent":"abc","id":"33333333-3333-3333-3333-333333333333"}`}; !slices.Equal(texts, want) {
+		t.Errorf("sent %v, want %v", texts, want)
+	}
+}
+
+// The checkpoint of a call is lost after it was sent: the answer is here first.
+func TestEntities_AnAnswerMayComeBeforeItsCall(t *testing.T) {
+	t.Parallel()
+	code := func(x *replay.Execution, _ *string) (*string, error) {
+		var f replay.Future
+		x.WaitEvent(&f, "go")
+		f.Await()
+		return callEntity(x, "a", "get")
+	}
+	first := replaytest.New(t, "O", code)
+	first.Start(nil)
+	sent := requests(t, first.Episode(replaytest.Raised("go", "")))
+	second := replaytest.New(t, "O", code)
+	second.Start(nil)
+	second.Episode(answer(sent[0], "7"))
+	second.Episode(replaytest.Raised("go", ""))
+	if got := second.Output(history.Completed); got != "7" {
+		t.Errorf("the call returned %s, want 7", got)
+	}
+}
+
+func TestEntities_AnAnswerThatComesAgainIsNoEvent(t *testing.T) {
+	t.Parallel()
+	s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
+		if _, err := callEntity(x, "a", "get"); err != nil {
+			return nil, err
+		}
+		return nil, x.ContinueAsNew(nil)
+	})
+	sent := requests(t, s.Start(nil))
+	s.Episode(answer(sent[0], "1"), answer(sent[0], "1"))
+	if n := len(s.End().CarryOver); n != 0 {
+		t.Errorf("%d events are carried over, want none", n)
+	}
+}
+
+func TestCriticalSection_Rules(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name string
+		code func(x *replay.Execution)
+		want string
+	}{
+		{"a sub-orchestration", func(x *replay.Execution) { x.CreateSubOrchestration(new(replay.Future), "C", "", nil) }, "cannot call suborchestrators"},
+		{"a forgotten one", func(x *replay.Execution) { x.StartOrchestration(&replay.CreateSubOrchestration{Name: "C"}) }, "cannot call suborchestrators"},
+		{"a signal to a locked entity", func(x *replay.Execution) { x.SignalEntity(counter("a"), "add", nil, time.Time{}) }, "Must not signal a locked entity from a critical section"},
+		{"a second call to one", func(x *replay.Execution) {
+			x.CallEntity(new(replay.Future), counter("a"), "get", nil)
+			x.CallEntity(new(replay.Future), counter("a"), "get", nil)
+		}, "while a prior call to the same entity is still pending"},
+		{"a call to another", func(x *replay.Execution) { x.CallEntity(new(replay.Future), counter("z"), "get", nil) }, "not one of the locked entities"},
+		{"another section", func(x *replay.Execution) { x.LockEntities(new(replay.Future), []entity.ID{counter("z")}) }, "Must not enter another critical section"},
+		{"none of them", func(x *replay.Execution) {
+			x.SignalEntity(counter("z"), "add", nil, time.Time{})
+			x.CallEntity(new(replay.Future), counter("a"), "get", nil)
+			x.CallEntity(new(replay.Future), counter("b"), "get", nil)
+		}, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
+				lock(x, "b", "a", "b")
+				test.code(x)
+				return nil, nil
+			})
+			sent := requests(t, s.Start(nil))
+			if diff := cmp.Diff([]entity.ID{counter("a"), counter("b")}, sent[0].LockSet); diff != "" {
+				t.Errorf("locks (-want +got):\n%s", diff)
+			}
+			actions := s.Episode(answer(sent[0], "Lock Acquisition Completed"))
+			end := s.End()
+			if test.want == "" && end.Status != history.Completed {
+				t.Errorf("it failed with %s", *end.Result)
+			}
+			if test.want != "" && (end.Status != history.Failed || !strings.Contains(*end.Result, test.want)) {
+				t.Errorf("it is %v with %v, want a failure with %q", end.Status, end.Result, test.want)
+			}
+			if diff := cmp.Diff([]string{"@counter@a", "@counter@b"}, released(actions)); diff != "" {
+				t.Errorf("releases (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func TestCriticalSection_NothingIsCalledBeforeItBegins(t *testing.T) {
+	t.Parallel()
+	s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
+		x.LockEntities(new(replay.Future), []entity.ID{counter("a")})
+		return callEntity(x, "a", "get")
+	})
+	actions := s.Start(nil)
+	if got := s.Output(history.Failed); !strings.Contains(got, "Must await the completion of the lock request") {
+		t.Errorf("it failed with %s", got)
+	}
+	if got := released(actions); len(got) != 1 {
+		t.Errorf("released %v, want the one that was asked for", got)
+	}
+}
+
+// A history that the code does not fit fails the execution; the locks that the
+// history has are released all the same.
+func TestCriticalSection_OfAHistoryThatTheCodeDoesNotFitIsReleased(t *testing.T) {
+	t.Parallel()
+	section := func(then string) replay.Code {
+		return func(x *replay.Execution, _ *string) (*string, error) {
+			lock(x, "a", "b")
+			var f replay.Future
+			x.ScheduleTask(&f, then, nil)
+			f.Await()
+			x.Unlock()
+			return nil, nil
+		}
+	}
+	before := replaytest.New(t, "O", section("A"))
+	sent := requests(t, before.Start(nil))
+	before.Episode(answer(sent[0], "Lock Acquisition Completed"))
+	past := slices.Clone(before.History)
+	for _, e := range past { // which Record leaves out
+		if e, ok := e.(*history.EventSent); ok {
+			e.Input = new(sent[0].Encode())
+		}
+	}
+	x := replay.New(before.Instance, section("B"))
+	defer x.Close()
+	out := x.Episode(past, []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(before.Now)}, replaytest.Done(1, "1")})
+	end, ok := out.Actions[len(out.Actions)-1].(*replay.Complete)
+	if !ok || end.Status != history.Failed {
+		t.Fatalf("decided\n%s", replaytest.Describe(out.Actions))
+	}
+	if diff := cmp.Diff([]string{"@counter@a", "@counter@b"}, released(out.Actions)); diff != "" {
+		t.Errorf("releases (-want +got):\n%s", diff)
+	}
+	for i, a := range out.Actions {
+		if a.ActionID() != 2+i {
+			t.Errorf("action %d has number %d, want %d", i, a.ActionID(), 2+i)
+		}
+	}
+}
+
+func TestCriticalSection_EndsWithATerminationThatFindsItSuspended(t *testing.T) {
+	t.Parallel()
+	s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
+		lock(x, "a")
+		var f replay.Future
+		x.WaitEvent(&f, "never")
+		f.Await()
+		return nil, nil
+	})
+	sent := requests(t, s.Start(nil))
+	s.Episode(answer(sent[0], "Lock Acquisition Completed"))
+	head := history.NewHeader(s.Now)
+	actions := s.Episode(&history.ExecutionSuspended{Header: head}, &history.ExecutionTerminated{Header: head, Reason: new("enough")})
+	if got := fmt.Sprint(released(actions)); got != "[@counter@a]" {
+		t.Errorf("released %s", got)
+	}
+}
