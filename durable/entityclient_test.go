@@ -1,0 +1,327 @@
+package durable_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
+)
+
+// An entityRig is a hub with a worker that knows counters, in a bubble of
+// virtual time.
+type entityRig struct {
+	hub    *memhub.Hub
+	client *durable.Client
+	ctx    context.Context
+}
+
+// inEntityRig lets test use a rig.
+func inEntityRig(t *testing.T, cfg durable.Config, test func(t *testing.T, r entityRig), more ...*durable.Function) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, stop := context.WithCancel(t.Context())
+		hub := memhub.New()
+		registry := durable.NewRegistry(append(more, counters(), durable.ErrorValue("Negative", errNegative))...)
+		cfg.Logger = slog.New(slog.DiscardHandler)
+		stopped := make(chan error)
+		go func() { stopped <- durable.NewWorker(hub, registry, cfg).Run(ctx) }()
+		defer func() {
+			stop()
+			if err := <-stopped; err != nil {
+				t.Error(err)
+			}
+		}()
+		test(t, entityRig{hub, durable.NewClient(hub, registry), t.Context()})
+	})
+}
+
+// add signals a counter, and lets that be worked off.
+func (r entityRig) add(t *testing.T, key durable.EntityKey[counter], n int64, opts ...durable.SignalOption) {
+	t.Helper()
+	if err := durable.Signal(r.ctx, r.client, key, (*counter).Add, n, opts...); err != nil {
+		t.Fatal(err)
+	}
+	synctest.Wait()
+}
+
+func (r entityRig) total(t *testing.T, key durable.EntityKey[counter]) int64 {
+	t.Helper()
+	c, err := durable.ReadEntity(r.ctx, r.client, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c.Total
+}
+
+func TestClient_SignalsAndReadsEntities(t *testing.T) {
+	inEntityRig(t, durable.Config{}, func(t *testing.T, r entityRig) {
+		if _, err := durable.ReadEntity(r.ctx, r.client, meter); !errors.Is(err, durable.ErrEntityNotFound) {
+			t.Errorf("%v, want ErrEntityNotFound", err)
+		}
+		r.add(t, meter, 5)
+		r.add(t, meter, -7) // fails, and changes nothing
+		r.add(t, meter, 2)
+		if got := r.total(t, meter); got != 7 {
+			t.Errorf("total %d, want 7", got)
+		}
+		r.add(t, meter, 1, durable.SignalAfter(time.Hour))
+		if got := r.total(t, meter); got != 7 {
+			t.Errorf("total %d before the hour is over, want 7", got)
+		}
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if got := r.total(t, meter); got != 8 {
+			t.Errorf("total %d after the hour, want 8", got)
+		}
+		if err := r.client.DeleteEntity(r.ctx, meter); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if _, err := durable.ReadEntity(r.ctx, r.client, meter); !errors.Is(err, durable.ErrEntityNotFound) {
+			t.Errorf("%v, want ErrEntityNotFound", err)
+		}
+		r.add(t, meter, 3)
+		if got := r.total(t, meter); got != 3 {
+			t.Errorf("total %d of what came into being again, want 3", got)
+		}
+	})
+}
+
+func TestClient_KnowsEntitiesByName(t *testing.T) {
+	inEntityRig(t, durable.Config{}, func(t *testing.T, r entityRig) {
+		stranger := durable.NewClient(r.hub, nil)
+		id := durable.EntityID{Name: "COUNTER", Key: "K"}
+		if err := durable.EntityOperation[int, int]("Add").Send(r.ctx, stranger, id, 5); err != nil {
+			t.Fatal(err)
+		}
+		if err := stranger.SignalEntity(r.ctx, id, "add", json.RawMessage(" 6 ")); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		s, err := stranger.Entity(r.ctx, id)
+		if err != nil || string(s.State) != `{"total":11}` || s.ID != (durable.EntityID{Name: "counter", Key: "K"}) || !s.LastOperation.Equal(time.Now()) {
+			t.Errorf("%+v, %v, want a total of 11, just now", s, err)
+		}
+		for what, err := range map[string]error{
+			"no entity has": durable.Signal(r.ctx, stranger, meter, (*counter).Add, 1),
+			"must not be":   stranger.SignalEntity(r.ctx, durable.EntityID{Key: "x"}, "add", nil),
+			"must not con":  stranger.SignalEntity(r.ctx, durable.EntityID{Name: "x", Key: "a?"}, "add", nil),
+			"not JSON":      stranger.SignalEntity(r.ctx, id, "add", json.RawMessage("{")),
+		} {
+			if what == "no entity has" {
+				what = "without a registry"
+			}
+			if err == nil || !strings.Contains(err.Error(), what) {
+				t.Errorf("%v, want an error with %q", err, what)
+			}
+		}
+		if parsed, err := durable.ParseEntityID(id.InstanceID()); err != nil || parsed.Name != "counter" || parsed.Key != "K" {
+			t.Errorf("%v is read as %+v, %v", id, parsed, err)
+		}
+		if _, err := durable.ParseEntityID("abc"); err == nil {
+			t.Error("abc is read as the ID of an entity")
+		}
+	})
+}
+
+func TestClient_ListsEntities(t *testing.T) {
+	inEntityRig(t, durable.Config{}, func(t *testing.T, r entityRig) {
+		begin := time.Now()
+		for i, key := range []durable.EntityKey[counter]{"a1", "a2", "b1", "gone", "z"} {
+			r.add(t, key, int64(i))
+			time.Sleep(time.Minute)
+		}
+		if err := durable.Signal(r.ctx, r.client, "gone", (*counter).Reset, durable.Void{}); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		for _, c := range []struct {
+			name string
+			q    durable.EntityQuery
+			want string
+		}{
+			{"all", durable.EntityQuery{}, "a1 a2 b1 z"},
+			{"of a name", durable.EntityQuery{Name: "CountER"}, "a1 a2 b1 z"},
+			{"of another", durable.EntityQuery{Name: "count"}, ""},
+			{"by the key's beginning", durable.EntityQuery{Name: "counter", KeyPrefix: "a"}, "a1 a2"},
+			{"by time", durable.EntityQuery{LastOperationFrom: begin.Add(time.Minute), LastOperationTo: begin.Add(2 * time.Minute)}, "a2 b1"},
+			{"with what is left", durable.EntityQuery{IncludeEmpty: true}, "a1 a2 b1 gone z"},
+			{"with states", durable.EntityQuery{FetchState: true, PageSize: 3}, `a1={"total":0} a2={"total":1} b1={"total":2} z={"total":4}`},
+			{"in pages", durable.EntityQuery{PageSize: 1}, "a1 a2 b1 z"},
+		} {
+			var got []string
+			for s, err := range r.client.AllEntities(r.ctx, c.q) {
+				if err != nil {
+					t.Fatal(err)
+				}
+				word := s.ID.Key
+				if s.State != nil {
+					word += "=" + string(s.State)
+				}
+				got = append(got, word)
+			}
+			if diff := cmp.Diff(strings.Join(got, " "), c.want); diff != "" {
+				t.Errorf("%s (-got +want):\n%s", c.name, diff)
+			}
+		}
+		page, err := r.client.ListEntities(r.ctx, durable.EntityQuery{Name: "counter", KeyPrefix: "g", PageSize: 1})
+		if err != nil || len(page.Entities) != 0 || page.Continuation != "" {
+			t.Errorf("%+v, %v, want an empty last page", page, err)
+		}
+		if _, err := r.client.ListEntities(r.ctx, durable.EntityQuery{KeyPrefix: "a"}); err == nil {
+			t.Error("a key's beginning is taken without a name")
+		}
+	})
+}
+
+// hold locks a counter until it gets an event.
+func hold(ctx *durable.Context, key durable.EntityKey[counter]) (durable.Void, error) {
+	unlock := durable.LockEntities(ctx, key)
+	defer unlock()
+	_, err := durable.Event[int]("Go").Wait(ctx).Await()
+	return durable.Void{}, err
+}
+
+func TestClient_CleansEntities(t *testing.T) {
+	inEntityRig(t, durable.Config{EntityReorderWindow: time.Hour}, func(t *testing.T, r entityRig) {
+		clean := func(what durable.EntityCleaning, want durable.EntityCleaningResult) {
+			t.Helper()
+			got, err := r.client.CleanEntities(r.ctx, what)
+			if diff := cmp.Diff(got, want); diff != "" || err != nil {
+				t.Errorf("%+v: %v (-got +want):\n%s", what, err, diff)
+			}
+			synctest.Wait()
+		}
+		r.add(t, "kept", 1)
+		r.add(t, "gone", 1)
+		if err := r.client.DeleteEntity(r.ctx, durable.EntityKey[counter]("gone")); err != nil {
+			t.Fatal(err)
+		}
+		var holders []*durable.Instance[durable.Void]
+		for _, key := range []durable.EntityKey[counter]{"living", "dead", "lost"} {
+			i, err := durable.Start(r.ctx, r.client, hold, key, durable.InstanceID("holds "+key))
+			if err != nil {
+				t.Fatal(err)
+			}
+			holders = append(holders, i)
+		}
+		synctest.Wait()
+		if err := r.hub.Purge(r.ctx, string(holders[2].ID)); err != nil { // while it runs
+			t.Fatal(err)
+		}
+		r.add(t, "lost", 5) // waits for ever
+		window := durable.EntityCleaning{ReorderWindow: time.Hour}
+		time.Sleep(59 * time.Minute)
+		clean(durable.EntityCleaning{KeepLocks: true, ReorderWindow: time.Hour}, durable.EntityCleaningResult{})
+		clean(window, durable.EntityCleaningResult{OrphanedLocksReleased: 1})
+		if got := r.total(t, "lost"); got != 5 {
+			t.Errorf("total %d after the lock was released, want 5", got)
+		}
+		if err := r.client.Terminate(r.ctx, holders[1].ID, "enough"); err != nil { // releases its lock itself
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		clean(durable.EntityCleaning{KeepEmpty: true, ReorderWindow: time.Hour}, durable.EntityCleaningResult{})
+		clean(window, durable.EntityCleaningResult{EmptyEntitiesRemoved: 1}) // that which is gone
+		time.Sleep(time.Hour)
+		clean(window, durable.EntityCleaningResult{EmptyEntitiesRemoved: 1}) // that which the dead one held
+		var left []string
+		for s, err := range r.client.AllEntities(r.ctx, durable.EntityQuery{IncludeEmpty: true}) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			left = append(left, fmt.Sprintf("%s %t %q", s.ID.Key, s.Exists, s.LockedBy))
+		}
+		if diff := cmp.Diff(left, []string{`kept true ""`, `living false "holds living"`, `lost true ""`}); diff != "" {
+			t.Errorf("what is left (-got +want):\n%s", diff)
+		}
+	}, durable.Orchestrator("Hold", hold))
+}
+
+func TestConfig_KeepsWhatFailedOperationsDidIfItSaysSo(t *testing.T) {
+	inEntityRig(t, durable.Config{KeepFailedEntityEffects: true}, func(t *testing.T, r entityRig) {
+		r.add(t, meter, 5)
+		r.add(t, meter, -7)
+		if got := r.total(t, meter); got != -2 {
+			t.Errorf("total %d, want -2", got)
+		}
+	})
+}
+
+// A bank's total never changes, however many transfers there are at once.
+func TestLockEntities_KeepsABanksTotal(t *testing.T) {
+	moves := func(ctx *durable.Context, n int) (int64, error) {
+		key := func(i int) durable.EntityKey[counter] { return durable.EntityKey[counter](fmt.Sprint("account ", i%5)) }
+		from, to := key(n), key(n*3+1)
+		if from == to {
+			return 0, nil
+		}
+		unlock := durable.LockEntities(ctx, from, to)
+		defer unlock()
+		if _, err := durable.CallEntity(ctx, from, (*counter).Add, -7).Await(); errors.Is(err, errNegative) {
+			return 0, nil
+		} else if err != nil {
+			return 0, err
+		}
+		_, err := durable.CallEntity(ctx, to, (*counter).Add, 7).Await()
+		return 7, err
+	}
+	inEntityRig(t, durable.Config{MaxConcurrentOrchestrators: 50}, func(t *testing.T, r entityRig) {
+		for i := range 5 {
+			r.add(t, durable.EntityKey[counter](fmt.Sprint("account ", i)), 20)
+		}
+		var all []*durable.Instance[int64]
+		for n := range 100 {
+			i, err := durable.Start(r.ctx, r.client, moves, n)
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, i)
+		}
+		moved := int64(0)
+		for _, i := range all {
+			n, err := i.Wait(r.ctx)
+			if err != nil {
+				t.Fatal(err)
+			}
+			moved += n
+		}
+		sum := int64(0)
+		for i := range 5 {
+			sum += r.total(t, durable.EntityKey[counter](fmt.Sprint("account ", i)))
+		}
+		if sum != 100 || moved == 0 {
+			t.Errorf("there is %d after %d was moved, want 100", sum, moved)
+		}
+	}, durable.Orchestrator("Moves", moves))
+}
+
+// A signal of another program's client is taken as ours.
+func TestEntity_TakesWhatAnotherClientSends(t *testing.T) {
+	inEntityRig(t, durable.Config{}, func(t *testing.T, r entityRig) {
+		request := `{"op":"add","signal":true,"input":"7","id":"55555555-5555-5555-5555-555555555555","Timestamp":"0001-01-01T00:00:00","Predecessor":"0001-01-01T00:00:00","IsLockRequest":false,"createTrace":false}`
+		err := r.hub.Send(r.ctx, provider.TaskMessage{
+			Event:  &history.EventRaised{Header: history.NewHeader(time.Now()), Name: "op", Input: &request},
+			Target: history.OrchestrationInstance{InstanceID: "@counter@Meter 7"},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if got := r.total(t, meter); got != 7 {
+			t.Errorf("total %d, want 7", got)
+		}
+	})
+}
