@@ -26,7 +26,9 @@ func TestOutage_AWrongHostJSONIsAnsweredWith503AndTheReason(t *testing.T) {
 }
 
 func TestOutage_AMissingConnectionIsAnsweredWith503AndWhatWasLookedFor(t *testing.T) {
-	root := newRoot(t, newHub(), "", nil)
+	root := newRoot(t, newHub(), "", func(durableTask map[string]any) {
+		durableTask["storageProvider"].(map[string]any)["type"] = "AzureStorage"
+	})
 	a := startStandalone(t, sampleApp, root)
 
 	wantRefusal(t, a, "AzureWebJobsStorage")

@@ -17,21 +17,32 @@ import (
 )
 
 func TestScripts_StartRunsTheAppStandaloneUntilItIsStopped(t *testing.T) {
-	testStart(t, pathWithoutFunc(), "mode=standalone")
+	testStart(t, pathWithoutFunc(), "mode=standalone", "AzureWebJobsStorage="+azuritetest.Start(t))
 }
 
 func TestScripts_StartRunsTheAppBelowTheHostUntilItIsStopped(t *testing.T) {
 	requireFunc(t)
-	testStart(t, os.Getenv("PATH"), `mode="Functions host"`)
+	testStart(t, os.Getenv("PATH"), `mode="Functions host"`, "AzureWebJobsStorage="+azuritetest.Start(t))
 }
 
-func testStart(t *testing.T, path, wantLog string) {
+func TestScripts_StartNeedsNoStorageStandalone(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "hub.db")
+	testStart(t, pathWithoutFunc(), file, "AzureFunctionsJobHost__extensions__durableTask__storageProvider__path="+file)
+}
+
+func TestScripts_StartNeedsNoStorageBelowTheHost(t *testing.T) {
+	requireFunc(t)
+	file := filepath.Join(t.TempDir(), "hub.db")
+	testStart(t, os.Getenv("PATH"), file, "AzureFunctionsJobHost__extensions__durableTask__storageProvider__path="+file)
+}
+
+func testStart(t *testing.T, path, wantLog, storage string) {
 	t.Helper()
 	port := freePort(t)
 	env := environment(
 		"PATH="+path,
 		fmt.Sprintf("PORT=%d", port),
-		"AzureWebJobsStorage="+azuritetest.Start(t),
+		storage,
 		"AzureFunctionsJobHost__extensions__durableTask__hubName="+newHub(),
 	)
 	a := &app{run(t, "/", env, script(t, "start")), fmt.Sprintf("http://localhost:%d", port), ""}

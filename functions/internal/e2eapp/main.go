@@ -28,6 +28,7 @@ func main() {
 			durable.Orchestrator("ActivityUnknown", ActivityUnknown),
 			durable.Orchestrator("Waits", Waits),
 			durable.Orchestrator("TimesOut", TimesOut),
+			durable.Orchestrator("Naps", Naps),
 			durable.Orchestrator("NeedsFile", NeedsFile),
 			durable.Activity("Find", Find),
 			durable.Orchestrator("ChildNeedsFile", ChildNeedsFile),
@@ -129,6 +130,11 @@ const Answer = durable.Event[string]("Answer")
 func Waits(ctx *durable.Context, _ any) (string, error) {
 	ctx.SetCustomStatus("waiting for an answer")
 	return Answer.Wait(ctx).Await()
+}
+
+// Naps sleeps for so many seconds.
+func Naps(ctx *durable.Context, seconds int) (string, error) {
+	return "awake", ctx.Sleep(time.Duration(seconds) * time.Second)
 }
 
 // TimesOut waits for an Answer for a second.
