@@ -52,6 +52,7 @@ var changing = []struct {
 	{regexp.MustCompile(`(?m)^(Date|X-Request-Id): .*\r\n`), ""},
 	{regexp.MustCompile(`\b[0-9a-f]{32}\b`), "0123456789abcdef0123456789abcdef"},
 	{regexp.MustCompile(`"appRoot":"[^"]*"`), `"appRoot":"/app"`},
+	{regexp.MustCompile(`("settings":\[\{.*?\}),.*?\](,"notices")`), "$1, …]$2"}, // their number and defaults are the table's business
 }
 
 // send returns the answer, as it is and as it is written down.
@@ -97,15 +98,16 @@ func (x exchange) send(t *testing.T) (got answered, text string) {
 		t.Fatalf("%s: %v", x.command(), err)
 	}
 	defer resp.Body.Close()
-	dump, err := httputil.DumpResponse(resp, true)
-	if err != nil {
-		t.Fatal(err)
-	}
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)
 	}
-	text = string(dump)
+	resp.TransferEncoding, resp.ContentLength = nil, int64(len(body)) // how it is cut up is nobody's business
+	dump, err := httputil.DumpResponse(resp, false)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = string(dump) + string(body)
 	for _, c := range changing {
 		text = c.what.ReplaceAllString(text, c.with)
 	}

@@ -40,9 +40,6 @@ func appExchanges() []exchange {
 	withKey := func(cfg *Config) { cfg.Key = theKey }
 	down := func(s *Server) { s.state.unavailable("The storage does not answer.") }
 	stopping := func(s *Server) { close(s.draining) }
-	plain := func(cfg *Config) { // what does not depend on the machine's cores
-		cfg.Worker.MaxConcurrentActivities, cfg.Worker.MaxConcurrentOrchestrators, cfg.Worker.MaxConcurrentEntities = 20, 20, 20
-	}
 	return []exchange{
 		{note: "what the host asks before anything else", method: "GET", target: "/"},
 		{note: "the same while there is no storage", method: "GET", target: "/", was: down},
@@ -57,11 +54,8 @@ func appExchanges() []exchange {
 		{note: "the same for somebody who has it", method: "GET", target: "/health/ready?code=" + theKey, was: down, app: withKey},
 		{note: "it is not: it is stopping", method: "GET", target: "/health/ready", was: stopping},
 		{note: "it is not: the configuration is wrong", method: "GET", target: managed + "health/ready", app: broken},
-		{note: "the configuration", method: "GET", target: managed + "configuration", app: plain},
-		{note: "the configuration when it is wrong", method: "GET", target: managed + "configuration", app: func(cfg *Config) {
-			broken(cfg)
-			plain(cfg)
-		}},
+		{note: "the configuration", method: "GET", target: managed + "configuration"},
+		{note: "the configuration when it is wrong", method: "GET", target: managed + "configuration", app: broken},
 		{note: "making it the primary app", method: "POST", target: managed + "makeprimary"},
 	}
 }
