@@ -2,7 +2,9 @@ package durable_test
 
 import (
 	"context"
+	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -35,5 +37,35 @@ func TestCallHTTP_CanBeTestedWithoutAService(t *testing.T) {
 	const again = "GET https://jobs.example/jobs/7"
 	if diff := cmp.Diff(urls, []string{"POST https://jobs.example/run", again, again, again}); diff != "" {
 		t.Errorf("requests (-got +want):\n%s", diff)
+	}
+}
+
+// fatal is a test that ends with a message.
+type fatal struct {
+	testing.TB
+	message string
+}
+
+func (f *fatal) Fatalf(format string, args ...any) {
+	f.message = fmt.Sprintf(format, args...)
+	panic(f)
+}
+
+func TestCallHTTP_IsNotSentByATestThatDoesNotAnswerIt(t *testing.T) {
+	t.Parallel()
+	f := &fatal{TB: t}
+	func() {
+		defer func() {
+			if v := recover(); v != any(f) {
+				t.Errorf("it ended with %v", v)
+			}
+		}()
+		hub := durabletest.New(f, durable.Orchestrator("RunJob", runJob))
+		_, _ = durabletest.Run(hub, runJob, durable.Void{})
+	}()
+	for _, part := range []string{"https://jobs.example/run", "StubName(hub, durable.HTTPActivityName"} {
+		if !strings.Contains(f.message, part) {
+			t.Errorf("the test failed with %q, which does not have %q", f.message, part)
+		}
 	}
 }

@@ -43,6 +43,10 @@ func (h *Hub) activity(w *provider.ActivityWorkItem) {
 		h.t.Fatalf("durabletest: instance %q called activity %q (task %d) with input %s, and no activity of this name is registered; "+
 			"give its Function to New, or stub it by StubName", w.Instance.InstanceID, w.Task.Name, w.Task.EventID, show(w.Task.Input))
 	}
+	if isHTTP(w.Task.Name) && !h.answers {
+		h.t.Fatalf("durabletest: instance %q made the HTTP request %s, and a test sends none; "+
+			"answer it by StubName(hub, durable.HTTPActivityName, ...)", w.Instance.InstanceID, show(w.Task.Input))
+	}
 	h.note(w.Task.Name, w.Task.Input)
 	run := new(activityRun)
 	result := dispatch.RunActivity(context.WithValue(h.ctx, activityRunKey{}, run), fn, w, h.Now)

@@ -47,6 +47,12 @@
 // An instance that waits for what can never come fails the test at once. The
 // message says what each instance of the hub waits for, and since when.
 //
+// # What is not there
+//
+// Activities that an orchestrator calls by name must be stubbed with [StubName].
+// So must HTTP requests: a hub sends none, and a test whose orchestrator makes one
+// fails if durable.HTTPActivityName is not stubbed.
+//
 // # Recorded histories
 //
 // [Replay] tests that today's code still fits the history of an instance that

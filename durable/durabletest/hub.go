@@ -49,7 +49,8 @@ type Hub struct {
 	registry  *durable.Registry
 	instances map[string]*instance // those in memory, by ID
 	entities  dispatch.EntityStepper
-	started   int // instances that were given an ID
+	started   int  // instances that were given an ID
+	answers   bool // HTTP requests are answered by a stub
 
 	mu           sync.Mutex // protects the following
 	running      bool

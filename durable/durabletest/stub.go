@@ -2,6 +2,7 @@ package durabletest
 
 import (
 	"context"
+	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
@@ -18,9 +19,20 @@ func Stub[I, O any](h *Hub, activity, stub func(context.Context, I) (O, error)) 
 }
 
 // StubName is [Stub] for an activity that is called by name, registered or not.
+//
+// It also answers the requests of [durable.CallHTTP], which a hub does not send:
+//
+//	durabletest.StubName(hub, durable.HTTPActivityName, func(_ context.Context, r durable.HTTPRequest) (durable.HTTPResponse, error) {
+//		return durable.HTTPResponse{StatusCode: 200, Content: "hello"}, nil
+//	})
 func StubName[I, O any](h *Hub, activity durable.ActivityName[I, O], stub func(context.Context, I) (O, error)) {
+	h.answers = h.answers || isHTTP(string(activity))
 	h.registry = h.registry.Replace(durable.Activity(string(activity), stub))
 }
+
+// isHTTP reports whether an activity is the one that sends requests for
+// [durable.CallHTTP].
+func isHTTP(name string) bool { return strings.EqualFold(name, string(durable.HTTPActivityName)) }
 
 // StubOrchestrator has the hub run stub in the place of an orchestrator, which
 // must be registered: to test a parent without its children. The stub is an
