@@ -83,24 +83,23 @@ func TestWorker_CarriesOnDotNetsEntities(t *testing.T) {
 	h := newHub(t, fmt.Sprintf("H%dxE", os.Getpid()))
 	var all []*entityTakeover
 	for cut := 2; cut <= len(changes); cut++ {
-		for _, undeleted := range []bool{false, true} {
-			if !recoverable(changes, cut, undeleted) {
-				continue
-			}
-			o := &entityTakeover{suffix: fmt.Sprintf("-%s%02d", map[bool]string{false: "d", true: "u"}[undeleted], cut)}
-			s.restore(t, h, changes, cut, len(all), undeleted)
-			for _, c := range changes[:cut] {
-				if m := c.message; m != nil {
-					o.signalled = o.signalled || strings.Contains(m.text, "sigother")
-					o.scheduled = o.scheduled || strings.Contains(m.text, "op@")
-				}
-			}
-			all = append(all, o)
+		undeleted := cut%2 == 0 // one way for each: there are many
+		if !recoverable(changes, cut, undeleted) {
+			continue
 		}
+		o := &entityTakeover{suffix: fmt.Sprintf("-%s%02d", map[bool]string{false: "d", true: "u"}[undeleted], cut)}
+		s.restore(t, h, changes, cut, len(all), undeleted)
+		for _, c := range changes[:cut] {
+			if m := c.message; m != nil {
+				o.signalled = o.signalled || strings.Contains(m.text, "sigother")
+				o.scheduled = o.scheduled || strings.Contains(m.text, "op@")
+			}
+		}
+		all = append(all, o)
 	}
 	h.leave(t)
 	client := s.work(t, h)
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(2 * patience)
 	for open := all; len(open) > 0; time.Sleep(100 * time.Millisecond) {
 		open = slices.DeleteFunc(slices.Clone(open), func(o *entityTakeover) bool { return o.difference(t, client) == "" })
 		if time.Now().After(deadline) {

@@ -8,7 +8,7 @@ import (
 
 // maxOutboxes is how many entities a worker remembers to have sent all messages
 // of. Of others it sends those of the last batch again, for all it knows.
-const maxOutboxes = 50_000
+const maxOutboxes = 10_000
 
 // outboxes remembers of which executions of entities everything was sent. Its
 // zero value remembers none.
