@@ -23,9 +23,27 @@ func isOrchestrator(sig *types.Signature) bool {
 }
 
 // takesContext reports whether the first parameter of sig is a
-// context.Context, as that of an activity and of most that does I/O.
+// context.Context, as that of an activity and of most that does I/O, or whether
+// sig is that of an operation of an entity, whose context is one, too.
 func takesContext(sig *types.Signature) bool {
-	return sig.Params().Len() > 0 && isNamed(sig.Params().At(0).Type(), "context", "Context")
+	return sig.Params().Len() > 0 && isNamed(sig.Params().At(0).Type(), "context", "Context") || isOperation(sig)
+}
+
+// isOperation reports whether sig is that of an operation of an entity: of a
+// method, of a method expression or of a function.
+func isOperation(sig *types.Signature) bool {
+	for i := range min(sig.Params().Len(), 2) {
+		if p, ok := types.Unalias(sig.Params().At(i).Type()).(*types.Pointer); ok && isNamed(p.Elem(), durablePath, "EntityContext") {
+			return true
+		}
+	}
+	return false
+}
+
+// takesSignaler reports whether the first parameter of sig is a durable.Signaler,
+// which an orchestrator's Context is.
+func takesSignaler(sig *types.Signature) bool {
+	return sig.Params().Len() > 0 && isNamed(sig.Params().At(0).Type(), durablePath, "Signaler")
 }
 
 // isActivity reports whether a function with the signature sig could be
@@ -42,7 +60,7 @@ func isActivity(sig *types.Signature) bool {
 // return nothing; the others only read. NewUUID draws from a sequence.
 func isDurableCall(fn *types.Func) bool {
 	sig := fn.Signature()
-	if isOrchestrator(sig) {
+	if isOrchestrator(sig) || takesSignaler(sig) {
 		return true
 	}
 	if sig.Recv() == nil || takesContext(sig) {

@@ -62,6 +62,29 @@ func AwaitAny(ctx *Context, tasks ...Awaitable) Awaitable                 { retu
 func Completed[T any](ctx *Context, tasks ...*Task[T]) iter.Seq[*Task[T]] { return nil }
 func Go[T any](ctx *Context, f func() (T, error)) *Task[T]                { return nil }
 
+type (
+	EntityContext          struct{ context.Context }
+	EntityKey[S any]       string
+	AnyEntity              interface{ entityID() }
+	Signaler               interface{ signal() }
+	EntityOperation[I any] string
+)
+
+func (EntityKey[S]) entityID()   {}
+func (c *Context) signal()       {}
+func (c *EntityContext) signal() {}
+
+func CallEntity[S, I, O any](ctx *Context, key EntityKey[S], op func(*S, *EntityContext, I) (O, error), in I) *Task[O] {
+	return nil
+}
+
+func SignalEntity[S, I, O any](ctx Signaler, key EntityKey[S], op func(*S, *EntityContext, I) (O, error), in I) {
+}
+
+func (o EntityOperation[I]) Signal(ctx Signaler, e AnyEntity, in I) {}
+
+func LockEntities(ctx *Context, entities ...AnyEntity) (unlock func()) { return func() {} }
+
 type Event[T any] string
 
 func (e Event[T]) Wait(ctx *Context) *Task[T]                                     { return nil }
