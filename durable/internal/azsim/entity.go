@@ -113,7 +113,10 @@ func (c *column) parseNumber(n json.Number) error {
 		return nil
 	}
 	f, err := n.Float64()
-	c.value, c.typ = f, edmDouble
+	c.value = f
+	if c.typ == edmDouble && strings.ContainsAny(n.String(), ".eE") {
+		c.typ = "" // it shows
+	}
 	return err
 }
 
