@@ -32,6 +32,7 @@ var (
 	_ provider.Provider = (*fileHub)(nil)
 	_ provider.Purger   = (*fileHub)(nil)
 	_ provider.Rewinder = (*fileHub)(nil)
+	_ provider.Awaiter  = (*fileHub)(nil)
 )
 
 func (c Config) hubInFile() *fileHub { return &fileHub{path: c.hubFile(), cfg: c.embeddedConfig()} }
@@ -155,6 +156,11 @@ func (f *fileHub) Purge(ctx context.Context, id string) error {
 // Rewind implements [provider.Rewinder].
 func (f *fileHub) Rewind(ctx context.Context, id, reason string) error {
 	return f.use(func(hub *embedded.Hub) error { return hub.Rewind(ctx, id, reason) })
+}
+
+// AwaitEnd implements [provider.Awaiter].
+func (f *fileHub) AwaitEnd(ctx context.Context, id string) error {
+	return f.use(func(hub *embedded.Hub) error { return hub.AwaitEnd(ctx, id) })
 }
 
 // Run implements [provider.Worker].
