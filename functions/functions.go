@@ -18,4 +18,7 @@ var functions = []*durable.Function{
 
 	durable.Orchestrator("E4_SmsPhoneVerification", SmsPhoneVerification),
 	durable.Activity("E4_SendSmsChallenge", SendSmsChallenge),
+
+	durable.Entity("Counter", durable.Op("add", (*Counter).Add), durable.Op("get", (*Counter).Get), durable.Op("reset", (*Counter).Reset)),
+	durable.Orchestrator("E5_MoveCount", MoveCount),
 }
