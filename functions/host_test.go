@@ -31,6 +31,30 @@ func requireFunc(t *testing.T) {
 // startHost runs `func start` in root, with a program under test as the app.
 func startHost(t *testing.T, built func() (string, error), root string) *app {
 	t.Helper()
+	return startHostAt(t, built, root, "api")
+}
+
+// startHostAt is startHost for a host.json with the given route prefix.
+func startHostAt(t *testing.T, built func() (string, error), root, prefix string) *app {
+	t.Helper()
+	a := launchHost(t, built, root, nil)
+	management := "/durabletask/instances"
+	if prefix != "" {
+		management = "/" + prefix + management
+	}
+	eventually(t, 90*time.Second, "an answer of the app below the host", func() bool {
+		if a.ended() {
+			t.Fatal("func has ended")
+		}
+		got, err := a.try(http.MethodGet, management, nil)
+		return err == nil && got.status == http.StatusOK
+	})
+	return a
+}
+
+// launchHost runs `func start` and returns when it has listed the functions.
+func launchHost(t *testing.T, built func() (string, error), root string, env []string, args ...string) *app {
+	t.Helper()
 	requireFunc(t)
 	if err := os.MkdirAll(filepath.Join(root, "bin"), 0o755); err != nil {
 		t.Fatal(err)
@@ -39,16 +63,9 @@ func startHost(t *testing.T, built func() (string, error), root string) *app {
 		t.Fatal(err)
 	}
 	port := freePort(t)
-	p := run(t, root, environment(), "func", "start", "--port", strconv.Itoa(port))
+	p := run(t, root, environment(env...), "func", append([]string{"start", "--port", strconv.Itoa(port)}, args...)...)
 	a := &app{p, fmt.Sprintf("http://localhost:%d", port), root}
-	p.awaitLog(`functions: .*http://localhost`, 90*time.Second)
-	eventually(t, 90*time.Second, "an answer of the app below the host", func() bool {
-		if a.ended() {
-			t.Fatal("func has ended")
-		}
-		got, err := a.try(http.MethodGet, "/api/durabletask/instances", nil)
-		return err == nil && got.status == http.StatusOK
-	})
+	p.awaitLog(`: \[[A-Z,]+\] http://localhost|functions: .*http://localhost`, 90*time.Second)
 	return a
 }
 

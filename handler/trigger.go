@@ -113,9 +113,10 @@ func CosmosDB[T any](name, database, container string, fn func(context.Context, 
 }
 
 // Warmup is a function that runs on an instance of a Premium or Dedicated plan
-// that is added, before it gets requests.
-func Warmup(name string, fn func(context.Context, *Invocation) error, opts ...TriggerOption) Trigger {
-	t := newTrigger(name, binding{kind: "warmupTrigger", name: "warmup"}, ignorePayload(fn))
+// that is added, before it gets requests. Its name is Warmup: the host runs no
+// other one.
+func Warmup(fn func(context.Context, *Invocation) error, opts ...TriggerOption) Trigger {
+	t := newTrigger("Warmup", binding{kind: "warmupTrigger", name: "warmup"}, ignorePayload(fn))
 	return t.with(opts)
 }
 

@@ -34,7 +34,9 @@ func main() {
 			durable.Orchestrator("ChildNeedsFile", ChildNeedsFile),
 			durable.Orchestrator("ChildWaits", ChildWaits),
 		},
+		Triggers: triggers,
 		Routes: func(api *echo.Group, client *durable.Client) {
+			addStreams(api, client)
 			api.GET("/panic", func(echo.Context) error { panic("the route's own panic") })
 			api.POST("/family/:id/terminate", terminateFamily(client))
 		},
