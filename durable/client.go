@@ -144,7 +144,7 @@ func (c *Client) start(ctx context.Context, name string, input *string, opts ...
 	err := c.hub.StartInstance(ctx, msg, c.reuse.refused())
 	traced(err)
 	if err != nil {
-		return "", fmt.Errorf("start instance %s of %s: %w", o.id, name, err)
+		return "", during(err, "start instance %s of %s", o.id, name)
 	}
 	return o.id, nil
 }
@@ -153,7 +153,7 @@ func (c *Client) start(ctx context.Context, name string, input *string, opts ...
 func (c *Client) Status(ctx context.Context, id InstanceID, fetch provider.Fetch) (*provider.InstanceState, error) {
 	s, err := c.hub.Instance(ctx, string(id), fetch)
 	if err != nil {
-		return nil, fmt.Errorf("read status of instance %s: %w", id, err)
+		return nil, during(err, "read status of instance %s", id)
 	}
 	return s, nil
 }
@@ -172,7 +172,7 @@ func (c *Client) List(ctx context.Context, q provider.Query) (*provider.Page, er
 func (c *Client) History(ctx context.Context, id InstanceID) ([]history.Event, error) {
 	h, err := c.hub.History(ctx, string(id))
 	if err != nil {
-		return nil, fmt.Errorf("read history of instance %s: %w", id, err)
+		return nil, during(err, "read history of instance %s", id)
 	}
 	return h, nil
 }
@@ -189,7 +189,7 @@ func (c *Client) RaiseEvent(ctx context.Context, id InstanceID, name string, pay
 	err := c.send(ctx, id, e, "raise event "+name)
 	traced(err)
 	if err != nil {
-		return fmt.Errorf("raise event %s for instance %s: %w", name, id, err)
+		return during(err, "raise event %s for instance %s", name, id)
 	}
 	return nil
 }
@@ -227,3 +227,14 @@ func text(raw json.RawMessage) *string {
 
 // newID returns a random GUID in .NET's "N" form, 32 hexadecimal digits.
 func newID() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }
+
+// during wraps err by what was asked for, unless a provider has said that it did
+// this.
+func during(err error, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	verb, _, _ := strings.Cut(what, " ")
+	if strings.HasPrefix(err.Error(), verb+" ") {
+		return err
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"regexp"
 	"strings"
 	"sync"
@@ -349,5 +350,21 @@ func TestClient_ReadsWhatTheHubHas(t *testing.T) {
 	}
 	if _, err := c.Status(t.Context(), "d", provider.Fetch{}); !errors.Is(err, durable.ErrInstanceNotFound) {
 		t.Errorf("error is %v, want ErrInstanceNotFound", err)
+	}
+}
+
+// talkative says itself what it was doing when it failed.
+type talkative struct{ *memhub.Hub }
+
+func (talkative) StartInstance(_ context.Context, m provider.TaskMessage, _ []history.RuntimeStatus) error {
+	return fmt.Errorf("start instance %q: %w", m.Target.InstanceID, errors.ErrUnsupported)
+}
+
+func TestStart_ErrorDoesNotRepeatItself(t *testing.T) {
+	t.Parallel()
+	c := durable.NewClient(talkative{memhub.New()}, nil)
+	_, err := c.StartByName(t.Context(), "Double", nil, durable.InstanceID("a"))
+	if !errors.Is(err, errors.ErrUnsupported) || err.Error() != `start instance "a": unsupported operation` {
+		t.Errorf("error is %v", err)
 	}
 }

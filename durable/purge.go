@@ -54,7 +54,7 @@ type PurgeFilter struct {
 func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) (PurgeResult, error) {
 	n, err := c.purge(ctx, id, purgeOptionsOf(opts))
 	if err != nil {
-		err = fmt.Errorf("purge instance %s: %w", id, err)
+		err = during(err, "purge instance %s", id)
 	}
 	return PurgeResult{Instances: n}, err
 }

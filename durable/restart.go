@@ -2,7 +2,6 @@ package durable
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -18,7 +17,7 @@ import (
 func (c *Client) Restart(ctx context.Context, id InstanceID, opts ...StartOption) (InstanceID, error) {
 	s, err := c.hub.Instance(ctx, string(id), provider.Fetch{Input: true})
 	if err != nil {
-		return "", fmt.Errorf("restart instance %s: %w", id, err)
+		return "", during(err, "restart instance %s", id)
 	}
 	as := []StartOption{Version(s.Version)}
 	if s.Tags != nil {
@@ -26,7 +25,7 @@ func (c *Client) Restart(ctx context.Context, id InstanceID, opts ...StartOption
 	}
 	restarted, err := c.start(ctx, s.Name, s.Input, append(as, opts...)...)
 	if err != nil {
-		return "", fmt.Errorf("restart instance %s: %w", id, err)
+		return "", during(err, "restart instance %s", id)
 	}
 	return restarted, nil
 }

@@ -157,7 +157,8 @@ func ResolveConnection(name string, lookup func(string) (string, bool)) (Connect
 			return c, nil
 		}
 	}
-	return Connection{}, fmt.Errorf("%w named %q: none of the settings %s is set, nor %[3]s with __accountName or __queueServiceUri, __tableServiceUri and __blobServiceUri added",
+	return Connection{}, fmt.Errorf("%w named %q: none of the settings %s is set to a connection string; nor, for an identity, one of these names "+
+		"with __accountName added, or with each of __queueServiceUri, __tableServiceUri and __blobServiceUri",
 		ErrNoConnection, name, strings.Join(names, ", "))
 }
 

@@ -82,7 +82,7 @@ func TestResolveConnection(t *testing.T) {
 			"AzureWebJobsMine__queueServiceUri": "https://q.example/", "AzureWebJobsMine__tableServiceUri": "https://t.example",
 			"AzureWebJobsMine__blobServiceUri": "https://b.example", "AzureWebJobsMine__credential": "managedidentity", "AzureWebJobsMine__clientId": "id",
 		}, "https://q.example", ""},
-		"nothing":                      {"Mine", nil, "", `no storage connection named "Mine": none of the settings AzureWebJobsMine, Mine is set`},
+		"nothing":                      {"Mine", nil, "", `no storage connection named "Mine": none of the settings AzureWebJobsMine, Mine is set to a connection string`},
 		"a part":                       {"Mine", map[string]string{"Mine__queueServiceUri": "https://q.example"}, "", "Mine__tableServiceUri, Mine__blobServiceUri not set"},
 		"a credential of unknown kind": {"Mine", map[string]string{"Mine__accountName": "a", "Mine__credential": "luck"}, "", `credential is "luck"`},
 		"a broken one":                 {"Mine", map[string]string{"Mine": "oops"}, "", "setting Mine: connection string"},
