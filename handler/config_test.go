@@ -230,14 +230,35 @@ func settingCases() []settingCase {
 			overridden: "Base64", override: azurestorage.Base64,
 		},
 		{
-			path: "storageProvider.useTablePartitionManagement", get: func(Config) any { return nil }, good: map[string]any{`true`: nil},
-			bad:        map[string]string{`false`: "is false, but the blob partition managers are not supported yet", `"on"`: `is "on", must be true or false`},
-			overridden: "true",
+			path: "storageProvider.useTablePartitionManagement", get: func(c Config) any { return c.Storage.PartitionManager }, byDefault: azurestorage.TablePartitions,
+			good:       map[string]any{`true`: azurestorage.TablePartitions, `false`: azurestorage.SafeBlobLeases},
+			bad:        map[string]string{`"on"`: `is "on", must be true or false`},
+			overridden: "false", override: azurestorage.SafeBlobLeases,
 		},
 		{
-			path: "storageProvider.useLegacyPartitionManagement", get: func(Config) any { return nil }, good: map[string]any{`false`: nil},
-			bad:        map[string]string{`true`: "is true, but the legacy partition manager is not supported yet"},
-			overridden: "false",
+			path: "storageProvider.useLegacyPartitionManagement", get: func(c Config) any { return c.Storage.PartitionManager }, byDefault: azurestorage.TablePartitions,
+			good:       map[string]any{`false`: azurestorage.TablePartitions},
+			bad:        map[string]string{`true`: "is true, but so is useTablePartitionManagement: set that to false"},
+			overridden: "false", override: azurestorage.TablePartitions,
+		},
+		{
+			path: "useAppLease", get: func(c Config) any { return c.Storage.AppLease.Disabled }, byDefault: false,
+			good: map[string]any{`true`: false, `false`: true}, bad: map[string]string{`0`: "is 0, must be true or false"}, overridden: "False", override: true,
+		},
+		{
+			path: "appLeaseOptions.acquireInterval", get: func(c Config) any { return c.Storage.AppLease.AcquireInterval }, byDefault: time.Duration(0),
+			good: map[string]any{`"00:10:00"`: 10 * time.Minute}, bad: map[string]string{`"00:00:00"`: "must be a time span from 00:00:01 to 1.00:00:00"},
+			overridden: "00:00:30", override: 30 * time.Second,
+		},
+		{
+			path: "appLeaseOptions.leaseInterval", get: func(c Config) any { return c.Storage.AppLease.Interval }, byDefault: time.Duration(0),
+			good: map[string]any{`"00:00:40"`: 40 * time.Second}, bad: map[string]string{`"00:00:10"`: "must be a time span from 00:00:15 to 00:01:00"},
+			overridden: "00:00:50", override: 50 * time.Second,
+		},
+		{
+			path: "appLeaseOptions.renewInterval", get: func(c Config) any { return c.Storage.AppLease.RenewInterval }, byDefault: time.Duration(0),
+			good: map[string]any{`"00:00:10"`: 10 * time.Second}, bad: map[string]string{`"00:02:00"`: "must be a time span from 00:00:01 to 00:01:00"},
+			overridden: "00:00:20", override: 20 * time.Second,
 		},
 		{
 			path: "storageProvider.trackingStoreConnectionName", get: func(Config) any { return nil },
@@ -464,5 +485,16 @@ func TestPort_ComesFromTheHostThenTheOperator(t *testing.T) {
 		if got != tt.want || err.Error() != tt.err {
 			t.Errorf("%+v: %d, %v, want %d, %s", tt.env, got, err, tt.want, tt.err)
 		}
+	}
+}
+
+func TestConfig_LegacyPartitionManagerNeedsTheTableTurnedOff(t *testing.T) {
+	t.Parallel()
+	both := durableTaskJSON(`"storageProvider": {"useLegacyPartitionManagement": true, "useTablePartitionManagement": false}`)
+	if cfg := configured(t, both); cfg.Problem != nil || cfg.Storage.PartitionManager != azurestorage.LegacyBlobLeases {
+		t.Errorf("%v, %v, want the legacy manager", cfg.Storage.PartitionManager, cfg.Problem)
+	}
+	if cfg := configured(t, durableTaskJSON(`"appLeaseOptions": {"leaseInterval": "00:00:20"}`)); cfg.Problem == nil || !strings.Contains(cfg.Problem.Error(), "RenewInterval") {
+		t.Errorf("a lease that ends before it is renewed: %v", cfg.Problem)
 	}
 }

@@ -39,6 +39,8 @@ var _ instances = (*durable.Client)(nil)
 // to see how the app is.
 type management struct {
 	instances  instances // nil if the configuration is wrong
+	primary    provider.Primary
+	load       *loadMonitor
 	server     *Server
 	access     access
 	taskHub    string

@@ -28,6 +28,7 @@ func commonAnswers() schemaNode {
 
 // answerSchemas describe the bodies of answers.
 func answerSchemas() schemaNode {
+	whole := schemaNode{"type": "integer"}
 	text, texts, nullable := textSchema, schemaNode{"type": "array", "items": textSchema}, schemaNode{"nullable": true}
 	status := object("name", text, "instanceId", text, "runtimeStatus", schemaNode{"type": "string", "enum": []string{
 		"Running", "Completed", "ContinuedAsNew", "Failed", "Canceled", "Terminated", "Pending", "Suspended",
@@ -49,6 +50,11 @@ func answerSchemas() schemaNode {
 		"Health":        optional(object("status", schemaNode{"type": "string", "enum": []string{"live", "ready", "unavailable"}}), "reasons", texts),
 		"CheckStatus": object("id", text, "statusQueryGetUri", text, "sendEventPostUri", text, "terminatePostUri", text, "rewindPostUri", text,
 			"purgeHistoryDeleteUri", text, "restartPostUri", text, "suspendPostUri", text, "resumePostUri", text),
+		"Scale": object("partitionCount", whole, "controlQueueLengths", schemaNode{"type": "array", "items": whole},
+			"controlQueueLatenciesInSeconds", schemaNode{"type": "array", "items": numberSchema}, "workItemQueueLength", whole,
+			"workItemQueueLatencyInSeconds", numberSchema, "workerCount", whole, "targetWorkerCount", whole,
+			"scaleRecommendation", object("action", schemaNode{"type": "string", "enum": []string{"None", "AddWorker", "RemoveWorker"}},
+				"keepWorkersAlive", flagSchema, "reason", text)),
 		"Configuration": object("mode", text, "plan", text, "address", text, "appRoot", text, "logLevel", text, "key", text,
 			"settings", schemaNode{"type": "array", "items": setting}, "notices", texts, "problems", texts),
 	}

@@ -24,9 +24,11 @@ func (e *outageError) Unwrap() error { return e.err }
 type outageClient struct{ hub provider.Client }
 
 var (
-	_ provider.Client   = outageClient{}
-	_ provider.Purger   = outageClient{}
-	_ provider.Rewinder = outageClient{}
+	_ provider.Client       = outageClient{}
+	_ provider.Purger       = outageClient{}
+	_ provider.Rewinder     = outageClient{}
+	_ provider.LoadReporter = outageClient{}
+	_ provider.Primary      = outageClient{}
 )
 
 func (c outageClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
@@ -77,6 +79,23 @@ func (c outageClient) Rewind(ctx context.Context, id, reason string) error {
 		return provider.ErrNotSupported
 	}
 	return markOutage(ctx, rewinder.Rewind(ctx, id, reason))
+}
+
+func (c outageClient) Load(ctx context.Context) (*provider.Load, error) {
+	reporter, ok := c.hub.(provider.LoadReporter)
+	if !ok {
+		return nil, provider.ErrNotSupported
+	}
+	load, err := reporter.Load(ctx)
+	return load, markOutage(ctx, err)
+}
+
+func (c outageClient) MakePrimary(ctx context.Context) error {
+	primary, ok := c.hub.(provider.Primary)
+	if !ok {
+		return provider.ErrNotSupported
+	}
+	return markOutage(ctx, primary.MakePrimary(ctx))
 }
 
 // markOutage wraps err if it stands for an outage, and not merely for a caller

@@ -220,9 +220,14 @@ var wrongState = answerDoc{http.StatusInternalServerError, "Error", "It is not i
 func selfRoutes() []managementRoute {
 	return []managementRoute{
 		{
-			method: http.MethodPost, path: "makeprimary", summary: "Takes the app lease, of which there is none.",
-			answers:   []answerDoc{badRequest400},
+			method: http.MethodPost, path: "makeprimary", summary: "Makes this app the one whose processes work on the task hub.",
+			answers:   []answerDoc{{http.StatusOK, "", "It will be."}, badRequest400},
 			operation: func(m *management, _ pathValues) operation { return m.makePrimary },
+		},
+		{
+			method: http.MethodGet, path: "scale", summary: "Tells the load of the hub, and how many workers it is worth.",
+			answers:   []answerDoc{{http.StatusOK, "Scale", "The load now."}, {http.StatusNotImplemented, "Error", "What stores the hub cannot tell."}},
+			operation: func(m *management, _ pathValues) operation { return m.scale },
 		},
 		{
 			method: http.MethodGet, path: "configuration", always: true, summary: "Tells what all settings are, and from where.",

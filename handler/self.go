@@ -1,16 +1,49 @@
 package handler
 
 import (
+	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/labstack/echo/v4"
 )
 
-// makePrimary answers POST makeprimary as the extension does for an app that
-// has no app lease.
-func (m *management) makePrimary(echo.Context, query) error {
-	return badRequest("This app does not use the app lease: every app on the task hub shares its work, and none is the primary one.")
+// makePrimary answers POST makeprimary. An app without an app lease cannot be
+// made the primary one (HttpApiHandler.cs, HandleMakePrimaryRequestAsync).
+func (m *management) makePrimary(c echo.Context, _ query) error {
+	const refusal = "This app does not use the app lease: every app on the task hub shares its work, and none is the primary one."
+	if m.server.cfg.Storage.AppLease.Disabled {
+		return badRequest(refusal)
+	}
+	err := m.primary.MakePrimary(c.Request().Context())
+	switch {
+	case errors.Is(err, provider.ErrNotSupported):
+		return badRequest(refusal)
+	case err != nil:
+		return fmt.Errorf("make this the primary app: %w", err)
+	}
+	return c.NoContent(http.StatusOK)
+}
+
+// scale answers GET scale.
+func (m *management) scale(c echo.Context, _ query) error {
+	load, err := m.load.look(c.Request().Context())
+	if errors.Is(err, provider.ErrNotSupported) {
+		return &answerError{http.StatusNotImplemented, withCause("What stores the task hub cannot tell its load.", err)}
+	}
+	if err != nil {
+		return err
+	}
+	return writeJSON(c, http.StatusOK, load)
+}
+
+// scaling returns what the number of workers depends on.
+func (c Config) scaling() (maxActivities, maxOrchestrators int, polling time.Duration) {
+	worker := c.Worker.WithDefaults()
+	return worker.MaxConcurrentActivities, worker.MaxConcurrentOrchestrators, c.Storage.WithDefaults().MaxQueuePollingInterval
 }
 
 // A configurationPayload is the effective configuration.

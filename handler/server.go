@@ -79,8 +79,10 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	if err != nil {
 		return err
 	}
-	client := durable.NewClient(outageClient{store}, registry, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
-	s.management.instances = client
+	hubClient := outageClient{store}
+	client := durable.NewClient(hubClient, registry, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
+	s.management.instances, s.management.primary = client, hubClient
+	s.management.load = &loadMonitor{hub: hubClient, cfg: s.cfg.scaling, now: time.Now}
 	if app.Routes != nil {
 		app.Routes(api, client)
 	}

@@ -108,7 +108,7 @@ func (r *settingReader) take(row *settingRow, path string, s setting, cfg *Confi
 		return false
 	}
 	if err == nil && row.check != nil {
-		err = row.check(path, s)
+		err = row.check(cfg, path, s)
 	}
 	r.problem(err)
 	r.sources[row.fullPath()] = s.source

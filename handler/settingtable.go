@@ -26,8 +26,9 @@ type settingRow struct {
 	// values says what it may be, and puts it into a Config.
 	values settingValues
 
-	// check, if it is not nil, refuses values that are of the right kind.
-	check func(path string, s setting) error
+	// check, if it is not nil, refuses values that are of the right kind, once
+	// they are in the Config.
+	check func(cfg *Config, path string, s setting) error
 
 	// initial is the default in words, as Markdown. onPlan are the defaults of
 	// plans where there are others.

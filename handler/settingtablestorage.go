@@ -92,7 +92,7 @@ var storageRows = []settingRow{
 	{
 		path: "storageProvider.trackingStoreConnectionName", older: []string{"trackingStoreConnectionStringName"}, flat: "trackingStoreConnectionStringName",
 		values: textValue{resolved: true, emptyIsUnset: true, words: "none"},
-		check: func(path string, s setting) error {
+		check: func(_ *Config, path string, s setting) error {
 			return fmt.Errorf("%s is set, but a separate account for tables is not supported yet (%s)", path, s.source)
 		},
 		initial: "none", get: func(*Config) any { return "" },
@@ -116,43 +116,52 @@ var storageRows = []settingRow{
 // partitionRows say how the processes of a hub share its partitions.
 var partitionRows = []settingRow{
 	{
-		path: "storageProvider.useTablePartitionManagement", values: boolValue{},
-		check: func(path string, s setting) error {
-			if isTrue(s) {
+		path: "storageProvider.useTablePartitionManagement",
+		values: boolValue{func(cfg *Config, b bool) {
+			if !b {
+				cfg.Storage.PartitionManager = azurestorage.SafeBlobLeases
+			}
+		}},
+		initial: "`true`", get: func(cfg *Config) any { return cfg.Storage.PartitionManager == azurestorage.TablePartitions },
+		does: "shares the partitions by a table; `false` by the leases of blobs. All processes on a hub must agree, those of .NET too",
+	},
+	{
+		path: "storageProvider.useLegacyPartitionManagement",
+		values: boolValue{func(cfg *Config, b bool) {
+			if b && cfg.Storage.PartitionManager == azurestorage.SafeBlobLeases {
+				cfg.Storage.PartitionManager = azurestorage.LegacyBlobLeases
+			}
+		}},
+		check: func(cfg *Config, path string, s setting) error {
+			if !isTrue(s) || cfg.Storage.PartitionManager == azurestorage.LegacyBlobLeases {
 				return nil
 			}
-			return fmt.Errorf("%s is false, but the blob partition managers are not supported yet: leave it out, to use the partitions table (%s)", path, s.source)
+			return fmt.Errorf("%s is true, but so is useTablePartitionManagement: set that to false (%s)", path, s.source)
 		},
-		initial: "`true`", get: func(*Config) any { return true },
-		does: "shares the partitions by a table. `false` is refused: the other partition managers are not supported yet",
+		initial: "`false`", get: func(cfg *Config) any { return cfg.Storage.PartitionManager == azurestorage.LegacyBlobLeases },
+		does: "with `useTablePartitionManagement` `false`, shares them by the leases of version 1, without the hand-over of later ones",
 	},
 	{
-		path: "storageProvider.useLegacyPartitionManagement", values: boolValue{},
-		check: func(path string, s setting) error {
-			if !isTrue(s) {
-				return nil
-			}
-			return fmt.Errorf("%s is true, but the legacy partition manager is not supported yet: leave it out, to use the partitions table (%s)", path, s.source)
-		},
-		initial: "`false`", get: func(*Config) any { return false },
-		does: "shares them by the leases of version 1. `true` is refused: two managers on one hub would run everything twice",
+		path: "useAppLease", values: boolValue{func(cfg *Config, b bool) { cfg.Storage.AppLease.Disabled = !b }},
+		initial: "`true`", get: func(cfg *Config) any { return !cfg.Storage.AppLease.Disabled },
+		does: "lets only one of the apps on a hub work on it, whichever number of processes it has. Apps differ by `WEBSITE_SITE_NAME`",
 	},
 	{
-		path: "useAppLease", values: boolValue{}, initial: "`true`", does: "lets only one app at a time work on a hub",
-		inert: noAppLease,
+		path:    "appLeaseOptions.acquireInterval",
+		values:  spanValue{time.Second, 24 * time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.AcquireInterval = d }},
+		initial: "`00:05:00`", get: func(cfg *Config) any { return cfg.Storage.AppLease.AcquireInterval },
+		does: "how often an app that does not have the lease asks for it",
 	},
 	{
-		path: "appLeaseOptions.acquireInterval", values: spanValue{low: time.Second, high: 24 * time.Hour}, initial: "`00:05:00`",
-		does: "how often an app that does not have the lease asks for it", inert: noAppLease,
+		path:    "appLeaseOptions.leaseInterval",
+		values:  spanValue{15 * time.Second, time.Minute, func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.Interval = d }},
+		initial: "`00:01:00`", get: func(cfg *Config) any { return cfg.Storage.AppLease.Interval },
+		does: "how long it is taken for",
 	},
 	{
-		path: "appLeaseOptions.leaseInterval", values: spanValue{low: 15 * time.Second, high: time.Minute}, initial: "`00:01:00`",
-		does: "how long it is taken for", inert: noAppLease,
-	},
-	{
-		path: "appLeaseOptions.renewInterval", values: spanValue{low: time.Second, high: time.Minute}, initial: "`00:00:25`",
-		does: "how often it is renewed", inert: noAppLease,
+		path:    "appLeaseOptions.renewInterval",
+		values:  spanValue{time.Second, time.Minute, func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.RenewInterval = d }},
+		initial: "`00:00:25`", get: func(cfg *Config) any { return cfg.Storage.AppLease.RenewInterval },
+		does: "how often it is renewed; less than `leaseInterval`",
 	},
 }
-
-const noAppLease = "there is no app lease: all apps on a hub share its work"

@@ -1,8 +1,12 @@
 package handler
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 func entityExchanges() []exchange {
@@ -56,7 +60,14 @@ func appExchanges() []exchange {
 		{note: "it is not: the configuration is wrong", method: "GET", target: managed + "health/ready", app: broken},
 		{note: "the configuration", method: "GET", target: managed + "configuration"},
 		{note: "the configuration when it is wrong", method: "GET", target: managed + "configuration", app: broken},
-		{note: "making it the primary app", method: "POST", target: managed + "makeprimary"},
+		{note: "the load of the hub", method: "GET", target: managed + "scale", app: withLoad},
+		{note: "the load of a hub that cannot tell it", method: "GET", target: managed + "scale"},
+		{note: "making it the primary app where apps take turns", method: "POST", target: managed + "makeprimary", app: withLoad},
+		{note: "making it the primary app where they do not", method: "POST", target: managed + "makeprimary", app: func(cfg *Config) {
+			withLoad(cfg)
+			cfg.Storage.AppLease.Disabled = true
+		}},
+		{note: "making it the primary app of a hub that has no turns", method: "POST", target: managed + "makeprimary"},
 	}
 }
 
@@ -107,4 +118,21 @@ func refusedExchanges() []exchange {
 			headers: []string{"Origin", "https://evil.example", "Sec-Fetch-Site", "cross-site"},
 		},
 	}
+}
+
+// A loadedHub is one that tells its load and has a primary app.
+type loadedHub struct{ *fullHub }
+
+func withLoad(cfg *Config) {
+	cfg.Worker.MaxConcurrentActivities, cfg.Worker.MaxConcurrentOrchestrators = 1000, 1000
+	cfg.Provider = loadedHub{cfg.Provider.(*fullHub)}
+}
+
+func (loadedHub) MakePrimary(context.Context) error { return nil }
+
+func (loadedHub) Load(context.Context) (*provider.Load, error) {
+	return &provider.Load{
+		ControlQueues: []provider.QueueLoad{{Length: 3, Latency: 250 * time.Millisecond}, {}},
+		WorkItems:     provider.QueueLoad{Length: 10_000, Latency: 2 * time.Second}, Workers: 1,
+	}, nil
 }
