@@ -1,0 +1,182 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
+)
+
+func allIDs(t testing.TB, c *durable.Client, q provider.Query) []string {
+	t.Helper()
+	var ids []string
+	for s, err := range c.All(t.Context(), q) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, s.Instance.InstanceID)
+	}
+	return ids
+}
+
+func TestPurge_RemovesAFamilyOnlyIfAllOfItHaveEnded(t *testing.T) {
+	works(t, func(t *testing.T, p *plant, c *durable.Client) {
+		i := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.family, 2, durable.InstanceID("f")))
+		_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, "", durable.InstanceID("other")))
+		synctest.Wait()
+		if err := i.Terminate(t.Context(), ""); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		_, err := i.Purge(t.Context(), durable.Recursive)
+		if state, ok := errors.AsType[*durable.InstanceStateError](err); !ok || state.InstanceID != "f+" {
+			t.Errorf("error %v, want that f+ has not ended", err)
+		}
+		if diff := cmp.Diff([]string{"f", "f+", "f++", "other"}, allIDs(t, c, provider.Query{})); diff != "" {
+			t.Errorf("instances (-want +got):\n%s", diff)
+		}
+		if err := i.Terminate(t.Context(), "", durable.Recursive); err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		if result, err := i.Purge(t.Context(), durable.Recursive); err != nil || result.Instances != 3 {
+			t.Errorf("%+v, %v; want 3 instances purged", result, err)
+		}
+		if diff := cmp.Diff([]string{"other"}, allIDs(t, c, provider.Query{})); diff != "" {
+			t.Errorf("instances (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestPurgeMany_RemovesWhatTheFilterSelectsAndHasEnded(t *testing.T) {
+	works(t, func(t *testing.T, p *plant, c *durable.Client) {
+		start := func(n int) {
+			for i := range n {
+				id := durable.InstanceID(fmt.Sprintf("%d-a%d", time.Now().Hour(), i))
+				_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "", id))
+			}
+			_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, "", durable.InstanceID(fmt.Sprintf("%d-w", time.Now().Hour()))))
+		}
+		began := time.Now()
+		start(2)
+		time.Sleep(time.Hour)
+		p.mended.Store(true)
+		start(3)
+		time.Sleep(time.Hour)
+		for _, tt := range []struct {
+			name   string
+			filter durable.PurgeFilter
+			want   int
+		}{
+			{"only statuses that have not ended", durable.PurgeFilter{Statuses: []history.RuntimeStatus{history.Running, history.Pending}}, 0},
+			{"another orchestrator", durable.PurgeFilter{Name: "Waits"}, 0},
+			{"before all", durable.PurgeFilter{CreatedTo: began.Add(-time.Second)}, 0},
+			{"a prefix", durable.PurgeFilter{IDPrefix: fmt.Sprintf("%d-a1", began.Hour())}, 1},
+			{"a status and others", durable.PurgeFilter{Statuses: []history.RuntimeStatus{history.Failed, history.Running}}, 1},
+			{"a name and a time", durable.PurgeFilter{Name: "Assembles", CreatedFrom: began.Add(time.Minute)}, 3},
+			{"all", durable.PurgeFilter{}, 0},
+		} {
+			if result, err := c.PurgeMany(t.Context(), tt.filter); err != nil || result.Instances != tt.want {
+				t.Errorf("%s: %+v, %v; want %d", tt.name, result, err, tt.want)
+			}
+		}
+		if left := allIDs(t, c, provider.Query{}); len(left) != 2 {
+			t.Errorf("left are %v, want the two that wait", left)
+		}
+	})
+}
+
+// failingHub cannot purge some instances, and lists two at a time.
+type failingHub struct {
+	*memhub.Hub
+	failing func(id string) bool
+}
+
+func (h failingHub) Purge(ctx context.Context, id string) error {
+	if h.failing(id) {
+		return errors.New("the disk is full")
+	}
+	return h.Hub.Purge(ctx, id)
+}
+
+func (h failingHub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	q.PageSize = 2
+	return h.Hub.Instances(ctx, q)
+}
+
+func TestPurgeMany_GoesOnAfterAFailureAndTellsOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := new(plant)
+		h := failingHub{memhub.New(), func(id string) bool { return id == "b" }}
+		defer run(t, h, p.registry(), durable.Config{})()
+		c := durable.NewClient(h, p.registry())
+		for _, id := range []durable.InstanceID{"a", "b", "c", "d", "e"} {
+			_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "", id))
+		}
+		time.Sleep(time.Minute)
+		result, err := c.PurgeMany(t.Context(), durable.PurgeFilter{})
+		if err == nil || err.Error() != "purge instances: instance b: the disk is full" || result.Instances != 4 {
+			t.Errorf("%+v, %v; want 4 purged and one that failed", result, err)
+		}
+		if diff := cmp.Diff([]string{"b"}, allIDs(t, c, provider.Query{})); diff != "" {
+			t.Errorf("instances (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAll_ReadsPageByPageAsFarAsItIsAskedTo(t *testing.T) {
+	t.Parallel()
+	p := new(plant)
+	h := &watchedPages{Hub: memhub.New()}
+	c := durable.NewClient(h, p.registry())
+	for i := range 5 {
+		_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, "", durable.InstanceID(fmt.Sprint("i", i))))
+	}
+	if got := allIDs(t, c, provider.Query{PageSize: 2}); !slices.Equal(got, []string{"i0", "i1", "i2", "i3", "i4"}) || h.pages != 3 {
+		t.Errorf("%v on %d pages, want 5 on 3", got, h.pages)
+	}
+	h.pages = 0
+	for s, err := range c.All(t.Context(), provider.Query{PageSize: 2}) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.Instance.InstanceID == "i1" {
+			break
+		}
+	}
+	if h.pages != 1 {
+		t.Errorf("%d pages were read, want 1", h.pages)
+	}
+	h.err = errors.New("out of order")
+	n := 0
+	for s, err := range c.All(t.Context(), provider.Query{}) {
+		if n++; s != nil || !errors.Is(err, h.err) {
+			t.Errorf("%v, %v; want the error", s, err)
+		}
+	}
+	if n != 1 {
+		t.Errorf("the error came %d times", n)
+	}
+}
+
+type watchedPages struct {
+	*memhub.Hub
+	pages int
+	err   error
+}
+
+func (h *watchedPages) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	if h.pages++; h.err != nil {
+		return nil, h.err
+	}
+	return h.Hub.Instances(ctx, q)
+}
