@@ -131,9 +131,9 @@ func (p *partition) arrive(r *reading, d *delivery) {
 		r.do(func() { d.abandon(r.work, "an activity in a control queue") })
 		return
 	}
-	wait := time.Until(dueTime(d.event()))
+	wait := time.Until(dueTime(d.env.Message))
 	switch {
-	case dueTime(d.event()).IsZero() || wait <= 0:
+	case dueTime(d.env.Message).IsZero() || wait <= 0:
 		p.hub.inbox.add(r, p, d)
 	case wait <= d.lock/2:
 		// The service counts in seconds, so a timer comes up to one early.

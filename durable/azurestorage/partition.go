@@ -223,32 +223,26 @@ func (p *partition) awaitIdle(ctx context.Context, limit time.Duration) bool {
 // GetVisibilityDelay). The service hides nothing for longer than a week, and
 // counts in whole seconds; whoever receives the message before its time holds
 // it back.
-func visibilityDelay(ev history.Event, now time.Time) time.Duration {
-	due := dueTime(ev)
+func visibilityDelay(m *provider.TaskMessage, now time.Time) time.Duration {
+	due := dueTime(m)
 	if due.IsZero() {
 		return 0
 	}
-	delay := max(0, min(due.Sub(now), maxVisibility))
-	if _, ok := ev.(*history.EventRaised); ok {
-		// An entity that gets a signal early sends it again. .NET cuts the delay, and
-		// the signal goes round and round until it is due.
-		delay += time.Second - time.Nanosecond
-	}
-	return min(delay, maxVisibility).Truncate(time.Second)
+	return max(0, min(due.Sub(now), maxVisibility)).Truncate(time.Second)
 }
 
 // maxVisibility is the longest that a message can be hidden.
 const maxVisibility = 7 * 24 * time.Hour
 
-// dueTime returns when an event may be handed out, zero for at once.
-func dueTime(ev history.Event) time.Time {
-	switch ev := ev.(type) {
+// dueTime returns when a message may be handed out, zero for at once.
+func dueTime(m *provider.TaskMessage) time.Time {
+	switch ev := m.Event.(type) {
 	case *history.TimerFired:
 		return ev.FireAt
 	case *history.ExecutionStarted:
 		return ev.ScheduledStart
 	case *history.EventRaised:
-		due, _ := provider.EntityDue(provider.TaskMessage{Event: ev, Target: history.OrchestrationInstance{InstanceID: "@"}})
+		due, _ := provider.EntityDue(*m)
 		return due
 	}
 	return time.Time{}

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync.
@@ -36,15 +37,20 @@ func TestVisibilityDelay(t *testing.T) {
 	for name, tt := range map[string]struct {
 		event history.Event
 		want  time.Duration
+		to    string
 	}{
-		"a timer":             {&history.TimerFired{FireAt: now.Add(90*time.Second + 999*time.Millisecond)}, 90 * time.Second},
-		"a timer of the past": {&history.TimerFired{FireAt: now.Add(-time.Second)}, 0},
-		"a timer of ten days": {&history.TimerFired{FireAt: now.Add(240 * time.Hour)}, 168 * time.Hour},
-		"a start":             {&history.ExecutionStarted{}, 0},
-		"a scheduled start":   {&history.ExecutionStarted{ScheduledStart: now.Add(time.Minute)}, time.Minute},
-		"anything else":       {&history.EventRaised{}, 0},
+		"a timer":             {&history.TimerFired{FireAt: now.Add(90*time.Second + 999*time.Millisecond)}, 90 * time.Second, ""},
+		"a timer of the past": {&history.TimerFired{FireAt: now.Add(-time.Second)}, 0, ""},
+		"a timer of ten days": {&history.TimerFired{FireAt: now.Add(240 * time.Hour)}, 168 * time.Hour, ""},
+		"a start":             {&history.ExecutionStarted{}, 0, ""},
+		"a scheduled start":   {&history.ExecutionStarted{ScheduledStart: now.Add(time.Minute)}, time.Minute, ""},
+		"anything else":       {event: &history.EventRaised{}},
+		"a signal for an entity, with its time": {
+			event: &history.EventRaised{Name: "op@2026-11-20T19:00:00.0000000Z"}, to: "@counter@a", want: time.Hour,
+		},
+		"an event of the same name for an orchestration": {event: &history.EventRaised{Name: "op@2026-11-20T19:00:00.0000000Z"}, to: "a"},
 	} {
-		if got := visibilityDelay(tt.event, now); got != tt.want {
+		if got := visibilityDelay(&provider.TaskMessage{Event: tt.event, Target: history.OrchestrationInstance{InstanceID: tt.to}}, now); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
 	}

@@ -56,7 +56,7 @@ func (h *TaskHub) post(ctx context.Context, out *outgoing) (sentMessage, error) 
 // enqueue puts a prepared message into its queue.
 func (h *TaskHub) enqueue(ctx context.Context, out *outgoing) (sentMessage, error) {
 	start := time.Now()
-	delay := visibilityDelay(out.env.Message.Event, start) + out.delay
+	delay := visibilityDelay(out.env.Message, start) + out.delay
 	if out.claim {
 		delay += h.lockOf(out.partition)
 	}
@@ -145,7 +145,7 @@ const messagesAtOnce = 32
 // CommitOutboundQueueMessages).
 func (s *session) send(ctx context.Context, cp *provider.Checkpoint) ([]sentMessage, error) {
 	sender, episode := s.instance(), s.loaded.known.episodes+1
-	if sender.ExecutionID == "" {
+	if sender.ExecutionID == "" && !provider.IsEntity(sender.InstanceID) {
 		sender = cp.Instance
 	}
 	out := s.outgoing(cp)
@@ -197,7 +197,7 @@ func (h *TaskHub) reserve(out []*outgoing) {
 		switch {
 		case o.partition == nil:
 			activities = append(activities, o)
-		case h.claimable(visibilityDelay(o.env.Message.Event, now)):
+		case h.claimable(visibilityDelay(o.env.Message, now)):
 			i := slices.Index(h.partitions, o.partition)
 			byPartition[i] = append(byPartition[i], o)
 		}
