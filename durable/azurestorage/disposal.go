@@ -71,7 +71,11 @@ func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *loaded
 		err = h.terminateUnstarted(ctx, instanceID, event)
 	case fateRepair:
 		err = h.repairEnded(ctx, instanceID, stored)
-	case fateDiscard, fateDeliver:
+	case fateDiscard:
+		if v == foreign { // it may be what is left of a generation that was followed by others
+			err = h.repairCurrent(ctx, instanceID)
+		}
+	case fateDeliver:
 	}
 	if err != nil {
 		d.abandon(ctx, err.Error())

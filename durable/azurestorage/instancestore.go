@@ -51,18 +51,32 @@ func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, eve
 	return err
 }
 
+// repairCurrent is repairEnded for the execution that is current.
+func (h *TaskHub) repairCurrent(ctx context.Context, instanceID string) error {
+	stored, err := h.loadInstance(ctx, instanceID, "")
+	if err != nil {
+		return err
+	}
+	return h.repairEnded(ctx, instanceID, stored)
+}
+
 // repairEnded makes the row of an instance say that it has ended, if a crash
 // kept the last checkpoint from doing so
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// UpdateInstanceStatusForCompletedOrchestrationAsync).
+// UpdateInstanceStatusForCompletedOrchestrationAsync). The row may still be that
+// of an earlier generation, but not of an execution that is yet to start.
 func (h *TaskHub) repairEnded(ctx context.Context, instanceID string, stored *loadedInstance) error {
 	last := stored.known.ended
 	if last == nil {
 		return nil
 	}
-	if row := stored.row; row != nil &&
-		(row.State.Instance.ExecutionID != stored.executionID || row.State.Status == last.Status) {
-		return nil
+	etag := ""
+	if row := stored.row; row != nil {
+		same := row.State.Instance.ExecutionID == stored.executionID
+		if same && row.State.Status == last.Status || !same && row.State.Status == history.Pending {
+			return nil
+		}
+		etag = row.ETag
 	}
 	rows, err := h.offloadedRows(ctx, instanceID, stored.executionID, 0, stored.events)
 	if err != nil {
@@ -78,10 +92,14 @@ func (h *TaskHub) repairEnded(ctx context.Context, instanceID string, stored *lo
 		CustomStatus: customStatus, Now: last.Timestamp,
 	})
 	h.log.Info("instance row repaired: the instance has ended", "instanceId", instanceID, "executionId", stored.executionID, "status", last.Status.String())
-	return retry(ctx, "repair row of instance "+instanceID, func(ctx context.Context) error {
-		_, err := h.instancesTable.merge(ctx, e, "")
+	err = retry(ctx, "repair row of instance "+instanceID, func(ctx context.Context) error {
+		_, err := h.instancesTable.merge(ctx, e, etag)
 		return err
 	})
+	if isConflict(err) {
+		return nil // somebody else is at it, or an attempt whose answer was lost was our own
+	}
+	return err
 }
 
 func (h *TaskHub) blobURL(name string) string { return blobURL(h.largeMessages.url, name) }

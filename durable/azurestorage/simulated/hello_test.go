@@ -8,6 +8,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
@@ -31,13 +33,19 @@ func helloSequence(ctx *durable.Context, _ durable.Void) ([]string, error) {
 // open returns a hub on the account as the given worker has it.
 func open(t *testing.T, w *azsim.Worker, account *azsim.Account) *azurestorage.TaskHub {
 	t.Helper()
+	return openWith(t, w.Name(), account, w)
+}
+
+// openWith returns a hub on the account with the given transport.
+func openWith(t *testing.T, worker string, account *azsim.Account, transport policy.Transporter) *azurestorage.TaskHub {
+	t.Helper()
 	c, err := azurestorage.ParseConnectionString(account.ConnectionString())
 	if err != nil {
 		t.Fatal(err)
 	}
 	hub, err := azurestorage.Open(c, azurestorage.Config{
-		TaskHub: "Sim", PartitionCount: 2, WorkerID: w.Name(), MaxConcurrentActivities: 8,
-		Transport: w, Logger: slog.New(slog.DiscardHandler),
+		TaskHub: "Sim", PartitionCount: 2, WorkerID: worker, MaxConcurrentActivities: 8,
+		Transport: transport, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -1,0 +1,51 @@
+package azurestorage
+
+import (
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// The row of an instance whose last generation ended just before the worker
+// died may be that of an earlier generation. It is put right; the row of an
+// execution that is yet to start is left alone.
+func TestRepair_PutsTheRowOfAnEarlierGenerationRight(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	for id, tt := range map[string]struct {
+		status history.RuntimeStatus
+		want   history.RuntimeStatus
+	}{
+		"earlier": {history.Running, history.Completed},
+		"next":    {history.Pending, history.Pending},
+	} {
+		mustStart(t, h, id, "e1", `1`)
+		if tt.status == history.Running {
+			row := entity{PartitionKey: escapeKey(id)}
+			row.setString("RuntimeStatus", "Running")
+			if _, err := h.instancesTable.merge(t.Context(), row, "*"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := startMessage(id, "e2", `2`)
+		events := episode([]provider.TaskMessage{start}, &history.ExecutionCompleted{Header: header(0), Status: history.Completed, Result: new(`"done"`)})
+		rows, err := h.offloadedRows(t.Context(), id, "e2", 0, events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := h.appendHistory(t.Context(), start.Target, rows, ""); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.repairCurrent(t.Context(), id); err != nil {
+			t.Fatal(err)
+		}
+		state, err := h.Instance(t.Context(), id, provider.Fetch{Output: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state.Status != tt.want || tt.want == history.Completed && value(state.Output) != `"done"` {
+			t.Errorf("%s: the row is %v with output %s, want %v", id, state.Status, value(state.Output), tt.want)
+		}
+	}
+}

@@ -1,0 +1,211 @@
+package simulated_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+)
+
+// inspector looks whether a hub on an account could be taken over as it is.
+type inspector struct {
+	account *azsim.Account
+	hub     string
+
+	mu         sync.Mutex
+	inProgress map[string]bool // instances whose start has not returned
+}
+
+func (in *inspector) starting(id string, now bool) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	if in.inProgress == nil {
+		in.inProgress = map[string]bool{}
+	}
+	in.inProgress[id] = now
+}
+
+// storedMessage is what is looked at of a queue message.
+type storedMessage struct {
+	TaskMessage struct {
+		Event struct {
+			Type            string `json:"$type"`
+			EventID         int    `json:"EventId"`
+			TaskScheduledID int    `json:"TaskScheduledId"`
+			TimerID         int    `json:"TimerId"`
+			FireAt          time.Time
+		}
+		OrchestrationInstance struct {
+			InstanceID string `json:"InstanceId"`
+		}
+	}
+	visibleAt time.Time
+	received  int
+}
+
+func (m *storedMessage) is(kind, instanceID string) bool {
+	return m.TaskMessage.OrchestrationInstance.InstanceID == instanceID &&
+		m.TaskMessage.Event.Type == "DurableTask.Core.History."+kind+"Event"
+}
+
+// snapshot is what is stored at an instant.
+type snapshot struct {
+	messages  []*storedMessage
+	histories map[string][]azsim.Row // by instance, the current execution's events
+	sentinels map[string]azsim.Row
+	instances map[string]azsim.Row
+}
+
+func (in *inspector) snapshot() (*snapshot, error) {
+	s := &snapshot{histories: map[string][]azsim.Row{}, sentinels: map[string]azsim.Row{}, instances: map[string]azsim.Row{}}
+	rows := in.account.Rows(in.hub + "History")
+	for _, r := range rows {
+		if r.RowKey == "sentinel" {
+			s.sentinels[r.PartitionKey] = r
+		}
+	}
+	for _, r := range rows {
+		if r.RowKey != "sentinel" && r.Text("ExecutionId") == s.sentinels[r.PartitionKey].Text("ExecutionId") {
+			s.histories[r.PartitionKey] = append(s.histories[r.PartitionKey], r)
+		}
+	}
+	for _, r := range in.account.Rows(in.hub + "Instances") {
+		s.instances[r.PartitionKey] = r
+	}
+	for _, queue := range in.account.Queues() {
+		for _, m := range in.account.Messages(queue) {
+			stored := &storedMessage{visibleAt: m.VisibleAt, received: m.DequeueCount}
+			if err := json.Unmarshal([]byte(m.Text), stored); err != nil {
+				return nil, fmt.Errorf("message in %s: %w", queue, err)
+			}
+			s.messages = append(s.messages, stored)
+		}
+	}
+	return s, nil
+}
+
+// look returns what would be missing for whoever took the hub over now.
+func (in *inspector) look() (faults []string) {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	s, err := in.snapshot()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for id, rows := range s.histories {
+		faults = append(faults, s.history(id, rows)...)
+	}
+	for id, row := range s.instances {
+		begun := len(s.histories[id]) > 0
+		if row.Text("RuntimeStatus") == "Pending" && !begun && !in.inProgress[id] && !s.has("ExecutionStarted", id, nil) {
+			faults = append(faults, fmt.Sprintf("%s is pending and has no start message", id))
+		}
+	}
+	for _, m := range s.messages {
+		if m.received > 0 {
+			continue // it may be held back
+		}
+		due := time.Now()
+		if fireAt := m.TaskMessage.Event.FireAt; fireAt.After(due) {
+			due = fireAt
+		}
+		if hidden := m.visibleAt.Sub(due); hidden > 31*time.Second {
+			faults = append(faults, fmt.Sprintf("%s is hidden for %v", m.TaskMessage.Event.Type, hidden))
+		}
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+func (s *snapshot) has(kind, instanceID string, match func(m *storedMessage) bool) bool {
+	return slices.ContainsFunc(s.messages, func(m *storedMessage) bool { return m.is(kind, instanceID) && (match == nil || match(m)) })
+}
+
+// history returns what is missing for the history of an instance to go on.
+func (s *snapshot) history(id string, rows []azsim.Row) (faults []string) {
+	answered := map[string]bool{}
+	ended := false
+	for i, r := range rows {
+		if want := fmt.Sprintf("%016X", i); r.RowKey != want {
+			faults = append(faults, fmt.Sprintf("history of %s: row %s where %s should be", id, r.RowKey, want))
+		}
+		switch kind := r.Text("EventType"); kind {
+		case "TaskCompleted", "TaskFailed", "SubOrchestrationInstanceCompleted":
+			answered[r.Columns["TaskScheduledId"]] = true
+		case "TimerFired":
+			answered[r.Columns["TimerId"]] = true
+		case "ExecutionCompleted":
+			ended = true
+		}
+	}
+	status := s.instances[id].Text("RuntimeStatus")
+	if ended {
+		anybody := slices.ContainsFunc(s.messages, func(m *storedMessage) bool { return m.TaskMessage.OrchestrationInstance.InstanceID == id })
+		if (status == "Pending" || status == "Running" || status == "") && !anybody {
+			faults = append(faults, fmt.Sprintf("%s has ended, its row says %q, and no message will put that right", id, status))
+		}
+		return faults
+	}
+	for _, r := range rows {
+		if what := s.unanswered(id, r); !answered[r.Columns["EventId"]] && what != "" {
+			faults = append(faults, fmt.Sprintf("history of %s has %s %s, and %s", id, r.Text("EventType"), r.Columns["EventId"], what))
+		}
+	}
+	return faults
+}
+
+// unanswered returns what is missing to answer an event that has no answer in
+// the history.
+func (s *snapshot) unanswered(id string, r azsim.Row) string {
+	number := r.Columns["EventId"]
+	answer := func(m *storedMessage) bool { return fmt.Sprint(m.TaskMessage.Event.TaskScheduledID) == number }
+	switch r.Text("EventType") {
+	case "TaskScheduled":
+		scheduled := func(m *storedMessage) bool { return fmt.Sprint(m.TaskMessage.Event.EventID) == number }
+		if !s.has("TaskScheduled", id, scheduled) && !s.has("TaskCompleted", id, answer) {
+			return "there is neither a work item nor a result"
+		}
+	case "TimerCreated":
+		fired := func(m *storedMessage) bool { return fmt.Sprint(m.TaskMessage.Event.TimerID) == number }
+		if !s.has("TimerFired", id, fired) {
+			return "there is no message for its time"
+		}
+	case "SubOrchestrationInstanceCreated":
+		child := r.Text("InstanceId")
+		past := s.histories[child]
+		goesOn := len(past) > 0 && !slices.ContainsFunc(past, func(r azsim.Row) bool { return r.Text("EventType") == "ExecutionCompleted" })
+		if !goesOn && !s.has("ExecutionStarted", child, nil) && !s.has("SubOrchestrationInstanceCompleted", id, answer) {
+			return "the child neither starts nor goes on nor has it sent its result"
+		}
+	}
+	return ""
+}
+
+// The inspector finds what it is there to find.
+func TestInspector_MissesNothing(t *testing.T) {
+	t.Parallel()
+	row := func(kind, id string, more ...string) azsim.Row {
+		r := azsim.Row{RowKey: "0000000000000000", Columns: map[string]string{"EventType": `"` + kind + `"`, "EventId": id}}
+		for i := 0; i+1 < len(more); i += 2 {
+			r.Columns[more[i]] = `"` + more[i+1] + `"`
+		}
+		return r
+	}
+	for name, rows := range map[string][]azsim.Row{
+		"there is neither a work item nor a result": {row("TaskScheduled", "0")},
+		"there is no message for its time":          {row("TimerCreated", "0")},
+		"the child neither starts":                  {row("SubOrchestrationInstanceCreated", "0", "InstanceId", "c")},
+		"no message will put that right":            {row("ExecutionCompleted", "0")},
+		"where 0000000000000001 should be":          {row("OrchestratorStarted", "-1"), row("OrchestratorCompleted", "-1")},
+	} {
+		s := &snapshot{}
+		if faults := s.history("i", rows); len(faults) != 1 || !strings.Contains(faults[0], name) {
+			t.Errorf("found %q, want one that says that %s", faults, name)
+		}
+	}
+}

@@ -1,0 +1,285 @@
+package simulated_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var everyPoint = flag.Bool("takeover.all", false, "let the process die at every request, not only at some")
+
+const goOn = durable.Event[string]("Go on")
+
+func fanOut(ctx *durable.Context, n int) (string, error) {
+	cities := make([]string, n)
+	greetings, err := durable.Map(ctx, sayHello, cities, n)
+	return fmt.Sprint(len(greetings)), err
+}
+
+func nap(ctx *durable.Context, seconds int) (string, error) {
+	return "awake", ctx.Sleep(time.Duration(seconds) * time.Second)
+}
+
+func listen(ctx *durable.Context, _ int) (string, error) { return goOn.Wait(ctx).Await() }
+
+func child(ctx *durable.Context, n int) (string, error) {
+	return durable.CallActivity(ctx, sayHello, fmt.Sprint(n)).Await()
+}
+
+func parent(ctx *durable.Context, children int) (string, error) {
+	tasks := make([]*durable.Task[string], children)
+	for i := range tasks {
+		tasks[i] = durable.CallSubOrchestrator(ctx, child, i)
+	}
+	all, err := durable.AwaitAll(ctx, tasks...)
+	return strings.Join(all, " "), err
+}
+
+func countdown(ctx *durable.Context, n int) (string, error) {
+	if n == 0 {
+		return "zero", nil
+	}
+	if _, err := durable.CallActivity(ctx, sayHello, fmt.Sprint(n)).Await(); err != nil {
+		return "", err
+	}
+	return durable.ContinueAsNew(ctx, countdown, n-1)
+}
+
+func three(ctx *durable.Context, _ int) (string, error) {
+	greetings, err := helloSequence(ctx, durable.Void{})
+	return strings.Join(greetings, " "), err
+}
+
+// takeovers are what processes die of. The event is raised by the process
+// itself, a while after the start.
+var takeovers = []struct {
+	name  string
+	run   func(ctx *durable.Context, in int) (string, error)
+	input int
+	want  string
+	event bool
+}{
+	{name: "sequence", run: three, want: "Hello Tokyo! Hello Seattle! Hello London!"},
+	{name: "fan-out", run: fanOut, input: 10, want: "10"},
+	{name: "timer", run: nap, input: 5, want: "awake"},
+	{name: "long timer", run: nap, input: 100, want: "awake"},
+	{name: "event", run: listen, want: "done", event: true},
+	{name: "children", run: parent, input: 2, want: "Hello 0! Hello 1!"},
+	{name: "continue-as-new", run: countdown, input: 2, want: "zero"},
+}
+
+func takeoverRegistry() *durable.Registry {
+	return durable.NewRegistry(
+		durable.Orchestrator("Three", three), durable.Orchestrator("FanOut", fanOut), durable.Orchestrator("Nap", nap),
+		durable.Orchestrator("Listen", listen), durable.Orchestrator("Child", child), durable.Orchestrator("Parent", parent),
+		durable.Orchestrator("Countdown", countdown), durable.Activity("SayHello", sayHello),
+	)
+}
+
+// watched is a worker's transport that looks at what is stored before and after
+// each request.
+type watched struct {
+	*azsim.Worker
+	look func()
+}
+
+func (w watched) Do(req *http.Request) (*http.Response, error) {
+	w.look()
+	resp, err := w.Worker.Do(req)
+	w.look()
+	return resp, err
+}
+
+// process is a worker with a client that share a hub.
+type process struct {
+	client *durable.Client
+	worker *azsim.Worker
+	stop   func()
+}
+
+func startProcess(t *testing.T, account *azsim.Account, name string, look func()) *process {
+	w := account.Worker(name)
+	hub := openWith(t, w.Name(), account, watched{w, look})
+	ctx, cancel := context.WithCancel(chance.With(context.WithoutCancel(t.Context()), account.Chance(name)))
+	var running sync.WaitGroup
+	registry := takeoverRegistry()
+	running.Go(func() {
+		worker := durable.NewWorker(hub, registry, durable.Config{Logger: slog.New(slog.DiscardHandler)})
+		if err := worker.Run(ctx); err != nil {
+			t.Error(err)
+		}
+	})
+	return &process{durable.NewClient(hub, registry), w, func() {
+		cancel()
+		running.Wait()
+	}}
+}
+
+// takeover runs one orchestration in a process that meets a fault at its n-th
+// request after it has settled, and if it dies the rest in another one. It
+// returns how many requests the first made and what was wrong.
+func takeover(t *testing.T, which int, fault azsim.Fault, n int) (requests int, faults []string) {
+	t.Helper()
+	scenario := takeovers[which]
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex // protects the following, requests and faults
+		settled := false
+		decide := func(r azsim.Request) azsim.Fault {
+			mu.Lock()
+			defer mu.Unlock()
+			if r.Worker != "w1" || !settled {
+				return azsim.None
+			}
+			if requests++; requests == n {
+				return fault
+			}
+			return azsim.None
+		}
+		settle := func(now bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			settled = now
+		}
+		account := azsim.New(azsim.Config{Seed: 11, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: decide})
+		defer account.Wait()
+		in := &inspector{account: account, hub: "Sim"}
+		note := func(found []string) {
+			mu.Lock()
+			defer mu.Unlock()
+			for _, fault := range found {
+				if !slices.Contains(faults, fault) {
+					faults = append(faults, fault)
+				}
+			}
+		}
+		look := func() { note(in.look()) }
+		first := startProcess(t, account, "w1", look)
+		time.Sleep(3 * time.Second)
+		settle(true)
+
+		started := make(chan error, 1)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		go func() {
+			in.starting("i", true)
+			_, err := durable.Start(ctx, first.client, scenario.run, scenario.input, durable.InstanceID("i"))
+			in.starting("i", err != nil) // one that was cut off has promised nothing
+			if err == nil && scenario.event {
+				time.Sleep(time.Second)
+				err = goOn.Raise(ctx, first.client, "i", "done")
+			}
+			started <- err
+		}()
+		last := first
+		instance := func(p *process) *durable.Instance[string] { return durable.InstanceOf[string](p.client, "i") }
+		var err error
+		if fault == azsim.None {
+			err = <-started
+		} else {
+			select {
+			case <-first.worker.Dead():
+				cancel()
+				err = <-started
+				first.stop()
+				last = startProcess(t, account, "w2", look)
+			case <-time.After(3 * time.Minute):
+				settle(false)
+				err = <-started
+			}
+		}
+		cancel()
+		note(finish(t.Context(), instance(last), err, scenario.want))
+		for range 20 { // what a dead process had hidden comes to light
+			if len(leftovers(account)) == 0 {
+				break
+			}
+			time.Sleep(15 * time.Second)
+		}
+		last.stop()
+		note(leftovers(account))
+	})
+	return requests, faults
+}
+
+// finish waits for an instance whose start, and event, ended with startErr, and
+// says what is wrong with how it ends.
+func finish(ctx context.Context, instance *durable.Instance[string], startErr error, want string) (faults []string) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	defer cancel()
+	if startErr != nil { // what was not promised may be missing
+		time.Sleep(3 * time.Minute)
+		state, err := instance.Status(ctx, provider.Fetch{})
+		if errors.Is(err, provider.ErrInstanceNotFound) || err == nil && !state.Status.IsTerminal() {
+			return nil
+		}
+	}
+	got, err := instance.Wait(ctx)
+	if err != nil || got != want {
+		faults = append(faults, fmt.Sprintf("it ended with %q, %v; want %q", got, err, want))
+	}
+	past, err := instance.History(ctx)
+	if err != nil {
+		return append(faults, err.Error())
+	}
+	ends := 0
+	for _, ev := range past {
+		if ev.Type() == history.TypeExecutionCompleted {
+			ends++
+		}
+	}
+	if ends != 1 {
+		faults = append(faults, fmt.Sprintf("its history has %d ends", ends))
+	}
+	return faults
+}
+
+// leftovers returns the messages that are left.
+func leftovers(account *azsim.Account) (faults []string) {
+	for _, queue := range account.Queues() {
+		for _, m := range account.Messages(queue) {
+			faults = append(faults, fmt.Sprintf("left in %s: %s", queue, m.Text))
+		}
+	}
+	return faults
+}
+
+// Between any two requests, what .NET needs to go on from there is stored; and
+// wherever the process dies, another one brings the instance to its end.
+func TestTakeover_IsPossibleBetweenAnyTwoRequests(t *testing.T) {
+	for which, scenario := range takeovers {
+		t.Run(scenario.name, func(t *testing.T) {
+			requests, faults := takeover(t, which, azsim.None, 0)
+			if len(faults) > 0 {
+				t.Fatalf("nothing went wrong, and yet:\n%s", strings.Join(faults, "\n"))
+			}
+			step := 1
+			if !*everyPoint {
+				step = max(1, requests/3)
+			}
+			died := 0
+			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
+				for n := 1; n <= requests; n += step {
+					if _, faults := takeover(t, which, fault, n); len(faults) > 0 {
+						t.Errorf("%v request %d of %d:\n%s", fault, n, requests, strings.Join(faults, "\n"))
+					}
+					died++
+				}
+			}
+			t.Logf("died at %d points of %d requests", died, requests)
+		})
+	}
+}
