@@ -106,7 +106,7 @@ func (m *management) signal(c echo.Context, name, key, operation string) error {
 // operationInput returns a request's body: JSON if it says that it is, else a text;
 // nil if it is empty.
 func operationInput(c echo.Context) (json.RawMessage, error) {
-	text, err := readText(c)
+	text, err := bodyText(c)
 	if err != nil || len(text) == 0 {
 		return nil, err
 	}

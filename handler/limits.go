@@ -57,15 +57,15 @@ func unlimited(next echo.HandlerFunc) echo.HandlerFunc {
 // readBody returns a request's body, which must be JSON, as it is but for blanks
 // around it; nil if it is empty.
 func readBody(c echo.Context) (json.RawMessage, error) {
-	text, err := readText(c)
+	text, err := bodyText(c)
 	if err != nil {
 		return nil, err
 	}
 	return parseJSON(text, invalidJSON)
 }
 
-// readText returns a request's body, which must come within bodyTime.
-func readText(c echo.Context) ([]byte, error) {
+// bodyText returns a request's body, which must come within bodyTime.
+func bodyText(c echo.Context) ([]byte, error) {
 	control := http.NewResponseController(c.Response())
 	_ = control.SetReadDeadline(time.Now().Add(bodyTime))
 	text, err := io.ReadAll(c.Request().Body)
