@@ -82,6 +82,10 @@ type Config struct {
 	// AppLease says how apps that share the hub take turns.
 	AppLease AppLease
 
+	// JumpStart says whether starts are recorded, and sent again if they do not
+	// arrive. Default: they are not.
+	JumpStart JumpStart
+
 	// LeaseInterval is how long a partition stays this worker's without being
 	// renewed. Default 30 s; at least 1 s, and 15 to 60 whole seconds for a blob
 	// partition manager.
@@ -131,6 +135,7 @@ func (c Config) WithDefaults() Config {
 	set(&c.HistoryCacheBytes, DefaultHistoryCacheBytes)
 	set(&c.LastUpdatedTolerance, DefaultLastUpdatedTolerance)
 	c.AppLease = c.AppLease.withDefaults()
+	c.JumpStart = c.JumpStart.withDefaults()
 	if c.WorkerID == "" {
 		c.WorkerID = newWorkerID()
 	}
@@ -203,6 +208,9 @@ func (c Config) Validate() error {
 		return fmt.Errorf("LeaseInterval is %v; want 15s to 1m0s, which is what leases of blobs can be", c.LeaseInterval)
 	}
 	if err := c.AppLease.validate(); err != nil {
+		return err
+	}
+	if err := c.JumpStart.validate(); err != nil {
 		return err
 	}
 	if c.QueueEncoding != UTF8 && c.QueueEncoding != Base64 {

@@ -66,6 +66,9 @@ func (h *TaskHub) create(ctx context.Context) error {
 		}
 		return h.createLeaseBlobs(groupCtx)
 	})
+	if h.cfg.JumpStart.Enabled {
+		group.Go(func() error { return h.jumpStartTable.create(groupCtx) })
+	}
 	group.Go(func() error { return h.historyTable.create(groupCtx) })
 	group.Go(func() error { return h.instancesTable.create(groupCtx) })
 	group.Go(func() error { return h.workItems.create(groupCtx) })

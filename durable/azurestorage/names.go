@@ -36,6 +36,9 @@ func (n hubNames) ControlQueue(i int) string { return fmt.Sprintf("%s-control-%0
 // WorkItemQueue holds the activities to run.
 func (n hubNames) WorkItemQueue() string { return n.lower + "-workitems" }
 
+// JumpStartTable holds the records of starts, if they are kept.
+func (n hubNames) JumpStartTable() string { return "JumpStart00" + n.hub }
+
 // LargeMessages is the container of messages and columns that are too large
 // for a queue or a table. It comes to be with the first of them.
 func (n hubNames) LargeMessages() string { return n.lower + "-largemessages" }

@@ -94,6 +94,9 @@ func (p *partition) listen(work context.Context, until time.Time) {
 	r := &reading{ctx: ctx, work: work, cancel: cancel}
 	p.reading = r
 	r.spawn(func() { p.poll(r) })
+	if p.hub.cfg.JumpStart.Enabled {
+		r.spawn(func() { p.jumpStarts(r) })
+	}
 	p.hub.log.Info("partition acquired", "partition", p.queue.name, "workerId", p.hub.cfg.WorkerID)
 }
 

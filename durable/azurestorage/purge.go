@@ -54,6 +54,11 @@ func (h *TaskHub) purge(ctx context.Context, id string) error {
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	if h.cfg.JumpStart.Enabled {
+		if err := h.dropStarts(ctx, id); err != nil {
+			return err
+		}
+	}
 	if row == nil {
 		return nil
 	}

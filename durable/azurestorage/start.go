@@ -58,6 +58,13 @@ func (h *TaskHub) startInstance(ctx context.Context, start provider.TaskMessage,
 		event.Generation = new(0)
 	}
 	start.Event, start.Target = &event, event.Instance
+	return h.startRecorded(ctx, &start, &event, func() error { return h.startUnlessRefused(ctx, start, event, generation, refuse) })
+}
+
+// startUnlessRefused starts an instance, in the place of one that has its ID if
+// that is not in one of the statuses in refuse.
+func (h *TaskHub) startUnlessRefused(ctx context.Context, start provider.TaskMessage, event history.ExecutionStarted, generation *int, refuse []history.RuntimeStatus) error {
+	start.Event = &event
 	before, err := h.startNew(ctx, start, &event)
 	if before == nil || err != nil {
 		return err

@@ -23,6 +23,7 @@ type TaskHub struct {
 	historyTable    *table
 	instancesTable  *table
 	partitionsTable *table
+	jumpStartTable  *table
 	leasesTable     *table // the partitions table again, for the partition loop
 	workItems       *messageQueue
 	controlQueues   []*messageQueue
@@ -79,6 +80,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		historyTable:    newTable(s.tables, s.tableEndpoint, names.HistoryTable()),
 		instancesTable:  newTable(s.tables, s.tableEndpoint, names.InstancesTable()),
 		partitionsTable: newTable(s.tables, s.tableEndpoint, names.PartitionsTable()),
+		jumpStartTable:  newTable(s.tables, s.tableEndpoint, names.JumpStartTable()),
 		leasesTable:     newTable(s.leases, s.tableEndpoint, names.PartitionsTable()),
 		workItems:       newMessageQueue(s.queues, names.WorkItemQueue()),
 		largeMessages:   newBlobStore(s.blobs, s.blobEndpoint, names.LargeMessages()),

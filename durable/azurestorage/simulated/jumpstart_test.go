@@ -1,0 +1,202 @@
+package simulated_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A jumpStarted is a hub whose starts are recorded, with a worker and a client.
+type jumpStarted struct {
+	*fleet
+	client *durable.Client
+}
+
+const jumpStartTimeout = time.Minute
+
+// inJumpStart runs f in a bubble. Decide is asked about every request.
+func inJumpStart(t *testing.T, decide func(azsim.Request) azsim.Fault, f func(*jumpStarted)) {
+	synctest.Test(t, func(t *testing.T) {
+		account := azsim.New(azsim.Config{Seed: 3, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: decide})
+		defer account.Wait()
+		cfg := azurestorage.Config{TaskHub: "Jump", PartitionCount: 1, JumpStart: azurestorage.JumpStart{Enabled: true, Timeout: jumpStartTimeout}}
+		w := &jumpStarted{fleet: &fleet{T: t, account: account, config: cfg, began: time.Now(), running: map[string]*member{}}}
+		defer func() {
+			for name := range w.running {
+				w.leave(name)
+			}
+		}()
+		hub, _ := w.hub("client", nil)
+		w.client = durable.NewClient(hub, durable.NewRegistry(durable.Orchestrator("HelloSequence", helloSequence)))
+		w.join("one", nil)
+		f(w)
+	})
+}
+
+// start starts an instance, with a large input or a small one.
+func (j *jumpStarted) start(id string, large bool) error {
+	tags := durable.Tags{}
+	if large {
+		tags["large"] = strings.Repeat("x", 50_000)
+	}
+	_, err := j.client.StartByName(j.Context(), "HelloSequence", nil, durable.InstanceID(id), tags)
+	return err
+}
+
+// records returns how many starts are recorded.
+func (j *jumpStarted) records() int { return len(j.account.Rows("JumpStart00Jump")) }
+
+// executions returns how often the orchestrator of an instance began.
+func (j *jumpStarted) executions(id string) (n int) {
+	for _, row := range j.account.Rows("JumpHistory") {
+		if row.PartitionKey == id && row.Text("EventType") == "ExecutionStarted" {
+			n++
+		}
+	}
+	return n
+}
+
+func TestJumpStart_RecordsAreDeletedOnceTheStartHasArrived(t *testing.T) {
+	inJumpStart(t, nil, func(j *jumpStarted) {
+		for i := range 5 {
+			if err := j.start(fmt.Sprint("i", i), i == 0); err != nil {
+				j.Fatal(err)
+			}
+		}
+		if j.records() == 0 {
+			j.Error("no start was recorded")
+		}
+		time.Sleep(time.Minute)
+		if n := j.records(); n != 0 {
+			j.Errorf("%d records are left", n)
+		}
+		for _, b := range j.account.Blobs() {
+			if strings.Contains(b.Name, "jumpstart") {
+				j.Errorf("blob %s is left", b.Name)
+			}
+		}
+	})
+}
+
+// The client is killed before and after each request of a start. Either nothing
+// is recorded and nothing happens, or the instance runs once.
+func TestJumpStart_NoStartIsLostOrRunTwiceWhenTheClientDies(t *testing.T) {
+	for _, large := range []bool{false, true} {
+		for n := range 8 {
+			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
+				t.Run(fmt.Sprintf("large %v, %v request %d", large, fault, n), func(t *testing.T) {
+					jumpStartAfterDeath(t, large, n, fault)
+				})
+			}
+		}
+	}
+}
+
+func jumpStartAfterDeath(t *testing.T, large bool, n int, fault azsim.Fault) {
+	first, armed := -1, false
+	decide := func(r azsim.Request) azsim.Fault {
+		if r.Worker != "client" || !armed {
+			return azsim.None
+		}
+		if first < 0 {
+			first = r.Number
+		}
+		if r.Number == first+n {
+			return fault
+		}
+		return azsim.None
+	}
+	inJumpStart(t, decide, func(j *jumpStarted) {
+		if err := j.start("warm-up", false); err != nil {
+			j.Fatal(err)
+		}
+		time.Sleep(10 * time.Second)
+		armed = true
+		err := j.start("a", large)
+		recorded := j.records() > 0
+		time.Sleep(jumpStartTimeout + 40*time.Second)
+		ran := j.executions("a")
+		if err == nil && ran != 1 || recorded && ran != 1 || ran > 1 {
+			j.Errorf("start returned %v, recorded is %v: it ran %d times", err, recorded, ran)
+		}
+		time.Sleep(jumpStartTimeout + 40*time.Second)
+		if n := j.records(); n != 0 {
+			j.Errorf("%d records are left", n)
+		}
+		if again := j.executions("a"); again != ran {
+			j.Errorf("it ran %d times, and %d times later", ran, again)
+		}
+	})
+}
+
+func TestJumpStart_ARefusedStartIsNotMadeUpFor(t *testing.T) {
+	inJumpStart(t, nil, func(j *jumpStarted) {
+		j.leave("one")
+		if err := j.start("a", false); err != nil {
+			j.Fatal(err)
+		}
+		if err := j.start("a", false); !errors.Is(err, provider.ErrInstanceExists) {
+			j.Fatalf("the second start returned %v", err)
+		}
+		if n := j.records(); n != 1 {
+			j.Errorf("%d starts are recorded, want 1", n)
+		}
+		j.join("two", nil)
+		time.Sleep(3 * jumpStartTimeout)
+		if n := j.executions("a"); n != 1 {
+			j.Errorf("it ran %d times", n)
+		}
+	})
+}
+
+func TestJumpStart_APurgedInstanceDoesNotStartAgain(t *testing.T) {
+	inJumpStart(t, nil, func(j *jumpStarted) {
+		if err := j.start("a", true); err != nil {
+			j.Fatal(err)
+		}
+		if _, err := durable.InstanceOf[[]string](j.client, "a").Wait(j.Context()); err != nil {
+			j.Fatal(err)
+		}
+		if _, err := j.client.Purge(j.Context(), "a"); err != nil {
+			j.Fatal(err)
+		}
+		time.Sleep(3 * jumpStartTimeout)
+		if n := j.executions("a") + j.records(); n != 0 {
+			j.Errorf("%d executions and records are there", n)
+		}
+	})
+}
+
+func TestJumpStart_WaitsForAScheduledStart(t *testing.T) {
+	inJumpStart(t, nil, func(j *jumpStarted) {
+		at := time.Now().Add(10 * time.Minute)
+		if _, err := j.client.StartByName(j.Context(), "HelloSequence", nil, durable.InstanceID("a"), durable.StartAt(at)); err != nil {
+			j.Fatal(err)
+		}
+		puts := func() (n int) {
+			for _, e := range j.account.Log() {
+				if e.Operation == "PutMessage" && strings.Contains(e.Path, "control") {
+					n++
+				}
+			}
+			return n
+		}
+		before := puts()
+		time.Sleep(9 * time.Minute)
+		if puts() != before || j.executions("a") != 0 {
+			j.Error("it was sent again, or ran, before its time")
+		}
+		time.Sleep(3 * time.Minute)
+		if j.executions("a") != 1 || j.records() != 0 {
+			j.Errorf("it ran %d times, and %d records are left", j.executions("a"), j.records())
+		}
+	})
+}
