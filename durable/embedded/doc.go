@@ -26,6 +26,10 @@
 // so is a file that is damaged or something else: nothing in it is changed. A
 // disk that is full makes operations fail; the hub goes on once it can write.
 //
+// [Hub.Export] and [Hub.Import] take everything that is in a hub out and put it
+// into one, which package provider's CopyHub does between providers. [Delete]
+// deletes a hub's files.
+//
 // # How it works
 //
 // All that waits for a commit is made durable as one group: one goroutine

@@ -37,4 +37,13 @@
 //     that is handed out twice begins nothing a second time; whether two starts
 //     are of the same child is told by their Parent, which is the same though
 //     the child has continued as new.
+//
+// # What a provider may offer besides
+//
+// Interfaces that stand beside [Provider] are found by type assertion: [Purger],
+// [Rewinder] and [Awaiter] do more for clients, [Clock] gives the hub a time of
+// its own, [LoadReporter] and [Primary] are for who runs workers, and [Portable]
+// lets a hub be copied to another provider with all that is under way.
+//
+// providertest.Exercise checks all of it. A provider is done when that passes.
 package provider
