@@ -31,7 +31,7 @@ func runWrite(t *testing.T, app App, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func readText(t *testing.T, path ...string) string {
+func fileText(t *testing.T, path ...string) string {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(path...))
 	if err != nil {
@@ -51,7 +51,7 @@ func TestWriteFunctions_WritesABindingForEachThingThatIsSaid(t *testing.T) {
 	}
 	all := map[string]json.RawMessage{}
 	for _, trigger := range goldenApp(&sightings{}).Triggers {
-		all[trigger.name] = json.RawMessage(readText(t, root, trigger.name, functionJSONFile))
+		all[trigger.name] = json.RawMessage(fileText(t, root, trigger.name, functionJSONFile))
 	}
 	current(t, "testdata/functions.json", indented(t, all))
 }
@@ -94,7 +94,7 @@ func TestWriteFunctions_ChangesOnlyWhatIsItsOwnAndNotRight(t *testing.T) {
 	if want := "wrote " + filepath.Join(root, "Letters", functionJSONFile) + "\nremoved " + filepath.Join(root, "Tick", functionJSONFile) + "\n"; err != nil || says != want {
 		t.Errorf("second: %v %s, want %s", err, says, want)
 	}
-	if got := readText(t, root, "mine", functionJSONFile); got != `{"bindings": []}` {
+	if got := fileText(t, root, "mine", functionJSONFile); got != `{"bindings": []}` {
 		t.Errorf("somebody else's file is %s", got)
 	}
 	if _, err := os.Stat(filepath.Join(root, "Tick", "notes.txt")); err != nil {
@@ -113,7 +113,7 @@ func TestWriteFunctions_AddsTheBundleThatBindingsNeed(t *testing.T) {
 	timer := App{Triggers: []Trigger{Timer("Tick", "0 * * * * *", nilTimer)}}
 	const commented = "// about {braces}\n{\n  // mine\n  \"version\": \"2.0\", /* here */\n}\n"
 	root := hostRoot(t, commented)
-	if says, err := runWrite(t, timer, root); err != nil || strings.Contains(says, "bundle") || readText(t, root, hostJSONFile) != commented {
+	if says, err := runWrite(t, timer, root); err != nil || strings.Contains(says, "bundle") || fileText(t, root, hostJSONFile) != commented {
 		t.Errorf("a timer needs none: %v %s", err, says)
 	}
 	says, err := runWrite(t, queue, root)
@@ -121,7 +121,7 @@ func TestWriteFunctions_AddsTheBundleThatBindingsNeed(t *testing.T) {
 		t.Errorf("%v %s", err, says)
 	}
 	want := "// about {braces}\n{" + bundle + "\n  // mine\n  \"version\": \"2.0\", /* here */\n}\n"
-	if diff := cmp.Diff(want, readText(t, root, hostJSONFile)); diff != "" {
+	if diff := cmp.Diff(want, fileText(t, root, hostJSONFile)); diff != "" {
 		t.Errorf("host.json (-want +got):\n%s", diff)
 	}
 	if says, err := runWrite(t, queue, root); err != nil || says != "" {
@@ -205,7 +205,7 @@ func TestWriteFunctions_PerRouteWritesOneForEachPath(t *testing.T) {
 				Methods          []string
 			}
 		}
-		if err := json.Unmarshal([]byte(readText(t, root, name, functionJSONFile)), &file); err != nil {
+		if err := json.Unmarshal([]byte(fileText(t, root, name, functionJSONFile)), &file); err != nil {
 			t.Fatal(err)
 		}
 		b := file.Bindings[0]

@@ -3,6 +3,7 @@ package handler
 import (
 	"encoding/json"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -20,6 +21,17 @@ func hosted(t *testing.T, app App) (*Server, *logBuffer) {
 	cfg, log := loggedConfig(t, newFakeHub())
 	cfg.BehindHost, cfg.Address = true, handlerAddress
 	return readyServer(t, app, cfg), log
+}
+
+// newHosted is hosted for a fuzz test, without a log.
+func newHosted(f *testing.F, app App) *Server {
+	f.Helper()
+	s := New(app, Config{RoutePrefix: "api", BehindHost: true, Address: handlerAddress, Provider: newFakeHub(), Logger: slog.New(slog.DiscardHandler)})
+	if s.cfg.Problem != nil {
+		f.Fatal(s.cfg.Problem)
+	}
+	s.state.ready()
+	return s
 }
 
 // invoke sends an invocation as the host does.
