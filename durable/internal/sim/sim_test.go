@@ -18,18 +18,22 @@ var (
 	firstSeed = flag.Uint64("sim.seed", 1, "the first seed to simulate")
 	runs      = flag.Int("sim.runs", 0, "how many seeds to simulate; 0 means as many as the tests usually do")
 	onto      = flag.String("sim.provider", "azure", "the provider to simulate: azure or embedded")
+	stopAfter = flag.Int("sim.stop", 10, "how many seeds may fail before the rest is not simulated")
 	verbose   = flag.Bool("sim.log", false, "log what workers log, and the trace")
 )
 
 // simulate runs the plan of a seed and returns what was found and how the trace
-// can be had.
-func simulate(t *testing.T, plan *sim.Plan) (faults []string, trace func() string) {
+// can be had, if the provider has one.
+func simulate(t *testing.T, plan *sim.Plan, provider string) (faults []string, trace func() string) {
 	t.Helper()
+	logger := slog.New(slog.DiscardHandler)
+	if *verbose {
+		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	if provider == "embedded" {
+		return simulateEmbedded(t, plan, logger), func() string { return "" }
+	}
 	synctest.Test(t, func(t *testing.T) {
-		logger := slog.New(slog.DiscardHandler)
-		if *verbose {
-			logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
-		}
 		a, err := newAzure(plan, nil, logger)
 		if err != nil {
 			t.Fatal(err)
@@ -41,6 +45,30 @@ func simulate(t *testing.T, plan *sim.Plan) (faults []string, trace func() strin
 	return faults, trace
 }
 
+// simulateEmbedded is simulate for the hub in a local file, with one worker.
+func simulateEmbedded(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults []string) {
+	t.Helper()
+	dir := t.TempDir()
+	plan.Workers = 1
+	for i := range plan.Disturbances {
+		plan.Disturbances[i].Worker = 0
+	}
+	synctest.Test(t, func(t *testing.T) {
+		l, err := newLocal(plan, dir, logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		faults = sim.Run(t.Context(), plan, l, logger)
+		if err := l.close(); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.RemoveAll(dir); err != nil {
+		t.Error(err)
+	}
+	return faults
+}
+
 func TestSim_AppsEndAsTheOracleSays(t *testing.T) {
 	n := *runs
 	if n == 0 {
@@ -49,14 +77,14 @@ func TestSim_AppsEndAsTheOracleSays(t *testing.T) {
 	begin := time.Now()
 	failed := 0
 	for seed := *firstSeed; seed < *firstSeed+uint64(n); seed++ {
-		faults, trace := simulate(t, sim.NewPlan(seed))
+		faults, trace := simulate(t, sim.NewPlan(seed), *onto)
 		if *verbose {
 			fmt.Fprint(os.Stderr, trace())
 		}
 		if len(faults) > 0 {
 			report(t, seed, faults, trace())
-			if failed++; failed == 10 {
-				t.Fatalf("10 of %d seeds failed; the rest is not run", seed-*firstSeed+1)
+			if failed++; failed == *stopAfter {
+				t.Fatalf("%d of %d seeds failed; the rest is not run", failed, seed-*firstSeed+1)
 			}
 		}
 	}
@@ -66,10 +94,10 @@ func TestSim_AppsEndAsTheOracleSays(t *testing.T) {
 // What a simulation asks of the account is the same each time.
 func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
 	for seed := range uint64(10) {
-		_, trace := simulate(t, sim.NewPlan(seed))
+		_, trace := simulate(t, sim.NewPlan(seed), "azure")
 		first := strings.Split(trace(), "\n")
 		for range 2 {
-			_, trace := simulate(t, sim.NewPlan(seed))
+			_, trace := simulate(t, sim.NewPlan(seed), "azure")
 			if difference := firstDifference(first, strings.Split(trace(), "\n")); difference != "" {
 				t.Errorf("seed %d: %s", seed, difference)
 				break

@@ -1,0 +1,284 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// local is a hub in a local file. One process has it at a time, worker and
+// clients together. When the process dies, the next one finds what is in the
+// files at that time.
+type local struct {
+	plan   *sim.Plan
+	dir    string
+	logger *slog.Logger
+	begin  time.Time
+
+	// turn is held by whoever uses the hub as a client, or replaces it.
+	turn  chan struct{}
+	hub   *embedded.Hub
+	used  bool // the hub's Run was called
+	dead  []*embedded.Hub
+	n     int
+	rolls *rand.Rand // of what the worker meets
+}
+
+func newLocal(p *sim.Plan, dir string, logger *slog.Logger) (*local, error) {
+	l := &local{plan: p, dir: dir, logger: logger, begin: time.Now(), turn: make(chan struct{}, 1), rolls: rand.New(rand.NewPCG(p.Seed, 0xE3B))}
+	var err error
+	l.hub, err = l.open(l.path())
+	return l, err
+}
+
+func (l *local) path() string {
+	return filepath.Join(l.dir, fmt.Sprintf("hub%d.db", l.n))
+}
+
+func (l *local) open(path string) (*embedded.Hub, error) {
+	return embedded.Open(path, embedded.Config{DrainTimeout: time.Second, Logger: l.logger})
+}
+
+// with calls f with the hub that is the current one for as long.
+func (l *local) with(f func(h *embedded.Hub) error) error {
+	l.turn <- struct{}{}
+	defer func() { <-l.turn }()
+	return f(l.hub)
+}
+
+func (l *local) Client() provider.Client { return localClient{l} }
+
+func (l *local) Context(ctx context.Context, _ string) context.Context { return ctx }
+
+func (l *local) Settle() {}
+
+func (l *local) Inspect([]sim.ActivityRun) []string { return nil }
+
+// totals returns what the hub holds.
+func (l *local) totals() (t provider.Totals, err error) {
+	err = l.with(func(h *embedded.Hub) (err error) {
+		t, err = h.Totals(context.Background())
+		return err
+	})
+	return t, err
+}
+
+func (l *local) Pending() []string {
+	t, err := l.totals()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	if t.Messages+t.Activities > 0 {
+		return []string{t.String()}
+	}
+	return nil
+}
+
+func (l *local) Stored() []string {
+	t, err := l.totals()
+	if err != nil {
+		return []string{err.Error()}
+	}
+	if t != (provider.Totals{}) {
+		return []string{t.String()}
+	}
+	return nil
+}
+
+// close closes all files.
+func (l *local) close() error {
+	errs := []error{l.hub.Close()}
+	for _, h := range l.dead {
+		errs = append(errs, h.Close())
+	}
+	return errors.Join(errs...)
+}
+
+func (l *local) Worker(string, time.Duration) (sim.Process, error) {
+	p := &localProcess{local: l, dead: make(chan struct{})}
+	err := l.with(func(h *embedded.Hub) (err error) {
+		if l.used {
+			if err := h.Close(); err != nil {
+				return err
+			}
+			if l.hub, err = l.open(l.path()); err != nil {
+				return err
+			}
+		}
+		l.used, p.Hub = true, l.hub
+		return nil
+	})
+	return p, err
+}
+
+// localProcess is the process that has the hub.
+type localProcess struct {
+	*embedded.Hub
+	local *local
+
+	once sync.Once
+	dead chan struct{}
+	err  error // of Kill
+}
+
+func (p *localProcess) Dead() <-chan struct{} { return p.dead }
+
+func (p *localProcess) Freeze(time.Duration) {} // nobody would notice
+
+// Kill ends the process: another hub begins with the files as they are now.
+func (p *localProcess) Kill() {
+	p.once.Do(func() {
+		err := p.local.with(func(h *embedded.Hub) error { return p.local.inherit(h) })
+		if err != nil {
+			panic(fmt.Sprintf("copy the files of a hub: %v", err)) // the test's folder is broken
+		}
+		close(p.dead)
+	})
+}
+
+// inherit replaces h by a hub that finds its files. l.turn is held.
+func (l *local) inherit(h *embedded.Hub) error {
+	from := l.path()
+	l.n++
+	for _, suffix := range []string{".journal-0", ".journal-1", ""} {
+		if err := copyFile(from+suffix, l.path()+suffix); err != nil {
+			return err
+		}
+	}
+	next, err := l.open(l.path())
+	if err != nil {
+		return err
+	}
+	l.dead, l.hub, l.used = append(l.dead, h), next, false
+	return nil
+}
+
+func copyFile(from, to string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.Create(to)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(dst, src)
+	return errors.Join(err, dst.Close())
+}
+
+// dies decides whether the process dies at this point, and lets it.
+func (p *localProcess) dies() bool {
+	select {
+	case <-p.dead:
+		return true
+	default:
+	}
+	if time.Since(p.local.begin) > p.local.plan.Quiet {
+		return false
+	}
+	p.local.turn <- struct{}{}
+	roll := p.local.rolls.Float64()
+	<-p.local.turn
+	if roll >= p.local.plan.Faults/2 {
+		return false
+	}
+	p.Kill()
+	return true
+}
+
+var errDead = errors.New("the process is dead")
+
+// NextOrchestration hands out sessions at whose ends the process may die.
+func (p *localProcess) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
+	item, err := p.Hub.NextOrchestration(ctx)
+	if err == nil {
+		item.Session = mortalSession{item.Session, p}
+	}
+	return item, err
+}
+
+type mortalSession struct {
+	provider.Session
+	p *localProcess
+}
+
+func (s mortalSession) Commit(ctx context.Context, cp *provider.Checkpoint) error {
+	if s.p.dies() {
+		return errDead
+	}
+	err := s.Session.Commit(ctx, cp)
+	if err == nil && s.p.dies() {
+		return errDead
+	}
+	return err
+}
+
+// NextActivity hands out activities at whose ends the process may die.
+func (p *localProcess) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
+	item, err := p.Hub.NextActivity(ctx)
+	if err == nil {
+		item.Lock = mortalLock{item.Lock, p}
+	}
+	return item, err
+}
+
+type mortalLock struct {
+	provider.ActivityLock
+	p *localProcess
+}
+
+func (l mortalLock) Complete(ctx context.Context, result history.Event) error {
+	if l.p.dies() {
+		return errDead
+	}
+	err := l.ActivityLock.Complete(ctx, result)
+	if err == nil && l.p.dies() {
+		return errDead
+	}
+	return err
+}
+
+// localClient is the hub as clients have it, in whichever process it is.
+type localClient struct{ l *local }
+
+var _ provider.Purger = localClient{}
+
+func (c localClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	return c.l.with(func(h *embedded.Hub) error { return h.StartInstance(ctx, start, refuse) })
+}
+
+func (c localClient) Send(ctx context.Context, m provider.TaskMessage) error {
+	return c.l.with(func(h *embedded.Hub) error { return h.Send(ctx, m) })
+}
+
+func (c localClient) Instance(ctx context.Context, id string, fetch provider.Fetch) (s *provider.InstanceState, err error) {
+	err = c.l.with(func(h *embedded.Hub) error { s, err = h.Instance(ctx, id, fetch); return err })
+	return s, err
+}
+
+func (c localClient) Instances(ctx context.Context, q provider.Query) (p *provider.Page, err error) {
+	err = c.l.with(func(h *embedded.Hub) error { p, err = h.Instances(ctx, q); return err })
+	return p, err
+}
+
+func (c localClient) History(ctx context.Context, id string) (past []history.Event, err error) {
+	err = c.l.with(func(h *embedded.Hub) error { past, err = h.History(ctx, id); return err })
+	return past, err
+}
+
+func (c localClient) Purge(ctx context.Context, id string) error {
+	return c.l.with(func(h *embedded.Hub) error { return h.Purge(ctx, id) })
+}
