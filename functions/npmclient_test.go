@@ -95,7 +95,8 @@ waiting in vain: [202,"10"]
 waiting for one that was terminated: [200,"Terminated"]
 waiting for one that failed: [500,"Failed"]
 getStatus unknown: "DurableClient error: Durable Functions extension replied with HTTP 404 response. This usually means we could not find any data associated with the instanceId provided: unknown id."
-readEntityState: false
-signalEntity: "The operation failed with an unexpected status code: 400. Details: {\"Message\":\"The entity \\\"Counter\\\" doesn't exist: this app has no entities.\"}"
+readEntityState before: false
+readEntityState: {"entityExists":true,"entityState":{"total":7}}
+readEntityState after delete: false
 never called: []
 `

@@ -33,6 +33,7 @@ func main() {
 			durable.Activity("Find", Find),
 			durable.Orchestrator("ChildNeedsFile", ChildNeedsFile),
 			durable.Orchestrator("ChildWaits", ChildWaits),
+			durable.Entity("Counter", durable.Op("add", (*Counter).Add)),
 		},
 		Triggers: triggers,
 		Routes: func(api *echo.Group, client *durable.Client) {
@@ -41,6 +42,17 @@ func main() {
 			api.POST("/family/:id/terminate", terminateFamily(client))
 		},
 	})
+}
+
+// A Counter is an entity.
+type Counter struct {
+	Total int `json:"total"`
+}
+
+// Add adds n to the total and returns it.
+func (c *Counter) Add(_ *durable.EntityContext, n int) (int, error) {
+	c.Total += n
+	return c.Total, nil
 }
 
 // A Walk says what [Steps] does: so many activities, one after the other, each

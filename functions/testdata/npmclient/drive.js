@@ -135,8 +135,21 @@ const becomes = async (id, status) => {
   await fails("getStatus unknown", client.getStatus("unknown id"));
 
   const counter = new EntityId("Counter", "npm");
-  tell("readEntityState", (await client.readEntityState(counter)).entityExists);
-  await fails("signalEntity", client.signalEntity(counter, "add", 5));
+  tell("readEntityState before", (await client.readEntityState(counter)).entityExists);
+  await client.signalEntity(counter, "add", 5);
+  await client.signalEntity(counter, "add", 2);
+  let entity = {};
+  for (let n = 0; n < 300 && entity.entityState?.total !== 7; n++) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    entity = await client.readEntityState(counter);
+  }
+  tell("readEntityState", entity);
+  await client.signalEntity(counter, "delete");
+  for (let n = 0; n < 300 && entity.entityExists; n++) {
+    await new Promise((resolve) => setTimeout(resolve, 100));
+    entity = await client.readEntityState(counter);
+  }
+  tell("readEntityState after delete", entity.entityExists);
   tell("never called", [...never]);
 })().catch((e) => {
   console.error(e);
