@@ -87,7 +87,8 @@ func takeoverRegistry() *durable.Registry {
 	return durable.NewRegistry(
 		durable.Orchestrator("Three", three), durable.Orchestrator("FanOut", fanOut), durable.Orchestrator("Nap", nap),
 		durable.Orchestrator("Listen", listen), durable.Orchestrator("Child", child), durable.Orchestrator("Parent", parent),
-		durable.Orchestrator("Countdown", countdown), durable.Activity("SayHello", sayHello),
+		durable.Orchestrator("Countdown", countdown), durable.Orchestrator("Quick", quick),
+		durable.Orchestrator("WithChild", withChild), durable.Activity("SayHello", sayHello),
 	)
 }
 

@@ -1,0 +1,184 @@
+package simulated_test
+
+import (
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+)
+
+var rewriteTable = flag.Bool("rewrite", false, "write the table of storage operations into README.md")
+
+// quick is a child that does nothing.
+func quick(_ *durable.Context, _ int) (string, error) { return "", nil }
+
+func withChild(ctx *durable.Context, _ int) (string, error) {
+	return durable.CallSubOrchestrator(ctx, quick, 0).Await()
+}
+
+// kinds are the storage operations that are counted, by what they are for.
+var kinds = []struct{ name, operation, target string }{
+	{"messages put", "PutMessage", ""},
+	{"receives", "GetMessages", ""},
+	{"messages deleted", "DeleteMessage", ""},
+	{"History: read", "QueryEntities", "SimHistory"},
+	{"History: append", "EntityGroupTransaction", "SimHistory"},
+	{"Instances: read", "QueryEntities", "SimInstances"},
+	{"Instances: insert", "InsertEntity", "SimInstances"},
+	{"Instances: merge", "MergeEntity", "SimInstances"},
+}
+
+// costs are what is counted, with what .NET does for the same: n activities in a
+// sequence take 3 Instances operations at the start, 3(n+1) for control
+// messages, 3n for work items, and a read, an append and a merge in each of the
+// n+1 episodes; a fan-out of n whose results come in k batches has 1+k
+// episodes. A timer and an event are messages that have a second episode for
+// themselves; a child has its own start, episode and result.
+var costs = []struct {
+	name   string
+	run    func(ctx *durable.Context, in int) (string, error)
+	input  int
+	event  bool
+	varies bool // by a few, with what happens to come at the same time
+	dotnet string
+}{
+	{name: "sequence of 3", run: three, dotnet: "36"},
+	{name: "fan-out of 100", run: fanOut, input: 100, varies: true, dotnet: "509 + 4k, k from 4 to 100"},
+	{name: "timer", run: nap, input: 1, dotnet: "15"},
+	{name: "event", run: listen, event: true, dotnet: "15"},
+	{name: "child", run: withChild, dotnet: "22"},
+}
+
+// measure runs an orchestration alone in one process, and returns how many
+// operations of each kind it takes. Polls that find nothing, the upkeep of
+// leases and questions about the status do not count.
+func measure(t *testing.T, which int) (counts []int) {
+	t.Helper()
+	cost := costs[which]
+	counts = make([]int, len(kinds))
+	synctest.Test(t, func(t *testing.T) {
+		account := azsim.New(azsim.Config{Seed: 1, MinLatency: 2 * time.Millisecond, MaxLatency: 2*time.Millisecond + 1})
+		defer account.Wait()
+		p := startProcess(t, account, "w1", func() {})
+		time.Sleep(5 * time.Second)
+		before := len(account.Log())
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		instance, err := durable.Start(ctx, p.client, cost.run, cost.input, durable.InstanceID("i"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cost.event {
+			time.Sleep(time.Second)
+			if err := goOn.Raise(ctx, p.client, "i", ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(2 * time.Minute)
+		for _, e := range account.Log()[before:] {
+			empty := e.Operation == "GetMessages" && !bytes.Contains(e.Answer, []byte("<QueueMessage>"))
+			for i, kind := range kinds {
+				if e.Operation == kind.operation && !empty && (kind.target == "" || kind.target == e.Target) {
+					counts[i]++
+				}
+			}
+		}
+		if _, err := instance.Wait(ctx); err != nil {
+			t.Error(err)
+		}
+		p.stop()
+	})
+	return counts
+}
+
+// table measures everything. Where figures vary, those of the table before are
+// kept if they are not far off.
+func table(t *testing.T, before string) string {
+	was := strings.Split(before, "\n")
+	columns := make([][]int, len(costs))
+	head, rule, totals, dotnet := "| |", "|---|", "| **total** |", "| .NET |"
+	for i, cost := range costs {
+		columns[i] = measure(t, i)
+		sum := 0
+		for k := range kinds {
+			if cost.varies && 2+k < len(was) {
+				columns[i][k] = steady(columns[i][k], cell(was[2+k], i))
+			}
+			sum += columns[i][k]
+		}
+		head += " " + cost.name + " |"
+		rule += "--:|"
+		totals += fmt.Sprintf(" **%d** |", sum)
+		dotnet += " " + cost.dotnet + " |"
+	}
+	lines := []string{head, rule}
+	for k, kind := range kinds {
+		line := "| " + kind.name + " |"
+		for _, column := range columns {
+			line += fmt.Sprintf(" %d |", column[k])
+		}
+		lines = append(lines, line)
+	}
+	return strings.Join(append(lines, totals, dotnet), "\n") + "\n"
+}
+
+// cell returns the number in a column of a line of the table, 0 if there is none.
+func cell(line string, column int) (n int) {
+	if cells := strings.Split(line, "|"); len(cells) > 2+column {
+		_, _ = fmt.Sscan(cells[2+column], &n)
+	}
+	return n
+}
+
+func steady(n, was int) int {
+	if max(n, was)-min(n, was) <= 5 {
+		return was
+	}
+	return n
+}
+
+// The table in the README is what is measured.
+func TestOperations_AreThoseOfTheTable(t *testing.T) {
+	const file, begin, end = "../README.md", "<!-- operations: written by the tests with -rewrite -->\n", "<!-- end of operations -->\n"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, rest, found := strings.Cut(string(text), begin)
+	was, after, foundEnd := strings.Cut(rest, end)
+	if !found || !foundEnd {
+		t.Fatalf("%s has no place for the table", file)
+	}
+	got := table(t, was)
+	if *rewriteTable {
+		if err := os.WriteFile(file, []byte(before+begin+got+end+after), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(was, got); diff != "" {
+		t.Errorf("storage operations (-README +measured):\n%s", diff)
+	}
+}
+
+// A sequence of three activities takes at most 16 operations; .NET takes 33 to
+// 36.
+func TestOperations_OfASequenceAreFew(t *testing.T) {
+	total := 0
+	for _, n := range measure(t, 0) {
+		total += n
+	}
+	if total > 16 {
+		t.Errorf("%d operations, want at most 16", total)
+	}
+}
