@@ -22,6 +22,8 @@
 //     (session.go, checkpoint.go).
 //   - Activities come from the work-item queue, which all workers share
 //     (workitemqueue.go).
+//   - What a process sends to itself is in its queue, too, but hidden, and is
+//     handed over in memory (claim.go, direct.go).
 //
 // # What holds it together
 //
