@@ -246,6 +246,17 @@ func TestEntity_ThatNobodyKnowsIsHeldBack(t *testing.T) {
 	})
 }
 
+func TestEntity_MessagesToWhatIsNoEntityAreDropped(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.work(entityFunctions)
+		b.send("@nobody", &history.EventRaised{Name: "op", Input: new("{}")})
+		b.wantNothingLeft()
+		if b.log.count("dropped messages to what is no entity") != 1 {
+			t.Errorf("it was not told once:\n%s", b.log)
+		}
+	})
+}
+
 func TestEntity_MaxConcurrentIsKept(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var now, most atomic.Int64

@@ -67,11 +67,14 @@ func (s *session) runEntity() {
 	code, err := findEntity(s.d.functions, s.item.Instance.InstanceID)
 	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
 		s.log.Warn("entity is held back: this worker does not know its function", "name", unknown.name)
-	} else if err != nil {
-		s.log.Error("cannot run the entity", "error", err)
-	}
-	if err != nil {
 		s.abandon(err)
+		return
+	} else if err != nil {
+		// No worker will ever make something of it.
+		s.log.Error("dropped messages to what is no entity", "error", err, "messages", len(s.item.Messages))
+		if err := s.item.Session.Commit(s.live.io, &provider.Checkpoint{Instance: s.item.Instance}); err != nil {
+			s.commitFailed(err)
+		}
 		return
 	}
 	e := &entityRun{
