@@ -1,0 +1,77 @@
+package main
+
+import (
+	"context"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+var functions = durable.NewRegistry(
+	durable.Orchestrator("Hello", Hello),
+	durable.Orchestrator("Empty", Empty),
+	durable.Orchestrator("Sequence", Sequence),
+	durable.Orchestrator("FanOut", FanOut),
+	durable.Orchestrator("Events", Events),
+	durable.Orchestrator("Wait", Wait),
+	durable.Activity("SayHello", SayHello),
+)
+
+// SayHello is the activity of all workloads.
+func SayHello(_ context.Context, name string) (string, error) { return "Hello " + name + "!", nil }
+
+// Hello calls three activities in a row.
+func Hello(ctx *durable.Context, _ durable.Void) ([]string, error) {
+	var out []string
+	for _, city := range []string{"Tokyo", "Seattle", "London"} {
+		greeting, err := durable.CallActivity(ctx, SayHello, city).Await()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, greeting)
+	}
+	return out, nil
+}
+
+// Empty does nothing.
+func Empty(*durable.Context, durable.Void) (durable.Void, error) { return durable.Void{}, nil }
+
+// Sequence calls n activities in a row.
+func Sequence(ctx *durable.Context, n int) (int, error) {
+	for range n {
+		if _, err := durable.CallActivity(ctx, SayHello, "you").Await(); err != nil {
+			return 0, err
+		}
+	}
+	return n, nil
+}
+
+// FanOut calls n activities at a time.
+func FanOut(ctx *durable.Context, n int) (int, error) {
+	tasks := make([]*durable.Task[string], n)
+	for i := range tasks {
+		tasks[i] = durable.CallActivity(ctx, SayHello, "you")
+	}
+	all, err := durable.AwaitAll(ctx, tasks...)
+	return len(all), err
+}
+
+// Ping is the event that Events waits for.
+const Ping = durable.Event[int]("Ping")
+
+// Events waits for n events.
+func Events(ctx *durable.Context, n int) (sum int, err error) {
+	for range n {
+		v, err := Ping.Wait(ctx).Await()
+		if err != nil {
+			return sum, err
+		}
+		sum += v
+	}
+	return sum, nil
+}
+
+// Wait waits for an event for a day.
+func Wait(ctx *durable.Context, _ durable.Void) (int, error) {
+	return Ping.Wait(ctx).AwaitTimeout(24 * time.Hour)
+}

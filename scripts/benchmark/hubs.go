@@ -1,0 +1,92 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A hub is a task hub that nobody else uses.
+type hub struct {
+	provider provider.Provider
+	close    func() error
+}
+
+type opener func(options) (hub, error)
+
+var hubs = map[string]opener{
+	"embedded": func(o options) (hub, error) { return openFile(o, false) },
+	"relaxed":  func(o options) (hub, error) { return openFile(o, true) },
+	"azure":    openAccount,
+}
+
+func openFile(o options, relaxed bool) (hub, error) {
+	dir, err := os.MkdirTemp(o.dir, "benchmark")
+	if err != nil {
+		return hub{}, err
+	}
+	h, err := embedded.Open(filepath.Join(dir, "hub.db"), embedded.Config{Relaxed: relaxed, Logger: quiet})
+	if err != nil {
+		return hub{}, errors.Join(err, os.RemoveAll(dir))
+	}
+	return hub{h, func() error { return errors.Join(h.Close(), os.RemoveAll(dir)) }}, nil
+}
+
+// openAccount opens a hub of a new name. It is left in the account.
+func openAccount(o options) (hub, error) {
+	c, err := azurestorage.ParseConnectionString(o.connection)
+	if err != nil {
+		return hub{}, err
+	}
+	h, err := azurestorage.Open(c, azurestorage.Config{
+		TaskHub: fmt.Sprintf("Bench%x", time.Now().UnixNano()), MaxConcurrentActivities: concurrency, ControlQueueBufferThreshold: 1000, Logger: quiet,
+	})
+	if err != nil {
+		return hub{}, err
+	}
+	return hub{h, func() error { return nil }}, nil
+}
+
+var quiet = slog.New(slog.DiscardHandler)
+
+// concurrency is how many activities, and how many instances, are in hand.
+const concurrency = 128
+
+// A rig is a hub with a worker and a client.
+type rig struct {
+	client *durable.Client
+	stop   func() error
+}
+
+// start runs a worker on h until the rig is stopped, and waits until it works.
+func start(ctx context.Context, h hub) (*rig, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- durable.NewWorker(h.provider, functions, durable.Config{
+			MaxConcurrentActivities: concurrency, MaxConcurrentOrchestrators: concurrency, ExtendedSessions: true, Logger: quiet,
+		}).Run(ctx)
+	}()
+	r := &rig{client: durable.NewClient(h.provider, functions)}
+	r.stop = func() error {
+		cancel()
+		return errors.Join(<-ended, h.close())
+	}
+	for i := range 8 { // one for each partition, probably
+		if err := r.complete(ctx, Hello, durable.InstanceID(fmt.Sprintf("warm-up-%d", i))); err != nil {
+			return nil, errors.Join(fmt.Errorf("warm up: %w", err), r.stop())
+		}
+	}
+	return r, nil
+}
+
+func join(errs ...error) error { return errors.Join(errs...) }
