@@ -73,9 +73,15 @@ func (c *call) show(a *answer, i instance) error {
 		return c.json(a.body)
 	}
 	rows := [][]string{
-		{"ID", i.InstanceID}, {"Name", i.Name}, {"Version", i.Version}, {"Status", i.RuntimeStatus},
-		{"Created", i.CreatedTime}, {"Updated", i.LastUpdatedTime},
-		{"Input", whole(i.Input)}, {"Custom status", whole(i.CustomStatus)}, {"Output", whole(i.Output)},
+		{"ID", i.InstanceID},
+		{"Name", i.Name},
+		{"Version", i.Version},
+		{"Status", i.RuntimeStatus},
+		{"Created", i.CreatedTime},
+		{"Updated", i.LastUpdatedTime},
+		{"Input", whole(i.Input)},
+		{"Custom status", whole(i.CustomStatus)},
+		{"Output", whole(i.Output)},
 	}
 	filled := rows[:0]
 	for _, row := range rows {
