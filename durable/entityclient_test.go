@@ -308,6 +308,37 @@ func TestLockEntities_KeepsABanksTotal(t *testing.T) {
 	}, durable.Orchestrator("Moves", moves))
 }
 
+// A launcher is an entity that starts an orchestration.
+type launcher struct{}
+
+func (*launcher) Launch(ctx *durable.EntityContext, in string) (durable.InstanceID, error) {
+	return durable.StartOrchestration(ctx, tellsItself, in, durable.InstanceID("launched"), durable.Version("2"), durable.Tags{"a": "b"}, durable.StartAt(ctx.Now().Add(time.Hour)))
+}
+
+func tellsItself(ctx *durable.Context, in string) (string, error) {
+	return fmt.Sprint(in, ctx.Version(), ctx.Tags()["a"], ctx.ParentInstanceID()), nil
+}
+
+func TestStartOrchestration_StartsAsItIsTold(t *testing.T) {
+	inEntityRig(t, durable.Config{}, func(t *testing.T, r entityRig) {
+		launch := durable.EntityOperation[string, durable.InstanceID]("launch")
+		if err := launch.Send(r.ctx, r.client, durable.EntityID{Name: "Launcher", Key: "k"}, "moon "); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Hour - time.Second)
+		s, err := r.client.Status(r.ctx, "launched", provider.Fetch{})
+		if err == nil && s.Status != history.Pending || err != nil && !errors.Is(err, durable.ErrInstanceNotFound) {
+			t.Errorf("before its time it is %+v, %v", s, err)
+		}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		out, err := durable.InstanceOf[string](r.client, "launched").Wait(r.ctx)
+		if out != "moon 2b@launcher@k" || err != nil {
+			t.Errorf("%q, %v, want it to know its version, tag and parent", out, err)
+		}
+	}, durable.Orchestrator("TellsItself", tellsItself), durable.Entity("Launcher", durable.Op("launch", (*launcher).Launch)))
+}
+
 // A signal of another program's client is taken as ours.
 func TestEntity_TakesWhatAnotherClientSends(t *testing.T) {
 	inEntityRig(t, durable.Config{}, func(t *testing.T, r entityRig) {

@@ -207,7 +207,9 @@ func (e *entityRun) message(m entity.Message, self *history.ExecutionStarted, no
 	if m.Start == nil {
 		return provider.TaskMessage{Event: &history.EventRaised{Header: head, Name: m.Name, Input: m.Input}, Target: m.Target}
 	}
-	tags := mergeTags(map[string]string{fireAndForget: ""}, self.Tags)
+	own := map[string]string{fireAndForget: ""}
+	maps.Copy(own, m.Start.Tags)
+	tags := mergeTags(own, self.Tags)
 	return provider.TaskMessage{
 		Event: &history.ExecutionStarted{
 			Header: head, Instance: m.Target, Name: m.Start.Name, Version: m.Start.Version, Input: m.Start.Input, Tags: tags,

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"encoding/json"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -38,6 +39,10 @@ func writeMessage(w *writer, m Message) {
 	if a := m.Start; a != nil {
 		w.str("start", a.Name)
 		w.filled("version", a.Version)
+		if len(a.Tags) > 0 {
+			tags, _ := json.Marshal(a.Tags) // texts always are JSON, and keys are sorted
+			w.raw("tags", string(tags))
+		}
 		if !a.Due.IsZero() {
 			w.time("due", a.Due)
 		}
@@ -52,15 +57,16 @@ func writeMessage(w *writer, m Message) {
 
 // wireMessage is a Message as JSON has it.
 type wireMessage struct {
-	To        string  `json:"to"`
-	Execution string  `json:"execution"`
-	Event     string  `json:"event"`
-	Start     *string `json:"start"`
-	Version   string  `json:"version"`
-	Due       stamp   `json:"due"`
-	Sender    string  `json:"sender"`
-	Number    int     `json:"number"`
-	Input     *string `json:"input"`
+	To        string            `json:"to"`
+	Execution string            `json:"execution"`
+	Event     string            `json:"event"`
+	Start     *string           `json:"start"`
+	Version   string            `json:"version"`
+	Tags      map[string]string `json:"tags"`
+	Due       stamp             `json:"due"`
+	Sender    string            `json:"sender"`
+	Number    int               `json:"number"`
+	Input     *string           `json:"input"`
 }
 
 func (w *wireMessage) message() Message {
@@ -69,7 +75,7 @@ func (w *wireMessage) message() Message {
 		Name:   w.Event, Input: w.Input, Sender: w.Sender, Number: w.Number,
 	}
 	if w.Start != nil {
-		m.Start = &Start{Name: *w.Start, Version: w.Version, InstanceID: w.To, Input: w.Input, Due: w.Due.In(time.UTC)}
+		m.Start = &Start{Name: *w.Start, Version: w.Version, InstanceID: w.To, Input: w.Input, Tags: w.Tags, Due: w.Due.In(time.UTC)}
 	}
 	return m
 }

@@ -109,6 +109,9 @@ func (h *Hub) post(m provider.TaskMessage, at time.Time) {
 	if due, ok := provider.EntityDue(m); ok && due.After(at) {
 		at = due
 	}
+	if start, ok := m.Event.(*history.ExecutionStarted); ok && start.ScheduledStart.After(at) {
+		at = start.ScheduledStart
+	}
 	i := h.instance(m.Target.InstanceID)
 	if !i.listed {
 		i.listed = true
