@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -25,6 +26,22 @@ func TestStandalone_NeedsNoStorage(t *testing.T) {
 		if !strings.Contains(a.log(), want) {
 			t.Errorf("the log does not say %s", want)
 		}
+	}
+}
+
+func TestStandalone_TheFirstCommandOfTheReadmeWorks(t *testing.T) {
+	text, err := os.ReadFile("../README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	curl := regexp.MustCompile(`curl -X POST 'http://localhost:8080(/[^']*)'`).FindSubmatch(text)
+	if curl == nil {
+		t.Fatal("there is no such command")
+	}
+	a := startStandalone(t, sampleApp, newRoot(t, newHub(), "", nil))
+	got := a.call(http.MethodPost, string(curl[1]), nil)
+	if got.status != http.StatusOK || strings.TrimSpace(got.body) != helloOutput || !strings.Contains(string(text), helloOutput) {
+		t.Errorf("%d %s, want 200 with %s, as the README says", got.status, got.body, helloOutput)
 	}
 }
 
@@ -74,6 +91,9 @@ func TestHost_NeedsNoStorage(t *testing.T) {
 	a.completed(decode[checkStatus](t, got.body).StatusQueryGetURI, 30*time.Second, helloOutput)
 	if _, err := os.Stat(filepath.Join(root, ".durable-"+hub+".db")); err != nil {
 		t.Error(err)
+	}
+	if got := mustHub(t, root, nil, "list"); !strings.Contains(got, "E1_HelloSequence  Completed") {
+		t.Errorf("hub list, which asks the app below the host, printed %s", got)
 	}
 	if strings.Contains(a.log(), "Host configuration file reading has changed") || strings.Contains(a.log(), "Restarting host") {
 		t.Error("the host was restarted")
