@@ -75,6 +75,44 @@
 // orchestrator that would do thousands of things. [Event.Send] raises an event
 // for another instance.
 //
+// # Entities
+//
+// An entity is a value with a name and a key, which is stored, and changed by one
+// operation at a time. Its operations are methods of its type:
+//
+//	type Counter struct {
+//		Total int64 `json:"total"`
+//	}
+//
+//	func (c *Counter) Add(ctx *durable.EntityContext, n int64) (int64, error) {
+//		c.Total += n
+//		return c.Total, nil
+//	}
+//
+//	durable.Entity("Counter", durable.Op("add", (*Counter).Add))
+//
+// They are named by method expression where they are called, so that the compiler
+// checks the state, the input and the result:
+//
+//	const meter = durable.EntityKey[Counter]("meter-7")
+//
+//	total, err := durable.CallEntity(ctx, meter, (*Counter).Add, 5).Await()
+//	durable.SignalEntity(ctx, meter, (*Counter).Add, 5, durable.SignalAfter(time.Hour))
+//
+// Nobody creates an entity: its first operation finds the type's zero value, or
+// what [InitialState] says. An operation that fails changes nothing, and sends
+// nothing. A client signals by [Signal] and reads by [ReadEntity];
+// [Client.AllEntities] finds entities, and [Client.CleanEntities] removes what is
+// left of those that were deleted. Entities of other programs are named by an
+// [EntityID], and their operations by an [EntityOperation].
+//
+// An orchestrator that changes several entities together locks them:
+//
+//	unlock := durable.LockEntities(ctx, from, to)
+//	defer unlock()
+//
+// Unlike other durable calls, unlock may be deferred.
+//
 // # How it lasts
 //
 // While an orchestrator waits, it need not exist. Its history is stored: what
@@ -119,6 +157,11 @@
 // result is stored, another runs it again. External events are delivered at
 // least once, in no particular order if different senders raised them.
 //
-// A panic in an activity fails its task; a panic in an orchestrator fails the
-// instance. Neither ends the process.
+// An operation of an entity may be performed again, too, if a worker is lost. But
+// what it did to the entity's state, and what it sent, counts exactly once. What
+// one orchestration or entity sends to an entity is performed in the order in which
+// it was sent.
+//
+// A panic in an activity fails its task, one in an operation the operation; a panic
+// in an orchestrator fails the instance. None ends the process.
 package durable
