@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -8,22 +9,44 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 )
 
 // A thousand callers at a time, each with a start, a wait for its end that is in
-// vain and an event: all are answered, and nothing of it stays.
+// vain, an event, and an invocation of the host that ends only when all thousand
+// are there: all are answered, and nothing of it stays.
 func TestServer_AThousandCallersAtATimeLeaveNothingBehind(t *testing.T) {
 	hub := newFullHub()
 	cfg := fakeConfig(t, hub)
-	cfg.Logger = quiet
-	s := readyServer(t, App{}, cfg)
+	cfg.Logger, cfg.BehindHost, cfg.Address = quiet, true, "127.0.0.1:41000"
+	const callers = 1000
+	var waiting atomic.Int64
+	all := make(chan struct{})
+	app := App{Triggers: []Trigger{Manual("Run", func(context.Context, *Invocation, string) error {
+		if waiting.Add(1) == callers {
+			close(all)
+		}
+		select {
+		case <-all:
+			return nil
+		case <-time.After(2 * time.Minute):
+			return fmt.Errorf("only %d are there", waiting.Load())
+		}
+	})}}
+	s := readyServer(t, app, cfg)
 	server := httptest.NewServer(s)
-	transport := &http.Transport{MaxIdleConnsPerHost: 2000, MaxConnsPerHost: 1000}
+	transport := &http.Transport{MaxIdleConnsPerHost: callers, MaxConnsPerHost: callers}
 	client := &http.Client{Transport: transport}
-	post := func(path, body string) error {
-		resp, err := client.Post(server.URL+managed+path, "application/json", strings.NewReader(body))
+	post := func(path, body string, want int) error {
+		r, err := http.NewRequest(http.MethodPost, server.URL+path, strings.NewReader(body))
+		if err != nil {
+			return err
+		}
+		r.Host = cfg.Address // as the host sends it
+		r.Header.Set("Content-Type", "application/json")
+		resp, err := client.Do(r)
 		if err != nil {
 			return err
 		}
@@ -31,32 +54,30 @@ func TestServer_AThousandCallersAtATimeLeaveNothingBehind(t *testing.T) {
 		if _, err := io.Copy(io.Discard, resp.Body); err != nil {
 			return err
 		}
-		if resp.StatusCode != http.StatusAccepted {
+		if resp.StatusCode != want {
 			return fmt.Errorf("%s: status %d", path, resp.StatusCode)
 		}
 		return nil
 	}
 	input := `"` + strings.Repeat("x", 10_000) + `"`
 	before := usage()
-	round := func() {
-		var callers sync.WaitGroup
-		for i := range 1000 {
-			callers.Go(func() {
-				id := fmt.Sprintf("caller-%d", i)
-				for _, err := range []error{
-					post("orchestrators/Greet/"+id+"-a", input),
-					post("orchestrators/Greet/"+id+"-b?timeout=0.3&pollingInterval=0.1", input),
-					post("instances/running/raiseEvent/E", input),
-				} {
-					if err != nil {
-						t.Error(err)
-					}
+	var running sync.WaitGroup
+	for i := range callers {
+		running.Go(func() {
+			start := fmt.Sprintf("%sorchestrators/Greet/caller-%d", managed, i)
+			for _, err := range []error{
+				post(start+"-a", input, http.StatusAccepted),
+				post(start+"-b?timeout=0.3&pollingInterval=0.1", input, http.StatusAccepted),
+				post(managed+"instances/running/raiseEvent/E", input, http.StatusAccepted),
+				post("/Run", manualBody, http.StatusOK),
+			} {
+				if err != nil {
+					t.Error(err)
 				}
-			})
-		}
-		callers.Wait()
+			}
+		})
 	}
-	round()
+	running.Wait()
 	transport.CloseIdleConnections()
 	server.Close()
 	hub.fakeHub.clear()
