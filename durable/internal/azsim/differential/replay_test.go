@@ -1,0 +1,290 @@
+package differential_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+)
+
+// exchange is a request as it was sent to Azurite, and the answer.
+type exchange struct {
+	begin, end     time.Duration // since the recording began
+	method         string
+	service        string
+	path           string // within the account
+	query          string
+	header         http.Header
+	body           []byte
+	status         int
+	answered       http.Header
+	answer         []byte
+	accountAddress string
+}
+
+// receives reports whether the request receives messages.
+func (e *exchange) receives() bool {
+	return e.service == "queue" && e.method == http.MethodGet && strings.HasSuffix(e.path, "/messages")
+}
+
+// due returns when to make the request again. When exactly it took effect is not
+// known: a message that it hid was visible again no later than if it had taken
+// effect in the end, and if it received messages, those were visible then that
+// were when it began. What became visible meanwhile may or may not be among them.
+func (e *exchange) due() time.Duration {
+	if e.receives() {
+		return e.begin
+	}
+	return e.end
+}
+
+// recorder is a transport that keeps what passes, one request at a time, so that
+// their order is known.
+type recorder struct {
+	counter *azuritetest.Counter
+	begin   time.Time
+
+	mu        sync.Mutex
+	exchanges []*exchange
+}
+
+func newRecorder(connection string) *recorder {
+	r := &recorder{counter: azuritetest.NewCounter(connection, nil), begin: time.Now()}
+	r.counter.Intercept = r.record
+	return r
+}
+
+func (r *recorder) record(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	e := &exchange{begin: time.Since(r.begin), method: req.Method, service: call.Service, query: req.URL.RawQuery, header: req.Header.Clone()}
+	account, rest, _ := strings.Cut(strings.TrimPrefix(req.URL.EscapedPath(), "/"), "/")
+	e.path, e.accountAddress = "/"+rest, req.URL.Scheme+"://"+req.URL.Host+"/"+account
+	if req.Body != nil {
+		body, err := io.ReadAll(req.Body)
+		if err != nil {
+			return nil, err
+		}
+		e.body, req.Body = body, io.NopCloser(bytes.NewReader(body))
+	}
+	resp, err := next()
+	if err != nil {
+		return nil, err
+	}
+	e.status, e.answered = resp.StatusCode, resp.Header
+	e.answer, err = io.ReadAll(resp.Body)
+	resp.Body.Close()
+	resp.Body = io.NopCloser(bytes.NewReader(e.answer))
+	e.end = time.Since(r.begin)
+	r.exchanges = append(r.exchanges, e)
+	return resp, err
+}
+
+// What a hub asked of Azurite has the same answers when it is asked of the
+// simulated account at the same times.
+func TestAccount_AnswersARunOfOursAsAzuriteDid(t *testing.T) {
+	recorded := recordRun(t)
+	synctest.Test(t, func(t *testing.T) {
+		sim := azsim.New(azsim.Config{Seed: 1})
+		p := &player{transport: sim.Worker("w"), names: map[string]string{}}
+		begin := time.Now()
+		for i, e := range recorded {
+			time.Sleep(time.Until(begin.Add(e.due())))
+			want, got := p.play(t, e)
+			for patience := 500; e.receives() && len(got) < len(want) && patience > 0; patience-- {
+				time.Sleep(20 * time.Millisecond)
+				want, got = p.play(t, e)
+			}
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("request %d, %s %s%s?%s: answers (-Azurite +simulated):\n%s", i, e.method, e.service, e.path, e.query, diff)
+			}
+		}
+	})
+	t.Logf("%d requests", len(recorded))
+}
+
+// player asks the simulated account what was asked of Azurite. Names are what
+// accounts make up, message IDs, receipts and ETags, by what Azurite had made up.
+type player struct {
+	transport *azsim.Worker
+	names     map[string]string
+}
+
+// play makes a request and returns what is compared of both answers.
+func (p *player) play(t *testing.T, e *exchange) (want, got []string) {
+	t.Helper()
+	address := fmt.Sprintf("https://sim.%s.core.windows.net%s", e.service, p.translate(e.path))
+	if e.query != "" {
+		address += "?" + p.translate(e.query)
+	}
+	body := strings.ReplaceAll(p.translate(string(e.body)), e.accountAddress, "https://sim.table.core.windows.net")
+	req, err := http.NewRequestWithContext(t.Context(), e.method, address, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = e.header.Clone()
+	for _, name := range []string{"If-Match", "If-None-Match"} {
+		if v := req.Header.Get(name); v != "" {
+			req.Header.Set(name, p.translate(v))
+		}
+	}
+	resp, err := p.transport.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.learn(e.answered, resp.Header, string(e.answer), string(answer))
+	return compared(e.service, e.status, e.answered, e.answer), compared(e.service, resp.StatusCode, resp.Header, answer)
+}
+
+// made finds what accounts make up in an answer.
+var made = regexp.MustCompile(`<(?:MessageId|PopReceipt)>([^<]*)<|(?i:etag)"?: ?"?(W/\\?"datetime'[^']*'\\?")`)
+
+// learn notes what the simulated account has made up in the place of what
+// Azurite had.
+func (p *player) learn(wasHeader, isHeader http.Header, was, is string) {
+	for _, name := range []string{"ETag", "x-ms-popreceipt"} {
+		if w, i := wasHeader.Get(name), isHeader.Get(name); w != "" && i != "" {
+			p.names[w] = i
+		}
+	}
+	were, are := made.FindAllStringSubmatch(was, -1), made.FindAllStringSubmatch(is, -1)
+	for n := range min(len(were), len(are)) {
+		w, i := were[n][1]+were[n][2], are[n][1]+are[n][2]
+		p.names[strings.ReplaceAll(w, `\`, "")] = strings.ReplaceAll(i, `\`, "")
+	}
+}
+
+// translate replaces names of Azurite by those of the simulated account.
+func (p *player) translate(text string) string {
+	for was, is := range p.names {
+		for _, escape := range []func(string) string{func(s string) string { return s }, url.QueryEscape, url.PathEscape} {
+			text = strings.ReplaceAll(text, escape(was), escape(is))
+		}
+	}
+	return text
+}
+
+// compared returns what clients read of an answer.
+func compared(service string, status int, header http.Header, body []byte) []string {
+	out := []string{fmt.Sprint(status), header.Get("x-ms-error-code"), header.Get("x-ms-lease-id")}
+	text := string(body)
+	switch {
+	case status >= 400:
+		out = out[:1] // the codes of tables are in their bodies, those of HEAD are not
+	case service == "table" && strings.Contains(text, "--"):
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, "HTTP/1.1") {
+				out = append(out, line[:12])
+			}
+		}
+		out = append(out, regexp.MustCompile(`"code":"\w+"`).FindString(text))
+	case service == "table":
+		var page struct{ Value []json.RawMessage }
+		if json.Unmarshal(body, &page) == nil && page.Value != nil {
+			for _, e := range page.Value {
+				out = append(out, columns(e))
+			}
+		} else if len(body) > 0 {
+			out = append(out, columns(body))
+		}
+		out = append(out, fmt.Sprint(header.Get("x-ms-continuation-NextPartitionKey") != ""))
+	case service == "queue":
+		for _, m := range regexp.MustCompile(`<(DequeueCount|MessageText)>[^<]*<`).FindAllString(text, -1) {
+			out = append(out, m)
+		}
+	case service == "blob" && !strings.Contains(text, "<EnumerationResults"):
+		out = append(out, text)
+	default:
+		out = append(out, regexp.MustCompile(`<(Name|LeaseState|LeaseStatus|Content-Length)>[^<]*<`).FindAllString(text, -1)...)
+	}
+	return out
+}
+
+func double(_ context.Context, n string) (string, error) { return n + n, nil }
+
+// doubles calls an activity once, three times at once with what does not fit into a
+// message, and waits a second.
+func doubles(ctx *durable.Context, n string) (int, error) {
+	first, err := durable.CallActivity(ctx, double, n).Await()
+	if err != nil {
+		return 0, err
+	}
+	tasks := make([]*durable.Task[string], 3)
+	for i := range tasks {
+		tasks[i] = durable.CallActivity(ctx, double, strings.Repeat(first, 20_000))
+	}
+	if err := ctx.Sleep(time.Second); err != nil {
+		return 0, err
+	}
+	all, err := durable.AwaitAll(ctx, tasks...)
+	return len(strings.Join(all, "")), err
+}
+
+// recordRun runs a hub on Azurite and returns what it asked for.
+func recordRun(t *testing.T) []*exchange {
+	t.Helper()
+	connection := azuritetest.Start(t)
+	r := newRecorder(connection)
+	c, err := azurestorage.ParseConnectionString(connection)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := azurestorage.Open(c, azurestorage.Config{
+		TaskHub: "Recorded", PartitionCount: 2, LeaseInterval: 20 * time.Second, LeaseAcquireInterval: time.Second,
+		MaxQueuePollingInterval: time.Second, Transport: r.counter, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := durable.NewRegistry(durable.Orchestrator("Doubles", doubles), durable.Activity("Double", double))
+	ctx, stop := context.WithCancel(t.Context())
+	stopped := make(chan error, 1)
+	go func() {
+		stopped <- durable.NewWorker(hub, registry, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+	}()
+	client := durable.NewClient(hub, registry)
+	patient, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for i := range 3 {
+		instance, err := durable.Start(patient, client, doubles, "x", durable.InstanceID(fmt.Sprint("it's ", i)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n, err := instance.Wait(patient); err != nil || n != 240_000 {
+			t.Fatalf("the instance returned %d, %v; want 240000", n, err)
+		}
+		if _, err := instance.Purge(patient); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop()
+	if err := <-stopped; err != nil {
+		t.Fatal(err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.exchanges)
+}
