@@ -1,12 +1,40 @@
 // Package handler runs a durable app as an Azure Functions custom handler, or
 // on its own.
 //
-// An app is a value, [App]: its functions and its HTTP routes. [Main] runs one
-// and is all that a main function needs:
+// An app is a value, [App]: its durable functions, its functions with other
+// triggers, and its HTTP routes. [Main] runs one and is all that a main function
+// needs:
 //
 //	func main() {
-//		handler.Main(handler.App{Functions: functions, Routes: routes})
+//		handler.Main(handler.App{Functions: functions, Triggers: triggers, Routes: routes})
 //	}
+//
+// # Triggers
+//
+// A function that a clock, a message or a blob starts is an ordinary Go function
+// that gets its payload as the type it asks for. What it writes are values, too:
+//
+//	var triggers = []handler.Trigger{
+//		handler.Timer("Nightly", "0 30 2 * * *", nightly),
+//		handler.Queue("Confirm", "orders", confirm, receipts),
+//	}
+//
+//	var receipts = handler.QueueOutput[Receipt]("receipts", "receipts-to-print")
+//
+//	func confirm(ctx context.Context, call *handler.Invocation, o Order) error {
+//		if _, err := durable.Start(ctx, call.Client, Ship, o); err != nil {
+//			return err // the message comes again
+//		}
+//		receipts.Put(call, Receipt{o.ID, "confirmed"})
+//		return nil
+//	}
+//
+// The host starts a function if it finds its function.json in a folder of its
+// name. These folders are build products, as the program is:
+//
+//	go run . -write-functions .
+//
+// writes those of all triggers, and removes those that are no more.
 //
 // # What the host does, and what is done about it
 //
