@@ -42,6 +42,12 @@
 // else than the first time, the test fails there, with what differs: another
 // call, another input, another result or another custom status.
 //
+// # Entities
+//
+// Entities perform their operations in the hub's time, too. [Signal] sends one an
+// operation, [State] returns what it is, and [StubOperation] puts something else in
+// an operation's place.
+//
 // # When nothing can happen any more
 //
 // An instance that waits for what can never come fails the test at once. The
