@@ -77,6 +77,7 @@ func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
 			Quiet:        100 * time.Millisecond,
 			DrainTimeout: cfg.DrainTimeout,
 			Visibility:   2 * time.Second,
+			AbandonDelay: time.Second, // two, but the service counts in whole seconds
 		}
 	})
 }

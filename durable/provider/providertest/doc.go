@@ -46,7 +46,8 @@ type Hub struct {
 	// Quiet.
 	DrainTimeout time.Duration
 	// AbandonDelay is the least time until what was abandoned for the first time
-	// is handed out again; 0 if that is not known.
+	// is handed out again; 0 if that is not known. The second time it takes half
+	// as long again at least.
 	AbandonDelay time.Duration
 	// Visibility is how long what was handed out stays locked when it is not
 	// renewed; 0 if locks do not end.

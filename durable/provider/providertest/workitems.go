@@ -78,11 +78,13 @@ func abandoned(w *world) {
 }
 
 // grow checks the delays after which something came again that was abandoned
-// twice.
+// twice. On a busy machine they are longer, so that they cannot be compared with
+// each other.
 func (w *world) grow(delays []time.Duration) {
 	w.Helper()
-	if delays[0] < w.hub.AbandonDelay || delays[1] <= delays[0] {
-		w.Errorf("delays are %v, want at least %v and a second that is longer than the first", delays, w.hub.AbandonDelay)
+	first, second := w.hub.AbandonDelay, w.hub.AbandonDelay*3/2
+	if delays[0] < first || delays[1] < second {
+		w.Errorf("delays are %v, want at least %v and %v", delays, first, second)
 	}
 }
 
