@@ -164,4 +164,21 @@ var partitionRows = []settingRow{
 		initial: "`00:00:25`", get: func(cfg *Config) any { return cfg.Storage.AppLease.RenewInterval },
 		does: "how often it is renewed; less than `leaseInterval`",
 	},
+	{
+		path: "storageProvider.jumpStartEnabled", values: boolValue{func(cfg *Config, b bool) { cfg.Storage.JumpStart.Enabled = b }},
+		initial: "`false`", get: func(cfg *Config) any { return cfg.Storage.JumpStart.Enabled },
+		does: "records each start in a table before it is sent, and sends it again if it does not arrive, as when the client dies in between. Three more storage operations a start. Not known to .NET, whose workers take no notice of the table",
+	},
+	{
+		path:    "storageProvider.jumpStartTimeout",
+		values:  spanValue{time.Second, 24 * time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.JumpStart.Timeout = d }},
+		initial: "`00:10:00`", get: func(cfg *Config) any { return cfg.Storage.JumpStart.Timeout },
+		does: "how long a recorded start may take to arrive",
+	},
+	{
+		path:    "storageProvider.jumpStartInterval",
+		values:  spanValue{time.Second, time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.JumpStart.Interval = d }},
+		initial: "`00:00:05`", get: func(cfg *Config) any { return cfg.Storage.JumpStart.Interval },
+		does: "how often a process looks at the records of each of its partitions",
+	},
 }
