@@ -46,7 +46,7 @@ func testStart(t *testing.T, path, wantLog, storage string) {
 		"AzureFunctionsJobHost__extensions__durableTask__hubName="+newHub(),
 	)
 	a := &app{run(t, "/", env, script(t, "start")), fmt.Sprintf("http://localhost:%d", port), ""}
-	curl := a.awaitLog(`curl -i -X POST (http://localhost:\d+/api/orchestrators/E1_HelloSequence)`, 3*time.Minute)
+	curl := a.awaitLog(`curl -i -X POST (http://localhost:\d+/api/orchestrators/E1_HelloSequence)`, 8*time.Minute) // it builds the app
 	var started answer
 	eventually(t, 60*time.Second, "a start to be accepted", func() bool {
 		started = a.call(http.MethodPost, curl[1], nil)

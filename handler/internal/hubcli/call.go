@@ -166,7 +166,7 @@ func (c *call) working(what string) (done func()) {
 }
 
 // tell writes to standard error what goes on.
-func (c *call) tell(text string) { fmt.Fprintln(c.program.Stderr, text) }
+func (c *call) tell(text string) { say(c.program.Stderr, "%s\n", text) }
 
 var errUnexpected = errors.New("the answer is not what was expected")
 

@@ -19,7 +19,7 @@ type flags struct {
 	output string
 
 	id, input, inputFile, version, reason, data, dataFile string
-	status, prefix, after, before, continuation, taskHub  string
+	status, prefix, after, before, taskHub                string
 	wait                                                  time.Duration
 	top                                                   int
 	all, noInput, showHistory, showOutput, sameID         bool
@@ -63,14 +63,14 @@ func (f *flags) parse(args []string) (given []string, err error) {
 
 // usage writes what the verb does and takes.
 func (f *flags) usage(w io.Writer, program string) {
-	fmt.Fprintf(w, "Usage: %s\n\n%s.\n", strings.Join(append([]string{program, f.verb.name}, f.verb.args...), " "), f.verb.does)
+	say(w, "Usage: %s\n\n%s.\n", strings.Join(append([]string{program, f.verb.name}, f.verb.args...), " "), f.verb.does)
 	if f.verb.more != "" {
-		fmt.Fprintf(w, "%s\n", f.verb.more)
+		say(w, "%s\n", f.verb.more)
 	}
-	fmt.Fprintln(w)
+	say(w, "\n")
 	f.set.VisitAll(func(one *flag.Flag) {
 		value, does := flag.UnquoteUsage(one)
 		name := strings.TrimRight("--"+one.Name+" "+value, " ")
-		fmt.Fprintf(w, "  %-28s %s\n", name, does)
+		say(w, "  %-28s %s\n", name, does)
 	})
 }

@@ -54,7 +54,7 @@ func (c *call) table(rows [][]string) error {
 	var out bytes.Buffer
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		fmt.Fprintln(w, strings.Join(row, "\t"))
+		say(w, "%s\n", strings.Join(row, "\t"))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -92,7 +92,7 @@ func (c *call) show(a *answer, i instance) error {
 	if err := c.table(filled); err != nil || len(i.HistoryEvents) == 0 {
 		return err
 	}
-	fmt.Fprintln(c.program.Stdout)
+	say(c.program.Stdout, "\n")
 	return c.events(i.HistoryEvents)
 }
 

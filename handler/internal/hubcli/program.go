@@ -84,7 +84,7 @@ func (p Program) Run(ctx context.Context, args []string) int {
 			return p.runVerb(ctx, v, args[1:])
 		}
 	}
-	fmt.Fprintf(p.Stderr, "%s: there is no %q. See %[1]s --help.\n", p.Name, args[0])
+	say(p.Stderr, "%s: there is no %q. See %[1]s --help.\n", p.Name, args[0])
 	return ExitUsage
 }
 
@@ -103,7 +103,7 @@ func (p Program) runVerb(ctx context.Context, v verb, args []string) int {
 		err = v.checkArgs(given)
 	}
 	if err != nil {
-		fmt.Fprintf(p.Stderr, "%s %s: %v. See %[1]s %[2]s --help.\n", p.Name, v.name, err)
+		say(p.Stderr, "%s %s: %v. See %[1]s %[2]s --help.\n", p.Name, v.name, err)
 		return ExitUsage
 	}
 	c := &call{ctx: ctx, program: p, verb: v.name, flags: f, args: given}
@@ -112,7 +112,7 @@ func (p Program) runVerb(ctx context.Context, v verb, args []string) int {
 		err = errors.Join(err, c.target.Close())
 	}
 	if err != nil {
-		fmt.Fprintf(p.Stderr, "%s %s: %v\n", p.Name, v.name, err)
+		say(p.Stderr, "%s %s: %v\n", p.Name, v.name, err)
 		return exitCode(err)
 	}
 	return ExitOK
@@ -175,7 +175,7 @@ func exitCode(err error) int {
 
 // usage writes what there is.
 func (p Program) usage(w io.Writer) {
-	fmt.Fprintf(w, `Usage: %s VERB [ARGUMENTS] [--FLAGS]
+	say(w, `Usage: %s VERB [ARGUMENTS] [--FLAGS]
 
 Works on the task hub that the app's configuration names: host.json, the
 environment and local.settings.json. An embedded hub that a running app has is
@@ -183,9 +183,9 @@ asked by way of that app.
 
 `, p.Name)
 	for _, v := range verbs {
-		fmt.Fprintf(w, "  %-28s %s\n", strings.Join(append([]string{v.name}, v.args...), " "), v.does)
+		say(w, "  %-28s %s\n", strings.Join(append([]string{v.name}, v.args...), " "), v.does)
 	}
-	fmt.Fprintf(w, `
+	say(w, `
 %s VERB --help tells the flags of a verb. All have
   --output table|json          how to print; table by default
 
@@ -193,3 +193,6 @@ Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 no such instance, 4 refused
 for the instance's state, 5 the hub is out of reach.
 `, p.Name)
 }
+
+// say writes text. What cannot be told to a terminal that is gone is no error.
+func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }
