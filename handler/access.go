@@ -5,11 +5,11 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"net"
 	"net/http"
 	"net/netip"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
-	"net"
 )
 
 // headerKey is the header that a caller's key may be in, as with the Functions

@@ -97,8 +97,10 @@ func TestSignalEntity_SendsTheBodyAsInput(t *testing.T) {
 		{"deletion", "DELETE", "counter/k?op=x", "", "", "202", "@counter@k", `{"op":"delete","signal":true,"id":`},
 		{"what is no JSON", "POST", "counter/k?op=add", jsonType, "{", "400" + answerJSON + "\n" + `{"Message":"Could not parse JSON content: unexpected end of JSON input"}`, "", ""},
 		{"a name with @", "POST", "a@b/k?op=add", jsonType, "1", "400" + answerJSON + "\n" + `{"Message":"Entity names must not contain @; \"a@b\" does."}`, "", ""},
-		{"a key with #", "POST", "counter/a%23b?op=add", jsonType, "1",
-			"400" + answerJSON + "\n" + `{"Message":"Instance IDs must not contain /, \\, #, ? or control characters; \"@counter@a#b\" contains '#'."}`, "", ""},
+		{
+			"a key with #", "POST", "counter/a%23b?op=add", jsonType, "1",
+			"400" + answerJSON + "\n" + `{"Message":"Instance IDs must not contain /, \\, #, ? or control characters; \"@counter@a#b\" contains '#'."}`, "", "",
+		},
 		{"another method", "PUT", "counter/k?op=add", jsonType, "1", "404", "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -3,7 +3,6 @@ package handler
 import (
 	"bufio"
 	"context"
-	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -60,6 +59,14 @@ func inBubble(t *testing.T, hub *fakeHub, test func(t *testing.T, dial func() ne
 	})
 }
 
+// send writes text, which the other side must read.
+func send(t *testing.T, to io.Writer, text string) {
+	t.Helper()
+	if _, err := io.WriteString(to, text); err != nil {
+		t.Fatal(err)
+	}
+}
+
 func statusLine(t *testing.T, from io.Reader) string {
 	t.Helper()
 	line, err := bufio.NewReader(from).ReadString('\n')
@@ -77,7 +84,7 @@ func TestLimits_BodyThatComesTooSlowlyIsNotWaitedFor(t *testing.T) {
 		defer sending.Wait()
 		defer conn.Close()
 		began := time.Now()
-		fmt.Fprint(conn, "POST /api/durabletask/orchestrators/Greet HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
+		send(t, conn, "POST /api/durabletask/orchestrators/Greet HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n")
 		sending.Go(func() {
 			for range 100 {
 				if _, err := conn.Write([]byte(" ")); err != nil {
@@ -101,7 +108,7 @@ func TestLimits_HeaderThatComesTooSlowlyEndsTheConnection(t *testing.T) {
 		conn := dial()
 		defer conn.Close()
 		began := time.Now()
-		fmt.Fprint(conn, "GET / HTTP/1.1\r\nHost:")
+		send(t, conn, "GET / HTTP/1.1\r\nHost:")
 		got := statusLine(t, conn)
 		if took := time.Since(began); took != readHeaderTimeout || strings.Contains(got, "200") {
 			t.Errorf("after %v: %s, want the end after %v", took, got, readHeaderTimeout)
@@ -118,7 +125,7 @@ func TestLimits_AnswersAreNotWaitedForAndWaitingIsNotLimited(t *testing.T) {
 	inBubble(t, hub, func(t *testing.T, dial func() net.Conn) {
 		idle := dial()
 		defer idle.Close()
-		fmt.Fprint(idle, "GET /api/durabletask/instances/big HTTP/1.1\r\nHost: x\r\n\r\n")
+		send(t, idle, "GET /api/durabletask/instances/big HTTP/1.1\r\nHost: x\r\n\r\n")
 		time.Sleep(answerTime + time.Second)
 		rest, err := io.ReadAll(idle)
 		if err != nil || len(rest) > 1<<16 {
@@ -128,7 +135,7 @@ func TestLimits_AnswersAreNotWaitedForAndWaitingIsNotLimited(t *testing.T) {
 		waiting := dial()
 		defer waiting.Close()
 		began := time.Now()
-		fmt.Fprint(waiting, "POST /api/durabletask/orchestrators/Greet?timeout=600&pollingInterval=10 HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n1")
+		send(t, waiting, "POST /api/durabletask/orchestrators/Greet?timeout=600&pollingInterval=10 HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\n\r\n1")
 		if got := statusLine(t, waiting); got != "HTTP/1.1 202 Accepted" || time.Since(began) < 10*time.Minute {
 			t.Errorf("after %v: %s, want 202 after 10 minutes", time.Since(began), got)
 		}
