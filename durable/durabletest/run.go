@@ -217,7 +217,7 @@ func (h *Hub) inMemory(execution history.OrchestrationInstance) *instance {
 		i = nil
 	}
 	if i == nil {
-		i = &instance{stepper: dispatch.NewStepper(h.Now, h.newExecutionID)}
+		i = &instance{stepper: dispatch.NewStepper(h.Now)}
 		i.Ran = h.check
 		h.instances[id] = i
 	}

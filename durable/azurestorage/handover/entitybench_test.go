@@ -34,7 +34,9 @@ func benchHub(b *testing.B, name string) *durable.Client {
 	go func() { done <- durable.NewWorker(storage, registry, durable.Config{Logger: quiet}).Run(ctx) }()
 	b.Cleanup(func() {
 		stop()
-		<-done
+		if err := <-done; err != nil {
+			b.Error(err)
+		}
 	})
 	return durable.NewClient(storage, registry)
 }

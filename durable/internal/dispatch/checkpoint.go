@@ -156,6 +156,16 @@ func mergeTags(own, parents map[string]string) map[string]string {
 // childSpace makes the IDs of children differ from all other derived GUIDs.
 var childSpace = uuid.MustParse("5b7b5c1e-5f0b-5a55-8d0b-3a4c1c7d9e21")
 
+// nextExecutionID returns the ID of the execution by which another continues as
+// new. It follows from that one's, as a child's does: an episode that runs again
+// after a crash sends what its generations decide as the same executions.
+// DurableTask makes up a new one each time, and whoever gets something twice
+// cannot tell.
+func nextExecutionID(i history.OrchestrationInstance) string {
+	id := uuid.NewSHA1(childSpace, []byte(i.ExecutionID+"/next/"+i.InstanceID))
+	return fmt.Sprintf("%x", id[:])
+}
+
 func childExecutionID(parent history.OrchestrationInstance, actionID int) string {
 	name := fmt.Sprintf("%s/%d/%s", parent.ExecutionID, actionID, parent.InstanceID)
 	id := uuid.NewSHA1(childSpace, []byte(name))

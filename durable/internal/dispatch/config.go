@@ -43,5 +43,5 @@ type Config struct {
 
 	Logger *slog.Logger
 	Now    func() time.Time // the clock that episodes and events are dated by
-	NewID  func() string    // a new execution ID each call
+	NewID  func() string    // a new ID of an entity's execution each call
 }

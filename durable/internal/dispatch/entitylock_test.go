@@ -97,9 +97,7 @@ func TestEntityLocks_KeepABanksTotalUnderFaults(t *testing.T) {
 			t.Run(fmt.Sprintf("%s/seed %d", way.name, seed), func(t *testing.T) {
 				bubble(t, func(b *bench) {
 					r := rand.New(rand.NewPCG(seed, 1))
-					for _, f := range []memhub.Fault{
-						memhub.CommitFails, memhub.CommitTears, memhub.CommitReplyLost, memhub.SessionLost, memhub.DuplicateDelivery, memhub.DelayedDelivery,
-					} {
+					for _, f := range entityFaults {
 						b.Inject(f, memhub.Chance(rand.New(rand.NewPCG(seed, uint64(f)+2)), 0.05))
 					}
 					b.work(bankFunctions, way.change)

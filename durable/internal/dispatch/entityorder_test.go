@@ -56,9 +56,7 @@ func TestEntity_HearsEachSenderInOrderAndOnceUnderFaults(t *testing.T) {
 		for seed := range uint64(2) {
 			t.Run(fmt.Sprintf("%s/seed %d", way.name, seed), func(t *testing.T) {
 				bubble(t, func(b *bench) {
-					for _, f := range []memhub.Fault{
-						memhub.CommitFails, memhub.CommitTears, memhub.CommitReplyLost, memhub.SessionLost, memhub.DuplicateDelivery, memhub.DelayedDelivery,
-					} {
+					for _, f := range entityFaults {
 						b.Inject(f, memhub.Chance(rand.New(rand.NewPCG(seed, uint64(f))), 0.05))
 					}
 					b.work(journalFunctions, way.change)
@@ -103,6 +101,42 @@ func (b *bench) wantHeard(senders, each int) {
 	for n, count := range counts {
 		if count != senders {
 			b.Errorf("%d was passed on %d times, want %d", n, count, senders)
+		}
+	}
+}
+
+// An orchestration that continues as new calls and signals in each generation.
+func TestEntity_CountsEachGenerationsRequestsOnceUnderFaults(t *testing.T) {
+	const generations = 12
+	code := func(x *replay.Execution, input *string) (*string, error) {
+		n := decode[int](input)
+		x.SignalEntity(counterID("a"), "add", encode(1), time.Time{})
+		x.SignalEntity(counterID("a"), "add", encode(1), time.Time{})
+		if _, err := callEntity(x, counterID("b"), "add", 1); err != nil {
+			return nil, err
+		}
+		if n > 1 {
+			return nil, x.ContinueAsNew(encode(n - 1))
+		}
+		return nil, nil
+	}
+	fns := functions{entities: entityFunctions.entities, orchestrators: map[string]replay.Code{"Eternal": code}}
+	for _, way := range bothWays {
+		for seed := range uint64(4) {
+			t.Run(fmt.Sprintf("%s/seed %d", way.name, seed), func(t *testing.T) {
+				bubble(t, func(b *bench) {
+					for _, f := range entityFaults {
+						b.Inject(f, memhub.Chance(rand.New(rand.NewPCG(seed, uint64(f)+9)), 0.08))
+					}
+					b.work(fns, way.change)
+					b.workOn(b.NewWorker(), fns, way.change)
+					b.start("i", "Eternal", generations)
+					b.wantOutput("i", history.Completed, "<nil>")
+					b.wantNothingLeft()
+					b.wantState(counterID("a"), fmt.Sprint(2*generations))
+					b.wantState(counterID("b"), fmt.Sprint(generations))
+				})
+			})
 		}
 	}
 }

@@ -17,9 +17,8 @@ type execution struct {
 	live  *replay.Execution // nil until an episode ran
 	ended bool
 
-	// now and newID are the worker's; stopping reports that it was told to stop.
+	// now is the worker's; stopping reports that it was told to stop.
 	now      func() time.Time
-	newID    func() string
 	stopping func() bool
 	// watch is called before an orchestrator runs; what it returns, when it has
 	// yielded.
@@ -125,7 +124,7 @@ func (x *execution) episode(functions Functions, past, arrived []history.Event) 
 		}
 		x.close()
 		now := x.now()
-		x.start = nextStart(x.start, next, x.newID(), now)
+		x.start = nextStart(x.start, next, nextExecutionID(x.start.Instance), now)
 		past, fresh = nil, nextEvents(x.start, next, now)
 		cp.Instance, cp.NewEvents, cp.ContinuedAsNew = x.start.Instance, slices.Clone(fresh), true
 		unknown := x.begin(x.start, functions)

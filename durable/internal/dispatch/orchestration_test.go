@@ -267,17 +267,17 @@ func TestRedeployment_ThatChangesTheCodeFailsWhatWasRunning(t *testing.T) {
 
 func TestPanics_OfOurOwnAreContained(t *testing.T) {
 	bubble(t, func(b *bench) {
-		b.work(recordedFunctions, func(c *dispatch.Config) {
+		fns := recordedFunctions
+		fns.entities = entityFunctions.entities
+		b.work(fns, func(c *dispatch.Config) {
 			c.NewID = func() string { panic("no more ids") }
 		})
-		b.start("loop", "LoopFast", 0) // needs an ID
+		b.signal(counterID("a"), "add", 1, time.Time{}) // which needs an ID
 		b.start("h", "HelloSeq", nil)
 		b.wantOutput("h", history.Completed, `["Hello Tokyo!","Hello Seattle!","Hello London!"]`)
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		if s := b.state("loop"); s.Status != history.Pending {
-			t.Errorf("instance is %v, want Pending", s.Status)
-		}
+		b.wantState(counterID("a"), "<nil>")
 		if n := b.log.count("no more ids"); n < 2 {
 			t.Errorf("the panic was logged %d times, want again and again:\n%s", n, b.log)
 		}

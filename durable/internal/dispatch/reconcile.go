@@ -38,7 +38,8 @@ type droppedMessage struct {
 //  3. A second ExecutionStarted is dropped. If it is that of another child, its
 //     parent is told.
 //  4. A message that names another execution than the current one is dropped.
-//     One that names none belongs to whichever is current.
+//     One that names none belongs to whichever is current. So do events for an
+//     execution that is to follow it.
 //
 // Beyond DurableTask, where the storage provider sees to it:
 //
@@ -101,7 +102,23 @@ func refusesAll(start *history.ExecutionStarted, past []history.Event, messages 
 
 func (in *intake) isForAnother(m provider.TaskMessage) bool {
 	id := strings.TrimSpace(m.Target.ExecutionID)
-	return id != "" && id != in.start.Instance.ExecutionID
+	if id == "" || id == in.start.Instance.ExecutionID {
+		return false
+	}
+	_, isEvent := m.Event.(*history.EventRaised)
+	return !isEvent || !isToFollow(in.start.Instance, id)
+}
+
+// isToFollow reports whether an execution with the given ID will be among those
+// by which i continues as new. It was before, in an episode whose checkpoint was
+// lost; what it was answered then is not for this one, which hands it on unread.
+func isToFollow(i history.OrchestrationInstance, id string) bool {
+	for range maxGenerations {
+		if i.ExecutionID = nextExecutionID(i); i.ExecutionID == id {
+			return true
+		}
+	}
+	return false
 }
 
 func (in *intake) drop(m provider.TaskMessage, reason string) {

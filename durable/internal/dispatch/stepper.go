@@ -33,12 +33,12 @@ type Ran struct {
 	Outcome     replay.Outcome
 }
 
-// NewStepper returns a Stepper that dates events by now and gets the IDs of new
-// executions from newID. Its Close must be called.
-func NewStepper(now func() time.Time, newID func() string) *Stepper {
+// NewStepper returns a Stepper that dates events by now. Its Close must be
+// called.
+func NewStepper(now func() time.Time) *Stepper {
 	s := &Stepper{}
 	s.x = execution{
-		now: now, newID: newID,
+		now:      now,
 		stopping: func() bool { return false },
 		watch:    func(*history.ExecutionStarted) func() { return func() {} },
 		ran:      s.ran,

@@ -22,7 +22,7 @@ const sweepInterval = 10 * time.Second
 
 // recentFromSender is how many of a sender's requests are remembered by their
 // IDs, see [Sorter.Receive].
-const recentFromSender = 16
+const recentFromSender = 32
 
 // A Sorter lets requests take effect in the order in which they were sent, and
 // once (DurableTask.Core/Entities/StateFormat/MessageSorter.cs). Those who send
@@ -94,10 +94,13 @@ func (s *Sorter) Sent(r *Request, destination string) {
 // sorted.
 //
 // Beyond DurableTask, it is known that an orchestration whose checkpoint was
-// lost after its messages were sent sends them again, with other labels:
+// lost after its messages were sent sends them again, with other labels, and that
+// messages of several executions may meet:
 //
 //  1. A request that came before is known by its ID, too.
-//  2. Requests that are held back although the next one does not follow them are
+//  2. A late request of an execution that is over changes nothing for those of
+//     the one that goes on. In .NET those then wait for as long as the window.
+//  3. Requests that are held back although the next one does not follow them are
 //     of an attempt that was lost. What counts of them comes again.
 func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) {
 	if !sorts(r, window) {
@@ -115,10 +118,14 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 	case !ok:
 		from = &source{execution: r.ParentExecution}
 		s.received.set(r.Parent, from)
+	case from.execution != r.ParentExecution && !r.Timestamp.After(from.last):
+		return from.add(r, deliver) // late, and of an execution before this one
 	case from.execution != r.ParentExecution:
 		// Of a new execution: what came of the old one is all there will be.
-		deliver = append(deliver, from.buffered...)
-		*from = source{execution: r.ParentExecution}
+		for _, b := range from.buffered {
+			deliver = from.add(b, deliver)
+		}
+		*from = source{execution: r.ParentExecution, recent: from.recent}
 	}
 	switch {
 	case !r.Timestamp.After(from.last):
@@ -190,6 +197,11 @@ func (s *Sorter) deliver(from *source, r *Request, deliver []*Request) []*Reques
 	if !r.Timestamp.Before(s.receiveHorizon) {
 		from.last = r.Timestamp
 	}
+	return from.add(r, deliver)
+}
+
+// add appends r unless it is known by its ID.
+func (from *source) add(r *Request, deliver []*Request) []*Request {
 	if slices.Contains(from.recent, mark(r.ID)) {
 		return deliver
 	}
@@ -223,11 +235,6 @@ func remember(marks []string, id string, n int) []string {
 		marks = slices.Clone(marks[len(marks)-n+1:])
 	}
 	return append(marks, mark(id))
-}
-
-// isEmpty reports whether there is nothing to write.
-func (s *Sorter) isEmpty() bool {
-	return len(s.lastSent.keys)+len(s.received.keys) == 0 && s.receiveHorizon.IsZero() && s.sendHorizon.IsZero()
 }
 
 func (s *Sorter) write(w *writer) {

@@ -79,19 +79,23 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 		{"what comes again is dropped", window, []sentRequest{{op: "1", at: 0, after: -1}, {op: "1", at: 0, after: -1}}, []string{"1", ""}},
 		{
 			"senders do not wait for each other", window,
-			[]sentRequest{{op: "a2", at: 1, after: 0}, {op: "b1", at: 0, after: -1, from: "b"}}, []string{"", "b1"},
+			[]sentRequest{{op: "a2", at: 1, after: 0}, {op: "b1", at: 0, after: -1, from: "b"}},
+			[]string{"", "b1"},
 		},
 		{
 			"a new execution begins anew, after what came of the old one", window,
-			[]sentRequest{{op: "2", at: 1, after: 0, execution: "x"}, {op: "1'", at: 2, after: -1, execution: "y"}}, []string{"", "2 1'"},
+			[]sentRequest{{op: "2", at: 1, after: 0, execution: "x"}, {op: "1'", at: 2, after: -1, execution: "y"}},
+			[]string{"", "2 1'"},
 		},
 		{
 			"what is older than the window is let through", window,
-			[]sentRequest{{op: "late", at: 60, after: -1}, {op: "old", at: 1, after: 0, from: "b"}}, []string{"late", "old"},
+			[]sentRequest{{op: "late", at: 60, after: -1}, {op: "old", at: 1, after: 0, from: "b"}},
+			[]string{"late", "old"},
 		},
 		{
 			"nobody waits for longer than the window", window,
-			[]sentRequest{{op: "2", at: 1, after: 0}, {op: "b", at: 32, after: -1, from: "b"}}, []string{"", "2 b"},
+			[]sentRequest{{op: "2", at: 1, after: 0}, {op: "b", at: 32, after: -1, from: "b"}},
+			[]string{"", "2 b"},
 		},
 		{
 			"ten seconds pass before anything is forgotten", window,
@@ -111,20 +115,39 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 		{
 			"ours: what a lost attempt sent is left to come again", window,
 			[]sentRequest{
-				{op: "1", at: 0, after: -1, id: "one"}, {op: "4", at: 3, after: 2, id: "four"}, // 2 and 3 are late
-				{op: "1", at: 10, after: -1, id: "one"}, {op: "4", at: 13, after: 12, id: "four"},
-				{op: "2", at: 11, after: 10, id: "two"}, {op: "3", at: 12, after: 11, id: "three"}, {op: "3", at: 2, after: 1, id: "three"},
+				{op: "1", at: 0, after: -1, id: "one"},
+				{op: "4", at: 3, after: 2, id: "four"}, // 2 and 3 are late
+				{op: "1", at: 10, after: -1, id: "one"},
+				{op: "4", at: 13, after: 12, id: "four"},
+				{op: "2", at: 11, after: 10, id: "two"},
+				{op: "3", at: 12, after: 11, id: "three"},
+				{op: "3", at: 2, after: 1, id: "three"},
 			},
 			[]string{"1", "", "", "", "2", "3 4", ""},
 		},
 		{
 			"ours: also if both attempts have to wait", window,
 			[]sentRequest{
-				{op: "1", at: 1, after: 0, id: "one"}, {op: "3", at: 3, after: 2, id: "three"},
-				{op: "1", at: 11, after: 0, id: "one"}, {op: "2", at: 12, after: 11, id: "two"}, {op: "3", at: 13, after: 12, id: "three"},
+				{op: "1", at: 1, after: 0, id: "one"},
+				{op: "3", at: 3, after: 2, id: "three"},
+				{op: "1", at: 11, after: 0, id: "one"},
+				{op: "2", at: 12, after: 11, id: "two"},
+				{op: "3", at: 13, after: 12, id: "three"},
 				{op: "0", at: 0, after: -1},
 			},
 			[]string{"", "", "", "", "", "0 1 2 3"},
+		},
+		{
+			"ours: what is late of an execution that is over changes nothing for the next", window,
+			[]sentRequest{
+				{op: "1", at: 0, after: -1, execution: "x"},
+				{op: "1'", at: 2, after: -1, execution: "y"},
+				{op: "2", at: 1, after: 0, execution: "x"},
+				{op: "2'", at: 3, after: 2, execution: "y"},
+				{op: "2", at: 1, after: 0, execution: "x"},
+				{op: "1", at: 0, after: -1, execution: "x"},
+			},
+			[]string{"1", "1'", "2", "2'", "", ""},
 		},
 		{
 			"ours: also if it had to wait", window,
