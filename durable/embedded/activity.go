@@ -211,6 +211,10 @@ func (t *txn) store(m *message) {
 	}
 	t.remove(m.place())
 	t.put(messagesTable, numberKey(m.number), m.body)
+	if t.stored == nil {
+		t.stored = make(map[*message]struct{})
+	}
+	t.stored[m] = struct{}{}
 	t.afterwards(func() {
 		m.unstored = false
 		if !m.taken { // else it is just being read

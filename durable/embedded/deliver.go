@@ -20,6 +20,9 @@ func (t *txn) consume(m *message) {
 		return
 	}
 	t.remove(m.place())
+	if _, stored := t.stored[m]; stored { // by the same transaction, just before
+		t.remove(messagesTable, numberKey(m.number))
+	}
 	if t.consumed == nil {
 		t.consumed = make(map[*message]struct{})
 	}

@@ -59,6 +59,8 @@ type txn struct {
 	effects []func()
 	// consumed are the messages that the transaction deletes.
 	consumed map[*message]struct{}
+	// stored are the results to which the transaction gives records of their own.
+	stored map[*message]struct{}
 	// staged are those that it adds, by the instance they are for.
 	staged map[string][]*message
 }
