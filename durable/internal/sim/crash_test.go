@@ -48,7 +48,7 @@ func withEvent(app sim.App) sim.App {
 // hub exists and the worker has its partitions before the instance is started.
 func crashPlan(app sim.App) *sim.Plan {
 	app.Instances[0].At = 3 * time.Second
-	return &sim.Plan{Seed: 7, App: &app, Workers: 1, Partitions: 2, Skews: []time.Duration{0}, Quick: true}
+	return &sim.Plan{Seed: 7, App: &app, Workers: 1, Partitions: 2, Skews: []time.Duration{0}, Pace: 10 * time.Millisecond}
 }
 
 // runCrash runs a plan whose first worker meets the given fault at its n-th

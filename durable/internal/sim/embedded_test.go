@@ -86,14 +86,33 @@ func (l *local) Pending() []string {
 	return nil
 }
 
+// Stored is asked for when nobody works on the hub.
 func (l *local) Stored() []string {
-	t, err := l.totals()
+	var all lister
+	err := l.with(func(h *embedded.Hub) error {
+		return h.Export(context.Background(), &all, provider.ExportOptions{})
+	})
 	if err != nil {
-		return []string{err.Error()}
+		all = append(all, err.Error())
 	}
-	if t != (provider.Totals{}) {
-		return []string{t.String()}
-	}
+	return all
+}
+
+// lister puts what a hub holds into words.
+type lister []string
+
+func (l *lister) Instance(_ context.Context, state *provider.InstanceState, past []history.Event) error {
+	*l = append(*l, fmt.Sprintf("instance %s, %v, with %d events", state.Instance.InstanceID, state.Status, len(past)))
+	return nil
+}
+
+func (l *lister) Activity(_ context.Context, task provider.TaskMessage) error {
+	*l = append(*l, fmt.Sprintf("activity %+v of %+v", task.Event, task.Target))
+	return nil
+}
+
+func (l *lister) Message(_ context.Context, m provider.TaskMessage, due time.Time) error {
+	*l = append(*l, fmt.Sprintf("%v for %+v, due %v: %+v", m.Event.Type(), m.Target, due, m.Event))
 	return nil
 }
 

@@ -22,8 +22,9 @@ type Plan struct {
 	Disturbances []Disturbance
 	Skews        []time.Duration
 
-	// Quick keeps activities from taking long.
-	Quick bool
+	// Pace is how long every activity takes. Zero means mostly a moment, and
+	// sometimes longer than anything stays locked without being renewed.
+	Pace time.Duration
 
 	// Partitions and Loose are for platforms that have queues.
 	Partitions int

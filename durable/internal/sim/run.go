@@ -198,11 +198,10 @@ func (s *simulation) perform(p Process) func(context.Context, Task) (string, err
 	}
 }
 
-// duration is how long an activity takes: mostly a moment, sometimes longer than
-// anything stays locked without being renewed.
+// duration is how long an activity takes.
 func (s *simulation) duration(t Task) time.Duration {
-	if s.plan.Quick {
-		return 10 * time.Millisecond
+	if s.plan.Pace > 0 {
+		return s.plan.Pace
 	}
 	h := mix(s.plan.Seed, t.Key)
 	d := time.Duration(h>>8%1500) * time.Millisecond

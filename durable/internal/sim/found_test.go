@@ -1,0 +1,24 @@
+package sim_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
+)
+
+// What simulations have found is kept here, in the shortest form that shows it.
+
+// The result of an activity that ends after its instance was terminated is
+// dropped. The embedded hub kept it for ever when it was stored and dropped in
+// one transaction (found by seed 109).
+func TestEmbedded_KeepsNoResultThatComesAfterTheEnd(t *testing.T) {
+	app := oneProgram(sim.Step{Kind: sim.CallStep})
+	app.Instances[0].Terminated = 5 * time.Second
+	plan := &sim.Plan{Seed: 1, App: &app, Workers: 1, Partitions: 1, Skews: []time.Duration{0}, Pace: 20 * time.Second}
+	if faults := simulateEmbedded(t, plan, slog.New(slog.DiscardHandler)); len(faults) > 0 {
+		t.Error(strings.Join(faults, "\n"))
+	}
+}
