@@ -204,3 +204,29 @@ func TestBacklog_IsEmptyOnlyAfterALookThatFoundLessThanItAskedFor(t *testing.T) 
 		t.Error("not empty after a look that found the rest")
 	}
 }
+
+// An instance that was purged after its start was handed out stays away, though
+// there never was a history to find changed.
+func TestClaim_OfAPurgedInstanceDoesNotBringItBack(t *testing.T) {
+	t.Parallel()
+	h, _ := serving(t, testConfig(t))
+	mustStart(t, h, "purged", "e1", `1`)
+	item := mustNext(t, h)
+	if err := h.Purge(t.Context(), "purged"); err != nil {
+		t.Fatal(err)
+	}
+	sess := item.Session.(*session)
+	sess.current[0].mu.Lock()
+	sess.current[0].lost = true // as of a process that was frozen meanwhile
+	sess.current[0].mu.Unlock()
+	err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+	if !errors.Is(err, provider.ErrSessionLost) {
+		t.Errorf("error %v, want ErrSessionLost", err)
+	}
+	if err := errors.Join(item.Session.Abandon(t.Context(), errLost), item.Session.Release(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Instance(t.Context(), "purged", provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
+		t.Errorf("the purged instance is back: %v", err)
+	}
+}

@@ -235,7 +235,16 @@ func (s *session) checkDoubt(ctx context.Context, doubtful bool) error {
 	if etag != s.loaded.etag {
 		return fmt.Errorf("history of %q has changed: %w", s.slot.id, provider.ErrSessionLost)
 	}
-	return nil
+	if etag != "" || s.loaded.row == nil {
+		return nil
+	}
+	// Of an instance that was purged, there is no more than of one that has not
+	// begun, but its row is missing.
+	row, err := s.hub.readInstanceRow(ctx, s.slot.id)
+	if err == nil && (row == nil || row.State.Instance.ExecutionID != s.loaded.row.State.Instance.ExecutionID) {
+		err = fmt.Errorf("instance %q was purged or replaced: %w", s.slot.id, provider.ErrSessionLost)
+	}
+	return err
 }
 
 // retract takes back what was sent by a checkpoint that does not count. What

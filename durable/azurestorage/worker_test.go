@@ -55,6 +55,7 @@ func TestControlQueue_HoldsBackAnEventUntilTheInstanceHasStarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	raise(t, h, "later", "go", `"early"`)
+	wasEarly := time.Now().Before(due.Add(-time.Second)) // to be received before the start
 	item := mustNext(t, h)
 	if early := time.Until(due); early > 0 {
 		t.Errorf("the start was handed out %v before its time", early)
@@ -70,7 +71,7 @@ func TestControlQueue_HoldsBackAnEventUntilTheInstanceHasStarted(t *testing.T) {
 		}
 		commitEnd(t, item, 1, `1`)
 	}
-	if !logged(h, "AbandoningMessage", "EventRaised", "has not started yet") {
+	if wasEarly && !logged(h, "AbandoningMessage", "EventRaised", "has not started yet") {
 		t.Error("nothing was logged of the event that came too early")
 	}
 }
@@ -85,14 +86,14 @@ func TestControlQueue_DoesNotStartWhatWasTerminatedBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	terminate(t, h, "doomed", "not needed")
-	eventually(t, "the instance is terminated", 10*time.Second, func() bool {
+	eventually(t, "the instance is terminated", 60*time.Second, func() bool {
 		state, err := h.Instance(t.Context(), "doomed", provider.Fetch{Output: true})
 		return err == nil && state.Status == history.Terminated && value(state.Output) == "not needed"
 	})
-	eventually(t, "the start is discarded", 10*time.Second, func() bool {
+	eventually(t, "the start is discarded", 60*time.Second, func() bool {
 		return logged(h, "DiscardingWorkItem", "ExecutionStarted", "Instance is Terminated")
 	})
-	eventually(t, "the queue is empty", 5*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+	eventually(t, "the queue is empty", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 }
 
 func TestControlQueue_DiscardsWhatIsForNobody(t *testing.T) {

@@ -144,6 +144,11 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 // pause waits for d. True means that it was cut short, because something was
 // sent to the queue from this process.
 func (q *activityQueue) pause(ctx context.Context, d time.Duration) (signalled bool) {
+	select { // a pause of no time must not depend on chance
+	case <-q.wake:
+		return true
+	default:
+	}
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
