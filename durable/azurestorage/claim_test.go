@@ -16,8 +16,12 @@ import (
 )
 
 // serving runs a hub whose worker has seen that its queues are empty, so that
-// it claims what it sends to itself.
+// it claims what it sends to itself. Messages stay hidden for long enough even if
+// renewals are slow.
 func serving(t testing.TB, cfg Config) (h *TaskHub, stop func()) {
+	if cfg.LeaseInterval == testConfig(t).LeaseInterval {
+		cfg.LeaseInterval = 30 * time.Second
+	}
 	h = openHub(t, cfg)
 	stop = runHub(t, h)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -69,11 +73,11 @@ func TestClaim_IsInItsQueueAndHidden(t *testing.T) {
 func TestClaim_IsRenewed(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
-	cfg.LeaseInterval = 2 * time.Second
+	cfg.LeaseInterval = 8 * time.Second
 	h, _ := serving(t, cfg)
 	mustStart(t, h, "slow", "e1", `1`)
 	item := mustNext(t, h)
-	eventually(t, "the start was renewed twice", 30*time.Second, func() bool {
+	eventually(t, "the start was renewed twice", 60*time.Second, func() bool {
 		c := h.cfg.Logger.Handler().(*logCapture)
 		c.mu.Lock()
 		defer c.mu.Unlock()
@@ -138,7 +142,7 @@ func TestClaim_BecomesVisibleWhenTheFateOfItsCheckpointIsUnknown(t *testing.T) {
 		return next()
 	}
 	cfg := testConfig(t)
-	cfg.Transport, cfg.LeaseInterval = counter, 30*time.Second
+	cfg.Transport = counter
 	h, _ := serving(t, cfg)
 	mustStart(t, h, "unknown", "e1", `1`)
 	item := mustNext(t, h)

@@ -446,7 +446,7 @@ func TestControlQueue_KnowsAMessageThatItHasAlready(t *testing.T) {
 func TestRenewal_KeepsMessagesForAsLongAsTheyAreInUse(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
-	cfg.LeaseInterval = 2 * time.Second
+	cfg.LeaseInterval = 6 * time.Second
 	cfg.WorkerID = "holder"
 	h := openHub(t, cfg)
 	runHub(t, h)
@@ -456,7 +456,7 @@ func TestRenewal_KeepsMessagesForAsLongAsTheyAreInUse(t *testing.T) {
 	activity := mustActivity(t, h)
 	mustStart(t, h, "held", "e1", `1`)
 	held := mustNext(t, h)
-	time.Sleep(4 * time.Second)
+	time.Sleep(9 * time.Second)
 	if logged(h, "DuplicateMessageDetected") || logged(h, "MessageGone") {
 		t.Error("a message came again while it was in use")
 	}
