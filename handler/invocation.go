@@ -16,7 +16,8 @@ import (
 
 // An Invocation is one run of a [Trigger]'s function: what came with the
 // payload, and what the function leaves behind. Its methods may be called from
-// several goroutines until the function returns.
+// several goroutines until the function returns. A test of a function may make
+// one itself.
 type Invocation struct {
 	// ID is the host's name for this run, Function that of the function.
 	ID       string
@@ -80,7 +81,12 @@ func (c *Invocation) Logf(format string, args ...any) {
 }
 
 // Logger returns the app's logger with the function and the ID of this run.
-func (c *Invocation) Logger() *slog.Logger { return c.logger }
+func (c *Invocation) Logger() *slog.Logger {
+	if c.logger == nil {
+		return slog.Default()
+	}
+	return c.logger
+}
 
 func (c *Invocation) input(name string) (json.RawMessage, bool) {
 	raw, ok := c.data[strings.ToLower(name)]
@@ -102,6 +108,9 @@ func (c *Invocation) put(output string, item outputItem, err error) {
 		return
 	}
 	if !c.closed {
+		if c.items == nil {
+			c.items = map[string][]outputItem{}
+		}
 		c.items[output] = append(c.items[output], item)
 	}
 }
@@ -134,7 +143,6 @@ func readInvocation(body io.Reader, t Trigger) (call *Invocation, payload json.R
 		Function: t.name,
 		data:     make(map[string]json.RawMessage, len(envelope.Data)),
 		metadata: envelope.Metadata,
-		items:    map[string][]outputItem{},
 	}
 	for _, name := range slices.Sorted(maps.Keys(envelope.Data)) {
 		call.data[strings.ToLower(name)] = envelope.Data[name]

@@ -74,6 +74,9 @@ func (s *Server) addTriggers(triggers []Trigger, client *durable.Client) error {
 	if err := checkTriggers(triggers); err != nil {
 		return err
 	}
+	if len(triggers) > 0 && !s.cfg.BehindHost {
+		s.cfg.Notices = append(s.cfg.Notices, fmt.Sprintf("Without the Functions host nothing starts the functions that have triggers, such as %s.", triggers[0].name))
+	}
 	taken := map[string]bool{}
 	for _, r := range s.echo.Routes() {
 		taken[r.Method+" "+r.Path] = true

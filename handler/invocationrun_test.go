@@ -178,6 +178,37 @@ func TestApp_FunctionsThatCannotBeAreToldToThoseWhoCall(t *testing.T) {
 	}
 }
 
+// Tests of functions make invocations of their own.
+func TestInvocation_ItsZeroValueCanBeUsed(t *testing.T) {
+	t.Parallel()
+	var call Invocation
+	call.Logf("fine")
+	call.Logger().Debug("fine")
+	QueueOutput[string]("out", "results").Put(&call, "x")
+	var metadata struct{ DequeueCount int }
+	if err := call.Metadata(&metadata); err != nil {
+		t.Error(err)
+	}
+	if _, err := BlobInput[string]("in", "a/b").Of(&call); err == nil || !strings.Contains(err.Error(), `has no input "in"`) {
+		t.Errorf("an input that is not there: %v", err)
+	}
+	if err := call.Metadata(metadata); err == nil || !strings.Contains(err.Error(), "is not a pointer to a struct or map") {
+		t.Errorf("metadata into no pointer: %v", err)
+	}
+}
+
+func TestApp_StandaloneSaysThatNothingStartsTriggers(t *testing.T) {
+	t.Parallel()
+	cfg, log := anyPort(t, newFakeHub())
+	_, stop := start(t, New(App{Triggers: []Trigger{Manual("Run", nil2)}}, cfg))
+	if err := stop(); err != nil {
+		t.Error(err)
+	}
+	if log.count("nothing starts the functions that have triggers, such as Run") != 1 {
+		t.Errorf("the log has\n%s", log.text.String())
+	}
+}
+
 func TestConfig_FunctionTimeoutIsTheHosts(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{`"00:10:00"`: 10 * time.Minute, `"-1"`: -1, `"1.00:00:00"`: 24 * time.Hour, `null`: 0} {
