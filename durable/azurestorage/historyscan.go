@@ -313,13 +313,7 @@ func (r *scannedRow) value(column scanColumn, raw []byte, i int) int {
 		return scanInt(raw, i, &r.task)
 	case scanTimerID:
 		return scanInt(raw, i, &r.timer)
+	default: // there is no other number
+		return scanBool(raw, i, &r.header.IsPlayed)
 	}
-	switch { // IsPlayed
-	case bytes.HasPrefix(raw[i:], []byte("false")):
-		return i + len("false")
-	case bytes.HasPrefix(raw[i:], []byte("true")):
-		r.header.IsPlayed = true
-		return i + len("true")
-	}
-	return -1
 }

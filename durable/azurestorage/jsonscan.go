@@ -53,6 +53,18 @@ func scanInt(raw []byte, i int, to *int) int {
 	return i
 }
 
+// scanBool reads true or false.
+func scanBool(raw []byte, i int, to *bool) int {
+	switch {
+	case bytes.HasPrefix(raw[i:], []byte("false")):
+		return i + len("false")
+	case bytes.HasPrefix(raw[i:], []byte("true")):
+		*to = true
+		return i + len("true")
+	}
+	return -1
+}
+
 // scanTime reads a time in UTC, with or without decimals, as table services and
 // .NET write it: 2026-11-20T18:34:03.0414474Z.
 func scanTime(b []byte) (t time.Time, ok bool) {
