@@ -109,8 +109,10 @@ func (h *Hub) Elapsed() time.Duration { return h.Now().Sub(epoch) }
 // What it sends is taken when the hub next runs; it may be used by several
 // goroutines, and by activities and functions given to [Hub.After].
 //
-// Waiting by a client takes real time and lets nothing happen; use
-// [Instance.Wait] and [Hub.Advance].
+// Waiting by a client takes real time and lets nothing happen, so that a call
+// which waits for an instance does not return: use [Instance.Wait] and
+// [Hub.Advance], and terminate an instance and its children one by one, since a
+// Terminate with durable.Recursive waits for each of them.
 func (h *Hub) Client() *durable.Client { return h.client }
 
 // After has f called when d has passed. It may use the hub, but not wait. d below
