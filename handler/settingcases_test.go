@@ -274,6 +274,16 @@ func storageSettingCases() []settingCase {
 			overridden: "00:00:20", override: 20 * time.Second,
 		},
 		{
+			path: "storageProvider.lastUpdatedTolerance", get: func(c Config) any { return c.Storage.LastUpdatedTolerance }, byDefault: time.Duration(0),
+			good: map[string]any{`"00:00:10"`: 10 * time.Second, `"00:00:00"`: time.Duration(-1)}, bad: map[string]string{`"02:00:00"`: "must be a time span from 00:00:00 to 01:00:00"},
+			overridden: "00:00:20", override: 20 * time.Second,
+		},
+		{
+			path: "storageProvider.historyCacheMegabytes", get: func(c Config) any { return c.Storage.HistoryCacheBytes }, byDefault: 0,
+			good: map[string]any{`16`: 16 << 20, `0`: -1 << 20}, bad: map[string]string{`-1`: "must be a whole number from 0 to 65536"},
+			overridden: "8", override: 8 << 20,
+		},
+		{
 			path: "storageProvider.trackingStoreConnectionName", get: func(Config) any { return nil },
 			bad: map[string]string{`"Tables"`: "a separate account for tables is not supported yet"},
 		},

@@ -76,6 +76,28 @@ var storageRows = []settingRow{
 		does: "how seldom an idle queue is looked at. Shorter sees sooner what another program sends; longer costs fewer storage operations",
 	},
 	{
+		path: "storageProvider.lastUpdatedTolerance",
+		values: spanValue{0, time.Hour, func(cfg *Config, d time.Duration) {
+			if d == 0 {
+				d = -1
+			}
+			cfg.Storage.LastUpdatedTolerance = d
+		}},
+		initial: "`00:00:03`", get: func(cfg *Config) any { return max(cfg.Storage.LastUpdatedTolerance, 0) },
+		does: "by how much the time of an instance's last update may be behind. What would change no more than that is not written to its row; zero writes it every time, as .NET does. Not known to .NET",
+	},
+	{
+		path: "storageProvider.historyCacheMegabytes",
+		values: wholeValue{0, 65_536, func(cfg *Config, n int) {
+			if n == 0 {
+				n = -1
+			}
+			cfg.Storage.HistoryCacheBytes = n << 20
+		}},
+		initial: "64", get: func(cfg *Config) any { return max(cfg.Storage.HistoryCacheBytes>>20, 0) },
+		does: "how much memory the histories of instances that go on may take up, so that they need not be read for every episode. Not known to .NET",
+	},
+	{
 		path: "storageProvider.queueClientMessageEncoding",
 		values: choiceValue{[]string{"UTF8", "Base64"}, func(cfg *Config, i int) {
 			cfg.Storage.QueueEncoding = []azurestorage.QueueEncoding{azurestorage.UTF8, azurestorage.Base64}[i]
