@@ -80,7 +80,17 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	s.checkPurge(clients)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return append(s.faults, platform.Inspect(s.runs)...)
+	return append(s.faults, platform.Inspect(s.countedRuns())...)
+}
+
+// countedRuns returns the activities that ran for instances that nobody
+// terminated. An episode of which a worker does not get to know whether it counts
+// lets its activities run; if the instance was terminated before the episode could
+// be run again, that was in vain. s.mu is held.
+func (s *simulation) countedRuns() []ActivityRun {
+	return slices.DeleteFunc(slices.Clone(s.runs), func(r ActivityRun) bool {
+		return slices.ContainsFunc(s.plan.App.Instances, func(in Instance) bool { return in.ID == r.InstanceID && in.Terminated > 0 })
+	})
 }
 
 func (s *simulation) fault(format string, args ...any) {
@@ -198,13 +208,15 @@ func (s *simulation) perform(p Process) func(context.Context, Task) (string, err
 	}
 }
 
-// duration is how long an activity takes.
+// duration is how long an activity takes. No two take the same time, so that it
+// never depends on the scheduler which one ends first.
 func (s *simulation) duration(t Task) time.Duration {
-	if s.plan.Pace > 0 {
-		return s.plan.Pace
-	}
 	h := mix(s.plan.Seed, t.Key)
-	d := time.Duration(h>>8%1500) * time.Millisecond
+	odd := time.Duration(h >> 32 % uint64(time.Millisecond))
+	if s.plan.Pace > 0 {
+		return s.plan.Pace + odd
+	}
+	d := time.Duration(h>>8%1500)*time.Millisecond + odd
 	if h%16 == 0 {
 		d += 35 * time.Second
 	}

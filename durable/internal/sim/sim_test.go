@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
 )
 
@@ -69,40 +70,53 @@ func simulateEmbedded(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults
 	return faults
 }
 
-func TestSim_AppsEndAsTheOracleSays(t *testing.T) {
+func TestSim_AppsEndAsTheOracleSays(t *testing.T) { simulateMany(t, *onto) }
+
+func TestSim_AppsOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
+	if *runs > 0 {
+		t.Skip("-sim.provider says which provider to simulate")
+	}
+	simulateMany(t, "embedded")
+}
+
+func simulateMany(t *testing.T, provider string) {
 	n := *runs
 	if n == 0 {
-		n = 100
+		n = usualRuns
 	}
 	begin := time.Now()
 	failed := 0
 	for seed := *firstSeed; seed < *firstSeed+uint64(n); seed++ {
-		faults, trace := simulate(t, sim.NewPlan(seed), *onto)
+		faults, trace := simulate(t, sim.NewPlan(seed), provider)
 		if *verbose {
 			fmt.Fprint(os.Stderr, trace())
 		}
 		if len(faults) > 0 {
-			report(t, seed, faults, trace())
+			report(t, provider, seed, faults, trace())
 			if failed++; failed == *stopAfter {
 				t.Fatalf("%d of %d seeds failed; the rest is not run", failed, seed-*firstSeed+1)
 			}
 		}
 	}
-	t.Logf("%d seeds in %v", n, time.Since(begin).Round(time.Millisecond))
+	t.Logf("%d seeds on %s in %v", n, provider, time.Since(begin).Round(time.Millisecond))
 }
 
 // What a simulation asks of the account is the same each time.
 func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
-	for seed := range uint64(10) {
-		_, trace := simulate(t, sim.NewPlan(seed), "azure")
-		first := strings.Split(trace(), "\n")
-		for range 2 {
-			_, trace := simulate(t, sim.NewPlan(seed), "azure")
-			if difference := firstDifference(first, strings.Split(trace(), "\n")); difference != "" {
-				t.Errorf("seed %d: %s", seed, difference)
-				break
+	for _, c := range crashApps {
+		t.Run(c.name, func(t *testing.T) {
+			var first []string
+			for n := range repetitions {
+				_, _, trace := runCrash(t, crashPlan(c.app), azsim.KillAfter, 30)
+				lines := strings.Split(trace, "\n")
+				if n == 0 {
+					first = lines
+				}
+				if difference := firstDifference(first, lines); difference != "" {
+					t.Fatalf("run %d: %s", n, difference)
+				}
 			}
-		}
+		})
 	}
 }
 
@@ -119,14 +133,14 @@ func firstDifference(a, b []string) string {
 }
 
 // report tells of a seed that failed, and how to repeat it.
-func report(t *testing.T, seed uint64, faults []string, trace string) {
+func report(t *testing.T, provider string, seed uint64, faults []string, trace string) {
 	t.Helper()
 	plan := sim.NewPlan(seed)
-	file := filepath.Join(os.TempDir(), fmt.Sprintf("sim-%s-%d.txt", *onto, seed))
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("sim-%s-%d.txt", provider, seed))
 	note := "the trace is in " + file
 	if err := os.WriteFile(file, []byte(trace), 0o600); err != nil {
 		note = err.Error()
 	}
 	t.Errorf("seed %d: %s\nworkers %d, partitions %d, faults %v, loose %v, disturbances %v\nrepeat it with: go test ./durable/internal/sim -run Sim -sim.provider=%s -sim.seed=%[1]d -sim.runs=1; %s",
-		seed, strings.Join(faults, "\n"), plan.Workers, plan.Partitions, plan.Faults, plan.Loose, plan.Disturbances, *onto, note)
+		seed, strings.Join(faults, "\n"), plan.Workers, plan.Partitions, plan.Faults, plan.Loose, plan.Disturbances, provider, note)
 }

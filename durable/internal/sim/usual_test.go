@@ -1,0 +1,10 @@
+//go:build !race
+
+package sim_test
+
+// How much is simulated if nothing is said about it.
+const (
+	usualRuns   = 60 // seeds
+	repetitions = 20 // of one seed
+	crashEvery  = 1  // of so many requests one is the last of a worker
+)
