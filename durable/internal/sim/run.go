@@ -14,7 +14,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// How long a simulation waits, in its own time, for what must happen.
+// How long a simulation waits, in its own time, for what must happen. Patience
+// begins anew with every activity that runs.
 const (
 	patience = 30 * time.Minute
 	settling = 25 * time.Minute
@@ -285,7 +286,11 @@ func (s *simulation) suspend(ctx context.Context, in Instance) {
 // those that it finds suspended: the order in which messages arrive is not that in
 // which they were sent.
 func (s *simulation) awaitEnds(ctx context.Context) {
-	for deadline := time.Now().Add(patience); ; {
+	ran, deadline := 0, time.Now().Add(patience)
+	for {
+		if n := s.ranSoFar(); n > ran {
+			ran, deadline = n, time.Now().Add(patience)
+		}
 		open := 0
 		var last *provider.InstanceState
 		for _, in := range s.plan.App.Instances {
@@ -310,6 +315,13 @@ func (s *simulation) awaitEnds(ctx context.Context) {
 		}
 		time.Sleep(interval)
 	}
+}
+
+// ranSoFar returns how many activities have run.
+func (s *simulation) ranSoFar() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.runs)
 }
 
 // awaitQuiet waits until nothing is on its way any more.
