@@ -234,3 +234,28 @@ func TestClaim_OfAPurgedInstanceDoesNotBringItBack(t *testing.T) {
 		t.Errorf("the purged instance is back: %v", err)
 	}
 }
+
+// A message that is handed back may be received again before the answer to that
+// comes. It is then not taken for one that is here.
+func TestHeldMessages_TakesWhatComesBackWhileItIsHandedBack(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	m := queueMessage{id: "1", receipt: "a", dequeueCount: 1}
+	settled := 0
+	first := h.newDelivery(h.workItems, m, time.Minute, func() { settled++ })
+	if older := h.held.add(first); older != nil {
+		t.Fatal("the first was here before")
+	}
+	again := h.newDelivery(h.workItems, m, time.Minute, func() {})
+	if older := h.held.add(again); older != first {
+		t.Error("a message that is here was taken for another")
+	}
+	first.leaving = true
+	if older := h.held.add(again); older != nil {
+		t.Error("a message that is handed back was taken for one that is here")
+	}
+	first.settle()
+	if n := heldCount(h); n != 1 || settled != 1 {
+		t.Errorf("%d messages are held, want the one that came back", n)
+	}
+}

@@ -41,6 +41,7 @@ type delivery struct {
 	msg     queueMessage
 	until   time.Time // when others may receive it, by our clock
 	lost    bool      // somebody else received it
+	leaving bool      // it is being handed back, and may be received anew from now on
 	settled bool
 }
 
@@ -166,6 +167,9 @@ func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
 		d.direct.send(ctx, d.env, delay)
 		return
 	}
+	d.mu.Lock()
+	d.leaving = true
+	d.mu.Unlock()
 	err := d.change(ctx, func(m queueMessage) (queueMessage, error) { return d.queue.update(ctx, m, delay) })
 	switch {
 	case err == nil:
@@ -174,6 +178,12 @@ func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
 	default:
 		d.hub.log.Warn("message could not be handed back, it comes back by itself", d.attrs("after", d.lock, "error", err)...)
 	}
+}
+
+func (d *delivery) isLeaving() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.leaving
 }
 
 // settle ends our having the message.
@@ -219,7 +229,7 @@ func (d *delivery) renew(ctx context.Context) {
 func (d *delivery) needsRenewal(now time.Time) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return !d.settled && !d.lost && d.until.Sub(now) <= d.lock/2
+	return !d.settled && !d.leaving && !d.lost && d.until.Sub(now) <= d.lock/2
 }
 
 // anyLost reports whether somebody else may have one of the messages: it could

@@ -22,13 +22,14 @@ func heldKey(queue, id string) string { return queue + "/" + id }
 
 // add registers d. If we have its message already, the older delivery gets the
 // newer receipt and is returned: the message's visibility ended while it was
-// here.
+// here. One that is just being handed back makes room for d: the answer to that
+// may come later than the message.
 func (h *heldMessages) add(d *delivery) (older *delivery) {
 	key := heldKey(d.queue.name, d.id)
 	h.mu.Lock()
 	older = h.byID[key]
-	if older == nil {
-		h.byID[key] = d
+	if older == nil || older.isLeaving() {
+		h.byID[key], older = d, nil
 	}
 	h.mu.Unlock()
 	if older != nil {
