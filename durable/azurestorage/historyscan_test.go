@@ -182,3 +182,34 @@ func FuzzRowScanner(f *testing.F) {
 		sameRow(t, &s, raw)
 	})
 }
+
+// What the service returns is what the scanner is made for.
+func TestRowScanner_ReadsRowsOfTheService(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	mustStart(t, h, "i", "e", `"in"`)
+	runHello(t, h, "Tokyo", "Seattle")
+	var s rowScanner
+	scanned, left := map[string]int{}, map[string]int{}
+	err := h.historyTable.all(t.Context(), tableQuery{filter: "PartitionKey eq 'i'"}, func(raw []byte) error {
+		row, err := decodeColumns(raw)
+		if err != nil {
+			return err
+		}
+		if sameRow(t, &s, raw) {
+			scanned[row.columns.EventType]++
+		} else {
+			left[row.columns.EventType]++
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantScanned := map[string]int{"OrchestratorStarted": 3, "OrchestratorCompleted": 3, "TaskScheduled": 2, "TaskCompleted": 2}
+	wantLeft := map[string]int{"ExecutionStarted": 1, "ExecutionCompleted": 1, "": 1}
+	if diff := cmp.Diff([]map[string]int{wantScanned, wantLeft}, []map[string]int{scanned, left}); diff != "" {
+		t.Errorf("rows that were read by the scanner, and others (-want +got):\n%s", diff)
+	}
+}
