@@ -81,13 +81,28 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 		return nil, err
 	}
 	out := batch.Finish(e.execution())
-	if !e.sent.knows(e.instanceID, e.execution()) {
+	if !e.sent.knows(e.instanceID, e.execution()) && (batch.Repeats() || e.isRecent()) {
 		out = append(slices.Clone(state.Unsent()), out...)
 	}
 	state.SetUnsent(out)
 	cp := e.checkpoint(state, out)
 	e.state = state
 	return cp, nil
+}
+
+// resendTime is for how long after a checkpoint an entity's messages are sent
+// again by a worker that does not know that they were sent. Receivers still know
+// them then. Later they are sent again only if the messages that the checkpoint
+// took come again, which are deleted after they are sent.
+const resendTime = 10 * time.Minute
+
+// isRecent reports whether the last checkpoint is of a short while ago.
+func (e *entityRun) isRecent() bool {
+	within := resendTime
+	if w := e.settings.Window; w > 0 {
+		within = min(within, w/2)
+	}
+	return e.start != nil && e.now().Sub(e.start.Timestamp) < within
 }
 
 // execution returns the entity's execution, empty before its first checkpoint.

@@ -257,6 +257,37 @@ func TestEntity_MessagesToWhatIsNoEntityAreDropped(t *testing.T) {
 	})
 }
 
+// What an entity sent long ago is not sent again by a worker that knows nothing
+// of it: nobody would know it for what it is.
+func TestEntity_OldMessagesAreNotSentAgain(t *testing.T) {
+	for _, test := range []struct {
+		after time.Duration
+		again bool
+	}{{time.Minute, true}, {time.Hour, false}} {
+		bubble(t, func(b *bench) {
+			stop := b.work(entityFunctions)
+			b.signal(counterID("a"), "tell", "hello", time.Time{})
+			time.Sleep(time.Second)
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			time.Sleep(test.after)
+			b.workOn(b.NewWorker(), entityFunctions)
+			before := len(b.Commits())
+			b.signal(counterID("a"), "get", nil, time.Time{})
+			time.Sleep(time.Second)
+			sent := 0
+			for _, c := range b.Commits()[before:] {
+				sent += len(c.Checkpoint.Messages)
+			}
+			if (sent > 0) != test.again {
+				t.Errorf("%d messages were sent again after %v", sent, test.after)
+			}
+			b.wantState(counterID("other"), "1")
+		})
+	}
+}
+
 func TestEntity_MaxConcurrentIsKept(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var now, most atomic.Int64

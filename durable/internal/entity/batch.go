@@ -32,6 +32,7 @@ type Batch struct {
 	lock       *Request   // to be granted after the operations
 	reschedule []*Request // came before their time
 	goesOn     bool       // there is more than fits into this batch
+	repeats    bool       // some of the messages came before
 
 	responses []Message
 	actions   []taken
@@ -95,6 +96,9 @@ func (b *Batch) receive(r *Request, remembered int) []*Request {
 		b.reschedule = append(b.reschedule, r)
 		return nil
 	}
+	if sorts(r, b.settings.Window) {
+		b.repeats = b.repeats || s.sorter.knows(r)
+	}
 	deliver := s.sorter.Receive(r, b.settings.Window)
 	if r.Position > 0 {
 		deliver = append(deliver, s.sorter.Passed(r, r.LockSet[r.Position-1].String())...)
@@ -106,6 +110,7 @@ func (b *Batch) receive(r *Request, remembered int) []*Request {
 			return false
 		}
 		if slices.Contains(s.recent, mark(r.ID)) {
+			b.repeats = true
 			return true
 		}
 		s.recent = remember(s.recent, r.ID, remembered)
@@ -152,6 +157,10 @@ func (b *Batch) choose() {
 		b.operations = append(b.operations, next)
 	}
 }
+
+// Repeats reports whether some of the messages came before: those of an earlier
+// batch were not all deleted.
+func (b *Batch) Repeats() bool { return b.repeats }
 
 // Next returns the operation that is to run now; ok is false if there is none.
 func (b *Batch) Next() (op *Operation, ok bool) {

@@ -24,9 +24,9 @@ type Message struct {
 func (s *State) Unsent() []Message { return s.outbox }
 
 // SetUnsent has s keep the messages that are to be sent once it is stored. They
-// are sent again, unless it is known that they were sent: then whoever crashed
-// between has lost none, and what others know of the entity follows from stored
-// states only. Who gets a message a second time knows it by its ID.
+// are sent again if a worker may have died in between: then none is lost, and
+// what others know of the entity follows from stored states only. Who gets a
+// message a second time knows it by its ID.
 //
 // DurableTask sends first. Then an answer may tell of a state that never came to
 // be, and a lock may have been granted that is not held.

@@ -137,6 +137,12 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 	return s.follow(from, s.deliver(from, r, deliver))
 }
 
+// knows reports whether r came before, as far as is remembered.
+func (s *Sorter) knows(r *Request) bool {
+	from, ok := s.received.get(r.Parent)
+	return ok && (from.execution == r.ParentExecution && !r.Timestamp.After(from.last) || slices.Contains(from.recent, mark(r.ID)))
+}
+
 // sorts reports whether a request has a place in an order. One without a label
 // has none, although .NET takes it for one that came before.
 func sorts(r *Request, window time.Duration) bool {
