@@ -113,7 +113,7 @@ func headersOf(answer map[string]any) map[string]any {
 // The schema of host.json takes the repository's and tells mistakes.
 func TestSchema_TakesTheSampleAndTellsMistakes(t *testing.T) {
 	t.Parallel()
-	text, err := HostSchema()
+	text, err := hostSchema()
 	if err != nil {
 		t.Fatal(err)
 	}

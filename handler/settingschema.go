@@ -2,16 +2,27 @@ package handler
 
 import (
 	"encoding/json"
+	"io"
 	"strings"
 )
 
 // A schemaNode is a part of a JSON schema.
 type schemaNode map[string]any
 
-// HostSchema returns the JSON schema of the parts of host.json that this package
+// schemaCommand writes the schema of host.json.
+func schemaCommand(_ App, _ []string, out io.Writer) error {
+	text, err := hostSchema()
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(text, '\n'))
+	return err
+}
+
+// hostSchema returns the JSON schema of the parts of host.json that this package
 // reads, for editors to complete and check them. The rest of the file may hold
 // whatever the host knows.
-func HostSchema() ([]byte, error) {
+func hostSchema() ([]byte, error) {
 	root := schemaNode{
 		"$schema":     "http://json-schema.org/draft-07/schema#",
 		"title":       "host.json of a Durable Functions app in Go",
