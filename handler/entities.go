@@ -32,23 +32,20 @@ const emptyKey = "$"
 // HandleListEntitiesRequestAsync).
 func (m *management) listEntities(name string) operation {
 	return func(c echo.Context, q query) error {
-		size, given := q.number("top")
-		switch {
-		case !given:
-			size = defaultPageSize
-		case size < 1:
-			return badRequest("The page size, top, must be at least 1.")
+		size, err := q.pageSize()
+		if err != nil {
+			return err
 		}
 		page, err := m.instances.ListEntities(c.Request().Context(), durable.EntityQuery{
 			Name:              name,
 			LastOperationFrom: q.time("lastOperationTimeFrom"),
 			LastOperationTo:   q.time("lastOperationTimeTo"),
 			FetchState:        q.boolean("fetchState", false),
-			PageSize:          min(size, maxPageSize),
+			PageSize:          size,
 			Continuation:      c.Request().Header.Get(headerContinuation),
 		})
 		if err != nil {
-			return err
+			return badToken(c, err)
 		}
 		statuses := make([]entityStatus, len(page.Entities))
 		for i, s := range page.Entities {

@@ -129,12 +129,9 @@ func statusCode(s history.RuntimeStatus, errorOnFailure bool) int {
 // list answers GET instances.
 func (m *management) list(c echo.Context, q query) error {
 	showInput := q.boolean("showInput", true)
-	size, given := q.number("top")
-	switch {
-	case !given:
-		size = defaultPageSize
-	case size < 1:
-		return badRequest("The page size, top, must be at least 1.")
+	size, err := q.pageSize()
+	if err != nil {
+		return err
 	}
 	page, err := m.instances.List(c.Request().Context(), provider.Query{
 		CreatedFrom:  q.time("createdTimeFrom"),
@@ -142,7 +139,7 @@ func (m *management) list(c echo.Context, q query) error {
 		Statuses:     q.statuses("runtimeStatus"),
 		IDPrefix:     q.text("instanceIdPrefix"),
 		Fetch:        provider.Fetch{Input: showInput, Output: true},
-		PageSize:     min(size, maxPageSize),
+		PageSize:     size,
 		Continuation: c.Request().Header.Get(headerContinuation),
 	})
 	if err != nil {
@@ -167,4 +164,16 @@ func badToken(c echo.Context, err error) error {
 		return err
 	}
 	return &answerError{http.StatusBadRequest, withCause("The continuation token is not one that this task hub returned.", err)}
+}
+
+// pageSize returns how much a page of a list has.
+func (q query) pageSize() (int, error) {
+	size, given := q.number("top")
+	switch {
+	case !given:
+		return defaultPageSize, nil
+	case size < 1:
+		return 0, badRequest("The page size, top, must be at least 1.")
+	}
+	return min(size, maxPageSize), nil
 }
