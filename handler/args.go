@@ -38,7 +38,7 @@ func runCommand(app App, args []string, out, errs io.Writer) (code int, done boo
 			return hubCommand(app, args[1:], out, errs), true
 		}
 		if err := c.run(app, args[1:], out); err != nil {
-			fmt.Fprintln(errs, err)
+			_, _ = fmt.Fprintln(errs, err)
 			return exitFailed, true
 		}
 		return exitOK, true
@@ -46,9 +46,9 @@ func runCommand(app App, args []string, out, errs io.Writer) (code int, done boo
 	if env, err := readProcessEnvironment(); err != nil || env.behindHost() {
 		return exitOK, false
 	}
-	fmt.Fprintf(errs, "%q is no command. Without one the program serves the app. Commands are:\n", args[0])
+	_, _ = fmt.Fprintf(errs, "%q is no command. Without one the program serves the app. Commands are:\n", args[0])
 	for _, c := range appCommands {
-		fmt.Fprintf(errs, "  %s %s\n        %s\n", c.name, c.args, c.does)
+		_, _ = fmt.Fprintf(errs, "  %s %s\n        %s\n", c.name, c.args, c.does)
 	}
 	return exitUsage, true
 }

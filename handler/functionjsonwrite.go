@@ -142,7 +142,9 @@ type functionWriter struct {
 	out  io.Writer
 }
 
-func (w functionWriter) tell(format string, args ...any) { fmt.Fprintf(w.out, format+"\n", args...) }
+func (w functionWriter) tell(format string, args ...any) {
+	_, _ = fmt.Fprintf(w.out, format+"\n", args...)
+}
 
 // write writes a function's file unless it is right already.
 func (w functionWriter) write(f functionFile) error {

@@ -38,7 +38,7 @@ func TestInvocation_WhatGoesWrongIsAFailureWithALogLine(t *testing.T) {
 		{"a panic", manual(func(context.Context, *Invocation, string) error { panic("kaboom") }), manualBody, "panic: kaboom"},
 		{"a nil map", manual(func(context.Context, *Invocation, string) error {
 			var m map[string]int
-			m["a"] = 1
+			m["a"] = 1 //nolint:staticcheck // the panic is what is tested
 			return nil
 		}), manualBody, "assignment to entry in nil map"},
 		{"Goexit", manual(func(context.Context, *Invocation, string) error {
