@@ -3,6 +3,7 @@ package azsim
 import (
 	"bufio"
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"mime"
@@ -89,7 +90,7 @@ func readTransaction(r *Request) (boundary string, ops []*operation, failed int,
 	ops = []*operation{}
 	for parts := multipart.NewReader(outer, boundary); ; {
 		part, err := parts.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return boundary, ops, 0, nil
 		}
 		if err != nil {

@@ -56,8 +56,7 @@ func (l *lease) tell(r *reply) {
 }
 
 func (l *lease) status() string {
-	switch l.state(time.Now()) {
-	case leased, breaking:
+	if state := l.state(time.Now()); state == leased || state == breaking {
 		return "locked"
 	}
 	return "unlocked"

@@ -149,7 +149,6 @@ type localProcess struct {
 
 	once sync.Once
 	dead chan struct{}
-	err  error // of Kill
 }
 
 func (p *localProcess) Dead() <-chan struct{} { return p.dead }

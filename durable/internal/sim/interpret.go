@@ -140,7 +140,7 @@ func (x *execution) fail(i int, retry bool) (string, error) {
 	}
 	_, err := work.Call(x.ctx, t, opts...).Await()
 	if failed, ok := errors.AsType[*durable.TaskFailedError](err); !ok || !strings.Contains(failed.Error(), t.Key) {
-		return "", fmt.Errorf("activity %s did not fail as it should: %v", t.Key, err)
+		return "", errors.Join(fmt.Errorf("activity %s did not fail as it should", t.Key), err)
 	}
 	return "failed", nil
 }

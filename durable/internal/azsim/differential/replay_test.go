@@ -212,9 +212,7 @@ func compared(service string, status int, header http.Header, body []byte) []str
 		}
 		out = append(out, fmt.Sprint(header.Get("x-ms-continuation-NextPartitionKey") != ""))
 	case service == "queue":
-		for _, m := range regexp.MustCompile(`<(DequeueCount|MessageText)>[^<]*<`).FindAllString(text, -1) {
-			out = append(out, m)
-		}
+		out = append(out, regexp.MustCompile(`<(DequeueCount|MessageText)>[^<]*<`).FindAllString(text, -1)...)
 	case service == "blob" && !strings.Contains(text, "<EnumerationResults"):
 		out = append(out, text)
 	default:

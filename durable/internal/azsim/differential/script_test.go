@@ -168,7 +168,9 @@ func queueScript(ctx context.Context, a *account, name string) {
 	_, err = q.DeleteMessage(ctx, id, *up.PopReceipt, nil)
 	a.note("delete what nobody received", err)
 	for _, bad := range []*azqueue.EnqueueMessageOptions{
-		{VisibilityTimeout: new(int32(604801))}, {VisibilityTimeout: new(int32(-1))}, {TimeToLive: new(int32(0))},
+		{VisibilityTimeout: new(int32(604801))},
+		{VisibilityTimeout: new(int32(-1))},
+		{TimeToLive: new(int32(0))},
 		{TimeToLive: new(int32(5)), VisibilityTimeout: new(int32(10))},
 	} {
 		put("put out of range", "x", bad)

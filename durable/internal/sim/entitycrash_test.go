@@ -1,0 +1,160 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A tally is an entity that counts. Passing on tells another one.
+type tally int
+
+func (n *tally) Add(_ *durable.EntityContext, by int) (int, error) {
+	*n += tally(by)
+	return int(*n), nil
+}
+
+func (n *tally) PassOn(ctx *durable.EntityContext, by int) (durable.Void, error) {
+	*n += tally(by)
+	durable.SignalEntity(ctx, durable.EntityKey[tally]("passed on"), (*tally).Add, by)
+	return durable.Void{}, nil
+}
+
+// move takes from one tally and gives to another under their locks, and has a
+// third pass it on, before and after.
+func move(ctx *durable.Context, by int) (int, error) {
+	const from, to, told = durable.EntityKey[tally]("from"), durable.EntityKey[tally]("to"), durable.EntityKey[tally]("told")
+	durable.SignalEntity(ctx, told, (*tally).PassOn, 1)
+	unlock := durable.LockEntities(ctx, from, to)
+	defer unlock()
+	if _, err := durable.CallEntity(ctx, from, (*tally).Add, -by).Await(); err != nil {
+		return 0, err
+	}
+	durable.SignalEntity(ctx, told, (*tally).PassOn, 1)
+	return durable.CallEntity(ctx, to, (*tally).Add, by).Await()
+}
+
+var entityFunctions = []*durable.Function{
+	durable.Orchestrator("Move", move), durable.Entity("tally", durable.Op("Add", (*tally).Add), durable.Op("PassOn", (*tally).PassOn)),
+}
+
+// A worker that dies before or after any of its requests neither loses what
+// entities were told nor lets it take effect twice, and leaves no locks.
+func TestCrash_EntitiesCountEverythingOnceWhicheverRequestIsTheLast(t *testing.T) {
+	_, requests := runEntityCrash(t, azsim.None, 0)
+	if requests < 30 {
+		t.Fatalf("the worker made %d requests only", requests)
+	}
+	for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
+		for n := 1; n <= requests; n += crashEvery {
+			if problem, _ := runEntityCrash(t, fault, n); problem != "" {
+				t.Fatalf("%v request %d of %d: %s", fault, n, requests, problem)
+			}
+		}
+	}
+	t.Logf("died before and after %d of %d requests", (requests+crashEvery-1)/crashEvery, requests)
+}
+
+// runEntityCrash lets an orchestration move something while the first worker meets
+// the given fault at its n-th request. It returns what was wrong in the end.
+func runEntityCrash(t *testing.T, fault azsim.Fault, n int) (problem string, requests int) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		decide := func(r azsim.Request) azsim.Fault {
+			if r.Worker == "w0" && r.Number == n {
+				return fault
+			}
+			return azsim.None
+		}
+		a, err := newAzure(crashPlan(oneProgram()), decide, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		registry := durable.NewRegistry(entityFunctions...)
+		work, stop := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			for i := 0; work.Err() == nil; i++ {
+				runUntilDead(t, work, a, fmt.Sprint("w", i), registry)
+				time.Sleep(5 * time.Second)
+			}
+		}()
+		problem = moveAndLook(t, a, durable.NewClient(a.Client(), registry))
+		stop()
+		<-ended
+		a.account.Wait()
+		for _, e := range a.account.Log() {
+			if e.Worker == "w0" {
+				requests = max(requests, e.Number)
+			}
+		}
+	})
+	return problem, requests
+}
+
+func runUntilDead(t *testing.T, work context.Context, a *azure, name string, registry *durable.Registry) {
+	p, err := a.Worker(name, 0)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	run, stop := context.WithCancel(a.Context(work, name))
+	defer stop()
+	go func() {
+		select {
+		case <-p.Dead():
+			stop()
+		case <-run.Done():
+		}
+	}()
+	cfg := durable.Config{ShutdownTimeout: 2 * time.Second, EpisodeLimit: time.Hour, Logger: slog.New(slog.DiscardHandler)}
+	_ = durable.NewWorker(p, registry, cfg).Run(run) // of one that is dead it tells of anything
+}
+
+// moveAndLook starts the orchestration and says what is not as it must be once
+// nothing is under way any more.
+func moveAndLook(t *testing.T, a *azure, client *durable.Client) string {
+	ctx := a.Context(t.Context(), "client")
+	time.Sleep(3 * time.Second)
+	if _, err := durable.Start(ctx, client, move, 5, durable.InstanceID("mover")); err != nil {
+		return err.Error()
+	}
+	for deadline := time.Now().Add(2 * time.Hour); ; time.Sleep(time.Second) {
+		s, err := client.Status(ctx, "mover", provider.Fetch{Output: true})
+		if err != nil {
+			return err.Error()
+		}
+		if s.Status == history.Completed && len(a.Pending()) == 0 {
+			break
+		}
+		if time.Now().After(deadline) || s.Status == history.Failed {
+			return fmt.Sprintf("the orchestration is %v, and on its way are %s", s.Status, strings.Join(a.Pending(), "\n"))
+		}
+	}
+	for key, want := range map[durable.EntityKey[tally]]string{"from": "-5", "to": "5", "told": "2", "passed on": "2"} {
+		s, err := client.Entity(ctx, key)
+		if errors.Is(err, durable.ErrEntityNotFound) {
+			return fmt.Sprintf("tally %s does not exist", key)
+		} else if err != nil {
+			return err.Error()
+		}
+		if string(s.State) != want || s.LockedBy != "" || s.QueueSize != 0 {
+			return fmt.Sprintf("tally %s is %s, want %s; it is locked by %q with %d in its queue", key, s.State, want, s.LockedBy, s.QueueSize)
+		}
+	}
+	return ""
+}
+
+var _ sim.Platform = (*azure)(nil)
