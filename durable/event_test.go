@@ -252,7 +252,7 @@ func TestAwaitAny_DoesNotEndTheWaitOfATaskThatAnotherBranchAwaits(t *testing.T) 
 
 func TestEvent_ManyRacesLeaveNothingBehind(t *testing.T) {
 	t.Parallel()
-	const rounds = 20_000
+	const parts, rounds = 10, 2_000
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
 		long, rounds := number.Wait(ctx), 0
 		for {
@@ -269,11 +269,19 @@ func TestEvent_ManyRacesLeaveNothingBehind(t *testing.T) {
 	for i := range events {
 		events[i] = raised("Tick", "")
 	}
-	began := time.Now()
-	s.Episode(events...)
+	// The fastest part of each half, since other programs run, too.
+	var fastest [2]time.Duration
+	for part := range parts {
+		began := time.Now()
+		s.Episode(events...)
+		half := &fastest[part*2/parts]
+		if took := time.Since(began); *half == 0 || took < *half {
+			*half = took
+		}
+	}
 	s.Episode(raised("Number", "1"))
-	wantOutput(t, s, fmt.Sprint(rounds))
-	if d := time.Since(began); d > 5*time.Second {
-		t.Errorf("took %v: a round costs more the more there were", d)
+	wantOutput(t, s, fmt.Sprint(parts*rounds))
+	if fastest[1] > 6*fastest[0] {
+		t.Errorf("%d rounds took %v at first and %v later: a round costs more the more there were", rounds, fastest[0], fastest[1])
 	}
 }
