@@ -80,7 +80,10 @@ type historyColumns struct {
 // decodeHistoryRow reads a row as the table service returns it. A row of a type
 // that it does not know is an error: leaving it out would change what the
 // orchestrator sees.
-func decodeHistoryRow(raw []byte) (*historyRow, error) { return new(rowScanner).row(raw) }
+func decodeHistoryRow(raw []byte) (*historyRow, error) {
+	s := rowScanner{rows: make([]historyRow, 1)}
+	return s.row(raw)
+}
 
 // row is decodeHistoryRow for one of many rows.
 func (s *rowScanner) row(raw []byte) (*historyRow, error) {
