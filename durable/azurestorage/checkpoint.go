@@ -98,7 +98,8 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	if endsExecution(cp) {
+	if endsExecution(cp) || provider.IsEntity(s.slot.id) {
+		// Nothing else might come for it, and clients look at nothing but the row.
 		if err := s.writeInstanceRow(ctx, cp, rows); err != nil {
 			return err
 		}

@@ -85,7 +85,7 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 		out = append(slices.Clone(state.Unsent()), out...)
 	}
 	state.SetUnsent(out)
-	cp := e.checkpoint(state, out)
+	cp := e.checkpoint(state, out, batch.Repeats())
 	e.state = state
 	return cp, nil
 }
@@ -187,10 +187,13 @@ func operate(ctx context.Context, code EntityCode, op *entity.Operation) (r enti
 // checkpoint returns what makes a state durable. As an orchestration that
 // continues as new, the entity gets a new history: that of its start, whose
 // input is the state.
-func (e *entityRun) checkpoint(state *entity.State, messages []entity.Message) *provider.Checkpoint {
+//
+// If nothing has changed, nothing is made durable, unless messages came before:
+// whoever took them may not have got to tell clients.
+func (e *entityRun) checkpoint(state *entity.State, messages []entity.Message, repeats bool) *provider.Checkpoint {
 	now := e.now()
 	input := state.Encode()
-	if e.start != nil && e.start.Input != nil && *e.start.Input == input && len(messages) == 0 {
+	if !repeats && e.start != nil && e.start.Input != nil && *e.start.Input == input && len(messages) == 0 {
 		return &provider.Checkpoint{Instance: e.start.Instance} // nothing has changed
 	}
 	start := &history.ExecutionStarted{

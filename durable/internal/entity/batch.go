@@ -135,10 +135,18 @@ func (b *Batch) release(r Release, remembered int) {
 		return q.IsLock() && q.Parent == r.Parent && (orphaned || strings.EqualFold(q.ID, r.ID))
 	}
 	s.queue, b.ofHolder = slices.DeleteFunc(s.queue, void), slices.DeleteFunc(b.ofHolder, void)
-	if id := strings.ToLower(r.ID); !orphaned && !slices.Contains(s.recent, mark(id)) {
-		s.recent = remember(s.recent, id, remembered)
+	switch id := strings.ToLower(r.ID); {
+	case orphaned:
+	case slices.Contains(s.recent, releaseMark(id)):
+		b.repeats = true
+	default:
+		s.recent = remember(remember(s.recent, id, remembered), releaseMark(id), remembered)
 	}
 }
+
+// releaseMark is what the release of a lock is remembered by, beside the mark of
+// the lock.
+func releaseMark(id string) string { return mark("-" + id) }
 
 // choose takes as many requests from the queue as may run now.
 func (b *Batch) choose() {

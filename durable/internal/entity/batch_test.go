@@ -368,3 +368,21 @@ func TestID_IsParsedAndPrinted(t *testing.T) {
 		}
 	}
 }
+
+func TestBatch_TellsWhatCameBefore(t *testing.T) {
+	p := newPlay(t)
+	signal, lock := clientSignal("get"), op(lockRequest("p", 1, "0", "a"))
+	ordered := op(entity.Request{Operation: "get", Signal: true, Parent: "q", ParentExecution: "x", Timestamp: noon})
+	for _, e := range []*history.EventRaised{signal, lock, release("p"), ordered} {
+		for _, again := range []bool{false, true} {
+			b := p.begin(e)
+			if b.Repeats() != again {
+				t.Errorf("%s %s came before: %v, want %v", e.Name, *e.Input, b.Repeats(), again)
+			}
+			for op, ok := b.Next(); ok; op, ok = b.Next() {
+				b.Done(recordedCounter(op))
+			}
+			p.finish(b)
+		}
+	}
+}
