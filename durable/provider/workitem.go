@@ -52,7 +52,8 @@ type ActivityWorkItem struct {
 	Instance history.OrchestrationInstance
 	Task     *history.TaskScheduled
 	// Attempt counts the deliveries of this item, from 1. More than one means
-	// that an earlier run did not get to the end.
+	// that an earlier run did not get to the end. One does not mean that there was
+	// none: a process may have had the item without a delivery, and died.
 	Attempt int
 	// Lock must see one call of Complete that succeeds, or one of Abandon.
 	Lock ActivityLock
