@@ -100,7 +100,7 @@ func (f *fleet) leave(name string) {
 			f.Errorf("%s ended with %v", name, err)
 		}
 	case <-m.worker.Dead():
-		<-m.ended
+		_ = <-m.ended // a dead worker has nothing to say
 	}
 }
 
@@ -111,7 +111,7 @@ func (f *fleet) kill(name string) {
 	delete(f.running, name)
 	m.worker.Kill()
 	m.stop()
-	<-m.ended
+	_ = <-m.ended // likewise
 }
 
 // A look is a receive from a control queue.
