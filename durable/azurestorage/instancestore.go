@@ -78,6 +78,31 @@ func (h *TaskHub) repairEnded(ctx context.Context, instanceID string, stored *lo
 		}
 		etag = row.ETag
 	}
+	h.log.Info("instance row repaired: the instance has ended", "instanceId", instanceID, "executionId", stored.executionID, "status", last.Status.String())
+	return h.repairRow(ctx, instanceID, stored, etag, last.Timestamp)
+}
+
+// repairRunning makes the row of an instance say what its history does of an
+// execution that goes on, if a crash kept the checkpoint from it that took a
+// message which has come again. No other checkpoint may follow for long: one who
+// resumes an instance, for instance, first looks whether its row says that it is
+// suspended.
+func (h *TaskHub) repairRunning(ctx context.Context, instanceID string, stored *loadedInstance) error {
+	status, changes := statusAfter(stored.events)
+	row := stored.row
+	if !changes || row == nil || stored.known.ended != nil || provider.IsEntity(instanceID) {
+		return nil
+	}
+	if row.State.Instance.ExecutionID != stored.executionID || row.State.Status.IsTerminal() || row.State.Status == status {
+		return nil
+	}
+	h.log.Info("instance row repaired", "instanceId", instanceID, "executionId", stored.executionID, "status", status.String())
+	return h.repairRow(ctx, instanceID, stored, row.ETag, stored.events[len(stored.events)-1].Head().Timestamp)
+}
+
+// repairRow tells the row of an instance all that its history does, if the row
+// still has the ETag.
+func (h *TaskHub) repairRow(ctx context.Context, instanceID string, stored *loadedInstance, etag string, at time.Time) error {
 	rows, err := h.offloadedRows(ctx, instanceID, stored.executionID, 0, stored.events)
 	if err != nil {
 		return err
@@ -88,10 +113,9 @@ func (h *TaskHub) repairEnded(ctx context.Context, instanceID string, stored *lo
 	}
 	e := encodeInstanceCheckpoint(instanceCheckpoint{
 		Instance: history.OrchestrationInstance{InstanceID: instanceID, ExecutionID: stored.executionID},
-		TaskHub:  h.cfg.TaskHub, Events: stored.events, Rows: rows, BlobURL: h.blobURL,
-		CustomStatus: customStatus, Now: last.Timestamp,
+		TaskHub:  h.cfg.TaskHub, Events: stored.events, Rows: rows, BlobURL: h.blobURL, CustomStatus: customStatus, Now: at,
 	})
-	h.log.Info("instance row repaired: the instance has ended", "instanceId", instanceID, "executionId", stored.executionID, "status", last.Status.String())
+	defer h.forget(instanceID)
 	err = retry(ctx, "repair row of instance "+instanceID, func(ctx context.Context) error {
 		_, err := h.instancesTable.merge(ctx, e, etag)
 		return err

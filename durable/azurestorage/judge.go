@@ -55,9 +55,10 @@ var (
 	otherStarts     = verdict{fateHoldBack, "AbandoningMessage", "another instance with the child's ID is about to start"}
 )
 
-func duplicate(reason string) verdict {
-	return verdict{fateDiscard, "DuplicateMessageDetected", reason}
-}
+// duplicateMessage is what a message is logged as that was taken before.
+const duplicateMessage = "DuplicateMessageDetected"
+
+func duplicate(reason string) verdict { return verdict{fateDiscard, duplicateMessage, reason} }
 
 // arrived is a message as judging sees it.
 type arrived struct {

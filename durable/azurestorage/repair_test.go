@@ -49,3 +49,51 @@ func TestRepair_PutsTheRowOfAnEarlierGenerationRight(t *testing.T) {
 		}
 	}
 }
+
+// The row of an instance whose worker died before it could say that the
+// instance runs, or is suspended, is put right when what was taken comes again.
+func TestRepair_PutsTheRowOfARunningInstanceRight(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	for id, tt := range map[string]struct {
+		fresh []history.Event
+		row   string // what the row says, if not Pending
+		want  history.RuntimeStatus
+	}{
+		"running":    {nil, "", history.Running},
+		"suspended":  {[]history.Event{&history.ExecutionSuspended{Header: header(-1)}}, "", history.Suspended},
+		"terminated": {nil, "Terminated", history.Terminated}, // by somebody who knows more
+	} {
+		mustStart(t, h, id, "e1", `1`)
+		if tt.row != "" {
+			row := entity{PartitionKey: escapeKey(id)}
+			row.setString("RuntimeStatus", tt.row)
+			if _, err := h.instancesTable.merge(t.Context(), row, "*"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		start := startMessage(id, "e1", `1`)
+		rows, err := h.offloadedRows(t.Context(), id, "e1", 0, episode([]provider.TaskMessage{start}, tt.fresh...))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := h.appendHistory(t.Context(), start.Target, rows, ""); err != nil {
+			t.Fatal(err)
+		}
+		h.forget(id)
+		stored, err := h.loadInstance(t.Context(), id, "e1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.repairRunning(t.Context(), id, stored); err != nil {
+			t.Fatal(err)
+		}
+		state, err := h.Instance(t.Context(), id, provider.Fetch{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if state.Status != tt.want {
+			t.Errorf("%s: the row says %v, want %v", id, state.Status, tt.want)
+		}
+	}
+}

@@ -100,7 +100,7 @@ func (f *fleet) leave(name string) {
 			f.Errorf("%s ended with %v", name, err)
 		}
 	case <-m.worker.Dead():
-		_ = <-m.ended // a dead worker has nothing to say
+		f.mourn(name, m)
 	}
 }
 
@@ -111,7 +111,15 @@ func (f *fleet) kill(name string) {
 	delete(f.running, name)
 	m.worker.Kill()
 	m.stop()
-	_ = <-m.ended // likewise
+	f.mourn(name, m)
+}
+
+// mourn waits until a worker that is dead has ended, whatever it says.
+func (f *fleet) mourn(name string, m *member) {
+	f.Helper()
+	if err := <-m.ended; err != nil {
+		f.Logf("%s, which is dead, ended with %v", name, err)
+	}
 }
 
 // A look is a receive from a control queue.

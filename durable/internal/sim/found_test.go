@@ -22,3 +22,12 @@ func TestEmbedded_KeepsNoResultThatComesAfterTheEnd(t *testing.T) {
 		t.Error(strings.Join(faults, "\n"))
 	}
 }
+
+// A worker dies between the history that says that an instance is suspended and
+// the row that is to say so. What it took comes again and is dropped, and then
+// the row has to follow, or nobody can resume the instance (seed 2120).
+func TestAzure_TheRowFollowsTheHistoryOfASuspendedInstance(t *testing.T) {
+	if faults, _ := simulate(t, sim.NewPlan(2120), "azure"); len(faults) > 0 {
+		t.Error(strings.Join(faults, "\n"))
+	}
+}
