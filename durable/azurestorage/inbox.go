@@ -238,9 +238,8 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 		b.mu.Lock()
 		bell := b.bell
 		var s *slot
-		if !b.closed && len(b.ready) > 0 {
-			s = b.ready[0]
-			b.ready = b.ready[1:]
+		if !b.closed {
+			s = b.takeReady()
 		}
 		if s == nil {
 			b.mu.Unlock()
@@ -251,6 +250,9 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 			continue
 		}
 		sess := b.begin(s)
+		if sess == nil && s.partition.hasLapsed() {
+			b.ready = append(b.ready, s)
+		}
 		b.mu.Unlock()
 		if sess == nil {
 			continue
@@ -278,6 +280,26 @@ func (b *inbox) putBack(sess *session) {
 	b.mu.Unlock()
 	sess.current, sess.failed = nil, true
 	_ = sess.Release(context.Background()) // of nothing; it cannot fail
+}
+
+// takeReady takes the first instance that is ready, nil if there is none. Those of
+// a partition whose lease could not be renewed in time stay: it may be renewed
+// yet, and if it is lost, they are handed back. b.mu is held.
+func (b *inbox) takeReady() *slot {
+	for i, s := range b.ready {
+		if !s.partition.hasLapsed() {
+			b.ready = slices.Delete(b.ready, i, i+1)
+			return s
+		}
+	}
+	return nil
+}
+
+// resume hands out what had to wait because a lease had not been renewed in time.
+func (b *inbox) resume() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ring()
 }
 
 // begin makes a session of the slot's first batch, nil if the partition is not

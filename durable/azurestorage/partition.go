@@ -82,6 +82,9 @@ func (p *partition) signal() {
 // listen begins to read the queue, or goes on if it does already; the right to
 // ends at until.
 func (p *partition) listen(work context.Context, until time.Time) {
+	if p.hasLapsed() {
+		defer p.hub.inbox.resume()
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.until = until
@@ -113,6 +116,10 @@ func (p *partition) currentReading() *reading {
 	defer p.mu.Unlock()
 	return p.reading
 }
+
+// hasLapsed reports whether the queue is ours to read but the lease has ended, and
+// may be renewed yet.
+func (p *partition) hasLapsed() bool { return p.expired(time.Now()) }
 
 // expired reports whether the queue is being read though the lease has ended.
 func (p *partition) expired(now time.Time) bool {

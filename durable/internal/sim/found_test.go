@@ -31,3 +31,13 @@ func TestAzure_TheRowFollowsTheHistoryOfASuspendedInstance(t *testing.T) {
 		t.Error(strings.Join(faults, "\n"))
 	}
 }
+
+// A lease lapses for a moment and is renewed then. The instances that were ready
+// meanwhile must not be forgotten (seeds 3641 and 10978).
+func TestAzure_ALeaseThatLapsedForAMomentStopsNothing(t *testing.T) {
+	for _, seed := range []uint64{3641, 10978} {
+		if faults, _ := simulate(t, sim.NewPlan(seed), "azure"); len(faults) > 0 {
+			t.Errorf("seed %d: %s", seed, strings.Join(faults, "\n"))
+		}
+	}
+}
