@@ -41,7 +41,7 @@ func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
 			TaskHub:                 fmt.Sprintf("C%dx%d", os.Getpid(), hubNumber.Add(1)),
 			PartitionCount:          2,
 			MaxQueuePollingInterval: 100 * time.Millisecond,
-			LeaseInterval:           2 * time.Second, // which messages are not locked for longer than
+			LeaseInterval:           6 * time.Second, // which messages are not locked for longer than
 			LeaseAcquireInterval:    200 * time.Millisecond,
 			DrainTimeout:            400 * time.Millisecond,
 			MaxConcurrentActivities: 8,
@@ -76,7 +76,7 @@ func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
 			Patience:     40 * time.Second,
 			Quiet:        100 * time.Millisecond,
 			DrainTimeout: cfg.DrainTimeout,
-			Visibility:   2 * time.Second,
+			Visibility:   6 * time.Second,
 			AbandonDelay: time.Second, // two, but the service counts in whole seconds
 		}
 	})
