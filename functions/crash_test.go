@@ -78,6 +78,7 @@ func TestCrash_AKilledHandlerGoesOnWhereItWasAfterARestart(t *testing.T) {
 
 	second.completed("/api/durabletask/instances/"+id, 3*time.Minute, tenSquares)
 	checkTrace(t, trace, 10)
+	second.awaitLog(`instance is taken up where another process left it.*instanceId=`+id+`.*name=Steps.*waitsFor=1`, time.Second)
 }
 
 func TestCrash_AStopReleasesThePartitionsForTheNextProcess(t *testing.T) {

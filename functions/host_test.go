@@ -110,6 +110,7 @@ func TestHost_AKilledHandlerIsRestartedAndGoesOn(t *testing.T) {
 
 	a.completed(started.StatusQueryGetURI, 4*time.Minute, tenSquares)
 	checkTrace(t, trace, 10)
+	a.awaitLog(`instance is taken up where another process left it.*instanceId=`+started.ID+`.*name=Steps`, time.Second)
 }
 
 func TestHost_TheHandlerEndsWithinFiveSecondsOfAKilledHost(t *testing.T) {

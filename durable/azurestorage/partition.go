@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -32,6 +33,7 @@ type reading struct {
 	ctx    context.Context // ends with the reading
 	work   context.Context // goes on after it, for what is to be brought to an end
 	cancel context.CancelFunc
+	begun  time.Time
 
 	mu      sync.Mutex // protects the following
 	stopped bool
@@ -94,13 +96,15 @@ func (p *partition) listen(work context.Context, until time.Time) {
 	p.drain = notDraining
 	p.backlog.add()
 	ctx, cancel := context.WithCancel(work)
-	r := &reading{ctx: ctx, work: work, cancel: cancel}
+	r := &reading{ctx: ctx, work: work, cancel: cancel, begun: time.Now()}
 	p.reading = r
 	r.spawn(func() { p.poll(r) })
 	if p.hub.cfg.JumpStart.Enabled {
 		r.spawn(func() { p.jumpStarts(r) })
 	}
 	p.hub.log.Info("partition acquired", "partition", p.queue.name, "workerId", p.hub.cfg.WorkerID)
+	p.hub.meter.Partition(p.queue.name, metering.Acquired)
+	p.hub.meter.Owns(p.queue.name, 1)
 }
 
 // isListening reports whether the queue may be read now.
@@ -115,6 +119,14 @@ func (p *partition) currentReading() *reading {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reading
+}
+
+// ownedSince returns when the reading of the queue began, zero if nothing reads it.
+func (p *partition) ownedSince() time.Time {
+	if r := p.currentReading(); r != nil {
+		return r.begun
+	}
+	return time.Time{}
 }
 
 // hasLapsed reports whether the queue is ours to read but the lease has ended, and
@@ -141,6 +153,7 @@ func (p *partition) stopReading(work context.Context) (finish func()) {
 		return func() {}
 	}
 	p.reading, p.stopping = nil, true
+	p.hub.meter.Owns(p.queue.name, -1)
 	return func() {
 		r.stop()
 		p.hub.inbox.handBack(work, p)

@@ -59,7 +59,8 @@ func (s *session) instance() history.OrchestrationInstance {
 // workItem returns what to hand out at the session's begin.
 func (s *session) workItem() *provider.OrchestrationWorkItem {
 	return &provider.OrchestrationWorkItem{
-		Instance: s.instance(), History: slices.Clip(s.loaded.events), Messages: messagesOf(s.current), Session: s,
+		Instance: s.instance(), History: slices.Clip(s.loaded.events), Messages: messagesOf(s.current),
+		OwnedSince: s.slot.partition.ownedSince(), Session: s,
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -18,6 +19,7 @@ type Hub struct {
 	config  Config
 	log     *slog.Logger
 	store   *store
+	opened  time.Time
 	crashes uint64 // how often a process died that had the file
 	writer  *writer
 	numbers atomic.Uint64 // the last number given to a message or an activity
@@ -73,6 +75,7 @@ func Open(path string, cfg Config) (*Hub, error) {
 		config:        cfg,
 		log:           cfg.Logger,
 		store:         st,
+		opened:        time.Now(),
 		crashes:       gen.crashes,
 		closing:       make(chan struct{}),
 		instanceReady: make(chan struct{}, 1),

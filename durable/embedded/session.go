@@ -97,7 +97,7 @@ func (h *Hub) takeInstance(ctx context.Context) (*session, error) {
 // open reads what a session took and makes a work item of it. It returns none,
 // and ends the session, if there is nothing to hand out.
 func (h *Hub) open(s *session) (*provider.OrchestrationWorkItem, error) {
-	item := &provider.OrchestrationWorkItem{Session: s}
+	item := &provider.OrchestrationWorkItem{OwnedSince: h.opened, Session: s}
 	var out sorting
 	err := h.read("read instance "+s.inst.id, func(t *tables) error {
 		r, err := t.row(s.inst.id)

@@ -18,6 +18,10 @@ type OrchestrationWorkItem struct {
 	// Messages are what arrived since, never empty. The ExecutionStarted that
 	// begins the execution, if it is among them, is first.
 	Messages []TaskMessage
+	// OwnedSince is when this process came to own the instance. What its history
+	// has of before that is another process's work, or that of a time before this
+	// one's had ended. Zero means that there can be no such work.
+	OwnedSince time.Time
 	// Session holds the lock. The caller must call Release on it at the end,
 	// whatever happened.
 	Session Session

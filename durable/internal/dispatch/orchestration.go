@@ -106,6 +106,7 @@ func (s *session) logFor(i history.OrchestrationInstance) {
 func (s *session) run() {
 	past, messages := s.item.History, s.item.Messages
 	s.x.start = startOf(past)
+	s.tellTakenUp(past)
 	traced := s.d.config.Tracer.Instance(past)
 	extended := false
 	defer func() {

@@ -61,7 +61,7 @@ func (h *Hub) offer(w *Worker, i *instance) (*provider.OrchestrationWorkItem, ti
 	s := &session{worker: w, i: i, execution: sorted.execution, isNew: sorted.isNew}
 	i.session = s
 	w.sessions[s] = struct{}{}
-	item := &provider.OrchestrationWorkItem{Instance: s.execution, Messages: s.hand(sorted.take), Session: s}
+	item := &provider.OrchestrationWorkItem{Instance: s.execution, Messages: s.hand(sorted.take), OwnedSince: w.since, Session: s}
 	if !s.isNew {
 		item.History = cloneAll(i.history)
 	}

@@ -11,7 +11,8 @@ import (
 
 // A Worker is one of a hub's workers.
 type Worker struct {
-	hub *Hub
+	hub   *Hub
+	since time.Time // when it was made
 
 	// DrainTimeout is how long Run waits at its end for what was handed out. It
 	// is 20 s unless it is changed before Run.
@@ -36,6 +37,7 @@ const lockedFor = 30 * time.Second
 func (h *Hub) NewWorker() *Worker {
 	return &Worker{
 		hub:          h,
+		since:        h.Now(),
 		DrainTimeout: 20 * time.Second,
 		sessions:     make(map[*session]struct{}),
 		activities:   make(map[*activity]struct{}),

@@ -1,0 +1,48 @@
+package dispatch_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// Who looks after a crash sees in the log which instances were taken up, and that
+// those which no other process had left are not among them.
+func TestTakeUp_OfAnInstanceThatAnotherProcessLeftIsLogged(t *testing.T) {
+	const said = `msg="instance is taken up where another process left it" instanceId=`
+	bubble(t, func(b *bench) {
+		slow := functions{orchestrators: journeyFunctions.orchestrators, activities: map[string]activity{
+			"Hello": func(ctx context.Context, input *string) (*string, error) {
+				time.Sleep(time.Second)
+				return sayHello(ctx, input)
+			},
+		}}
+		first := b.Hub.Worker
+		b.workOn(first, slow)
+		b.start("left", "Journey", 1)
+		time.Sleep(500 * time.Millisecond) // its first activity runs
+		if log := b.log.String(); strings.Contains(log, said) {
+			t.Errorf("before anything was left the log has\n%s", log)
+		}
+		first.Kill()
+		b.workOn(b.NewWorker(), slow)
+		b.start("new", "Journey", 1)
+
+		b.wantOutput("left", history.Completed, journeysEnd)
+		b.wantOutput("new", history.Completed, journeysEnd)
+
+		log := b.log.String()
+		if n := strings.Count(log, said+"left"); n != 1 {
+			t.Errorf("that the instance was taken up is logged %d times, want once:\n%s", n, log)
+		}
+		if want := "name=Journey events=4 waitsFor=1"; !strings.Contains(log, want) {
+			t.Errorf("the log lacks %q:\n%s", want, log)
+		}
+		if strings.Contains(log, said+"new") {
+			t.Errorf("an instance that nobody had left is logged as taken up:\n%s", log)
+		}
+	})
+}
