@@ -15,6 +15,7 @@ import (
 // 3.x where that has the setting.
 const (
 	DefaultTaskHub                        = "TestHubName"
+	DefaultTrackingStoreNamePrefix        = "DurableTask"
 	DefaultPartitionCount                 = 4
 	DefaultControlQueueBatchSize          = 32
 	DefaultControlQueueBufferThreshold    = 256
@@ -35,6 +36,14 @@ type Config struct {
 	// TaskHub is the name that all of the hub's storage resources begin with.
 	// Default "TestHubName"; 3 to 45 letters and digits, a letter first.
 	TaskHub string
+
+	// TrackingStoreNamePrefix is what the names of the tables with histories and
+	// instances begin with, instead of the hub's name, if the connection has a
+	// tracking store ([Connection.WithTrackingStore]); else it is not used. Hubs
+	// that share such an account must have prefixes of their own, since they
+	// would share these tables. Default "DurableTask"; 1 to 54 letters and digits,
+	// a letter first.
+	TrackingStoreNamePrefix string
 
 	// PartitionCount is the number of control queues. All workers and clients of
 	// a hub must agree on it. Default 4; 1 to 16.
@@ -122,6 +131,7 @@ type Config struct {
 // WithDefaults returns a copy of c in which every field has its value.
 func (c Config) WithDefaults() Config {
 	set(&c.TaskHub, DefaultTaskHub)
+	set(&c.TrackingStoreNamePrefix, DefaultTrackingStoreNamePrefix)
 	set(&c.PartitionCount, DefaultPartitionCount)
 	set(&c.ControlQueueBatchSize, DefaultControlQueueBatchSize)
 	set(&c.ControlQueueBufferThreshold, DefaultControlQueueBufferThreshold)
@@ -169,6 +179,9 @@ func (c Config) Validate() error {
 	c = c.WithDefaults()
 	if err := ValidateHubName(c.TaskHub); err != nil {
 		return fmt.Errorf("TaskHub: %w", err)
+	}
+	if err := ValidateTrackingPrefix(c.TrackingStoreNamePrefix); err != nil {
+		return fmt.Errorf("TrackingStoreNamePrefix: %w", err)
 	}
 	for _, f := range []struct {
 		name           string

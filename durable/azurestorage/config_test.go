@@ -32,6 +32,7 @@ func TestConfig_NamesTheFieldTheValueAndTheRange(t *testing.T) {
 		"MaxQueuePollingInterval is 1ms; want 50ms to 1h0m0s":        {MaxQueuePollingInterval: time.Millisecond},
 		"MaxConcurrentActivities is -3; want 1 to":                   {MaxConcurrentActivities: -3},
 		"LeaseAcquireInterval is 1m0s; want less than LeaseInterval": {LeaseAcquireInterval: time.Minute},
+		`TrackingStoreNamePrefix: tracking store prefix "a b"`:       {TrackingStoreNamePrefix: "a b"},
 		"QueueEncoding is": {QueueEncoding: 7},
 	} {
 		err := c.Validate()

@@ -20,6 +20,28 @@ type Connection struct {
 	sas                string // shared access signature, without "?"; empty if there is none
 	credential         azcore.TokenCredential
 	queue, table, blob string // endpoints without a slash at the end
+
+	tracking *Connection // to the account with the tables and blobs; nil if that is this one
+}
+
+// WithTrackingStore returns a connection to a hub that is in two accounts: its
+// queues in c's, its tables and blobs in that of tracking. So .NET divides a hub
+// that has a tracking store
+// (DurableTask.AzureStorage/Storage/AzureStorageClient.cs, constructor). The
+// tables of histories and instances have other names then; see
+// [Config.TrackingStoreNamePrefix].
+func (c Connection) WithTrackingStore(tracking Connection) Connection {
+	tracking.tracking = nil
+	c.tracking = &tracking
+	return c
+}
+
+// store returns the connection to the account that has the tables and blobs.
+func (c Connection) store() Connection {
+	if c.tracking != nil {
+		return *c.tracking
+	}
+	return c
 }
 
 // The account that every Azurite has. Its key is public.

@@ -29,7 +29,7 @@ func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 			return err
 		})
 	}
-	for _, t := range []*table{h.instancesTable, h.historyTable, h.partitionsTable} {
+	for _, t := range []*table{h.instancesTable, h.historyTable, h.partitionsTable, h.jumpStartTable} {
 		remove("table "+t.name, func(ctx context.Context) error {
 			_, err := t.client.Delete(ctx, nil)
 			return err

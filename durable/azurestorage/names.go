@@ -14,17 +14,27 @@ import (
 type hubNames struct {
 	hub   string // as configured
 	lower string // as in the names of queues, containers and blobs
+	store string // what the names of History and Instances begin with
 }
 
 func newHubNames(hub string) hubNames {
-	return hubNames{hub: hub, lower: strings.ToLower(hub)}
+	return hubNames{hub: hub, lower: strings.ToLower(hub), store: hub}
+}
+
+// withTrackingStore returns the names of a hub whose tables are in an account of
+// their own. Only History and Instances are called after the prefix, the table
+// of partitions is not (AzureStorageOrchestrationServiceSettings.cs,
+// HistoryTableName, InstanceTableName and PartitionTableName).
+func (n hubNames) withTrackingStore(prefix string) hubNames {
+	n.store = prefix
+	return n
 }
 
 // HistoryTable holds the events of all instances.
-func (n hubNames) HistoryTable() string { return n.hub + "History" }
+func (n hubNames) HistoryTable() string { return n.store + "History" }
 
 // InstancesTable holds one row for each instance.
-func (n hubNames) InstancesTable() string { return n.hub + "Instances" }
+func (n hubNames) InstancesTable() string { return n.store + "Instances" }
 
 // PartitionsTable holds one row for each control queue: who reads it.
 func (n hubNames) PartitionsTable() string { return n.hub + "Partitions" }
@@ -76,6 +86,28 @@ func ValidateHubName(name string) error {
 		}
 	}
 	return nil
+}
+
+// ValidateTrackingPrefix reports whether the names of tables can begin with
+// prefix: 1 to 54 ASCII letters and digits, of which the first is a letter.
+func ValidateTrackingPrefix(prefix string) error {
+	for i, c := range []byte(prefix) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if digit := '0' <= c && c <= '9'; !letter && (!digit || i == 0) {
+			return trackingPrefixError(prefix)
+		}
+	}
+	if len(prefix) < 1 || len(prefix) > maxTrackingPrefixLength {
+		return trackingPrefixError(prefix)
+	}
+	return nil
+}
+
+// maxTrackingPrefixLength leaves room for "Instances" in the name of a table.
+const maxTrackingPrefixLength = 63 - len("Instances")
+
+func trackingPrefixError(prefix string) error {
+	return fmt.Errorf("tracking store prefix %q: want 1 to %d letters and digits, beginning with a letter", prefix, maxTrackingPrefixLength)
 }
 
 func hubNameError(name string) error {

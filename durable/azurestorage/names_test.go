@@ -24,6 +24,30 @@ func TestHubNames_AreThoseOfDurableTask(t *testing.T) {
 	}
 }
 
+// With a tracking store History and Instances are called after its prefix, all
+// else after the hub
+// (DurableTask.AzureStorage/AzureStorageOrchestrationServiceSettings.cs,
+// HistoryTableName, InstanceTableName and PartitionTableName).
+func TestHubNames_OfATrackingStoreAreThoseOfDurableTask(t *testing.T) {
+	n := newHubNames("MyHub").withTrackingStore("DurableTask")
+	got := []string{n.HistoryTable(), n.InstancesTable(), n.PartitionsTable(), n.ControlQueue(0), n.LargeMessages(), n.Leases()}
+	want := []string{"DurableTaskHistory", "DurableTaskInstances", "MyHubPartitions", "myhub-control-00", "myhub-largemessages", "myhub-leases"}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("names (-got +want):\n%s", diff)
+	}
+}
+
+func TestValidateTrackingPrefix_AllowsWhatTablesCanBeCalled(t *testing.T) {
+	for prefix, valid := range map[string]bool{
+		"DurableTask": true, "x": true, "A1": true, strings.Repeat("a", 54): true,
+		"": false, "1a": false, "a-b": false, "\u00fcb": false, strings.Repeat("a", 55): false,
+	} {
+		if err := ValidateTrackingPrefix(prefix); (err == nil) != valid {
+			t.Errorf("ValidateTrackingPrefix(%q) = %v, want valid %t", prefix, err, valid)
+		}
+	}
+}
+
 func TestValidateHubName_AllowsWhatAllServicesAllow(t *testing.T) {
 	for name, valid := range map[string]bool{
 		"abc":                          true,

@@ -26,7 +26,8 @@ const (
 	concurrencyPerCore  = 25
 )
 
-// services are the clients of an account's three services. They make each
+// services are the clients of the three services: of one account, or the queues
+// of one and the rest of another. They make each
 // request once: whether a failed one may be made again is decided where it is
 // known what it was for.
 type services struct {
@@ -47,42 +48,53 @@ func newServices(c Connection, transport policy.Transporter) (*services, error) 
 	if c.queue == "" {
 		return nil, fmt.Errorf("no storage connection")
 	}
-	local := isEmulator(c.queue)
-	bound := concurrencyPerCore * runtime.NumCPU()
-	if local {
-		bound = emulatorConcurrency
+	store := c.store()
+	if store.table == "" {
+		return nil, fmt.Errorf("no connection to the tracking store")
 	}
+	bound := max(requestBound(c.queue), requestBound(store.table))
 	if transport == nil {
-		transport = newHTTPClient(local, bound)
+		transport = newHTTPClient(isEmulator(c.queue) || isEmulator(store.table), bound)
 	}
-	options := func(t policy.Transporter, perCall ...policy.Policy) azcore.ClientOptions {
-		return azcore.ClientOptions{
-			Transport:       t,
-			Retry:           policy.RetryOptions{MaxRetries: -1},
-			Telemetry:       policy.TelemetryOptions{ApplicationID: "durablefunctions-go"},
-			PerCallPolicies: perCall,
-			// Credentials over plain HTTP go to an emulator only.
-			InsecureAllowCredentialWithHTTP: local,
-		}
-	}
-	s := &services{tableEndpoint: c.table, blobEndpoint: c.blob}
+	limited := func(endpoint string) policy.Transporter { return limit(transport, requestBound(endpoint)) }
+	s := &services{tableEndpoint: store.table, blobEndpoint: store.blob}
 	var err error
-	if s.queues, err = newQueueService(c, options(limit(transport, bound))); err != nil {
+	if s.queues, err = newQueueService(c, clientOptions(c.queue, limited(c.queue))); err != nil {
 		return nil, fmt.Errorf("open queue service: %w", err)
 	}
-	if s.tables, err = newTableService(c, options(limit(transport, bound), substitutionPolicy{})); err != nil {
+	if s.tables, err = newTableService(store, clientOptions(store.table, limited(store.table), substitutionPolicy{})); err != nil {
 		return nil, fmt.Errorf("open table service: %w", err)
 	}
-	if s.leases, err = newTableService(c, options(transport, substitutionPolicy{})); err != nil {
+	if s.leases, err = newTableService(store, clientOptions(store.table, transport, substitutionPolicy{})); err != nil {
 		return nil, fmt.Errorf("open table service: %w", err)
 	}
-	if s.blobs, err = newBlobService(c, options(limit(transport, bound))); err != nil {
+	if s.blobs, err = newBlobService(store, clientOptions(store.blob, limited(store.blob))); err != nil {
 		return nil, fmt.Errorf("open blob service: %w", err)
 	}
-	if s.leaseBlobs, err = newBlobService(c, options(transport)); err != nil {
+	if s.leaseBlobs, err = newBlobService(store, clientOptions(store.blob, transport)); err != nil {
 		return nil, fmt.Errorf("open blob service: %w", err)
 	}
 	return s, nil
+}
+
+// requestBound returns how many requests may be in flight to the service at an
+// endpoint.
+func requestBound(endpoint string) int {
+	if isEmulator(endpoint) {
+		return emulatorConcurrency
+	}
+	return concurrencyPerCore * runtime.NumCPU()
+}
+
+func clientOptions(endpoint string, t policy.Transporter, perCall ...policy.Policy) azcore.ClientOptions {
+	return azcore.ClientOptions{
+		Transport:       t,
+		Retry:           policy.RetryOptions{MaxRetries: -1},
+		Telemetry:       policy.TelemetryOptions{ApplicationID: "durablefunctions-go"},
+		PerCallPolicies: perCall,
+		// Credentials over plain HTTP go to an emulator only.
+		InsecureAllowCredentialWithHTTP: isEmulator(endpoint),
+	}
 }
 
 func newQueueService(c Connection, o azcore.ClientOptions) (*azqueue.ServiceClient, error) {

@@ -72,6 +72,9 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		return nil, err
 	}
 	names := newHubNames(cfg.TaskHub)
+	if c.tracking != nil {
+		names = names.withTrackingStore(cfg.TrackingStoreNamePrefix)
+	}
 	h := &TaskHub{
 		cfg:             cfg,
 		log:             cfg.Logger.With("taskHub", cfg.TaskHub),
