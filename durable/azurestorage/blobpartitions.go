@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 )
 
 // blobPartitions is the part that the blob partition managers share: they look
@@ -120,12 +122,14 @@ func (b *blobPartitions) release(work context.Context, queue string) {
 		p.released()
 	}
 	b.hub.log.Info("partition released", "partition", queue, "to", "anybody")
+	b.hub.meter.Partition(queue, metering.Released)
 }
 
 // lost stops reading a queue whose lease another worker has taken over.
 func (b *blobPartitions) lost(work context.Context, queue string) {
 	if p := b.byQueue[queue]; p != nil {
 		b.hub.log.Warn("partition lost", "partition", queue, "workerId", b.hub.cfg.WorkerID)
+		b.hub.meter.Partition(queue, metering.Lost)
 		b.hub.tasks.Go(p.stopReading(work))
 	}
 }
@@ -167,6 +171,7 @@ func (l *legacyLeasing) pass(ctx, work context.Context) (unsettled bool, err err
 	stolen, errTake := l.keeper.balance(ctx, l.isOurs, true)
 	for _, queue := range stolen {
 		l.hub.log.Info("AttemptingToStealLease", "partition", queue)
+		l.hub.meter.Partition(queue, metering.Stolen)
 		l.stolen[queue] = time.Now()
 	}
 	for _, queue := range l.keeper.partitions() {
@@ -237,7 +242,11 @@ func (l *safeLeasing) passIntents(ctx, work context.Context) error {
 	if time.Since(l.looked) < l.hub.cfg.LeaseAcquireInterval-time.Millisecond {
 		return err
 	}
-	_, errTake := l.intent.balance(ctx, l.isOurs, true)
+	stolen, errTake := l.intent.balance(ctx, l.isOurs, true)
+	for _, queue := range stolen {
+		l.hub.log.Info("AttemptingToStealLease", "partition", queue)
+		l.hub.meter.Partition(queue, metering.Stolen)
+	}
 	if errTake == nil {
 		l.looked = time.Now()
 	}
@@ -277,5 +286,6 @@ func (l *safeLeasing) letGo(ctx context.Context, queue string) error {
 	}
 	l.byQueue[queue].released()
 	l.hub.log.Info("partition released", "partition", queue, "to", "who wanted it")
+	l.hub.meter.Partition(queue, metering.Released)
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/google/uuid"
+	"go.opentelemetry.io/otel/metric"
 )
 
 // The defaults of [Config], which are those of the Durable Functions extension
@@ -122,6 +123,10 @@ type Config struct {
 
 	// Logger receives what the hub has to say. Default [slog.Default].
 	Logger *slog.Logger
+
+	// MeterProvider receives what the hub has to count and to time: leases, ages
+	// of messages, storage operations and so on. Default: nobody.
+	MeterProvider metric.MeterProvider
 
 	// Transport carries the requests to the storage services. Default: a
 	// *http.Client that the hub has for itself.

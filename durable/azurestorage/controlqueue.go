@@ -91,6 +91,7 @@ func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
 			r.do(func() { d.abandon(r.work, err.Error()) })
 			continue
 		}
+		h.meter.Received(p.queue.name, ageOf(d))
 		fresh = append(fresh, d)
 	}
 	slices.SortStableFunc(fresh, func(a, b *delivery) int {

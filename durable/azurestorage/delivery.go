@@ -141,6 +141,7 @@ func (d *delivery) abandon(ctx context.Context, reason string) {
 	delay := abandonDelay(d.receives())
 	if delay >= maxAbandonDelay {
 		d.hub.log.Warn("PoisonMessageDetected", d.attrs("reason", reason)...)
+		d.hub.meter.Poison(d.queue.name)
 	}
 	d.abandonFor(ctx, delay, reason)
 }
@@ -157,6 +158,7 @@ func (d *delivery) receives() int {
 // abandonFor hands the message back for the given time.
 func (d *delivery) abandonFor(ctx context.Context, delay time.Duration, reason string) {
 	d.hub.log.Warn("AbandoningMessage", d.attrs("delay", delay, "reason", reason)...)
+	d.hub.meter.HeldBack(d.queue.name, d.heldWhy())
 	d.handBack(ctx, delay)
 }
 

@@ -132,6 +132,7 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 	b.mu.Unlock()
 	if loaded == nil {
 		loaded = b.hub.remembered(s.id, executionID)
+		b.hub.meter.LookedUp(loaded != nil)
 	}
 	if loaded == nil {
 		loaded = b.read(r.ctx, s.id, executionID, first)

@@ -14,6 +14,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 )
 
 // Requests in flight to one service. An emulator is one thread of one process
@@ -44,7 +46,7 @@ type services struct {
 	blobEndpoint  string
 }
 
-func newServices(c Connection, transport policy.Transporter) (*services, error) {
+func newServices(c Connection, transport policy.Transporter, meter *metering.Hub) (*services, error) {
 	if c.queue == "" {
 		return nil, fmt.Errorf("no storage connection")
 	}
@@ -56,6 +58,7 @@ func newServices(c Connection, transport policy.Transporter) (*services, error) 
 	if transport == nil {
 		transport = newHTTPClient(isEmulator(c.queue) || isEmulator(store.table), bound)
 	}
+	transport = measured(transport, meter, c)
 	limited := func(endpoint string) policy.Transporter { return limit(transport, requestBound(endpoint)) }
 	s := &services{tableEndpoint: store.table, blobEndpoint: store.blob}
 	var err error

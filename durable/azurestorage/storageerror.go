@@ -129,7 +129,7 @@ func retry(ctx context.Context, what string, attempt func(ctx context.Context) e
 func retryIf(ctx context.Context, what string, again func(error) bool, attempt func(ctx context.Context) error) error {
 	delay := firstRetryDelay
 	for n := 1; ; n++ {
-		err := once(ctx, attempt)
+		err := once(attempts(ctx, n), attempt)
 		switch {
 		case err == nil:
 			return nil

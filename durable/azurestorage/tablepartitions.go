@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 )
 
 // The times of the table partition manager besides those that are settings
@@ -149,6 +151,7 @@ func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan
 	for _, queue := range plan.lost {
 		if p := t.byQueue[queue]; p != nil {
 			t.hub.log.Warn("partition lost", "partition", queue, "workerId", t.hub.cfg.WorkerID)
+			t.hub.meter.Partition(queue, metering.Lost)
 			t.hub.tasks.Go(p.stopReading(work))
 		}
 	}
@@ -193,8 +196,10 @@ func (t *tablePartitions) do(ctx, work context.Context, step partitionStep) erro
 	case stepRelease:
 		p.released()
 		t.hub.log.Info("partition released", "partition", step.row.Queue, "to", cmp.Or(step.row.NextOwner, "anybody"))
+		t.hub.meter.Partition(step.row.Queue, metering.Released)
 	case stepSteal:
 		t.hub.log.Info("AttemptingToStealLease", "partition", step.row.Queue, "from", step.row.CurrentOwner)
+		t.hub.meter.Partition(step.row.Queue, metering.Stolen)
 	case stepClaim, stepRenew, stepDrain:
 	}
 	if step.listen && !t.leaving {
@@ -209,6 +214,7 @@ func (t *tablePartitions) dropExpired(work context.Context) {
 	for _, p := range t.hub.partitions {
 		if p.expired(time.Now()) {
 			t.hub.log.Warn("partition lost: its lease ended before it could be renewed", "partition", p.queue.name)
+			t.hub.meter.Partition(p.queue.name, metering.Lost)
 			t.hub.tasks.Go(p.stopReading(work))
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -17,6 +18,7 @@ import (
 type TaskHub struct {
 	cfg      Config
 	log      *slog.Logger
+	meter    *metering.Hub
 	names    hubNames
 	services *services
 
@@ -67,7 +69,11 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		return nil, fmt.Errorf("task hub configuration: %w", err)
 	}
 	cfg = cfg.WithDefaults()
-	s, err := newServices(c, cfg.Transport)
+	meter, err := metering.NewHub(cfg.MeterProvider)
+	if err != nil {
+		return nil, fmt.Errorf("make the task hub's metrics: %w", err)
+	}
+	s, err := newServices(c, cfg.Transport, meter)
 	if err != nil {
 		return nil, err
 	}
@@ -78,6 +84,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	h := &TaskHub{
 		cfg:             cfg,
 		log:             cfg.Logger.With("taskHub", cfg.TaskHub),
+		meter:           meter,
 		names:           names,
 		services:        s,
 		historyTable:    newTable(s.tables, s.tableEndpoint, names.HistoryTable()),
@@ -130,6 +137,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 		return err
 	}
 	h.log.Info("task hub ready", "workerId", h.cfg.WorkerID, "partitions", len(h.partitions))
+	defer h.observeQueues()()
 
 	// Work goes on when ctx has ended, until everything handed out is settled or
 	// the drain time is over.

@@ -183,6 +183,7 @@ func (q *activityQueue) take(work context.Context, messages []queueMessage) {
 			h.tasks.Go(func() { d.abandon(work, err.Error()) })
 			continue
 		}
+		h.meter.Received(h.workItems.name, ageOf(d))
 		q.mu.Lock()
 		q.items = append(q.items, d)
 		q.ring()

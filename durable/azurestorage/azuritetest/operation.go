@@ -4,10 +4,11 @@ import (
 	"io"
 	"net/http"
 	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/storageop"
 )
 
-// call reads service, operation and target off a request. It knows the
-// operations that task hubs use; another is named by its method.
+// call reads service, operation and target off a request.
 func (c *Counter) call(req *http.Request) Call {
 	service, pathStyle := c.services[req.URL.Host]
 	if !pathStyle { // https://account.queue.core.windows.net
@@ -19,46 +20,24 @@ func (c *Counter) call(req *http.Request) Call {
 	if pathStyle {
 		_, path, _ = strings.Cut(path, "/") // the account
 	}
-	target, rest, _ := strings.Cut(path, "/")
-	switch service {
-	case "queue":
-		return Call{service, queueOperation(req, rest), target}
-	case "table":
-		name, target := tableOperation(req, target)
-		return Call{service, name, target}
-	default:
-		return Call{service, blobOperation(req, rest), target}
+	target, _, _ := strings.Cut(path, "/")
+	name := storageop.Of(service, req, path)
+	if service == storageop.Table {
+		target = tableOf(req, target)
 	}
+	return Call{service, name, target}
 }
 
-func queueOperation(req *http.Request, rest string) string {
-	query := req.URL.Query()
-	switch {
-	case rest == "" && query.Get("comp") == "list":
-		return "ListQueues"
-	case rest == "" && query.Get("comp") == "metadata":
-		return choose(req.Method, "GET", "GetQueueMetadata", "HEAD", "GetQueueMetadata", "PUT", "SetQueueMetadata")
-	case rest == "":
-		return choose(req.Method, "PUT", "CreateQueue", "DELETE", "DeleteQueue")
-	case rest == "messages" && query.Get("peekonly") == "true":
-		return "PeekMessages"
-	case rest == "messages":
-		return choose(req.Method, "POST", "PutMessage", "GET", "GetMessages", "DELETE", "ClearMessages")
-	}
-	return choose(req.Method, "PUT", "UpdateMessage", "DELETE", "DeleteMessage")
-}
-
-func tableOperation(req *http.Request, path string) (name, table string) {
+// tableOf returns the table that a request is about.
+func tableOf(req *http.Request, path string) string {
 	table, key, _ := strings.Cut(path, "(")
-	switch {
-	case table == "$batch":
-		return "EntityGroupTransaction", batchTable(req)
-	case table == "Tables":
-		return choose(req.Method, "POST", "CreateTable", "DELETE", "DeleteTable", "GET", "QueryTables"), strings.Trim(key, "')")
+	switch table {
+	case "$batch":
+		return batchTable(req)
+	case "Tables":
+		return strings.Trim(key, "')")
 	}
-	// "MERGE" is sent as such or, by some clients, as PATCH.
-	return choose(req.Method, "GET", "QueryEntities", "POST", "InsertEntity", "PUT", "UpdateEntity",
-		"PATCH", "MergeEntity", "MERGE", "MergeEntity", "DELETE", "DeleteEntity"), table
+	return table
 }
 
 // batchTable finds the one table of a transaction in its first inner request.
@@ -80,32 +59,4 @@ func batchTable(req *http.Request) string {
 		}
 	}
 	return ""
-}
-
-func blobOperation(req *http.Request, rest string) string {
-	query := req.URL.Query()
-	switch {
-	case query.Get("comp") == "lease":
-		verb := strings.ToLower(req.Header.Get("x-ms-lease-action"))
-		return strings.ToUpper(verb[:min(1, len(verb))]) + verb[min(1, len(verb)):] + "Lease"
-	case query.Get("comp") == "list" && query.Get("restype") == "container":
-		return "ListBlobs"
-	case query.Get("comp") == "list":
-		return "ListContainers"
-	case rest == "":
-		return choose(req.Method, "PUT", "CreateContainer", "DELETE", "DeleteContainer", "GET", "GetContainerProperties", "HEAD", "GetContainerProperties")
-	case query.Get("comp") == "metadata":
-		return "SetBlobMetadata"
-	}
-	return choose(req.Method, "PUT", "PutBlob", "GET", "GetBlob", "HEAD", "GetBlobProperties", "DELETE", "DeleteBlob")
-}
-
-// choose returns the value that follows key, or key itself.
-func choose(key string, pairs ...string) string {
-	for i := 0; i+1 < len(pairs); i += 2 {
-		if pairs[i] == key {
-			return pairs[i+1]
-		}
-	}
-	return key
 }

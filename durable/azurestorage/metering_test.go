@@ -1,0 +1,111 @@
+package azurestorage
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+)
+
+// recorded is what a metric has recorded: a number for each value of one of its
+// attributes.
+func recorded(t *testing.T, r sdk.Reader, name, by string) map[string]float64 {
+	t.Helper()
+	var all metricdata.ResourceMetrics
+	if err := r.Collect(t.Context(), &all); err != nil {
+		t.Fatal(err)
+	}
+	got := map[string]float64{}
+	add := func(of attribute.Set, n float64) {
+		v, _ := of.Value(attribute.Key(by))
+		got[v.String()] += n
+	}
+	for _, s := range all.ScopeMetrics {
+		for _, m := range s.Metrics {
+			if m.Name != name {
+				continue
+			}
+			switch data := m.Data.(type) {
+			case metricdata.Sum[int64]:
+				for _, p := range data.DataPoints {
+					add(p.Attributes, float64(p.Value))
+				}
+			case metricdata.Histogram[float64]:
+				for _, p := range data.DataPoints {
+					add(p.Attributes, float64(p.Count))
+				}
+			case metricdata.Gauge[int64]:
+				for _, p := range data.DataPoints {
+					add(p.Attributes, float64(p.Value))
+				}
+			}
+		}
+	}
+	return got
+}
+
+func TestMetrics_TellWhatAHubDoes(t *testing.T) {
+	t.Parallel()
+	connection := azuritetest.Start(t)
+	counter := azuritetest.NewCounter(connection, nil)
+	counter.CountEmptyPolls = true
+	var refused atomic.Bool
+	counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		if call.Name == "EntityGroupTransaction" && refused.CompareAndSwap(false, true) {
+			return azuritetest.Refusal(req, http.StatusServiceUnavailable, "ServerBusy"), nil
+		}
+		return next()
+	}
+	reader := sdk.NewManualReader()
+	cfg := testConfig(t)
+	cfg.Transport, cfg.MeterProvider = counter, sdk.NewMeterProvider(sdk.WithReader(reader))
+	h := openHub(t, cfg)
+	stop := runHub(t, h)
+	control := h.controlQueues[0]
+	mustStart(t, h, "metered", "e1", `1`)
+	runHello(t, h, "Tokyo", "Seattle")
+	if _, _, err := control.put(t.Context(), "no message of a hub", 0, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "an unreadable message is counted", time.Minute, func() bool {
+		return recorded(t, reader, "durabletask.messages.held_back", "durabletask.reason")["unreadable"] > 0
+	})
+
+	for _, want := range []struct{ metric, by, value string }{
+		{"durabletask.partitions.owned", "durabletask.queue", control.name},
+		{"durabletask.partitions.changes", "durabletask.partition.change", "acquired"},
+		{"durabletask.queue.message.age", "durabletask.queue", control.name},
+		{"durabletask.history_cache.lookups", "durabletask.cache.hit", "true"},
+		{"durabletask.storage.operation.duration", "durabletask.outcome", "throttled"},
+		{"durabletask.storage.retries", "durabletask.storage.operation", "EntityGroupTransaction"},
+	} {
+		if n := recorded(t, reader, want.metric, want.by)[want.value]; n == 0 {
+			t.Errorf("%s by %s says nothing of %s: %v", want.metric, want.by, want.value, recorded(t, reader, want.metric, want.by))
+		}
+	}
+	lengths := recorded(t, reader, "durabletask.queue.length", "durabletask.queue")
+	if _, ok := lengths[control.name]; !ok || len(lengths) != 2 {
+		t.Errorf("lengths are told of the queues %v, want %s and the work items", lengths, control.name)
+	}
+	stop()
+	if owned := recorded(t, reader, "durabletask.partitions.owned", "durabletask.queue")[control.name]; owned != 0 {
+		t.Errorf("%v partitions are owned after the end", owned)
+	}
+	if released := recorded(t, reader, "durabletask.partitions.changes", "durabletask.partition.change")["released"]; released != 1 {
+		t.Errorf("%v partitions were released", released)
+	}
+	// The metrics count what the account saw.
+	operations := recorded(t, reader, "durabletask.storage.operation.duration", "durabletask.storage.operation")
+	for _, name := range []string{"GetMessages", "PutMessage", "EntityGroupTransaction", "InsertEntity"} {
+		saw := counter.Total(func(c azuritetest.Call) bool { return c.Name == name })
+		if int(operations[name]) != saw || saw == 0 {
+			t.Errorf("%v times %s were counted, the account saw %d", operations[name], name, saw)
+		}
+	}
+}

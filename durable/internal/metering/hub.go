@@ -1,0 +1,189 @@
+package metering
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+)
+
+// A Change is what happens to a worker's right to a partition.
+type Change string
+
+// What can happen to it.
+const (
+	Acquired Change = "acquired" // the worker begins to read the partition's queue
+	Stolen   Change = "stolen"   // it asks another worker for the partition, to even out
+	Released Change = "released" // it gives the partition up
+	Lost     Change = "lost"     // another worker has it, or its time ended unrenewed
+)
+
+// A Held is why a message is handed back to its queue.
+type Held string
+
+// Why messages are held back.
+const (
+	Unreadable Held = "unreadable" // it is no message of a task hub
+	Early      Held = "early"      // what it is for cannot take it now
+)
+
+// An Answer is how a storage service answers.
+type Answer string
+
+// How it can.
+const (
+	OK        Answer = "ok"
+	Conflict  Answer = "conflict"  // another was faster, or it is not there: 404, 409, 412
+	Throttled Answer = "throttled" // it asks for less: 429, 503
+	Refused   Answer = "refused"   // other statuses
+	NoAnswer  Answer = "no_answer"
+)
+
+// A Hub records what a worker does in its task hub. A nil one does nothing.
+type Hub struct {
+	owned      metric.Int64UpDownCounter
+	changes    metric.Int64Counter
+	age        metric.Float64Histogram
+	lookups    metric.Int64Counter
+	held       metric.Int64Counter
+	poison     metric.Int64Counter
+	operations metric.Float64Histogram
+	retries    metric.Int64Counter
+
+	source  metric.Meter
+	waiting metric.Int64ObservableGauge
+	latency metric.Float64ObservableGauge
+}
+
+// NewHub returns a Hub that records to p, nil if p is nil.
+func NewHub(p metric.MeterProvider) (*Hub, error) {
+	if p == nil {
+		return nil, nil
+	}
+	source := p.Meter(scope)
+	h := &Hub{source: source}
+	var errs [10]error
+	h.owned, errs[0] = source.Int64UpDownCounter("durabletask.partitions.owned",
+		metric.WithUnit("{partition}"), metric.WithDescription("Partitions that this worker reads."))
+	h.changes, errs[1] = source.Int64Counter("durabletask.partitions.changes",
+		metric.WithUnit("{change}"), metric.WithDescription("Partitions that this worker has acquired, asked others for, released or lost."))
+	h.age, errs[2] = source.Float64Histogram("durabletask.queue.message.age", seconds,
+		metric.WithUnit("s"), metric.WithDescription("Time from when a message was sent, or became due, until this worker received it."))
+	h.lookups, errs[3] = source.Int64Counter("durabletask.history_cache.lookups",
+		metric.WithUnit("{lookup}"), metric.WithDescription("Histories that were wanted, and whether they were in memory."))
+	h.held, errs[4] = source.Int64Counter("durabletask.messages.held_back",
+		metric.WithUnit("{message}"), metric.WithDescription("Messages that were handed back to their queue for later."))
+	h.poison, errs[5] = source.Int64Counter("durabletask.messages.poison",
+		metric.WithUnit("{message}"), metric.WithDescription("Messages that were handed back after so many deliveries that a person should look at them."))
+	h.operations, errs[6] = source.Float64Histogram("durabletask.storage.operation.duration", seconds,
+		metric.WithUnit("s"), metric.WithDescription("Time that the storage took for an operation."))
+	h.retries, errs[7] = source.Int64Counter("durabletask.storage.retries",
+		metric.WithUnit("{operation}"), metric.WithDescription("Storage operations that were made again because they had failed."))
+	h.waiting, errs[8] = source.Int64ObservableGauge("durabletask.queue.length",
+		metric.WithUnit("{message}"), metric.WithDescription("Messages in a queue that this worker reads, roughly; 0 if all are hidden."))
+	h.latency, errs[9] = source.Float64ObservableGauge("durabletask.queue.latency",
+		metric.WithUnit("s"), metric.WithDescription("For how long the first message of a queue has waited."))
+	return h, errors.Join(errs[:]...)
+}
+
+// A QueueState is what waits in a queue.
+type QueueState struct {
+	Queue   string
+	Length  int
+	Latency time.Duration
+}
+
+// Observe has look tell of the queues whenever the metrics are collected, until
+// stop is called.
+func (h *Hub) Observe(look func(ctx context.Context) ([]QueueState, error)) (stop func() error, err error) {
+	if h == nil {
+		return func() error { return nil }, nil
+	}
+	r, err := h.source.RegisterCallback(func(ctx context.Context, to metric.Observer) error {
+		states, err := look(ctx)
+		for _, s := range states {
+			queue := metric.WithAttributes(queueKey.String(s.Queue))
+			to.ObserveInt64(h.waiting, int64(s.Length), queue)
+			to.ObserveFloat64(h.latency, s.Latency.Seconds(), queue)
+		}
+		return err
+	}, h.waiting, h.latency)
+	if err != nil {
+		return nil, err
+	}
+	return r.Unregister, nil
+}
+
+// Keys of attributes.
+const (
+	queueKey     = attribute.Key("durabletask.queue")
+	changeKey    = attribute.Key("durabletask.partition.change")
+	reasonKey    = attribute.Key("durabletask.reason")
+	hitKey       = attribute.Key("durabletask.cache.hit")
+	serviceKey   = attribute.Key("durabletask.storage.service")
+	operationKey = attribute.Key("durabletask.storage.operation")
+	outcomeKey   = attribute.Key("durabletask.outcome")
+)
+
+// Partition records what happened to the right to read a queue.
+func (h *Hub) Partition(queue string, c Change) {
+	if h == nil {
+		return
+	}
+	h.changes.Add(context.Background(), 1, metric.WithAttributes(queueKey.String(queue), changeKey.String(string(c))))
+}
+
+// Owns records that a queue begins or ends to be read.
+func (h *Hub) Owns(queue string, by int64) {
+	if h == nil {
+		return
+	}
+	h.owned.Add(context.Background(), by, metric.WithAttributes(queueKey.String(queue)))
+}
+
+// Received records that a message was received which had waited for a time.
+func (h *Hub) Received(queue string, age time.Duration) {
+	if h == nil {
+		return
+	}
+	h.age.Record(context.Background(), max(0, age.Seconds()), metric.WithAttributes(queueKey.String(queue)))
+}
+
+// LookedUp records that a history was wanted.
+func (h *Hub) LookedUp(hit bool) {
+	if h == nil {
+		return
+	}
+	h.lookups.Add(context.Background(), 1, metric.WithAttributes(hitKey.Bool(hit)))
+}
+
+// HeldBack records that a message was handed back to its queue.
+func (h *Hub) HeldBack(queue string, why Held) {
+	if h == nil {
+		return
+	}
+	h.held.Add(context.Background(), 1, metric.WithAttributes(queueKey.String(queue), reasonKey.String(string(why))))
+}
+
+// Poison records that a message was handed back too often.
+func (h *Hub) Poison(queue string) {
+	if h == nil {
+		return
+	}
+	h.poison.Add(context.Background(), 1, metric.WithAttributes(queueKey.String(queue)))
+}
+
+// Operation records an operation of a storage service that was attempted, for
+// the n-th time.
+func (h *Hub) Operation(service, operation string, a Answer, took time.Duration, n int) {
+	if h == nil {
+		return
+	}
+	ctx, of := context.Background(), []attribute.KeyValue{serviceKey.String(service), operationKey.String(operation)}
+	if n > 1 {
+		h.retries.Add(ctx, 1, metric.WithAttributes(of...))
+	}
+	h.operations.Record(ctx, took.Seconds(), metric.WithAttributes(append(of, outcomeKey.String(string(a)))...))
+}

@@ -1,0 +1,114 @@
+package metering
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/attribute"
+	sdk "go.opentelemetry.io/otel/sdk/metric"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+)
+
+// lines returns what was recorded, a data point a line.
+func lines(got map[string]metricdata.Aggregation) []string {
+	var out []string
+	add := func(name string, of attribute.Set, value any) {
+		var attrs []string
+		for _, a := range of.ToSlice() {
+			attrs = append(attrs, strings.TrimPrefix(string(a.Key), "durabletask.")+"="+a.Value.String())
+		}
+		out = append(out, fmt.Sprintf("%s %s: %v", strings.TrimPrefix(name, "durabletask."), strings.Join(attrs, " "), value))
+	}
+	for name, data := range got {
+		switch data := data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range data.DataPoints {
+				add(name, p.Attributes, p.Value)
+			}
+		case metricdata.Gauge[int64]:
+			for _, p := range data.DataPoints {
+				add(name, p.Attributes, p.Value)
+			}
+		case metricdata.Gauge[float64]:
+			for _, p := range data.DataPoints {
+				add(name, p.Attributes, p.Value)
+			}
+		case metricdata.Histogram[float64]:
+			for _, p := range data.DataPoints {
+				add(name, p.Attributes, fmt.Sprintf("%d, %v s", p.Count, p.Sum))
+			}
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func TestHub_RecordsWhatAWorkerDoesInItsHub(t *testing.T) {
+	reader := sdk.NewManualReader()
+	h, err := NewHub(sdk.NewMeterProvider(sdk.WithReader(reader)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, err := h.Observe(func(context.Context) ([]QueueState, error) {
+		return []QueueState{{Queue: "q", Length: 3, Latency: 2 * time.Second}}, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.Partition("q", Acquired)
+	h.Owns("q", 1)
+	h.Received("q", -time.Second) // clocks differ
+	h.LookedUp(true)
+	h.LookedUp(false)
+	h.HeldBack("q", Unreadable)
+	h.Poison("q")
+	h.Operation("queue", "PutMessage", Throttled, time.Second, 1)
+	h.Operation("queue", "PutMessage", OK, time.Second, 2)
+	want := []string{
+		"history_cache.lookups cache.hit=false: 1",
+		"history_cache.lookups cache.hit=true: 1",
+		"messages.held_back queue=q reason=unreadable: 1",
+		"messages.poison queue=q: 1",
+		"partitions.changes partition.change=acquired queue=q: 1",
+		"partitions.owned queue=q: 1",
+		"queue.latency queue=q: 2",
+		"queue.length queue=q: 3",
+		"queue.message.age queue=q: 1, 0 s",
+		"storage.operation.duration outcome=ok storage.operation=PutMessage storage.service=queue: 1, 1 s",
+		"storage.operation.duration outcome=throttled storage.operation=PutMessage storage.service=queue: 1, 1 s",
+		"storage.retries storage.operation=PutMessage storage.service=queue: 1",
+	}
+	if diff := cmp.Diff(lines(collect(t, reader)), want); diff != "" {
+		t.Errorf("recorded (-) is not what is wanted (+):\n%s", diff)
+	}
+	if err := stop(); err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := collect(t, reader)["durabletask.queue.length"]; ok {
+		t.Error("queues are looked at after the end")
+	}
+}
+
+func TestHub_ThatIsNilDoesNothing(t *testing.T) {
+	h, err := NewHub(nil)
+	if h != nil || err != nil {
+		t.Fatalf("NewHub(nil) is %v, %v", h, err)
+	}
+	n := testing.AllocsPerRun(100, func() {
+		h.Partition("q", Lost)
+		h.Owns("q", -1)
+		h.Received("q", 0)
+		h.LookedUp(true)
+		h.HeldBack("q", Early)
+		h.Poison("q")
+		h.Operation("queue", "PutMessage", OK, 0, 2)
+	})
+	if n != 0 {
+		t.Errorf("what is off allocates %v times", n)
+	}
+}
