@@ -169,9 +169,16 @@ func (c Config) removeEmpty(path string) error {
 }
 
 func (c Config) accountPlace(connection string) (hubPlace, error) {
-	resolved, err := azurestorage.ResolveConnection(connection, newVariables(os.Environ()).connection)
+	vars := newVariables(os.Environ())
+	resolved, err := azurestorage.ResolveConnection(connection, vars.connection)
 	if err != nil {
 		return hubPlace{}, err
+	}
+	if sameConnection(connection, c.ConnectionName) {
+		// Of a hub in another account nothing says that it is divided.
+		if resolved, err = c.withTrackingStore(resolved, vars); err != nil {
+			return hubPlace{}, err
+		}
 	}
 	hub, err := azurestorage.Open(resolved, c.Storage)
 	if err != nil {

@@ -62,6 +62,10 @@ type Config struct {
 	// URLs. Default "Storage".
 	ConnectionName string
 
+	// TrackingStoreConnectionName is the name of the connection to the account
+	// with the hub's tables and blobs, if that is another one.
+	TrackingStoreConnectionName string
+
 	// Connection says where the hub's storage is.
 	Connection azurestorage.Connection
 

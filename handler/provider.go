@@ -70,16 +70,32 @@ func chooseStorage(cfg *Config, vars variables) error {
 	}
 	connection, err := azurestorage.ResolveConnection(cfg.ConnectionName, vars.connection)
 	if err == nil {
-		cfg.Connection = connection
-		return nil
+		cfg.Connection, err = cfg.withTrackingStore(connection, vars)
+		return err
 	}
 	_, chosen := cfg.sources[storageTypePath]
 	_, onAzure := vars.lookup("WEBSITE_INSTANCE_ID")
-	if errors.Is(err, azurestorage.ErrNoConnection) && !chosen && !onAzure && sameConnection(cfg.ConnectionName, DefaultConnectionName) {
+	if errors.Is(err, azurestorage.ErrNoConnection) && !chosen && !onAzure && sameConnection(cfg.ConnectionName, DefaultConnectionName) &&
+		cfg.TrackingStoreConnectionName == "" {
 		cfg.StorageType = Embedded
 		return nil
 	}
 	return fmt.Errorf("%s: %w", connectionNamePath, err)
+}
+
+// withTrackingStore returns a connection that leads to the account of its own
+// for tables and blobs, too, if there is one
+// (WebJobs.Extensions.DurableTask/AzureStorageDurabilityProviderFactory.cs,
+// GetAzureStorageOrchestrationServiceSettings).
+func (c Config) withTrackingStore(connection azurestorage.Connection, vars variables) (azurestorage.Connection, error) {
+	if c.TrackingStoreConnectionName == "" {
+		return connection, nil
+	}
+	tracking, err := azurestorage.ResolveConnection(c.TrackingStoreConnectionName, vars.connection)
+	if err != nil {
+		return azurestorage.Connection{}, fmt.Errorf("%s: %w", trackingConnectionPath, err)
+	}
+	return connection.WithTrackingStore(tracking), nil
 }
 
 // openProvider returns what stores the hub. It does no I/O.

@@ -8,6 +8,32 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 )
 
+// The account for the tables is found as that for the queues is, by a connection
+// string or by an identity.
+func TestConfig_TablesCanHaveAnAccountOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	for _, setting := range []string{
+		"AzureWebJobsTables=DefaultEndpointsProtocol=https;AccountName=second;AccountKey=a2V5",
+		"Tables__accountName=second",
+		"ConnectionStrings__Tables=DefaultEndpointsProtocol=https;AccountName=second;AccountKey=a2V5",
+	} {
+		cfg := configured(t, durableTaskJSON(`"storageProvider": {"trackingStoreConnectionName": "Tables"}`), storageSetting, setting)
+		if cfg.Problem != nil {
+			t.Fatalf("%s: %v", setting, cfg.Problem)
+		}
+		alone, err := azurestorage.ParseConnectionString(strings.SplitN(storageSetting, "=", 2)[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg.Connection == alone {
+			t.Errorf("%s: the connection leads to one account only", setting)
+		}
+		if _, err := azurestorage.Open(cfg.Connection, cfg.Storage); err != nil {
+			t.Errorf("%s: %v", setting, err)
+		}
+	}
+}
+
 func TestConfig_TheHubIsInAFileWhereNoStorageIsNamed(t *testing.T) {
 	t.Parallel()
 	const embeddedType = `"storageProvider": {"type": "embedded"}`
@@ -38,6 +64,15 @@ func TestConfig_TheHubIsInAFileWhereNoStorageIsNamed(t *testing.T) {
 		{
 			name: "the app runs on Azure, where disks come and go", hostJSON: "{}", environ: []string{"WEBSITE_INSTANCE_ID=7"},
 			problem: `no storage connection named "Storage"`,
+		},
+		{
+			name: "there is an account for the tables and none for the queues", environ: []string{"AzureWebJobsTables=UseDevelopmentStorage=true"},
+			hostJSON: durableTaskJSON(`"storageProvider": {"trackingStoreConnectionName": "Tables"}`), problem: `no storage connection named "Storage"`,
+		},
+		{
+			name: "the account for the tables is not set", environ: []string{storageSetting},
+			hostJSON: durableTaskJSON(`"storageProvider": {"trackingStoreConnectionName": "Tables"}`),
+			problem:  `trackingStoreConnectionName: no storage connection named "Tables": none of the settings AzureWebJobsTables, Tables is set`,
 		},
 		{name: "the file is asked for on Azure", hostJSON: durableTaskJSON(embeddedType), environ: []string{"WEBSITE_INSTANCE_ID=7"}, want: Embedded},
 	} {

@@ -284,8 +284,14 @@ func storageSettingCases() []settingCase {
 			overridden: "8", override: 8 << 20,
 		},
 		{
-			path: "storageProvider.trackingStoreConnectionName", get: func(Config) any { return nil },
-			bad: map[string]string{`"Tables"`: "a separate account for tables is not supported yet"},
+			path: "storageProvider.trackingStoreConnectionName", get: func(c Config) any { return c.TrackingStoreConnectionName }, byDefault: "",
+			good: map[string]any{`"Storage"`: "Storage", `""`: ""},
+			bad: map[string]string{`7`: "is 7, must be a string"}, overridden: "AzureWebJobsStorage", override: "AzureWebJobsStorage",
+		},
+		{
+			path: "storageProvider.trackingStoreNamePrefix", get: func(c Config) any { return c.Storage.TrackingStoreNamePrefix }, byDefault: "",
+			good: map[string]any{`"Mine2"`: "Mine2", `"%HUB%"`: "HubOfSetting", `""`: ""}, bad: map[string]string{`"a-b"`: `is "a-b", must be 1 to 54 letters and digits`},
+			overridden: "Other", override: "Other",
 		},
 	}
 }

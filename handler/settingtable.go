@@ -57,16 +57,17 @@ func (row *settingRow) fullPath() string {
 
 // Paths in host.json, spelled as the documentation does.
 const (
-	versionPath        = "version"
-	timeoutPath        = "functionTimeout"
-	routePrefixPath    = "extensions.http.routePrefix"
-	durableTaskPath    = "extensions.durableTask"
-	flatPath           = "durableTask"
-	storagePath        = durableTaskPath + ".storageProvider"
-	hubNamePath        = durableTaskPath + ".hubName"
-	connectionNamePath = storagePath + ".connectionName"
-	storageTypePath    = storagePath + ".type"
-	storageFilePath    = storagePath + ".path"
+	versionPath            = "version"
+	timeoutPath            = "functionTimeout"
+	routePrefixPath        = "extensions.http.routePrefix"
+	durableTaskPath        = "extensions.durableTask"
+	flatPath               = "durableTask"
+	storagePath            = durableTaskPath + ".storageProvider"
+	hubNamePath            = durableTaskPath + ".hubName"
+	connectionNamePath     = storagePath + ".connectionName"
+	trackingConnectionPath = storagePath + ".trackingStoreConnectionName"
+	storageTypePath        = storagePath + ".type"
+	storageFilePath        = storagePath + ".path"
 )
 
 // settingRows are all settings, in the order of the documentation.

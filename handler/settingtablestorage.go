@@ -113,16 +113,27 @@ var storageRows = []settingRow{
 	},
 	{
 		path: "storageProvider.trackingStoreConnectionName", older: []string{"trackingStoreConnectionStringName"}, flat: "trackingStoreConnectionStringName",
-		values: textValue{resolved: true, emptyIsUnset: true, words: "none"},
-		check: func(_ *Config, path string, s setting) error {
-			return fmt.Errorf("%s is set, but a separate account for tables is not supported yet (%s)", path, s.source)
-		},
-		initial: "none", get: func(*Config) any { return "" },
-		does: "a storage account of its own for the tables. Refused: without it the tables would be looked for in the wrong account",
+		values: textValue{resolved: true, emptyIsUnset: true, words: "the name of a storage connection, below", set: func(cfg *Config, value string) {
+			cfg.TrackingStoreConnectionName = value
+		}},
+		initial: "none", get: func(cfg *Config) any { return cfg.TrackingStoreConnectionName },
+		does: "a storage account of its own for the tables and blobs of the hub, as in .NET; the queues stay in that of `connectionName`. It must not change on a hub that exists",
 	},
 	{
-		path: "storageProvider.trackingStoreNamePrefix", flat: "trackingStoreNamePrefix", values: textValue{words: "a name"}, initial: "`DurableTask`",
-		does: "what the names of tables in an account of their own begin with", inert: "there is no separate account for tables",
+		path: "storageProvider.trackingStoreNamePrefix", flat: "trackingStoreNamePrefix",
+		values: textValue{
+			resolved: true, emptyIsUnset: true, words: "1 to 54 letters and digits, the first a letter", pattern: "^[A-Za-z][A-Za-z0-9]{0,53}$",
+			must: func(value string) string {
+				if azurestorage.ValidateTrackingPrefix(value) == nil {
+					return ""
+				}
+				return "1 to 54 letters and digits, the first a letter"
+			},
+			set: func(cfg *Config, value string) { cfg.Storage.TrackingStoreNamePrefix = value },
+		},
+		initial: "`DurableTask`", get: func(cfg *Config) any { return cfg.Storage.TrackingStoreNamePrefix },
+		does: "what the names of the tables with histories and instances begin with in an account of their own, instead of the hub's name. " +
+			"Hubs that share such an account need a prefix each. Without such an account it has no effect",
 	},
 	{
 		path: "storageProvider.fetchLargeMessagesAutomatically", values: boolValue{}, initial: "`true`",

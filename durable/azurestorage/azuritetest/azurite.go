@@ -22,9 +22,11 @@ import (
 	"time"
 )
 
-// The account that Azurite knows from the start. Its key is public.
+// The accounts that it has. The first is the one that every Azurite has, the
+// second has the same key, which is public.
 const (
 	accountName = "devstoreaccount1"
+	secondName  = "devstoreaccount2"
 	accountKey  = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 
@@ -59,6 +61,9 @@ func Start(tb testing.TB) string {
 	}
 	return shared.connection
 }
+
+// Second returns the connection string of another account of the same Azurite.
+func Second(connection string) string { return strings.ReplaceAll(connection, accountName, secondName) }
 
 // Required reports whether what is one of the words, separated by commas, in
 // the environment variable DURABLE_TEST_REQUIRE. A test that misses a thing
@@ -109,6 +114,7 @@ func start() (connection string, pipe *os.File, err error) {
 		"--location", filepath.Join(dir, "data"),
 		"--blobHost", "127.0.0.1", "--queueHost", "127.0.0.1", "--tableHost", "127.0.0.1",
 		"--blobPort", "0", "--queuePort", "0", "--tablePort", "0")
+	cmd.Env = append(os.Environ(), fmt.Sprintf("AZURITE_ACCOUNTS=%s:%s;%s:%[2]s", accountName, accountKey, secondName))
 	stdin, pipe, err := os.Pipe()
 	if err != nil {
 		return "", nil, err

@@ -1,0 +1,95 @@
+package azurestorage
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// tablesOf returns the tables of h's account whose names begin as its hub's do,
+// without that.
+func tablesOf(t *testing.T, h *TaskHub, beginnings ...string) []string {
+	t.Helper()
+	var names []string
+	for pager := h.services.tables.NewListTablesPager(nil); pager.More(); {
+		page, err := pager.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, table := range page.Tables {
+			for i, beginning := range beginnings {
+				if rest, ok := strings.CutPrefix(value(table.Name), beginning); ok {
+					names = append(names, []string{"hub", "prefix"}[i]+" "+rest)
+				}
+			}
+		}
+	}
+	return names
+}
+
+func TestTrackingStore_RunsAHubInTwoAccounts(t *testing.T) {
+	t.Parallel()
+	connection := azuritetest.Start(t)
+	first, err := ParseConnectionString(connection)
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, err := ParseConnectionString(azuritetest.Second(connection))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := testConfig(t)
+	cfg.TrackingStoreNamePrefix = "Of" + cfg.TaskHub
+	h, err := Open(first.WithTrackingStore(second), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := runHub(t, h)
+	mustStart(t, h, "hello", "e", `"`+strings.Repeat("in", 40_000)+`"`)
+	runHello(t, h, "Tokyo", "Seattle", "London")
+	state, err := h.Instance(t.Context(), "hello", provider.Fetch{Input: true})
+	if err != nil || state.Status != history.Completed || len(value(state.Input)) != 80_002 {
+		t.Fatalf("the instance is %+v, %v", state, err)
+	}
+	stop()
+
+	alone, err := Open(first, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := tablesOf(t, alone, cfg.TaskHub, cfg.TrackingStoreNamePrefix); got != nil {
+		t.Errorf("the account of the queues has the tables %q", got)
+	}
+	want := []string{"prefix History", "prefix Instances", "hub Partitions"}
+	if diff := cmp.Diff(want, tablesOf(t, h, cfg.TaskHub, cfg.TrackingStoreNamePrefix)); diff != "" {
+		t.Errorf("the account of the tables has others (-want +got):\n%s", diff)
+	}
+	var blobs []string
+	for pager := h.largeMessages.client.NewListBlobsFlatPager(nil); pager.More(); {
+		page, err := pager.NextPage(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, b := range page.Segment.BlobItems {
+			blobs = append(blobs, value(b.Name))
+		}
+	}
+	if len(blobs) == 0 {
+		t.Error("no large payload is in the account of the tables")
+	}
+}
+
+func TestTrackingStore_MustBeConnected(t *testing.T) {
+	first, err := ParseConnectionString("UseDevelopmentStorage=true")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Open(first.WithTrackingStore(Connection{}), Config{}); err == nil || !strings.Contains(err.Error(), "tracking store") {
+		t.Errorf("error %v, want one about the tracking store", err)
+	}
+}
