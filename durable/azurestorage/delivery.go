@@ -43,6 +43,8 @@ type delivery struct {
 	lost    bool      // somebody else received it
 	leaving bool      // it is being handed back, and may be received anew from now on
 	settled bool
+	// doubtful says that it was to be deleted, and that it is not known to be.
+	doubtful bool
 }
 
 func (h *TaskHub) newDelivery(q *messageQueue, m queueMessage, lock time.Duration, onSettled func()) *delivery {
@@ -113,8 +115,15 @@ func (d *delivery) remove(ctx context.Context) error {
 	if d.direct != nil {
 		return d.direct.item.remove(ctx)
 	}
+	deleted := false
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.doubtful = !deleted
+	}()
 	return d.change(ctx, func(m queueMessage) (queueMessage, error) {
 		gone, err := d.queue.remove(ctx, m.id, m.receipt)
+		deleted = err == nil && !gone
 		if gone {
 			d.hub.log.Warn("MessageGone", d.attrs("details", "it was deleted, or received by somebody else")...)
 		}
@@ -264,6 +273,14 @@ func (d *delivery) replace(m queueMessage) {
 	defer d.mu.Unlock()
 	d.msg, d.lost = m, false
 	d.until = time.Now().Add(d.lock)
+}
+
+// isDoubtful reports whether the message may be seen again although it was to be
+// deleted.
+func (d *delivery) isDoubtful() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.doubtful
 }
 
 // taskEventID returns the number of the action that an event belongs to, -1 if

@@ -50,6 +50,14 @@ type Session interface {
 	Release(ctx context.Context) error
 }
 
+// A Settler is a [Session] that knows whether what it has committed can come
+// again. Of one that is none it is assumed that it cannot.
+type Settler interface {
+	// Settled reports whether all messages that the last Commit took are known to
+	// be deleted, so that none of them is ever handed out again.
+	Settled() bool
+}
+
 // An ActivityWorkItem is an activity to run.
 type ActivityWorkItem struct {
 	// Instance is the execution that waits for the result.

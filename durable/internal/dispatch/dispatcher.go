@@ -28,8 +28,8 @@ type Dispatcher struct {
 
 	fetchingInstances, fetchingActivities, committing, completing outage
 
-	sent  outboxes
-	items atomic.Int64 // counts what was handed out, to label it
+	settled settled
+	items   atomic.Int64 // counts what was handed out, to label it
 
 	mu      sync.Mutex // protects the following
 	running map[*item]struct{}

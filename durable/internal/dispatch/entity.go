@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"maps"
 	"runtime/debug"
-	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -27,9 +26,9 @@ type entityRun struct {
 	// stopping reports that the worker was told to stop.
 	stopping func() bool
 
-	sent  *outboxes
-	start *history.ExecutionStarted // that of the last checkpoint; nil if there was none
-	state *entity.State             // nil before it was read
+	settled *settled
+	start   *history.ExecutionStarted // that of the last checkpoint; nil if there was none
+	state   *entity.State             // nil before it was read
 }
 
 // findEntity returns the code of the entity with the given instance ID.
@@ -71,8 +70,11 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 		// A history that DurableTask has written holds no events, but might.
 		events = append(raisedIn(past), events...)
 	}
-	state := e.state
+	state, settled := e.state, e.settled.knows(e.instanceID, e.execution())
 	e.state = nil // until this batch has come to its end
+	if settled {
+		state.Settle()
+	}
 	batch, problems := entity.Begin(e.instanceID, state, events, history.Ticks(e.now()), e.settings)
 	for _, problem := range problems {
 		e.log.Warn("dropped a message to an entity", "error", problem)
@@ -80,20 +82,16 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 	if err := e.run(work, io, batch); err != nil {
 		return nil, err
 	}
-	out := batch.Finish(e.execution())
-	if !e.sent.knows(e.instanceID, e.execution()) && (batch.Repeats() || e.isRecent()) {
-		out = append(slices.Clone(state.Unsent()), out...)
-	}
-	state.SetUnsent(out)
+	out := state.Send(batch.Finish(e.execution()), !settled && e.isRecent())
 	cp := e.checkpoint(state, out, batch.Repeats())
 	e.state = state
 	return cp, nil
 }
 
 // resendTime is for how long after a checkpoint an entity's messages are sent
-// again by a worker that does not know that they were sent. Receivers still know
-// them then. Later they are sent again only if the messages that the checkpoint
-// took come again, which are deleted after they are sent.
+// again at once by a worker that does not know that they were sent. Receivers
+// still know them then. Later they are sent again only if the messages that the
+// checkpoint took come again, which are deleted after they are sent.
 const resendTime = 10 * time.Minute
 
 // isRecent reports whether the last checkpoint is of a short while ago.
@@ -244,7 +242,7 @@ func (e *entityRun) message(m entity.Message, self *history.ExecutionStarted, no
 // An EntityStepper runs the work items of entities one at a time, for a caller
 // that has no [Dispatcher], as a [Stepper] does for an orchestration. It is for
 // all entities of a hub.
-type EntityStepper struct{ sent outboxes }
+type EntityStepper struct{ settled settled }
 
 // Step runs the operations that a work item asks for, and returns what came of
 // them. Panics are the operations' failures.
@@ -254,12 +252,12 @@ func (s *EntityStepper) Step(ctx context.Context, functions Functions, cfg Confi
 		return nil, err
 	}
 	e := entityRun{
-		sent: &s.sent, instanceID: item.Instance.InstanceID, code: code, settings: cfg.Entities.settings(),
+		settled: &s.settled, instanceID: item.Instance.InstanceID, code: code, settings: cfg.Entities.settings(),
 		now: cfg.Now, newID: cfg.NewID, log: cfg.Logger, stopping: func() bool { return false },
 	}
 	return e.take(ctx, context.WithoutCancel(ctx), item.History, item.Messages)
 }
 
-// Committed is to be called when a checkpoint of Step is durable, and all that it
-// sends.
-func (s *EntityStepper) Committed(cp *provider.Checkpoint) { s.sent.add(cp.Instance) }
+// Committed is to be called when a checkpoint of Step is durable, all that it
+// sends is sent, and the messages of the work item are deleted.
+func (s *EntityStepper) Committed(cp *provider.Checkpoint) { s.settled.add(cp.Instance) }

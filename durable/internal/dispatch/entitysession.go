@@ -78,7 +78,7 @@ func (s *session) runEntity() {
 		return
 	}
 	e := &entityRun{
-		sent: &s.d.sent, instanceID: s.item.Instance.InstanceID, code: code, settings: s.d.config.Entities.settings(),
+		settled: &s.d.settled, instanceID: s.item.Instance.InstanceID, code: code, settings: s.d.config.Entities.settings(),
 		now: s.d.config.Now, newID: s.d.config.NewID, log: s.log,
 		stopping: func() bool { return s.live.fetch.Err() != nil },
 	}
@@ -95,7 +95,9 @@ func (s *session) runEntity() {
 			return
 		}
 		s.d.committing.worked()
-		s.d.sent.add(cp.Instance)
+		if settler, ok := s.item.Session.(provider.Settler); !ok || settler.Settled() {
+			s.d.settled.add(cp.Instance)
+		}
 		s.log.LogAttrs(s.live.work, slog.LevelDebug, "committed an entity's checkpoint", slog.Int("messages", len(cp.Messages)))
 		if !s.d.config.ExtendedSessions {
 			return

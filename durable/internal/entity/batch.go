@@ -10,10 +10,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// recentUnsorted is how many requests that no sorter sorts are remembered, to
-// know them if they come again, besides those of the last batch.
-const recentUnsorted = 64
-
 // A Batch is what an entity does with the messages that came: the operations
 // that are to run now, in order, and what becomes of the entity then
 // (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync). While
@@ -54,6 +50,9 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 		problems = append(problems, err)
 	}
 	b = &Batch{id: id, instanceID: instanceID, state: state, settings: settings, now: now}
+	state.memory.begin(now, state.outbox)
+	state.sorter.forget(&state.memory, now)
+	state.outbox = nil
 	for _, e := range events {
 		raised, ok := e.(*history.EventRaised)
 		if !ok {
@@ -66,7 +65,7 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 				problems = append(problems, err)
 				continue
 			}
-			for _, r := range b.receive(r, recentUnsorted+len(events)) {
+			for _, r := range b.receive(r) {
 				if state.lockedBy != "" && state.lockedBy == r.Parent {
 					b.ofHolder = append(b.ofHolder, r)
 				} else {
@@ -79,9 +78,10 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 				problems = append(problems, err)
 				continue
 			}
-			b.release(release, recentUnsorted+len(events))
+			b.release(release)
 		default:
 			state.suspended = false
+			b.goOn(raised)
 		}
 	}
 	state.queue = append(b.ofHolder, state.queue...)
@@ -90,7 +90,7 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 }
 
 // receive returns the requests that are to be queued now that r has come.
-func (b *Batch) receive(r *Request, remembered int) []*Request {
+func (b *Batch) receive(r *Request) []*Request {
 	s := b.state
 	if r.Due.Sub(b.now) > 100*time.Millisecond {
 		b.reschedule = append(b.reschedule, r)
@@ -100,22 +100,39 @@ func (b *Batch) receive(r *Request, remembered int) []*Request {
 		b.repeats = b.repeats || s.sorter.knows(r)
 	}
 	deliver := s.sorter.Receive(r, b.settings.Window)
+	s.sorter.handOver(&s.memory, b.now)
 	if r.Position > 0 {
 		deliver = append(deliver, s.sorter.Passed(r, r.LockSet[r.Position-1].String())...)
 	}
 	// What no sorter knows must not come twice, either. Nor may a lock be granted
 	// whose release came first.
 	return slices.DeleteFunc(deliver, func(r *Request) bool {
-		if sorts(r, b.settings.Window) && !r.IsLock() {
-			return false
-		}
-		if slices.Contains(s.recent, mark(r.ID)) {
+		switch {
+		case s.memory.knows(r.ID):
 			b.repeats = true
 			return true
+		case r.Parent == "":
+			s.memory.takeSignal(r.ID)
+		case r.IsLock() || !sorts(r, b.settings.Window):
+			s.memory.takeRepeated(r.ID, b.now)
+		default:
+			s.memory.take(r.ID)
 		}
-		s.recent = remember(s.recent, r.ID, remembered)
 		return false
 	})
+}
+
+// goOn takes an event that makes the entity go on. It does so as often as it
+// comes; but what comes again was taken by a batch that was not settled.
+func (b *Batch) goOn(e *history.EventRaised) {
+	if e.Input == nil {
+		return // another program's
+	}
+	if b.state.memory.knows(*e.Input) {
+		b.repeats = true
+		return
+	}
+	b.state.memory.take(*e.Input)
 }
 
 // release gives the lock up that is named. Beyond DurableTask, which looks at
@@ -125,7 +142,7 @@ func (b *Batch) receive(r *Request, remembered int) []*Request {
 //     that comes again does not end the holder's next critical section.
 //  2. A request for the lock that is still in the queue, or is yet to come, is
 //     void: the orchestration ended before the lock was granted.
-func (b *Batch) release(r Release, remembered int) {
+func (b *Batch) release(r Release) {
 	s := b.state
 	orphaned := r.ID == OrphanedLock
 	if s.lockedBy == r.Parent && (orphaned || s.lockID == "" || strings.EqualFold(s.lockID, r.ID)) {
@@ -137,16 +154,17 @@ func (b *Batch) release(r Release, remembered int) {
 	s.queue, b.ofHolder = slices.DeleteFunc(s.queue, void), slices.DeleteFunc(b.ofHolder, void)
 	switch id := strings.ToLower(r.ID); {
 	case orphaned:
-	case slices.Contains(s.recent, releaseMark(id)):
+	case s.memory.knows(releaseOf(id)):
 		b.repeats = true
 	default:
-		s.recent = remember(remember(s.recent, id, remembered), releaseMark(id), remembered)
+		s.memory.takeRepeated(id, b.now)
+		s.memory.takeRepeated(releaseOf(id), b.now)
 	}
 }
 
-// releaseMark is what the release of a lock is remembered by, beside the mark of
-// the lock.
-func releaseMark(id string) string { return mark("-" + id) }
+// releaseOf is what the release of a lock is remembered by, beside the ID of the
+// lock.
+func releaseOf(id string) string { return "-" + id }
 
 // choose takes as many requests from the queue as may run now.
 func (b *Batch) choose() {
@@ -243,7 +261,7 @@ func (b *Batch) Finish(execution string) []Message {
 		out = append(out, event(b.instanceID, EventName(r.Due, b.now), new(r.Encode())))
 	}
 	if b.goesOn && !b.state.suspended {
-		out = append(out, event(b.instanceID, continueEvent, nil))
+		out = append(out, event(b.instanceID, continueEvent, new(b.continuation())))
 	}
 	for i := range out {
 		if out[i].Start != nil {
@@ -251,6 +269,16 @@ func (b *Batch) Finish(execution string) []Message {
 		}
 	}
 	return out
+}
+
+// continuation returns what tells the event apart by which the entity goes on
+// after this batch. Nobody reads it but [Batch.goOn].
+func (b *Batch) continuation() string {
+	last := ""
+	if b.ran > 0 {
+		last = b.operations[b.ran-1].ID
+	}
+	return strconv.Quote(DeriveID(b.instanceID, "continue", last, history.Ticks(b.now).String()))
 }
 
 func event(instanceID, name string, input *string) Message {

@@ -26,7 +26,7 @@ func deliver(t *testing.T, state *entity.State, requests []*entity.Request) (ran
 		ran = append(ran, op)
 		b.Done(entity.Result{State: op.State})
 	}
-	state.SetUnsent(b.Finish("execution"))
+	state.Send(b.Finish("execution"), false)
 	return ran
 }
 

@@ -4,7 +4,7 @@ import "strings"
 
 // EncodeAsDotNet returns s without what .NET does not write. It changes s.
 func EncodeAsDotNet(s *State) string {
-	s.lockID, s.recent, s.outbox = "", nil, nil
+	s.lockID, s.memory, s.outbox = "", memory{}, nil
 	for _, from := range s.sorter.received.values {
 		from.recent = nil
 	}

@@ -15,7 +15,7 @@ func FuzzBatch(f *testing.F) {
 		"release", `{"parent":"p","id":"x"}`)
 	f.Add(`{"sorter":{"LastSentToInstance":{"@a@b":"2026-11-20T18:34:38.9916613"},"SendHorizon":"9999-12-31T23:59:59.9999999Z"}}`,
 		"op", `{"op":null,"id":"3","parent":"q","Timestamp":"9999-12-31T23:59:59.9999999Z","lockset":[{"name":"a","key":"b"},{"name":"c","key":"d"}]}`)
-	f.Add(`{"outbox":[{"to":"a","start":"X","due":"2026-11-20T18:34:38Z"}],"recent":["a\"b"]}`, "continue", "")
+	f.Add(`{"outbox":[{"to":"a","start":"X","due":"2026-11-20T18:34:38Z"}],"memory":{"taken":"AAAAAAAB","repeated":{"2026-11-20T18:34:38Z":"AAAAAAAC"},"doubtful":[{"outbox":[{"to":"a","event":"op"}]}]}}`, "continue", "")
 	f.Fuzz(func(t *testing.T, stateText, name, input string) {
 		state, err := entity.DecodeState(&stateText)
 		if err != nil {
@@ -26,7 +26,7 @@ func FuzzBatch(f *testing.F) {
 		for op, ok := b.Next(); ok; op, ok = b.Next() {
 			b.Done(entity.Result{State: op.Input, Output: op.State})
 		}
-		state.SetUnsent(b.Finish("x"))
+		state.Send(b.Finish("x"), true)
 		stored(t, stored(t, state))
 		_, _ = entity.ParseResponse(&input)
 		_, _ = entity.ParseStatus(&input)

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 )
 
 // DefaultReorderWindow is how long a sorter waits for a request that others
@@ -20,9 +18,13 @@ const DefaultReorderWindow = 30 * time.Minute
 // MinIntervalBetweenCollections).
 const sweepInterval = 10 * time.Second
 
-// recentFromSender is how many of a sender's requests are remembered by their
-// IDs, see [Sorter.Receive].
-const recentFromSender = 32
+// How many of a sender's requests are remembered by their IDs, see
+// [Sorter.Receive]: all that were sent since one is known to be in the sender's
+// history, but not more than mostFromSender, and at least recentFromSender.
+const (
+	recentFromSender = 32
+	mostFromSender   = 10_000
+)
 
 // A Sorter lets requests take effect in the order in which they were sent, and
 // once (DurableTask.Core/Entities/StateFormat/MessageSorter.cs). Those who send
@@ -36,6 +38,7 @@ type Sorter struct {
 	received       ordered[*source]   // by sender
 	receiveHorizon time.Time
 	sendHorizon    time.Time
+	forgotten      marks // of senders that were forgotten, until handOver
 }
 
 // A source is what is known of one sender.
@@ -43,7 +46,7 @@ type source struct {
 	last      time.Time // the label of what was delivered last; zero if nothing was
 	execution string
 	buffered  []*Request // in the order of their labels
-	recent    []string   // marks of the IDs delivered last
+	recent    marks      // of what was delivered last
 }
 
 // Label labels a request that is sent to destination.
@@ -125,7 +128,7 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 		for _, b := range from.buffered {
 			deliver = from.add(b, deliver)
 		}
-		*from = source{execution: r.ParentExecution, recent: from.recent}
+		*from = source{execution: r.ParentExecution, recent: from.recent.last(recentFromSender)}
 	}
 	switch {
 	case !r.Timestamp.After(from.last):
@@ -141,6 +144,27 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 func (s *Sorter) knows(r *Request) bool {
 	from, ok := s.received.get(r.Parent)
 	return ok && (from.execution == r.ParentExecution && !r.Timestamp.After(from.last) || slices.Contains(from.recent, mark(r.ID)))
+}
+
+// handOver has m remember for a while what was known of senders that the sorter
+// has forgotten, if the entity was taken up after a time in which nobody may have
+// worked on the senders, either.
+func (s *Sorter) handOver(m *memory, now time.Time) {
+	if now.Sub(m.woken) <= repeatTime {
+		for _, k := range s.forgotten {
+			m.repeat(k, now)
+		}
+	}
+	s.forgotten = nil
+}
+
+// forget forgets what no sender sends again.
+func (s *Sorter) forget(m *memory, now time.Time) {
+	for _, from := range s.received.values {
+		if len(from.recent) > recentFromSender && m.since(from.last, now) > repeatTime {
+			from.recent = from.recent.last(recentFromSender)
+		}
+	}
 }
 
 // sorts reports whether a request has a place in an order. One without a label
@@ -159,7 +183,13 @@ func (s *Sorter) sweep() (deliver []*Request) {
 		}
 		deliver = s.follow(from, deliver)
 	}
-	s.received.deleteFunc(func(from *source) bool { return from.last.IsZero() && len(from.buffered) == 0 })
+	s.received.deleteFunc(func(from *source) bool {
+		if !from.last.IsZero() || len(from.buffered) > 0 {
+			return false
+		}
+		s.forgotten = append(s.forgotten, from.recent...)
+		return true
+	})
 	return deliver
 }
 
@@ -199,6 +229,12 @@ func (s *Sorter) deliver(from *source, r *Request, deliver []*Request) []*Reques
 	if !r.Predecessor.After(from.last) {
 		from.buffered = slices.DeleteFunc(from.buffered, func(b *Request) bool { return b.Timestamp.Before(r.Timestamp) })
 	}
+	// What follows what was delivered, and has another clock reading, is of a later
+	// checkpoint of the sender's, whose history has what is before: only what comes
+	// from now on can be sent again with another label.
+	if r.Predecessor.Equal(from.last) && r.Timestamp.Sub(r.Predecessor) > tick && !slices.Contains(from.recent, mark(r.ID)) {
+		from.recent = from.recent.last(recentFromSender - 1)
+	}
 	from.last = time.Time{}
 	if !r.Timestamp.Before(s.receiveHorizon) {
 		from.last = r.Timestamp
@@ -211,7 +247,7 @@ func (from *source) add(r *Request, deliver []*Request) []*Request {
 	if slices.Contains(from.recent, mark(r.ID)) {
 		return deliver
 	}
-	from.recent = remember(from.recent, r.ID, recentFromSender)
+	from.recent = append(from.recent.last(mostFromSender-1), mark(r.ID))
 	return append(deliver, r)
 }
 
@@ -223,24 +259,6 @@ func (from *source) hold(r *Request) {
 		return
 	}
 	from.buffered = slices.Insert(from.buffered, i, r)
-}
-
-// mark returns enough of a GUID to know it by among a few.
-func mark(id string) string {
-	if len(id) < markLength {
-		return id
-	}
-	return id[:markLength]
-}
-
-const markLength = 13 // of a GUID's text: 48 bits
-
-// remember appends id's mark to the n that are kept.
-func remember(marks []string, id string, n int) []string {
-	if len(marks) >= n {
-		marks = slices.Clone(marks[len(marks)-n+1:])
-	}
-	return append(marks, mark(id))
 }
 
 func (s *Sorter) write(w *writer) {
@@ -285,19 +303,13 @@ func (from *source) write(w *writer) {
 		}
 		w.close()
 	}
-	writeMarks(w, from.recent)
+	w.marks("seen", from.recent)
 	w.close()
 }
 
 func stampText(t time.Time) string {
 	quoted := appendStamp(nil, t)
 	return string(quoted[1 : len(quoted)-1])
-}
-
-func writeMarks(w *writer, marks []string) {
-	if len(marks) > 0 {
-		w.list("recent", len(marks), func(i int) { w.buf = eventjson.AppendString(w.buf, marks[i]) })
-	}
 }
 
 // UnmarshalJSON reads a sorter.
@@ -329,12 +341,12 @@ func (from *source) UnmarshalJSON(data []byte) error {
 		Last        stamp
 		ExecutionID string `json:"ExecutionId"`
 		Buffered    ordered[*Request]
-		Recent      []string `json:"recent"`
+		Seen        marks `json:"seen"`
 	}
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
 	}
-	*from = source{last: wire.Last.Time, execution: wire.ExecutionID, recent: wire.Recent}
+	*from = source{last: wire.Last.Time, execution: wire.ExecutionID, recent: wire.Seen}
 	for _, key := range wire.Buffered.keys {
 		if r := wire.Buffered.values[key]; r != nil {
 			from.buffered = append(from.buffered, r)

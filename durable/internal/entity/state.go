@@ -17,10 +17,9 @@ type State struct {
 	sorter    Sorter
 
 	// These are not DurableTask's, whose readers ignore them: the ID of the lock
-	// request that was granted last to lockedBy, marks of requests that no sorter
-	// sorts, and what is to be sent.
+	// request that was granted last to lockedBy, what came, and what is to be sent.
 	lockID string
-	recent []string
+	memory memory
 	outbox []Message
 }
 
@@ -44,10 +43,8 @@ func (s *State) Encode() string {
 	w.key("sorter")
 	s.sorter.write(&w)
 	w.filled("lockId", s.lockID)
-	writeMarks(&w, s.recent)
-	if len(s.outbox) > 0 {
-		w.list("outbox", len(s.outbox), func(i int) { writeMessage(&w, s.outbox[i]) })
-	}
+	s.memory.write(&w)
+	w.messages("outbox", s.outbox)
 	w.close()
 	return string(w.buf)
 }
@@ -66,7 +63,7 @@ func DecodeState(input *string) (*State, error) {
 		Suspended bool          `json:"suspended"`
 		Sorter    Sorter        `json:"sorter"`
 		LockID    string        `json:"lockId"`
-		Recent    []string      `json:"recent"`
+		Memory    memory        `json:"memory"`
 		Outbox    []wireMessage `json:"outbox"`
 	}
 	if err := json.Unmarshal([]byte(*input), &wire); err != nil {
@@ -74,15 +71,12 @@ func DecodeState(input *string) (*State, error) {
 	}
 	*s = State{
 		Text: wire.State, lockedBy: wire.LockedBy, suspended: wire.Suspended,
-		sorter: wire.Sorter, lockID: wire.LockID, recent: wire.Recent,
+		sorter: wire.Sorter, lockID: wire.LockID, memory: wire.Memory, outbox: messagesOf(wire.Outbox),
 	}
 	for _, r := range wire.Queue {
 		if r != nil {
 			s.queue = append(s.queue, r)
 		}
-	}
-	for _, m := range wire.Outbox {
-		s.outbox = append(s.outbox, m.message())
 	}
 	return s, nil
 }

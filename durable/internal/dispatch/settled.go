@@ -1,0 +1,43 @@
+package dispatch
+
+import (
+	"sync"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// maxSettled is of how many entities a worker remembers that their last batch is
+// settled. Of others it sends the messages of the last batch again, for all it
+// knows.
+const maxSettled = 10_000
+
+// settled remembers of which executions of entities all was sent that they had to
+// send, and all was deleted that they took. Its zero value remembers none.
+type settled struct {
+	mu   sync.Mutex // protects the following
+	last map[string]string
+}
+
+// add remembers that an execution is settled.
+func (o *settled) add(i history.OrchestrationInstance) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.last == nil {
+		o.last = make(map[string]string)
+	}
+	if _, known := o.last[i.InstanceID]; !known && len(o.last) >= maxSettled {
+		for id := range o.last { // whichever: it costs a message that is sent twice
+			delete(o.last, id)
+			break
+		}
+	}
+	o.last[i.InstanceID] = i.ExecutionID
+}
+
+// knows reports whether an execution is settled.
+func (o *settled) knows(instanceID, executionID string) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	last, ok := o.last[instanceID]
+	return ok && last == executionID
+}
