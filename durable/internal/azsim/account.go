@@ -149,13 +149,32 @@ func (a *Account) Rows(tableName string) []Row {
 	}
 	var all []Row
 	for _, e := range t.sorted() {
-		r := Row{PartitionKey: e.partitionKey, RowKey: e.rowKey, Columns: map[string]string{}}
-		for _, c := range e.columns {
-			r.Columns[c.name] = string(c.json)
-		}
-		all = append(all, r)
+		all = append(all, e.row())
 	}
 	return all
+}
+
+// Row returns the row with the keys; ok is false if there is none.
+func (a *Account) Row(tableName, partitionKey, rowKey string) (row Row, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t := a.tables[foldName(tableName)]
+	if t == nil {
+		return Row{}, false
+	}
+	e := t.get(partitionKey, rowKey)
+	if e == nil {
+		return Row{}, false
+	}
+	return e.row(), true
+}
+
+func (e *entity) row() Row {
+	r := Row{PartitionKey: e.partitionKey, RowKey: e.rowKey, Columns: map[string]string{}}
+	for _, c := range e.columns {
+		r.Columns[c.name] = string(c.json)
+	}
+	return r
 }
 
 // A Blob is a blob as it is stored.

@@ -1,7 +1,6 @@
 package azsim
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -9,7 +8,6 @@ import (
 	"mime"
 	"mime/multipart"
 	"net/http"
-	"net/textproto"
 	"net/url"
 	"slices"
 	"strings"
@@ -111,23 +109,22 @@ func readTransaction(r *Request) (boundary string, ops []*operation, failed int,
 // readPart reads one operation: a request within a request.
 func readPart(text []byte) (*operation, *reply) {
 	head, body, _ := bytes.Cut(text, []byte("\r\n\r\n"))
-	r := textproto.NewReader(bufio.NewReader(bytes.NewReader(append(bytes.Clone(head), "\r\n\r\n"...))))
-	bad := refuseTable(http.StatusBadRequest, "InvalidInput", "One of the request inputs is not valid.")
-	line, err := r.ReadLine()
-	if err != nil {
-		return nil, bad
-	}
-	method, rest, _ := strings.Cut(line, " ")
+	first, lines, _ := strings.Cut(string(head), "\r\n")
+	method, rest, _ := strings.Cut(first, " ")
 	address, _, _ := strings.Cut(rest, " ")
 	u, err := url.Parse(address)
 	if err != nil {
-		return nil, bad
+		return nil, refuseTable(http.StatusBadRequest, "InvalidInput", "One of the request inputs is not valid.")
 	}
-	header, err := r.ReadMIMEHeader()
-	if err != nil {
-		return nil, bad
+	header := http.Header{}
+	for line := range strings.SplitSeq(lines, "\r\n") {
+		name, value, found := strings.Cut(line, ":")
+		if !found && line != "" {
+			return nil, refuseTable(http.StatusBadRequest, "InvalidInput", "One of the request inputs is not valid.")
+		}
+		header.Set(name, strings.TrimSpace(value))
 	}
-	return readOperation(method, lastSegment(u.Path), http.Header(header), bytes.TrimSpace(body))
+	return readOperation(method, lastSegment(u.Path), header, bytes.TrimSpace(body))
 }
 
 // indexed puts the number of the operation before a refusal's message.

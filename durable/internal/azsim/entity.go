@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
@@ -44,24 +43,9 @@ type entity struct {
 // readEntity reads an entity out of the body of a request. Its keys may be
 // missing there.
 func readEntity(body []byte) (*entity, error) {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if tok, err := dec.Token(); err != nil {
-		return nil, err
-	} else if tok != json.Delim('{') {
-		return nil, errors.New("not an object")
-	}
 	e := &entity{}
 	types := map[string]string{}
-	for dec.More() {
-		tok, err := dec.Token()
-		if err != nil {
-			return nil, err
-		}
-		name, _ := tok.(string) // keys of objects are text
-		var raw json.RawMessage
-		if err := dec.Decode(&raw); err != nil {
-			return nil, err
-		}
+	err := eachProperty(body, func(name string, raw json.RawMessage) {
 		switch of, isType := strings.CutSuffix(name, "@odata.type"); {
 		case isType:
 			types[of] = jsonText(string(raw))
@@ -73,12 +57,9 @@ func readEntity(body []byte) (*entity, error) {
 		default:
 			e.columns = append(e.columns, column{name: name, json: raw})
 		}
-	}
-	if _, err := dec.Token(); err != nil {
+	})
+	if err != nil {
 		return nil, err
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("more than an object")
 	}
 	for i := range e.columns {
 		c := &e.columns[i]
@@ -90,22 +71,63 @@ func readEntity(body []byte) (*entity, error) {
 	return e, nil
 }
 
+// eachProperty calls f for the properties of an object, in their order.
+func eachProperty(body []byte, f func(name string, raw json.RawMessage)) error {
+	if !json.Valid(body) {
+		return errors.New("not an object")
+	}
+	body = bytes.TrimSpace(body)
+	if body[0] != '{' {
+		return errors.New("not an object")
+	}
+	rest := bytes.TrimLeft(body[1:], " \t\r\n")
+	for rest[0] != '}' {
+		n := valueLength(rest)
+		name := jsonText(string(rest[:n]))
+		rest = bytes.TrimLeft(rest[n:], " \t\r\n:")
+		n = valueLength(rest)
+		f(name, json.RawMessage(rest[:n]))
+		rest = bytes.TrimLeft(rest[n:], " \t\r\n,")
+	}
+	return nil
+}
+
+// valueLength returns the length of the JSON value that text begins with, which
+// is valid.
+func valueLength(text []byte) int {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			if quoted = !quoted; !quoted && depth == 0 {
+				return i + 1
+			}
+		case quoted:
+		case c == '{' || c == '[':
+			depth++
+		case c == '}' || c == ']':
+			if depth--; depth <= 0 {
+				return i + 1 + depth // the end of what the value is in does not count
+			}
+		case depth == 0 && (c == ',' || c == ' ' || c == '\t' || c == '\r' || c == '\n'):
+			return i
+		}
+	}
+	return len(text)
+}
+
 // parse sets c.value, and c.typ and c.json as the service answers them.
 func (c *column) parse() error {
-	var v any
-	dec := json.NewDecoder(bytes.NewReader(c.json))
-	dec.UseNumber()
-	if err := dec.Decode(&v); err != nil {
-		return err
-	}
-	switch v := v.(type) {
-	case bool:
-		c.value, c.typ = v, ""
+	switch first := c.json[0]; {
+	case first == 't' || first == 'f':
+		c.value, c.typ = first == 't', ""
 		return nil
-	case json.Number:
-		return c.parseNumber(v)
-	case string:
-		return c.parseText(v)
+	case first == '-' || isDigit(first):
+		return c.parseNumber(json.Number(c.json))
+	case first == '"':
+		return c.parseText(jsonText(string(c.json)))
 	}
 	return fmt.Errorf("%s is neither text nor a number", c.json)
 }
@@ -216,24 +238,31 @@ const ticks = "2006-01-02T15:04:05.0000000Z"
 
 // writeJSON writes e as an answer does, with the wanted columns, or all.
 func (e *entity) writeJSON(b *bytes.Buffer, wanted []string) {
-	fmt.Fprintf(b, `{"odata.etag":%s`, quoted(e.etag))
+	property := func(name string, value []byte) {
+		b.WriteByte(',')
+		b.Write(quoted(name))
+		b.WriteByte(':')
+		b.Write(value)
+	}
+	b.WriteString(`{"odata.etag":`)
+	b.Write(quoted(e.etag))
 	if isWanted(wanted, "PartitionKey") {
-		fmt.Fprintf(b, `,"PartitionKey":%s`, quoted(e.partitionKey))
+		property("PartitionKey", quoted(e.partitionKey))
 	}
 	if isWanted(wanted, "RowKey") {
-		fmt.Fprintf(b, `,"RowKey":%s`, quoted(e.rowKey))
+		property("RowKey", quoted(e.rowKey))
 	}
 	if isWanted(wanted, "Timestamp") {
-		fmt.Fprintf(b, `,"Timestamp":%s`, quoted(e.timestamp.Format(ticks)))
+		property("Timestamp", quoted(e.timestamp.Format(ticks)))
 	}
 	for _, c := range e.columns {
 		if !isWanted(wanted, c.name) {
 			continue
 		}
 		if c.typ != "" {
-			fmt.Fprintf(b, `,%s:%s`, quoted(c.name+"@odata.type"), quoted(c.typ))
+			property(c.name+"@odata.type", quoted(c.typ))
 		}
-		fmt.Fprintf(b, `,%s:%s`, quoted(c.name), c.json)
+		property(c.name, c.json)
 	}
 	b.WriteByte('}')
 }
@@ -243,6 +272,9 @@ func isWanted(wanted []string, name string) bool {
 }
 
 func quoted(s string) []byte {
+	if isPlain(s) {
+		return append(append(append(make([]byte, 0, len(s)+2), '"'), s...), '"')
+	}
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)

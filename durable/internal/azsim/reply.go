@@ -76,9 +76,22 @@ func (r *reply) response(raw *http.Request, id string, now time.Time) *http.Resp
 // jsonText returns the text that a JSON string stands for, and other values as
 // they are written.
 func jsonText(raw string) string {
+	if n := len(raw) - 1; n > 0 && raw[0] == '"' && raw[n] == '"' && isPlain(raw[1:n]) {
+		return raw[1:n]
+	}
 	var s string
 	if json.Unmarshal([]byte(raw), &s) == nil {
 		return s
 	}
 	return raw
+}
+
+// isPlain reports whether JSON has a text as it is, between quotes.
+func isPlain(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }

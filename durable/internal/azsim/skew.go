@@ -1,35 +1,83 @@
 package azsim
 
 import (
-	"regexp"
+	"bytes"
 	"time"
 )
 
-// instant is a time as JSON and XML hold it.
-var instant = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,7})?(Z|\+00:00)|[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} \d{4} \d\d:\d\d:\d\d GMT`)
-
-// shiftTimes returns text with all times in it moved by d. Those in ETags, which
-// are escaped, stay.
+// shiftTimes returns text with all times in it moved by d: those of JSON and XML.
+// Those in ETags, which are escaped, stay.
 func shiftTimes(text []byte, d time.Duration) []byte {
-	if d == 0 || len(text) == 0 {
+	if d == 0 {
 		return text
 	}
-	return instant.ReplaceAllFunc(text, func(b []byte) []byte {
-		for _, layout := range []string{time.RFC1123, time.RFC3339Nano} {
-			t, err := time.Parse(layout, string(b))
-			if err != nil {
-				continue
-			}
-			if t.Year() < 1902 || t.Year() > 9998 { // stands for never
-				return b
-			}
-			if layout == time.RFC1123 {
-				return []byte(t.Add(d).UTC().Format("Mon, 02 Jan 2006 15:04:05 GMT"))
-			}
-			return []byte(t.Add(d).UTC().Format("2006-01-02T15:04:05.0000000Z"))
+	var moved []byte // text up to done; nil as long as there is nothing to move
+	done := 0
+	for i := 0; i < len(text); {
+		n, layout := instantIn(text[i:])
+		if n == 0 {
+			i++
+			continue
 		}
-		return b
-	})
+		if t, err := time.Parse(layout, string(text[i:i+n])); err == nil && t.Year() >= 1902 && t.Year() <= 9998 { // others stand for never
+			moved = append(moved, text[done:i]...)
+			moved = t.Add(d).UTC().AppendFormat(moved, writtenAs(layout))
+			done = i + n
+		}
+		i += n
+	}
+	if done == 0 {
+		return text
+	}
+	return append(moved, text[done:]...)
+}
+
+// writtenAs returns the layout in which a time is written that was read in another.
+func writtenAs(layout string) string {
+	if layout == time.RFC1123 {
+		return "Mon, 02 Jan 2006 15:04:05 GMT"
+	}
+	return ticks
+}
+
+// instantIn returns the length and the layout of the time that text begins with,
+// 0 if it does not begin with one.
+func instantIn(text []byte) (n int, layout string) {
+	const rfc1123 = len("Mon, 02 Jan 2006 15:04:05 GMT")
+	switch {
+	case len(text) >= rfc1123 && text[3] == ',' && bytes.HasSuffix(text[:rfc1123], []byte(" GMT")):
+		return rfc1123, time.RFC1123
+	case len(text) < len("2006-01-02T15:04:05Z") || !shaped(text, "0000-00-00T00:00:00"):
+		return 0, ""
+	}
+	n = len("2006-01-02T15:04:05")
+	if text[n] == '.' {
+		digits := span(text[n+1:], isDigit)
+		if digits == 0 || digits > 7 {
+			return 0, ""
+		}
+		n += 1 + digits
+	}
+	for _, zone := range []string{"Z", "+00:00"} {
+		if bytes.HasPrefix(text[n:], []byte(zone)) {
+			return n + len(zone), time.RFC3339Nano
+		}
+	}
+	return 0, ""
+}
+
+// shaped reports whether text begins with a digit where shape has 0, and with
+// what shape has elsewhere.
+func shaped(text []byte, shape string) bool {
+	if len(text) < len(shape) {
+		return false
+	}
+	for i := range len(shape) {
+		if shape[i] == '0' && !isDigit(text[i]) || shape[i] != '0' && text[i] != shape[i] {
+			return false
+		}
+	}
+	return true
 }
 
 // skewed returns r with all times in it moved by d.

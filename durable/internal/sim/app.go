@@ -182,7 +182,7 @@ func (g *generator) step(depth int, repeated bool) Step {
 		}
 		g.round++
 		s.Event = fmt.Sprintf("event-%d", g.round)
-		s.Wait = 10 * time.Minute
+		s.Wait = 4 * time.Minute
 		in := &g.app.Instances[g.at]
 		in.Raised = append(in.Raised, RaisedEvent{Name: s.Event, At: in.At + 10*time.Second + g.upTo(10*time.Second)})
 		if s.Kind == DeadlineStep && !g.oneIn(4) {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
@@ -66,7 +67,7 @@ func (a *azure) open(w *azsim.Worker) (*azurestorage.TaskHub, error) {
 	}
 	return azurestorage.Open(c, azurestorage.Config{
 		TaskHub: "Sim", PartitionCount: a.partitions, WorkerID: w.Name(), MaxConcurrentActivities: 6,
-		MaxQueuePollingInterval: 5 * time.Second, Transport: w, Logger: a.logger,
+		MaxQueuePollingInterval: 15 * time.Second, Transport: w, Logger: a.logger,
 	})
 }
 
@@ -87,6 +88,18 @@ func (a *azure) Worker(name string, skew time.Duration) (sim.Process, error) {
 	w.Skew(skew)
 	hub, err := a.open(w)
 	return azureProcess{hub, w}, err
+}
+
+func (a *azure) Status(id string) (history.RuntimeStatus, error) {
+	row, ok := a.account.Row("SimInstances", id, "")
+	if !ok {
+		return 0, fmt.Errorf("instance %s has no row", id)
+	}
+	status, ok := history.ParseRuntimeStatus(row.Text("RuntimeStatus"))
+	if !ok {
+		return 0, fmt.Errorf("instance %s is %q", id, row.Text("RuntimeStatus"))
+	}
+	return status, nil
 }
 
 func (a *azure) Pending() (all []string) {

@@ -66,6 +66,17 @@ func (l *local) Settle() {}
 
 func (l *local) Inspect([]sim.ActivityRun) []string { return nil }
 
+func (l *local) Status(id string) (status history.RuntimeStatus, err error) {
+	err = l.with(func(h *embedded.Hub) error {
+		state, err := h.Instance(context.Background(), id, provider.Fetch{})
+		if err == nil {
+			status = state.Status
+		}
+		return err
+	})
+	return status, err
+}
+
 // totals returns what the hub holds.
 func (l *local) totals() (t provider.Totals, err error) {
 	err = l.with(func(h *embedded.Hub) (err error) {

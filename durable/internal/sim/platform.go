@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -19,6 +20,9 @@ type Platform interface {
 	// Context returns a context for what a worker or a client does, below which
 	// chance comes from the seed.
 	Context(ctx context.Context, name string) context.Context
+
+	// Status returns how far an instance is, without disturbing anything.
+	Status(id string) (history.RuntimeStatus, error)
 
 	// Pending returns what is on its way to workers, hidden or not, in words.
 	Pending() []string

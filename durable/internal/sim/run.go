@@ -292,16 +292,16 @@ func (s *simulation) awaitEnds(ctx context.Context) {
 			ran, deadline = n, time.Now().Add(patience)
 		}
 		open := 0
-		var last *provider.InstanceState
+		last := ""
 		for _, in := range s.plan.App.Instances {
-			state, err := s.client.Status(ctx, durable.InstanceID(in.ID), provider.Fetch{})
+			status, err := s.platform.Status(in.ID)
 			if err != nil {
 				s.fault("status of %s: %v", in.ID, err)
 				return
 			}
-			if !state.Status.IsTerminal() {
-				open, last = open+1, state
-				if state.Status == history.Suspended && time.Since(s.begin) > in.Suspended+suspension+interval {
+			if !status.IsTerminal() {
+				open, last = open+1, fmt.Sprintf("%s is %v", in.ID, status)
+				if status == history.Suspended && time.Since(s.begin) > in.Suspended+suspension+interval {
 					_ = s.client.Resume(ctx, durable.InstanceID(in.ID), "again") // it may have gone on meanwhile
 				}
 			}
@@ -310,7 +310,7 @@ func (s *simulation) awaitEnds(ctx context.Context) {
 		case open == 0:
 			return
 		case time.Now().After(deadline):
-			s.fault("%d instances have not ended, %s is %v", open, last.Instance.InstanceID, last.Status)
+			s.fault("%d instances have not ended, %s", open, last)
 			return
 		}
 		time.Sleep(interval)
