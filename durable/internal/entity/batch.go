@@ -96,8 +96,9 @@ func (b *Batch) receive(r *Request) []*Request {
 		b.reschedule = append(b.reschedule, r)
 		return nil
 	}
-	if sorts(r, b.settings.Window) {
-		b.repeats = b.repeats || s.sorter.knows(r)
+	if sorts(r, b.settings.Window) && s.sorter.knows(r) {
+		b.repeats = true
+		s.memory.comesAgain(r.ID)
 	}
 	deliver := s.sorter.Receive(r, b.settings.Window)
 	s.sorter.handOver(&s.memory, b.now)
@@ -108,7 +109,7 @@ func (b *Batch) receive(r *Request) []*Request {
 	// whose release came first.
 	return slices.DeleteFunc(deliver, func(r *Request) bool {
 		switch {
-		case s.memory.knows(r.ID):
+		case s.memory.comesAgain(r.ID):
 			b.repeats = true
 			return true
 		case r.Parent == "":
@@ -128,7 +129,7 @@ func (b *Batch) goOn(e *history.EventRaised) {
 	if e.Input == nil {
 		return // another program's
 	}
-	if b.state.memory.knows(*e.Input) {
+	if b.state.memory.comesAgain(*e.Input) {
 		b.repeats = true
 		return
 	}
@@ -154,7 +155,7 @@ func (b *Batch) release(r Release) {
 	s.queue, b.ofHolder = slices.DeleteFunc(s.queue, void), slices.DeleteFunc(b.ofHolder, void)
 	switch id := strings.ToLower(r.ID); {
 	case orphaned:
-	case s.memory.knows(releaseOf(id)):
+	case s.memory.comesAgain(releaseOf(id)):
 		b.repeats = true
 	default:
 		s.memory.takeRepeated(id, b.now)

@@ -51,8 +51,9 @@ type agedMark struct {
 	at   time.Time
 }
 
-// knows reports whether a request or release with an ID came before.
-func (m *memory) knows(id string) bool {
+// comesAgain reports whether what comes with an ID came before. If a batch took it
+// that nobody knows to be settled, then that was not.
+func (m *memory) comesAgain(id string) bool {
 	k := mark(id)
 	known := slices.Contains(m.taken, k)
 	for i := range m.doubtful {

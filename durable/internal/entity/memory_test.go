@@ -1,0 +1,205 @@
+package entity_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+)
+
+// run has the entity take events and run all operations, and returns what is to
+// be sent. It counts what ran.
+func (p *play) run(ran map[string]int, lastToo bool, events ...history.Event) (sent []entity.Message) {
+	p.Helper()
+	b := p.begin(events...)
+	for op, ok := b.Next(); ok; op, ok = b.Next() {
+		ran[op.Name]++
+		b.Done(recordedCounter(op))
+	}
+	sent = p.state.Send(b.Finish("execution"), lastToo)
+	p.state = stored(p.T, p.state)
+	return sent
+}
+
+// A client's signal whose message was not deleted, because the worker died, comes
+// again after whatever else came, and after whatever time nobody worked on the hub.
+func TestMemory_KnowsASignalThatWasNotDeletedAfterManyOthers(t *testing.T) {
+	for _, downtime := range []time.Duration{0, 3 * 24 * time.Hour} {
+		p, ran, signal := newPlay(t), map[string]int{}, clientSignal("get")
+		p.run(ran, false, signal)
+		p.now = p.now.Add(downtime)
+		for range 500 {
+			p.run(ran, false, clientSignal("fail"))
+			p.state.Settle()
+		}
+		p.run(ran, false, signal)
+		if ran["get"] != 1 || ran["fail"] != 500 {
+			t.Errorf("after %v: ran %v, want get once and 500 others", downtime, ran)
+		}
+	}
+}
+
+// What is settled is forgotten, and so is, after a while, what nobody knows to be.
+func TestMemory_DoesNotGrow(t *testing.T) {
+	p, ran := newPlay(t), map[string]int{}
+	thousand := func() (signals []history.Event) {
+		for range 1000 {
+			signals = append(signals, clientSignal("get"))
+		}
+		return signals
+	}
+	for range 20 {
+		p.run(ran, false, thousand()...)
+		p.state.Settle()
+		p.now = p.now.Add(time.Minute)
+	}
+	if n := len(p.state.Encode()); n > 2000 {
+		t.Errorf("the state has %d bytes although all is settled", n)
+	}
+	p.run(ran, false, thousand()...)
+	p.run(ran, false, clientSignal("get"))
+	if n := len(p.state.Encode()); n < 8000 {
+		t.Errorf("the state has %d bytes: it cannot know a thousand that are not settled", n)
+	}
+	p.state.Settle()
+	p.now = p.now.Add(2 * time.Hour)
+	p.run(ran, false, clientSignal("get"))
+	if n := len(p.state.Encode()); n > 2000 {
+		t.Errorf("the state has %d bytes after hours", n)
+	}
+	if ran["get"] != 21_002 {
+		t.Errorf("%d operations ran, want 21,002", ran["get"])
+	}
+}
+
+// Locks, releases and signals at a time are not sorted. Who sends them may do so
+// again, with whatever others in between.
+func TestMemory_KnowsWhatItsSenderSendsAgain(t *testing.T) {
+	p, ran := newPlay(t), map[string]int{}
+	scheduled := op(entity.Request{Operation: "get", Signal: true, Parent: "q", ParentExecution: "x", Due: noon})
+	for range 2 {
+		p.run(ran, false, scheduled, op(lockRequest("p", 1, "0", "a")), release("p"))
+		for range 300 {
+			p.state.Settle()
+			p.run(ran, false, clientSignal("fail"))
+		}
+	}
+	if ran["get"] != 1 || p.state.LockedBy() != "" {
+		t.Errorf("the signal took effect %d times, and %q has the lock; want once and nobody", ran["get"], p.state.LockedBy())
+	}
+}
+
+// The worker dies after the state is stored and before anything is sent. The hub
+// stands still for longer than messages are sent again by themselves, and another
+// message comes first: what was to be sent is sent once its cause comes again.
+func TestMemory_WhatWasNotSentIsSentWhenItsCauseComesAgain(t *testing.T) {
+	for _, cause := range []*history.EventRaised{
+		clientSignal("sigother"),
+		op(entity.Request{Operation: "sigother", Signal: true, Parent: "q", ParentExecution: "x", Timestamp: noon}),
+	} {
+		p, ran := newPlay(t), map[string]int{}
+		if sent := p.run(ran, false, cause); len(sent) != 2 {
+			t.Fatalf("%d messages are to be sent, want 2", len(sent))
+		}
+		p.now = p.now.Add(time.Hour)
+		if sent := p.run(ran, false, clientSignal("get")); len(sent) != 0 {
+			t.Errorf("%d messages are sent without need", len(sent))
+		}
+		p.state.Settle()
+		p.now = p.now.Add(time.Minute)
+		if sent := p.run(ran, false, cause); len(sent) != 2 || ran["sigother"] != 1 {
+			t.Errorf("%d messages are sent, want 2; the operation ran %d times", len(sent), ran["sigother"])
+		}
+		p.state.Settle()
+		if sent := p.run(ran, false, cause); len(sent) != 0 {
+			t.Errorf("%d messages are sent yet again", len(sent))
+		}
+	}
+}
+
+// The event by which an entity goes on with a large batch has no request whose ID
+// would be known.
+func TestMemory_AnEventToGoOnIsACauseToo(t *testing.T) {
+	p, ran := newPlay(t), map[string]int{}
+	p.settings.MaxBatch = 1
+	goOn := p.run(ran, false, clientSignal("get"), clientSignal("sigother"))
+	if len(goOn) != 1 || goOn[0].Name != "continue" {
+		t.Fatalf("sent %v, want one event to go on", goOn)
+	}
+	p.state.Settle()
+	cause := &history.EventRaised{Name: goOn[0].Name, Input: goOn[0].Input}
+	if sent := p.run(ran, false, cause); len(sent) != 2 {
+		t.Fatalf("%d messages are to be sent, want 2", len(sent))
+	}
+	p.now = p.now.Add(time.Hour)
+	p.run(ran, false, clientSignal("get"))
+	if sent := p.run(ran, false, cause); len(sent) != 2 {
+		t.Errorf("%d messages are sent, want 2", len(sent))
+	}
+}
+
+// episode returns signals that an orchestration sends in one episode, all with
+// the same IDs each time.
+func episode(s *entity.Sorter, number, n int, at time.Time) []history.Event {
+	var events []history.Event
+	for i := range n {
+		r := entity.Request{
+			ID: entity.DeriveID(fmt.Sprint(number), fmt.Sprint(i)), Operation: fmt.Sprint(number),
+			Signal: true, Parent: "q", ParentExecution: "x",
+		}
+		s.Label(&r, "@counter@a", at, window)
+		events = append(events, op(r))
+	}
+	return events
+}
+
+// An episode signals an entity a thousand times, and its checkpoint is lost. It
+// runs again and sends the same, which is labelled by the time of then.
+func TestMemory_KnowsALargeEpisodeThatIsSentAgain(t *testing.T) {
+	for _, downtime := range []time.Duration{5 * time.Minute, 3 * time.Hour} {
+		p, ran := newPlay(t), map[string]int{}
+		var lost, counts entity.Sorter
+		p.run(ran, false, episode(&lost, 1, 1000, noon)...)
+		if downtime < time.Hour {
+			p.state.Settle()
+		}
+		p.now = p.now.Add(downtime)
+		if downtime > time.Hour { // one that sends when the hub is back comes first
+			other := entity.Request{ID: entity.DeriveID("other"), Operation: "other", Signal: true, Parent: "r", Timestamp: p.now}
+			p.run(ran, false, op(other))
+			p.state.Settle()
+		}
+		p.run(ran, false, episode(&counts, 1, 1000, p.now)...)
+		p.state.Settle()
+		if ran["1"] != 1000 {
+			t.Errorf("after %v: %d signals took effect, want 1,000", downtime, ran["1"])
+		}
+		if downtime < time.Hour && len(p.state.Encode()) < 8000 {
+			t.Errorf("the state has %d bytes: it cannot know a thousand", len(p.state.Encode()))
+		}
+		for n := range 3 {
+			p.now = p.now.Add(time.Second)
+			p.run(ran, false, episode(&counts, 2+n, 1, p.now)...)
+			p.state.Settle()
+		}
+		if ran["2"]+ran["3"]+ran["4"] != 3 {
+			t.Errorf("after %v: of the next episodes %v took effect", downtime, ran)
+		}
+		if n := len(p.state.Encode()); downtime < time.Hour && n > 1000 {
+			t.Errorf("the state has %d bytes although the sender has gone on", n)
+		}
+	}
+}
+
+// GUIDs of some kinds begin with the time, so that many begin alike.
+func TestMemory_TellsIDsApartThatBeginAlike(t *testing.T) {
+	p, ran := newPlay(t), map[string]int{}
+	for i := range 1000 {
+		p.run(ran, false, op(entity.Request{ID: fmt.Sprintf("01980000-0000-7000-8000-%012x", i), Operation: "get", Signal: true}))
+	}
+	if ran["get"] != 1000 {
+		t.Errorf("%d of 1,000 signals took effect", ran["get"])
+	}
+}
