@@ -103,6 +103,12 @@ type Config struct {
 	// Metrics says where metrics go. Zero means nowhere.
 	Metrics Metrics
 
+	// Lifecycle is told of orchestrations that began or ended here, in the order
+	// in which that was stored. It must return at once. What ends before any
+	// worker has it in hand is not told of, and what a process that dies has
+	// stored last may not be. Nil means that nobody is told.
+	Lifecycle func(LifecycleEvent)
+
 	// Logger gets the worker's log, and that of orchestrators. Nil means
 	// slog.Default().
 	Logger *slog.Logger

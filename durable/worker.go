@@ -53,6 +53,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		FailMismatch:        cfg.VersionFailure == FailMismatch,
 		Tracer:              tracing.New(cfg.Tracing.Provider),
 		Meter:               meter,
+		Lifecycle:           cfg.lifecycle(),
 		Logger:              cfg.Logger,
 		Now:                 time.Now,
 		NewID:               newID,

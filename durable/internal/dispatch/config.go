@@ -20,8 +20,8 @@ type Functions interface {
 	Activity(name string) (func(ctx context.Context, input *string) (*string, error), bool)
 }
 
-// Config says how a [Dispatcher] works. All fields but CheckVersion, Tracer and
-// Meter must be set; package durable knows the defaults.
+// Config says how a [Dispatcher] works. All fields but CheckVersion, Tracer,
+// Meter and Lifecycle must be set; package durable knows the defaults.
 type Config struct {
 	MaxConcurrentActivities    int
 	MaxConcurrentOrchestrators int
@@ -40,6 +40,9 @@ type Config struct {
 
 	Tracer *tracing.Tracer // nil writes no spans
 	Meter  *metering.Meter // nil counts nothing
+
+	// Lifecycle is told of instances that began or ended. It must return at once.
+	Lifecycle func(LifecycleEvent)
 
 	Logger *slog.Logger
 	Now    func() time.Time // the clock that episodes and events are dated by

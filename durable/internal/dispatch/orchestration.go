@@ -115,6 +115,7 @@ func (s *session) run() {
 		}
 	}()
 	for {
+		began := s.x.start == nil
 		cp, err := s.decide(past, messages)
 		if s.refuse(err) {
 			return
@@ -130,6 +131,7 @@ func (s *session) run() {
 			s.logFor(cp.Instance)
 		}
 		s.report(cp)
+		s.tell(cp, began)
 		if s.x.ended || s.x.start == nil || !s.d.config.ExtendedSessions {
 			return
 		}
