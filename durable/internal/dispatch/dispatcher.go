@@ -23,8 +23,8 @@ type Dispatcher struct {
 	watchdog  *watchdog
 
 	// extended has room for each extended session, entities for each entity that
-	// is worked on.
-	extended, entities chan struct{}
+	// is worked on, waiting for those that wait for that.
+	extended, entities, waiting chan struct{}
 
 	fetchingInstances, fetchingActivities, committing, completing outage
 
@@ -52,6 +52,7 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 		log:                log,
 		watchdog:           &watchdog{limit: cfg.EpisodeLimit},
 		entities:           make(chan struct{}, maxEntities(cfg)),
+		waiting:            make(chan struct{}, maxWaitingEntities),
 		extended:           make(chan struct{}, maxExtended(cfg.MaxConcurrentOrchestrators)),
 		fetchingInstances:  outage{what: "fetch orchestrations", log: log},
 		fetchingActivities: outage{what: "fetch activities", log: log},

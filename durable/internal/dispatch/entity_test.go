@@ -355,3 +355,21 @@ var entityFaults = map[string]memhub.Fault{
 	"commit fails": memhub.CommitFails, "commit tears": memhub.CommitTears, "commit's reply is lost": memhub.CommitReplyLost,
 	"session is lost": memhub.SessionLost, "messages come twice": memhub.DuplicateDelivery, "messages come late": memhub.DelayedDelivery,
 }
+
+// Entities that wait for room do not keep orchestrations from running.
+func TestEntity_WaitingForRoomTakesNoneOfOrchestrations(t *testing.T) {
+	bubble(t, func(b *bench) {
+		slow := func(ctx context.Context, _ *entity.Operation) entity.Result {
+			<-ctx.Done()
+			return entity.Result{}
+		}
+		for n := range 20 {
+			b.signal(entityID("slow", fmt.Sprint(n)), "go", nil, time.Time{})
+		}
+		b.work(functions{entities: map[string]dispatch.EntityCode{"slow": slow}, orchestrators: helloFunctions.orchestrators, activities: helloFunctions.activities},
+			func(c *dispatch.Config) { c.Entities.MaxConcurrent, c.MaxConcurrentOrchestrators = 1, 2 })
+		time.Sleep(time.Minute)
+		b.start("i", "HelloSeq", nil)
+		b.wantOutput("i", history.Completed, `["Hello Tokyo!","Hello Seattle!","Hello London!"]`)
+	})
+}

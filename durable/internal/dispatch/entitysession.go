@@ -19,21 +19,42 @@ func maxEntities(cfg Config) int {
 	return cfg.MaxConcurrentOrchestrators
 }
 
+// maxWaitingEntities is how many entities that were handed out may wait for room.
+// Any more take the room of orchestrations: what waits is kept in memory.
+const maxWaitingEntities = 1000
+
+// enterEntity waits until there is room for one more entity, and reports whether
+// there is: not if the worker stops. It calls free to give back the room of an
+// orchestration, which the entity does not need.
+func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
+	defer func() { free() }()
+	select {
+	case d.entities <- struct{}{}:
+		return true
+	case d.waiting <- struct{}{}:
+		free()
+		free = func() { <-d.waiting }
+	case <-live.fetch.Done():
+		return false
+	}
+	select {
+	case d.entities <- struct{}{}:
+		return true
+	case <-live.fetch.Done():
+		return false
+	}
+}
+
 // runEntity works on an entity that was handed out, when there is room for one
-// more. Until then it takes the room of an orchestration, which free gives back:
-// no more is fetched than somebody can work on.
+// more.
 func (d *Dispatcher) runEntity(live lifetimes, w *provider.OrchestrationWorkItem, free func()) {
 	s := &session{d: d, live: live, item: w}
 	s.logFor(w.Instance)
 	defer s.release()
-	select {
-	case d.entities <- struct{}{}:
-	case <-live.fetch.Done():
-		free()
+	if !d.enterEntity(live, free) {
 		s.abandon(errStopping)
 		return
 	}
-	free()
 	defer func() { <-d.entities }()
 
 	s.outcome = metering.Completed
