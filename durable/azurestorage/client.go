@@ -39,7 +39,7 @@ func (h *TaskHub) History(ctx context.Context, id string) ([]history.Event, erro
 	if err != nil {
 		return nil, fmt.Errorf("read history of %q: %w", id, err)
 	}
-	stored, err := h.loadHistory(ctx, id, "")
+	stored, err := h.viewHistory(ctx, id)
 	if err != nil {
 		return nil, fmt.Errorf("read history of %q: %w", id, err)
 	}

@@ -68,7 +68,7 @@ func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *loaded
 		return
 	case fateTerminate:
 		event, _ := d.event().(*history.ExecutionTerminated)
-		err = h.terminateUnstarted(ctx, instanceID, event)
+		err = h.terminateUnstarted(ctx, instanceID, stored, event)
 	case fateRepair:
 		err = h.repairEnded(ctx, instanceID, stored)
 	case fateDiscard:

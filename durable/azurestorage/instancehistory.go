@@ -73,6 +73,21 @@ func (h *TaskHub) loadHistory(ctx context.Context, instanceID, executionID strin
 	if err != nil {
 		return storedHistory{}, err
 	}
+	return h.resolveHistory(ctx, rows, executionID)
+}
+
+// viewHistory is loadHistory of the current execution for somebody who changes
+// nothing: what is appended while it is read may be missing.
+func (h *TaskHub) viewHistory(ctx context.Context, instanceID string) (storedHistory, error) {
+	rows, err := h.historyPages(instanceID, "").rest(ctx)
+	if err != nil {
+		return storedHistory{}, err
+	}
+	return h.resolveHistory(ctx, rows, "")
+}
+
+// resolveHistory makes a history of an instance's rows.
+func (h *TaskHub) resolveHistory(ctx context.Context, rows []*historyRow, executionID string) (storedHistory, error) {
 	current, stored := currentExecution(rows, executionID)
 	if err := h.resolveColumns(ctx, current); err != nil {
 		return storedHistory{}, err
@@ -90,23 +105,93 @@ func (h *TaskHub) loadHistory(ctx context.Context, instanceID, executionID strin
 }
 
 // historyRows returns an instance's rows in the order of their keys: those of
-// one execution and the sentinel, or all if executionID is empty.
+// one execution and the sentinel, or all if executionID is empty. They are as
+// they were at one instant.
+//
+// A page is. Of several, the later ones may be of after a checkpoint that the
+// earlier ones do not have, and the sentinel, which is in the last, would pass
+// the whole for what that checkpoint left. So several pages count only if the
+// sentinel has not changed since before the first of them was read. .NET takes
+// them as they come (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// GetHistoryEventsAsync).
 func (h *TaskHub) historyRows(ctx context.Context, instanceID, executionID string) ([]*historyRow, error) {
+	p := h.historyPages(instanceID, executionID)
+	if err := p.next(ctx); err != nil || p.last() {
+		return p.rows, err
+	}
+	w := historyWrite{hub: h, instance: history.OrchestrationInstance{InstanceID: instanceID}}
+	before, err := w.sentinelETag(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for range maxHistoryReads {
+		rows, err := h.historyPages(instanceID, executionID).rest(ctx)
+		if err != nil {
+			return nil, err
+		}
+		after := ""
+		if len(rows) > 0 && rows[len(rows)-1].isSentinel() {
+			after = rows[len(rows)-1].ETag
+		}
+		if after == before {
+			return rows, nil
+		}
+		before = after
+	}
+	return nil, fmt.Errorf("the history of %q changed %d times while it was read", instanceID, maxHistoryReads)
+}
+
+// maxHistoryReads is how often a history is read that changes meanwhile. Nobody
+// but the owner of the instance changes it, and those who had it before.
+const maxHistoryReads = 5
+
+// historyPages reads rows of a history.
+type historyPages struct {
+	hub     *TaskHub
+	query   tableQuery
+	scanner rowScanner
+	rows    []*historyRow // so far
+	begun   bool
+}
+
+// historyPages returns what reads the rows that historyRows returns.
+func (h *TaskHub) historyPages(instanceID, executionID string) *historyPages {
 	filter := "PartitionKey eq '" + doubled(escapeKey(instanceID)) + "'"
 	if executionID != "" {
 		filter += " and (RowKey eq '" + sentinelRowKey + "' or ExecutionId eq '" + doubled(executionID) + "')"
 	}
-	var rows []*historyRow
-	var scanner rowScanner
-	err := h.historyTable.all(ctx, tableQuery{filter: filter}, func(raw []byte) error {
-		row, err := scanner.row(raw)
-		if err == nil {
-			row.size = len(raw)
-			rows = append(rows, row)
-		}
+	return &historyPages{hub: h, query: tableQuery{filter: filter}}
+}
+
+// last reports whether the last page has been read.
+func (p *historyPages) last() bool { return p.begun && p.query.continuation == "" }
+
+// next reads one page.
+func (p *historyPages) next(ctx context.Context) error {
+	raws, continuation, err := p.hub.historyTable.page(ctx, p.query)
+	if err != nil {
 		return err
-	})
-	return rows, err
+	}
+	p.begun, p.query.continuation = true, continuation
+	for _, raw := range raws {
+		row, err := p.scanner.row(raw)
+		if err != nil {
+			return err
+		}
+		row.size = len(raw)
+		p.rows = append(p.rows, row)
+	}
+	return nil
+}
+
+// rest reads all pages that have not been read and returns the rows of all.
+func (p *historyPages) rest(ctx context.Context) ([]*historyRow, error) {
+	for !p.last() {
+		if err := p.next(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return p.rows, nil
 }
 
 // currentExecution picks the event rows of the wanted execution, or of the

@@ -38,10 +38,25 @@ func (h *TaskHub) fetchInstanceRow(ctx context.Context, instanceID string, fetch
 }
 
 // terminateUnstarted marks an instance terminated that has not started. Its
-// start message is discarded when it comes.
-func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, event *history.ExecutionTerminated) error {
-	e := encodeTerminatedBeforeStart(instanceID, event.Reason, event.Timestamp, time.Now())
-	err := retry(ctx, "terminate instance "+instanceID, func(ctx context.Context) error {
+// start message is discarded when it comes. Before that, the history gets a
+// sentinel, or another one, so that nobody begins it any more: the first
+// checkpoint of a worker that was given up for dead may be on its way.
+func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, stored *loadedInstance, event *history.ExecutionTerminated) error {
+	executionID, now := stored.row.State.Instance.ExecutionID, time.Now()
+	sentinel := encodeSentinel(instanceID, executionID, true, history.Ticks(now))
+	err := retry(ctx, "keep instance "+instanceID+" from starting", func(ctx context.Context) (err error) {
+		if stored.etag == "" {
+			_, err = h.historyTable.insert(ctx, sentinel)
+		} else {
+			_, err = h.historyTable.merge(ctx, sentinel, stored.etag)
+		}
+		return err
+	})
+	if err != nil { // of a conflict, too: somebody has begun it, or this is done already
+		return err
+	}
+	e := encodeTerminatedBeforeStart(instanceID, event.Reason, event.Timestamp, now)
+	err = retry(ctx, "terminate instance "+instanceID, func(ctx context.Context) error {
 		_, err := h.instancesTable.merge(ctx, e, "*")
 		return err
 	})
