@@ -160,6 +160,9 @@ func (g *generator) program(depth int) int {
 	p := Program{Fails: g.oneIn(10)}
 	if g.oneIn(4) {
 		p.Rounds = 1 + g.r.IntN(3)
+		if depth > 0 { // there may be many of it
+			p.Rounds = 1
+		}
 	}
 	for range 1 + g.r.IntN(g.steps) {
 		p.Steps = append(p.Steps, g.step(depth, p.Rounds > 0))
@@ -192,7 +195,7 @@ func (g *generator) step(depth int, repeated bool) Step {
 		if depth == 2 {
 			return Step{Kind: CallStep}
 		}
-		s.Count, s.Child = 1+g.r.IntN(3), g.program(depth+1)
+		s.Count, s.Child = 1+g.r.IntN(3-depth), g.program(depth+1)
 	case SendStep, ReceiveStep:
 		return Step{Kind: CallStep} // these come in pairs
 	case BigStep:

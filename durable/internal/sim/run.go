@@ -218,7 +218,7 @@ func (s *simulation) duration(t Task) time.Duration {
 		return s.plan.Pace + odd
 	}
 	d := time.Duration(h>>8%1500)*time.Millisecond + odd
-	if h%16 == 0 {
+	if h%40 == 0 {
 		d += 35 * time.Second
 	}
 	return d
