@@ -34,11 +34,18 @@ func shiftTimes(text []byte, d time.Duration) []byte {
 
 // writtenAs returns the layout in which a time is written that was read in another.
 func writtenAs(layout string) string {
-	if layout == time.RFC1123 {
+	switch layout {
+	case time.RFC1123:
 		return "Mon, 02 Jan 2006 15:04:05 GMT"
+	case zoneless:
+		return zoneless + ".0000000"
 	}
 	return ticks
 }
+
+// zoneless is how times are written whose zone was lost, as those are by which
+// entities order what they are told. They are in UTC all the same.
+const zoneless = "2006-01-02T15:04:05"
 
 // instantIn returns the length and the layout of the time that text begins with,
 // 0 if it does not begin with one.
@@ -47,7 +54,7 @@ func instantIn(text []byte) (n int, layout string) {
 	switch {
 	case len(text) >= rfc1123 && text[3] == ',' && bytes.HasSuffix(text[:rfc1123], []byte(" GMT")):
 		return rfc1123, time.RFC1123
-	case len(text) < len("2006-01-02T15:04:05Z") || !shaped(text, "0000-00-00T00:00:00"):
+	case !shaped(text, "0000-00-00T00:00:00"):
 		return 0, ""
 	}
 	n = len("2006-01-02T15:04:05")
@@ -63,7 +70,10 @@ func instantIn(text []byte) (n int, layout string) {
 			return n + len(zone), time.RFC3339Nano
 		}
 	}
-	return 0, ""
+	if n == len(text) || bytes.IndexByte([]byte("+-:."), text[n]) >= 0 || isDigit(text[n]) {
+		return 0, ""
+	}
+	return n, zoneless
 }
 
 // shaped reports whether text begins with a digit where shape has 0, and with
