@@ -11,6 +11,11 @@ import (
 type App struct {
 	Programs  []Program
 	Instances []Instance
+	// Ledgers are the keys of its entities, Signals what clients tell them.
+	Ledgers []string
+	Signals []ClientSignal
+
+	received func(Receipt)
 }
 
 // A Program is what an orchestrator does. It folds the results of its steps into
@@ -44,6 +49,7 @@ const (
 	StatusStep                   // a custom status
 	BigStep                      // an activity whose input and result are too large for messages
 	stepKinds
+	LedgerStep // what is done with entities
 )
 
 // A Step is one thing that an orchestrator does.
@@ -54,6 +60,7 @@ type Step struct {
 	Child int    // the program of a child
 	Peer  string // the instance that an event is for
 	Event string
+	Acts  []Act // of a step with entities
 }
 
 // An Instance is one that a client starts, and what clients do to it.
@@ -104,6 +111,7 @@ type generator struct {
 	steps int
 	at    int // the instance in the making
 	round int // events so far
+	acts  int // in the step in the making
 }
 
 func (g *generator) upTo(d time.Duration) time.Duration {
@@ -167,10 +175,16 @@ func (g *generator) program(depth int) int {
 	for range 1 + g.r.IntN(g.steps) {
 		p.Steps = append(p.Steps, g.step(depth, p.Rounds > 0))
 	}
+	if len(g.app.Ledgers) > 0 {
+		g.hold(&p)
+	}
 	return g.add(p)
 }
 
 func (g *generator) step(depth int, repeated bool) Step {
+	if len(g.app.Ledgers) > 0 && !g.oneIn(3) {
+		return g.ledgerStep(depth)
+	}
 	s := Step{Kind: StepKind(g.r.IntN(int(stepKinds)))}
 	switch s.Kind {
 	case FanOutStep:
@@ -202,7 +216,7 @@ func (g *generator) step(depth int, repeated bool) Step {
 		if !g.oneIn(3) {
 			return Step{Kind: CallStep}
 		}
-	case CallStep, FailStep, RetryStep, BranchStep, StatusStep, stepKinds:
+	case CallStep, FailStep, RetryStep, BranchStep, StatusStep, stepKinds, LedgerStep:
 	}
 	return s
 }

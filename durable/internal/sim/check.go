@@ -37,6 +37,9 @@ func (s *simulation) checkEnds(ctx context.Context) {
 			return
 		}
 		id := state.Instance.InstanceID
+		if isEntity(state) {
+			continue
+		}
 		if !state.Status.IsTerminal() {
 			s.fault("%s is %v at the end", id, state.Status)
 			continue

@@ -55,9 +55,17 @@ func fold(sum uint64, result string) uint64 {
 	return sum ^ 0xff
 }
 
-// Registry returns the functions of the app. Perform runs its activities.
-func (a *App) Registry(perform func(context.Context, Task) (string, error)) *durable.Registry {
-	return durable.NewRegistry(durable.Orchestrator("Run", a.run), durable.Activity("Work", perform))
+// Registry returns the functions of the app. Perform runs its activities, take is
+// called by every operation of its entities.
+func (a *App) Registry(perform func(context.Context, Task) (string, error), take func(context.Context, Order) error) *durable.Registry {
+	return durable.NewRegistry(durable.Orchestrator("Run", a.run), durable.Activity("Work", perform), ledgers(take))
+}
+
+// receive notes what a ledger has answered.
+func (a *App) receive(r Receipt) {
+	if a.received != nil {
+		a.received(r)
+	}
 }
 
 // run is the orchestrator.
@@ -126,6 +134,8 @@ func (x *execution) step(i int, s Step) (string, error) {
 	case StatusStep:
 		ctx.SetCustomStatus(i)
 		return "status", nil
+	case LedgerStep:
+		return x.acts(i, s)
 	case stepKinds:
 	}
 	return "", fmt.Errorf("no step is of kind %d", s.Kind)

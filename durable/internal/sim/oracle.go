@@ -72,6 +72,8 @@ func (a *App) expectStep(in Input, i int, s Step) string {
 		return "sent"
 	case StatusStep:
 		return "status"
+	case LedgerStep:
+		return "acted"
 	case stepKinds:
 	}
 	return ""

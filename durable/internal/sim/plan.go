@@ -12,6 +12,9 @@ type Plan struct {
 	App      *App
 	Workers  int
 	Sessions bool // extended sessions
+	// EntityBatch is how many operations of an entity are carried out at once;
+	// zero means many.
+	EntityBatch int
 
 	// Faults is the chance of each request of a worker to go wrong, until Quiet
 	// has passed.
@@ -61,8 +64,23 @@ func (d Disturbance) String() string {
 // NewPlan returns the plan that a seed stands for.
 func NewPlan(seed uint64) *Plan {
 	r := rand.New(rand.NewPCG(seed, 0x5117))
+	return newPlan(seed, r, NewApp(r, DefaultSize))
+}
+
+// NewEntityPlan returns the plan, of an app that has entities, that a seed stands
+// for.
+func NewEntityPlan(seed uint64) *Plan {
+	r := rand.New(rand.NewPCG(seed, 0xE4717))
+	p := newPlan(seed, r, NewLedgerApp(r, DefaultSize))
+	if r.IntN(2) == 0 {
+		p.EntityBatch = 1 + r.IntN(3)
+	}
+	return p
+}
+
+func newPlan(seed uint64, r *rand.Rand, app *App) *Plan {
 	p := &Plan{
-		Seed: seed, App: NewApp(r, DefaultSize), Workers: 1 + r.IntN(4), Sessions: r.IntN(3) == 0,
+		Seed: seed, App: app, Workers: 1 + r.IntN(4), Sessions: r.IntN(3) == 0,
 		Quiet: 45 * time.Second, Partitions: 1 + r.IntN(3), Loose: r.IntN(2) == 0,
 	}
 	between := func(lo, hi time.Duration) time.Duration { return lo + time.Duration(r.Int64N(int64(hi-lo))) }

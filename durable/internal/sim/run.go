@@ -37,6 +37,7 @@ type simulation struct {
 	stops     []context.CancelFunc
 	runs      []ActivityRun
 	faults    []string
+	receipts  map[orderKey]map[string]Receipt // of ledgers
 }
 
 // Run carries a plan out and returns what was not as it must be. It must be
@@ -52,8 +53,10 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 		cfg: durable.Config{
 			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, ExtendedSessions: plan.Sessions,
 			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeLimit: time.Hour, Logger: logger,
+			MaxConcurrentEntities: 4, MaxEntityBatch: plan.EntityBatch,
 		},
 	}
+	plan.App.received = s.receive
 	s.client = durable.NewClient(platform.Client(), nil)
 	work, stop := context.WithCancel(ctx)
 	defer stop()
@@ -65,13 +68,21 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	for _, in := range plan.App.Instances {
 		others.Go(func() { s.drive(clients, in) })
 	}
+	for _, c := range plan.App.Signals {
+		others.Go(func() { s.signal(clients, c) })
+	}
 	for _, d := range plan.Disturbances {
 		others.Go(func() { s.disturb(d) })
+	}
+	if s.orphans() {
+		workers.Go(func() { s.keepFreeingOrphans(work, clients) })
 	}
 	others.Wait()
 	s.awaitEnds(clients)
 	s.awaitQuiet()
+	s.settleLedgers(clients)
 	s.checkEnds(clients)
+	s.checkLedgers(clients)
 	stop()
 	workers.Wait()
 	platform.Settle()
@@ -120,7 +131,7 @@ func (s *simulation) live(ctx context.Context, worker int) {
 		s.mu.Unlock()
 		ended := make(chan error, 1)
 		go func() {
-			w := durable.NewWorker(p, s.plan.App.Registry(s.perform(p)), s.cfg)
+			w := durable.NewWorker(p, s.plan.App.Registry(s.perform(p), s.take(p)), s.cfg)
 			ended <- w.Run(run)
 		}()
 		select {

@@ -1,0 +1,253 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+// An ActKind is a kind of thing that an orchestrator does with ledgers.
+type ActKind int
+
+// The kinds of acts. Those up to FanAct can be anywhere, those after it are for
+// critical sections; SignalAct and DelayedAct must not be for ledgers that are
+// locked.
+const (
+	CallAct     ActKind = iota // add, and look what is answered
+	RefuseAct                  // call what fails
+	CloseAct                   // call close
+	FanAct                     // call all ledgers of Keys at once
+	SignalAct                  // add
+	DelayedAct                 // add when Wait is over
+	RefusedAct                 // signal what fails
+	ForwardAct                 // have a ledger tell another
+	LaterAct                   // have it do so when Wait is over
+	StartAct                   // have a ledger start an orchestration
+	ClosedAct                  // signal close
+	BranchAct                  // two branches that signal and call
+	SectionAct                 // lock all ledgers of Keys and do Acts
+	TransferAct                // read two ledgers and set them
+	RestAct                    // sleep
+	WorkAct                    // an activity
+	NeverAct                   // wait for ever
+)
+
+// An Act is one thing that an orchestrator does with ledgers.
+type Act struct {
+	Kind   ActKind
+	Index  int // in its step
+	Ledger string
+	To     string // another one
+	Keys   []string
+	Amount int
+	Wait   time.Duration
+	Child  int // the program of what is started
+	Acts   []Act
+	// Holds says that a section is not left until the execution ends.
+	Holds bool
+}
+
+// subs is how many orders an act can give.
+const subs = 10
+
+// An actor does the acts of a step.
+type actor struct {
+	x       *execution
+	step    int
+	from    string
+	section string
+}
+
+// acts does the acts of a step. Its error means that the orchestrator cannot go
+// on.
+func (x *execution) acts(step int, s Step) (string, error) {
+	p := &actor{x: x, step: step, from: x.in.Path}
+	return "acted", p.all(s.Acts)
+}
+
+func (p *actor) all(acts []Act) error {
+	for _, a := range acts {
+		if err := p.act(a); err != nil {
+			return fmt.Errorf("act %d of step %d: %w", a.Index, p.step, err)
+		}
+	}
+	return nil
+}
+
+// number returns the number of an order of an act.
+func number(round, step, act, sub int) int { return ((round*100+step)*100+act)*subs + sub }
+
+// roundOf returns the round in which an order was given.
+func roundOf(number int) int { return number / (100 * 100 * subs) }
+
+func (p *actor) order(a Act, sub int) Order {
+	return Order{From: p.from, Number: number(p.x.in.Round, p.step, a.Index, sub), Section: p.section, Amount: a.Amount}
+}
+
+func (p *actor) act(a Act) error {
+	ctx, at := p.x.ctx, ledgerNamed(a.Ledger)
+	o := p.order(a, 0)
+	switch a.Kind {
+	case CallAct:
+		return p.call(addOp, a.Ledger, o)
+	case RefuseAct:
+		return p.refused(a)
+	case CloseAct:
+		o.Amount = 0
+		return p.call(closeOp, a.Ledger, o)
+	case FanAct:
+		return p.fan(a)
+	case SignalAct:
+		addOp.Signal(ctx, at, o)
+	case DelayedAct:
+		o.Wait = a.Wait
+		addOp.Signal(ctx, at, o, durable.SignalAfter(a.Wait))
+	case RefusedAct:
+		o.To, o.Program = a.To, a.Child
+		refuseOp.Signal(ctx, at, o)
+	case ForwardAct, LaterAct:
+		o.To, o.Wait = a.To, a.Wait
+		forwardOp.Signal(ctx, at, o)
+	case StartAct:
+		o.Program = a.Child
+		startOp.Signal(ctx, at, o)
+	case ClosedAct:
+		o.Amount = 0
+		closeOp.Signal(ctx, at, o)
+	case BranchAct:
+		return p.branches(a)
+	case SectionAct:
+		return p.enter(a)
+	case TransferAct:
+		return p.transfer(a)
+	case RestAct:
+		return ctx.Sleep(a.Wait)
+	case WorkAct:
+		return p.work(a)
+	case NeverAct:
+		_, err := durable.Event[string]("never").Wait(ctx).Await()
+		return err
+	}
+	return nil
+}
+
+func (p *actor) work(a Act) error {
+	t := Task{Key: fmt.Sprintf("%s/%d/%d/%d", p.from, p.x.in.Round, p.step, a.Index)}
+	result, err := work.Call(p.x.ctx, t).Await()
+	if err == nil && result != t.Result() {
+		return fmt.Errorf("activity %s returned %s", t.Key, result)
+	}
+	return err
+}
+
+// call calls an operation and looks whether the answer is for it.
+func (p *actor) call(op operation, ledger string, o Order) error {
+	_, err := p.answer(op.Call(p.x.ctx, ledgerNamed(ledger), o), ledger, o)
+	return err
+}
+
+func (p *actor) answer(t *durable.Task[Receipt], ledger string, o Order) (Receipt, error) {
+	r, err := t.Await()
+	if err != nil {
+		return r, err
+	}
+	if r.From != o.From || r.Number != o.Number || r.Ledger != ledger {
+		return r, fmt.Errorf("order %v to %q was answered by %+v", o.key(), ledger, r)
+	}
+	p.x.app.receive(r)
+	return r, nil
+}
+
+// refused calls what must fail.
+func (p *actor) refused(a Act) error {
+	o := p.order(a, 0)
+	o.To, o.Program = a.To, a.Child
+	_, err := refuseOp.Call(p.x.ctx, ledgerNamed(a.Ledger), o).Await()
+	failed, ok := errors.AsType[*durable.TaskFailedError](err)
+	if !ok || !strings.Contains(failed.Error(), fmt.Sprint(errRefused, " ", o.key())) {
+		return errors.Join(fmt.Errorf("order %v to %q did not fail as it should", o.key(), a.Ledger), err)
+	}
+	return nil
+}
+
+func (p *actor) fan(a Act) error {
+	tasks := make([]*durable.Task[Receipt], len(a.Keys))
+	for i, key := range a.Keys {
+		tasks[i] = addOp.Call(p.x.ctx, ledgerNamed(key), p.order(a, i))
+	}
+	for i, t := range tasks {
+		if _, err := p.answer(t, a.Keys[i], p.order(a, i)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// branches lets two sequences of orders run side by side, each of a sender of its
+// own.
+func (p *actor) branches(a Act) error {
+	branch := func(n int) *durable.Task[string] {
+		q := &actor{x: p.x, step: p.step, from: branchOf(p.from, n)}
+		return durable.Go(p.x.ctx, func() (string, error) { return "", q.all(a.branch(n)) })
+	}
+	_, err := durable.AwaitAll(p.x.ctx, branch(0), branch(1))
+	return err
+}
+
+func branchOf(from string, n int) string { return fmt.Sprintf("%s~%d", from, n) }
+
+// branch returns what one of two branches does.
+func (a Act) branch(n int) []Act { return a.Acts[n*len(a.Acts)/2 : (n+1)*len(a.Acts)/2] }
+
+// enter locks ledgers, does what is to be done and, mostly, unlocks them.
+func (p *actor) enter(a Act) error {
+	ids := make([]durable.AnyEntity, len(a.Keys))
+	for i, key := range a.Keys {
+		ids[i] = ledgerNamed(key)
+	}
+	unlock := durable.LockEntities(p.x.ctx, ids...)
+	if got, _ := p.x.ctx.CriticalSection(); len(got) != len(slices.Compact(slices.Sorted(slices.Values(a.Keys)))) {
+		return fmt.Errorf("locked are %v, want %q", got, a.Keys)
+	}
+	inside := *p
+	inside.section = sectionOf(p.order(a, 0).key())
+	if err := inside.all(a.Acts); err != nil {
+		return err
+	}
+	if !a.Holds {
+		unlock()
+	}
+	return nil
+}
+
+// sectionOf returns the name of the section that begins with an order.
+func sectionOf(k orderKey) string { return "section " + k.String() }
+
+// transfer moves an amount from one ledger to another, neither of which can do so
+// alone: it depends on the locks that nobody comes in between.
+func (p *actor) transfer(a Act) error {
+	from, err := p.answer(readOp.Call(p.x.ctx, ledgerNamed(a.Ledger), p.order(a, 0)), a.Ledger, p.order(a, 0))
+	if err != nil {
+		return err
+	}
+	to, err := p.answer(readOp.Call(p.x.ctx, ledgerNamed(a.To), p.order(a, 1)), a.To, p.order(a, 1))
+	if err != nil {
+		return err
+	}
+	if a.Wait > 0 {
+		if err := p.x.ctx.Sleep(a.Wait); err != nil {
+			return err
+		}
+	}
+	less, more := p.order(a, 2), p.order(a, 3)
+	less.Amount, less.Value = -a.Amount, from.Balance-a.Amount
+	more.Value = to.Balance + a.Amount
+	if err := p.call(setOp, a.Ledger, less); err != nil {
+		return err
+	}
+	return p.call(setOp, a.To, more)
+}

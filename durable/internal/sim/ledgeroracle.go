@@ -1,0 +1,263 @@
+package sim
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// The orders that an app gives are known, and so is the order in which each sender
+// gives its own. In which order ledgers get those of different senders is not. So
+// what ledgers have written is held against the orders, and against itself.
+
+// A book is what is expected of a ledger, by order and operation.
+type book map[bookKey]*expectedEntry
+
+type bookKey struct {
+	orderKey
+	op operation
+}
+
+type expectedEntry struct {
+	order  Order
+	passed bool  // another ledger gives it
+	late   bool  // it may come at any time
+	may    bool  // it need not come
+	places []int // in the log
+}
+
+// orders are all orders of an app.
+type orders struct {
+	app     *App
+	books   map[string]book
+	started []Input // orchestrations that ledgers start
+}
+
+// expectOrders returns what ledgers must have written in the end.
+func (a *App) expectOrders() *orders {
+	e := &orders{app: a, books: map[string]book{}}
+	for _, key := range a.Ledgers {
+		e.books[key], e.books[archiveOf(key)] = book{}, book{}
+	}
+	for _, in := range a.Instances {
+		e.program(Input{Path: in.ID, Program: in.Program}, in.Terminated > 0)
+	}
+	for _, c := range a.Signals {
+		e.expect(c.Ledger, operation(c.Op), expectedEntry{order: c.Order, late: true})
+	}
+	return e
+}
+
+func (e *orders) expect(ledger string, op operation, x expectedEntry) {
+	key := bookKey{x.order.key(), op}
+	switch op {
+	case refuseOp:
+		return
+	case forwardOp:
+		told := x
+		told.passed, told.late = true, x.late || x.order.Wait > 0
+		e.expect(x.order.To, addOp, told)
+	case closeOp:
+		e.expect(archiveOf(ledger), archiveOp, expectedEntry{order: Order{From: x.order.From, Number: x.order.Number}, passed: true, may: x.may})
+	}
+	e.books[ledger][key] = &x
+}
+
+// program expects what a program orders; may means that it may not get to it.
+func (e *orders) program(in Input, may bool) {
+	p := e.app.Programs[in.Program]
+	for in.Round = range p.Rounds + 1 {
+		for i, s := range p.Steps {
+			if s.Kind == ChildStep || s.Kind == ChildrenStep {
+				for n := range s.Count {
+					e.program(Input{Path: childPath(in.Path, in.Round, i, n), Program: s.Child}, may)
+				}
+			}
+			e.acts(in, i, in.Path, "", s.Acts, may)
+		}
+	}
+}
+
+func (e *orders) acts(in Input, step int, from, section string, acts []Act, may bool) {
+	for _, a := range acts {
+		order := func(sub int) Order {
+			return Order{From: from, Number: number(in.Round, step, a.Index, sub), Section: section, Amount: a.Amount}
+		}
+		x := expectedEntry{order: order(0), may: may}
+		switch a.Kind {
+		case CallAct, SignalAct:
+			e.expect(a.Ledger, addOp, x)
+		case DelayedAct:
+			x.late = true
+			e.expect(a.Ledger, addOp, x)
+		case ForwardAct, LaterAct:
+			x.order.To, x.order.Wait = a.To, a.Wait
+			e.expect(a.Ledger, forwardOp, x)
+		case CloseAct, ClosedAct:
+			x.order.Amount = 0
+			e.expect(a.Ledger, closeOp, x)
+		case StartAct:
+			e.expect(a.Ledger, startOp, x)
+			started := Input{Path: startedBy(x.order.key()), Program: a.Child}
+			e.started = append(e.started, started)
+			e.program(started, may)
+		case FanAct:
+			for i, key := range a.Keys {
+				e.expect(key, addOp, expectedEntry{order: order(i), may: may})
+			}
+		case BranchAct:
+			for n := range 2 {
+				e.acts(in, step, branchOf(from, n), section, a.branch(n), may)
+			}
+		case SectionAct:
+			e.acts(in, step, from, sectionOf(x.order.key()), a.Acts, may)
+		case TransferAct:
+			less, more := order(2), order(3)
+			less.Amount = -a.Amount
+			e.expect(a.Ledger, setOp, expectedEntry{order: less, may: may})
+			e.expect(a.To, setOp, expectedEntry{order: more, may: may})
+		case RefuseAct, RefusedAct, RestAct, WorkAct, NeverAct:
+		}
+	}
+}
+
+// check returns what is not as it must be about what the ledgers have written.
+// Logs are by ledger; each has a batch for each time that the ledger was closed,
+// and then what came after that.
+func (e *orders) check(logs map[string][][]Entry, receipts map[orderKey]map[string]Receipt) (faults []string) {
+	for _, key := range slices.Sorted(maps.Keys(e.books)) {
+		for _, what := range slices.Concat(
+			checkBalances(logs[key]), e.books[key].check(slices.Concat(logs[key]...)), checkSections(slices.Concat(logs[key]...)),
+		) {
+			faults = append(faults, fmt.Sprintf("ledger %q: %s", key, what))
+		}
+	}
+	faults = append(faults, e.checkForwards(logs)...)
+	for _, key := range slices.SortedFunc(maps.Keys(receipts), compareKeys) {
+		for _, r := range receipts[key] {
+			if what := checkReceipt(r, logs[r.Ledger]); what != "" {
+				faults = append(faults, fmt.Sprintf("order %v was told %+v: %s", key, r, what))
+			}
+		}
+	}
+	return faults
+}
+
+func compareKeys(a, b orderKey) int {
+	return cmp.Or(cmp.Compare(a.from, b.from), cmp.Compare(a.number, b.number))
+}
+
+// checkBalances returns where a balance is not that of the entry before, changed
+// as was ordered.
+func checkBalances(batches [][]Entry) (faults []string) {
+	for i, batch := range batches {
+		balance := 0
+		for n, entry := range batch {
+			if balance += entry.Amount; entry.Balance != balance {
+				faults = append(faults, fmt.Sprintf("after entry %d of %d, order %v, the balance is %d, want %d", n, len(batch), entry.key(), entry.Balance, balance))
+				balance = entry.Balance
+			}
+			if closes := i < len(batches)-1 && n == len(batch)-1; closes != (entry.Op == string(closeOp)) {
+				faults = append(faults, fmt.Sprintf("entry %d of %d, order %v, is %s", n, len(batch), entry.key(), entry.Op))
+			}
+		}
+	}
+	return faults
+}
+
+// check returns which orders were lost, carried out twice, invented, or carried
+// out before an order that the same sender gave before.
+func (b book) check(log []Entry) (faults []string) {
+	last := map[orderKey]int{} // by sender and round: as in .NET, there is no order among the executions of an instance
+	for place, entry := range log {
+		x := b[bookKey{entry.key(), operation(entry.Op)}]
+		switch {
+		case x == nil:
+			faults = append(faults, fmt.Sprintf("entry %d, %s of order %v, should not be", place, entry.Op, entry.key()))
+			continue
+		case x.order.Amount != entry.Amount || x.order.Section != entry.Section || x.passed != strings.HasPrefix(entry.Caller, "@"):
+			faults = append(faults, fmt.Sprintf("entry %d is %v, want amount %d, section %q, passed on %v", place, entry, x.order.Amount, x.order.Section, x.passed))
+		}
+		x.places = append(x.places, place)
+		if x.late || x.passed {
+			continue
+		}
+		sender := orderKey{entry.From, roundOf(entry.Number)}
+		if before, ok := last[sender]; ok && before >= entry.Number {
+			faults = append(faults, fmt.Sprintf("entry %d, order %v, comes after %d of the same sender", place, entry.key(), before))
+		}
+		last[sender] = entry.Number
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(b), func(a, b bookKey) int { return compareKeys(a.orderKey, b.orderKey) }) {
+		x := b[key]
+		if n := len(x.places); n > 1 || n == 0 && !x.may {
+			faults = append(faults, fmt.Sprintf("%s of order %v was carried out %d times, as entries %v", key.op, key.orderKey, n, x.places))
+		}
+	}
+	return faults
+}
+
+// checkSections returns where something came in between the orders of a critical
+// section.
+func checkSections(log []Entry) (faults []string) {
+	over := map[string]bool{}
+	now := ""
+	for place, entry := range log {
+		if entry.Section == now {
+			continue
+		}
+		if over[now] = true; entry.Section != "" && over[entry.Section] {
+			faults = append(faults, fmt.Sprintf("entry %d, order %v, is of %q, in which others came before it", place, entry.key(), entry.Section))
+		}
+		now = entry.Section
+	}
+	return faults
+}
+
+// checkForwards returns where a ledger was told by another one in another order
+// than that one was.
+func (e *orders) checkForwards(logs map[string][][]Entry) (faults []string) {
+	for _, from := range e.app.Ledgers {
+		sent := map[string][]orderKey{}
+		for _, entry := range slices.Concat(logs[from]...) {
+			switch {
+			case entry.Op == string(closeOp):
+				sent[archiveOf(from)] = append(sent[archiveOf(from)], entry.key())
+			case entry.Op == string(forwardOp) && entry.Wait == 0:
+				sent[entry.To] = append(sent[entry.To], entry.key())
+			}
+		}
+		for _, to := range slices.Sorted(maps.Keys(e.books)) {
+			var heard []orderKey
+			for _, entry := range slices.Concat(logs[to]...) {
+				if entry.Caller == ledgerNamed(from).String() && entry.Wait == 0 {
+					heard = append(heard, entry.key())
+				}
+			}
+			if !slices.Equal(heard, sent[to]) {
+				faults = append(faults, fmt.Sprintf("ledger %q told %q of %v, which heard %v", from, to, sent[to], heard))
+			}
+		}
+	}
+	return faults
+}
+
+// checkReceipt returns what is wrong about an answer, given what the ledger has
+// written.
+func checkReceipt(r Receipt, batches [][]Entry) string {
+	for _, batch := range batches {
+		switch {
+		case r.Op == string(readOp):
+			if r.Place < 0 && r.Balance == 0 || r.Place >= 0 && r.Place < len(batch) && batch[r.Place].Balance == r.Balance {
+				return ""
+			}
+		case r.Place >= 0 && r.Place < len(batch):
+			if e := batch[r.Place]; e.key() == (orderKey{r.From, r.Number}) && e.Op == r.Op && e.Balance == r.Balance {
+				return ""
+			}
+		}
+	}
+	return "the ledger has nothing of the kind there"
+}
