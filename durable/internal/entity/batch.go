@@ -114,13 +114,19 @@ func (b *Batch) receive(r *Request) []*Request {
 			return true
 		case r.Parent == "":
 			s.memory.takeSignal(r.ID)
-		case r.IsLock() || !sorts(r, b.settings.Window):
+		case r.IsLock() || !sorts(r, b.settings.Window) || b.isLate(r):
 			s.memory.takeRepeated(r.ID, b.now)
 		default:
 			s.memory.take(r.ID)
 		}
 		return false
 	})
+}
+
+// isLate reports whether a request took so long to come that the sorter may forget
+// its sender before that cannot send it again any more.
+func (b *Batch) isLate(r *Request) bool {
+	return b.now.Sub(r.Timestamp) > b.settings.Window-repeatTime
 }
 
 // goOn takes an event that makes the entity go on. It does so as often as it

@@ -203,3 +203,21 @@ func TestMemory_TellsIDsApartThatBeginAlike(t *testing.T) {
 		t.Errorf("%d of 1,000 signals took effect", ran["get"])
 	}
 }
+
+// A request was on its way for hours, while nobody worked on the hub. What its
+// sender sends next makes the sorter forget the sender; then the first comes
+// again, since the sender's checkpoint was not settled.
+func TestMemory_KnowsWhatCameLate(t *testing.T) {
+	p, ran := newPlay(t), map[string]int{}
+	var s entity.Sorter
+	late := episode(&s, 1, 1, noon)
+	p.now = noon.Add(3 * time.Hour)
+	p.run(ran, false, late...)
+	p.state.Settle()
+	p.run(ran, false, episode(&s, 2, 1, p.now)...)
+	p.state.Settle()
+	p.run(ran, false, late...)
+	if ran["1"] != 1 || ran["2"] != 1 {
+		t.Errorf("ran %v, want each once", ran)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -52,23 +53,31 @@ var entityFunctions = []*durable.Function{
 // A worker that dies before or after any of its requests neither loses what
 // entities were told nor lets it take effect twice, and leaves no locks.
 func TestCrash_EntitiesCountEverythingOnceWhicheverRequestIsTheLast(t *testing.T) {
-	_, requests := runEntityCrash(t, azsim.None, 0)
-	if requests < 30 {
-		t.Fatalf("the worker made %d requests only", requests)
-	}
-	for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
-		for n := 1; n <= requests; n += crashEvery {
-			if problem, _ := runEntityCrash(t, fault, n); problem != "" {
-				t.Fatalf("%v request %d of %d: %s", fault, n, requests, problem)
+	for _, down := range []time.Duration{5 * time.Second, 3 * time.Hour} {
+		t.Run(fmt.Sprint("down for ", down), func(t *testing.T) {
+			_, requests := runEntityCrash(t, azsim.None, 0, down)
+			if requests < 30 {
+				t.Fatalf("the worker made %d requests only", requests)
 			}
-		}
+			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
+				for n := 1; n <= requests; n += crashEvery {
+					if problem, _ := runEntityCrash(t, fault, n, down); problem != "" {
+						t.Fatalf("%v request %d of %d: %s", fault, n, requests, problem)
+					}
+				}
+			}
+			t.Logf("died before and after %d of %d requests", (requests+crashEvery-1)/crashEvery, requests)
+		})
 	}
-	t.Logf("died before and after %d of %d requests", (requests+crashEvery-1)/crashEvery, requests)
 }
 
+// signalsMeanwhile is how many signals a client sends while no worker is there.
+const signalsMeanwhile = 70
+
 // runEntityCrash lets an orchestration move something while the first worker meets
-// the given fault at its n-th request. It returns what was wrong in the end.
-func runEntityCrash(t *testing.T, fault azsim.Fault, n int) (problem string, requests int) {
+// the given fault at its n-th request. It is a while until the next worker comes,
+// and a client sends signals meanwhile. It returns what was wrong in the end.
+func runEntityCrash(t *testing.T, fault azsim.Fault, n int, down time.Duration) (problem string, requests int) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		decide := func(r azsim.Request) azsim.Fault {
@@ -82,16 +91,22 @@ func runEntityCrash(t *testing.T, fault azsim.Fault, n int) (problem string, req
 			t.Fatal(err)
 		}
 		registry := durable.NewRegistry(entityFunctions...)
+		client := durable.NewClient(a.Client(), registry)
+		var signalled atomic.Bool
 		work, stop := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
 			for i := 0; work.Err() == nil; i++ {
 				runUntilDead(t, work, a, fmt.Sprint("w", i), registry)
-				time.Sleep(5 * time.Second)
+				if i == 0 && work.Err() == nil {
+					signalTold(t, a, client)
+					signalled.Store(true)
+					time.Sleep(down)
+				}
 			}
 		}()
-		problem = moveAndLook(t, a, durable.NewClient(a.Client(), registry))
+		problem = moveAndLook(t, a, client, fault == azsim.None, &signalled)
 		stop()
 		<-ended
 		a.account.Wait()
@@ -123,27 +138,39 @@ func runUntilDead(t *testing.T, work context.Context, a *azure, name string, reg
 	_ = durable.NewWorker(p, registry, cfg).Run(run) // of one that is dead it tells of anything
 }
 
+func signalTold(t *testing.T, a *azure, client *durable.Client) {
+	for range signalsMeanwhile {
+		if err := durable.Signal(a.Context(t.Context(), "client"), client, durable.EntityKey[tally]("told"), (*tally).PassOn, 1); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // moveAndLook starts the orchestration and says what is not as it must be once
-// nothing is under way any more.
-func moveAndLook(t *testing.T, a *azure, client *durable.Client) string {
+// nothing is under way any more, nor will be.
+func moveAndLook(t *testing.T, a *azure, client *durable.Client, noSignals bool, signalled *atomic.Bool) string {
 	ctx := a.Context(t.Context(), "client")
 	time.Sleep(3 * time.Second)
 	if _, err := durable.Start(ctx, client, move, 5, durable.InstanceID("mover")); err != nil {
 		return err.Error()
 	}
-	for deadline := time.Now().Add(2 * time.Hour); ; time.Sleep(time.Second) {
+	for deadline := time.Now().Add(8 * time.Hour); ; time.Sleep(time.Second) {
 		s, err := client.Status(ctx, "mover", provider.Fetch{Output: true})
 		if err != nil {
 			return err.Error()
 		}
-		if s.Status == history.Completed && len(a.Pending()) == 0 {
+		if s.Status == history.Completed && len(a.Pending()) == 0 && (noSignals || signalled.Load()) {
 			break
 		}
 		if time.Now().After(deadline) || s.Status == history.Failed {
 			return fmt.Sprintf("the orchestration is %v, and on its way are %s", s.Status, strings.Join(a.Pending(), "\n"))
 		}
 	}
-	for key, want := range map[durable.EntityKey[tally]]string{"from": "-5", "to": "5", "told": "2", "passed on": "2"} {
+	told := fmt.Sprint(2 + signalsMeanwhile)
+	if noSignals {
+		told = "2"
+	}
+	for key, want := range map[durable.EntityKey[tally]]string{"from": "-5", "to": "5", "told": told, "passed on": told} {
 		s, err := client.Entity(ctx, key)
 		if errors.Is(err, durable.ErrEntityNotFound) {
 			return fmt.Sprintf("tally %s does not exist", key)
