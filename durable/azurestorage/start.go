@@ -70,6 +70,9 @@ func (h *TaskHub) startUnlessRefused(ctx context.Context, start provider.TaskMes
 		return err
 	}
 	if slices.Contains(refuse, before.State.Status) {
+		if err := h.startAgain(ctx, before); err != nil {
+			h.log.Warn("start of a pending instance could not be sent again", "instanceId", event.Instance.InstanceID, "error", err)
+		}
 		return &provider.InstanceExistsError{InstanceID: event.Instance.InstanceID, Status: before.State.Status}
 	}
 	if generation == nil {
