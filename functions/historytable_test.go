@@ -59,11 +59,16 @@ func recordedRows(t *testing.T) []map[string]string {
 // readRows returns all rows of a partition, as the service answers them.
 func readRows(t *testing.T, connection, table, partition string) []map[string]any {
 	t.Helper()
+	return queryRows(t, connection, table, fmt.Sprintf("PartitionKey eq '%s'", partition))
+}
+
+// queryRows returns all rows of a table that a filter lets through.
+func queryRows(t *testing.T, connection, table, filter string) []map[string]any {
+	t.Helper()
 	service, err := aztables.NewServiceClientFromConnectionString(connection, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	filter := fmt.Sprintf("PartitionKey eq '%s'", partition)
 	var rows []map[string]any
 	for pager := service.NewClient(table).NewListEntitiesPager(&aztables.ListEntitiesOptions{Filter: &filter}); pager.More(); {
 		page, err := pager.NextPage(t.Context())

@@ -16,10 +16,14 @@ import (
 )
 
 func main() {
-	handler.Main(handler.App{
+	app := handler.App{
 		Functions: []*durable.Function{
 			durable.Orchestrator("Steps", Steps),
 			durable.Activity("Step", Step),
+			durable.Orchestrator("Together", Together),
+			durable.Orchestrator("Rests", Rests),
+			durable.Orchestrator("ChildSteps", ChildSteps),
+			durable.Orchestrator("Stages", Stages),
 			durable.Orchestrator("ActivityPanics", ActivityPanics),
 			durable.Activity("Panic", Panic),
 			durable.Orchestrator("OrchestratorPanics", OrchestratorPanics),
@@ -41,7 +45,15 @@ func main() {
 			api.GET("/panic", func(echo.Context) error { panic("the route's own panic") })
 			api.POST("/family/:id/terminate", terminateFamily(client))
 		},
-	})
+	}
+	if lease := os.Getenv(leaseVariable); lease != "" {
+		if err := serve(app, lease); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	handler.Main(app)
 }
 
 // A Counter is an entity.

@@ -1,0 +1,55 @@
+package main
+
+import (
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+// Together is Steps with all activities begun at once.
+func Together(ctx *durable.Context, w Walk) ([]int, error) {
+	tasks := make([]*durable.Task[int], w.Steps)
+	for i := range tasks {
+		tasks[i] = durable.CallActivity(ctx, Step, Stride{w, i + 1})
+	}
+	return durable.AwaitAll(ctx, tasks...)
+}
+
+// Rests is Steps with a timer, as long as a step takes, after each.
+func Rests(ctx *durable.Context, w Walk) ([]int, error) {
+	var squares []int
+	for n := 1; n <= w.Steps; n++ {
+		square, err := durable.CallActivity(ctx, Step, Stride{w, n}).Await()
+		if err != nil {
+			return nil, err
+		}
+		if err := ctx.Sleep(time.Duration(w.DelayMillis) * time.Millisecond); err != nil {
+			return nil, err
+		}
+		squares = append(squares, square)
+	}
+	return squares, nil
+}
+
+// ChildSteps has a child do Steps.
+func ChildSteps(ctx *durable.Context, w Walk) ([]int, error) {
+	return durable.CallSubOrchestrator(ctx, Steps, w, ctx.InstanceID()+"-child").Await()
+}
+
+// A Journey is a Walk that has come some way.
+type Journey struct {
+	Walk
+	Squares []int `json:"squares"`
+}
+
+// Stages is Steps with each step in an execution of its own.
+func Stages(ctx *durable.Context, j Journey) ([]int, error) {
+	if len(j.Squares) == j.Steps {
+		return j.Squares, nil
+	}
+	square, err := durable.CallActivity(ctx, Step, Stride{j.Walk, len(j.Squares) + 1}).Await()
+	if err != nil {
+		return nil, err
+	}
+	return durable.ContinueAsNew(ctx, Stages, Journey{j.Walk, append(j.Squares, square)})
+}
