@@ -94,7 +94,13 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 	if cp.ContinuedAsNew {
 		oldBlobs = s.loaded.blobs
 	}
+	if err := s.planTracking(ctx, cp); err != nil {
+		return err
+	}
 	rows, err := s.writeHistory(ctx, cp)
+	if err == nil {
+		err = s.track(ctx)
+	}
 	if err != nil {
 		return err
 	}
@@ -143,7 +149,7 @@ func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]
 		s.hub.retract(ctx, sent)
 		return nil, err
 	}
-	etag, written, err := s.hub.appendHistory(ctx, cp.Instance, rows, s.loaded.etag)
+	etag, written, err := s.hub.appendTracked(ctx, cp.Instance, rows, s.loaded.etag, s.mark())
 	switch {
 	case err == nil:
 	case written == 0 && errors.Is(err, provider.ErrSessionLost):
@@ -169,7 +175,7 @@ func (s *session) writeHistoryAndSend(ctx context.Context, cp *provider.Checkpoi
 	if err != nil {
 		return nil, err
 	}
-	etag, _, err := s.hub.appendHistory(ctx, cp.Instance, rows, s.loaded.etag)
+	etag, _, err := s.hub.appendTracked(ctx, cp.Instance, rows, s.loaded.etag, s.mark())
 	if err != nil {
 		return nil, err
 	}

@@ -96,6 +96,11 @@ type Config struct {
 	// arrive. Default: they are not.
 	JumpStart JumpStart
 
+	// Tracking says whether an audit is kept: every event of every orchestration,
+	// in a table to which rows are only added. It costs a queue message for each
+	// checkpoint, and what it takes to move that into the table. Default: none.
+	Tracking bool
+
 	// LeaseInterval is how long a partition stays this worker's without being
 	// renewed. Default 30 s; at least 1 s, and 15 to 60 whole seconds for a blob
 	// partition manager.

@@ -80,6 +80,9 @@ func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *loaded
 		}
 	case fateDeliver:
 	}
+	if err == nil { // whoever took it may not have got to record what became of it
+		err = h.trackAgain(ctx, instanceID)
+	}
 	if err != nil {
 		d.abandon(ctx, err.Error())
 		return

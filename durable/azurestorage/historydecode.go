@@ -65,6 +65,7 @@ type historyColumns struct {
 	FireAt                eventjson.Time
 	Data                  *string
 	State                 string
+	Tracking              string // of the sentinel
 
 	NameBlobName           string
 	InputBlobName          string

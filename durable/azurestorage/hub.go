@@ -69,6 +69,9 @@ func (h *TaskHub) create(ctx context.Context) error {
 	if h.cfg.JumpStart.Enabled {
 		group.Go(func() error { return h.jumpStartTable.create(groupCtx) })
 	}
+	if h.cfg.Tracking {
+		group.Go(func() error { return h.tracking.create(groupCtx) })
+	}
 	group.Go(func() error { return h.historyTable.create(groupCtx) })
 	group.Go(func() error { return h.instancesTable.create(groupCtx) })
 	group.Go(func() error { return h.workItems.create(groupCtx) })

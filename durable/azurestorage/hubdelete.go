@@ -23,13 +23,13 @@ func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 			return retry(ctx, "delete "+what, func(ctx context.Context) error { return ignore(f(ctx), http.StatusNotFound) })
 		})
 	}
-	for _, q := range append([]*messageQueue{h.workItems}, h.controlQueues...) {
+	for _, q := range append([]*messageQueue{h.workItems, h.tracking.queue}, h.controlQueues...) {
 		remove("queue "+q.name, func(ctx context.Context) error {
 			_, err := q.client.Delete(ctx, nil)
 			return err
 		})
 	}
-	for _, t := range []*table{h.instancesTable, h.historyTable, h.partitionsTable, h.jumpStartTable} {
+	for _, t := range []*table{h.instancesTable, h.historyTable, h.partitionsTable, h.jumpStartTable, h.tracking.table} {
 		remove("table "+t.name, func(ctx context.Context) error {
 			_, err := t.client.Delete(ctx, nil)
 			return err

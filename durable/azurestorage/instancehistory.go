@@ -26,6 +26,7 @@ type storedHistory struct {
 	etag        string   // of the sentinel, empty if there is none
 	blobs       []string // that hold columns of the rows
 	bytes       int      // roughly, of the rows
+	tracked     tracked
 }
 
 // loadInstance reads what is stored of an instance. executionID is the
@@ -207,6 +208,9 @@ func currentExecution(rows []*historyRow, wanted string) ([]*historyRow, storedH
 	}
 	if sentinel != nil {
 		stored.etag = sentinel.ETag
+		if sentinel.columns != nil {
+			stored.tracked.column = sentinel.columns.Tracking
+		}
 	}
 	if len(rows) == 0 || wanted != "" && (sentinel == nil || sentinel.ExecutionID != wanted) {
 		return nil, stored

@@ -49,6 +49,15 @@ func (n hubNames) WorkItemQueue() string { return n.lower + "-workitems" }
 // JumpStartTable holds the records of starts, if they are kept.
 func (n hubNames) JumpStartTable() string { return "JumpStart00" + n.hub }
 
+// TrackingQueue and InstanceHistoryTable are what an audit of the orchestrations
+// goes through and ends in, if it is kept. The table has the name that the
+// framework gave it (DurableTask.ServiceBus/Tracking/AzureTableConstants.cs,
+// InstanceHistoryTableNamePrefix).
+func (n hubNames) TrackingQueue() string { return n.lower + "-tracking" }
+
+// InstanceHistoryTable is the audit; see TrackingQueue.
+func (n hubNames) InstanceHistoryTable() string { return "InstanceHistory00" + n.hub }
+
 // LargeMessages is the container of messages and columns that are too large
 // for a queue or a table. It comes to be with the first of them.
 func (n hubNames) LargeMessages() string { return n.lower + "-largemessages" }

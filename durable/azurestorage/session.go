@@ -25,6 +25,7 @@ type session struct {
 	ordinal  int         // of the next history row
 	current  []*delivery // handed out and neither committed nor abandoned
 	failed   bool        // what is loaded may not be what is stored
+	tracking *trackingPlan
 	released bool
 
 	mu        sync.Mutex // protects the following

@@ -49,6 +49,7 @@ type TaskHub struct {
 	endings    endings
 	partitions []*partition
 	inbox      *inbox
+	tracking   *trackingQueue
 	activities *activityQueue
 
 	running atomic.Bool    // Run was called
@@ -104,6 +105,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	h.histories = newHistoryCache(cfg.HistoryCacheBytes)
 	h.appLease = newAppLeaseManager(h)
 	h.inbox = newInbox(h)
+	h.tracking = newTrackingQueue(h)
 	h.activities = newActivityQueue(h)
 	for i := range cfg.PartitionCount {
 		q := newMessageQueue(s.queues, names.ControlQueue(i))
