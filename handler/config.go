@@ -79,6 +79,9 @@ type Config struct {
 	StorageType StorageType
 	Embedded    EmbeddedConfig
 
+	// EventGrid says whom to tell of orchestrations that begin and end.
+	EventGrid EventGridConfig
+
 	// Overridable says which instances a start with their ID may replace.
 	Overridable durable.OverridableStates
 
@@ -260,7 +263,7 @@ func durableProblem(cfg *Config, vars variables) error {
 	if err := cfg.Worker.Validate(); err != nil {
 		return fmt.Errorf("%s: %w", durableTaskPath, err)
 	}
-	return chooseStorage(cfg, vars)
+	return errors.Join(chooseStorage(cfg, vars), cfg.EventGrid.findTopicKey(vars, cfg.sources[topicEndpointPath]))
 }
 
 // defaultTaskHub is the name of a hub that was not given one

@@ -153,13 +153,13 @@ func TestConfig_UnknownSettingsAreRemarkedOnOnceAndIgnored(t *testing.T) {
   },
   "durableTasks": {}
   }
-}`, "AzureFunctionsJobHost__extensions__durableTask__notifications__eventGrid__topicEndpoint=https://x")
+}`, "AzureFunctionsJobHost__extensions__durableTask__tracing__traceReplayEvents=true")
 	if cfg.Problem != nil || cfg.Storage.TaskHub != "MyHub" || cfg.Storage.PartitionCount != 2 {
 		t.Errorf("hub %s, %d partitions, %v", cfg.Storage.TaskHub, cfg.Storage.PartitionCount, cfg.Problem)
 	}
 	want := `The setting durableTask.hubName has no effect (host.json line 2): extensions.durableTask.hubName is given.
 The setting extensions.durableTask.storageProvider.fetchLargeMessagesAutomatically has no effect (host.json line 8): payloads are always read when they are asked for.
-The setting extensions.durableTask.notifications.eventGrid.topicEndpoint has no effect (environment variable AzureFunctionsJobHost__extensions__durableTask__notifications__eventGrid__topicEndpoint): Event Grid is not told of anything.
+The setting extensions.durableTask.tracing.traceReplayEvents has no effect (environment variable AzureFunctionsJobHost__extensions__durableTask__tracing__traceReplayEvents): replays are not logged.
 The setting extensions.durableTask.localRpcEndpointEnabled has no effect (host.json line 6): the app is the worker and has its own.
 The setting extensions.durableTask.hubbName is not a known setting and has no effect (host.json line 7). Did you mean extensions.durableTask.hubName?
 The setting extensions.durableTask.partitionCount is not a known setting and has no effect (host.json line 8). Did you mean extensions.durableTask.storageProvider.partitionCount?

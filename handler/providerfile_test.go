@@ -31,6 +31,12 @@ func startFileApp(t *testing.T, path string) *fileApp {
 	s := New(App{Functions: []*durable.Function{durable.Orchestrator("Quick", quick)}}, Config{
 		Address: "127.0.0.1:0", StorageType: Embedded, Embedded: EmbeddedConfig{Path: path}, Logger: NewLogger(log, slog.LevelInfo),
 	})
+	return runFileApp(t, s, log)
+}
+
+// runFileApp runs s until the test ends or stop is called.
+func runFileApp(t *testing.T, s *Server, log *logBuffer) *fileApp {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx) }() // awaited by stop

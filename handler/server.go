@@ -38,7 +38,8 @@ type Server struct {
 	draining chan struct{} // closed when Run begins to stop
 
 	management *management
-	wrapped    sync.Once // logged at the first request that the host wraps
+	notify     func(context.Context) // tells Event Grid until its context ends
+	wrapped    sync.Once             // logged at the first request that the host wraps
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -89,6 +90,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	if err := s.addTriggers(app.Triggers, client); err != nil {
 		return err
 	}
+	s.notify = startNotifications(&s.cfg)
 	s.hub = &hub{
 		name:      s.cfg.Storage.TaskHub,
 		instances: client,
@@ -210,7 +212,13 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 // now and then.
 func (s *Server) work(ctx context.Context) error {
 	if s.hub != nil {
-		return s.hub.run(ctx)
+		telling, stop := context.WithCancel(context.WithoutCancel(ctx))
+		var notifications sync.WaitGroup
+		notifications.Go(func() { s.notify(telling) })
+		err := s.hub.run(ctx)
+		stop() // the last of what was worked on is told of, too
+		notifications.Wait()
+		return err
 	}
 	(&hub{name: s.cfg.Storage.TaskHub, state: s.state, logger: s.logger}).complainUntil(ctx, configReason(s.cfg.Problem))
 	return nil

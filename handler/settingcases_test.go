@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -24,7 +25,9 @@ const (
 	saysSpan  = "must be a time span from 00:01:00 to 01:00:00"
 )
 
-func settingCases() []settingCase { return append(engineSettingCases(), storageSettingCases()...) }
+func settingCases() []settingCase {
+	return slices.Concat(engineSettingCases(), storageSettingCases(), eventGridSettingCases())
+}
 
 func engineSettingCases() []settingCase {
 	return []settingCase{
@@ -286,7 +289,7 @@ func storageSettingCases() []settingCase {
 		{
 			path: "storageProvider.trackingStoreConnectionName", get: func(c Config) any { return c.TrackingStoreConnectionName }, byDefault: "",
 			good: map[string]any{`"Storage"`: "Storage", `""`: ""},
-			bad: map[string]string{`7`: "is 7, must be a string"}, overridden: "AzureWebJobsStorage", override: "AzureWebJobsStorage",
+			bad:  map[string]string{`7`: "is 7, must be a string"}, overridden: "AzureWebJobsStorage", override: "AzureWebJobsStorage",
 		},
 		{
 			path: "storageProvider.trackingStoreNamePrefix", get: func(c Config) any { return c.Storage.TrackingStoreNamePrefix }, byDefault: "",

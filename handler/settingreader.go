@@ -85,7 +85,7 @@ func (r *settingReader) row(row *settingRow, cfg *Config) {
 	counts := ""
 	for _, path := range row.places() {
 		r.known[strings.ToLower(path)] = true
-		s, ok := r.found.lookup(path)
+		s, ok := r.lookup(row, path)
 		switch {
 		case !ok:
 		case row.inert != "":
@@ -99,6 +99,18 @@ func (r *settingReader) row(row *settingRow, cfg *Config) {
 			}
 		}
 	}
+}
+
+// lookup returns the setting at path. A list may be given by its elements only,
+// as variables do: …__publishEventTypes__0.
+func (r *settingReader) lookup(row *settingRow, path string) (setting, bool) {
+	s, ok := r.found.lookup(path)
+	if _, list := row.values.(listValue); list && !ok {
+		if elements := r.found.children(path); len(elements) > 0 {
+			return setting{path: path, kind: kindArray, source: elements[0].source}, true
+		}
+	}
+	return s, ok
 }
 
 // take reads a setting; false means that it counts as not given.

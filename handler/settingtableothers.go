@@ -1,8 +1,14 @@
 package handler
 
 import (
+	"cmp"
+	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/eventgrid"
 )
 
 // tracingRows say what is told of what runs.
@@ -41,34 +47,68 @@ const (
 // notificationRows are about telling Event Grid of instances.
 var notificationRows = []settingRow{
 	{
-		path: "notifications.eventGrid.topicEndpoint", flat: "eventGridTopicEndpoint", values: textValue{resolved: true, words: "a URL"},
-		initial: "none", does: "the topic that is told when instances begin and end", inert: noEventGrid,
+		path: "notifications.eventGrid.topicEndpoint", flat: "eventGridTopicEndpoint",
+		values: textValue{
+			resolved: true, emptyIsUnset: true, words: "a URL",
+			must: func(value string) string {
+				if isTopic(value) {
+					return ""
+				}
+				return "a URL such as https://topic.region.eventgrid.azure.net/api/events"
+			},
+			set: func(cfg *Config, value string) { cfg.EventGrid.Endpoint = value },
+		},
+		initial: "none", get: func(cfg *Config) any { return cfg.EventGrid.Endpoint },
+		does: "the Event Grid topic that is told when orchestrations begin and end, see Event Grid below",
 	},
 	{
-		path: "notifications.eventGrid.keySettingName", flat: "eventGridKeySettingName", values: textValue{words: "the name of a setting"},
-		initial: "none", does: "the setting that has its key", inert: noEventGrid,
+		path: "notifications.eventGrid.keySettingName", flat: "eventGridKeySettingName",
+		values:  textValue{words: "the name of a setting", set: func(cfg *Config, value string) { cfg.EventGrid.KeySetting = value }},
+		initial: "none", get: func(cfg *Config) any { return cfg.EventGrid.KeySetting },
+		does: "the setting, an environment variable, that has the topic's key",
 	},
 	{
-		path: "notifications.eventGrid.publishRetryCount", flat: "eventGridPublishRetryCount", values: wholeValue{low: 0, high: 1000}, initial: "0",
-		does: "how often telling it is tried again", inert: noEventGrid,
+		path: "notifications.eventGrid.publishRetryCount", flat: "eventGridPublishRetryCount",
+		values:  wholeValue{0, 1000, func(cfg *Config, n int) { cfg.EventGrid.RetryCount = n }},
+		initial: "0", get: func(cfg *Config) any { return cfg.EventGrid.RetryCount },
+		does: "how often an event is sent again that the topic did not take",
 	},
 	{
 		path: "notifications.eventGrid.publishRetryInterval", flat: "eventGridPublishRetryInterval",
-		values: spanValue{low: time.Second, high: time.Hour}, initial: "`00:05:00`",
-		does: "the pause before that", inert: noEventGrid,
+		values: spanValue{time.Millisecond, time.Hour, func(cfg *Config, d time.Duration) { cfg.EventGrid.RetryInterval = d }}, initial: "`00:05:00`",
+		get:  func(cfg *Config) any { return cmp.Or(cfg.EventGrid.RetryInterval, DefaultEventGridRetryInterval) },
+		does: "the pause before that. Other events of the instance wait meanwhile",
 	},
 	{
-		path: "notifications.eventGrid.publishRetryHttpStatus", values: listValue{schemaNode{"type": "integer", "minimum": 100, "maximum": 599}, "a list of HTTP statuses"},
-		initial: "none", does: "after which answers besides network errors it is tried again", inert: noEventGrid,
+		path: "notifications.eventGrid.publishRetryHttpStatus",
+		values: listValue{schemaNode{"type": "integer", "minimum": 100, "maximum": 599}, "a list of HTTP statuses", func(cfg *Config, s setting) bool {
+			n, err := strconv.Atoi(strings.TrimSpace(s.text))
+			cfg.EventGrid.RetryStatuses = append(cfg.EventGrid.RetryStatuses, n)
+			return err == nil && n >= 100 && n <= 599
+		}},
+		initial: "none", get: func(cfg *Config) any { return strings.Trim(fmt.Sprint(cfg.EventGrid.RetryStatuses), "[]") },
+		does: "after which answers an event is sent again, besides errors of the network and 503",
 	},
 	{
 		path: "notifications.eventGrid.publishEventTypes", flat: "eventGridPublishEventTypes",
-		values:  listValue{schemaNode{"type": "string", "enum": []string{"Started", "Completed", "Failed", "Terminated"}}, "a list of `Started`, `Completed`, `Failed`, `Terminated`"},
-		initial: "all", does: "what it is told of", inert: noEventGrid,
+		values: listValue{
+			schemaNode{"type": "string", "enum": []string{"Started", "Completed", "Failed", "Terminated"}},
+			"a list of `Started`, `Completed`, `Failed`, `Terminated`", func(cfg *Config, s setting) bool {
+				status, ok := eventTypes[strings.ToLower(strings.TrimSpace(s.text))]
+				cfg.EventGrid.Statuses = append(cfg.EventGrid.Statuses, status)
+				return ok
+			},
+		},
+		initial: "all", get: func(cfg *Config) any { return cmp.Or(strings.Join(cfg.EventGrid.Statuses, " "), "all") },
+		does: "what the topic is told of",
 	},
 }
 
-const noEventGrid = "Event Grid is not told of anything"
+// eventTypes are the statuses that event types stand for.
+var eventTypes = map[string]string{
+	"started": eventgrid.Running, "running": eventgrid.Running, "completed": eventgrid.Completed,
+	"failed": eventgrid.Failed, "terminated": eventgrid.Terminated,
+}
 
 // otherRows are settings of parts of the extension that there are none of here.
 var otherRows = []settingRow{

@@ -192,14 +192,27 @@ func shortTimeSpan(d time.Duration) string {
 	return s
 }
 
-// A listValue holds numbers or names. None of the settings that are lists has an
-// effect yet, so that it is only described.
+// A listValue holds numbers or names.
 type listValue struct {
 	item  schemaNode
 	words string
+
+	// each takes an element; false means that it is not allowed.
+	each func(cfg *Config, s setting) bool
 }
 
-func (listValue) take(*settingReader, string, setting, *Config) error { return nil }
+func (k listValue) take(r *settingReader, path string, s setting, cfg *Config) error {
+	must := strings.ReplaceAll(k.words, "`", "")
+	if s.kind != kindArray {
+		return s.wrong(path, must)
+	}
+	for _, element := range r.found.children(path) {
+		if element.kind != kindString && element.kind != kindNumber || !k.each(cfg, element) {
+			return fmt.Errorf("%s has %s in it, must be %s (%s)", path, element.written(), must, element.source)
+		}
+	}
+	return nil
+}
 
 func (k listValue) allowed() string { return k.words }
 

@@ -131,6 +131,7 @@ func startTelemetry(ctx context.Context, cfg *Config) (stop func()) {
 		cfg.Logger.Warn("not all telemetry that the environment asks for is sent", "error", oneLine(err))
 	}
 	cfg.Worker.Tracing, cfg.Worker.Metrics = t.tracing, t.metrics
+	cfg.Storage.MeterProvider = t.metrics.Provider
 	logger := cfg.Logger
 	return func() {
 		if err := t.stop(ctx); err != nil {

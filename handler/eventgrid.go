@@ -1,0 +1,96 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/eventgrid"
+)
+
+// An EventGridConfig says which Event Grid topic is told of orchestrations that
+// begin and end, and how. The zero value tells nobody.
+type EventGridConfig struct {
+	// Endpoint is the topic's URL. Empty means that nobody is told.
+	Endpoint string
+
+	// Key is what the topic asks for, KeySetting the name of the setting that has
+	// it.
+	Key, KeySetting string
+
+	// Statuses are those that are told of: Running, Completed, Failed, Terminated.
+	// All if it is empty.
+	Statuses []string
+
+	// RetryCount is how often an event is sent again that could not be delivered.
+	// RetryInterval is the pause before that, 5 minutes if it is zero. That is
+	// done after errors of the network, status 503, and RetryStatuses.
+	RetryCount    int
+	RetryInterval time.Duration
+	RetryStatuses []int
+
+	// Transport carries the requests. Default: [http.DefaultTransport].
+	Transport http.RoundTripper
+}
+
+// DefaultEventGridRetryInterval is the pause before an event is sent again.
+const DefaultEventGridRetryInterval = 5 * time.Minute
+
+// The paths of settings that depend on each other.
+const (
+	topicEndpointPath = durableTaskPath + ".notifications.eventGrid.topicEndpoint"
+	topicKeyPath      = durableTaskPath + ".notifications.eventGrid.keySettingName"
+)
+
+// isTopic reports whether a text is the URL of a topic.
+func isTopic(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
+}
+
+// findTopicKey finds the key of the topic, if there is one, whose setting is from
+// source (WebJobs.Extensions.DurableTask/EventGridLifeCycleNotificationHelper.cs, the
+// constructor).
+func (c *EventGridConfig) findTopicKey(vars variables, source string) error {
+	if c.Endpoint == "" {
+		return nil
+	}
+	if c.KeySetting == "" {
+		return fmt.Errorf("%s is given, but not %s, the name of the setting that has the topic's key (%s)", topicEndpointPath, topicKeyPath, source)
+	}
+	key, ok := vars.lookup(c.KeySetting)
+	if !ok || strings.TrimSpace(key) == "" {
+		return fmt.Errorf("%s is %q, but there is no such setting; it must be the topic's key", topicKeyPath, c.KeySetting)
+	}
+	c.Key = strings.TrimSpace(key)
+	return nil
+}
+
+// startNotifications has cfg's worker tell the topic, if there is one, of what
+// begins and ends. The returned function, to be called with the server's
+// context, sends until that ends.
+func startNotifications(cfg *Config) (run func(context.Context)) {
+	c := cfg.EventGrid
+	if c.Endpoint == "" {
+		return func(context.Context) {}
+	}
+	if c.RetryInterval == 0 {
+		c.RetryInterval = DefaultEventGridRetryInterval
+	}
+	p := eventgrid.New(eventgrid.Config{
+		Endpoint: c.Endpoint, Key: c.Key, Statuses: c.Statuses, RetryCount: c.RetryCount, RetryInterval: c.RetryInterval,
+		RetryStatuses: c.RetryStatuses, Transport: c.Transport, Logger: cfg.Logger,
+	})
+	hub, others := cfg.Storage.TaskHub, cfg.Worker.Lifecycle
+	cfg.Worker.Lifecycle = func(e durable.LifecycleEvent) {
+		p.Publish(eventgrid.Event{Hub: hub, Function: e.Name, InstanceID: string(e.InstanceID), Status: e.Status.String(), Reason: e.Reason})
+		if others != nil {
+			others(e)
+		}
+	}
+	return p.Run
+}

@@ -1,0 +1,225 @@
+// Package eventgrid tells an Event Grid topic what becomes of orchestrations, as
+// the .NET extension does
+// (WebJobs.Extensions.DurableTask/EventGridLifeCycleNotificationHelper.cs).
+//
+// Nobody waits for it: events that are to be told stand in queues, and are
+// dropped, and counted, when there is no room.
+package eventgrid
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/maphash"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// The names of runtime statuses that are told of.
+const (
+	Running    = "Running"
+	Completed  = "Completed"
+	Failed     = "Failed"
+	Terminated = "Terminated"
+)
+
+// Config says what is told to whom.
+type Config struct {
+	// Endpoint is the topic's URL, and Key what it asks for.
+	Endpoint, Key string
+
+	// Statuses are those that are told of; all if it is empty.
+	Statuses []string
+
+	// RetryCount is how often an event is sent again that could not be delivered,
+	// and RetryInterval the pause before. That is done after errors of the
+	// network, status 503 and RetryStatuses.
+	RetryCount    int
+	RetryInterval time.Duration
+	RetryStatuses []int
+
+	Logger *slog.Logger
+	// Transport carries the requests. Default: [http.DefaultTransport].
+	Transport http.RoundTripper
+}
+
+// An Event says that an orchestration has a status from now on.
+type Event struct {
+	Hub, Function, InstanceID, Status, Reason string
+}
+
+// How events wait: those of one instance one after another, in one of several
+// lanes.
+const (
+	lanes    = 8
+	laneRoom = 250
+
+	// sendTime bounds one attempt, and lastTime what is sent when the publisher
+	// stops.
+	sendTime = 30 * time.Second
+	lastTime = time.Second
+)
+
+// A Publisher sends events. Make one with [New].
+type Publisher struct {
+	cfg     Config
+	client  *http.Client
+	seed    maphash.Seed
+	lanes   [lanes]chan queued
+	dropped atomic.Int64
+	telling atomic.Bool // somebody has logged, or is about to, how many were dropped
+}
+
+// A queued event has an ID, the same in all attempts, so that who gets it twice
+// can tell.
+type queued struct {
+	id    string
+	event Event
+	at    time.Time
+}
+
+// New returns a Publisher that sends while it runs.
+func New(cfg Config) *Publisher {
+	p := &Publisher{cfg: cfg, client: &http.Client{Transport: cfg.Transport, Timeout: sendTime}, seed: maphash.MakeSeed()}
+	for i := range p.lanes {
+		p.lanes[i] = make(chan queued, laneRoom)
+	}
+	return p
+}
+
+// Publish has an event sent, and returns at once. If there is no room the event
+// is dropped.
+func (p *Publisher) Publish(e Event) {
+	if len(p.cfg.Statuses) > 0 && !slices.Contains(p.cfg.Statuses, e.Status) {
+		return
+	}
+	select {
+	case p.lanes[maphash.String(p.seed, e.InstanceID)%lanes] <- queued{uuid.NewString(), e, time.Now()}:
+	default:
+		n := p.dropped.Add(1)
+		if p.telling.CompareAndSwap(false, true) {
+			p.cfg.Logger.Warn("Event Grid is too slow or out of reach: events are dropped", "dropped", n)
+		}
+	}
+}
+
+// Dropped returns how many events were dropped.
+func (p *Publisher) Dropped() int64 { return p.dropped.Load() }
+
+// Run sends events until ctx ends, and then, for a moment, what is left.
+func (p *Publisher) Run(ctx context.Context) {
+	var all sync.WaitGroup
+	for _, lane := range p.lanes {
+		all.Go(func() { p.serve(ctx, lane) })
+	}
+	all.Wait()
+	if n := p.Dropped(); n > 0 {
+		p.cfg.Logger.Warn("Event Grid was not told of everything", "dropped", n)
+	}
+}
+
+func (p *Publisher) serve(ctx context.Context, lane <-chan queued) {
+	var left []queued
+	for ctx.Err() == nil {
+		select {
+		case q := <-lane:
+			if p.deliver(ctx, q) {
+				left = append(left, q)
+			}
+			if len(lane) == 0 && p.telling.CompareAndSwap(true, false) {
+				p.cfg.Logger.Info("Event Grid has caught up", "dropped", p.Dropped())
+			}
+		case <-ctx.Done():
+		}
+	}
+	for {
+		select {
+		case q := <-lane:
+			left = append(left, q)
+			continue
+		default:
+		}
+		break
+	}
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastTime)
+	defer cancel()
+	for _, q := range left {
+		if last.Err() != nil || p.attempt(last, q) {
+			p.dropped.Add(1)
+		}
+	}
+}
+
+// deliver sends an event, and sends it again as configured. If ctx ended before
+// that came to an end, the event is left.
+func (p *Publisher) deliver(ctx context.Context, q queued) (left bool) {
+	for n := 0; ; n++ {
+		again := p.attempt(ctx, q)
+		switch {
+		case !again:
+			return false
+		case ctx.Err() != nil:
+			return true
+		case n >= p.cfg.RetryCount:
+			return false
+		}
+		pause := time.NewTimer(p.cfg.RetryInterval)
+		select {
+		case <-pause.C:
+		case <-ctx.Done():
+			pause.Stop()
+			return true
+		}
+	}
+}
+
+// attempt makes one attempt; again says that another may help.
+func (p *Publisher) attempt(ctx context.Context, q queued) (again bool) {
+	began := time.Now()
+	attrs := []any{
+		"taskHub", q.event.Hub, "functionName", q.event.Function, "instanceId", q.event.InstanceID, "state", q.event.Status,
+	}
+	status, answer, err := p.post(ctx, q)
+	attrs = append(attrs, "latencyMs", time.Since(began).Milliseconds())
+	switch {
+	case err != nil:
+		p.cfg.Logger.Error("EventGridNotificationException", append(attrs, "error", err)...)
+		return true
+	case status < http.StatusMultipleChoices:
+		p.cfg.Logger.Debug("EventGridNotificationCompleted", append(attrs, "statusCode", status)...)
+		return false
+	}
+	p.cfg.Logger.Error("EventGridNotificationFailed", append(attrs, "statusCode", status, "details", answer)...)
+	return status == http.StatusServiceUnavailable || slices.Contains(p.cfg.RetryStatuses, status)
+}
+
+func (p *Publisher) post(ctx context.Context, q queued) (status int, answer string, err error) {
+	body, err := json.Marshal([]wireEvent{q.wire()})
+	if err != nil {
+		return 0, "", err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, p.cfg.Endpoint, bytes.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	req.Header.Set("Content-Type", "application/json; charset=utf-8")
+	req.Header.Set("aeg-sas-key", p.cfg.Key)
+	resp, err := p.client.Do(req)
+	if err != nil {
+		return 0, "", fmt.Errorf("tell Event Grid: %w", err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, 1024)) // for the log
+	if err != nil {
+		return 0, "", fmt.Errorf("read the answer of Event Grid: %w", err)
+	}
+	return resp.StatusCode, string(text), nil
+}
