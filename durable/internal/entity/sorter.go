@@ -47,6 +47,12 @@ type source struct {
 	execution string
 	buffered  []*Request // in the order of their labels
 	recent    marks      // of what was delivered last
+	// late is the execution whose request came last although it seemed to be over,
+	// lateLast the last label of it. One that has just begun seems so, too, if its
+	// first label is not after the last one of the execution before: that is of the
+	// same time, or of a worker whose clock is ahead.
+	late     string
+	lateLast time.Time
 }
 
 // Label labels a request that is sent to destination.
@@ -102,7 +108,8 @@ func (s *Sorter) Sent(r *Request, destination string) {
 //
 //  1. A request that came before is known by its ID, too.
 //  2. A late request of an execution that is over changes nothing for those of
-//     the one that goes on. In .NET those then wait for as long as the window.
+//     the one that goes on. In .NET those then wait for as long as the window. If
+//     it was the one that goes on, its next ones follow it.
 //  3. Requests that are held back although the next one does not follow them are
 //     of an attempt that was lost. What counts of them comes again.
 func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) {
@@ -122,13 +129,17 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 		from = &source{execution: r.ParentExecution}
 		s.received.set(r.Parent, from)
 	case from.execution != r.ParentExecution && !r.Timestamp.After(from.last):
-		return from.add(r, deliver) // late, and of an execution before this one
+		return from.addLate(r, deliver)
 	case from.execution != r.ParentExecution:
 		// Of a new execution: what came of the old one is all there will be.
 		for _, b := range from.buffered {
 			deliver = from.add(b, deliver)
 		}
-		*from = source{execution: r.ParentExecution, recent: from.recent.last(recentFromSender)}
+		last := time.Time{}
+		if from.late == r.ParentExecution {
+			last = from.lateLast
+		}
+		*from = source{last: last, execution: r.ParentExecution, recent: from.recent.last(recentFromSender)}
 	}
 	switch {
 	case !r.Timestamp.After(from.last):
@@ -251,6 +262,15 @@ func (from *source) add(r *Request, deliver []*Request) []*Request {
 	return append(deliver, r)
 }
 
+// addLate appends r, which is late and of an execution before this one, or of one
+// that has just begun.
+func (from *source) addLate(r *Request, deliver []*Request) []*Request {
+	if from.late != r.ParentExecution || r.Timestamp.After(from.lateLast) {
+		from.late, from.lateLast = r.ParentExecution, r.Timestamp
+	}
+	return from.add(r, deliver)
+}
+
 // hold keeps r in its place. A second one with the same label is the same.
 func (from *source) hold(r *Request) {
 	i, found := slices.BinarySearchFunc(from.buffered, r, func(a, b *Request) int { return a.Timestamp.Compare(b.Timestamp) })
@@ -304,6 +324,10 @@ func (from *source) write(w *writer) {
 		w.close()
 	}
 	w.marks("seen", from.recent)
+	if from.late != "" {
+		w.str("late", from.late)
+		w.time("lateLast", from.lateLast)
+	}
 	w.close()
 }
 
@@ -341,12 +365,14 @@ func (from *source) UnmarshalJSON(data []byte) error {
 		Last        stamp
 		ExecutionID string `json:"ExecutionId"`
 		Buffered    ordered[*Request]
-		Seen        marks `json:"seen"`
+		Seen        marks  `json:"seen"`
+		Late        string `json:"late"`
+		LateLast    stamp  `json:"lateLast"`
 	}
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
 	}
-	*from = source{last: wire.Last.Time, execution: wire.ExecutionID, recent: wire.Seen}
+	*from = source{last: wire.Last.Time, execution: wire.ExecutionID, recent: wire.Seen, late: wire.Late, lateLast: wire.LateLast.Time}
 	for _, key := range wire.Buffered.keys {
 		if r := wire.Buffered.values[key]; r != nil {
 			from.buffered = append(from.buffered, r)

@@ -103,6 +103,19 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"first", "", "b"},
 		},
 		{
+			"ours: what follows the first of a new execution need not wait for it again, whose label is that of the last of the old one", window,
+			[]sentRequest{{op: "1", at: 1, after: -1, execution: "x"}, {op: "1'", at: 1, after: -1, execution: "y"}, {op: "2'", at: 2, after: 1, execution: "y"}},
+			[]string{"1", "1'", "2'"},
+		},
+		{
+			"ours: nor if the old one's worker had a clock that was ahead", window,
+			[]sentRequest{
+				{op: "1", at: 5, after: -1, execution: "x"},
+				{op: "1'", at: 3, after: -1, execution: "y"}, {op: "2'", at: 4, after: 3, execution: "y"}, {op: "3'", at: 6, after: 4, execution: "y"},
+			},
+			[]string{"1", "1'", "2'", "3'"},
+		},
+		{
 			"ours: what comes again with another label is dropped, and its successor follows it", window,
 			[]sentRequest{{op: "1", at: 0, after: -1, id: "one"}, {op: "1", at: 2, after: -1, id: "one"}, {op: "2", at: 3, after: 2}},
 			[]string{"1", "", "2"},
