@@ -17,6 +17,8 @@ var functions = durable.NewRegistry(
 	durable.Activity("SayHello", SayHello),
 )
 
+func init() { functions.Add(entityFunctions...) }
+
 // SayHello is the activity of all workloads.
 func SayHello(_ context.Context, name string) (string, error) { return "Hello " + name + "!", nil }
 

@@ -13,6 +13,7 @@ import (
 	"os"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 )
 
@@ -58,7 +59,7 @@ func run(ctx context.Context, o options) error {
 	fmt.Fprintf(&b, "Hub %s, %d cores, %s, median of %d runs (lowest to highest)\n\n", o.hub, runtime.NumCPU(), runtime.Version(), o.runs)
 	fmt.Fprintf(&b, "| workload | here | published | ratio |\n|---|--:|--:|--:|\n")
 	fmt.Print(b.String())
-	for _, w := range workloads {
+	for _, w := range slices.Concat(workloads, entityWorkloads) {
 		if !only.MatchString(w.name) {
 			continue
 		}

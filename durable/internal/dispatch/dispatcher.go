@@ -22,9 +22,9 @@ type Dispatcher struct {
 	log       *slog.Logger
 	watchdog  *watchdog
 
-	// extended has room for each extended session, entities for each entity that
-	// is worked on, waiting for those that wait for that.
-	extended, entities, waiting chan struct{}
+	// extended and extendedEntities have room for each extended session, entities
+	// for each entity that is worked on, waiting for those that wait for that.
+	extended, extendedEntities, entities, waiting chan struct{}
 
 	fetchingInstances, fetchingActivities, committing, completing outage
 
@@ -51,6 +51,7 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 		config:             cfg,
 		log:                log,
 		watchdog:           &watchdog{limit: cfg.EpisodeLimit},
+		extendedEntities:   make(chan struct{}, (maxEntities(cfg)+1)/2),
 		entities:           make(chan struct{}, maxEntities(cfg)),
 		waiting:            make(chan struct{}, maxWaitingEntities),
 		extended:           make(chan struct{}, maxExtended(cfg.MaxConcurrentOrchestrators)),

@@ -373,3 +373,22 @@ func TestEntity_WaitingForRoomTakesNoneOfOrchestrations(t *testing.T) {
 		b.wantOutput("i", history.Completed, `["Hello Tokyo!","Hello Seattle!","Hello London!"]`)
 	})
 }
+
+// Entities whose sessions wait for more messages do not keep others from running.
+func TestEntity_ExtendedSessionsTakeNoRoomWhileTheyWait(t *testing.T) {
+	bubble(t, func(b *bench) {
+		for n := range 100 {
+			b.signal(counterID(fmt.Sprint(n)), "add", 1, time.Time{})
+		}
+		b.work(entityFunctions, extendedSessions, func(c *dispatch.Config) { c.Entities.MaxConcurrent = 4 })
+		time.Sleep(time.Second)
+		for n := range 100 {
+			b.wantState(counterID(fmt.Sprint(n)), "1")
+			b.signal(counterID(fmt.Sprint(n)), "add", 1, time.Time{})
+		}
+		time.Sleep(time.Second)
+		for n := range 100 {
+			b.wantState(counterID(fmt.Sprint(n)), "2")
+		}
+	})
+}

@@ -55,7 +55,8 @@ func (d *Dispatcher) runEntity(live lifetimes, w *provider.OrchestrationWorkItem
 		s.abandon(errStopping)
 		return
 	}
-	defer func() { <-d.entities }()
+	s.hasRoom = true
+	defer s.leaveRoom()
 
 	s.outcome = metering.Completed
 	end := d.config.Meter.Begin(metering.Entity, d.config.Now)
@@ -125,19 +126,43 @@ func (s *session) runEntity() {
 		}
 		if !extended {
 			select {
-			case s.d.extended <- struct{}{}:
+			case s.d.extendedEntities <- struct{}{}:
 				extended = true
-				defer func() { <-s.d.extended }()
+				defer func() { <-s.d.extendedEntities }()
 			default:
 				return
 			}
 		}
-		messages, err = s.item.Session.Next(s.live.fetch, s.d.config.ExtendedSessionIdle)
-		if err != nil && s.live.fetch.Err() == nil {
-			s.log.Warn("cannot wait for the entity's next messages", "error", err)
-		}
-		if err != nil || len(messages) == 0 {
+		if messages = s.nextForEntity(); len(messages) == 0 {
 			return
 		}
+	}
+}
+
+// nextForEntity waits for the entity's next messages, and takes no room meanwhile.
+// It returns none if the session is to end.
+func (s *session) nextForEntity() []provider.TaskMessage {
+	s.leaveRoom()
+	messages, err := s.item.Session.Next(s.live.fetch, s.d.config.ExtendedSessionIdle)
+	if err != nil && s.live.fetch.Err() == nil {
+		s.log.Warn("cannot wait for the entity's next messages", "error", err)
+	}
+	if err != nil || len(messages) == 0 {
+		return nil
+	}
+	select {
+	case s.d.entities <- struct{}{}:
+		s.hasRoom = true
+		return messages
+	case <-s.live.fetch.Done():
+		return nil // they are handed back when the session is released
+	}
+}
+
+// leaveRoom gives back the room that the entity takes up, if it does.
+func (s *session) leaveRoom() {
+	if s.hasRoom {
+		s.hasRoom = false
+		<-s.d.entities
 	}
 }

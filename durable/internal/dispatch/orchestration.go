@@ -86,6 +86,7 @@ type session struct {
 	log   *slog.Logger // with the current execution's IDs
 	x     *execution
 
+	hasRoom bool // of an entity: it takes one of the places for those
 	outcome metering.Outcome
 }
 
