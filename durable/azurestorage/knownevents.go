@@ -11,6 +11,7 @@ import (
 type knownEvents struct {
 	started  bool
 	ended    *history.ExecutionCompleted // nil while the execution goes on
+	status   history.RuntimeStatus       // that they lead to, if it has started
 	episodes int                         // OrchestratorStarted events
 
 	actions   idSet // EventIDs of what the orchestrator decided
@@ -38,6 +39,9 @@ func (k *knownEvents) add(ev history.Event) {
 	if id := ev.Head().EventID; id >= 0 && ev.Type() != history.TypeGenericEvent {
 		k.actions.add(id)
 		k.maxAction = max(k.maxAction, id)
+	}
+	if status, changes := statusAfterEvent(ev); changes {
+		k.status = status
 	}
 	switch ev := ev.(type) {
 	case *history.ExecutionStarted:

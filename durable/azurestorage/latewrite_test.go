@@ -125,6 +125,44 @@ func TestTerminate_OfAnInstanceThatHasNotStartedLeavesTheIDFree(t *testing.T) {
 	}
 }
 
+// A worker dies between the history that says that an instance is suspended and
+// the row, and what it took is gone. The next checkpoint tells the row, although
+// it is about something else: nobody resumes what does not seem to be suspended.
+func TestInstanceRow_IsToldOfASuspensionThatItMissed(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	mustStart(t, h, "i", "e", `1`)
+	item := mustNext(t, h)
+	started := episode(item.Messages)
+	if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: started}); err != nil {
+		t.Fatal(err)
+	}
+	if err := item.Session.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := h.loadInstance(t.Context(), "i", "e")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, h, item.Instance, len(started), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.etag)
+	h.forget("i") // as if another worker had done that
+	raised := provider.TaskMessage{Target: item.Instance, Event: &history.EventRaised{Header: header(-1), Name: "else"}}
+	if err := h.Send(t.Context(), raised); err != nil {
+		t.Fatal(err)
+	}
+	item = mustNext(t, h)
+	if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)}); err != nil {
+		t.Fatal(err)
+	}
+	if err := item.Session.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := runtimeStatus(t, h, "i"); got != history.Suspended {
+		t.Errorf("the row says %v, want %v", got, history.Suspended)
+	}
+}
+
 func mustRows(t *testing.T, h *TaskHub, instance history.OrchestrationInstance, ordinal int, events []history.Event) []entity {
 	t.Helper()
 	rows, err := h.offloadedRows(t.Context(), instance.InstanceID, instance.ExecutionID, ordinal, events)

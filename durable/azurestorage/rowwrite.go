@@ -25,7 +25,9 @@ func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint,
 		}
 		s.hub.rows.put(s.slot.id, s.loaded.row)
 	}()
-	if saysNothingNew(s.loaded.row, cp, s.hub.cfg.LastUpdatedTolerance) || s.isReplaced(cp) {
+	_, changes := statusAfter(cp.NewEvents)
+	behind := !changes && s.loaded.rowIsBehind()
+	if !behind && saysNothingNew(s.loaded.row, cp, s.hub.cfg.LastUpdatedTolerance) || s.isReplaced(cp) {
 		return nil
 	}
 	before := ""
@@ -33,7 +35,7 @@ func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint,
 		before = s.loaded.row.State.Instance.ExecutionID
 	}
 	events := cp.NewEvents
-	if s.rowMissedStart(cp) {
+	if behind || s.rowMissedStart(cp) {
 		events = s.loaded.events
 		if rows, err = s.hub.offloadedRows(ctx, s.slot.id, cp.Instance.ExecutionID, 0, events); err != nil {
 			return err
@@ -46,7 +48,7 @@ func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint,
 	for n := 1; ; n++ {
 		etag, err := s.mergeRow(ctx, e)
 		if err == nil {
-			s.loaded.row = s.rowAfter(etag, cp)
+			s.loaded.row = s.rowAfter(etag, cp, events)
 			return nil
 		}
 		if !isConflict(err) && !isNotFound(err) || n == maxRowAttempts {
@@ -96,24 +98,38 @@ func customStatusText(v *string) string {
 // changes is false if none does.
 func statusAfter(events []history.Event) (status history.RuntimeStatus, changes bool) {
 	for _, ev := range events {
-		was := changes
-		changes = true
-		switch ev := ev.(type) {
-		case *history.ExecutionStarted, *history.ExecutionResumed:
-			status = history.Running
-		case *history.ExecutionSuspended:
-			status = history.Suspended
-		case *history.ExecutionTerminated:
-			status = history.Terminated
-		case *history.ExecutionCompleted:
-			status = ev.Status
-		case *history.ContinueAsNew:
-			status = history.ContinuedAsNew
-		default:
-			changes = was
+		if s, ok := statusAfterEvent(ev); ok {
+			status, changes = s, true
 		}
 	}
 	return status, changes
+}
+
+// statusAfterEvent returns the status that an event leads to; changes is false if it
+// leads to none.
+func statusAfterEvent(ev history.Event) (status history.RuntimeStatus, changes bool) {
+	switch ev := ev.(type) {
+	case *history.ExecutionStarted, *history.ExecutionResumed:
+		return history.Running, true
+	case *history.ExecutionSuspended:
+		return history.Suspended, true
+	case *history.ExecutionTerminated:
+		return history.Terminated, true
+	case *history.ExecutionCompleted:
+		return ev.Status, true
+	case *history.ContinueAsNew:
+		return history.ContinuedAsNew, true
+	}
+	return 0, false
+}
+
+// rowIsBehind reports whether the row of an execution that goes on says another
+// status than its history: the worker that suspended or resumed the instance died
+// before it could tell the row. The row is then told of the whole history.
+func (l *loadedInstance) rowIsBehind() bool {
+	row := l.row
+	return row != nil && row.State.Instance.ExecutionID == l.executionID && l.known.started && l.known.ended == nil &&
+		!row.State.Status.IsTerminal() && row.State.Status != l.known.status
 }
 
 // isReplaced reports whether a client has put another execution in the place of
@@ -174,8 +190,8 @@ func endsExecution(cp *provider.Checkpoint) bool {
 	return false
 }
 
-// rowAfter returns what the session has to know of the row it wrote.
-func (s *session) rowAfter(etag string, cp *provider.Checkpoint) *instanceRow {
+// rowAfter returns what the session has to know of the row that it told of events.
+func (s *session) rowAfter(etag string, cp *provider.Checkpoint, events []history.Event) *instanceRow {
 	row := &instanceRow{}
 	if s.loaded.row != nil {
 		*row = *s.loaded.row
@@ -183,7 +199,7 @@ func (s *session) rowAfter(etag string, cp *provider.Checkpoint) *instanceRow {
 	row.ETag = etag
 	row.State.Instance = cp.Instance
 	row.State.CustomStatus, row.State.LastUpdatedAt = cp.CustomStatus, lastUpdate(cp)
-	if status, changes := statusAfter(cp.NewEvents); changes {
+	if status, changes := statusAfter(events); changes {
 		row.State.Status = status
 	} else if row.State.Status == history.Pending || row.State.Status.IsTerminal() {
 		row.State.Status = history.Running
