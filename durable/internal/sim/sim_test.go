@@ -87,6 +87,9 @@ func simulateMany(t *testing.T, provider string) {
 	begin := time.Now()
 	failed := 0
 	for seed := *firstSeed; seed < *firstSeed+uint64(n); seed++ {
+		if done := seed - *firstSeed; done > 0 && done%1000 == 0 {
+			t.Logf("%d seeds on %s so far, in %v", done, provider, time.Since(begin).Round(time.Second))
+		}
 		faults, trace := simulate(t, sim.NewPlan(seed), provider)
 		if *verbose {
 			fmt.Fprint(os.Stderr, trace())
