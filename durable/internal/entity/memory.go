@@ -82,6 +82,10 @@ func (m *memory) takeRepeated(id string, now time.Time) {
 }
 
 func (m *memory) repeat(mark uint64, now time.Time) {
+	if slices.ContainsFunc(m.repeated, func(r agedMark) bool { return r.mark == mark }) {
+		return
+	}
+	now = now.Truncate(time.Minute).Add(time.Minute) // many have their time in common
 	if len(m.repeated) >= mostRepeated {
 		m.repeated = slices.Clone(m.repeated[len(m.repeated)-mostRepeated+1:])
 	}
