@@ -43,17 +43,24 @@ type Sorter struct {
 
 // A source is what is known of one sender.
 type source struct {
+	run           // of the execution that is the last, as it seems
+	others []*run // of others, which have not ended for long or have just begun
+	recent marks  // of what was delivered last
+}
+
+// A run is what is known of one execution of a sender.
+type run struct {
 	last      time.Time // the label of what was delivered last; zero if nothing was
 	execution string
 	buffered  []*Request // in the order of their labels
-	recent    marks      // of what was delivered last
-	// late is the execution whose request came last although it seemed to be over,
-	// lateLast the last label of it. One that has just begun seems so, too, if its
-	// first label is not after the last one of the execution before: that is of the
-	// same time, or of a worker whose clock is ahead.
-	late     string
-	lateLast time.Time
+	// late says that the first request that is known of it is not its first, and is
+	// not newer than those of the last execution: others before it may have taken
+	// effect long ago, and nothing waits for them.
+	late bool
 }
+
+// otherRuns is how many executions of a sender are known besides the last.
+const otherRuns = 2
 
 // Label labels a request that is sent to destination.
 func (s *Sorter) Label(r *Request, destination string, now time.Time, window time.Duration) {
@@ -107,9 +114,10 @@ func (s *Sorter) Sent(r *Request, destination string) {
 // messages of several executions may meet:
 //
 //  1. A request that came before is known by its ID, too.
-//  2. A late request of an execution that is over changes nothing for those of
-//     the one that goes on. In .NET those then wait for as long as the window. If
-//     it was the one that goes on, its next ones follow it.
+//  2. The requests of several executions, of which one continued as the next, may
+//     meet, and the next one's labels may be from a clock that is behind. Each
+//     execution's are in an order of their own. In .NET a late request of an
+//     execution that is over has those of the next wait for as long as the window.
 //  3. Requests that are held back although the next one does not follow them are
 //     of an attempt that was lost. What counts of them comes again.
 func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) {
@@ -124,37 +132,71 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 		return append(deliver, r)
 	}
 	from, ok := s.received.get(r.Parent)
-	switch {
-	case !ok:
-		from = &source{execution: r.ParentExecution}
+	if !ok {
+		from = &source{run: run{execution: r.ParentExecution}}
 		s.received.set(r.Parent, from)
-	case from.execution != r.ParentExecution && !r.Timestamp.After(from.last):
-		return from.addLate(r, deliver)
-	case from.execution != r.ParentExecution:
-		// Of a new execution: what came of the old one is all there will be.
-		for _, b := range from.buffered {
+	}
+	of := from.of(r.ParentExecution)
+	if of == nil {
+		of, deliver = from.begin(r, deliver)
+	}
+	switch {
+	case of.late:
+		of.last = later(of.last, r.Timestamp)
+		return from.add(r, deliver)
+	case !r.Timestamp.After(of.last):
+		return deliver
+	case s.waits(of, r):
+		of.hold(r)
+		return deliver
+	}
+	return s.follow(from, of, s.deliver(from, of, r, deliver))
+}
+
+// of returns what is known of an execution, nil if nothing is.
+func (from *source) of(execution string) *run {
+	if from.execution == execution {
+		return &from.run
+	}
+	for _, o := range from.others {
+		if o.execution == execution {
+			return o
+		}
+	}
+	return nil
+}
+
+// begin begins to take note of the execution that r is of. What is held back of the
+// one that is forgotten instead is appended: it is all there will be.
+func (from *source) begin(r *Request, deliver []*Request) (*run, []*Request) {
+	of, first := &run{execution: r.ParentExecution}, (*run)(nil)
+	if len(from.others) == otherRuns {
+		first, from.others = from.others[0], from.others[1:]
+	}
+	if r.Timestamp.After(from.last) {
+		from.others = append(from.others, new(from.run))
+		from.run, of = *of, &from.run
+		from.recent = from.recent.last(recentFromSender)
+	} else {
+		of.late = !r.Predecessor.IsZero()
+		from.others = append(from.others, of)
+	}
+	if first != nil {
+		for _, b := range first.buffered {
 			deliver = from.add(b, deliver)
 		}
-		last := time.Time{}
-		if from.late == r.ParentExecution {
-			last = from.lateLast
-		}
-		*from = source{last: last, execution: r.ParentExecution, recent: from.recent.last(recentFromSender)}
 	}
-	switch {
-	case !r.Timestamp.After(from.last):
-		return deliver
-	case s.waits(from, r):
-		from.hold(r)
-		return deliver
-	}
-	return s.follow(from, s.deliver(from, r, deliver))
+	return of, deliver
 }
 
 // knows reports whether r came before, as far as is remembered.
 func (s *Sorter) knows(r *Request) bool {
 	from, ok := s.received.get(r.Parent)
-	return ok && (from.execution == r.ParentExecution && !r.Timestamp.After(from.last) || slices.Contains(from.recent, mark(r.ID)))
+	if !ok {
+		return false
+	}
+	of := from.of(r.ParentExecution)
+	return of != nil && !of.late && !r.Timestamp.After(of.last) || slices.Contains(from.recent, mark(r.ID))
 }
 
 // handOver has m remember for a while what was known of senders that the sorter
@@ -189,13 +231,16 @@ func sorts(r *Request, window time.Duration) bool {
 func (s *Sorter) sweep() (deliver []*Request) {
 	for _, key := range s.received.keys {
 		from := s.received.values[key]
-		if from.last.Before(s.receiveHorizon) {
-			from.last = time.Time{}
+		for _, of := range append(slices.Clone(from.others), &from.run) {
+			if of.last.Before(s.receiveHorizon) {
+				of.last = time.Time{}
+			}
+			deliver = s.follow(from, of, deliver)
 		}
-		deliver = s.follow(from, deliver)
+		from.others = slices.DeleteFunc(from.others, (*run).isOver)
 	}
 	s.received.deleteFunc(func(from *source) bool {
-		if !from.last.IsZero() || len(from.buffered) > 0 {
+		if !from.isOver() || len(from.others) > 0 {
 			return false
 		}
 		s.forgotten = append(s.forgotten, from.recent...)
@@ -204,21 +249,31 @@ func (s *Sorter) sweep() (deliver []*Request) {
 	return deliver
 }
 
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// isOver reports whether there is nothing to remember.
+func (of *run) isOver() bool { return of.last.IsZero() && len(of.buffered) == 0 }
+
 // waits reports whether r's predecessor is yet to come.
-func (s *Sorter) waits(from *source, r *Request) bool {
-	return r.Predecessor.After(from.last) && !r.Predecessor.Before(s.receiveHorizon)
+func (s *Sorter) waits(of *run, r *Request) bool {
+	return r.Predecessor.After(of.last) && !r.Predecessor.Before(s.receiveHorizon)
 }
 
 // follow appends what was held back and has nothing more to wait for.
-func (s *Sorter) follow(from *source, deliver []*Request) []*Request {
+func (s *Sorter) follow(from *source, of *run, deliver []*Request) []*Request {
 	for {
-		i := slices.IndexFunc(from.buffered, func(r *Request) bool { return !s.waits(from, r) })
+		i := slices.IndexFunc(of.buffered, func(r *Request) bool { return !s.waits(of, r) })
 		if i < 0 {
 			return deliver
 		}
-		next := from.buffered[i]
-		from.buffered = slices.Delete(from.buffered, i, i+1)
-		deliver = s.deliver(from, next, deliver)
+		next := of.buffered[i]
+		of.buffered = slices.Delete(of.buffered, i, i+1)
+		deliver = s.deliver(from, of, next, deliver)
 	}
 }
 
@@ -231,24 +286,24 @@ func (s *Sorter) Passed(r *Request, by string) (deliver []*Request) {
 		return nil
 	}
 	from.last = r.Timestamp
-	return s.follow(from, nil)
+	return s.follow(from, &from.run, nil)
 }
 
 // deliver appends r, whose turn it is, unless it came before with another label:
 // its successors follow the label that it has now.
-func (s *Sorter) deliver(from *source, r *Request, deliver []*Request) []*Request {
-	if !r.Predecessor.After(from.last) {
-		from.buffered = slices.DeleteFunc(from.buffered, func(b *Request) bool { return b.Timestamp.Before(r.Timestamp) })
+func (s *Sorter) deliver(from *source, of *run, r *Request, deliver []*Request) []*Request {
+	if !r.Predecessor.After(of.last) {
+		of.buffered = slices.DeleteFunc(of.buffered, func(b *Request) bool { return b.Timestamp.Before(r.Timestamp) })
 	}
 	// What follows what was delivered, and has another clock reading, is of a later
 	// checkpoint of the sender's, whose history has what is before: only what comes
 	// from now on can be sent again with another label.
-	if r.Predecessor.Equal(from.last) && r.Timestamp.Sub(r.Predecessor) > tick && !slices.Contains(from.recent, mark(r.ID)) {
+	if r.Predecessor.Equal(of.last) && r.Timestamp.Sub(r.Predecessor) > tick && !slices.Contains(from.recent, mark(r.ID)) {
 		from.recent = from.recent.last(recentFromSender - 1)
 	}
-	from.last = time.Time{}
+	of.last = time.Time{}
 	if !r.Timestamp.Before(s.receiveHorizon) {
-		from.last = r.Timestamp
+		of.last = r.Timestamp
 	}
 	return from.add(r, deliver)
 }
@@ -262,23 +317,14 @@ func (from *source) add(r *Request, deliver []*Request) []*Request {
 	return append(deliver, r)
 }
 
-// addLate appends r, which is late and of an execution before this one, or of one
-// that has just begun.
-func (from *source) addLate(r *Request, deliver []*Request) []*Request {
-	if from.late != r.ParentExecution || r.Timestamp.After(from.lateLast) {
-		from.late, from.lateLast = r.ParentExecution, r.Timestamp
-	}
-	return from.add(r, deliver)
-}
-
 // hold keeps r in its place. A second one with the same label is the same.
-func (from *source) hold(r *Request) {
-	i, found := slices.BinarySearchFunc(from.buffered, r, func(a, b *Request) int { return a.Timestamp.Compare(b.Timestamp) })
+func (of *run) hold(r *Request) {
+	i, found := slices.BinarySearchFunc(of.buffered, r, func(a, b *Request) int { return a.Timestamp.Compare(b.Timestamp) })
 	if found {
-		from.buffered[i] = r
+		of.buffered[i] = r
 		return
 	}
-	from.buffered = slices.Insert(from.buffered, i, r)
+	of.buffered = slices.Insert(of.buffered, i, r)
 }
 
 func (s *Sorter) write(w *writer) {
@@ -309,26 +355,36 @@ func (s *Sorter) write(w *writer) {
 	w.close()
 }
 
-// write writes DurableTask's members and then recent, which is ours.
+// write writes DurableTask's members and then those that are ours.
 func (from *source) write(w *writer) {
 	w.open()
-	w.time("Last", from.last)
-	w.filled("ExecutionId", from.execution)
-	if len(from.buffered) > 0 {
+	from.run.write(w)
+	w.marks("seen", from.recent)
+	if len(from.others) > 0 {
+		w.list("others", len(from.others), func(i int) {
+			w.open()
+			from.others[i].write(w)
+			w.close()
+		})
+	}
+	w.close()
+}
+
+func (of *run) write(w *writer) {
+	w.time("Last", of.last)
+	w.filled("ExecutionId", of.execution)
+	if len(of.buffered) > 0 {
 		w.key("Buffered")
 		w.open()
-		for _, r := range from.buffered {
+		for _, r := range of.buffered {
 			w.key(stampText(r.Timestamp))
 			r.write(w)
 		}
 		w.close()
 	}
-	w.marks("seen", from.recent)
-	if from.late != "" {
-		w.str("late", from.late)
-		w.time("lateLast", from.lateLast)
+	if of.late {
+		w.bool("late", true)
 	}
-	w.close()
 }
 
 func stampText(t time.Time) string {
@@ -359,27 +415,40 @@ func (s *Sorter) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
+// A wireRun is a run as JSON has it.
+type wireRun struct {
+	Last        stamp
+	ExecutionID string `json:"ExecutionId"`
+	Buffered    ordered[*Request]
+	Late        bool `json:"late"`
+}
+
+func (w *wireRun) run() run {
+	of := run{last: w.Last.Time, execution: w.ExecutionID, late: w.Late}
+	for _, key := range w.Buffered.keys {
+		if r := w.Buffered.values[key]; r != nil {
+			of.buffered = append(of.buffered, r)
+		}
+	}
+	slices.SortStableFunc(of.buffered, func(a, b *Request) int {
+		return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.ID, b.ID))
+	})
+	return of
+}
+
 // UnmarshalJSON reads what is known of a sender.
 func (from *source) UnmarshalJSON(data []byte) error {
 	var wire struct {
-		Last        stamp
-		ExecutionID string `json:"ExecutionId"`
-		Buffered    ordered[*Request]
-		Seen        marks  `json:"seen"`
-		Late        string `json:"late"`
-		LateLast    stamp  `json:"lateLast"`
+		wireRun
+		Seen   marks     `json:"seen"`
+		Others []wireRun `json:"others"`
 	}
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
 	}
-	*from = source{last: wire.Last.Time, execution: wire.ExecutionID, recent: wire.Seen, late: wire.Late, lateLast: wire.LateLast.Time}
-	for _, key := range wire.Buffered.keys {
-		if r := wire.Buffered.values[key]; r != nil {
-			from.buffered = append(from.buffered, r)
-		}
+	*from = source{run: wire.run(), recent: wire.Seen}
+	for i := range wire.Others[:min(len(wire.Others), otherRuns)] {
+		from.others = append(from.others, new(wire.Others[i].run()))
 	}
-	slices.SortStableFunc(from.buffered, func(a, b *Request) int {
-		return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.ID, b.ID))
-	})
 	return nil
 }

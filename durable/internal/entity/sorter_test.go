@@ -83,9 +83,30 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"", "b1"},
 		},
 		{
-			"a new execution begins anew, after what came of the old one", window,
-			[]sentRequest{{op: "2", at: 1, after: 0, execution: "x"}, {op: "1'", at: 2, after: -1, execution: "y"}},
-			[]string{"", "2 1'"},
+			"ours: a new execution begins anew, and what came of the old one waits for what is late", window,
+			[]sentRequest{
+				{op: "2", at: 1, after: 0, execution: "x"},
+				{op: "1'", at: 2, after: -1, execution: "y"}, {op: "3'", at: 4, after: 3, execution: "y"},
+				{op: "1", at: 0, after: -1, execution: "x"},
+				{op: "2'", at: 3, after: 2, execution: "y"},
+			},
+			[]string{"", "1'", "", "1 2", "2' 3'"},
+		},
+		{
+			"what came of an execution is all there will be when three more have come", window,
+			[]sentRequest{
+				{op: "2", at: 1, after: 0, execution: "w"},
+				{op: "x", at: 2, after: -1, execution: "x"}, {op: "y", at: 3, after: -1, execution: "y"}, {op: "z", at: 4, after: -1, execution: "z"},
+			},
+			[]string{"", "x", "y", "2 z"},
+		},
+		{
+			"ours: the requests of two executions may come in any order, and all have one time", window,
+			[]sentRequest{
+				{op: "2'", at: 1.1, after: 1, execution: "y"}, {op: "2", at: 1, after: 0, execution: "x"}, {op: "1'", at: 1, after: -1, execution: "y"},
+				{op: "3'", at: 2, after: 1.1, execution: "y"}, {op: "1", at: 0, after: -1, execution: "x"},
+			},
+			[]string{"", "", "1' 2'", "3'", "1 2"},
 		},
 		{
 			"what is older than the window is let through", window,
