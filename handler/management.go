@@ -130,6 +130,9 @@ func (m *management) sameOrigin(r *http.Request) error {
 	if m.server.cfg.BehindHost || !m.access.open() {
 		return nil
 	}
+	if err := m.server.checkHost(r); err != nil {
+		return err
+	}
 	if err := http.NewCrossOriginProtection().Check(r); err != nil {
 		return &answerError{http.StatusForbidden, errorBody{Message: "A page of another site may not do this: " + err.Error() + "."}}
 	}
