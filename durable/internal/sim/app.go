@@ -148,7 +148,7 @@ func (g *generator) send(i int) {
 	to := g.app.Instances[i]
 	from := g.app.Instances[g.r.IntN(i)]
 	program := &g.app.Programs[from.Program]
-	if from.Terminated > 0 || program.Fails || to.Delay > 0 || g.app.Programs[to.Program].Rounds > 0 || program.Rounds > 0 {
+	if from.Terminated > 0 || program.Fails || to.Delay > 0 || g.app.Programs[to.Program].holds() || g.app.Programs[to.Program].Rounds > 0 || program.Rounds > 0 {
 		return
 	}
 	event := fmt.Sprintf("from-%s-%d", from.ID, i)

@@ -170,3 +170,10 @@ func (g *generator) hold(p *Program) {
 		p.Steps[last].Acts = append(p.Steps[last].Acts, g.section(true))
 	}
 }
+
+// holds reports whether a program ends in a critical section. Others may wait for
+// that: it must not wait for others.
+func (p Program) holds() bool {
+	acts := p.Steps[len(p.Steps)-1].Acts
+	return len(acts) > 0 && acts[len(acts)-1].Holds
+}

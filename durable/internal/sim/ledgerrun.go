@@ -166,4 +166,3 @@ func (s *simulation) checkStarted(ctx context.Context, started []Input) {
 func isEntity(state *provider.InstanceState) bool {
 	return strings.HasPrefix(state.Instance.InstanceID, "@")
 }
-
