@@ -70,7 +70,7 @@ status: ["Steps","Completed",{"steps":2},[1,4],true]
 startNew: true
 input: ""
 startNew twice: "The operation failed with an unexpected status code: 409. Details: {\"Message\":\"An Orchestration instance with the status Running already exists.\"}"
-suspend twice: "The operation failed with an unexpected status code: 500. Details: {\"Message\":\"Something went wrong while processing your request\",\"ExceptionMessage\":\"Cannot suspend the orchestration instance my blank id because instance is in the Suspended state.\",\"ExceptionType\":\"*durable.InstanceStateError\",\"StackTrace\":\"\"}"
+suspend twice: "The operation failed with an unexpected status code: 500. Details: {\"Message\":\"Something went wrong while processing your request\",\"ExceptionMessage\":\"Cannot suspend the orchestration instance my blank id because instance is in the Suspended state.\",\"ExceptionType\":\"System.InvalidOperationException\",\"StackTrace\":\"\"}"
 raiseEvent: "héllo"
 raiseEvent late: "no error"
 raiseEvent unknown: "No instance with ID 'unknown id' found."

@@ -58,7 +58,7 @@ func TestSuspendAndResume_AreTakenInTheRightStatusOnly(t *testing.T) {
 	wrong := func(operation, id, status string) string {
 		return `{"Message":"Something went wrong while processing your request","ExceptionMessage":"Cannot ` + operation +
 			` the orchestration instance ` + id + ` because instance is in the ` + status +
-			` state.","ExceptionType":"*durable.InstanceStateError","StackTrace":""}`
+			` state.","ExceptionType":"System.InvalidOperationException","StackTrace":""}`
 	}
 	suspended, resumed := &history.ExecutionSuspended{Reason: new("a pause")}, &history.ExecutionResumed{Reason: new("a pause")}
 	for _, tt := range []struct {
@@ -122,7 +122,7 @@ func TestRewind_IsForFailedInstancesAndSaysWhyNot(t *testing.T) {
 	unable.put("failed", history.Failed, nil)
 	got := told(readyServer(t, App{}, fakeConfig(t, unable)), "POST", "/api/durabletask/instances/failed/rewind", "")
 	compare(t, "a hub that cannot", got, "501"+jsonAnswer+`{"Message":"Rewind is not supported by the underlying storage provider.",`+
-		`"ExceptionMessage":"rewind instance failed: not supported by the provider of the task hub","ExceptionType":"*errors.errorString","StackTrace":""}`)
+		`"ExceptionMessage":"rewind instance failed: not supported by the provider of the task hub","ExceptionType":"System.NotSupportedException","StackTrace":""}`)
 }
 
 // HttpApiHandler.cs, HandleRestartInstanceRequestAsync.
@@ -156,9 +156,9 @@ func TestRestart_StartsTheSameAgain(t *testing.T) {
 	}
 	const jsonAnswer = "\nContent-Type: application/json; charset=utf-8\n"
 	compare(t, "unknown", told(s, "POST", "/api/durabletask/instances/nobody/restart", ""), "400"+jsonAnswer+
-		`{"Message":"InstanceId does not match a valid orchestration instance.","ExceptionMessage":"restart instance nobody: instance not found","ExceptionType":"*errors.errorString","StackTrace":""}`)
+		`{"Message":"InstanceId does not match a valid orchestration instance.","ExceptionMessage":"restart instance nobody: instance not found","ExceptionType":"System.ArgumentException","StackTrace":""}`)
 	compare(t, "live", told(s, "POST", "/api/durabletask/instances/running/restart?restartWithNewInstanceId=false", ""), "409"+jsonAnswer+
-		`{"Message":"A non-terminal instance with this instance ID already exists.","ExceptionMessage":"An Orchestration instance with the status Running already exists.","ExceptionType":"*provider.InstanceExistsError","StackTrace":""}`)
+		`{"Message":"A non-terminal instance with this instance ID already exists.","ExceptionMessage":"An Orchestration instance with the status Running already exists.","ExceptionType":"DurableTask.Core.Exceptions.OrchestrationAlreadyExistsException","StackTrace":""}`)
 	if w := call(s, "POST", "/api/durabletask/instances/running/restart", ""); w.Code != http.StatusAccepted {
 		t.Errorf("live, under a new ID: %d %s", w.Code, w.Body)
 	}

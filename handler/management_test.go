@@ -116,7 +116,7 @@ func TestStart_RefusesWhatCannotBeStarted(t *testing.T) {
 	const jsonAnswer = "\nContent-Type: application/json; charset=utf-8\n"
 	for _, tt := range []struct{ name, target, body, want string }{
 		{"a live ID", "busy", "", "409" + jsonAnswer + `{"Message":"An Orchestration instance with the status Running already exists."}`},
-		{"bad JSON", "x", "{", "400" + jsonAnswer + `{"Message":"Invalid JSON content","ExceptionMessage":"unexpected end of JSON input","ExceptionType":"*json.SyntaxError","StackTrace":""}`},
+		{"bad JSON", "x", "{", "400" + jsonAnswer + `{"Message":"Invalid JSON content","ExceptionMessage":"unexpected end of JSON input","ExceptionType":"Newtonsoft.Json.JsonReaderException","StackTrace":""}`},
 		{"an entity's ID", "@c@k", "", "400" + jsonAnswer + `{"Message":"Orchestration instance ids must not start with @."}`},
 		{"a slash in the ID", "a%2Fb", "", "400" + jsonAnswer + toldOf(t, durable.ValidateInstanceID("a/b"))},
 		{"polling longer than the wait", "y?timeout=1&pollingInterval=2", "", "400" + jsonAnswer + `{"Message":"Total timeout 1 should be bigger than retry timeout 2"}`},
@@ -193,7 +193,7 @@ func TestStart_WaitingEndsWhenTheServerStops(t *testing.T) {
 func TestMessages_AreSentToLiveInstancesOnly(t *testing.T) {
 	t.Parallel()
 	const refusedType = `{"Message":"Only application/json request content is supported"}`
-	const badJSON = `{"Message":"Invalid JSON content","ExceptionMessage":"invalid character 'x' looking for beginning of value","ExceptionType":"*json.SyntaxError","StackTrace":""}`
+	const badJSON = `{"Message":"Invalid JSON content","ExceptionMessage":"invalid character 'x' looking for beginning of value","ExceptionType":"Newtonsoft.Json.JsonReaderException","StackTrace":""}`
 	for _, tt := range []struct {
 		target, contentType, body string
 		code                      int
@@ -315,12 +315,12 @@ func TestManagement_TellsAnOutageFromOtherErrors(t *testing.T) {
 		{
 			"connection refused", fmt.Errorf("get row:\n--------------------------------\n %w", &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("refused")}),
 			"503\nRetry-After: 5\nContent-Type: application/json; charset=utf-8\n" +
-				`{"Message":"The storage of the task hub cannot be reached or does not answer. Try again later.","ExceptionMessage":"read status of instance i: get row: dial tcp: refused","ExceptionType":"*errors.errorString","StackTrace":""}`,
+				`{"Message":"The storage of the task hub cannot be reached or does not answer. Try again later.","ExceptionMessage":"read status of instance i: get row: dial tcp: refused","ExceptionType":"DurableTask.AzureStorage.Storage.DurableTaskStorageException","StackTrace":""}`,
 		},
 		{
 			"anything else", errors.New("decode row"),
 			"500\nContent-Type: application/json; charset=utf-8\n" +
-				`{"Message":"Something went wrong while processing your request","ExceptionMessage":"read status of instance i: decode row","ExceptionType":"*errors.errorString","StackTrace":""}`,
+				`{"Message":"Something went wrong while processing your request","ExceptionMessage":"read status of instance i: decode row","ExceptionType":"System.Exception","StackTrace":""}`,
 		},
 	} {
 		hub.fail(tt.err)

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -27,11 +28,33 @@ type errorCause struct {
 
 // withCause returns the body that tells message and err.
 func withCause(message string, err error) errorBody {
-	inner := err
-	for next := errors.Unwrap(inner); next != nil; next = errors.Unwrap(inner) {
-		inner = next
+	return errorBody{Message: message, errorCause: &errorCause{ExceptionMessage: oneLine(err), ExceptionType: exceptionType(err)}}
+}
+
+// exceptionType returns what an error is in .NET, since callers that look at the
+// type know those names.
+func exceptionType(err error) string {
+	var (
+		syntax *json.SyntaxError
+		state  *durable.InstanceStateError
+		exists *provider.InstanceExistsError
+		outage *outageError
+	)
+	switch {
+	case errors.As(err, &syntax):
+		return "Newtonsoft.Json.JsonReaderException"
+	case errors.As(err, &state):
+		return "System.InvalidOperationException"
+	case errors.As(err, &exists):
+		return "DurableTask.Core.Exceptions.OrchestrationAlreadyExistsException"
+	case errors.Is(err, durable.ErrInstanceNotFound):
+		return "System.ArgumentException"
+	case errors.Is(err, durable.ErrNotSupported):
+		return "System.NotSupportedException"
+	case errors.As(err, &outage):
+		return "DurableTask.AzureStorage.Storage.DurableTaskStorageException"
 	}
-	return errorBody{Message: message, errorCause: &errorCause{ExceptionMessage: oneLine(err), ExceptionType: fmt.Sprintf("%T", inner)}}
+	return "System.Exception"
 }
 
 // The extension's words for errors it does not tell apart.

@@ -1,8 +1,10 @@
 package handler
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +16,8 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	bbolt "go.etcd.io/bbolt"
 )
 
 func quick(*durable.Context, struct{}) (string, error) { return "done", nil }
@@ -126,29 +130,90 @@ func TestServer_WaitsForTheProcessThatHasTheFileAndThenWorks(t *testing.T) {
 	a.completes(t)
 }
 
+// A file that the app cannot work with is told of with its name, and is left as
+// it is; the process lives on.
 func TestServer_TellsWhatIsWrongWithTheFile(t *testing.T) {
 	t.Parallel()
-	for name, want := range map[string]string{"not a hub": "damaged or not a task hub", "": "the file is empty"} {
-		path := filepath.Join(t.TempDir(), "hub.db")
-		if err := os.WriteFile(path, []byte(name), 0o600); err != nil {
-			t.Fatal(err)
+	holding := func(content string) func(t *testing.T, path string) {
+		return func(t *testing.T, path string) {
+			if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+				t.Fatal(err)
+			}
 		}
-		a := startFileApp(t, path)
-		body := a.await(t, http.MethodGet, "/durabletask/instances", http.StatusServiceUnavailable)
-		for deadline := time.Now().Add(30 * time.Second); !strings.Contains(body, want) && time.Now().Before(deadline); {
-			body = a.await(t, http.MethodGet, "/durabletask/instances", http.StatusServiceUnavailable)
-		}
-		if !strings.Contains(body, want) || !strings.Contains(body, path) {
-			t.Errorf("503 with %s, want %q and %s", body, want, path)
-		}
-		if code := a.ask(http.MethodGet, "/").Code; code != http.StatusOK {
-			t.Errorf("GET /: %d, want 200", code)
-		}
-		if err := a.stop(); err != nil {
-			t.Errorf("Run: %v", err)
-		}
-		if text, err := os.ReadFile(path); err != nil || string(text) != name {
-			t.Errorf("the file was changed: %q, %v", text, err)
-		}
+	}
+	for _, tt := range []struct {
+		name, want string
+		make       func(t *testing.T, path string)
+	}{
+		{"no hub", "damaged or not a task hub", holding("not a hub")},
+		{"empty", "the file is empty", holding("")},
+		{"of a newer format", "has format version 2; this program knows versions up to 1", newerHub},
+		{"read-only", "read-only", func(t *testing.T, path string) {
+			if os.Geteuid() == 0 {
+				t.Skip("the superuser may write what is read-only")
+			}
+			newHubFile(t, path)
+			if err := os.Chmod(path, 0o400); err != nil {
+				t.Fatal(err)
+			}
+		}},
+		{"a folder", "directory", func(t *testing.T, path string) {
+			if err := os.Mkdir(path, 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			path := filepath.Join(t.TempDir(), "hub.db")
+			tt.make(t, path)
+			before, _ := os.ReadFile(path) // nothing of a folder
+			a := startFileApp(t, path)
+			body := a.await(t, http.MethodGet, "/durabletask/instances", http.StatusServiceUnavailable)
+			for deadline := time.Now().Add(30 * time.Second); !strings.Contains(body, tt.want) && time.Now().Before(deadline); {
+				body = a.await(t, http.MethodGet, "/durabletask/instances", http.StatusServiceUnavailable)
+			}
+			if !strings.Contains(body, tt.want) || !strings.Contains(body, path) {
+				t.Errorf("503 with %s, want %q and %s", body, tt.want, path)
+			}
+			if code := a.ask(http.MethodGet, "/").Code; code != http.StatusOK {
+				t.Errorf("GET /: %d, want 200", code)
+			}
+			if err := a.stop(); err != nil {
+				t.Errorf("Run: %v", err)
+			}
+			if after, _ := os.ReadFile(path); !bytes.Equal(after, before) {
+				t.Error("the file was changed")
+			}
+		})
+	}
+}
+
+// newHubFile makes a hub in a file that nobody has.
+func newHubFile(t *testing.T, path string) {
+	t.Helper()
+	hub, err := embedded.Open(path, embedded.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := hub.Instances(t.Context(), provider.Query{}); err != nil { // makes the file
+		t.Fatal(err)
+	}
+	if err := hub.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newerHub makes a hub that a later version of the program has written.
+func newerHub(t *testing.T, path string) {
+	t.Helper()
+	newHubFile(t, path)
+	db, err := bbolt.Open(path, 0o600, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = db.Update(func(tx *bbolt.Tx) error { return tx.Bucket([]byte("hub")).Put([]byte("format"), []byte{2}) })
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
