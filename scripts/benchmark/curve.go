@@ -13,22 +13,20 @@ type point struct {
 	rate     float64
 }
 
-// drawCurve measures sequences a second by how many are in flight.
-func drawCurve(ctx context.Context, o options, open opener) error {
+// drawCurve measures sequences a second by how many are in flight, and draws
+// that into a file.
+func drawCurve(ctx context.Context, o options, open opener, file string) error {
 	var points []point
 	for n := 1; n <= 128; n *= 2 {
 		w := workload{run: func(ctx context.Context, r *rig) ([]float64, error) { return perSecond(ctx, r, Hello, 1000, n) }}
-		values, err := once(ctx, o, open, w)
+		values, _, err := once(ctx, o, open, w)
 		if err != nil {
 			return err
 		}
 		points = append(points, point{n, values[0]})
 		fmt.Printf("%4d in flight: %s sequences/s\n", n, short(values[0]))
 	}
-	if o.out == "" {
-		return nil
-	}
-	return os.WriteFile(o.out, []byte(svg(o.hub, points)), 0o600)
+	return os.WriteFile(file, []byte(svg(o.hub, points)), 0o600)
 }
 
 // svg draws points, one column for each doubling.

@@ -14,28 +14,54 @@ type figure struct {
 	name, unit string
 	less       bool               // less is better
 	published  map[string]float64 // by hub
+	documented float64            // on Azure Storage, the most to expect of Durable Functions by its documentation; 0 if it does not say
 	values     []float64
+	requests   []float64 // a second, to the storage account
 	failure    error
 }
 
-// row returns the figure as a row of the table. The ratio is above one if it is
+// heading returns the head of the table of a hub.
+func heading(hub string) string {
+	if hub != azureHub {
+		return "| workload | here | published | ratio |\n|---|--:|--:|--:|\n"
+	}
+	return "| workload | here | .NET on Azurite | ratio | documented | ratio | requests/s |\n|---|--:|--:|--:|--:|--:|--:|\n"
+}
+
+// row returns the figure as a row of the table. A ratio is above one if it is
 // better here.
 func (f figure) row(hub string) string {
+	cells := []string{f.name}
 	if f.failure != nil {
-		return fmt.Sprintf("| %s | failed: %s | | |\n", f.name, strings.ReplaceAll(f.failure.Error(), "\n", "; "))
+		cells = append(cells, "failed: "+strings.ReplaceAll(f.failure.Error(), "\n", "; "))
+	} else {
+		cells = append(cells, fmt.Sprintf("%s %s (%s–%s)", short(median(f.values)), f.unit, short(slices.Min(f.values)), short(slices.Max(f.values))))
 	}
-	values := slices.Sorted(slices.Values(f.values))
-	middle := values[len(values)/2]
-	here := fmt.Sprintf("%s %s (%s–%s)", short(middle), f.unit, short(values[0]), short(values[len(values)-1]))
-	published, ok := f.published[hub]
-	if !ok {
-		return fmt.Sprintf("| %s | %s | | |\n", f.name, here)
+	cells = append(cells, f.beside(f.published[hub])...)
+	if hub == azureHub {
+		cells = append(cells, f.beside(f.documented)...)
+		rate := ""
+		if len(f.requests) > 0 {
+			rate = short(median(f.requests))
+		}
+		cells = append(cells, rate)
 	}
-	ratio := middle / published
+	return "| " + strings.Join(cells, " | ") + " |\n"
+}
+
+// beside returns the cells of another figure, which are empty if there is none.
+func (f figure) beside(other float64) []string {
+	switch {
+	case other == 0:
+		return []string{"", ""}
+	case f.failure != nil:
+		return []string{short(other) + " " + f.unit, ""}
+	}
+	ratio := median(f.values) / other
 	if f.less {
-		ratio = published / middle
+		ratio = other / median(f.values)
 	}
-	return fmt.Sprintf("| %s | %s | %s %s | %.2f |\n", f.name, here, short(published), f.unit, ratio)
+	return []string{short(other) + " " + f.unit, fmt.Sprintf("%.2f", ratio)}
 }
 
 // short writes v with three digits that matter.

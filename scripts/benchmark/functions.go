@@ -15,12 +15,22 @@ var functions = durable.NewRegistry(
 	durable.Orchestrator("Events", Events),
 	durable.Orchestrator("Wait", Wait),
 	durable.Activity("SayHello", SayHello),
+	durable.Activity("Respond", Respond),
 )
 
 func init() { functions.Add(entityFunctions...) }
 
 // SayHello is the activity of all workloads.
 func SayHello(_ context.Context, name string) (string, error) { return "Hello " + name + "!", nil }
+
+// Respond is SayHello, and notes when.
+func Respond(ctx context.Context, name string) (string, error) {
+	responded.note()
+	return SayHello(ctx, name)
+}
+
+// responded is when Respond was called.
+var responded moments
 
 // Hello calls three activities in a row.
 func Hello(ctx *durable.Context, _ durable.Void) ([]string, error) {
@@ -52,7 +62,7 @@ func Sequence(ctx *durable.Context, n int) (int, error) {
 func FanOut(ctx *durable.Context, n int) (int, error) {
 	tasks := make([]*durable.Task[string], n)
 	for i := range tasks {
-		tasks[i] = durable.CallActivity(ctx, SayHello, "you")
+		tasks[i] = durable.CallActivity(ctx, Respond, "you")
 	}
 	all, err := durable.AwaitAll(ctx, tasks...)
 	return len(all), err
@@ -73,7 +83,13 @@ func Events(ctx *durable.Context, n int) (sum int, err error) {
 	return sum, nil
 }
 
+// waiters is when orchestrations began to wait.
+var waiters moments
+
 // Wait waits for an event for a day.
 func Wait(ctx *durable.Context, _ durable.Void) (int, error) {
+	if !ctx.IsReplaying() {
+		waiters.note()
+	}
 	return Ping.Wait(ctx).AwaitTimeout(24 * time.Hour)
 }

@@ -19,14 +19,18 @@ import (
 type hub struct {
 	provider provider.Provider
 	close    func() error
+	requests *requests // to the storage account, nil if there is none
 }
 
 type opener func(options) (hub, error)
 
+// azureHub is the name of hubs in a storage account.
+const azureHub = "azure"
+
 var hubs = map[string]opener{
 	"embedded": func(o options) (hub, error) { return openFile(o, false) },
 	"relaxed":  func(o options) (hub, error) { return openFile(o, true) },
-	"azure":    openAccount,
+	azureHub:   openAccount,
 }
 
 func openFile(o options, relaxed bool) (hub, error) {
@@ -38,7 +42,7 @@ func openFile(o options, relaxed bool) (hub, error) {
 	if err != nil {
 		return hub{}, errors.Join(err, os.RemoveAll(dir))
 	}
-	return hub{h, func() error { return errors.Join(h.Close(), os.RemoveAll(dir)) }}, nil
+	return hub{provider: h, close: func() error { return errors.Join(h.Close(), os.RemoveAll(dir)) }}, nil
 }
 
 // openAccount opens a hub of a new name. It is left in the account.
@@ -47,13 +51,15 @@ func openAccount(o options) (hub, error) {
 	if err != nil {
 		return hub{}, err
 	}
+	made := newRequests()
 	h, err := azurestorage.Open(c, azurestorage.Config{
-		TaskHub: fmt.Sprintf("Bench%x", time.Now().UnixNano()), MaxConcurrentActivities: concurrency, ControlQueueBufferThreshold: 1000, Logger: quiet,
+		Transport: made,
+		TaskHub:   fmt.Sprintf("Bench%x", time.Now().UnixNano()), MaxConcurrentActivities: concurrency, ControlQueueBufferThreshold: 1000, Logger: quiet,
 	})
 	if err != nil {
 		return hub{}, err
 	}
-	return hub{h, func() error { return nil }}, nil
+	return hub{h, func() error { return nil }, made}, nil
 }
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -63,8 +69,9 @@ const concurrency = 128
 
 // A rig is a hub with a worker and a client.
 type rig struct {
-	client *durable.Client
-	stop   func() error
+	client   *durable.Client
+	requests *requests
+	stop     func() error
 }
 
 // start runs a worker on h until the rig is stopped, and waits until it works.
@@ -76,7 +83,7 @@ func start(ctx context.Context, h hub) (*rig, error) {
 			MaxConcurrentActivities: concurrency, MaxConcurrentOrchestrators: concurrency, ExtendedSessions: true, Logger: quiet,
 		}).Run(ctx)
 	}()
-	r := &rig{client: durable.NewClient(h.provider, functions)}
+	r := &rig{client: durable.NewClient(h.provider, functions), requests: h.requests}
 	r.stop = func() error {
 		cancel()
 		return errors.Join(<-ended, h.close())

@@ -11,10 +11,12 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"regexp"
 	"runtime"
 	"slices"
 	"strings"
+	"time"
 )
 
 func main() {
@@ -25,9 +27,9 @@ func main() {
 	flag.IntVar(&o.runs, "runs", 5, "how often each workload is run; the median counts")
 	flag.StringVar(&o.only, "only", "", "regular expression for the names of the workloads to run")
 	flag.StringVar(&o.out, "o", "", "file that the table is written to, besides standard output")
-	flag.BoolVar(&o.curve, "curve", false, "measure sequences a second by how many are in flight, instead, and draw it as SVG into -o")
+	flag.BoolVar(&o.curve, "curve", false, "measure sequences a second by how many are in flight, too, and draw it as SVG beside -o")
 	flag.Parse()
-	if flag.NArg() > 0 || o.runs < 1 {
+	if flag.NArg() > 0 || o.runs < 1 || o.curve && o.out == "" {
 		flag.Usage()
 		os.Exit(2)
 	}
@@ -52,39 +54,62 @@ func run(ctx context.Context, o options) error {
 	if !ok {
 		return fmt.Errorf("-hub is %q: want embedded, relaxed or azure", o.hub)
 	}
-	if o.curve {
-		return drawCurve(ctx, o, open)
-	}
-	var b strings.Builder
-	fmt.Fprintf(&b, "Hub %s, %d cores, %s, median of %d runs (lowest to highest)\n\n", o.hub, runtime.NumCPU(), runtime.Version(), o.runs)
-	fmt.Fprintf(&b, "| workload | here | published | ratio |\n|---|--:|--:|--:|\n")
-	fmt.Print(b.String())
+	r := &report{}
+	r.printf("Hub %s, %d cores, %s, median of %d runs (lowest to highest)\n\n%s", o.hub, runtime.NumCPU(), runtime.Version(), o.runs, heading(o.hub))
 	for _, w := range slices.Concat(workloads, entityWorkloads) {
-		if !only.MatchString(w.name) {
+		if !only.MatchString(w.name) || w.onlyOn != "" && w.onlyOn != o.hub {
 			continue
 		}
 		for _, f := range measure(ctx, o, open, w) {
-			line := f.row(o.hub)
-			fmt.Print(line)
-			b.WriteString(line)
+			r.printf("%s", f.row(o.hub))
 		}
+	}
+	if o.hub == azureHub {
+		table, err := calibrate(ctx, o)
+		if err != nil {
+			return err
+		}
+		r.printf("%s", table)
 	}
 	if o.out == "" {
 		return nil
 	}
-	return os.WriteFile(o.out, []byte(b.String()), 0o600)
+	if err := os.WriteFile(o.out, []byte(r.String()), 0o600); err != nil {
+		return err
+	}
+	if !o.curve {
+		return nil
+	}
+	fmt.Println()
+	return drawCurve(ctx, o, open, strings.TrimSuffix(o.out, filepath.Ext(o.out))+".svg")
+}
+
+// A report is printed as it grows.
+type report struct{ strings.Builder }
+
+func (r *report) printf(format string, args ...any) {
+	fmt.Printf(format, args...)
+	fmt.Fprintf(r, format, args...)
 }
 
 // measure runs a workload and returns its figures. One that fails has a figure
 // that says so.
 func measure(ctx context.Context, o options, open opener, w workload) []figure {
 	var all [][]float64
-	for range o.runs {
-		values, err := once(ctx, o, open, w)
+	var requests []float64
+	runs := o.runs
+	if w.runs > 0 {
+		runs = min(runs, w.runs)
+	}
+	for range runs {
+		values, rate, err := once(ctx, o, open, w)
 		if err != nil {
 			return []figure{{name: w.name, failure: err}}
 		}
 		all = append(all, values)
+		if rate > 0 {
+			requests = append(requests, rate)
+		}
 	}
 	var out []figure
 	for i, what := range w.figures {
@@ -93,21 +118,27 @@ func measure(ctx context.Context, o options, open opener, w workload) []figure {
 			f.values = append(f.values, values[i])
 		}
 		f.name = strings.TrimSpace(w.name + " " + what.name)
+		if i == 0 {
+			f.requests = requests
+		}
 		out = append(out, f)
 	}
 	return out
 }
 
-// once runs a workload on a hub of its own.
-func once(ctx context.Context, o options, open opener, w workload) (values []float64, err error) {
+// once runs a workload on a hub of its own. It also returns how many requests to
+// the storage account there were a second.
+func once(ctx context.Context, o options, open opener, w workload) (values []float64, requests float64, err error) {
 	h, err := open(o)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	r, err := start(ctx, h)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
+	began, before := time.Now(), r.requests.count()
 	values, err = w.run(ctx, r)
-	return values, join(err, r.stop())
+	requests = float64(r.requests.count()-before) / time.Since(began).Seconds()
+	return values, requests, join(err, r.stop())
 }
