@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"fmt"
+	"runtime"
 	"testing"
 	"time"
 
@@ -86,4 +87,46 @@ func BenchmarkEntityBatch(b *testing.B) {
 		}
 	}
 	b.ReportMetric(float64(b.N)*100/b.Elapsed().Seconds(), "operations/s")
+}
+
+// idleEntities has n entities do something, and returns how much of the heap the
+// worker keeps when all are idle: what becomes free when it stops. What the hub
+// stores of them is not in it.
+func idleEntities(b *bench, n int) int64 {
+	b.Helper()
+	stop := b.work(entityFunctions, extendedSessions, quiet, func(c *dispatch.Config) { c.ExtendedSessionIdle = 10 * time.Millisecond })
+	for i := range n {
+		b.signal(counterID(fmt.Sprint(i)), "add", 1, time.Time{})
+		for i%500 == 499 && b.Pending() > 0 { // the hub is slow if much is on its way
+			time.Sleep(time.Millisecond)
+		}
+	}
+	for b.Pending() > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(time.Second) // until no session waits for more
+	with := heapInUse()
+	if err := stop(); err != nil {
+		b.Fatal(err)
+	}
+	kept := with - heapInUse()
+	runtime.KeepAlive(b.Hub)
+	return kept
+}
+
+// BenchmarkIdleEntity reports what a worker keeps in memory of each of 100,000
+// idle entities: nothing, but for a list of the last 10,000 that it worked on.
+func BenchmarkIdleEntity(b *testing.B) {
+	const n = 100_000
+	for b.Loop() {
+		b.ReportMetric(float64(idleEntities(newBench(b), n))/n, "heapB/entity")
+	}
+}
+
+// A goroutine for each of these entities alone would take 30 MB.
+func TestEntity_IdleOnesTakeNoMemory(t *testing.T) {
+	const n = 12_000
+	if kept := idleEntities(newBench(t), n); kept > 10_000_000 {
+		t.Errorf("%d idle entities take %d bytes of memory", n, kept)
+	}
 }

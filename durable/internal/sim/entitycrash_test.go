@@ -53,20 +53,23 @@ var entityFunctions = []*durable.Function{
 // A worker that dies before or after any of its requests neither loses what
 // entities were told nor lets it take effect twice, and leaves no locks.
 func TestCrash_EntitiesCountEverythingOnceWhicheverRequestIsTheLast(t *testing.T) {
-	for _, down := range []time.Duration{5 * time.Second, 3 * time.Hour} {
-		t.Run(fmt.Sprint("down for ", down), func(t *testing.T) {
-			_, requests := runEntityCrash(t, azsim.None, 0, down)
+	for _, c := range []struct {
+		down  time.Duration
+		every int
+	}{{5 * time.Second, crashEvery}, {3 * time.Hour, 5 * crashEvery}} {
+		t.Run(fmt.Sprint("down for ", c.down), func(t *testing.T) {
+			_, requests := runEntityCrash(t, azsim.None, 0, c.down)
 			if requests < 30 {
 				t.Fatalf("the worker made %d requests only", requests)
 			}
 			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
-				for n := 1; n <= requests; n += crashEvery {
-					if problem, _ := runEntityCrash(t, fault, n, down); problem != "" {
+				for n := 1; n <= requests; n += c.every {
+					if problem, _ := runEntityCrash(t, fault, n, c.down); problem != "" {
 						t.Fatalf("%v request %d of %d: %s", fault, n, requests, problem)
 					}
 				}
 			}
-			t.Logf("died before and after %d of %d requests", (requests+crashEvery-1)/crashEvery, requests)
+			t.Logf("died before and after %d of %d requests", (requests+c.every-1)/c.every, requests)
 		})
 	}
 }
