@@ -67,6 +67,9 @@ func run(app App) int {
 		return exitNoConfig
 	}
 	cfg.Logger = NewLogger(os.Stdout, cfg.LogLevel)
+	if cfg.LogJSON {
+		cfg.Logger = NewJSONLogger(os.Stdout, cfg.LogLevel)
+	}
 	slog.SetDefault(cfg.Logger)
 	defer startTelemetry(ctx, &cfg)()
 	if err := New(app, cfg).Run(ctx); err != nil {

@@ -112,6 +112,9 @@ type Config struct {
 	// LogLevel is what [Main] logs from.
 	LogLevel slog.Level
 
+	// LogJSON says that [Main] logs JSON, an object a line, and not text.
+	LogJSON bool
+
 	// Logger receives the server's log. Default [slog.Default].
 	Logger *slog.Logger
 
@@ -246,6 +249,9 @@ func configure(env processEnvironment, found settings, environ []string) Config 
 		r.notices = append(r.notices, err.Error())
 	}
 	cfg.LogLevel = level
+	if cfg.LogJSON, err = parseLogFormat(env.LogFormat); err != nil {
+		r.notices = append(r.notices, err.Error())
+	}
 	if n := len(env.Key); n > 0 && n < shortestKey {
 		r.notice("The key DURABLE_KEY has %d characters; %d random ones or more cannot be guessed.", n, shortestKey)
 	}

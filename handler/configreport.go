@@ -61,9 +61,9 @@ func masked(text string) string { return secrets.ReplaceAllString(text, "$1=***"
 // comes from in records of their own at the debug level.
 func (s *Server) logConfiguration() {
 	effective := s.cfg.effective()
-	attrs := make([]slog.Attr, len(effective))
-	for i, e := range effective {
-		attrs[i] = slog.Any(e.Name, e.Value)
+	attrs := []slog.Attr{slog.String("event", "ExtensionConfiguration")}
+	for _, e := range effective {
+		attrs = append(attrs, slog.Any(e.Name, e.Value))
 	}
 	s.logger.LogAttrs(context.Background(), slog.LevelInfo, "effective configuration", attrs...)
 	for _, e := range effective {

@@ -26,6 +26,7 @@ type processEnvironment struct {
 	Address       string `envconfig:"DURABLE_ADDRESS"`
 	Key           string `envconfig:"DURABLE_KEY"`
 	LogLevel      string `envconfig:"DURABLE_LOG_LEVEL"`
+	LogFormat     string `envconfig:"DURABLE_LOG_FORMAT"`
 }
 
 // readProcessEnvironment returns what is set now.

@@ -15,6 +15,23 @@ func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
+// NewJSONLogger is NewLogger for JSON: an object a line, with the keys time, level
+// and msg, event in records for which .NET has an event, and those of the record.
+func NewJSONLogger(w io.Writer, level slog.Level) *slog.Logger {
+	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// parseLogFormat reads DURABLE_LOG_FORMAT: text, which empty means, or json.
+func parseLogFormat(name string) (asJSON bool, err error) {
+	switch strings.ToLower(name) {
+	case "", "text":
+		return false, nil
+	case "json":
+		return true, nil
+	}
+	return false, fmt.Errorf("environment variable DURABLE_LOG_FORMAT is %q, must be text or json", name)
+}
+
 // parseLogLevel reads DURABLE_LOG_LEVEL: one of slog's names or .NET's, in any
 // case. Empty means information.
 func parseLogLevel(name string) (slog.Level, error) {

@@ -121,14 +121,14 @@ func (b *blobPartitions) release(work context.Context, queue string) {
 	if p := b.byQueue[queue]; p != nil {
 		p.released()
 	}
-	b.hub.log.Info("partition released", "partition", queue, "to", "anybody")
+	b.hub.log.Info("partition released", "event", "LeaseRemoved", "partition", queue, "to", "anybody")
 	b.hub.meter.Partition(queue, metering.Released)
 }
 
 // lost stops reading a queue whose lease another worker has taken over.
 func (b *blobPartitions) lost(work context.Context, queue string) {
 	if p := b.byQueue[queue]; p != nil {
-		b.hub.log.Warn("partition lost", "partition", queue, "workerId", b.hub.cfg.WorkerID)
+		b.hub.log.Warn("partition lost", "event", "PartitionRemoved", "partition", queue, "workerId", b.hub.cfg.WorkerID)
 		b.hub.meter.Partition(queue, metering.Lost)
 		b.hub.tasks.Go(p.stopReading(work))
 	}
@@ -235,7 +235,7 @@ func (l *safeLeasing) passIntents(ctx, work context.Context) error {
 	lost, err := l.intent.renew(ctx)
 	for _, queue := range lost {
 		if p := l.byQueue[queue]; p != nil && p.currentReading() != nil {
-			l.hub.log.Info("partition is wanted by another worker", "partition", queue)
+			l.hub.log.Info("partition is wanted by another worker", "event", "PartitionManagerInfo", "partition", queue)
 			p.beginDrain(work, drainLimit)
 		}
 	}
@@ -285,7 +285,7 @@ func (l *safeLeasing) letGo(ctx context.Context, queue string) error {
 		return err
 	}
 	l.byQueue[queue].released()
-	l.hub.log.Info("partition released", "partition", queue, "to", "who wanted it")
+	l.hub.log.Info("partition released", "event", "LeaseRemoved", "partition", queue, "to", "who wanted it")
 	l.hub.meter.Partition(queue, metering.Released)
 	return nil
 }

@@ -105,7 +105,7 @@ func (p *partition) listen(work context.Context, until time.Time) {
 	if p.hub.cfg.Tracking && p == p.hub.partitions[0] {
 		r.spawn(func() { p.hub.tracking.run(p, r) })
 	}
-	p.hub.log.Info("partition acquired", "partition", p.queue.name, "workerId", p.hub.cfg.WorkerID)
+	p.hub.log.Info("partition acquired", "event", "LeaseAcquisitionSucceeded", "partition", p.queue.name, "workerId", p.hub.cfg.WorkerID)
 	p.hub.meter.Partition(p.queue.name, metering.Acquired)
 	p.hub.meter.Owns(p.queue.name, 1)
 }

@@ -62,7 +62,7 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 		if err := h.markRewound(ctx, x.Instance); err != nil {
 			return err
 		}
-		h.log.Info("instance rewound", "instanceId", x.Instance.InstanceID, "executionId", x.Instance.ExecutionID, "reason", reason)
+		h.log.Info("instance rewound", "event", "FunctionRewound", "instanceId", x.Instance.InstanceID, "executionId", x.Instance.ExecutionID, "reason", reason)
 	}
 	h.release(ctx, armed)
 	return nil

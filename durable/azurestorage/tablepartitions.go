@@ -141,7 +141,7 @@ func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan
 	if len(plan.drain) > 0 {
 		for _, queue := range plan.drain {
 			if p := t.byQueue[queue]; p != nil {
-				t.hub.log.Info("partition is wanted by another worker", "partition", queue)
+				t.hub.log.Info("partition is wanted by another worker", "event", "PartitionManagerInfo", "partition", queue)
 				p.beginDrain(work, t.drainTime())
 			}
 		}
@@ -150,7 +150,7 @@ func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan
 	}
 	for _, queue := range plan.lost {
 		if p := t.byQueue[queue]; p != nil {
-			t.hub.log.Warn("partition lost", "partition", queue, "workerId", t.hub.cfg.WorkerID)
+			t.hub.log.Warn("partition lost", "event", "PartitionRemoved", "partition", queue, "workerId", t.hub.cfg.WorkerID)
 			t.hub.meter.Partition(queue, metering.Lost)
 			t.hub.tasks.Go(p.stopReading(work))
 		}
@@ -195,7 +195,7 @@ func (t *tablePartitions) do(ctx, work context.Context, step partitionStep) erro
 	switch step.kind {
 	case stepRelease:
 		p.released()
-		t.hub.log.Info("partition released", "partition", step.row.Queue, "to", cmp.Or(step.row.NextOwner, "anybody"))
+		t.hub.log.Info("partition released", "event", "LeaseRemoved", "partition", step.row.Queue, "to", cmp.Or(step.row.NextOwner, "anybody"))
 		t.hub.meter.Partition(step.row.Queue, metering.Released)
 	case stepSteal:
 		t.hub.log.Info("AttemptingToStealLease", "partition", step.row.Queue, "from", step.row.CurrentOwner)
@@ -213,7 +213,7 @@ func (t *tablePartitions) do(ctx, work context.Context, step partitionStep) erro
 func (t *tablePartitions) dropExpired(work context.Context) {
 	for _, p := range t.hub.partitions {
 		if p.expired(time.Now()) {
-			t.hub.log.Warn("partition lost: its lease ended before it could be renewed", "partition", p.queue.name)
+			t.hub.log.Warn("partition lost: its lease ended before it could be renewed", "event", "LeaseRenewalFailed", "partition", p.queue.name)
 			t.hub.meter.Partition(p.queue.name, metering.Lost)
 			t.hub.tasks.Go(p.stopReading(work))
 		}

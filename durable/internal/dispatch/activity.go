@@ -91,12 +91,12 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem) {
 		abandon(fmt.Errorf("%w, and the activity did not end", errStopping))
 		return
 	case r.failure != nil && live.work.Err() != nil:
-		log.LogAttrs(ctx, slog.LevelInfo, "activity was interrupted; it is handed back", failureAttrs(r.failure)...)
+		log.LogAttrs(ctx, slog.LevelInfo, "activity was interrupted; it is handed back", append(failureAttrs(r.failure), slog.String("event", "FunctionAborted"))...)
 		abandon(fmt.Errorf("activity was interrupted: %w", context.Cause(live.work)))
 		return
 	case r.failure != nil:
 		outcome = metering.Failed
-		log.LogAttrs(ctx, slog.LevelWarn, "activity failed", failureAttrs(r.failure)...)
+		log.LogAttrs(ctx, slog.LevelWarn, "activity failed", append(failureAttrs(r.failure), slog.String("event", "FunctionFailed"))...)
 	}
 	if err := d.complete(live, w.Lock, r.event(w.Task.EventID, d.config.Now()), log); err != nil {
 		abandon(fmt.Errorf("send result of activity: %w", err))
@@ -109,7 +109,7 @@ func (d *Dispatcher) complete(live lifetimes, lock provider.ActivityLock, result
 		err := lock.Complete(live.io, result)
 		if err == nil {
 			d.completing.worked()
-			log.Debug("activity has ended", "eventType", result.Type())
+			log.Debug("activity has ended", "event", "FunctionCompleted", "eventType", result.Type())
 			return nil
 		}
 		wait := d.completing.failed(err)

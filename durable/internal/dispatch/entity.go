@@ -165,7 +165,7 @@ func (e *entityRun) runAll(work context.Context, batch *entity.Batch) {
 				return
 			}
 			e.log.LogAttrs(work, slog.LevelWarn, "entity operation failed",
-				append([]slog.Attr{slog.String("operation", op.Name)}, failureAttrs(r.Failure)...)...)
+				append([]slog.Attr{slog.String("event", "OperationFailed"), slog.String("operation", op.Name)}, failureAttrs(r.Failure)...)...)
 		}
 		batch.Done(r)
 	}

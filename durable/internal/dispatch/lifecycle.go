@@ -60,3 +60,16 @@ func reasonOf(end *history.ExecutionCompleted) string {
 	}
 	return ""
 }
+
+// endEvent returns what .NET calls the event that an orchestration ends with
+// (WebJobs.Extensions.DurableTask/EtwEventSource.cs). Operators search logs for
+// these names.
+func endEvent(status history.RuntimeStatus) string {
+	switch status {
+	case history.Failed:
+		return "FunctionFailed"
+	case history.Terminated:
+		return "FunctionTerminated"
+	}
+	return "FunctionCompleted"
+}

@@ -131,6 +131,9 @@ func (s *session) run() {
 		if cp.ContinuedAsNew {
 			s.logFor(cp.Instance)
 		}
+		if began && s.x.start != nil {
+			s.log.Debug("orchestration has begun", "event", "FunctionStarting", "name", s.x.start.Name)
+		}
 		s.report(cp)
 		s.tell(cp, began)
 		if s.x.ended || s.x.start == nil || !s.d.config.ExtendedSessions {
@@ -191,7 +194,7 @@ func (s *session) refuse(err error) bool {
 
 func (s *session) commitFailed(err error) {
 	if errors.Is(err, provider.ErrSessionLost) {
-		s.log.Warn("another worker has taken the instance over; the episode does not count")
+		s.log.Warn("another worker has taken the instance over; the episode does not count", "event", "FunctionAborted")
 	} else {
 		s.d.committing.failed(err)
 	}
@@ -223,7 +226,7 @@ func (s *session) watch(start *history.ExecutionStarted) (yielded func()) {
 // report logs what an episode came to.
 func (s *session) report(cp *provider.Checkpoint) {
 	if !s.x.ended {
-		s.log.LogAttrs(context.Background(), slog.LevelDebug, "committed a checkpoint",
+		s.log.LogAttrs(context.Background(), slog.LevelDebug, "committed a checkpoint", slog.String("event", "FunctionAwaited"),
 			slog.Int("events", len(cp.NewEvents)), slog.Int("activities", len(cp.Activities)),
 			slog.Int("timers", len(cp.Timers)), slog.Int("messages", len(cp.Messages)), slog.Bool("continuedAsNew", cp.ContinuedAsNew))
 		return
@@ -236,7 +239,7 @@ func (s *session) report(cp *provider.Checkpoint) {
 		if end.Status == history.Failed {
 			s.outcome = metering.Failed
 		}
-		attrs := []slog.Attr{slog.String("name", s.x.start.Name), slog.String("status", end.Status.String())}
+		attrs := []slog.Attr{slog.String("event", endEvent(end.Status)), slog.String("name", s.x.start.Name), slog.String("status", end.Status.String())}
 		s.log.LogAttrs(context.Background(), slog.LevelInfo, "orchestration has ended", append(attrs, failureAttrs(end.Failure)...)...)
 	}
 }

@@ -1,0 +1,89 @@
+package handler
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+func TestLogging_FormatIsTextOrJSON(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		format string
+		json   bool
+		notice string
+	}{{"", false, ""}, {"TEXT", false, ""}, {"json", true, ""}, {"xml", false, `DURABLE_LOG_FORMAT is "xml", must be text or json`}} {
+		cfg := configure(processEnvironment{LogFormat: tt.format}, newSettings(), []string{storageSetting})
+		notices := strings.Join(cfg.Notices, "\n")
+		if cfg.LogJSON != tt.json || !strings.Contains(notices, tt.notice) || tt.notice == "" && notices != "" {
+			t.Errorf("%q: JSON %v, notices %q", tt.format, cfg.LogJSON, notices)
+		}
+	}
+	var out bytes.Buffer
+	NewJSONLogger(&out, slog.LevelInfo).Info("two\nlines", "instanceId", "i", "event", "FunctionCompleted")
+	var record map[string]string
+	if err := json.Unmarshal(out.Bytes(), &record); err != nil || bytes.Count(out.Bytes(), []byte("\n")) != 1 {
+		t.Fatalf("%v: %s", err, &out)
+	}
+	if record["msg"] != "two\nlines" || record["level"] != "INFO" || record["instanceId"] != "i" || record["event"] != "FunctionCompleted" || record["time"] == "" {
+		t.Errorf("the record is %v", record)
+	}
+}
+
+// The README lists the events by the names that operators of the .NET extension
+// look for, and there are no others.
+func TestLogging_ReadmeHasEachEvent(t *testing.T) {
+	t.Parallel()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, ok := strings.Cut(string(readme), "<!-- log events -->\n")
+	table, _, closed := strings.Cut(table, "<!-- end of log events -->\n")
+	if !ok || !closed {
+		t.Fatal("README.md has no table of log events")
+	}
+	listed := map[string]bool{} // whether it is in the source
+	for _, name := range regexp.MustCompile("(?m)^\\| `(\\w+)`").FindAllStringSubmatch(table, -1) {
+		listed[name[1]] = false
+	}
+	attribute := regexp.MustCompile(`"event", "([A-Z]\w*[a-z][A-Z]\w+)"`)
+	other := regexp.MustCompile(`"([A-Z]\w+)"`)
+	err = filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || entry.IsDir() {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		for _, found := range attribute.FindAllSubmatch(source, -1) {
+			if _, ok := listed[string(found[1])]; !ok {
+				t.Errorf("%s logs the event %s, which README.md does not list", path, found[1])
+			}
+		}
+		for _, found := range other.FindAllSubmatch(source, -1) {
+			if _, ok := listed[string(found[1])]; ok {
+				listed[string(found[1])] = true
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, inSource := range listed {
+		if !inSource {
+			t.Errorf("README.md lists the event %s, which nothing logs", name)
+		}
+	}
+	if len(listed) < 25 {
+		t.Errorf("README.md lists %d events only", len(listed))
+	}
+}
