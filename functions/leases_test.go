@@ -1,0 +1,291 @@
+//go:build unix
+
+package main_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+)
+
+// What may be asked of the default intervals: leases of 30 seconds, looked at
+// every 10. A machine with other work to do starts and schedules processes late,
+// for which there is some slack.
+const (
+	balancedWithin = 30 * time.Second
+	leftWithin     = 10 * time.Second
+	killedWithin   = 40 * time.Second
+	slack          = 30 * time.Second
+
+	quietFor = 15 * time.Second // for which nothing moves
+
+	// overlapSlack is by how much the log may be behind what it tells of.
+	overlapSlack = time.Second
+)
+
+// Processes come to a hub of four partitions, leave and are killed, by the
+// default intervals. The figures are in the log.
+func TestLeases_AreEvenedOutAndTakenOver(t *testing.T) {
+	t.Parallel()
+	for _, m := range []struct {
+		name          string
+		table, legacy bool
+		owners        func(*fleet) map[string]string
+	}{
+		{"table", true, false, (*fleet).rowOwners},
+		{"safe blob leases", false, false, func(f *fleet) map[string]string { return f.blobOwners("ownership") }},
+		{"legacy blob leases", false, true, func(f *fleet) map[string]string { return f.blobOwners("default") }},
+	} {
+		t.Run(m.name, func(t *testing.T) {
+			t.Parallel()
+			f := &fleet{T: t, connection: azuritetest.Start(t), hub: newHub(), owners: m.owners, ends: map[int]time.Time{}}
+			f.root = newRoot(t, f.hub, f.connection, func(durableTask map[string]any) {
+				storage := durableTask["storageProvider"].(map[string]any)
+				storage["useTablePartitionManagement"], storage["useLegacyPartitionManagement"] = m.table, m.legacy
+				storage["maxQueuePollingInterval"] = "00:00:01"
+			})
+			f.comeAndGo()
+		})
+	}
+}
+
+// A fleet is processes that share a hub.
+type fleet struct {
+	*testing.T
+	connection, hub, root string
+	owners                func(*fleet) map[string]string // worker by partition
+	alive, gone           []*app
+	ends                  map[int]time.Time // when processes were killed
+}
+
+func (f *fleet) comeAndGo() {
+	f.Helper()
+	f.join(1)
+	first := f.alive[0]
+	first.completed(first.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, time.Minute, "[1]") // the hub exists
+	f.settle("alone", balancedWithin)
+	f.join(3)
+	f.settle("1 to 4", balancedWithin)
+	f.join(1) // one more than there are partitions
+	f.settle("a fifth", balancedWithin)
+	before := f.owners(f)
+	for until := time.Now().Add(quietFor); time.Now().Before(until); time.Sleep(200 * time.Millisecond) {
+		if now := f.owners(f); !maps.Equal(now, before) {
+			f.Fatalf("with a surplus worker the owners changed from %v to %v", before, now)
+		}
+	}
+	f.Logf("five workers, four partitions: no change in %v", quietFor)
+
+	f.leave(f.ownerAmong(before))
+	f.settle("one of them left", leftWithin)
+	f.kill(f.ownerAmong(f.owners(f)))
+	f.settle("one was killed", killedWithin)
+	for len(f.alive) > 1 {
+		f.leave(f.alive[0])
+	}
+	f.settle("4 to 1", leftWithin)
+	f.checkReaders()
+}
+
+// join starts processes, all at once.
+func (f *fleet) join(n int) {
+	f.Helper()
+	for range n {
+		f.alive = append(f.alive, startStandalone(f.T, e2eApp, f.root))
+	}
+}
+
+// leave asks a process to stop.
+func (f *fleet) leave(a *app) {
+	f.Helper()
+	f.remove(a)
+	if err := a.cmd.Process.Signal(os.Interrupt); err != nil {
+		f.Fatal(err)
+	}
+}
+
+func (f *fleet) kill(a *app) {
+	f.Helper()
+	f.remove(a)
+	f.ends[a.cmd.Process.Pid] = time.Now()
+	a.kill()
+}
+
+func (f *fleet) remove(a *app) {
+	f.alive = slices.DeleteFunc(f.alive, func(other *app) bool { return other == a })
+	f.gone = append(f.gone, a)
+}
+
+// ownerAmong returns a process that has a partition.
+func (f *fleet) ownerAmong(owners map[string]string) *app {
+	f.Helper()
+	i := slices.IndexFunc(f.alive, func(a *app) bool { return f.shares(owners)[a.cmd.Process.Pid] > 0 })
+	if i < 0 {
+		f.Fatalf("no process that lives has a partition: %v", owners)
+	}
+	return f.alive[i]
+}
+
+// shares returns how many partitions each process has, -1 standing for those
+// that nobody has.
+func (f *fleet) shares(owners map[string]string) map[int]int {
+	f.Helper()
+	counts := map[int]int{}
+	for _, worker := range owners {
+		pid := -1
+		if i := slices.IndexFunc(slices.Concat(f.alive, f.gone), func(a *app) bool {
+			return strings.Contains(worker, fmt.Sprintf("-%d-", a.cmd.Process.Pid))
+		}); i >= 0 {
+			pid = slices.Concat(f.alive, f.gone)[i].cmd.Process.Pid
+		}
+		counts[pid]++
+	}
+	return counts
+}
+
+// settle waits until the processes that live have all partitions, and then until
+// each has as many as the others, or one more or less. It says how long both
+// took; bound is for the first, since who looks first takes what is free, and the
+// others may have to ask for it then.
+func (f *fleet) settle(what string, bound time.Duration) {
+	f.Helper()
+	began := time.Now()
+	var counts []int
+	look := func() (total int) {
+		shares := f.shares(f.owners(f))
+		counts = nil
+		for _, a := range f.alive {
+			counts = append(counts, shares[a.cmd.Process.Pid])
+			total += shares[a.cmd.Process.Pid]
+		}
+		return total
+	}
+	eventually(f.T, bound+slack, what+": owners of all partitions", func() bool { return look() == 4 })
+	served := time.Since(began)
+	eventually(f.T, balancedWithin+slack, what+": even shares", func() bool {
+		return look() == 4 && slices.Max(counts)-slices.Min(counts) <= 1
+	})
+	f.Logf("%s: %d processes have all partitions after %.1f s (to be %v), and even shares after %.1f s",
+		what, len(f.alive), served.Seconds(), bound, time.Since(began).Seconds())
+}
+
+// rowOwners reads the partitions table.
+func (f *fleet) rowOwners() map[string]string {
+	f.Helper()
+	owners := map[string]string{}
+	for _, row := range readRows(f.T, f.connection, f.hub+"Partitions", "") {
+		owners[row["RowKey"].(string)], _ = row["CurrentOwner"].(string)
+	}
+	return owners
+}
+
+// blobOwners reads the lease blobs in a folder.
+func (f *fleet) blobOwners(folder string) map[string]string {
+	f.Helper()
+	service, err := azblob.NewClientFromConnectionString(f.connection, nil)
+	if err != nil {
+		f.Fatal(err)
+	}
+	owners := map[string]string{}
+	container, prefix := strings.ToLower(f.hub)+"-leases", folder+"/"
+	for pages := service.NewListBlobsFlatPager(container, &azblob.ListBlobsFlatOptions{Prefix: &prefix}); pages.More(); {
+		page, err := pages.NextPage(f.Context())
+		if err != nil {
+			f.Fatal(err)
+		}
+		for _, item := range page.Segment.BlobItems {
+			owners[*item.Name] = ""
+			if state := item.Properties.LeaseState; state == nil || *state != lease.StateTypeLeased {
+				continue
+			}
+			resp, err := service.DownloadStream(f.Context(), container, *item.Name, nil)
+			if err != nil {
+				f.Fatal(err)
+			}
+			text, err := io.ReadAll(resp.Body)
+			resp.Body.Close()
+			var said struct{ Owner string }
+			if err == nil && len(text) > 0 {
+				err = json.Unmarshal(text, &said)
+			}
+			if err != nil {
+				f.Fatalf("%s: %v in %s", *item.Name, err, text)
+			}
+			owners[*item.Name] = said.Owner
+		}
+	}
+	return owners
+}
+
+// A stint is a time for which a process read a control queue.
+type stint struct {
+	pid        int
+	begin, end time.Time
+}
+
+var partitionLine = regexp.MustCompile(`time=(\S+) level=\S+ msg="partition (acquired|released|lost|is wanted by another worker)[^"]*" taskHub=\S+ event=\S+ partition=(\S+)`)
+
+// stints returns who read each queue and when, as the processes' logs tell.
+func (f *fleet) stints() map[string][]stint {
+	f.Helper()
+	all := map[string][]stint{}
+	for _, a := range slices.Concat(f.alive, f.gone) {
+		pid := a.cmd.Process.Pid
+		end, killed := f.ends[pid]
+		if !killed {
+			end = time.Now()
+		}
+		open := map[string]*stint{}
+		for _, m := range partitionLine.FindAllStringSubmatch(a.log(), -1) {
+			at, err := time.Parse(time.RFC3339Nano, m[1])
+			if err != nil {
+				f.Fatal(err)
+			}
+			switch s := open[m[3]]; {
+			case m[2] == "acquired":
+				open[m[3]] = &stint{pid, at, end}
+			case s != nil:
+				s.end = at
+				all[m[3]] = append(all[m[3]], *s)
+				delete(open, m[3])
+			}
+		}
+		for queue, s := range open {
+			all[queue] = append(all[queue], *s)
+		}
+	}
+	return all
+}
+
+// checkReaders checks that no two processes read a queue at the same time.
+func (f *fleet) checkReaders() {
+	f.Helper()
+	readings, longest := 0, time.Duration(0)
+	for queue, stints := range f.stints() {
+		slices.SortFunc(stints, func(a, b stint) int { return a.begin.Compare(b.begin) })
+		readings += len(stints)
+		for i := 1; i < len(stints); i++ {
+			before, after := stints[i-1], stints[i]
+			overlap := before.end.Sub(after.begin)
+			longest = max(longest, overlap)
+			if overlap > overlapSlack {
+				f.Errorf("%s was read by %d until %v, and by %d from %v", queue, before.pid, before.end, after.pid, after.begin)
+			}
+		}
+	}
+	if readings < 4 {
+		f.Errorf("the logs tell of %d readings", readings)
+	}
+	f.Logf("%d times somebody began to read a queue; the longest for which two did: %v", readings, longest)
+}
