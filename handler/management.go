@@ -19,6 +19,7 @@ type instances interface {
 	Status(ctx context.Context, id durable.InstanceID, fetch provider.Fetch) (*provider.InstanceState, error)
 	List(ctx context.Context, q provider.Query) (*provider.Page, error)
 	History(ctx context.Context, id durable.InstanceID) ([]history.Event, error)
+	Tracking(ctx context.Context, id durable.InstanceID, q provider.TrackingQuery) (*provider.TrackingPage, error)
 	RaiseEvent(ctx context.Context, id durable.InstanceID, name string, payload json.RawMessage) error
 	Terminate(ctx context.Context, id durable.InstanceID, reason string, opts ...durable.TerminateOption) error
 	Suspend(ctx context.Context, id durable.InstanceID, reason string) error

@@ -134,7 +134,9 @@ func (r *managementRoute) operationID() string {
 	return id
 }
 
-func (a answerDoc) isPage() bool { return a.schema == "Statuses" || a.schema == "Entities" }
+func (a answerDoc) isPage() bool {
+	return a.schema == "Statuses" || a.schema == "Entities" || a.schema == "Tracking"
+}
 
 func (a answerDoc) document() schemaNode {
 	out := schemaNode{"description": a.says}

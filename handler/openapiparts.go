@@ -38,12 +38,15 @@ func answerSchemas() schemaNode {
 	optional(failure, "ExceptionMessage", text, "ExceptionType", text, "StackTrace", text)
 	setting := object("name", text, "value", anySchema, "source", text)
 	entity := object("entityId", object("name", text, "key", text), "lastOperationTime", text, "state", nullable)
+	record := optional(object("ExecutionId", text, "SequenceNumber", whole, "Timestamp", timeSchema, "EventType", text),
+		"EventId", whole, "TaskScheduledId", whole, "Shortened", texts, "", anySchema)
 	return schemaNode{
 		"Any":           anySchema,
 		"Text":          text,
 		"Status":        status,
 		"Statuses":      schemaNode{"type": "array", "items": schemaNode{"$ref": "#/components/schemas/Status"}},
 		"Entities":      schemaNode{"type": "array", "items": entity},
+		"Tracking":      schemaNode{"type": "array", "items": record},
 		"Error":         failure,
 		"StatusOrError": schemaNode{"anyOf": []schemaNode{{"$ref": "#/components/schemas/Status"}, {"$ref": "#/components/schemas/Error"}}},
 		"Purged":        object("instancesDeleted", schemaNode{"type": "integer"}),

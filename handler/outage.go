@@ -27,6 +27,7 @@ var (
 	_ provider.Client       = outageClient{}
 	_ provider.Purger       = outageClient{}
 	_ provider.Rewinder     = outageClient{}
+	_ provider.Tracker      = outageClient{}
 	_ provider.LoadReporter = outageClient{}
 	_ provider.Primary      = outageClient{}
 )
@@ -79,6 +80,18 @@ func (c outageClient) Rewind(ctx context.Context, id, reason string) error {
 		return provider.ErrNotSupported
 	}
 	return markOutage(ctx, rewinder.Rewind(ctx, id, reason))
+}
+
+func (c outageClient) Tracking(ctx context.Context, id string, q provider.TrackingQuery) (*provider.TrackingPage, error) {
+	tracker, ok := c.hub.(provider.Tracker)
+	if !ok {
+		return nil, provider.ErrNotSupported
+	}
+	if len(id) > maxIDLength || !utf8.ValidString(id) {
+		return &provider.TrackingPage{}, nil // and no storage could be asked for it
+	}
+	page, err := tracker.Tracking(ctx, id, q)
+	return page, markOutage(ctx, err)
 }
 
 func (c outageClient) Load(ctx context.Context) (*provider.Load, error) {

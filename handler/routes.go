@@ -166,6 +166,17 @@ var instanceRoutes = []managementRoute{
 		operation: func(m *management, p pathValues) operation { return m.status(p.instance()) },
 	},
 	{
+		method: http.MethodGet, path: "instances/{instanceId}/tracking", summary: "Reads the audit of an instance, if the hub keeps one.", open: true,
+		query: []string{"showInput", "showHistoryOutput", "top"},
+		answers: []answerDoc{
+			{http.StatusOK, "Tracking", "A page of records, oldest first. `x-ms-continuation-token` asks for the next one; it is empty on the last."},
+			badRequest400,
+			{http.StatusNotFound, "", "Nothing was recorded of such an instance."},
+			{http.StatusNotImplemented, "Error", "The hub keeps no audit."},
+		},
+		operation: func(m *management, p pathValues) operation { return m.tracking(p.instance()) },
+	},
+	{
 		method: http.MethodDelete, path: "instances/{instanceId}", summary: "Purges an instance that has ended.", open: true,
 		answers: []answerDoc{
 			{http.StatusOK, "Purged", "It was purged."}, notThere, {http.StatusPreconditionFailed, "Text", "It has not ended."},

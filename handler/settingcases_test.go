@@ -292,6 +292,10 @@ func storageSettingCases() []settingCase {
 			bad:  map[string]string{`7`: "is 7, must be a string"}, overridden: "AzureWebJobsStorage", override: "AzureWebJobsStorage",
 		},
 		{
+			path: "storageProvider.trackingEnabled", get: func(c Config) any { return c.Storage.Tracking }, byDefault: false,
+			good: map[string]any{`true`: true, `false`: false}, bad: map[string]string{`1`: "is 1, must be true or false"}, overridden: "true", override: true,
+		},
+		{
 			path: "storageProvider.trackingStoreNamePrefix", get: func(c Config) any { return c.Storage.TrackingStoreNamePrefix }, byDefault: "",
 			good: map[string]any{`"Mine2"`: "Mine2", `"%HUB%"`: "HubOfSetting", `""`: ""}, bad: map[string]string{`"a-b"`: `is "a-b", must be 1 to 54 letters and digits`},
 			overridden: "Other", override: "Other",

@@ -198,6 +198,12 @@ var partitionRows = []settingRow{
 		does: "how often it is renewed; less than `leaseInterval`",
 	},
 	{
+		path: "storageProvider.trackingEnabled", values: boolValue{func(cfg *Config, b bool) { cfg.Storage.Tracking = b }},
+		initial: "`false`", get: func(cfg *Config) any { return cfg.Storage.Tracking },
+		does: "keeps an audit of the orchestrations: every event of every execution, in the table `InstanceHistory00{hubName}`, which `GET instances/{instanceId}/tracking` reads. " +
+			"A queue message for each checkpoint, and what moves it into the table. Not known to .NET",
+	},
+	{
 		path: "storageProvider.jumpStartEnabled", values: boolValue{func(cfg *Config, b bool) { cfg.Storage.JumpStart.Enabled = b }},
 		initial: "`false`", get: func(cfg *Config) any { return cfg.Storage.JumpStart.Enabled },
 		does: "records each start in a table before it is sent, and sends it again if it does not arrive, as when the client dies in between. Three more storage operations a start. Not known to .NET, whose workers take no notice of the table",

@@ -18,6 +18,7 @@ func transcripts() map[string][]exchange {
 		"start":     startExchanges(),
 		"status":    statusExchanges(),
 		"list":      listExchanges(),
+		"tracking":  trackingExchanges(),
 		"event":     eventExchanges(),
 		"terminate": controlExchanges("terminate"),
 		"suspend":   controlExchanges("suspend"),

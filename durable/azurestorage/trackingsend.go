@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -96,11 +97,11 @@ func (s *session) planTracking(ctx context.Context, cp *provider.Checkpoint) err
 		plan.rows = plan.next.add(plan.rows, cp.Instance, ev)
 	}
 	var err error
-	if plan.mark, err = mark.encode(before); errors.Is(err, errMarkTooLong) {
-		plan.mark, err = mark.encode(withoutTexts(before))
+	if plan.mark, err = mark.encodeWhatFits(before); err != nil {
+		return err
 	}
 	s.tracking = plan
-	return err
+	return nil
 }
 
 // trackStored sends what is stored of the instance and may not have been sent.
@@ -155,6 +156,25 @@ func lastEpisode(at trackPosition, old history.OrchestrationInstance, cp *provid
 	return at.add(rows, old, &history.OrchestratorCompleted{Header: now})
 }
 
+// encodeWhatFits returns the text of a mark that keeps rows of the execution
+// before: whole, or without their texts, or, of more than any process takes at
+// once unless it is configured to, the first and the last. What is left out is
+// missing in the audit only if the worker dies before it has sent it.
+func (m trackMark) encodeWhatFits(before []entity) (string, error) {
+	text, err := m.encode(before)
+	if !errors.Is(err, errMarkTooLong) {
+		return text, err
+	}
+	short := withoutTexts(before)
+	if text, err = m.encode(short); !errors.Is(err, errMarkTooLong) {
+		return text, err
+	}
+	return m.encode(slices.Concat(short[:1], short[len(short)-rowsOfEnd:]))
+}
+
+// rowsOfEnd is how many rows tell that an execution continued as new.
+const rowsOfEnd = 3
+
 // withoutTexts returns rows without what makes them long.
 func withoutTexts(rows []entity) []entity {
 	short := make([]entity, len(rows))
@@ -188,7 +208,7 @@ func (h *TaskHub) sendTracking(ctx context.Context, instanceID string, rows []en
 	if err := group.Wait(); err != nil {
 		return fmt.Errorf("record what became of it: %w", err)
 	}
-	h.log.Debug("TrackingSent", "instanceId", instanceID, "rows", len(rows))
+	h.log.Debug("rows of the audit sent", "instanceId", instanceID, "rows", len(rows))
 	h.tracking.signal()
 	return nil
 }
