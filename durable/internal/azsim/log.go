@@ -10,7 +10,8 @@ import (
 // An Entry tells of a request that took effect or failed on its way.
 type Entry struct {
 	Request
-	At     time.Duration // since the account was made
+	Asked  time.Duration // when it was sent, since the account was made
+	At     time.Duration // when it took effect
 	Fault  Fault
 	Status int    // 0 if it did not arrive
 	Code   string // of an error
@@ -38,7 +39,7 @@ func (e Entry) String() string {
 
 // record appends to the log. a.mu is held.
 func (a *Account) record(x *exchange, answer *reply) {
-	e := Entry{Request: *x.r, At: time.Since(a.start), Fault: x.fault}
+	e := Entry{Request: *x.r, Asked: x.asked.Sub(a.start), At: time.Since(a.start), Fault: x.fault}
 	if answer != nil {
 		e.Status, e.Code, e.Answer = answer.status, answer.code, answer.body
 	}

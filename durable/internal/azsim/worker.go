@@ -101,7 +101,7 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 	w.requests++
 	r.Number = w.requests
 	w.mu.Unlock()
-	x := exchange{w: w, a: w.account, r: r, done: make(chan struct{})}
+	x := exchange{w: w, a: w.account, r: r, asked: time.Now(), done: make(chan struct{})}
 	x.fault = w.account.admit(r)
 	if x.a.cfg.MaxLatency <= 0 && x.fault == None && w.frozen() <= 0 { // nothing to wait for
 		x.run()
@@ -142,6 +142,7 @@ type exchange struct {
 	w     *Worker
 	a     *Account
 	r     *Request
+	asked time.Time
 	fault Fault
 
 	// Written by run, which then closes done.

@@ -1,9 +1,7 @@
 package sim_test
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -20,10 +18,10 @@ import (
 
 // azure is a hub in a storage account in memory.
 type azure struct {
-	account    *azsim.Account
-	partitions int
-	logger     *slog.Logger
-	client     *azurestorage.TaskHub
+	account *azsim.Account
+	skews   []time.Duration
+	cfg     azurestorage.Config
+	client  *azurestorage.TaskHub
 }
 
 // newAzure returns the platform for a plan. Decide says what goes wrong with
@@ -32,7 +30,12 @@ func newAzure(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.
 	if decide == nil {
 		decide = faultsOf(p)
 	}
-	a := &azure{partitions: p.Partitions, logger: logger}
+	a := &azure{skews: p.Skews, cfg: azurestorage.Config{
+		TaskHub: "Sim", PartitionCount: p.Partitions, MaxConcurrentActivities: 6, MaxQueuePollingInterval: 15 * time.Second, Logger: logger,
+	}}
+	if p.Varied {
+		vary(p.Seed, &a.cfg)
+	}
 	a.account = azsim.New(azsim.Config{
 		Seed: p.Seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond, Loose: p.Loose, Decide: decide,
 	})
@@ -41,11 +44,46 @@ func newAzure(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.
 	return a, err
 }
 
+// vary sets a hub up as a seed says.
+func vary(seed uint64, cfg *azurestorage.Config) {
+	random := rand.New(rand.NewPCG(seed, 0xA27))
+	managers := []azurestorage.PartitionManager{azurestorage.TablePartitions, azurestorage.SafeBlobLeases, azurestorage.LegacyBlobLeases}
+	cfg.PartitionManager = managers[random.IntN(len(managers))]
+	cfg.MaxConcurrentActivities = []int{1, 2, 6}[random.IntN(3)]
+}
+
+// outage is a time in which a service of the account refuses or loses all that
+// workers ask for. The zero value is none.
+type outage struct {
+	service  string
+	from, to time.Duration
+	fault    azsim.Fault
+}
+
+func outageOf(p *sim.Plan) outage {
+	random := rand.New(rand.NewPCG(p.Seed, 0x0DD))
+	if !p.Varied || p.Faults == 0 || random.IntN(3) > 0 {
+		return outage{}
+	}
+	from := time.Duration(random.Int64N(int64(p.Quiet)))
+	return outage{
+		service: []string{azsim.QueueService, azsim.TableService, azsim.BlobService}[random.IntN(3)],
+		from:    from, to: from + time.Second + time.Duration(random.Int64N(int64(20*time.Second))),
+		fault: []azsim.Fault{azsim.Throttle, azsim.FailBefore, azsim.FailAfter}[random.IntN(3)],
+	}
+}
+
 // faultsOf lets requests of workers go wrong as often as the plan says.
 func faultsOf(p *sim.Plan) func(azsim.Request) azsim.Fault {
-	begin := time.Now()
+	begin, out := time.Now(), outageOf(p)
 	return func(r azsim.Request) azsim.Fault {
-		if r.Worker == "client" || time.Since(begin) > p.Quiet {
+		at := time.Since(begin)
+		switch {
+		case r.Worker == "client":
+			return azsim.None
+		case r.Service == out.service && at >= out.from && at < out.to:
+			return out.fault
+		case at > p.Quiet:
 			return azsim.None
 		}
 		random := rand.New(rand.NewPCG(r.Roll, 0xFA117))
@@ -65,10 +103,9 @@ func (a *azure) open(w *azsim.Worker) (*azurestorage.TaskHub, error) {
 	if err != nil {
 		return nil, err
 	}
-	return azurestorage.Open(c, azurestorage.Config{
-		TaskHub: "Sim", PartitionCount: a.partitions, WorkerID: w.Name(), MaxConcurrentActivities: 6,
-		MaxQueuePollingInterval: 15 * time.Second, Transport: w, Logger: a.logger,
-	})
+	cfg := a.cfg
+	cfg.WorkerID, cfg.Transport = w.Name(), w
+	return azurestorage.Open(c, cfg)
 }
 
 func (a *azure) Client() provider.Client { return a.client }
@@ -128,42 +165,4 @@ func (a *azure) Stored() (all []string) {
 		}
 	}
 	return all
-}
-
-// historyRow is what is looked at of a row that was written to the history.
-type historyRow struct {
-	PartitionKey, RowKey, ExecutionID, EventType string
-	EventID                                      int `json:"EventId"`
-}
-
-// Inspect looks at all that was ever committed: no row of an execution was
-// written twice, and no activity ran that no commit scheduled.
-func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
-	written := map[historyRow]bool{}
-	scheduled := map[string]bool{}
-	for _, e := range a.account.Log() {
-		if e.Operation != "EntityGroupTransaction" || e.Target != "SimHistory" || e.Status != 202 || e.Code != "" {
-			continue
-		}
-		for line := range bytes.Lines(e.Body) {
-			var row historyRow
-			if !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &row) != nil || row.RowKey == "sentinel" || row.EventType == "" {
-				continue
-			}
-			key := historyRow{PartitionKey: row.PartitionKey, RowKey: row.RowKey, ExecutionID: row.ExecutionID}
-			if written[key] {
-				faults = append(faults, fmt.Sprintf("at %v %s wrote row %s of %s again: two workers had it", e.At, e.Worker, row.RowKey, row.PartitionKey))
-			}
-			written[key] = true
-			if row.EventType == "TaskScheduled" {
-				scheduled[fmt.Sprint(row.PartitionKey, " ", row.EventID)] = true
-			}
-		}
-	}
-	for _, run := range runs {
-		if !scheduled[fmt.Sprint(run.InstanceID, " ", run.TaskID)] {
-			faults = append(faults, fmt.Sprintf("activity %d of %s ran (%s), which no commit scheduled", run.TaskID, run.InstanceID, run.Key))
-		}
-	}
-	return faults
 }

@@ -32,6 +32,9 @@ type Plan struct {
 	// Partitions and Loose are for platforms that have queues.
 	Partitions int
 	Loose      bool
+	// Varied says that such a platform is set up as the seed says, too, and not as
+	// it is by default.
+	Varied bool
 }
 
 // A DisturbanceKind is what happens to a worker.
@@ -59,6 +62,13 @@ type Disturbance struct {
 func (d Disturbance) String() string {
 	kind := [...]string{"killed", "frozen", "stopped"}[d.Kind]
 	return fmt.Sprintf("worker %d is %s at %v for %v", d.Worker, kind, d.At, d.For)
+}
+
+// NewVariedPlan is [NewPlan] for a platform that is set up as the seed says.
+func NewVariedPlan(seed uint64) *Plan {
+	p := NewPlan(seed)
+	p.Varied = true
+	return p
 }
 
 // NewPlan returns the plan that a seed stands for.

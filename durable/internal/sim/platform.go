@@ -51,9 +51,12 @@ type Process interface {
 	Freeze(d time.Duration)
 }
 
-// An ActivityRun is one run of an activity.
+// An ActivityRun is one run of an activity: for whom, what, by which worker and
+// how long after the simulation began.
 type ActivityRun struct {
 	InstanceID string
 	TaskID     int
 	Key        string
+	Worker     string
+	At         time.Duration
 }

@@ -131,7 +131,7 @@ func (s *simulation) live(ctx context.Context, worker int) {
 		s.mu.Unlock()
 		ended := make(chan error, 1)
 		go func() {
-			w := durable.NewWorker(p, s.plan.App.Registry(s.perform(p), s.take(p)), s.cfg)
+			w := durable.NewWorker(p, s.plan.App.Registry(s.perform(p, name), s.take(p)), s.cfg)
 			ended <- w.Run(run)
 		}()
 		select {
@@ -199,7 +199,7 @@ func (s *simulation) disturb(d Disturbance) {
 }
 
 // perform returns the activity of a process.
-func (s *simulation) perform(p Process) func(context.Context, Task) (string, error) {
+func (s *simulation) perform(p Process, worker string) func(context.Context, Task) (string, error) {
 	return func(ctx context.Context, t Task) (string, error) {
 		if isDead(p) {
 			<-ctx.Done() // a dead process does nothing
@@ -207,7 +207,9 @@ func (s *simulation) perform(p Process) func(context.Context, Task) (string, err
 		}
 		info, _ := durable.ActivityInfoFrom(ctx)
 		s.mu.Lock()
-		s.runs = append(s.runs, ActivityRun{InstanceID: string(info.InstanceID), TaskID: info.TaskID, Key: t.Key})
+		s.runs = append(s.runs, ActivityRun{
+			InstanceID: string(info.InstanceID), TaskID: info.TaskID, Key: t.Key, Worker: worker, At: time.Since(s.begin),
+		})
 		s.mu.Unlock()
 		pause(ctx, s.duration(t))
 		switch {

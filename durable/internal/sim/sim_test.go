@@ -90,7 +90,7 @@ func simulateMany(t *testing.T, provider string) {
 		if done := seed - *firstSeed; done > 0 && done%1000 == 0 {
 			t.Logf("%d seeds on %s so far, in %v", done, provider, time.Since(begin).Round(time.Second))
 		}
-		faults, trace := simulate(t, sim.NewPlan(seed), provider)
+		faults, trace := simulate(t, sim.NewVariedPlan(seed), provider)
 		if *verbose {
 			fmt.Fprint(os.Stderr, trace())
 		}
@@ -120,6 +120,18 @@ func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// So is what a random plan asks.
+func TestSim_ARandomSeedStandsForOneCourseOfEvents(t *testing.T) {
+	for seed := range uint64(repeatedSeeds) {
+		_, trace := simulate(t, sim.NewVariedPlan(seed+1), "azure")
+		first := strings.Split(trace(), "\n")
+		_, trace = simulate(t, sim.NewVariedPlan(seed+1), "azure")
+		if difference := firstDifference(first, strings.Split(trace(), "\n")); difference != "" {
+			t.Errorf("seed %d: %s", seed+1, difference)
+		}
 	}
 }
 

@@ -7,4 +7,8 @@ const (
 	usualRuns   = 60 // seeds
 	repetitions = 20 // of one seed
 	crashEvery  = 1  // of so many requests one is the last of a worker
+
+	bankTransfers = 10_000
+
+	repeatedSeeds = 10 // random ones, of which each is repeated once
 )

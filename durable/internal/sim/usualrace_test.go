@@ -7,4 +7,8 @@ const (
 	usualRuns   = 20
 	repetitions = 5
 	crashEvery  = 7
+
+	bankTransfers = 1_000
+
+	repeatedSeeds = 2
 )

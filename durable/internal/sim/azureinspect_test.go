@@ -1,0 +1,176 @@
+package sim_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
+)
+
+// Inspect looks at all that was ever asked of the account:
+//
+//  1. No row of an execution was written twice: two workers would have had it.
+//  2. Every checkpoint made sure that the history was as it was read.
+//  3. Every activity that ran was scheduled by a commit.
+//  4. None ran before that, unless its worker received it from the queue, where it
+//     may be before its episode counts.
+//  5. No control queue was read by two workers at a time for longer than it takes
+//     one of them to notice that the other has it.
+func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
+	in := inspection{written: map[historyRow]bool{}, committed: map[string]time.Duration{}, received: map[string]time.Duration{}, sent: map[string]bool{}}
+	for _, e := range a.account.Log() {
+		switch {
+		case e.Operation == "EntityGroupTransaction" && e.Target == "SimHistory" && e.Status == 202 && e.Code == "":
+			in.commit(e)
+		case e.Target == "sim-workitems" && e.Operation == "PutMessage" && e.Status == 201:
+			for _, key := range keysIn(e.Body) {
+				in.sent[key] = true
+			}
+		case e.Target == "sim-workitems" && e.Operation == "GetMessages":
+			for _, key := range keysIn(e.Answer) {
+				if at := e.Worker + " " + key; in.received[at] == 0 {
+					in.received[at] = e.At
+				}
+			}
+		}
+	}
+	for _, run := range runs {
+		in.run(run)
+	}
+	if a.cfg.PartitionManager == azurestorage.TablePartitions && spread(a.skews) > 15*time.Second {
+		return in.faults // the partitions table compares the clocks of workers, as that of .NET does: partitions go to and fro
+	}
+	return append(in.faults, readersAtOnce(a.account.Log())...)
+}
+
+// spread returns how far clocks are apart.
+func spread(skews []time.Duration) time.Duration {
+	if len(skews) == 0 {
+		return 0
+	}
+	return slices.Max(skews) - slices.Min(skews)
+}
+
+// inspection is what was found of the requests so far.
+type inspection struct {
+	written   map[historyRow]bool
+	committed map[string]time.Duration // when an activity was first scheduled
+	received  map[string]time.Duration // when a worker got it out of the queue
+	sent      map[string]bool          // keys of which there is a message, and not only a blob
+	faults    []string
+}
+
+func (in *inspection) fault(format string, args ...any) {
+	in.faults = append(in.faults, fmt.Sprintf(format, args...))
+}
+
+// historyRow is what is looked at of a row that was written to the history.
+type historyRow struct {
+	PartitionKey, RowKey, ExecutionID, EventType string
+	EventID                                      int `json:"EventId"`
+}
+
+func taskOf(instanceID string, id int) string { return fmt.Sprint(instanceID, " ", id) }
+
+func (in *inspection) commit(e azsim.Entry) {
+	if change, ok := changeOfSentinel(e.Body); ok && !strings.Contains(change, "\r\nIf-Match: W/") {
+		in.fault("at %v %s changed a history without regard to how it was: %s", e.At, e.Worker, change)
+	}
+	for line := range bytes.Lines(e.Body) {
+		var row historyRow
+		if !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &row) != nil || row.RowKey == "sentinel" || row.EventType == "" {
+			continue
+		}
+		if task := taskOf(row.PartitionKey, row.EventID); row.EventType == "TaskScheduled" && in.committed[task] == 0 {
+			in.committed[task] = e.At
+		}
+		row.EventType, row.EventID = "", 0
+		if in.written[row] {
+			in.fault("at %v %s wrote row %s of %s again: two workers had it", e.At, e.Worker, row.RowKey, row.PartitionKey)
+		}
+		in.written[row] = true
+	}
+}
+
+// changeOfSentinel returns the head of the operation that changes the sentinel,
+// if a transaction has one.
+func changeOfSentinel(body []byte) (head string, ok bool) {
+	_, rest, found := bytes.Cut(body, []byte("PATCH "))
+	for ; found; _, rest, found = bytes.Cut(rest, []byte("PATCH ")) {
+		head, _, _ := bytes.Cut(rest, []byte("\r\n\r\n"))
+		if bytes.Contains(head, []byte("RowKey='sentinel'")) {
+			return string(head), true
+		}
+	}
+	return "", false
+}
+
+var taskKey = regexp.MustCompile(`\\*"Key\\*":\\*"([^"\\]+)`)
+
+// keysIn returns the keys of the activities that text speaks of, however often it
+// is quoted.
+func keysIn(text []byte) (keys []string) {
+	for _, match := range taskKey.FindAllStringSubmatch(html.UnescapeString(html.UnescapeString(string(text))), -1) {
+		keys = append(keys, match[1])
+	}
+	return keys
+}
+
+func (in *inspection) run(run sim.ActivityRun) {
+	at, ok := in.committed[taskOf(run.InstanceID, run.TaskID)]
+	if !ok {
+		in.fault("activity %d of %s ran (%s), which no commit scheduled", run.TaskID, run.InstanceID, run.Key)
+		return
+	}
+	received, ok := in.received[run.Worker+" "+run.Key]
+	if at > run.At && in.sent[run.Key] && (!ok || received > run.At) {
+		in.fault("activity %s ran at %v in %s, which was given it before the commit at %v", run.Key, run.At, run.Worker, at)
+	}
+}
+
+const (
+	// atOnce is for how long two workers may read one control queue: one that was
+	// given up for dead does not know it until it looks at its partitions again.
+	atOnce = 20 * time.Second
+	// betweenReads is how long one that reads a queue may let it be.
+	betweenReads = 16 * time.Second
+)
+
+// reader is a worker that reads a control queue, and since when.
+type reader struct{ since, until time.Duration }
+
+// readersAtOnce finds control queues that two workers read for longer than they
+// may. What is late on its way, of one that was slow or frozen, does not count.
+func readersAtOnce(log []azsim.Entry) (faults []string) {
+	readers := map[string]map[string]reader{} // by queue and name
+	for _, e := range log {
+		if e.Operation != "GetMessages" || !strings.HasPrefix(e.Target, "sim-control") || e.Status != 200 || e.At-e.Asked > time.Second {
+			continue
+		}
+		if readers[e.Target] == nil {
+			readers[e.Target] = map[string]reader{}
+		}
+		me, ok := readers[e.Target][e.Worker]
+		if !ok || e.At-me.until > betweenReads {
+			me.since = e.At
+		}
+		me.until = e.At
+		readers[e.Target][e.Worker] = me
+		for name, other := range readers[e.Target] {
+			if d := min(me.until, other.until) - max(me.since, other.since); name != e.Worker && d > atOnce {
+				faults = append(faults, fmt.Sprintf("%s and %s read %s at once for %v, until %v", e.Worker, name, e.Target, d, e.At))
+				delete(readers, e.Target)
+				break
+			}
+		}
+	}
+	return faults
+}
