@@ -11,6 +11,7 @@ import (
 
 var entities = area{"entities", []test{
 	{"an entity begins to be with the first message", running(entityBegins)},
+	{"an entity has any key that an instance ID can have", running(entityKeys)},
 	{"an entity lives on from checkpoint to checkpoint", running(entityLives)},
 	{"the answer to an entity's caller arrives", running(entityAnswers)},
 	{"an entity starts an orchestration", running(entityStarts)},
@@ -67,6 +68,26 @@ func entityBegins(w *world) {
 	w.equal("input", s.Input, text("state 1"))
 	w.equal("custom status", s.CustomStatus, text(`{"entityExists":true}`))
 	w.equal("history", w.history(entityID), w.histories[s.Instance])
+}
+
+func entityKeys(w *world) {
+	ids := []string{"@counter@", "@counter@@", "@counter@a@b", "@counter@a", "@counter@A", "@counter@it's", "@counter@ü 世界 😀", "@counter@a:b$c^d"}
+	for i, id := range ids {
+		w.send(signal(id, "add"))
+		w.next(id).become(fmt.Sprint("execution ", i), "state of "+id).finish()
+	}
+	found := make(map[string]bool)
+	for _, s := range w.list(provider.Query{IDPrefix: "@counter@", Fetch: provider.Fetch{Input: true}}) {
+		found[s.Instance.InstanceID] = true
+		w.equal("state", s.Input, text("state of "+s.Instance.InstanceID))
+	}
+	for _, id := range ids {
+		w.equal("state", w.state(id).Input, text("state of "+id))
+		if !found[id] {
+			w.Errorf("%q is not listed", id)
+		}
+	}
+	w.equal("number of entities", len(found), len(ids))
 }
 
 func entityLives(w *world) {
