@@ -5,6 +5,7 @@ package main_test
 import (
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"net"
 	"os"
@@ -22,7 +23,13 @@ import (
 // binaries is the folder of the programs under test, removed by TestMain.
 var binaries string
 
+// TestMain lets more tests run at a time than there are processors, since those
+// that may run beside others mostly wait.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
+		_ = f.Value.Set("6") // a number in range
+	}
 	os.Exit(func() int {
 		var err error
 		if binaries, err = os.MkdirTemp("", "durable-e2e-*"); err != nil {
