@@ -10,6 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 	"github.com/labstack/echo/v4"
 )
 
@@ -26,21 +27,8 @@ const (
 	retryStatus = "5"
 )
 
-// A statusPayload is what is told of an instance
-// (WebJobs.Extensions.DurableTask/StatusResponsePayload.cs). Nulls are written;
-// members that may be left out say so.
-type statusPayload struct {
-	Name            string          `json:"name"`
-	InstanceID      string          `json:"instanceId"`
-	RuntimeStatus   string          `json:"runtimeStatus"`
-	Input           json.RawMessage `json:"input"`
-	CustomStatus    json.RawMessage `json:"customStatus"`
-	Output          json.RawMessage `json:"output"`
-	CreatedTime     string          `json:"createdTime"`
-	LastUpdatedTime string          `json:"lastUpdatedTime"`
-	Version         string          `json:"version,omitempty"`
-	HistoryEvents   *[]historyEvent `json:"historyEvents,omitempty"`
-}
+// A statusPayload is what is told of an instance.
+type statusPayload = statusjson.Status[historyEvent]
 
 // statusOf returns the payload of an instance, without history.
 func statusOf(state *provider.InstanceState) statusPayload {
@@ -99,7 +87,7 @@ func (m *management) status(id durable.InstanceID) operation {
 			if err != nil {
 				return err
 			}
-			payload.HistoryEvents = new(shapeHistory(events, showInput, q.boolean("showHistoryOutput", false)))
+			payload.HistoryEvents = shapeHistory(events, showInput, q.boolean("showHistoryOutput", false))
 		}
 		code := statusCode(state.Status, q.boolean("returnInternalServerErrorOnFailure", false))
 		if code == http.StatusAccepted {

@@ -9,21 +9,12 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 )
 
 // An instance is what the management API tells of one.
-type instance struct {
-	Name            string          `json:"name"`
-	InstanceID      string          `json:"instanceId"`
-	RuntimeStatus   string          `json:"runtimeStatus"`
-	Input           json.RawMessage `json:"input"`
-	CustomStatus    json.RawMessage `json:"customStatus"`
-	Output          json.RawMessage `json:"output"`
-	CreatedTime     string          `json:"createdTime"`
-	LastUpdatedTime string          `json:"lastUpdatedTime"`
-	Version         string          `json:"version"`
-	HistoryEvents   []event         `json:"historyEvents"`
-}
+type instance struct{ statusjson.Status[event] }
 
 // hasEnded reports whether nothing happens to the instance by itself any more.
 func (i instance) hasEnded() bool {
