@@ -270,3 +270,24 @@ func auditAfterDeath(t *testing.T, n int, fault azsim.Fault) {
 		a.finished()
 	})
 }
+
+// Without an audit there is no request for one.
+func TestTracking_CostsNothingWhenItIsOff(t *testing.T) {
+	inFleet(t, azurestorage.Config{}, func(f *fleet) {
+		f.join("w1", nil)
+		hub, _ := f.hub("client", nil)
+		client := durable.NewClient(hub, durable.NewRegistry())
+		if _, err := client.StartByName(f.Context(), "HelloSequence", nil, durable.InstanceID("hello")); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		for _, e := range f.account.Log() {
+			if strings.Contains(e.Path, "tracking") || strings.Contains(e.Path, "InstanceHistory") {
+				t.Errorf("%v", e)
+			}
+		}
+		if n := len(f.account.Rows("FleetHistory")); n == 0 {
+			t.Error("nothing has run")
+		}
+	})
+}

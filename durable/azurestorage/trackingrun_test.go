@@ -1,0 +1,135 @@
+package azurestorage
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// auditOf waits until the audit of an instance ends with a status, and returns
+// the kinds of its records.
+func auditOf(t *testing.T, h *TaskHub, id, status string) (kinds []string) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		page, err := h.Tracking(t.Context(), id, provider.TrackingQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kinds = nil
+		last := ""
+		for i, r := range page.Records {
+			if r.SequenceNumber != i {
+				t.Fatalf("record %d of %q has the number %d", i, id, r.SequenceNumber)
+			}
+			kinds = append(kinds, r.Event.Type().String())
+			if s, ok := r.Event.(*history.HistoryState); ok {
+				last = *s.State
+			}
+		}
+		if last == fmt.Sprintf(`{"OrchestrationStatus":"%s"}`, status) {
+			return kinds
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the audit of %q has %q, and ends with %s, want %s", id, kinds, last, status)
+		}
+	}
+}
+
+func TestTracking_OnAzurite(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.Tracking, cfg.AppLease.Disabled = true, true
+	h := openHub(t, cfg)
+	stop := runHub(t, h)
+	if _, err := h.Instance(t.Context(), "nobody", provider.Fetch{}); err == nil {
+		t.Fatal("there is an instance")
+	}
+	// What cannot be read, or not be stored, is held back and is in nobody's way.
+	for _, poison := range []string{
+		"nonsense", `{"Rows":[]}`, `{"Rows":[{"PartitionKey":"p","RowKey":"` + strings.Repeat("k", 2000) + `"}]}`,
+	} {
+		if _, _, err := h.tracking.queue.put(t.Context(), poison, 0, true); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const id = "it's/an instance"
+	mustStart(t, h, id, "e1", `"in"`)
+	runHello(t, h, "Tokyo")
+	want := []string{
+		"OrchestratorStarted", "ExecutionStarted", "TaskScheduled", "OrchestratorCompleted", "HistoryState",
+		"OrchestratorStarted", "TaskCompleted", "ExecutionCompleted", "OrchestratorCompleted", "HistoryState",
+	}
+	if got := auditOf(t, h, id, "Completed"); !slices.Equal(got, want) {
+		t.Errorf("recorded %q, want %q", got, want)
+	}
+	// Telling it again adds nothing, and changes nothing.
+	before := storedRows(t, h.tracking.table, id)
+	if err := h.trackAgain(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	mustStart(t, h, "other", "e2", `"in"`)
+	commitEnd(t, mustNext(t, h), 0, `"out"`)
+	auditOf(t, h, "other", "Completed")
+	if after := storedRows(t, h.tracking.table, id); fmt.Sprintf("%s", after) != fmt.Sprintf("%s", before) {
+		t.Errorf("the rows are\n%s\nand were\n%s", after, before)
+	}
+	// An audit outlives what it is of, until the hub is deleted.
+	if err := h.Purge(t.Context(), id); err != nil {
+		t.Fatal(err)
+	}
+	if after := storedRows(t, h.tracking.table, id); len(after) != len(want) {
+		t.Errorf("after the purge %d rows are left, want %d", len(after), len(want))
+	}
+	if properties, err := h.tracking.queue.client.GetProperties(t.Context(), nil); err != nil || value(properties.ApproximateMessagesCount) != 3 {
+		t.Errorf("%d messages are in the tracking queue, %v; want the three that are held back", value(properties.ApproximateMessagesCount), err)
+	}
+	stop()
+	if err := h.Delete(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.tracking.queue.client.GetProperties(t.Context(), nil); !isNotFound(err) {
+		t.Errorf("the tracking queue of a hub that was deleted: %v, want none", err)
+	}
+}
+
+// What an instance was before it began is told, too.
+func TestTracking_TellsOfInstancesThatWereTerminatedBeforeTheyBegan(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.Tracking = true
+	h := openHub(t, cfg)
+	runHub(t, h)
+	start := startMessage("later", "e1", `"in"`)
+	start.Event.(*history.ExecutionStarted).ScheduledStart = time.Now().Add(time.Hour)
+	if err := h.StartInstance(t.Context(), start, nil); err != nil {
+		t.Fatal(err)
+	}
+	err := h.Send(t.Context(), provider.TaskMessage{
+		Target: history.OrchestrationInstance{InstanceID: "later"},
+		Event:  &history.ExecutionTerminated{Header: history.NewHeader(time.Now()), Reason: new("no need")},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"ExecutionTerminated", "OrchestratorCompleted", "HistoryState"}
+	if got := auditOf(t, h, "later", "Terminated"); !slices.Equal(got, want) {
+		t.Errorf("recorded %q, want %q", got, want)
+	}
+}
+
+func TestTracking_SaysThatThereIsNone(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	if err := h.ensureCreated(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.Tracking(t.Context(), "hello", provider.TrackingQuery{}); !errors.Is(err, provider.ErrNotSupported) {
+		t.Errorf("error %v, want that there is no audit", err)
+	}
+}
