@@ -98,7 +98,8 @@ type Config struct {
 
 	// Tracking says whether an audit is kept: every event of every orchestration,
 	// in a table to which rows are only added. It costs a queue message for each
-	// checkpoint, and what it takes to move that into the table. Default: none.
+	// checkpoint, and what it takes to move that into the table. All workers of a
+	// hub must agree: any of them may be the one that moves it. Default: none.
 	Tracking bool
 
 	// LeaseInterval is how long a partition stays this worker's without being

@@ -13,11 +13,13 @@ func TestHubNames_AreThoseOfDurableTask(t *testing.T) {
 		n.HistoryTable(), n.InstancesTable(), n.PartitionsTable(),
 		n.ControlQueue(0), n.ControlQueue(15), n.WorkItemQueue(),
 		n.LargeMessages(), n.Leases(), n.TaskHubInfo(), n.AppLease(), n.AppLeaseInfo(),
+		n.JumpStartTable(), n.InstanceHistoryTable(), n.TrackingQueue(),
 	}
 	want := []string{
 		"MyHubHistory", "MyHubInstances", "MyHubPartitions",
 		"myhub-control-00", "myhub-control-15", "myhub-workitems",
 		"myhub-largemessages", "myhub-leases", "taskhub.json", "myhub-applease", "myhub-appleaseinfo",
+		"JumpStart00MyHub", "InstanceHistory00MyHub", "myhub-tracking",
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("names (-got +want):\n%s", diff)
