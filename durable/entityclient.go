@@ -62,6 +62,7 @@ func (c *Client) signal(ctx context.Context, id entity.ID, operation string, in 
 	}
 	now := c.now()
 	name, text := entity.NewSignal(uuid.NewString(), operation, input, dueAt(now, opts), now)
+	text = c.tracer.SignalEntity(ctx, text, now)
 	if err := c.sendEntity(ctx, id, name, text, now); err != nil {
 		return fmt.Errorf("signal operation %s of %s: %w", operation, id, err)
 	}

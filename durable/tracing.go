@@ -7,8 +7,8 @@ import (
 
 // Tracing has spans written to an OpenTelemetry tracer provider, with the
 // names, attributes and parents of Durable Functions' distributed tracing V2:
-// create_orchestration, orchestration, activity, timer, orchestration_event. It
-// is a [ClientOption], and a field of [Config]. Parents are kept with the
+// create_orchestration, orchestration, activity, timer, orchestration_event, entity.
+// It is a [ClientOption], and a field of [Config]. Parents are kept with the
 // messages and histories of the hub, so that a trace goes on through workers of
 // other programs, also in .NET.
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -23,6 +24,7 @@ type entityRun struct {
 	now        func() time.Time
 	newID      func() string
 	log        *slog.Logger
+	traced     *tracing.Entity
 	// stopping reports that the worker was told to stop.
 	stopping func() bool
 
@@ -75,6 +77,7 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 	if settled {
 		state.Settle()
 	}
+	e.traced.Forget() // what was not committed
 	batch, problems := entity.Begin(e.instanceID, state, events, history.Ticks(e.now()), e.settings)
 	for _, problem := range problems {
 		e.log.Warn("dropped a message to an entity", "error", problem)
@@ -158,7 +161,8 @@ func (e *entityRun) runAll(work context.Context, batch *entity.Batch) {
 			batch.Defer()
 			return
 		}
-		r := operate(work, e.code, op)
+		traced := e.traced.Begin(op, e.now())
+		r := operate(traced.Context(work), e.code, op)
 		if r.Failure != nil {
 			if work.Err() != nil {
 				batch.Defer() // it was interrupted
@@ -167,6 +171,7 @@ func (e *entityRun) runAll(work context.Context, batch *entity.Batch) {
 			e.log.LogAttrs(work, slog.LevelWarn, "entity operation failed",
 				append([]slog.Attr{slog.String("event", "OperationFailed"), slog.String("operation", op.Name)}, failureAttrs(r.Failure)...)...)
 		}
+		traced.End(&r, r.Failure == nil || e.settings.KeepFailedEffects, e.now())
 		batch.Done(r)
 	}
 }
@@ -229,7 +234,7 @@ func (e *entityRun) message(m entity.Message, self *history.ExecutionStarted, no
 	return provider.TaskMessage{
 		Event: &history.ExecutionStarted{
 			Header: head, Instance: m.Target, Name: m.Start.Name, Version: m.Start.Version, Input: m.Start.Input, Tags: tags,
-			ScheduledStart: m.Start.Due,
+			ScheduledStart: m.Start.Due, ParentTraceContext: m.Start.Trace,
 			Parent: &history.ParentInstance{
 				Instance: history.OrchestrationInstance{InstanceID: e.instanceID, ExecutionID: m.Sender},
 				Name:     self.Name, Version: self.Version, TaskScheduleID: m.Number,

@@ -101,7 +101,7 @@ func (s *session) runEntity() {
 	}
 	e := &entityRun{
 		settled: &s.d.settled, instanceID: s.item.Instance.InstanceID, code: code, settings: s.d.config.Entities.settings(),
-		now: s.d.config.Now, newID: s.d.config.NewID, log: s.log,
+		now: s.d.config.Now, newID: s.d.config.NewID, log: s.log, traced: s.d.config.Tracer.Entity(s.item.Instance.InstanceID),
 		stopping: func() bool { return s.live.fetch.Err() != nil },
 	}
 	past, messages := s.item.History, s.item.Messages
@@ -117,6 +117,7 @@ func (s *session) runEntity() {
 			return
 		}
 		s.d.committing.worked()
+		e.traced.Committed()
 		if settler, ok := s.item.Session.(provider.Settler); !ok || settler.Settled() {
 			s.d.settled.add(cp.Instance)
 		}

@@ -203,7 +203,7 @@ func (b *Batch) Next() (op *Operation, ok bool) {
 	r := b.operations[b.ran]
 	return &Operation{
 		Entity: b.id, Name: r.Operation, Input: r.Input, State: b.state.Text, Signal: r.Signal,
-		RequestID: r.ID, Caller: r.Parent, Now: b.now,
+		RequestID: r.ID, Caller: r.Parent, Now: b.now, Due: r.Due, Trace: r.Trace(),
 	}, true
 }
 
@@ -303,6 +303,7 @@ func (b *Batch) act(t taken) Message {
 		return Message{Target: history.OrchestrationInstance{InstanceID: a.InstanceID, ExecutionID: execution}, Input: a.Input, Start: a}
 	case *Signal:
 		r := &Request{ID: id, Operation: a.Operation, Signal: true, Input: a.Input, Parent: b.instanceID}
+		r.SetTrace(Trace{Parent: a.Trace})
 		to := a.Target.String()
 		if a.Due.IsZero() {
 			b.state.sorter.Label(r, to, b.now, b.settings.Window)

@@ -19,6 +19,8 @@ type Operation struct {
 	// request; empty if a client did.
 	Caller string
 	Now    time.Time
+	Due    time.Time // when it was to be performed; zero: at once
+	Trace  Trace
 }
 
 // A Result is what an operation came to.
@@ -42,6 +44,8 @@ type Signal struct {
 	Operation string
 	Input     *string
 	Due       time.Time // zero: at once
+
+	Trace *history.TraceContext // the parent of what comes of it; nil if that is not traced
 }
 
 // A Start starts an orchestration that the entity does not wait for.
@@ -52,6 +56,8 @@ type Start struct {
 	Input      *string
 	Tags       map[string]string
 	Due        time.Time // zero: at once
+
+	Trace *history.TraceContext // as in Signal
 }
 
 func (*Signal) action() {}

@@ -82,6 +82,7 @@ func (i *Instance) Stamp(cp *provider.Checkpoint, now time.Time) {
 	}
 	if b != nil {
 		i.stampEvents(cp, start, b, now)
+		stampRequests(cp, b, now)
 	}
 }
 
