@@ -3,6 +3,7 @@ package durable_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -68,6 +69,79 @@ func TestWait_IsOverAsSoonAsTheHubTellsOfTheEnd(t *testing.T) {
 				defer cancel()
 				if _, err := durable.InstanceOf[string](client, "nobody").Wait(ctx); err == nil {
 					t.Error("waited for an instance that is not there")
+				}
+			})
+		})
+	}
+}
+
+// A follower is a hub that runs what its clients wait for. It counts how often
+// it is asked nevertheless.
+type follower struct {
+	*memhub.Hub
+	knows bool // how instances end
+	asked atomic.Int32
+}
+
+func (f *follower) Follow(ctx context.Context, id string) *provider.InstanceState {
+	for {
+		s, err := f.Hub.Instance(ctx, id, provider.Fetch{Output: true})
+		if err != nil || s.Status.IsTerminal() && !f.knows {
+			return nil
+		}
+		if s.Status.IsTerminal() {
+			return s
+		}
+		select {
+		case <-time.After(time.Millisecond):
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+func (f *follower) Runs(id string) bool {
+	s, err := f.Hub.Instance(context.Background(), id, provider.Fetch{})
+	return err == nil && !s.Status.IsTerminal()
+}
+
+func (f *follower) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+	f.asked.Add(1)
+	return f.Hub.Instance(ctx, id, fetch)
+}
+
+func TestWait_AsksLittleWhereTheHubRunsTheInstance(t *testing.T) {
+	for name, c := range map[string]struct {
+		knows bool
+		asked int32
+	}{
+		"a hub that knows the end": {true, 2}, // every 2 s
+		"a hub that does not":      {false, 4},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				h, r := &follower{Hub: memhub.New(), knows: c.knows}, tracedFunctions()
+				defer run(t, h, r, durable.Config{})()
+				client := durable.NewClient(h, r)
+				i, err := durable.Start(t.Context(), client, tracedListener, durable.Void{})
+				if err != nil {
+					t.Fatal(err)
+				}
+				go func() {
+					time.Sleep(5 * time.Second)
+					if err := traced.Raise(t.Context(), client, i.ID, "x"); err != nil {
+						t.Error(err)
+					}
+				}()
+				h.asked.Store(0)
+				if _, err := i.Wait(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				if n := h.asked.Load(); n != c.asked {
+					t.Errorf("asked %d times, want %d", n, c.asked)
+				}
+				if err := traced.Raise(t.Context(), client, i.ID, "x"); !errors.Is(err, durable.ErrInstanceEnded) {
+					t.Errorf("an event was raised for what has ended: %v", err)
 				}
 			})
 		})

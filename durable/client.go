@@ -204,14 +204,17 @@ func (c *Client) now() time.Time {
 
 // send sends e to whichever execution the instance has by then. It looks first
 // whether there is one that takes it: a hub does not keep messages that nobody
-// will take. Without statuses, any will do in which the instance has not ended.
+// will take. Without statuses, any will do in which the instance has not ended,
+// and the hub need not be asked if this process runs the instance.
 func (c *Client) send(ctx context.Context, id InstanceID, e history.Event, operation string, statuses ...history.RuntimeStatus) error {
-	s, err := c.hub.Instance(ctx, string(id), provider.Fetch{})
-	if err != nil {
-		return err
-	}
-	if s.Status.IsTerminal() || len(statuses) > 0 && !slices.Contains(statuses, s.Status) {
-		return &InstanceStateError{InstanceID: id, Operation: operation, Status: s.Status}
+	if follower, ok := c.hub.(provider.Follower); !ok || len(statuses) > 0 || !follower.Runs(string(id)) {
+		s, err := c.hub.Instance(ctx, string(id), provider.Fetch{})
+		if err != nil {
+			return err
+		}
+		if s.Status.IsTerminal() || len(statuses) > 0 && !slices.Contains(statuses, s.Status) {
+			return &InstanceStateError{InstanceID: id, Operation: operation, Status: s.Status}
+		}
 	}
 	target := history.OrchestrationInstance{InstanceID: string(id)}
 	return c.hub.Send(ctx, provider.TaskMessage{Event: e, Target: target})

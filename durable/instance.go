@@ -37,9 +37,13 @@ const (
 //
 // It asks the hub again and again, at first after 50 ms and then at growing
 // intervals of at most 2 s, and at once if the hub is a [provider.Awaiter] and
-// tells that the instance has ended.
+// tells that the instance has ended. If this process runs the instance, and the
+// hub is a [provider.Follower], it asks every 2 s, just in case.
 func (i *Instance[O]) Wait(ctx context.Context) (O, error) {
 	for interval := waitIntervalMin; ; interval = min(interval*3/2, waitIntervalMax) {
+		if s := i.follow(ctx); s != nil {
+			return i.output(s)
+		}
 		s, err := i.client.Status(ctx, i.ID, provider.Fetch{})
 		if err == nil && s.Status.IsTerminal() {
 			// Only now, since an output can be large.
@@ -57,6 +61,18 @@ func (i *Instance[O]) Wait(ctx context.Context) (O, error) {
 			return none, fmt.Errorf("wait for instance %s: %w", i.ID, err)
 		}
 	}
+}
+
+// follow returns the state in which the instance ended if the hub tells, and nil
+// if the hub is to be asked.
+func (i *Instance[O]) follow(ctx context.Context) *provider.InstanceState {
+	hub, ok := i.client.hub.(provider.Follower)
+	if !ok {
+		return nil
+	}
+	patience, cancel := context.WithTimeout(ctx, waitIntervalMax)
+	defer cancel()
+	return hub.Follow(patience, string(i.ID))
 }
 
 // pause waits for d, or less if the hub tells that the instance has ended. It

@@ -30,6 +30,7 @@ var (
 	_ provider.Tracker      = outageClient{}
 	_ provider.LoadReporter = outageClient{}
 	_ provider.Primary      = outageClient{}
+	_ provider.Follower     = outageClient{}
 )
 
 func (c outageClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
@@ -64,6 +65,18 @@ func (c outageClient) AwaitEnd(ctx context.Context, id string) error {
 		return provider.ErrNotSupported
 	}
 	return awaiter.AwaitEnd(ctx, id)
+}
+
+func (c outageClient) Follow(ctx context.Context, id string) *provider.InstanceState {
+	if follower, ok := c.hub.(provider.Follower); ok {
+		return follower.Follow(ctx, id)
+	}
+	return nil
+}
+
+func (c outageClient) Runs(id string) bool {
+	follower, ok := c.hub.(provider.Follower)
+	return ok && follower.Runs(id)
 }
 
 func (c outageClient) Purge(ctx context.Context, id string) error {

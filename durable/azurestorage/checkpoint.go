@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -30,7 +30,9 @@ import (
 //
 // Steps 3 and 4 are done at the same time, unless the execution ends: then no
 // checkpoint follows that would put the row right, so that the messages have to
-// stay until it is.
+// stay until it is. Nobody waits for step 4, and for step 3 nobody but the end of
+// the session, the next checkpoint that writes the row, and the end of the
+// execution.
 func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	err := s.commit(ctx, cp)
 	if err != nil {
@@ -51,15 +53,26 @@ func (s *session) commit(ctx context.Context, cp *provider.Checkpoint) error {
 	return nil
 }
 
-// removeTaken deletes the messages that were handed out.
+// removeTaken deletes the messages that were handed out. A single one is deleted
+// in the background, as long as the partition is being read: that is given up
+// after it. Where several came together more will, and are taken together if the
+// next episode begins later.
 func (s *session) removeTaken(ctx context.Context) {
 	taken := s.current
 	s.current = nil
-	forEach(taken, func(d *delivery) {
-		if err := d.remove(ctx); err != nil {
-			s.hub.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
-		}
-	})
+	remove := func(ctx context.Context) {
+		forEach(taken, func(d *delivery) {
+			if err := d.remove(ctx); err != nil {
+				s.hub.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
+			}
+		})
+	}
+	r := s.slot.partition.currentReading()
+	// An entity remembers what it took until it is known to be gone.
+	if provider.IsEntity(s.slot.id) || len(taken) > 1 || r == nil || !r.spawn(func() { remove(r.work) }) {
+		remove(ctx)
+		s.doubtful = slices.ContainsFunc(taken, (*delivery).isDoubtful)
+	}
 }
 
 // answer sends the messages of a checkpoint in which nothing was decided.
@@ -104,21 +117,25 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 	if err != nil {
 		return err
 	}
-	if endsExecution(cp) || provider.IsEntity(s.slot.id) {
+	switch {
+	case endsExecution(cp) || provider.IsEntity(s.slot.id):
 		// Nothing else might come for it, and clients look at nothing but the row.
-		if err := s.writeInstanceRow(ctx, cp, rows); err != nil {
+		end, err := s.writeInstanceRow(ctx, cp, rows)
+		if err != nil {
 			return err
 		}
-		s.hub.endings.tell(s.slot.id)
+		s.hub.endings.tell(s.slot.id, end)
 		s.removeTaken(ctx)
-	} else {
-		var deletes sync.WaitGroup
-		deletes.Go(func() { s.removeTaken(ctx) })
-		err = s.writeInstanceRow(ctx, cp, rows)
-		deletes.Wait()
-	}
-	if err != nil {
-		return err
+	case cp.ContinuedAsNew: // the row may refer to blobs of the generation before
+		s.removeTaken(ctx)
+		if _, err := s.writeInstanceRow(ctx, cp, rows); err != nil {
+			return err
+		}
+	default:
+		s.removeTaken(ctx)
+		if err := s.writeInstanceRowLater(ctx, cp, rows); err != nil {
+			return err
+		}
 	}
 	for _, name := range oldBlobs {
 		if err := s.hub.largeMessages.remove(ctx, name); err != nil {

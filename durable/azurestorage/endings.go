@@ -2,12 +2,30 @@ package azurestorage
 
 import (
 	"context"
+	"slices"
 	"sync"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // AwaitEnd implements [provider.Awaiter]. It notices the ends that this process
 // writes; those of other workers it does not.
-func (h *TaskHub) AwaitEnd(ctx context.Context, id string) error { return h.endings.await(ctx, id) }
+func (h *TaskHub) AwaitEnd(ctx context.Context, id string) error {
+	_, err := h.endings.await(ctx, id, func() bool { return true })
+	return err
+}
+
+// Follow implements [provider.Follower].
+func (h *TaskHub) Follow(ctx context.Context, id string) *provider.InstanceState {
+	state, _ := h.endings.await(ctx, id, func() bool { return h.Runs(id) }) // the error is ctx's
+	return state
+}
+
+// Runs implements [provider.Follower]: this process wrote the row last, and the
+// partition is its own.
+func (h *TaskHub) Runs(id string) bool {
+	return h.rows.get(id) != nil && h.partitionOf(id).isListening()
+}
 
 // maxRecentEndings is how many ends that nobody awaited are remembered.
 const maxRecentEndings = 1024
@@ -15,20 +33,20 @@ const maxRecentEndings = 1024
 // endings tells those who wait of instances that have ended.
 type endings struct {
 	mu      sync.Mutex // protects the following
-	awaited map[string][]chan struct{}
+	awaited map[string][]chan *provider.InstanceState
 	// recent holds ends for somebody who has just asked and is about to wait.
 	// Each is told once.
 	recent map[string]bool
 	order  []string // of recent, the oldest first
 }
 
-// tell tells that an instance has ended.
-func (e *endings) tell(id string) {
+// tell tells that an instance has ended, and how if that is known.
+func (e *endings) tell(id string, state *provider.InstanceState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if waiting := e.awaited[id]; len(waiting) > 0 {
 		for _, told := range waiting {
-			close(told)
+			told <- copyOf(state) // there is room, and each gets one
 		}
 		delete(e.awaited, id)
 		return
@@ -46,39 +64,47 @@ func (e *endings) tell(id string) {
 	}
 }
 
-// await waits until an instance has ended or ctx has.
-func (e *endings) await(ctx context.Context, id string) error {
+func copyOf(state *provider.InstanceState) *provider.InstanceState {
+	if state == nil {
+		return nil
+	}
+	return new(*state)
+}
+
+// await waits until an instance has ended or ctx has, unless the end is known
+// already or will not be told of. It returns how the instance ended, if that is
+// known.
+func (e *endings) await(ctx context.Context, id string, willBeTold func() bool) (*provider.InstanceState, error) {
 	e.mu.Lock()
 	if e.recent[id] {
 		delete(e.recent, id)
 		e.mu.Unlock()
-		return nil
+		return nil, nil
 	}
-	told := make(chan struct{})
+	told := make(chan *provider.InstanceState, 1)
 	if e.awaited == nil {
-		e.awaited = map[string][]chan struct{}{}
+		e.awaited = map[string][]chan *provider.InstanceState{}
 	}
 	e.awaited[id] = append(e.awaited[id], told)
 	e.mu.Unlock()
+	if !willBeTold() { // looked at only now: an end that comes after this is told
+		e.forget(id, told)
+		return nil, nil
+	}
 	select {
-	case <-told:
-		return nil
+	case state := <-told:
+		return state, nil
 	case <-ctx.Done():
 	}
 	e.forget(id, told)
-	return ctx.Err()
+	return nil, ctx.Err()
 }
 
 // forget removes one who waits no longer.
-func (e *endings) forget(id string, told chan struct{}) {
+func (e *endings) forget(id string, told chan *provider.InstanceState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	kept := e.awaited[id][:0]
-	for _, other := range e.awaited[id] {
-		if other != told {
-			kept = append(kept, other)
-		}
-	}
+	kept := slices.DeleteFunc(e.awaited[id], func(other chan *provider.InstanceState) bool { return other == told })
 	if len(kept) == 0 {
 		delete(e.awaited, id)
 		return

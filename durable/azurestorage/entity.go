@@ -132,12 +132,18 @@ func formatEDMTime(t time.Time) string {
 
 // text returns the value of a String column, empty if it is null.
 func (e *entity) text(name string) string {
+	v, _ := e.lookUp(name)
+	return v
+}
+
+// lookUp returns the value of a text column, and whether there is one.
+func (e *entity) lookUp(name string) (v string, ok bool) {
 	for i := range e.properties {
 		if p := &e.properties[i]; p.name == name && p.edm == edmString {
-			return p.text
+			return p.text, true
 		}
 	}
-	return ""
+	return "", false
 }
 
 // largeColumns returns the columns that are too large for the table, whose

@@ -42,6 +42,7 @@ func (h *TaskHub) fetchInstanceRow(ctx context.Context, instanceID string, fetch
 // sentinel, or another one, so that nobody begins it any more: the first
 // checkpoint of a worker that was given up for dead may be on its way.
 func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, stored *loadedInstance, event *history.ExecutionTerminated) error {
+	defer h.forget(instanceID)
 	executionID, now := stored.row.State.Instance.ExecutionID, time.Now()
 	sentinel := encodeSentinel(instanceID, executionID, true, history.Ticks(now))
 	err := retry(ctx, "keep instance "+instanceID+" from starting", func(ctx context.Context) (err error) {
@@ -60,7 +61,10 @@ func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, sto
 		_, err := h.instancesTable.merge(ctx, e, "*")
 		return err
 	})
-	if isNotFound(err) {
+	switch {
+	case err == nil:
+		h.endings.tell(instanceID, nil)
+	case isNotFound(err):
 		return nil // purged in the meantime
 	}
 	return err

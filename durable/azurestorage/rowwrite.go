@@ -13,58 +13,129 @@ import (
 // else changed it.
 const maxRowAttempts = 5
 
+// rowUpdate is the writing of an instance's row after a checkpoint.
+type rowUpdate struct {
+	hub *TaskHub
+	cp  *provider.Checkpoint
+	row *instanceRow // as it is known to be, nil if it is not
+	// events are what to tell the row of, with their history rows; rows is nil
+	// if they are yet to be made.
+	events []history.Event
+	rows   []entity
+	end    *provider.InstanceState // if the row tells of an end, and all is known of it
+
+	// If it is done in the background, done is closed at the end.
+	done    chan struct{}
+	written *instanceRow // nil if it is not known what became of the row
+}
+
 // writeInstanceRow makes the instance row say what the checkpoint changed. The
 // history is written already, so losing a race here undoes nothing; what must
 // not happen is that an older checkpoint, of a worker that was frozen in between,
 // hides a newer one or a newer execution
-// (AzureTableTrackingStore.cs, UpdateStateAsync, with UseInstanceTableEtag).
-func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint, rows []entity) (err error) {
-	defer func() {
-		if err != nil {
-			s.loaded.row = nil
-		}
+// (AzureTableTrackingStore.cs, UpdateStateAsync, with UseInstanceTableEtag). If
+// the execution ends it returns how, unless the row does not tell that.
+func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint, rows []entity) (end *provider.InstanceState, err error) {
+	if u := s.updateOfRow(cp, rows); u != nil {
+		s.loaded.row, err = u.do(ctx)
+		end = u.end
+	}
+	s.hub.rows.put(s.slot.id, s.loaded.row)
+	return end, err
+}
+
+// writeInstanceRowLater is writeInstanceRow in the background, as long as the
+// partition is being read. awaitRow comes before the next use of the row.
+func (s *session) writeInstanceRowLater(ctx context.Context, cp *provider.Checkpoint, rows []entity) error {
+	u := s.updateOfRow(cp, rows)
+	if u == nil {
 		s.hub.rows.put(s.slot.id, s.loaded.row)
-	}()
-	_, changes := statusAfter(cp.NewEvents)
-	behind := !changes && s.loaded.rowIsBehind()
-	if !behind && saysNothingNew(s.loaded.row, cp, s.hub.cfg.LastUpdatedTolerance) || s.isReplaced(cp) {
 		return nil
 	}
-	before := ""
-	if s.loaded.row != nil {
-		before = s.loaded.row.State.Instance.ExecutionID
+	write := func(ctx context.Context) (err error) {
+		defer close(u.done)
+		u.written, err = u.do(ctx)
+		return err
 	}
-	events := cp.NewEvents
-	if behind || s.rowMissedStart(cp) {
-		events = s.loaded.events
-		if rows, err = s.hub.offloadedRows(ctx, s.slot.id, cp.Instance.ExecutionID, 0, events); err != nil {
-			return err
+	s.behind = u
+	r := s.slot.partition.currentReading()
+	if r == nil {
+		return write(ctx)
+	}
+	background := func() {
+		if err := write(r.work); err != nil {
+			s.hub.log.Warn("instance row could not be written, the next checkpoint puts it right", "instanceId", s.slot.id, "error", err)
 		}
 	}
+	if !r.spawn(background) {
+		return write(ctx)
+	}
+	return nil
+}
+
+// awaitRow waits until the row is written that is being written in the
+// background.
+func (s *session) awaitRow() {
+	if s.behind == nil {
+		return
+	}
+	<-s.behind.done
+	s.loaded.row, s.behind = s.behind.written, nil
+	if !s.failed {
+		s.hub.rows.put(s.slot.id, s.loaded.row)
+	}
+}
+
+// updateOfRow returns what is to be done to the row, nil if nothing is.
+func (s *session) updateOfRow(cp *provider.Checkpoint, rows []entity) *rowUpdate {
+	s.awaitRow()
+	u := &rowUpdate{hub: s.hub, cp: cp, row: s.loaded.row, events: cp.NewEvents, rows: rows, done: make(chan struct{})}
+	_, changes := statusAfter(cp.NewEvents)
+	behind := !changes && s.loaded.rowIsBehind()
+	if !behind && saysNothingNew(u.row, cp, s.hub.cfg.LastUpdatedTolerance) || u.isReplaced() {
+		return nil
+	}
+	if behind || u.missedStart() {
+		u.events, u.rows = s.loaded.events, nil
+	}
+	return u
+}
+
+// do writes the row and returns it, nil if there is an error.
+func (u *rowUpdate) do(ctx context.Context) (*instanceRow, error) {
+	id, before := u.cp.Instance.InstanceID, ""
+	if u.row != nil {
+		before = u.row.State.Instance.ExecutionID
+	}
+	if u.rows == nil {
+		var err error
+		if u.rows, err = u.hub.offloadedRows(ctx, id, u.cp.Instance.ExecutionID, 0, u.events); err != nil {
+			return nil, err
+		}
+	}
+	now := time.Now()
 	e := encodeInstanceCheckpoint(instanceCheckpoint{
-		Instance: cp.Instance, TaskHub: s.hub.cfg.TaskHub, Events: events, Rows: rows,
-		BlobURL: s.hub.blobURL, CustomStatus: cp.CustomStatus, Now: time.Now(),
+		Instance: u.cp.Instance, TaskHub: u.hub.cfg.TaskHub, Events: u.events, Rows: u.rows,
+		BlobURL: u.hub.blobURL, CustomStatus: u.cp.CustomStatus, Now: now,
 	})
 	for n := 1; ; n++ {
-		etag, err := s.mergeRow(ctx, e)
+		etag, err := u.merge(ctx, e)
 		if err == nil {
-			s.loaded.row = s.rowAfter(etag, cp, events)
-			return nil
+			row := u.after(etag)
+			u.end = u.ending(row, &e, now)
+			return row, nil
 		}
 		if !isConflict(err) && !isNotFound(err) || n == maxRowAttempts {
-			return err
+			return nil, err
 		}
-		row, err := s.hub.readInstanceRow(ctx, s.slot.id)
-		if err != nil {
-			return err
+		if u.row, err = u.hub.readInstanceRow(ctx, id); err != nil {
+			return nil, err
 		}
-		if row != nil && isNewer(row, before, cp) {
-			s.hub.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", cp.Instance.ExecutionID,
-				"details", "the instance row is of a newer checkpoint and is left alone", "status", row.State.Status.String())
-			s.loaded.row = row
-			return nil
+		if u.row != nil && isNewer(u.row, before, u.cp) {
+			u.hub.log.Warn("SplitBrainDetected", "instanceId", id, "executionId", u.cp.Instance.ExecutionID,
+				"details", "the instance row is of a newer checkpoint and is left alone", "status", u.row.State.Status.String())
+			return u.row, nil
 		}
-		s.loaded.row = row
 	}
 }
 
@@ -134,38 +205,55 @@ func (l *loadedInstance) rowIsBehind() bool {
 
 // isReplaced reports whether a client has put another execution in the place of
 // the one that the checkpoint goes on with, and that has yet to start.
-func (s *session) isReplaced(cp *provider.Checkpoint) bool {
-	row := s.loaded.row
-	return row != nil && row.State.Status == history.Pending && row.State.Instance.ExecutionID != cp.Instance.ExecutionID &&
-		row.State.Instance.ExecutionID != "" && !startsExecution(cp)
+func (u *rowUpdate) isReplaced() bool {
+	row := u.row
+	return row != nil && row.State.Status == history.Pending && row.State.Instance.ExecutionID != u.cp.Instance.ExecutionID &&
+		row.State.Instance.ExecutionID != "" && !startsExecution(u.cp)
 }
 
 func startsExecution(cp *provider.Checkpoint) bool {
 	return slices.ContainsFunc(cp.NewEvents, func(ev history.Event) bool { return ev.Type() == history.TypeExecutionStarted })
 }
 
-// rowMissedStart reports whether the execution began with an earlier checkpoint
+// missedStart reports whether the execution began with an earlier checkpoint
 // that did not get to tell the row, because the worker died, and this one does
 // not tell of it. The row is then told of the whole history.
-func (s *session) rowMissedStart(cp *provider.Checkpoint) bool {
-	row := s.loaded.row
-	missed := row == nil || row.State.Status == history.Pending || row.State.Instance.ExecutionID != cp.Instance.ExecutionID
-	return missed && !startsExecution(cp)
+func (u *rowUpdate) missedStart() bool {
+	row := u.row
+	missed := row == nil || row.State.Status == history.Pending || row.State.Instance.ExecutionID != u.cp.Instance.ExecutionID
+	return missed && !startsExecution(u.cp)
 }
 
-// mergeRow writes e to the instance row that the session knows of. When the
-// fate of an attempt is unknown the next one may find its own work, which looks
-// like somebody else's; merging again is harmless then.
-func (s *session) mergeRow(ctx context.Context, e entity) (etag string, err error) {
-	err = retry(ctx, "write row of instance "+s.slot.id, func(ctx context.Context) (err error) {
-		if s.loaded.row == nil {
-			etag, err = s.hub.instancesTable.insert(ctx, e)
+// merge writes e to the row as it is known. When the fate of an attempt is
+// unknown the next one may find its own work, which looks like somebody else's;
+// merging again is harmless then.
+func (u *rowUpdate) merge(ctx context.Context, e entity) (etag string, err error) {
+	err = retry(ctx, "write row of instance "+u.cp.Instance.InstanceID, func(ctx context.Context) (err error) {
+		if u.row == nil {
+			etag, err = u.hub.instancesTable.insert(ctx, e)
 		} else {
-			etag, err = s.hub.instancesTable.merge(ctx, e, s.loaded.row.ETag)
+			etag, err = u.hub.instancesTable.merge(ctx, e, u.row.ETag)
 		}
 		return err
 	})
 	return etag, err
+}
+
+// ending returns how an execution ended of which a row was written, nil if that
+// is not all known: the row was not, or the output is in a blob.
+func (u *rowUpdate) ending(row *instanceRow, written *entity, now time.Time) *provider.InstanceState {
+	if u.row == nil || row.TagsBlob != "" || !endsExecution(u.cp) {
+		return nil
+	}
+	end := row.State
+	end.Input, end.Output, end.CompletedAt = nil, nil, now
+	if output, ok := written.lookUp("Output"); ok {
+		if _, isBlob := blobNameFromURL(u.hub.largeMessages.url, output); isBlob {
+			return nil
+		}
+		end.Output = &output
+	}
+	return &end
 }
 
 // isNewer reports whether a row that was found changed is of something newer
@@ -190,16 +278,16 @@ func endsExecution(cp *provider.Checkpoint) bool {
 	return false
 }
 
-// rowAfter returns what the session has to know of the row that it told of events.
-func (s *session) rowAfter(etag string, cp *provider.Checkpoint, events []history.Event) *instanceRow {
-	row := &instanceRow{}
-	if s.loaded.row != nil {
-		*row = *s.loaded.row
+// after returns what is known of the row when it is written.
+func (u *rowUpdate) after(etag string) *instanceRow {
+	cp, row := u.cp, &instanceRow{}
+	if u.row != nil {
+		*row = *u.row
 	}
 	row.ETag = etag
 	row.State.Instance = cp.Instance
 	row.State.CustomStatus, row.State.LastUpdatedAt = cp.CustomStatus, lastUpdate(cp)
-	if status, changes := statusAfter(events); changes {
+	if status, changes := statusAfter(u.events); changes {
 		row.State.Status = status
 	} else if row.State.Status == history.Pending || row.State.Status.IsTerminal() {
 		row.State.Status = history.Running

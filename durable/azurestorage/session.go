@@ -26,13 +26,18 @@ type session struct {
 	current  []*delivery // handed out and neither committed nor abandoned
 	failed   bool        // what is loaded may not be what is stored
 	tracking *trackingPlan
+	doubtful bool // some of what an entity took last may not be deleted
 	released bool
+	behind   *rowUpdate // the row that is being written in the background, or nil
 
 	mu        sync.Mutex // protects the following
 	execution string
 }
 
-var _ provider.Session = (*session)(nil)
+var (
+	_ provider.Session = (*session)(nil)
+	_ provider.Settler = (*session)(nil)
+)
 
 func newSession(b *inbox, s *slot, batch *messageBatch) *session {
 	loaded := batch.loaded
@@ -80,6 +85,9 @@ func messagesOf(deliveries []*delivery) []provider.TaskMessage {
 	}
 	return messages
 }
+
+// Settled implements [provider.Settler].
+func (s *session) Settled() bool { return !s.doubtful }
 
 // Abandon implements [provider.Session].
 func (s *session) Abandon(ctx context.Context, cause error) error {
@@ -139,6 +147,7 @@ func (s *session) Release(ctx context.Context) error {
 		return nil
 	}
 	s.released = true
+	s.awaitRow()
 	ctx = context.WithoutCancel(ctx)
 	if len(s.current) > 0 {
 		if err := s.Abandon(ctx, errors.New("the session ended before the messages were processed")); err != nil {

@@ -151,6 +151,8 @@ func (h *TaskHub) sendStart(ctx context.Context, out *outgoing, row *instanceRow
 		return err
 	}
 	if sent.claimed != nil {
+		row.State.Input = nil // it is in the message, and can be large
+		h.rows.put(row.State.Instance.InstanceID, row)
 		sent.claimed.fresh = &loadedInstance{
 			storedHistory: storedHistory{executionID: row.State.Instance.ExecutionID, known: newKnownEvents()},
 			row:           row, unverified: true,

@@ -61,6 +61,7 @@ var (
 	_ provider.LoadReporter = (*TaskHub)(nil)
 	_ provider.Primary      = (*TaskHub)(nil)
 	_ provider.Awaiter      = (*TaskHub)(nil)
+	_ provider.Follower     = (*TaskHub)(nil)
 )
 
 // Open returns the task hub that c and cfg describe. It makes no request: the

@@ -10,3 +10,17 @@ type Awaiter interface {
 	// to have ended. That it returns is no more than a hint to ask.
 	AwaitEnd(ctx context.Context, id string) error
 }
+
+// A Follower is a [Client] in whose process instances run. Whoever waits for one
+// of those need not ask at all.
+type Follower interface {
+	// Follow blocks until an instance that this process runs has ended, or until
+	// ctx ends, and returns the state in which it ended, without its input. It
+	// returns nil if ctx ended first, and at once if this process does not run the
+	// instance or does not know its state: then ask.
+	Follow(ctx context.Context, id string) *InstanceState
+
+	// Runs reports whether this process runs the instance, which has not ended as
+	// far as it knows.
+	Runs(id string) bool
+}

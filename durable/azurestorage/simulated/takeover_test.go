@@ -114,13 +114,18 @@ type process struct {
 }
 
 func startProcess(t *testing.T, account *azsim.Account, name string, look func()) *process {
+	return startProcessWith(t, account, name, look, durable.Config{})
+}
+
+func startProcessWith(t *testing.T, account *azsim.Account, name string, look func(), cfg durable.Config) *process {
+	cfg.Logger = slog.New(slog.DiscardHandler)
 	w := account.Worker(name)
 	hub := openWith(t, w.Name(), account, watched{w, look})
 	ctx, cancel := context.WithCancel(chance.With(context.WithoutCancel(t.Context()), account.Chance(name)))
 	var running sync.WaitGroup
 	registry := takeoverRegistry()
 	running.Go(func() {
-		worker := durable.NewWorker(hub, registry, durable.Config{Logger: slog.New(slog.DiscardHandler)})
+		worker := durable.NewWorker(hub, registry, cfg)
 		if err := worker.Run(ctx); err != nil {
 			t.Error(err)
 		}
