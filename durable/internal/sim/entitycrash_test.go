@@ -157,7 +157,8 @@ func moveAndLook(t *testing.T, a *azure, client *durable.Client, noSignals bool,
 	if _, err := durable.Start(ctx, client, move, 5, durable.InstanceID("mover")); err != nil {
 		return err.Error()
 	}
-	for deadline := time.Now().Add(8 * time.Hour); ; time.Sleep(time.Second) {
+	began := time.Now()
+	for deadline := began.Add(8 * time.Hour); ; time.Sleep(time.Second + time.Since(began)/20) {
 		s, err := client.Status(ctx, "mover", provider.Fetch{Output: true})
 		if err != nil {
 			return err.Error()
