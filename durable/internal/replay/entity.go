@@ -66,7 +66,11 @@ func (x *Execution) SignalEntity(target entity.ID, op string, input *string, due
 		panic(&UsageError{"durable: SignalEntity: Must not signal a locked entity from a critical section: call " + target.String()})
 	}
 	x.checkLimit()
-	r := x.newRequest("signal", target, op, input, due.String())
+	kind := "signal"
+	if !due.IsZero() {
+		kind = "scheduled" // but not for when: that is another time if the episode runs again
+	}
+	r := x.newRequest(kind, target, op, input)
 	r.message.Signal = true
 	if !due.IsZero() {
 		r.message.Due = history.Ticks(due)

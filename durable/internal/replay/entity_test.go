@@ -97,6 +97,32 @@ func TestEntities_RequestsAreOrderedAndTheirIDsFollowFromTheExecution(t *testing
 	}
 }
 
+// An episode that was lost after it had sent a scheduled signal runs again at
+// another time. The signal is the same (found by the simulator, seed 60 of the apps
+// with entities).
+func TestEntities_AScheduledSignalThatIsSentAgainIsKnownByItsID(t *testing.T) {
+	t.Parallel()
+	attempt := func(later time.Duration) []*entity.Request {
+		s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
+			for range 2 {
+				x.SignalEntity(counter("a"), "add", new("5"), x.Now().Add(time.Hour))
+			}
+			return nil, nil
+		})
+		s.Now = s.Now.Add(later)
+		return requests(t, s.Start(nil))
+	}
+	first, again := attempt(0), attempt(time.Minute)
+	for i := range first {
+		if first[i].ID != again[i].ID || !again[i].Due.Equal(first[i].Due.Add(time.Minute)) {
+			t.Errorf("signal %d is %s, due %v, and then %s, due %v", i, first[i].ID, first[i].Due, again[i].ID, again[i].Due)
+		}
+	}
+	if first[0].ID == first[1].ID {
+		t.Errorf("both signals are %s", first[0].ID)
+	}
+}
+
 // What another program decided counts: its IDs and labels are taken from the
 // history.
 func TestEntities_TheHistorysRequestsCount(t *testing.T) {
