@@ -70,16 +70,28 @@ func simulateEmbedded(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults
 	return faults
 }
 
-func TestSim_AppsEndAsTheOracleSays(t *testing.T) { simulateMany(t, *onto) }
+func TestSim_AppsEndAsTheOracleSays(t *testing.T) { simulateMany(t, *onto, sim.NewVariedPlan) }
 
 func TestSim_AppsOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
 	if *runs > 0 {
 		t.Skip("-sim.provider says which provider to simulate")
 	}
-	simulateMany(t, "embedded")
+	simulateMany(t, "embedded", sim.NewPlan)
 }
 
-func simulateMany(t *testing.T, provider string) {
+func TestSim_AppsWithEntitiesEndAsTheOracleSays(t *testing.T) {
+	simulateMany(t, *onto, sim.NewEntityPlan)
+}
+
+func TestSim_AppsWithEntitiesOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
+	if *runs > 0 {
+		t.Skip("-sim.provider says which provider to simulate")
+	}
+	simulateMany(t, "embedded", sim.NewEntityPlan)
+}
+
+// simulateMany runs the plans of as many seeds as is asked for.
+func simulateMany(t *testing.T, provider string, planOf func(seed uint64) *sim.Plan) {
 	n := *runs
 	if n == 0 {
 		n = usualRuns
@@ -90,12 +102,12 @@ func simulateMany(t *testing.T, provider string) {
 		if done := seed - *firstSeed; done > 0 && done%1000 == 0 {
 			t.Logf("%d seeds on %s so far, in %v", done, provider, time.Since(begin).Round(time.Second))
 		}
-		faults, trace := simulate(t, sim.NewVariedPlan(seed), provider)
+		faults, trace := simulate(t, planOf(seed), provider)
 		if *verbose {
 			fmt.Fprint(os.Stderr, trace())
 		}
 		if len(faults) > 0 {
-			report(t, provider, seed, faults, trace())
+			report(t, provider, planOf(seed), faults, trace())
 			if failed++; failed == *stopAfter {
 				t.Fatalf("%d of %d seeds failed; the rest is not run", failed, seed-*firstSeed+1)
 			}
@@ -148,14 +160,13 @@ func firstDifference(a, b []string) string {
 }
 
 // report tells of a seed that failed, and how to repeat it.
-func report(t *testing.T, provider string, seed uint64, faults []string, trace string) {
+func report(t *testing.T, provider string, plan *sim.Plan, faults []string, trace string) {
 	t.Helper()
-	plan := sim.NewPlan(seed)
-	file := filepath.Join(os.TempDir(), fmt.Sprintf("sim-%s-%d.txt", provider, seed))
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("%s-%s-%d.txt", t.Name(), provider, plan.Seed))
 	note := "the trace is in " + file
 	if err := os.WriteFile(file, []byte(trace), 0o600); err != nil {
 		note = err.Error()
 	}
-	t.Errorf("seed %d: %s\nworkers %d, partitions %d, faults %v, loose %v, disturbances %v\nrepeat it with: go test ./durable/internal/sim -run Sim -sim.provider=%s -sim.seed=%[1]d -sim.runs=1; %s",
-		seed, strings.Join(faults, "\n"), plan.Workers, plan.Partitions, plan.Faults, plan.Loose, plan.Disturbances, provider, note)
+	t.Errorf("seed %d: %s\nworkers %d, partitions %d, faults %v, loose %v, disturbances %v\nrepeat it with: go test ./durable/internal/sim -run %s -sim.provider=%s -sim.seed=%[1]d -sim.runs=1; %s",
+		plan.Seed, strings.Join(faults, "\n"), plan.Workers, plan.Partitions, plan.Faults, plan.Loose, plan.Disturbances, t.Name(), provider, note)
 }

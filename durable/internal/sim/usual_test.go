@@ -8,7 +8,7 @@ const (
 	repetitions = 20 // of one seed
 	crashEvery  = 1  // of so many requests one is the last of a worker
 
-	bankTransfers = 10_000
+	bankTransfers = 600
 
 	repeatedSeeds = 10 // random ones, of which each is repeated once
 )

@@ -8,7 +8,7 @@ const (
 	repetitions = 5
 	crashEvery  = 7
 
-	bankTransfers = 1_000
+	bankTransfers = 200
 
 	repeatedSeeds = 2
 )

@@ -1,0 +1,260 @@
+package sim_test
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+// An account is an entity that holds money. Changes counts how often it was set.
+type account struct {
+	Balance int
+	Changes int
+}
+
+var errOverdrawn = errors.New("the account would be overdrawn")
+
+func (a *account) Read(ctx *durable.EntityContext, _ durable.Void) (int, error) {
+	time.Sleep(5 * time.Millisecond)
+	return a.Balance, ctx.Err()
+}
+
+func (a *account) Set(ctx *durable.EntityContext, to int) (durable.Void, error) {
+	time.Sleep(10 * time.Millisecond)
+	a.Balance = to
+	a.Changes++
+	if to < -overdraft {
+		return durable.Void{}, errOverdrawn
+	}
+	return durable.Void{}, ctx.Err()
+}
+
+const (
+	accounts  = 60
+	overdraft = 500
+)
+
+// A round is what a teller has before it: transfers, which are numbered.
+type round struct {
+	Teller, Next, End int
+	Refused           int // of those before
+}
+
+var bankSize = flag.Int("sim.transfers", bankTransfers, "how many transfers the bank does on the embedded hub")
+
+// transfers is how many a teller does before it continues as new.
+const transfers = 10
+
+// tell moves amounts at random. It depends on the locks that nothing is changed
+// between what it reads and what it writes.
+func tell(ctx *durable.Context, in round) (int, error) {
+	for range min(transfers, in.End-in.Next) {
+		moved, err := transfer(ctx, in.Teller*31+in.Next*977)
+		if err != nil {
+			return 0, err
+		}
+		if in.Next++; !moved {
+			in.Refused++
+		}
+	}
+	if in.Next < in.End {
+		return durable.ContinueAsNew(ctx, tell, in)
+	}
+	return in.Refused, nil
+}
+
+func transfer(ctx *durable.Context, n int) (moved bool, err error) {
+	h := uint64(n) * 0x9E3779B97F4A7C15
+	key := func(i uint64) durable.EntityKey[account] { return durable.EntityKey[account](fmt.Sprint(i % accounts)) }
+	from, to, amount := key(h>>8), key(h>>8+1+h>>32%(accounts-1)), int(h>>48%200)
+	unlock := durable.LockEntities(ctx, from, to)
+	defer unlock()
+	balances, err := durable.AwaitAll(ctx,
+		durable.CallEntity(ctx, from, (*account).Read, durable.Void{}), durable.CallEntity(ctx, to, (*account).Read, durable.Void{}))
+	if err != nil {
+		return false, err
+	}
+	if _, err := durable.CallEntity(ctx, from, (*account).Set, balances[0]-amount).Await(); errors.Is(err, errOverdrawn) {
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	_, err = durable.CallEntity(ctx, to, (*account).Set, balances[1]+amount).Await()
+	return true, err
+}
+
+var bank = []*durable.Function{
+	durable.Orchestrator("Tell", tell), durable.ErrorValue("Overdrawn", errOverdrawn),
+	durable.Entity("account", durable.Op("Read", (*account).Read), durable.Op("Set", (*account).Set)),
+}
+
+// The total of a bank never changes, and no transfer is done twice or by half,
+// while workers are killed.
+func TestBank_KeepsItsTotalWhileWorkersAreKilled(t *testing.T) {
+	for _, c := range []struct {
+		provider       string
+		tellers, total int
+		every          time.Duration
+	}{{"embedded", 20, *bankSize, 500 * time.Millisecond}, {"azure", 10, min(*bankSize, 100), 10 * time.Second}} {
+		t.Run(c.provider, func(t *testing.T) {
+			killed := withKills(t, c.provider, c.every, bank, func(h *hub) {
+				refused := 0
+				for _, n := range runAll(h, tell, c.tellers, func(i int) round {
+					return round{Teller: i, Next: i * c.total / c.tellers, End: (i + 1) * c.total / c.tellers}
+				}) {
+					refused += n
+				}
+				sum, changes := 0, 0
+				for i := range accounts {
+					a := readEntity[account](h, fmt.Sprint(i))
+					sum, changes = sum+a.Balance, changes+a.Changes
+				}
+				if sum != 0 || changes != 2*(c.total-refused) || refused == c.total {
+					h.t.Errorf("the total is %d after %d changes, want 0 after %d transfers of which %d were refused", sum, changes, c.total, refused)
+				}
+				h.t.Logf("%d transfers, of which %d were refused", c.total, refused)
+			})
+			if killed < 3 {
+				t.Errorf("%d workers were killed, want some", killed)
+			}
+		})
+	}
+}
+
+// A journal is an entity that writes down what it is told, by who tells it.
+type journal map[durable.InstanceID][]int
+
+func (j *journal) Write(ctx *durable.EntityContext, n int) (durable.Void, error) {
+	if *j == nil {
+		*j = journal{}
+	}
+	time.Sleep(time.Millisecond)
+	(*j)[ctx.Caller()] = append((*j)[ctx.Caller()], n)
+	return durable.Void{}, ctx.Err()
+}
+
+const (
+	dictators = 50
+	dictated  = 20 // by each of them
+)
+
+// dictate signals the journal, a few times in an episode.
+func dictate(ctx *durable.Context, _ int) (durable.Void, error) {
+	for n := range dictated {
+		durable.SignalEntity(ctx, durable.EntityKey[journal]("j"), (*journal).Write, n)
+		if n%7 == 6 {
+			if err := ctx.Sleep(3 * time.Second); err != nil {
+				return durable.Void{}, err
+			}
+		}
+	}
+	return durable.Void{}, nil
+}
+
+// An entity hears 1,000 signals of 50 senders, each sender's in order.
+func TestSignals_ComeOnceAndInOrderWhileWorkersAreKilled(t *testing.T) {
+	functions := []*durable.Function{durable.Orchestrator("Dictate", dictate), durable.Entity("journal", durable.Op("Write", (*journal).Write))}
+	var want []int
+	for n := range dictated {
+		want = append(want, n)
+	}
+	for _, provider := range []string{"embedded", "azure"} {
+		t.Run(provider, func(t *testing.T) {
+			withKills(t, provider, 3*time.Second, functions, func(h *hub) {
+				runAll(h, dictate, dictators, func(i int) int { return i })
+				heard := readEntity[journal](h, "j")
+				if len(heard) != dictators {
+					h.t.Errorf("%d senders were heard, want %d", len(heard), dictators)
+				}
+				for sender, got := range heard {
+					if !slices.Equal(got, want) {
+						h.t.Errorf("%s was heard as %v", sender, got)
+					}
+				}
+			})
+		})
+	}
+}
+
+// A fork is held by one philosopher at a time.
+type fork struct {
+	Holder int
+	Meals  int
+}
+
+var errTaken = errors.New("the fork is taken")
+
+func (f *fork) Take(_ *durable.EntityContext, who int) (durable.Void, error) {
+	if f.Holder != 0 {
+		return durable.Void{}, fmt.Errorf("%w by %d", errTaken, f.Holder)
+	}
+	f.Holder = who
+	return durable.Void{}, nil
+}
+
+func (f *fork) Put(_ *durable.EntityContext, who int) (durable.Void, error) {
+	if f.Holder != who {
+		return durable.Void{}, fmt.Errorf("%d puts down what %d holds", who, f.Holder)
+	}
+	f.Holder = 0
+	f.Meals++
+	return durable.Void{}, nil
+}
+
+const (
+	philosophers = 5
+	courses      = 5
+)
+
+// dine takes the right fork and then the left one, as everybody does.
+func dine(ctx *durable.Context, me int) (durable.Void, error) {
+	right, left := durable.EntityKey[fork](fmt.Sprint(me)), durable.EntityKey[fork](fmt.Sprint((me+1)%philosophers))
+	eat := func() error {
+		unlock := durable.LockEntities(ctx, right, left)
+		defer unlock()
+		for _, f := range []durable.EntityKey[fork]{right, left} {
+			if _, err := durable.CallEntity(ctx, f, (*fork).Take, me+1).Await(); err != nil {
+				return err
+			}
+		}
+		if err := ctx.Sleep(time.Second); err != nil {
+			return err
+		}
+		_, err := durable.AwaitAll(ctx, durable.CallEntity(ctx, right, (*fork).Put, me+1), durable.CallEntity(ctx, left, (*fork).Put, me+1))
+		return err
+	}
+	for range courses {
+		if err := eat(); err != nil {
+			return durable.Void{}, err
+		}
+	}
+	return durable.Void{}, nil
+}
+
+// Philosophers dine, and none of them starves.
+func TestPhilosophers_DineWhileWorkersAreKilled(t *testing.T) {
+	functions := []*durable.Function{
+		durable.Orchestrator("Dine", dine),
+		durable.Entity("fork", durable.Op("Take", (*fork).Take), durable.Op("Put", (*fork).Put)),
+	}
+	for _, provider := range []string{"embedded", "azure"} {
+		t.Run(provider, func(t *testing.T) {
+			withKills(t, provider, 8*time.Second, functions, func(h *hub) {
+				runAll(h, dine, philosophers, func(i int) int { return i })
+				for i := range philosophers {
+					if f := readEntity[fork](h, fmt.Sprint(i)); f.Holder != 0 || f.Meals != 2*courses {
+						h.t.Errorf("fork %d is %+v, want it to have served %d meals", i, f, 2*courses)
+					}
+				}
+			})
+		})
+	}
+}
+
+var quiet = slog.New(slog.DiscardHandler)
