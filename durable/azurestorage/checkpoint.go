@@ -28,11 +28,10 @@ import (
 //  4. The messages that were taken are deleted, in parallel. If one is not, it
 //     comes again and the history shows that it was taken.
 //
-// Steps 3 and 4 are done at the same time, unless the execution ends: then no
-// checkpoint follows that would put the row right, so that the messages have to
-// stay until it is. Nobody waits for step 4, and for step 3 nobody but the end of
-// the session, the next checkpoint that writes the row, and the end of the
-// execution.
+// The messages stay until the row says what is new, since no checkpoint might
+// follow that would put the row right. Nobody waits for step 4, and for step 3
+// nobody but the end of the session, the next checkpoint that writes the row, and
+// the end of the execution.
 func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	err := s.commit(ctx, cp)
 	if err != nil {
@@ -60,19 +59,21 @@ func (s *session) commit(ctx context.Context, cp *provider.Checkpoint) error {
 func (s *session) removeTaken(ctx context.Context) {
 	taken := s.current
 	s.current = nil
-	remove := func(ctx context.Context) {
-		forEach(taken, func(d *delivery) {
-			if err := d.remove(ctx); err != nil {
-				s.hub.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
-			}
-		})
-	}
 	r := s.slot.partition.currentReading()
 	// An entity remembers what it took until it is known to be gone.
-	if provider.IsEntity(s.slot.id) || len(taken) > 1 || r == nil || !r.spawn(func() { remove(r.work) }) {
-		remove(ctx)
+	if provider.IsEntity(s.slot.id) || len(taken) > 1 || r == nil || !r.spawn(func() { s.hub.removeAll(r.work, taken) }) {
+		s.hub.removeAll(ctx, taken)
 		s.doubtful = slices.ContainsFunc(taken, (*delivery).isDoubtful)
 	}
+}
+
+// removeAll deletes messages.
+func (h *TaskHub) removeAll(ctx context.Context, deliveries []*delivery) {
+	forEach(deliveries, func(d *delivery) {
+		if err := d.remove(ctx); err != nil {
+			h.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
+		}
+	})
 }
 
 // answer sends the messages of a checkpoint in which nothing was decided.
@@ -127,12 +128,11 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 		s.hub.endings.tell(s.slot.id, end)
 		s.removeTaken(ctx)
 	case cp.ContinuedAsNew: // the row may refer to blobs of the generation before
-		s.removeTaken(ctx)
 		if _, err := s.writeInstanceRow(ctx, cp, rows); err != nil {
 			return err
 		}
-	default:
 		s.removeTaken(ctx)
+	default:
 		if err := s.writeInstanceRowLater(ctx, cp, rows); err != nil {
 			return err
 		}

@@ -44,12 +44,15 @@ func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint,
 	return end, err
 }
 
-// writeInstanceRowLater is writeInstanceRow in the background, as long as the
-// partition is being read. awaitRow comes before the next use of the row.
+// writeInstanceRowLater writes the row, and then deletes what was handed out, in
+// the background, as long as the partition is being read. awaitRow comes before
+// the next use of the row. If it could not be written the messages come again, and
+// put it right.
 func (s *session) writeInstanceRowLater(ctx context.Context, cp *provider.Checkpoint, rows []entity) error {
 	u := s.updateOfRow(cp, rows)
 	if u == nil {
 		s.hub.rows.put(s.slot.id, s.loaded.row)
+		s.removeTaken(ctx)
 		return nil
 	}
 	write := func(ctx context.Context) (err error) {
@@ -58,18 +61,23 @@ func (s *session) writeInstanceRowLater(ctx context.Context, cp *provider.Checkp
 		return err
 	}
 	s.behind = u
+	taken := s.current
 	r := s.slot.partition.currentReading()
-	if r == nil {
-		return write(ctx)
-	}
 	background := func() {
 		if err := write(r.work); err != nil {
-			s.hub.log.Warn("instance row could not be written, the next checkpoint puts it right", "instanceId", s.slot.id, "error", err)
+			forEach(taken, func(d *delivery) { d.abandon(r.work, err.Error()) })
+			return
 		}
+		s.hub.removeAll(r.work, taken)
 	}
-	if !r.spawn(background) {
-		return write(ctx)
+	if r != nil && r.spawn(background) {
+		s.current = nil
+		return nil
 	}
+	if err := write(ctx); err != nil {
+		return err
+	}
+	s.removeTaken(ctx)
 	return nil
 }
 

@@ -119,10 +119,10 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 			if err := errors.Join(err, item.Session.Release(t.Context())); err != nil {
 				t.Fatal(err)
 			}
-			cut.Store(false)
 			if state, err := h.Instance(t.Context(), "i", provider.Fetch{}); err == nil && state.Status != history.Pending || missing && err == nil {
 				t.Fatalf("the row is %+v, %v: it was refused", state, err)
 			}
+			cut.Store(false)
 			completeActivity(t, h, `"a"`)
 			commitActivity(t, mustNext(t, h), 1, `["b"]`)
 			state, err := h.Instance(t.Context(), "i", provider.Fetch{Input: true})
@@ -134,4 +134,41 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// An instance is suspended, its row cannot be told, and no checkpoint follows:
+// nobody resumes what does not seem to be suspended. What was taken is kept until
+// the row says so, comes again and puts it right.
+func TestInstanceRow_IsPutRightByWhatWasTaken(t *testing.T) {
+	t.Parallel()
+	var cut atomic.Bool
+	counter := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		if cut.Load() && call.Name == "MergeEntity" {
+			return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+		}
+		return next()
+	}
+	cfg := testConfig(t)
+	cfg.Transport = counter
+	h := openHub(t, cfg)
+	runHub(t, h)
+	mustStart(t, h, "i", "e1", `"in"`)
+	item := mustNext(t, h)
+	cut.Store(true)
+	err := item.Session.Commit(t.Context(), &provider.Checkpoint{
+		Instance: item.Instance, NewEvents: episode(item.Messages, &history.ExecutionSuspended{Header: header(-1)}),
+	})
+	if err := errors.Join(err, item.Session.Release(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := h.Instance(t.Context(), "i", provider.Fetch{}); err != nil || state.Status != history.Pending {
+		t.Fatalf("the row is %+v, %v: it was refused", state, err)
+	}
+	cut.Store(false)
+	eventually(t, "the row says that the instance is suspended", 60*time.Second, func() bool {
+		state, err := h.Instance(t.Context(), "i", provider.Fetch{})
+		return err == nil && state.Status == history.Suspended
+	})
+	eventually(t, "what was taken is deleted", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 }
