@@ -1,0 +1,73 @@
+package entity_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+)
+
+// BenchmarkEntityBatch measures what a batch takes besides its operations: it is
+// read, ordered, and stored with what is to be remembered of it.
+func BenchmarkEntityBatch(b *testing.B) {
+	for _, n := range []int{1, 100, 5000} {
+		b.Run(fmt.Sprint("signals=", n), func(b *testing.B) {
+			batches := make([][]history.Event, 16) // of different IDs
+			for i := range batches {
+				for j := range n {
+					name, text := entity.NewSignal(entity.DeriveID(fmt.Sprint(i), fmt.Sprint(j)), "get", nil, time.Time{}, noon)
+					batches[i] = append(batches[i], &history.EventRaised{Name: name, Input: &text})
+				}
+			}
+			b.ReportAllocs()
+			for i := 0; b.Loop(); i++ {
+				state := new(entity.State)
+				work(b, state, batches[i%len(batches)], noon)
+			}
+			b.ReportMetric(float64(b.N)*float64(n)/b.Elapsed().Seconds(), "operations/s")
+		})
+	}
+}
+
+// BenchmarkEntityOfManySenders measures one call of an entity that many
+// orchestrations have called within the reorder window, each once.
+func BenchmarkEntityOfManySenders(b *testing.B) {
+	for _, senders := range []int{10, 1000} {
+		b.Run(fmt.Sprint("senders=", senders), func(b *testing.B) {
+			state := new(entity.State)
+			call := func(i int) history.Event {
+				at := noon.Add(time.Duration(i) * time.Millisecond)
+				id := entity.DeriveID(fmt.Sprint(i))
+				return op(entity.Request{ID: id, Operation: "get", Parent: fmt.Sprint("sender ", i%senders), ParentExecution: id, Timestamp: at})
+			}
+			for i := range senders {
+				work(b, state, []history.Event{call(i)}, noon)
+				state.Settle()
+			}
+			b.ReportAllocs()
+			for i := senders; b.Loop(); i++ {
+				work(b, state, []history.Event{call(i)}, noon)
+				state.Settle()
+			}
+			b.ReportMetric(float64(len(state.Encode())), "B/state")
+		})
+	}
+}
+
+// work has an entity take a batch.
+func work(b *testing.B, state *entity.State, events []history.Event, now time.Time) {
+	b.Helper()
+	batch, problems := entity.Begin("@counter@a", state, events, now, settings)
+	if len(problems) > 0 {
+		b.Fatal(problems)
+	}
+	for op, ok := batch.Next(); ok; op, ok = batch.Next() {
+		batch.Done(recordedCounter(op))
+	}
+	state.Send(batch.Finish("execution"), false)
+	if len(state.Encode()) == 0 {
+		b.Fatal("nothing is stored")
+	}
+}
