@@ -61,7 +61,15 @@ func (a *app) welcomes() {
 // What -init writes builds and runs, with no storage at all.
 func TestInit_TheNewAppRunsItsFirstOrchestration(t *testing.T) {
 	t.Parallel()
+	began := time.Now()
 	root, built := newcomer(t)
+	made := time.Now()
 	t.Run("standalone", func(t *testing.T) { startStandalone(t, built, root).welcomes() })
-	t.Run("below the host", func(t *testing.T) { startHost(t, built, root).welcomes() })
+	t.Run("below the host", func(t *testing.T) {
+		started := time.Now()
+		startHost(t, built, root).welcomes()
+		// What a newcomer types: -init, go build, func start, and a request.
+		t.Logf("4 commands, from nothing to the first completed orchestration: %v, of which writing and building the app took %v",
+			(made.Sub(began) + time.Since(started)).Round(100*time.Millisecond), made.Sub(began).Round(100*time.Millisecond))
+	})
 }
