@@ -238,7 +238,7 @@ func TestTracking_NothingIsLostOrDoubledWhenAWorkerDies(t *testing.T) {
 	}
 	for n := range int(requests.Load()) {
 		for i, fault := range []azsim.Fault{azsim.KillAfter, azsim.KillBefore} {
-			if !*everyDeath && n%4 != 1+2*i {
+			if !*everyDeath && n%8 != 1+2*i {
 				continue
 			}
 			t.Run(fmt.Sprintf("%v request %d", fault, n), func(t *testing.T) {

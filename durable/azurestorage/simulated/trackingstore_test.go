@@ -75,11 +75,13 @@ func TestTrackingStore_HasAllTablesAndBlobsAsInDotNet(t *testing.T) {
 		containers []string
 	}{
 		{
-			azurestorage.TablePartitions, []string{"DividedPartitions", "ElsewhereHistory", "ElsewhereInstances", "JumpStart00Divided"},
+			azurestorage.TablePartitions,
+			[]string{"DividedPartitions", "ElsewhereHistory", "ElsewhereInstances", "JumpStart00Divided"},
 			[]string{"divided-applease", "divided-largemessages"},
 		},
 		{
-			azurestorage.SafeBlobLeases, []string{"ElsewhereHistory", "ElsewhereInstances", "JumpStart00Divided"},
+			azurestorage.SafeBlobLeases,
+			[]string{"ElsewhereHistory", "ElsewhereInstances", "JumpStart00Divided"},
 			[]string{"divided-applease", "divided-largemessages", "divided-leases"},
 		},
 	} {
