@@ -108,6 +108,9 @@ func (m *management) route(c echo.Context) (*managementRoute, pathValues) {
 			continue
 		}
 		if path, ok := m.routes[i].match(segments); ok {
+			if name, named := path[eventName]; named && m.server.cfg.BehindHost {
+				path[eventName] = mendSlashes(r, name)
+			}
 			return &m.routes[i], path
 		}
 	}

@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"net/http"
 	"net/url"
 	"strings"
 
@@ -89,4 +90,18 @@ func segmentsBelow(u *url.URL, base string) (segments []string, ok bool) {
 		segments = append(segments, segment)
 	}
 	return segments, true
+}
+
+// eventName is the value in a path that may have slashes.
+const eventName = "eventName"
+
+// mendSlashes returns what a segment was before the Functions host passed it on
+// that proxies: it decodes a path, but for escaped slashes, and then escapes all
+// percent signs, so that "a%2Fb" comes as "a%252Fb". What was so from the
+// beginning is not told apart.
+func mendSlashes(r *http.Request, segment string) string {
+	if r.Header.Get("X-Ms-Invocation-Id") == "" { // the host forwards or wraps
+		return segment
+	}
+	return strings.NewReplacer("%2F", "/", "%2f", "/").Replace(segment)
 }
