@@ -88,8 +88,9 @@ func run(ctx context.Context, o options) error {
 type report struct{ strings.Builder }
 
 func (r *report) printf(format string, args ...any) {
-	fmt.Printf(format, args...)
-	fmt.Fprintf(r, format, args...)
+	text := fmt.Sprintf(format, args...)
+	fmt.Print(text)
+	r.WriteString(text)
 }
 
 // measure runs a workload and returns its figures. One that fails has a figure

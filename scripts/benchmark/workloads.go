@@ -232,6 +232,8 @@ func events(ctx context.Context, r *rig) ([]float64, error) {
 // heap and what the process takes of the machine.
 func waiting(ctx context.Context, r *rig) ([]float64, error) {
 	const n = 10_000
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute) // a minute or two on Azurite at rest
+	defer cancel()
 	waiters.take()
 	before := heap()
 	err := inParallel(n, 64, func(i int) error {
