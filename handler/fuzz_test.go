@@ -85,7 +85,7 @@ func FuzzManagement(f *testing.F) {
 		s.state.ready()
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
-		wrongStatus := strings.Contains(w.Body.String(), "InstanceStateError") || strings.Contains(w.Body.String(), `"runtimeStatus":"Failed"`)
+		wrongStatus := strings.Contains(w.Body.String(), "because instance is in the ") || strings.Contains(w.Body.String(), `"runtimeStatus":"Failed"`)
 		if w.Code < 200 || w.Code >= 500 && !wrongStatus && w.Code != http.StatusNotImplemented {
 			t.Errorf("%s %s: %d %s", method, target, w.Code, w.Body)
 		}
