@@ -57,6 +57,10 @@ type run struct {
 	// not newer than those of the last execution: others before it may have taken
 	// effect long ago, and nothing waits for them.
 	late bool
+	// passed is the label of a lock that was passed on when all before it had been
+	// delivered. Requests may follow it, but it makes none old: a sender of ours
+	// gives the next one a label that need not be after it.
+	passed time.Time
 }
 
 // otherRuns is how many executions of a sender are known besides the last.
@@ -261,7 +265,7 @@ func (of *run) isOver() bool { return of.last.IsZero() && len(of.buffered) == 0 
 
 // waits reports whether r's predecessor is yet to come.
 func (s *Sorter) waits(of *run, r *Request) bool {
-	return r.Predecessor.After(of.last) && !r.Predecessor.Before(s.receiveHorizon)
+	return r.Predecessor.After(later(of.last, of.passed)) && !r.Predecessor.Before(s.receiveHorizon)
 }
 
 // follow appends what was held back and has nothing more to wait for.
@@ -282,10 +286,10 @@ func (s *Sorter) follow(from *source, of *run, deliver []*Request) []*Request {
 // DurableTask takes no note, and holds that back for as long as the window.
 func (s *Sorter) Passed(r *Request, by string) (deliver []*Request) {
 	from, ok := s.received.get(by)
-	if !ok || !r.Timestamp.After(from.last) || r.Predecessor.After(from.last) {
+	if !ok || !r.Timestamp.After(from.last) || r.Predecessor.After(later(from.last, from.passed)) {
 		return nil
 	}
-	from.last = r.Timestamp
+	from.passed = later(from.passed, r.Timestamp)
 	return s.follow(from, &from.run, nil)
 }
 
@@ -385,6 +389,9 @@ func (of *run) write(w *writer) {
 	if of.late {
 		w.bool("late", true)
 	}
+	if of.passed.After(of.last) {
+		w.time("passed", of.passed)
+	}
 }
 
 func stampText(t time.Time) string {
@@ -420,11 +427,12 @@ type wireRun struct {
 	Last        stamp
 	ExecutionID string `json:"ExecutionId"`
 	Buffered    ordered[*Request]
-	Late        bool `json:"late"`
+	Late        bool  `json:"late"`
+	Passed      stamp `json:"passed"`
 }
 
 func (w *wireRun) run() run {
-	of := run{last: w.Last.Time, execution: w.ExecutionID, late: w.Late}
+	of := run{last: w.Last.Time, execution: w.ExecutionID, late: w.Late, passed: w.Passed.Time}
 	for _, key := range w.Buffered.keys {
 		if r := w.Buffered.values[key]; r != nil {
 			of.buffered = append(of.buffered, r)

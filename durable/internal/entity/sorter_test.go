@@ -291,3 +291,25 @@ func TestSorter_DeliversInOrderAndOnceWhateverComes(t *testing.T) {
 		}
 	}
 }
+
+// A sender of ours passes a lock on and gives its next request a label that is not
+// after the lock's, since its clock went back or has not moved. One of .NET has its
+// next request follow the lock.
+func TestSorter_ALockThatIsPassedOnMakesNothingOld(t *testing.T) {
+	t.Parallel()
+	var s entity.Sorter
+	receive := func(r sentRequest, want string) {
+		t.Helper()
+		if got := names(s.Receive(r.request(), window)); got != want {
+			t.Errorf("%s lets %q through, want %q", r.op, got, want)
+		}
+	}
+	receive(sentRequest{op: "1", at: 0, after: -1}, "1")
+	if got := s.Passed(sentRequest{op: "lock", at: 5, after: 0, position: 1}.request(), "a"); len(got) > 0 {
+		t.Errorf("the lock lets %q through", names(got))
+	}
+	receive(sentRequest{op: "2", at: 3, after: 0}, "2")
+	receive(sentRequest{op: "3", at: 5, after: 3}, "3")
+	receive(sentRequest{op: "of .NET", at: 6, after: 5}, "of .NET")
+	receive(sentRequest{op: "of .NET", at: 6, after: 5}, "")
+}
