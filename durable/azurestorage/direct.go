@@ -69,7 +69,7 @@ func (r *directResult) send(ctx context.Context, env *envelope, delay time.Durat
 	message := provider.TaskMessage{Event: env.Message.Event, Target: env.Message.Target}
 	sent, err := h.post(ctx, &outgoing{
 		queue: r.partition.queue, partition: r.partition, delay: delay, duplicates: true,
-		env: &envelope{Message: &message, Episode: env.Episode, Sender: env.Sender},
+		env: &envelope{Message: &message, Episode: env.Episode, Sender: env.Sender, Scheduled: env.Scheduled},
 	})
 	if err != nil {
 		h.log.Warn("result of an activity could not be sent; the activity runs again", r.item.attrs("error", err)...)

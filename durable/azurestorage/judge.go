@@ -48,6 +48,7 @@ var (
 	unknownInstance = verdict{fateDiscard, "DiscardingWorkItem", "No such instance"}
 	ended           = verdict{fateRepair, "DiscardingWorkItem", "Instance is Completed"}
 	foreign         = verdict{fateDiscard, "DiscardingWorkItem", "Invalid history (may have been overwritten by a newer instance)"}
+	otherAction     = verdict{fateDiscard, "DiscardingWorkItem", "What it completes was scheduled by an episode that does not count"}
 	terminated      = verdict{fateTerminate, "DiscardingWorkItem", "Instance is Terminated"}
 	outOfOrder      = verdict{fateHoldBack, "ReceivedOutOfOrderMessage", "what it completes is not in the history yet"}
 	notYetStarted   = verdict{fateHoldBack, "ReceivedOutOfOrderMessage", "the instance has not started yet"}
@@ -68,6 +69,7 @@ type arrived struct {
 	receivedAt   time.Time
 	age          time.Duration // since it was put into the queue, when it was received
 	lock         time.Duration // for how long a worker hides a message at a time
+	scheduled    time.Time     // when what it completes was, zero if it does not say so
 }
 
 // mayHaveBeenTaken reports whether another worker may have had the message
@@ -223,6 +225,8 @@ func judgeRunning(stored *loadedInstance, m arrived) verdict {
 		switch {
 		case known.answered.has(id):
 			return duplicate("the history has this completion already")
+		case known.isOfOtherAction(id, m.scheduled):
+			return otherAction
 		case known.actions.has(id):
 			return deliver
 		case id < known.maxAction:

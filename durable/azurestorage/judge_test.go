@@ -66,6 +66,13 @@ func after(age time.Duration, m arrived) arrived {
 	return m
 }
 
+// resultOf returns the result of an activity that was scheduled at the given time.
+func resultOf(scheduled time.Time, ev history.Event) arrived {
+	m := msg(ev, "x", 1)
+	m.scheduled = scheduled
+	return m
+}
+
 func TestJudgeMessages(t *testing.T) {
 	raised := &history.EventRaised{Header: at(3), Name: "go", Input: new(`1`)}
 	terminate := &history.ExecutionTerminated{Header: at(3), Reason: new("enough")}
@@ -217,6 +224,13 @@ func TestJudgeMessages(t *testing.T) {
 		},
 		"a completion of what is scheduled is delivered": {
 			stored: stored(running, startOf("x"), scheduled(0)), messages: []arrived{msg(taskDone(0), "x", 1)}, want: []verdict{deliver},
+		},
+		"a result of the activity that is scheduled is delivered": {
+			stored: stored(running, startOf("x"), scheduled(0)), messages: []arrived{resultOf(judgeTime, taskDone(0))}, want: []verdict{deliver},
+		},
+		"a result of an activity that an episode scheduled which does not count": {
+			stored:   stored(running, startOf("x"), scheduled(0)),
+			messages: []arrived{resultOf(judgeTime.Add(-time.Second), taskDone(0)), resultOf(judgeTime, taskDone(0))}, want: []verdict{otherAction, deliver},
 		},
 		"a completion faster than the checkpoint waits": {
 			stored: stored(running, startOf("x"), scheduled(0)), messages: []arrived{msg(taskDone(1), "x", 30)}, want: []verdict{outOfOrder},

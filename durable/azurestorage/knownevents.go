@@ -17,6 +17,8 @@ type knownEvents struct {
 	actions   idSet // EventIDs of what the orchestrator decided
 	maxAction int
 	answered  idSet // actions that have their completion
+	// scheduled is when the activities were scheduled that have none.
+	scheduled map[int]time.Time
 	raised    map[raisedEvent]bool
 }
 
@@ -30,7 +32,18 @@ type raisedEvent struct {
 }
 
 func newKnownEvents() *knownEvents {
-	return &knownEvents{maxAction: -1, raised: map[raisedEvent]bool{}}
+	return &knownEvents{maxAction: -1, raised: map[raisedEvent]bool{}, scheduled: map[int]time.Time{}}
+}
+
+// isOfOtherAction reports whether a result that says when its activity was
+// scheduled is of another one than the history has with that ID. An episode of
+// which it was not known whether it counts lets its activities run. If it does not
+// count, the one that does may have got its messages in another order, and have
+// given the ID to something else. .NET takes the result of the one for that of the
+// other.
+func (k *knownEvents) isOfOtherAction(id int, scheduled time.Time) bool {
+	at, ok := k.scheduled[id]
+	return ok && !scheduled.IsZero() && !scheduled.Equal(at)
 }
 
 // add notes that ev is in the history.
@@ -44,6 +57,8 @@ func (k *knownEvents) add(ev history.Event) {
 		k.status = status
 	}
 	switch ev := ev.(type) {
+	case *history.TaskScheduled:
+		k.scheduled[ev.EventID] = history.Ticks(ev.Timestamp)
 	case *history.ExecutionStarted:
 		k.started = true
 	case *history.ExecutionCompleted:
@@ -55,6 +70,7 @@ func (k *knownEvents) add(ev history.Event) {
 	default:
 		if id, ok := history.Completes(ev); ok {
 			k.answered.add(id)
+			delete(k.scheduled, id)
 		} else if key, ok := raisedEventOf(ev); ok {
 			k.raised[key] = true
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
@@ -35,6 +36,9 @@ type envelope struct {
 	Sender *history.OrchestrationInstance
 	// TraceContext is passed on unchanged.
 	TraceContext *string
+	// Scheduled is, for the result of an activity, the time of the event that
+	// scheduled it. .NET has no such member, and takes no notice of it.
+	Scheduled time.Time
 }
 
 // newWrapper returns the envelope to enqueue in the place of one that was too
@@ -64,6 +68,9 @@ func encodeEnvelope(e *envelope) ([]byte, error) {
 	}
 	w.sender(e.Sender)
 	w.optStr("SerializableTraceContext", e.TraceContext)
+	if !e.Scheduled.IsZero() {
+		w.time("ScheduledTimestamp", e.Scheduled)
+	}
 	w.close()
 	return w.buf, nil
 }
@@ -169,6 +176,7 @@ func decodeEnvelope(text string) (*envelope, error) {
 		SequenceNumber: wire.SequenceNumber,
 		Episode:        wire.Episode,
 		TraceContext:   textOf(wire.SerializableTraceContext),
+		Scheduled:      history.Ticks(wire.ScheduledTimestamp),
 	}
 	if wire.ActivityID != "" {
 		if e.ActivityID, err = uuid.Parse(wire.ActivityID); err != nil {
@@ -202,6 +210,7 @@ type wireEnvelope struct {
 	Episode                  *int
 	Sender                   *eventjson.Instance
 	SerializableTraceContext json.RawMessage
+	ScheduledTimestamp       time.Time
 }
 
 type wireTaskMessage struct {

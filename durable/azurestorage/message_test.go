@@ -302,3 +302,28 @@ func TestEncodeEnvelope_WritesSendersAsDotNetDoes(t *testing.T) {
 		}
 	}
 }
+
+// The result of an activity says when that was scheduled; other messages are as
+// those of .NET.
+func TestEnvelope_SaysWhenTheActivityWasScheduled(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 1, 2, 3, 4, 5, 600, time.UTC)
+	e := &envelope{Message: &provider.TaskMessage{Event: &history.TaskCompleted{Header: history.NewHeader(at)}, Target: history.OrchestrationInstance{InstanceID: "i"}}}
+	for _, scheduled := range []time.Time{at, {}} {
+		e.Scheduled = scheduled
+		text, err := encodeEnvelope(e)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := decodeEnvelope(string(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !got.Scheduled.Equal(scheduled) {
+			t.Errorf("got %v of %s, want %v", got.Scheduled, text, scheduled)
+		}
+		if strings.Contains(string(text), "ScheduledTimestamp") == scheduled.IsZero() {
+			t.Errorf("scheduled %v: the message is %s", scheduled, text)
+		}
+	}
+}

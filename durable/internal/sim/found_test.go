@@ -41,3 +41,21 @@ func TestAzure_ALeaseThatLapsedForAMomentStopsNothing(t *testing.T) {
 		}
 	}
 }
+
+// It is not known whether an episode counts, and its activities run. It does not,
+// and the one that does gives their IDs to others, since its messages came in
+// another order. No result must be taken for another's (seed 1050024).
+func TestAzure_AResultIsTakenForNoOther(t *testing.T) {
+	if faults, _ := simulate(t, sim.NewVariedPlan(1050024), "azure"); len(faults) > 0 {
+		t.Error(strings.Join(faults, "\n"))
+	}
+}
+
+// A worker dies before it tells the row of an instance that it began and was
+// suspended at once. What it took must come again, since nothing else does (seed
+// 1050098, and 20138 in other words).
+func TestAzure_TheRowIsToldBeforeWhatWasTakenIsGone(t *testing.T) {
+	if faults, _ := simulate(t, sim.NewVariedPlan(1050098), "azure"); len(faults) > 0 {
+		t.Error(strings.Join(faults, "\n"))
+	}
+}
