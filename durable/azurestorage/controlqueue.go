@@ -86,6 +86,10 @@ func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
 			continue
 		}
 		taken++
+		if h.held.isSpent(d) {
+			r.do(func() { d.removeAgain(r.work) })
+			continue
+		}
 		if err := h.decode(r.work, d, m.text); err != nil {
 			h.log.Error("MessageFailure", d.attrs("error", err)...)
 			r.do(func() { d.abandon(r.work, err.Error()) })

@@ -118,8 +118,11 @@ func (d *delivery) remove(ctx context.Context) error {
 	deleted := false
 	defer func() {
 		d.mu.Lock()
-		defer d.mu.Unlock()
 		d.doubtful = !deleted
+		d.mu.Unlock()
+		if !deleted {
+			d.hub.held.spend(d)
+		}
 	}()
 	return d.change(ctx, func(m queueMessage) (queueMessage, error) {
 		gone, err := d.queue.remove(ctx, m.id, m.receipt)
@@ -129,6 +132,14 @@ func (d *delivery) remove(ctx context.Context) error {
 		}
 		return m, err
 	})
+}
+
+// removeAgain deletes a message that came although this process is done with it.
+func (d *delivery) removeAgain(ctx context.Context) {
+	d.hub.log.Warn("DuplicateMessageDetected", d.attrs("details", "it was taken before, and could not be deleted then")...)
+	if err := d.remove(ctx); err != nil && ctx.Err() == nil {
+		d.hub.log.Warn("message could not be deleted, it comes again", d.attrs("error", err)...)
+	}
 }
 
 // The longest a message is hidden after it could not be processed. At that

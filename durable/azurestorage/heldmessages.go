@@ -2,6 +2,7 @@ package azurestorage
 
 import (
 	"context"
+	"maps"
 	"sync"
 	"time"
 
@@ -12,11 +13,17 @@ import (
 type heldMessages struct {
 	mu   sync.Mutex
 	byID map[string]*delivery
+	// spent are messages that this process was done with, and whose deletion is
+	// not known to have succeeded, and when that was: a receive was under way that
+	// made the receipt void, or the storage did not answer.
+	spent map[string]time.Time
 	// none is closed when there are none; nil unless somebody waits for that.
 	none chan struct{}
 }
 
-func newHeldMessages() *heldMessages { return &heldMessages{byID: map[string]*delivery{}} }
+func newHeldMessages() *heldMessages {
+	return &heldMessages{byID: map[string]*delivery{}, spent: map[string]time.Time{}}
+}
 
 func heldKey(queue, id string) string { return queue + "/" + id }
 
@@ -36,6 +43,35 @@ func (h *heldMessages) add(d *delivery) (older *delivery) {
 		older.replace(d.msg)
 	}
 	return older
+}
+
+// How long a message is remembered that may come again, and how many are.
+const (
+	spentFor = 10 * time.Minute
+	maxSpent = 4096
+)
+
+// spend notes that d is done with and may come again.
+func (h *heldMessages) spend(d *delivery) {
+	now := time.Now()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if len(h.spent) >= maxSpent {
+		maps.DeleteFunc(h.spent, func(_ string, at time.Time) bool { return now.Sub(at) > spentFor })
+	}
+	if len(h.spent) < maxSpent {
+		h.spent[heldKey(d.queue.name, d.id)] = now
+	}
+}
+
+// isSpent reports whether d was done with before. Then it is only to be deleted:
+// what it says has come to pass, and not everything tells that it has, such as
+// the history of an instance that continued as new with an event.
+func (h *heldMessages) isSpent(d *delivery) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	at, ok := h.spent[heldKey(d.queue.name, d.id)]
+	return ok && time.Since(at) <= spentFor
 }
 
 func (h *heldMessages) forget(d *delivery) {

@@ -172,6 +172,10 @@ func (q *activityQueue) take(work context.Context, messages []queueMessage) {
 		q.mu.Lock()
 		q.free--
 		q.mu.Unlock()
+		if h.held.isSpent(d) {
+			h.tasks.Go(func() { d.removeAgain(work) })
+			continue
+		}
 		err := h.decode(work, d, m.text)
 		if err == nil {
 			if _, isTask := d.event().(*history.TaskScheduled); !isTask {
