@@ -78,11 +78,16 @@ func findPlanted(t *testing.T, pattern string, least int, test string) {
 
 // foundBefore has the seeds that found the bugs before. They are tried first.
 var foundBefore = map[string]uint64{
+	"01-skip-etag.patch":                 1,
 	"02-delete-before-commit.patch":      2,
+	"03-drop-renewal.patch":              298,
 	"11-hand-over-before-commit.patch":   1,
 	"12-discard-early-completions.patch": 55,
+	"13-swallow-a-failed-send.patch":     53,
+	"14-leave-the-row-behind.patch":      45,
 
 	"21-apply-twice.patch":       3,
+	"22-forget-a-release.patch":  32,
 	"23-reorder-a-sender.patch":  1,
 	"27-forget-the-outbox.patch": 4,
 
