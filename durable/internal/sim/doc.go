@@ -3,7 +3,9 @@
 //
 // A seed decides about all of it: what the app is ([NewApp]), when which client
 // does what and what goes wrong ([NewPlan]). [Run] runs a plan on a [Platform],
-// which is a provider and the means to disturb it, and returns what it found. What
+// which is a provider and the means to disturb it, and returns what it found. On
+// Azure Storage the seed also chooses the partition manager, how many activities a
+// worker runs and whether a service fails for a while ([NewVariedPlan]). What
 // the instances of the app must end with is said by [App.Expect], which runs them
 // one step after the other with no hub at all.
 package sim
