@@ -27,7 +27,7 @@ func TestPlanted_EachBugIsFound(t *testing.T) {
 
 // Those in testdata/planted/entities are bugs of entities.
 func TestPlanted_EachBugOfEntitiesIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/entities/*.patch", 7, "AppsWithEntitiesEnd")
+	findPlanted(t, "testdata/planted/entities/*.patch", 5, "AppsWithEntitiesEnd")
 }
 
 // findPlanted looks for each of the bugs that the patches are, of which there are
