@@ -1,8 +1,6 @@
 package azsim
 
 import (
-	"bytes"
-	"compress/gzip"
 	"hash/fnv"
 	"io"
 	"time"
@@ -62,12 +60,8 @@ func fingerprint(body []byte) uint64 {
 	if len(body) == 0 {
 		return 0
 	}
-	if bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
-		if r, err := gzip.NewReader(bytes.NewReader(body)); err == nil {
-			if text, err := io.ReadAll(r); err == nil {
-				body = text
-			}
-		}
+	if text, ok := unpacked(body); ok {
+		body = text
 	}
 	h := fnv.New64a()
 	_, _ = h.Write(appendWithoutNoise(nil, body)) // never fails

@@ -2,6 +2,9 @@ package azsim
 
 import (
 	"bytes"
+	"compress/gzip"
+	"io"
+	"strconv"
 	"time"
 )
 
@@ -10,6 +13,9 @@ import (
 func shiftTimes(text []byte, d time.Duration) []byte {
 	if d == 0 {
 		return text
+	}
+	if plain, ok := unpacked(text); ok {
+		return packed(shiftTimes(plain, d))
 	}
 	var moved []byte // text up to done; nil as long as there is nothing to move
 	done := 0
@@ -103,5 +109,29 @@ func (r *reply) skewed(d time.Duration) *reply {
 			moved.header[name][i] = string(shiftTimes([]byte(values[i]), d))
 		}
 	}
+	if len(moved.body) != len(r.body) && moved.header.Get("Content-Length") != "" {
+		moved.header.Set("Content-Length", strconv.Itoa(len(moved.body)))
+	}
 	return &moved
+}
+
+// unpacked returns what is compressed in body; ok is false if nothing is.
+func unpacked(body []byte) (text []byte, ok bool) {
+	if !bytes.HasPrefix(body, []byte{0x1f, 0x8b}) {
+		return nil, false
+	}
+	r, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, false
+	}
+	text, err = io.ReadAll(r)
+	return text, err == nil
+}
+
+func packed(text []byte) []byte {
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, _ = w.Write(text) // never fails, into memory
+	_ = w.Close()
+	return b.Bytes()
 }
