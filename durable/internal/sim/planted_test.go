@@ -78,13 +78,20 @@ func findPlanted(t *testing.T, pattern string, least int, test string) {
 
 // foundBefore has the seeds that found the bugs before. They are tried first.
 var foundBefore = map[string]uint64{
-	"01-skip-etag.patch":                 1,
-	"02-delete-before-commit.patch":      2,
-	"03-drop-renewal.patch":              298,
-	"11-hand-over-before-commit.patch":   1,
-	"12-discard-early-completions.patch": 55,
-	"13-swallow-a-failed-send.patch":     53,
-	"14-leave-the-row-behind.patch":      45,
+	"01-skip-etag.patch":                  1,
+	"02-delete-before-commit.patch":       2,
+	"03-drop-renewal.patch":               298,
+	"04-forget-to-abandon.patch":          2,
+	"05-forget-to-retract.patch":          10,
+	"06-lost-answer-is-a-lost-race.patch": 7,
+	"07-take-a-completion-twice.patch":    28,
+	"08-purge-leaves-blobs.patch":         2,
+	"09-send-once-and-hope.patch":         15,
+	"10-delete-item-before-result.patch":  25,
+	"11-hand-over-before-commit.patch":    1,
+	"12-discard-early-completions.patch":  55,
+	"13-swallow-a-failed-send.patch":      53,
+	"14-leave-the-row-behind.patch":       45,
 
 	"21-apply-twice.patch":       3,
 	"22-forget-a-release.patch":  32,
