@@ -65,10 +65,10 @@ func reasonOf(end *history.ExecutionCompleted) string {
 // (WebJobs.Extensions.DurableTask/EtwEventSource.cs). Operators search logs for
 // these names.
 func endEvent(status history.RuntimeStatus) string {
-	switch status {
-	case history.Failed:
+	if status == history.Failed {
 		return "FunctionFailed"
-	case history.Terminated:
+	}
+	if status == history.Terminated {
 		return "FunctionTerminated"
 	}
 	return "FunctionCompleted"

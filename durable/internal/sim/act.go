@@ -102,6 +102,7 @@ func (p *actor) act(a Act) error {
 	case FanAct:
 		return p.fan(a)
 	case SignalAct:
+		o.Section = "" // it is for a ledger that is not locked
 		addOp.Signal(ctx, at, o)
 	case DelayedAct:
 		o.Wait = a.Wait

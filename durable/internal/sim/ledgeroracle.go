@@ -87,7 +87,10 @@ func (e *orders) acts(in Input, step int, from, section string, acts []Act, may 
 		}
 		x := expectedEntry{order: order(0), may: may}
 		switch a.Kind {
-		case CallAct, SignalAct:
+		case CallAct:
+			e.expect(a.Ledger, addOp, x)
+		case SignalAct:
+			x.order.Section = ""
 			e.expect(a.Ledger, addOp, x)
 		case DelayedAct:
 			x.late = true
@@ -155,7 +158,7 @@ func checkBalances(batches [][]Entry) (faults []string) {
 	for i, batch := range batches {
 		balance := 0
 		for n, entry := range batch {
-			if balance += entry.Amount; entry.Balance != balance && entry.Balance != balance-ownLate(batch[:n], entry) {
+			if balance += entry.Amount; entry.Balance != balance && !isSinceOwnLate(batch[:n], entry, balance-entry.Balance) {
 				faults = append(faults, fmt.Sprintf("after entry %d of %d, order %v, the balance is %d, want %d", n, len(batch), entry.key(), entry.Balance, balance))
 			}
 			balance = entry.Balance
@@ -167,17 +170,20 @@ func checkBalances(batches [][]Entry) (faults []string) {
 	return faults
 }
 
-// ownLate returns by how much the balance was changed, right before an entry of a
-// critical section, by delayed orders of the same sender: those are carried out in
-// the section, too.
-func ownLate(before []Entry, entry Entry) (sum int) {
+// isSinceOwnLate reports whether the last of what came right before an entry of a
+// critical section, delayed orders of the same sender or such that an earlier
+// execution of it gave, changed the balance by sum: those are carried out in the
+// section, too, and may be after the balance was read that the entry is based on.
+func isSinceOwnLate(before []Entry, entry Entry, sum int) bool {
 	for _, e := range slices.Backward(before) {
 		if entry.Op != string(setOp) || !e.isOwnOf(entry.Section) || e.Section != "" {
 			break
 		}
-		sum += e.Amount
+		if sum -= e.Amount; sum == 0 {
+			return true
+		}
 	}
-	return sum
+	return false
 }
 
 // check returns which orders were lost, carried out twice, invented, or carried
