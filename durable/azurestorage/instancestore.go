@@ -70,13 +70,17 @@ func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, sto
 	return err
 }
 
-// repairCurrent is repairEnded for the execution that is current.
+// repairCurrent is repairEnded or repairRunning, whichever is right for the
+// execution that is current.
 func (h *TaskHub) repairCurrent(ctx context.Context, instanceID string) error {
 	stored, err := h.loadInstance(ctx, instanceID, "")
 	if err != nil {
 		return err
 	}
-	return h.repairEnded(ctx, instanceID, stored)
+	if stored.known.ended != nil {
+		return h.repairEnded(ctx, instanceID, stored)
+	}
+	return h.repairRunning(ctx, instanceID, stored)
 }
 
 // repairEnded makes the row of an instance say that it has ended, if a crash
@@ -105,14 +109,16 @@ func (h *TaskHub) repairEnded(ctx context.Context, instanceID string, stored *lo
 // execution that goes on, if a crash kept the checkpoint from it that took a
 // message which has come again. No other checkpoint may follow for long: one who
 // resumes an instance, for instance, first looks whether its row says that it is
-// suspended.
+// suspended. The row may still be that of an earlier generation, but not of an
+// execution that is yet to start.
 func (h *TaskHub) repairRunning(ctx context.Context, instanceID string, stored *loadedInstance) error {
 	status, changes := statusAfter(stored.events)
 	row := stored.row
 	if !changes || row == nil || stored.known.ended != nil || provider.IsEntity(instanceID) {
 		return nil
 	}
-	if row.State.Instance.ExecutionID != stored.executionID || row.State.Status.IsTerminal() || row.State.Status == status {
+	same := row.State.Instance.ExecutionID == stored.executionID
+	if row.State.Status.IsTerminal() || same && row.State.Status == status || !same && row.State.Status == history.Pending {
 		return nil
 	}
 	h.log.Info("instance row repaired", "instanceId", instanceID, "executionId", stored.executionID, "status", status.String())

@@ -1,6 +1,7 @@
 package azurestorage
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -55,16 +56,21 @@ func TestRepair_PutsTheRowOfAnEarlierGenerationRight(t *testing.T) {
 func TestRepair_PutsTheRowOfARunningInstanceRight(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
+	suspended := []history.Event{&history.ExecutionSuspended{Header: header(-1)}}
 	for id, tt := range map[string]struct {
 		fresh []history.Event
 		row   string // what the row says, if not Pending
 		want  history.RuntimeStatus
+
+		before string // the execution that the row is of, if another one
 	}{
-		"running":    {nil, "", history.Running},
-		"suspended":  {[]history.Event{&history.ExecutionSuspended{Header: header(-1)}}, "", history.Suspended},
-		"terminated": {nil, "Terminated", history.Terminated}, // by somebody who knows more
+		"running":    {want: history.Running},
+		"suspended":  {fresh: suspended, want: history.Suspended},
+		"terminated": {row: "Terminated", want: history.Terminated}, // by somebody who knows more
+		"earlier":    {fresh: suspended, row: "Running", want: history.Suspended, before: "e0"},
+		"next":       {fresh: suspended, want: history.Pending, before: "e2"}, // of a client that starts it anew
 	} {
-		mustStart(t, h, id, "e1", `1`)
+		mustStart(t, h, id, cmp.Or(tt.before, "e1"), `1`)
 		if tt.row != "" {
 			row := entity{PartitionKey: escapeKey(id)}
 			row.setString("RuntimeStatus", tt.row)
@@ -86,6 +92,9 @@ func TestRepair_PutsTheRowOfARunningInstanceRight(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := h.repairRunning(t.Context(), id, stored); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.repairCurrent(t.Context(), id); err != nil { // it is right already
 			t.Fatal(err)
 		}
 		state, err := h.Instance(t.Context(), id, provider.Fetch{})

@@ -59,3 +59,12 @@ func TestAzure_TheRowIsToldBeforeWhatWasTakenIsGone(t *testing.T) {
 		t.Error(strings.Join(faults, "\n"))
 	}
 }
+
+// An instance continues as new and is suspended by one checkpoint, whose answer is
+// lost, and the worker dies. The row is of the execution before, then, and has to
+// follow all the same (seed 2000466).
+func TestAzure_TheRowFollowsANewExecutionThatIsSuspendedAtOnce(t *testing.T) {
+	if faults, _ := simulate(t, sim.NewVariedPlan(2000466), "azure"); len(faults) > 0 {
+		t.Error(strings.Join(faults, "\n"))
+	}
+}
