@@ -36,8 +36,11 @@ type envelope struct {
 	Sender *history.OrchestrationInstance
 	// TraceContext is passed on unchanged.
 	TraceContext *string
-	// Scheduled is, for the result of an activity, the time of the event that
-	// scheduled it. .NET has no such member, and takes no notice of it.
+	// Scheduled is, for an activity and its result, the time that the event has in
+	// the history which scheduled it. .NET has no such member, and takes no notice
+	// of it. That of the activity's own event will not do: .NET gives it another
+	// time than the one in the history (DurableTask.Core/TaskOrchestrationDispatcher.cs,
+	// ProcessScheduleTaskDecision).
 	Scheduled time.Time
 }
 

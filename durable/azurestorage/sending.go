@@ -177,7 +177,11 @@ func (s *session) outgoing(cp *provider.Checkpoint) []*outgoing {
 			if to != nil {
 				queue = to.queue
 			}
-			out = append(out, &outgoing{queue: queue, partition: to, env: &envelope{Message: &messages[i]}, duplicates: true})
+			env := &envelope{Message: &messages[i]}
+			if scheduled, ok := messages[i].Event.(*history.TaskScheduled); ok {
+				env.Scheduled = history.Ticks(scheduled.Timestamp)
+			}
+			out = append(out, &outgoing{queue: queue, partition: to, env: env, duplicates: true})
 		}
 	}
 	add(nil, cp.Activities)

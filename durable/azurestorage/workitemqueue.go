@@ -232,7 +232,7 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 	p := l.hub.partitionOf(target.InstanceID)
 	env := &envelope{
 		Message: &provider.TaskMessage{Event: result, Target: target},
-		Episode: l.d.env.Episode, Sender: &target, Scheduled: history.Ticks(l.d.event().Head().Timestamp),
+		Episode: l.d.env.Episode, Sender: &target, Scheduled: l.d.env.Scheduled,
 	}
 	taken, err := l.hub.completeDirectly(p, l.d, env)
 	if taken {
