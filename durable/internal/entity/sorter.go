@@ -46,6 +46,9 @@ type source struct {
 	run           // of the execution that is the last, as it seems
 	others []*run // of others, which have not ended for long or have just begun
 	recent marks  // of what was delivered last
+	// over is the last label that was delivered of executions of which nothing else
+	// is known any more.
+	over time.Time
 }
 
 // A run is what is known of one execution of a sender.
@@ -53,9 +56,10 @@ type run struct {
 	last      time.Time // the label of what was delivered last; zero if nothing was
 	execution string
 	buffered  []*Request // in the order of their labels
-	// late says that the first request that is known of it is not its first, and is
-	// not newer than those of the last execution: others before it may have taken
-	// effect long ago, and nothing waits for them.
+	// late says that requests of it may have taken effect long ago which nobody
+	// remembers, so that nothing waits for them: the first that is known is not its
+	// first, and not newer than those of the last execution, or may be of one that was
+	// forgotten.
 	late bool
 	// passed is the label of a lock that was passed on when all before it had been
 	// delivered. Requests may follow it, but it makes none old: a sender of ours
@@ -64,7 +68,7 @@ type run struct {
 }
 
 // otherRuns is how many executions of a sender are known besides the last.
-const otherRuns = 2
+const otherRuns = 4
 
 // Label labels a request that is sent to destination.
 func (s *Sorter) Label(r *Request, destination string, now time.Time, window time.Duration) {
@@ -173,24 +177,41 @@ func (from *source) of(execution string) *run {
 // begin begins to take note of the execution that r is of. What is held back of the
 // one that is forgotten instead is appended: it is all there will be.
 func (from *source) begin(r *Request, deliver []*Request) (*run, []*Request) {
-	of, first := &run{execution: r.ParentExecution}, (*run)(nil)
+	var forgotten []*Request
 	if len(from.others) == otherRuns {
-		first, from.others = from.others[0], from.others[1:]
+		forgotten = from.forgetRun()
 	}
-	if r.Timestamp.After(from.last) {
+	isLast := r.Timestamp.After(from.last)
+	of := &run{execution: r.ParentExecution}
+	if r.Predecessor.IsZero() {
+		of.late = !r.Timestamp.After(from.over)
+	} else {
+		of.late = !isLast || !r.Predecessor.After(from.over)
+	}
+	if isLast {
 		from.others = append(from.others, new(from.run))
 		from.run, of = *of, &from.run
 		from.recent = from.recent.last(recentFromSender)
 	} else {
-		of.late = !r.Predecessor.IsZero()
 		from.others = append(from.others, of)
 	}
-	if first != nil {
-		for _, b := range first.buffered {
-			deliver = from.add(b, deliver)
-		}
+	for _, b := range forgotten {
+		deliver = from.add(b, deliver)
 	}
 	return of, deliver
+}
+
+// forgetRun forgets the oldest execution but the last of which nothing is held
+// back, or else the oldest, and returns what is held back of that.
+func (from *source) forgetRun() (buffered []*Request) {
+	i := max(0, slices.IndexFunc(from.others, func(o *run) bool { return len(o.buffered) == 0 }))
+	first := from.others[i]
+	from.others = slices.Delete(from.others, i, i+1)
+	from.over = later(from.over, first.last)
+	for _, b := range first.buffered {
+		from.over = later(from.over, b.Timestamp)
+	}
+	return first.buffered
 }
 
 // knows reports whether r came before, as far as is remembered.
@@ -364,6 +385,9 @@ func (from *source) write(w *writer) {
 	w.open()
 	from.run.write(w)
 	w.marks("seen", from.recent)
+	if !from.over.IsZero() {
+		w.time("over", from.over)
+	}
 	if len(from.others) > 0 {
 		w.list("others", len(from.others), func(i int) {
 			w.open()
@@ -449,12 +473,13 @@ func (from *source) UnmarshalJSON(data []byte) error {
 	var wire struct {
 		wireRun
 		Seen   marks     `json:"seen"`
+		Over   stamp     `json:"over"`
 		Others []wireRun `json:"others"`
 	}
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
 	}
-	*from = source{run: wire.run(), recent: wire.Seen}
+	*from = source{run: wire.run(), recent: wire.Seen, over: wire.Over.Time}
 	for i := range wire.Others[:min(len(wire.Others), otherRuns)] {
 		from.others = append(from.others, new(wire.Others[i].run()))
 	}

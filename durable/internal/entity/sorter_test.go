@@ -94,14 +94,31 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"", "1'", "", "1 2", "2' 3'"},
 		},
 		{
-			"what came of an execution is all there will be when three more have come", window,
+			"ours: what came of an execution is all there will be when five more have come, of which four wait, too", window,
 			[]sentRequest{
 				{op: "2", at: 1, after: 0, execution: "w"},
+				{op: "x", at: 3, after: 2, execution: "x"},
+				{op: "y", at: 5, after: 4, execution: "y"},
+				{op: "z", at: 7, after: 6, execution: "z"},
+				{op: "u", at: 9, after: 8, execution: "u"},
+				{op: "v", at: 10, after: -1, execution: "v"},
+			},
+			[]string{"", "", "", "", "", "2 v"},
+		},
+		{
+			"ours: what may follow what came of a forgotten execution does not wait for it", window,
+			[]sentRequest{
+				{op: "1", at: 1, after: -1, execution: "w"},
 				{op: "x", at: 2, after: -1, execution: "x"},
 				{op: "y", at: 3, after: -1, execution: "y"},
 				{op: "z", at: 4, after: -1, execution: "z"},
+				{op: "u", at: 5, after: -1, execution: "u"},
+				{op: "v", at: 6, after: -1, execution: "v"},
+				{op: "2", at: 7, after: 1, execution: "w"},
+				{op: "1'", at: 1, after: -1, execution: "x'"},
+				{op: "3'", at: 3, after: 2, execution: "x'"},
 			},
-			[]string{"", "x", "y", "2 z"},
+			[]string{"1", "x", "y", "z", "u", "v", "2", "1'", "3'"},
 		},
 		{
 			"ours: the requests of two executions may come in any order, and all have one time", window,
