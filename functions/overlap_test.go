@@ -1,0 +1,39 @@
+package main_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+)
+
+// The host starts the next process while the last one still drains, on the same
+// instance of a plan. They are two workers all the same: they share the partitions,
+// and neither takes the other's work for its own.
+func TestStandalone_TwoProcessesOnOneInstanceAreTwoWorkers(t *testing.T) {
+	t.Parallel()
+	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
+	instance := "WEBSITE_INSTANCE_ID=0123456789abcdef"
+	first := startStandalone(t, e2eApp, root, instance)
+	first.awaitLog("event=LeaseAcquisitionSucceeded", 60*time.Second)
+	second := startStandalone(t, e2eApp, root, instance)
+	second.awaitLog("event=LeaseAcquisitionSucceeded", 60*time.Second)
+
+	var started []checkStatus
+	for i := range 20 {
+		app := []*app{first, second}[i%2]
+		started = append(started, app.start("Steps", map[string]int{"steps": 3}))
+	}
+	for i, s := range started {
+		app := []*app{second, first}[i%2]
+		app.completed(fmt.Sprintf("/api/durabletask/instances/%s", s.ID), time.Minute, "[1,4,9]")
+	}
+
+	for _, app := range []*app{first, second} {
+		if log := app.log(); strings.Contains(log, "SplitBrainDetected") || strings.Contains(log, "another worker has taken the instance over") {
+			t.Error("the processes took each other's instances")
+		}
+	}
+}
