@@ -98,6 +98,17 @@ func (b *inbox) add(r *reading, p *partition, d *delivery) {
 	b.advance(r, s)
 }
 
+// executionNamedBy returns the execution that messages are for, empty if none of
+// them names one.
+func executionNamedBy(deliveries []*delivery) string {
+	for _, d := range deliveries {
+		if id := d.target().ExecutionID; id != "" {
+			return id
+		}
+	}
+	return ""
+}
+
 // concerns reports whether a message for an execution, any if it is empty, can
 // be for the one that is known.
 func concerns(wanted, known string) bool { return wanted == "" || wanted == known }
@@ -325,11 +336,11 @@ func (b *inbox) end(ctx context.Context, sess *session) {
 	if r := s.partition.currentReading(); r != nil && !b.closed {
 		sess.remember()
 		if len(incoming) > 0 {
-			s.batches = slices.Insert(s.batches, 0, &messageBatch{executionID: sess.executionID(), deliveries: incoming})
+			s.batches = slices.Insert(s.batches, 0, &messageBatch{deliveries: incoming})
 			incoming = nil
 		}
-		for _, batch := range s.batches {
-			batch.loaded = nil // of before what the session committed
+		for _, batch := range s.batches { // what they know is of before what the session committed, or somebody else
+			batch.loaded, batch.executionID = nil, executionNamedBy(batch.deliveries)
 		}
 		b.advance(r, s)
 	} else if len(s.batches) == 0 {

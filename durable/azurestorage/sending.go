@@ -168,6 +168,12 @@ func (s *session) send(ctx context.Context, cp *provider.Checkpoint) ([]sentMess
 // and reserves room for those that this process will take itself.
 func (s *session) outgoing(cp *provider.Checkpoint) []*outgoing {
 	var out []*outgoing
+	scheduled := map[int]time.Time{} // when activities were, as the history has it
+	for _, e := range cp.NewEvents {
+		if id := taskOf(e); id >= 0 {
+			scheduled[id] = history.Ticks(e.Head().Timestamp)
+		}
+	}
 	add := func(p *partition, messages []provider.TaskMessage) {
 		for i := range messages {
 			to, queue := p, s.hub.workItems
@@ -178,8 +184,8 @@ func (s *session) outgoing(cp *provider.Checkpoint) []*outgoing {
 				queue = to.queue
 			}
 			env := &envelope{Message: &messages[i]}
-			if scheduled, ok := messages[i].Event.(*history.TaskScheduled); ok {
-				env.Scheduled = history.Ticks(scheduled.Timestamp)
+			if id := taskOf(messages[i].Event); id >= 0 {
+				env.Scheduled = scheduled[id]
 			}
 			out = append(out, &outgoing{queue: queue, partition: to, env: env, duplicates: true})
 		}
@@ -189,6 +195,15 @@ func (s *session) outgoing(cp *provider.Checkpoint) []*outgoing {
 	add(nil, cp.Messages)
 	s.hub.reserve(out)
 	return out
+}
+
+// taskOf returns the ID of the activity that an event schedules, -1 if it schedules
+// none.
+func taskOf(e history.Event) int {
+	if scheduled, ok := e.(*history.TaskScheduled); ok {
+		return scheduled.EventID
+	}
+	return -1
 }
 
 // reserve decides which messages are handed over in memory. Those to one

@@ -54,6 +54,7 @@ type source struct {
 // A run is what is known of one execution of a sender.
 type run struct {
 	last      time.Time // the label of what was delivered last; zero if nothing was
+	old       time.Time // the last label of which not all IDs may be known any more
 	execution string
 	buffered  []*Request // in the order of their labels
 	// late says that requests of it may have taken effect long ago which nobody
@@ -152,7 +153,7 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 	case of.late:
 		of.last = later(of.last, r.Timestamp)
 		return from.add(r, deliver)
-	case !r.Timestamp.After(of.last):
+	case !r.Timestamp.After(of.last) && from.knows(of, r):
 		return deliver
 	case s.waits(of, r):
 		of.hold(r)
@@ -191,7 +192,7 @@ func (from *source) begin(r *Request, deliver []*Request) (*run, []*Request) {
 	if isLast {
 		from.others = append(from.others, new(from.run))
 		from.run, of = *of, &from.run
-		from.recent = from.recent.last(recentFromSender)
+		from.forgetIDs(recentFromSender)
 	} else {
 		from.others = append(from.others, of)
 	}
@@ -221,7 +222,29 @@ func (s *Sorter) knows(r *Request) bool {
 		return false
 	}
 	of := from.of(r.ParentExecution)
-	return of != nil && !of.late && !r.Timestamp.After(of.last) || slices.Contains(from.recent, mark(r.ID))
+	if of == nil {
+		of = new(run)
+	}
+	return from.knows(of, r)
+}
+
+// knows reports whether r came before: by its ID or, if that may have been
+// forgotten, by its label. A label alone does not tell: an attempt that was lost may
+// have had those of a clock that is ahead of the one that counts.
+func (from *source) knows(of *run, r *Request) bool {
+	return !of.late && !r.Timestamp.After(of.old) || slices.Contains(from.recent, mark(r.ID))
+}
+
+// forgetIDs forgets all but the last n of what was delivered.
+func (from *source) forgetIDs(n int) {
+	if len(from.recent) <= n {
+		return
+	}
+	from.recent = from.recent.last(n)
+	from.old = from.last
+	for _, o := range from.others {
+		o.old = o.last
+	}
 }
 
 // handOver has m remember for a while what was known of senders that the sorter
@@ -240,7 +263,7 @@ func (s *Sorter) handOver(m *memory, now time.Time) {
 func (s *Sorter) forget(m *memory, now time.Time) {
 	for _, from := range s.received.values {
 		if len(from.recent) > recentFromSender && m.since(from.last, now) > repeatTime {
-			from.recent = from.recent.last(recentFromSender)
+			from.forgetIDs(recentFromSender)
 		}
 	}
 }
@@ -324,11 +347,11 @@ func (s *Sorter) deliver(from *source, of *run, r *Request, deliver []*Request) 
 	// checkpoint of the sender's, whose history has what is before: only what comes
 	// from now on can be sent again with another label.
 	if r.Predecessor.Equal(of.last) && r.Timestamp.Sub(r.Predecessor) > tick && !slices.Contains(from.recent, mark(r.ID)) {
-		from.recent = from.recent.last(recentFromSender - 1)
+		from.forgetIDs(recentFromSender - 1)
 	}
-	of.last = time.Time{}
-	if !r.Timestamp.Before(s.receiveHorizon) {
-		of.last = r.Timestamp
+	of.last = later(of.last, r.Timestamp)
+	if of.last.Before(s.receiveHorizon) {
+		of.last = time.Time{}
 	}
 	return from.add(r, deliver)
 }
@@ -338,6 +361,7 @@ func (from *source) add(r *Request, deliver []*Request) []*Request {
 	if slices.Contains(from.recent, mark(r.ID)) {
 		return deliver
 	}
+	from.forgetIDs(mostFromSender - 1)
 	from.recent = append(from.recent.last(mostFromSender-1), mark(r.ID))
 	return append(deliver, r)
 }
@@ -383,7 +407,7 @@ func (s *Sorter) write(w *writer) {
 // write writes DurableTask's members and then those that are ours.
 func (from *source) write(w *writer) {
 	w.open()
-	from.run.write(w)
+	from.run.write(w, len(from.recent) > 0)
 	w.marks("seen", from.recent)
 	if !from.over.IsZero() {
 		w.time("over", from.over)
@@ -391,14 +415,16 @@ func (from *source) write(w *writer) {
 	if len(from.others) > 0 {
 		w.list("others", len(from.others), func(i int) {
 			w.open()
-			from.others[i].write(w)
+			from.others[i].write(w, len(from.recent) > 0)
 			w.close()
 		})
 	}
 	w.close()
 }
 
-func (of *run) write(w *writer) {
+// write writes DurableTask's members and then those that are ours, which need not
+// say that all is old if no IDs are known.
+func (of *run) write(w *writer, hasIDs bool) {
 	w.time("Last", of.last)
 	w.filled("ExecutionId", of.execution)
 	if len(of.buffered) > 0 {
@@ -412,6 +438,9 @@ func (of *run) write(w *writer) {
 	}
 	if of.late {
 		w.bool("late", true)
+	}
+	if !of.old.IsZero() && hasIDs {
+		w.time("old", of.old)
 	}
 	if of.passed.After(of.last) {
 		w.time("passed", of.passed)
@@ -452,11 +481,12 @@ type wireRun struct {
 	ExecutionID string `json:"ExecutionId"`
 	Buffered    ordered[*Request]
 	Late        bool  `json:"late"`
+	Old         stamp `json:"old"`
 	Passed      stamp `json:"passed"`
 }
 
 func (w *wireRun) run() run {
-	of := run{last: w.Last.Time, execution: w.ExecutionID, late: w.Late, passed: w.Passed.Time}
+	of := run{last: w.Last.Time, execution: w.ExecutionID, late: w.Late, passed: w.Passed.Time, old: w.Old.Time}
 	for _, key := range w.Buffered.keys {
 		if r := w.Buffered.values[key]; r != nil {
 			of.buffered = append(of.buffered, r)
@@ -480,6 +510,9 @@ func (from *source) UnmarshalJSON(data []byte) error {
 		return err
 	}
 	*from = source{run: wire.run(), recent: wire.Seen, over: wire.Over.Time}
+	if wire.Seen == nil { // it was written by somebody who remembers no IDs
+		from.old = from.last
+	}
 	for i := range wire.Others[:min(len(wire.Others), otherRuns)] {
 		from.others = append(from.others, new(wire.Others[i].run()))
 	}

@@ -209,6 +209,17 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"1", "1'", "2", "2'", "", ""},
 		},
 		{
+			"ours: an attempt that was lost may have had a clock that was ahead of the one that counts", window,
+			[]sentRequest{
+				{op: "1", at: 10, after: -1, id: "one"},
+				{op: "1", at: 1, after: -1, id: "one"},
+				{op: "2", at: 2, after: 1, id: "two"},
+				{op: "2", at: 2, after: 1, id: "two"},
+				{op: "3", at: 11, after: 10, id: "three"},
+			},
+			[]string{"1", "", "2", "", "3"},
+		},
+		{
 			"ours: also if it had to wait", window,
 			[]sentRequest{{op: "1", at: 0, after: -1, id: "one"}, {op: "3", at: 4, after: 3}, {op: "1", at: 2, after: -1, id: "one"}, {op: "2", at: 3, after: 2}},
 			[]string{"1", "", "", "2 3"},

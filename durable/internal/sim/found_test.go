@@ -68,3 +68,12 @@ func TestAzure_TheRowFollowsANewExecutionThatIsSuspendedAtOnce(t *testing.T) {
 		t.Error(strings.Join(faults, "\n"))
 	}
 }
+
+// A worker loses an entity to another one while messages for the entity wait at
+// its session. They must not be taken for an execution's that is over, of which
+// nothing is stored: the entity would begin anew without its state (seed 1006).
+func TestAzure_AnEntityThatWasLostIsNotBegunAnew(t *testing.T) {
+	if faults, _ := simulate(t, sim.NewEntityPlan(1006), "azure"); len(faults) > 0 {
+		t.Error(strings.Join(faults, "\n"))
+	}
+}
