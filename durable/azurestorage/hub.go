@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -99,7 +100,7 @@ func (h *TaskHub) createPartitionRows(ctx context.Context) error {
 		want[i] = tableOperation{method: http.MethodPost, entity: partitionRow{Queue: q.name}.entity()}
 	}
 	for deadline := time.Now().Add(partialRowsPatience); ; {
-		rows, err := h.readPartitionRows(ctx, h.partitionsTable)
+		rows, _, err := h.readPartitionRows(ctx, h.partitionsTable)
 		switch {
 		case err != nil:
 			return err
@@ -123,15 +124,34 @@ func (h *TaskHub) createPartitionRows(ctx context.Context) error {
 	}
 }
 
-// readPartitionRows returns all rows of the partitions table, in its order.
-func (h *TaskHub) readPartitionRows(ctx context.Context, t *table) ([]partitionRow, error) {
-	var rows []partitionRow
-	err := t.all(ctx, tableQuery{}, func(raw []byte) error {
+// readPartitionRows returns all rows of the partitions table, in its order, and
+// by how much the service's clock is ahead of ours.
+func (h *TaskHub) readPartitionRows(ctx context.Context, t *table) (rows []partitionRow, ahead time.Duration, err error) {
+	var answer *http.Response
+	err = t.all(runtime.WithCaptureResponse(ctx, &answer), tableQuery{}, func(raw []byte) error {
 		row, err := decodePartitionRow(raw)
 		if err == nil {
 			rows = append(rows, row)
 		}
 		return err
 	})
-	return rows, err
+	return rows, clockAhead(answer, time.Now()), err
+}
+
+// dateGrain is how much later than its Date an answer can have been made: it
+// has whole seconds.
+const dateGrain = time.Second
+
+// clockAhead returns by how much the clock of who made an answer is ahead of
+// ours, which may be negative: at least, for it can be more by dateGrain and the
+// answer's time on its way. It is 0 if the answer has no date.
+func clockAhead(answer *http.Response, now time.Time) time.Duration {
+	if answer == nil {
+		return 0
+	}
+	date, err := http.ParseTime(answer.Header.Get("Date"))
+	if err != nil {
+		return 0
+	}
+	return date.Sub(now)
 }

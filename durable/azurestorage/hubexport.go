@@ -57,7 +57,7 @@ type export struct {
 
 // checkExists fails if there is no such hub, rather than making one.
 func (h *TaskHub) checkExists(ctx context.Context) error {
-	rows, err := h.readPartitionRows(ctx, h.partitionsTable)
+	rows, _, err := h.readPartitionRows(ctx, h.partitionsTable)
 	switch {
 	case isNotFound(err):
 		return fmt.Errorf("there is no task hub %s in the storage account", h.cfg.TaskHub)
@@ -72,7 +72,7 @@ func (h *TaskHub) checkExists(ctx context.Context) error {
 // checkIdle fails with [provider.ErrHubBusy] if a worker has a partition of the
 // hub, whichever partition manager it uses.
 func (h *TaskHub) checkIdle(ctx context.Context) error {
-	rows, err := h.readPartitionRows(ctx, h.partitionsTable)
+	rows, _, err := h.readPartitionRows(ctx, h.partitionsTable)
 	if err != nil && !isNotFound(err) {
 		return err
 	}

@@ -65,12 +65,12 @@ func (q *messageQueue) load(ctx context.Context, now time.Time) (load provider.Q
 func (h *TaskHub) countWorkers(ctx context.Context) (int, error) {
 	owners := map[string]bool{}
 	if h.cfg.PartitionManager == TablePartitions {
-		rows, err := h.readPartitionRows(ctx, h.partitionsTable)
+		rows, ahead, err := h.readPartitionRows(ctx, h.partitionsTable)
 		if err != nil {
 			return 0, err
 		}
 		for _, row := range rows {
-			if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now()) {
+			if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now().Add(ahead)) {
 				owners[row.CurrentOwner] = true
 			}
 		}

@@ -98,12 +98,12 @@ func (h *TaskHub) awaitSoleManager(ctx context.Context) error {
 func (h *TaskHub) checkManagers(ctx context.Context) error {
 	active := map[PartitionManager]bool{}
 	if h.cfg.PartitionManager != TablePartitions {
-		rows, err := h.readPartitionRows(ctx, h.leasesTable)
+		rows, ahead, err := h.readPartitionRows(ctx, h.leasesTable)
 		if err != nil && !isNotFound(err) {
 			return err
 		}
 		for _, row := range rows {
-			if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now()) {
+			if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now().Add(ahead)) {
 				active[TablePartitions] = true
 			}
 		}

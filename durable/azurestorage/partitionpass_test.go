@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -447,5 +448,25 @@ func simulatePartitions(t *testing.T, seed uint64) {
 	// than it has to when the number of workers shrank.
 	if total != len(table) || most-least > 1 && alive > 1 && most > len(table)/alive+1 {
 		t.Errorf("seed %d: %d partitions, %d read, from %d to %d by each of %d workers", seed, len(table), total, least, most, alive)
+	}
+}
+
+func TestClockAhead_IsWhatAnAnswerSays(t *testing.T) {
+	for _, c := range []struct {
+		date string
+		want time.Duration
+	}{
+		{"Fri, 20 Nov 2026 18:35:00 GMT", 0},
+		{"Fri, 20 Nov 2026 18:35:41 GMT", 41 * time.Second},
+		{"Fri, 20 Nov 2026 18:34:00 GMT", -time.Minute},
+		{"", 0},
+		{"yesterday", 0},
+	} {
+		if got := clockAhead(&http.Response{Header: http.Header{"Date": {c.date}}}, passTime); got != c.want {
+			t.Errorf("the clock of an answer of %q is ahead by %v, want %v", c.date, got, c.want)
+		}
+	}
+	if got := clockAhead(nil, passTime); got != 0 {
+		t.Errorf("without an answer the clock is ahead by %v", got)
 	}
 }

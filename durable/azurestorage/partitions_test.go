@@ -20,7 +20,7 @@ func owners(t testing.TB, h *TaskHub) map[string]int {
 	if err := h.ensureCreated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	rows, err := h.readPartitionRows(t.Context(), h.partitionsTable)
+	rows, _, err := h.readPartitionRows(t.Context(), h.partitionsTable)
 	if err != nil {
 		t.Fatal(err)
 	}

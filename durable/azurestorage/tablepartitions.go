@@ -30,10 +30,13 @@ const (
 )
 
 // tablePartitions is the partition manager that keeps its leases in the
-// partitions table. It does what planPartitions says.
+// partitions table. It does what planPartitions says, by the service's clock: that
+// of a worker may be wrong, and then it would take partitions whose leases last or
+// keep those whose leases have ended. .NET goes by the clocks of workers.
 type tablePartitions struct {
 	hub     *TaskHub
 	byQueue map[string]*partition
+	ahead   time.Duration // how much the service's clock is ahead of ours, at least
 
 	leaving  bool
 	failures int // in a row
@@ -120,7 +123,7 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 		wait = min(wait, unsettledInterval)
 	}
 	if !plan.expiry.IsZero() { // be there when a dead worker's lease ends
-		wait = min(wait, max(time.Until(plan.expiry), 0)+jitter(ctx, pace, 100*time.Millisecond))
+		wait = min(wait, max(time.Until(plan.expiry.Add(-t.ahead)), 0)+jitter(ctx, pace, 100*time.Millisecond))
 	}
 	return wait, false
 }
@@ -133,10 +136,11 @@ const pace = "look at the partitions"
 func keepsPartition(s partitionStep) bool { return s.kind == stepDrain }
 
 func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan, error) {
-	rows, err := t.hub.readPartitionRows(ctx, t.hub.leasesTable)
+	rows, ahead, err := t.hub.readPartitionRows(ctx, t.hub.leasesTable)
 	if err != nil {
 		return partitionPlan{}, err
 	}
+	t.ahead = ahead
 	plan := planPartitions(t.state(rows))
 	if len(plan.drain) > 0 {
 		for _, queue := range plan.drain {
@@ -172,7 +176,8 @@ func (t *tablePartitions) drainTime() time.Duration {
 
 func (t *tablePartitions) state(rows []partitionRow) partitionState {
 	s := partitionState{
-		rows: rows, now: time.Now().UTC(), worker: t.hub.cfg.WorkerID, lease: t.hub.cfg.LeaseInterval, leaving: t.leaving,
+		rows: rows, now: time.Now().UTC().Add(t.ahead), worker: t.hub.cfg.WorkerID, leaving: t.leaving,
+		lease:     t.hub.cfg.LeaseInterval + dateGrain,
 		listening: map[string]bool{}, drains: map[string]drainState{},
 	}
 	for queue, p := range t.byQueue {
@@ -203,7 +208,7 @@ func (t *tablePartitions) do(ctx, work context.Context, step partitionStep) erro
 	case stepClaim, stepRenew, stepDrain:
 	}
 	if step.listen && !t.leaving {
-		p.listen(work, step.row.ExpiresAt)
+		p.listen(work, step.row.ExpiresAt.Add(-dateGrain-t.ahead))
 	}
 	return nil
 }

@@ -260,6 +260,30 @@ func TestPartitions_HaveOneReader(t *testing.T) {
 	})
 }
 
+// TestPartitions_DoNotGoByTheClocksOfWorkers has workers whose clocks are up to a
+// minute apart, which is twice as long as a lease.
+func TestPartitions_DoNotGoByTheClocksOfWorkers(t *testing.T) {
+	forManagers(t, func(f *fleet) {
+		ahead := map[string]time.Duration{"one": 30 * time.Second, "two": -30 * time.Second, "three": -7 * time.Second}
+		for _, name := range []string{"one", "two", "three"} {
+			f.join(name, nil)
+			f.running[name].worker.Skew(ahead[name])
+		}
+		f.evenOut(60*time.Second, "one", "two", "three")
+		before := f.elapsed()
+		time.Sleep(90 * time.Second)
+		readers := map[string]string{}
+		for _, l := range f.looks(before) {
+			if other, ok := readers[l.queue]; ok && other != l.worker {
+				f.Fatalf("%s was read by %s and %s", l.queue, other, l.worker)
+			}
+			readers[l.queue] = l.worker
+		}
+		f.kill("one") // its leases end in time, though its clock was ahead
+		f.evenOut(45*time.Second, "two", "three")
+	})
+}
+
 func TestPartitions_AreWorkedOnWithEveryManager(t *testing.T) {
 	forManagers(t, func(f *fleet) {
 		h := f.join("one", nil)

@@ -19,7 +19,6 @@ import (
 // azure is a hub in a storage account in memory.
 type azure struct {
 	account *azsim.Account
-	skews   []time.Duration
 	cfg     azurestorage.Config
 	client  *azurestorage.TaskHub
 }
@@ -30,7 +29,7 @@ func newAzure(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.
 	if decide == nil {
 		decide = faultsOf(p)
 	}
-	a := &azure{skews: p.Skews, cfg: azurestorage.Config{
+	a := &azure{cfg: azurestorage.Config{
 		TaskHub: "Sim", PartitionCount: p.Partitions, MaxConcurrentActivities: 6, MaxQueuePollingInterval: 15 * time.Second, Logger: logger,
 	}}
 	if p.Varied {

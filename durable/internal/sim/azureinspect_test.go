@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"html"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
 )
@@ -45,18 +43,7 @@ func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 	for _, run := range runs {
 		in.run(run)
 	}
-	if a.cfg.PartitionManager == azurestorage.TablePartitions && spread(a.skews) > 15*time.Second {
-		return in.faults // the partitions table compares the clocks of workers, as that of .NET does: partitions go to and fro
-	}
 	return append(in.faults, readersAtOnce(a.account.Log())...)
-}
-
-// spread returns how far clocks are apart.
-func spread(skews []time.Duration) time.Duration {
-	if len(skews) == 0 {
-		return 0
-	}
-	return slices.Max(skews) - slices.Min(skews)
 }
 
 // inspection is what was found of the requests so far.
