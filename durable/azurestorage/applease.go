@@ -87,11 +87,11 @@ type appLeaseInfo struct {
 type appLeaseManager struct {
 	hub  *TaskHub
 	id   string
-	wake chan struct{} // has an element if the lease is to be tried for now
+	wake nudge // the lease is to be tried for now
 }
 
 func newAppLeaseManager(h *TaskHub) *appLeaseManager {
-	return &appLeaseManager{hub: h, id: appLeaseID(h.cfg.AppLease.AppName), wake: make(chan struct{}, 1)}
+	return &appLeaseManager{hub: h, id: appLeaseID(h.cfg.AppLease.AppName), wake: newNudge()}
 }
 
 // run implements partitionManager. When the app is no longer the primary one,
@@ -118,13 +118,7 @@ func (a *appLeaseManager) run(ctx, work context.Context) {
 			a.hub.log.Warn("another app is the hub's primary one: this one does not work on it", "app", a.hub.cfg.AppLease.AppName,
 				"fix", "give both the same name, make this app the primary one, or turn the app lease off (useAppLease)")
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-ctx.Done():
-		case <-a.wake:
-		case <-timer.C:
-		}
-		timer.Stop()
+		a.wake.pause(ctx, wait)
 	}
 }
 
@@ -262,9 +256,6 @@ func (h *TaskHub) MakePrimary(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	select {
-	case h.appLease.wake <- struct{}{}:
-	default:
-	}
+	h.appLease.wake.give()
 	return nil
 }

@@ -49,29 +49,10 @@ func (p *partition) poll(r *reading) {
 			backoff.reset()
 			continue
 		}
-		if p.pause(r.ctx, backoff.next(chance.Float64(r.ctx, "poll "+p.queue.name))) {
+		if p.wake.pause(r.ctx, backoff.next(chance.Float64(r.ctx, "poll "+p.queue.name))) {
 			backoff.reset()
 		}
 	}
-}
-
-// pause waits for d. True means that it was cut short, because something was
-// sent to the queue from this process.
-func (p *partition) pause(ctx context.Context, d time.Duration) (signalled bool) {
-	select { // a pause of no time must not depend on chance
-	case <-p.wake:
-		return true
-	default:
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-p.wake:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return false
 }
 
 // take makes deliveries of what was received, and returns how many take up

@@ -15,7 +15,7 @@ import (
 type partition struct {
 	hub   *TaskHub
 	queue *messageQueue
-	wake  chan struct{} // has an element if something was sent to the queue from here
+	wake  nudge // something was sent to the queue from here
 
 	mu       sync.Mutex // protects the following
 	reading  *reading   // nil unless listening
@@ -70,15 +70,7 @@ func (r *reading) stop() {
 }
 
 func newPartition(h *TaskHub, q *messageQueue) *partition {
-	return &partition{hub: h, queue: q, wake: make(chan struct{}, 1)}
-}
-
-// signal makes the poller look at the queue at once.
-func (p *partition) signal() {
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	return &partition{hub: h, queue: q, wake: newNudge()}
 }
 
 // listen begins to read the queue, or goes on if it does already; the right to

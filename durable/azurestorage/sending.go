@@ -129,11 +129,11 @@ func (h *TaskHub) logSent(q *messageQueue, env *envelope) {
 func (h *TaskHub) wake(m sentMessage) {
 	if m.partition == nil {
 		h.activities.fallBehind()
-		h.activities.signal()
+		h.activities.wake.give()
 		return
 	}
 	m.partition.fallBehind()
-	m.partition.signal()
+	m.partition.wake.give()
 }
 
 // messagesAtOnce bounds how many messages of one checkpoint are sent at a time.

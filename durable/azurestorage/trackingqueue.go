@@ -20,13 +20,13 @@ type trackingQueue struct {
 	hub   *TaskHub
 	queue *messageQueue
 	table *table
-	wake  chan struct{} // has an element if something was sent to the queue from here
+	wake  nudge // something was sent to the queue from here
 }
 
 func newTrackingQueue(h *TaskHub) *trackingQueue {
 	return &trackingQueue{
 		hub: h, queue: newMessageQueue(h.services.queues, h.names.TrackingQueue()),
-		table: newTable(h.services.tables, h.services.tableEndpoint, h.names.InstanceHistoryTable()), wake: make(chan struct{}, 1),
+		table: newTable(h.services.tables, h.services.tableEndpoint, h.names.InstanceHistoryTable()), wake: newNudge(),
 	}
 }
 
@@ -35,14 +35,6 @@ func (t *trackingQueue) create(ctx context.Context) error {
 		return err
 	}
 	return t.table.create(ctx)
-}
-
-// signal makes the queue be looked at at once.
-func (t *trackingQueue) signal() {
-	select {
-	case t.wake <- struct{}{}:
-	default:
-	}
 }
 
 // run moves what is in the queue into the table, for as long as the partition is
@@ -69,29 +61,10 @@ func (t *trackingQueue) run(p *partition, r *reading) {
 		}
 		outage = firstOutageDelay
 		t.hub.health.ok("tracking")
-		if len(messages) > 0 || t.pause(r.ctx, backoff.next(chance.Float64(r.ctx, "poll "+t.queue.name))) {
+		if len(messages) > 0 || t.wake.pause(r.ctx, backoff.next(chance.Float64(r.ctx, "poll "+t.queue.name))) {
 			backoff.reset()
 		}
 	}
-}
-
-// pause waits for d. True means that it was cut short, because something was
-// sent to the queue from this process.
-func (t *trackingQueue) pause(ctx context.Context, d time.Duration) (signalled bool) {
-	select { // a pause of no time must not depend on chance
-	case <-t.wake:
-		return true
-	default:
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-t.wake:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return false
 }
 
 // take moves the rows of messages into the table and deletes them. Those that

@@ -209,7 +209,7 @@ func (h *TaskHub) sendTracking(ctx context.Context, instanceID string, rows []en
 		return fmt.Errorf("record what became of it: %w", err)
 	}
 	h.log.Debug("rows of the audit sent", "instanceId", instanceID, "rows", len(rows))
-	h.tracking.signal()
+	h.tracking.wake.give()
 	return nil
 }
 

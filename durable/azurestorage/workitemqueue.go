@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
@@ -18,7 +17,7 @@ import (
 // taken that would have to wait here.
 type activityQueue struct {
 	hub  *TaskHub
-	wake chan struct{} // has an element if something was sent to the queue from here
+	wake nudge // something was sent to the queue from here
 
 	mu      sync.Mutex // protects the following
 	waiting int        // callers of next
@@ -31,16 +30,8 @@ type activityQueue struct {
 
 func newActivityQueue(h *TaskHub) *activityQueue {
 	return &activityQueue{
-		hub: h, wake: make(chan struct{}, 1), free: h.cfg.MaxConcurrentActivities, bell: make(chan struct{}),
+		hub: h, wake: newNudge(), free: h.cfg.MaxConcurrentActivities, bell: make(chan struct{}),
 		backlog: backlog{missed: 1}, // what was sent before is yet to be seen
-	}
-}
-
-// signal makes the queue be looked at at once.
-func (q *activityQueue) signal() {
-	select {
-	case q.wake <- struct{}{}:
-	default:
 	}
 }
 
@@ -128,7 +119,7 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 		q.lookedAt(missed, len(messages), wanted)
 		if len(messages) > 0 {
 			backoff.reset()
-		} else if q.pause(ctx, backoff.next(chance.Float64(ctx, "poll the work items"))) {
+		} else if q.wake.pause(ctx, backoff.next(chance.Float64(ctx, "poll the work items"))) {
 			backoff.reset()
 		}
 	}
@@ -139,25 +130,6 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 	q.ring()
 	q.mu.Unlock()
 	handBackAll(work, rest)
-}
-
-// pause waits for d. True means that it was cut short, because something was
-// sent to the queue from this process.
-func (q *activityQueue) pause(ctx context.Context, d time.Duration) (signalled bool) {
-	select { // a pause of no time must not depend on chance
-	case <-q.wake:
-		return true
-	default:
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-q.wake:
-		return true
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	return false
 }
 
 // take makes work items of what was received.
