@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
@@ -86,10 +85,11 @@ func Events(ctx *durable.Context, n int) (sum int, err error) {
 // waiters is when orchestrations began to wait.
 var waiters moments
 
-// Wait waits for an event for a day.
+// Wait waits for an event, with no timeout: a timer is a message that stays, and
+// Azurite searches all messages for each request.
 func Wait(ctx *durable.Context, _ durable.Void) (int, error) {
 	if !ctx.IsReplaying() {
 		waiters.note()
 	}
-	return Ping.Wait(ctx).AwaitTimeout(24 * time.Hour)
+	return Ping.Wait(ctx).Await()
 }
