@@ -1,6 +1,7 @@
 package azurestorage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -166,7 +167,7 @@ func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]
 		s.hub.retract(ctx, sent)
 		return nil, err
 	}
-	etag, written, err := s.hub.appendTracked(ctx, cp.Instance, rows, s.loaded.etag, s.mark())
+	etag, written, err := s.hub.appendNoting(ctx, cp.Instance, rows, s.loaded.etag, s.notes(cp))
 	switch {
 	case err == nil:
 	case written == 0 && errors.Is(err, provider.ErrSessionLost):
@@ -192,7 +193,7 @@ func (s *session) writeHistoryAndSend(ctx context.Context, cp *provider.Checkpoi
 	if err != nil {
 		return nil, err
 	}
-	etag, _, err := s.hub.appendTracked(ctx, cp.Instance, rows, s.loaded.etag, s.mark())
+	etag, _, err := s.hub.appendNoting(ctx, cp.Instance, rows, s.loaded.etag, s.notes(cp))
 	if err != nil {
 		return nil, err
 	}
@@ -205,12 +206,36 @@ func (s *session) writeHistoryAndSend(ctx context.Context, cp *provider.Checkpoi
 	return rows, s.advance(cp, etag, ordinal, rows)
 }
 
+// notes returns what the sentinel is to say of a checkpoint besides what .NET's
+// does.
+func (s *session) notes(cp *provider.Checkpoint) map[string]string {
+	notes := map[string]string{}
+	s.noteTracking(notes)
+	if first := s.firstExecution(cp); first != s.loaded.current.first {
+		notes[firstExecutionColumn] = first
+	}
+	return notes
+}
+
+// firstExecution returns the execution of which that of a checkpoint is a later
+// generation, empty if it is the first itself.
+func (s *session) firstExecution(cp *provider.Checkpoint) string {
+	switch {
+	case provider.IsEntity(s.slot.id): // none has a start message
+		return ""
+	case cp.ContinuedAsNew:
+		return cmp.Or(s.loaded.first(), s.executionID())
+	}
+	return s.loaded.first()
+}
+
 // advance makes the session know what was committed.
 func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, rows []entity) error {
-	loaded := s.loaded
+	loaded, first := s.loaded, s.firstExecution(cp)
 	if cp.ContinuedAsNew {
 		loaded.storedHistory = storedHistory{known: newKnownEvents()}
 	}
+	loaded.current = currentGeneration{cp.Instance.ExecutionID, first}
 	loaded.executionID, loaded.etag, loaded.unverified = cp.Instance.ExecutionID, etag, false
 	for i, ev := range cp.NewEvents {
 		loaded.known.add(ev)

@@ -73,7 +73,7 @@ func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *loaded
 		err = h.repairEnded(ctx, instanceID, stored)
 	case fateDiscard:
 		switch {
-		case v == foreign: // it may be what is left of a generation that was followed by others
+		case v == foreign, v == continued: // it may be what is left of a generation that was followed by others
 			err = h.repairCurrent(ctx, instanceID)
 		case v.event == duplicateMessage: // the checkpoint that took it may not have got to tell the row
 			err = h.repairRunning(ctx, instanceID, stored)

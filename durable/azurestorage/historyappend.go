@@ -18,15 +18,15 @@ import (
 // known to be written. [provider.ErrSessionLost] means that somebody else wrote
 // in between.
 func (h *TaskHub) appendHistory(ctx context.Context, instance history.OrchestrationInstance, rows []entity, etag string) (newETag string, written int, err error) {
-	return h.appendTracked(ctx, instance, rows, etag, "")
+	return h.appendNoting(ctx, instance, rows, etag, nil)
 }
 
-// appendTracked is appendHistory with what the sentinel is to say of the audit,
-// if that is anything.
-func (h *TaskHub) appendTracked(ctx context.Context, instance history.OrchestrationInstance, rows []entity, etag, mark string) (newETag string, written int, err error) {
+// appendNoting is appendHistory with what the sentinel is to say besides, by its
+// columns.
+func (h *TaskHub) appendNoting(ctx context.Context, instance history.OrchestrationInstance, rows []entity, etag string, notes map[string]string) (newETag string, written int, err error) {
 	for _, batch := range splitHistory(rows) {
 		last := batch.complete
-		w := historyWrite{hub: h, instance: instance, rows: batch.rows, complete: last, at: history.Ticks(time.Now()), mark: mark}
+		w := historyWrite{hub: h, instance: instance, rows: batch.rows, complete: last, at: history.Ticks(time.Now()), notes: notes}
 		if etag, err = w.do(ctx, etag); err != nil {
 			return "", written, err
 		}
@@ -71,7 +71,7 @@ type historyWrite struct {
 	rows     []entity
 	complete bool
 	at       time.Time
-	mark     string // of the audit; empty if there is none
+	notes    map[string]string // more columns of the sentinel
 }
 
 // do makes attempts until the rows are written or cannot be. When the fate of
@@ -122,8 +122,8 @@ func (w *historyWrite) attempt(ctx context.Context, etag string) (string, error)
 		method: http.MethodPost,
 		entity: encodeSentinel(w.instance.InstanceID, w.instance.ExecutionID, w.complete, w.at),
 	}
-	if w.mark != "" {
-		sentinel.entity.setString(trackingColumn, w.mark)
+	for _, column := range sortedKeys(w.notes) {
+		sentinel.entity.setString(column, w.notes[column])
 	}
 	if etag != "" {
 		sentinel.method, sentinel.ifMatch = http.MethodPatch, etag

@@ -66,6 +66,7 @@ type historyColumns struct {
 	Data                  *string
 	State                 string
 	Tracking              string // of the sentinel
+	FirstExecutionID      string `json:"FirstExecutionId"` // of the sentinel
 
 	NameBlobName           string
 	InputBlobName          string

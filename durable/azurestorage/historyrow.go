@@ -137,6 +137,11 @@ func (e *entity) setTaskFailure(id int, reason, details *string, failure *histor
 	e.setString("FailureDetails", failureColumn(failure))
 }
 
+// firstExecutionColumn is the column of the sentinel that says which execution a
+// start message began, if the current one is a later generation of it. .NET does
+// not have it, and lets it be.
+const firstExecutionColumn = "FirstExecutionId"
+
 // encodeSentinel returns the sentinel row that ends a transaction on an
 // instance's history. complete says that it is the last of its checkpoint; at is
 // then the time, else it is not used (AzureTableTrackingStore.cs,

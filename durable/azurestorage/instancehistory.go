@@ -27,6 +27,37 @@ type storedHistory struct {
 	blobs       []string // that hold columns of the rows
 	bytes       int      // roughly, of the rows
 	tracked     tracked
+	current     currentGeneration
+}
+
+// currentGeneration is what the sentinel says of whose the history is.
+type currentGeneration struct {
+	executionID string
+	first       string // the execution of which it is a later generation, empty if it is the first itself
+}
+
+// first returns the execution of which the stored one is a later generation,
+// empty if it is the first itself or has no history.
+func (h *storedHistory) first() string {
+	if h.current.executionID != h.executionID {
+		return ""
+	}
+	return h.current.first
+}
+
+// hasContinued reports whether an execution has had its history and continued as
+// new since.
+func (h *storedHistory) hasContinued(executionID string) bool {
+	return executionID != "" && executionID == h.current.first && executionID != h.current.executionID
+}
+
+// awaitsStart reports whether the ID was started again, and that start is under
+// way: the row is of an execution that is pending, and not an earlier generation
+// of the stored one, whose checkpoints did not get to tell the row.
+func (l *loadedInstance) awaitsStart() bool {
+	row := l.row
+	return row != nil && row.State.Status == history.Pending &&
+		row.State.Instance.ExecutionID != l.executionID && !l.hasContinued(row.State.Instance.ExecutionID)
 }
 
 // loadInstance reads what is stored of an instance. executionID is the
@@ -207,9 +238,9 @@ func currentExecution(rows []*historyRow, wanted string) ([]*historyRow, storedH
 		}
 	}
 	if sentinel != nil {
-		stored.etag = sentinel.ETag
+		stored.etag, stored.current.executionID = sentinel.ETag, sentinel.ExecutionID
 		if sentinel.columns != nil {
-			stored.tracked.column = sentinel.columns.Tracking
+			stored.tracked.column, stored.current.first = sentinel.columns.Tracking, sentinel.columns.FirstExecutionID
 		}
 	}
 	if len(rows) == 0 || wanted != "" && (sentinel == nil || sentinel.ExecutionID != wanted) {

@@ -96,7 +96,7 @@ func (h *TaskHub) repairEnded(ctx context.Context, instanceID string, stored *lo
 	etag := ""
 	if row := stored.row; row != nil {
 		same := row.State.Instance.ExecutionID == stored.executionID
-		if same && row.State.Status == last.Status || !same && row.State.Status == history.Pending {
+		if same && row.State.Status == last.Status || stored.awaitsStart() {
 			return nil
 		}
 		etag = row.ETag
@@ -118,7 +118,7 @@ func (h *TaskHub) repairRunning(ctx context.Context, instanceID string, stored *
 		return nil
 	}
 	same := row.State.Instance.ExecutionID == stored.executionID
-	if row.State.Status.IsTerminal() || same && row.State.Status == status || !same && row.State.Status == history.Pending {
+	if row.State.Status.IsTerminal() || same && row.State.Status == status || stored.awaitsStart() {
 		return nil
 	}
 	h.log.Info("instance row repaired", "instanceId", instanceID, "executionId", stored.executionID, "status", status.String())

@@ -49,6 +49,7 @@ var (
 	ended           = verdict{fateRepair, "DiscardingWorkItem", "Instance is Completed"}
 	foreign         = verdict{fateDiscard, "DiscardingWorkItem", "Invalid history (may have been overwritten by a newer instance)"}
 	otherAction     = verdict{fateDiscard, "DiscardingWorkItem", "What it completes was scheduled by an episode that does not count"}
+	continued       = verdict{fateDiscard, duplicateMessage, "the execution has started already, and continued as new"}
 	terminated      = verdict{fateTerminate, "DiscardingWorkItem", "Instance is Terminated"}
 	outOfOrder      = verdict{fateHoldBack, "ReceivedOutOfOrderMessage", "what it completes is not in the history yet"}
 	notYetStarted   = verdict{fateHoldBack, "ReceivedOutOfOrderMessage", "the instance has not started yet"}
@@ -126,9 +127,11 @@ func (a *acceptedEvents) repeats(ev history.Event) bool {
 // judgeStart decides about a start message
 // (OrchestrationSessionManager.cs, DedupeExecutionStartedMessagesAsync). Unlike
 // .NET it does not start an execution that was terminated before, nor one that
-// runs already.
+// runs already, in whichever generation.
 func judgeStart(start *history.ExecutionStarted, stored *loadedInstance, m arrived) verdict {
 	switch {
+	case stored.hasContinued(start.Instance.ExecutionID):
+		return continued
 	case stored.known.ended != nil:
 		return ended
 	case stored.known.started && (start.Parent == nil || strings.EqualFold(start.Instance.ExecutionID, stored.executionID)):
@@ -201,10 +204,8 @@ func judgeUnstarted(instanceID string, stored *loadedInstance, m arrived) verdic
 
 // judgeEnded decides about a message for an instance whose execution has ended.
 func judgeEnded(stored *loadedInstance, m arrived) verdict {
-	row := stored.row
-	renewed := row != nil && row.State.Status == history.Pending && row.State.Instance.ExecutionID != stored.executionID
-	if renewed && m.executionID != stored.executionID {
-		return notYetStarted // the ID was started again, and that start is under way
+	if stored.awaitsStart() && m.executionID != stored.executionID {
+		return notYetStarted
 	}
 	if m.event.Type() == history.TypeGenericEvent && m.dequeueCount <= 1 {
 		return rewinding

@@ -60,6 +60,14 @@ func msg(ev history.Event, executionID string, dequeueCount int) arrived {
 	}
 }
 
+// continuedFrom makes what is stored when an execution has continued as new since:
+// nothing of the one that is wanted, "x", but that the current one goes back to first.
+func continuedFrom(first string, row *instanceRow) *loadedInstance {
+	l := stored(row)
+	l.etag, l.current = "e", currentGeneration{executionID: "y", first: first}
+	return l
+}
+
 // after returns m as it is when it is received so long after it was sent.
 func after(age time.Duration, m arrived) arrived {
 	m.age = age
@@ -123,6 +131,15 @@ func TestJudgeMessages(t *testing.T) {
 		"a start that comes again while the execution runs": {
 			stored: stored(running, startOf("x")), messages: []arrived{msg(startOf("x"), "x", 2)},
 			want: []verdict{duplicate("the execution has started already")},
+		},
+		"a start that comes again while a later generation runs, of which the row knows nothing": {
+			stored: continuedFrom("x", pending), messages: []arrived{msg(startOf("x"), "x", 2)}, want: []verdict{continued},
+		},
+		"a child that comes again while a later generation runs": {
+			stored: continuedFrom("x", nil), messages: []arrived{msg(childStart("x"), "x", 2)}, want: []verdict{continued},
+		},
+		"a start of an ID whose earlier instance has continued as new": {
+			stored: continuedFrom("w", pending), messages: []arrived{msg(startOf("x"), "x", 1)}, want: []verdict{deliver},
 		},
 		"a start that comes again after the end": {
 			stored: stored(running, startOf("x"), done), messages: []arrived{msg(startOf("x"), "x", 2)}, want: []verdict{ended},

@@ -16,10 +16,13 @@ func TestRepair_PutsTheRowOfAnEarlierGenerationRight(t *testing.T) {
 	h := openHub(t, testConfig(t))
 	for id, tt := range map[string]struct {
 		status history.RuntimeStatus
+		first  string // what the history says of how it began
 		want   history.RuntimeStatus
 	}{
-		"earlier": {history.Running, history.Completed},
-		"next":    {history.Pending, history.Pending},
+		"earlier":           {history.Running, "", history.Completed},
+		"earlier, not told": {history.Pending, "e1", history.Completed},
+		"next":              {history.Pending, "", history.Pending},
+		"next of several":   {history.Pending, "e0", history.Pending},
 	} {
 		mustStart(t, h, id, "e1", `1`)
 		if tt.status == history.Running {
@@ -35,7 +38,7 @@ func TestRepair_PutsTheRowOfAnEarlierGenerationRight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := h.appendHistory(t.Context(), start.Target, rows, ""); err != nil {
+		if _, _, err := h.appendNoting(t.Context(), start.Target, rows, "", map[string]string{firstExecutionColumn: tt.first}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.repairCurrent(t.Context(), id); err != nil {

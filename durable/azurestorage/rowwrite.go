@@ -100,7 +100,7 @@ func (s *session) updateOfRow(cp *provider.Checkpoint, rows []entity) *rowUpdate
 	u := &rowUpdate{hub: s.hub, cp: cp, row: s.loaded.row, events: cp.NewEvents, rows: rows, done: make(chan struct{})}
 	_, changes := statusAfter(cp.NewEvents)
 	behind := !changes && s.loaded.rowIsBehind()
-	if !behind && saysNothingNew(u.row, cp, s.hub.cfg.LastUpdatedTolerance) || u.isReplaced() {
+	if !behind && saysNothingNew(u.row, cp, s.hub.cfg.LastUpdatedTolerance) || s.isReplaced(cp) {
 		return nil
 	}
 	if behind || u.missedStart() {
@@ -213,10 +213,8 @@ func (l *loadedInstance) rowIsBehind() bool {
 
 // isReplaced reports whether a client has put another execution in the place of
 // the one that the checkpoint goes on with, and that has yet to start.
-func (u *rowUpdate) isReplaced() bool {
-	row := u.row
-	return row != nil && row.State.Status == history.Pending && row.State.Instance.ExecutionID != u.cp.Instance.ExecutionID &&
-		row.State.Instance.ExecutionID != "" && !startsExecution(u.cp)
+func (s *session) isReplaced(cp *provider.Checkpoint) bool {
+	return s.loaded.awaitsStart() && s.loaded.row.State.Instance.ExecutionID != "" && !startsExecution(cp)
 }
 
 func startsExecution(cp *provider.Checkpoint) bool {

@@ -129,12 +129,11 @@ func (s *session) track(ctx context.Context) error {
 	return nil
 }
 
-// mark returns what the sentinel is to say of the audit, empty if there is none.
-func (s *session) mark() string {
-	if s.tracking == nil {
-		return ""
+// noteTracking adds what the sentinel is to say of the audit, if that is anything.
+func (s *session) noteTracking(notes map[string]string) {
+	if s.tracking != nil && s.tracking.mark != "" {
+		notes[trackingColumn] = s.tracking.mark
 	}
-	return s.tracking.mark
 }
 
 // lastEpisode returns the rows of the episode in which an execution continued as

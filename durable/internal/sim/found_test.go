@@ -77,3 +77,12 @@ func TestAzure_AnEntityThatWasLostIsNotBegunAnew(t *testing.T) {
 		t.Error(strings.Join(faults, "\n"))
 	}
 }
+
+// The row of an instance is slow to be told that it began, it continues as new
+// meanwhile, and the worker dies. Its start message comes again and must not begin
+// it anew over its next generation (seed 3000189).
+func TestAzure_AStartThatComesAgainDoesNotUndoALaterGeneration(t *testing.T) {
+	if faults, _ := simulate(t, sim.NewVariedPlan(3000189), "azure"); len(faults) > 0 {
+		t.Error(strings.Join(faults, "\n"))
+	}
+}
