@@ -20,7 +20,9 @@ import (
 const (
 	patience = 30 * time.Minute
 	settling = 25 * time.Minute
-	interval = time.Second
+	// settlingOfResult bounds how long it takes to send the result of an activity.
+	settlingOfResult = 10 * time.Second
+	interval         = time.Second
 	// suspension is how long instances are suspended.
 	suspension = 5 * time.Second
 )
@@ -37,6 +39,7 @@ type simulation struct {
 	processes []Process  // those that work now, by worker; nil if there is none
 	stops     []context.CancelFunc
 	runs      []ActivityRun
+	busy      map[Process]int // how many activities a process runs now
 	faults    []string
 	receipts  map[orderKey]map[string]Receipt // of ledgers
 }
@@ -50,7 +53,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	}
 	s := &simulation{
 		plan: plan, platform: platform, begin: time.Now(),
-		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers),
+		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers), busy: map[Process]int{},
 		cfg: durable.Config{
 			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, ExtendedSessions: plan.Sessions,
 			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeLimit: time.Hour, Logger: logger,
@@ -217,8 +220,12 @@ func (s *simulation) perform(p Process, worker string) func(context.Context, Tas
 		s.runs = append(s.runs, ActivityRun{
 			InstanceID: string(info.InstanceID), TaskID: info.TaskID, Key: t.Key, Worker: worker, At: time.Since(s.begin),
 		})
+		s.busy[p]++
 		s.mu.Unlock()
 		pause(ctx, s.duration(t))
+		s.mu.Lock()
+		s.busy[p]--
+		s.mu.Unlock()
 		switch {
 		case ctx.Err() != nil:
 			return "", ctx.Err()
@@ -227,6 +234,18 @@ func (s *simulation) perform(p Process, worker string) func(context.Context, Tas
 		}
 		return t.Result(), nil
 	}
+}
+
+// isBusy reports whether a process that lives runs an activity.
+func (s *simulation) isBusy() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for p, n := range s.busy {
+		if n > 0 && !isDead(p) {
+			return true
+		}
+	}
+	return false
 }
 
 // duration is how long an activity takes. No two take the same time, so that it
@@ -344,9 +363,18 @@ func (s *simulation) ranSoFar() int {
 	return len(s.runs)
 }
 
-// awaitQuiet waits until nothing is on its way any more.
+// awaitQuiet waits until nothing is on its way any more. An activity of which
+// nothing is stored, since a worker that was frozen runs it again, has a result
+// that takes a while to be sent and dropped.
 func (s *simulation) awaitQuiet() {
-	for deadline := time.Now().Add(settling); len(s.platform.Pending()) > 0; time.Sleep(interval) {
+	for deadline := time.Now().Add(settling); ; time.Sleep(interval) {
+		if s.isBusy() {
+			time.Sleep(settlingOfResult)
+			continue
+		}
+		if len(s.platform.Pending()) == 0 {
+			return
+		}
 		if time.Now().After(deadline) {
 			for _, what := range s.platform.Pending() {
 				s.fault("still on its way: %s", what)
