@@ -103,3 +103,21 @@ func list(t *testing.T) map[string]listed {
 		packages[p.ImportPath] = p
 	}
 }
+
+// The top level holds what the product was given, and what tools look for by
+// name.
+func TestLayout_TheTopLevelHoldsNothingElse(t *testing.T) {
+	out, err := exec.Command("git", "-C", "..", "ls-files").Output()
+	if err != nil {
+		t.Skipf("no checkout: %v", err) // an unpacked module is not laid out anew
+	}
+	given := []string{
+		"go.mod", "go.sum", "handler", "durable", "functions", "host.json", "local.settings.json", "scripts", "README.md", "LICENSE", "CHANGELOG.md",
+	}
+	for name := range strings.Lines(string(out)) {
+		top, _, _ := strings.Cut(strings.TrimSpace(name), "/")
+		if !strings.HasPrefix(top, ".") && !slices.Contains(given, top) {
+			t.Errorf("%s is at the top level: put it below durable, handler, functions or scripts", top)
+		}
+	}
+}

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
 	"github.com/google/uuid"
+	"github.com/tidwall/jsonc"
 )
 
 // newHub returns a task hub name that no other test uses.
@@ -64,7 +64,7 @@ func readJSON(t *testing.T, path string, v any) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	if err == nil {
-		err = json.Unmarshal(jsonc.Plain(text), v)
+		err = json.Unmarshal(jsonc.ToJSON(text), v)
 	}
 	if err != nil {
 		t.Fatal(err)

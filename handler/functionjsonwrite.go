@@ -14,7 +14,6 @@ import (
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
-	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
 	"github.com/labstack/echo/v4"
 )
 
@@ -201,7 +200,7 @@ func isGenerated(functionJSON []byte) bool {
 	var file struct {
 		GeneratedBy string `json:"generatedBy"`
 	}
-	return json.Unmarshal(jsonc.Plain(functionJSON), &file) == nil && file.GeneratedBy == generatedBy
+	return json.Unmarshal(plainJSON(functionJSON), &file) == nil && file.GeneratedBy == generatedBy
 }
 
 // bundle is the member of host.json that lets the host load extensions.
@@ -222,7 +221,7 @@ func (w functionWriter) addBundle(host []byte, function, kind string) error {
 		return nil
 	}
 	mark := len(host) - len(bytes.TrimPrefix(host, []byte("\xef\xbb\xbf")))
-	brace := mark + bytes.IndexByte(jsonc.Plain(host), '{') + 1
+	brace := mark + bytes.IndexByte(plainJSON(host), '{') + 1
 	added := slices.Concat(host[:brace], []byte(bundle), host[brace:])
 	if _, err := parseHostJSON(added); err != nil {
 		return fmt.Errorf("add the extension bundle: %w: add it by hand, as\n%s", err, bundle)

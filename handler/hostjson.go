@@ -8,7 +8,7 @@ import (
 	"io"
 	"unicode/utf8"
 
-	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
+	"github.com/tidwall/jsonc"
 )
 
 // maxHostJSONDepth bounds how deeply host.json may be nested.
@@ -23,7 +23,7 @@ func parseHostJSON(text []byte) (settings, error) {
 	if !utf8.Valid(text) {
 		return found, errors.New("host.json is not UTF-8 text")
 	}
-	plain := jsonc.Plain(text)
+	plain := plainJSON(text)
 	r := &hostJSONReader{text: plain, dec: json.NewDecoder(bytes.NewReader(plain)), found: &found}
 	r.dec.UseNumber()
 	if err := r.value("", 0); err != nil {
@@ -125,4 +125,12 @@ func plainSyntaxError(err error) error {
 		return errors.New("the file ends before its object does")
 	}
 	return err
+}
+
+// plainJSON returns the text of host.json, local.settings.json or function.json,
+// all of which may have a byte order mark, comments and trailing commas
+// (Newtonsoft's reader accepts them), as JSON without. Lines stay what they were,
+// and so do offsets behind the mark.
+func plainJSON(text []byte) []byte {
+	return jsonc.ToJSON(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))
 }

@@ -57,7 +57,7 @@ func TestParseHostJSON_NamesTheLineOfASyntaxError(t *testing.T) {
 		{"an unquoted name", "{\n\n a: 1}", "host.json line 3: invalid character 'a'"},
 		{"an early end", "{\n\"a\": {\n", "host.json line 3: the file ends before its object does"},
 		{"nothing at all", "", "host.json line 1: the file ends before its object does"},
-		{"only a comment", "/* {} ", "host.json line 1: the file ends before its object does"},
+		{"a comment that is not closed", "/* {} ", "host.json line 1: invalid character '/' looking for beginning of value"},
 		{"an array", "[]", "host.json line 1: must hold an object, has an array"},
 		{"text after the end", "{}\n{}", "there is text after the object"},
 		{"not UTF-8", "{\"a\": \"\xff\"}", "host.json is not UTF-8 text"},

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
 )
 
 func runInit(t *testing.T, args ...string) (string, error) {
@@ -35,7 +33,7 @@ func TestInit_WritesAnAppWhoseSettingsAreRight(t *testing.T) {
 		if strings.Contains(text, "{{") {
 			t.Errorf("%s has a gap:\n%s", file[0], text)
 		}
-		if strings.HasSuffix(file[0], ".json") && !json.Valid(jsonc.Plain([]byte(text))) {
+		if strings.HasSuffix(file[0], ".json") && !json.Valid(plainJSON([]byte(text))) {
 			t.Errorf("%s is no JSON", file[0])
 		}
 	}

@@ -10,8 +10,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
 )
 
 // localSettingsFile holds the settings that Core Tools gives an app on a
@@ -40,7 +38,7 @@ func parseLocalSettings(text []byte) ([][2]string, error) {
 		Values            map[string]any
 		ConnectionStrings map[string]any
 	}
-	dec := json.NewDecoder(bytes.NewReader(jsonc.Plain(text)))
+	dec := json.NewDecoder(bytes.NewReader(plainJSON(text)))
 	dec.UseNumber()
 	if err := dec.Decode(&file); err != nil {
 		return nil, fmt.Errorf("read %s: %w", localSettingsFile, plainSyntaxError(err))

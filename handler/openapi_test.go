@@ -8,8 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
 )
 
 // Each exchange of the transcripts goes to a documented route and is answered
@@ -123,7 +121,7 @@ func TestSchema_TakesTheSampleAndTellsMistakes(t *testing.T) {
 	}
 	check := func(file []byte) []string {
 		var value any
-		if err := json.Unmarshal(jsonc.Plain(file), &value); err != nil {
+		if err := json.Unmarshal(plainJSON(file), &value); err != nil {
 			t.Fatal(err)
 		}
 		return violations(schema, schema, value, "host.json")

@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -125,7 +124,7 @@ func TestSettings_SampleHostJSONIsComplete(t *testing.T) {
 	var hint struct {
 		Schema string `json:"$schema"`
 	}
-	plain := jsonc.Plain(text)
+	plain := plainJSON(text)
 	if err := json.Unmarshal(plain, &hint); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,7 +13,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/durablefunctions-go/durablefunctions/internal/jsonc"
+	"github.com/tidwall/jsonc"
 )
 
 // An entry is a file of the zip.
@@ -82,7 +83,7 @@ func executablePath(root string) (string, error) {
 			} `json:"description"`
 		} `json:"customHandler"`
 	}
-	if err := json.Unmarshal(jsonc.Plain(text), &host); err != nil {
+	if err := json.Unmarshal(jsonc.ToJSON(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))), &host); err != nil {
 		return "", fmt.Errorf("read host.json: %w", err)
 	}
 	p := host.CustomHandler.Description.DefaultExecutablePath
