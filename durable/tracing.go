@@ -14,8 +14,9 @@ import (
 //
 // An orchestration is traced if what started it was. Its span, and those of
 // what it waits for, are written when they end, by whichever worker sees that.
-// They have IDs that were chosen when they began, so the provider must have
-// [SpanIDs] as its ID generator:
+// One that is rewound keeps its span, as in DurableTask.AzureStorage: that ID is
+// written for each run that has ended. IDs are chosen when spans begin, so the
+// provider must have [SpanIDs] as its ID generator:
 //
 //	sdktrace.NewTracerProvider(sdktrace.WithIDGenerator(durable.SpanIDs{}), …)
 //
