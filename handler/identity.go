@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
@@ -26,6 +27,7 @@ const maxTokens = 1000
 type identityTokens struct {
 	newCredential func(durable.ManagedIdentity) (azcore.TokenCredential, error)
 	now           func() time.Time
+	log           *slog.Logger
 
 	mu          sync.Mutex                                         // protects the following
 	credentials map[durable.ManagedIdentity]azcore.TokenCredential // of no resource
@@ -43,17 +45,18 @@ type identityToken struct {
 
 // withIdentity returns cfg with tokens of the app's identity, if it has no
 // others.
-func withIdentity(cfg durable.Config) durable.Config {
+func withIdentity(cfg durable.Config, log *slog.Logger) durable.Config {
 	if cfg.HTTP.Tokens == nil {
-		cfg.HTTP.Tokens = newIdentityTokens()
+		cfg.HTTP.Tokens = newIdentityTokens(log)
 	}
 	return cfg
 }
 
-func newIdentityTokens() *identityTokens {
+func newIdentityTokens(log *slog.Logger) *identityTokens {
 	return &identityTokens{
 		newCredential: defaultCredential,
 		now:           time.Now,
+		log:           log,
 		credentials:   make(map[durable.ManagedIdentity]azcore.TokenCredential),
 		tokens:        make(map[durable.ManagedIdentity]*identityToken),
 	}
@@ -87,14 +90,20 @@ func (p *identityTokens) Token(ctx context.Context, m durable.ManagedIdentity) (
 	if fresh(kept.current, now) {
 		return kept.current.Token, nil
 	}
+	p.log.Debug("a token of the app's identity is asked for", "event", "RetrievingToken", "resource", m.Resource)
 	token, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{m.Resource}, TenantID: m.TenantID})
 	switch {
 	case err == nil:
 		kept.current = token
 		return token.Token, nil
-	case kept.current.ExpiresOn.After(now):
-		return kept.current.Token, nil // it is good a while yet
+	case kept.current.ExpiresOn.After(now): // it is good a while yet
+		p.log.Warn("no other token of the app's identity is to be had yet", "event", "TokenRenewalFailed", "resource", m.Resource,
+			"until", kept.current.ExpiresOn.UTC(), "error", err)
+		return kept.current.Token, nil
+	case ctx.Err() != nil:
+		return "", err // whoever asked has given up
 	default:
+		p.log.Error("no token of the app's identity is to be had", "event", "TokenRetrievalFailed", "resource", m.Resource, "error", err)
 		return "", err
 	}
 }

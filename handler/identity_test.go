@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"sync"
 	"testing"
@@ -51,7 +52,7 @@ func (f *fakeIdentity) GetToken(ctx context.Context, o policy.TokenRequestOption
 }
 
 func identityOf(f *fakeIdentity) *identityTokens {
-	p := newIdentityTokens()
+	p := newIdentityTokens(slog.New(slog.DiscardHandler))
 	p.newCredential = f.credential
 	return p
 }
@@ -181,7 +182,7 @@ func TestIdentityTokens_RefuseAnAuthorityWithoutTLS(t *testing.T) {
 	t.Setenv("AZURE_CLIENT_ID", "c")
 	t.Setenv("AZURE_CLIENT_SECRET", "s")
 	t.Setenv("AZURE_TOKEN_CREDENTIALS", "EnvironmentCredential")
-	_, err := newIdentityTokens().Token(t.Context(), durable.ManagedIdentity{Resource: managementScope, AuthorityHost: "http://evil.org"})
+	_, err := newIdentityTokens(slog.New(slog.DiscardHandler)).Token(t.Context(), durable.ManagedIdentity{Resource: managementScope, AuthorityHost: "http://evil.org"})
 	if err == nil || !strings.Contains(err.Error(), "an authority host without https") {
 		t.Errorf("error %v, want that there is no credential", err)
 	}
@@ -189,11 +190,11 @@ func TestIdentityTokens_RefuseAnAuthorityWithoutTLS(t *testing.T) {
 
 func TestConfig_GivesHTTPRequestsTheAppsIdentityUnlessThereIsAnother(t *testing.T) {
 	t.Parallel()
-	if _, ok := withIdentity(durable.Config{}).HTTP.Tokens.(*identityTokens); !ok {
+	if _, ok := withIdentity(durable.Config{}, slog.Default()).HTTP.Tokens.(*identityTokens); !ok {
 		t.Error("the worker has no tokens of the app's identity")
 	}
 	own := identityOf(&fakeIdentity{})
-	if got := withIdentity(durable.Config{HTTP: durable.HTTPConfig{Tokens: own}}).HTTP.Tokens; got != durable.TokenProvider(own) {
+	if got := withIdentity(durable.Config{HTTP: durable.HTTPConfig{Tokens: own}}, slog.Default()).HTTP.Tokens; got != durable.TokenProvider(own) {
 		t.Errorf("the worker has %v, want what the configuration has", got)
 	}
 }

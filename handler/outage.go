@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net"
 	"net/http"
 	"unicode/utf8"
@@ -20,8 +21,12 @@ func (e *outageError) Error() string { return e.err.Error() }
 func (e *outageError) Unwrap() error { return e.err }
 
 // An outageClient is a provider's client half whose errors tell an outage of
-// the storage from one of another service that an app's route calls.
-type outageClient struct{ hub provider.Client }
+// the storage from one of another service that an app's route calls. It logs
+// what is asked of functions.
+type outageClient struct {
+	hub provider.Client
+	log *slog.Logger
+}
 
 var (
 	_ provider.Client       = outageClient{}
@@ -34,11 +39,19 @@ var (
 )
 
 func (c outageClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
-	return markOutage(ctx, c.hub.StartInstance(ctx, start, refuse))
+	err := c.hub.StartInstance(ctx, start, refuse)
+	if err == nil {
+		c.logStart(ctx, start)
+	}
+	return markOutage(ctx, err)
 }
 
 func (c outageClient) Send(ctx context.Context, msg provider.TaskMessage) error {
-	return markOutage(ctx, c.hub.Send(ctx, msg))
+	err := c.hub.Send(ctx, msg)
+	if err == nil {
+		c.logSignal(ctx, msg)
+	}
+	return markOutage(ctx, err)
 }
 
 func (c outageClient) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {

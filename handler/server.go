@@ -80,7 +80,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	if err != nil {
 		return err
 	}
-	hubClient := outageClient{store}
+	hubClient := outageClient{store, s.logger}
 	client := durable.NewClient(hubClient, registry, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
 	s.management.instances, s.management.primary = client, hubClient
 	s.management.load = &loadMonitor{hub: hubClient, cfg: s.cfg.scaling, now: time.Now}
@@ -94,7 +94,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	s.hub = &hub{
 		name:      s.cfg.Storage.TaskHub,
 		instances: client,
-		worker:    durable.NewWorker(store, registry, withIdentity(s.cfg.Worker)),
+		worker:    durable.NewWorker(store, registry, withIdentity(s.cfg.Worker, s.logger)),
 		state:     s.state,
 		logger:    s.logger,
 		notice:    s.cfg.storageNotice(),

@@ -42,8 +42,9 @@ func (h *Hub) Purge(ctx context.Context, id string) error {
 // Rewind implements [provider.Rewinder], as one transaction.
 func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 	at := time.Now()
-	err := h.writer.do(ctx, func(t *txn) error {
-		plan, err := provider.PlanRewind(ctx, id, reason, at, func(_ context.Context, id string) ([]history.Event, error) {
+	var plan *provider.RewindPlan
+	err := h.writer.do(ctx, func(t *txn) (err error) {
+		plan, err = provider.PlanRewind(ctx, id, reason, at, func(_ context.Context, id string) ([]history.Event, error) {
 			r, err := t.row(id)
 			if r == nil || err != nil {
 				return nil, err
@@ -71,6 +72,9 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 	})
 	if err != nil {
 		return fmt.Errorf("rewind instance %s: %w", id, err)
+	}
+	for _, x := range plan.Executions {
+		h.log.Info("instance rewound", "event", "FunctionRewound", "instanceId", x.Instance.InstanceID, "executionId", x.Instance.ExecutionID, "reason", reason)
 	}
 	return nil
 }

@@ -49,7 +49,7 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 // runActivity runs an activity and sends what came of it.
 func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem) {
 	log := d.log.With("instanceId", w.Instance.InstanceID, "executionId", w.Instance.ExecutionID,
-		"name", w.Task.Name, "taskId", w.Task.EventID)
+		"name", w.Task.Name, "taskEventId", w.Task.EventID)
 	outcome, end := metering.Completed, d.config.Meter.Begin(metering.Activity, d.config.Now)
 	defer func() { end(w.Task.Name, outcome) }()
 	handed := false

@@ -31,6 +31,10 @@ type entityRun struct {
 	settled *settled
 	start   *history.ExecutionStarted // that of the last checkpoint; nil if there was none
 	state   *entity.State             // nil before it was read
+
+	// What the log tells of a batch when it is committed.
+	ran      int    // operations
+	lockedBy string // who had the lock before it
 }
 
 // findEntity returns the code of the entity with the given instance ID.
@@ -77,6 +81,7 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 	if settled {
 		state.Settle()
 	}
+	e.ran, e.lockedBy = 0, state.Status().LockedBy
 	e.traced.Forget() // what was not committed
 	batch, problems := entity.Begin(e.instanceID, state, events, history.Ticks(e.now()), e.settings)
 	for _, problem := range problems {
@@ -161,17 +166,17 @@ func (e *entityRun) runAll(work context.Context, batch *entity.Batch) {
 			batch.Defer()
 			return
 		}
-		traced := e.traced.Begin(op, e.now())
+		began := e.now()
+		traced := e.traced.Begin(op, began)
 		r := operate(traced.Context(work), e.code, op)
-		if r.Failure != nil {
-			if work.Err() != nil {
-				batch.Defer() // it was interrupted
-				return
-			}
-			e.log.LogAttrs(work, slog.LevelWarn, "entity operation failed",
-				append([]slog.Attr{slog.String("event", "OperationFailed"), slog.String("operation", op.Name)}, failureAttrs(r.Failure)...)...)
+		if r.Failure != nil && work.Err() != nil {
+			batch.Defer() // it was interrupted
+			return
 		}
-		traced.End(&r, r.Failure == nil || e.settings.KeepFailedEffects, e.now())
+		ended := e.now()
+		e.logOperation(op, &r, ended.Sub(began))
+		traced.End(&r, r.Failure == nil || e.settings.KeepFailedEffects, ended)
+		e.ran++
 		batch.Done(r)
 	}
 }

@@ -3,7 +3,6 @@ package dispatch
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
@@ -108,7 +107,7 @@ func (s *session) runEntity() {
 	for extended := false; ; past = nil {
 		cp, err := e.take(s.live.work, s.live.io, past, messages)
 		if err != nil {
-			s.log.Error("cannot run the entity's operations", "error", err)
+			s.log.Error("cannot run the entity's operations", "event", "EntityBatchFailed", "name", entityName(s.item), "error", err)
 			s.abandon(err)
 			return
 		}
@@ -121,7 +120,7 @@ func (s *session) runEntity() {
 		if settler, ok := s.item.Session.(provider.Settler); !ok || settler.Settled() {
 			s.d.settled.add(cp.Instance)
 		}
-		s.log.LogAttrs(s.live.work, slog.LevelDebug, "committed an entity's checkpoint", slog.Int("messages", len(cp.Messages)))
+		e.logCommitted(entityName(s.item), cp)
 		if !s.d.config.ExtendedSessions {
 			return
 		}

@@ -22,6 +22,9 @@ func Reconcile(past []history.Event, messages []provider.TaskMessage) (begins *h
 	return in.start, in.events, dropped, err
 }
 
+// LogScheduled calls logScheduled.
+var LogScheduled = logScheduled
+
 // Record calls record with an empty checkpoint.
 func Record(start *history.ExecutionStarted, actions []replay.Action, now time.Time) (*provider.Checkpoint, *replay.Complete, error) {
 	cp := new(provider.Checkpoint)

@@ -117,7 +117,7 @@ func (s *session) run() {
 	}()
 	for {
 		began := s.x.start == nil
-		cp, err := s.decide(past, messages)
+		cp, dropped, err := s.decide(past, messages)
 		if s.refuse(err) {
 			return
 		}
@@ -128,12 +128,15 @@ func (s *session) run() {
 		}
 		s.d.committing.worked()
 		traced.Committed(cp, s.d.config.Now())
-		if cp.ContinuedAsNew {
-			s.logFor(cp.Instance)
-		}
 		if began && s.x.start != nil {
 			s.log.Debug("orchestration has begun", "event", "FunctionStarting", "name", s.x.start.Name)
 		}
+		s.logTaken(messages, dropped)
+		if cp.ContinuedAsNew {
+			s.log.Debug("orchestration continues as new", "event", "FunctionCompleted", "name", s.name(), "continuedAsNew", true)
+			s.logFor(cp.Instance)
+		}
+		logScheduled(s.log, s.name(), cp)
 		s.report(cp)
 		s.tell(cp, began)
 		if s.x.ended || s.x.start == nil || !s.d.config.ExtendedSessions {
@@ -166,14 +169,14 @@ func (s *session) run() {
 	}
 }
 
-// decide runs the episode that takes messages. The checkpoint is empty if
-// nobody wants any of them.
-func (s *session) decide(past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, error) {
+// decide runs the episode that takes messages, and returns which of them nobody
+// wants, too. The checkpoint is empty if nobody wants any.
+func (s *session) decide(past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, []droppedMessage, error) {
 	cp, dropped, err := s.x.take(s.d.functions, s.item.Instance, past, messages)
 	for _, m := range dropped {
 		s.log.Info("dropped a message", "eventType", m.message.Event.Type(), "reason", m.reason)
 	}
-	return cp, err
+	return cp, dropped, err
 }
 
 // refuse abandons the instance if err is not nil, and reports whether it did.
