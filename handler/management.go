@@ -108,8 +108,8 @@ func (m *management) route(c echo.Context) (*managementRoute, pathValues) {
 			continue
 		}
 		if path, ok := m.routes[i].match(segments); ok {
-			if name, named := path[eventName]; named && m.server.cfg.BehindHost {
-				path[eventName] = mendSlashes(r, name)
+			if name := m.routes[i].chosen; name != "" && m.server.cfg.BehindHost {
+				path[name] = mendSlashes(r, path[name])
 			}
 			return &m.routes[i], path
 		}

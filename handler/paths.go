@@ -92,13 +92,13 @@ func segmentsBelow(u *url.URL, base string) (segments []string, ok bool) {
 	return segments, true
 }
 
-// eventName is the value in a path that may have slashes.
-const eventName = "eventName"
-
 // mendSlashes returns what a segment was before the Functions host passed it on
 // that proxies: it decodes a path, but for escaped slashes, and then escapes all
 // percent signs, so that "a%2Fb" comes as "a%252Fb". What was so from the
-// beginning is not told apart.
+// beginning is not told apart. That is for names that callers choose: names of
+// events may have slashes, and IDs with one are refused in each mode of the
+// host. What is asked about by its ID is looked for as it comes, since others may
+// have made an instance whose ID has "%2F".
 func mendSlashes(r *http.Request, segment string) string {
 	if r.Header.Get("X-Ms-Invocation-Id") == "" { // the host forwards or wraps
 		return segment

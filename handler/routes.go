@@ -20,6 +20,9 @@ type managementRoute struct {
 	// operation returns what answers a request whose path has these values.
 	operation func(m *management, path pathValues) operation
 
+	// chosen is which name in braces stands for what the caller names, rather than
+	// for what is there.
+	chosen string
 	// open says that whoever has the code of the instance may do it.
 	open bool
 	// public says that it needs no key.
@@ -88,7 +91,7 @@ var orchestratorRoutes = []managementRoute{
 		operation: func(m *management, p pathValues) operation { return m.start(p["functionName"], "") },
 	},
 	{
-		method: http.MethodPost, path: "orchestrators/{functionName}/{instanceId}", summary: "Starts an instance.",
+		method: http.MethodPost, path: "orchestrators/{functionName}/{instanceId}", summary: "Starts an instance.", chosen: "instanceId",
 		query: []string{"timeout", "pollingInterval", "version", "returnInternalServerErrorOnFailure"}, body: "The input, if any.",
 		answers:   []answerDoc{output200, started202, badRequest400, {http.StatusConflict, "Error", "The ID is that of a live instance."}, failed500},
 		operation: func(m *management, p pathValues) operation { return m.start(p["functionName"], p.instance()) },
@@ -120,7 +123,7 @@ var entityRoutes = []managementRoute{
 		operation: func(m *management, p pathValues) operation { return m.signalEntity(p["entityName"], "") },
 	},
 	{
-		method: http.MethodPost, path: "entities/{entityName}/{entityKey}", summary: "Signals an entity.",
+		method: http.MethodPost, path: "entities/{entityName}/{entityKey}", summary: "Signals an entity.", chosen: "entityKey",
 		query: []string{"op"}, body: "The input of the operation, if any.",
 		answers:   []answerDoc{accepted202, badRequest400},
 		operation: func(m *management, p pathValues) operation { return m.signalEntity(p["entityName"], p["entityKey"]) },
@@ -131,7 +134,7 @@ var entityRoutes = []managementRoute{
 		operation: func(m *management, p pathValues) operation { return m.deleteEntity(p["entityName"], "") },
 	},
 	{
-		method: http.MethodDelete, path: "entities/{entityName}/{entityKey}", summary: "Signals an entity to delete its state.",
+		method: http.MethodDelete, path: "entities/{entityName}/{entityKey}", summary: "Signals an entity to delete its state.", chosen: "entityKey",
 		answers:   []answerDoc{accepted202, badRequest400},
 		operation: func(m *management, p pathValues) operation { return m.deleteEntity(p["entityName"], p["entityKey"]) },
 	},
@@ -187,7 +190,7 @@ var instanceRoutes = []managementRoute{
 
 var controlRoutes = []managementRoute{
 	{
-		method: http.MethodPost, path: "instances/{instanceId}/raiseEvent/{eventName}", summary: "Sends an event to an instance.", open: true,
+		method: http.MethodPost, path: "instances/{instanceId}/raiseEvent/{eventName}", summary: "Sends an event to an instance.", open: true, chosen: "eventName",
 		body:      "The event's payload, `application/json`; an empty one is null.",
 		answers:   []answerDoc{accepted202, badRequest400, notThere, hasEnded},
 		operation: func(m *management, p pathValues) operation { return m.raiseEvent(p.instance(), p["eventName"]) },
