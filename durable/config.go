@@ -82,6 +82,11 @@ type Config struct {
 	// without end. Zero means 100,000.
 	MaxOrchestrationActions int
 
+	// KeepInputs keeps the inputs of activities and sub-orchestrations in the
+	// histories of those that call them, for people to look at. Otherwise only
+	// those who get the inputs have them.
+	KeepInputs bool
+
 	// Version is the version of what this worker runs. Sub-orchestrations for
 	// which none was chosen get it. Empty means none; then the worker takes
 	// instances of all versions.

@@ -51,6 +51,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		EpisodeLimit:        cfg.EpisodeLimit,
 		CheckVersion:        cfg.checkVersion,
 		FailMismatch:        cfg.VersionFailure == FailMismatch,
+		KeepInputs:          cfg.KeepInputs,
 		Tracer:              tracing.New(cfg.Tracing.Provider),
 		Meter:               meter,
 		Lifecycle:           cfg.lifecycle(),

@@ -244,6 +244,10 @@ func configure(env processEnvironment, found settings, environ []string) Config 
 	if len(r.problems) == 0 {
 		r.problem(durableProblem(&cfg, vars))
 	}
+	if s := cfg.Storage.WithDefaults(); s.ControlQueueBatchSize > s.ControlQueueBufferThreshold {
+		r.notice("controlQueueBatchSize is %d, but no more messages are received at once than controlQueueBufferThreshold, which is %d.",
+			s.ControlQueueBatchSize, s.ControlQueueBufferThreshold)
+	}
 	level, err := parseLogLevel(env.LogLevel)
 	if err != nil {
 		r.notices = append(r.notices, err.Error())

@@ -123,6 +123,18 @@ func engineSettingCases() []settingCase {
 			overridden: "9", override: 9,
 		},
 		{
+			path: "storeInputsInOrchestrationHistory", get: func(c Config) any { return c.Worker.KeepInputs },
+			byDefault: false, good: map[string]any{`true`: true, `false`: false, `"True"`: true},
+			bad:        map[string]string{`1`: "is 1, must be true or false"},
+			overridden: "true", override: true,
+		},
+		{
+			path: "httpSettings.useForwardedHost", get: func(c Config) any { return c.UseForwardedHost },
+			byDefault: false, good: map[string]any{`true`: true, `false`: false},
+			bad:        map[string]string{`"yes"`: `is "yes", must be true or false`},
+			overridden: "true", override: true,
+		},
+		{
 			path: "overridableExistingInstanceStates", get: func(c Config) any { return c.Overridable },
 			byDefault: durable.NonRunningStates, good: map[string]any{`"AnyState"`: durable.AnyState, `"nonrunningstates"`: durable.NonRunningStates},
 			bad:        map[string]string{`"None"`: `is "None", must be "NonRunningStates" or "AnyState"`, `1`: `is 1, must be "NonRunningStates" or "AnyState"`},
@@ -290,6 +302,11 @@ func storageSettingCases() []settingCase {
 			path: "storageProvider.trackingStoreConnectionName", get: func(c Config) any { return c.TrackingStoreConnectionName }, byDefault: "",
 			good: map[string]any{`"Storage"`: "Storage", `""`: ""},
 			bad:  map[string]string{`7`: "is 7, must be a string"}, overridden: "AzureWebJobsStorage", override: "AzureWebJobsStorage",
+		},
+		{
+			path: "storageProvider.trackingStoreConnectionStringName", get: func(c Config) any { return c.TrackingStoreConnectionName }, byDefault: "",
+			good: map[string]any{`"Storage"`: "Storage", `""`: ""},
+			bad:  map[string]string{`"Missing"`: `no storage connection named "Missing"`}, overridden: "AzureWebJobsStorage", override: "AzureWebJobsStorage",
 		},
 		{
 			path: "storageProvider.trackingEnabled", get: func(c Config) any { return c.Storage.Tracking }, byDefault: false,

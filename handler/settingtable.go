@@ -167,9 +167,10 @@ var hubRows = []settingRow{
 		does: "how many activities, timers, sub-orchestrations and events an execution may begin or send before it fails",
 	},
 	{
-		path: "storeInputsInOrchestrationHistory", values: boolValue{}, initial: "`false`",
-		does:  "keeps the inputs of activities and sub-orchestrations in the history",
-		inert: "inputs are not kept in the history",
+		path:    "storeInputsInOrchestrationHistory",
+		values:  boolValue{func(cfg *Config, b bool) { cfg.Worker.KeepInputs = b }},
+		initial: "`false`", get: func(cfg *Config) any { return cfg.Worker.KeepInputs },
+		does: "keeps the inputs of activities and sub-orchestrations in the histories of those that call them, where `showHistory=true` shows them. Otherwise only the called have them",
 	},
 	{
 		path: "throwStatusExceptionsOnRaiseEvent", values: boolValue{}, initial: "`true`",

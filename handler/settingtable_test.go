@@ -19,7 +19,7 @@ var rewrite = flag.Bool("rewrite", false, "rewrite the README's tables, the sche
 
 func TestSettings_EveryOneThatHasAnEffectIsTested(t *testing.T) {
 	t.Parallel()
-	tested := map[string]bool{versionPath: true, timeoutPath: true, routePrefixPath: true, "httpSettings.useForwardedHost": true}
+	tested := map[string]bool{versionPath: true, timeoutPath: true, routePrefixPath: true}
 	for _, c := range settingCases() {
 		tested[c.path] = true
 	}

@@ -28,10 +28,13 @@ func header(id int) history.Header {
 	return history.Header{EventID: id, Timestamp: history.Ticks(time.Now())}
 }
 
-// schedule adds an activity to a checkpoint's lists.
+// schedule adds an activity to a checkpoint's lists. As the engine has it, the
+// input is in the message only.
 func schedule(item *provider.OrchestrationWorkItem, id int, input string) (history.Event, provider.TaskMessage) {
-	ev := &history.TaskScheduled{Header: header(id), Name: "Hello", Input: &input}
-	return ev, provider.TaskMessage{Event: ev, Target: item.Instance}
+	ev := &history.TaskScheduled{Header: header(id), Name: "Hello"}
+	sent := *ev
+	sent.Input = &input
+	return ev, provider.TaskMessage{Event: &sent, Target: item.Instance}
 }
 
 // commitActivity ends an episode that schedules one activity.

@@ -127,7 +127,7 @@ func asStored(ev history.Event, row *entity) (stored history.Event, size int, er
 	}
 	size = len(raw)
 	if blobs := decoded.blobs(); len(blobs) > 0 {
-		whole := encodeHistoryRow(withoutStoredInput(ev), "", 0, "")
+		whole := encodeHistoryRow(ev, "", 0, "")
 		for _, b := range blobs {
 			text := whole.text(b.Column)
 			decoded.resolve(b.Column, text)

@@ -58,11 +58,11 @@ func TestHistoryCache_RemembersEventsAsTheyAreStored(t *testing.T) {
 	at := time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)
 	for _, ev := range []history.Event{
 		&history.OrchestratorStarted{Header: history.NewHeader(at)},
-		&history.TaskScheduled{Header: history.Header{EventID: 1, Timestamp: at}, Name: "A", Input: new("not stored")},
+		&history.TaskScheduled{Header: history.Header{EventID: 1, Timestamp: at}, Name: "A", Input: new("kept")},
 		&history.TaskCompleted{Header: history.NewHeader(at), TaskScheduledID: 1, Result: &large},
 		&history.TimerCreated{Header: history.Header{EventID: 2, Timestamp: at}, FireAt: at},
 	} {
-		row := encodeHistoryRow(withoutStoredInput(ev), "i", 0, "e")
+		row := encodeHistoryRow(ev, "i", 0, "e")
 		whole, err := decodeHistoryRow(row.JSON())
 		if err != nil {
 			t.Fatal(err)

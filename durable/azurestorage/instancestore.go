@@ -158,7 +158,7 @@ func (h *TaskHub) blobURL(name string) string { return blobURL(h.largeMessages.u
 func (h *TaskHub) offloadedRows(ctx context.Context, instanceID, executionID string, ordinal int, events []history.Event) ([]entity, error) {
 	rows := make([]entity, len(events))
 	for i, ev := range events {
-		rows[i] = encodeHistoryRow(withoutStoredInput(ev), instanceID, ordinal+i, executionID)
+		rows[i] = encodeHistoryRow(ev, instanceID, ordinal+i, executionID)
 		for _, column := range rows[i].largeColumns() {
 			name := rows[i].columnBlobName(column, rand.Uint32())
 			if err := h.largeMessages.write(ctx, name, []byte(rows[i].text(column))); err != nil {
@@ -168,22 +168,4 @@ func (h *TaskHub) offloadedRows(ctx context.Context, instanceID, executionID str
 		}
 	}
 	return rows, nil
-}
-
-// withoutStoredInput returns ev as it is stored: the inputs of activities and
-// children are in their messages, and replay does not need them
-// (DurableTask.Core/TaskOrchestrationDispatcher.cs,
-// ProcessScheduleTaskDecision, IncludeParameters).
-func withoutStoredInput(ev history.Event) history.Event {
-	switch ev := ev.(type) {
-	case *history.TaskScheduled:
-		stored := *ev
-		stored.Input = nil
-		return &stored
-	case *history.SubOrchestrationInstanceCreated:
-		stored := *ev
-		stored.Input = nil
-		return &stored
-	}
-	return ev
 }

@@ -79,9 +79,6 @@ func (p *trackPosition) row(instance history.OrchestrationInstance, ev history.E
 func trackingRow(instance history.OrchestrationInstance, began time.Time, number int, ev history.Event) entity {
 	e := encodeHistoryRow(ev, instance.InstanceID, number, instance.ExecutionID)
 	e.RowKey = fmt.Sprintf("%s_%s_%016X", began.UTC().Format(trackingKeyTime), escapeKey(instance.ExecutionID), number)
-	if ev.Type() == history.TypeTaskScheduled {
-		e.remove("Input") // histories do not have it
-	}
 	var shortened []string
 	for i := range e.properties {
 		p := &e.properties[i]

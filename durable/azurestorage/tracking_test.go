@@ -25,7 +25,7 @@ func trackedEvents() []history.Event {
 	return []history.Event{
 		&history.OrchestratorStarted{Header: head(none, 0)},
 		&history.ExecutionStarted{Header: head(none, 0), Instance: trackedInstance, Name: "Order", Input: new(`"book"`)},
-		&history.TaskScheduled{Header: head(0, 1), Name: "Charge", Input: new("[1]")},
+		&history.TaskScheduled{Header: head(0, 1), Name: "Charge"},
 		&history.OrchestratorCompleted{Header: head(none, 1)},
 		&history.OrchestratorStarted{Header: head(none, 2)},
 		&history.TaskFailed{Header: head(none, 2), TaskScheduledID: 0, Reason: new("declined"), Failure: &history.FailureDetails{ErrorType: "E", ErrorMessage: "declined"}},

@@ -21,16 +21,19 @@ const fireAndForget = "FireAndForget"
 //
 // If the last action completes the execution, it is returned. A continuation
 // as new is not recorded, since the history it would stand in is replaced.
-func record(cp *provider.Checkpoint, start *history.ExecutionStarted, actions []replay.Action, now time.Time) (*replay.Complete, error) {
+//
+// Inputs of activities and children are in messages only, unless keepInputs says
+// that histories have them, too (TaskOrchestrationDispatcher.IncludeParameters).
+func record(cp *provider.Checkpoint, start *history.ExecutionStarted, actions []replay.Action, keepInputs bool, now time.Time) (*replay.Complete, error) {
 	for i, a := range actions {
 		head := history.Header{EventID: a.ActionID(), Timestamp: history.Ticks(now)}
 		switch a := a.(type) {
 		case *replay.ScheduleTask:
-			recordTask(cp, start, a, head)
+			recordTask(cp, start, a, keepInputs, head)
 		case *replay.CreateTimer:
 			recordTimer(cp, start, a, head)
 		case *replay.CreateSubOrchestration:
-			recordChild(cp, start, a, head)
+			recordChild(cp, start, a, keepInputs, head)
 		case *replay.SendEvent:
 			recordEvent(cp, a, head)
 		case *replay.Complete:
@@ -48,12 +51,13 @@ func record(cp *provider.Checkpoint, start *history.ExecutionStarted, actions []
 	return nil, nil
 }
 
-// recordTask writes the input into the message only: replay does not need it,
-// and DurableTask leaves it out of histories unless told otherwise.
-func recordTask(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.ScheduleTask, head history.Header) {
+func recordTask(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.ScheduleTask, keepInput bool, head history.Header) {
 	remembered := &history.TaskScheduled{Header: head, Name: a.Name, Version: a.Version, Tags: a.Tags}
 	sent := new(*remembered)
 	sent.Input = a.Input
+	if keepInput {
+		remembered.Input = a.Input
+	}
 	cp.NewEvents = append(cp.NewEvents, remembered)
 	cp.Activities = append(cp.Activities, provider.TaskMessage{Event: sent, Target: start.Instance, Tags: start.Tags})
 }
@@ -69,15 +73,17 @@ func recordTimer(cp *provider.Checkpoint, start *history.ExecutionStarted, a *re
 // execution ID follow from the parent's execution and the action, so that a
 // start which is sent again after a crash is recognised as the same one.
 // DurableTask derives the first only, and makes up a new execution each time.
-func recordChild(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.CreateSubOrchestration, head history.Header) {
+func recordChild(cp *provider.Checkpoint, start *history.ExecutionStarted, a *replay.CreateSubOrchestration, keepInput bool, head history.Header) {
 	tags := mergeTags(a.Tags, start.Tags)
 	child := history.OrchestrationInstance{InstanceID: a.InstanceID, ExecutionID: childExecutionID(start.Instance, a.ID)}
 	if child.InstanceID == "" {
 		child.InstanceID = fmt.Sprintf("%s:%d", start.Instance.ExecutionID, a.ID)
 	}
-	cp.NewEvents = append(cp.NewEvents, &history.SubOrchestrationInstanceCreated{
-		Header: head, Name: a.Name, Version: a.Version, InstanceID: child.InstanceID, Tags: tags,
-	})
+	created := &history.SubOrchestrationInstanceCreated{Header: head, Name: a.Name, Version: a.Version, InstanceID: child.InstanceID, Tags: tags}
+	if keepInput {
+		created.Input = a.Input
+	}
+	cp.NewEvents = append(cp.NewEvents, created)
 	cp.Messages = append(cp.Messages, provider.TaskMessage{
 		Event: &history.ExecutionStarted{
 			Header:   history.NewHeader(head.Timestamp),

@@ -38,6 +38,10 @@ type Config struct {
 	CheckVersion func(version string) error
 	FailMismatch bool // fail instances that CheckVersion refuses, rather than hand them back
 
+	// KeepInputs keeps the inputs of activities and children in histories, for
+	// who looks at them: replay does not need them.
+	KeepInputs bool
+
 	Tracer *tracing.Tracer // nil writes no spans
 	Meter  *metering.Meter // nil counts nothing
 

@@ -26,6 +26,8 @@ type execution struct {
 	// ran, if not nil, is told what a generation did. Past is what its
 	// orchestrator had to be shown in replay.
 	ran func(past, fresh []history.Event, outcome replay.Outcome)
+	// keepInputs is the worker's.
+	keepInputs bool
 	// versions is what the worker says to the versions of instances; mismatch
 	// says that this one is to fail for it.
 	versions versions
@@ -155,7 +157,7 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 		cp.CustomStatus = outcome.CustomStatus
 	}
 	now := x.now()
-	end, err := record(cp, x.start, outcome.Actions, now)
+	end, err := record(cp, x.start, outcome.Actions, x.keepInputs, now)
 	if err != nil {
 		return nil, fmt.Errorf("record what %s decided: %w", x.start.Name, err)
 	}

@@ -28,7 +28,7 @@ var LogScheduled = logScheduled
 // Record calls record with an empty checkpoint.
 func Record(start *history.ExecutionStarted, actions []replay.Action, now time.Time) (*provider.Checkpoint, *replay.Complete, error) {
 	cp := new(provider.Checkpoint)
-	end, err := record(cp, start, actions, now)
+	end, err := record(cp, start, actions, false, now)
 	return cp, end, err
 }
 

@@ -49,7 +49,7 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkItem, it *item) {
 	s := &session{d: d, live: live, item: w, label: it.label}
 	s.logFor(w.Instance)
-	s.x = &execution{now: d.config.Now, watch: s.watch}
+	s.x = &execution{now: d.config.Now, watch: s.watch, keepInputs: d.config.KeepInputs}
 	s.x.versions = versions{refuses: d.config.CheckVersion, fails: d.config.FailMismatch}
 	s.x.stopping = func() bool { return live.fetch.Err() != nil }
 

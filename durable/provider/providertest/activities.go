@@ -2,6 +2,7 @@ package providertest
 
 import (
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -19,6 +20,7 @@ var activities = area{"activities", []test{
 	{"activities of an execution that is over still run", running(orphans)},
 	{"an activity can be completed while its instance is worked on", running(completedMeanwhile)},
 	{"no activity is handed out after it was completed", running(notAgain)},
+	{"a history has the inputs that it was given, and no others", running(inputsInHistory)},
 }}
 
 func asScheduled(w *world) {
@@ -45,6 +47,33 @@ func asScheduled(w *world) {
 	w.equal("activity", got[7].Task, task)
 	w.equal("activity without input", got[8].Task.Input, (*string)(nil))
 	w.equal("activity with empty input", got[9].Task.Input, text(""))
+}
+
+// inputsInHistory looks at what an engine decides: whether inputs are in the
+// history, besides the messages.
+func inputsInHistory(w *world) {
+	w.create("a")
+	long := text(`"` + strings.Repeat("x", 100_000) + `"`)
+	kept := []history.Event{
+		&history.TaskScheduled{Header: action(0), Name: "Kept", Input: text(`["a"]`)},
+		&history.TaskScheduled{Header: action(1), Name: "Long", Input: long},
+		&history.SubOrchestrationInstanceCreated{Header: action(2), Name: "Child", InstanceID: "c", Input: text("1")},
+	}
+	e := w.next("a").decide(kept...)
+	for _, ev := range kept[:2] {
+		e.cp.Activities = append(e.cp.Activities, provider.TaskMessage{Event: ev, Target: e.cp.Instance})
+	}
+	e.schedule(3, "NotKept", text(`["b"]`)).finish()
+	got := map[int]*string{}
+	for _, ev := range w.history("a") {
+		switch ev := ev.(type) {
+		case *history.TaskScheduled:
+			got[ev.EventID] = ev.Input
+		case *history.SubOrchestrationInstanceCreated:
+			got[ev.EventID] = ev.Input
+		}
+	}
+	w.equal("inputs in the history", got, map[int]*string{0: text(`["a"]`), 1: long, 2: text("1"), 3: nil})
 }
 
 // scheduled starts an instance that waits for one activity, and returns it.
