@@ -41,7 +41,7 @@ func TestHost_IDsThatCannotBeAreRefusedAsFarAsTheHostLets(t *testing.T) {
 					want = start.forwarding
 				}
 				got := a.call(http.MethodPost, "/api/durabletask/orchestrators/Steps/"+start.path, nil)
-				if got.status != want.status || !strings.Contains(string(got.body), want.says) {
+				if got.status != want.status || !strings.Contains(got.body, want.says) {
 					t.Errorf("a start of %s: %d %s, want %d with %s", start.path, got.status, got.body, want.status, want.says)
 				}
 			}
@@ -53,7 +53,7 @@ func TestHost_IDsThatCannotBeAreRefusedAsFarAsTheHostLets(t *testing.T) {
 			if got.status != accepted {
 				t.Fatalf("%d %s", got.status, got.body)
 			}
-			if got = a.call(http.MethodGet, decode[checkStatus](t, got.body).StatusQueryGetURI, nil); !strings.Contains(string(got.body), `"instanceId":"u% é"`) {
+			if got = a.call(http.MethodGet, decode[checkStatus](t, got.body).StatusQueryGetURI, nil); !strings.Contains(got.body, `"instanceId":"u% é"`) {
 				t.Errorf("the status of the instance is %d %s", got.status, got.body)
 			}
 		})

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/labstack/echo/v4"
 )
 
@@ -82,7 +83,7 @@ func TestCheckStatus_URLsHaveTheCallersPathAndKey(t *testing.T) {
 
 func TestCheckStatus_EveryURLItGivesWorks(t *testing.T) {
 	t.Parallel()
-	hub := newFakeHub()
+	hub := newFullHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))
 	id := "it's (50%) +&= ü@home~"
 	call(s, "POST", "/api/durabletask/orchestrators/Greet/x", "")
@@ -110,6 +111,48 @@ func TestCheckStatus_EveryURLItGivesWorks(t *testing.T) {
 	}
 	if n := len(hub.messages()); n != 2 {
 		t.Errorf("%d messages, want 2", n)
+	}
+	for _, request := range []struct {
+		method, url string
+		status      history.RuntimeStatus
+		want        int
+	}{
+		{"POST", payload.SuspendPostURI, history.Running, http.StatusAccepted},
+		{"POST", payload.ResumePostURI, history.Suspended, http.StatusAccepted},
+		{"POST", payload.RewindPostURI, history.Failed, http.StatusAccepted},
+		{"POST", payload.RestartPostURI, history.Completed, http.StatusAccepted},
+		{"DELETE", payload.PurgeHistoryDeleteURI, history.Completed, http.StatusOK},
+	} {
+		hub.put(id, request.status, nil)
+		target := strings.TrimPrefix(strings.Replace(request.url, "{text}", "why", 1), "http://localhost:8080")
+		if got := call(s, request.method, target, ""); got.Code != request.want {
+			t.Errorf("%s %s: %d %s", request.method, request.url, got.Code, got.Body)
+		}
+	}
+	if sent := hub.messages(); len(sent) != 4 || sent[3].Target.InstanceID != id || len(hub.rewound) != 1 || hub.rewound[0] != id+": why" || hub.instances[id] != nil {
+		t.Errorf("%d messages, rewound %q, the instance is %+v", len(sent), hub.rewound, hub.instances[id])
+	}
+}
+
+// httpSettings.useForwardedHost (HttpApiHandler.cs, GetBaseUrl): an app that
+// stands behind a proxy of its own.
+func TestCheckStatus_StandaloneBelievesTheProxyIfToldTo(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		headers []string
+		want    string
+	}{
+		{"behind a proxy", []string{"Host", "box:9", "X-Forwarded-Host", "shop.example", "X-Forwarded-Proto", "https"}, "https://shop.example"},
+		{"a proxy that tells the scheme only", []string{"Host", "shop.example", "X-Forwarded-Proto", "https"}, "https://shop.example"},
+		{"nothing forwarded", []string{"Host", "127.0.0.1:8080"}, "http://127.0.0.1:8080"},
+	} {
+		cfg := fakeConfig(t, newFakeHub())
+		cfg.UseForwardedHost = true
+		w := call(readyServer(t, starter, cfg), "POST", "/api/orders", "", tt.headers...)
+		if got := w.Header().Get("Location"); !strings.HasPrefix(got, tt.want+"/api/durabletask/") {
+			t.Errorf("%s: Location is %s, want one at %s", tt.name, got, tt.want)
+		}
 	}
 }
 

@@ -132,6 +132,41 @@ func TestMain_StopsOnSIGTERMWithCode0(t *testing.T) {
 	}
 }
 
+// The Functions host takes every line on standard error for an error
+// (azure-functions-host: Workers/ProcessManagement/WorkerProcess.cs).
+func TestMain_LogsNothingToStandardError(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"text", "json"} {
+		cmd, out, errs := programWithErrors(t, "{", "PORT=0", "DURABLE_LOG_LEVEL=debug", "DURABLE_LOG_FORMAT="+format, deadStorage(t))
+		lineWith(t, out, "listening")
+		lineWith(t, out, "ERROR") // host.json is wrong
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		lineWith(t, out, "stopped")
+		if err := cmd.Wait(); err != nil || errs.Len() > 0 {
+			t.Errorf("%s: %v, standard error has %q", format, err, errs)
+		}
+	}
+}
+
+// programWithErrors starts an app whose standard error is kept.
+func programWithErrors(t *testing.T, hostJSON string, environ ...string) (*exec.Cmd, *bufio.Reader, *bytes.Buffer) {
+	t.Helper()
+	cmd := command(t, "app", hostJSON, environ...)
+	errs := new(bytes.Buffer)
+	cmd.Stderr = errs
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it has ended already if all is well
+	return cmd, bufio.NewReader(out), errs
+}
+
 func TestMain_WrongConfigurationDoesNotEndTheProgram(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct{ name, hostJSON, setting, want string }{

@@ -162,6 +162,46 @@ func TestSettings_FlatShapeOfVersion1IsRead(t *testing.T) {
 	}
 }
 
+// Each name of the flat shape does what the setting does that it is taken for.
+func TestSettings_EachFlatNameHasItsEffect(t *testing.T) {
+	t.Parallel()
+	flat := map[string]string{}
+	for _, row := range settingRows() {
+		if row.flat != "" && row.inert == "" {
+			flat[row.path] = row.flat
+		}
+	}
+	for _, c := range settingCases() {
+		name := flat[c.path]
+		if name == "" {
+			continue
+		}
+		delete(flat, c.path)
+		for value, want := range c.good {
+			if value == "null" || strings.HasPrefix(name, "hub") && strings.Contains(value, "null") {
+				continue // as if it were not given
+			}
+			cfg := configured(t, `{"durableTask": {"`+name+`": `+value+`}}`, settingEnvironment...)
+			if got := c.get(cfg); got != want || cfg.Problem != nil {
+				t.Errorf("durableTask.%s = %s: became %v, %v, want %v", name, value, got, cfg.Problem, want)
+			}
+		}
+	}
+	for path, name := range flat {
+		t.Errorf("nothing tests %s, the flat name of %s", name, path)
+	}
+}
+
+// AzureStorageDurabilityProviderFactory.cs warns of it, and goes on.
+func TestSettings_ABatchBeyondTheBufferIsRemarkedOn(t *testing.T) {
+	t.Parallel()
+	cfg := configured(t, durableTaskJSON(`"storageProvider": {"controlQueueBufferThreshold": 10}`))
+	want := []string{"controlQueueBatchSize is 32, but no more messages are received at once than controlQueueBufferThreshold, which is 10."}
+	if diff := cmp.Diff(want, cfg.Notices); diff != "" || cfg.Problem != nil {
+		t.Errorf("problem %v, notices (-want +got):\n%s", cfg.Problem, diff)
+	}
+}
+
 // DefaultPlatformInformation.cs, IsInConsumptionPlan;
 // AzureStorageDurabilityProviderFactory.cs.
 func TestSettings_DefaultsFollowThePlan(t *testing.T) {

@@ -30,7 +30,7 @@ func TestRewind_IsLoggedByTheNameOfDotNet(t *testing.T) {
 		t.Error("nobody was rewound")
 	}
 	cancel()
-	<-stopped
+	r.must(<-stopped)
 	r.must(h.Close())
 	if n := strings.Count(log.String(), "event=FunctionRewound"); n != 1 || !strings.Contains(log.String(), `event=FunctionRewound instanceId=i executionId="execution of i" reason="it was mended"`) {
 		t.Errorf("the log tells of %d rewinds:\n%s", n, &log)

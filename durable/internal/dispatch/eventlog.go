@@ -75,9 +75,10 @@ func logScheduled(log *slog.Logger, by string, cp *provider.Checkpoint) {
 		return
 	}
 	scheduled := func(kind, name string, more ...slog.Attr) {
-		attrs := append([]slog.Attr{slog.String("event", "FunctionScheduled"), slog.String("name", name), slog.String("functionType", kind),
-			slog.String("reason", by)}, more...)
-		log.LogAttrs(ctx, slog.LevelDebug, "a function is scheduled", attrs...)
+		attrs := []slog.Attr{
+			slog.String("event", "FunctionScheduled"), slog.String("name", name), slog.String("functionType", kind), slog.String("reason", by),
+		}
+		log.LogAttrs(ctx, slog.LevelDebug, "a function is scheduled", append(attrs, more...)...)
 	}
 	for _, m := range cp.Activities {
 		if task, ok := m.Event.(*history.TaskScheduled); ok {
