@@ -5,13 +5,10 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
@@ -153,24 +150,5 @@ func entityTable(t *testing.T, before string) string {
 
 // The table of entities in the README is what is measured.
 func TestOperations_OfEntitiesAreThoseOfTheTable(t *testing.T) {
-	const file, begin, end = "../README.md", "<!-- entity operations: written by the tests with -rewrite -->\n", "<!-- end of entity operations -->\n"
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	before, rest, found := strings.Cut(string(text), begin)
-	was, after, foundEnd := strings.Cut(rest, end)
-	if !found || !foundEnd {
-		t.Fatalf("%s has no place for the table", file)
-	}
-	got := entityTable(t, was)
-	if *rewriteTable {
-		if err := os.WriteFile(file, []byte(before+begin+got+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(was, got); diff != "" {
-		t.Errorf("storage operations of entities (-README +measured):\n%s", diff)
-	}
+	holdTable(t, "entity operations", entityTable)
 }

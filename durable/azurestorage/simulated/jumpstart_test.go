@@ -101,19 +101,8 @@ func TestJumpStart_NoStartIsLostOrRunTwiceWhenTheClientDies(t *testing.T) {
 }
 
 func jumpStartAfterDeath(t *testing.T, large bool, n int, fault azsim.Fault) {
-	first, armed := -1, false
-	decide := func(r azsim.Request) azsim.Fault {
-		if r.Worker != "client" || !armed {
-			return azsim.None
-		}
-		if first < 0 {
-			first = r.Number
-		}
-		if r.Number == first+n {
-			return fault
-		}
-		return azsim.None
-	}
+	var armed bool
+	decide := failClient(&armed, n, fault)
 	inJumpStart(t, decide, func(j *jumpStarted) {
 		if err := j.start("warm-up", false); err != nil {
 			j.Fatal(err)

@@ -1,7 +1,6 @@
 package simulated_test
 
 import (
-	"bytes"
 	"context"
 	"flag"
 	"fmt"
@@ -85,14 +84,7 @@ func measure(t *testing.T, which int) (counts []int) {
 			}
 		}
 		time.Sleep(2 * time.Minute)
-		for _, e := range account.Log()[before:] {
-			empty := e.Operation == "GetMessages" && !bytes.Contains(e.Answer, []byte("<QueueMessage>"))
-			for i, kind := range kinds {
-				if e.Operation == kind.operation && !empty && (kind.target == "" || kind.target == e.Target) {
-					counts[i]++
-				}
-			}
-		}
+		countOperations(account.Log()[before:], counts)
 		if _, err := instance.Wait(ctx); err != nil {
 			t.Error(err)
 		}
@@ -148,8 +140,13 @@ func steady(n, was int) int {
 }
 
 // The table in the README is what is measured.
-func TestOperations_AreThoseOfTheTable(t *testing.T) {
-	const file, begin, end = "../README.md", "<!-- operations: written by the tests with -rewrite -->\n", "<!-- end of operations -->\n"
+func TestOperations_AreThoseOfTheTable(t *testing.T) { holdTable(t, "operations", table) }
+
+// holdTable compares the table of that name in the README with what is measured,
+// or writes it there. Measure gets what the README has.
+func holdTable(t *testing.T, name string, measure func(t *testing.T, before string) string) {
+	const file = "../README.md"
+	begin, end := "<!-- "+name+": written by the tests with -rewrite -->\n", "<!-- end of "+name+" -->\n"
 	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
@@ -157,9 +154,9 @@ func TestOperations_AreThoseOfTheTable(t *testing.T) {
 	before, rest, found := strings.Cut(string(text), begin)
 	was, after, foundEnd := strings.Cut(rest, end)
 	if !found || !foundEnd {
-		t.Fatalf("%s has no place for the table", file)
+		t.Fatalf("%s has no place for the table of %s", file, name)
 	}
-	got := table(t, was)
+	got := measure(t, was)
 	if *rewriteTable {
 		if err := os.WriteFile(file, []byte(before+begin+got+end+after), 0o644); err != nil {
 			t.Fatal(err)
@@ -167,7 +164,7 @@ func TestOperations_AreThoseOfTheTable(t *testing.T) {
 		return
 	}
 	if diff := cmp.Diff(was, got); diff != "" {
-		t.Errorf("storage operations (-README +measured):\n%s", diff)
+		t.Errorf("storage %s (-README +measured):\n%s", name, diff)
 	}
 }
 

@@ -27,10 +27,12 @@ func TestStart_ThatWasCutOffIsMadeWholeByTheNext(t *testing.T) {
 	}
 }
 
-func startAfterDeath(t *testing.T, large bool, n int, fault azsim.Fault) {
-	first, armed := -1, false
-	decide := func(r azsim.Request) azsim.Fault {
-		if r.Worker != "client" || !armed {
+// failClient returns what makes a request of the client go wrong: the nth, from 0,
+// that it makes while it is armed.
+func failClient(armed *bool, n int, fault azsim.Fault) func(azsim.Request) azsim.Fault {
+	first := -1
+	return func(r azsim.Request) azsim.Fault {
+		if r.Worker != "client" || !*armed {
 			return azsim.None
 		}
 		if first < 0 {
@@ -41,6 +43,11 @@ func startAfterDeath(t *testing.T, large bool, n int, fault azsim.Fault) {
 		}
 		return azsim.None
 	}
+}
+
+func startAfterDeath(t *testing.T, large bool, n int, fault azsim.Fault) {
+	var armed bool
+	decide := failClient(&armed, n, fault)
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 5, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: decide})
 		defer account.Wait()
