@@ -29,6 +29,7 @@ func TestManagement_BearsTheHabitsOfPythonsClient(t *testing.T) {
 		says                 string
 	}{
 		{"POST", base + "orchestrators/Greet/new", `"{\"city\": \"Oslo\"}"`, jsonText, 202, `"id":"new"`},
+		{"POST", base + "orchestrators/Greet/@x", `"1"`, jsonText, 400, `"ExceptionMessage":"Orchestration instance ids must not start with @."`},
 		{"GET", base + "instances/completed?" + q + "&showHistory=True&showHistoryOutput=True&showInput=True", "", nil, 200, `"historyEvents":[{"EventType":"EventRaised"`},
 		{"GET", base + "instances/?" + q + "&createdTimeFrom=2020-01-01T00:00:00.000000Z&createdTimeTo=2030-01-01T00:00:00.000000Z&runtimeStatus=Running,Completed", "", nil, 200, `"runtimeStatus":"Running"`},
 		{"POST", base + "instances/running/raiseEvent/Approve?" + q, `"{\"approved\": true}"`, jsonText, 202, ""},

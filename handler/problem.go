@@ -76,6 +76,14 @@ func badRequest(format string, args ...any) error {
 	return &answerError{http.StatusBadRequest, errorBody{Message: fmt.Sprintf(format, args...)}}
 }
 
+// badArgument refuses what is an ArgumentException in .NET, which callers look
+// for: Python's client reads the exception's message when a start is refused
+// (HttpApiHandler.cs, HandleRequestAsync).
+func badArgument(format string, args ...any) error {
+	cause := &errorCause{ExceptionMessage: fmt.Sprintf(format, args...), ExceptionType: "System.ArgumentException"}
+	return &answerError{http.StatusBadRequest, errorBody{Message: messageBadArgument, errorCause: cause}}
+}
+
 // invalidJSON refuses a request body.
 func invalidJSON(err error) error {
 	return &answerError{http.StatusBadRequest, withCause("Invalid JSON content", err)}

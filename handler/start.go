@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"time"
 
@@ -21,7 +22,7 @@ func (m *management) start(name string, id durable.InstanceID) operation {
 		ctx := c.Request().Context()
 		for what, text := range map[string]string{"name": name, "version": q.text("version")} {
 			if len(text) > maxName {
-				return badRequest("The %s of an orchestrator must not exceed %d bytes.", what, maxName)
+				return badArgument("The %s of an orchestrator must not exceed %d bytes.", what, maxName)
 			}
 		}
 		input, err := readBody(c)
@@ -40,6 +41,9 @@ func (m *management) start(name string, id durable.InstanceID) operation {
 			opts = append(opts, id)
 		}
 		started, err := m.instances.StartByName(ctx, name, input, opts...)
+		if unfit, ok := errors.AsType[*durable.InstanceIDError](err); ok {
+			return badArgument("%s", unfit.Reason)
+		}
 		if err != nil {
 			return err
 		}
@@ -58,7 +62,7 @@ func patienceOf(q query) (*patience, error) {
 	case !waits || !both:
 		return nil, nil
 	case interval > timeout:
-		return nil, badRequest("Total timeout %v should be bigger than retry timeout %v", timeout.Seconds(), interval.Seconds())
+		return nil, badArgument("Total timeout %v should be bigger than retry timeout %v", timeout.Seconds(), interval.Seconds())
 	}
 	return &patience{timeout, interval}, nil
 }
