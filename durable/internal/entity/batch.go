@@ -53,6 +53,7 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 	state.memory.begin(now, state.outbox)
 	state.sorter.forget(&state.memory, now)
 	state.outbox = nil
+	b.takeHolders()
 	for _, e := range events {
 		raised, ok := e.(*history.EventRaised)
 		if !ok {
@@ -87,6 +88,26 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 	state.queue = append(b.ofHolder, state.queue...)
 	b.choose()
 	return b, problems
+}
+
+// takeHolders takes what the holder of the lock sent before it had it, but what
+// came after its request for the lock, from behind what others sent: it comes
+// before what the holder sends now. Beyond DurableTask, where it comes after that,
+// and does not run before something else comes, for which the holder may wait.
+func (b *Batch) takeHolders() {
+	s := b.state
+	if s.lockedBy == "" {
+		return
+	}
+	var others []*Request
+	for _, r := range s.queue {
+		if r.Parent == s.lockedBy {
+			b.ofHolder = append(b.ofHolder, r)
+		} else {
+			others = append(others, r)
+		}
+	}
+	s.queue = others
 }
 
 // receive returns the requests that are to be queued now that r has come.
@@ -185,6 +206,7 @@ func (b *Batch) choose() {
 		s.queue = s.queue[1:]
 		if next.IsLock() {
 			b.lock = next
+			b.goesOn = slices.ContainsFunc(s.queue, func(r *Request) bool { return r.Parent == next.Parent })
 			return
 		}
 		b.operations = append(b.operations, next)

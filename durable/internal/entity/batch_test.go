@@ -157,6 +157,22 @@ func TestBatch_TheHoldersRequestsComeFirst(t *testing.T) {
 	p.want("ran of others")
 }
 
+// A request for a lock that other entities pass on may overtake what its sender
+// sent before it. That runs as soon as the lock is granted, and before what the
+// sender sends then.
+func TestBatch_WhatTheHolderSentBeforeTheLockComesBeforeWhatItSendsThen(t *testing.T) {
+	p := newPlay(t)
+	of := func(name string, at time.Duration) *history.EventRaised {
+		return op(entity.Request{Operation: name, Signal: true, Parent: "p", ParentExecution: "x", Timestamp: noon.Add(at)})
+	}
+	p.get(op(lockRequest("p", 1, "0", "a")), clientSignal("of others"), of("before", 0))
+	p.want(`answer to p {"result":"Lock Acquisition Completed"}`, "continue to @counter@a")
+	p.get(of("after", time.Second))
+	p.want("ran before", "ran after")
+	p.get(release("p"))
+	p.want("ran of others")
+}
+
 func TestBatch_AReleaseEndsItsOwnLockOnly(t *testing.T) {
 	p := newPlay(t)
 	p.settings.Window = 0
