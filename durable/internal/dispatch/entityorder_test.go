@@ -140,3 +140,20 @@ func TestEntity_CountsEachGenerationsRequestsOnceUnderFaults(t *testing.T) {
 		}
 	}
 }
+
+// The labels of what an episode sends to entities are made of its time. Attempts that
+// a timer begins before the worker's clock has come to it have different ones, and
+// none is before the timer.
+func TestEpisode_AttemptsThatATimerBeginsHaveDifferentTimes(t *testing.T) {
+	fired := []history.Event{&history.TimerFired{FireAt: noon}}
+	first := dispatch.EpisodeTime(fired, noon.Add(-time.Minute+100*time.Nanosecond))
+	second := dispatch.EpisodeTime(fired, noon.Add(-time.Minute+200*time.Nanosecond))
+	for _, at := range []time.Time{first, second} {
+		if late := at.Sub(noon); late < 0 || late > time.Millisecond {
+			t.Errorf("an episode that a timer of %v began has the time %v", noon, at)
+		}
+	}
+	if first.Equal(second) {
+		t.Errorf("both attempts have the time %v", first)
+	}
+}

@@ -191,14 +191,16 @@ func (x *execution) decide(past, fresh []history.Event) replay.Outcome {
 
 // episodeTime returns the current time of an episode that takes the arrived
 // events and begins at now. It is not before a timer that fired, though clocks
-// differ: whoever slept until a time finds that it has come.
+// differ: whoever slept until a time finds that it has come. Nor is it the same for
+// two attempts of the episode: see the Sorter of entity.
 func episodeTime(arrived []history.Event, now time.Time) time.Time {
+	at := now
 	for _, e := range arrived {
-		if t, ok := e.(*history.TimerFired); ok && t.FireAt.After(now) {
-			now = t.FireAt
+		if t, ok := e.(*history.TimerFired); ok && t.FireAt.After(at) {
+			at = t.FireAt.Add(now.Sub(now.Truncate(time.Millisecond)))
 		}
 	}
-	return now
+	return at
 }
 
 func messagesIn(cp *provider.Checkpoint) int {

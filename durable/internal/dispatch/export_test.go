@@ -36,3 +36,6 @@ func Record(start *history.ExecutionStarted, actions []replay.Action, now time.T
 func NextGeneration(start *history.ExecutionStarted, end *replay.Complete, executionID string, now time.Time) []history.Event {
 	return nextEvents(nextStart(start, end, executionID, now), end, now)
 }
+
+// EpisodeTime calls episodeTime.
+func EpisodeTime(arrived []history.Event, now time.Time) time.Time { return episodeTime(arrived, now) }

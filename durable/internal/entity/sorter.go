@@ -1,7 +1,6 @@
 package entity
 
 import (
-	"slices"
 	"time"
 )
 
@@ -16,14 +15,6 @@ const DefaultReorderWindow = 30 * time.Minute
 // MinIntervalBetweenCollections).
 const sweepInterval = 10 * time.Second
 
-// How many of a sender's requests are remembered by their IDs, see
-// [Sorter.Receive]: all that were sent since one is known to be in the sender's
-// history, but not more than mostFromSender, and at least recentFromSender.
-const (
-	recentFromSender = 32
-	mostFromSender   = 10_000
-)
-
 // A Sorter lets requests take effect in the order in which they were sent, and
 // once (DurableTask.Core/Entities/StateFormat/MessageSorter.cs). Those who send
 // label each request with a time and that of the request before; those who
@@ -32,44 +23,20 @@ const (
 //
 // A window of zero or less means that nothing is sorted.
 type Sorter struct {
-	lastSent       ordered[time.Time] // by destination
-	received       ordered[*source]   // by sender
+	lastSent       ordered[time.Time]   // by destination
+	readings       map[string]time.Time // of the clock, at which that was labelled; not stored
+	received       ordered[*source]     // by sender
 	receiveHorizon time.Time
 	sendHorizon    time.Time
 	forgotten      marks // of senders that were forgotten, until handOver
 }
 
-// A source is what is known of one sender.
-type source struct {
-	run           // of the execution that is the last, as it seems
-	others []*run // of others, which have not ended for long or have just begun
-	recent marks  // of what was delivered last
-	// over is the last label that was delivered of executions of which nothing else
-	// is known any more.
-	over time.Time
-}
-
-// A run is what is known of one execution of a sender.
-type run struct {
-	last      time.Time // the label of what was delivered last; zero if nothing was
-	old       time.Time // the last label of which not all IDs may be known any more
-	execution string
-	buffered  []*Request // in the order of their labels
-	// late says that requests of it may have taken effect long ago which nobody
-	// remembers, so that nothing waits for them: the first that is known is not its
-	// first, and not newer than those of the last execution, or may be of one that was
-	// forgotten.
-	late bool
-	// passed is the label of a lock that was passed on when all before it had been
-	// delivered. Requests may follow it, but it makes none old: a sender of ours
-	// gives the next one a label that need not be after it.
-	passed time.Time
-}
-
-// otherRuns is how many executions of a sender are known besides the last.
-const otherRuns = 4
-
 // Label labels a request that is sent to destination.
+//
+// A clock that is behind the last label, as another worker's may be, does not count.
+// DurableTask gives the label that is a tick after the last then. Attempts of one
+// episode would all give that, but maybe to different requests. So the first label
+// has something of the clock's reading, too.
 func (s *Sorter) Label(r *Request, destination string, now time.Time, window time.Duration) {
 	if window <= 0 {
 		return
@@ -83,10 +50,17 @@ func (s *Sorter) Label(r *Request, destination string, now time.Time, window tim
 		r.Predecessor = last
 		if !at.After(last) {
 			at = last.Add(tick).In(zoneless)
+			if !s.readings[destination].Equal(now) {
+				at = at.Add(tick + now.Sub(now.Truncate(time.Millisecond)))
+			}
 		}
 	}
 	r.Timestamp = at
 	s.lastSent.set(destination, at)
+	if s.readings == nil {
+		s.readings = make(map[string]time.Time)
+	}
+	s.readings[destination] = now
 }
 
 // LabelPassed labels a lock request that is passed on. Since receivers do not
@@ -121,12 +95,14 @@ func (s *Sorter) Sent(r *Request, destination string) {
 // messages of several executions may meet:
 //
 //  1. A request that came before is known by its ID, too.
-//  2. The requests of several executions, of which one continued as the next, may
+//  2. Each attempt of a sender gives its requests labels of its own, and no two
+//     follow from one another but by their clocks, which differ. So a request waits
+//     until that came whose label is its predecessor, and not only one with a later
+//     label: see [run].
+//  3. The requests of several executions, of which one continued as the next, may
 //     meet, and the next one's labels may be from a clock that is behind. Each
 //     execution's are in an order of their own. In .NET a late request of an
 //     execution that is over has those of the next wait for as long as the window.
-//  3. Requests that are held back although the next one does not follow them are
-//     of an attempt that was lost. What counts of them comes again.
 func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) {
 	if !sorts(r, window) {
 		return []*Request{r}
@@ -148,69 +124,20 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 		of, deliver = from.begin(r, deliver)
 	}
 	switch {
-	case of.late:
-		of.last = later(of.last, r.Timestamp)
-		return from.add(r, deliver)
-	case !r.Timestamp.After(of.last) && from.knows(of, r):
+	case of.has(r.Timestamp) && from.knows(of, r):
 		return deliver
-	case s.waits(of, r):
-		of.hold(r)
+	case of.waits(r.Predecessor, s.receiveHorizon):
+		of.hold(r, from.knows(of, r))
 		return deliver
 	}
-	return s.follow(from, of, s.deliver(from, of, r, deliver))
+	deliver = from.take(of, r, s.receiveHorizon, deliver)
+	return from.follow(of, s.receiveHorizon, deliver)
 }
 
-// of returns what is known of an execution, nil if nothing is.
-func (from *source) of(execution string) *run {
-	if from.execution == execution {
-		return &from.run
-	}
-	for _, o := range from.others {
-		if o.execution == execution {
-			return o
-		}
-	}
-	return nil
-}
-
-// begin begins to take note of the execution that r is of. What is held back of the
-// one that is forgotten instead is appended: it is all there will be.
-func (from *source) begin(r *Request, deliver []*Request) (*run, []*Request) {
-	var forgotten []*Request
-	if len(from.others) == otherRuns {
-		forgotten = from.forgetRun()
-	}
-	isLast := r.Timestamp.After(from.last)
-	of := &run{execution: r.ParentExecution}
-	if r.Predecessor.IsZero() {
-		of.late = !r.Timestamp.After(from.over)
-	} else {
-		of.late = !isLast || !r.Predecessor.After(from.over)
-	}
-	if isLast {
-		from.others = append(from.others, new(from.run))
-		from.run, of = *of, &from.run
-		from.forgetIDs(recentFromSender)
-	} else {
-		from.others = append(from.others, of)
-	}
-	for _, b := range forgotten {
-		deliver = from.add(b, deliver)
-	}
-	return of, deliver
-}
-
-// forgetRun forgets the oldest execution but the last of which nothing is held
-// back, or else the oldest, and returns what is held back of that.
-func (from *source) forgetRun() (buffered []*Request) {
-	i := max(0, slices.IndexFunc(from.others, func(o *run) bool { return len(o.buffered) == 0 }))
-	first := from.others[i]
-	from.others = slices.Delete(from.others, i, i+1)
-	from.over = later(from.over, first.last)
-	for _, b := range first.buffered {
-		from.over = later(from.over, b.Timestamp)
-	}
-	return first.buffered
+// sorts reports whether a request has a place in an order. One without a label
+// has none, although .NET takes it for one that came before.
+func sorts(r *Request, window time.Duration) bool {
+	return window > 0 && r.Parent != "" && r.Position == 0 && r.Due.IsZero() && !r.Timestamp.IsZero()
 }
 
 // knows reports whether r came before, as far as is remembered.
@@ -226,23 +153,40 @@ func (s *Sorter) knows(r *Request) bool {
 	return from.knows(of, r)
 }
 
-// knows reports whether r came before: by its ID or, if that may have been
-// forgotten, by its label. A label alone does not tell: an attempt that was lost may
-// have had those of a clock that is ahead of the one that counts.
-func (from *source) knows(of *run, r *Request) bool {
-	return !of.late && !r.Timestamp.After(of.old) || slices.Contains(from.recent, mark(r.ID))
+// Passed takes note of a lock that an entity passed on. It has a place in what
+// that entity sends, although it is not sorted: what is sent after it follows it.
+// DurableTask takes no note, and holds that back for as long as the window.
+//
+// A sender of ours does not have the next request follow it.
+func (s *Sorter) Passed(r *Request, by string) (deliver []*Request) {
+	from, ok := s.received.get(by)
+	if !ok {
+		return nil
+	}
+	of := &from.run
+	of.holdLink(link{r.Timestamp, r.Predecessor})
+	return from.follow(of, s.receiveHorizon, nil)
 }
 
-// forgetIDs forgets all but the last n of what was delivered.
-func (from *source) forgetIDs(n int) {
-	if len(from.recent) <= n {
-		return
+// sweep forgets what is older than the horizon, and returns what need not wait
+// any more.
+func (s *Sorter) sweep() (deliver []*Request) {
+	for _, key := range s.received.keys {
+		from := s.received.values[key]
+		for _, of := range from.runs() {
+			deliver = from.follow(of, s.receiveHorizon, deliver)
+			of.forgetBefore(s.receiveHorizon)
+		}
+		s.forgotten = append(s.forgotten, from.forgetOthers()...)
 	}
-	from.recent = from.recent.last(n)
-	from.old = from.last
-	for _, o := range from.others {
-		o.old = o.last
-	}
+	s.received.deleteFunc(func(from *source) bool {
+		if !from.isOver() || len(from.others) > 0 {
+			return false
+		}
+		s.forgotten = append(append(s.forgotten, from.recent...), from.before...)
+		return true
+	})
+	return deliver
 }
 
 // handOver has m remember for a while what was known of senders that the sorter
@@ -260,116 +204,10 @@ func (s *Sorter) handOver(m *memory, now time.Time) {
 // forget forgets what no sender sends again.
 func (s *Sorter) forget(m *memory, now time.Time) {
 	for _, from := range s.received.values {
-		if len(from.recent) > recentFromSender && m.since(from.last, now) > repeatTime {
-			from.forgetIDs(recentFromSender)
-		}
-	}
-}
-
-// sorts reports whether a request has a place in an order. One without a label
-// has none, although .NET takes it for one that came before.
-func sorts(r *Request, window time.Duration) bool {
-	return window > 0 && r.Parent != "" && r.Position == 0 && r.Due.IsZero() && !r.Timestamp.IsZero()
-}
-
-// sweep forgets what is older than the horizon, and returns what need not wait
-// any more.
-func (s *Sorter) sweep() (deliver []*Request) {
-	for _, key := range s.received.keys {
-		from := s.received.values[key]
-		for _, of := range append(slices.Clone(from.others), &from.run) {
-			if of.last.Before(s.receiveHorizon) {
-				of.last = time.Time{}
+		if m.since(from.last, now) > repeatTime {
+			for _, of := range from.runs() {
+				of.recent = of.recent.last(recentOfRun)
 			}
-			deliver = s.follow(from, of, deliver)
 		}
-		from.others = slices.DeleteFunc(from.others, (*run).isOver)
 	}
-	s.received.deleteFunc(func(from *source) bool {
-		if !from.isOver() || len(from.others) > 0 {
-			return false
-		}
-		s.forgotten = append(s.forgotten, from.recent...)
-		return true
-	})
-	return deliver
-}
-
-func later(a, b time.Time) time.Time {
-	if a.After(b) {
-		return a
-	}
-	return b
-}
-
-// isOver reports whether there is nothing to remember.
-func (of *run) isOver() bool { return of.last.IsZero() && len(of.buffered) == 0 }
-
-// waits reports whether r's predecessor is yet to come.
-func (s *Sorter) waits(of *run, r *Request) bool {
-	return r.Predecessor.After(later(of.last, of.passed)) && !r.Predecessor.Before(s.receiveHorizon)
-}
-
-// follow appends what was held back and has nothing more to wait for.
-func (s *Sorter) follow(from *source, of *run, deliver []*Request) []*Request {
-	for {
-		i := slices.IndexFunc(of.buffered, func(r *Request) bool { return !s.waits(of, r) })
-		if i < 0 {
-			return deliver
-		}
-		next := of.buffered[i]
-		of.buffered = slices.Delete(of.buffered, i, i+1)
-		deliver = s.deliver(from, of, next, deliver)
-	}
-}
-
-// Passed takes note of a lock that an entity passed on. It has a place in what
-// that entity sends, although it is not sorted: what is sent after it follows it.
-// DurableTask takes no note, and holds that back for as long as the window.
-func (s *Sorter) Passed(r *Request, by string) (deliver []*Request) {
-	from, ok := s.received.get(by)
-	if !ok || !r.Timestamp.After(from.last) || r.Predecessor.After(later(from.last, from.passed)) {
-		return nil
-	}
-	from.passed = later(from.passed, r.Timestamp)
-	return s.follow(from, &from.run, nil)
-}
-
-// deliver appends r, whose turn it is, unless it came before with another label:
-// its successors follow the label that it has now.
-func (s *Sorter) deliver(from *source, of *run, r *Request, deliver []*Request) []*Request {
-	if !r.Predecessor.After(of.last) {
-		of.buffered = slices.DeleteFunc(of.buffered, func(b *Request) bool { return b.Timestamp.Before(r.Timestamp) })
-	}
-	// What follows what was delivered, and has another clock reading, is of a later
-	// checkpoint of the sender's, whose history has what is before: only what comes
-	// from now on can be sent again with another label.
-	if r.Predecessor.Equal(of.last) && r.Timestamp.Sub(r.Predecessor) > tick && !slices.Contains(from.recent, mark(r.ID)) {
-		from.forgetIDs(recentFromSender - 1)
-	}
-	of.last = later(of.last, r.Timestamp)
-	if of.last.Before(s.receiveHorizon) {
-		of.last = time.Time{}
-	}
-	return from.add(r, deliver)
-}
-
-// add appends r unless it is known by its ID.
-func (from *source) add(r *Request, deliver []*Request) []*Request {
-	if slices.Contains(from.recent, mark(r.ID)) {
-		return deliver
-	}
-	from.forgetIDs(mostFromSender - 1)
-	from.recent = append(from.recent.last(mostFromSender-1), mark(r.ID))
-	return append(deliver, r)
-}
-
-// hold keeps r in its place. A second one with the same label is the same.
-func (of *run) hold(r *Request) {
-	i, found := slices.BinarySearchFunc(of.buffered, r, func(a, b *Request) int { return a.Timestamp.Compare(b.Timestamp) })
-	if found {
-		of.buffered[i] = r
-		return
-	}
-	of.buffered = slices.Insert(of.buffered, i, r)
 }

@@ -220,6 +220,55 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			[]string{"1", "", "2", "", "3"},
 		},
 		{
+			"ours: what a lost attempt sent with a clock that was ahead lets nothing pass", window,
+			[]sentRequest{
+				{op: "1", at: 10, after: -1, id: "one"},
+				{op: "3", at: 3, after: 2},
+				{op: "1", at: 1, after: -1, id: "one"},
+				{op: "2", at: 2, after: 1},
+				{op: "4", at: 10.5, after: 3},
+			},
+			[]string{"1", "", "", "2 3", "4"},
+		},
+		{
+			"ours: what waits for its predecessor is not given up because of another attempt", window,
+			[]sentRequest{
+				{op: "2", at: 2, after: 1},
+				{op: "1", at: 10, after: -1, id: "one"}, // whoever sent it died then
+				{op: "1", at: 1, after: -1, id: "one"},
+			},
+			[]string{"", "1", "2"},
+		},
+		{
+			"ours: what lost attempts sent is left behind when something of a later episode comes", window,
+			[]sentRequest{
+				{op: "1", at: 1, after: -1},
+				{op: "lost", at: 1.5, after: 1.4},
+				{op: "2", at: 2, after: 1},
+				{op: "3", at: 3, after: 2},
+				{op: "lost's first", at: 1.4, after: 1},
+			},
+			[]string{"1", "", "2", "3", ""},
+		},
+		{
+			"ours: the second request of an execution waits for its first, whatever the labels of the one before", window,
+			[]sentRequest{
+				{op: "1", at: 5, after: -1, execution: "x"},
+				{op: "2'", at: 4, after: 3, execution: "y"},
+				{op: "1'", at: 3, after: -1, execution: "y"},
+			},
+			[]string{"1", "", "1' 2'"},
+		},
+		{
+			"ours: attempts whose clocks are behind may have given one label to different requests", window,
+			[]sentRequest{
+				{op: "3", at: 3, after: 2, id: "three"},
+				{op: "2", at: 3, after: 2, id: "two"},
+				{op: "1", at: 2, after: -1},
+			},
+			[]string{"", "", "1 3 2"},
+		},
+		{
 			"ours: also if it had to wait", window,
 			[]sentRequest{{op: "1", at: 0, after: -1, id: "one"}, {op: "3", at: 4, after: 3}, {op: "1", at: 2, after: -1, id: "one"}, {op: "2", at: 3, after: 2}},
 			[]string{"1", "", "", "2 3"},
@@ -258,7 +307,9 @@ func TestSorter_LabelOutgoingMessage(t *testing.T) {
 	}{
 		{"the first has no predecessor", "a", noon, `"2026-11-20T12:00:00Z","0001-01-01T00:00:00"`},
 		{"one of the same time is a tick later, without a zone", "a", noon, `"2026-11-20T12:00:00.0000001","2026-11-20T12:00:00Z"`},
-		{"a clock that goes back does not", "a", noon.Add(-time.Hour), `"2026-11-20T12:00:00.0000002","2026-11-20T12:00:00.0000001"`},
+		{"a clock that goes back does not", "a", noon.Add(-time.Hour), `"2026-11-20T12:00:00.0000003","2026-11-20T12:00:00.0000001"`},
+		{"ours: two attempts whose clocks are behind have different labels", "a", noon.Add(-time.Hour + 700), `"2026-11-20T12:00:00.0000012","2026-11-20T12:00:00.0000003"`},
+		{"and what one sends has labels without gaps", "a", noon.Add(-time.Hour + 700), `"2026-11-20T12:00:00.0000013","2026-11-20T12:00:00.0000012"`},
 		{"other receivers are apart", "b", noon, `"2026-11-20T12:00:00Z","0001-01-01T00:00:00"`},
 		{"what is older than the window is forgotten", "a", noon.Add(time.Hour), `"2026-11-20T13:00:00Z","0001-01-01T00:00:00"`},
 	} {

@@ -1,9 +1,9 @@
 package entity
 
 import (
-	"cmp"
 	"encoding/json"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -41,15 +41,15 @@ func (s *Sorter) write(w *writer) {
 // write writes DurableTask's members and then those that are ours.
 func (from *source) write(w *writer) {
 	w.open()
-	from.run.write(w, len(from.recent) > 0)
-	w.marks("seen", from.recent)
+	from.run.write(w)
 	if !from.over.IsZero() {
 		w.time("over", from.over)
 	}
+	w.marks("before", from.before)
 	if len(from.others) > 0 {
 		w.list("others", len(from.others), func(i int) {
 			w.open()
-			from.others[i].write(w, len(from.recent) > 0)
+			from.others[i].write(w)
 			w.close()
 		})
 	}
@@ -58,28 +58,70 @@ func (from *source) write(w *writer) {
 
 // write writes DurableTask's members and then those that are ours, which need not
 // say that all is old if no IDs are known.
-func (of *run) write(w *writer, hasIDs bool) {
+func (of *run) write(w *writer) {
 	w.time("Last", of.last)
 	w.filled("ExecutionId", of.execution)
 	if len(of.buffered) > 0 {
 		w.key("Buffered")
 		w.open()
-		for _, r := range of.buffered {
-			w.key(stampText(r.Timestamp))
+		var last time.Time
+		for _, r := range of.buffered { // a key is a label, but for those that are not the only one of theirs
+			if last = later(r.Timestamp, last.Add(tick)); !last.Equal(r.Timestamp) {
+				w.key(stampText(last.UTC()))
+			} else {
+				w.key(stampText(r.Timestamp))
+			}
 			r.write(w)
 		}
 		w.close()
 	}
-	if of.late {
-		w.bool("late", true)
-	}
-	if !of.old.IsZero() && hasIDs {
+	w.marks("seen", of.recent)
+	if !of.old.IsZero() && len(of.recent) > 0 {
 		w.time("old", of.old)
 	}
-	if of.passed.After(of.last) {
-		w.time("passed", of.passed)
+	if of.free.After(of.old) {
+		w.time("free", of.free)
+	}
+	if of.loose {
+		w.bool("loose", true)
+	}
+	of.writeChain(w)
+}
+
+// writeChain writes labels as ticks before Last: of each span the last and how many
+// there are besides, of each link both.
+func (of *run) writeChain(w *writer) {
+	base := ticksOf(of.last)
+	if len(of.came) > 0 {
+		w.list("came", 2*len(of.came), func(i int) {
+			s := of.came[i/2]
+			n := base - ticksOf(s.last)
+			if i%2 > 0 {
+				n = ticksOf(s.last) - ticksOf(s.first)
+			}
+			w.buf = strconv.AppendInt(w.buf, n, 10)
+		})
+	}
+	if len(of.links) > 0 {
+		w.list("links", 2*len(of.links), func(i int) {
+			l := of.links[i/2]
+			w.buf = strconv.AppendInt(w.buf, base-ticksOf([]time.Time{l.label, l.after}[i%2]), 10)
+		})
 	}
 }
+
+// ticksOf returns a time in ticks since 1970.
+func ticksOf(t time.Time) int64 { return t.Unix()*ticksPerSecond + int64(t.Nanosecond())/int64(tick) }
+
+// timeOf returns the time that a number of ticks since 1970 stands for; ok is false
+// if it is none of .NET's.
+func timeOf(ticks int64) (t time.Time, ok bool) {
+	second := ticks / ticksPerSecond
+	t = time.Unix(second, (ticks-second*ticksPerSecond)*int64(tick)).UTC()
+	return t, t.Year() >= 1 && t.Year() <= 9999
+}
+
+const ticksPerSecond = int64(time.Second / tick)
 
 func stampText(t time.Time) string {
 	quoted := appendStamp(nil, t)
@@ -114,21 +156,40 @@ type wireRun struct {
 	Last        stamp
 	ExecutionID string `json:"ExecutionId"`
 	Buffered    ordered[*Request]
-	Late        bool  `json:"late"`
-	Old         stamp `json:"old"`
-	Passed      stamp `json:"passed"`
+	Seen        marks   `json:"seen"`
+	Old         stamp   `json:"old"`
+	Free        stamp   `json:"free"`
+	Loose       bool    `json:"loose"`
+	Came        []int64 `json:"came"`
+	Links       []int64 `json:"links"`
 }
 
 func (w *wireRun) run() run {
-	of := run{last: w.Last.Time, execution: w.ExecutionID, late: w.Late, passed: w.Passed.Time, old: w.Old.Time}
+	of := run{last: w.Last.Time, execution: w.ExecutionID, recent: w.Seen, old: w.Old.Time, free: w.Free.Time, loose: w.Loose}
+	if w.Seen == nil { // it was written by somebody who remembers no IDs
+		of.old = of.last
+	}
 	for _, key := range w.Buffered.keys {
 		if r := w.Buffered.values[key]; r != nil {
 			of.buffered = append(of.buffered, r)
 		}
 	}
-	slices.SortStableFunc(of.buffered, func(a, b *Request) int {
-		return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.ID, b.ID))
-	})
+	slices.SortStableFunc(of.buffered, compareRequests)
+	base := ticksOf(of.last)
+	for pair := range slices.Chunk(w.Came[:len(w.Came)/2*2], 2) {
+		last, ok := timeOf(base - pair[0])
+		first, also := timeOf(base - pair[0] - pair[1])
+		if ok && also {
+			of.came = append(of.came, span{first, last})
+		}
+	}
+	for pair := range slices.Chunk(w.Links[:len(w.Links)/2*2], 2) {
+		label, ok := timeOf(base - pair[0])
+		after, also := timeOf(base - pair[1])
+		if ok && also {
+			of.links = append(of.links, link{label, after})
+		}
+	}
 	return of
 }
 
@@ -136,17 +197,14 @@ func (w *wireRun) run() run {
 func (from *source) UnmarshalJSON(data []byte) error {
 	var wire struct {
 		wireRun
-		Seen   marks     `json:"seen"`
 		Over   stamp     `json:"over"`
+		Before marks     `json:"before"`
 		Others []wireRun `json:"others"`
 	}
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
 	}
-	*from = source{run: wire.run(), recent: wire.Seen, over: wire.Over.Time}
-	if wire.Seen == nil { // it was written by somebody who remembers no IDs
-		from.old = from.last
-	}
+	*from = source{run: wire.run(), over: wire.Over.Time, before: wire.Before}
 	for i := range wire.Others[:min(len(wire.Others), otherRuns)] {
 		from.others = append(from.others, new(wire.Others[i].run()))
 	}

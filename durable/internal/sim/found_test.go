@@ -86,3 +86,25 @@ func TestAzure_AStartThatComesAgainDoesNotUndoALaterGeneration(t *testing.T) {
 		t.Error(strings.Join(faults, "\n"))
 	}
 }
+
+// A request for a lock is passed on and overtakes what its sender told the entity
+// before. What the sender tells it then, with the lock, must not come first (seeds
+// 737 and 3403).
+func TestAzure_WhatWasSentBeforeTheLockComesFirst(t *testing.T) {
+	for _, seed := range []uint64{737, 3403} {
+		if faults, _ := simulate(t, sim.NewEntityPlan(seed), "azure"); len(faults) > 0 {
+			t.Errorf("seed %d: %s", seed, strings.Join(faults, "\n"))
+		}
+	}
+}
+
+// An execution continues as new on a worker whose clock is behind. What the new one
+// tells an entity must be in order although the old one's labels are later (seeds
+// 275 and 3748).
+func TestAzure_ANewExecutionsOrderIsKeptWhateverTheClockOfTheOld(t *testing.T) {
+	for _, seed := range []uint64{275, 3748} {
+		if faults, _ := simulate(t, sim.NewEntityPlan(seed), "azure"); len(faults) > 0 {
+			t.Errorf("seed %d: %s", seed, strings.Join(faults, "\n"))
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package entity
+
+import (
+	"cmp"
+	"slices"
+	"time"
+)
+
+// A run is what is known of one execution of a sender.
+//
+// Each attempt of it at an episode sends requests whose labels are a chain: each
+// follows the one before, the first of them the last of an episode that counts.
+// Attempts of one episode have different labels, and may have different requests.
+// Which of them counts is known when something of a later episode comes, which
+// follows its last request. Until then
+//
+//  1. a request takes effect when all before it in its chain have come. So what an
+//     orchestrator's branch sends takes effect in order, since it is in order in
+//     each chain;
+//  2. a request that has taken effect in one chain is a mere link of the others.
+type run struct {
+	last      time.Time // the greatest label that came; zero if nothing did
+	execution string
+	buffered  []*Request // that wait, in the order of their labels
+	links     []link     // that wait
+	recent    marks      // of what was delivered last
+	came      chain      // with all before them; only what is after old
+
+	// old is the last label of an episode of which it is known that it counts: all
+	// that counts up to it came, and what else has such a label does not count, or
+	// comes again.
+	old time.Time
+	// free is the last label for which nothing waits. If something did not wait,
+	// loose says that nothing can be told from labels.
+	free  time.Time
+	loose bool
+}
+
+// A link is a place in a chain of something that is known already.
+type link struct{ label, after time.Time }
+
+// has reports whether what has a label came, with all before it.
+func (of *run) has(label time.Time) bool { return !label.After(of.old) || of.came.has(label) }
+
+// waits reports whether what follows a label is to wait for that.
+func (of *run) waits(after, horizon time.Time) bool {
+	return !of.has(after) && after.After(of.free) && !after.Before(horizon)
+}
+
+// hold keeps r until its turn comes. If it is known, only its place is kept.
+func (of *run) hold(r *Request, known bool) {
+	if known {
+		of.holdLink(link{r.Timestamp, r.Predecessor})
+		of.last = later(of.last, r.Timestamp)
+		return
+	}
+	i, found := slices.BinarySearchFunc(of.buffered, r, compareRequests)
+	if found {
+		of.buffered[i] = r
+		return
+	}
+	of.buffered = slices.Insert(of.buffered, i, r)
+}
+
+func (of *run) holdLink(l link) {
+	same := func(k link) bool { return k.label.Equal(l.label) && k.after.Equal(l.after) }
+	if !slices.ContainsFunc(of.links, same) {
+		of.links = append(of.links, l)
+	}
+}
+
+// compareRequests orders requests by their labels. Those of attempts whose clocks
+// are behind may have one label.
+func compareRequests(a, b *Request) int {
+	return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.ID, b.ID))
+}
+
+// unbuffer makes links of what is held back with an ID.
+func (of *run) unbuffer(id string) {
+	of.buffered = slices.DeleteFunc(of.buffered, func(b *Request) bool {
+		if b.ID == id {
+			of.holdLink(link{b.Timestamp, b.Predecessor})
+		}
+		return b.ID == id
+	})
+}
+
+func (of *run) nextLink(horizon time.Time) (link, bool) {
+	i := slices.IndexFunc(of.links, func(l link) bool { return !of.waits(l.after, horizon) })
+	if i < 0 {
+		return link{}, false
+	}
+	l := of.links[i]
+	of.links = slices.Delete(of.links, i, i+1)
+	return l, true
+}
+
+func (of *run) nextBuffered(horizon time.Time) (*Request, bool) {
+	i := slices.IndexFunc(of.buffered, func(r *Request) bool { return !of.waits(r.Predecessor, horizon) })
+	if i < 0 {
+		return nil, false
+	}
+	r := of.buffered[i]
+	of.buffered = slices.Delete(of.buffered, i, i+1)
+	return r, true
+}
+
+// link takes note of what came in its turn. If it follows something at another
+// clock reading, that is of an earlier checkpoint of the sender's, which counts:
+// only what comes from then on can be sent again with another label.
+func (of *run) link(label, after, horizon time.Time) {
+	goesOn := of.came.has(after) && label.Sub(after) > tick
+	if !of.has(after) && !after.Before(horizon) {
+		of.loose = true
+	}
+	switch {
+	case goesOn && of.loose:
+		of.recent = of.recent.last(recentOfOther)
+	case goesOn:
+		of.settle(after)
+	}
+	if !of.has(label) {
+		of.free = later(of.free, of.came.add(label))
+	}
+}
+
+// settle takes note that an episode whose last label is given counts. What is held
+// back and has a label before that is of an attempt that does not: what counts of
+// it comes again.
+func (of *run) settle(label time.Time) {
+	of.old = label
+	if !of.last.After(label) {
+		of.recent = of.recent.last(recentOfRun - 1)
+	}
+	of.forgetChains(label)
+}
+
+// forgetChains forgets what is not after a label.
+func (of *run) forgetChains(label time.Time) {
+	of.came = slices.DeleteFunc(of.came, func(s span) bool { return !s.last.After(label) })
+	of.links = slices.DeleteFunc(of.links, func(l link) bool { return !l.label.After(label) })
+	of.buffered = slices.DeleteFunc(of.buffered, func(r *Request) bool { return !r.Timestamp.After(label) })
+}
+
+// forgetBefore forgets what is older than the horizon, of which nothing waits.
+func (of *run) forgetBefore(horizon time.Time) {
+	for _, label := range []*time.Time{&of.last, &of.old, &of.free} {
+		if label.Before(horizon) {
+			*label = time.Time{}
+		}
+	}
+	of.forgetChains(horizon.Add(-tick))
+}
+
+// isOver reports whether there is nothing to remember.
+func (of *run) isOver() bool { return of.last.IsZero() && len(of.buffered) == 0 }
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// A chain is a set of labels. Those of one episode mostly are one span.
+type chain []span
+
+// A span is labels of which each is a tick after the one before.
+type span struct{ first, last time.Time }
+
+// mostSpans is how many spans are known of an execution.
+const mostSpans = 16
+
+func (c chain) has(label time.Time) bool {
+	return slices.ContainsFunc(c, func(s span) bool { return !label.Before(s.first) && !label.After(s.last) })
+}
+
+// add adds a label. If there are too many spans it forgets the oldest and returns
+// its last label.
+func (c *chain) add(label time.Time) (forgotten time.Time) {
+	for i := range *c {
+		if s := &(*c)[i]; s.last.Add(tick).Equal(label) {
+			s.last = label
+			return time.Time{}
+		}
+	}
+	*c = append(*c, span{label, label})
+	if len(*c) <= mostSpans {
+		return time.Time{}
+	}
+	oldest := slices.MinFunc(*c, func(a, b span) int { return a.last.Compare(b.last) })
+	*c = slices.DeleteFunc(*c, func(s span) bool { return s == oldest })
+	return oldest.last
+}
