@@ -13,13 +13,19 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// take returns what takes the time of an operation in a process.
-func (s *simulation) take(p Process) func(context.Context, Order) error {
+// take returns what takes the time of an operation in a process of a worker.
+func (s *simulation) take(p Process, worker int) func(context.Context, Order) error {
 	return func(ctx context.Context, o Order) error {
 		if isDead(p) {
 			<-ctx.Done() // a dead process does nothing
 			return ctx.Err()
 		}
+		s.mu.Lock()
+		s.begun++
+		if s.begun == s.plan.StopAt && s.processes[worker] == p {
+			s.stops[worker]()
+		}
+		s.mu.Unlock()
 		h := mix(s.plan.Seed, o.key().String())
 		if h%4 == 0 {
 			pause(ctx, time.Duration(h>>8%700)*time.Millisecond+time.Duration(h>>32%uint64(time.Millisecond)))

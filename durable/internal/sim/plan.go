@@ -24,6 +24,9 @@ type Plan struct {
 	// clocks are ahead.
 	Disturbances []Disturbance
 	Skews        []time.Duration
+	// StopAt is the operation of a ledger, counted from 1, in which the worker that
+	// carries it out is told to stop. Zero means none.
+	StopAt int
 
 	// Pace is how long every activity takes. Zero means mostly a moment, and
 	// sometimes longer than anything stays locked without being renewed.
@@ -84,6 +87,9 @@ func NewEntityPlan(seed uint64) *Plan {
 	p := newPlan(seed, r, NewLedgerApp(r, DefaultSize))
 	if r.IntN(2) == 0 {
 		p.EntityBatch = 1 + r.IntN(3)
+	}
+	if r.IntN(3) == 0 {
+		p.StopAt = 1 + r.IntN(40)
 	}
 	return p
 }

@@ -27,7 +27,7 @@ func TestPlanted_EachBugIsFound(t *testing.T) {
 
 // Those in testdata/planted/entities are bugs of entities.
 func TestPlanted_EachBugOfEntitiesIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/entities/*.patch", 6, "AppsWithEntitiesEnd")
+	findPlanted(t, "testdata/planted/entities/*.patch", 10, "AppsWithEntitiesEnd")
 }
 
 // findPlanted looks for each of the bugs that the patches are, of which there are
@@ -94,13 +94,16 @@ var foundBefore = map[string]uint64{
 	"14-leave-the-row-behind.patch":       45,
 	"15-begin-anew-what-continued.patch":  3000189,
 
-	"21-apply-twice.patch":       3,
-	"22-forget-a-release.patch":  32,
-	"23-reorder-a-sender.patch":  1,
-	"27-forget-the-outbox.patch": 4,
-
-	"26-send-before-the-commit.patch":             60,
+	"21-apply-twice.patch":                        7,
+	"22-forget-a-release.patch":                   32,
+	"23-reorder-a-sender.patch":                   1,
 	"24-keep-signals-of-a-failed-operation.patch": 1,
+	"25-lose-a-lock-request.patch":                594,
+	"26-send-before-the-commit.patch":             60,
+	"27-forget-the-outbox.patch":                  4,
+	"28-take-an-execution-for-an-old-one.patch":   275,
+	"29-let-the-lock-overtake.patch":              737,
+	"30-lose-a-lock-request-in-a-batch.patch":     1,
 }
 
 // search simulates seeds until one fails, and returns what that one said.

@@ -41,6 +41,7 @@ type simulation struct {
 	runs      []ActivityRun
 	busy      map[Process]int // how many activities a process runs now
 	faults    []string
+	begun     int                             // operations of ledgers
 	receipts  map[orderKey]map[string]Receipt // of ledgers
 }
 
@@ -135,7 +136,7 @@ func (s *simulation) live(ctx context.Context, worker int) {
 		s.mu.Unlock()
 		ended := make(chan error, 1)
 		go func() {
-			w := durable.NewWorker(p, s.plan.App.Registry(s.perform(p, name), s.take(p)), s.cfg)
+			w := durable.NewWorker(p, s.plan.App.Registry(s.perform(p, name), s.take(p, worker)), s.cfg)
 			ended <- w.Run(run)
 		}()
 		select {

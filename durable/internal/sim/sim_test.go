@@ -167,6 +167,6 @@ func report(t *testing.T, provider string, plan *sim.Plan, faults []string, trac
 	if err := os.WriteFile(file, []byte(trace), 0o600); err != nil {
 		note = err.Error()
 	}
-	t.Errorf("seed %d: %s\nworkers %d, partitions %d, faults %v, loose %v, disturbances %v\nrepeat it with: go test ./durable/internal/sim -run %s -sim.provider=%s -sim.seed=%[1]d -sim.runs=1; %s",
-		plan.Seed, strings.Join(faults, "\n"), plan.Workers, plan.Partitions, plan.Faults, plan.Loose, plan.Disturbances, t.Name(), provider, note)
+	t.Errorf("seed %d: %s\nworkers %d, partitions %d, faults %v, loose %v, disturbances %v, stopped at operation %d\nrepeat it with: go test ./durable/internal/sim -run %s -sim.provider=%s -sim.seed=%[1]d -sim.runs=1; %s",
+		plan.Seed, strings.Join(faults, "\n"), plan.Workers, plan.Partitions, plan.Faults, plan.Loose, plan.Disturbances, plan.StopAt, t.Name(), provider, note)
 }
