@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -128,7 +128,7 @@ func (h *TaskHub) createPartitionRows(ctx context.Context) error {
 // by how much the service's clock is ahead of ours.
 func (h *TaskHub) readPartitionRows(ctx context.Context, t *table) (rows []partitionRow, ahead time.Duration, err error) {
 	var answer *http.Response
-	err = t.all(runtime.WithCaptureResponse(ctx, &answer), tableQuery{}, func(raw []byte) error {
+	err = t.all(policy.WithCaptureResponse(ctx, &answer), tableQuery{}, func(raw []byte) error {
 		row, err := decodePartitionRow(raw)
 		if err == nil {
 			rows = append(rows, row)

@@ -38,17 +38,17 @@ type currentGeneration struct {
 
 // first returns the execution of which the stored one is a later generation,
 // empty if it is the first itself or has no history.
-func (h *storedHistory) first() string {
-	if h.current.executionID != h.executionID {
+func (s *storedHistory) first() string {
+	if s.current.executionID != s.executionID {
 		return ""
 	}
-	return h.current.first
+	return s.current.first
 }
 
 // hasContinued reports whether an execution has had its history and continued as
 // new since.
-func (h *storedHistory) hasContinued(executionID string) bool {
-	return executionID != "" && executionID == h.current.first && executionID != h.current.executionID
+func (s *storedHistory) hasContinued(executionID string) bool {
+	return executionID != "" && executionID == s.current.first && executionID != s.current.executionID
 }
 
 // awaitsStart reports whether the ID was started again, and that start is under
