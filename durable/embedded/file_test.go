@@ -25,7 +25,8 @@ func holdHub(path string) error {
 		return err
 	}
 	fmt.Println("open")
-	select {}
+	time.Sleep(time.Hour) // the runtime ends a process in which nothing can ever go on
+	return nil
 }
 
 func TestOpen_RefusesAHubThatAnotherProcessHas(t *testing.T) {
