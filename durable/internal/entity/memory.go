@@ -89,7 +89,9 @@ func (m *memory) repeat(mark uint64, now time.Time) {
 	if len(m.repeated) >= mostRepeated {
 		m.repeated = slices.Clone(m.repeated[len(m.repeated)-mostRepeated+1:])
 	}
-	m.repeated = append(m.repeated, agedMark{mark, now})
+	// Workers' clocks differ: what has one time in common must be in one place.
+	i, _ := slices.BinarySearchFunc(m.repeated, now.Add(1), func(r agedMark, at time.Time) int { return r.at.Compare(at) })
+	m.repeated = slices.Insert(m.repeated, i, agedMark{mark, now})
 }
 
 // begin begins a batch. Unless the last one is settled it may not be; what it

@@ -223,3 +223,21 @@ func TestMemory_KnowsWhatCameLate(t *testing.T) {
 		t.Errorf("ran %v, want each once", ran)
 	}
 }
+
+// Two workers whose clocks differ take turns (found by the simulator, seed 7618 of the
+// apps with entities).
+func TestMemory_KnowsWhatCameWhateverTheClocks(t *testing.T) {
+	p, ran := newPlay(t), map[string]int{}
+	scheduled := func() *history.EventRaised {
+		return op(entity.Request{Operation: "get", Signal: true, Parent: "q", ParentExecution: "x", Due: noon})
+	}
+	first := scheduled()
+	for i, event := range []history.Event{first, scheduled(), scheduled(), first} {
+		p.now = noon.Add(time.Duration(i%2) * time.Minute)
+		p.run(ran, false, event)
+		p.state.Settle()
+	}
+	if ran["get"] != 3 {
+		t.Errorf("%d signals took effect, want 3", ran["get"])
+	}
+}

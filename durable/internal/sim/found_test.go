@@ -117,3 +117,12 @@ func TestAzure_ATerminatedInstanceMayLoseItsLocksBeforeItEnds(t *testing.T) {
 		t.Error(strings.Join(faults, "\n"))
 	}
 }
+
+// Workers whose clocks differ take turns at an entity, and one of them remembers what
+// came at a time that the other has remembered something at. Neither must be lost
+// (seed 7618).
+func TestAzure_WhatCameIsRememberedWhateverTheClocks(t *testing.T) {
+	if faults, _ := simulate(t, sim.NewEntityPlan(7618), "azure"); len(faults) > 0 {
+		t.Error(strings.Join(faults, "\n"))
+	}
+}
