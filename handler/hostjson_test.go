@@ -173,3 +173,22 @@ func sameFile(t *testing.T, a, b string) bool {
 	}
 	return os.SameFile(x, y)
 }
+
+// What error messages name as lines, and what -init writes into, depends on this.
+func TestPlainJSON_LeavesEverythingInItsPlace(t *testing.T) {
+	for text, want := range map[string]string{
+		"\xef\xbb\xbf{}":                   "{}",
+		"// a\n{}":                         "    \n{}",
+		"{\"a\": 1, /* b\n */ }":           "{\"a\": 1      \n    }",
+		"{\"a\": \"// no\", \"b\": [1,],}": "{\"a\": \"// no\", \"b\": [1 ] }",
+		`{"a": "\"/* no */"}`:              `{"a": "\"/* no */"}`,
+		"{} // to the end":                 "{}              ",
+		`{"a": "never closed`:              `{"a": "never closed`,
+		"[1 / 2]":                          "[1 / 2]",
+		"[1,\n// comment\n]":               "[1 \n          \n]",
+	} {
+		if got := string(plainJSON([]byte(text))); got != want {
+			t.Errorf("%q: got %q, want %q", text, got, want)
+		}
+	}
+}
