@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -22,6 +23,8 @@ import (
 //     may be before its episode counts.
 //  5. No control queue was read by two workers at a time for longer than it takes
 //     one of them to notice that the other has it.
+//  6. No task was given to a worker while another one, or itself, was at it and
+//     could keep its message hidden.
 func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 	in := inspection{written: map[historyRow]bool{}, committed: map[string]time.Duration{}, received: map[string]time.Duration{}, sent: map[string]bool{}}
 	for _, e := range a.account.Log() {
@@ -43,7 +46,7 @@ func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 	for _, run := range runs {
 		in.run(run)
 	}
-	return append(in.faults, readersAtOnce(a.account.Log())...)
+	return slices.Concat(in.faults, readersAtOnce(a.account.Log()), takenFromOthers(a.account.Log(), runs))
 }
 
 // inspection is what was found of the requests so far.
@@ -156,6 +159,43 @@ func readersAtOnce(log []azsim.Entry) (faults []string) {
 				faults = append(faults, fmt.Sprintf("%s and %s read %s at once for %v, until %v", e.Worker, name, e.Target, d, e.At))
 				delete(readers, e.Target)
 				break
+			}
+		}
+	}
+	return faults
+}
+
+// troubled is for how long a worker may not get through to its messages after one
+// of its requests to queues went wrong.
+const troubled = time.Minute
+
+// takenFromOthers finds tasks that were handed out while a worker was at them. One
+// of which there are two messages, since an episode was run again, may be.
+func takenFromOthers(log []azsim.Entry, runs []sim.ActivityRun) (faults []string) {
+	byKey := map[string][]sim.ActivityRun{}
+	for _, run := range runs {
+		byKey[run.Key] = append(byKey[run.Key], run)
+	}
+	messages := map[string]int{}
+	trouble := map[string]time.Duration{} // by worker
+	for _, e := range log {
+		if e.Service == azsim.QueueService && (e.Fault != azsim.None || e.At-e.Asked > time.Second) {
+			trouble[e.Worker] = e.At
+		}
+		switch {
+		case e.Target != "sim-workitems":
+		case e.Operation == "PutMessage" && e.Status == 201:
+			for _, key := range keysIn(e.Body) {
+				messages[key]++
+			}
+		case e.Operation == "GetMessages":
+			for _, key := range keysIn(e.Answer) {
+				for _, run := range byKey[key] {
+					last, ok := trouble[run.Worker]
+					if messages[key] == 1 && run.At < e.At && e.At < run.Until && !(ok && e.At-last < troubled) {
+						faults = append(faults, fmt.Sprintf("at %v %s was given activity %s, which %s ran from %v to %v", e.At, e.Worker, key, run.Worker, run.At, run.Until))
+					}
+				}
 			}
 		}
 	}

@@ -59,4 +59,7 @@ type ActivityRun struct {
 	Key        string
 	Worker     string
 	At         time.Duration
+	// Until is when it ended, its worker died or nothing of what that one did came
+	// through any more: so long the task was the worker's.
+	Until time.Duration
 }

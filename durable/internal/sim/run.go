@@ -39,7 +39,8 @@ type simulation struct {
 	processes []Process  // those that work now, by worker; nil if there is none
 	stops     []context.CancelFunc
 	runs      []ActivityRun
-	busy      map[Process]int // how many activities a process runs now
+	busy      map[Process]int           // how many activities a process runs now
+	frozen    map[Process]time.Duration // when a process was frozen first
 	faults    []string
 	begun     int                             // operations of ledgers
 	receipts  map[orderKey]map[string]Receipt // of ledgers
@@ -54,7 +55,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	}
 	s := &simulation{
 		plan: plan, platform: platform, begin: time.Now(),
-		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers), busy: map[Process]int{},
+		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers), busy: map[Process]int{}, frozen: map[Process]time.Duration{},
 		cfg: durable.Config{
 			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, ExtendedSessions: plan.Sessions,
 			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeLimit: time.Hour, Logger: logger,
@@ -203,10 +204,19 @@ func (s *simulation) disturb(d Disturbance) {
 	case d.Kind == KillIt:
 		p.Kill()
 	case d.Kind == FreezeIt:
-		p.Freeze(d.For)
+		s.freeze(p, d.For)
 	case d.Kind == StopIt:
 		stop()
 	}
+}
+
+func (s *simulation) freeze(p Process, d time.Duration) {
+	s.mu.Lock()
+	if _, again := s.frozen[p]; !again {
+		s.frozen[p] = time.Since(s.begin)
+	}
+	s.mu.Unlock()
+	p.Freeze(d)
 }
 
 // perform returns the activity of a process.
@@ -217,16 +227,9 @@ func (s *simulation) perform(p Process, worker string) func(context.Context, Tas
 			return "", ctx.Err()
 		}
 		info, _ := durable.ActivityInfoFrom(ctx)
-		s.mu.Lock()
-		s.runs = append(s.runs, ActivityRun{
-			InstanceID: string(info.InstanceID), TaskID: info.TaskID, Key: t.Key, Worker: worker, At: time.Since(s.begin),
-		})
-		s.busy[p]++
-		s.mu.Unlock()
+		ended := s.beginRun(p, ActivityRun{InstanceID: string(info.InstanceID), TaskID: info.TaskID, Key: t.Key, Worker: worker})
 		pause(ctx, s.duration(t))
-		s.mu.Lock()
-		s.busy[p]--
-		s.mu.Unlock()
+		ended()
 		switch {
 		case ctx.Err() != nil:
 			return "", ctx.Err()
@@ -234,6 +237,27 @@ func (s *simulation) perform(p Process, worker string) func(context.Context, Tas
 			return "", fmt.Errorf("task %s fails", t.Key)
 		}
 		return t.Result(), nil
+	}
+}
+
+// beginRun notes that a process begins to run an activity, and returns what notes
+// that it has ended.
+func (s *simulation) beginRun(p Process, run ActivityRun) (ended func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	run.At = time.Since(s.begin)
+	n := len(s.runs)
+	s.runs = append(s.runs, run)
+	s.busy[p]++
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.busy[p]--
+		until := time.Since(s.begin)
+		if at, ok := s.frozen[p]; ok {
+			until = min(until, at)
+		}
+		s.runs[n].Until = until
 	}
 }
 
