@@ -16,6 +16,10 @@ func FuzzBatch(f *testing.F) {
 	f.Add(`{"sorter":{"LastSentToInstance":{"@a@b":"2026-11-20T18:34:38.9916613"},"SendHorizon":"9999-12-31T23:59:59.9999999Z"}}`,
 		"op", `{"op":null,"id":"3","parent":"q","Timestamp":"9999-12-31T23:59:59.9999999Z","lockset":[{"name":"a","key":"b"},{"name":"c","key":"d"}]}`)
 	f.Add(`{"outbox":[{"to":"a","start":"X","due":"2026-11-20T18:34:38Z"}],"memory":{"taken":"AAAAAAAB","repeated":{"2026-11-20T18:34:38Z":"AAAAAAAC"},"doubtful":[{"outbox":[{"to":"a","event":"op"}]}]}}`, "continue", "")
+	waits := `"Buffered":{"2026-11-20T12:00:02":{"op":"1","id":"1","Timestamp":"2026-11-20T12:00:02","Predecessor":"2026-11-20T12:00:01"},` +
+		`"2026-11-20T12:00:03":{"op":"2","id":"2","Timestamp":"2026-11-20T12:00:03","Predecessor":"2026-11-20T12:00:01"}}`
+	f.Add(`{"sorter":{"ReceivedFromInstance":{"p":{"Last":"2026-11-20T12:00:01","ExecutionId":"a","others":[{"ExecutionId":"b",`+waits+`},{"ExecutionId":"c",`+waits+`},{"ExecutionId":"d",`+waits+`},{"ExecutionId":"e",`+waits+`}]}}}}`,
+		"op", `{"op":"x","id":"3","parent":"p","parentExecution":"f","Timestamp":"2026-11-20T12:00:04"}`)
 	f.Fuzz(func(t *testing.T, stateText, name, input string) {
 		state, err := entity.DecodeState(&stateText)
 		if err != nil {

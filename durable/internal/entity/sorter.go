@@ -51,7 +51,7 @@ func (s *Sorter) Label(r *Request, destination string, now time.Time, window tim
 		if !at.After(last) {
 			at = last.Add(tick).In(zoneless)
 			if !s.readings[destination].Equal(now) {
-				at = at.Add(tick + now.Sub(now.Truncate(time.Millisecond)))
+				at = at.Add(tick + placeOf(now, last, window))
 			}
 		}
 	}
@@ -61,6 +61,23 @@ func (s *Sorter) Label(r *Request, destination string, now time.Time, window tim
 		s.readings = make(map[string]time.Time)
 	}
 	s.readings[destination] = now
+}
+
+// The first labels of attempts whose clocks are behind are spread over so long. If
+// labels are far ahead of the clock already it is not as long, so that those of one
+// who has many episodes do not run away from it.
+const (
+	spread       = 100 * time.Millisecond
+	farAhead     = 2 * time.Minute
+	narrowSpread = time.Millisecond
+)
+
+// placeOf returns where in the spread the labels of an attempt begin.
+func placeOf(now, last time.Time, window time.Duration) time.Duration {
+	if last.Sub(now) > min(farAhead, window/2) {
+		return now.Sub(now.Truncate(narrowSpread))
+	}
+	return now.Sub(now.Truncate(spread))
 }
 
 // LabelPassed labels a lock request that is passed on. Since receivers do not

@@ -97,13 +97,14 @@ func TestSorter_ReceiveInOrder(t *testing.T) {
 			"ours: what came of an execution is all there will be when five more have come, of which four wait, too", window,
 			[]sentRequest{
 				{op: "2", at: 1, after: 0, execution: "w"},
+				{op: "4", at: 1.5, after: 1.4, execution: "w"},
 				{op: "x", at: 3, after: 2, execution: "x"},
 				{op: "y", at: 5, after: 4, execution: "y"},
 				{op: "z", at: 7, after: 6, execution: "z"},
 				{op: "u", at: 9, after: 8, execution: "u"},
 				{op: "v", at: 10, after: -1, execution: "v"},
 			},
-			[]string{"", "", "", "", "", "2 v"},
+			[]string{"", "", "", "", "", "", "2 4 v"},
 		},
 		{
 			"ours: what may follow what came of a forgotten execution does not wait for it", window,
@@ -310,6 +311,7 @@ func TestSorter_LabelOutgoingMessage(t *testing.T) {
 		{"a clock that goes back does not", "a", noon.Add(-time.Hour), `"2026-11-20T12:00:00.0000003","2026-11-20T12:00:00.0000001"`},
 		{"ours: two attempts whose clocks are behind have different labels", "a", noon.Add(-time.Hour + 700), `"2026-11-20T12:00:00.0000012","2026-11-20T12:00:00.0000003"`},
 		{"and what one sends has labels without gaps", "a", noon.Add(-time.Hour + 700), `"2026-11-20T12:00:00.0000013","2026-11-20T12:00:00.0000012"`},
+		{"a clock that is only a little behind has more room for that", "a", noon.Add(-time.Minute + 3*time.Millisecond), `"2026-11-20T12:00:00.0030015","2026-11-20T12:00:00.0000013"`},
 		{"other receivers are apart", "b", noon, `"2026-11-20T12:00:00Z","0001-01-01T00:00:00"`},
 		{"what is older than the window is forgotten", "a", noon.Add(time.Hour), `"2026-11-20T13:00:00Z","0001-01-01T00:00:00"`},
 	} {

@@ -74,7 +74,7 @@ func (from *source) forgetRun() (buffered []*Request) {
 	first := from.others[i]
 	from.others = slices.Delete(from.others, i, i+1)
 	from.over = later(from.over, first.last)
-	for _, r := range first.buffered {
+	for _, r := range slices.Clone(first.buffered) { // add takes it out of there
 		from.over = later(from.over, r.Timestamp)
 		buffered = from.add(first, r, buffered)
 	}
