@@ -170,7 +170,7 @@ func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]
 	etag, written, err := s.hub.appendNoting(ctx, cp.Instance, rows, s.loaded.etag, s.notes(cp))
 	switch {
 	case err == nil:
-	case written == 0 && errors.Is(err, provider.ErrSessionLost):
+	case written == 0 && errors.Is(err, provider.ErrSessionLost) && !s.mayHaveBeenFollowed(err):
 		s.hub.retract(ctx, sent)
 		return nil, err
 	default:
@@ -179,6 +179,13 @@ func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]
 	}
 	s.hub.handOver(ctx, sent)
 	return rows, s.advance(cp, etag, ordinal, rows)
+}
+
+// mayHaveBeenFollowed reports whether an error leaves open that a checkpoint counted
+// before the instance continued as new or began anew elsewhere.
+func (s *session) mayHaveBeenFollowed(err error) bool {
+	other, ok := errors.AsType[*otherExecutionError](err)
+	return ok && other.executionID != s.executionID()
 }
 
 // writeHistoryAndSend does step 2 of a commit before step 1. If the messages do

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -186,6 +187,92 @@ func TestCheckpoint_FindsOutThatItsHistoryWasWritten(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// followedBy returns a transport that loses the answer to the first checkpoint, and
+// has somebody else write the history before anybody looks at it.
+func followedBy(t *testing.T, write func(etag string)) *azuritetest.Counter {
+	c := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	nth := onNth(loseAnswer, "table EntityGroupTransaction", 2) // the first makes the partition rows
+	c.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		resp, err := next()
+		if nth(call) != loseAnswer || err != nil {
+			return resp, err
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err != nil {
+			return nil, err
+		}
+		etags, err := parseTransaction(text, 5)
+		if err != nil {
+			return nil, err
+		}
+		write(etags[4])
+		return nil, errLost
+	}
+	return c
+}
+
+// A checkpoint whose answer was lost counts although somebody else has gone on since.
+// What is on top of it is not written over by who made it.
+func TestCheckpoint_ThatSomebodyElseFollowedIsTheLastOfItsSession(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	var h *TaskHub
+	instance := history.OrchestrationInstance{InstanceID: "one", ExecutionID: "e1"}
+	cfg.Transport = followedBy(t, func(etag string) {
+		mustAppend(t, h, instance, 4, episode(nil, &history.EventRaised{Header: header(-1), Name: "theirs"}), etag)
+	})
+	h = openHub(t, cfg)
+	runHub(t, h)
+	mustStart(t, h, "one", "e1", `1`)
+	item := mustNext(t, h)
+	ev, msg := schedule(item, 0, `["x"]`)
+	if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg}}); err != nil {
+		t.Fatal(err)
+	}
+	if n := messageCount(t, h.workItems); n != 1 {
+		t.Errorf("%d messages for activities, want that of the checkpoint", n)
+	}
+	err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(nil, &history.EventRaised{Header: header(-1), Name: "mine"})})
+	if !errors.Is(err, provider.ErrSessionLost) {
+		t.Errorf("the next checkpoint: %v, want ErrSessionLost", err)
+	}
+	if err := item.Session.Release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	stored, err := h.History(t.Context(), "one")
+	if err != nil || len(stored) != 7 {
+		t.Fatalf("%d events, %v; want 7", len(stored), err)
+	}
+	if raised, ok := stored[5].(*history.EventRaised); !ok || raised.Name != "theirs" {
+		t.Errorf("the history has %+v, want what the other wrote", stored[5])
+	}
+}
+
+// If somebody else has continued the instance as new, it cannot be told whether the
+// checkpoint before counted. What it sent is left to who receives it.
+func TestCheckpoint_ThatMayHaveBeenFollowedTakesNothingBack(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	var h *TaskHub
+	next := history.OrchestrationInstance{InstanceID: "one", ExecutionID: "e2"}
+	cfg.Transport = followedBy(t, func(etag string) {
+		mustAppend(t, h, next, 0, episode([]provider.TaskMessage{startMessage("one", "e2", `1`)}), etag)
+	})
+	h = openHub(t, cfg)
+	runHub(t, h)
+	mustStart(t, h, "one", "e1", `1`)
+	item := mustNext(t, h)
+	ev, msg := schedule(item, 0, `["x"]`)
+	err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg}})
+	if !errors.Is(err, provider.ErrSessionLost) || !strings.Contains(err.Error(), `the history is of execution "e2"`) {
+		t.Errorf("error %v, want ErrSessionLost that names the other execution", err)
+	}
+	if n := messageCount(t, h.workItems); n != 1 {
+		t.Errorf("%d messages for activities, want that of the checkpoint", n)
 	}
 }
 

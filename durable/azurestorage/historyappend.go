@@ -74,8 +74,19 @@ type historyWrite struct {
 	notes    map[string]string // more columns of the sentinel
 }
 
+// An outcome is what became of a write to which there was no answer.
+type outcome int
+
+const (
+	notWritten outcome = iota
+	written            // and nothing else was since
+	followed           // somebody else wrote since
+)
+
 // do makes attempts until the rows are written or cannot be. When the fate of
-// an attempt is unknown it looks at the sentinel before it makes another.
+// an attempt is unknown it looks at the sentinel before it makes another. If
+// somebody else wrote since, it counts nevertheless, but nothing can be added with
+// the ETag that is returned.
 func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err error) {
 	delay := firstRetryDelay
 	for n := 1; ; n++ {
@@ -91,12 +102,16 @@ func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err
 		case wasNotApplied(err) && !isConflict(err) && !isTransient(err):
 			return "", fmt.Errorf("append to history: %w", err)
 		}
-		landed, newETag, lookErr := w.look(ctx, etag)
+		became, newETag, lookErr := w.look(ctx, etag)
 		switch {
-		case lookErr == nil && landed:
+		case lookErr == nil && became == written:
 			return newETag, nil
+		case lookErr == nil && became == followed:
+			return etag, nil
 		case lookErr == nil && newETag != etag:
 			return "", w.lost(err)
+		case errors.Is(lookErr, provider.ErrSessionLost):
+			return "", w.lost(errors.Join(err, lookErr))
 		case n == maxAttempts || ctx.Err() != nil:
 			return "", fmt.Errorf("append to history: %d attempts: %w", n, errors.Join(err, lookErr))
 		case lookErr != nil && !isTransient(lookErr):
@@ -142,60 +157,71 @@ func (w *historyWrite) attempt(ctx context.Context, etag string) (string, error)
 // sentinelETag returns the ETag of the sentinel as it is stored, empty if there
 // is none.
 func (w *historyWrite) sentinelETag(ctx context.Context) (string, error) {
-	raw, err := w.get(ctx, escapeKey(w.instance.InstanceID), sentinelRowKey)
-	if isNotFound(err) {
-		return "", nil
-	}
-	if err != nil {
-		return "", err
-	}
-	sentinel, err := decodeHistoryRow(raw)
-	if err != nil {
+	sentinel, err := w.stored(ctx, sentinelRowKey)
+	if err != nil || sentinel == nil {
 		return "", err
 	}
 	return sentinel.ETag, nil
 }
 
-// look reads the sentinel, and says whether our write is the last that was made.
-// No other can have the same last row: its time is when our episode ended.
-func (w *historyWrite) look(ctx context.Context, before string) (landed bool, etag string, err error) {
-	key := escapeKey(w.instance.InstanceID)
-	raw, err := w.get(ctx, key, sentinelRowKey)
-	if isNotFound(err) {
-		return false, "", nil
-	}
-	if err != nil {
-		return false, "", err
-	}
-	sentinel, err := decodeHistoryRow(raw)
-	if err != nil {
-		return false, "", err
-	}
-	if sentinel.ETag == before || sentinel.ExecutionID != w.instance.ExecutionID {
-		return false, sentinel.ETag, nil
+// look reads the sentinel, and says what became of our write. No other can have the
+// same last row: its time is when our episode ended. If the history is of another
+// execution, that may have come after ours: the error is an [otherExecutionError].
+func (w *historyWrite) look(ctx context.Context, before string) (became outcome, etag string, err error) {
+	sentinel, err := w.stored(ctx, sentinelRowKey)
+	switch {
+	case err != nil || sentinel == nil:
+		return notWritten, "", err
+	case sentinel.ETag == before:
+		return notWritten, before, nil
+	case sentinel.ExecutionID != w.instance.ExecutionID:
+		return notWritten, "", &otherExecutionError{sentinel.ExecutionID}
 	}
 	ours := &w.rows[len(w.rows)-1]
-	if raw, err = w.get(ctx, key, ours.RowKey); isNotFound(err) {
-		return false, sentinel.ETag, nil
-	} else if err != nil {
-		return false, "", err
+	stored, err := w.stored(ctx, ours.RowKey)
+	if err != nil || stored == nil {
+		return notWritten, sentinel.ETag, err
 	}
-	stored, err := decodeHistoryRow(raw)
-	if err != nil {
-		return false, "", err
+	wrote, err := decodeHistoryRow(ours.JSON())
+	switch {
+	case err != nil:
+		return notWritten, "", err
+	case stored.ExecutionID != wrote.ExecutionID || !stored.sameEvent(wrote):
+		return notWritten, sentinel.ETag, nil
+	case !w.left(sentinel):
+		return followed, "", nil
 	}
-	written, err := decodeHistoryRow(ours.JSON())
-	if err != nil {
-		return false, "", err
-	}
-	landed = stored.ExecutionID == written.ExecutionID && stored.sameEvent(written)
-	return landed, sentinel.ETag, nil
+	return written, sentinel.ETag, nil
 }
 
-func (w *historyWrite) get(ctx context.Context, partitionKey, rowKey string) (raw []byte, err error) {
-	err = retry(ctx, "read history row "+rowKey, func(ctx context.Context) error {
-		raw, err = w.hub.historyTable.get(ctx, partitionKey, rowKey)
+// left reports whether the sentinel is as our write left it.
+func (w *historyWrite) left(sentinel *historyRow) bool {
+	c := sentinel.columns
+	return c.IsCheckpointComplete == w.complete && (!w.complete || c.CheckpointCompletedTimestamp.Equal(w.at))
+}
+
+// otherExecutionError says that a history is of another execution.
+type otherExecutionError struct{ executionID string }
+
+func (e *otherExecutionError) Error() string {
+	return fmt.Sprintf("the history is of execution %q", e.executionID)
+}
+
+// Is makes it an [provider.ErrSessionLost].
+func (e *otherExecutionError) Is(target error) bool { return target == provider.ErrSessionLost }
+
+// stored returns a row of the instance, nil if there is none.
+func (w *historyWrite) stored(ctx context.Context, rowKey string) (*historyRow, error) {
+	var raw []byte
+	err := retry(ctx, "read history row "+rowKey, func(ctx context.Context) (err error) {
+		raw, err = w.hub.historyTable.get(ctx, escapeKey(w.instance.InstanceID), rowKey)
 		return err
 	})
-	return raw, err
+	switch {
+	case isNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return decodeHistoryRow(raw)
 }

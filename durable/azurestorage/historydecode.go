@@ -68,6 +68,9 @@ type historyColumns struct {
 	Tracking              string // of the sentinel
 	FirstExecutionID      string `json:"FirstExecutionId"` // of the sentinel
 
+	IsCheckpointComplete         bool           // of the sentinel
+	CheckpointCompletedTimestamp eventjson.Time // of the sentinel
+
 	NameBlobName           string
 	InputBlobName          string
 	ResultBlobName         string
