@@ -91,7 +91,7 @@ func (b *blobPartitions) leave(work context.Context) {
 			p.beginDrain(work, b.hub.cfg.DrainTimeout)
 		}
 	}
-	for work.Err() == nil {
+	for pause := time.Millisecond; sleep(work, pause); pause = leavePause { // those that are idle end at once
 		held := b.leases.held()
 		if len(held) == 0 {
 			return
@@ -100,9 +100,6 @@ func (b *blobPartitions) leave(work context.Context) {
 			if p := b.byQueue[queue]; p == nil || p.drainState() != draining {
 				b.release(work, queue)
 			}
-		}
-		if !sleep(work, leavePause) {
-			return
 		}
 	}
 }

@@ -41,20 +41,73 @@ func judge(instanceID string, stored *loadedInstance, deliveries []*delivery) di
 
 // apply does away with the settled messages. What fails comes back by itself.
 func (o disposals) apply(ctx context.Context, h *TaskHub, instanceID string, stored *loadedInstance) {
+	// What is put right for one message is for all that came together.
+	repaired := map[repair]error{}
+	for _, v := range o.verdicts {
+		r := repairFor(v)
+		if _, done := repaired[r]; !done {
+			repaired[r] = h.repair(ctx, r, instanceID, stored)
+		}
+	}
 	var group errgroup.Group
 	group.SetLimit(renewalsAtOnce)
 	for i, d := range o.settled {
 		v := o.verdicts[i]
 		group.Go(func() error {
-			h.dispose(ctx, instanceID, stored, d, v)
+			h.dispose(ctx, instanceID, stored, d, v, repaired[repairFor(v)])
 			return nil
 		})
 	}
 	_ = group.Wait() // no function returns an error
 }
 
-func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *loadedInstance, d *delivery, v verdict) {
-	var err error
+// A repair is what has to be put right before a message may go. Whoever took it may
+// not have got to tell the row, or the audit, what became of it.
+type repair int
+
+const (
+	noRepair repair = iota
+	repairAudit
+	repairEnded   // the row of an execution that has ended
+	repairCurrent // that of whatever execution is the current one
+	repairRunning // that of an execution that goes on
+)
+
+func repairFor(v verdict) repair {
+	switch {
+	case v.fate == fateRepair:
+		return repairEnded
+	case v.fate != fateDiscard:
+		return noRepair
+	case v == foreign, v == continued: // it may be what is left of a generation that was followed by others
+		return repairCurrent
+	case v.event == duplicateMessage:
+		return repairRunning
+	}
+	return repairAudit
+}
+
+func (h *TaskHub) repair(ctx context.Context, r repair, instanceID string, stored *loadedInstance) (err error) {
+	switch r {
+	case noRepair:
+		return nil
+	case repairEnded:
+		err = h.repairEnded(ctx, instanceID, stored)
+	case repairCurrent:
+		err = h.repairCurrent(ctx, instanceID)
+	case repairRunning:
+		err = h.repairRunning(ctx, instanceID, stored)
+	case repairAudit:
+	}
+	if err != nil {
+		return err
+	}
+	return h.trackAgain(ctx, instanceID)
+}
+
+// dispose does away with a message, unless err says that what it is about could not
+// be put right.
+func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *loadedInstance, d *delivery, v verdict, err error) {
 	switch v.fate {
 	case fateHoldBack:
 		if v.event != "AbandoningMessage" {
@@ -68,20 +121,10 @@ func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *loaded
 		return
 	case fateTerminate:
 		event, _ := d.event().(*history.ExecutionTerminated)
-		err = h.terminateUnstarted(ctx, instanceID, stored, event)
-	case fateRepair:
-		err = h.repairEnded(ctx, instanceID, stored)
-	case fateDiscard:
-		switch {
-		case v == foreign, v == continued: // it may be what is left of a generation that was followed by others
-			err = h.repairCurrent(ctx, instanceID)
-		case v.event == duplicateMessage: // the checkpoint that took it may not have got to tell the row
-			err = h.repairRunning(ctx, instanceID, stored)
+		if err = h.terminateUnstarted(ctx, instanceID, stored, event); err == nil {
+			err = h.trackAgain(ctx, instanceID)
 		}
-	case fateDeliver:
-	}
-	if err == nil { // whoever took it may not have got to record what became of it
-		err = h.trackAgain(ctx, instanceID)
+	case fateDeliver, fateRepair, fateDiscard:
 	}
 	if err != nil {
 		d.abandon(ctx, err.Error())

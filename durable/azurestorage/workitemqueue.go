@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
@@ -68,10 +69,14 @@ func (q *activityQueue) next(ctx context.Context) (*delivery, error) {
 	}
 }
 
+// afterYou is how long a slot that became free is left to what follows from the
+// activity that had it, whose messages are claimed without asking the queue.
+const afterYou = time.Millisecond
+
 // demand waits until there are free slots and somebody waits, and returns how
 // many messages to ask for, and what was missed before; 0 means that ctx ended.
 func (q *activityQueue) demand(ctx context.Context) (wanted, missed int) {
-	for {
+	for waited := false; ; {
 		q.mu.Lock()
 		wanted, missed = 0, q.backlog.missed
 		bell := q.bell
@@ -82,12 +87,18 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, missed int) {
 		if ctx.Err() != nil {
 			return 0, 0
 		}
-		if wanted > 0 {
+		switch {
+		case wanted == 0:
+			waited = true
+			select {
+			case <-bell:
+			case <-ctx.Done():
+			}
+		case waited:
+			waited = false
+			sleep(ctx, afterYou)
+		default:
 			return wanted, missed
-		}
-		select {
-		case <-bell:
-		case <-ctx.Done():
 		}
 	}
 }

@@ -23,6 +23,8 @@ const (
 	// settlingOfResult bounds how long it takes to send the result of an activity.
 	settlingOfResult = 10 * time.Second
 	interval         = time.Second
+	// moments is for how many intervals nothing must have been on its way.
+	moments = 3
 	// suspension is how long instances are suspended.
 	suspension = 5 * time.Second
 )
@@ -388,20 +390,23 @@ func (s *simulation) ranSoFar() int {
 	return len(s.runs)
 }
 
-// awaitQuiet waits until nothing is on its way any more. An activity of which
-// nothing is stored, since a worker that was frozen runs it again, has a result
+// awaitQuiet waits until nothing has been on its way for a moment. An activity of
+// which nothing is stored, since a worker that was frozen runs it again, has a result
 // that takes a while to be sent and dropped.
 func (s *simulation) awaitQuiet() {
-	for deadline := time.Now().Add(settling); ; time.Sleep(interval) {
+	quiet := 0
+	for deadline := time.Now().Add(settling); quiet < moments; time.Sleep(interval) {
 		if s.isBusy() {
+			quiet = 0
 			time.Sleep(settlingOfResult)
 			continue
 		}
-		if len(s.platform.Pending()) == 0 {
-			return
+		pending := s.platform.Pending()
+		if quiet++; len(pending) > 0 {
+			quiet = 0
 		}
 		if time.Now().After(deadline) {
-			for _, what := range s.platform.Pending() {
+			for _, what := range pending {
 				s.fault("still on its way: %s", what)
 			}
 			return

@@ -135,7 +135,9 @@ func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
 	}
 }
 
-// So is what a random plan asks.
+// So is what a random plan asks, but for what has one name and happens at one instant:
+// which of two instances gets the last slot for an activity (seed 85), or which copy of
+// a message is deleted first (seeds 33 and 54).
 func TestSim_ARandomSeedStandsForOneCourseOfEvents(t *testing.T) {
 	for seed := range uint64(repeatedSeeds) {
 		_, trace := simulate(t, sim.NewVariedPlan(seed+1), "azure")
