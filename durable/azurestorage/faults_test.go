@@ -190,9 +190,11 @@ func TestCheckpoint_FindsOutThatItsHistoryWasWritten(t *testing.T) {
 	}
 }
 
-// followedBy returns a transport that loses the answer to the first checkpoint, and
-// has somebody else write the history before anybody looks at it.
-func followedBy(t *testing.T, write func(etag string)) *azuritetest.Counter {
+// commitFollowed commits the first checkpoint of an instance, which schedules an
+// activity. Its answer is lost, and somebody else writes the history before anybody
+// looks at it.
+func commitFollowed(t *testing.T, write func(h *TaskHub, etag string)) (h *TaskHub, item *provider.OrchestrationWorkItem, err error) {
+	t.Helper()
 	c := azuritetest.NewCounter(azuritetest.Start(t), nil)
 	nth := onNth(loseAnswer, "table EntityGroupTransaction", 2) // the first makes the partition rows
 	c.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
@@ -209,34 +211,38 @@ func followedBy(t *testing.T, write func(etag string)) *azuritetest.Counter {
 		if err != nil {
 			return nil, err
 		}
-		write(etags[4])
+		write(h, etags[4])
 		return nil, errLost
 	}
-	return c
+	cfg := testConfig(t)
+	cfg.Transport = c
+	h = openHub(t, cfg)
+	runHub(t, h)
+	mustStart(t, h, "one", "e1", `1`)
+	item = mustNext(t, h)
+	ev, msg := schedule(item, 0, `["x"]`)
+	err = item.Session.Commit(t.Context(), &provider.Checkpoint{
+		Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg},
+	})
+	if n := messageCount(t, h.workItems); n != 1 {
+		t.Errorf("%d messages for activities, want that of the checkpoint", n)
+	}
+	return h, item, err
 }
 
 // A checkpoint whose answer was lost counts although somebody else has gone on since.
 // What is on top of it is not written over by who made it.
 func TestCheckpoint_ThatSomebodyElseFollowedIsTheLastOfItsSession(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	var h *TaskHub
-	instance := history.OrchestrationInstance{InstanceID: "one", ExecutionID: "e1"}
-	cfg.Transport = followedBy(t, func(etag string) {
-		mustAppend(t, h, instance, 4, episode(nil, &history.EventRaised{Header: header(-1), Name: "theirs"}), etag)
+	h, item, err := commitFollowed(t, func(h *TaskHub, etag string) {
+		theirs := &history.EventRaised{Header: header(-1), Name: "theirs"}
+		mustAppend(t, h, history.OrchestrationInstance{InstanceID: "one", ExecutionID: "e1"}, 4, episode(nil, theirs), etag)
 	})
-	h = openHub(t, cfg)
-	runHub(t, h)
-	mustStart(t, h, "one", "e1", `1`)
-	item := mustNext(t, h)
-	ev, msg := schedule(item, 0, `["x"]`)
-	if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg}}); err != nil {
+	if err != nil {
 		t.Fatal(err)
 	}
-	if n := messageCount(t, h.workItems); n != 1 {
-		t.Errorf("%d messages for activities, want that of the checkpoint", n)
-	}
-	err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(nil, &history.EventRaised{Header: header(-1), Name: "mine"})})
+	mine := &history.EventRaised{Header: header(-1), Name: "mine"}
+	err = item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(nil, mine)})
 	if !errors.Is(err, provider.ErrSessionLost) {
 		t.Errorf("the next checkpoint: %v, want ErrSessionLost", err)
 	}
@@ -256,23 +262,15 @@ func TestCheckpoint_ThatSomebodyElseFollowedIsTheLastOfItsSession(t *testing.T) 
 // checkpoint before counted. What it sent is left to who receives it.
 func TestCheckpoint_ThatMayHaveBeenFollowedTakesNothingBack(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	var h *TaskHub
-	next := history.OrchestrationInstance{InstanceID: "one", ExecutionID: "e2"}
-	cfg.Transport = followedBy(t, func(etag string) {
-		mustAppend(t, h, next, 0, episode([]provider.TaskMessage{startMessage("one", "e2", `1`)}), etag)
+	_, item, err := commitFollowed(t, func(h *TaskHub, etag string) {
+		next := startMessage("one", "e2", `1`)
+		mustAppend(t, h, next.Target, 0, episode([]provider.TaskMessage{next}), etag)
 	})
-	h = openHub(t, cfg)
-	runHub(t, h)
-	mustStart(t, h, "one", "e1", `1`)
-	item := mustNext(t, h)
-	ev, msg := schedule(item, 0, `["x"]`)
-	err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg}})
 	if !errors.Is(err, provider.ErrSessionLost) || !strings.Contains(err.Error(), `the history is of execution "e2"`) {
 		t.Errorf("error %v, want ErrSessionLost that names the other execution", err)
 	}
-	if n := messageCount(t, h.workItems); n != 1 {
-		t.Errorf("%d messages for activities, want that of the checkpoint", n)
+	if err := item.Session.Release(t.Context()); err != nil {
+		t.Fatal(err)
 	}
 }
 
