@@ -59,19 +59,14 @@ func (p *partition) poll(r *reading) {
 // room.
 func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
 	h := p.hub
+	held := h.hold(p.queue, messages, h.controlLock(), func() { h.inbox.buffer.give(1) })
 	var fresh []*delivery
-	for _, m := range messages {
-		d := h.newDelivery(p.queue, m, h.controlLock(), func() { h.inbox.buffer.give(1) })
-		if older := h.held.add(d); older != nil {
-			h.log.Warn("DuplicateMessageDetected", older.attrs("details", "its lock had ended while it was here")...)
-			continue
-		}
-		taken++
+	for _, d := range held {
 		if h.held.isSpent(d) {
 			r.do(func() { d.removeAgain(r.work) })
 			continue
 		}
-		if err := h.decode(r.work, d, m.text); err != nil {
+		if err := h.decode(r.work, d); err != nil {
 			h.log.Error("MessageFailure", d.attrs("error", err)...)
 			r.do(func() { d.abandon(r.work, err.Error()) })
 			continue
@@ -85,12 +80,27 @@ func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
 	for _, d := range fresh {
 		p.arrive(r, d)
 	}
-	return taken
+	return len(held)
+}
+
+// hold makes deliveries of messages that were received, and has them kept hidden
+// from others before the first is looked at: what is large may take long to fetch.
+// Those that this process has already are left out.
+func (h *TaskHub) hold(q *messageQueue, messages []queueMessage, lock time.Duration, onSettled func()) (held []*delivery) {
+	for _, m := range messages {
+		d := h.newDelivery(q, m, lock, onSettled)
+		if older := h.held.add(d); older != nil {
+			h.log.Warn("DuplicateMessageDetected", older.attrs("details", "its lock had ended while it was here")...)
+			continue
+		}
+		held = append(held, d)
+	}
+	return held
 }
 
 // decode reads a message's text, and its blob if it has one.
-func (h *TaskHub) decode(ctx context.Context, d *delivery, text string) error {
-	env, err := decodeEnvelope(text)
+func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
+	env, err := decodeEnvelope(d.text())
 	if err != nil {
 		return err
 	}

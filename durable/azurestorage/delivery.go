@@ -57,6 +57,13 @@ func (h *TaskHub) newDelivery(q *messageQueue, m queueMessage, lock time.Duratio
 	}
 }
 
+// text returns the message as it was received.
+func (d *delivery) text() string {
+	d.mu.Lock() // a renewal may be under way
+	defer d.mu.Unlock()
+	return d.msg.text
+}
+
 // event returns what the message carries.
 func (d *delivery) event() history.Event { return d.env.Message.Event }
 

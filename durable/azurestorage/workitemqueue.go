@@ -146,20 +146,16 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 // take makes work items of what was received.
 func (q *activityQueue) take(work context.Context, messages []queueMessage) {
 	h := q.hub
-	for _, m := range messages {
-		d := h.newDelivery(h.workItems, m, h.workItemLock(), func() { q.give() })
-		if older := h.held.add(d); older != nil {
-			h.log.Warn("DuplicateMessageDetected", older.attrs("details", "its lock had ended while it was here")...)
-			continue
-		}
-		q.mu.Lock()
-		q.free--
-		q.mu.Unlock()
+	held := h.hold(h.workItems, messages, h.workItemLock(), func() { q.give() })
+	q.mu.Lock()
+	q.free -= len(held)
+	q.mu.Unlock()
+	for _, d := range held {
 		if h.held.isSpent(d) {
 			h.tasks.Go(func() { d.removeAgain(work) })
 			continue
 		}
-		err := h.decode(work, d, m.text)
+		err := h.decode(work, d)
 		if err == nil {
 			if _, isTask := d.event().(*history.TaskScheduled); !isTask {
 				err = fmt.Errorf("%s in the work-item queue", d.event().Type())

@@ -45,6 +45,8 @@ func writtenAs(layout string) string {
 		return "Mon, 02 Jan 2006 15:04:05 GMT"
 	case zoneless:
 		return zoneless + ".0000000"
+	case compact:
+		return compact
 	}
 	return ticks
 }
@@ -53,6 +55,9 @@ func writtenAs(layout string) string {
 // entities order what they are told. They are in UTC all the same.
 const zoneless = "2006-01-02T15:04:05"
 
+// compact is how times are written in the keys of rows.
+const compact = "20060102T150405.0000000Z"
+
 // instantIn returns the length and the layout of the time that text begins with,
 // 0 if it does not begin with one.
 func instantIn(text []byte) (n int, layout string) {
@@ -60,6 +65,8 @@ func instantIn(text []byte) (n int, layout string) {
 	switch {
 	case len(text) >= rfc1123 && text[3] == ',' && bytes.HasSuffix(text[:rfc1123], []byte(" GMT")):
 		return rfc1123, time.RFC1123
+	case shaped(text, "00000000T000000.0000000Z"):
+		return len(compact), compact
 	case !shaped(text, "0000-00-00T00:00:00"):
 		return 0, ""
 	}
@@ -94,6 +101,20 @@ func shaped(text []byte, shape string) bool {
 		}
 	}
 	return true
+}
+
+// move moves all times in what is asked by d.
+func (r *Request) move(d time.Duration) {
+	if d == 0 {
+		return
+	}
+	r.Body = shiftTimes(r.Body, d)
+	r.Path = string(shiftTimes([]byte(r.Path), d))
+	for _, values := range r.query {
+		for i := range values {
+			values[i] = string(shiftTimes([]byte(values[i]), d))
+		}
+	}
 }
 
 // skewed returns r with all times in it moved by d.

@@ -96,7 +96,7 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Body = shiftTimes(r.Body, w.clockAhead())
+	r.move(w.clockAhead())
 	w.mu.Lock()
 	w.requests++
 	r.Number = w.requests

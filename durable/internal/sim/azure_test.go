@@ -31,6 +31,7 @@ func newAzure(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.
 	}
 	a := &azure{cfg: azurestorage.Config{
 		TaskHub: "Sim", PartitionCount: p.Partitions, MaxConcurrentActivities: 6, MaxQueuePollingInterval: 15 * time.Second, Logger: logger,
+		Tracking: p.Audit,
 	}}
 	if p.Varied {
 		vary(p.Seed, &a.cfg)

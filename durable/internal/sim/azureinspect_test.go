@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"html"
@@ -10,8 +11,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // Inspect looks at all that was ever asked of the account:
@@ -200,4 +203,58 @@ func takenFromOthers(log []azsim.Entry, runs []sim.ActivityRun) (faults []string
 		}
 	}
 	return faults
+}
+
+// Audit holds the audit, if there is one, against the histories.
+func (a *azure) Audit() (faults []string) {
+	if !a.cfg.Tracking {
+		return nil
+	}
+	for _, row := range a.account.Rows("SimInstances") {
+		id := row.PartitionKey
+		past, err := a.client.History(context.Background(), id)
+		if err != nil {
+			faults = append(faults, fmt.Sprintf("history of %s: %v", id, err))
+			continue
+		}
+		if len(past) == 0 { // it was terminated before it began, which only the audit tells
+			continue
+		}
+		told, err := a.told(id, row.Text("ExecutionId"))
+		if err != nil {
+			faults = append(faults, fmt.Sprintf("audit of %s: %v", id, err))
+			continue
+		}
+		for i := range max(len(told), len(past)) {
+			if i >= len(told) || i >= len(past) || told[i].Type() != past[i].Type() || told[i].Head().EventID != past[i].Head().EventID {
+				faults = append(faults, fmt.Sprintf("the audit of %s differs from event %d on: it has %d events, the history %d", id, i, len(told), len(past)))
+				break
+			}
+		}
+	}
+	return faults
+}
+
+// told returns what the audit has of an execution. Each of the instance's executions
+// must be without gaps.
+func (a *azure) told(id, execution string) (events []history.Event, err error) {
+	next := map[string]int{}
+	for q := (provider.TrackingQuery{}); ; {
+		page, err := a.client.Tracking(context.Background(), id, q)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range page.Records {
+			if r.SequenceNumber != next[r.ExecutionID] {
+				return nil, fmt.Errorf("record %d of execution %s follows record %d", r.SequenceNumber, r.ExecutionID, next[r.ExecutionID]-1)
+			}
+			next[r.ExecutionID]++
+			if r.ExecutionID == execution && r.Event.Type() != history.TypeHistoryState {
+				events = append(events, r.Event)
+			}
+		}
+		if q.Continuation = page.Continuation; q.Continuation == "" {
+			return events, nil
+		}
+	}
 }

@@ -66,6 +66,8 @@ func (l *local) Context(ctx context.Context, _ string) context.Context { return 
 
 func (l *local) Settle() {}
 
+func (l *local) Audit() []string { return nil }
+
 func (l *local) Inspect([]sim.ActivityRun) []string { return nil }
 
 func (l *local) Status(id string) (status history.RuntimeStatus, err error) {

@@ -115,3 +115,9 @@ func TestAzure_WhatCameIsRememberedWhateverTheClocks(t *testing.T) {
 func TestAzure_WhoWasFollowedDoesNotGoOn(t *testing.T) {
 	mustEndOnAzure(t, sim.NewVariedPlan, 4006468)
 }
+
+// What is large is slow to be fetched. What came with it must stay hidden from others
+// meanwhile (seed 4037963).
+func TestAzure_WhatCameWithLargeMessagesIsKept(t *testing.T) {
+	mustEndOnAzure(t, sim.NewVariedPlan, 4037963)
+}

@@ -38,6 +38,8 @@ type Plan struct {
 	// Varied says that such a platform is set up as the seed says, too, and not as
 	// it is by default.
 	Varied bool
+	// Audit says that such a platform keeps an audit of what happens to instances.
+	Audit bool
 }
 
 // A DisturbanceKind is what happens to a worker.
@@ -71,6 +73,16 @@ func (d Disturbance) String() string {
 func NewVariedPlan(seed uint64) *Plan {
 	p := NewPlan(seed)
 	p.Varied = true
+	return p
+}
+
+// NewAuditedPlan is [NewVariedPlan] with an audit. Clocks agree: what one worker leaves
+// to the next about the audit is compressed, and a simulated clock does not move the
+// times in that.
+func NewAuditedPlan(seed uint64) *Plan {
+	p := NewVariedPlan(seed)
+	p.Audit = true
+	clear(p.Skews)
 	return p
 }
 

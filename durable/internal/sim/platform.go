@@ -34,6 +34,10 @@ type Platform interface {
 	// Stored returns what is stored of instances, in words.
 	Stored() []string
 
+	// Audit returns what is wrong with what is recorded of instances besides their
+	// histories.
+	Audit() []string
+
 	// Inspect returns what went wrong that only the platform can tell, given
 	// which activities ran.
 	Inspect(runs []ActivityRun) []string

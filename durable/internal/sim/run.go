@@ -97,6 +97,9 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	for _, what := range platform.Pending() {
 		s.fault("left behind by workers that stopped: %s", what)
 	}
+	for _, what := range platform.Audit() {
+		s.fault("%s", what)
+	}
 	s.checkPurge(clients)
 	s.mu.Lock()
 	defer s.mu.Unlock()

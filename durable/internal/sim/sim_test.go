@@ -90,6 +90,10 @@ func TestSim_AppsWithEntitiesOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
 	simulateMany(t, "embedded", sim.NewEntityPlan)
 }
 
+func TestSim_AppsWithAnAuditEndAsTheOracleSays(t *testing.T) {
+	simulateMany(t, "azure", sim.NewAuditedPlan)
+}
+
 // simulateMany runs the plans of as many seeds as is asked for.
 func simulateMany(t *testing.T, provider string, planOf func(seed uint64) *sim.Plan) {
 	n := *runs
