@@ -99,6 +99,11 @@ func (d *delivery) change(ctx context.Context, f func(m queueMessage) (queueMess
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	return d.changeNow(f)
+}
+
+// changeNow is change for who has sent to d.changing, of which it takes care.
+func (d *delivery) changeNow(f func(m queueMessage) (queueMessage, error)) error {
 	defer func() { <-d.changing }()
 	d.mu.Lock()
 	m, settled := d.msg, d.settled
@@ -227,9 +232,15 @@ func (d *delivery) settle() {
 	}
 }
 
-// renew keeps the message hidden.
+// renew keeps the message hidden, unless somebody is about to change it otherwise.
+// That may take long, for which no other message must wait.
 func (d *delivery) renew(ctx context.Context) {
-	err := d.change(ctx, func(m queueMessage) (queueMessage, error) {
+	select {
+	case d.changing <- struct{}{}:
+	default:
+		return
+	}
+	err := d.changeNow(func(m queueMessage) (queueMessage, error) {
 		start := time.Now()
 		m, err := d.queue.update(ctx, m, d.lock)
 		if err == nil {

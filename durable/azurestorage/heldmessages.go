@@ -124,20 +124,20 @@ func (h *heldMessages) due(now time.Time) []*delivery {
 const renewalsAtOnce = 8
 
 // renewMessages keeps all messages that this process has hidden from others
-// until ctx ends.
+// until ctx ends. One renewal that takes long keeps no other one from its turn.
 func (h *TaskHub) renewMessages(ctx context.Context) {
 	lock := min(h.controlLock(), h.workItemLock())
+	var group errgroup.Group
+	group.SetLimit(renewalsAtOnce)
 	for sleep(ctx, lock/8) {
-		var group errgroup.Group
-		group.SetLimit(renewalsAtOnce)
 		for _, d := range h.held.due(time.Now()) {
 			group.Go(func() error {
 				d.renew(ctx)
 				return nil
 			})
 		}
-		_ = group.Wait() // no function returns an error
 	}
+	_ = group.Wait() // no function returns an error
 }
 
 func (h *TaskHub) controlLock() time.Duration {

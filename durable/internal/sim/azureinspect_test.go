@@ -181,6 +181,12 @@ func takenFromOthers(log []azsim.Entry, runs []sim.ActivityRun) (faults []string
 	}
 	messages := map[string]int{}
 	trouble := map[string]time.Duration{} // by worker
+	var slow []azsim.Entry                // renewals
+	for _, e := range log {
+		if e.Operation == "UpdateMessage" && e.At-e.Asked > time.Second {
+			slow = append(slow, e)
+		}
+	}
 	for _, e := range log {
 		if e.Service == azsim.QueueService && (e.Fault != azsim.None || e.At-e.Asked > time.Second) {
 			trouble[e.Worker] = e.At
@@ -195,7 +201,10 @@ func takenFromOthers(log []azsim.Entry, runs []sim.ActivityRun) (faults []string
 			for _, key := range keysIn(e.Answer) {
 				for _, run := range byKey[key] {
 					last, ok := trouble[run.Worker]
-					if messages[key] == 1 && run.At < e.At && e.At < run.Until && !(ok && e.At-last < troubled) {
+					excused := ok && e.At-last < troubled || slices.ContainsFunc(slow, func(s azsim.Entry) bool {
+						return s.Worker == run.Worker && s.Asked < e.At && e.At < s.At
+					})
+					if messages[key] == 1 && run.At < e.At && e.At < run.Until && !excused {
 						faults = append(faults, fmt.Sprintf("at %v %s was given activity %s, which %s ran from %v to %v", e.At, e.Worker, key, run.Worker, run.At, run.Until))
 					}
 				}

@@ -121,3 +121,9 @@ func TestAzure_WhoWasFollowedDoesNotGoOn(t *testing.T) {
 func TestAzure_WhatCameWithLargeMessagesIsKept(t *testing.T) {
 	mustEndOnAzure(t, sim.NewVariedPlan, 4037963)
 }
+
+// The deletion of one message takes half a minute. The others must be kept hidden
+// meanwhile (seeds 4043885 and 4045868).
+func TestAzure_ASlowRequestKeepsNoOtherMessageFromBeingRenewed(t *testing.T) {
+	mustEndOnAzure(t, sim.NewVariedPlan, 4043885, 4045868)
+}
