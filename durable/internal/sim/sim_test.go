@@ -73,10 +73,7 @@ func simulateEmbedded(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults
 func TestSim_AppsEndAsTheOracleSays(t *testing.T) { simulateMany(t, *onto, sim.NewVariedPlan) }
 
 func TestSim_AppsOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
-	if *runs > 0 {
-		t.Skip("-sim.provider says which provider to simulate")
-	}
-	simulateMany(t, "embedded", sim.NewPlan)
+	simulateEmbeddedToo(t, sim.NewPlan)
 }
 
 func TestSim_AppsWithEntitiesEndAsTheOracleSays(t *testing.T) {
@@ -84,14 +81,19 @@ func TestSim_AppsWithEntitiesEndAsTheOracleSays(t *testing.T) {
 }
 
 func TestSim_AppsWithEntitiesOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
-	if *runs > 0 {
-		t.Skip("-sim.provider says which provider to simulate")
-	}
-	simulateMany(t, "embedded", sim.NewEntityPlan)
+	simulateEmbeddedToo(t, sim.NewEntityPlan)
 }
 
 func TestSim_AppsWithAnAuditEndAsTheOracleSays(t *testing.T) {
 	simulateMany(t, "azure", sim.NewAuditedPlan)
+}
+
+// simulateEmbeddedToo runs the usual plans on the embedded hub, besides those on Azure.
+func simulateEmbeddedToo(t *testing.T, planOf func(seed uint64) *sim.Plan) {
+	if *runs > 0 {
+		t.Skip("-sim.runs asks for seeds on the hub that -sim.provider names, and on no other")
+	}
+	simulateMany(t, "embedded", planOf)
 }
 
 // simulateMany runs the plans of as many seeds as is asked for.
