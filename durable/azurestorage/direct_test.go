@@ -12,11 +12,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// scheduleOne starts an instance that waits for one activity.
+// scheduleOne starts an instance that waits for one activity, and waits until the
+// start message, which is deleted in the background, is out of the way.
 func scheduleOne(t testing.TB, h *TaskHub, id string) {
 	t.Helper()
 	mustStart(t, h, id, "e1", `1`)
 	commitActivity(t, mustNext(t, h), 0, `["a"]`)
+	eventually(t, "the start message is gone", 30*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 }
 
 // The work item is there, hidden, until the result is in the history; there is

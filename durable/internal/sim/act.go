@@ -159,7 +159,7 @@ func (p *actor) answer(t *durable.Task[Receipt], ledger string, o Order) (Receip
 	if r.From != o.From || r.Number != o.Number || r.Ledger != ledger {
 		return r, fmt.Errorf("order %v to %q was answered by %+v", o.key(), ledger, r)
 	}
-	p.x.app.receive(r)
+	p.x.app.received(r)
 	return r, nil
 }
 

@@ -15,7 +15,7 @@ type App struct {
 	Ledgers []string
 	Signals []ClientSignal
 
-	received func(Receipt)
+	received func(Receipt) // of those that run: Registry
 }
 
 // A Program is what an orchestrator does. It folds the results of its steps into

@@ -173,11 +173,13 @@ func (p *localProcess) Freeze(time.Duration) {} // nobody would notice
 // Kill ends the process: another hub begins with the files as they are now.
 func (p *localProcess) Kill() {
 	p.once.Do(func() {
-		err := p.local.with(func(h *embedded.Hub) error { return p.local.inherit(h) })
+		err := p.local.with(func(h *embedded.Hub) error {
+			close(p.dead) // first: nothing that comes after the copy counts
+			return p.local.inherit(h)
+		})
 		if err != nil {
 			panic(fmt.Sprintf("copy the files of a hub: %v", err)) // the test's folder is broken
 		}
-		close(p.dead)
 	})
 }
 

@@ -56,16 +56,13 @@ func fold(sum uint64, result string) uint64 {
 }
 
 // Registry returns the functions of the app. Perform runs its activities, take is
-// called by every operation of its entities.
-func (a *App) Registry(perform func(context.Context, Task) (string, error), take func(context.Context, Order) error) *durable.Registry {
-	return durable.NewRegistry(durable.Orchestrator("Run", a.run), durable.Activity("Work", perform), ledgers(take))
-}
-
-// receive notes what a ledger has answered.
-func (a *App) receive(r Receipt) {
-	if a.received != nil {
-		a.received(r)
-	}
+// called by every operation of its entities, received is told what ledgers answer.
+func (a *App) Registry(
+	perform func(context.Context, Task) (string, error), take func(context.Context, Order) error, received func(Receipt),
+) *durable.Registry {
+	run := *a
+	run.received = received
+	return durable.NewRegistry(durable.Orchestrator("Run", run.run), durable.Activity("Work", perform), ledgers(take))
 }
 
 // run is the orchestrator.

@@ -34,12 +34,22 @@ func (s *simulation) take(p Process, worker int) func(context.Context, Order) er
 	}
 }
 
-// receive notes what a ledger answered. Whoever asks it again, in whichever
-// worker, must get the same answer.
-func (s *simulation) receive(r Receipt) {
+// receive returns what notes in a process what a ledger answered. Whoever asks it
+// again, in whichever worker, must get the same answer. A process that is dead has
+// nothing to say: what it had in memory may go on for a moment.
+func (s *simulation) receive(p Process) func(Receipt) {
+	return func(r Receipt) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !isDead(p) {
+			s.note(r)
+		}
+	}
+}
+
+// note notes what a ledger answered. s.mu is held.
+func (s *simulation) note(r Receipt) {
 	key := orderKey{r.From, r.Number}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	if s.receipts == nil {
 		s.receipts = map[orderKey]map[string]Receipt{}
 	}

@@ -64,7 +64,6 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 			MaxConcurrentEntities: 4, MaxEntityBatch: plan.EntityBatch,
 		},
 	}
-	plan.App.received = s.receive
 	s.client = durable.NewClient(platform.Client(), nil)
 	work, stop := context.WithCancel(ctx)
 	defer stop()
@@ -142,7 +141,7 @@ func (s *simulation) live(ctx context.Context, worker int) {
 		s.mu.Unlock()
 		ended := make(chan error, 1)
 		go func() {
-			w := durable.NewWorker(p, s.plan.App.Registry(s.perform(p, name), s.take(p, worker)), s.cfg)
+			w := durable.NewWorker(p, s.plan.App.Registry(s.perform(p, name), s.take(p, worker), s.receive(p)), s.cfg)
 			ended <- w.Run(run)
 		}()
 		select {
