@@ -122,12 +122,12 @@ func TestClaim_BecomesVisibleWhenItCannotBeHandedOver(t *testing.T) {
 		return h.activities.closed && h.partitions[0].currentReading() == nil
 	})
 	h.handOver(t.Context(), sent)
+	<-stopped // a receive that was under way may have got it, and hands it back
 	for _, q := range []*messageQueue{h.workItems, h.controlQueues[0]} {
 		if n := visibleMessages(t, q); n != 1 {
 			t.Errorf("%d messages are visible in %s, want the one that was claimed", n, q.name)
 		}
 	}
-	<-stopped
 }
 
 // A checkpoint whose fate is unknown leaves its messages to whoever finds out.

@@ -50,6 +50,11 @@ var shared struct {
 // there is none but npm is on PATH, the pinned version is installed below
 // .azurite first. If that is not possible either, the test is skipped, or it
 // fails if [Required] says that Azurite must be there.
+//
+// With a duration in the environment variable DURABLE_TEST_DELAY, such as 250ms,
+// one request in four waits up to so long before it gets there, and one answer in
+// four before it gets back. A test that fails then counts on an order in which
+// nothing has to happen.
 func Start(tb testing.TB) string {
 	tb.Helper()
 	shared.once.Do(func() { shared.connection, shared.pipe, shared.err = start() })
@@ -128,6 +133,10 @@ func start() (connection string, pipe *os.File, err error) {
 	if err != nil {
 		pipe.Close()
 		return "", nil, fmt.Errorf("%s: %w", executable, err)
+	}
+	if connection, err = delayed(connection); err != nil {
+		pipe.Close()
+		return "", nil, err
 	}
 	return connection, pipe, nil
 }
