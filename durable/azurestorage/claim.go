@@ -82,12 +82,7 @@ func (p *partition) admit(ctx context.Context, claimed []*delivery) {
 	inOrder := func(a, b *delivery) int { return cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber) }
 	slices.SortFunc(claimed, inOrder)
 	r := p.currentReading()
-	admitted := r != nil && r.spawn(func() {
-		for _, d := range claimed {
-			p.arrive(r, d)
-		}
-	})
-	if !admitted {
+	if r == nil || !r.spawn(func() { p.arrive(r, claimed...) }) {
 		handBackAll(ctx, claimed)
 	}
 }

@@ -77,9 +77,7 @@ func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
 	slices.SortStableFunc(fresh, func(a, b *delivery) int {
 		return cmp.Or(a.insertedOn.Compare(b.insertedOn), cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber))
 	})
-	for _, d := range fresh {
-		p.arrive(r, d)
-	}
+	p.arrive(r, fresh...)
 	return len(held)
 }
 
@@ -125,17 +123,29 @@ func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
 	return nil
 }
 
-// arrive passes a message on when its time has come.
-func (p *partition) arrive(r *reading, d *delivery) {
+// arrive passes messages on whose time has come, together, so that what came for
+// an instance at once is worked on at once; the others follow.
+func (p *partition) arrive(r *reading, deliveries ...*delivery) {
+	var due []*delivery
+	for _, d := range deliveries {
+		if p.isDue(r, d) {
+			due = append(due, d)
+		}
+	}
+	p.hub.inbox.add(r, p, due...)
+}
+
+// isDue reports whether a message may be passed on now. If not it is taken care of.
+func (p *partition) isDue(r *reading, d *delivery) bool {
 	if _, isTask := d.event().(*history.TaskScheduled); isTask {
 		p.hub.log.Error("MessageFailure", d.attrs("error", "an activity in a control queue")...)
 		r.do(func() { d.abandon(r.work, "an activity in a control queue") })
-		return
+		return false
 	}
 	wait := time.Until(dueTime(d.env.Message))
 	switch {
 	case dueTime(d.env.Message).IsZero() || wait <= 0:
-		p.hub.inbox.add(r, p, d)
+		return true
 	case wait <= d.lock/2:
 		// The service counts in seconds, so a timer comes up to one early.
 		r.do(func() {
@@ -148,4 +158,5 @@ func (p *partition) arrive(r *reading, d *delivery) {
 	default:
 		r.do(func() { d.handBack(r.work, min(wait, maxVisibility).Truncate(time.Second)) })
 	}
+	return false
 }

@@ -61,15 +61,22 @@ func (b *inbox) close() {
 	b.ring()
 }
 
-// add takes a message in: for the session of its instance if that runs the
-// execution which the message is for, else for a batch of that execution, else
-// for a new batch. A start message always begins a new batch
-// (OrchestrationSessionManager.cs, AddMessageToPendingOrchestration).
-func (b *inbox) add(r *reading, p *partition, d *delivery) {
-	target := d.target()
-	_, isStart := d.event().(*history.ExecutionStarted)
+// add takes messages in, all before the first is handed out.
+func (b *inbox) add(r *reading, p *partition, deliveries ...*delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	for _, d := range deliveries {
+		b.sort(r, p, d)
+	}
+}
+
+// sort puts a message where it belongs: to the session of its instance if that runs
+// the execution which the message is for, else to a batch of that execution, else to
+// a new batch. A start message always begins a new batch
+// (OrchestrationSessionManager.cs, AddMessageToPendingOrchestration). b.mu is held.
+func (b *inbox) sort(r *reading, p *partition, d *delivery) {
+	target := d.target()
+	_, isStart := d.event().(*history.ExecutionStarted)
 	s := b.slots[target.InstanceID]
 	if s == nil {
 		s = &slot{id: target.InstanceID, partition: p}

@@ -96,7 +96,9 @@ func (h *TaskHub) prepare(ctx context.Context, out *outgoing) (err error) {
 	}
 	env := out.env
 	env.ActivityID = uuid.New()
-	env.SequenceNumber = h.sequence.Add(1)
+	if env.SequenceNumber == 0 {
+		env.SequenceNumber = h.sequence.Add(1)
+	}
 	encoded, err := encodeEnvelope(env)
 	if err != nil {
 		return fmt.Errorf("encode %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
@@ -151,6 +153,7 @@ func (s *session) send(ctx context.Context, cp *provider.Checkpoint) ([]sentMess
 	out := s.outgoing(cp)
 	for _, o := range out {
 		o.env.Episode, o.env.Sender = &episode, &sender
+		o.env.SequenceNumber = s.hub.sequence.Add(1) // in the order of the decisions, whichever is sent first
 	}
 	sent := make([]sentMessage, len(out))
 	group, groupCtx := errgroup.WithContext(ctx)

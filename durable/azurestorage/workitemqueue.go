@@ -76,26 +76,26 @@ const afterYou = time.Millisecond
 // demand waits until there are free slots and somebody waits, and returns how
 // many messages to ask for, and what was missed before; 0 means that ctx ended.
 func (q *activityQueue) demand(ctx context.Context) (wanted, missed int) {
-	for waited := false; ; {
+	for full := false; ; {
 		q.mu.Lock()
 		wanted, missed = 0, q.backlog.missed
 		bell := q.bell
 		if q.waiting > len(q.items) {
 			wanted = min(q.free, maxReceive)
 		}
+		full = full || q.free == 0
 		q.mu.Unlock()
 		if ctx.Err() != nil {
 			return 0, 0
 		}
 		switch {
 		case wanted == 0:
-			waited = true
 			select {
 			case <-bell:
 			case <-ctx.Done():
 			}
-		case waited:
-			waited = false
+		case full:
+			full = false
 			sleep(ctx, afterYou)
 		default:
 			return wanted, missed

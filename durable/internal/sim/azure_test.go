@@ -3,9 +3,11 @@ package sim_test
 import (
 	"context"
 	"fmt"
+	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
@@ -118,13 +120,62 @@ func (a *azure) Context(ctx context.Context, name string) context.Context {
 type azureProcess struct {
 	*azurestorage.TaskHub
 	*azsim.Worker
+	activities *atomic.Int64 // that were handed out
+}
+
+// NextOrchestration hands out sessions of which no two commit at one instant.
+func (p azureProcess) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
+	item, err := p.TaskHub.NextOrchestration(ctx)
+	if err == nil {
+		item.Session = sessionInTurn{item.Session, item.Session.(provider.Settler), item.Instance.InstanceID}
+	}
+	return item, err
+}
+
+// NextActivity hands out activities of which no two end at one instant, be they
+// copies of one.
+func (p azureProcess) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
+	item, err := p.TaskHub.NextActivity(ctx)
+	if err == nil {
+		item.Lock = activityInTurn{item.Lock, fmt.Sprint(p.activities.Add(1))}
+	}
+	return item, err
+}
+
+// takeTurn waits for a moment that depends on a name. Of two who are at the same
+// point at one instant, it does not depend on the scheduler then who comes first.
+func takeTurn(name string) {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name))
+	time.Sleep(time.Duration(h.Sum64() % uint64(10*time.Microsecond)))
+}
+
+type sessionInTurn struct {
+	provider.Session
+	provider.Settler
+	instanceID string
+}
+
+func (s sessionInTurn) Commit(ctx context.Context, cp *provider.Checkpoint) error {
+	takeTurn(s.instanceID)
+	return s.Session.Commit(ctx, cp)
+}
+
+type activityInTurn struct {
+	provider.ActivityLock
+	name string
+}
+
+func (l activityInTurn) Complete(ctx context.Context, result history.Event) error {
+	takeTurn(l.name)
+	return l.ActivityLock.Complete(ctx, result)
 }
 
 func (a *azure) Worker(name string, skew time.Duration) (sim.Process, error) {
 	w := a.account.Worker(name)
 	w.Skew(skew)
 	hub, err := a.open(w)
-	return azureProcess{hub, w}, err
+	return azureProcess{hub, w, new(atomic.Int64)}, err
 }
 
 func (a *azure) Status(id string) (history.RuntimeStatus, error) {

@@ -1,0 +1,55 @@
+package azurestorage
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// Only a slot that was freed is left to what follows from the activity that had it.
+func TestActivityQueue_LetsTheNextActivityHaveASlotThatWasFreed(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		free    int
+		waiting int
+		then    func(q *activityQueue)
+		wanted  int
+		after   time.Duration
+	}{
+		"slots are free": {free: 2, waiting: 1, wanted: 2},
+		"one is freed":   {free: 0, waiting: 1, then: func(q *activityQueue) { q.give() }, wanted: 1, after: afterYou},
+		"somebody comes to wait": {free: 2, then: func(q *activityQueue) {
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.waiting++
+			q.ring()
+		}, wanted: 2},
+		"one is freed before somebody comes to wait": {free: 0, then: func(q *activityQueue) {
+			q.give()
+			synctest.Wait()
+			q.mu.Lock()
+			defer q.mu.Unlock()
+			q.waiting++
+			q.ring()
+		}, wanted: 1, after: afterYou},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				q := newActivityQueue(&TaskHub{cfg: Config{MaxConcurrentActivities: c.free}})
+				q.waiting = c.waiting
+				begin := time.Now()
+				if c.then != nil {
+					go func() {
+						synctest.Wait()
+						c.then(q)
+					}()
+				}
+				wanted, _ := q.demand(t.Context())
+				if after := time.Since(begin); wanted != c.wanted || after != c.after {
+					t.Errorf("%d messages are wanted after %v, want %d after %v", wanted, after, c.wanted, c.after)
+				}
+			})
+		})
+	}
+}
