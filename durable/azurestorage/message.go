@@ -24,8 +24,8 @@ type envelope struct {
 	// CompressedBlobName names the blob that has the whole message, for which
 	// this envelope is a wrapper; else it is empty.
 	CompressedBlobName string
-	// SequenceNumber orders the messages that one process sent. It is 0 in a
-	// wrapper.
+	// SequenceNumber orders the messages that one process sent, those of a
+	// checkpoint as they were decided. It is 0 in a wrapper.
 	SequenceNumber int64
 	// Episode counts the OrchestratorStarted events in the sender's history;
 	// nil for clients.

@@ -20,6 +20,8 @@ type outgoing struct {
 	env       *envelope
 	// delay hides the message for longer than its event asks for.
 	delay time.Duration
+	// number is its sequence number, 0 for the next one.
+	number int64
 	// claim says that room is reserved to hand the message over in memory.
 	claim bool
 	// duplicates is as in [messageQueue.put].
@@ -96,7 +98,7 @@ func (h *TaskHub) prepare(ctx context.Context, out *outgoing) (err error) {
 	}
 	env := out.env
 	env.ActivityID = uuid.New()
-	if env.SequenceNumber == 0 {
+	if env.SequenceNumber = out.number; out.number == 0 {
 		env.SequenceNumber = h.sequence.Add(1)
 	}
 	encoded, err := encodeEnvelope(env)
@@ -153,7 +155,7 @@ func (s *session) send(ctx context.Context, cp *provider.Checkpoint) ([]sentMess
 	out := s.outgoing(cp)
 	for _, o := range out {
 		o.env.Episode, o.env.Sender = &episode, &sender
-		o.env.SequenceNumber = s.hub.sequence.Add(1) // in the order of the decisions, whichever is sent first
+		o.number = s.hub.sequence.Add(1) // in the order of the decisions, whichever is sent first
 	}
 	sent := make([]sentMessage, len(out))
 	group, groupCtx := errgroup.WithContext(ctx)
