@@ -22,7 +22,7 @@ type activityQueue struct {
 
 	mu      sync.Mutex // protects the following
 	waiting int        // callers of next
-	free    int        // of MaxConcurrentActivities
+	free    int        // of MaxConcurrentActivities; below 0 if some were claimed during a receive
 	items   []*delivery
 	backlog backlog
 	bell    chan struct{} // closed when waiting, free, items or closed changes
@@ -81,9 +81,9 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, missed int) {
 		wanted, missed = 0, q.backlog.missed
 		bell := q.bell
 		if q.waiting > len(q.items) {
-			wanted = min(q.free, maxReceive)
+			wanted = max(min(q.free, maxReceive), 0)
 		}
-		full = full || q.free == 0
+		full = full || q.free <= 0
 		q.mu.Unlock()
 		if ctx.Err() != nil {
 			return 0, 0

@@ -18,6 +18,11 @@ func TestActivityQueue_LetsTheNextActivityHaveASlotThatWasFreed(t *testing.T) {
 	}{
 		"slots are free": {free: 2, waiting: 1, wanted: 2},
 		"one is freed":   {free: 0, waiting: 1, then: func(q *activityQueue) { q.give() }, wanted: 1, after: afterYou},
+		"more are taken than there are": {free: -1, waiting: 1, then: func(q *activityQueue) {
+			q.give()
+			synctest.Wait()
+			q.give()
+		}, wanted: 1, after: afterYou},
 		"somebody comes to wait": {free: 2, then: func(q *activityQueue) {
 			q.mu.Lock()
 			defer q.mu.Unlock()
