@@ -22,6 +22,7 @@ type sender interface {
 
 func publish(ctx context.Context, topic string, more ...string) error { return nil }
 
+// context.TODO stands for any context here, as it is found in code that is checked.
 func activities(ctx *durable.Context, s sender) (string, error) {
 	Charge(context.Background(), 5)                // want `^Charge is called directly, so that it runs unrecorded and again on each replay; use durable.CallActivity\(ctx, Charge, …\)$`
 	(&Mailer{}).Send(context.TODO(), "a")          // want `\(&Mailer\{\}\).Send is called directly`

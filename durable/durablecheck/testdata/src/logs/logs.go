@@ -25,6 +25,7 @@ func wrong(ctx *durable.Context, in string) (string, error) {
 	return in, nil
 }
 
+// context.TODO stands for any context here, as it is found in code that is checked.
 func right(ctx *durable.Context, in string) (string, error) {
 	ctx.Logger().Info("got", "in", in)
 	ctx.Logger().LogAttrs(context.Background(), slog.LevelInfo, "got", slog.String("in", in))
