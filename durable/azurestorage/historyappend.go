@@ -154,21 +154,11 @@ func (w *historyWrite) attempt(ctx context.Context, etag string) (string, error)
 	return newETag, nil
 }
 
-// sentinelETag returns the ETag of the sentinel as it is stored, empty if there
-// is none.
-func (w *historyWrite) sentinelETag(ctx context.Context) (string, error) {
-	sentinel, err := w.stored(ctx, sentinelRowKey)
-	if err != nil || sentinel == nil {
-		return "", err
-	}
-	return sentinel.ETag, nil
-}
-
 // look reads the sentinel, and says what became of our write. No other can have the
 // same last row: its time is when our episode ended. If the history is of another
 // execution, that may have come after ours: the error is an [otherExecutionError].
 func (w *historyWrite) look(ctx context.Context, before string) (became outcome, etag string, err error) {
-	sentinel, err := w.stored(ctx, sentinelRowKey)
+	sentinel, err := w.hub.historyRow(ctx, w.instance.InstanceID, sentinelRowKey)
 	switch {
 	case err != nil || sentinel == nil:
 		return notWritten, "", err
@@ -178,7 +168,7 @@ func (w *historyWrite) look(ctx context.Context, before string) (became outcome,
 		return notWritten, "", &otherExecutionError{sentinel.ExecutionID}
 	}
 	ours := &w.rows[len(w.rows)-1]
-	stored, err := w.stored(ctx, ours.RowKey)
+	stored, err := w.hub.historyRow(ctx, w.instance.InstanceID, ours.RowKey)
 	if err != nil || stored == nil {
 		return notWritten, sentinel.ETag, err
 	}
@@ -209,19 +199,3 @@ func (e *otherExecutionError) Error() string {
 
 // Is makes it an [provider.ErrSessionLost].
 func (e *otherExecutionError) Is(target error) bool { return target == provider.ErrSessionLost }
-
-// stored returns a row of the instance, nil if there is none.
-func (w *historyWrite) stored(ctx context.Context, rowKey string) (*historyRow, error) {
-	var raw []byte
-	err := retry(ctx, "read history row "+rowKey, func(ctx context.Context) (err error) {
-		raw, err = w.hub.historyTable.get(ctx, escapeKey(w.instance.InstanceID), rowKey)
-		return err
-	})
-	switch {
-	case isNotFound(err):
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	return decodeHistoryRow(raw)
-}

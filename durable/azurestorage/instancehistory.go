@@ -151,8 +151,7 @@ func (h *TaskHub) historyRows(ctx context.Context, instanceID, executionID strin
 	if err := p.next(ctx); err != nil || p.last() {
 		return p.rows, err
 	}
-	w := historyWrite{hub: h, instance: history.OrchestrationInstance{InstanceID: instanceID}}
-	before, err := w.sentinelETag(ctx)
+	before, err := h.sentinelETag(ctx, instanceID)
 	if err != nil {
 		return nil, err
 	}
@@ -176,6 +175,32 @@ func (h *TaskHub) historyRows(ctx context.Context, instanceID, executionID strin
 // maxHistoryReads is how often a history is read that changes meanwhile. Nobody
 // but the owner of the instance changes it, and those who had it before.
 const maxHistoryReads = 5
+
+// sentinelETag returns the ETag of an instance's sentinel as it is stored, empty if
+// there is none.
+func (h *TaskHub) sentinelETag(ctx context.Context, instanceID string) (string, error) {
+	sentinel, err := h.historyRow(ctx, instanceID, sentinelRowKey)
+	if err != nil || sentinel == nil {
+		return "", err
+	}
+	return sentinel.ETag, nil
+}
+
+// historyRow returns a row of an instance's history, nil if there is none.
+func (h *TaskHub) historyRow(ctx context.Context, instanceID, rowKey string) (*historyRow, error) {
+	var raw []byte
+	err := retry(ctx, "read history row "+rowKey, func(ctx context.Context) (err error) {
+		raw, err = h.historyTable.get(ctx, escapeKey(instanceID), rowKey)
+		return err
+	})
+	switch {
+	case isNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	return decodeHistoryRow(raw)
+}
 
 // historyPages reads rows of a history.
 type historyPages struct {

@@ -40,7 +40,9 @@ func (h *TaskHub) fetchInstanceRow(ctx context.Context, instanceID string, fetch
 // terminateUnstarted marks an instance terminated that has not started. Its
 // start message is discarded when it comes. Before that, the history gets a
 // sentinel, or another one, so that nobody begins it any more: the first
-// checkpoint of a worker that was given up for dead may be on its way.
+// checkpoint of a worker that was given up for dead may be on its way. The row must
+// be as it was read, since the ID may have been started anew if this one was given
+// up for dead; .NET writes it in any case.
 func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, stored *loadedInstance, event *history.ExecutionTerminated) error {
 	defer h.forget(instanceID)
 	executionID, now := stored.row.State.Instance.ExecutionID, time.Now()
@@ -58,7 +60,7 @@ func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, sto
 	}
 	e := encodeTerminatedBeforeStart(instanceID, event.Reason, event.Timestamp, now)
 	err = retry(ctx, "terminate instance "+instanceID, func(ctx context.Context) error {
-		_, err := h.instancesTable.merge(ctx, e, "*")
+		_, err := h.instancesTable.merge(ctx, e, stored.row.ETag)
 		return err
 	})
 	switch {
@@ -125,8 +127,10 @@ func (h *TaskHub) repairRunning(ctx context.Context, instanceID string, stored *
 	return h.repairRow(ctx, instanceID, stored, row.ETag, stored.events[len(stored.events)-1].Head().Timestamp)
 }
 
-// repairRow tells the row of an instance all that its history does, if the row
-// still has the ETag.
+// repairRow tells the row of an instance all that its history does, if neither has
+// changed since they were read. If one has, the error says so, and what came again
+// comes once more: the row that was read may be newer than the history that was, or
+// what changed it may be the late write of somebody who knows less than both.
 func (h *TaskHub) repairRow(ctx context.Context, instanceID string, stored *loadedInstance, etag string, at time.Time) error {
 	rows, err := h.offloadedRows(ctx, instanceID, stored.executionID, 0, stored.events)
 	if err != nil {
@@ -141,14 +145,17 @@ func (h *TaskHub) repairRow(ctx context.Context, instanceID string, stored *load
 		TaskHub:  h.cfg.TaskHub, Events: stored.events, Rows: rows, BlobURL: h.blobURL, CustomStatus: customStatus, Now: at,
 	})
 	defer h.forget(instanceID)
-	err = retry(ctx, "repair row of instance "+instanceID, func(ctx context.Context) error {
+	sentinel, err := h.sentinelETag(ctx, instanceID)
+	if err == nil && sentinel != stored.etag {
+		err = fmt.Errorf("history of %q has changed: %w", instanceID, provider.ErrSessionLost)
+	}
+	if err != nil {
+		return err
+	}
+	return retry(ctx, "repair row of instance "+instanceID, func(ctx context.Context) error {
 		_, err := h.instancesTable.merge(ctx, e, etag)
 		return err
 	})
-	if isConflict(err) {
-		return nil // somebody else is at it, or an attempt whose answer was lost was our own
-	}
-	return err
 }
 
 func (h *TaskHub) blobURL(name string) string { return blobURL(h.largeMessages.url, name) }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -160,6 +161,116 @@ func TestInstanceRow_IsToldOfASuspensionThatItMissed(t *testing.T) {
 	}
 	if got := runtimeStatus(t, h, "i"); got != history.Suspended {
 		t.Errorf("the row says %v, want %v", got, history.Suspended)
+	}
+}
+
+// The row is written, the answer is lost, and the worker is away for a while. When it
+// comes back and writes the row again, it must not undo what the history says since:
+// nobody resumes what does not seem to be suspended. What somebody wrote who knew less
+// does not stay.
+func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
+	t.Parallel()
+	status := func(t *testing.T, h *TaskHub, s history.RuntimeStatus) {
+		row := entity{PartitionKey: escapeKey("i")}
+		row.setString("RuntimeStatus", s.String())
+		if _, err := h.instancesTable.merge(t.Context(), row, "*"); err != nil {
+			t.Error(err)
+		}
+	}
+	for name, tt := range map[string]struct {
+		meanwhile func(t *testing.T, h *TaskHub)
+		want      history.RuntimeStatus
+		gone      bool
+	}{
+		"nobody did anything": {func(*testing.T, *TaskHub) {}, history.Running, false},
+		"it was suspended": {func(t *testing.T, h *TaskHub) {
+			stored, err := h.loadInstance(t.Context(), "i", "")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mustAppend(t, h, stored.row.State.Instance, len(stored.events), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.etag)
+			status(t, h, history.Suspended)
+		}, history.Suspended, false},
+		"a late write knew less": {func(t *testing.T, h *TaskHub) { status(t, h, history.Pending) }, history.Running, false},
+		"it was purged": {func(t *testing.T, h *TaskHub) {
+			if err := h.Purge(t.Context(), "i"); err != nil {
+				t.Error(err)
+			}
+		}, 0, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			cfg := testConfig(t)
+			other := openHub(t, cfg)
+			var merges atomic.Int32
+			transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
+			transport.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+				if call.Name != "MergeEntity" || merges.Add(1) > 1 {
+					return next()
+				}
+				resp, err := next()
+				if err != nil {
+					return nil, err
+				}
+				resp.Body.Close()
+				tt.meanwhile(t, other)
+				return azuritetest.Refusal(req, http.StatusInternalServerError, "InternalError"), nil
+			}
+			cfg.Transport = transport
+			h := openHub(t, cfg)
+			runHub(t, h)
+			mustStart(t, h, "i", "e", `1`)
+			item := mustNext(t, h)
+			mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+			state, err := h.Instance(t.Context(), "i", provider.Fetch{})
+			switch {
+			case tt.gone && !errors.Is(err, provider.ErrInstanceNotFound):
+				t.Errorf("the row is %+v, %v, want none", state, err)
+			case !tt.gone && (err != nil || state.Status != tt.want):
+				t.Errorf("the row is %+v, %v, want %v", state, err, tt.want)
+			}
+			if merges.Load() < 2 {
+				t.Errorf("the row was written %d times", merges.Load())
+			}
+		})
+	}
+}
+
+// A worker is to terminate an instance that has not started, and is away for a while.
+// Another one does it meanwhile, and the ID is started anew. That is another execution.
+func TestTerminate_OfAnInstanceThatHasNotStartedSparesTheNextOfItsID(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	other := openHub(t, cfg)
+	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	terminate := &history.ExecutionTerminated{Header: header(-1), Reason: new("enough")}
+	var away atomic.Bool
+	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		if call.Name == "MergeEntity" && !away.Swap(true) {
+			stored, err := other.loadInstance(t.Context(), "i", "")
+			if err == nil {
+				err = other.terminateUnstarted(t.Context(), "i", stored, terminate)
+			}
+			if err != nil {
+				t.Error(err)
+			}
+			mustStart(t, other, "i", "e2", `2`)
+		}
+		return next()
+	}
+	cfg.Transport = transport
+	h := openHub(t, cfg)
+	mustStart(t, other, "i", "e1", `1`)
+	stored, err := h.loadInstance(t.Context(), "i", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.terminateUnstarted(t.Context(), "i", stored, terminate); !isConflict(err) {
+		t.Errorf("terminating what was replaced ended with %v, want a conflict", err)
+	}
+	if got := runtimeStatus(t, h, "i"); got != history.Pending || !away.Load() {
+		t.Errorf("the second execution is %v, want %v", got, history.Pending)
 	}
 }
 

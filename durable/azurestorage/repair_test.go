@@ -109,3 +109,52 @@ func TestRepair_PutsTheRowOfARunningInstanceRight(t *testing.T) {
 		}
 	}
 }
+
+// What is stored of an instance is not read at one instant: its row may be newer than
+// its history. It is not put right then, and neither if somebody writes it meanwhile
+// who knows less. What came again is kept, and comes once more.
+func TestRepair_LeavesWhatHasChangedSinceItWasRead(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	for id, tt := range map[string]struct {
+		change func(t *testing.T, stored *loadedInstance)
+		want   history.RuntimeStatus
+	}{
+		"suspended": {func(t *testing.T, stored *loadedInstance) {
+			mustAppend(t, h, stored.row.State.Instance, len(stored.events), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.etag)
+			if err := h.repairCurrent(t.Context(), "suspended"); err != nil {
+				t.Fatal(err)
+			}
+			row, err := h.readInstanceRow(t.Context(), "suspended")
+			if err != nil {
+				t.Fatal(err)
+			}
+			stored.row = row
+		}, history.Suspended},
+		"touched": {func(t *testing.T, stored *loadedInstance) {
+			row := entity{PartitionKey: escapeKey("touched")}
+			row.setString("RuntimeStatus", "Pending")
+			if _, err := h.instancesTable.merge(t.Context(), row, stored.row.ETag); err != nil {
+				t.Fatal(err)
+			}
+		}, history.Running},
+	} {
+		mustStart(t, h, id, "e", `1`)
+		start := startMessage(id, "e", `1`)
+		mustAppend(t, h, start.Target, 0, episode([]provider.TaskMessage{start}), "")
+		stored, err := h.loadInstance(t.Context(), id, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		tt.change(t, stored)
+		if err := h.repairRunning(t.Context(), id, stored); err == nil {
+			t.Errorf("%s: the row was put right although something has changed", id)
+		}
+		if err := h.repairCurrent(t.Context(), id); err != nil { // when it comes once more
+			t.Fatal(err)
+		}
+		if got := runtimeStatus(t, h, id); got != tt.want {
+			t.Errorf("%s: the row says %v, want %v", id, got, tt.want)
+		}
+	}
+}

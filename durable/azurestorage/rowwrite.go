@@ -18,6 +18,8 @@ type rowUpdate struct {
 	hub *TaskHub
 	cp  *provider.Checkpoint
 	row *instanceRow // as it is known to be, nil if it is not
+	// sentinel is the ETag that the checkpoint has left the history's sentinel with.
+	sentinel string
 	// events are what to tell the row of, with their history rows; rows is nil
 	// if they are yet to be made.
 	events []history.Event
@@ -32,7 +34,7 @@ type rowUpdate struct {
 // writeInstanceRow makes the instance row say what the checkpoint changed. The
 // history is written already, so losing a race here undoes nothing; what must
 // not happen is that an older checkpoint, of a worker that was frozen in between,
-// hides a newer one or a newer execution
+// hides a newer one, of which no other might follow for long, or a newer execution
 // (AzureTableTrackingStore.cs, UpdateStateAsync, with UseInstanceTableEtag). If
 // the execution ends it returns how, unless the row does not tell that.
 func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint, rows []entity) (end *provider.InstanceState, err error) {
@@ -97,7 +99,7 @@ func (s *session) awaitRow() {
 // updateOfRow returns what is to be done to the row, nil if nothing is.
 func (s *session) updateOfRow(cp *provider.Checkpoint, rows []entity) *rowUpdate {
 	s.awaitRow()
-	u := &rowUpdate{hub: s.hub, cp: cp, row: s.loaded.row, events: cp.NewEvents, rows: rows, done: make(chan struct{})}
+	u := &rowUpdate{hub: s.hub, cp: cp, row: s.loaded.row, sentinel: s.loaded.etag, events: cp.NewEvents, rows: rows, done: make(chan struct{})}
 	_, changes := statusAfter(cp.NewEvents)
 	behind := !changes && s.loaded.rowIsBehind()
 	if !behind && saysNothingNew(u.row, cp, s.hub.cfg.LastUpdatedTolerance) || s.isReplaced(cp) {
@@ -139,9 +141,13 @@ func (u *rowUpdate) do(ctx context.Context) (*instanceRow, error) {
 		if u.row, err = u.hub.readInstanceRow(ctx, id); err != nil {
 			return nil, err
 		}
-		if u.row != nil && isNewer(u.row, before, u.cp) {
+		over, err := u.isOver(ctx, before)
+		if err != nil {
+			return nil, err
+		}
+		if over {
 			u.hub.log.Warn("SplitBrainDetected", "instanceId", id, "executionId", u.cp.Instance.ExecutionID,
-				"details", "the instance row is of a newer checkpoint and is left alone", "status", u.row.State.Status.String())
+				"details", "the instance row is for a newer checkpoint to write and is left alone")
 			return u.row, nil
 		}
 	}
@@ -260,6 +266,20 @@ func (u *rowUpdate) ending(row *instanceRow, written *entity, now time.Time) *pr
 		end.Output = &output
 	}
 	return &end
+}
+
+// isOver reports whether the row, which was read anew because somebody changed it,
+// is none of the checkpoint's business any more: it is of something newer, or the
+// history has gone on. Whoever went on with it found the row as it was then, and
+// tells it what it lacks. When they wrote it is no sign, since the clocks of workers
+// differ. The history is looked at after the row: if it goes on only now, the row is
+// written after this and the ETag says so.
+func (u *rowUpdate) isOver(ctx context.Context, before string) (bool, error) {
+	if u.row != nil && isNewer(u.row, before, u.cp) {
+		return true, nil
+	}
+	sentinel, err := u.hub.sentinelETag(ctx, u.cp.Instance.InstanceID)
+	return sentinel != u.sentinel, err
 }
 
 // isNewer reports whether a row that was found changed is of something newer

@@ -251,8 +251,7 @@ func (s *session) checkDoubt(ctx context.Context, doubtful bool) error {
 	if !doubtful {
 		return nil
 	}
-	w := historyWrite{hub: s.hub, instance: s.instance()}
-	etag, err := w.sentinelETag(ctx)
+	etag, err := s.hub.sentinelETag(ctx, s.slot.id)
 	if err != nil {
 		return err
 	}

@@ -127,3 +127,9 @@ func TestAzure_WhatCameWithLargeMessagesIsKept(t *testing.T) {
 func TestAzure_ASlowRequestKeepsNoOtherMessageFromBeingRenewed(t *testing.T) {
 	mustEndOnAzure(t, sim.NewVariedPlan, 4043885, 4045868)
 }
+
+// The answer to the writing of a row is lost, and the worker is frozen. Another one
+// suspends the instance meanwhile. The row that says so must stay (seed 4109415).
+func TestAzure_ALateWriteOfTheRowHidesNoSuspension(t *testing.T) {
+	mustEndOnAzure(t, sim.NewVariedPlan, 4109415)
+}
