@@ -165,14 +165,15 @@ func mended(id string, row *instanceRow, stored storedHistory) (*provider.Instan
 	if row == nil && len(past) == 0 {
 		return nil, nil
 	}
+	l := &loadedInstance{storedHistory: stored, row: row}
 	state := &provider.InstanceState{Status: history.Running, Instance: history.OrchestrationInstance{InstanceID: id}}
 	if row != nil {
 		state = &row.State
 		renewed := state.Instance.ExecutionID != stored.executionID
-		if len(past) == 0 || renewed && (state.Status == history.Pending || state.Status.IsTerminal()) {
+		if len(past) == 0 || l.awaitsStart() || renewed && state.Status.IsTerminal() {
 			return state, nil // what is about to start takes the place of what is over
 		}
-		if !renewed && (stored.known.ended == nil || state.Status.IsTerminal()) {
+		if !renewed && (state.Status.IsTerminal() || stored.known.ended == nil && !l.rowIsBehind()) {
 			return state, past
 		}
 	}

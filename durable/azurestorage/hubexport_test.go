@@ -132,6 +132,9 @@ func TestExport_PutsRightWhatACrashLeft(t *testing.T) {
 		}
 		return s
 	}
+	suspended := &history.ExecutionSuspended{Header: header(-1)}
+	continued := stored("e2", start)
+	continued.current = currentGeneration{"e2", "e1"}
 	row := func(executionID string, status history.RuntimeStatus) *instanceRow {
 		return &instanceRow{State: provider.InstanceState{
 			Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: executionID}, Name: "Old", Status: status,
@@ -148,6 +151,9 @@ func TestExport_PutsRightWhatACrashLeft(t *testing.T) {
 		{"the row of a new generation is missing", row("e1", history.Running), stored("e2", start), "e2 HelloSeq Running, 1 events"},
 		{"the instance is about to start anew", row("e3", history.Pending), stored("e2", start, end), "e3 Old Pending, 0 events"},
 		{"it was terminated before it started anew", row("e3", history.Terminated), stored("e2", start, end), "e3 Old Terminated, 0 events"},
+		{"the row misses the suspension", row("e2", history.Running), stored("e2", start, suspended), "e2 HelloSeq Suspended, 2 events"},
+		{"the row misses the start", row("e2", history.Pending), stored("e2", start), "e2 HelloSeq Running, 1 events"},
+		{"the row misses all since the start of an earlier generation", row("e1", history.Pending), continued, "e2 HelloSeq Running, 1 events"},
 		{"nothing is missing", row("e2", history.Running), stored("e2", start), "e2 Old Running, 1 events"},
 		{"it has not started", row("e2", history.Pending), stored(""), "e2 Old Pending, 0 events"},
 	} {
@@ -159,6 +165,27 @@ func TestExport_PutsRightWhatACrashLeft(t *testing.T) {
 	}
 	if state, _ := mended("a", nil, stored("")); state != nil {
 		t.Errorf("of nothing it made %+v", state)
+	}
+}
+
+// A worker died before it told the row of an instance that it began, which continued
+// as new meanwhile. Its start message is still there, and must not take the place of
+// what came of it.
+func TestExport_LeavesTheStartOfAnEarlierGenerationBehind(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	mustStart(t, h, "a", "e1", `1`)
+	start := startMessage("a", "e2", `2`)
+	rows := mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start}))
+	if _, _, err := h.appendNoting(t.Context(), start.Target, rows, "", map[string]string{firstExecutionColumn: "e1"}); err != nil {
+		t.Fatal(err)
+	}
+	var got taken
+	if err := h.Export(t.Context(), &got, provider.ExportOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(taken{"a e2 Running, 3 events"}, got); diff != "" {
+		t.Errorf("exported (-want +got):\n%s", diff)
 	}
 }
 

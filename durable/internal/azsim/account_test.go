@@ -58,6 +58,7 @@ func TestWorker_MeetsFaults(t *testing.T) {
 		{azsim.Slow, true, 201, false},
 		{azsim.KillBefore, false, 0, true},
 		{azsim.KillAfter, true, 0, true},
+		{azsim.FreezeAfter, true, 0, false},
 	} {
 		t.Run("fault "+tt.fault.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

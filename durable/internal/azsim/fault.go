@@ -28,11 +28,14 @@ const (
 	KillBefore
 	// KillAfter ends it as soon as the request has had its effect.
 	KillAfter
+	// FreezeAfter loses the answer, and freezes the worker for a while, which makes
+	// its next attempt come late.
+	FreezeAfter
 )
 
 // String returns the name of the fault.
 func (f Fault) String() string {
-	names := [...]string{"", "throttled", "lost", "answer lost", "refused after", "slow", "killed before", "killed after"}
+	names := [...]string{"", "throttled", "lost", "answer lost", "refused after", "slow", "killed before", "killed after", "frozen after"}
 	if f < 0 || int(f) >= len(names) {
 		return "unknown fault"
 	}
@@ -51,6 +54,11 @@ func refused(r *Request, f Fault) *reply {
 		return refusal(r.Service, http.StatusInternalServerError, "InternalError", "The server encountered an internal error. Please retry the request.")
 	}
 	return refusal(r.Service, http.StatusServiceUnavailable, "ServerBusy", "The server is busy.")
+}
+
+// stall is for how long a worker is frozen that lost an answer.
+func stall(roll uint64) time.Duration {
+	return 5*time.Second + time.Duration(fraction(roll)*float64(40*time.Second))
 }
 
 // slowness is how long a slow request is on its way.

@@ -16,6 +16,7 @@ type Worker struct {
 
 	mu       sync.Mutex // protects the following
 	requests int
+	frozenAt time.Time // when it was frozen first
 	thaw     time.Time // until then nothing comes in or goes out
 	skew     time.Duration
 	dead     chan struct{} // closed when the worker is killed
@@ -61,7 +62,18 @@ func (w *Worker) isDead() bool {
 func (w *Worker) Freeze(d time.Duration) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.thaw = time.Now().Add(d)
+	now := time.Now()
+	if w.frozenAt.IsZero() {
+		w.frozenAt = now
+	}
+	w.thaw = now.Add(d)
+}
+
+// FrozenSince returns when the worker was frozen first; ok is false if it never was.
+func (w *Worker) FrozenSince() (at time.Time, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.frozenAt, !w.frozenAt.IsZero()
 }
 
 // Skew makes the worker's clock be ahead of the account's by d, in whole seconds,
@@ -189,7 +201,7 @@ func (x *exchange) there() error {
 		x.a.late.Add(1)
 		defer x.a.late.Add(-1)
 		time.Sleep(slowness(mix(x.r.Roll, 3)))
-	case None, FailAfter, RefuseAfter, KillAfter:
+	case None, FailAfter, RefuseAfter, KillAfter, FreezeAfter:
 	}
 	x.reply = x.a.serve(x)
 	switch x.fault {
@@ -200,6 +212,9 @@ func (x *exchange) there() error {
 	case KillAfter:
 		x.w.Kill()
 		return errKilled
+	case FreezeAfter:
+		x.w.Freeze(stall(mix(x.r.Roll, 4)))
+		return errLost
 	case None, Throttle, FailBefore, Slow, KillBefore:
 	}
 	return nil

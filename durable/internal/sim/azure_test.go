@@ -78,6 +78,7 @@ func outageOf(p *sim.Plan) outage {
 // faultsOf lets requests of workers go wrong as often as the plan says.
 func faultsOf(p *sim.Plan) func(azsim.Request) azsim.Fault {
 	begin, out := time.Now(), outageOf(p)
+	stalls := p.Varied && rand.New(rand.NewPCG(p.Seed, 0x57A11)).IntN(3) == 0
 	return func(r azsim.Request) azsim.Fault {
 		at := time.Since(begin)
 		switch {
@@ -96,7 +97,11 @@ func faultsOf(p *sim.Plan) func(azsim.Request) azsim.Fault {
 		if random.IntN(20) == 0 {
 			kinds = []azsim.Fault{azsim.KillBefore, azsim.KillAfter}
 		}
-		return kinds[random.IntN(len(kinds))]
+		fault := kinds[random.IntN(len(kinds))]
+		if stalls && (fault == azsim.FailAfter || fault == azsim.RefuseAfter) && random.IntN(6) == 0 {
+			return azsim.FreezeAfter
+		}
+		return fault
 	}
 }
 

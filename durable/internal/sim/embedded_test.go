@@ -170,6 +170,8 @@ func (p *localProcess) Dead() <-chan struct{} { return p.dead }
 
 func (p *localProcess) Freeze(time.Duration) {} // nobody would notice
 
+func (p *localProcess) FrozenSince() (time.Time, bool) { return time.Time{}, false }
+
 // Kill ends the process: another hub begins with the files as they are now.
 func (p *localProcess) Kill() {
 	p.once.Do(func() {

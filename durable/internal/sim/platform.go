@@ -53,6 +53,8 @@ type Process interface {
 	Kill()
 	// Freeze keeps it from getting on for d.
 	Freeze(d time.Duration)
+	// FrozenSince returns when it was frozen first; ok is false if it never was.
+	FrozenSince() (at time.Time, ok bool)
 }
 
 // An ActivityRun is one run of an activity: for whom, what, by which worker and

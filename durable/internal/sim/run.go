@@ -41,8 +41,7 @@ type simulation struct {
 	processes []Process  // those that work now, by worker; nil if there is none
 	stops     []context.CancelFunc
 	runs      []ActivityRun
-	busy      map[Process]int           // how many activities a process runs now
-	frozen    map[Process]time.Duration // when a process was frozen first
+	busy      map[Process]int // how many activities a process runs now
 	faults    []string
 	begun     int                             // operations of ledgers
 	receipts  map[orderKey]map[string]Receipt // of ledgers
@@ -57,7 +56,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	}
 	s := &simulation{
 		plan: plan, platform: platform, begin: time.Now(),
-		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers), busy: map[Process]int{}, frozen: map[Process]time.Duration{},
+		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers), busy: map[Process]int{},
 		cfg: durable.Config{
 			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, ExtendedSessions: plan.Sessions,
 			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeLimit: time.Hour, Logger: logger,
@@ -150,7 +149,7 @@ func (s *simulation) live(ctx context.Context, worker int) {
 			ended <- err
 		}
 		stop()
-		if err := <-ended; err != nil && !isDead(p) && !s.wasFrozen(worker) && !s.wasCutShort(err) {
+		if err := <-ended; err != nil && !isDead(p) && !wasFrozen(p) && !s.wasCutShort(err) {
 			s.fault("worker %s: %v", name, err)
 		}
 		s.mu.Lock()
@@ -160,10 +159,11 @@ func (s *simulation) live(ctx context.Context, worker int) {
 	}
 }
 
-// wasFrozen reports whether a worker is among those that are frozen at some time.
-// Nothing of what it does then need come to an end in time.
-func (s *simulation) wasFrozen(worker int) bool {
-	return slices.ContainsFunc(s.plan.Disturbances, func(d Disturbance) bool { return d.Kind == FreezeIt && d.Worker == worker })
+// wasFrozen reports whether a process was frozen at some time. Nothing of what it
+// does then need come to an end in time.
+func wasFrozen(p Process) bool {
+	_, frozen := p.FrozenSince()
+	return frozen
 }
 
 // wasCutShort reports whether a worker was not done in time when it was told to
@@ -208,19 +208,10 @@ func (s *simulation) disturb(d Disturbance) {
 	case d.Kind == KillIt:
 		p.Kill()
 	case d.Kind == FreezeIt:
-		s.freeze(p, d.For)
+		p.Freeze(d.For)
 	case d.Kind == StopIt:
 		stop()
 	}
-}
-
-func (s *simulation) freeze(p Process, d time.Duration) {
-	s.mu.Lock()
-	if _, again := s.frozen[p]; !again {
-		s.frozen[p] = time.Since(s.begin)
-	}
-	s.mu.Unlock()
-	p.Freeze(d)
 }
 
 // perform returns the activity of a process.
@@ -258,8 +249,8 @@ func (s *simulation) beginRun(p Process, run ActivityRun) (ended func()) {
 		defer s.mu.Unlock()
 		s.busy[p]--
 		until := time.Since(s.begin)
-		if at, ok := s.frozen[p]; ok {
-			until = min(until, at)
+		if at, ok := p.FrozenSince(); ok {
+			until = min(until, at.Sub(s.begin))
 		}
 		s.runs[n].Until = until
 	}
