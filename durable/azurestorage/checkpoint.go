@@ -113,10 +113,26 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 		return err
 	}
 	rows, err := s.writeHistory(ctx, cp)
-	if err == nil {
-		err = s.track(ctx)
-	}
 	if err != nil {
+		return err
+	}
+	if err := s.follow(ctx, cp, rows); err != nil {
+		for _, d := range s.current {
+			d.noteUntold()
+		}
+		return err
+	}
+	for _, name := range oldBlobs {
+		if err := s.hub.largeMessages.remove(ctx, name); err != nil {
+			s.hub.log.Warn("blob of an earlier generation could not be deleted", "instanceId", s.slot.id, "blob", name, "error", err)
+		}
+	}
+	return nil
+}
+
+// follow does steps 3 and 4 of a commit, of which the history is written.
+func (s *session) follow(ctx context.Context, cp *provider.Checkpoint, rows []entity) error {
+	if err := s.track(ctx); err != nil {
 		return err
 	}
 	switch {
@@ -134,14 +150,7 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 		}
 		s.removeTaken(ctx)
 	default:
-		if err := s.writeInstanceRowLater(ctx, cp, rows); err != nil {
-			return err
-		}
-	}
-	for _, name := range oldBlobs {
-		if err := s.hub.largeMessages.remove(ctx, name); err != nil {
-			s.hub.log.Warn("blob of an earlier generation could not be deleted", "instanceId", s.slot.id, "blob", name, "error", err)
-		}
+		return s.writeInstanceRowLater(ctx, cp, rows)
 	}
 	return nil
 }

@@ -62,13 +62,18 @@ func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
 	held := h.hold(p.queue, messages, h.controlLock(), func() { h.inbox.buffer.give(1) })
 	var fresh []*delivery
 	for _, d := range held {
-		if h.held.isSpent(d) {
+		spent, untold := h.held.isSpent(d)
+		if spent && !untold {
 			r.do(func() { d.removeAgain(r.work) })
 			continue
 		}
 		if err := h.decode(r.work, d); err != nil {
 			h.log.Error("MessageFailure", d.attrs("error", err)...)
 			r.do(func() { d.abandon(r.work, err.Error()) })
+			continue
+		}
+		if spent {
+			r.do(func() { d.makeUpFor(r.work) })
 			continue
 		}
 		h.meter.Received(p.queue.name, ageOf(d))

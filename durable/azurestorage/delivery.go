@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A delivery is a message that this process has: it was received, is hidden
@@ -21,8 +22,9 @@ type delivery struct {
 
 	dequeueCount int
 	insertedOn   time.Time
-	receivedAt   time.Time // by our clock
-	onSettled    func()    // called once, when it is not ours any more
+	age          time.Duration // since then, when it was received, by the clock of the service
+	receivedAt   time.Time     // by our clock
+	onSettled    func()        // called once, when it is not ours any more
 
 	// fresh is what is stored of an instance that this message starts, if this
 	// process has just seen to it that there was nothing before; else nil.
@@ -51,7 +53,7 @@ func (h *TaskHub) newDelivery(q *messageQueue, m queueMessage, lock time.Duratio
 	now := time.Now()
 	return &delivery{
 		hub: h, queue: q, id: m.id, lock: lock, msg: m,
-		dequeueCount: m.dequeueCount, insertedOn: m.insertedOn,
+		dequeueCount: m.dequeueCount, insertedOn: m.insertedOn, age: m.age(lock),
 		receivedAt: now, until: now.Add(lock), onSettled: onSettled,
 		changing: make(chan struct{}, 1),
 	}
@@ -133,7 +135,7 @@ func (d *delivery) remove(ctx context.Context) error {
 		d.doubtful = !deleted
 		d.mu.Unlock()
 		if !deleted {
-			d.hub.held.spend(d)
+			d.hub.held.spend(d, false)
 		}
 	}()
 	return d.change(ctx, func(m queueMessage) (queueMessage, error) {
@@ -148,10 +150,36 @@ func (d *delivery) remove(ctx context.Context) error {
 
 // removeAgain deletes a message that came although this process is done with it.
 func (d *delivery) removeAgain(ctx context.Context) {
-	d.hub.log.Warn("DuplicateMessageDetected", d.attrs("details", "it was taken before, and could not be deleted then")...)
+	d.hub.log.Warn("DuplicateMessageDetected", d.attrs("details", "it was taken before, and not deleted then")...)
 	if err := d.remove(ctx); err != nil && ctx.Err() == nil {
 		d.hub.log.Warn("message could not be deleted, it comes again", d.attrs("error", err)...)
 	}
+}
+
+// noteUntold notes that a message was taken, and is handed back since the row or the
+// audit could not be told of it. The history may not show for long that it was taken:
+// an instance that continues as new with an event has it no more. When the message
+// comes again, what is missing is made up for, and it is deleted.
+func (d *delivery) noteUntold() {
+	if d.direct == nil && !provider.IsEntity(d.target().InstanceID) { // an entity remembers what it took
+		d.hub.held.spend(d, true)
+	}
+}
+
+// makeUpFor tells the row and the audit of an instance what a message was handed back
+// for, and deletes the message.
+func (d *delivery) makeUpFor(ctx context.Context) {
+	id := d.target().InstanceID
+	err := d.hub.repairCurrent(ctx, id)
+	if err == nil {
+		err = d.hub.trackAgain(ctx, id)
+	}
+	if err != nil {
+		d.noteUntold() // for as long anew
+		d.abandon(ctx, err.Error())
+		return
+	}
+	d.removeAgain(ctx)
 }
 
 // The longest a message is hidden after it could not be processed. At that

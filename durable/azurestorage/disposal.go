@@ -24,7 +24,7 @@ func judge(instanceID string, stored *loadedInstance, deliveries []*delivery) di
 		messages[i] = arrived{
 			event: d.event(), executionID: d.target().ExecutionID,
 			dequeueCount: d.dequeueCount, receivedAt: d.receivedAt,
-			age: d.receivedAt.Sub(d.insertedOn), lock: d.lock, scheduled: d.env.Scheduled,
+			age: d.age, lock: d.lock, scheduled: d.env.Scheduled,
 		}
 	}
 	var out disposals

@@ -14,15 +14,23 @@ type heldMessages struct {
 	mu   sync.Mutex
 	byID map[string]*delivery
 	// spent are messages that this process was done with, and whose deletion is
-	// not known to have succeeded, and when that was: a receive was under way that
-	// made the receipt void, or the storage did not answer.
-	spent map[string]time.Time
+	// not known to have succeeded: a receive was under way that made the receipt
+	// void, or the storage did not answer. Or it was done with all but the row or the
+	// audit, which could not be told, and has handed them back.
+	spent map[string]spentMessage
 	// none is closed when there are none; nil unless somebody waits for that.
 	none chan struct{}
 }
 
+// spentMessage is when a message was done with, and whether something is still to
+// be told of it.
+type spentMessage struct {
+	at     time.Time
+	untold bool
+}
+
 func newHeldMessages() *heldMessages {
-	return &heldMessages{byID: map[string]*delivery{}, spent: map[string]time.Time{}}
+	return &heldMessages{byID: map[string]*delivery{}, spent: map[string]spentMessage{}}
 }
 
 func heldKey(queue, id string) string { return queue + "/" + id }
@@ -51,27 +59,29 @@ const (
 	maxSpent = 4096
 )
 
-// spend notes that d is done with and may come again.
-func (h *heldMessages) spend(d *delivery) {
+// spend notes that d is done with and may come again. If it is untold, something is
+// still to be told of it.
+func (h *heldMessages) spend(d *delivery, untold bool) {
 	now := time.Now()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.spent) >= maxSpent {
-		maps.DeleteFunc(h.spent, func(_ string, at time.Time) bool { return now.Sub(at) > spentFor })
+		maps.DeleteFunc(h.spent, func(_ string, m spentMessage) bool { return now.Sub(m.at) > spentFor })
 	}
 	if len(h.spent) < maxSpent {
-		h.spent[heldKey(d.queue.name, d.id)] = now
+		h.spent[heldKey(d.queue.name, d.id)] = spentMessage{now, untold}
 	}
 }
 
 // isSpent reports whether d was done with before. Then it is only to be deleted:
 // what it says has come to pass, and not everything tells that it has, such as
-// the history of an instance that continued as new with an event.
-func (h *heldMessages) isSpent(d *delivery) bool {
+// the history of an instance that continued as new with an event. If it is untold,
+// the row and the audit are to be told before that.
+func (h *heldMessages) isSpent(d *delivery) (spent, untold bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	at, ok := h.spent[heldKey(d.queue.name, d.id)]
-	return ok && time.Since(at) <= spentFor
+	m, ok := h.spent[heldKey(d.queue.name, d.id)]
+	return ok && time.Since(m.at) <= spentFor, m.untold
 }
 
 func (h *heldMessages) forget(d *delivery) {

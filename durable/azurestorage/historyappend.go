@@ -87,8 +87,12 @@ const (
 // an attempt is unknown it looks at the sentinel before it makes another. If
 // somebody else wrote since, it counts nevertheless, but nothing can be added with
 // the ETag that is returned.
+//
+// A history that begins has no ETag to meet. If others may have had the instance since
+// the first attempt, they may have had all of it, and it may have been purged: there is
+// no second attempt then.
 func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err error) {
-	delay := firstRetryDelay
+	begun, delay := time.Now(), firstRetryDelay
 	for n := 1; ; n++ {
 		err := once(ctx, func(ctx context.Context) (err error) {
 			newETag, err = w.attempt(ctx, etag)
@@ -112,7 +116,7 @@ func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err
 			return "", w.lost(err)
 		case errors.Is(lookErr, provider.ErrSessionLost):
 			return "", w.lost(errors.Join(err, lookErr))
-		case n == maxAttempts || ctx.Err() != nil:
+		case n == maxAttempts || ctx.Err() != nil || etag == "" && time.Since(begun) > w.hub.controlLock()/2:
 			return "", fmt.Errorf("append to history: %d attempts: %w", n, errors.Join(err, lookErr))
 		case lookErr != nil && !isTransient(lookErr):
 			return "", fmt.Errorf("append to history: %w", errors.Join(err, lookErr))

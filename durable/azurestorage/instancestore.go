@@ -95,16 +95,14 @@ func (h *TaskHub) repairEnded(ctx context.Context, instanceID string, stored *lo
 	if last == nil {
 		return nil
 	}
-	etag := ""
 	if row := stored.row; row != nil {
 		same := row.State.Instance.ExecutionID == stored.executionID
 		if same && row.State.Status == last.Status || stored.awaitsStart() {
 			return nil
 		}
-		etag = row.ETag
 	}
 	h.log.Info("instance row repaired: the instance has ended", "instanceId", instanceID, "executionId", stored.executionID, "status", last.Status.String())
-	return h.repairRow(ctx, instanceID, stored, etag, last.Timestamp)
+	return h.repairRow(ctx, instanceID, stored, last.Timestamp)
 }
 
 // repairRunning makes the row of an instance say what its history does of an
@@ -124,14 +122,14 @@ func (h *TaskHub) repairRunning(ctx context.Context, instanceID string, stored *
 		return nil
 	}
 	h.log.Info("instance row repaired", "instanceId", instanceID, "executionId", stored.executionID, "status", status.String())
-	return h.repairRow(ctx, instanceID, stored, row.ETag, stored.events[len(stored.events)-1].Head().Timestamp)
+	return h.repairRow(ctx, instanceID, stored, stored.events[len(stored.events)-1].Head().Timestamp)
 }
 
 // repairRow tells the row of an instance all that its history does, if neither has
 // changed since they were read. If one has, the error says so, and what came again
 // comes once more: the row that was read may be newer than the history that was, or
 // what changed it may be the late write of somebody who knows less than both.
-func (h *TaskHub) repairRow(ctx context.Context, instanceID string, stored *loadedInstance, etag string, at time.Time) error {
+func (h *TaskHub) repairRow(ctx context.Context, instanceID string, stored *loadedInstance, at time.Time) error {
 	rows, err := h.offloadedRows(ctx, instanceID, stored.executionID, 0, stored.events)
 	if err != nil {
 		return err
@@ -152,8 +150,12 @@ func (h *TaskHub) repairRow(ctx context.Context, instanceID string, stored *load
 	if err != nil {
 		return err
 	}
-	return retry(ctx, "repair row of instance "+instanceID, func(ctx context.Context) error {
-		_, err := h.instancesTable.merge(ctx, e, etag)
+	return retry(ctx, "repair row of instance "+instanceID, func(ctx context.Context) (err error) {
+		if stored.row == nil {
+			_, err = h.instancesTable.insert(ctx, e)
+		} else {
+			_, err = h.instancesTable.merge(ctx, e, stored.row.ETag)
+		}
 		return err
 	})
 }

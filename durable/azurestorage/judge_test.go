@@ -284,24 +284,24 @@ func TestJudgeMessages(t *testing.T) {
 	}
 }
 
-func TestIsNewer_ProtectsWhatANewerCheckpointWrote(t *testing.T) {
-	goesOn := &provider.Checkpoint{Instance: history.OrchestrationInstance{ExecutionID: "x"}}
-	ends := &provider.Checkpoint{Instance: goesOn.Instance, NewEvents: []history.Event{&history.ExecutionCompleted{}}}
+func TestIsOfAnother_ProtectsWhatAClientPutInItsPlace(t *testing.T) {
+	cp := &provider.Checkpoint{Instance: history.OrchestrationInstance{ExecutionID: "x"}}
 	for name, tt := range map[string]struct {
 		row  *instanceRow
-		cp   *provider.Checkpoint
 		want bool
 	}{
-		"the same execution goes on":                           {instanceRowOf("x", history.Running, 0), goesOn, false},
-		"it was rewound, which makes it pending":               {instanceRowOf("x", history.Pending, 0), goesOn, false},
-		"it has ended, and an older checkpoint comes too late": {instanceRowOf("x", history.Completed, 0), goesOn, true},
-		"it was written by an attempt of this checkpoint":      {instanceRowOf("x", history.Completed, 0), ends, false},
-		"the execution before, which continued as new":         {instanceRowOf("w", history.Running, 0), goesOn, false},
-		"another execution":                                    {instanceRowOf("y", history.Pending, 0), ends, true},
+		"there is none":                                   {nil, false},
+		"the same execution goes on":                      {instanceRowOf("x", history.Running, 0), false},
+		"it was rewound, which makes it pending":          {instanceRowOf("x", history.Pending, 0), false},
+		"it was written by an attempt of this checkpoint": {instanceRowOf("x", history.Completed, 0), false},
+		"the execution before, which continued as new":    {instanceRowOf("w", history.Running, 0), false},
+		"one between them, told of by somebody late":      {instanceRowOf("v", history.Running, 0), false},
+		"another execution is to start":                   {instanceRowOf("y", history.Pending, 0), true},
+		"it was terminated before that":                   {instanceRowOf("y", history.Terminated, 0), true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := isNewer(tt.row, "w", tt.cp); got != tt.want {
-				t.Errorf("isNewer = %v, want %v", got, tt.want)
+			if got := isOfAnother(tt.row, "w", cp); got != tt.want {
+				t.Errorf("isOfAnother = %v, want %v", got, tt.want)
 			}
 		})
 	}

@@ -170,11 +170,15 @@ func TestInstanceRow_IsToldOfASuspensionThatItMissed(t *testing.T) {
 // does not stay.
 func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
 	t.Parallel()
-	status := func(t *testing.T, h *TaskHub, s history.RuntimeStatus) {
-		row := entity{PartitionKey: escapeKey("i")}
-		row.setString("RuntimeStatus", s.String())
-		if _, err := h.instancesTable.merge(t.Context(), row, "*"); err != nil {
-			t.Error(err)
+	goOn := func(ev history.Event, status history.RuntimeStatus) func(t *testing.T, h *TaskHub) {
+		return func(t *testing.T, h *TaskHub) {
+			stored, err := h.loadInstance(t.Context(), "i", "")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			mustAppend(t, h, stored.row.State.Instance, len(stored.events), episode(nil, ev), stored.etag)
+			mustMerge(t, h, "i", "", status)
 		}
 	}
 	for name, tt := range map[string]struct {
@@ -182,17 +186,10 @@ func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
 		want      history.RuntimeStatus
 		gone      bool
 	}{
-		"nobody did anything": {func(*testing.T, *TaskHub) {}, history.Running, false},
-		"it was suspended": {func(t *testing.T, h *TaskHub) {
-			stored, err := h.loadInstance(t.Context(), "i", "")
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			mustAppend(t, h, stored.row.State.Instance, len(stored.events), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.etag)
-			status(t, h, history.Suspended)
-		}, history.Suspended, false},
-		"a late write knew less": {func(t *testing.T, h *TaskHub) { status(t, h, history.Pending) }, history.Running, false},
+		"nobody did anything":    {func(*testing.T, *TaskHub) {}, history.Running, false},
+		"it was suspended":       {goOn(&history.ExecutionSuspended{Header: header(-1)}, history.Suspended), history.Suspended, false},
+		"it has ended":           {goOn(&history.ExecutionCompleted{Header: header(0), Status: history.Completed}, history.Completed), history.Completed, false},
+		"a late write knew less": {func(t *testing.T, h *TaskHub) { mustMerge(t, h, "i", "", history.Pending) }, history.Running, false},
 		"it was purged": {func(t *testing.T, h *TaskHub) {
 			if err := h.Purge(t.Context(), "i"); err != nil {
 				t.Error(err)
@@ -234,6 +231,141 @@ func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
 				t.Errorf("the row was written %d times", merges.Load())
 			}
 		})
+	}
+}
+
+// The row is told of an earlier generation by somebody who was late, while a later one
+// continues as new. That is no newer execution.
+func TestInstanceRow_IsNotLeftToAnEarlierGeneration(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	other := openHub(t, cfg)
+	var late atomic.Bool
+	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		if call.Name == "MergeEntity" && late.Swap(false) {
+			mustMerge(t, other, "i", "e2", history.Running)
+		}
+		return next()
+	}
+	cfg.Transport = transport
+	h := openHub(t, cfg)
+	runHub(t, h)
+	mustStart(t, h, "i", "e1", `1`)
+	item := mustNext(t, h)
+	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+	stored, err := other.loadInstance(t.Context(), "i", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	second, third := startMessage("i", "e2", `2`), startMessage("i", "e3", `3`)
+	mustAppend(t, other, second.Target, 0, episode([]provider.TaskMessage{second}), stored.etag)
+	h.forget("i")
+	raise(t, h, "i", "go", `1`)
+	item = mustNext(t, h)
+	late.Store(true)
+	mustCommit(t, item, &provider.Checkpoint{Instance: third.Target, ContinuedAsNew: true, NewEvents: episode([]provider.TaskMessage{third})})
+	row, err := h.readInstanceRow(t.Context(), "i")
+	if err != nil || row.State.Instance.ExecutionID != "e3" || late.Load() {
+		t.Errorf("the row is %+v, %v, want one of e3", row, err)
+	}
+}
+
+// The row says that an instance has failed, the answer is lost, and a client rewinds
+// the instance before the row is written again. It must not say once more that it has
+// failed.
+func TestInstanceRow_IsLeftAloneIfTheInstanceWasRewound(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	other := openHub(t, cfg)
+	var fails atomic.Bool
+	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	transport.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		resp, err := next()
+		if call.Name != "MergeEntity" || !fails.Swap(false) || err != nil {
+			return resp, err
+		}
+		resp.Body.Close()
+		if err := other.Rewind(t.Context(), "i", "again"); err != nil {
+			t.Error(err)
+		}
+		return azuritetest.Refusal(req, http.StatusInternalServerError, "InternalError"), nil
+	}
+	cfg.Transport = transport
+	h := openHub(t, cfg)
+	stop := runHub(t, h)
+	mustStart(t, h, "i", "e", `1`)
+	commitActivity(t, mustNext(t, h), 0, `["a"]`)
+	task := mustActivity(t, h)
+	err := task.Lock.Complete(t.Context(), &history.TaskFailed{Header: header(history.NoEventID), TaskScheduledID: task.Task.EventID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	item := mustNext(t, h)
+	fails.Store(true)
+	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages,
+		&history.ExecutionCompleted{Header: header(1), Status: history.Failed, Result: new("no")})})
+	if got := runtimeStatus(t, h, "i"); got != history.Pending || fails.Load() {
+		t.Errorf("the row says %v, want %v", got, history.Pending)
+	}
+	stop()
+
+	// Whoever rewound it died before the row said so: the next checkpoint does.
+	mustMerge(t, other, "i", "", history.Failed)
+	runHub(t, other)
+	item = mustNext(t, other)
+	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+	if got := runtimeStatus(t, other, "i"); got != history.Running {
+		t.Errorf("the row of what goes on says %v, want %v", got, history.Running)
+	}
+}
+
+// The first checkpoint of an instance is written, the answer is lost, and the worker is
+// away for longer than its messages are hidden. The instance is purged meanwhile. It
+// must not begin once more.
+func TestAppendHistory_DoesNotBeginAnewWhatWasPurged(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.LeaseInterval = 2 * time.Second // and so the messages' lock
+	other := openHub(t, cfg)
+	var away atomic.Bool
+	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		resp, err := next()
+		if call.Name != "EntityGroupTransaction" || err != nil || away.Swap(true) {
+			return resp, err
+		}
+		resp.Body.Close()
+		if err := other.Purge(t.Context(), "i"); err != nil {
+			t.Error(err)
+		}
+		time.Sleep(cfg.LeaseInterval)
+		return nil, errLost
+	}
+	cfg.Transport = transport
+	h := openHub(t, cfg)
+	mustStart(t, other, "i", "e", `1`)
+	start := startMessage("i", "e", `1`)
+	_, _, err := h.appendHistory(t.Context(), start.Target, mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start})), "")
+	if err == nil || !away.Load() {
+		t.Error("the history begins once more")
+	}
+	if rows := storedRows(t, h.historyTable, "i"); len(rows) > 0 {
+		t.Errorf("there are %d rows", len(rows))
+	}
+}
+
+// mustMerge makes an instance's row say that it is of an execution, if one is given,
+// and has a status.
+func mustMerge(t *testing.T, h *TaskHub, id, executionID string, status history.RuntimeStatus) {
+	t.Helper()
+	row := entity{PartitionKey: escapeKey(id)}
+	row.setString("RuntimeStatus", status.String())
+	if executionID != "" {
+		row.setString("ExecutionId", executionID)
+	}
+	if _, err := h.instancesTable.merge(t.Context(), row, "*"); err != nil {
+		t.Error(err)
 	}
 }
 

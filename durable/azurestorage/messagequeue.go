@@ -27,6 +27,16 @@ type queueMessage struct {
 	visibleAt    time.Time // when others may receive it
 }
 
+// age returns for how long the message had been in its queue when it was received and
+// hidden for lock; zero if it was not received. It is by the clock of the service, from
+// which ours may differ.
+func (m queueMessage) age(lock time.Duration) time.Duration {
+	if m.visibleAt.IsZero() {
+		return 0
+	}
+	return m.visibleAt.Sub(m.insertedOn) - lock.Truncate(time.Second)
+}
+
 // create makes the queue if it is not there.
 func (q *messageQueue) create(ctx context.Context) error {
 	return retry(ctx, "create queue "+q.name, func(ctx context.Context) error {

@@ -19,7 +19,9 @@ var _ provider.Purger = (*TaskHub)(nil)
 const purgesAtOnce = 10
 
 // Purge implements [provider.Purger]. The instance row goes last: whoever was
-// cut off finds it, and does the rest by purging again
+// cut off finds it, and does the rest by purging again. Rows are deleted as they were
+// read: if somebody starts the ID anew meanwhile, that one stays, and the error says
+// so
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // DeleteAllDataForOrchestrationInstance).
 //
@@ -41,18 +43,18 @@ func (h *TaskHub) purge(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	keys, err := h.historyKeys(ctx, id)
+	past, err := h.historyKeys(ctx, id)
 	if err != nil {
 		return err
 	}
-	if row == nil && len(keys) == 0 {
+	if row == nil && len(past) == 0 {
 		return provider.ErrInstanceNotFound
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return h.purgeBlobs(groupCtx, id) })
-	group.Go(func() error { return h.purgeHistory(groupCtx, id, keys) })
+	group.Go(func() error { return h.purgeHistory(groupCtx, id, past) })
 	if err := group.Wait(); err != nil {
-		return err
+		return changedSince(err)
 	}
 	if h.cfg.JumpStart.Enabled {
 		if err := h.dropStarts(ctx, id); err != nil {
@@ -62,24 +64,38 @@ func (h *TaskHub) purge(ctx context.Context, id string) error {
 	if row == nil {
 		return nil
 	}
-	err = h.instancesTable.remove(ctx, entity{PartitionKey: escapeKey(id)})
+	err = h.instancesTable.removeRow(ctx, entity{PartitionKey: escapeKey(id)}, row.ETag)
 	if err == nil {
-		h.log.Info("instance purged", "instanceId", id, "executionId", row.State.Instance.ExecutionID, "rows", len(keys)+1)
+		h.log.Info("instance purged", "instanceId", id, "executionId", row.State.Instance.ExecutionID, "rows", len(past)+1)
+	}
+	return changedSince(err)
+}
+
+// changedSince makes a conflict tell what a purge came across.
+func changedSince(err error) error {
+	if isConflict(err) {
+		return fmt.Errorf("it has changed since it was looked at, and not all of it is deleted; look at it, and purge it again if it is to go: %w", err)
 	}
 	return err
 }
 
-// historyKeys returns the row keys of all that the history table has of an
-// instance, of older executions too.
-func (h *TaskHub) historyKeys(ctx context.Context, id string) ([]string, error) {
-	var keys []string
+// rowVersion is a row as it was at some time.
+type rowVersion struct{ key, etag string }
+
+// historyKeys returns the keys of all that the history table has of an instance, of
+// older executions too.
+func (h *TaskHub) historyKeys(ctx context.Context, id string) ([]rowVersion, error) {
+	var keys []rowVersion
 	q := tableQuery{filter: "PartitionKey eq '" + doubled(escapeKey(id)) + "'", columns: []string{"PartitionKey", "RowKey"}}
 	err := h.historyTable.all(ctx, q, func(raw []byte) error {
-		var row struct{ RowKey string }
+		var row struct {
+			RowKey string
+			ETag   string `json:"odata.etag"`
+		}
 		if err := json.Unmarshal(raw, &row); err != nil {
 			return fmt.Errorf("decode history row: %w", err)
 		}
-		keys = append(keys, row.RowKey)
+		keys = append(keys, rowVersion{row.RowKey, row.ETag})
 		return nil
 	})
 	return keys, err
@@ -87,14 +103,14 @@ func (h *TaskHub) historyKeys(ctx context.Context, id string) ([]string, error) 
 
 // purgeHistory deletes rows of an instance's history, as many at a time as a
 // transaction takes.
-func (h *TaskHub) purgeHistory(ctx context.Context, id string, keys []string) error {
+func (h *TaskHub) purgeHistory(ctx context.Context, id string, keys []rowVersion) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(purgesAtOnce)
 	for len(keys) > 0 {
 		n := min(len(keys), maxTransactionOperations)
 		ops := make([]tableOperation, n)
 		for i, key := range keys[:n] {
-			ops[i] = tableOperation{method: http.MethodDelete, entity: entity{PartitionKey: escapeKey(id), RowKey: key}, ifMatch: "*"}
+			ops[i] = tableOperation{method: http.MethodDelete, entity: entity{PartitionKey: escapeKey(id), RowKey: key.key}, ifMatch: key.etag}
 		}
 		keys = keys[n:]
 		group.Go(func() error { return h.historyTable.removeAll(ctx, ops) })
@@ -113,7 +129,7 @@ func (t *table) removeAll(ctx context.Context, ops []tableOperation) error {
 		return err
 	}
 	for _, op := range ops {
-		if err := t.remove(ctx, op.entity); err != nil {
+		if err := t.removeRow(ctx, op.entity, op.ifMatch); err != nil {
 			return err
 		}
 	}
@@ -121,9 +137,12 @@ func (t *table) removeAll(ctx context.Context, ops []tableOperation) error {
 }
 
 // remove deletes a row if it is there.
-func (t *table) remove(ctx context.Context, e entity) error {
+func (t *table) remove(ctx context.Context, e entity) error { return t.removeRow(ctx, e, "*") }
+
+// removeRow deletes a row, if it is there, that must have the ETag.
+func (t *table) removeRow(ctx context.Context, e entity, etag string) error {
 	return retry(ctx, "delete row of table "+t.name, func(ctx context.Context) error {
-		_, err := t.transact(ctx, []tableOperation{{method: http.MethodDelete, entity: e, ifMatch: "*"}})
+		_, err := t.transact(ctx, []tableOperation{{method: http.MethodDelete, entity: e, ifMatch: etag}})
 		return ignore(err, http.StatusNotFound)
 	})
 }

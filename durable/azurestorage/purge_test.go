@@ -159,6 +159,47 @@ func TestPurge_CanBeCutOffAnywhere(t *testing.T) {
 	}
 }
 
+// A purge has looked at an instance that has ended, and the ID is started anew before
+// it deletes. That execution stays.
+func TestPurge_SparesWhatBeganSince(t *testing.T) {
+	t.Parallel()
+	for n, deletes := range []string{"the history", "the row"} {
+		t.Run("before it deletes "+deletes, func(t *testing.T) {
+			t.Parallel()
+			mustSpareWhatBegan(t, int32(n+1))
+		})
+	}
+}
+
+// mustSpareWhatBegan begins an execution before the n-th transaction of a purge.
+func mustSpareWhatBegan(t *testing.T, n int32) {
+	t.Helper()
+	cfg := testConfig(t)
+	worker := openHub(t, cfg)
+	runHub(t, worker)
+	mustStart(t, worker, "i", "e1", `1`)
+	commitEnd(t, mustNext(t, worker), 0, `"done"`)
+	var transactions atomic.Int32
+	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		if call.Name == "EntityGroupTransaction" && transactions.Add(1) == n {
+			mustStart(t, worker, "i", "e2", `2`)
+			item := mustNext(t, worker)
+			mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+		}
+		return next()
+	}
+	cfg.Transport = transport
+	err := openHub(t, cfg).Purge(t.Context(), "i")
+	if err == nil || !strings.Contains(err.Error(), "changed since") {
+		t.Errorf("the purge ended with %v, want that the instance has changed", err)
+	}
+	stored, loadErr := worker.loadInstance(t.Context(), "i", "")
+	if loadErr != nil || len(stored.events) != 3 || stored.executionID != "e2" || stored.row == nil || stored.row.State.Instance.ExecutionID != "e2" {
+		t.Errorf("of the second execution there is %+v, %v", stored, loadErr)
+	}
+}
+
 func TestPurge_BearsThatRowsAreGone(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
@@ -168,10 +209,10 @@ func TestPurge_BearsThatRowsAreGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.historyTable.remove(t.Context(), entity{PartitionKey: "i", RowKey: keys[1]}); err != nil {
+	if err := h.historyTable.remove(t.Context(), entity{PartitionKey: "i", RowKey: keys[1].key}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.purgeHistory(t.Context(), "i", slices.Concat(keys, []string{"never"})); err != nil {
+	if err := h.purgeHistory(t.Context(), "i", slices.Concat(keys, []rowVersion{{"never", "*"}})); err != nil {
 		t.Error(err)
 	}
 	if left := storedRows(t, h.historyTable, "i"); len(left) > 0 {

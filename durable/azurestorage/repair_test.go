@@ -131,12 +131,8 @@ func TestRepair_LeavesWhatHasChangedSinceItWasRead(t *testing.T) {
 			}
 			stored.row = row
 		}, history.Suspended},
-		"touched": {func(t *testing.T, stored *loadedInstance) {
-			row := entity{PartitionKey: escapeKey("touched")}
-			row.setString("RuntimeStatus", "Pending")
-			if _, err := h.instancesTable.merge(t.Context(), row, stored.row.ETag); err != nil {
-				t.Fatal(err)
-			}
+		"touched": {func(t *testing.T, _ *loadedInstance) {
+			mustMerge(t, h, "touched", "", history.Pending)
 		}, history.Running},
 	} {
 		mustStart(t, h, id, "e", `1`)
@@ -156,5 +152,30 @@ func TestRepair_LeavesWhatHasChangedSinceItWasRead(t *testing.T) {
 		if got := runtimeStatus(t, h, id); got != tt.want {
 			t.Errorf("%s: the row says %v, want %v", id, got, tt.want)
 		}
+	}
+}
+
+// A child has no row until its first checkpoint. If it is found to have none, somebody
+// may have written it since, and even have started the ID anew.
+func TestRepair_OfAMissingRowReplacesNone(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	if err := h.ensureCreated(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	start := startMessage("i", "e1", `1`)
+	end := &history.ExecutionCompleted{Header: header(0), Status: history.Completed}
+	mustAppend(t, h, start.Target, 0, episode([]provider.TaskMessage{start}, end), "")
+	stored, err := h.loadInstance(t.Context(), "i", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustStart(t, h, "i", "e2", `2`)
+	if err := h.repairEnded(t.Context(), "i", stored); !isConflict(err) {
+		t.Errorf("the repair ended with %v, want a conflict", err)
+	}
+	row, err := h.readInstanceRow(t.Context(), "i")
+	if err != nil || row.State.Instance.ExecutionID != "e2" || row.State.Status != history.Pending {
+		t.Errorf("the row is %+v, %v, want that of what is to start", row, err)
 	}
 }

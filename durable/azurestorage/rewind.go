@@ -20,7 +20,9 @@ const maxRewindAttempts = 3
 // Rewind implements [provider.Rewinder]. The rows of the history are changed as
 // .NET changes them, but those of one execution together, and those of the
 // execution that the sentinel names: .NET takes the one with the longest
-// history, which can be one that was replaced
+// history, which can be one that was replaced. The sentinel gets another ETag, though
+// nothing of it changes: whoever is late to write that the execution has failed finds
+// that the history has gone on
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // RewindHistoryAsync).
 func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {
@@ -40,17 +42,24 @@ func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {
 
 func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 	rows := map[string][]*historyRow{} // by instance
+	sentinels := map[string]string{}   // their ETags
 	plan, err := provider.PlanRewind(ctx, id, reason, time.Now(), func(ctx context.Context, id string) ([]history.Event, error) {
-		current, events, err := h.loadCurrent(ctx, id)
-		rows[id] = current
+		current, etag, events, err := h.loadCurrent(ctx, id)
+		rows[id], sentinels[id] = current, etag
 		return events, err
 	})
 	if err != nil {
 		return err
 	}
 	for _, x := range plan.Executions {
-		if err := h.editHistory(ctx, rewindEdits(x, rows[x.Instance.InstanceID])); err != nil {
-			return fmt.Errorf("change history of %q: %w", x.Instance.InstanceID, err)
+		id := x.Instance.InstanceID
+		edits := rewindEdits(x, rows[id])
+		if etag := sentinels[id]; etag != "" && len(edits) > 0 {
+			touch := entity{PartitionKey: escapeKey(id), RowKey: sentinelRowKey}
+			edits = append(edits, tableOperation{method: http.MethodPatch, entity: touch, ifMatch: etag})
+		}
+		if err := h.editHistory(ctx, edits); err != nil {
+			return fmt.Errorf("change history of %q: %w", id, err)
 		}
 	}
 	armed, err := h.arm(ctx, plan.Messages)
@@ -69,23 +78,23 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 }
 
 // loadCurrent returns the rows of an instance's current execution, without the
-// sentinel, and their events.
-func (h *TaskHub) loadCurrent(ctx context.Context, id string) ([]*historyRow, []history.Event, error) {
+// sentinel, of which it returns the ETag, and their events.
+func (h *TaskHub) loadCurrent(ctx context.Context, id string) (current []*historyRow, sentinel string, events []history.Event, err error) {
 	rows, err := h.historyRows(ctx, id, "")
 	if err != nil {
-		return nil, nil, err
+		return nil, "", nil, err
 	}
-	current, _ := currentExecution(rows, "")
+	current, stored := currentExecution(rows, "")
 	if err := h.resolveColumns(ctx, current); err != nil {
-		return nil, nil, err
+		return nil, "", nil, err
 	}
-	events := make([]history.Event, len(current))
+	events = make([]history.Event, len(current))
 	for i, row := range current {
 		if events[i], err = row.event(); err != nil {
-			return nil, nil, err
+			return nil, "", nil, err
 		}
 	}
-	return current, events, nil
+	return current, stored.etag, events, nil
 }
 
 // rewindEdits returns the changes to the rows of a rewound execution, those of

@@ -67,7 +67,10 @@ func (s *session) writeInstanceRowLater(ctx context.Context, cp *provider.Checkp
 	r := s.slot.partition.currentReading()
 	background := func() {
 		if err := write(r.work); err != nil {
-			forEach(taken, func(d *delivery) { d.abandon(r.work, err.Error()) })
+			forEach(taken, func(d *delivery) {
+				d.noteUntold()
+				d.abandon(r.work, err.Error())
+			})
 			return
 		}
 		s.hub.removeAll(r.work, taken)
@@ -210,11 +213,12 @@ func statusAfterEvent(ev history.Event) (status history.RuntimeStatus, changes b
 
 // rowIsBehind reports whether the row of an execution that goes on says another
 // status than its history: the worker that suspended or resumed the instance died
-// before it could tell the row. The row is then told of the whole history.
+// before it could tell the row, or somebody who rewound it did. The row is then told
+// of the whole history.
 func (l *loadedInstance) rowIsBehind() bool {
 	row := l.row
 	return row != nil && row.State.Instance.ExecutionID == l.executionID && l.known.started && l.known.ended == nil &&
-		!row.State.Status.IsTerminal() && row.State.Status != l.known.status
+		row.State.Status != l.known.status
 }
 
 // isReplaced reports whether a client has put another execution in the place of
@@ -269,30 +273,29 @@ func (u *rowUpdate) ending(row *instanceRow, written *entity, now time.Time) *pr
 }
 
 // isOver reports whether the row, which was read anew because somebody changed it,
-// is none of the checkpoint's business any more: it is of something newer, or the
-// history has gone on. Whoever went on with it found the row as it was then, and
-// tells it what it lacks. When they wrote it is no sign, since the clocks of workers
-// differ. The history is looked at after the row: if it goes on only now, the row is
-// written after this and the ETag says so.
+// is none of the checkpoint's business any more: the history has gone on, or a client
+// has put another execution in its place. Whoever went on with the history found the
+// row as it was then, and tells it what it lacks. When they wrote it is no sign, since
+// the clocks of workers differ. The history is looked at after the row: if it goes on
+// only now, the row is written after this and the ETag says so.
 func (u *rowUpdate) isOver(ctx context.Context, before string) (bool, error) {
-	if u.row != nil && isNewer(u.row, before, u.cp) {
-		return true, nil
-	}
 	sentinel, err := u.hub.sentinelETag(ctx, u.cp.Instance.InstanceID)
-	return sentinel != u.sentinel, err
+	return sentinel != u.sentinel || isOfAnother(u.row, before, u.cp), err
 }
 
-// isNewer reports whether a row that was found changed is of something newer
-// than the checkpoint: an execution that is neither the checkpoint's nor the one
-// before, or the end of an execution that the checkpoint goes on with.
-func isNewer(row *instanceRow, before string, cp *provider.Checkpoint) bool {
-	switch row.State.Instance.ExecutionID {
-	case cp.Instance.ExecutionID:
-		return row.State.Status.IsTerminal() && !endsExecution(cp)
-	case before:
+// isOfAnother reports whether a row, which may be missing, is of an execution that a
+// client has put in the place of the checkpoint's and the one before: it waits to
+// start, or it never will. What else it may be is an earlier generation, of which
+// somebody was late to tell it.
+func isOfAnother(row *instanceRow, before string, cp *provider.Checkpoint) bool {
+	if row == nil {
 		return false
 	}
-	return true
+	switch row.State.Instance.ExecutionID {
+	case "", before, cp.Instance.ExecutionID:
+		return false
+	}
+	return row.State.Status == history.Pending || row.State.Status.IsTerminal()
 }
 
 func endsExecution(cp *provider.Checkpoint) bool {

@@ -36,22 +36,101 @@ func TestControlQueue_AnEventThatCouldNotBeDeletedDoesNotReachTheNextExecution(t
 		NewEvents: episode(nil, &history.ExecutionStarted{Header: header(-1), Instance: next, Name: "HelloSeq", Input: new(`"second"`)}),
 	})
 	eventually(t, "the event comes again", 60*time.Second, func() bool {
-		return logged(h, "DuplicateMessageDetected", "could not be deleted then")
+		return logged(h, "DuplicateMessageDetected", "not deleted then")
 	})
 	stuck.Store(false)
 	eventually(t, "it is deleted", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 
 	raise(t, h, "loop", "second", `2`)
 	item = mustNext(t, h)
+	if got := eventNames(item.Messages); got != "second" || item.Instance.ExecutionID != "e2" {
+		t.Errorf("execution %s was handed the events %q, want only the second in e2", item.Instance.ExecutionID, got)
+	}
+	commitEnd(t, item, 0, `1`)
+}
 
+// An event is taken, the row cannot be told what is new, and the instance continues as
+// new meanwhile. The event comes again, and must not reach the new execution.
+func TestControlQueue_AnEventWhoseRowCouldNotBeToldDoesNotReachTheNextExecution(t *testing.T) {
+	t.Parallel()
+	for name, first := range map[string]bool{"of the checkpoint before": true, "of the same checkpoint": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var stuck atomic.Bool
+			cfg := testConfig(t)
+			cfg.Transport = faulty(t, func(c azuritetest.Call) fault {
+				if c.Name == "MergeEntity" && stuck.Load() {
+					return refuse
+				}
+				return pass
+			})
+			h := openHub(t, cfg)
+			runHub(t, h)
+			mustStart(t, h, "loop", "e1", `1`)
+			commitActivity(t, mustNext(t, h), 0, `["a"]`)
+			raise(t, h, "loop", "first", `1`)
+			item := mustNext(t, h)
+			stuck.Store(true)
+			if first {
+				if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)}); err != nil {
+					t.Fatal(err)
+				}
+				eventually(t, "the event is handed back", 20*time.Second, func() bool { return logged(h, "AbandoningMessage", "write row") })
+				stuck.Store(false)
+			}
+			next := history.OrchestrationInstance{InstanceID: "loop", ExecutionID: "e2"}
+			err := item.Session.Commit(t.Context(), &provider.Checkpoint{
+				Instance: next, ContinuedAsNew: true,
+				NewEvents: episode(nil, &history.ExecutionStarted{Header: header(-1), Instance: next, Name: "HelloSeq", Input: new(`"second"`)}),
+			})
+			if (err == nil) != first {
+				t.Fatalf("the checkpoint ended with %v", err)
+			}
+			stuck.Store(false)
+			if err := item.Session.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "the event comes again", 60*time.Second, func() bool { return logged(h, "DuplicateMessageDetected", "not deleted then") })
+			eventually(t, "it is deleted", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+			row, err := h.readInstanceRow(t.Context(), "loop")
+			if err != nil || row.State.Instance.ExecutionID != "e2" {
+				t.Errorf("the row is %+v, %v, want one of e2", row, err)
+			}
+			raise(t, h, "loop", "second", `2`)
+			item = mustNext(t, h)
+			if names := eventNames(item.Messages); names != "second" || item.Instance.ExecutionID != "e2" {
+				t.Errorf("execution %s was handed the events %q, want only the second in e2", item.Instance.ExecutionID, names)
+			}
+			commitEnd(t, item, 0, `1`)
+		})
+	}
+}
+
+// eventNames returns the names of the events among messages.
+func eventNames(messages []provider.TaskMessage) string {
 	var names []string
-	for _, m := range item.Messages {
+	for _, m := range messages {
 		if e, ok := m.Event.(*history.EventRaised); ok {
 			names = append(names, e.Name)
 		}
 	}
-	if got := strings.Join(names, " "); got != "second" || item.Instance.ExecutionID != "e2" {
-		t.Errorf("execution %s was handed the events %q, want only the second in e2", item.Instance.ExecutionID, got)
+	return strings.Join(names, " ")
+}
+
+// How long a message was in its queue is a matter of the queue's clock alone.
+func TestDelivery_AgesByTheClockOfTheService(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
+		inserted := time.Now().Add(ahead)
+		m := queueMessage{id: "m", insertedOn: inserted, visibleAt: inserted.Add(40 * time.Second)}
+		d := h.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {})
+		if d.age != 10*time.Second {
+			t.Errorf("with a clock that is %v ahead the message has the age %v, want 10s", ahead, d.age)
+		}
+		m.visibleAt = time.Time{} // it was claimed
+		if d = h.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {}); d.age != 0 {
+			t.Errorf("a message that was claimed has the age %v", d.age)
+		}
 	}
-	commitEnd(t, item, 0, `1`)
 }
