@@ -22,7 +22,8 @@ type Clock interface {
 type Purger interface {
 	// Purge deletes all that is stored of an instance: its state, its history,
 	// its payloads. It does not look at the instance's status; whoever calls it
-	// has. It returns [ErrInstanceNotFound] if there is nothing.
+	// has. An execution that somebody begins under the ID meanwhile is spared, and
+	// the error says so. It returns [ErrInstanceNotFound] if there is nothing.
 	Purge(ctx context.Context, id string) error
 }
 
