@@ -117,8 +117,9 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 		return err
 	}
 	if err := s.follow(ctx, cp, rows); err != nil {
+		u := s.updateOfRow(cp, rows)
 		for _, d := range s.current {
-			d.noteUntold()
+			d.noteUntold(u)
 		}
 		return err
 	}

@@ -62,8 +62,8 @@ func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
 	held := h.hold(p.queue, messages, h.controlLock(), func() { h.inbox.buffer.give(1) })
 	var fresh []*delivery
 	for _, d := range held {
-		spent, untold := h.held.isSpent(d)
-		if spent && !untold {
+		done, spent := h.held.isSpent(d)
+		if spent && !done.untold {
 			r.do(func() { d.removeAgain(r.work) })
 			continue
 		}
@@ -73,7 +73,7 @@ func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
 			continue
 		}
 		if spent {
-			r.do(func() { d.makeUpFor(r.work) })
+			r.do(func() { d.makeUpFor(r.work, done.update) })
 			continue
 		}
 		h.meter.Received(p.queue.name, ageOf(d))

@@ -135,7 +135,7 @@ func (d *delivery) remove(ctx context.Context) error {
 		d.doubtful = !deleted
 		d.mu.Unlock()
 		if !deleted {
-			d.hub.held.spend(d, false)
+			d.hub.held.spend(d, spentMessage{})
 		}
 	}()
 	return d.change(ctx, func(m queueMessage) (queueMessage, error) {
@@ -159,23 +159,26 @@ func (d *delivery) removeAgain(ctx context.Context) {
 // noteUntold notes that a message was taken, and is handed back since the row or the
 // audit could not be told of it. The history may not show for long that it was taken:
 // an instance that continues as new with an event has it no more. When the message
-// comes again, what is missing is made up for, and it is deleted.
-func (d *delivery) noteUntold() {
+// comes again, what is missing is made up for, and it is deleted. u is what the row is
+// still to be told, nil if nothing is.
+func (d *delivery) noteUntold(u *rowUpdate) {
 	if d.direct == nil && !provider.IsEntity(d.target().InstanceID) { // an entity remembers what it took
-		d.hub.held.spend(d, true)
+		d.hub.held.spend(d, spentMessage{untold: true, update: u})
 	}
 }
 
 // makeUpFor tells the row and the audit of an instance what a message was handed back
-// for, and deletes the message.
-func (d *delivery) makeUpFor(ctx context.Context) {
-	id := d.target().InstanceID
-	err := d.hub.repairCurrent(ctx, id)
+// for, u of the row, and deletes the message.
+func (d *delivery) makeUpFor(ctx context.Context, u *rowUpdate) {
+	var err error
+	if u != nil {
+		_, err = u.again().do(ctx)
+	}
 	if err == nil {
-		err = d.hub.trackAgain(ctx, id)
+		err = d.hub.trackAgain(ctx, d.target().InstanceID)
 	}
 	if err != nil {
-		d.noteUntold() // for as long anew
+		d.noteUntold(u) // for as long anew
 		d.abandon(ctx, err.Error())
 		return
 	}

@@ -22,11 +22,11 @@ type heldMessages struct {
 	none chan struct{}
 }
 
-// spentMessage is when a message was done with, and whether something is still to
-// be told of it.
+// spentMessage is a message that was done with.
 type spentMessage struct {
 	at     time.Time
-	untold bool
+	untold bool       // something is still to be told of it
+	update *rowUpdate // what the row is, nil if nothing
 }
 
 func newHeldMessages() *heldMessages {
@@ -53,23 +53,24 @@ func (h *heldMessages) add(d *delivery) (older *delivery) {
 	return older
 }
 
-// How long a message is remembered that may come again, and how many are.
+// How long a message is remembered that may come again, which is longer than it is
+// handed back for, and how many are.
 const (
-	spentFor = 10 * time.Minute
+	spentFor = 2 * maxAbandonDelay
 	maxSpent = 4096
 )
 
-// spend notes that d is done with and may come again. If it is untold, something is
-// still to be told of it.
-func (h *heldMessages) spend(d *delivery, untold bool) {
+// spend notes that d is done with and may come again.
+func (h *heldMessages) spend(d *delivery, m spentMessage) {
 	now := time.Now()
+	m.at = now
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.spent) >= maxSpent {
 		maps.DeleteFunc(h.spent, func(_ string, m spentMessage) bool { return now.Sub(m.at) > spentFor })
 	}
 	if len(h.spent) < maxSpent {
-		h.spent[heldKey(d.queue.name, d.id)] = spentMessage{now, untold}
+		h.spent[heldKey(d.queue.name, d.id)] = m
 	}
 }
 
@@ -77,11 +78,11 @@ func (h *heldMessages) spend(d *delivery, untold bool) {
 // what it says has come to pass, and not everything tells that it has, such as
 // the history of an instance that continued as new with an event. If it is untold,
 // the row and the audit are to be told before that.
-func (h *heldMessages) isSpent(d *delivery) (spent, untold bool) {
+func (h *heldMessages) isSpent(d *delivery) (m spentMessage, spent bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	m, ok := h.spent[heldKey(d.queue.name, d.id)]
-	return ok && time.Since(m.at) <= spentFor, m.untold
+	return m, ok && time.Since(m.at) <= spentFor
 }
 
 func (h *heldMessages) forget(d *delivery) {

@@ -14,6 +14,9 @@ import (
 type loadedInstance struct {
 	storedHistory
 	row *instanceRow // nil if there is none
+	// rowOf is the execution that the row was of when it was last known: what has
+	// become of it is not if it could not be written.
+	rowOf string
 	// unverified means that the history was not read but is remembered.
 	unverified bool
 }

@@ -109,16 +109,16 @@ func (h *TaskHub) repairEnded(ctx context.Context, instanceID string, stored *lo
 // execution that goes on, if a crash kept the checkpoint from it that took a
 // message which has come again. No other checkpoint may follow for long: one who
 // resumes an instance, for instance, first looks whether its row says that it is
-// suspended. The row may still be that of an earlier generation, but not of an
-// execution that is yet to start.
+// suspended. The row may be missing, if the instance is a child, or still be that of
+// an earlier execution, but not of one that is yet to start.
 func (h *TaskHub) repairRunning(ctx context.Context, instanceID string, stored *loadedInstance) error {
 	status, changes := statusAfter(stored.events)
 	row := stored.row
-	if !changes || row == nil || stored.known.ended != nil || provider.IsEntity(instanceID) {
+	if !changes || stored.known.ended != nil || provider.IsEntity(instanceID) {
 		return nil
 	}
-	same := row.State.Instance.ExecutionID == stored.executionID
-	if row.State.Status.IsTerminal() || same && row.State.Status == status || stored.awaitsStart() {
+	same := row != nil && row.State.Instance.ExecutionID == stored.executionID
+	if same && (row.State.Status.IsTerminal() || row.State.Status == status) || stored.awaitsStart() {
 		return nil
 	}
 	h.log.Info("instance row repaired", "instanceId", instanceID, "executionId", stored.executionID, "status", status.String())

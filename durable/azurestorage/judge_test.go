@@ -295,6 +295,7 @@ func TestIsOfAnother_ProtectsWhatAClientPutInItsPlace(t *testing.T) {
 		"it was rewound, which makes it pending":          {instanceRowOf("x", history.Pending, 0), false},
 		"it was written by an attempt of this checkpoint": {instanceRowOf("x", history.Completed, 0), false},
 		"the execution before, which continued as new":    {instanceRowOf("w", history.Running, 0), false},
+		"the execution before, which had ended":           {instanceRowOf("w", history.Completed, 0), false},
 		"one between them, told of by somebody late":      {instanceRowOf("v", history.Running, 0), false},
 		"another execution is to start":                   {instanceRowOf("y", history.Pending, 0), true},
 		"it was terminated before that":                   {instanceRowOf("y", history.Terminated, 0), true},

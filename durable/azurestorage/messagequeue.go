@@ -34,7 +34,7 @@ func (m queueMessage) age(lock time.Duration) time.Duration {
 	if m.visibleAt.IsZero() {
 		return 0
 	}
-	return m.visibleAt.Sub(m.insertedOn) - lock.Truncate(time.Second)
+	return m.visibleAt.Sub(m.insertedOn) - lock
 }
 
 // create makes the queue if it is not there.

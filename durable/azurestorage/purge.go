@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
@@ -20,8 +21,8 @@ const purgesAtOnce = 10
 
 // Purge implements [provider.Purger]. The instance row goes last: whoever was
 // cut off finds it, and does the rest by purging again. Rows are deleted as they were
-// read: if somebody starts the ID anew meanwhile, that one stays, and the error says
-// so
+// read, the sentinel first, and no blobs that were not there before that: if somebody
+// starts the ID anew meanwhile, that one stays, and the error says so
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // DeleteAllDataForOrchestrationInstance).
 //
@@ -39,22 +40,26 @@ func (h *TaskHub) purge(ctx context.Context, id string) error {
 		return err
 	}
 	defer h.forget(id)
+	blobs, err := h.blobsOf(ctx, id)
+	if err != nil {
+		return err
+	}
 	row, err := h.readInstanceRow(ctx, id)
 	if err != nil {
 		return err
 	}
-	past, err := h.historyKeys(ctx, id)
+	past, err := h.historyVersions(ctx, id)
 	if err != nil {
 		return err
 	}
 	if row == nil && len(past) == 0 {
 		return provider.ErrInstanceNotFound
 	}
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.Go(func() error { return h.purgeBlobs(groupCtx, id) })
-	group.Go(func() error { return h.purgeHistory(groupCtx, id, past) })
-	if err := group.Wait(); err != nil {
+	if err := h.purgeHistory(ctx, id, past); err != nil {
 		return changedSince(err)
+	}
+	if err := h.largeMessages.removeAll(ctx, blobs); err != nil {
+		return err
 	}
 	if h.cfg.JumpStart.Enabled {
 		if err := h.dropStarts(ctx, id); err != nil {
@@ -80,12 +85,12 @@ func changedSince(err error) error {
 }
 
 // rowVersion is a row as it was at some time.
-type rowVersion struct{ key, etag string }
+type rowVersion struct{ rowKey, etag string }
 
-// historyKeys returns the keys of all that the history table has of an instance, of
-// older executions too.
-func (h *TaskHub) historyKeys(ctx context.Context, id string) ([]rowVersion, error) {
-	var keys []rowVersion
+// historyVersions returns all rows that the history table has of an instance, of older
+// executions too, in the order of their keys.
+func (h *TaskHub) historyVersions(ctx context.Context, id string) ([]rowVersion, error) {
+	var versions []rowVersion
 	q := tableQuery{filter: "PartitionKey eq '" + doubled(escapeKey(id)) + "'", columns: []string{"PartitionKey", "RowKey"}}
 	err := h.historyTable.all(ctx, q, func(raw []byte) error {
 		var row struct {
@@ -95,31 +100,41 @@ func (h *TaskHub) historyKeys(ctx context.Context, id string) ([]rowVersion, err
 		if err := json.Unmarshal(raw, &row); err != nil {
 			return fmt.Errorf("decode history row: %w", err)
 		}
-		keys = append(keys, rowVersion{row.RowKey, row.ETag})
+		versions = append(versions, rowVersion{row.RowKey, row.ETag})
 		return nil
 	})
-	return keys, err
+	return versions, err
 }
 
 // purgeHistory deletes rows of an instance's history, as many at a time as a
-// transaction takes.
-func (h *TaskHub) purgeHistory(ctx context.Context, id string, keys []rowVersion) error {
+// transaction takes. The last of them, with the sentinel, go first: if the history has
+// gone on, or was rewound, all of it stays.
+func (h *TaskHub) purgeHistory(ctx context.Context, id string, versions []rowVersion) error {
+	var batches [][]tableOperation
+	for chunk := range slices.Chunk(versions, maxTransactionOperations) {
+		ops := make([]tableOperation, len(chunk))
+		for i, v := range chunk {
+			ops[i] = tableOperation{method: http.MethodDelete, entity: entity{PartitionKey: escapeKey(id), RowKey: v.rowKey}, ifMatch: v.etag}
+		}
+		batches = append(batches, ops)
+	}
+	if len(batches) == 0 {
+		return nil
+	}
+	last := len(batches) - 1
+	if err := h.historyTable.removeAll(ctx, batches[last]); err != nil {
+		return err
+	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(purgesAtOnce)
-	for len(keys) > 0 {
-		n := min(len(keys), maxTransactionOperations)
-		ops := make([]tableOperation, n)
-		for i, key := range keys[:n] {
-			ops[i] = tableOperation{method: http.MethodDelete, entity: entity{PartitionKey: escapeKey(id), RowKey: key.key}, ifMatch: key.etag}
-		}
-		keys = keys[n:]
+	for _, ops := range batches[:last] {
 		group.Go(func() error { return h.historyTable.removeAll(ctx, ops) })
 	}
 	return group.Wait()
 }
 
-// removeAll deletes rows together, or one by one if some of them are gone
-// already (DurableTask.AzureStorage/Storage/Table.cs, DeleteBatchAsync).
+// removeAll deletes rows together, or one by one, the last first, if some of them are
+// gone already (DurableTask.AzureStorage/Storage/Table.cs, DeleteBatchAsync).
 func (t *table) removeAll(ctx context.Context, ops []tableOperation) error {
 	err := retry(ctx, "delete rows of table "+t.name, func(ctx context.Context) error {
 		_, err := t.transact(ctx, ops)
@@ -128,7 +143,7 @@ func (t *table) removeAll(ctx context.Context, ops []tableOperation) error {
 	if !isNotFound(err) {
 		return err
 	}
-	for _, op := range ops {
+	for _, op := range slices.Backward(ops) {
 		if err := t.removeRow(ctx, op.entity, op.ifMatch); err != nil {
 			return err
 		}
@@ -147,28 +162,28 @@ func (t *table) removeRow(ctx context.Context, e entity, etag string) error {
 	})
 }
 
-// purgeBlobs deletes the blobs with an instance's large payloads: messages are
-// under its ID, history under its key. .NET deletes all whose names begin with
+// blobsOf returns the names of the blobs with an instance's large payloads: messages
+// are under its ID, history under its key. .NET deletes all whose names begin with
 // the ID, which can be those of other instances
 // (DurableTask.AzureStorage/MessageManager.cs, DeleteLargeMessageBlobs).
 //
 // The service takes a backslash in a blob's name for a slash. Large messages to
 // an ID with a backslash, which clients refuse, stay behind, since they cannot
 // be told from those to an ID with a slash.
-func (h *TaskHub) purgeBlobs(ctx context.Context, id string) error {
+func (h *TaskHub) blobsOf(ctx context.Context, id string) ([]string, error) {
+	var names []string
 	for _, prefix := range []string{id + "/message-", escapeKey(id) + "/history-"} {
-		if err := h.largeMessages.removeAll(ctx, prefix); err != nil {
-			return err
+		more, err := h.largeMessages.list(ctx, prefix)
+		if err != nil {
+			return nil, err
 		}
+		names = append(names, more...)
 	}
-	return nil
+	return names, nil
 }
 
-// removeAll deletes the blobs whose names begin with prefix and have no slash
-// after that.
-func (s *blobStore) removeAll(ctx context.Context, prefix string) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(purgesAtOnce)
+// list returns the names that begin with prefix and have no slash after that.
+func (s *blobStore) list(ctx context.Context, prefix string) (names []string, err error) {
 	options := &container.ListBlobsHierarchyOptions{Prefix: &prefix}
 	for {
 		var page container.ListBlobsHierarchyResponse
@@ -177,27 +192,26 @@ func (s *blobStore) removeAll(ctx context.Context, prefix string) error {
 			return ignore(err, http.StatusNotFound) // the container comes to be with the first blob
 		})
 		if err != nil || page.Segment == nil {
-			return firstError(group.Wait(), err)
+			return names, err
 		}
 		for _, item := range page.Segment.BlobItems {
-			name := value(item.Name)
-			if strings.HasPrefix(name, prefix) {
-				group.Go(func() error { return s.remove(ctx, name) })
+			if name := value(item.Name); strings.HasPrefix(name, prefix) {
+				names = append(names, name)
 			}
 		}
 		if value(page.NextMarker) == "" {
-			return group.Wait()
+			return names, nil
 		}
 		options.Marker = page.NextMarker
 	}
 }
 
-// firstError returns the first of errs that is not nil.
-func firstError(errs ...error) error {
-	for _, err := range errs {
-		if err != nil {
-			return err
-		}
+// removeAll deletes blobs.
+func (s *blobStore) removeAll(ctx context.Context, names []string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(purgesAtOnce)
+	for _, name := range names {
+		group.Go(func() error { return s.remove(ctx, name) })
 	}
-	return nil
+	return group.Wait()
 }

@@ -180,10 +180,11 @@ func mustSpareWhatBegan(t *testing.T, n int32) {
 	mustStart(t, worker, "i", "e1", `1`)
 	commitEnd(t, mustNext(t, worker), 0, `"done"`)
 	var transactions atomic.Int32
+	input := `"` + strings.Repeat("x", 70<<10) + `"` // goes into a blob
 	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
 	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		if call.Name == "EntityGroupTransaction" && transactions.Add(1) == n {
-			mustStart(t, worker, "i", "e2", `2`)
+			mustStart(t, worker, "i", "e2", input)
 			item := mustNext(t, worker)
 			mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
 		}
@@ -196,7 +197,37 @@ func mustSpareWhatBegan(t *testing.T, n int32) {
 	}
 	stored, loadErr := worker.loadInstance(t.Context(), "i", "")
 	if loadErr != nil || len(stored.events) != 3 || stored.executionID != "e2" || stored.row == nil || stored.row.State.Instance.ExecutionID != "e2" {
-		t.Errorf("of the second execution there is %+v, %v", stored, loadErr)
+		t.Fatalf("of the second execution there is %+v, %v", stored, loadErr)
+	}
+	if got := value(stored.events[1].(*history.ExecutionStarted).Input); got != input {
+		t.Errorf("its input has %d bytes, want %d", len(got), len(input))
+	}
+}
+
+// If the sentinel is another one than was read, nothing is deleted of a history, however
+// long.
+func TestPurge_LeavesAHistoryWholeThatHasGoneOn(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	if err := h.ensureCreated(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	start := startMessage("i", "e", `1`)
+	events := episode([]provider.TaskMessage{start})
+	for len(events) < 2*maxTransactionOperations {
+		events = append(events, episode(nil)...)
+	}
+	etag := mustAppend(t, h, start.Target, 0, events, "")
+	versions, err := h.historyVersions(t.Context(), "i")
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustAppend(t, h, start.Target, len(events), episode(nil), etag)
+	if err := h.purgeHistory(t.Context(), "i", versions); !isConflict(err) {
+		t.Errorf("the purge ended with %v, want a conflict", err)
+	}
+	if got, want := len(storedRows(t, h.historyTable, "i")), len(events)+2+1; got != want {
+		t.Errorf("%d rows are left, want %d", got, want)
 	}
 }
 
@@ -205,11 +236,11 @@ func TestPurge_BearsThatRowsAreGone(t *testing.T) {
 	h := openHub(t, testConfig(t))
 	runHub(t, h)
 	endLarge(t, h, "i")
-	keys, err := h.historyKeys(t.Context(), "i")
+	keys, err := h.historyVersions(t.Context(), "i")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.historyTable.remove(t.Context(), entity{PartitionKey: "i", RowKey: keys[1].key}); err != nil {
+	if err := h.historyTable.remove(t.Context(), entity{PartitionKey: "i", RowKey: keys[1].rowKey}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.purgeHistory(t.Context(), "i", slices.Concat(keys, []rowVersion{{"never", "*"}})); err != nil {

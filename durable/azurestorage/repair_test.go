@@ -71,7 +71,8 @@ func TestRepair_PutsTheRowOfARunningInstanceRight(t *testing.T) {
 		"suspended":  {fresh: suspended, want: history.Suspended},
 		"terminated": {row: "Terminated", want: history.Terminated}, // by somebody who knows more
 		"earlier":    {fresh: suspended, row: "Running", want: history.Suspended, before: "e0"},
-		"next":       {fresh: suspended, want: history.Pending, before: "e2"}, // of a client that starts it anew
+		"ended":      {fresh: suspended, row: "Completed", want: history.Suspended, before: "e0"}, // whose ID a child has now
+		"next":       {fresh: suspended, want: history.Pending, before: "e2"},                     // of a client that starts it anew
 	} {
 		mustStart(t, h, id, cmp.Or(tt.before, "e1"), `1`)
 		if tt.row != "" {
@@ -152,6 +153,24 @@ func TestRepair_LeavesWhatHasChangedSinceItWasRead(t *testing.T) {
 		if got := runtimeStatus(t, h, id); got != tt.want {
 			t.Errorf("%s: the row says %v, want %v", id, got, tt.want)
 		}
+	}
+}
+
+// A child that waits for an event, and whose row could not be inserted, can be found
+// nevertheless when its start comes again.
+func TestRepair_InsertsTheRowOfAChildThatGoesOn(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	if err := h.ensureCreated(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	start := startMessage("i", "e1", `1`)
+	mustAppend(t, h, start.Target, 0, episode([]provider.TaskMessage{start}), "")
+	if err := h.repairCurrent(t.Context(), "i"); err != nil {
+		t.Fatal(err)
+	}
+	if got := runtimeStatus(t, h, "i"); got != history.Running {
+		t.Errorf("the row says %v, want %v", got, history.Running)
 	}
 }
 

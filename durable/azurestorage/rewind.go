@@ -126,11 +126,14 @@ func rewindEdits(x provider.RewoundExecution, rows []*historyRow) []tableOperati
 }
 
 // editHistory makes the changes in as few transactions as can be. The end of
-// the execution goes with the last of them: until then it counts as ended, and
-// rewinding it again does the rest.
+// the execution goes with the last of them, and so does the sentinel: until then
+// it counts as ended, and rewinding it again does the rest.
 func (h *TaskHub) editHistory(ctx context.Context, ops []tableOperation) error {
 	for len(ops) > 0 {
 		n := min(len(ops), maxTransactionOperations)
+		if len(ops)-n == 1 { // that would be the sentinel
+			n--
+		}
 		again := func(err error) bool { return isTransient(err) && wasNotApplied(err) }
 		err := retryIf(ctx, "update rows", again, func(ctx context.Context) error {
 			_, err := h.historyTable.transact(ctx, ops[:n])

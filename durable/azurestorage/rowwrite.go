@@ -18,6 +18,8 @@ type rowUpdate struct {
 	hub *TaskHub
 	cp  *provider.Checkpoint
 	row *instanceRow // as it is known to be, nil if it is not
+	// before is the execution that the row was of when it was last known.
+	before string
 	// sentinel is the ETag that the checkpoint has left the history's sentinel with.
 	sentinel string
 	// events are what to tell the row of, with their history rows; rows is nil
@@ -68,7 +70,7 @@ func (s *session) writeInstanceRowLater(ctx context.Context, cp *provider.Checkp
 	background := func() {
 		if err := write(r.work); err != nil {
 			forEach(taken, func(d *delivery) {
-				d.noteUntold()
+				d.noteUntold(u)
 				d.abandon(r.work, err.Error())
 			})
 			return
@@ -102,7 +104,10 @@ func (s *session) awaitRow() {
 // updateOfRow returns what is to be done to the row, nil if nothing is.
 func (s *session) updateOfRow(cp *provider.Checkpoint, rows []entity) *rowUpdate {
 	s.awaitRow()
-	u := &rowUpdate{hub: s.hub, cp: cp, row: s.loaded.row, sentinel: s.loaded.etag, events: cp.NewEvents, rows: rows, done: make(chan struct{})}
+	if s.loaded.row != nil {
+		s.loaded.rowOf = s.loaded.row.State.Instance.ExecutionID
+	}
+	u := &rowUpdate{hub: s.hub, cp: cp, row: s.loaded.row, before: s.loaded.rowOf, sentinel: s.loaded.etag, events: cp.NewEvents, rows: rows, done: make(chan struct{})}
 	_, changes := statusAfter(cp.NewEvents)
 	behind := !changes && s.loaded.rowIsBehind()
 	if !behind && saysNothingNew(u.row, cp, s.hub.cfg.LastUpdatedTolerance) || s.isReplaced(cp) {
@@ -116,10 +121,7 @@ func (s *session) updateOfRow(cp *provider.Checkpoint, rows []entity) *rowUpdate
 
 // do writes the row and returns it, nil if there is an error.
 func (u *rowUpdate) do(ctx context.Context) (*instanceRow, error) {
-	id, before := u.cp.Instance.InstanceID, ""
-	if u.row != nil {
-		before = u.row.State.Instance.ExecutionID
-	}
+	id := u.cp.Instance.InstanceID
 	if u.rows == nil {
 		var err error
 		if u.rows, err = u.hub.offloadedRows(ctx, id, u.cp.Instance.ExecutionID, 0, u.events); err != nil {
@@ -144,7 +146,7 @@ func (u *rowUpdate) do(ctx context.Context) (*instanceRow, error) {
 		if u.row, err = u.hub.readInstanceRow(ctx, id); err != nil {
 			return nil, err
 		}
-		over, err := u.isOver(ctx, before)
+		over, err := u.isOver(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -154,6 +156,12 @@ func (u *rowUpdate) do(ctx context.Context) (*instanceRow, error) {
 			return u.row, nil
 		}
 	}
+}
+
+// again returns what makes another attempt at the same, beside others who do.
+func (u *rowUpdate) again() *rowUpdate {
+	other := *u
+	return &other
 }
 
 // saysNothingNew reports whether a checkpoint need not be told to the instance
@@ -278,9 +286,9 @@ func (u *rowUpdate) ending(row *instanceRow, written *entity, now time.Time) *pr
 // row as it was then, and tells it what it lacks. When they wrote it is no sign, since
 // the clocks of workers differ. The history is looked at after the row: if it goes on
 // only now, the row is written after this and the ETag says so.
-func (u *rowUpdate) isOver(ctx context.Context, before string) (bool, error) {
+func (u *rowUpdate) isOver(ctx context.Context) (bool, error) {
 	sentinel, err := u.hub.sentinelETag(ctx, u.cp.Instance.InstanceID)
-	return sentinel != u.sentinel || isOfAnother(u.row, before, u.cp), err
+	return sentinel != u.sentinel || isOfAnother(u.row, u.before, u.cp), err
 }
 
 // isOfAnother reports whether a row, which may be missing, is of an execution that a

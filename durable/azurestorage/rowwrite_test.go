@@ -136,6 +136,37 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 	}
 }
 
+// The row is refused a custom status for a while, and nothing comes after that. What
+// was taken is kept, and when it comes again the row is told.
+func TestInstanceRow_IsToldTheCustomStatusThatItMissed(t *testing.T) {
+	t.Parallel()
+	var stuck atomic.Bool
+	cfg := testConfig(t)
+	cfg.Transport = faulty(t, func(c azuritetest.Call) fault {
+		if c.Name == "MergeEntity" && stuck.Load() {
+			return refuse
+		}
+		return pass
+	})
+	h := openHub(t, cfg)
+	runHub(t, h)
+	mustStart(t, h, "i", "e1", `1`)
+	commitActivity(t, mustNext(t, h), 0, `["a"]`)
+	raise(t, h, "i", "go", `1`)
+	item := mustNext(t, h)
+	stuck.Store(true)
+	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)})
+	if !logged(h, "AbandoningMessage", "write row") {
+		t.Fatal("the row was written")
+	}
+	stuck.Store(false)
+	eventually(t, "the row has the custom status", 60*time.Second, func() bool {
+		state, err := h.Instance(t.Context(), "i", provider.Fetch{})
+		return err == nil && value(state.CustomStatus) == `"busy"`
+	})
+	eventually(t, "what was taken is deleted", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+}
+
 // An instance is suspended, its row cannot be told, and no checkpoint follows:
 // nobody resumes what does not seem to be suspended. What was taken is kept until
 // the row says so, comes again and puts it right.

@@ -151,7 +151,7 @@ func (q *activityQueue) take(work context.Context, messages []queueMessage) {
 	q.free -= len(held)
 	q.mu.Unlock()
 	for _, d := range held {
-		if spent, _ := h.held.isSpent(d); spent {
+		if _, spent := h.held.isSpent(d); spent {
 			h.tasks.Go(func() { d.removeAgain(work) })
 			continue
 		}
