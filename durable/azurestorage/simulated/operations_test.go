@@ -132,8 +132,11 @@ func cell(line string, column int) (n int) {
 	return n
 }
 
+// steady returns what a figure was if it is not far from that. How many receives bring
+// the messages of a fan-out depends on which activities end before the next one begins:
+// on two processors, with the race detector, it is 8 more than without.
 func steady(n, was int) int {
-	if max(n, was)-min(n, was) <= 5 {
+	if max(n, was)-min(n, was) <= 10 {
 		return was
 	}
 	return n
