@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"runtime"
 	"strings"
 	"sync/atomic"
@@ -54,6 +55,20 @@ func TestActivity_FailuresReachTheOrchestratorWithTheirText(t *testing.T) {
 			name: "a runtime error", errorType: "runtime.boundsError", text: "index out of range", stack: "TestActivity_FailuresReach",
 			fn: func(_ context.Context, p *string) (*string, error) {
 				return nil, errors.New(string([]byte(*p)[len(*p)]))
+			},
+		},
+		{
+			name: "a panic with an error that cannot be unwrapped", errorType: "*fs.PathError", text: "panic: ", stack: "TestActivity_FailuresReach",
+			fn: func(context.Context, *string) (*string, error) {
+				var none *fs.PathError
+				panic(error(none))
+			},
+		},
+		{
+			name: "an error that cannot be unwrapped", errorType: "*fs.PathError", text: "whose Error method panicked",
+			fn: func(context.Context, *string) (*string, error) {
+				var none *fs.PathError
+				return nil, none
 			},
 		},
 		{

@@ -113,6 +113,47 @@ func TestContinueAsNew_CanBeSuspendedThoughItNeverWaits(t *testing.T) {
 	}
 }
 
+// A generation that was suspended before it ran finds an event that it does not have
+// to wait for. What comes meanwhile must not make it go on.
+func TestContinueAsNew_StaysSuspendedWhateverComes(t *testing.T) {
+	for _, terminated := range []bool{false, true} {
+		for _, change := range []func(*dispatch.Config){func(*dispatch.Config) {}, extendedSessions} {
+			bubble(t, func(b *bench) {
+				var ended atomic.Int64
+				b.work(one(func(x *replay.Execution, input *string) (*string, error) {
+					n := decode[int](input) + 1
+					waitEvent(x, "go")
+					if time.Sleep(time.Second); n == 3 { // an orchestrator must not; what comes meanwhile comes together
+						ended.Add(1)
+						return encode("done"), nil
+					}
+					return nil, x.ContinueAsNew(encode(n))
+				}), change)
+				b.start("i", "O", 0)
+				time.Sleep(5 * time.Second)
+				b.send("i", &history.EventRaised{Name: "go"})
+				b.send("i", &history.EventRaised{Name: "go"})
+				b.send("i", &history.ExecutionSuspended{})
+				for range 4 {
+					time.Sleep(10 * time.Second)
+					b.send("i", &history.EventRaised{Name: "go"})
+				}
+				time.Sleep(10 * time.Second)
+				if s := b.state("i"); s.Status != history.Suspended {
+					t.Errorf("the instance is %v, want it Suspended", s.Status)
+				}
+				if terminated {
+					b.send("i", &history.ExecutionTerminated{Reason: new("enough")})
+					b.wantOutput("i", history.Terminated, "enough")
+					return
+				}
+				b.send("i", &history.ExecutionResumed{})
+				b.wantOutput("i", history.Completed, `"done"`)
+			})
+		}
+	}
+}
+
 func TestContinueAsNew_StopsWithTheWorker(t *testing.T) {
 	bubble(t, func(b *bench) {
 		loop := one(func(x *replay.Execution, input *string) (*string, error) {

@@ -84,12 +84,13 @@ func (x *Execution) finish(status history.RuntimeStatus, failure *history.Failur
 // An execution that continues as new and is terminated by the same episode is
 // terminated: its next generation would not get the message.
 func (x *Execution) terminate(e *history.ExecutionTerminated) {
-	if x.over || x.complete != nil && x.complete.Status != history.ContinuedAsNew {
+	if x.over || x.complete != nil && x.complete.Status != history.ContinuedAsNew && !x.withheld {
 		return
 	}
-	if x.suspended {
+	if x.suspended || x.withheld {
 		x.actions.clear()
 	}
+	x.withheld = false
 	x.finish(history.Terminated, nil).Result = e.Reason
 	x.group.Close()
 }

@@ -85,7 +85,7 @@ func (x *Execution) settle(id int, k kind, e history.Event) {
 // (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
 func (x *Execution) suspend(e *history.ExecutionSuspended) {
 	if x.complete != nil {
-		x.lateHold = e
+		x.lateHold, x.withheld = e, x.withheld || x.replaying
 		return
 	}
 	x.suspended = true
@@ -93,7 +93,7 @@ func (x *Execution) suspend(e *history.ExecutionSuspended) {
 
 // resume delivers what came in the meantime, in order.
 func (x *Execution) resume() {
-	x.lateHold = nil
+	x.lateHold, x.withheld = nil, false
 	if !x.suspended {
 		return
 	}

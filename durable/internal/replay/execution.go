@@ -52,6 +52,9 @@ type Execution struct {
 	complete *Complete // how it ended; nil while it has not
 	late     []*history.EventRaised
 	lateHold *history.ExecutionSuspended
+	// withheld says that the history has lateHold: the generation was committed before
+	// it ran, and was to wait. How it would end does not count until it is resumed.
+	withheld bool
 	over     bool // the end was told, or the history has it
 	diverged bool // the code does not do what the history has
 
@@ -97,7 +100,7 @@ func (x *Execution) Episode(past, fresh []history.Event) Outcome {
 func (x *Execution) outcome() Outcome {
 	o := Outcome{CustomStatus: x.status}
 	switch {
-	case x.over:
+	case x.over, x.withheld:
 	case x.complete != nil:
 		x.over = true
 		if x.diverged {

@@ -16,13 +16,21 @@ import (
 // The failure of a task that the error wraps becomes the inner failure. Such an
 // error has a method FailureDetails. An error with a method Failure says itself
 // what is told of it.
-func FailureOf(err error) *history.FailureDetails {
+//
+// The methods of an error, and of what it wraps, are the user's and may panic: a nil
+// *fs.PathError cannot be unwrapped, for instance. It has its type then, and a text.
+func FailureOf(err error) (d *history.FailureDetails) {
+	defer func() {
+		if v := recover(); v != nil {
+			d = &history.FailureDetails{ErrorMessage: text(err), ErrorType: fmt.Sprintf("%T", err)}
+		}
+	}()
 	if f, ok := err.(interface {
 		Failure() *history.FailureDetails
 	}); ok { //nolint:errorlint // not what it wraps
 		return f.Failure()
 	}
-	d := &history.FailureDetails{ErrorMessage: text(err), ErrorType: typeName(err)}
+	d = &history.FailureDetails{ErrorMessage: text(err), ErrorType: typeName(err)}
 	var task interface {
 		error
 		FailureDetails() *history.FailureDetails

@@ -165,7 +165,7 @@ func (x *Execution) endOfEpisode() {
 	}
 	split := x.recorded.split
 	x.recorded.split = false
-	if split || x.suspended || x.over || x.diverged {
+	if split || x.suspended || x.withheld || x.over || x.diverged {
 		return
 	}
 	a := x.actions.first(func(id int) bool { return x.recorded.holes[id] })

@@ -51,7 +51,7 @@ func (f *Future) IsAwaited() bool { return !f.IsComplete() && f.isAwaited() }
 func (x *Execution) Unread() []*history.EventRaised { return x.events.unread() }
 
 // IsSuspended reports whether the instance takes no notice of events.
-func (x *Execution) IsSuspended() bool { return x.suspended }
+func (x *Execution) IsSuspended() bool { return x.suspended || x.withheld }
 
 // Ended returns how the orchestrator ended, nil if it has not.
 func (x *Execution) Ended() *Complete { return x.complete }
