@@ -104,7 +104,7 @@ func TestAccount_AnswersARunOfOursAsAzuriteDid(t *testing.T) {
 	recorded := recordRun(t)
 	synctest.Test(t, func(t *testing.T) {
 		sim := azsim.New(azsim.Config{Seed: 1})
-		p := &player{transport: sim.Worker("w"), names: map[string]string{}}
+		p := &player{transport: sim.Worker("w"), names: map[string]string{}, versions: map[[2]string]string{}}
 		begin := time.Now()
 		for i, e := range recorded {
 			time.Sleep(time.Until(begin.Add(e.due())))
@@ -122,10 +122,13 @@ func TestAccount_AnswersARunOfOursAsAzuriteDid(t *testing.T) {
 }
 
 // player asks the simulated account what was asked of Azurite. Names are what
-// accounts make up, message IDs, receipts and ETags, by what Azurite had made up.
+// accounts make up, message IDs, receipts and ETags, by what Azurite had made up. It
+// gives rows that are written together one ETag; versions are those of rows that were
+// read, by their keys and what Azurite had.
 type player struct {
 	transport *azsim.Worker
 	names     map[string]string
+	versions  map[[2]string]string
 }
 
 // play makes a request and returns what is compared of both answers.
@@ -135,7 +138,7 @@ func (p *player) play(t *testing.T, e *exchange) (want, got []string) {
 	if e.query != "" {
 		address += "?" + p.translate(e.query)
 	}
-	body := strings.ReplaceAll(p.translate(string(e.body)), e.accountAddress, "https://sim.table.core.windows.net")
+	body := strings.ReplaceAll(p.translate(p.translateVersions(string(e.body))), e.accountAddress, "https://sim.table.core.windows.net")
 	req, err := http.NewRequestWithContext(t.Context(), e.method, address, strings.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
@@ -170,11 +173,44 @@ func (p *player) learn(wasHeader, isHeader http.Header, was, is string) {
 			p.names[w] = i
 		}
 	}
+	wereRows, areRows := versionsIn(was), versionsIn(is)
+	for n := range min(len(wereRows), len(areRows)) {
+		p.versions[[2]string{wereRows[n].RowKey, wereRows[n].ETag}] = areRows[n].ETag
+	}
 	were, are := made.FindAllStringSubmatch(was, -1), made.FindAllStringSubmatch(is, -1)
 	for n := range min(len(were), len(are)) {
 		w, i := were[n][1]+were[n][2], are[n][1]+are[n][2]
 		p.names[strings.ReplaceAll(w, `\`, "")] = strings.ReplaceAll(i, `\`, "")
 	}
+}
+
+// version is a row of a page, as far as its ETag goes.
+type version struct {
+	RowKey string
+	ETag   string `json:"odata.etag"`
+}
+
+// versionsIn returns the rows of an answer, if it is a page of some.
+func versionsIn(answer string) []version {
+	var page struct{ Value []version }
+	if json.Unmarshal([]byte(answer), &page) != nil {
+		return nil
+	}
+	return page.Value
+}
+
+// conditional finds an operation of a transaction on a row that must have an ETag.
+var conditional = regexp.MustCompile(`RowKey='([^']*)'[^\n]*\n(?:[^\n]+\n)*?[Ii]f-[Mm]atch: ([^\r\n]*)`)
+
+// translateVersions replaces the ETags of rows that were read.
+func (p *player) translateVersions(text string) string {
+	return conditional.ReplaceAllStringFunc(text, func(op string) string {
+		found := conditional.FindStringSubmatch(op)
+		if is, ok := p.versions[[2]string{found[1], found[2]}]; ok {
+			return strings.TrimSuffix(op, found[2]) + is
+		}
+		return op
+	})
 }
 
 // translate replaces names of Azurite by those of the simulated account.
