@@ -172,7 +172,7 @@ func (d *delivery) noteUntold(u *rowUpdate) {
 func (d *delivery) makeUpFor(ctx context.Context, u *rowUpdate) {
 	var err error
 	if u != nil {
-		_, err = u.again().do(ctx)
+		err = u.again(ctx)
 	}
 	if err == nil {
 		err = d.hub.trackAgain(ctx, d.target().InstanceID)

@@ -355,6 +355,54 @@ func TestAppendHistory_DoesNotBeginAnewWhatWasPurged(t *testing.T) {
 	}
 }
 
+// A worker is away while two checkpoints have yet to be told to the row. Somebody goes on
+// and ends the instance. Neither of the two must be told then, though the first of them
+// finds out what is there.
+func TestInstanceRow_IsLeftAloneByAllThatIsLate(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	other := openHub(t, cfg)
+	var away atomic.Bool
+	back := make(chan struct{})
+	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		if call.Name == "MergeEntity" && !away.Swap(true) {
+			<-back
+		}
+		return next()
+	}
+	cfg.Transport = transport
+	h := openHub(t, cfg)
+	runHub(t, h)
+	mustStart(t, h, "i", "e", `1`)
+	item := mustNext(t, h)
+	first := episode(item.Messages)
+	if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: first}); err != nil {
+		t.Fatal(err)
+	}
+	second := episode(nil, &history.ExecutionSuspended{Header: header(-1)})
+	done := make(chan error)
+	go func() {
+		done <- item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: second})
+	}()
+	var stored *loadedInstance
+	eventually(t, "both checkpoints are in the history", 20*time.Second, func() (ok bool) {
+		var err error
+		stored, err = other.loadInstance(t.Context(), "i", "")
+		return err == nil && len(stored.events) == len(first)+len(second)
+	})
+	end := &history.ExecutionCompleted{Header: header(0), Status: history.Completed}
+	mustAppend(t, other, item.Instance, len(stored.events), episode(nil, end), stored.etag)
+	mustMerge(t, other, "i", "", history.Completed)
+	close(back)
+	if err := errors.Join(<-done, item.Session.Release(t.Context())); err != nil {
+		t.Fatal(err)
+	}
+	if got := runtimeStatus(t, other, "i"); got != history.Completed {
+		t.Errorf("the row says %v, want %v", got, history.Completed)
+	}
+}
+
 // mustMerge makes an instance's row say that it is of an execution, if one is given,
 // and has a status.
 func mustMerge(t *testing.T, h *TaskHub, id, executionID string, status history.RuntimeStatus) {

@@ -119,7 +119,9 @@ func (s *session) updateOfRow(cp *provider.Checkpoint, rows []entity) *rowUpdate
 	return u
 }
 
-// do writes the row and returns it, nil if there is an error.
+// do writes the row and returns it, nil if there is an error. It is nil, too, if the row
+// is left alone: the session may have another checkpoint to tell, which is as late, and
+// must not do so by the ETag of what others wrote.
 func (u *rowUpdate) do(ctx context.Context) (*instanceRow, error) {
 	id := u.cp.Instance.InstanceID
 	if u.rows == nil {
@@ -153,15 +155,23 @@ func (u *rowUpdate) do(ctx context.Context) (*instanceRow, error) {
 		if over {
 			u.hub.log.Warn("SplitBrainDetected", "instanceId", id, "executionId", u.cp.Instance.ExecutionID,
 				"details", "the instance row is for a newer checkpoint to write and is left alone")
-			return u.row, nil
+			return nil, nil
 		}
 	}
 }
 
-// again returns what makes another attempt at the same, beside others who do.
-func (u *rowUpdate) again() *rowUpdate {
+// again does it later, beside others who may, if the row is still the checkpoint's
+// business. Where the attempts before had got to is forgotten.
+func (u *rowUpdate) again(ctx context.Context) (err error) {
 	other := *u
-	return &other
+	if other.row, err = u.hub.readInstanceRow(ctx, u.cp.Instance.InstanceID); err != nil {
+		return err
+	}
+	over, err := other.isOver(ctx)
+	if err == nil && !over {
+		_, err = other.do(ctx)
+	}
+	return err
 }
 
 // saysNothingNew reports whether a checkpoint need not be told to the instance

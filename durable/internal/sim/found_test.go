@@ -133,3 +133,9 @@ func TestAzure_ASlowRequestKeepsNoOtherMessageFromBeingRenewed(t *testing.T) {
 func TestAzure_ALateWriteOfTheRowHidesNoSuspension(t *testing.T) {
 	mustEndOnAzure(t, sim.NewVariedPlan, 4109415)
 }
+
+// Two checkpoints of a frozen worker have yet to be told to the row when another one
+// ends the instance. The second must not be told by what the first finds (seed 4219309).
+func TestAzure_TwoLateWritesOfTheRowHideNoEnd(t *testing.T) {
+	mustEndOnAzure(t, sim.NewVariedPlan, 4219309)
+}
