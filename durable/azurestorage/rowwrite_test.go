@@ -156,9 +156,7 @@ func TestInstanceRow_IsToldTheCustomStatusThatItMissed(t *testing.T) {
 	item := mustNext(t, h)
 	stuck.Store(true)
 	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)})
-	if !logged(h, "AbandoningMessage", "write row") {
-		t.Fatal("the row was written")
-	}
+	eventually(t, "the event is handed back", 20*time.Second, func() bool { return logged(h, "AbandoningMessage", "write row") })
 	stuck.Store(false)
 	eventually(t, "the row has the custom status", 60*time.Second, func() bool {
 		state, err := h.Instance(t.Context(), "i", provider.Fetch{})
