@@ -99,6 +99,11 @@ func openStore(path string, cfg Config) (_ *store, g generation, err error) {
 
 // recover reads what is in the journal and not in the database into the active
 // layer.
+//
+// If groups were lost, those that came after them are still in the files. The
+// layer counts them as if they were in it, so that the flush that follows makes
+// them old in the same transaction: nothing is numbered like one of them again,
+// or they would pass for the continuation of what is new.
 func (s *store) recover(applied uint64) error {
 	groups, lost, err := s.journal.recover(applied)
 	for _, g := range groups {
@@ -107,13 +112,14 @@ func (s *store) recover(applied uint64) error {
 	if err != nil {
 		return &CorruptError{Path: s.path, Cause: err}
 	}
-	if lost {
-		s.log.Warn("some of what the task hub was last told did not reach the disk", "path", s.path, "lastGroup", applied+uint64(len(groups)))
+	last := applied + uint64(len(groups))
+	if lost > 0 {
+		s.log.Warn("some of what the task hub was last told did not reach the disk", "path", s.path, "lastGroup", last)
 	}
 	if len(groups) > 0 {
 		s.log.Info("recovered from the journal what was not in the database yet", "path", s.path, "groups", len(groups))
 	}
-	s.last = applied + uint64(len(groups))
+	s.last = max(last, lost)
 	s.active.last = s.last
 	return nil
 }

@@ -18,7 +18,8 @@ import (
 // holds goes into the database. They are written over again, since to sync a
 // file that does not grow is faster. A record says which group it is, so that
 // what is left from an earlier turn is recognised: groups are numbered without
-// gaps.
+// gaps, and no number is ever used again that a record in the files has. Where
+// groups were lost the numbers go on after the last of them.
 type journal struct {
 	path    string
 	files   [2]*os.File
@@ -188,22 +189,22 @@ var errJournalGap = errors.New("groups are missing from the journal")
 //
 // Where a record is not whole the journal ends: it was being written when the
 // process died. But if it was synced, whole records after it show that it was
-// damaged later, and then nothing is safe to be said. lost reports that
-// records were found that cannot be used since others before them are missing,
-// as is to be expected when a relaxed hub loses power.
-func (j *journal) recover(after uint64) (groups []group, lost bool, err error) {
+// damaged later, and then nothing is safe to be said. lost is the greatest
+// number of a record that cannot be used since others before it are missing, as
+// is to be expected when a relaxed hub loses power; 0 if there is none.
+func (j *journal) recover(after uint64) (groups []group, lost uint64, err error) {
 	var runs [2][]group
 	for i, f := range j.files {
 		b := make([]byte, j.sizes[i])
 		if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
-			return nil, false, fmt.Errorf("read journal: %w", err)
+			return nil, 0, fmt.Errorf("read journal: %w", err)
 		}
 		run, rest := j.run(b)
-		later, ok := j.later(rest, run, after)
-		if ok && !later.relaxed {
-			return nil, false, fmt.Errorf("%w: %d is there, and one before it is damaged", errJournalGap, later.number)
+		later, greatest := j.later(rest, run, after)
+		if greatest > 0 && !later.relaxed {
+			return nil, 0, fmt.Errorf("%w: %d is there, and one before it is damaged", errJournalGap, later.number)
 		}
-		lost = lost || ok
+		lost = max(lost, greatest)
 		for len(run) > 0 && run[0].number <= after {
 			run = run[1:]
 		}
@@ -216,14 +217,16 @@ func (j *journal) recover(after uint64) (groups []group, lost bool, err error) {
 		if len(run) == 0 {
 			continue
 		}
+		last := run[len(run)-1].number
 		if want := after + 1; run[0].number != want {
 			if !run[0].relaxed {
-				return nil, false, fmt.Errorf("%w: %d follows %d", errJournalGap, run[0].number, after)
+				return nil, 0, fmt.Errorf("%w: %d follows %d", errJournalGap, run[0].number, after)
 			}
-			return groups, true, nil
+			lost = max(lost, last)
+			continue // no later run follows either
 		}
 		groups = append(groups, run...)
-		after = run[len(run)-1].number
+		after = last
 	}
 	return groups, lost, nil
 }
@@ -241,8 +244,9 @@ func (j *journal) run(b []byte) (run []group, rest []byte) {
 	}
 }
 
-// later looks in what follows a run for a group that was written after it.
-func (j *journal) later(rest []byte, run []group, after uint64) (group, bool) {
+// later looks in what follows a run for groups that were written after it. It
+// returns the first and the greatest number of any, 0 if there is none.
+func (j *journal) later(rest []byte, run []group, after uint64) (first group, greatest uint64) {
 	if len(run) > 0 {
 		after = max(after, run[len(run)-1].number)
 	}
@@ -250,11 +254,16 @@ func (j *journal) later(rest []byte, run []group, after uint64) (group, bool) {
 		if n := binary.BigEndian.Uint64(rest[8:]); n <= after || n-after > 1<<40 {
 			continue
 		}
-		if g, _, ok := j.decode(rest); ok {
-			return g, true
+		g, _, ok := j.decode(rest)
+		if !ok {
+			continue
 		}
+		if greatest == 0 {
+			first = g
+		}
+		greatest = max(greatest, g.number)
 	}
-	return group{}, false
+	return first, greatest
 }
 
 // decode returns the record at the start of b and its size; ok is false if

@@ -1,0 +1,115 @@
+package embedded
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// openRelaxed opens a relaxed store, which flushes nothing while it is open.
+func openRelaxed(t *testing.T, path string, log *strings.Builder) *store {
+	t.Helper()
+	s, _, err := openStore(path, Config{Relaxed: true, Logger: slog.New(slog.NewTextHandler(log, nil))}.WithDefaults())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.die)
+	return s
+}
+
+// die leaves a store as a process does that is killed.
+func (s *store) die() { _ = errors.Join(s.journal.close(), s.db.Close()) } // may be dead already
+
+// instances returns the IDs of a store's instances.
+func (s *store) instances(t *testing.T) (ids []string) {
+	t.Helper()
+	err := s.view(nil, func(tables *tables) error {
+		return tables.scanInstances("", func(id string, _ []byte) (bool, error) {
+			ids = append(ids, id)
+			return false, nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return ids
+}
+
+// A loss of power takes a group away from the middle of a relaxed journal, and
+// those after it are dropped with it: the hub has gone back to a state that it
+// once had. What is dropped stays so, however many groups are written in its
+// place before the process is killed. The dropped records are still in the
+// files, just where the new ones end, or in the file that is not written.
+func TestStore_WhatWasLostWithThePowerStaysLost(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name    string
+		files   [2][]string // what each file of the journal holds
+		damaged int         // the record of the first file that never reached the disk
+		kept    []string
+	}{
+		{"the start of the only file", [2][]string{{"a1", "a2", "a3", "a4"}}, 0, nil},
+		{"the start of the first file", [2][]string{{"a1", "a2", "a3"}, {"a4", "a5"}}, 0, nil},
+		{"the middle of the first file", [2][]string{{"a1", "a2", "a3"}, {"a4", "a5"}}, 1, []string{"a1"}},
+		{"the end of the first file", [2][]string{{"a1", "a2", "a3"}, {"a4", "a5"}}, 2, []string{"a1", "a2"}},
+	} {
+		for added := range 6 {
+			t.Run(fmt.Sprintf("%s, then %d groups", tt.name, added), func(t *testing.T) {
+				t.Parallel()
+				path := filepath.Join(t.TempDir(), "hub.db")
+				var log strings.Builder
+				s := openRelaxed(t, path, &log)
+				put := func(id string) (offset int64) {
+					t.Helper()
+					offset = s.journal.offset
+					if err := s.put(instancesTable, id, make([]byte, 100)); err != nil {
+						t.Fatal(err)
+					}
+					return offset
+				}
+				var offsets []int64
+				for i, ids := range tt.files {
+					if i > 0 && len(ids) > 0 {
+						s.journal.turn() // as when the layer is flushed, which takes its time
+					}
+					for _, id := range ids {
+						offsets = append(offsets, put(id))
+					}
+				}
+				hole := make([]byte, offsets[1])
+				if _, err := s.journal.files[0].WriteAt(hole, offsets[tt.damaged]); err != nil {
+					t.Fatal(err)
+				}
+				s.die()
+
+				s = openRelaxed(t, path, &log)
+				if diff := cmp.Diff(tt.kept, s.instances(t)); diff != "" {
+					t.Errorf("after the loss of power (-want +got):\n%s", diff)
+				}
+				want := tt.kept
+				for i := range added {
+					id := fmt.Sprint("b", i)
+					put(id)
+					want = append(want[:len(want):len(want)], id)
+				}
+				s.die()
+
+				for range 2 {
+					s = openRelaxed(t, path, &log)
+					if diff := cmp.Diff(want, s.instances(t)); diff != "" {
+						t.Errorf("after the process was killed (-want +got):\n%s", diff)
+					}
+					s.die()
+				}
+				if n := strings.Count(log.String(), "did not reach the disk"); n != 1 {
+					t.Errorf("the log says %d times that something was lost, want once:\n%s", n, &log)
+				}
+			})
+		}
+	}
+}
