@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -118,8 +117,7 @@ func (h *Hub) Close() error {
 	h.mu.Unlock()
 	// Read by the next who opens the hub; if it cannot be written, it is as
 	// after a crash.
-	kept := h.writer.do(context.Background(), h.keepDeliveries)
-	h.writer.close()
+	kept := h.writer.close(h.keepDeliveries)
 	if err := errors.Join(kept, h.store.close(), removeOwner(h.path)); err != nil {
 		return fmt.Errorf("close task hub %s: %w", h.path, err)
 	}
@@ -127,7 +125,9 @@ func (h *Hub) Close() error {
 }
 
 // keepDeliveries stores how often activities were handed out that are not done.
-// After a crash, any may have been.
+// After a crash, any may have been. It must be the hub's last operation: one
+// that deleted a record after it was changed here would leave the old one in the
+// database.
 func (h *Hub) keepDeliveries(t *txn) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

@@ -175,6 +175,54 @@ func TestHub_CountsDeliveriesAcrossAnOrderlyClose(t *testing.T) {
 	}
 }
 
+// Close comes while the result of an activity that was stored long ago waits for
+// others to be written with. What Close notes about activities is written after
+// the result, and only about those that are not done: the one that is does not
+// come back.
+func TestHub_CloseLeavesAnActivityDoneThatIsBeingCompleted(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.start("a")
+	r.finish(r.next(), scheduled(0), scheduled(1))
+	r.stop()
+	r.must(r.Close()) // both are in the database
+	synctest.Test(t, func(t *testing.T) {
+		h, err := Open(r.path, Config{Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan error)
+		go func() { stopped <- h.Run(ctx) }()
+		r := &rig{T: t, Hub: h}
+		a, other := r.nextActivity(), r.nextActivity()
+		if a.Task.EventID != 0 || other.Task.EventID != 1 {
+			t.Fatalf("got activities %d and %d, want 0 and 1", a.Task.EventID, other.Task.EventID)
+		}
+		cancel()
+		r.must(<-stopped)
+		completed := make(chan error)
+		go func() { completed <- a.Lock.Complete(t.Context(), resultOf(0)) }()
+		synctest.Wait() // until the result waits
+		closed := make(chan error)
+		go func() { closed <- h.Close() }()
+		r.must(<-completed)
+		r.must(<-closed)
+	})
+
+	r = openRig(t, r.path)
+	totals, err := r.Totals(t.Context())
+	r.must(err)
+	if totals.Activities != 1 || totals.Messages != 1 {
+		t.Errorf("the hub has %d activities and %d messages, want 1 of each", totals.Activities, totals.Messages)
+	}
+	a := r.nextActivity()
+	if a.Task.EventID != 1 || a.Attempt != 2 {
+		t.Errorf("got attempt %d of activity %d, want 2 of the one that was not completed", a.Attempt, a.Task.EventID)
+	}
+	r.must(a.Lock.Complete(t.Context(), resultOf(a.Task.EventID)))
+}
+
 func TestHub_FiresDistantTimersOnTime(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")

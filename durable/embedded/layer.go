@@ -40,7 +40,8 @@ var tableNames = [tableCount]string{"instances", "payloads", "history", "message
 func (t tableID) grouped() bool { return t == payloadsTable || t == historyTable }
 
 // passing reports whether a table's keys are never used again once their record
-// is deleted, and never changed while it is there.
+// is deleted, and never changed while it is there, but by Hub.Close, after which
+// nothing is deleted.
 func (t tableID) passing() bool {
 	return t == messagesTable || t == timersTable || t == activitiesTable
 }

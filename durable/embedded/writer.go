@@ -166,13 +166,17 @@ func (w *writer) answer(o *op, err error) {
 	o.result <- err
 }
 
-// close lets the goroutine commit what is pending, and waits for its end.
-func (w *writer) close() {
+// close lets the goroutine commit what is pending, waits for its end, and then
+// has a last operation made durable, in a group of its own.
+func (w *writer) close(last func(*txn) error) error {
 	w.mu.Lock()
 	w.closed = true
 	w.signal()
 	w.mu.Unlock()
 	<-w.done
+	o := &op{apply: last, result: make(chan error, 1)}
+	w.commit([]*op{o})
+	return <-o.result
 }
 
 func (w *writer) run() {
