@@ -17,7 +17,7 @@ import (
 	bolt "go.etcd.io/bbolt"
 )
 
-var impatient = embedded.Config{LockTimeout: 50 * time.Millisecond, Logger: slog.New(slog.DiscardHandler)}
+var impatient = embedded.Config{LockTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)}
 
 // holdHub opens a hub and keeps it until it is killed.
 func holdHub(path string) error {
