@@ -3,6 +3,7 @@ package embedded
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -111,10 +112,48 @@ func (t *txn) rewind(x provider.RewoundExecution, at time.Time) error {
 		t.put(historyTable, []byte(e.key), record)
 		begin += len(events)
 	}
+	if slices.ContainsFunc(past, isEnd) {
+		if err := t.restoreTimers(x.Instance, rewound); err != nil {
+			return err
+		}
+	}
 	r.status, r.updated = history.Pending, history.Ticks(at)
 	if err := t.putRow(id, r); err != nil {
 		return err
 	}
 	t.afterwards(func() { t.h.replaced(id) })
+	return nil
+}
+
+func isEnd(e history.Event) bool {
+	_, ok := e.(*history.ExecutionCompleted)
+	return ok
+}
+
+// restoreTimers stores the timers again that an execution waits for according to
+// its history: those that it had were deleted when it ended.
+func (t *txn) restoreTimers(instance history.OrchestrationInstance, past []history.Event) error {
+	fired := make(map[int]bool)
+	for _, e := range past {
+		if e, ok := e.(*history.TimerFired); ok {
+			fired[e.TimerID] = true
+		}
+	}
+	t.cancelTimers(instance.InstanceID) // those that came with the history from another hub
+	for _, e := range past {
+		created, ok := e.(*history.TimerCreated)
+		if !ok || fired[created.EventID] {
+			continue
+		}
+		m := provider.TaskMessage{
+			Event:  &history.TimerFired{Header: history.NewHeader(created.Timestamp), TimerID: created.EventID, FireAt: created.FireAt},
+			Target: instance,
+		}
+		record, err := encodeMessage(m)
+		if err != nil {
+			return err
+		}
+		t.addTimer(record, m, created.FireAt)
+	}
 	return nil
 }

@@ -16,6 +16,10 @@ import (
 //  2. see to it that Messages will arrive, though not yet,
 //  3. set the statuses of Executions to Pending, one after the other,
 //  4. let Messages arrive.
+//
+// A provider that forgets the timers of an execution when it ends restores those
+// that have not fired according to the changed history: replay does not make them
+// again.
 type RewindPlan struct {
 	// Executions are those to change, children before their parents; the one
 	// that the rewind was asked for is last.

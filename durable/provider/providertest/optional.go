@@ -19,6 +19,8 @@ var optional = area{"purging and rewinding", []test{
 	{"what was handed out before a purge cannot be committed", running(purgedAtWork)},
 	{"a rewound instance goes on without its failure", running(rewound)},
 	{"a rewound instance takes its failed child with it", running(rewoundWithChild)},
+	{"a rewound instance keeps the timers that it waits for", running(rewoundWithTimer)},
+	{"a child that is rewound keeps the timers that it waits for", running(rewoundWithTimerOfChild)},
 	{"what has no history cannot be rewound", running(rewoundUnknown)},
 }}
 
@@ -221,6 +223,57 @@ func rewoundWithChild(w *world) {
 	e.cp.Messages = append(e.cp.Messages, result)
 	e.finish()
 	w.equal("messages to the parent", w.next("a").item.Messages, []provider.TaskMessage{result})
+}
+
+// untilRewound is how far away a timer is that must not be due before its
+// instance has failed and was rewound.
+const untilRewound = 4 * moment
+
+// failingWithTimers has an instance fail, when its activity does, that waits for a
+// timer, and has had another one fire.
+func (w *world) failingWithTimers(e *episode) (end *episode) {
+	w.Helper()
+	id := e.item.Instance.InstanceID
+	e.timer(0, now()).timer(1, now().Add(untilRewound)).finish()
+	w.firings(id, 1)
+	w.send(raised(id, "Event", nil))
+	w.next(id).schedule(2, "Activity", nil).finish()
+	w.complete(w.nextActivity(), &history.TaskFailed{Header: history.NewHeader(now()), TaskScheduledID: 2, Reason: text("it broke")})
+	return w.next(id).end(history.Failed, text("it broke"))
+}
+
+// waitsForTimer checks that of a rewound instance's timers the one fires, once,
+// that did not before.
+func (w *world) waitsForTimer(id string) {
+	w.Helper()
+	w.awoken(id).schedule(2, "Activity", nil).finish()
+	fired := w.firings(id, 1)[0]
+	w.equal("timer that fired", fired.Event.(*history.TimerFired).TimerID, 1)
+	w.equal("target", fired.Target, w.state(id).Instance)
+	w.quiet("all its timers have fired")
+}
+
+func rewoundWithTimer(w *world) {
+	w.create("a")
+	w.failingWithTimers(w.next("a")).finish()
+	w.rewindPlan("a")
+	w.must("Rewind", w.rewind("a", "why"))
+	w.waitsForTimer("a")
+}
+
+func rewoundWithTimerOfChild(w *world) {
+	parent := w.create("a")
+	w.next("a").child(0, childStart("child", "execution of child", parent, 0)).finish()
+	e := w.failingWithTimers(w.next("child"))
+	e.cp.Messages = append(e.cp.Messages, provider.TaskMessage{
+		Event:  &history.SubOrchestrationInstanceFailed{Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("it broke")},
+		Target: parent,
+	})
+	e.finish()
+	w.next("a").end(history.Failed, text("its child broke")).finish()
+	w.rewindPlan("a")
+	w.must("Rewind", w.rewind("a", "why"))
+	w.waitsForTimer("child")
 }
 
 func rewoundUnknown(w *world) {
