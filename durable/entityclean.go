@@ -92,9 +92,9 @@ func (c *entityCleaner) clean(ctx context.Context, row *provider.InstanceState) 
 	case status.IsEmpty() && !c.what.KeepEmpty && row.LastUpdatedAt.Before(c.idleSince):
 		err := ErrNotSupported
 		if p, ok := c.client.hub.(provider.Purger); ok {
-			err = p.Purge(ctx, row.Instance.InstanceID)
+			err = p.Purge(ctx, row.Instance.InstanceID, row)
 		}
-		if !errors.Is(err, ErrInstanceNotFound) {
+		if !errors.Is(err, ErrInstanceNotFound) && !errors.Is(err, provider.ErrInstanceChanged) {
 			c.note(row, func(r *EntityCleaningResult) { r.EmptyEntitiesRemoved++ }, err)
 		}
 	}

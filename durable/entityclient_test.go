@@ -218,7 +218,7 @@ func TestClient_CleansEntities(t *testing.T) {
 			holders = append(holders, i)
 		}
 		synctest.Wait()
-		if err := r.hub.Purge(r.ctx, string(holders[2].ID)); err != nil { // while it runs
+		if err := r.hub.Purge(r.ctx, string(holders[2].ID), nil); err != nil { // while it runs
 			t.Fatal(err)
 		}
 		r.add(t, "lost", 5) // waits for ever
@@ -248,6 +248,26 @@ func TestClient_CleansEntities(t *testing.T) {
 			t.Errorf("what is left (-got +want):\n%s", diff)
 		}
 	}, durable.Orchestrator("Hold", hold))
+}
+
+// An entity was listed as one of which nothing is left, and before its turn comes it
+// gets a signal: what that did stays, and is nobody's error.
+func TestCleanEntities_SparesAnEntityThatGotASignalMeanwhile(t *testing.T) {
+	inEntityRig(t, durable.Config{EntityReorderWindow: time.Hour}, func(t *testing.T, r entityRig) {
+		r.add(t, meter, 1)
+		if err := r.client.DeleteEntity(r.ctx, meter); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(2 * time.Hour)
+		busy := durable.NewClient(busyHub{r.hub, func(string) { r.add(t, meter, 5) }}, nil)
+		got, err := busy.CleanEntities(r.ctx, durable.EntityCleaning{ReorderWindow: time.Hour})
+		if err != nil || got != (durable.EntityCleaningResult{}) {
+			t.Errorf("%+v, %v; want nothing cleaned", got, err)
+		}
+		if got := r.total(t, meter); got != 5 {
+			t.Errorf("total %d, want 5", got)
+		}
+	})
 }
 
 func TestConfig_KeepsWhatFailedOperationsDidIfItSaysSo(t *testing.T) {

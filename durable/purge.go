@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -50,7 +49,9 @@ type PurgeFilter struct {
 //
 // An instance that is unknown makes it fail with [ErrInstanceNotFound], one that
 // has not ended with an *[InstanceStateError], and a hub that cannot purge with
-// [ErrNotSupported].
+// [ErrNotSupported]. An instance that somebody starts anew or rewinds while it is
+// looked at stays: the error is an *[InstanceStateError] then too, or
+// [provider.ErrInstanceChanged] if it has ended again.
 func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) (PurgeResult, error) {
 	n, err := c.purge(ctx, id, purgeOptionsOf(opts))
 	if err != nil {
@@ -138,23 +139,29 @@ func (t *purgeTally) error(listErr error) error {
 // their parents so that they can be found again. It returns how many it purged.
 func (c *Client) purge(ctx context.Context, id InstanceID, o purgeOptions) (purged int, err error) {
 	purger, ok := c.hub.(provider.Purger)
-	if err := c.checkEnded(ctx, id); err != nil {
+	root, err := c.ended(ctx, id)
+	if err != nil {
 		return 0, err
 	}
 	if !ok {
 		return 0, ErrNotSupported
 	}
-	generations := [][]InstanceID{{id}}
+	generations, seen := [][]InstanceID{{id}}, map[InstanceID]*provider.InstanceState{id: root}
 	if o.recursive {
-		if generations, err = c.endedFamily(ctx, id); err != nil {
+		if generations, err = c.endedFamily(ctx, id, seen); err != nil {
 			return 0, err
 		}
 	}
 	for _, generation := range slices.Backward(generations) {
 		for _, id := range generation {
-			switch err := purger.Purge(ctx, string(id)); {
+			switch err := purger.Purge(ctx, string(id), seen[id]); {
 			case err == nil:
 				purged++
+			case errors.Is(err, provider.ErrInstanceChanged):
+				if _, now := c.ended(ctx, id); now != nil {
+					err = now // as if it had changed before it was looked at
+				}
+				return purged, err
 			case !errors.Is(err, ErrInstanceNotFound) || len(generations) == 1:
 				return purged, err
 			}
@@ -163,25 +170,27 @@ func (c *Client) purge(ctx context.Context, id InstanceID, o purgeOptions) (purg
 	return purged, nil
 }
 
-// checkEnded returns an error if an instance has not ended. An entity never
-// does, and can be purged all the same (the extension's HttpApiHandler.cs,
+// ended returns what is known of an instance, and an error if it has not ended. An
+// entity never does, and can be purged all the same, whatever becomes of it
+// meanwhile: of one it returns nil (the extension's HttpApiHandler.cs,
 // HandleDeleteHistoryByIdRequestAsync).
-func (c *Client) checkEnded(ctx context.Context, id InstanceID) error {
+func (c *Client) ended(ctx context.Context, id InstanceID) (*provider.InstanceState, error) {
 	s, err := c.hub.Instance(ctx, string(id), provider.Fetch{})
-	if err != nil {
-		return err
+	switch {
+	case err != nil:
+		return nil, err
+	case provider.IsEntity(string(id)):
+		return nil, nil
+	case !s.Status.IsTerminal():
+		return nil, &InstanceStateError{InstanceID: id, Operation: OperationPurge, Status: s.Status}
 	}
-	if !s.Status.IsTerminal() && !strings.HasPrefix(string(id), "@") {
-		return &InstanceStateError{InstanceID: id, Operation: OperationPurge, Status: s.Status}
-	}
-	return nil
+	return s, nil
 }
 
 // endedFamily returns an instance and its descendants, by generation. All of
-// them have ended.
-func (c *Client) endedFamily(ctx context.Context, root InstanceID) ([][]InstanceID, error) {
+// them have ended, as seen, which has the instance, says of each.
+func (c *Client) endedFamily(ctx context.Context, root InstanceID, seen map[InstanceID]*provider.InstanceState) ([][]InstanceID, error) {
 	generations := [][]InstanceID{{root}}
-	seen := map[InstanceID]bool{root: true}
 	for {
 		var next []InstanceID
 		for _, parent := range generations[len(generations)-1] {
@@ -190,13 +199,18 @@ func (c *Client) endedFamily(ctx context.Context, root InstanceID) ([][]Instance
 				return nil, err
 			}
 			for _, child := range f.children {
-				if err := c.checkEnded(ctx, child); err != nil && !errors.Is(err, ErrInstanceNotFound) {
+				if _, again := seen[child]; again {
+					continue
+				}
+				s, err := c.ended(ctx, child)
+				if errors.Is(err, ErrInstanceNotFound) {
+					s, err = new(provider.InstanceState), nil // what is left of it can go
+				}
+				if err != nil {
 					return nil, err
 				}
-				if !seen[child] {
-					seen[child] = true
-					next = append(next, child)
-				}
+				seen[child] = s
+				next = append(next, child)
 			}
 		}
 		if len(next) == 0 {

@@ -101,11 +101,11 @@ type failingHub struct {
 	failing func(id string) bool
 }
 
-func (h failingHub) Purge(ctx context.Context, id string) error {
+func (h failingHub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
 	if h.failing(id) {
 		return errors.New("the disk is full")
 	}
-	return h.Hub.Purge(ctx, id)
+	return h.Hub.Purge(ctx, id, seen)
 }
 
 func (h failingHub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
@@ -129,6 +129,54 @@ func TestPurgeMany_GoesOnAfterAFailureAndTellsOfIt(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"b"}, allIDs(t, c, provider.Query{})); diff != "" {
 			t.Errorf("instances (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// busyHub is one where something happens just before a purge.
+type busyHub struct {
+	*memhub.Hub
+	before func(id string)
+}
+
+func (h busyHub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
+	h.before(id)
+	return h.Hub.Purge(ctx, id, seen)
+}
+
+// Between the look at an instance, which has ended, and its purge somebody starts
+// the ID anew: that start was accepted, and counts.
+func TestPurge_SparesWhatBeganSinceItLooked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := new(plant)
+		h := memhub.New()
+		defer run(t, h, p.registry(), durable.Config{})()
+		c := durable.NewClient(h, p.registry())
+		start := func(id string) {
+			_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "", durable.InstanceID(id)))
+		}
+		start("a")
+		time.Sleep(time.Minute)
+		busy := durable.NewClient(busyHub{h, start}, p.registry())
+		_, err := busy.Purge(t.Context(), "a")
+		if state, ok := errors.AsType[*durable.InstanceStateError](err); !ok || state.Status != history.Pending {
+			t.Errorf("error %v, want that the instance is pending", err)
+		}
+		time.Sleep(time.Minute)
+		_, err = busy.PurgeMany(t.Context(), durable.PurgeFilter{})
+		if state, ok := errors.AsType[*durable.InstanceStateError](err); !ok || state.Status != history.Pending {
+			t.Errorf("error %v, want that the instance is pending", err)
+		}
+		time.Sleep(time.Minute)
+		again := durable.NewClient(busyHub{h, func(id string) { start(id); time.Sleep(time.Minute) }}, p.registry())
+		if _, err := again.Purge(t.Context(), "a"); !errors.Is(err, provider.ErrInstanceChanged) {
+			t.Errorf("error %v, want that the instance has changed", err)
+		}
+		if s := statusNow(t, c, "a"); !s.IsTerminal() {
+			t.Errorf("the instance is %v, want that it ended once more", s)
+		}
+		if result, err := c.Purge(t.Context(), "a"); err != nil || result.Instances != 1 {
+			t.Errorf("%+v, %v; want it purged", result, err)
 		}
 	})
 }

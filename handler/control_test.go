@@ -20,7 +20,7 @@ type fullHub struct {
 	rewound []string // IDs and reasons
 }
 
-func (h *fullHub) Purge(_ context.Context, id string) error {
+func (h *fullHub) Purge(_ context.Context, id string, _ *provider.InstanceState) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.instances[id] == nil {

@@ -92,12 +92,12 @@ func (c outageClient) Runs(id string) bool {
 	return ok && follower.Runs(id)
 }
 
-func (c outageClient) Purge(ctx context.Context, id string) error {
+func (c outageClient) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
 	purger, ok := c.hub.(provider.Purger)
 	if !ok {
 		return provider.ErrNotSupported
 	}
-	return markOutage(ctx, purger.Purge(ctx, id))
+	return markOutage(ctx, purger.Purge(ctx, id, seen))
 }
 
 func (c outageClient) Rewind(ctx context.Context, id, reason string) error {

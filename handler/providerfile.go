@@ -149,8 +149,8 @@ func (f *fileHub) History(ctx context.Context, id string) ([]history.Event, erro
 }
 
 // Purge implements [provider.Purger].
-func (f *fileHub) Purge(ctx context.Context, id string) error {
-	return f.use(func(hub *embedded.Hub) error { return hub.Purge(ctx, id) })
+func (f *fileHub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
+	return f.use(func(hub *embedded.Hub) error { return hub.Purge(ctx, id, seen) })
 }
 
 // Rewind implements [provider.Rewinder].

@@ -216,7 +216,7 @@ func TestClaim_OfAPurgedInstanceDoesNotBringItBack(t *testing.T) {
 	h, _ := serving(t, testConfig(t))
 	mustStart(t, h, "purged", "e1", `1`)
 	item := mustNext(t, h)
-	if err := h.Purge(t.Context(), "purged"); err != nil {
+	if err := h.Purge(t.Context(), "purged", nil); err != nil {
 		t.Fatal(err)
 	}
 	sess := item.Session.(*session)

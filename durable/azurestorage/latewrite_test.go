@@ -191,7 +191,7 @@ func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
 		"it has ended":           {goOn(&history.ExecutionCompleted{Header: header(0), Status: history.Completed}, history.Completed), history.Completed, false},
 		"a late write knew less": {func(t *testing.T, h *TaskHub) { mustMerge(t, h, "i", "", history.Pending) }, history.Running, false},
 		"it was purged": {func(t *testing.T, h *TaskHub) {
-			if err := h.Purge(t.Context(), "i"); err != nil {
+			if err := h.Purge(t.Context(), "i", nil); err != nil {
 				t.Error(err)
 			}
 		}, 0, true},
@@ -336,7 +336,7 @@ func TestAppendHistory_DoesNotBeginAnewWhatWasPurged(t *testing.T) {
 			return resp, err
 		}
 		resp.Body.Close()
-		if err := other.Purge(t.Context(), "i"); err != nil {
+		if err := other.Purge(t.Context(), "i", nil); err != nil {
 			t.Error(err)
 		}
 		time.Sleep(cfg.LeaseInterval)

@@ -19,23 +19,24 @@ var _ provider.Purger = (*TaskHub)(nil)
 // purgesAtOnce bounds how many requests one purge makes at a time.
 const purgesAtOnce = 10
 
-// Purge implements [provider.Purger]. The instance row goes last: whoever was
-// cut off finds it, and does the rest by purging again. Rows are deleted as they were
-// read, the sentinel first, and no blobs that were not there before that: if somebody
-// starts the ID anew meanwhile, that one stays, and the error says so
+// Purge implements [provider.Purger]. What was seen is compared with the instance row.
+// That goes last: whoever was cut off finds it, and does the rest by purging again. Rows
+// are deleted as they were read, the sentinel first, and no blobs that were not there
+// before that: if somebody starts the ID anew meanwhile, that one stays, and the error
+// says so
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // DeleteAllDataForOrchestrationInstance).
 //
 // Messages that are still on their way to the instance are discarded when they
-// arrive.
-func (h *TaskHub) Purge(ctx context.Context, id string) error {
-	if err := h.purge(ctx, id); err != nil {
+// arrive, but those to an entity, which begins anew with them.
+func (h *TaskHub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
+	if err := h.purge(ctx, id, seen); err != nil {
 		return fmt.Errorf("purge instance %q: %w", id, err)
 	}
 	return nil
 }
 
-func (h *TaskHub) purge(ctx context.Context, id string) error {
+func (h *TaskHub) purge(ctx context.Context, id string, seen *provider.InstanceState) error {
 	if err := h.ensureCreated(ctx); err != nil {
 		return err
 	}
@@ -54,6 +55,9 @@ func (h *TaskHub) purge(ctx context.Context, id string) error {
 	}
 	if row == nil && len(past) == 0 {
 		return provider.ErrInstanceNotFound
+	}
+	if seen != nil && !row.state().SameAs(seen) {
+		return provider.ErrInstanceChanged
 	}
 	if err := h.purgeHistory(ctx, id, past); err != nil {
 		return changedSince(err)
@@ -74,6 +78,14 @@ func (h *TaskHub) purge(ctx context.Context, id string) error {
 		h.log.Info("instance purged", "instanceId", id, "executionId", row.State.Instance.ExecutionID, "rows", len(past)+1)
 	}
 	return changedSince(err)
+}
+
+// state returns what the row says, nil if there is no row.
+func (r *instanceRow) state() *provider.InstanceState {
+	if r == nil {
+		return nil
+	}
+	return &r.State
 }
 
 // changedSince makes a conflict tell what a purge came across.

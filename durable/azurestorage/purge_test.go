@@ -62,7 +62,7 @@ func TestPurge_RemovesAllOfOneInstanceAndNothingOfOthers(t *testing.T) {
 		}
 	}
 	for i, id := range ids {
-		if err := h.Purge(t.Context(), id); err != nil {
+		if err := h.Purge(t.Context(), id, nil); err != nil {
 			t.Fatal(err)
 		}
 		if left := leftOf(t, h, id); len(left) > 0 {
@@ -76,7 +76,7 @@ func TestPurge_RemovesAllOfOneInstanceAndNothingOfOthers(t *testing.T) {
 		if _, err := h.Instance(t.Context(), id, provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
 			t.Errorf("instance %q: %v, want ErrInstanceNotFound", id, err)
 		}
-		if err := h.Purge(t.Context(), id); !errors.Is(err, provider.ErrInstanceNotFound) {
+		if err := h.Purge(t.Context(), id, nil); !errors.Is(err, provider.ErrInstanceNotFound) {
 			t.Errorf("purging %q again: %v, want ErrInstanceNotFound", id, err)
 		}
 	}
@@ -104,7 +104,7 @@ func TestPurge_RemovesHistoriesThatNoTransactionTakes(t *testing.T) {
 	if n := len(storedRows(t, h.historyTable, "long")); n != 335 {
 		t.Fatalf("%d rows, want the 334 events of the longer execution and the sentinel", n)
 	}
-	if err := h.Purge(t.Context(), "long"); err != nil {
+	if err := h.Purge(t.Context(), "long", nil); err != nil {
 		t.Fatal(err)
 	}
 	// There is no container for blobs yet, which is no obstacle.
@@ -142,11 +142,11 @@ func TestPurge_CanBeCutOffAnywhere(t *testing.T) {
 		dyingCfg.Transport = cut
 		dying := openHub(t, dyingCfg)
 		dying.created.Store(true)
-		if completed = dying.Purge(t.Context(), id) == nil; !completed {
+		if completed = dying.Purge(t.Context(), id, nil) == nil; !completed {
 			if rows := storedRows(t, h.instancesTable, id); len(rows) != 1 {
 				t.Fatalf("cut off after %d requests: %d instance rows, want 1", n, len(rows))
 			}
-			if err := h.Purge(t.Context(), id); err != nil {
+			if err := h.Purge(t.Context(), id, nil); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -191,7 +191,7 @@ func mustSpareWhatBegan(t *testing.T, n int32) {
 		return next()
 	}
 	cfg.Transport = transport
-	err := openHub(t, cfg).Purge(t.Context(), "i")
+	err := openHub(t, cfg).Purge(t.Context(), "i", nil)
 	if err == nil || !strings.Contains(err.Error(), "changed since") {
 		t.Errorf("the purge ended with %v, want that the instance has changed", err)
 	}

@@ -80,7 +80,7 @@ func TestTracking_OnAzurite(t *testing.T) {
 		t.Errorf("the rows are\n%s\nand were\n%s", after, before)
 	}
 	// An audit outlives what it is of, until the hub is deleted.
-	if err := h.Purge(t.Context(), id); err != nil {
+	if err := h.Purge(t.Context(), id, nil); err != nil {
 		t.Fatal(err)
 	}
 	if after := storedRows(t, h.tracking.table, id); len(after) != len(want) {

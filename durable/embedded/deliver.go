@@ -69,7 +69,17 @@ func (t *txn) addTimer(record []byte, msg provider.TaskMessage, due time.Time) {
 
 // cancel deletes those messages of an instance that f picks, wherever they are.
 func (t *txn) cancel(id string, f func(*message) bool) {
+	for _, m := range t.pending(id) {
+		if f(m) {
+			t.consume(m)
+		}
+	}
+}
+
+// pending returns the messages of an instance that the hub has, wherever they are.
+func (t *txn) pending(id string) []*message {
 	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
 	var all []*message
 	if inst := t.h.instances[id]; inst != nil {
 		all = slices.Concat(inst.inbox, inst.held, inst.timers)
@@ -77,12 +87,10 @@ func (t *txn) cancel(id string, f func(*message) bool) {
 			all = append(all, inst.session.taken...)
 		}
 	}
-	t.h.mu.Unlock()
-	for _, m := range slices.Concat(all, t.staged[id]) {
-		if f(m) {
-			t.consume(m)
-		}
-	}
+	return slices.DeleteFunc(append(all, t.staged[id]...), func(m *message) bool {
+		_, consumed := t.consumed[m]
+		return m.gone || consumed
+	})
 }
 
 // cancelTimers deletes an instance's timers: the execution that they were for

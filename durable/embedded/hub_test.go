@@ -106,7 +106,7 @@ func TestHub_ForgetsTheTimersOfWhatHasEnded(t *testing.T) {
 		if last != nil {
 			r.finish(item, last)
 		} else {
-			r.must(r.Purge(t.Context(), "a"))
+			r.must(r.Purge(t.Context(), "a", nil))
 			if err := item.Session.Commit(t.Context(), taking(item)); !errors.Is(err, provider.ErrSessionLost) {
 				t.Errorf("Commit for a purged instance returned %v, want %v", err, provider.ErrSessionLost)
 			}
@@ -272,7 +272,7 @@ func TestHub_TellsThoseWhoAwaitAnEnd(t *testing.T) {
 	}
 	for _, end := range []func(){
 		func() { r.finish(r.next(), ended()) },
-		func() { r.must(r.Purge(t.Context(), "a")) },
+		func() { r.must(r.Purge(t.Context(), "a", nil)) },
 		func() { r.start("a") },
 	} {
 		r.start("a")

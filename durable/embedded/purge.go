@@ -16,8 +16,9 @@ var (
 )
 
 // Purge implements [provider.Purger]. What is pending for the instance goes
-// with it; activities that were scheduled still run.
-func (h *Hub) Purge(ctx context.Context, id string) error {
+// with it, and so an entity for which something is stays, if it was seen;
+// activities that were scheduled still run.
+func (h *Hub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
 	err := h.writer.do(ctx, func(t *txn) error {
 		r, err := t.row(id)
 		if err != nil {
@@ -25,6 +26,11 @@ func (h *Hub) Purge(ctx context.Context, id string) error {
 		}
 		if r == nil {
 			return &refusal{provider.ErrInstanceNotFound}
+		}
+		if seen != nil {
+			if err := t.checkSeen(id, r, seen); err != nil {
+				return err
+			}
 		}
 		if err := t.removeExecution(r.number); err != nil {
 			return err
@@ -36,6 +42,18 @@ func (h *Hub) Purge(ctx context.Context, id string) error {
 	})
 	if err != nil {
 		return fmt.Errorf("purge instance %s: %w", id, err)
+	}
+	return nil
+}
+
+// checkSeen returns an error if an instance is not as it was seen.
+func (t *txn) checkSeen(id string, r *row, seen *provider.InstanceState) error {
+	now, err := t.state(id, r, provider.Fetch{})
+	if err != nil {
+		return err
+	}
+	if !now.SameAs(seen) || provider.IsEntity(id) && len(t.pending(id)) > 0 {
+		return &refusal{provider.ErrInstanceChanged}
 	}
 	return nil
 }

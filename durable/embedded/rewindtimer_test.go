@@ -39,6 +39,6 @@ func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 	r.must(r.Close())
 	r = openRig(t, r.path)
 	check("opened again")
-	r.must(r.Purge(t.Context(), "a"))
+	r.must(r.Purge(t.Context(), "a", nil))
 	r.forgets()
 }

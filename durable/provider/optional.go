@@ -22,9 +22,30 @@ type Clock interface {
 type Purger interface {
 	// Purge deletes all that is stored of an instance: its state, its history,
 	// its payloads. It does not look at the instance's status; whoever calls it
-	// has. An execution that somebody begins under the ID meanwhile is spared, and
-	// the error says so. It returns [ErrInstanceNotFound] if there is nothing.
-	Purge(ctx context.Context, id string) error
+	// has, and seen is what they saw, or nil if anything may go. An instance stays,
+	// and the error is [ErrInstanceChanged], if it is not the same as it was seen,
+	// as [InstanceState.SameAs] has it, or if it is an entity and messages for it
+	// would go too. An execution that somebody begins while the purge is under way
+	// is spared, and the error says so. Purge returns [ErrInstanceNotFound] if there
+	// is nothing.
+	Purge(ctx context.Context, id string, seen *InstanceState) error
+}
+
+// ErrInstanceChanged says that an instance is not what it was when it was looked
+// at, so that nothing was done.
+var ErrInstanceChanged = errors.New("instance has changed since it was looked at")
+
+// SameAs reports whether an instance is as it was when it was seen: the same
+// execution has got no further. Either may be nil: nothing is known of the
+// instance, as in the zero state.
+func (s *InstanceState) SameAs(seen *InstanceState) bool {
+	if s == nil {
+		s = new(InstanceState)
+	}
+	if seen == nil {
+		seen = new(InstanceState)
+	}
+	return s.Instance.ExecutionID == seen.Instance.ExecutionID && s.Status == seen.Status && s.LastUpdatedAt.Equal(seen.LastUpdatedAt)
 }
 
 // A Rewinder is a [Client] that can take back the failure of an instance.

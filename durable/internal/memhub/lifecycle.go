@@ -13,12 +13,15 @@ var (
 )
 
 // Purge implements provider.Purger.
-func (h *Hub) Purge(ctx context.Context, id string) error {
+func (h *Hub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	i := h.instances[id]
 	if i == nil || i.state == nil && len(i.history) == 0 {
 		return provider.ErrInstanceNotFound
+	}
+	if seen != nil && !i.state.SameAs(seen) {
+		return provider.ErrInstanceChanged
 	}
 	i.state, i.history = nil, nil
 	return nil

@@ -316,6 +316,6 @@ func (c localClient) History(ctx context.Context, id string) (past []history.Eve
 	return past, err
 }
 
-func (c localClient) Purge(ctx context.Context, id string) error {
-	return c.l.with(func(h *embedded.Hub) error { return h.Purge(ctx, id) })
+func (c localClient) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
+	return c.l.with(func(h *embedded.Hub) error { return h.Purge(ctx, id, seen) })
 }

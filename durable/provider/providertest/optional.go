@@ -17,6 +17,9 @@ var optional = area{"purging and rewinding", []test{
 	{"what is not there cannot be purged", running(purgedUnknown)},
 	{"what was sent to a purged instance does not bring it back", running(purgedWithMessages)},
 	{"what was handed out before a purge cannot be committed", running(purgedAtWork)},
+	{"what began since an instance was seen is not purged", running(purgedSince)},
+	{"what was rewound since it was seen is not purged", running(purgedSinceRewind)},
+	{"what an entity got since it was seen is not purged", running(purgedSinceSignal)},
 	{"a rewound instance goes on without its failure", running(rewound)},
 	{"a rewound instance takes its failed child with it", running(rewoundWithChild)},
 	{"a rewound instance keeps the timers that it waits for", running(rewoundWithTimer)},
@@ -26,13 +29,18 @@ var optional = area{"purging and rewinding", []test{
 
 func (w *world) purge(id string) error {
 	w.Helper()
+	return w.purgeSeen(id, nil)
+}
+
+func (w *world) purgeSeen(id string, seen *provider.InstanceState) error {
+	w.Helper()
 	p, ok := w.p.(provider.Purger)
 	if !ok {
 		w.Skip("the provider does not purge")
 	}
 	ctx, cancel := w.patient()
 	defer cancel()
-	return p.Purge(ctx, id)
+	return p.Purge(ctx, id, seen)
 }
 
 func (w *world) rewind(id, reason string) error {
@@ -112,6 +120,68 @@ func purgedAtWork(w *world) {
 	w.refused(e.end(history.Completed, nil))
 	w.purgedLeftovers()
 	w.gone("a")
+}
+
+// spared checks that an instance is not purged that has changed.
+func (w *world) spared(id string, seen *provider.InstanceState) {
+	w.Helper()
+	if err := w.purgeSeen(id, seen); !errors.Is(err, provider.ErrInstanceChanged) {
+		w.Fatalf("Purge returned %v, want %v", err, provider.ErrInstanceChanged)
+	}
+}
+
+func purgedSince(w *world) {
+	w.create("a")
+	w.next("a").end(history.Completed, text("first")).finish()
+	seen := w.state("a")
+	second, err := w.tryAgain("a", live)
+	w.must("start it again", err)
+	w.spared("a", seen)
+	w.spared("a", new(provider.InstanceState)) // as of somebody who saw nothing
+	w.equal("status", w.state("a").Status, history.Pending)
+	e := w.next("a")
+	w.equal("instance of the work item", e.item.Instance, second)
+	e.end(history.Completed, text("second")).finish()
+	w.spared("a", seen)
+	w.equal("output", w.state("a").Output, text("second"))
+	w.equal("history", w.history("a"), w.histories[second])
+	w.must("Purge", w.purgeSeen("a", w.state("a")))
+	w.gone("a")
+}
+
+func purgedSinceRewind(w *world) {
+	w.failing("a")
+	seen := w.state("a")
+	w.rewindPlan("a")
+	w.must("Rewind", w.rewind("a", "why"))
+	w.spared("a", seen)
+	w.awoken("a").end(history.Completed, nil).finish()
+	w.spared("a", seen)
+	w.equal("status", w.state("a").Status, history.Completed)
+}
+
+func purgedSinceSignal(w *world) {
+	w.send(signal(entityID, "first"))
+	w.next(entityID).become("first", "state 1").finish()
+	seen := w.state(entityID)
+	second := signal(entityID, "second")
+	w.send(second)
+	err := w.purgeSeen(entityID, seen)
+	if err != nil && !errors.Is(err, provider.ErrInstanceChanged) {
+		w.Errorf("Purge returned %v, want that it is done or %v", err, provider.ErrInstanceChanged)
+	}
+	e := w.next(entityID)
+	w.equal("messages", e.item.Messages, []provider.TaskMessage{second})
+	if err == nil && len(e.item.History) > 0 { // loaded before the purge
+		w.refused(e.become("second", "state 2"))
+		e = w.next(entityID)
+		w.equal("messages", e.item.Messages, []provider.TaskMessage{second})
+	}
+	e.become("second", "state 2").finish()
+	w.spared(entityID, seen)
+	w.equal("state", w.state(entityID).Input, text("state 2"))
+	w.must("Purge", w.purgeSeen(entityID, w.state(entityID)))
+	w.gone(entityID)
 }
 
 // purgedLeftovers takes what is handed out yet of a purged instance: without a
