@@ -140,26 +140,13 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 // was taken is kept, and when it comes again the row is told.
 func TestInstanceRow_IsToldTheCustomStatusThatItMissed(t *testing.T) {
 	t.Parallel()
-	var stuck atomic.Bool
-	cfg := testConfig(t)
-	cfg.Transport = faulty(t, func(c azuritetest.Call) fault {
-		if c.Name == "MergeEntity" && stuck.Load() {
-			return refuse
-		}
-		return pass
-	})
-	h := openHub(t, cfg)
-	runHub(t, h)
-	mustStart(t, h, "i", "e1", `1`)
-	commitActivity(t, mustNext(t, h), 0, `["a"]`)
-	raise(t, h, "i", "go", `1`)
-	item := mustNext(t, h)
+	h, item, stuck := mustHaveAnEvent(t, "MergeEntity", refuse)
 	stuck.Store(true)
 	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)})
 	eventually(t, "the event is handed back", 20*time.Second, func() bool { return logged(h, "AbandoningMessage", "write row") })
 	stuck.Store(false)
 	eventually(t, "the row has the custom status", 60*time.Second, func() bool {
-		state, err := h.Instance(t.Context(), "i", provider.Fetch{})
+		state, err := h.Instance(t.Context(), "loop", provider.Fetch{})
 		return err == nil && value(state.CustomStatus) == `"busy"`
 	})
 	eventually(t, "what was taken is deleted", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })

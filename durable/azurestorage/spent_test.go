@@ -11,24 +11,31 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// The history of the new execution does not tell that the old one had the event.
-func TestControlQueue_AnEventThatCouldNotBeDeletedDoesNotReachTheNextExecution(t *testing.T) {
-	t.Parallel()
-	var stuck atomic.Bool
+// mustHaveAnEvent returns a hub, an instance "loop" of it to which the event "first" was
+// raised, and what makes all calls of a name fail while it is true.
+func mustHaveAnEvent(t *testing.T, failing string, how fault) (h *TaskHub, item *provider.OrchestrationWorkItem, stuck *atomic.Bool) {
+	t.Helper()
+	stuck = new(atomic.Bool)
 	cfg := testConfig(t)
 	cfg.LeaseInterval = 2 * time.Second // and so the messages' lock
 	cfg.Transport = faulty(t, func(c azuritetest.Call) fault {
-		if c.Name == "DeleteMessage" && stuck.Load() {
-			return failBefore
+		if c.Name == failing && stuck.Load() {
+			return how
 		}
 		return pass
 	})
-	h := openHub(t, cfg)
+	h = openHub(t, cfg)
 	runHub(t, h)
 	mustStart(t, h, "loop", "e1", `1`)
 	commitActivity(t, mustNext(t, h), 0, `["a"]`)
 	raise(t, h, "loop", "first", `1`)
-	item := mustNext(t, h)
+	return h, mustNext(t, h), stuck
+}
+
+// The history of the new execution does not tell that the old one had the event.
+func TestControlQueue_AnEventThatCouldNotBeDeletedDoesNotReachTheNextExecution(t *testing.T) {
+	t.Parallel()
+	h, item, stuck := mustHaveAnEvent(t, "DeleteMessage", failBefore)
 	next := history.OrchestrationInstance{InstanceID: "loop", ExecutionID: "e2"}
 	stuck.Store(true)
 	mustCommit(t, item, &provider.Checkpoint{
@@ -56,20 +63,7 @@ func TestControlQueue_AnEventWhoseRowCouldNotBeToldDoesNotReachTheNextExecution(
 	for name, first := range map[string]bool{"of the checkpoint before": true, "of the same checkpoint": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var stuck atomic.Bool
-			cfg := testConfig(t)
-			cfg.Transport = faulty(t, func(c azuritetest.Call) fault {
-				if c.Name == "MergeEntity" && stuck.Load() {
-					return refuse
-				}
-				return pass
-			})
-			h := openHub(t, cfg)
-			runHub(t, h)
-			mustStart(t, h, "loop", "e1", `1`)
-			commitActivity(t, mustNext(t, h), 0, `["a"]`)
-			raise(t, h, "loop", "first", `1`)
-			item := mustNext(t, h)
+			h, item, stuck := mustHaveAnEvent(t, "MergeEntity", refuse)
 			stuck.Store(true)
 			if first {
 				if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)}); err != nil {

@@ -265,6 +265,17 @@ func rewound(w *world) {
 	w.equal("history", w.history("a"), w.histories[instance])
 }
 
+// failFamily ends a child with e, and its parent for it.
+func (w *world) failFamily(parent history.OrchestrationInstance, e *episode) {
+	w.Helper()
+	e.cp.Messages = append(e.cp.Messages, provider.TaskMessage{
+		Event:  &history.SubOrchestrationInstanceFailed{Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("it broke")},
+		Target: parent,
+	})
+	e.finish()
+	w.next(parent.InstanceID).end(history.Failed, text("its child broke")).finish()
+}
+
 func rewoundWithChild(w *world) {
 	parent := w.create("a")
 	start := childStart("child", "execution of child", parent, 0)
@@ -272,12 +283,7 @@ func rewoundWithChild(w *world) {
 	w.next("child").schedule(0, "Activity", nil).finish()
 	w.complete(w.nextActivity(), &history.TaskFailed{Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("it broke")})
 	e := w.next("child").end(history.Failed, text("it broke"))
-	e.cp.Messages = append(e.cp.Messages, provider.TaskMessage{
-		Event:  &history.SubOrchestrationInstanceFailed{Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("it broke")},
-		Target: parent,
-	})
-	e.finish()
-	w.next("a").end(history.Failed, text("its child broke")).finish()
+	w.failFamily(parent, e)
 
 	w.rewindPlan("a")
 	w.must("Rewind", w.rewind("a", "why"))
@@ -335,12 +341,7 @@ func rewoundWithTimerOfChild(w *world) {
 	parent := w.create("a")
 	w.next("a").child(0, childStart("child", "execution of child", parent, 0)).finish()
 	e := w.failingWithTimers(w.next("child"))
-	e.cp.Messages = append(e.cp.Messages, provider.TaskMessage{
-		Event:  &history.SubOrchestrationInstanceFailed{Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("it broke")},
-		Target: parent,
-	})
-	e.finish()
-	w.next("a").end(history.Failed, text("its child broke")).finish()
+	w.failFamily(parent, e)
 	w.rewindPlan("a")
 	w.must("Rewind", w.rewind("a", "why"))
 	w.waitsForTimer("child")
