@@ -320,6 +320,45 @@ func TestInstanceRow_IsLeftAloneIfTheInstanceWasRewound(t *testing.T) {
 	}
 }
 
+// A checkpoint is written, the answer is lost, and somebody goes on with the instance
+// before the worker looks what became of it. The checkpoint counts, but nothing can be
+// added to it by what the worker finds.
+func TestAppendHistory_AfterSomebodyElseDoesNotGoOn(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	other := openHub(t, cfg)
+	start := startMessage("i", "e", `1`)
+	first := episode([]provider.TaskMessage{start})
+	var lost atomic.Bool
+	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		resp, err := next()
+		if call.Name != "EntityGroupTransaction" || err != nil || lost.Swap(true) {
+			return resp, err
+		}
+		resp.Body.Close()
+		stored, err := other.loadInstance(t.Context(), "i", "e")
+		if err != nil {
+			t.Error(err)
+			return nil, err
+		}
+		mustAppend(t, other, start.Target, len(first), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.etag)
+		return nil, errLost
+	}
+	cfg.Transport = transport
+	h := openHub(t, cfg)
+	mustStart(t, other, "i", "e", `1`)
+	etag := mustAppend(t, h, start.Target, 0, first, "")
+	_, _, err := h.appendHistory(t.Context(), start.Target, mustRows(t, h, start.Target, len(first), episode(nil)), etag)
+	if !errors.Is(err, provider.ErrSessionLost) || !lost.Load() {
+		t.Errorf("what was to follow ended with %v, want %v", err, provider.ErrSessionLost)
+	}
+	stored, err := other.loadInstance(t.Context(), "i", "e")
+	if err != nil || stored.known.status != history.Suspended || len(stored.events) != len(first)+3 {
+		t.Errorf("the history is %+v, %v, want that of who went on", stored, err)
+	}
+}
+
 // The first checkpoint of an instance is written, the answer is lost, and the worker is
 // away for longer than its messages are hidden. The instance is purged meanwhile. It
 // must not begin once more.
