@@ -98,8 +98,9 @@ func faultsOf(p *sim.Plan) func(azsim.Request) azsim.Fault {
 			kinds = []azsim.Fault{azsim.KillBefore, azsim.KillAfter}
 		}
 		fault := kinds[random.IntN(len(kinds))]
-		if stalls && (fault == azsim.FailAfter || fault == azsim.RefuseAfter) && random.IntN(6) == 0 {
-			return azsim.FreezeAfter
+		lost := fault == azsim.FailAfter || fault == azsim.RefuseAfter
+		if stalls && lost && (r.Operation == "EntityGroupTransaction" || random.IntN(6) == 0) {
+			return azsim.FreezeAfter // above all when a checkpoint is written
 		}
 		return fault
 	}

@@ -93,7 +93,7 @@ var foundBefore = map[string]uint64{
 	"13-swallow-a-failed-send.patch":      40,
 	"14-leave-the-row-behind.patch":       45,
 	"15-begin-anew-what-continued.patch":  3000189,
-	"16-go-on-after-another.patch":        4006468,
+	"16-go-on-after-another.patch":        3274,
 	"17-write-over-a-newer-row.patch":     4109415,
 
 	"21-apply-twice.patch":                        7,
