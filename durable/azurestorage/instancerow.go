@@ -171,6 +171,14 @@ type instanceRow struct {
 	ETag     string
 }
 
+// state returns what the row says, nil if there is no row.
+func (r *instanceRow) state() *provider.InstanceState {
+	if r == nil {
+		return nil
+	}
+	return &r.State
+}
+
 // instanceColumns returns the columns to select for what is wanted.
 func instanceColumns(fetch provider.Fetch) []string {
 	columns := []string{

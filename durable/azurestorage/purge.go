@@ -80,14 +80,6 @@ func (h *TaskHub) purge(ctx context.Context, id string, seen *provider.InstanceS
 	return changedSince(err)
 }
 
-// state returns what the row says, nil if there is no row.
-func (r *instanceRow) state() *provider.InstanceState {
-	if r == nil {
-		return nil
-	}
-	return &r.State
-}
-
 // changedSince makes a conflict tell what a purge came across.
 func changedSince(err error) error {
 	if isConflict(err) {

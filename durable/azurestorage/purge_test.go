@@ -163,16 +163,24 @@ func TestPurge_CanBeCutOffAnywhere(t *testing.T) {
 // it deletes. That execution stays.
 func TestPurge_SparesWhatBeganSince(t *testing.T) {
 	t.Parallel()
-	for n, deletes := range []string{"the history", "the row"} {
-		t.Run("before it deletes "+deletes, func(t *testing.T) {
+	for name, tt := range map[string]struct {
+		n     int32
+		after bool
+	}{
+		"before it deletes the history": {1, false},
+		"after it deleted the history":  {1, true},
+		"before it deletes the row":     {2, false},
+	} {
+		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			mustSpareWhatBegan(t, int32(n+1))
+			mustSpareWhatBegan(t, tt.n, tt.after)
 		})
 	}
 }
 
-// mustSpareWhatBegan begins an execution before the n-th transaction of a purge.
-func mustSpareWhatBegan(t *testing.T, n int32) {
+// mustSpareWhatBegan begins an execution before or after the n-th transaction of a
+// purge.
+func mustSpareWhatBegan(t *testing.T, n int32, after bool) {
 	t.Helper()
 	cfg := testConfig(t)
 	worker := openHub(t, cfg)
@@ -183,10 +191,18 @@ func mustSpareWhatBegan(t *testing.T, n int32) {
 	input := `"` + strings.Repeat("x", 70<<10) + `"` // goes into a blob
 	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
 	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-		if call.Name == "EntityGroupTransaction" && transactions.Add(1) == n {
+		if call.Name != "EntityGroupTransaction" || transactions.Add(1) != n {
+			return next()
+		}
+		begin := func() {
 			mustStart(t, worker, "i", "e2", input)
 			item := mustNext(t, worker)
 			mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+		}
+		if after {
+			defer begin()
+		} else {
+			begin()
 		}
 		return next()
 	}

@@ -122,6 +122,15 @@ func TestDelivery_AgesByTheClockOfTheService(t *testing.T) {
 		if d.age != 10*time.Second {
 			t.Errorf("with a clock that is %v ahead the message has the age %v, want 10s", ahead, d.age)
 		}
+		raised := &history.EventRaised{Header: header(-1), Name: "go"}
+		d.env = &envelope{Message: &provider.TaskMessage{Event: raised}}
+		d.age = 20 * time.Second // more than half of its lock: another worker may have taken it
+		stored := &loadedInstance{storedHistory: storedHistory{executionID: "e", known: newKnownEvents()}}
+		stored.known.add(&history.ExecutionStarted{})
+		stored.known.add(raised)
+		if out := judge("i", stored, []*delivery{d}); len(out.deliver) > 0 {
+			t.Errorf("with a clock that is %v ahead an event is taken twice", ahead)
+		}
 		m.visibleAt = time.Time{} // it was claimed
 		if d = h.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {}); d.age != 0 {
 			t.Errorf("a message that was claimed has the age %v", d.age)
