@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"time"
 	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -39,6 +40,8 @@ var (
 )
 
 func (c outageClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	ctx, cancel := withStorageTime(ctx)
+	defer cancel()
 	err := c.hub.StartInstance(ctx, start, refuse)
 	if err == nil {
 		c.logStart(ctx, start)
@@ -47,6 +50,8 @@ func (c outageClient) StartInstance(ctx context.Context, start provider.TaskMess
 }
 
 func (c outageClient) Send(ctx context.Context, msg provider.TaskMessage) error {
+	ctx, cancel := withStorageTime(ctx)
+	defer cancel()
 	err := c.hub.Send(ctx, msg)
 	if err == nil {
 		c.logSignal(ctx, msg)
@@ -58,11 +63,15 @@ func (c outageClient) Instance(ctx context.Context, id string, fetch provider.Fe
 	if len(id) > maxIDLength || !utf8.ValidString(id) {
 		return nil, provider.ErrInstanceNotFound // and no storage could be asked for it
 	}
+	ctx, cancel := withStorageTime(ctx)
+	defer cancel()
 	state, err := c.hub.Instance(ctx, id, fetch)
 	return state, markOutage(ctx, err)
 }
 
 func (c outageClient) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	ctx, cancel := withStorageTime(ctx)
+	defer cancel()
 	page, err := c.hub.Instances(ctx, q)
 	return page, markOutage(ctx, err)
 }
@@ -116,6 +125,8 @@ func (c outageClient) Tracking(ctx context.Context, id string, q provider.Tracki
 	if len(id) > maxIDLength || !utf8.ValidString(id) {
 		return &provider.TrackingPage{}, nil // and no storage could be asked for it
 	}
+	ctx, cancel := withStorageTime(ctx)
+	defer cancel()
 	page, err := tracker.Tracking(ctx, id, q)
 	return page, markOutage(ctx, err)
 }
@@ -125,6 +136,8 @@ func (c outageClient) Load(ctx context.Context) (*provider.Load, error) {
 	if !ok {
 		return nil, provider.ErrNotSupported
 	}
+	ctx, cancel := withStorageTime(ctx)
+	defer cancel()
 	load, err := reporter.Load(ctx)
 	return load, markOutage(ctx, err)
 }
@@ -134,7 +147,18 @@ func (c outageClient) MakePrimary(ctx context.Context) error {
 	if !ok {
 		return provider.ErrNotSupported
 	}
+	ctx, cancel := withStorageTime(ctx)
+	defer cancel()
 	return markOutage(ctx, primary.MakePrimary(ctx))
+}
+
+// storageTime bounds what one question to the storage may take, with all attempts:
+// a caller who is still there after it is better told to try again.
+const storageTime = 30 * time.Second
+
+// withStorageTime bounds ctx by storageTime.
+func withStorageTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, storageTime)
 }
 
 // markOutage wraps err if it stands for an outage, and not merely for a caller
@@ -149,7 +173,7 @@ func markOutage(ctx context.Context, err error) error {
 func isOutage(err error) bool {
 	if e, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		switch e.StatusCode {
-		case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests:
+		case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
 			return true
 		}
 		return e.StatusCode >= http.StatusInternalServerError
