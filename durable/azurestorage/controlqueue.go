@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // poll reads the partition's queue until the reading ends. A receive that is
@@ -147,9 +148,9 @@ func (p *partition) isDue(r *reading, d *delivery) bool {
 		r.do(func() { d.abandon(r.work, "an activity in a control queue") })
 		return false
 	}
-	wait := time.Until(dueTime(d.env.Message))
+	wait := time.Until(provider.Due(*d.env.Message))
 	switch {
-	case dueTime(d.env.Message).IsZero() || wait <= 0:
+	case provider.Due(*d.env.Message).IsZero() || wait <= 0:
 		return true
 	case wait <= d.lock/2:
 		// The service counts in seconds, so a timer comes up to one early.

@@ -53,6 +53,7 @@ type export struct {
 	instances map[string]*exported
 	received  map[string]*receivedMessage // by queue and ID
 	order     []*receivedMessage
+	lookedAt  time.Time // just before the queues were received from last: what is due later was hidden, or is received
 }
 
 // checkExists fails if there is no such hub, rather than making one.

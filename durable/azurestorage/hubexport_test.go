@@ -28,7 +28,7 @@ func (x *taken) Activity(_ context.Context, m provider.TaskMessage) error {
 	return nil
 }
 
-func (x *taken) Message(_ context.Context, m provider.TaskMessage, _ time.Time) error {
+func (x *taken) Message(_ context.Context, m provider.TaskMessage) error {
 	*x = append(*x, fmt.Sprintf("%s for %s", m.Event.Type(), m.Target.InstanceID))
 	return nil
 }
@@ -186,27 +186,5 @@ func TestExport_LeavesTheStartOfAnEarlierGenerationBehind(t *testing.T) {
 	}
 	if diff := cmp.Diff(taken{"a e2 Running, 3 events"}, got); diff != "" {
 		t.Errorf("exported (-want +got):\n%s", diff)
-	}
-}
-
-func TestExport_KnowsWhenASignalIsDue(t *testing.T) {
-	t.Parallel()
-	for _, tt := range []struct {
-		name, target string
-		want         string
-	}{
-		{"op@2026-11-21T12:00:00.0000000Z", "@counter@a", "2026-11-21T12:00:00Z"},
-		{"op", "@counter@a", ""},
-		{"op@2026-11-21T12:00:00.0000000Z", "an orchestration", ""},
-		{"op@soon", "@counter@a", ""},
-	} {
-		due, ok := signalDue(&history.EventRaised{Name: tt.name}, tt.target)
-		got := ""
-		if ok {
-			got = due.Format(time.RFC3339)
-		}
-		if got != tt.want {
-			t.Errorf("%s for %s is due %q, want %q", tt.name, tt.target, got, tt.want)
-		}
 	}
 }

@@ -17,7 +17,7 @@ type exported struct {
 	tasks    map[int]bool
 	children map[int]string // their instance IDs
 	timers   map[int]*history.TimerCreated
-	signals  []*history.EventSent // for entities, to be delivered later
+	signals  []provider.TaskMessage // for entities, to be delivered later
 }
 
 // fireAndForgetTag marks a child whose end its parent is not told
@@ -61,7 +61,13 @@ func (x *exported) add(ev history.Event) {
 			x.children[ev.EventID] = ev.InstanceID
 		}
 	case *history.EventSent:
-		x.signals = append(x.signals, ev)
+		m := provider.TaskMessage{
+			Target: history.OrchestrationInstance{InstanceID: ev.InstanceID},
+			Event:  &history.EventRaised{Header: history.NewHeader(ev.Timestamp), Name: ev.Name, Input: ev.Input},
+		}
+		if _, later := provider.EntityDue(m); later {
+			x.signals = append(x.signals, m)
+		}
 	default:
 		if id, ok := history.Completes(ev); ok {
 			delete(x.tasks, id)
@@ -111,6 +117,25 @@ type pending struct {
 	runs      map[action]bool // activities that are to be run
 	completed map[action]bool // whatever has its completion on the way
 	starts    map[string]bool // instances whose start is on the way
+	signals   map[signal]bool // events that are on the way
+}
+
+// A signal tells an event for an entity apart from others: its input has an ID.
+type signal struct{ to, name, input string }
+
+func signalOf(m provider.TaskMessage) signal {
+	ev := m.Event.(*history.EventRaised)
+	return signal{m.Target.InstanceID, ev.Name, value(ev.Input)}
+}
+
+// hiddenSignals returns what an instance sent for later that nobody has seen yet.
+func (p pending) hiddenSignals(x *exported, now time.Time) (hidden []provider.TaskMessage) {
+	for _, m := range x.signals {
+		if provider.Due(m).After(now) && !p.signals[signalOf(m)] {
+			hidden = append(hidden, m)
+		}
+	}
+	return hidden
 }
 
 // missing counts what the histories say must be under way, but is not seen.
@@ -153,6 +178,7 @@ func (p pending) explained(instances map[string]*exported, now time.Time) int {
 		if x.isAwaited() && !p.starts[id] && !x.state.ScheduledAt.IsZero() {
 			explained++
 		}
+		explained += len(p.hiddenSignals(x, now))
 	}
 	return explained
 }

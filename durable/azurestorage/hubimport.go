@@ -3,7 +3,6 @@ package azurestorage
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -152,9 +151,8 @@ func (im *hubImport) Activity(ctx context.Context, task provider.TaskMessage) er
 	return im.send(ctx, im.hub.workItems, task)
 }
 
-// Message implements [provider.HubWriter]. Queues know the times of messages by
-// what they say.
-func (im *hubImport) Message(ctx context.Context, msg provider.TaskMessage, _ time.Time) error {
+// Message implements [provider.HubWriter].
+func (im *hubImport) Message(ctx context.Context, msg provider.TaskMessage) error {
 	return im.send(ctx, im.hub.partitionOf(msg.Target.InstanceID).queue, msg)
 }
 

@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A receivedMessage is one that an export has received.
@@ -34,8 +32,8 @@ const lookAgain = time.Second
 type HiddenError struct {
 	TaskHub string
 	// Hidden counts messages that are not explained: timers of executions that
-	// were purged or have continued as new, signals that clients sent for later,
-	// messages that could not be processed and are held back.
+	// were purged or have continued as new, signals that clients and entities sent
+	// for later, messages that could not be processed and are held back.
 	Hidden int
 	// Missing counts what the histories say is under way and is not seen.
 	Missing int
@@ -54,6 +52,7 @@ func (x *export) receiveAll(ctx context.Context) error {
 	deadline := time.Now().Add(max(h.cfg.ControlQueueVisibilityTimeout, h.cfg.WorkItemQueueVisibilityTimeout))
 	for told := false; ; {
 		inQueues := 0
+		x.lookedAt = time.Now()
 		for _, q := range queues {
 			if err := x.receive(ctx, q); err != nil {
 				return fmt.Errorf("receive from queue %s: %w", q.name, err)
@@ -66,7 +65,7 @@ func (x *export) receiveAll(ctx context.Context) error {
 		}
 		p := x.pending()
 		missing := p.missing(x.instances)
-		hidden := max(0, inQueues-len(x.received)-p.explained(x.instances, time.Now()))
+		hidden := max(0, inQueues-len(x.received)-p.explained(x.instances, x.lookedAt))
 		if missing == 0 && hidden == 0 {
 			return nil
 		}
@@ -153,7 +152,7 @@ func (q *messageQueue) length(ctx context.Context) (n int, err error) {
 
 // pending gathers what the received messages say is under way.
 func (x *export) pending() pending {
-	p := pending{runs: map[action]bool{}, completed: map[action]bool{}, starts: map[string]bool{}}
+	p := pending{runs: map[action]bool{}, completed: map[action]bool{}, starts: map[string]bool{}, signals: map[signal]bool{}}
 	for _, r := range x.order {
 		m := r.env.Message
 		key := action{m.Target.InstanceID, m.Target.ExecutionID, 0}
@@ -163,6 +162,8 @@ func (x *export) pending() pending {
 			p.runs[key] = true
 		case *history.ExecutionStarted:
 			p.starts[m.Target.InstanceID] = true
+		case *history.EventRaised:
+			p.signals[signalOf(*m)] = true
 		default:
 			if id, ok := history.Completes(ev); ok {
 				key.id = id
@@ -203,8 +204,7 @@ func (x *export) exportMessages(ctx context.Context) error {
 		if _, isTask := r.env.Message.Event.(*history.TaskScheduled); isTask || !x.isWanted(r, taken) {
 			continue
 		}
-		due, _ := signalDue(r.env.Message.Event, r.env.Message.Target.InstanceID)
-		if err := x.to.Message(ctx, *r.env.Message, due); err != nil {
+		if err := x.to.Message(ctx, *r.env.Message); err != nil {
 			return err
 		}
 	}
@@ -260,24 +260,15 @@ func (x *export) isOrphan(start *history.ExecutionStarted) bool {
 
 // exportHidden passes on what the histories and rows tell of hidden messages.
 func (x *export) exportHidden(ctx context.Context, p pending) error {
-	now := time.Now()
 	for _, id := range sortedKeys(x.instances) {
 		inst := x.instances[id]
 		if inst.isAwaited() && !p.starts[id] {
-			if err := x.to.Message(ctx, *inst.start(), time.Time{}); err != nil {
+			if err := x.to.Message(ctx, *inst.start()); err != nil {
 				return err
 			}
 		}
-		for _, sent := range inst.signals {
-			due, ok := signalDue(sent, sent.InstanceID)
-			if !ok || !due.After(now) {
-				continue
-			}
-			m := provider.TaskMessage{
-				Target: history.OrchestrationInstance{InstanceID: sent.InstanceID},
-				Event:  &history.EventRaised{Header: history.NewHeader(sent.Timestamp), Name: sent.Name, Input: sent.Input},
-			}
-			if err := x.to.Message(ctx, m, due); err != nil {
+		for _, m := range p.hiddenSignals(inst, x.lookedAt) {
+			if err := x.to.Message(ctx, m); err != nil {
 				return err
 			}
 		}
@@ -288,31 +279,12 @@ func (x *export) exportHidden(ctx context.Context, p pending) error {
 			if p.completed[action{id, inst.loaded.executionID, n}] {
 				continue
 			}
-			if err := x.to.Message(ctx, *inst.fired(inst.timers[n], now), time.Time{}); err != nil {
+			if err := x.to.Message(ctx, *inst.fired(inst.timers[n], x.lookedAt)); err != nil {
 				return err
 			}
 		}
 	}
 	return nil
-}
-
-// signalDue returns when an event for an entity is to be delivered that names a
-// time (DurableTask.Core/Entities/EventFormat/EntityMessageEventNames.cs,
-// ScheduledRequestMessageEventName).
-func signalDue(ev history.Event, target string) (due time.Time, ok bool) {
-	name := ""
-	switch ev := ev.(type) {
-	case *history.EventRaised:
-		name = ev.Name
-	case *history.EventSent:
-		name = ev.Name
-	}
-	text, timed := strings.CutPrefix(name, "op@")
-	if !timed || !strings.HasPrefix(target, "@") {
-		return time.Time{}, false
-	}
-	due, err := time.Parse(time.RFC3339Nano, text)
-	return due, err == nil
 }
 
 // handBack makes visible again what was received.

@@ -142,7 +142,7 @@ func (h *TaskHub) observe(ctx context.Context) ([]metering.QueueState, error) {
 func ageOf(d *delivery) time.Duration {
 	since := d.insertedOn
 	if d.env != nil && d.env.Message != nil {
-		if due := dueTime(d.env.Message); due.After(since) {
+		if due := provider.Due(*d.env.Message); due.After(since) {
 			since = due
 		}
 	}

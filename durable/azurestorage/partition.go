@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -242,7 +241,7 @@ func (p *partition) awaitIdle(ctx context.Context, limit time.Duration) bool {
 // counts in whole seconds; whoever receives the message before its time holds
 // it back.
 func visibilityDelay(m *provider.TaskMessage, now time.Time) time.Duration {
-	due := dueTime(m)
+	due := provider.Due(*m)
 	if due.IsZero() {
 		return 0
 	}
@@ -251,17 +250,3 @@ func visibilityDelay(m *provider.TaskMessage, now time.Time) time.Duration {
 
 // maxVisibility is the longest that a message can be hidden.
 const maxVisibility = 7 * 24 * time.Hour
-
-// dueTime returns when a message may be handed out, zero for at once.
-func dueTime(m *provider.TaskMessage) time.Time {
-	switch ev := m.Event.(type) {
-	case *history.TimerFired:
-		return ev.FireAt
-	case *history.ExecutionStarted:
-		return ev.ScheduledStart
-	case *history.EventRaised:
-		due, _ := provider.EntityDue(*m)
-		return due
-	}
-	return time.Time{}
-}

@@ -3,9 +3,7 @@ package embedded
 import (
 	"context"
 	"fmt"
-	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -76,27 +74,19 @@ func (t *tables) exportActivities(ctx context.Context, w provider.HubWriter) err
 // exportMessages passes the messages that could be handed out, and then those
 // that have a time.
 func (t *tables) exportMessages(ctx context.Context, w provider.HubWriter) error {
-	err := t.each(messagesTable, func(_, value []byte) error {
-		m, err := decodeMessage(value)
+	for _, table := range []tableID{messagesTable, timersTable} {
+		err := t.each(table, func(_, value []byte) error {
+			m, err := decodeMessage(value)
+			if err != nil {
+				return err
+			}
+			return w.Message(ctx, m)
+		})
 		if err != nil {
 			return err
 		}
-		return w.Message(ctx, m, time.Time{})
-	})
-	if err != nil {
-		return err
 	}
-	return t.each(timersTable, func(key, value []byte) error {
-		m, err := decodeMessage(value)
-		if err != nil {
-			return err
-		}
-		var due time.Time
-		if !hasTime(m.Event) {
-			reading(key[:8]).time(&due)
-		}
-		return w.Message(ctx, m, due)
-	})
+	return nil
 }
 
 // each calls f with each record of a table, in the order of their keys.
@@ -105,17 +95,6 @@ func (t *tables) each(table tableID, f func(key, value []byte) error) error {
 		err := f([]byte(key), value)
 		return err != nil, err
 	})
-}
-
-// hasTime reports whether an event says itself when it is due.
-func hasTime(e history.Event) bool {
-	switch e := e.(type) {
-	case *history.TimerFired:
-		return true
-	case *history.ExecutionStarted:
-		return !e.ScheduledStart.IsZero()
-	}
-	return false
 }
 
 // Totals implements [provider.Portable].

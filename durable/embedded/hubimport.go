@@ -136,7 +136,7 @@ func (im *importer) Activity(ctx context.Context, task provider.TaskMessage) err
 }
 
 // Message implements [provider.HubWriter].
-func (im *importer) Message(ctx context.Context, msg provider.TaskMessage, due time.Time) error {
+func (im *importer) Message(ctx context.Context, msg provider.TaskMessage) error {
 	if err := checkID(msg.Target.InstanceID); err != nil {
 		return fmt.Errorf("import message: %w", err)
 	}
@@ -144,12 +144,7 @@ func (im *importer) Message(ctx context.Context, msg provider.TaskMessage, due t
 	if err != nil {
 		return fmt.Errorf("import message for instance %s: %w", msg.Target.InstanceID, err)
 	}
-	switch e := msg.Event.(type) {
-	case *history.TimerFired:
-		due = e.FireAt
-	case *history.ExecutionStarted:
-		due = e.ScheduledStart
-	}
+	due := provider.Due(msg)
 	_, isTimer := msg.Event.(*history.TimerFired)
 	return im.add(ctx, len(record), func(t *txn) error {
 		if isTimer || due.After(time.Now()) {

@@ -30,3 +30,16 @@ func EntityDue(m TaskMessage) (due time.Time, ok bool) {
 	}
 	return due, err == nil
 }
+
+// Due returns when a message is to be delivered, zero for at once
+// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay).
+func Due(m TaskMessage) time.Time {
+	switch e := m.Event.(type) {
+	case *history.TimerFired:
+		return e.FireAt
+	case *history.ExecutionStarted:
+		return e.ScheduledStart
+	}
+	due, _ := EntityDue(m)
+	return due
+}

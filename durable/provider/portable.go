@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
@@ -37,10 +36,9 @@ type HubWriter interface {
 	Instance(ctx context.Context, state *InstanceState, past []history.Event) error
 	// Activity takes one that is to be run, or to be run again.
 	Activity(ctx context.Context, task TaskMessage) error
-	// Message takes a message that is on its way to an instance. A TimerFired,
-	// and an ExecutionStarted with a ScheduledStart, are to be delivered at their
-	// time; due is the time of others that have one, else zero.
-	Message(ctx context.Context, msg TaskMessage, due time.Time) error
+	// Message takes a message that is on its way to an instance, where it is to
+	// arrive when it is [Due].
+	Message(ctx context.Context, msg TaskMessage) error
 }
 
 // ExportOptions say how [Portable.Export] proceeds.
@@ -122,8 +120,8 @@ func (c *countingWriter) Activity(ctx context.Context, task TaskMessage) error {
 	return nil
 }
 
-func (c *countingWriter) Message(ctx context.Context, msg TaskMessage, due time.Time) error {
-	if err := c.to.Message(ctx, msg, due); err != nil {
+func (c *countingWriter) Message(ctx context.Context, msg TaskMessage) error {
+	if err := c.to.Message(ctx, msg); err != nil {
 		return err
 	}
 	c.count(Totals{Messages: 1})

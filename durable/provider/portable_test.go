@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -29,7 +28,7 @@ func (h *heap) Export(ctx context.Context, w provider.HubWriter, _ provider.Expo
 	if err := w.Activity(ctx, provider.TaskMessage{Event: task(0), Target: instance("a")}); err != nil {
 		return err
 	}
-	return w.Message(ctx, provider.TaskMessage{Event: fired(0), Target: instance("a")}, time.Time{})
+	return w.Message(ctx, provider.TaskMessage{Event: fired(0), Target: instance("a")})
 }
 
 func (h *heap) Import(_ context.Context, fill func(provider.HubWriter) error) error { return fill(h) }
@@ -51,7 +50,7 @@ func (h *heap) Activity(context.Context, provider.TaskMessage) error {
 	return nil
 }
 
-func (h *heap) Message(context.Context, provider.TaskMessage, time.Time) error {
+func (h *heap) Message(context.Context, provider.TaskMessage) error {
 	h.received.Messages++
 	return nil
 }

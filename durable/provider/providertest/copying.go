@@ -3,6 +3,8 @@ package providertest
 import (
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -15,6 +17,7 @@ var copying = area{"copying", []test{
 	{"a copy goes on where the hub was", copied},
 	{"a copy has what ended, and large payloads", copiedWhole},
 	{"a copied timer and a copied start come in their time", copiedTimes},
+	{"copied signals come in their time", copiedSignals},
 	{"the hub that was copied goes on as before", copiedLeftAlone},
 	{"an empty hub is copied", copiedNothing},
 	{"a hub is not copied while it is worked on", copiedAtWork},
@@ -181,6 +184,59 @@ func copiedTimes(w *world) {
 		e.finish()
 	}
 	w.quiet("one timer is a day away")
+}
+
+// Names of signals are what .NET reads as a time: with a zone or without one.
+func copiedSignals(w *world) {
+	w.portable()
+	w.start()
+	due := now().Add(time.Second)
+	w.create("sender")
+	e := w.next("sender")
+	names := []string{later("", due).Event.(*history.EventRaised).Name}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02T15:04:05.9999999", "2006-01-02T15:04:05", "2006-01-02T15:04:05.0000000-07:00"} {
+		names = append(names, "op@"+now().Add(24*time.Hour).UTC().Format(layout))
+	}
+	for i, name := range names {
+		e.raise(i, fmt.Sprintf("@counter@%d", i), name, text(fmt.Sprintf(`{"op":"later","id":"%d"}`, i)))
+	}
+	e.end(history.Completed, nil).finish()
+	from, to := w.portable()
+	w.rest()
+	w.equal("messages", w.mustCopy(from, to).Messages, len(names))
+	w.equal("messages of the copy", w.messagesOf(to), w.messagesOf(from))
+	w.use(to.(provider.Provider))
+	got := w.next("@counter@0")
+	if early := time.Until(due); early > 0 {
+		w.Errorf("a signal was delivered %v before its time", early)
+	}
+	got.become("first", "state").finish()
+	w.quiet("the others are a day away")
+}
+
+// messagesOf returns what is on the way in a hub that rests, in the order of the
+// receivers.
+func (w *world) messagesOf(hub provider.Portable) (found []string) {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	w.must("Export", hub.Export(ctx, (*messageList)(&found), provider.ExportOptions{}))
+	slices.Sort(found)
+	return found
+}
+
+// A messageList lists the messages that it is given.
+type messageList []string
+
+func (*messageList) Instance(context.Context, *provider.InstanceState, []history.Event) error {
+	return nil
+}
+
+func (*messageList) Activity(context.Context, provider.TaskMessage) error { return nil }
+
+func (l *messageList) Message(_ context.Context, m provider.TaskMessage) error {
+	*l = append(*l, fmt.Sprintf("%s %s due %v", m.Target.InstanceID, m.Event.Type(), provider.Due(m).UTC()))
+	return nil
 }
 
 func copiedLeftAlone(w *world) {
