@@ -35,15 +35,23 @@ func (t *hubTool) copy(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer,
 	if err != nil {
 		return nil, err
 	}
+	return cfg.copyHub(ctx, r)
+}
+
+func (c Config) copyHub(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {
 	if r.TaskHub != "" {
-		cfg.Storage.TaskHub = r.TaskHub
 		if err := azurestorage.ValidateHubName(r.TaskHub); err != nil {
 			return nil, err
 		}
+		c.Embedded.Path = c.hubFile() // which is not called after the hub in Azure Storage
+		c.Storage.TaskHub = r.TaskHub
+	}
+	if err := c.checkApart(r.From, r.To); err != nil {
+		return nil, err
 	}
 	told := false
 	for deadline := time.Now().Add(r.Wait); ; {
-		totals, err := copyOnce(ctx, cfg, r)
+		totals, err := copyOnce(ctx, c, r)
 		busy := errors.Is(err, provider.ErrHubBusy) || isHeld(err)
 		if !busy || time.Now().After(deadline) {
 			return totals, err
@@ -100,6 +108,40 @@ func (c Config) place(text string) (kind StorageType, name string, err error) {
 	return 0, "", fmt.Errorf("%q is neither embedded nor azurestorage", text)
 }
 
+// checkApart refuses to copy a hub onto itself.
+func (c Config) checkApart(from, to string) error {
+	fromKind, source, err := c.place(from)
+	if err != nil {
+		return err
+	}
+	toKind, target, err := c.place(to)
+	if err != nil {
+		return err
+	}
+	same := fromKind == toKind
+	if same && fromKind == AzureStorage {
+		same = sameConnection(source, target)
+	} else if same {
+		same = isOneFile(source, target) || isOneFile(source, unfinished(target))
+	}
+	if same {
+		return fmt.Errorf("%s and %s are the same task hub; name two, as in `hub copy embedded embedded:FILE`", from, to)
+	}
+	return nil
+}
+
+func isOneFile(a, b string) bool {
+	first, err := os.Stat(a)
+	if err != nil {
+		return false
+	}
+	second, err := os.Stat(b)
+	return err == nil && os.SameFile(first, second)
+}
+
+// unfinished returns the name of a hub's file until all is in it.
+func unfinished(path string) string { return path + ".copying" }
+
 func (c Config) copySource(text string) (hubPlace, error) {
 	kind, name, err := c.place(text)
 	if err != nil {
@@ -130,11 +172,11 @@ func (c Config) copyTarget(text string) (hubPlace, error) {
 	if err := c.removeEmpty(name); err != nil {
 		return hubPlace{}, err
 	}
-	unfinished := name + ".copying"
-	if err := embedded.Delete(unfinished); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	partial := unfinished(name)
+	if err := embedded.Delete(partial); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return hubPlace{}, err
 	}
-	hub, err := embedded.Open(unfinished, c.embeddedConfig())
+	hub, err := embedded.Open(partial, c.embeddedConfig())
 	if err != nil {
 		return hubPlace{}, err
 	}
@@ -143,9 +185,9 @@ func (c Config) copyTarget(text string) (hubPlace, error) {
 			return err
 		}
 		if whole {
-			return os.Rename(unfinished, name)
+			return os.Rename(partial, name)
 		}
-		return embedded.Delete(unfinished)
+		return embedded.Delete(partial)
 	}}, nil
 }
 

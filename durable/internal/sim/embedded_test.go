@@ -126,8 +126,8 @@ func (l *lister) Activity(_ context.Context, task provider.TaskMessage) error {
 	return nil
 }
 
-func (l *lister) Message(_ context.Context, m provider.TaskMessage, due time.Time) error {
-	*l = append(*l, fmt.Sprintf("%v for %+v, due %v: %+v", m.Event.Type(), m.Target, due, m.Event))
+func (l *lister) Message(_ context.Context, m provider.TaskMessage) error {
+	*l = append(*l, fmt.Sprintf("%v for %+v, due %v: %+v", m.Event.Type(), m.Target, provider.Due(m), m.Event))
 	return nil
 }
 
