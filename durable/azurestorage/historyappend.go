@@ -84,9 +84,10 @@ const (
 )
 
 // do makes attempts until the rows are written or cannot be. When the fate of
-// an attempt is unknown it looks at the sentinel before it makes another. If
-// somebody else wrote since, it counts nevertheless, but nothing can be added with
-// the ETag that is returned.
+// an attempt is unknown it looks at the sentinel before it makes another. A conflict
+// says no more, not even that of the first attempt: a request may be delivered twice,
+// and the answer be that of the second. If somebody else wrote since, it counts
+// nevertheless, but nothing can be added with the ETag that is returned.
 //
 // A history that begins has no ETag to meet. If others may have had the instance since
 // the first attempt, they may have had all of it, and it may have been purged: there is
@@ -101,8 +102,6 @@ func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err
 		switch {
 		case err == nil:
 			return newETag, nil
-		case isConflict(err) && n == 1:
-			return "", w.lost(err)
 		case wasNotApplied(err) && !isConflict(err) && !isTransient(err):
 			return "", fmt.Errorf("append to history: %w", err)
 		}
@@ -112,7 +111,7 @@ func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err
 			return newETag, nil
 		case lookErr == nil && became == followed:
 			return etag, nil
-		case lookErr == nil && newETag != etag:
+		case lookErr == nil && (newETag != etag || etag == "" && isConflict(err)):
 			return "", w.lost(err)
 		case errors.Is(lookErr, provider.ErrSessionLost):
 			return "", w.lost(errors.Join(err, lookErr))

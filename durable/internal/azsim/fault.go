@@ -31,11 +31,19 @@ const (
 	// FreezeAfter loses the answer, and freezes the worker for a while, which makes
 	// its next attempt come late.
 	FreezeAfter
+	// Twice delivers the request two times, one right after the other, as a
+	// middlebox may. The answer is that of the second.
+	Twice
+	// Echo answers the request, and delivers it once more after several seconds.
+	Echo
+	// Late loses the connection, and delivers the request after several seconds.
+	Late
 )
 
 // String returns the name of the fault.
 func (f Fault) String() string {
-	names := [...]string{"", "throttled", "lost", "answer lost", "refused after", "slow", "killed before", "killed after", "frozen after"}
+	names := [...]string{"", "throttled", "lost", "answer lost", "refused after", "slow", "killed before", "killed after", "frozen after",
+		"delivered twice", "delivered again", "delivered late"}
 	if f < 0 || int(f) >= len(names) {
 		return "unknown fault"
 	}
@@ -54,6 +62,24 @@ func refused(r *Request, f Fault) *reply {
 		return refusal(r.Service, http.StatusInternalServerError, "InternalError", "The server encountered an internal error. Please retry the request.")
 	}
 	return refusal(r.Service, http.StatusServiceUnavailable, "ServerBusy", "The server is busy.")
+}
+
+// copyOf returns the exchange of a copy of a request, which nobody waits for.
+func (x *exchange) copyOf() *exchange {
+	r := *x.r
+	r.Roll = mix(r.Roll, 7)
+	return &exchange{w: x.w, a: x.a, r: &r, asked: x.asked, fault: x.fault}
+}
+
+// deliverLate delivers the copy of a request after several seconds.
+func (x *exchange) deliverLate() {
+	late := x.copyOf()
+	x.a.late.Add(1)
+	x.a.underway.Go(func() {
+		defer x.a.late.Add(-1)
+		time.Sleep(slowness(mix(late.r.Roll, 3)))
+		x.a.serve(late)
+	})
 }
 
 // stall is for how long a worker is frozen that lost an answer.

@@ -201,10 +201,19 @@ func (x *exchange) there() error {
 		x.a.late.Add(1)
 		defer x.a.late.Add(-1)
 		time.Sleep(slowness(mix(x.r.Roll, 3)))
-	case None, FailAfter, RefuseAfter, KillAfter, FreezeAfter:
+	case Late:
+		x.deliverLate()
+		return errLost
+	case None, FailAfter, RefuseAfter, KillAfter, FreezeAfter, Twice, Echo:
 	}
 	x.reply = x.a.serve(x)
 	switch x.fault {
+	case Twice:
+		second := x.copyOf()
+		x.reply = x.a.serve(second)
+		x.at, x.id = second.at, second.id
+	case Echo:
+		x.deliverLate()
 	case FailAfter:
 		return errLost
 	case RefuseAfter:
@@ -215,7 +224,7 @@ func (x *exchange) there() error {
 	case FreezeAfter:
 		x.w.Freeze(stall(mix(x.r.Roll, 4)))
 		return errLost
-	case None, Throttle, FailBefore, Slow, KillBefore:
+	case None, Throttle, FailBefore, Slow, KillBefore, Late:
 	}
 	return nil
 }

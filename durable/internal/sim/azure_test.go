@@ -89,6 +89,9 @@ func faultsOf(p *sim.Plan) func(azsim.Request) azsim.Fault {
 		case at > p.Quiet:
 			return azsim.None
 		}
+		if random := rand.New(rand.NewPCG(r.Roll, 0x2EA7)); random.Float64() < p.Repeats {
+			return repeats[random.IntN(len(repeats))]
+		}
 		random := rand.New(rand.NewPCG(r.Roll, 0xFA117))
 		if random.Float64() >= p.Faults {
 			return azsim.None
@@ -105,6 +108,10 @@ func faultsOf(p *sim.Plan) func(azsim.Request) azsim.Fault {
 		return fault
 	}
 }
+
+// repeats are the faults by which a request comes more than once, or when nobody waits
+// for it any more.
+var repeats = []azsim.Fault{azsim.Twice, azsim.Echo, azsim.Late}
 
 func (a *azure) open(w *azsim.Worker) (*azurestorage.TaskHub, error) {
 	c, err := azurestorage.ParseConnectionString(a.account.ConnectionString())

@@ -97,6 +97,22 @@ func TestCrash_AnyRequestMayBeTheLast(t *testing.T) {
 	}
 }
 
+// A request that a worker makes may be delivered twice, once more later, or late.
+func TestCrash_AnyRequestMayComeTwiceOrLate(t *testing.T) {
+	for _, c := range crashApps {
+		t.Run(c.name, func(t *testing.T) {
+			_, requests, _ := runCrash(t, crashPlan(c.app), azsim.None, 0)
+			for _, fault := range repeats {
+				for n := 1; n <= requests; n += crashEvery {
+					if faults, _, trace := runCrash(t, crashPlan(c.app), fault, n); len(faults) > 0 {
+						t.Errorf("%v, request %d of %d: %s\n%s", fault, n, requests, strings.Join(faults, "\n"), around(trace, fault))
+					}
+				}
+			}
+		})
+	}
+}
+
 // around returns the lines of a trace up to where the fault is, and some after
 // that.
 func around(trace string, fault azsim.Fault) string {

@@ -20,6 +20,9 @@ type Plan struct {
 	// has passed.
 	Faults float64
 	Quiet  time.Duration
+	// Repeats is the chance of a request to be delivered twice, once more later, or
+	// late, in addition.
+	Repeats float64
 	// Disturbances are what happens to workers meanwhile, Skews how far their
 	// clocks are ahead.
 	Disturbances []Disturbance
@@ -73,6 +76,18 @@ func (d Disturbance) String() string {
 func NewVariedPlan(seed uint64) *Plan {
 	p := NewPlan(seed)
 	p.Varied = true
+	return p
+}
+
+// NewRepeatedPlan is [NewVariedPlan] with requests that come twice and late.
+func NewRepeatedPlan(seed uint64) *Plan { return NewVariedPlan(seed).repeated() }
+
+// NewRepeatedEntityPlan is [NewEntityPlan] with requests that come twice and late.
+func NewRepeatedEntityPlan(seed uint64) *Plan { return NewEntityPlan(seed).repeated() }
+
+// repeated adds requests that come twice and late. What else the seed stands for stays.
+func (p *Plan) repeated() *Plan {
+	p.Repeats = []float64{0.01, 0.05, 0.2}[mix(p.Seed, "repeats")%3]
 	return p
 }
 

@@ -72,6 +72,14 @@ func simulateEmbedded(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults
 
 func TestSim_AppsEndAsTheOracleSays(t *testing.T) { simulateMany(t, *onto, sim.NewVariedPlan) }
 
+func TestSim_AppsEndThoughRequestsComeTwiceAndLate(t *testing.T) {
+	simulateMany(t, *onto, sim.NewRepeatedPlan)
+}
+
+func TestSim_AppsWithEntitiesEndThoughRequestsComeTwiceAndLate(t *testing.T) {
+	simulateMany(t, *onto, sim.NewRepeatedEntityPlan)
+}
+
 func TestSim_AppsOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
 	simulateEmbeddedToo(t, sim.NewPlan)
 }
@@ -182,6 +190,6 @@ func report(t *testing.T, provider string, plan *sim.Plan, faults []string, trac
 	if err := os.WriteFile(file, []byte(trace), 0o600); err != nil {
 		note = err.Error()
 	}
-	t.Errorf("seed %d: %s\nworkers %d, partitions %d, faults %v, loose %v, disturbances %v, stopped at operation %d\nrepeat it with: go test ./durable/internal/sim -run %s -sim.provider=%s -sim.seed=%[1]d -sim.runs=1; %s",
-		plan.Seed, strings.Join(faults, "\n"), plan.Workers, plan.Partitions, plan.Faults, plan.Loose, plan.Disturbances, plan.StopAt, t.Name(), provider, note)
+	t.Errorf("seed %d: %s\nworkers %d, partitions %d, faults %v, repeats %v, loose %v, disturbances %v, stopped at operation %d\nrepeat it with: go test ./durable/internal/sim -run %s -sim.provider=%s -sim.seed=%[1]d -sim.runs=1; %s",
+		plan.Seed, strings.Join(faults, "\n"), plan.Workers, plan.Partitions, plan.Faults, plan.Repeats, plan.Loose, plan.Disturbances, plan.StopAt, t.Name(), provider, note)
 }
