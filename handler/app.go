@@ -63,7 +63,7 @@ func run(app App) int {
 
 	cfg, err := Load()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
+		fmt.Fprintln(os.Stderr, oneLine(err))
 		return exitNoConfig
 	}
 	cfg.Logger = NewLogger(os.Stdout, cfg.LogLevel)

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
 // The defaults of [Config] and of what [Load] reads.
@@ -161,6 +163,18 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
+// withoutSecrets returns a copy of c whose problem, notices and logs tell no
+// secrets: whatever is said of a configuration is said of what this returns.
+func (c Config) withoutSecrets() Config {
+	c.Problem = secrets.Error(c.Problem)
+	c.Notices = slices.Clone(c.Notices)
+	for i, notice := range c.Notices {
+		c.Notices[i] = secrets.Mask(notice)
+	}
+	c.Logger, c.Storage.Logger, c.Worker.Logger = secrets.Logger(c.Logger), secrets.Logger(c.Storage.Logger), secrets.Logger(c.Worker.Logger)
+	return c
+}
+
 // Load makes a Config from defaults, then host.json, then the environment;
 // each overrides only what it names. Standalone, it first sets the environment
 // variables that local.settings.json has and the environment lacks.
@@ -202,7 +216,7 @@ func Load() (Config, error) {
 	if notFound {
 		cfg.Notices = append(cfg.Notices, fmt.Sprintf("There is no host.json in %s or above it; defaults are used.", root))
 	}
-	cfg.Problem = errors.Join(append(problems, cfg.Problem)...)
+	cfg.Problem = secrets.Error(errors.Join(append(problems, cfg.Problem)...))
 	return cfg, nil
 }
 

@@ -4,8 +4,9 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"regexp"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
 // An effectiveSetting is what a setting is, and why.
@@ -43,19 +44,12 @@ func shown(value any) any {
 	case time.Duration:
 		return shortTimeSpan(v)
 	case fmt.Stringer:
-		return v.String()
+		return secrets.Mask(v.String())
 	case string:
-		return masked(v)
+		return secrets.Mask(v)
 	}
 	return value
 }
-
-// secrets matches what must not be shown: keys, signatures and passwords in
-// connection strings and URLs, from their names to where they end.
-var secrets = regexp.MustCompile(`(?i)\b(AccountKey|SharedAccessSignature|SharedAccessKey|sig|code|key|password|pwd|secret|token)=[^;&"\s]*`)
-
-// masked returns text with the secrets in it replaced.
-func masked(text string) string { return secrets.ReplaceAllString(text, "$1=***") }
 
 // logConfiguration logs what all settings are, in one record, and where each
 // comes from in records of their own at the debug level.

@@ -117,6 +117,10 @@ func (v variables) connection(name string) (string, bool) {
 // errUnclosed says that a text has a percent sign without a second one.
 var errUnclosed = errors.New(`has a "%" without a closing one`)
 
+// errNotAName says that what is between two percent signs is no name. It may be a
+// part of a signature in a URL, and is not told.
+var errNotAName = errors.New("has something else than the name of a setting between two percent signs")
+
 // substitute replaces each %NAME% in text by the setting of that name
 // (WebJobs.Host/Config/NameResolverExtensions.cs, ResolveWholeString).
 func (v variables) substitute(text string) (string, error) {
@@ -130,6 +134,9 @@ func (v variables) substitute(text string) (string, error) {
 		name, after, closed := strings.Cut(rest, "%")
 		if !closed {
 			return "", errUnclosed
+		}
+		if !settingName.MatchString(name) {
+			return "", errNotAName
 		}
 		value, ok := v.lookup(name)
 		if !ok {

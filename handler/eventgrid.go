@@ -64,7 +64,7 @@ func (c *EventGridConfig) findTopicKey(vars variables, source string) error {
 	}
 	key, ok := vars.lookup(c.KeySetting)
 	if !ok || strings.TrimSpace(key) == "" {
-		return fmt.Errorf("%s is %q, but there is no such setting; it must be the topic's key", topicKeyPath, c.KeySetting)
+		return fmt.Errorf("%s names the setting %s, which is not set; it must be the topic's key", topicKeyPath, c.KeySetting)
 	}
 	c.Key = strings.TrimSpace(key)
 	return nil

@@ -74,7 +74,7 @@ func TestEventGrid_KeyIsThatOfTheSettingAndIsNotShown(t *testing.T) {
 		}
 	}
 	cfg = configured(t, durableTaskJSON(hostJSON), "TOPIC=https://topic.example/api/events")
-	if cfg.Problem == nil || !strings.Contains(cfg.Problem.Error(), `keySettingName is "TOPIC_KEY", but there is no such setting`) {
+	if cfg.Problem == nil || !strings.Contains(cfg.Problem.Error(), `keySettingName names the setting TOPIC_KEY, which is not set`) {
 		t.Errorf("without the key the problem is %v", cfg.Problem)
 	}
 }

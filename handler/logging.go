@@ -5,20 +5,23 @@ import (
 	"io"
 	"log/slog"
 	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
 // NewLogger returns a logger that writes to w one line of text a record, those
 // of level and above. Give it standard output: the Functions host takes every
 // line on standard error for an error
-// (azure-functions-host: Workers/ProcessManagement/WorkerProcess.cs).
+// (azure-functions-host: Workers/ProcessManagement/WorkerProcess.cs). Keys, signatures
+// and passwords are masked.
 func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
-	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+	return secrets.Logger(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})))
 }
 
 // NewJSONLogger is NewLogger for JSON: an object a line, with the keys time, level
 // and msg, event in records for which .NET has an event, and those of the record.
 func NewJSONLogger(w io.Writer, level slog.Level) *slog.Logger {
-	return slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level}))
+	return secrets.Logger(slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
 }
 
 // parseLogFormat reads DURABLE_LOG_FORMAT: text, which empty means, or json.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/labstack/echo/v4"
 )
 
@@ -157,7 +158,7 @@ func echoMessage(e *echo.HTTPError) string {
 const longestReason = 1000
 
 // oneLine returns the text of err without line breaks and the rulers that the
-// Azure SDK draws between them.
+// Azure SDK draws between them, and without secrets.
 func oneLine(err error) string {
 	words := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' || r == ' ' })
 	kept := words[:0]
@@ -166,7 +167,7 @@ func oneLine(err error) string {
 			kept = append(kept, w)
 		}
 	}
-	text := strings.ToValidUTF8(strings.Join(kept, " "), "?")
+	text := secrets.Mask(strings.ToValidUTF8(strings.Join(kept, " "), "?"))
 	if len(text) > longestReason {
 		text = strings.ToValidUTF8(text[:longestReason], "") + " …"
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/labstack/echo/v4"
 )
 
@@ -64,7 +65,7 @@ type configurationPayload struct {
 func (m *management) configuration(c echo.Context, _ query) error {
 	cfg := m.server.cfg
 	payload := configurationPayload{
-		Mode: cfg.mode(), Plan: cfg.plan.String(), Address: cfg.Address, AppRoot: cfg.Root, LogLevel: strings.ToLower(cfg.LogLevel.String()),
+		Mode: cfg.mode(), Plan: cfg.plan.String(), Address: secrets.Mask(cfg.Address), AppRoot: secrets.Mask(cfg.Root), LogLevel: strings.ToLower(cfg.LogLevel.String()),
 		Key: "none", Settings: cfg.effective(), Notices: append([]string{}, cfg.Notices...), Problems: []string{},
 	}
 	if cfg.Key != "" {

@@ -47,7 +47,7 @@ var _ http.Handler = (*Server)(nil)
 // New returns a Server of app. It does no I/O and cannot fail: what is wrong
 // with app or cfg, the Server tells to those who call it.
 func New(app App, cfg Config) *Server {
-	cfg = cfg.WithDefaults()
+	cfg = cfg.WithDefaults().withoutSecrets()
 	s := &Server{cfg: cfg, logger: cfg.Logger, state: newReadiness(), draining: make(chan struct{})}
 	s.management = s.newManagement()
 	s.echo = s.newEcho()
@@ -60,6 +60,7 @@ func New(app App, cfg Config) *Server {
 	if s.cfg.Problem == nil {
 		s.cfg.Problem = s.open(app, api)
 	}
+	s.cfg = s.cfg.withoutSecrets()
 	if s.cfg.Problem != nil {
 		s.state.unavailable(configReason(s.cfg.Problem))
 	}

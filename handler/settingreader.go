@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
 // A settingReader reads settings as the rows say and gathers what is wrong with
@@ -169,5 +171,5 @@ func (s setting) wrongValue(path, value, must string) error {
 	if value == strings.TrimSpace(s.text) {
 		return s.wrong(path, must)
 	}
-	return fmt.Errorf("%s is %s, which stands for %q, must be %s (%s)", path, s.written(), masked(value), must, s.source)
+	return fmt.Errorf("%s is %s, which stands for %q, must be %s (%s)", path, s.written(), secrets.Mask(value), must, s.source)
 }

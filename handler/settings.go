@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
 // overridePrefix begins the names of variables that override host.json, before
@@ -37,7 +39,7 @@ type setting struct {
 func (s setting) written() string {
 	switch s.kind {
 	case kindString:
-		return strconv.Quote(masked(s.text))
+		return strconv.Quote(secrets.Mask(s.text))
 	case kindNumber, kindBool:
 		return s.text
 	case kindObject:

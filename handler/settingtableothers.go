@@ -63,7 +63,9 @@ var notificationRows = []settingRow{
 	},
 	{
 		path: "notifications.eventGrid.keySettingName", flat: "eventGridKeySettingName",
-		values:  textValue{words: "the name of a setting", set: func(cfg *Config, value string) { cfg.EventGrid.KeySetting = value }},
+		values: textValue{emptyIsUnset: true, must: mustBeSettingName, hidden: true, words: "the name of a setting", set: func(cfg *Config, value string) {
+			cfg.EventGrid.KeySetting = value
+		}},
 		initial: "none", get: func(cfg *Config) any { return cfg.EventGrid.KeySetting },
 		does: "the setting, an environment variable, that has the topic's key",
 	},

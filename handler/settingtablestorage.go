@@ -31,7 +31,7 @@ var storageRows = []settingRow{
 	},
 	{
 		path: "storageProvider.connectionName", older: []string{"connectionStringName"}, flat: "azureStorageConnectionStringName",
-		values: textValue{resolved: true, emptyIsUnset: true, words: "the name of a storage connection, below", set: func(cfg *Config, value string) {
+		values: textValue{resolved: true, emptyIsUnset: true, must: mustBeSettingName, hidden: true, words: "the name of a storage connection, below", set: func(cfg *Config, value string) {
 			cfg.ConnectionName = value
 		}},
 		initial: "`Storage`", get: func(cfg *Config) any { return cfg.ConnectionName },
@@ -113,7 +113,7 @@ var storageRows = []settingRow{
 	},
 	{
 		path: "storageProvider.trackingStoreConnectionName", older: []string{"trackingStoreConnectionStringName"}, flat: "trackingStoreConnectionStringName",
-		values: textValue{resolved: true, emptyIsUnset: true, words: "the name of a storage connection, below", set: func(cfg *Config, value string) {
+		values: textValue{resolved: true, emptyIsUnset: true, must: mustBeSettingName, hidden: true, words: "the name of a storage connection, below", set: func(cfg *Config, value string) {
 			cfg.TrackingStoreConnectionName = value
 		}},
 		initial: "none", get: func(cfg *Config) any { return cfg.TrackingStoreConnectionName },

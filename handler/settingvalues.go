@@ -3,9 +3,12 @@ package handler
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
 // A settingValues is the kind of values that a setting takes.
@@ -34,6 +37,9 @@ type textValue struct {
 	// must, if it is not nil, says what is wrong with a value.
 	must func(value string) (must string)
 
+	// hidden says that a wrong value may be a secret, and is not told.
+	hidden bool
+
 	// emptyIsUnset says that an empty string is as good as none.
 	emptyIsUnset bool
 
@@ -57,6 +63,9 @@ func (k textValue) take(r *settingReader, path string, s setting, cfg *Config) e
 	}
 	if k.must != nil {
 		if must := k.must(value); must != "" {
+			if k.hidden {
+				return fmt.Errorf("%s is something else than %s; it is not shown, since it could be a secret (%s)", path, must, s.source)
+			}
 			return s.wrongValue(path, value, must)
 		}
 	}
@@ -86,6 +95,19 @@ func (k textValue) schema() schemaNode {
 		n["pattern"] = k.pattern
 	}
 	return n
+}
+
+// settingName matches the name of a setting, such as a connection.
+var settingName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:-]{0,127}$`)
+
+// mustBeSettingName says what is wrong with the name of a setting. What stands
+// there may well be the key or connection string that the setting should have,
+// and names come to be told in URLs and errors.
+func mustBeSettingName(value string) string {
+	if settingName.MatchString(value) && secrets.Mask(value) == value {
+		return ""
+	}
+	return "the name of a setting: letters, digits and _ . : -"
 }
 
 // A wholeValue is a whole number. As in .NET configuration, where every value is

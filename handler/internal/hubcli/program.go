@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
 // Codes that a program exits with.
@@ -68,8 +70,10 @@ type verb struct {
 	run   func(c *call) error
 }
 
-// Run does what the arguments say and returns the code to exit with.
+// Run does what the arguments say and returns the code to exit with. Secrets in
+// what it says on standard error are masked.
 func (p Program) Run(ctx context.Context, args []string) int {
+	p.Stderr = secrets.Writer(p.Stderr)
 	if len(args) == 0 || isHelp(args[0]) {
 		out := p.Stdout
 		code := ExitOK
