@@ -53,7 +53,7 @@ type PurgeFilter struct {
 // looked at stays: the error is an *[InstanceStateError] then too, or
 // [provider.ErrInstanceChanged] if it has ended again.
 func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) (PurgeResult, error) {
-	n, err := c.purge(ctx, id, purgeOptionsOf(opts))
+	n, err := c.purge(ctx, id, purgeOptionsOf(opts), new(provider.Query))
 	if err != nil {
 		err = during(err, "purge instance %s", id)
 	}
@@ -66,7 +66,8 @@ const (
 	maxPurgeErrors = 10
 )
 
-// PurgeMany purges the instances that filter selects, several at a time. An
+// PurgeMany purges the instances that filter selects, several at a time. Each is looked
+// at again before it goes, and stays if it does not match any more. An
 // instance that cannot be purged does not keep it from purging the others. If it
 // fails, is cut off, or ctx ends, the result says what was removed until then,
 // and doing it again does the rest.
@@ -94,7 +95,7 @@ func (c *Client) PurgeMany(ctx context.Context, filter PurgeFilter, opts ...Purg
 		}
 		id := InstanceID(s.Instance.InstanceID)
 		group.Go(func() error {
-			n, err := c.purge(ctx, id, o)
+			n, err := c.purge(ctx, id, o, &query)
 			tally.add(id, n, err)
 			return nil
 		})
@@ -136,15 +137,20 @@ func (t *purgeTally) error(listErr error) error {
 }
 
 // purge purges an instance, and its descendants if o says so, children before
-// their parents so that they can be found again. It returns how many it purged.
-func (c *Client) purge(ctx context.Context, id InstanceID, o purgeOptions) (purged int, err error) {
+// their parents so that they can be found again. It returns how many it purged: none
+// if the instance does not match the query now.
+func (c *Client) purge(ctx context.Context, id InstanceID, o purgeOptions, matching *provider.Query) (purged int, err error) {
 	purger, ok := c.hub.(provider.Purger)
 	root, err := c.ended(ctx, id)
-	if err != nil {
+	switch {
+	case err != nil:
 		return 0, err
-	}
-	if !ok {
+	case !ok:
 		return 0, ErrNotSupported
+	case !matching.Matches(root):
+		return 0, nil
+	case provider.IsEntity(string(id)):
+		root = nil // it can go, whatever becomes of it meanwhile
 	}
 	generations, seen := [][]InstanceID{{id}}, map[InstanceID]*provider.InstanceState{id: root}
 	if o.recursive {
@@ -171,17 +177,14 @@ func (c *Client) purge(ctx context.Context, id InstanceID, o purgeOptions) (purg
 }
 
 // ended returns what is known of an instance, and an error if it has not ended. An
-// entity never does, and can be purged all the same, whatever becomes of it
-// meanwhile: of one it returns nil (the extension's HttpApiHandler.cs,
-// HandleDeleteHistoryByIdRequestAsync).
+// entity never does, and can be purged all the same (the extension's
+// HttpApiHandler.cs, HandleDeleteHistoryByIdRequestAsync).
 func (c *Client) ended(ctx context.Context, id InstanceID) (*provider.InstanceState, error) {
 	s, err := c.hub.Instance(ctx, string(id), provider.Fetch{})
 	switch {
 	case err != nil:
 		return nil, err
-	case provider.IsEntity(string(id)):
-		return nil, nil
-	case !s.Status.IsTerminal():
+	case !s.Status.IsTerminal() && !provider.IsEntity(string(id)):
 		return nil, &InstanceStateError{InstanceID: id, Operation: OperationPurge, Status: s.Status}
 	}
 	return s, nil

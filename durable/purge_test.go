@@ -113,6 +113,57 @@ func (h failingHub) Instances(ctx context.Context, q provider.Query) (*provider.
 	return h.Hub.Instances(ctx, q)
 }
 
+// carelessHub lists all instances, whatever is asked for.
+type carelessHub struct {
+	*memhub.Hub
+	listed func(*provider.InstanceState) // changes what is told of each
+}
+
+func (h carelessHub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	page, err := h.Hub.Instances(ctx, provider.Query{})
+	for _, s := range page.Instances {
+		h.listed(s)
+	}
+	return page, err
+}
+
+// What a provider lists by mistake stays, and so does what does not match any more when
+// it is to go.
+func TestPurgeMany_LooksAtEachInstanceAgainBeforeItGoes(t *testing.T) {
+	filters := []durable.PurgeFilter{
+		{Name: "Waits"}, {IDPrefix: "b\ufffd"}, {CreatedFrom: time.Now().Add(24 * time.Hour)}, {CreatedTo: time.Unix(1, 0)},
+		{Statuses: []history.RuntimeStatus{history.Terminated}},
+	}
+	for name, listed := range map[string]func(*provider.InstanceState){
+		"listed by mistake":       func(*provider.InstanceState) {},
+		"listed as it was before": func(s *provider.InstanceState) { s.Name, s.Status = "Waits", history.Terminated },
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			p := new(plant)
+			p.mended.Store(true)
+			h := carelessHub{memhub.New(), listed}
+			entity := &history.ExecutionStarted{Instance: history.OrchestrationInstance{InstanceID: "@e@k"}, Header: history.NewHeader(time.Now().Add(24 * time.Hour))}
+			if err := h.StartInstance(t.Context(), provider.TaskMessage{Event: entity, Target: entity.Instance}, nil); err != nil {
+				t.Fatal(err)
+			}
+			defer run(t, h, p.registry(), durable.Config{})()
+			c := durable.NewClient(h, p.registry())
+			for _, id := range []durable.InstanceID{"a", "b", "c"} {
+				_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "", id))
+			}
+			time.Sleep(time.Hour)
+			for _, filter := range filters {
+				if result, err := c.PurgeMany(t.Context(), filter); err != nil || result.Instances != 0 {
+					t.Errorf("%s: %+v purged %d, %v; want none", name, filter, result.Instances, err)
+				}
+			}
+			if page, err := h.Hub.Instances(t.Context(), provider.Query{}); err != nil || len(page.Instances) != 4 {
+				t.Errorf("%s: left are %v, %v; want all 4", name, page, err)
+			}
+		})
+	}
+}
+
 func TestPurgeMany_GoesOnAfterAFailureAndTellsOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := new(plant)

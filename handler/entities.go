@@ -45,7 +45,7 @@ func (m *management) listEntities(name string) operation {
 			Continuation:      c.Request().Header.Get(headerContinuation),
 		})
 		if err != nil {
-			return badToken(c, err)
+			return badToken(err)
 		}
 		statuses := make([]entityStatus, len(page.Entities))
 		for i, s := range page.Entities {

@@ -93,15 +93,23 @@ func (h *fakeHub) Instances(_ context.Context, q provider.Query) (*provider.Page
 	if h.outage != nil {
 		return nil, h.outage
 	}
+	first := ""
+	if q.Continuation != "" {
+		places, err := provider.DecodeContinuation(q.Continuation, 1)
+		if err != nil {
+			return nil, err
+		}
+		first = places[0]
+	}
 	page := &provider.Page{}
 	for _, state := range slices.SortedFunc(mapValues(h.instances), func(a, b *provider.InstanceState) int {
 		return cmp.Compare(a.Instance.InstanceID, b.Instance.InstanceID)
 	}) {
 		id := state.Instance.InstanceID
 		switch {
-		case id < q.Continuation, !strings.HasPrefix(id, q.IDPrefix), len(q.Statuses) > 0 && !slices.Contains(q.Statuses, state.Status):
+		case id < first, !q.Matches(state):
 		case q.PageSize > 0 && len(page.Instances) == q.PageSize:
-			page.Continuation = id
+			page.Continuation = provider.EncodeContinuation(id)
 			return page, nil
 		default:
 			page.Instances = append(page.Instances, fetched(state, q.Fetch))

@@ -131,7 +131,7 @@ func (m *management) list(c echo.Context, q query) error {
 		Continuation: c.Request().Header.Get(headerContinuation),
 	})
 	if err != nil {
-		return badToken(c, err)
+		return badToken(err)
 	}
 	payloads := make([]statusPayload, len(page.Instances))
 	for i, state := range page.Instances {
@@ -144,11 +144,10 @@ func (m *management) list(c echo.Context, q query) error {
 	return writeJSON(c, http.StatusOK, payloads)
 }
 
-// badToken returns err, or one that says that the continuation token is wrong, if
-// there is one: what stores the hub refuses those that it did not hand out.
-func badToken(c echo.Context, err error) error {
-	_, outage := errors.AsType[*outageError](err)
-	if c.Request().Header.Get(headerContinuation) == "" || outage || c.Request().Context().Err() != nil {
+// badToken returns err, or the answer to a continuation token that the hub did not hand
+// out.
+func badToken(err error) error {
+	if !errors.Is(err, provider.ErrContinuation) {
 		return err
 	}
 	return &answerError{http.StatusBadRequest, withCause("The continuation token is not one that this task hub returned.", err)}

@@ -110,8 +110,8 @@ func TestList_PagesWithTheContinuationHeader(t *testing.T) {
 			`"createdTime":"2026-01-05T10:20:30Z","lastUpdatedTime":"2026-01-05T10:20:41Z"}`
 	}
 	const head = "200\nContent-Type: application/json; charset=utf-8\nx-ms-continuation-token: "
-	compare(t, "first page", told(s, "GET", "/api/durabletask/instances?top=2", ""), head+"c\n["+row("a", "1")+","+row("b", "1")+"]")
-	compare(t, "last page", told(s, "GET", "/api/durabletask/instances/?top=2&showInput=false", "", headerContinuation, "c"), head+"\n["+row("c", "null")+"]")
+	compare(t, "first page", told(s, "GET", "/api/durabletask/instances?top=2", ""), head+provider.EncodeContinuation("c")+"\n["+row("a", "1")+","+row("b", "1")+"]")
+	compare(t, "last page", told(s, "GET", "/api/durabletask/instances/?top=2&showInput=false", "", headerContinuation, provider.EncodeContinuation("c")), head+"\n["+row("c", "null")+"]")
 	compare(t, "nothing", told(s, "GET", "/api/durabletask/instances?instanceIdPrefix=x", ""), head+"\n[]")
 	compare(t, "bad size", told(s, "GET", "/api/durabletask/instances?top=0", ""),
 		"400\nContent-Type: application/json; charset=utf-8\n"+`{"Message":"The page size, top, must be at least 1."}`)

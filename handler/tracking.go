@@ -24,7 +24,7 @@ func (m *management) tracking(id durable.InstanceID) operation {
 		case errors.Is(err, provider.ErrNotSupported):
 			return &answerError{http.StatusNotImplemented, withCause("This hub keeps no audit of its orchestrations.", err)}
 		case err != nil:
-			return badToken(c, err)
+			return badToken(err)
 		case len(page.Records) == 0 && from == "" && page.Continuation == "":
 			return notFoundEmpty(c)
 		}

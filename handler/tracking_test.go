@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -22,7 +23,7 @@ func (h *auditedHub) Tracking(_ context.Context, id string, q provider.TrackingQ
 	if q.Continuation != "" {
 		var err error
 		if first, err = strconv.Atoi(q.Continuation); err != nil {
-			return nil, err
+			return nil, fmt.Errorf("%q: %w", q.Continuation, provider.ErrContinuation)
 		}
 	}
 	rest := h.records[id][first:]

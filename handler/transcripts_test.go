@@ -137,7 +137,7 @@ func listExchanges() []exchange {
 	return []exchange{
 		{note: "all", method: "GET", target: list},
 		{note: "the first page", method: "GET", target: list + "/?top=3&showInput=false"},
-		{note: "the next page", method: "GET", target: list + "?top=3&showInput=false", headers: []string{"x-ms-continuation-token", "failed"}},
+		{note: "the next page", method: "GET", target: list + "?top=3&showInput=false", headers: []string{"x-ms-continuation-token", provider.EncodeContinuation("failed")}},
 		{note: "by status", method: "GET", target: list + "?runtimeStatus=Running,Completed&runtimeStatus=Pending"},
 		{note: "by the beginning of their IDs", method: "GET", target: list + "?instanceIdPrefix=c"},
 		{note: "by when they were created", method: "GET", target: list + "?createdTimeFrom=2026-01-01T00:00:00.000Z&createdTimeTo=2026-02-01T00:00:00.000Z&top=1"},

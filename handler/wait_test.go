@@ -3,6 +3,7 @@ package handler
 import (
 	"errors"
 	"fmt"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -58,13 +59,14 @@ func TestList_TokenThatTheHubDoesNotKnowIsABadRequest(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	s := readyServer(t, App{}, fakeConfig(t, hub))
-	hub.fail(errors.New("the continuation is not one that this hub returned"))
+	hub.fail(provider.ErrContinuation)
 	want := `{"Message":"The continuation token is not one that this task hub returned."`
 	if w := call(s, "GET", managed+"instances", "", headerContinuation, "x"); w.Code != http.StatusBadRequest || !strings.HasPrefix(w.Body.String(), want) {
 		t.Errorf("%d %s, want 400 %s", w.Code, w.Body, want)
 	}
-	if w := call(s, "GET", managed+"instances", ""); w.Code != http.StatusInternalServerError {
-		t.Errorf("without a token: %d, want 500", w.Code)
+	hub.fail(errors.New("something else"))
+	if w := call(s, "GET", managed+"instances", "", headerContinuation, "x"); w.Code != http.StatusInternalServerError {
+		t.Errorf("something else: %d, want 500", w.Code)
 	}
 	hub.fail(errNoStorage)
 	if w := call(s, "GET", managed+"instances", "", headerContinuation, "x"); w.Code != http.StatusServiceUnavailable {

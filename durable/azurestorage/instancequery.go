@@ -26,7 +26,7 @@ func (h *TaskHub) Instances(ctx context.Context, q provider.Query) (*provider.Pa
 	if err != nil {
 		return nil, fmt.Errorf("query instances: %w", err)
 	}
-	page := &provider.Page{Continuation: continuation, Instances: make([]*provider.InstanceState, len(raw))}
+	page := &provider.Page{Continuation: continuation}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(blobsAtOnce)
 	for i := range raw {
@@ -34,7 +34,10 @@ func (h *TaskHub) Instances(ctx context.Context, q provider.Query) (*provider.Pa
 		if err != nil {
 			return nil, fmt.Errorf("query instances: %w", err)
 		}
-		page.Instances[i] = &row.State
+		if !q.Matches(&row.State) {
+			continue
+		}
+		page.Instances = append(page.Instances, &row.State)
 		group.Go(func() error { return h.resolveState(ctx, row) })
 	}
 	if err := group.Wait(); err != nil {
@@ -48,7 +51,8 @@ const maxPageSize = 1000
 
 // instanceFilter returns q as an OData filter
 // (DurableTask.AzureStorage/Tracking/OrchestrationInstanceStatusQueryCondition.cs,
-// ToOData).
+// ToOData). It may select more than q does: of keys it is not said whether they are in
+// the order of UTF-16, as in Azurite, or in that of characters.
 func instanceFilter(q provider.Query) string {
 	var conditions []string
 	if !q.CreatedFrom.IsZero() {
@@ -94,16 +98,21 @@ func odataTime(t time.Time) string {
 	return "datetime'" + t.UTC().Format("2006-01-02T15:04:05.0000000Z") + "'"
 }
 
-// prefixEnd returns the first key after all that begin with prefix: its last
-// character is one higher. ok is false if there is no such key.
+// prefixEnd returns a key after all that begin with prefix, whether keys are in the
+// order of UTF-16 or of UTF-8: its last character is one higher. One that has no such
+// successor in both orders is left out, so that others than those may come before
+// the end, too. ok is false if there is no end
+// (OrchestrationInstanceStatusQueryCondition.cs, ToOData, takes the next code unit).
 func prefixEnd(prefix string) (end string, ok bool) {
-	last, size := utf8.DecodeLastRuneInString(prefix)
-	if last == utf8.RuneError || last >= utf8.MaxRune {
-		return "", false
+	for prefix != "" {
+		last, size := utf8.DecodeLastRuneInString(prefix)
+		prefix = prefix[:len(prefix)-size]
+		switch {
+		case last == 0xD7FF: // halves of UTF-16 pairs are no characters
+			return prefix + "\uE000", true
+		case last < utf8.RuneError, last > 0xFFFF && last < utf8.MaxRune:
+			return prefix + string(last+1), true
+		}
 	}
-	next := last + 1
-	if next == 0xD800 { // halves of UTF-16 pairs are no characters
-		next = 0xE000
-	}
-	return prefix[:len(prefix)-size] + string(next), true
+	return "", false
 }

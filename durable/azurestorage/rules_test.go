@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+	"unicode/utf16"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/google/go-cmp/cmp"
@@ -221,10 +223,20 @@ func TestBuffer_GivesRoomToWhoWaits(t *testing.T) {
 	})
 }
 
-func TestPrefixEnd(t *testing.T) {
-	for prefix, want := range map[string]string{"inst": "insu", "a^0": "a^1", "\uD7FF": "\uE000", "ü": "ý"} {
-		if got, ok := prefixEnd(prefix); !ok || got != want {
+// The end of a prefix comes after all that begin with it, in whichever order keys are.
+func TestPrefixEnd_ComesAfterAllThatBeginWithThePrefix(t *testing.T) {
+	for prefix, want := range map[string]string{
+		"inst": "insu", "a^0": "a^1", "\uD7FF": "\uE000", "ü": "ý", "a\uFFFC": "a\uFFFD", "😀": "😁",
+		"a\uFFFD": "b", "a\uFFFF": "b", "a\U0010FFFF": "b", "a\U0010FFFF\uFFFD\xff": "b", "\xff": "", "\U0010FFFF": "", "": "",
+	} {
+		got, ok := prefixEnd(prefix)
+		if got != want || ok != (want != "") {
 			t.Errorf("prefixEnd(%q) = %q, %v; want %q", prefix, got, ok, want)
+		}
+		for _, rest := range []string{"", "z", "\uFFFF", "\U0010FFFF"} {
+			if id := prefix + rest; ok && (id >= got || slices.Compare(utf16.Encode([]rune(id)), utf16.Encode([]rune(got))) >= 0) {
+				t.Errorf("%q, which begins with %q, does not come before %q", id, prefix, got)
+			}
 		}
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // table is one table of the hub. Its methods make one request each, unless
@@ -81,6 +83,15 @@ type tableQuery struct {
 
 // page returns one page of rows as JSON, and the continuation if there are
 // more. It makes several attempts. A page can be empty and yet not the last.
+//
+// The service says where a page ends in two headers, such as "1!8!U21pdGg-", which is
+// Base64 of its own kind, and "1!8!QmVuOTk5". The one for the row key may be empty or
+// missing; where the service does that it has not been documented. It must then be
+// missing in the next request, too: if it is empty there, the service answers 400
+// (https://github.com/Azure/azure-sdk-for-js/issues/20913). Azurite returns an empty
+// one for an empty row key, as all rows of the instances table have it, and takes it
+// either way
+// (https://learn.microsoft.com/rest/api/storageservices/query-timeout-and-pagination).
 func (t *table) page(ctx context.Context, q tableQuery) (rows [][]byte, continuation string, err error) {
 	format := aztables.MetadataFormatMinimal
 	options := &aztables.ListEntitiesOptions{Format: &format}
@@ -94,11 +105,14 @@ func (t *table) page(ctx context.Context, q tableQuery) (rows [][]byte, continua
 		options.Top = new(int32(q.top))
 	}
 	if q.continuation != "" {
-		partition, row, found := strings.Cut(q.continuation, " ")
-		if !found {
-			return nil, "", fmt.Errorf("continuation %q: want two words", q.continuation)
+		next, err := provider.DecodeContinuation(q.continuation, 2)
+		if err != nil {
+			return nil, "", err
 		}
-		options.NextPartitionKey, options.NextRowKey = &partition, &row
+		options.NextPartitionKey = &next[0]
+		if next[1] != "" {
+			options.NextRowKey = &next[1]
+		}
 	}
 	err = retry(ctx, "query table "+t.name, func(ctx context.Context) error {
 		answer, err := t.client.NewListEntitiesPager(options).NextPage(ctx)
@@ -107,13 +121,13 @@ func (t *table) page(ctx context.Context, q tableQuery) (rows [][]byte, continua
 		}
 		rows, continuation = answer.Entities, ""
 		if answer.NextPartitionKey != nil && *answer.NextPartitionKey != "" {
-			continuation = *answer.NextPartitionKey + " "
-			if answer.NextRowKey != nil {
-				continuation += *answer.NextRowKey
-			}
+			continuation = provider.EncodeContinuation(*answer.NextPartitionKey, value(answer.NextRowKey))
 		}
 		return nil
 	})
+	if q.continuation != "" && statusOf(err) == http.StatusBadRequest {
+		err = fmt.Errorf("%w: %w", provider.ErrContinuation, err)
+	}
 	return rows, continuation, err
 }
 

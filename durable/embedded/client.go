@@ -104,17 +104,7 @@ func (h *Hub) History(ctx context.Context, id string) ([]history.Event, error) {
 
 // state returns what is known of an instance.
 func (t *tables) state(id string, r *row, fetch provider.Fetch) (*provider.InstanceState, error) {
-	s := &provider.InstanceState{
-		Instance:    history.OrchestrationInstance{InstanceID: id, ExecutionID: r.execution},
-		Name:        r.name,
-		Version:     r.version,
-		Status:      r.status,
-		CreatedAt:   r.created,
-		CompletedAt: r.completed,
-		ScheduledAt: r.scheduled,
-		Generation:  r.generation,
-		Tags:        r.tags,
-	}
+	s := r.state(id)
 	var err error
 	if s.LastUpdatedAt, err = t.updated(r); err != nil {
 		return nil, err

@@ -2,10 +2,7 @@ package embedded
 
 import (
 	"context"
-	"encoding/base64"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -37,7 +34,7 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 				return true, nil
 			}
 			if len(page.Instances) == size || scanned == maxScanned {
-				page.Continuation = base64.RawURLEncoding.EncodeToString([]byte(id))
+				page.Continuation = provider.EncodeContinuation(id)
 				return true, nil
 			}
 			scanned++
@@ -45,7 +42,7 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 			if err != nil {
 				return true, &damageError{tableNames[instancesTable], []byte(id), err}
 			}
-			if !matches(q, id, r) {
+			if !q.Matches(r.state(id)) {
 				return false, nil
 			}
 			s, err := t.state(id, r, q.Fetch)
@@ -68,21 +65,9 @@ func startOfPage(q provider.Query) (string, error) {
 	if q.Continuation == "" {
 		return q.IDPrefix, nil
 	}
-	b, err := base64.RawURLEncoding.DecodeString(q.Continuation)
+	places, err := provider.DecodeContinuation(q.Continuation, 1)
 	if err != nil {
-		return "", errors.New("the continuation is not one that this hub returned")
+		return "", err
 	}
-	return max(q.IDPrefix, string(b)), nil
-}
-
-func matches(q provider.Query, id string, r *row) bool {
-	switch {
-	case q.ExcludeEntities && strings.HasPrefix(id, "@"):
-		return false
-	case !q.CreatedFrom.IsZero() && r.created.Before(q.CreatedFrom):
-		return false
-	case !q.CreatedTo.IsZero() && r.created.After(q.CreatedTo):
-		return false
-	}
-	return len(q.Statuses) == 0 || slices.Contains(q.Statuses, r.status)
+	return max(q.IDPrefix, places[0]), nil
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A row is what the hub keeps of an instance beside its history.
@@ -84,6 +85,21 @@ func decodeRow(b []byte) (*row, error) {
 		return nil, fmt.Errorf("decode instance: %w", err)
 	}
 	return &r, nil
+}
+
+// state returns what the row alone says of an instance.
+func (r *row) state(id string) *provider.InstanceState {
+	return &provider.InstanceState{
+		Instance:    history.OrchestrationInstance{InstanceID: id, ExecutionID: r.execution},
+		Name:        r.name,
+		Version:     r.version,
+		Status:      r.status,
+		CreatedAt:   r.created,
+		CompletedAt: r.completed,
+		ScheduledAt: r.scheduled,
+		Generation:  r.generation,
+		Tags:        r.tags,
+	}
 }
 
 // begin makes r the row of the execution that start begins

@@ -113,24 +113,3 @@ type InstanceState struct {
 	Generation    int
 	Tags          map[string]string
 }
-
-// A Query selects instances. Conditions that are set must all hold.
-type Query struct {
-	CreatedFrom time.Time // zero: no bound
-	CreatedTo   time.Time
-	Statuses    []history.RuntimeStatus // empty: any
-	IDPrefix    string
-	Name        string // of the orchestrator; empty: any
-	// ExcludeEntities leaves out instances whose ID begins with "@".
-	ExcludeEntities bool
-	Fetch           Fetch
-	PageSize        int    // 0: the provider's default
-	Continuation    string // Page.Continuation of the page before
-}
-
-// A Page is part of a query's answer. A page can be empty and yet have a
-// continuation.
-type Page struct {
-	Instances    []*InstanceState
-	Continuation string // empty on the last page
-}

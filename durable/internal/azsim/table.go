@@ -159,8 +159,11 @@ func (a *Account) queryEntities(t *table, r *Request) *reply {
 	}
 	top = min(top, maxPage)
 	all := t.sorted()
-	if from := r.query.Get("NextPartitionKey"); from != "" {
-		first := &entity{partitionKey: fromToken(from), rowKey: fromToken(r.query.Get("NextRowKey"))}
+	if r.query.Has("NextPartitionKey") {
+		first, ok := continuationOf(r)
+		if !ok {
+			return refuseTable(http.StatusBadRequest, "InvalidInput", "One of the request inputs is not valid: the continuation")
+		}
 		i, _ := slices.BinarySearchFunc(all, first, compareKeys)
 		all = all[i:]
 	}
@@ -181,7 +184,9 @@ func (a *Account) queryEntities(t *table, r *Request) *reply {
 	answer := newReply(http.StatusOK)
 	if end < len(found) {
 		answer.header.Set("x-ms-continuation-NextPartitionKey", toToken(found[end].partitionKey))
-		answer.header.Set("x-ms-continuation-NextRowKey", toToken(found[end].rowKey))
+		if row := found[end].rowKey; row != "" { // as the service may do; Azurite returns an empty header
+			answer.header.Set("x-ms-continuation-NextRowKey", toToken(row))
+		}
 	}
 	return answer.with("application/json;odata=minimalmetadata", b.Bytes())
 }
@@ -192,10 +197,18 @@ func toToken(key string) string {
 	return "1!" + strconv.Itoa(len(text)) + "!" + text
 }
 
-func fromToken(token string) string {
+func fromToken(token string) (key string, ok bool) {
 	text, err := base64.RawURLEncoding.DecodeString(token[strings.LastIndex(token, "!")+1:])
-	if err != nil {
-		return ""
+	return string(text), err == nil && toToken(string(text)) == token
+}
+
+// continuationOf returns where a query is to go on. As the service does, it refuses a
+// parameter that is there and is empty.
+func continuationOf(r *Request) (first *entity, ok bool) {
+	partitionKey, ok := fromToken(r.query.Get("NextPartitionKey"))
+	rowKey := ""
+	if ok && r.query.Has("NextRowKey") {
+		rowKey, ok = fromToken(r.query.Get("NextRowKey"))
 	}
-	return string(text)
+	return &entity{partitionKey: partitionKey, rowKey: rowKey}, ok
 }

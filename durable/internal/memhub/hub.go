@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -192,14 +191,22 @@ func (h *Hub) Instance(ctx context.Context, id string, fetch provider.Fetch) (*p
 	return fetched(i.state, fetch), nil
 }
 
-// Instances implements provider.Client. A page's continuation is the last ID
-// that it has.
+// Instances implements provider.Client. A page's continuation is made of
+// the last ID that it has.
 func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	after := ""
+	if q.Continuation != "" {
+		places, err := provider.DecodeContinuation(q.Continuation, 1)
+		if err != nil {
+			return nil, err
+		}
+		after = places[0]
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	var found []*provider.InstanceState
 	for id, i := range h.instances {
-		if i.state != nil && id > q.Continuation && matches(i.state, q) {
+		if i.state != nil && id > after && q.Matches(i.state) {
 			found = append(found, fetched(i.state, q.Fetch))
 		}
 	}
@@ -209,23 +216,9 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 	p := &provider.Page{Instances: found}
 	if q.PageSize > 0 && len(found) > q.PageSize {
 		p.Instances = found[:q.PageSize]
-		p.Continuation = p.Instances[q.PageSize-1].Instance.InstanceID
+		p.Continuation = provider.EncodeContinuation(p.Instances[q.PageSize-1].Instance.InstanceID)
 	}
 	return p, nil
-}
-
-func matches(s *provider.InstanceState, q provider.Query) bool {
-	id := s.Instance.InstanceID
-	switch {
-	case !q.CreatedFrom.IsZero() && s.CreatedAt.Before(q.CreatedFrom),
-		!q.CreatedTo.IsZero() && s.CreatedAt.After(q.CreatedTo),
-		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, s.Status),
-		!strings.HasPrefix(id, q.IDPrefix),
-		q.Name != "" && s.Name != q.Name,
-		q.ExcludeEntities && strings.HasPrefix(id, "@"):
-		return false
-	}
-	return true
 }
 
 // fetched returns a copy of s with the large fields that fetch asks for.

@@ -1,8 +1,10 @@
 package providertest
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -10,8 +12,10 @@ import (
 )
 
 var queries = area{"queries", []test{
-	{"conditions select instances", running(conditions)},
+	{"each condition selects instances, alone and with any others", running(conditions)},
+	{"a prefix selects what begins with it, whatever its last character", running(prefixes)},
 	{"pages follow each other until the last", running(paging)},
+	{"a continuation can be a header of HTTP, and no other is taken", running(continuations)},
 	{"a query of an empty hub is empty", emptyHub},
 	{"what is listed is what is read one by one", running(listedAsRead)},
 }}
@@ -35,6 +39,9 @@ func (w *world) list(q provider.Query) []*provider.InstanceState {
 		if page.Continuation == "" {
 			return all
 		}
+		if strings.Trim(page.Continuation, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+			w.Fatalf("the continuation %q is not in base64url, and would not pass through HTTP unchanged", page.Continuation)
+		}
 		q.Continuation = page.Continuation
 	}
 }
@@ -52,13 +59,16 @@ func (w *world) listIDs(q provider.Query) []string {
 func conditions(w *world) {
 	w.create("pending")
 	w.next("pending").release() // so that it stays as it is
-	base := now().Add(-time.Hour)
-	for i, id := range []string{"x-1", "x-2", "x-3", "@entity@x", "y"} {
-		start := started(id, "execution of "+id, nil)
-		start.Timestamp = base.Add(time.Duration(i) * time.Minute)
+	base := now().Add(-time.Hour).Truncate(time.Minute)
+	minute := func(n float64) time.Time { return base.Add(time.Duration(n * float64(time.Minute))) }
+	for i, tt := range []struct{ id, name string }{
+		{"x-1", "A"}, {"x-2", "B"}, {"x-3", "A"}, {"@entity@x", "A"}, {"y", "A"}, {"x-4", "a"}, {"x-5", "A"},
+	} {
+		start := started(tt.id, "execution of "+tt.id, nil)
+		start.Timestamp, start.Name = minute(float64(i+1)), tt.name
 		w.createAs(start)
-		e := w.nextOf(id)
-		switch id {
+		e := w.nextOf(tt.id)
+		switch tt.id {
 		case "x-1":
 			e.end(history.Completed, nil)
 		case "x-2":
@@ -66,32 +76,73 @@ func conditions(w *world) {
 		}
 		e.finish()
 	}
-	minute := func(n float64) time.Time { return base.Add(time.Duration(n * float64(time.Minute))) }
+	all := []string{"@entity@x", "pending", "x-1", "x-2", "x-3", "x-4", "x-5", "y"}
+	check := func(name string, q provider.Query, want []string) {
+		w.Helper()
+		for _, size := range []int{0, 1, 2} {
+			q.PageSize = size
+			w.equal(fmt.Sprintf("%s, pages of %d", name, size), w.listIDs(q), want)
+		}
+	}
+	alone := []struct {
+		name string
+		add  func(*provider.Query)
+		want []string
+	}{
+		{"from a time", func(q *provider.Query) { q.CreatedFrom = minute(2) }, []string{"@entity@x", "pending", "x-2", "x-3", "x-4", "x-5", "y"}},
+		{"to a time", func(q *provider.Query) { q.CreatedTo = minute(6) }, []string{"@entity@x", "x-1", "x-2", "x-3", "x-4", "y"}},
+		{"statuses", func(q *provider.Query) { q.Statuses = []history.RuntimeStatus{history.Running, history.Failed} }, []string{"@entity@x", "x-2", "x-3", "x-4", "x-5", "y"}},
+		{"prefix", func(q *provider.Query) { q.IDPrefix = "x-" }, []string{"x-1", "x-2", "x-3", "x-4", "x-5"}},
+		{"name", func(q *provider.Query) { q.Name = "A" }, []string{"@entity@x", "x-1", "x-3", "x-5", "y"}},
+		{"no entities", func(q *provider.Query) { q.ExcludeEntities = true }, []string{"pending", "x-1", "x-2", "x-3", "x-4", "x-5", "y"}},
+	}
+	for chosen := range 1 << len(alone) {
+		var q provider.Query
+		name, want := "all", slices.Clone(all)
+		for i, c := range alone {
+			if chosen>>i&1 == 1 {
+				c.add(&q)
+				name += ", " + c.name
+				want = slices.DeleteFunc(want, func(id string) bool { return !slices.Contains(c.want, id) })
+			}
+		}
+		check(name, q, want)
+	}
 	for _, tt := range []struct {
 		name string
 		q    provider.Query
 		want []string
 	}{
-		{"all", provider.Query{}, []string{"@entity@x", "pending", "x-1", "x-2", "x-3", "y"}},
-		{"no entities", provider.Query{ExcludeEntities: true}, []string{"pending", "x-1", "x-2", "x-3", "y"}},
-		{"prefix", provider.Query{IDPrefix: "x-"}, []string{"x-1", "x-2", "x-3"}},
 		{"prefix that is an ID", provider.Query{IDPrefix: "y"}, []string{"y"}},
 		{"prefix of none", provider.Query{IDPrefix: "z"}, nil},
-		{"one status", provider.Query{Statuses: []history.RuntimeStatus{history.Failed}}, []string{"x-2"}},
-		{"two statuses", provider.Query{Statuses: []history.RuntimeStatus{history.Completed, history.Pending}}, []string{"pending", "x-1"}},
 		{"a status of none", provider.Query{Statuses: []history.RuntimeStatus{history.Suspended}}, nil},
-		{"from a time", provider.Query{CreatedFrom: minute(1.5)}, []string{"@entity@x", "pending", "x-3", "y"}},
-		{"to a time", provider.Query{CreatedTo: minute(1.5)}, []string{"x-1", "x-2"}},
-		{"between times", provider.Query{CreatedFrom: minute(0.5), CreatedTo: minute(2.5)}, []string{"x-2", "x-3"}},
-		{"all at once", provider.Query{
-			CreatedFrom: minute(0.5), CreatedTo: minute(2.5), IDPrefix: "x", ExcludeEntities: true,
-			Statuses: []history.RuntimeStatus{history.Running},
-		}, []string{"x-3"}},
+		{"a name of none", provider.Query{Name: "C"}, nil},
+		{"a name that begins another", provider.Query{Name: "Orch"}, nil},
+		{"one moment", provider.Query{CreatedFrom: minute(3), CreatedTo: minute(3)}, []string{"x-3"}},
+		{"a moment between", provider.Query{CreatedFrom: minute(3.1), CreatedTo: minute(3.9)}, nil},
 	} {
-		for _, size := range []int{0, 1, 2} {
-			tt.q.PageSize = size
-			w.equal(fmt.Sprintf("%s, pages of %d", tt.name, size), w.listIDs(tt.q), tt.want)
+		check(tt.name, tt.q, tt.want)
+	}
+}
+
+// prefixes ends prefixes with characters that have no successor, or one that is no
+// character, in the order of UTF-8 or of UTF-16.
+func prefixes(w *world) {
+	var ids []string
+	for _, last := range []string{"", "~", "\u0080", "\ud7ff", "\ue000", "\ufffc", "\ufffd", "\U00010000", "\U0001f600", "\U0010ffff"} {
+		for _, rest := range []string{"", "1", "\U0010ffff"} {
+			ids = append(ids, "a"+last+rest)
 		}
+	}
+	ids = append(ids, "A", "b", "b\ufffd", "\ue001", "z")
+	slices.Sort(ids)
+	ids = slices.Compact(ids)
+	for _, id := range ids {
+		w.create(id)
+	}
+	for _, prefix := range append(slices.Clone(ids), "\U0010ffff", "a\xff", "a\xed\xa0\x80", "\xff") {
+		want := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !strings.HasPrefix(id, prefix) })
+		w.equal(fmt.Sprintf("prefix %q", prefix), w.listIDs(provider.Query{IDPrefix: prefix}), want)
 	}
 }
 
@@ -123,6 +174,25 @@ func paging(w *world) {
 	}
 	for _, size := range []int{1, 5, 22, 23, 24, 0} {
 		w.equal(fmt.Sprintf("pages of %d", size), w.listIDs(provider.Query{PageSize: size}), want)
+	}
+}
+
+// continuations has IDs that HTTP would change: with blanks around them, and characters
+// that a header cannot have.
+func continuations(w *world) {
+	want := []string{" ", " a ", "a b", "ünïcode 世界 😀", "😀 "}
+	for _, id := range want {
+		w.create(id)
+	}
+	slices.Sort(want)
+	w.equal("pages of 1", w.listIDs(provider.Query{PageSize: 1}), want)
+	for _, token := range []string{"a b", "!", "%", " ", "ü", "YQ==", "YQ", "bm9ib2R5"} {
+		ctx, cancel := w.patient()
+		_, err := w.p.Instances(ctx, provider.Query{Continuation: token})
+		cancel()
+		if !errors.Is(err, provider.ErrContinuation) {
+			w.Errorf("continuation %q: %v, want provider.ErrContinuation", token, err)
+		}
 	}
 }
 
