@@ -45,7 +45,7 @@ func Entity[S any](name string, ops ...Operation[S]) *Function {
 		state:      t,
 		initial:    func(*EntityContext) any { return new(S) },
 		operations: make(map[string]operation),
-		names:      make(map[uintptr]string),
+		names:      make(byFunction[string]),
 		decode: func(text string) (any, error) {
 			s, err := decodeText[S](text)
 			return &s, err
@@ -89,17 +89,18 @@ func (entityOption[S]) of(*S)                     {}
 // stored, which then is as if it had been performed once.
 func Op[S, I, O any](name string, method func(*S, *EntityContext, I) (O, error)) Operation[S] {
 	return entityOption[S](func(f *Function) {
-		code := reflect.ValueOf(method).Pointer()
+		fn := reflect.ValueOf(method)
+		symbol := symbolOf(fn.Pointer())
 		switch {
 		case strings.TrimSpace(name) == "":
 			panic(fmt.Sprintf("durable: an operation of entity %q was given no name", f.name))
 		case method == nil:
 			panic(fmt.Sprintf("durable: operation %q of entity %q is a nil function", name, f.name))
-		case isGeneric(symbolOf(code)):
+		case isGeneric(symbol):
 			panic(fmt.Sprintf("durable: operation %q of entity %q is the generic function %s, which cannot be told from its other instances; "+
-				"register a plain function that calls it", name, f.name, symbolOf(code)))
+				"register a plain function that calls it", name, f.name, symbol))
 		}
-		f.entity.add(f, name, code, performs(method))
+		f.entity.add(f, name, fn, performs(method))
 	})
 }
 
@@ -158,23 +159,24 @@ type entityType struct {
 	decode     func(text string) (any, error)
 	encode     func(state any) (*string, error)
 	operations map[string]operation // by name in upper case
-	names      map[uintptr]string   // of operations, by code
+	names      byFunction[string]   // of operations
 	fallback   operation            // nil if there is none
 }
 
 // An operation changes the state that state points at, and returns its output.
 type operation func(state any, ctx *EntityContext, input *string) (*string, error)
 
-func (e *entityType) add(f *Function, name string, code uintptr, op operation) {
+func (e *entityType) add(f *Function, name string, fn reflect.Value, op operation) {
 	key := strings.ToUpper(name)
 	if e.operations[key] != nil {
 		panic(fmt.Sprintf("durable: entity %q has two operations named %q: case does not matter", f.name, name))
 	}
-	if other, ok := e.names[code]; ok {
-		panic(fmt.Sprintf("durable: %s is operation %q of entity %q and also %q; one function can have one name, and closures of one function literal are one function",
-			symbolOf(code), other, f.name, name))
+	if other, ok := e.names.get(fn); ok {
+		panic(fmt.Sprintf("durable: %s is operation %q of entity %q and also %q; one function can have one name, and %s",
+			symbolOf(fn.Pointer()), other, f.name, name, oneLiteral))
 	}
-	e.operations[key], e.names[code] = op, name
+	e.operations[key] = op
+	e.names.put(fn, name)
 }
 
 // deleteOperation is what every entity can be told (durabletask-dotnet's
@@ -228,11 +230,11 @@ func operationOf[S, I, O any](r *Registry, key EntityKey[S], method func(*S, *En
 	if method == nil {
 		return id, "", fmt.Errorf("durable: operation of entity %q is a nil %T", id.Name, method)
 	}
-	f, code := r.byState[reflect.TypeFor[S]()], reflect.ValueOf(method).Pointer()
-	if name, ok := f.entity.names[code]; ok {
+	f, fn := r.byState[reflect.TypeFor[S]()], reflect.ValueOf(method)
+	if name, ok := f.entity.names.get(fn); ok {
 		return id, name, nil
 	}
-	return id, "", fmt.Errorf("durable: %s is not an operation of entity %q; give it a name with durable.Op", symbolOf(code), f.name)
+	return id, "", fmt.Errorf("durable: %s is not an operation of entity %q; give it a name with durable.Op", symbolOf(fn.Pointer()), f.name)
 }
 
 // entityNamed returns the entity with the given wire name, nil if there is none.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
-	"runtime"
 	"strings"
 	"time"
 
@@ -17,9 +16,9 @@ import (
 type Function struct {
 	kind    functionKind
 	name    string
-	version Version // of an orchestrator; empty if it is for all versions
-	symbol  string  // Go's name of the function, for messages
-	code    uintptr
+	version Version                                                   // of an orchestrator; empty if it is for all versions
+	symbol  string                                                    // Go's name of the function, for messages
+	fn      reflect.Value                                             // zero for an error and an entity
 	run     func(*Context, *string) (*string, error)                  // of an orchestrator
 	act     func(ctx context.Context, input *string) (*string, error) // of an activity
 	failure *namedError                                               // of an error
@@ -113,8 +112,7 @@ func newFunction(kind functionKind, name string, fn any) *Function {
 	case v.IsNil():
 		panic(fmt.Sprintf("durable: %s %q is a nil function", kind, name))
 	}
-	f := &Function{kind: kind, name: name, code: v.Pointer()}
-	f.symbol = symbolOf(f.code)
+	f := &Function{kind: kind, name: name, fn: v, symbol: symbolOf(v.Pointer())}
 	if isGeneric(f.symbol) {
 		panic(fmt.Sprintf("durable: %s %q is the generic function %s, which cannot be told from its other instances; "+
 			"register a plain function that calls it", kind, name, f.symbol))
@@ -125,7 +123,7 @@ func newFunction(kind functionKind, name string, fn any) *Function {
 // A Registry knows functions by their wire names, and wire names by functions.
 type Registry struct {
 	byName  map[functionName]*Function
-	byCode  map[functionCode]*Function
+	byCode  byFunction[*Function]
 	byState map[reflect.Type]*Function // entities
 	errors  []*namedError              // in the order in which they were added
 	worker  workerSettings
@@ -151,15 +149,10 @@ func keyOf(f *Function) functionName {
 	return functionName{f.kind, strings.ToUpper(f.name), f.version.key()}
 }
 
-type functionCode struct {
-	kind functionKind
-	code uintptr
-}
-
 // NewRegistry returns a Registry of fns, by the rules of [Registry.Add].
 func NewRegistry(fns ...*Function) *Registry {
 	r := &Registry{
-		byName: make(map[functionName]*Function), byCode: make(map[functionCode]*Function), byState: make(map[reflect.Type]*Function),
+		byName: make(map[functionName]*Function), byCode: make(byFunction[*Function]), byState: make(map[reflect.Type]*Function),
 	}
 	r.Add(fns...)
 	return r
@@ -179,8 +172,9 @@ func NewRegistry(fns ...*Function) *Registry {
 // function, whatever their receivers: an orchestrator can call the activity
 // mail.Send as (*Mailer)(nil).Send. All closures that one function literal
 // makes are the same too, so a call by reference finds whichever of them is
-// registered. Two differently configured activities with the same code need an
-// [ActivityName] for their calls, and a function of their own each to register.
+// registered; literals of one type that begin in one line count as one. Two
+// differently configured activities with the same code need an [ActivityName] for
+// their calls, and a function of their own each to register.
 func (r *Registry) Add(fns ...*Function) {
 	for _, f := range fns {
 		if f == nil {
@@ -204,12 +198,12 @@ func (r *Registry) Add(fns ...*Function) {
 			r.byName[name], r.byState[f.entity.state] = f, f
 			continue
 		}
-		code := functionCode{f.kind, f.code}
-		if other := r.byCode[code]; other != nil {
-			panic(fmt.Sprintf("durable: %s is registered as %s %q and as %q; one function can have one name, and closures of one function literal are one function",
-				f.symbol, f.kind, other.name, f.name))
+		if other, ok := r.byCode.get(f.fn); ok {
+			panic(fmt.Sprintf("durable: %s is registered as %s %q and as %q; one function can have one name, and %s",
+				f.symbol, f.kind, other.name, f.name, oneLiteral))
 		}
-		r.byName[name], r.byCode[code] = f, f
+		r.byName[name] = f
+		r.byCode.put(f.fn, f)
 	}
 }
 
@@ -283,23 +277,8 @@ func (r *Registry) functionOf(kind functionKind, fn any) (*Function, error) {
 	if v.IsNil() {
 		return nil, fmt.Errorf("durable: %s is a nil %T", kind, fn)
 	}
-	if f := r.byCode[functionCode{kind, v.Pointer()}]; f != nil {
+	if f, ok := r.byCode.get(v); ok {
 		return f, nil
 	}
 	return nil, fmt.Errorf("durable: %s %s is not registered; add it to the registry with a name", kind, symbolOf(v.Pointer()))
-}
-
-// isGeneric reports whether a symbol is an instance of a generic function or
-// a method of a generic type. Its code is not the same wherever it is named. A
-// closure in such a function is like any other.
-func isGeneric(symbol string) bool {
-	return strings.Contains(symbol, "[...]") && !strings.Contains(symbol, "].func")
-}
-
-// symbolOf returns Go's name of the function whose code is at pc.
-func symbolOf(pc uintptr) string {
-	if f := runtime.FuncForPC(pc); f != nil {
-		return strings.TrimSuffix(f.Name(), "-fm")
-	}
-	return "at an unknown address"
 }

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"maps"
 	"reflect"
+	"slices"
 	"strings"
 )
 
@@ -15,10 +16,12 @@ func (r *Registry) Lookup(fn any) (*Function, error) {
 	if v.Kind() != reflect.Func || v.IsNil() {
 		return nil, fmt.Errorf("durable: a %T is no function", fn)
 	}
-	for _, kind := range []functionKind{orchestratorKind, activityKind} {
-		if f := r.byCode[functionCode{kind, v.Pointer()}]; f != nil {
-			return f, nil
-		}
+	if named := v.Type(); named.Name() != "" {
+		unnamed := reflect.FuncOf(slices.Collect(named.Ins()), slices.Collect(named.Outs()), named.IsVariadic())
+		v = v.Convert(unnamed)
+	}
+	if f, ok := r.byCode.get(v); ok {
+		return f, nil
 	}
 	return nil, fmt.Errorf("durable: %s is not registered; add it to the registry with a name", symbolOf(v.Pointer()))
 }
