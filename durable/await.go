@@ -38,7 +38,7 @@ func AwaitAny(ctx *Context, tasks ...Awaitable) Awaitable {
 	futures := make([]*replay.Future, len(tasks))
 	for i, t := range tasks {
 		if t == nil {
-			panic(&UsageError{Sentence: "durable: AwaitAny was given a nil task"})
+			ctx.x.Refuse("AwaitAny", "durable: AwaitAny was given a nil task")
 		}
 		futures[i] = t.future()
 	}

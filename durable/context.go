@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime/debug"
+	"sync/atomic"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
@@ -20,6 +22,8 @@ type Context struct {
 	registry *Registry
 	function *Function
 	logger   *slog.Logger // made when first asked for
+	// noted is the first durable call from a goroutine that the orchestrator started.
+	noted atomic.Pointer[UsageError]
 }
 
 // InstanceID returns the ID of the instance.
@@ -67,17 +71,28 @@ func (c *Context) IsReplaying() bool { return c.x.IsReplaying() }
 // message is logged once.
 func (c *Context) Logger() *slog.Logger {
 	if c.logger == nil {
-		base := c.registry.worker.logger
-		if base == nil {
-			base = slog.Default()
-		}
-		c.logger = slog.New(&replayHandler{c.x, base.Handler()}).With(
+		c.logger = slog.New(&replayHandler{c.x, c.registry.baseLogger().Handler()}).With(
 			"instanceId", c.x.Instance().InstanceID,
 			"executionId", c.x.Instance().ExecutionID,
 			"orchestrator", c.function.name)
 	}
 	return c.logger
 }
+
+// foreignCalls is what a [Context] knows of durable calls from goroutines that
+// its orchestrator started.
+type foreignCalls Context
+
+// Note keeps the first call, which fails the orchestration, and logs each: if the
+// orchestrator has ended, or waits for the goroutine, nothing else tells of it.
+func (c *foreignCalls) Note(err *UsageError) {
+	c.noted.CompareAndSwap(nil, err)
+	c.registry.baseLogger().Error("a goroutine that an orchestrator started made a durable call, and was ended",
+		"instanceId", c.x.Instance().InstanceID, "orchestrator", c.function.name, "error", err, "stack", string(debug.Stack()))
+}
+
+// Noted returns the error of the first call, nil if there was none.
+func (c *foreignCalls) Noted() *UsageError { return c.noted.Load() }
 
 // maxCustomStatus is how many whole KB of UTF-16 a custom status may have (the
 // extension's MessagePayloadDataConverter.cs, Serialize, and
@@ -91,12 +106,12 @@ const maxCustomStatus = 16
 func (c *Context) SetCustomStatus(v any) {
 	status, err := encode(v)
 	if err != nil {
-		panic(&UsageError{Sentence: fmt.Sprintf("durable: encode custom status of type %T: %v", v, err)})
+		c.x.Refuse("SetCustomStatus", fmt.Sprintf("durable: encode custom status of type %T: %v", v, err))
 	}
 	if status != nil {
 		if kb := utf16Size(*status) / 1024; kb > maxCustomStatus {
-			panic(&UsageError{Sentence: fmt.Sprintf(
-				"The UTF-16 size of the JSON-serialized payload must not exceed %d KB. The current payload size is %d KB.", maxCustomStatus, kb)})
+			c.x.Refuse("SetCustomStatus", fmt.Sprintf(
+				"The UTF-16 size of the JSON-serialized payload must not exceed %d KB. The current payload size is %d KB.", maxCustomStatus, kb))
 		}
 	}
 	c.x.SetCustomStatus(status)

@@ -47,6 +47,8 @@ type Signaler interface {
 	Now() time.Time
 	entities() *Registry
 	signal(target entity.ID, operation string, input *string, due time.Time)
+	// refuse panics with what is wrong with a call.
+	refuse(call, sentence string)
 }
 
 var (
@@ -59,6 +61,10 @@ func (c *Context) entities() *Registry { return c.registry }
 func (c *Context) signal(target entity.ID, operation string, input *string, due time.Time) {
 	c.x.SignalEntity(target, operation, input, due)
 }
+
+func (c *Context) refuse(call, sentence string) { c.x.Refuse(call, sentence) }
+
+func (c *EntityContext) refuse(_, sentence string) { panic(&UsageError{Sentence: sentence}) }
 
 func (c *EntityContext) entities() *Registry { return c.registry }
 
@@ -85,11 +91,11 @@ func SignalEntity[S, I, O any](ctx Signaler, key EntityKey[S], operation func(*S
 // signalEntity panics if err is not nil.
 func signalEntity(ctx Signaler, id entity.ID, operation string, in any, opts []SignalOption, err error) {
 	if err != nil {
-		panic(&UsageError{Sentence: "durable: SignalEntity: " + err.Error()})
+		ctx.refuse("SignalEntity", "durable: SignalEntity: "+err.Error())
 	}
 	input, err := encode(in)
 	if err != nil {
-		panic(&UsageError{Sentence: fmt.Sprintf("durable: encode input of operation %s of %s: %v", operation, id, err)})
+		ctx.refuse("SignalEntity", fmt.Sprintf("durable: encode input of operation %s of %s: %v", operation, id, err))
 	}
 	ctx.signal(id, operation, input, dueAt(ctx.Now(), opts))
 }
@@ -145,19 +151,19 @@ func dueAt(now time.Time, opts []SignalOption) time.Time {
 // cannot be one.
 func LockEntities(ctx *Context, entities ...AnyEntity) (unlock func()) {
 	if len(entities) == 0 {
-		panic(&UsageError{Sentence: "durable: LockEntities was called without entities"})
+		ctx.x.Refuse("LockEntities", "durable: LockEntities was called without entities")
 	}
 	ids := make([]entity.ID, len(entities))
 	var errs []error
 	for i, e := range entities {
 		if e == nil {
-			panic(&UsageError{Sentence: "durable: LockEntities was given a nil entity"})
+			ctx.x.Refuse("LockEntities", "durable: LockEntities was given a nil entity")
 		}
 		id, err := e.entityID(ctx.registry)
 		ids[i], errs = id, append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		panic(&UsageError{Sentence: "durable: LockEntities: " + err.Error()})
+		ctx.x.Refuse("LockEntities", "durable: LockEntities: "+err.Error())
 	}
 	locked := new(replay.Future)
 	ctx.x.LockEntities(locked, ids)

@@ -62,11 +62,7 @@ func (c *EntityContext) Logger() *slog.Logger {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.logger == nil {
-		base := c.registry.worker.logger
-		if base == nil {
-			base = slog.Default()
-		}
-		c.logger = base.With("instanceId", c.op.Entity.String(), "operation", c.op.Name)
+		c.logger = c.registry.baseLogger().With("instanceId", c.op.Entity.String(), "operation", c.op.Name)
 	}
 	return c.logger
 }

@@ -216,48 +216,74 @@ func panicOf(f func()) (v any) {
 	return nil
 }
 
-func TestContext_RefusesCallsFromOutside(t *testing.T) {
-	t.Parallel()
-	var leaked *durable.Context
-	var task *durable.Task[int]
-	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
-		leaked, task = ctx, durable.CallActivity(ctx, count, "a")
-		return task.Await()
-	})
-	s.Compare = false
-	s.Start(nil)
-	self := func(*durable.Context, int) (int, error) { return 0, nil }
-	for name, f := range map[string]func(){
-		"CallActivity":    func() { durable.CallActivity(leaked, count, "") },
-		"Timer":           func() { leaked.Timer(0) },
-		"Wait":            func() { number.Wait(leaked) },
-		"Await":           func() { _, _ = task.Await() },
-		"AwaitAny":        func() { durable.AwaitAny(leaked, task) },
-		"Completed":       func() { durable.Completed(leaked, task)(func(*durable.Task[int]) bool { return true }) },
-		"Go":              func() { durable.Go(leaked, func() (int, error) { return 0, nil }) },
-		"SetCustomStatus": func() { leaked.SetCustomStatus(1) },
-		"NewUUID":         func() { leaked.NewUUID() },
-		"ContinueAsNew":   func() { _, _ = durable.ContinueAsNew(leaked, self, 0) },
-	} {
-		var usage *durable.UsageError
-		if err, ok := panicOf(f).(error); !ok || !errors.As(err, &usage) || usage.Error() != "durable: "+name+" "+outside {
-			t.Errorf("%s panicked with %v", name, err)
-		}
-	}
+// endOf runs f on a goroutine of its own, and returns what recover sees when that
+// has ended, and whether f returned.
+func endOf(f func()) (recovered any, returned bool) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer func() { recovered = recover() }()
+		f()
+		returned = true
+	}()
+	<-ended
+	return recovered, returned
 }
 
-func TestContext_RefusesCallsFromAGoroutineOfTheOrchestrator(t *testing.T) {
+func TestContext_EndsGoroutinesThatCallFromOutside(t *testing.T) {
 	t.Parallel()
-	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
-		task := durable.CallActivity(ctx, count, "a")
-		got := make(chan any)
-		go func() { got <- panicOf(func() { durable.CallActivity(ctx, count, "b") }) }()
-		first := <-got
-		go func() { got <- panicOf(func() { _, _ = task.Await() }) }()
-		return fmt.Sprintf("%v|%v", first, <-got), nil
-	})
-	s.Start(nil)
-	wantOutput(t, s, `"durable: CallActivity `+outside+`|durable: Await `+outside+`"`)
+	self := func(*durable.Context, int) (int, error) { return 0, nil }
+	for name, f := range map[string]func(*durable.Context, *durable.Task[int]){
+		"CallActivity": func(ctx *durable.Context, _ *durable.Task[int]) { durable.CallActivity(ctx, count, "") },
+		"Timer":        func(ctx *durable.Context, _ *durable.Task[int]) { ctx.Timer(0) },
+		"Wait":         func(ctx *durable.Context, _ *durable.Task[int]) { number.Wait(ctx) },
+		"Await":        func(_ *durable.Context, task *durable.Task[int]) { _, _ = task.Await() },
+		"AwaitAny":     func(ctx *durable.Context, task *durable.Task[int]) { durable.AwaitAny(ctx, task) },
+		"Completed": func(ctx *durable.Context, task *durable.Task[int]) {
+			durable.Completed(ctx, task)(func(*durable.Task[int]) bool { return true })
+		},
+		"Go": func(ctx *durable.Context, _ *durable.Task[int]) {
+			durable.Go(ctx, func() (int, error) { return 0, nil })
+		},
+		"SetCustomStatus": func(ctx *durable.Context, _ *durable.Task[int]) { ctx.SetCustomStatus(make(chan int)) },
+		"NewUUID":         func(ctx *durable.Context, _ *durable.Task[int]) { ctx.NewUUID() },
+		"ContinueAsNew":   func(ctx *durable.Context, _ *durable.Task[int]) { _, _ = durable.ContinueAsNew(ctx, self, 0) },
+		"LockEntities":    func(ctx *durable.Context, _ *durable.Task[int]) { durable.LockEntities(ctx) },
+	} {
+		for _, when := range []string{"in its step", "while it waits", "when it has ended"} {
+			t.Run(name+" "+when, func(t *testing.T) {
+				t.Parallel()
+				var leaked *durable.Context
+				var open *durable.Task[int]
+				ends := func() {
+					if v, returned := endOf(func() { f(leaked, open) }); v != nil || returned {
+						t.Errorf("the goroutine panicked with %v, returned: %v", v, returned)
+					}
+				}
+				s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+					leaked, open = ctx, durable.CallActivity(ctx, count, "a")
+					if when == "in its step" {
+						ends()
+					}
+					return durable.CallActivity(ctx, count, "b").Await()
+				})
+				s.Compare = false
+				s.Start(nil)
+				if when == "while it waits" {
+					ends()
+				}
+				if when != "in its step" {
+					s.Episode(done(1, "1"))
+				}
+				if when == "when it has ended" {
+					ends()
+					wantOutput(t, s, "1")
+					return
+				}
+				wantFailure(t, s, "durable: "+name+" "+outside)
+			})
+		}
+	}
 }
 
 func TestContext_RefusesCallsFromACoroutineThatIsNotItsOwn(t *testing.T) {

@@ -218,6 +218,7 @@ func (r *Registry) Orchestrator(name, version string) (replay.Code, bool) {
 	return func(x *replay.Execution, input *string) (*string, error) {
 		ctx := &Context{x: x, registry: r, function: f}
 		x.Attach(ctx)
+		x.Guard((*foreignCalls)(ctx))
 		x.LimitActions(r.worker.maxActions)
 		x.SetEntityReorderWindow(r.worker.entityWindow)
 		output, err := f.run(ctx, input)
@@ -253,6 +254,14 @@ func (r *Registry) Activity(name string) (func(ctx context.Context, input *strin
 		output, err := act(ctx, input)
 		return output, r.describe(err)
 	}, true
+}
+
+// baseLogger returns the worker's logger.
+func (r *Registry) baseLogger() *slog.Logger {
+	if r.worker.logger == nil {
+		return slog.Default()
+	}
+	return r.worker.logger
 }
 
 // forWorker returns a registry of the same functions, whose orchestrators know

@@ -35,6 +35,7 @@ type Routine struct {
 	stop       func()
 	yield      func(struct{}) bool
 	ticket     Ticket
+	place      uintptr  // of its stack, where [Group.Inside] last saw it
 	prev, succ *Routine // neighbours in Group's list
 }
 

@@ -43,6 +43,7 @@ type Execution struct {
 	limit    int                   // the most actions there may be; 0 for no limit
 	extent   extent
 	attached any
+	guard    Guard // nil: what it would be told of panics
 
 	suspended bool
 	held      []history.Event // what came while suspended
@@ -98,6 +99,7 @@ func (x *Execution) Episode(past, fresh []history.Event) Outcome {
 
 // outcome takes what was decided.
 func (x *Execution) outcome() Outcome {
+	x.failNoted()
 	o := Outcome{CustomStatus: x.status}
 	switch {
 	case x.over, x.withheld:
