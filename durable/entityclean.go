@@ -115,7 +115,7 @@ func (c *entityCleaner) release(ctx context.Context, row *provider.InstanceState
 	if err != nil {
 		return false, err
 	}
-	name, text := entity.NewRelease(holder, entity.OrphanedLock)
+	name, text := entity.NewRelease(entity.Release{Parent: holder, ID: entity.OrphanedLock})
 	return true, c.client.sendEntity(ctx, id, name, text, c.client.now())
 }
 

@@ -111,6 +111,9 @@ func callSubOrchestrator[O any](ctx *Context, name string, version Version, in a
 		}
 		tags[fireAndForget] = ""
 	}
+	if o.id == "" {
+		ctx.x.CountChild()
+	}
 	child := func() *replay.CreateSubOrchestration {
 		return &replay.CreateSubOrchestration{Name: name, Version: string(version), InstanceID: string(o.id), Input: input, Tags: tags}
 	}

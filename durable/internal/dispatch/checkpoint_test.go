@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"regexp"
+	"slices"
 	"testing"
 	"time"
 
@@ -116,6 +117,23 @@ func TestRecord_TurnsActionsIntoEventsAndMessages(t *testing.T) {
 // TestRecord_TellsTheParentHowItsChildEnded checks
 // DurableTask.Core/TaskOrchestrationDispatcher.cs,
 // ProcessWorkflowCompletedTaskDecision.
+// .NET looks for an answer by its name: where it came, and if it came in an earlier
+// episode, before what the episode takes.
+func TestRecord_TellsAnswersUnderTheNamesThatTheHistoryHas(t *testing.T) {
+	answer := &history.EventRaised{Name: "lost", Input: new("7")}
+	named := &history.EventRaised{Name: "counts", Input: new("7")}
+	begin, other := &history.OrchestratorStarted{}, &history.TaskCompleted{TaskScheduledID: 3}
+	for _, c := range []struct{ events, want []history.Event }{
+		{[]history.Event{begin, other, answer}, []history.Event{begin, other, answer, named}},
+		{[]history.Event{begin, other}, []history.Event{begin, named, other}},
+	} {
+		got := dispatch.WithAliases(slices.Clone(c.events), []replay.Alias{{Answer: answer, Name: "counts"}})
+		if diff := cmp.Diff(c.want, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+}
+
 func TestRecord_TellsTheParentHowItsChildEnded(t *testing.T) {
 	head := history.NewHeader(noon)
 	for _, test := range []struct {

@@ -156,6 +156,7 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 	if outcome.CustomStatus != nil {
 		cp.CustomStatus = outcome.CustomStatus
 	}
+	cp.NewEvents = withAliases(cp.NewEvents, outcome.Aliases)
 	now := x.now()
 	end, err := record(cp, x.start, outcome.Actions, x.keepInputs, now)
 	if err != nil {
@@ -169,6 +170,19 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 		cp.NewEvents = append(cp.NewEvents, &history.OrchestratorCompleted{Header: history.NewHeader(now)})
 	}
 	return nil, nil
+}
+
+// withAliases returns events with copies of answers under the names that .NET waits
+// for. The copy of one that an earlier episode took comes first: in a replay it has to
+// be there when the request is made that it answers.
+func withAliases(events []history.Event, aliases []replay.Alias) []history.Event {
+	for _, a := range aliases {
+		named := new(*a.Answer)
+		named.Name = a.Name
+		same := func(e history.Event) bool { return e == history.Event(a.Answer) }
+		events = slices.Insert(events, max(0, slices.IndexFunc(events, same))+1, history.Event(named))
+	}
+	return events
 }
 
 // decide lets the current generation see the events, and returns what it

@@ -25,6 +25,9 @@ func Reconcile(past []history.Event, messages []provider.TaskMessage) (begins *h
 // LogScheduled calls logScheduled.
 var LogScheduled = logScheduled
 
+// WithAliases is withAliases.
+var WithAliases = withAliases
+
 // Record calls record with an empty checkpoint.
 func Record(start *history.ExecutionStarted, actions []replay.Action, now time.Time) (*provider.Checkpoint, *replay.Complete, error) {
 	cp := new(provider.Checkpoint)

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -119,7 +120,7 @@ func (b *Batch) receive(r *Request) []*Request {
 	}
 	if sorts(r, b.settings.Window) && s.sorter.knows(r) {
 		b.repeats = true
-		s.memory.comesAgain(r.ID)
+		s.memory.comesAgain(r.key())
 	}
 	deliver := s.sorter.Receive(r, b.settings.Window)
 	s.sorter.handOver(&s.memory, b.now)
@@ -130,15 +131,15 @@ func (b *Batch) receive(r *Request) []*Request {
 	// whose release came first.
 	return slices.DeleteFunc(deliver, func(r *Request) bool {
 		switch {
-		case s.memory.comesAgain(r.ID):
+		case s.memory.comesAgain(r.key()):
 			b.repeats = true
 			return true
 		case r.Parent == "":
-			s.memory.takeSignal(r.ID)
+			s.memory.takeSignal(r.key())
 		case r.IsLock() || !sorts(r, b.settings.Window) || b.isLate(r):
-			s.memory.takeRepeated(r.ID, b.now)
+			s.memory.takeRepeated(r.key(), b.now)
 		default:
-			s.memory.take(r.ID)
+			s.memory.take(r.key())
 		}
 		return false
 	})
@@ -166,28 +167,44 @@ func (b *Batch) goOn(e *history.EventRaised) {
 // release gives the lock up that is named. Beyond DurableTask, which looks at
 // the holder only:
 //
-//  1. It must be the lock that is held, as far as its ID is known: a release
-//     that comes again does not end the holder's next critical section.
+//  1. It must be the lock that is held, as far as that is known: a release that
+//     comes again does not end the holder's next critical section.
 //  2. A request for the lock that is still in the queue, or is yet to come, is
 //     void: the orchestration ended before the lock was granted.
+//  3. A .NET worker that has taken an orchestration of ours over knows the lock by
+//     the ID that the history has, which may be that of another attempt than the one
+//     that got the lock. Its release counts.
 func (b *Batch) release(r Release) {
-	s := b.state
+	s, key := b.state, r.key()
 	orphaned := r.ID == OrphanedLock
-	if s.lockedBy == r.Parent && (orphaned || s.lockID == "" || strings.EqualFold(s.lockID, r.ID)) {
-		s.lockedBy, s.lockID = "", ""
+	again := !orphaned && s.memory.comesAgain(releaseOf(key))
+	dotnets := !again && r.Origin == "" && s.lockOrigin != ""
+	if s.lockedBy == r.Parent && (orphaned || s.lockID == "" || r.names(s.lockID, s.lockOrigin) || dotnets) {
+		s.lockedBy, s.lockID, s.lockOrigin = "", "", ""
 	}
 	void := func(q *Request) bool {
-		return q.IsLock() && q.Parent == r.Parent && (orphaned || strings.EqualFold(q.ID, r.ID))
+		return q.IsLock() && q.Parent == r.Parent && (orphaned || r.names(q.ID, q.Origin))
 	}
 	s.queue, b.ofHolder = slices.DeleteFunc(s.queue, void), slices.DeleteFunc(b.ofHolder, void)
-	switch id := strings.ToLower(r.ID); {
+	switch {
 	case orphaned:
-	case s.memory.comesAgain(releaseOf(id)):
+	case again:
 		b.repeats = true
 	default:
-		s.memory.takeRepeated(id, b.now)
-		s.memory.takeRepeated(releaseOf(id), b.now)
+		s.memory.takeRepeated(key, b.now)
+		s.memory.takeRepeated(releaseOf(key), b.now)
 	}
+}
+
+// key returns by what the lock is known.
+func (r Release) key() string { return cmp.Or(r.Origin, strings.ToLower(r.ID)) }
+
+// names reports whether a request for a lock is the one whose lock is given up.
+func (r Release) names(id, origin string) bool {
+	if origin != "" && r.Origin != "" {
+		return origin == r.Origin
+	}
+	return strings.EqualFold(id, r.ID)
 }
 
 // releaseOf is what the release of a lock is remembered by, beside the ID of the
@@ -225,7 +242,7 @@ func (b *Batch) Next() (op *Operation, ok bool) {
 	r := b.operations[b.ran]
 	return &Operation{
 		Entity: b.id, Name: r.Operation, Input: r.Input, State: b.state.Text, Signal: r.Signal,
-		RequestID: r.ID, Caller: r.Parent, Now: b.now, Due: r.Due, Trace: r.Trace(),
+		RequestID: r.key(), Caller: r.Parent, Now: b.now, Due: r.Due, Trace: r.Trace(),
 	}, true
 }
 
@@ -250,6 +267,7 @@ func (b *Batch) answer(r *Request, response Response, batchFailure string) {
 	if response.Failure != nil && batchFailure == "" {
 		response.Result = nil
 	}
+	response.Origin = r.Origin
 	b.responses = append(b.responses, Message{
 		Target: history.OrchestrationInstance{InstanceID: r.Parent, ExecutionID: r.ParentExecution},
 		Name:   r.ID, Input: new(response.encode(batchFailure)),
@@ -305,7 +323,7 @@ func (b *Batch) Finish(execution string) []Message {
 func (b *Batch) continuation() string {
 	last := ""
 	if b.ran > 0 {
-		last = b.operations[b.ran-1].ID
+		last = b.operations[b.ran-1].key()
 	}
 	return strconv.Quote(DeriveID(b.instanceID, "continue", last, history.Ticks(b.now).String()))
 }
@@ -318,7 +336,7 @@ func event(instanceID, name string, input *string) Message {
 // request that the operation was for, so that an action which is taken again
 // after a crash is known as the same.
 func (b *Batch) act(t taken) Message {
-	id := DeriveID(b.instanceID, t.request.ID, strconv.Itoa(t.ordinal))
+	id := DeriveID(b.instanceID, t.request.key(), strconv.Itoa(t.ordinal))
 	switch a := t.action.(type) {
 	case *Start:
 		execution := strings.ReplaceAll(id, "-", "")
@@ -342,7 +360,7 @@ func (b *Batch) act(t taken) Message {
 // the orchestration that all have (DurableTask.Core/TaskEntityDispatcher.cs,
 // ProcessLockRequest).
 func (b *Batch) grant(r *Request) Message {
-	b.state.lockedBy, b.state.lockID = r.Parent, r.ID
+	b.state.lockedBy, b.state.lockID, b.state.lockOrigin = r.Parent, r.ID, r.Origin
 	next := new(*r)
 	next.Position++
 	if next.Position < len(next.LockSet) {
@@ -352,6 +370,6 @@ func (b *Batch) grant(r *Request) Message {
 	}
 	return Message{
 		Target: history.OrchestrationInstance{InstanceID: r.Parent, ExecutionID: r.ParentExecution},
-		Name:   r.ID, Input: new(Response{Result: new(lockGranted)}.Encode()),
+		Name:   r.ID, Input: new(Response{Result: new(lockGranted), Origin: r.Origin}.Encode()),
 	}
 }

@@ -122,7 +122,7 @@ func lockRequest(parent string, position int, keys ...string) entity.Request {
 }
 
 func release(parent string) *history.EventRaised {
-	name, text := entity.NewRelease(parent, entity.DeriveID("lock of", parent))
+	name, text := entity.NewRelease(entity.Release{Parent: parent, ID: entity.DeriveID("lock of", parent)})
 	return &history.EventRaised{Name: name, Input: &text}
 }
 
@@ -185,10 +185,52 @@ func TestBatch_AReleaseEndsItsOwnLockOnly(t *testing.T) {
 	if p.state.LockedBy() != "p" {
 		t.Error("a release that came again ended the holder's next lock")
 	}
-	name, text := entity.NewRelease("p", entity.OrphanedLock)
+	name, text := entity.NewRelease(entity.Release{Parent: "p", ID: entity.OrphanedLock})
 	p.get(&history.EventRaised{Name: name, Input: &text})
 	if p.state.LockedBy() != "" {
 		t.Error("the release of an orphaned lock does nothing")
+	}
+}
+
+// The checkpoint of an episode was lost after its requests were sent, and another
+// attempt sends them with other IDs.
+func TestBatch_RequestsOfOneOriginTakeEffectOnce(t *testing.T) {
+	for _, window := range []time.Duration{0, settings.Window} {
+		p := newPlay(t)
+		p.settings.Window = window
+		call := entity.Request{Operation: "get", Parent: "p", ParentExecution: "x", Timestamp: noon, Origin: "same"}
+		p.get(op(call))
+		p.want("ran get", `answer to p {"result":null,"origin":"same"}`)
+		call.Timestamp = noon.Add(time.Minute)
+		p.get(op(call))
+		p.want()
+	}
+}
+
+func TestBatch_AReleaseEndsTheLockOfAnotherAttempt(t *testing.T) {
+	for _, r := range []entity.Release{
+		{Parent: "p", ID: entity.DeriveID("the attempt that counts"), Origin: "same"},
+		{Parent: "p", ID: entity.DeriveID("the attempt that counts")}, // by .NET
+	} {
+		p := newPlay(t)
+		p.settings.Window = 0
+		lock := lockRequest("p", 0, "a")
+		lock.Origin = "same"
+		p.get(op(lock))
+		p.want(`answer to p {"result":"Lock Acquisition Completed","origin":"same"}`)
+		name, text := entity.NewRelease(r)
+		released := &history.EventRaised{Name: name, Input: &text}
+		p.get(released)
+		if p.state.LockedBy() != "" {
+			t.Errorf("%+v did not end the lock", r)
+		}
+		next := lockRequest("p", 0, "a")
+		next.ID, next.Origin = entity.DeriveID("the next lock"), "next"
+		p.get(op(next))
+		p.get(released)
+		if p.state.LockedBy() != "p" {
+			t.Errorf("%+v came again and ended the next lock", r)
+		}
 	}
 }
 

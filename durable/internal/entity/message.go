@@ -62,17 +62,18 @@ const OrphanedLock = "fix-orphaned-lock"
 // A Release gives up a lock
 // (DurableTask.Core/Entities/EventFormat/ReleaseMessage.cs).
 type Release struct {
-	Parent string `json:"parent"`
-	ID     string `json:"id"`
+	Parent string `json:"parent"` // the instance ID of the orchestration
+	ID     string `json:"id"`     // of the lock request
+	Origin string `json:"origin"` // as the request's
 }
 
-// NewRelease returns the event by which the orchestration with the given
-// instance ID gives up a lock.
-func NewRelease(parent, lockID string) (name, text string) {
+// NewRelease returns the event by which an orchestration gives up a lock.
+func NewRelease(r Release) (name, text string) {
 	var w writer
 	w.open()
-	w.str("parent", parent)
-	w.str("id", lockID)
+	w.str("parent", r.Parent)
+	w.str("id", r.ID)
+	w.filled("origin", r.Origin)
 	w.close()
 	return releaseEvent, string(w.buf)
 }
@@ -100,6 +101,7 @@ const lockGranted = "Lock Acquisition Completed"
 type Response struct {
 	Result  *string
 	Failure *history.FailureDetails // nil if the operation succeeded
+	Origin  string                  // as the request's
 }
 
 // Encode returns r as JSON text
@@ -116,8 +118,23 @@ func (r Response) encode(message string) string {
 		w.key("failureDetails")
 		w.failure(r.Failure)
 	}
+	w.filled("origin", r.Origin)
 	w.close()
 	return string(w.buf)
+}
+
+// OriginOfResponse returns the origin of the request that an event's content answers,
+// empty if it says none. It stands at the end of the answers of ours, which may be long.
+func OriginOfResponse(text *string) string {
+	const member, length = `,"origin":"`, 36
+	if text == nil {
+		return ""
+	}
+	rest, ok := strings.CutSuffix(*text, `"}`)
+	if n := len(rest) - length; ok && n > 0 && strings.HasSuffix(rest[:n], member) {
+		return rest[n:]
+	}
+	return ""
 }
 
 // ParseResponse reads an answer in either dialect. The extension's older

@@ -124,7 +124,7 @@ func TestRecording_IsReadAndWrittenAgainByteForByte(t *testing.T) {
 			if err := json.Unmarshal([]byte(*e.Input), &release); err != nil {
 				t.Fatal(err)
 			}
-			_, got = entity.NewRelease(release.Parent, release.ID)
+			_, got = entity.NewRelease(release)
 		default:
 			response, err := entity.ParseResponse(e.Input)
 			if err != nil {

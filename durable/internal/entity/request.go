@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -25,6 +26,10 @@ type Request struct {
 	Predecessor time.Time
 	LockSet     []ID // nil if it is for an operation
 	Position    int  // in LockSet, of the entity that is to be locked next
+	// Origin is what all attempts have in common by which an orchestration may send
+	// the request, whose IDs differ. It is empty from other programs, and .NET
+	// ignores it.
+	Origin string
 
 	// These are kept as they came: JSON text, empty if there is none.
 	traceContext string
@@ -34,6 +39,9 @@ type Request struct {
 
 // IsLock reports whether r is for a lock.
 func (r *Request) IsLock() bool { return r.LockSet != nil }
+
+// key returns by what r is known when it is sent again.
+func (r *Request) key() string { return cmp.Or(r.Origin, r.ID) }
 
 // Encode returns r as JSON text. The ID stands as near to the beginning as
 // .NET has it, since its reader of messages from entities looks for it there.
@@ -81,6 +89,7 @@ func (r *Request) write(w *writer) {
 	if r.requestTime != "" {
 		w.raw("requestTime", r.requestTime)
 	}
+	w.filled("origin", r.Origin)
 	w.close()
 }
 
@@ -101,6 +110,7 @@ type wireRequest struct {
 	TraceContext    json.RawMessage `json:"parentTraceContext"`
 	CreateTrace     bool            `json:"createTrace"`
 	RequestTime     json.RawMessage `json:"requestTime"`
+	Origin          string          `json:"origin"`
 }
 
 // DecodeRequest reads a request in either dialect.
@@ -126,7 +136,7 @@ func (r *Request) UnmarshalJSON(data []byte) error {
 	}
 	*r = Request{
 		ID: strings.ToLower(w.ID), Signal: w.Signal, Input: w.Input, Parent: w.Parent, ParentExecution: w.ParentExecution,
-		Due: w.Due.Time, Timestamp: w.Timestamp.Time, Predecessor: w.Predecessor.Time, LockSet: w.LockSet, Position: w.Position,
+		Due: w.Due.Time, Timestamp: w.Timestamp.Time, Predecessor: w.Predecessor.Time, LockSet: w.LockSet, Position: w.Position, Origin: w.Origin,
 		traceContext: present(w.TraceContext), requestTime: present(w.RequestTime), createTrace: w.CreateTrace,
 	}
 	if w.Operation != nil {

@@ -72,16 +72,16 @@ func (of *run) holdLink(l link) {
 // compareRequests orders requests by their labels. Those of attempts whose clocks
 // are behind may have one label.
 func compareRequests(a, b *Request) int {
-	return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.ID, b.ID))
+	return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.key(), b.key()))
 }
 
-// unbuffer makes links of what is held back with an ID.
-func (of *run) unbuffer(id string) {
+// unbuffer makes links of what is held back and known by a key.
+func (of *run) unbuffer(key string) {
 	of.buffered = slices.DeleteFunc(of.buffered, func(b *Request) bool {
-		if b.ID == id {
+		if b.key() == key {
 			of.holdLink(link{b.Timestamp, b.Predecessor})
 		}
-		return b.ID == id
+		return b.key() == key
 	})
 }
 

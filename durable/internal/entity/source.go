@@ -97,7 +97,7 @@ func (from *source) forgetOthers() (ids marks) {
 // knows reports whether r came before: by its ID or, if that may have been
 // forgotten, by its label.
 func (from *source) knows(of *run, r *Request) bool {
-	return !r.Timestamp.After(of.old) || slices.Contains(of.recent, mark(r.ID)) || slices.Contains(from.before, mark(r.ID))
+	return !r.Timestamp.After(of.old) || slices.Contains(of.recent, mark(r.key())) || slices.Contains(from.before, mark(r.key()))
 }
 
 // take takes r, whose turn it is, and appends it unless it came before.
@@ -109,11 +109,11 @@ func (from *source) take(of *run, r *Request, horizon time.Time, deliver []*Requ
 
 // add appends r unless it is known by its ID.
 func (from *source) add(of *run, r *Request, deliver []*Request) []*Request {
-	if slices.Contains(of.recent, mark(r.ID)) || slices.Contains(from.before, mark(r.ID)) {
+	if slices.Contains(of.recent, mark(r.key())) || slices.Contains(from.before, mark(r.key())) {
 		return deliver
 	}
-	of.recent = append(of.recent.last(mostOfRun-1), mark(r.ID))
-	of.unbuffer(r.ID)
+	of.recent = append(of.recent.last(mostOfRun-1), mark(r.key()))
+	of.unbuffer(r.key())
 	return append(deliver, r)
 }
 

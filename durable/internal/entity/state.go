@@ -16,11 +16,13 @@ type State struct {
 	suspended bool
 	sorter    Sorter
 
-	// These are not DurableTask's, whose readers ignore them: the ID of the lock
-	// request that was granted last to lockedBy, what came, and what is to be sent.
-	lockID string
-	memory memory
-	outbox []Message
+	// These are not DurableTask's, whose readers ignore them: the ID and the origin of
+	// the lock request that was granted last to lockedBy, what came, and what is to be
+	// sent.
+	lockID     string
+	lockOrigin string
+	memory     memory
+	outbox     []Message
 }
 
 // Encode returns s as JSON text. "exists" is for the extension's older
@@ -43,6 +45,7 @@ func (s *State) Encode() string {
 	w.key("sorter")
 	s.sorter.write(&w)
 	w.filled("lockId", s.lockID)
+	w.filled("lockOrigin", s.lockOrigin)
 	s.memory.write(&w)
 	w.messages("outbox", s.outbox)
 	w.close()
@@ -57,21 +60,22 @@ func DecodeState(input *string) (*State, error) {
 		return s, nil
 	}
 	var wire struct {
-		State     *string       `json:"state"`
-		Queue     []*Request    `json:"queue"`
-		LockedBy  string        `json:"lockedBy"`
-		Suspended bool          `json:"suspended"`
-		Sorter    Sorter        `json:"sorter"`
-		LockID    string        `json:"lockId"`
-		Memory    memory        `json:"memory"`
-		Outbox    []wireMessage `json:"outbox"`
+		State      *string       `json:"state"`
+		Queue      []*Request    `json:"queue"`
+		LockedBy   string        `json:"lockedBy"`
+		Suspended  bool          `json:"suspended"`
+		Sorter     Sorter        `json:"sorter"`
+		LockID     string        `json:"lockId"`
+		LockOrigin string        `json:"lockOrigin"`
+		Memory     memory        `json:"memory"`
+		Outbox     []wireMessage `json:"outbox"`
 	}
 	if err := json.Unmarshal([]byte(*input), &wire); err != nil {
 		return nil, fmt.Errorf("decode the stored state of an entity: %w", err)
 	}
 	*s = State{
 		Text: wire.State, lockedBy: wire.LockedBy, suspended: wire.Suspended,
-		sorter: wire.Sorter, lockID: wire.LockID, memory: wire.Memory, outbox: messagesOf(wire.Outbox),
+		sorter: wire.Sorter, lockID: wire.LockID, lockOrigin: wire.LockOrigin, memory: wire.Memory, outbox: messagesOf(wire.Outbox),
 	}
 	for _, r := range wire.Queue {
 		if r != nil {

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,6 +21,8 @@ type entities struct {
 	// calls are the requests that are answered, by ID. Those that were stay, as
 	// nil, so that an answer which comes again is known.
 	calls   map[string]*request
+	ids     map[string]string // of calls, by their origins
+	aliases []Alias
 	section *section // nil outside of a critical section
 	held    *section // what the history says of it
 }
@@ -35,6 +38,7 @@ type request struct {
 // A section is a critical section, from when its locks are asked for.
 type section struct {
 	id     string // of the lock request
+	origin string
 	locks  []entity.ID
 	locked bool
 	busy   map[entity.ID]bool // called, and not answered yet
@@ -50,7 +54,7 @@ func (x *Execution) CallEntity(f *Future, target entity.ID, op string, input *st
 	x.check("CallEntity")
 	x.checkCall(target)
 	x.checkLimit()
-	r := x.newRequest("call", target, op, input)
+	r := x.newRequest(target, entity.Request{Operation: op, Input: input})
 	if s := x.entities.section; s != nil {
 		s.busy[target] = true
 		r.section = s
@@ -66,15 +70,10 @@ func (x *Execution) SignalEntity(target entity.ID, op string, input *string, due
 		panic(&UsageError{"durable: SignalEntity: Must not signal a locked entity from a critical section: call " + target.String()})
 	}
 	x.checkLimit()
-	kind := "signal"
 	if !due.IsZero() {
-		kind = "scheduled" // but not for when: that is another time if the episode runs again
+		due = history.Ticks(due)
 	}
-	r := x.newRequest(kind, target, op, input)
-	r.message.Signal = true
-	if !due.IsZero() {
-		r.message.Due = history.Ticks(due)
-	}
+	r := x.newRequest(target, entity.Request{Operation: op, Input: input, Signal: true, Due: due})
 	x.send(nil, r, callKind)
 }
 
@@ -98,13 +97,8 @@ func (x *Execution) LockEntities(f *Future, ids []entity.ID) {
 	locks := slices.Clone(ids)
 	slices.SortFunc(locks, entity.Compare)
 	locks = slices.Compact(locks)
-	var names []string
-	for _, id := range locks {
-		names = append(names, id.String())
-	}
-	r := x.newRequest("lock", locks[0], "", nil, names...)
-	r.message.LockSet = locks
-	x.entities.section = &section{id: r.message.ID, locks: locks, busy: make(map[entity.ID]bool)}
+	r := x.newRequest(locks[0], entity.Request{LockSet: locks})
+	x.entities.section = &section{id: r.message.ID, origin: r.message.Origin, locks: locks, busy: make(map[entity.ID]bool)}
 	r.section = x.entities.section
 	x.send(f, r, lockKind)
 }
@@ -153,28 +147,54 @@ func (x *Execution) checkChild() {
 	}
 }
 
-// newRequest returns a request of this execution. Its ID follows from what it
-// says, and from how often the execution has said the same before, so that one
-// which is sent again after a crash is known as the same even if others were
-// sent before it this time.
-func (x *Execution) newRequest(kind string, target entity.ID, op string, input *string, more ...string) *request {
+// newRequest returns a request of this execution. Its ID is the one that .NET makes
+// when it replays the history (durabletask-dotnet's
+// src/Worker/Core/Shims/TaskOrchestrationEntityContext.cs, SendOperationMessage and
+// LockEntitiesAsync): it waits for an event of that name.
+//
+// An episode that runs again after a crash has another time, and so other IDs. Its
+// requests are known as the same by their origins.
+func (x *Execution) newRequest(target entity.ID, m entity.Request) *request {
+	m.Parent, m.ParentExecution = x.instance.InstanceID, x.instance.ExecutionID
 	v := &x.entities
-	content := "null"
-	if input != nil {
-		content = "=" + *input
-	}
-	id := entity.DeriveID(append([]string{x.instance.InstanceID, x.instance.ExecutionID, kind, target.String(), op, content}, more...)...)
+	origin := originOf(target.String(), &m)
 	if v.counts == nil {
 		v.counts = make(map[string]int)
 	}
-	n := v.counts[id]
-	v.counts[id]++
+	n := v.counts[origin]
+	v.counts[origin]++
 	if n > 0 {
-		id = entity.DeriveID(id, strconv.Itoa(n))
+		origin = entity.DeriveID(origin, strconv.Itoa(n))
 	}
-	return &request{target: target, message: &entity.Request{
-		ID: id, Operation: op, Input: input, Parent: x.instance.InstanceID, ParentExecution: x.instance.ExecutionID,
-	}}
+	if x.guids.ours {
+		m.ID = origin
+	} else {
+		m.ID, m.Origin = x.nextGUID().String(), origin
+	}
+	return &request{target: target, message: &m}
+}
+
+// originOf returns what the first request of its content has for an origin. It
+// follows from what the request says, but not from when it is due: that is another
+// time if the episode runs again.
+func originOf(target string, r *entity.Request) string {
+	kind, content := "call", "null"
+	switch {
+	case r.IsLock():
+		kind = "lock"
+	case !r.Due.IsZero():
+		kind = "scheduled"
+	case r.Signal:
+		kind = "signal"
+	}
+	if r.Input != nil {
+		content = "=" + *r.Input
+	}
+	parts := []string{r.Parent, r.ParentExecution, kind, target, r.Operation, content}
+	for _, id := range r.LockSet {
+		parts = append(parts, id.String())
+	}
+	return entity.DeriveID(parts...)
 }
 
 // send labels a request and decides to send it.
@@ -191,7 +211,7 @@ func (x *Execution) send(f *Future, r *request, k kind) {
 	a := &SendEvent{InstanceID: to, Name: entity.EventName(m.Due, x.now), Input: new(m.Encode())}
 	x.actions.add(a, &a.ID)
 	if v.pending == nil {
-		v.pending, v.calls = make(map[int]*request), make(map[string]*request)
+		v.pending, v.calls, v.ids = make(map[int]*request), make(map[string]*request), make(map[string]string)
 	}
 	v.pending[a.ID] = r
 	if f == nil {
@@ -199,15 +219,27 @@ func (x *Execution) send(f *Future, r *request, k kind) {
 	}
 	r.future = f
 	f.x, f.id, f.kind, f.name = x, a.ID, k, m.Operation
-	v.calls[m.ID] = r
-	x.answerEarly(m.ID)
+	v.await(r)
+	x.answerEarly(r)
+}
+
+// await notes under which name a call is answered.
+func (v *entities) await(r *request) {
+	v.calls[r.message.ID] = r
+	if r.message.Origin != "" {
+		v.ids[r.message.Origin] = r.message.ID
+	}
 }
 
 // answerEarly answers a call whose answer came first: the checkpoint that it was
 // made in was lost after the request was sent. It reports whether there was one.
-func (x *Execution) answerEarly(id string) bool {
-	e := x.events.take(id)
-	return e != nil && x.answer(e)
+func (x *Execution) answerEarly(r *request) (answered bool) {
+	for _, name := range []string{cmp.Or(r.message.Origin, r.message.ID), r.message.ID} {
+		for e := x.events.take(name); e != nil; e = x.events.take(name) {
+			answered = x.answer(e) || answered
+		}
+	}
+	return answered
 }
 
 // sent notes that the history has a request which was decided on now: its ID
@@ -225,14 +257,15 @@ func (x *Execution) sent(e *history.EventSent) {
 	}
 	if r.future != nil && v.calls[r.message.ID] == r {
 		delete(v.calls, r.message.ID)
-		v.calls[recorded.ID] = r
+		r.message.ID = recorded.ID
+		v.await(r)
 	}
 	if r.section != nil && r.message.IsLock() {
-		r.section.id = recorded.ID
+		r.section.id, r.section.origin = recorded.ID, recorded.Origin
 	}
 	r.message.ID = recorded.ID
 	v.sorter.Sent(recorded, e.InstanceID)
-	if r.future != nil && x.answerEarly(recorded.ID) {
+	if r.future != nil && x.answerEarly(r) {
 		x.run()
 	}
 }
@@ -248,20 +281,42 @@ func (x *Execution) trackLocks(e *history.EventSent) {
 		x.entities.held = nil
 	case e.Input != nil && strings.Contains(*e.Input, `"lockset"`):
 		if r, err := entity.DecodeRequest(e.Input); err == nil && r.IsLock() {
-			x.entities.held = &section{id: r.ID, locks: r.LockSet}
+			x.entities.held = &section{id: r.ID, origin: r.Origin, locks: r.LockSet}
 		}
 	}
+}
+
+// An Alias is an answer that came under another name than that of the request
+// which the history has, since an attempt of the episode that was lost had sent it.
+// Whoever knows nothing of origins needs one of that name.
+type Alias struct {
+	Answer *history.EventRaised
+	Name   string
+}
+
+// idAnswered returns the ID of the call that an event answers, if it answers one: by its
+// origin if it has one, which tells calls apart that have one ID, as those of generations
+// that begin at one time.
+func (v *entities) idAnswered(e *history.EventRaised) string {
+	if origin := entity.OriginOfResponse(e.Input); origin != "" {
+		return v.ids[origin]
+	}
+	return strings.ToLower(e.Name)
 }
 
 // answer gives an event to the call that it answers, if it does so, and reports
 // whether it is an answer.
 func (x *Execution) answer(e *history.EventRaised) bool {
-	id := strings.ToLower(e.Name)
-	r, ok := x.entities.calls[id]
+	v := &x.entities
+	id := v.idAnswered(e)
+	r, ok := v.calls[id]
 	if !ok || r == nil {
 		return ok
 	}
-	x.entities.calls[id] = nil
+	v.calls[id] = nil
+	if !x.replaying && !strings.EqualFold(e.Name, id) {
+		v.aliases = append(v.aliases, Alias{e, id})
+	}
 	if s := r.section; s != nil {
 		if r.message.IsLock() {
 			s.locked = true
@@ -274,7 +329,7 @@ func (x *Execution) answer(e *history.EventRaised) bool {
 
 // isAnswer reports whether an event answers a call, or did before.
 func (x *Execution) isAnswer(e *history.EventRaised) bool {
-	_, ok := x.entities.calls[strings.ToLower(e.Name)]
+	_, ok := x.entities.calls[x.entities.idAnswered(e)]
 	return ok
 }
 
@@ -284,7 +339,7 @@ func (x *Execution) release(s *section) {
 	if s == nil {
 		return
 	}
-	name, text := entity.NewRelease(x.instance.InstanceID, s.id)
+	name, text := entity.NewRelease(entity.Release{Parent: x.instance.InstanceID, ID: s.id, Origin: s.origin})
 	for _, id := range s.locks {
 		a := &SendEvent{InstanceID: id.String(), Name: name, Input: &text}
 		x.actions.add(a, &a.ID)

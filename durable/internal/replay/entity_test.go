@@ -13,6 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 )
 
 func counter(key string) entity.ID { return entity.ID{Name: "counter", Key: key} }
@@ -100,7 +101,7 @@ func TestEntities_RequestsAreOrderedAndTheirIDsFollowFromTheExecution(t *testing
 // An episode that was lost after it had sent a scheduled signal runs again at
 // another time. The signal is the same (found by the simulator, seed 60 of the apps
 // with entities).
-func TestEntities_AScheduledSignalThatIsSentAgainIsKnownByItsID(t *testing.T) {
+func TestEntities_AScheduledSignalThatIsSentAgainIsKnownByItsOrigin(t *testing.T) {
 	t.Parallel()
 	attempt := func(later time.Duration) []*entity.Request {
 		s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
@@ -114,12 +115,135 @@ func TestEntities_AScheduledSignalThatIsSentAgainIsKnownByItsID(t *testing.T) {
 	}
 	first, again := attempt(0), attempt(time.Minute)
 	for i := range first {
-		if first[i].ID != again[i].ID || !again[i].Due.Equal(first[i].Due.Add(time.Minute)) {
-			t.Errorf("signal %d is %s, due %v, and then %s, due %v", i, first[i].ID, first[i].Due, again[i].ID, again[i].Due)
+		if first[i].Origin != again[i].Origin || !again[i].Due.Equal(first[i].Due.Add(time.Minute)) {
+			t.Errorf("signal %d is %s, due %v, and then %s, due %v", i, first[i].Origin, first[i].Due, again[i].Origin, again[i].Due)
 		}
 	}
-	if first[0].ID == first[1].ID {
-		t.Errorf("both signals are %s", first[0].ID)
+	if first[0].Origin == first[1].Origin {
+		t.Errorf("both signals are %s", first[0].Origin)
+	}
+}
+
+// .NET, which makes the IDs of an execution anew when it replays the history, waits for
+// events of these names (durabletask-dotnet's TaskOrchestrationContextWrapper.cs and
+// TaskOrchestrationEntityContext.cs): each GUID, request and child without an ID counts.
+func TestEntities_RequestIDsAreThoseThatDurabletaskDotnetMakes(t *testing.T) {
+	t.Parallel()
+	var got []string
+	s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
+		got = []string{x.NewGUID().String()}
+		x.SignalEntity(counter("a"), "add", nil, time.Time{})
+		x.CountChild()
+		x.CreateSubOrchestration(new(replay.Future), "C", "", nil)
+		x.SignalEntity(counter("a"), "add", nil, time.Time{})
+		lock(x, "a")
+		_, err := callEntity(x, "a", "get")
+		got = append(got, x.NewGUID().String())
+		return nil, err
+	})
+	sent := requests(t, s.Start(nil)) // instance abc at 2024-10-01T12:00:00.1234567Z
+	s.Now = s.Now.Add(time.Minute)
+	more := requests(t, s.Episode(answer(sent[2], "Lock Acquisition Completed")))
+	s.Episode(answer(more[0], "1"))
+	for _, r := range append(sent, more...) {
+		got = append(got, r.ID)
+	}
+	want := []string{dotnetGUID(s.Now.Add(-time.Minute), 0), dotnetGUID(s.Now, 6)}
+	for _, n := range []int{1, 3, 4} {
+		want = append(want, dotnetGUID(s.Now.Add(-time.Minute), n))
+	}
+	want = append(want, dotnetGUID(s.Now, 5))
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("IDs (-want +got):\n%s", diff)
+	}
+	if want[0] != "c98c7c85-b4aa-5e52-9eac-441911159cbc" {
+		t.Errorf("the first is %s", want[0])
+	}
+}
+
+// dotnetGUID returns the n-th GUID of instance abc at a time.
+func dotnetGUID(at time.Time, n int) string {
+	space := uuid.MustParse("9e952958-5e33-4daf-827f-2fa12937b875")
+	return uuid.NewSHA1(space, fmt.Appendf(nil, "abc_%s_%d", at.UTC().Format("2006-01-02T15:04:05.0000000Z"), n)).String()
+}
+
+// An execution that began before requests had the IDs of .NET goes on as it began: with
+// IDs that follow from what requests say, and GUIDs that count GUIDs only.
+func TestEntities_AnExecutionThatBeganWithOtherIDsKeepsThem(t *testing.T) {
+	t.Parallel()
+	var guids []string
+	code := func(x *replay.Execution, _ *string) (*string, error) {
+		x.SignalEntity(counter("a"), "add", nil, time.Time{})
+		x.CountChild()
+		guids = append(guids, x.NewGUID().String())
+		return callEntity(x, "a", "get")
+	}
+	before := replaytest.New(t, "O", code)
+	before.Compare = false
+	first := requests(t, before.Start(nil))
+	for i, e := range before.History { // as such a worker had it
+		if e, ok := e.(*history.EventSent); ok {
+			r := *first[e.EventID]
+			r.ID, r.Origin = r.Origin, ""
+			e.Input = new(r.Encode())
+			before.History[i] = e
+		}
+	}
+	x := replay.New(before.Instance, code)
+	defer x.Close()
+	answered := replaytest.Raised(first[1].Origin, `{"result":"7"}`)
+	out := x.Episode(before.History, []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(before.Now)}, answered})
+	if end, ok := out.Actions[0].(*replay.Complete); !ok || end.Status != history.Completed || *end.Result != "7" {
+		t.Errorf("decided\n%s", replaytest.Describe(out.Actions))
+	}
+	if guids[1] != dotnetGUID(before.Now, 0) {
+		t.Errorf("the GUID is %s, want the first that was made, %s", guids[1], dotnetGUID(before.Now, 0))
+	}
+}
+
+// An attempt of an episode was lost after it had sent a call. The answer to it counts
+// for the call that the history has, under whose name .NET needs it, too.
+func TestEntities_AnAnswerToAnotherAttemptAnswersTheCall(t *testing.T) {
+	t.Parallel()
+	code := func(x *replay.Execution, _ *string) (*string, error) {
+		var f replay.Future
+		x.WaitEvent(&f, "go")
+		f.Await()
+		return callEntity(x, "a", "get")
+	}
+	attempt := func(later time.Duration) (*replaytest.Stage, *entity.Request) {
+		s := replaytest.New(t, "O", code)
+		s.Compare = false // a replay has no need of aliases
+		s.Start(nil)
+		s.Now = s.Now.Add(later)
+		return s, requests(t, s.Episode(replaytest.Raised("go", "")))[0]
+	}
+	_, lost := attempt(0)
+	answered := replaytest.Raised(lost.ID, entity.Response{Result: new("7"), Origin: lost.Origin}.Encode())
+
+	s, sent := attempt(time.Minute)
+	if sent.ID == lost.ID {
+		t.Fatal("both attempts have one ID")
+	}
+	s.Episode(answered)
+	if got := s.Output(history.Completed); got != "7" {
+		t.Errorf("the call returned %s, want 7", got)
+	}
+	if diff := cmp.Diff([]replay.Alias{{Answer: answered, Name: sent.ID}}, s.Outcome.Aliases); diff != "" {
+		t.Errorf("aliases (-want +got):\n%s", diff)
+	}
+
+	early := replaytest.New(t, "O", code)
+	early.Compare = false
+	early.Start(nil)
+	early.Now = early.Now.Add(time.Minute)
+	early.Episode(answered)
+	sent = requests(t, early.Episode(replaytest.Raised("go", "")))[0]
+	if got := early.Output(history.Completed); got != "7" {
+		t.Errorf("the call that came after its answer returned %s, want 7", got)
+	}
+	if diff := cmp.Diff([]replay.Alias{{Answer: answered, Name: sent.ID}}, early.Outcome.Aliases); diff != "" {
+		t.Errorf("aliases (-want +got):\n%s", diff)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 )
 
 // events are the external events that arrived, and those that wait for them.
@@ -62,9 +63,10 @@ func (x *Execution) WaitEvent(f *Future, name string) {
 	x.events.renew(f)
 }
 
-// raise gives an event to whoever waits for it.
+// raise gives an event to whoever waits for it. An entity's answer to what is yet to
+// be asked waits under its origin.
 func (x *Execution) raise(e *history.EventRaised) {
-	n := x.events.of(e.Name)
+	n := x.events.of(cmp.Or(entity.OriginOfResponse(e.Input), e.Name))
 	a := arrival{e, x.events.arrived}
 	x.events.arrived++
 	for len(n.waiting) > 0 {

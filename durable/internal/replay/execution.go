@@ -30,7 +30,7 @@ type Execution struct {
 	started   *history.ExecutionStarted // nil before the orchestrator began
 	now       time.Time
 	replaying bool
-	uuids     int
+	guids     guids
 	status    *string
 
 	actions  actions
@@ -74,6 +74,9 @@ type Outcome struct {
 	// CustomStatus is the last value set in this or an earlier episode, JSON
 	// text; nil if none was ever set.
 	CustomStatus *string
+	// Aliases are the answers of entities that came under other names than those
+	// that the history's requests wait for.
+	Aliases []Alias
 }
 
 // Episode lets the orchestrator see past, the events of its history that it
@@ -84,6 +87,9 @@ type Outcome struct {
 // What it returns counts as recorded: if that fails, the Execution must be
 // closed and its history replayed by another.
 func (x *Execution) Episode(past, fresh []history.Event) Outcome {
+	if x.started == nil {
+		x.guids.recognize(past)
+	}
 	x.replaying = true
 	for _, e := range past {
 		x.see(e)
@@ -100,7 +106,8 @@ func (x *Execution) Episode(past, fresh []history.Event) Outcome {
 // outcome takes what was decided.
 func (x *Execution) outcome() Outcome {
 	x.failNoted()
-	o := Outcome{CustomStatus: x.status}
+	o := Outcome{CustomStatus: x.status, Aliases: x.entities.aliases}
+	x.entities.aliases = nil
 	switch {
 	case x.over, x.withheld:
 	case x.complete != nil:
@@ -163,13 +170,6 @@ func (x *Execution) IsReplaying() bool { return x.replaying }
 // IsUnwinding reports whether the orchestrator has ended or is being taken out
 // of memory, so that only its deferred calls run.
 func (x *Execution) IsUnwinding() bool { return x.group.Closing() }
-
-// CountUUID returns how often it was called before.
-func (x *Execution) CountUUID() int {
-	x.check("NewUUID")
-	x.uuids++
-	return x.uuids - 1
-}
 
 // SetCustomStatus sets the instance's custom status to JSON text.
 func (x *Execution) SetCustomStatus(status *string) {
