@@ -34,6 +34,11 @@ type HTTPConfig struct {
 	// 1 GiB. It goes into the history. Zero means 10 MiB.
 	ContentLimit int64
 
+	// CrossOriginHeaders are names of headers that [CallHTTP] may send to another
+	// origin than that of the request's URL, when a response says to go there,
+	// besides such as Accept and User-Agent, which hold no key.
+	CrossOriginHeaders []string
+
 	// Tokens gets tokens for requests that have a TokenSource. Nil means that
 	// they fail.
 	Tokens TokenProvider
@@ -116,7 +121,7 @@ func (c HTTPConfig) send(ctx context.Context, in httpRequestJSON) (resp HTTPResp
 			return resp, err
 		}
 	}
-	client := httpcall.Client{Transport: c.Transport, ContentLimit: c.ContentLimit}
+	client := httpcall.Client{Transport: c.Transport, ContentLimit: c.ContentLimit, CrossOriginHeaders: c.CrossOriginHeaders}
 	got, err := client.Do(ctx, httpcall.Request{Method: r.Method, URL: r.URL, Header: r.Header, Content: r.Content, Timeout: r.Timeout})
 	if err != nil {
 		return resp, sendError(err)

@@ -46,7 +46,7 @@ func (c *httpCall) follow(task *Task[HTTPResponse]) (HTTPResponse, error) {
 		if location == "" && !asked {
 			return resp, nil
 		}
-		next, at, err := c.request.poll(c.at, location)
+		next, at, err := c.request.poll(c.at, location, c.ctx.registry.worker.http.CrossOriginHeaders)
 		if err != nil {
 			return resp, err
 		}
@@ -81,9 +81,12 @@ func (c *httpCall) untilPoll(r HTTPResponse) time.Duration {
 	return c.ctx.registry.worker.http.WithDefaults().PollInterval
 }
 
-// retryAfterMax bounds what a server can ask for, which would park an instance
-// for good.
-const retryAfterMax = 365 * 24 * time.Hour
+// retryAfterMin and retryAfterMax bound what a server can ask for: a 0 would ask
+// again at once, and fill the history, and centuries park an instance for good.
+const (
+	retryAfterMin = time.Second
+	retryAfterMax = 365 * 24 * time.Hour
+)
 
 // retryAfter reads a Retry-After header: a number of seconds, or a time. What
 // is neither does not count.
@@ -93,13 +96,13 @@ func retryAfter(s string, now time.Time) (wait time.Duration, ok bool) {
 		if seconds > uint64(retryAfterMax/time.Second) {
 			return retryAfterMax, true
 		}
-		return time.Duration(seconds) * time.Second, true
+		return max(time.Duration(seconds)*time.Second, retryAfterMin), true
 	}
 	at, err := http.ParseTime(s)
 	if err != nil {
 		return 0, false
 	}
-	return min(max(at.Sub(now), 0), retryAfterMax), true
+	return min(max(at.Sub(now), retryAfterMin), retryAfterMax), true
 }
 
 // poll returns the request that asks again, after one to the URL last. A
@@ -108,8 +111,9 @@ func retryAfter(s string, now time.Time) (wait time.Duration, ok bool) {
 // It is as the extension's CreateLocationPollRequest, with the rule of its later
 // versions that credentials are for the origin of the first request only: where
 // to ask is up to whoever answered, and must not get what is not theirs. They
-// take out Authorization and Cookie; here other headers with keys go too.
-func (r HTTPRequest) poll(last *url.URL, location string) (HTTPRequest, *url.URL, error) {
+// take out Authorization and Cookie; here only headers that hold no key stay, and
+// those of crossOrigin.
+func (r HTTPRequest) poll(last *url.URL, location string, crossOrigin []string) (HTTPRequest, *url.URL, error) {
 	origin, err := url.Parse(r.URL)
 	if err != nil {
 		return r, nil, fmt.Errorf("read URL of HTTP request: %w", err)
@@ -131,7 +135,7 @@ func (r HTTPRequest) poll(last *url.URL, location string) (HTTPRequest, *url.URL
 		}
 	}
 	if !httpcall.SameOrigin(origin, at) {
-		httpcall.StripCredentials(r.Header)
+		httpcall.KeepSafe(r.Header, crossOrigin)
 		r.TokenSource = nil
 		delete(r.Header, "Host")
 	}

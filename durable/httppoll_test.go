@@ -108,13 +108,14 @@ func TestCallHTTP_SendsNoCredentialsToAnotherOrigin(t *testing.T) {
 		{"another scheme", "http://a/s", "http://a/s Accept=b/c"},
 		{"another host without a scheme", "//evil.org/s", "https://evil.org/s Accept=b/c"},
 		{"a user name like the host", "https://a@evil.org/s", "https://a@evil.org/s Accept=b/c"},
-		{"the same, relative", "/s", "https://a/s Accept=b/c Api-Key=2 Authorization=Basic x Cookie=1 Host=v Proxy-Authorization=3 +token"},
-		{"the same, in other letters", "HTTPS://A/s", "https://A/s Accept=b/c Api-Key=2 Authorization=Basic x Cookie=1 Host=v Proxy-Authorization=3 +token"},
+		{"the same, relative", "/s", "https://a/s Accept=b/c Aeg-Sas-Key=7 Api-Key=2 Authorization=Basic x Cookie=1 Host=v Proxy-Authorization=3 X-Auth-Token=4 X-Goog-Api-Key=6 X-Vault-Token=5 +token"},
+		{"the same, in other letters", "HTTPS://A/s", "https://A/s Accept=b/c Aeg-Sas-Key=7 Api-Key=2 Authorization=Basic x Cookie=1 Host=v Proxy-Authorization=3 X-Auth-Token=4 X-Goog-Api-Key=6 X-Vault-Token=5 +token"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			s := httpStage(t, durable.HTTPRequest{URL: "https://a/", TokenSource: &durable.ManagedIdentity{Resource: "r"}, Header: http.Header{
 				"accept": {"b/c"}, "authorization": {"Basic x"}, "Cookie": {"1"}, "API-KEY": {"2"}, "proxy-authorization": {"3"}, "X-FUNCTIONS-KEY": {"k"}, "Host": {"v"},
+				"X-Auth-Token": {"4"}, "x-vault-token": {"5"}, "X-Goog-Api-Key": {"6"}, "aeg-sas-key": {"7"},
 			}})
 			s.Start(nil)
 			s.Episode(responded(t, 0, 202, http.Header{"Location": {c.location}}))
@@ -143,9 +144,9 @@ func TestCallHTTP_WaitsAsLongAsItIsTold(t *testing.T) {
 		want             string
 	}{
 		{"seconds", " 7 ", time.Minute, "7s"},
-		{"no time", "0", time.Minute, "0s"},
+		{"no time", "0", time.Minute, "1s"},
 		{"a time", "Tue, 01 Oct 2024 12:05:00 GMT", time.Minute, "4m59.8765433s"}, // the epoch has a fraction
-		{"a time that has passed", "Tue, 01 Oct 2024 11:05:00 GMT", time.Minute, "0s"},
+		{"a time that has passed", "Tue, 01 Oct 2024 11:05:00 GMT", time.Minute, "1s"},
 		{"nothing", "", 0, "30s"},
 		{"nothing, with an interval of its own", "", time.Minute, "1m0s"},
 		{"what cannot be read", "soon", 0, "30s"},

@@ -66,10 +66,7 @@ func run(app App) int {
 		fmt.Fprintln(os.Stderr, oneLine(err))
 		return exitNoConfig
 	}
-	cfg.Logger = NewLogger(os.Stdout, cfg.LogLevel)
-	if cfg.LogJSON {
-		cfg.Logger = NewJSONLogger(os.Stdout, cfg.LogLevel)
-	}
+	cfg.Logger = newProcessLogger(&cfg, os.Stdout, os.Stderr)
 	slog.SetDefault(cfg.Logger)
 	defer startTelemetry(ctx, &cfg)()
 	if err := New(app, cfg).Run(ctx); err != nil {

@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
+	"slices"
+	"strings"
 )
 
 // An appCommand is what an app's program does instead of serving, if its first
@@ -23,6 +26,13 @@ var appCommands = []appCommand{
 	{"-init", "[FOLDER]", "write a new app into FOLDER, which must be empty", initCommand},
 }
 
+// helpWords and versionWords ask for the usage and the version; -init and the
+// others take the first of them, too.
+var (
+	helpWords    = []string{"--help", "-help", "-h", "help"}
+	versionWords = []string{"--version", "-version", "version"}
+)
+
 // runCommand does what the program's arguments ask for, and returns the code to
 // exit with. Done is false if they ask for nothing. Behind the host arguments
 // that are not known are left alone: host.json may have some for the app.
@@ -37,6 +47,10 @@ func runCommand(app App, args []string, out, errs io.Writer) (code int, done boo
 		if c.run == nil { // it has codes of its own to exit with
 			return hubCommand(app, args[1:], out, errs), true
 		}
+		if len(args) > 1 && slices.Contains(helpWords, args[1]) {
+			c.usage(out)
+			return exitOK, true
+		}
 		if err := c.run(app, args[1:], out); err != nil {
 			_, _ = fmt.Fprintln(errs, err)
 			return exitFailed, true
@@ -46,11 +60,47 @@ func runCommand(app App, args []string, out, errs io.Writer) (code int, done boo
 	if env, err := readProcessEnvironment(); err != nil || env.behindHost() {
 		return exitOK, false
 	}
-	_, _ = fmt.Fprintf(errs, "%q is no command. Without one the program serves the app. Commands are:\n", args[0])
-	for _, c := range appCommands {
-		_, _ = fmt.Fprintf(errs, "  %s %s\n        %s\n", c.name, c.args, c.does)
+	switch {
+	case slices.Contains(versionWords, args[0]):
+		_, _ = fmt.Fprintln(out, programVersion(debug.ReadBuildInfo()))
+		return exitOK, true
+	case slices.Contains(helpWords, args[0]):
+		programUsage(out)
+		return exitOK, true
 	}
+	_, _ = fmt.Fprintf(errs, "%q is no command. ", args[0])
+	programUsage(errs)
 	return exitUsage, true
+}
+
+func programUsage(out io.Writer) {
+	_, _ = fmt.Fprintln(out, "Without a command the program serves the app. Commands are:")
+	for _, c := range appCommands {
+		c.usage(out)
+	}
+	_, _ = fmt.Fprintln(out, "  --help, --version\n        print this, or the version of the program")
+}
+
+func (c appCommand) usage(out io.Writer) {
+	_, _ = fmt.Fprintf(out, "  %s\n        %s\n", strings.TrimSpace(c.name+" "+c.args), c.does)
+}
+
+// thisModule is the path of the module that this package is part of.
+const thisModule = "github.com/durablefunctions-go/durablefunctions"
+
+// programVersion returns the versions of the program, this module and Go, as
+// far as the build recorded them.
+func programVersion(build *debug.BuildInfo, ok bool) string {
+	if !ok {
+		return "the program was built without version information"
+	}
+	text := fmt.Sprintf("%s %s", build.Main.Path, build.Main.Version)
+	for _, module := range build.Deps {
+		if module.Path == thisModule {
+			text += fmt.Sprintf(", %s %s", module.Path, module.Version)
+		}
+	}
+	return text + ", " + build.GoVersion
 }
 
 // mainCommand is runCommand for this process.

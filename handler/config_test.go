@@ -118,7 +118,7 @@ func TestConfig_TellsEverythingThatIsWrongAtOnce(t *testing.T) {
   }
 }`)
 	want := `version is "1.0", must be "2.0" (host.json line 2)
-extensions.http.routePrefix is "a*", must be segments of letters, digits and . _ ~ - (host.json line 4)
+extensions.http.routePrefix is "a*", must be segments of letters, digits and . _ ~ -, other than . and .. (host.json line 4)
 extensions.durableTask.hubName is "-", must be 3 to 45 letters and digits, the first a letter (host.json line 6)
 extensions.durableTask.storageProvider is "none", must be an object (host.json line 7)`
 	if cfg.Problem == nil || cfg.Problem.Error() != want {

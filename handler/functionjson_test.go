@@ -127,6 +127,13 @@ func TestWriteFunctions_AddsTheBundleThatBindingsNeed(t *testing.T) {
 	if says, err := runWrite(t, queue, root); err != nil || says != "" {
 		t.Errorf("again: %v %s, want silence", err, says)
 	}
+	if says, err := runWrite(t, timer, root); err != nil || !strings.Contains(says, "removed the extension bundle") || fileText(t, root, hostJSONFile) != commented {
+		t.Errorf("without the queue: %v %s\n%s", err, says, fileText(t, root, hostJSONFile))
+	}
+	own := strings.Replace(commented, "{\n", `{"extensionBundle": {"id": "Mine", "version": "[4.*, 5.0.0)"},`, 1)
+	if says, err := runWrite(t, timer, hostRoot(t, own)); err != nil || strings.Contains(says, "bundle") {
+		t.Errorf("a bundle of the app's own: %v %s", err, says)
+	}
 	output := App{Triggers: []Trigger{Timer("Tick", "0 * * * * *", nilTimer, QueueOutput[string]("out", "out"))}}
 	if says, err := runWrite(t, output, hostRoot(t, `{}`)); err != nil || !strings.Contains(says, "added the extension bundle") {
 		t.Errorf("an output: %v %s", err, says)

@@ -65,7 +65,7 @@ func writeFunctions(app App, root string, perRoute bool, out io.Writer) error {
 			return w.addBundle(host, t.name, kind)
 		}
 	}
-	return nil
+	return w.removeBundle(host)
 }
 
 // functionFiles returns the files that an app should have.
@@ -226,10 +226,27 @@ func (w functionWriter) addBundle(host []byte, function, kind string) error {
 	if _, err := parseHostJSON(added); err != nil {
 		return fmt.Errorf("add the extension bundle: %w: add it by hand, as\n%s", err, bundle)
 	}
-	path := filepath.Join(w.root, hostJSONFile)
-	if err := os.WriteFile(path, added, 0o644); err != nil {
+	if err := w.writeHost(added); err != nil {
 		return err
 	}
-	w.tell("added the extension bundle to %s: function %s has a %s, which the host loads from there", path, function, kind)
+	w.tell("added the extension bundle to host.json: function %s has a %s, which the host loads from there", function, kind)
 	return nil
+}
+
+// removeBundle takes the extension bundle out of host.json again, if it is as
+// addBundle wrote it.
+func (w functionWriter) removeBundle(host []byte) error {
+	before, after, found := bytes.Cut(host, []byte(bundle))
+	if !found {
+		return nil
+	}
+	if err := w.writeHost(slices.Concat(before, after)); err != nil {
+		return err
+	}
+	w.tell("removed the extension bundle from host.json: no function needs it")
+	return nil
+}
+
+func (w functionWriter) writeHost(text []byte) error {
+	return os.WriteFile(filepath.Join(w.root, hostJSONFile), text, 0o644)
 }

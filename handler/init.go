@@ -35,6 +35,9 @@ func initCommand(_ App, args []string, out io.Writer) error {
 	if len(args) == 1 {
 		root = args[0]
 	}
+	if strings.HasPrefix(root, "-") {
+		return fmt.Errorf("-init takes a folder, has %q; write ./%s for a folder of that name", root, root)
+	}
 	return initApp(root, out)
 }
 
@@ -64,7 +67,7 @@ func initApp(root string, out io.Writer) error {
 			return err
 		}
 		path := filepath.Join(root, filepath.FromSlash(file[0]))
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(fill.Replace(string(text))), 0o644)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(fill.Replace(string(text))), starterMode(file[0]))); err != nil {
 			return err
 		}
 	}
@@ -81,8 +84,21 @@ func initApp(root string, out io.Writer) error {
 Then, in another terminal (port 8080 without Core Tools):
 
   curl -i -X POST http://localhost:7071/api/welcome/you
-`, absolute, program, program)
+
+When you add a trigger to the app, build it and write the trigger's function.json:
+
+  %s -write-functions .
+`, absolute, program, program, program)
 	return err
+}
+
+// starterMode is who may read a file of a new app: only its owner those that
+// keys come to stand in.
+func starterMode(name string) os.FileMode {
+	if name == localSettingsFile {
+		return 0o600
+	}
+	return 0o644
 }
 
 var notInAppName = regexp.MustCompile(`[^a-z0-9-]+`)

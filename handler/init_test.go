@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -23,7 +24,7 @@ func TestInit_WritesAnAppWhoseSettingsAreRight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{root, "go mod tidy", "go build -o bin/app .", "func start", "/api/welcome/you"} {
+	for _, want := range []string{root, "go mod tidy", "go build -o bin/app .", "func start", "/api/welcome/you", "bin/app -write-functions ."} {
 		if !strings.Contains(says, want) {
 			t.Errorf("it does not say %q:\n%s", want, says)
 		}
@@ -36,6 +37,9 @@ func TestInit_WritesAnAppWhoseSettingsAreRight(t *testing.T) {
 		if strings.HasSuffix(file[0], ".json") && !json.Valid(plainJSON([]byte(text))) {
 			t.Errorf("%s is no JSON", file[0])
 		}
+	}
+	if info, err := os.Stat(filepath.Join(root, localSettingsFile)); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%s may hold keys: %v %v, want mode 0600", localSettingsFile, info.Mode(), err)
 	}
 	if text := fileText(t, root, "go.mod"); !strings.HasPrefix(text, "module my-shop-2\n") {
 		t.Errorf("go.mod is\n%s", text)
@@ -101,6 +105,23 @@ func TestCommands_AreToldApart(t *testing.T) {
 	root := hostRoot(t, "{}")
 	if code, done := runCommand(App{}, []string{"-write-functions", root}, &out, &errs); !done || code != exitOK {
 		t.Errorf("a command: %d %v", code, done)
+	}
+	for _, tt := range []struct{ args, want string }{
+		{"--help", "-write-functions [-per-route] [FOLDER]"}, {"-h", "-init [FOLDER]"}, {"help", "hub VERB"}, {"--version", thisModule},
+		{"-version", "go1."}, {"-init --help", "write a new app"}, {"-write-functions -h", "that of host.json"}, {"-schema --help", "JSON schema"},
+	} {
+		out.Reset()
+		t.Chdir(t.TempDir())
+		if code, done := runCommand(App{}, strings.Fields(tt.args), &out, &errs); !done || code != exitOK || !strings.Contains(out.String(), tt.want) {
+			t.Errorf("%s: %d %v %s", tt.args, code, done, &out)
+		}
+		if entries, err := os.ReadDir("."); err != nil || len(entries) > 0 {
+			t.Errorf("%s wrote %v, %v", tt.args, entries, err)
+		}
+	}
+	errs.Reset()
+	if code, done := runCommand(App{}, []string{"-init", "-x"}, &out, &errs); !done || code != exitFailed || !strings.Contains(errs.String(), "./-x") {
+		t.Errorf("a folder like an option: %d %v %s", code, done, &errs)
 	}
 	t.Setenv("FUNCTIONS_CUSTOMHANDLER_PORT", "1234")
 	if _, done := runCommand(App{}, []string{"--of-the-app"}, &out, &errs); done {

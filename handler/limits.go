@@ -72,6 +72,9 @@ func bodyText(c echo.Context) ([]byte, error) {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, &answerError{http.StatusRequestTimeout, errorBody{Message: fmt.Sprintf("The request body did not come within %v.", bodyTime)}}
 	}
+	if err != nil && !errors.As(err, new(*http.MaxBytesError)) {
+		return nil, badRequest("The request body ends early or is badly chunked: %s.", oneLine(err))
+	}
 	// A deadline that passes later would be taken for a caller who is gone.
 	_ = control.SetReadDeadline(time.Time{})
 	return text, err

@@ -102,6 +102,32 @@ func TestLimits_BodyThatComesTooSlowlyIsNotWaitedFor(t *testing.T) {
 	})
 }
 
+// A body that is not whole is the caller's mistake.
+func TestLimits_BodyThatIsCutOffOrBadlyChunkedIsABadRequest(t *testing.T) {
+	t.Parallel()
+	for name, request := range map[string]string{
+		"short":         "Content-Length: 9\r\n\r\n[1,2",
+		"badly chunked": "Transfer-Encoding: chunked\r\n\r\n2\r\n12\r\nzz\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			cfg, _ := anyPort(t, newFakeHub())
+			base, _ := start(t, New(App{}, cfg))
+			conn, err := net.Dial("tcp", strings.TrimPrefix(base, "http://"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer conn.Close()
+			send(t, conn, "POST /api/durabletask/orchestrators/F HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"+request)
+			if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+				t.Fatal(err)
+			}
+			if got := statusLine(t, conn); !strings.Contains(got, "400") {
+				t.Errorf("%s, want 400", got)
+			}
+		})
+	}
+}
+
 func TestLimits_HeaderThatComesTooSlowlyEndsTheConnection(t *testing.T) {
 	t.Parallel()
 	inBubble(t, newFakeHub(), func(t *testing.T, dial func() net.Conn) {

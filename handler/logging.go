@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,10 +11,7 @@ import (
 )
 
 // NewLogger returns a logger that writes to w one line of text a record, those
-// of level and above. Give it standard output: the Functions host takes every
-// line on standard error for an error
-// (azure-functions-host: Workers/ProcessManagement/WorkerProcess.cs). Keys, signatures
-// and passwords are masked.
+// of level and above. Keys, signatures and passwords are masked.
 func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return secrets.Logger(slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level})))
 }
@@ -22,6 +20,53 @@ func NewLogger(w io.Writer, level slog.Level) *slog.Logger {
 // and msg, event in records for which .NET has an event, and those of the record.
 func NewJSONLogger(w io.Writer, level slog.Level) *slog.Logger {
 	return secrets.Logger(slog.New(slog.NewJSONHandler(w, &slog.HandlerOptions{Level: level})))
+}
+
+// newProcessLogger returns the logger of a program: on out, and behind the host
+// on errs from warnings on. The host logs a line of standard output as
+// information, one of standard error as an error, and as a warning if "warn" is
+// in it, as in level=WARN
+// (azure-functions-host: Workers/ProcessManagement/WorkerProcess.cs).
+func newProcessLogger(cfg *Config, out, errs io.Writer) *slog.Logger {
+	newLogger := NewLogger
+	if cfg.LogJSON {
+		newLogger = NewJSONLogger
+	}
+	logger := newLogger(out, cfg.LogLevel)
+	if !cfg.BehindHost {
+		return logger
+	}
+	return slog.New(&splitHandler{logger.Handler(), newLogger(errs, cfg.LogLevel).Handler()})
+}
+
+// A splitHandler gives warnings and errors to another handler than the rest.
+type splitHandler struct{ calm, grave slog.Handler }
+
+func (h *splitHandler) of(level slog.Level) slog.Handler {
+	if level >= slog.LevelWarn {
+		return h.grave
+	}
+	return h.calm
+}
+
+// Enabled implements [slog.Handler].
+func (h *splitHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return h.of(level).Enabled(ctx, level)
+}
+
+// Handle implements [slog.Handler].
+func (h *splitHandler) Handle(ctx context.Context, r slog.Record) error {
+	return h.of(r.Level).Handle(ctx, r)
+}
+
+// WithAttrs implements [slog.Handler].
+func (h *splitHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return &splitHandler{h.calm.WithAttrs(attrs), h.grave.WithAttrs(attrs)}
+}
+
+// WithGroup implements [slog.Handler].
+func (h *splitHandler) WithGroup(name string) slog.Handler {
+	return &splitHandler{h.calm.WithGroup(name), h.grave.WithGroup(name)}
 }
 
 // parseLogFormat reads DURABLE_LOG_FORMAT: text, which empty means, or json.

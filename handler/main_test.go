@@ -132,8 +132,33 @@ func TestMain_StopsOnSIGTERMWithCode0(t *testing.T) {
 	}
 }
 
-// The Functions host takes every line on standard error for an error
+// The Functions host takes a line on standard error for an error, or for a warning
+// if it has "warn" in it, and all of standard output for information
 // (azure-functions-host: Workers/ProcessManagement/WorkerProcess.cs).
+func TestMain_BehindTheHostWarningsAndErrorsGoToStandardError(t *testing.T) {
+	t.Parallel()
+	for _, format := range []string{"text", "json"} {
+		cmd, out, errs := programWithErrors(t, "{", "FUNCTIONS_CUSTOMHANDLER_PORT="+freePort(t), "DURABLE_LOG_LEVEL=loud", "DURABLE_LOG_FORMAT="+format, deadStorage(t))
+		lineWith(t, out, "listening")
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		lineWith(t, out, "stopped")
+		if err := cmd.Wait(); err != nil {
+			t.Error(err)
+		}
+		for _, want := range []string{"WARN", "DURABLE_LOG_LEVEL is", "ERROR"} {
+			if !strings.Contains(errs.String(), want) {
+				t.Errorf("%s: standard error lacks %q: %s", format, want, errs)
+			}
+		}
+		if strings.Contains(errs.String(), "INFO") {
+			t.Errorf("%s: standard error has %s", format, errs)
+		}
+	}
+}
+
+// On its own a program logs everything to standard output.
 func TestMain_LogsNothingToStandardError(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"text", "json"} {

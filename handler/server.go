@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -33,6 +37,7 @@ type Server struct {
 	cfg      Config
 	logger   *slog.Logger
 	echo     *echo.Echo
+	triggers []Trigger
 	state    *readiness
 	hub      *hub          // nil if the configuration is wrong
 	draining chan struct{} // closed when Run begins to stop
@@ -48,7 +53,7 @@ var _ http.Handler = (*Server)(nil)
 // with app or cfg, the Server tells to those who call it.
 func New(app App, cfg Config) *Server {
 	cfg = cfg.WithDefaults().withoutSecrets()
-	s := &Server{cfg: cfg, logger: cfg.Logger, state: newReadiness(), draining: make(chan struct{})}
+	s := &Server{cfg: cfg, logger: cfg.Logger, triggers: app.Triggers, state: newReadiness(), draining: make(chan struct{})}
 	s.management = s.newManagement()
 	s.echo = s.newEcho()
 	if err := s.exposed(); err != nil {
@@ -235,12 +240,20 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 			return listener, nil
 		}
 		if !s.cfg.BehindHost {
-			return nil, fmt.Errorf("%w: set PORT to a port that is free", err)
+			return nil, fmt.Errorf("%w: %s", err, listenAdvice(err, s.cfg.Address))
 		}
 		if time.Since(began) > listenPatience || !pause(ctx, listenInterval) {
 			return nil, err
 		}
 	}
+}
+
+// listenAdvice says how to mend err, which address could not be listened on for.
+func listenAdvice(err error, address string) string {
+	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES) {
+		return "set PORT to a port that is free"
+	}
+	return fmt.Sprintf("set DURABLE_ADDRESS, from which %s comes, to an address of this machine, such as 127.0.0.1 or 0.0.0.0", address)
 }
 
 // logStart says what runs and where.
@@ -251,4 +264,21 @@ func (s *Server) logStart(address string) {
 	for _, notice := range s.cfg.Notices {
 		s.logger.Warn(notice)
 	}
+	if missing := s.withoutFunctionJSON(); len(missing) > 0 {
+		s.logger.Warn("The host does not know these functions, and never calls them: they have no function.json below "+s.cfg.Root+
+			". To write it, run this program with the arguments -write-functions "+s.cfg.Root+", then start the host again.", "functions", missing)
+	}
+}
+
+// withoutFunctionJSON returns the names of triggers that the host does not know.
+func (s *Server) withoutFunctionJSON() (missing []string) {
+	if !s.cfg.BehindHost {
+		return nil
+	}
+	for _, t := range s.triggers {
+		if _, err := os.Stat(filepath.Join(s.cfg.Root, t.name, functionJSONFile)); errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, t.name)
+		}
+	}
+	return missing
 }

@@ -1,9 +1,11 @@
 package handler
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"strings"
@@ -181,6 +183,34 @@ func TestServer_PortThatIsTakenIsAnErrorStandalone(t *testing.T) {
 	err = New(App{}, cfg).Run(t.Context())
 	if err == nil || !strings.Contains(err.Error(), "set PORT to a port that is free") {
 		t.Errorf("error is %v", err)
+	}
+}
+
+func TestServer_AnAddressThatIsNoneIsToldByItsVariable(t *testing.T) {
+	t.Parallel()
+	cfg, _ := anyPort(t, newFakeHub())
+	cfg.Address, cfg.Key = "192.0.2.1:0", strings.Repeat("k", shortestKey) // an address of documentation, RFC 5737
+	err := New(App{}, cfg).Run(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "set DURABLE_ADDRESS") || strings.Contains(err.Error(), "PORT") {
+		t.Errorf("error is %v", err)
+	}
+}
+
+func TestServer_WarnsOfTriggersThatTheHostDoesNotKnow(t *testing.T) {
+	t.Parallel()
+	app := App{Triggers: []Trigger{Timer("Tick", "0 * * * * *", nilTimer), Timer("Tock", "0 * * * * *", nilTimer)}}
+	root := hostRoot(t, "{}")
+	if _, err := runWrite(t, App{Triggers: app.Triggers[:1]}, root); err != nil {
+		t.Fatal(err)
+	}
+	for _, behindHost := range []bool{true, false} {
+		cfg, _ := anyPort(t, newFakeHub())
+		var log bytes.Buffer
+		cfg.Root, cfg.BehindHost, cfg.Logger = root, behindHost, NewLogger(&log, slog.LevelWarn)
+		New(app, cfg).logStart("x")
+		if told := strings.Contains(log.String(), "functions=[Tock]") && strings.Contains(log.String(), "-write-functions "+root); told != behindHost {
+			t.Errorf("behind the host: %v; the log is %q", behindHost, &log)
+		}
 	}
 }
 

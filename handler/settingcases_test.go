@@ -2,6 +2,7 @@ package handler
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -127,6 +128,11 @@ func engineSettingCases() []settingCase {
 			byDefault: false, good: map[string]any{`true`: true, `false`: false, `"True"`: true},
 			bad:        map[string]string{`1`: "is 1, must be true or false"},
 			overridden: "true", override: true,
+		},
+		{
+			path: "httpSettings.crossOriginHeaders", get: func(c Config) any { return strings.Join(c.Worker.HTTP.CrossOriginHeaders, " ") },
+			byDefault: "", good: map[string]any{`["X-Trace", "x-tenant"]`: "X-Trace x-tenant"},
+			bad: map[string]string{`"X-Trace"`: `is "X-Trace", must be a list of names of headers`, `["a b"]`: `has "a b" in it, must be a list of names of headers`},
 		},
 		{
 			path: "httpSettings.useForwardedHost", get: func(c Config) any { return c.UseForwardedHost },

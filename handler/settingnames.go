@@ -3,12 +3,22 @@ package handler
 import (
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // segments matches a route prefix: segments without anything that has a meaning
 // in a route.
 var segments = regexp.MustCompile(`^([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?$`)
+
+// isRoutePrefix reports whether a route prefix can be one. Segments of "." and
+// ".." never reach a server: clients resolve them.
+func isRoutePrefix(text string) bool {
+	return segments.MatchString(text) && !slices.ContainsFunc(strings.Split(text, "/"), func(s string) bool { return s == "." || s == ".." })
+}
+
+// headerName matches the name of an HTTP header.
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
 
 // namesOf returns the names of values.
 func namesOf[T fmt.Stringer](values []T) []string {

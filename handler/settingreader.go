@@ -38,6 +38,9 @@ func (r *settingReader) notice(format string, args ...any) {
 // read reads all settings into cfg.
 func (r *settingReader) read(rows []settingRow, cfg *Config) {
 	r.objects = []string{flatPath}
+	if s, ok := r.found.lookup("extensions"); ok && s.kind != kindObject {
+		r.problem(s.wrong("extensions", "an object"))
+	}
 	for i := range rows {
 		r.objectsOf(&rows[i])
 		r.row(&rows[i], cfg)

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -117,8 +118,8 @@ var hostRows = []settingRow{
 		values: textValue{
 			words: "segments of letters, digits and `. _ ~ -`, or none",
 			must: func(value string) string {
-				if !segments.MatchString(trimSlashes(value)) {
-					return "segments of letters, digits and . _ ~ -"
+				if !isRoutePrefix(trimSlashes(value)) {
+					return "segments of letters, digits and . _ ~ -, other than . and .."
 				}
 				return ""
 			},
@@ -286,6 +287,16 @@ var httpRows = []settingRow{
 		}},
 		initial: "30000", get: func(cfg *Config) any { return int(cfg.Worker.HTTP.PollInterval / time.Millisecond) },
 		does: "how long `durable.CallHTTP` waits before it asks again, when the response does not say",
+	},
+	{
+		path: "httpSettings.crossOriginHeaders",
+		values: listValue{schemaNode{"type": "string", "pattern": headerName.String()}, "a list of names of headers", func(cfg *Config, s setting) bool {
+			cfg.Worker.HTTP.CrossOriginHeaders = append(cfg.Worker.HTTP.CrossOriginHeaders, s.text)
+			return headerName.MatchString(s.text)
+		}},
+		initial: "none", get: func(cfg *Config) any { return strings.Join(cfg.Worker.HTTP.CrossOriginHeaders, " ") },
+		does: "which headers `durable.CallHTTP` may send to another origin than that of the URL, if a redirect or a 202 response names one, " +
+			"besides such as `Accept` and `User-Agent`, which hold no key. Only this engine has it",
 	},
 	{
 		path: "httpSettings.useForwardedHost", values: boolValue{func(cfg *Config, b bool) { cfg.UseForwardedHost = b }},

@@ -239,11 +239,12 @@ func (s *session) report(cp *provider.Checkpoint) {
 		if !ok {
 			continue
 		}
+		level := slog.LevelInfo
 		if end.Status == history.Failed {
-			s.outcome = metering.Failed
+			s.outcome, level = metering.Failed, slog.LevelError
 		}
 		attrs := []slog.Attr{slog.String("event", endEvent(end.Status)), slog.String("name", s.x.start.Name), slog.String("status", end.Status.String())}
-		s.log.LogAttrs(context.Background(), slog.LevelInfo, "orchestration has ended", append(attrs, failureAttrs(end.Failure)...)...)
+		s.log.LogAttrs(context.Background(), level, "orchestration has ended", append(attrs, failureAttrs(end.Failure)...)...)
 	}
 }
 

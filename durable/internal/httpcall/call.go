@@ -43,6 +43,9 @@ type Response struct {
 type Client struct {
 	Transport    http.RoundTripper
 	ContentLimit int64 // of a response's body, in bytes
+
+	// CrossOriginHeaders may be sent to other origins besides those known to be safe.
+	CrossOriginHeaders []string
 }
 
 // Do sends r, follows redirects and reads the response. The error is a
@@ -81,7 +84,7 @@ func (c Client) Do(ctx context.Context, r Request) (*Response, error) {
 func (c Client) exchange(req *http.Request) (*Response, error) {
 	// There is no cookie jar: one that all instances share would give the
 	// cookies of one to the next.
-	client := &http.Client{Transport: c.Transport, CheckRedirect: redirect}
+	client := &http.Client{Transport: c.Transport, CheckRedirect: c.redirect}
 	resp, err := client.Do(req)
 	if err != nil {
 		return nil, err

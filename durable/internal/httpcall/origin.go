@@ -29,18 +29,22 @@ func port(u *url.URL) string {
 // FunctionsKey is the header with the key of an Azure function.
 const FunctionsKey = "X-Functions-Key"
 
-// credentials are headers that say who sends a request, in canonical form.
-// Those after the cookies are what API gateways, search services and models in
-// Azure and many others take keys in.
-var credentials = []string{
-	"Authorization", "Proxy-Authorization", "Www-Authenticate", "Cookie", "Cookie2",
-	FunctionsKey, "Ocp-Apim-Subscription-Key", "Api-Key", "X-Api-Key",
+// safe are the headers, in canonical form, that another origin may learn: they say
+// what is wanted and in which form, not who asks. Those of content go with it when
+// a redirect keeps it.
+var safe = []string{
+	"Accept", "Accept-Charset", "Accept-Encoding", "Accept-Language", "Cache-Control", "Content-Encoding", "Content-Language",
+	"Content-Length", "Content-Type", "Date", "If-Match", "If-Modified-Since", "If-None-Match", "If-Range", "If-Unmodified-Since",
+	"Pragma", "Prefer", "Range", "Referer", "Te", "Traceparent", "Tracestate", "User-Agent",
+	"X-Correlation-Id", "X-Ms-Client-Request-Id", "X-Ms-Version", "X-Request-Id",
 }
 
-// StripCredentials takes out of h what another origin must not learn.
-func StripCredentials(h http.Header) {
+// KeepSafe takes out of h what another origin must not learn: every header but
+// those that are known to hold no key, and more, in any case.
+func KeepSafe(h http.Header, more []string) {
 	for name := range h {
-		if slices.Contains(credentials, http.CanonicalHeaderKey(name)) {
+		isName := func(other string) bool { return strings.EqualFold(name, other) }
+		if !slices.ContainsFunc(safe, isName) && !slices.ContainsFunc(more, isName) {
 			delete(h, name)
 		}
 	}
@@ -54,9 +58,9 @@ const redirectsMax = 50
 // HttpClientHandler not more than 50, and none to something less safe than
 // before. One that is not followed is the response.
 //
-// Credentials go to no other origin, nor back again from there. .NET takes only
-// Authorization out.
-func redirect(next *http.Request, via []*http.Request) error {
+// Another origin gets only headers that [KeepSafe] leaves, and so does the first
+// one after it. .NET takes only Authorization out.
+func (c Client) redirect(next *http.Request, via []*http.Request) error {
 	first, last := via[0], via[len(via)-1]
 	switch {
 	case len(via) > redirectsMax,
@@ -72,7 +76,7 @@ func redirect(next *http.Request, via []*http.Request) error {
 	// A Host that the caller chose is for the first origin.
 	elsewhere := func(r *http.Request) bool { return !SameOrigin(first.URL, r.URL) }
 	if elsewhere(next) || slices.ContainsFunc(via, elsewhere) {
-		StripCredentials(next.Header)
+		KeepSafe(next.Header, c.CrossOriginHeaders)
 		next.Host = next.URL.Host
 	}
 	return nil
