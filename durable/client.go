@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
@@ -111,7 +112,11 @@ func Start[I, O any](ctx context.Context, c *Client, orch func(*Context, I) (O, 
 // which may be one of another program, and returns its ID. The input is JSON;
 // if it is empty the orchestrator gets none.
 func (c *Client) StartByName(ctx context.Context, name string, input json.RawMessage, opts ...StartOption) (InstanceID, error) {
-	return c.start(ctx, name, text(input), opts...)
+	payload, err := text(input)
+	if err != nil {
+		return "", fmt.Errorf("start orchestration %s: its input: %w", name, err)
+	}
+	return c.start(ctx, name, payload, opts...)
 }
 
 func (c *Client) start(ctx context.Context, name string, input *string, opts ...StartOption) (InstanceID, error) {
@@ -184,9 +189,13 @@ func (c *Client) RaiseEvent(ctx context.Context, id InstanceID, name string, pay
 	if name == "" {
 		return fmt.Errorf("raise event for instance %s: the event's name is empty", id)
 	}
-	e := &history.EventRaised{Header: history.NewHeader(c.now()), Name: name, Input: text(payload)}
+	input, err := text(payload)
+	if err != nil {
+		return fmt.Errorf("raise event %s for instance %s: its payload: %w", name, id, err)
+	}
+	e := &history.EventRaised{Header: history.NewHeader(c.now()), Name: name, Input: input}
 	ctx, traced := c.tracer.RaiseEvent(ctx, e, string(id))
-	err := c.send(ctx, id, e, "raise event "+name)
+	err = c.send(ctx, id, e, "raise event "+name)
 	traced(err)
 	if err != nil {
 		return during(err, "raise event %s for instance %s", name, id)
@@ -221,11 +230,14 @@ func (c *Client) send(ctx context.Context, id InstanceID, e history.Event, opera
 }
 
 // text returns raw as a payload: nil if it is empty.
-func text(raw json.RawMessage) *string {
-	if len(raw) == 0 {
-		return nil
+func text(raw json.RawMessage) (*string, error) {
+	switch {
+	case len(raw) == 0:
+		return nil, nil
+	case !json.Valid(raw) || !utf8.Valid(raw):
+		return nil, fmt.Errorf("%.40q is not JSON in UTF-8", []byte(raw))
 	}
-	return new(string(raw))
+	return new(string(raw)), nil
 }
 
 // newID returns a random GUID in .NET's "N" form, 32 hexadecimal digits.

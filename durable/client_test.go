@@ -273,6 +273,19 @@ func TestMessages_AreWhatDotNetClientsSend(t *testing.T) {
 	}
 }
 
+func TestClient_RefusesBytesThatAreNoJSON(t *testing.T) {
+	t.Parallel()
+	c := durable.NewClient(memhub.New(), nil)
+	for _, raw := range []string{"yes", "{", "1 2", " ", "\x00", "\"\xff\""} {
+		if _, err := c.StartByName(t.Context(), "X", json.RawMessage(raw), durable.InstanceID("a")); err == nil || !strings.Contains(err.Error(), "is not JSON") {
+			t.Errorf("a start with %q: %v", raw, err)
+		}
+		if err := c.RaiseEvent(t.Context(), "a", "e", json.RawMessage(raw)); err == nil || !strings.Contains(err.Error(), "is not JSON") {
+			t.Errorf("an event with %q: %v", raw, err)
+		}
+	}
+}
+
 func TestWait_FetchesTheOutputOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, h := newClient()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -47,7 +48,9 @@ func ErrorType[E error](name string) *Function {
 
 // ErrorValue gives an error value, such as a package's ErrNotFound, the name
 // that it has on the wire, so that errors.Is finds it in the [TaskFailedError]
-// of an orchestrator whose activity or sub-orchestration returned it.
+// of an orchestrator whose activity or sub-orchestration returned it, or returned
+// an error that is it by its Is method, as the errors of package os are
+// fs.ErrNotExist.
 //
 // It panics if there is no name or no error, or if the error cannot be compared.
 func ErrorValue(name string, err error) *Function {
@@ -55,8 +58,14 @@ func ErrorValue(name string, err error) *Function {
 		panic(fmt.Sprintf("durable: error %q was given for %#v, which is nil or cannot be compared", name, err))
 	}
 	return newError(&namedError{
-		name:    name,
-		matches: func(other error) bool { return reflect.TypeOf(other).Comparable() && other == err }, //nolint:errorlint // the chain is walked elsewhere
+		name: name,
+		matches: func(other error) bool {
+			if reflect.TypeOf(other).Comparable() && other == err { //nolint:errorlint // the chain is walked elsewhere
+				return true
+			}
+			is, ok := other.(interface{ Is(target error) bool }) //nolint:errorlint // the chain is walked elsewhere
+			return ok && is.Is(err)
+		},
 		recover: func(*history.FailureDetails) (error, bool) { return err, true },
 	}, fmt.Sprintf("%q", err))
 }
@@ -97,17 +106,70 @@ var knownErrors = []*namedError{
 	},
 }
 
-// named returns what is known of this very error, nil if it has no name.
-func (r *Registry) named(err error) *namedError {
-	for _, all := range [][]*namedError{r.errors, knownErrors, httpErrors} {
-		for _, n := range all {
-			if n.matches(err) {
-				return n
+// A told error is one that histories are told of besides the first of its tree.
+type told struct {
+	err   error
+	named *namedError             // nil for the failure of a task
+	task  *history.FailureDetails // of a task that failed
+}
+
+// tell returns what there is to tell of err and of what it wraps, in the order of
+// errors.Is: what has a name, and the failures of tasks, which tell themselves what
+// they wrap.
+func (r *Registry) tell(err error) []told {
+	var all []told
+	var walk func(error)
+	walk = func(err error) {
+		if err == nil {
+			return
+		}
+		if task, ok := err.(*TaskFailedError); ok { //nolint:errorlint // the tree is walked here
+			all = append(all, told{err: err, task: task.FailureDetails()})
+			return
+		}
+		for _, known := range [][]*namedError{r.errors, knownErrors, httpErrors} {
+			for _, n := range known {
+				if n.matches(err) {
+					all = append(all, told{err: err, named: n})
+				}
+			}
+		}
+		switch e := err.(type) { //nolint:errorlint // the tree is walked here
+		case interface{ Unwrap() error }:
+			walk(e.Unwrap())
+		case interface{ Unwrap() []error }:
+			for _, inner := range e.Unwrap() {
+				walk(inner)
 			}
 		}
 	}
-	return nil
+	walk(err)
+	return all
 }
+
+// failure returns the failure that tells of t.
+func (t told) failure() *history.FailureDetails {
+	if t.task != nil {
+		return new(*t.task)
+	}
+	f := t.named.tell(t.err, replay.FailureOf(t.err))
+	f.InnerFailure = nil // what it wraps is told by itself
+	return f
+}
+
+// tell puts what is told of err, which has the name, into d.
+func (n *namedError) tell(err error, d *history.FailureDetails) *history.FailureDetails {
+	d.ErrorType = n.name
+	if n.properties {
+		d.Properties = propertiesOf(err)
+	}
+	return d
+}
+
+// maxTold bounds how many errors of a tree are told of. Each is the inner failure
+// of the one before, since a failure has one at most, and readers of JSON bound how
+// deeply it is nested.
+const maxTold = 8
 
 // describe returns err, which a function returned, as an error that says what
 // histories are told of it.
@@ -115,28 +177,44 @@ func (r *Registry) describe(err error) error {
 	if err == nil {
 		return nil
 	}
-	var found *namedError
-	var as error
-	replay.Chain(err, func(err error) bool {
-		if _, ok := err.(*TaskFailedError); ok { //nolint:errorlint // what it wraps is told by its inner failure
-			return true
-		}
-		found, as = r.named(err), err
-		return found != nil
-	})
+	all := r.tell(err)
 	marked := isNonRetryable(err)
-	if found == nil && !marked {
+	first := slices.IndexFunc(all, func(t told) bool { return t.named != nil })
+	if first < 0 && !marked && len(all) < 2 {
 		return err
 	}
 	d := replay.FailureOf(err)
 	d.IsNonRetriable = d.IsNonRetriable || marked
-	if found != nil {
-		d.ErrorType = found.name
-		if found.properties {
-			d.Properties = propertiesOf(as)
-		}
+	if first >= 0 {
+		all[first].named.tell(all[first].err, d)
+		all = slices.Delete(all, first, first+1)
+	}
+	if len(all) > 0 {
+		d.InnerFailure = chained(all)
 	}
 	return &describedError{err, d}
+}
+
+// chained returns the failures that tell of all, each the inner failure of the last
+// of the one before. The same failure is told once.
+func chained(all []told) *history.FailureDetails {
+	var first *history.FailureDetails
+	seen := map[string]bool{}
+	end := &first
+	for _, t := range all {
+		f := t.failure()
+		key := fmt.Sprint(f, f.Properties)
+		if seen[key] || len(seen) == maxTold {
+			continue
+		}
+		seen[key] = true
+		for *end = f; *end != nil; end = &(*end).InnerFailure {
+			if (*end).InnerFailure != nil {
+				(*end).InnerFailure = new(*(*end).InnerFailure) // it is another event's
+			}
+		}
+	}
+	return first
 }
 
 // A describedError is an error together with what histories are told of it.

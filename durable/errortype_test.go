@@ -5,7 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -183,6 +187,55 @@ func TestErrorType_SurvivesTheWayThroughSeveralInstances(t *testing.T) {
 		}
 	})
 }
+
+// Whatever errors.Is and errors.As find in what an activity returned, they find in
+// the orchestrator, in its parent and after Wait.
+func TestErrorValue_IsFoundWhereverAnErrorStandsAndHoweverItMatches(t *testing.T) {
+	for name, fail := range map[string]func() error{
+		"an Is method":          func() error { _, err := os.Open("/no/such/file"); return err },
+		"joined first":          func() error { return errors.Join(fs.ErrNotExist, errDeclined) },
+		"joined last":           func() error { return errors.Join(errDeclined, errSoldOut, &declinedError{Code: "x"}, fs.ErrNotExist) },
+		"joined and wrapped":    func() error { return fmt.Errorf("%w and %w", errSoldOut, fmt.Errorf("a: %w", fs.ErrNotExist)) },
+		"behind one of a type":  func() error { return &wrapping{declinedError{Code: "x"}, syscall.ENOENT} },
+		"the tenth of the same": func() error { return errors.Join(append(slices.Repeat([]error{errSoldOut}, 9), fs.ErrNotExist)...) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			act := func(context.Context, string) (string, error) { return "", fail() }
+			child := func(ctx *durable.Context, _ durable.Void) (string, error) {
+				a, b := durable.CallActivity(ctx, sold, "x"), durable.CallActivity(ctx, act, "x")
+				_, err := durable.AwaitAll(ctx, a, b)
+				if !errors.Is(err, fs.ErrNotExist) {
+					return "", fmt.Errorf("lost in the orchestrator: %w", errDeclined)
+				}
+				return "", err
+			}
+			main := func(ctx *durable.Context, _ durable.Void) (string, error) {
+				return durable.CallSubOrchestrator(ctx, child, durable.Void{}).Await()
+			}
+			r := durable.NewRegistry(append(namedErrors(), durable.ErrorValue("NotExist", fs.ErrNotExist), durable.ErrorType[*wrapping]("Wrapping"))...)
+			r.Add(durable.Orchestrator("Main", main), durable.Orchestrator("Child", child), durable.Activity("Act", act), durable.Activity("Sold", sold))
+			family(t, r, main, func(t *testing.T, _ *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
+				_, err := i.Wait(t.Context())
+				if !errors.Is(err, fs.ErrNotExist) || !errors.Is(err, errSoldOut) {
+					t.Errorf("after Wait: %v", err)
+				}
+				if failed, ok := errors.AsType[*durable.OrchestrationFailedError](err); !ok || failed.Failure == nil {
+					t.Errorf("after Wait: %#v", err)
+				}
+			})
+		})
+	}
+}
+
+func sold(context.Context, string) (string, error) { return "", errSoldOut }
+
+// wrapping is an error with a name that wraps another.
+type wrapping struct {
+	declinedError
+	err error
+}
+
+func (w *wrapping) Unwrap() error { return w.err }
 
 func TestErrorType_RefusesWhatCannotHaveAName(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -33,7 +34,8 @@ const (
 
 // Wait waits until the instance has ended and returns its output. If it failed
 // or was terminated, the error is an *[OrchestrationFailedError]. If ctx ends
-// first, it is ctx's error; the instance goes on.
+// first, it is ctx's error; the instance goes on. Of an instance that failed the
+// history is read, too, for the errors that errors.As and errors.Is find.
 //
 // It asks the hub again and again, at first after 50 ms and then at growing
 // intervals of at most 2 s, and at once if the hub is a [provider.Awaiter] and
@@ -42,7 +44,7 @@ const (
 func (i *Instance[O]) Wait(ctx context.Context) (O, error) {
 	for interval := waitIntervalMin; ; interval = min(interval*3/2, waitIntervalMax) {
 		if s := i.follow(ctx); s != nil {
-			return i.output(s)
+			return i.output(ctx, s)
 		}
 		s, err := i.client.Status(ctx, i.ID, provider.Fetch{})
 		if err == nil && s.Status.IsTerminal() {
@@ -54,7 +56,7 @@ func (i *Instance[O]) Wait(ctx context.Context) (O, error) {
 			var none O
 			return none, err
 		case s.Status.IsTerminal():
-			return i.output(s)
+			return i.output(ctx, s)
 		}
 		if err := i.pause(ctx, interval); err != nil {
 			var none O
@@ -91,10 +93,14 @@ func (i *Instance[O]) pause(ctx context.Context, d time.Duration) error {
 }
 
 // output returns what an instance that has ended returned.
-func (i *Instance[O]) output(s *provider.InstanceState) (O, error) {
+func (i *Instance[O]) output(ctx context.Context, s *provider.InstanceState) (O, error) {
 	if s.Status != history.Completed {
 		var none O
-		return none, &OrchestrationFailedError{InstanceID: i.ID, Status: s.Status, Output: s.Output}
+		e := &OrchestrationFailedError{InstanceID: i.ID, Status: s.Status, Output: s.Output}
+		if s.Status == history.Failed {
+			e.explain(ctx, i.client)
+		}
+		return none, e
 	}
 	out, err := decode[O](s.Output)
 	if err != nil {
@@ -112,7 +118,36 @@ type OrchestrationFailedError struct {
 	// Output is the text of the failure, or the reason of the termination; nil
 	// if there is none.
 	Output *string
+	// Failure is what the history has of the failure. It is nil if the instance
+	// was terminated, or if its history is gone or could not be read.
+	Failure *history.FailureDetails
+
+	causes []error // what could be made of Failure
 }
+
+// explain looks in the history for why the instance failed.
+func (e *OrchestrationFailedError) explain(ctx context.Context, c *Client) {
+	events, err := c.History(ctx, e.InstanceID)
+	if err != nil {
+		return // the output tells the text
+	}
+	for _, event := range slices.Backward(events) {
+		if end, ok := event.(*history.ExecutionCompleted); ok && end.Failure != nil {
+			e.Failure = end.Failure
+			r := c.registry
+			if r == nil {
+				r = NewRegistry() // which knows errors of this package
+			}
+			e.causes = r.causesOf(end.Failure)
+			return
+		}
+	}
+}
+
+// Unwrap returns the error that the orchestrator returned, if it has a name by
+// [ErrorType] or [ErrorValue] in the client's registry and in that of the program
+// that failed, and the failure that caused it, as an error.
+func (e *OrchestrationFailedError) Unwrap() []error { return e.causes }
 
 // Error says how the instance ended, and why.
 func (e *OrchestrationFailedError) Error() string {
