@@ -133,6 +133,9 @@ func (c *Client) start(ctx context.Context, name string, input *string, opts ...
 	if err := ValidateInstanceID(o.id); err != nil {
 		return "", err
 	}
+	if err := checkStart(name, *o.version, o.tags); err != nil {
+		return "", err
+	}
 	started := &history.ExecutionStarted{
 		Header:   history.NewHeader(c.now()),
 		Instance: history.OrchestrationInstance{InstanceID: string(o.id), ExecutionID: newID()},

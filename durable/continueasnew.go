@@ -48,6 +48,11 @@ func ContinueAsNew[I, O any](ctx *Context, self func(*Context, I) (O, error), in
 	for _, opt := range opts {
 		opt.applyContinueAsNew(&o)
 	}
+	if o.version != nil {
+		if err := checkStart(ctx.function.name, *o.version, nil); err != nil {
+			return zero, fmt.Errorf("continue as new: %w", err)
+		}
+	}
 	input, err := encode(in)
 	if err != nil {
 		return zero, fmt.Errorf("encode next input of orchestrator %s: %w", ctx.function.name, err)

@@ -35,6 +35,9 @@ func (c *EntityContext) start(name string, version Version, in any, opts []Start
 	if err := ValidateInstanceID(o.id); err != nil {
 		return "", fmt.Errorf("start orchestration %s: %w", name, err)
 	}
+	if err := checkStart(name, *o.version, o.tags); err != nil {
+		return "", fmt.Errorf("start orchestration: %w", err)
+	}
 	input, err := encode(in)
 	if err != nil {
 		return "", fmt.Errorf("encode input of orchestrator %s: %w", name, err)

@@ -104,6 +104,9 @@ func callSubOrchestrator[O any](ctx *Context, name string, version Version, in a
 	case version == "":
 		version = ctx.registry.worker.version
 	}
+	if err := checkStart(name, version, o.tags); err != nil {
+		return endedTask[O](ctx, fmt.Errorf("call sub-orchestrator: %w", err))
+	}
 	tags := maps.Clone(o.tags)
 	if o.detached {
 		if tags == nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/labstack/echo/v4"
 )
 
@@ -26,9 +27,8 @@ const (
 	// could not be encoded in an answer.
 	maxJSONDepth = 512
 
-	// maxName bounds the name of a function, an event or a version in bytes: a
-	// row of a table has no room for much more.
-	maxName = 1024
+	// maxName bounds the names of entities, operations and events in bytes.
+	maxName = durable.MaxNameLength
 
 	// maxIDLength is how long an ID in storage can be: no row has a key of more
 	// than 1 KiB, which is 512 characters.

@@ -20,11 +20,6 @@ const shortestPoll = 50 * time.Millisecond
 func (m *management) start(name string, id durable.InstanceID) operation {
 	return func(c echo.Context, q query) error {
 		ctx := c.Request().Context()
-		for what, text := range map[string]string{"name": name, "version": q.text("version")} {
-			if len(text) > maxName {
-				return badArgument("The %s of an orchestrator must not exceed %d bytes.", what, maxName)
-			}
-		}
 		input, err := readBody(c)
 		if err != nil {
 			return err
@@ -43,6 +38,9 @@ func (m *management) start(name string, id durable.InstanceID) operation {
 		started, err := m.instances.StartByName(ctx, name, input, opts...)
 		if unfit, ok := errors.AsType[*durable.InstanceIDError](err); ok {
 			return badArgument("%s", unfit.Reason)
+		}
+		if long, ok := errors.AsType[*durable.TooLongError](err); ok {
+			return badArgument("%v", long)
 		}
 		if err != nil {
 			return err

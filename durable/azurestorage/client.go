@@ -16,6 +16,9 @@ func (h *TaskHub) Send(ctx context.Context, msg provider.TaskMessage) error {
 	if msg.Target.InstanceID == "" {
 		return fmt.Errorf("%s: no instance is named", what)
 	}
+	if err := checkID(msg.Target.InstanceID); err != nil {
+		return fmt.Errorf("send %s: %w", msg.Event.Type(), err)
+	}
 	if err := h.ensureCreated(ctx); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
@@ -35,6 +38,9 @@ func (h *TaskHub) Send(ctx context.Context, msg provider.TaskMessage) error {
 
 // History implements [provider.Client].
 func (h *TaskHub) History(ctx context.Context, id string) ([]history.Event, error) {
+	if checkID(id) != nil {
+		return nil, nil
+	}
 	err := h.ensureCreated(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read history of %q: %w", id, err)
@@ -48,6 +54,9 @@ func (h *TaskHub) History(ctx context.Context, id string) ([]history.Event, erro
 
 // Instance implements [provider.Client].
 func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+	if err := checkID(id); err != nil {
+		return nil, err
+	}
 	if err := h.ensureCreated(ctx); err != nil {
 		return nil, fmt.Errorf("read instance %q: %w", id, err)
 	}

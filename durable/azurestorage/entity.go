@@ -3,11 +3,14 @@ package azurestorage
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // An entity is a row of a table as it is sent to the service. Columns that are
@@ -156,6 +159,35 @@ func (e *entity) largeColumns() []string {
 		}
 	}
 	return large
+}
+
+// maxTextUnits is how many UTF-16 code units a column may have at most.
+const maxTextUnits = 32 * 1024
+
+// fit shortens the columns that do not go to blobs, as .NET would not find them
+// there, and are larger than the service takes: a refused row would block its
+// instance for ever.
+func (e *entity) fit() {
+	for i := range e.properties {
+		p := &e.properties[i]
+		if p.edm == edmString && !slices.Contains(largeTextColumns[:], p.name) {
+			p.text = fitted(p.name, p.text, maxTextUnits)
+		}
+	}
+}
+
+// fitted returns a column's text, or what is left of one of more than limit
+// UTF-16 code units. What is JSON stays JSON.
+func fitted(column, text string, limit int) string {
+	switch {
+	case len(text) <= limit || utf16Length(text) <= limit:
+		return text
+	case column == "CustomStatus":
+		return `"` + strings.TrimSpace(provider.CutMark) + `"`
+	case slices.Contains(jsonColumns, column):
+		return jsonNull
+	}
+	return truncateUTF16(text, limit-utf16Length(provider.CutMark)) + provider.CutMark
 }
 
 // columnBlobName names the blob for the value of a column. random, of which 31

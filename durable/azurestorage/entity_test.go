@@ -2,6 +2,7 @@ package azurestorage
 
 import (
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -129,6 +130,28 @@ func TestTruncateUTF16_NeverSplitsACharacter(t *testing.T) {
 	} {
 		if got := truncateUTF16(c.s, c.limit); got != c.want {
 			t.Errorf("truncateUTF16(%q, %d) = %q, want %q", c.s, c.limit, got, c.want)
+		}
+	}
+}
+
+// A row that the service refuses would block its instance for ever.
+func TestFit_LeavesNothingThatTheServiceRefuses(t *testing.T) {
+	long := strings.Repeat("é", 2<<20)
+	for _, ev := range []history.Event{
+		&history.GenericEvent{Data: &long}, &history.TaskScheduled{Version: long, ParentTraceContext: &history.TraceContext{TraceState: &long}},
+		&history.ExecutionStarted{Version: long, Instance: history.OrchestrationInstance{InstanceID: long}}, &history.EventSent{InstanceID: long},
+		&history.HistoryState{State: &long}, &history.ExecutionRewound{InstanceID: &long, ParentExecutionID: &long},
+	} {
+		e := encodeHistoryRow(ev, "i", 0, "e")
+		for _, p := range e.properties {
+			if !slices.Contains(largeTextColumns[:], p.name) && utf16Length(p.text) > maxTextUnits {
+				t.Errorf("%s: column %s has %d characters", ev.Type(), p.name, utf16Length(p.text))
+			}
+		}
+		if row, err := decodeHistoryRow(e.JSON()); err != nil {
+			t.Errorf("%s: %v", ev.Type(), err)
+		} else if _, err := row.event(); err != nil {
+			t.Errorf("%s: %v", ev.Type(), err)
 		}
 	}
 }

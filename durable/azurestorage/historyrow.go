@@ -41,6 +41,7 @@ func encodeHistoryRow(ev history.Event, instanceID string, ordinal int, executio
 	e.setTime("_Timestamp", head.Timestamp)
 	e.setString("EventType", ev.Type().String())
 	e.setString("ExecutionId", executionID)
+	e.fit()
 	return e
 }
 

@@ -105,16 +105,8 @@ func (h *TaskHub) importInstance(ctx context.Context, state *provider.InstanceSt
 		}
 	}
 	e := encodeImportedInstance(state, h.cfg.TaskHub)
-	for _, column := range e.largeColumns() {
-		name := e.columnBlobName(column, 0)
-		if err := h.largeMessages.write(ctx, name, []byte(e.text(column))); err != nil {
-			return err
-		}
-		if column == "Input" || column == "Output" {
-			e.offloadAsURL(column, h.blobURL(name))
-		} else {
-			e.offload(column, name)
-		}
+	if err := h.offloadInstance(ctx, &e); err != nil {
+		return err
 	}
 	return retry(ctx, "write row of instance "+state.Instance.InstanceID, func(ctx context.Context) error {
 		_, err := h.instancesTable.merge(ctx, e, "")
@@ -127,7 +119,7 @@ func encodeImportedInstance(s *provider.InstanceState, taskHub string) entity {
 	e := entity{PartitionKey: escapeKey(s.Instance.InstanceID)}
 	e.setInline("Input", s.Input)
 	e.setTime("CreatedTime", s.CreatedAt)
-	e.setString("Name", s.Name)
+	e.setName(s.Name)
 	e.setString("Version", s.Version)
 	e.setString("RuntimeStatus", s.Status.String())
 	e.setTime("LastUpdatedTime", s.LastUpdatedAt)
@@ -143,6 +135,7 @@ func encodeImportedInstance(s *provider.InstanceState, taskHub string) entity {
 		customStatus = *s.CustomStatus
 	}
 	e.setString("CustomStatus", customStatus)
+	e.fit()
 	return e
 }
 

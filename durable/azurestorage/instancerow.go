@@ -23,7 +23,7 @@ func encodeNewInstance(start *history.ExecutionStarted, taskHub, inputURL string
 		e.setInline("Input", start.Input)
 	}
 	e.setTime("CreatedTime", start.Timestamp)
-	e.setString("Name", start.Name)
+	e.setName(start.Name)
 	e.setString("Version", start.Version)
 	e.setString("RuntimeStatus", history.Pending.String())
 	e.setTime("LastUpdatedTime", now)
@@ -34,8 +34,13 @@ func encodeNewInstance(start *history.ExecutionStarted, taskHub, inputURL string
 		e.setInt("Generation", *start.Generation)
 	}
 	e.setString("Tags", tagsColumn(start.Tags))
+	e.fit()
 	return e
 }
+
+// setName sets the name of an instance's orchestrator. Readers do not look for
+// it in a blob.
+func (e *entity) setName(name string) { e.setString("Name", fitted("Name", name, maxColumnUnits)) }
 
 // offloadAsURL replaces the value of a column of an instance row by the address
 // of the blob that has it. Status queries of .NET resolve this, but not the form
@@ -83,7 +88,7 @@ func encodeInstanceCheckpoint(c instanceCheckpoint) entity {
 	for i, ev := range c.Events {
 		switch ev := ev.(type) {
 		case *history.ExecutionStarted:
-			e.setString("Name", ev.Name)
+			e.setName(ev.Name)
 			e.setString("Version", ev.Version)
 			e.setTime("CreatedTime", ev.Timestamp)
 			e.setString("RuntimeStatus", history.Running.String())
@@ -123,6 +128,7 @@ func encodeInstanceCheckpoint(c instanceCheckpoint) entity {
 			e.setFromHistory("Output", c, i, "Result", ev.Result)
 		}
 	}
+	e.fit()
 	return e
 }
 
@@ -139,7 +145,7 @@ func (e *entity) setFromHistory(column string, c instanceCheckpoint, event int, 
 		}
 	}
 	if value != nil {
-		value = new(truncateUTF16(*value, maxColumnUnits))
+		value = new(fitted(column, *value, maxColumnUnits))
 	}
 	e.setInline(column, value)
 }

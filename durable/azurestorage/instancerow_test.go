@@ -129,7 +129,7 @@ func TestInstanceCheckpoint_CutsAnOutputThatNoTableTakes(t *testing.T) {
 	got, _ := merged(t, nil, &history.ExecutionCompleted{
 		Status: history.Failed, Result: &message, Failure: &history.FailureDetails{ErrorType: "E", ErrorMessage: message},
 	})["Output"].(string)
-	if len(got) != maxColumnUnits || !strings.HasPrefix(got, "E: mmm") {
+	if utf16Length(got) != maxColumnUnits || !strings.HasPrefix(got, "E: mmm") || !strings.HasSuffix(got, provider.CutMark) {
 		t.Errorf("Output has %d characters: %.40q", len(got), got)
 	}
 }

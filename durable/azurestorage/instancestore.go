@@ -59,6 +59,9 @@ func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, sto
 		return err
 	}
 	e := encodeTerminatedBeforeStart(instanceID, event.Reason, event.Timestamp, now)
+	if err := h.offloadInstance(ctx, &e); err != nil {
+		return err
+	}
 	err = retry(ctx, "terminate instance "+instanceID, func(ctx context.Context) error {
 		_, err := h.instancesTable.merge(ctx, e, stored.row.ETag)
 		return err
@@ -161,6 +164,22 @@ func (h *TaskHub) repairRow(ctx context.Context, instanceID string, stored *load
 }
 
 func (h *TaskHub) blobURL(name string) string { return blobURL(h.largeMessages.url, name) }
+
+// offloadInstance puts the large columns of an instance's row into blobs.
+func (h *TaskHub) offloadInstance(ctx context.Context, row *entity) error {
+	for _, column := range row.largeColumns() {
+		name := row.columnBlobName(column, rand.Uint32())
+		if err := h.largeMessages.write(ctx, name, []byte(row.text(column))); err != nil {
+			return err
+		}
+		if column == "Input" || column == "Output" {
+			row.offloadAsURL(column, h.blobURL(name))
+		} else {
+			row.offload(column, name)
+		}
+	}
+	return nil
+}
 
 // offloadedRows returns the history rows of events, the first of which has the
 // given ordinal, with their large columns in blobs.

@@ -1,6 +1,11 @@
 package azurestorage
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
 
 // escapeKey makes an instance ID fit for a partition key, which may hold
 // neither / \ # ? nor control characters. Such a character becomes ^ and one
@@ -34,6 +39,17 @@ func escapeKey(id string) string {
 		}
 	}
 	return b.String()
+}
+
+// maxKeyUnits is how many UTF-16 code units a key may have: 1 KiB.
+const maxKeyUnits = 512
+
+// checkID returns an error for an instance ID that no row can have.
+func checkID(id string) error {
+	if n := utf16Length(escapeKey(id)); n > maxKeyUnits {
+		return fmt.Errorf("an instance ID of %d characters; want at most %d: %w", n, maxKeyUnits, provider.ErrInstanceNotFound)
+	}
+	return nil
 }
 
 // unescapeKey returns the instance ID that escapeKey made key from. After a ^,

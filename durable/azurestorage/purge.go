@@ -37,6 +37,9 @@ func (h *TaskHub) Purge(ctx context.Context, id string, seen *provider.InstanceS
 }
 
 func (h *TaskHub) purge(ctx context.Context, id string, seen *provider.InstanceState) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
 	if err := h.ensureCreated(ctx); err != nil {
 		return err
 	}

@@ -26,6 +26,9 @@ const maxRewindAttempts = 3
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // RewindHistoryAsync).
 func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {
+	if err := checkID(id); err != nil {
+		return err
+	}
 	if err := h.ensureCreated(ctx); err != nil {
 		return fmt.Errorf("rewind instance %q: %w", id, err)
 	}

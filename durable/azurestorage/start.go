@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"slices"
 	"strings"
@@ -39,6 +38,9 @@ func (h *TaskHub) StartInstance(ctx context.Context, start provider.TaskMessage,
 	id := given.Instance.InstanceID
 	if id == "" {
 		return fmt.Errorf("start instance: it has no ID")
+	}
+	if err := checkID(id); err != nil {
+		return fmt.Errorf("start instance: %w", err)
 	}
 	if err := h.startInstance(ctx, start, *given, refuse); err != nil {
 		return fmt.Errorf("start instance %q: %w", id, err)
@@ -188,16 +190,8 @@ func (h *TaskHub) writeNewRow(ctx context.Context, event *history.ExecutionStart
 		inputURL = h.blobURL(messageBlob)
 	}
 	e := encodeNewInstance(event, h.cfg.TaskHub, inputURL, time.Now())
-	for _, column := range e.largeColumns() {
-		name := e.columnBlobName(column, rand.Uint32())
-		if err := h.largeMessages.write(ctx, name, []byte(e.text(column))); err != nil {
-			return nil, err
-		}
-		if column == "Input" {
-			e.offloadAsURL(column, h.blobURL(name))
-		} else {
-			e.offload(column, name)
-		}
+	if err := h.offloadInstance(ctx, &e); err != nil {
+		return nil, err
 	}
 	var etag string
 	err := retry(ctx, "write row of instance "+event.Instance.InstanceID, func(ctx context.Context) (err error) {

@@ -1,7 +1,11 @@
 package providertest
 
 import (
+	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -12,6 +16,8 @@ var payloads = area{"large payloads", []test{
 	{"a large custom status can be read", running(largeCustomStatus)},
 	{"an episode with many events is committed", running(manyEvents)},
 	{"sizes around the limits of storage services pass", running(awkwardSizes)},
+	{"no long text blocks an instance", running(longTexts)},
+	{"an ID that is too long is nobody's", running(longIDs)},
 }}
 
 // large returns a JSON text of about a megabyte that is not easy to compress
@@ -84,4 +90,143 @@ func awkwardSizes(w *world) {
 	w.equal("number of events", len(w.history("a")), len(w.histories[w.state("a").Instance]))
 	past := w.history("a")
 	w.equal("history", past, w.histories[w.state("a").Instance])
+}
+
+// Every text that can come from outside, at sizes above the limits of a queue, of
+// a table's column and of a table's row. What a hub has no room for it may cut, with
+// a mark.
+func longTexts(w *world) {
+	for _, size := range []int{40 << 10, 70 << 10, 2 << 20} {
+		long := strings.Repeat("x", size)
+		failure := &history.FailureDetails{
+			ErrorType: long, ErrorMessage: long, StackTrace: &long, IsNonRetriable: true,
+			InnerFailure: &history.FailureDetails{ErrorType: long, ErrorMessage: long, StackTrace: &long},
+		}
+		id := func(of string) string { return fmt.Sprintf("%s of %d", of, size) }
+		goesOn := func(id string) {
+			w.Helper()
+			w.send(raised(id, "Last", nil))
+			w.next(id).end(history.Completed, nil).finish()
+			w.equal("status of "+id, w.state(id).Status, history.Completed)
+		}
+
+		start := started(id("start"), "execution of "+id("start"), nil)
+		start.Name, start.Version, start.Tags = long, long, map[string]string{"tag": long}
+		w.createAs(start)
+		w.equal("name", w.state(id("start")).Name, long)
+		w.next(id("start")).custom(text(`"` + long + `"`)).finish()
+		w.equal("name", w.state(id("start")).Name, long)
+		w.equal("version", w.state(id("start")).Version, long)
+		w.equal("tags", w.state(id("start")).Tags, start.Tags)
+		if got := w.state(id("start")).CustomStatus; got == nil || !json.Valid([]byte(*got)) {
+			w.Errorf("a custom status of %d is not JSON: %v", size, got)
+		}
+		goesOn(id("start"))
+
+		w.begin(id("events"))
+		for _, m := range []provider.TaskMessage{
+			raised(id("events"), long, nil),
+			to(id("events"), &history.ExecutionSuspended{Header: history.NewHeader(now()), Reason: &long}),
+			to(id("events"), &history.ExecutionResumed{Header: history.NewHeader(now()), Reason: &long}),
+			to(id("events"), &history.GenericEvent{Header: history.NewHeader(now()), Data: &long}),
+		} {
+			w.send(m)
+			w.next(id("events")).finish()
+		}
+		goesOn(id("events"))
+
+		w.begin(id("decisions"))
+		w.send(raised(id("decisions"), "Event", nil))
+		parent := w.state(id("decisions")).Instance
+		child := childStart(id("child"), "execution of "+id("child"), parent, 2)
+		childEvent := child.Event.(*history.ExecutionStarted)
+		childEvent.Name, childEvent.Version = long, long
+		e := w.next(id("decisions")).schedule(0, long, nil).raise(1, id("events"), long, nil)
+		e.cp.Messages = nil // it has ended
+		e.decide(
+			&history.SubOrchestrationInstanceCreated{Header: action(2), Name: long, Version: long, InstanceID: id("child")},
+			&history.TaskScheduled{Header: action(3), Name: long, Version: long, Tags: map[string]string{"tag": long}},
+		)
+		e.cp.Messages = append(e.cp.Messages, child)
+		e.finish()
+		w.next(id("child")).finish()
+		goesOn(id("child"))
+		w.complete(w.nextActivity(), &history.TaskFailed{
+			Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: &long, Details: &long, Failure: failure,
+		})
+		w.next(id("decisions")).finish()
+		goesOn(id("decisions"))
+
+		w.begin(id("failure"))
+		w.send(raised(id("failure"), "Event", nil))
+		w.next(id("failure")).decide(&history.ExecutionCompleted{
+			Header: action(0), Status: history.Failed, Result: &long, Failure: failure,
+		}).finish()
+		w.equal("status of "+id("failure"), w.state(id("failure")).Status, history.Failed)
+		if _, ok := w.p.(provider.Rewinder); ok {
+			w.must("Rewind", w.rewind(id("failure"), long))
+			w.histories[w.state(id("failure")).Instance] = w.history(id("failure"))
+			w.awoken(id("failure")).finish()
+			goesOn(id("failure"))
+		}
+
+		w.begin(id("terminated"))
+		termination := func(id string) provider.TaskMessage {
+			return to(id, &history.ExecutionTerminated{Header: history.NewHeader(now()), Reason: &long})
+		}
+		w.send(termination(id("terminated")))
+		w.next(id("terminated")).decide(&history.ExecutionCompleted{Header: action(0), Status: history.Terminated, Result: &long}).finish()
+		w.equal("output", w.state(id("terminated")).Output, &long)
+
+		later := started(id("later"), "execution of "+id("later"), nil)
+		later.ScheduledStart = now().Add(24 * time.Hour)
+		w.createAs(later)
+		w.send(termination(id("later")))
+		w.becomes(id("later"), history.Terminated)
+		w.equal("output", w.state(id("later")).Output, &long)
+	}
+}
+
+// becomes waits for an instance to have a status.
+func (w *world) becomes(id string, status history.RuntimeStatus) {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	for w.state(id).Status != status {
+		select {
+		case <-ctx.Done():
+			w.Fatalf("instance %q is %v, want %v", id, w.state(id).Status, status)
+		case <-time.After(w.hub.Quiet / 4):
+		}
+	}
+}
+
+func longIDs(w *world) {
+	for _, size := range []int{5 << 10, 40 << 10, 70 << 10, 2 << 20} {
+		id := strings.Repeat("x", size)
+		ctx, cancel := w.patient()
+		if s, err := w.p.Instance(ctx, id, provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
+			w.Errorf("Instance of an ID of %d returned %v, %.200v, want %v", size, s, err, provider.ErrInstanceNotFound)
+		}
+		if past, err := w.p.History(ctx, id); err != nil || len(past) > 0 {
+			w.Errorf("History of an ID of %d returned %v, %.200v, want nothing", size, past, err)
+		}
+		if p, ok := w.p.(provider.Purger); ok {
+			if err := p.Purge(ctx, id, nil); !errors.Is(err, provider.ErrInstanceNotFound) {
+				w.Errorf("Purge of an ID of %d returned %.200v, want %v", size, err, provider.ErrInstanceNotFound)
+			}
+		}
+		if p, ok := w.p.(provider.Rewinder); ok {
+			if err := p.Rewind(ctx, id, "why"); !errors.Is(err, provider.ErrInstanceNotFound) {
+				w.Errorf("Rewind of an ID of %d returned %.200v, want %v", size, err, provider.ErrInstanceNotFound)
+			}
+		}
+		if err := w.tryCreate(started(id, "execution", nil), live); err == nil {
+			w.Errorf("an ID of %d was started", size)
+		}
+		if err := w.trySend(raised(id, "Event", nil)); err == nil {
+			w.Errorf("an event was sent to an ID of %d", size)
+		}
+		cancel()
+	}
 }

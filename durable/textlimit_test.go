@@ -1,0 +1,82 @@
+package durable_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
+)
+
+var longSizes = []int{durable.MaxTagsLength + 1, 40 << 10, 70 << 10, 2 << 20}
+
+func tooLong(t *testing.T, what string, err error) {
+	t.Helper()
+	if long, ok := errors.AsType[*durable.TooLongError](err); !ok || long.What != what || len(err.Error()) > 300 {
+		t.Errorf("error %.300v, want a *TooLongError about the %s", err, what)
+	}
+}
+
+func TestStart_RefusesTextsThatNoRowHasRoomFor(t *testing.T) {
+	t.Parallel()
+	c := durable.NewClient(memhub.New(), nil)
+	start := func(name string, opts ...durable.StartOption) error {
+		_, err := c.StartByName(context.Background(), name, nil, opts...)
+		return err
+	}
+	for _, size := range longSizes {
+		long := strings.Repeat("x", size)
+		tooLong(t, "name", start(long))
+		tooLong(t, "version", start("A", durable.Version(long)))
+		tooLong(t, "tags", start("A", durable.Tags{"k": long}))
+		tooLong(t, "tags", start("A", durable.Tags{long: ""}))
+		if err := start("A", durable.InstanceID(long)); !errors.As(err, new(*durable.InstanceIDError)) {
+			t.Errorf("error %.300v, want an *InstanceIDError", err)
+		}
+	}
+	if err := start(long(durable.MaxNameLength), durable.Version(long(durable.MaxNameLength)), durable.Tags{"": long(durable.MaxTagsLength)}); err != nil {
+		t.Errorf("as long as can be: %v", err)
+	}
+}
+
+func long(n int) string { return strings.Repeat("x", n) }
+
+// What an orchestrator starts, and what it goes on as, is refused in its own
+// episode: a checkpoint that no hub takes would be tried for ever.
+func TestOrchestrator_CannotStartWhatNoRowHasRoomFor(t *testing.T) {
+	main := func(ctx *durable.Context, _ durable.Void) (string, error) {
+		var problems []string
+		note := func(what string, err error) {
+			if e, ok := errors.AsType[*durable.TooLongError](err); !ok || e.What != what {
+				problems = append(problems, what)
+			}
+		}
+		for _, size := range longSizes {
+			child := func(name string, opts ...durable.SubOrchestrationOption) error {
+				_, err := durable.OrchestratorName[durable.Void, durable.Void](name).Call(ctx, durable.Void{}, opts...).Await()
+				return err
+			}
+			note("name", child(long(size)))
+			note("version", child("A", durable.Version(long(size))))
+			note("tags", child("A", durable.Tags{"k": long(size)}))
+			_, err := durable.ContinueAsNew(ctx, again, durable.Void{}, durable.Version(long(size)))
+			note("version", err)
+			for _, id := range []durable.InstanceID{durable.InstanceID(long(size)), "a/b"} {
+				if !errors.As(durable.Event[int]("E").Send(ctx, id, 1), new(*durable.InstanceIDError)) || !errors.As(child("A", id), new(*durable.InstanceIDError)) {
+					problems = append(problems, "ID")
+				}
+			}
+		}
+		return strings.Join(problems, ", "), nil
+	}
+	r := durable.NewRegistry(durable.Orchestrator("Main", main))
+	family(t, r, main, func(t *testing.T, _ *memhub.Hub, _ *durable.Client, i *durable.Instance[string]) {
+		if out, err := i.Wait(t.Context()); err != nil || out != "" {
+			t.Errorf("not refused: %q, %v", out, err)
+		}
+	})
+}
+
+func again(*durable.Context, durable.Void) (string, error) { return "", nil }
