@@ -183,16 +183,17 @@ func (e *entityType) add(f *Function, name string, fn reflect.Value, op operatio
 // TaskEntity.cs, TryDispatchImplicit).
 const deleteOperation = "delete"
 
+// deletes reports whether the operation with the given name is the one that every
+// entity has and this one did not define. It needs no state, so that an entity can
+// be deleted whatever is stored of it.
+func (e *entityType) deletes(name string) bool {
+	return strings.EqualFold(name, deleteOperation) && e.operations[strings.ToUpper(name)] == nil
+}
+
 // find returns the operation with the given name, nil if there is none.
 func (e *entityType) find(name string) operation {
 	if op := e.operations[strings.ToUpper(name)]; op != nil {
 		return op
-	}
-	if strings.EqualFold(name, deleteOperation) {
-		return func(_ any, ctx *EntityContext, _ *string) (*string, error) {
-			ctx.Delete()
-			return nil, nil
-		}
 	}
 	return e.fallback
 }

@@ -82,6 +82,15 @@ func perform(t *testing.T, f *durable.Function, op entity.Operation) entity.Resu
 
 func shipIt(*durable.Context, string) (durable.Void, error) { return durable.Void{}, nil }
 
+// An undecodable is a state that nobody can read, or begin with.
+type undecodable struct{}
+
+func (*undecodable) UnmarshalJSON([]byte) error { panic("oh") }
+
+func undecodables() *durable.Function {
+	return durable.Entity("Undecodable", durable.InitialState(func(durable.EntityID) undecodable { panic("ah") }))
+}
+
 func shown(s *string) string {
 	if s == nil {
 		return "none"
@@ -109,6 +118,9 @@ func TestEntity_PerformsOperationsOnItsState(t *testing.T) {
 		{"it deletes itself", counters(), entity.Operation{Name: "reset", State: new(`{"total":2}`)}, "none", "none", ""},
 		{"every entity can be deleted", counters(), entity.Operation{Name: "Delete", State: new(`{"total":2}`)}, "none", "none", ""},
 		{"deleting has no need of a state", counters(), entity.Operation{Name: "delete"}, "none", "none", ""},
+		{"deleting does not read the state", counters(), entity.Operation{Name: "delete", State: new(`"x"`)}, "none", "none", ""},
+		{"deleting does not let the state panic", undecodables(), entity.Operation{Name: "DELETE", State: new(`"x"`)}, "none", "none", ""},
+		{"deleting needs no initial state", undecodables(), entity.Operation{Name: "delete"}, "none", "none", ""},
 		{"an error", counters(), entity.Operation{Name: "add", Input: new("-5")}, `{"total":-5}`, "none", "Negative: would go negative"},
 		{
 			"an operation that there is not", counters(),

@@ -111,6 +111,9 @@ func (r *Registry) Entity(name string) (dispatch.EntityCode, bool) {
 func (e *entityType) perform(std context.Context, r *Registry, op *entity.Operation) entity.Result {
 	ctx := &EntityContext{stdContext: std, registry: r, op: op}
 	defer ctx.end()
+	if e.deletes(op.Name) {
+		return entity.Result{}
+	}
 	run := e.find(op.Name)
 	if run == nil {
 		return failed(r, op, &OperationNotFoundError{ctx.ID(), op.Name})
