@@ -19,6 +19,7 @@ const (
 	ShutdownTimeoutDefault                   = 5 * time.Second
 	EpisodeLimitDefault                      = 10 * time.Second
 	MaxOrchestrationActionsDefault           = 100_000
+	UnknownFunctionTimeoutDefault            = 10 * time.Minute
 )
 
 // maxConcurrent is a bound far above what a process can use, which catches a
@@ -98,6 +99,19 @@ type Config struct {
 
 	// VersionFailure says what becomes of the others. Zero means RejectMismatch.
 	VersionFailure VersionFailureStrategy
+
+	// UnknownFunctionTimeout is how long an instance that has not begun, or an
+	// operation of an entity that does not exist, waits for a worker that knows its
+	// function before it fails, at most a year: in a rolling deployment one may come. It
+	// is looked at when the work is tried again, so that it can take twice as long.
+	// Zero means 10 minutes, or not at all on a hub that can have no other worker.
+	// Less than zero means for ever.
+	UnknownFunctionTimeout time.Duration
+
+	// FailUnknownFunctions lets instances and entities that have begun fail in the
+	// same way, and activities. Otherwise they wait until a worker knows their
+	// function, or they are terminated: a wrong deployment does not end what runs.
+	FailUnknownFunctions bool
 
 	// HTTP says how the requests of [CallHTTP] are made.
 	HTTP HTTPConfig
@@ -189,6 +203,7 @@ func (c Config) Validate() error {
 		{"ExtendedSessionIdle", c.ExtendedSessionIdle, 24 * time.Hour},
 		{"ShutdownTimeout", c.ShutdownTimeout, time.Hour},
 		{"EpisodeLimit", c.EpisodeLimit, time.Hour},
+		{"UnknownFunctionTimeout", max(c.UnknownFunctionTimeout, 0), 365 * 24 * time.Hour},
 	}
 	for _, f := range times {
 		if f.value < 0 || f.value > f.max {

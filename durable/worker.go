@@ -16,6 +16,7 @@ type Worker struct {
 	hub      provider.Worker
 	registry *Registry
 	config   Config
+	waiting  dispatch.Waiting
 }
 
 // NewWorker returns a Worker that runs what p hands out with the functions in
@@ -51,6 +52,9 @@ func (w *Worker) Run(ctx context.Context) error {
 		EpisodeLimit:        cfg.EpisodeLimit,
 		CheckVersion:        cfg.checkVersion,
 		FailMismatch:        cfg.VersionFailure == FailMismatch,
+		FailUnknownAfter:    w.failUnknownAfter(),
+		FailUnknownBegun:    cfg.FailUnknownFunctions,
+		Waiting:             &w.waiting,
 		KeepInputs:          cfg.KeepInputs,
 		Tracer:              tracing.New(cfg.Tracing.Provider),
 		Meter:               meter,
@@ -60,3 +64,41 @@ func (w *Worker) Run(ctx context.Context) error {
 		NewID:               newID,
 	}).Run(ctx)
 }
+
+// failUnknownAfter returns how long what has not begun waits for a worker that knows
+// its function, as the dispatcher takes it.
+func (w *Worker) failUnknownAfter() time.Duration {
+	switch t := w.config.UnknownFunctionTimeout; {
+	case t > 0:
+		return t
+	case t < 0:
+		return 0 // for ever
+	}
+	if sole, ok := w.hub.(provider.Sole); ok && sole.IsSole() {
+		return -1 // nobody else can come
+	}
+	return UnknownFunctionTimeoutDefault
+}
+
+// Waiting returns what waits for functions that this worker does not know, as far
+// as it had it in hand in the last minutes.
+func (w *Worker) Waiting() []WaitingFunction {
+	var all []WaitingFunction
+	for _, f := range w.waiting.All(time.Now()) {
+		all = append(all, WaitingFunction(f))
+	}
+	return all
+}
+
+// A WaitingFunction is a function that a worker does not know, and what waits for
+// it.
+type WaitingFunction struct {
+	Kind      string // "orchestrator", "activity" or "entity"
+	Name      string
+	Version   string
+	Since     time.Time // when the worker first had something that waits
+	Instances []string  // that wait, or whose activities do, in order
+}
+
+// String says what waits for what.
+func (f WaitingFunction) String() string { return dispatch.WaitingFunction(f).String() }

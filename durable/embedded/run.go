@@ -105,3 +105,6 @@ func (h *Hub) checkDrained() {
 	}
 	post(h.drained)
 }
+
+// IsSole implements [provider.Sole]: one process has the file.
+func (h *Hub) IsSole() bool { return true }

@@ -57,3 +57,10 @@ type Rewinder interface {
 	// [ErrInstanceNotFound] if there is no history.
 	Rewind(ctx context.Context, id, reason string) error
 }
+
+// A Sole is a [Worker] that knows whether others can work on its hub at the same
+// time. Of one that is none it is assumed that they can.
+type Sole interface {
+	// IsSole reports that no other worker can.
+	IsSole() bool
+}

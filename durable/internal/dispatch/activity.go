@@ -72,11 +72,20 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem) {
 
 	fn, ok := d.functions.Activity(w.Task.Name)
 	if !ok {
-		log.Warn("activity is held back: this worker does not know its function")
-		abandon(&unknownFunctionError{kind: "activity", name: w.Task.Name})
+		unknown := &unknownFunctionError{kind: "activity", name: w.Task.Name}
+		if failure := d.failureOfUnknown(live.io, w, unknown, log); failure == nil {
+			log.Log(live.io, d.waits(w.Instance.InstanceID, unknown), "activity is held back: this worker does not know its function")
+			abandon(unknown)
+		} else if err := d.complete(live, w.Lock, taskResult{failure: failure}.event(w.Task.EventID, d.config.Now()), log); err != nil {
+			abandon(fmt.Errorf("send result of activity: %w", err))
+		} else {
+			outcome = metering.Failed
+			d.config.Waiting.remove(w.Instance.InstanceID, unknown.kind)
+		}
 		return
 	}
 	if w.Attempt > 1 {
+		d.config.Waiting.remove(w.Instance.InstanceID, "activity")
 		log.Info("activity runs again, since an earlier run did not get to its end", "attempt", w.Attempt)
 	}
 	ctx, cancel := context.WithCancel(withActivityInfo(live.work, w))

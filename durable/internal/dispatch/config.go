@@ -38,6 +38,15 @@ type Config struct {
 	CheckVersion func(version string) error
 	FailMismatch bool // fail instances that CheckVersion refuses, rather than hand them back
 
+	// Instances that have not begun fail once they have waited this long for a
+	// worker that knows their function; zero means that they wait for ever, and less
+	// that they do not wait. FailUnknownBegun fails those that have begun then, too.
+	FailUnknownAfter time.Duration
+	FailUnknownBegun bool
+
+	// Waiting, if not nil, is told what waits for functions that are not known.
+	Waiting *Waiting
+
 	// KeepInputs keeps the inputs of activities and children in histories, for
 	// who looks at them: replay does not need them.
 	KeepInputs bool
@@ -52,3 +61,5 @@ type Config struct {
 	Now    func() time.Time // the clock that episodes and events are dated by
 	NewID  func() string    // a new ID of an entity's execution each call
 }
+
+func (c Config) unknown() unknownPolicy { return unknownPolicy{c.FailUnknownAfter, c.FailUnknownBegun} }

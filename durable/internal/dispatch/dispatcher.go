@@ -45,6 +45,9 @@ type item struct {
 // New returns a Dispatcher of what p hands out.
 func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 	log := cfg.Logger
+	if cfg.Waiting == nil {
+		cfg.Waiting = new(Waiting)
+	}
 	return &Dispatcher{
 		provider:           p,
 		functions:          fns,

@@ -86,8 +86,11 @@ func entityName(w *provider.OrchestrationWorkItem) string {
 // something fails.
 func (s *session) runEntity() {
 	code, err := findEntity(s.d.functions, s.item.Instance.InstanceID)
-	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
-		s.log.Warn("entity is held back: this worker does not know its function", "name", unknown.name)
+	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok && s.d.failsUnknownEntity(s.item) {
+		s.log.Warn("operations of an entity fail: this worker does not know its function", "name", unknown.name)
+		code = unknown.failAll
+	} else if ok {
+		s.log.Log(s.live.io, s.d.waits(s.item.Instance.InstanceID, unknown), "entity is held back: this worker does not know its function", "name", unknown.name)
 		s.abandon(err)
 		return
 	} else if err != nil {
@@ -116,6 +119,7 @@ func (s *session) runEntity() {
 			return
 		}
 		s.d.committing.worked()
+		s.d.config.Waiting.remove(cp.Instance.InstanceID, "entity")
 		e.traced.Committed()
 		if settler, ok := s.item.Session.(provider.Settler); !ok || settler.Settled() {
 			s.d.settled.add(cp.Instance)

@@ -28,31 +28,23 @@ type execution struct {
 	ran func(past, fresh []history.Event, outcome replay.Outcome)
 	// keepInputs is the worker's.
 	keepInputs bool
-	// versions is what the worker says to the versions of instances; mismatch
-	// says that this one is to fail for it.
+	// versions is what the worker says to the versions of instances, unknown what
+	// it says to those whose function it does not know.
 	versions versions
-	mismatch *mismatch
-}
-
-// An unknownFunctionError says that a worker has no function of a name. Another
-// worker of the hub may have it.
-type unknownFunctionError struct{ kind, name, version string }
-
-func (e *unknownFunctionError) Error() string {
-	if e.version != "" {
-		return fmt.Sprintf("this worker has no %s named %q for version %s", e.kind, e.name, e.version)
-	}
-	return fmt.Sprintf("this worker has no %s named %q", e.kind, e.name)
+	unknown  unknownPolicy
+	// failure is what this one is to fail with rather than run, nil if nothing.
+	failure *history.FailureDetails
 }
 
 // begin makes x ready to run the execution that start begins.
 func (x *execution) begin(start *history.ExecutionStarted, functions Functions) error {
-	x.start, x.code = start, nil
+	x.start, x.code, x.failure = start, nil, nil
 	mismatch, err := x.versions.check(start.Version)
 	if err != nil {
 		return err
 	}
-	if x.mismatch = mismatch; mismatch != nil {
+	if mismatch != nil {
+		x.failure = mismatch.Failure()
 		return nil
 	}
 	code, ok := functions.Orchestrator(start.Name, start.Version)
@@ -79,17 +71,27 @@ func (x *execution) take(functions Functions, instance history.OrchestrationInst
 		}
 		return &provider.Checkpoint{Instance: instance, Messages: refusals}, in.dropped, nil
 	}
-	if x.code == nil && x.mismatch == nil {
-		if err := x.begin(in.start, functions); err != nil {
-			return nil, in.dropped, err
-		}
-	}
-	cp, err := x.episode(functions, past, in.events)
+	cp, err := x.takeEvents(functions, past, in)
 	if err != nil {
 		return nil, in.dropped, err
 	}
 	cp.Messages = append(cp.Messages, refusals...)
 	return cp, in.dropped, nil
+}
+
+// takeEvents runs the episode that takes what an intake has, with code or without.
+func (x *execution) takeEvents(functions Functions, past []history.Event, in intake) (*provider.Checkpoint, error) {
+	if x.code != nil {
+		return x.episode(functions, past, in.events)
+	}
+	if x.start == nil && hasTermination(in.events) {
+		x.start = in.start // and never begins
+		return x.episode(functions, past, in.events)
+	}
+	if held := x.begin(in.start, functions); held != nil {
+		return x.takeWithoutCode(past, in.events, held)
+	}
+	return x.episode(functions, past, in.events)
 }
 
 // close unwinds the orchestrator.
@@ -188,11 +190,12 @@ func withAliases(events []history.Event, aliases []replay.Alias) []history.Event
 // decide lets the current generation see the events, and returns what it
 // decided.
 func (x *execution) decide(past, fresh []history.Event) replay.Outcome {
-	if x.mismatch != nil {
-		return x.mismatch.outcome(past)
-	}
 	if x.live == nil {
 		x.live = replay.New(x.start.Instance, x.code)
+	}
+	if x.code == nil {
+		x.live.Fail(x.failure)
+		return x.live.Episode(past, fresh)
 	}
 	yielded := x.watch(x.start)
 	outcome := x.live.Episode(past, fresh)

@@ -51,6 +51,7 @@ func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkIt
 	s.logFor(w.Instance)
 	s.x = &execution{now: d.config.Now, watch: s.watch, keepInputs: d.config.KeepInputs}
 	s.x.versions = versions{refuses: d.config.CheckVersion, fails: d.config.FailMismatch}
+	s.x.unknown = s.d.config.unknown()
 	s.x.stopping = func() bool { return live.fetch.Err() != nil }
 
 	// What goes wrong with one instance ends here: the deferred calls also see a
@@ -127,8 +128,9 @@ func (s *session) run() {
 			return
 		}
 		s.d.committing.worked()
+		s.d.config.Waiting.remove(cp.Instance.InstanceID, "orchestrator")
 		traced.Committed(cp, s.d.config.Now())
-		if began && s.x.start != nil {
+		if began && s.x.code != nil {
 			s.log.Debug("orchestration has begun", "event", "FunctionStarting", "name", s.x.start.Name)
 		}
 		s.logTaken(messages, dropped)
@@ -139,7 +141,7 @@ func (s *session) run() {
 		logScheduled(s.log, s.name(), cp)
 		s.report(cp)
 		s.tell(cp, began)
-		if s.x.ended || s.x.start == nil || !s.d.config.ExtendedSessions {
+		if s.x.ended || s.x.start == nil || s.x.code == nil || !s.d.config.ExtendedSessions {
 			return
 		}
 		switch {
@@ -185,7 +187,8 @@ func (s *session) refuse(err error) bool {
 		return false
 	}
 	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
-		s.log.Warn("orchestration is held back: this worker does not know its function", "name", unknown.name, "version", unknown.version)
+		s.log.Log(context.Background(), s.d.waits(s.item.Instance.InstanceID, unknown),
+			"orchestration is held back: this worker does not know its function", "name", unknown.name, "version", unknown.version)
 	} else if mismatch, ok := errors.AsType[*mismatch](err); ok {
 		s.log.Warn("orchestration is held back: this worker does not take its version", "error", mismatch.cause)
 	} else {

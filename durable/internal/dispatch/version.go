@@ -1,9 +1,6 @@
 package dispatch
 
-import (
-	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
-)
+import "github.com/durablefunctions-go/durablefunctions/durable/history"
 
 // versions is what a worker says to instances of other versions.
 type versions struct {
@@ -42,17 +39,4 @@ func (m *mismatch) Failure() *history.FailureDetails {
 		ErrorType: kind, ErrorMessage: "Orchestration version did not comply with Worker Versioning", IsNonRetriable: true,
 		InnerFailure: &history.FailureDetails{ErrorType: kind, ErrorMessage: m.cause.Error(), IsNonRetriable: true},
 	}
-}
-
-// outcome returns what an instance decides that fails for its version: it is
-// not asked.
-func (m *mismatch) outcome(past []history.Event) replay.Outcome {
-	next := 0
-	for _, e := range past {
-		next = max(next, e.Head().EventID+1)
-	}
-	failure := m.Failure()
-	return replay.Outcome{Actions: []replay.Action{
-		&replay.Complete{ID: next, Status: history.Failed, Result: &failure.ErrorMessage, Failure: failure},
-	}}
 }

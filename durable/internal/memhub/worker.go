@@ -210,3 +210,8 @@ func (m *message) backOff(now time.Time) {
 func remove(queue []*message, drop func(*message) bool) []*message {
 	return slices.DeleteFunc(queue, drop)
 }
+
+// Instance returns what the hub knows of an instance, as [Hub.Instance] does.
+func (w *Worker) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+	return w.hub.Instance(ctx, id, fetch)
+}

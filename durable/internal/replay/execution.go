@@ -53,18 +53,21 @@ type Execution struct {
 	complete *Complete // how it ended; nil while it has not
 	late     []*history.EventRaised
 	lateHold *history.ExecutionSuspended
+	verdict  *history.FailureDetails // what Fail was told
 	// withheld says that the history has lateHold: the generation was committed before
 	// it ran, and was to wait. How it would end does not count until it is resumed.
 	withheld bool
 	over     bool // the end was told, or the history has it
-	diverged bool // the code does not do what the history has
+	diverged bool // the code does not do what the history has, or there is none
 
 	recorded recorded
 }
 
-// New returns an Execution that has seen no event yet.
+// New returns an Execution that has seen no event yet. Without code it decides
+// nothing of its own: it can be suspended, terminated and failed, and its history
+// counts as it is.
 func New(instance history.OrchestrationInstance, code Code) *Execution {
-	return &Execution{instance: instance, code: code}
+	return &Execution{instance: instance, code: code, diverged: code == nil}
 }
 
 // An Outcome is what an episode decided.
@@ -106,6 +109,9 @@ func (x *Execution) Episode(past, fresh []history.Event) Outcome {
 // outcome takes what was decided.
 func (x *Execution) outcome() Outcome {
 	x.failNoted()
+	if x.verdict != nil && x.complete == nil && !x.over {
+		x.finish(history.Failed, x.verdict)
+	}
 	o := Outcome{CustomStatus: x.status, Aliases: x.entities.aliases}
 	x.entities.aliases = nil
 	switch {
@@ -132,6 +138,10 @@ func (x *Execution) outcome() Outcome {
 	}
 	return o
 }
+
+// Fail has an Execution without code fail in its next episode, unless that
+// terminates it.
+func (x *Execution) Fail(failure *history.FailureDetails) { x.verdict = failure }
 
 // Close unwinds the orchestrator if it has not returned. It must be called.
 func (x *Execution) Close() { x.group.Close() }
@@ -183,6 +193,9 @@ func (x *Execution) begin(e *history.ExecutionStarted) {
 		return // a start that was delivered twice
 	}
 	x.started = e
+	if x.code == nil {
+		return
+	}
 	x.group.Go(func() { x.returned(x.code(x, e.Input)) })
 }
 

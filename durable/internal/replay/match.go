@@ -106,7 +106,10 @@ func (x *Execution) match(e history.Event) {
 	x.recorded.last = max(x.recorded.last, id+1)
 	if x.diverged {
 		// The first difference counts. The end gets a number that is free.
-		x.complete.ID = max(x.complete.ID, x.recorded.last)
+		x.actions.next = max(x.actions.next, x.recorded.last)
+		if x.complete != nil {
+			x.complete.ID = max(x.complete.ID, x.recorded.last)
+		}
 		return
 	}
 	i := x.actions.find(id)

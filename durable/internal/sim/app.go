@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -26,6 +27,15 @@ type Program struct {
 	Rounds int
 	// Fails says that it fails in the end.
 	Fails bool
+}
+
+// sends and receives report whether a program sends an event to another instance,
+// which waits for it, or waits for one.
+func (p Program) sends() bool    { return p.has(SendStep) }
+func (p Program) receives() bool { return p.has(ReceiveStep) }
+
+func (p Program) has(k StepKind) bool {
+	return slices.ContainsFunc(p.Steps, func(s Step) bool { return s.Kind == k })
 }
 
 // A StepKind is a kind of thing that an orchestrator does.
@@ -74,6 +84,8 @@ type Instance struct {
 	Raised     []RaisedEvent
 	Suspended  time.Duration
 	Terminated time.Duration
+	// Unknown says that it is of a function that nobody knows.
+	Unknown bool
 }
 
 // A RaisedEvent is an event and when a client raises it.

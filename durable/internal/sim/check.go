@@ -90,6 +90,7 @@ func CheckHistory(past []history.Event, terminated bool) (faults []string) {
 	if brackets > 0 || brackets < -1 { // one that continued as new is closed twice, as in .NET
 		faults = append(faults, fmt.Sprintf("%+d episodes are not closed", brackets))
 	}
+	faults = append(faults, checkTerminatedFirst(past)...)
 	for id, t := range begun {
 		n := ended[id]
 		mayBeOpen := terminated || t == history.TypeTimerCreated
@@ -98,6 +99,30 @@ func CheckHistory(past []history.Event, terminated bool) (faults []string) {
 		}
 	}
 	slices.Sort(faults)
+	return faults
+}
+
+// checkTerminatedFirst returns what must not be about an execution whose first
+// episode has its termination: that runs no code, which would decide something, or
+// end the execution in a way of its own.
+func checkTerminatedFirst(past []history.Event) (faults []string) {
+	terminated := false
+	for _, e := range past {
+		switch e := e.(type) {
+		case *history.OrchestratorCompleted:
+			return faults
+		case *history.ExecutionTerminated:
+			terminated = true
+		case *history.ExecutionCompleted:
+			if terminated && e.Status != history.Terminated {
+				faults = append(faults, fmt.Sprintf("it is %v although it was terminated before it began", e.Status))
+			}
+		case *history.TaskScheduled, *history.TimerCreated, *history.SubOrchestrationInstanceCreated, *history.EventSent:
+			if terminated {
+				faults = append(faults, fmt.Sprintf("it decided on %v although it was terminated before it began", e.Type()))
+			}
+		}
+	}
 	return faults
 }
 

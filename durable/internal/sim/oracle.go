@@ -19,6 +19,9 @@ func (a *App) Expect(in Instance) Outcome {
 	if in.Terminated > 0 {
 		return Outcome{Status: history.Terminated}
 	}
+	if in.Unknown {
+		return Outcome{Status: history.Failed}
+	}
 	sum, ok := a.expect(Input{Path: in.ID, Program: in.Program})
 	if !ok {
 		return Outcome{Status: history.Failed}

@@ -31,6 +31,10 @@ type Plan struct {
 	// carries it out is told to stop. Zero means none.
 	StopAt int
 
+	// Ignorant workers know no function until Quiet has passed; then others follow
+	// them.
+	Ignorant []bool
+
 	// Pace is how long every activity takes. Zero means mostly a moment, and
 	// sometimes longer than anything stays locked without being renewed.
 	Pace time.Duration
@@ -98,6 +102,36 @@ func NewAuditedPlan(seed uint64) *Plan {
 	p := NewVariedPlan(seed)
 	p.Audit = true
 	clear(p.Skews)
+	return p
+}
+
+// NewEndingPlan is [NewVariedPlan] with instances that are terminated about when
+// they begin, some while nobody is there who knows their function, and with some
+// whose function nobody ever knows.
+func NewEndingPlan(seed uint64) *Plan {
+	p := NewVariedPlan(seed)
+	r := rand.New(rand.NewPCG(seed, 0xE4D))
+	for i := range p.App.Instances {
+		in := &p.App.Instances[i]
+		program := &p.App.Programs[in.Program]
+		if program.sends() || program.receives() {
+			continue
+		}
+		in.Unknown = r.IntN(5) == 0
+		if in.Unknown && r.IntN(3) == 0 {
+			in.Raised, in.Suspended = nil, 0 // it would be held for ever
+			continue
+		}
+		if r.IntN(2) == 0 && !in.Unknown {
+			continue
+		}
+		in.Terminated = max(in.At, in.At+in.Delay+time.Duration(r.Int64N(int64(4*time.Second)))-2*time.Second)
+		in.Raised = nil
+		program.Steps = append(program.Steps, Step{Kind: EventStep, Event: "never"}) // lest it ends by itself
+	}
+	for range p.Workers {
+		p.Ignorant = append(p.Ignorant, r.IntN(2) == 0)
+	}
 	return p
 }
 

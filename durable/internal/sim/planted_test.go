@@ -30,6 +30,11 @@ func TestPlanted_EachBugOfEntitiesIsFound(t *testing.T) {
 	findPlanted(t, "testdata/planted/entities/*.patch", 10, "AppsWithEntitiesEnd")
 }
 
+// Those in testdata/planted/endings are bugs of what ends without its code.
+func TestPlanted_EachBugOfEndingsIsFound(t *testing.T) {
+	findPlanted(t, "testdata/planted/endings/*.patch", 2, "AppsThatAreEndedEarly")
+}
+
 // findPlanted looks for each of the bugs that the patches are, of which there are
 // so many at least, by the given test.
 func findPlanted(t *testing.T, pattern string, least int, test string) {
@@ -107,6 +112,9 @@ var foundBefore = map[string]uint64{
 	"28-take-an-execution-for-an-old-one.patch":   275,
 	"29-let-the-lock-overtake.patch":              737,
 	"30-lose-a-lock-request-in-a-batch.patch":     1,
+
+	"41-run-what-was-terminated.patch": 6,
+	"42-hold-back-a-termination.patch": 4,
 }
 
 // search simulates seeds until one fails, and returns what that one said.

@@ -61,6 +61,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, ExtendedSessions: plan.Sessions,
 			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeLimit: time.Hour, Logger: logger,
 			MaxConcurrentEntities: 4, MaxEntityBatch: plan.EntityBatch,
+			UnknownFunctionTimeout: durable.UnknownFunctionTimeoutDefault, // also where no other worker can come
 		},
 	}
 	s.client = durable.NewClient(platform.Client(), nil)
@@ -134,13 +135,18 @@ func (s *simulation) live(ctx context.Context, worker int) {
 			s.fault("open worker %s: %v", name, err)
 			return
 		}
+		registry := s.plan.App.Registry(s.perform(p, name), s.take(p, worker), s.receive(p))
 		run, stop := context.WithCancel(s.platform.Context(ctx, name))
+		if s.isIgnorant(worker) {
+			registry = durable.NewRegistry()
+			run, stop = context.WithDeadline(run, s.begin.Add(s.plan.Quiet))
+		}
 		s.mu.Lock()
 		s.processes[worker], s.stops[worker] = p, stop
 		s.mu.Unlock()
 		ended := make(chan error, 1)
 		go func() {
-			w := durable.NewWorker(p, s.plan.App.Registry(s.perform(p, name), s.take(p, worker), s.receive(p)), s.cfg)
+			w := durable.NewWorker(p, registry, s.cfg)
 			ended <- w.Run(run)
 		}()
 		select {
@@ -157,6 +163,11 @@ func (s *simulation) live(ctx context.Context, worker int) {
 		s.mu.Unlock()
 		pause(ctx, time.Duration(1+mix(s.plan.Seed, name)%20)*time.Second)
 	}
+}
+
+// isIgnorant reports whether a worker that begins now knows no function.
+func (s *simulation) isIgnorant(worker int) bool {
+	return s.plan.Ignorant != nil && s.plan.Ignorant[worker] && time.Since(s.begin) < s.plan.Quiet
 }
 
 // wasFrozen reports whether a process was frozen at some time. Nothing of what it
@@ -324,6 +335,9 @@ func (s *simulation) start(ctx context.Context, in Instance) error {
 		Header:   history.NewHeader(time.Now()),
 		Instance: history.OrchestrationInstance{InstanceID: in.ID, ExecutionID: fmt.Sprintf("%032x", mix(s.plan.Seed, in.ID))},
 		Name:     string(child), Input: new(string(input)),
+	}
+	if in.Unknown {
+		started.Name = "Nobody"
 	}
 	if in.Delay > 0 {
 		started.ScheduledStart = history.Ticks(time.Now().Add(in.Delay))

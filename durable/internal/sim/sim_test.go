@@ -84,6 +84,14 @@ func TestSim_AppsOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
 	simulateEmbeddedToo(t, sim.NewPlan)
 }
 
+func TestSim_AppsThatAreEndedEarlyEndAsTheOracleSays(t *testing.T) {
+	simulateMany(t, *onto, sim.NewEndingPlan)
+}
+
+func TestSim_AppsThatAreEndedEarlyOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
+	simulateEmbeddedToo(t, sim.NewEndingPlan)
+}
+
 func TestSim_AppsWithEntitiesEndAsTheOracleSays(t *testing.T) {
 	simulateMany(t, *onto, sim.NewEntityPlan)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,6 +21,8 @@ var starting = area{"starting", []test{
 	{"of starts that race for an ID one wins", running(racingStarts)},
 	{"a start with a time is not handed out before", running(scheduledStart)},
 	{"events wait for a start with a time", running(eventsBeforeScheduledStart)},
+	{"a termination that waits with the start comes with it, or alone ends the instance", terminatedBeforeStart(0)},
+	{"so does one of an instance whose time came while nobody worked", terminatedBeforeStart(moment)},
 	{"many instances all start", running(manyStarts)},
 }}
 
@@ -190,6 +193,36 @@ func eventsBeforeScheduledStart(w *world) {
 	w.equal("messages", w.collect("a", 1), []provider.TaskMessage{event})
 	if early := time.Until(start.ScheduledStart); early > 0 {
 		w.Errorf("the event was handed out %v before the instance's start", early)
+	}
+}
+
+// terminatedBeforeStart has a worker find the start of an instance and its
+// termination, for which the engine runs no code.
+func terminatedBeforeStart(delay time.Duration) func(*world) {
+	return func(w *world) {
+		start := started("a", "execution", nil)
+		if delay > 0 {
+			start.ScheduledStart = now().Add(delay)
+		}
+		w.createAs(start)
+		w.send(to("a", &history.ExecutionTerminated{Header: history.NewHeader(now()), Reason: text("enough")}))
+		time.Sleep(2 * delay)
+		w.start()
+		for deadline := time.Now().Add(w.hub.Patience); time.Now().Before(deadline); {
+			ctx, cancel := context.WithTimeout(w.Context(), w.hub.Quiet)
+			e := w.try(ctx)
+			cancel()
+			if e != nil {
+				w.equal("work item has the termination", strings.Contains(describe(e.item.Messages), "ExecutionTerminated"), true)
+				e.end(history.Terminated, text("enough")).finish()
+			}
+			if s := w.state("a"); s.Status.IsTerminal() {
+				w.equal("status", s.Status, history.Terminated)
+				w.idle(func(e *episode) { w.Errorf("it was handed out with %s when it had ended", describe(e.item.Messages)) })
+				return
+			}
+		}
+		w.Fatalf("the instance does not end; it is %+v", w.state("a"))
 	}
 }
 

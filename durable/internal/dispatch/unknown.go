@@ -1,0 +1,144 @@
+package dispatch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// An unknownFunctionError says that a worker has no function of a name. Another
+// worker of the hub may have it.
+type unknownFunctionError struct{ kind, name, version string }
+
+func (e *unknownFunctionError) Error() string {
+	if e.version != "" {
+		return fmt.Sprintf("this worker has no %s named %q for version %s", e.kind, e.name, e.version)
+	}
+	return fmt.Sprintf("this worker has no %s named %q", e.kind, e.name)
+}
+
+// Failure returns what histories are told.
+func (e *unknownFunctionError) Failure() *history.FailureDetails {
+	return &history.FailureDetails{ErrorType: UnknownFunctionFailure, ErrorMessage: e.Error(), IsNonRetriable: true}
+}
+
+// UnknownFunctionFailure is the type of the failure of what waited for a function
+// that no worker knew.
+const UnknownFunctionFailure = "FunctionNotFound"
+
+// unknownPolicy says what becomes of what needs a function that the worker does not
+// know.
+type unknownPolicy struct {
+	// after is how long what has not begun waits for a worker that knows the
+	// function before it fails. Zero is for ever, and less than zero not at all.
+	after time.Duration
+	// begun says that what has begun fails then, too.
+	begun bool
+}
+
+// fails reports whether what could have run since due is to fail at now.
+func (p unknownPolicy) fails(due, now time.Time, begun bool) bool {
+	return p.after != 0 && now.Sub(due) >= p.after && (p.begun || !begun)
+}
+
+// takeWithoutCode runs an episode of an execution whose code is not to be had, if
+// that needs none: it is terminated by the episode, or suspended at its end, or it is
+// to fail. Otherwise it returns held, which says why there is no code.
+func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (*provider.Checkpoint, error) {
+	cp, err := x.episode(nil, past, arrived)
+	if err != nil || x.ended {
+		return cp, err
+	}
+	suspended := x.live.IsSuspended()
+	x.close() // who goes on has the code
+	if suspended {
+		return cp, nil
+	}
+	unknown, ok := held.(*unknownFunctionError)
+	if !ok || !x.unknown.fails(dueOf(x.start), x.now(), len(past) > 0) {
+		return nil, held
+	}
+	x.failure = unknown.Failure()
+	return x.episode(nil, past, arrived)
+}
+
+// failsUnknownEntity reports whether operations of an entity whose function is not
+// known are to fail. One that does not exist has not begun.
+func (d *Dispatcher) failsUnknownEntity(w *provider.OrchestrationWorkItem) bool {
+	var begun bool
+	if start := startOf(w.History); start != nil {
+		state, err := entity.DecodeState(start.Input)
+		if err != nil {
+			return false
+		}
+		begun = state.Text != nil
+	}
+	return len(w.Messages) > 0 && d.config.unknown().fails(w.Messages[0].Event.Head().Timestamp, d.config.Now(), begun)
+}
+
+// failAll is the code of an entity that nobody knows.
+func (e *unknownFunctionError) failAll(_ context.Context, op *entity.Operation) entity.Result {
+	return entity.Result{State: op.State, Failure: e.Failure()}
+}
+
+// dueOf returns when an instance could begin.
+func dueOf(start *history.ExecutionStarted) time.Time {
+	if start.ScheduledStart.After(start.Timestamp) {
+		return start.ScheduledStart
+	}
+	return start.Timestamp
+}
+
+func hasTermination(events []history.Event) bool {
+	return slices.ContainsFunc(events, func(e history.Event) bool { return e.Type() == history.TypeExecutionTerminated })
+}
+
+// waits remembers that an instance waits for a function, and returns the level at
+// which that is to be logged: as a warning once.
+func (d *Dispatcher) waits(instanceID string, f *unknownFunctionError) slog.Level {
+	if d.config.Waiting.add(instanceID, f, d.config.Now()) {
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
+// failureOfUnknown returns what to answer for an activity whose function is not
+// known, nil if it is to wait for a worker that knows it. What nobody waits for is
+// answered to be rid of it: whoever gets the answer drops it.
+func (d *Dispatcher) failureOfUnknown(ctx context.Context, w *provider.ActivityWorkItem, f *unknownFunctionError, log *slog.Logger) *history.FailureDetails {
+	now := d.config.Now()
+	if d.config.unknown().fails(w.Task.Timestamp, now, true) {
+		log.Warn("activity fails: this worker does not know its function")
+		return f.Failure()
+	}
+	if now.Sub(w.Task.Timestamp) < lateRow {
+		return nil
+	}
+	hub, ok := d.provider.(interface {
+		Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error)
+	})
+	if !ok {
+		return nil
+	}
+	state, err := hub.Instance(ctx, w.Instance.InstanceID, provider.Fetch{})
+	switch {
+	case errors.Is(err, provider.ErrInstanceNotFound):
+	case err != nil:
+		return nil
+	case !state.Status.IsTerminal() && state.Instance.ExecutionID == w.Instance.ExecutionID:
+		return nil
+	}
+	log.Info("activity is dropped: this worker does not know its function, and its orchestration has ended")
+	return f.Failure()
+}
+
+// lateRow is how much later than an activity is scheduled what is told of its
+// instance may be of the time before.
+const lateRow = 5 * time.Minute

@@ -1,0 +1,278 @@
+package dispatch_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/google/go-cmp/cmp"
+)
+
+// nobody knows no function.
+var nobody = functions{}
+
+// mustNotRun is an orchestrator that fails the test when it runs.
+func (b *bench) mustNotRun(*replay.Execution, *string) (*string, error) {
+	b.Error("the orchestrator ran")
+	return nil, nil
+}
+
+// waits runs one orchestrator until it waits for an event, and stops the worker.
+func (b *bench) waits(id string) {
+	b.Helper()
+	stop := b.work(one(waitForGo))
+	b.start(id, "O", nil)
+	time.Sleep(time.Second)
+	if err := stop(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func waitForGo(x *replay.Execution, _ *string) (*string, error) { return waitEvent(x, "go").Input, nil }
+
+func TestTerminate_BeforeTheFirstEpisodeRunsNoCode(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.start("i", "O", nil)
+		b.send("i", &history.EventRaised{Name: "go", Input: encode("now")})
+		b.send("i", &history.ExecutionTerminated{Reason: new("enough")})
+		b.work(one(b.mustNotRun))
+		b.wantOutput("i", history.Terminated, "enough")
+		want := "OrchestratorStarted ExecutionStarted EventRaised ExecutionTerminated ExecutionCompleted OrchestratorCompleted"
+		if got := b.types("i"); got != want {
+			t.Errorf("history is %s, want %s", got, want)
+		}
+		if n := b.Pending(); n != 0 {
+			t.Errorf("%d messages are left", n)
+		}
+	})
+}
+
+func TestTerminate_BeforeTheFirstEpisodeTellsTheParent(t *testing.T) {
+	bubble(t, func(b *bench) {
+		parent := history.OrchestrationInstance{InstanceID: "p", ExecutionID: "execution of p"}
+		stop := b.work(one(func(x *replay.Execution, _ *string) (*string, error) {
+			f := new(replay.Future)
+			x.CreateSubOrchestration(f, "Unknown", "c", nil)
+			return result(f)
+		}))
+		b.startEvent(&history.ExecutionStarted{Header: history.NewHeader(time.Now()), Instance: parent, Name: "O"})
+		time.Sleep(time.Minute)
+		b.send("c", &history.ExecutionTerminated{Reason: new("enough")})
+		if s := b.end("c"); s.Status != history.Terminated {
+			t.Errorf("the child is %v", s.Status)
+		}
+		if s := b.end("p"); s.Status != history.Failed {
+			t.Errorf("the parent is %v", s.Status)
+		}
+		_ = stop()
+	})
+}
+
+func TestUnknownFunction_TerminateNeedsNoCode(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.waits("running")
+		b.work(nobody)
+		b.start("new", "O", nil)
+		time.Sleep(time.Minute)
+		for _, id := range []string{"running", "new"} {
+			b.send(id, &history.ExecutionTerminated{Reason: new("enough")})
+			b.wantOutput(id, history.Terminated, "enough")
+		}
+		time.Sleep(time.Hour)
+		if n := b.Pending(); n != 0 {
+			t.Errorf("%d messages are left", n)
+		}
+	})
+}
+
+// What a worker recorded that did not know the function is replayed by one that
+// does, as if it had been its own.
+func TestUnknownFunction_SuspendNeedsNoCode(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.waits("running")
+		stop := b.work(nobody)
+		b.start("new", "O", nil)
+		time.Sleep(time.Minute)
+		for _, id := range []string{"running", "new"} {
+			b.send(id, &history.ExecutionSuspended{})
+			time.Sleep(time.Hour)
+			if s := b.state(id); s.Status != history.Suspended {
+				t.Errorf("instance %s is %v", id, s.Status)
+			}
+			b.send(id, &history.EventRaised{Name: "go", Input: encode("now")})
+			time.Sleep(time.Hour)
+			b.send(id, &history.ExecutionResumed{})
+			time.Sleep(time.Hour)
+			if s := b.state(id); s.Status.IsTerminal() {
+				t.Errorf("instance %s is %v without code", id, s.Status)
+			}
+		}
+		_ = stop()
+		b.work(one(waitForGo))
+		b.wantOutput("running", history.Completed, `"now"`)
+		b.wantOutput("new", history.Completed, `"now"`)
+	})
+}
+
+// Nor do its locks stay, which its history tells of.
+func TestUnknownFunction_TheLocksOfWhatEndsWithoutCodeAreReleased(t *testing.T) {
+	ends := map[string]func(*dispatch.Config){
+		"terminated": func(*dispatch.Config) {},
+		"failed":     func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownBegun = -1, true },
+		"failed for its version": func(c *dispatch.Config) {
+			c.CheckVersion, c.FailMismatch = func(string) error { return errors.New("too old") }, true
+		},
+	}
+	for name, change := range ends {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				stop := b.work(functions{entities: entityFunctions.entities, orchestrators: map[string]replay.Code{
+					"Lock": func(x *replay.Execution, _ *string) (*string, error) {
+						lockEntities(x, counterID("a"), counterID("b"))
+						return waitEvent(x, "go").Input, nil
+					},
+				}})
+				b.start("i", "Lock", nil)
+				time.Sleep(time.Minute)
+				if err := stop(); err != nil {
+					t.Fatal(err)
+				}
+				b.work(functions{entities: entityFunctions.entities}, change)
+				if name == "terminated" {
+					b.send("i", &history.ExecutionTerminated{Reason: new("enough")})
+				} else {
+					b.send("i", &history.EventRaised{Name: "go"})
+				}
+				b.end("i")
+				for _, key := range []string{"a", "b"} {
+					b.signal(counterID(key), "add", 1, time.Time{})
+					time.Sleep(time.Second)
+					b.wantState(counterID(key), "1")
+				}
+			})
+		})
+	}
+}
+
+func TestUnknownFunction_FailsWhatHasNotBegunWhenItsTimeIsOver(t *testing.T) {
+	for name, after := range map[string]time.Duration{"at once": -1, "in ten minutes": 10 * time.Minute} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				b.waits("running")
+				began := time.Now()
+				b.work(nobody, func(c *dispatch.Config) { c.FailUnknownAfter = after })
+				b.start("new", "O", nil)
+				b.wantOutput("new", history.Failed, `FunctionNotFound: this worker has no orchestrator named "O"`)
+				if took := time.Since(began); took < after || took > 2*after+time.Minute {
+					t.Errorf("it took %v", took)
+				}
+				b.send("running", &history.EventRaised{Name: "go"})
+				time.Sleep(24 * time.Hour)
+				if s := b.state("running"); s.Status != history.Running {
+					t.Errorf("what had begun is %v", s.Status)
+				}
+			})
+		})
+	}
+}
+
+func TestUnknownFunction_FailsWhatHasBegunIfTold(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.waits("running")
+		b.work(nobody, func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownBegun = time.Minute, true })
+		time.Sleep(time.Hour)
+		b.send("running", &history.EventRaised{Name: "go"})
+		b.wantOutput("running", history.Failed, `FunctionNotFound: this worker has no orchestrator named "O"`)
+	})
+}
+
+func TestUnknownFunction_ActivitiesOfInstancesThatHaveEndedAreDropped(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.work(functions{orchestrators: map[string]replay.Code{"O": func(x *replay.Execution, _ *string) (*string, error) {
+			return result(begin(x, "Unknown", "x"))
+		}}})
+		for _, id := range []string{"ends", "waits"} {
+			b.start(id, "O", nil)
+		}
+		time.Sleep(time.Minute)
+		b.send("ends", &history.ExecutionTerminated{Reason: new("enough")})
+		b.wantOutput("ends", history.Terminated, "enough")
+		time.Sleep(24 * time.Hour)
+		if n := b.log.count("activity is dropped"); n != 1 {
+			t.Errorf("%d activities were dropped, want that of the one that has ended", n)
+		}
+		if s := b.state("waits"); s.Status != history.Running {
+			t.Errorf("what waits is %v", s.Status)
+		}
+	})
+}
+
+func TestUnknownFunction_FailsAnActivityIfTold(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.work(functions{orchestrators: map[string]replay.Code{"O": func(x *replay.Execution, _ *string) (*string, error) {
+			return result(begin(x, "Unknown", "x"))
+		}}}, func(c *dispatch.Config) { c.FailUnknownAfter, c.FailUnknownBegun = time.Minute, true })
+		b.start("i", "O", nil)
+		if s := b.end("i"); s.Status != history.Failed || !strings.Contains(*s.Output, "Unknown") {
+			t.Errorf("it is %v with %s", s.Status, *s.Output)
+		}
+	})
+}
+
+func TestUnknownFunction_CallsOfAnEntityThatDoesNotExistFail(t *testing.T) {
+	bubble(t, func(b *bench) {
+		stop := b.work(entityFunctions)
+		b.signal(counterID("there"), "add", 1, time.Time{})
+		time.Sleep(time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		b.work(functions{orchestrators: entityFunctions.orchestrators}, func(c *dispatch.Config) { c.FailUnknownAfter = -1 })
+		b.start("i", "Call", "get")
+		if s := b.end("i"); s.Status != history.Failed || !strings.Contains(*s.Output, "counter") {
+			t.Errorf("it is %v with %s", s.Status, *s.Output)
+		}
+		b.signal(counterID("there"), "add", 1, time.Time{})
+		time.Sleep(time.Hour)
+		b.wantState(counterID("there"), "1")
+		if b.log.count("entity is held back") == 0 {
+			t.Error("the one that exists is not held back")
+		}
+	})
+}
+
+func TestUnknownFunction_IsToldOnceAndAsLongAsSomethingWaits(t *testing.T) {
+	bubble(t, func(b *bench) {
+		var waiting dispatch.Waiting
+		b.work(nobody, func(c *dispatch.Config) { c.Waiting = &waiting })
+		for _, id := range []string{"j", "i"} {
+			b.start(id, "O", nil)
+		}
+		b.signal(counterID("a"), "add", 1, time.Time{})
+		time.Sleep(time.Hour)
+		want := []dispatch.WaitingFunction{
+			{Kind: "entity", Name: "counter", Since: time.Now().Add(-time.Hour), Instances: []string{"@counter@a"}},
+			{Kind: "orchestrator", Name: "O", Since: time.Now().Add(-time.Hour), Instances: []string{"i", "j"}},
+		}
+		if diff := cmp.Diff(want, waiting.All(time.Now())); diff != "" {
+			t.Errorf("what waits (-want +got):\n%s", diff)
+		}
+		if n := b.log.count("level=WARN"); n != 3 {
+			t.Errorf("%d warnings, want one each:\n%s", n, b.log)
+		}
+		for _, id := range []string{"j", "i"} {
+			b.send(id, &history.ExecutionTerminated{})
+			b.end(id)
+		}
+		if all := waiting.All(time.Now()); len(all) != 1 {
+			t.Errorf("still waiting: %v", all)
+		}
+		if all := waiting.All(time.Now().Add(time.Hour)); len(all) != 0 {
+			t.Errorf("waiting although it was not seen again: %v", all)
+		}
+	})
+}

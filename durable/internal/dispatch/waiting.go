@@ -1,0 +1,116 @@
+package dispatch
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+)
+
+// forgetWaiting is how long something is believed to wait here that was not handed
+// out again: longer than providers keep back what was abandoned.
+const forgetWaiting = 20 * time.Minute
+
+// maxWaiting is of how many instances it is remembered that they wait. Any more are
+// not told of.
+const maxWaiting = 10_000
+
+// Waiting remembers what waits for functions that a worker does not know. Its zero
+// value remembers nothing.
+type Waiting struct {
+	mu   sync.Mutex // protects the following
+	work map[waitingWork]waited
+}
+
+type waitingWork struct {
+	unknownFunctionError
+	instanceID string
+}
+
+type waited struct{ since, last time.Time }
+
+// A WaitingFunction is a function that a worker does not know, and what waits for
+// it.
+type WaitingFunction struct {
+	Kind, Name, Version string
+	Since               time.Time // when the worker first had something that waits
+	Instances           []string  // that wait, or whose activities do, in order
+}
+
+// String says what waits for what.
+func (f WaitingFunction) String() string {
+	version := ""
+	if f.Version != "" {
+		version = fmt.Sprintf(" of version %q", f.Version)
+	}
+	return fmt.Sprintf("no %s named %q%s is known here; %d instances have waited for one since %s",
+		f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
+}
+
+// add remembers that an instance waits, and reports whether that is new.
+func (w *Waiting) add(instanceID string, f *unknownFunctionError, now time.Time) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := waitingWork{*f, instanceID}
+	before, known := w.work[key]
+	if !known && len(w.work) >= maxWaiting {
+		w.forget(now)
+	}
+	if !known && len(w.work) >= maxWaiting {
+		return false
+	}
+	if w.work == nil {
+		w.work = make(map[waitingWork]waited)
+	}
+	if !known {
+		before.since = now
+	}
+	w.work[key] = waited{before.since, now}
+	return !known
+}
+
+// remove forgets that an instance waits for functions of a kind.
+func (w *Waiting) remove(instanceID, kind string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for key := range w.work {
+		if key.instanceID == instanceID && key.kind == kind {
+			delete(w.work, key)
+		}
+	}
+}
+
+// forget forgets what has not come again. w.mu is held.
+func (w *Waiting) forget(now time.Time) {
+	for key, at := range w.work {
+		if now.Sub(at.last) > forgetWaiting {
+			delete(w.work, key)
+		}
+	}
+}
+
+// All returns the functions that something waits for at now, in order.
+func (w *Waiting) All(now time.Time) []WaitingFunction {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.forget(now)
+	found := make(map[unknownFunctionError]WaitingFunction)
+	for key, at := range w.work {
+		f, ok := found[key.unknownFunctionError]
+		if !ok || at.since.Before(f.Since) {
+			f.Kind, f.Name, f.Version, f.Since = key.kind, key.name, key.version, at.since
+		}
+		f.Instances = append(f.Instances, key.instanceID)
+		found[key.unknownFunctionError] = f
+	}
+	var all []WaitingFunction
+	for _, f := range found {
+		slices.Sort(f.Instances)
+		all = append(all, f)
+	}
+	slices.SortFunc(all, func(a, b WaitingFunction) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
+	})
+	return all
+}
