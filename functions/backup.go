@@ -81,7 +81,7 @@ func CopyFile(_ context.Context, f SiteFile) (size int64, err error) {
 		return 0, err
 	}
 	defer site.Close()
-	if err := os.MkdirAll(target, 0o755); err != nil {
+	if err := makeTarget(site, target); err != nil {
 		return 0, err
 	}
 	backup, err := os.OpenRoot(target)
@@ -96,7 +96,11 @@ func CopyFile(_ context.Context, f SiteFile) (size int64, err error) {
 	}
 	defer source.Close()
 	file := filepath.FromSlash(f.File)
-	if err := backup.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+	if err := makeFolders(site, backup, filepath.Dir(file)); err != nil {
+		return 0, err
+	}
+	info, err := source.Stat()
+	if err != nil {
 		return 0, err
 	}
 	part := file + "." + rand.Text() + ".part"
@@ -105,15 +109,50 @@ func CopyFile(_ context.Context, f SiteFile) (size int64, err error) {
 			err = errors.Join(err, backup.Remove(part))
 		}
 	}()
-	out, err := backup.Create(part)
+	out, err := backup.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if err != nil {
 		return 0, err
 	}
 	size, err = io.Copy(out, source)
-	if err := errors.Join(err, out.Close()); err != nil {
+	if err := errors.Join(err, out.Chmod(info.Mode().Perm()), out.Close()); err != nil {
 		return 0, err
 	}
 	return size, backup.Rename(part, file)
+}
+
+// makeTarget makes the folder of a site's backup. Who may look into the site may
+// look into that, and nobody into what had to be made above it.
+func makeTarget(site *os.Root, target string) error {
+	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
+		return err
+	}
+	if err := os.Mkdir(target, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := site.Stat(".")
+	if err != nil {
+		return err
+	}
+	return os.Chmod(target, info.Mode().Perm()|0o700)
+}
+
+// makeFolders makes a folder and those above it in a backup, with the modes that
+// they have in the site; only the owner can always write.
+func makeFolders(site, backup *os.Root, folder string) error {
+	if folder == "." {
+		return nil
+	}
+	if err := makeFolders(site, backup, filepath.Dir(folder)); err != nil {
+		return err
+	}
+	if err := backup.Mkdir(folder, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	info, err := site.Stat(folder)
+	if err != nil {
+		return err
+	}
+	return backup.Chmod(folder, info.Mode().Perm()|0o700)
 }
 
 // backupOf returns the place of a directory's backup: its own absolute path,

@@ -63,6 +63,43 @@ func TestCopyFile_MayBeRunTwice(t *testing.T) {
 	}
 }
 
+// What only its owner may read in the site, only its owner may read in the backup.
+func TestCopyFile_KeepsModes(t *testing.T) {
+	backup, site := filepath.Join(t.TempDir(), "backup"), t.TempDir()
+	t.Setenv("BACKUP_DIRECTORY", backup)
+	modes := map[string]os.FileMode{"": 0o750, "closed": 0o700, "closed/secret": 0o600, "closed/run": 0o755, "open": 0o755, "open/fixed": 0o555, "open/fixed/text": 0o444}
+	for _, file := range []string{"closed/secret", "closed/run", "open/fixed/text"} {
+		write(t, filepath.Join(site, file), "x")
+	}
+	for name, mode := range modes {
+		if err := os.Chmod(filepath.Join(site, name), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 2 {
+		for _, file := range []string{"closed/secret", "closed/run", "open/fixed/text"} {
+			if _, err := CopyFile(t.Context(), SiteFile{site, file}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for name, want := range modes {
+		info, err := os.Stat(filepath.Join(backup, site, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info.IsDir() {
+			want |= 0o700
+		}
+		if got := info.Mode().Perm(); got != want {
+			t.Errorf("%q has mode %v, want %v", name, got, want)
+		}
+	}
+	if info, err := os.Stat(filepath.Join(backup, filepath.Dir(site))); err != nil || info.Mode().Perm() != 0o700 {
+		t.Errorf("what had to be made above the backup has mode %v, %v; want 0700", info.Mode().Perm(), err)
+	}
+}
+
 func TestCopyFile_RefusesNamesThatLeadOutOfTheDirectory(t *testing.T) {
 	backup, site := t.TempDir(), t.TempDir()
 	t.Setenv("BACKUP_DIRECTORY", backup)
