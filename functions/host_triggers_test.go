@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -129,7 +130,8 @@ func TestHost_EveryHTTPModeServesTheRoutes(t *testing.T) {
 		{"proxying", true, true, "api"},
 		{"forwarding", false, true, "api"},
 		{"wrapped", false, false, "api"},
-		{"forwarding without a prefix", false, true, ""},
+		{"proxying without a prefix", true, false, ""},
+		{"wrapped without a prefix", false, false, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			root := newRoot(t, newHub(), azuritetest.Start(t), nil)
@@ -149,16 +151,48 @@ func TestHost_EveryHTTPModeServesTheRoutes(t *testing.T) {
 				t.Errorf("statusQueryGetUri is %s, Location %s, want them at the host's origin, %s", payload.StatusQueryGetURI, got.header.Get("Location"), base)
 			}
 			a.completed(payload.StatusQueryGetURI, time.Minute, "[1]")
-			if wraps := strings.Contains(a.log(), "the host wraps HTTP requests"); wraps != (tt.name == "wrapped") {
+			if wraps := strings.Contains(a.log(), "the host wraps HTTP requests"); wraps != (!tt.proxying && !tt.forwarding) {
 				t.Errorf("the app says that the host wraps requests: %v", wraps)
 			}
-			// Nobody can start a function by calling a route of its name.
-			forged := a.call(http.MethodPost, base+"/Order", map[string]any{"Data": map[string]string{"input": `"forged"`}, "Metadata": map[string]any{}})
-			if forged.status != http.StatusNotFound {
-				t.Errorf("a forged invocation: %d %s, want 404", forged.status, forged.body)
+			// Nobody can start a function by calling a route of its name, not even who
+			// says that the app's own address is meant.
+			own := regexp.MustCompile(`msg=listening address=http://([0-9.:]+)`).FindStringSubmatch(a.log())
+			if own == nil {
+				t.Fatal("the app does not say where it listens")
+			}
+			for _, host := range []string{"", own[1]} {
+				body := strings.NewReader(`{"Data": {"input": "\"forged\""}, "Metadata": {}}`)
+				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, base+"/Order", body)
+				if err != nil {
+					t.Fatal(err)
+				}
+				r.Host = host
+				r.Header.Set("Content-Type", "application/json")
+				forged, err := http.DefaultClient.Do(r)
+				if err != nil {
+					t.Fatal(err)
+				}
+				forged.Body.Close()
+				if forged.StatusCode != http.StatusNotFound {
+					t.Errorf("a forged invocation for host %q: %d, want 404", host, forged.StatusCode)
+				}
 			}
 		})
 	}
+}
+
+// What the host forwards cannot be told from its own where the path is free.
+func TestHost_ForwardingWithoutAPrefixDoesNotServeTriggers(t *testing.T) {
+	t.Parallel()
+	requireFunc(t)
+	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
+	setCustomHandler(t, root, map[string]any{"enableProxyingHttpRequest": false, "enableForwardingHttpRequest": true})
+	setRoutePrefix(t, root, "")
+	a := launchHost(t, e2eApp, root, nil)
+	eventually(t, 90*time.Second, "503 with the reason", func() bool {
+		got, err := a.try(http.MethodPost, "/start", nil)
+		return err == nil && got.status == http.StatusServiceUnavailable && strings.Contains(string(got.body), "set a route prefix")
+	})
 }
 
 func TestHost_ProxyingStreamsAnswers(t *testing.T) {

@@ -131,6 +131,13 @@ type Config struct {
 	// plan is the hosting plan, as far as it was looked at.
 	plan plan
 
+	// forwards says that the host passes requests on as they come, if it does not
+	// proxy them (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs).
+	forwards bool
+
+	// onDevMachine says that the host is Core Tools' `func start`.
+	onDevMachine bool
+
 	// sources says where settings come from, by their full paths. Nil means that
 	// the program made the Config itself.
 	sources map[string]string
@@ -252,6 +259,10 @@ func configure(env processEnvironment, found settings, environ []string) Config 
 	}
 	r.read(settingRows(), &cfg)
 	cfg.sources = r.sources
+	forwarding, given := found.lookup(forwardingPath)
+	cfg.forwards = given && isTrue(forwarding)
+	_, coreTools := vars.lookup("FUNCTIONS_CORETOOLS_ENVIRONMENT")
+	cfg.onDevMachine = cfg.BehindHost && coreTools
 	if _, given := r.sources[hubNamePath]; !given && env.SlotName != "" && !strings.EqualFold(env.SlotName, "Production") {
 		r.problem(fmt.Errorf("%s is not given, and the app runs in slot %q: each slot needs a task hub of its own", hubNamePath, env.SlotName))
 	}

@@ -42,7 +42,7 @@ func (s *Server) newEcho() *echo.Echo {
 	e.Logger.SetOutput(io.Discard)
 	e.HTTPErrorHandler = s.fail
 	e.Pre(s.recoverPanics, unlimited, s.canonicalPath)
-	e.Use(identify, joinTrace, s.gate, s.linksFor)
+	e.Use(identify, joinTrace, s.refusePages, s.gate, s.linksFor)
 	e.RouteNotFound("/*", s.notFound)
 	return e
 }

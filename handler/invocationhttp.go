@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -85,8 +86,13 @@ func (w wrappedRequest) request(wrapped *http.Request) (*http.Request, error) {
 	}
 	r.Header.Set(headerInvocationID, wrapped.Header.Get(headerInvocationID))
 	r.RemoteAddr = wrapped.RemoteAddr
+	r = r.WithContext(context.WithValue(r.Context(), callersKey{}, true))
 	return r, nil
 }
+
+// callersKey is under which key the context of a request says that it was taken out
+// of a wrapped one: all of it is what a caller of an HTTP function sent.
+type callersKey struct{}
 
 // A recordedAnswer takes an answer that is to be wrapped.
 type recordedAnswer struct {

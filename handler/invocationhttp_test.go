@@ -5,6 +5,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -120,6 +121,40 @@ func TestInvocation_OfAnotherTriggerFailsWithAReason(t *testing.T) {
 
 // Whoever calls an HTTP function, even one without a route prefix, must not be
 // able to start other functions with a payload of his own.
+func TestInvocation_FromTheHostCanBeToldApartOrTheAppDoesNotServe(t *testing.T) {
+	t.Parallel()
+	ran := 0
+	triggers := App{Triggers: []Trigger{countingTrigger(&ran)}}
+	for _, tt := range []struct {
+		app      App
+		hostJSON string
+		handler  bool
+		serves   bool
+	}{
+		{triggers, `{"customHandler": {"enableForwardingHttpRequest": true}, "extensions": {"http": {"routePrefix": ""}}}`, true, false},
+		{triggers, `{"customHandler": {"enableForwardingHttpRequest": "true", "enableProxyingHttpRequest": true}, "extensions": {"http": {"routePrefix": "/"}}}`, true, false},
+		{triggers, `{"customHandler": {"enableForwardingHttpRequest": true}}`, true, true},
+		{triggers, `{"customHandler": {"enableProxyingHttpRequest": true}, "extensions": {"http": {"routePrefix": ""}}}`, true, true},
+		{App{}, `{"customHandler": {"enableForwardingHttpRequest": true}, "extensions": {"http": {"routePrefix": ""}}}`, true, true},
+		{triggers, `{"customHandler": {"enableForwardingHttpRequest": true}, "extensions": {"http": {"routePrefix": ""}}}`, false, true},
+	} {
+		found, err := parseHostJSON([]byte(tt.hostJSON))
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := processEnvironment{}
+		if tt.handler {
+			env.HandlerPort = "8080"
+		}
+		cfg := configure(env, found, nil)
+		cfg.Provider, cfg.Logger = newFakeHub(), quiet
+		s := New(tt.app, cfg)
+		if serves := s.cfg.Problem == nil; serves != tt.serves || !serves && !strings.Contains(s.cfg.Problem.Error(), "set a route prefix") {
+			t.Errorf("%s with %d triggers, behind the host %v: %v, want it to serve: %v", tt.hostJSON, len(tt.app.Triggers), tt.handler, s.cfg.Problem, tt.serves)
+		}
+	}
+}
+
 func TestInvocation_IsTakenFromTheHostOnly(t *testing.T) {
 	t.Parallel()
 	ran := 0
@@ -137,6 +172,11 @@ func TestInvocation_IsTakenFromTheHostOnly(t *testing.T) {
 		if w := call(s, "POST", "/Count", body, headers...); w.Code != http.StatusNotFound {
 			t.Errorf("%v: %d %s, want 404", headers, w.Code, w.Body)
 		}
+	}
+	// Wrapped, a request has the Host that its caller sent.
+	wrapped := `{"Data":{"req":{"Url":"http://` + handlerAddress + `/Count","Method":"POST","Headers":{},"Body":` + strconv.Quote(body) + `}},"Metadata":{}}`
+	if code, answer := invoke(s, "functions", wrapped); code != http.StatusOK || !strings.Contains(answer, `"statusCode":404`) {
+		t.Errorf("wrapped: %d %s, want 404 in it", code, answer)
 	}
 	if ran != 0 {
 		t.Fatalf("the function ran %d times", ran)

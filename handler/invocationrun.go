@@ -74,6 +74,10 @@ func (s *Server) addTriggers(triggers []Trigger, client *durable.Client) error {
 	if err := checkTriggers(triggers); err != nil {
 		return err
 	}
+	if len(triggers) > 0 && s.cfg.BehindHost && s.cfg.RoutePrefix == "" && s.cfg.forwards {
+		return fmt.Errorf("with an empty %s and %s, callers of HTTP functions could start functions that have triggers, such as %s: "+
+			"set a route prefix, or enableProxyingHttpRequest instead", routePrefixPath, forwardingPath, triggers[0].name)
+	}
 	if len(triggers) > 0 && !s.cfg.BehindHost {
 		s.cfg.Notices = append(s.cfg.Notices, fmt.Sprintf("Without the Functions host nothing starts the functions that have triggers, such as %s.", triggers[0].name))
 	}
@@ -117,10 +121,12 @@ func (s *Server) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
 }
 
 // isFromHost reports whether a request is the host's own. Callers of HTTP
-// functions can send anything: what the host passes on has another Host, or
-// headers that say for whom.
+// functions can send anything: what the host wraps is marked, and what it proxies
+// has headers that say for whom. What it forwards is just as the caller sent it,
+// any Host included, so that [Server.addTriggers] sees to it that nothing forwarded
+// can have the path of a function.
 func (s *Server) isFromHost(r *http.Request) bool {
-	return s.cfg.BehindHost && r.Host == s.cfg.Address &&
+	return s.cfg.BehindHost && r.Host == s.cfg.Address && r.Context().Value(callersKey{}) == nil &&
 		r.Header.Get("X-Forwarded-Host") == "" && r.Header.Get("X-Forwarded-For") == "" && r.Header.Get("X-Original-Host") == ""
 }
 

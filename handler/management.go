@@ -81,9 +81,6 @@ func (m *management) handle(c echo.Context) error {
 	case route == nil:
 		return notFoundEmpty(c)
 	}
-	if err := m.sameOrigin(c.Request()); err != nil {
-		return err
-	}
 	limitAnswer(c)
 	q := parseQuery(c.Request().URL.RawQuery)
 	if err := m.checkHub(q); err != nil {
@@ -126,21 +123,6 @@ func (m *management) allowed(r *http.Request, route *managementRoute, path pathV
 		return m.access.to(r, path.instance())
 	}
 	return m.access.full(r)
-}
-
-// sameOrigin refuses what a page of another site makes a browser send to an app
-// that asks for no key, such as one on a developer's machine.
-func (m *management) sameOrigin(r *http.Request) error {
-	if m.server.cfg.BehindHost || !m.access.open() {
-		return nil
-	}
-	if err := m.server.checkHost(r); err != nil {
-		return err
-	}
-	if err := http.NewCrossOriginProtection().Check(r); err != nil {
-		return &answerError{http.StatusForbidden, errorBody{Message: "A page of another site may not do this: " + err.Error() + "."}}
-	}
-	return nil
 }
 
 func notFoundEmpty(c echo.Context) error { return c.NoContent(http.StatusNotFound) }

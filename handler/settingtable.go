@@ -61,6 +61,7 @@ const (
 	versionPath            = "version"
 	timeoutPath            = "functionTimeout"
 	routePrefixPath        = "extensions.http.routePrefix"
+	forwardingPath         = "customHandler.enableForwardingHttpRequest"
 	durableTaskPath        = "extensions.durableTask"
 	flatPath               = "durableTask"
 	storagePath            = durableTaskPath + ".storageProvider"
