@@ -133,15 +133,14 @@ func (q *activityQueue) admit(ctx context.Context, claimed []*delivery) {
 // over in memory: what is due later is better off in its queue.
 func (h *TaskHub) claimable(delay time.Duration) bool { return delay <= h.controlLock()/2 }
 
-// newClaim returns the delivery of a message that was put into a queue, hidden
-// for the given time. It is renewed from now on.
-func (h *TaskHub) newClaim(out *outgoing, m queueMessage, put time.Time, hidden time.Duration) *delivery {
+// newClaim returns the delivery of a message that was put into a queue, hidden. It is renewed from now on.
+func (h *TaskHub) newClaim(out *outgoing, m queueMessage) *delivery {
 	lock, settled := h.controlLock(), func() { h.inbox.buffer.give(1) }
 	if out.partition == nil {
 		lock, settled = h.workItemLock(), h.activities.give
 	}
 	d := h.newDelivery(out.queue, m, lock, settled)
-	d.env, d.until, d.claimed = out.asReceived, put.Add(hidden), true
+	d.env, d.claimed = out.asReceived, true
 	h.held.add(d)
 	return d
 }

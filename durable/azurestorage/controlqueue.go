@@ -20,6 +20,7 @@ func (p *partition) poll(r *reading) {
 	backoff := pollBackoff{max: h.cfg.MaxQueuePollingInterval}
 	outage := firstOutageDelay
 	for r.ctx.Err() == nil {
+		h.awaitRenewals(r.ctx)
 		if !p.isListening() { // the lease ran out and could not be renewed
 			sleep(r.ctx, time.Second)
 			continue
@@ -31,7 +32,7 @@ func (p *partition) poll(r *reading) {
 			return
 		}
 		missed := p.missed()
-		messages, err := p.queue.receive(r.work, room, h.controlLock())
+		messages, err := p.queue.receive(r.work, room, h.stretched(h.controlLock()))
 		if err != nil {
 			h.inbox.buffer.give(room)
 			if r.work.Err() == nil {

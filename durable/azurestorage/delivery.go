@@ -53,8 +53,8 @@ func (h *TaskHub) newDelivery(q *messageQueue, m queueMessage, lock time.Duratio
 	now := time.Now()
 	return &delivery{
 		hub: h, queue: q, id: m.id, lock: lock, msg: m,
-		dequeueCount: m.dequeueCount, insertedOn: m.insertedOn, age: m.age(lock),
-		receivedAt: now, until: now.Add(lock), onSettled: onSettled,
+		dequeueCount: m.dequeueCount, insertedOn: m.insertedOn, age: m.age(),
+		receivedAt: now, until: m.until(), onSettled: onSettled,
 		changing: make(chan struct{}, 1),
 	}
 }
@@ -272,12 +272,11 @@ func (d *delivery) renew(ctx context.Context) {
 		return
 	}
 	err := d.changeNow(func(m queueMessage) (queueMessage, error) {
-		start := time.Now()
-		m, err := d.queue.update(ctx, m, d.lock)
+		m, err := d.queue.update(urgent(ctx), m, d.hub.stretched(d.lock))
 		if err == nil {
 			d.hub.log.Debug("RenewingMessage", d.attrs()...)
 			d.mu.Lock()
-			d.until = start.Add(d.lock)
+			d.until = m.until()
 			d.mu.Unlock()
 		}
 		return m, err
@@ -295,12 +294,12 @@ func (d *delivery) renew(ctx context.Context) {
 	}
 }
 
-// needsRenewal reports whether half of the time is over for which the message
-// was hidden.
-func (d *delivery) needsRenewal(now time.Time) bool {
+// hiddenFor returns for how long the message is hidden from others yet; renewable is
+// false if it is not to be renewed.
+func (d *delivery) hiddenFor(now time.Time) (left time.Duration, renewable bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return !d.settled && !d.leaving && !d.lost && d.until.Sub(now) <= d.lock/2
+	return d.until.Sub(now), !d.settled && !d.leaving && !d.lost
 }
 
 // anyLost reports whether somebody else may have one of the messages: it could
@@ -332,7 +331,7 @@ func (d *delivery) replace(m queueMessage) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.msg, d.lost = m, false
-	d.until = time.Now().Add(d.lock)
+	d.until = m.until()
 }
 
 // isDoubtful reports whether the message may be seen again although it was to be

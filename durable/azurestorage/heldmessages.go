@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"context"
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -116,23 +117,19 @@ func (h *heldMessages) awaitNone(ctx context.Context) {
 	}
 }
 
-// due returns the messages whose time has to be renewed, in the order of their
-// names.
-func (h *heldMessages) due(now time.Time) []*delivery {
+// all returns the messages, in the order of their names.
+func (h *heldMessages) all() []*delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	var due []*delivery
+	all := make([]*delivery, 0, len(h.byID))
 	for _, key := range sortedKeys(h.byID) {
-		if d := h.byID[key]; d.needsRenewal(now) {
-			due = append(due, d)
-		}
+		all = append(all, h.byID[key])
 	}
-	return due
+	return all
 }
 
-// renewalsAtOnce bounds how many messages are renewed at a time, so that other
-// requests get through.
-const renewalsAtOnce = 8
+// renewalsAtOnce bounds how many messages are renewed at a time.
+const renewalsAtOnce = 32
 
 // renewMessages keeps all messages that this process has hidden from others
 // until ctx ends. One renewal that takes long keeps no other one from its turn.
@@ -141,7 +138,10 @@ func (h *TaskHub) renewMessages(ctx context.Context) {
 	var group errgroup.Group
 	group.SetLimit(renewalsAtOnce)
 	for sleep(ctx, lock/8) {
-		for _, d := range h.held.due(time.Now()) {
+		for _, d := range h.held.all() {
+			if left, renewable := d.hiddenFor(time.Now()); !renewable || left > h.stretched(d.lock)/2 {
+				continue
+			}
 			group.Go(func() error {
 				d.renew(ctx)
 				return nil
@@ -149,6 +149,32 @@ func (h *TaskHub) renewMessages(ctx context.Context) {
 		}
 	}
 	_ = group.Wait() // no function returns an error
+}
+
+// awaitRenewals waits while renewals are late: what would be received now would only
+// come to be late, too. What was not renewed in time keeps nobody waiting.
+func (h *TaskHub) awaitRenewals(ctx context.Context) {
+	late := func(d *delivery) bool {
+		left, renewable := d.hiddenFor(time.Now())
+		return renewable && left > 0 && left <= d.lock/8
+	}
+	for slices.ContainsFunc(h.held.all(), late) && sleep(ctx, time.Second) {
+	}
+}
+
+// Where the queues answer slowly, messages are hidden for lockLatencies times as long as
+// an answer takes, so that they can be renewed in time, and for slowLocks times as long
+// as usual at most.
+const (
+	slowLocks     = 4
+	lockLatencies = 8
+)
+
+// stretched returns for how long a message is hidden now that is hidden for lock while
+// the queues answer as usual.
+func (h *TaskHub) stretched(lock time.Duration) time.Duration {
+	wanted := (lockLatencies * h.services.queuePace.latency()).Truncate(time.Second)
+	return max(lock, min(wanted, slowLocks*lock))
 }
 
 func (h *TaskHub) controlLock() time.Duration {

@@ -79,8 +79,8 @@ type arrived struct {
 func (m arrived) mayHaveBeenTaken() bool { return m.dequeueCount > 1 || m.age >= m.lock/2 }
 
 // isOld reports whether all that was sent before the message can be seen by now,
-// even if it was hidden from the start by a worker that died then.
-func (m arrived) isOld() bool { return m.age > 2*m.lock }
+// even if it was hidden by a worker that died then.
+func (m arrived) isOld() bool { return m.age > (slowLocks+1)*m.lock }
 
 // judgeMessages decides what becomes of messages for one execution, given what
 // is stored of the instance. It is a function of its arguments.

@@ -25,16 +25,21 @@ type queueMessage struct {
 	dequeueCount int
 	insertedOn   time.Time
 	visibleAt    time.Time // when others may receive it
+
+	askedAt   time.Time     // when it was asked for, by our clock
+	hiddenFor time.Duration // from when the service took that up
 }
 
-// age returns for how long the message had been in its queue when it was received and
-// hidden for lock; zero if it was not received. It is by the clock of the service, from
+// until returns when others may receive it, by our clock: not before that.
+func (m queueMessage) until() time.Time { return m.askedAt.Add(m.hiddenFor) }
+
+// age returns for how long the message had been in its queue when it was received; zero if it was not received. It is by the clock of the service, from
 // which ours may differ.
-func (m queueMessage) age(lock time.Duration) time.Duration {
+func (m queueMessage) age() time.Duration {
 	if m.visibleAt.IsZero() {
 		return 0
 	}
-	return m.visibleAt.Sub(m.insertedOn) - lock
+	return m.visibleAt.Sub(m.insertedOn) - m.hiddenFor
 }
 
 // create makes the queue if it is not there.
@@ -74,7 +79,9 @@ func (q *messageQueue) put(ctx context.Context, text string, delay time.Duration
 // themselves.
 func (q *messageQueue) receive(ctx context.Context, n int, lock time.Duration) ([]queueMessage, error) {
 	var messages []queueMessage
+	var asked time.Time
 	err := once(ctx, func(ctx context.Context) error {
+		asked = time.Now()
 		resp, err := q.client.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
 			NumberOfMessages:  new(int32(n)),
 			VisibilityTimeout: new(int32(lock / time.Second)),
@@ -90,6 +97,8 @@ func (q *messageQueue) receive(ctx context.Context, n int, lock time.Duration) (
 				dequeueCount: int(value(m.DequeueCount)),
 				insertedOn:   value(m.InsertionTime),
 				visibleAt:    value(m.TimeNextVisible),
+				askedAt:      asked,
+				hiddenFor:    lock,
 			})
 		}
 		return nil
@@ -102,6 +111,7 @@ func (q *messageQueue) receive(ctx context.Context, n int, lock time.Duration) (
 // otherwise. An error for which isGone is true means that others have it.
 func (q *messageQueue) update(ctx context.Context, m queueMessage, delay time.Duration) (queueMessage, error) {
 	err := retry(ctx, "update message "+m.id+" in queue "+q.name, func(ctx context.Context) error {
+		m.askedAt, m.hiddenFor = time.Now(), delay
 		resp, err := q.client.UpdateMessage(ctx, m.id, m.receipt, m.text, &azqueue.UpdateMessageOptions{
 			VisibilityTimeout: new(int32(delay / time.Second)),
 		})

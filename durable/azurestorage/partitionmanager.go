@@ -87,7 +87,7 @@ func (h *TaskHub) awaitSoleManager(ctx context.Context) error {
 		default:
 			h.log.Warn("waiting for other workers to stop", "reason", mismatch)
 		}
-		if !sleep(ctx, jitter(ctx, pace, h.cfg.LeaseInterval/10)) {
+		if !sleep(ctx, jitter(ctx, passPace, h.cfg.LeaseInterval/10)) {
 			return nil
 		}
 	}

@@ -72,8 +72,8 @@ func (h *TaskHub) enqueue(ctx context.Context, out *outgoing) (sentMessage, erro
 	h.logSent(out.queue, out.env)
 	sent := sentMessage{queue: out.queue, partition: out.partition, id: id, receipt: receipt}
 	if out.claim {
-		m := queueMessage{id: id, receipt: receipt, text: out.text, dequeueCount: 1, insertedOn: start}
-		sent.claimed = h.newClaim(out, m, start, delay)
+		m := queueMessage{id: id, receipt: receipt, text: out.text, dequeueCount: 1, insertedOn: start, askedAt: start, hiddenFor: delay}
+		sent.claimed = h.newClaim(out, m)
 	}
 	return sent, nil
 }

@@ -42,6 +42,8 @@ type services struct {
 	leases     *aztables.ServiceClient
 	leaseBlobs *azblob.Client
 
+	queuePace, tablePace, blobPace *pace
+
 	tableEndpoint string
 	blobEndpoint  string
 }
@@ -59,22 +61,25 @@ func newServices(c Connection, transport policy.Transporter, meter *metering.Hub
 		transport = newHTTPClient(isEmulator(c.queue) || isEmulator(store.table), bound)
 	}
 	transport = measured(transport, meter, c)
-	limited := func(endpoint string) policy.Transporter { return limit(transport, requestBound(endpoint)) }
-	s := &services{tableEndpoint: store.table, blobEndpoint: store.blob}
+	s := &services{
+		tableEndpoint: store.table, blobEndpoint: store.blob,
+		queuePace: newPace(requestBound(c.queue)), tablePace: newPace(requestBound(store.table)), blobPace: newPace(requestBound(store.blob)),
+	}
+	watchedTables, watchedBlobs := s.tablePace.watch(transport), s.blobPace.watch(transport)
 	var err error
-	if s.queues, err = newQueueService(c, clientOptions(c.queue, limited(c.queue))); err != nil {
+	if s.queues, err = newQueueService(c, clientOptions(c.queue, s.queuePace.bound(s.queuePace.watch(transport)))); err != nil {
 		return nil, fmt.Errorf("open queue service: %w", err)
 	}
-	if s.tables, err = newTableService(store, clientOptions(store.table, limited(store.table), substitutionPolicy{})); err != nil {
+	if s.tables, err = newTableService(store, clientOptions(store.table, s.tablePace.bound(watchedTables), substitutionPolicy{})); err != nil {
 		return nil, fmt.Errorf("open table service: %w", err)
 	}
-	if s.leases, err = newTableService(store, clientOptions(store.table, transport, substitutionPolicy{})); err != nil {
+	if s.leases, err = newTableService(store, clientOptions(store.table, watchedTables, substitutionPolicy{})); err != nil {
 		return nil, fmt.Errorf("open table service: %w", err)
 	}
-	if s.blobs, err = newBlobService(store, clientOptions(store.blob, limited(store.blob))); err != nil {
+	if s.blobs, err = newBlobService(store, clientOptions(store.blob, s.blobPace.bound(watchedBlobs))); err != nil {
 		return nil, fmt.Errorf("open blob service: %w", err)
 	}
-	if s.leaseBlobs, err = newBlobService(store, clientOptions(store.blob, transport)); err != nil {
+	if s.leaseBlobs, err = newBlobService(store, clientOptions(store.blob, watchedBlobs)); err != nil {
 		return nil, fmt.Errorf("open blob service: %w", err)
 	}
 	return s, nil
@@ -172,25 +177,4 @@ func newHTTPClient(local bool, bound int) *http.Client {
 		WriteBufferSize:     64 << 10,
 		ReadBufferSize:      64 << 10,
 	}}
-}
-
-// limit returns a transport that passes at most n requests on at a time.
-func limit(next policy.Transporter, n int) policy.Transporter {
-	return &limiter{next: next, slots: make(chan struct{}, n)}
-}
-
-type limiter struct {
-	next  policy.Transporter
-	slots chan struct{}
-}
-
-// Do sends req as soon as it may.
-func (l *limiter) Do(req *http.Request) (*http.Response, error) {
-	select {
-	case l.slots <- struct{}{}:
-	case <-req.Context().Done():
-		return nil, fmt.Errorf("%w: %w", errNeverSent, req.Context().Err())
-	}
-	defer func() { <-l.slots }()
-	return l.next.Do(req)
 }

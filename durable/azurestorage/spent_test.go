@@ -117,7 +117,7 @@ func TestDelivery_AgesByTheClockOfTheService(t *testing.T) {
 	h := openHub(t, testConfig(t))
 	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
 		inserted := time.Now().Add(ahead)
-		m := queueMessage{id: "m", insertedOn: inserted, visibleAt: inserted.Add(40 * time.Second)}
+		m := queueMessage{id: "m", insertedOn: inserted, visibleAt: inserted.Add(40 * time.Second), hiddenFor: 30 * time.Second}
 		d := h.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {})
 		if d.age != 10*time.Second {
 			t.Errorf("with a clock that is %v ahead the message has the age %v, want 10s", ahead, d.age)

@@ -110,11 +110,12 @@ func wasNotApplied(err error) bool {
 var errNeverSent = errors.New("request was not sent")
 
 // Attempts at an idempotent operation, the delay after the first of them, and
-// the time that each may take.
+// the time that each may take. Two that take all of it are enough: who is answered as slowly
+// as that must not ask more often for it.
 const (
 	maxAttempts     = 4
 	firstRetryDelay = 30 * time.Millisecond
-	attemptTimeout  = 30 * time.Second
+	attemptTimeout  = time.Minute
 )
 
 // retry makes attempts at an operation that may be repeated without harm until
@@ -127,7 +128,7 @@ func retry(ctx context.Context, what string, attempt func(ctx context.Context) e
 // retryIf is retry for an operation that may be repeated only after failures
 // for which again is true.
 func retryIf(ctx context.Context, what string, again func(error) bool, attempt func(ctx context.Context) error) error {
-	delay := firstRetryDelay
+	begun, delay := time.Now(), firstRetryDelay
 	for n := 1; ; n++ {
 		err := once(attempts(ctx, n), attempt)
 		switch {
@@ -135,7 +136,7 @@ func retryIf(ctx context.Context, what string, again func(error) bool, attempt f
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
-		case n == maxAttempts && again(err):
+		case again(err) && (n == maxAttempts || time.Since(begun) >= 2*attemptTimeout):
 			return fmt.Errorf("%s: %d attempts: %w", what, n, err)
 		case !again(err):
 			return fmt.Errorf("%s: %w", what, err)

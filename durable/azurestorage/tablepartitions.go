@@ -16,7 +16,8 @@ import (
 const (
 	// unsettledInterval is between looks while somebody has to let go.
 	unsettledInterval = time.Second
-	// passTimeout bounds one look at the table with all that follows from it.
+	// passTimeout bounds one look at the table with all that follows from it, where
+	// that answers as usual.
 	passTimeout = 2 * time.Second
 	// drainLimit is for how long a partition that another worker wants waits for
 	// its sessions.
@@ -96,7 +97,7 @@ func (t *tablePartitions) awaitDrains(work context.Context) {
 // pass looks at the table once and does what is to be done. It returns when to
 // look again; done means that we are leaving and have nothing left.
 func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done bool) {
-	ctx, cancel := context.WithTimeout(work, passTimeout)
+	ctx, cancel := context.WithTimeout(work, t.patience())
 	defer cancel()
 	plan, err := t.readAndWrite(ctx, work)
 	t.dropExpired(work)
@@ -108,14 +109,14 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 			return 0, true
 		}
 	case isConflict(err): // another worker was faster; look again at what it did
-		return jitter(ctx, pace, 20*time.Millisecond), false
+		return jitter(ctx, passPace, 20*time.Millisecond), false
 	case work.Err() != nil:
 		return 0, true
 	default:
 		t.failures++
 		t.hub.health.failed("partitions table", err)
 		if t.failures < hurriedRetries {
-			return jitter(ctx, pace, time.Duration(t.failures)*100*time.Millisecond), false
+			return jitter(ctx, passPace, time.Duration(t.failures)*100*time.Millisecond), false
 		}
 	}
 	wait = t.hub.cfg.LeaseAcquireInterval
@@ -123,13 +124,18 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 		wait = min(wait, unsettledInterval)
 	}
 	if !plan.expiry.IsZero() { // be there when a dead worker's lease ends
-		wait = min(wait, max(time.Until(plan.expiry.Add(-t.ahead)), 0)+jitter(ctx, pace, 100*time.Millisecond))
+		wait = min(wait, max(time.Until(plan.expiry.Add(-t.ahead)), 0)+jitter(ctx, passPace, 100*time.Millisecond))
 	}
 	return wait, false
 }
 
-// pace names what the pauses between passes are left to.
-const pace = "look at the partitions"
+// patience returns how long a pass may take: longer where the tables answer slowly.
+func (t *tablePartitions) patience() time.Duration {
+	return max(passTimeout, min(4*t.hub.services.tablePace.latency(), t.hub.cfg.LeaseInterval/2))
+}
+
+// passPace names what the pauses between passes are left to.
+const passPace = "look at the partitions"
 
 // keepsPartition reports whether a step of a leaving worker leaves something
 // to do.

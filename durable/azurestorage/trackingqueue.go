@@ -47,7 +47,7 @@ func (t *trackingQueue) run(p *partition, r *reading) {
 			sleep(r.ctx, time.Second)
 			continue
 		}
-		messages, err := t.queue.receive(r.work, maxReceive, t.hub.controlLock())
+		messages, err := t.queue.receive(r.work, maxReceive, t.hub.stretched(t.hub.controlLock()))
 		if err == nil {
 			err = t.take(r.work, messages)
 		}

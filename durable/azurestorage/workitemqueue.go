@@ -111,11 +111,12 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 	backoff := pollBackoff{max: q.hub.cfg.MaxQueuePollingInterval}
 	outage := firstOutageDelay
 	for {
+		q.hub.awaitRenewals(ctx)
 		wanted, missed := q.demand(ctx)
 		if wanted == 0 {
 			break
 		}
-		messages, err := q.hub.workItems.receive(work, wanted, q.hub.workItemLock())
+		messages, err := q.hub.workItems.receive(work, wanted, q.hub.stretched(q.hub.workItemLock()))
 		if err != nil {
 			if work.Err() == nil {
 				q.hub.health.failed("queues", err)

@@ -19,6 +19,11 @@ type Config struct {
 	// how long its answer is. If MaxLatency is zero there is no latency.
 	MinLatency, MaxLatency time.Duration
 
+	// Delay returns how much longer a request takes, half of it before its effect
+	// and half after, when so many requests to its service are under way with it;
+	// nil means that none does. It is called once for each request, when it is sent.
+	Delay func(r Request, underway int) time.Duration
+
 	// Loose makes the account promise no more than the service's documentation
 	// does: messages are not received in the order in which they were sent, and
 	// pages of a query may be short, or empty, and yet have a continuation.
@@ -45,6 +50,7 @@ type Account struct {
 	tables     map[string]*table // by their names in lower case
 	containers map[string]*container
 	asked      map[uint64]int // how often each thing was asked for
+	busy       map[string]int // requests under way, by service
 	log        []Entry
 }
 
@@ -57,6 +63,7 @@ func New(cfg Config) *Account {
 		tables:     map[string]*table{},
 		containers: map[string]*container{},
 		asked:      map[uint64]int{},
+		busy:       map[string]int{},
 	}
 }
 

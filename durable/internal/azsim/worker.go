@@ -114,8 +114,8 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 	r.Number = w.requests
 	w.mu.Unlock()
 	x := exchange{w: w, a: w.account, r: r, asked: time.Now(), done: make(chan struct{})}
-	x.fault = w.account.admit(r)
-	if x.a.cfg.MaxLatency <= 0 && x.fault == None && w.frozen() <= 0 { // nothing to wait for
+	x.fault, x.delay = w.account.admit(r)
+	if x.a.cfg.MaxLatency <= 0 && x.fault == None && x.delay == 0 && w.frozen() <= 0 { // nothing to wait for
 		x.run()
 	} else {
 		x.a.underway.Go(x.run)
@@ -134,19 +134,32 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 	return x.reply.skewed(-w.clockAhead()).response(raw, x.id, x.at.Add(-w.clockAhead())), nil
 }
 
-// admit numbers a request and decides what goes wrong with it.
-func (a *Account) admit(r *Request) Fault {
+// admit numbers a request and decides what goes wrong with it, and how much longer
+// than usual it takes.
+func (a *Account) admit(r *Request) (fault Fault, delay time.Duration) {
 	r.key = hashOf(r.Worker, r.method, withoutNoise(r.Path), withoutNoise(r.queryText()), r.header.Get("x-ms-lease-action"))
 	r.key = mix(r.key, fingerprint(r.Body))
 	a.mu.Lock()
 	n := a.asked[r.key]
 	a.asked[r.key]++
+	a.busy[r.Service]++
+	underway := a.busy[r.Service]
 	a.mu.Unlock()
 	r.Roll = mix(a.cfg.Seed, r.key, uint64(n))
-	if a.cfg.Decide == nil {
-		return None
+	if a.cfg.Delay != nil {
+		delay = a.cfg.Delay(*r, underway)
 	}
-	return a.cfg.Decide(*r)
+	if a.cfg.Decide != nil {
+		fault = a.cfg.Decide(*r)
+	}
+	return fault, delay
+}
+
+// leave notes that a request is answered.
+func (a *Account) leave(r *Request) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.busy[r.Service]--
 }
 
 // exchange is a request on its way, and its answer.
@@ -156,6 +169,7 @@ type exchange struct {
 	r     *Request
 	asked time.Time
 	fault Fault
+	delay time.Duration
 
 	// Written by run, which then closes done.
 	done  chan struct{}
@@ -168,7 +182,10 @@ type exchange struct {
 // run takes the request to the account and the answer back.
 func (x *exchange) run() {
 	defer close(x.done)
+	defer x.a.leave(x.r)
+	time.Sleep(x.delay / 2)
 	x.err = x.there()
+	time.Sleep(x.delay / 2)
 	x.pass(mix(x.r.Roll, 2))
 	if x.w.isDead() {
 		x.err = errKilled

@@ -1,0 +1,188 @@
+package simulated_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
+)
+
+// A weather is how an account answers: delay is how much longer than usual a request
+// takes, so long after the beginning and with so many under way to its service.
+type weather struct {
+	name  string
+	delay func(r azsim.Request, at time.Duration, underway int) time.Duration
+}
+
+// storm returns a delay of services that rises to 24 s, and with the load to 30 s, and
+// comes back.
+func storm(from, until time.Duration, services string) func(azsim.Request, time.Duration, int) time.Duration {
+	return func(r azsim.Request, at time.Duration, underway int) time.Duration {
+		if at < from || at > until || !strings.Contains(services, r.Service) {
+			return 0
+		}
+		rise := min(1, float64(at-from)/float64(30*time.Second), float64(until-at)/float64(30*time.Second))
+		return time.Duration(rise * float64(24*time.Second+min(6*time.Second, time.Duration(underway)*time.Second/10)))
+	}
+}
+
+// crowded returns a delay with which a service answers so many requests a second and
+// no more, from some time until another; the rest wait, for 30 s at most.
+func crowded(from, until time.Duration, perSecond int) func(azsim.Request, time.Duration, int) time.Duration {
+	return func(_ azsim.Request, at time.Duration, underway int) time.Duration {
+		if at < from || at > until {
+			return 0
+		}
+		return min(30*time.Second, time.Duration(underway)*time.Second/time.Duration(perSecond))
+	}
+}
+
+const (
+	stormBegins = 15 * time.Second
+	stormEnds   = 10 * time.Minute
+)
+
+var weathers = []weather{
+	{"queues answer slowly", storm(stormBegins, stormEnds, azsim.QueueService)},
+	{"tables answer slowly", storm(stormBegins, stormEnds, azsim.TableService)},
+	{"everything answers slowly", storm(stormBegins, stormEnds, azsim.QueueService+azsim.TableService+azsim.BlobService)},
+	{"too many ask", crowded(stormBegins, stormEnds, 2)},
+	{"too many ask for an hour", crowded(stormBegins, time.Hour, 2)},
+}
+
+// A tally is what a run took.
+type tally struct {
+	took     time.Duration // until the last instance had ended
+	requests int           // but those that kept partitions, and receives of nothing
+	puts     int           // work items and messages that were put
+	runs     int           // of activities
+}
+
+const (
+	fans     = 20
+	fanWidth = 30
+)
+
+// weather runs fan-outs on three workers while an account answers as it does.
+func (w weather) run(t *testing.T) (got tally) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		cfg := azsim.Config{Seed: 5, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond}
+		if w.delay != nil {
+			cfg.Delay = func(r azsim.Request, underway int) time.Duration { return w.delay(r, time.Since(began), underway) }
+		}
+		account := azsim.New(cfg)
+		defer account.Wait()
+		var mu sync.Mutex // protects got.runs
+		work := func(ctx context.Context, city string) (string, error) {
+			mu.Lock()
+			got.runs++
+			mu.Unlock()
+			time.Sleep(2*time.Second + time.Duration(chance.Float64(ctx, "work")*float64(time.Second)))
+			return city, nil
+		}
+		fan := func(ctx *durable.Context, _ durable.Void) (int, error) {
+			all, err := durable.Map(ctx, work, make([]string, fanWidth), fanWidth)
+			return len(all), err
+		}
+		registry := durable.NewRegistry(durable.Orchestrator("Fan", fan), durable.Activity("Work", work))
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		var client *durable.Client
+		for i := range 3 {
+			name := fmt.Sprintf("w%d", i)
+			hub := openWith(t, name, account, account.Worker(name))
+			if client == nil {
+				client = durable.NewClient(hub, registry)
+			}
+			running.Go(func() {
+				_ = durable.NewWorker(hub, registry, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(chance.With(ctx, account.Chance(name)))
+			})
+		}
+		time.Sleep(5 * time.Second)
+		for i := range fans { // of which some are started when it is slow already
+			running.Go(func() {
+				_, err := durable.Start(ctx, client, fan, durable.Void{}, durable.InstanceID(fmt.Sprint("fan-", i)))
+				if err != nil && !errors.Is(err, provider.ErrInstanceExists) {
+					t.Error(err)
+				}
+			})
+			time.Sleep(time.Second)
+		}
+		for deadline := time.Now().Add(2 * time.Hour); ; time.Sleep(time.Second) {
+			open := fans
+			for _, row := range account.Rows("SimInstances") {
+				if row.Text("RuntimeStatus") == history.Completed.String() {
+					open--
+				}
+			}
+			if open == 0 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Errorf("%d instances of %d have not ended", open, fans)
+				break
+			}
+		}
+		got.took = time.Since(began)
+		time.Sleep(5 * time.Minute) // what is left is cleared up
+		stop()
+		running.Wait()
+		for _, left := range leftovers(account) {
+			t.Error(left)
+		}
+		got.count(account.Log())
+	})
+	return got
+}
+
+func (got *tally) count(log []azsim.Entry) {
+	for _, e := range log {
+		switch {
+		case e.Operation == "GetMessages" && !bytes.Contains(e.Answer, []byte("<MessageId>")), e.Target == "SimPartitions":
+			continue
+		case e.Operation == "PutMessage":
+			got.puts++
+		}
+		got.requests++
+	}
+}
+
+// An account that slows down for ten minutes, and answers as before then, has every
+// instance come to its end, with few more requests than one that never did: what is
+// late is not done again.
+func TestOverload_DoesNotFeedItself(t *testing.T) {
+	calm := weather{name: "calm"}.run(t)
+	t.Logf("calm: %+v", calm)
+	for _, w := range weathers {
+		t.Run(w.name, func(t *testing.T) {
+			got := w.run(t)
+			t.Logf("%+v", got)
+			if got.requests > calm.requests*3/2 {
+				t.Errorf("%d requests, want at most half more than the %d of a calm account", got.requests, calm.requests)
+			}
+			if got.took > 40*time.Minute {
+				t.Errorf("it took %v: nothing was done while it was slow", got.took)
+			}
+			if got.puts > calm.puts*5/4 {
+				t.Errorf("%d messages put, want about the %d of a calm account", got.puts, calm.puts)
+			}
+			if got.runs > calm.runs*5/4 {
+				t.Errorf("activities ran %d times, want about %d", got.runs, calm.runs)
+			}
+		})
+	}
+}
