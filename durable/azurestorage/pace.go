@@ -103,10 +103,17 @@ func (l *limiter) Do(req *http.Request) (*http.Response, error) {
 	if isUrgent(req.Context()) {
 		return l.next.Do(req)
 	}
+	timer, _ := req.Context().Value(attemptTimerKey{}).(*time.Timer)
+	if timer != nil {
+		timer.Stop()
+	}
 	if err := l.pace.begin(req.Context()); err != nil {
 		return nil, fmt.Errorf("%w: %w", errNeverSent, err)
 	}
 	defer l.pace.end()
+	if timer != nil {
+		timer.Reset(attemptTimeout)
+	}
 	return l.next.Do(req)
 }
 

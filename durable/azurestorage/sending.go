@@ -317,7 +317,12 @@ func (h *TaskHub) reveal(ctx context.Context, sent []sentMessage) {
 // settling returns a context for doing away with messages: it goes on when ctx
 // has ended, but not for long, since what fails comes right by itself.
 func settling(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
+	on, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(settleTimeout, cancel) })
+	return on, func() {
+		unhook()
+		cancel()
+	}
 }
 
 const settleTimeout = 10 * time.Second

@@ -148,12 +148,22 @@ func retryIf(ctx context.Context, what string, again func(error) bool, attempt f
 	}
 }
 
-// once makes one attempt that ends within attemptTimeout.
+// once makes one attempt that ends within attemptTimeout. The time for which its
+// requests wait for their turn does not count: nobody has been asked for anything yet.
 func once(ctx context.Context, attempt func(ctx context.Context) error) error {
-	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
-	defer cancel()
-	return attempt(ctx)
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(attemptTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer timer.Stop()
+	err := attempt(context.WithValue(ctx, attemptTimerKey{}, timer))
+	if err != nil && errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %v: %w", attemptTimeout, context.DeadlineExceeded)
+	}
+	return err
 }
+
+// attemptTimerKey is where a context has the timer that ends an attempt.
+type attemptTimerKey struct{}
 
 // jitter returns a duration between half of d and d that is left to chance, so
 // that those who failed together do not come back together. The purpose is what
