@@ -1,7 +1,11 @@
 package handler
 
 import (
+	"context"
+	"fmt"
 	"net/http"
+	"sync"
+	"time"
 
 	"github.com/labstack/echo/v4"
 )
@@ -28,6 +32,11 @@ func (m *management) live(c echo.Context, _ query) error {
 // behind the host, where it has looked at keys.
 func (m *management) ready(c echo.Context, _ query) error {
 	err := m.server.state.now()
+	if err == nil && m.checkup != nil {
+		if err = m.checkup.now(c.Request().Context()); err != nil {
+			err = fmt.Errorf("the storage of task hub %q cannot be used: %s", m.server.cfg.Storage.TaskHub, oneLine(err))
+		}
+	}
 	reason := ""
 	if err != nil {
 		reason = err.Error()
@@ -55,4 +64,32 @@ func (s *Server) addHealth() {
 	}
 	s.echo.GET(livePath, func(c echo.Context) error { return s.management.live(c, nil) })
 	s.echo.GET(readyPath, func(c echo.Context) error { return s.management.ready(c, nil) })
+}
+
+// Who asks whether the app is ready has the storage asked, for at most checkTime, and
+// not again within checkEvery, however many ask.
+const (
+	checkEvery = 5 * time.Second
+	checkTime  = 5 * time.Second
+)
+
+// A checkup remembers how a hub was when it was last looked at.
+type checkup struct {
+	check func(context.Context) error
+
+	mu  sync.Mutex // protects the following
+	at  time.Time
+	err error
+}
+
+// now returns why the hub cannot be used, nil if it can.
+func (u *checkup) now(ctx context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.at.IsZero() || time.Since(u.at) >= checkEvery {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime)
+		defer cancel()
+		u.err, u.at = u.check(ctx), time.Now()
+	}
+	return u.err
 }

@@ -42,6 +42,7 @@ type management struct {
 	instances  instances // nil if the configuration is wrong
 	primary    provider.Primary
 	load       *loadMonitor
+	checkup    *checkup
 	server     *Server
 	access     access
 	taskHub    string

@@ -40,6 +40,9 @@ var (
 )
 
 func (c outageClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	if c.isBusy() {
+		return &outageError{errBusy}
+	}
 	ctx, cancel := withStorageTime(ctx)
 	defer cancel()
 	err := c.hub.StartInstance(ctx, start, refuse)
@@ -50,6 +53,9 @@ func (c outageClient) StartInstance(ctx context.Context, start provider.TaskMess
 }
 
 func (c outageClient) Send(ctx context.Context, msg provider.TaskMessage) error {
+	if c.isBusy() {
+		return &outageError{errBusy}
+	}
 	ctx, cancel := withStorageTime(ctx)
 	defer cancel()
 	err := c.hub.Send(ctx, msg)
@@ -70,6 +76,9 @@ func (c outageClient) Instance(ctx context.Context, id string, fetch provider.Fe
 }
 
 func (c outageClient) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	if c.isBusy() {
+		return nil, &outageError{errBusy}
+	}
 	ctx, cancel := withStorageTime(ctx)
 	defer cancel()
 	page, err := c.hub.Instances(ctx, q)
@@ -140,6 +149,28 @@ func (c outageClient) Load(ctx context.Context) (*provider.Load, error) {
 	defer cancel()
 	load, err := reporter.Load(ctx)
 	return load, markOutage(ctx, err)
+}
+
+// Check implements [provider.Checker] for every provider: one that cannot tell how it
+// is is asked for an instance.
+func (c outageClient) Check(ctx context.Context) error {
+	if checker, ok := c.hub.(provider.Checker); ok {
+		return markOutage(ctx, checker.Check(ctx))
+	}
+	_, err := c.hub.Instance(ctx, string(probeID), provider.Fetch{})
+	if errors.Is(err, provider.ErrInstanceNotFound) {
+		return nil
+	}
+	return markOutage(ctx, err)
+}
+
+// errBusy says that the storage has more to do than it can.
+var errBusy = errors.New("more requests wait for the storage than it answers")
+
+// isBusy reports whether new work is to be turned away.
+func (c outageClient) isBusy() bool {
+	checker, ok := c.hub.(provider.Checker)
+	return ok && checker.IsBusy()
 }
 
 func (c outageClient) MakePrimary(ctx context.Context) error {

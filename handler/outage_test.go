@@ -70,3 +70,63 @@ func TestOutage_SilentStorageKeepsNobodyWaiting(t *testing.T) {
 		}
 	})
 }
+
+// A busyHub has more to do than it can.
+type busyHub struct{ *fakeHub }
+
+func (busyHub) Check(context.Context) error { return nil }
+func (busyHub) IsBusy() bool                { return true }
+
+func TestOutage_BusyStorageGetsNoNewWork(t *testing.T) {
+	t.Parallel()
+	hub := newFakeHub()
+	hub.put("i", history.Running, nil)
+	s := readyServer(t, App{}, fakeConfig(t, busyHub{hub}))
+	for target, want := range map[string]int{
+		"POST orchestrators/E1_HelloSequence": 503, "POST instances/i/raiseEvent/e": 503, "POST entities/Counter/a?op=add": 503,
+		"GET instances": 503, "GET instances/i": 202, "GET health/ready": 200,
+	} {
+		method, path, _ := strings.Cut(target, " ")
+		w := call(s, method, managed+path, "1")
+		if w.Code != want || want == 503 && w.Header().Get("Retry-After") == "" {
+			t.Errorf("%s is answered with %d %s, want %d", target, w.Code, w.Body, want)
+		}
+	}
+	if len(hub.sent) > 0 || len(hub.instances) > 1 {
+		t.Errorf("%d messages were sent, there are %d instances", len(hub.sent), len(hub.instances))
+	}
+}
+
+// Readiness follows the storage, which is asked once for all who want to know.
+func TestReady_FollowsTheStorage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hub := newFakeHub()
+		s := readyServer(t, App{}, fakeConfig(t, hub))
+		ask := func(want int) {
+			t.Helper()
+			for _, path := range []string{readyPath, managed + "health/ready"} {
+				if w := call(s, "GET", path, ""); w.Code != want {
+					t.Errorf("%s: %d %s, want %d", path, w.Code, w.Body, want)
+				}
+			}
+		}
+		ask(200)
+		hub.fail(refusedConnection)
+		time.Sleep(checkEvery)
+		ask(503)
+		if w := call(s, "GET", managed+"health/ready", ""); !strings.Contains(w.Body.String(), `"the storage of task hub \"MyHub\" cannot be used: dial tcp: connection refused"`) {
+			t.Errorf("the reason is %s", w.Body)
+		}
+		hub.fail(nil)
+		ask(503)
+		time.Sleep(checkEvery)
+		ask(200)
+		s = readyServer(t, App{}, fakeConfig(t, silentHub{hub}))
+		began := time.Now()
+		ask(503)
+		if took := time.Since(began); took > checkTime {
+			t.Errorf("storage that is silent was waited for %v, want %v", took, checkTime)
+		}
+	})
+}

@@ -33,6 +33,7 @@ var (
 	_ provider.Purger   = (*fileHub)(nil)
 	_ provider.Rewinder = (*fileHub)(nil)
 	_ provider.Awaiter  = (*fileHub)(nil)
+	_ provider.Checker  = (*fileHub)(nil)
 )
 
 func (c Config) hubInFile() *fileHub { return &fileHub{path: c.hubFile(), cfg: c.embeddedConfig()} }
@@ -157,6 +158,14 @@ func (f *fileHub) Purge(ctx context.Context, id string, seen *provider.InstanceS
 func (f *fileHub) Rewind(ctx context.Context, id, reason string) error {
 	return f.use(func(hub *embedded.Hub) error { return hub.Rewind(ctx, id, reason) })
 }
+
+// Check implements [provider.Checker].
+func (f *fileHub) Check(ctx context.Context) error {
+	return f.use(func(hub *embedded.Hub) error { return hub.Check(ctx) })
+}
+
+// IsBusy implements [provider.Checker].
+func (f *fileHub) IsBusy() bool { return false }
 
 // AwaitEnd implements [provider.Awaiter].
 func (f *fileHub) AwaitEnd(ctx context.Context, id string) error {

@@ -1,6 +1,8 @@
 package azurestorage
 
 import (
+	"context"
+	"fmt"
 	"log/slog"
 	"sync"
 	"time"
@@ -40,4 +42,28 @@ func (h *health) ok(part string) {
 	if down {
 		h.log.Info("storage is back", "part", part, "after", time.Since(since).Round(time.Millisecond))
 	}
+}
+
+// noInstance is asked for to see whether the tables answer. No instance can have it.
+const noInstance = "@@check"
+
+// Check implements [provider.Checker]. It makes a request to a table and one to a queue
+// of the hub, for which both must exist.
+func (h *TaskHub) Check(ctx context.Context) error {
+	if err := h.ensureCreated(ctx); err != nil {
+		return err
+	}
+	ctx = urgent(ctx)
+	if _, err := h.readInstanceRow(ctx, noInstance); err != nil {
+		return err
+	}
+	if _, err := h.workItems.client.GetProperties(ctx, nil); err != nil {
+		return fmt.Errorf("look at queue %s: %w", h.workItems.name, err)
+	}
+	return nil
+}
+
+// IsBusy implements [provider.Checker].
+func (h *TaskHub) IsBusy() bool {
+	return h.services.queuePace.isBusy() || h.services.tablePace.isBusy() || h.services.blobPace.isBusy()
 }

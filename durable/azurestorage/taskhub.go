@@ -59,6 +59,7 @@ type TaskHub struct {
 var (
 	_ provider.Provider     = (*TaskHub)(nil)
 	_ provider.LoadReporter = (*TaskHub)(nil)
+	_ provider.Checker      = (*TaskHub)(nil)
 	_ provider.Primary      = (*TaskHub)(nil)
 	_ provider.Awaiter      = (*TaskHub)(nil)
 	_ provider.Follower     = (*TaskHub)(nil)

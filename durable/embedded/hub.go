@@ -22,6 +22,7 @@ type Hub struct {
 	crashes uint64 // how often a process died that had the file
 	writer  *writer
 	numbers atomic.Uint64 // the last number given to a message or an activity
+	failing atomic.Bool   // the last write did not reach the disk
 
 	closing chan struct{} // closed by Close
 	// Each of these has room for one token, left when there is something new

@@ -56,7 +56,11 @@ func TestHub_KeepsEverythingWhileItCannotWrite(t *testing.T) {
 	if _, err := r.Instance(t.Context(), "b", provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
 		t.Errorf("the instance whose start failed: %v", err)
 	}
+	if err := r.Check(t.Context()); err == nil {
+		t.Error("Check says that the hub can take work")
+	}
 	mend()
+	r.must(r.Check(t.Context()))
 
 	r.must(item.Session.Abandon(t.Context(), err))
 	r.must(a.Lock.Abandon(t.Context(), err))

@@ -11,6 +11,7 @@ import (
 )
 
 var (
+	_ provider.Checker  = (*Hub)(nil)
 	_ provider.Purger   = (*Hub)(nil)
 	_ provider.Rewinder = (*Hub)(nil)
 )

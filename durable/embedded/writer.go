@@ -308,5 +308,7 @@ func (w *writer) try(batch []*op, outcomes []error) (t *txn, failed int, err err
 	if err != nil || len(t.journal.b) == 0 {
 		return t, failed, err
 	}
-	return t, -1, w.h.store.commit(t.changed, t.journal.b)
+	err = w.h.store.commit(t.changed, t.journal.b)
+	w.h.failing.Store(err != nil)
+	return t, -1, err
 }

@@ -25,6 +25,16 @@ type QueueLoad struct {
 	Latency time.Duration // for how long the first has waited
 }
 
+// A Checker is a [Client] that can tell how its hub is now.
+type Checker interface {
+	// Check asks the storage, and returns why the hub cannot take work now, nil if
+	// it can.
+	Check(ctx context.Context) error
+	// IsBusy reports whether so many requests wait for the storage that more had
+	// better come later. It asks nobody.
+	IsBusy() bool
+}
+
 // A Primary is a [Client] of a hub that several apps may share, of which one at
 // a time works on it.
 type Primary interface {

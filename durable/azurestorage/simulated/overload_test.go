@@ -14,9 +14,9 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A weather is how an account answers: delay is how much longer than usual a request
