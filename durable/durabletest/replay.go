@@ -33,8 +33,8 @@ import (
 // from what the code does. Then it is not known which of several calls of one
 // activity that were made at the same time had which result: they get them in
 // the order in which they came. The time that the orchestrator sees is near the
-// true one; the version, tags, parent and execution ID are not known, unless the
-// status has the version. Where that counts, and for instances that were rewound,
+// true one; the tags and the parent are not known, nor the version unless the status
+// has it, nor the execution ID unless an entity was called. Where that counts, and for instances that were rewound,
 // use one of the other forms.
 func Replay(t TB, functions []*durable.Function, file string) {
 	t.Helper()

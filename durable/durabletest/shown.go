@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
@@ -137,6 +138,9 @@ func (s *shown) timer(fired *history.TimerFired) *decision {
 func (r *replayer) restore(s *shown) ([]history.Event, error) {
 	var beginning []history.Event
 	for _, a := range s.arrivals {
+		if start, ok := a.event.(*history.ExecutionStarted); ok {
+			start.Instance.ExecutionID = s.executionID()
+		}
 		beginning = append(beginning, a.event)
 	}
 	x, err := r.begin(beginning)
@@ -147,6 +151,7 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 	var now time.Time
 	var events []history.Event
 	begun, fits := 0, true
+	requests := make(map[string]string) // of entities: the IDs that the code made here, by those of the history
 	record := func(d *decision) {
 		d.event.Head().EventID = begun
 		begun++
@@ -171,9 +176,11 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 		if !fits {
 			continue
 		}
+		fresh[1] = renamed(fresh[1], requests)
 		for _, action := range x.Episode(nil, fresh).Actions {
 			if d := s.recordOf(action, begun); d != nil {
 				record(d)
+				noteRequest(requests, d.event, action)
 			} else if _, ends := action.(*replay.Complete); !ends {
 				fits = false
 				break
@@ -190,6 +197,45 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 		events = append(events, s.end)
 	}
 	return append(events, &history.OrchestratorCompleted{Header: history.NewHeader(now)}), nil
+}
+
+// executionID returns the ID of the execution, which the management API does not
+// show, if there is a request to an entity that names it.
+func (s *shown) executionID() string {
+	for _, d := range s.decisions {
+		if sent, ok := d.event.(*history.EventSent); ok && entity.IsID(sent.InstanceID) {
+			if r, err := entity.DecodeRequest(sent.Input); err == nil && r.ParentExecution != "" {
+				return r.ParentExecution
+			}
+		}
+	}
+	return ""
+}
+
+// noteRequest notes which ID the code gave to a request to an entity that the
+// history has with another: IDs can follow from times, which are not all shown.
+func noteRequest(requests map[string]string, e history.Event, action replay.Action) {
+	was, ok := e.(*history.EventSent)
+	is, sends := action.(*replay.SendEvent)
+	if !ok || !sends || !entity.IsID(was.InstanceID) {
+		return
+	}
+	recorded, err := entity.DecodeRequest(was.Input)
+	made, madeErr := entity.DecodeRequest(is.Input)
+	if err == nil && madeErr == nil {
+		requests[strings.ToLower(recorded.ID)] = made.ID
+	}
+}
+
+// renamed returns e, which may answer one of the requests, as the code expects it.
+func renamed(e history.Event, requests map[string]string) history.Event {
+	answer, ok := e.(*history.EventRaised)
+	if !ok || requests[strings.ToLower(answer.Name)] == "" {
+		return e
+	}
+	here := *answer
+	here.Name = requests[strings.ToLower(answer.Name)]
+	return &here
 }
 
 // answer returns the arrival's event, with the number of what it answers.
