@@ -147,6 +147,9 @@ func (c *Client) start(ctx context.Context, name string, input *string, opts ...
 	if o.at.After(started.Timestamp) {
 		started.ScheduledStart = history.Ticks(o.at)
 	}
+	if err := checkTexts("ExecutionStarted", started); err != nil {
+		return "", during(err, "start instance %s", o.id)
+	}
 	ctx, traced := c.tracer.StartOrchestration(ctx, started)
 	msg := provider.TaskMessage{Event: started, Target: started.Instance}
 	err := c.hub.StartInstance(ctx, msg, c.reuse.refused())
@@ -159,15 +162,28 @@ func (c *Client) start(ctx context.Context, name string, input *string, opts ...
 
 // Status returns what is known of an instance, or [ErrInstanceNotFound].
 func (c *Client) Status(ctx context.Context, id InstanceID, fetch provider.Fetch) (*provider.InstanceState, error) {
-	s, err := c.hub.Instance(ctx, string(id), fetch)
+	s, err := c.instance(ctx, id, fetch)
 	if err != nil {
 		return nil, during(err, "read status of instance %s", id)
 	}
 	return s, nil
 }
 
+// instance is the provider's, of an ID that can be one: a hub that stores no other may
+// take it for one that it stores.
+func (c *Client) instance(ctx context.Context, id InstanceID, fetch provider.Fetch) (*provider.InstanceState, error) {
+	if err := checkTexts("instance ID", id); err != nil {
+		return nil, err
+	}
+	return c.hub.Instance(ctx, string(id), fetch)
+}
+
 // List returns one page of the instances that match q.
 func (c *Client) List(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	err := checkTexts("Query", q)
+	if err != nil {
+		return nil, fmt.Errorf("list instances: %w", err)
+	}
 	p, err := c.hub.Instances(ctx, q)
 	if err != nil {
 		return nil, fmt.Errorf("list instances: %w", err)
@@ -178,6 +194,10 @@ func (c *Client) List(ctx context.Context, q provider.Query) (*provider.Page, er
 // History returns the events of an instance's current execution in order,
 // empty if there are none or the instance is unknown.
 func (c *Client) History(ctx context.Context, id InstanceID) ([]history.Event, error) {
+	err := checkTexts("instance ID", id)
+	if err != nil {
+		return nil, during(err, "read history of instance %q", id)
+	}
 	h, err := c.hub.History(ctx, string(id))
 	if err != nil {
 		return nil, during(err, "read history of instance %s", id)
@@ -219,8 +239,11 @@ func (c *Client) now() time.Time {
 // will take. Without statuses, any will do in which the instance has not ended,
 // and the hub need not be asked if this process runs the instance.
 func (c *Client) send(ctx context.Context, id InstanceID, e history.Event, operation string, statuses ...history.RuntimeStatus) error {
+	if err := checkTexts(e.Type().String(), e); err != nil {
+		return err
+	}
 	if follower, ok := c.hub.(provider.Follower); !ok || len(statuses) > 0 || !follower.Runs(string(id)) {
-		s, err := c.hub.Instance(ctx, string(id), provider.Fetch{})
+		s, err := c.instance(ctx, id, provider.Fetch{})
 		if err != nil {
 			return err
 		}

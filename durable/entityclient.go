@@ -60,6 +60,9 @@ func (c *Client) signal(ctx context.Context, id entity.ID, operation string, in 
 	if err != nil {
 		return fmt.Errorf("encode input of operation %s of %s: %w", operation, id, err)
 	}
+	if err := errors.Join(checkTexts("operation", operation), checkTexts("input", input)); err != nil {
+		return fmt.Errorf("signal operation %q of %s: %w", operation, id, err)
+	}
 	now := c.now()
 	name, text := entity.NewSignal(uuid.NewString(), operation, input, dueAt(now, opts), now)
 	text = c.tracer.SignalEntity(ctx, text, now)

@@ -41,6 +41,9 @@ const (
 // ListEntities returns one page of the entities that match q.
 func (c *Client) ListEntities(ctx context.Context, q EntityQuery) (*EntityPage, error) {
 	rows, err := q.rows()
+	if err == nil {
+		err = checkTexts("EntityQuery", q)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list entities: %w", err)
 	}

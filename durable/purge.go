@@ -180,7 +180,7 @@ func (c *Client) purge(ctx context.Context, id InstanceID, o purgeOptions, match
 // entity never does, and can be purged all the same (the extension's
 // HttpApiHandler.cs, HandleDeleteHistoryByIdRequestAsync).
 func (c *Client) ended(ctx context.Context, id InstanceID) (*provider.InstanceState, error) {
-	s, err := c.hub.Instance(ctx, string(id), provider.Fetch{})
+	s, err := c.instance(ctx, id, provider.Fetch{})
 	switch {
 	case err != nil:
 		return nil, err

@@ -15,7 +15,7 @@ import (
 // the ID is that of an instance that has not ended, with an
 // *[provider.InstanceExistsError].
 func (c *Client) Restart(ctx context.Context, id InstanceID, opts ...StartOption) (InstanceID, error) {
-	s, err := c.hub.Instance(ctx, string(id), provider.Fetch{Input: true})
+	s, err := c.instance(ctx, id, provider.Fetch{Input: true})
 	if err != nil {
 		return "", during(err, "restart instance %s", id)
 	}

@@ -24,12 +24,15 @@ func (c *Client) Rewind(ctx context.Context, id InstanceID, reason string) error
 }
 
 func (c *Client) rewind(ctx context.Context, id InstanceID, reason string) error {
-	s, err := c.hub.Instance(ctx, string(id), provider.Fetch{})
+	s, err := c.instance(ctx, id, provider.Fetch{})
 	if err != nil {
 		return err
 	}
 	if s.Status != history.Failed {
 		return &InstanceStateError{InstanceID: id, Operation: OperationRewind, Status: s.Status}
+	}
+	if err := checkTexts("reason", reason); err != nil {
+		return err
 	}
 	rewinder, ok := c.hub.(provider.Rewinder)
 	if !ok {

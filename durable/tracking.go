@@ -14,6 +14,10 @@ func (c *Client) Tracking(ctx context.Context, id InstanceID, q provider.Trackin
 	if !ok {
 		return nil, during(ErrNotSupported, "read audit of instance %s", id)
 	}
+	err := checkTexts("instance ID", id)
+	if err != nil {
+		return nil, during(err, "read audit of instance %q", id)
+	}
 	page, err := tracker.Tracking(ctx, string(id), q)
 	if err != nil {
 		return nil, during(err, "read audit of instance %s", id)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"mime"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -109,7 +108,7 @@ func operationInput(c echo.Context) (json.RawMessage, error) {
 	}
 	media, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
 	if err != nil || media != echo.MIMEApplicationJSON {
-		return marshalJSON(strings.ToValidUTF8(string(text), "\ufffd"))
+		return marshalJSON(string(text))
 	}
 	input, err := parseJSON(text, func(err error) error { return badRequest("Could not parse JSON content: %v", err) })
 	if err != nil || input == nil {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"time"
+	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/labstack/echo/v4"
@@ -77,6 +78,9 @@ func bodyText(c echo.Context) ([]byte, error) {
 	}
 	// A deadline that passes later would be taken for a caller who is gone.
 	_ = control.SetReadDeadline(time.Time{})
+	if err == nil && !utf8.Valid(text) {
+		err = badRequest("The request body must be valid UTF-8.")
+	}
 	return text, err
 }
 

@@ -6,6 +6,7 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -84,10 +85,29 @@ func (m *management) handle(c echo.Context) error {
 	}
 	limitAnswer(c)
 	q := parseQuery(c.Request().URL.RawQuery)
+	if err := checkTexts(path, q); err != nil {
+		return err
+	}
 	if err := m.checkHub(q); err != nil {
 		return err
 	}
 	return route.operation(m, path)(c, q)
+}
+
+// checkTexts refuses what a request says in its URL unless it is valid UTF-8, whatever it
+// stands for. Of bodies bodyText does.
+func checkTexts(path pathValues, q query) error {
+	for name, value := range path {
+		if !utf8.ValidString(value) {
+			return badRequest("The path's %s must be valid UTF-8.", name)
+		}
+	}
+	for name, values := range q {
+		if !utf8.ValidString(name + strings.Join(values, "")) {
+			return badRequest("The query parameter %q must be valid UTF-8.", name)
+		}
+	}
+	return nil
 }
 
 // An operation answers one request.

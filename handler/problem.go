@@ -115,6 +115,9 @@ func answerTo(err error, management bool) answer {
 	if e, ok := errors.AsType[*durable.TooLongError](err); ok {
 		return answer{http.StatusBadRequest, &errorBody{Message: e.Error()}}
 	}
+	if e, ok := errors.AsType[*durable.TextError](err); ok {
+		return answer{http.StatusBadRequest, &errorBody{Message: e.Error()}}
+	}
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return answer{http.StatusRequestEntityTooLarge, &errorBody{Message: fmt.Sprintf("The request body must not exceed %d bytes.", e.Limit)}}
 	}

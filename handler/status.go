@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -51,7 +52,8 @@ func wholeSeconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:
 
 // payloadJSON turns a stored payload into JSON: what is JSON stays what it is,
 // nothing becomes null, blanks an empty string, and any other text, like a
-// reason for termination, a string. So does JSON that is nested without end
+// reason for termination, a string. So does JSON that is nested without end, or is not
+// valid UTF-8, which a hub may have from other programs
 // (ContextImplementations/DurableClient.cs, ParseToJToken).
 func payloadJSON(stored *string) json.RawMessage {
 	switch {
@@ -59,7 +61,7 @@ func payloadJSON(stored *string) json.RawMessage {
 		return json.RawMessage("null")
 	case strings.TrimSpace(*stored) == "":
 		return json.RawMessage(`""`)
-	case json.Valid([]byte(*stored)) && !tooDeep([]byte(*stored)):
+	case json.Valid([]byte(*stored)) && !tooDeep([]byte(*stored)) && utf8.ValidString(*stored):
 		return json.RawMessage(*stored)
 	}
 	text, err := marshalJSON(*stored)

@@ -1,0 +1,61 @@
+package durable
+
+import (
+	"fmt"
+	"reflect"
+	"time"
+	"unicode/utf8"
+)
+
+// A TextError says that a text is not valid UTF-8, so that no hub can keep it: it
+// would be changed, or make what the hub tells invalid JSON.
+type TextError struct {
+	What string // names the text, such as "EventRaised.Input"
+}
+
+// Error names the text.
+func (e *TextError) Error() string {
+	return e.What + " is not valid UTF-8; encode it, for instance as Base64"
+}
+
+// checkTexts returns a *[TextError] if v, which what names, has a text that is not valid
+// UTF-8. It looks into structs, maps and slices.
+func checkTexts(what string, v any) error { return checkTextsOf(what, reflect.ValueOf(v)) }
+
+func checkTextsOf(what string, v reflect.Value) error {
+	switch v.Kind() {
+	case reflect.String:
+		if !utf8.ValidString(v.String()) {
+			return &TextError{what}
+		}
+	case reflect.Pointer, reflect.Interface:
+		if !v.IsNil() {
+			return checkTextsOf(what, v.Elem())
+		}
+	case reflect.Map:
+		for key, value := range v.Seq2() {
+			if err := checkTextsOf(what, key); err != nil {
+				return err
+			}
+			if err := checkTextsOf(fmt.Sprintf("%s[%v]", what, key), value); err != nil {
+				return err
+			}
+		}
+	case reflect.Slice:
+		for i, value := range v.Seq2() {
+			if err := checkTextsOf(fmt.Sprintf("%s[%d]", what, i.Int()), value); err != nil {
+				return err
+			}
+		}
+	case reflect.Struct:
+		if v.Type() == reflect.TypeFor[time.Time]() {
+			return nil
+		}
+		for field, value := range v.Fields() {
+			if err := checkTextsOf(what+"."+field.Name, value); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}

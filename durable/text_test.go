@@ -1,0 +1,98 @@
+package durable_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// What storage may make of a text that is not valid UTF-8, and such a text.
+const replaced, invalid = "a\ufffd", "a\xff"
+
+func TestClient_RefusesTextsThatAreNotUTF8(t *testing.T) {
+	hub := memhub.New()
+	c := durable.NewClient(hub, durable.NewRegistry())
+	ctx := t.Context()
+	if _, err := c.StartByName(ctx, "Waits", nil, durable.InstanceID(replaced)); err != nil {
+		t.Fatal(err)
+	}
+	before := hub.Pending()
+	const id = durable.InstanceID(replaced)
+	bad, raw := durable.InstanceID(invalid), json.RawMessage(`"`+invalid+`"`)
+	entity := durable.EntityID{Name: "counter", Key: "k"}
+	start := func(name string, input json.RawMessage, opts ...durable.StartOption) error {
+		_, err := c.StartByName(ctx, name, input, opts...)
+		return err
+	}
+	second := func(_ any, err error) error { return err }
+	for what, err := range map[string]error{
+		"input of a start":         start("Waits", raw),
+		"name of a start":          start(invalid, nil),
+		"version of a start":       start("Waits", nil, durable.Version(invalid)),
+		"tag of a start":           start("Waits", nil, durable.Tags{"t": invalid}),
+		"name of a tag":            start("Waits", nil, durable.Tags{invalid: ""}),
+		"ID of a start":            start("Waits", nil, bad),
+		"event's name":             c.RaiseEvent(ctx, id, invalid, nil),
+		"event's payload":          c.RaiseEvent(ctx, id, "E", raw),
+		"ID for an event":          c.RaiseEvent(ctx, bad, "E", nil),
+		"reason to terminate":      c.Terminate(ctx, id, invalid),
+		"ID to terminate":          c.Terminate(ctx, bad, ""),
+		"reason to suspend":        c.Suspend(ctx, id, invalid),
+		"ID to suspend":            c.Suspend(ctx, bad, ""),
+		"reason to resume":         c.Resume(ctx, id, invalid),
+		"ID to rewind":             c.Rewind(ctx, bad, ""),
+		"ID to restart":            second(c.Restart(ctx, bad)),
+		"ID to purge":              second(c.Purge(ctx, bad)),
+		"prefix to purge":          second(c.PurgeMany(ctx, durable.PurgeFilter{IDPrefix: invalid})),
+		"name to purge":            second(c.PurgeMany(ctx, durable.PurgeFilter{Name: invalid})),
+		"ID to read":               second(c.Status(ctx, bad, provider.Fetch{})),
+		"ID of a history":          second(c.History(ctx, bad)),
+		"prefix of a list":         second(c.List(ctx, provider.Query{IDPrefix: invalid})),
+		"name of a list":           second(c.List(ctx, provider.Query{Name: invalid})),
+		"prefix of entities":       second(c.ListEntities(ctx, durable.EntityQuery{Name: "counter", KeyPrefix: invalid})),
+		"name of entities":         second(c.ListEntities(ctx, durable.EntityQuery{Name: invalid})),
+		"input of an operation":    c.SignalEntity(ctx, entity, "add", raw),
+		"name of an operation":     c.SignalEntity(ctx, entity, invalid, nil),
+		"key of an entity":         c.SignalEntity(ctx, durable.EntityID{Name: "counter", Key: invalid}, "add", nil),
+		"key of an entity to read": second(c.Entity(ctx, durable.EntityID{Name: "counter", Key: invalid})),
+	} {
+		_, isText := errors.AsType[*durable.TextError](err)
+		_, isID := errors.AsType[*durable.InstanceIDError](err)
+		if !isText && !isID {
+			t.Errorf("%s: %v, want a *TextError or *InstanceIDError", what, err)
+		}
+	}
+	if n := hub.Pending(); n != before {
+		t.Errorf("%d messages were sent", n-before)
+	}
+}
+
+func TestClient_RefusesAReasonToRewindThatIsNotUTF8(t *testing.T) {
+	hub := memhub.New()
+	c := durable.NewClient(hub, durable.NewRegistry())
+	if _, err := c.StartByName(t.Context(), "Fails", nil, durable.InstanceID("f")); err != nil {
+		t.Fatal(err)
+	}
+	failed := failedHub{hub}
+	err := durable.NewClient(failed, durable.NewRegistry()).Rewind(t.Context(), "f", invalid)
+	if _, ok := errors.AsType[*durable.TextError](err); !ok {
+		t.Errorf("%v, want a *TextError", err)
+	}
+}
+
+// failedHub says that all instances have failed.
+type failedHub struct{ *memhub.Hub }
+
+func (h failedHub) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+	s, err := h.Hub.Instance(ctx, id, fetch)
+	if err == nil {
+		s.Status = history.Failed
+	}
+	return s, err
+}

@@ -1,0 +1,71 @@
+package handler
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// Each route is sent what is not valid UTF-8 in each place of its path, each parameter
+// and its body. An instance with U+FFFD in the same place is not to be taken for it.
+func TestRoutes_RefuseWhatIsNotUTF8(t *testing.T) {
+	t.Parallel()
+	const bad = "%FF"
+	values := map[string]string{"functionName": "Greet", "instanceId": "i", "eventName": "E", "entityName": "counter", "entityKey": "k"}
+	fill := func(path, except, with string) string {
+		for name, value := range values {
+			if name == except {
+				value = with
+			}
+			path = strings.ReplaceAll(path, "{"+name+"}", value)
+		}
+		return managed + path
+	}
+	for _, route := range managementRoutes() {
+		refused := func(target, body string, headers ...string) {
+			t.Helper()
+			hub := &fullHub{fakeHub: newFakeHub()}
+			for _, id := range []string{"i", "\ufffd"} {
+				hub.put(id, history.Running, nil)
+			}
+			s := readyServer(t, App{}, fakeConfig(t, hub))
+			if w := call(s, route.method, target, body, headers...); w.Code != http.StatusBadRequest {
+				t.Errorf("%s %s with %q: %d %s, want 400", route.method, target, body, w.Code, w.Body)
+			}
+			if len(hub.sent) > 0 || len(hub.instances) != 2 {
+				t.Errorf("%s %s with %q: sent %v", route.method, target, body, hub.sent)
+			}
+		}
+		for name := range values {
+			if strings.Contains(route.path, "{"+name+"}") {
+				refused(fill(route.path, name, bad), "")
+			}
+		}
+		for _, parameter := range append([]string{"taskHub", "x"}, route.query...) {
+			refused(fill(route.path, "", "")+"?"+parameter+"=a"+bad, "")
+		}
+		if route.body != "" {
+			refused(fill(route.path, "", ""), "\"a\xff\"")
+			if strings.HasPrefix(route.path, "entities") {
+				refused(fill(route.path, "", ""), "a\xff", "Content-Type", "text/plain")
+			}
+		}
+	}
+}
+
+// A hub may have from elsewhere what is not valid UTF-8.
+func TestList_IsValidJSONWhateverIsStored(t *testing.T) {
+	t.Parallel()
+	hub := newFakeHub()
+	hub.put("i", history.Running, func(i *provider.InstanceState) {
+		i.Input, i.Output, i.CustomStatus = new("\"\xff\""), new("\xff"), new("[\"\xff\"]")
+	})
+	w := call(readyServer(t, App{}, fakeConfig(t, hub)), "GET", managed+"instances", "")
+	want := `"input":"\"\ufffd\"","customStatus":"[\"\ufffd\"]","output":"\ufffd"`
+	if !strings.Contains(w.Body.String(), want) {
+		t.Errorf("%s does not contain %s", w.Body, want)
+	}
+}
