@@ -3,14 +3,17 @@ package handler
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/http"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
@@ -298,6 +301,26 @@ func TestManagement_OfficialPathExistsOnlyStandalone(t *testing.T) {
 	cfg.BehindHost = true
 	if w := call(readyServer(t, App{}, cfg), "GET", "/runtime/webhooks/durabletask/instances/i", ""); w.Code != http.StatusNotFound {
 		t.Errorf("behind the host: %d", w.Code)
+	}
+}
+
+func TestOutage_IsToldInItsOwnWords(t *testing.T) {
+	t.Parallel()
+	hub := newFakeHub()
+	s := readyServer(t, App{}, fakeConfig(t, hub))
+	for _, tt := range []struct {
+		err  error
+		want string
+	}{
+		{&embedded.CorruptError{Path: "hub.db", Cause: errors.New("record 7")}, "The task hub's file is damaged"},
+		{&fs.PathError{Op: "write", Path: "hub.db", Err: syscall.ENOSPC}, "There is no room on the disk"},
+		{&fs.PathError{Op: "stat", Path: "hub.db", Err: syscall.ENOENT}, "The task hub's file was deleted or moved"},
+		{errNotOpen, "cannot be reached or does not answer"},
+	} {
+		hub.fail(&outageError{tt.err})
+		if w := call(s, "GET", "/api/durabletask/instances/i", ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), tt.want) {
+			t.Errorf("%v: %d %s, want %q", tt.err, w.Code, w.Body, tt.want)
+		}
 	}
 }
 

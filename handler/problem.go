@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"strings"
+	"syscall"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/labstack/echo/v4"
@@ -125,7 +128,7 @@ func answerTo(err error, management bool) answer {
 		return answer{e.Code, &errorBody{Message: echoMessage(e)}}
 	}
 	if _, ok := errors.AsType[*outageError](err); ok {
-		body := withCause("The storage of the task hub cannot be reached or does not answer. Try again later.", err)
+		body := withCause(outageMessage(err), err)
 		return answer{http.StatusServiceUnavailable, &body}
 	}
 	switch {
@@ -145,6 +148,21 @@ func answerTo(err error, management bool) answer {
 		body = withCause(messageInternal, err)
 	}
 	return answer{http.StatusInternalServerError, &body}
+}
+
+// outageMessage says what keeps the hub's storage from serving, as far as it is
+// known.
+func outageMessage(err error) string {
+	_, damaged := errors.AsType[*embedded.CorruptError](err)
+	switch {
+	case damaged:
+		return "The task hub's file is damaged where it is needed. Restore it from a backup, or use another file."
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		return "There is no room on the disk for the task hub's file. Make room, and try again."
+	case errors.Is(err, fs.ErrNotExist):
+		return "The task hub's file was deleted or moved. Put it back, or restart the app."
+	}
+	return "The storage of the task hub cannot be reached or does not answer. Try again later."
 }
 
 // echoMessage returns the sentence in an error that echo or a route made.

@@ -67,6 +67,9 @@ func openStore(path string, cfg Config) (_ *store, g generation, err error) {
 			}
 		}
 	}()
+	if s.file, err = os.Stat(path); err != nil {
+		return nil, g, err
+	}
 	id, applied, err := s.checkFormat()
 	if err != nil {
 		return nil, g, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -230,5 +231,59 @@ func unchanged(t *testing.T, path string, before []byte) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(entries) != 1 {
 		t.Errorf("beside the file there is %v, %v", entries, err)
+	}
+}
+
+func TestOpen_WritesToNobodyElsesFileByALink(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	path, mine := filepath.Join(dir, "hub.db"), filepath.Join(dir, "mine.txt")
+	if err := os.WriteFile(mine, []byte("mine"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(mine, path+".owner"); err != nil {
+		t.Skip(err)
+	}
+	hub := open(t, path, embedded.Config{})
+	if text, err := os.ReadFile(mine); err != nil || string(text) != "mine" {
+		t.Errorf("what the link leads to says %q, %v", text, err)
+	}
+	if info, err := os.Lstat(path + ".owner"); err != nil || !info.Mode().IsRegular() {
+		t.Errorf("the owner's file is %v, %v", info, err)
+	}
+	if err := hub.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestHub_TakesNothingWhenItsFileIsGone(t *testing.T) {
+	t.Parallel()
+	for name, lose := range map[string]func(path string) error{
+		"deleted": os.Remove,
+		"moved":   func(path string) error { return os.Rename(path, path+".bak") },
+		"replaced": func(path string) error {
+			return errors.Join(os.Rename(path, path+".bak"), os.WriteFile(path, []byte("another"), 0o600))
+		},
+	} {
+		path := filepath.Join(t.TempDir(), "hub.db")
+		hub := open(t, path, embedded.Config{})
+		if err := startInstance(t, hub, "before"); err != nil {
+			t.Fatal(err)
+		}
+		if err := lose(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := startInstance(t, hub, "after"); !errors.As(err, new(*fs.PathError)) || !strings.Contains(err.Error(), "was deleted or moved") {
+			t.Errorf("%s: %v, want that the file was deleted or moved", name, err)
+		}
+		if name == "moved" {
+			if err := os.Rename(path+".bak", path); err != nil {
+				t.Fatal(err)
+			}
+			if err := startInstance(t, hub, "again"); err != nil {
+				t.Errorf("put back: %v", err)
+			}
+		}
+		_ = hub.Close() // there is nothing to keep
 	}
 }

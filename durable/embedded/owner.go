@@ -42,7 +42,17 @@ func (o owner) write(path string) error {
 	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(ownerPath(path), append(b, '\n'), 0o644); err != nil {
+	// Whatever has the name goes: a link could lead to any file.
+	err = removeOwner(path)
+	var f *os.File
+	if err == nil {
+		f, err = os.OpenFile(ownerPath(path), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+	}
+	if err == nil {
+		_, err = f.Write(append(b, '\n'))
+		err = errors.Join(err, f.Close())
+	}
+	if err != nil {
 		return fmt.Errorf("say who has the task hub: %w", err)
 	}
 	return nil

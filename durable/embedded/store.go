@@ -3,7 +3,9 @@ package embedded
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -19,6 +21,7 @@ type store struct {
 	path    string
 	log     *slog.Logger
 	db      *bolt.DB
+	file    os.FileInfo // of the database, when it was opened
 	journal *journal // of the writer
 	last    uint64   // the number of the last group; of the writer
 	broken  error    // why nothing can be written any more; of the writer
@@ -68,6 +71,9 @@ func (s *store) commit(staged *layer, changes []byte) error {
 	if s.broken != nil {
 		return s.broken
 	}
+	if err := s.checkThere(); err != nil {
+		return err
+	}
 	if err := s.makeRoom(); err != nil {
 		return err
 	}
@@ -84,6 +90,19 @@ func (s *store) commit(staged *layer, changes []byte) error {
 	s.active.add(staged)
 	s.mu.Unlock()
 	s.flushIfGrown()
+	return nil
+}
+
+// checkThere returns an error if the file is not there any more under its name:
+// nobody would find what is written to it.
+func (s *store) checkThere() error {
+	now, err := os.Stat(s.path)
+	if err == nil && !os.SameFile(s.file, now) {
+		err = &fs.PathError{Op: "find", Path: s.path, Err: errors.New("there is another file in its place")}
+	}
+	if err != nil {
+		return fmt.Errorf("the task hub's file was deleted or moved while it was open; put it back, or restart the app: %w", err)
+	}
 	return nil
 }
 
