@@ -99,7 +99,7 @@ func (h *TaskHub) resolveState(ctx context.Context, row *instanceRow) error {
 		if *v.field == nil {
 			continue
 		}
-		blob, ok := blobNameFromURL(h.largeMessages.url, **v.field)
+		blob, ok := ownBlobName(h.largeMessages.url, state.Instance.InstanceID, **v.field)
 		if !ok {
 			continue
 		}

@@ -126,6 +126,31 @@ func blobNameFromURL(containerURL, value string) (name string, ok bool) {
 	return name, true
 }
 
+// ownBlobName is blobNameFromURL for the row of an instance. It also knows a blob
+// of that very instance under another name of the account, such as a worker
+// writes that reaches it by another endpoint: an address of its own, or one that
+// has the account's name in its path. The blob is read from our endpoint.
+func ownBlobName(containerURL, instanceID, value string) (name string, ok bool) {
+	if name, ok = blobNameFromURL(containerURL, value); ok {
+		return name, true
+	}
+	scheme, rest, _ := strings.Cut(value, "://")
+	if !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
+		return "", false
+	}
+	containerURL = strings.TrimSuffix(containerURL, "/")
+	container := containerURL[strings.LastIndexByte(containerURL, '/')+1:]
+	parts := strings.SplitN(rest, "/", 4) // host, account perhaps, container, blob
+	for at := 1; at < min(3, len(parts)-1); at++ {
+		if parts[at] != container {
+			continue
+		}
+		name, ok = blobNameFromURL(containerURL, containerURL+"/"+strings.Join(parts[at+1:], "/"))
+		return name, ok && (strings.HasPrefix(name, instanceID+"/") || strings.HasPrefix(name, escapeKey(instanceID)+"/"))
+	}
+	return "", false
+}
+
 // hasURLPrefix is strings.HasPrefix, but takes no notice of case in the scheme
 // and the host.
 func hasURLPrefix(value, prefix string) bool {

@@ -171,3 +171,29 @@ func TestLooksLikeURI_FindsAllThatDotNetTakesForOne(t *testing.T) {
 		}
 	}
 }
+
+// Workers may know one account by several names.
+func TestOwnBlobName_KnowsTheInstancesBlobsUnderOtherEndpoints(t *testing.T) {
+	for _, container := range []string{"https://acct.blob.core.windows.net/hub-largemessages", "http://127.0.0.1:10000/acct/hub-largemessages"} {
+		for value, want := range map[string]string{
+			container + "/i/m.json.gz":                                                   "i/m.json.gz",
+			container + "/other/m.json.gz":                                               "other/m.json.gz",
+			"https://files.example.com/hub-largemessages/i/m.json.gz":                    "i/m.json.gz",
+			"http://azurite:10000/acct/hub-largemessages/i/m.json.gz":                    "i/m.json.gz",
+			"https://acct-secondary.blob.core.windows.net/hub-largemessages/i/m.json.gz": "i/m.json.gz",
+			"https://example.com/hub-largemessages/other/m.json.gz":                      "",
+			"https://example.com/hub-largemessages/i/../other/m.json.gz":                 "",
+			"https://example.com/hub-largemessages/i/%2e%2e/other/m.json.gz":             "",
+			"https://example.com/hub-largemessages/i/m.txt":                              "",
+			"https://example.com/a/b/hub-largemessages/i/m.json.gz":                      "",
+			"https://example.com/hub-largemessages2/i/m.json.gz":                         "",
+			"https://example.com/hub-largemessages":                                      "",
+			"ftp://example.com/hub-largemessages/i/m.json.gz":                            "",
+			"stop:now": "", "": "",
+		} {
+			if got, ok := ownBlobName(container, "i", value); got != want && ok || ok != (want != "") {
+				t.Errorf("%s: %q, %t, want %q", value, got, ok, want)
+			}
+		}
+	}
+}
