@@ -27,7 +27,7 @@ func (s *slowService) Do(*http.Request) (*http.Response, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.waits--
-	return &http.Response{StatusCode: http.StatusOK}, nil
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody}, nil
 }
 
 func (s *slowService) answerIn(d time.Duration) {
@@ -46,7 +46,10 @@ func TestPace_AsksLessOfAServiceThatAnswersSlowly(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			_, err = transport.Do(req)
+			resp, err := transport.Do(req)
+			if err == nil {
+				err = resp.Body.Close()
+			}
 			return err
 		}
 		ctx, stop := context.WithCancel(t.Context())
