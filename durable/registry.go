@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -235,6 +236,18 @@ func (r *Registry) orchestrator(name string, version Version) *Function {
 	}
 	key.version = ""
 	return r.byName[key]
+}
+
+// Orchestrators returns the names of all orchestrators, in order.
+func (r *Registry) Orchestrators() []string {
+	var names []string
+	for _, f := range r.byName {
+		if f.kind == orchestratorKind {
+			names = append(names, f.name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // contextOf returns the context of the orchestrator that f belongs to.

@@ -54,6 +54,9 @@ type ManagementPayload struct {
 	RestartPostURI        string             `json:"restartPostUri"`
 	SuspendPostURI        string             `json:"suspendPostUri"`
 	ResumePostURI         string             `json:"resumePostUri"`
+	// Warning says that the app does not know the function that was started. The
+	// extension has no such member.
+	Warning string `json:"warning,omitempty"`
 }
 
 // Management returns the URLs of all that can be done with an instance, for a
@@ -91,6 +94,7 @@ type links struct {
 	code   func(durable.InstanceID) string
 
 	management *management
+	warning    string // of what the request started
 }
 
 const linksKey = "durablefunctions.links"
@@ -156,6 +160,7 @@ func (l *links) checkStatus(id durable.InstanceID) ManagementPayload {
 		RestartPostURI:        instance + "/restart?" + query,
 		SuspendPostURI:        withReason("suspend"),
 		ResumePostURI:         withReason("resume"),
+		Warning:               l.warning,
 	}
 }
 

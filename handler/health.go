@@ -14,6 +14,8 @@ import (
 type healthPayload struct {
 	Status  string   `json:"status"`
 	Reasons []string `json:"reasons,omitempty"`
+	// Waiting says what waits for functions that no worker here knows.
+	Waiting []string `json:"waiting,omitempty"`
 }
 
 // healthPaths are where health is told standalone, besides the management API,
@@ -47,7 +49,13 @@ func (m *management) ready(c echo.Context, _ query) error {
 	default:
 	}
 	if reason == "" {
-		return writeJSON(c, http.StatusOK, healthPayload{Status: "ready"})
+		payload := healthPayload{Status: "ready"}
+		if m.access.full(c.Request()) {
+			for _, f := range m.allWaiting() {
+				payload.Waiting = append(payload.Waiting, f.String())
+			}
+		}
+		return writeJSON(c, http.StatusOK, payload)
 	}
 	payload := healthPayload{Status: "unavailable", Reasons: []string{reason}}
 	if !m.access.full(c.Request()) {

@@ -41,6 +41,8 @@ var _ instances = (*durable.Client)(nil)
 // to see how the app is.
 type management struct {
 	instances  instances // nil if the configuration is wrong
+	registry   *durable.Registry
+	waiting    func() []durable.WaitingFunction // nil if the configuration is wrong
 	primary    provider.Primary
 	load       *loadMonitor
 	checkup    *checkup

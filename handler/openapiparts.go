@@ -33,7 +33,7 @@ func answerSchemas() schemaNode {
 	status := object("name", text, "instanceId", text, "runtimeStatus", schemaNode{"type": "string", "enum": []string{
 		"Running", "Completed", "ContinuedAsNew", "Failed", "Canceled", "Terminated", "Pending", "Suspended",
 	}}, "input", nullable, "customStatus", nullable, "output", nullable, "createdTime", timeSchema, "lastUpdatedTime", timeSchema)
-	optional(status, "version", text, "historyEvents", schemaNode{"type": "array", "items": optional(object("EventType", text, "Timestamp", timeSchema), "", anySchema)})
+	optional(status, "version", text, "waitsFor", text, "historyEvents", schemaNode{"type": "array", "items": optional(object("EventType", text, "Timestamp", timeSchema), "", anySchema)})
 	failure := object("Message", text)
 	optional(failure, "ExceptionMessage", text, "ExceptionType", text, "StackTrace", text)
 	setting := object("name", text, "value", anySchema, "source", text)
@@ -50,9 +50,9 @@ func answerSchemas() schemaNode {
 		"Error":         failure,
 		"StatusOrError": schemaNode{"anyOf": []schemaNode{{"$ref": "#/components/schemas/Status"}, {"$ref": "#/components/schemas/Error"}}},
 		"Purged":        object("instancesDeleted", schemaNode{"type": "integer"}),
-		"Health":        optional(object("status", schemaNode{"type": "string", "enum": []string{"live", "ready", "unavailable"}}), "reasons", texts),
-		"CheckStatus": object("id", text, "statusQueryGetUri", text, "sendEventPostUri", text, "terminatePostUri", text, "rewindPostUri", text,
-			"purgeHistoryDeleteUri", text, "restartPostUri", text, "suspendPostUri", text, "resumePostUri", text),
+		"Health":        optional(object("status", schemaNode{"type": "string", "enum": []string{"live", "ready", "unavailable"}}), "reasons", texts, "waiting", texts),
+		"CheckStatus": optional(object("id", text, "statusQueryGetUri", text, "sendEventPostUri", text, "terminatePostUri", text, "rewindPostUri", text,
+			"purgeHistoryDeleteUri", text, "restartPostUri", text, "suspendPostUri", text, "resumePostUri", text), "warning", text),
 		"Scale": object("partitionCount", whole, "controlQueueLengths", schemaNode{"type": "array", "items": whole},
 			"controlQueueLatenciesInSeconds", schemaNode{"type": "array", "items": numberSchema}, "workItemQueueLength", whole,
 			"workItemQueueLatencyInSeconds", numberSchema, "workerCount", whole, "targetWorkerCount", whole,

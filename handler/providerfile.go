@@ -195,3 +195,6 @@ func (s *Server) tellWhere(address string) {
 	}
 	s.hub.file.cfg.Contact = "http://" + address + groupPath(s.cfg.RoutePrefix) + managementPath
 }
+
+// IsSole implements [provider.Sole].
+func (f *fileHub) IsSole() bool { return true }

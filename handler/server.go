@@ -88,7 +88,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	}
 	hubClient := outageClient{store, s.logger}
 	client := durable.NewClient(hubClient, registry, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
-	s.management.instances, s.management.primary = client, hubClient
+	s.management.instances, s.management.primary, s.management.registry = client, hubClient, registry
 	s.management.checkup = &checkup{check: hubClient.Check}
 	s.management.load = &loadMonitor{hub: hubClient, cfg: s.cfg.scaling, now: time.Now}
 	if app.Routes != nil {
@@ -98,10 +98,12 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 		return err
 	}
 	s.notify = startNotifications(&s.cfg)
+	worker := durable.NewWorker(store, registry, withIdentity(s.cfg.Worker, s.logger))
+	s.management.waiting = worker.Waiting
 	s.hub = &hub{
 		name:      s.cfg.Storage.TaskHub,
 		instances: client,
-		worker:    durable.NewWorker(store, registry, withIdentity(s.cfg.Worker, s.logger)),
+		worker:    worker,
 		state:     s.state,
 		logger:    s.logger,
 		notice:    s.cfg.storageNotice(),

@@ -124,6 +124,18 @@ func engineSettingCases() []settingCase {
 			overridden: "9", override: 9,
 		},
 		{
+			path: "unknownFunctionTimeout", get: func(c Config) any { return c.Worker.UnknownFunctionTimeout },
+			byDefault: time.Duration(0), good: map[string]any{`"00:00:30"`: 30 * time.Second},
+			bad:        map[string]string{`"00:00:00"`: `is "00:00:00", must be a time span from`, `30`: "is 30, must be a time span from"},
+			overridden: "01:00:00", override: time.Hour,
+		},
+		{
+			path: "failUnknownFunctions", get: func(c Config) any { return c.Worker.FailUnknownFunctions },
+			byDefault: false, good: map[string]any{`true`: true, `false`: false},
+			bad:        map[string]string{`1`: "is 1, must be true or false"},
+			overridden: "true", override: true,
+		},
+		{
 			path: "storeInputsInOrchestrationHistory", get: func(c Config) any { return c.Worker.KeepInputs },
 			byDefault: false, good: map[string]any{`true`: true, `false`: false, `"True"`: true},
 			bad:        map[string]string{`1`: "is 1, must be true or false"},

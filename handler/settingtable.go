@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -167,6 +168,26 @@ var hubRows = []settingRow{
 		values:  wholeValue{1, 100_000_000, func(cfg *Config, n int) { cfg.Worker.MaxOrchestrationActions = n }},
 		initial: "100000", get: func(cfg *Config) any { return cfg.Worker.MaxOrchestrationActions },
 		does: "how many activities, timers, sub-orchestrations and events an execution may begin or send before it fails",
+	},
+	{
+		path: "unknownFunctionTimeout",
+		values: spanValue{time.Second, 365 * 24 * time.Hour, func(cfg *Config, d time.Duration) {
+			cfg.Worker.UnknownFunctionTimeout = d
+		}},
+		initial: "`00:10:00`; none in a local file",
+		get: func(cfg *Config) any {
+			if cfg.StorageType == Embedded {
+				return cfg.Worker.UnknownFunctionTimeout
+			}
+			return cmp.Or(cfg.Worker.UnknownFunctionTimeout, durable.UnknownFunctionTimeoutDefault)
+		},
+		does: "how long an instance that has not begun waits for a worker that knows its function before it fails, which can take twice as long. Those that have begun wait for ever, and can be terminated and suspended meanwhile",
+	},
+	{
+		path:    "failUnknownFunctions",
+		values:  boolValue{func(cfg *Config, b bool) { cfg.Worker.FailUnknownFunctions = b }},
+		initial: "`false`", get: func(cfg *Config) any { return cfg.Worker.FailUnknownFunctions },
+		does: "fails instances that have begun after `unknownFunctionTimeout`, too, and activities. A wrong deployment then ends what runs",
 	},
 	{
 		path:    "storeInputsInOrchestrationHistory",

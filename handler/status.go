@@ -32,7 +32,7 @@ const (
 type statusPayload = statusjson.Status[historyEvent]
 
 // statusOf returns the payload of an instance, without history.
-func statusOf(state *provider.InstanceState) statusPayload {
+func (m *management) statusOf(state *provider.InstanceState) statusPayload {
 	return statusPayload{
 		Name:            state.Name,
 		InstanceID:      state.Instance.InstanceID,
@@ -43,6 +43,7 @@ func statusOf(state *provider.InstanceState) statusPayload {
 		CreatedTime:     wholeSeconds(state.CreatedAt),
 		LastUpdatedTime: wholeSeconds(state.LastUpdatedAt),
 		Version:         state.Version,
+		WaitsFor:        m.waitsFor(state),
 	}
 }
 
@@ -83,7 +84,7 @@ func (m *management) status(id durable.InstanceID) operation {
 		if !showInput {
 			state.Input = nil
 		}
-		payload := statusOf(state)
+		payload := m.statusOf(state)
 		if q.boolean("showHistory", false) && state.Status != history.Pending {
 			events, err := m.instances.History(ctx, id)
 			if err != nil {
@@ -137,7 +138,7 @@ func (m *management) list(c echo.Context, q query) error {
 	}
 	payloads := make([]statusPayload, len(page.Instances))
 	for i, state := range page.Instances {
-		payloads[i] = statusOf(state)
+		payloads[i] = m.statusOf(state)
 		if !showInput {
 			payloads[i].Input = payloadJSON(nil)
 		}

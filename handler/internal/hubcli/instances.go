@@ -42,9 +42,12 @@ func (c *call) start() error {
 	if err != nil {
 		return err
 	}
-	started, err := decode[struct{ ID string }](a)
+	started, err := decode[struct{ ID, Warning string }](a)
 	if err != nil {
 		return err
+	}
+	if started.Warning != "" {
+		c.tell(started.Warning)
 	}
 	if c.flags.wait == 0 {
 		return c.print(map[string]string{"instanceId": started.ID}, started.ID)

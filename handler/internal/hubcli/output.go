@@ -77,6 +77,7 @@ func (c *call) show(a *answer, i instance) error {
 		{"Name", i.Name},
 		{"Version", i.Version},
 		{"Status", i.RuntimeStatus},
+		{"Note", i.WaitsFor},
 		{"Created", i.CreatedTime},
 		{"Updated", i.LastUpdatedTime},
 		{"Input", whole(i.Input)},

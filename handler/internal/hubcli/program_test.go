@@ -38,6 +38,7 @@ var commands = []string{
 	"start --input - Hello",
 	"start Hello --input nonsense",
 	"start Hello --input 1 --input-file -",
+	"start Nobody",
 	"start Hello --id taken",
 	"start Hello --id done --wait 10s",
 	"start Hello --id failed --wait 10s",
@@ -106,6 +107,8 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 		answer(409, `{"Message":"An Orchestration instance with the status Running already exists."}`)
 	case strings.HasPrefix(path, "orchestrators/Hello/"):
 		answer(202, `{"id":"`+strings.TrimPrefix(path, "orchestrators/Hello/")+`"}`)
+	case path == "orchestrators/Nobody":
+		answer(202, `{"id":"0123456789abcdef","warning":"This app has no orchestrator named \"Nobody\"; it has Hello."}`)
 	case path == "orchestrators/Hello":
 		answer(202, `{"id":"0123456789abcdef"}`)
 	case path == "instances" && r.Method == http.MethodDelete && strings.Contains(r.URL.RawQuery, "createdTimeFrom=2027"):

@@ -17,5 +17,6 @@ type Status[E any] struct {
 	CreatedTime     string          `json:"createdTime"`
 	LastUpdatedTime string          `json:"lastUpdatedTime"`
 	Version         string          `json:"version,omitempty"`
+	WaitsFor        string          `json:"waitsFor,omitempty"`     // a function that is not known; the extension has no such member
 	HistoryEvents   []E             `json:"historyEvents,omitzero"` // nil if they were not asked for
 }

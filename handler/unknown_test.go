@@ -1,0 +1,105 @@
+package handler
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+func idle(*durable.Context, string) (string, error) { return "", nil }
+
+// unknownApp runs an app that knows two orchestrators on a hub in a local file.
+func unknownApp(t *testing.T, change func(*Config)) *Server {
+	t.Helper()
+	cfg := fakeConfig(t, nil)
+	cfg.Provider, cfg.StorageType, cfg.Embedded.Path = nil, Embedded, t.TempDir()+"/hub.db"
+	change(&cfg)
+	s := readyServer(t, App{Functions: []*durable.Function{
+		durable.Orchestrator("Second", idle), durable.Orchestrator("First", func(*durable.Context, int) (int, error) { return 0, nil }),
+	}}, cfg)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- s.work(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
+	eventually(t, "the hub is open", func() bool { return call(s, "GET", managed+"instances", "").Code == 200 })
+	return s
+}
+
+// got decodes the answer to a request.
+func got[T any](t *testing.T, s *Server, method, target string) T {
+	t.Helper()
+	w := call(s, method, target, "")
+	var v T
+	if err := json.Unmarshal(w.Body.Bytes(), &v); err != nil || w.Code >= 400 {
+		t.Fatalf("%s %s: %d %s: %v", method, target, w.Code, w.Body, err)
+	}
+	return v
+}
+
+// eventually waits until f says that it is so.
+func eventually(t *testing.T, what string, f func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("it is not so that %s", what)
+		}
+	}
+}
+
+func TestUnknownFunction_OfAStartIsToldWithThoseThatAreKnown(t *testing.T) {
+	t.Parallel()
+	s := unknownApp(t, func(*Config) {})
+	known := got[ManagementPayload](t, s, "POST", managed+"orchestrators/first")
+	if known.Warning != "" {
+		t.Errorf("a known one is started with the warning %q", known.Warning)
+	}
+	started := got[ManagementPayload](t, s, "POST", managed+"orchestrators/Third/a")
+	for _, part := range []string{`no orchestrator named "Third"`, "it has First, Second"} {
+		if !strings.Contains(started.Warning, part) {
+			t.Errorf("the warning is %q, want %q in it", started.Warning, part)
+		}
+	}
+	eventually(t, "it fails at once", func() bool {
+		return got[statusPayload](t, s, "GET", managed+"instances/a").RuntimeStatus == history.Failed.String()
+	})
+	if i := got[statusPayload](t, s, "GET", managed+"instances/a"); i.WaitsFor != "" || !strings.Contains(string(i.Output), "Third") {
+		t.Errorf("it waits for %q and has output %s", i.WaitsFor, i.Output)
+	}
+}
+
+func TestUnknownFunction_IsSeenInStatusAndHealthAndEndsWhenTerminated(t *testing.T) {
+	t.Parallel()
+	s := unknownApp(t, func(cfg *Config) { cfg.Worker.UnknownFunctionTimeout = time.Hour })
+	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Third/a")
+	eventually(t, "health tells of it", func() bool {
+		health := got[healthPayload](t, s, "GET", managed+"health/ready")
+		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Third"`)
+	})
+	if i := got[statusPayload](t, s, "GET", managed+"instances/a"); !strings.Contains(i.WaitsFor, `an orchestrator named "Third"`) {
+		t.Errorf("it waits for %q", i.WaitsFor)
+	}
+	if list := got[[]statusPayload](t, s, "GET", managed+"instances"); len(list) != 1 || list[0].WaitsFor == "" {
+		t.Errorf("the list is %+v", list)
+	}
+	if w := call(s, "POST", managed+"instances/a/terminate", ""); w.Code != 202 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	eventually(t, "it ends", func() bool {
+		i := got[statusPayload](t, s, "GET", managed+"instances/a")
+		return i.RuntimeStatus == history.Terminated.String() && i.WaitsFor == ""
+	})
+	eventually(t, "it can be purged", func() bool { return call(s, "DELETE", managed+"instances/a", "").Code == 200 })
+	if health := got[healthPayload](t, s, "GET", managed+"health/ready"); len(health.Waiting) > 0 {
+		t.Errorf("health still tells %q", health.Waiting)
+	}
+}
