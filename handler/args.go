@@ -23,6 +23,7 @@ var appCommands = []appCommand{
 	{"-write-functions", "[-per-route] [FOLDER]", "write the function.json of each trigger below FOLDER, that of host.json", writeFunctionsCommand},
 	{"hub", "VERB …", "work on the task hub; hub --help lists the verbs", nil},
 	{"-schema", "", "write the JSON schema of what host.json may have for an app, for editors", schemaCommand},
+	{"-openapi", "", "write the OpenAPI document of the management API, for tools and generated clients", openAPICommand},
 	{"-init", "[FOLDER]", "write a new app into FOLDER, which must be empty", initCommand},
 }
 

@@ -50,8 +50,9 @@
 //     that is wrong, a storage account that cannot be reached and a panic in a
 //     route all leave the server running. While it has no task hub to work on
 //     it answers every call with status 503 and the reason.
-//  3. What is logged goes to standard output, one line a record, since the host
-//     takes every line on standard error for an error.
+//  3. What is logged goes to standard output, one line a record, which the host
+//     logs as information; behind the host warnings and errors go to standard
+//     error, which it logs as such.
 //  4. The program ends by itself when its parent, the host, has died.
 //  5. An orderly stop is a courtesy. Everything is correct without it, only
 //     slower: leases run out instead of being released.

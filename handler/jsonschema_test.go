@@ -38,9 +38,6 @@ func violations(document, schema map[string]any, value any, where string) (wrong
 		}
 		return []string{fmt.Sprintf("%s is %v, which fits none of %v", where, value, choices)}
 	}
-	if value == nil && schema["nullable"] == true {
-		return nil
-	}
 	say := func(format string, args ...any) { wrong = append(wrong, where+" "+fmt.Sprintf(format, args...)) }
 	if want, ok := schema["type"].(string); ok && want != typeOf(value) && (want != "number" || typeOf(value) != "integer") {
 		say("is %v, want a value of type %s", value, want)

@@ -1,6 +1,8 @@
 package handler
 
 import (
+	"encoding/json"
+	"io"
 	"net/http"
 	"strconv"
 	"strings"
@@ -48,6 +50,12 @@ var (
 func (m *management) openAPI(c echo.Context, _ query) error {
 	l := linksOf(c)
 	return writeJSON(c, http.StatusOK, openAPIDocument(m.routes, l.origin+l.base))
+}
+
+// openAPICommand writes the document for an app at the usual place.
+func openAPICommand(_ App, _ []string, out io.Writer) error {
+	base := "/" + DefaultRoutePrefix + managementPath
+	return json.NewEncoder(out).Encode(openAPIDocument(managementRoutes(), base))
 }
 
 // openAPIDocument describes routes in OpenAPI 3.0.

@@ -29,15 +29,15 @@ func commonAnswers() schemaNode {
 // answerSchemas describe the bodies of answers.
 func answerSchemas() schemaNode {
 	whole := schemaNode{"type": "integer"}
-	text, texts, nullable := textSchema, schemaNode{"type": "array", "items": textSchema}, schemaNode{"nullable": true}
+	text, texts := textSchema, schemaNode{"type": "array", "items": textSchema}
 	status := object("name", text, "instanceId", text, "runtimeStatus", schemaNode{"type": "string", "enum": []string{
 		"Running", "Completed", "ContinuedAsNew", "Failed", "Canceled", "Terminated", "Pending", "Suspended",
-	}}, "input", nullable, "customStatus", nullable, "output", nullable, "createdTime", timeSchema, "lastUpdatedTime", timeSchema)
+	}}, "input", anySchema, "customStatus", anySchema, "output", anySchema, "createdTime", timeSchema, "lastUpdatedTime", timeSchema)
 	optional(status, "version", text, "waitsFor", text, "historyEvents", schemaNode{"type": "array", "items": optional(object("EventType", text, "Timestamp", timeSchema), "", anySchema)})
 	failure := object("Message", text)
 	optional(failure, "ExceptionMessage", text, "ExceptionType", text, "StackTrace", text)
 	setting := object("name", text, "value", anySchema, "source", text)
-	entity := object("entityId", object("name", text, "key", text), "lastOperationTime", text, "state", nullable)
+	entity := object("entityId", object("name", text, "key", text), "lastOperationTime", text, "state", anySchema)
 	record := optional(object("ExecutionId", text, "SequenceNumber", whole, "Timestamp", timeSchema, "EventType", text),
 		"EventId", whole, "TaskScheduledId", whole, "Shortened", texts, "", anySchema)
 	return schemaNode{
