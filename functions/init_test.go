@@ -46,6 +46,9 @@ func newcomer(t *testing.T) (root string, built func() (string, error)) {
 	program := filepath.Join(t.TempDir(), "app")
 	do("go", "build", "-o", program, ".")
 	do("go", "vet", ".")
+	do("go", "mod", "edit", "-tool="+module+"/durable/durablecheck/cmd/durablecheck")
+	do("go", "mod", "tidy")
+	do("go", "tool", "durablecheck", "./...")
 	return root, func() (string, error) { return program, nil }
 }
 

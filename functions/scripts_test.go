@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -34,6 +35,21 @@ func TestScripts_StartNeedsNoStorageBelowTheHost(t *testing.T) {
 	requireFunc(t)
 	file := filepath.Join(t.TempDir(), "hub.db")
 	testStart(t, os.Getenv("PATH"), file, "AzureFunctionsJobHost__extensions__durableTask__storageProvider__path="+file)
+}
+
+// Another program's answers must not pass for the app's.
+func TestScripts_StartRefusesAPortThatIsTaken(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	port := taken.Addr().(*net.TCPAddr).Port
+	p := run(t, "/", environment("PATH="+pathWithoutFunc(), fmt.Sprintf("PORT=%d", port)), script(t, "start"))
+	eventually(t, 8*time.Minute, "the end of scripts/start", p.ended) // it builds the app
+	if log := p.log(); !strings.Contains(log, fmt.Sprintf("another program listens on port %d", port)) || strings.Contains(log, "The app listens") {
+		t.Errorf("the log is %s", log)
+	}
 }
 
 func testStart(t *testing.T, path, wantLog, storage string) {
