@@ -253,15 +253,10 @@ func (h *TaskHub) sendAgain(ctx context.Context, row *jumpStartRow, there *insta
 	}
 	h.log.Warn("JumpStart: a start has not arrived and is sent again", "instanceId", row.InstanceID, "executionId", row.ExecutionID, "recorded", row.RecordedAt)
 	switch {
-	case there == nil:
-		_, err = h.startNew(ctx, *env.Message, event)
-	case there.State.Instance.ExecutionID == row.ExecutionID:
+	case there != nil && there.State.Instance.ExecutionID == row.ExecutionID:
 		_, err = h.send(ctx, h.partitionOf(row.InstanceID).queue, env, true)
 	default:
-		err = h.startAnew(ctx, *env.Message, event, there)
-	}
-	if errors.Is(err, provider.ErrInstanceExists) {
-		return nil // the next look finds out
+		_, err = h.startOver(ctx, *env.Message, event, there) // if another has the ID, the next look finds out
 	}
 	return err
 }
@@ -295,7 +290,7 @@ func (h *TaskHub) startRecorded(ctx context.Context, start *provider.TaskMessage
 	err = f()
 	// What is known not to have happened must not happen later either. When the
 	// fate is not known, the record decides it.
-	if isExists(err) || err != nil && wasNotApplied(err) {
+	if errors.Is(err, provider.ErrInstanceExists) || err != nil && wasNotApplied(err) {
 		settled, cancel := settling(ctx)
 		defer cancel()
 		if dropErr := h.dropStart(settled, row); dropErr != nil {

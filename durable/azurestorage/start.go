@@ -2,9 +2,7 @@ package azurestorage
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -17,16 +15,13 @@ import (
 
 // StartInstance implements [provider.Client].
 //
-// The row of an instance that is new is inserted before its message is sent:
-// the insert finds out whether the ID is free, and the message never comes
-// before the row. .NET reads first and sends before it writes, but takes either
-// order (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
-// CreateTaskOrchestrationAsync). If the message cannot be sent the row is taken
-// back.
-//
-// To replace an instance the message goes out before the row, as in .NET: what
-// there was is lost only when the new start is sure. The message is dropped if
-// the row is not replaced.
+// The message goes out before the row, so that a row whose client has died, or was
+// cut off, never waits for a message that nobody sends
+// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
+// CreateTaskOrchestrationAsync). The row decides: whoever receives a message
+// without its row holds it back for a while, and then drops it. So what was begun
+// either runs or leaves nothing behind, whatever becomes of the caller, and an
+// instance that somebody was told of stays.
 //
 // Of two callers who start the same ID at the same time, the one who writes the
 // row wins; the other gets the error, which .NET does not tell it.
@@ -67,71 +62,60 @@ func (h *TaskHub) startInstance(ctx context.Context, start provider.TaskMessage,
 // that is not in one of the statuses in refuse.
 func (h *TaskHub) startUnlessRefused(ctx context.Context, start provider.TaskMessage, event history.ExecutionStarted, generation *int, refuse []history.RuntimeStatus) error {
 	start.Event = &event
-	before, err := h.startNew(ctx, start, &event)
+	before, err := h.startOver(ctx, start, &event, nil)
 	if before == nil || err != nil {
 		return err
 	}
-	if slices.Contains(refuse, before.State.Status) {
-		if err := h.startAgain(ctx, before); err != nil {
-			h.log.Warn("start of a pending instance could not be sent again", "instanceId", event.Instance.InstanceID, "error", err)
+	if !slices.Contains(refuse, before.State.Status) {
+		if generation == nil {
+			event.Generation = new(before.State.Generation + 1)
 		}
-		return &provider.InstanceExistsError{InstanceID: event.Instance.InstanceID, Status: before.State.Status}
+		before, err = h.startOver(ctx, start, &event, before)
 	}
-	if generation == nil {
-		event.Generation = new(before.State.Generation + 1)
-	}
-	return h.startAnew(ctx, start, &event, before)
-}
-
-// startNew starts an instance whose ID is free. If it is not, it returns the row
-// of the instance that has it.
-func (h *TaskHub) startNew(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted) (taken *instanceRow, err error) {
-	out, err := h.prepareStart(ctx, start)
-	if err != nil {
-		return nil, err
-	}
-	row, err := h.writeNewRow(ctx, event, nil, out.blob)
-	if err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID {
-		err := h.sendStart(ctx, out, row)
-		if err != nil {
-			h.takeRowBack(ctx, row)
-		}
-		return nil, err
-	}
-	if out.claim {
-		h.unclaim(out)
-	}
-	if out.blob != "" && (err == nil || wasNotApplied(err)) {
-		if err := h.largeMessages.remove(ctx, out.blob); err != nil {
-			h.log.Warn("blob of a start that was refused could not be deleted", "instanceId", event.Instance.InstanceID, "blob", out.blob, "error", err)
-		}
-	}
-	return row, err
-}
-
-// startAnew starts an instance in the place of the one that has the row before.
-func (h *TaskHub) startAnew(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *instanceRow) error {
-	out, err := h.prepareStart(ctx, start)
-	if err != nil {
+	if before == nil || err != nil {
 		return err
+	}
+	return &provider.InstanceExistsError{InstanceID: event.Instance.InstanceID, Status: before.State.Status}
+}
+
+// startOver starts an instance in the place of the one that has the row before, or
+// one whose ID is free if that is nil. If another has the ID, it returns its row.
+func (h *TaskHub) startOver(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *instanceRow) (taken *instanceRow, err error) {
+	out, err := h.prepareStart(ctx, start)
+	if err != nil {
+		return nil, err
 	}
 	sent, err := h.enqueue(ctx, out)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	row, err := h.writeNewRow(ctx, event, before, out.blob)
-	if err == nil && row.State.Instance.ExecutionID != event.Instance.ExecutionID {
-		err = &provider.InstanceExistsError{InstanceID: event.Instance.InstanceID, Status: row.State.Status}
-	}
-	if err != nil && (isExists(err) || wasNotApplied(err)) {
+	switch {
+	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
+		if before == nil && sent.claimed != nil {
+			h.noteFresh(sent.claimed, row)
+		}
+		row = nil
+	case err == nil || wasNotApplied(err):
 		h.retract(ctx, []sentMessage{sent})
-		return err
+		h.dropBlob(ctx, out)
+		return row, err
 	}
 	h.handOver(ctx, []sentMessage{sent}) // whoever receives it looks whether the row is there
-	return err
+	return row, err
 }
 
-func isExists(err error) bool { return errors.Is(err, provider.ErrInstanceExists) }
+// dropBlob deletes the blob of a message that does not count, if it has one.
+func (h *TaskHub) dropBlob(ctx context.Context, out *outgoing) {
+	if out.blob == "" {
+		return
+	}
+	ctx, cancel := settling(ctx)
+	defer cancel()
+	if err := h.largeMessages.remove(ctx, out.blob); err != nil {
+		h.log.Warn("blob of a start that was refused could not be deleted", "instanceId", out.env.Message.Target.InstanceID, "blob", out.blob, "error", err)
+	}
+}
 
 // prepareStart prepares a start message. It is claimed if this process runs the
 // partition.
@@ -145,39 +129,14 @@ func (h *TaskHub) prepareStart(ctx context.Context, start provider.TaskMessage) 
 	return out, h.prepare(ctx, out)
 }
 
-// sendStart sends the start of an instance that is new. If this process takes
-// it, it need not read that there is nothing but the row.
-func (h *TaskHub) sendStart(ctx context.Context, out *outgoing, row *instanceRow) error {
-	sent, err := h.enqueue(ctx, out)
-	if err != nil {
-		return err
-	}
-	if sent.claimed != nil {
-		row.State.Input = nil // it is in the message, and can be large
-		h.rows.put(row.State.Instance.InstanceID, row)
-		sent.claimed.fresh = &loadedInstance{
-			storedHistory: storedHistory{executionID: row.State.Instance.ExecutionID, known: newKnownEvents()},
-			row:           row, unverified: true,
-		}
-	}
-	h.handOver(ctx, []sentMessage{sent})
-	return nil
-}
-
-// takeRowBack deletes the row of an instance that will not start, if nobody has
-// changed it.
-func (h *TaskHub) takeRowBack(ctx context.Context, row *instanceRow) {
-	id := row.State.Instance.InstanceID
-	ctx, cancel := settling(ctx)
-	defer cancel()
-	err := retry(ctx, "delete row of instance "+id, func(ctx context.Context) error {
-		_, err := h.instancesTable.transact(ctx, []tableOperation{{
-			method: http.MethodDelete, entity: entity{PartitionKey: escapeKey(id)}, ifMatch: row.ETag,
-		}})
-		return err
-	})
-	if err != nil && !isConflict(err) {
-		h.log.Warn("instance stays pending: its start could not be sent, and its row not be taken back", "instanceId", id, "error", err)
+// noteFresh notes of a start that this process takes itself that there is nothing of
+// its instance but the row, so that it need not be read.
+func (h *TaskHub) noteFresh(claimed *delivery, row *instanceRow) {
+	row.State.Input = nil // it is in the message, and can be large
+	h.rows.put(row.State.Instance.InstanceID, row)
+	claimed.fresh = &loadedInstance{
+		storedHistory: storedHistory{executionID: row.State.Instance.ExecutionID, known: newKnownEvents()},
+		row:           row, unverified: true,
 	}
 }
 

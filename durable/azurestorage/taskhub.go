@@ -150,6 +150,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 
 	h.tasks.Go(func() { h.renewMessages(work) })
 	h.tasks.Go(func() { h.activities.fetch(ctx, work) })
+	h.tasks.Go(func() { (&overdueStarts{hub: h, sent: map[string]bool{}}).run(ctx) })
 	managerDone := make(chan struct{})
 	h.tasks.Go(func() {
 		defer close(managerDone)

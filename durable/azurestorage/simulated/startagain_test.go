@@ -9,19 +9,24 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A client dies at each request of a start. Another that insists on the start
-// gets the instance to run, once, with the input and the tags that it has.
-func TestStart_ThatWasCutOffIsMadeWholeByTheNext(t *testing.T) {
+// A client dies at each request of a start, or its caller goes away while one is held
+// up. The instance runs, or nothing is left of it; nobody else need start it. Who does,
+// at once or later, is refused or gets it to run.
+func TestStart_ThatWasCutOffRunsOrLeavesNothing(t *testing.T) {
 	for _, large := range []bool{false, true} {
 		for n := range 4 {
-			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
-				t.Run(fmt.Sprintf("large %v, %v request %d", large, fault, n), func(t *testing.T) { startAfterDeath(t, large, n, fault) })
+			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter, azsim.Slow, azsim.Late, azsim.Twice, azsim.Echo} {
+				t.Run(fmt.Sprintf("large %v, %v request %d", large, fault, n), func(t *testing.T) { cutOffStart(t, large, n, fault) })
 			}
 		}
 	}
@@ -45,65 +50,125 @@ func failClient(armed *bool, n int, fault azsim.Fault) func(azsim.Request) azsim
 	}
 }
 
-func startAfterDeath(t *testing.T, large bool, n int, fault azsim.Fault) {
-	var armed bool
-	decide := failClient(&armed, n, fault)
+// withStarts calls f in a bubble with a hub of one worker, and a client that can be made
+// to fail.
+func withStarts(t *testing.T, decide func(azsim.Request) azsim.Fault, f func(fl *fleet, failing, other *durable.Client)) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 5, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: decide})
 		defer account.Wait()
-		f := &fleet{
+		fl := &fleet{
 			T: t, account: account, began: time.Now(), running: map[string]*member{},
-			config: azurestorage.Config{TaskHub: "Again", PartitionCount: 1, MaxQueuePollingInterval: time.Second},
+			config: azurestorage.Config{TaskHub: "Again", PartitionCount: 1, MaxQueuePollingInterval: 20 * time.Second},
 		}
-		defer func() { f.leave("one") }()
+		defer func() { fl.leave("one") }()
 		registry := durable.NewRegistry(durable.Orchestrator("HelloSequence", helloSequence))
 		client := func(name string) *durable.Client {
-			hub, _ := f.hub(name, nil)
+			hub, _ := fl.hub(name, nil)
 			return durable.NewClient(hub, registry)
 		}
-		note := durable.Tags{"note": "kept"}
-		if large {
-			note["note"] = strings.Repeat("x", 50_000)
+		failing, other := client("client"), client("another")
+		fl.join("one", nil)
+		warm, err := failing.StartByName(t.Context(), "HelloSequence", nil, durable.InstanceID("warm-up"))
+		if err != nil {
+			t.Fatal(err)
 		}
-		start := func(c *durable.Client, id durable.InstanceID) error {
-			_, err := c.StartByName(t.Context(), "HelloSequence", nil, id, note)
-			return err
+		fl.awaitDone(other, warm)
+		f(fl, failing, other)
+	})
+}
+
+// awaitDone waits until an instance has completed.
+func (f *fleet) awaitDone(c *durable.Client, id durable.InstanceID) {
+	f.Helper()
+	soon, cancel := context.WithTimeout(f.Context(), time.Minute)
+	defer cancel()
+	if _, err := durable.InstanceOf[[]string](c, id).Wait(soon); err != nil {
+		f.Fatalf("instance %s ended with %v", id, err)
+	}
+}
+
+func cutOffStart(t *testing.T, large bool, n int, fault azsim.Fault) {
+	note := durable.Tags{"note": "kept"}
+	if large {
+		note["note"] = strings.Repeat("x", 50_000)
+	}
+	for _, atOnce := range []bool{true, false} {
+		var armed bool
+		withStarts(t, failClient(&armed, n, fault), func(f *fleet, failing, other *durable.Client) {
+			t := f.T
+			start := func(c *durable.Client) error {
+				impatient, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				_, err := c.StartByName(impatient, "HelloSequence", nil, durable.InstanceID("a"), note)
+				return err
+			}
+			armed = true
+			first := start(failing)
+			var second error
+			if atOnce {
+				if second = start(other); second != nil && !errors.Is(second, provider.ErrInstanceExists) {
+					t.Fatalf("the second start returned %v", second)
+				}
+			}
+			time.Sleep(2 * time.Hour) // what is left over was dropped
+			state, err := other.Status(t.Context(), "a", provider.Fetch{})
+			switch {
+			case errors.Is(err, durable.ErrInstanceNotFound):
+				if first == nil || atOnce {
+					t.Errorf("nothing is there of an instance whose start returned %v and then %v", first, second)
+				}
+			case err != nil || state.Status != history.Completed || state.Tags["note"] != note["note"]:
+				t.Errorf("%v; %+v", err, state)
+			}
+			for _, queue := range f.account.Queues() {
+				for _, m := range f.account.Messages(queue) {
+					t.Errorf("left in %s: %s", queue, m.Text)
+				}
+			}
+			if err := start(other); err != nil {
+				t.Errorf("a start much later returned %v", err)
+			}
+			f.awaitDone(other, "a")
+		})
+	}
+}
+
+// An instance whose start message is not there is started by the worker that reads its
+// queue, once, with the input and the tags that it has.
+func TestStart_WhoseMessageIsMissingIsSentAgain(t *testing.T) {
+	withStarts(t, nil, func(f *fleet, _, other *durable.Client) {
+		t := f.T
+		f.leave("one")
+		for _, id := range []durable.InstanceID{"a", "b"} {
+			if _, err := other.StartByName(t.Context(), "HelloSequence", nil, id, durable.Tags{"note": "kept"}); err != nil {
+				t.Fatal(err)
+			}
 		}
-		dying, insistent := client("client"), client("another")
-		if err := start(dying, "warm-up"); err != nil {
+		c, err := azqueue.NewServiceClientFromConnectionString(f.account.ConnectionString(), &azqueue.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: f.account.Worker("admin")}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := c.NewQueueClient("again-control-00").ClearMessages(t.Context(), nil); err != nil {
 			t.Fatal(err)
 		}
 		f.join("one", nil)
-		if _, err := durable.InstanceOf[[]string](insistent, "warm-up").Wait(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-
-		armed = true
-		died := start(dying, "a")
-		time.Sleep(40 * time.Second) // what is on its way arrives
-		again := start(insistent, "a")
-
-		if again != nil && !errors.Is(again, provider.ErrInstanceExists) {
-			t.Fatalf("the second start returned %v", again)
-		}
-		soon, cancel := context.WithTimeout(t.Context(), time.Minute)
-		defer cancel()
-		if _, err := durable.InstanceOf[[]string](insistent, "a").Wait(soon); err != nil {
-			t.Fatalf("the instance ended with %v", err)
-		}
-		state, err := insistent.Status(t.Context(), "a", provider.Fetch{})
-		if err != nil || state.Tags["note"] != note["note"] {
-			t.Errorf("%v, and tags of %d bytes, want %d", err, len(state.Tags["note"]), len(note["note"]))
-		}
-		time.Sleep(2 * time.Minute)
-		ran := 0
-		for _, row := range account.Rows("AgainHistory") {
-			if row.PartitionKey == "a" && row.Text("EventType") == "ExecutionStarted" {
-				ran++
+		time.Sleep(10 * time.Minute)
+		for _, id := range []durable.InstanceID{"a", "b"} {
+			f.awaitDone(other, id)
+			if state, err := other.Status(t.Context(), id, provider.Fetch{}); err != nil || state.Tags["note"] != "kept" {
+				t.Errorf("%v; %+v", err, state)
 			}
 		}
-		if ran != 1 && !(again == nil && died == nil) {
-			t.Errorf("it ran %d times", ran)
+		looks := 0
+		before := f.elapsed()
+		time.Sleep(time.Hour)
+		for _, e := range f.account.Log() {
+			if e.At > before && e.Worker == "one" && e.Operation == "QueryEntities" && e.Target == "AgainInstances" {
+				looks++
+			}
+		}
+		if looks != 12 {
+			t.Errorf("an idle worker looked %d times in an hour, want every five minutes", looks)
 		}
 	})
 }

@@ -224,12 +224,12 @@ func takeover(t *testing.T, which int, fault azsim.Fault, n int) (requests int, 
 // finish waits for an instance whose start, and event, ended with startErr, and
 // says what is wrong with how it ends.
 func finish(ctx context.Context, instance *durable.Instance[string], startErr error, want string) (faults []string) {
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Hour)
 	defer cancel()
-	if startErr != nil { // what was not promised may be missing
-		time.Sleep(3 * time.Minute)
+	if startErr != nil { // what was not promised may be missing, and a message without its row is dropped
+		time.Sleep(time.Hour)
 		state, err := instance.Status(ctx, provider.Fetch{})
-		if errors.Is(err, provider.ErrInstanceNotFound) || err == nil && !state.Status.IsTerminal() {
+		if errors.Is(err, provider.ErrInstanceNotFound) || err == nil && state.Status == history.Running { // it waits for the event
 			return nil
 		}
 	}

@@ -1,0 +1,128 @@
+package azurestorage
+
+import (
+	"context"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+const (
+	// startOverdue is for how long an instance may be pending before its start is
+	// looked for.
+	startOverdue = 2 * time.Minute
+	// overdueInterval is between two looks for such instances. Each is one request
+	// of a worker that has partitions.
+	overdueInterval = 5 * time.Minute
+	// overdueAtOnce bounds how many of them a look finds; the next one goes on there.
+	overdueAtOnce = 100
+	// overdueRemembered bounds how many starts a worker sends again in its life.
+	overdueRemembered = 10_000
+)
+
+// overdueStarts finds instances that are pending for long and whose start is not in
+// the queue that this worker reads: the queue was cleared, or what wrote the row sent
+// no message. It sends their starts again.
+type overdueStarts struct {
+	hub          *TaskHub
+	continuation string
+	sent         map[string]bool // executions whose start was sent again
+}
+
+// run looks now and then, until ctx ends.
+func (o *overdueStarts) run(ctx context.Context) {
+	for sleep(ctx, overdueInterval) {
+		if err := o.look(ctx); err != nil && ctx.Err() == nil {
+			o.hub.log.Warn("could not look for instances that are pending for long", "error", err)
+		}
+	}
+}
+
+func (o *overdueStarts) look(ctx context.Context) error {
+	h := o.hub
+	quiet := map[*partition]bool{}
+	for _, p := range h.partitions {
+		if p.isQuiet() {
+			quiet[p] = true
+		}
+	}
+	if len(quiet) == 0 || len(o.sent) >= overdueRemembered {
+		return nil
+	}
+	before := time.Now().Add(-startOverdue)
+	rows, continuation, err := h.instancesTable.page(ctx, tableQuery{
+		filter:  statusCondition([]history.RuntimeStatus{history.Pending}) + " and LastUpdatedTime lt " + odataTime(before),
+		columns: instanceColumns(provider.Fetch{}), top: overdueAtOnce, continuation: o.continuation,
+	})
+	if err != nil {
+		return err
+	}
+	o.continuation = continuation
+	for _, raw := range rows {
+		row, err := decodeInstanceRow(raw)
+		if err != nil {
+			continue // who reads it by its ID is told
+		}
+		instance := row.State.Instance
+		if !quiet[h.partitionOf(instance.InstanceID)] || h.inbox.has(instance.InstanceID) || o.sent[instance.ExecutionID] || !isOverdue(&row.State, time.Now()) {
+			continue
+		}
+		o.sent[instance.ExecutionID] = true
+		if err := h.startAgain(ctx, instance); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// isQuiet reports whether the partition has been read for so long that a message which
+// somebody else had hidden would have come, and holds none that is visible.
+func (p *partition) isQuiet() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reading != nil && p.backlog.isEmpty() && time.Since(p.reading.begun) > p.hub.controlLock()
+}
+
+// has reports whether there are messages of an instance here.
+func (b *inbox) has(instanceID string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.slots[instanceID] != nil
+}
+
+// startAgain sends the start of an instance again if it is pending still. The
+// execution is the same, so that it is run once even if there is another message.
+func (h *TaskHub) startAgain(ctx context.Context, pending history.OrchestrationInstance) error {
+	row, err := h.fetchInstanceRow(ctx, pending.InstanceID, provider.Fetch{Input: true})
+	if err != nil || row == nil || row.State.Instance != pending || row.State.Status != history.Pending {
+		return err
+	}
+	if err := h.resolveState(ctx, row); err != nil {
+		return err
+	}
+	state := &row.State
+	h.log.Warn("instance is pending for long: its start is sent again",
+		"instanceId", state.Instance.InstanceID, "executionId", state.Instance.ExecutionID, "created", state.CreatedAt)
+	start := provider.TaskMessage{Target: state.Instance, Event: &history.ExecutionStarted{
+		Header: history.NewHeader(state.CreatedAt), Instance: state.Instance,
+		Name: state.Name, Version: state.Version, Input: state.Input, Tags: state.Tags,
+		ScheduledStart: state.ScheduledAt, Generation: row.Generation,
+	}}
+	p := h.partitionOf(state.Instance.InstanceID)
+	sent, err := h.send(ctx, p.queue, &envelope{Message: &start, Sender: &history.OrchestrationInstance{}}, true)
+	if err == nil {
+		sent.partition = p
+		h.wake(sent)
+	}
+	return err
+}
+
+// isOverdue reports whether an instance should have begun to run by now.
+func isOverdue(s *provider.InstanceState, now time.Time) bool {
+	due := s.LastUpdatedAt
+	if s.ScheduledAt.After(due) {
+		due = s.ScheduledAt
+	}
+	return s.Status == history.Pending && now.Sub(due) > startOverdue
+}
