@@ -2,6 +2,7 @@ package simulated_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -88,9 +89,9 @@ func (f *fleet) awaitDone(c *durable.Client, id durable.InstanceID) {
 }
 
 func cutOffStart(t *testing.T, large bool, n int, fault azsim.Fault) {
-	note := durable.Tags{"note": "kept"}
+	note, input := durable.Tags{"note": "kept"}, json.RawMessage(nil)
 	if large {
-		note["note"] = strings.Repeat("x", 50_000)
+		input = json.RawMessage(`{"text":"` + strings.Repeat("x", 50_000) + `"}`)
 	}
 	for _, atOnce := range []bool{true, false} {
 		var armed bool
@@ -99,7 +100,7 @@ func cutOffStart(t *testing.T, large bool, n int, fault azsim.Fault) {
 			start := func(c *durable.Client) error {
 				impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
-				_, err := c.StartByName(impatient, "HelloSequence", nil, durable.InstanceID("a"), note)
+				_, err := c.StartByName(impatient, "HelloSequence", input, durable.InstanceID("a"), note)
 				return err
 			}
 			armed = true
