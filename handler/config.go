@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -98,6 +99,13 @@ type Config struct {
 	// of the app sets them.
 	UseForwardedHost bool
 
+	// MaxRequestBody is how many bytes the body of a request may have, default
+	// [DefaultMaxRequestBody]; a longer one gets status 413. MaxRequestBodies is how
+	// many the bodies of all requests may have that are being answered, default
+	// [DefaultMaxRequestBodies], and at least MaxRequestBody; beyond that there is
+	// status 503.
+	MaxRequestBody, MaxRequestBodies int64
+
 	// Provider stores the hub. Nil means what StorageType says.
 	Provider provider.Provider
 
@@ -155,6 +163,8 @@ func (c Config) WithDefaults() Config {
 	if c.Storage.TaskHub == "" {
 		c.Storage.TaskHub = azurestorage.DefaultTaskHub
 	}
+	c.MaxRequestBody = cmp.Or(c.MaxRequestBody, DefaultMaxRequestBody)
+	c.MaxRequestBodies = cmp.Or(c.MaxRequestBodies, DefaultMaxRequestBodies)
 	if c.ShutdownTimeout == 0 {
 		c.ShutdownTimeout = DefaultShutdownTimeout
 	}

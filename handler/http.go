@@ -17,10 +17,6 @@ import (
 const (
 	contentTypeJSON = "application/json; charset=utf-8"
 
-	// maxRequestBody is what the host lets through
-	// (azure-functions-host: FUNCTIONS_REQUEST_BODY_SIZE_LIMIT).
-	maxRequestBody = 100 << 20
-
 	// startPatience is how long a request waits for an app that has just
 	// started to reach its storage.
 	startPatience = 10 * time.Second
@@ -42,7 +38,7 @@ func (s *Server) newEcho() *echo.Echo {
 	e.Logger.SetOutput(io.Discard)
 	e.HTTPErrorHandler = s.fail
 	e.Pre(s.recoverPanics, unlimited, s.canonicalPath)
-	e.Use(identify, joinTrace, s.refusePages, s.gate, s.linksFor)
+	e.Use(identify, joinTrace, s.refusePages, s.gate, s.limitBody, s.linksFor)
 	e.RouteNotFound("/*", s.notFound)
 	return e
 }
@@ -102,7 +98,6 @@ func (s *Server) gate(next echo.HandlerFunc) echo.HandlerFunc {
 		if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 			return s.alive(c)
 		}
-		r.Body = http.MaxBytesReader(c.Response(), r.Body, maxRequestBody)
 		if s.asksHowItIs(c) {
 			return next(c)
 		}

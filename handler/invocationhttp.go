@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"strings"
@@ -27,8 +26,8 @@ func (s *Server) notFound(c echo.Context) error {
 	if r.Method != http.MethodPost || name == "" || strings.Contains(name, "/") || !s.isFromHost(r) {
 		return echo.ErrNotFound
 	}
-	body, err := io.ReadAll(r.Body)
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
+	body, err := readAll(r)
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || errors.Is(err, errBodies) {
 		return err
 	}
 	var envelope struct{ Data, Metadata map[string]json.RawMessage }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
 	"time"
@@ -69,11 +68,11 @@ func readBody(c echo.Context) (json.RawMessage, error) {
 func bodyText(c echo.Context) ([]byte, error) {
 	control := http.NewResponseController(c.Response())
 	_ = control.SetReadDeadline(time.Now().Add(bodyTime))
-	text, err := io.ReadAll(c.Request().Body)
+	text, err := readAll(c.Request())
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return nil, &answerError{http.StatusRequestTimeout, errorBody{Message: fmt.Sprintf("The request body did not come within %v.", bodyTime)}}
 	}
-	if err != nil && !errors.As(err, new(*http.MaxBytesError)) {
+	if err != nil && !errors.As(err, new(*http.MaxBytesError)) && !errors.Is(err, errBodies) {
 		return nil, badRequest("The request body ends early or is badly chunked: %s.", oneLine(err))
 	}
 	// A deadline that passes later would be taken for a caller who is gone.

@@ -39,6 +39,7 @@ type Server struct {
 	echo     *echo.Echo
 	triggers []Trigger
 	state    *readiness
+	bodies   bodyRoom
 	hub      *hub          // nil if the configuration is wrong
 	draining chan struct{} // closed when Run begins to stop
 
@@ -54,6 +55,7 @@ var _ http.Handler = (*Server)(nil)
 func New(app App, cfg Config) *Server {
 	cfg = cfg.WithDefaults().withoutSecrets()
 	s := &Server{cfg: cfg, logger: cfg.Logger, triggers: app.Triggers, state: newReadiness(), draining: make(chan struct{})}
+	s.bodies.left.Store(max(cfg.MaxRequestBodies, cfg.MaxRequestBody))
 	s.management = s.newManagement()
 	s.echo = s.newEcho()
 	if err := s.exposed(); err != nil {

@@ -147,6 +147,16 @@ func engineSettingCases() []settingCase {
 			bad: map[string]string{`"X-Trace"`: `is "X-Trace", must be a list of names of headers`, `["a b"]`: `has "a b" in it, must be a list of names of headers`},
 		},
 		{
+			path: "httpSettings.maxRequestBodyMegabytes", get: func(c Config) any { return c.MaxRequestBody },
+			byDefault: int64(100 << 20), good: map[string]any{`7`: int64(7 << 20)}, bad: map[string]string{`0`: "must be a whole number from 1 to 65536"},
+			overridden: "9", override: int64(9 << 20),
+		},
+		{
+			path: "httpSettings.maxRequestBodiesMegabytes", get: func(c Config) any { return c.MaxRequestBodies },
+			byDefault: int64(256 << 20), good: map[string]any{`7`: int64(7 << 20)}, bad: map[string]string{`0`: "must be a whole number from 1 to 65536"},
+			overridden: "9", override: int64(9 << 20),
+		},
+		{
 			path: "httpSettings.useForwardedHost", get: func(c Config) any { return c.UseForwardedHost },
 			byDefault: false, good: map[string]any{`true`: true, `false`: false},
 			bad:        map[string]string{`"yes"`: `is "yes", must be true or false`},

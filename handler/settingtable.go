@@ -325,4 +325,16 @@ var httpRows = []settingRow{
 		initial: "`false`", get: func(cfg *Config) any { return cfg.UseForwardedHost },
 		does: "standalone, takes the origin of URLs from `X-Forwarded-Host` and `X-Forwarded-Proto`: for an app behind a proxy of its own. Behind the host they always count",
 	},
+	{
+		path:    "httpSettings.maxRequestBodyMegabytes",
+		values:  wholeValue{1, 65_536, func(cfg *Config, n int) { cfg.MaxRequestBody = int64(n) << 20 }},
+		initial: "100", get: func(cfg *Config) any { return int(cfg.MaxRequestBody >> 20) },
+		does: "how long the body of a request may be; a longer one gets status 413. The host has a limit of its own, 100 MB by default. Not known to .NET",
+	},
+	{
+		path:    "httpSettings.maxRequestBodiesMegabytes",
+		values:  wholeValue{1, 65_536, func(cfg *Config, n int) { cfg.MaxRequestBodies = int64(n) << 20 }},
+		initial: "256", get: func(cfg *Config) any { return int(cfg.MaxRequestBodies >> 20) },
+		does: "how much the bodies of all requests may have together that are being answered, and at least one as long as may be; others get status 503 meanwhile. Memory takes a few times as much. Not known to .NET",
+	},
 }
