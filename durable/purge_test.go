@@ -131,7 +131,10 @@ func (h carelessHub) Instances(ctx context.Context, q provider.Query) (*provider
 // it is to go.
 func TestPurgeMany_LooksAtEachInstanceAgainBeforeItGoes(t *testing.T) {
 	filters := []durable.PurgeFilter{
-		{Name: "Waits"}, {IDPrefix: "b\ufffd"}, {CreatedFrom: time.Now().Add(24 * time.Hour)}, {CreatedTo: time.Unix(1, 0)},
+		{Name: "Waits"},
+		{IDPrefix: "b\ufffd"},
+		{CreatedFrom: time.Now().Add(24 * time.Hour)},
+		{CreatedTo: time.Unix(1, 0)},
 		{Statuses: []history.RuntimeStatus{history.Terminated}},
 	}
 	for name, listed := range map[string]func(*provider.InstanceState){

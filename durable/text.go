@@ -56,6 +56,7 @@ func checkTextsOf(what string, v reflect.Value) error {
 				return err
 			}
 		}
+	default: // no text
 	}
 	return nil
 }

@@ -191,7 +191,7 @@ func TestHost_ForwardingWithoutAPrefixDoesNotServeTriggers(t *testing.T) {
 	a := launchHost(t, e2eApp, root, nil)
 	eventually(t, 90*time.Second, "503 with the reason", func() bool {
 		got, err := a.try(http.MethodPost, "/start", nil)
-		return err == nil && got.status == http.StatusServiceUnavailable && strings.Contains(string(got.body), "set a route prefix")
+		return err == nil && got.status == http.StatusServiceUnavailable && strings.Contains(got.body, "set a route prefix")
 	})
 }
 

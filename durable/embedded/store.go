@@ -22,9 +22,9 @@ type store struct {
 	log     *slog.Logger
 	db      *bolt.DB
 	file    os.FileInfo // of the database, when it was opened
-	journal *journal // of the writer
-	last    uint64   // the number of the last group; of the writer
-	broken  error    // why nothing can be written any more; of the writer
+	journal *journal    // of the writer
+	last    uint64      // the number of the last group; of the writer
+	broken  error       // why nothing can be written any more; of the writer
 
 	// flushSize, maxLayer and flushPause, less in tests.
 	flushAt int64

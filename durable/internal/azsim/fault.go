@@ -42,8 +42,10 @@ const (
 
 // String returns the name of the fault.
 func (f Fault) String() string {
-	names := [...]string{"", "throttled", "lost", "answer lost", "refused after", "slow", "killed before", "killed after", "frozen after",
-		"delivered twice", "delivered again", "delivered late"}
+	names := [...]string{
+		"", "throttled", "lost", "answer lost", "refused after", "slow", "killed before", "killed after", "frozen after",
+		"delivered twice", "delivered again", "delivered late",
+	}
 	if f < 0 || int(f) >= len(names) {
 		return "unknown fault"
 	}

@@ -61,7 +61,7 @@ func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (
 	if suspended {
 		return cp, nil
 	}
-	unknown, ok := held.(*unknownFunctionError)
+	unknown, ok := errors.AsType[*unknownFunctionError](held)
 	if !ok || !x.unknown.fails(dueOf(x.start), x.now(), len(past) > 0) {
 		return nil, held
 	}

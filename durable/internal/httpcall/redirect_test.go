@@ -16,8 +16,10 @@ type visit struct {
 }
 
 // secrets are all headers that must not go astray.
-var secrets = []string{"Authorization", "Cookie", "X-Functions-Key", "Ocp-Apim-Subscription-Key", "Api-Key", "X-Api-Key", "Proxy-Authorization",
-	"X-Auth-Token", "X-Vault-Token", "X-Goog-Api-Key", "Aeg-Sas-Key", "X-Of-Nobody-Yet"}
+var secrets = []string{
+	"Authorization", "Cookie", "X-Functions-Key", "Ocp-Apim-Subscription-Key", "Api-Key", "X-Api-Key", "Proxy-Authorization",
+	"X-Auth-Token", "X-Vault-Token", "X-Goog-Api-Key", "Aeg-Sas-Key", "X-Of-Nobody-Yet",
+}
 
 // wander follows redirects from the first of the URLs to the last, and returns
 // what each was told. Header X-Trace is named as one for other origins.

@@ -42,7 +42,7 @@ func (x *Execution) nextGUID() GUID {
 	h := sha1.New() //nolint:gosec // see the import
 	h.Write(guidSpace[:])
 	// .NET's round-trip format "o" of a UTC time.
-	fmt.Fprintf(h, "%s_%s_%d", x.instance.InstanceID, x.now.UTC().Format("2006-01-02T15:04:05.0000000Z"), x.guids.made)
+	_, _ = fmt.Fprintf(h, "%s_%s_%d", x.instance.InstanceID, x.now.UTC().Format("2006-01-02T15:04:05.0000000Z"), x.guids.made)
 	x.guids.made++
 	g := GUID(h.Sum(nil))
 	g[6] = g[6]&0x0f | 0x50
