@@ -201,12 +201,20 @@ func abandonDelay(dequeueCount int) time.Duration {
 
 // abandon hands the message back after a delay that grows with every delivery.
 func (d *delivery) abandon(ctx context.Context, reason string) {
+	d.abandonAs(ctx, abandoning, reason)
+}
+
+// abandoning is what a message is logged as that is handed back.
+const abandoning = "AbandoningMessage"
+
+// abandonAs is abandon that is logged as the given event.
+func (d *delivery) abandonAs(ctx context.Context, event, reason string) {
 	delay := abandonDelay(d.receives())
 	if delay >= maxAbandonDelay {
 		d.hub.log.Warn("PoisonMessageDetected", d.attrs("reason", reason)...)
 		d.hub.meter.Poison(d.queue.name)
 	}
-	d.abandonFor(ctx, delay, reason)
+	d.abandonFor(ctx, event, delay, reason)
 }
 
 // receives returns how often the message was received, as its queue has counted:
@@ -218,9 +226,9 @@ func (d *delivery) receives() int {
 	return d.dequeueCount
 }
 
-// abandonFor hands the message back for the given time.
-func (d *delivery) abandonFor(ctx context.Context, delay time.Duration, reason string) {
-	d.hub.log.Warn("AbandoningMessage", d.attrs("delay", delay, "reason", reason)...)
+// abandonFor hands the message back for the given time, and logs that as event.
+func (d *delivery) abandonFor(ctx context.Context, event string, delay time.Duration, reason string) {
+	d.hub.log.Warn(event, d.attrs("delay", delay, "reason", reason)...)
 	d.hub.meter.HeldBack(d.queue.name, d.heldWhy())
 	d.handBack(ctx, delay)
 }

@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // disposals are judged messages: those to hand out, and those to do away with.
@@ -110,14 +111,11 @@ func (h *TaskHub) repair(ctx context.Context, r repair, instanceID string, store
 func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *loadedInstance, d *delivery, v verdict, err error) {
 	switch v.fate {
 	case fateHoldBack:
-		if v.event != "AbandoningMessage" {
-			h.log.Warn(v.event, d.attrs("reason", v.reason)...)
-		}
 		if v == notYetStarted && stored.row != nil {
-			d.abandonFor(ctx, startDelay(stored.row.State.ScheduledAt, d.receives(), time.Now()), v.reason)
+			d.abandonFor(ctx, v.event, startDelay(&stored.row.State, d.receives(), time.Now()), v.reason)
 			return
 		}
-		d.abandon(ctx, v.reason)
+		d.abandonAs(ctx, v.event, v.reason)
 		return
 	case fateTerminate:
 		event, _ := d.event().(*history.ExecutionTerminated)
@@ -136,18 +134,19 @@ func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *loaded
 	}
 }
 
-// startPatience bounds how long a message is held back whose instance is due to
-// start but has not yet.
+// startPatience bounds how long a message is held back whose instance is just due
+// to start but has not yet.
 const startPatience = 10 * time.Second
 
-// startDelay returns how long to hold back a message, received so many times,
-// for an instance that is to start at the given time, or at once if that is
-// zero. The delay grows as usual, but the message comes with the start and not
-// long after it.
-func startDelay(scheduled time.Time, dequeueCount int, now time.Time) time.Duration {
+// startDelay returns how long to hold back a message, received so many times, for
+// an instance that has not started. The delay grows as usual, but the message
+// comes with the start and not long after it: if the start is late, by a quarter
+// of what it is late at most.
+func startDelay(s *provider.InstanceState, dequeueCount int, now time.Time) time.Duration {
 	delay := abandonDelay(dequeueCount)
-	if ahead := scheduled.Sub(now); ahead > 0 {
-		return min(delay, ahead.Truncate(time.Second)+time.Second)
+	late := now.Sub(dueSince(s))
+	if late < 0 {
+		return min(delay, (-late).Truncate(time.Second)+time.Second)
 	}
-	return min(delay, startPatience)
+	return min(delay, max(startPatience, (late/4).Truncate(time.Second)))
 }

@@ -3,29 +3,48 @@ package azurestorage
 import (
 	"testing"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
+
+func TestStartDelay_AsksSeldomForAStartThatDoesNotCome(t *testing.T) {
+	t.Parallel()
+	created := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	state := &provider.InstanceState{LastUpdatedAt: created}
+	times := 0
+	for now := created; now.Before(created.Add(24 * time.Hour)); times++ {
+		now = now.Add(startDelay(state, times+1, now))
+	}
+	if times > 200 {
+		t.Errorf("the message comes %d times in a day, want 200 at most", times)
+	}
+}
 
 func TestStartDelay_BringsWhatWaitsForAnInstanceWithItsStart(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	tests := []struct {
 		name         string
-		scheduled    time.Time
+		due          time.Duration // of the start, from now
 		dequeueCount int
 		want         time.Duration
 	}{
-		{"at once, the first time", time.Time{}, 1, 2 * time.Second},
-		{"at once, after many times", time.Time{}, 20, startPatience},
-		{"soon, the first time", now.Add(time.Minute), 1, 2 * time.Second},
-		{"soon, after many times", now.Add(time.Minute), 20, 61 * time.Second},
-		{"in part of a second", now.Add(300 * time.Millisecond), 20, time.Second},
-		{"weeks away", now.Add(21 * 24 * time.Hour), 20, maxAbandonDelay},
-		{"due and not started", now.Add(-time.Hour), 20, startPatience},
+		{"at once, the first time", 0, 1, 2 * time.Second},
+		{"at once, after many times", 0, 20, startPatience},
+		{"soon, the first time", time.Minute, 1, 2 * time.Second},
+		{"soon, after many times", time.Minute, 20, 61 * time.Second},
+		{"in part of a second", 300 * time.Millisecond, 20, time.Second},
+		{"weeks away", 21 * 24 * time.Hour, 20, maxAbandonDelay},
+		{"late, the first time", -time.Hour, 1, 2 * time.Second},
+		{"a little late", -20 * time.Second, 20, startPatience},
+		{"minutes late", -4 * time.Minute, 20, time.Minute},
+		{"hours late", -time.Hour, 20, maxAbandonDelay},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			if got := startDelay(tt.scheduled, tt.dequeueCount, now); got != tt.want {
+			state := &provider.InstanceState{LastUpdatedAt: now.Add(min(tt.due, 0)), ScheduledAt: now.Add(tt.due)}
+			if got := startDelay(state, tt.dequeueCount, now); got != tt.want {
 				t.Errorf("startDelay = %v, want %v", got, tt.want)
 			}
 		})

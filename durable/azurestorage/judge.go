@@ -54,7 +54,7 @@ var (
 	outOfOrder      = verdict{fateHoldBack, "ReceivedOutOfOrderMessage", "what it completes is not in the history yet"}
 	notYetStarted   = verdict{fateHoldBack, "ReceivedOutOfOrderMessage", "the instance has not started yet"}
 	rewinding       = verdict{fateHoldBack, "ReceivedOutOfOrderMessage", "the instance has ended, unless what was read of it was from before it was rewound"}
-	otherStarts     = verdict{fateHoldBack, "AbandoningMessage", "another instance with the child's ID is about to start"}
+	otherStarts     = verdict{fateHoldBack, abandoning, "another instance with the child's ID is about to start"}
 )
 
 // duplicateMessage is what a message is logged as that was taken before.
@@ -151,7 +151,7 @@ func judgeStart(start *history.ExecutionStarted, stored *loadedInstance, m arriv
 	case m.dequeueCount >= maxStartDeliveries:
 		return duplicate("no row of the instance tells of this execution")
 	}
-	return verdict{fateHoldBack, "AbandoningMessage", "no row of the instance tells of this execution yet"}
+	return verdict{fateHoldBack, abandoning, "no row of the instance tells of this execution yet"}
 }
 
 func sameGeneration(a, b *int) bool {

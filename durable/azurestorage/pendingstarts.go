@@ -120,9 +120,13 @@ func (h *TaskHub) startAgain(ctx context.Context, pending history.OrchestrationI
 
 // isOverdue reports whether an instance should have begun to run by now.
 func isOverdue(s *provider.InstanceState, now time.Time) bool {
-	due := s.LastUpdatedAt
-	if s.ScheduledAt.After(due) {
-		due = s.ScheduledAt
+	return s.Status == history.Pending && now.Sub(dueSince(s)) > startOverdue
+}
+
+// dueSince returns when an instance that is pending is, or was, to start.
+func dueSince(s *provider.InstanceState) time.Time {
+	if s.ScheduledAt.After(s.LastUpdatedAt) {
+		return s.ScheduledAt
 	}
-	return s.Status == history.Pending && now.Sub(due) > startOverdue
+	return s.LastUpdatedAt
 }

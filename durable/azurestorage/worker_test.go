@@ -71,8 +71,11 @@ func TestControlQueue_HoldsBackAnEventUntilTheInstanceHasStarted(t *testing.T) {
 		}
 		commitEnd(t, item, 1, `1`)
 	}
-	if wasEarly && !logged(h, "AbandoningMessage", "EventRaised", "has not started yet") {
+	if wasEarly && !logged(h, "ReceivedOutOfOrderMessage", "EventRaised", "has not started yet", "delay=") {
 		t.Error("nothing was logged of the event that came too early")
+	}
+	if logged(h, "AbandoningMessage") {
+		t.Error("that a message is held back was logged twice")
 	}
 }
 
