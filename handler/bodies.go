@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"sync/atomic"
+	"time"
 
 	"github.com/labstack/echo/v4"
 )
@@ -24,7 +26,27 @@ var errBodies = &answerError{http.StatusServiceUnavailable, errorBody{
 }}
 
 // A bodyRoom is the room for the bodies of all requests that are being answered.
-type bodyRoom struct{ left atomic.Int64 }
+type bodyRoom struct {
+	left    atomic.Int64
+	freeing atomic.Bool // memory will be given back
+}
+
+const (
+	// largeBody is from which length on the memory of a body is given back to the
+	// system, which the garbage collector does only when as much again is in use.
+	largeBody = 16 << 20
+	// freeAfter is how long after the request: what it started uses the body, too.
+	freeAfter = 5 * time.Second
+)
+
+func (b *bodyRoom) freeSoon() {
+	if b.freeing.CompareAndSwap(false, true) {
+		time.AfterFunc(freeAfter, func() {
+			b.freeing.Store(false)
+			debug.FreeOSMemory()
+		})
+	}
+}
 
 func (b *bodyRoom) take(n int64) bool {
 	if b.left.Add(-n) >= 0 {
@@ -71,7 +93,12 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 			}
 			body.taken = r.ContentLength
 		}
-		defer func() { s.bodies.left.Add(body.taken) }()
+		defer func() {
+			s.bodies.left.Add(body.taken)
+			if body.taken >= largeBody {
+				s.bodies.freeSoon()
+			}
+		}()
 		r.Body = body
 		return next(c)
 	}
