@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -205,6 +206,13 @@ func isOutage(err error) bool {
 	if e, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		switch e.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
+			return true
+		}
+		if strings.HasSuffix(e.ErrorCode, "BeingDeleted") {
+			return true // it is created again when that is done
+		}
+		switch e.ErrorCode {
+		case "TableNotFound", "QueueNotFound": // the hub was deleted; the next request creates it again
 			return true
 		}
 		return e.StatusCode >= http.StatusInternalServerError

@@ -18,15 +18,24 @@ import (
 // come again.
 func TestOutage_OfEachStatusIsAnswered503(t *testing.T) {
 	t.Parallel()
+	refusals := []azcore.ResponseError{ // of a hub that is deleted while it is in use
+		{StatusCode: 404, ErrorCode: "TableNotFound"},
+		{StatusCode: 404, ErrorCode: "QueueNotFound"},
+		{StatusCode: 409, ErrorCode: "TableBeingDeleted"},
+		{StatusCode: 409, ErrorCode: "QueueBeingDeleted"},
+	}
 	for _, status := range []int{401, 403, 408, 429, 500, 502, 503, 504} {
+		refusals = append(refusals, azcore.ResponseError{StatusCode: status})
+	}
+	for _, refusal := range refusals {
 		hub := newFakeHub()
 		hub.put("i", history.Running, nil)
 		s := readyServer(t, App{}, fakeConfig(t, hub))
-		hub.fail(&azcore.ResponseError{StatusCode: status})
+		hub.fail(&refusal)
 		for _, r := range [][2]string{{"POST", "instances/i/raiseEvent/e"}, {"GET", "instances/i"}, {"GET", "instances"}, {"POST", "orchestrators/E1_HelloSequence"}} {
 			w := call(s, r[0], managed+r[1], "1")
 			if w.Code != http.StatusServiceUnavailable || w.Header().Get("Retry-After") == "" {
-				t.Errorf("storage says %d: %s %s is answered with %d %s, want 503 with Retry-After", status, r[0], r[1], w.Code, w.Body)
+				t.Errorf("storage says %d %s: %s %s is answered with %d %s, want 503 with Retry-After", refusal.StatusCode, refusal.ErrorCode, r[0], r[1], w.Code, w.Body)
 			}
 		}
 	}

@@ -26,7 +26,7 @@ func (e *PartitionCountError) Error() string {
 }
 
 // ensureCreated makes the hub exist. It does so once in the life of h, and
-// again only after it failed. One caller does it while the others wait.
+// again only after it failed, or after a request showed that the hub was deleted. One caller does it while the others wait.
 func (h *TaskHub) ensureCreated(ctx context.Context) error {
 	select {
 	case h.creation <- struct{}{}:
@@ -42,6 +42,33 @@ func (h *TaskHub) ensureCreated(ctx context.Context) error {
 	}
 	h.created.Store(true)
 	return nil
+}
+
+// noteMissing notes that a queue or a table is not there, so that the hub is made
+// again when it is used the next time.
+func (h *TaskHub) noteMissing(err error) {
+	if !h.created.CompareAndSwap(true, false) {
+		return // not yet
+	}
+	h.log.Warn("part of the task hub was deleted: the hub is created again", "event", "GeneralWarning", "error", err)
+	everything := func(string) bool { return true }
+	h.rows.drop(everything)
+	h.histories.drop(everything)
+	h.deleted.give()
+}
+
+// recreate makes the hub again each time it was deleted, until ctx ends.
+func (h *TaskHub) recreate(ctx context.Context) {
+	for {
+		select {
+		case <-h.deleted:
+		case <-ctx.Done():
+			return
+		}
+		if err := h.awaitCreated(ctx); err != nil {
+			h.log.Error("the task hub that was created instead of the deleted one cannot be used", "error", err)
+		}
+	}
 }
 
 // create makes what the hub is made of, in .NET's order; what is there already

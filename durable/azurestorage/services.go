@@ -11,6 +11,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	azruntime "github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
@@ -48,7 +49,7 @@ type services struct {
 	blobEndpoint  string
 }
 
-func newServices(c Connection, transport policy.Transporter, meter *metering.Hub) (*services, error) {
+func newServices(c Connection, transport policy.Transporter, meter *metering.Hub, missing func(error)) (*services, error) {
 	if c.queue == "" {
 		return nil, fmt.Errorf("no storage connection")
 	}
@@ -67,10 +68,10 @@ func newServices(c Connection, transport policy.Transporter, meter *metering.Hub
 	}
 	watchedTables, watchedBlobs := s.tablePace.watch(transport), s.blobPace.watch(transport)
 	var err error
-	if s.queues, err = newQueueService(c, clientOptions(c.queue, s.queuePace.bound(s.queuePace.watch(transport)))); err != nil {
+	if s.queues, err = newQueueService(c, clientOptions(c.queue, s.queuePace.bound(s.queuePace.watch(transport)), missingPolicy{missing})); err != nil {
 		return nil, fmt.Errorf("open queue service: %w", err)
 	}
-	if s.tables, err = newTableService(store, clientOptions(store.table, s.tablePace.bound(watchedTables), substitutionPolicy{})); err != nil {
+	if s.tables, err = newTableService(store, clientOptions(store.table, s.tablePace.bound(watchedTables), substitutionPolicy{}, missingPolicy{missing})); err != nil {
 		return nil, fmt.Errorf("open table service: %w", err)
 	}
 	if s.leases, err = newTableService(store, clientOptions(store.table, watchedTables, substitutionPolicy{})); err != nil {
@@ -83,6 +84,20 @@ func newServices(c Connection, transport policy.Transporter, meter *metering.Hub
 		return nil, fmt.Errorf("open blob service: %w", err)
 	}
 	return s, nil
+}
+
+// missingPolicy tells of answers by which a queue or a table is not there.
+type missingPolicy struct{ tell func(error) }
+
+// Do implements policy.Policy.
+func (p missingPolicy) Do(req *policy.Request) (*http.Response, error) {
+	resp, err := req.Next()
+	if err == nil && resp.StatusCode == http.StatusNotFound {
+		if refusal := azruntime.NewResponseError(resp); isMissing(refusal) {
+			p.tell(refusal)
+		}
+	}
+	return resp, err
 }
 
 // requestBound returns how many requests may be in flight to the service at an

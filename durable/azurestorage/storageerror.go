@@ -24,6 +24,8 @@ const (
 	codePopReceiptMismatch = "PopReceiptMismatch"
 	codeContainerNotFound  = "ContainerNotFound"
 	codeResourceNotFound   = "ResourceNotFound"
+	codeQueueNotFound      = "QueueNotFound"
+	codeTableNotFound      = "TableNotFound"
 )
 
 // statusOf returns the HTTP status that err stands for, 0 if there was no
@@ -64,6 +66,12 @@ func isConflict(err error) bool {
 }
 
 func isNotFound(err error) bool { return statusOf(err) == http.StatusNotFound }
+
+// isMissing reports whether err says that a queue or a table is not there.
+func isMissing(err error) bool {
+	code := codeOf(err)
+	return code == codeQueueNotFound || code == codeTableNotFound
+}
 
 // isGone reports whether err, of a queue message's delete or update, says that
 // the message is not ours any more: it was deleted, or its visibility ended and

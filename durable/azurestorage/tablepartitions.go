@@ -114,6 +114,9 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 		return 0, true
 	default:
 		t.failures++
+		if isMissing(err) {
+			t.hub.noteMissing(err)
+		}
 		t.hub.health.failed("partitions table", err)
 		if t.failures < hurriedRetries {
 			return jitter(ctx, passPace, time.Duration(t.failures)*100*time.Millisecond), false

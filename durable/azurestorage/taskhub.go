@@ -37,6 +37,7 @@ type TaskHub struct {
 	// creation is held by whoever creates the hub.
 	creation chan struct{}
 	created  atomic.Bool
+	deleted  nudge // the hub was there, and is not any more
 
 	// armedFor is how long an armed message is hidden.
 	armedFor time.Duration
@@ -76,7 +77,8 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the task hub's metrics: %w", err)
 	}
-	s, err := newServices(c, cfg.Transport, meter)
+	h := &TaskHub{}
+	s, err := newServices(c, cfg.Transport, meter, h.noteMissing)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +86,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	if c.tracking != nil {
 		names = names.withTrackingStore(cfg.TrackingStoreNamePrefix)
 	}
-	h := &TaskHub{
+	*h = TaskHub{
 		cfg:             cfg,
 		log:             cfg.Logger.With("taskHub", cfg.TaskHub),
 		meter:           meter,
@@ -100,6 +102,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		leaseBlobs:      newBlobStore(s.leaseBlobs, s.blobEndpoint, names.Leases()),
 		appLeases:       newBlobStore(s.leaseBlobs, s.blobEndpoint, names.AppLease()),
 		creation:        make(chan struct{}, 1),
+		deleted:         newNudge(),
 		armedFor:        armedForDefault,
 	}
 	h.health.log = h.log
@@ -151,6 +154,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 	h.tasks.Go(func() { h.renewMessages(work) })
 	h.tasks.Go(func() { h.activities.fetch(ctx, work) })
 	h.tasks.Go(func() { (&overdueStarts{hub: h, sent: map[string]bool{}}).run(ctx) })
+	h.tasks.Go(func() { h.recreate(ctx) })
 	managerDone := make(chan struct{})
 	h.tasks.Go(func() {
 		defer close(managerDone)

@@ -1,0 +1,102 @@
+package simulated_test
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+)
+
+// Somebody deletes the hub while its worker runs. The worker makes it anew, and what a
+// client that has used it before starts is run.
+func TestTaskHub_ThatIsDeletedWhileItIsInUseIsMadeAnew(t *testing.T) {
+	for _, manager := range []azurestorage.PartitionManager{azurestorage.TablePartitions, azurestorage.SafeBlobLeases, azurestorage.LegacyBlobLeases} {
+		t.Run(manager.String(), func(t *testing.T) {
+			inFleet(t, azurestorage.Config{PartitionManager: manager, AppLease: azurestorage.AppLease{Disabled: true}}, func(f *fleet) {
+				t := f.T
+				f.join("one", nil)
+				hub, _ := f.hub("client", nil)
+				client := durable.NewClient(hub, durable.NewRegistry(durable.Orchestrator("HelloSequence", helloSequence)))
+				start := func() error {
+					_, err := client.StartByName(t.Context(), "HelloSequence", nil, durable.InstanceID("a"))
+					return err
+				}
+				if err := start(); err != nil {
+					t.Fatal(err)
+				}
+				f.awaitDone(client, "a")
+
+				admin, _ := f.hub("admin", nil)
+				if err := admin.Delete(t.Context(), true); err != nil {
+					t.Fatal(err)
+				}
+				before := f.elapsed()
+				for start() != nil {
+					if f.elapsed() > before+time.Minute {
+						t.Fatalf("no start succeeds: %v", start())
+					}
+					time.Sleep(time.Second)
+				}
+				f.awaitDone(client, "a")
+			})
+		})
+	}
+}
+
+// A worker to which nobody speaks makes a deleted hub anew, too.
+func TestTaskHub_ThatIsDeletedIsMadeAnewByItsWorker(t *testing.T) {
+	inFleet(t, azurestorage.Config{AppLease: azurestorage.AppLease{Disabled: true}}, func(f *fleet) {
+		f.join("one", nil)
+		time.Sleep(time.Minute)
+		queues := len(f.account.Queues())
+		admin, _ := f.hub("admin", nil)
+		if err := admin.Delete(f.Context(), true); err != nil {
+			f.Fatal(err)
+		}
+		time.Sleep(2 * time.Minute)
+		if got := len(f.account.Queues()); got != queues {
+			f.Errorf("%d queues, want the %d that there were", got, queues)
+		}
+		creations := 0
+		for _, e := range f.account.Log() {
+			if e.Operation == "CreateQueue" && strings.Contains(e.Path, "workitems") {
+				creations++
+			}
+		}
+		if creations != 2 {
+			f.Errorf("the hub was made %d times, want once at the start and once again", creations)
+		}
+	})
+}
+
+// A request to a hub that is deleted is refused by an error that names what is missing.
+func TestTaskHub_ThatIsDeletedRefusesWithTheServicesError(t *testing.T) {
+	inFleet(t, azurestorage.Config{AppLease: azurestorage.AppLease{Disabled: true}}, func(f *fleet) {
+		hub, _ := f.hub("client", nil)
+		client := durable.NewClient(hub, durable.NewRegistry(durable.Orchestrator("HelloSequence", helloSequence)))
+		start := func(id durable.InstanceID) error {
+			_, err := client.StartByName(f.Context(), "HelloSequence", nil, id)
+			return err
+		}
+		if err := start("a"); err != nil {
+			f.Fatal(err)
+		}
+		admin, _ := f.hub("admin", nil)
+		if err := admin.Delete(f.Context(), true); err != nil {
+			f.Fatal(err)
+		}
+		err := start("b")
+		if e, ok := errors.AsType[*azcore.ResponseError](err); !ok || e.StatusCode != http.StatusNotFound {
+			f.Errorf("the first start returned %v, want the service's refusal", err)
+		}
+		if err := start("c"); err != nil {
+			f.Errorf("the next start returned %v", err)
+		}
+	})
+}
