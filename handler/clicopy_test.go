@@ -38,7 +38,9 @@ func TestHubCopy_RefusesToCopyAHubOntoItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, pair := range [][2]string{
-		{"embedded", "embedded"}, {"embedded", "embedded:" + cfg.hubFile()}, {"embedded:" + link, "embedded"},
+		{"embedded", "embedded"},
+		{"embedded", "embedded:" + cfg.hubFile()},
+		{"embedded:" + link, "embedded"},
 		{"embedded", "embedded:" + filepath.Join(cfg.Root, "other.db")}, // which the copy would be made in
 		{"azurestorage", "azurestorage:" + DefaultConnectionName},
 	} {

@@ -107,8 +107,14 @@ func TestCommands_AreToldApart(t *testing.T) {
 		t.Errorf("a command: %d %v", code, done)
 	}
 	for _, tt := range []struct{ args, want string }{
-		{"--help", "-write-functions [-per-route] [FOLDER]"}, {"-h", "-init [FOLDER]"}, {"help", "hub VERB"}, {"--version", thisModule},
-		{"-version", "go1."}, {"-init --help", "write a new app"}, {"-write-functions -h", "that of host.json"}, {"-schema --help", "JSON schema"},
+		{"--help", "-write-functions [-per-route] [FOLDER]"},
+		{"-h", "-init [FOLDER]"},
+		{"help", "hub VERB"},
+		{"--version", thisModule},
+		{"-version", "go1."},
+		{"-init --help", "write a new app"},
+		{"-write-functions -h", "that of host.json"},
+		{"-schema --help", "JSON schema"},
 	} {
 		out.Reset()
 		t.Chdir(t.TempDir())

@@ -56,6 +56,7 @@ func (silentHub) Send(ctx context.Context, _ provider.TaskMessage) error { retur
 func (silentHub) Instance(ctx context.Context, _ string, _ provider.Fetch) (*provider.InstanceState, error) {
 	return nil, silence(ctx)
 }
+
 func (silentHub) Instances(ctx context.Context, _ provider.Query) (*provider.Page, error) {
 	return nil, silence(ctx)
 }
