@@ -3,10 +3,11 @@ package durable
 import "fmt"
 
 // What an orchestration can be started with, in bytes. Rows of tables have no room
-// for much more, and .NET workers keep none of it elsewhere.
+// for longer names and versions, and .NET workers keep none of them elsewhere. Tags
+// that a row has no room for are in a blob.
 const (
-	MaxNameLength = 1024     // of the orchestrator's name, and of a version
-	MaxTagsLength = 16 << 10 // of the names and values of all tags of a call
+	MaxNameLength = 1024    // of the orchestrator's name, and of a version
+	MaxTagsLength = 1 << 20 // of the names and values of all tags of a call
 )
 
 // A TooLongError says that an orchestration cannot be started with a text.

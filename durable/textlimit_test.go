@@ -10,7 +10,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 )
 
-var longSizes = []int{durable.MaxTagsLength + 1, 40 << 10, 70 << 10, 2 << 20}
+var longSizes = []int{durable.MaxNameLength + 1, 40 << 10, 70 << 10, 2 << 20}
+
+func longTags(size int) int { return max(size, durable.MaxTagsLength+1) }
 
 func tooLong(t *testing.T, what string, err error) {
 	t.Helper()
@@ -30,8 +32,9 @@ func TestStart_RefusesTextsThatNoRowHasRoomFor(t *testing.T) {
 		long := strings.Repeat("x", size)
 		tooLong(t, "name", start(long))
 		tooLong(t, "version", start("A", durable.Version(long)))
-		tooLong(t, "tags", start("A", durable.Tags{"k": long}))
-		tooLong(t, "tags", start("A", durable.Tags{long: ""}))
+		tags := strings.Repeat("x", longTags(size))
+		tooLong(t, "tags", start("A", durable.Tags{"k": tags}))
+		tooLong(t, "tags", start("A", durable.Tags{tags: ""}))
 		if err := start("A", durable.InstanceID(long)); !errors.As(err, new(*durable.InstanceIDError)) {
 			t.Errorf("error %.300v, want an *InstanceIDError", err)
 		}
@@ -60,7 +63,7 @@ func TestOrchestrator_CannotStartWhatNoRowHasRoomFor(t *testing.T) {
 			}
 			note("name", child(long(size)))
 			note("version", child("A", durable.Version(long(size))))
-			note("tags", child("A", durable.Tags{"k": long(size)}))
+			note("tags", child("A", durable.Tags{"k": long(longTags(size))}))
 			_, err := durable.ContinueAsNew(ctx, again, durable.Void{}, durable.Version(long(size)))
 			note("version", err)
 			for _, id := range []durable.InstanceID{durable.InstanceID(long(size)), "a/b"} {
