@@ -20,7 +20,8 @@ import (
 //  1. Messages go out, in parallel. If nothing else follows, the episode runs
 //     again and sends them again; receivers recognize what they have. If somebody
 //     else turns out to have the instance, those that are still there are taken
-//     back. Those that are to be sent last go out after step 2 instead.
+//     back. Those that are to be sent last, as an entity's, are hidden until step 2
+//     counts, and shown after it.
 //  2. The history grows, if it is still as it was read. This is the moment at
 //     which the checkpoint counts. Whoever receives one of the messages before it
 //     holds it back.
@@ -160,9 +161,6 @@ func (s *session) follow(ctx context.Context, cp *provider.Checkpoint, rows []en
 // added. If it is not known whether the checkpoint counts, its messages are made
 // visible: either their history is there, or they will be found not to have one.
 func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]entity, error) {
-	if cp.SendLast {
-		return s.writeHistoryAndSend(ctx, cp)
-	}
 	sent, err := s.send(ctx, cp)
 	if err != nil {
 		s.hub.retract(ctx, sent)
@@ -187,6 +185,10 @@ func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]
 		s.hub.reveal(ctx, sent)
 		return nil, err
 	}
+	if err := s.hub.show(ctx, sent); err != nil {
+		s.hub.reveal(ctx, sent)
+		return nil, fmt.Errorf("the history is written, but not all messages can be seen: %w", err)
+	}
 	s.hub.handOver(ctx, sent)
 	return rows, s.advance(cp, etag, ordinal, rows)
 }
@@ -198,31 +200,6 @@ func (s *session) mayHaveBeenFollowed(err error) bool {
 	return ok && other.executionID != s.executionID()
 }
 
-// writeHistoryAndSend does step 2 of a commit before step 1. If the messages do
-// not all go out, the checkpoint counts, and it is for whoever takes it from
-// there to send them again.
-func (s *session) writeHistoryAndSend(ctx context.Context, cp *provider.Checkpoint) ([]entity, error) {
-	ordinal := s.ordinal
-	if cp.ContinuedAsNew {
-		ordinal = 0
-	}
-	rows, err := s.hub.offloadedRows(ctx, s.slot.id, cp.Instance.ExecutionID, ordinal, cp.NewEvents)
-	if err != nil {
-		return nil, err
-	}
-	etag, _, err := s.hub.appendNoting(ctx, cp.Instance, rows, s.loaded.etag, s.notes(cp))
-	if err != nil {
-		return nil, err
-	}
-	sent, err := s.send(ctx, cp)
-	if err != nil {
-		s.hub.reveal(ctx, sent)
-		return nil, fmt.Errorf("the history is written, but not all messages are sent: %w", err)
-	}
-	s.hub.handOver(ctx, sent)
-	return rows, s.advance(cp, etag, ordinal, rows)
-}
-
 // notes returns what the sentinel is to say of a checkpoint besides what .NET's
 // does.
 func (s *session) notes(cp *provider.Checkpoint) map[string]string {
@@ -230,6 +207,9 @@ func (s *session) notes(cp *provider.Checkpoint) map[string]string {
 	s.noteTracking(notes)
 	if first := s.firstExecution(cp); first != s.loaded.current.first {
 		notes[firstExecutionColumn] = first
+	}
+	if after, isOne := s.batchesAfter(cp); isOne {
+		notes[batchesColumn] = after.String()
 	}
 	return notes
 }
@@ -249,9 +229,14 @@ func (s *session) firstExecution(cp *provider.Checkpoint) string {
 // advance makes the session know what was committed.
 func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, rows []entity) error {
 	loaded, first := s.loaded, s.firstExecution(cp)
+	batches := loaded.batches
+	if after, isOne := s.batchesAfter(cp); isOne {
+		batches = after.String()
+	}
 	if cp.ContinuedAsNew {
 		loaded.storedHistory = storedHistory{known: newKnownEvents()}
 	}
+	loaded.batches = batches
 	loaded.current = currentGeneration{cp.Instance.ExecutionID, first}
 	loaded.executionID, loaded.etag, loaded.unverified = cp.Instance.ExecutionID, etag, false
 	for i, ev := range cp.NewEvents {

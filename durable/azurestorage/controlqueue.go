@@ -78,6 +78,9 @@ func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
 			r.do(func() { d.makeUpFor(r.work, done.update) })
 			continue
 		}
+		if !p.believe(r, d) {
+			continue
+		}
 		h.meter.Received(p.queue.name, ageOf(d))
 		fresh = append(fresh, d)
 	}
@@ -114,9 +117,11 @@ func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
 		if err != nil {
 			return fmt.Errorf("fetch large message: %w", err)
 		}
+		batch := env.Batch
 		if env, err = decodeEnvelope(string(content)); err != nil {
 			return fmt.Errorf("large message %s: %w", d.id, err)
 		}
+		env.Batch = batch
 	}
 	if env.Message == nil {
 		return fmt.Errorf("message %s has no task message", d.id)

@@ -67,6 +67,7 @@ type historyColumns struct {
 	State                 string
 	Tracking              string // of the sentinel
 	FirstExecutionID      string `json:"FirstExecutionId"` // of the sentinel
+	EntityBatches         string // of the sentinel
 
 	IsCheckpointComplete         bool           // of the sentinel
 	CheckpointCompletedTimestamp eventjson.Time // of the sentinel

@@ -31,6 +31,7 @@ type storedHistory struct {
 	bytes       int      // roughly, of the rows
 	tracked     tracked
 	current     currentGeneration
+	batches     string // that counted, of an entity: see [entityBatches]
 }
 
 // currentGeneration is what the sentinel says of whose the history is.
@@ -269,6 +270,7 @@ func currentExecution(rows []*historyRow, wanted string) ([]*historyRow, storedH
 		stored.etag, stored.current.executionID = sentinel.ETag, sentinel.ExecutionID
 		if sentinel.columns != nil {
 			stored.tracked.column, stored.current.first = sentinel.columns.Tracking, sentinel.columns.FirstExecutionID
+			stored.batches = sentinel.columns.EntityBatches
 		}
 	}
 	if len(rows) == 0 || wanted != "" && (sentinel == nil || sentinel.ExecutionID != wanted) {

@@ -42,6 +42,10 @@ type envelope struct {
 	// time than the one in the history (DurableTask.Core/TaskOrchestrationDispatcher.cs,
 	// ProcessScheduleTaskDecision).
 	Scheduled time.Time
+	// Batch names the batch of an entity that the message is of, as long as it is not
+	// known whether that counts: see [entityBatches]. A wrapper has it, too, and .NET takes
+	// no notice of it.
+	Batch string
 }
 
 // newWrapper returns the envelope to enqueue in the place of one that was too
@@ -73,6 +77,9 @@ func encodeEnvelope(e *envelope) ([]byte, error) {
 	w.optStr("SerializableTraceContext", e.TraceContext)
 	if !e.Scheduled.IsZero() {
 		w.time("ScheduledTimestamp", e.Scheduled)
+	}
+	if e.Batch != "" {
+		w.str("EntityBatch", e.Batch)
 	}
 	w.close()
 	return w.buf, nil
@@ -180,6 +187,7 @@ func decodeEnvelope(text string) (*envelope, error) {
 		Episode:        wire.Episode,
 		TraceContext:   textOf(wire.SerializableTraceContext),
 		Scheduled:      history.Ticks(wire.ScheduledTimestamp),
+		Batch:          wire.EntityBatch,
 	}
 	if wire.ActivityID != "" {
 		if e.ActivityID, err = uuid.Parse(wire.ActivityID); err != nil {
@@ -214,6 +222,7 @@ type wireEnvelope struct {
 	Sender                   *eventjson.Instance
 	SerializableTraceContext json.RawMessage
 	ScheduledTimestamp       time.Time
+	EntityBatch              string
 }
 
 type wireTaskMessage struct {

@@ -26,9 +26,13 @@ type outgoing struct {
 	claim bool
 	// duplicates is as in [messageQueue.put].
 	duplicates bool
+	// batch is the name of the entity's batch that the message is of. It is put hidden
+	// then.
+	batch string
 
 	// prepare sets the following.
 	text       string    // to put into the queue
+	shown      string    // the text that it has once its batch counts, empty if it is of none
 	blob       string    // that the message is in, empty if it is not large
 	asReceived *envelope // what a receiver would make of it, if it is claimed
 }
@@ -39,6 +43,8 @@ type sentMessage struct {
 	partition   *partition // whose queue it is, nil for the work-item queue
 	id, receipt string     // with which it can be deleted until somebody receives it
 	claimed     *delivery  // to be handed over in memory, or nil
+	shown       string     // as in outgoing
+	message     *provider.TaskMessage
 }
 
 // send gives a message its identity and puts it into a queue, by way of a blob
@@ -59,8 +65,8 @@ func (h *TaskHub) post(ctx context.Context, out *outgoing) (sentMessage, error) 
 func (h *TaskHub) enqueue(ctx context.Context, out *outgoing) (sentMessage, error) {
 	start := time.Now()
 	delay := visibilityDelay(out.env.Message, start) + out.delay
-	if out.claim {
-		delay += h.lockOf(out.partition)
+	if out.claim || out.batch != "" {
+		delay = min(delay+h.lockOf(out.partition), maxVisibility)
 	}
 	id, receipt, err := out.queue.put(ctx, out.text, delay, out.duplicates)
 	if err != nil {
@@ -70,7 +76,7 @@ func (h *TaskHub) enqueue(ctx context.Context, out *outgoing) (sentMessage, erro
 		return sentMessage{}, err
 	}
 	h.logSent(out.queue, out.env)
-	sent := sentMessage{queue: out.queue, partition: out.partition, id: id, receipt: receipt}
+	sent := sentMessage{queue: out.queue, partition: out.partition, id: id, receipt: receipt, shown: out.shown, message: out.env.Message}
 	if out.claim {
 		m := queueMessage{id: id, receipt: receipt, text: out.text, dequeueCount: 1, insertedOn: start, askedAt: start, hiddenFor: delay}
 		sent.claimed = h.newClaim(out, m)
@@ -115,9 +121,20 @@ func (h *TaskHub) prepare(ctx context.Context, out *outgoing) (err error) {
 		if err := h.largeMessages.write(ctx, out.blob, encoded); err != nil {
 			return err
 		}
-		if encoded, err = encodeEnvelope(newWrapper(out.blob)); err != nil {
+		env = newWrapper(out.blob)
+		if encoded, err = encodeEnvelope(env); err != nil {
 			return fmt.Errorf("encode wrapper of %s: %w", out.blob, err)
 		}
+	}
+	out.text = encodeQueueText(encoded, h.cfg.QueueEncoding)
+	if out.batch == "" {
+		return nil
+	}
+	out.shown = out.text
+	named := *env
+	named.Batch = out.batch
+	if encoded, err = encodeEnvelope(&named); err != nil {
+		return fmt.Errorf("encode %s for %q: %w", out.env.Message.Event.Type(), out.env.Message.Target.InstanceID, err)
 	}
 	out.text = encodeQueueText(encoded, h.cfg.QueueEncoding)
 	return nil
@@ -153,7 +170,12 @@ func (s *session) send(ctx context.Context, cp *provider.Checkpoint) ([]sentMess
 		sender = cp.Instance
 	}
 	out := s.outgoing(cp)
+	batch := ""
+	if after, isOne := s.batchesAfter(cp); isOne {
+		batch = after.name()
+	}
 	for _, o := range out {
+		o.batch = batch
 		o.env.Episode, o.env.Sender = &episode, &sender
 		o.number = s.hub.sequence.Add(1) // in the order of the decisions, whichever is sent first
 	}
