@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
@@ -73,6 +74,9 @@ var takeovers = []struct {
 	input int
 	want  string
 	event bool
+	// entities says that the instance has to do with entities. It may be carried on by
+	// .NET, too, which performs an operation again where we do not.
+	entities bool
 }{
 	{name: "sequence", run: three, want: "Hello Tokyo! Hello Seattle! Hello London!"},
 	{name: "fan-out", run: fanOut, input: 10, want: "10"},
@@ -81,6 +85,7 @@ var takeovers = []struct {
 	{name: "event", run: listen, want: "done", event: true},
 	{name: "children", run: parent, input: 2, want: "Hello 0! Hello 1!"},
 	{name: "continue-as-new", run: countdown, input: 2, want: "zero"},
+	{name: "entities", run: move, want: "moved", entities: true},
 }
 
 func takeoverRegistry() *durable.Registry {
@@ -89,6 +94,7 @@ func takeoverRegistry() *durable.Registry {
 		durable.Orchestrator("Listen", listen), durable.Orchestrator("Child", child), durable.Orchestrator("Parent", parent),
 		durable.Orchestrator("Countdown", countdown), durable.Orchestrator("Quick", quick),
 		durable.Orchestrator("WithChild", withChild), durable.Activity("SayHello", sayHello),
+		durable.Orchestrator("Move", move), durable.Entity("tally", durable.Op("Add", (*tally).Add)),
 	)
 }
 
@@ -120,7 +126,11 @@ func startProcess(t *testing.T, account *azsim.Account, name string, look func()
 func startProcessWith(t *testing.T, account *azsim.Account, name string, look func(), cfg durable.Config) *process {
 	cfg.Logger = slog.New(slog.DiscardHandler)
 	w := account.Worker(name)
-	hub := openWith(t, w.Name(), account, watched{w, look})
+	var transport policy.Transporter = watched{w, look}
+	if name == dotnetWorker {
+		transport = dotnet{watched{w, look}}
+	}
+	hub := openWith(t, w.Name(), account, transport)
 	ctx, cancel := context.WithCancel(chance.With(context.WithoutCancel(t.Context()), account.Chance(name)))
 	var running sync.WaitGroup
 	registry := takeoverRegistry()
@@ -136,10 +146,13 @@ func startProcessWith(t *testing.T, account *azsim.Account, name string, look fu
 	}}
 }
 
+// dotnetWorker is the name of a worker that is as one of .NET.
+const dotnetWorker = "dotnet"
+
 // takeover runs one orchestration in a process that meets a fault at its n-th
-// request after it has settled, and if it dies the rest in another one. It
+// request after it has settled, and if it dies the rest in the successor. It
 // returns how many requests the first made and what was wrong.
-func takeover(t *testing.T, which int, fault azsim.Fault, n int) (requests int, faults []string) {
+func takeover(t *testing.T, which int, fault azsim.Fault, n int, successor string) (requests int, faults []string) {
 	t.Helper()
 	scenario := takeovers[which]
 	synctest.Test(t, func(t *testing.T) {
@@ -201,7 +214,7 @@ func takeover(t *testing.T, which int, fault azsim.Fault, n int) (requests int, 
 				cancel()
 				err = <-started
 				first.stop()
-				last = startProcess(t, account, "w2", look)
+				last = startProcess(t, account, successor, look)
 			case <-time.After(3 * time.Minute):
 				settle(false)
 				err = <-started
@@ -214,6 +227,9 @@ func takeover(t *testing.T, which int, fault azsim.Fault, n int) (requests int, 
 				break
 			}
 			time.Sleep(15 * time.Second)
+		}
+		if scenario.entities {
+			note(locked(t.Context(), last.client))
 		}
 		last.stop()
 		note(leftovers(account))
@@ -253,6 +269,16 @@ func finish(ctx context.Context, instance *durable.Instance[string], startErr er
 	return faults
 }
 
+// locked says which entities are locked by nobody who goes on.
+func locked(ctx context.Context, client *durable.Client) (faults []string) {
+	for e, err := range client.AllEntities(ctx, durable.EntityQuery{IncludeEmpty: true}) {
+		if err != nil || e.LockedBy != "" {
+			faults = append(faults, fmt.Sprintf("entity %s is locked by %q, %v", e.ID, e.LockedBy, err))
+		}
+	}
+	return faults
+}
+
 // leftovers returns the messages that are left.
 func leftovers(account *azsim.Account) (faults []string) {
 	for _, queue := range account.Queues() {
@@ -268,7 +294,7 @@ func leftovers(account *azsim.Account) (faults []string) {
 func TestTakeover_IsPossibleBetweenAnyTwoRequests(t *testing.T) {
 	for which, scenario := range takeovers {
 		t.Run(scenario.name, func(t *testing.T) {
-			requests, faults := takeover(t, which, azsim.None, 0)
+			requests, faults := takeover(t, which, azsim.None, 0, "")
 			if len(faults) > 0 {
 				t.Fatalf("nothing went wrong, and yet:\n%s", strings.Join(faults, "\n"))
 			}
@@ -277,12 +303,18 @@ func TestTakeover_IsPossibleBetweenAnyTwoRequests(t *testing.T) {
 				step = max(1, requests/3)
 			}
 			died := 0
-			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
-				for n := 1; n <= requests; n += step {
-					if _, faults := takeover(t, which, fault, n); len(faults) > 0 {
-						t.Errorf("%v request %d of %d:\n%s", fault, n, requests, strings.Join(faults, "\n"))
+			successors := []string{"w2"}
+			if scenario.entities {
+				step, successors = max(1, step/3), append(successors, dotnetWorker)
+			}
+			for _, successor := range successors {
+				for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
+					for n := 1; n <= requests; n += step {
+						if _, faults := takeover(t, which, fault, n, successor); len(faults) > 0 {
+							t.Errorf("%v request %d of %d, taken over by %s:\n%s", fault, n, requests, successor, strings.Join(faults, "\n"))
+						}
+						died++
 					}
-					died++
 				}
 			}
 			t.Logf("died at %d points of %d requests", died, requests)

@@ -1,0 +1,114 @@
+package simulated_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"encoding/xml"
+	"html"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+// A tally is an entity that counts.
+type tally int
+
+func (n *tally) Add(_ *durable.EntityContext, by int) (int, error) {
+	*n += tally(by)
+	return int(*n), nil
+}
+
+// move calls and signals two entities, and calls them again while they are locked.
+func move(ctx *durable.Context, _ int) (string, error) {
+	const a, b = durable.EntityKey[tally]("a"), durable.EntityKey[tally]("b")
+	if _, err := durable.CallEntity(ctx, a, (*tally).Add, 1).Await(); err != nil {
+		return "", err
+	}
+	durable.SignalEntity(ctx, b, (*tally).Add, 1)
+	unlock := durable.LockEntities(ctx, a, b)
+	defer unlock()
+	for _, key := range []durable.EntityKey[tally]{a, b} {
+		if _, err := durable.CallEntity(ctx, key, (*tally).Add, 1).Await(); err != nil {
+			return "", err
+		}
+	}
+	return "moved", nil
+}
+
+// A dotnet is the transport of a worker that takes over as one of .NET does: it sees
+// nothing that .NET ignores. So it knows no more of what an entity took than what its
+// sorter says, nothing of what an entity was to send or of batches, and makes the IDs of
+// requests itself, since histories do not tell them.
+type dotnet struct{ watched }
+
+func (d dotnet) Do(req *http.Request) (*http.Response, error) {
+	resp, err := d.watched.Do(req)
+	if err != nil || resp.Body == nil {
+		return resp, err
+	}
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, err
+	}
+	switch {
+	case strings.Contains(req.URL.Path, "SimHistory"):
+		body = withoutOurs(body)
+	case strings.HasSuffix(req.URL.Path, "/messages"):
+		body = messageText.ReplaceAllFunc(body, func(text []byte) []byte {
+			var out bytes.Buffer
+			_ = xml.EscapeText(&out, ourMembers.ReplaceAll([]byte(html.UnescapeString(string(text))), nil))
+			return bytes.ReplaceAll(bytes.ReplaceAll(out.Bytes(), []byte("&lt;MessageText&gt;"), []byte("<MessageText>")),
+				[]byte("&lt;/MessageText&gt;"), []byte("</MessageText>"))
+		})
+	}
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	return resp, nil
+}
+
+var (
+	messageText = regexp.MustCompile(`<MessageText>[^<]*</MessageText>`)
+	// ourMembers are in JSON, and in JSON inside of that.
+	ourMembers = regexp.MustCompile(`,\\*"(EntityBatch|origin)\\*":\\*"[^"\\]*\\*"`)
+)
+
+// withoutOurs returns the answer to a query of histories without what .NET ignores.
+func withoutOurs(body []byte) []byte {
+	var answer map[string]any
+	if json.Unmarshal(body, &answer) != nil {
+		return body // of a transaction
+	}
+	rows, isList := answer["value"].([]any)
+	if !isList {
+		rows = []any{answer}
+	}
+	for _, row := range rows {
+		row := row.(map[string]any)
+		delete(row, "EntityBatches")
+		input, _ := row["Input"].(string)
+		switch row["EventType"] {
+		case "EventSent":
+			delete(row, "Input")
+		case "EventRaised":
+			row["Input"] = string(ourMembers.ReplaceAll([]byte(input), nil))
+		case "ExecutionStarted":
+			var state map[string]any
+			if json.Unmarshal([]byte(input), &state) == nil && state["sorter"] != nil {
+				for _, member := range []string{"memory", "outbox", "lockId", "lockOrigin"} {
+					delete(state, member)
+				}
+				stripped, _ := json.Marshal(state)
+				row["Input"] = string(ourMembers.ReplaceAll(stripped, nil))
+			}
+		}
+	}
+	stripped, err := json.Marshal(answer)
+	if err != nil {
+		return body
+	}
+	return stripped
+}
