@@ -14,25 +14,25 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// A tally is an entity that counts.
-type tally int
+// A tallied is an entity that counts.
+type tallied int
 
-func (n *tally) Add(_ *durable.EntityContext, by int) (int, error) {
-	*n += tally(by)
+func (n *tallied) Add(_ *durable.EntityContext, by int) (int, error) {
+	*n += tallied(by)
 	return int(*n), nil
 }
 
 // move calls and signals two entities, and calls them again while they are locked.
 func move(ctx *durable.Context, _ int) (string, error) {
-	const a, b = durable.EntityKey[tally]("a"), durable.EntityKey[tally]("b")
-	if _, err := durable.CallEntity(ctx, a, (*tally).Add, 1).Await(); err != nil {
+	const a, b = durable.EntityKey[tallied]("a"), durable.EntityKey[tallied]("b")
+	if _, err := durable.CallEntity(ctx, a, (*tallied).Add, 1).Await(); err != nil {
 		return "", err
 	}
-	durable.SignalEntity(ctx, b, (*tally).Add, 1)
+	durable.SignalEntity(ctx, b, (*tallied).Add, 1)
 	unlock := durable.LockEntities(ctx, a, b)
 	defer unlock()
-	for _, key := range []durable.EntityKey[tally]{a, b} {
-		if _, err := durable.CallEntity(ctx, key, (*tally).Add, 1).Await(); err != nil {
+	for _, key := range []durable.EntityKey[tallied]{a, b} {
+		if _, err := durable.CallEntity(ctx, key, (*tallied).Add, 1).Await(); err != nil {
 			return "", err
 		}
 	}

@@ -94,7 +94,7 @@ func takeoverRegistry() *durable.Registry {
 		durable.Orchestrator("Listen", listen), durable.Orchestrator("Child", child), durable.Orchestrator("Parent", parent),
 		durable.Orchestrator("Countdown", countdown), durable.Orchestrator("Quick", quick),
 		durable.Orchestrator("WithChild", withChild), durable.Activity("SayHello", sayHello),
-		durable.Orchestrator("Move", move), durable.Entity("tally", durable.Op("Add", (*tally).Add)),
+		durable.Orchestrator("Move", move), durable.Entity("tally", durable.Op("Add", (*tallied).Add)),
 	)
 }
 
