@@ -6,8 +6,10 @@ import (
 	"encoding/xml"
 	"html"
 	"io"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -101,6 +103,7 @@ func withoutOurs(body []byte) []byte {
 				for _, member := range []string{"memory", "outbox", "lockId", "lockOrigin"} {
 					delete(state, member)
 				}
+				forgetIDs(state["sorter"].(map[string]any))
 				stripped, _ := json.Marshal(state)
 				row["Input"] = string(ourMembers.ReplaceAll(stripped, nil))
 			}
@@ -111,4 +114,15 @@ func withoutOurs(body []byte) []byte {
 		return body
 	}
 	return stripped
+}
+
+// forgetIDs leaves of a sorter what .NET has: the last label of each sender, up to which
+// all is dropped.
+func forgetIDs(sorter map[string]any) {
+	senders, _ := sorter["ReceivedFromInstance"].(map[string]any)
+	for _, sender := range senders {
+		maps.DeleteFunc(sender.(map[string]any), func(member string, _ any) bool {
+			return !slices.Contains([]string{"Last", "ExecutionId", "Buffered"}, member)
+		})
+	}
 }
