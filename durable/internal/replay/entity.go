@@ -166,10 +166,11 @@ func (x *Execution) newRequest(target entity.ID, m entity.Request) *request {
 	if n > 0 {
 		origin = entity.DeriveID(origin, strconv.Itoa(n))
 	}
+	x.guids.requests++
 	if x.guids.ours {
 		m.ID = origin
 	} else {
-		m.ID, m.Origin = x.nextGUID().String(), origin
+		m.ID, m.Origin = x.requestGUID().String(), origin
 	}
 	return &request{target: target, message: &m}
 }

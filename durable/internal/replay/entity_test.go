@@ -201,6 +201,27 @@ func TestEntities_AnExecutionThatBeganWithOtherIDsKeepsThem(t *testing.T) {
 	}
 }
 
+// Nothing in a history tells which program began an execution whose first ID is a child's.
+// So its GUIDs are those that both make; a request has the ID of .NET all the same.
+func TestEntities_AChildThatIsFirstLeavesTheGUIDsAsTheyWere(t *testing.T) {
+	t.Parallel()
+	var got string
+	s := replaytest.New(t, "O", func(x *replay.Execution, _ *string) (*string, error) {
+		x.CountChild()
+		x.CreateSubOrchestration(new(replay.Future), "C", "", nil)
+		got = x.NewGUID().String()
+		x.SignalEntity(counter("a"), "add", nil, time.Time{})
+		return nil, nil
+	})
+	sent := requests(t, s.Start(nil))
+	if want := dotnetGUID(s.Now, 0); got != want {
+		t.Errorf("the GUID is %s, want the first, %s", got, want)
+	}
+	if want := dotnetGUID(s.Now, 2); sent[0].ID != want {
+		t.Errorf("the request is %s, want %s", sent[0].ID, want)
+	}
+}
+
 // An attempt of an episode was lost after it had sent a call. The answer to it counts
 // for the call that the history has, under whose name .NET needs it, too.
 func TestEntities_AnAnswerToAnotherAttemptAnswersTheCall(t *testing.T) {

@@ -22,28 +22,47 @@ var guidSpace = [...]byte{0x9e, 0x95, 0x29, 0x58, 0x5e, 0x33, 0x4d, 0xaf, 0x82, 
 
 // guids are the GUIDs of an execution.
 type guids struct {
-	made int
+	made     int
+	returned int // by NewGUID
+	requests int
 	// ours says that the execution was begun by a program that made the IDs of
 	// requests in its own way, and counted nothing but what NewGUID returned.
 	ours bool
+	// childFirst says that a child came before any request. Then nothing in the
+	// history tells which program began it, and what NewGUID returns counts alone: it
+	// is the same for both.
+	childFirst bool
 }
 
 // NewGUID returns a GUID that is new, and the same in every replay: version 5, of
 // the instance's ID, the current time and how many came before
 // (durabletask-dotnet's src/Worker/Core/Shims/TaskOrchestrationContextWrapper.cs,
 // NewGuid). Requests to entities and children without an ID of their own count,
-// too, so that .NET makes the same ones when it replays the history.
+// too, so that .NET makes the same ones when it replays the history; but not if a
+// child is the first of them.
 func (x *Execution) NewGUID() GUID {
 	x.check("NewUUID")
-	return x.nextGUID()
+	g := &x.guids
+	n := g.made
+	if g.ours || g.childFirst {
+		n = g.returned
+	}
+	g.returned++
+	g.made++
+	return x.guid(n)
 }
 
-func (x *Execution) nextGUID() GUID {
+// requestGUID returns the GUID of a new request.
+func (x *Execution) requestGUID() GUID {
+	x.guids.made++
+	return x.guid(x.guids.made - 1)
+}
+
+func (x *Execution) guid(n int) GUID {
 	h := sha1.New() //nolint:gosec // see the import
 	h.Write(guidSpace[:])
 	// .NET's round-trip format "o" of a UTC time.
-	_, _ = fmt.Fprintf(h, "%s_%s_%d", x.instance.InstanceID, x.now.UTC().Format("2006-01-02T15:04:05.0000000Z"), x.guids.made)
-	x.guids.made++
+	_, _ = fmt.Fprintf(h, "%s_%s_%d", x.instance.InstanceID, x.now.UTC().Format("2006-01-02T15:04:05.0000000Z"), n)
 	g := GUID(h.Sum(nil))
 	g[6] = g[6]&0x0f | 0x50
 	g[8] = g[8]&0x3f | 0x80
@@ -54,9 +73,8 @@ func (x *Execution) nextGUID() GUID {
 // (TaskOrchestrationContextWrapper.cs, CallSubOrchestratorAsync): once, however
 // often it is tried again.
 func (x *Execution) CountChild() {
-	if !x.guids.ours {
-		x.guids.made++
-	}
+	x.guids.made++
+	x.guids.childFirst = x.guids.childFirst || x.guids.requests == 0
 }
 
 // recognize finds out from the first request in a history how the program that
