@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
@@ -38,6 +39,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the worker's metrics: %w", err)
 	}
+	ledger := openCrashes(cfg)
 	functions := w.registry.forWorker(workerSettings{logger: cfg.Logger, version: cfg.Version, maxActions: cfg.MaxOrchestrationActions, entityWindow: cfg.EntityReorderWindow, http: cfg.HTTP})
 	return dispatch.New(w.hub, functions, dispatch.Config{
 		MaxConcurrentActivities:    cfg.MaxConcurrentActivities,
@@ -55,6 +57,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		FailUnknownAfter:    w.failUnknownAfter(),
 		FailUnknownBegun:    cfg.FailUnknownFunctions,
 		Waiting:             &w.waiting,
+		Crashes:             ledger,
 		KeepInputs:          cfg.KeepInputs,
 		Tracer:              tracing.New(cfg.Tracing.Provider),
 		Meter:               meter,
@@ -63,6 +66,23 @@ func (w *Worker) Run(ctx context.Context) error {
 		Now:                 time.Now,
 		NewID:               newID,
 	}).Run(ctx)
+}
+
+// openCrashes returns what is known of crashes, nil if that is not kept.
+func openCrashes(cfg Config) *crashes.Ledger {
+	if cfg.CrashFile == "" {
+		return nil
+	}
+	ledger, crashed, err := crashes.Open(cfg.CrashFile)
+	if err != nil {
+		cfg.Logger.Warn("crashes of the process are not counted", "file", cfg.CrashFile, "error", err)
+		return nil
+	}
+	if crashed != "" {
+		cfg.Logger.Error("the process before this one was ended by a panic on a goroutine that a function started, where nothing can recover it. "+
+			"Work that ends the process twice before it gets on is set aside", "work", crashed, "file", cfg.CrashFile)
+	}
+	return ledger
 }
 
 // failUnknownAfter returns how long what has not begun waits for a worker that knows
@@ -96,6 +116,7 @@ type WaitingFunction struct {
 	Kind      string // "orchestrator", "activity" or "entity"
 	Name      string
 	Version   string
+	Crashed   bool      // it is known, and what waits is set aside since it has crashed the process
 	Since     time.Time // when the worker first had something that waits
 	Instances []string  // that wait, or whose activities do, in order
 }

@@ -66,6 +66,7 @@ func run(app App) int {
 		fmt.Fprintln(os.Stderr, oneLine(err))
 		return exitNoConfig
 	}
+	cfg.Worker.CrashFile = cfg.crashFile()
 	cfg.Logger = newProcessLogger(&cfg, os.Stdout, os.Stderr)
 	slog.SetDefault(cfg.Logger)
 	defer startTelemetry(ctx, &cfg)()

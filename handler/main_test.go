@@ -28,6 +28,8 @@ func TestMain(m *testing.M) {
 	switch os.Getenv(childRole) {
 	case "app":
 		Main(App{})
+	case "crasher":
+		Main(crasher)
 	case "host":
 		app := exec.Command(os.Args[0])
 		app.Env = append(os.Environ(), childRole+"=app")

@@ -3,6 +3,7 @@ package handler
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
@@ -57,6 +58,28 @@ func (c Config) hubFile() string {
 		path = filepath.Join(c.Root, path)
 	}
 	return path
+}
+
+// crashFile returns the path of the file in which crashes of this process are counted,
+// which is beside the hub's if that is a local file. It is empty if there is no folder
+// for it.
+func (c Config) crashFile() string {
+	if c.StorageType == Embedded {
+		return c.hubFile() + ".crashes"
+	}
+	machine, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	folder, err := os.UserCacheDir() // others could write to a folder for temporary files
+	if err != nil {
+		return ""
+	}
+	folder = filepath.Join(folder, "durablefunctions")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return ""
+	}
+	return filepath.Join(folder, c.Storage.TaskHub+"."+machine+".crashes") // machines may share the folder
 }
 
 // chooseStorage decides what stores the hub, and finds the connection if that is

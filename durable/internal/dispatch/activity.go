@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -39,15 +40,16 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 		}
 		d.fetchingActivities.worked()
 		what := fmt.Sprintf("activity %s of orchestration %s", w.Task.Name, w.Instance.InstanceID)
-		d.handle(what, func(*item) {
+		work := crashes.Work("activity", w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
+		d.handle(what, work, func(it *item) {
 			defer func() { <-slots }()
-			d.runActivity(live, w)
+			d.runActivity(live, w, it.work)
 		})
 	}
 }
 
 // runActivity runs an activity and sends what came of it.
-func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem) {
+func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, work string) {
 	log := d.log.With("instanceId", w.Instance.InstanceID, "executionId", w.Instance.ExecutionID,
 		"name", w.Task.Name, "taskEventId", w.Task.EventID)
 	outcome, end := metering.Completed, d.config.Meter.Begin(metering.Activity, d.config.Now)
@@ -71,16 +73,18 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem) {
 	}()
 
 	fn, ok := d.functions.Activity(w.Task.Name)
-	if !ok {
-		unknown := &unknownFunctionError{kind: "activity", name: w.Task.Name}
+	aside := d.config.Crashes.Holds(work)
+	if !ok || aside {
+		unknown := &unknownFunctionError{kind: "activity", name: w.Task.Name, crashed: aside}
 		if failure := d.failureOfUnknown(live.io, w, unknown, log); failure == nil {
-			log.Log(live.io, d.waits(w.Instance.InstanceID, unknown), "activity is held back: this worker does not know its function")
+			log.Log(live.io, d.waits(w.Instance.InstanceID, unknown), "activity is held back: "+unknown.why())
 			abandon(unknown)
 		} else if err := d.complete(live, w.Lock, taskResult{failure: failure}.event(w.Task.EventID, d.config.Now()), log); err != nil {
 			abandon(fmt.Errorf("send result of activity: %w", err))
 		} else {
 			outcome = metering.Failed
 			d.config.Waiting.remove(w.Instance.InstanceID, unknown.kind)
+			d.noCrash(work)
 		}
 		return
 	}
@@ -109,7 +113,9 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem) {
 	}
 	if err := d.complete(live, w.Lock, r.event(w.Task.EventID, d.config.Now()), log); err != nil {
 		abandon(fmt.Errorf("send result of activity: %w", err))
+		return
 	}
+	d.noCrash(work)
 }
 
 // complete sends an activity's result, if need be several times.

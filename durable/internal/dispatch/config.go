@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
@@ -46,6 +47,9 @@ type Config struct {
 
 	// Waiting, if not nil, is told what waits for functions that are not known.
 	Waiting *Waiting
+
+	// Crashes, if not nil, says what is set aside since it has crashed the process.
+	Crashes *crashes.Ledger
 
 	// KeepInputs keeps the inputs of activities and children in histories, for
 	// who looks at them: replay does not need them.

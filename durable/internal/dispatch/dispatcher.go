@@ -40,6 +40,7 @@ type Dispatcher struct {
 type item struct {
 	label string // unique in this process
 	what  string // for people
+	work  string // by which crashes are counted
 }
 
 // New returns a Dispatcher of what p hands out.
@@ -158,8 +159,8 @@ func (l lifetimes) handBack() (context.Context, context.CancelFunc) {
 
 // handle runs f on a goroutine of its own, for one item. Whatever f does to its
 // goroutine stays there.
-func (d *Dispatcher) handle(what string, f func(*item)) {
-	it := &item{label: fmt.Sprintf("%d", d.items.Add(1)), what: what}
+func (d *Dispatcher) handle(what, work string, f func(*item)) {
+	it := &item{label: fmt.Sprintf("%d", d.items.Add(1)), what: what, work: work}
 	d.mu.Lock()
 	d.running[it] = struct{}{}
 	d.mu.Unlock()
@@ -169,7 +170,7 @@ func (d *Dispatcher) handle(what string, f func(*item)) {
 			delete(d.running, it)
 			d.mu.Unlock()
 		}()
-		labelled(it.label, func() { f(it) })
+		labelled(it, func() { f(it) })
 	})
 }
 

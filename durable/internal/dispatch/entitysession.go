@@ -46,8 +46,8 @@ func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
 
 // runEntity works on an entity that was handed out, when there is room for one
 // more.
-func (d *Dispatcher) runEntity(live lifetimes, w *provider.OrchestrationWorkItem, free func()) {
-	s := &session{d: d, live: live, item: w}
+func (d *Dispatcher) runEntity(live lifetimes, w *provider.OrchestrationWorkItem, it *item, free func()) {
+	s := &session{d: d, live: live, item: w, work: it.work}
 	s.logFor(w.Instance)
 	defer s.release()
 	if !d.enterEntity(live, free) {
@@ -86,11 +86,14 @@ func entityName(w *provider.OrchestrationWorkItem) string {
 // something fails.
 func (s *session) runEntity() {
 	code, err := findEntity(s.d.functions, s.item.Instance.InstanceID)
-	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok && s.d.failsUnknownEntity(s.item) {
+	if err == nil && s.d.config.Crashes.Holds(s.work) {
+		err = &unknownFunctionError{kind: "entity", name: entityName(s.item), crashed: true}
+	}
+	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok && !unknown.crashed && s.d.failsUnknownEntity(s.item) {
 		s.log.Warn("operations of an entity fail: this worker does not know its function", "name", unknown.name)
 		code = unknown.failAll
 	} else if ok {
-		s.log.Log(s.live.io, s.d.waits(s.item.Instance.InstanceID, unknown), "entity is held back: this worker does not know its function", "name", unknown.name)
+		s.log.Log(s.live.io, s.d.waits(s.item.Instance.InstanceID, unknown), "entity is held back: "+unknown.why(), "name", unknown.name)
 		s.abandon(err)
 		return
 	} else if err != nil {
@@ -120,6 +123,7 @@ func (s *session) runEntity() {
 		}
 		s.d.committing.worked()
 		s.d.config.Waiting.remove(cp.Instance.InstanceID, "entity")
+		s.d.noCrash(s.work)
 		e.traced.Committed()
 		if settler, ok := s.item.Session.(provider.Settler); !ok || settler.Settled() {
 			s.d.settled.add(cp.Instance)

@@ -34,6 +34,9 @@ type execution struct {
 	unknown  unknownPolicy
 	// failure is what this one is to fail with rather than run, nil if nothing.
 	failure *history.FailureDetails
+	// crashed, if not nil, reports that the instance is set aside, since its code has
+	// crashed the process.
+	crashed func() bool
 }
 
 // begin makes x ready to run the execution that start begins.
@@ -49,7 +52,10 @@ func (x *execution) begin(start *history.ExecutionStarted, functions Functions) 
 	}
 	code, ok := functions.Orchestrator(start.Name, start.Version)
 	if !ok {
-		return &unknownFunctionError{"orchestrator", start.Name, start.Version}
+		return &unknownFunctionError{kind: "orchestrator", name: start.Name, version: start.Version}
+	}
+	if x.crashed != nil && x.crashed() {
+		return &unknownFunctionError{kind: "orchestrator", name: start.Name, version: start.Version, crashed: true}
 	}
 	x.code = code
 	return nil

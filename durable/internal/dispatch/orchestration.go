@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -34,10 +35,11 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 		}
 		d.fetchingInstances.worked()
 		if entity.IsID(w.Instance.InstanceID) {
-			d.handle("entity "+w.Instance.InstanceID, func(*item) { d.runEntity(live, w, func() { <-slots }) })
+			d.handle("entity "+w.Instance.InstanceID, crashes.Work("entity", "", 0, w.Instance.InstanceID),
+				func(it *item) { d.runEntity(live, w, it, func() { <-slots }) })
 			continue
 		}
-		d.handle("orchestration "+w.Instance.InstanceID, func(it *item) {
+		d.handle("orchestration "+w.Instance.InstanceID, crashes.Work("orchestrator", "", 0, w.Instance.InstanceID), func(it *item) {
 			defer func() { <-slots }()
 			d.runInstance(live, w, it)
 		})
@@ -47,11 +49,12 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 // runInstance runs an instance's episode, and those that follow while its
 // session is extended.
 func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkItem, it *item) {
-	s := &session{d: d, live: live, item: w, label: it.label}
+	s := &session{d: d, live: live, item: w, label: it.label, work: it.work}
 	s.logFor(w.Instance)
 	s.x = &execution{now: d.config.Now, watch: s.watch, keepInputs: d.config.KeepInputs}
 	s.x.versions = versions{refuses: d.config.CheckVersion, fails: d.config.FailMismatch}
 	s.x.unknown = s.d.config.unknown()
+	s.x.crashed = func() bool { return d.config.Crashes.Holds(it.work) }
 	s.x.stopping = func() bool { return live.fetch.Err() != nil }
 
 	// What goes wrong with one instance ends here: the deferred calls also see a
@@ -84,6 +87,7 @@ type session struct {
 	live  lifetimes
 	item  *provider.OrchestrationWorkItem
 	label string
+	work  string       // by which crashes are counted
 	log   *slog.Logger // with the current execution's IDs
 	x     *execution
 
@@ -129,6 +133,12 @@ func (s *session) run() {
 		}
 		s.d.committing.worked()
 		s.d.config.Waiting.remove(cp.Instance.InstanceID, "orchestrator")
+		if len(cp.NewEvents) > 0 {
+			s.d.noCrash(s.work)
+		}
+		if hasResumption(messages) {
+			s.d.resumed(cp.Instance.InstanceID)
+		}
 		traced.Committed(cp, s.d.config.Now())
 		if began && s.x.code != nil {
 			s.log.Debug("orchestration has begun", "event", "FunctionStarting", "name", s.x.start.Name)
@@ -188,7 +198,7 @@ func (s *session) refuse(err error) bool {
 	}
 	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
 		s.log.Log(context.Background(), s.d.waits(s.item.Instance.InstanceID, unknown),
-			"orchestration is held back: this worker does not know its function", "name", unknown.name, "version", unknown.version)
+			"orchestration is held back: "+unknown.why(), "name", unknown.name, "version", unknown.version)
 	} else if mismatch, ok := errors.AsType[*mismatch](err); ok {
 		s.log.Warn("orchestration is held back: this worker does not take its version", "error", mismatch.cause)
 	} else {

@@ -6,18 +6,35 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // An unknownFunctionError says that a worker has no function of a name. Another
-// worker of the hub may have it.
-type unknownFunctionError struct{ kind, name, version string }
+// worker of the hub may have it. Or it has one and does not call it, for what has
+// crashed the process is set aside.
+type unknownFunctionError struct {
+	kind, name, version string
+	crashed             bool
+}
+
+// why says why something is held back, for the log.
+func (e *unknownFunctionError) why() string {
+	if e.crashed {
+		return "a goroutine of it has ended the process with a panic, " + strconv.Itoa(crashes.Limit) + " times. Mend the function, then suspend and resume the instance"
+	}
+	return "this worker does not know its function"
+}
 
 func (e *unknownFunctionError) Error() string {
+	if e.crashed {
+		return fmt.Sprintf("%s %q is set aside: %s", e.kind, e.name, e.why())
+	}
 	if e.version != "" {
 		return fmt.Sprintf("this worker has no %s named %q for version %s", e.kind, e.name, e.version)
 	}
@@ -62,7 +79,7 @@ func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (
 		return cp, nil
 	}
 	unknown, ok := errors.AsType[*unknownFunctionError](held)
-	if !ok || !x.unknown.fails(dueOf(x.start), x.now(), len(past) > 0) {
+	if !ok || unknown.crashed || !x.unknown.fails(dueOf(x.start), x.now(), len(past) > 0) {
 		return nil, held
 	}
 	x.failure = unknown.Failure()
@@ -101,12 +118,34 @@ func hasTermination(events []history.Event) bool {
 }
 
 // waits remembers that an instance waits for a function, and returns the level at
-// which that is to be logged: as a warning once.
+// which that is to be logged: once as a warning, or
+// as an error if it is set aside.
 func (d *Dispatcher) waits(instanceID string, f *unknownFunctionError) slog.Level {
-	if d.config.Waiting.add(instanceID, f, d.config.Now()) {
+	switch isNew := d.config.Waiting.add(instanceID, f, d.config.Now()); {
+	case isNew && f.crashed:
+		return slog.LevelError
+	case isNew:
 		return slog.LevelWarn
 	}
 	return slog.LevelDebug
+}
+
+// noCrash says that work has got to its end, so that it may crash again.
+func (d *Dispatcher) noCrash(work string) {
+	if err := d.config.Crashes.Done(work); err != nil {
+		d.log.Warn("cannot write the file of crashes", "error", err)
+	}
+}
+
+// resumed takes up again what is set aside of an instance.
+func (d *Dispatcher) resumed(instanceID string) {
+	if err := d.config.Crashes.Resume(instanceID); err != nil {
+		d.log.Warn("cannot write the file of crashes", "error", err)
+	}
+}
+
+func hasResumption(messages []provider.TaskMessage) bool {
+	return slices.ContainsFunc(messages, func(m provider.TaskMessage) bool { return m.Event.Type() == history.TypeExecutionResumed })
 }
 
 // failureOfUnknown returns what to answer for an activity whose function is not
@@ -114,7 +153,7 @@ func (d *Dispatcher) waits(instanceID string, f *unknownFunctionError) slog.Leve
 // answered to be rid of it: whoever gets the answer drops it.
 func (d *Dispatcher) failureOfUnknown(ctx context.Context, w *provider.ActivityWorkItem, f *unknownFunctionError, log *slog.Logger) *history.FailureDetails {
 	now := d.config.Now()
-	if d.config.unknown().fails(w.Task.Timestamp, now, true) {
+	if !f.crashed && d.config.unknown().fails(w.Task.Timestamp, now, true) {
 		log.Warn("activity fails: this worker does not know its function")
 		return f.Failure()
 	}
@@ -135,7 +174,7 @@ func (d *Dispatcher) failureOfUnknown(ctx context.Context, w *provider.ActivityW
 	case !state.Status.IsTerminal() && state.Instance.ExecutionID == w.Instance.ExecutionID:
 		return nil
 	}
-	log.Info("activity is dropped: this worker does not know its function, and its orchestration has ended")
+	log.Info("activity is dropped: its orchestration has ended, and " + f.why())
 	return f.Failure()
 }
 

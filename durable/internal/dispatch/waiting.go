@@ -34,6 +34,7 @@ type waited struct{ since, last time.Time }
 // it.
 type WaitingFunction struct {
 	Kind, Name, Version string
+	Crashed             bool      // it is known, and what waits is set aside since it has crashed the process
 	Since               time.Time // when the worker first had something that waits
 	Instances           []string  // that wait, or whose activities do, in order
 }
@@ -43,6 +44,10 @@ func (f WaitingFunction) String() string {
 	version := ""
 	if f.Version != "" {
 		version = fmt.Sprintf(" of version %q", f.Version)
+	}
+	if f.Crashed {
+		return fmt.Sprintf("%s %q%s has ended the process with a panic; %d instances have been set aside since %s, until they are suspended and resumed",
+			f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
 	}
 	return fmt.Sprintf("no %s named %q%s is known here; %d instances have waited for one since %s",
 		f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
@@ -99,7 +104,7 @@ func (w *Waiting) All(now time.Time) []WaitingFunction {
 	for key, at := range w.work {
 		f, ok := found[key.unknownFunctionError]
 		if !ok || at.since.Before(f.Since) {
-			f.Kind, f.Name, f.Version, f.Since = key.kind, key.name, key.version, at.since
+			f.Kind, f.Name, f.Version, f.Crashed, f.Since = key.kind, key.name, key.version, key.crashed, at.since
 		}
 		f.Instances = append(f.Instances, key.instanceID)
 		found[key.unknownFunctionError] = f

@@ -8,6 +8,8 @@ import (
 	"runtime/pprof"
 	"sync"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
 )
 
 // A watchdog reports orchestrators that do not yield: those that wait for
@@ -56,9 +58,9 @@ func (w *watchdog) watch(log *slog.Logger, name, label string) (yielded func()) 
 // The goroutines that they start inherit it, an orchestrator's coroutines too.
 const itemLabel = "durable.item"
 
-// labelled runs f with the label's value on its goroutine.
-func labelled(value string, f func()) {
-	pprof.Do(context.Background(), pprof.Labels(itemLabel, value), func(context.Context) { f() })
+// labelled runs f with an item's labels on its goroutine.
+func labelled(it *item, f func()) {
+	pprof.Do(context.Background(), pprof.Labels(itemLabel, it.label, crashes.Label, it.work), func(context.Context) { f() })
 }
 
 // stacks returns where the goroutines with the label's value are.

@@ -1,0 +1,173 @@
+// Package crashes finds out which work a panic of one of its own goroutines ended the
+// process with, and counts that from process to process.
+//
+// Go cannot recover a panic of a goroutine that somebody else's code started. But such
+// a goroutine has inherited the profiler labels of the one that started it, and the
+// runtime can write them into a file with the panic. What ends a process otherwise,
+// such as a kill or too little memory, writes nothing there, and counts for nobody.
+package crashes
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+)
+
+// Label is the profiler label that names the work a goroutine is part of.
+const Label = "durable.work"
+
+// Limit is at how many crashes work is set aside.
+const Limit = 2
+
+// maxWork is of how much work crashes are remembered.
+const maxWork = 1000
+
+// A Ledger knows how often each work has crashed the process since it last got to its
+// end. A nil one knows of none.
+type Ledger struct {
+	path string
+
+	mu     sync.Mutex // protects the following
+	counts map[string]int
+}
+
+// Open returns the ledger in the file at path, with what the process before this one
+// crashed at, empty if it did not. From now on the runtime writes panics that end this
+// process to the file at path + ".panic", too.
+func Open(path string) (l *Ledger, crashed string, err error) {
+	l = &Ledger{path: path, counts: make(map[string]int)}
+	stored, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return nil, "", err
+	case json.Unmarshal(stored, &l.counts) != nil:
+		l.counts = make(map[string]int) // not ours, or cut short
+	}
+	last := path + ".panic"
+	text, err := os.ReadFile(last)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", err
+	}
+	if crashed = workOf(string(text)); crashed != "" {
+		if _, known := l.counts[crashed]; !known && len(l.counts) >= maxWork {
+			clear(l.counts)
+		}
+		l.counts[crashed]++
+		if err := l.store(); err != nil {
+			return nil, "", err
+		}
+	}
+	f, err := os.OpenFile(last, os.O_CREATE|os.O_TRUNC|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, "", err
+	}
+	defer f.Close() // the runtime has a copy
+	if err := debug.SetCrashOutput(f, debug.CrashOptions{}); err != nil {
+		return nil, "", err
+	}
+	return l, crashed, os.Setenv("GODEBUG", strings.TrimPrefix(os.Getenv("GODEBUG")+",tracebacklabels=1", ","))
+}
+
+// panicked finds the labels of the goroutine that a text of the runtime begins with.
+var panicked = regexp.MustCompile(`(?m)^goroutine \d+ .*?(?: labels:\{(.*)\})?\]:$`)
+
+// workOf returns the work whose goroutine panicked, empty if none did.
+func workOf(text string) string {
+	if !strings.HasPrefix(text, "panic: ") && !strings.HasPrefix(text, "fatal error: ") {
+		return ""
+	}
+	first := panicked.FindStringSubmatch(text)
+	if first == nil {
+		return ""
+	}
+	_, value, ok := strings.Cut(first[1], strconv.Quote(Label)+": ")
+	if !ok {
+		return ""
+	}
+	quoted, err := strconv.QuotedPrefix(value)
+	if err != nil {
+		return ""
+	}
+	work, _ := strconv.Unquote(quoted) // which QuotedPrefix has looked at
+	return work
+}
+
+// Work names something that is worked on: an activity by its orchestration's execution
+// and its number there, which are empty of others.
+func Work(kind, executionID string, number int, instanceID string) string {
+	return fmt.Sprintf("%s %d %q %q", kind, number, executionID, instanceID)
+}
+
+// File returns the path of the file, empty of a nil Ledger.
+func (l *Ledger) File() string {
+	if l == nil {
+		return ""
+	}
+	return l.path
+}
+
+// Holds reports whether work is set aside.
+func (l *Ledger) Holds(work string) bool {
+	if l == nil {
+		return false
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.counts[work] >= Limit
+}
+
+// Done forgets the crashes of work, which has got to its end.
+func (l *Ledger) Done(work string) error {
+	return l.forget(func(w string) bool { return w == work })
+}
+
+// Resume forgets the crashes of all work of an instance.
+func (l *Ledger) Resume(instanceID string) error {
+	suffix := fmt.Sprintf(" %q", instanceID)
+	return l.forget(func(w string) bool { return strings.HasSuffix(w, suffix) })
+}
+
+func (l *Ledger) forget(which func(work string) bool) error {
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	before := len(l.counts)
+	maps.DeleteFunc(l.counts, func(w string, _ int) bool { return which(w) })
+	if len(l.counts) == before {
+		return nil
+	}
+	return l.store()
+}
+
+// store writes the file. l.mu is held, or nobody else has l yet.
+func (l *Ledger) store() error {
+	text, err := json.MarshalIndent(l.counts, "", "  ")
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(l.path), filepath.Base(l.path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(slices.Concat(text, []byte("\n")))
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), l.path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}

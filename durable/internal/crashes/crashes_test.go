@@ -1,0 +1,54 @@
+package crashes
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestWorkOf_IsThatOfTheGoroutineThatPanicked(t *testing.T) {
+	t.Parallel()
+	work := Work("activity", "e", 3, "a \"b\" ü")
+	const shown = `labels:{"durable.item": "1", "durable.work": "activity 3 \"e\" \"a \\\"b\\\" \u00fc\""}]:` + "\n"
+	for name, tt := range map[string]struct{ text, want string }{
+		"a panic":           {"panic: x\n\ngoroutine 7 [running " + shown, work},
+		"a fault":           {"panic: y\n[signal SIGSEGV]\n\ngoroutine 7 gp=0x1 m=3 mp=0x2 [running " + shown, work},
+		"a fatal error":     {"fatal error: concurrent map writes\n\ngoroutine 7 [running " + shown, work},
+		"one after another": {"panic: x\n\ngoroutine 7 [running]:\nmain()\n\ngoroutine 8 [running " + shown, ""},
+		"a signal":          {"SIGQUIT: quit\n\ngoroutine 7 [running " + shown, ""},
+		"cut short":         {"panic: x\n\ngoroutine 7 [running " + shown[:40], ""},
+		"nothing":           {"", ""},
+	} {
+		if got := workOf(tt.text); got != tt.want {
+			t.Errorf("%s: %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+func TestLedger_ForgetsWhatGotToItsEndAndWhatWasResumed(t *testing.T) {
+	t.Parallel()
+	l := &Ledger{path: filepath.Join(t.TempDir(), "ledger"), counts: map[string]int{}}
+	bad, its, other := Work("orchestrator", "", 0, "b"), Work("activity", "e", 1, "b"), Work("activity", "e", 1, "a b")
+	for _, w := range []string{bad, its, other} {
+		l.counts[w] = Limit
+	}
+	if err := l.Done(bad); err != nil {
+		t.Fatal(err)
+	}
+	if l.Holds(bad) || !l.Holds(its) || !l.Holds(other) {
+		t.Errorf("held are %v", l.counts)
+	}
+	if err := l.Resume("b"); err != nil {
+		t.Fatal(err)
+	}
+	if l.Holds(its) || !l.Holds(other) {
+		t.Errorf("held are %v", l.counts)
+	}
+	files, err := os.ReadDir(filepath.Dir(l.path))
+	if err != nil || len(files) != 1 {
+		t.Errorf("files are %v, %v", files, err)
+	}
+	if (*Ledger)(nil).Holds(bad) {
+		t.Error("no ledger holds something")
+	}
+}
