@@ -30,6 +30,9 @@ type EntityQuery struct {
 type EntityPage struct {
 	Entities     []*EntityState
 	Continuation string // empty on the last page
+	// Unreadable are the entities that were left out since what is stored of them
+	// cannot be read.
+	Unreadable []provider.UnreadableInstance
 }
 
 const (
@@ -55,13 +58,14 @@ func (c *Client) ListEntities(ctx context.Context, q EntityQuery) (*EntityPage, 
 		}
 		for _, row := range found.Instances {
 			s, err := entityState(row, q.FetchState)
-			if err != nil {
-				return nil, fmt.Errorf("list entities: %w", err)
-			}
-			if s.Exists || q.IncludeEmpty {
+			switch {
+			case err != nil:
+				page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: row.Instance.InstanceID, Cause: err})
+			case s.Exists || q.IncludeEmpty:
 				page.Entities = append(page.Entities, s)
 			}
 		}
+		page.Unreadable = append(page.Unreadable, found.Unreadable...)
 		rows.Continuation, page.Continuation = found.Continuation, found.Continuation
 		if len(page.Entities) > 0 || page.Continuation == "" {
 			break

@@ -30,6 +30,9 @@ func purgeOptionsOf(opts []PurgeOption) (o purgeOptions) {
 // A PurgeResult says what a purge removed.
 type PurgeResult struct {
 	Instances int // with their children
+	// Unreadable is how many instances [Client.PurgeMany] left alone since what is
+	// stored of them cannot be read. Whether the filter selects them is not known.
+	Unreadable int
 }
 
 // A PurgeFilter selects instances to purge. Conditions that are set must all
@@ -88,20 +91,24 @@ func (c *Client) PurgeMany(ctx context.Context, filter PurgeFilter, opts ...Purg
 		IDPrefix: filter.IDPrefix, Name: filter.Name,
 	}
 	var listErr error
-	for s, err := range c.All(ctx, query) {
+	unreadable := 0
+	for page, err := range c.pages(ctx, query) {
 		if err != nil {
 			listErr = err
 			break
 		}
-		id := InstanceID(s.Instance.InstanceID)
-		group.Go(func() error {
-			n, err := c.purge(ctx, id, o, &query)
-			tally.add(id, n, err)
-			return nil
-		})
+		unreadable += len(page.Unreadable)
+		for _, s := range page.Instances {
+			id := InstanceID(s.Instance.InstanceID)
+			group.Go(func() error {
+				n, err := c.purge(ctx, id, o, &query)
+				tally.add(id, n, err)
+				return nil
+			})
+		}
 	}
 	_ = group.Wait() // errors are in the tally
-	return PurgeResult{Instances: tally.instances}, tally.error(listErr)
+	return PurgeResult{Instances: tally.instances, Unreadable: unreadable}, tally.error(listErr)
 }
 
 // purgeTally counts what purges came to.

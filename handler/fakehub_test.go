@@ -26,6 +26,8 @@ type fakeHub struct {
 	outage    error // what every client call fails with
 	ran       int   // calls of Run that ended
 	refusal   error // what Run fails with
+	// unreadable is on each page of instances.
+	unreadable []provider.UnreadableInstance
 }
 
 var _ provider.Provider = (*fakeHub)(nil)
@@ -101,7 +103,7 @@ func (h *fakeHub) Instances(_ context.Context, q provider.Query) (*provider.Page
 		}
 		first = places[0]
 	}
-	page := &provider.Page{}
+	page := &provider.Page{Unreadable: h.unreadable}
 	for _, state := range slices.SortedFunc(mapValues(h.instances), func(a, b *provider.InstanceState) int {
 		return cmp.Compare(a.Instance.InstanceID, b.Instance.InstanceID)
 	}) {

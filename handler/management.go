@@ -53,6 +53,7 @@ type management struct {
 	connection string
 	draining   <-chan struct{}
 	routes     []managementRoute
+	unreadable unreadableInstances
 }
 
 func (s *Server) newManagement() *management {

@@ -155,6 +155,9 @@ func (a answerDoc) document() schemaNode {
 	if a.isPage() {
 		headers[headerContinuation] = schemaNode{"schema": textSchema, "description": "Empty on the last page."}
 	}
+	if a.schema == "Statuses" || a.schema == "Entities" || a.schema == "Purged" {
+		headers[headerUnreadable] = schemaNode{"schema": textSchema, "description": "How many were left out since what is stored of them cannot be read, if any were."}
+	}
 	if a.status == http.StatusAccepted && a.schema != "" {
 		headers[echo.HeaderLocation] = schemaNode{"schema": textSchema}
 		headers[echo.HeaderRetryAfter] = schemaNode{"schema": textSchema}

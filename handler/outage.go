@@ -26,8 +26,9 @@ func (e *outageError) Unwrap() error { return e.err }
 // the storage from one of another service that an app's route calls. It logs
 // what is asked of functions.
 type outageClient struct {
-	hub provider.Client
-	log *slog.Logger
+	hub        provider.Client
+	log        *slog.Logger
+	unreadable *unreadableInstances
 }
 
 var (
@@ -83,6 +84,9 @@ func (c outageClient) Instances(ctx context.Context, q provider.Query) (*provide
 	ctx, cancel := withStorageTime(ctx)
 	defer cancel()
 	page, err := c.hub.Instances(ctx, q)
+	if err == nil {
+		c.unreadable.tell(c.log, page.Unreadable)
+	}
 	return page, markOutage(ctx, err)
 }
 

@@ -46,6 +46,7 @@ func (m *management) purgeMany(c echo.Context, q query) error {
 	result, err := m.instances.PurgeMany(c.Request().Context(), durable.PurgeFilter{
 		CreatedFrom: from, CreatedTo: to, Statuses: q.statuses("runtimeStatus"), IDPrefix: q.text("instanceIdPrefix"),
 	})
+	setUnreadable(c, result.Unreadable)
 	switch {
 	case err != nil:
 		return err

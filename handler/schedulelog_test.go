@@ -33,7 +33,7 @@ func TestScheduleLog_TellsWhatClientsAskFor(t *testing.T) {
 	var log bytes.Buffer
 	hub := newFakeHub()
 	hub.put("live", history.Running, nil)
-	c := durable.NewClient(outageClient{hub, NewLogger(&log, slog.LevelDebug)}, nil)
+	c := durable.NewClient(outageClient{hub: hub, log: NewLogger(&log, slog.LevelDebug)}, nil)
 	if _, err := c.StartByName(t.Context(), "Order", []byte(`"secret"`), durable.InstanceID("new")); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +64,7 @@ func TestScheduleLog_TellsWhatClientsAskFor(t *testing.T) {
 		t.Errorf("the log has payloads: %s", &log)
 	}
 	log.Reset()
-	quiet := durable.NewClient(outageClient{hub, NewLogger(&log, slog.LevelInfo)}, nil)
+	quiet := durable.NewClient(outageClient{hub: hub, log: NewLogger(&log, slog.LevelInfo)}, nil)
 	if _, err := quiet.StartByName(t.Context(), "Order", nil); err != nil || log.Len() > 0 {
 		t.Errorf("%v; the log has %s", err, &log)
 	}

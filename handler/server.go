@@ -88,7 +88,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	if err != nil {
 		return err
 	}
-	hubClient := outageClient{store, s.logger}
+	hubClient := outageClient{store, s.logger, &s.management.unreadable}
 	client := durable.NewClient(hubClient, registry, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
 	s.management.instances, s.management.primary, s.management.registry = client, hubClient, registry
 	s.management.checkup = &checkup{check: hubClient.Check}

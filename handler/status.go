@@ -144,6 +144,7 @@ func (m *management) list(c echo.Context, q query) error {
 		}
 	}
 	c.Response().Header().Set(headerContinuation, page.Continuation)
+	setUnreadable(c, len(page.Unreadable))
 	return writeJSON(c, http.StatusOK, payloads)
 }
 

@@ -85,7 +85,7 @@ func (s *blobStore) read(ctx context.Context, name string) (text []byte, err err
 	if err != nil {
 		return nil, err
 	}
-	if text, err = decompress(content); err != nil {
+	if text, err = unpack(ctx, content); err != nil {
 		return nil, fmt.Errorf("read blob %s/%s: %w", s.name, name, err)
 	}
 	return text, nil

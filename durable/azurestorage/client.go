@@ -124,12 +124,12 @@ func (h *TaskHub) readReference(ctx context.Context, blob string) (*string, erro
 	}
 	env, err := decodeEnvelope(string(text))
 	if err != nil {
-		return nil, fmt.Errorf("start message %s: %w", blob, err)
+		return nil, &damageError{fmt.Errorf("start message %s: %w", blob, err)}
 	}
 	if env.Message != nil {
 		if start, ok := env.Message.Event.(*history.ExecutionStarted); ok {
 			return start.Input, nil
 		}
 	}
-	return nil, fmt.Errorf("blob %s is not a start message", blob)
+	return nil, &damageError{fmt.Errorf("blob %s is not a start message", blob)}
 }

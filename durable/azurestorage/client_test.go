@@ -153,6 +153,55 @@ func TestInstances_PagesThroughWhatMatches(t *testing.T) {
 	}
 }
 
+func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	for _, id := range []string{"a", "bad row", "gone", "no gzip", "z"} {
+		mustStart(t, h, id, "e", large)
+	}
+	row := entity{PartitionKey: "bad row"}
+	row.setString("Tags", "{")
+	if _, err := h.instancesTable.merge(t.Context(), row, "*"); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range blobNames(t, h) {
+		var err error
+		switch {
+		case strings.HasPrefix(name, "gone/"):
+			err = h.largeMessages.remove(t.Context(), name)
+		case strings.HasPrefix(name, "no gzip/"):
+			if err = h.largeMessages.remove(t.Context(), name); err == nil {
+				err = h.largeMessages.createBlob(t.Context(), name, []byte("{}"))
+			}
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	page, err := h.Instances(t.Context(), provider.Query{Fetch: provider.Fetch{Input: true}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got, unreadable []string
+	for _, s := range page.Instances {
+		got = append(got, s.Instance.InstanceID)
+	}
+	for _, u := range page.Unreadable {
+		unreadable = append(unreadable, u.InstanceID)
+	}
+	if !slices.Equal(got, []string{"a", "z"}) || !slices.Equal(unreadable, []string{"bad row", "gone", "no gzip"}) {
+		t.Errorf("the page has %q, and %q that cannot be read", got, unreadable)
+	}
+	if page, err = h.Instances(t.Context(), provider.Query{}); err != nil || len(page.Instances) != 4 {
+		t.Errorf("without payloads: %v, %v; want all but the bad row", page, err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := h.Instances(ctx, provider.Query{Fetch: provider.Fetch{Input: true}}); err == nil {
+		t.Error("what cannot be asked for was left out")
+	}
+}
+
 func TestInstanceFilter_IsThatOfOrchestrationInstanceStatusQueryCondition(t *testing.T) {
 	at := time.Date(2026, 11, 20, 17, 34, 20, 173632100, time.UTC)
 	for want, q := range map[string]provider.Query{

@@ -2,6 +2,8 @@ package azurestorage
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -27,23 +29,70 @@ func (h *TaskHub) Instances(ctx context.Context, q provider.Query) (*provider.Pa
 		return nil, fmt.Errorf("query instances: %w", err)
 	}
 	page := &provider.Page{Continuation: continuation}
+	found, failures := make([]*provider.InstanceState, len(raw)), make([]error, len(raw))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(blobsAtOnce)
 	for i := range raw {
 		row, err := decodeInstanceRow(raw[i])
 		if err != nil {
-			return nil, fmt.Errorf("query instances: %w", err)
+			failures[i] = err
+			continue
 		}
 		if !q.Matches(&row.State) {
 			continue
 		}
-		page.Instances = append(page.Instances, &row.State)
-		group.Go(func() error { return h.resolveState(ctx, row) })
+		group.Go(func() error {
+			found[i], failures[i] = h.resolveOrReadAgain(ctx, row, q)
+			if isUnreadable(failures[i]) {
+				return nil
+			}
+			return failures[i]
+		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("query instances: %w", err)
 	}
+	for i, state := range found {
+		switch {
+		case failures[i] != nil:
+			page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: instanceIDOf(raw[i]), Cause: failures[i]})
+		case state != nil:
+			page.Instances = append(page.Instances, state)
+		}
+	}
 	return page, nil
+}
+
+// resolveOrReadAgain is resolveState for a row of a list. One whose blobs are gone is
+// read again: it may have been purged or changed since. It returns nil if q does not
+// select the instance now.
+func (h *TaskHub) resolveOrReadAgain(ctx context.Context, row *instanceRow, q provider.Query) (*provider.InstanceState, error) {
+	err := h.resolveState(ctx, row)
+	if !isNotFound(err) {
+		return &row.State, err
+	}
+	state, err := h.Instance(ctx, row.State.Instance.InstanceID, q.Fetch)
+	if errors.Is(err, provider.ErrInstanceNotFound) || err == nil && !q.Matches(state) {
+		return nil, nil
+	}
+	return state, err
+}
+
+// isUnreadable reports whether err is the fault of what is stored: it cannot be
+// decoded, or is not there.
+func isUnreadable(err error) bool {
+	_, damaged := errors.AsType[*damageError](err)
+	return damaged || isNotFound(err) && !isMissing(err)
+}
+
+// instanceIDOf returns the ID in a row that cannot be decoded as a whole, "" if it has
+// none.
+func instanceIDOf(raw []byte) string {
+	var key struct{ PartitionKey string }
+	if err := json.Unmarshal(raw, &key); err != nil {
+		return ""
+	}
+	return unescapeKey(key.PartitionKey)
 }
 
 // maxPageSize is the most rows that the service returns at once.

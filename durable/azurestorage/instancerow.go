@@ -262,7 +262,7 @@ func (r *instanceRow) decodeTags(text string) error {
 	}
 	var tags eventjson.Tags
 	if err := json.Unmarshal([]byte(text), &tags); err != nil {
-		return fmt.Errorf("decode instance row %q: column Tags: %w", r.State.Instance.InstanceID, err)
+		return &damageError{fmt.Errorf("decode instance row %q: column Tags: %w", r.State.Instance.InstanceID, err)}
 	}
 	r.State.Tags = tags
 	return nil

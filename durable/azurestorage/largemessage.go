@@ -3,6 +3,8 @@ package azurestorage
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
+	"encoding/binary"
 	"encoding/hex"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/google/uuid"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
@@ -60,14 +63,44 @@ func decompressUpTo(data []byte, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("decompress: %w", err)
 	}
-	text, err := io.ReadAll(io.LimitReader(r, limit+1))
-	if err != nil {
+	// The text goes to one place of its size, not to ever larger ones.
+	text := bytes.NewBuffer(make([]byte, 0, min(textSize(data), limit, maxRatio*int64(len(data)))+bytes.MinRead))
+	if _, err := text.ReadFrom(io.LimitReader(r, limit+1)); err != nil {
 		return nil, fmt.Errorf("decompress: %w", err)
 	}
-	if int64(len(text)) > limit {
+	if int64(text.Len()) > limit {
 		return nil, fmt.Errorf("decompress: more than %d bytes", limit)
 	}
-	return bytes.TrimPrefix(text, []byte("\uFEFF")), nil
+	return bytes.TrimPrefix(text.Bytes(), []byte("\uFEFF")), nil
+}
+
+// maxRatio is more than the best that gzip can do.
+const maxRatio = 1100
+
+// textSize returns how many bytes of text a blob says that it has: gzip ends with that.
+func textSize(data []byte) int64 {
+	if len(data) < 4 {
+		return 0
+	}
+	return int64(binary.LittleEndian.Uint32(data[len(data)-4:]))
+}
+
+// unpacking bounds the bytes of text that all hubs of the process unpack at a time.
+var unpacking = semaphore.NewWeighted(2 * maxDecompressed)
+
+// unpack is decompress of a blob that somebody else may have written. It waits while
+// too much is being unpacked, and fails if there is more text than the blob says.
+func unpack(ctx context.Context, data []byte) ([]byte, error) {
+	size := min(textSize(data), maxDecompressed)
+	if err := unpacking.Acquire(ctx, size); err != nil {
+		return nil, fmt.Errorf("wait for other blobs to be unpacked: %w", err)
+	}
+	defer unpacking.Release(size)
+	text, err := decompressUpTo(data, size)
+	if err != nil {
+		return nil, &damageError{err}
+	}
+	return text, nil
 }
 
 // blobURL returns the address of a blob as instance rows hold it: each part of

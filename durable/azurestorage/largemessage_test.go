@@ -3,6 +3,9 @@ package azurestorage
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
+	"encoding/binary"
+	"errors"
 	"strings"
 	"testing"
 
@@ -57,6 +60,31 @@ func TestDecompress_StopsAtABomb(t *testing.T) {
 	}
 	if got, err := decompressUpTo(data, 1<<20-1); err == nil || !strings.Contains(err.Error(), "more than 1048575 bytes") {
 		t.Errorf("beyond the limit: %d bytes, %v", len(got), err)
+	}
+}
+
+// Each blob is bounded by itself, too, but there may be many at a time.
+func TestUnpack_WaitsWhileTooMuchIsBeingUnpacked(t *testing.T) {
+	data, err := compress(make([]byte, 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := unpacking.Acquire(t.Context(), 2*maxDecompressed); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = unpack(ctx, data)
+	unpacking.Release(2 * maxDecompressed)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("with no room: %v, want that it waits for some", err)
+	}
+	if got, err := unpack(t.Context(), data); err != nil || len(got) != 1<<20 {
+		t.Errorf("with room: %d bytes, %v", len(got), err)
+	}
+	binary.LittleEndian.PutUint32(data[len(data)-4:], 10)
+	if got, err := unpack(t.Context(), data); err == nil || !strings.Contains(err.Error(), "more than 10 bytes") {
+		t.Errorf("a blob with more than it says: %d bytes, %v", len(got), err)
 	}
 }
 

@@ -2,6 +2,7 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -38,25 +39,33 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 				return true, nil
 			}
 			scanned++
-			r, err := decodeRow(value)
-			if err != nil {
-				return true, &damageError{tableNames[instancesTable], []byte(id), err}
-			}
-			if !q.Matches(r.state(id)) {
+			s, err := t.match(id, value, q)
+			if damage, ok := errors.AsType[*damageError](err); ok {
+				page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: id, Cause: damage})
 				return false, nil
 			}
-			s, err := t.state(id, r, q.Fetch)
-			if err != nil {
-				return true, err
+			if s != nil {
+				page.Instances = append(page.Instances, s)
 			}
-			page.Instances = append(page.Instances, s)
-			return false, nil
+			return err != nil, err
 		})
 	})
 	if err != nil {
 		return nil, err
 	}
 	return page, nil
+}
+
+// match returns the instance of a row, nil if q does not select it.
+func (t *tables) match(id string, value []byte, q provider.Query) (*provider.InstanceState, error) {
+	r, err := decodeRow(value)
+	if err != nil {
+		return nil, &damageError{tableNames[instancesTable], []byte(id), err}
+	}
+	if !q.Matches(r.state(id)) {
+		return nil, nil
+	}
+	return t.state(id, r, q.Fetch)
 }
 
 // startOfPage returns the first instance ID that may be on a query's page. A

@@ -48,6 +48,16 @@ type Page struct {
 	// Continuation asks for the next page; empty on the last. It is made by
 	// [EncodeContinuation], so that it can be a header of HTTP.
 	Continuation string
+	// Unreadable are the instances that were left out since what is stored of them
+	// cannot be read. Whether the query selects them is not known.
+	Unreadable []UnreadableInstance
+}
+
+// An UnreadableInstance is one whose record cannot be decoded, or a payload of
+// which is missing. An outage makes a query fail instead.
+type UnreadableInstance struct {
+	InstanceID string
+	Cause      error
 }
 
 // ErrContinuation says that a query's continuation is not one that the hub

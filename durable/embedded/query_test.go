@@ -1,0 +1,42 @@
+package embedded
+
+import (
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	for _, id := range []string{"a", "b", "c", "d"} {
+		r.start(id)
+	}
+	r.must(r.writer.do(t.Context(), func(t *txn) error {
+		t.put(instancesTable, []byte("b"), []byte{255})
+		c, err := t.row("c")
+		if err != nil {
+			return err
+		}
+		c.input = payload{apart: true} // and there is none
+		return t.putRow("c", c)
+	}))
+	var got, unreadable string
+	q := provider.Query{PageSize: 1, Fetch: provider.Fetch{Input: true}}
+	for {
+		page, err := r.Instances(t.Context(), q)
+		r.must(err)
+		for _, s := range page.Instances {
+			got += s.Instance.InstanceID
+		}
+		for _, u := range page.Unreadable {
+			unreadable += u.InstanceID
+		}
+		if q.Continuation = page.Continuation; q.Continuation == "" {
+			break
+		}
+	}
+	if got != "ad" || unreadable != "bc" {
+		t.Errorf("the pages have %q, and %q that cannot be read; want ad and bc", got, unreadable)
+	}
+}
