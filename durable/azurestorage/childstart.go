@@ -62,5 +62,8 @@ func judgeChildStart(start *history.ExecutionStarted, stored *loadedInstance, m 
 		strings.EqualFold(row.State.Instance.ExecutionID, start.Instance.ExecutionID):
 		return deliver
 	}
-	return holdBackOr(deliver, otherStarts, m, maxStartDeliveries)
+	if m.dequeueCount > maxStartDeliveries {
+		return deliver
+	}
+	return otherStarts
 }

@@ -100,7 +100,7 @@ func judgeMessages(instanceID string, stored *loadedInstance, messages []arrived
 		case starting && (m.executionID == "" || m.executionID == stored.executionID):
 			verdicts[i] = deliver
 			if _, isCompletion := history.Completes(m.event); isCompletion {
-				verdicts[i] = holdBackOr(foreign, outOfOrder, m, maxOutOfOrderDeliveries)
+				verdicts[i] = foreignOr(outOfOrder, m)
 			}
 		case !stored.known.started:
 			verdicts[i] = judgeUnstarted(instanceID, stored, m)
@@ -184,7 +184,7 @@ func judgeUnstarted(instanceID string, stored *loadedInstance, m arrived) verdic
 	elsewhere := row != nil && m.executionID != "" && m.executionID != row.State.Instance.ExecutionID
 	switch {
 	case row == nil && isCompletion, elsewhere:
-		return holdBackOr(foreign, outOfOrder, m, maxOutOfOrderDeliveries)
+		return foreignOr(outOfOrder, m)
 	case row == nil:
 		if m.dequeueCount > maxUnknownInstanceDeliveries && m.isOld() {
 			return unknownInstance
@@ -195,11 +195,11 @@ func judgeUnstarted(instanceID string, stored *loadedInstance, m arrived) verdic
 	case isTerminate && row.State.Status == history.Pending:
 		return terminated
 	case isCompletion:
-		return holdBackOr(foreign, outOfOrder, m, maxOutOfOrderDeliveries)
+		return foreignOr(outOfOrder, m)
 	case row.State.Status == history.Pending:
 		return notYetStarted
 	}
-	return holdBackOr(foreign, notYetStarted, m, maxOutOfOrderDeliveries)
+	return foreignOr(notYetStarted, m)
 }
 
 // judgeEnded decides about a message for an instance whose execution has ended.
@@ -220,7 +220,7 @@ func judgeEnded(stored *loadedInstance, m arrived) verdict {
 func judgeRunning(stored *loadedInstance, m arrived) verdict {
 	known := stored.known
 	if m.executionID != "" && m.executionID != stored.executionID {
-		return holdBackOr(foreign, outOfOrder, m, maxOutOfOrderDeliveries)
+		return foreignOr(outOfOrder, m)
 	}
 	if id, isCompletion := history.Completes(m.event); isCompletion {
 		switch {
@@ -231,7 +231,7 @@ func judgeRunning(stored *loadedInstance, m arrived) verdict {
 		case known.actions.has(id):
 			return deliver
 		case id < known.maxAction:
-			return holdBackOr(foreign, outOfOrder, m, maxOutOfOrderDeliveries)
+			return foreignOr(outOfOrder, m)
 		}
 		return outOfOrder
 	}
@@ -241,11 +241,12 @@ func judgeRunning(stored *loadedInstance, m arrived) verdict {
 	return deliver
 }
 
-// holdBackOr returns wait until m was received more than limit times, and then
-// last.
-func holdBackOr(last, wait verdict, m arrived, limit int) verdict {
-	if m.dequeueCount > limit {
-		return last
+// foreignOr returns wait until m was received more than maxOutOfOrderDeliveries times
+// and is old, and then foreign: what m is about may be decided anew when a message
+// comes that a dead worker still hides.
+func foreignOr(wait verdict, m arrived) verdict {
+	if m.dequeueCount > maxOutOfOrderDeliveries && m.isOld() {
+		return foreign
 	}
 	return wait
 }

@@ -53,6 +53,12 @@ func scheduled(id int) history.Event {
 	return &history.TaskScheduled{Header: history.Header{EventID: id, Timestamp: judgeTime}}
 }
 
+// old is a message that was sent so long ago that no worker can still hide another.
+func old(m arrived) arrived {
+	m.age = (slowLocks+1)*m.lock + time.Second
+	return m
+}
+
 func msg(ev history.Event, executionID string, dequeueCount int) arrived {
 	return arrived{
 		event: ev, executionID: executionID, dequeueCount: dequeueCount, receivedAt: judgeTime.Add(10 * time.Second),
@@ -202,7 +208,10 @@ func TestJudgeMessages(t *testing.T) {
 			stored: stored(pending), messages: []arrived{msg(taskDone(0), "x", 5)}, want: []verdict{outOfOrder},
 		},
 		"IsOutOfOrderMessage: after five deliveries it is believed that none will be": {
-			stored: stored(nil), messages: []arrived{msg(taskDone(0), "x", 6)}, want: []verdict{foreign},
+			stored: stored(nil), messages: []arrived{old(msg(taskDone(0), "x", 6))}, want: []verdict{foreign},
+		},
+		"a completion waits while a worker may still hide the start of its instance": {
+			stored: stored(nil), messages: []arrived{msg(taskDone(0), "x", 6)}, want: []verdict{outOfOrder},
 		},
 		"messages to entities are handed out, since nothing starts an entity": {
 			id: "@counter@a", stored: stored(nil), messages: []arrived{msg(raised, "", 9)}, want: []verdict{deliver},
@@ -253,7 +262,7 @@ func TestJudgeMessages(t *testing.T) {
 			stored: stored(running, startOf("x"), scheduled(0)), messages: []arrived{msg(taskDone(1), "x", 30)}, want: []verdict{outOfOrder},
 		},
 		"a completion of what the history went past waits a while": {
-			stored: stored(running, startOf("x"), scheduled(3)), messages: []arrived{msg(taskDone(1), "x", 1), msg(taskDone(2), "x", 6)},
+			stored: stored(running, startOf("x"), scheduled(3)), messages: []arrived{msg(taskDone(1), "x", 1), old(msg(taskDone(2), "x", 6))},
 			want: []verdict{outOfOrder, foreign},
 		},
 		"a completion that the history has": {
@@ -268,7 +277,7 @@ func TestJudgeMessages(t *testing.T) {
 			stored: stored(running, startOf("x")), messages: []arrived{msg(&history.TimerFired{Header: at(5), TimerID: 0}, "x", 1)}, want: []verdict{outOfOrder},
 		},
 		"a result of another execution waits a while, since that may be the next": {
-			stored: stored(running, startOf("x")), messages: []arrived{msg(taskDone(0), "y", 5), msg(taskDone(0), "y", 6)},
+			stored: stored(running, startOf("x")), messages: []arrived{msg(taskDone(0), "y", 5), old(msg(taskDone(0), "y", 6))},
 			want: []verdict{outOfOrder, foreign},
 		},
 	} {

@@ -36,6 +36,12 @@ func (s *slowService) answerIn(d time.Duration) {
 	s.answersIn, s.top = d, 0
 }
 
+func (s *slowService) most() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.top
+}
+
 func TestPace_AsksLessOfAServiceThatAnswersSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowService{answersIn: 10 * time.Millisecond}
@@ -64,8 +70,8 @@ func TestPace_AsksLessOfAServiceThatAnswersSlowly(t *testing.T) {
 			})
 		}
 		time.Sleep(5 * time.Second)
-		if s.top != 32 || p.latency() != 10*time.Millisecond {
-			t.Errorf("a quick service was asked by %d at a time, want 32; its latency is %v", s.top, p.latency())
+		if s.most() != 32 || p.latency() != 10*time.Millisecond {
+			t.Errorf("a quick service was asked by %d at a time, want 32; its latency is %v", s.most(), p.latency())
 		}
 		if !p.isBusy() {
 			t.Error("68 wait for their turn, and it is not busy")
@@ -78,8 +84,8 @@ func TestPace_AsksLessOfAServiceThatAnswersSlowly(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		s.answerIn(20 * time.Second) // counts anew
 		time.Sleep(2 * time.Minute)
-		if s.top != leastInFlight {
-			t.Errorf("a slow service was asked by %d at a time, want %d", s.top, leastInFlight)
+		if s.most() != leastInFlight {
+			t.Errorf("a slow service was asked by %d at a time, want %d", s.most(), leastInFlight)
 		}
 		began := time.Now()
 		if err := ask(urgent(t.Context())); err != nil || time.Since(began) != 20*time.Second {
@@ -87,8 +93,8 @@ func TestPace_AsksLessOfAServiceThatAnswersSlowly(t *testing.T) {
 		}
 		s.answerIn(10 * time.Millisecond)
 		time.Sleep(2 * time.Minute)
-		if s.top != 32 || p.latency() > time.Second {
-			t.Errorf("when it was quick again it was asked by %d at a time, want 32; its latency is %v", s.top, p.latency())
+		if s.most() != 32 || p.latency() > time.Second {
+			t.Errorf("when it was quick again it was asked by %d at a time, want 32; its latency is %v", s.most(), p.latency())
 		}
 		stop()
 		all.Wait()

@@ -139,3 +139,10 @@ func TestAzure_ALateWriteOfTheRowHidesNoSuspension(t *testing.T) {
 func TestAzure_TwoLateWritesOfTheRowHideNoEnd(t *testing.T) {
 	mustEndOnAzure(t, sim.NewVariedPlan, 4219309)
 }
+
+// Children run before the checkpoint that starts them counts, and their results
+// come often, while the start of their parent is hidden by a slow worker that died
+// (seed 849).
+func TestAzure_AResultWaitsForAParentThatADeadWorkerHides(t *testing.T) {
+	mustEndOnAzure(t, sim.NewVariedPlan, 849)
+}
