@@ -3,8 +3,8 @@
 package main_test
 
 import (
-	"fmt"
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
