@@ -40,13 +40,13 @@ func newProcessLogger(cfg *Config, out, errs io.Writer) *slog.Logger {
 }
 
 // A splitHandler gives warnings and errors to another handler than the rest.
-type splitHandler struct{ calm, grave slog.Handler }
+type splitHandler struct{ info, warn slog.Handler }
 
 func (h *splitHandler) of(level slog.Level) slog.Handler {
 	if level >= slog.LevelWarn {
-		return h.grave
+		return h.warn
 	}
-	return h.calm
+	return h.info
 }
 
 // Enabled implements [slog.Handler].
@@ -61,12 +61,12 @@ func (h *splitHandler) Handle(ctx context.Context, r slog.Record) error {
 
 // WithAttrs implements [slog.Handler].
 func (h *splitHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return &splitHandler{h.calm.WithAttrs(attrs), h.grave.WithAttrs(attrs)}
+	return &splitHandler{h.info.WithAttrs(attrs), h.warn.WithAttrs(attrs)}
 }
 
 // WithGroup implements [slog.Handler].
 func (h *splitHandler) WithGroup(name string) slog.Handler {
-	return &splitHandler{h.calm.WithGroup(name), h.grave.WithGroup(name)}
+	return &splitHandler{h.info.WithGroup(name), h.warn.WithGroup(name)}
 }
 
 // parseLogFormat reads DURABLE_LOG_FORMAT: text, which empty means, or json.

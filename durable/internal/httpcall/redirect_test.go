@@ -57,6 +57,7 @@ func wander(t *testing.T, status int, urls ...string) []visit {
 	return visits
 }
 
+// all is what visit.Secrets is when every one of secrets came.
 const all = "ACXOAXPXXXAX"
 
 func TestRedirect_SendsNoCredentialsToAnotherOriginNorBackAgain(t *testing.T) {
