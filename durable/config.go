@@ -115,10 +115,11 @@ type Config struct {
 
 	// CrashFile is the path of a small file in which the worker counts what crashed its
 	// process: a panic on a goroutine that a function started, which nothing can recover.
-	// What crashes it twice before it gets on is set aside, until its instance is resumed or
-	// the file is deleted while the process does not run. The worker then sets the
-	// process's crash output, and adds tracebacklabels=1 to its GODEBUG, so that the texts
-	// of panics name instances. Empty means that nothing is counted.
+	// What crashes it twice before it gets on is set aside, and all of a function that
+	// does so five times in a row though its work gets on, until an instance of it is
+	// suspended and resumed or the file is deleted. The worker then sets the process's
+	// crash output, and adds tracebacklabels=1 to its GODEBUG, so that the texts of panics
+	// name instances. Empty means that nothing is counted.
 	CrashFile string
 
 	// HTTP says how the requests of [CallHTTP] are made.

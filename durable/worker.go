@@ -3,6 +3,8 @@ package durable
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
@@ -83,6 +85,30 @@ func openCrashes(cfg Config) *crashes.Ledger {
 			"Work that ends the process twice before it gets on is set aside", "work", crashed, "file", cfg.CrashFile)
 	}
 	return ledger
+}
+
+// A Crash is something that has ended processes with a panic.
+type Crash struct {
+	// What is the work, or the function if all of its work counts together.
+	What     string    `json:"what"`
+	Count    int       `json:"count"`    // how often, in a row
+	Last     time.Time `json:"last"`     // when it last did
+	SetAside bool      `json:"setAside"` // it is not run
+}
+
+// Crashes returns what is counted in a [Config.CrashFile], in order. A file that does
+// not exist has none. Who deletes the file, of a worker that runs or not, takes up what
+// is set aside.
+func Crashes(file string) ([]Crash, error) {
+	counts, err := crashes.Read(file)
+	if err != nil {
+		return nil, err
+	}
+	var all []Crash
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		all = append(all, Crash{what, counts[what].Crashes, counts[what].Last, counts.Holds(what)})
+	}
+	return all, nil
 }
 
 // failUnknownAfter returns how long what has not begun waits for a worker that knows

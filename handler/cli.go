@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
@@ -25,7 +26,7 @@ func hubCommand(app App, args []string, out, errs io.Writer) int {
 	tool := &hubTool{app: App{Functions: app.Functions}, logger: NewLogger(errs, slog.LevelError)}
 	return hubcli.Program{
 		Name: filepath.Base(os.Args[0]) + " hub", Stdin: os.Stdin, Stdout: out, Stderr: errs,
-		Open: tool.open, Delete: tool.delete, Copy: tool.copy,
+		Open: tool.open, Delete: tool.delete, Copy: tool.copy, Crashes: tool.crashes,
 	}.Run(ctx, args)
 }
 
@@ -127,4 +128,18 @@ func (t *hubTool) delete(ctx context.Context, r hubcli.DeleteRequest) (string, e
 		return "", err
 	}
 	return fmt.Sprintf("task hub %s of connection %s", cfg.Storage.TaskHub, cfg.ConnectionName), hub.Delete(ctx, r.Force)
+}
+
+// crashes returns what has crashed the app on this machine, and forgets it if it is told
+// to.
+func (t *hubTool) crashes(forget bool) ([]durable.Crash, error) {
+	cfg, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	all, err := durable.Crashes(cfg.crashFile())
+	if err == nil && forget && len(all) > 0 {
+		err = os.Remove(cfg.crashFile())
+	}
+	return all, err
 }

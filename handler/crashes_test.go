@@ -5,15 +5,20 @@ package handler
 import (
 	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/google/uuid"
 )
 
 // crasher is an app with functions that nothing can recover from.
@@ -27,6 +32,19 @@ var crasher = App{Functions: []*durable.Function{
 		crash()
 		select {}
 	}),
+	durable.Entity("crasher", durable.Op("crash", (*crashingEntity).Crash), durable.Op("set", (*crashingEntity).Set)),
+	durable.Orchestrator("late", func(ctx *durable.Context, _ string) (string, error) {
+		for {
+			if _, err := durable.CallActivity(ctx, crashLater, "").Await(); err != nil {
+				return "", err
+			}
+			if _, err := durable.CallActivity(ctx, crashNow, "").Await(); err != nil {
+				return "", err
+			}
+		}
+	}),
+	durable.Activity("CrashLater", crashLater),
+	durable.Activity("CrashNow", crashNow),
 }}
 
 func crashingActivity(ctx context.Context, _ string) (string, error) {
@@ -39,96 +57,269 @@ func crash() {
 	go func() { panic("on a goroutine of the user") }()
 }
 
+type crashingEntity struct{ N int }
+
+func (e *crashingEntity) Set(_ *durable.EntityContext, n int) (int, error) {
+	e.N = n
+	return n, nil
+}
+
+func (*crashingEntity) Crash(*durable.EntityContext, durable.Void) (durable.Void, error) {
+	crash()
+	select {}
+}
+
+// now lets the goroutines of crashLater panic. Their activity has ended long since.
+var now = make(chan struct{})
+
+func crashLater(context.Context, string) (string, error) {
+	go func() {
+		<-now
+		panic("after the activity's end")
+	}()
+	return "", nil
+}
+
+func crashNow(context.Context, string) (string, error) {
+	select {
+	case <-now:
+	default:
+		close(now)
+	}
+	return "", nil
+}
+
+// crasherLease is the variable that makes partitions' leases shorter than settings can.
+const crasherLease = "HANDLER_TEST_LEASE"
+
+// runCrasher is Main with the crasher.
+func runCrasher() {
+	lease, err := time.ParseDuration(os.Getenv(crasherLease))
+	if err != nil || len(os.Args) > 1 {
+		Main(crasher)
+	}
+	cfg, err := Load()
+	if err != nil {
+		panic(err)
+	}
+	cfg.Storage.LeaseInterval, cfg.Storage.LeaseAcquireInterval = lease, lease/4
+	cfg.Worker.CrashFile, cfg.Logger = cfg.crashFile(), NewLogger(os.Stdout, cfg.LogLevel)
+	if err := New(crasher, cfg).Run(context.Background()); err != nil {
+		panic(err)
+	}
+}
+
+// A machine has a crasher running again and again.
+type machine struct {
+	*testing.T
+	name    string // of what it starts
+	root    string
+	environ []string
+
+	cmd  *exec.Cmd
+	out  *bufio.Reader
+	base string
+}
+
+// newMachine returns one whose app has a hub that the given part of host.json says.
+func newMachine(t *testing.T, durableTask string, environ ...string) *machine {
+	t.Helper()
+	m := &machine{T: t, name: uuid.NewString()[:8], root: t.TempDir(), environ: append(environ, "PORT=0", "GOTRACEBACK=single")}
+	if err := os.WriteFile(filepath.Join(m.root, hostJSONFile), []byte(durableTaskJSON(durableTask)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// start starts the process, which ends when the test does.
+func (m *machine) start() {
+	m.Helper()
+	m.cmd = command(m.T, "crasher", "{}", append(m.environ, "XDG_CACHE_HOME="+m.root)...)
+	m.cmd.Dir = m.root
+	pipe, err := m.cmd.StdoutPipe()
+	if err != nil {
+		m.Fatal(err)
+	}
+	if err := m.cmd.Start(); err != nil {
+		m.Fatal(err)
+	}
+	cmd := m.cmd
+	m.Cleanup(func() { _ = cmd.Process.Kill() })
+	m.out = bufio.NewReader(pipe)
+	m.base = addressIn(m.T, lineWith(m.T, m.out, "msg=listening"))
+}
+
+// crashed waits for the process to end with a panic.
+func (m *machine) crashed() {
+	m.Helper()
+	_, _ = io.Copy(io.Discard, m.out)
+	_ = m.cmd.Wait()
+	if code := m.cmd.ProcessState.ExitCode(); code != 2 {
+		m.Fatalf("the process ends with code %d, want the 2 of a panic", code)
+	}
+}
+
+func (m *machine) kill() {
+	_ = m.cmd.Process.Signal(syscall.SIGKILL)
+	_ = m.cmd.Wait()
+}
+
+// post sends a request. A process that crashes may not come to answer.
+func (m *machine) post(path string, crashing bool) {
+	m.Helper()
+	r, err := http.NewRequestWithContext(m.Context(), http.MethodPost, m.base+managed+path, nil)
+	if err != nil {
+		m.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil && crashing {
+		return
+	}
+	if err != nil {
+		m.Fatal(err)
+	}
+	_ = answer.Body.Close()
+	if answer.StatusCode >= 300 {
+		m.Fatalf("POST %s: %d", path, answer.StatusCode)
+	}
+}
+
+// becomes waits until an instance has a status.
+func (m *machine) becomes(id, want string) {
+	m.Helper()
+	eventually(m.T, id+" is "+want, func() bool {
+		_, body := get(m.T, m.base+managed+"instances/"+id)
+		return strings.Contains(body, `"runtimeStatus":"`+want+`"`)
+	})
+}
+
+// entityExists signals an entity, and waits until it has a state.
+func (m *machine) entityExists(key string) {
+	m.Helper()
+	m.post("entities/crasher/"+key+"?op=set", false)
+	eventually(m.T, "entity "+key+" has a state", func() bool {
+		code, _ := get(m.T, m.base+managed+"entities/crasher/"+key)
+		return code == http.StatusOK
+	})
+}
+
+// hub runs the command line of the app and returns what it prints.
+func (m *machine) hub(args ...string) string {
+	m.Helper()
+	cmd := command(m.T, "crasher", "{}", append(m.environ, "XDG_CACHE_HOME="+m.root)...)
+	cmd.Dir = m.root
+	cmd.Args = append(cmd.Args, append([]string{"hub"}, args...)...)
+	out, err := cmd.Output()
+	if err != nil {
+		m.Fatal(err)
+	}
+	return string(out)
+}
+
+const inAFile = `"storageProvider": {"type": "embedded"}`
+
 // One instance cannot keep an app in a crash loop: what was under way at two crashes is
-// set aside, whatever it is, until it is resumed.
-func TestCrash_WhatCrashesTheProcessTwiceIsSetAside(t *testing.T) {
+// set aside, whatever it is, and a function that crashes the process after the end of its
+// work at five. Others go on. It is taken up again on demand.
+func TestCrash_WhatCrashesTheProcessIsSetAside(t *testing.T) {
 	t.Parallel()
-	for _, kind := range []string{"activity", "orchestrator"} {
-		t.Run(kind, func(t *testing.T) {
+	for _, tt := range []struct {
+		name, start, id, what string
+		crashes               int
+	}{
+		{"an activity", "orchestrators/activity/bad", "bad", `activity "Crash"`, 2},
+		{"an orchestrator", "orchestrators/orchestrator/bad", "bad", `orchestrator "orchestrator"`, 2},
+		{"an entity", "entities/crasher/bad?op=crash", "@crasher@bad", `entity "crasher"`, 2},
+		{"a function", "orchestrators/late/bad", "bad", `activity "CrashLater"`, 5},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
-			root := t.TempDir()
-			hostJSON := durableTaskJSON(`"storageProvider": {"type": "embedded"}`)
-			if err := os.WriteFile(filepath.Join(root, hostJSONFile), []byte(hostJSON), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			// A start of the process, which ends when the test does.
-			start := func() (out *bufio.Reader, base string, crashed, kill func()) {
-				cmd := command(t, "crasher", "{}", "PORT=0", "GOTRACEBACK=single")
-				cmd.Dir = root
-				pipe, err := cmd.StdoutPipe()
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
-				t.Cleanup(func() { _ = cmd.Process.Kill() })
-				out = bufio.NewReader(pipe)
-				crashed = func() {
-					t.Helper()
-					_, _ = io.Copy(io.Discard, out)
-					_ = cmd.Wait()
-					if code := cmd.ProcessState.ExitCode(); code != 2 {
-						t.Fatalf("the process ends with code %d, want the 2 of a panic", code)
-					}
-				}
-				return out, addressIn(t, lineWith(t, out, "msg=listening")), crashed, func() { _ = cmd.Process.Signal(syscall.SIGKILL); _ = cmd.Wait() }
-			}
-			// A process that crashes may not come to answer.
-			post := func(url string, crashing bool) {
-				t.Helper()
-				r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
-				answer, err := http.DefaultClient.Do(r)
-				if err != nil && crashing {
-					return
-				}
-				if err != nil {
-					t.Fatal(err)
-				}
-				_ = answer.Body.Close()
-				if answer.StatusCode >= 300 {
-					t.Fatalf("POST %s: %d", url, answer.StatusCode)
-				}
+			m := newMachine(t, inAFile)
+			m.start()
+			lineWith(t, m.out, "storage answers")
+			m.entityExists("bad")
+			m.post(tt.start, true)
+			m.crashed()
+			for range tt.crashes - 1 {
+				m.start()
+				m.crashed()
 			}
 
-			out, base, crashed, _ := start()
-			lineWith(t, out, "storage answers")
-			post(base+managed+"orchestrators/"+kind+"/bad", true)
-			crashed()
-			_, _, crashed, _ = start()
-			crashed()
-
-			out, base, _, kill := start()
-			if line := lineWith(t, out, "held back"); !strings.Contains(line, "level=ERROR") || !strings.Contains(line, "instanceId=bad") {
+			m.start()
+			if line := lineWith(t, m.out, "held back"); !strings.Contains(line, "level=ERROR") || !strings.Contains(line, "instanceId="+tt.id) {
 				t.Errorf("the log says %s", line)
 			}
-			if _, body := get(t, base+managed+"instances/bad"); !strings.Contains(body, "Set aside: the "+kind) {
+			if _, body := get(t, m.base+managed+"instances/"+tt.id); !strings.Contains(body, "Set aside: the "+strings.ReplaceAll(tt.what, `"`, `\"`)) {
 				t.Errorf("the status is %s", body)
 			}
-			if _, body := get(t, base+readyPath); !strings.Contains(body, "1 instances have been set aside") {
+			if _, body := get(t, m.base+readyPath); !strings.Contains(body, "1 instances have been set aside") {
 				t.Errorf("the health is %s", body)
 			}
-			post(base+managed+"orchestrators/Good/good", false)
-			status := func(id, want string) {
-				t.Helper()
-				eventually(t, id+" is "+want, func() bool {
-					_, body := get(t, base+managed+"instances/"+id)
-					return strings.Contains(body, `"runtimeStatus":"`+want+`"`)
-				})
+			if told := m.hub("crashes"); !strings.Contains(told, "yes        "+tt.what) {
+				t.Errorf("the command line says %s", told)
 			}
-			status("good", "Completed")
+			m.post("orchestrators/Good/good", false)
+			m.becomes("good", "Completed")
+			m.entityExists("good")
 
 			// A kill is no crash, and a start does not forget.
-			kill()
-			out, base, crashed, _ = start()
-			lineWith(t, out, "held back")
-			post(base+managed+"instances/bad/suspend?reason=x", false)
-			status("bad", "Suspended")
-			post(base+managed+"instances/bad/resume?reason=x", true)
-			crashed() // it runs again
+			m.kill()
+			m.start()
+			lineWith(t, m.out, "held back")
+			if tt.id == "bad" {
+				m.post("instances/bad/suspend?reason=x", false)
+				m.becomes("bad", "Suspended")
+				m.post("instances/bad/resume?reason=x", true)
+			} else {
+				m.hub("crashes", "--forget")
+			}
+			m.crashed() // it runs again
+		})
+	}
+}
+
+// Each machine counts on its own: what is set aside on one crashes each other one twice
+// as well, at most, and all of them run then.
+func TestCrash_EachMachineOfAHubInAzureStorageSetsItAside(t *testing.T) {
+	t.Parallel()
+	connection := "AzureWebJobsStorage=" + azuritetest.Start(t)
+	for name, start := range map[string]string{
+		"an activity":     "orchestrators/activity/bad",
+		"an orchestrator": "orchestrators/orchestrator/bad",
+		"an entity":       "entities/crasher/bad?op=crash",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub := `"hubName": "Crash` + uuid.NewString()[:8] + `", "storageProvider": {"type": "AzureStorage", "maxQueuePollingInterval": "00:00:01"}`
+			a, b := newMachine(t, hub, connection, crasherLease+"=3s"), newMachine(t, hub, connection, crasherLease+"=3s")
+			a.start()
+			lineWith(t, a.out, "storage answers")
+			a.post(start, true)
+			for _, m := range []*machine{a, b} {
+				if m == b {
+					a.kill()
+					b.start()
+				}
+				m.crashed()
+				m.start()
+				m.crashed()
+				m.start()
+				lineWith(t, m.out, "held back")
+				if told := m.hub("crashes"); !strings.Contains(told, "yes ") {
+					t.Errorf("the command line says %s", told)
+				}
+			}
+			a.start()
+			for _, m := range []*machine{a, b} {
+				for i := range 8 {
+					m.post(fmt.Sprintf("orchestrators/Good/%s%d", m.name, i), false)
+				}
+			}
+			for _, m := range []*machine{a, b} {
+				for i := range 8 {
+					m.becomes(fmt.Sprintf("%s%d", m.name, i), "Completed")
+				}
+			}
 		})
 	}
 }

@@ -29,7 +29,7 @@ func TestMain(m *testing.M) {
 	case "app":
 		Main(App{})
 	case "crasher":
-		Main(crasher)
+		runCrasher()
 	case "host":
 		app := exec.Command(os.Args[0])
 		app.Env = append(os.Environ(), childRole+"=app")

@@ -43,7 +43,7 @@ func (m *management) waitsFor(state *provider.InstanceState) string {
 	for _, f := range m.allWaiting() {
 		if slices.Contains(f.Instances, state.Instance.InstanceID) {
 			if f.Crashed {
-				return fmt.Sprintf("Set aside: the %s %s has ended the process with a panic, again and again. Mend it, then suspend and resume the instance.", f.Kind, quoteName(f.Name, f.Version))
+				return fmt.Sprintf("Set aside: the %s %s has ended the process with a panic, again and again. Mend it, then suspend and resume the instance, or run hub crashes --forget.", f.Kind, quoteName(f.Name, f.Version))
 			}
 			return fmt.Sprintf("Waits for a worker that has %s %s.", withArticle(f.Kind), quoteName(f.Name, f.Version))
 		}

@@ -10,9 +10,7 @@ package crashes
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -26,33 +24,22 @@ import (
 // Label is the profiler label that names the work a goroutine is part of.
 const Label = "durable.work"
 
-// Limit is at how many crashes work is set aside.
-const Limit = 2
-
-// maxWork is of how much work crashes are remembered.
-const maxWork = 1000
-
 // A Ledger knows how often each work has crashed the process since it last got to its
 // end. A nil one knows of none.
 type Ledger struct {
 	path string
 
 	mu     sync.Mutex // protects the following
-	counts map[string]int
+	counts Counts
 }
 
 // Open returns the ledger in the file at path, with what the process before this one
 // crashed at, empty if it did not. From now on the runtime writes panics that end this
 // process to the file at path + ".panic", too.
 func Open(path string) (l *Ledger, crashed string, err error) {
-	l = &Ledger{path: path, counts: make(map[string]int)}
-	stored, err := os.ReadFile(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
+	l = &Ledger{path: path}
+	if l.counts, err = Read(path); err != nil {
 		return nil, "", err
-	case json.Unmarshal(stored, &l.counts) != nil:
-		l.counts = make(map[string]int) // not ours, or cut short
 	}
 	last := path + ".panic"
 	text, err := os.ReadFile(last)
@@ -60,10 +47,11 @@ func Open(path string) (l *Ledger, crashed string, err error) {
 		return nil, "", err
 	}
 	if crashed = workOf(string(text)); crashed != "" {
-		if _, known := l.counts[crashed]; !known && len(l.counts) >= maxWork {
-			clear(l.counts)
+		written, err := os.Stat(last)
+		if err != nil {
+			return nil, "", err
 		}
-		l.counts[crashed]++
+		l.counts.crashed(crashed, written.ModTime().UTC())
 		if err := l.store(); err != nil {
 			return nil, "", err
 		}
@@ -103,52 +91,63 @@ func workOf(text string) string {
 	return work
 }
 
-// Work names something that is worked on: an activity by its orchestration's execution
-// and its number there, which are empty of others.
-func Work(kind, executionID string, number int, instanceID string) string {
-	return fmt.Sprintf("%s %d %q %q", kind, number, executionID, instanceID)
-}
-
-// File returns the path of the file, empty of a nil Ledger.
-func (l *Ledger) File() string {
-	if l == nil {
-		return ""
+// Read returns what is in the ledger at path, nothing if there is none.
+func Read(path string) (Counts, error) {
+	text, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
 	}
-	return l.path
+	counts := make(Counts)
+	if json.Unmarshal(text, &counts) != nil || counts == nil {
+		return make(Counts), nil // not ours, or cut short
+	}
+	return counts, nil
 }
 
-// Holds reports whether work is set aside.
+// Holds reports whether work is set aside. What somebody has taken out of the file
+// meanwhile is not.
 func (l *Ledger) Holds(work string) bool {
 	if l == nil {
 		return false
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.counts[work] >= Limit
+	if !l.counts.Holds(work) {
+		return false
+	}
+	l.reload()
+	return l.counts.Holds(work)
+}
+
+// reload takes notice of what others have done to the file. l.mu is held.
+func (l *Ledger) reload() {
+	if counts, err := Read(l.path); err == nil {
+		l.counts = counts
+	}
 }
 
 // Done forgets the crashes of work, which has got to its end.
 func (l *Ledger) Done(work string) error {
-	return l.forget(func(w string) bool { return w == work })
+	return l.change(func(c Counts) { c.done(work) })
 }
 
-// Resume forgets the crashes of all work of an instance.
+// Resume forgets the crashes of all work of an instance, and of all functions.
 func (l *Ledger) Resume(instanceID string) error {
-	suffix := fmt.Sprintf(" %q", instanceID)
-	return l.forget(func(w string) bool { return strings.HasSuffix(w, suffix) })
+	return l.change(func(c Counts) { c.resume(instanceID) })
 }
 
-func (l *Ledger) forget(which func(work string) bool) error {
+func (l *Ledger) change(f func(Counts)) error {
 	if l == nil {
 		return nil
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	before := len(l.counts)
-	maps.DeleteFunc(l.counts, func(w string, _ int) bool { return which(w) })
-	if len(l.counts) == before {
+	if f(l.counts); len(l.counts) == before {
 		return nil
 	}
+	l.reload()
+	f(l.counts)
 	return l.store()
 }
 

@@ -8,8 +8,8 @@ import (
 
 func TestWorkOf_IsThatOfTheGoroutineThatPanicked(t *testing.T) {
 	t.Parallel()
-	work := Work("activity", "e", 3, "a \"b\" ü")
-	const shown = `labels:{"durable.item": "1", "durable.work": "activity 3 \"e\" \"a \\\"b\\\" \u00fc\""}]:` + "\n"
+	work := Work("activity", "A", "e", 3, "a \"b\" ü")
+	const shown = `labels:{"durable.item": "1", "durable.work": "activity \"A\" 3 \"e\" \"a \\\"b\\\" \u00fc\""}]:` + "\n"
 	for name, tt := range map[string]struct{ text, want string }{
 		"a panic":           {"panic: x\n\ngoroutine 7 [running " + shown, work},
 		"a fault":           {"panic: y\n[signal SIGSEGV]\n\ngoroutine 7 gp=0x1 m=3 mp=0x2 [running " + shown, work},
@@ -25,12 +25,14 @@ func TestWorkOf_IsThatOfTheGoroutineThatPanicked(t *testing.T) {
 	}
 }
 
+
 func TestLedger_ForgetsWhatGotToItsEndAndWhatWasResumed(t *testing.T) {
 	t.Parallel()
-	l := &Ledger{path: filepath.Join(t.TempDir(), "ledger"), counts: map[string]int{}}
-	bad, its, other := Work("orchestrator", "", 0, "b"), Work("activity", "e", 1, "b"), Work("activity", "e", 1, "a b")
+	path := filepath.Join(t.TempDir(), "ledger")
+	l := &Ledger{path: path, counts: Counts{}}
+	bad, its, other := Work("orchestrator", "O", "", 0, "b"), Work("activity", "A", "e", 1, "b"), Work("activity", "A", "e", 1, "a b")
 	for _, w := range []string{bad, its, other} {
-		l.counts[w] = Limit
+		l.counts[w] = Count{Crashes: Limit}
 	}
 	if err := l.Done(bad); err != nil {
 		t.Fatal(err)
@@ -44,11 +46,23 @@ func TestLedger_ForgetsWhatGotToItsEndAndWhatWasResumed(t *testing.T) {
 	if l.Holds(its) || !l.Holds(other) {
 		t.Errorf("held are %v", l.counts)
 	}
-	files, err := os.ReadDir(filepath.Dir(l.path))
+	files, err := os.ReadDir(filepath.Dir(path))
 	if err != nil || len(files) != 1 {
 		t.Errorf("files are %v, %v", files, err)
 	}
 	if (*Ledger)(nil).Holds(bad) {
 		t.Error("no ledger holds something")
+	}
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	if l.Holds(other) {
+		t.Error("what was taken out of the file is still held")
+	}
+	if err := os.WriteFile(path, []byte("null"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if counts, err := Read(path); err != nil || counts == nil {
+		t.Errorf("no object is read as %v, %v", counts, err)
 	}
 }

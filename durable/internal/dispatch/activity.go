@@ -40,7 +40,7 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 		}
 		d.fetchingActivities.worked()
 		what := fmt.Sprintf("activity %s of orchestration %s", w.Task.Name, w.Instance.InstanceID)
-		work := crashes.Work("activity", w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
+		work := crashes.Work("activity", w.Task.Name, w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
 		d.handle(what, work, func(it *item) {
 			defer func() { <-slots }()
 			d.runActivity(live, w, it.work)

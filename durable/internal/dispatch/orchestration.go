@@ -35,15 +35,28 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 		}
 		d.fetchingInstances.worked()
 		if entity.IsID(w.Instance.InstanceID) {
-			d.handle("entity "+w.Instance.InstanceID, crashes.Work("entity", "", 0, w.Instance.InstanceID),
+			d.handle("entity "+w.Instance.InstanceID, crashes.Work("entity", entityName(w), "", 0, w.Instance.InstanceID),
 				func(it *item) { d.runEntity(live, w, it, func() { <-slots }) })
 			continue
 		}
-		d.handle("orchestration "+w.Instance.InstanceID, crashes.Work("orchestrator", "", 0, w.Instance.InstanceID), func(it *item) {
+		d.handle("orchestration "+w.Instance.InstanceID, crashes.Work("orchestrator", orchestratorName(w), "", 0, w.Instance.InstanceID), func(it *item) {
 			defer func() { <-slots }()
 			d.runInstance(live, w, it)
 		})
 	}
+}
+
+// orchestratorName returns the name of the orchestrator of the instance that was handed
+// out, empty if that has not come.
+func orchestratorName(w *provider.OrchestrationWorkItem) string {
+	start := startOf(w.History)
+	for i := 0; start == nil && i < len(w.Messages); i++ {
+		start, _ = w.Messages[i].Event.(*history.ExecutionStarted)
+	}
+	if start == nil {
+		return ""
+	}
+	return start.Name
 }
 
 // runInstance runs an instance's episode, and those that follow while its

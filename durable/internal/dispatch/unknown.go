@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -26,7 +24,7 @@ type unknownFunctionError struct {
 // why says why something is held back, for the log.
 func (e *unknownFunctionError) why() string {
 	if e.crashed {
-		return "a goroutine of it has ended the process with a panic, " + strconv.Itoa(crashes.Limit) + " times. Mend the function, then suspend and resume the instance"
+		return "a goroutine of it has ended the process with a panic, again and again. Mend the function, then suspend and resume the instance, or delete the file of crashes"
 	}
 	return "this worker does not know its function"
 }
@@ -118,8 +116,7 @@ func hasTermination(events []history.Event) bool {
 }
 
 // waits remembers that an instance waits for a function, and returns the level at
-// which that is to be logged: once as a warning, or
-// as an error if it is set aside.
+// which that is to be logged: once as a warning, or as an error if it is set aside.
 func (d *Dispatcher) waits(instanceID string, f *unknownFunctionError) slog.Level {
 	switch isNew := d.config.Waiting.add(instanceID, f, d.config.Now()); {
 	case isNew && f.crashed:

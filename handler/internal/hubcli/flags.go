@@ -23,7 +23,7 @@ type flags struct {
 	wait                                                  time.Duration
 	top                                                   int
 	all, noInput, showHistory, showOutput, sameID         bool
-	yes, force, ignoreHidden, allEnded                    bool
+	yes, force, ignoreHidden, allEnded, forget            bool
 }
 
 func newFlags(v verb) *flags {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 )
 
@@ -302,6 +303,29 @@ func (c *call) purge() error {
 		return err
 	}
 	return c.print(purged, fmt.Sprintf("purged %d instances", purged.InstancesDeleted))
+}
+
+func (c *call) crashes() error {
+	all, err := c.program.Crashes(c.flags.forget)
+	if err != nil {
+		return err
+	}
+	if c.flags.output == "json" {
+		return c.print(append([]durable.Crash{}, all...), "")
+	}
+	rows := [][]string{{"CRASHES", "LAST", "SET ASIDE", "WHAT"}}
+	for _, one := range all {
+		aside := "no"
+		if one.SetAside {
+			aside = "yes"
+		}
+		rows = append(rows, []string{strconv.Itoa(one.Count), one.Last.Format(time.RFC3339), aside, cell(one.What)})
+	}
+	if err := c.table(rows); err != nil || !c.flags.forget {
+		return err
+	}
+	c.tell("They are forgotten.")
+	return nil
 }
 
 func (c *call) deleteHub() error {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
@@ -58,6 +59,9 @@ type Program struct {
 	// Copy copies one hub to another and returns how much it was, which is
 	// written as JSON and, by its String, as text.
 	Copy func(ctx context.Context, r CopyRequest) (fmt.Stringer, error)
+	// Crashes returns what has crashed the app on this machine, and forgets it if it is
+	// told to.
+	Crashes func(forget bool) ([]durable.Crash, error)
 }
 
 // A verb is one of the things that can be done.

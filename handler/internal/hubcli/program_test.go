@@ -11,7 +11,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 	"github.com/google/go-cmp/cmp"
 )
@@ -28,6 +30,7 @@ var commands = []string{
 	"purge --help",
 	"delete --help",
 	"copy --help",
+	"crashes --help",
 	"nonsense",
 	"get",
 	"get one two",
@@ -82,6 +85,9 @@ var commands = []string{
 	"copy embedded azurestorage",
 	"copy embedded azurestorage:Other --task-hub Other --wait 1s --ignore-hidden --output json",
 	"copy embedded nowhere",
+	"crashes",
+	"crashes --forget",
+	"crashes --forget --output json",
 	"get held",
 	"get -- --odd",
 }
@@ -195,6 +201,10 @@ func transcript(t *testing.T, command string) string {
 			}
 			r.Progress(fmt.Sprintf("from %s to %s, hub %q, wait %v, ignore hidden %v", r.From, r.To, r.TaskHub, r.Wait, r.IgnoreHidden))
 			return copied{7}, nil
+		},
+		Crashes: func(bool) ([]durable.Crash, error) {
+			at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+			return []durable.Crash{{What: `activity "A"`, Count: 1, Last: at}, {What: `activity "A" 1 "e" "i"`, Count: 2, Last: at, SetAside: true}}, nil
 		},
 	}
 	code := p.Run(t.Context(), strings.Fields(command))

@@ -63,6 +63,14 @@ var verbs = []verb{
 		},
 	},
 	{
+		name: "crashes", does: "Shows what has ended the app with a panic on a goroutine of its own", run: (*call).crashes,
+		more: "What has done so twice is set aside, until its instance is suspended and resumed. It is counted on each\n" +
+			"machine: run this where the app runs.",
+		flags: func(f *flags) {
+			f.set.BoolVar(&f.forget, "forget", false, "takes up again all that is set aside, also while the app runs")
+		},
+	},
+	{
 		name: "delete", does: "Deletes the task hub with all that is in it", run: (*call).deleteHub,
 		flags: func(f *flags) {
 			f.set.BoolVar(&f.yes, "yes", false, "says that this is meant; nothing happens without it")

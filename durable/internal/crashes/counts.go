@@ -1,0 +1,85 @@
+package crashes
+
+import (
+	"fmt"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Limit is at how many crashes work is set aside.
+const Limit = 2
+
+// functionLimit is at how many crashes all work of a function is set aside, if each
+// came within inARow of the one before. Crashes of work that is set aside itself do not
+// count. This ends the loop of a goroutine that panics after its work has got to its
+// end, and so begins from nothing again and again.
+const (
+	functionLimit = 5
+	inARow        = 15 * time.Minute
+)
+
+// maxCounts is of how much work and how many functions crashes are remembered.
+const maxCounts = 1000
+
+// A Count is how often something has crashed the process, and when it last did.
+type Count struct {
+	Crashes int       `json:"crashes"`
+	Last    time.Time `json:"last"`
+}
+
+// Counts has those of work since it last got to its end, and of functions, which are
+// what a work's name begins with.
+type Counts map[string]Count
+
+// Work names something that is worked on: an activity by its orchestration's execution
+// and its number there, which are empty of others.
+func Work(kind, name, executionID string, number int, instanceID string) string {
+	return fmt.Sprintf("%s %q %d %q %q", kind, name, number, executionID, instanceID)
+}
+
+// functionOf returns the function of work, or itself.
+func functionOf(work string) string {
+	kind, rest, _ := strings.Cut(work, " ")
+	name, err := strconv.QuotedPrefix(rest)
+	if err != nil {
+		return work
+	}
+	return kind + " " + name
+}
+
+// crashed counts a crash.
+func (c Counts) crashed(work string, at time.Time) {
+	if len(c) >= maxCounts {
+		clear(c)
+	}
+	one, function := c[work].Crashes+1, functionOf(work)
+	c[work] = Count{one, at}
+	all := c[function]
+	if at.Sub(all.Last) > inARow {
+		all.Crashes = 0
+	}
+	if all.Crashes++; one == Limit {
+		all.Crashes -= Limit // they are this work's own
+	}
+	if all.Last = at; all.Crashes > 0 {
+		c[function] = all
+	} else {
+		delete(c, function)
+	}
+}
+
+// Holds reports whether work, or all of a function, is set aside.
+func (c Counts) Holds(work string) bool {
+	return work != functionOf(work) && c[work].Crashes >= Limit || c[functionOf(work)].Crashes >= functionLimit
+}
+
+// done forgets the crashes of work, which has got to its end.
+func (c Counts) done(work string) { delete(c, work) }
+
+// resume forgets the crashes of all work of an instance, and of all functions.
+func (c Counts) resume(instanceID string) {
+	suffix := fmt.Sprintf(" %q", instanceID)
+	maps.DeleteFunc(c, func(work string, _ Count) bool { return strings.HasSuffix(work, suffix) || functionOf(work) == work })
+}
