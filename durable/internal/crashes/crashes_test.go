@@ -25,7 +25,6 @@ func TestWorkOf_IsThatOfTheGoroutineThatPanicked(t *testing.T) {
 	}
 }
 
-
 func TestLedger_ForgetsWhatGotToItsEndAndWhatWasResumed(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "ledger")

@@ -79,7 +79,7 @@ func TestCounts_EndEveryLoopOfCrashes(t *testing.T) {
 					t.Fatalf("seed %d: crash %d at %s with %v", seed, n+1, crashed, counts)
 				}
 				counts.crashed(crashed, now)
-				now = now.Add(time.Duration(chance.Int64N(int64(inARow)/40)))
+				now = now.Add(time.Duration(chance.Int64N(int64(inARow) / 40)))
 			}
 		}
 		live()
