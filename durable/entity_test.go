@@ -98,9 +98,18 @@ func shown(s *string) string {
 	return *s
 }
 
+// A keeper is not deleted by its operation delete.
+type keeper struct{ N int }
+
+func (k *keeper) Delete(*durable.EntityContext, durable.Void) (int, error) {
+	k.N++
+	return k.N, nil
+}
+
 func TestEntity_PerformsOperationsOnItsState(t *testing.T) {
 	t.Parallel()
 	stores := durable.Entity("Store", durable.AnyOp((*store).Do))
+	keeper := durable.Entity("Keeper", durable.Op("Delete", (*keeper).Delete))
 	begins := counters(durable.InitialState(func(id durable.EntityID) counter { return counter{int64(len(id.Key)) * 100} }))
 	for _, c := range []struct {
 		name          string
@@ -121,6 +130,7 @@ func TestEntity_PerformsOperationsOnItsState(t *testing.T) {
 		{"deleting does not read the state", counters(), entity.Operation{Name: "delete", State: new(`"x"`)}, "none", "none", ""},
 		{"deleting does not let the state panic", undecodables(), entity.Operation{Name: "DELETE", State: new(`"x"`)}, "none", "none", ""},
 		{"deleting needs no initial state", undecodables(), entity.Operation{Name: "delete"}, "none", "none", ""},
+		{"one that has a delete of its own", keeper, entity.Operation{Name: "delete", State: new(`{"N":2}`)}, `{"N":3}`, "3", ""},
 		{"an error", counters(), entity.Operation{Name: "add", Input: new("-5")}, `{"total":-5}`, "none", "Negative: would go negative"},
 		{
 			"an operation that there is not", counters(),

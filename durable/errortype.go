@@ -166,10 +166,14 @@ func (n *namedError) tell(err error, d *history.FailureDetails) *history.Failure
 	return d
 }
 
-// maxTold bounds how many errors of a tree are told of. Each is the inner failure
-// of the one before, since a failure has one at most, and readers of JSON bound how
-// deeply it is nested.
-const maxTold = 8
+// maxTold bounds how many errors of a tree are told of, and maxChained how many
+// failures that is with what those have for inner ones. Each is the inner failure of
+// the one before, since a failure has one at most, and .NET reads no JSON that is nested
+// more than 64 deep (Newtonsoft.Json, JsonReader.MaxDepth).
+const (
+	maxTold    = 8
+	maxChained = 32
+)
 
 // describe returns err, which a function returned, as an error that says what
 // histories are told of it.
@@ -199,16 +203,19 @@ func (r *Registry) describe(err error) error {
 // of the one before. The same failure is told once.
 func chained(all []told) *history.FailureDetails {
 	var first *history.FailureDetails
-	seen := map[string]bool{}
+	seen, length := map[string]bool{}, 0
 	end := &first
 	for _, t := range all {
 		f := t.failure()
 		key := fmt.Sprint(f, f.Properties)
-		if seen[key] || len(seen) == maxTold {
+		if seen[key] || len(seen) == maxTold || length == maxChained {
 			continue
 		}
 		seen[key] = true
 		for *end = f; *end != nil; end = &(*end).InnerFailure {
+			if length++; length == maxChained {
+				(*end).InnerFailure = nil
+			}
 			if (*end).InnerFailure != nil {
 				(*end).InnerFailure = new(*(*end).InnerFailure) // it is another event's
 			}

@@ -227,6 +227,54 @@ func TestErrorValue_IsFoundWhereverAnErrorStandsAndHoweverItMatches(t *testing.T
 	}
 }
 
+// What is told of a tree of errors is one chain, as long as .NET reads, and each failure
+// stands in it once. It shares nothing with the failures that are told on.
+func TestErrorType_TellsOfATreeInOneChainOfBoundedLength(t *testing.T) {
+	t.Parallel()
+	nest := func(what string, deep int) (f *history.FailureDetails) {
+		for i := range deep {
+			f = &history.FailureDetails{ErrorType: "T", ErrorMessage: fmt.Sprint(what, deep-i), InnerFailure: f}
+		}
+		return f
+	}
+	task := func(what string, deep int) error {
+		return &durable.TaskFailedError{Type: "T", Message: what, Inner: nest(what, deep)}
+	}
+	var named, tasks []error
+	for i := range 20 {
+		named = append(named, &declinedError{Code: fmt.Sprint(i)})
+		tasks = append(tasks, task(fmt.Sprint("t", i), 7))
+	}
+	for name, c := range map[string]struct {
+		err  error
+		want int // failures below the first
+	}{
+		"one of a name":                 {&wrapping{err: errors.New("x")}, 0},
+		"wrapped by another":            {&wrapping{err: errDeclined}, 0},
+		"many of a name":                {errors.Join(named...), 8},
+		"the same":                      {errors.Join(errSoldOut, task("a", 2), task("a", 2), errSoldOut, errSoldOut), 4},
+		"a named one that wraps a task": {&wrapping{err: task("a", 2)}, 3},
+		"a joined one that wraps tasks": {errors.Join(&wrapping{err: task("a", 2)}, &wrapping{err: task("b", 2)}), 7},
+		"many tasks of inner failures":  {errors.Join(tasks...), 32},
+		"one of very many":              {errors.Join(errSoldOut, task("a", 100)), 32},
+	} {
+		f := failureTold(t, c.err, append(namedErrors(), durable.ErrorType[*wrapping]("Wrapping"))...)
+		length := 0
+		for f = f.InnerFailure; f != nil; f = f.InnerFailure {
+			length++
+		}
+		if length != c.want {
+			t.Errorf("%s: %d inner failures, want %d", name, length, c.want)
+		}
+	}
+
+	shared := nest("shared", 2)
+	failureTold(t, errors.Join(errSoldOut, &durable.TaskFailedError{Type: "T", Message: "a", Inner: shared}, task("b", 3)), namedErrors()...)
+	if diff := cmp.Diff(nest("shared", 2), shared); diff != "" {
+		t.Errorf("a failure that was told on has changed (-want +got):\n%s", diff)
+	}
+}
+
 func sold(context.Context, string) (string, error) { return "", errSoldOut }
 
 // wrapping is an error with a name that wraps another.
