@@ -33,6 +33,9 @@ func TestLedger_ForgetsWhatGotToItsEndAndWhatWasResumed(t *testing.T) {
 	for _, w := range []string{bad, its, other} {
 		l.counts[w] = Count{Crashes: Limit}
 	}
+	if err := l.store(); err != nil {
+		t.Fatal(err)
+	}
 	if err := l.Done(bad); err != nil {
 		t.Fatal(err)
 	}
