@@ -5,9 +5,11 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"encoding/binary"
 	"net"
 	"net/http"
 	"net/netip"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
@@ -23,9 +25,9 @@ const shortestKey = 16
 // everybody if there is none.
 //
 // The key itself never leaves the server. URLs that are handed out carry a code
-// that is made of the key and an instance's ID and is good for that instance
-// only, since they go to whoever starts an instance, also by a route of the app
-// that asks for no key.
+// that is made of the key, an instance's ID and the time, and is good for the
+// instance that has the ID at that time only, since they go to whoever starts an
+// instance, also by a route of the app that asks for no key.
 type access struct{ key string }
 
 // open reports whether everybody may call.
@@ -41,16 +43,35 @@ func (a access) full(r *http.Request) bool {
 	return fromURL || fromHeader
 }
 
-// to reports whether a request may do something with an instance.
-func (a access) to(r *http.Request, id durable.InstanceID) bool {
-	return a.full(r) || sameSecret(parseQuery(r.URL.RawQuery).text("code"), a.code(id))
+// stampSize is how many bytes of a code say when it was handed out.
+const stampSize = 8
+
+// code returns what is as good as the key for the instance that has an ID at a time.
+func (a access) code(id durable.InstanceID, at time.Time) string {
+	stamp := binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano()))
+	return base64.RawURLEncoding.EncodeToString(append(stamp, a.mac(id, stamp)...))
 }
 
-// code returns what is as good as the key for one instance.
-func (a access) code(id durable.InstanceID) string {
+func (a access) mac(id durable.InstanceID, stamp []byte) []byte {
 	mac := hmac.New(sha256.New, []byte(a.key))
+	mac.Write(stamp)
 	mac.Write([]byte("instance:" + string(id)))
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil))
+	return mac.Sum(nil)
+}
+
+// handedOut returns when the code of a request was handed out for an ID; ok is false if
+// it was not. The codes of earlier versions of this package have no time: they are older
+// than all that can be dated.
+func (a access) handedOut(r *http.Request, id durable.InstanceID) (at time.Time, ok bool) {
+	code, err := base64.RawURLEncoding.DecodeString(parseQuery(r.URL.RawQuery).text("code"))
+	stamp := len(code) - sha256.Size
+	if err != nil || stamp != 0 && stamp != stampSize || !hmac.Equal(code[stamp:], a.mac(id, code[:stamp])) {
+		return time.Time{}, false
+	}
+	if stamp > 0 {
+		at = time.Unix(0, int64(binary.BigEndian.Uint64(code)))
+	}
+	return at, true
 }
 
 // sameSecret compares in a time that tells nothing of the secret, its length

@@ -2,13 +2,21 @@ package handler
 
 import (
 	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
+	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/labstack/echo/v4"
 )
 
@@ -117,7 +125,7 @@ func TestAccess_KeysAreNeverLogged(t *testing.T) {
 	app := App{Routes: starterThatPanics}
 	s := readyServer(t, app, cfg)
 	s.logStart("127.0.0.1:1")
-	code := s.management.access.code("running")
+	code := s.management.access.code("running", time.Now())
 	for _, target := range []string{
 		managed + "instances/running?code=" + theKey, managed + "instances/running?code=" + code, "/api/panic?code=" + theKey, "/nowhere?code=" + theKey,
 		managed + "instances/suspended/suspend?code=" + theKey, managed + "configuration?code=" + theKey,
@@ -139,4 +147,173 @@ func TestAccess_KeysAreNeverLogged(t *testing.T) {
 
 func starterThatPanics(api *echo.Group, _ *durable.Client) {
 	api.Any("/panic", func(echo.Context) error { panic("told") })
+}
+
+// On each provider, over HTTP: the URLs that a start was answered with.
+func TestAccess_ACodeEndsWithItsInstanceOnEachProvider(t *testing.T) {
+	t.Parallel()
+	for name, open := range everyHub {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub := open(t)
+			cfg := fakeConfig(t, hub)
+			cfg.Key = theKey
+			server := httptest.NewServer(readyServer(t, App{}, cfg))
+			defer server.Close()
+			begin := func(path string) ManagementPayload {
+				t.Helper()
+				var payload ManagementPayload
+				status, answer := request(t, "POST", server.URL+managed+path, "x-functions-key", theKey)
+				if err := json.Unmarshal(answer, &payload); err != nil || status != http.StatusAccepted {
+					t.Fatalf("%s: %d %s %v", path, status, answer, err)
+				}
+				return payload
+			}
+			// all asks for everything that a code is good for, and returns how often that is refused.
+			refused := func(p ManagementPayload) (n int) {
+				t.Helper()
+				for uri, method := range map[string]string{
+					p.StatusQueryGetURI: "GET", strings.Replace(p.StatusQueryGetURI, "?", "/tracking?", 1): "GET",
+					strings.ReplaceAll(p.SendEventPostURI, "{eventName}", "E"): "POST", p.SuspendPostURI: "POST",
+					p.ResumePostURI: "POST", p.RewindPostURI: "POST", p.RestartPostURI + "&restartWithNewInstanceId=false": "POST",
+				} {
+					if status, _ := request(t, method, uri); status == http.StatusUnauthorized {
+						n++
+					}
+				}
+				return n
+			}
+			first := begin("orchestrators/Greet/a")
+			other := begin("orchestrators/Greet/b")
+			if n := refused(first); n != 0 {
+				t.Errorf("%d requests with the code of an instance are refused", n)
+			}
+			cross := strings.Replace(other.StatusQueryGetURI, "/b?", "/a?", 1)
+			if status, _ := request(t, "GET", cross); status != http.StatusUnauthorized {
+				t.Errorf("with the code of another instance: %d, want 401", status)
+			}
+			start := &history.ExecutionStarted{
+				Header: history.NewHeader(time.Now()), Name: "Greet", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "later"},
+			}
+			if err := hub.StartInstance(t.Context(), provider.TaskMessage{Event: start, Target: start.Instance}, nil); err != nil {
+				t.Fatal(err)
+			}
+			if n := refused(first); n != 7 {
+				t.Errorf("%d of 7 requests with the code of an earlier instance are refused", n)
+			}
+			if status, _ := request(t, "DELETE", first.PurgeHistoryDeleteURI); status != http.StatusUnauthorized {
+				t.Errorf("a purge with the code of an earlier instance: %d, want 401", status)
+			}
+			if n := refused(other); n != 0 {
+				t.Errorf("%d requests with the code of the other instance are refused", n)
+			}
+			if status, _ := request(t, "GET", first.StatusQueryGetURI, "x-functions-key", theKey); status != http.StatusAccepted {
+				t.Errorf("with an old code and the key: %d, want 202", status)
+			}
+		})
+	}
+}
+
+// Codes of earlier versions have no time, and instances that other programs started have
+// none that is known.
+func TestAccess_ACodeIsNotBoundByWhatIsNotKnown(t *testing.T) {
+	t.Parallel()
+	a := access{theKey}
+	dated, undated := a.code("i", fakeTime), base64.RawURLEncoding.EncodeToString(a.mac("i", nil))
+	for _, tt := range []struct {
+		code   string
+		first  time.Time
+		served bool
+	}{
+		{dated, time.Time{}, true},
+		{dated, fakeTime, true},
+		{dated, fakeTime.Add(100 * time.Nanosecond), false},
+		{undated, time.Time{}, true},
+		{undated, fakeTime, false},
+		{dated[:len(dated)-1], time.Time{}, false},
+		{undated + dated, time.Time{}, false},
+		{a.code("i", fakeTime.Add(time.Hour))[:12] + dated[12:], fakeTime, false},
+		{"", time.Time{}, false},
+	} {
+		hub := newFullHub()
+		hub.put("i", history.Running, func(s *provider.InstanceState) { s.FirstCreatedAt = tt.first })
+		cfg := fakeConfig(t, hub)
+		cfg.Key = theKey
+		s := readyServer(t, App{}, cfg)
+		for method, path := range map[string]string{"GET": "instances/i", "POST": "instances/i/suspend"} {
+			if w := call(s, method, managed+path+"?code="+tt.code, ""); (w.Code == http.StatusAccepted) != tt.served {
+				t.Errorf("%s with code %q of an instance of %v: %d", path, tt.code, tt.first, w.Code)
+			}
+		}
+	}
+}
+
+// Who has the key costs no read of the instance, and who asks for the status by a code
+// none besides that of the status.
+func TestAccess_ACodeCostsOneReadAtMost(t *testing.T) {
+	t.Parallel()
+	hub := &countedHub{fullHub: newFullHub()}
+	cfg := fakeConfig(t, hub)
+	cfg.Key = theKey
+	s := readyServer(t, App{}, cfg)
+	code := s.management.access.code("running", time.Now())
+	for _, tt := range []struct {
+		method, path string
+		key, code    int64 // reads of the instance
+	}{
+		{"GET", "instances/running", 1, 1},
+		{"GET", "instances/running?showInput=false", 1, 1},
+		{"POST", "instances/running/raiseEvent/E", 1, 2},
+		{"POST", "instances/running/terminate", 1, 2},
+	} {
+		for with, want := range map[string]int64{theKey: tt.key, code: tt.code} {
+			before, separator := hub.reads.Load(), "?"
+			if strings.Contains(tt.path, "?") {
+				separator = "&"
+			}
+			body := ""
+			if tt.method == "POST" {
+				body = "1"
+			}
+			if w := call(s, tt.method, managed+tt.path+separator+"code="+with, body); w.Code != http.StatusAccepted {
+				t.Errorf("%s: %d %s", tt.path, w.Code, w.Body)
+			}
+			if n := hub.reads.Load() - before; n != want {
+				t.Errorf("%s (with the key: %v) reads the instance %d times, want %d", tt.path, with == theKey, n, want)
+			}
+		}
+	}
+}
+
+type countedHub struct {
+	*fullHub
+	reads atomic.Int64
+}
+
+func (h *countedHub) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+	h.reads.Add(1)
+	return h.fullHub.Instance(ctx, id, fetch)
+}
+
+// request sends a request and returns the answer.
+func request(t *testing.T, method, url string, headers ...string) (status int, body []byte) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader("1"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err = io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer.StatusCode, body
 }

@@ -125,7 +125,7 @@ func (s *Server) hubQuery() string {
 // have. Behind the host it is the caller's key: there the app is one function, so
 // that a key which was good for this request is good for those, too. On its own,
 // or if the host asks for none, the server makes one for the instance if it has a
-// key.
+// key. Each call makes a code for the instance that has the ID then.
 func (s *Server) codeFor(r *http.Request) func(durable.InstanceID) string {
 	given := parseQuery(r.URL.RawQuery).text("code")
 	if given == "" {
@@ -134,7 +134,7 @@ func (s *Server) codeFor(r *http.Request) func(durable.InstanceID) string {
 	access := s.management.access
 	return func(id durable.InstanceID) string {
 		if !access.open() && (given == "" || !s.cfg.BehindHost) {
-			return access.code(id)
+			return access.code(id, time.Now())
 		}
 		return given
 	}

@@ -50,7 +50,7 @@ func (h *fakeHub) StartInstance(_ context.Context, start provider.TaskMessage, r
 		return &provider.InstanceExistsError{InstanceID: id, Status: old.Status}
 	}
 	h.instances[id] = &provider.InstanceState{
-		Instance: event.Instance, Name: event.Name, Version: event.Version, Tags: event.Tags, Status: history.Pending, Input: event.Input, CreatedAt: fakeTime, LastUpdatedAt: fakeTime,
+		Instance: event.Instance, Name: event.Name, Version: event.Version, Tags: event.Tags, Status: history.Pending, Input: event.Input, CreatedAt: fakeTime, LastUpdatedAt: fakeTime, FirstCreatedAt: event.Timestamp,
 	}
 	return nil
 }

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -81,8 +83,11 @@ func (s *Server) addManagement(api *echo.Group) {
 // HandleRequestAsync). Who must have a key and does not gets 401 for all.
 func (m *management) handle(c echo.Context) error {
 	route, path := m.route(c)
+	allowed, err := m.allowed(c, route, path)
 	switch {
-	case !m.allowed(c.Request(), route, path):
+	case err != nil:
+		return err
+	case !allowed:
 		return c.NoContent(http.StatusUnauthorized)
 	case route == nil:
 		return notFoundEmpty(c)
@@ -140,14 +145,43 @@ func (m *management) route(c echo.Context) (*managementRoute, pathValues) {
 }
 
 // allowed reports whether whoever sent a request may have it answered.
-func (m *management) allowed(r *http.Request, route *managementRoute, path pathValues) bool {
+func (m *management) allowed(c echo.Context, route *managementRoute, path pathValues) (bool, error) {
 	switch {
-	case route != nil && route.public:
-		return true
-	case route != nil && route.open:
-		return m.access.to(r, path.instance())
+	case route != nil && route.public, m.access.full(c.Request()):
+		return true, nil
+	case route == nil || !route.open:
+		return false, nil
 	}
-	return m.access.full(r)
+	at, ok := m.access.handedOut(c.Request(), path.instance())
+	if !ok {
+		return false, nil
+	}
+	return m.isSame(c, path.instance(), at)
+}
+
+// stateKey is where a request for a status finds what was read to see whether it may
+// have it.
+const stateKey = "durablefunctions.state"
+
+// isSame reports whether an ID is that of the instance still that had it at a time, as
+// far as is known: a client has not started it anew since. What there is no instance of
+// is no secret.
+func (m *management) isSame(c echo.Context, id durable.InstanceID, at time.Time) (bool, error) {
+	var fetch provider.Fetch
+	reads := c.Request().Method == http.MethodGet
+	if reads {
+		fetch = statusFetch(parseQuery(c.Request().URL.RawQuery))
+	}
+	state, err := m.instances.Status(c.Request().Context(), id, fetch)
+	switch {
+	case errors.Is(err, provider.ErrInstanceNotFound):
+		return true, nil
+	case err != nil:
+		return false, err
+	case reads:
+		c.Set(stateKey, state)
+	}
+	return !state.FirstCreatedAt.After(at), nil
 }
 
 func notFoundEmpty(c echo.Context) error { return c.NoContent(http.StatusNotFound) }

@@ -76,10 +76,14 @@ func payloadJSON(stored *string) json.RawMessage {
 func (m *management) status(id durable.InstanceID) operation {
 	return func(c echo.Context, q query) error {
 		ctx := c.Request().Context()
-		showInput := q.boolean("showInput", true)
-		state, err := m.instances.Status(ctx, id, provider.Fetch{Input: showInput, Output: true})
-		if err != nil {
-			return err
+		fetch := statusFetch(q)
+		showInput := fetch.Input
+		state, _ := c.Get(stateKey).(*provider.InstanceState)
+		if state == nil {
+			var err error
+			if state, err = m.instances.Status(ctx, id, fetch); err != nil {
+				return err
+			}
 		}
 		if !showInput {
 			state.Input = nil
@@ -99,6 +103,11 @@ func (m *management) status(id durable.InstanceID) operation {
 		}
 		return writeJSON(c, code, payload)
 	}
+}
+
+// statusFetch returns what of an instance a request for its status is told.
+func statusFetch(q query) provider.Fetch {
+	return provider.Fetch{Input: q.boolean("showInput", true), Output: true}
 }
 
 // statusCode is the HTTP status that goes with a runtime status

@@ -51,6 +51,7 @@ var changing = []struct {
 }{
 	{regexp.MustCompile(`(?m)^(Date|X-Request-Id): .*\r\n`), ""},
 	{regexp.MustCompile(`\b[0-9a-f]{32}\b`), "0123456789abcdef0123456789abcdef"},
+	{regexp.MustCompile(`\bcode=[\w-]{54}\b`), "code=CODE-OF-INSTANCE-AND-TIME"},
 	{regexp.MustCompile(`"appRoot":"[^"]*"`), `"appRoot":"/app"`},
 	{regexp.MustCompile(`("settings":\[\{.*?\}),.*?\](,"notices")`), "$1, …]$2"}, // their number and defaults are the table's business
 }

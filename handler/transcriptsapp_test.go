@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -75,7 +77,12 @@ const theKey = "0123456789abcdefghij"
 
 func refusedExchanges() []exchange {
 	withKey := func(cfg *Config) { cfg.Key = theKey }
-	code := access{theKey}.code
+	code := func(id durable.InstanceID) string { return access{theKey}.code(id, fakeTime) }
+	startedSince := func() *fullHub {
+		h := newFullHub()
+		h.put("running", history.Running, func(s *provider.InstanceState) { s.FirstCreatedAt = fakeTime.Add(time.Second) })
+		return h
+	}
 	down := func() *fullHub { h := newFullHub(); h.outage = errNoStorage; return h }
 	broken := func() *fullHub { h := newFullHub(); h.outage = errors.New("row has no column Name"); return h }
 	get := func(note, target string, headers ...string) exchange {
@@ -88,6 +95,7 @@ func refusedExchanges() []exchange {
 		get("with the key in a header", "instances/running", "x-functions-key", theKey),
 		get("with the code of the instance, which its URLs carry", "instances/running?code="+code("running")),
 		get("with the code of another instance", "instances/running?code="+code("pending")),
+		{note: "with a code that was handed out for an earlier instance of the ID", method: "GET", target: managed + "instances/running?code=" + code("running"), app: withKey, hub: startedSince},
 		get("with the code of an instance, for all", "instances?code="+code("running")),
 		get("what does not exist, without the key", "nothing"),
 		get("what does not exist, with it", "nothing?code="+theKey),

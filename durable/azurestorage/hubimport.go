@@ -119,6 +119,7 @@ func encodeImportedInstance(s *provider.InstanceState, taskHub string) entity {
 	e := entity{PartitionKey: escapeKey(s.Instance.InstanceID)}
 	e.setInline("Input", s.Input)
 	e.setTime("CreatedTime", s.CreatedAt)
+	e.setOptionalTime(firstCreatedColumn, s.FirstCreatedAt)
 	e.setName(s.Name)
 	e.setString("Version", s.Version)
 	e.setString("RuntimeStatus", s.Status.String())

@@ -23,6 +23,7 @@ func encodeNewInstance(start *history.ExecutionStarted, taskHub, inputURL string
 		e.setInline("Input", start.Input)
 	}
 	e.setTime("CreatedTime", start.Timestamp)
+	e.setTime(firstCreatedColumn, start.Timestamp)
 	e.setName(start.Name)
 	e.setString("Version", start.Version)
 	e.setString("RuntimeStatus", history.Pending.String())
@@ -37,6 +38,10 @@ func encodeNewInstance(start *history.ExecutionStarted, taskHub, inputURL string
 	e.fit()
 	return e
 }
+
+// firstCreatedColumn is a column that .NET does not have. Checkpoints, which are
+// merged into the row, leave it alone, also those of .NET; a start replaces the row.
+const firstCreatedColumn = "FirstCreatedTime"
 
 // setName sets the name of an instance's orchestrator. Readers do not look for
 // it in a blob.
@@ -190,7 +195,7 @@ func instanceColumns(fetch provider.Fetch) []string {
 	columns := []string{
 		"PartitionKey", "RowKey", "ExecutionId", "Name", "Version", "CustomStatus", "CreatedTime", "LastUpdatedTime",
 		"CompletedTime", "RuntimeStatus", "ScheduledStartTime", "Generation", "Tags",
-		"TagsBlobName",
+		"TagsBlobName", firstCreatedColumn,
 	}
 	if fetch.Input {
 		columns = append(columns, "Input", "InputBlobName")
@@ -216,6 +221,7 @@ func decodeInstanceRow(raw []byte) (*instanceRow, error) {
 		Output             *string
 		CustomStatus       *string
 		CreatedTime        eventjson.Time
+		FirstCreatedTime   eventjson.Time
 		LastUpdatedTime    eventjson.Time
 		CompletedTime      eventjson.Time
 		RuntimeStatus      string
@@ -239,6 +245,8 @@ func decodeInstanceRow(raw []byte) (*instanceRow, error) {
 		LastUpdatedAt: c.LastUpdatedTime.Time,
 		CompletedAt:   c.CompletedTime.Time,
 		ScheduledAt:   c.ScheduledStartTime.Time,
+
+		FirstCreatedAt: c.FirstCreatedTime.Time,
 	}
 	if status, ok := history.ParseRuntimeStatus(c.RuntimeStatus); ok {
 		r.State.Status = status

@@ -188,7 +188,7 @@ func (t *txn) begin(id string, old *row, start *history.ExecutionStarted, record
 		}
 		t.cancel(id, stale)
 	}
-	r := &row{number: t.h.numbers.Add(1)}
+	r := &row{number: t.h.numbers.Add(1), firstCreated: start.Timestamp}
 	r.begin(start, history.Pending)
 	r.input = r.input.holds(start.Input)
 	if err := t.putRow(id, r); err != nil {

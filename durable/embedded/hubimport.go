@@ -118,6 +118,7 @@ func importedRow(s *provider.InstanceState) *row {
 		execution: s.Instance.ExecutionID, name: s.Name, version: s.Version, status: s.Status,
 		created: s.CreatedAt, updated: s.LastUpdatedAt, completed: s.CompletedAt, scheduled: s.ScheduledAt,
 		generation: s.Generation, tags: s.Tags,
+		firstCreated: s.FirstCreatedAt,
 	}
 	r.input, r.output, r.custom = r.input.holds(s.Input), r.output.holds(s.Output), r.custom.holds(s.CustomStatus)
 	return r

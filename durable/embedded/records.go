@@ -8,17 +8,21 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// recordVersion is the first byte of every record. A program reads all
-// versions up to its own.
-const recordVersion = 1
+// The first byte of every record is its version. A program reads all versions up to
+// its own.
+const (
+	recordVersion = 1 // of all but
+	rowVersion    = 2 // an instance's row, since it has the time of the first start
+)
 
-// version codes a record's first byte.
-func (c *coder) version() {
-	v := byte(recordVersion)
+// version codes a record's first byte and returns it.
+func (c *coder) version(newest byte) byte {
+	v := newest
 	c.byte(&v)
-	if c.err == nil && (v == 0 || v > recordVersion) {
-		c.fail(fmt.Errorf("record has version %d; this program knows versions up to %d", v, recordVersion))
+	if c.err == nil && (v == 0 || v > newest) {
+		c.fail(fmt.Errorf("record has version %d; this program knows versions up to %d", v, newest))
 	}
+	return v
 }
 
 // A route is the part of a message's record that says where it goes. It comes
@@ -29,7 +33,7 @@ type route struct {
 }
 
 func (c *coder) route(r *route) {
-	c.version()
+	c.version(recordVersion)
 	kind := byte(r.kind)
 	c.byte(&kind)
 	r.kind = history.EventType(kind)
@@ -86,7 +90,7 @@ type activityHead struct {
 }
 
 func (c *coder) activityHead(h *activityHead) {
-	c.version()
+	c.version(recordVersion)
 	c.uint(&h.crashes)
 	c.uint(&h.deliveries)
 }
@@ -113,7 +117,7 @@ func decodeActivityHead(b []byte) (h activityHead, message []byte, err error) {
 // of change can be read without them.
 func encodeEpisode(events []history.Event) ([]byte, error) {
 	c := writing(make([]byte, 0, 64*len(events)))
-	c.version()
+	c.version(recordVersion)
 	last := events[len(events)-1].Head().Timestamp
 	c.time(&last)
 	n := uint64(len(events))
@@ -127,7 +131,7 @@ func encodeEpisode(events []history.Event) ([]byte, error) {
 // decodeEpisode appends the events of a record to past.
 func decodeEpisode(past []history.Event, b []byte) ([]history.Event, error) {
 	c := reading(b)
-	c.version()
+	c.version(recordVersion)
 	var last time.Time
 	c.time(&last)
 	var n uint64
@@ -152,7 +156,7 @@ func decodeEpisode(past []history.Event, b []byte) ([]history.Event, error) {
 // decodeEpisodeTime returns the time of a record's last event.
 func decodeEpisodeTime(b []byte) (time.Time, error) {
 	c := reading(b)
-	c.version()
+	c.version(recordVersion)
 	var last time.Time
 	c.time(&last)
 	return last, c.err

@@ -149,18 +149,25 @@ func TestCoder_ReadsBackRows(t *testing.T) {
 		created: time.Unix(1e9, 100).UTC(), updated: time.Unix(2e9, 0).UTC(), scheduled: time.Unix(3e9, 0).UTC(),
 		generation: 3, tags: map[string]string{"a": "b", "c": ""},
 		input: payload{text: new("in")}, output: payload{apart: true}, custom: payload{},
+		firstCreated: time.Unix(1e9, 0).UTC(),
 	}
 	b, err := encodeRow(want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decodeRow(b)
-	if err != nil {
-		t.Fatal(err)
+	same := func(b []byte) {
+		t.Helper()
+		got, err := decodeRow(b)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(row{}, payload{})); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(row{}, payload{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
+	same(b)
+	b[0], want.firstCreated = 1, time.Time{} // version 1 ended before
+	same(b[:len(b)-8])
 }
 
 // Files outlive programs: what these bytes mean must not change.

@@ -18,10 +18,12 @@ type row struct {
 	version   string
 	status    history.RuntimeStatus
 
-	created   time.Time
-	updated   time.Time // of an execution without history; else its last event's time counts
-	completed time.Time
-	scheduled time.Time
+	created time.Time
+	// firstCreated is that of the first generation, zero if it is not known.
+	firstCreated time.Time
+	updated      time.Time // of an execution without history; else its last event's time counts
+	completed    time.Time
+	scheduled    time.Time
 
 	generation int
 	tags       map[string]string
@@ -53,7 +55,7 @@ func (c *coder) payload(p *payload) {
 }
 
 func (c *coder) row(r *row) {
-	c.version()
+	version := c.version(rowVersion)
 	c.uint(&r.number)
 	c.string(&r.execution)
 	c.string(&r.name)
@@ -68,6 +70,9 @@ func (c *coder) row(r *row) {
 	c.payload(&r.input)
 	c.payload(&r.output)
 	c.payload(&r.custom)
+	if version >= 2 {
+		c.time(&r.firstCreated)
+	}
 }
 
 func encodeRow(r *row) ([]byte, error) {
@@ -99,6 +104,8 @@ func (r *row) state(id string) *provider.InstanceState {
 		ScheduledAt: r.scheduled,
 		Generation:  r.generation,
 		Tags:        r.tags,
+
+		FirstCreatedAt: r.firstCreated,
 	}
 }
 

@@ -105,11 +105,17 @@ type InstanceState struct {
 	Status        history.RuntimeStatus
 	Input         *string // nil if there is none or it was not fetched
 	Output        *string
-	CustomStatus  *string // JSON text; nil if none was set
-	CreatedAt     time.Time
+	CustomStatus  *string   // JSON text; nil if none was set
+	CreatedAt     time.Time // of this generation: continuing as new makes another
 	LastUpdatedAt time.Time
 	CompletedAt   time.Time // zero while not completed
 	ScheduledAt   time.Time // zero if the instance was to start at once
 	Generation    int
 	Tags          map[string]string
+
+	// FirstCreatedAt is the time of the start by which a client made the instance,
+	// which stays through all generations and when it is rewound, until a client
+	// starts the ID anew. Zero if it is not known, as of an instance that another
+	// program started.
+	FirstCreatedAt time.Time
 }

@@ -165,6 +165,7 @@ func stateOf(e *history.ExecutionStarted, now time.Time) *provider.InstanceState
 	s := &provider.InstanceState{
 		Instance: e.Instance, Name: e.Name, Version: e.Version, Status: history.Pending, Input: e.Input,
 		CreatedAt: e.Timestamp, LastUpdatedAt: now, ScheduledAt: e.ScheduledStart, Tags: e.Tags,
+		FirstCreatedAt: e.Timestamp,
 	}
 	if e.Generation != nil {
 		s.Generation = *e.Generation

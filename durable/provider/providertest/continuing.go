@@ -14,6 +14,7 @@ var continuing = area{"continuing as new", []test{
 	{"events reach the new execution", running(eventsAfterwards)},
 	{"activities and timers of the new execution come back to it", running(workAfterwards)},
 	{"an instance continues as new many times", running(manyGenerations)},
+	{"the time of the first start stays until a client starts the ID anew", running(firstCreated)},
 }}
 
 func newHistory(w *world) {
@@ -39,6 +40,29 @@ func newHistory(w *world) {
 	w.equal("instance of the work item", e.item.Instance, second)
 	e.end(history.Completed, text("done")).finish()
 	w.equal("history", w.history("a"), w.histories[second])
+}
+
+func firstCreated(w *world) {
+	start := started("a", "first", nil)
+	w.createAs(start)
+	same := func(when string) {
+		w.Helper()
+		w.equal("time of the first start, "+when, w.state("a").FirstCreatedAt, start.Timestamp)
+	}
+	same("before it runs")
+	w.next("a").finish()
+	same("as it runs")
+	w.send(raised("a", "Event", nil))
+	w.next("a").continueAsNew("second", nil).finish()
+	same("as it has continued")
+	w.send(raised("a", "Event", nil))
+	w.next("a").end(history.Failed, text("it broke")).finish()
+	same("when it has ended")
+	again := started("a", "third", nil)
+	w.must("start it anew", w.tryCreate(again, live))
+	w.equal("time of the first start of another", w.state("a").FirstCreatedAt, again.Timestamp)
+	w.next("a").end(history.Completed, nil).finish()
+	w.equal("time of the first start when that has ended", w.state("a").FirstCreatedAt, again.Timestamp)
 }
 
 func staleCompletions(w *world) {

@@ -251,6 +251,7 @@ func (w *world) awoken(id string) *episode {
 
 func rewound(w *world) {
 	instance := w.failing("a")
+	born := w.state("a").FirstCreatedAt
 	w.rewindPlan("a")
 	w.must("Rewind", w.rewind("a", "why"))
 	w.equal("status", w.state("a").Status, history.Pending)
@@ -260,6 +261,7 @@ func rewound(w *world) {
 	w.complete(w.nextActivity(), completed(0, text("it works")))
 	w.next("a").end(history.Completed, text("done")).finish()
 	s := w.state("a")
+	w.equal("time of the first start", s.FirstCreatedAt, born)
 	w.equal("status", s.Status, history.Completed)
 	w.equal("output", s.Output, text("done"))
 	w.equal("history", w.history("a"), w.histories[instance])
