@@ -3,10 +3,13 @@
 package main_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -61,6 +64,48 @@ func TestStandalone_ServesTheJavaScriptClient(t *testing.T) {
 				t.Errorf("the client tells (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// The client follows the pages of a list by itself.
+func TestStandalone_TheJavaScriptClientListsEveryPage(t *testing.T) {
+	requireNPM(t)
+	modules, err := npmClient()
+	if err != nil {
+		t.Fatalf("install durable-functions from npm: %v", err)
+	}
+	all := make([]string, 250)
+	for i := range all {
+		all[i] = fmt.Sprintf("listed %04d", i)
+	}
+	want := [][]string{all, all, all, {}}
+	for store, connection := range map[string]func(testing.TB) string{
+		"Azurite": azuritetest.Start, "a local file": func(testing.TB) string { return "" },
+	} {
+		for mode, base := range map[string]string{"templates": "/runtime/webhooks/durabletask", "rpc": "/api/durabletask"} {
+			t.Run(store+" "+mode, func(t *testing.T) {
+				hub := newHub()
+				a := startStandalone(t, e2eApp, newRoot(t, hub, connection(t), nil))
+				cmd := exec.CommandContext(t.Context(), "node", "testdata/npmclient/list.js", a.url+base, hub, mode, strconv.Itoa(len(all)))
+				cmd.Env = append(os.Environ(), "NODE_PATH="+modules)
+				cmd.Stderr = t.Output()
+				out, err := cmd.Output()
+				if err != nil {
+					t.Fatalf("%v after\n%s", err, out)
+				}
+				var got [][]string
+				for lines := json.NewDecoder(bytes.NewReader(out)); lines.More(); {
+					var ids []string
+					if err := lines.Decode(&ids); err != nil {
+						t.Fatal(err)
+					}
+					got = append(got, ids)
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Errorf("lists of the client (-want +got):\n%s", diff)
+				}
+			})
+		}
 	}
 }
 
