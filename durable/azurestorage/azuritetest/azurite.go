@@ -1,7 +1,7 @@
 // Package azuritetest gives tests an Azure Storage to talk to: Azurite, the
 // emulator, started on the first call of [Start] and shared by all tests of
 // the process. It also has [Counter], a transport that counts requests and can
-// make them fail.
+// make them fail, and [Proxy], which does that to those of other processes.
 //
 // Nothing has to be stopped. Azurite runs below a small shell script that reads
 // from a pipe which the test process holds open. However that process ends,

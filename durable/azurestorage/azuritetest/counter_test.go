@@ -3,6 +3,7 @@ package azuritetest
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
@@ -16,34 +17,7 @@ import (
 func TestCounter_NamesWhatTheSDKsAskOfAzurite(t *testing.T) {
 	connection := Start(t)
 	counter := NewCounter(connection, nil)
-	options := azcore.ClientOptions{Transport: counter, Retry: policy.RetryOptions{MaxRetries: -1}}
-	queues := must(azqueue.NewServiceClientFromConnectionString(connection, &azqueue.ClientOptions{ClientOptions: options}))
-	tables := must(aztables.NewServiceClientFromConnectionString(connection, &aztables.ClientOptions{ClientOptions: options}))
-	blobs := must(azblob.NewClientFromConnectionString(connection, &azblob.ClientOptions{ClientOptions: options}))
-	ctx := t.Context()
-
-	queue := queues.NewQueueClient("counted")
-	check(t, second(queue.Create(ctx, nil)))
-	check(t, second(queue.DequeueMessage(ctx, nil))) // empty: not counted
-	check(t, second(queue.EnqueueMessage(ctx, "x", nil)))
-	got := must(queue.DequeueMessage(ctx, nil))
-	m := got.Messages[0]
-	up := must(queue.UpdateMessage(ctx, *m.MessageID, *m.PopReceipt, "x", nil))
-	check(t, second(queue.DeleteMessage(ctx, *m.MessageID, *up.PopReceipt, nil)))
-
-	table := tables.NewClient("Counted")
-	check(t, second(table.CreateTable(ctx, nil)))
-	row := []byte(`{"PartitionKey":"p","RowKey":"1"}`)
-	check(t, second(table.AddEntity(ctx, row, nil)))
-	check(t, second(table.UpsertEntity(ctx, row, &aztables.UpsertEntityOptions{UpdateMode: aztables.UpdateModeMerge})))
-	check(t, second(table.SubmitTransaction(ctx, []aztables.TransactionAction{{ActionType: aztables.TransactionTypeInsertReplace, Entity: row}}, nil)))
-	for pages := table.NewListEntitiesPager(nil); pages.More(); {
-		check(t, second(pages.NextPage(ctx)))
-	}
-
-	check(t, second(blobs.CreateContainer(ctx, "counted", nil)))
-	check(t, second(blobs.UploadBuffer(ctx, "counted", "a", []byte("x"), nil)))
-	check(t, second(blobs.DownloadStream(ctx, "counted", "a", nil)))
+	askEverything(t, connection, counter, "counted")
 
 	want := map[Call]int{
 		{"queue", "CreateQueue", "counted"}: 1, {"queue", "PutMessage", "counted"}: 1, {"queue", "GetMessages", "counted"}: 1,
@@ -55,6 +29,40 @@ func TestCounter_NamesWhatTheSDKsAskOfAzurite(t *testing.T) {
 	if diff := cmp.Diff(want, counter.Counts()); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}
+}
+
+// askEverything asks the storage everything that calls are named for, of a queue, a table
+// and a container of the given name.
+func askEverything(t *testing.T, connection string, counter *Counter, name string) {
+	t.Helper()
+	options := azcore.ClientOptions{Transport: counter, Retry: policy.RetryOptions{MaxRetries: -1}}
+	queues := must(azqueue.NewServiceClientFromConnectionString(connection, &azqueue.ClientOptions{ClientOptions: options}))
+	tables := must(aztables.NewServiceClientFromConnectionString(connection, &aztables.ClientOptions{ClientOptions: options}))
+	blobs := must(azblob.NewClientFromConnectionString(connection, &azblob.ClientOptions{ClientOptions: options}))
+	ctx := t.Context()
+
+	queue := queues.NewQueueClient(name)
+	check(t, second(queue.Create(ctx, nil)))
+	check(t, second(queue.DequeueMessage(ctx, nil))) // empty: not counted
+	check(t, second(queue.EnqueueMessage(ctx, "x", nil)))
+	got := must(queue.DequeueMessage(ctx, nil))
+	m := got.Messages[0]
+	up := must(queue.UpdateMessage(ctx, *m.MessageID, *m.PopReceipt, "x", nil))
+	check(t, second(queue.DeleteMessage(ctx, *m.MessageID, *up.PopReceipt, nil)))
+
+	rows := tables.NewClient(strings.ToUpper(name[:1]) + name[1:])
+	check(t, second(rows.CreateTable(ctx, nil)))
+	row := []byte(`{"PartitionKey":"p","RowKey":"1"}`)
+	check(t, second(rows.AddEntity(ctx, row, nil)))
+	check(t, second(rows.UpsertEntity(ctx, row, &aztables.UpsertEntityOptions{UpdateMode: aztables.UpdateModeMerge})))
+	check(t, second(rows.SubmitTransaction(ctx, []aztables.TransactionAction{{ActionType: aztables.TransactionTypeInsertReplace, Entity: row}}, nil)))
+	for pages := rows.NewListEntitiesPager(nil); pages.More(); {
+		check(t, second(pages.NextPage(ctx)))
+	}
+
+	check(t, second(blobs.CreateContainer(ctx, name, nil)))
+	check(t, second(blobs.UploadBuffer(ctx, name, "a", []byte("x"), nil)))
+	check(t, second(blobs.DownloadStream(ctx, name, "a", nil)))
 }
 
 func TestCounter_InterceptCanRefuseARequest(t *testing.T) {

@@ -20,6 +20,12 @@ func (c *Counter) call(req *http.Request) Call {
 	if pathStyle {
 		_, path, _ = strings.Cut(path, "/") // the account
 	}
+	return callOf(service, path, req)
+}
+
+// callOf reads operation and target off a request. The path is its own without the
+// account.
+func callOf(service, path string, req *http.Request) Call {
 	target, _, _ := strings.Cut(path, "/")
 	name := storageop.Of(service, req, path)
 	if service == storageop.Table {

@@ -1,0 +1,220 @@
+package azuritetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// proxied returns a service that answers a request with its body, a proxy in front of
+// it, and the URL of the service that leads through that. served has what arrived.
+func proxied(t *testing.T, plan Plan) (p *Proxy, url string, served func() []string) {
+	t.Helper()
+	var mu sync.Mutex
+	var bodies []string
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		mu.Lock()
+		bodies = append(bodies, string(body))
+		mu.Unlock()
+		if string(body) == "wait" {
+			<-r.Context().Done()
+			mu.Lock()
+			defer mu.Unlock()
+			bodies = append(bodies, "its caller went away")
+			return
+		}
+		w.WriteHeader(http.StatusCreated)
+		_, _ = fmt.Fprint(w, string(body))
+	}))
+	t.Cleanup(service.Close)
+	p = NewProxy()
+	t.Cleanup(p.Leave)
+	p.Follow(plan)
+	url, err := p.Service("echo", service.URL+"/some")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p, url, func() []string {
+		mu.Lock()
+		defer mu.Unlock()
+		return append([]string(nil), bodies...)
+	}
+}
+
+// post sends text on a connection of its own, and returns the body of the answer.
+func post(ctx context.Context, url, text string) (string, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url, strings.NewReader(text))
+	if err != nil {
+		return "", err
+	}
+	req.Close = true
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusCreated {
+		return "", errors.New(resp.Status)
+	}
+	body, err := io.ReadAll(resp.Body)
+	return string(body), err
+}
+
+func TestProxy_DoesToARequestWhatThePlanSays(t *testing.T) {
+	long := strings.Repeat("x", 10_000)
+	for _, test := range []struct {
+		fate   Fate
+		text   string
+		served []string
+		answer bool
+	}{
+		{Fate{}, "a", []string{"a"}, true},
+		{Fate{Late: time.Millisecond, Hold: time.Millisecond}, "a", []string{"a"}, true},
+		{Fate{Fault: Drop}, "a", nil, false},
+		{Fate{Fault: DropAnswer}, "a", []string{"a"}, false},
+		{Fate{Fault: Cut}, "a", []string{"a"}, false},
+		{Fate{Fault: Cut}, long, []string{long}, false},
+		{Fate{Fault: Twice}, "a", []string{"a", "a"}, true},
+		{Fate{Fault: Abandon, Hold: 100 * time.Millisecond}, "wait", []string{"wait", "its caller went away"}, false},
+	} {
+		t.Run(fmt.Sprint(test.fate, " of ", len(test.text)), func(t *testing.T) {
+			asked := make(chan Call, 10)
+			p, url, served := proxied(t, func(call Call) Fate {
+				asked <- call
+				return test.fate
+			})
+			got, err := post(t.Context(), url, test.text)
+			if test.answer != (err == nil && got == test.text) {
+				t.Errorf("the answer is %q, %v; want it to arrive: %v", got, err, test.answer)
+			}
+			for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(time.Millisecond) {
+				diff := cmp.Diff(test.served, served())
+				if diff == "" {
+					break
+				}
+				if time.Now().After(deadline) {
+					t.Fatalf("what arrived (-want +got):\n%s", diff)
+				}
+			}
+			if call, want := <-asked, (Call{"echo", "POST", "/some"}); call != want || len(asked) > 0 {
+				t.Errorf("the plan was asked about %s and %d more, want once about %s", call, len(asked), want)
+			}
+			if n := p.Faults()[test.fate.Fault]; n != 1 {
+				t.Errorf("%d requests had the fault, want 1", n)
+			}
+		})
+	}
+}
+
+// A caller that has gone does not call back what is on its way.
+func TestProxy_DeliversWhatIsLateThoughTheCallerHasGone(t *testing.T) {
+	gone := make(chan struct{})
+	_, url, served := proxied(t, func(Call) Fate {
+		<-gone
+		return Fate{Late: time.Millisecond}
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := post(ctx, url, "late"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Fatalf("the caller's error is %v", err)
+	}
+	close(gone)
+	for deadline := time.Now().Add(10 * time.Second); len(served()) == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the request did not arrive")
+		}
+	}
+}
+
+func TestProxy_RefusesConnectionsWhileItIsAway(t *testing.T) {
+	p, url, served := proxied(t, nil)
+	for range 2 {
+		if _, err := post(t.Context(), url, "there"); err != nil {
+			t.Fatal(err)
+		}
+		p.Leave()
+		if _, err := post(t.Context(), url, "away"); err == nil {
+			t.Error("a request was answered while the proxy was away")
+		}
+		if err := p.Return(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff([]string{"there", "there"}, served()); diff != "" {
+		t.Errorf("what arrived (-want +got):\n%s", diff)
+	}
+}
+
+// A plan sees of real storage requests what a counter sees.
+func TestProxy_NamesWhatTheSDKsAskOfAzurite(t *testing.T) {
+	p := NewProxy()
+	t.Cleanup(p.Leave)
+	var mu sync.Mutex
+	asked := map[Call]int{}
+	p.Follow(func(call Call) Fate {
+		mu.Lock()
+		defer mu.Unlock()
+		asked[call]++
+		return Fate{}
+	})
+	connection, err := p.Storage(Start(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	counter := NewCounter(connection, nil)
+	counter.CountEmptyPolls = true
+	askEverything(t, connection, counter, "proxied")
+	mu.Lock()
+	defer mu.Unlock()
+	if diff := cmp.Diff(counter.Counts(), asked); diff != "" {
+		t.Errorf("calls (-counter +plan):\n%s", diff)
+	}
+}
+
+func TestWeather_IsTheSameForTheSameSeed(t *testing.T) {
+	calls := []Call{{"queue", "PutMessage", "a"}, {"table", "InsertEntity", "b"}}
+	forecast := func(seed uint64) (fates []Fate) {
+		plan := Weather(seed, 10, time.Second)
+		for i := range 1000 {
+			fates = append(fates, plan(calls[i%2]))
+		}
+		return fates
+	}
+	one, counts, faulty := forecast(1), map[Fault]int{}, 0
+	if diff := cmp.Diff(one, forecast(1)); diff != "" {
+		t.Errorf("the same seed has other weather:\n%s", diff)
+	}
+	if cmp.Equal(one, forecast(2)) {
+		t.Error("another seed has the same weather")
+	}
+	for _, fate := range one {
+		if fate != (Fate{}) {
+			faulty++
+			counts[fate.Fault]++
+		}
+		if fate.Late >= time.Second || fate.Hold >= time.Second {
+			t.Errorf("%+v, want less than a second", fate)
+		}
+	}
+	if faulty < 50 || faulty > 200 {
+		t.Errorf("%d of 1000 requests have a fault, want one in ten", faulty)
+	}
+	for _, f := range []Fault{Pass, Drop, DropAnswer, Cut, Twice} {
+		if counts[f] == 0 {
+			t.Errorf("no request is %s", f)
+		}
+	}
+}
