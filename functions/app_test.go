@@ -3,6 +3,7 @@
 package main_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -133,6 +134,10 @@ func (a *app) call(method, target string, body any) answer {
 }
 
 func (a *app) try(method, target string, body any) (answer, error) {
+	return a.tryWithin(a.t.Context(), method, target, body)
+}
+
+func (a *app) tryWithin(ctx context.Context, method, target string, body any) (answer, error) {
 	if strings.HasPrefix(target, "/") {
 		target = a.url + target
 	}
@@ -144,7 +149,7 @@ func (a *app) try(method, target string, body any) (answer, error) {
 		}
 		text = string(encoded)
 	}
-	req, err := http.NewRequestWithContext(a.t.Context(), method, target, strings.NewReader(text))
+	req, err := http.NewRequestWithContext(ctx, method, target, strings.NewReader(text))
 	if err != nil {
 		return answer{}, err
 	}

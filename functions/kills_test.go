@@ -24,16 +24,38 @@ type deed struct {
 	name         string
 	orchestrator string
 	steps        int
-	inTurn       bool // a step is first run when those before it have been
-	family       int  // how many instances it is made of
+	inTurn       bool   // a step is first run when those before it have been
+	child        string // what is added to its ID to have that of its child, if it has one
+	counts       bool   // it has a counter of its own, an entity
+	events       bool   // a step is taken when an event says so
 }
 
 var deeds = []deed{
-	{"sequence", "Steps", 3, true, 1},
-	{"fan-out of 10", "Together", 10, false, 1},
-	{"timer", "Rests", 3, true, 1},
-	{"sub-orchestration", "ChildSteps", 3, true, 2},
-	{"continue-as-new", "Stages", 4, true, 1},
+	{name: "sequence", orchestrator: "Steps", steps: 3, inTurn: true},
+	{name: "fan-out of 10", orchestrator: "Together", steps: 10},
+	{name: "timer", orchestrator: "Rests", steps: 3, inTurn: true},
+	{name: "sub-orchestration", orchestrator: "ChildSteps", steps: 3, inTurn: true, child: "-child"},
+	{name: "continue-as-new", orchestrator: "Stages", steps: 4, inTurn: true},
+	{name: "entity", orchestrator: "Tallies", steps: 3, inTurn: true, counts: true},
+	{name: "events", orchestrator: "Hears", steps: 3, inTurn: true, events: true},
+}
+
+// An errand is a deed that is to be carried out once.
+type errand struct {
+	deed
+	id, trace string
+	accepted  bool // its start
+	raised    int  // how many of its events were accepted
+}
+
+func (e *errand) url() string { return "/api/durabletask/instances/" + e.id }
+
+// orchestrations returns the IDs of the orchestrations that it is made of.
+func (e *errand) orchestrations() []string {
+	if e.child != "" {
+		return []string{e.id, e.id + e.child}
+	}
+	return []string{e.id}
 }
 
 func (d deed) want() string {
@@ -68,9 +90,12 @@ func TestCrash_KilledAtRandomPointsEverythingCompletesOnce(t *testing.T) {
 	for i := range hubs {
 		t.Run(fmt.Sprint("hub ", i), func(t *testing.T) {
 			t.Parallel()
-			v := newVictim(t, lease, rand.New(rand.NewPCG(seed, uint64(i))))
+			v := newVictim(t, azuritetest.Start(t), lease, rand.New(rand.NewPCG(seed, uint64(i))))
+			v.app = v.start()
+			v.prepare(0)
 			v.carryOut() // makes the hub
 			for n := i; n < kills; n += hubs {
+				v.prepare(n + 1)
 				v.carryOutAndKill()
 			}
 			v.report()
@@ -95,66 +120,95 @@ type victim struct {
 	chance                *rand.Rand
 	app                   *app
 
-	round     int             // of deeds
-	accepted  map[string]bool // the starts, by instance
+	errands   []*errand // of this round
+	instances int       // that the hub has when all are done, entities included
 	kills     int
 	midst     map[string]int // kills that found a deed begun and not ended
 	positions map[string][]int
 }
 
-func newVictim(t *testing.T, lease time.Duration, chance *rand.Rand) *victim {
+// newVictim returns a victim whose processes reach the storage by the connection string
+// through; the tests ask it by themselves.
+func newVictim(t *testing.T, through string, lease time.Duration, chance *rand.Rand) *victim {
 	t.Helper()
 	v := &victim{
 		T: t, connection: azuritetest.Start(t), hub: newHub(), lease: lease, chance: chance,
-		accepted: map[string]bool{}, midst: map[string]int{}, positions: map[string][]int{},
+		midst: map[string]int{}, positions: map[string][]int{},
 	}
-	v.root = newRoot(t, v.hub, v.connection, func(durableTask map[string]any) {
+	v.root = newRoot(t, v.hub, through, func(durableTask map[string]any) {
 		durableTask["storageProvider"].(map[string]any)["maxQueuePollingInterval"] = "00:00:01"
 	})
-	v.restart()
 	return v
 }
 
-func (v *victim) restart() {
+// start starts a process.
+func (v *victim) start() *app {
 	v.Helper()
-	v.app = startStandalone(v.T, e2eApp, v.root, "E2E_LEASE="+v.lease.String())
+	return startStandalone(v.T, e2eApp, v.root, "E2E_LEASE="+v.lease.String())
 }
 
-func (v *victim) id(d deed) string    { return fmt.Sprintf("%s-%d", d.orchestrator, v.round) }
-func (v *victim) url(d deed) string   { return "/api/durabletask/instances/" + v.id(d) }
-func (v *victim) trace(d deed) string { return filepath.Join(v.root, v.id(d)) }
-
-// begin starts a deed.
-func (v *victim) begin(d deed) {
-	walk := map[string]any{"steps": d.steps, "delayMillis": stepTime.Milliseconds(), "trace": v.trace(d)}
-	got, err := v.app.try(http.MethodPost, "/api/durabletask/orchestrators/"+d.orchestrator+"/"+v.id(d), walk)
-	v.accepted[v.id(d)] = err == nil && got.status == http.StatusAccepted
+// prepare makes errands of all deeds, one of each in a round.
+func (v *victim) prepare(rounds ...int) {
+	v.errands = nil
+	for _, round := range rounds {
+		for _, d := range deeds {
+			id := fmt.Sprintf("%s-%d", d.orchestrator, round)
+			e := &errand{deed: d, id: id, trace: filepath.Join(v.root, id)}
+			v.errands = append(v.errands, e)
+			v.instances += len(e.orchestrations())
+			if d.counts {
+				v.instances++
+			}
+		}
+	}
 }
 
-// insist starts deeds again whose start got no answer, until they run. What was
-// accepted must do so by itself.
+// begin starts an errand.
+func (e *errand) begin(a *app) {
+	walk := map[string]any{"steps": e.steps, "delayMillis": stepTime.Milliseconds(), "trace": e.trace}
+	got, err := a.try(http.MethodPost, "/api/durabletask/orchestrators/"+e.orchestrator+"/"+e.id, walk)
+	e.accepted = err == nil && got.status == http.StatusAccepted
+}
+
+// raise raises the events of an errand that were not accepted yet, as far as they are
+// now. It reports whether all were.
+func (e *errand) raise(a *app) bool {
+	for e.events && e.raised < e.steps {
+		number := e.raised + 1
+		got, err := a.try(http.MethodPost, fmt.Sprintf("%s/raiseEvent/Step%d", e.url(), number), number)
+		if err != nil || got.status != http.StatusAccepted && got.status != http.StatusGone {
+			return false
+		}
+		e.raised = number
+	}
+	return true
+}
+
+// insist starts errands again whose start got no answer, until they run, and raises
+// their events. What was accepted must do so by itself.
 func (v *victim) insist() {
 	v.Helper()
-	for _, d := range deeds {
-		eventually(v.T, 4*time.Minute, "the start of "+v.id(d), func() bool {
-			if v.accepted[v.id(d)] {
+	for _, e := range v.errands {
+		eventually(v.T, 4*time.Minute, "the start of "+e.id, func() bool {
+			if e.accepted {
 				return true
 			}
-			there, err := v.app.try(http.MethodGet, v.url(d), nil)
+			there, err := v.app.try(http.MethodGet, e.url(), nil)
 			switch {
 			case err != nil:
 				return false
 			case there.status < 300 && decode[status](v.T, there.body).RuntimeStatus != "Pending":
 				return true
 			}
-			v.begin(d)
+			e.begin(v.app)
 			time.Sleep(time.Second)
 			return false
 		})
+		eventually(v.T, 4*time.Minute, "the events of "+e.id, func() bool { return e.raise(v.app) })
 	}
 }
 
-// carryOut carries all deeds out.
+// carryOut carries all errands out.
 func (v *victim) carryOut() {
 	v.Helper()
 	v.insist()
@@ -165,23 +219,23 @@ func (v *victim) carryOut() {
 // point, and sometimes again while it recovers.
 func (v *victim) carryOutAndKill() {
 	v.Helper()
-	v.round++
-	order := v.chance.Perm(len(deeds))
+	order := v.chance.Perm(len(v.errands))
 	begun := make(chan struct{})
-	go func() { // ends when the process is dead
+	go func(a *app) { // ends when the process is dead
 		defer close(begun)
 		for _, i := range order {
-			v.begin(deeds[i])
+			v.errands[i].begin(a)
+			v.errands[i].raise(a)
 		}
-	}()
+	}(v.app)
 	v.awaitSteps(v.chance.IntN(totalSteps()))
 	v.kill()
 	<-begun
-	v.restart()
+	v.app = v.start()
 	if v.chance.IntN(3) == 0 {
 		v.awaitSteps(v.chance.IntN(totalSteps()))
 		v.kill()
-		v.restart()
+		v.app = v.start()
 	}
 	v.insist()
 	v.finish()
@@ -205,8 +259,8 @@ func (v *victim) awaitSteps(n int) {
 	for since := time.Now(); seen < n && time.Since(since) < 2*v.lease; time.Sleep(5 * time.Millisecond) {
 		before := seen
 		seen = 0
-		for _, d := range deeds {
-			steps, _ := traced(v.T, v.trace(d))
+		for _, e := range v.errands {
+			steps, _ := traced(v.T, e.trace)
 			seen += len(steps)
 		}
 		if seen != before {
@@ -222,14 +276,14 @@ func (v *victim) kill() {
 	v.app.kill()
 	v.kills++
 	instances := queryRows(v.T, v.connection, v.hub+"Instances", "")
-	for _, d := range deeds {
-		i := slices.IndexFunc(instances, func(row map[string]any) bool { return row["PartitionKey"] == v.id(d) })
+	for _, e := range v.errands {
+		i := slices.IndexFunc(instances, func(row map[string]any) bool { return row["PartitionKey"] == e.id })
 		if i < 0 || instances[i]["RuntimeStatus"] == "Completed" {
 			continue
 		}
-		v.midst[d.name]++
-		steps, _ := traced(v.T, v.trace(d))
-		v.positions[d.name] = append(v.positions[d.name], len(steps))
+		v.midst[e.name]++
+		steps, _ := traced(v.T, e.trace)
+		v.positions[e.name] = append(v.positions[e.name], len(steps))
 	}
 }
 
@@ -241,44 +295,54 @@ func (v *victim) report() {
 	}
 }
 
-// complete waits for the end of all deeds.
+// complete waits for the end of all errands.
 func (v *victim) complete() {
 	v.Helper()
-	for _, d := range deeds {
-		v.app.completed(v.url(d), 4*time.Minute, d.want())
+	for _, e := range v.errands {
+		v.app.completed(e.url(), 4*time.Minute, e.want())
 	}
 }
 
-// finish waits for the end of all deeds, and checks what is left of them.
+// finish waits for the end of all errands and of all messages, and checks what is left.
 func (v *victim) finish() {
 	v.Helper()
 	v.complete()
-	for _, d := range deeds {
-		v.checkSteps(d)
-		for _, id := range []string{v.id(d), v.id(d) + "-child"}[:d.family] {
+	v.awaitEmptyQueues()
+	v.check()
+}
+
+func (v *victim) awaitEmptyQueues() {
+	v.Helper()
+	eventually(v.T, 2*time.Minute+2*v.lease, "empty queues", func() bool { return v.messages() == 0 })
+}
+
+// check checks what is left of errands that have ended.
+func (v *victim) check() {
+	v.Helper()
+	for _, e := range v.errands {
+		v.checkSteps(e)
+		for _, id := range e.orchestrations() {
 			v.checkHistory(id)
 		}
+		if e.counts {
+			v.app.answers("/api/durabletask/entities/Counter/"+e.id, http.StatusOK, fmt.Sprintf(`{"total":%d}`, e.steps*e.steps))
+		}
 	}
-	eventually(v.T, 2*time.Minute+2*v.lease, "empty queues", func() bool { return v.messages() == 0 })
-	family := 0
-	for _, d := range deeds {
-		family += d.family
-	}
-	if got := len(queryRows(v.T, v.connection, v.hub+"Instances", "")); got != (v.round+1)*family {
-		v.Errorf("the hub has %d instances, want %d", got, (v.round+1)*family)
+	if got := len(queryRows(v.T, v.connection, v.hub+"Instances", "")); got != v.instances {
+		v.Errorf("the hub has %d instances, want %d", got, v.instances)
 	}
 }
 
 // checkSteps checks that all steps were taken.
-func (v *victim) checkSteps(d deed) {
+func (v *victim) checkSteps(e *errand) {
 	v.Helper()
-	if d.inTurn {
-		checkTrace(v.T, v.trace(d), d.steps)
+	if e.inTurn {
+		checkTrace(v.T, e.trace, e.steps)
 		return
 	}
-	steps, _ := traced(v.T, v.trace(d))
-	if got := len(slices.Compact(slices.Sorted(slices.Values(steps)))); got != d.steps {
-		v.Errorf("%s took %d different steps, want %d", v.id(d), got, d.steps)
+	steps, _ := traced(v.T, e.trace)
+	if got := len(slices.Compact(slices.Sorted(slices.Values(steps)))); got != e.steps {
+		v.Errorf("%s took %d different steps, want %d", e.id, got, e.steps)
 	}
 }
 
@@ -294,10 +358,10 @@ func (v *victim) checkHistory(id string) {
 			continue
 		}
 		switch kind := fmt.Sprint(row["EventType"]); kind {
-		case "OrchestratorStarted", "OrchestratorCompleted":
+		case "OrchestratorStarted", "OrchestratorCompleted", "EventRaised": // a client's event may come twice
 		case "ExecutionStarted", "ExecutionCompleted":
 			counts[kind]++
-		case "TaskScheduled", "TimerCreated", "SubOrchestrationInstanceCreated":
+		case "TaskScheduled", "TimerCreated", "SubOrchestrationInstanceCreated", "EventSent":
 			counts[fmt.Sprint("decision ", row["EventId"])]++
 		case "TaskCompleted", "SubOrchestrationInstanceCompleted":
 			counts[fmt.Sprint("result ", row["TaskScheduledId"])]++

@@ -24,6 +24,8 @@ func main() {
 			durable.Orchestrator("Rests", Rests),
 			durable.Orchestrator("ChildSteps", ChildSteps),
 			durable.Orchestrator("Stages", Stages),
+			durable.Orchestrator("Tallies", Tallies),
+			durable.Orchestrator("Hears", Hears),
 			durable.Orchestrator("ActivityPanics", ActivityPanics),
 			durable.Activity("Panic", Panic),
 			durable.Orchestrator("OrchestratorPanics", OrchestratorPanics),

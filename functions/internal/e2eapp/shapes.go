@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -52,4 +53,39 @@ func Stages(ctx *durable.Context, j Journey) ([]int, error) {
 		return nil, err
 	}
 	return durable.ContinueAsNew(ctx, Stages, Journey{j.Walk, append(j.Squares, square)})
+}
+
+// Tallies is Steps with a counter of its own, to which it adds after each step what the
+// square has grown by.
+func Tallies(ctx *durable.Context, w Walk) ([]int, error) {
+	var squares []int
+	for n := 1; n <= w.Steps; n++ {
+		if _, err := durable.CallActivity(ctx, Step, Stride{w, n}).Await(); err != nil {
+			return nil, err
+		}
+		square, err := durable.CallEntity(ctx, durable.EntityKey[Counter](ctx.InstanceID()), (*Counter).Add, 2*n-1).Await()
+		if err != nil {
+			return nil, err
+		}
+		squares = append(squares, square)
+	}
+	return squares, nil
+}
+
+// Hears is Steps with each step taken when an event says its number. Events are called
+// Step1, Step2 and so on.
+func Hears(ctx *durable.Context, w Walk) ([]int, error) {
+	var squares []int
+	for n := 1; n <= w.Steps; n++ {
+		number, err := durable.Event[int](fmt.Sprintf("Step%d", n)).Wait(ctx).Await()
+		if err != nil {
+			return nil, err
+		}
+		square, err := durable.CallActivity(ctx, Step, Stride{w, number}).Await()
+		if err != nil {
+			return nil, err
+		}
+		squares = append(squares, square)
+	}
+	return squares, nil
 }
