@@ -49,7 +49,8 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		{from: "durable/internal/metering", to: module},
 		{from: "durable/internal/storageop", to: module},
 		{from: "durable/internal/eventjson", to: module, but: []string{module + "durable/history"}},
-		{from: "durable/embedded", to: module, but: []string{module + "durable/embedded", module + "durable/history", module + "durable/provider"}},
+		{from: "durable/embedded", to: module, but: []string{module + "durable/embedded", module + "durable/history", module + "durable/internal/disk", module + "durable/provider"}},
+		{from: "durable/internal/disk", to: module},
 		{from: "durable/embedded", to: "github.com/Azure/"},
 		{from: "handler", to: module + "functions"},
 	}

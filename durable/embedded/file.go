@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -128,7 +127,8 @@ func (s *store) recover(applied uint64) error {
 }
 
 // createFile makes an empty hub at path unless there is a file. The hub gets
-// its name only when it is whole, so that no process ever sees half of one.
+// its name only when it is whole, so that no process ever sees half of one. The name
+// is made durable with those of the journal's files.
 func createFile(path string) error {
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -154,25 +154,7 @@ func createFile(path string) error {
 			return err
 		}
 	}
-	return syncDir(filepath.Dir(path))
-}
-
-// syncDir makes the names of new files durable, where directories can be
-// synced.
-func syncDir(dir string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	err = d.Sync()
-	if errors.Is(err, errors.ErrUnsupported) || errors.Is(err, fs.ErrInvalid) || errors.Is(err, fs.ErrPermission) {
-		return nil
-	}
-	return err
+	return nil
 }
 
 // layOut makes the buckets of a new hub.

@@ -8,6 +8,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk"
 )
 
 // A journal holds the groups of changes that are not in the database yet. One
@@ -22,7 +24,7 @@ import (
 // groups were lost the numbers go on after the last of them.
 type journal struct {
 	path    string
-	files   [2]*os.File
+	files   [2]disk.File
 	sizes   [2]int64
 	current int   // the file that is written
 	offset  int64 // where the next record goes
@@ -51,7 +53,7 @@ func journalPath(path string, i int) string { return fmt.Sprintf("%s.journal-%d"
 func openJournal(path string, id []byte, relaxed bool) (*journal, error) {
 	j := &journal{path: path, seed: crc32.Checksum(id, checksums), relaxed: relaxed}
 	for i := range j.files {
-		f, err := os.OpenFile(journalPath(path, i), os.O_RDWR|os.O_CREATE, 0o600)
+		f, err := disk.Of(path).Open(journalPath(path, i))
 		if err != nil {
 			return nil, errors.Join(err, j.close())
 		}
@@ -62,7 +64,7 @@ func openJournal(path string, id []byte, relaxed bool) (*journal, error) {
 		}
 		j.sizes[i] = info.Size()
 	}
-	if err := syncDir(filepath.Dir(path)); err != nil {
+	if err := disk.Of(path).SyncDir(filepath.Dir(path)); err != nil {
 		return nil, errors.Join(err, j.close())
 	}
 	return j, nil
@@ -115,7 +117,7 @@ func (j *journal) append(number uint64, payload []byte) error {
 		return fmt.Errorf("write journal: %w", err)
 	}
 	if !j.relaxed {
-		if err := dataSync(f); err != nil {
+		if err := f.Sync(); err != nil {
 			return &unsyncedError{err}
 		}
 	}
@@ -150,7 +152,7 @@ func (j *journal) checksum(b []byte) uint32 {
 
 // grow makes the current file reach to an offset, by writing: only then does a
 // sync not have to write the file's size and where it lies.
-func (j *journal) grow(f *os.File, to int64) error {
+func (j *journal) grow(f disk.File, to int64) error {
 	size := j.sizes[j.current]
 	if to <= size || j.relaxed {
 		return nil

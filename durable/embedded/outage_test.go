@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -16,11 +17,11 @@ func (r *rig) spoil() (mend func()) {
 	r.Helper()
 	readOnly, err := os.Open(r.path)
 	r.must(err)
-	var good [2]*os.File
-	swap := func(files [2]*os.File) {
+	var good [2]disk.File
+	swap := func(files [2]disk.File) {
 		r.must(r.writer.do(context.Background(), func(*txn) error { good, r.store.journal.files = r.store.journal.files, files; return nil }))
 	}
-	swap([2]*os.File{readOnly, readOnly})
+	swap([2]disk.File{readOnly, readOnly})
 	return func() {
 		swap(good)
 		readOnly.Close()

@@ -25,7 +25,13 @@ func newRig(t *testing.T) *rig {
 
 func openRig(t *testing.T, path string) *rig {
 	t.Helper()
-	h, err := Open(path, Config{AbandonDelay: time.Millisecond, DrainTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)})
+	return openRigWith(t, path, Config{})
+}
+
+func openRigWith(t *testing.T, path string, cfg Config) *rig {
+	t.Helper()
+	cfg.AbandonDelay, cfg.DrainTimeout, cfg.Logger = time.Millisecond, time.Second, slog.New(slog.DiscardHandler)
+	h, err := Open(path, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

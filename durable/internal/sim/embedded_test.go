@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -14,13 +13,15 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // local is a hub in a local file. One process has it at a time, worker and
 // clients together. When the process dies, the next one finds what is in the
-// files at that time.
+// files at that time; if the hub is not relaxed, the machine loses its power with it,
+// and the next finds what was synced by then, and parts of what was not.
 type local struct {
 	plan   *sim.Plan
 	dir    string
@@ -30,10 +31,13 @@ type local struct {
 	// turn is held by whoever uses the hub as a client, or replaces it.
 	turn  chan struct{}
 	hub   *embedded.Hub
-	used  bool // the hub's Run was called
+	disk  *powerloss.Disk // of the current hub, nil if it is relaxed
+	used  bool            // the hub's Run was called
 	dead  []*embedded.Hub
 	n     int
 	rolls *rand.Rand // of what the worker meets
+
+	restore []func() // of the disks
 }
 
 func newLocal(p *sim.Plan, dir string, logger *slog.Logger) (*local, error) {
@@ -43,14 +47,31 @@ func newLocal(p *sim.Plan, dir string, logger *slog.Logger) (*local, error) {
 	return l, err
 }
 
-func (l *local) path() string {
-	return filepath.Join(l.dir, fmt.Sprintf("hub%d.db", l.n))
-}
+// path returns where the hub's file is, in a folder of its own for each process.
+func (l *local) path() string { return filepath.Join(l.dir, fmt.Sprint(l.n), "hub.db") }
 
 func (l *local) open(path string) (*embedded.Hub, error) {
-	// No machine dies here, and syncs take most of the time.
-	relaxed := l.plan.Seed%4 != 0
+	relaxed := l.plan.Seed%4 == 0
+	if dir := filepath.Dir(path); l.disk == nil && !relaxed {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+		d, restore, err := powerloss.Under(dir)
+		if err != nil {
+			return nil, err
+		}
+		l.disk, l.restore = d, append(l.restore, restore)
+		d.Before(l.takeTime)
+	}
 	return embedded.Open(path, embedded.Config{DrainTimeout: time.Second, Relaxed: relaxed, Logger: l.logger})
+}
+
+// takeTime lets some calls of the disk take a while, in which others go on, and the
+// machine can die.
+func (l *local) takeTime(string) {
+	if n := time.Now().UnixNano() % 7; n < 2 { // by chance, and the same each time
+		time.Sleep(time.Duration(n+1) * 3 * time.Millisecond)
+	}
 }
 
 // with calls f with the hub that is the current one for as long.
@@ -137,6 +158,9 @@ func (l *local) close() error {
 	for _, h := range l.dead {
 		errs = append(errs, h.Close())
 	}
+	for _, restore := range l.restore {
+		restore()
+	}
 	return errors.Join(errs...)
 }
 
@@ -147,9 +171,7 @@ func (l *local) Worker(string, time.Duration) (sim.Process, error) {
 			if err := h.Close(); err != nil {
 				return err
 			}
-			if l.hub, err = l.open(l.path()); err != nil {
-				return err
-			}
+			l.hub = l.reopen()
 		}
 		l.used, p.Hub = true, l.hub
 		return nil
@@ -187,33 +209,36 @@ func (p *localProcess) Kill() {
 
 // inherit replaces h by a hub that finds its files. l.turn is held.
 func (l *local) inherit(h *embedded.Hub) error {
-	from := l.path()
+	from := filepath.Dir(l.path())
 	l.n++
-	for _, suffix := range []string{".journal-0", ".journal-1", ""} {
-		if err := copyFile(from+suffix, l.path()+suffix); err != nil {
-			return err
+	to := filepath.Dir(l.path())
+	if err := os.MkdirAll(to, 0o755); err != nil {
+		return err
+	}
+	var err error
+	if l.disk != nil {
+		err = l.disk.Lose(l.rolls, to, powerloss.CopyFile)
+		l.disk = nil
+	} else {
+		for _, name := range []string{"hub.db.journal-0", "hub.db.journal-1", "hub.db"} {
+			err = errors.Join(err, powerloss.CopyFile(filepath.Join(from, name), filepath.Join(to, name)))
 		}
 	}
-	next, err := l.open(l.path())
 	if err != nil {
 		return err
 	}
-	l.dead, l.hub, l.used = append(l.dead, h), next, false
+	l.dead, l.hub, l.used = append(l.dead, h), l.reopen(), false
 	return nil
 }
 
-func copyFile(from, to string) error {
-	src, err := os.Open(from)
+// reopen opens the hub's file, which another process had. There is no way on if it
+// cannot be.
+func (l *local) reopen() *embedded.Hub {
+	h, err := l.open(l.path())
 	if err != nil {
-		return err
+		panic(fmt.Sprintf("seed %d: what the process before left: %v", l.plan.Seed, err))
 	}
-	defer src.Close()
-	dst, err := os.Create(to)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(dst, src)
-	return errors.Join(err, dst.Close())
+	return h
 }
 
 // dies decides whether the process dies at this point, and lets it.

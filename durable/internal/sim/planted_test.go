@@ -35,9 +35,14 @@ func TestPlanted_EachBugOfEndingsIsFound(t *testing.T) {
 	findPlanted(t, "testdata/planted/endings/*.patch", 2, "AppsThatAreEndedEarly")
 }
 
+// Those in testdata/planted/disk are bugs of what a local hub tells the disk.
+func TestPlanted_EachBugOfTheDiskIsFound(t *testing.T) {
+	findPlanted(t, "testdata/planted/disk/*.patch", 4, "AppsEnd", "-sim.provider=embedded")
+}
+
 // findPlanted looks for each of the bugs that the patches are, of which there are
-// so many at least, by the given test.
-func findPlanted(t *testing.T, pattern string, least int, test string) {
+// so many at least, by the given test, which gets flags besides the seeds.
+func findPlanted(t *testing.T, pattern string, least int, test string, flags ...string) {
 	t.Helper()
 	runs := os.Getenv(plantedRuns)
 	if runs == "" {
@@ -68,10 +73,10 @@ func findPlanted(t *testing.T, pattern string, least int, test string) {
 			}
 			found := ""
 			if seed, ok := foundBefore[filepath.Base(patch)]; ok {
-				found = search(t, binary, test, seed, "1")
+				found = search(t, binary, seed, "1", append(flags, "-test.run="+test)...)
 			}
 			if found == "" {
-				found = search(t, binary, test, 1, runs)
+				found = search(t, binary, 1, runs, append(flags, "-test.run="+test)...)
 			}
 			if found == "" {
 				t.Fatalf("not found within %s seeds", runs)
@@ -118,9 +123,10 @@ var foundBefore = map[string]uint64{
 }
 
 // search simulates seeds until one fails, and returns what that one said.
-func search(t *testing.T, binary, test string, first uint64, runs string) (found string) {
+func search(t *testing.T, binary string, first uint64, runs string, flags ...string) (found string) {
 	t.Helper()
-	out, err := command(t, ".", binary, "-test.run="+test, "-test.timeout=1h", fmt.Sprintf("-sim.seed=%d", first), "-sim.runs="+runs, "-sim.stop=1").CombinedOutput()
+	flags = append(flags, "-test.timeout=1h", fmt.Sprintf("-sim.seed=%d", first), "-sim.runs="+runs, "-sim.stop=1")
+	out, err := command(t, ".", binary, flags...).CombinedOutput()
 	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
 		t.Fatal(err)
 	}

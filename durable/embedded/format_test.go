@@ -1,0 +1,166 @@
+package embedded
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var rewriteFormat = flag.Bool("format.rewrite", false, "write the files of the current format in testdata, after a change that older builds need not read")
+
+// A hub of each format that there was, left behind by a process that died, is opened
+// with all that was in its database and in its journal. The files of a format are
+// written once, by the build that introduced it, and stay as they are.
+func TestOpen_ReadsWhatEachFormatLeft(t *testing.T) {
+	t.Parallel()
+	for format := 1; format <= formatVersion; format++ {
+		for _, relaxed := range []bool{false, true} {
+			t.Run(fmt.Sprintf("format %d, relaxed %v", format, relaxed), func(t *testing.T) {
+				t.Parallel()
+				dir := filepath.Join("testdata", fmt.Sprintf("format%d", format), map[bool]string{false: "durable", true: "relaxed"}[relaxed])
+				path := filepath.Join(t.TempDir(), "hub.db")
+				sampleHub(t, path, relaxed)
+				if *rewriteFormat && format == formatVersion {
+					packHub(t, path, dir)
+				}
+				unpackHub(t, dir, path+".left")
+				want := contents(t, path, relaxed)
+				if got := contents(t, path+".left", relaxed); !cmp.Equal(want, got, ignoringTimes) {
+					t.Errorf("(-want +got):\n%s", cmp.Diff(want, got, ignoringTimes))
+				}
+			})
+		}
+	}
+}
+
+var ignoringTimes = cmpopts.IgnoreTypes(time.Time{})
+
+// sampleHub makes a hub that has something of everything, some of it in the database
+// and some in the journal, and leaves its files as a process does that dies.
+func sampleHub(t *testing.T, path string, relaxed bool) {
+	t.Helper()
+	live := filepath.Join(t.TempDir(), "live.db")
+	r := openRigWith(t, live, Config{Relaxed: relaxed})
+	r.start("ended")
+	r.finish(r.next(), ended())
+	r.start("runs")
+	timer := &history.TimerCreated{Header: history.Header{EventID: 2}, FireAt: history.Ticks(time.Now().Add(1000 * time.Hour))}
+	r.finish(r.next(), scheduled(0), scheduled(1), timer)
+	r.must(r.nextActivity().Lock.Complete(t.Context(), resultOf(0)))
+	r.stop()
+	r.must(r.Close())
+
+	r = openRigWith(t, live, Config{Relaxed: relaxed})
+	r.send("runs", strings.Repeat("a long name ", 3000)) // in several pieces
+	r.startAt("scheduled", time.Now().Add(1000*time.Hour))
+	r.start("gone")
+	r.stop()
+	r.must(r.Purge(t.Context(), "ended", nil))
+	for _, suffix := range []string{".journal-0", ".journal-1", ""} {
+		r.must(powerloss.CopyFile(live+suffix, path+suffix))
+	}
+}
+
+// contents opens a hub and returns what is in it.
+func contents(t *testing.T, path string, relaxed bool) (all exported) {
+	t.Helper()
+	h, err := Open(path, Config{Relaxed: relaxed, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Export(t.Context(), &all, provider.ExportOptions{}); err != nil {
+		t.Error(err)
+	}
+	if err := h.Close(); err != nil {
+		t.Error(err)
+	}
+	return all
+}
+
+// exported is what a hub exports.
+type exported struct {
+	States    []provider.InstanceState
+	Histories [][]history.Event
+	Tasks     []provider.TaskMessage
+	Messages  []provider.TaskMessage
+}
+
+func (e *exported) Instance(_ context.Context, state *provider.InstanceState, past []history.Event) error {
+	e.States = append(e.States, *state)
+	e.Histories = append(e.Histories, slices.Clone(past))
+	return nil
+}
+
+func (e *exported) Activity(_ context.Context, task provider.TaskMessage) error {
+	e.Tasks = append(e.Tasks, task)
+	return nil
+}
+
+func (e *exported) Message(_ context.Context, m provider.TaskMessage) error {
+	e.Messages = append(e.Messages, m)
+	return nil
+}
+
+// packHub writes the files of a hub, as they are, into a folder of testdata.
+func packHub(t *testing.T, path, dir string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, suffix := range []string{"", ".journal-0", ".journal-1"} {
+		content, err := os.ReadFile(path + suffix)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		if _, err := w.Write(content); err != nil {
+			t.Fatal(err)
+		}
+		if err := w.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "hub.db"+suffix+".gz"), packed.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func unpackHub(t *testing.T, dir, path string) {
+	t.Helper()
+	for _, suffix := range []string{"", ".journal-0", ".journal-1"} {
+		packed, err := os.Open(filepath.Join(dir, "hub.db"+suffix+".gz"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer packed.Close()
+		r, err := gzip.NewReader(packed)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path+suffix, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,314 @@
+package embedded
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	bolt "go.etcd.io/bbolt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
+)
+
+func newModel() (m model) {
+	for id := range m {
+		m[id] = make(map[string][]byte)
+	}
+	return m
+}
+
+func (m *model) clone() (c model) {
+	for id := range m {
+		c[id] = maps.Clone(m[id])
+	}
+	return c
+}
+
+// storedIn returns what the database of a store holds, which is all where it was just
+// opened.
+func storedIn(t *testing.T, s *store) model {
+	t.Helper()
+	m := newModel()
+	err := s.db.View(func(tx *bolt.Tx) error {
+		for id := range tableCount {
+			b, err := (&tables{tx: tx}).base(id)
+			if err != nil {
+				return err
+			}
+			err = b.scan(nil, func(key []byte, read func() ([]byte, error)) (bool, error) {
+				value, err := read()
+				m[id][string(key)] = slices.Clone(value)
+				return false, err
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// indexIn returns which of several states m is, the latest of them, -1 if none.
+func (m *model) indexIn(states []model) int {
+	for i, s := range slices.Backward(states) {
+		same := true
+		for id := range m {
+			same = same && maps.EqualFunc(m[id], s[id], bytes.Equal)
+		}
+		if same {
+			return i
+		}
+	}
+	return -1
+}
+
+// The power goes at any moment: between two calls of the disk, while the journal turns,
+// while a layer goes into the database. A hub that is not relaxed has all that was
+// acknowledged, and of the group that was being written all or nothing. One that is
+// relaxed is in a state that it was in once, after the last that the database has.
+func TestStore_SurvivesLossesOfPower(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(24) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 7))
+			p := &powered{T: t, r: r, relaxed: seed%3 == 2, states: []model{newModel()}}
+			p.open(t.TempDir())
+			for range 150 {
+				p.step()
+			}
+			if err := p.s.close(); err != nil {
+				t.Fatal(err)
+			}
+			if p.losses == 0 {
+				t.Error("the power was never lost")
+			}
+		})
+	}
+}
+
+// powered is a store, on a disk that loses power.
+type powered struct {
+	*testing.T
+	r       *rand.Rand
+	relaxed bool
+	s       *store
+	dir     string
+	disk    *powerloss.Disk
+	next    uint64
+	losses  int
+	// states are those that the store was in, the last first acknowledged last. Those
+	// before the last that certainly is in the database are left out.
+	states []model
+}
+
+func (p *powered) open(dir string) {
+	p.Helper()
+	d, restore, err := powerloss.Under(dir)
+	if err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(restore)
+	p.dir, p.disk = dir, d
+	cfg := quiet
+	cfg.Relaxed = p.relaxed
+	s, _, err := openStore(filepath.Join(dir, "hub.db"), cfg)
+	if err != nil {
+		p.Fatal(err)
+	}
+	s.flushAt = int64(5_000 + p.r.IntN(40_000))
+	s.startFlusher()
+	p.s = s
+}
+
+// step changes the store, and may let the power go meanwhile or after that.
+func (p *powered) step() {
+	p.Helper()
+	now := p.states[len(p.states)-1].clone()
+	at, image := -1, ""
+	if p.r.IntN(6) == 0 {
+		at = p.r.IntN(4)
+	}
+	calls := 0
+	p.disk.Before(func(string) { // in this goroutine
+		if calls++; calls == at+1 {
+			image = p.lose()
+		}
+	})
+	now.change(p.T, p.s, p.r, &p.next)
+	p.disk.Before(nil)
+	if image != "" {
+		p.resume(image, append(p.states, now))
+		return
+	}
+	p.states = append(p.states, now)
+	switch p.r.IntN(20) {
+	case 0:
+		p.resume(p.lose(), p.states)
+	case 1: // a layer may be on its way into the database
+		if err := p.s.close(); err != nil {
+			p.Fatal(err)
+		}
+		p.states = p.states[len(p.states)-1:]
+		p.open(p.dir)
+		if got := storedIn(p.T, p.s); got.indexIn(p.states) < 0 {
+			p.Fatal("a store that was closed and opened holds something else")
+		}
+	}
+}
+
+// lose returns a folder with what a loss of power leaves.
+func (p *powered) lose() (dir string) {
+	p.Helper()
+	p.losses++
+	dir, err := os.MkdirTemp(p.TempDir(), "")
+	if err != nil {
+		p.Fatal(err)
+	}
+	err = p.disk.Lose(p.r, dir, func(from, to string) error {
+		if filepath.Base(from) != "hub.db" {
+			return powerloss.CopyFile(from, to)
+		}
+		return p.s.db.View(func(tx *bolt.Tx) error { return tx.CopyFile(to, 0o600) })
+	})
+	if err != nil {
+		p.Fatal(err)
+	}
+	return dir
+}
+
+// resume goes on with what a loss of power has left. The store was in some states, the
+// last of which it may have been about to reach.
+func (p *powered) resume(dir string, states []model) {
+	p.Helper()
+	p.s.closeFiles()
+	p.open(dir)
+	got := storedIn(p.T, p.s)
+	i := got.indexIn(states)
+	acknowledged := len(p.states) - 1
+	switch {
+	case i < 0:
+		p.Fatalf("after %d states and a loss of power, the hub is in one that it was never in", len(states))
+	case !p.relaxed && i < acknowledged:
+		p.Fatalf("after a loss of power, the hub is in state %d, though %d was acknowledged", i, acknowledged)
+	}
+	p.states = []model{states[i]}
+}
+
+// closeFiles leaves a store as a process does that ends, with its flusher.
+func (s *store) closeFiles() {
+	close(s.closing)
+	s.flusher.Wait()
+	s.die()
+}
+
+// bbolt syncs its pages before what makes them count, unless it is told not to.
+func TestStore_LetsTheDatabaseSync(t *testing.T) {
+	t.Parallel()
+	for _, relaxed := range []bool{false, true} {
+		cfg := quiet
+		cfg.Relaxed = relaxed
+		s, _, err := openStore(filepath.Join(t.TempDir(), "hub.db"), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.db.NoSync || s.db.NoGrowSync || s.db.NoFreelistSync {
+			t.Errorf("relaxed %v: the database has NoSync %v, NoGrowSync %v, NoFreelistSync %v", relaxed, s.db.NoSync, s.db.NoGrowSync, s.db.NoFreelistSync)
+		}
+		if err := s.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A group that is not relaxed costs a sync, one that is costs none.
+func TestStore_SyncsEachGroupUnlessItIsRelaxed(t *testing.T) {
+	t.Parallel()
+	for _, relaxed := range []bool{false, true} {
+		p := &powered{T: t, r: rand.New(rand.NewPCG(1, 1)), relaxed: relaxed}
+		p.open(t.TempDir())
+		m, before := newModel(), p.disk.Count("sync")
+		const groups = 20
+		for range groups {
+			m.change(t, p.s, p.r, &p.next)
+		}
+		want := groups
+		if relaxed {
+			want = 0
+		}
+		if got := p.disk.Count("sync") - before; got != want {
+			t.Errorf("relaxed %v: %d groups took %d syncs, want %d", relaxed, groups, got, want)
+		}
+		if err := p.s.close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A layer that is going into the database when the hub is closed gets there, before
+// what came after it.
+func TestStore_IsClosedWithALayerOnItsWay(t *testing.T) {
+	t.Parallel()
+	for _, relaxed := range []bool{false, true} {
+		cfg := quiet
+		cfg.Relaxed = relaxed
+		path := filepath.Join(t.TempDir(), "hub.db")
+		s, _, err := openStore(path, cfg) // nobody flushes
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.flushAt = 2_000
+		r, m, next := rand.New(rand.NewPCG(3, 3)), newModel(), uint64(0)
+		for s.flushing == nil {
+			m.change(t, s, r, &next)
+		}
+		for range 5 { // in the layer above
+			m.change(t, s, r, &next)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+		s = newStore(t, path)
+		if got := storedIn(t, s); got.indexIn([]model{m}) < 0 {
+			t.Errorf("relaxed %v: the store was opened with something else than it was closed with", relaxed)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// A record may end with the file, or shortly before, where no other fits.
+func TestJournal_TakesGroupsThatFillTheFile(t *testing.T) {
+	t.Parallel()
+	for left := range 3 * recordAlign {
+		for _, relaxed := range []bool{false, true} {
+			path := filepath.Join(t.TempDir(), "hub.db")
+			j := newJournal(t, path, relaxed)
+			if err := j.append(1, make([]byte, journalGrows-recordHead-left)); err != nil {
+				t.Fatal(err)
+			}
+			j.mustAppend(t, 2)
+			groups, lost, err := newJournal(t, path, relaxed).recover(0)
+			if err != nil || lost > 0 || len(groups) != 2 || len(groups[0].payload) != journalGrows-recordHead-left {
+				t.Errorf("%d bytes left, relaxed %v: %d groups, lost %d, %v", left, relaxed, len(groups), lost, err)
+			}
+			if err := os.Truncate(journalPath(path, 0), int64(journalGrows-left)); err != nil { // with no padding
+				t.Fatal(err)
+			}
+			groups, _, err = newJournal(t, path, relaxed).recover(0)
+			if err != nil || len(groups) != 1 {
+				t.Errorf("%d bytes left, relaxed %v, cut off there: %d groups, %v; want the first", left, relaxed, len(groups), err)
+			}
+		}
+	}
+}

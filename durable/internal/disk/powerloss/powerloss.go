@@ -1,0 +1,218 @@
+// Package powerloss is a disk for tests that loses what was not synced.
+package powerloss
+
+import (
+	"io"
+	"io/fs"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk"
+)
+
+// Block is what a disk writes as a whole, in bytes, mostly.
+const Block = 512
+
+// A Disk has the files of one folder. What is written is seen at once by those who read
+// it, as in a page cache, and is on the disk once it is synced: until then, any part of
+// it may be there or not, in blocks of [Block] bytes. A new file has its name once the
+// folder is synced.
+type Disk struct {
+	dir string
+
+	mu     sync.Mutex // protects the following
+	files  map[string]*state
+	names  map[string]bool // that last
+	counts map[string]int
+	before func(call string)
+}
+
+// state is what is on the disk of a file.
+type state struct {
+	lasting []byte
+	pending []write // not synced, in order
+}
+
+type write struct {
+	at   int64
+	data []byte
+}
+
+// Under puts a Disk under a folder until restore is called. What the folder holds lasts.
+func Under(dir string) (d *Disk, restore func(), err error) {
+	d = &Disk{dir: dir, files: make(map[string]*state), names: make(map[string]bool), counts: make(map[string]int)}
+	if err := d.SyncDir(dir); err != nil {
+		return nil, nil, err
+	}
+	clear(d.counts)
+	return d, disk.Replace(dir, d), nil
+}
+
+// Before has f called before each call of a kind in calls: "open", "write", "sync" or
+// "sync folder". nil ends that.
+func (d *Disk) Before(f func(call string)) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.before = f
+}
+
+// Count returns how often a call was made.
+func (d *Disk) Count(call string) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.counts[call]
+}
+
+func (d *Disk) called(call string) {
+	d.mu.Lock()
+	d.counts[call]++
+	before := d.before
+	d.mu.Unlock()
+	if before != nil {
+		before(call)
+	}
+}
+
+// Open implements [disk.Disk].
+func (d *Disk) Open(path string) (disk.File, error) {
+	d.called("open")
+	f, err := disk.System{}.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	name := filepath.Base(path)
+	if d.files[name] == nil {
+		there, err := os.ReadFile(path)
+		if err != nil {
+			return nil, err
+		}
+		d.files[name] = &state{lasting: there}
+	}
+	return &file{File: f, disk: d, state: d.files[name]}, nil
+}
+
+// SyncDir implements [disk.Disk].
+func (d *Disk) SyncDir(dir string) error {
+	d.called("sync folder")
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, e := range entries {
+		d.names[e.Name()] = true
+	}
+	return nil
+}
+
+type file struct {
+	disk.File
+	disk  *Disk
+	state *state
+}
+
+func (f *file) WriteAt(b []byte, at int64) (int, error) {
+	f.disk.called("write")
+	n, err := f.File.WriteAt(b, at)
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	f.state.pending = append(f.state.pending, write{at, slices.Clone(b[:n])})
+	return n, err
+}
+
+func (f *file) Sync() error {
+	f.disk.called("sync")
+	f.disk.mu.Lock()
+	defer f.disk.mu.Unlock()
+	for _, w := range f.state.pending {
+		f.state.lasting = w.apply(f.state.lasting, 0, len(w.data))
+	}
+	f.state.pending = nil
+	return nil
+}
+
+// apply makes a part of the write in what is on the disk.
+func (w write) apply(b []byte, from, to int) []byte {
+	if end := int(w.at) + to; end > len(b) {
+		b = append(b, make([]byte, end-len(b))...)
+	}
+	copy(b[int(w.at)+from:], w.data[from:to])
+	return b
+}
+
+// Lose writes what a loss of power at this moment could leave of the folder into
+// another one. Files that are not opened through the disk are copied as they are:
+// who wrote them is believed to have synced them, and copyFile must take each as it
+// was at one time.
+func (d *Disk) Lose(r *rand.Rand, to string, copyFile func(from, to string) error) error {
+	d.mu.Lock()
+	left := make(map[string][]byte)
+	for _, name := range slices.Sorted(maps.Keys(d.files)) {
+		left[name] = d.files[name].leftovers(r)
+	}
+	names := maps.Clone(d.names)
+	d.mu.Unlock()
+	entries, err := os.ReadDir(d.dir)
+	if err != nil {
+		return err
+	}
+	for _, e := range entries {
+		content, opened := left[e.Name()]
+		switch {
+		case !names[e.Name()] && r.IntN(2) == 0: // its name is lost
+		case opened:
+			err = os.WriteFile(filepath.Join(to, e.Name()), content, 0o600)
+		default:
+			err = copyFile(filepath.Join(d.dir, e.Name()), filepath.Join(to, e.Name()))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leftovers returns what may be left of a file.
+func (s *state) leftovers(r *rand.Rand) []byte {
+	b := slices.Clone(s.lasting)
+	some := r.Float64() // of what was not synced was on its way all the same
+	for i, w := range s.pending {
+		for from := 0; from < len(w.data); {
+			to := min(len(w.data), from+Block-(int(w.at)+from)%Block)
+			if r.Float64() < some {
+				torn := to
+				if i == len(s.pending)-1 && r.IntN(50) == 0 {
+					torn = from + r.IntN(to-from)
+				}
+				b = w.apply(b, from, torn)
+			}
+			from = to
+		}
+	}
+	return b
+}
+
+// CopyFile copies a file.
+func CopyFile(from, to string) error {
+	src, err := os.Open(from)
+	if err != nil {
+		return err
+	}
+	defer src.Close()
+	dst, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, fs.FileMode(0o600))
+	if err != nil {
+		return err
+	}
+	if _, err := io.Copy(dst, src); err != nil {
+		dst.Close()
+		return err
+	}
+	return dst.Close()
+}
