@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -288,6 +289,44 @@ func TestWorker_FailsAnHTTPRequestThatTakesTooLong(t *testing.T) {
 		}
 		if got := time.Since(began); got < 5*time.Second || got > 7*time.Second {
 			t.Errorf("it took %v, want 5 s", got)
+		}
+	})
+}
+
+// The headers that the configuration names go to other origins with a redirect and with
+// a poll; others with keys do not.
+func TestWorker_SendsOnlyTheConfiguredHeadersToOtherOrigins(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		call := func(ctx *durable.Context, _ durable.Void) (int, error) {
+			resp, err := durable.CallHTTP(ctx, durable.HTTPRequest{URL: "https://a/", Header: http.Header{"X-Mine": {"1"}, "X-Key": {"2"}}}).Await()
+			return resp.StatusCode, err
+		}
+		h := memhub.New()
+		r := durable.NewRegistry(durable.Orchestrator("Call", call))
+		var mu sync.Mutex
+		var got []string
+		to := func(location string) http.Header { return http.Header{"Location": {location}, "Retry-After": {"1"}} }
+		defer run(t, h, r, durable.Config{HTTP: durable.HTTPConfig{CrossOriginHeaders: []string{"x-mine"}, Transport: transport(func(r *http.Request) (*http.Response, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			got = append(got, r.URL.Host+" "+r.Header.Get("X-Mine")+r.Header.Get("X-Key"))
+			switch r.URL.Host {
+			case "a":
+				return answer(r, 302, to("https://b/"), "")
+			case "b":
+				return answer(r, 202, to("https://c/"), "")
+			}
+			return answer(r, 200, nil, "")
+		})}})()
+		instance, err := durable.Start(t.Context(), durable.NewClient(h, r), call, durable.Void{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status, err := instance.Wait(t.Context()); err != nil || status != 200 {
+			t.Errorf("%d, %v", status, err)
+		}
+		if diff := cmp.Diff([]string{"a 12", "b 1", "c 1"}, got); diff != "" {
+			t.Errorf("hosts and the headers that they got (-want +got):\n%s", diff)
 		}
 	})
 }

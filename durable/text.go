@@ -19,7 +19,7 @@ func (e *TextError) Error() string {
 }
 
 // checkTexts returns a *[TextError] if v, which what names, has a text that is not valid
-// UTF-8. It looks into structs, maps and slices.
+// UTF-8. It looks into structs and maps.
 func checkTexts(what string, v any) error { return checkTextsOf(what, reflect.ValueOf(v)) }
 
 func checkTextsOf(what string, v reflect.Value) error {
@@ -38,12 +38,6 @@ func checkTextsOf(what string, v reflect.Value) error {
 				return err
 			}
 			if err := checkTextsOf(fmt.Sprintf("%s[%v]", what, key), value); err != nil {
-				return err
-			}
-		}
-	case reflect.Slice:
-		for i, value := range v.Seq2() {
-			if err := checkTextsOf(fmt.Sprintf("%s[%d]", what, i.Int()), value); err != nil {
 				return err
 			}
 		}

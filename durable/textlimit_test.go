@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 )
 
@@ -80,6 +81,24 @@ func TestOrchestrator_CannotStartWhatNoRowHasRoomFor(t *testing.T) {
 			t.Errorf("not refused: %q, %v", out, err)
 		}
 	})
+}
+
+// starting is an entity that starts what it is told to.
+type starting struct{}
+
+func (*starting) Start(ctx *durable.EntityContext, in [2]string) (durable.InstanceID, error) {
+	return durable.OrchestratorName[durable.Void, durable.Void](in[0]).StartFrom(ctx, durable.Void{}, durable.Version(in[1]))
+}
+
+func TestEntity_CannotStartWhatNoRowHasRoomFor(t *testing.T) {
+	t.Parallel()
+	e := durable.Entity("Starting", durable.Op("start", (*starting).Start))
+	for what, in := range map[string]string{"name": `["` + long(40<<10) + `",""]`, "version": `["A","` + long(40<<10) + `"]`} {
+		r := perform(t, e, entity.Operation{Name: "start", Input: &in})
+		if r.Failure == nil || !strings.Contains(r.Failure.ErrorMessage, "The "+what+" of an orchestrator must not exceed") || len(r.Failure.ErrorMessage) > 300 {
+			t.Errorf("%s: failure %.300v", what, r.Failure)
+		}
+	}
 }
 
 func again(*durable.Context, durable.Void) (string, error) { return "", nil }

@@ -126,6 +126,14 @@ extensions.durableTask.storageProvider is "none", must be an object (host.json l
 	}
 }
 
+func TestConfig_ExtensionsThatAreNoObjectAreAProblem(t *testing.T) {
+	t.Parallel()
+	cfg := configured(t, `{"extensions": "x"}`)
+	if want := `extensions is "x", must be an object (host.json line 1)`; cfg.Problem == nil || cfg.Problem.Error() != want {
+		t.Errorf("problem is %v, want %s", cfg.Problem, want)
+	}
+}
+
 func TestConfig_MissingConnectionNamesWhatWasLookedFor(t *testing.T) {
 	t.Parallel()
 	found, err := parseHostJSON([]byte(durableTaskJSON(`"storageProvider": {"type": "AzureStorage"}`)))

@@ -35,6 +35,13 @@ var failing = App{Routes: func(api *echo.Group, client *durable.Client) {
 		_, err := client.StartByName(c.Request().Context(), "Greet", nil, durable.InstanceID("busy"))
 		return err
 	})
+	api.POST("/long", func(c echo.Context) error {
+		_, err := client.StartByName(c.Request().Context(), strings.Repeat("x", durable.MaxNameLength+1), nil)
+		return err
+	})
+	api.POST("/bytes", func(c echo.Context) error {
+		return client.RaiseEvent(c.Request().Context(), "busy", "\xff", nil)
+	})
 	api.POST("/bind", func(c echo.Context) error {
 		var v struct{ N int }
 		return c.Bind(&v)
@@ -56,6 +63,8 @@ func TestRoutes_ErrorsAndPanicsGetTheAnswerThatFits(t *testing.T) {
 		{"GET /api/http-error", "", "418" + head + `{"Message":"no coffee"}`},
 		{"GET /api/missing", "", "404"},
 		{"POST /api/start", "", "409" + head + `{"Message":"An Orchestration instance with the status Running already exists."}`},
+		{"POST /api/long", "", "400" + head + `{"Message":"The name of an orchestrator must not exceed 1024 bytes; 1025 are given."}`},
+		{"POST /api/bytes", "", "400" + head + `{"Message":"EventRaised.Name is not valid UTF-8; encode it, for instance as Base64"}`},
 		{"POST /api/fine", "", "404" + head + `{"Message":"Not Found"}`}, // as the host does
 		{"GET /api/nowhere", "", "404" + head + `{"Message":"Not Found"}`},
 		{"GET /nowhere", "", "404" + head + `{"Message":"Not Found"}`},

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -54,6 +55,30 @@ var plantedVariables = []string{
 
 // Wherever a secret was written, none of what the app says of its settings tells
 // it: no answer, no line of the log, no output of a command.
+// A logger masks by itself, whoever it is given to.
+func TestSecrets_AreMaskedByEachLogger(t *testing.T) {
+	t.Parallel()
+	for name, newLogger := range map[string]func(io.Writer, slog.Level) *slog.Logger{"text": NewLogger, "JSON": NewJSONLogger} {
+		var out bytes.Buffer
+		newLogger(&out, slog.LevelInfo).Info("open AccountKey=c2VjcmV0", "url", "https://a/?sig=c2VjcmV0")
+		if strings.Contains(out.String(), "c2VjcmV0") || !strings.Contains(out.String(), "https://a/") {
+			t.Errorf("%s: %s", name, out.String())
+		}
+	}
+}
+
+// Not every secret looks like one: what stands where a setting should be named, and is
+// no such name, is not told at all.
+func TestSecrets_ThatStandForTheNameOfASettingAreNotTold(t *testing.T) {
+	t.Parallel()
+	for _, path := range []string{"storageProvider.connectionName", "storageProvider.trackingStoreConnectionName", "notifications.eventGrid.keySettingName"} {
+		cfg := configured(t, nestedBelow(durableTaskPath+"."+path, "hunter 2!"))
+		if cfg.Problem == nil || strings.Contains(cfg.Problem.Error(), "hunter") || !strings.Contains(cfg.Problem.Error(), path) {
+			t.Errorf("%s: the problem is %v", path, cfg.Problem)
+		}
+	}
+}
+
 func FuzzSecrets_AreInNoOutput(f *testing.F) {
 	rows := settingRows()
 	for i := range len(rows) + len(plantedVariables) {

@@ -202,6 +202,29 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 	}
 }
 
+// Workers that know one account by different names share its blobs.
+func TestInstance_HasALargeOutputThatAWorkerWithAnotherEndpointWrote(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	mustStart(t, h, "i", "e", "1")
+	const blob = "i/output.json.gz"
+	if err := h.largeMessages.write(t.Context(), blob, []byte(large)); err != nil {
+		t.Fatal(err)
+	}
+	own := h.blobURL(blob)
+	for _, address := range []string{own, "https://account.z01.blob.storage.azure.net/" + h.largeMessages.name + "/" + blob} {
+		row := entity{PartitionKey: "i"}
+		row.setString("Output", address)
+		if _, err := h.instancesTable.merge(t.Context(), row, "*"); err != nil {
+			t.Fatal(err)
+		}
+		state, err := h.Instance(t.Context(), "i", provider.Fetch{Output: true})
+		if err != nil || state.Output == nil || *state.Output != large {
+			t.Errorf("the output at %s is not read: %v", address, err)
+		}
+	}
+}
+
 func TestInstanceFilter_IsThatOfOrchestrationInstanceStatusQueryCondition(t *testing.T) {
 	at := time.Date(2026, 11, 20, 17, 34, 20, 173632100, time.UTC)
 	for want, q := range map[string]provider.Query{

@@ -261,6 +261,18 @@ func TestProgram_SaysWhyAHubCannotBeReached(t *testing.T) {
 	}
 }
 
+func TestProgram_MasksSecretsInWhatItSays(t *testing.T) {
+	t.Parallel()
+	var errs strings.Builder
+	p := hubcli.Program{Name: "app hub", Stdout: io.Discard, Stderr: &errs, Open: func(context.Context) (*hubcli.Target, error) {
+		return nil, errors.New("no storage at AccountName=a;AccountKey=c2VjcmV0;EndpointSuffix=x")
+	}}
+	p.Run(t.Context(), []string{"list"})
+	if strings.Contains(errs.String(), "c2VjcmV0") || !strings.Contains(errs.String(), "AccountName=a") {
+		t.Errorf("standard error has %q", errs.String())
+	}
+}
+
 func TestProgram_SendsTheKeyAndLetsGoOfTheHub(t *testing.T) {
 	t.Parallel()
 	var key string
