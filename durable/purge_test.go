@@ -114,6 +114,28 @@ func (h failingHub) Instances(ctx context.Context, q provider.Query) (*provider.
 }
 
 // carelessHub lists all instances, whatever is asked for.
+// spoiltHub has an entity whose state is none.
+type spoiltHub struct{ *memhub.Hub }
+
+func (spoiltHub) Instances(context.Context, provider.Query) (*provider.Page, error) {
+	page := new(provider.Page)
+	for id, input := range map[string]string{"@counter@bad": "{", "@counter@good": `{"exists":true,"state":"1"}`} {
+		page.Instances = append(page.Instances, &provider.InstanceState{Instance: history.OrchestrationInstance{InstanceID: id}, Input: &input})
+	}
+	return page, nil
+}
+
+func TestListEntities_LeavesOutWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	page, err := durable.NewClient(spoiltHub{memhub.New()}, nil).ListEntities(t.Context(), durable.EntityQuery{Name: "counter", IncludeEmpty: true, FetchState: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(page.Entities) != 1 || page.Entities[0].ID.Key != "good" || len(page.Unreadable) != 1 || page.Unreadable[0].InstanceID != "@counter@bad" {
+		t.Errorf("the page has %v, and %v that cannot be read", page.Entities, page.Unreadable)
+	}
+}
+
 type carelessHub struct {
 	*memhub.Hub
 	listed func(*provider.InstanceState) // changes what is told of each

@@ -2,6 +2,7 @@ package dispatch_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -117,6 +118,15 @@ func TestEventLog_TellsOnceWhatComesAndWhatIsScheduled(t *testing.T) {
 			})
 		})
 	}
+}
+
+func TestEventLog_TellsFailedOrchestrationsAsErrors(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.work(one(func(*replay.Execution, *string) (*string, error) { return nil, errors.New("oh") }), logging(b, slog.LevelInfo))
+		b.start("i", "O", 1)
+		b.wantOutput("i", history.Failed, "error: oh")
+		b.wantLogged("i", []string{"FunctionFailed"}, "ERROR FunctionFailed name=O")
+	})
 }
 
 func TestEventLog_TellsWhatOthersAreAskedFor(t *testing.T) {
