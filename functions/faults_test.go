@@ -64,6 +64,7 @@ func TestFaults_AStartThatIsCutOffRunsOrLeavesNothing(t *testing.T) {
 			}
 			again := func(id string) {
 				t.Helper()
+				proxy.Follow(nil)
 				eventually(t, time.Minute, "a second start of "+id, func() bool {
 					got, err := v.app.try(http.MethodPost, start(id), walk)
 					t.Logf("the second start of %s: %d, %v", id, got.status, err)
@@ -79,16 +80,15 @@ func TestFaults_AStartThatIsCutOffRunsOrLeavesNothing(t *testing.T) {
 				}
 			}
 
-			met := hold()
+			hold() // a machine that is very slow does not come that far within the second
 			impatient, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			if got, err := v.app.tryWithin(impatient, http.MethodPost, start("timeout"), walk); err == nil {
 				t.Errorf("a start was answered with %d while it was held up", got.status)
 			}
-			wait(met)
 			again("timeout")
 
-			met = hold()
+			hold()
 			front := azuritetest.NewProxy()
 			t.Cleanup(front.Leave)
 			front.Follow(func(azuritetest.Call) azuritetest.Fate {
@@ -101,11 +101,10 @@ func TestFaults_AStartThatIsCutOffRunsOrLeavesNothing(t *testing.T) {
 			if got, err := v.app.try(http.MethodPost, url+start("closed"), walk); err == nil {
 				t.Errorf("a start was answered with %d on a connection that was to be closed", got.status)
 			}
-			wait(met)
 			again("closed")
 
 			for _, id := range []string{"killed-and-forgotten", "killed"} {
-				met = hold()
+				met := hold()
 				begun := make(chan struct{})
 				go func(a *app) { // ends when the process is dead
 					defer close(begun)

@@ -218,10 +218,9 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 	case Pass, DropAnswer, Cut:
 	}
-	var answer *http.Response
-	var text []byte
+	var got *answer
 	for range deliveries {
-		if answer, text, err = f.deliver(ctx, r, body); err != nil {
+		if got, err = f.deliver(ctx, r, body); err != nil {
 			panic(http.ErrAbortHandler) // the caller sees what the proxy sees
 		}
 	}
@@ -232,14 +231,14 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case DropAnswer:
 		panic(http.ErrAbortHandler)
 	case Cut:
-		cut(w, answer, text)
+		got.cut(w)
 	case Pass, Drop, Twice, Abandon:
 		header := w.Header()
-		maps.Copy(header, answer.Header)
+		maps.Copy(header, got.header)
 		header.Del("Connection")
 		header.Del("Keep-Alive")
-		w.WriteHeader(answer.StatusCode)
-		_, _ = w.Write(text) // the caller may have gone
+		w.WriteHeader(got.status)
+		_, _ = w.Write(got.text) // the caller may have gone
 	}
 }
 
@@ -255,8 +254,15 @@ func (f *front) call(r *http.Request, body []byte) Call {
 	return Call{f.service, r.Method, r.URL.Path}
 }
 
+// An answer is what a service said.
+type answer struct {
+	status int
+	header http.Header
+	text   []byte
+}
+
 // deliver sends a request to the service and reads all of the answer.
-func (f *front) deliver(ctx context.Context, r *http.Request, body []byte) (*http.Response, []byte, error) {
+func (f *front) deliver(ctx context.Context, r *http.Request, body []byte) (*answer, error) {
 	out := r.Clone(ctx)
 	out.URL.Scheme, out.URL.Host = f.behind.Scheme, f.behind.Host
 	out.RequestURI, out.Close = "", false
@@ -265,20 +271,23 @@ func (f *front) deliver(ctx context.Context, r *http.Request, body []byte) (*htt
 	if len(body) == 0 {
 		out.Body = http.NoBody
 	}
-	answer, err := f.proxy.transport.RoundTrip(out)
+	resp, err := f.proxy.transport.RoundTrip(out)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	return answer, text, err
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	return &answer{resp.StatusCode, resp.Header, text}, err
 }
 
 // cut writes the first half of an answer and closes the connection.
-func cut(w http.ResponseWriter, answer *http.Response, text []byte) {
-	answer.Body, answer.ContentLength, answer.TransferEncoding = io.NopCloser(bytes.NewReader(text)), int64(len(text)), nil
+func (a *answer) cut(w http.ResponseWriter) {
+	resp := http.Response{
+		ProtoMajor: 1, ProtoMinor: 1, StatusCode: a.status, Header: a.header,
+		Body: io.NopCloser(bytes.NewReader(a.text)), ContentLength: int64(len(a.text)),
+	}
 	var whole bytes.Buffer
-	if answer.Write(&whole) != nil {
+	if resp.Write(&whole) != nil {
 		panic(http.ErrAbortHandler)
 	}
 	conn, _, err := http.NewResponseController(w).Hijack()

@@ -27,8 +27,13 @@ func Weather(seed uint64, every int, longest time.Duration) Plan {
 		}
 		wait := time.Duration(random.Int64N(int64(longest)))
 		return [...]Fate{
-			{Fault: Drop}, {Fault: DropAnswer}, {Fault: Cut}, {Fault: Twice},
-			{Late: wait}, {Hold: wait}, {Late: wait, Fault: Drop},
+			{Fault: Drop},
+			{Fault: DropAnswer},
+			{Fault: Cut},
+			{Fault: Twice},
+			{Late: wait},
+			{Hold: wait},
+			{Late: wait, Fault: Drop},
 		}[random.IntN(7)]
 	}
 }
