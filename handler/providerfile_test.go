@@ -110,6 +110,28 @@ func TestServer_RunsOnAFileAndClosesIt(t *testing.T) {
 	}
 }
 
+// What is asked of a hub whose file was deleted is answered as what is sent to it.
+func TestServer_SaysOfEveryRequestThatTheFileWasDeleted(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "hub.db")
+	a := startFileApp(t, path)
+	a.completes(t)
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range [][2]string{
+		{"GET", "/durabletask/instances"},
+		{"GET", "/durabletask/instances/x"},
+		{"POST", "/durabletask/orchestrators/Quick"},
+		{"GET", "/durabletask/health/ready"},
+	} {
+		if body := a.await(t, r[0], r[1], http.StatusServiceUnavailable); !strings.Contains(body, "deleted or moved") {
+			t.Errorf("%s %s: 503 %s, want that the file was deleted or moved", r[0], r[1], body)
+		}
+	}
+	_ = a.stop() // there is nothing to keep
+}
+
 // When the Functions host restarts an app, the process before lives for a
 // moment and has the file.
 func TestServer_WaitsForTheProcessThatHasTheFileAndThenWorks(t *testing.T) {

@@ -5,9 +5,12 @@ import "context"
 // noInstance is an ID that no instance has.
 const noInstance = "@@check"
 
-// Check implements [provider.Checker]. If the last write did not reach the disk it
-// tries another one, which changes nothing.
+// Check implements [provider.Checker]. The file must be in its place. If the last
+// write did not reach the disk it tries another one, which changes nothing.
 func (h *Hub) Check(ctx context.Context) error {
+	if err := h.store.checkThere(); err != nil {
+		return err
+	}
 	apply := func(*txn) error { return nil }
 	if h.failing.Load() {
 		apply = func(t *txn) error {

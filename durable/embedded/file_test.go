@@ -260,7 +260,7 @@ func TestOpen_WritesToNobodyElsesFileByALink(t *testing.T) {
 	}
 }
 
-func TestHub_TakesNothingWhenItsFileIsGone(t *testing.T) {
+func TestHub_TakesNothingAndTellsNothingWhenItsFileIsGone(t *testing.T) {
 	t.Parallel()
 	for name, lose := range map[string]func(path string) error{
 		"deleted": os.Remove,
@@ -274,8 +274,18 @@ func TestHub_TakesNothingWhenItsFileIsGone(t *testing.T) {
 		if err := startInstance(t, hub, "before"); err != nil {
 			t.Fatal(err)
 		}
-		if err := lose(path); err != nil {
+		err := lose(path)
+		if err != nil {
 			t.Fatal(err)
+		}
+		// A read looks at most each second.
+		for began := time.Now(); err == nil && time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+			_, err = hub.Instance(t.Context(), "before", provider.Fetch{})
+		}
+		for what, err := range readings(t, hub, err) {
+			if !errors.As(err, new(*fs.PathError)) || !strings.Contains(err.Error(), "was deleted or moved") {
+				t.Errorf("%s: %s returned %v, want that the file was deleted or moved", name, what, err)
+			}
 		}
 		if err := startInstance(t, hub, "after"); !errors.As(err, new(*fs.PathError)) || !strings.Contains(err.Error(), "was deleted or moved") {
 			t.Errorf("%s: %v, want that the file was deleted or moved", name, err)
@@ -287,7 +297,20 @@ func TestHub_TakesNothingWhenItsFileIsGone(t *testing.T) {
 			if err := startInstance(t, hub, "again"); err != nil {
 				t.Errorf("put back: %v", err)
 			}
+			for what, err := range readings(t, hub, nil) {
+				if err != nil {
+					t.Errorf("put back: %s returned %v", what, err)
+				}
+			}
 		}
 		_ = hub.Close() // there is nothing to keep
 	}
+}
+
+// readings returns the errors of all that reads from a hub with an instance "before",
+// besides the given one of Instance.
+func readings(t *testing.T, hub *embedded.Hub, instance error) map[string]error {
+	_, list := hub.Instances(t.Context(), provider.Query{})
+	_, past := hub.History(t.Context(), "before")
+	return map[string]error{"Instance": instance, "Instances": list, "History": past, "Check": hub.Check(t.Context())}
 }

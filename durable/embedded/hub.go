@@ -153,7 +153,10 @@ func (h *Hub) serves() bool { return h.running && !h.closed && h.ended() == nil 
 
 // read runs f in a transaction that sees one state of the hub.
 func (h *Hub) read(what string, f func(*tables) error) error {
-	err := h.store.view(nil, f)
+	err := h.store.wasThere()
+	if err == nil {
+		err = h.store.view(nil, f)
+	}
 	if err == nil || errors.Is(err, provider.ErrInstanceNotFound) {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -31,6 +32,7 @@ type store struct {
 	limitAt int
 	pause   time.Duration
 
+	there   atomic.Int64  // when the file was last seen in its place, in Unix nanoseconds
 	full    chan struct{} // has room for one: there is a layer to flush
 	flushed chan struct{} // has room for one: it was flushed, or that failed
 	closing chan struct{}
@@ -93,6 +95,17 @@ func (s *store) commit(staged *layer, changes []byte) error {
 	return nil
 }
 
+// thereFor is how long a file that was in its place is read without another look.
+const thereFor = time.Second
+
+// wasThere is checkThere, which it asks unless the file was there a moment ago.
+func (s *store) wasThere() error {
+	if time.Since(time.Unix(0, s.there.Load())) < thereFor {
+		return nil
+	}
+	return s.checkThere()
+}
+
 // checkThere returns an error if the file is not there any more under its name:
 // nobody would find what is written to it.
 func (s *store) checkThere() error {
@@ -101,8 +114,10 @@ func (s *store) checkThere() error {
 		err = &fs.PathError{Op: "find", Path: s.path, Err: errors.New("there is another file in its place")}
 	}
 	if err != nil {
+		s.there.Store(0)
 		return fmt.Errorf("the task hub's file was deleted or moved while it was open; put it back, or restart the app: %w", err)
 	}
+	s.there.Store(time.Now().UnixNano())
 	return nil
 }
 
