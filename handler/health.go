@@ -16,6 +16,8 @@ type healthPayload struct {
 	Reasons []string `json:"reasons,omitempty"`
 	// Waiting says what waits for functions that no worker here knows.
 	Waiting []string `json:"waiting,omitempty"`
+	// Undecodable are messages that nobody here can decode.
+	Undecodable *undecodablePayload `json:"undecodable,omitempty"`
 }
 
 // healthPaths are where health is told standalone, besides the management API,
@@ -54,6 +56,7 @@ func (m *management) ready(c echo.Context, _ query) error {
 			for _, f := range m.allWaiting() {
 				payload.Waiting = append(payload.Waiting, f.String())
 			}
+			payload.Undecodable = m.undecodable()
 		}
 		return writeJSON(c, http.StatusOK, payload)
 	}

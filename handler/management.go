@@ -47,6 +47,7 @@ type management struct {
 	registry   *durable.Registry
 	waiting    func() []durable.WaitingFunction // nil if the configuration is wrong
 	primary    provider.Primary
+	keeper     provider.UndecodableKeeper // nil if the configuration is wrong
 	load       *loadMonitor
 	checkup    *checkup
 	server     *Server

@@ -50,7 +50,10 @@ func answerSchemas() schemaNode {
 		"Error":         failure,
 		"StatusOrError": schemaNode{"anyOf": []schemaNode{{"$ref": "#/components/schemas/Status"}, {"$ref": "#/components/schemas/Error"}}},
 		"Purged":        object("instancesDeleted", schemaNode{"type": "integer"}),
-		"Health":        optional(object("status", schemaNode{"type": "string", "enum": []string{"live", "ready", "unavailable"}}), "reasons", texts, "waiting", texts),
+		"Health": optional(object("status", schemaNode{"type": "string", "enum": []string{"live", "ready", "unavailable"}}), "reasons", texts, "waiting", texts,
+			"undecodable", object("count", whole, "messages", schemaNode{"type": "array", "items": object(
+				"queue", text, "messageId", text, "reason", text, "since", timeSchema, "setAside", flagSchema)})),
+		"Retried": object("messagesPutBack", whole),
 		"CheckStatus": optional(object("id", text, "statusQueryGetUri", text, "sendEventPostUri", text, "terminatePostUri", text, "rewindPostUri", text,
 			"purgeHistoryDeleteUri", text, "restartPostUri", text, "suspendPostUri", text, "resumePostUri", text), "warning", text),
 		"Scale": object("partitionCount", whole, "controlQueueLengths", schemaNode{"type": "array", "items": whole},

@@ -39,6 +39,8 @@ var (
 	_ provider.LoadReporter = outageClient{}
 	_ provider.Primary      = outageClient{}
 	_ provider.Follower     = outageClient{}
+
+	_ provider.UndecodableKeeper = outageClient{}
 )
 
 func (c outageClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
@@ -176,6 +178,24 @@ var errBusy = errors.New("more requests wait for the storage than it answers")
 func (c outageClient) isBusy() bool {
 	checker, ok := c.hub.(provider.Checker)
 	return ok && checker.IsBusy()
+}
+
+// Undecodable implements [provider.UndecodableKeeper]: every message of a hub that is
+// none can be decoded.
+func (c outageClient) Undecodable() []provider.UndecodableMessage {
+	if keeper, ok := c.hub.(provider.UndecodableKeeper); ok {
+		return keeper.Undecodable()
+	}
+	return nil
+}
+
+func (c outageClient) RetryUndecodable(ctx context.Context) (int, error) {
+	keeper, ok := c.hub.(provider.UndecodableKeeper)
+	if !ok {
+		return 0, nil
+	}
+	n, err := keeper.RetryUndecodable(ctx)
+	return n, markOutage(ctx, err)
 }
 
 func (c outageClient) MakePrimary(ctx context.Context) error {

@@ -246,6 +246,11 @@ func selfRoutes() []managementRoute {
 			operation: func(m *management, _ pathValues) operation { return m.makePrimary },
 		},
 		{
+			method: http.MethodPost, path: "undecodable/retry", summary: "Puts messages that could not be decoded, and were set aside, back into their queues.",
+			answers:   []answerDoc{{http.StatusOK, "Retried", "How many there were."}},
+			operation: func(m *management, _ pathValues) operation { return m.retryUndecodable },
+		},
+		{
 			method: http.MethodGet, path: "scale", summary: "Tells the load of the hub, and how many workers it is worth.",
 			answers:   []answerDoc{{http.StatusOK, "Scale", "The load now."}, {http.StatusNotImplemented, "Error", "What stores the hub cannot tell."}},
 			operation: func(m *management, _ pathValues) operation { return m.scale },

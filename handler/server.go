@@ -91,6 +91,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	hubClient := outageClient{store, s.logger, &s.management.unreadable}
 	client := durable.NewClient(hubClient, registry, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
 	s.management.instances, s.management.primary, s.management.registry = client, hubClient, registry
+	s.management.keeper = hubClient
 	s.management.checkup = &checkup{check: hubClient.Check}
 	s.management.load = &loadMonitor{hub: hubClient, cfg: s.cfg.scaling, now: time.Now}
 	if app.Routes != nil {

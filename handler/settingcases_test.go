@@ -337,6 +337,10 @@ func storageSettingCases() []settingCase {
 			bad:  map[string]string{`"Missing"`: `no storage connection named "Missing"`}, overridden: "AzureWebJobsStorage", override: "AzureWebJobsStorage",
 		},
 		{
+			path: "storageProvider.setAsideUndecodableMessages", get: func(c Config) any { return c.Storage.SetAsideUndecodable }, byDefault: false,
+			good: map[string]any{`true`: true, `false`: false}, bad: map[string]string{`1`: "is 1, must be true or false"}, overridden: "true", override: true,
+		},
+		{
 			path: "storageProvider.trackingEnabled", get: func(c Config) any { return c.Storage.Tracking }, byDefault: false,
 			good: map[string]any{`true`: true, `false`: false}, bad: map[string]string{`1`: "is 1, must be true or false"}, overridden: "true", override: true,
 		},

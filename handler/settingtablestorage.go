@@ -198,6 +198,12 @@ var partitionRows = []settingRow{
 		does: "how often it is renewed; less than `leaseInterval`",
 	},
 	{
+		path: "storageProvider.setAsideUndecodableMessages", values: boolValue{func(cfg *Config, b bool) { cfg.Storage.SetAsideUndecodable = b }},
+		initial: "`false`", get: func(cfg *Config) any { return cfg.Storage.SetAsideUndecodable },
+		does: "moves messages that this process cannot decode and has received ten times, which takes some 17 minutes, into queues beside their own, whose names end with `-poison`; " +
+			"`bin/app hub retry-undecodable` puts them back. Otherwise they stay, as in .NET, and are looked at every ten minutes: a worker of another version or engine may be able to decode them. Not known to .NET",
+	},
+	{
 		path: "storageProvider.trackingEnabled", values: boolValue{func(cfg *Config, b bool) { cfg.Storage.Tracking = b }},
 		initial: "`false`", get: func(cfg *Config) any { return cfg.Storage.Tracking },
 		does: "keeps an audit of the orchestrations: every event of every execution, in the table `InstanceHistory00{hubName}`, which `GET instances/{instanceId}/tracking` reads. " +

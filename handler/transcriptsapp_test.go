@@ -69,6 +69,7 @@ func appExchanges() []exchange {
 			withLoad(cfg)
 			cfg.Storage.AppLease.Disabled = true
 		}},
+		{note: "putting back what was set aside, of which a local hub has none", method: "POST", target: managed + "undecodable/retry"},
 		{note: "making it the primary app of a hub that has no turns", method: "POST", target: managed + "makeprimary"},
 	}
 }

@@ -102,6 +102,13 @@ type Config struct {
 	// hub must agree: any of them may be the one that moves it. Default: none.
 	Tracking bool
 
+	// SetAsideUndecodable says what becomes of messages that this worker cannot decode
+	// and has received ten times, which takes some 17 minutes: they go to queues beside
+	// those that they were in, until [TaskHub.RetryUndecodable] puts them back. Default:
+	// they stay, hidden for ten minutes at a time, since another worker of the hub may
+	// be able to decode them.
+	SetAsideUndecodable bool
+
 	// LeaseInterval is how long a partition stays this worker's without being
 	// renewed. Default 30 s; at least 1 s, and 15 to 60 whole seconds for a blob
 	// partition manager.

@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -70,8 +71,7 @@ func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
 			continue
 		}
 		if err := h.decode(r.work, d); err != nil {
-			h.log.Error("MessageFailure", d.attrs("error", err)...)
-			r.do(func() { d.abandon(r.work, err.Error()) })
+			r.do(func() { d.leave(r.work, err) })
 			continue
 		}
 		if spent {
@@ -106,30 +106,34 @@ func (h *TaskHub) hold(q *messageQueue, messages []queueMessage, lock time.Durat
 	return held
 }
 
-// decode reads a message's text, and its blob if it has one.
+// decode reads a message's text, and its blob if it has one. If isUnreadable is false
+// for the error, the blob could not be asked for.
 func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
 	env, err := decodeEnvelope(d.text())
 	if err != nil {
-		return err
+		return &damageError{err}
 	}
 	if env.CompressedBlobName != "" {
 		content, err := h.largeMessages.read(ctx, env.CompressedBlobName)
+		if isNotFound(err) {
+			return &damageError{fmt.Errorf("fetch large message: its blob %s is not there", env.CompressedBlobName)}
+		}
 		if err != nil {
 			return fmt.Errorf("fetch large message: %w", err)
 		}
 		batch := env.Batch
 		if env, err = decodeEnvelope(string(content)); err != nil {
-			return fmt.Errorf("large message %s: %w", d.id, err)
+			return &damageError{fmt.Errorf("large message %s: %w", d.id, err)}
 		}
 		env.Batch = batch
 	}
 	if env.Message == nil {
-		return fmt.Errorf("message %s has no task message", d.id)
+		return &damageError{fmt.Errorf("message %s has no task message", d.id)}
 	}
 	d.mu.Lock()
 	d.env = env
 	d.mu.Unlock()
-	if d.dequeueCount > 1 {
+	if d.dequeueCount > 1 && !h.undecodable.knows(d.queue.name, d.id) {
 		h.log.Info("message recovered: it was received before and is delivered again", d.attrs("attempt", d.dequeueCount)...)
 	}
 	return nil
@@ -150,8 +154,7 @@ func (p *partition) arrive(r *reading, deliveries ...*delivery) {
 // isDue reports whether a message may be passed on now. If not it is taken care of.
 func (p *partition) isDue(r *reading, d *delivery) bool {
 	if _, isTask := d.event().(*history.TaskScheduled); isTask {
-		p.hub.log.Error("MessageFailure", d.attrs("error", "an activity in a control queue")...)
-		r.do(func() { d.abandon(r.work, "an activity in a control queue") })
+		r.do(func() { d.leave(r.work, &damageError{errors.New("an activity in a control queue")}) })
 		return false
 	}
 	wait := time.Until(provider.Due(*d.env.Message))

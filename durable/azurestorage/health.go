@@ -60,7 +60,7 @@ func (h *TaskHub) Check(ctx context.Context) error {
 	if _, err := h.workItems.client.GetProperties(ctx, nil); err != nil {
 		return fmt.Errorf("look at queue %s: %w", h.workItems.name, err)
 	}
-	return nil
+	return h.lookAside(ctx)
 }
 
 // IsBusy implements [provider.Checker].

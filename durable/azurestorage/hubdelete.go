@@ -23,7 +23,11 @@ func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 			return retry(ctx, "delete "+what, func(ctx context.Context) error { return ignore(f(ctx), http.StatusNotFound) })
 		})
 	}
-	for _, q := range append([]*messageQueue{h.workItems, h.tracking.queue}, h.controlQueues...) {
+	queues := append(h.messageQueues(), h.tracking.queue)
+	for _, q := range h.messageQueues() {
+		queues = append(queues, h.asideOf(q))
+	}
+	for _, q := range queues {
 		remove("queue "+q.name, func(ctx context.Context) error {
 			_, err := q.client.Delete(ctx, nil)
 			return err

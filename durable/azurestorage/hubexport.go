@@ -39,6 +39,9 @@ func (h *TaskHub) Export(ctx context.Context, w provider.HubWriter, o provider.E
 	if err := x.receiveAll(ctx); err != nil {
 		return err
 	}
+	if err := x.tellOfAside(ctx); err != nil {
+		return err
+	}
 	if err := x.exportMessages(ctx); err != nil {
 		return err
 	}

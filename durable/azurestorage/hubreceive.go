@@ -48,7 +48,7 @@ func (e *HiddenError) Error() string {
 // receiveAll receives the messages of all queues, until nothing is missing.
 func (x *export) receiveAll(ctx context.Context) error {
 	h := x.hub
-	queues := append(slices.Clone(h.controlQueues), h.workItems)
+	queues := h.messageQueues()
 	deadline := time.Now().Add(max(h.cfg.ControlQueueVisibilityTimeout, h.cfg.WorkItemQueueVisibilityTimeout))
 	for told := false; ; {
 		inQueues := 0

@@ -46,6 +46,11 @@ func (n hubNames) ControlQueue(i int) string { return fmt.Sprintf("%s-control-%0
 // WorkItemQueue holds the activities to run.
 func (n hubNames) WorkItemQueue() string { return n.lower + "-workitems" }
 
+// Aside holds the messages of a queue that were set aside since nobody can decode them.
+// It has the ending that the Functions host gives such queues, the longest for which
+// there is room.
+func (n hubNames) Aside(queue string) string { return queue + "-poison" }
+
 // JumpStartTable holds the records of starts, if they are kept.
 func (n hubNames) JumpStartTable() string { return "JumpStart00" + n.hub }
 

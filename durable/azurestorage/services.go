@@ -1,6 +1,7 @@
 package azurestorage
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"net/http"
@@ -92,13 +93,20 @@ type missingPolicy struct{ tell func(error) }
 // Do implements policy.Policy.
 func (p missingPolicy) Do(req *policy.Request) (*http.Response, error) {
 	resp, err := req.Next()
-	if err == nil && resp.StatusCode == http.StatusNotFound {
+	if err == nil && resp.StatusCode == http.StatusNotFound && req.Raw().Context().Value(optionalKey{}) == nil {
 		if refusal := azruntime.NewResponseError(resp); isMissing(refusal) {
 			p.tell(refusal)
 		}
 	}
 	return resp, err
 }
+
+// optional returns a context whose requests are for what a hub need not have.
+func optional(ctx context.Context) context.Context {
+	return context.WithValue(ctx, optionalKey{}, true)
+}
+
+type optionalKey struct{}
 
 // requestBound returns how many requests may be in flight to the service at an
 // endpoint.

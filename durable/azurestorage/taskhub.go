@@ -42,16 +42,18 @@ type TaskHub struct {
 	// armedFor is how long an armed message is hidden.
 	armedFor time.Duration
 
-	health     health
-	sequence   atomic.Int64 // of messages sent, over all queues
-	rows       rowCache
-	histories  *historyCache
-	held       *heldMessages
-	endings    endings
-	partitions []*partition
-	inbox      *inbox
-	tracking   *trackingQueue
-	activities *activityQueue
+	health    health
+	sequence  atomic.Int64 // of messages sent, over all queues
+	rows      rowCache
+	histories *historyCache
+	held      *heldMessages
+	// undecodable are messages that nobody here can decode.
+	undecodable undecodable
+	endings     endings
+	partitions  []*partition
+	inbox       *inbox
+	tracking    *trackingQueue
+	activities  *activityQueue
 
 	running atomic.Bool    // Run was called
 	tasks   sync.WaitGroup // the goroutines that Run waits for

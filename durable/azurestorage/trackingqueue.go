@@ -111,9 +111,10 @@ func (t *trackingQueue) take(ctx context.Context, messages []queueMessage) error
 func (t *trackingQueue) hold(ctx context.Context, m queueMessage, cause error) {
 	delay := abandonDelay(m.dequeueCount)
 	attrs := []any{"partition", t.queue.name, "messageId", m.id, "dequeueCount", m.dequeueCount, "error", cause}
-	t.hub.log.Error("MessageFailure", attrs...)
+	if t.hub.undecodable.see(t.queue.name, m.id, cause) {
+		t.hub.log.Error("MessageFailure", attrs...)
+	}
 	if delay >= maxAbandonDelay {
-		t.hub.log.Warn("PoisonMessageDetected", attrs...)
 		t.hub.meter.Poison(t.queue.name)
 	}
 	if _, err := t.queue.update(ctx, m, delay); err != nil && !isGone(err) {

@@ -128,13 +128,64 @@ func TestControlQueue_AbandonsWhatItCannotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	runHello(t, h, "Tokyo")
-	eventually(t, "the bad message was seen twice", 10*time.Second, func() bool {
-		return logged(h, "AbandoningMessage", "dequeueCount=1", "delay=2s") && logged(h, "AbandoningMessage", "dequeueCount=2", "delay=4s")
+	eventually(t, "the bad message was seen twice", 30*time.Second, func() bool {
+		return logged(h, "level=DEBUG", "AbandoningMessage", "dequeueCount=1", "delay=2s") && logged(h, "level=DEBUG", "AbandoningMessage", "dequeueCount=2", "delay=4s")
 	})
 	if !logged(h, "level=ERROR", "MessageFailure", h.controlQueues[0].name) || !logged(h, "level=ERROR", "MessageFailure", h.workItems.name) {
 		t.Error("the bad messages were not logged")
 	}
+	if logged(h, "MessageFailure", "dequeueCount=2") || len(h.Undecodable()) != 2 {
+		t.Errorf("the bad messages were logged again, or %+v does not have both", h.Undecodable())
+	}
 	eventually(t, "only the bad message is left: it may be good to another worker", 30*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 1 })
+}
+
+func TestControlQueue_SetsAsideWhatItCannotReadIfItIsToldTo(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(t)
+	cfg.SetAsideUndecodable = true
+	h := openHub(t, cfg)
+	if err := h.ensureCreated(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	const text = "{<not> & a message"
+	q := h.controlQueues[0]
+	if _, _, err := q.put(t.Context(), text, 0, false); err != nil {
+		t.Fatal(err)
+	}
+	for range 9 { // others have tried
+		messages, err := q.receive(t.Context(), 1, time.Minute)
+		if err != nil || len(messages) != 1 {
+			t.Fatalf("received %v, %v", messages, err)
+		}
+		if _, err := q.update(t.Context(), messages[0], 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runHub(t, h)
+	eventually(t, "the message is set aside", 30*time.Second, func() bool {
+		m := h.Undecodable()
+		return len(m) == 1 && m[0].SetAside && messageCount(t, q) == 0
+	})
+	if err := h.Check(t.Context()); err != nil || len(h.Undecodable()) != 1 {
+		t.Errorf("%v; shown are %+v, want the message that is set aside", err, h.Undecodable())
+	}
+	if n, err := h.RetryUndecodable(t.Context()); n != 1 || err != nil {
+		t.Errorf("put back are %d, %v", n, err)
+	}
+	eventually(t, "the message is back as it was", 30*time.Second, func() bool {
+		peeked, err := q.client.PeekMessages(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return messageCount(t, q) == 1 && (len(peeked.Messages) == 0 || value(peeked.Messages[0].MessageText) == text)
+	})
+	if n := messageCount(t, h.asideOf(q)); n != 0 {
+		t.Errorf("%d messages are still set aside", n)
+	}
+	if logged(h, "part of the task hub was deleted") {
+		t.Error("a queue that was not there was taken for a deleted part of the hub")
+	}
 }
 
 func TestSession_HoldsBackACompletionUntilTheHistoryHasItsTask(t *testing.T) {

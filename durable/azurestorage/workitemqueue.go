@@ -159,12 +159,11 @@ func (q *activityQueue) take(work context.Context, messages []queueMessage) {
 		err := h.decode(work, d)
 		if err == nil {
 			if _, isTask := d.event().(*history.TaskScheduled); !isTask {
-				err = fmt.Errorf("%s in the work-item queue", d.event().Type())
+				err = &damageError{fmt.Errorf("%s in the work-item queue", d.event().Type())}
 			}
 		}
 		if err != nil {
-			h.log.Error("MessageFailure", d.attrs("error", err)...)
-			h.tasks.Go(func() { d.abandon(work, err.Error()) })
+			h.tasks.Go(func() { d.leave(work, err) })
 			continue
 		}
 		h.meter.Received(h.workItems.name, ageOf(d))

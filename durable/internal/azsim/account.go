@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -121,6 +122,23 @@ func (a *Account) Messages(queueName string) []Message {
 	}
 	slices.SortStableFunc(all, func(x, y Message) int { return x.VisibleAt.Compare(y.VisibleAt) })
 	return all
+}
+
+// Put puts a message into a queue as if it had been received so often before, and
+// reports whether there is such a queue.
+func (a *Account) Put(queueName, text string, dequeueCount int) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	q := a.queues[queueName]
+	if q == nil {
+		return false
+	}
+	m := &message{text: text, dequeueCount: dequeueCount, insertedAt: time.Now(), visibleAt: time.Now(), sent: a.tick()}
+	roll := uint64(m.sent.UnixNano())
+	m.id = fmt.Sprintf("m-%016x", mix(roll, 5))
+	m.changeReceipt(roll)
+	q.messages = append(q.messages, m)
+	return true
 }
 
 // Tables returns the names of all tables, in order.

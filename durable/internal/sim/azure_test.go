@@ -23,6 +23,8 @@ type azure struct {
 	account *azsim.Account
 	cfg     azurestorage.Config
 	client  *azurestorage.TaskHub
+	// strangers counts the messages that nobody can decode and that have come.
+	strangers atomic.Int32
 }
 
 // newAzure returns the platform for a plan. Decide says what goes wrong with
@@ -42,8 +44,55 @@ func newAzure(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.
 		Seed: p.Seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond, Loose: p.Loose, Decide: decide,
 	})
 	var err error
+	a.cfg.SetAsideUndecodable = p.Strangers%2 == 1
+	a.sendStrangers(p)
 	a.client, err = a.open(a.account.Worker("client"))
 	return a, err
+}
+
+// isStranger is what the messages begin with that nobody can decode.
+const isStranger = `{"Stranger":`
+
+// sendStrangers lets messages come that nobody can decode, some of which others have
+// tried often.
+func (a *azure) sendStrangers(p *sim.Plan) {
+	random := rand.New(rand.NewPCG(p.Seed, 0x57A4))
+	for i := range p.Strangers {
+		queue := "sim-workitems"
+		if random.IntN(3) > 0 {
+			queue = fmt.Sprintf("sim-control-%02d", random.IntN(p.Partitions))
+		}
+		text, received := fmt.Sprintf("%s%d}", isStranger, i), 9*random.IntN(2)
+		var put func()
+		put = func() {
+			if a.account.Put(queue, text, received) {
+				a.strangers.Add(1)
+			} else {
+				time.AfterFunc(time.Second, put) // the hub is yet to be made
+			}
+		}
+		time.AfterFunc(time.Duration(random.Int64N(int64(p.Quiet))), put)
+	}
+}
+
+// lostStrangers returns what is wrong with the messages that nobody can decode: all must
+// be there, some may be twice.
+func (a *azure) lostStrangers() (faults []string) {
+	sent, there := int(a.strangers.Load()), map[string]bool{}
+	for _, queue := range a.account.Queues() {
+		for _, m := range a.account.Messages(queue) {
+			if strings.HasPrefix(m.Text, isStranger) {
+				there[m.Text] = true
+			}
+		}
+		if strings.HasSuffix(queue, "-poison") && !a.cfg.SetAsideUndecodable {
+			faults = append(faults, "there is a queue "+queue+", though nothing is to be set aside")
+		}
+	}
+	if len(there) != sent {
+		faults = append(faults, fmt.Sprintf("of %d messages that nobody can decode there are %d", sent, len(there)))
+	}
+	return faults
 }
 
 // vary sets a hub up as a seed says.
@@ -209,6 +258,9 @@ func (a *azure) Pending() (all []string) {
 	}
 	for _, queue := range a.account.Queues() {
 		for _, m := range a.account.Messages(queue) {
+			if strings.HasPrefix(m.Text, isStranger) {
+				continue
+			}
 			all = append(all, fmt.Sprintf("%s, received %d times, visible in %v: %s", queue, m.DequeueCount, time.Until(m.VisibleAt), m.Text))
 		}
 	}

@@ -28,6 +28,7 @@ import (
 //     one of them to notice that the other has it.
 //  6. No task was given to a worker while another one, or itself, was at it and
 //     could keep its message hidden.
+//  7. No message was lost that nobody can decode.
 func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 	in := inspection{written: map[historyRow]bool{}, committed: map[string]time.Duration{}, received: map[string]time.Duration{}, sent: map[string]bool{}}
 	for _, e := range a.account.Log() {
@@ -49,7 +50,7 @@ func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 	for _, run := range runs {
 		in.run(run)
 	}
-	return slices.Concat(in.faults, readersAtOnce(a.account.Log()), takenFromOthers(a.account.Log(), runs))
+	return slices.Concat(in.faults, a.lostStrangers(), readersAtOnce(a.account.Log()), takenFromOthers(a.account.Log(), runs))
 }
 
 // inspection is what was found of the requests so far.

@@ -45,6 +45,9 @@ type Plan struct {
 	// Varied says that such a platform is set up as the seed says, too, and not as
 	// it is by default.
 	Varied bool
+	// Strangers is how many messages come into the queues of such a platform that no
+	// worker can decode.
+	Strangers int
 	// Audit says that such a platform keeps an audit of what happens to instances.
 	Audit bool
 }
@@ -92,6 +95,14 @@ func NewRepeatedEntityPlan(seed uint64) *Plan { return NewEntityPlan(seed).repea
 // repeated adds requests that come twice and late. What else the seed stands for stays.
 func (p *Plan) repeated() *Plan {
 	p.Repeats = []float64{0.01, 0.05, 0.2}[mix(p.Seed, "repeats")%3]
+	return p
+}
+
+// NewStrangePlan is [NewRepeatedPlan] with messages in the queues that no worker can
+// decode.
+func NewStrangePlan(seed uint64) *Plan {
+	p := NewRepeatedPlan(seed)
+	p.Strangers = 1 + int(mix(seed, "strangers")%8)
 	return p
 }
 

@@ -76,6 +76,10 @@ func TestSim_AppsEndThoughRequestsComeTwiceAndLate(t *testing.T) {
 	simulateMany(t, *onto, sim.NewRepeatedPlan)
 }
 
+func TestSim_AppsEndThoughTheirQueuesHaveMessagesThatNobodyCanDecode(t *testing.T) {
+	simulateMany(t, "azure", sim.NewStrangePlan)
+}
+
 func TestSim_AppsWithEntitiesEndThoughRequestsComeTwiceAndLate(t *testing.T) {
 	simulateMany(t, *onto, sim.NewRepeatedEntityPlan)
 }

@@ -328,6 +328,20 @@ func (c *call) crashes() error {
 	return nil
 }
 
+func (c *call) retryUndecodable() error {
+	a, err := c.request(http.MethodPost, []string{"undecodable", "retry"}, nil, nil, nil)
+	if err != nil {
+		return err
+	}
+	retried, err := decode[struct {
+		Messages int `json:"messagesPutBack"`
+	}](a)
+	if err != nil {
+		return err
+	}
+	return c.print(retried, fmt.Sprintf("put back %d messages", retried.Messages))
+}
+
 func (c *call) deleteHub() error {
 	if !c.flags.yes {
 		return usageError("this deletes the task hub with all that is in it; --yes says that it is meant")

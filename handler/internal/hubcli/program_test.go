@@ -79,6 +79,8 @@ var commands = []string{
 	"purge --all --status Failed",
 	"purge --created-before 2027-01-31T12:00:00Z --output json",
 	"purge --created-after 2027-01-31T12:00:00Z",
+	"retry-undecodable",
+	"retry-undecodable --output json",
 	"delete",
 	"delete --yes",
 	"delete --yes --force --output json",
@@ -126,6 +128,8 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 		answer(200, `[`+instance("done", "Completed", `"out"`)+`]`)
 	case path == "instances":
 		answer(200, `[`+instance("failed", "Failed", `"it broke"`)+`]`)
+	case path == "undecodable/retry":
+		answer(200, `{"messagesPutBack":3}`)
 	case strings.HasSuffix(path, "/restart"):
 		answer(202, `{"id":"fedcba9876543210"}`)
 	case strings.HasPrefix(path, "instances/nobody"), strings.HasPrefix(path, "instances/odd"):

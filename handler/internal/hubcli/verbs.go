@@ -71,6 +71,9 @@ var verbs = []verb{
 		},
 	},
 	{
+		name: "retry-undecodable", does: "Puts messages that could not be decoded and were set aside back into their queues", run: (*call).retryUndecodable,
+	},
+	{
 		name: "delete", does: "Deletes the task hub with all that is in it", run: (*call).deleteHub,
 		flags: func(f *flags) {
 			f.set.BoolVar(&f.yes, "yes", false, "says that this is meant; nothing happens without it")

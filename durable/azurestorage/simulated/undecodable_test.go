@@ -1,0 +1,229 @@
+package simulated_test
+
+import (
+	"bytes"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+)
+
+const payloadOfStranger = "a payload that nobody else is told"
+
+// strangers are messages that this engine cannot decode, by queue.
+var strangers = map[string][]string{
+	"fleet-control-00": {
+		"no JSON and no Base64: " + payloadOfStranger,
+		`{"TaskMessage":{"Event":{"$type":"DurableTask.Core.History.OfTomorrowEvent, DurableTask.Core","EventType":"OfTomorrow","Input":"` + payloadOfStranger + `"},"OrchestrationInstance":{"InstanceId":"i"}}}`,
+		`{"CompressedBlobName":"i/message-that-is-gone.json.gz"}`,
+	},
+	"fleet-workitems": {
+		`{"TaskMessage":{"Event":7,"OrchestrationInstance":{"InstanceId":"` + payloadOfStranger + `"}}}`,
+		`{"TaskMessage":{"Event":{"$type":"DurableTask.Core.History.EventRaisedEvent, DurableTask.Core","EventType":18,"EventId":-1,"Name":"n","Input":"` + payloadOfStranger + `","Timestamp":"2026-01-01T00:00:00Z"},"OrchestrationInstance":{"InstanceId":"i"}}}`,
+	},
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	all bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all.Write(p)
+}
+
+func (b *lockedBuffer) count(text string) int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return strings.Count(b.all.String(), text)
+}
+
+// inFleetWithStrangers runs f in an hour in which the queues have strangers. Instances
+// run as ever.
+func inFleetWithStrangers(t *testing.T, change func(*azurestorage.Config), f func(f *fleet, hub *azurestorage.TaskHub, log *lockedBuffer)) {
+	log := &lockedBuffer{}
+	cfg := azurestorage.Config{PartitionCount: 1, Logger: slog.New(slog.NewTextHandler(log, nil)), AppLease: azurestorage.AppLease{Disabled: true}}
+	inFleet(t, cfg, func(fl *fleet) {
+		hub := fl.join("one", change)
+		client := durable.NewClient(hub, nil)
+		start := func(id string) {
+			if _, err := client.StartByName(fl.Context(), "HelloSequence", nil, durable.InstanceID(id)); err != nil {
+				fl.Fatal(err)
+			}
+			began := time.Now()
+			fl.awaitDone(client, durable.InstanceID(id))
+			if d := time.Since(began); d > time.Minute {
+				fl.Errorf("%s took %v", id, d)
+			}
+		}
+		start("before")
+		for queue, texts := range strangers {
+			for _, text := range texts {
+				fl.account.Put(queue, text, 0)
+			}
+		}
+		for i := range 6 {
+			time.Sleep(10 * time.Minute)
+			start(fmt.Sprint(i))
+		}
+		time.Sleep(time.Minute) // for what is deleted in the background
+		f(fl, hub, log)
+	})
+}
+
+func (f *fleet) texts(queue string) (texts []string) {
+	for _, m := range f.account.Messages(queue) {
+		texts = append(texts, m.Text)
+	}
+	slices.Sort(texts)
+	return texts
+}
+
+func sorted(texts []string) []string { return slices.Sorted(slices.Values(texts)) }
+
+// A message that cannot be decoded stays where it is, is looked at ever more seldom, and
+// the log has it once.
+func TestUndecodable_IsLoggedOnceAndShownAndStaysForOthers(t *testing.T) {
+	inFleetWithStrangers(t, nil, func(f *fleet, hub *azurestorage.TaskHub, log *lockedBuffer) {
+		found := hub.Undecodable()
+		if len(found) != 5 || log.count("msg=MessageFailure") != 5 {
+			f.Errorf("%d messages are shown and %d logged, want 5: %+v", len(found), log.count("msg=MessageFailure"), found)
+		}
+		for _, m := range found {
+			if m.SetAside || m.Cause == "" || strings.Contains(m.Cause, payloadOfStranger) || log.count("messageId="+m.ID) != 1 {
+				f.Errorf("%+v is logged %d times", m, log.count("messageId="+m.ID))
+			}
+		}
+		for _, told := range []string{"AbandoningMessage", payloadOfStranger} {
+			if n := log.count(told); n > 0 {
+				f.Errorf("the log has %q %d times", told, n)
+			}
+		}
+		for queue, want := range strangers {
+			if got := f.texts(queue); !slices.Equal(got, sorted(want)) {
+				f.Errorf("%s has %q, want %q", queue, got, want)
+			}
+			for _, m := range f.account.Messages(queue) {
+				// 10 in the first 17 minutes, then one in 10.
+				if m.DequeueCount < 12 || m.DequeueCount > 15 {
+					f.Errorf("%s was received %d times in an hour", m.Text, m.DequeueCount)
+				}
+			}
+		}
+		for _, e := range f.account.Log() {
+			if strings.Contains(e.Path, "-poison") {
+				f.Fatalf("%s %s, though nothing is to be set aside", e.Operation, e.Path)
+			}
+		}
+		// Another worker decodes them, or somebody deletes them.
+		service, err := azqueue.NewServiceClientFromConnectionString(f.account.ConnectionString(),
+			&azqueue.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: f.account.Worker("cleaner")}})
+		if err != nil {
+			f.Fatal(err)
+		}
+		for queue := range strangers {
+			if _, err := service.NewQueueClient(queue).ClearMessages(f.Context(), nil); err != nil {
+				f.Fatal(err)
+			}
+		}
+		time.Sleep(30 * time.Minute)
+		if found := hub.Undecodable(); len(found) > 0 {
+			f.Errorf("half an hour after they have gone there are %+v", found)
+		}
+	})
+}
+
+// What is set aside is in a queue of its own, as it was, and comes back on demand, of
+// whichever process.
+func TestUndecodable_IsSetAsideIfAskedForAndComesBackOnDemand(t *testing.T) {
+	aside := func(c *azurestorage.Config) { c.SetAsideUndecodable = true }
+	inFleetWithStrangers(t, aside, func(f *fleet, hub *azurestorage.TaskHub, log *lockedBuffer) {
+		for queue, want := range strangers {
+			if got, rest := f.texts(queue+"-poison"), f.texts(queue); !slices.Equal(got, sorted(want)) || len(rest) > 0 {
+				f.Errorf("%q are set aside, %q are not; want all of %q", got, rest, want)
+			}
+		}
+		asideCount := func() (n int) {
+			for _, m := range hub.Undecodable() {
+				if m.SetAside {
+					n++
+				}
+			}
+			return n
+		}
+		if n := asideCount(); n != 5 || log.count("MessageSetAside") != 5 || log.count("msg=MessageFailure") != 5 {
+			f.Errorf("%d are shown as set aside, %d in the log", n, log.count("MessageSetAside"))
+		}
+		admin, _ := f.hub("admin", nil)
+		if n, err := admin.RetryUndecodable(f.Context()); n != 5 || err != nil {
+			f.Errorf("put back are %d, %v; want 5", n, err)
+		}
+		for queue, want := range strangers {
+			if got, rest := f.texts(queue), f.texts(queue+"-poison"); !slices.Equal(got, sorted(want)) || len(rest) > 0 {
+				f.Errorf("%q are back, %q are not", got, rest)
+			}
+		}
+		if err := hub.Check(f.Context()); err != nil || asideCount() > 0 {
+			f.Errorf("%v; %d are shown as set aside though they are back", err, asideCount())
+		}
+		if n, err := hub.RetryUndecodable(f.Context()); n != 0 || err != nil {
+			f.Errorf("the second time %d, %v", n, err)
+		}
+		if log.count("part of the task hub was deleted") > 0 {
+			f.Error("a queue that was not there was taken for a deleted part of the hub")
+		}
+	})
+}
+
+// A worker that dies between the copy and the deletion leaves both, and loses nothing.
+func TestUndecodable_IsSetAsideWithoutLossWhereverTheWorkerDies(t *testing.T) {
+	const stranger, queue = "stranger", "fleet-control-00"
+	for _, operation := range []string{"CreateQueue", "PutMessage", "DeleteMessage"} {
+		for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
+			t.Run(fmt.Sprintf("%s, %v", operation, fault), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var armed atomic.Bool
+					account := azsim.New(azsim.Config{Seed: 7, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: func(r azsim.Request) azsim.Fault {
+						if r.Operation == operation && armed.CompareAndSwap(true, false) {
+							return fault
+						}
+						return azsim.None
+					}})
+					defer account.Wait()
+					f := &fleet{T: t, account: account, began: time.Now(), running: map[string]*member{}, config: azurestorage.Config{
+						TaskHub: "Fleet", PartitionCount: 1, SetAsideUndecodable: true, AppLease: azurestorage.AppLease{Disabled: true},
+					}}
+					f.join("one", nil)
+					time.Sleep(time.Minute)
+					armed.Store(true)
+					account.Put(queue, stranger, 9)
+					time.Sleep(time.Minute)
+					if armed.Load() || len(f.texts(queue))+len(f.texts(queue+"-poison")) == 0 {
+						t.Errorf("asked for: %v; the message is lost", !armed.Load())
+					}
+					f.kill("one")
+					f.join("two", nil)
+					time.Sleep(20 * time.Minute)
+					if rest, aside := f.texts(queue), f.texts(queue+"-poison"); len(rest) > 0 || len(aside) == 0 || len(aside) > 2 {
+						t.Errorf("%q are left, %q are set aside", rest, aside)
+					}
+					f.leave("two")
+				})
+			})
+		}
+	}
+}

@@ -1,0 +1,238 @@
+package azurestorage
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+var _ provider.UndecodableKeeper = (*TaskHub)(nil)
+
+// undecodable remembers the messages that this process has received and cannot
+// decode, so that the log has each once and health shows them.
+type undecodable struct {
+	mu    sync.Mutex // protects byKey
+	byKey map[string]undecodableMessage
+}
+
+type undecodableMessage struct {
+	provider.UndecodableMessage
+	seen time.Time
+}
+
+// How many of them are remembered, how much of why, in bytes, and for how long after
+// one was received, which is longer than any is hidden for.
+const (
+	maxUndecodable      = 1000
+	maxUndecodableCause = 300
+	undecodableFor      = 2 * maxAbandonDelay
+)
+
+// see notes that a message was received and cannot be decoded. It reports whether that
+// is to be logged.
+func (u *undecodable) see(queue, id string, cause error) (news bool) {
+	key, now := heldKey(queue, id), time.Now()
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	m, known := u.byKey[key]
+	if !known {
+		if len(u.byKey) >= maxUndecodable {
+			u.forgetOld(now)
+		}
+		if len(u.byKey) >= maxUndecodable {
+			return false
+		}
+		if u.byKey == nil {
+			u.byKey = make(map[string]undecodableMessage)
+		}
+		m.UndecodableMessage = provider.UndecodableMessage{Queue: queue, ID: id, Cause: cause.Error(), Since: now}
+		if len(m.Cause) > maxUndecodableCause {
+			m.Cause = m.Cause[:maxUndecodableCause] + "…"
+		}
+	}
+	m.seen = now
+	u.byKey[key] = m
+	return !known
+}
+
+// knows reports whether a message was in vain before.
+func (u *undecodable) knows(queue, id string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	_, known := u.byKey[heldKey(queue, id)]
+	return known
+}
+
+// forgetOld forgets those that have not come for so long that somebody else must have
+// decoded or deleted them. u.mu is held.
+func (u *undecodable) forgetOld(now time.Time) {
+	maps.DeleteFunc(u.byKey, func(_ string, m undecodableMessage) bool { return !m.SetAside && now.Sub(m.seen) > undecodableFor })
+}
+
+// setAside notes that a message is in the queue of those that are set aside.
+func (u *undecodable) setAside(queue, id string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if m, known := u.byKey[heldKey(queue, id)]; known {
+		m.SetAside = true
+		u.byKey[heldKey(queue, id)] = m
+	}
+}
+
+// takenBack forgets the messages of a queue that were set aside.
+func (u *undecodable) takenBack(queue string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	maps.DeleteFunc(u.byKey, func(_ string, m undecodableMessage) bool { return m.SetAside && m.Queue == queue })
+}
+
+// all returns the messages in the order of their keys.
+func (u *undecodable) all() []provider.UndecodableMessage {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.forgetOld(time.Now())
+	var all []provider.UndecodableMessage
+	for _, key := range sortedKeys(u.byKey) {
+		all = append(all, u.byKey[key].UndecodableMessage)
+	}
+	return all
+}
+
+// leave hands back a message that cannot be decoded, hidden for longer each time: a
+// worker of another version may be able to
+// (DurableTask.AzureStorage/Messaging/ControlQueue.cs, GetMessagesAsync, and
+// TaskHubQueue.cs, AbandonMessageAsync). .NET logs it each time, we do once. It is set
+// aside when it is a poison message, if the configuration says so. A message whose blob
+// could not be asked for is abandoned as any other.
+func (d *delivery) leave(ctx context.Context, cause error) {
+	h := d.hub
+	if !isUnreadable(cause) {
+		h.log.Error("MessageFailure", d.attrs("error", cause)...)
+		d.abandon(ctx, cause.Error())
+		return
+	}
+	if h.undecodable.see(d.queue.name, d.id, cause) {
+		h.log.Error("MessageFailure", d.attrs("error", cause)...)
+	}
+	delay := abandonDelay(d.receives())
+	if delay >= maxAbandonDelay {
+		h.meter.Poison(d.queue.name)
+		if h.cfg.SetAsideUndecodable && d.setAside(ctx) {
+			return
+		}
+	}
+	h.log.Debug(abandoning, d.attrs("delay", delay, "reason", cause)...)
+	h.meter.HeldBack(d.queue.name, d.heldWhy())
+	d.handBack(ctx, delay)
+}
+
+// setAside moves the message, as it is, to the queue of those that are set aside, and
+// reports whether it is there. It is copied first: what dies in between leaves it in
+// both, and receivers know what comes twice.
+func (d *delivery) setAside(ctx context.Context) bool {
+	aside := d.hub.asideOf(d.queue)
+	err := aside.create(ctx)
+	if err == nil {
+		_, _, err = aside.put(optional(ctx), d.text(), 0, true)
+	}
+	if err != nil {
+		d.hub.log.Warn("message could not be set aside, that is tried again", d.attrs("error", err)...)
+		return false
+	}
+	d.hub.log.Error("MessageSetAside", d.attrs("queue", aside.name)...)
+	d.hub.undecodable.setAside(d.queue.name, d.id)
+	if err := d.remove(ctx); err != nil && ctx.Err() == nil {
+		d.hub.log.Warn("message could not be deleted, it comes again", d.attrs("error", err)...)
+	}
+	return true
+}
+
+// asideOf returns the queue for messages of q that are set aside. It comes to be with
+// the first of them.
+func (h *TaskHub) asideOf(q *messageQueue) *messageQueue {
+	return newMessageQueue(h.services.queues, h.names.Aside(q.name))
+}
+
+// Undecodable implements [provider.UndecodableKeeper].
+func (h *TaskHub) Undecodable() []provider.UndecodableMessage { return h.undecodable.all() }
+
+// RetryUndecodable implements [provider.UndecodableKeeper].
+func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
+	if err := h.ensureCreated(ctx); err != nil {
+		return 0, err
+	}
+	for _, q := range h.messageQueues() {
+		for {
+			messages, err := h.asideOf(q).receive(optional(ctx), maxReceive, h.controlLock())
+			if err != nil && !isMissing(err) {
+				return n, fmt.Errorf("receive from queue %s: %w", h.names.Aside(q.name), err)
+			}
+			if len(messages) == 0 {
+				break
+			}
+			for _, m := range messages {
+				if _, _, err := q.put(ctx, m.text, 0, true); err != nil {
+					return n, err
+				}
+				if _, err := h.asideOf(q).remove(ctx, m.id, m.receipt); err != nil {
+					return n, err
+				}
+				n++
+			}
+		}
+		h.undecodable.takenBack(q.name)
+	}
+	if n > 0 {
+		h.activities.wake.give()
+		for _, p := range h.partitions {
+			p.wake.give()
+		}
+	}
+	return n, nil
+}
+
+// lookAside forgets what was set aside and is not any more, since another process has
+// put it back. It asks only about queues in which this process has set something aside.
+func (h *TaskHub) lookAside(ctx context.Context) error {
+	var queues []string
+	for _, m := range h.undecodable.all() {
+		if m.SetAside && !slices.Contains(queues, m.Queue) {
+			queues = append(queues, m.Queue)
+		}
+	}
+	for _, name := range queues {
+		n, err := newMessageQueue(h.services.queues, h.names.Aside(name)).length(optional(ctx))
+		if err != nil && !isMissing(err) {
+			return err
+		}
+		if n == 0 {
+			h.undecodable.takenBack(name)
+		}
+	}
+	return nil
+}
+
+// tellOfAside tells of messages that were set aside, and are left behind.
+func (x *export) tellOfAside(ctx context.Context) error {
+	for _, q := range x.hub.messageQueues() {
+		aside := x.hub.asideOf(q)
+		n, err := aside.length(optional(ctx))
+		if err != nil && !isMissing(err) {
+			return err
+		}
+		if n > 0 {
+			x.notice(fmt.Sprintf("%d messages in queue %s were set aside since they could not be decoded; they are left behind", n, aside.name))
+		}
+	}
+	return nil
+}
+
+// messageQueues are the queues whose messages can be set aside.
+func (h *TaskHub) messageQueues() []*messageQueue {
+	return append(slices.Clone(h.controlQueues), h.workItems)
+}
