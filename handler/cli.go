@@ -16,6 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 )
 
@@ -127,7 +128,23 @@ func (t *hubTool) delete(ctx context.Context, r hubcli.DeleteRequest) (string, e
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("task hub %s of connection %s", cfg.Storage.TaskHub, cfg.ConnectionName), hub.Delete(ctx, r.Force)
+	return fmt.Sprintf("task hub %s of connection %s", cfg.Storage.TaskHub, cfg.ConnectionName), deleteHub(ctx, hub, r)
+}
+
+// deleteHub deletes a hub, and one that a worker has only by force. Such a worker makes
+// the hub again, empty, which is told.
+func deleteHub(ctx context.Context, hub interface {
+	Delete(ctx context.Context, force bool) error
+}, r hubcli.DeleteRequest) error {
+	err := hub.Delete(ctx, false)
+	switch {
+	case !errors.Is(err, provider.ErrHubBusy):
+		return err
+	case !r.Force:
+		return fmt.Errorf("%w; stop the workers first. With --force it is deleted all the same, and workers that run make it again, empty", err)
+	}
+	r.Warn(err.Error() + "; workers that run make it again, empty. To be rid of it stop them, then delete it once more.")
+	return hub.Delete(ctx, true)
 }
 
 // crashes returns what has crashed the app on this machine, and forgets it if it is told

@@ -347,7 +347,7 @@ func (c *call) deleteHub() error {
 		return usageError("this deletes the task hub with all that is in it; --yes says that it is meant")
 	}
 	defer c.working("deleting")()
-	what, err := c.program.Delete(c.ctx, DeleteRequest{Force: c.flags.force})
+	what, err := c.program.Delete(c.ctx, DeleteRequest{Force: c.flags.force, Warn: c.tell})
 	if err != nil {
 		return err
 	}

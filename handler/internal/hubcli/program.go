@@ -43,7 +43,8 @@ type CopyRequest struct {
 
 // A DeleteRequest says how to delete a hub.
 type DeleteRequest struct {
-	Force bool // though a worker has it
+	Force bool         // though a worker has it
+	Warn  func(string) // told what comes of that
 }
 
 // A Program is the command line.

@@ -197,6 +197,7 @@ func transcript(t *testing.T, command string) string {
 			if !r.Force {
 				return "", errors.New("a worker has the task hub")
 			}
+			r.Warn("a worker has it")
 			return "task hub Hub", nil
 		},
 		Copy: func(_ context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {

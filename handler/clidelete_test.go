@@ -1,0 +1,52 @@
+package handler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
+)
+
+// A deletable is a hub that a worker has, or fails, or neither.
+type deletable struct {
+	err     error
+	deleted bool
+}
+
+func (d *deletable) Delete(_ context.Context, force bool) error {
+	if d.err != nil && (!force || !errors.Is(d.err, provider.ErrHubBusy)) {
+		return d.err
+	}
+	d.deleted = true
+	return nil
+}
+
+func TestDeleteHub_SaysWhatToDoAboutWorkers(t *testing.T) {
+	t.Parallel()
+	busy := fmt.Errorf("worker w has partition p: %w", provider.ErrHubBusy)
+	for name, tt := range map[string]struct {
+		err               error
+		force, deleted    bool
+		wantErr, wantSaid string
+	}{
+		"idle":               {deleted: true},
+		"idle, by force":     {force: true, deleted: true},
+		"busy":               {err: busy, wantErr: "worker w has partition p: the task hub is being worked on; stop the workers first"},
+		"busy, by force":     {err: busy, force: true, deleted: true, wantSaid: "make it again, empty. To be rid of it stop them"},
+		"out of reach":       {err: errNoStorage, wantErr: errNoStorage.Error()},
+		"the same, by force": {err: errNoStorage, force: true, wantErr: errNoStorage.Error()},
+	} {
+		hub, said := &deletable{err: tt.err}, ""
+		err := deleteHub(t.Context(), hub, hubcli.DeleteRequest{Force: tt.force, Warn: func(text string) { said += text }})
+		if (err != nil) != (tt.wantErr != "") || err != nil && !strings.Contains(err.Error(), tt.wantErr) {
+			t.Errorf("%s: %v, want %q", name, err, tt.wantErr)
+		}
+		if hub.deleted != tt.deleted || !strings.Contains(said, tt.wantSaid) || (said == "") != (tt.wantSaid == "") {
+			t.Errorf("%s: deleted %v, and said %q", name, hub.deleted, said)
+		}
+	}
+}
