@@ -20,7 +20,7 @@ func TestWriter_AnOperationThatFailsDoesNotFailOthers(t *testing.T) {
 	ops := []*op{
 		{apply: func(*txn) error { close(begun); <-busy; return nil }}, // until the others wait
 		{apply: put("one")},
-		{apply: func(t *txn) error { t.put(instancesTable, []byte("two"), nil); return broken }},
+		{apply: func(t *txn) error { return errors.Join(put("two")(t), broken) }},
 		{apply: func(*txn) error { return &refusal{refused} }},
 		{apply: func(*txn) error { panic("a bug") }},
 		{apply: put("three")},
