@@ -249,39 +249,3 @@ func TestAwaitAny_DoesNotEndTheWaitOfATaskThatAnotherBranchAwaits(t *testing.T) 
 	s.Episode(raised("Number", "8"))
 	wantOutput(t, s, "8")
 }
-
-func TestEvent_ManyRacesLeaveNothingBehind(t *testing.T) {
-	t.Parallel()
-	const parts, rounds = 10, 2_000
-	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
-		long, rounds := number.Wait(ctx), 0
-		for {
-			tick := durable.Event[durable.Void]("Tick").Wait(ctx)
-			if durable.AwaitAny(ctx, long, tick, number.Wait(ctx)) != durable.Awaitable(tick) {
-				return rounds, nil
-			}
-			rounds++
-		}
-	})
-	s.Compare = false
-	s.Start(nil)
-	events := make([]history.Event, rounds)
-	for i := range events {
-		events[i] = raised("Tick", "")
-	}
-	// The fastest part of each half, since other programs run, too.
-	var fastest [2]time.Duration
-	for part := range parts {
-		began := time.Now()
-		s.Episode(events...)
-		half := &fastest[part*2/parts]
-		if took := time.Since(began); *half == 0 || took < *half {
-			*half = took
-		}
-	}
-	s.Episode(raised("Number", "1"))
-	wantOutput(t, s, fmt.Sprint(parts*rounds))
-	if fastest[1] > 6*fastest[0] {
-		t.Errorf("%d rounds took %v at first and %v later: a round costs more the more there were", rounds, fastest[0], fastest[1])
-	}
-}

@@ -1,0 +1,38 @@
+package replay_test
+
+import (
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
+)
+
+// A race that an event lost is no longer among what waits for it, nor among what its
+// other contenders wake, or each round of a long loop would cost more than the last.
+func TestEvents_ManyRacesLeaveNothingBehind(t *testing.T) {
+	t.Parallel()
+	const rounds = 5_000
+	ticks := make([]history.Event, rounds)
+	for i := range ticks {
+		ticks[i] = replaytest.Raised("Tick", "")
+	}
+	most := 0
+	run(t, func(x *replay.Execution, _ *string) (*string, error) {
+		long := new(replay.Future)
+		x.WaitEvent(long, "Number")
+		x.Branch(new(replay.Future), long.Await) // is woken by it besides each round
+		for range rounds {
+			tick, number := new(replay.Future), new(replay.Future)
+			x.WaitEvent(tick, "Tick")
+			x.WaitEvent(number, "Number")
+			x.AwaitAny([]*replay.Future{tick, number, long})
+			events, waiters := x.Remembered("Number", long)
+			most = max(most, events, waiters)
+		}
+		return nil, nil
+	}, nil, append([]history.Event{start()}, ticks...)...)
+	if most == 0 || most > 10 {
+		t.Errorf("up to %d waits were remembered, want those of a round or two", most)
+	}
+}
