@@ -228,8 +228,8 @@ func TestPurge_SparesWhatBeganSinceItLooked(t *testing.T) {
 		h := memhub.New()
 		defer run(t, h, p.registry(), durable.Config{})()
 		c := durable.NewClient(h, p.registry())
-		start := func(id string) {
-			_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "", durable.InstanceID(id)))
+		start := func(id string) { // in a while, so that no worker takes it at once
+			_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "", durable.InstanceID(id), durable.StartAt(time.Now().Add(time.Second))))
 		}
 		start("a")
 		time.Sleep(time.Minute)

@@ -303,16 +303,13 @@ func rewoundWithChild(w *world) {
 	w.equal("messages to the parent", w.next("a").item.Messages, []provider.TaskMessage{result})
 }
 
-// untilRewound is how far away a timer is that must not be due before its
-// instance has failed and was rewound.
-const untilRewound = 4 * moment
-
 // failingWithTimers has an instance fail, when its activity does, that waits for a
-// timer, and has had another one fire.
+// timer, and has had another one fire. The first must not be due before the instance
+// was rewound, however long the machine stalls.
 func (w *world) failingWithTimers(e *episode) (end *episode) {
 	w.Helper()
 	id := e.item.Instance.InstanceID
-	e.timer(0, now()).timer(1, now().Add(untilRewound)).finish()
+	e.timer(0, now()).timer(1, now().Add(w.hub.Patience/2)).finish()
 	w.firings(id, 1)
 	w.send(raised(id, "Event", nil))
 	w.next(id).schedule(2, "Activity", nil).finish()
