@@ -82,6 +82,7 @@ func TestCrash_AKilledHandlerGoesOnWhereItWasAfterARestart(t *testing.T) {
 }
 
 func TestCrash_AStopReleasesThePartitionsForTheNextProcess(t *testing.T) {
+	t.Parallel()
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
 	first := startStandalone(t, e2eApp, root)
 	first.completed(first.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, 30*time.Second, "[1]")

@@ -13,6 +13,7 @@ import (
 )
 
 func TestStandalone_NeedsNoStorage(t *testing.T) {
+	t.Parallel()
 	hub := newHub()
 	root := newRoot(t, hub, "", nil)
 	a := startStandalone(t, e2eApp, root)
@@ -30,6 +31,7 @@ func TestStandalone_NeedsNoStorage(t *testing.T) {
 }
 
 func TestStandalone_TheFirstCommandOfTheReadmeWorks(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
@@ -46,6 +48,7 @@ func TestStandalone_TheFirstCommandOfTheReadmeWorks(t *testing.T) {
 }
 
 func TestStandalone_AKilledAppGoesOnFromItsFile(t *testing.T) {
+	t.Parallel()
 	root := newRoot(t, newHub(), "", nil)
 	a := startStandalone(t, e2eApp, root)
 	trace := filepath.Join(t.TempDir(), "trace")
@@ -60,6 +63,7 @@ func TestStandalone_AKilledAppGoesOnFromItsFile(t *testing.T) {
 }
 
 func TestStandalone_ASecondAppWaitsForTheFileAndGoesOn(t *testing.T) {
+	t.Parallel()
 	root := newRoot(t, newHub(), "", nil)
 	first := startStandalone(t, e2eApp, root)
 	id := first.start("Waits", nil).ID
@@ -81,6 +85,7 @@ func TestStandalone_ASecondAppWaitsForTheFileAndGoesOn(t *testing.T) {
 }
 
 func TestHost_NeedsNoStorage(t *testing.T) {
+	t.Parallel()
 	hub := newHub()
 	root := newRoot(t, hub, "", nil)
 	a := startHost(t, sampleApp, root)
@@ -103,6 +108,7 @@ func TestHost_NeedsNoStorage(t *testing.T) {
 // The host starts the program anew when host.json changes, while the one before
 // may live for a moment and have the file.
 func TestHost_ARestartedHandlerGoesOnFromItsFile(t *testing.T) {
+	t.Parallel()
 	root := newRoot(t, newHub(), "", nil)
 	a := startHost(t, e2eApp, root)
 	trace := filepath.Join(t.TempDir(), "trace")

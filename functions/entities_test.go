@@ -23,6 +23,7 @@ func (a *app) answers(path string, status int, body string) {
 // The sample's counters, by the management API and by an orchestration, and again
 // after a restart of the app.
 func TestStandalone_EntitiesCountAndLast(t *testing.T) {
+	t.Parallel()
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
 	a := startStandalone(t, sampleApp, root)
 	const entities = "/api/durabletask/entities/"

@@ -82,6 +82,7 @@ func (a *app) handler() int {
 }
 
 func TestHost_HelloSequenceCompletesAtThePublicOrigin(t *testing.T) {
+	t.Parallel()
 	a := startHost(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 
 	got := a.call(http.MethodPost, "/api/orchestrators/E1_HelloSequence", nil)

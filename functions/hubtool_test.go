@@ -46,6 +46,7 @@ func mustHub(t *testing.T, root string, env []string, args ...string) string {
 }
 
 func TestHubTool_WorksOnAHubThatNobodyServes(t *testing.T) {
+	t.Parallel()
 	for name, root := range map[string]string{
 		"embedded": newRoot(t, newHub(), "", nil), "Azure Storage": newRoot(t, newHub(), azuritetest.Start(t), nil),
 	} {
@@ -79,6 +80,7 @@ func TestHubTool_WorksOnAHubThatNobodyServes(t *testing.T) {
 }
 
 func TestHubTool_AsksTheAppThatHasTheFile(t *testing.T) {
+	t.Parallel()
 	root := newRoot(t, newHub(), "", nil)
 	a := startStandalone(t, e2eApp, root, "DURABLE_KEY=the key of this test")
 	key := []string{"DURABLE_KEY=the key of this test"}
@@ -233,6 +235,7 @@ func TestHubTool_CopiesWhatIsUnderWay(t *testing.T) {
 }
 
 func TestHubTool_RefusesToCopyWhatAWorkerHas(t *testing.T) {
+	t.Parallel()
 	account := "AzureWebJobsStorage=" + azuritetest.Start(t)
 	root := newRoot(t, newHub(), "", nil)
 	a := startStandalone(t, e2eApp, root, account)

@@ -132,6 +132,7 @@ func TestStandalone_RestartsAndPurges(t *testing.T) {
 
 // The client in `func durable` does to the storage what .NET does.
 func TestHost_FuncDurableRewindsAndPurges(t *testing.T) {
+	t.Parallel()
 	requireFunc(t)
 	a := startStandalone(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	file := filepath.Join(t.TempDir(), "needed")

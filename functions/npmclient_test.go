@@ -44,6 +44,7 @@ func requireNPM(t *testing.T) {
 // it finds in the .NET extension. There are two ways for it to make URLs. That it
 // takes "410" for success, and JSON's empty string for no input, is its own doing.
 func TestStandalone_ServesTheJavaScriptClient(t *testing.T) {
+	t.Parallel()
 	requireNPM(t)
 	modules, err := npmClient()
 	if err != nil {

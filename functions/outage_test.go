@@ -51,6 +51,7 @@ func wantRefusal(t *testing.T, a *app, words ...string) {
 }
 
 func TestOutage_StorageThatIsDownAtStartIsWaitedFor(t *testing.T) {
+	t.Parallel()
 	proxy, connection := newProxy(t, azuritetest.Start(t))
 	proxy.Leave()
 	a := startStandalone(t, sampleApp, newRoot(t, newHub(), connection, nil))

@@ -17,24 +17,25 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
 
-func TestScripts_StartRunsTheAppStandaloneUntilItIsStopped(t *testing.T) {
-	testStart(t, pathWithoutFunc(), "mode=standalone", "AzureWebJobsStorage="+azuritetest.Start(t))
-}
-
-func TestScripts_StartRunsTheAppBelowTheHostUntilItIsStopped(t *testing.T) {
-	requireFunc(t)
-	testStart(t, os.Getenv("PATH"), `mode="Functions host"`, "AzureWebJobsStorage="+azuritetest.Start(t))
-}
-
-func TestScripts_StartNeedsNoStorageStandalone(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "hub.db")
-	testStart(t, pathWithoutFunc(), file, "AzureFunctionsJobHost__extensions__durableTask__storageProvider__path="+file)
-}
-
-func TestScripts_StartNeedsNoStorageBelowTheHost(t *testing.T) {
-	requireFunc(t)
-	file := filepath.Join(t.TempDir(), "hub.db")
-	testStart(t, os.Getenv("PATH"), file, "AzureFunctionsJobHost__extensions__durableTask__storageProvider__path="+file)
+// One after the other, since each builds bin/app.
+func TestScripts_StartRunsTheAppUntilItIsStopped(t *testing.T) {
+	t.Parallel()
+	t.Run("standalone", func(t *testing.T) {
+		testStart(t, pathWithoutFunc(), "mode=standalone", "AzureWebJobsStorage="+azuritetest.Start(t))
+	})
+	t.Run("below the host", func(t *testing.T) {
+		requireFunc(t)
+		testStart(t, os.Getenv("PATH"), `mode="Functions host"`, "AzureWebJobsStorage="+azuritetest.Start(t))
+	})
+	t.Run("standalone without storage", func(t *testing.T) {
+		file := filepath.Join(t.TempDir(), "hub.db")
+		testStart(t, pathWithoutFunc(), file, "AzureFunctionsJobHost__extensions__durableTask__storageProvider__path="+file)
+	})
+	t.Run("below the host without storage", func(t *testing.T) {
+		requireFunc(t)
+		file := filepath.Join(t.TempDir(), "hub.db")
+		testStart(t, os.Getenv("PATH"), file, "AzureFunctionsJobHost__extensions__durableTask__storageProvider__path="+file)
+	})
 }
 
 // Another program's answers must not pass for the app's.

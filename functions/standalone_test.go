@@ -175,6 +175,7 @@ func TestStandalone_BackupCopiesAllFilesAndReturnsTheirBytes(t *testing.T) {
 }
 
 func TestStandalone_MonitorSeesTheFileAppear(t *testing.T) {
+	t.Parallel()
 	a := startStandalone(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	file := filepath.Join(t.TempDir(), "ready")
 	watch := map[string]any{"file": file, "everySeconds": 0.5}

@@ -15,10 +15,13 @@ import (
 // The contract of providers holds on the simulated account as it does on
 // Azurite, also where the account promises no more than the service does.
 func TestTaskHub_KeepsThePromisesOfAProviderInVirtualTime(t *testing.T) {
-	for _, account := range []struct {
+	for i, account := range []struct {
 		name  string
 		loose bool
-	}{{"in order", false}, {"in any order", true}} {
+	}{{"in any order", true}, {"in order", false}} {
+		if i%sample != 0 {
+			continue
+		}
 		t.Run(account.name, func(t *testing.T) {
 			providertest.ExerciseIn(t, func(t *testing.T, test func(*testing.T)) {
 				t.Parallel()

@@ -168,7 +168,10 @@ func (got *tally) count(log []azsim.Entry) {
 func TestOverload_DoesNotFeedItself(t *testing.T) {
 	calm := weather{name: "calm"}.run(t)
 	t.Logf("calm: %+v", calm)
-	for _, w := range weathers {
+	for i, w := range weathers {
+		if i%sample != 0 {
+			continue
+		}
 		t.Run(w.name, func(t *testing.T) {
 			got := w.run(t)
 			t.Logf("%+v", got)

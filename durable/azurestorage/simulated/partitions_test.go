@@ -319,6 +319,31 @@ func TestPartitions_WithALeaseThatCannotBeRenewedAreNotRead(t *testing.T) {
 	}
 }
 
+func TestPartitions_AreLetGoInTimeWithWorkThatDoesNotEnd(t *testing.T) {
+	forManagers(t, func(f *fleet) {
+		h, _ := f.hub("one", nil)
+		ctx, stop := context.WithCancel(f.Context())
+		ended := make(chan error)
+		go func() { ended <- h.Run(ctx) }()
+		if _, err := durable.NewClient(h, nil).StartByName(ctx, "HelloSequence", nil, durable.InstanceID("stuck")); err != nil {
+			f.Fatal(err)
+		}
+		if _, err := h.NextOrchestration(ctx); err != nil {
+			f.Fatal(err)
+		}
+		begin := time.Now()
+		stop()
+		if err := <-ended; err != nil {
+			f.Error(err)
+		}
+		if took := time.Since(begin); took < azurestorage.DefaultDrainTimeout || took > azurestorage.DefaultDrainTimeout+time.Second {
+			f.Errorf("Run took %v to end, want the drain timeout of %v", took, azurestorage.DefaultDrainTimeout)
+		}
+		f.join("two", nil)
+		f.evenOut(15*time.Second, "two")
+	})
+}
+
 func TestPartitions_AreNotReadBesideAnotherKindOfManager(t *testing.T) {
 	for _, active := range managers {
 		for _, configured := range managers {

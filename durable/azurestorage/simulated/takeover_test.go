@@ -300,7 +300,7 @@ func TestTakeover_IsPossibleBetweenAnyTwoRequests(t *testing.T) {
 			}
 			step := 1
 			if !*everyPoint {
-				step = max(1, requests/3)
+				step = max(1, requests/takeoverKills)
 			}
 			died := 0
 			successors := []string{"w2"}
@@ -309,7 +309,7 @@ func TestTakeover_IsPossibleBetweenAnyTwoRequests(t *testing.T) {
 			}
 			for _, successor := range successors {
 				for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
-					for n := 1; n <= requests; n += step {
+					for n := (step + 1) / 2; n <= requests; n += step {
 						if _, faults := takeover(t, which, fault, n, successor); len(faults) > 0 {
 							t.Errorf("%v request %d of %d, taken over by %s:\n%s", fault, n, requests, successor, strings.Join(faults, "\n"))
 						}

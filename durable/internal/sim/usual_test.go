@@ -4,9 +4,10 @@ package sim_test
 
 // How much is simulated if nothing is said about it.
 const (
-	usualRuns   = 60 // seeds
-	repetitions = 20 // of one seed
-	crashEvery  = 1  // of so many requests one is the last of a worker
+	usualRuns   = 60  // seeds
+	repetitions = 20  // of one seed
+	crashEvery  = 2   // of so many requests one is the last of a worker
+	foundAtMost = 100 // of the seeds that found one bug
 
 	bankTransfers = 600
 
