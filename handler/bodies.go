@@ -1,9 +1,11 @@
 package handler
 
 import (
-	"bytes"
+	"errors"
+	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"runtime/debug"
 	"sync/atomic"
 	"time"
@@ -23,6 +25,11 @@ const (
 // errBodies refuses a body for which there is no room at the moment.
 var errBodies = &answerError{http.StatusServiceUnavailable, errorBody{
 	Message: "The app is busy with as many bytes of request bodies as it takes at once. Try again later.",
+}}
+
+// errLateBody is the answer to who sends nothing more of a body.
+var errLateBody = &answerError{http.StatusRequestTimeout, errorBody{
+	Message: fmt.Sprintf("The request body did not come within %v.", bodyTime),
 }}
 
 // A bodyRoom is the room for the bodies of all requests that are being answered.
@@ -56,27 +63,49 @@ func (b *bodyRoom) take(n int64) bool {
 	return false
 }
 
-// A roomedBody is a body that takes room as it is read, until it is given back.
+// A roomedBody is a body that takes room as it is read, until it is given back. What
+// has not come takes none, so that callers who send nothing keep nobody out. One for
+// which there is no more room fails at once: bodies that waited for each other's room
+// would wait for ever.
 type roomedBody struct {
 	io.ReadCloser
-	room        *bodyRoom
-	taken, read int64
+	room   *bodyRoom
+	taken  int64
+	answer http.ResponseWriter
+	paced  bool // who sends nothing for bodyTime is given up
 }
 
 func (b *roomedBody) Read(p []byte) (int, error) {
+	b.wait(time.Now().Add(bodyTime))
 	n, err := b.ReadCloser.Read(p)
-	b.read += int64(n)
-	if more := b.read - b.taken; more > 0 {
-		if !b.room.take(more) {
-			return 0, errBodies
-		}
-		b.taken = b.read
+	switch {
+	case !b.room.take(int64(n)):
+		n, err = 0, errBodies
+	case b.paced && errors.Is(err, os.ErrDeadlineExceeded):
+		err = errLateBody
+	case err == io.EOF:
+		b.wait(time.Time{}) // or its end would be taken for a caller who is gone
+	}
+	b.taken += int64(n)
+	if err != nil && err != io.EOF {
+		closeAfter(b.answer)
 	}
 	return n, err
 }
 
+// wait says until when to wait for more. A recorder does not support it.
+func (b *roomedBody) wait(until time.Time) {
+	if b.paced {
+		_ = http.NewResponseController(b.answer).SetReadDeadline(until)
+	}
+}
+
+// closeAfter ends the connection with the answer to a request whose body was not read,
+// or the answer would wait for the rest of it.
+func closeAfter(answer http.ResponseWriter) { answer.Header().Set(echo.HeaderConnection, "close") }
+
 // limitBody bounds the body of a request, and the bodies of all of them. One whose
-// length is known gets its room at once, or is refused before it is sent.
+// length is known and for which there is no room now is refused before it is sent.
 func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -86,12 +115,13 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 		if r.ContentLength > s.cfg.MaxRequestBody {
 			return &http.MaxBytesError{Limit: s.cfg.MaxRequestBody}
 		}
-		body := &roomedBody{ReadCloser: http.MaxBytesReader(c.Response(), r.Body, s.cfg.MaxRequestBody), room: &s.bodies}
-		if r.ContentLength > 0 {
-			if !s.bodies.take(r.ContentLength) {
-				return errBodies
-			}
-			body.taken = r.ContentLength
+		if r.ContentLength > s.bodies.left.Load() {
+			closeAfter(c.Response())
+			return errBodies
+		}
+		body := &roomedBody{
+			ReadCloser: http.MaxBytesReader(c.Response(), r.Body, s.cfg.MaxRequestBody), room: &s.bodies, answer: c.Response(),
+			paced: !isManagement(c), // there the time of the whole is bounded
 		}
 		defer func() {
 			s.bodies.left.Add(body.taken)
@@ -104,12 +134,29 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// readAll reads a request's body into memory that is as large as it is.
+// firstRead is how much memory the body of a request has at first.
+const firstRead = 64 << 10
+
+// readAll reads a request's body into memory that is as large as it is, if its length
+// is known. The memory grows fourfold with what has come: of a long body that does not
+// come there is little.
 func readAll(r *http.Request) ([]byte, error) {
-	var text bytes.Buffer
-	if r.ContentLength > 0 { // no more than limitBody has found room for
-		text.Grow(int(r.ContentLength) + bytes.MinRead)
+	var text []byte
+	for {
+		if len(text) == cap(text) {
+			more := max(firstRead, 3*len(text))
+			if left := int(r.ContentLength) - len(text) + 1; left > 0 { // one more, to see the end
+				more = min(more, left)
+			}
+			text = append(make([]byte, 0, len(text)+more), text...)
+		}
+		n, err := r.Body.Read(text[len(text):cap(text)])
+		text = text[:len(text)+n]
+		switch {
+		case err == io.EOF:
+			return text, nil
+		case err != nil:
+			return nil, err
+		}
 	}
-	_, err := text.ReadFrom(r.Body)
-	return text.Bytes(), err
 }

@@ -1,12 +1,17 @@
 package handler
 
 import (
+	"bytes"
+	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/labstack/echo/v4"
@@ -77,4 +82,134 @@ func TestBodies_OfAllRequestsHaveALimit(t *testing.T) {
 	if left := s.bodies.left.Load(); left != cfg.MaxRequestBodies {
 		t.Errorf("%d bytes are left in the end, want %d", left, cfg.MaxRequestBodies)
 	}
+}
+
+// Callers who send nothing of their bodies, or stop on the way, take up what they have
+// sent, and that not for ever.
+func TestBodies_TakeUpWhatHasComeOfThem(t *testing.T) {
+	t.Parallel()
+	app := App{Routes: func(api *echo.Group, _ *durable.Client) {
+		api.POST("/read", func(c echo.Context) error {
+			if _, err := io.Copy(io.Discard, c.Request().Body); err != nil {
+				return err
+			}
+			return c.NoContent(http.StatusNoContent)
+		})
+	}}
+	cfg := fakeConfig(t, newFakeHub())
+	cfg.MaxRequestBody, cfg.MaxRequestBodies = 1000, 2000
+	serveInBubble(t, app, cfg, func(t *testing.T, dial func() net.Conn) {
+		begin := func(target string, sent int) net.Conn {
+			conn := dial()
+			send(t, conn, fmt.Sprintf("POST %s HTTP/1.1\r\nHost: x\r\nContent-Length: 1000\r\n\r\n%s", target, strings.Repeat(" ", sent)))
+			synctest.Wait()
+			return conn
+		}
+		finish := func(target string) string {
+			conn := begin(target, 1000)
+			defer conn.Close()
+			return statusLine(t, conn)
+		}
+		read, start := "/api/read", managed+"orchestrators/Greet"
+		var callers []net.Conn
+		for range 10 {
+			callers = append(callers, begin(read, 1), begin(start, 1))
+		}
+		for target, want := range map[string]string{read: "204 No Content", start: "202 Accepted"} {
+			if got := finish(target); got != "HTTP/1.1 "+want {
+				t.Errorf("%s beside callers who send nothing: %s, want %s", target, got, want)
+			}
+		}
+		callers = append(callers, begin(read, 999))
+		for _, target := range []string{read, start} {
+			if got := finish(target); got != "HTTP/1.1 503 Service Unavailable" {
+				t.Errorf("%s without room: %s, want 503", target, got)
+			}
+		}
+		for i, conn := range callers {
+			if got := statusLine(t, conn); got != "HTTP/1.1 408 Request Timeout" {
+				t.Errorf("caller %d who stops: %s, want 408", i, got)
+			}
+			conn.Close()
+		}
+		for range 2 {
+			if got := finish(read); got != "HTTP/1.1 204 No Content" {
+				t.Errorf("after they gave up: %s, want 204", got)
+			}
+		}
+	})
+}
+
+// Bodies that come at the same time and have no room together do not wait for each
+// other: who finds none fails, and the others end.
+func TestBodies_ThatNeedEachOthersRoomDoNotWait(t *testing.T) {
+	t.Parallel()
+	var room bodyRoom
+	room.left.Store(25)
+	var bodies []*roomedBody
+	for range 4 {
+		bodies = append(bodies, &roomedBody{ReadCloser: io.NopCloser(strings.NewReader("0123456789")), room: &room, answer: httptest.NewRecorder()})
+	}
+	whole, refused := 0, 0
+	for range 11 {
+		for i, b := range bodies {
+			if b == nil {
+				continue
+			}
+			switch _, err := b.Read(make([]byte, 1)); {
+			case err == nil:
+				continue
+			case errors.Is(err, errBodies):
+				refused++
+			case errors.Is(err, io.EOF):
+				whole++
+			}
+			room.left.Add(b.taken)
+			bodies[i] = nil
+		}
+	}
+	if whole != 2 || refused != 2 || room.left.Load() != 25 {
+		t.Errorf("%d are whole and %d refused, want 2 and 2; %d bytes are left, want 25", whole, refused, room.left.Load())
+	}
+}
+
+// The memory for a body grows with what has come, and is in the end as large as it is.
+func TestBodies_MemoryGrowsWithWhatHasCome(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 5 * firstRead, 3 << 20} {
+		for _, known := range []bool{true, false} {
+			want := bytes.Repeat([]byte("x"), size)
+			r := httptest.NewRequest(http.MethodPost, "/", &growing{t: t, left: want})
+			if r.ContentLength = -1; known {
+				r.ContentLength = int64(size)
+			}
+			got, err := readAll(r)
+			if err != nil || !bytes.Equal(got, want) {
+				t.Errorf("%d bytes: got %d, %v", size, len(got), err)
+			}
+			if known && cap(got) > size+1 {
+				t.Errorf("%d bytes are in memory of %d", size, cap(got))
+			}
+		}
+	}
+}
+
+// A growing body comes piece by piece, and finds little more memory than there has to
+// be for it.
+type growing struct {
+	t    *testing.T
+	left []byte
+	read int
+}
+
+func (g *growing) Read(p []byte) (int, error) {
+	if most := max(firstRead, 3*g.read); len(p) > most {
+		g.t.Errorf("room for %d bytes when %d have come, want at most %d", len(p), g.read, most)
+	}
+	n := copy(p[:min(len(p), 1000)], g.left)
+	g.left, g.read = g.left[n:], g.read+n
+	if n == 0 && len(p) > 0 {
+		return 0, io.EOF
+	}
+	return n, nil
 }

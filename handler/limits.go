@@ -3,7 +3,6 @@ package handler
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"net/http"
 	"os"
 	"time"
@@ -70,7 +69,7 @@ func bodyText(c echo.Context) ([]byte, error) {
 	_ = control.SetReadDeadline(time.Now().Add(bodyTime))
 	text, err := readAll(c.Request())
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		return nil, &answerError{http.StatusRequestTimeout, errorBody{Message: fmt.Sprintf("The request body did not come within %v.", bodyTime)}}
+		return nil, errLateBody
 	}
 	if err != nil && !errors.As(err, new(*http.MaxBytesError)) && !errors.Is(err, errBodies) {
 		return nil, badRequest("The request body ends early or is badly chunked: %s.", oneLine(err))

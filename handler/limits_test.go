@@ -41,8 +41,13 @@ func (l *pipeListener) Addr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0
 // inBubble serves hub while test runs, which gets a way to connect.
 func inBubble(t *testing.T, hub *fakeHub, test func(t *testing.T, dial func() net.Conn)) {
 	t.Helper()
+	serveInBubble(t, App{}, fakeConfig(t, hub), test)
+}
+
+func serveInBubble(t *testing.T, app App, cfg Config, test func(t *testing.T, dial func() net.Conn)) {
+	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := New(App{}, fakeConfig(t, hub))
+		s := New(app, cfg)
 		ctx, stop := context.WithCancel(t.Context())
 		l := &pipeListener{conns: make(chan net.Conn)}
 		ended := make(chan error)
