@@ -103,18 +103,19 @@ func (h *fakeHub) Instances(_ context.Context, q provider.Query) (*provider.Page
 		}
 		first = places[0]
 	}
-	page := &provider.Page{Unreadable: h.unreadable}
+	page, room := &provider.Page{Unreadable: h.unreadable}, q.Room()
 	for _, state := range slices.SortedFunc(mapValues(h.instances), func(a, b *provider.InstanceState) int {
 		return cmp.Compare(a.Instance.InstanceID, b.Instance.InstanceID)
 	}) {
 		id := state.Instance.InstanceID
 		switch {
 		case id < first, !q.Matches(state):
-		case q.PageSize > 0 && len(page.Instances) == q.PageSize:
+		case room.Left() == 0, q.PageSize > 0 && len(page.Instances) == q.PageSize:
 			page.Continuation = provider.EncodeContinuation(id)
 			return page, nil
 		default:
 			page.Instances = append(page.Instances, fetched(state, q.Fetch))
+			room.Take(page.Instances[len(page.Instances)-1])
 		}
 	}
 	return page, nil

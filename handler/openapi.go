@@ -153,7 +153,7 @@ func (a answerDoc) document() schemaNode {
 	}
 	headers := schemaNode{}
 	if a.isPage() {
-		headers[headerContinuation] = schemaNode{"schema": textSchema, "description": "Empty on the last page."}
+		headers[headerContinuation] = schemaNode{"schema": textSchema, "description": "Empty on the last page. A page may have fewer than top and not be the last."}
 	}
 	if a.schema == "Statuses" || a.schema == "Entities" || a.schema == "Purged" {
 		headers[headerUnreadable] = schemaNode{"schema": textSchema, "description": "How many were left out since what is stored of them cannot be read, if any were."}

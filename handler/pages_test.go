@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
@@ -147,4 +148,35 @@ func page(t *testing.T, url, token string) (status int, p listPage) {
 	}
 	p.token = answer.Header.Get(headerContinuation)
 	return answer.StatusCode, p
+}
+
+// A page of large inputs ends before the number of instances that it may have, and the
+// rest follows.
+func TestPages_EndWithTheirBytesOnEachProvider(t *testing.T) {
+	t.Parallel()
+	for name, open := range everyHub {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hub := open(t)
+			large := strings.Repeat("x", provider.DefaultPageBytes/2)
+			ids := []string{"i'0/ü", "i'1/ü", "i'2/ü"}
+			for _, id := range ids {
+				begin := &history.ExecutionStarted{
+					Header: history.NewHeader(fakeTime), Name: "Greet", Input: new(`"` + large + `"`),
+					Instance: history.OrchestrationInstance{InstanceID: id, ExecutionID: "x"},
+				}
+				if err := hub.StartInstance(t.Context(), provider.TaskMessage{Event: begin, Target: begin.Instance}, nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			server := httptest.NewServer(readyServer(t, App{}, fakeConfig(t, hub)))
+			defer server.Close()
+			for path, want := range map[string]int{"instances?instanceIdPrefix=i": 2, "instances?showInput=false": 1} {
+				got, pages := followPages(t, server.URL+managed+path)
+				if diff := cmp.Diff(ids, got); diff != "" || pages != want {
+					t.Errorf("%s: %d pages, want %d (-want +got):\n%s", path, pages, want, diff)
+				}
+			}
+		})
+	}
 }

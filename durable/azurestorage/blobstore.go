@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -72,16 +73,33 @@ func (s *blobStore) write(ctx context.Context, name string, text []byte) error {
 
 // read returns the text that write put into a blob.
 func (s *blobStore) read(ctx context.Context, name string) (text []byte, err error) {
+	return s.readUpTo(ctx, name, maxDecompressed)
+}
+
+// errLongText says that a blob has more text than was asked for.
+var errLongText = errors.New("the text is longer than wanted")
+
+// readUpTo is read of a text that is wanted if it has no more bytes than limit. Of another
+// it reads little, and returns errLongText.
+func (s *blobStore) readUpTo(ctx context.Context, name string, limit int64) (text []byte, err error) {
+	isLong := func(n int64) bool { return limit < maxDecompressed && n > limit }
 	var content []byte
+	var long bool
 	err = retry(ctx, "read blob "+s.name+"/"+name, func(ctx context.Context) error {
 		resp, err := s.client.NewBlobClient(name).DownloadStream(ctx, nil)
 		if err != nil {
 			return err
 		}
 		defer resp.Body.Close()
+		if long = isLong(value(resp.ContentLength)); long {
+			return nil
+		}
 		content, err = io.ReadAll(resp.Body)
 		return err
 	})
+	if err == nil && (long || isLong(textSize(content))) {
+		err = errLongText
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -67,24 +67,25 @@ func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch)
 	if row == nil {
 		return nil, fmt.Errorf("instance %q: %w", id, provider.ErrInstanceNotFound)
 	}
-	if err := h.resolveState(ctx, row); err != nil {
+	if err := h.resolveState(ctx, row, maxDecompressed); err != nil {
 		return nil, err
 	}
 	return &row.State, nil
 }
 
-// resolveState reads the input and the output of a row that are in blobs.
-func (h *TaskHub) resolveState(ctx context.Context, row *instanceRow) error {
+// resolveState reads the input and the output of a row that are in blobs, if none is
+// longer than limit.
+func (h *TaskHub) resolveState(ctx context.Context, row *instanceRow, limit int64) error {
 	state := &row.State
 	if row.InputBlob != "" {
-		text, err := h.largeMessages.read(ctx, row.InputBlob)
+		text, err := h.largeMessages.readUpTo(ctx, row.InputBlob, limit)
 		if err != nil {
 			return fmt.Errorf("read input of instance %q: %w", state.Instance.InstanceID, err)
 		}
 		state.Input = new(string(text))
 	}
 	if row.TagsBlob != "" {
-		text, err := h.largeMessages.read(ctx, row.TagsBlob)
+		text, err := h.largeMessages.readUpTo(ctx, row.TagsBlob, limit)
 		if err != nil {
 			return fmt.Errorf("read tags of instance %q: %w", state.Instance.InstanceID, err)
 		}
@@ -103,7 +104,7 @@ func (h *TaskHub) resolveState(ctx context.Context, row *instanceRow) error {
 		if !ok {
 			continue
 		}
-		text, err := h.readReference(ctx, blob)
+		text, err := h.readReference(ctx, blob, limit)
 		if err != nil {
 			return fmt.Errorf("read %s of instance %q: %w", v.name, state.Instance.InstanceID, err)
 		}
@@ -113,9 +114,9 @@ func (h *TaskHub) resolveState(ctx context.Context, row *instanceRow) error {
 }
 
 // readReference returns the value that a blob stands for: that of a start
-// message is its input.
-func (h *TaskHub) readReference(ctx context.Context, blob string) (*string, error) {
-	text, err := h.largeMessages.read(ctx, blob)
+// message is its input. It fails if the blob's text is longer than limit.
+func (h *TaskHub) readReference(ctx context.Context, blob string, limit int64) (*string, error) {
+	text, err := h.largeMessages.readUpTo(ctx, blob, limit)
 	if err != nil {
 		return nil, err
 	}

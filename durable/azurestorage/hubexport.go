@@ -121,7 +121,7 @@ func (x *export) exportInstances(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := h.resolveState(ctx, row); err != nil {
+		if err := h.resolveState(ctx, row, maxDecompressed); err != nil {
 			return err
 		}
 		return x.exportInstance(ctx, row.State.Instance.InstanceID, row)

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -16,58 +18,97 @@ import (
 )
 
 // Instances implements [provider.Client]. The order is that of the escaped IDs;
-// the page size has a bound of 1000.
+// the page size has a bound of 1000. Where a page ends is said by the service, or, if it
+// has too many bytes, by the key of its last row.
 func (h *TaskHub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
 	if err := h.ensureCreated(ctx); err != nil {
 		return nil, fmt.Errorf("query instances: %w", err)
 	}
-	raw, continuation, err := h.instancesTable.page(ctx, tableQuery{
+	rows := tableQuery{
 		filter: instanceFilter(q), columns: instanceColumns(q.Fetch), top: min(max(q.PageSize, 0), maxPageSize),
 		continuation: q.Continuation,
-	})
+	}
+	if last, err := provider.DecodeContinuation(q.Continuation, 1); err == nil {
+		rows.continuation = ""
+		rows.filter = allOf(rows.filter, "PartitionKey gt '"+doubled(last[0])+"'")
+	}
+	raw, continuation, err := h.instancesTable.page(ctx, rows)
+	if q.Continuation != "" && statusOf(err) == http.StatusBadRequest {
+		err = fmt.Errorf("%w: %w", provider.ErrContinuation, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("query instances: %w", err)
 	}
 	page := &provider.Page{Continuation: continuation}
-	found, failures := make([]*provider.InstanceState, len(raw)), make([]error, len(raw))
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(blobsAtOnce)
-	for i := range raw {
-		row, err := decodeInstanceRow(raw[i])
-		if err != nil {
-			failures[i] = err
-			continue
+	if err := h.fill(ctx, page, raw, q); err != nil {
+		return nil, fmt.Errorf("query instances: %w", err)
+	}
+	return page, nil
+}
+
+// fill puts the instances of rows on a page, until it is full. Short blobs are read
+// several at a time, long ones one after the other, so that there is never much more in
+// memory than a page may have.
+func (h *TaskHub) fill(ctx context.Context, page *provider.Page, raw [][]byte, q provider.Query) error {
+	room := q.Room()
+	for window := range slices.Chunk(raw, blobsAtOnce) {
+		raw = raw[len(window):]
+		rows, failures := make([]*instanceRow, len(window)), make([]error, len(window))
+		for i := range window {
+			if rows[i], failures[i] = decodeInstanceRow(window[i]); failures[i] == nil && !q.Matches(&rows[i].State) {
+				rows[i] = nil
+			}
 		}
-		if !q.Matches(&row.State) {
+		short := h.resolveShort(ctx, rows, room.Left()/blobsAtOnce)
+		for i, row := range rows {
+			state, err := short[i], failures[i]
+			if err == nil && state == nil && row != nil {
+				if state, err = h.resolveOrReadAgain(ctx, row, q); err != nil && !isUnreadable(err) {
+					return err
+				}
+			}
+			switch {
+			case err != nil:
+				page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: unescapeKey(partitionKeyOf(window[i])), Cause: err})
+			case state != nil:
+				room.Take(state)
+				page.Instances = append(page.Instances, state)
+			}
+			if isLast := len(raw) == 0 && i == len(window)-1; room.Left() == 0 && !isLast {
+				page.Continuation = provider.EncodeContinuation(partitionKeyOf(window[i]))
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// resolveShort returns the states of rows, nil of those that are nil, have a text that is
+// longer than limit, or cannot be read.
+func (h *TaskHub) resolveShort(ctx context.Context, rows []*instanceRow, limit int) []*provider.InstanceState {
+	states := make([]*provider.InstanceState, len(rows))
+	var group errgroup.Group // whoever reads it again tells what is wrong
+	for i, row := range rows {
+		if row == nil {
 			continue
 		}
 		group.Go(func() error {
-			found[i], failures[i] = h.resolveOrReadAgain(ctx, row, q)
-			if isUnreadable(failures[i]) {
-				return nil
+			row := *row // which stays as it is
+			if h.resolveState(ctx, &row, int64(limit)) == nil {
+				states[i] = &row.State
 			}
-			return failures[i]
+			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		return nil, fmt.Errorf("query instances: %w", err)
-	}
-	for i, state := range found {
-		switch {
-		case failures[i] != nil:
-			page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: instanceIDOf(raw[i]), Cause: failures[i]})
-		case state != nil:
-			page.Instances = append(page.Instances, state)
-		}
-	}
-	return page, nil
+	_ = group.Wait() // no function returns an error
+	return states
 }
 
 // resolveOrReadAgain is resolveState for a row of a list. One whose blobs are gone is
 // read again: it may have been purged or changed since. It returns nil if q does not
 // select the instance now.
 func (h *TaskHub) resolveOrReadAgain(ctx context.Context, row *instanceRow, q provider.Query) (*provider.InstanceState, error) {
-	err := h.resolveState(ctx, row)
+	err := h.resolveState(ctx, row, maxDecompressed)
 	if !isNotFound(err) {
 		return &row.State, err
 	}
@@ -85,14 +126,14 @@ func isUnreadable(err error) bool {
 	return damaged || isNotFound(err) && !isMissing(err)
 }
 
-// instanceIDOf returns the ID in a row that cannot be decoded as a whole, "" if it has
-// none.
-func instanceIDOf(raw []byte) string {
+// partitionKeyOf returns the key of a row that perhaps cannot be decoded as a whole, "" if
+// it has none.
+func partitionKeyOf(raw []byte) string {
 	var key struct{ PartitionKey string }
 	if err := json.Unmarshal(raw, &key); err != nil {
 		return ""
 	}
-	return unescapeKey(key.PartitionKey)
+	return key.PartitionKey
 }
 
 // maxPageSize is the most rows that the service returns at once.
@@ -126,6 +167,13 @@ func instanceFilter(q provider.Query) string {
 	if q.ExcludeEntities {
 		conditions = append(conditions, "PartitionKey lt '@' or PartitionKey ge 'A'")
 	}
+	return allOf(conditions...)
+}
+
+// allOf returns the filter that is true of what all conditions are true of. One that is
+// empty says nothing.
+func allOf(conditions ...string) string {
+	conditions = slices.DeleteFunc(conditions, func(c string) bool { return c == "" })
 	if len(conditions) == 1 {
 		return conditions[0]
 	}

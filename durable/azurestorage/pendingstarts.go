@@ -98,7 +98,7 @@ func (h *TaskHub) startAgain(ctx context.Context, pending history.OrchestrationI
 	if err != nil || row == nil || row.State.Instance != pending || row.State.Status != history.Pending {
 		return err
 	}
-	if err := h.resolveState(ctx, row); err != nil {
+	if err := h.resolveState(ctx, row, maxDecompressed); err != nil {
 		return err
 	}
 	state := &row.State

@@ -27,14 +27,14 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 	if size <= 0 {
 		size = h.config.PageSize
 	}
-	page := &provider.Page{}
+	page, room := &provider.Page{}, q.Room()
 	err = h.read("query instances", func(t *tables) error {
 		scanned := 0
 		return t.scanInstances(from, func(id string, value []byte) (bool, error) {
 			if !strings.HasPrefix(id, q.IDPrefix) {
 				return true, nil
 			}
-			if len(page.Instances) == size || scanned == maxScanned {
+			if len(page.Instances) == size || room.Left() == 0 || scanned == maxScanned {
 				page.Continuation = provider.EncodeContinuation(id)
 				return true, nil
 			}
@@ -45,6 +45,7 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 				return false, nil
 			}
 			if s != nil {
+				room.Take(s)
 				page.Instances = append(page.Instances, s)
 			}
 			return err != nil, err

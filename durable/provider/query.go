@@ -1,6 +1,7 @@
 package provider
 
 import (
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -21,9 +22,36 @@ type Query struct {
 	// ExcludeEntities leaves out instances whose ID begins with "@".
 	ExcludeEntities bool
 	Fetch           Fetch
-	PageSize        int    // 0: the provider's default
-	Continuation    string // Page.Continuation of the page before
+	PageSize        int // 0: the provider's default
+	// PageBytes is with how many bytes of inputs, outputs, custom statuses and tags a
+	// page ends, the instance included that brings it there; 0: [DefaultPageBytes].
+	PageBytes    int
+	Continuation string // Page.Continuation of the page before
 }
+
+// DefaultPageBytes is what [Query.PageBytes] is unless a query says otherwise.
+const DefaultPageBytes = 16 << 20
+
+// A PageRoom is what a page may still have of [Query.PageBytes].
+type PageRoom struct{ left int }
+
+// Room returns the room of an empty page.
+func (q *Query) Room() *PageRoom { return &PageRoom{cmp.Or(max(q.PageBytes, 0), DefaultPageBytes)} }
+
+// Take takes the room for an instance, which is on the page in any case.
+func (r *PageRoom) Take(s *InstanceState) {
+	for _, text := range []*string{s.Input, s.Output, s.CustomStatus} {
+		if text != nil {
+			r.left -= len(*text)
+		}
+	}
+	for name, value := range s.Tags {
+		r.left -= len(name) + len(value)
+	}
+}
+
+// Left returns how many bytes there is room for. Without any the page ends.
+func (r *PageRoom) Left() int { return max(r.left, 0) }
 
 // Matches reports whether q selects an instance. A provider may have its storage
 // select what it can, but hands out only what Matches is true of.
@@ -41,8 +69,8 @@ func (q *Query) Matches(s *InstanceState) bool {
 	return true
 }
 
-// A Page is part of a query's answer. A page can be empty and yet have a
-// continuation.
+// A Page is part of a query's answer. A page can be empty, or have fewer instances than
+// the query asks for, and yet have a continuation.
 type Page struct {
 	Instances []*InstanceState
 	// Continuation asks for the next page; empty on the last. It is made by

@@ -214,10 +214,14 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 	slices.SortFunc(found, func(a, b *provider.InstanceState) int {
 		return cmp.Compare(a.Instance.InstanceID, b.Instance.InstanceID)
 	})
-	p := &provider.Page{Instances: found}
-	if q.PageSize > 0 && len(found) > q.PageSize {
-		p.Instances = found[:q.PageSize]
-		p.Continuation = provider.EncodeContinuation(p.Instances[q.PageSize-1].Instance.InstanceID)
+	p, room := &provider.Page{}, q.Room()
+	for _, s := range found {
+		if room.Left() == 0 || q.PageSize > 0 && len(p.Instances) == q.PageSize {
+			p.Continuation = provider.EncodeContinuation(p.Instances[len(p.Instances)-1].Instance.InstanceID)
+			break
+		}
+		room.Take(s)
+		p.Instances = append(p.Instances, s)
 	}
 	return p, nil
 }

@@ -3,6 +3,7 @@ package providertest
 import (
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +16,7 @@ var queries = area{"queries", []test{
 	{"each condition selects instances, alone and with any others", running(conditions)},
 	{"a prefix selects what begins with it, whatever its last character", running(prefixes)},
 	{"pages follow each other until the last", running(paging)},
+	{"a page ends when its texts have as many bytes as it may have", running(longPages)},
 	{"a continuation can be a header of HTTP, and no other is taken", running(continuations)},
 	{"a query of an empty hub is empty", emptyHub},
 	{"what is listed is what is read one by one", running(listedAsRead)},
@@ -24,25 +26,34 @@ var queries = area{"queries", []test{
 func (w *world) list(q provider.Query) []*provider.InstanceState {
 	w.Helper()
 	var all []*provider.InstanceState
-	for pages := 0; ; pages++ {
-		if pages > 1000 {
-			w.Fatal("the query does not come to an end")
-		}
-		ctx, cancel := w.patient()
-		page, err := w.p.Instances(ctx, q)
-		cancel()
-		w.must("Instances", err)
-		if q.PageSize > 0 && len(page.Instances) > q.PageSize {
-			w.Errorf("a page has %d instances, want at most %d", len(page.Instances), q.PageSize)
-		}
+	for page := range w.pages(q) {
 		all = append(all, page.Instances...)
-		if page.Continuation == "" {
-			return all
+	}
+	return all
+}
+
+// pages returns all pages.
+func (w *world) pages(q provider.Query) iter.Seq[*provider.Page] {
+	return func(yield func(*provider.Page) bool) {
+		for pages := 0; ; pages++ {
+			if pages > 1000 {
+				w.Fatal("the query does not come to an end")
+			}
+			ctx, cancel := w.patient()
+			page, err := w.p.Instances(ctx, q)
+			cancel()
+			w.must("Instances", err)
+			if q.PageSize > 0 && len(page.Instances) > q.PageSize {
+				w.Errorf("a page has %d instances, want at most %d", len(page.Instances), q.PageSize)
+			}
+			if !yield(page) || page.Continuation == "" {
+				return
+			}
+			if strings.Trim(page.Continuation, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+				w.Fatalf("the continuation %q is not in base64url, and would not pass through HTTP unchanged", page.Continuation)
+			}
+			q.Continuation = page.Continuation
 		}
-		if strings.Trim(page.Continuation, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-			w.Fatalf("the continuation %q is not in base64url, and would not pass through HTTP unchanged", page.Continuation)
-		}
-		q.Continuation = page.Continuation
 	}
 }
 
@@ -175,6 +186,42 @@ func paging(w *world) {
 	for _, size := range []int{1, 5, 22, 23, 24, 0} {
 		w.equal(fmt.Sprintf("pages of %d", size), w.listIDs(provider.Query{PageSize: size}), want)
 	}
+}
+
+// longPages has inputs that are short, long, and longer than a page may be, of instances
+// whose IDs are in different orders as UTF-8, as UTF-16, and as rows may have them.
+func longPages(w *world) {
+	const most = 10_000
+	sizes := []int{10, 70_000, 3_000, 4_000, 4_000, 10, most, 70_000, 70_000, 10}
+	inputs := map[string]string{}
+	for i, id := range []string{"a", "a/b", "a b", "a^", "aé", "b\uffee", "b\U0001f600", "b\ue000", "c'c", "ü"} {
+		inputs[id] = `"` + strings.Repeat("x", sizes[i]-2) + `"`
+		start := started(id, "execution of "+id, nil)
+		start.Input = new(inputs[id])
+		w.createAs(start)
+	}
+	for _, size := range []int{0, 1, 2, 7} {
+		seen := map[string]bool{}
+		q := provider.Query{Fetch: provider.Fetch{Input: true}, PageSize: size, PageBytes: most}
+		for page := range w.pages(q) {
+			before := 0 // bytes, without the last
+			for i, s := range page.Instances {
+				id := s.Instance.InstanceID
+				if seen[id] || s.Input == nil || *s.Input != inputs[id] {
+					w.Errorf("pages of %d: %q is listed again, or with another input", size, id)
+				}
+				if seen[id] = true; i < len(page.Instances)-1 {
+					before += len(inputs[id])
+				}
+			}
+			if before >= most {
+				w.Errorf("pages of %d: %d instances have %d bytes before the last, want less than %d", size, len(page.Instances), before, most)
+			}
+		}
+		w.equal(fmt.Sprintf("how many are listed by pages of %d", size), len(seen), len(inputs))
+	}
+	one := w.listIDs(provider.Query{PageBytes: 1})
+	w.equal("how many there are if no inputs are asked for", len(one), len(inputs))
 }
 
 // continuations has IDs that HTTP would change: with blanks around them, and characters
