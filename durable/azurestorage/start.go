@@ -177,7 +177,10 @@ func (h *TaskHub) writeNewRow(ctx context.Context, event *history.ExecutionStart
 	if readErr != nil {
 		return nil, readErr
 	}
-	if row == nil {
+	switch {
+	case row == nil && (before != nil || isConflict(err)):
+		return h.writeNewRow(ctx, event, nil, messageBlob) // it was purged meanwhile
+	case row == nil:
 		return nil, err
 	}
 	return row, nil
