@@ -68,6 +68,12 @@ func (m *management) restart(id durable.InstanceID) operation {
 		case err != nil:
 			return err
 		}
+		if len(m.knownOrchestrators()) > 0 {
+			state, err := m.instances.Status(c.Request().Context(), restarted, provider.Fetch{})
+			if err == nil { // else it is started all the same
+				linksOf(c).warning = m.warnOfStart(state.Name, state.Version)
+			}
+		}
 		return m.answerStarted(c, q, restarted, patience)
 	}
 }

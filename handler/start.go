@@ -45,9 +45,7 @@ func (m *management) start(name string, id durable.InstanceID) operation {
 		if err != nil {
 			return err
 		}
-		if l := linksOf(c); l != nil {
-			l.warning = m.warnOfStart(name, q.text("version"))
-		}
+		linksOf(c).warning = m.warnOfStart(name, q.text("version"))
 		return m.answerStarted(c, q, started, patience)
 	}
 }

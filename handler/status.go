@@ -96,6 +96,7 @@ func (m *management) status(id durable.InstanceID) operation {
 			}
 			payload.HistoryEvents = shapeHistory(events, showInput, q.boolean("showHistoryOutput", false))
 		}
+		payload.Warning = linksOf(c).warning
 		code := statusCode(state.Status, q.boolean("returnInternalServerErrorOnFailure", false))
 		if code == http.StatusAccepted {
 			c.Response().Header().Set(echo.HeaderLocation, linksOf(c).requestURL(c.Request()))

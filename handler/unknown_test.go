@@ -77,6 +77,37 @@ func TestUnknownFunction_OfAStartIsToldWithThoseThatAreKnown(t *testing.T) {
 	}
 }
 
+func TestUnknownFunction_IsToldWhoeverWaitsAndWhoeverRestarts(t *testing.T) {
+	t.Parallel()
+	const want = `no orchestrator named "Third"; it has First, Second`
+	s := unknownApp(t, func(*Config) {})
+	if i := got[statusPayload](t, s, "POST", managed+"orchestrators/Third/a?timeout=30&pollingInterval=1"); i.RuntimeStatus != history.Failed.String() || !strings.Contains(i.Warning, want) {
+		t.Errorf("who waited is told %+v", i)
+	}
+	for _, query := range []string{"", "?restartWithNewInstanceId=false"} {
+		if p := got[ManagementPayload](t, s, "POST", managed+"instances/a/restart"+query); !strings.Contains(p.Warning, want) {
+			t.Errorf("restart%s warns %q", query, p.Warning)
+		}
+		eventually(t, "it fails again", func() bool {
+			return got[statusPayload](t, s, "GET", managed+"instances/a").RuntimeStatus == history.Failed.String()
+		})
+	}
+	if i := got[statusPayload](t, s, "GET", managed+"instances/a"); i.Warning != "" {
+		t.Errorf("who asks later is warned: %q", i.Warning)
+	}
+	waiting := unknownApp(t, func(cfg *Config) { cfg.Worker.UnknownFunctionTimeout = time.Hour })
+	if p := got[ManagementPayload](t, waiting, "POST", managed+"orchestrators/Third/a?timeout=0.1&pollingInterval=0.1"); !strings.Contains(p.Warning, want) {
+		t.Errorf("who waited in vain is warned %q", p.Warning)
+	}
+	known := got[ManagementPayload](t, waiting, "POST", managed+"orchestrators/First/b")
+	eventually(t, "it ends", func() bool {
+		return got[statusPayload](t, waiting, "GET", managed+"instances/b").RuntimeStatus == history.Completed.String()
+	})
+	if p := got[ManagementPayload](t, waiting, "POST", managed+"instances/b/restart"); p.Warning+known.Warning != "" {
+		t.Errorf("a known one is restarted with the warning %q", p.Warning)
+	}
+}
+
 func TestUnknownFunction_IsSeenInStatusAndHealthAndEndsWhenTerminated(t *testing.T) {
 	t.Parallel()
 	s := unknownApp(t, func(cfg *Config) { cfg.Worker.UnknownFunctionTimeout = time.Hour })

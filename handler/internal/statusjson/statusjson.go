@@ -18,5 +18,6 @@ type Status[E any] struct {
 	LastUpdatedTime string          `json:"lastUpdatedTime"`
 	Version         string          `json:"version,omitempty"`
 	WaitsFor        string          `json:"waitsFor,omitempty"`     // a function that is not known; the extension has no such member
+	Warning         string          `json:"warning,omitempty"`      // of the start that this answers; the extension has no such member
 	HistoryEvents   []E             `json:"historyEvents,omitzero"` // nil if they were not asked for
 }
