@@ -204,6 +204,16 @@ func (d *delivery) abandon(ctx context.Context, reason string) {
 	d.abandonAs(ctx, abandoning, reason)
 }
 
+// abandonBecause is abandon for a cause that may want the message sooner.
+func (d *delivery) abandonBecause(ctx context.Context, cause error) {
+	delay := abandonDelay(d.receives())
+	if sooner := provider.AbandonDelay(cause, time.Now(), delay); sooner < delay {
+		d.abandonFor(ctx, abandoning, sooner, cause.Error())
+		return
+	}
+	d.abandon(ctx, cause.Error())
+}
+
 // abandoning is what a message is logged as that is handed back.
 const abandoning = "AbandoningMessage"
 

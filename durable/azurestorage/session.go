@@ -91,11 +91,10 @@ func (s *session) Settled() bool { return !s.doubtful }
 
 // Abandon implements [provider.Session].
 func (s *session) Abandon(ctx context.Context, cause error) error {
-	reason := "the episode could not be completed"
-	if cause != nil {
-		reason = cause.Error()
+	if cause == nil {
+		cause = errors.New("the episode could not be completed")
 	}
-	forEach(s.current, func(d *delivery) { d.abandon(ctx, reason) })
+	forEach(s.current, func(d *delivery) { d.abandonBecause(ctx, cause) })
 	s.current, s.failed = nil, true
 	return nil
 }

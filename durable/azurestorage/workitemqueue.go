@@ -239,7 +239,7 @@ func (l *activityLock) Abandon(ctx context.Context, cause error) error {
 	if cause == nil {
 		cause = errors.New("the activity could not be run")
 	}
-	l.d.abandon(ctx, cause.Error())
+	l.d.abandonBecause(ctx, cause)
 	return nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -54,7 +53,7 @@ func (h *Hub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, err
 		item, err := l.item()
 		if err != nil {
 			h.log.Error("activity cannot be read; it is held back", "activity", l.a.number, "error", err)
-			l.abandon()
+			l.abandon(nil)
 			if errors.Is(err, ErrClosed) {
 				return nil, err
 			}
@@ -235,11 +234,11 @@ func (h *Hub) activityDone(a *activity) {
 // Abandon implements [provider.ActivityLock].
 func (l *activityLock) Abandon(_ context.Context, cause error) error {
 	l.h.log.Debug("activity was abandoned", "instanceId", l.waiting.InstanceID, "executionId", l.waiting.ExecutionID, "error", cause)
-	l.abandon()
+	l.abandon(cause)
 	return nil
 }
 
-func (l *activityLock) abandon() {
+func (l *activityLock) abandon(cause error) {
 	h, a := l.h, l.a
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -255,7 +254,7 @@ func (l *activityLock) abandon() {
 		a.result = nil
 		h.withdraw(m)
 	}
-	a.pause = h.setAlarm(time.Now().Add(h.abandonDelay(a.deliveries)), func() {
+	a.pause = h.setAlarm(h.againAt(a.deliveries, cause), func() {
 		a.pause = nil
 		h.offer(a)
 	})

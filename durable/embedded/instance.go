@@ -3,6 +3,8 @@ package embedded
 import (
 	"slices"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // An instance is what is in memory of an orchestration instance that has
@@ -189,12 +191,18 @@ func (h *Hub) abandonDelay(attempt int) time.Duration {
 	return min(d, h.config.MaxAbandonDelay)
 }
 
+// againAt returns when to hand out again what was abandoned for a cause.
+func (h *Hub) againAt(attempt int, cause error) time.Time {
+	now := time.Now()
+	return now.Add(provider.AbandonDelay(cause, now, h.abandonDelay(attempt)))
+}
+
 // pauseInstance keeps an instance from being handed out for a while. mu is
 // locked.
-func (h *Hub) pauseInstance(inst *instance) {
+func (h *Hub) pauseInstance(inst *instance, cause error) {
 	inst.attempts++
 	h.stopAlarm(inst.pause)
-	inst.pause = h.setAlarm(time.Now().Add(h.abandonDelay(inst.attempts)), func() {
+	inst.pause = h.setAlarm(h.againAt(inst.attempts, cause), func() {
 		inst.pause = nil
 		h.consider(inst)
 	})

@@ -43,7 +43,7 @@ func (h *Hub) NextOrchestration(ctx context.Context) (*provider.OrchestrationWor
 		item, err := h.open(s)
 		if err != nil {
 			h.log.Error("instance cannot be read; it is held back", "instanceId", s.inst.id, "error", err)
-			s.abandon()
+			s.abandon(nil)
 			s.end()
 			if errors.Is(err, ErrClosed) {
 				return nil, err
@@ -252,7 +252,7 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 // Abandon implements [provider.Session].
 func (s *session) Abandon(_ context.Context, cause error) error {
 	s.h.log.Debug("instance was abandoned", "instanceId", s.inst.id, "executionId", s.execution, "error", cause)
-	s.abandon()
+	s.abandon(cause)
 	return nil
 }
 
@@ -262,14 +262,14 @@ func (s *session) Release(context.Context) error {
 	left := len(s.taken) > 0
 	s.h.mu.Unlock()
 	if left {
-		s.abandon()
+		s.abandon(nil)
 	}
 	s.end()
 	return nil
 }
 
 // abandon hands the messages back; the instance then pauses.
-func (s *session) abandon() {
+func (s *session) abandon(cause error) {
 	h := s.h
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -279,7 +279,7 @@ func (s *session) abandon() {
 	s.over = true
 	s.inst.giveBack(s.taken)
 	s.taken = nil
-	h.pauseInstance(s.inst)
+	h.pauseInstance(s.inst, cause)
 	h.checkDrained()
 }
 

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -36,7 +37,8 @@ type Session interface {
 	Commit(ctx context.Context, cp *Checkpoint) error
 
 	// Abandon hands the messages back, to be delivered again after a delay that
-	// grows with the number of attempts. cause is logged.
+	// grows with the number of attempts, or sooner if the cause is a [HeldError].
+	// cause is logged.
 	Abandon(ctx context.Context, cause error) error
 
 	// Next waits up to idle for more messages for the same execution, so that
@@ -71,13 +73,33 @@ type ActivityWorkItem struct {
 	Lock ActivityLock
 }
 
+// A HeldError is the cause of abandoning what is wanted again at a time, however often it
+// was abandoned.
+type HeldError struct {
+	Cause error
+	Until time.Time
+}
+
+func (e *HeldError) Error() string { return e.Cause.Error() }
+
+// Unwrap returns the cause.
+func (e *HeldError) Unwrap() error { return e.Cause }
+
+// AbandonDelay returns after which delay to deliver again what was abandoned: the given
+// one, unless cause is a [HeldError] that wants it sooner.
+func AbandonDelay(cause error, now time.Time, delay time.Duration) time.Duration {
+	if held, ok := errors.AsType[*HeldError](cause); ok && held.Until.After(now) {
+		return min(delay, held.Until.Sub(now))
+	}
+	return delay
+}
+
 // An ActivityLock keeps an activity from other workers while it runs.
 type ActivityLock interface {
 	// Complete sends result, a *history.TaskCompleted or *history.TaskFailed,
 	// to the instance that waits, and then deletes the work item.
 	Complete(ctx context.Context, result history.Event) error
 
-	// Abandon hands the work item back, to be delivered again after a delay that
-	// grows with the number of attempts. cause is logged.
+	// Abandon hands the work item back, as [Session] does.
 	Abandon(ctx context.Context, cause error) error
 }

@@ -78,7 +78,7 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, w
 		unknown := &unknownFunctionError{kind: "activity", name: w.Task.Name, crashed: aside}
 		if failure := d.failureOfUnknown(live.io, w, unknown, log); failure == nil {
 			log.Log(live.io, d.waits(w.Instance.InstanceID, unknown), "activity is held back: "+unknown.why())
-			abandon(unknown)
+			abandon(d.config.unknown().hold(unknown, w.Task.Timestamp, true))
 		} else if err := d.complete(live, w.Lock, taskResult{failure: failure}.event(w.Task.EventID, d.config.Now()), log); err != nil {
 			abandon(fmt.Errorf("send result of activity: %w", err))
 		} else {

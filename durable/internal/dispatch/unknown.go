@@ -63,6 +63,14 @@ func (p unknownPolicy) fails(due, now time.Time, begun bool) bool {
 	return p.after != 0 && now.Sub(due) >= p.after && (p.begun || !begun)
 }
 
+// hold returns err, with the time at which what is held back by it is to fail, if it is.
+func (p unknownPolicy) hold(err error, due time.Time, begun bool) error {
+	if p.after <= 0 || begun && !p.begun {
+		return err
+	}
+	return &provider.HeldError{Cause: err, Until: due.Add(p.after + time.Second)} // storage may count in whole seconds
+}
+
 // takeWithoutCode runs an episode of an execution whose code is not to be had, if
 // that needs none: it is terminated by the episode, or suspended at its end, or it is
 // to fail. Otherwise it returns held, which says why there is no code.
@@ -77,8 +85,12 @@ func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (
 		return cp, nil
 	}
 	unknown, ok := errors.AsType[*unknownFunctionError](held)
-	if !ok || unknown.crashed || !x.unknown.fails(dueOf(x.start), x.now(), len(past) > 0) {
+	due, begun := dueOf(x.start), len(past) > 0
+	switch {
+	case !ok || unknown.crashed:
 		return nil, held
+	case !x.unknown.fails(due, x.now(), begun):
+		return nil, x.unknown.hold(held, due, begun)
 	}
 	x.failure = unknown.Failure()
 	return x.episode(nil, past, arrived)

@@ -51,7 +51,7 @@ func (a *activity) Complete(ctx context.Context, result history.Event) error {
 	case h.happens(CompleteFails):
 		return ErrInjected
 	case h.happens(CompletionLost):
-		a.m.backOff(h.Now())
+		a.m.backOff(h.Now(), nil)
 		a.end()
 		return nil
 	}
@@ -72,7 +72,7 @@ func (a *activity) Abandon(ctx context.Context, cause error) error {
 	if a.lost {
 		return errKilled
 	}
-	a.m.backOff(h.Now())
+	a.m.backOff(h.Now(), cause)
 	a.end()
 	return nil
 }

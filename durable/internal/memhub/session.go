@@ -52,7 +52,7 @@ func (h *Hub) offer(w *Worker, i *instance) (*provider.OrchestrationWorkItem, ti
 	i.mail = remove(i.mail, func(m *message) bool { return sorted.drop[m] })
 	for _, m := range sorted.early {
 		m.attempts++
-		m.backOff(h.Now())
+		m.backOff(h.Now(), nil)
 		next = earlier(next, m.visible)
 	}
 	if len(sorted.take) == 0 {
@@ -174,7 +174,7 @@ func (s *session) Abandon(ctx context.Context, cause error) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, m := range s.handed {
-		m.backOff(h.Now())
+		m.backOff(h.Now(), cause)
 	}
 	s.handed = nil
 	h.notify()
@@ -202,7 +202,7 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 		s.i.mail = remove(s.i.mail, func(m *message) bool { return sorted.drop[m] })
 		for _, m := range sorted.early {
 			m.attempts++
-			m.backOff(h.Now())
+			m.backOff(h.Now(), nil)
 			next = earlier(next, m.visible)
 		}
 		if len(sorted.take) == 0 {
@@ -223,7 +223,7 @@ func (s *session) Release(ctx context.Context) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, m := range s.handed {
-		m.backOff(h.Now())
+		m.backOff(h.Now(), nil)
 	}
 	s.unlock()
 	return nil

@@ -201,9 +201,9 @@ func earlier(a, b time.Time) time.Time {
 // backOff hands m back, to be visible after a delay that grows with its
 // attempts (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs,
 // AbandonMessageAsync).
-func (m *message) backOff(now time.Time) {
+func (m *message) backOff(now time.Time, cause error) {
 	m.held = false
-	m.visible = now.Add(min(time.Second<<min(m.attempts, 10), 600*time.Second))
+	m.visible = now.Add(provider.AbandonDelay(cause, now, min(time.Second<<min(m.attempts, 10), 600*time.Second)))
 }
 
 // remove returns queue without those messages that drop selects.
