@@ -179,8 +179,10 @@ func TestFaults_TwoWorkersCarryEverythingOut(t *testing.T) {
 		for i := range 4 {
 			begun.Go(func() {
 				for e := range order {
-					e.begin(workers[i%len(workers)].Load())
-					e.raise(workers[(i+1)%len(workers)].Load())
+					for n := i; !e.accepted && n < i+10; n++ { // by turns, as a client that insists
+						e.begin(workers[n%len(workers)].Load())
+						e.raise(workers[(n+1)%len(workers)].Load())
+					}
 				}
 			})
 		}

@@ -163,11 +163,12 @@ func (v *victim) prepare(rounds ...int) {
 	}
 }
 
-// begin starts an errand.
+// begin starts an errand. One that is there already was started by an attempt that was
+// not answered.
 func (e *errand) begin(a *app) {
 	walk := map[string]any{"steps": e.steps, "delayMillis": stepTime.Milliseconds(), "trace": e.trace}
 	got, err := a.try(http.MethodPost, "/api/durabletask/orchestrators/"+e.orchestrator+"/"+e.id, walk)
-	e.accepted = err == nil && got.status == http.StatusAccepted
+	e.accepted = err == nil && (got.status == http.StatusAccepted || got.status == http.StatusConflict)
 }
 
 // raise raises the events of an errand that were not accepted yet, as far as they are
