@@ -202,6 +202,29 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 	}
 }
 
+// An instance that is purged after its row was listed and before its blobs are read is
+// neither on the page nor unreadable.
+func TestInstances_ReadsARowAgainWhoseBlobsAreGone(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	mustStart(t, h, "i", "e", large)
+	row, err := h.fetchInstanceRow(t.Context(), "i", provider.Fetch{Input: true})
+	if err != nil || row == nil {
+		t.Fatal(row, err)
+	}
+	for _, name := range blobNames(t, h) {
+		if err := h.largeMessages.remove(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := h.instancesTable.remove(t.Context(), entity{PartitionKey: "i"}); err != nil {
+		t.Fatal(err)
+	}
+	if state, err := h.resolveOrReadAgain(t.Context(), row, provider.Query{Fetch: provider.Fetch{Input: true}}); state != nil || err != nil {
+		t.Errorf("%v, %v; want nothing", state, err)
+	}
+}
+
 // Workers that know one account by different names share its blobs.
 func TestInstance_HasALargeOutputThatAWorkerWithAnotherEndpointWrote(t *testing.T) {
 	t.Parallel()

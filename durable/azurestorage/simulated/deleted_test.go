@@ -1,6 +1,7 @@
 package simulated_test
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
@@ -47,6 +49,35 @@ func TestTaskHub_ThatIsDeletedWhileItIsInUseIsMadeAnew(t *testing.T) {
 			})
 		})
 	}
+}
+
+// without lets no request through to a service.
+type without struct {
+	policy.Transporter
+
+	service string
+}
+
+func (w *without) Do(r *http.Request) (*http.Response, error) {
+	if w.service != "" && strings.Contains(r.URL.Host, w.service) {
+		return nil, errors.New("the service is away")
+	}
+	return w.Transporter.Do(r)
+}
+
+// Neither tables nor queues alone are a hub that takes work.
+func TestCheck_AsksTablesAndQueues(t *testing.T) {
+	inFleet(t, azurestorage.Config{AppLease: azurestorage.AppLease{Disabled: true}}, func(f *fleet) {
+		way := new(without)
+		hub, _ := f.hub("client", func(c *azurestorage.Config) { way.Transporter, c.Transport = c.Transport, way })
+		for _, way.service = range []string{"", "table", "queue"} {
+			ctx, cancel := context.WithTimeout(f.Context(), time.Minute)
+			if err := hub.Check(ctx); (err == nil) != (way.service == "") {
+				f.Errorf("without the service %q the hub is %v", way.service, err)
+			}
+			cancel()
+		}
+	})
 }
 
 // A worker to which nobody speaks makes a deleted hub anew, too.
