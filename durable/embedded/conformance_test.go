@@ -55,6 +55,11 @@ func exercised(t *testing.T, cfg embedded.Config) providertest.Hub {
 		Another: func(t *testing.T) provider.Provider {
 			return open(t, filepath.Join(t.TempDir(), "hub.db"), cfg)
 		},
+		Damage: func(t *testing.T, id string) {
+			if err := hub.Damage(t.Context(), id); err != nil {
+				t.Fatal(err)
+			}
+		},
 		Quiet:        60 * time.Millisecond,
 		DrainTimeout: cfg.DrainTimeout,
 		AbandonDelay: cfg.AbandonDelay,

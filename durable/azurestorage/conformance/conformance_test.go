@@ -73,6 +73,9 @@ func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
 				cfg.TaskHub += "other"
 				return open()
 			},
+			Damage: func(t *testing.T, id string) {
+				azuritetest.Damage(t.Context(), t, connection, nil, cfg.TaskHub, id)
+			},
 			Patience:     40 * time.Second,
 			Quiet:        100 * time.Millisecond,
 			DrainTimeout: cfg.DrainTimeout,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider/providertest"
@@ -59,6 +60,9 @@ func simulatedHub(t *testing.T, loose bool) providertest.Hub {
 		Kill: func(*testing.T) provider.Provider {
 			worker.Kill()
 			return open()
+		},
+		Damage: func(t *testing.T, id string) {
+			azuritetest.Damage(t.Context(), t, account.ConnectionString(), account.Worker("damage"), cfg.TaskHub, id)
 		},
 		Patience: 10 * time.Minute, Quiet: time.Second, DrainTimeout: cfg.DrainTimeout, Visibility: 15 * time.Second,
 	}

@@ -37,6 +37,10 @@ type Hub struct {
 	// if there cannot be two; what needs it is then skipped.
 	Another func(t *testing.T) provider.Provider
 
+	// Damage makes what is stored of an instance one that cannot be read. It is nil if
+	// that cannot be had; what needs it is then skipped.
+	Damage func(t *testing.T, id string)
+
 	// Patience is how long the suite waits for what must happen. Default 20 s.
 	Patience time.Duration
 	// Quiet is how long it watches for what must not happen. Default 100 ms.

@@ -20,6 +20,7 @@ var queries = area{"queries", []test{
 	{"a continuation can be a header of HTTP, and no other is taken", running(continuations)},
 	{"a query of an empty hub is empty", emptyHub},
 	{"what is listed is what is read one by one", running(listedAsRead)},
+	{"what cannot be read is left out, and named", running(unreadable)},
 }}
 
 // list returns the instances of all pages.
@@ -259,4 +260,51 @@ func listedAsRead(w *world) {
 	for _, s := range w.list(provider.Query{Fetch: provider.Fetch{Input: true, Output: true}}) {
 		w.equal("listed instance", s, w.state(s.Instance.InstanceID))
 	}
+}
+
+func unreadable(w *world) {
+	if w.hub.Damage == nil {
+		w.Skip("nothing can be damaged")
+	}
+	for _, id := range []string{"a", "b", "c", "d"} {
+		w.create(id)
+		w.next(id).end(history.Completed, text("output")).finish()
+		w.equal("status of "+id, w.state(id).Status, history.Completed)
+	}
+	w.hub.Damage(w.T, "a")
+	w.hub.Damage(w.T, "c")
+	for _, size := range []int{0, 1, 2, 4} {
+		var read, left []string
+		q := provider.Query{PageSize: size, Statuses: []history.RuntimeStatus{history.Completed}}
+		for {
+			ctx, cancel := w.patient()
+			page, err := w.p.Instances(ctx, q)
+			cancel()
+			w.must("Instances", err)
+			for _, s := range page.Instances {
+				read = append(read, s.Instance.InstanceID)
+			}
+			for _, u := range page.Unreadable {
+				left = append(left, u.InstanceID)
+				if u.Cause == nil {
+					w.Errorf("nothing says why %s cannot be read", u.InstanceID)
+				}
+			}
+			if page.Continuation == "" {
+				break
+			}
+			q.Continuation = page.Continuation
+		}
+		slices.Sort(read)
+		slices.Sort(left)
+		w.equal(fmt.Sprintf("instances, pages of %d", size), read, []string{"b", "d"})
+		w.equal(fmt.Sprintf("unreadable instances, pages of %d", size), left, []string{"a", "c"})
+	}
+	ctx, cancel := w.patient()
+	defer cancel()
+	if s, err := w.p.Instance(ctx, "a", provider.Fetch{}); err == nil || errors.Is(err, provider.ErrInstanceNotFound) {
+		w.Errorf("one that cannot be read is %+v, %v; want an error that says so", s, err)
+	}
+	w.create("e") // nothing else is the worse for it
+	w.next("e").finish()
 }
