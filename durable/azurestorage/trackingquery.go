@@ -14,7 +14,7 @@ var _ provider.Tracker = (*TaskHub)(nil)
 // Tracking implements [provider.Tracker]. What was recorded can be read also
 // while nothing is recorded any more.
 func (h *TaskHub) Tracking(ctx context.Context, id string, q provider.TrackingQuery) (*provider.TrackingPage, error) {
-	raw, continuation, err := h.tracking.table.page(ctx, tableQuery{
+	raw, continuation, err := h.tracking.table.page(optional(ctx), tableQuery{
 		filter: "PartitionKey eq '" + doubled(escapeKey(id)) + "'", top: min(max(q.PageSize, 0), maxPageSize), continuation: q.Continuation,
 	})
 	if isNotFound(err) {

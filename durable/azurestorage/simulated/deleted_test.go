@@ -3,6 +3,7 @@ package simulated_test
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // Somebody deletes the hub while its worker runs. The worker makes it anew, and what a
@@ -128,6 +130,22 @@ func TestTaskHub_ThatIsDeletedRefusesWithTheServicesError(t *testing.T) {
 		}
 		if err := start("c"); err != nil {
 			f.Errorf("the next start returned %v", err)
+		}
+	})
+}
+
+// A hub without an audit has no table for it, which is no sign that it was deleted.
+func TestTaskHub_IsNotTakenForDeletedWhenItHasNoAudit(t *testing.T) {
+	log := &lockedBuffer{}
+	cfg := azurestorage.Config{AppLease: azurestorage.AppLease{Disabled: true}, Logger: slog.New(slog.NewTextHandler(log, nil))}
+	inFleet(t, cfg, func(f *fleet) {
+		hub := f.join("one", nil)
+		time.Sleep(time.Minute)
+		if page, err := hub.Tracking(f.Context(), "a", provider.TrackingQuery{}); !errors.Is(err, provider.ErrNotSupported) {
+			f.Errorf("the audit is %+v, %v", page, err)
+		}
+		if log.count("was deleted") > 0 {
+			f.Error("the hub was taken for a deleted one")
 		}
 	})
 }
