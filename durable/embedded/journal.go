@@ -198,7 +198,7 @@ func (j *journal) recover(after uint64) (groups []group, lost uint64, err error)
 	var runs [2][]group
 	for i, f := range j.files {
 		b := make([]byte, j.sizes[i])
-		if _, err := f.ReadAt(b, 0); err != nil && err != io.EOF {
+		if _, err := f.ReadAt(b, 0); err != nil && !errors.Is(err, io.EOF) {
 			return nil, 0, fmt.Errorf("read journal: %w", err)
 		}
 		run, rest := j.run(b)
