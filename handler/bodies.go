@@ -80,7 +80,8 @@ func (b *roomedBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	switch {
 	case !b.room.take(int64(n)):
-		n, err = 0, errBodies
+		b.room.left.Add(b.taken) // at once, or the others would fail, too
+		b.taken, n, err = 0, 0, errBodies
 	case b.paced && errors.Is(err, os.ErrDeadlineExceeded):
 		err = errLateBody
 	case err == io.EOF:
