@@ -85,6 +85,8 @@ func (s *blobStore) readUpTo(ctx context.Context, name string, limit int64) (tex
 	isLong := func(n int64) bool { return limit < maxDecompressed && n > limit }
 	var content []byte
 	var long bool
+	var held int64
+	defer func() { downloading.Release(held) }()
 	err = retry(ctx, "read blob "+s.name+"/"+name, func(ctx context.Context) error {
 		resp, err := s.client.NewBlobClient(name).DownloadStream(ctx, nil)
 		if err != nil {
@@ -94,7 +96,17 @@ func (s *blobStore) readUpTo(ctx context.Context, name string, limit int64) (tex
 		if long = isLong(value(resp.ContentLength)); long {
 			return nil
 		}
-		content, err = io.ReadAll(resp.Body)
+		size := int64(maxDecompressed) // if the answer does not say
+		if resp.ContentLength != nil {
+			size = min(*resp.ContentLength, size)
+		}
+		downloading.Release(held)
+		held = 0
+		if err := downloading.Acquire(ctx, size); err != nil {
+			return fmt.Errorf("wait for other blobs to be downloaded: %w", err)
+		}
+		held = size
+		content, err = io.ReadAll(io.LimitReader(resp.Body, size))
 		return err
 	})
 	if err == nil && (long || isLong(textSize(content))) {

@@ -88,6 +88,10 @@ func textSize(data []byte) int64 {
 // unpacking bounds the bytes of text that all hubs of the process unpack at a time.
 var unpacking = semaphore.NewWeighted(2 * maxDecompressed)
 
+// downloading bounds the bytes of blobs, before they are unpacked, that all hubs of the
+// process have at a time. Who has them may wait for unpacking, and nobody the other way.
+var downloading = semaphore.NewWeighted(2 * maxDecompressed)
+
 // unpack is decompress of a blob that somebody else may have written. It waits while
 // too much is being unpacked, and fails if there is more text than the blob says.
 func unpack(ctx context.Context, data []byte) ([]byte, error) {
