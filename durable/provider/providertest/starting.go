@@ -19,6 +19,7 @@ var starting = area{"starting", []test{
 	{"an instance in a refused status is not started again", running(refused)},
 	{"an instance that has ended is replaced", running(replaced)},
 	{"of starts that race for an ID one wins", running(racingStarts)},
+	{"of starts that race to replace an instance that has ended one wins", running(racingReplacements)},
 	{"a start with a time is not handed out before", running(scheduledStart)},
 	{"events wait for a start with a time", running(eventsBeforeScheduledStart)},
 	{"a termination that waits with the start comes with it, or alone ends the instance", terminatedBeforeStart(0)},
@@ -136,12 +137,24 @@ func replaced(w *world) {
 	})
 }
 
-func racingStarts(w *world) {
+func racingStarts(w *world) { w.race("execution").finish() }
+
+// racingReplacements has the winner of each race end and be replaced by that of the next.
+func racingReplacements(w *world) {
+	for round := range 4 {
+		w.race(fmt.Sprintf("round %d, execution", round)).end(history.Completed, nil).finish()
+	}
+	w.quiet("the last has ended")
+}
+
+// race starts an instance several times at once, of which one must win, and returns the
+// first episode of that.
+func (w *world) race(name string) *episode {
 	const racers = 6
 	errs := make([]error, racers)
 	var all sync.WaitGroup
 	for i := range racers {
-		all.Go(func() { errs[i] = w.tryCreate(started("a", fmt.Sprintf("execution %d", i), nil), live) })
+		all.Go(func() { errs[i] = w.tryCreate(started("a", fmt.Sprintf("%s %d", name, i), nil), live) })
 	}
 	all.Wait()
 	winner := -1
@@ -160,10 +173,10 @@ func racingStarts(w *world) {
 		w.Fatal("none of the starts won")
 	}
 	e := w.next("a")
-	want := history.OrchestrationInstance{InstanceID: "a", ExecutionID: fmt.Sprintf("execution %d", winner)}
+	want := history.OrchestrationInstance{InstanceID: "a", ExecutionID: fmt.Sprintf("%s %d", name, winner)}
 	w.equal("execution that was handed out", e.item.Instance, want)
-	e.finish()
 	w.equal("execution in the instance's state", w.state("a").Instance, want)
+	return e
 }
 
 // moment is a time that is not long to wait for and that storage which counts
