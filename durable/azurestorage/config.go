@@ -106,7 +106,7 @@ type Config struct {
 	// and has received ten times, which takes some 17 minutes: they go to queues beside
 	// those that they were in, until [TaskHub.RetryUndecodable] puts them back. Default:
 	// they stay, hidden for ten minutes at a time, since another worker of the hub may
-	// be able to decode them.
+	// be able to decode them. Those whose blob is gone are set aside in any case.
 	SetAsideUndecodable bool
 
 	// LeaseInterval is how long a partition stays this worker's without being

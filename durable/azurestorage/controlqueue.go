@@ -116,7 +116,7 @@ func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
 	if env.CompressedBlobName != "" {
 		content, err := h.largeMessages.read(ctx, env.CompressedBlobName)
 		if isNotFound(err) {
-			return &damageError{fmt.Errorf("fetch large message: its blob %s is not there", env.CompressedBlobName)}
+			return &damageError{fmt.Errorf("fetch large message %s: %w", env.CompressedBlobName, errBlobGone)}
 		}
 		if err != nil {
 			return fmt.Errorf("fetch large message: %w", err)

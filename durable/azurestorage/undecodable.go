@@ -2,6 +2,7 @@ package azurestorage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -103,12 +104,22 @@ func (u *undecodable) all() []provider.UndecodableMessage {
 	return all
 }
 
+// errBlobGone says that the blob is not there that holds a message. It is written before
+// the message.
+var errBlobGone = errors.New("its blob is not there")
+
+// blobMissedTimes is how often such a message must have been received before it is set
+// aside.
+const blobMissedTimes = 5
+
 // leave hands back a message that cannot be decoded, hidden for longer each time: a
 // worker of another version may be able to
 // (DurableTask.AzureStorage/Messaging/ControlQueue.cs, GetMessagesAsync, and
 // TaskHubQueue.cs, AbandonMessageAsync). .NET logs it each time, we do once. It is set
-// aside when it is a poison message, if the configuration says so. A message whose blob
-// could not be asked for is abandoned as any other.
+// aside when it is a poison message, if the configuration says so; sooner and in any case
+// if its blob is not there, since nobody can read it then: a request that came twice
+// leaves a copy of a large message, whose blob goes with the instance. A message whose
+// blob could not be asked for is abandoned as any other.
 func (d *delivery) leave(ctx context.Context, cause error) {
 	h := d.hub
 	if !isUnreadable(cause) {
@@ -120,11 +131,13 @@ func (d *delivery) leave(ctx context.Context, cause error) {
 		h.log.Error("MessageFailure", d.attrs("error", cause)...)
 	}
 	delay := abandonDelay(d.receives())
+	aside := errors.Is(cause, errBlobGone) && d.receives() >= blobMissedTimes
 	if delay >= maxAbandonDelay {
 		h.meter.Poison(d.queue.name)
-		if h.cfg.SetAsideUndecodable && d.setAside(ctx) {
-			return
-		}
+		aside = aside || h.cfg.SetAsideUndecodable
+	}
+	if aside && d.setAside(ctx) {
+		return
 	}
 	h.log.Debug(abandoning, d.attrs("delay", delay, "reason", cause)...)
 	h.meter.HeldBack(d.queue.name, d.heldWhy())

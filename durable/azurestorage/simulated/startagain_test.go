@@ -138,6 +138,44 @@ func cutOffStart(t *testing.T, large bool, n int, fault azsim.Fault) {
 	}
 }
 
+// A start with a large input comes again when it was refused. Its blob was deleted with
+// its message; the other one can never be read, and is set aside.
+func TestStart_ThatIsRefusedLeavesNoMessageWithoutItsBlob(t *testing.T) {
+	var armed bool
+	echo := func(r azsim.Request) azsim.Fault {
+		if armed && r.Worker == "client" && r.Operation == "PutMessage" {
+			return azsim.Echo
+		}
+		return azsim.None
+	}
+	withStarts(t, echo, func(f *fleet, failing, other *durable.Client) {
+		t := f.T
+		if _, err := other.StartByName(t.Context(), "HelloSequence", nil, durable.InstanceID("a"), durable.StartAt(time.Now().Add(time.Hour))); err != nil {
+			t.Fatal(err)
+		}
+		armed = true
+		input := json.RawMessage(`{"text":"` + strings.Repeat("x", 50_000) + `"}`)
+		if _, err := failing.StartByName(t.Context(), "HelloSequence", input, durable.InstanceID("a")); !errors.Is(err, provider.ErrInstanceExists) {
+			t.Fatalf("the second start returned %v", err)
+		}
+		time.Sleep(2 * time.Hour)
+		f.awaitDone(other, "a")
+		var aside int
+		for _, queue := range f.account.Queues() {
+			for _, m := range f.account.Messages(queue) {
+				if strings.HasSuffix(queue, "-poison") {
+					aside++
+					continue
+				}
+				t.Errorf("left in %s: %s", queue, m.Text)
+			}
+		}
+		if aside != 1 {
+			t.Errorf("%d messages are set aside, want the one", aside)
+		}
+	})
+}
+
 // An instance whose start message is not there is started by the worker that reads its
 // queue, once, with the input and the tags that it has.
 func TestStart_WhoseMessageIsMissingIsSentAgain(t *testing.T) {
