@@ -130,10 +130,11 @@ func faultsOf(p *sim.Plan) func(azsim.Request) azsim.Fault {
 	stalls := p.Varied && rand.New(rand.NewPCG(p.Seed, 0x57A11)).IntN(3) == 0
 	return func(r azsim.Request) azsim.Fault {
 		at := time.Since(begin)
+		isClient := strings.HasPrefix(r.Worker, "client")
 		switch {
-		case r.Worker == "client":
+		case isClient && (p.Cuts == 0 || at > p.Quiet):
 			return azsim.None
-		case r.Service == out.service && at >= out.from && at < out.to:
+		case !isClient && r.Service == out.service && at >= out.from && at < out.to:
 			return out.fault
 		case at > p.Quiet:
 			return azsim.None
@@ -149,9 +150,12 @@ func faultsOf(p *sim.Plan) func(azsim.Request) azsim.Fault {
 		if random.IntN(20) == 0 {
 			kinds = []azsim.Fault{azsim.KillBefore, azsim.KillAfter}
 		}
+		if isClient {
+			kinds = []azsim.Fault{azsim.Throttle, azsim.FailBefore, azsim.FailAfter, azsim.RefuseAfter, azsim.Slow}
+		}
 		fault := kinds[random.IntN(len(kinds))]
 		lost := fault == azsim.FailAfter || fault == azsim.RefuseAfter
-		if stalls && lost && (r.Operation == "EntityGroupTransaction" || random.IntN(6) == 0) {
+		if stalls && lost && !isClient && (r.Operation == "EntityGroupTransaction" || random.IntN(6) == 0) {
 			return azsim.FreezeAfter // above all when a checkpoint is written
 		}
 		return fault
@@ -173,6 +177,12 @@ func (a *azure) open(w *azsim.Worker) (*azurestorage.TaskHub, error) {
 }
 
 func (a *azure) Client() provider.Client { return a.client }
+
+func (a *azure) Caller(name string) (provider.Client, func(), error) {
+	w := a.account.Worker("client " + name)
+	hub, err := a.open(w)
+	return hub, w.Kill, err
+}
 
 func (a *azure) Context(ctx context.Context, name string) context.Context {
 	return chance.With(ctx, a.account.Chance(name))

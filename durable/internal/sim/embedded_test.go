@@ -83,6 +83,41 @@ func (l *local) with(f func(h *embedded.Hub) error) error {
 
 func (l *local) Client() provider.Client { return localClient{l} }
 
+// Caller returns a client some of whose calls are not made, or not answered, when its
+// caller goes away. Within a call no simulated time passes.
+func (l *local) Caller(name string) (provider.Client, func(), error) {
+	return callerOf{localClient{l}, l}, func() {}, nil
+}
+
+type callerOf struct {
+	localClient
+	l *local
+}
+
+func (c callerOf) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	if _, impatient := ctx.Deadline(); !impatient {
+		return c.localClient.StartInstance(ctx, start, refuse)
+	}
+	c.l.turn <- struct{}{}
+	way := c.l.rolls.IntN(3)
+	<-c.l.turn
+	var err error
+	switch way {
+	case 0: // it is gone in the middle
+		cut, cancel := context.WithCancel(ctx)
+		go cancel()
+		if err = c.localClient.StartInstance(cut, start, refuse); !errors.Is(err, context.Canceled) {
+			return err
+		}
+	case 1: // its answer comes too late
+		if err = c.localClient.StartInstance(ctx, start, refuse); err != nil {
+			return err
+		}
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
 func (l *local) Context(ctx context.Context, _ string) context.Context { return ctx }
 
 func (l *local) Settle() {}

@@ -20,6 +20,8 @@ type Input struct {
 	// have none of the ID of the parent's execution, which is random from the
 	// second round on.
 	Named bool
+	// Pad makes the input large.
+	Pad string `json:",omitempty"`
 }
 
 // The functions of an app, by the names that they have on the wire.

@@ -23,6 +23,11 @@ type Plan struct {
 	// Repeats is the chance of a request to be delivered twice, once more later, or
 	// late, in addition.
 	Repeats float64
+	// Cuts is the chance of a caller to go away in the middle of what it asks for, and
+	// mostly to ask for it again. The requests of clients go wrong, too, then.
+	Cuts float64
+	// Contests are IDs that several clients start at once.
+	Contests []Contest
 	// Disturbances are what happens to workers meanwhile, Skews how far their
 	// clocks are ahead.
 	Disturbances []Disturbance
@@ -142,6 +147,18 @@ func NewEndingPlan(seed uint64) *Plan {
 	}
 	for range p.Workers {
 		p.Ignorant = append(p.Ignorant, r.IntN(2) == 0)
+	}
+	return p
+}
+
+// NewCallerPlan is [NewVariedPlan] with callers that go away, requests that come twice
+// and late, from clients too, and clients that start one ID at once.
+func NewCallerPlan(seed uint64) *Plan {
+	p := NewVariedPlan(seed).repeated()
+	r := rand.New(rand.NewPCG(seed, 0xCA11))
+	p.Cuts = []float64{0.1, 0.3, 0.6}[r.IntN(3)]
+	for n := range 1 + r.IntN(3) {
+		p.Contests = append(p.Contests, newContest(r, fmt.Sprintf("c%d", n), p.App))
 	}
 	return p
 }

@@ -40,6 +40,12 @@ func TestPlanted_EachBugOfTheDiskIsFound(t *testing.T) {
 	findPlanted(t, "testdata/planted/disk/*.patch", 4, "AppsEnd", "-sim.provider=embedded")
 }
 
+// Those in testdata/planted/callers are bugs of what callers ask for at once, or go away
+// from.
+func TestPlanted_EachBugOfCallersIsFound(t *testing.T) {
+	findPlanted(t, "testdata/planted/callers/*.patch", 3, "AppsEndThoughCallersGoAway")
+}
+
 // findPlanted looks for each of the bugs that the patches are, of which there are
 // so many at least, by the given test, which gets flags besides the seeds.
 func findPlanted(t *testing.T, pattern string, least int, test string, flags ...string) {
@@ -120,6 +126,10 @@ var foundBefore = map[string]uint64{
 
 	"41-run-what-was-terminated.patch": 6,
 	"42-hold-back-a-termination.patch": 4,
+
+	"51-row-before-message.patch":          6,
+	"52-replace-whatever-is-there.patch":   1,
+	"53-keep-what-has-lost-its-blob.patch": 2,
 }
 
 // search simulates seeds until one fails, and returns what that one said.

@@ -13,6 +13,10 @@ type Platform interface {
 	// Client returns the hub as clients have it. Nothing disturbs them.
 	Client() provider.Client
 
+	// Caller returns the hub as a client has it of which requests may go wrong, and
+	// what ends that one's process.
+	Caller(name string) (c provider.Client, kill func(), err error)
+
 	// Worker returns the hub as a new process has it, whose clock is ahead by
 	// skew.
 	Worker(name string, skew time.Duration) (Process, error)

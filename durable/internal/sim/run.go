@@ -3,6 +3,7 @@ package sim
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -45,6 +46,7 @@ type simulation struct {
 	faults    []string
 	begun     int                             // operations of ledgers
 	receipts  map[orderKey]map[string]Receipt // of ledgers
+	bids      []*bid
 }
 
 // Run carries a plan out and returns what was not as it must be. It must be
@@ -78,6 +80,9 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	for _, c := range plan.App.Signals {
 		others.Go(func() { s.signal(clients, c) })
 	}
+	for _, c := range plan.Contests {
+		others.Go(func() { s.contest(clients, c) })
+	}
 	for _, d := range plan.Disturbances {
 		others.Go(func() { s.disturb(d) })
 	}
@@ -90,6 +95,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	s.settleLedgers(clients)
 	s.checkEnds(clients)
 	s.checkLedgers(clients)
+	s.checkContests(clients)
 	stop()
 	workers.Wait()
 	platform.Settle()
@@ -297,7 +303,8 @@ func (s *simulation) duration(t Task) time.Duration {
 // drive does what clients do to an instance.
 func (s *simulation) drive(ctx context.Context, in Instance) {
 	s.at(in.At)
-	if err := s.start(ctx, in); err != nil {
+	err := s.insist(ctx, "start "+in.ID, func(ctx context.Context) error { return s.start(ctx, in) })
+	if err != nil && !(s.plan.Cuts > 0 && errors.Is(err, durable.ErrInstanceExists)) { // an attempt that was cut off may have started it
 		s.fault("start %s: %v", in.ID, err)
 		return
 	}
@@ -305,7 +312,10 @@ func (s *simulation) drive(ctx context.Context, in Instance) {
 	for _, e := range in.Raised {
 		all.Go(func() {
 			s.at(e.At)
-			if err := durable.Event[string](e.Name).Raise(ctx, s.client, durable.InstanceID(in.ID), e.Name+" raised"); err != nil {
+			err := s.insist(ctx, "raise "+e.Name+in.ID, func(ctx context.Context) error {
+				return durable.Event[string](e.Name).Raise(ctx, s.client, durable.InstanceID(in.ID), e.Name+" raised")
+			})
+			if err != nil {
 				s.fault("raise %s for %s: %v", e.Name, in.ID, err)
 			}
 		})
@@ -316,7 +326,10 @@ func (s *simulation) drive(ctx context.Context, in Instance) {
 	if in.Terminated > 0 {
 		all.Go(func() {
 			s.at(in.Terminated)
-			if err := s.client.Terminate(ctx, durable.InstanceID(in.ID), "enough"); err != nil {
+			err := s.insist(ctx, "terminate "+in.ID, func(ctx context.Context) error {
+				return s.client.Terminate(ctx, durable.InstanceID(in.ID), "enough")
+			})
+			if err != nil && !(s.plan.Cuts > 0 && errors.Is(err, durable.ErrInstanceEnded)) { // an attempt that was cut off may have done it
 				s.fault("terminate %s: %v", in.ID, err)
 			}
 		})
@@ -342,17 +355,22 @@ func (s *simulation) start(ctx context.Context, in Instance) error {
 	if in.Delay > 0 {
 		started.ScheduledStart = history.Ticks(time.Now().Add(in.Delay))
 	}
-	return s.platform.Client().StartInstance(ctx, provider.TaskMessage{Event: started, Target: started.Instance}, nil)
+	var refuse []history.RuntimeStatus
+	if s.plan.Cuts > 0 { // one that was started must not be begun anew
+		refuse = allStatuses
+	}
+	return s.platform.Client().StartInstance(ctx, provider.TaskMessage{Event: started, Target: started.Instance}, refuse)
 }
 
 // suspend suspends an instance for a while, if it has not ended yet.
 func (s *simulation) suspend(ctx context.Context, in Instance) {
 	s.at(in.Suspended)
-	if err := s.client.Suspend(ctx, durable.InstanceID(in.ID), "for a while"); err != nil {
+	id := durable.InstanceID(in.ID)
+	if err := s.insist(ctx, "suspend "+in.ID, func(ctx context.Context) error { return s.client.Suspend(ctx, id, "for a while") }); err != nil {
 		return
 	}
 	pause(ctx, suspension)
-	_ = s.client.Resume(ctx, durable.InstanceID(in.ID), "again") // it may not be suspended yet: awaitEnds resumes it
+	_ = s.insist(ctx, "resume "+in.ID, func(ctx context.Context) error { return s.client.Resume(ctx, id, "again") }) // it may not be suspended yet: awaitEnds resumes it
 }
 
 // awaitEnds waits until all instances that were started have ended. It resumes

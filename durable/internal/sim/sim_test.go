@@ -96,6 +96,14 @@ func TestSim_AppsThatAreEndedEarlyOnTheEmbeddedHubEndAsTheOracleSays(t *testing.
 	simulateEmbeddedToo(t, sim.NewEndingPlan)
 }
 
+func TestSim_AppsEndThoughCallersGoAwayAndStartOneIDAtOnce(t *testing.T) {
+	simulateMany(t, *onto, sim.NewCallerPlan)
+}
+
+func TestSim_AppsOnTheEmbeddedHubEndThoughCallersGoAwayAndStartOneIDAtOnce(t *testing.T) {
+	simulateEmbeddedToo(t, sim.NewCallerPlan)
+}
+
 func TestSim_AppsWithEntitiesEndAsTheOracleSays(t *testing.T) {
 	simulateMany(t, *onto, sim.NewEntityPlan)
 }
