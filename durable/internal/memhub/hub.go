@@ -3,6 +3,7 @@ package memhub
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -134,9 +135,12 @@ func (h *Hub) message(m provider.TaskMessage, at time.Time) *message {
 
 // StartInstance implements provider.Client.
 func (h *Hub) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	e := start.Event.(*history.ExecutionStarted)
+	if err := checkID(e.Instance.InstanceID); err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	e := start.Event.(*history.ExecutionStarted)
 	i := h.instance(e.Instance.InstanceID)
 	generation := 0
 	if i.state != nil {
@@ -159,6 +163,17 @@ func (h *Hub) StartInstance(ctx context.Context, start provider.TaskMessage, ref
 	return nil
 }
 
+// maxID is how many bytes an instance ID may have, which is about what hubs that
+// store something take.
+const maxID = 1024
+
+func checkID(id string) error {
+	if len(id) > maxID {
+		return fmt.Errorf("instance ID has %d bytes; want at most %d", len(id), maxID)
+	}
+	return nil
+}
+
 // stateOf returns what is known of an instance that was started and has not
 // run.
 func stateOf(e *history.ExecutionStarted, now time.Time) *provider.InstanceState {
@@ -175,9 +190,14 @@ func stateOf(e *history.ExecutionStarted, now time.Time) *provider.InstanceState
 
 // Send implements provider.Client.
 func (h *Hub) Send(ctx context.Context, m provider.TaskMessage) error {
+	if err := checkID(m.Target.InstanceID); err != nil {
+		return err
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.post(m, h.Now())
+	if !h.instance(m.Target.InstanceID).endUnbegun(m.Event, h.Now()) {
+		h.post(m, h.Now())
+	}
 	return nil
 }
 

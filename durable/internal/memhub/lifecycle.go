@@ -2,6 +2,7 @@ package memhub
 
 import (
 	"context"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -24,6 +25,9 @@ func (h *Hub) Purge(ctx context.Context, id string, seen *provider.InstanceState
 		return provider.ErrInstanceChanged
 	}
 	i.state, i.history = nil, nil
+	if i.session != nil {
+		i.session.take(0)
+	}
 	return nil
 }
 
@@ -53,4 +57,17 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 		h.post(m, now)
 	}
 	return nil
+}
+
+// endUnbegun ends an instance whose time has not come, as its termination asks for. It
+// reports whether it did.
+func (i *instance) endUnbegun(e history.Event, now time.Time) bool {
+	t, ok := e.(*history.ExecutionTerminated)
+	if !ok || i.state == nil || i.state.Status != history.Pending || !i.state.ScheduledAt.After(now) {
+		return false
+	}
+	i.state = new(*i.state)
+	i.state.Status, i.state.Output, i.state.LastUpdatedAt, i.state.CompletedAt = history.Terminated, t.Reason, t.Timestamp, now
+	i.mail = nil
+	return true
 }

@@ -29,6 +29,9 @@ func sortMail(i *instance, visible []*message) sortedMail {
 		sorted.execution, sorted.isNew, sorted.take = current, len(i.history) == 0, visible
 		if sorted.isNew {
 			sorted.execution = history.OrchestrationInstance{InstanceID: id}
+			if start, ok := visible[0].Event.(*history.ExecutionStarted); ok {
+				sorted.execution = start.Instance
+			}
 		}
 		return sorted
 	}
