@@ -19,6 +19,33 @@ const plantedRuns = "DURABLE_SIM_PLANTED"
 
 var failedSeed = regexp.MustCompile(`seed (\d+): (.*)`)
 
+// A patch that does not fit the code any more plants nothing.
+func TestPlanted_PatchesFitTheCode(t *testing.T) {
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git, which applies patches, is not installed")
+	}
+	var patches []string
+	for _, pattern := range []string{"testdata/planted/*.patch", "testdata/planted/*/*.patch"} {
+		found, err := filepath.Glob(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		patches = append(patches, found...)
+	}
+	if len(patches) != len(foundBefore) {
+		t.Errorf("there are %d patches, and seeds that found %d", len(patches), len(foundBefore))
+	}
+	for _, patch := range patches {
+		path, err := filepath.Abs(patch)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := command(t, "../../..", "git", "apply", "--recount", "--check", path).CombinedOutput(); err != nil {
+			t.Errorf("the code has changed, make the patch anew: %v\n%s", err, out)
+		}
+	}
+}
+
 // Each patch in testdata/planted puts a bug into a copy of the module. The
 // simulator must find it.
 func TestPlanted_EachBugIsFound(t *testing.T) {
