@@ -123,7 +123,7 @@ func findPlanted(t *testing.T, pattern string, least int, test string, flags ...
 var foundBefore = map[string]uint64{
 	"01-skip-etag.patch":                     1,
 	"02-delete-before-commit.patch":          25,
-	"03-drop-renewal.patch":                  2,
+	"03-drop-renewal.patch":                  3,
 	"04-forget-to-abandon.patch":             52,
 	"05-forget-to-retract.patch":             10,
 	"06-lost-answer-is-a-lost-race.patch":    7,
