@@ -42,10 +42,11 @@ func newContest(r *rand.Rand, id string, app *App) Contest {
 		ID: id, Program: len(app.Programs), Begin: g.upTo(20 * time.Second), Rounds: 1 + r.IntN(4), Clients: 1 + r.IntN(4),
 		Any: g.oneIn(4), Meddled: g.oneIn(3), Large: g.oneIn(4),
 	}
-	app.Programs = append(app.Programs, Program{Fails: c.Meddled && g.oneIn(3), Steps: []Step{
-		{Kind: SleepStep, Wait: g.upTo(3 * time.Second)}, {Kind: CallStep},
-		{Kind: SleepStep, Wait: g.upTo(3 * time.Second)}, lastOfContest: {Kind: CallStep},
-	}})
+	program := Program{Fails: c.Meddled && g.oneIn(3)}
+	for len(program.Steps) < lastOfContest {
+		program.Steps = append(program.Steps, Step{Kind: SleepStep, Wait: g.upTo(3 * time.Second)}, Step{Kind: CallStep})
+	}
+	app.Programs = append(app.Programs, program)
 	return c
 }
 
@@ -75,10 +76,10 @@ var (
 )
 
 // cut returns after how long a caller goes away that asks for something; ok is false if
-// it does not.
+// it does not, as nobody does any more when Quiet has passed.
 func (s *simulation) cut(what string) (after time.Duration, ok bool) {
 	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0xC07, what)))
-	return time.Duration(1 + r.Int64N(int64(80*time.Millisecond))), r.Float64() < s.plan.Cuts
+	return time.Duration(1 + r.Int64N(int64(80*time.Millisecond))), r.Float64() < s.plan.Cuts && time.Since(s.begin) < s.plan.Quiet
 }
 
 // insist calls f until its caller is told what came of it: callers go away meanwhile, or
@@ -114,6 +115,11 @@ func (s *simulation) contest(ctx context.Context, c Contest) {
 			return
 		}
 	}
+	// Whatever there was, the ID can be started once all is well again. The blobs of
+	// starts that were cut off go with that instance when it is purged.
+	s.at(s.plan.Quiet)
+	s.bidFor(ctx, c, c.ID+".last")
+	s.awaitContest(ctx, c)
 }
 
 // bidFor is one client that starts an ID, and mostly tries again if it was cut off.
@@ -142,7 +148,6 @@ func (s *simulation) bidFor(ctx context.Context, c Contest, name string) {
 			}
 		}
 		err := s.place(s.platform.Context(attempt, name), client, b)
-		gone := attempt.Err() != nil
 		cancel()
 		s.mu.Lock()
 		b.returned = time.Since(s.begin)
@@ -153,7 +158,7 @@ func (s *simulation) bidFor(ctx context.Context, c Contest, name string) {
 			b.outcome = refusedBid
 		default:
 			b.outcome = cutOffBid
-			if !gone && s.plan.Repeats == 0 && s.plan.Faults == 0 {
+			if b.called > s.plan.Quiet {
 				s.faults = append(s.faults, fmt.Sprintf("start %s: %v", b.path, err))
 			}
 		}
