@@ -32,9 +32,6 @@ func TestPlanted_PatchesFitTheCode(t *testing.T) {
 		}
 		patches = append(patches, found...)
 	}
-	if len(patches) != len(foundBefore) {
-		t.Errorf("there are %d patches, and seeds that found %d", len(patches), len(foundBefore))
-	}
 	for _, patch := range patches {
 		path, err := filepath.Abs(patch)
 		if err != nil {
