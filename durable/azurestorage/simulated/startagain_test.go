@@ -127,7 +127,9 @@ func cutOffStart(t *testing.T, large bool, n int, fault azsim.Fault) {
 			}
 			for _, queue := range f.account.Queues() {
 				for _, m := range f.account.Messages(queue) {
-					t.Errorf("left in %s: %s", queue, m.Text)
+					if !strings.HasSuffix(queue, "-poison") { // a copy whose blob is gone
+						t.Errorf("left in %s: %s", queue, m.Text)
+					}
 				}
 			}
 			if err := start(other); err != nil {

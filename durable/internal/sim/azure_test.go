@@ -81,12 +81,13 @@ func (a *azure) lostStrangers() (faults []string) {
 	sent, there := int(a.strangers.Load()), map[string]bool{}
 	for _, queue := range a.account.Queues() {
 		for _, m := range a.account.Messages(queue) {
-			if strings.HasPrefix(m.Text, isStranger) {
-				there[m.Text] = true
+			if !strings.HasPrefix(m.Text, isStranger) {
+				continue
 			}
-		}
-		if strings.HasSuffix(queue, "-poison") && !a.cfg.SetAsideUndecodable {
-			faults = append(faults, "there is a queue "+queue+", though nothing is to be set aside")
+			there[m.Text] = true
+			if strings.HasSuffix(queue, "-poison") && !a.cfg.SetAsideUndecodable {
+				faults = append(faults, "one is in "+queue+", though none is to be set aside: "+m.Text)
+			}
 		}
 	}
 	if len(there) != sent {
@@ -268,8 +269,8 @@ func (a *azure) Pending() (all []string) {
 	}
 	for _, queue := range a.account.Queues() {
 		for _, m := range a.account.Messages(queue) {
-			if strings.HasPrefix(m.Text, isStranger) {
-				continue
+			if strings.HasPrefix(m.Text, isStranger) || strings.HasSuffix(queue, "-poison") {
+				continue // the latter have no blob any more, and nobody waits for them
 			}
 			all = append(all, fmt.Sprintf("%s, received %d times, visible in %v: %s", queue, m.DequeueCount, time.Until(m.VisibleAt), m.Text))
 		}
