@@ -131,11 +131,14 @@ func (t *hubTool) delete(ctx context.Context, r hubcli.DeleteRequest) (string, e
 	return fmt.Sprintf("task hub %s of connection %s", cfg.Storage.TaskHub, cfg.ConnectionName), deleteHub(ctx, hub, r)
 }
 
+// A deleter is a hub that can be deleted.
+type deleter interface {
+	Delete(ctx context.Context, force bool) error
+}
+
 // deleteHub deletes a hub, and one that a worker has only by force. Such a worker makes
 // the hub again, empty, which is told.
-func deleteHub(ctx context.Context, hub interface {
-	Delete(ctx context.Context, force bool) error
-}, r hubcli.DeleteRequest) error {
+func deleteHub(ctx context.Context, hub deleter, r hubcli.DeleteRequest) error {
 	err := hub.Delete(ctx, false)
 	switch {
 	case !errors.Is(err, provider.ErrHubBusy):
