@@ -2,6 +2,7 @@ package simulated_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"encoding/xml"
 	"html"
@@ -14,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A tallied is an entity that counts.
@@ -39,6 +42,30 @@ func move(ctx *durable.Context, _ int) (string, error) {
 		}
 	}
 	return "moved", nil
+}
+
+// A dotnetHub is the hub of a worker that takes over as one of .NET does: what a batch of
+// an entity sends can be seen before its state is stored, which says nothing of it.
+type dotnetHub struct{ provider.Provider }
+
+func (h dotnetHub) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
+	item, err := h.Provider.NextOrchestration(ctx)
+	if err == nil {
+		item.Session = dotnetSession{item.Session}
+	}
+	return item, err
+}
+
+type dotnetSession struct{ provider.Session }
+
+func (s dotnetSession) Commit(ctx context.Context, cp *provider.Checkpoint) error {
+	cp.SendLast = false
+	for _, e := range cp.NewEvents {
+		if e, isStart := e.(*history.ExecutionStarted); isStart && e.Input != nil {
+			e.Input = new(stateWithoutOurs(*e.Input))
+		}
+	}
+	return s.Session.Commit(ctx, cp)
 }
 
 // A dotnet is the transport of a worker that takes over as one of .NET does: it sees
@@ -98,15 +125,7 @@ func withoutOurs(body []byte) []byte {
 		case "EventRaised":
 			row["Input"] = string(ourMembers.ReplaceAll([]byte(input), nil))
 		case "ExecutionStarted":
-			var state map[string]any
-			if json.Unmarshal([]byte(input), &state) == nil && state["sorter"] != nil {
-				for _, member := range []string{"memory", "outbox", "lockId", "lockOrigin"} {
-					delete(state, member)
-				}
-				forgetIDs(state["sorter"].(map[string]any))
-				stripped, _ := json.Marshal(state)
-				row["Input"] = string(ourMembers.ReplaceAll(stripped, nil))
-			}
+			row["Input"] = stateWithoutOurs(input)
 		}
 	}
 	stripped, err := json.Marshal(answer)
@@ -114,6 +133,21 @@ func withoutOurs(body []byte) []byte {
 		return body
 	}
 	return stripped
+}
+
+// stateWithoutOurs returns an entity's state without what .NET ignores, other inputs as
+// they are.
+func stateWithoutOurs(input string) string {
+	var state map[string]any
+	if json.Unmarshal([]byte(input), &state) != nil || state["sorter"] == nil {
+		return input
+	}
+	for _, member := range []string{"memory", "outbox", "lockId", "lockOrigin"} {
+		delete(state, member)
+	}
+	forgetIDs(state["sorter"].(map[string]any))
+	stripped, _ := json.Marshal(state)
+	return string(ourMembers.ReplaceAll(stripped, nil))
 }
 
 // forgetIDs leaves of a sorter what .NET has: the last label of each sender, up to which

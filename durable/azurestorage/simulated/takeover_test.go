@@ -130,7 +130,10 @@ func startProcessWith(t *testing.T, account *azsim.Account, name string, look fu
 	if name == dotnetWorker {
 		transport = dotnet{watched{w, look}}
 	}
-	hub := openWith(t, w.Name(), account, transport)
+	var hub provider.Provider = openWith(t, w.Name(), account, transport)
+	if name == dotnetWorker {
+		hub = dotnetHub{hub}
+	}
 	ctx, cancel := context.WithCancel(chance.With(context.WithoutCancel(t.Context()), account.Chance(name)))
 	var running sync.WaitGroup
 	registry := takeoverRegistry()
@@ -151,8 +154,8 @@ const dotnetWorker = "dotnet"
 
 // takeover runs one orchestration in a process that meets a fault at its n-th
 // request after it has settled, and if it dies the rest in the successor. It
-// returns how many requests the first made and what was wrong.
-func takeover(t *testing.T, which int, fault azsim.Fault, n int, successor string) (requests int, faults []string) {
+// returns the requests that the first made and what was wrong.
+func takeover(t *testing.T, which int, fault azsim.Fault, n int, successor string) (requests []azsim.Request, faults []string) {
 	t.Helper()
 	scenario := takeovers[which]
 	synctest.Test(t, func(t *testing.T) {
@@ -164,7 +167,7 @@ func takeover(t *testing.T, which int, fault azsim.Fault, n int, successor strin
 			if r.Worker != "w1" || !settled {
 				return azsim.None
 			}
-			if requests++; requests == n {
+			if requests = append(requests, r); len(requests) == n {
 				return fault
 			}
 			return azsim.None
@@ -289,6 +292,47 @@ func leftovers(account *azsim.Account) (faults []string) {
 	return faults
 }
 
+// A death is how the first process ends, and who carries on.
+type death struct {
+	fault     azsim.Fault
+	n         int // of the request that it dies at
+	successor string
+}
+
+// deathsOf returns the deaths to be tried in a scenario that makes the given requests:
+// all, or some. Of those that .NET carries on from, those around the moment at which a
+// batch of an entity counts: what it sends is to be seen by then.
+func deathsOf(requests []azsim.Request, entities bool) (deaths []death) {
+	step := max(1, len(requests)/takeoverKills)
+	if *everyPoint {
+		step = 1
+	}
+	both := []azsim.Fault{azsim.KillBefore, azsim.KillAfter}
+	for _, fault := range both {
+		for n := (step + 1) / 2; n <= len(requests); n += step {
+			deaths = append(deaths, death{fault, n, "w2"})
+			if entities && *everyPoint {
+				deaths = append(deaths, death{fault, n, dotnetWorker})
+			}
+		}
+	}
+	for i, r := range requests {
+		if n := i + 1; entities && !*everyPoint && isEntityBatch(r) {
+			for _, fault := range both {
+				deaths = append(deaths, death{fault, n, dotnetWorker})
+			}
+			deaths = append(deaths, death{azsim.KillAfter, min(n+1, len(requests)), dotnetWorker})
+		}
+	}
+	return deaths
+}
+
+// isEntityBatch reports whether a request writes the history of an entity.
+func isEntityBatch(r azsim.Request) bool {
+	return r.Service == azsim.TableService && strings.Contains(string(r.Body), "SimHistory") &&
+		strings.Contains(string(r.Body), `"PartitionKey":"@`)
+}
+
 // Between any two requests, what .NET needs to go on from there is stored; and
 // wherever the process dies, another one brings the instance to its end.
 func TestTakeover_IsPossibleBetweenAnyTwoRequests(t *testing.T) {
@@ -298,26 +342,13 @@ func TestTakeover_IsPossibleBetweenAnyTwoRequests(t *testing.T) {
 			if len(faults) > 0 {
 				t.Fatalf("nothing went wrong, and yet:\n%s", strings.Join(faults, "\n"))
 			}
-			step := 1
-			if !*everyPoint {
-				step = max(1, requests/takeoverKills)
-			}
-			died := 0
-			successors := []string{"w2"}
-			if scenario.entities {
-				step, successors = max(1, step/3), append(successors, dotnetWorker)
-			}
-			for _, successor := range successors {
-				for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
-					for n := (step + 1) / 2; n <= requests; n += step {
-						if _, faults := takeover(t, which, fault, n, successor); len(faults) > 0 {
-							t.Errorf("%v request %d of %d, taken over by %s:\n%s", fault, n, requests, successor, strings.Join(faults, "\n"))
-						}
-						died++
-					}
+			deaths := deathsOf(requests, scenario.entities)
+			for _, d := range deaths {
+				if _, faults := takeover(t, which, d.fault, d.n, d.successor); len(faults) > 0 {
+					t.Errorf("%v request %d of %d, taken over by %s:\n%s", d.fault, d.n, len(requests), d.successor, strings.Join(faults, "\n"))
 				}
 			}
-			t.Logf("died at %d points of %d requests", died, requests)
+			t.Logf("died at %d points of %d requests", len(deaths), len(requests))
 		})
 	}
 }
