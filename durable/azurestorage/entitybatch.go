@@ -112,6 +112,10 @@ func (h *TaskHub) show(ctx context.Context, sent []sentMessage) error {
 
 // believe reports whether a message that was received is to be passed on. One that came
 // to light by itself, of a batch that did not count, is deleted.
+//
+// A batch of an entity that was purged since does not count, either. What it took was not
+// deleted, since that comes after its messages are shown: it comes again, and the entity
+// that begins anew answers it, as if it had been purged before.
 func (p *partition) believe(r *reading, d *delivery) bool {
 	if d.env.Batch == "" || d.env.Sender == nil {
 		return true
