@@ -109,26 +109,9 @@ func (h *TaskHub) hold(q *messageQueue, messages []queueMessage, lock time.Durat
 // decode reads a message's text, and its blob if it has one. If isUnreadable is false
 // for the error, the blob could not be asked for.
 func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
-	env, err := decodeEnvelope(d.text())
+	env, err := h.readEnvelope(ctx, d.text())
 	if err != nil {
-		return &damageError{err}
-	}
-	if env.CompressedBlobName != "" {
-		content, err := h.largeMessages.read(ctx, env.CompressedBlobName)
-		if isNotFound(err) {
-			return &damageError{fmt.Errorf("fetch large message %s: %w", env.CompressedBlobName, errBlobGone)}
-		}
-		if err != nil {
-			return fmt.Errorf("fetch large message: %w", err)
-		}
-		batch := env.Batch
-		if env, err = decodeEnvelope(string(content)); err != nil {
-			return &damageError{fmt.Errorf("large message %s: %w", d.id, err)}
-		}
-		env.Batch = batch
-	}
-	if env.Message == nil {
-		return &damageError{fmt.Errorf("message %s has no task message", d.id)}
+		return err
 	}
 	d.mu.Lock()
 	d.env = env
@@ -137,6 +120,32 @@ func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
 		h.log.Info("message recovered: it was received before and is delivered again", d.attrs("attempt", d.dequeueCount)...)
 	}
 	return nil
+}
+
+// readEnvelope reads a message's text, and its blob if it has one. Errors are as those of
+// decode.
+func (h *TaskHub) readEnvelope(ctx context.Context, text string) (*envelope, error) {
+	env, err := decodeEnvelope(text)
+	if err != nil {
+		return nil, &damageError{err}
+	}
+	if name, batch := env.CompressedBlobName, env.Batch; name != "" {
+		content, err := h.largeMessages.read(ctx, name)
+		if isNotFound(err) {
+			return nil, &damageError{fmt.Errorf("fetch large message %s: %w", name, errBlobGone)}
+		}
+		if err != nil {
+			return nil, fmt.Errorf("fetch large message: %w", err)
+		}
+		if env, err = decodeEnvelope(string(content)); err != nil {
+			return nil, &damageError{fmt.Errorf("large message %s: %w", name, err)}
+		}
+		env.Batch = batch
+	}
+	if env.Message == nil {
+		return nil, &damageError{errors.New("it has no task message")}
+	}
+	return env, nil
 }
 
 // arrive passes messages on whose time has come, together, so that what came for

@@ -26,7 +26,7 @@ const fireAndForgetTag = "FireAndForget"
 
 func newExported(row *instanceRow, stored storedHistory, state *provider.InstanceState, past []history.Event) *exported {
 	x := &exported{
-		loaded: loadedInstance{storedHistory: storedHistory{executionID: stored.executionID, known: stored.known, etag: stored.etag}},
+		loaded: loadedInstance{storedHistory: storedHistory{executionID: stored.executionID, known: stored.known, etag: stored.etag, batches: stored.batches}},
 		state: &provider.InstanceState{
 			Instance: state.Instance, Name: state.Name, Version: state.Version, Status: state.Status,
 			CreatedAt: state.CreatedAt, ScheduledAt: state.ScheduledAt, Generation: state.Generation, Tags: state.Tags,

@@ -123,21 +123,6 @@ func (x *export) receive(ctx context.Context, q *messageQueue) error {
 // maxReceived is the most messages that the service hands out at once.
 const maxReceived = 32
 
-// readEnvelope reads a message's text, and its blob if it has one.
-func (h *TaskHub) readEnvelope(ctx context.Context, text string) (*envelope, error) {
-	env, err := decodeEnvelope(text)
-	if err == nil && env.CompressedBlobName != "" {
-		var content []byte
-		if content, err = h.largeMessages.read(ctx, env.CompressedBlobName); err == nil {
-			env, err = decodeEnvelope(string(content))
-		}
-	}
-	if err == nil && env.Message == nil {
-		err = fmt.Errorf("it has no task message")
-	}
-	return env, err
-}
-
 // length returns how many messages a queue has, those included that are hidden.
 func (q *messageQueue) length(ctx context.Context) (n int, err error) {
 	err = retry(ctx, "count messages of queue "+q.name, func(ctx context.Context) error {
@@ -227,6 +212,9 @@ func (x *export) isOver(key action) bool {
 // that was cut off.
 func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 	m := r.env.Message
+	if !x.hasCounted(r.env) {
+		return false
+	}
 	to := x.instances[m.Target.InstanceID]
 	if to == nil {
 		to = &exported{loaded: loadedInstance{storedHistory: storedHistory{known: newKnownEvents()}}}
@@ -246,6 +234,15 @@ func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 		event: m.Event, executionID: m.Target.ExecutionID, dequeueCount: r.msg.dequeueCount, receivedAt: time.Now(),
 	}})[0].fate
 	return fate == fateDeliver || fate == fateTerminate || fate == fateHoldBack && !(isStart && to.loaded.row == nil)
+}
+
+// hasCounted reports whether a message is of no batch of an entity, or of one that counted.
+func (x *export) hasCounted(env *envelope) bool {
+	if env.Batch == "" || env.Sender == nil {
+		return true
+	}
+	from := x.instances[env.Sender.InstanceID]
+	return from != nil && parseBatches(from.loaded.batches).counted(env.Batch)
 }
 
 // isOrphan reports whether a child's start is of a checkpoint that was cut off.
