@@ -154,6 +154,45 @@ func TestContinueAsNew_StaysSuspendedWhateverComes(t *testing.T) {
 	}
 }
 
+// What wakes a generation that was committed before it ran may come together with a
+// suspension. What the generation decides waits, however often it is replayed.
+func TestContinueAsNew_CanBeSuspendedAsItIsWoken(t *testing.T) {
+	for _, change := range []func(*dispatch.Config){func(*dispatch.Config) {}, extendedSessions} {
+		bubble(t, func(b *bench) {
+			b.work(functions{
+				activities: map[string]activity{"A": sayHello},
+				orchestrators: map[string]replay.Code{"O": func(x *replay.Execution, input *string) (*string, error) {
+					n := decode[int](input) + 1
+					if n == dispatch.MaxGenerations {
+						time.Sleep(time.Second) // an orchestrator must not; what comes meanwhile comes together
+					}
+					if n <= dispatch.MaxGenerations {
+						return nil, x.ContinueAsNew(encode(n))
+					}
+					if _, err := callActivity(x, "A", "first"); err != nil {
+						return nil, err
+					}
+					return callActivity(x, "A", "second")
+				}},
+			}, change)
+			b.start("i", "O", 0)
+			time.Sleep(time.Second / 2)
+			b.send("i", &history.ExecutionSuspended{})
+			time.Sleep(10 * time.Second)
+			b.send("i", &history.EventRaised{Name: "whatever"})
+			time.Sleep(10 * time.Second)
+			const suspended = "OrchestratorStarted ExecutionStarted OrchestratorCompleted " +
+				"OrchestratorStarted ExecutionSuspended GenericEvent OrchestratorCompleted " +
+				"OrchestratorStarted EventRaised OrchestratorCompleted"
+			if got := b.types("i"); got != suspended {
+				t.Errorf("the history is\n%s, want\n%s", got, suspended)
+			}
+			b.send("i", &history.ExecutionResumed{})
+			b.wantOutput("i", history.Completed, `"Hello second!"`)
+		})
+	}
+}
+
 func TestContinueAsNew_StopsWithTheWorker(t *testing.T) {
 	bubble(t, func(b *bench) {
 		loop := one(func(x *replay.Execution, input *string) (*string, error) {

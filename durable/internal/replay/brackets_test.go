@@ -1,6 +1,7 @@
 package replay_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -101,4 +102,20 @@ func TestMatch_UnderstandsActionsThatWaitedForAResumption(t *testing.T) {
 		begin(), replaytest.Done(0, ""), &history.ExecutionSuspended{}, task(1, "B"), end(),
 	}
 	wantActions(t, run(t, c, past, replaytest.Done(1, ""), &history.ExecutionResumed{}).Actions, "2 Completed end")
+}
+
+// A generation that was committed before it ran may be woken and suspended at once: what
+// it decided then waits until it is resumed.
+func TestMatch_UnderstandsAGenerationThatWasSuspendedAsItWasWoken(t *testing.T) {
+	t.Parallel()
+	c := code("task A", "task B")
+	played := &history.OrchestratorCompleted{Header: history.Header{EventID: -1, IsPlayed: true, Timestamp: replaytest.Epoch}}
+	wake := &history.GenericEvent{Header: head(-1), Data: new("continue-as-new")}
+	for _, fresh := range [][]history.Event{{wake, &history.ExecutionSuspended{}}, {&history.ExecutionSuspended{}, wake}} {
+		past := slices.Concat([]history.Event{begin(), start(), played, begin()}, fresh, []history.Event{end()})
+		wantActions(t, run(t, c, past).Actions)
+		wantActions(t, run(t, c, past, &history.ExecutionResumed{}).Actions, "0 task A <nil>")
+		past = append(past, begin(), &history.ExecutionResumed{}, task(0, "A"), end())
+		wantActions(t, run(t, c, past, replaytest.Done(0, "")).Actions, "1 task B <nil>")
+	}
 }
