@@ -1,0 +1,62 @@
+package azurestorage
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// What keeps messages and partitions waits for no turn: it would be late when others,
+// which have to wait, are answered.
+func TestPace_HoldsUpNoRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := azsim.New(azsim.Config{MaxLatency: time.Millisecond})
+		defer account.Wait()
+		c, err := ParseConnectionString(account.ConnectionString())
+		if err != nil {
+			t.Fatal(err)
+		}
+		h, err := Open(c, Config{TaskHub: "Sim", PartitionCount: 1, Transport: account.Worker("w")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		event := provider.TaskMessage{
+			Target: history.OrchestrationInstance{InstanceID: "i"}, Event: &history.EventRaised{Header: header(history.NoEventID), Name: "E"},
+		}
+		if err := h.Send(t.Context(), event); err != nil {
+			t.Fatal(err)
+		}
+		queue := h.partitions[0].queue
+		got, err := queue.receive(t.Context(), 1, h.controlLock())
+		if err != nil || len(got) != 1 {
+			t.Fatal(got, err)
+		}
+		d := h.newDelivery(queue, got[0], h.controlLock(), func() {})
+		for _, p := range []*pace{h.services.queuePace, h.services.tablePace} {
+			for range p.most { // who never get an answer
+				if err := p.begin(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		time.Sleep(10 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
+
+		d.renew(ctx)
+		if left, _ := d.hiddenFor(time.Now()); left < h.controlLock()-time.Second {
+			t.Errorf("the message is hidden for %v, want %v: it is renewed at once", left, h.controlLock())
+		}
+		if _, _, err := h.readPartitionRows(ctx, h.leasesTable); err != nil {
+			t.Errorf("the partitions cannot be looked at: %v", err)
+		}
+		if _, err := queue.length(ctx); err == nil {
+			t.Error("what is not urgent was asked for, too")
+		}
+	})
+}
