@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -148,6 +149,112 @@ func (w weather) run(t *testing.T) (got tally) {
 		got.count(account.Log())
 	})
 	return got
+}
+
+// drain lets three workers work off a queue of work items that a dead worker has left,
+// while the queues take so much longer to answer.
+func drain(t *testing.T, delay time.Duration) (got tally) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var dead, slow atomic.Bool
+		account := azsim.New(azsim.Config{
+			Seed: 5, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond,
+			Decide: func(r azsim.Request) azsim.Fault {
+				if r.Worker == "dead" && dead.Load() {
+					return azsim.KillBefore
+				}
+				return azsim.None
+			},
+			Delay: func(r azsim.Request, _ int) time.Duration {
+				if slow.Load() && r.Service == azsim.QueueService {
+					return delay
+				}
+				return 0
+			},
+		})
+		defer account.Wait()
+		var runs atomic.Int32
+		work := func(ctx context.Context, _ string) (string, error) {
+			if !dead.Load() {
+				<-ctx.Done()
+				return "", ctx.Err()
+			}
+			runs.Add(1)
+			time.Sleep(2 * time.Second)
+			return "", nil
+		}
+		fan := func(ctx *durable.Context, _ durable.Void) (int, error) {
+			all, err := durable.Map(ctx, work, make([]string, fanWidth), fanWidth)
+			return len(all), err
+		}
+		registry := durable.NewRegistry(durable.Orchestrator("Fan", fan), durable.Activity("Work", work))
+		begin := func(name string) (client *durable.Client, stop func()) {
+			hub := openWith(t, name, account, account.Worker(name))
+			ctx, cancel := context.WithCancel(t.Context())
+			var running sync.WaitGroup
+			running.Go(func() {
+				_ = durable.NewWorker(hub, registry, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(chance.With(ctx, account.Chance(name)))
+			})
+			return durable.NewClient(hub, registry), func() {
+				cancel()
+				running.Wait()
+			}
+		}
+		client, stop := begin("dead")
+		time.Sleep(5 * time.Second)
+		for i := range drained {
+			if _, err := durable.Start(t.Context(), client, fan, durable.Void{}, durable.InstanceID(fmt.Sprint("fan-", i))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(time.Minute)
+		dead.Store(true)
+		stop()
+		if n := len(account.Messages("sim-workitems")); n != drained*fanWidth {
+			t.Fatalf("there are %d work items, want %d", n, drained*fanWidth)
+		}
+		time.Sleep(2 * time.Minute) // nothing is hidden any more
+		slow.Store(true)
+		before, began := len(account.Log()), time.Now()
+		for i := range 3 {
+			_, stop := begin(fmt.Sprint("w", i))
+			defer stop()
+		}
+		for open := drained; open > 0; time.Sleep(10 * time.Second) {
+			open = drained
+			for _, row := range account.Rows("SimInstances") {
+				if row.Text("RuntimeStatus") == history.Completed.String() {
+					open--
+				}
+			}
+			if time.Since(began) > 6*time.Hour {
+				t.Errorf("%d instances of %d have not ended, and %d work items are left", open, drained, len(account.Messages("sim-workitems")))
+				break
+			}
+		}
+		got.took, got.runs = time.Since(began), int(runs.Load())
+		got.count(account.Log()[before:])
+	})
+	return got
+}
+
+// drained is how many fan-outs are worked off.
+const drained = 36
+
+// Queues that take 24 s for an answer, against locks of 30 s, have their work items worked
+// off all the same, though slowly, with few more requests than if they answered at once.
+func TestOverload_DrainsAQueueOfWorkItems(t *testing.T) {
+	calm, got := drain(t, 0), drain(t, 24*time.Second)
+	t.Logf("calm: %+v, slow: %+v", calm, got)
+	if got.requests > calm.requests*3/2 {
+		t.Errorf("%d requests, want at most half as many again as the %d of a calm account", got.requests, calm.requests)
+	}
+	if got.puts > calm.puts*5/4 {
+		t.Errorf("%d messages put, want about the %d of a calm account", got.puts, calm.puts)
+	}
+	if got.runs > calm.runs*5/4 {
+		t.Errorf("activities ran %d times, want about %d", got.runs, calm.runs)
+	}
 }
 
 func (got *tally) count(log []azsim.Entry) {
