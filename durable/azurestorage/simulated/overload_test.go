@@ -257,6 +257,64 @@ func TestOverload_DrainsAQueueOfWorkItems(t *testing.T) {
 	}
 }
 
+// While the renewal of a message is late, no more are received: they would only come to be
+// late, too.
+func TestOverload_ReceivesNothingWhileARenewalIsLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := azsim.New(azsim.Config{Delay: func(r azsim.Request, _ int) time.Duration {
+			if r.Worker == "w" && r.Operation == "UpdateMessage" {
+				return time.Minute
+			}
+			return 0
+		}})
+		defer account.Wait()
+		work := func(context.Context, string) (string, error) {
+			time.Sleep(time.Minute)
+			return "", nil
+		}
+		one := func(ctx *durable.Context, _ durable.Void) (string, error) {
+			return durable.CallActivity(ctx, work, "").Await()
+		}
+		registry := durable.NewRegistry(durable.Orchestrator("One", one), durable.Activity("Work", work))
+		hub := openWith(t, "w", account, account.Worker("w"))
+		ctx, stop := context.WithCancel(t.Context())
+		var running sync.WaitGroup
+		running.Go(func() {
+			_ = durable.NewWorker(hub, registry, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+		})
+		defer running.Wait()
+		defer stop()
+		client := durable.NewClient(openWith(t, "client", account, account.Worker("client")), registry)
+		time.Sleep(5 * time.Second)
+		if _, err := durable.Start(t.Context(), client, one, durable.Void{}, durable.InstanceID("i")); err != nil {
+			t.Fatal(err)
+		}
+		for range 40 { // so that there is something to receive
+			time.Sleep(time.Second)
+			if err := goOn.Raise(t.Context(), client, "i", "now"); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var hiddenUntil time.Duration
+		for _, e := range account.Log() {
+			if e.Operation == "PutMessage" && e.Target == "sim-workitems" {
+				hiddenUntil = e.At + 30*time.Second
+			}
+		}
+		received := 0
+		for _, e := range account.Log() {
+			if late := hiddenUntil - 3*time.Second; e.Operation == "GetMessages" && e.Asked > late && e.Asked < hiddenUntil {
+				t.Errorf("received from %s %v before the message came to light", e.Target, hiddenUntil-e.Asked)
+			} else if e.Operation == "GetMessages" && e.Asked > late-10*time.Second && e.Asked < late {
+				received++
+			}
+		}
+		if received == 0 {
+			t.Error("nothing was received before that, either")
+		}
+	})
+}
+
 func (got *tally) count(log []azsim.Entry) {
 	for _, e := range log {
 		switch {
