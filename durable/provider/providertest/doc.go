@@ -85,7 +85,7 @@ func ExerciseIn(t *testing.T, in func(t *testing.T, test func(t *testing.T)), op
 	t.Helper()
 	for _, a := range []area{
 		starting, children, messages, workItems, sessions, commits, continuing, statuses, activities,
-		timers, ordering, payloads, identifiers, queries, entities, endings, optional, copying, stopping, restarting,
+		timers, ordering, payloads, identifiers, queries, entities, endings, optional, checking, copying, stopping, restarting,
 	} {
 		t.Run(a.name, func(t *testing.T) {
 			for _, tt := range a.tests {
