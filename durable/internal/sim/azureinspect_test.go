@@ -87,7 +87,7 @@ func (in *inspection) commit(e azsim.Entry) {
 			in.committed[task] = e.At
 		}
 		row.EventType, row.EventID = "", 0
-		if in.written[row] {
+		if in.written[row] && e.Worker != "client" { // a rewind that its caller cut off is done again
 			in.fault("at %v %s wrote row %s of %s again: two workers had it", e.At, e.Worker, row.RowKey, row.PartitionKey)
 		}
 		in.written[row] = true
