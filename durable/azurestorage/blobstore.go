@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 )
 
 // blobStore is one container of the hub. Text is compressed in it.
@@ -33,6 +34,16 @@ func (s *blobStore) create(ctx context.Context) error {
 		_, err := s.client.Create(ctx, nil)
 		return ignoreExisting(err)
 	})
+}
+
+// breakLease ends the lease on the container at once, whoever has it.
+func (s *blobStore) breakLease(ctx context.Context) error {
+	c, err := lease.NewContainerClient(s.client, nil)
+	if err != nil {
+		return err
+	}
+	_, err = c.BreakLease(ctx, &lease.ContainerBreakOptions{BreakPeriod: new(int32(0))})
+	return ignore(err, http.StatusConflict) // it has run out
 }
 
 // createBlob writes a blob as it is, unless it is there already.

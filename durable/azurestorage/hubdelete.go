@@ -2,25 +2,31 @@ package azurestorage
 
 import (
 	"context"
+	"errors"
 	"net/http"
-
-	"golang.org/x/sync/errgroup"
+	"sync"
 )
 
 // Delete deletes the hub with all that is in it: its queues, its tables and its
 // containers. It fails with [provider.ErrHubBusy] if a worker has the hub, unless
-// it is forced. The service may take a minute to let the same names be used
-// again.
+// it is forced. Whoever has the app lease loses it. What cannot be deleted keeps nothing
+// else from it, and the error names all of it. The service may take a minute to let the
+// same names be used again.
 func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 	if !force {
 		if err := h.checkIdle(ctx); err != nil {
 			return err
 		}
 	}
-	group, ctx := errgroup.WithContext(ctx)
+	var group sync.WaitGroup
+	var mu sync.Mutex // protects failures
+	var failures []error
 	remove := func(what string, f func(ctx context.Context) error) {
-		group.Go(func() error {
-			return retry(ctx, "delete "+what, func(ctx context.Context) error { return ignore(f(ctx), http.StatusNotFound) })
+		group.Go(func() {
+			err := retry(ctx, "delete "+what, func(ctx context.Context) error { return ignore(f(ctx), http.StatusNotFound) })
+			mu.Lock()
+			defer mu.Unlock()
+			failures = append(failures, err)
 		})
 	}
 	queues := append(h.messageQueues(), h.tracking.queue)
@@ -43,8 +49,16 @@ func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 		store := newBlobStore(h.services.blobs, h.services.blobEndpoint, name)
 		remove("container "+name, func(ctx context.Context) error {
 			_, err := store.client.Delete(ctx, nil)
+			if codeOf(err) != codeLeaseIDMissing {
+				return err
+			}
+			if err := store.breakLease(ctx); err != nil {
+				return err
+			}
+			_, err = store.client.Delete(ctx, nil)
 			return err
 		})
 	}
-	return group.Wait()
+	group.Wait()
+	return errors.Join(failures...)
 }

@@ -22,6 +22,7 @@ const (
 	codeSuffixBeingDeleted = "BeingDeleted"
 	codeMessageNotFound    = "MessageNotFound"
 	codePopReceiptMismatch = "PopReceiptMismatch"
+	codeLeaseIDMissing     = "LeaseIdMissing"
 	codeContainerNotFound  = "ContainerNotFound"
 	codeResourceNotFound   = "ResourceNotFound"
 	codeQueueNotFound      = "QueueNotFound"

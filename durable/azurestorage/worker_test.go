@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -518,4 +520,22 @@ func TestRenewal_KeepsMessagesForAsLongAsTheyAreInUse(t *testing.T) {
 	}
 	commitEnd(t, mustNext(t, h), 1, `1`)
 	eventually(t, "no message is left", 30*time.Second, func() bool { return messageCount(t, h.workItems)+messageCount(t, h.controlQueues[0]) == 0 })
+}
+
+// The app that works on the hub has the app lease, which is on a container. It loses it.
+func TestDelete_TakesTheContainerThatAnAppHasLeased(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	stop := runHub(t, h)
+	eventually(t, "the app has the app lease", 30*time.Second, func() bool {
+		p, err := h.appLeases.client.GetProperties(t.Context(), nil)
+		return err == nil && value(p.LeaseState) == lease.StateTypeLeased
+	})
+	stop()
+	if err := openHub(t, h.cfg).Delete(t.Context(), true); err != nil {
+		t.Error(err)
+	}
+	if _, err := h.appLeases.client.GetProperties(t.Context(), nil); !isNotFound(err) {
+		t.Errorf("the container is there: %v", err)
+	}
 }

@@ -3,6 +3,7 @@ package simulated_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -17,12 +18,22 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Somebody deletes the hub while its worker runs. The worker makes it anew, and what a
-// client that has used it before starts is run.
+// Somebody deletes the hub while its worker runs and has the app lease, if there is one.
+// The worker makes it anew, and what a client that has used it before starts is run.
 func TestTaskHub_ThatIsDeletedWhileItIsInUseIsMadeAnew(t *testing.T) {
-	for _, manager := range []azurestorage.PartitionManager{azurestorage.TablePartitions, azurestorage.SafeBlobLeases, azurestorage.LegacyBlobLeases} {
-		t.Run(manager.String(), func(t *testing.T) {
-			inFleet(t, azurestorage.Config{PartitionManager: manager, AppLease: azurestorage.AppLease{Disabled: true}}, func(f *fleet) {
+	for _, tt := range []struct {
+		manager  azurestorage.PartitionManager
+		appLease bool
+	}{
+		{azurestorage.TablePartitions, false},
+		{azurestorage.TablePartitions, true},
+		{azurestorage.SafeBlobLeases, false},
+		{azurestorage.SafeBlobLeases, true},
+		{azurestorage.LegacyBlobLeases, false},
+		{azurestorage.LegacyBlobLeases, true},
+	} {
+		t.Run(fmt.Sprintf("%v, app lease %v", tt.manager, tt.appLease), func(t *testing.T) {
+			inFleet(t, azurestorage.Config{PartitionManager: tt.manager, AppLease: azurestorage.AppLease{Disabled: !tt.appLease}}, func(f *fleet) {
 				t := f.T
 				f.join("one", nil)
 				hub, _ := f.hub("client", nil)
@@ -65,6 +76,34 @@ func (w *without) Do(r *http.Request) (*http.Response, error) {
 		return nil, errors.New("the service is away")
 	}
 	return w.Transporter.Do(r)
+}
+
+// What a service does not delete keeps nothing else from being deleted, and is told.
+func TestDelete_GoesOnPastWhatItCannotDelete(t *testing.T) {
+	inFleet(t, azurestorage.Config{PartitionCount: 1}, func(f *fleet) {
+		f.join("one", nil)
+		time.Sleep(time.Minute)
+		f.leave("one")
+		way := new(without)
+		hub, _ := f.hub("admin", func(c *azurestorage.Config) { way.Transporter, c.Transport = c.Transport, way })
+		way.service = "table"
+		err := hub.Delete(f.Context(), true)
+		for _, table := range []string{"FleetInstances", "FleetHistory", "FleetPartitions"} {
+			if err == nil || !strings.Contains(err.Error(), table) {
+				f.Errorf("the error is %v, want one that names %s", err, table)
+			}
+		}
+		if left := fmt.Sprint(f.account.Queues(), containers(f.account)); left != "[] []" {
+			f.Errorf("left over: %s", left)
+		}
+		way.service = ""
+		if err := hub.Delete(f.Context(), false); err != nil {
+			f.Error(err)
+		}
+		if left := f.account.Tables(); len(left) > 0 {
+			f.Errorf("tables left over: %v", left)
+		}
+	})
 }
 
 // Neither tables nor queues alone are a hub that takes work.

@@ -96,7 +96,6 @@ func TestTrackingStore_HasAllTablesAndBlobsAsInDotNet(t *testing.T) {
 				if diff := cmp.Diff(want, got); diff != "" {
 					t.Errorf("queues, tables and containers of both accounts, -want +got:\n%s", diff)
 				}
-				time.Sleep(2 * time.Minute) // the app lease has ended
 				if err := openDivided(t, "deleter", queues, store, tt.manager).Delete(t.Context(), false); err != nil {
 					t.Fatal(err)
 				}
