@@ -89,13 +89,14 @@ func (s *session) runEntity() {
 	if err == nil && s.d.config.Crashes.Holds(s.work) {
 		err = &unknownFunctionError{kind: "entity", name: entityName(s.item), crashed: true}
 	}
-	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok && !unknown.crashed && s.d.failsUnknownEntity(s.item) {
+	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
+		if held := s.d.holdEntity(s.item, unknown); held != nil {
+			s.log.Log(s.live.io, s.d.waits(s.item.Instance.InstanceID, unknown), "entity is held back: "+unknown.why(), "name", unknown.name)
+			s.abandon(held)
+			return
+		}
 		s.log.Warn("operations of an entity fail: this worker does not know its function", "name", unknown.name)
 		code = unknown.failAll
-	} else if ok {
-		s.log.Log(s.live.io, s.d.waits(s.item.Instance.InstanceID, unknown), "entity is held back: "+unknown.why(), "name", unknown.name)
-		s.abandon(err)
-		return
 	} else if err != nil {
 		// No worker will ever make something of it.
 		s.log.Error("dropped messages to what is no entity", "error", err, "messages", len(s.item.Messages))

@@ -96,18 +96,28 @@ func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (
 	return x.episode(nil, past, arrived)
 }
 
-// failsUnknownEntity reports whether operations of an entity whose function is not
-// known are to fail. One that does not exist has not begun.
-func (d *Dispatcher) failsUnknownEntity(w *provider.OrchestrationWorkItem) bool {
+// holdEntity returns why operations of an entity whose function is not known are held
+// back, nil if they are to fail. One that does not exist has not begun.
+func (d *Dispatcher) holdEntity(w *provider.OrchestrationWorkItem, f *unknownFunctionError) error {
 	var begun bool
 	if start := startOf(w.History); start != nil {
 		state, err := entity.DecodeState(start.Input)
 		if err != nil {
-			return false
+			return f
 		}
 		begun = state.Text != nil
 	}
-	return len(w.Messages) > 0 && d.config.unknown().fails(w.Messages[0].Event.Head().Timestamp, d.config.Now(), begun)
+	if f.crashed || len(w.Messages) == 0 {
+		return f
+	}
+	due, policy := w.Messages[0].Event.Head().Timestamp, d.config.unknown()
+	if delayed, ok := provider.EntityDue(w.Messages[0]); ok && delayed.After(due) {
+		due = delayed
+	}
+	if policy.fails(due, d.config.Now(), begun) {
+		return nil
+	}
+	return policy.hold(f, due, begun)
 }
 
 // failAll is the code of an entity that nobody knows.

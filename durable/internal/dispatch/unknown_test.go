@@ -245,6 +245,33 @@ func TestUnknownFunction_CallsOfAnEntityThatDoesNotExistFail(t *testing.T) {
 	})
 }
 
+// Neither at the end of a long delay nor, if it was to be delivered later, before its time.
+func TestUnknownFunction_OperationsOfAnEntityFailWhenTheirTimeIsOver(t *testing.T) {
+	const after, hour = 10 * time.Minute, time.Hour
+	bubble(t, func(b *bench) {
+		b.work(functions{orchestrators: entityFunctions.orchestrators}, func(c *dispatch.Config) { c.FailUnknownAfter = after })
+		began := time.Now()
+		b.start("i", "Call", "get")
+		if s := b.end("i"); s.Status != history.Failed {
+			t.Errorf("the caller is %v", s.Status)
+		}
+		if took := time.Since(began); took < after || took > after+time.Minute {
+			t.Errorf("the call failed after %v", took)
+		}
+		began = time.Now()
+		b.signal(counterID("b"), "add", 1, began.Add(hour))
+		for _, tt := range []struct {
+			wait  time.Duration
+			fails int
+		}{{hour + after - time.Minute, 1}, {2 * time.Minute, 2}} {
+			time.Sleep(tt.wait)
+			if n := b.log.count("operations of an entity fail"); n != tt.fails {
+				t.Errorf("after %v operations have failed %d times, want %d", time.Since(began), n, tt.fails)
+			}
+		}
+	})
+}
+
 func TestUnknownFunction_IsToldOnceAndAsLongAsSomethingWaits(t *testing.T) {
 	bubble(t, func(b *bench) {
 		var waiting dispatch.Waiting
