@@ -71,6 +71,7 @@ type roomedBody struct {
 	io.ReadCloser
 	room   *bodyRoom
 	taken  int64
+	read   int64 // what has come, whether there was room for it or not
 	answer http.ResponseWriter
 	paced  bool // who sends nothing for bodyTime is given up
 }
@@ -78,6 +79,7 @@ type roomedBody struct {
 func (b *roomedBody) Read(p []byte) (int, error) {
 	b.wait(time.Now().Add(bodyTime))
 	n, err := b.ReadCloser.Read(p)
+	b.read += int64(n)
 	switch {
 	case !b.room.take(int64(n)):
 		b.room.left.Add(b.taken) // at once, or the others would fail, too
@@ -126,7 +128,7 @@ func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 		}
 		defer func() {
 			s.bodies.left.Add(body.taken)
-			if body.taken >= largeBody {
+			if body.read >= largeBody {
 				s.bodies.freeSoon()
 			}
 		}()

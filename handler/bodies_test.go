@@ -140,6 +140,52 @@ func TestBodies_TakeUpWhatHasComeOfThem(t *testing.T) {
 	})
 }
 
+// The memory of a large body is given back whether the request was answered or refused
+// on the way.
+func TestBodies_GiveBackTheMemoryOfLargeOnes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		room, length int64
+		code         int
+		frees        bool
+	}{
+		"answered":           {1 << 30, largeBody, http.StatusNoContent, true},
+		"small":              {1 << 30, 1000, http.StatusNoContent, false},
+		"refused on the way": {largeBody + 1000, largeBody + 2000, http.StatusServiceUnavailable, true},
+		"refused early":      {1000, largeBody, http.StatusServiceUnavailable, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			app := App{Routes: func(api *echo.Group, _ *durable.Client) {
+				api.POST("/read", func(c echo.Context) error {
+					if _, err := io.Copy(io.Discard, c.Request().Body); err != nil {
+						return err
+					}
+					return c.NoContent(http.StatusNoContent)
+				})
+			}}
+			s := readyServer(t, app, fakeConfig(t, newFakeHub()))
+			s.bodies.left.Store(tt.room)
+			body := io.LimitReader(blanks{}, tt.length) // of no known length
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost:8080/api/read", body))
+			if freeing := s.bodies.freeing.Load(); w.Code != tt.code || freeing != tt.frees {
+				t.Errorf("%d, and memory is to be given back: %v; want %d, %v", w.Code, freeing, tt.code, tt.frees)
+			}
+		})
+	}
+}
+
+// blanks are blanks without end.
+type blanks struct{}
+
+func (blanks) Read(p []byte) (int, error) {
+	for i := range p {
+		p[i] = ' '
+	}
+	return len(p), nil
+}
+
 // Bodies that come at the same time and have no room together do not wait for each
 // other: who finds none fails, and the others end.
 func TestBodies_ThatNeedEachOthersRoomDoNotWait(t *testing.T) {
