@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/labstack/echo/v4"
@@ -124,40 +125,42 @@ func TestServer_StopsWhenRequestsAndWorkHaveEnded(t *testing.T) {
 
 func TestServer_StopDoesNotWaitForEver(t *testing.T) {
 	t.Parallel()
-	cfg, _ := anyPort(t, newFakeHub())
-	cfg.ShutdownTimeout = 300 * time.Millisecond
-	entered, stuck := make(chan struct{}), make(chan struct{})
-	defer close(stuck)
-	s := New(App{Routes: func(api *echo.Group, _ *durableClient) {
+	// Half-way through the time a request is told.
+	app := App{Routes: func(api *echo.Group, _ *durableClient) {
 		api.GET("/stuck", func(c echo.Context) error {
-			close(entered)
-			<-c.Request().Context().Done() // told half-way through the time
+			<-c.Request().Context().Done()
 			return nil
 		})
-	}}, cfg)
-	base, stop := start(t, s)
-	go func() {
-		answer, err := http.Get(base + "/api/stuck")
-		if err == nil {
-			answer.Body.Close()
-		}
-	}()
-	<-entered
-	if err := stop(); err != nil {
-		t.Errorf("a request that heeds its context: %v", err)
-	}
+	}}
+	serveInBubble(t, app, fakeConfig(t, newFakeHub()), func(t *testing.T, dial func() net.Conn) {
+		conn := dial()
+		send(t, conn, "GET /api/stuck HTTP/1.1\r\nHost: x\r\n\r\n")
+		go func() { _, _ = io.Copy(io.Discard, conn) }()
+		synctest.Wait()
+	})
 
-	cfg, _ = anyPort(t, newFakeHub())
-	cfg.ShutdownTimeout = 300 * time.Millisecond
-	cfg.Provider = stuckHub{newFakeHub(), stuck}
-	s = New(App{}, cfg)
-	_, stop = start(t, s)
-	if err := s.state.await(t.Context(), time.Minute); err != nil {
-		t.Fatal(err)
-	}
-	if err := stop(); err == nil || !strings.Contains(err.Error(), "work is still running 300ms after the stop began") {
-		t.Errorf("error is %v", err)
-	}
+	// At its end nobody waits for what has not heeded it.
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		cfg := fakeConfig(t, newFakeHub())
+		cfg.Provider = stuckHub{newFakeHub(), stuck}
+		s := New(App{}, cfg)
+		ctx, stop := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- s.serve(ctx, &pipeListener{conns: make(chan net.Conn)}) }()
+		if err := s.state.await(t.Context(), time.Minute); err != nil {
+			t.Fatal(err)
+		}
+		stop()
+		began := time.Now()
+		if err := <-ended; err == nil || !strings.Contains(err.Error(), "work is still running 7s after the stop began") {
+			t.Errorf("error is %v", err)
+		}
+		if took := time.Since(began); took != DefaultShutdownTimeout {
+			t.Errorf("it took %v", took)
+		}
+		close(stuck)
+	})
 }
 
 // A stuckHub does not end when it should.
