@@ -190,7 +190,7 @@ func (h *fakeHub) messages() []provider.TaskMessage {
 }
 
 // fakeConfig is a configuration on hub.
-func fakeConfig(t *testing.T, hub provider.Provider) Config {
+func fakeConfig(t testing.TB, hub provider.Provider) Config {
 	t.Helper()
 	cfg := Config{RoutePrefix: "api", Provider: hub, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))}
 	cfg.Storage.TaskHub = "MyHub"
@@ -198,7 +198,7 @@ func fakeConfig(t *testing.T, hub provider.Provider) Config {
 }
 
 // readyServer is a server that has found its hub.
-func readyServer(t *testing.T, app App, cfg Config) *Server {
+func readyServer(t testing.TB, app App, cfg Config) *Server {
 	t.Helper()
 	s := New(app, cfg)
 	if s.cfg.Problem != nil {

@@ -20,9 +20,9 @@ import (
 )
 
 // everyHub has, for each provider, what opens an empty hub of it.
-var everyHub = map[string]func(t *testing.T) provider.Provider{
-	"memory": func(*testing.T) provider.Provider { return newFakeHub() },
-	"embedded": func(t *testing.T) provider.Provider {
+var everyHub = map[string]func(t testing.TB) provider.Provider{
+	"memory": func(testing.TB) provider.Provider { return newFakeHub() },
+	"embedded": func(t testing.TB) provider.Provider {
 		hub, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{})
 		if err != nil {
 			t.Fatal(err)
@@ -34,7 +34,7 @@ var everyHub = map[string]func(t *testing.T) provider.Provider{
 		})
 		return hub
 	},
-	"Azure Storage": func(t *testing.T) provider.Provider {
+	"Azure Storage": func(t testing.TB) provider.Provider {
 		connection, err := azurestorage.ParseConnectionString(azuritetest.Start(t))
 		if err != nil {
 			t.Fatal(err)
