@@ -1,13 +1,13 @@
 package handler
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"runtime/debug"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -178,11 +178,11 @@ func writeJSON(c echo.Context, status int, v any) error {
 }
 
 func marshalJSON(v any) ([]byte, error) {
-	var out strings.Builder
+	var out bytes.Buffer
 	enc := json.NewEncoder(&out)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return nil, err
 	}
-	return []byte(strings.TrimSuffix(out.String(), "\n")), nil
+	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }

@@ -123,7 +123,7 @@ func (h *TaskHub) readReference(ctx context.Context, blob string, limit int64) (
 	if !isStartMessageBlob(blob) {
 		return new(string(text)), nil
 	}
-	env, err := decodeEnvelope(string(text))
+	env, err := decodeEnvelopeJSON(text)
 	if err != nil {
 		return nil, &damageError{fmt.Errorf("start message %s: %w", blob, err)}
 	}

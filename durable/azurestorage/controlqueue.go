@@ -137,7 +137,7 @@ func (h *TaskHub) readEnvelope(ctx context.Context, text string) (*envelope, err
 		if err != nil {
 			return nil, fmt.Errorf("fetch large message: %w", err)
 		}
-		if env, err = decodeEnvelope(string(content)); err != nil {
+		if env, err = decodeEnvelopeJSON(content); err != nil {
 			return nil, &damageError{fmt.Errorf("large message %s: %w", name, err)}
 		}
 		env.Batch = batch

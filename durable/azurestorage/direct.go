@@ -48,7 +48,7 @@ func (h *TaskHub) newDirect(p *partition, item *delivery, env *envelope) (*deliv
 	if err != nil {
 		return nil, fmt.Errorf("encode %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
 	}
-	asReceived, err := decodeEnvelope(string(text))
+	asReceived, err := decodeEnvelopeJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("read back %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
 	}

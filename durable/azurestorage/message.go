@@ -169,15 +169,20 @@ func (w *jsonWriter) sender(s *history.OrchestrationInstance) {
 	w.close()
 }
 
-// decodeEnvelope reads the text of a queue message, or the content of the blob
-// that a wrapper names. Members that it does not know are ignored, and $type
-// matters for the event only. It fails for what nobody could process: an
-// unknown event, a message for nobody.
+// decodeEnvelope is decodeEnvelopeJSON for the text of a queue message.
 func decodeEnvelope(text string) (*envelope, error) {
 	data, err := decodeQueueText(text)
 	if err != nil {
 		return nil, err
 	}
+	return decodeEnvelopeJSON(data)
+}
+
+// decodeEnvelopeJSON reads the JSON of a queue message, which is also the content of
+// the blob that a wrapper names. Members that it does not know are ignored, and $type
+// matters for the event only. It fails for what nobody could process: an
+// unknown event, a message for nobody.
+func decodeEnvelopeJSON(data []byte) (_ *envelope, err error) {
 	var wire wireEnvelope
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return nil, fmt.Errorf("decode message: %w", err)

@@ -112,7 +112,7 @@ func (h *TaskHub) prepare(ctx context.Context, out *outgoing) (err error) {
 		return fmt.Errorf("encode %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
 	}
 	if out.claim {
-		if out.asReceived, err = decodeEnvelope(string(encoded)); err != nil {
+		if out.asReceived, err = decodeEnvelopeJSON(encoded); err != nil {
 			return fmt.Errorf("read back %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
 		}
 	}

@@ -118,7 +118,7 @@ func (b bucket) whole(key, k, v []byte) ([]byte, error) {
 	if err != nil || !more {
 		return value, err
 	}
-	value = append(make([]byte, 0, 4*len(value)), value...)
+	pieces := [][]byte{value}
 	for n := 1; more; n++ {
 		k := pieceKey(key, n)
 		v := b.Get(k)
@@ -129,9 +129,9 @@ func (b bucket) whole(key, k, v []byte) ([]byte, error) {
 		if next, more, err = b.open(k, v); err != nil {
 			return nil, err
 		}
-		value = append(value, next...)
+		pieces = append(pieces, next)
 	}
-	return value, nil
+	return bytes.Join(pieces, nil), nil
 }
 
 // open checks a piece and returns what it holds.
