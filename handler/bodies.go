@@ -147,7 +147,7 @@ func readAll(r *http.Request) ([]byte, error) {
 	var text []byte
 	for {
 		if len(text) == cap(text) {
-			more := max(firstRead, 3*len(text)+1)                       // a round number of bytes and its end fit as well
+			more := max(firstRead, 3*len(text)+1)                       // a round length has room for its end, too
 			if left := int(r.ContentLength) - len(text) + 1; left > 0 { // one more, to see the end
 				more = min(more, left)
 			}
