@@ -26,8 +26,8 @@ type undecodableMessage struct {
 	seen time.Time
 }
 
-// How many of them are remembered, how much of why, in bytes, and for how long after
-// one was received, which is longer than any is hidden for.
+// How many of them are remembered, how much of why, in bytes of JSON, and for how long
+// after one was received, which is longer than any is hidden for.
 const (
 	maxUndecodable      = 1000
 	maxUndecodableCause = 300
@@ -51,9 +51,10 @@ func (u *undecodable) see(queue, id string, cause error) (news bool) {
 		if u.byKey == nil {
 			u.byKey = make(map[string]undecodableMessage)
 		}
-		m.UndecodableMessage = provider.UndecodableMessage{Queue: queue, ID: id, Cause: cause.Error(), Since: now}
-		if len(m.Cause) > maxUndecodableCause {
-			m.Cause = m.Cause[:maxUndecodableCause] + "…"
+		text := cause.Error()
+		m.UndecodableMessage = provider.UndecodableMessage{Queue: queue, ID: id, Cause: cutJSON(text, maxUndecodableCause), Since: now}
+		if m.Cause != text {
+			m.Cause += "…"
 		}
 	}
 	m.seen = now
