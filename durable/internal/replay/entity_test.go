@@ -222,18 +222,20 @@ func TestEntities_AChildThatIsFirstLeavesTheGUIDsAsTheyWere(t *testing.T) {
 	}
 }
 
+// callAfterGo calls an entity once the event "go" has come.
+func callAfterGo(x *replay.Execution, _ *string) (*string, error) {
+	var f replay.Future
+	x.WaitEvent(&f, "go")
+	f.Await()
+	return callEntity(x, "a", "get")
+}
+
 // An attempt of an episode was lost after it had sent a call. The answer to it counts
 // for the call that the history has, under whose name .NET needs it, too.
 func TestEntities_AnAnswerToAnotherAttemptAnswersTheCall(t *testing.T) {
 	t.Parallel()
-	code := func(x *replay.Execution, _ *string) (*string, error) {
-		var f replay.Future
-		x.WaitEvent(&f, "go")
-		f.Await()
-		return callEntity(x, "a", "get")
-	}
 	attempt := func(later time.Duration) (*replaytest.Stage, *entity.Request) {
-		s := replaytest.New(t, "O", code)
+		s := replaytest.New(t, "O", callAfterGo)
 		s.Compare = false // a replay has no need of aliases
 		s.Start(nil)
 		s.Now = s.Now.Add(later)
@@ -254,7 +256,7 @@ func TestEntities_AnAnswerToAnotherAttemptAnswersTheCall(t *testing.T) {
 		t.Errorf("aliases (-want +got):\n%s", diff)
 	}
 
-	early := replaytest.New(t, "O", code)
+	early := replaytest.New(t, "O", callAfterGo)
 	early.Compare = false
 	early.Start(nil)
 	early.Now = early.Now.Add(time.Minute)
@@ -312,16 +314,10 @@ func TestEntities_TheHistorysRequestsCount(t *testing.T) {
 // The checkpoint of a call is lost after it was sent: the answer is here first.
 func TestEntities_AnAnswerMayComeBeforeItsCall(t *testing.T) {
 	t.Parallel()
-	code := func(x *replay.Execution, _ *string) (*string, error) {
-		var f replay.Future
-		x.WaitEvent(&f, "go")
-		f.Await()
-		return callEntity(x, "a", "get")
-	}
-	first := replaytest.New(t, "O", code)
+	first := replaytest.New(t, "O", callAfterGo)
 	first.Start(nil)
 	sent := requests(t, first.Episode(replaytest.Raised("go", "")))
-	second := replaytest.New(t, "O", code)
+	second := replaytest.New(t, "O", callAfterGo)
 	second.Start(nil)
 	second.Episode(answer(sent[0], "7"))
 	second.Episode(replaytest.Raised("go", ""))
