@@ -145,6 +145,9 @@ func (c *commit) advance(t *txn, id string, r *row) error {
 	if r.apply(c.cp.NewEvents) {
 		changed = true
 	}
+	if r.status == history.Pending { // it was rewound
+		r.status, changed = history.Running, true
+	}
 	if custom := c.cp.CustomStatus; r.custom.apart || !equalText(custom, r.custom.text) {
 		r.custom, changed = r.custom.holds(custom), true
 	}

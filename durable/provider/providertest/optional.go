@@ -258,6 +258,7 @@ func rewound(w *world) {
 	w.equal("history", w.history("a"), w.histories[instance])
 
 	w.awoken("a").schedule(0, "Activity", nil).finish() // as replay would
+	w.equal("status of one that goes on", w.state("a").Status, history.Running)
 	w.complete(w.nextActivity(), completed(0, text("it works")))
 	w.next("a").end(history.Completed, text("done")).finish()
 	s := w.state("a")
