@@ -16,11 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler"
 )
 
@@ -103,24 +106,16 @@ func TestRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	quiet := slog.New(slog.DiscardHandler)
-	hub, err := azurestorage.Open(parsed, azurestorage.Config{TaskHub: recordedHub, MaxQueuePollingInterval: 100 * time.Millisecond, Logger: quiet})
+	hub, err := azurestorage.Open(parsed, azurestorage.Config{
+		TaskHub: recordedHub, MaxQueuePollingInterval: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	server := handler.New(handler.App{Functions: journeys()}, handler.Config{Address: "127.0.0.1:0", Provider: hub, Logger: quiet})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- server.Run(ctx) }()
-	defer func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
-		}
-	}()
-
+	server, stop := serve(t, journeys(), hub)
+	defer stop()
 	c := durable.NewClient(hub, durable.NewRegistry(journeys()...))
-	in := trip{[]string{"Tokyo", "Oslo", "Rome"}}
+	ctx, in := t.Context(), trip{[]string{"Tokyo", "Oslo", "Rome"}}
 	for _, id := range []durable.InstanceID{"under-way", "ended"} {
 		if _, err := durable.Start(ctx, c, journey, in, id); err != nil {
 			t.Fatal(err)
@@ -143,8 +138,23 @@ func TestRecord(t *testing.T) {
 	}
 	for _, id := range []string{"under-way", "ended"} {
 		write(t, id+".api.json", get(t, server, "/durabletask/instances/"+id+"?showHistory=true&showHistoryOutput=true"))
-		write(t, id+".rows.json", rowsOf(t, connection, id))
+		write(t, id+".rows.json", rowsOf(t, connection, nil, id))
 		write(t, id+".func.json", getHistory(t, connection, id))
+	}
+}
+
+// serve lets the functions run on a hub. stop returns when that has ended; the test must
+// call it.
+func serve(t *testing.T, functions []*durable.Function, hub provider.Provider) (server *handler.Server, stop func()) {
+	server = handler.New(handler.App{Functions: functions}, handler.Config{Address: "127.0.0.1:0", Provider: hub, Logger: slog.New(slog.DiscardHandler)})
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- server.Run(ctx) }()
+	return server, func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -158,10 +168,12 @@ func get(t *testing.T, server http.Handler, url string) []byte {
 	return w.Body.Bytes()
 }
 
-// rowsOf returns the rows of an instance as the table service answers them.
-func rowsOf(t *testing.T, connection, id string) []byte {
+// rowsOf returns the rows of an instance as the table service answers them, over the
+// given transport if it is not nil.
+func rowsOf(t *testing.T, connection string, transport policy.Transporter, id string) []byte {
 	t.Helper()
-	service, err := aztables.NewServiceClientFromConnectionString(connection, nil)
+	options := &aztables.ClientOptions{ClientOptions: azcore.ClientOptions{Transport: transport}}
+	service, err := aztables.NewServiceClientFromConnectionString(connection, options)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,8 +34,8 @@ import (
 // activity that were made at the same time had which result: they get them in
 // the order in which they came. The time that the orchestrator sees is near the
 // true one; the tags and the parent are not known, nor the version unless the status
-// has it, nor the execution ID unless an entity was called. Where that counts, and for instances that were rewound,
-// use one of the other forms.
+// has it, nor the execution ID unless an entity was called. Where that counts, use one
+// of the other forms.
 func Replay(t TB, functions []*durable.Function, file string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
@@ -92,6 +92,9 @@ func (r *replayer) run(events []history.Event) string {
 		return err.Error()
 	}
 	defer x.Close()
+	if neverRan(events) {
+		return ""
+	}
 	past, end := events, (*history.ExecutionCompleted)(nil)
 	for i, e := range events {
 		if c, ok := e.(*history.ExecutionCompleted); ok {
@@ -107,6 +110,25 @@ func (r *replayer) run(events []history.Event) string {
 		return ""
 	}
 	return compareEnds(events, end, outcome, x)
+}
+
+// neverRan reports whether a history is of an instance that was terminated by its first
+// episode, before anything was decided: its code was not run.
+func neverRan(events []history.Event) bool {
+	terminated := false
+	for _, e := range events {
+		switch e := e.(type) {
+		case *history.ExecutionTerminated:
+			terminated = true
+		case *history.OrchestratorCompleted, *history.ExecutionCompleted:
+			return terminated
+		default:
+			if e.Head().EventID >= 0 {
+				return false
+			}
+		}
+	}
+	return terminated
 }
 
 // compareEnds says how the end of a history differs from what the code does

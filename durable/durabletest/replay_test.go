@@ -334,6 +334,39 @@ func TestReplay_OrdersWhatTheManagementAPIDoesNot(t *testing.T) {
 	}
 }
 
+// What comes with that which ends an execution is in the same episode.
+func TestReplay_TakesWhatCameTooLate(t *testing.T) {
+	t.Parallel()
+	const order = `{"EventType":"ExecutionStarted","Input":"{\"id\":\"1\"}","Timestamp":"2024-01-01T00:00:00Z","FunctionName":"Ship"}`
+	const carried = `{"EventType":"TaskCompleted","Result":"x","Timestamp":"2024-01-01T00:00:02Z","ScheduledTime":"2024-01-01T00:00:01Z","FunctionName":"Carry"}`
+	const terminated = `{"EventType":"ExecutionTerminated","Input":"enough","Timestamp":"2024-01-01T00:00:02Z"}`
+	const event = `{"EventType":"EventRaised","Name":"e","Input":"1","Timestamp":"2024-01-01T00:00:03Z"}`
+	for end, arrivals := range map[string]string{
+		"Completed":  carried + "," + event,
+		"Terminated": terminated + "," + carried + "," + event,
+	} {
+		text := "[" + order + "," + arrivals + `,{"EventType":"ExecutionCompleted","OrchestrationStatus":"` + end + `","Result":null,"Timestamp":"2024-01-01T00:00:03Z"}]`
+		durabletest.Replay(t, functions, file(t, text))
+	}
+}
+
+func TestReplay_TakesWhatWasTerminatedBeforeItBegan(t *testing.T) {
+	t.Parallel()
+	head := history.NewHeader(time.Now())
+	durabletest.ReplayEvents(t, functions, []history.Event{
+		&history.OrchestratorStarted{Header: head},
+		&history.ExecutionStarted{Header: head, Name: "Backup", Input: new("1")},
+		&history.ExecutionTerminated{Header: head, Reason: new("enough")},
+		&history.ExecutionCompleted{Header: history.Header{EventID: 0}, Status: history.Terminated, Result: new("enough")},
+		&history.OrchestratorCompleted{Header: head},
+	})
+	durabletest.Replay(t, functions, file(t, `[
+		{"EventType":"ExecutionStarted","Input":"1","Timestamp":"2024-01-01T00:00:00Z","FunctionName":"Backup"},
+		{"EventType":"ExecutionTerminated","Input":"enough","Timestamp":"2024-01-01T00:00:02Z"},
+		{"EventType":"ExecutionCompleted","OrchestrationStatus":"Terminated","Result":"enough","Timestamp":"2024-01-01T00:00:03Z"}
+	]`))
+}
+
 func text(err error) string {
 	if err == nil {
 		return ""

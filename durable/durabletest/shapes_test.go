@@ -3,16 +3,26 @@ package durabletest_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
-	"github.com/durablefunctions-go/durablefunctions/handler"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // balance is the state of an entity.
@@ -29,16 +39,8 @@ func (b *balance) add(_ *durable.EntityContext, cents int) (int, error) {
 const balanceOf = durable.EntityKey[balance]("a")
 
 // shapes are orchestrators that each do one kind of thing, and more after it, so
-// that what was restored wrongly shows.
-func shapes() map[string]func(*durable.Context, int) (string, error) {
-	steps := func(ctx *durable.Context) (string, error) {
-		for _, city := range []string{"Oslo", "Rome"} {
-			if _, err := durable.CallActivity(ctx, quote, city).Await(); err != nil {
-				return "", err
-			}
-		}
-		return durable.CallActivity(ctx, forecast, "Rome").Await()
-	}
+// that what was restored wrongly shows. Those that send HTTP requests do so to url.
+func shapes(url string) map[string]func(*durable.Context, int) (string, error) {
 	return map[string]func(*durable.Context, int) (string, error){
 		"Sequence": func(ctx *durable.Context, _ int) (string, error) { return steps(ctx) },
 		"FanOut": func(ctx *durable.Context, _ int) (string, error) {
@@ -128,9 +130,217 @@ func shapes() map[string]func(*durable.Context, int) (string, error) {
 			}
 			return steps(ctx)
 		},
+		"HTTP": func(ctx *durable.Context, _ int) (string, error) {
+			return request(ctx, durable.HTTPRequest{URL: url + "/0"})
+		},
+		"PolledHTTP": func(ctx *durable.Context, _ int) (string, error) {
+			return request(ctx, durable.HTTPRequest{URL: url + "/2", PollInterval: time.Millisecond})
+		},
+		"PolledHTTPInTime": func(ctx *durable.Context, _ int) (string, error) {
+			return request(ctx, durable.HTTPRequest{URL: url + "/2", PollInterval: time.Millisecond, TotalTimeout: time.Hour})
+		},
+		"Generations":           generations,
+		"GenerationsAtOnce":     generationsAtOnce,
+		"GenerationsWithEvents": generationsWithEvents,
+		"Suspended": func(ctx *durable.Context, _ int) (string, error) {
+			if _, err := leave.Wait(ctx).Await(); err != nil {
+				return "", err
+			}
+			return steps(ctx)
+		},
+		"SuspendedAmidSteps": func(ctx *durable.Context, _ int) (string, error) {
+			if _, err := durable.CallActivity(ctx, quote, "Oslo").Await(); err != nil {
+				return "", err
+			}
+			call := durable.CallEntity(ctx, balanceOf, (*balance).add, 5)
+			if _, err := leave.Wait(ctx).AwaitTimeout(time.Hour); err != nil {
+				return "", err
+			}
+			if _, err := call.Await(); err != nil {
+				return "", err
+			}
+			return steps(ctx)
+		},
+		"Rewound": func(ctx *durable.Context, _ int) (string, error) {
+			if _, err := steps(ctx); err != nil {
+				return "", err
+			}
+			if _, err := once.Call(ctx, "a").Await(); err != nil {
+				return "", err
+			}
+			return steps(ctx)
+		},
+		"RewoundTwice": func(ctx *durable.Context, _ int) (string, error) {
+			a, b := once.Call(ctx, "a"), durable.CallActivity(ctx, quote, "Oslo")
+			if _, err := durable.AwaitAll(ctx, a, b); err != nil {
+				return "", err
+			}
+			if _, err := leave.Wait(ctx).Await(); err != nil {
+				return "", err
+			}
+			if _, err := once.Call(ctx, "b").Await(); err != nil {
+				return "", err
+			}
+			return steps(ctx)
+		},
+		"RewoundChild": func(ctx *durable.Context, _ int) (string, error) {
+			child := durable.OrchestratorName[int, string]("Rewound")
+			if _, err := child.Call(ctx, 1).Await(); err != nil {
+				return "", err
+			}
+			return steps(ctx)
+		},
+		"TerminatedAtOnce": func(ctx *durable.Context, _ int) (string, error) { return steps(ctx) },
+		"Terminated": func(ctx *durable.Context, _ int) (string, error) {
+			if _, err := steps(ctx); err != nil {
+				return "", err
+			}
+			_, err := leave.Wait(ctx).Await()
+			return "", err
+		},
 		"Failure": func(ctx *durable.Context, _ int) (string, error) {
 			return durable.CallActivity(ctx, refuse, "x").Await()
 		},
+	}
+}
+
+// steps are some that come after what a shape is about.
+func steps(ctx *durable.Context) (string, error) {
+	for _, city := range []string{"Oslo", "Rome"} {
+		if _, err := durable.CallActivity(ctx, quote, city).Await(); err != nil {
+			return "", err
+		}
+	}
+	return durable.CallActivity(ctx, forecast, "Rome").Await()
+}
+
+// request sends a request, which must succeed, and goes on.
+func request(ctx *durable.Context, r durable.HTTPRequest) (string, error) {
+	resp, err := durable.CallHTTP(ctx, r).Await()
+	if err != nil {
+		return "", err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("status %d", resp.StatusCode)
+	}
+	return steps(ctx)
+}
+
+// countdown answers 202 until what it is asked for, which is a number, is 0.
+func countdown(w http.ResponseWriter, r *http.Request) {
+	if n, err := strconv.Atoi(r.URL.Path[1:]); err == nil && n > 0 {
+		w.Header().Set("Location", fmt.Sprintf("/%d", n-1))
+		w.WriteHeader(http.StatusAccepted)
+	}
+}
+
+func generations(ctx *durable.Context, n int) (string, error) {
+	if s, err := steps(ctx); err != nil || n == 3 {
+		return s, err
+	}
+	return durable.ContinueAsNew(ctx, generations, n+1)
+}
+
+func generationsAtOnce(ctx *durable.Context, n int) (string, error) {
+	if n < 3 {
+		return durable.ContinueAsNew(ctx, generationsAtOnce, n+1)
+	}
+	return steps(ctx)
+}
+
+// generationsWithEvents awaits an event in each execution.
+func generationsWithEvents(ctx *durable.Context, n int) (string, error) {
+	if _, err := leave.Wait(ctx).Await(); err != nil {
+		return "", err
+	}
+	if _, err := durable.CallEntity(ctx, balanceOf, (*balance).add, 5).Await(); err != nil {
+		return "", err
+	}
+	if n < 3 {
+		return durable.ContinueAsNew(ctx, generationsWithEvents, n+1)
+	}
+	return steps(ctx)
+}
+
+// once is an activity that fails when it is called first by an instance with some input.
+const once = durable.ActivityName[string, string]("Once")
+
+func newOnce() *durable.Function {
+	var known sync.Map
+	return durable.Activity("Once", func(ctx context.Context, in string) (string, error) {
+		info, _ := durable.ActivityInfoFrom(ctx)
+		if _, again := known.LoadOrStore(fmt.Sprint(info.InstanceID, in), true); !again {
+			return "", errors.New("refused once")
+		}
+		return in, nil
+	})
+}
+
+// clients do to instances of some shapes what they wait for.
+var clients = map[string]func(*driver){
+	"Event": func(d *driver) { d.raise() },
+	"GenerationsWithEvents": func(d *driver) {
+		for range 3 {
+			d.raise()
+		}
+	},
+	"Suspended":          suspended,
+	"SuspendedAmidSteps": suspended,
+	"Rewound":            func(d *driver) { d.rewind(history.Completed) },
+	"RewoundTwice": func(d *driver) {
+		d.rewind(history.Running)
+		d.raise()
+		d.rewind(history.Completed)
+	},
+	"RewoundChild": func(d *driver) { d.rewind(history.Completed) },
+	"Terminated": func(d *driver) {
+		d.await(history.Running)
+		d.must(d.c.Terminate(d.ctx, d.id, "enough"))
+	},
+	"TerminatedAtOnce": func(d *driver) { d.must(d.c.Terminate(d.ctx, d.id, "enough")) },
+}
+
+func suspended(d *driver) {
+	d.await(history.Running)
+	d.must(d.c.Suspend(d.ctx, d.id, "audit"))
+	d.await(history.Suspended)
+	d.raise()
+	d.must(d.c.Resume(d.ctx, d.id, "audited"))
+}
+
+// A driver is a client of one instance.
+type driver struct {
+	t   *testing.T
+	ctx context.Context
+	c   *durable.Client
+	id  durable.InstanceID
+}
+
+func (d *driver) must(err error) {
+	d.t.Helper()
+	if err != nil {
+		d.t.Fatalf("%s: %v", d.id, err)
+	}
+}
+
+func (d *driver) raise() { d.must(leave.Raise(d.ctx, d.c, d.id, 7)) }
+
+// rewind rewinds the instance once it has failed, and awaits what it is then.
+func (d *driver) rewind(then history.RuntimeStatus) {
+	d.await(history.Failed)
+	d.must(d.c.Rewind(d.ctx, d.id, "again"))
+	d.await(then)
+}
+
+func (d *driver) await(status history.RuntimeStatus) {
+	d.t.Helper()
+	for {
+		s, err := d.c.Status(d.ctx, d.id, provider.Fetch{})
+		d.must(err)
+		if s.Status == status {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
 	}
 }
 
@@ -139,61 +349,112 @@ var origins = regexp.MustCompile(`,\\"origin\\":\\"[^\\]*\\"`)
 
 func refuse(context.Context, string) (string, error) { return "", errors.New("refused") }
 
+// exports are histories that an export of a hub has written.
+type exports map[string][]history.Event
+
+func (e exports) Instance(_ context.Context, s *provider.InstanceState, past []history.Event) error {
+	e[s.Instance.InstanceID] = slices.Clone(past)
+	return nil
+}
+func (exports) Activity(context.Context, provider.TaskMessage) error { return nil }
+func (exports) Message(context.Context, provider.TaskMessage) error  { return nil }
+
 // What runs on a hub, in whatever shape, is what the same code does, whichever way
 // its history was had.
 func TestReplay_TakesTheHistoryOfEveryShapeInEachForm(t *testing.T) {
-	all := append(journeys(), durable.Activity("Refuse", refuse), durable.Entity("Balance", durable.Op("add", (*balance).add)))
-	for name, f := range shapes() {
-		all = append(all, durable.Orchestrator(name, f))
-	}
+	t.Parallel()
 	quiet := slog.New(slog.DiscardHandler)
-	hub, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{Logger: quiet})
-	if err != nil {
-		t.Fatal(err)
-	}
-	server := handler.New(handler.App{Functions: all}, handler.Config{Address: "127.0.0.1:0", Provider: hub, Logger: quiet})
-	ctx, stop := context.WithCancel(t.Context())
-	ended := make(chan error)
-	go func() { ended <- server.Run(ctx) }()
-	defer func() {
-		stop()
-		if err := <-ended; err != nil {
-			t.Error(err)
+	t.Run("local file", func(t *testing.T) {
+		t.Parallel()
+		hub, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{Logger: quiet})
+		if err != nil {
+			t.Fatal(err)
 		}
+		replayShapes(t, hub, nil)
 		if err := hub.Close(); err != nil {
 			t.Error(err)
 		}
-	}()
-	c := durable.NewClient(hub, durable.NewRegistry(all...))
-	for name := range shapes() {
+	})
+	t.Run("Azure Storage", func(t *testing.T) {
+		t.Parallel()
+		account := azsim.New(azsim.Config{})
+		defer account.Wait()
+		connection, err := azurestorage.ParseConnectionString(account.ConnectionString())
+		if err != nil {
+			t.Fatal(err)
+		}
+		worker := account.Worker("w")
+		hub, err := azurestorage.Open(connection, azurestorage.Config{
+			TaskHub: recordedHub, PartitionCount: 1, MaxQueuePollingInterval: 50 * time.Millisecond,
+			AppLease: azurestorage.AppLease{Disabled: true}, Transport: worker, Logger: quiet,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		replayShapes(t, hub, func(id string) []byte { return rowsOf(t, account.ConnectionString(), worker, id) })
+	})
+}
+
+// replayShapes runs all shapes on a hub and replays their histories. rows returns those
+// of a History table; it is nil if the hub has none.
+func replayShapes(t *testing.T, hub interface {
+	provider.Provider
+	provider.Portable
+}, rows func(id string) []byte,
+) {
+	target := httptest.NewServer(http.HandlerFunc(countdown))
+	defer target.Close()
+	all := append(journeys(), durable.Activity("Refuse", refuse), newOnce(), durable.Entity("Balance", durable.Op("add", (*balance).add)))
+	shapes := shapes(target.URL)
+	for name, f := range shapes {
+		all = append(all, durable.Orchestrator(name, f))
+	}
+	server, stop := serve(t, all, hub)
+	stop = sync.OnceFunc(stop)
+	defer stop()
+	ctx, c := t.Context(), durable.NewClient(hub, durable.NewRegistry(all...))
+	for name := range shapes {
 		id, err := c.StartByName(ctx, name, []byte("1"), durable.InstanceID(name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if name == "Event" {
-			if err := leave.Raise(ctx, c, id, 7); err != nil {
-				t.Fatal(err)
-			}
+		if drive, ok := clients[name]; ok {
+			drive(&driver{t, ctx, c, id})
 		}
 	}
-	for name := range shapes() {
+	events, shown := make(exports), make(map[string]string)
+	for name := range shapes {
 		id := durable.InstanceID(name)
 		_, err := durable.InstanceOf[string](c, id).Wait(ctx)
-		if (err != nil) != (name == "Failure") {
+		if (err != nil) != (name == "Failure" || strings.HasPrefix(name, "Terminated")) {
+			t.Fatal(name, err)
+		}
+		if events[name], err = c.History(ctx, id); err != nil {
 			t.Fatal(err)
 		}
-		events, err := c.History(ctx, id)
-		if err != nil {
-			t.Fatal(err)
+		shown[name] = string(get(t, server, "/durabletask/instances/"+name+"?showHistory=true&showHistoryOutput=true"))
+	}
+	stop()
+	exported := make(exports)
+	if err := hub.Export(ctx, exported, provider.ExportOptions{IgnoreHidden: true}); err != nil {
+		t.Fatal(err)
+	}
+	for name := range shapes {
+		if name == "TerminatedAtOnce" && len(events[name]) == 0 {
+			continue // it had not begun, and has no history
 		}
-		shown := string(get(t, server, "/durabletask/instances/"+name+"?showHistory=true&showHistoryOutput=true"))
-		for form, replay := range map[string]func(durabletest.TB){
-			"events":         func(tb durabletest.TB) { durabletest.ReplayEvents(tb, all, events) },
-			"management API": func(tb durabletest.TB) { durabletest.Replay(tb, all, file(t, shown)) },
+		forms := map[string]func(durabletest.TB){
+			"events":         func(tb durabletest.TB) { durabletest.ReplayEvents(tb, all, events[name]) },
+			"export":         func(tb durabletest.TB) { durabletest.ReplayEvents(tb, all, exported[name]) },
+			"management API": func(tb durabletest.TB) { durabletest.Replay(tb, all, file(t, shown[name])) },
 			"management API, without what .NET does not write": func(tb durabletest.TB) {
-				durabletest.Replay(tb, all, file(t, origins.ReplaceAllString(shown, "")))
+				durabletest.Replay(tb, all, file(t, origins.ReplaceAllString(shown[name], "")))
 			},
-		} {
+		}
+		if rows != nil {
+			forms["rows"] = func(tb durabletest.TB) { durabletest.Replay(tb, all, file(t, string(rows(name)))) }
+		}
+		for form, replay := range forms {
 			t.Run(name+" "+form, func(t *testing.T) { replay(t) })
 		}
 	}

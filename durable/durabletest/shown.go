@@ -22,6 +22,7 @@ type shown struct {
 	arrivals  []*arrival
 	decisions []*decision // in the order of their times
 	end       *history.ExecutionCompleted
+	rewound   bool
 }
 
 // An arrival is an event that the orchestrator was shown.
@@ -90,6 +91,7 @@ func (s *shown) read(status, o object) error {
 	case *history.TimerFired:
 		s.arrivals = append(s.arrivals, &arrival{event: e, answers: s.timer(e)})
 	default:
+		s.rewound = s.rewound || e.Type() == history.TypeGenericEvent
 		s.arrivals = append(s.arrivals, &arrival{event: e})
 	}
 	return nil
@@ -150,7 +152,7 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 	defer x.Close()
 	var now time.Time
 	var events []history.Event
-	begun, fits := 0, true
+	begun, fits, over := 0, true, false
 	requests := make(map[string]string) // of entities: the IDs that the code made here, by those of the history
 	record := func(d *decision) {
 		d.event.Head().EventID = begun
@@ -169,10 +171,15 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 		}
 		now = latest(now, a.event)
 		fresh := []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(now)}, a.answer()}
-		if len(events) > 0 {
-			events = append(events, &history.OrchestratorCompleted{Header: history.NewHeader(now)})
+		// What ends the execution has the rest in its episode. One that was terminated
+		// before it decided anything is taken for one that had not begun.
+		_, ends := a.event.(*history.ExecutionTerminated)
+		if len(events) == 0 {
+			events = append(events, fresh[0])
+		} else if !over && !(ends && len(s.decisions) == 0) {
+			events = append(events, &history.OrchestratorCompleted{Header: history.NewHeader(now)}, fresh[0])
 		}
-		events = append(events, fresh...)
+		events = append(events, fresh[1])
 		if !fits {
 			continue
 		}
@@ -181,7 +188,7 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 			if d := s.recordOf(action, begun); d != nil {
 				record(d)
 				noteRequest(requests, d.event, action)
-			} else if _, ends := action.(*replay.Complete); !ends {
+			} else if _, over = action.(*replay.Complete); !over {
 				fits = false
 				break
 			}
@@ -260,14 +267,15 @@ func (a *arrival) answer() history.Event {
 }
 
 // recordOf returns what is shown of an action, which is the n-th of the
-// execution: one of those begun at the same time as the n-th that is shown. It is
-// nil if none is like it.
+// execution: one of those begun at the same time as the n-th that is shown or, as
+// rewinding makes what failed begin again with its number, at any time if the
+// instance was rewound. It is nil if none is like it.
 func (s *shown) recordOf(action replay.Action, n int) *decision {
 	if n >= len(s.decisions) {
 		return nil
 	}
 	for _, d := range s.decisions {
-		if !d.known() && d.at().Equal(s.decisions[n].at()) && records(d.event, action) {
+		if !d.known() && (s.rewound || d.at().Equal(s.decisions[n].at())) && records(d.event, action) {
 			return d
 		}
 	}
