@@ -187,5 +187,8 @@ func updated(old *provider.InstanceState, cp *provider.Checkpoint, now time.Time
 			s.Status, s.Output = history.Running, e.Reason
 		}
 	}
+	if s.Status == history.Pending { // it was rewound
+		s.Status = history.Running
+	}
 	return s
 }
