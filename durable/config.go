@@ -102,8 +102,7 @@ type Config struct {
 
 	// UnknownFunctionTimeout is how long an instance that has not begun, or an
 	// operation of an entity that does not exist, waits for a worker that knows its
-	// function before it fails, at most a year: in a rolling deployment one may come. It
-	// is looked at when the work is tried again, so that it can take twice as long.
+	// function before it fails, at most a year: in a rolling deployment one may come.
 	// Zero means 10 minutes, or not at all on a hub that can have no other worker.
 	// Less than zero means for ever.
 	UnknownFunctionTimeout time.Duration

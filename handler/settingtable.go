@@ -181,7 +181,7 @@ var hubRows = []settingRow{
 			}
 			return cmp.Or(cfg.Worker.UnknownFunctionTimeout, durable.UnknownFunctionTimeoutDefault)
 		},
-		does: "how long an instance that has not begun waits for a worker that knows its function before it fails, which can take twice as long. Those that have begun wait for ever, and can be terminated and suspended meanwhile",
+		does: "how long an instance that has not begun waits for a worker that knows its function before it fails. Those that have begun wait for ever, and can be terminated and suspended meanwhile",
 	},
 	{
 		path:    "failUnknownFunctions",
