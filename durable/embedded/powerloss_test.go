@@ -74,7 +74,7 @@ func (m *model) indexIn(states []model) int {
 // The power goes at any moment: between two calls of the disk, while the journal turns,
 // while a layer goes into the database. A hub that is not relaxed has all that was
 // acknowledged, and of the group that was being written all or nothing. One that is
-// relaxed is in a state that it was in once, after the last that the database has.
+// relaxed is in a state that it was in once since it was opened.
 func TestStore_SurvivesLossesOfPower(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(24) {
@@ -106,8 +106,8 @@ type powered struct {
 	disk    *powerloss.Disk
 	next    uint64
 	losses  int
-	// states are those that the store was in, the last first acknowledged last. Those
-	// before the last that certainly is in the database are left out.
+	// states are those that the store was in since it was opened, in order; the last
+	// one was acknowledged.
 	states []model
 }
 

@@ -3,11 +3,9 @@ package embedded
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -16,6 +14,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
 )
 
 var quiet = Config{Logger: slog.New(slog.DiscardHandler)}.WithDefaults()
@@ -242,18 +242,7 @@ func TestStore_HoldsWhatAModelHolds(t *testing.T) {
 func copyHub(t *testing.T, from, to string) {
 	t.Helper()
 	for _, suffix := range []string{".journal-0", ".journal-1", ""} {
-		src, err := os.Open(from + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dst, err := os.Create(to + suffix)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_, err = io.Copy(dst, src)
-		src.Close()
-		dst.Close()
-		if err != nil {
+		if err := powerloss.CopyFile(from+suffix, to+suffix); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -52,15 +52,15 @@ func Under(dir string) (d *Disk, restore func(), err error) {
 	return d, disk.Replace(dir, d), nil
 }
 
-// Before has f called before each call of a kind in calls: "open", "write", "sync" or
-// "sync folder". nil ends that.
+// Before has f called before each call of the disk, with what the call is: "open",
+// "write", "sync" or "sync folder". A nil f ends that.
 func (d *Disk) Before(f func(call string)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.before = f
 }
 
-// Count returns how often a call was made.
+// Count returns how often a call was made; Before says which there are.
 func (d *Disk) Count(call string) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
