@@ -126,7 +126,7 @@ func TestInstanceMerges_AreDecidedAsDotNetDoes(t *testing.T) {
 			e = encodeInstanceCheckpoint(c)
 		case status == history.Terminated.String():
 			counts["terminated before start"]++
-			e = encodeTerminatedBeforeStart(unescapeKey(want["PartitionKey"].text()), new(want["Output"].text()),
+			e = encodeEndedBeforeStart(unescapeKey(want["PartitionKey"].text()), history.Terminated, new(want["Output"].text()),
 				recordedTime(t, want["LastUpdatedTime"]), recordedTime(t, want["CompletedTime"]))
 		case status == history.Pending.String():
 			counts["rewound"]++ // nothing here writes these yet

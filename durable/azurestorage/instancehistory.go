@@ -82,12 +82,31 @@ func (h *TaskHub) loadInstance(ctx context.Context, instanceID, executionID stri
 		})
 	}
 	err := group.Wait()
+	if isBlobGone(err) {
+		return h.leftOver(ctx, loaded, instanceID, executionID, err)
+	}
 	if err == nil && remembered && !loaded.goesOn() {
 		loaded.row, err = h.readInstanceRow(ctx, instanceID)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("load instance %q: %w", instanceID, err)
 	}
+	return loaded, nil
+}
+
+// leftOver returns what loadInstance does where a blob is gone that the history names.
+// If the row is not of that history's execution, the history is what a request that
+// came late has written again of an instance that was purged. It does not count, and
+// what replaces it must meet its sentinel. Else it is damaged: that is err.
+func (h *TaskHub) leftOver(ctx context.Context, loaded *loadedInstance, instanceID, wanted string, cause error) (_ *loadedInstance, err error) {
+	if loaded.row, err = h.readInstanceRow(ctx, instanceID); err != nil {
+		return nil, err
+	}
+	if loaded.row != nil && !loaded.awaitsStart() {
+		return nil, fmt.Errorf("load instance %q: %w", instanceID, cause)
+	}
+	h.log.Warn("history does not count: its instance was purged", "instanceId", instanceID, "executionId", loaded.executionID, "error", cause)
+	loaded.storedHistory = storedHistory{executionID: wanted, known: newKnownEvents(), etag: loaded.etag}
 	return loaded, nil
 }
 
@@ -122,11 +141,11 @@ func (h *TaskHub) viewHistory(ctx context.Context, instanceID string) (storedHis
 	return h.resolveHistory(ctx, rows, "")
 }
 
-// resolveHistory makes a history of an instance's rows.
+// resolveHistory makes a history of an instance's rows. With an error, it has no events.
 func (h *TaskHub) resolveHistory(ctx context.Context, rows []*historyRow, executionID string) (storedHistory, error) {
 	current, stored := currentExecution(rows, executionID)
 	if err := h.resolveColumns(ctx, current); err != nil {
-		return storedHistory{}, err
+		return stored, err
 	}
 	for _, row := range current {
 		ev, err := row.event()

@@ -155,12 +155,12 @@ func (e *entity) setFromHistory(column string, c instanceCheckpoint, event int, 
 	e.setInline(column, value)
 }
 
-// encodeTerminatedBeforeStart returns what to merge into the row of an instance
-// that is terminated before it started. at is the time of the event
+// encodeEndedBeforeStart returns what to merge into the row of an instance
+// that ended before it started. at is the time of the event that ended it
 // (AzureTableTrackingStore.cs, UpdateStatusForTerminationAsync).
-func encodeTerminatedBeforeStart(instanceID string, reason *string, at, now time.Time) entity {
+func encodeEndedBeforeStart(instanceID string, status history.RuntimeStatus, reason *string, at, now time.Time) entity {
 	e := entity{PartitionKey: escapeKey(instanceID)}
-	e.setString("RuntimeStatus", history.Terminated.String())
+	e.setString("RuntimeStatus", status.String())
 	e.setTime("LastUpdatedTime", at)
 	e.setTime("CompletedTime", now)
 	e.setInline("Output", reason)

@@ -144,7 +144,7 @@ func TestInstanceCheckpoint_WritesTheCustomStatus(t *testing.T) {
 }
 
 func TestEncodeTerminatedBeforeStart_GuardsTheReason(t *testing.T) {
-	e := encodeTerminatedBeforeStart("a/b", new("stop:now"), lastEventAt, checkpointedAt)
+	e := encodeEndedBeforeStart("a/b", history.Terminated, new("stop:now"), lastEventAt, checkpointedAt)
 	want := `{"PartitionKey":"a^0b","RowKey":"","RuntimeStatus":"Terminated",` +
 		`"LastUpdatedTime":"2026-11-20T18:00:03.0000000Z","LastUpdatedTime@odata.type":"Edm.DateTime",` +
 		`"CompletedTime":"2026-11-20T18:00:09.0000000Z","CompletedTime@odata.type":"Edm.DateTime","Output":"stop:now "}`

@@ -37,16 +37,42 @@ func (h *TaskHub) fetchInstanceRow(ctx context.Context, instanceID string, fetch
 	}
 }
 
-// terminateUnstarted marks an instance terminated that has not started. Its
+// terminateUnstarted marks an instance terminated that has not started.
+func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, stored *loadedInstance, event *history.ExecutionTerminated) error {
+	return h.endUnstarted(ctx, instanceID, stored, encodeEndedBeforeStart(instanceID, history.Terminated, event.Reason, event.Timestamp, time.Now()))
+}
+
+// failUnstarted marks an instance failed whose start message nobody can read any
+// more, because a blob is gone that the row and the message name: a request that came
+// late has written the row again of an instance that was purged, or somebody deleted
+// the blob. The row does not name it any more, so that it can be read.
+func (h *TaskHub) failUnstarted(ctx context.Context, pending history.OrchestrationInstance, cause error) error {
+	instanceID := pending.InstanceID
+	stored, err := h.loadInstance(ctx, instanceID, pending.ExecutionID)
+	switch {
+	case err != nil || stored.known.started || stored.hasContinued(pending.ExecutionID):
+		return err
+	case stored.row == nil || stored.row.State.Instance != pending || stored.row.State.Status != history.Pending:
+		return nil
+	}
+	h.log.Error("instance cannot start", "instanceId", instanceID, "executionId", pending.ExecutionID, "error", cause)
+	now := history.Ticks(time.Now())
+	e := encodeEndedBeforeStart(instanceID, history.Failed, new("it cannot start: "+cause.Error()), now, now)
+	e.setString("Input", jsonNull)
+	e.setString("InputBlobName", "")
+	e.setString("TagsBlobName", "")
+	return h.endUnstarted(ctx, instanceID, stored, e)
+}
+
+// endUnstarted merges e into the row of an instance that has not started. Its
 // start message is discarded when it comes. Before that, the history gets a
 // sentinel, or another one, so that nobody begins it any more: the first
 // checkpoint of a worker that was given up for dead may be on its way. The row must
 // be as it was read, since the ID may have been started anew if this one was given
 // up for dead; .NET writes it in any case.
-func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, stored *loadedInstance, event *history.ExecutionTerminated) error {
+func (h *TaskHub) endUnstarted(ctx context.Context, instanceID string, stored *loadedInstance, e entity) error {
 	defer h.forget(instanceID)
-	executionID, now := stored.row.State.Instance.ExecutionID, time.Now()
-	sentinel := encodeSentinel(instanceID, executionID, true, history.Ticks(now))
+	sentinel := encodeSentinel(instanceID, stored.row.State.Instance.ExecutionID, true, history.Ticks(time.Now()))
 	err := retry(ctx, "keep instance "+instanceID+" from starting", func(ctx context.Context) (err error) {
 		if stored.etag == "" {
 			_, err = h.historyTable.insert(ctx, sentinel)
@@ -58,11 +84,10 @@ func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, sto
 	if err != nil { // of a conflict, too: somebody has begun it, or this is done already
 		return err
 	}
-	e := encodeTerminatedBeforeStart(instanceID, event.Reason, event.Timestamp, now)
 	if err := h.offloadInstance(ctx, &e); err != nil {
 		return err
 	}
-	err = retry(ctx, "terminate instance "+instanceID, func(ctx context.Context) error {
+	err = retry(ctx, "end instance "+instanceID, func(ctx context.Context) error {
 		_, err := h.instancesTable.merge(ctx, e, stored.row.ETag)
 		return err
 	})

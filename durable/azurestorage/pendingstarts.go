@@ -2,6 +2,7 @@ package azurestorage
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -65,7 +66,7 @@ func (o *overdueStarts) look(ctx context.Context) error {
 			continue // who reads it by its ID is told
 		}
 		instance := row.State.Instance
-		if !quiet[h.partitionOf(instance.InstanceID)] || h.inbox.has(instance.InstanceID) || o.sent[instance.ExecutionID] || !isOverdue(&row.State, time.Now()) {
+		if !quiet[h.partitionOf(instance.InstanceID)] || h.inbox.hasStart(instance) || o.sent[instance.ExecutionID] || !isOverdue(&row.State, time.Now()) {
 			continue
 		}
 		o.sent[instance.ExecutionID] = true
@@ -84,21 +85,32 @@ func (p *partition) isQuiet() bool {
 	return p.reading != nil && p.backlog.isEmpty() && time.Since(p.reading.begun) > p.hub.controlLock()
 }
 
-// has reports whether there are messages of an instance here.
-func (b *inbox) has(instanceID string) bool {
+// hasStart reports whether the start of an instance is here.
+func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
+	isStart := func(d *delivery) bool {
+		start, ok := d.event().(*history.ExecutionStarted)
+		return ok && start.Instance == instance
+	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.slots[instanceID] != nil
+	s := b.slots[instance.InstanceID]
+	return s != nil && (s.session != nil || slices.ContainsFunc(s.batches, func(batch *messageBatch) bool {
+		return slices.ContainsFunc(batch.deliveries, isStart)
+	}))
 }
 
 // startAgain sends the start of an instance again if it is pending still. The
-// execution is the same, so that it is run once even if there is another message.
+// execution is the same, so that it is run once even if there is another message. An
+// instance whose input is gone fails.
 func (h *TaskHub) startAgain(ctx context.Context, pending history.OrchestrationInstance) error {
 	row, err := h.fetchInstanceRow(ctx, pending.InstanceID, provider.Fetch{Input: true})
 	if err != nil || row == nil || row.State.Instance != pending || row.State.Status != history.Pending {
 		return err
 	}
-	if err := h.resolveState(ctx, row, maxDecompressed); err != nil {
+	switch err := h.resolveState(ctx, row, maxDecompressed); {
+	case isBlobGone(err):
+		return h.failUnstarted(ctx, pending, err)
+	case err != nil:
 		return err
 	}
 	state := &row.State

@@ -23,6 +23,7 @@ const (
 	codeMessageNotFound    = "MessageNotFound"
 	codePopReceiptMismatch = "PopReceiptMismatch"
 	codeLeaseIDMissing     = "LeaseIdMissing"
+	codeBlobNotFound       = "BlobNotFound"
 	codeContainerNotFound  = "ContainerNotFound"
 	codeResourceNotFound   = "ResourceNotFound"
 	codeQueueNotFound      = "QueueNotFound"
@@ -67,6 +68,9 @@ func isConflict(err error) bool {
 }
 
 func isNotFound(err error) bool { return statusOf(err) == http.StatusNotFound }
+
+// isBlobGone reports whether err says that a blob is not there, in a container that is.
+func isBlobGone(err error) bool { return codeOf(err) == codeBlobNotFound }
 
 // isMissing reports whether err says that a queue or a table is not there.
 func isMissing(err error) bool {

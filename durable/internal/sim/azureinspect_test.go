@@ -19,7 +19,8 @@ import (
 
 // Inspect looks at all that was ever asked of the account:
 //
-//  1. No row of an execution was written twice: two workers would have had it.
+//  1. No row of an execution was written twice, but by a request that was on its way
+//     while its instance was purged: two workers would have had it.
 //  2. Every checkpoint made sure that the history was as it was read.
 //  3. Every activity that ran was scheduled by a commit.
 //  4. None ran before that, unless its worker received it from the queue, where it
@@ -30,7 +31,7 @@ import (
 //     could keep its message hidden.
 //  7. No message was lost that nobody can decode.
 func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
-	in := inspection{written: map[historyRow]bool{}, committed: map[string]time.Duration{}, received: map[string]time.Duration{}, sent: map[string]bool{}}
+	in := inspection{written: map[historyRow]bool{}, purged: map[string]time.Duration{}, committed: map[string]time.Duration{}, received: map[string]time.Duration{}, sent: map[string]bool{}}
 	for _, e := range a.account.Log() {
 		switch {
 		case e.Operation == "EntityGroupTransaction" && e.Target == "SimHistory" && e.Status == 202 && e.Code == "":
@@ -56,6 +57,7 @@ func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 // inspection is what was found of the requests so far.
 type inspection struct {
 	written   map[historyRow]bool
+	purged    map[string]time.Duration // when the history of an instance was deleted last
 	committed map[string]time.Duration // when an activity was first scheduled
 	received  map[string]time.Duration // when a worker got it out of the queue
 	sent      map[string]bool          // keys of which there is a message, and not only a blob
@@ -78,6 +80,9 @@ func (in *inspection) commit(e azsim.Entry) {
 	if change, ok := changeOfSentinel(e.Body); ok && !strings.Contains(change, "\r\nIf-Match: W/") {
 		in.fault("at %v %s changed a history without regard to how it was: %s", e.At, e.Worker, change)
 	}
+	if deleted := deletedSentinel.FindSubmatch(e.Body); deleted != nil {
+		in.purged[string(deleted[1])] = e.At
+	}
 	for line := range bytes.Lines(e.Body) {
 		var row historyRow
 		if !bytes.HasPrefix(line, []byte("{")) || json.Unmarshal(line, &row) != nil || row.RowKey == "sentinel" || row.EventType == "" {
@@ -87,7 +92,8 @@ func (in *inspection) commit(e azsim.Entry) {
 			in.committed[task] = e.At
 		}
 		row.EventType, row.EventID = "", 0
-		if in.written[row] && e.Worker != "client" { // a rewind that its caller cut off is done again
+		late := e.At-e.Asked > time.Second && e.At > in.purged[row.PartitionKey] && in.purged[row.PartitionKey] > 0
+		if in.written[row] && !late && e.Worker != "client" { // a rewind that its caller cut off is done again
 			in.fault("at %v %s wrote row %s of %s again: two workers had it", e.At, e.Worker, row.RowKey, row.PartitionKey)
 		}
 		in.written[row] = true
@@ -106,6 +112,8 @@ func changeOfSentinel(body []byte) (head string, ok bool) {
 	}
 	return "", false
 }
+
+var deletedSentinel = regexp.MustCompile(`DELETE [^\r\n]*PartitionKey='([^']*)',RowKey='sentinel'`)
 
 var taskKey = regexp.MustCompile(`\\*"Key\\*":\\*"([^"\\]+)`)
 

@@ -146,3 +146,10 @@ func TestAzure_TwoLateWritesOfTheRowHideNoEnd(t *testing.T) {
 func TestAzure_AResultWaitsForAParentThatADeadWorkerHides(t *testing.T) {
 	mustEndOnAzure(t, sim.NewVariedPlan, 849)
 }
+
+// A request is delivered a second time after its instance was purged. The row that it
+// writes must not keep the ID from others for ever, nor the history that it writes keep
+// messages here for ever: their blobs are gone (seeds 7000090 and 7000116).
+func TestAzure_WhatComesBackAfterAPurgeStopsNothing(t *testing.T) {
+	mustEndOnAzure(t, sim.NewCallerPlan, 7000090, 7000116)
+}

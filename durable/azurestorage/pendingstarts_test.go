@@ -1,0 +1,101 @@
+package azurestorage
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// mustLoseBlobs deletes all blobs of an instance.
+func mustLoseBlobs(t *testing.T, h *TaskHub, id string) {
+	t.Helper()
+	blobs, err := h.blobsOf(t.Context(), id)
+	if err == nil {
+		err = h.largeMessages.removeAll(t.Context(), blobs)
+	}
+	if err != nil || len(blobs) == 0 {
+		t.Fatalf("%d blobs, %v", len(blobs), err)
+	}
+}
+
+// An instance that is pending although its input is gone can never begin. It fails, so
+// that its ID is free; what it was can be read, and a late checkpoint of it is refused.
+func TestPendingStart_FailsWhenItsInputIsGone(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	mustStart(t, h, "i", "e1", large)
+	pending := startMessage("i", "e1", large)
+	if err := h.startAgain(t.Context(), pending.Target); err != nil || runtimeStatus(t, h, "i") != history.Pending {
+		t.Fatalf("with its input it is %v, %v", runtimeStatus(t, h, "i"), err)
+	}
+	mustLoseBlobs(t, h, "i")
+	if err := h.startAgain(t.Context(), pending.Target); err != nil {
+		t.Fatal(err)
+	}
+	state, err := h.Instance(t.Context(), "i", provider.Fetch{Input: true, Output: true})
+	if err != nil || state.Status != history.Failed || !strings.Contains(value(state.Output), "i/message-") {
+		t.Errorf("%+v, %v; want it failed and the blob named", state, err)
+	}
+	_, _, err = h.appendHistory(t.Context(), pending.Target, mustRows(t, h, pending.Target, 0, episode([]provider.TaskMessage{startMessage("i", "e1", `1`)})), "")
+	if !errors.Is(err, provider.ErrSessionLost) {
+		t.Errorf("its first checkpoint ended with %v, want %v", err, provider.ErrSessionLost)
+	}
+	mustStart(t, h, "i", "e2", `2`)
+}
+
+// One that has begun, or has continued as new, is not failed, though its row was not
+// told.
+func TestPendingStart_DoesNotFailIfItHasBegun(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	for id, execution := range map[string]string{"begun": "e1", "continued": "e2"} {
+		mustStart(t, h, id, "e1", large)
+		mustLoseBlobs(t, h, id)
+		first := startMessage(id, execution, `1`)
+		notes := map[string]string{}
+		if execution != "e1" {
+			notes[firstExecutionColumn] = "e1"
+		}
+		if _, _, err := h.appendNoting(t.Context(), first.Target, mustRows(t, h, first.Target, 0, episode([]provider.TaskMessage{first})), "", notes); err != nil {
+			t.Fatal(err)
+		}
+		if err := h.startAgain(t.Context(), history.OrchestrationInstance{InstanceID: id, ExecutionID: "e1"}); err != nil {
+			t.Fatal(err)
+		}
+		if got := runtimeStatus(t, h, id); got != history.Pending {
+			t.Errorf("%s: it is %v", id, got)
+		}
+	}
+}
+
+// A history whose blobs are gone does not count if its instance was purged, or another
+// execution is about to start. Of an instance that is there it is damaged.
+func TestLoadInstance_LeavesOutTheHistoryOfAPurgedInstance(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	for id, tt := range map[string]struct {
+		row   string // the execution that the row is of
+		wants bool
+	}{"purged": {"", true}, "started anew": {"e2", true}, "there": {"e1", false}} {
+		if tt.row != "" {
+			mustStart(t, h, id, tt.row, `1`)
+		}
+		start := startMessage(id, "e1", large)
+		if _, _, err := h.appendHistory(t.Context(), start.Target, mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start})), ""); err != nil {
+			t.Fatal(err)
+		}
+		mustLoseBlobs(t, h, id)
+		for _, wanted := range []string{"e1", ""} {
+			loaded, err := h.loadInstance(t.Context(), id, wanted)
+			switch {
+			case !tt.wants && isBlobGone(err):
+			case tt.wants && err == nil && !loaded.known.started && len(loaded.events) == 0 && loaded.etag != "" && loaded.executionID == wanted:
+			default:
+				t.Errorf("%s: loading execution %q returned %+v, %v", id, wanted, loaded, err)
+			}
+		}
+	}
+}
