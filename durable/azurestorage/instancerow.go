@@ -40,7 +40,8 @@ func encodeNewInstance(start *history.ExecutionStarted, taskHub, inputURL string
 }
 
 // firstCreatedColumn is a column that .NET does not have. Checkpoints, which are
-// merged into the row, leave it alone, also those of .NET; a start replaces the row.
+// merged into the row, leave it alone, also those of .NET; a start replaces the row,
+// and the first checkpoint of a child sets it.
 const firstCreatedColumn = "FirstCreatedTime"
 
 // setName sets the name of an instance's orchestrator. Readers do not look for
@@ -76,6 +77,8 @@ type instanceCheckpoint struct {
 	CustomStatus *string
 	// Now becomes the time of completion of an instance that ends.
 	Now time.Time
+	// IsNew says that the row is to be that of an instance which no client started.
+	IsNew bool
 }
 
 // encodeInstanceCheckpoint returns what a checkpoint changes in the instance's
@@ -96,6 +99,9 @@ func encodeInstanceCheckpoint(c instanceCheckpoint) entity {
 			e.setName(ev.Name)
 			e.setString("Version", ev.Version)
 			e.setTime("CreatedTime", ev.Timestamp)
+			if c.IsNew {
+				e.setTime(firstCreatedColumn, ev.Timestamp)
+			}
 			e.setString("RuntimeStatus", history.Running.String())
 			e.setString("Tags", tagsColumn(ev.Tags))
 			if i < len(c.Rows) {
@@ -188,6 +194,21 @@ func (r *instanceRow) state() *provider.InstanceState {
 		return nil
 	}
 	return &r.State
+}
+
+// began makes the row say what encodeInstanceCheckpoint writes of a start.
+func (r *instanceRow) began(start *history.ExecutionStarted, isNew bool) {
+	s := &r.State
+	s.Name, s.Version, s.Tags, s.CreatedAt = start.Name, start.Version, start.Tags, start.Timestamp
+	if isNew {
+		s.FirstCreatedAt = start.Timestamp
+	}
+	if start.Generation != nil {
+		r.Generation, s.Generation = start.Generation, *start.Generation
+	}
+	if !start.ScheduledStart.IsZero() {
+		s.ScheduledAt = start.ScheduledStart
+	}
 }
 
 // instanceColumns returns the columns to select for what is wanted.

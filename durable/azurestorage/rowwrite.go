@@ -130,12 +130,12 @@ func (u *rowUpdate) do(ctx context.Context) (*instanceRow, error) {
 			return nil, err
 		}
 	}
-	now := time.Now()
-	e := encodeInstanceCheckpoint(instanceCheckpoint{
-		Instance: u.cp.Instance, TaskHub: u.hub.cfg.TaskHub, Events: u.events, Rows: u.rows,
-		BlobURL: u.hub.blobURL, CustomStatus: u.cp.CustomStatus, Now: now,
-	})
+	now := history.Ticks(time.Now())
 	for n := 1; ; n++ {
+		e := encodeInstanceCheckpoint(instanceCheckpoint{
+			Instance: u.cp.Instance, TaskHub: u.hub.cfg.TaskHub, Events: u.events, Rows: u.rows,
+			BlobURL: u.hub.blobURL, CustomStatus: u.cp.CustomStatus, Now: now, IsNew: u.isNew(),
+		})
 		etag, err := u.merge(ctx, e)
 		if err == nil {
 			row := u.after(etag)
@@ -258,6 +258,13 @@ func (u *rowUpdate) missedStart() bool {
 	return missed && !startsExecution(u.cp)
 }
 
+// isNew reports whether the row is to be that of a new instance, which no client
+// started: there is none with its ID, or one that has ended.
+func (u *rowUpdate) isNew() bool {
+	row := u.row
+	return row == nil || row.State.Status.IsTerminal() && row.State.Instance.ExecutionID != u.cp.Instance.ExecutionID
+}
+
 // merge writes e to the row as it is known. When the fate of an attempt is
 // unknown the next one may find its own work, which looks like somebody else's;
 // merging again is harmless then.
@@ -334,6 +341,11 @@ func (u *rowUpdate) after(etag string) *instanceRow {
 	row.ETag = etag
 	row.State.Instance = cp.Instance
 	row.State.CustomStatus, row.State.LastUpdatedAt = cp.CustomStatus, lastUpdate(cp)
+	for _, ev := range u.events {
+		if start, ok := ev.(*history.ExecutionStarted); ok {
+			row.began(start, u.isNew())
+		}
+	}
 	if status, changes := statusAfter(u.events); changes {
 		row.State.Status = status
 	} else if row.State.Status == history.Pending || row.State.Status.IsTerminal() {

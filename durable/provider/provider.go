@@ -113,9 +113,9 @@ type InstanceState struct {
 	Generation    int
 	Tags          map[string]string
 
-	// FirstCreatedAt is the time of the start by which a client made the instance,
-	// which stays through all generations and when it is rewound, until a client
-	// starts the ID anew. Zero if it is not known, as of an instance that another
+	// FirstCreatedAt is the time of the start by which a client or a parent made the
+	// instance, which stays through all generations and when it is rewound, until the
+	// ID is started anew. Zero if it is not known, as of an instance that another
 	// program started.
 	FirstCreatedAt time.Time
 }

@@ -166,6 +166,7 @@ func updated(old *provider.InstanceState, cp *provider.Checkpoint, now time.Time
 	if old != nil {
 		*s = *old
 	}
+	isNew := old == nil || old.Status.IsTerminal() && old.Instance != cp.Instance
 	s.Instance, s.CustomStatus = cp.Instance, cp.CustomStatus
 	for _, e := range cp.NewEvents {
 		s.LastUpdatedAt = e.Head().Timestamp
@@ -173,6 +174,9 @@ func updated(old *provider.InstanceState, cp *provider.Checkpoint, now time.Time
 		case *history.ExecutionStarted:
 			s.Name, s.Version, s.Input, s.Tags, s.CreatedAt = e.Name, e.Version, e.Input, e.Tags, e.Timestamp
 			s.Status, s.Output, s.CompletedAt = history.Running, nil, time.Time{}
+			if isNew {
+				s.FirstCreatedAt = e.Timestamp
+			}
 			if e.Generation != nil {
 				s.Generation = *e.Generation
 			}

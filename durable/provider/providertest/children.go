@@ -11,6 +11,7 @@ var children = area{"starts of children", []test{
 	{"the answer of an episode in which nothing was decided is sent", running(answered)},
 	{"a child whose ID belongs to an instance that has ended takes its place", running(childOfEnded)},
 	{"a child's start that comes again begins nothing", running(childTwice)},
+	{"the time of a child's first start stays until another is started with its ID", running(childFirstCreated)},
 }}
 
 // childStart returns the start of a child of instance parent, by its given
@@ -123,4 +124,31 @@ func childTwice(w *world) {
 	w.idle(func(e *episode) { w.equal("execution that gets the start", e.item.Instance, second) })
 	w.equal("output", w.state("child").Output, text("done"))
 	w.equal("history", w.history("child"), w.histories[second])
+}
+
+func childFirstCreated(w *world) {
+	parent := w.begin("parent")
+	w.create("child")
+	w.next("child").end(history.Failed, text("one that a client started")).finish()
+	for i, execution := range []string{"first", "second", "third"} {
+		id := "child" // and in the place of the one before
+		if i == 2 {
+			id = "new child"
+		}
+		start := childStart(id, execution, parent, i)
+		same := func(when string) {
+			w.Helper()
+			w.equal("time of the start of the "+execution+", "+when, w.state(id).FirstCreatedAt, start.Event.Head().Timestamp)
+		}
+		w.send(raised("parent", "go on", nil))
+		w.next("parent").child(i, start).finish()
+		w.next(id).finish()
+		same("as it runs")
+		w.send(raised(id, "go on", nil))
+		w.next(id).continueAsNew(execution+", again", nil).finish()
+		same("as it has continued")
+		w.send(raised(id, "finish", nil))
+		w.next(id).end(history.Completed, nil).finish()
+		same("when it has ended")
+	}
 }

@@ -1,6 +1,9 @@
 package providertest
 
 import (
+	"context"
+	"time"
+
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -9,6 +12,7 @@ var endings = area{"endings", []test{
 	{"an instance that has ended is left as it is by what comes later", running(leftAlone)},
 	{"what arrives while the last episode runs changes nothing", running(duringLast)},
 	{"what is sent to an instance that has ended does not reach its successor by name", running(successor)},
+	{"who follows an instance is told the state in which it ended", running(followed)},
 }}
 
 func leftAlone(w *world) {
@@ -71,4 +75,42 @@ func successor(w *world) {
 		}
 	}
 	w.equal("status", w.state("a").Status, history.Running)
+}
+
+func followed(w *world) {
+	hub, ok := w.p.(provider.Follower)
+	if !ok {
+		w.Skip("the hub does not tell how instances end")
+	}
+	parent := w.create("parent")
+	start := childStart("child", "execution of child", parent, 0)
+	w.next("parent").child(0, start).finish()
+	w.next("child").finish()
+	again := started("again", "first", nil)
+	again.Tags, again.Version = map[string]string{"a": "b"}, "v"
+	w.createAs(again)
+	w.next("again").continueAsNew("second", text("2")).finish()
+	for _, id := range []string{"parent", "child", "again"} {
+		ctx, cancel := context.WithTimeout(w.Context(), w.hub.Quiet)
+		if s := hub.Follow(ctx, id); s != nil {
+			w.Errorf("%q goes on, and its follower is told %+v", id, s)
+		}
+		cancel()
+		w.send(raised(id, "finish", nil))
+		e := w.next(id).end(history.Completed, text("done"))
+		told := make(chan *provider.InstanceState, 1)
+		go func() {
+			ctx, cancel := w.patient()
+			defer cancel()
+			told <- hub.Follow(ctx, id)
+		}()
+		time.Sleep(w.hub.Quiet) // until somebody follows it; who comes too late has to ask
+		e.finish()
+		if got, want := <-told, w.state(id); got != nil {
+			want.Input = nil
+			w.equal("state in which it is told that it ended", got, want)
+		} else {
+			w.Logf("the end of %q is to be asked for", id)
+		}
+	}
 }
