@@ -113,6 +113,7 @@ func runCrasher() {
 type machine struct {
 	*testing.T
 	name    string // of what it starts
+	role    string // that the program plays
 	root    string
 	environ []string
 
@@ -124,7 +125,7 @@ type machine struct {
 // newMachine returns one whose app has a hub that the given part of host.json says.
 func newMachine(t *testing.T, durableTask string, environ ...string) *machine {
 	t.Helper()
-	m := &machine{T: t, name: uuid.NewString()[:8], root: t.TempDir(), environ: append(environ, "PORT=0", "GOTRACEBACK=single")}
+	m := &machine{T: t, name: uuid.NewString()[:8], role: "crasher", root: t.TempDir(), environ: append(environ, "PORT=0", "GOTRACEBACK=single")}
 	if err := os.WriteFile(filepath.Join(m.root, hostJSONFile), []byte(durableTaskJSON(durableTask)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -134,7 +135,7 @@ func newMachine(t *testing.T, durableTask string, environ ...string) *machine {
 // start starts the process, which ends when the test does.
 func (m *machine) start() {
 	m.Helper()
-	m.cmd = command(m.T, "crasher", "{}", append(m.environ, "XDG_CACHE_HOME="+m.root)...)
+	m.cmd = command(m.T, m.role, "{}", append(m.environ, "XDG_CACHE_HOME="+m.root)...)
 	m.cmd.Dir = m.root
 	pipe, err := m.cmd.StdoutPipe()
 	if err != nil {

@@ -30,6 +30,8 @@ func TestMain(m *testing.M) {
 		Main(App{})
 	case "crasher":
 		runCrasher()
+	case "full disk":
+		runOnFullDisk()
 	case "host":
 		app := exec.Command(os.Args[0])
 		app.Env = append(os.Environ(), childRole+"=app")

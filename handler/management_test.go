@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -315,6 +316,8 @@ func TestOutage_IsToldInItsOwnWords(t *testing.T) {
 		{&embedded.CorruptError{Path: "hub.db", Cause: errors.New("record 7")}, "The task hub's file is damaged"},
 		{&fs.PathError{Op: "write", Path: "hub.db", Err: syscall.ENOSPC}, "There is no room on the disk"},
 		{&fs.PathError{Op: "stat", Path: "hub.db", Err: syscall.ENOENT}, "The task hub's file was deleted or moved"},
+		{&azcore.ResponseError{StatusCode: http.StatusNotFound, ErrorCode: "TableNotFound"}, "The task hub was deleted. It is made again"},
+		{&azcore.ResponseError{StatusCode: http.StatusConflict, ErrorCode: "QueueBeingDeleted"}, "The task hub was deleted. It is made again"},
 		{errNotOpen, "cannot be reached or does not answer"},
 	} {
 		hub.fail(&outageError{tt.err})

@@ -232,18 +232,25 @@ func isOutage(err error) bool {
 		case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
 			return true
 		}
-		if strings.HasSuffix(e.ErrorCode, "BeingDeleted") {
-			return true // it is created again when that is done
-		}
-		switch e.ErrorCode {
-		case "TableNotFound", "QueueNotFound": // the hub was deleted; the next request creates it again
-			return true
-		}
-		return e.StatusCode >= http.StatusInternalServerError
+		return isDeletedHub(err) || e.StatusCode >= http.StatusInternalServerError
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return true
 	}
 	_, isNet := errors.AsType[net.Error](err)
 	return isNet
+}
+
+// isDeletedHub reports whether err says that the hub was deleted, which the next request
+// that can makes again, or still is being deleted.
+func isDeletedHub(err error) bool {
+	e, ok := errors.AsType[*azcore.ResponseError](err)
+	if !ok {
+		return false
+	}
+	switch e.ErrorCode {
+	case "TableNotFound", "QueueNotFound":
+		return true
+	}
+	return strings.HasSuffix(e.ErrorCode, "BeingDeleted")
 }

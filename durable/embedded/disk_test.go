@@ -21,24 +21,28 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-func init() { children["full"] = fillDisk }
+func init() {
+	children["full"] = func(path string) error { return fillDisk(path, false) }
+	children["full-relaxed"] = func(path string) error { return fillDisk(path, true) }
+}
 
 // fillDisk fills a hub up to a limit of the operating system on the size of
 // files, which is what a full disk is to it, and then lifts the limit.
-func fillDisk(path string) error {
+func fillDisk(path string, relaxed bool) error {
 	signal.Ignore(syscall.SIGXFSZ) // the write fails instead
 	ctx := context.Background()
-	hub, err := embedded.Open(path, embedded.Config{Logger: slog.New(slog.DiscardHandler)})
+	hub, err := embedded.Open(path, embedded.Config{Relaxed: relaxed, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		return err
 	}
-	start := func(i int) error {
+	startOf := func(id string, size int) error {
 		start := &history.ExecutionStarted{
-			Header: history.NewHeader(time.Now()), Name: "Orchestrator", Input: new(strings.Repeat("x", 100_000)),
-			Instance: history.OrchestrationInstance{InstanceID: fmt.Sprintf("instance %d", i), ExecutionID: "execution"},
+			Header: history.NewHeader(time.Now()), Name: "Orchestrator", Input: new(strings.Repeat("x", size)),
+			Instance: history.OrchestrationInstance{InstanceID: id, ExecutionID: "execution"},
 		}
 		return hub.StartInstance(ctx, provider.TaskMessage{Event: start, Target: start.Instance}, nil)
 	}
+	start := func(i int) error { return startOf(fmt.Sprintf("instance %d", i), 100_000) }
 	if err := start(0); err != nil {
 		return err
 	}
@@ -57,6 +61,17 @@ func fillDisk(path string) error {
 			return fmt.Errorf("one more instance: got %w", err)
 		}
 	}
+	if err := hub.Check(ctx); !errors.Is(err, syscall.EFBIG) {
+		return fmt.Errorf("check: got %w", err)
+	}
+	if err := startOf("one for which there is room", 10); err != nil {
+		return fmt.Errorf("a small start: %w", err)
+	}
+	for range 2 {
+		if err := hub.Check(ctx); !errors.Is(err, syscall.EFBIG) {
+			return fmt.Errorf("check after a small write: got %w", err)
+		}
+	}
 	if _, err := hub.Instance(ctx, "instance 1", provider.Fetch{Input: true}); err != nil {
 		return fmt.Errorf("read while the disk is full: %w", err)
 	}
@@ -65,6 +80,11 @@ func fillDisk(path string) error {
 	}
 	if err := limitFiles(syscall.RLIM_INFINITY & (1<<63 - 1)); err != nil {
 		return err
+	}
+	for range 2 {
+		if err := hub.Check(ctx); err != nil {
+			return fmt.Errorf("check after there was room again: %w", err)
+		}
 	}
 	if err := start(n); err != nil {
 		return fmt.Errorf("start after there was room again: %w", err)
@@ -84,24 +104,26 @@ func limitFiles(size uint64) error {
 
 func TestHub_FailsWhileTheDiskIsFullAndGoesOnAfterwards(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "hub.db")
-	c := startChild(t, "full", path)
-	var n int
-	if _, err := fmt.Sscan(c.line(t), &n); err != nil {
-		t.Fatal(err)
-	}
-	c.kill()
-	hub := open(t, path, impatient)
-	for i := range n + 1 {
-		s, err := hub.Instance(t.Context(), fmt.Sprintf("instance %d", i), provider.Fetch{Input: true})
-		if i == n-1 {
-			if !errors.Is(err, provider.ErrInstanceNotFound) {
-				t.Errorf("the instance whose start failed: got %v", err)
-			}
-			continue
+	for _, role := range []string{"full", "full-relaxed"} {
+		path := filepath.Join(t.TempDir(), "hub.db")
+		c := startChild(t, role, path)
+		var n int
+		if _, err := fmt.Sscan(c.line(t), &n); err != nil {
+			t.Fatal(err)
 		}
-		if err != nil || len(*s.Input) != 100_000 {
-			t.Errorf("instance %d: %v", i, err)
+		c.kill()
+		hub := open(t, path, impatient)
+		for i := range n + 1 {
+			s, err := hub.Instance(t.Context(), fmt.Sprintf("instance %d", i), provider.Fetch{Input: true})
+			if i == n-1 {
+				if !errors.Is(err, provider.ErrInstanceNotFound) {
+					t.Errorf("the instance whose start failed: got %v", err)
+				}
+				continue
+			}
+			if err != nil || len(*s.Input) != 100_000 {
+				t.Errorf("instance %d: %v", i, err)
+			}
 		}
 	}
 }

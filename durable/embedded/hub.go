@@ -14,15 +14,15 @@ import (
 
 // A Hub is a task hub in one file, open in this process.
 type Hub struct {
-	path    string
-	config  Config
-	log     *slog.Logger
-	store   *store
-	opened  time.Time
-	crashes uint64 // how often a process died that had the file
-	writer  *writer
-	numbers atomic.Uint64 // the last number given to a message or an activity
-	failing atomic.Bool   // the last write did not reach the disk
+	path      string
+	config    Config
+	log       *slog.Logger
+	store     *store
+	opened    time.Time
+	crashes   uint64 // how often a process died that had the file
+	writer    *writer
+	numbers   atomic.Uint64 // the last number given to a message or an activity
+	unwritten atomic.Int64  // bytes of the largest write that did not reach the disk since one as large did
 
 	closing chan struct{} // closed by Close
 	// Each of these has room for one token, left when there is something new

@@ -153,8 +153,21 @@ func (j *journal) checksum(b []byte) uint32 {
 // grow makes the current file reach to an offset, by writing: only then does a
 // sync not have to write the file's size and where it lies.
 func (j *journal) grow(f disk.File, to int64) error {
-	size := j.sizes[j.current]
-	if to <= size || j.relaxed {
+	if j.relaxed {
+		return nil
+	}
+	return j.lengthen(f, to)
+}
+
+// reserve makes sure that the disk has room for a group of the given size.
+func (j *journal) reserve(bytes int64) error {
+	return j.lengthen(j.files[j.current], j.offset+min(bytes, maxGroup)+recordHead)
+}
+
+// lengthen makes the current file reach to an offset, by zeros behind what it has.
+func (j *journal) lengthen(f disk.File, to int64) error {
+	size := max(j.sizes[j.current], j.offset)
+	if to <= size {
 		return nil
 	}
 	to = (to + journalGrows - 1) / journalGrows * journalGrows

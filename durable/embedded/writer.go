@@ -309,6 +309,18 @@ func (w *writer) try(batch []*op, outcomes []error) (t *txn, failed int, err err
 		return t, failed, err
 	}
 	err = w.h.store.commit(t.changed, t.journal.b)
-	w.h.failing.Store(err != nil)
+	w.note(len(t.journal.b), err)
 	return t, -1, err
+}
+
+// note notes whether so many bytes reached the disk, for Check.
+func (w *writer) note(bytes int, err error) {
+	n, missing := int64(bytes), w.h.unwritten.Load()
+	switch {
+	case n >= maxGroup: // which no disk has room for
+	case err != nil:
+		w.h.unwritten.Store(max(n, missing))
+	case n >= missing:
+		w.h.unwritten.Store(0)
+	}
 }

@@ -1,0 +1,172 @@
+//go:build unix
+
+package handler
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os/signal"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/google/uuid"
+	"github.com/labstack/echo/v4"
+)
+
+// fileLimit is how large files can be for a [runOnFullDisk], in bytes.
+const fileLimit = 3 << 20
+
+// runOnFullDisk is Main with an app that has room for so much only, until it is asked to
+// make room. A limit of the operating system on the size of files is what a full disk is
+// to it.
+func runOnFullDisk() {
+	signal.Ignore(syscall.SIGXFSZ) // the write fails instead
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		panic(err)
+	}
+	all := limit
+	limit.Cur = fileLimit
+	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &limit); err != nil {
+		panic(err)
+	}
+	Main(App{
+		Functions: []*durable.Function{durable.Orchestrator("Good", idle)},
+		Routes: func(api *echo.Group, _ *durable.Client) {
+			api.POST("/room", func(c echo.Context) error {
+				if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &all); err != nil {
+					return err
+				}
+				return c.NoContent(http.StatusOK)
+			})
+		},
+	})
+}
+
+// send sends a request to the app and returns the answer's status and body.
+func (m *machine) send(method, path, body string) (int, string) {
+	m.Helper()
+	r, err := http.NewRequestWithContext(m.Context(), method, m.base+path, strings.NewReader(body))
+	if err != nil {
+		m.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		m.Fatal(err)
+	}
+	defer answer.Body.Close()
+	told, err := io.ReadAll(answer.Body)
+	if err != nil {
+		m.Fatal(err)
+	}
+	return answer.StatusCode, string(told)
+}
+
+// isReady waits until the app says whether it is ready, and returns why not.
+func (m *machine) isReady(want bool) (body string) {
+	m.Helper()
+	eventually(m.T, fmt.Sprintf("it is ready: %v", want), func() bool {
+		var status int
+		status, body = m.send("GET", readyPath, "")
+		return (status == http.StatusOK) == want
+	})
+	return body
+}
+
+// A disk on which there is no room for large inputs makes the app not ready, although
+// small ones still fit, until there is room again.
+func TestReady_SaysThatTheDiskIsFull(t *testing.T) {
+	t.Parallel()
+	m := newMachine(t, inAFile)
+	m.role = "full disk"
+	m.start()
+	m.isReady(true)
+	large := `"` + strings.Repeat("x", 400_000) + `"`
+	start := func(body string) (int, string) { return m.send("POST", managed+"orchestrators/Good", body) }
+	status, told := start(large)
+	for n := 0; status == http.StatusAccepted; n++ {
+		if n > 100 {
+			t.Fatal("there is room for everything")
+		}
+		status, told = start(large)
+	}
+	const why = "no room on the disk"
+	if status != http.StatusServiceUnavailable || !strings.Contains(told, why) {
+		t.Errorf("a start that does not fit: %d %s, want 503 and why", status, told)
+	}
+	if status, told := start("1"); status != http.StatusAccepted {
+		t.Errorf("a start that fits: %d %s", status, told)
+	}
+	if told := m.isReady(false); !strings.Contains(told, "file too large") {
+		t.Errorf("it is not ready: %s, want why", told)
+	}
+	if status, told := m.send("POST", "/api/room", ""); status != http.StatusOK {
+		t.Fatalf("make room: %d %s", status, told)
+	}
+	m.isReady(true)
+	if status, told := start(large); status != http.StatusAccepted {
+		t.Errorf("with room again: %d %s", status, told)
+	}
+}
+
+// A hub that is deleted while the app runs makes it not ready, and every request is told
+// so, until the storage lets it be made again: after a deletion that takes half a minute.
+func TestReady_SaysThatTheHubIsDeletedUntilItIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	account := azuritetest.Start(t)
+	proxy := azuritetest.NewProxy()
+	t.Cleanup(proxy.Leave)
+	through, err := proxy.Storage(account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := "Gone" + uuid.NewString()[:8]
+	m := newMachine(t, `"hubName": "`+name+`", "storageProvider": {"type": "AzureStorage", "maxQueuePollingInterval": "00:00:01"}`, "AzureWebJobsStorage="+through)
+	m.start()
+	m.isReady(true)
+	m.post("orchestrators/Good/before", false)
+	m.becomes("before", "Completed")
+
+	proxy.Follow(func(call azuritetest.Call) azuritetest.Fate {
+		if strings.HasPrefix(call.Name, "Create") {
+			return azuritetest.Fate{Fault: azuritetest.Drop}
+		}
+		return azuritetest.Fate{}
+	})
+	connection, err := azurestorage.ParseConnectionString(account)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := azurestorage.Open(connection, azurestorage.Config{TaskHub: name})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := hub.Delete(t.Context(), true); err != nil {
+		t.Fatal(err)
+	}
+	const why = "create task hub"
+	if told := m.isReady(false); !strings.Contains(told, why) {
+		t.Errorf("it is not ready: %s, want why", told)
+	}
+	for _, r := range [][3]string{
+		{"POST", "orchestrators/Good", "1"},
+		{"GET", "instances/before", ""},
+		{"GET", "instances", ""},
+		{"POST", "instances/before/raiseEvent/e", "1"},
+		{"DELETE", "instances/before", ""},
+	} {
+		if status, told := m.send(r[0], managed+r[1], r[2]); status != http.StatusServiceUnavailable || !strings.Contains(told, why) {
+			t.Errorf("%s %s: %d %s, want 503 and why", r[0], r[1], status, told)
+		}
+	}
+
+	proxy.Follow(nil)
+	m.isReady(true)
+	m.post("orchestrators/Good/after", false)
+	m.becomes("after", "Completed")
+}
