@@ -17,9 +17,10 @@ import (
 // Azurite, also where the account promises no more than the service does.
 func TestTaskHub_KeepsThePromisesOfAProviderInVirtualTime(t *testing.T) {
 	for i, account := range []struct {
-		name  string
-		loose bool
-	}{{"in any order", true}, {"in order", false}} {
+		name    string
+		loose   bool
+		latency time.Duration
+	}{{"in any order", true, 10 * time.Millisecond}, {"in order", false, 10 * time.Millisecond}, {"slow", true, 2 * time.Second}} {
 		if i%sample != 0 {
 			continue
 		}
@@ -27,17 +28,17 @@ func TestTaskHub_KeepsThePromisesOfAProviderInVirtualTime(t *testing.T) {
 			providertest.ExerciseIn(t, func(t *testing.T, test func(*testing.T)) {
 				t.Parallel()
 				synctest.Test(t, test)
-			}, func(t *testing.T) providertest.Hub { return simulatedHub(t, account.loose) })
+			}, func(t *testing.T) providertest.Hub { return simulatedHub(t, account.loose, account.latency) })
 		})
 	}
 }
 
-func simulatedHub(t *testing.T, loose bool) providertest.Hub {
-	account := azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 10 * time.Millisecond, Loose: loose})
+func simulatedHub(t *testing.T, loose bool, latency time.Duration) providertest.Hub {
+	account := azsim.New(azsim.Config{Seed: 1, MinLatency: latency / 10, MaxLatency: latency, Loose: loose})
 	t.Cleanup(account.Wait)
 	cfg := azurestorage.Config{
 		TaskHub: "Sim", PartitionCount: 2, LeaseInterval: 15 * time.Second, LeaseAcquireInterval: 2 * time.Second,
-		MaxQueuePollingInterval: time.Second, DrainTimeout: 3 * time.Second, MaxConcurrentActivities: 8,
+		MaxQueuePollingInterval: time.Second, DrainTimeout: 3*time.Second + 10*latency, MaxConcurrentActivities: 8,
 		Logger: slog.New(slog.DiscardHandler),
 	}
 	var worker *azsim.Worker

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -93,7 +94,12 @@ func (in *inspection) commit(e azsim.Entry) {
 		}
 		row.EventType, row.EventID = "", 0
 		late := e.At-e.Asked > time.Second && e.At > in.purged[row.PartitionKey] && in.purged[row.PartitionKey] > 0
-		if in.written[row] && !late && e.Worker != "client" { // a rewind that its caller cut off is done again
+		if in.written[row] && late { // the instance is back, and goes on from there
+			maps.DeleteFunc(in.written, func(r historyRow, _ bool) bool {
+				return r.PartitionKey == row.PartitionKey && r.ExecutionID == row.ExecutionID
+			})
+		}
+		if in.written[row] && e.Worker != "client" { // a rewind that its caller cut off is done again
 			in.fault("at %v %s wrote row %s of %s again: two workers had it", e.At, e.Worker, row.RowKey, row.PartitionKey)
 		}
 		in.written[row] = true

@@ -8,14 +8,37 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // plantedRuns names the environment variable that says how many seeds a planted
-// bug may take to be found. Without it nothing is planted, since that means to
-// build the module once for each bug.
+// bug may take to be found, as in "500". Without it nothing is planted, since that
+// means to build the module once for each bug. "500/7" plants one of seven bugs
+// each day, so that all have been planted after seven.
 const plantedRuns = "DURABLE_SIM_PLANTED"
+
+// plantedToday returns those of patches that are planted today, and how many seeds
+// each may take to be found.
+func plantedToday(t *testing.T, setting string, patches []string) (today []string, runs string) {
+	runs, part, sampled := strings.Cut(setting, "/")
+	every, err := strconv.Atoi(part)
+	if !sampled {
+		return patches, runs
+	}
+	if err != nil || every < 1 {
+		t.Fatalf("%s is %q; want a number of seeds, or one and a number of days as in 500/7", plantedRuns, setting)
+	}
+	day := int(time.Now().Unix() / (24 * 60 * 60))
+	for i, patch := range patches {
+		if (i+day)%every == 0 {
+			today = append(today, patch)
+		}
+	}
+	return today, runs
+}
 
 var failedSeed = regexp.MustCompile(`seed (\d+): (.*)`)
 
@@ -74,14 +97,15 @@ func TestPlanted_EachBugOfCallersIsFound(t *testing.T) {
 // so many at least, by the given test, which gets flags besides the seeds.
 func findPlanted(t *testing.T, pattern string, least int, test string, flags ...string) {
 	t.Helper()
-	runs := os.Getenv(plantedRuns)
-	if runs == "" {
+	setting := os.Getenv(plantedRuns)
+	if setting == "" {
 		t.Skipf("the environment variable %s is not set", plantedRuns)
 	}
 	patches, err := filepath.Glob(pattern)
 	if err != nil || len(patches) < least {
 		t.Fatalf("%d patches, %v; want at least %d", len(patches), err, least)
 	}
+	patches, runs := plantedToday(t, setting, patches)
 	copied := copyModule(t)
 	for _, patch := range patches {
 		t.Run(strings.TrimSuffix(filepath.Base(patch), ".patch"), func(t *testing.T) {
@@ -98,7 +122,7 @@ func findPlanted(t *testing.T, pattern string, least int, test string, flags ...
 				}
 			}()
 			binary := filepath.Join(t.TempDir(), "planted.test")
-			if out, err := command(t, copied, "go", "test", "-c", "-o", binary, "./durable/internal/sim").CombinedOutput(); err != nil {
+			if out, err := command(t, copied, "go", "test", "-c", "-trimpath", "-o", binary, "./durable/internal/sim").CombinedOutput(); err != nil {
 				t.Fatalf("build: %v\n%s", err, out)
 			}
 			found := ""
