@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"errors"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -38,5 +39,11 @@ func (c *Client) rewind(ctx context.Context, id InstanceID, reason string) error
 	if !ok {
 		return ErrNotSupported
 	}
-	return rewinder.Rewind(ctx, string(id), reason)
+	err = rewinder.Rewind(ctx, string(id), reason)
+	if errors.Is(err, provider.ErrInstanceChanged) || errors.Is(err, ErrInstanceNotFound) { // somebody was faster
+		if s, lookErr := c.instance(ctx, id, provider.Fetch{}); lookErr == nil && s.Status != history.Failed {
+			return &InstanceStateError{InstanceID: id, Operation: OperationRewind, Status: s.Status}
+		}
+	}
+	return err
 }

@@ -86,6 +86,32 @@ func TestClient_RefusesAReasonToRewindThatIsNotUTF8(t *testing.T) {
 	}
 }
 
+// Somebody else rewinds the instance, or starts it anew, after the client has looked.
+func TestRewind_TellsWhoWasTooLateHowTheInstanceIs(t *testing.T) {
+	hub := memhub.New()
+	c := durable.NewClient(hub, durable.NewRegistry())
+	if _, err := c.StartByName(t.Context(), "Fails", nil, durable.InstanceID("f")); err != nil {
+		t.Fatal(err)
+	}
+	err := durable.NewClient(&lateHub{Hub: hub}, durable.NewRegistry()).Rewind(t.Context(), "f", "")
+	if state, ok := errors.AsType[*durable.InstanceStateError](err); !ok || state.Status != history.Pending {
+		t.Errorf("%v, want an *InstanceStateError that says Pending", err)
+	}
+}
+
+// lateHub says at first that an instance has failed.
+type lateHub struct {
+	*memhub.Hub
+	asked int
+}
+
+func (h *lateHub) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+	if h.asked++; h.asked == 1 {
+		return failedHub{h.Hub}.Instance(ctx, id, fetch)
+	}
+	return h.Hub.Instance(ctx, id, fetch)
+}
+
 // failedHub says that all instances have failed.
 type failedHub struct{ *memhub.Hub }
 

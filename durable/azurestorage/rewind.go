@@ -44,6 +44,13 @@ func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {
 }
 
 func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
+	row, err := h.readInstanceRow(ctx, id)
+	if err != nil {
+		return err
+	}
+	if row != nil && !provider.CanRewind(row.State.Status) {
+		return provider.ErrInstanceChanged
+	}
 	rows := map[string][]*historyRow{} // by instance
 	sentinels := map[string]string{}   // their ETags
 	plan, err := provider.PlanRewind(ctx, id, reason, time.Now(), func(ctx context.Context, id string) ([]history.Event, error) {
@@ -152,13 +159,16 @@ func (h *TaskHub) editHistory(ctx context.Context, ops []tableOperation) error {
 
 // markRewound makes the row of an instance say that it is pending, if it says
 // that the execution has ended. If somebody changes the row at the same time,
-// the instance goes on already.
+// the instance goes on already, or was started anew: the row decides.
 func (h *TaskHub) markRewound(ctx context.Context, instance history.OrchestrationInstance) error {
 	row, err := h.readInstanceRow(ctx, instance.InstanceID)
-	if err != nil {
+	if err != nil || row == nil {
 		return err
 	}
-	if row == nil || !row.State.Status.IsTerminal() || row.State.Instance.ExecutionID != instance.ExecutionID {
+	if row.State.Instance.ExecutionID != instance.ExecutionID && row.State.Status == history.Pending {
+		return provider.ErrInstanceChanged
+	}
+	if !row.State.Status.IsTerminal() || row.State.Instance.ExecutionID != instance.ExecutionID {
 		return nil
 	}
 	e := encodeRewound(instance.InstanceID, time.Now())
@@ -166,8 +176,11 @@ func (h *TaskHub) markRewound(ctx context.Context, instance history.Orchestratio
 		_, err := h.instancesTable.merge(ctx, e, row.ETag)
 		return err
 	})
-	if isConflict(err) || isNotFound(err) {
+	switch {
+	case isNotFound(err):
 		return nil
+	case isConflict(err):
+		return h.markRewound(ctx, instance)
 	}
 	return err
 }

@@ -63,7 +63,14 @@ func (t *txn) checkSeen(id string, r *row, seen *provider.InstanceState) error {
 func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 	at := time.Now()
 	var plan *provider.RewindPlan
-	err := h.writer.do(ctx, func(t *txn) (err error) {
+	err := h.writer.do(ctx, func(t *txn) error {
+		r, err := t.row(id)
+		if err != nil {
+			return err
+		}
+		if r != nil && !provider.CanRewind(r.status) {
+			return &refusal{provider.ErrInstanceChanged}
+		}
 		plan, err = provider.PlanRewind(ctx, id, reason, at, func(_ context.Context, id string) ([]history.Event, error) {
 			r, err := t.row(id)
 			if r == nil || err != nil {

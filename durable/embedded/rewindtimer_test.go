@@ -1,15 +1,16 @@
 package embedded
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A failed instance is rewound, and then once more while it goes on: it waits for
-// the timer that has not fired, and for no other, also after the hub was opened
-// again.
+// A failed instance is rewound, and then once more: it waits for the timer that has not
+// fired, and for no other, also when it goes on and after the hub was opened again.
 func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
@@ -31,10 +32,13 @@ func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 	}
 	r.must(r.Rewind(t.Context(), "a", "it was mended"))
 	check("rewound")
-	r.finish(r.next())
 	r.must(r.Rewind(t.Context(), "a", "it was mended"))
-	check("rewound while it goes on")
+	check("rewound again before it goes on")
 	r.finish(r.next())
+	if err := r.Rewind(t.Context(), "a", "it was mended"); !errors.Is(err, provider.ErrInstanceChanged) {
+		t.Errorf("Rewind of an instance that goes on: %v, want %v", err, provider.ErrInstanceChanged)
+	}
+	check("not rewound while it goes on")
 	r.stop()
 	r.must(r.Close())
 	r = openRig(t, r.path)

@@ -52,9 +52,9 @@ func (s *InstanceState) SameAs(seen *InstanceState) bool {
 type Rewinder interface {
 	// Rewind takes the failures out of the history of a failed instance, and of
 	// its children that failed, so that what failed is done again while what
-	// succeeded is not, and wakes what has something to do. It does not look at
-	// the instance's status; whoever calls it has. It returns
-	// [ErrInstanceNotFound] if there is no history.
+	// succeeded is not, and wakes what has something to do. Whoever calls it has seen
+	// that the instance has failed. If the instance was started anew since, the error is
+	// [ErrInstanceChanged], or [ErrInstanceNotFound], as it is if there is no history.
 	Rewind(ctx context.Context, id, reason string) error
 }
 

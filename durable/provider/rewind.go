@@ -8,6 +8,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
+// CanRewind reports whether an instance in a status can be rewound: it has ended, or a
+// rewind was cut off before the instance went on. One that goes on was started anew, or
+// rewound, since the caller looked.
+func CanRewind(status history.RuntimeStatus) bool {
+	return status.IsTerminal() || status == history.Pending
+}
+
 // A RewindPlan says how to take back the failure of an instance. A provider
 // that carries it out does so in this order, so that it can be done again after
 // a crash at any point:

@@ -148,6 +148,10 @@ func (h *Hub) StartInstance(ctx context.Context, start provider.TaskMessage, ref
 			return &provider.InstanceExistsError{InstanceID: e.Instance.InstanceID, Status: i.state.Status}
 		}
 		generation = i.state.Generation + 1
+		i.history = nil
+		if i.session != nil {
+			i.session.take(0)
+		}
 	}
 	e = new(*e)
 	if e.Generation == nil {

@@ -36,6 +36,12 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := h.Now()
+	if i := h.instances[id]; i != nil && i.state != nil {
+		current, _ := currentExecution(i.history)
+		if !provider.CanRewind(i.state.Status) || i.state.Instance.ExecutionID != current.ExecutionID {
+			return provider.ErrInstanceChanged
+		}
+	}
 	plan, err := provider.PlanRewind(ctx, id, reason, now, func(_ context.Context, id string) ([]history.Event, error) {
 		if i := h.instances[id]; i != nil {
 			return i.history, nil

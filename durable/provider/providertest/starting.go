@@ -18,8 +18,6 @@ var starting = area{"starting", []test{
 	{"an instance that is not known is not found", unknownInstance},
 	{"an instance in a refused status is not started again", running(refused)},
 	{"an instance that has ended is replaced", running(replaced)},
-	{"of starts that race for an ID one wins", running(racingStarts)},
-	{"of starts that race to replace an instance that has ended one wins", running(racingReplacements)},
 	{"a start with a time is not handed out before", running(scheduledStart)},
 	{"events wait for a start with a time", running(eventsBeforeScheduledStart)},
 	{"a termination that waits with the start comes with it, or alone ends the instance", terminatedBeforeStart(0)},
@@ -135,48 +133,6 @@ func replaced(w *world) {
 			}
 		}
 	})
-}
-
-func racingStarts(w *world) { w.race("execution").finish() }
-
-// racingReplacements has the winner of each race end and be replaced by that of the next.
-func racingReplacements(w *world) {
-	for round := range 4 {
-		w.race(fmt.Sprintf("round %d, execution", round)).end(history.Completed, nil).finish()
-	}
-	w.quiet("the last has ended")
-}
-
-// race starts an instance several times at once, of which one must win, and returns the
-// first episode of that.
-func (w *world) race(name string) *episode {
-	const racers = 6
-	errs := make([]error, racers)
-	var all sync.WaitGroup
-	for i := range racers {
-		all.Go(func() { errs[i] = w.tryCreate(started("a", fmt.Sprintf("%s %d", name, i), nil), live) })
-	}
-	all.Wait()
-	winner := -1
-	for i, err := range errs {
-		_, exists := errors.AsType[*provider.InstanceExistsError](err)
-		switch {
-		case err == nil && winner >= 0:
-			w.Errorf("starts %d and %d were both told that they won", winner, i)
-		case err == nil:
-			winner = i
-		case !exists:
-			w.Errorf("start %d: %v, want an *InstanceExistsError", i, err)
-		}
-	}
-	if winner < 0 {
-		w.Fatal("none of the starts won")
-	}
-	e := w.next("a")
-	want := history.OrchestrationInstance{InstanceID: "a", ExecutionID: fmt.Sprintf("%s %d", name, winner)}
-	w.equal("execution that was handed out", e.item.Instance, want)
-	w.equal("execution in the instance's state", w.state("a").Instance, want)
-	return e
 }
 
 // moment is a time that is not long to wait for and that storage which counts
