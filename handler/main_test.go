@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -223,6 +224,35 @@ func TestMain_PortThatMakesNoSenseEndsTheProgram(t *testing.T) {
 	_, _ = io.Copy(io.Discard, out)
 	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != exitNoConfig {
 		t.Errorf("%v, want exit code %d", err, exitNoConfig)
+	}
+}
+
+// What a variable says that is only read where a program begins.
+func TestMain_BeginsAsEachVariableSays(t *testing.T) {
+	t.Parallel()
+	logged := func(environ ...string) string {
+		cmd, out := program(t, "app", "{}", append([]string{"PORT=0", deadStorage(t)}, environ...)...)
+		first := lineWith(t, out, "listening")
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Fatal(err)
+		}
+		rest, err := io.ReadAll(out)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return first + string(rest)
+	}
+	without := logged()
+	for variable, e := range programEffects {
+		value, expression := e.value, e.logged
+		if variable == "PORT" { // another one may be taken
+			value = freePort(t)
+			expression = strings.ReplaceAll(expression, e.value, value)
+		}
+		says := regexp.MustCompile(expression)
+		if with := logged(variable + "=" + value); !says.MatchString(with) || says.MatchString(without) {
+			t.Errorf("%s=%s: want %s, but not without it:\n%s\nwithout:\n%s", variable, value, expression, with, without)
+		}
 	}
 }
 

@@ -303,20 +303,6 @@ func storageSettingCases() []settingCase {
 			overridden: "00:00:20", override: 20 * time.Second,
 		},
 		{
-			path: "storageProvider.jumpStartEnabled", get: func(c Config) any { return c.Storage.JumpStart.Enabled }, byDefault: false,
-			good: map[string]any{`true`: true, `false`: false}, bad: map[string]string{`1`: "is 1, must be true or false"}, overridden: "true", override: true,
-		},
-		{
-			path: "storageProvider.jumpStartTimeout", get: func(c Config) any { return c.Storage.JumpStart.Timeout }, byDefault: time.Duration(0),
-			good: map[string]any{`"00:01:00"`: time.Minute}, bad: map[string]string{`"00:00:00"`: "must be a time span from 00:00:01 to 1.00:00:00"},
-			overridden: "00:02:00", override: 2 * time.Minute,
-		},
-		{
-			path: "storageProvider.jumpStartInterval", get: func(c Config) any { return c.Storage.JumpStart.Interval }, byDefault: time.Duration(0),
-			good: map[string]any{`"00:00:10"`: 10 * time.Second}, bad: map[string]string{`"02:00:00"`: "must be a time span from 00:00:01 to 01:00:00"},
-			overridden: "00:00:20", override: 20 * time.Second,
-		},
-		{
 			path: "storageProvider.lastUpdatedTolerance", get: func(c Config) any { return c.Storage.LastUpdatedTolerance }, byDefault: time.Duration(0),
 			good: map[string]any{`"00:00:10"`: 10 * time.Second, `"00:00:00"`: time.Duration(-1)}, bad: map[string]string{`"02:00:00"`: "must be a time span from 00:00:00 to 01:00:00"},
 			overridden: "00:00:20", override: 20 * time.Second,

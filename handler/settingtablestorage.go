@@ -60,13 +60,13 @@ var storageRows = []settingRow{
 		path: "storageProvider.controlQueueVisibilityTimeout", flat: "controlQueueVisibilityTimeout",
 		values:  spanValue{time.Minute, time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.ControlQueueVisibilityTimeout = d }},
 		initial: "`00:05:00`", get: func(cfg *Config) any { return cfg.Storage.ControlQueueVisibilityTimeout },
-		does: "for how long a message to an instance stays hidden from others when its process has died. It is never hidden for longer than the partition's lease, 30 seconds, at a time",
+		does: "for how long `hub copy` waits for a message that a worker has hidden, such as one in .NET that died; the longer of this and the next counts. A worker of this package hides messages for 30 seconds at a time, whatever this says",
 	},
 	{
 		path: "storageProvider.workItemQueueVisibilityTimeout", flat: "workItemQueueVisibilityTimeout",
 		values:  spanValue{time.Minute, time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.WorkItemQueueVisibilityTimeout = d }},
 		initial: "`00:05:00`", get: func(cfg *Config) any { return cfg.Storage.WorkItemQueueVisibilityTimeout },
-		does: "the same of a message that asks for an activity",
+		does: "the same as `controlQueueVisibilityTimeout`",
 	},
 	{
 		path: "storageProvider.maxQueuePollingInterval", flat: "maxQueuePollingInterval",

@@ -1,0 +1,409 @@
+package handler
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"reflect"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/labstack/echo/v4"
+)
+
+// An effect is what can be seen of a setting from outside: of an app that runs with it.
+type effect struct {
+	path   string
+	values map[string]any           // JSON to what is seen with it
+	see    func(a *settingsApp) any // uses the app, and returns what it sees
+	with   []string                 // other settings that there are then, PATH=VALUE
+	hosted bool                     // behind the host
+	idle   bool                     // a client only: nobody works
+	// variable names what is turned instead of a setting; values are its texts.
+	variable string
+	process  processEnvironment // the other variables
+}
+
+// Each setting that has an effect is turned in host.json, of an app that then runs on
+// storage in memory, and the effect is seen in what the app does: in its answers, its
+// requests to the storage and others, and what its functions see.
+func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
+	t.Parallel()
+	effects := map[string]effect{}
+	for _, e := range settingEffects() {
+		effects[e.path] = e
+	}
+	for _, row := range settingRows() {
+		e, seen := effects[row.path]
+		delete(effects, row.path)
+		if seen == (row.inert != "") {
+			t.Errorf("%s: the list of effects has it: %v; without effect by the table: %v", row.path, seen, row.inert != "")
+		}
+		different := map[any]bool{}
+		for value, want := range e.values {
+			different[want] = true
+			t.Run(row.path+"="+value, func(t *testing.T) {
+				t.Parallel()
+				found, err := parseHostJSON([]byte(wrapped(row.fullPath(), value)))
+				if err != nil {
+					t.Fatal(err)
+				}
+				e.isSeen(t, found, want)
+			})
+		}
+		if seen && len(different) < 2 {
+			t.Errorf("%s: one cannot see which value it has", row.path)
+		}
+	}
+	for path := range effects {
+		t.Errorf("there is no setting %s", path)
+	}
+}
+
+// The same for the variables that are read beside the settings. Those that say how the
+// program begins are turned where there is a program.
+func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
+	t.Parallel()
+	turned := map[string]bool{}
+	for variable := range programEffects {
+		turned[variable] = true
+	}
+	for _, e := range variableEffects() {
+		turned[e.variable] = true
+		for value, want := range e.values {
+			t.Run(e.variable+"="+value, func(t *testing.T) {
+				t.Parallel()
+				fields := reflect.ValueOf(&e.process).Elem()
+				for i := range fields.NumField() {
+					if fields.Type().Field(i).Tag.Get("envconfig") == e.variable {
+						fields.Field(i).SetString(value)
+					}
+				}
+				e.isSeen(t, newSettings(), want)
+			})
+		}
+	}
+	for field := range reflect.TypeFor[processEnvironment]().Fields() {
+		if name := field.Tag.Get("envconfig"); !turned[name] {
+			t.Errorf("nobody looks at the effect of %s", name)
+		}
+	}
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(readme), "## Environment variables\n")
+	table, _, _ = strings.Cut(table, "\n\n## ")
+	table, _, _ = strings.Cut(strings.TrimSpace(table), "\n\n")
+	for line := range strings.Lines(table) {
+		names, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), "|") // of the first column
+		for _, match := range regexp.MustCompile("`([A-Z][A-Za-z_]+)`").FindAllStringSubmatch(names, -1) {
+			elsewhere := strings.HasPrefix(match[1], "OTEL_") || match[1] == "AzureWebJobsStorage" // TestTelemetry_IsOnOnlyIfTheEnvironmentAsksForIt; all effects of settings
+			if !turned[match[1]] && !elsewhere {
+				t.Errorf("nobody looks at the effect of %s, which the README has", match[1])
+			}
+			delete(turned, match[1])
+		}
+	}
+	for name := range turned {
+		t.Errorf("the README has no word on %s", name)
+	}
+}
+
+// isSeen runs an app in a bubble and compares what is seen of it.
+func (e effect) isSeen(t *testing.T, found settings, want any) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		if got := runSettingsApp(t, e, found); got != want {
+			t.Errorf("%v is seen, want %v", got, want)
+		}
+	})
+}
+
+// wrapped puts a value into a host.json of its own.
+func wrapped(path, value string) string {
+	for names := strings.Split(path, "."); len(names) > 0; names = names[:len(names)-1] {
+		value = fmt.Sprintf("{%q: %s}", names[len(names)-1], value)
+	}
+	return value
+}
+
+// A settingsApp is an app that runs, in a bubble, with a storage account in memory.
+type settingsApp struct {
+	*testing.T
+
+	cfg     Config
+	server  *Server
+	account *azuritetest.Account
+	began   time.Time
+
+	mu      sync.Mutex // protects the following
+	sent    []sent
+	answers []int          // of who gets the app's own requests, the last of them for ever
+	runs    int            // how often orchestrators began, replays included
+	atOnce  map[string]int // how many of a function run
+	peaks   map[string]int // how many ran at most
+	hold    chan struct{}  // closed when those who wait may go on
+}
+
+// sent is a request that the app has sent to somebody.
+type sent struct {
+	at   time.Duration
+	text string // method, host, path and query, headers and body
+}
+
+// runSettingsApp runs an app with a host.json, and returns what e sees of it.
+func runSettingsApp(t *testing.T, e effect, found settings) any {
+	a := &settingsApp{
+		T: t, account: azuritetest.Simulated(), began: time.Now(), answers: []int{http.StatusOK},
+		atOnce: map[string]int{}, peaks: map[string]int{}, hold: make(chan struct{}),
+	}
+	defer a.account.Wait()
+	environ := []string{
+		"AzureWebJobsStorage=" + a.account.ConnectionString(), "TOPIC_KEY=one", "OTHER_KEY=two",
+		"Second=" + strings.Replace(a.account.ConnectionString(), "AccountName=sim", "AccountName=second", 1),
+	}
+	for _, setting := range e.with {
+		name, value, _ := strings.Cut(setting, "=")
+		environ = append(environ, "AzureFunctionsJobHost__extensions__durableTask__"+strings.ReplaceAll(name, ".", "__")+"="+value)
+	}
+	if e.hosted {
+		e.process.HandlerPort = "1"
+	}
+	a.cfg = configure(e.process, found, environ)
+	a.cfg.Root, a.cfg.Logger = t.TempDir(), slog.New(slog.DiscardHandler)
+	a.cfg.Storage.WorkerID = "w"
+	a.cfg.Storage.Transport = a.recorded(a.account.Worker("w").Do)
+	a.cfg.Worker.HTTP.Transport, a.cfg.EventGrid.Transport = a.recorded(a.answer), a.recorded(a.answer)
+	a.server = New(a.app(), a.cfg)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		if e.idle {
+			a.server.state.ready()
+			ended <- nil
+		} else {
+			ended <- a.server.work(ctx)
+		}
+	}()
+	defer func() {
+		close(a.hold)
+		stop()
+		if err := errors.Join(<-ended, a.server.hub.close()); err != nil {
+			t.Error(err)
+		}
+	}()
+	return e.see(a)
+}
+
+// A recorded sends requests, and keeps them.
+type recorded func(*http.Request) (*http.Response, error)
+
+func (r recorded) Do(req *http.Request) (*http.Response, error)        { return r(req) }
+func (r recorded) RoundTrip(req *http.Request) (*http.Response, error) { return r(req) }
+
+func (a *settingsApp) recorded(send recorded) recorded {
+	return func(r *http.Request) (*http.Response, error) {
+		var body []byte
+		if r.Body != nil {
+			body, _ = io.ReadAll(r.Body)
+			r.Body = io.NopCloser(bytes.NewReader(body))
+		}
+		text, _ := url.QueryUnescape(r.URL.RequestURI())
+		text = fmt.Sprintf("%s %s%s %v %s", r.Method, r.URL.Host, text, r.Header, body)
+		a.mu.Lock()
+		a.sent = append(a.sent, sent{time.Since(a.began), text})
+		a.mu.Unlock()
+		return send(r)
+	}
+}
+
+// answer answers what the app asks others than the storage.
+func (a *settingsApp) answer(r *http.Request) (*http.Response, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	w := httptest.NewRecorder()
+	w.Header().Set("Location", "https://other.example/status")
+	w.WriteHeader(a.answers[0])
+	if len(a.answers) > 1 {
+		a.answers = a.answers[1:]
+	}
+	response := w.Result()
+	response.Request = r
+	return response, nil
+}
+
+// requests returns those that match a pattern, as what it has in parentheses.
+func (a *settingsApp) requests(pattern string) (texts []string, at []time.Duration) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	expression := regexp.MustCompile("(?s)" + pattern)
+	for _, s := range a.sent {
+		if match := expression.FindStringSubmatch(s.text); match != nil {
+			texts, at = append(texts, match[len(match)-1]), append(at, s.at)
+		}
+	}
+	return texts, at
+}
+
+// lately returns for how long those that match a pattern were apart in the end, to the second.
+func (a *settingsApp) lately(pattern string) time.Duration {
+	_, at := a.requests(pattern)
+	if len(at) < 2 {
+		a.Fatalf("%d requests match %s, want several", len(at), pattern)
+	}
+	return (at[len(at)-1] - at[len(at)-2]).Round(time.Second)
+}
+
+// first returns what the first of them has in parentheses.
+func (a *settingsApp) first(pattern string) string {
+	texts, _ := a.requests(pattern)
+	if len(texts) == 0 {
+		a.Fatalf("no request matches %s", pattern)
+	}
+	return texts[0]
+}
+
+// number returns how many requests match a pattern.
+func (a *settingsApp) number(pattern string) int {
+	texts, _ := a.requests(pattern)
+	return len(texts)
+}
+
+// ask asks the app below the management API's path.
+func (a *settingsApp) ask(method, path, body string, headers ...string) *httptest.ResponseRecorder {
+	return call(a.server, method, managed+path, body, headers...)
+}
+
+// start starts an instance of an orchestrator with the ID i, and lets some time pass.
+func (a *settingsApp) start(name, input string, passes time.Duration) int {
+	a.Helper()
+	w := a.ask("POST", "orchestrators/"+name, input)
+	time.Sleep(passes)
+	return w.Code
+}
+
+// status returns what the app says of instance i.
+func (a *settingsApp) status() (status struct {
+	RuntimeStatus, Output any
+}) {
+	_ = json.Unmarshal(a.ask("GET", "instances/i", "").Body.Bytes(), &status) // nothing is told of one that does not exist
+	return status
+}
+
+// app has functions for all that one wants to see.
+func (a *settingsApp) app() App {
+	nap := func(context.Context, int) (durable.Void, error) {
+		return durable.Void{}, a.napping("activity")
+	}
+	fan := func(ctx *durable.Context, n int) (durable.Void, error) {
+		var tasks []*durable.Task[durable.Void]
+		for range n {
+			tasks = append(tasks, durable.ActivityName[int, durable.Void]("Nap").Call(ctx, 7))
+		}
+		_, err := durable.AwaitAll(ctx, tasks...)
+		return durable.Void{}, err
+	}
+	chain := func(ctx *durable.Context, n int) (durable.Void, error) {
+		a.count(&a.runs)
+		for range n {
+			if err := ctx.Sleep(2 * time.Second); err != nil {
+				return durable.Void{}, err
+			}
+		}
+		return durable.Void{}, nil
+	}
+	wait := func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
+		a.count(&a.runs)
+		return durable.Event[durable.Void]("E").Wait(ctx).Await()
+	}
+	ask := func(ctx *durable.Context, _ durable.Void) (int, error) {
+		answer, err := durable.CallHTTP(ctx, durable.HTTPRequest{URL: "https://one.example/", Header: http.Header{"X-Trace": {"me"}}}).Await()
+		return answer.StatusCode, err
+	}
+	signal := func(ctx *durable.Context, key string) (durable.Void, error) {
+		for range 2 {
+			durable.SignalEntity(ctx, durable.EntityKey[napper](key), (*napper).Count, 1)
+		}
+		return durable.Void{}, nil
+	}
+	return App{
+		Functions: []*durable.Function{
+			durable.Orchestrator("Quick", quick),
+			durable.Orchestrator("Broken", func(*durable.Context, durable.Void) (int, error) { return 0, errors.New("no") }),
+			durable.Orchestrator("Hold", func(*durable.Context, durable.Void) (durable.Void, error) {
+				return durable.Void{}, a.napping("orchestrator")
+			}),
+			durable.Orchestrator("Fan", fan), durable.Activity("Nap", nap),
+			durable.Orchestrator("Chain", chain), durable.Orchestrator("Wait", wait), durable.Orchestrator("Ask", ask),
+			durable.Orchestrator("Signal", signal),
+			durable.Orchestrator("Version", func(ctx *durable.Context, _ durable.Void) (string, error) { return string(ctx.Version()), nil }),
+			durable.Orchestrator("Lost", func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
+				return durable.ActivityName[durable.Void, durable.Void]("Nowhere").Call(ctx, durable.Void{}).Await()
+			}),
+			durable.Entity("Napper", durable.Op("nap", func(_ *napper, _ *durable.EntityContext, n int) (int, error) {
+				return n, a.napping("entity")
+			}), durable.Op("fail", (*napper).Fail), durable.Op("count", (*napper).Count)),
+		},
+		Triggers: []Trigger{Manual("Run", func(ctx context.Context, _ *Invocation, _ string) error {
+			<-ctx.Done()
+			return nil
+		})},
+		Routes: func(api *echo.Group, _ *durable.Client) {
+			api.POST("/hold", func(c echo.Context) error {
+				if _, err := io.ReadAll(c.Request().Body); err != nil {
+					return err
+				}
+				<-a.hold
+				return c.NoContent(http.StatusNoContent)
+			})
+		},
+	}
+}
+
+type napper int
+
+// Fail changes the state and fails.
+func (n *napper) Fail(_ *durable.EntityContext, _ int) (int, error) {
+	*n = 100
+	return 0, errors.New("no")
+}
+
+// Count counts how often it is done.
+func (n *napper) Count(_ *durable.EntityContext, _ int) (int, error) {
+	*n++
+	return 0, nil
+}
+
+func (a *settingsApp) count(n *int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	*n++
+}
+
+// napping takes ten seconds, in which one sees how many do the same.
+func (a *settingsApp) napping(what string) error {
+	a.mu.Lock()
+	a.atOnce[what]++
+	a.peaks[what] = max(a.peaks[what], a.atOnce[what])
+	a.mu.Unlock()
+	time.Sleep(10 * time.Second)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.atOnce[what]--
+	return nil
+}
