@@ -70,26 +70,6 @@ func TestAccess_TheEnvironmentSaysAddressAndKey(t *testing.T) {
 	}
 }
 
-// Every route but those of health wants the key.
-func TestAccess_EveryRouteWantsTheKey(t *testing.T) {
-	t.Parallel()
-	cfg := fakeConfig(t, newFullHub())
-	cfg.Key = theKey
-	s := readyServer(t, App{}, cfg)
-	for _, route := range managementRoutes() {
-		path := strings.NewReplacer("{instanceId}", "running", "{functionName}", "Greet", "{eventName}", "E", "{entityName}", "n", "{entityKey}", "k").Replace(route.path)
-		for _, base := range []string{managed, webhookPath + "/"} {
-			w := call(s, route.method, base+path, "")
-			if (w.Code == http.StatusUnauthorized) == route.public || w.Code == http.StatusUnauthorized && w.Body.Len() > 0 {
-				t.Errorf("%s %s: %d %s", route.method, base+path, w.Code, w.Body)
-			}
-			if w := call(s, route.method, base+path, "", "x-functions-key", theKey); w.Code == http.StatusUnauthorized {
-				t.Errorf("%s %s with the key: %d", route.method, base+path, w.Code)
-			}
-		}
-	}
-}
-
 // What a route of the app hands out to callers without a key works for them, and
 // is no key to anything else.
 func TestAccess_URLsOfAnAppsRouteOpenOneInstance(t *testing.T) {

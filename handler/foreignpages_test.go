@@ -82,27 +82,6 @@ func TestPages_OfOtherSitesActOnNoRouteOfThisMachine(t *testing.T) {
 	}
 }
 
-// What needs no key though there is one. A route that comes to be in this list is
-// open to everybody.
-func TestAccess_OpenWithoutAKeyAreTheseOnly(t *testing.T) {
-	t.Parallel()
-	open := map[string]bool{
-		"GET health/live": true, "GET health/ready": true, // say whether the app serves, and not why not
-	}
-	ofInstance := map[string]bool{ // with the code that a start hands out
-		"GET instances/{instanceId}": true, "DELETE instances/{instanceId}": true, "GET instances/{instanceId}/tracking": true,
-		"POST instances/{instanceId}/terminate": true, "POST instances/{instanceId}/suspend": true, "POST instances/{instanceId}/resume": true,
-		"POST instances/{instanceId}/rewind": true, "POST instances/{instanceId}/restart": true,
-		"POST instances/{instanceId}/raiseEvent/{eventName}": true,
-	}
-	for _, route := range managementRoutes() {
-		name := route.method + " " + route.path
-		if route.public != open[name] || route.open != ofInstance[name] {
-			t.Errorf("%s: public %v, open with an instance's code %v", name, route.public, route.open)
-		}
-	}
-}
-
 // A page at evil.example whose name is looked up as 127.0.0.1 is of the same
 // origin as the app, to the browser.
 func TestAccess_NamesOfOthersAreRefusedOnThisMachine(t *testing.T) {

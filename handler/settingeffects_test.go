@@ -298,9 +298,7 @@ func (a *settingsApp) start(name, input string, passes time.Duration) int {
 }
 
 // status returns what the app says of instance i.
-func (a *settingsApp) status() (status struct {
-	RuntimeStatus, Output any
-}) {
+func (a *settingsApp) status() (status struct{ RuntimeStatus, Output any }) {
 	_ = json.Unmarshal(a.ask("GET", "instances/i", "").Body.Bytes(), &status) // nothing is told of one that does not exist
 	return status
 }

@@ -159,9 +159,11 @@ func storageEffects() []effect {
 		if err != nil {
 			a.Fatal(err)
 		}
-		if answer, err := a.account.Worker("other").Do(receive); err != nil || answer.StatusCode != http.StatusOK {
+		answer, err := a.account.Worker("other").Do(receive)
+		if err != nil || answer.StatusCode != http.StatusOK {
 			a.Fatal(answer, err)
 		}
+		_ = answer.Body.Close() // it is in memory
 		from, err := a.server.openProvider()
 		if err != nil {
 			a.Fatal(err)

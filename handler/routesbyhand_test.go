@@ -1,0 +1,162 @@
+package handler
+
+import (
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// What the routes of the management API want of callers, where there is a key. The lists
+// are written by hand, and what is tested takes no part in them: a route that comes to be
+// in the second or third is open to more than who has the key.
+var (
+	routesWithTheKey = []string{
+		"POST orchestrators/{functionName}", "POST orchestrators/{functionName}/{instanceId}",
+		"GET entities", "GET entities/{entityName}", "GET entities/{entityName}/{entityKey}",
+		"POST entities/{entityName}", "POST entities/{entityName}/{entityKey}",
+		"DELETE entities/{entityName}", "DELETE entities/{entityName}/{entityKey}",
+		"GET instances", "DELETE instances",
+		"POST makeprimary", "POST undecodable/retry", "GET scale", "GET configuration", "GET openapi.json",
+	}
+	routesWithACode = []string{ // of the instance, which a start hands out
+		"GET instances/{instanceId}", "GET instances/{instanceId}/tracking", "DELETE instances/{instanceId}",
+		"POST instances/{instanceId}/raiseEvent/{eventName}", "POST instances/{instanceId}/terminate", "POST instances/{instanceId}/suspend",
+		"POST instances/{instanceId}/resume", "POST instances/{instanceId}/rewind", "POST instances/{instanceId}/restart",
+	}
+	routesForAll = []string{"GET health/live", "GET health/ready"} // which say whether the app serves, and not why not
+
+	// routesWithoutAHub are answered whatever state the hub is in, and at once.
+	routesWithoutAHub = []string{"GET configuration", "GET openapi.json", "GET health/live", "GET health/ready"}
+
+	allRoutes = slices.Concat(routesWithTheKey, routesWithACode, routesForAll)
+)
+
+// methodAndPath returns a route by hand as one asks for it, below the API's path.
+func methodAndPath(route string) (method, path string) {
+	method, path, _ = strings.Cut(route, " ")
+	return method, strings.NewReplacer("{instanceId}", "running", "{functionName}", "Greet", "{eventName}", "E", "{entityName}", "n", "{entityKey}", "k").Replace(path)
+}
+
+func TestRoutes_AreThoseThatAreListedByHand(t *testing.T) {
+	t.Parallel()
+	var got []string
+	for _, route := range managementRoutes() {
+		got = append(got, route.method+" "+route.path)
+	}
+	for _, route := range allRoutes {
+		if !slices.Contains(got, route) {
+			t.Errorf("%s does not exist", route)
+		}
+	}
+	for _, route := range got {
+		if !slices.Contains(allRoutes, route) {
+			t.Errorf("%s is in no list of what routes want of callers", route)
+		}
+	}
+}
+
+// What else one can ask for has a handler of echo: nothing beside the management API and
+// the questions whether the app lives.
+func TestAccess_NothingIsServedBesideTheManagementAPI(t *testing.T) {
+	t.Parallel()
+	for behindHost, want := range map[bool][]string{
+		false: {"/*", "/api/durabletask", "/api/durabletask/*", "/health/live", "/health/ready", "/runtime/webhooks/durabletask", "/runtime/webhooks/durabletask/*"},
+		true:  {"/*", "/api/durabletask", "/api/durabletask/*"},
+	} {
+		cfg := fakeConfig(t, newFullHub())
+		cfg.Key, cfg.BehindHost = theKey, behindHost
+		paths := map[string]bool{}
+		for _, route := range readyServer(t, App{}, cfg).echo.Routes() {
+			paths[route.Path] = true
+		}
+		if got := slices.Sorted(maps.Keys(paths)); !slices.Equal(got, want) {
+			t.Errorf("behind the host %v: %q are served, want %q", behindHost, got, want)
+		}
+	}
+}
+
+// Every route, and every other method at its path, wants the key, the code of the
+// instance, or nothing, and that as the lists say.
+func TestAccess_EachRouteWantsWhatItShould(t *testing.T) {
+	t.Parallel()
+	methods := []string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"}
+	cfg := fakeConfig(t, newFullHub())
+	cfg.Key = theKey
+	s := readyServer(t, App{}, cfg)
+	own, others := s.management.access.code("running", time.Now()), s.management.access.code("suspended", time.Now())
+	for _, route := range allRoutes {
+		_, template, _ := strings.Cut(route, " ")
+		_, path := methodAndPath(route)
+		for _, base := range []string{managed, webhookPath + "/"} {
+			for _, method := range methods {
+				name := method + " " + template
+				forAll, byCode := slices.Contains(routesForAll, name), slices.Contains(routesWithACode, name)
+				exists := forAll || byCode || slices.Contains(routesWithTheKey, name)
+				for _, caller := range []struct {
+					with   string
+					served bool
+				}{{"", forAll}, {"?code=" + own, forAll || byCode}, {"?code=" + others, forAll}, {"?code=wrong", forAll}, {"?code=" + theKey, true}} {
+					w := call(s, method, base+path+caller.with, "")
+					if refused := w.Code == http.StatusUnauthorized; refused == caller.served || refused && w.Body.Len() > 0 {
+						t.Errorf("%s %s with %q: %d %s", method, base+path, caller.with, w.Code, w.Body)
+					}
+					if !exists && w.Code < 400 {
+						t.Errorf("%s %s: %d, though there is no such route", method, base+path, w.Code)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A page of another site can ask no route to do something, and one whose name was looked
+// up as this machine's address can ask none at all.
+func TestPages_OfOtherSitesAskNoRouteForAnything(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*Config){
+		"standalone":       func(*Config) {},
+		"below func start": func(c *Config) { c.BehindHost, c.onDevMachine = true, true },
+	} {
+		cfg := fakeConfig(t, newFullHub())
+		change(&cfg)
+		s := readyServer(t, starter, cfg)
+		for _, route := range append([]string{"GET /", "GET /nowhere", "GET /api/orders", "POST /api/orders"}, allRoutes...) {
+			method, path := methodAndPath(route)
+			if !strings.HasPrefix(path, "/") {
+				path = managed + path
+			}
+			for host, origin := range map[string]string{"localhost:8080": "https://evil.example", "evil.example:8080": "http://evil.example:8080"} {
+				r := httptest.NewRequest(method, path, nil)
+				r.Host, r.RemoteAddr = host, "127.0.0.1:50000"
+				r.Header.Set("Origin", origin)
+				w := httptest.NewRecorder()
+				s.ServeHTTP(w, r)
+				want := method != http.MethodGet || host != "localhost:8080"
+				if got := w.Code == http.StatusForbidden; got != want {
+					t.Errorf("%s: %s at %s from a page of %s: %d %s", name, route, host, origin, w.Code, w.Body)
+				}
+			}
+		}
+	}
+}
+
+// Until there is a hub, routes that need one wait for it and then say that there is none.
+func TestRoutes_WithoutAHubAreAnsweredAtOnceIfTheyNeedNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		for _, route := range allRoutes {
+			method, path := methodAndPath(route)
+			began := time.Now()
+			w := call(New(App{}, fakeConfig(t, newFullHub())), method, managed+path, "")
+			waited := time.Since(began) == startPatience && w.Code == http.StatusServiceUnavailable
+			if took := time.Since(began); waited == slices.Contains(routesWithoutAHub, route) || took != 0 && !waited {
+				t.Errorf("%s: %d after %v", route, w.Code, took)
+			}
+		}
+	})
+}
