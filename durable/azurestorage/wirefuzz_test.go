@@ -89,6 +89,7 @@ func FuzzDecodeInstanceRow(f *testing.F) {
 		}
 	}
 	const container = "http://127.0.0.1:31710/devstoreaccount1/hub-largemessages"
+	f.Add([]byte(`{"PartitionKey":"i","Output":"` + container + `/a%2520b%3Fc/Output-1.json.gz"}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		row, err := decodeInstanceRow(raw)
 		if err != nil {
