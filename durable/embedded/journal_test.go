@@ -220,9 +220,17 @@ func FuzzReplay(f *testing.F) {
 
 func FuzzJournal(f *testing.F) {
 	j := &journal{seed: 1}
-	whole := append(j.encode(nil, 1, []byte("one")), j.encode(nil, 2, []byte("two"))...)
+	records := func(numbers ...uint64) (b []byte) {
+		for _, number := range numbers {
+			b = append(b, j.encode(nil, number, payloadOf(number))...)
+		}
+		return b
+	}
+	whole := records(1, 2)
 	f.Add(whole, uint64(0))
 	f.Add(whole[:len(whole)-8], uint64(1))
+	f.Add(records(1, 3), uint64(0))
+	f.Add(append(make([]byte, recordAlign), records(1, 5, 2)...), uint64(1))
 	f.Fuzz(func(t *testing.T, b []byte, after uint64) {
 		run, rest := j.run(b)
 		for i, g := range run {
