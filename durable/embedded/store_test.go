@@ -147,22 +147,24 @@ func (m *model) check(t *testing.T, s *store) {
 				}
 			}
 		}
-		for _, from := range []string{"", "id-1", "id-15\x00", "z"} {
-			want := slices.Sorted(maps.Keys(m[instancesTable]))
-			at, _ := slices.BinarySearch(want, from)
-			var got []string
-			err := tables.scanInstances(from, func(id string, value []byte) (bool, error) {
-				got = append(got, id)
-				if string(value) != string(m[instancesTable][id]) {
-					t.Errorf("instance %q has another row", id)
+		for id := range tableCount {
+			for _, from := range []string{"", "id-1", "id-15\x00", "z"} {
+				want := slices.Sorted(maps.Keys(m[id]))
+				at, _ := slices.BinarySearch(want, from)
+				var got []string
+				err := tables.scan(id, from, func(key string, value []byte) (bool, error) {
+					got = append(got, key)
+					if string(value) != string(m[id][key]) {
+						t.Errorf("record %q of %s is another", key, tableNames[id])
+					}
+					return false, nil
+				})
+				if err != nil {
+					return err
 				}
-				return false, nil
-			})
-			if err != nil {
-				return err
-			}
-			if !slices.Equal(got, want[at:]) {
-				t.Errorf("instances from %q are %q, want %q", from, got, want[at:])
+				if !slices.Equal(got, want[at:]) {
+					t.Errorf("%s from %q are %q, want %q", tableNames[id], from, got, want[at:])
+				}
 			}
 		}
 		return nil
