@@ -425,10 +425,10 @@ func TestInstanceRow_IsLeftAloneByAllThatIsLate(t *testing.T) {
 		done <- item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: second})
 	}()
 	var stored *loadedInstance
-	eventually(t, "both checkpoints are in the history", 20*time.Second, func() (ok bool) {
+	eventually(t, "both checkpoints are in the history, and a row is on its way", 20*time.Second, func() (ok bool) {
 		var err error
 		stored, err = other.loadInstance(t.Context(), "i", "")
-		return err == nil && len(stored.events) == len(first)+len(second)
+		return err == nil && len(stored.events) == len(first)+len(second) && away.Load()
 	})
 	end := &history.ExecutionCompleted{Header: header(0), Status: history.Completed}
 	mustAppend(t, other, item.Instance, len(stored.events), episode(nil, end), stored.etag)
