@@ -16,6 +16,7 @@ var activities = area{"activities", []test{
 	{"its failure arrives as it is", running(failureArrives)},
 	{"an activity is handed out to one caller", running(oneRunner)},
 	{"an abandoned activity comes again, counted, the second time later", running(activityAbandoned)},
+	{"an activity that is wanted again at a time comes then, however often it was abandoned", running(activityHeld)},
 	{"the results of many activities all arrive", running(manyActivities)},
 	{"activities of an execution that is over still run", running(orphans)},
 	{"an activity can be completed while its instance is worked on", running(completedMeanwhile)},
@@ -200,4 +201,15 @@ func notAgain(w *world) {
 	w.next("a").finish()
 	w.noActivity("it was completed and its result taken")
 	w.quiet("the result was taken")
+}
+
+func activityHeld(w *world) {
+	a := w.scheduled("a")
+	w.hold(func(cause error) {
+		ctx, cancel := w.patient()
+		defer cancel()
+		w.must("Abandon", a.Lock.Abandon(ctx, cause))
+		a = w.nextActivity()
+	})
+	w.complete(a, completed(0, nil))
 }

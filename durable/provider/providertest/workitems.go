@@ -15,6 +15,7 @@ var workItems = area{"work items", []test{
 	{"an instance is handed out to one caller at a time", running(oneCaller)},
 	{"messages that arrive meanwhile come with the next work item", running(meanwhile)},
 	{"abandoned messages come again, the second time later", running(abandoned)},
+	{"messages that are wanted again at a time come then, however often they were abandoned", running(heldUntil)},
 	{"what is released without a commit comes again", running(releasedOnly)},
 	{"several instances are handed out at the same time", running(several)},
 	{"the locks of what is worked on are renewed", running(renewed)},
@@ -85,6 +86,37 @@ func (w *world) grow(delays []time.Duration) {
 	first, second := w.hub.AbandonDelay, w.hub.AbandonDelay*3/2
 	if delays[0] < first || delays[1] < second {
 		w.Errorf("delays are %v, want at least %v and %v", delays, first, second)
+	}
+}
+
+func heldUntil(w *world) {
+	w.begin("a")
+	event := raised("a", "Event", nil)
+	w.send(event)
+	e := w.next("a")
+	w.hold(func(cause error) {
+		ctx, cancel := w.patient()
+		defer cancel()
+		w.must("Abandon", e.item.Session.Abandon(ctx, cause))
+		e.release()
+		e = w.next("a")
+		w.equal("messages", e.item.Messages, []provider.TaskMessage{event})
+	})
+	e.finish()
+}
+
+// hold abandons what is wanted again at a time until it would come too late without
+// that. again abandons it, and returns when it has come.
+func (w *world) hold(again func(cause error)) {
+	w.Helper()
+	short := max(w.hub.AbandonDelay, w.hub.Quiet)
+	for delay := short / 2; delay < w.hub.Patience; delay *= 2 {
+		again(&provider.HeldError{Cause: errAbandoned, Until: time.Now().Add(short)})
+	}
+	until := time.Now().Add(3 * time.Second)
+	again(&provider.HeldError{Cause: errAbandoned, Until: until})
+	if early := time.Until(until); early > time.Second { // storage may count in whole ones
+		w.Errorf("it came %v before it was wanted", early)
 	}
 }
 
