@@ -102,16 +102,7 @@ func TestRecord(t *testing.T) {
 		return // the recordings are tested by what reads them
 	}
 	connection := azuritetest.Start(t)
-	parsed, err := azurestorage.ParseConnectionString(connection)
-	if err != nil {
-		t.Fatal(err)
-	}
-	hub, err := azurestorage.Open(parsed, azurestorage.Config{
-		TaskHub: recordedHub, MaxQueuePollingInterval: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	hub := openRecorded(t, connection)
 	server, stop := serve(t, journeys(), hub)
 	defer stop()
 	c := durable.NewClient(hub, durable.NewRegistry(journeys()...))
@@ -139,8 +130,45 @@ func TestRecord(t *testing.T) {
 	for _, id := range []string{"under-way", "ended"} {
 		write(t, id+".api.json", get(t, server, "/durabletask/instances/"+id+"?showHistory=true&showHistoryOutput=true"))
 		write(t, id+".rows.json", rowsOf(t, connection, nil, id))
-		write(t, id+".func.json", getHistory(t, connection, id))
+		text, err := getHistory(t, connection, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		write(t, id+".func.json", text)
 	}
+}
+
+// TestRecordShapes, with the flag -rewrite, writes what func prints of each shape.
+func TestRecordShapes(t *testing.T) {
+	if !*rewrite {
+		return
+	}
+	connection := azuritetest.Start(t)
+	_, shapes, _, stop := runShapes(t, openRecorded(t, connection))
+	defer stop()
+	for name := range shapes {
+		text, err := getHistory(t, connection, name)
+		if err != nil { // it refuses events that it does not know
+			t.Logf("%s is not recorded: %v", name, err)
+			continue
+		}
+		write(t, "shapes/"+name+".func.json", text)
+	}
+}
+
+func openRecorded(t *testing.T, connection string) *azurestorage.TaskHub {
+	t.Helper()
+	parsed, err := azurestorage.ParseConnectionString(connection)
+	if err != nil {
+		t.Fatal(err)
+	}
+	hub, err := azurestorage.Open(parsed, azurestorage.Config{
+		TaskHub: recordedHub, MaxQueuePollingInterval: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return hub
 }
 
 // serve lets the functions run on a hub. stop returns when that has ended; the test must
@@ -196,7 +224,7 @@ func rowsOf(t *testing.T, connection string, transport policy.Transporter, id st
 }
 
 // getHistory returns what `func durable get-history` prints.
-func getHistory(t *testing.T, connection, id string) []byte {
+func getHistory(t *testing.T, connection, id string) ([]byte, error) {
 	t.Helper()
 	root := t.TempDir()
 	for name, text := range map[string]string{
@@ -213,14 +241,14 @@ func getHistory(t *testing.T, connection, id string) []byte {
 	var out, problem bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &problem
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("func durable get-history: %v\n%s%s", err, &out, &problem)
+		return nil, fmt.Errorf("func durable get-history: %w\n%s%s", err, &out, &problem)
 	}
-	return out.Bytes()
+	return out.Bytes(), nil
 }
 
 func write(t *testing.T, name string, text []byte) {
 	t.Helper()
-	if err := os.MkdirAll("testdata/recorded", 0o750); err != nil {
+	if err := os.MkdirAll("testdata/recorded/shapes", 0o750); err != nil {
 		t.Fatal(err)
 	}
 	if err := os.WriteFile(filepath.Join("testdata/recorded", name), text, 0o600); err != nil {

@@ -20,13 +20,14 @@ import (
 // The file is JSON, in one of the forms in which histories can be had:
 //
 //   - What `func durable get-history` prints. It reads histories with what was
-//     known to it only: no events that one orchestration sent to another, and
-//     no suspensions.
+//     known to it only: no events that an orchestration sent, to another or to an
+//     entity, and no suspensions.
 //   - The rows of the hub's History table, as the table service returns them:
 //     an array, one object with the array as its value, or one object a line.
 //     They must be of one instance, and its large payloads must not be in blobs.
 //   - The status of an instance from the management API, fetched with
-//     showHistory=true&showHistoryOutput=true, or its historyEvents alone.
+//     showHistory=true&showHistoryOutput=true, or its historyEvents alone, which is
+//     what `hub history ID --show-output --output json` prints.
 //
 // The management API leaves out where episodes begin, and in which order things
 // were begun at the same time. What is missing is put together from times and

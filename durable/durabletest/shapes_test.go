@@ -2,6 +2,7 @@ package durabletest_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,6 +24,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler"
 )
 
 // balance is the state of an entity.
@@ -395,23 +397,25 @@ func TestReplay_TakesTheHistoryOfEveryShapeInEachForm(t *testing.T) {
 	})
 }
 
-// replayShapes runs all shapes on a hub and replays their histories. rows returns those
-// of a History table; it is nil if the hub has none.
-func replayShapes(t *testing.T, hub interface {
-	provider.Provider
-	provider.Portable
-}, rows func(id string) []byte,
-) {
-	target := httptest.NewServer(http.HandlerFunc(countdown))
-	defer target.Close()
+// functionsOf returns shapes with what they call.
+func functionsOf(shapes map[string]func(*durable.Context, int) (string, error)) []*durable.Function {
 	all := append(journeys(), durable.Activity("Refuse", refuse), newOnce(), durable.Entity("Balance", durable.Op("add", (*balance).add)))
-	shapes := shapes(target.URL)
 	for name, f := range shapes {
 		all = append(all, durable.Orchestrator(name, f))
 	}
-	server, stop := serve(t, all, hub)
+	return all
+}
+
+// runShapes runs all shapes on a hub, each as an instance of its name, until all have
+// ended. What server tells of them can be asked for until stop is called.
+func runShapes(t *testing.T, hub provider.Provider) (all []*durable.Function, done map[string]bool, server *handler.Server, stop func()) {
+	target := httptest.NewServer(http.HandlerFunc(countdown))
+	defer target.Close()
+	shapes := shapes(target.URL)
+	all, done = functionsOf(shapes), make(map[string]bool)
+	server, stop = serve(t, all, hub)
 	stop = sync.OnceFunc(stop)
-	defer stop()
+	t.Cleanup(stop)
 	ctx, c := t.Context(), durable.NewClient(hub, durable.NewRegistry(all...))
 	for name := range shapes {
 		id, err := c.StartByName(ctx, name, []byte("1"), durable.InstanceID(name))
@@ -422,14 +426,40 @@ func replayShapes(t *testing.T, hub interface {
 			drive(&driver{t, ctx, c, id})
 		}
 	}
-	events, shown := make(exports), make(map[string]string)
 	for name := range shapes {
-		id := durable.InstanceID(name)
-		_, err := durable.InstanceOf[string](c, id).Wait(ctx)
+		_, err := durable.InstanceOf[string](c, durable.InstanceID(name)).Wait(ctx)
 		if (err != nil) != (name == "Failure" || strings.HasPrefix(name, "Terminated")) {
 			t.Fatal(name, err)
 		}
-		if events[name], err = c.History(ctx, id); err != nil {
+		done[name] = true
+	}
+	return all, done, server, stop
+}
+
+// The histories in testdata/recorded/shapes are what func printed of shapes on Azurite. It
+// refuses those with events that orchestrations sent, to entities or others.
+func TestReplay_TakesWhatFuncPrintsOfEveryShapeThatItKnows(t *testing.T) {
+	t.Parallel()
+	all := functionsOf(shapes("http://localhost"))
+	for _, file := range recorded(t, "recorded/shapes", "*.func.json") {
+		t.Run(filepath.Base(file), func(t *testing.T) { durabletest.Replay(t, all, file) })
+	}
+}
+
+// replayShapes runs all shapes on a hub and replays their histories. rows returns those
+// of a History table; it is nil if the hub has none.
+func replayShapes(t *testing.T, hub interface {
+	provider.Provider
+	provider.Portable
+}, rows func(id string) []byte,
+) {
+	all, shapes, server, stop := runShapes(t, hub)
+	defer stop()
+	ctx, c := t.Context(), durable.NewClient(hub, durable.NewRegistry(all...))
+	events, shown := make(exports), make(map[string]string)
+	for name := range shapes {
+		var err error
+		if events[name], err = c.History(ctx, durable.InstanceID(name)); err != nil {
 			t.Fatal(err)
 		}
 		shown[name] = string(get(t, server, "/durabletask/instances/"+name+"?showHistory=true&showHistoryOutput=true"))
@@ -447,6 +477,13 @@ func replayShapes(t *testing.T, hub interface {
 			"events":         func(tb durabletest.TB) { durabletest.ReplayEvents(tb, all, events[name]) },
 			"export":         func(tb durabletest.TB) { durabletest.ReplayEvents(tb, all, exported[name]) },
 			"management API": func(tb durabletest.TB) { durabletest.Replay(tb, all, file(t, shown[name])) },
+			"hub history --show-output --output json": func(tb durabletest.TB) {
+				var status struct{ HistoryEvents json.RawMessage }
+				if err := json.Unmarshal([]byte(shown[name]), &status); err != nil {
+					tb.Fatalf("%v", err)
+				}
+				durabletest.Replay(tb, all, file(t, string(status.HistoryEvents)))
+			},
 			"management API, without what .NET does not write": func(tb durabletest.TB) {
 				durabletest.Replay(tb, all, file(t, origins.ReplaceAllString(shown[name], "")))
 			},

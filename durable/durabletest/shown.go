@@ -1,6 +1,7 @@
 package durabletest
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -141,7 +142,9 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 	var beginning []history.Event
 	for _, a := range s.arrivals {
 		if start, ok := a.event.(*history.ExecutionStarted); ok {
-			start.Instance.ExecutionID = s.executionID()
+			sender := s.sender()
+			start.Instance.ExecutionID = sender.ExecutionID
+			start.Instance.InstanceID = cmp.Or(start.Instance.InstanceID, sender.InstanceID)
 		}
 		beginning = append(beginning, a.event)
 	}
@@ -206,17 +209,18 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 	return append(events, &history.OrchestratorCompleted{Header: history.NewHeader(now)}), nil
 }
 
-// executionID returns the ID of the execution, which the management API does not
-// show, if there is a request to an entity that names it.
-func (s *shown) executionID() string {
+// sender returns what a request to an entity, if there is one, names as its sender: the
+// execution, which the management API does not show, and the instance, which
+// historyEvents alone do not.
+func (s *shown) sender() history.OrchestrationInstance {
 	for _, d := range s.decisions {
 		if sent, ok := d.event.(*history.EventSent); ok && entity.IsID(sent.InstanceID) {
 			if r, err := entity.DecodeRequest(sent.Input); err == nil && r.ParentExecution != "" {
-				return r.ParentExecution
+				return history.OrchestrationInstance{InstanceID: r.Parent, ExecutionID: r.ParentExecution}
 			}
 		}
 	}
-	return ""
+	return history.OrchestrationInstance{}
 }
 
 // noteRequest notes which ID the code gave to a request to an entity that the
