@@ -1,6 +1,7 @@
 // Package azurestorage stores a task hub in an Azure Storage account, exactly as
 // .NET's DurableTask.AzureStorage does: the one can take a hub over from the
-// other at any instant, and clients of both kinds can use it at the same time.
+// other at any instant, and clients of both kinds can use it at the same time. A hub
+// with entities is better drained before: README.md says why and how.
 //
 // [Open] returns a [TaskHub], which implements provider.Provider. What a hub is
 // made of, how rows and messages look, and the C# source of every rule stand
