@@ -12,6 +12,9 @@ type ClientSignal struct {
 	Op     string
 	Order  Order
 	At     time.Duration
+	// Cut is after how long the client goes away, and does not get to know whether the
+	// ledger is told. Zero means that it stays.
+	Cut time.Duration
 }
 
 // ledgerKeys are keys that a hub has to tell from one another.

@@ -69,7 +69,12 @@ func (s *simulation) signal(ctx context.Context, c ClientSignal) {
 	if c.Op == string(addOp) && c.Order.Wait > 0 {
 		opts = append(opts, durable.SignalAfter(c.Order.Wait))
 	}
-	if err := operation(c.Op).Send(ctx, s.client, ledgerNamed(c.Ledger), c.Order, opts...); err != nil {
+	if c.Cut > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.Cut)
+		defer cancel()
+	}
+	if err := operation(c.Op).Send(ctx, s.client, ledgerNamed(c.Ledger), c.Order, opts...); err != nil && c.Cut == 0 {
 		s.fault("signal ledger %q: %v", c.Ledger, err)
 	}
 }

@@ -3,6 +3,7 @@ package sim
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -28,6 +29,8 @@ type Plan struct {
 	Cuts float64
 	// Contests are IDs that several clients start at once.
 	Contests []Contest
+	// Restarts are of instances of the app, under other IDs.
+	Restarts []Restart
 	// Disturbances are what happens to workers meanwhile, Skews how far their
 	// clocks are ahead.
 	Disturbances []Disturbance
@@ -159,6 +162,37 @@ func NewCallerPlan(seed uint64) *Plan {
 	p.Cuts = []float64{0.1, 0.3, 0.6}[r.IntN(3)]
 	for n := range 1 + r.IntN(3) {
 		p.Contests = append(p.Contests, newContest(r, fmt.Sprintf("c%d", n), p.App))
+	}
+	return p
+}
+
+// NewRestartPlan is [NewCallerPlan] with clients that restart instances, and go away
+// meanwhile.
+func NewRestartPlan(seed uint64) *Plan {
+	p := NewCallerPlan(seed)
+	r := rand.New(rand.NewPCG(seed, 0x2E57))
+	for _, in := range p.App.Instances {
+		program := p.App.Programs[in.Program]
+		if in.Terminated > 0 || slices.ContainsFunc([]StepKind{EventStep, DeadlineStep, SendStep, ReceiveStep, ChildStep, ChildrenStep}, program.has) {
+			continue // its second run would not end as the first, or would have the children of that
+		}
+		p.Restarts = append(p.Restarts, Restart{Of: in, ID: "again " + in.ID, At: in.At + time.Duration(r.Int64N(int64(40*time.Second)))})
+	}
+	return p
+}
+
+// NewSignalerPlan is [NewRepeatedEntityPlan] with clients that go away while they signal
+// entities, and signal them again.
+func NewSignalerPlan(seed uint64) *Plan {
+	p := NewRepeatedEntityPlan(seed)
+	r := rand.New(rand.NewPCG(seed, 0x516))
+	for _, c := range p.App.Signals {
+		for range r.IntN(4) {
+			c.Cut = time.Duration(1 + r.Int64N(int64(80*time.Millisecond)))
+			c.Order.Number++ // a signal has nothing by which it would be known as the same
+			c.At += time.Duration(r.Int64N(int64(5 * time.Second)))
+			p.App.Signals = append(p.App.Signals, c)
+		}
 	}
 	return p
 }

@@ -83,6 +83,9 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	for _, c := range plan.Contests {
 		others.Go(func() { s.contest(clients, c) })
 	}
+	for _, r := range plan.Restarts {
+		others.Go(func() { s.restart(clients, r) })
+	}
 	for _, d := range plan.Disturbances {
 		others.Go(func() { s.disturb(d) })
 	}
@@ -91,6 +94,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	}
 	others.Wait()
 	s.awaitEnds(clients)
+	s.checkRestarts(clients)
 	s.awaitQuiet()
 	s.settleLedgers(clients)
 	s.checkEnds(clients)
@@ -112,12 +116,13 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 }
 
 // countedRuns returns the activities that ran for instances that nobody
-// terminated. An episode of which a worker does not get to know whether it counts
+// terminated or restarted. An episode of which a worker does not get to know whether it counts
 // lets its activities run; if the instance was terminated before the episode could
 // be run again, that was in vain. s.mu is held.
 func (s *simulation) countedRuns() []ActivityRun {
 	return slices.DeleteFunc(slices.Clone(s.runs), func(r ActivityRun) bool {
-		return slices.ContainsFunc(s.plan.App.Instances, func(in Instance) bool { return in.ID == r.InstanceID && in.Terminated > 0 })
+		return slices.ContainsFunc(s.plan.Restarts, func(again Restart) bool { return again.ID == r.InstanceID }) ||
+			slices.ContainsFunc(s.plan.App.Instances, func(in Instance) bool { return in.ID == r.InstanceID && in.Terminated > 0 })
 	})
 }
 

@@ -104,6 +104,22 @@ func TestSim_AppsOnTheEmbeddedHubEndThoughCallersGoAwayAndStartOneIDAtOnce(t *te
 	simulateEmbeddedToo(t, sim.NewCallerPlan)
 }
 
+func TestSim_AppsEndThoughWhoRestartsInstancesGoesAway(t *testing.T) {
+	simulateMany(t, *onto, sim.NewRestartPlan)
+}
+
+func TestSim_AppsOnTheEmbeddedHubEndThoughWhoRestartsInstancesGoesAway(t *testing.T) {
+	simulateEmbeddedToo(t, sim.NewRestartPlan)
+}
+
+func TestSim_AppsWithEntitiesEndThoughWhoSignalsThemGoesAway(t *testing.T) {
+	simulateMany(t, *onto, sim.NewSignalerPlan)
+}
+
+func TestSim_AppsWithEntitiesOnTheEmbeddedHubEndThoughWhoSignalsThemGoesAway(t *testing.T) {
+	simulateEmbeddedToo(t, sim.NewSignalerPlan)
+}
+
 func TestSim_AppsWithEntitiesEndAsTheOracleSays(t *testing.T) {
 	simulateMany(t, *onto, sim.NewEntityPlan)
 }
