@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 )
@@ -116,6 +118,27 @@ func TestMemory_WhatWasNotSentIsSentWhenItsCauseComesAgain(t *testing.T) {
 		if sent := p.run(ran, false, cause); len(sent) != 0 {
 			t.Errorf("%d messages are sent yet again", len(sent))
 		}
+	}
+}
+
+// What is sent once more says what it said the first time, whatever is said.
+func TestMemory_WhatIsSentAgainIsWhatWasSent(t *testing.T) {
+	p, cause, due := newPlay(t), clientSignal("all"), noon.Add(time.Hour)
+	target := entity.ID{Name: "counter", Key: "b"}
+	b := p.begin(cause)
+	if _, ok := b.Next(); !ok {
+		t.Fatal("nothing runs")
+	}
+	b.Done(entity.Result{State: new("1"), Actions: []entity.Action{
+		&entity.Signal{Target: target, Operation: "now", Input: new("1")},
+		&entity.Signal{Target: target, Operation: "later", Due: due},
+		&entity.Start{Name: "O", InstanceID: "o"},
+		&entity.Start{Name: "O", Version: "2", InstanceID: "o2", Input: new(`"x"`), Tags: map[string]string{"a": "b"}, Due: due},
+	}})
+	sent := p.state.Send(b.Finish("execution"), false)
+	p.state = stored(t, p.state)
+	if diff := cmp.Diff(sent, p.run(map[string]int{}, false, cause)); diff != "" || len(sent) != 4 {
+		t.Errorf("of %d messages, want 4 (-sent +sent again):\n%s", len(sent), diff)
 	}
 }
 
