@@ -121,6 +121,26 @@ func TestMemory_WhatWasNotSentIsSentWhenItsCauseComesAgain(t *testing.T) {
 	}
 }
 
+// A worker dies, and nobody works on the hub for longer than the sorter remembers who
+// sent what. An orchestration whose checkpoint was lost then sends its request again,
+// after another's has made the sorter forget it.
+func TestMemory_KnowsWhatTheSorterForgetsAfterADowntime(t *testing.T) {
+	p, ran := newPlay(t), map[string]int{}
+	from := func(sender, name string) *history.EventRaised {
+		return op(entity.Request{Operation: name, Signal: true, Parent: sender, ParentExecution: "x", Timestamp: p.now})
+	}
+	request := from("q", "get")
+	p.run(ran, false, request)
+	p.state.Settle()
+	p.run(ran, false, clientSignal("fail"))
+	p.now = p.now.Add(2 * window)
+	p.run(ran, false, from("r", "fail"))
+	p.run(ran, false, request)
+	if ran["get"] != 1 || ran["fail"] != 2 {
+		t.Errorf("ran %v, want get once and fail twice", ran)
+	}
+}
+
 // What is sent once more says what it said the first time, whatever is said.
 func TestMemory_WhatIsSentAgainIsWhatWasSent(t *testing.T) {
 	p, cause, due := newPlay(t), clientSignal("all"), noon.Add(time.Hour)
