@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -19,7 +18,6 @@ import (
 func (p *partition) poll(r *reading) {
 	h := p.hub
 	backoff := pollBackoff{max: h.cfg.MaxQueuePollingInterval}
-	outage := firstOutageDelay
 	for r.ctx.Err() == nil {
 		h.awaitRenewals(r.ctx)
 		if !p.isListening() { // the lease ran out and could not be renewed
@@ -39,22 +37,14 @@ func (p *partition) poll(r *reading) {
 			if r.work.Err() == nil {
 				h.health.failed("queues", err)
 			}
-			sleep(r.ctx, jitter(r.ctx, "outage of "+p.queue.name, outage))
-			outage = min(2*outage, maxOutageDelay)
+			backoff.wait(r.ctx, p.wake, p.queue.name, 0, err)
 			continue
 		}
-		outage = firstOutageDelay
 		h.health.ok("queues")
 		taken := p.take(r, messages)
 		h.inbox.buffer.give(room - taken)
 		p.lookedAt(missed, len(messages), room)
-		if len(messages) > 0 {
-			backoff.reset()
-			continue
-		}
-		if p.wake.pause(r.ctx, backoff.next(chance.Float64(r.ctx, "poll "+p.queue.name))) {
-			backoff.reset()
-		}
+		backoff.wait(r.ctx, p.wake, p.queue.name, len(messages), nil)
 	}
 }
 

@@ -1,8 +1,11 @@
 package azurestorage
 
 import (
+	"context"
 	"math"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 )
 
 // minPollingInterval is the first pause after a queue was found empty.
@@ -16,6 +19,22 @@ type pollBackoff struct {
 	max      time.Duration
 	current  time.Duration
 	exponent int
+	outage   time.Duration // how long the last pause after a failed look was at most; 0 after one that was answered
+}
+
+// wait waits after a look at what, in which so many messages were found, until the next
+// one is due, or a nudge says that something was sent from here. After one that failed it
+// waits longer and longer, and begins anew once one is answered.
+func (b *pollBackoff) wait(ctx context.Context, wake nudge, what string, found int, err error) {
+	if err != nil {
+		b.outage = min(max(2*b.outage, firstOutageDelay), maxOutageDelay)
+		sleep(ctx, jitter(ctx, "outage of "+what, b.outage))
+		return
+	}
+	b.outage = 0
+	if found > 0 || wake.pause(ctx, b.next(chance.Float64(ctx, "poll "+what))) {
+		b.reset()
+	}
 }
 
 // next returns how long to wait after another empty answer. random is in

@@ -1,7 +1,10 @@
 package azurestorage
 
 import (
+	"errors"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
@@ -62,5 +65,51 @@ func TestPollBackoff_NeverPausesForLongerThanItsMaximum(t *testing.T) {
 	b.reset()
 	if got := b.next(0); got != b.max {
 		t.Errorf("pause %v, want %v", got, b.max)
+	}
+}
+
+// What one look comes to decides how the next pauses go on: looks that find nothing (e),
+// something (m), or nothing before a nudge comes (n), and looks that fail (x).
+func TestPollBackoff_BeginsAnewAfterWhatSucceeds(t *testing.T) {
+	const most = 30 * time.Second
+	idle, outage := strings.Repeat("e", 30), strings.Repeat("x", 30)
+	for looks, want := range map[string][2]time.Duration{ // the last pause: at least, at most
+		idle:                {most, most},
+		outage:              {maxOutageDelay / 2, maxOutageDelay},
+		idle + "m":          {0, 0},
+		idle + "n":          {0, 0},
+		idle + "me":         {minPollingInterval, minPollingInterval},
+		idle + "ne":         {minPollingInterval, minPollingInterval},
+		idle + "mxe":        {minPollingInterval, minPollingInterval},
+		idle + "xe":         {most, most}, // that it failed says nothing of the queue
+		idle + outage + "e": {most, most},
+		idle + "x":          {firstOutageDelay / 2, firstOutageDelay},
+		outage + "ex":       {firstOutageDelay / 2, firstOutageDelay},
+		outage + "mx":       {firstOutageDelay / 2, firstOutageDelay},
+		outage + "nx":       {firstOutageDelay / 2, firstOutageDelay},
+		outage + "exx":      {firstOutageDelay, 2 * firstOutageDelay},
+		outage + "m":        {0, 0},
+		outage + "e":        {0, 0}, // the first of all that finds nothing
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b, wake := pollBackoff{max: most}, newNudge()
+			var last time.Duration
+			for _, look := range looks {
+				began, found, err := time.Now(), 0, error(nil)
+				switch look {
+				case 'm':
+					found = 1
+				case 'n':
+					wake.give()
+				case 'x':
+					err = errors.New("no answer")
+				}
+				b.wait(t.Context(), wake, "queue", found, err)
+				last = time.Since(began)
+			}
+			if last < want[0] || last > want[1] {
+				t.Errorf("the pause after %q is %v, want %v to %v", looks, last, want[0], want[1])
+			}
+		})
 	}
 }

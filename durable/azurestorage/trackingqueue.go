@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 )
 
 // trackingQueue is where the rows of the audit wait, and the table that they go
@@ -41,7 +39,6 @@ func (t *trackingQueue) create(ctx context.Context) error {
 // read.
 func (t *trackingQueue) run(p *partition, r *reading) {
 	backoff := pollBackoff{max: t.hub.cfg.MaxQueuePollingInterval}
-	outage := firstOutageDelay
 	for r.ctx.Err() == nil {
 		if !p.isListening() {
 			sleep(r.ctx, time.Second)
@@ -51,19 +48,13 @@ func (t *trackingQueue) run(p *partition, r *reading) {
 		if err == nil {
 			err = t.take(r.work, messages)
 		}
-		if err != nil {
-			if r.work.Err() == nil {
-				t.hub.health.failed("tracking", err)
-			}
-			sleep(r.ctx, jitter(r.ctx, "outage of "+t.queue.name, outage))
-			outage = min(2*outage, maxOutageDelay)
-			continue
+		switch {
+		case err == nil:
+			t.hub.health.ok("tracking")
+		case r.work.Err() == nil:
+			t.hub.health.failed("tracking", err)
 		}
-		outage = firstOutageDelay
-		t.hub.health.ok("tracking")
-		if len(messages) > 0 || t.wake.pause(r.ctx, backoff.next(chance.Float64(r.ctx, "poll "+t.queue.name))) {
-			backoff.reset()
-		}
+		backoff.wait(r.ctx, t.wake, t.queue.name, len(messages), err)
 	}
 }
 

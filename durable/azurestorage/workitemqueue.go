@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -109,7 +108,6 @@ const maxReceive = 32
 // fetch receives until ctx ends, and then hands back what nobody has taken.
 func (q *activityQueue) fetch(ctx, work context.Context) {
 	backoff := pollBackoff{max: q.hub.cfg.MaxQueuePollingInterval}
-	outage := firstOutageDelay
 	for {
 		q.hub.awaitRenewals(ctx)
 		wanted, missed := q.demand(ctx)
@@ -121,19 +119,13 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 			if work.Err() == nil {
 				q.hub.health.failed("queues", err)
 			}
-			sleep(ctx, jitter(ctx, "outage of the work items", outage))
-			outage = min(2*outage, maxOutageDelay)
+			backoff.wait(ctx, q.wake, "the work items", 0, err)
 			continue
 		}
-		outage = firstOutageDelay
 		q.hub.health.ok("queues")
 		q.take(work, messages)
 		q.lookedAt(missed, len(messages), wanted)
-		if len(messages) > 0 {
-			backoff.reset()
-		} else if q.wake.pause(ctx, backoff.next(chance.Float64(ctx, "poll the work items"))) {
-			backoff.reset()
-		}
+		backoff.wait(ctx, q.wake, "the work items", len(messages), nil)
 	}
 	q.mu.Lock()
 	q.closed = true

@@ -1,0 +1,75 @@
+package simulated_test
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+)
+
+// Whoever reads a queue looks at it ever more seldom, while it is empty and while the
+// service does not answer, and often again when a message has come or an answer.
+func TestQueues_AreLookedAtOftenAgainAfterAMessageAndAfterAnOutage(t *testing.T) {
+	for _, queue := range []string{"polls-control-00", "polls-workitems", "polls-tracking"} {
+		t.Run(queue, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var silent atomic.Bool
+				account := azsim.New(azsim.Config{Seed: 3, Decide: func(r azsim.Request) azsim.Fault {
+					if silent.Load() && r.Operation == "GetMessages" {
+						return azsim.Throttle
+					}
+					return azsim.None
+				}})
+				defer account.Wait()
+				f := &fleet{T: t, account: account, config: azurestorage.Config{TaskHub: "Polls", PartitionCount: 1, Tracking: true}, began: time.Now(), running: map[string]*member{}}
+				f.join("one", nil)
+				defer f.leave("one")
+				// pauses returns the shortest and the longest between two looks in the next d.
+				pauses := func(d time.Duration) (shortest, longest time.Duration) {
+					began := f.elapsed()
+					time.Sleep(d)
+					last := time.Duration(-1)
+					for _, e := range account.Log() {
+						if e.Operation != "GetMessages" || !strings.Contains(e.Path, queue) || e.At < began {
+							continue
+						}
+						if pause := e.At - last; last >= 0 && (shortest == 0 || pause < shortest) {
+							shortest = pause
+						}
+						if last >= 0 {
+							longest = max(longest, e.At-last)
+						}
+						last = e.At
+					}
+					return shortest, longest
+				}
+				time.Sleep(10 * time.Minute)
+				if shortest, _ := pauses(5 * time.Minute); shortest < 25*time.Second {
+					t.Errorf("after ten minutes without a message two looks are %v apart", shortest)
+				}
+				if !account.Put(queue, "nonsense", 0) {
+					t.Fatalf("there is no queue %s, but %q", queue, account.Queues())
+				}
+				if shortest, _ := pauses(time.Minute); shortest > time.Second {
+					t.Errorf("after a message no two looks are less than %v apart", shortest)
+				}
+				silent.Store(true)
+				time.Sleep(10 * time.Minute)
+				if shortest, longest := pauses(5 * time.Minute); shortest < 4*time.Second || longest > 15*time.Second {
+					t.Errorf("in an outage looks are %v to %v apart", shortest, longest)
+				}
+				silent.Store(false)
+				time.Sleep(time.Minute)
+				silent.Store(true)
+				if shortest, _ := pauses(time.Minute); shortest > time.Second {
+					t.Errorf("in the next outage no two looks are less than %v apart", shortest)
+				}
+				silent.Store(false)
+			})
+		})
+	}
+}
