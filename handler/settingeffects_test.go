@@ -14,6 +14,7 @@ import (
 	"os"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,6 +33,7 @@ type effect struct {
 	see    func(a *settingsApp) any // uses the app, and returns what it sees
 	with   []string                 // other settings that there are then, PATH=VALUE
 	hosted bool                     // behind the host
+	either bool                     // it has the same effect on a hub in a file, which is looked at, too
 	idle   bool                     // a client only: nobody works
 	// variable names what is turned instead of a setting; values are its texts.
 	variable string
@@ -56,14 +58,20 @@ func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 		different := map[any]bool{}
 		for value, want := range e.values {
 			different[want] = true
-			t.Run(row.path+"="+value, func(t *testing.T) {
-				t.Parallel()
-				found, err := parseHostJSON([]byte(wrapped(row.fullPath(), value)))
-				if err != nil {
-					t.Fatal(err)
-				}
-				e.isSeen(t, found, want)
-			})
+			for _, inFile := range hubsOf(e) {
+				t.Run(fmt.Sprintf("%s=%s, in a file %v", row.path, value, inFile), func(t *testing.T) {
+					t.Parallel()
+					found, err := parseHostJSON([]byte(wrapped(row.fullPath(), value)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					e := e
+					if inFile {
+						e.with = append(slices.Clone(e.with), "storageProvider.type=embedded")
+					}
+					e.isSeen(t, found, want)
+				})
+			}
 		}
 		if seen && len(different) < 2 {
 			t.Errorf("%s: one cannot see which value it has", row.path)
@@ -132,6 +140,14 @@ func (e effect) isSeen(t *testing.T, found settings, want any) {
 			t.Errorf("%v is seen, want %v", got, want)
 		}
 	})
+}
+
+// hubsOf says in which hubs, in a file or not, an effect is looked at.
+func hubsOf(e effect) []bool {
+	if e.either {
+		return []bool{false, true}
+	}
+	return []bool{false}
 }
 
 // wrapped puts a value into a host.json of its own.
@@ -327,6 +343,11 @@ func (a *settingsApp) app() App {
 	}
 	wait := func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
 		a.count(&a.runs)
+		for range 2 {
+			if _, err := durable.Event[durable.Void]("E").Wait(ctx).Await(); err != nil {
+				return durable.Void{}, err
+			}
+		}
 		return durable.Event[durable.Void]("E").Wait(ctx).Await()
 	}
 	ask := func(ctx *durable.Context, _ durable.Void) (int, error) {

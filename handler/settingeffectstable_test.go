@@ -39,7 +39,7 @@ func hostEffects() []effect {
 			a.start("Quick/i", "", time.Second)
 			return a.account.Queues()[0]
 		}},
-		{path: "overridableExistingInstanceStates", values: map[string]any{`"NonRunningStates"`: 409, `"AnyState"`: 202}, see: func(a *settingsApp) any {
+		{path: "overridableExistingInstanceStates", either: true, values: map[string]any{`"NonRunningStates"`: 409, `"AnyState"`: 202}, see: func(a *settingsApp) any {
 			a.start("Wait/i", "", time.Minute)
 			return a.start("Wait/i", "", time.Minute)
 		}},
@@ -67,9 +67,13 @@ func engineEffects() []effect {
 			return a.peaks[what]
 		}
 	}
+	// runs has events come 15 seconds after each other, and the last 45 seconds later.
 	runs := func(a *settingsApp) any {
-		a.start("Wait/i", "", 45*time.Second)
-		a.ask("POST", "instances/i/raiseEvent/E", "null")
+		a.start("Wait/i", "", 15*time.Second)
+		for _, passes := range []time.Duration{15 * time.Second, 45 * time.Second, 0} {
+			a.ask("POST", "instances/i/raiseEvent/E", "null")
+			time.Sleep(passes)
+		}
 		time.Sleep(45 * time.Second)
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -80,25 +84,25 @@ func engineEffects() []effect {
 		return a.status().RuntimeStatus
 	}
 	return []effect{
-		{path: "maxOrchestrationActions", values: map[string]any{`2`: "Failed", `3`: "Completed"}, see: func(a *settingsApp) any {
+		{path: "maxOrchestrationActions", either: true, values: map[string]any{`2`: "Failed", `3`: "Completed"}, see: func(a *settingsApp) any {
 			a.start("Fan/i", "3", time.Minute)
 			return a.status().RuntimeStatus
 		}},
-		{path: "unknownFunctionTimeout", values: map[string]any{`"00:01:00"`: "Failed", `"00:20:00"`: "Pending"}, see: func(a *settingsApp) any {
+		{path: "unknownFunctionTimeout", either: true, values: map[string]any{`"00:01:00"`: "Failed", `"00:20:00"`: "Pending"}, see: func(a *settingsApp) any {
 			a.start("Nobody/i", "", 5*time.Minute)
 			return a.status().RuntimeStatus
 		}},
-		{path: "failUnknownFunctions", with: []string{"unknownFunctionTimeout=00:01:00"}, values: map[string]any{`true`: "Failed", `false`: "Running"}, see: func(a *settingsApp) any {
+		{path: "failUnknownFunctions", either: true, with: []string{"unknownFunctionTimeout=00:01:00"}, values: map[string]any{`true`: "Failed", `false`: "Running"}, see: func(a *settingsApp) any {
 			a.start("Lost/i", "", 10*time.Minute)
 			return a.status().RuntimeStatus
 		}},
-		{path: "storeInputsInOrchestrationHistory", values: map[string]any{`true`: true, `false`: false}, see: func(a *settingsApp) any {
+		{path: "storeInputsInOrchestrationHistory", either: true, values: map[string]any{`true`: true, `false`: false}, see: func(a *settingsApp) any {
 			a.start("Fan/i", "1", time.Minute)
 			return strings.Contains(a.ask("GET", "instances/i?showHistory=true", "").Body.String(), `"FunctionName":"Nap","Input":"[7]"`)
 		}},
-		{path: "maxConcurrentActivityFunctions", values: map[string]any{`2`: 2, `4`: 4}, see: peak("activity")},
-		{path: "maxConcurrentOrchestratorFunctions", values: map[string]any{`2`: 2, `4`: 4}, see: peak("orchestrator")},
-		{path: "maxConcurrentEntityFunctions", values: map[string]any{`2`: 2, `4`: 4}, see: peak("entity")},
+		{path: "maxConcurrentActivityFunctions", either: true, values: map[string]any{`2`: 2, `4`: 4}, see: peak("activity")},
+		{path: "maxConcurrentOrchestratorFunctions", either: true, values: map[string]any{`2`: 2, `4`: 4}, see: peak("orchestrator")},
+		{path: "maxConcurrentEntityFunctions", either: true, values: map[string]any{`2`: 2, `4`: 4}, see: peak("entity")},
 		{path: "maxEntityOperationBatchSize", values: map[string]any{`1`: 3, `100`: 1}, see: func(a *settingsApp) any {
 			for range 4 { // while the first is performed the others come
 				a.ask("POST", "entities/Napper/e?op=nap", "1")
@@ -128,23 +132,23 @@ func engineEffects() []effect {
 				return fmt.Sprintf("%s, %s a date", bytes.TrimSpace(a.ask("GET", "entities/Napper/other", "").Body.Bytes()), dated)
 			},
 		},
-		{path: "rollbackEntityOperationsOnExceptions", values: map[string]any{`true`: 404, `false`: 200}, see: func(a *settingsApp) any {
+		{path: "rollbackEntityOperationsOnExceptions", either: true, values: map[string]any{`true`: 404, `false`: 200}, see: func(a *settingsApp) any {
 			a.ask("POST", "entities/Napper/e?op=fail", "1")
 			time.Sleep(time.Minute)
 			return a.ask("GET", "entities/Napper/e", "").Code
 		}},
-		{path: "extendedSessionsEnabled", with: []string{"extendedSessionIdleTimeoutInSeconds=60"}, values: map[string]any{`true`: 1, `false`: 2}, see: runs},
-		{path: "extendedSessionIdleTimeoutInSeconds", with: []string{"extendedSessionsEnabled=true"}, values: map[string]any{`60`: 1, `20`: 2}, see: runs},
-		{path: "defaultVersion", values: map[string]any{`"1.0"`: "1.0", `"2.0"`: "2.0"}, see: func(a *settingsApp) any {
+		{path: "extendedSessionsEnabled", either: true, with: []string{"extendedSessionIdleTimeoutInSeconds=60"}, values: map[string]any{`true`: 1, `false`: 4}, see: runs},
+		{path: "extendedSessionIdleTimeoutInSeconds", either: true, with: []string{"extendedSessionsEnabled=true"}, values: map[string]any{`60`: 1, `20`: 2}, see: runs},
+		{path: "defaultVersion", either: true, values: map[string]any{`"1.0"`: "1.0", `"2.0"`: "2.0"}, see: func(a *settingsApp) any {
 			a.start("Version/i", "", time.Minute)
 			return a.status().Output
 		}},
 		{
-			path: "versionMatchStrategy", with: []string{"defaultVersion=2.0"},
+			path: "versionMatchStrategy", either: true, with: []string{"defaultVersion=2.0"},
 			values: map[string]any{`"Strict"`: "Pending", `"CurrentOrOlder"`: "Completed"}, see: version,
 		},
 		{
-			path: "versionFailureStrategy", with: []string{"defaultVersion=1.0"},
+			path: "versionFailureStrategy", either: true, with: []string{"defaultVersion=1.0"},
 			values: map[string]any{`"Reject"`: "Pending", `"Fail"`: "Failed"}, see: version,
 		},
 	}
