@@ -46,7 +46,11 @@ func TestRoutes_AreThoseThatAreListedByHand(t *testing.T) {
 	t.Parallel()
 	var got []string
 	for _, route := range managementRoutes() {
-		got = append(got, route.method+" "+route.path)
+		name := route.method + " " + route.path
+		got = append(got, name)
+		if route.public != slices.Contains(routesForAll, name) || route.open != slices.Contains(routesWithACode, name) || route.always != slices.Contains(routesWithoutAHub, name) {
+			t.Errorf("%s: public %v, open with an instance's code %v, always %v; the lists say otherwise", name, route.public, route.open, route.always)
+		}
 	}
 	for _, route := range allRoutes {
 		if !slices.Contains(got, route) {
