@@ -63,8 +63,13 @@ func TestHub_AbandonDelayBeginsAnewOnceTheInstanceGetsOn(t *testing.T) {
 		item := r.next()
 		for _, getsOn := range []func(){
 			func() {},
-			func() { r.finish(item); r.send("a", "E"); item = r.next() },
-			func() { r.finish(item, ended()); r.start("a"); item = r.next() },
+			func() { r.send("a", "E"); r.finish(item); item = r.next() },
+			func() {
+				r.must(item.Session.Abandon(t.Context(), errors.New("it cannot be done")))
+				r.must(item.Session.Release(t.Context()))
+				r.start("a") // in its place
+				item = r.next()
+			},
 		} {
 			getsOn()
 			for want := time.Millisecond; want < 10*time.Millisecond; want *= 2 {
