@@ -29,12 +29,12 @@ func (h *TaskHub) arm(ctx context.Context, messages []provider.TaskMessage) ([]a
 		if err := h.prepare(ctx, out); err != nil {
 			return nil, err
 		}
-		id, receipt, err := p.queue.put(ctx, out.text, h.armedFor, true)
+		m, err := p.queue.put(ctx, out.text, h.armedFor, true)
 		if err != nil {
 			return nil, err
 		}
 		h.logSent(p.queue, env)
-		armed[i] = armedMessage{partition: p, msg: queueMessage{id: id, receipt: receipt, text: out.text}}
+		armed[i] = armedMessage{partition: p, msg: queueMessage{id: m.id, receipt: m.receipt, text: out.text}}
 	}
 	return armed, nil
 }

@@ -52,26 +52,34 @@ func (q *messageQueue) create(ctx context.Context) error {
 
 // put sends a message that becomes visible after delay. Where several copies
 // do no harm, duplicates allows to send again when the fate of an attempt is
-// unknown; otherwise only attempts that certainly failed are repeated. With the
-// ID and the receipt that it returns the message can be deleted until somebody
-// receives it.
-func (q *messageQueue) put(ctx context.Context, text string, delay time.Duration, duplicates bool) (id, receipt string, err error) {
+// unknown; otherwise only attempts that certainly failed are repeated.
+func (q *messageQueue) put(ctx context.Context, text string, delay time.Duration, duplicates bool) (m putMessage, err error) {
 	options := &azqueue.EnqueueMessageOptions{TimeToLive: new(int32(-1))}
 	if seconds := int32(delay / time.Second); seconds > 0 {
 		options.VisibilityTimeout = &seconds
 	}
-	again := func(err error) bool { return isTransient(err) && (duplicates || wasNotApplied(err)) }
+	again := func(err error) bool {
+		m.twice = m.twice || !wasNotApplied(err)
+		return isTransient(err) && (duplicates || wasNotApplied(err))
+	}
 	err = retryIf(ctx, "send to queue "+q.name, again, func(ctx context.Context) error {
 		resp, err := q.client.EnqueueMessage(ctx, text, options)
 		if err != nil {
 			return err
 		}
-		for _, m := range resp.Messages {
-			id, receipt = value(m.MessageID), value(m.PopReceipt)
+		for _, put := range resp.Messages {
+			m.id, m.receipt = value(put.MessageID), value(put.PopReceipt)
 		}
 		return nil
 	})
-	return id, receipt, err
+	return m, err
+}
+
+// putMessage is a message that was put into a queue. With its ID and receipt it can be
+// deleted until somebody receives it.
+type putMessage struct {
+	id, receipt string
+	twice       bool // there may be another one of it, of an attempt that was not answered
 }
 
 // receive returns up to n messages and hides them from others for lock. It

@@ -70,7 +70,7 @@ func TestMetrics_TellWhatAHubDoes(t *testing.T) {
 	control := h.controlQueues[0]
 	mustStart(t, h, "metered", "e1", `1`)
 	runHello(t, h, "Tokyo", "Seattle")
-	if _, _, err := control.put(t.Context(), "no message of a hub", 0, true); err != nil {
+	if _, err := control.put(t.Context(), "no message of a hub", 0, true); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "an unreadable message is counted", time.Minute, func() bool {

@@ -45,7 +45,7 @@ func TestScheduledStart_MayBeWeeksAway(t *testing.T) {
 	if err := h.prepare(t.Context(), out); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := h.controlQueues[0].put(t.Context(), out.text, 0, false); err != nil {
+	if _, err := h.controlQueues[0].put(t.Context(), out.text, 0, false); err != nil {
 		t.Fatal(err)
 	}
 	runHub(t, h)

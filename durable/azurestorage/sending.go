@@ -39,11 +39,11 @@ type outgoing struct {
 
 // sentMessage is a message that was put into a queue.
 type sentMessage struct {
-	queue       *messageQueue
-	partition   *partition // whose queue it is, nil for the work-item queue
-	id, receipt string     // with which it can be deleted until somebody receives it
-	claimed     *delivery  // to be handed over in memory, or nil
-	shown       string     // as in outgoing
+	queue     *messageQueue
+	partition *partition // whose queue it is, nil for the work-item queue
+	putMessage
+	claimed     *delivery // to be handed over in memory, or nil
+	shown, blob string    // as in outgoing
 	message     *provider.TaskMessage
 }
 
@@ -68,17 +68,20 @@ func (h *TaskHub) enqueue(ctx context.Context, out *outgoing) (sentMessage, erro
 	if out.claim || out.batch != "" {
 		delay = min(delay+h.lockOf(out.partition), maxVisibility)
 	}
-	id, receipt, err := out.queue.put(ctx, out.text, delay, out.duplicates)
+	put, err := out.queue.put(ctx, out.text, delay, out.duplicates)
 	if err != nil {
 		if out.claim {
 			h.unclaim(out)
 		}
+		if wasNotApplied(err) && !put.twice {
+			h.dropBlob(ctx, out.blob)
+		}
 		return sentMessage{}, err
 	}
 	h.logSent(out.queue, out.env)
-	sent := sentMessage{queue: out.queue, partition: out.partition, id: id, receipt: receipt, shown: out.shown, message: out.env.Message}
+	sent := sentMessage{queue: out.queue, partition: out.partition, putMessage: put, shown: out.shown, blob: out.blob, message: out.env.Message}
 	if out.claim {
-		m := queueMessage{id: id, receipt: receipt, text: out.text, dequeueCount: 1, insertedOn: start, askedAt: start, hiddenFor: delay}
+		m := queueMessage{id: put.id, receipt: put.receipt, text: out.text, dequeueCount: 1, insertedOn: start, askedAt: start, hiddenFor: delay}
 		sent.claimed = h.newClaim(out, m)
 	}
 	return sent, nil
@@ -294,7 +297,8 @@ func (s *session) checkDoubt(ctx context.Context, doubtful bool) error {
 
 // retract takes back what was sent by a checkpoint that does not count. What
 // somebody has received already is held back for a while and then discarded,
-// since no history has what it belongs to; an activity runs once too often.
+// since no history has what it belongs to; an activity runs once too often. The blob of
+// a large message goes after it, unless somebody may have the message.
 func (h *TaskHub) retract(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
@@ -305,19 +309,36 @@ func (h *TaskHub) retract(ctx context.Context, sent []sentMessage) {
 			continue // it was not sent
 		}
 		group.Go(func() error {
+			var gone bool
+			var err error
 			if m.claimed != nil {
-				if err := m.claimed.remove(ctx); err != nil {
-					h.log.Warn("message that does not count could not be taken back", m.claimed.attrs("error", err)...)
-				}
-				return nil
+				err = m.claimed.remove(ctx)
+				gone = m.claimed.isDoubtful()
+			} else {
+				gone, err = m.queue.remove(ctx, m.id, m.receipt)
 			}
-			if _, err := m.queue.remove(ctx, m.id, m.receipt); err != nil {
+			switch {
+			case err != nil:
 				h.log.Warn("message that does not count could not be taken back", "messageId", m.id, "partition", m.queue.name, "error", err)
+			case !gone && !m.twice:
+				h.dropBlob(ctx, m.blob)
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // no function returns an error
+}
+
+// dropBlob deletes the blob of a message that nobody has, if it has one.
+func (h *TaskHub) dropBlob(ctx context.Context, name string) {
+	if name == "" {
+		return
+	}
+	ctx, cancel := settling(ctx)
+	defer cancel()
+	if err := h.largeMessages.remove(ctx, name); err != nil {
+		h.log.Warn("blob of a message that does not count could not be deleted", "blob", name, "error", err)
+	}
 }
 
 // reveal makes visible what was sent by a checkpoint of which it is not known

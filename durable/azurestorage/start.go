@@ -98,23 +98,10 @@ func (h *TaskHub) startOver(ctx context.Context, start provider.TaskMessage, eve
 		row = nil
 	case err == nil || wasNotApplied(err):
 		h.retract(ctx, []sentMessage{sent})
-		h.dropBlob(ctx, out)
 		return row, err
 	}
 	h.handOver(ctx, []sentMessage{sent}) // whoever receives it looks whether the row is there
 	return row, err
-}
-
-// dropBlob deletes the blob of a message that does not count, if it has one.
-func (h *TaskHub) dropBlob(ctx context.Context, out *outgoing) {
-	if out.blob == "" {
-		return
-	}
-	ctx, cancel := settling(ctx)
-	defer cancel()
-	if err := h.largeMessages.remove(ctx, out.blob); err != nil {
-		h.log.Warn("blob of a start that was refused could not be deleted", "instanceId", out.env.Message.Target.InstanceID, "blob", out.blob, "error", err)
-	}
 }
 
 // prepareStart prepares a start message. It is claimed if this process runs the

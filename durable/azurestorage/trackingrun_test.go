@@ -54,7 +54,7 @@ func TestTracking_OnAzurite(t *testing.T) {
 	for _, poison := range []string{
 		"nonsense", `{"Rows":[]}`, `{"Rows":[{"PartitionKey":"p","RowKey":"` + strings.Repeat("k", 2000) + `"}]}`,
 	} {
-		if _, _, err := h.tracking.queue.put(t.Context(), poison, 0, true); err != nil {
+		if _, err := h.tracking.queue.put(t.Context(), poison, 0, true); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -152,7 +152,7 @@ func (d *delivery) setAside(ctx context.Context) bool {
 	aside := d.hub.asideOf(d.queue)
 	err := aside.create(ctx)
 	if err == nil {
-		_, _, err = aside.put(optional(ctx), d.text(), 0, true)
+		_, err = aside.put(optional(ctx), d.text(), 0, true)
 	}
 	if err != nil {
 		d.hub.log.Warn("message could not be set aside, that is tried again", d.attrs("error", err)...)
@@ -190,7 +190,7 @@ func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
 				break
 			}
 			for _, m := range messages {
-				if _, _, err := q.put(ctx, m.text, 0, true); err != nil {
+				if _, err := q.put(ctx, m.text, 0, true); err != nil {
 					return n, err
 				}
 				if _, err := h.asideOf(q).remove(ctx, m.id, m.receipt); err != nil {

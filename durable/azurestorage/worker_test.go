@@ -125,10 +125,10 @@ func TestControlQueue_AbandonsWhatItCannotRead(t *testing.T) {
 	h := openHub(t, testConfig(t))
 	runHub(t, h)
 	mustStart(t, h, "fine", "e1", `1`)
-	if _, _, err := h.controlQueues[0].put(t.Context(), "{not a message", 0, false); err != nil {
+	if _, err := h.controlQueues[0].put(t.Context(), "{not a message", 0, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := h.workItems.put(t.Context(), "neither is this", 0, false); err != nil {
+	if _, err := h.workItems.put(t.Context(), "neither is this", 0, false); err != nil {
 		t.Fatal(err)
 	}
 	runHello(t, h, "Tokyo")
@@ -154,7 +154,7 @@ func TestControlQueue_SetsAsideWhatItCannotReadIfItIsToldTo(t *testing.T) {
 	}
 	const text = "{<not> & a message"
 	q := h.controlQueues[0]
-	if _, _, err := q.put(t.Context(), text, 0, false); err != nil {
+	if _, err := q.put(t.Context(), text, 0, false); err != nil {
 		t.Fatal(err)
 	}
 	for range 9 { // others have tried
