@@ -20,7 +20,8 @@ var _ provider.Purger = (*TaskHub)(nil)
 const purgesAtOnce = 10
 
 // Purge implements [provider.Purger]. What was seen is compared with the instance row.
-// That goes last: whoever was cut off finds it, and does the rest by purging again. Rows
+// That goes last: whoever was cut off finds it, and does the rest by purging again. So
+// that it can be read, it names no blobs any more when they go. Rows
 // are deleted as they were read, the sentinel first, and no blobs that were not there
 // before that: if somebody starts the ID anew meanwhile, that one stays, and the error
 // says so
@@ -48,7 +49,7 @@ func (h *TaskHub) purge(ctx context.Context, id string, seen *provider.InstanceS
 	if err != nil {
 		return err
 	}
-	row, err := h.readInstanceRow(ctx, id)
+	row, err := h.fetchInstanceRow(ctx, id, provider.Fetch{Input: true, Output: true})
 	if err != nil {
 		return err
 	}
@@ -63,6 +64,9 @@ func (h *TaskHub) purge(ctx context.Context, id string, seen *provider.InstanceS
 		return provider.ErrInstanceChanged
 	}
 	if err := h.purgeHistory(ctx, id, past); err != nil {
+		return changedSince(err)
+	}
+	if row, err = h.withoutBlobs(ctx, row); err != nil {
 		return changedSince(err)
 	}
 	if err := h.largeMessages.removeAll(ctx, blobs); err != nil {
@@ -81,6 +85,65 @@ func (h *TaskHub) purge(ctx context.Context, id string, seen *provider.InstanceS
 		h.log.Info("instance purged", "instanceId", id, "executionId", row.State.Instance.ExecutionID, "rows", len(past)+1)
 	}
 	return changedSince(err)
+}
+
+// withoutBlobs has an instance's row, which may be nil, name no blobs any more, and
+// returns it as it is then.
+func (h *TaskHub) withoutBlobs(ctx context.Context, row *instanceRow) (*instanceRow, error) {
+	for n := 1; row != nil; n++ {
+		e := entity{PartitionKey: escapeKey(row.State.Instance.InstanceID)}
+		for _, column := range h.blobColumns(row) {
+			e.setString(column, "")
+		}
+		if len(e.properties) == 0 {
+			return row, nil
+		}
+		var etag string
+		err := retry(ctx, "let the row of an instance name no blobs", func(ctx context.Context) (err error) {
+			etag, err = h.instancesTable.merge(ctx, e, row.ETag)
+			return err
+		})
+		if err == nil {
+			row.ETag = etag
+			return row, nil
+		}
+		if !isConflict(err) || n == maxRowAttempts {
+			return nil, err
+		}
+		before := row.state()
+		if row, err = h.fetchInstanceRow(ctx, before.Instance.InstanceID, provider.Fetch{Input: true, Output: true}); err != nil {
+			return nil, err
+		}
+		if row != nil && !row.state().SameAs(before) { // else an attempt whose answer was lost was our own
+			return nil, provider.ErrInstanceChanged
+		}
+	}
+	return nil, nil
+}
+
+// blobColumns returns the columns by which a row names blobs.
+func (h *TaskHub) blobColumns(row *instanceRow) (columns []string) {
+	names := func(value *string) bool {
+		if value == nil {
+			return false
+		}
+		_, ok := ownBlobName(h.largeMessages.url, row.State.Instance.InstanceID, *value)
+		return ok
+	}
+	for _, c := range []struct {
+		name string
+		is   bool
+	}{
+		{"Input", names(row.State.Input)},
+		{"Input" + blobNameSuffix, row.InputBlob != ""},
+		{"Output", names(row.State.Output)},
+		{"Tags" + blobNameSuffix, row.TagsBlob != ""},
+	} {
+		if c.is {
+			columns = append(columns, c.name)
+		}
+	}
+	return columns
 }
 
 // changedSince makes a conflict tell what a purge came across.
