@@ -44,13 +44,14 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		{from: "durable", to: "github.com/labstack/"},
 		{from: "durable/azurestorage", to: module, but: []string{
 			module + "durable/azurestorage", module + "durable/history", module + "durable/provider", module + "durable/internal/eventjson",
-			module + "durable/internal/chance", module + "durable/internal/metering", module + "durable/internal/storageop",
+			module + "durable/internal/chance", module + "durable/internal/inuse", module + "durable/internal/metering", module + "durable/internal/storageop",
 		}},
 		{from: "durable/internal/metering", to: module},
 		{from: "durable/internal/storageop", to: module},
 		{from: "durable/internal/eventjson", to: module, but: []string{module + "durable/history"}},
-		{from: "durable/embedded", to: module, but: []string{module + "durable/embedded", module + "durable/history", module + "durable/internal/disk", module + "durable/provider"}},
+		{from: "durable/embedded", to: module, but: []string{module + "durable/embedded", module + "durable/history", module + "durable/internal/disk", module + "durable/internal/inuse", module + "durable/provider"}},
 		{from: "durable/internal/disk", to: module},
+		{from: "durable/internal/inuse", to: module},
 		{from: "durable/embedded", to: "github.com/Azure/"},
 		{from: "handler", to: module + "functions"},
 	}

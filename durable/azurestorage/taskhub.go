@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -130,6 +131,7 @@ func (h *TaskHub) Run(ctx context.Context) error {
 	if !h.running.CompareAndSwap(false, true) {
 		return errRunning
 	}
+	inuse.Tell(ctx, h.inUse)
 	err := h.run(ctx)
 	if err != nil {
 		return err

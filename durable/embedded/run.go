@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 )
 
 var errRunning = errors.New("task hub is running already")
@@ -26,6 +28,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		return errRunning
 	}
 	h.running, h.ended = true, ctx.Err
+	inuse.Tell(ctx, h.inUse)
 	post(h.instanceReady)
 	post(h.activityReady)
 	h.mu.Unlock()

@@ -22,16 +22,9 @@ const completeTries = 4
 // fetchActivities hands out activities until the worker stops, at most
 // MaxConcurrentActivities at once.
 func (d *Dispatcher) fetchActivities(live lifetimes) {
-	slots := make(chan struct{}, d.config.MaxConcurrentActivities)
 	for {
-		select {
-		case slots <- struct{}{}:
-		case <-live.fetch.Done():
-			return
-		}
-		w, err := d.provider.NextActivity(live.fetch)
+		w, err := fetch(live.fetch, &d.activities, d.provider.NextActivity)
 		if err != nil {
-			<-slots
 			if live.fetch.Err() != nil {
 				return
 			}
@@ -42,7 +35,7 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 		what := fmt.Sprintf("activity %s of orchestration %s", w.Task.Name, w.Instance.InstanceID)
 		work := crashes.Work("activity", w.Task.Name, w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
 		d.handle(what, work, func(it *item) {
-			defer func() { <-slots }()
+			defer d.activities.leave()
 			d.runActivity(live, w, it.work)
 		})
 	}

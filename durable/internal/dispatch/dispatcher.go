@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -25,6 +26,7 @@ type Dispatcher struct {
 	// extended and extendedEntities have room for each extended session, entities
 	// for each entity that is worked on, waiting for those that wait for that.
 	extended, extendedEntities, entities, waiting chan struct{}
+	orchestrations, activities                    places
 
 	fetchingInstances, fetchingActivities, committing, completing outage
 
@@ -59,6 +61,8 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 		entities:           make(chan struct{}, maxEntities(cfg)),
 		waiting:            make(chan struct{}, maxWaitingEntities),
 		extended:           make(chan struct{}, maxExtended(cfg.MaxConcurrentOrchestrators)),
+		orchestrations:     places{taken: make(chan struct{}, cfg.MaxConcurrentOrchestrators)},
+		activities:         places{taken: make(chan struct{}, cfg.MaxConcurrentActivities)},
 		fetchingInstances:  outage{what: "fetch orchestrations", log: log},
 		fetchingActivities: outage{what: "fetch activities", log: log},
 		committing:         outage{what: "commit checkpoints", log: log},
@@ -101,6 +105,7 @@ type lifetimes struct {
 // If the provider ends by itself, Run stops in the same way and returns the
 // provider's error.
 func (d *Dispatcher) Run(ctx context.Context) error {
+	inuse.Tell(ctx, d.inUse)
 	fetch, stop := context.WithCancelCause(ctx)
 	defer stop(errStopping)
 	work, release := delayed(fetch, d.config.ShutdownTimeout)

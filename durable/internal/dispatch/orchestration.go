@@ -17,16 +17,9 @@ import (
 // fetchOrchestrations hands out instances until the worker stops, at most
 // MaxConcurrentOrchestrators at once.
 func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
-	slots := make(chan struct{}, d.config.MaxConcurrentOrchestrators)
 	for {
-		select {
-		case slots <- struct{}{}:
-		case <-live.fetch.Done():
-			return
-		}
-		w, err := d.provider.NextOrchestration(live.fetch)
+		w, err := fetch(live.fetch, &d.orchestrations, d.provider.NextOrchestration)
 		if err != nil {
-			<-slots
 			if live.fetch.Err() != nil {
 				return
 			}
@@ -36,11 +29,11 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 		d.fetchingInstances.worked()
 		if entity.IsID(w.Instance.InstanceID) {
 			d.handle("entity "+w.Instance.InstanceID, crashes.Work("entity", entityName(w), "", 0, w.Instance.InstanceID),
-				func(it *item) { d.runEntity(live, w, it, func() { <-slots }) })
+				func(it *item) { d.runEntity(live, w, it, d.orchestrations.leave) })
 			continue
 		}
 		d.handle("orchestration "+w.Instance.InstanceID, crashes.Work("orchestrator", orchestratorName(w), "", 0, w.Instance.InstanceID), func(it *item) {
-			defer func() { <-slots }()
+			defer d.orchestrations.leave()
 			d.runInstance(live, w, it)
 		})
 	}
