@@ -34,7 +34,14 @@ type Config struct {
 	// It is called once for each request, before it is sent. It must depend on
 	// nothing but its argument and what the test controls.
 	Decide func(Request) Fault
+
+	// Watch is told of each request that took effect or was refused, before the next
+	// one is looked at; nil means that nobody is. It must not call the account.
+	Watch func(View, Entry)
 }
+
+// A View is an account as it is at one instant.
+type View struct{ a *Account }
 
 // An Account is a storage account in memory. Its methods may be called from
 // several goroutines at once.
@@ -101,18 +108,27 @@ type Message struct {
 }
 
 // Queues returns the names of all queues, in order.
-func (a *Account) Queues() []string {
+func (a *Account) Queues() []string { return look(a, View.Queues) }
+
+// Queues is [Account.Queues].
+func (v View) Queues() []string { return slices.Sorted(maps.Keys(v.a.queues)) }
+
+// look returns what an account has.
+func look[T any](a *Account, what func(View) T) T {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return slices.Sorted(maps.Keys(a.queues))
+	return what(View{a})
 }
 
 // Messages returns what is in a queue, invisible messages too, in the order in
 // which they become visible.
 func (a *Account) Messages(queueName string) []Message {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	q := a.queues[queueName]
+	return look(a, func(v View) []Message { return v.Messages(queueName) })
+}
+
+// Messages is [Account.Messages].
+func (v View) Messages(queueName string) []Message {
+	q := v.a.queues[queueName]
 	if q == nil {
 		return nil
 	}
@@ -166,9 +182,12 @@ func (r Row) Text(column string) string {
 
 // Rows returns what is in a table, in the order of its keys.
 func (a *Account) Rows(tableName string) []Row {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	t := a.tables[foldName(tableName)]
+	return look(a, func(v View) []Row { return v.Rows(tableName) })
+}
+
+// Rows is [Account.Rows].
+func (v View) Rows(tableName string) []Row {
+	t := v.a.tables[foldName(tableName)]
 	if t == nil {
 		return nil
 	}
@@ -200,6 +219,12 @@ func (e *entity) row() Row {
 		r.Columns[c.name] = string(c.json)
 	}
 	return r
+}
+
+// HasBlob reports whether there is a blob.
+func (v View) HasBlob(containerName, name string) bool {
+	c := v.a.containers[containerName]
+	return c != nil && c.blobs[name] != nil
 }
 
 // A Blob is a blob as it is stored.

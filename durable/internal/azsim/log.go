@@ -44,6 +44,9 @@ func (a *Account) record(x *exchange, answer *reply) {
 		e.Status, e.Code, e.Answer = answer.status, answer.code, answer.body
 	}
 	a.log = append(a.log, e)
+	if a.cfg.Watch != nil {
+		a.cfg.Watch(View{a}, e)
+	}
 }
 
 // note records a request that did not arrive.

@@ -85,7 +85,7 @@ func number(round, step, act, sub int) int { return ((round*100+step)*100+act)*s
 func roundOf(number int) int { return number / (100 * 100 * subs) }
 
 func (p *actor) order(a Act, sub int) Order {
-	return Order{From: p.from, Number: number(p.x.in.Round, p.step, a.Index, sub), Section: p.section, Amount: a.Amount}
+	return Order{From: p.from, Number: number(p.x.in.Round, p.step, a.Index, sub), Section: p.section, Amount: a.Amount}.padded(p.x.app)
 }
 
 func (p *actor) act(a Act) error {
@@ -137,7 +137,8 @@ func (p *actor) act(a Act) error {
 }
 
 func (p *actor) work(a Act) error {
-	t := Task{Key: fmt.Sprintf("%s/%d/%d/%d", p.from, p.x.in.Round, p.step, a.Index)}
+	t := p.x.task(p.step, a.Index)
+	t.Key = fmt.Sprintf("%s/%d/%d/%d", p.from, p.x.in.Round, p.step, a.Index) // of a branch, too
 	result, err := work.Call(p.x.ctx, t).Await()
 	if err == nil && result != t.Result() {
 		return fmt.Errorf("activity %s returned %s", t.Key, result)

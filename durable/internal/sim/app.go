@@ -15,6 +15,9 @@ type App struct {
 	// Ledgers are the keys of its entities, Signals what clients tell them.
 	Ledgers []string
 	Signals []ClientSignal
+	// Large says that nothing which users give or get fits into a message or a row, but
+	// for custom statuses, which must.
+	Large bool
 
 	received func(Receipt) // of those that run: Registry
 }

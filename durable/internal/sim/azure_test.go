@@ -23,6 +23,9 @@ type azure struct {
 	account *azsim.Account
 	cfg     azurestorage.Config
 	client  *azurestorage.TaskHub
+	watch   blobWatch
+	// quiet says that nothing goes wrong.
+	quiet bool
 	// strangers counts the messages that nobody can decode and that have come.
 	strangers atomic.Int32
 }
@@ -30,10 +33,11 @@ type azure struct {
 // newAzure returns the platform for a plan. Decide says what goes wrong with
 // requests; nil means what the plan says.
 func newAzure(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.Logger) (*azure, error) {
+	quiet := decide == nil && isUndisturbed(p)
 	if decide == nil {
 		decide = faultsOf(p)
 	}
-	a := &azure{cfg: azurestorage.Config{
+	a := &azure{quiet: quiet, cfg: azurestorage.Config{
 		TaskHub: "Sim", PartitionCount: p.Partitions, MaxConcurrentActivities: 6, MaxQueuePollingInterval: 15 * time.Second, Logger: logger,
 		Tracking: p.Audit,
 	}}
@@ -41,7 +45,7 @@ func newAzure(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.
 		vary(p.Seed, &a.cfg)
 	}
 	a.account = azsim.New(azsim.Config{
-		Seed: p.Seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond, Loose: p.Loose, Decide: decide,
+		Seed: p.Seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond, Loose: p.Loose, Decide: decide, Watch: a.watch.after,
 	})
 	var err error
 	a.cfg.SetAsideUndecodable = p.Strangers%2 == 1

@@ -31,6 +31,7 @@ import (
 //  6. No task was given to a worker while another one, or itself, was at it and
 //     could keep its message hidden.
 //  7. No message was lost that nobody can decode.
+//  8. Nothing named a blob that was gone, at any time.
 func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 	in := inspection{written: map[historyRow]bool{}, purged: map[string]time.Duration{}, committed: map[string]time.Duration{}, received: map[string]time.Duration{}, sent: map[string]bool{}}
 	for _, e := range a.account.Log() {
@@ -52,7 +53,7 @@ func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 	for _, run := range runs {
 		in.run(run)
 	}
-	return slices.Concat(in.faults, a.lostStrangers(), readersAtOnce(a.account.Log()), takenFromOthers(a.account.Log(), runs))
+	return slices.Concat(in.faults, a.lostStrangers(), a.watch.faults, readersAtOnce(a.account.Log()), takenFromOthers(a.account.Log(), runs))
 }
 
 // inspection is what was found of the requests so far.
@@ -229,10 +230,14 @@ func takenFromOthers(log []azsim.Entry, runs []sim.ActivityRun) (faults []string
 	return faults
 }
 
-// Audit holds the audit, if there is one, against the histories.
+// Audit looks that nothing is left behind if nothing went wrong, and holds the audit,
+// if there is one, against the histories.
 func (a *azure) Audit() (faults []string) {
+	if a.quiet {
+		faults = a.orphans()
+	}
 	if !a.cfg.Tracking {
-		return nil
+		return faults
 	}
 	for _, row := range a.account.Rows("SimInstances") {
 		id := row.PartitionKey

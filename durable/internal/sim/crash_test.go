@@ -3,6 +3,7 @@ package sim_test
 import (
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -33,6 +34,52 @@ var crashApps = []struct {
 		Instances: []sim.Instance{{ID: "i0"}},
 	}},
 	{"large payloads", oneProgram(sim.Step{Kind: sim.BigStep}, sim.Step{Kind: sim.CallStep})},
+}
+
+// largeApps are apps of which nothing fits into messages and rows.
+var largeApps = []struct {
+	name string
+	app  sim.App
+}{
+	{"steps", large(withEvent(sim.App{
+		Programs: []sim.Program{
+			{Steps: []sim.Step{
+				{Kind: sim.FanOutStep, Count: 2},
+				{Kind: sim.FailStep},
+				{Kind: sim.StatusStep},
+				{Kind: sim.ChildStep, Count: 1, Child: 1},
+				{Kind: sim.EventStep, Event: "go"},
+				{Kind: sim.SendStep, Peer: "i1", Event: "sent"},
+			}},
+			{Steps: []sim.Step{{Kind: sim.CallStep}}, Fails: true},
+			{Steps: []sim.Step{{Kind: sim.ReceiveStep, Event: "sent"}}},
+			{Steps: []sim.Step{{Kind: sim.EventStep, Event: "never"}}},
+		},
+		Instances: []sim.Instance{
+			{ID: "i0", Suspended: 4 * time.Second},
+			{ID: "i1", Program: 2, At: 3 * time.Second},
+			{ID: "i2", Program: 3, At: 3 * time.Second, Terminated: 5 * time.Second},
+		},
+	}))},
+	{"continue-as-new", large(sim.App{
+		Programs:  []sim.Program{{Steps: []sim.Step{{Kind: sim.CallStep}}, Rounds: 3}},
+		Instances: []sim.Instance{{ID: "i0"}},
+	})},
+	{"entities", large(sim.App{
+		Ledgers: []string{"a", "b"},
+		Programs: []sim.Program{{Steps: []sim.Step{{Kind: sim.LedgerStep, Acts: []sim.Act{
+			{Kind: sim.ForwardAct, Ledger: "a", To: "b", Amount: 1},
+			{Kind: sim.CallAct, Index: 1, Ledger: "a", Amount: 2},
+			{Kind: sim.RefuseAct, Index: 2, Ledger: "b", To: "a", Amount: 3},
+			{Kind: sim.CloseAct, Index: 3, Ledger: "b"},
+		}}}}},
+		Instances: []sim.Instance{{ID: "i0"}},
+	})},
+}
+
+func large(app sim.App) sim.App {
+	app.Large = true
+	return app
 }
 
 func oneProgram(steps ...sim.Step) sim.App {
@@ -86,15 +133,159 @@ func TestCrash_AnyRequestMayBeTheLast(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, requests, _ := runCrash(t, crashPlan(c.app), azsim.None, 0)
 			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
-				for n := 1; n <= requests; n += crashEvery {
+				for n := 1; n <= requests; n += oneOf(crashEvery) {
 					if faults, _, trace := runCrash(t, crashPlan(c.app), fault, n); len(faults) > 0 {
 						t.Fatalf("%v request %d of %d: %s\n%s", fault, n, requests, strings.Join(faults, "\n"), around(trace, fault))
 					}
 				}
 			}
-			t.Logf("died before and after %d of %d requests", (requests+crashEvery-1)/crashEvery, requests)
+			t.Logf("died before and after %d of %d requests", (requests+oneOf(crashEvery)-1)/oneOf(crashEvery), requests)
 		})
 	}
+}
+
+// oneOf returns of how many requests one is the last, if it usually is so many.
+func oneOf(usual int) int {
+	if *every > 0 {
+		return *every
+	}
+	return usual
+}
+
+// The same with payloads in every place that are too large for it.
+func TestCrash_AnyRequestMayBeTheLastThoughPayloadsAreLarge(t *testing.T) {
+	for _, c := range largeApps {
+		t.Run(c.name, func(t *testing.T) {
+			faults, log := runMeeting(t, crashPlan(c.app), nil)
+			if len(faults) > 0 {
+				t.Fatalf("nothing goes wrong: %s", strings.Join(faults, "\n"))
+			}
+			requests := numberOf(log, "w0.0")
+			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
+				for n := 1; n <= requests; n += oneOf(largeEvery) {
+					if faults, _, trace := runCrash(t, crashPlan(c.app), fault, n); len(faults) > 0 {
+						t.Fatalf("%v request %d of %d: %s\n%s", fault, n, requests, strings.Join(faults, "\n"), around(trace, fault))
+					}
+				}
+			}
+		})
+	}
+}
+
+// What is to be deleted may not be for a while, or it is not known whether it is.
+func TestCrash_AnyDeletionMayFailForAWhile(t *testing.T) {
+	for _, c := range largeApps {
+		t.Run(c.name, func(t *testing.T) {
+			_, log := runMeeting(t, crashPlan(c.app), nil)
+			deletions := len(deletionsIn(log))
+			if deletions < 3 {
+				t.Fatalf("the worker deleted %d times only", deletions)
+			}
+			for _, fault := range []azsim.Fault{azsim.Throttle, azsim.FailAfter} {
+				for n := 1; n <= deletions; n += oneOf((largeEvery + 5) / 6) {
+					meet := func() func(azsim.Request) azsim.Fault { return failDeletion(n, fault) }
+					if faults, _ := runMeeting(t, crashPlan(c.app), meet); len(faults) > 0 {
+						t.Fatalf("%v deletion %d of %d: %s", fault, n, deletions, strings.Join(faults, "\n"))
+					}
+				}
+			}
+		})
+	}
+}
+
+// deletionsIn returns the paths of what the first worker deletes, each once.
+func deletionsIn(log []azsim.Entry) (paths []string) {
+	for _, e := range log {
+		if e.Worker == "w0.0" && strings.HasPrefix(e.Operation, "Delete") && !slices.Contains(paths, e.Path) {
+			paths = append(paths, e.Path)
+		}
+	}
+	return paths
+}
+
+// failDeletion lets the n-th thing that the first worker deletes meet a fault for some
+// minutes, however often it tries.
+func failDeletion(n int, fault azsim.Fault) func(azsim.Request) azsim.Fault {
+	var paths []string
+	var since time.Time
+	return func(r azsim.Request) azsim.Fault {
+		if r.Worker != "w0.0" || !strings.HasPrefix(r.Operation, "Delete") {
+			return azsim.None
+		}
+		if !slices.Contains(paths, r.Path) {
+			if paths = append(paths, r.Path); len(paths) == n {
+				since = time.Now()
+			}
+		}
+		if slices.Index(paths, r.Path) == n-1 && time.Since(since) < 3*time.Minute {
+			return fault
+		}
+		return azsim.None
+	}
+}
+
+// A client that purges may die before or after any of its requests: who purges again
+// finds the rest.
+func TestCrash_AnyRequestOfAPurgeMayBeTheLast(t *testing.T) {
+	for _, c := range largeApps {
+		t.Run(c.name, func(t *testing.T) {
+			plan := func() *sim.Plan {
+				p := crashPlan(c.app)
+				p.Purger = true
+				return p
+			}
+			_, log := runMeeting(t, plan(), nil)
+			requests := numberOf(log, "client purger")
+			if requests < 5 {
+				t.Fatalf("the client made %d requests only", requests)
+			}
+			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
+				for n := 1; n <= requests; n += oneOf(largeEvery) {
+					meet := func() func(azsim.Request) azsim.Fault {
+						return func(r azsim.Request) azsim.Fault {
+							if r.Worker == "client purger" && r.Number == n {
+								return fault
+							}
+							return azsim.None
+						}
+					}
+					if faults, _ := runMeeting(t, plan(), meet); len(faults) > 0 {
+						t.Fatalf("%v request %d of %d: %s", fault, n, requests, strings.Join(faults, "\n"))
+					}
+				}
+			}
+		})
+	}
+}
+
+// runMeeting runs a plan of which requests meet faults, none if meet is nil, and returns
+// what was found and all requests.
+func runMeeting(t *testing.T, plan *sim.Plan, meet func() func(azsim.Request) azsim.Fault) (faults []string, log []azsim.Entry) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var decide func(azsim.Request) azsim.Fault
+		if meet != nil {
+			decide = meet()
+		}
+		a, err := newAzure(plan, decide, slog.New(slog.DiscardHandler))
+		if err != nil {
+			t.Fatal(err)
+		}
+		faults = sim.Run(t.Context(), plan, a, nil)
+		a.account.Wait()
+		log = a.account.Log()
+	})
+	return faults, log
+}
+
+// numberOf returns how many requests a worker made.
+func numberOf(log []azsim.Entry, worker string) (n int) {
+	for _, e := range log {
+		if e.Worker == worker {
+			n = max(n, e.Number)
+		}
+	}
+	return n
 }
 
 // A request that a worker makes may be delivered twice, once more later, or late.

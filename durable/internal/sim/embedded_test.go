@@ -11,6 +11,8 @@ import (
 	"sync"
 	"time"
 
+	bolt "go.etcd.io/bbolt"
+
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
@@ -187,9 +189,9 @@ func (l *lister) Message(_ context.Context, m provider.TaskMessage) error {
 	return nil
 }
 
-// close closes all files.
+// close closes all files. That of the hub must have nothing of instances any more.
 func (l *local) close() error {
-	errs := []error{l.hub.Close()}
+	errs := []error{l.hub.Close(), recordsIn(l.path())}
 	for _, h := range l.dead {
 		errs = append(errs, h.Close())
 	}
@@ -197,6 +199,29 @@ func (l *local) close() error {
 		restore()
 	}
 	return errors.Join(errs...)
+}
+
+// recordsIn returns an error if a file of a hub has records besides those of the hub
+// itself, such as those of an execution that is no instance's.
+func recordsIn(path string) error {
+	db, err := bolt.Open(path, 0o600, &bolt.Options{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	err = db.View(func(tx *bolt.Tx) error {
+		var errs []error
+		err := tx.ForEach(func(name []byte, b *bolt.Bucket) error {
+			if string(name) == "hub" {
+				return nil
+			}
+			return b.ForEach(func(key, _ []byte) error {
+				errs = append(errs, fmt.Errorf("left behind by purges: record %x of %s", key, name))
+				return nil
+			})
+		})
+		return errors.Join(append(errs, err)...)
+	})
+	return errors.Join(err, db.Close())
 }
 
 func (l *local) Worker(string, time.Duration) (sim.Process, error) {

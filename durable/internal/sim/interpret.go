@@ -1,7 +1,9 @@
 package sim
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -27,8 +29,40 @@ type Input struct {
 // The functions of an app, by the names that they have on the wire.
 const (
 	work  = durable.ActivityName[Task, string]("Work")
-	child = durable.OrchestratorName[Input, uint64]("Run")
+	child = durable.OrchestratorName[Input, Output]("Run")
 )
+
+// Output is what an orchestrator of an app returns: a number in JSON, but for a large one.
+type Output struct {
+	Sum uint64
+	Pad string
+}
+
+// MarshalJSON implements [json.Marshaler].
+func (o Output) MarshalJSON() ([]byte, error) {
+	type large Output
+	if o.Pad != "" {
+		return json.Marshal(large(o))
+	}
+	return json.Marshal(o.Sum)
+}
+
+// UnmarshalJSON implements [json.Unmarshaler].
+func (o *Output) UnmarshalJSON(text []byte) error {
+	type large Output
+	if bytes.HasPrefix(text, []byte("{")) {
+		return json.Unmarshal(text, (*large)(o))
+	}
+	return json.Unmarshal(text, &o.Sum)
+}
+
+// padded returns a text, or one that is too large for a message and begins with it.
+func (a *App) padded(text string) string {
+	if a.Large {
+		return text + strings.Repeat("p", big)
+	}
+	return text
+}
 
 // A Task is what an activity is asked for.
 type Task struct {
@@ -40,6 +74,9 @@ type Task struct {
 
 // big is how many bytes a payload has that does not fit into a message.
 const big = 50_000
+
+// largestStatus is how many characters a custom status may have, with its quotes.
+const largestStatus = 8_000
 
 // Result is what the activity for a task returns.
 func (t Task) Result() string {
@@ -68,13 +105,13 @@ func (a *App) Registry(
 }
 
 // run is the orchestrator.
-func (a *App) run(ctx *durable.Context, in Input) (uint64, error) {
+func (a *App) run(ctx *durable.Context, in Input) (Output, error) {
 	p := a.Programs[in.Program]
 	x := &execution{app: a, ctx: ctx, in: in}
 	for i, s := range p.Steps {
 		result, err := x.step(i, s)
 		if err != nil {
-			return 0, err
+			return Output{}, err
 		}
 		in.Sum = fold(in.Sum, result)
 	}
@@ -83,10 +120,12 @@ func (a *App) run(ctx *durable.Context, in Input) (uint64, error) {
 		return durable.ContinueAsNew(ctx, a.run, in)
 	}
 	if p.Fails {
-		return 0, fmt.Errorf("failed with %x", in.Sum)
+		return Output{}, errors.New(a.padded(fmt.Sprintf("failed with %x", in.Sum)))
 	}
-	return in.Sum, nil
+	return a.output(in.Sum), nil
 }
+
+func (a *App) output(sum uint64) Output { return Output{Sum: sum, Pad: a.padded("")} }
 
 type execution struct {
 	app *App
@@ -95,7 +134,11 @@ type execution struct {
 }
 
 func (x *execution) task(step, n int) Task {
-	return Task{Key: fmt.Sprintf("%s/%d/%d/%d", x.in.Path, x.in.Round, step, n)}
+	t := Task{Key: fmt.Sprintf("%s/%d/%d/%d", x.in.Path, x.in.Round, step, n)}
+	if x.app.Large || x.app.Programs[x.in.Program].Steps[step].Kind == BigStep {
+		t.Big = strings.Repeat("i", big)
+	}
+	return t
 }
 
 // step does one step and returns its result as text. Its error means that the
@@ -103,12 +146,8 @@ func (x *execution) task(step, n int) Task {
 func (x *execution) step(i int, s Step) (string, error) {
 	ctx := x.ctx
 	switch s.Kind {
-	case CallStep:
+	case CallStep, BigStep:
 		return work.Call(ctx, x.task(i, 0)).Await()
-	case BigStep:
-		t := x.task(i, 0)
-		t.Big = strings.Repeat("i", big)
-		return work.Call(ctx, t).Await()
 	case FailStep, RetryStep:
 		return x.fail(i, s.Kind == RetryStep)
 	case FanOutStep:
@@ -129,9 +168,12 @@ func (x *execution) step(i int, s Step) (string, error) {
 	case BranchStep:
 		return x.branches(i)
 	case SendStep:
-		return "sent", durable.Event[string](s.Event).Send(ctx, durable.InstanceID(s.Peer), s.Event+" sent")
+		return "sent", durable.Event[string](s.Event).Send(ctx, durable.InstanceID(s.Peer), x.app.padded(s.Event+" sent"))
 	case StatusStep:
 		ctx.SetCustomStatus(i)
+		if x.app.Large {
+			ctx.SetCustomStatus(strings.Repeat("s", largestStatus))
+		}
 		return "status", nil
 	case LedgerStep:
 		return x.acts(i, s)
@@ -163,10 +205,10 @@ func (x *execution) eventInTime(s Step) (string, error) {
 }
 
 func (x *execution) children(i int, s Step) (string, error) {
-	tasks := make([]*durable.Task[uint64], s.Count)
+	tasks := make([]*durable.Task[Output], s.Count)
 	for n := range tasks {
 		in := Input{
-			Path: childPath(x.in.Path, x.in.Round, i, n), Program: s.Child, Named: x.in.Named || x.in.Round > 0,
+			Path: childPath(x.in.Path, x.in.Round, i, n), Program: s.Child, Named: x.in.Named || x.in.Round > 0, Pad: x.app.padded(""),
 		}
 		var opts []durable.SubOrchestrationOption
 		if s.Kind == ChildrenStep || in.Named {
@@ -176,7 +218,7 @@ func (x *execution) children(i int, s Step) (string, error) {
 	}
 	results := make([]string, s.Count)
 	for n, t := range tasks {
-		sum, err := t.Await()
+		out, err := t.Await()
 		_, failed := errors.AsType[*durable.TaskFailedError](err)
 		switch {
 		case failed && x.app.Programs[s.Child].Fails:
@@ -184,7 +226,7 @@ func (x *execution) children(i int, s Step) (string, error) {
 		case err != nil:
 			return "", err
 		default:
-			results[n] = fmt.Sprint(sum)
+			results[n] = fmt.Sprint(out.Sum)
 		}
 	}
 	return strings.Join(results, ","), nil

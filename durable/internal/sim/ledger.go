@@ -15,6 +15,7 @@ import (
 type Ledger struct {
 	Balance int
 	Entries []Entry
+	Pad     string `json:",omitempty"` // of the last order
 }
 
 // An Order is what a ledger is told.
@@ -29,6 +30,13 @@ type Order struct {
 	Wait    time.Duration `json:",omitempty"` // when
 	Program int           `json:",omitempty"` // what is started
 	Batch   []Entry       `json:",omitempty"` // what a ledger wrote until it was closed
+	Pad     string        `json:",omitempty"` // makes it large
+}
+
+// padded returns an order of an app.
+func (o Order) padded(a *App) Order {
+	o.Pad = a.padded("")
+	return o
 }
 
 func (o Order) key() orderKey { return orderKey{o.From, o.Number} }
@@ -62,6 +70,7 @@ type Receipt struct {
 	Op      string
 	Place   int // of the last entry, since the ledger was closed last
 	Balance int
+	Pad     string `json:",omitempty"` // that of the order
 }
 
 // An operation is what ledgers can be told to do.
@@ -93,7 +102,7 @@ var errRefused = errors.New("the ledger refuses")
 func ledgers(take func(context.Context, Order) error) *durable.Function {
 	timed := func(l *Ledger, ctx *durable.EntityContext, o Order, do func(*Ledger, *durable.EntityContext, Order) error) (Receipt, error) {
 		err := errors.Join(take(ctx, o), do(l, ctx, o))
-		return Receipt{From: o.From, Number: o.Number, Ledger: ctx.ID().Key, Op: ctx.Operation(), Place: len(l.Entries) - 1, Balance: l.Balance}, err
+		return Receipt{From: o.From, Number: o.Number, Ledger: ctx.ID().Key, Op: ctx.Operation(), Place: len(l.Entries) - 1, Balance: l.Balance, Pad: o.Pad}, err
 	}
 	return durable.Entity("ledger",
 		durable.Op(string(addOp), func(l *Ledger, ctx *durable.EntityContext, o Order) (Receipt, error) {
@@ -124,7 +133,8 @@ func ledgers(take func(context.Context, Order) error) *durable.Function {
 }
 
 func (l *Ledger) write(ctx *durable.EntityContext, o Order) {
-	l.Balance += o.Amount
+	l.Balance, l.Pad = l.Balance+o.Amount, o.Pad
+	o.Pad = ""
 	l.Entries = append(l.Entries, Entry{o, ctx.Operation(), string(ctx.Caller()), l.Balance})
 }
 
@@ -142,7 +152,7 @@ func (l *Ledger) set(ctx *durable.EntityContext, o Order) error {
 
 func (l *Ledger) forward(ctx *durable.EntityContext, o Order) error {
 	l.write(ctx, o)
-	told := Order{From: o.From, Number: o.Number, Amount: o.Amount, Wait: o.Wait}
+	told := Order{From: o.From, Number: o.Number, Amount: o.Amount, Wait: o.Wait, Pad: o.Pad}
 	addOp.Signal(ctx, ledgerNamed(o.To), told, durable.SignalAfter(o.Wait))
 	return nil
 }
@@ -150,7 +160,7 @@ func (l *Ledger) forward(ctx *durable.EntityContext, o Order) error {
 func (l *Ledger) start(ctx *durable.EntityContext, o Order) error {
 	l.write(ctx, o)
 	id := startedBy(o.key())
-	_, err := child.StartFrom(ctx, Input{Path: id, Program: o.Program, Named: true}, durable.InstanceID(id))
+	_, err := child.StartFrom(ctx, Input{Path: id, Program: o.Program, Named: true, Pad: o.Pad}, durable.InstanceID(id))
 	return err
 }
 
@@ -159,7 +169,7 @@ func startedBy(k orderKey) string { return fmt.Sprintf("by.%s.%d", k.from, k.num
 
 func (l *Ledger) close(ctx *durable.EntityContext, o Order) error {
 	l.write(ctx, o)
-	archiveOp.Signal(ctx, ledgerNamed(archiveOf(ctx.ID().Key)), Order{From: o.From, Number: o.Number, Batch: l.Entries})
+	archiveOp.Signal(ctx, ledgerNamed(archiveOf(ctx.ID().Key)), Order{From: o.From, Number: o.Number, Batch: l.Entries, Pad: o.Pad})
 	ctx.Delete()
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -50,6 +49,7 @@ func (s *simulation) receive(p Process) func(Receipt) {
 // note notes what a ledger answered. s.mu is held.
 func (s *simulation) note(r Receipt) {
 	key := orderKey{r.From, r.Number}
+	r.Pad = ""
 	if s.receipts == nil {
 		s.receipts = map[orderKey]map[string]Receipt{}
 	}
@@ -74,7 +74,7 @@ func (s *simulation) signal(ctx context.Context, c ClientSignal) {
 		ctx, cancel = context.WithTimeout(ctx, c.Cut)
 		defer cancel()
 	}
-	if err := operation(c.Op).Send(ctx, s.client, ledgerNamed(c.Ledger), c.Order, opts...); err != nil && c.Cut == 0 {
+	if err := operation(c.Op).Send(ctx, s.client, ledgerNamed(c.Ledger), c.Order.padded(s.plan.App), opts...); err != nil && c.Cut == 0 {
 		s.fault("signal ledger %q: %v", c.Ledger, err)
 	}
 }
@@ -168,7 +168,7 @@ func (s *simulation) checkStarted(ctx context.Context, started []Input) {
 		}
 		sum, ok := s.plan.App.expect(in)
 		switch {
-		case ok && (state.Status != history.Completed || state.Output == nil || *state.Output != strconv.FormatUint(sum, 10)):
+		case ok && (state.Status != history.Completed || state.Output == nil || !s.returned(*state.Output, sum)):
 			s.fault("%s is %v, want it to return %d", in.Path, state.Status, sum)
 		case !ok && state.Status != history.Failed:
 			s.fault("%s is %v, want it to fail", in.Path, state.Status)

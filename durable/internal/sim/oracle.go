@@ -43,7 +43,7 @@ func (a *App) expect(in Input) (sum uint64, ok bool) {
 func (a *App) expectStep(in Input, i int, s Step) string {
 	result := func(n int) string {
 		t := Task{Key: fmt.Sprintf("%s/%d/%d/%d", in.Path, in.Round, i, n)}
-		if s.Kind == BigStep {
+		if s.Kind == BigStep || a.Large {
 			t.Big = "x"
 		}
 		return t.Result()
@@ -62,9 +62,9 @@ func (a *App) expectStep(in Input, i int, s Step) string {
 	case SleepStep:
 		return "slept"
 	case EventStep, DeadlineStep:
-		return s.Event + " raised"
+		return a.padded(s.Event + " raised")
 	case ReceiveStep:
-		return s.Event + " sent"
+		return a.padded(s.Event + " sent")
 	case TimeoutStep:
 		return "timeout"
 	case ChildStep, ChildrenStep:

@@ -43,6 +43,15 @@ type Plan struct {
 	// them.
 	Ignorant []bool
 
+	// Purger says that a client begins to purge everything at the end, and dies: Purged
+	// after it began, if it is not killed otherwise. Others finish what it began.
+	Purger bool
+	Purged time.Duration
+
+	// Awaited says that clients in the processes of workers wait for the end of each
+	// instance, and that most of them go away before.
+	Awaited bool
+
 	// Pace is how long every activity takes. Zero means mostly a moment, and
 	// sometimes longer than anything stays locked without being renewed.
 	Pace time.Duration
@@ -121,6 +130,21 @@ func NewAuditedPlan(seed uint64) *Plan {
 	p := NewVariedPlan(seed)
 	p.Audit = true
 	clear(p.Skews)
+	return p
+}
+
+// NewLargePlan is [NewVariedPlan], and every other one [NewEntityPlan], with payloads that
+// do not fit into messages. In every third nothing goes wrong.
+func NewLargePlan(seed uint64) *Plan {
+	p := NewVariedPlan(seed)
+	if seed%2 == 0 {
+		p = NewEntityPlan(seed)
+	}
+	if seed%3 == 0 {
+		p.Workers, p.Skews, p.Faults, p.Disturbances = 1, p.Skews[:1], 0, nil
+	}
+	p.App.Large, p.Purger, p.Awaited = true, true, true
+	p.Purged = time.Duration(mix(seed, "purged") % uint64(time.Second))
 	return p
 }
 

@@ -90,7 +90,23 @@ func TestPlanted_EachBugOfTheDiskIsFound(t *testing.T) {
 // Those in testdata/planted/callers are bugs of what callers ask for at once, or go away
 // from.
 func TestPlanted_EachBugOfCallersIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/callers/*.patch", 3, "AppsEndThoughCallersGoAway")
+	findPlanted(t, "testdata/planted/callers/*.patch", 4, "AppsEndThoughCallersGoAway")
+}
+
+// Those in testdata/planted/blobs are bugs of large payloads that are deleted too early,
+// or never.
+func TestPlanted_EachBugOfBlobsIsFound(t *testing.T) {
+	findPlanted(t, "testdata/planted/blobs/*.patch", 7, "AppsWithLargePayloadsEnd")
+}
+
+// Those in testdata/planted/inuse are bugs of what is taken and not given back.
+func TestPlanted_EachBugOfWhatIsInUseIsFound(t *testing.T) {
+	findPlanted(t, "testdata/planted/inuse/*.patch", 6, "AppsWithLargePayloadsEnd")
+}
+
+// Those in testdata/planted/records are bugs of both kinds of a local hub.
+func TestPlanted_EachBugOfRecordsIsFound(t *testing.T) {
+	findPlanted(t, "testdata/planted/records/*.patch", 2, "AppsWithLargePayloadsEnd", "-sim.provider=embedded")
 }
 
 // findPlanted looks for each of the bugs that the patches are, of which there are
@@ -154,7 +170,7 @@ var foundBefore = map[string]uint64{
 	"10-delete-item-before-result.patch":     25,
 	"11-hand-over-before-commit.patch":       1,
 	"12-discard-early-completions.patch":     200,
-	"13-swallow-a-failed-send.patch":         40,
+	"13-swallow-a-failed-send.patch":         53,
 	"14-leave-the-row-behind.patch":          45,
 	"15-begin-anew-what-continued.patch":     3000189,
 	"16-go-on-after-another.patch":           3274,
@@ -175,9 +191,16 @@ var foundBefore = map[string]uint64{
 	"41-run-what-was-terminated.patch": 6,
 	"42-hold-back-a-termination.patch": 4,
 
-	"51-row-before-message.patch":          6,
-	"52-replace-whatever-is-there.patch":   1,
-	"53-keep-what-has-lost-its-blob.patch": 2,
+	"51-row-before-message.patch":                17,
+	"52-replace-whatever-is-there.patch":         1,
+	"53-keep-what-has-lost-its-blob.patch":       14,
+	"54-drop-the-blob-of-what-others-have.patch": 4,
+
+	"61-forget-the-generation-before.patch":       6,
+	"64-purge-the-row-first.patch":                8,
+	"71-keep-the-place-of-what-has-no-blob.patch": 7,
+	"72-hold-what-could-not-be-handed-back.patch": 4,
+	"75-keep-the-place-of-an-entity.patch":        4,
 }
 
 // search simulates seeds until one fails, and returns what that one said.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -38,8 +39,10 @@ type simulation struct {
 	begin    time.Time
 	cfg      durable.Config
 
-	mu        sync.Mutex // protects the following
-	processes []Process  // those that work now, by worker; nil if there is none
+	mu        sync.Mutex               // protects the following
+	processes []Process                // those that work now, by worker; nil if there is none
+	watches   []*inuse.Watch           // of all processes that there were
+	working   map[Process]*inuse.Watch // of those that work now
 	stops     []context.CancelFunc
 	runs      []ActivityRun
 	busy      map[Process]int // how many activities a process runs now
@@ -58,7 +61,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	}
 	s := &simulation{
 		plan: plan, platform: platform, begin: time.Now(),
-		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers), busy: map[Process]int{},
+		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers), busy: map[Process]int{}, working: map[Process]*inuse.Watch{},
 		cfg: durable.Config{
 			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, ExtendedSessions: plan.Sessions,
 			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeLimit: time.Hour, Logger: logger,
@@ -69,13 +72,20 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	s.client = durable.NewClient(platform.Client(), nil)
 	work, stop := context.WithCancel(ctx)
 	defer stop()
-	var workers, others sync.WaitGroup
+	waiting, goAway := context.WithCancel(ctx)
+	defer goAway()
+	var workers, waiters, others sync.WaitGroup
 	for i := range plan.Workers {
 		workers.Go(func() { s.live(work, i) })
 	}
 	clients := platform.Context(ctx, "client")
 	for _, in := range plan.App.Instances {
 		others.Go(func() { s.drive(clients, in) })
+	}
+	if plan.Awaited {
+		for _, in := range plan.App.Instances {
+			waiters.Go(func() { s.await(waiting, in.ID) })
+		}
 	}
 	for _, c := range plan.App.Signals {
 		others.Go(func() { s.signal(clients, c) })
@@ -97,12 +107,20 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	s.checkRestarts(clients)
 	s.awaitQuiet()
 	s.settleLedgers(clients)
+	goAway()
+	waiters.Wait()
+	s.awaitIdle()
 	s.checkEnds(clients)
 	s.checkLedgers(clients)
 	s.checkContests(clients)
 	stop()
 	workers.Wait()
 	platform.Settle()
+	for _, watch := range s.watches {
+		for _, what := range watch.All() {
+			s.fault("in use when all have stopped: %s", what)
+		}
+	}
 	for _, what := range platform.Pending() {
 		s.fault("left behind by workers that stopped: %s", what)
 	}
@@ -147,13 +165,15 @@ func (s *simulation) live(ctx context.Context, worker int) {
 			return
 		}
 		registry := s.plan.App.Registry(s.perform(p, name), s.take(p, worker), s.receive(p))
-		run, stop := context.WithCancel(s.platform.Context(ctx, name))
+		watch := new(inuse.Watch)
+		run, stop := context.WithCancel(inuse.With(s.platform.Context(ctx, name), watch))
 		if s.isIgnorant(worker) {
 			registry = durable.NewRegistry()
 			run, stop = context.WithDeadline(run, s.begin.Add(s.plan.Quiet))
 		}
 		s.mu.Lock()
 		s.processes[worker], s.stops[worker] = p, stop
+		s.watches, s.working[p] = append(s.watches, watch), watch
 		s.mu.Unlock()
 		ended := make(chan error, 1)
 		go func() {
@@ -171,6 +191,7 @@ func (s *simulation) live(ctx context.Context, worker int) {
 		}
 		s.mu.Lock()
 		s.processes[worker], s.stops[worker] = nil, nil
+		delete(s.working, p)
 		s.mu.Unlock()
 		pause(ctx, time.Duration(1+mix(s.plan.Seed, name)%20)*time.Second)
 	}
@@ -251,7 +272,7 @@ func (s *simulation) perform(p Process, worker string) func(context.Context, Tas
 		case ctx.Err() != nil:
 			return "", ctx.Err()
 		case t.Fails:
-			return "", fmt.Errorf("task %s fails", t.Key)
+			return "", fmt.Errorf("task %s fails%s", t.Key, t.Big)
 		}
 		return t.Result(), nil
 	}
@@ -318,7 +339,7 @@ func (s *simulation) drive(ctx context.Context, in Instance) {
 		all.Go(func() {
 			s.at(e.At)
 			err := s.insist(ctx, "raise "+e.Name+in.ID, func(ctx context.Context) error {
-				return durable.Event[string](e.Name).Raise(ctx, s.client, durable.InstanceID(in.ID), e.Name+" raised")
+				return durable.Event[string](e.Name).Raise(ctx, s.client, durable.InstanceID(in.ID), s.plan.App.padded(e.Name+" raised"))
 			})
 			if err != nil {
 				s.fault("raise %s for %s: %v", e.Name, in.ID, err)
@@ -332,7 +353,7 @@ func (s *simulation) drive(ctx context.Context, in Instance) {
 		all.Go(func() {
 			s.at(in.Terminated)
 			err := s.insist(ctx, "terminate "+in.ID, func(ctx context.Context) error {
-				return s.client.Terminate(ctx, durable.InstanceID(in.ID), "enough")
+				return s.client.Terminate(ctx, durable.InstanceID(in.ID), s.plan.App.padded("enough"))
 			})
 			if err != nil && !(s.plan.Cuts > 0 && errors.Is(err, durable.ErrInstanceEnded)) { // an attempt that was cut off may have done it
 				s.fault("terminate %s: %v", in.ID, err)
@@ -345,7 +366,7 @@ func (s *simulation) drive(ctx context.Context, in Instance) {
 // start starts an instance, with an execution ID that the seed decides about: those
 // of its children are made of it, and with them their instance IDs.
 func (s *simulation) start(ctx context.Context, in Instance) error {
-	input, err := json.Marshal(Input{Path: in.ID, Program: in.Program})
+	input, err := json.Marshal(Input{Path: in.ID, Program: in.Program, Pad: s.plan.App.padded("")})
 	if err != nil {
 		return err
 	}
@@ -353,6 +374,9 @@ func (s *simulation) start(ctx context.Context, in Instance) error {
 		Header:   history.NewHeader(time.Now()),
 		Instance: history.OrchestrationInstance{InstanceID: in.ID, ExecutionID: fmt.Sprintf("%032x", mix(s.plan.Seed, in.ID))},
 		Name:     string(child), Input: new(string(input)),
+	}
+	if s.plan.App.Large {
+		started.Tags = map[string]string{"large": s.plan.App.padded("")}
 	}
 	if in.Unknown {
 		started.Name = "Nobody"
@@ -371,11 +395,11 @@ func (s *simulation) start(ctx context.Context, in Instance) error {
 func (s *simulation) suspend(ctx context.Context, in Instance) {
 	s.at(in.Suspended)
 	id := durable.InstanceID(in.ID)
-	if err := s.insist(ctx, "suspend "+in.ID, func(ctx context.Context) error { return s.client.Suspend(ctx, id, "for a while") }); err != nil {
+	if err := s.insist(ctx, "suspend "+in.ID, func(ctx context.Context) error { return s.client.Suspend(ctx, id, s.plan.App.padded("for a while")) }); err != nil {
 		return
 	}
 	pause(ctx, suspension)
-	_ = s.insist(ctx, "resume "+in.ID, func(ctx context.Context) error { return s.client.Resume(ctx, id, "again") }) // it may not be suspended yet: awaitEnds resumes it
+	_ = s.insist(ctx, "resume "+in.ID, func(ctx context.Context) error { return s.client.Resume(ctx, id, s.plan.App.padded("again")) }) // it may not be suspended yet: awaitEnds resumes it
 }
 
 // awaitEnds waits until all instances that were started have ended. It resumes
@@ -441,5 +465,56 @@ func (s *simulation) awaitQuiet() {
 			}
 			return
 		}
+	}
+}
+
+// idling bounds how long it takes until nothing is in use by workers for which there is
+// nothing to do: sessions end, and requests are answered.
+const idling = 2 * time.Minute
+
+// awaitIdle waits until nothing is in use by workers: what they took to do something was
+// given back, whatever became of it.
+func (s *simulation) awaitIdle() {
+	for deadline := time.Now().Add(idling); ; time.Sleep(97 * time.Millisecond) { // not in step with what they do
+		left := map[Process][]string{}
+		s.mu.Lock()
+		for p, watch := range s.working {
+			if all := watch.All(); len(all) > 0 && !isDead(p) {
+				left[p] = all
+			}
+		}
+		s.mu.Unlock()
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			for _, all := range left {
+				s.fault("in use though there is nothing to do: %s", strings.Join(all, ", "))
+			}
+			return
+		}
+	}
+}
+
+// await waits for the end of an instance, until ctx ends, in whichever process there is.
+// It seldom has the patience for it.
+func (s *simulation) await(ctx context.Context, id string) {
+	for n := 0; ctx.Err() == nil; n++ {
+		s.mu.Lock()
+		p := s.processes[n%len(s.processes)]
+		s.mu.Unlock()
+		stays := time.Duration(1+mix(s.plan.Seed, fmt.Sprint("await ", id, n))%2000) * time.Millisecond
+		awaiter, ok := p.(provider.Awaiter)
+		if !ok || isDead(p) {
+			pause(ctx, stays)
+			continue
+		}
+		waits, cancel := context.WithTimeout(ctx, stays)
+		if err := awaiter.AwaitEnd(waits, id); err != nil && waits.Err() == nil {
+			pause(waits, stays) // it does not know the instance yet
+		} else if err == nil {
+			pause(ctx, time.Minute)
+		}
+		cancel()
 	}
 }

@@ -20,6 +20,7 @@ var (
 	runs      = flag.Int("sim.runs", 0, "how many seeds to simulate; 0 means as many as the tests usually do")
 	onto      = flag.String("sim.provider", "azure", "the provider to simulate: azure or embedded")
 	stopAfter = flag.Int("sim.stop", 10, "how many seeds may fail before the rest is not simulated")
+	every     = flag.Int("sim.every", 0, "of so many requests one is the last of a worker, where that is tried; 0 means as usual")
 	verbose   = flag.Bool("sim.log", false, "log what workers log, and the trace")
 )
 
@@ -61,7 +62,7 @@ func simulateEmbedded(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults
 		}
 		faults = sim.Run(t.Context(), plan, l, logger)
 		if err := l.close(); err != nil {
-			t.Error(err)
+			faults = append(faults, err.Error())
 		}
 	})
 	if err := os.RemoveAll(dir); err != nil {
@@ -128,23 +129,41 @@ func TestSim_AppsWithEntitiesOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
 	simulateEmbeddedToo(t, sim.NewEntityPlan)
 }
 
+func TestSim_AppsWithLargePayloadsEndAsTheOracleSays(t *testing.T) {
+	simulateSome(t, *onto, sim.NewLargePlan, largeRuns)
+}
+
+func TestSim_AppsWithLargePayloadsOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
+	if *runs > 0 {
+		t.Skip(skipOther)
+	}
+	simulateSome(t, "embedded", sim.NewLargePlan, (largeRuns+2)/3)
+}
+
 func TestSim_AppsWithAnAuditEndAsTheOracleSays(t *testing.T) {
 	simulateMany(t, "azure", sim.NewAuditedPlan)
 }
 
+const skipOther = "-sim.runs asks for seeds on the hub that -sim.provider names, and on no other"
+
 // simulateEmbeddedToo runs the usual plans on the embedded hub, besides those on Azure.
 func simulateEmbeddedToo(t *testing.T, planOf func(seed uint64) *sim.Plan) {
 	if *runs > 0 {
-		t.Skip("-sim.runs asks for seeds on the hub that -sim.provider names, and on no other")
+		t.Skip(skipOther)
 	}
 	simulateMany(t, "embedded", planOf)
 }
 
 // simulateMany runs the plans of as many seeds as is asked for.
 func simulateMany(t *testing.T, provider string, planOf func(seed uint64) *sim.Plan) {
+	simulateSome(t, provider, planOf, usualRuns)
+}
+
+// simulateSome is simulateMany with as many seeds as usual if nothing is asked for.
+func simulateSome(t *testing.T, provider string, planOf func(seed uint64) *sim.Plan, usual int) {
 	n := *runs
 	if n == 0 {
-		n = usualRuns
+		n = usual
 	}
 	begin := time.Now()
 	failed := 0

@@ -8,7 +8,9 @@ package sim_test
 const (
 	usualRuns   = 3
 	repetitions = 2
+	largeRuns   = 1
 	crashEvery  = 40
+	largeEvery  = 200
 	foundAtMost = 1
 
 	bankTransfers = 100
