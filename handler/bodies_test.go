@@ -165,6 +165,7 @@ func TestBodies_GiveBackTheMemoryOfLargeOnes(t *testing.T) {
 				})
 			}}
 			s := readyServer(t, app, fakeConfig(t, newFakeHub()))
+			s.cfg.MaxRequestBodies = tt.room
 			s.bodies.left.Store(tt.room)
 			body := io.LimitReader(blanks{}, tt.length) // of no known length
 			w := httptest.NewRecorder()

@@ -205,7 +205,17 @@ func readyServer(t testing.TB, app App, cfg Config) *Server {
 		t.Fatal(s.cfg.Problem)
 	}
 	s.state.ready()
+	t.Cleanup(func() { wantNothingInUse(t, s) })
 	return s
+}
+
+// wantNothingInUse fails if a server that answers nobody any more has not been given back
+// all the room for bodies.
+func wantNothingInUse(t testing.TB, s *Server) {
+	t.Helper()
+	if left := s.bodies.left.Load(); left != s.cfg.MaxRequestBodies {
+		t.Errorf("the room for bodies is %d bytes when nobody is answered any more, want %d", left, s.cfg.MaxRequestBodies)
+	}
 }
 
 // call sends one request to s. A body makes it one with JSON.

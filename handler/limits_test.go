@@ -61,6 +61,7 @@ func serveInBubble(t *testing.T, app App, cfg Config, test func(t *testing.T, di
 		if err := <-ended; err != nil {
 			t.Error(err)
 		}
+		wantNothingInUse(t, s)
 	})
 }
 

@@ -44,7 +44,10 @@ func start(t *testing.T, s *Server) (base string, stop func() error) {
 		stopped = true
 		return <-done
 	}
-	t.Cleanup(func() { _ = stop() })
+	t.Cleanup(func() {
+		_ = stop()
+		wantNothingInUse(t, s)
+	})
 	return "http://" + listener.Addr().String(), stop
 }
 
