@@ -63,7 +63,7 @@ func exercised(t *testing.T, cfg embedded.Config) providertest.Hub {
 		Quiet:        60 * time.Millisecond,
 		DrainTimeout: cfg.DrainTimeout,
 		AbandonDelay: cfg.AbandonDelay,
-		Ordered:      true,
+		Order:        providertest.OrderAlways,
 	}
 }
 

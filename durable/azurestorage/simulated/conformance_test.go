@@ -55,7 +55,12 @@ func simulatedHub(t *testing.T, loose bool, latency time.Duration) providertest.
 		}
 		return hub
 	}
+	order := providertest.OrderUnlessReturned
+	if loose {
+		order = providertest.OrderOfFetches
+	}
 	return providertest.Hub{
+		Order:    order,
 		Provider: open(),
 		Reopen:   func(*testing.T) provider.Provider { return open() },
 		Kill: func(*testing.T) provider.Provider {

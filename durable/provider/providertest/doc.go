@@ -56,8 +56,8 @@ type Hub struct {
 	// Visibility is how long what was handed out stays locked when it is not
 	// renewed; 0 if locks do not end.
 	Visibility time.Duration
-	// Ordered says that the storage keeps the order in which one sender sends.
-	Ordered bool
+	// Order is how far the order is kept in which one sender sends.
+	Order Order
 }
 
 // An area is a part of the contract, with a test for each of its sentences.
@@ -84,7 +84,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Hub) {
 func ExerciseIn(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Hub) {
 	t.Helper()
 	for _, a := range []area{
-		starting, racing, children, messages, workItems, sessions, commits, continuing, statuses, activities,
+		starting, racing, children, messages, order, workItems, sessions, commits, continuing, statuses, activities,
 		timers, ordering, payloads, identifiers, queries, entities, endings, optional, checking, copying, stopping, restarting,
 	} {
 		t.Run(a.name, func(t *testing.T) {

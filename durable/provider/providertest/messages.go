@@ -12,7 +12,6 @@ import (
 var messages = area{"messages", []test{
 	{"a message is handed out to the instance it is for", running(messageArrives)},
 	{"every message of several senders is handed out", running(severalSenders)},
-	{"messages of one sender are handed out in their order", running(inOrder)},
 	{"events sent before the start was handed out are kept", running(eventsBeforeStart)},
 	{"a message that names the execution reaches it", running(namedExecution)},
 	{"a message for an unknown instance does no harm", running(unknownTarget)},
@@ -49,19 +48,6 @@ func severalSenders(w *world) {
 	}
 	all.Wait()
 	w.equal("number of different messages", len(got), senders*each)
-}
-
-func inOrder(w *world) {
-	if !w.hub.Ordered {
-		w.Skip("the storage does not keep the order of messages")
-	}
-	w.begin("a")
-	var want []provider.TaskMessage
-	for i := range 20 {
-		want = append(want, raised("a", "Event", text(fmt.Sprint(i))))
-		w.send(want[i])
-	}
-	w.equal("messages", w.collect("a", len(want)), want)
 }
 
 func eventsBeforeStart(w *world) {
