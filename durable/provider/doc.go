@@ -20,8 +20,8 @@
 //  2. A message is handed out at least once, and is gone only when a checkpoint
 //     that took it, or a decision that nobody wants it, is durable.
 //  3. Messages for one instance are handed out in the order in which they were
-//     sent by one sender, as far as the storage keeps it; the engine does not
-//     rely on it.
+//     sent by one sender, as far as the storage keeps it (providertest.Order); the
+//     engine does not rely on it.
 //  4. A completion is not handed out before the history has the event that
 //     scheduled it.
 //  5. What was handed out stays locked until it is committed, completed,
