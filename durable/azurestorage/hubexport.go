@@ -61,16 +61,27 @@ type export struct {
 
 // checkExists fails if there is no such hub, rather than making one.
 func (h *TaskHub) checkExists(ctx context.Context) error {
-	rows, _, err := h.readPartitionRows(ctx, h.partitionsTable)
+	n, err := h.countPartitions(ctx)
 	switch {
 	case isNotFound(err):
 		return fmt.Errorf("there is no task hub %s in the storage account", h.cfg.TaskHub)
 	case err != nil:
 		return fmt.Errorf("look for task hub %s: %w", h.cfg.TaskHub, err)
-	case len(rows) != len(h.controlQueues):
-		return &PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: len(h.controlQueues), Existing: len(rows)}
+	case n != len(h.controlQueues):
+		return &PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: len(h.controlQueues), Existing: n}
 	}
 	return nil
+}
+
+// countPartitions returns how many partitions the hub has, by what its partition manager
+// keeps.
+func (h *TaskHub) countPartitions(ctx context.Context) (int, error) {
+	if h.cfg.PartitionManager != TablePartitions {
+		info, err := h.readTaskHubInfo(ctx)
+		return info.PartitionCount, err
+	}
+	rows, _, err := h.readPartitionRows(ctx, h.partitionsTable)
+	return len(rows), err
 }
 
 // checkIdle fails with [provider.ErrHubBusy] if a worker has a partition of the

@@ -219,13 +219,17 @@ func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 	if to == nil {
 		to = &exported{loaded: loadedInstance{storedHistory: storedHistory{known: newKnownEvents()}}}
 	}
+	if x.isSentAgain(r.env) {
+		return false
+	}
 	_, isStart := m.Event.(*history.ExecutionStarted)
 	if isStart && r.env.Sender != nil && r.env.Sender.InstanceID != "" && x.isOrphan(m.Event.(*history.ExecutionStarted)) {
 		return false
 	}
 	if id, completes := history.Completes(m.Event); completes {
 		key := action{m.Target.InstanceID, to.loaded.executionID, id}
-		if taken[key] || !to.loaded.known.actions.has(id) {
+		isOthers := m.Target.ExecutionID != "" && m.Target.ExecutionID != key.execution // of a generation before
+		if isOthers || taken[key] || !to.loaded.known.actions.has(id) {
 			return false
 		}
 		taken[key] = true
@@ -243,6 +247,21 @@ func (x *export) hasCounted(env *envelope) bool {
 	}
 	from := x.instances[env.Sender.InstanceID]
 	return from != nil && parseBatches(from.loaded.batches).counted(env.Batch)
+}
+
+// isSentAgain reports whether a message tells a parent of the end of a child that goes on
+// by its history: the checkpoint was cut off, and will be made again.
+func (x *export) isSentAgain(env *envelope) bool {
+	switch env.Message.Event.(type) {
+	case *history.SubOrchestrationInstanceCompleted, *history.SubOrchestrationInstanceFailed:
+	default:
+		return false
+	}
+	if env.Sender == nil {
+		return false
+	}
+	child := x.instances[env.Sender.InstanceID]
+	return child != nil && child.goesOn() && child.loaded.executionID == env.Sender.ExecutionID
 }
 
 // isOrphan reports whether a child's start is of a checkpoint that was cut off.

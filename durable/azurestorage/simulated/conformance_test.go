@@ -67,6 +67,10 @@ func simulatedHub(t *testing.T, loose bool, latency time.Duration) providertest.
 			worker.Kill()
 			return open()
 		},
+		Another: func(*testing.T) provider.Provider {
+			cfg.TaskHub += "other"
+			return open()
+		},
 		Damage: func(t *testing.T, id string) {
 			azuritetest.Damage(t.Context(), t, account.ConnectionString(), account.Worker("damage"), cfg.TaskHub, id)
 		},

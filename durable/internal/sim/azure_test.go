@@ -282,6 +282,8 @@ func (a *azure) Pending() (all []string) {
 	return all
 }
 
+func (a *azure) KeepsOrder() bool { return false }
+
 func (a *azure) Settle() { a.account.Wait() }
 
 func (a *azure) Stored() (all []string) {

@@ -122,6 +122,8 @@ func (c callerOf) StartInstance(ctx context.Context, start provider.TaskMessage,
 
 func (l *local) Context(ctx context.Context, _ string) context.Context { return ctx }
 
+func (l *local) KeepsOrder() bool { return true }
+
 func (l *local) Settle() {}
 
 func (l *local) Audit() []string { return nil }

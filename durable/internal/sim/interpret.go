@@ -101,7 +101,7 @@ func (a *App) Registry(
 ) *durable.Registry {
 	run := *a
 	run.received = received
-	return durable.NewRegistry(durable.Orchestrator("Run", run.run), durable.Activity("Work", perform), ledgers(take))
+	return durable.NewRegistry(durable.Orchestrator("Run", run.run), durable.Orchestrator(string(listen), hear), durable.Activity("Work", perform), ledgers(take))
 }
 
 // run is the orchestrator.

@@ -31,10 +31,14 @@ type Plan struct {
 	Contests []Contest
 	// Restarts are of instances of the app, under other IDs.
 	Restarts []Restart
+	// Streams are events that must come in the order in which they are raised.
+	Streams []Stream
 	// Disturbances are what happens to workers meanwhile, Skews how far their
 	// clocks are ahead.
 	Disturbances []Disturbance
 	Skews        []time.Duration
+	// Moves are when the hub is copied and goes on as the copy, on a [Mover].
+	Moves []time.Duration
 	// StopAt is the operation of a ledger, counted from 1, in which the worker that
 	// carries it out is told to stop. Zero means none.
 	StopAt int

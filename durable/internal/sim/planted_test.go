@@ -109,6 +109,16 @@ func TestPlanted_EachBugOfRecordsIsFound(t *testing.T) {
 	findPlanted(t, "testdata/planted/records/*.patch", 2, "AppsWithLargePayloadsEnd", "-sim.provider=embedded")
 }
 
+// Those in testdata/planted/order are bugs of the order of one sender's messages.
+func TestPlanted_EachBugOfOrderIsFound(t *testing.T) {
+	findPlanted(t, "testdata/planted/order/*.patch", 4, "EventsOfOneSender")
+}
+
+// Those in testdata/planted/copies are bugs of copying a hub to another provider.
+func TestPlanted_EachBugOfCopiesIsFound(t *testing.T) {
+	findPlanted(t, "testdata/planted/copies/*.patch", 4, "TheirHubIsCopied")
+}
+
 // findPlanted looks for each of the bugs that the patches are, of which there are
 // so many at least, by the given test, which gets flags besides the seeds.
 func findPlanted(t *testing.T, pattern string, least int, test string, flags ...string) {
@@ -201,6 +211,15 @@ var foundBefore = map[string]uint64{
 	"71-keep-the-place-of-what-has-no-blob.patch": 7,
 	"72-hold-what-could-not-be-handed-back.patch": 4,
 	"75-keep-the-place-of-an-entity.patch":        4,
+
+	"61-carry-the-late-first.patch": 8,
+	"62-carry-events-by-name.patch": 16,
+	"63-order-a-fetch-by-id.patch":  2,
+	"64-take-the-newest.patch":      1,
+
+	"71-forget-timers-of-the-suspended.patch":      39,
+	"73-leave-signals-of-the-running-behind.patch": 28,
+	"74-leave-signals-behind.patch":                4,
 }
 
 // search simulates seeds until one fails, and returns what that one said.

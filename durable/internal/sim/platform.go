@@ -28,6 +28,10 @@ type Platform interface {
 	// Status returns how far an instance is, without disturbing anything.
 	Status(id string) (history.RuntimeStatus, error)
 
+	// KeepsOrder reports whether what one client sends to an instance comes in that
+	// order whatever happens.
+	KeepsOrder() bool
+
 	// Pending returns what is on its way to workers, hidden or not, in words.
 	Pending() []string
 

@@ -50,6 +50,8 @@ type simulation struct {
 	begun     int                             // operations of ledgers
 	receipts  map[orderKey]map[string]Receipt // of ledgers
 	bids      []*bid
+	open      map[int]bool // the workers whose process is there, or about to be
+	moving    bool         // the hub is about to be copied: no worker begins
 }
 
 // Run carries a plan out and returns what was not as it must be. It must be
@@ -62,6 +64,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	s := &simulation{
 		plan: plan, platform: platform, begin: time.Now(),
 		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers), busy: map[Process]int{}, working: map[Process]*inuse.Watch{},
+		open: map[int]bool{},
 		cfg: durable.Config{
 			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, ExtendedSessions: plan.Sessions,
 			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeLimit: time.Hour, Logger: logger,
@@ -96,8 +99,19 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	for _, r := range plan.Restarts {
 		others.Go(func() { s.restart(clients, r) })
 	}
+	for _, st := range plan.Streams {
+		others.Go(func() { s.stream(clients, st) })
+	}
 	for _, d := range plan.Disturbances {
 		others.Go(func() { s.disturb(d) })
+	}
+	if len(plan.Moves) > 0 {
+		others.Go(func() {
+			for _, at := range plan.Moves {
+				s.at(at)
+				s.move(ctx, platform.(Mover))
+			}
+		})
 	}
 	if s.orphans() {
 		workers.Go(func() { s.keepFreeingOrphans(work, clients) })
@@ -113,6 +127,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	s.checkEnds(clients)
 	s.checkLedgers(clients)
 	s.checkContests(clients)
+	s.checkStreams(clients)
 	stop()
 	workers.Wait()
 	platform.Settle()
@@ -158,6 +173,10 @@ func (s *simulation) at(d time.Duration) {
 // live runs one worker, and another one whenever it has ended, until ctx ends.
 func (s *simulation) live(ctx context.Context, worker int) {
 	for n := 0; ctx.Err() == nil; n++ {
+		if !s.mayBegin(worker) {
+			pause(ctx, interval)
+			continue
+		}
 		name := fmt.Sprintf("w%d.%d", worker, n)
 		p, err := s.platform.Worker(name, s.plan.Skews[worker])
 		if err != nil {
@@ -192,6 +211,7 @@ func (s *simulation) live(ctx context.Context, worker int) {
 		s.mu.Lock()
 		s.processes[worker], s.stops[worker] = nil, nil
 		delete(s.working, p)
+		delete(s.open, worker)
 		s.mu.Unlock()
 		pause(ctx, time.Duration(1+mix(s.plan.Seed, name)%20)*time.Second)
 	}

@@ -32,6 +32,9 @@ func simulate(t *testing.T, plan *sim.Plan, provider string) (faults []string, t
 	if *verbose {
 		logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
+	if provider == "moving" {
+		return simulateMoved(t, plan, logger), func() string { return "" }
+	}
 	if provider == "embedded" {
 		return simulateEmbedded(t, plan, logger), func() string { return "" }
 	}
@@ -119,6 +122,14 @@ func TestSim_AppsWithEntitiesEndThoughWhoSignalsThemGoesAway(t *testing.T) {
 
 func TestSim_AppsWithEntitiesOnTheEmbeddedHubEndThoughWhoSignalsThemGoesAway(t *testing.T) {
 	simulateEmbeddedToo(t, sim.NewSignalerPlan)
+}
+
+func TestSim_EventsOfOneSenderComeInTheirOrder(t *testing.T) {
+	simulateMany(t, *onto, sim.NewStreamPlan)
+}
+
+func TestSim_EventsOfOneSenderComeInTheirOrderOnTheEmbeddedHub(t *testing.T) {
+	simulateEmbeddedToo(t, sim.NewStreamPlan)
 }
 
 func TestSim_AppsWithEntitiesEndAsTheOracleSays(t *testing.T) {

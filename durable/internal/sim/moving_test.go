@@ -1,0 +1,241 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// moving is a hub that is copied from one provider to the other and back.
+type moving struct {
+	sim.Platform // the one that the hub is on now
+
+	open func(n int) (sim.Platform, error) // the n-th, which is empty
+	n    int
+	// turn is held by whoever uses the hub as a client, or moves it.
+	turn  chan struct{}
+	exact bool // nobody was ever cut off, so that all that is stored is the same in the copy
+}
+
+func newMoving(plan *sim.Plan, dir string, logger *slog.Logger) (*moving, error) {
+	m := &moving{turn: make(chan struct{}, 1), exact: plan.Faults == 0 && plan.Repeats == 0 && len(plan.Disturbances) == 0}
+	first := int(plan.Seed / 2 % 2)
+	m.open = func(n int) (sim.Platform, error) {
+		if (first+n)%2 == 0 {
+			return newAzure(plan, nil, logger)
+		}
+		return newLocal(plan, filepath.Join(dir, fmt.Sprint(n)), logger)
+	}
+	var err error
+	m.Platform, err = m.open(0)
+	return m, err
+}
+
+// portable returns the hub as one that can be copied.
+func portable(p sim.Platform) provider.Portable {
+	if l, ok := p.(*local); ok {
+		return l.hub
+	}
+	return p.(*azure).client
+}
+
+// Move implements [sim.Mover]. What a worker hid that died comes to light in time.
+func (m *moving) Move(ctx context.Context) []string {
+	m.turn <- struct{}{}
+	defer func() { <-m.turn }()
+	m.Settle()
+	before := contents(ctx, m.Platform.Client()) // makes the hub exist
+	m.n++
+	to, err := m.open(m.n)
+	if err != nil {
+		return []string{err.Error()}
+	}
+	for deadline := time.Now().Add(15 * time.Minute); ; time.Sleep(time.Minute) {
+		_, err = provider.CopyHub(ctx, portable(m.Platform), portable(to), provider.ExportOptions{}, nil)
+		if err == nil || time.Now().After(deadline) {
+			break
+		}
+		if to, err = m.again(to, err); err != nil {
+			break
+		}
+	}
+	if err != nil {
+		return []string{errors.Join(err, closePlatform(to)).Error()}
+	}
+	faults := m.compare(before, contents(ctx, to.Client()))
+	if err := closePlatform(m.Platform); err != nil {
+		faults = append(faults, err.Error())
+	}
+	m.Platform = to
+	return faults
+}
+
+// again returns another hub to copy to after an attempt that had come too early.
+func (m *moving) again(to sim.Platform, err error) (sim.Platform, error) {
+	if _, hidden := errors.AsType[*azurestorage.HiddenError](err); !hidden && !errors.Is(err, provider.ErrHubBusy) {
+		return to, err
+	}
+	if err := closePlatform(to); err != nil {
+		return to, err
+	}
+	m.n += 2
+	return m.open(m.n)
+}
+
+func closePlatform(p sim.Platform) error {
+	if l, ok := p.(*local); ok {
+		return l.close()
+	}
+	return nil
+}
+
+// compare returns what two hubs do not have in common, as clients see it.
+func (m *moving) compare(before, after map[string]content) (faults []string) {
+	for id, was := range before {
+		is, ok := after[id]
+		if !ok {
+			faults = append(faults, fmt.Sprintf("%s is not in the copy, it was %+v", id, was.state))
+			continue
+		}
+		if !m.exact { // the copy knows what a worker that died did not get to tell the row
+			was.state, is.state = nil, nil
+		}
+		if diff := cmp.Diff(was, is, cmp.AllowUnexported(content{}), cmpopts.EquateEmpty()); diff != "" {
+			faults = append(faults, fmt.Sprintf("%s (-source +copy):\n%s", id, diff))
+		}
+		delete(after, id)
+	}
+	for id := range after {
+		if !m.exact {
+			break // the source has its history, and not yet the row
+		}
+		faults = append(faults, id+" is not in the source")
+	}
+	slices.Sort(faults)
+	return faults
+}
+
+// content is what clients see of an instance.
+type content struct {
+	state *provider.InstanceState
+	past  []history.Event
+}
+
+func contents(ctx context.Context, c provider.Client) map[string]content {
+	all := map[string]content{}
+	q := provider.Query{Fetch: provider.Fetch{Input: true, Output: true}}
+	for {
+		page, err := c.Instances(ctx, q)
+		if err != nil {
+			panic(fmt.Sprintf("list instances: %v", err)) // no request of a client goes wrong
+		}
+		for _, s := range page.Instances {
+			id := s.Instance.InstanceID
+			past, err := c.History(ctx, id)
+			if err != nil {
+				panic(fmt.Sprintf("history of %s: %v", id, err))
+			}
+			for _, e := range past { // a row need not be told of each episode
+				if at := e.Head().Timestamp; at.After(s.LastUpdatedAt) {
+					s.LastUpdatedAt = at
+				}
+			}
+			all[id] = content{s, past}
+		}
+		if q.Continuation = page.Continuation; q.Continuation == "" {
+			return all
+		}
+	}
+}
+
+func (m *moving) KeepsOrder() bool { return false }
+
+func (m *moving) Client() provider.Client { return movingClient{m} }
+
+// Inspect tells of nothing: what ran did so on several hubs.
+func (m *moving) Inspect([]sim.ActivityRun) []string { return nil }
+
+// with calls f with the hub as clients have it, which stays for as long.
+func (m *moving) with(f func(provider.Client) error) error {
+	m.turn <- struct{}{}
+	defer func() { <-m.turn }()
+	return f(m.Platform.Client())
+}
+
+// Status implements [sim.Platform].
+func (m *moving) Status(id string) (status history.RuntimeStatus, err error) {
+	err = m.with(func(provider.Client) (err error) {
+		status, err = m.Platform.Status(id)
+		return err
+	})
+	return status, err
+}
+
+// movingClient is the hub as clients have it, wherever it is.
+type movingClient struct{ m *moving }
+
+func (c movingClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	return c.m.with(func(h provider.Client) error { return h.StartInstance(ctx, start, refuse) })
+}
+
+func (c movingClient) Send(ctx context.Context, m provider.TaskMessage) error {
+	return c.m.with(func(h provider.Client) error { return h.Send(ctx, m) })
+}
+
+func (c movingClient) Instance(ctx context.Context, id string, fetch provider.Fetch) (s *provider.InstanceState, err error) {
+	err = c.m.with(func(h provider.Client) error { s, err = h.Instance(ctx, id, fetch); return err })
+	return s, err
+}
+
+func (c movingClient) Instances(ctx context.Context, q provider.Query) (p *provider.Page, err error) {
+	err = c.m.with(func(h provider.Client) error { p, err = h.Instances(ctx, q); return err })
+	return p, err
+}
+
+func (c movingClient) History(ctx context.Context, id string) (past []history.Event, err error) {
+	err = c.m.with(func(h provider.Client) error { past, err = h.History(ctx, id); return err })
+	return past, err
+}
+
+func (c movingClient) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
+	return c.m.with(func(h provider.Client) error { return h.(provider.Purger).Purge(ctx, id, seen) })
+}
+
+// simulateMoved is simulate for a hub that is copied while its work is under way.
+func simulateMoved(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults []string) {
+	t.Helper()
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		m, err := newMoving(plan, dir, logger)
+		if err != nil {
+			t.Fatal(err)
+		}
+		faults = sim.Run(t.Context(), plan, m, logger)
+		m.Settle()
+		if err := closePlatform(m.Platform); err != nil {
+			t.Error(err)
+		}
+	})
+	if err := os.RemoveAll(dir); err != nil {
+		t.Error(err)
+	}
+	return faults
+}
+
+func TestSim_AppsEndThoughTheirHubIsCopiedToAnotherProvider(t *testing.T) {
+	simulateMany(t, "moving", sim.NewMovedPlan)
+}
