@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -51,6 +52,11 @@ func (s *simulation) checkEnds(ctx context.Context) {
 			continue
 		}
 		for _, what := range CheckHistory(past, state.Status == history.Terminated) {
+			// A copy has activities of generations that no checkpoint began, since it cannot
+			// tell them from those of older ones. A local file then takes two results.
+			if len(s.plan.Moves) > 0 && strings.HasPrefix(what, history.TypeTaskScheduled.String()) && strings.HasSuffix(what, "was completed 2 times") {
+				continue
+			}
 			s.fault("history of %s: %s", id, what)
 		}
 	}

@@ -116,7 +116,7 @@ func TestPlanted_EachBugOfOrderIsFound(t *testing.T) {
 
 // Those in testdata/planted/copies are bugs of copying a hub to another provider.
 func TestPlanted_EachBugOfCopiesIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/copies/*.patch", 4, "TheirHubIsCopied")
+	findPlanted(t, "testdata/planted/copies/*.patch", 3, "TheirHubIsCopied")
 }
 
 // findPlanted looks for each of the bugs that the patches are, of which there are

@@ -18,6 +18,7 @@ var copying = area{"copying", []test{
 	{"a copy has what ended, and large payloads", copiedWhole},
 	{"a copied timer and a copied start come in their time", copiedTimes},
 	{"copied signals come in their time", copiedSignals},
+	{"a copied timer is that of the current generation", copiedGenerations},
 	{"the hub that was copied goes on as before", copiedLeftAlone},
 	{"an empty hub is copied", copiedNothing},
 	{"a hub is not copied while it is worked on", copiedAtWork},
@@ -184,6 +185,34 @@ func copiedTimes(w *world) {
 		e.finish()
 	}
 	w.quiet("one timer is a day away")
+}
+
+// A timer of the generation before is due, too, and has the same number.
+func copiedGenerations(w *world) {
+	w.portable()
+	w.start()
+	w.create("a")
+	w.next("a").timer(0, now().Add(moment)).finish()
+	w.send(raised("a", "Event", nil))
+	w.next("a").continueAsNew("second", nil).timer(0, now().Add(moment)).finish()
+	w.rest()
+	time.Sleep(2 * moment)
+	from, to := w.portable()
+	ctx, cancel := w.patient()
+	defer cancel()
+	_, err := provider.CopyHub(ctx, from, to, provider.ExportOptions{}, nil)
+	w.must("CopyHub", err)
+	w.use(to.(provider.Provider))
+	for {
+		e := w.next("a") // the event may come again
+		fired := slices.IndexFunc(e.fresh, func(m provider.TaskMessage) bool { return m.Event.Type() == history.TypeTimerFired })
+		if fired >= 0 {
+			w.equal("execution whose timer fires", e.fresh[fired].Target.ExecutionID, "second")
+			e.finish()
+			return
+		}
+		e.finish()
+	}
 }
 
 // Names of signals are what .NET reads as a time: with a zone or without one.
