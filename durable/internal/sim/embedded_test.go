@@ -193,7 +193,12 @@ func (l *lister) Message(_ context.Context, m provider.TaskMessage) error {
 
 // close closes all files. That of the hub must have nothing of instances any more.
 func (l *local) close() error {
-	errs := []error{l.hub.Close(), recordsIn(l.path())}
+	return errors.Join(l.leave(), recordsIn(l.path()))
+}
+
+// leave closes all files, whatever is in them.
+func (l *local) leave() error {
+	errs := []error{l.hub.Close()}
 	for _, h := range l.dead {
 		errs = append(errs, h.Close())
 	}

@@ -98,7 +98,7 @@ func (m *moving) again(to sim.Platform, err error) (sim.Platform, error) {
 
 func closePlatform(p sim.Platform) error {
 	if l, ok := p.(*local); ok {
-		return l.close()
+		return l.leave()
 	}
 	return nil
 }
