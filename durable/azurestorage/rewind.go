@@ -62,6 +62,11 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 		return err
 	}
 	for _, x := range plan.Executions {
+		if x.Instance.InstanceID == id && row.isReplacing(x.Instance) {
+			return provider.ErrInstanceChanged
+		}
+	}
+	for _, x := range plan.Executions {
 		id := x.Instance.InstanceID
 		edits := rewindEdits(x, rows[id])
 		if etag := sentinels[id]; etag != "" && len(edits) > 0 {
@@ -165,7 +170,7 @@ func (h *TaskHub) markRewound(ctx context.Context, instance history.Orchestratio
 	if err != nil || row == nil {
 		return err
 	}
-	if row.State.Instance.ExecutionID != instance.ExecutionID && row.State.Status == history.Pending {
+	if row.isReplacing(instance) {
 		return provider.ErrInstanceChanged
 	}
 	if !row.State.Status.IsTerminal() || row.State.Instance.ExecutionID != instance.ExecutionID {
@@ -183,6 +188,11 @@ func (h *TaskHub) markRewound(ctx context.Context, instance history.Orchestratio
 		return h.markRewound(ctx, instance)
 	}
 	return err
+}
+
+// isReplacing reports whether the row is of another execution that is yet to start.
+func (r *instanceRow) isReplacing(instance history.OrchestrationInstance) bool {
+	return r != nil && r.State.Instance.ExecutionID != instance.ExecutionID && r.State.Status == history.Pending
 }
 
 // encodeRewound returns what to merge into the row of an instance that was
