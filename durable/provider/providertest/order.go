@@ -11,12 +11,12 @@ import (
 type Order int
 
 const (
-	// OrderOfFetches: what a worker fetches from the storage at once is in order.
+	// OrderOfFetches means that what a worker fetches from the storage at once is in order.
 	OrderOfFetches Order = iota
-	// OrderUnlessReturned: so is all else, but what was handed out and not committed, and
+	// OrderUnlessReturned means that so is all else, but what was handed out and not committed, and
 	// what a worker had that stopped: that may come after what was sent later.
 	OrderUnlessReturned
-	// OrderAlways: there is no exception.
+	// OrderAlways means that there is no exception.
 	OrderAlways
 )
 
