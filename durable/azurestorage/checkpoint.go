@@ -37,7 +37,7 @@ import (
 func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	err := s.commit(ctx, cp)
 	if err != nil {
-		s.failed = true
+		s.failed, s.loaded.run = true, ""
 		s.hub.forget(s.slot.id)
 	}
 	return err
@@ -229,14 +229,14 @@ func (s *session) firstExecution(cp *provider.Checkpoint) string {
 // advance makes the session know what was committed.
 func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, rows []entity) error {
 	loaded, first := s.loaded, s.firstExecution(cp)
-	batches := loaded.batches
+	batches, run := loaded.batches, loaded.run
 	if after, isOne := s.batchesAfter(cp); isOne {
 		batches = after.String()
 	}
 	if cp.ContinuedAsNew {
 		loaded.storedHistory = storedHistory{known: newKnownEvents()}
 	}
-	loaded.batches = batches
+	loaded.batches, loaded.run = batches, run
 	loaded.current = currentGeneration{cp.Instance.ExecutionID, first}
 	loaded.executionID, loaded.etag, loaded.unverified = cp.Instance.ExecutionID, etag, false
 	for i, ev := range cp.NewEvents {

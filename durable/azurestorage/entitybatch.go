@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"strings"
 	"time"
@@ -21,59 +22,88 @@ import (
 // asks the entity's sentinel whether the batch counted. What was handed over in memory,
 // or shown, did.
 
+// A run is the batches with messages that one worker does of an entity one after the
+// other, from when it reads the history until one of them fails. All of its batches
+// counted that have no greater number than the last of them that did. So what a batch
+// sent that did not count is known for what it is when it comes to light, however many
+// have followed.
+
 // batchesColumn is the column of an entity's sentinel that says which batches with
-// messages counted last: the number of the last, and the marks of it and those before
-// it. A merge of .NET's leaves it alone.
+// messages counted: the runs that were last, the newest first, as MARK:NUMBER of the
+// last batch that counted. Numbers go on from run to run. A merge of .NET's leaves it
+// alone. Earlier versions wrote the number of the last batch, and marks of it and those
+// before it.
 const batchesColumn = "EntityBatches"
 
-// batchesKnown is how many batches the sentinel names.
-const batchesKnown = 16
+// runsKnown is how many runs the sentinel names.
+const runsKnown = 16
 
 // entityBatches are the batches that counted, as a sentinel names them.
-type entityBatches struct {
-	last  int
-	marks []string // of the last and those before it
+type entityBatches []batchRun // the newest first
+
+// batchRun is a run of an entity's batches.
+type batchRun struct {
+	mark string
+	last int // that counted
 }
 
 func parseBatches(column string) (b entityBatches) {
-	if words := strings.Fields(column); len(words) > 0 {
-		b.last, _ = strconv.Atoi(words[0]) // another program's
-		b.marks = words[1:]
+	words := strings.Fields(column)
+	if len(words) > 0 && !strings.Contains(words[0], ":") {
+		last, _ := strconv.Atoi(words[0])
+		for i, mark := range words[1:] {
+			b = append(b, batchRun{mark, last - i})
+		}
+		return b
+	}
+	for _, word := range words {
+		mark, number, _ := strings.Cut(word, ":")
+		last, _ := strconv.Atoi(number) // another program's
+		b = append(b, batchRun{mark, last})
 	}
 	return b
 }
 
 func (b entityBatches) String() string {
-	return strings.Join(append([]string{strconv.Itoa(b.last)}, b.marks...), " ")
+	words := make([]string, len(b))
+	for i, run := range b {
+		words[i] = run.mark + ":" + strconv.Itoa(run.last)
+	}
+	return strings.Join(words, " ")
 }
 
-// next returns what is to be known once the batch by which an entity gets an execution
+// next returns what is to be known once the next batch of the run with the given mark
 // has counted.
-func (b entityBatches) next(executionID string) entityBatches {
-	marks := append([]string{batchMark(executionID)}, b.marks...)
-	return entityBatches{b.last + 1, marks[:min(len(marks), batchesKnown)]}
+func (b entityBatches) next(mark string) entityBatches {
+	if len(b) == 0 {
+		return entityBatches{{mark, 1}}
+	}
+	last, before := b[0].last+1, b
+	if b[0].mark == mark {
+		before = b[1:]
+	}
+	runs := append(entityBatches{{mark, last}}, before...)
+	return runs[:min(len(runs), runsKnown)]
 }
-
-// batchMark returns by what the batch is known that an entity gets an execution by.
-func batchMark(executionID string) string { return executionID[max(0, len(executionID)-8):] }
 
 // name returns what messages of the last batch say of it.
-func (b entityBatches) name() string { return fmt.Sprintf("%d %s", b.last, b.marks[0]) }
+func (b entityBatches) name() string { return fmt.Sprintf("%d %s", b[0].last, b[0].mark) }
 
-// counted reports whether a batch with the given name counted. One that is older than
-// what is known did, as far as anybody can tell: receivers know requests and answers
+// counted reports whether a batch with the given name counted. One of a run that is older
+// than what is known did, as far as anybody can tell: receivers know requests and answers
 // that they got before.
 func (b entityBatches) counted(name string) bool {
 	number, mark, _ := strings.Cut(name, " ")
 	n, err := strconv.Atoi(number)
-	switch back := b.last - n; {
-	case err != nil || back >= len(b.marks) && back >= 0:
+	if err != nil {
 		return true
-	case back < 0:
-		return false
-	default:
-		return b.marks[back] == mark
 	}
+	for _, run := range b {
+		if run.mark == mark {
+			return n <= run.last
+		}
+	}
+	return len(b) == runsKnown && n <= b[runsKnown-1].last
 }
 
 // batchesAfter returns the batches that count once a checkpoint does, and whether it is
@@ -83,7 +113,10 @@ func (s *session) batchesAfter(cp *provider.Checkpoint) (b entityBatches, isOne 
 	if !cp.SendLast || len(cp.Messages) == 0 {
 		return b, false
 	}
-	return b.next(cp.Instance.ExecutionID), true
+	if s.loaded.run == "" {
+		s.loaded.run = fmt.Sprintf("%08x", rand.Uint32())
+	}
+	return b.next(s.loaded.run), true
 }
 
 // show lets what a batch has put hidden be seen, and no more be asked for: the batch

@@ -32,6 +32,7 @@ type storedHistory struct {
 	tracked     tracked
 	current     currentGeneration
 	batches     string // that counted, of an entity: see [entityBatches]
+	run         string // the mark of this process's batches of an entity since it read this, empty if there was none
 }
 
 // currentGeneration is what the sentinel says of whose the history is.
