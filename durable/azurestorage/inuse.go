@@ -2,9 +2,13 @@ package azurestorage
 
 import "github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 
-// inUse counts what is given back once a worker has nothing to do, or has stopped.
+// inUse counts what is given back once a worker has nothing to do, or has stopped in
+// time.
 func (h *TaskHub) inUse() inuse.Counts {
 	all := inuse.Counts{}
+	if h.cutShort.Load() {
+		return all
+	}
 	h.inbox.count(all)
 	h.activities.count(all)
 	h.held.count(all)

@@ -56,8 +56,9 @@ type TaskHub struct {
 	tracking    *trackingQueue
 	activities  *activityQueue
 
-	running atomic.Bool    // Run was called
-	tasks   sync.WaitGroup // the goroutines that Run waits for
+	running  atomic.Bool    // Run was called
+	cutShort atomic.Bool    // Run ended although there was work in progress
+	tasks    sync.WaitGroup // the goroutines that Run waits for
 }
 
 var (
@@ -178,6 +179,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 	case <-drained:
 	case <-deadline.C:
 		h.log.Warn("task hub stops with work in progress; it will be delivered again", "drainTimeout", h.cfg.DrainTimeout)
+		h.cutShort.Store(true)
 	}
 	stop(errStopped)
 	h.tasks.Wait()

@@ -43,7 +43,7 @@ func withKills(t *testing.T, provider string, every time.Duration, functions []*
 				t.Fatal(err)
 			}
 			defer func() {
-				if err := l.close(); err != nil {
+				if err := l.leave(); err != nil {
 					t.Error(err)
 				}
 			}()

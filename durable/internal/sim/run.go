@@ -41,7 +41,7 @@ type simulation struct {
 
 	mu        sync.Mutex               // protects the following
 	processes []Process                // those that work now, by worker; nil if there is none
-	watches   []*inuse.Watch           // of all processes that there were
+	watches   []*inuse.Watch           // of all processes that there were, but those that were frozen
 	working   map[Process]*inuse.Watch // of those that work now
 	stops     []context.CancelFunc
 	runs      []ActivityRun
@@ -192,7 +192,7 @@ func (s *simulation) live(ctx context.Context, worker int) {
 		}
 		s.mu.Lock()
 		s.processes[worker], s.stops[worker] = p, stop
-		s.watches, s.working[p] = append(s.watches, watch), watch
+		s.working[p] = watch
 		s.mu.Unlock()
 		ended := make(chan error, 1)
 		go func() {
@@ -211,6 +211,9 @@ func (s *simulation) live(ctx context.Context, worker int) {
 		s.mu.Lock()
 		s.processes[worker], s.stops[worker] = nil, nil
 		delete(s.working, p)
+		if !wasFrozen(p) {
+			s.watches = append(s.watches, watch)
+		}
 		delete(s.open, worker)
 		s.mu.Unlock()
 		pause(ctx, time.Duration(1+mix(s.plan.Seed, name)%20)*time.Second)
