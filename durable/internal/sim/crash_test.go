@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -206,12 +207,15 @@ func deletionsIn(log []azsim.Entry) (paths []string) {
 // failDeletion lets the n-th thing that the first worker deletes meet a fault for some
 // minutes, however often it tries.
 func failDeletion(n int, fault azsim.Fault) func(azsim.Request) azsim.Fault {
+	var mu sync.Mutex // protects the following
 	var paths []string
 	var since time.Time
 	return func(r azsim.Request) azsim.Fault {
 		if r.Worker != "w0.0" || !strings.HasPrefix(r.Operation, "Delete") {
 			return azsim.None
 		}
+		mu.Lock()
+		defer mu.Unlock()
 		if !slices.Contains(paths, r.Path) {
 			if paths = append(paths, r.Path); len(paths) == n {
 				since = time.Now()
