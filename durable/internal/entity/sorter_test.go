@@ -394,3 +394,42 @@ func TestSorter_ALockThatIsPassedOnMakesNothingOld(t *testing.T) {
 	receive(sentRequest{op: "of .NET", at: 6, after: 5}, "of .NET")
 	receive(sentRequest{op: "of .NET", at: 6, after: 5}, "")
 }
+
+// A sender continues as new again and again while its clock stands still, and what its
+// executions send comes in any order and some of it several times, to an entity that is
+// stored after each batch. It knows but the last executions, and takes all of it, once.
+func TestSorter_TakesOnceWhatComesOfExecutionsThatItHasForgotten(t *testing.T) {
+	t.Parallel()
+	const executions, each = 12, 2
+	for seed := range uint64(200) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		var mail []*entity.Request
+		for x := range executions {
+			var s entity.Sorter
+			for n := range each {
+				op := fmt.Sprint(x, ".", n)
+				m := &entity.Request{ID: entity.DeriveID(op), Operation: op, Parent: "i", ParentExecution: fmt.Sprint(x)}
+				s.Label(m, "@counter@a", noon, window)
+				for range 1 + max(0, r.IntN(5)-3) {
+					mail = append(mail, m)
+				}
+			}
+		}
+		r.Shuffle(len(mail), func(i, j int) { mail[i], mail[j] = mail[j], mail[i] })
+		state, taken := new(entity.State), map[string]int{}
+		for len(mail) > 0 {
+			n := min(1+r.IntN(4), len(mail))
+			for _, op := range deliver(t, state, mail[:n]) {
+				taken[op.Name]++
+			}
+			mail, state = mail[n:], stored(t, state)
+		}
+		for x := range executions {
+			for n := range each {
+				if op := fmt.Sprint(x, ".", n); taken[op] != 1 {
+					t.Errorf("seed %d: %s was taken %d times", seed, op, taken[op])
+				}
+			}
+		}
+	}
+}

@@ -56,8 +56,13 @@ func (from *source) write(w *writer) {
 	w.close()
 }
 
+// hasOurs reports whether a run has something that DurableTask knows nothing of.
+func (of *run) hasOurs() bool {
+	return len(of.recent) > 0 || len(of.came) > 0 || len(of.links) > 0 || of.loose || of.free.After(of.old)
+}
+
 // write writes DurableTask's members and then those that are ours, which need not
-// say that all is old if no IDs are known.
+// say that all is old if there are no others.
 func (of *run) write(w *writer) {
 	w.time("Last", of.last)
 	w.filled("ExecutionId", of.execution)
@@ -76,7 +81,7 @@ func (of *run) write(w *writer) {
 		w.close()
 	}
 	w.marks("seen", of.recent)
-	if !of.old.IsZero() && len(of.recent) > 0 {
+	if !of.old.IsZero() && of.hasOurs() {
 		w.time("old", of.old)
 	}
 	if of.free.After(of.old) {
@@ -166,7 +171,7 @@ type wireRun struct {
 
 func (w *wireRun) run() run {
 	of := run{last: w.Last.Time, execution: w.ExecutionID, recent: w.Seen, old: w.Old.Time, free: w.Free.Time, loose: w.Loose}
-	if w.Seen == nil { // it was written by somebody who remembers no IDs
+	if w.Seen == nil && w.Came == nil && w.Links == nil && w.Free.IsZero() && !w.Loose { // DurableTask remembers no IDs
 		of.old = of.last
 	}
 	for _, key := range w.Buffered.keys {
