@@ -2,6 +2,7 @@ package azurestorage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -91,6 +92,9 @@ func (h *TaskHub) startOver(ctx context.Context, start provider.TaskMessage, eve
 	}
 	row, err := h.writeNewRow(ctx, event, before, out.blob)
 	switch {
+	case errors.Is(err, errPurgedMeanwhile):
+		h.retract(ctx, []sentMessage{sent})
+		return h.startOver(ctx, start, event, nil)
 	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
 		if before == nil && sent.claimed != nil {
 			h.noteFresh(sent.claimed, row)
@@ -126,6 +130,10 @@ func (h *TaskHub) noteFresh(claimed *delivery, row *instanceRow) {
 		row:           row, unverified: true,
 	}
 }
+
+// errPurgedMeanwhile says that the row is gone in whose place another was to be. The blob
+// of the start may be gone, too: a purge deletes all that there are before the row.
+var errPurgedMeanwhile = errors.New("the instance was purged meanwhile")
 
 // writeNewRow inserts the row of a new instance, or replaces the one that was
 // read, and returns the row that is there afterwards: that of another execution
@@ -166,7 +174,7 @@ func (h *TaskHub) writeNewRow(ctx context.Context, event *history.ExecutionStart
 	}
 	switch {
 	case row == nil && (before != nil || isConflict(err)):
-		return h.writeNewRow(ctx, event, nil, messageBlob) // it was purged meanwhile
+		return nil, errPurgedMeanwhile
 	case row == nil:
 		return nil, err
 	}

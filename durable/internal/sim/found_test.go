@@ -153,3 +153,9 @@ func TestAzure_AResultWaitsForAParentThatADeadWorkerHides(t *testing.T) {
 func TestAzure_WhatComesBackAfterAPurgeStopsNothing(t *testing.T) {
 	mustEndOnAzure(t, sim.NewCallerPlan, 7000090, 7000116)
 }
+
+// The blob of a start is there when the one is purged in whose place it is to be, and
+// goes with that one's. The start sends another (seed 8200465).
+func TestAzure_AStartThatMeetsAPurgeKeepsItsInput(t *testing.T) {
+	mustEndOnAzure(t, sim.NewCallerPlan, 8200465)
+}
