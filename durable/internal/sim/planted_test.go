@@ -179,7 +179,7 @@ var foundBefore = map[string]uint64{
 	"09-send-once-and-hope.patch":            15,
 	"10-delete-item-before-result.patch":     25,
 	"11-hand-over-before-commit.patch":       1,
-	"12-discard-early-completions.patch":     200,
+	"12-discard-early-completions.patch":     167,
 	"13-swallow-a-failed-send.patch":         53,
 	"14-leave-the-row-behind.patch":          45,
 	"15-begin-anew-what-continued.patch":     3000189,
