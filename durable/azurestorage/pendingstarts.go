@@ -85,7 +85,8 @@ func (p *partition) isQuiet() bool {
 	return p.reading != nil && p.backlog.isEmpty() && time.Since(p.reading.begun) > p.hub.controlLock()
 }
 
-// hasStart reports whether the start of an instance is here.
+// hasStart reports whether the start of an instance is here, or may be since the
+// instance is being worked on.
 func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
 	isStart := func(d *delivery) bool {
 		start, ok := d.event().(*history.ExecutionStarted)
