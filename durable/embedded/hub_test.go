@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -118,6 +119,28 @@ func TestHub_ForgetsTheTimersOfWhatHasEnded(t *testing.T) {
 	r.must(r.Close())
 	left := openRig(t, r.path)
 	left.forgets()
+}
+
+// Of the generation before, what is still to come goes. What the instance tells stays.
+func TestHub_ForgetsTheTimersOfWhatHasContinuedAsNew(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	instance := r.start("a")
+	r.finish(r.next(), &history.TimerCreated{Header: history.Header{EventID: 0}, FireAt: time.Now().Add(time.Hour)})
+	reason := strings.Repeat("r", 2*maxInline)
+	r.must(r.Send(t.Context(), provider.TaskMessage{Event: &history.ExecutionSuspended{Header: history.NewHeader(time.Now()), Reason: &reason}, Target: instance}))
+	item := r.next()
+	r.must(item.Session.Commit(t.Context(), taking(item)))
+	instance.ExecutionID = "the next"
+	started := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "Orchestrator", Instance: instance}
+	r.must(item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: instance, ContinuedAsNew: true, NewEvents: []history.Event{started}}))
+	r.must(item.Session.Release(t.Context()))
+	r.forgets()
+	s, err := r.Instance(t.Context(), "a", provider.Fetch{Output: true})
+	r.must(err)
+	if s.Instance != instance || s.Output == nil || *s.Output != reason {
+		t.Errorf("the instance is %+v, want the next generation, and why it was suspended", s)
+	}
 }
 
 func TestHub_HandsOutManyMessagesInParts(t *testing.T) {

@@ -2,8 +2,11 @@ package embedded
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -15,19 +18,32 @@ func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.start("a")
-	due := history.Ticks(time.Now().Add(time.Hour))
+	created := history.Ticks(time.Now())
+	due := created.Add(time.Hour)
 	r.finish(r.next(),
 		&history.TimerCreated{Header: history.Header{EventID: 0}, FireAt: time.Now()},
-		&history.TimerCreated{Header: history.Header{EventID: 1}, FireAt: due})
+		&history.TimerCreated{Header: history.Header{EventID: 1, Timestamp: created}, FireAt: due})
 	r.finish(r.next(), &history.ExecutionCompleted{Header: history.Header{EventID: 2}, Status: history.Failed})
 	r.forgets()
 	check := func(when string) {
 		t.Helper()
 		r.mu.Lock()
-		defer r.mu.Unlock()
-		inst := r.instances["a"]
-		if inst == nil || len(inst.timers) != 1 || !inst.timers[0].due.Equal(due) {
-			t.Fatalf("%s: the instance is %+v, want that it waits for one timer, due at %v", when, inst, due)
+		var timers []*message
+		if inst := r.instances["a"]; inst != nil {
+			timers = slices.Clone(inst.timers)
+		}
+		r.mu.Unlock()
+		if len(timers) != 1 || !timers[0].due.Equal(due) {
+			t.Fatalf("%s: the instance waits for the timers %+v, want one that is due at %v", when, timers, due)
+		}
+		var m provider.TaskMessage
+		r.must(r.read("look", func(tables *tables) (err error) {
+			m, err = timers[0].load(tables)
+			return err
+		}))
+		want := &history.TimerFired{Header: history.NewHeader(created), TimerID: 1, FireAt: due}
+		if diff := cmp.Diff(want, m.Event); diff != "" {
+			t.Fatalf("%s: the event that it waits for (-want +got):\n%s", when, diff)
 		}
 	}
 	r.must(r.Rewind(t.Context(), "a", "it was mended"))

@@ -76,6 +76,37 @@ func TestMemory_DoesNotGrow(t *testing.T) {
 	}
 }
 
+// A day after it was busy, and a worker died meanwhile, an entity knows no more than
+// one to which nothing of that came.
+func TestMemory_IsThatOfAnotherAfterAWhile(t *testing.T) {
+	run := func(busy bool) string {
+		p, ran := newPlay(t), map[string]int{}
+		from := func(sender, execution string, due time.Time) *history.EventRaised {
+			return op(entity.Request{ID: p.now.String() + due.String(), Operation: "get", Signal: true, Parent: sender, ParentExecution: execution, Timestamp: p.now, Due: due})
+		}
+		for i := range 10 {
+			if !busy {
+				break
+			}
+			p.now = p.now.Add(time.Second)
+			p.run(ran, false, from("q", fmt.Sprint(i), time.Time{}), from("q", fmt.Sprint(i), p.now))
+			if i != 5 {
+				p.state.Settle()
+			}
+		}
+		p.now = p.now.Truncate(time.Minute).Add(24 * time.Hour)
+		for range 3 {
+			p.now = p.now.Add(time.Hour)
+			p.run(ran, false, from("r", "x", time.Time{}))
+			p.state.Settle()
+		}
+		return p.state.Encode()
+	}
+	if diff := cmp.Diff(run(false), run(true)); diff != "" {
+		t.Errorf("what it knows (-of another +of one that was busy):\n%s", diff)
+	}
+}
+
 // Locks, releases and signals at a time are not sorted. Who sends them may do so
 // again, with whatever others in between.
 func TestMemory_KnowsWhatItsSenderSendsAgain(t *testing.T) {
