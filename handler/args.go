@@ -108,3 +108,13 @@ func programVersion(build *debug.BuildInfo, ok bool) string {
 func mainCommand(app App) (code int, done bool) {
 	return runCommand(app, os.Args[1:], os.Stdout, os.Stderr)
 }
+
+// schemaCommand writes the schema of host.json.
+func schemaCommand(_ App, _ []string, out io.Writer) error {
+	text, err := hostSchema(settingRows())
+	if err != nil {
+		return err
+	}
+	_, err = out.Write(append(text, '\n'))
+	return err
+}

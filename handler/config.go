@@ -218,7 +218,7 @@ func Load() (Config, error) {
 			return Config{}, err
 		}
 	}
-	port, err := env.port()
+	port, err := env.port(DefaultPort)
 	if err != nil {
 		return Config{}, err
 	}
@@ -261,7 +261,7 @@ func configure(env processEnvironment, found settings, environ []string) Config 
 	cfg.Logger, cfg.Worker.Logger, cfg.Storage.Logger = nil, nil, nil
 	cfg.Storage.TaskHub = defaultTaskHub(env)
 
-	r := newSettingReader(found, vars, env.plan())
+	r := newSettingReader[Config](found, vars, env.plan())
 	if _, flat := found.lookup(flatPath); flat {
 		if _, v2 := found.lookup(durableTaskPath); !v2 {
 			cfg.Storage.TaskHub = defaultFlatHub
@@ -270,7 +270,7 @@ func configure(env processEnvironment, found settings, environ []string) Config 
 	r.read(settingRows(), &cfg)
 	cfg.sources = r.sources
 	forwarding, given := found.lookup(forwardingPath)
-	cfg.forwards = given && isTrue(forwarding)
+	cfg.forwards = given && forwarding.isTrue()
 	_, coreTools := vars.lookup("FUNCTIONS_CORETOOLS_ENVIRONMENT")
 	cfg.onDevMachine = cfg.BehindHost && coreTools
 	if _, given := r.sources[hubNamePath]; !given && env.SlotName != "" && !strings.EqualFold(env.SlotName, "Production") {
@@ -319,4 +319,11 @@ func defaultTaskHub(env processEnvironment) string {
 		return azurestorage.DefaultTaskHub
 	}
 	return azurestorage.SanitizeHubName(env.SiteName)
+}
+
+// effective returns what all settings that have an effect are. Secrets are masked.
+func (c Config) effective() []effectiveSetting {
+	c = c.WithDefaults()
+	c.Worker, c.Storage = c.Worker.WithDefaults(), c.Storage.WithDefaults()
+	return effective(settingRows(), &c, c.sources)
 }

@@ -246,7 +246,7 @@ func TestPort_ComesFromTheHostThenTheOperator(t *testing.T) {
 		{processEnvironment{HandlerPort: "0"}, 0, `environment variable FUNCTIONS_CUSTOMHANDLER_PORT is "0", must be a port number from 1 to 65535`},
 		{processEnvironment{HandlerPort: "70000"}, 0, `environment variable FUNCTIONS_CUSTOMHANDLER_PORT is "70000", must be a port number from 1 to 65535`},
 	} {
-		got, err := tt.env.port()
+		got, err := tt.env.port(DefaultPort)
 		if err == nil {
 			err = errors.New("")
 		}

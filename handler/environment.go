@@ -49,20 +49,35 @@ func (e processEnvironment) host() string {
 }
 
 // port returns the port to listen on: the host's, else the operator's, else
-// 8080. Standalone, 0 means any free one.
-func (e processEnvironment) port() (int, error) {
+// byDefault. Standalone, 0 means any free one.
+func (e processEnvironment) port(byDefault int) (int, error) {
 	name, text, lowest := "PORT", e.Port, 0
 	switch {
 	case e.behindHost():
 		name, text, lowest = "FUNCTIONS_CUSTOMHANDLER_PORT", e.HandlerPort, 1
 	case text == "":
-		return DefaultPort, nil
+		return byDefault, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < lowest || n > 65535 {
 		return 0, fmt.Errorf("environment variable %s is %q, must be a port number from %d to 65535", name, text, lowest)
 	}
 	return n, nil
+}
+
+// plan returns what the platform tells of the plan
+// (WebJobs.Extensions.DurableTask/DefaultPlatformInformation.cs,
+// IsInConsumptionPlan). Unlike the extension it takes CONTAINER_NAME for a sign
+// of Azure only if there is a site: other places set a variable of that name,
+// too.
+func (e processEnvironment) plan() plan {
+	switch {
+	case strings.EqualFold(e.SKU, "FlexConsumption"):
+		return planFlex
+	case strings.EqualFold(e.SKU, "Dynamic"), e.SiteName != "" && e.ContainerName != "" && e.InstanceID == "":
+		return planConsumption
+	}
+	return planOther
 }
 
 // variables are environment variables as settings of the app: names are found

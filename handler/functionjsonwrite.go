@@ -86,7 +86,7 @@ func functionFiles(app App, hostJSON []byte, perRoute bool) ([]functionFile, err
 	}
 	prefix := DefaultRoutePrefix
 	if s, given := found.lookup(routePrefixPath); given {
-		prefix = trimSlashes(s.text)
+		prefix = strings.Trim(s.text, "/")
 	}
 	routes, err := routesOf(app, prefix)
 	if err != nil {

@@ -38,6 +38,9 @@ var queryParameters = map[string]parameterDoc{
 	"restartWithNewInstanceId":           {flagSchema, "Under a new ID; `true` by default."},
 }
 
+// A schemaNode is a part of an OpenAPI document.
+type schemaNode map[string]any
+
 var (
 	textSchema   = schemaNode{"type": "string"}
 	flagSchema   = schemaNode{"type": "boolean"}

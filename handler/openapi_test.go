@@ -111,7 +111,7 @@ func headersOf(answer map[string]any) map[string]any {
 // The schema of host.json takes the repository's and tells mistakes.
 func TestSchema_TakesTheSampleAndTellsMistakes(t *testing.T) {
 	t.Parallel()
-	text, err := hostSchema()
+	text, err := hostSchema(settingRows())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,5 @@
 package handler
 
-import "strings"
-
 // A plan is the hosting plan that an app runs on, as far as defaults differ.
 type plan int
 
@@ -21,19 +19,4 @@ func (p plan) String() string {
 	case planOther:
 	}
 	return "other"
-}
-
-// plan returns what the platform tells of the plan
-// (WebJobs.Extensions.DurableTask/DefaultPlatformInformation.cs,
-// IsInConsumptionPlan). Unlike the extension it takes CONTAINER_NAME for a sign
-// of Azure only if there is a site: other places set a variable of that name,
-// too.
-func (e processEnvironment) plan() plan {
-	switch {
-	case strings.EqualFold(e.SKU, "FlexConsumption"):
-		return planFlex
-	case strings.EqualFold(e.SKU, "Dynamic"), e.SiteName != "" && e.ContainerName != "" && e.InstanceID == "":
-		return planConsumption
-	}
-	return planOther
 }

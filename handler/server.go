@@ -288,3 +288,17 @@ func (s *Server) withoutFunctionJSON() (missing []string) {
 	}
 	return missing
 }
+
+// logConfiguration logs what all settings are, in one record, and where each
+// comes from in records of their own at the debug level.
+func (s *Server) logConfiguration() {
+	effective := s.cfg.effective()
+	attrs := []slog.Attr{slog.String("event", "ExtensionConfiguration")}
+	for _, e := range effective {
+		attrs = append(attrs, slog.Any(e.Name, e.Value))
+	}
+	s.logger.LogAttrs(context.Background(), slog.LevelInfo, "effective configuration", attrs...)
+	for _, e := range effective {
+		s.logger.Debug("setting", "name", e.Name, "value", e.Value, "source", e.Source)
+	}
+}

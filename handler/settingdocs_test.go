@@ -22,14 +22,14 @@ func settingsTable(inert bool) string {
 		case inert:
 			fmt.Fprintf(&out, "| %s | %s | %s |\n", name, sentence(row.does), sentence(row.inert))
 		default:
-			fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", name, row.defaults(), row.values.allowed(), sentence(row.does+row.aliases()))
+			fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", name, defaultsOf(&row), row.values.allowed(), sentence(row.does+aliasesOf(&row)))
 		}
 	}
 	return out.String()
 }
 
-// defaults returns the default in words, those of plans too.
-func (row *settingRow) defaults() string {
+// defaultsOf returns the default in words, those of plans too.
+func defaultsOf(row *settingRow) string {
 	out := row.initial
 	if text := row.onPlan[planConsumption]; text != "" {
 		out += "; on Consumption plans `" + text + "`"
@@ -40,8 +40,8 @@ func (row *settingRow) defaults() string {
 	return out
 }
 
-// aliases names the other names of a setting.
-func (row *settingRow) aliases() string {
+// aliasesOf names the other names of a setting.
+func aliasesOf(row *settingRow) string {
 	if len(row.older) == 0 {
 		return ""
 	}

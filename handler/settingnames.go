@@ -1,38 +1,11 @@
 package handler
 
-import (
-	"fmt"
-	"regexp"
-	"slices"
-	"strings"
-)
-
-// segments matches a route prefix: segments without anything that has a meaning
-// in a route.
-var segments = regexp.MustCompile(`^([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?$`)
-
-// isRoutePrefix reports whether a route prefix can be one. Segments of "." and
-// ".." never reach a server: clients resolve them.
-func isRoutePrefix(text string) bool {
-	return segments.MatchString(text) && !slices.ContainsFunc(strings.Split(text, "/"), func(s string) bool { return s == "." || s == ".." })
-}
-
-// headerName matches the name of an HTTP header.
-var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
-
-// namesOf returns the names of values.
-func namesOf[T fmt.Stringer](values []T) []string {
-	names := make([]string, len(values))
-	for i, v := range values {
-		names[i] = v.String()
-	}
-	return names
-}
+import "strings"
 
 // nearestSetting returns the full path of the known setting whose name is the
 // most like that at path, "" if none is much like it. Of several alike, one in
 // the same object comes first.
-func nearestSetting(rows []settingRow, path string) string {
+func nearestSetting[C any](rows []settingRowOf[C], path string) string {
 	nearest, best := "", 1<<30
 	name := strings.ToLower(lastName(path))
 	for i := range rows {

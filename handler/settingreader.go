@@ -4,13 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
 // A settingReader reads settings as the rows say and gathers what is wrong with
 // them, so that an operator is told everything at once.
-type settingReader struct {
+type settingReader[C any] struct {
 	found    settings
 	vars     variables
 	plan     plan
@@ -21,22 +19,22 @@ type settingReader struct {
 	notices  []string
 }
 
-func newSettingReader(found settings, vars variables, p plan) *settingReader {
-	return &settingReader{found: found, vars: vars, plan: p, known: map[string]bool{}, sources: map[string]string{}}
+func newSettingReader[C any](found settings, vars variables, p plan) *settingReader[C] {
+	return &settingReader[C]{found: found, vars: vars, plan: p, known: map[string]bool{}, sources: map[string]string{}}
 }
 
-func (r *settingReader) problem(err error) {
+func (r *settingReader[C]) problem(err error) {
 	if err != nil {
 		r.problems = append(r.problems, err)
 	}
 }
 
-func (r *settingReader) notice(format string, args ...any) {
+func (r *settingReader[C]) notice(format string, args ...any) {
 	r.notices = append(r.notices, fmt.Sprintf(format, args...))
 }
 
 // read reads all settings into cfg.
-func (r *settingReader) read(rows []settingRow, cfg *Config) {
+func (r *settingReader[C]) read(rows []settingRowOf[C], cfg *C) {
 	r.objects = []string{flatPath}
 	if s, ok := r.found.lookup("extensions"); ok && s.kind != kindObject {
 		r.problem(s.wrong("extensions", "an object"))
@@ -49,7 +47,7 @@ func (r *settingReader) read(rows []settingRow, cfg *Config) {
 }
 
 // objectsOf checks that what stands above a row's setting are objects.
-func (r *settingReader) objectsOf(row *settingRow) {
+func (r *settingReader[C]) objectsOf(row *settingRowOf[C]) {
 	if row.absolute {
 		return
 	}
@@ -67,22 +65,8 @@ func (r *settingReader) objectsOf(row *settingRow) {
 	}
 }
 
-// places returns the paths at which a row's setting may stand, the one that
-// counts first.
-func (row *settingRow) places() []string {
-	path := row.fullPath()
-	places := []string{path}
-	for _, name := range row.older {
-		places = append(places, path[:strings.LastIndexByte(path, '.')+1]+name)
-	}
-	if row.flat != "" {
-		places = append(places, flatPath+"."+row.flat)
-	}
-	return places
-}
-
 // row reads one setting.
-func (r *settingReader) row(row *settingRow, cfg *Config) {
+func (r *settingReader[C]) row(row *settingRowOf[C], cfg *C) {
 	if text := row.onPlanOf(r.plan); text != "" && row.inert == "" {
 		s := setting{path: row.fullPath(), kind: kindString, text: text, source: "default on the " + r.plan.String() + " plan"}
 		r.take(row, row.fullPath(), s, cfg)
@@ -108,9 +92,9 @@ func (r *settingReader) row(row *settingRow, cfg *Config) {
 
 // lookup returns the setting at path. A list may be given by its elements only,
 // as variables do: …__publishEventTypes__0.
-func (r *settingReader) lookup(row *settingRow, path string) (setting, bool) {
+func (r *settingReader[C]) lookup(row *settingRowOf[C], path string) (setting, bool) {
 	s, ok := r.found.lookup(path)
-	if _, list := row.values.(listValue); list && !ok {
+	if _, list := row.values.(listValueOf[C]); list && !ok {
 		if elements := r.found.children(path); len(elements) > 0 {
 			return setting{path: path, kind: kindArray, source: elements[0].source}, true
 		}
@@ -119,7 +103,7 @@ func (r *settingReader) lookup(row *settingRow, path string) (setting, bool) {
 }
 
 // take reads a setting; false means that it counts as not given.
-func (r *settingReader) take(row *settingRow, path string, s setting, cfg *Config) bool {
+func (r *settingReader[C]) take(row *settingRowOf[C], path string, s setting, cfg *C) bool {
 	err := row.values.take(r, path, s, cfg)
 	if errors.Is(err, errUnset) {
 		return false
@@ -133,7 +117,7 @@ func (r *settingReader) take(row *settingRow, path string, s setting, cfg *Confi
 }
 
 // unknown remarks on each setting in an object of ours that no row has.
-func (r *settingReader) unknown(rows []settingRow) {
+func (r *settingReader[C]) unknown(rows []settingRowOf[C]) {
 	for _, path := range r.objects {
 		for _, s := range r.found.children(path) {
 			if r.known[strings.ToLower(s.path)] {
@@ -153,26 +137,4 @@ func (r *settingReader) unknown(rows []settingRow) {
 	}
 }
 
-func isTrue(s setting) bool { return strings.EqualFold(strings.TrimSpace(s.text), "true") }
-
 func lastName(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
-
-func trimSlashes(s string) string { return strings.Trim(s, "/") }
-
-// onPlanOf returns the default on a plan, "" if it is that of all. Flex
-// Consumption has those of Consumption where it has none of its own
-// (WebJobs.Extensions.DurableTask/AzureStorageDurabilityProviderFactory.cs).
-func (row *settingRow) onPlanOf(p plan) string {
-	if text := row.onPlan[p]; text != "" || p != planFlex {
-		return text
-	}
-	return row.onPlan[planConsumption]
-}
-
-// wrongValue is [setting.wrong] for a value that came of substitution.
-func (s setting) wrongValue(path, value, must string) error {
-	if value == strings.TrimSpace(s.text) {
-		return s.wrong(path, must)
-	}
-	return fmt.Errorf("%s is %s, which stands for %q, must be %s (%s)", path, s.written(), secrets.Mask(value), must, s.source)
-}

@@ -51,10 +51,21 @@ func (s setting) written() string {
 	return "null"
 }
 
+// isTrue reports whether the value is true, as JSON or as text.
+func (s setting) isTrue() bool { return strings.EqualFold(strings.TrimSpace(s.text), "true") }
+
 // wrong returns the error that says what a setting is, must be, and where it
 // comes from. The path is that of the documentation, whatever case was used.
 func (s setting) wrong(path, must string) error {
 	return fmt.Errorf("%s is %s, must be %s (%s)", path, s.written(), must, s.source)
+}
+
+// wrongValue is [setting.wrong] for a value that came of substitution.
+func (s setting) wrongValue(path, value, must string) error {
+	if value == strings.TrimSpace(s.text) {
+		return s.wrong(path, must)
+	}
+	return fmt.Errorf("%s is %s, which stands for %q, must be %s (%s)", path, s.written(), secrets.Mask(value), must, s.source)
 }
 
 // settings are values by path, without regard to case.

@@ -2,42 +2,31 @@ package handler
 
 import (
 	"encoding/json"
-	"io"
 	"strings"
 )
 
-// A schemaNode is a part of a JSON schema.
-type schemaNode map[string]any
-
-// schemaCommand writes the schema of host.json.
-func schemaCommand(_ App, _ []string, out io.Writer) error {
-	text, err := hostSchema()
-	if err != nil {
-		return err
-	}
-	_, err = out.Write(append(text, '\n'))
-	return err
-}
+// A settingSchema is a part of a JSON schema.
+type settingSchema map[string]any
 
 // hostSchema returns the JSON schema of the parts of host.json that this package
 // reads, for editors to complete and check them. The rest of the file may hold
 // whatever the host knows.
-func hostSchema() ([]byte, error) {
-	root := schemaNode{
+func hostSchema[C any](rows []settingRowOf[C]) ([]byte, error) {
+	root := settingSchema{
 		"$schema":     "http://json-schema.org/draft-07/schema#",
 		"title":       "host.json of a Durable Functions app in Go",
 		"description": "Made from the table of settings in package handler.",
 		"type":        "object",
 		"required":    []string{"version"},
-		"properties":  schemaNode{"$schema": schemaNode{"type": "string"}},
+		"properties":  settingSchema{"$schema": settingSchema{"type": "string"}},
 	}
-	for _, row := range settingRows() {
+	for _, row := range rows {
 		n := row.values.schema()
 		n["description"] = plainText(sentence(row.does) + " Default: " + row.initial + ".")
 		if row.inert != "" {
 			n["description"] = plainText("No effect: " + row.inert + ".")
 		}
-		if row.fullPath() == versionPath {
+		if row.fullPath() == "version" {
 			n["const"] = "2.0"
 		}
 		names := strings.Split(row.fullPath(), ".")
@@ -54,13 +43,13 @@ func hostSchema() ([]byte, error) {
 
 // schemaObject returns the properties of the object at path, which it adds if
 // it is not there. In the objects that are all ours no other names may stand.
-func schemaObject(root schemaNode, path []string) schemaNode {
+func schemaObject(root settingSchema, path []string) settingSchema {
 	at := root
 	for i, name := range path {
-		properties, _ := at["properties"].(schemaNode)
-		next, ok := properties[name].(schemaNode)
+		properties, _ := at["properties"].(settingSchema)
+		next, ok := properties[name].(settingSchema)
 		if !ok {
-			next = schemaNode{"type": "object", "properties": schemaNode{}}
+			next = settingSchema{"type": "object", "properties": settingSchema{}}
 			if full := strings.Join(path[:i+1], "."); full == durableTaskPath || strings.HasPrefix(full, durableTaskPath+".") {
 				next["additionalProperties"] = false
 			}
@@ -68,7 +57,7 @@ func schemaObject(root schemaNode, path []string) schemaNode {
 		}
 		at = next
 	}
-	properties, _ := at["properties"].(schemaNode)
+	properties, _ := at["properties"].(settingSchema)
 	return properties
 }
 

@@ -3,6 +3,8 @@ package handler
 import (
 	"cmp"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -10,52 +12,16 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 )
 
-// A settingRow is one setting of host.json that is known. From the rows come
-// what is read and refused, the README's table, the JSON schema and the
-// effective configuration.
-type settingRow struct {
-	// path is where the setting stands, below extensions.durableTask unless
-	// absolute is true, spelled as the extension's documentation does.
-	path     string
-	absolute bool
-
-	// older are names that it had before, in the same object. flat is its name
-	// right below a durableTask at the top of the file, the shape of version 1 of
-	// the host (Options/DurableTaskOptions.cs of the extension's version 1).
-	older []string
-	flat  string
-
-	// values says what it may be, and puts it into a Config.
-	values settingValues
-
-	// check, if it is not nil, refuses values that are of the right kind, once
-	// they are in the Config.
-	check func(cfg *Config, path string, s setting) error
-
-	// initial is the default in words, as Markdown. onPlan are the defaults of
-	// plans where there are others.
-	initial string
-	onPlan  map[plan]string
-
-	// get returns what the setting is in a Config: a string, bool, int,
-	// time.Duration or fmt.Stringer.
-	get func(cfg *Config) any
-
-	// does says what turning it does. It is a phrase in Markdown.
-	does string
-
-	// inert says why the setting has no effect here. It is empty for those that
-	// have one.
-	inert string
-}
-
-// fullPath returns where the setting stands in host.json.
-func (row *settingRow) fullPath() string {
-	if row.absolute {
-		return row.path
-	}
-	return durableTaskPath + "." + row.path
-}
+// The kinds of rows and values of the settings of a [Config].
+type (
+	settingRow  = settingRowOf[Config]
+	textValue   = textValueOf[Config]
+	wholeValue  = wholeValueOf[Config]
+	boolValue   = boolValueOf[Config]
+	choiceValue = choiceValueOf[Config]
+	spanValue   = spanValueOf[Config]
+	listValue   = listValueOf[Config]
+)
 
 // Paths in host.json, spelled as the documentation does.
 const (
@@ -63,8 +29,6 @@ const (
 	timeoutPath            = "functionTimeout"
 	routePrefixPath        = "extensions.http.routePrefix"
 	forwardingPath         = "customHandler.enableForwardingHttpRequest"
-	durableTaskPath        = "extensions.durableTask"
-	flatPath               = "durableTask"
 	storagePath            = durableTaskPath + ".storageProvider"
 	hubNamePath            = durableTaskPath + ".hubName"
 	connectionNamePath     = storagePath + ".connectionName"
@@ -120,12 +84,12 @@ var hostRows = []settingRow{
 		values: textValue{
 			words: "segments of letters, digits and `. _ ~ -`, or none",
 			must: func(value string) string {
-				if !isRoutePrefix(trimSlashes(value)) {
+				if !isRoutePrefix(strings.Trim(value, "/")) {
 					return "segments of letters, digits and . _ ~ -, other than . and .."
 				}
 				return ""
 			},
-			set: func(cfg *Config, value string) { cfg.RoutePrefix = trimSlashes(value) },
+			set: func(cfg *Config, value string) { cfg.RoutePrefix = strings.Trim(value, "/") },
 		},
 		initial: "`api`", get: func(cfg *Config) any { return cfg.RoutePrefix },
 		does: "where all routes begin, those of the management API too",
@@ -151,7 +115,7 @@ var hubRows = []settingRow{
 	},
 	{
 		path: "overridableExistingInstanceStates",
-		values: choiceValue{[]string{"NonRunningStates", "AnyState"}, func(cfg *Config, i int) {
+		values: choiceValue{names: []string{"NonRunningStates", "AnyState"}, set: func(cfg *Config, i int) {
 			cfg.Overridable = []durable.OverridableStates{durable.NonRunningStates, durable.AnyState}[i]
 		}},
 		initial: "`NonRunningStates`",
@@ -165,13 +129,13 @@ var hubRows = []settingRow{
 	},
 	{
 		path:    "maxOrchestrationActions",
-		values:  wholeValue{1, 100_000_000, func(cfg *Config, n int) { cfg.Worker.MaxOrchestrationActions = n }},
+		values:  wholeValue{low: 1, high: 100_000_000, set: func(cfg *Config, n int) { cfg.Worker.MaxOrchestrationActions = n }},
 		initial: "100000", get: func(cfg *Config) any { return cfg.Worker.MaxOrchestrationActions },
 		does: "how many activities, timers, sub-orchestrations and events an execution may begin or send before it fails",
 	},
 	{
 		path: "unknownFunctionTimeout",
-		values: spanValue{time.Second, 365 * 24 * time.Hour, func(cfg *Config, d time.Duration) {
+		values: spanValue{low: time.Second, high: 365 * 24 * time.Hour, set: func(cfg *Config, d time.Duration) {
 			cfg.Worker.UnknownFunctionTimeout = d
 		}},
 		initial: "`00:10:00`; none in a local file",
@@ -185,13 +149,13 @@ var hubRows = []settingRow{
 	},
 	{
 		path:    "failUnknownFunctions",
-		values:  boolValue{func(cfg *Config, b bool) { cfg.Worker.FailUnknownFunctions = b }},
+		values:  boolValue{set: func(cfg *Config, b bool) { cfg.Worker.FailUnknownFunctions = b }},
 		initial: "`false`", get: func(cfg *Config) any { return cfg.Worker.FailUnknownFunctions },
 		does: "fails instances that have begun after `unknownFunctionTimeout`, too, and activities. A wrong deployment then ends what runs",
 	},
 	{
 		path:    "storeInputsInOrchestrationHistory",
-		values:  boolValue{func(cfg *Config, b bool) { cfg.Worker.KeepInputs = b }},
+		values:  boolValue{set: func(cfg *Config, b bool) { cfg.Worker.KeepInputs = b }},
 		initial: "`false`", get: func(cfg *Config) any { return cfg.Worker.KeepInputs },
 		does: "keeps the inputs of activities and sub-orchestrations in the histories of those that call them, where `showHistory=true` shows them. Otherwise only the called have them",
 	},
@@ -206,7 +170,7 @@ var hubRows = []settingRow{
 var concurrencyRows = []settingRow{
 	{
 		path: "maxConcurrentActivityFunctions", flat: "maxConcurrentActivityFunctions",
-		values: wholeValue{1, 100_000, func(cfg *Config, n int) {
+		values: wholeValue{low: 1, high: 100_000, set: func(cfg *Config, n int) {
 			cfg.Worker.MaxConcurrentActivities, cfg.Storage.MaxConcurrentActivities = n, n
 		}},
 		initial: "10 for each core", onPlan: map[plan]string{planConsumption: "10"},
@@ -215,7 +179,7 @@ var concurrencyRows = []settingRow{
 	},
 	{
 		path: "maxConcurrentOrchestratorFunctions", flat: "maxConcurrentOrchestratorFunctions",
-		values:  wholeValue{1, 100_000, func(cfg *Config, n int) { cfg.Worker.MaxConcurrentOrchestrators = n }},
+		values:  wholeValue{low: 1, high: 100_000, set: func(cfg *Config, n int) { cfg.Worker.MaxConcurrentOrchestrators = n }},
 		initial: "10 for each core", onPlan: map[plan]string{planConsumption: "5"},
 		get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentOrchestrators },
 		does: "how many instances this process has in hand at once. Each has its history in memory",
@@ -231,13 +195,13 @@ var versionRows = []settingRow{
 	},
 	{
 		path:    "versionMatchStrategy",
-		values:  choiceValue{namesOf(versionMatches), func(cfg *Config, i int) { cfg.Worker.VersionMatch = versionMatches[i] }},
+		values:  choiceValue{names: namesOf(versionMatches), set: func(cfg *Config, i int) { cfg.Worker.VersionMatch = versionMatches[i] }},
 		initial: "`CurrentOrOlder`", get: func(cfg *Config) any { return cfg.Worker.VersionMatch },
 		does: "which instances this app takes, by their version and `defaultVersion`: the same or an older one, the same only (`Strict`), or all (`None`). Without a `defaultVersion` it takes all",
 	},
 	{
 		path:    "versionFailureStrategy",
-		values:  choiceValue{namesOf(versionFailures), func(cfg *Config, i int) { cfg.Worker.VersionFailure = versionFailures[i] }},
+		values:  choiceValue{names: namesOf(versionFailures), set: func(cfg *Config, i int) { cfg.Worker.VersionFailure = versionFailures[i] }},
 		initial: "`Reject`", get: func(cfg *Config) any { return cfg.Worker.VersionFailure },
 		does: "what becomes of the others: they are left to other workers of the hub, or fail",
 	},
@@ -252,21 +216,21 @@ var (
 var entityRows = []settingRow{
 	{
 		path:    "maxConcurrentEntityFunctions",
-		values:  wholeValue{1, 100_000, func(cfg *Config, n int) { cfg.Worker.MaxConcurrentEntities = n }},
+		values:  wholeValue{low: 1, high: 100_000, set: func(cfg *Config, n int) { cfg.Worker.MaxConcurrentEntities = n }},
 		initial: "10 for each core", onPlan: map[plan]string{planConsumption: "10"},
 		get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentEntities },
 		does: "how many entities this process has in hand at once",
 	},
 	{
 		path:    "maxEntityOperationBatchSize",
-		values:  wholeValue{1, 100_000, func(cfg *Config, n int) { cfg.Worker.MaxEntityBatch = n }},
+		values:  wholeValue{low: 1, high: 100_000, set: func(cfg *Config, n int) { cfg.Worker.MaxEntityBatch = n }},
 		initial: "5000", onPlan: map[plan]string{planConsumption: "50"},
 		get:  func(cfg *Config) any { return cfg.Worker.MaxEntityBatch },
 		does: "how many operations of an entity are performed before what came of them is stored. More is faster, fewer are done again after a crash",
 	},
 	{
 		path: "entityMessageReorderWindowInMinutes",
-		values: wholeValue{0, 525_600, func(cfg *Config, n int) {
+		values: wholeValue{low: 0, high: 525_600, set: func(cfg *Config, n int) {
 			cfg.Worker.EntityReorderWindow = time.Duration(n) * time.Minute
 			if n == 0 {
 				cfg.Worker.EntityReorderWindow = -1 // zero would be the default
@@ -277,7 +241,7 @@ var entityRows = []settingRow{
 	},
 	{
 		path:    "rollbackEntityOperationsOnExceptions",
-		values:  boolValue{func(cfg *Config, b bool) { cfg.Worker.KeepFailedEntityEffects = !b }},
+		values:  boolValue{set: func(cfg *Config, b bool) { cfg.Worker.KeepFailedEntityEffects = !b }},
 		initial: "`true`", get: func(cfg *Config) any { return !cfg.Worker.KeepFailedEntityEffects },
 		does: "leaves an entity's state alone when an operation fails, and sends nothing that it would have sent",
 	},
@@ -286,13 +250,13 @@ var entityRows = []settingRow{
 // sessionRows are about what stays in memory.
 var sessionRows = []settingRow{
 	{
-		path: "extendedSessionsEnabled", values: boolValue{func(cfg *Config, b bool) { cfg.Worker.ExtendedSessions = b }},
+		path: "extendedSessionsEnabled", values: boolValue{set: func(cfg *Config, b bool) { cfg.Worker.ExtendedSessions = b }},
 		initial: "`false`", get: func(cfg *Config) any { return cfg.Worker.ExtendedSessions },
 		does: "keeps instances in memory between two messages, so that histories are read and replayed less often",
 	},
 	{
 		path: "extendedSessionIdleTimeoutInSeconds",
-		values: wholeValue{1, 86_400, func(cfg *Config, n int) {
+		values: wholeValue{low: 1, high: 86_400, set: func(cfg *Config, n int) {
 			cfg.Worker.ExtendedSessionIdle = time.Duration(n) * time.Second
 		}},
 		initial: "30", get: func(cfg *Config) any { return int(cfg.Worker.ExtendedSessionIdle / time.Second) },
@@ -304,7 +268,7 @@ var sessionRows = []settingRow{
 var httpRows = []settingRow{
 	{
 		path: "httpSettings.defaultAsyncRequestSleepTimeMilliseconds",
-		values: wholeValue{1, 86_400_000, func(cfg *Config, n int) {
+		values: wholeValue{low: 1, high: 86_400_000, set: func(cfg *Config, n int) {
 			cfg.Worker.HTTP.PollInterval = time.Duration(n) * time.Millisecond
 		}},
 		initial: "30000", get: func(cfg *Config) any { return int(cfg.Worker.HTTP.PollInterval / time.Millisecond) },
@@ -312,7 +276,7 @@ var httpRows = []settingRow{
 	},
 	{
 		path: "httpSettings.crossOriginHeaders",
-		values: listValue{schemaNode{"type": "string", "pattern": headerName.String()}, "a list of names of headers", func(cfg *Config, s setting) bool {
+		values: listValue{item: settingSchema{"type": "string", "pattern": headerName.String()}, words: "a list of names of headers", each: func(cfg *Config, s setting) bool {
 			cfg.Worker.HTTP.CrossOriginHeaders = append(cfg.Worker.HTTP.CrossOriginHeaders, s.text)
 			return headerName.MatchString(s.text)
 		}},
@@ -321,20 +285,42 @@ var httpRows = []settingRow{
 			"besides such as `Accept` and `User-Agent`, which hold no key. Only this engine has it",
 	},
 	{
-		path: "httpSettings.useForwardedHost", values: boolValue{func(cfg *Config, b bool) { cfg.UseForwardedHost = b }},
+		path: "httpSettings.useForwardedHost", values: boolValue{set: func(cfg *Config, b bool) { cfg.UseForwardedHost = b }},
 		initial: "`false`", get: func(cfg *Config) any { return cfg.UseForwardedHost },
 		does: "standalone, takes the origin of URLs from `X-Forwarded-Host` and `X-Forwarded-Proto`: for an app behind a proxy of its own. Behind the host they always count",
 	},
 	{
 		path:    "httpSettings.maxRequestBodyMegabytes",
-		values:  wholeValue{1, 65_536, func(cfg *Config, n int) { cfg.MaxRequestBody = int64(n) << 20 }},
+		values:  wholeValue{low: 1, high: 65_536, set: func(cfg *Config, n int) { cfg.MaxRequestBody = int64(n) << 20 }},
 		initial: "100", get: func(cfg *Config) any { return int(cfg.MaxRequestBody >> 20) },
 		does: "how long the body of a request may be; a longer one gets status 413. The host has a limit of its own, 100 MB by default. Not known to .NET",
 	},
 	{
 		path:    "httpSettings.maxRequestBodiesMegabytes",
-		values:  wholeValue{1, 65_536, func(cfg *Config, n int) { cfg.MaxRequestBodies = int64(n) << 20 }},
+		values:  wholeValue{low: 1, high: 65_536, set: func(cfg *Config, n int) { cfg.MaxRequestBodies = int64(n) << 20 }},
 		initial: "256", get: func(cfg *Config) any { return int(cfg.MaxRequestBodies >> 20) },
 		does: "how much the bodies of all requests may have together that are being answered, and at least one as long as may be; others get status 503 meanwhile. Memory takes a few times as much. Not known to .NET",
 	},
+}
+
+// segments matches a route prefix: segments without anything that has a meaning
+// in a route.
+var segments = regexp.MustCompile(`^([A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*)?$`)
+
+// isRoutePrefix reports whether a route prefix can be one. Segments of "." and
+// ".." never reach a server: clients resolve them.
+func isRoutePrefix(text string) bool {
+	return segments.MatchString(text) && !slices.ContainsFunc(strings.Split(text, "/"), func(s string) bool { return s == "." || s == ".." })
+}
+
+// headerName matches the name of an HTTP header.
+var headerName = regexp.MustCompile("^[A-Za-z0-9!#$%&'*+.^_`|~-]+$")
+
+// namesOf returns the names of values.
+func namesOf[T fmt.Stringer](values []T) []string {
+	names := make([]string, len(values))
+	for i, v := range values {
+		names[i] = v.String()
+	}
+	return names
 }

@@ -71,19 +71,19 @@ var notificationRows = []settingRow{
 	},
 	{
 		path: "notifications.eventGrid.publishRetryCount", flat: "eventGridPublishRetryCount",
-		values:  wholeValue{0, 1000, func(cfg *Config, n int) { cfg.EventGrid.RetryCount = n }},
+		values:  wholeValue{low: 0, high: 1000, set: func(cfg *Config, n int) { cfg.EventGrid.RetryCount = n }},
 		initial: "0", get: func(cfg *Config) any { return cfg.EventGrid.RetryCount },
 		does: "how often an event is sent again that the topic did not take",
 	},
 	{
 		path: "notifications.eventGrid.publishRetryInterval", flat: "eventGridPublishRetryInterval",
-		values: spanValue{time.Millisecond, time.Hour, func(cfg *Config, d time.Duration) { cfg.EventGrid.RetryInterval = d }}, initial: "`00:05:00`",
+		values: spanValue{low: time.Millisecond, high: time.Hour, set: func(cfg *Config, d time.Duration) { cfg.EventGrid.RetryInterval = d }}, initial: "`00:05:00`",
 		get:  func(cfg *Config) any { return cmp.Or(cfg.EventGrid.RetryInterval, DefaultEventGridRetryInterval) },
 		does: "the pause before that. Other events of the instance wait meanwhile",
 	},
 	{
 		path: "notifications.eventGrid.publishRetryHttpStatus",
-		values: listValue{schemaNode{"type": "integer", "minimum": 100, "maximum": 599}, "a list of HTTP statuses", func(cfg *Config, s setting) bool {
+		values: listValue{item: settingSchema{"type": "integer", "minimum": 100, "maximum": 599}, words: "a list of HTTP statuses", each: func(cfg *Config, s setting) bool {
 			n, err := strconv.Atoi(strings.TrimSpace(s.text))
 			cfg.EventGrid.RetryStatuses = append(cfg.EventGrid.RetryStatuses, n)
 			return err == nil && n >= 100 && n <= 599
@@ -94,8 +94,8 @@ var notificationRows = []settingRow{
 	{
 		path: "notifications.eventGrid.publishEventTypes", flat: "eventGridPublishEventTypes",
 		values: listValue{
-			schemaNode{"type": "string", "enum": []string{"Started", "Completed", "Failed", "Terminated"}},
-			"a list of `Started`, `Completed`, `Failed`, `Terminated`", func(cfg *Config, s setting) bool {
+			item:  settingSchema{"type": "string", "enum": []string{"Started", "Completed", "Failed", "Terminated"}},
+			words: "a list of `Started`, `Completed`, `Failed`, `Terminated`", each: func(cfg *Config, s setting) bool {
 				status, ok := eventTypes[strings.ToLower(strings.TrimSpace(s.text))]
 				cfg.EventGrid.Statuses = append(cfg.EventGrid.Statuses, status)
 				return ok

@@ -39,45 +39,45 @@ var storageRows = []settingRow{
 	},
 	{
 		path: "storageProvider.partitionCount", flat: "partitionCount",
-		values:  wholeValue{1, 16, func(cfg *Config, n int) { cfg.Storage.PartitionCount = n }},
+		values:  wholeValue{low: 1, high: 16, set: func(cfg *Config, n int) { cfg.Storage.PartitionCount = n }},
 		initial: "4", get: func(cfg *Config) any { return cfg.Storage.PartitionCount },
 		does: "the number of control queues, and with it of processes that can share the orchestrations. It must not change on a hub that exists",
 	},
 	{
 		path: "storageProvider.controlQueueBatchSize", flat: "controlQueueBatchSize",
-		values:  wholeValue{1, 32, func(cfg *Config, n int) { cfg.Storage.ControlQueueBatchSize = n }},
+		values:  wholeValue{low: 1, high: 32, set: func(cfg *Config, n int) { cfg.Storage.ControlQueueBatchSize = n }},
 		initial: "32", get: func(cfg *Config) any { return cfg.Storage.ControlQueueBatchSize },
 		does: "how many messages are received at once",
 	},
 	{
 		path:    "storageProvider.controlQueueBufferThreshold",
-		values:  wholeValue{1, 1000, func(cfg *Config, n int) { cfg.Storage.ControlQueueBufferThreshold = n }},
+		values:  wholeValue{low: 1, high: 1000, set: func(cfg *Config, n int) { cfg.Storage.ControlQueueBufferThreshold = n }},
 		initial: "256", onPlan: map[plan]string{planConsumption: "128"},
 		get:  func(cfg *Config) any { return cfg.Storage.ControlQueueBufferThreshold },
 		does: "how many received messages are in memory at most",
 	},
 	{
 		path: "storageProvider.controlQueueVisibilityTimeout", flat: "controlQueueVisibilityTimeout",
-		values:  spanValue{time.Minute, time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.ControlQueueVisibilityTimeout = d }},
+		values:  spanValue{low: time.Minute, high: time.Hour, set: func(cfg *Config, d time.Duration) { cfg.Storage.ControlQueueVisibilityTimeout = d }},
 		initial: "`00:05:00`", get: func(cfg *Config) any { return cfg.Storage.ControlQueueVisibilityTimeout },
 		does: "for how long `hub copy` waits for a message that a worker has hidden, such as one in .NET that died; the longer of this and the next counts. A worker of this package hides messages for 30 seconds at a time, whatever this says",
 	},
 	{
 		path: "storageProvider.workItemQueueVisibilityTimeout", flat: "workItemQueueVisibilityTimeout",
-		values:  spanValue{time.Minute, time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.WorkItemQueueVisibilityTimeout = d }},
+		values:  spanValue{low: time.Minute, high: time.Hour, set: func(cfg *Config, d time.Duration) { cfg.Storage.WorkItemQueueVisibilityTimeout = d }},
 		initial: "`00:05:00`", get: func(cfg *Config) any { return cfg.Storage.WorkItemQueueVisibilityTimeout },
 		does: "the same as `controlQueueVisibilityTimeout`",
 	},
 	{
 		path: "storageProvider.maxQueuePollingInterval", flat: "maxQueuePollingInterval",
-		values:  spanValue{50 * time.Millisecond, time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.MaxQueuePollingInterval = d }},
+		values:  spanValue{low: 50 * time.Millisecond, high: time.Hour, set: func(cfg *Config, d time.Duration) { cfg.Storage.MaxQueuePollingInterval = d }},
 		initial: "`00:00:30`", onPlan: map[plan]string{planFlex: "00:00:01"},
 		get:  func(cfg *Config) any { return cfg.Storage.MaxQueuePollingInterval },
 		does: "how seldom an idle queue is looked at. Shorter sees sooner what another program sends; longer costs fewer storage operations",
 	},
 	{
 		path: "storageProvider.lastUpdatedTolerance",
-		values: spanValue{0, time.Hour, func(cfg *Config, d time.Duration) {
+		values: spanValue{low: 0, high: time.Hour, set: func(cfg *Config, d time.Duration) {
 			if d == 0 {
 				d = -1
 			}
@@ -88,7 +88,7 @@ var storageRows = []settingRow{
 	},
 	{
 		path: "storageProvider.historyCacheMegabytes",
-		values: wholeValue{0, 65_536, func(cfg *Config, n int) {
+		values: wholeValue{low: 0, high: 65_536, set: func(cfg *Config, n int) {
 			if n == 0 {
 				n = -1
 			}
@@ -99,7 +99,7 @@ var storageRows = []settingRow{
 	},
 	{
 		path: "storageProvider.queueClientMessageEncoding",
-		values: choiceValue{[]string{"UTF8", "Base64"}, func(cfg *Config, i int) {
+		values: choiceValue{names: []string{"UTF8", "Base64"}, set: func(cfg *Config, i int) {
 			cfg.Storage.QueueEncoding = []azurestorage.QueueEncoding{azurestorage.UTF8, azurestorage.Base64}[i]
 		}},
 		initial: "`UTF8`",
@@ -150,7 +150,7 @@ var storageRows = []settingRow{
 var partitionRows = []settingRow{
 	{
 		path: "storageProvider.useTablePartitionManagement",
-		values: boolValue{func(cfg *Config, b bool) {
+		values: boolValue{set: func(cfg *Config, b bool) {
 			if !b {
 				cfg.Storage.PartitionManager = azurestorage.SafeBlobLeases
 			}
@@ -160,13 +160,13 @@ var partitionRows = []settingRow{
 	},
 	{
 		path: "storageProvider.useLegacyPartitionManagement",
-		values: boolValue{func(cfg *Config, b bool) {
+		values: boolValue{set: func(cfg *Config, b bool) {
 			if b && cfg.Storage.PartitionManager == azurestorage.SafeBlobLeases {
 				cfg.Storage.PartitionManager = azurestorage.LegacyBlobLeases
 			}
 		}},
 		check: func(cfg *Config, path string, s setting) error {
-			if !isTrue(s) || cfg.Storage.PartitionManager == azurestorage.LegacyBlobLeases {
+			if !s.isTrue() || cfg.Storage.PartitionManager == azurestorage.LegacyBlobLeases {
 				return nil
 			}
 			return fmt.Errorf("%s is true, but so is useTablePartitionManagement: set that to false (%s)", path, s.source)
@@ -175,54 +175,54 @@ var partitionRows = []settingRow{
 		does: "with `useTablePartitionManagement` `false`, shares them by the leases of version 1, without the hand-over of later ones",
 	},
 	{
-		path: "useAppLease", values: boolValue{func(cfg *Config, b bool) { cfg.Storage.AppLease.Disabled = !b }},
+		path: "useAppLease", values: boolValue{set: func(cfg *Config, b bool) { cfg.Storage.AppLease.Disabled = !b }},
 		initial: "`true`", get: func(cfg *Config) any { return !cfg.Storage.AppLease.Disabled },
 		does: "lets only one of the apps on a hub work on it, whichever number of processes it has. Apps differ by `WEBSITE_SITE_NAME`",
 	},
 	{
 		path:    "appLeaseOptions.acquireInterval",
-		values:  spanValue{time.Second, 24 * time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.AcquireInterval = d }},
+		values:  spanValue{low: time.Second, high: 24 * time.Hour, set: func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.AcquireInterval = d }},
 		initial: "`00:05:00`", get: func(cfg *Config) any { return cfg.Storage.AppLease.AcquireInterval },
 		does: "how often an app that does not have the lease asks for it",
 	},
 	{
 		path:    "appLeaseOptions.leaseInterval",
-		values:  spanValue{15 * time.Second, time.Minute, func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.Interval = d }},
+		values:  spanValue{low: 15 * time.Second, high: time.Minute, set: func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.Interval = d }},
 		initial: "`00:01:00`", get: func(cfg *Config) any { return cfg.Storage.AppLease.Interval },
 		does: "how long it is taken for",
 	},
 	{
 		path:    "appLeaseOptions.renewInterval",
-		values:  spanValue{time.Second, time.Minute, func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.RenewInterval = d }},
+		values:  spanValue{low: time.Second, high: time.Minute, set: func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.RenewInterval = d }},
 		initial: "`00:00:25`", get: func(cfg *Config) any { return cfg.Storage.AppLease.RenewInterval },
 		does: "how often it is renewed; less than `leaseInterval`",
 	},
 	{
-		path: "storageProvider.setAsideUndecodableMessages", values: boolValue{func(cfg *Config, b bool) { cfg.Storage.SetAsideUndecodable = b }},
+		path: "storageProvider.setAsideUndecodableMessages", values: boolValue{set: func(cfg *Config, b bool) { cfg.Storage.SetAsideUndecodable = b }},
 		initial: "`false`", get: func(cfg *Config) any { return cfg.Storage.SetAsideUndecodable },
 		does: "moves messages that this process cannot decode and has received ten times, which takes some 17 minutes, into queues beside their own, whose names end with `-poison`; " +
 			"`bin/app hub retry-undecodable` puts them back. Otherwise they stay, as in .NET, and are looked at every ten minutes: a worker of another version or engine may be able to decode them. Not known to .NET",
 	},
 	{
-		path: "storageProvider.trackingEnabled", values: boolValue{func(cfg *Config, b bool) { cfg.Storage.Tracking = b }},
+		path: "storageProvider.trackingEnabled", values: boolValue{set: func(cfg *Config, b bool) { cfg.Storage.Tracking = b }},
 		initial: "`false`", get: func(cfg *Config) any { return cfg.Storage.Tracking },
 		does: "keeps an audit of the orchestrations: every event of every execution, in the table `InstanceHistory00{hubName}`, which `GET instances/{instanceId}/tracking` reads. " +
 			"A queue message for each checkpoint, and what moves it into the table. Not known to .NET",
 	},
 	{
-		path: "storageProvider.jumpStartEnabled", values: boolValue{func(cfg *Config, b bool) { cfg.Storage.JumpStart.Enabled = b }},
+		path: "storageProvider.jumpStartEnabled", values: boolValue{set: func(cfg *Config, b bool) { cfg.Storage.JumpStart.Enabled = b }},
 		initial: "`false`", get: func(cfg *Config) any { return cfg.Storage.JumpStart.Enabled },
 		does: "records each start in a table before it is sent, and sends it again if it does not arrive, as when the client dies in between. Three more storage operations a start. Not known to .NET, whose workers take no notice of the table",
 	},
 	{
 		path:    "storageProvider.jumpStartTimeout",
-		values:  spanValue{time.Second, 24 * time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.JumpStart.Timeout = d }},
+		values:  spanValue{low: time.Second, high: 24 * time.Hour, set: func(cfg *Config, d time.Duration) { cfg.Storage.JumpStart.Timeout = d }},
 		initial: "`00:10:00`", get: func(cfg *Config) any { return cfg.Storage.JumpStart.Timeout },
 		does: "how long a recorded start may take to arrive",
 	},
 	{
 		path:    "storageProvider.jumpStartInterval",
-		values:  spanValue{time.Second, time.Hour, func(cfg *Config, d time.Duration) { cfg.Storage.JumpStart.Interval = d }},
+		values:  spanValue{low: time.Second, high: time.Hour, set: func(cfg *Config, d time.Duration) { cfg.Storage.JumpStart.Interval = d }},
 		initial: "`00:00:05`", get: func(cfg *Config) any { return cfg.Storage.JumpStart.Interval },
 		does: "how often a process looks at the records of each of its partitions",
 	},

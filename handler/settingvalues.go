@@ -12,24 +12,24 @@ import (
 )
 
 // A settingValues is the kind of values that a setting takes.
-type settingValues interface {
+type settingValues[C any] interface {
 	// take reads s, which was found at path, and puts it into cfg. The error
 	// says what is wrong with it, and where it comes from.
-	take(r *settingReader, path string, s setting, cfg *Config) error
+	take(r *settingReader[C], path string, s setting, cfg *C) error
 
 	// allowed says in words which values there are.
 	allowed() string
 
 	// schema describes the values to editors.
-	schema() schemaNode
+	schema() settingSchema
 }
 
 // errUnset says that a value is as good as none.
 var errUnset = errors.New("counts as not given")
 
 // A textValue is a string.
-type textValue struct {
-	set func(cfg *Config, value string)
+type textValueOf[C any] struct {
+	set func(cfg *C, value string)
 
 	// resolved says that %NAME% in it stands for the setting NAME.
 	resolved bool
@@ -46,7 +46,7 @@ type textValue struct {
 	words, pattern string
 }
 
-func (k textValue) take(r *settingReader, path string, s setting, cfg *Config) error {
+func (k textValueOf[C]) take(r *settingReader[C], path string, s setting, cfg *C) error {
 	if s.kind != kindString {
 		return s.wrong(path, "a string")
 	}
@@ -75,7 +75,7 @@ func (k textValue) take(r *settingReader, path string, s setting, cfg *Config) e
 	return nil
 }
 
-func (k textValue) allowed() string {
+func (k textValueOf[C]) allowed() string {
 	out := k.words
 	if out == "" {
 		out = "a string"
@@ -86,11 +86,11 @@ func (k textValue) allowed() string {
 	return out
 }
 
-func (k textValue) schema() schemaNode {
-	n := schemaNode{"type": "string"}
+func (k textValueOf[C]) schema() settingSchema {
+	n := settingSchema{"type": "string"}
 	switch {
 	case k.pattern != "" && k.resolved:
-		n["anyOf"] = []schemaNode{{"pattern": k.pattern}, {"pattern": "%[^%]+%"}}
+		n["anyOf"] = []settingSchema{{"pattern": k.pattern}, {"pattern": "%[^%]+%"}}
 	case k.pattern != "":
 		n["pattern"] = k.pattern
 	}
@@ -112,12 +112,12 @@ func mustBeSettingName(value string) string {
 
 // A wholeValue is a whole number. As in .NET configuration, where every value is
 // text, a string of digits is one, too.
-type wholeValue struct {
+type wholeValueOf[C any] struct {
 	low, high int
-	set       func(cfg *Config, n int)
+	set       func(cfg *C, n int)
 }
 
-func (k wholeValue) take(_ *settingReader, path string, s setting, cfg *Config) error {
+func (k wholeValueOf[C]) take(_ *settingReader[C], path string, s setting, cfg *C) error {
 	n, err := strconv.Atoi(strings.TrimSpace(s.text))
 	if err != nil || n < k.low || n > k.high || s.kind != kindNumber && s.kind != kindString {
 		return s.wrong(path, wholeRange(k.low, k.high))
@@ -128,18 +128,18 @@ func (k wholeValue) take(_ *settingReader, path string, s setting, cfg *Config) 
 	return nil
 }
 
-func (k wholeValue) allowed() string { return fmt.Sprintf("%d to %d", k.low, k.high) }
+func (k wholeValueOf[C]) allowed() string { return fmt.Sprintf("%d to %d", k.low, k.high) }
 
-func (k wholeValue) schema() schemaNode {
-	return schemaNode{"type": "integer", "minimum": k.low, "maximum": k.high}
+func (k wholeValueOf[C]) schema() settingSchema {
+	return settingSchema{"type": "integer", "minimum": k.low, "maximum": k.high}
 }
 
 // A boolValue is true or false, in any case, as JSON or as text.
-type boolValue struct {
-	set func(cfg *Config, b bool)
+type boolValueOf[C any] struct {
+	set func(cfg *C, b bool)
 }
 
-func (k boolValue) take(_ *settingReader, path string, s setting, cfg *Config) error {
+func (k boolValueOf[C]) take(_ *settingReader[C], path string, s setting, cfg *C) error {
 	text := strings.ToLower(strings.TrimSpace(s.text))
 	if s.kind != kindBool && s.kind != kindString || text != "true" && text != "false" {
 		return s.wrong(path, "true or false")
@@ -150,17 +150,17 @@ func (k boolValue) take(_ *settingReader, path string, s setting, cfg *Config) e
 	return nil
 }
 
-func (boolValue) allowed() string { return "`true`, `false`" }
+func (boolValueOf[C]) allowed() string { return "`true`, `false`" }
 
-func (boolValue) schema() schemaNode { return schemaNode{"type": "boolean"} }
+func (boolValueOf[C]) schema() settingSchema { return settingSchema{"type": "boolean"} }
 
 // A choiceValue is one of several names, in any case.
-type choiceValue struct {
+type choiceValueOf[C any] struct {
 	names []string
-	set   func(cfg *Config, index int)
+	set   func(cfg *C, index int)
 }
 
-func (k choiceValue) take(_ *settingReader, path string, s setting, cfg *Config) error {
+func (k choiceValueOf[C]) take(_ *settingReader[C], path string, s setting, cfg *C) error {
 	for i, name := range k.names {
 		if s.kind == kindString && strings.EqualFold(strings.TrimSpace(s.text), name) {
 			if k.set != nil {
@@ -176,17 +176,19 @@ func (k choiceValue) take(_ *settingReader, path string, s setting, cfg *Config)
 	return s.wrong(path, strings.Join(quoted, " or "))
 }
 
-func (k choiceValue) allowed() string { return "`" + strings.Join(k.names, "`, `") + "`" }
+func (k choiceValueOf[C]) allowed() string { return "`" + strings.Join(k.names, "`, `") + "`" }
 
-func (k choiceValue) schema() schemaNode { return schemaNode{"type": "string", "enum": k.names} }
-
-// A spanValue is a time span, .NET's TimeSpan.
-type spanValue struct {
-	low, high time.Duration
-	set       func(cfg *Config, d time.Duration)
+func (k choiceValueOf[C]) schema() settingSchema {
+	return settingSchema{"type": "string", "enum": k.names}
 }
 
-func (k spanValue) take(_ *settingReader, path string, s setting, cfg *Config) error {
+// A spanValue is a time span, .NET's TimeSpan.
+type spanValueOf[C any] struct {
+	low, high time.Duration
+	set       func(cfg *C, d time.Duration)
+}
+
+func (k spanValueOf[C]) take(_ *settingReader[C], path string, s setting, cfg *C) error {
 	d, err := parseTimeSpan(s.text)
 	if err != nil || d < k.low || d > k.high || s.kind != kindString {
 		return s.wrong(path, spanRange(k.low, k.high))
@@ -197,12 +199,12 @@ func (k spanValue) take(_ *settingReader, path string, s setting, cfg *Config) e
 	return nil
 }
 
-func (k spanValue) allowed() string {
+func (k spanValueOf[C]) allowed() string {
 	return fmt.Sprintf("`%s` to `%s`", shortTimeSpan(k.low), shortTimeSpan(k.high))
 }
 
-func (spanValue) schema() schemaNode {
-	return schemaNode{"type": "string", "pattern": `^(\d+\.)?\d{1,2}:\d{1,2}(:\d{1,2}(\.\d{1,7})?)?$`}
+func (spanValueOf[C]) schema() settingSchema {
+	return settingSchema{"type": "string", "pattern": `^(\d+\.)?\d{1,2}:\d{1,2}(:\d{1,2}(\.\d{1,7})?)?$`}
 }
 
 // shortTimeSpan is formatTimeSpan without zeros at the end of a fraction.
@@ -215,15 +217,15 @@ func shortTimeSpan(d time.Duration) string {
 }
 
 // A listValue holds numbers or names.
-type listValue struct {
-	item  schemaNode
+type listValueOf[C any] struct {
+	item  settingSchema
 	words string
 
 	// each takes an element; false means that it is not allowed.
-	each func(cfg *Config, s setting) bool
+	each func(cfg *C, s setting) bool
 }
 
-func (k listValue) take(r *settingReader, path string, s setting, cfg *Config) error {
+func (k listValueOf[C]) take(r *settingReader[C], path string, s setting, cfg *C) error {
 	must := strings.ReplaceAll(k.words, "`", "")
 	if s.kind != kindArray {
 		return s.wrong(path, must)
@@ -236,9 +238,11 @@ func (k listValue) take(r *settingReader, path string, s setting, cfg *Config) e
 	return nil
 }
 
-func (k listValue) allowed() string { return k.words }
+func (k listValueOf[C]) allowed() string { return k.words }
 
-func (k listValue) schema() schemaNode { return schemaNode{"type": "array", "items": k.item} }
+func (k listValueOf[C]) schema() settingSchema {
+	return settingSchema{"type": "array", "items": k.item}
+}
 
 // spanRange says in words which time spans are allowed.
 func spanRange(low, high time.Duration) string {
