@@ -54,6 +54,8 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		{from: "durable/internal/inuse", to: module},
 		{from: "durable/embedded", to: "github.com/Azure/"},
 		{from: "handler", to: module + "functions"},
+		{from: "handler/internal/settings", to: module, but: []string{module + "handler/internal/secrets"}},
+		{from: "handler/internal/settings", to: "github.com/labstack/"},
 	}
 	for _, pure := range []string{"durable/internal/coro", "durable/internal/entity", "durable/internal/replay"} {
 		for _, impure := range []string{"context", "sync", "log/slog", "net", "os", "math/rand", "crypto/rand"} {

@@ -17,6 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/labstack/echo/v4"
 )
 
@@ -52,19 +53,19 @@ func TestAccess_AddressThatOthersReachNeedsAKey(t *testing.T) {
 func TestAccess_TheEnvironmentSaysAddressAndKey(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		env  processEnvironment
+		env  settings.Environment
 		want string
 	}{
-		{processEnvironment{}, "127.0.0.1"},
-		{processEnvironment{Address: "0.0.0.0"}, "0.0.0.0"},
-		{processEnvironment{Address: "[::]"}, "::"},
-		{processEnvironment{Address: "0.0.0.0", HandlerPort: "1"}, "127.0.0.1"},
+		{settings.Environment{}, "127.0.0.1"},
+		{settings.Environment{Address: "0.0.0.0"}, "0.0.0.0"},
+		{settings.Environment{Address: "[::]"}, "::"},
+		{settings.Environment{Address: "0.0.0.0", HandlerPort: "1"}, "127.0.0.1"},
 	} {
-		if got := tt.env.host(); got != tt.want {
+		if got := tt.env.ListenHost(); got != tt.want {
 			t.Errorf("%+v: %s, want %s", tt.env, got, tt.want)
 		}
 	}
-	cfg := configure(processEnvironment{Key: "short"}, newSettings(), []string{storageSetting})
+	cfg := configure(settings.Environment{Key: "short"}, settings.New(), []string{storageSetting})
 	if cfg.Key != "short" || len(cfg.Notices) != 1 || strings.Contains(cfg.Notices[0], "short ") {
 		t.Errorf("key %q, notices %q", cfg.Key, cfg.Notices)
 	}

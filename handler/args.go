@@ -7,6 +7,8 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // An appCommand is what an app's program does instead of serving, if its first
@@ -58,7 +60,7 @@ func runCommand(app App, args []string, out, errs io.Writer) (code int, done boo
 		}
 		return exitOK, true
 	}
-	if env, err := readProcessEnvironment(); err != nil || env.behindHost() {
+	if env, err := settings.ReadEnvironment(); err != nil || env.BehindHost() {
 		return exitOK, false
 	}
 	switch {
@@ -111,7 +113,7 @@ func mainCommand(app App) (code int, done bool) {
 
 // schemaCommand writes the schema of host.json.
 func schemaCommand(_ App, _ []string, out io.Writer) error {
-	text, err := hostSchema(settingRows())
+	text, err := settings.HostSchema(settingRows())
 	if err != nil {
 		return err
 	}

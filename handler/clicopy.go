@@ -13,6 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // A hubPlace is one end of a copy.
@@ -211,8 +212,8 @@ func (c Config) removeEmpty(path string) error {
 }
 
 func (c Config) accountPlace(connection string) (hubPlace, error) {
-	vars := newVariables(os.Environ())
-	resolved, err := azurestorage.ResolveConnection(connection, vars.connection)
+	vars := settings.NewVariables(os.Environ())
+	resolved, err := azurestorage.ResolveConnection(connection, vars.Connection)
 	if err != nil {
 		return hubPlace{}, err
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // The defaults of [Config] and of what [Load] reads.
@@ -137,7 +138,7 @@ type Config struct {
 	Problem error
 
 	// plan is the hosting plan, as far as it was looked at.
-	plan plan
+	plan settings.Plan
 
 	// forwards says that the host passes requests on as they come, if it does not
 	// proxy them (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs).
@@ -199,26 +200,26 @@ func (c Config) withoutSecrets() Config {
 // What is wrong with the settings is the Config's Problem: all of it, a line
 // each. An error means that not even the port to listen on is known.
 func Load() (Config, error) {
-	env, err := readProcessEnvironment()
+	env, err := settings.ReadEnvironment()
 	if err != nil {
 		return Config{}, err
 	}
-	variable := func(name string) string { value, _ := newVariables(os.Environ()).lookup(name); return value }
-	root := findAppRoot(env.AppRoot, variable("AzureWebJobsScriptRoot"))
+	variable := func(name string) string { value, _ := settings.NewVariables(os.Environ()).Lookup(name); return value }
+	root := settings.FindAppRoot(env.AppRoot, variable("AzureWebJobsScriptRoot"))
 	var problems []error
-	if !env.behindHost() {
-		local, err := readLocalSettings(root)
+	if !env.BehindHost() {
+		local, err := settings.ReadLocalSettings(root)
 		if err == nil {
-			err = applyLocalSettings(local)
+			err = settings.ApplyLocalSettings(local)
 		}
 		if err != nil {
 			problems = append(problems, err)
 		}
-		if env, err = readProcessEnvironment(); err != nil {
+		if env, err = settings.ReadEnvironment(); err != nil {
 			return Config{}, err
 		}
 	}
-	port, err := env.port(DefaultPort)
+	port, err := env.ListenPort(DefaultPort)
 	if err != nil {
 		return Config{}, err
 	}
@@ -228,7 +229,7 @@ func Load() (Config, error) {
 		problems = append(problems, err)
 	}
 	cfg := configure(env, found, os.Environ())
-	cfg.Address = net.JoinHostPort(env.host(), strconv.Itoa(port))
+	cfg.Address = net.JoinHostPort(env.ListenHost(), strconv.Itoa(port))
 	cfg.Root = root
 	if notFound {
 		cfg.Notices = append(cfg.Notices, fmt.Sprintf("There is no host.json in %s or above it; defaults are used.", root))
@@ -237,76 +238,75 @@ func Load() (Config, error) {
 	return cfg, nil
 }
 
-func readHostJSON(root string) (settings, error) {
-	text, err := os.ReadFile(filepath.Join(root, hostJSONFile))
+func readHostJSON(root string) (settings.Settings, error) {
+	text, err := os.ReadFile(filepath.Join(root, settings.HostJSONFile))
 	if err != nil {
-		return newSettings(), err
+		return settings.New(), err
 	}
-	return parseHostJSON(text)
+	return settings.ParseHostJSON(text)
 }
 
 // configure makes a Config of what was read. It does nothing but decide.
-func configure(env processEnvironment, found settings, environ []string) Config {
-	found.override(environ)
-	vars := newVariables(environ)
+func configure(env settings.Environment, found settings.Settings, environ []string) Config {
+	found.Override(environ)
+	vars := settings.NewVariables(environ)
 	cfg := Config{
-		BehindHost:   env.behindHost(),
+		BehindHost:   env.BehindHost(),
 		RoutePrefix:  DefaultRoutePrefix,
 		SiteHostname: env.Hostname,
 		Key:          env.Key,
-		plan:         env.plan(),
+		plan:         env.Plan(),
 		Worker:       durable.Config{ShutdownTimeout: DefaultDrainTimeout},
 		Storage:      azurestorage.Config{DrainTimeout: DefaultDrainTimeout},
 	}.WithDefaults()
 	cfg.Logger, cfg.Worker.Logger, cfg.Storage.Logger = nil, nil, nil
 	cfg.Storage.TaskHub = defaultTaskHub(env)
 
-	r := newSettingReader[Config](found, vars, env.plan())
-	if _, flat := found.lookup(flatPath); flat {
-		if _, v2 := found.lookup(durableTaskPath); !v2 {
+	r := settings.NewReader[Config](found, vars, env.Plan())
+	if _, flat := found.Lookup(settings.FlatPath); flat {
+		if _, v2 := found.Lookup(settings.DurableTaskPath); !v2 {
 			cfg.Storage.TaskHub = defaultFlatHub
 		}
 	}
-	r.read(settingRows(), &cfg)
-	cfg.sources = r.sources
-	forwarding, given := found.lookup(forwardingPath)
-	cfg.forwards = given && forwarding.isTrue()
-	_, coreTools := vars.lookup("FUNCTIONS_CORETOOLS_ENVIRONMENT")
+	r.Read(settingRows(), &cfg)
+	cfg.sources = r.Sources
+	forwarding, given := found.Lookup(forwardingPath)
+	cfg.forwards = given && forwarding.IsTrue()
+	_, coreTools := vars.Lookup("FUNCTIONS_CORETOOLS_ENVIRONMENT")
 	cfg.onDevMachine = cfg.BehindHost && coreTools
-	if _, given := r.sources[hubNamePath]; !given && env.SlotName != "" && !strings.EqualFold(env.SlotName, "Production") {
-		r.problem(fmt.Errorf("%s is not given, and the app runs in slot %q: each slot needs a task hub of its own", hubNamePath, env.SlotName))
+	if _, given := r.Sources[hubNamePath]; !given && env.SlotName != "" && !strings.EqualFold(env.SlotName, "Production") {
+		r.Problem(fmt.Errorf("%s is not given, and the app runs in slot %q: each slot needs a task hub of its own", hubNamePath, env.SlotName))
 	}
-	if len(r.problems) == 0 {
-		r.problem(durableProblem(&cfg, vars))
+	if r.Problems() == nil {
+		r.Problem(durableProblem(&cfg, vars))
 	}
 	if s := cfg.Storage.WithDefaults(); s.ControlQueueBatchSize > s.ControlQueueBufferThreshold {
-		r.notice("controlQueueBatchSize is %d, but no more messages are received at once than controlQueueBufferThreshold, which is %d.",
+		r.Notice("controlQueueBatchSize is %d, but no more messages are received at once than controlQueueBufferThreshold, which is %d.",
 			s.ControlQueueBatchSize, s.ControlQueueBufferThreshold)
 	}
 	level, err := parseLogLevel(env.LogLevel)
 	if err != nil {
-		r.notices = append(r.notices, err.Error())
+		r.Notice("%v", err)
 	}
 	cfg.LogLevel = level
 	if cfg.LogJSON, err = parseLogFormat(env.LogFormat); err != nil {
-		r.notices = append(r.notices, err.Error())
+		r.Notice("%v", err)
 	}
 	if n := len(env.Key); n > 0 && n < shortestKey {
-		r.notice("The key DURABLE_KEY has %d characters; %d random ones or more cannot be guessed.", n, shortestKey)
+		r.Notice("The key DURABLE_KEY has %d characters; %d random ones or more cannot be guessed.", n, shortestKey)
 	}
-	cfg.Notices = r.notices
-	cfg.Problem = errors.Join(r.problems...)
+	cfg.Notices, cfg.Problem = r.Notices(), r.Problems()
 	return cfg
 }
 
 // durableProblem resolves the connection and checks what the tables of
 // settings cannot: values in relation to each other.
-func durableProblem(cfg *Config, vars variables) error {
+func durableProblem(cfg *Config, vars settings.Variables) error {
 	if err := cfg.Storage.Validate(); err != nil {
-		return fmt.Errorf("%s: %w", durableTaskPath, err)
+		return fmt.Errorf("%s: %w", settings.DurableTaskPath, err)
 	}
 	if err := cfg.Worker.Validate(); err != nil {
-		return fmt.Errorf("%s: %w", durableTaskPath, err)
+		return fmt.Errorf("%s: %w", settings.DurableTaskPath, err)
 	}
 	return errors.Join(chooseStorage(cfg, vars), cfg.EventGrid.findTopicKey(vars, cfg.sources[topicEndpointPath]))
 }
@@ -314,7 +314,7 @@ func durableProblem(cfg *Config, vars variables) error {
 // defaultTaskHub is the name of a hub that was not given one
 // (WebJobs.Extensions.DurableTask/Options/DurableTaskOptions.cs,
 // ResolveDefaultHubName).
-func defaultTaskHub(env processEnvironment) string {
+func defaultTaskHub(env settings.Environment) string {
 	if env.SiteName == "" {
 		return azurestorage.DefaultTaskHub
 	}
@@ -322,8 +322,8 @@ func defaultTaskHub(env processEnvironment) string {
 }
 
 // effective returns what all settings that have an effect are. Secrets are masked.
-func (c Config) effective() []effectiveSetting {
+func (c Config) effective() []settings.EffectiveSetting {
 	c = c.WithDefaults()
 	c.Worker, c.Storage = c.Worker.WithDefaults(), c.Storage.WithDefaults()
-	return effective(settingRows(), &c, c.sources)
+	return settings.Effective(settingRows(), &c, c.sources)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 const storageSetting = "AzureWebJobsStorage=UseDevelopmentStorage=true"
@@ -15,11 +16,11 @@ const storageSetting = "AzureWebJobsStorage=UseDevelopmentStorage=true"
 // name a storage account.
 func configured(t *testing.T, hostJSON string, environ ...string) Config {
 	t.Helper()
-	found, err := parseHostJSON([]byte(hostJSON))
+	found, err := settings.ParseHostJSON([]byte(hostJSON))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return configure(processEnvironment{}, found, append(environ, storageSetting))
+	return configure(settings.Environment{}, found, append(environ, storageSetting))
 }
 
 // durableTaskJSON wraps members of extensions.durableTask into a host.json.
@@ -98,7 +99,7 @@ func TestConfig_VariableOverridesHostJSON(t *testing.T) {
 		}
 	}
 	cfg := configured(t, "{}", "azurefunctionsjobhost__EXTENSIONS__durabletask__storageprovider__partitioncount=40")
-	want := "extensions.durableTask.storageProvider.partitionCount is \"40\", must be a whole number from 1 to 16 " +
+	want := "extensions.durableTask.storageProvider.partitionCount is \"40\"; want a whole number from 1 to 16 " +
 		"(environment variable azurefunctionsjobhost__EXTENSIONS__durabletask__storageprovider__partitioncount)"
 	if cfg.Problem == nil || cfg.Problem.Error() != want {
 		t.Errorf("problem is %v, want %s", cfg.Problem, want)
@@ -117,10 +118,10 @@ func TestConfig_TellsEverythingThatIsWrongAtOnce(t *testing.T) {
     }
   }
 }`)
-	want := `version is "1.0", must be "2.0" (host.json line 2)
-extensions.http.routePrefix is "a*", must be segments of letters, digits and . _ ~ -, other than . and .. (host.json line 4)
-extensions.durableTask.hubName is "-", must be 3 to 45 letters and digits, the first a letter (host.json line 6)
-extensions.durableTask.storageProvider is "none", must be an object (host.json line 7)`
+	want := `version is "1.0"; want "2.0" (host.json line 2)
+extensions.http.routePrefix is "a*"; want segments of letters, digits and . _ ~ -, other than . and .. (host.json line 4)
+extensions.durableTask.hubName is "-"; want 3 to 45 letters and digits, the first a letter (host.json line 6)
+extensions.durableTask.storageProvider is "none"; want an object (host.json line 7)`
 	if cfg.Problem == nil || cfg.Problem.Error() != want {
 		t.Errorf("problem is\n%v\nwant\n%s", cfg.Problem, want)
 	}
@@ -129,18 +130,18 @@ extensions.durableTask.storageProvider is "none", must be an object (host.json l
 func TestConfig_ExtensionsThatAreNoObjectAreAProblem(t *testing.T) {
 	t.Parallel()
 	cfg := configured(t, `{"extensions": "x"}`)
-	if want := `extensions is "x", must be an object (host.json line 1)`; cfg.Problem == nil || cfg.Problem.Error() != want {
+	if want := `extensions is "x"; want an object (host.json line 1)`; cfg.Problem == nil || cfg.Problem.Error() != want {
 		t.Errorf("problem is %v, want %s", cfg.Problem, want)
 	}
 }
 
 func TestConfig_MissingConnectionNamesWhatWasLookedFor(t *testing.T) {
 	t.Parallel()
-	found, err := parseHostJSON([]byte(durableTaskJSON(`"storageProvider": {"type": "AzureStorage"}`)))
+	found, err := settings.ParseHostJSON([]byte(durableTaskJSON(`"storageProvider": {"type": "AzureStorage"}`)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := configure(processEnvironment{}, found, nil)
+	cfg := configure(settings.Environment{}, found, nil)
 	if cfg.Problem == nil || !strings.Contains(cfg.Problem.Error(), "AzureWebJobsStorage") ||
 		!strings.HasPrefix(cfg.Problem.Error(), connectionNamePath+": ") {
 		t.Errorf("problem is %v, want one that names AzureWebJobsStorage", cfg.Problem)
@@ -184,20 +185,20 @@ The setting extensions.durableTasks is not a known setting and has no effect (ho
 func TestConfig_DefaultHubNameIsTheSites(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		env     processEnvironment
+		env     settings.Environment
 		file    string
 		want    string
 		problem bool
 	}{
-		{processEnvironment{}, "{}", "TestHubName", false},
-		{processEnvironment{SiteName: "my-site_2"}, "{}", "mysite2", false},
-		{processEnvironment{SiteName: "2fast"}, "{}", "t2fast", false},
-		{processEnvironment{SiteName: "my-site"}, durableTaskJSON(`"hubName": "Mine"`), "Mine", false},
-		{processEnvironment{SiteName: "site", SlotName: "Production"}, "{}", "site", false},
-		{processEnvironment{SiteName: "site", SlotName: "staging"}, "{}", "site", true},
-		{processEnvironment{SiteName: "site", SlotName: "staging"}, durableTaskJSON(`"hubName": "Mine"`), "Mine", false},
+		{settings.Environment{}, "{}", "TestHubName", false},
+		{settings.Environment{SiteName: "my-site_2"}, "{}", "mysite2", false},
+		{settings.Environment{SiteName: "2fast"}, "{}", "t2fast", false},
+		{settings.Environment{SiteName: "my-site"}, durableTaskJSON(`"hubName": "Mine"`), "Mine", false},
+		{settings.Environment{SiteName: "site", SlotName: "Production"}, "{}", "site", false},
+		{settings.Environment{SiteName: "site", SlotName: "staging"}, "{}", "site", true},
+		{settings.Environment{SiteName: "site", SlotName: "staging"}, durableTaskJSON(`"hubName": "Mine"`), "Mine", false},
 	} {
-		found, err := parseHostJSON([]byte(tt.file))
+		found, err := settings.ParseHostJSON([]byte(tt.file))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -221,11 +222,11 @@ func TestConfig_RoutePrefix(t *testing.T) {
 func TestConfig_LogLevelThatIsWrongIsOnlyRemarkedOn(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]slog.Level{"": 0, "Debug": slog.LevelDebug, "Warning": slog.LevelWarn, "error": slog.LevelError} {
-		if cfg := configure(processEnvironment{LogLevel: name}, newSettings(), []string{storageSetting}); cfg.LogLevel != want || len(cfg.Notices) > 0 {
+		if cfg := configure(settings.Environment{LogLevel: name}, settings.New(), []string{storageSetting}); cfg.LogLevel != want || len(cfg.Notices) > 0 {
 			t.Errorf("%q: %v, %v, want %v", name, cfg.LogLevel, cfg.Notices, want)
 		}
 	}
-	cfg := configure(processEnvironment{LogLevel: "loud"}, newSettings(), []string{storageSetting})
+	cfg := configure(settings.Environment{LogLevel: "loud"}, settings.New(), []string{storageSetting})
 	if cfg.Problem != nil || len(cfg.Notices) != 1 {
 		t.Errorf("problem %v, notices %v, want one notice", cfg.Problem, cfg.Notices)
 	}
@@ -234,19 +235,19 @@ func TestConfig_LogLevelThatIsWrongIsOnlyRemarkedOn(t *testing.T) {
 func TestPort_ComesFromTheHostThenTheOperator(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		env  processEnvironment
+		env  settings.Environment
 		want int
 		err  string
 	}{
-		{processEnvironment{}, 8080, ""},
-		{processEnvironment{Port: "9000"}, 9000, ""},
-		{processEnvironment{Port: "0"}, 0, ""},
-		{processEnvironment{Port: "9000", HandlerPort: "41000"}, 41000, ""},
-		{processEnvironment{Port: "http"}, 0, `environment variable PORT is "http", must be a port number from 0 to 65535`},
-		{processEnvironment{HandlerPort: "0"}, 0, `environment variable FUNCTIONS_CUSTOMHANDLER_PORT is "0", must be a port number from 1 to 65535`},
-		{processEnvironment{HandlerPort: "70000"}, 0, `environment variable FUNCTIONS_CUSTOMHANDLER_PORT is "70000", must be a port number from 1 to 65535`},
+		{settings.Environment{}, 8080, ""},
+		{settings.Environment{Port: "9000"}, 9000, ""},
+		{settings.Environment{Port: "0"}, 0, ""},
+		{settings.Environment{Port: "9000", HandlerPort: "41000"}, 41000, ""},
+		{settings.Environment{Port: "http"}, 0, `environment variable PORT is "http"; want a port number from 0 to 65535`},
+		{settings.Environment{HandlerPort: "0"}, 0, `environment variable FUNCTIONS_CUSTOMHANDLER_PORT is "0"; want a port number from 1 to 65535`},
+		{settings.Environment{HandlerPort: "70000"}, 0, `environment variable FUNCTIONS_CUSTOMHANDLER_PORT is "70000"; want a port number from 1 to 65535`},
 	} {
-		got, err := tt.env.port(DefaultPort)
+		got, err := tt.env.ListenPort(DefaultPort)
 		if err == nil {
 			err = errors.New("")
 		}

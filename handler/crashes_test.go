@@ -18,6 +18,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/google/uuid"
 )
 
@@ -126,7 +127,7 @@ type machine struct {
 func newMachine(t *testing.T, durableTask string, environ ...string) *machine {
 	t.Helper()
 	m := &machine{T: t, name: uuid.NewString()[:8], role: "crasher", root: t.TempDir(), environ: append(environ, "PORT=0", "GOTRACEBACK=single")}
-	if err := os.WriteFile(filepath.Join(m.root, hostJSONFile), []byte(durableTaskJSON(durableTask)), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(m.root, settings.HostJSONFile), []byte(durableTaskJSON(durableTask)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	return m

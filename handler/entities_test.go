@@ -64,7 +64,7 @@ func TestListEntities_AnswersKeyForKey(t *testing.T) {
 	compare(t, "first page", told(s, "GET", base+"/counter/?top=1", ""), head+provider.EncodeContinuation("@counter@gone")+"\n["+row("counter", "", "null")+"]")
 	compare(t, "next page", told(s, "GET", base+"/counter?top=1", "", headerContinuation, provider.EncodeContinuation("@counter@gone")), head+"\n["+row("counter", "k 1", "null")+"]")
 	compare(t, "nobody", told(s, "GET", base+"/nobody", ""), head+"\n[]")
-	compare(t, "a bad size", told(s, "GET", base+"?top=0", ""), "400"+answerJSON+"\n"+`{"Message":"The page size, top, must be at least 1."}`)
+	compare(t, "a bad size", told(s, "GET", base+"?top=0", ""), "400"+answerJSON+"\n"+`{"Message":"top is 0; want 1 or more."}`)
 
 	hub.queries = nil
 	call(s, "GET", base+"/counter?lastOperationTimeFrom=2026-01-05&lastOperationTimeTo=2026-01-06T00:00:00Z&top=5000&fetchState=true", "")

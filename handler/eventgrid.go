@@ -10,6 +10,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/eventgrid"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // An EventGridConfig says which Event Grid topic is told of orchestrations that
@@ -42,8 +43,8 @@ const DefaultEventGridRetryInterval = 5 * time.Minute
 
 // The paths of settings that depend on each other.
 const (
-	topicEndpointPath = durableTaskPath + ".notifications.eventGrid.topicEndpoint"
-	topicKeyPath      = durableTaskPath + ".notifications.eventGrid.keySettingName"
+	topicEndpointPath = settings.DurableTaskPath + ".notifications.eventGrid.topicEndpoint"
+	topicKeyPath      = settings.DurableTaskPath + ".notifications.eventGrid.keySettingName"
 )
 
 // isTopic reports whether a text is the URL of a topic.
@@ -55,14 +56,14 @@ func isTopic(text string) bool {
 // findTopicKey finds the key of the topic, if there is one, whose setting is from
 // source (WebJobs.Extensions.DurableTask/EventGridLifeCycleNotificationHelper.cs, the
 // constructor).
-func (c *EventGridConfig) findTopicKey(vars variables, source string) error {
+func (c *EventGridConfig) findTopicKey(vars settings.Variables, source string) error {
 	if c.Endpoint == "" {
 		return nil
 	}
 	if c.KeySetting == "" {
 		return fmt.Errorf("%s is given, but not %s, the name of the setting that has the topic's key (%s)", topicEndpointPath, topicKeyPath, source)
 	}
-	key, ok := vars.lookup(c.KeySetting)
+	key, ok := vars.Lookup(c.KeySetting)
 	if !ok || strings.TrimSpace(key) == "" {
 		return fmt.Errorf("%s names the setting %s, which is not set; it must be the topic's key", topicKeyPath, c.KeySetting)
 	}

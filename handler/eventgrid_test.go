@@ -22,32 +22,32 @@ func eventGridSettingCases() []settingCase {
 			path: grid + "topicEndpoint", get: func(c Config) any { return c.EventGrid.Endpoint }, byDefault: "",
 			good: map[string]any{`""`: "", `null`: ""},
 			bad: map[string]string{
-				`7`: "is 7, must be a string", `"https://x"`: "is given, but not extensions.durableTask.notifications.eventGrid.keySettingName",
-				`"topic"`: `is "topic", must be a URL such as`,
+				`7`: "is 7; want a string", `"https://x"`: "is given, but not extensions.durableTask.notifications.eventGrid.keySettingName",
+				`"topic"`: `is "topic"; want a URL such as`,
 			},
 		},
 		{
 			path: grid + "keySettingName", get: func(c Config) any { return c.EventGrid.KeySetting }, byDefault: "",
-			good: map[string]any{`"TOPIC_KEY"`: "TOPIC_KEY"}, bad: map[string]string{`[]`: "is an array, must be a string"}, overridden: "Other", override: "Other",
+			good: map[string]any{`"TOPIC_KEY"`: "TOPIC_KEY"}, bad: map[string]string{`[]`: "is an array; want a string"}, overridden: "Other", override: "Other",
 		},
 		{
 			path: grid + "publishRetryCount", get: func(c Config) any { return c.EventGrid.RetryCount }, byDefault: 0,
-			good: map[string]any{`3`: 3}, bad: map[string]string{`-1`: "must be a whole number from 0 to 1000"}, overridden: "4", override: 4,
+			good: map[string]any{`3`: 3}, bad: map[string]string{`-1`: "want a whole number from 0 to 1000"}, overridden: "4", override: 4,
 		},
 		{
 			path: grid + "publishRetryInterval", get: func(c Config) any { return c.EventGrid.RetryInterval }, byDefault: time.Duration(0),
-			good: map[string]any{`"00:00:30"`: 30 * time.Second}, bad: map[string]string{`"00:00:00"`: "must be a time span from 00:00:00.001 to 01:00:00"},
+			good: map[string]any{`"00:00:30"`: 30 * time.Second}, bad: map[string]string{`"00:00:00"`: "want a time span from 00:00:00.001 to 01:00:00"},
 			overridden: "00:01:00", override: time.Minute,
 		},
 		{
 			path: grid + "publishRetryHttpStatus", get: func(c Config) any { return len(c.EventGrid.RetryStatuses) }, byDefault: 0,
 			good: map[string]any{`[400, "403"]`: 2, `[]`: 0},
-			bad:  map[string]string{`400`: "is 400, must be a list of HTTP statuses", `[99]`: "has 99 in it, must be a list of HTTP statuses", `[{}]`: "has an object in it, must be"},
+			bad:  map[string]string{`400`: "is 400; want a list of HTTP statuses", `[99]`: "contains 99; want a list of HTTP statuses", `[{}]`: "contains an object; want"},
 		},
 		{
 			path: grid + "publishEventTypes", get: statuses, byDefault: "",
 			good: map[string]any{`["Started", "failed"]`: "Running Failed"},
-			bad:  map[string]string{`"Started"`: `is "Started", must be a list of Started,`, `["Begun"]`: `has "Begun" in it, must be a list of Started, Completed, Failed, Terminated`},
+			bad:  map[string]string{`"Started"`: `is "Started"; want a list of Started,`, `["Begun"]`: `contains "Begun"; want a list of Started, Completed, Failed, Terminated`},
 		},
 	}
 }

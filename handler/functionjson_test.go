@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/google/go-cmp/cmp"
 	"github.com/labstack/echo/v4"
 )
@@ -17,7 +18,7 @@ import (
 func hostRoot(t *testing.T, hostJSON string) string {
 	t.Helper()
 	root := t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, hostJSONFile), []byte(hostJSON), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(root, settings.HostJSONFile), []byte(hostJSON), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	return root
@@ -113,7 +114,7 @@ func TestWriteFunctions_AddsTheBundleThatBindingsNeed(t *testing.T) {
 	timer := App{Triggers: []Trigger{Timer("Tick", "0 * * * * *", nilTimer)}}
 	const commented = "// about {braces}\n{\n  // mine\n  \"version\": \"2.0\", /* here */\n}\n"
 	root := hostRoot(t, commented)
-	if says, err := runWrite(t, timer, root); err != nil || strings.Contains(says, "bundle") || fileText(t, root, hostJSONFile) != commented {
+	if says, err := runWrite(t, timer, root); err != nil || strings.Contains(says, "bundle") || fileText(t, root, settings.HostJSONFile) != commented {
 		t.Errorf("a timer needs none: %v %s", err, says)
 	}
 	says, err := runWrite(t, queue, root)
@@ -121,14 +122,14 @@ func TestWriteFunctions_AddsTheBundleThatBindingsNeed(t *testing.T) {
 		t.Errorf("%v %s", err, says)
 	}
 	want := "// about {braces}\n{" + bundle + "\n  // mine\n  \"version\": \"2.0\", /* here */\n}\n"
-	if diff := cmp.Diff(want, fileText(t, root, hostJSONFile)); diff != "" {
+	if diff := cmp.Diff(want, fileText(t, root, settings.HostJSONFile)); diff != "" {
 		t.Errorf("host.json (-want +got):\n%s", diff)
 	}
 	if says, err := runWrite(t, queue, root); err != nil || says != "" {
 		t.Errorf("again: %v %s, want silence", err, says)
 	}
-	if says, err := runWrite(t, timer, root); err != nil || !strings.Contains(says, "removed the extension bundle") || fileText(t, root, hostJSONFile) != commented {
-		t.Errorf("without the queue: %v %s\n%s", err, says, fileText(t, root, hostJSONFile))
+	if says, err := runWrite(t, timer, root); err != nil || !strings.Contains(says, "removed the extension bundle") || fileText(t, root, settings.HostJSONFile) != commented {
+		t.Errorf("without the queue: %v %s\n%s", err, says, fileText(t, root, settings.HostJSONFile))
 	}
 	own := strings.Replace(commented, "{\n", `{"extensionBundle": {"id": "Mine", "version": "[4.*, 5.0.0)"},`, 1)
 	if says, err := runWrite(t, timer, hostRoot(t, own)); err != nil || strings.Contains(says, "bundle") {

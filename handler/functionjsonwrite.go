@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/labstack/echo/v4"
 )
 
@@ -40,7 +41,7 @@ func writeFunctionsCommand(app App, args []string, out io.Writer) error {
 // before and the app no longer has, leaves everything else alone, and tells out
 // what it did.
 func writeFunctions(app App, root string, perRoute bool, out io.Writer) error {
-	host, err := os.ReadFile(filepath.Join(root, hostJSONFile))
+	host, err := os.ReadFile(filepath.Join(root, settings.HostJSONFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("there is no host.json in %s: name the app's root folder", root)
 	}
@@ -80,13 +81,13 @@ func functionFiles(app App, hostJSON []byte, perRoute bool) ([]functionFile, err
 	if !perRoute {
 		return files, nil
 	}
-	found, err := parseHostJSON(hostJSON)
+	found, err := settings.ParseHostJSON(hostJSON)
 	if err != nil {
 		return nil, err
 	}
 	prefix := DefaultRoutePrefix
-	if s, given := found.lookup(routePrefixPath); given {
-		prefix = strings.Trim(s.text, "/")
+	if s, given := found.Lookup(routePrefixPath); given {
+		prefix = strings.Trim(s.Text, "/")
 	}
 	routes, err := routesOf(app, prefix)
 	if err != nil {
@@ -200,7 +201,7 @@ func isGenerated(functionJSON []byte) bool {
 	var file struct {
 		GeneratedBy string `json:"generatedBy"`
 	}
-	return json.Unmarshal(plainJSON(functionJSON), &file) == nil && file.GeneratedBy == generatedBy
+	return json.Unmarshal(settings.PlainJSON(functionJSON), &file) == nil && file.GeneratedBy == generatedBy
 }
 
 // bundle is the member of host.json that lets the host load extensions.
@@ -213,17 +214,17 @@ const bundle = `
 // addBundle adds the extension bundle to host.json unless it has one, and leaves
 // all else in it as it is.
 func (w functionWriter) addBundle(host []byte, function, kind string) error {
-	found, err := parseHostJSON(host)
+	found, err := settings.ParseHostJSON(host)
 	if err != nil {
 		return err
 	}
-	if _, has := found.lookup("extensionBundle"); has {
+	if _, has := found.Lookup("extensionBundle"); has {
 		return nil
 	}
 	mark := len(host) - len(bytes.TrimPrefix(host, []byte("\xef\xbb\xbf")))
-	brace := mark + bytes.IndexByte(plainJSON(host), '{') + 1
+	brace := mark + bytes.IndexByte(settings.PlainJSON(host), '{') + 1
 	added := slices.Concat(host[:brace], []byte(bundle), host[brace:])
-	if _, err := parseHostJSON(added); err != nil {
+	if _, err := settings.ParseHostJSON(added); err != nil {
 		return fmt.Errorf("add the extension bundle: %w: add it by hand, as\n%s", err, bundle)
 	}
 	if err := w.writeHost(added); err != nil {
@@ -248,5 +249,5 @@ func (w functionWriter) removeBundle(host []byte) error {
 }
 
 func (w functionWriter) writeHost(text []byte) error {
-	return os.WriteFile(filepath.Join(w.root, hostJSONFile), text, 0o644)
+	return os.WriteFile(filepath.Join(w.root, settings.HostJSONFile), text, 0o644)
 }

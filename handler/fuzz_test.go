@@ -9,6 +9,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 var quiet = slog.New(slog.DiscardHandler)
@@ -16,7 +18,7 @@ var quiet = slog.New(slog.DiscardHandler)
 // Whatever is in host.json and in a variable that overrides it, reading it ends,
 // with a configuration that can be used or with a problem that says where it is.
 func FuzzHostJSON(f *testing.F) {
-	sample, err := os.ReadFile("../" + hostJSONFile)
+	sample, err := os.ReadFile("../" + settings.HostJSONFile)
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -31,14 +33,14 @@ func FuzzHostJSON(f *testing.F) {
 	}
 	f.Add([]byte(`{"durableTask": {"hubName": "%X%"}, "version": 2}`), "hubName", "%%")
 	f.Fuzz(func(t *testing.T, text []byte, name, value string) {
-		found, err := parseHostJSON(text)
+		found, err := settings.ParseHostJSON(text)
 		if err != nil {
 			if !strings.HasPrefix(err.Error(), "host.json ") {
 				t.Errorf("%v does not name the file", err)
 			}
 			return
 		}
-		cfg := configure(processEnvironment{}, found, []string{storageSetting, "AzureFunctionsJobHost__extensions__durableTask__" + name + "=" + value})
+		cfg := configure(settings.Environment{}, found, []string{storageSetting, "AzureFunctionsJobHost__extensions__durableTask__" + name + "=" + value})
 		if _, err := marshalJSON(cfg.effective()); err != nil {
 			t.Errorf("the effective configuration: %v", err)
 		}

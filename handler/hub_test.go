@@ -151,7 +151,7 @@ func TestHub_WrongConfigurationIsToldToEveryCallerAndLogged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		cfg, log := loggedConfig(t, newFakeHub())
-		cfg.Problem = errors.Join(errors.New("a is 1, must be 2"), errors.New("b is missing"))
+		cfg.Problem = errors.Join(errors.New("a is 1; want 2"), errors.New("b is missing"))
 		s := New(App{Routes: func(*echo.Group, *durableClient) { t.Error("routes were asked for without a client") }}, cfg)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
@@ -159,13 +159,13 @@ func TestHub_WrongConfigurationIsToldToEveryCallerAndLogged(t *testing.T) {
 		synctest.Wait()
 		for _, target := range []string{"/api/durabletask/instances", "/api/anything", "/runtime/webhooks/durabletask/instances", "/else"} {
 			compare(t, target, told(s, "POST", target, ""), "503\nRetry-After: 5\nContent-Type: application/json; charset=utf-8\n"+
-				`{"Message":"The app's configuration is wrong: a is 1, must be 2; b is missing. Mend it and restart the app."}`)
+				`{"Message":"The app's configuration is wrong: a is 1; want 2; b is missing. Mend it and restart the app."}`)
 		}
 		if w := call(s, "GET", "/", ""); w.Code != http.StatusOK {
 			t.Errorf("/ is answered with %d", w.Code)
 		}
 		time.Sleep(2*time.Minute + time.Second)
-		if n := log.count("a is 1, must be 2; b is missing"); n != 3 {
+		if n := log.count("a is 1; want 2; b is missing"); n != 3 {
 			t.Errorf("the reason was logged %d times in two minutes, want 3", n)
 		}
 		cancel()

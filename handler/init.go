@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"runtime"
 	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 //go:embed starter
@@ -19,8 +21,8 @@ var starterText embed.FS
 var starterFiles = [][2]string{
 	{"main.go", "main.go.txt"},
 	{"go.mod", "go.mod.txt"},
-	{hostJSONFile, hostJSONFile},
-	{localSettingsFile, localSettingsFile},
+	{settings.HostJSONFile, settings.HostJSONFile},
+	{settings.LocalSettingsFile, settings.LocalSettingsFile},
 	{"functions/" + functionJSONFile, functionJSONFile},
 	{".funcignore", "funcignore.txt"},
 	{".gitignore", "gitignore.txt"},
@@ -95,7 +97,7 @@ When you add a trigger to the app, build it and write the trigger's function.jso
 // starterMode is who may read a file of a new app: only its owner those that
 // keys come to stand in.
 func starterMode(name string) os.FileMode {
-	if name == localSettingsFile {
+	if name == settings.LocalSettingsFile {
 		return 0o600
 	}
 	return 0o644

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 func runInit(t *testing.T, args ...string) (string, error) {
@@ -34,12 +36,12 @@ func TestInit_WritesAnAppWhoseSettingsAreRight(t *testing.T) {
 		if strings.Contains(text, "{{") {
 			t.Errorf("%s has a gap:\n%s", file[0], text)
 		}
-		if strings.HasSuffix(file[0], ".json") && !json.Valid(plainJSON([]byte(text))) {
+		if strings.HasSuffix(file[0], ".json") && !json.Valid(settings.PlainJSON([]byte(text))) {
 			t.Errorf("%s is no JSON", file[0])
 		}
 	}
-	if info, err := os.Stat(filepath.Join(root, localSettingsFile)); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
-		t.Errorf("%s may hold keys: %v %v, want mode 0600", localSettingsFile, info.Mode(), err)
+	if info, err := os.Stat(filepath.Join(root, settings.LocalSettingsFile)); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
+		t.Errorf("%s may hold keys: %v %v, want mode 0600", settings.LocalSettingsFile, info.Mode(), err)
 	}
 	if text := fileText(t, root, "go.mod"); !strings.HasPrefix(text, "module my-shop-2\n") {
 		t.Errorf("go.mod is\n%s", text)
@@ -48,7 +50,7 @@ func TestInit_WritesAnAppWhoseSettingsAreRight(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := configure(processEnvironment{}, found, nil)
+	cfg := configure(settings.Environment{}, found, nil)
 	if cfg.Problem != nil || cfg.Storage.TaskHub != "HubMyShop2" || cfg.StorageType != Embedded || cfg.FunctionTimeout != -1 {
 		t.Errorf("the configuration is %+v", cfg)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/google/go-cmp/cmp"
 	"github.com/labstack/echo/v4"
 )
@@ -138,11 +139,11 @@ func TestInvocation_FromTheHostCanBeToldApartOrTheAppDoesNotServe(t *testing.T) 
 		{App{}, `{"customHandler": {"enableForwardingHttpRequest": true}, "extensions": {"http": {"routePrefix": ""}}}`, true, true},
 		{triggers, `{"customHandler": {"enableForwardingHttpRequest": true}, "extensions": {"http": {"routePrefix": ""}}}`, false, true},
 	} {
-		found, err := parseHostJSON([]byte(tt.hostJSON))
+		found, err := settings.ParseHostJSON([]byte(tt.hostJSON))
 		if err != nil {
 			t.Fatal(err)
 		}
-		env := processEnvironment{}
+		env := settings.Environment{}
 		if tt.handler {
 			env.HandlerPort = "8080"
 		}

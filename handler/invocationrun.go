@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/labstack/echo/v4"
 )
 
@@ -28,7 +29,7 @@ func parseFunctionTimeout(text string) (limit time.Duration, ok bool) {
 	if text == "-1" {
 		return -1, true
 	}
-	limit, err := parseTimeSpan(text)
+	limit, err := settings.ParseTimeSpan(text)
 	return limit, err == nil && limit >= time.Second
 }
 
@@ -39,7 +40,7 @@ func (c Config) hostLimit() time.Duration {
 		return c.FunctionTimeout
 	case c.FunctionTimeout < 0 || !c.BehindHost:
 		return 0
-	case c.plan == planConsumption:
+	case c.plan == settings.PlanConsumption:
 		return 5 * time.Minute
 	}
 	return 30 * time.Minute
@@ -49,7 +50,7 @@ func (c Config) hostLimit() time.Duration {
 func (c Config) functionTimeoutText() string {
 	c.BehindHost = true
 	if limit := c.hostLimit(); limit > 0 {
-		return formatTimeSpan(limit)
+		return settings.FormatTimeSpan(limit)
 	}
 	return "-1"
 }

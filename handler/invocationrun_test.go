@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/labstack/echo/v4"
 )
 
@@ -104,7 +105,7 @@ func TestInvocation_EndsBeforeTheHostLosesPatience(t *testing.T) {
 		{"by default", Config{BehindHost: true, FunctionTimeout: -1}, nil, 30 * time.Minute},
 		{"its own", Config{BehindHost: true, FunctionTimeout: -1}, []TriggerOption{Timeout(time.Hour)}, time.Hour},
 		{"the host's default", Config{BehindHost: true}, []TriggerOption{Timeout(time.Hour)}, 30*time.Minute - 10*time.Second},
-		{"Consumption", Config{BehindHost: true, plan: planConsumption}, nil, 5*time.Minute - 10*time.Second},
+		{"Consumption", Config{BehindHost: true, plan: settings.PlanConsumption}, nil, 5*time.Minute - 10*time.Second},
 		{"host.json's", Config{BehindHost: true, FunctionTimeout: 10 * time.Second}, nil, 8 * time.Second},
 	} {
 		if got := tt.cfg.limitOf(Manual("Run", nil2, tt.opts...)); got != tt.want {

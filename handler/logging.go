@@ -77,7 +77,7 @@ func parseLogFormat(name string) (asJSON bool, err error) {
 	case "json":
 		return true, nil
 	}
-	return false, fmt.Errorf("environment variable DURABLE_LOG_FORMAT is %q, must be text or json", name)
+	return false, fmt.Errorf("environment variable DURABLE_LOG_FORMAT is %q; want text or json", name)
 }
 
 // parseLogLevel reads DURABLE_LOG_LEVEL: one of slog's names or .NET's, in any
@@ -93,5 +93,5 @@ func parseLogLevel(name string) (slog.Level, error) {
 	case "error", "critical":
 		return slog.LevelError, nil
 	}
-	return slog.LevelInfo, fmt.Errorf("environment variable DURABLE_LOG_LEVEL is %q, must be debug, info, warn or error", name)
+	return slog.LevelInfo, fmt.Errorf("environment variable DURABLE_LOG_LEVEL is %q; want debug, info, warn or error", name)
 }

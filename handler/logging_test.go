@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 func TestLogging_FormatIsTextOrJSON(t *testing.T) {
@@ -18,8 +20,8 @@ func TestLogging_FormatIsTextOrJSON(t *testing.T) {
 		format string
 		json   bool
 		notice string
-	}{{"", false, ""}, {"TEXT", false, ""}, {"json", true, ""}, {"xml", false, `DURABLE_LOG_FORMAT is "xml", must be text or json`}} {
-		cfg := configure(processEnvironment{LogFormat: tt.format}, newSettings(), []string{storageSetting})
+	}{{"", false, ""}, {"TEXT", false, ""}, {"json", true, ""}, {"xml", false, `DURABLE_LOG_FORMAT is "xml"; want text or json`}} {
+		cfg := configure(settings.Environment{LogFormat: tt.format}, settings.New(), []string{storageSetting})
 		notices := strings.Join(cfg.Notices, "\n")
 		if cfg.LogJSON != tt.json || !strings.Contains(notices, tt.notice) || tt.notice == "" && notices != "" {
 			t.Errorf("%q: JSON %v, notices %q", tt.format, cfg.LogJSON, notices)

@@ -19,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // childRole is the variable that makes the test program play another: "app"
@@ -52,7 +54,7 @@ func TestMain(m *testing.M) {
 func command(t *testing.T, role, hostJSON string, environ ...string) *exec.Cmd {
 	t.Helper()
 	root := t.TempDir()
-	if err := os.WriteFile(filepath.Join(root, hostJSONFile), []byte(hostJSON), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(root, settings.HostJSONFile), []byte(hostJSON), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	cmd := exec.Command(os.Args[0])
@@ -202,7 +204,7 @@ func TestMain_WrongConfigurationDoesNotEndTheProgram(t *testing.T) {
 	for _, tt := range []struct{ name, hostJSON, setting, want string }{
 		{
 			"a bad value", `{"extensions": {"durableTask": {"storageProvider": {"partitionCount": 99}}}}`, "AzureWebJobsStorage=UseDevelopmentStorage=true",
-			"extensions.durableTask.storageProvider.partitionCount is 99, must be a whole number from 1 to 16 (host.json line 1)",
+			"extensions.durableTask.storageProvider.partitionCount is 99; want a whole number from 1 to 16 (host.json line 1)",
 		},
 		{"no JSON", "{", "AzureWebJobsStorage=UseDevelopmentStorage=true", "host.json line 1: the file ends before its object does"},
 		{"no connection", durableTaskJSON(`"storageProvider": {"type": "AzureStorage"}`), "X=", "none of the settings AzureWebJobsStorage"},
@@ -262,8 +264,8 @@ func TestMain_StandaloneReadsLocalSettings(t *testing.T) {
 	run := func(environ ...string) string {
 		root := t.TempDir()
 		for name, text := range map[string]string{
-			hostJSONFile:      `{"extensions": {"durableTask": {"hubName": "%HUB%"}}}`,
-			localSettingsFile: `{"IsEncrypted": false, "Values": {"HUB": "LocalHub", "PORT": "0", "AzureWebJobsStorage": "UseDevelopmentStorage=true",},}`,
+			settings.HostJSONFile:      `{"extensions": {"durableTask": {"hubName": "%HUB%"}}}`,
+			settings.LocalSettingsFile: `{"IsEncrypted": false, "Values": {"HUB": "LocalHub", "PORT": "0", "AzureWebJobsStorage": "UseDevelopmentStorage=true",},}`,
 		} {
 			if err := os.WriteFile(filepath.Join(root, name), []byte(text), 0o600); err != nil {
 				t.Fatal(err)

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // Each exchange of the transcripts goes to a documented route and is answered
@@ -111,7 +113,7 @@ func headersOf(answer map[string]any) map[string]any {
 // The schema of host.json takes the repository's and tells mistakes.
 func TestSchema_TakesTheSampleAndTellsMistakes(t *testing.T) {
 	t.Parallel()
-	text, err := hostSchema(settingRows())
+	text, err := settings.HostSchema(settingRows())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,12 +123,12 @@ func TestSchema_TakesTheSampleAndTellsMistakes(t *testing.T) {
 	}
 	check := func(file []byte) []string {
 		var value any
-		if err := json.Unmarshal(plainJSON(file), &value); err != nil {
+		if err := json.Unmarshal(settings.PlainJSON(file), &value); err != nil {
 			t.Fatal(err)
 		}
 		return violations(schema, schema, value, "host.json")
 	}
-	if wrong := check(readFile(t, "../"+hostJSONFile)); len(wrong) > 0 {
+	if wrong := check(readFile(t, "../"+settings.HostJSONFile)); len(wrong) > 0 {
 		t.Errorf("the sample: %q", wrong)
 	}
 	for _, bad := range []string{

@@ -9,6 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // A StorageType says what stores the task hub.
@@ -87,17 +88,17 @@ func (c Config) crashFile() string {
 // say nothing and there is no connection: neither one that is set nor the name
 // of one that should be. Where the platform comes and goes with its disks, a
 // file is never taken for want of a connection.
-func chooseStorage(cfg *Config, vars variables) error {
+func chooseStorage(cfg *Config, vars settings.Variables) error {
 	if cfg.StorageType == Embedded {
 		return nil
 	}
-	connection, err := azurestorage.ResolveConnection(cfg.ConnectionName, vars.connection)
+	connection, err := azurestorage.ResolveConnection(cfg.ConnectionName, vars.Connection)
 	if err == nil {
 		cfg.Connection, err = cfg.withTrackingStore(connection, vars)
 		return err
 	}
 	_, chosen := cfg.sources[storageTypePath]
-	_, onAzure := vars.lookup("WEBSITE_INSTANCE_ID")
+	_, onAzure := vars.Lookup("WEBSITE_INSTANCE_ID")
 	if errors.Is(err, azurestorage.ErrNoConnection) && !chosen && !onAzure && sameConnection(cfg.ConnectionName, DefaultConnectionName) &&
 		cfg.TrackingStoreConnectionName == "" {
 		cfg.StorageType = Embedded
@@ -110,11 +111,11 @@ func chooseStorage(cfg *Config, vars variables) error {
 // for tables and blobs, too, if there is one
 // (WebJobs.Extensions.DurableTask/AzureStorageDurabilityProviderFactory.cs,
 // GetAzureStorageOrchestrationServiceSettings).
-func (c Config) withTrackingStore(connection azurestorage.Connection, vars variables) (azurestorage.Connection, error) {
+func (c Config) withTrackingStore(connection azurestorage.Connection, vars settings.Variables) (azurestorage.Connection, error) {
 	if c.TrackingStoreConnectionName == "" {
 		return connection, nil
 	}
-	tracking, err := azurestorage.ResolveConnection(c.TrackingStoreConnectionName, vars.connection)
+	tracking, err := azurestorage.ResolveConnection(c.TrackingStoreConnectionName, vars.Connection)
 	if err != nil {
 		return azurestorage.Connection{}, fmt.Errorf("%s: %w", trackingConnectionPath, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // The account for the tables is found as that for the queues is, by a connection
@@ -76,11 +77,11 @@ func TestConfig_TheHubIsInAFileWhereNoStorageIsNamed(t *testing.T) {
 		},
 		{name: "the file is asked for on Azure", hostJSON: durableTaskJSON(embeddedType), environ: []string{"WEBSITE_INSTANCE_ID=7"}, want: Embedded},
 	} {
-		found, err := parseHostJSON([]byte(tt.hostJSON))
+		found, err := settings.ParseHostJSON([]byte(tt.hostJSON))
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := configure(processEnvironment{}, found, tt.environ)
+		cfg := configure(settings.Environment{}, found, tt.environ)
 		switch {
 		case tt.problem != "":
 			if cfg.Problem == nil || !strings.Contains(cfg.Problem.Error(), tt.problem) {

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // plantedKeys have the shapes of Azure's keys: of a storage account, a topic, a
@@ -72,7 +73,7 @@ func TestSecrets_AreMaskedByEachLogger(t *testing.T) {
 func TestSecrets_ThatStandForTheNameOfASettingAreNotTold(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"storageProvider.connectionName", "storageProvider.trackingStoreConnectionName", "notifications.eventGrid.keySettingName"} {
-		cfg := configured(t, nestedBelow(durableTaskPath+"."+path, "hunter 2!"))
+		cfg := configured(t, nestedBelow(settings.DurableTaskPath+"."+path, "hunter 2!"))
 		if cfg.Problem == nil || strings.Contains(cfg.Problem.Error(), "hunter") || !strings.Contains(cfg.Problem.Error(), path) {
 			t.Errorf("%s: the problem is %v", path, cfg.Problem)
 		}
@@ -97,14 +98,14 @@ func FuzzSecrets_AreInNoOutput(f *testing.F) {
 		switch {
 		case row >= len(rows):
 			variable = plantedVariables[row-len(rows)]
-		case rows[row].fullPath() == routePrefixPath && text == key:
+		case rows[row].FullPath() == routePrefixPath && text == key:
 			return // it would be a part of all URLs
-		case rows[row].absolute:
-			hostJSON = nestedBelow(rows[row].path, text)
+		case rows[row].Absolute:
+			hostJSON = nestedBelow(rows[row].Path, text)
 		default:
-			hostJSON = nestedBelow(rows[row].fullPath(), text)
+			hostJSON = nestedBelow(rows[row].FullPath(), text)
 		}
-		found, err := parseHostJSON([]byte(hostJSON))
+		found, err := settings.ParseHostJSON([]byte(hostJSON))
 		if err != nil {
 			return // not UTF-8
 		}
@@ -121,9 +122,9 @@ func FuzzSecrets_AreInNoOutput(f *testing.F) {
 
 // saidOf returns all that an app says whose settings were found, and in which
 // the given variable has a text.
-func saidOf(t *testing.T, found settings, inFile bool, variable, text string) string {
+func saidOf(t *testing.T, found settings.Settings, inFile bool, variable, text string) string {
 	var out bytes.Buffer
-	env := processEnvironment{}
+	env := settings.Environment{}
 	switch variable {
 	case "DURABLE_LOG_LEVEL":
 		env.LogLevel = text

@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/labstack/echo/v4"
 )
 
@@ -49,15 +50,15 @@ func (c Config) scaling() (maxActivities, maxOrchestrators int, polling time.Dur
 
 // A configurationPayload is the effective configuration.
 type configurationPayload struct {
-	Mode     string             `json:"mode"`
-	Plan     string             `json:"plan"`
-	Address  string             `json:"address"`
-	AppRoot  string             `json:"appRoot"`
-	LogLevel string             `json:"logLevel"`
-	Key      string             `json:"key"`
-	Settings []effectiveSetting `json:"settings"`
-	Notices  []string           `json:"notices"`
-	Problems []string           `json:"problems"`
+	Mode     string                      `json:"mode"`
+	Plan     string                      `json:"plan"`
+	Address  string                      `json:"address"`
+	AppRoot  string                      `json:"appRoot"`
+	LogLevel string                      `json:"logLevel"`
+	Key      string                      `json:"key"`
+	Settings []settings.EffectiveSetting `json:"settings"`
+	Notices  []string                    `json:"notices"`
+	Problems []string                    `json:"problems"`
 }
 
 // configuration answers GET configuration, also while the configuration is

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // settingsTable returns the README's table of the settings that have an effect
@@ -16,13 +18,13 @@ func settingsTable(inert bool) string {
 		out.WriteString("| Setting | Default | Values | What it does |\n|---|---|---|---|\n")
 	}
 	for _, row := range settingRows() {
-		name := "`" + row.path + "`"
+		name := "`" + row.Path + "`"
 		switch {
-		case (row.inert != "") != inert:
+		case (row.Inert != "") != inert:
 		case inert:
-			fmt.Fprintf(&out, "| %s | %s | %s |\n", name, sentence(row.does), sentence(row.inert))
+			fmt.Fprintf(&out, "| %s | %s | %s |\n", name, settings.Sentence(row.Does), settings.Sentence(row.Inert))
 		default:
-			fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", name, defaultsOf(&row), row.values.allowed(), sentence(row.does+aliasesOf(&row)))
+			fmt.Fprintf(&out, "| %s | %s | %s | %s |\n", name, defaultsOf(&row), row.Values.Allowed(), settings.Sentence(row.Does+aliasesOf(&row)))
 		}
 	}
 	return out.String()
@@ -30,11 +32,11 @@ func settingsTable(inert bool) string {
 
 // defaultsOf returns the default in words, those of plans too.
 func defaultsOf(row *settingRow) string {
-	out := row.initial
-	if text := row.onPlan[planConsumption]; text != "" {
+	out := row.Initial
+	if text := row.OnPlan[settings.PlanConsumption]; text != "" {
 		out += "; on Consumption plans `" + text + "`"
 	}
-	if text := row.onPlan[planFlex]; text != "" {
+	if text := row.OnPlan[settings.PlanFlex]; text != "" {
 		out += "; on Flex Consumption `" + text + "`"
 	}
 	return out
@@ -42,18 +44,18 @@ func defaultsOf(row *settingRow) string {
 
 // aliasesOf names the other names of a setting.
 func aliasesOf(row *settingRow) string {
-	if len(row.older) == 0 {
+	if len(row.Older) == 0 {
 		return ""
 	}
-	return ". `" + strings.Join(row.older, "`, `") + "` is an older name of it"
+	return ". `" + strings.Join(row.Older, "`, `") + "` is an older name of it"
 }
 
 // flatNames returns the names that settings have in the flat shape, in order.
 func flatNames() []string {
 	var names []string
 	for _, row := range settingRows() {
-		if row.flat != "" {
-			names = append(names, row.flat)
+		if row.Flat != "" {
+			names = append(names, row.Flat)
 		}
 	}
 	slices.Sort(names)

@@ -23,6 +23,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/labstack/echo/v4"
 )
 
@@ -37,7 +38,7 @@ type effect struct {
 	idle   bool                     // a client only: nobody works
 	// variable names what is turned instead of a setting; values are its texts.
 	variable string
-	process  processEnvironment // the other variables
+	process  settings.Environment // the other variables
 }
 
 // Each setting that has an effect is turned in host.json, of an app that then runs on
@@ -50,18 +51,18 @@ func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 		effects[e.path] = e
 	}
 	for _, row := range settingRows() {
-		e, seen := effects[row.path]
-		delete(effects, row.path)
-		if seen == (row.inert != "") {
-			t.Errorf("%s: the list of effects has it: %v; without effect by the table: %v", row.path, seen, row.inert != "")
+		e, seen := effects[row.Path]
+		delete(effects, row.Path)
+		if seen == (row.Inert != "") {
+			t.Errorf("%s: the list of effects has it: %v; without effect by the table: %v", row.Path, seen, row.Inert != "")
 		}
 		different := map[any]bool{}
 		for value, want := range e.values {
 			different[want] = true
 			for _, inFile := range hubsOf(e) {
-				t.Run(fmt.Sprintf("%s=%s, in a file %v", row.path, value, inFile), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s=%s, in a file %v", row.Path, value, inFile), func(t *testing.T) {
 					t.Parallel()
-					found, err := parseHostJSON([]byte(wrapped(row.fullPath(), value)))
+					found, err := settings.ParseHostJSON([]byte(wrapped(row.FullPath(), value)))
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -74,7 +75,7 @@ func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 			}
 		}
 		if seen && len(different) < 2 {
-			t.Errorf("%s: one cannot see which value it has", row.path)
+			t.Errorf("%s: one cannot see which value it has", row.Path)
 		}
 	}
 	for path := range effects {
@@ -101,11 +102,11 @@ func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 						fields.Field(i).SetString(value)
 					}
 				}
-				e.isSeen(t, newSettings(), want)
+				e.isSeen(t, settings.New(), want)
 			})
 		}
 	}
-	for field := range reflect.TypeFor[processEnvironment]().Fields() {
+	for field := range reflect.TypeFor[settings.Environment]().Fields() {
 		if name := field.Tag.Get("envconfig"); !turned[name] {
 			t.Errorf("nobody looks at the effect of %s", name)
 		}
@@ -133,7 +134,7 @@ func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 }
 
 // isSeen runs an app in a bubble and compares what is seen of it.
-func (e effect) isSeen(t *testing.T, found settings, want any) {
+func (e effect) isSeen(t *testing.T, found settings.Settings, want any) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		if got := runSettingsApp(t, e, found); got != want {
@@ -183,7 +184,7 @@ type sent struct {
 }
 
 // runSettingsApp runs an app with a host.json, and returns what e sees of it.
-func runSettingsApp(t *testing.T, e effect, found settings) any {
+func runSettingsApp(t *testing.T, e effect, found settings.Settings) any {
 	a := &settingsApp{
 		T: t, account: azuritetest.Simulated(), began: time.Now(), answers: []int{http.StatusOK},
 		atOnce: map[string]int{}, peaks: map[string]int{}, hold: make(chan struct{}),

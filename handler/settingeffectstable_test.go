@@ -15,6 +15,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 func settingEffects() []effect {
@@ -431,15 +432,15 @@ func variableEffects() []effect {
 			return a.account.Queues()[0]
 		}},
 		{
-			variable: "WEBSITE_SKU", hosted: true, process: processEnvironment{SiteName: "site"},
+			variable: "WEBSITE_SKU", hosted: true, process: settings.Environment{SiteName: "site"},
 			values: map[string]any{"ElasticPremium": whole, "Dynamic": consumption}, see: limit,
 		},
 		{
-			variable: "CONTAINER_NAME", hosted: true, process: processEnvironment{SiteName: "site"},
+			variable: "CONTAINER_NAME", hosted: true, process: settings.Environment{SiteName: "site"},
 			values: map[string]any{"": whole, "c": consumption}, see: limit,
 		},
 		{
-			variable: "WEBSITE_INSTANCE_ID", hosted: true, process: processEnvironment{SiteName: "site", ContainerName: "c"},
+			variable: "WEBSITE_INSTANCE_ID", hosted: true, process: settings.Environment{SiteName: "site", ContainerName: "c"},
 			values: map[string]any{"": consumption, "i": whole}, see: limit,
 		},
 	}

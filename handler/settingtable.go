@@ -10,17 +10,18 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // The kinds of rows and values of the settings of a [Config].
 type (
-	settingRow  = settingRowOf[Config]
-	textValue   = textValueOf[Config]
-	wholeValue  = wholeValueOf[Config]
-	boolValue   = boolValueOf[Config]
-	choiceValue = choiceValueOf[Config]
-	spanValue   = spanValueOf[Config]
-	listValue   = listValueOf[Config]
+	settingRow  = settings.Row[Config]
+	textValue   = settings.Text[Config]
+	wholeValue  = settings.Whole[Config]
+	boolValue   = settings.Bool[Config]
+	choiceValue = settings.Choice[Config]
+	spanValue   = settings.Span[Config]
+	listValue   = settings.List[Config]
 )
 
 // Paths in host.json, spelled as the documentation does.
@@ -29,8 +30,8 @@ const (
 	timeoutPath            = "functionTimeout"
 	routePrefixPath        = "extensions.http.routePrefix"
 	forwardingPath         = "customHandler.enableForwardingHttpRequest"
-	storagePath            = durableTaskPath + ".storageProvider"
-	hubNamePath            = durableTaskPath + ".hubName"
+	storagePath            = settings.DurableTaskPath + ".storageProvider"
+	hubNamePath            = settings.DurableTaskPath + ".hubName"
 	connectionNamePath     = storagePath + ".connectionName"
 	trackingConnectionPath = storagePath + ".trackingStoreConnectionName"
 	storageTypePath        = storagePath + ".type"
@@ -52,158 +53,158 @@ func settingRows() []settingRow {
 // hostRows are the settings of the host that this package reads, too.
 var hostRows = []settingRow{
 	{
-		path: versionPath, absolute: true,
-		values: textValue{words: "`2.0`", must: func(value string) string {
+		Path: versionPath, Absolute: true,
+		Values: textValue{Words: "`2.0`", Want: func(value string) string {
 			if value != "2.0" {
 				return `"2.0"`
 			}
 			return ""
 		}},
-		initial: "none", get: func(*Config) any { return "2.0" },
-		does: "the shape of `host.json`",
+		Initial: "none", Get: func(*Config) any { return "2.0" },
+		Does: "the shape of `host.json`",
 	},
 	{
-		path: timeoutPath, absolute: true,
-		values: textValue{
-			words: "a time span of a second or more, or `-1` for no limit",
-			must: func(value string) string {
+		Path: timeoutPath, Absolute: true,
+		Values: textValue{
+			Words: "a time span of a second or more, or `-1` for no limit",
+			Want: func(value string) string {
 				if _, ok := parseFunctionTimeout(value); ok {
 					return ""
 				}
 				return "a time span of a second or more, such as 00:10:00, or -1"
 			},
-			set: func(cfg *Config, value string) { cfg.FunctionTimeout, _ = parseFunctionTimeout(value) },
+			Set: func(cfg *Config, value string) { cfg.FunctionTimeout, _ = parseFunctionTimeout(value) },
 		},
-		initial: "`00:30:00`, on the Consumption plan `00:05:00`",
-		get:     func(cfg *Config) any { return cfg.functionTimeoutText() },
-		does: "how long the host lets an invocation run; then it kills the program, and the engine in it. Functions are stopped " +
+		Initial: "`00:30:00`, on the Consumption plan `00:05:00`",
+		Get:     func(cfg *Config) any { return cfg.functionTimeoutText() },
+		Does: "how long the host lets an invocation run; then it kills the program, and the engine in it. Functions are stopped " +
 			"before that, at `handler.Timeout` or this limit, and after 30 minutes if there is none",
 	},
 	{
-		path: routePrefixPath, absolute: true,
-		values: textValue{
-			words: "segments of letters, digits and `. _ ~ -`, or none",
-			must: func(value string) string {
+		Path: routePrefixPath, Absolute: true,
+		Values: textValue{
+			Words: "segments of letters, digits and `. _ ~ -`, or none",
+			Want: func(value string) string {
 				if !isRoutePrefix(strings.Trim(value, "/")) {
 					return "segments of letters, digits and . _ ~ -, other than . and .."
 				}
 				return ""
 			},
-			set: func(cfg *Config, value string) { cfg.RoutePrefix = strings.Trim(value, "/") },
+			Set: func(cfg *Config, value string) { cfg.RoutePrefix = strings.Trim(value, "/") },
 		},
-		initial: "`api`", get: func(cfg *Config) any { return cfg.RoutePrefix },
-		does: "where all routes begin, those of the management API too",
+		Initial: "`api`", Get: func(cfg *Config) any { return cfg.RoutePrefix },
+		Does: "where all routes begin, those of the management API too",
 	},
 }
 
 // hubRows are the settings of the hub as a whole.
 var hubRows = []settingRow{
 	{
-		path: "hubName", flat: "hubName",
-		values: textValue{
-			resolved: true, words: "3 to 45 letters and digits, the first a letter", pattern: "^[A-Za-z][A-Za-z0-9]{2,44}$",
-			must: func(value string) string {
+		Path: "hubName", Flat: "hubName",
+		Values: textValue{
+			Resolved: true, Words: "3 to 45 letters and digits, the first a letter", Pattern: "^[A-Za-z][A-Za-z0-9]{2,44}$",
+			Want: func(value string) string {
 				if azurestorage.ValidateHubName(value) == nil {
 					return ""
 				}
 				return fmt.Sprintf("%d to %d letters and digits, the first a letter", azurestorage.MinHubNameLength, azurestorage.MaxHubNameLength)
 			},
-			set: func(cfg *Config, value string) { cfg.Storage.TaskHub = value },
+			Set: func(cfg *Config, value string) { cfg.Storage.TaskHub = value },
 		},
-		initial: "`WEBSITE_SITE_NAME` made fit, else `TestHubName`", get: func(cfg *Config) any { return cfg.Storage.TaskHub },
-		does: "the task hub: what the names of all its queues, tables and containers begin with. In a deployment slot it must be given",
+		Initial: "`WEBSITE_SITE_NAME` made fit, else `TestHubName`", Get: func(cfg *Config) any { return cfg.Storage.TaskHub },
+		Does: "the task hub: what the names of all its queues, tables and containers begin with. In a deployment slot it must be given",
 	},
 	{
-		path: "overridableExistingInstanceStates",
-		values: choiceValue{names: []string{"NonRunningStates", "AnyState"}, set: func(cfg *Config, i int) {
+		Path: "overridableExistingInstanceStates",
+		Values: choiceValue{Names: []string{"NonRunningStates", "AnyState"}, Set: func(cfg *Config, i int) {
 			cfg.Overridable = []durable.OverridableStates{durable.NonRunningStates, durable.AnyState}[i]
 		}},
-		initial: "`NonRunningStates`",
-		get: func(cfg *Config) any {
+		Initial: "`NonRunningStates`",
+		Get: func(cfg *Config) any {
 			if cfg.Overridable == durable.AnyState {
 				return "AnyState"
 			}
 			return "NonRunningStates"
 		},
-		does: "which instances a start with their ID replaces: those that have ended, or any",
+		Does: "which instances a start with their ID replaces: those that have ended, or any",
 	},
 	{
-		path:    "maxOrchestrationActions",
-		values:  wholeValue{low: 1, high: 100_000_000, set: func(cfg *Config, n int) { cfg.Worker.MaxOrchestrationActions = n }},
-		initial: "100000", get: func(cfg *Config) any { return cfg.Worker.MaxOrchestrationActions },
-		does: "how many activities, timers, sub-orchestrations and events an execution may begin or send before it fails",
+		Path:    "maxOrchestrationActions",
+		Values:  wholeValue{Low: 1, High: 100_000_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxOrchestrationActions = n }},
+		Initial: "100000", Get: func(cfg *Config) any { return cfg.Worker.MaxOrchestrationActions },
+		Does: "how many activities, timers, sub-orchestrations and events an execution may begin or send before it fails",
 	},
 	{
-		path: "unknownFunctionTimeout",
-		values: spanValue{low: time.Second, high: 365 * 24 * time.Hour, set: func(cfg *Config, d time.Duration) {
+		Path: "unknownFunctionTimeout",
+		Values: spanValue{Low: time.Second, High: 365 * 24 * time.Hour, Set: func(cfg *Config, d time.Duration) {
 			cfg.Worker.UnknownFunctionTimeout = d
 		}},
-		initial: "`00:10:00`; none in a local file",
-		get: func(cfg *Config) any {
+		Initial: "`00:10:00`; none in a local file",
+		Get: func(cfg *Config) any {
 			if cfg.StorageType == Embedded {
 				return cfg.Worker.UnknownFunctionTimeout
 			}
 			return cmp.Or(cfg.Worker.UnknownFunctionTimeout, durable.UnknownFunctionTimeoutDefault)
 		},
-		does: "how long an instance that has not begun waits for a worker that knows its function before it fails. Those that have begun wait for ever, and can be terminated and suspended meanwhile",
+		Does: "how long an instance that has not begun waits for a worker that knows its function before it fails. Those that have begun wait for ever, and can be terminated and suspended meanwhile",
 	},
 	{
-		path:    "failUnknownFunctions",
-		values:  boolValue{set: func(cfg *Config, b bool) { cfg.Worker.FailUnknownFunctions = b }},
-		initial: "`false`", get: func(cfg *Config) any { return cfg.Worker.FailUnknownFunctions },
-		does: "fails instances that have begun after `unknownFunctionTimeout`, too, and activities. A wrong deployment then ends what runs",
+		Path:    "failUnknownFunctions",
+		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.FailUnknownFunctions = b }},
+		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Worker.FailUnknownFunctions },
+		Does: "fails instances that have begun after `unknownFunctionTimeout`, too, and activities. A wrong deployment then ends what runs",
 	},
 	{
-		path:    "storeInputsInOrchestrationHistory",
-		values:  boolValue{set: func(cfg *Config, b bool) { cfg.Worker.KeepInputs = b }},
-		initial: "`false`", get: func(cfg *Config) any { return cfg.Worker.KeepInputs },
-		does: "keeps the inputs of activities and sub-orchestrations in the histories of those that call them, where `showHistory=true` shows them. Otherwise only the called have them",
+		Path:    "storeInputsInOrchestrationHistory",
+		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.KeepInputs = b }},
+		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Worker.KeepInputs },
+		Does: "keeps the inputs of activities and sub-orchestrations in the histories of those that call them, where `showHistory=true` shows them. Otherwise only the called have them",
 	},
 	{
-		path: "throwStatusExceptionsOnRaiseEvent", values: boolValue{}, initial: "`true`",
-		does:  "refuses events to instances that are missing or have ended",
-		inert: "such events are always refused",
+		Path: "throwStatusExceptionsOnRaiseEvent", Values: boolValue{}, Initial: "`true`",
+		Does:  "refuses events to instances that are missing or have ended",
+		Inert: "such events are always refused",
 	},
 }
 
 // concurrencyRows say how much runs at once.
 var concurrencyRows = []settingRow{
 	{
-		path: "maxConcurrentActivityFunctions", flat: "maxConcurrentActivityFunctions",
-		values: wholeValue{low: 1, high: 100_000, set: func(cfg *Config, n int) {
+		Path: "maxConcurrentActivityFunctions", Flat: "maxConcurrentActivityFunctions",
+		Values: wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) {
 			cfg.Worker.MaxConcurrentActivities, cfg.Storage.MaxConcurrentActivities = n, n
 		}},
-		initial: "10 for each core", onPlan: map[plan]string{planConsumption: "10"},
-		get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentActivities },
-		does: "how many activities this process runs at once. More use the machine better if activities mostly wait; fewer spare memory and what they call",
+		Initial: "10 for each core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "10"},
+		Get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentActivities },
+		Does: "how many activities this process runs at once. More use the machine better if activities mostly wait; fewer spare memory and what they call",
 	},
 	{
-		path: "maxConcurrentOrchestratorFunctions", flat: "maxConcurrentOrchestratorFunctions",
-		values:  wholeValue{low: 1, high: 100_000, set: func(cfg *Config, n int) { cfg.Worker.MaxConcurrentOrchestrators = n }},
-		initial: "10 for each core", onPlan: map[plan]string{planConsumption: "5"},
-		get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentOrchestrators },
-		does: "how many instances this process has in hand at once. Each has its history in memory",
+		Path: "maxConcurrentOrchestratorFunctions", Flat: "maxConcurrentOrchestratorFunctions",
+		Values:  wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxConcurrentOrchestrators = n }},
+		Initial: "10 for each core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "5"},
+		Get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentOrchestrators },
+		Does: "how many instances this process has in hand at once. Each has its history in memory",
 	},
 }
 
 // versionRows are about versions of orchestrators.
 var versionRows = []settingRow{
 	{
-		path: "defaultVersion", values: textValue{words: "any text", set: func(cfg *Config, value string) { cfg.Worker.Version = durable.Version(value) }},
-		initial: "none", get: func(cfg *Config) any { return string(cfg.Worker.Version) },
-		does: "the version of what this app runs: that of instances and sub-orchestrations for which none was chosen",
+		Path: "defaultVersion", Values: textValue{Words: "any text", Set: func(cfg *Config, value string) { cfg.Worker.Version = durable.Version(value) }},
+		Initial: "none", Get: func(cfg *Config) any { return string(cfg.Worker.Version) },
+		Does: "the version of what this app runs: that of instances and sub-orchestrations for which none was chosen",
 	},
 	{
-		path:    "versionMatchStrategy",
-		values:  choiceValue{names: namesOf(versionMatches), set: func(cfg *Config, i int) { cfg.Worker.VersionMatch = versionMatches[i] }},
-		initial: "`CurrentOrOlder`", get: func(cfg *Config) any { return cfg.Worker.VersionMatch },
-		does: "which instances this app takes, by their version and `defaultVersion`: the same or an older one, the same only (`Strict`), or all (`None`). Without a `defaultVersion` it takes all",
+		Path:    "versionMatchStrategy",
+		Values:  choiceValue{Names: namesOf(versionMatches), Set: func(cfg *Config, i int) { cfg.Worker.VersionMatch = versionMatches[i] }},
+		Initial: "`CurrentOrOlder`", Get: func(cfg *Config) any { return cfg.Worker.VersionMatch },
+		Does: "which instances this app takes, by their version and `defaultVersion`: the same or an older one, the same only (`Strict`), or all (`None`). Without a `defaultVersion` it takes all",
 	},
 	{
-		path:    "versionFailureStrategy",
-		values:  choiceValue{names: namesOf(versionFailures), set: func(cfg *Config, i int) { cfg.Worker.VersionFailure = versionFailures[i] }},
-		initial: "`Reject`", get: func(cfg *Config) any { return cfg.Worker.VersionFailure },
-		does: "what becomes of the others: they are left to other workers of the hub, or fail",
+		Path:    "versionFailureStrategy",
+		Values:  choiceValue{Names: namesOf(versionFailures), Set: func(cfg *Config, i int) { cfg.Worker.VersionFailure = versionFailures[i] }},
+		Initial: "`Reject`", Get: func(cfg *Config) any { return cfg.Worker.VersionFailure },
+		Does: "what becomes of the others: they are left to other workers of the hub, or fail",
 	},
 }
 
@@ -215,91 +216,91 @@ var (
 // entityRows are about entities.
 var entityRows = []settingRow{
 	{
-		path:    "maxConcurrentEntityFunctions",
-		values:  wholeValue{low: 1, high: 100_000, set: func(cfg *Config, n int) { cfg.Worker.MaxConcurrentEntities = n }},
-		initial: "10 for each core", onPlan: map[plan]string{planConsumption: "10"},
-		get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentEntities },
-		does: "how many entities this process has in hand at once",
+		Path:    "maxConcurrentEntityFunctions",
+		Values:  wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxConcurrentEntities = n }},
+		Initial: "10 for each core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "10"},
+		Get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentEntities },
+		Does: "how many entities this process has in hand at once",
 	},
 	{
-		path:    "maxEntityOperationBatchSize",
-		values:  wholeValue{low: 1, high: 100_000, set: func(cfg *Config, n int) { cfg.Worker.MaxEntityBatch = n }},
-		initial: "5000", onPlan: map[plan]string{planConsumption: "50"},
-		get:  func(cfg *Config) any { return cfg.Worker.MaxEntityBatch },
-		does: "how many operations of an entity are performed before what came of them is stored. More is faster, fewer are done again after a crash",
+		Path:    "maxEntityOperationBatchSize",
+		Values:  wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxEntityBatch = n }},
+		Initial: "5000", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "50"},
+		Get:  func(cfg *Config) any { return cfg.Worker.MaxEntityBatch },
+		Does: "how many operations of an entity are performed before what came of them is stored. More is faster, fewer are done again after a crash",
 	},
 	{
-		path: "entityMessageReorderWindowInMinutes",
-		values: wholeValue{low: 0, high: 525_600, set: func(cfg *Config, n int) {
+		Path: "entityMessageReorderWindowInMinutes",
+		Values: wholeValue{Low: 0, High: 525_600, Set: func(cfg *Config, n int) {
 			cfg.Worker.EntityReorderWindow = time.Duration(n) * time.Minute
 			if n == 0 {
 				cfg.Worker.EntityReorderWindow = -1 // zero would be the default
 			}
 		}},
-		initial: "30", get: func(cfg *Config) any { return int(max(cfg.Worker.EntityReorderWindow, 0) / time.Minute) },
-		does: "for how long messages to entities are put in order and recognised when they come again; 0 does neither",
+		Initial: "30", Get: func(cfg *Config) any { return int(max(cfg.Worker.EntityReorderWindow, 0) / time.Minute) },
+		Does: "for how long messages to entities are put in order and recognised when they come again; 0 does neither",
 	},
 	{
-		path:    "rollbackEntityOperationsOnExceptions",
-		values:  boolValue{set: func(cfg *Config, b bool) { cfg.Worker.KeepFailedEntityEffects = !b }},
-		initial: "`true`", get: func(cfg *Config) any { return !cfg.Worker.KeepFailedEntityEffects },
-		does: "leaves an entity's state alone when an operation fails, and sends nothing that it would have sent",
+		Path:    "rollbackEntityOperationsOnExceptions",
+		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.KeepFailedEntityEffects = !b }},
+		Initial: "`true`", Get: func(cfg *Config) any { return !cfg.Worker.KeepFailedEntityEffects },
+		Does: "leaves an entity's state alone when an operation fails, and sends nothing that it would have sent",
 	},
 }
 
 // sessionRows are about what stays in memory.
 var sessionRows = []settingRow{
 	{
-		path: "extendedSessionsEnabled", values: boolValue{set: func(cfg *Config, b bool) { cfg.Worker.ExtendedSessions = b }},
-		initial: "`false`", get: func(cfg *Config) any { return cfg.Worker.ExtendedSessions },
-		does: "keeps instances in memory between two messages, so that histories are read and replayed less often",
+		Path: "extendedSessionsEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.ExtendedSessions = b }},
+		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Worker.ExtendedSessions },
+		Does: "keeps instances in memory between two messages, so that histories are read and replayed less often",
 	},
 	{
-		path: "extendedSessionIdleTimeoutInSeconds",
-		values: wholeValue{low: 1, high: 86_400, set: func(cfg *Config, n int) {
+		Path: "extendedSessionIdleTimeoutInSeconds",
+		Values: wholeValue{Low: 1, High: 86_400, Set: func(cfg *Config, n int) {
 			cfg.Worker.ExtendedSessionIdle = time.Duration(n) * time.Second
 		}},
-		initial: "30", get: func(cfg *Config) any { return int(cfg.Worker.ExtendedSessionIdle / time.Second) },
-		does: "how long one that nothing happens to is kept so",
+		Initial: "30", Get: func(cfg *Config) any { return int(cfg.Worker.ExtendedSessionIdle / time.Second) },
+		Does: "how long one that nothing happens to is kept so",
 	},
 }
 
 // httpRows are about HTTP, in and out.
 var httpRows = []settingRow{
 	{
-		path: "httpSettings.defaultAsyncRequestSleepTimeMilliseconds",
-		values: wholeValue{low: 1, high: 86_400_000, set: func(cfg *Config, n int) {
+		Path: "httpSettings.defaultAsyncRequestSleepTimeMilliseconds",
+		Values: wholeValue{Low: 1, High: 86_400_000, Set: func(cfg *Config, n int) {
 			cfg.Worker.HTTP.PollInterval = time.Duration(n) * time.Millisecond
 		}},
-		initial: "30000", get: func(cfg *Config) any { return int(cfg.Worker.HTTP.PollInterval / time.Millisecond) },
-		does: "how long `durable.CallHTTP` waits before it asks again, when the response does not say",
+		Initial: "30000", Get: func(cfg *Config) any { return int(cfg.Worker.HTTP.PollInterval / time.Millisecond) },
+		Does: "how long `durable.CallHTTP` waits before it asks again, when the response does not say",
 	},
 	{
-		path: "httpSettings.crossOriginHeaders",
-		values: listValue{item: settingSchema{"type": "string", "pattern": headerName.String()}, words: "a list of names of headers", each: func(cfg *Config, s setting) bool {
-			cfg.Worker.HTTP.CrossOriginHeaders = append(cfg.Worker.HTTP.CrossOriginHeaders, s.text)
-			return headerName.MatchString(s.text)
+		Path: "httpSettings.crossOriginHeaders",
+		Values: listValue{Item: settings.Schema{"type": "string", "pattern": headerName.String()}, Words: "a list of names of headers", Each: func(cfg *Config, s settings.Setting) bool {
+			cfg.Worker.HTTP.CrossOriginHeaders = append(cfg.Worker.HTTP.CrossOriginHeaders, s.Text)
+			return headerName.MatchString(s.Text)
 		}},
-		initial: "none", get: func(cfg *Config) any { return strings.Join(cfg.Worker.HTTP.CrossOriginHeaders, " ") },
-		does: "which headers `durable.CallHTTP` may send to another origin than that of the URL, if a redirect or a 202 response names one, " +
+		Initial: "none", Get: func(cfg *Config) any { return strings.Join(cfg.Worker.HTTP.CrossOriginHeaders, " ") },
+		Does: "which headers `durable.CallHTTP` may send to another origin than that of the URL, if a redirect or a 202 response names one, " +
 			"besides such as `Accept` and `User-Agent`, which hold no key. Only this engine has it",
 	},
 	{
-		path: "httpSettings.useForwardedHost", values: boolValue{set: func(cfg *Config, b bool) { cfg.UseForwardedHost = b }},
-		initial: "`false`", get: func(cfg *Config) any { return cfg.UseForwardedHost },
-		does: "standalone, takes the origin of URLs from `X-Forwarded-Host` and `X-Forwarded-Proto`: for an app behind a proxy of its own. Behind the host they always count",
+		Path: "httpSettings.useForwardedHost", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.UseForwardedHost = b }},
+		Initial: "`false`", Get: func(cfg *Config) any { return cfg.UseForwardedHost },
+		Does: "standalone, takes the origin of URLs from `X-Forwarded-Host` and `X-Forwarded-Proto`: for an app behind a proxy of its own. Behind the host they always count",
 	},
 	{
-		path:    "httpSettings.maxRequestBodyMegabytes",
-		values:  wholeValue{low: 1, high: 65_536, set: func(cfg *Config, n int) { cfg.MaxRequestBody = int64(n) << 20 }},
-		initial: "100", get: func(cfg *Config) any { return int(cfg.MaxRequestBody >> 20) },
-		does: "how long the body of a request may be; a longer one gets status 413. The host has a limit of its own, 100 MB by default. Not known to .NET",
+		Path:    "httpSettings.maxRequestBodyMegabytes",
+		Values:  wholeValue{Low: 1, High: 65_536, Set: func(cfg *Config, n int) { cfg.MaxRequestBody = int64(n) << 20 }},
+		Initial: "100", Get: func(cfg *Config) any { return int(cfg.MaxRequestBody >> 20) },
+		Does: "how long the body of a request may be; a longer one gets status 413. The host has a limit of its own, 100 MB by default. Not known to .NET",
 	},
 	{
-		path:    "httpSettings.maxRequestBodiesMegabytes",
-		values:  wholeValue{low: 1, high: 65_536, set: func(cfg *Config, n int) { cfg.MaxRequestBodies = int64(n) << 20 }},
-		initial: "256", get: func(cfg *Config) any { return int(cfg.MaxRequestBodies >> 20) },
-		does: "how much the bodies of all requests may have together that are being answered, and at least one as long as may be; others get status 503 meanwhile. Memory takes a few times as much. Not known to .NET",
+		Path:    "httpSettings.maxRequestBodiesMegabytes",
+		Values:  wholeValue{Low: 1, High: 65_536, Set: func(cfg *Config, n int) { cfg.MaxRequestBodies = int64(n) << 20 }},
+		Initial: "256", Get: func(cfg *Config) any { return int(cfg.MaxRequestBodies >> 20) },
+		Does: "how much the bodies of all requests may have together that are being answered, and at least one as long as may be; others get status 503 meanwhile. Memory takes a few times as much. Not known to .NET",
 	},
 }
 

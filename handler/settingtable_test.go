@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -24,15 +25,15 @@ func TestSettings_EveryOneThatHasAnEffectIsTested(t *testing.T) {
 	}
 	seen := map[string]bool{}
 	for _, row := range settingRows() {
-		if seen[strings.ToLower(row.path)] {
-			t.Errorf("%s has two rows", row.path)
+		if seen[strings.ToLower(row.Path)] {
+			t.Errorf("%s has two rows", row.Path)
 		}
-		seen[strings.ToLower(row.path)] = true
-		if row.inert == "" && (!tested[row.path] || row.get == nil) {
-			t.Errorf("%s has an effect, but no test or no get", row.path)
+		seen[strings.ToLower(row.Path)] = true
+		if row.Inert == "" && (!tested[row.Path] || row.Get == nil) {
+			t.Errorf("%s has an effect, but no test or no get", row.Path)
 		}
-		if row.does == "" || row.initial == "" || row.values == nil {
-			t.Errorf("%s lacks a word on its values, its default or what it does", row.path)
+		if row.Does == "" || row.Initial == "" || row.Values == nil {
+			t.Errorf("%s lacks a word on its values, its default or what it does", row.Path)
 		}
 	}
 }
@@ -98,7 +99,7 @@ func TestSettings_SchemaIsThatOfTheTable(t *testing.T) {
 // or without effect.
 func TestSettings_HostJSONsToCopyAreShortAndStrictJSON(t *testing.T) {
 	t.Parallel()
-	for _, path := range []string{"../" + hostJSONFile, "starter/" + hostJSONFile, "../" + localSettingsFile, "starter/" + localSettingsFile} {
+	for _, path := range []string{"../" + settings.HostJSONFile, "starter/" + settings.HostJSONFile, "../" + settings.LocalSettingsFile, "starter/" + settings.LocalSettingsFile} {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
@@ -106,18 +107,18 @@ func TestSettings_HostJSONsToCopyAreShortAndStrictJSON(t *testing.T) {
 		if lines := bytes.Count(text, []byte("\n")); !json.Valid(text) || lines > 30 {
 			t.Errorf("%s: %d lines, valid JSON %v; want at most 30 and true", path, lines, json.Valid(text))
 		}
-		if filepath.Base(path) != hostJSONFile {
+		if filepath.Base(path) != settings.HostJSONFile {
 			continue
 		}
-		found, err := parseHostJSON(bytes.ReplaceAll(text, []byte("{{hub}}"), []byte("Hub")))
+		found, err := settings.ParseHostJSON(bytes.ReplaceAll(text, []byte("{{hub}}"), []byte("Hub")))
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg := configure(processEnvironment{}, found, []string{storageSetting})
+		cfg := configure(settings.Environment{}, found, []string{storageSetting})
 		if cfg.Problem != nil || len(cfg.Notices) > 0 {
 			t.Errorf("%s: problem %v, notices %q, want none", path, cfg.Problem, cfg.Notices)
 		}
-		if _, given := found.lookup(durableTaskPath + ".storageProvider.maxQueuePollingInterval"); !given {
+		if _, given := found.Lookup(settings.DurableTaskPath + ".storageProvider.maxQueuePollingInterval"); !given {
 			t.Errorf("%s leaves what other programs send unseen for up to 30 s", path)
 		}
 	}
@@ -126,7 +127,7 @@ func TestSettings_HostJSONsToCopyAreShortAndStrictJSON(t *testing.T) {
 // Editors find the schema by what the sample's host.json says.
 func TestSettings_SampleHostJSONNamesItsSchema(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../" + hostJSONFile)
+	text, err := os.ReadFile("../" + settings.HostJSONFile)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -172,8 +173,8 @@ func TestSettings_EachFlatNameHasItsEffect(t *testing.T) {
 	t.Parallel()
 	flat := map[string]string{}
 	for _, row := range settingRows() {
-		if row.flat != "" && row.inert == "" {
-			flat[row.path] = row.flat
+		if row.Flat != "" && row.Inert == "" {
+			flat[row.Path] = row.Flat
 		}
 	}
 	for _, c := range settingCases() {
@@ -214,53 +215,53 @@ func TestSettings_DefaultsFollowThePlan(t *testing.T) {
 	consumption := []any{10, 5, 128, time.Duration(0)}
 	for _, tt := range []struct {
 		name string
-		env  processEnvironment
+		env  settings.Environment
 		want []any
 	}{
-		{"none", processEnvironment{}, []any{0, 0, 0, time.Duration(0)}},
-		{"a container that is not of Azure", processEnvironment{ContainerName: "c"}, []any{0, 0, 0, time.Duration(0)}},
-		{"Premium", processEnvironment{SiteName: "site", SKU: "ElasticPremium", ContainerName: "c", InstanceID: "i"}, []any{0, 0, 0, time.Duration(0)}},
-		{"Consumption on Windows", processEnvironment{SiteName: "site", SKU: "Dynamic", InstanceID: "i"}, consumption},
-		{"Consumption on Linux", processEnvironment{SiteName: "site", ContainerName: "c"}, consumption},
-		{"Flex Consumption", processEnvironment{SiteName: "site", SKU: "FlexConsumption", ContainerName: "c"}, []any{10, 5, 128, time.Second}},
+		{"none", settings.Environment{}, []any{0, 0, 0, time.Duration(0)}},
+		{"a container that is not of Azure", settings.Environment{ContainerName: "c"}, []any{0, 0, 0, time.Duration(0)}},
+		{"Premium", settings.Environment{SiteName: "site", SKU: "ElasticPremium", ContainerName: "c", InstanceID: "i"}, []any{0, 0, 0, time.Duration(0)}},
+		{"Consumption on Windows", settings.Environment{SiteName: "site", SKU: "Dynamic", InstanceID: "i"}, consumption},
+		{"Consumption on Linux", settings.Environment{SiteName: "site", ContainerName: "c"}, consumption},
+		{"Flex Consumption", settings.Environment{SiteName: "site", SKU: "FlexConsumption", ContainerName: "c"}, []any{10, 5, 128, time.Second}},
 	} {
-		cfg := configure(tt.env, newSettings(), []string{storageSetting})
+		cfg := configure(tt.env, settings.New(), []string{storageSetting})
 		got := []any{cfg.Worker.MaxConcurrentActivities, cfg.Worker.MaxConcurrentOrchestrators, cfg.Storage.ControlQueueBufferThreshold, cfg.Storage.MaxQueuePollingInterval}
 		if diff := cmp.Diff(tt.want, got); diff != "" || cfg.Problem != nil {
 			t.Errorf("%s: %v (-want +got):\n%s", tt.name, cfg.Problem, diff)
 		}
 	}
-	found, _ := parseHostJSON([]byte(durableTaskJSON(`"maxConcurrentActivityFunctions": 77`)))
-	if cfg := configure(processEnvironment{SiteName: "site", SKU: "Dynamic"}, found, []string{storageSetting}); cfg.Worker.MaxConcurrentActivities != 77 {
+	found, _ := settings.ParseHostJSON([]byte(durableTaskJSON(`"maxConcurrentActivityFunctions": 77`)))
+	if cfg := configure(settings.Environment{SiteName: "site", SKU: "Dynamic"}, found, []string{storageSetting}); cfg.Worker.MaxConcurrentActivities != 77 {
 		t.Errorf("%d activities, want the 77 that host.json says", cfg.Worker.MaxConcurrentActivities)
 	}
 }
 
 func TestEffective_TellsValuesAndSourcesButNoSecrets(t *testing.T) {
 	t.Parallel()
-	found, err := parseHostJSON([]byte(durableTaskJSON(`"hubName": "MyHub", "defaultVersion": "AccountKey=c2VjcmV0"`)))
+	found, err := settings.ParseHostJSON([]byte(durableTaskJSON(`"hubName": "MyHub", "defaultVersion": "AccountKey=c2VjcmV0"`)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := configure(processEnvironment{SiteName: "site", SKU: "FlexConsumption"}, found,
+	cfg := configure(settings.Environment{SiteName: "site", SKU: "FlexConsumption"}, found,
 		[]string{storageSetting, "AzureFunctionsJobHost__extensions__durableTask__storageProvider__partitionCount=7"})
-	got := map[string]effectiveSetting{}
+	got := map[string]settings.EffectiveSetting{}
 	for _, e := range cfg.effective() {
-		got[lastName(e.Name)] = e
+		got[settings.LastName(e.Name)] = e
 	}
-	for _, want := range []effectiveSetting{
-		{"extensions.http.routePrefix", "api", "default"},
-		{"extensions.durableTask.hubName", "MyHub", "host.json line 1"},
-		{"extensions.durableTask.defaultVersion", "AccountKey=***", "host.json line 1"},
-		{"extensions.durableTask.versionMatchStrategy", "CurrentOrOlder", "default"},
-		{"extensions.durableTask.extendedSessionIdleTimeoutInSeconds", 30, "default"},
-		{"extensions.durableTask.storageProvider.maxQueuePollingInterval", "00:00:01", "default on the Flex Consumption plan"},
+	for _, want := range []settings.EffectiveSetting{
+		{Name: "extensions.http.routePrefix", Value: "api", Source: "default"},
+		{Name: "extensions.durableTask.hubName", Value: "MyHub", Source: "host.json line 1"},
+		{Name: "extensions.durableTask.defaultVersion", Value: "AccountKey=***", Source: "host.json line 1"},
+		{Name: "extensions.durableTask.versionMatchStrategy", Value: "CurrentOrOlder", Source: "default"},
+		{Name: "extensions.durableTask.extendedSessionIdleTimeoutInSeconds", Value: 30, Source: "default"},
+		{Name: "extensions.durableTask.storageProvider.maxQueuePollingInterval", Value: "00:00:01", Source: "default on the Flex Consumption plan"},
 		{
-			"extensions.durableTask.storageProvider.partitionCount", 7,
-			"environment variable AzureFunctionsJobHost__extensions__durableTask__storageProvider__partitionCount",
+			Name: "extensions.durableTask.storageProvider.partitionCount", Value: 7,
+			Source: "environment variable AzureFunctionsJobHost__extensions__durableTask__storageProvider__partitionCount",
 		},
 	} {
-		if diff := cmp.Diff(want, got[lastName(want.Name)]); diff != "" {
+		if diff := cmp.Diff(want, got[settings.LastName(want.Name)]); diff != "" {
 			t.Errorf("-want +got:\n%s", diff)
 		}
 	}

@@ -174,7 +174,7 @@ func (q query) pageSize() (int, error) {
 	case !given:
 		return defaultPageSize, nil
 	case size < 1:
-		return 0, badRequest("The page size, top, must be at least 1.")
+		return 0, badRequest("top is %d; want 1 or more.", size)
 	}
 	return min(size, maxPageSize), nil
 }

@@ -114,7 +114,7 @@ func TestList_PagesWithTheContinuationHeader(t *testing.T) {
 	compare(t, "last page", told(s, "GET", "/api/durabletask/instances/?top=2&showInput=false", "", headerContinuation, provider.EncodeContinuation("c")), head+"\n["+row("c", "null")+"]")
 	compare(t, "nothing", told(s, "GET", "/api/durabletask/instances?instanceIdPrefix=x", ""), head+"\n[]")
 	compare(t, "bad size", told(s, "GET", "/api/durabletask/instances?top=0", ""),
-		"400\nContent-Type: application/json; charset=utf-8\n"+`{"Message":"The page size, top, must be at least 1."}`)
+		"400\nContent-Type: application/json; charset=utf-8\n"+`{"Message":"top is 0; want 1 or more."}`)
 }
 
 func TestList_PassesFiltersOn(t *testing.T) {

@@ -41,7 +41,7 @@ func entityExchanges() []exchange {
 
 func appExchanges() []exchange {
 	broken := func(cfg *Config) {
-		cfg.Problem = errors.New("extensions.durableTask.hubName is \"-\", must be 3 to 45 letters and digits (host.json line 3)\nversion is \"1.0\", must be \"2.0\" (host.json line 1)")
+		cfg.Problem = errors.New("extensions.durableTask.hubName is \"-\"; want 3 to 45 letters and digits (host.json line 3)\nversion is \"1.0\"; want \"2.0\" (host.json line 1)")
 	}
 	withKey := func(cfg *Config) { cfg.Key = theKey }
 	down := func(s *Server) { s.state.unavailable("The storage does not answer.") }

@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // Names and values of function.json that the host accepts
@@ -119,7 +121,7 @@ func isPattern(value string) bool { return strings.ContainsAny(value, "%{") }
 // isSchedule reports whether the host could take text for the schedule of a
 // timer: five or six fields of a crontab, or an interval.
 func isSchedule(text string) bool {
-	if d, err := parseTimeSpan(text); err == nil {
+	if d, err := settings.ParseTimeSpan(text); err == nil {
 		return d > 0
 	}
 	fields := strings.Fields(text)

@@ -1,6 +1,10 @@
 package handler
 
-import "time"
+import (
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+)
 
 // A TriggerOption says more about a function: [Timeout], [FixedRetry],
 // [ExponentialRetry], [Connection], [Property], and every [Input] and [Output].
@@ -88,7 +92,7 @@ func FixedRetry(most int, pause time.Duration) interface {
 	TriggerOption
 	TimerOption
 } {
-	return &retryPolicy{Strategy: "fixedDelay", MaxRetryCount: most, DelayInterval: formatTimeSpan(pause)}
+	return &retryPolicy{Strategy: "fixedDelay", MaxRetryCount: most, DelayInterval: settings.FormatTimeSpan(pause)}
 }
 
 // ExponentialRetry is [FixedRetry] with a pause that grows from shortest to
@@ -99,6 +103,6 @@ func ExponentialRetry(most int, shortest, longest time.Duration) interface {
 } {
 	return &retryPolicy{
 		Strategy: "exponentialBackoff", MaxRetryCount: most,
-		MinimumInterval: formatTimeSpan(shortest), MaximumInterval: formatTimeSpan(longest),
+		MinimumInterval: settings.FormatTimeSpan(shortest), MaximumInterval: settings.FormatTimeSpan(longest),
 	}
 }

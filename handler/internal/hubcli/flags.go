@@ -56,7 +56,7 @@ func (f *flags) parse(args []string) (given []string, err error) {
 		given, args = append(given, rest[0]), rest[1:]
 	}
 	if f.output != "table" && f.output != "json" {
-		return nil, usageError(fmt.Sprintf("--output is %q, must be table or json", f.output))
+		return nil, usageError(fmt.Sprintf("--output is %q; want table or json", f.output))
 	}
 	return given, nil
 }

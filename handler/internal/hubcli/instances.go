@@ -150,7 +150,7 @@ func (c *call) selection() (url.Values, error) {
 			continue
 		}
 		if _, err := time.Parse(time.RFC3339, bound.value); err != nil {
-			return nil, usageError(fmt.Sprintf("%s is %q, must be a time such as 2026-01-31T12:00:00Z", bound.flag, bound.value))
+			return nil, usageError(fmt.Sprintf("%s is %q; want a time such as 2026-01-31T12:00:00Z", bound.flag, bound.value))
 		}
 		query.Set(bound.name, bound.value)
 	}
@@ -191,7 +191,7 @@ func (c *call) list() error {
 		return err
 	}
 	if c.flags.top < 1 {
-		return usageError("--top must be at least 1")
+		return usageError(fmt.Sprintf("--top is %d; want 1 or more", c.flags.top))
 	}
 	query.Set("showInput", "false")
 	var all []json.RawMessage

@@ -1,4 +1,4 @@
-package handler
+package settings
 
 import (
 	"os"
@@ -19,22 +19,22 @@ func TestProcessEnvironment_ReadsUpperCaseVariables(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	got, err := readProcessEnvironment()
+	got, err := ReadEnvironment()
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := processEnvironment{Port: "9001", AppRoot: "/r", SiteName: "s", SlotName: "x", Hostname: "h", LogLevel: "debug", SKU: "Dynamic", InstanceID: "i", ContainerName: "c", Address: "0.0.0.0", Key: "k"}
+	want := Environment{Port: "9001", AppRoot: "/r", SiteName: "s", SlotName: "x", Hostname: "h", LogLevel: "debug", SKU: "Dynamic", InstanceID: "i", ContainerName: "c", Address: "0.0.0.0", Key: "k"}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("got, want:\n%s", diff)
 	}
-	if got.behindHost() {
+	if got.BehindHost() {
 		t.Error("an empty port counts as the host's")
 	}
 }
 
 func TestVariables_AreFoundInAnyCaseAndWithColons(t *testing.T) {
 	t.Parallel()
-	v := newVariables([]string{"AzureWebJobsStorage=exact", "AZUREWEBJOBSSTORAGE=upper", "Other__accountName=acct", "ConnectionStrings:Db=cs", "CUSTOMCONNSTR_Portal=p", "Db=setting", "Empty="})
+	v := NewVariables([]string{"AzureWebJobsStorage=exact", "AZUREWEBJOBSSTORAGE=upper", "Other__accountName=acct", "ConnectionStrings:Db=cs", "CUSTOMCONNSTR_Portal=p", "Db=setting", "Empty="})
 	for _, tt := range []struct{ name, want string }{
 		{"AzureWebJobsStorage", "exact"},
 		{"AZUREWEBJOBSSTORAGE", "upper"},
@@ -44,12 +44,12 @@ func TestVariables_AreFoundInAnyCaseAndWithColons(t *testing.T) {
 		{"Empty", ""},
 		{"Nothing", ""},
 	} {
-		if got, ok := v.lookup(tt.name); got != tt.want || ok != (tt.want != "") {
+		if got, ok := v.Lookup(tt.name); got != tt.want || ok != (tt.want != "") {
 			t.Errorf("%s is %q, %v, want %q", tt.name, got, ok, tt.want)
 		}
 	}
 	for name, want := range map[string]string{"Db": "cs", "Portal": "p", "AzureWebJobsStorage": "exact", "Nothing": ""} {
-		if got, _ := v.connection(name); got != want {
+		if got, _ := v.Connection(name); got != want {
 			t.Errorf("connection %s is %q, want %q", name, got, want)
 		}
 	}
@@ -82,7 +82,7 @@ func TestParseLocalSettings_ReadsWhatCoreToolsWrites(t *testing.T) {
 			t.Errorf("%s: error is %v, want %s", text, err, want)
 		}
 	}
-	if vars, err := readLocalSettings(t.TempDir()); len(vars) > 0 || err != nil {
+	if vars, err := ReadLocalSettings(t.TempDir()); len(vars) > 0 || err != nil {
 		t.Errorf("no file: %v, %v", vars, err)
 	}
 }
@@ -93,7 +93,7 @@ func TestApplyLocalSettings_WhatExistsWins(t *testing.T) {
 	if err := os.Unsetenv("HANDLER_TEST_NEW"); err != nil {
 		t.Fatal(err)
 	}
-	if err := applyLocalSettings([][2]string{{"HANDLER_TEST_EXISTS", "x"}, {"HANDLER_TEST_NEW", "y"}}); err != nil {
+	if err := ApplyLocalSettings([][2]string{{"HANDLER_TEST_EXISTS", "x"}, {"HANDLER_TEST_NEW", "y"}}); err != nil {
 		t.Fatal(err)
 	}
 	if a, b := os.Getenv("HANDLER_TEST_EXISTS"), os.Getenv("HANDLER_TEST_NEW"); a != "" || b != "y" {

@@ -1,4 +1,4 @@
-package handler
+package settings
 
 import (
 	"errors"
@@ -9,11 +9,11 @@ import (
 	"github.com/kelseyhightower/envconfig"
 )
 
-// processEnvironment holds the variables whose names are all upper case, which
+// Environment holds the variables whose names are all upper case, which
 // is what envconfig looks for whatever the tag says. No field has a default
 // tag, so that one that is not set stays empty; all are strings, since
 // envconfig stops at the first it cannot convert.
-type processEnvironment struct {
+type Environment struct {
 	HandlerPort   string `envconfig:"FUNCTIONS_CUSTOMHANDLER_PORT"`
 	Port          string `envconfig:"PORT"`
 	AppRoot       string `envconfig:"FUNCTIONS_APP_ROOT_PATH"`
@@ -29,69 +29,91 @@ type processEnvironment struct {
 	LogFormat     string `envconfig:"DURABLE_LOG_FORMAT"`
 }
 
-// readProcessEnvironment returns what is set now.
-func readProcessEnvironment() (processEnvironment, error) {
-	var env processEnvironment
+// ReadEnvironment returns what is set now.
+func ReadEnvironment() (Environment, error) {
+	var env Environment
 	err := envconfig.Process("", &env)
 	return env, err
 }
 
-// behindHost reports whether the Functions host started this program.
-func (e processEnvironment) behindHost() bool { return e.HandlerPort != "" }
+// BehindHost reports whether the Functions host started this program.
+func (e Environment) BehindHost() bool { return e.HandlerPort != "" }
 
-// host returns the address to listen on: only this machine can reach the
+// ListenHost returns the address to listen on: only this machine can reach the
 // handler, unless it is on its own and its operator says otherwise.
-func (e processEnvironment) host() string {
-	if e.behindHost() || e.Address == "" {
+func (e Environment) ListenHost() string {
+	if e.BehindHost() || e.Address == "" {
 		return "127.0.0.1"
 	}
 	return strings.Trim(e.Address, "[]")
 }
 
-// port returns the port to listen on: the host's, else the operator's, else
+// ListenPort returns the port to listen on: the host's, else the operator's, else
 // byDefault. Standalone, 0 means any free one.
-func (e processEnvironment) port(byDefault int) (int, error) {
+func (e Environment) ListenPort(byDefault int) (int, error) {
 	name, text, lowest := "PORT", e.Port, 0
 	switch {
-	case e.behindHost():
+	case e.BehindHost():
 		name, text, lowest = "FUNCTIONS_CUSTOMHANDLER_PORT", e.HandlerPort, 1
 	case text == "":
 		return byDefault, nil
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < lowest || n > 65535 {
-		return 0, fmt.Errorf("environment variable %s is %q, must be a port number from %d to 65535", name, text, lowest)
+		return 0, fmt.Errorf("environment variable %s is %q; want a port number from %d to 65535", name, text, lowest)
 	}
 	return n, nil
 }
 
-// plan returns what the platform tells of the plan
+// Plan returns what the platform tells of the plan
 // (WebJobs.Extensions.DurableTask/DefaultPlatformInformation.cs,
 // IsInConsumptionPlan). Unlike the extension it takes CONTAINER_NAME for a sign
 // of Azure only if there is a site: other places set a variable of that name,
 // too.
-func (e processEnvironment) plan() plan {
+func (e Environment) Plan() Plan {
 	switch {
 	case strings.EqualFold(e.SKU, "FlexConsumption"):
-		return planFlex
+		return PlanFlex
 	case strings.EqualFold(e.SKU, "Dynamic"), e.SiteName != "" && e.ContainerName != "" && e.InstanceID == "":
-		return planConsumption
+		return PlanConsumption
 	}
 	return planOther
 }
 
-// variables are environment variables as settings of the app: names are found
+// A Plan is the hosting plan that an app runs on, as far as defaults differ.
+type Plan int
+
+// The hosting plans.
+const (
+	planOther Plan = iota // Premium, Dedicated, a container, or no Azure at all
+	PlanConsumption
+	PlanFlex
+)
+
+// String returns the name that Azure gives the plan.
+func (p Plan) String() string {
+	switch p {
+	case PlanConsumption:
+		return "Consumption"
+	case PlanFlex:
+		return "Flex Consumption"
+	case planOther:
+	}
+	return "other"
+}
+
+// Variables are environment variables as settings of the app: names are found
 // whatever their case, and ":" in a name is as good as "__", as in .NET
 // configuration.
-type variables struct {
+type Variables struct {
 	exact map[string]string
 	lower map[string]string
 }
 
-// newVariables takes environ in the form of [os.Environ]. If names differ only
+// NewVariables takes environ in the form of [os.Environ]. If names differ only
 // in case, the one that sorts last counts, unless it is asked for exactly.
-func newVariables(environ []string) variables {
-	v := variables{exact: map[string]string{}, lower: map[string]string{}}
+func NewVariables(environ []string) Variables {
+	v := Variables{exact: map[string]string{}, lower: map[string]string{}}
 	sorted := map[string]string{}
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")
@@ -106,9 +128,9 @@ func newVariables(environ []string) variables {
 
 func settingKey(name string) string { return strings.ToLower(strings.ReplaceAll(name, ":", "__")) }
 
-// lookup returns the variable with the given name. One that is empty counts as
+// Lookup returns the variable with the given name. One that is empty counts as
 // not set.
-func (v variables) lookup(name string) (string, bool) {
+func (v Variables) Lookup(name string) (string, bool) {
 	if value := v.exact[name]; value != "" {
 		return value, true
 	}
@@ -116,29 +138,29 @@ func (v variables) lookup(name string) (string, bool) {
 	return value, value != ""
 }
 
-// connection returns the connection string or setting with the given name:
+// Connection returns the connection string or setting with the given name:
 // first among the connection strings, which local.settings.json and Azure keep
 // apart, then among the settings
 // (WebJobs.Host/ConfigurationExtensions.cs, GetConnectionStringOrSetting).
-func (v variables) connection(name string) (string, bool) {
+func (v Variables) Connection(name string) (string, bool) {
 	for _, prefix := range []string{"ConnectionStrings__", "CUSTOMCONNSTR_"} {
-		if value, ok := v.lookup(prefix + name); ok {
+		if value, ok := v.Lookup(prefix + name); ok {
 			return value, true
 		}
 	}
-	return v.lookup(name)
+	return v.Lookup(name)
 }
 
 // errUnclosed says that a text has a percent sign without a second one.
 var errUnclosed = errors.New(`has a "%" without a closing one`)
 
-// errNotAName says that what is between two percent signs is no name. It may be a
-// part of a signature in a URL, and is not told.
+// errNotAName says that the text between two percent signs is not a name. It may be part
+// of a signature in a URL, so the error leaves it out.
 var errNotAName = errors.New("has something else than the name of a setting between two percent signs")
 
 // substitute replaces each %NAME% in text by the setting of that name
 // (WebJobs.Host/Config/NameResolverExtensions.cs, ResolveWholeString).
-func (v variables) substitute(text string) (string, error) {
+func (v Variables) substitute(text string) (string, error) {
 	var out strings.Builder
 	for {
 		before, rest, found := strings.Cut(text, "%")
@@ -153,7 +175,7 @@ func (v variables) substitute(text string) (string, error) {
 		if !settingName.MatchString(name) {
 			return "", errNotAName
 		}
-		value, ok := v.lookup(name)
+		value, ok := v.Lookup(name)
 		if !ok {
 			return "", fmt.Errorf("names the setting %q, which is not set", name)
 		}

@@ -1,4 +1,4 @@
-package handler
+package settings
 
 import (
 	"testing"
@@ -21,7 +21,7 @@ func TestParseTimeSpan_ReadsTheFormsOfHostJSON(t *testing.T) {
 		{"00:00:01.0000001", time.Second + 100},
 		{" 00:00:30 ", 30 * time.Second},
 	} {
-		got, err := parseTimeSpan(tt.text)
+		got, err := ParseTimeSpan(tt.text)
 		if err != nil || got != tt.want {
 			t.Errorf("parseTimeSpan(%q) = %v, %v, want %v", tt.text, got, err, tt.want)
 		}
@@ -34,7 +34,7 @@ func TestParseTimeSpan_RefusesWhatNobodyCanMean(t *testing.T) {
 		"", "5", "300", "30s", "24:00:00", "00:60:00", "00:00:60", "-00:05:00", "00:05:00:00", "a:b:c",
 		"99999999.00:00:00", "00:00:00.00000001", "1.5", "٠٠:٠٥:٠٠",
 	} {
-		if got, err := parseTimeSpan(text); err == nil {
+		if got, err := ParseTimeSpan(text); err == nil {
 			t.Errorf("parseTimeSpan(%q) = %v, want an error", text, got)
 		}
 	}
@@ -45,13 +45,13 @@ func FuzzParseTimeSpan(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		d, err := parseTimeSpan(text)
+		d, err := ParseTimeSpan(text)
 		if err != nil {
 			return
 		}
-		again, err := parseTimeSpan(formatTimeSpan(d))
+		again, err := ParseTimeSpan(FormatTimeSpan(d))
 		if err != nil || again != d {
-			t.Errorf("%q is %v, formatted %q, which is %v, %v", text, d, formatTimeSpan(d), again, err)
+			t.Errorf("%q is %v, formatted %q, which is %v, %v", text, d, FormatTimeSpan(d), again, err)
 		}
 	})
 }

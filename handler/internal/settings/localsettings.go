@@ -1,4 +1,4 @@
-package handler
+package settings
 
 import (
 	"bytes"
@@ -12,17 +12,17 @@ import (
 	"strings"
 )
 
-// localSettingsFile holds the settings that Core Tools gives an app on a
+// LocalSettingsFile holds the settings that Core Tools gives an app on a
 // developer's machine.
-const localSettingsFile = "local.settings.json"
+const LocalSettingsFile = "local.settings.json"
 
-// readLocalSettings returns the Values and ConnectionStrings of root's
+// ReadLocalSettings returns the Values and ConnectionStrings of root's
 // local.settings.json as environment variables, in order of their names; none
 // if there is no such file. It follows Core Tools (Common/AppSettingsFile.cs,
 // SecretsManager.cs), except that a file that does not say whether it is
 // encrypted is read as plain text.
-func readLocalSettings(root string) ([][2]string, error) {
-	text, err := os.ReadFile(filepath.Join(root, localSettingsFile))
+func ReadLocalSettings(root string) ([][2]string, error) {
+	text, err := os.ReadFile(filepath.Join(root, LocalSettingsFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -38,13 +38,13 @@ func parseLocalSettings(text []byte) ([][2]string, error) {
 		Values            map[string]any
 		ConnectionStrings map[string]any
 	}
-	dec := json.NewDecoder(bytes.NewReader(plainJSON(text)))
+	dec := json.NewDecoder(bytes.NewReader(PlainJSON(text)))
 	dec.UseNumber()
 	if err := dec.Decode(&file); err != nil {
-		return nil, fmt.Errorf("read %s: %w", localSettingsFile, plainSyntaxError(err))
+		return nil, fmt.Errorf("read %s: %w", LocalSettingsFile, plainSyntaxError(err))
 	}
 	if file.IsEncrypted {
-		return nil, fmt.Errorf("%s is encrypted: decrypt it with `func settings decrypt`", localSettingsFile)
+		return nil, fmt.Errorf("%s is encrypted: decrypt it with `func settings decrypt`", LocalSettingsFile)
 	}
 	var out [][2]string
 	add := func(name string, value any) error {
@@ -56,10 +56,10 @@ func parseLocalSettings(text []byte) ([][2]string, error) {
 		case json.Number, bool:
 			out = append(out, [2]string{name, fmt.Sprint(v)})
 		default:
-			return fmt.Errorf("%s: the value of %q must be a string", localSettingsFile, name)
+			return fmt.Errorf("%s: the value of %q must be a string", LocalSettingsFile, name)
 		}
 		if name == "" || strings.ContainsAny(name, "=\x00") || strings.Contains(out[len(out)-1][1], "\x00") {
-			return fmt.Errorf("%s: %q cannot be an environment variable", localSettingsFile, name)
+			return fmt.Errorf("%s: %q cannot be an environment variable", LocalSettingsFile, name)
 		}
 		return nil
 	}
@@ -81,16 +81,16 @@ func parseLocalSettings(text []byte) ([][2]string, error) {
 	return out, nil
 }
 
-// applyLocalSettings sets those of vars that the environment does not have. A
+// ApplyLocalSettings sets those of vars that the environment does not have. A
 // variable that exists wins, even if it is empty, as with `func start`
 // (Actions/HostActions/StartHostAction.cs).
-func applyLocalSettings(vars [][2]string) error {
+func ApplyLocalSettings(vars [][2]string) error {
 	for _, v := range vars {
 		if _, exists := os.LookupEnv(v[0]); exists {
 			continue
 		}
 		if err := os.Setenv(v[0], v[1]); err != nil {
-			return fmt.Errorf("set %s from %s: %w", v[0], localSettingsFile, err)
+			return fmt.Errorf("set %s from %s: %w", v[0], LocalSettingsFile, err)
 		}
 	}
 	return nil

@@ -1,18 +1,18 @@
-package handler
+package settings
 
 import (
 	"os"
 	"path/filepath"
 )
 
-// hostJSONFile is the file that marks an app's root folder.
-const hostJSONFile = "host.json"
+// HostJSONFile is the file that marks an app's root folder.
+const HostJSONFile = "host.json"
 
-// findAppRoot returns the folder that host.json is in: the one the host or
+// FindAppRoot returns the folder that host.json is in: the one the host or
 // Core Tools names, else the nearest one above the working directory or, last,
 // above the program's own file. If there is none it returns the working
 // directory.
-func findAppRoot(named ...string) string {
+func FindAppRoot(named ...string) string {
 	for _, dir := range named {
 		if dir != "" {
 			return dir
@@ -37,7 +37,7 @@ func findAppRoot(named ...string) string {
 // host.json.
 func hostJSONAbove(dir string) (string, bool) {
 	for {
-		if info, err := os.Stat(filepath.Join(dir, hostJSONFile)); err == nil && info.Mode().IsRegular() {
+		if info, err := os.Stat(filepath.Join(dir, HostJSONFile)); err == nil && info.Mode().IsRegular() {
 			return dir, true
 		}
 		parent := filepath.Dir(dir)

@@ -1,4 +1,4 @@
-package handler
+package settings
 
 import (
 	"bytes"
@@ -14,26 +14,26 @@ import (
 // maxHostJSONDepth bounds how deeply host.json may be nested.
 const maxHostJSONDepth = 64
 
-// parseHostJSON reads host.json as the host does: with comments, trailing
+// ParseHostJSON reads host.json as the host does: with comments, trailing
 // commas and a byte order mark, and without regard to the case of names. It
 // returns every value in it, objects and arrays included, with its line.
 // Of names that differ only by case the last one counts.
-func parseHostJSON(text []byte) (settings, error) {
-	found := newSettings()
+func ParseHostJSON(text []byte) (Settings, error) {
+	found := New()
 	if !utf8.Valid(text) {
 		return found, errors.New("host.json is not UTF-8 text")
 	}
-	plain := plainJSON(text)
+	plain := PlainJSON(text)
 	r := &hostJSONReader{text: plain, dec: json.NewDecoder(bytes.NewReader(plain)), found: &found}
 	r.dec.UseNumber()
 	if err := r.value("", 0); err != nil {
-		return newSettings(), fmt.Errorf("host.json line %d: %w", r.errorLine(err), plainSyntaxError(err))
+		return New(), fmt.Errorf("host.json line %d: %w", r.errorLine(err), plainSyntaxError(err))
 	}
 	if root := found.byPath[""]; root.kind != kindObject {
-		return newSettings(), fmt.Errorf("host.json line %d: must hold an object, has %s", r.line(), root.written())
+		return New(), fmt.Errorf("host.json line %d: must hold an object, has %s", r.line(), root.written())
 	}
 	if _, err := r.dec.Token(); !errors.Is(err, io.EOF) {
-		return newSettings(), fmt.Errorf("host.json line %d: there is text after the object", r.line())
+		return New(), fmt.Errorf("host.json line %d: there is text after the object", r.line())
 	}
 	delete(found.byPath, "")
 	return found, nil
@@ -42,7 +42,7 @@ func parseHostJSON(text []byte) (settings, error) {
 type hostJSONReader struct {
 	text  []byte
 	dec   *json.Decoder
-	found *settings
+	found *Settings
 }
 
 // value reads the next value and keeps it, and what it contains, under path.
@@ -54,7 +54,7 @@ func (r *hostJSONReader) value(path string, depth int) error {
 	if err != nil {
 		return err
 	}
-	s := setting{path: path, source: fmt.Sprintf("host.json line %d", r.line())}
+	s := Setting{path: path, Source: fmt.Sprintf("host.json line %d", r.line())}
 	switch v := token.(type) {
 	case json.Delim:
 		s.kind = kindObject
@@ -65,11 +65,11 @@ func (r *hostJSONReader) value(path string, depth int) error {
 		r.found.set(s)
 		return r.members(path, v == '{', depth)
 	case string:
-		s.kind, s.text = kindString, v
+		s.kind, s.Text = kindString, v
 	case json.Number:
-		s.kind, s.text = kindNumber, v.String()
+		s.kind, s.Text = kindNumber, v.String()
 	case bool:
-		s.kind, s.text = kindBool, fmt.Sprint(v)
+		s.kind, s.Text = kindBool, fmt.Sprint(v)
 	case nil:
 		s.kind = kindNull
 	}
@@ -127,10 +127,10 @@ func plainSyntaxError(err error) error {
 	return err
 }
 
-// plainJSON returns the text of host.json, local.settings.json or function.json,
+// PlainJSON returns the text of host.json, local.settings.json or function.json,
 // all of which may have a byte order mark, comments and trailing commas
 // (Newtonsoft's reader accepts them), as JSON without. Lines stay what they were,
 // and so do offsets behind the mark.
-func plainJSON(text []byte) []byte {
+func PlainJSON(text []byte) []byte {
 	return jsonc.ToJSON(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf")))
 }

@@ -1,4 +1,4 @@
-package handler
+package settings
 
 import (
 	"os"
@@ -9,17 +9,17 @@ import (
 )
 
 // spelledOut lists settings one a line, for comparing.
-func spelledOut(s settings) map[string]string {
+func spelledOut(s Settings) map[string]string {
 	out := map[string]string{}
 	for _, v := range s.byPath {
-		out[v.path] = v.written() + " @ " + v.source
+		out[v.path] = v.written() + " @ " + v.Source
 	}
 	return out
 }
 
 func TestParseHostJSON_BearsCommentsTrailingCommasAndByteOrderMark(t *testing.T) {
 	t.Parallel()
-	got, err := parseHostJSON([]byte("\xef\xbb\xbf" + `// first
+	got, err := ParseHostJSON([]byte("\xef\xbb\xbf" + `// first
 {
   "version": "2.0", /* two
   lines */ "extensions": {
@@ -63,7 +63,7 @@ func TestParseHostJSON_NamesTheLineOfASyntaxError(t *testing.T) {
 		{"not UTF-8", "{\"a\": \"\xff\"}", "host.json is not UTF-8 text"},
 		{"much too deep", strings.Repeat(`{"a":`, 100), "is nested more than 64 deep"},
 	} {
-		_, err := parseHostJSON([]byte(tt.text))
+		_, err := ParseHostJSON([]byte(tt.text))
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: error is %v, want %s", tt.name, err, tt.want)
 		}
@@ -72,7 +72,7 @@ func TestParseHostJSON_NamesTheLineOfASyntaxError(t *testing.T) {
 
 func TestParseHostJSON_LastOfTwoSpellingsCounts(t *testing.T) {
 	t.Parallel()
-	s, err := parseHostJSON([]byte(`{"a": {"x": 1, "y": 2}, "A": {"X": 3}}`))
+	s, err := ParseHostJSON([]byte(`{"a": {"x": 1, "y": 2}, "A": {"X": 3}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,12 +84,12 @@ func TestParseHostJSON_LastOfTwoSpellingsCounts(t *testing.T) {
 
 func TestOverride_ReplacesWhatItNamesInAnySpelling(t *testing.T) {
 	t.Parallel()
-	const hubPath, storagePath = durableTaskPath + ".hubName", durableTaskPath + ".storageProvider"
-	s, err := parseHostJSON([]byte(`{"extensions": {"durableTask": {"hubName": "FromFile", "storageProvider": {"partitionCount": 3}}}}`))
+	const hubPath, storagePath = DurableTaskPath + ".hubName", DurableTaskPath + ".storageProvider"
+	s, err := ParseHostJSON([]byte(`{"extensions": {"durableTask": {"hubName": "FromFile", "storageProvider": {"partitionCount": 3}}}}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.override([]string{
+	s.Override([]string{
 		"AzureFunctionsJobHost__extensions__durableTask__storageProvider__partitionCount=5",
 		"AZUREFUNCTIONSJOBHOST__EXTENSIONS__DURABLETASK__HUBNAME=FromEnvironment",
 		"azurefunctionsjobhost:extensions:durableTask:maxConcurrentActivityFunctions=7",
@@ -101,17 +101,17 @@ func TestOverride_ReplacesWhatItNamesInAnySpelling(t *testing.T) {
 	got := map[string]string{}
 	for _, path := range []string{
 		hubPath, storagePath, storagePath + ".partitionCount",
-		durableTaskPath + ".maxConcurrentActivityFunctions", durableTaskPath + ".extendedSessionsEnabled",
+		DurableTaskPath + ".maxConcurrentActivityFunctions", DurableTaskPath + ".extendedSessionsEnabled",
 	} {
-		if v, ok := s.lookup(path); ok {
-			got[path] = v.written() + " @ " + v.source
+		if v, ok := s.Lookup(path); ok {
+			got[path] = v.written() + " @ " + v.Source
 		}
 	}
 	want := map[string]string{
 		hubPath:                         `"FromEnvironment" @ environment variable AZUREFUNCTIONSJOBHOST__EXTENSIONS__DURABLETASK__HUBNAME`,
 		storagePath:                     "an object @ host.json line 1",
 		storagePath + ".partitionCount": `"5" @ environment variable AzureFunctionsJobHost__extensions__durableTask__storageProvider__partitionCount`,
-		durableTaskPath + ".maxConcurrentActivityFunctions": `"7" @ environment variable azurefunctionsjobhost:extensions:durableTask:maxConcurrentActivityFunctions`,
+		DurableTaskPath + ".maxConcurrentActivityFunctions": `"7" @ environment variable azurefunctionsjobhost:extensions:durableTask:maxConcurrentActivityFunctions`,
 	}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("got, want:\n%s", diff)
@@ -126,7 +126,7 @@ func FuzzParseHostJSON(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		found, err := parseHostJSON(text)
+		found, err := ParseHostJSON(text)
 		if err != nil && len(found.byPath) > 0 {
 			t.Errorf("an error and %d settings", len(found.byPath))
 		}
@@ -143,11 +143,11 @@ func TestFindAppRoot_LooksUpwardsForHostJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Chdir(deep)
-	got := findAppRoot("", "")
+	got := FindAppRoot("", "")
 	if !sameFile(t, got, root) {
 		t.Errorf("root is %s, want %s", got, root)
 	}
-	if got := findAppRoot("", "/named"); got != "/named" {
+	if got := FindAppRoot("", "/named"); got != "/named" {
 		t.Errorf("root is %s, want /named", got)
 	}
 }
@@ -178,7 +178,7 @@ func TestPlainJSON_LeavesEverythingInItsPlace(t *testing.T) {
 		"[1 / 2]":                          "[1 / 2]",
 		"[1,\n// comment\n]":               "[1 \n          \n]",
 	} {
-		if got := string(plainJSON([]byte(text))); got != want {
+		if got := string(PlainJSON([]byte(text))); got != want {
 			t.Errorf("%q: got %q, want %q", text, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package handler
+package settings
 
 import (
 	"fmt"
@@ -27,21 +27,21 @@ const (
 	kindArray
 )
 
-// A setting is one value of host.json, or of a variable that overrides it.
-type setting struct {
+// A Setting is one value of host.json, or of a variable that overrides it.
+type Setting struct {
 	path   string // names joined by points, spelled as they were found
 	kind   settingKind
-	text   string // of a string, number or bool
-	source string // "host.json line 7", "environment variable X"
+	Text   string // of a string, number or bool
+	Source string // "host.json line 7", "environment variable X"
 }
 
-// written returns the value as a person wrote it, for error messages.
-func (s setting) written() string {
+// written returns the value as it stands in host.json, for error messages.
+func (s Setting) written() string {
 	switch s.kind {
 	case kindString:
-		return strconv.Quote(secrets.Mask(s.text))
+		return strconv.Quote(secrets.Mask(s.Text))
 	case kindNumber, kindBool:
-		return s.text
+		return s.Text
 	case kindObject:
 		return "an object"
 	case kindArray:
@@ -51,39 +51,40 @@ func (s setting) written() string {
 	return "null"
 }
 
-// isTrue reports whether the value is true, as JSON or as text.
-func (s setting) isTrue() bool { return strings.EqualFold(strings.TrimSpace(s.text), "true") }
+// IsTrue reports whether the value is true, as JSON or as text.
+func (s Setting) IsTrue() bool { return strings.EqualFold(strings.TrimSpace(s.Text), "true") }
 
-// wrong returns the error that says what a setting is, must be, and where it
-// comes from. The path is that of the documentation, whatever case was used.
-func (s setting) wrong(path, must string) error {
-	return fmt.Errorf("%s is %s, must be %s (%s)", path, s.written(), must, s.source)
+// wrong returns the error that names a setting, its value, the values wanted and its
+// source. The path is spelled as in the documentation.
+func (s Setting) wrong(path, want string) error {
+	return fmt.Errorf("%s is %s; want %s (%s)", path, s.written(), want, s.Source)
 }
 
-// wrongValue is [setting.wrong] for a value that came of substitution.
-func (s setting) wrongValue(path, value, must string) error {
-	if value == strings.TrimSpace(s.text) {
-		return s.wrong(path, must)
+// wrongValue is [Setting.wrong] for a value in which variables were substituted.
+func (s Setting) wrongValue(path, value, want string) error {
+	if value == strings.TrimSpace(s.Text) {
+		return s.wrong(path, want)
 	}
-	return fmt.Errorf("%s is %s, which stands for %q, must be %s (%s)", path, s.written(), secrets.Mask(value), must, s.source)
+	return fmt.Errorf("%s is %s, which stands for %q; want %s (%s)", path, s.written(), secrets.Mask(value), want, s.Source)
 }
 
-// settings are values by path, without regard to case.
-type settings struct{ byPath map[string]setting }
+// Settings are values by path, without regard to case.
+type Settings struct{ byPath map[string]Setting }
 
-func newSettings() settings { return settings{byPath: map[string]setting{}} }
+// New returns Settings without values.
+func New() Settings { return Settings{byPath: map[string]Setting{}} }
 
-// lookup returns the setting at path. One that is null counts as not given, as
+// Lookup returns the setting at path. One that is null counts as not given, as
 // in .NET configuration.
-func (s settings) lookup(path string) (setting, bool) {
+func (s Settings) Lookup(path string) (Setting, bool) {
 	found, ok := s.byPath[strings.ToLower(path)]
 	return found, ok && found.kind != kindNull
 }
 
-func (s settings) set(v setting) { s.byPath[strings.ToLower(v.path)] = v }
+func (s Settings) set(v Setting) { s.byPath[strings.ToLower(v.path)] = v }
 
 // remove forgets path and all that is below it.
-func (s settings) remove(path string) {
+func (s Settings) remove(path string) {
 	path = strings.ToLower(path)
 	if _, ok := s.byPath[path]; !ok {
 		return
@@ -96,7 +97,7 @@ func (s settings) remove(path string) {
 }
 
 // children returns the settings right below path, ordered by name.
-func (s settings) children(path string) []setting {
+func (s Settings) children(path string) []Setting {
 	prefix := strings.ToLower(path) + "."
 	names := map[string]bool{}
 	for p := range s.byPath {
@@ -105,20 +106,20 @@ func (s settings) children(path string) []setting {
 			names[name] = true
 		}
 	}
-	var out []setting
+	var out []Setting
 	for name := range names {
 		if child, ok := s.byPath[prefix+name]; ok {
 			out = append(out, child)
 			continue
 		}
 		// Only something below it is known, which a variable named.
-		out = append(out, setting{path: prefix + name, kind: kindObject, source: s.anyBelow(prefix + name).source})
+		out = append(out, Setting{path: prefix + name, kind: kindObject, Source: s.anyBelow(prefix + name).Source})
 	}
-	slices.SortFunc(out, func(a, b setting) int { return strings.Compare(strings.ToLower(a.path), strings.ToLower(b.path)) })
+	slices.SortFunc(out, func(a, b Setting) int { return strings.Compare(strings.ToLower(a.path), strings.ToLower(b.path)) })
 	return out
 }
 
-func (s settings) anyBelow(path string) setting {
+func (s Settings) anyBelow(path string) Setting {
 	var below []string
 	for p := range s.byPath {
 		if strings.HasPrefix(p, path+".") {
@@ -129,10 +130,10 @@ func (s settings) anyBelow(path string) setting {
 	return s.byPath[below[0]]
 }
 
-// override applies the variables in environ, which has the form of
+// Override applies the variables in environ, which has the form of
 // [os.Environ], that override host.json. An empty one overrides nothing. If
 // two differ only in case or separators, the one that sorts last counts.
-func (s settings) override(environ []string) {
+func (s Settings) Override(environ []string) {
 	for _, variable := range slices.Sorted(slices.Values(environ)) {
 		name, value, _ := strings.Cut(variable, "=")
 		path := strings.NewReplacer("__", ".", ":", ".").Replace(name)
@@ -143,6 +144,6 @@ func (s settings) override(environ []string) {
 		if s.byPath[strings.ToLower(path)].kind == kindObject {
 			continue // .NET keeps a section's own value apart from its members
 		}
-		s.set(setting{path: path, kind: kindString, text: value, source: "environment variable " + name})
+		s.set(Setting{path: path, kind: kindString, Text: value, Source: "environment variable " + name})
 	}
 }

@@ -1,4 +1,4 @@
-package handler
+package settings
 
 import (
 	"errors"
@@ -13,14 +13,14 @@ import (
 // timeSpan is .NET's TimeSpan in the forms that host.json uses: hh:mm:ss, with
 // days and a point before it, or a point and up to seven digits after it, and
 // hh:mm. TimeSpan.Parse knows more, among them a plain number, which it takes
-// for days; nobody means that.
+// for days.
 var timeSpan = regexp.MustCompile(`^(?:(\d{1,8})\.)?(\d{1,2}):(\d{1,2})(?::(\d{1,2})(?:\.(\d{1,7}))?)?$`)
 
 var errTimeSpan = errors.New("not a time span of the form hh:mm:ss or d.hh:mm:ss")
 
-// parseTimeSpan returns the duration that a .NET TimeSpan stands for. Negative
+// ParseTimeSpan returns the duration that a .NET TimeSpan stands for. Negative
 // ones are not accepted, since no setting allows them.
-func parseTimeSpan(s string) (time.Duration, error) {
+func ParseTimeSpan(s string) (time.Duration, error) {
 	m := timeSpan.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
 		return 0, errTimeSpan
@@ -43,9 +43,9 @@ func number(digits string) int64 {
 	return n
 }
 
-// formatTimeSpan returns d, which is not negative, in the form that
+// FormatTimeSpan returns d, which is not negative, in the form that
 // parseTimeSpan reads.
-func formatTimeSpan(d time.Duration) string {
+func FormatTimeSpan(d time.Duration) string {
 	days, rest := d/(24*time.Hour), d%(24*time.Hour)
 	s := fmt.Sprintf("%02d:%02d:%02d", rest/time.Hour, rest%time.Hour/time.Minute, rest%time.Minute/time.Second)
 	if days > 0 {
