@@ -56,6 +56,8 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		{from: "handler", to: module + "functions"},
 		{from: "handler/internal/settings", to: module, but: []string{module + "handler/internal/secrets"}},
 		{from: "handler/internal/settings", to: "github.com/labstack/"},
+		{from: "handler/internal/triggers", to: module, but: []string{module + "handler/internal/jsontext", module + "handler/internal/secrets", module + "handler/internal/settings"}},
+		{from: "handler/internal/triggers", to: "net/http", direct: true},
 	}
 	for _, pure := range []string{"durable/internal/coro", "durable/internal/entity", "durable/internal/replay"} {
 		for _, impure := range []string{"context", "sync", "log/slog", "net", "os", "math/rand", "crypto/rand"} {

@@ -8,6 +8,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/labstack/echo/v4"
 )
@@ -110,7 +112,7 @@ func operationInput(c echo.Context) (json.RawMessage, error) {
 	}
 	media, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
 	if err != nil || media != echo.MIMEApplicationJSON {
-		return marshalJSON(string(text))
+		return jsontext.Marshal(string(text))
 	}
 	input, err := parseJSON(text, func(err error) error { return badRequest("Could not parse JSON content: %v", err) })
 	if err != nil || input == nil {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
+
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/google/go-cmp/cmp"
 	"github.com/labstack/echo/v4"
@@ -52,7 +54,7 @@ func TestWriteFunctions_WritesABindingForEachThingThatIsSaid(t *testing.T) {
 	}
 	all := map[string]json.RawMessage{}
 	for _, trigger := range goldenApp(&sightings{}).Triggers {
-		all[trigger.name] = json.RawMessage(fileText(t, root, trigger.name, functionJSONFile))
+		all[trigger.Name()] = json.RawMessage(fileText(t, root, trigger.Name(), triggers.FileName))
 	}
 	current(t, "testdata/functions.json", indented(t, all))
 }
@@ -67,23 +69,23 @@ func TestWriteFunctions_ChangesOnlyWhatIsItsOwnAndNotRight(t *testing.T) {
 		if text == "" {
 			continue
 		}
-		if err := os.WriteFile(filepath.Join(root, name, functionJSONFile), []byte(text), 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(root, name, triggers.FileName), []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	first := App{Triggers: []Trigger{Queue("Letters", "letters", nil2), Timer("Tick", "0 * * * * *", nilTimer)}}
 	says, err := runWrite(t, first, root)
-	if want := "wrote " + filepath.Join(root, "Letters", functionJSONFile) + "\nwrote " + filepath.Join(root, "Tick", functionJSONFile) + "\n"; err != nil || says != want {
+	if want := "wrote " + filepath.Join(root, "Letters", triggers.FileName) + "\nwrote " + filepath.Join(root, "Tick", triggers.FileName) + "\n"; err != nil || says != want {
 		t.Errorf("first: %v %s, want %s", err, says, want)
 	}
-	before, err := os.Stat(filepath.Join(root, "Letters", functionJSONFile))
+	before, err := os.Stat(filepath.Join(root, "Letters", triggers.FileName))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if says, err := runWrite(t, first, root); err != nil || says != "" {
 		t.Errorf("again: %v %s, want silence", err, says)
 	}
-	after, err := os.Stat(filepath.Join(root, "Letters", functionJSONFile))
+	after, err := os.Stat(filepath.Join(root, "Letters", triggers.FileName))
 	if err != nil || !after.ModTime().Equal(before.ModTime()) {
 		t.Errorf("a file that was right has been written: %v, %v, %v", before.ModTime(), after.ModTime(), err)
 	}
@@ -92,10 +94,10 @@ func TestWriteFunctions_ChangesOnlyWhatIsItsOwnAndNotRight(t *testing.T) {
 	}
 	second := App{Triggers: []Trigger{Queue("Letters", "other", nil2)}}
 	says, err = runWrite(t, second, root)
-	if want := "wrote " + filepath.Join(root, "Letters", functionJSONFile) + "\nremoved " + filepath.Join(root, "Tick", functionJSONFile) + "\n"; err != nil || says != want {
+	if want := "wrote " + filepath.Join(root, "Letters", triggers.FileName) + "\nremoved " + filepath.Join(root, "Tick", triggers.FileName) + "\n"; err != nil || says != want {
 		t.Errorf("second: %v %s, want %s", err, says, want)
 	}
-	if got := fileText(t, root, "mine", functionJSONFile); got != `{"bindings": []}` {
+	if got := fileText(t, root, "mine", triggers.FileName); got != `{"bindings": []}` {
 		t.Errorf("somebody else's file is %s", got)
 	}
 	if _, err := os.Stat(filepath.Join(root, "Tick", "notes.txt")); err != nil {
@@ -121,7 +123,7 @@ func TestWriteFunctions_AddsTheBundleThatBindingsNeed(t *testing.T) {
 	if err != nil || !strings.Contains(says, "added the extension bundle") || !strings.Contains(says, "function Letters has a queueTrigger") {
 		t.Errorf("%v %s", err, says)
 	}
-	want := "// about {braces}\n{" + bundle + "\n  // mine\n  \"version\": \"2.0\", /* here */\n}\n"
+	want := "// about {braces}\n{" + triggers.Bundle + "\n  // mine\n  \"version\": \"2.0\", /* here */\n}\n"
 	if diff := cmp.Diff(want, fileText(t, root, settings.HostJSONFile)); diff != "" {
 		t.Errorf("host.json (-want +got):\n%s", diff)
 	}
@@ -176,15 +178,15 @@ func TestWriteFunctions_RefusesWhatTheHostWouldNotRun(t *testing.T) {
 	} {
 		root := hostRoot(t, bundledHost)
 		if _, err := runWrite(t, App{Triggers: []Trigger{tt.trigger}}, root); err == nil || !strings.Contains(err.Error(), tt.want) {
-			t.Errorf("%s %s: %v, want an error with %s", tt.trigger.name, tt.trigger.source.kind, err, tt.want)
+			t.Errorf("%s %s: %v, want an error with %s", tt.trigger.Name(), tt.trigger.function.Source.Kind, err, tt.want)
 		}
 	}
 	for _, fine := range []Trigger{
 		Timer("T", "%SCHEDULE%", nilTimer), Timer("T", "1.00:00:00", nilTimer), Timer("T", "0 */5 9-17 * * MON-FRI", nilTimer, NoMonitor),
-		Queue("Q", "%QUEUE%", nil2), manual("M", QueueOutput[string](returnName, "things")),
+		Queue("Q", "%QUEUE%", nil2), manual("M", QueueOutput[string](triggers.ReturnName, "things")),
 	} {
 		if _, err := runWrite(t, App{Triggers: []Trigger{fine}}, hostRoot(t, bundledHost)); err != nil {
-			t.Errorf("%v: %v", fine.source.properties, err)
+			t.Errorf("%v: %v", fine.function.Source.Properties, err)
 		}
 	}
 	if _, err := runWrite(t, App{}, t.TempDir()); err == nil || !strings.Contains(err.Error(), "there is no host.json in") {
@@ -213,7 +215,7 @@ func TestWriteFunctions_PerRouteWritesOneForEachPath(t *testing.T) {
 				Methods          []string
 			}
 		}
-		if err := json.Unmarshal([]byte(fileText(t, root, name, functionJSONFile)), &file); err != nil {
+		if err := json.Unmarshal([]byte(fileText(t, root, name, triggers.FileName)), &file); err != nil {
 			t.Fatal(err)
 		}
 		b := file.Bindings[0]

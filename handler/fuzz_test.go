@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
@@ -41,7 +43,7 @@ func FuzzHostJSON(f *testing.F) {
 			return
 		}
 		cfg := configure(settings.Environment{}, found, []string{storageSetting, "AzureFunctionsJobHost__extensions__durableTask__" + name + "=" + value})
-		if _, err := marshalJSON(cfg.effective()); err != nil {
+		if _, err := jsontext.Marshal(cfg.effective()); err != nil {
 			t.Errorf("the effective configuration: %v", err)
 		}
 		if cfg.Problem != nil {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
@@ -26,11 +28,11 @@ func (e historyEvent) MarshalJSON() ([]byte, error) {
 		if i > 0 {
 			out.WriteByte(',')
 		}
-		name, err := marshalJSON(m.name)
+		name, err := jsontext.Marshal(m.name)
 		if err != nil {
 			return nil, err
 		}
-		value, err := marshalJSON(m.value)
+		value, err := jsontext.Marshal(m.value)
 		if err != nil {
 			return nil, err
 		}

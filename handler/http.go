@@ -1,14 +1,14 @@
 package handler
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"runtime/debug"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -167,7 +167,7 @@ func (s *Server) fail(err error, c echo.Context) {
 // writeJSON answers with v as JSON. Unlike echo's own method it leaves <, > and
 // & as they are, which URLs need to be legible.
 func writeJSON(c echo.Context, status int, v any) error {
-	text, err := marshalJSON(v)
+	text, err := jsontext.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
 	}
@@ -175,14 +175,4 @@ func writeJSON(c echo.Context, status int, v any) error {
 		text = nil
 	}
 	return c.Blob(status, contentTypeJSON, text)
-}
-
-func marshalJSON(v any) ([]byte, error) {
-	var out bytes.Buffer
-	enc := json.NewEncoder(&out)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }

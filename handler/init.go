@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 )
 
 //go:embed starter
@@ -23,7 +24,7 @@ var starterFiles = [][2]string{
 	{"go.mod", "go.mod.txt"},
 	{settings.HostJSONFile, settings.HostJSONFile},
 	{settings.LocalSettingsFile, settings.LocalSettingsFile},
-	{"functions/" + functionJSONFile, functionJSONFile},
+	{"functions/" + triggers.FileName, triggers.FileName},
 	{".funcignore", "funcignore.txt"},
 	{".gitignore", "gitignore.txt"},
 }

@@ -2,16 +2,11 @@ package handler
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"log/slog"
-	"maps"
-	"slices"
-	"strings"
-	"sync"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 )
 
 // An Invocation is one run of a [Trigger]'s function: what came with the
@@ -30,16 +25,8 @@ type Invocation struct {
 	// account of it.
 	Retry *RetryContext
 
-	logger   *slog.Logger
-	data     map[string]json.RawMessage // inputs, by their names in lower case
-	metadata map[string]json.RawMessage
-	outputs  []binding
-
-	mu      sync.Mutex // protects the following
-	closed  bool       // the function has returned, or is no longer waited for
-	items   map[string][]outputItem
-	lines   []string
-	failure error // the first item that cannot be written
+	logger *slog.Logger
+	values triggers.Call
 }
 
 // A RetryContext says which try a run is.
@@ -63,7 +50,7 @@ type RetryContext struct {
 // Names that are in the path of a trigger, "pictures/{name}", are among them;
 // and the properties of a payload that is a JSON object, which may hide others.
 func (c *Invocation) Metadata(into any) error {
-	if err := decodeFields(c.metadata, into); err != nil {
+	if err := c.values.Metadata(into); err != nil {
 		return fmt.Errorf("decode the metadata of function %s: %w", c.Function, err)
 	}
 	return nil
@@ -73,11 +60,7 @@ func (c *Invocation) Metadata(into any) error {
 // when the function has returned without an error; if it fails, the lines go to
 // the app's log.
 func (c *Invocation) Logf(format string, args ...any) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		c.lines = append(c.lines, fmt.Sprintf(format, args...))
-	}
+	c.values.Log(fmt.Sprintf(format, args...))
 }
 
 // Logger returns the app's logger with the function and the ID of this run.
@@ -86,80 +69,4 @@ func (c *Invocation) Logger() *slog.Logger {
 		return slog.Default()
 	}
 	return c.logger
-}
-
-func (c *Invocation) input(name string) (json.RawMessage, bool) {
-	raw, ok := c.data[strings.ToLower(name)]
-	return raw, ok
-}
-
-// put keeps an item, or the reason why there is none, for the end of the call.
-func (c *Invocation) put(output string, item outputItem, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	declared := slices.ContainsFunc(c.outputs, func(b binding) bool { return b.name == output })
-	if err == nil && !declared {
-		err = fmt.Errorf("function %s has no output %q: give it to the function as an option, and write its function.json anew", c.Function, output)
-	}
-	if err != nil {
-		if c.failure == nil {
-			c.failure = err
-		}
-		return
-	}
-	if !c.closed {
-		if c.items == nil {
-			c.items = map[string][]outputItem{}
-		}
-		c.items[output] = append(c.items[output], item)
-	}
-}
-
-// abandon ends a call whose function is no longer waited for, and returns the
-// lines that it has left.
-func (c *Invocation) abandon() []string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	return slices.Clone(c.lines)
-}
-
-// errNoInvocation says that a request is none of the host's.
-var errNoInvocation = errors.New(`the body is no invocation: it must be a JSON object with "Data" and "Metadata"`)
-
-// readInvocation makes an Invocation from what the host sends
-// (azure-functions-host: Workers/Http/HttpScriptInvocationContext.cs). Payload
-// is the trigger's part of it.
-func readInvocation(body io.Reader, t Trigger) (call *Invocation, payload json.RawMessage, err error) {
-	text, err := io.ReadAll(body)
-	if err != nil {
-		return nil, nil, fmt.Errorf("read the invocation: %w", err)
-	}
-	var envelope struct{ Data, Metadata map[string]json.RawMessage }
-	if err := json.Unmarshal(text, &envelope); err != nil || envelope.Data == nil {
-		return nil, nil, errNoInvocation
-	}
-	call = &Invocation{
-		Function: t.name,
-		data:     make(map[string]json.RawMessage, len(envelope.Data)),
-		metadata: envelope.Metadata,
-	}
-	for _, name := range slices.Sorted(maps.Keys(envelope.Data)) {
-		call.data[strings.ToLower(name)] = envelope.Data[name]
-	}
-	for _, b := range t.bindings {
-		if b.out {
-			call.outputs = append(call.outputs, b)
-		}
-	}
-	if raw, ok := envelope.Metadata["RetryContext"]; ok {
-		if err := json.Unmarshal(raw, &call.Retry); err != nil {
-			return nil, nil, fmt.Errorf("decode the retry context: %w", err)
-		}
-	}
-	payload, ok := call.input(t.source.name)
-	if !ok {
-		return nil, nil, fmt.Errorf("the host sent no %q: write the function.json of function %s anew", t.source.name, t.name)
-	}
-	return call, payload, nil
 }

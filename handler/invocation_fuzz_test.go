@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -41,8 +42,9 @@ func FuzzInvocation(f *testing.F) {
 		Manual("Moment", func(_ context.Context, _ *Invocation, at time.Time) error { moment = at; return nil }),
 	)
 	s := newHosted(f, app)
+	names := regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]*$`)
 	f.Fuzz(func(t *testing.T, function, body string) {
-		if !functionNames.MatchString(function) {
+		if !names.MatchString(function) {
 			return
 		}
 		code, answer := invoke(s, function, body)

@@ -12,6 +12,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
+
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -86,7 +89,7 @@ func goldenApp(s *sightings) App {
 	}
 	copies := QueueOutput[string]("copies", "copies")
 	orders := QueueOutput[goldenOrder]("orders", "orders")
-	result := QueueOutput[string](returnName, "results")
+	result := QueueOutput[string](triggers.ReturnName, "results")
 	raw := QueueOutput[[]byte]("raw", "raw")
 	thumbnail := BlobOutput[[]byte]("thumbnail", "thumbnails/{name}")
 	config := BlobInput[map[string]int]("config", "settings/config.json")
@@ -176,8 +179,8 @@ func TestInvocation_EveryTriggerIsDecodedAndAnswered(t *testing.T) {
 		current(t, path, request+"-- sees --\n"+indented(t, seen.last)+"-- answers --\n"+fmt.Sprintln(code, answer))
 	}
 	for _, trigger := range goldenApp(seen).Triggers {
-		if !shown[trigger.name] {
-			t.Errorf("no file has an invocation of %s", trigger.name)
+		if !shown[trigger.Name()] {
+			t.Errorf("no file has an invocation of %s", trigger.Name())
 		}
 	}
 }
@@ -217,15 +220,15 @@ func TestOutputs_ArriveAsTheyWerePut(t *testing.T) {
 		{"a document", "cosmosDB", []any{map[string]int{"a": 1}}, []string{`{"a":1}`}},
 		{"documents", "table", []any{map[string]int{"a": 1}, map[string]int{"b": 2}}, []string{`{"a":1}`, `{"b":2}`}},
 	} {
-		var items []outputItem
+		var items []triggers.Item
 		for _, item := range tt.items {
-			encoded, err := encodeItem(tt.kind, item)
+			encoded, err := triggers.Encode(tt.kind, item)
 			if err != nil {
 				t.Fatal(err)
 			}
 			items = append(items, encoded)
 		}
-		value, err := outputValue(tt.kind, items)
+		value, err := triggers.OutputValue(tt.kind, items)
 		if err != nil {
 			t.Errorf("%s: %v", tt.name, err)
 			continue
@@ -243,7 +246,7 @@ func TestOutputs_ArriveAsTheyWerePut(t *testing.T) {
 // GetBindingValue; Binding/FunctionBinding.cs, BindAsyncCollectorAsync).
 func asTheHostWrites(t *testing.T, value json.RawMessage) []string {
 	t.Helper()
-	text, isText := unquote(value)
+	text, isText := jsontext.Unquote(value)
 	if isText {
 		var decoded []byte
 		if json.Unmarshal(value, &decoded) == nil {
@@ -257,7 +260,7 @@ func asTheHostWrites(t *testing.T, value json.RawMessage) []string {
 	}
 	var out []string
 	for _, element := range list {
-		if text, ok := unquote(element); ok {
+		if text, ok := jsontext.Unquote(element); ok {
 			out = append(out, text)
 		} else {
 			out = append(out, string(element))
@@ -277,15 +280,15 @@ func TestOutputs_ThatTheHostWouldCorruptAreRefused(t *testing.T) {
 		{"queue", []any{"a", "2026-08-20T10:11:12"}, `one is "2026-08-20T10:11:12"`},
 		{"blob", []any{"a", "b"}, "has been put 2 times"},
 	} {
-		var items []outputItem
+		var items []triggers.Item
 		for _, item := range tt.items {
-			encoded, err := encodeItem(tt.kind, item)
+			encoded, err := triggers.Encode(tt.kind, item)
 			if err != nil {
 				t.Fatal(err)
 			}
 			items = append(items, encoded)
 		}
-		if value, err := outputValue(tt.kind, items); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if value, err := triggers.OutputValue(tt.kind, items); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%v: %s %v, want an error with %s", tt.items, value, err, tt.want)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+
 	"github.com/labstack/echo/v4"
 )
 
@@ -65,7 +67,7 @@ func wrappedRequestIn(input json.RawMessage) (wrappedRequest, bool) {
 // come as Base64.
 func (w wrappedRequest) request(wrapped *http.Request) (*http.Request, error) {
 	body := []byte(w.Body)
-	if text, ok := unquote(w.Body); ok {
+	if text, ok := jsontext.Unquote(w.Body); ok {
 		body = []byte(text)
 		kind, _, _ := mime.ParseMediaType(http.Header(w.Headers).Get("Content-Type"))
 		if content, err := base64.StdEncoding.DecodeString(text); err == nil && (kind == "application/octet-stream" || strings.HasPrefix(kind, "multipart/")) {
@@ -140,7 +142,7 @@ func (s *Server) answerWrapped(c echo.Context, name string, wrapped wrappedReque
 	output := httpOutput{answer.status, map[string]string{}, answer.body.String()}
 	if !utf8.ValidString(output.Body) {
 		answer.header.Set("Content-Type", contentTypeJSON)
-		message, err := marshalJSON(errorBody{Message: "The answer is not text, and the host wraps answers in JSON. " +
+		message, err := jsontext.Marshal(errorBody{Message: "The answer is not text, and the host wraps answers in JSON. " +
 			"Set customHandler.enableProxyingHttpRequest, or on older hosts enableForwardingHttpRequest, to true in host.json."})
 		if err != nil {
 			return err

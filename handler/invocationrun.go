@@ -2,14 +2,13 @@ package handler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"runtime/debug"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 	"github.com/labstack/echo/v4"
 )
 
@@ -17,10 +16,6 @@ const (
 	// DefaultInvocationTimeout bounds a run of a [Trigger]'s function that has no
 	// [Timeout], if the host allows as much.
 	DefaultInvocationTimeout = 30 * time.Minute
-
-	// invocationGrace is the most that a function may go on after its context has
-	// ended.
-	invocationGrace = 2 * time.Second
 )
 
 // parseFunctionTimeout reads host.json's functionTimeout; -1 stands for none
@@ -59,7 +54,7 @@ func (c Config) functionTimeoutText() string {
 // and in any case so much less than what the host allows that the answer comes
 // first.
 func (c Config) limitOf(t Trigger) time.Duration {
-	limit := t.timeout
+	limit := t.function.Timeout
 	if limit == 0 {
 		limit = DefaultInvocationTimeout
 	}
@@ -71,26 +66,26 @@ func (c Config) limitOf(t Trigger) time.Duration {
 
 // addTriggers adds the routes at which the host starts functions. It comes
 // after the app's own routes, so that it sees those.
-func (s *Server) addTriggers(triggers []Trigger, client *durable.Client) error {
-	if err := checkTriggers(triggers); err != nil {
+func (s *Server) addTriggers(all []Trigger, client *durable.Client) error {
+	if err := triggers.Check(describe(all)); err != nil {
 		return err
 	}
-	if len(triggers) > 0 && s.cfg.BehindHost && s.cfg.RoutePrefix == "" && s.cfg.forwards {
+	if len(all) > 0 && s.cfg.BehindHost && s.cfg.RoutePrefix == "" && s.cfg.forwards {
 		return fmt.Errorf("with an empty %s and %s, callers of HTTP functions could start functions that have triggers, such as %s: "+
-			"set a route prefix, or enableProxyingHttpRequest instead", routePrefixPath, forwardingPath, triggers[0].name)
+			"set a route prefix, or enableProxyingHttpRequest instead", routePrefixPath, forwardingPath, all[0].Name())
 	}
-	if len(triggers) > 0 && !s.cfg.BehindHost {
-		s.cfg.Notices = append(s.cfg.Notices, fmt.Sprintf("Without the Functions host nothing starts the functions that have triggers, such as %s.", triggers[0].name))
+	if len(all) > 0 && !s.cfg.BehindHost {
+		s.cfg.Notices = append(s.cfg.Notices, fmt.Sprintf("Without the Functions host nothing starts the functions that have triggers, such as %s.", all[0].Name()))
 	}
 	taken := map[string]bool{}
 	for _, r := range s.echo.Routes() {
 		taken[r.Method+" "+r.Path] = true
 	}
-	for _, t := range triggers {
-		if taken[http.MethodPost+" /"+t.name] {
-			return fmt.Errorf("the route POST /%s is that at which the host starts function %q: give one of them another name", t.name, t.name)
+	for _, t := range all {
+		if taken[http.MethodPost+" /"+t.Name()] {
+			return fmt.Errorf("the route POST /%s is that at which the host starts function %q: give one of them another name", t.Name(), t.Name())
 		}
-		s.echo.POST("/"+t.name, s.invoke(t, client))
+		s.echo.POST("/"+t.Name(), s.invoke(t, client))
 	}
 	return nil
 }
@@ -102,16 +97,23 @@ func (s *Server) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
 		if !s.isFromHost(r) {
 			return echo.ErrNotFound
 		}
-		call, payload, err := readInvocation(r.Body, t)
+		call := &Invocation{ID: r.Header.Get(headerInvocationID), Function: t.Name(), Client: client}
+		call.logger = s.logger.With("function", call.Function, "invocationId", call.ID)
+		payload, err := call.values.Read(r.Body, &t.function)
+		if err == nil {
+			err = call.values.Retry(&call.Retry)
+		}
 		if err != nil {
-			s.logger.Error("invocation refused", "function", t.name, "invocationId", requestID(c), "reason", oneLine(err))
+			s.logger.Error("invocation refused", "function", t.Name(), "invocationId", requestID(c), "reason", oneLine(err))
 			return writeJSON(c, http.StatusInternalServerError, errorBody{Message: oneLine(err)})
 		}
-		call.ID, call.Client = r.Header.Get(headerInvocationID), client
-		call.logger = s.logger.With("function", t.name, "invocationId", call.ID)
-		result, err := s.runFunction(r.Context(), t, call, payload)
+		err = triggers.Run(r.Context(), t.Name(), s.cfg.limitOf(t), call.logger, func(ctx context.Context) error { return t.run(ctx, call, payload) })
+		var result triggers.Result
+		if err == nil {
+			result, err = call.values.Result()
+		}
 		if err != nil {
-			for _, line := range call.abandon() {
+			for _, line := range call.values.Abandon() {
 				call.logger.Info(line)
 			}
 			call.logger.Error("function failed", "error", oneLine(err))
@@ -130,63 +132,3 @@ func (s *Server) isFromHost(r *http.Request) bool {
 	return s.cfg.BehindHost && r.Host == s.cfg.Address && r.Context().Value(callersKey{}) == nil &&
 		r.Header.Get("X-Forwarded-Host") == "" && r.Header.Get("X-Forwarded-For") == "" && r.Header.Get("X-Original-Host") == ""
 }
-
-// runFunction runs a function and returns what it comes to. A function that
-// panics has failed, and so has one that is still running a moment after its
-// time is over: that one is left to itself, since nothing can end it, but the
-// host must not wait until it kills the whole program
-// (azure-functions-host: WebHost/WebScriptHostExceptionHandler.cs).
-func (s *Server) runFunction(ctx context.Context, t Trigger, call *Invocation, payload []byte) (invocationResult, error) {
-	limit := s.cfg.limitOf(t)
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("function %s has run for %v, which is its limit", t.name, limit))
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { // waited for below, unless it does not end
-		err := errGoexit
-		defer func() { done <- err }()
-		err = runGuarded(ctx, t, call, payload)
-	}()
-	if err := awaitFunction(ctx, done, min(invocationGrace, limit/10)); err != nil {
-		return invocationResult{}, err
-	}
-	return call.result()
-}
-
-func awaitFunction(ctx context.Context, done <-chan error, patience time.Duration) error {
-	select {
-	case err := <-done:
-		return withCauseOf(ctx, err)
-	case <-ctx.Done():
-	}
-	grace := time.NewTimer(patience)
-	defer grace.Stop()
-	select {
-	case err := <-done:
-		return withCauseOf(ctx, err)
-	case <-grace.C:
-		return fmt.Errorf("%w, and does not end: a function must return when its context ends", context.Cause(ctx))
-	}
-}
-
-// withCauseOf says of an error that a context ended why it did.
-func withCauseOf(ctx context.Context, err error) error {
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() != nil {
-		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
-	}
-	return err
-}
-
-// runGuarded runs the function itself. A panic is an error, and is logged with
-// its stack.
-func runGuarded(ctx context.Context, t Trigger, call *Invocation, payload []byte) (err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			call.logger.Error("panic in a function", "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = fmt.Errorf("panic: %v", p)
-		}
-	}()
-	return t.run(ctx, call, payload)
-}
-
-// errGoexit is for a function that ended its goroutine instead of returning.
-var errGoexit = errors.New("the function ended its goroutine with runtime.Goexit")

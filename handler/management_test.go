@@ -12,6 +12,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
@@ -109,7 +111,7 @@ func TestStart_RefusesWhatCannotBeStarted(t *testing.T) {
 	s := readyServer(t, App{}, fakeConfig(t, hub))
 	const jsonAnswer = "\nContent-Type: application/json; charset=utf-8\n"
 	argument := func(says string) string {
-		body, err := marshalJSON(errorBody{"One or more of the arguments submitted is incorrect", &errorCause{says, "System.ArgumentException", ""}})
+		body, err := jsontext.Marshal(errorBody{"One or more of the arguments submitted is incorrect", &errorCause{says, "System.ArgumentException", ""}})
 		if err != nil {
 			t.Fatal(err)
 		}

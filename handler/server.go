@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 	"github.com/labstack/echo/v4"
 )
 
@@ -282,8 +283,8 @@ func (s *Server) withoutFunctionJSON() (missing []string) {
 		return nil
 	}
 	for _, t := range s.triggers {
-		if _, err := os.Stat(filepath.Join(s.cfg.Root, t.name, functionJSONFile)); errors.Is(err, fs.ErrNotExist) {
-			missing = append(missing, t.name)
+		if _, err := os.Stat(filepath.Join(s.cfg.Root, t.Name(), triggers.FileName)); errors.Is(err, fs.ErrNotExist) {
+			missing = append(missing, t.Name())
 		}
 	}
 	return missing

@@ -8,6 +8,8 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -65,7 +67,7 @@ func payloadJSON(stored *string) json.RawMessage {
 	case json.Valid([]byte(*stored)) && !tooDeep([]byte(*stored)) && utf8.ValidString(*stored):
 		return json.RawMessage(*stored)
 	}
-	text, err := marshalJSON(*stored)
+	text, err := jsontext.Marshal(*stored)
 	if err != nil {
 		panic("a string cannot be encoded as JSON: " + err.Error())
 	}

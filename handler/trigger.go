@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"reflect"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 )
 
 // A Trigger is a function that something starts which is neither a durable
@@ -25,25 +27,20 @@ import (
 // failed. The host then does what the kind of trigger asks for: a message comes
 // again, a timer waits for its next time.
 type Trigger struct {
-	name     string
-	source   binding   // what starts it
-	bindings []binding // its inputs and outputs
-	retry    *retryPolicy
-	timeout  time.Duration // 0: the app's
+	function triggers.Function
 	run      func(ctx context.Context, call *Invocation, payload json.RawMessage) error
-	problems []error
 }
 
 // Name returns the name that the host knows the function by.
-func (t Trigger) Name() string { return t.name }
+func (t Trigger) Name() string { return t.function.Name }
 
 // Timer is a function that runs at certain times. The schedule has six fields,
 // seconds first, "0 30 2 * * *" for half past two at night in UTC; or it is an
 // interval, "00:05:00", or names a setting, "%SCHEDULE%". Of all instances of
 // the app one runs it.
 func Timer(name, schedule string, fn func(context.Context, *Invocation, TimerInfo) error, opts ...TimerOption) Trigger {
-	t := newTrigger(name, binding{kind: "timerTrigger", name: "timer", properties: properties{"schedule": schedule}}, fn)
-	t.requires("schedule", schedule)
+	t := newTrigger(name, triggers.Binding{Kind: "timerTrigger", Name: "timer", Properties: triggers.Properties{"schedule": schedule}}, fn)
+	t.function.Require("schedule", schedule)
 	for _, o := range opts {
 		o.applyTimer(&t)
 	}
@@ -54,8 +51,8 @@ func Timer(name, schedule string, fn func(context.Context, *Invocation, TimerInf
 // One that fails five times over a message leaves it in the queue's poison
 // queue. The host expects Base64 in messages unless host.json says otherwise.
 func Queue[T any](name, queue string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
-	t := newTrigger(name, binding{kind: "queueTrigger", name: "message", properties: properties{"queueName": queue}}, fn)
-	t.requires("queue", queue)
+	t := newTrigger(name, triggers.Binding{Kind: "queueTrigger", Name: "message", Properties: triggers.Properties{"queueName": queue}}, fn)
+	t.function.Require("queue", queue)
 	return t.with(opts)
 }
 
@@ -63,8 +60,8 @@ func Queue[T any](name, queue string, fn func(context.Context, *Invocation, T) e
 // its container and name, with names for what is not fixed: "pictures/{name}".
 // The whole content is handed over.
 func Blob[T any](name, path string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
-	t := newTrigger(name, binding{kind: "blobTrigger", name: "blob", properties: properties{"path": path}}, fn)
-	t.requires("path", path)
+	t := newTrigger(name, triggers.Binding{Kind: "blobTrigger", Name: "blob", Properties: triggers.Properties{"path": path}}, fn)
+	t.function.Require("path", path)
 	return t.with(opts)
 }
 
@@ -72,43 +69,43 @@ func Blob[T any](name, path string, fn func(context.Context, *Invocation, T) err
 // queue or, if T is a slice, for several at once. The message is completed when
 // it returns, and abandoned when it fails.
 func ServiceBusQueue[T any](name, queue string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
-	t := newBatchTrigger(name, binding{kind: "serviceBusTrigger", name: "message", properties: properties{"queueName": queue}}, fn)
-	t.requires("queue", queue)
+	t := newBatchTrigger(name, triggers.Binding{Kind: "serviceBusTrigger", Name: "message", Properties: triggers.Properties{"queueName": queue}}, fn)
+	t.function.Require("queue", queue)
 	return t.with(opts)
 }
 
 // ServiceBusTopic is [ServiceBusQueue] for a subscription to a topic.
 func ServiceBusTopic[T any](name, topic, subscription string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
-	t := newBatchTrigger(name, binding{kind: "serviceBusTrigger", name: "message", properties: properties{
+	t := newBatchTrigger(name, triggers.Binding{Kind: "serviceBusTrigger", Name: "message", Properties: triggers.Properties{
 		"topicName": topic, "subscriptionName": subscription,
 	}}, fn)
-	t.requires("topic", topic)
-	t.requires("subscription", subscription)
+	t.function.Require("topic", topic)
+	t.function.Require("subscription", subscription)
 	return t.with(opts)
 }
 
 // EventHub is a function that runs for the events of an event hub: for many at
 // once if T is a slice, which is what event hubs are made for, else for each.
 func EventHub[T any](name, hub string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
-	t := newBatchTrigger(name, binding{kind: "eventHubTrigger", name: "events", properties: properties{"eventHubName": hub}}, fn)
-	t.requires("hub", hub)
+	t := newBatchTrigger(name, triggers.Binding{Kind: "eventHubTrigger", Name: "events", Properties: triggers.Properties{"eventHubName": hub}}, fn)
+	t.function.Require("hub", hub)
 	return t.with(opts)
 }
 
 // EventGrid is a function that runs for each event of an Event Grid
 // subscription. T is [GridEvent], [CloudEvent] or a type of the app's own.
 func EventGrid[T any](name string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
-	return newTrigger(name, binding{kind: "eventGridTrigger", name: "event"}, fn).with(opts)
+	return newTrigger(name, triggers.Binding{Kind: "eventGridTrigger", Name: "event"}, fn).with(opts)
 }
 
 // CosmosDB is a function that runs for the documents of a container that are
 // new or changed, in the order in which they changed within a partition.
 func CosmosDB[T any](name, database, container string, fn func(context.Context, *Invocation, []T) error, opts ...TriggerOption) Trigger {
-	t := newTrigger(name, binding{kind: "cosmosDBTrigger", name: "documents", properties: properties{
+	t := newTrigger(name, triggers.Binding{Kind: "cosmosDBTrigger", Name: "documents", Properties: triggers.Properties{
 		"databaseName": database, "containerName": container,
 	}}, fn)
-	t.requires("database", database)
-	t.requires("container", container)
+	t.function.Require("database", database)
+	t.function.Require("container", container)
 	return t.with(opts)
 }
 
@@ -116,7 +113,7 @@ func CosmosDB[T any](name, database, container string, fn func(context.Context, 
 // that is added, before it gets requests. Its name is Warmup: the host runs no
 // other one.
 func Warmup(fn func(context.Context, *Invocation) error, opts ...TriggerOption) Trigger {
-	t := newTrigger("Warmup", binding{kind: "warmupTrigger", name: "warmup"}, ignorePayload(fn))
+	t := newTrigger("Warmup", triggers.Binding{Kind: "warmupTrigger", Name: "warmup"}, ignorePayload(fn))
 	return t.with(opts)
 }
 
@@ -124,7 +121,7 @@ func Warmup(fn func(context.Context, *Invocation) error, opts ...TriggerOption) 
 // POST /admin/functions/{name} and the body {"input": "…"}, whose input is the
 // payload.
 func Manual[T any](name string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
-	return newTrigger(name, binding{kind: "manualTrigger", name: "input"}, fn).with(opts)
+	return newTrigger(name, triggers.Binding{Kind: "manualTrigger", Name: "input"}, fn).with(opts)
 }
 
 // On is a function with a trigger that none of the others is for. Kind is the
@@ -132,38 +129,38 @@ func Manual[T any](name string, fn func(context.Context, *Invocation, T) error, 
 // there needs are its [Property] options. Triggers of the Durable Task extension
 // are refused: this program is the engine, and two would fight over the hub.
 func On[T any](name, kind string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
-	return newBatchTrigger(name, binding{kind: kind, name: "input"}, fn).with(opts)
+	return newBatchTrigger(name, triggers.Binding{Kind: kind, Name: "input"}, fn).with(opts)
 }
 
 // newTrigger is a trigger whose payload is one value.
-func newTrigger[T any](name string, source binding, fn func(context.Context, *Invocation, T) error) Trigger {
-	s := shapeOf(reflect.TypeFor[T]())
-	if source.kind == "cosmosDBTrigger" {
-		s = batchShapeOf(reflect.TypeFor[T]())
+func newTrigger[T any](name string, source triggers.Binding, fn func(context.Context, *Invocation, T) error) Trigger {
+	s := triggers.ShapeOf(reflect.TypeFor[T]())
+	if source.Kind == "cosmosDBTrigger" {
+		s = triggers.BatchShapeOf(reflect.TypeFor[T]())
 	}
 	return shapedTrigger(name, source, s, fn)
 }
 
 // newBatchTrigger is one of a kind that hands over many values if T is a slice.
-func newBatchTrigger[T any](name string, source binding, fn func(context.Context, *Invocation, T) error) Trigger {
-	s := batchShapeOf(reflect.TypeFor[T]())
-	if source.kind == "serviceBusTrigger" || source.kind == "eventHubTrigger" {
-		source.set("cardinality", map[bool]string{false: "one", true: "many"}[s.batch])
+func newBatchTrigger[T any](name string, source triggers.Binding, fn func(context.Context, *Invocation, T) error) Trigger {
+	s := triggers.BatchShapeOf(reflect.TypeFor[T]())
+	if source.Kind == "serviceBusTrigger" || source.Kind == "eventHubTrigger" {
+		source.Set("cardinality", map[bool]string{false: "one", true: "many"}[s.Batch])
 	}
 	return shapedTrigger(name, source, s, fn)
 }
 
-func shapedTrigger[T any](name string, source binding, s valueShape, fn func(context.Context, *Invocation, T) error) Trigger {
-	if s.kind == binaryShape {
-		source.set("dataType", "binary")
+func shapedTrigger[T any](name string, source triggers.Binding, s triggers.Shape, fn func(context.Context, *Invocation, T) error) Trigger {
+	if s.IsBinary() {
+		source.Set("dataType", "binary")
 	}
-	t := Trigger{name: name, source: source}
+	t := Trigger{function: triggers.Function{Name: name, Source: source}}
 	if fn == nil {
-		t.problems = append(t.problems, fmt.Errorf("function %q has no Go function", name))
+		t.function.Problem(fmt.Errorf("function %q has no Go function", name))
 	}
 	t.run = func(ctx context.Context, call *Invocation, raw json.RawMessage) error {
 		var payload T
-		if err := s.decode(raw, &payload); err != nil {
+		if err := s.Decode(raw, &payload); err != nil {
 			return fmt.Errorf("decode the payload as %T: %w", payload, err)
 		}
 		return fn(ctx, call, payload)
@@ -186,11 +183,13 @@ func (t Trigger) with(opts []TriggerOption) Trigger {
 	return t
 }
 
-// requires notes that a value is missing without which there is no trigger.
-func (t *Trigger) requires(what, value string) {
-	if value == "" {
-		t.problems = append(t.problems, fmt.Errorf("function %q has no %s", t.name, what))
+// describe returns what the host should know of triggers.
+func describe(all []Trigger) []*triggers.Function {
+	functions := make([]*triggers.Function, len(all))
+	for i := range all {
+		functions[i] = &all[i].function
 	}
+	return functions
 }
 
 // TimerInfo is what a [Timer] is told.

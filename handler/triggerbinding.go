@@ -3,29 +3,9 @@ package handler
 import (
 	"fmt"
 	"reflect"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 )
-
-// properties are those of a binding that its type needs.
-type properties map[string]any
-
-// A binding is one entry of a function.json.
-type binding struct {
-	kind       string // its type, "queueTrigger"
-	name       string
-	out        bool
-	properties properties
-}
-
-func (b *binding) set(name string, value any) {
-	if b.properties == nil {
-		b.properties = properties{}
-	}
-	b.properties[name] = value
-}
-
-// returnName is the name of an output that is a function's return value. For us
-// it is an output like any other.
-const returnName = "$return"
 
 // An Input is something that the host reads before it starts a function, and
 // hands over with the payload. It is an option of the function that has it:
@@ -36,27 +16,27 @@ const returnName = "$return"
 //
 // T follows the rules of a [Trigger]'s payload.
 type Input[T any] struct {
-	binding binding
-	shape   valueShape
+	binding triggers.Binding
+	shape   triggers.Shape
 }
 
 // BlobInput is a blob. Its path may name parts of the trigger's:
 // "thumbnails/{name}".
 func BlobInput[T any](name, path string, opts ...BindingOption) Input[T] {
-	return newInput[T](binding{kind: "blob", name: name, properties: properties{"path": path}}, opts)
+	return newInput[T](triggers.Binding{Kind: "blob", Name: name, Properties: triggers.Properties{"path": path}}, opts)
 }
 
 // InputOf is an input of any type: kind is its type in function.json, and its
 // [Property] options what else it needs there.
 func InputOf[T any](name, kind string, opts ...BindingOption) Input[T] {
-	return newInput[T](binding{kind: kind, name: name}, opts)
+	return newInput[T](triggers.Binding{Kind: kind, Name: name}, opts)
 }
 
-func newInput[T any](b binding, opts []BindingOption) Input[T] {
-	s := shapeOf(reflect.TypeFor[T]())
-	s.mayLack = true
-	if s.kind == binaryShape {
-		b.set("dataType", "binary")
+func newInput[T any](b triggers.Binding, opts []BindingOption) Input[T] {
+	s := triggers.ShapeOf(reflect.TypeFor[T]())
+	s.MayLack = true
+	if s.IsBinary() {
+		b.Set("dataType", "binary")
 	}
 	for _, o := range opts {
 		o.applyBinding(&b)
@@ -64,20 +44,22 @@ func newInput[T any](b binding, opts []BindingOption) Input[T] {
 	return Input[T]{b, s}
 }
 
-func (in Input[T]) applyTrigger(t *Trigger) { t.bindings = append(t.bindings, in.binding) }
-func (in Input[T]) applyTimer(t *Trigger)   { in.applyTrigger(t) }
+func (in Input[T]) applyTrigger(t *Trigger) {
+	t.function.Bindings = append(t.function.Bindings, in.binding)
+}
+func (in Input[T]) applyTimer(t *Trigger) { in.applyTrigger(t) }
 
 // Of returns the input of a call. What does not exist, such as a blob of that
 // name, is the zero value of T.
 func (in Input[T]) Of(call *Invocation) (T, error) {
 	var value T
-	raw, ok := call.input(in.binding.name)
+	raw, ok := call.values.Input(in.binding.Name)
 	if !ok {
 		return value, fmt.Errorf("function %s has no input %q: give it to the function as an option, and write its function.json anew",
-			call.Function, in.binding.name)
+			call.Function, in.binding.Name)
 	}
-	if err := in.shape.decode(raw, &value); err != nil {
-		return value, fmt.Errorf("decode input %q of function %s as %T: %w", in.binding.name, call.Function, value, err)
+	if err := in.shape.Decode(raw, &value); err != nil {
+		return value, fmt.Errorf("decode input %q of function %s as %T: %w", in.binding.Name, call.Function, value, err)
 	}
 	return value, nil
 }
@@ -91,32 +73,32 @@ func (in Input[T]) Of(call *Invocation) (T, error) {
 //	handler.Timer("Remind", "0 0 9 * * *", remind, letters)
 //
 // A string or []byte is written as it is, anything else as JSON.
-type Output[T any] struct{ binding binding }
+type Output[T any] struct{ binding triggers.Binding }
 
 // QueueOutput is a queue in Azure Storage.
 func QueueOutput[T any](name, queue string, opts ...BindingOption) Output[T] {
-	return newOutput[T](binding{kind: "queue", name: name, properties: properties{"queueName": queue}}, opts)
+	return newOutput[T](triggers.Binding{Kind: "queue", Name: name, Properties: triggers.Properties{"queueName": queue}}, opts)
 }
 
 // BlobOutput is a blob, which a call can write once. Its path may name parts of
 // the trigger's.
 func BlobOutput[T any](name, path string, opts ...BindingOption) Output[T] {
-	return newOutput[T](binding{kind: "blob", name: name, properties: properties{"path": path}}, opts)
+	return newOutput[T](triggers.Binding{Kind: "blob", Name: name, Properties: triggers.Properties{"path": path}}, opts)
 }
 
 // ServiceBusOutput is a Service Bus queue.
 func ServiceBusOutput[T any](name, queue string, opts ...BindingOption) Output[T] {
-	return newOutput[T](binding{kind: "serviceBus", name: name, properties: properties{"queueName": queue}}, opts)
+	return newOutput[T](triggers.Binding{Kind: "serviceBus", Name: name, Properties: triggers.Properties{"queueName": queue}}, opts)
 }
 
 // EventHubOutput is an event hub.
 func EventHubOutput[T any](name, hub string, opts ...BindingOption) Output[T] {
-	return newOutput[T](binding{kind: "eventHub", name: name, properties: properties{"eventHubName": hub}}, opts)
+	return newOutput[T](triggers.Binding{Kind: "eventHub", Name: name, Properties: triggers.Properties{"eventHubName": hub}}, opts)
 }
 
 // CosmosDBOutput is a container of Cosmos DB.
 func CosmosDBOutput[T any](name, database, container string, opts ...BindingOption) Output[T] {
-	return newOutput[T](binding{kind: "cosmosDB", name: name, properties: properties{
+	return newOutput[T](triggers.Binding{Kind: "cosmosDB", Name: name, Properties: triggers.Properties{
 		"databaseName": database, "containerName": container,
 	}}, opts)
 }
@@ -124,28 +106,33 @@ func CosmosDBOutput[T any](name, database, container string, opts ...BindingOpti
 // OutputOf is an output of any type: kind is its type in function.json, and its
 // [Property] options what else it needs there.
 func OutputOf[T any](name, kind string, opts ...BindingOption) Output[T] {
-	return newOutput[T](binding{kind: kind, name: name}, opts)
+	return newOutput[T](triggers.Binding{Kind: kind, Name: name}, opts)
 }
 
-func newOutput[T any](b binding, opts []BindingOption) Output[T] {
-	b.out = true
+func newOutput[T any](b triggers.Binding, opts []BindingOption) Output[T] {
+	b.Out = true
 	for _, o := range opts {
 		o.applyBinding(&b)
 	}
 	return Output[T]{b}
 }
 
-func (o Output[T]) applyTrigger(t *Trigger) { t.bindings = append(t.bindings, o.binding) }
-func (o Output[T]) applyTimer(t *Trigger)   { o.applyTrigger(t) }
+func (o Output[T]) applyTrigger(t *Trigger) {
+	t.function.Bindings = append(t.function.Bindings, o.binding)
+}
+func (o Output[T]) applyTimer(t *Trigger) { o.applyTrigger(t) }
 
 // Put adds items to what is written when the function of this call returns. An
 // item that cannot be written makes the call fail.
 func (o Output[T]) Put(call *Invocation, items ...T) {
 	for _, item := range items {
-		encoded, err := encodeItem(o.binding.kind, item)
-		if err != nil {
-			err = fmt.Errorf("encode output %q as %T: %w", o.binding.name, item, err)
+		encoded, err := triggers.Encode(o.binding.Kind, item)
+		switch {
+		case err != nil:
+			err = fmt.Errorf("encode output %q as %T: %w", o.binding.Name, item, err)
+		case !call.values.HasOutput(o.binding.Name):
+			err = fmt.Errorf("function %s has no output %q: give it to the function as an option, and write its function.json anew", call.Function, o.binding.Name)
 		}
-		call.put(o.binding.name, encoded, err)
+		call.values.Put(o.binding.Name, encoded, err)
 	}
 }

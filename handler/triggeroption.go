@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 )
 
 // A TriggerOption says more about a function: [Timeout], [FixedRetry],
@@ -16,7 +17,7 @@ type TimerOption interface{ applyTimer(*Trigger) }
 
 // A BindingOption says more about an [Input] or [Output]: [Connection] and
 // [Property].
-type BindingOption interface{ applyBinding(*binding) }
+type BindingOption interface{ applyBinding(*triggers.Binding) }
 
 // Timeout bounds one run of a function, as a [time.Duration]. Its context ends
 // then, and a run that goes on all the same has failed. Without it the bound is
@@ -24,7 +25,7 @@ type BindingOption interface{ applyBinding(*binding) }
 // functionTimeout: what takes longer than that makes the host kill the program.
 type Timeout time.Duration
 
-func (d Timeout) applyTrigger(t *Trigger) { t.timeout = time.Duration(d) }
+func (d Timeout) applyTrigger(t *Trigger) { t.function.Timeout = time.Duration(d) }
 func (d Timeout) applyTimer(t *Trigger)   { d.applyTrigger(t) }
 
 // Connection is the name of the setting that says where the queue, the
@@ -33,8 +34,8 @@ func (d Timeout) applyTimer(t *Trigger)   { d.applyTrigger(t) }
 // are given none.
 type Connection string
 
-func (n Connection) applyTrigger(t *Trigger) { n.applyBinding(&t.source) }
-func (n Connection) applyBinding(b *binding) { b.set("connection", string(n)) }
+func (n Connection) applyTrigger(t *Trigger)          { n.applyBinding(&t.function.Source) }
+func (n Connection) applyBinding(b *triggers.Binding) { b.Set("connection", string(n)) }
 
 // Property sets a property of a binding in function.json, one that this package
 // has no option for: Property("isSessionsEnabled", true). The value must be one
@@ -52,13 +53,13 @@ type property struct {
 	value any
 }
 
-func (p property) applyTrigger(t *Trigger) { p.applyBinding(&t.source) }
-func (p property) applyTimer(t *Trigger)   { p.applyBinding(&t.source) }
-func (p property) applyBinding(b *binding) { b.set(p.name, p.value) }
+func (p property) applyTrigger(t *Trigger)          { p.applyBinding(&t.function.Source) }
+func (p property) applyTimer(t *Trigger)            { p.applyBinding(&t.function.Source) }
+func (p property) applyBinding(b *triggers.Binding) { b.Set(p.name, p.value) }
 
 type startupOption struct{}
 
-func (startupOption) applyTimer(t *Trigger) { t.source.set("runOnStartup", true) }
+func (startupOption) applyTimer(t *Trigger) { t.function.Source.Set("runOnStartup", true) }
 
 // RunOnStartup runs a timer when the host starts, too. Instances that are added
 // run it as well, so it is not for production.
@@ -66,23 +67,17 @@ var RunOnStartup TimerOption = startupOption{}
 
 type monitorOption struct{}
 
-func (monitorOption) applyTimer(t *Trigger) { t.source.set("useMonitor", false) }
+func (monitorOption) applyTimer(t *Trigger) { t.function.Source.Set("useMonitor", false) }
 
 // NoMonitor lets the host forget when a timer ran: what is missed while the app
 // does not run is not made up for.
 var NoMonitor TimerOption = monitorOption{}
 
-// A retryPolicy is the "retry" of a function.json.
-type retryPolicy struct {
-	Strategy        string `json:"strategy"`
-	MaxRetryCount   int    `json:"maxRetryCount"`
-	DelayInterval   string `json:"delayInterval,omitempty"`
-	MinimumInterval string `json:"minimumInterval,omitempty"`
-	MaximumInterval string `json:"maximumInterval,omitempty"`
-}
+// A retryOption sets the retry policy of a function.
+type retryOption triggers.RetryPolicy
 
-func (p *retryPolicy) applyTrigger(t *Trigger) { t.retry = p }
-func (p *retryPolicy) applyTimer(t *Trigger)   { t.retry = p }
+func (o *retryOption) applyTrigger(t *Trigger) { t.function.Retry = (*triggers.RetryPolicy)(o) }
+func (o *retryOption) applyTimer(t *Trigger)   { o.applyTrigger(t) }
 
 // FixedRetry runs a function that fails again, up to the given number of times,
 // or without end if it is -1, with a pause before each. The host keeps that in
@@ -92,7 +87,7 @@ func FixedRetry(most int, pause time.Duration) interface {
 	TriggerOption
 	TimerOption
 } {
-	return &retryPolicy{Strategy: "fixedDelay", MaxRetryCount: most, DelayInterval: settings.FormatTimeSpan(pause)}
+	return &retryOption{Strategy: "fixedDelay", MaxRetryCount: most, DelayInterval: settings.FormatTimeSpan(pause)}
 }
 
 // ExponentialRetry is [FixedRetry] with a pause that grows from shortest to
@@ -101,7 +96,7 @@ func ExponentialRetry(most int, shortest, longest time.Duration) interface {
 	TriggerOption
 	TimerOption
 } {
-	return &retryPolicy{
+	return &retryOption{
 		Strategy: "exponentialBackoff", MaxRetryCount: most,
 		MinimumInterval: settings.FormatTimeSpan(shortest), MaximumInterval: settings.FormatTimeSpan(longest),
 	}

@@ -1,4 +1,4 @@
-package handler
+package triggers
 
 import (
 	"encoding/base64"
@@ -9,11 +9,13 @@ import (
 	"regexp"
 	"slices"
 	"unicode/utf8"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 )
 
-// An outputItem is one thing to be written: the bytes of a message or blob, or
+// An Item is one thing to be written: the bytes of a message or blob, or
 // a document of its own.
-type outputItem struct {
+type Item struct {
 	content  []byte
 	document bool // content is JSON that is no text
 }
@@ -26,28 +28,28 @@ var (
 	onceKinds = []string{"blob", "http"}
 )
 
-// encodeItem makes an item of what a function puts into an output of the given
+// Encode makes an item of what a function puts into an output of the given
 // type.
-func encodeItem(kind string, item any) (outputItem, error) {
+func Encode(kind string, item any) (Item, error) {
 	switch v := item.(type) {
 	case []byte:
-		return outputItem{content: slices.Clone(v)}, nil
+		return Item{content: slices.Clone(v)}, nil
 	case string:
-		return outputItem{content: []byte(v)}, nil
+		return Item{content: []byte(v)}, nil
 	case json.Marshaler:
 	default:
 		if value := reflect.ValueOf(item); value.Kind() == reflect.String {
-			return outputItem{content: []byte(value.String())}, nil
+			return Item{content: []byte(value.String())}, nil
 		}
 	}
-	text, err := marshalJSON(item)
+	text, err := jsontext.Marshal(item)
 	if err != nil {
-		return outputItem{}, err
+		return Item{}, err
 	}
-	return outputItem{content: text, document: !slices.Contains(messageKinds, kind)}, nil
+	return Item{content: text, document: !slices.Contains(messageKinds, kind)}, nil
 }
 
-// outputValue returns what an output's items are in the answer to an
+// OutputValue returns what an output's items are in the answer to an
 // invocation. The host guesses
 // (azure-functions-host: Workers/Http/HttpScriptInvocationResultExtensions.cs, Binding/FunctionBinding.cs):
 //
@@ -58,7 +60,7 @@ func encodeItem(kind string, item any) (outputItem, error) {
 //     not decoded. So several texts go as strings.
 //  3. A string that looks like a date becomes one on the way and is written in
 //     another form. In Base64 it is safe; among several texts it is not.
-func outputValue(kind string, items []outputItem) (json.RawMessage, error) {
+func OutputValue(kind string, items []Item) (json.RawMessage, error) {
 	if len(items) == 1 {
 		return oneValue(items[0])
 	}
@@ -78,16 +80,16 @@ func outputValue(kind string, items []outputItem) (json.RawMessage, error) {
 		case looksLikeDate.MatchString(text):
 			return nil, fmt.Errorf("has several items of which one is %q: the host would write that date in another form. Put it into JSON", text)
 		}
-		element, err := marshalJSON(text)
+		element, err := jsontext.Marshal(text)
 		if err != nil {
 			return nil, err
 		}
 		list = append(list, element)
 	}
-	return marshalJSON(list)
+	return jsontext.Marshal(list)
 }
 
-func oneValue(item outputItem) (json.RawMessage, error) {
+func oneValue(item Item) (json.RawMessage, error) {
 	if item.document {
 		return item.content, nil
 	}
@@ -96,42 +98,3 @@ func oneValue(item outputItem) (json.RawMessage, error) {
 
 // looksLikeDate matches what Newtonsoft's reader takes for a date.
 var looksLikeDate = regexp.MustCompile(`^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}.*|/Date\(.*\)/)$`)
-
-// An invocationResult is the answer to an invocation. It is never empty: the
-// host would wait for ever.
-type invocationResult struct {
-	Outputs     map[string]json.RawMessage
-	Logs        []string
-	ReturnValue json.RawMessage
-}
-
-// result returns what the call comes to. It fails if something that the
-// function put cannot be written.
-func (c *Invocation) result() (invocationResult, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.closed = true
-	result := invocationResult{Outputs: map[string]json.RawMessage{}, Logs: slices.Clone(c.lines)}
-	if result.Logs == nil {
-		result.Logs = []string{}
-	}
-	if c.failure != nil {
-		return result, c.failure
-	}
-	for _, b := range c.outputs {
-		items := c.items[b.name]
-		if len(items) == 0 {
-			continue
-		}
-		value, err := outputValue(b.kind, items)
-		if err != nil {
-			return result, fmt.Errorf("output %q %w", b.name, err)
-		}
-		if b.name == returnName {
-			result.ReturnValue = value
-		} else {
-			result.Outputs[b.name] = value
-		}
-	}
-	return result, nil
-}

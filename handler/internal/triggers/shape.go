@@ -1,4 +1,4 @@
-package handler
+package triggers
 
 import (
 	"bytes"
@@ -9,9 +9,11 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 )
 
-// A valueShape is what a value of an invocation is to become. The form in which the
+// A Shape is what a value of an invocation is to become. The form in which the
 // host sends a value does not tell what it is: a text, the JSON of an object and
 // Base64 all come as strings
 // (azure-functions-host: Workers/MessageExtensions/ScriptInvocationContextExtensions.cs,
@@ -24,10 +26,10 @@ import (
 //     "\"hello\"", 1 as "1", a missing input as "null".
 //
 // So what the function was registered with decides.
-type valueShape struct {
+type Shape struct {
 	kind    shapeKind
-	batch   bool // a list, kind is that of its elements
-	mayLack bool // null means that there is none
+	Batch   bool // a list, kind is that of its elements
+	MayLack bool // null means that there is none
 }
 
 type shapeKind int
@@ -40,38 +42,38 @@ const (
 	scalarShape // a number or a bool
 )
 
-// shapeOf returns the shape of values that become a t.
-func shapeOf(t reflect.Type) valueShape {
+// ShapeOf returns the shape of values that become a t.
+func ShapeOf(t reflect.Type) Shape {
 	for t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
 	switch {
 	case t == reflect.TypeFor[time.Time]():
-		return valueShape{kind: momentShape}
+		return Shape{kind: momentShape}
 	case t == reflect.TypeFor[json.RawMessage](), reflect.PointerTo(t).Implements(reflect.TypeFor[json.Unmarshaler]()):
-		return valueShape{}
+		return Shape{}
 	case t.Kind() == reflect.String:
-		return valueShape{kind: textShape}
+		return Shape{kind: textShape}
 	case t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8:
-		return valueShape{kind: binaryShape}
+		return Shape{kind: binaryShape}
 	case t.Kind() >= reflect.Bool && t.Kind() <= reflect.Float64:
-		return valueShape{kind: scalarShape}
+		return Shape{kind: scalarShape}
 	}
-	return valueShape{}
+	return Shape{}
 }
 
-// batchShapeOf is shapeOf, for a place at which a slice stands for many values.
-func batchShapeOf(t reflect.Type) valueShape {
-	s := shapeOf(t)
+// BatchShapeOf is [ShapeOf], for a place at which a slice stands for many values.
+func BatchShapeOf(t reflect.Type) Shape {
+	s := ShapeOf(t)
 	if s.kind == documentShape && t.Kind() == reflect.Slice && t != reflect.TypeFor[json.RawMessage]() {
-		s = shapeOf(t.Elem())
-		s.batch = true
+		s = ShapeOf(t.Elem())
+		s.Batch = true
 	}
 	return s
 }
 
-// decode stores a value of an invocation in what into points to.
-func (s valueShape) decode(raw json.RawMessage, into any) error {
+// Decode stores a value of an invocation in what into points to.
+func (s Shape) Decode(raw json.RawMessage, into any) error {
 	plain, err := s.plain(raw)
 	if err != nil {
 		return err
@@ -80,28 +82,31 @@ func (s valueShape) decode(raw json.RawMessage, into any) error {
 }
 
 // plain returns the JSON from which encoding/json makes the value.
-func (s valueShape) plain(raw json.RawMessage) (json.RawMessage, error) {
+func (s Shape) plain(raw json.RawMessage) (json.RawMessage, error) {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 {
 		return json.RawMessage("null"), nil
 	}
-	if s.batch {
+	if s.Batch {
 		return s.plainBatch(raw)
 	}
-	text, isText := unquote(raw)
+	text, isText := jsontext.Unquote(raw)
 	if !isText {
 		return s.fromJSON(raw)
 	}
 	return s.fromString(text)
 }
 
+// IsBinary reports whether the value becomes bytes.
+func (s Shape) IsBinary() bool { return s.kind == binaryShape }
+
 // fromString is for the text of a string on the wire.
-func (s valueShape) fromString(text string) (json.RawMessage, error) {
-	inner, quoted := unquote(json.RawMessage(text))
+func (s Shape) fromString(text string) (json.RawMessage, error) {
+	inner, quoted := jsontext.Unquote(json.RawMessage(text))
 	switch {
 	case quoted:
 		return s.fromText(inner)
-	case text == "null" && (s.mayLack || s.kind != binaryShape):
+	case text == "null" && (s.MayLack || s.kind != binaryShape):
 		return json.RawMessage("null"), nil
 	case s.kind == binaryShape:
 		return fromBase64(text)
@@ -112,10 +117,10 @@ func (s valueShape) fromString(text string) (json.RawMessage, error) {
 }
 
 // fromText is for a text whose quotes are all off.
-func (s valueShape) fromText(text string) (json.RawMessage, error) {
+func (s Shape) fromText(text string) (json.RawMessage, error) {
 	switch s.kind {
 	case textShape:
-		return quote(text), nil
+		return jsontext.Quote(text), nil
 	case binaryShape:
 		return json.Marshal([]byte(text))
 	case momentShape:
@@ -134,11 +139,11 @@ func (s valueShape) fromText(text string) (json.RawMessage, error) {
 	if json.Valid([]byte(text)) {
 		return json.RawMessage(text), nil
 	}
-	return quote(text), nil
+	return jsontext.Quote(text), nil
 }
 
 // fromJSON is for a value that is no string.
-func (s valueShape) fromJSON(raw json.RawMessage) (json.RawMessage, error) {
+func (s Shape) fromJSON(raw json.RawMessage) (json.RawMessage, error) {
 	if string(raw) == "null" || s.kind == documentShape || s.kind == scalarShape {
 		return raw, nil
 	}
@@ -156,9 +161,9 @@ const deepestQuotes = 4
 // plainBatch takes the quotes off a list and has each element decoded. In a
 // list, bytes are Base64, texts are strings with no more quotes, and JSON may
 // be such a text.
-func (s valueShape) plainBatch(raw json.RawMessage) (json.RawMessage, error) {
+func (s Shape) plainBatch(raw json.RawMessage) (json.RawMessage, error) {
 	for range deepestQuotes {
-		text, isText := unquote(raw)
+		text, isText := jsontext.Unquote(raw)
 		if !isText {
 			break
 		}
@@ -171,7 +176,7 @@ func (s valueShape) plainBatch(raw json.RawMessage) (json.RawMessage, error) {
 	if err := json.Unmarshal(raw, &elements); err != nil {
 		return nil, errors.New("it is not a list")
 	}
-	single := valueShape{kind: s.kind}
+	single := Shape{kind: s.kind}
 	for i, element := range elements {
 		plain, err := single.plainElement(element)
 		if err != nil {
@@ -182,8 +187,8 @@ func (s valueShape) plainBatch(raw json.RawMessage) (json.RawMessage, error) {
 	return json.Marshal(elements)
 }
 
-func (s valueShape) plainElement(raw json.RawMessage) (json.RawMessage, error) {
-	text, isText := unquote(raw)
+func (s Shape) plainElement(raw json.RawMessage) (json.RawMessage, error) {
+	text, isText := jsontext.Unquote(raw)
 	switch {
 	case !isText:
 		return s.fromJSON(raw)
@@ -201,19 +206,6 @@ func fromBase64(text string) (json.RawMessage, error) {
 		content = []byte(text)
 	}
 	return json.Marshal(content)
-}
-
-// unquote returns the text of a JSON string; ok is false for other JSON.
-func unquote(raw json.RawMessage) (text string, ok bool) {
-	if len(raw) < 2 || raw[0] != '"' || json.Unmarshal(raw, &text) != nil {
-		return "", false
-	}
-	return text, true
-}
-
-func quote(text string) json.RawMessage {
-	quoted, _ := json.Marshal(text) // a string always can be
-	return quoted
 }
 
 // moments are the forms of times: with an offset, as .NET's DateTimeOffset, and
@@ -236,14 +228,14 @@ func decodeFields(values map[string]json.RawMessage, into any) error {
 	if v.Kind() != reflect.Pointer || v.IsNil() || (v.Elem().Kind() != reflect.Struct && v.Elem().Kind() != reflect.Map) {
 		return fmt.Errorf("%T is not a pointer to a struct or map", into)
 	}
-	shapes := map[string]valueShape{}
+	shapes := map[string]Shape{}
 	if v.Elem().Kind() == reflect.Struct {
 		for _, field := range reflect.VisibleFields(v.Elem().Type()) {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			if name == "" {
 				name = field.Name
 			}
-			shapes[strings.ToLower(name)] = batchShapeOf(field.Type)
+			shapes[strings.ToLower(name)] = BatchShapeOf(field.Type)
 		}
 	}
 	plain := make(map[string]json.RawMessage, len(values))

@@ -1,0 +1,112 @@
+package handler
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
+	"github.com/labstack/echo/v4"
+)
+
+// writeFunctionsCommand is -write-functions.
+func writeFunctionsCommand(app App, args []string, out io.Writer) error {
+	flags := flag.NewFlagSet("-write-functions", flag.ContinueOnError)
+	flags.SetOutput(io.Discard)
+	perRoute := flags.Bool("per-route", false, "")
+	if err := flags.Parse(args); err != nil {
+		return fmt.Errorf("-write-functions: %w", err)
+	}
+	if flags.NArg() > 1 {
+		return fmt.Errorf("-write-functions takes one folder, has %q", flags.Args())
+	}
+	root := flags.Arg(0)
+	if root == "" {
+		root = "."
+	}
+	return writeFunctions(app, root, *perRoute, out)
+}
+
+// writeFunctions writes the function.json of each of the app's functions below root.
+func writeFunctions(app App, root string, perRoute bool, out io.Writer) error {
+	host, err := os.ReadFile(filepath.Join(root, settings.HostJSONFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no host.json in %s: name the app's root folder", root)
+	}
+	if err != nil {
+		return err
+	}
+	functions, err := functionsOf(app, host, perRoute)
+	if err != nil {
+		return err
+	}
+	return triggers.Write(root, functions, out)
+}
+
+// functionsOf returns the functions that the host should know of an app.
+func functionsOf(app App, hostJSON []byte, perRoute bool) ([]*triggers.Function, error) {
+	functions := describe(app.Triggers)
+	if err := triggers.Check(functions); err != nil || !perRoute {
+		return functions, err
+	}
+	found, err := settings.ParseHostJSON(hostJSON)
+	if err != nil {
+		return nil, err
+	}
+	prefix := DefaultRoutePrefix
+	if s, given := found.Lookup(routePrefixPath); given {
+		prefix = strings.Trim(s.Text, "/")
+	}
+	routes, err := routesOf(app, prefix)
+	if err != nil {
+		return nil, err
+	}
+	more, err := triggers.RouteFunctions(routes)
+	if err != nil {
+		return nil, err
+	}
+	management, err := triggers.HostRoute(strings.TrimPrefix(managementPath, "/") + "/*")
+	if err != nil {
+		return nil, err
+	}
+	functions = append(functions, more...)
+	functions = append(functions, triggers.HTTPFunction("durabletask", management, []string{"get", "post", "delete", "head"}))
+	for i, f := range functions {
+		for _, other := range functions[:i] {
+			if strings.EqualFold(f.Name, other.Name) {
+				return nil, fmt.Errorf("two functions would have the name %q: rename the one in App.Triggers", f.Name)
+			}
+		}
+	}
+	return functions, nil
+}
+
+// routesOf returns the methods of each path of the app's routes below the prefix. The
+// client that it passes has no hub: routes use it only when they are called.
+func routesOf(app App, prefix string) (methods map[string][]string, err error) {
+	if app.Routes == nil {
+		return nil, nil
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the app's routes cannot be added: %v", p)
+		}
+	}()
+	e := echo.New()
+	app.Routes(e.Group(groupPath(prefix)), durable.NewClient(nil, durable.NewRegistry(app.Functions...)))
+	methods = map[string][]string{}
+	for _, r := range e.Routes() {
+		path, below := strings.CutPrefix(r.Path, groupPath(prefix)+"/")
+		if below && r.Method != echo.RouteNotFound && path != strings.TrimPrefix(managementPath, "/") {
+			methods[path] = append(methods[path], strings.ToLower(r.Method))
+		}
+	}
+	return methods, nil
+}
