@@ -49,7 +49,17 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		{from: "durable/internal/metering", to: module},
 		{from: "durable/internal/storageop", to: module},
 		{from: "durable/internal/eventjson", to: module, but: []string{module + "durable/history"}},
-		{from: "durable/embedded", to: module, but: []string{module + "durable/embedded", module + "durable/history", module + "durable/internal/disk", module + "durable/internal/inuse", module + "durable/provider"}},
+		{from: "durable/embedded", to: module, but: []string{
+			module + "durable/embedded", module + "durable/embedded/internal/hubfile", module + "durable/history", module + "durable/provider",
+			module + "durable/internal/disk", module + "durable/internal/inuse", module + "durable/internal/logstore",
+		}},
+		{from: "durable/embedded", to: "go.etcd.io/", direct: true},
+		{from: "durable/embedded/internal/hubfile", to: module, but: []string{
+			module + "durable/embedded/internal/hubfile", module + "durable/internal/disk", module + "durable/internal/logstore",
+		}},
+		{from: "durable/internal/logstore", to: module, but: []string{module + "durable/internal/logstore"}},
+		{from: "durable/internal/logstore", to: "go.etcd.io/"},
+		{from: "durable/internal/logstore", to: "os", direct: true},
 		{from: "durable/internal/disk", to: module},
 		{from: "durable/internal/inuse", to: module},
 		{from: "durable/embedded", to: "github.com/Azure/"},
@@ -64,7 +74,7 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 			rules = append(rules, forbidden{from: pure, to: impure, direct: true})
 		}
 	}
-	for _, production := range []string{"durable", "durable/history", "durable/provider", "durable/azurestorage", "durable/embedded", "durable/internal/replay", "durable/internal/dispatch", "handler", "functions"} {
+	for _, production := range []string{"durable", "durable/history", "durable/provider", "durable/azurestorage", "durable/embedded", "durable/embedded/internal/hubfile", "durable/internal/logstore", "durable/internal/replay", "durable/internal/dispatch", "handler", "functions"} {
 		rules = append(rules, forbidden{from: production, to: "testing"})
 	}
 	packages := list(t)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -31,10 +32,10 @@ type activity struct {
 
 // addActivity stores an activity that is to be run.
 func (t *txn) addActivity(message []byte) {
-	record := encodeActivity(activityHead{crashes: t.h.crashes}, message)
+	record := encodeActivity(activityHead{crashes: t.h.file.Crashes}, message)
 	a := &activity{number: t.h.numbers.Add(1), body: keep(record)}
-	t.put(activitiesTable, numberKey(a.number), record)
-	t.afterwards(func() { t.h.offer(a) })
+	t.Put(activitiesTable, logstore.NumberKey(a.number), record)
+	t.Then(func() { t.h.offer(a) })
 }
 
 // offer lets an activity be handed out. mu is locked.
@@ -114,8 +115,8 @@ var _ provider.ActivityLock = (*activityLock)(nil)
 func (l *activityLock) item() (*provider.ActivityWorkItem, error) {
 	record := l.a.body
 	if record == nil {
-		err := l.h.read("read activity", func(t *tables) error {
-			b, err := t.must(activitiesTable, numberKey(l.a.number))
+		err := l.h.read("read activity", func(t tables) error {
+			b, err := t.Must(activitiesTable, logstore.NumberKey(l.a.number))
 			record = append([]byte(nil), b...)
 			return err
 		})
@@ -159,10 +160,10 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 	if o == nil {
 		return nil
 	}
-	if err := l.h.writer.submitLazy(o); err != nil {
+	if err := l.h.writer.SubmitLazy(o); err != nil {
 		return fmt.Errorf("complete activity: %w", err)
 	}
-	if err := l.h.writer.await(ctx, o); err != nil {
+	if err := l.h.writer.Await(ctx, o); err != nil {
 		return fmt.Errorf("complete activity: %w", err)
 	}
 	l.settled()
@@ -171,7 +172,7 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 
 // deliver gives the result to the orchestration, and returns the operation
 // that stores it; none if the activity is done.
-func (l *activityLock) deliver(record []byte, kind history.EventType) *op {
+func (l *activityLock) deliver(record []byte, kind history.EventType) *logstore.Op[*txn] {
 	h, a := l.h, l.a
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -191,11 +192,10 @@ func (l *activityLock) deliver(record []byte, kind history.EventType) *op {
 		a.result = m
 		h.deliver(m)
 	}
-	o := &op{result: make(chan error, 1)}
-	o.apply = func(t *txn) error {
+	o := logstore.NewOp(func(t *txn) error {
 		t.store(m)
 		return nil
-	}
+	})
 	m.persist = o
 	return o
 }
@@ -208,13 +208,13 @@ func (t *txn) store(m *message) {
 	if _, consumed := t.consumed[m]; done || consumed {
 		return
 	}
-	t.remove(m.place())
-	t.put(messagesTable, numberKey(m.number), m.body)
+	t.Remove(m.place())
+	t.Put(messagesTable, logstore.NumberKey(m.number), m.body)
 	if t.stored == nil {
 		t.stored = make(map[*message]struct{})
 	}
 	t.stored[m] = struct{}{}
-	t.afterwards(func() {
+	t.Then(func() {
 		m.unstored = false
 		if !m.taken { // else it is just being read
 			m.body = keep(m.body)

@@ -9,21 +9,21 @@ const noInstance = "@@check"
 // reach the disk, and none as large has since, there must be room for one, and another
 // write, which changes nothing, must succeed.
 func (h *Hub) Check(ctx context.Context) error {
-	if err := h.store.checkThere(); err != nil {
+	if err := h.file.CheckPlace(); err != nil {
 		return err
 	}
 	apply := func(*txn) error { return nil }
-	if missing := h.unwritten.Load(); missing > 0 {
+	if h.store.Unwritten() > 0 {
 		apply = func(t *txn) error {
-			if err := h.store.journal.reserve(missing); err != nil {
+			if err := h.store.Reserve(); err != nil {
 				return err
 			}
-			t.remove(instancesTable, []byte(noInstance))
-			t.afterwards(func() { h.unwritten.Store(0) })
+			t.Remove(instancesTable, []byte(noInstance))
+			t.Then(h.store.SetWritten)
 			return nil
 		}
 	}
-	return h.writer.do(ctx, apply)
+	return h.writer.Do(ctx, apply)
 }
 
 // IsBusy implements [provider.Checker].

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -19,13 +20,13 @@ func (h *Hub) StartInstance(ctx context.Context, msg provider.TaskMessage, refus
 	if err := checkID(id); err != nil {
 		return fmt.Errorf("start instance: %w", err)
 	}
-	err := h.writer.do(ctx, func(t *txn) error {
+	err := h.writer.Do(ctx, func(t *txn) error {
 		r, err := t.row(id)
 		if err != nil {
 			return err
 		}
 		if r != nil && slices.Contains(refuse, r.status) {
-			return &refusal{&provider.InstanceExistsError{InstanceID: id, Status: r.status}}
+			return logstore.Refuse(&provider.InstanceExistsError{InstanceID: id, Status: r.status})
 		}
 		// Unless the client counts, as DurableTask.AzureStorage does
 		// (AzureStorageOrchestrationService.cs, CreateTaskOrchestrationAsync).
@@ -57,7 +58,7 @@ func (h *Hub) Send(ctx context.Context, msg provider.TaskMessage) error {
 	}
 	record, err := encodeMessage(msg)
 	if err == nil {
-		err = h.writer.do(ctx, func(t *txn) error { return t.send(record, msg) })
+		err = h.writer.Do(ctx, func(t *txn) error { return t.send(record, msg) })
 	}
 	if err != nil {
 		return fmt.Errorf("send message to instance %s: %w", msg.Target.InstanceID, err)
@@ -71,7 +72,7 @@ func (h *Hub) Instance(ctx context.Context, id string, fetch provider.Fetch) (*p
 		return nil, err
 	}
 	var state *provider.InstanceState
-	err := h.read("read instance "+id, func(t *tables) error {
+	err := h.read("read instance "+id, func(t tables) error {
 		r, err := t.row(id)
 		if err != nil {
 			return err
@@ -91,7 +92,7 @@ func (h *Hub) History(ctx context.Context, id string) ([]history.Event, error) {
 		return nil, err
 	}
 	var past []history.Event
-	err := h.read("read history of instance "+id, func(t *tables) error {
+	err := h.read("read history of instance "+id, func(t tables) error {
 		r, err := t.row(id)
 		if r == nil || err != nil {
 			return err
@@ -103,7 +104,7 @@ func (h *Hub) History(ctx context.Context, id string) ([]history.Event, error) {
 }
 
 // state returns what is known of an instance.
-func (t *tables) state(id string, r *row, fetch provider.Fetch) (*provider.InstanceState, error) {
+func (t tables) state(id string, r *row, fetch provider.Fetch) (*provider.InstanceState, error) {
 	s := r.state(id)
 	var err error
 	if s.LastUpdatedAt, err = t.updated(r); err != nil {

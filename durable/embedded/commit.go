@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -90,7 +91,7 @@ func (c *commit) apply(t *txn) error {
 			return err
 		}
 	}
-	t.afterwards(c.s.committed)
+	t.Then(c.s.committed)
 	return nil
 }
 
@@ -102,7 +103,7 @@ func (c *commit) check(t *txn) (*row, error) {
 	lost := s.lost || s.over
 	t.h.mu.Unlock()
 	if lost {
-		return nil, &refusal{provider.ErrSessionLost}
+		return nil, logstore.Refuse(provider.ErrSessionLost)
 	}
 	r, err := t.row(s.inst.id)
 	if err != nil {
@@ -112,14 +113,14 @@ func (c *commit) check(t *txn) (*row, error) {
 		return nil, nil
 	}
 	if r == nil || r.number != s.number {
-		return nil, &refusal{provider.ErrSessionLost}
+		return nil, logstore.Refuse(provider.ErrSessionLost)
 	}
 	longer, err := t.hasEventsFrom(s.number, s.next)
 	if err != nil {
 		return nil, err
 	}
 	if longer {
-		return nil, &refusal{provider.ErrSessionLost}
+		return nil, logstore.Refuse(provider.ErrSessionLost)
 	}
 	return r, nil
 }
@@ -140,7 +141,7 @@ func (c *commit) advance(t *txn, id string, r *row) error {
 	if c.cp.ContinuedAsNew {
 		t.cancelTimers(id)
 	}
-	t.put(historyTable, eventKey(r.number, c.next), c.episode)
+	t.Put(historyTable, eventKey(r.number, c.next), c.episode)
 	ended := r.status.IsTerminal()
 	if r.apply(c.cp.NewEvents) {
 		changed = true
@@ -161,7 +162,7 @@ func (c *commit) advance(t *txn, id string, r *row) error {
 	}
 	if !ended && r.status.IsTerminal() {
 		t.cancelTimers(id)
-		t.afterwards(func() { t.h.tell(id) })
+		t.Then(func() { t.h.tell(id) })
 	}
 	c.number, c.execution, c.next = r.number, r.execution, c.next+len(c.cp.NewEvents)
 	return nil

@@ -5,8 +5,22 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
+
+// txn is the transaction of a group of operations.
+type txn struct {
+	*logstore.Txn
+	tables
+	h *Hub
+	// consumed are the messages that the transaction deletes.
+	consumed map[*message]struct{}
+	// stored are the results to which the transaction gives records of their own.
+	stored map[*message]struct{}
+	// staged are the messages that it adds, by the instance they are for.
+	staged map[string][]*message
+}
 
 // consume deletes a message.
 func (t *txn) consume(m *message) {
@@ -19,15 +33,15 @@ func (t *txn) consume(m *message) {
 	if gone {
 		return
 	}
-	t.remove(m.place())
+	t.Remove(m.place())
 	if _, stored := t.stored[m]; stored { // by the same transaction, just before
-		t.remove(messagesTable, numberKey(m.number))
+		t.Remove(messagesTable, logstore.NumberKey(m.number))
 	}
 	if t.consumed == nil {
 		t.consumed = make(map[*message]struct{})
 	}
 	t.consumed[m] = struct{}{}
-	t.afterwards(func() { t.h.forget(m) })
+	t.Then(func() { t.h.forget(m) })
 }
 
 // newMessage returns a message with the next number, for an instance.
@@ -50,9 +64,9 @@ func (t *txn) stage(m *message) {
 // addMessage stores a message that is to be handed out.
 func (t *txn) addMessage(record []byte, msg provider.TaskMessage) {
 	m := t.newMessage(record, msg)
-	t.put(messagesTable, numberKey(m.number), record)
+	t.Put(messagesTable, logstore.NumberKey(m.number), record)
 	t.stage(m)
-	t.afterwards(func() { t.h.deliver(m) })
+	t.Then(func() { t.h.deliver(m) })
 }
 
 // addTimer stores a message that is to be handed out at a time.
@@ -62,9 +76,9 @@ func (t *txn) addTimer(record []byte, msg provider.TaskMessage, due time.Time) {
 	if m.due.IsZero() { // would not count as a timer
 		m.due = m.due.Add(time.Second)
 	}
-	t.put(timersTable, timerKey(m.due, m.number), record)
+	t.Put(timersTable, timerKey(m.due, m.number), record)
 	t.stage(m)
-	t.afterwards(func() { t.h.wait(m) })
+	t.Then(func() { t.h.wait(m) })
 }
 
 // cancel deletes those messages of an instance that f picks, wherever they are.
@@ -165,7 +179,7 @@ func (t *txn) endUnstarted(id string, e *history.ExecutionTerminated) (bool, err
 	if err := t.putRow(id, r); err != nil {
 		return false, err
 	}
-	t.afterwards(func() {
+	t.Then(func() {
 		if inst := t.h.instances[id]; inst != nil {
 			inst.reconsiderHeld()
 			t.h.consider(inst)
@@ -195,7 +209,7 @@ func (t *txn) begin(id string, old *row, start *history.ExecutionStarted, record
 		return err
 	}
 	if old != nil {
-		t.afterwards(func() { t.h.replaced(id) })
+		t.Then(func() { t.h.replaced(id) })
 	}
 	if start.ScheduledStart.After(time.Now()) {
 		t.addTimer(record, m, start.ScheduledStart)
@@ -228,26 +242,26 @@ func (h *Hub) replaced(id string) {
 func (t *txn) putRow(id string, r *row) error {
 	for which, p := range []*payload{&r.input, &r.output, &r.custom} {
 		if p.apart && p.text != nil {
-			t.put(payloadsTable, payloadKey(r.number, byte(which)), []byte(*p.text))
+			t.Put(payloadsTable, payloadKey(r.number, byte(which)), []byte(*p.text))
 		}
 	}
 	b, err := encodeRow(r)
 	if err != nil {
 		return err
 	}
-	t.put(instancesTable, []byte(id), b)
+	t.Put(instancesTable, []byte(id), b)
 	return nil
 }
 
 // removeExecution deletes the history and the payloads of an execution.
 func (t *txn) removeExecution(number uint64) error {
-	for _, id := range []tableID{historyTable, payloadsTable} {
-		all, err := t.group(id, number)
+	for _, id := range []logstore.Table{historyTable, payloadsTable} {
+		all, err := t.Group(id, number)
 		if err != nil {
 			return err
 		}
 		for _, r := range all {
-			t.remove(id, []byte(r.key))
+			t.Remove(id, []byte(r.Key))
 		}
 	}
 	return nil

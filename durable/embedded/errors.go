@@ -3,10 +3,13 @@ package embedded
 import (
 	"errors"
 	"fmt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded/internal/hubfile"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// ErrClosed says that a [Hub] was used after [Hub.Close].
-var ErrClosed = errors.New("task hub is closed")
+// ErrClosed is the error of a [Hub] that is used after [Hub.Close].
+var ErrClosed = logstore.ErrClosed
 
 // A HeldError says that a hub's file could not be opened because another
 // process has it open, or this one has it twice.
@@ -55,3 +58,30 @@ func (e *CorruptError) Error() string {
 
 // Unwrap returns what is wrong with the file.
 func (e *CorruptError) Unwrap() error { return e.Cause }
+
+// fileError returns the error of a hub's file as the type that callers know.
+func fileError(path string, err error) error {
+	if held, ok := errors.AsType[*hubfile.HeldError](err); ok {
+		return &HeldError{Path: path, Holder: held.Holder, Contact: held.Contact}
+	}
+	if format, ok := errors.AsType[*hubfile.VersionError](err); ok {
+		return &FormatError{Path: path, Version: format.Version, Supported: format.Supported}
+	}
+	if corrupt, ok := errors.AsType[*hubfile.CorruptError](err); ok {
+		return &CorruptError{Path: path, Cause: corrupt.Cause}
+	}
+	if errors.As(err, new(*hubfile.PanicError)) || errors.As(err, new(*logstore.DamageError)) {
+		return &CorruptError{Path: path, Cause: err}
+	}
+	return err
+}
+
+// Delete deletes the files of the task hub at path. It fails with a *[HeldError]
+// if a process has it open, and with [fs.ErrNotExist] if there is none. It does
+// not check the files.
+func Delete(path string) error {
+	if err := hubfile.Delete(path); err != nil {
+		return fmt.Errorf("delete task hub: %w", fileError(path, err))
+	}
+	return nil
+}

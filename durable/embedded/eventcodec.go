@@ -12,30 +12,30 @@ import (
 // recordVersion, by which reading knows whether it is there.
 func (c *coder) event(v *history.Event) {
 	var kind byte
-	if !c.reading {
+	if !c.Reading {
 		kind = byte((*v).Type())
 	}
-	c.byte(&kind)
+	c.Byte(&kind)
 	c.eventOf(history.EventType(kind), v)
 }
 
 // eventOf codes an event's head and fields when its type is known already.
 func (c *coder) eventOf(kind history.EventType, v *history.Event) {
-	if c.err != nil {
+	if c.Err != nil {
 		return
 	}
-	if c.reading {
+	if c.Reading {
 		if *v = newEvent(kind); *v == nil {
-			c.fail(fmt.Errorf("%d is no type of event", kind))
+			c.Fail(fmt.Errorf("%d is no type of event", kind))
 			return
 		}
 	}
 	head := (*v).Head()
-	c.int(&head.EventID)
-	c.bool(&head.IsPlayed)
-	c.time(&head.Timestamp)
+	c.Int(&head.EventID)
+	c.Bool(&head.IsPlayed)
+	c.Time(&head.Timestamp)
 	c.eventFields(*v)
-	if c.reading && c.err != nil {
+	if c.Reading && c.Err != nil {
 		*v = nil
 	}
 }
@@ -99,112 +99,112 @@ func (c *coder) eventFields(v history.Event) {
 	case *history.ContinueAsNew:
 		c.outcome(&e.Status, &e.Result, &e.Failure)
 	case *history.ExecutionTerminated:
-		c.text(&e.Reason)
+		c.Text(&e.Reason)
 	case *history.ExecutionSuspended:
-		c.text(&e.Reason)
+		c.Text(&e.Reason)
 	case *history.ExecutionResumed:
-		c.text(&e.Reason)
+		c.Text(&e.Reason)
 	case *history.ExecutionRewound:
-		c.text(&e.Reason)
-		c.text(&e.ParentExecutionID)
-		c.text(&e.InstanceID)
+		c.Text(&e.Reason)
+		c.Text(&e.ParentExecutionID)
+		c.Text(&e.InstanceID)
 		c.trace(&e.ParentTraceContext)
 	case *history.TaskScheduled:
-		c.string(&e.Name)
-		c.string(&e.Version)
-		c.text(&e.Input)
+		c.String(&e.Name)
+		c.String(&e.Version)
+		c.Text(&e.Input)
 		c.trace(&e.ParentTraceContext)
-		c.tags(&e.Tags)
+		c.Tags(&e.Tags)
 	case *history.TaskCompleted:
-		c.int(&e.TaskScheduledID)
-		c.text(&e.Result)
+		c.Int(&e.TaskScheduledID)
+		c.Text(&e.Result)
 	case *history.TaskFailed:
 		c.failed(&e.TaskScheduledID, &e.Reason, &e.Details, &e.Failure)
 	case *history.SubOrchestrationInstanceCreated:
-		c.string(&e.Name)
-		c.string(&e.Version)
-		c.string(&e.InstanceID)
-		c.text(&e.Input)
-		c.text(&e.ClientSpanID)
-		c.tags(&e.Tags)
+		c.String(&e.Name)
+		c.String(&e.Version)
+		c.String(&e.InstanceID)
+		c.Text(&e.Input)
+		c.Text(&e.ClientSpanID)
+		c.Tags(&e.Tags)
 	case *history.SubOrchestrationInstanceCompleted:
-		c.int(&e.TaskScheduledID)
-		c.text(&e.Result)
+		c.Int(&e.TaskScheduledID)
+		c.Text(&e.Result)
 	case *history.SubOrchestrationInstanceFailed:
 		c.failed(&e.TaskScheduledID, &e.Reason, &e.Details, &e.Failure)
 	case *history.TimerCreated:
-		c.time(&e.FireAt)
+		c.Time(&e.FireAt)
 	case *history.TimerFired:
-		c.int(&e.TimerID)
-		c.time(&e.FireAt)
+		c.Int(&e.TimerID)
+		c.Time(&e.FireAt)
 	case *history.EventSent:
-		c.string(&e.InstanceID)
-		c.string(&e.Name)
-		c.text(&e.Input)
+		c.String(&e.InstanceID)
+		c.String(&e.Name)
+		c.Text(&e.Input)
 	case *history.EventRaised:
-		c.string(&e.Name)
-		c.text(&e.Input)
+		c.String(&e.Name)
+		c.Text(&e.Input)
 		c.trace(&e.ParentTraceContext)
 	case *history.GenericEvent:
-		c.text(&e.Data)
+		c.Text(&e.Data)
 	case *history.HistoryState:
-		c.text(&e.State)
+		c.Text(&e.State)
 	case *history.OrchestratorStarted, *history.OrchestratorCompleted:
 	default:
-		c.fail(fmt.Errorf("%T is no event of a history", v))
+		c.Fail(fmt.Errorf("%T is no event of a history", v))
 	}
 }
 
 func (c *coder) executionStarted(e *history.ExecutionStarted) {
 	c.instance(&e.Instance)
-	if c.present(e.Parent != nil) {
-		if c.reading {
+	if c.Present(e.Parent != nil) {
+		if c.Reading {
 			e.Parent = &history.ParentInstance{}
 		}
-		c.string(&e.Parent.Name)
-		c.string(&e.Parent.Version)
+		c.String(&e.Parent.Name)
+		c.String(&e.Parent.Version)
 		c.instance(&e.Parent.Instance)
-		c.int(&e.Parent.TaskScheduleID)
+		c.Int(&e.Parent.TaskScheduleID)
 	}
-	c.string(&e.Name)
-	c.string(&e.Version)
-	c.text(&e.Input)
-	c.tags(&e.Tags)
-	c.text(&e.Correlation)
+	c.String(&e.Name)
+	c.String(&e.Version)
+	c.Text(&e.Input)
+	c.Tags(&e.Tags)
+	c.Text(&e.Correlation)
 	c.trace(&e.ParentTraceContext)
-	c.time(&e.ScheduledStart)
-	if c.present(e.Generation != nil) {
-		if c.reading {
+	c.Time(&e.ScheduledStart)
+	if c.Present(e.Generation != nil) {
+		if c.Reading {
 			e.Generation = new(int)
 		}
-		c.int(e.Generation)
+		c.Int(e.Generation)
 	}
-	c.bool(&e.GenerateNewTrace)
+	c.Bool(&e.GenerateNewTrace)
 }
 
 func (c *coder) instance(v *history.OrchestrationInstance) {
-	c.string(&v.InstanceID)
-	c.string(&v.ExecutionID)
+	c.String(&v.InstanceID)
+	c.String(&v.ExecutionID)
 }
 
 func (c *coder) outcome(status *history.RuntimeStatus, result **string, failure **history.FailureDetails) {
 	c.status(status)
-	c.text(result)
+	c.Text(result)
 	c.failure(failure, 0)
 }
 
 func (c *coder) status(v *history.RuntimeStatus) {
 	n := int(*v)
-	c.int(&n)
-	if c.reading {
+	c.Int(&n)
+	if c.Reading {
 		*v = history.RuntimeStatus(n)
 	}
 }
 
 func (c *coder) failed(id *int, reason, details **string, failure **history.FailureDetails) {
-	c.int(id)
-	c.text(reason)
-	c.text(details)
+	c.Int(id)
+	c.Text(reason)
+	c.Text(details)
 	c.failure(failure, 0)
 }
 
@@ -213,42 +213,42 @@ func (c *coder) failed(id *int, reason, details **string, failure **history.Fail
 const maxInnerFailures = 1000
 
 func (c *coder) failure(v **history.FailureDetails, depth int) {
-	if !c.present(*v != nil) {
-		if c.reading {
+	if !c.Present(*v != nil) {
+		if c.Reading {
 			*v = nil
 		}
 		return
 	}
 	if depth == maxInnerFailures {
-		c.fail(fmt.Errorf("failure has more than %d inner failures", maxInnerFailures))
+		c.Fail(fmt.Errorf("failure has more than %d inner failures", maxInnerFailures))
 		return
 	}
-	if c.reading {
+	if c.Reading {
 		*v = &history.FailureDetails{}
 	}
 	f := *v
-	c.string(&f.ErrorType)
-	c.string(&f.ErrorMessage)
-	c.text(&f.StackTrace)
-	c.bool(&f.IsNonRetriable)
-	c.tags(&f.Properties)
+	c.String(&f.ErrorType)
+	c.String(&f.ErrorMessage)
+	c.Text(&f.StackTrace)
+	c.Bool(&f.IsNonRetriable)
+	c.Tags(&f.Properties)
 	c.failure(&f.InnerFailure, depth+1)
 }
 
 func (c *coder) trace(v **history.TraceContext) {
-	if !c.present(*v != nil) {
-		if c.reading {
+	if !c.Present(*v != nil) {
+		if c.Reading {
 			*v = nil
 		}
 		return
 	}
-	if c.reading {
+	if c.Reading {
 		*v = &history.TraceContext{}
 	}
 	t := *v
-	c.string(&t.TraceParent)
-	c.text(&t.TraceState)
-	c.text(&t.ID)
-	c.text(&t.SpanID)
-	c.text(&t.ActivityStartTime)
+	c.String(&t.TraceParent)
+	c.Text(&t.TraceState)
+	c.Text(&t.ID)
+	c.Text(&t.SpanID)
+	c.Text(&t.ActivityStartTime)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded/internal/hubfile"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -30,14 +31,14 @@ var rewriteFormat = flag.Bool("format.rewrite", false, "write the files of the c
 // written once, by the build that introduced it, and stay as they are.
 func TestOpen_ReadsWhatEachFormatLeft(t *testing.T) {
 	t.Parallel()
-	for format := 1; format <= formatVersion; format++ {
+	for format := 1; format <= hubfile.FormatVersion; format++ {
 		for _, relaxed := range []bool{false, true} {
 			t.Run(fmt.Sprintf("format %d, relaxed %v", format, relaxed), func(t *testing.T) {
 				t.Parallel()
 				dir := filepath.Join("testdata", fmt.Sprintf("format%d", format), map[bool]string{false: "durable", true: "relaxed"}[relaxed])
 				path := filepath.Join(t.TempDir(), "hub.db")
 				sampleHub(t, path, relaxed)
-				if *rewriteFormat && format == formatVersion {
+				if *rewriteFormat && format == hubfile.FormatVersion {
 					packHub(t, path, dir)
 				}
 				unpackHub(t, dir, path+".left")

@@ -9,20 +9,21 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded/internal/hubfile"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A Hub is a task hub in one file, open in this process.
 type Hub struct {
-	path      string
-	config    Config
-	log       *slog.Logger
-	store     *store
-	opened    time.Time
-	crashes   uint64 // how often a process died that had the file
-	writer    *writer
-	numbers   atomic.Uint64 // the last number given to a message or an activity
-	unwritten atomic.Int64  // bytes of the largest write that did not reach the disk since one as large did
+	path    string
+	config  Config
+	log     *slog.Logger
+	file    *hubfile.File
+	store   *logstore.Store
+	opened  time.Time
+	writer  *logstore.Writer[*txn]
+	numbers atomic.Uint64 // the last number given to a message or an activity
 
 	closing chan struct{} // closed by Close
 	// Each of these has room for one token, left when there is something new
@@ -66,17 +67,19 @@ func Open(path string, cfg Config) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open task hub %s: %w", path, err)
 	}
-	st, gen, err := openStore(path, cfg)
+	file, err := hubfile.Open(path, hubfile.Options{
+		Tables: hubTables, LockTimeout: cfg.LockTimeout, Relaxed: cfg.Relaxed, Contact: cfg.Contact, Logger: cfg.Logger,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("open task hub %s: %w", path, err)
+		return nil, fmt.Errorf("open task hub %s: %w", path, fileError(path, err))
 	}
 	h := &Hub{
 		path:          path,
 		config:        cfg,
 		log:           cfg.Logger,
-		store:         st,
+		file:          file,
+		store:         file.Store(),
 		opened:        time.Now(),
-		crashes:       gen.crashes,
 		closing:       make(chan struct{}),
 		instanceReady: make(chan struct{}, 1),
 		activityReady: make(chan struct{}, 1),
@@ -88,14 +91,17 @@ func Open(path string, cfg Config) (*Hub, error) {
 		delivered:     make(map[*activity]struct{}),
 	}
 	// No number is ever used again.
-	h.numbers.Store(gen.opens << 40)
+	h.numbers.Store(file.Opens << 40)
 	if err := h.recall(); err != nil {
-		_ = st.db.Close() // the error to report is the one that came before
-		_ = st.journal.close()
+		file.Abandon()
 		return nil, fmt.Errorf("open task hub %s: %w", path, err)
 	}
-	st.startFlusher()
-	h.writer = newWriter(h)
+	h.store.Start()
+	h.writer = logstore.NewWriter(h.store, logstore.WriterConfig[*txn]{
+		Begin:   func(t *logstore.Txn) *txn { return &txn{Txn: t, tables: tables{t.View}, h: h} },
+		Effects: &h.mu,
+		Failed:  func(err error) error { return fmt.Errorf("write to task hub %s: %w", path, h.damage(err)) },
+	})
 	return h, nil
 }
 
@@ -118,8 +124,8 @@ func (h *Hub) Close() error {
 	h.mu.Unlock()
 	// Read by the next who opens the hub; if it cannot be written, it is as
 	// after a crash.
-	kept := h.writer.close(h.keepDeliveries)
-	if err := errors.Join(kept, h.store.close(), removeOwner(h.path)); err != nil {
+	kept := h.writer.Close(h.keepDeliveries)
+	if err := errors.Join(kept, h.store.Close(), h.file.RemoveOwner()); err != nil {
 		return fmt.Errorf("close task hub %s: %w", h.path, err)
 	}
 	return nil
@@ -133,7 +139,7 @@ func (h *Hub) keepDeliveries(t *txn) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for a := range h.delivered {
-		record, err := t.must(activitiesTable, numberKey(a.number))
+		record, err := t.Must(activitiesTable, logstore.NumberKey(a.number))
 		if err != nil {
 			return err
 		}
@@ -141,8 +147,8 @@ func (h *Hub) keepDeliveries(t *txn) error {
 		if err != nil {
 			return err
 		}
-		head := activityHead{crashes: h.crashes, deliveries: uint64(a.earlier + a.deliveries)}
-		t.put(activitiesTable, numberKey(a.number), encodeActivity(head, message))
+		head := activityHead{crashes: h.file.Crashes, deliveries: uint64(a.earlier + a.deliveries)}
+		t.Put(activitiesTable, logstore.NumberKey(a.number), encodeActivity(head, message))
 	}
 	return nil
 }
@@ -151,11 +157,11 @@ func (h *Hub) keepDeliveries(t *txn) error {
 // since Run may not have noticed its end. mu is locked.
 func (h *Hub) serves() bool { return h.running && !h.closed && h.ended() == nil }
 
-// read runs f in a transaction that sees one state of the hub.
-func (h *Hub) read(what string, f func(*tables) error) error {
-	err := h.store.wasThere()
+// read calls f with the records as they are now.
+func (h *Hub) read(what string, f func(tables) error) error {
+	err := h.file.WasInPlace()
 	if err == nil {
-		err = h.store.view(nil, f)
+		err = h.store.View(func(v *logstore.View) error { return f(tables{v}) })
 	}
 	if err == nil || errors.Is(err, provider.ErrInstanceNotFound) {
 		return err
@@ -163,16 +169,10 @@ func (h *Hub) read(what string, f func(*tables) error) error {
 	return fmt.Errorf("%s: %w", what, h.damage(err))
 }
 
-// damage returns err as a *CorruptError if the file is to blame for it.
+// damage is fileError, and logs what is worth it.
 func (h *Hub) damage(err error) error {
-	var record *damageError
-	var panicked *panicError
-	switch {
-	case errors.As(err, &panicked):
-		h.log.Error("the database panicked", "path", h.path, "error", panicked, "stack", string(panicked.stack))
-		return &CorruptError{Path: h.path, Cause: err}
-	case errors.As(err, &record):
-		return &CorruptError{Path: h.path, Cause: err}
+	if panicked, ok := errors.AsType[*hubfile.PanicError](err); ok {
+		h.log.Error("the database panicked", "path", h.path, "error", panicked, "stack", string(panicked.Stack))
 	}
-	return err
+	return fileError(h.path, err)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -25,7 +26,7 @@ func (h *Hub) Export(ctx context.Context, w provider.HubWriter, _ provider.Expor
 	if err := h.busy(); err != nil {
 		return err
 	}
-	return h.read("export task hub", func(t *tables) error {
+	return h.read("export task hub", func(t tables) error {
 		if err := t.exportInstances(ctx, w); err != nil {
 			return err
 		}
@@ -36,14 +37,14 @@ func (h *Hub) Export(ctx context.Context, w provider.HubWriter, _ provider.Expor
 	})
 }
 
-func (t *tables) exportInstances(ctx context.Context, w provider.HubWriter) error {
-	return t.scanInstances("", func(id string, value []byte) (bool, error) {
+func (t tables) exportInstances(ctx context.Context, w provider.HubWriter) error {
+	return t.Scan(instancesTable, "", func(id string, value []byte) (bool, error) {
 		if err := ctx.Err(); err != nil {
 			return true, err
 		}
 		r, err := decodeRow(value)
 		if err != nil {
-			return true, &damageError{tableNames[instancesTable], []byte(id), err}
+			return true, t.Damage(instancesTable, []byte(id), err)
 		}
 		state, err := t.state(id, r, provider.Fetch{Input: true, Output: true})
 		if err != nil {
@@ -57,7 +58,7 @@ func (t *tables) exportInstances(ctx context.Context, w provider.HubWriter) erro
 	})
 }
 
-func (t *tables) exportActivities(ctx context.Context, w provider.HubWriter) error {
+func (t tables) exportActivities(ctx context.Context, w provider.HubWriter) error {
 	return t.each(activitiesTable, func(_, value []byte) error {
 		_, message, err := decodeActivityHead(value)
 		if err != nil {
@@ -73,8 +74,8 @@ func (t *tables) exportActivities(ctx context.Context, w provider.HubWriter) err
 
 // exportMessages passes the messages that could be handed out, and then those
 // that have a time.
-func (t *tables) exportMessages(ctx context.Context, w provider.HubWriter) error {
-	for _, table := range []tableID{messagesTable, timersTable} {
+func (t tables) exportMessages(ctx context.Context, w provider.HubWriter) error {
+	for _, table := range []logstore.Table{messagesTable, timersTable} {
 		err := t.each(table, func(_, value []byte) error {
 			m, err := decodeMessage(value)
 			if err != nil {
@@ -90,8 +91,8 @@ func (t *tables) exportMessages(ctx context.Context, w provider.HubWriter) error
 }
 
 // each calls f with each record of a table, in the order of their keys.
-func (t *tables) each(table tableID, f func(key, value []byte) error) error {
-	return t.scan(table, "", func(key string, value []byte) (bool, error) {
+func (t tables) each(table logstore.Table, f func(key, value []byte) error) error {
+	return t.Scan(table, "", func(key string, value []byte) (bool, error) {
 		err := f([]byte(key), value)
 		return err != nil, err
 	})
@@ -99,12 +100,12 @@ func (t *tables) each(table tableID, f func(key, value []byte) error) error {
 
 // Totals implements [provider.Portable].
 func (h *Hub) Totals(ctx context.Context) (totals provider.Totals, err error) {
-	err = h.read("count task hub", func(t *tables) error {
+	err = h.read("count task hub", func(t tables) error {
 		totals = provider.Totals{}
-		err := t.scanInstances("", func(id string, value []byte) (bool, error) {
+		err := t.Scan(instancesTable, "", func(id string, value []byte) (bool, error) {
 			r, err := decodeRow(value)
 			if err != nil {
-				return true, &damageError{tableNames[instancesTable], []byte(id), err}
+				return true, t.Damage(instancesTable, []byte(id), err)
 			}
 			past, err := t.events(r.number)
 			totals.Instances, totals.Events = totals.Instances+1, totals.Events+len(past)
@@ -113,7 +114,7 @@ func (h *Hub) Totals(ctx context.Context) (totals provider.Totals, err error) {
 		if err != nil {
 			return err
 		}
-		for table, count := range map[tableID]*int{
+		for table, count := range map[logstore.Table]*int{
 			activitiesTable: &totals.Activities, messagesTable: &totals.Messages, timersTable: &totals.Messages,
 		} {
 			err := t.each(table, func(_, _ []byte) error {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -16,9 +17,9 @@ func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) e
 		return err
 	}
 	empty := true
-	err := h.read("look into task hub", func(t *tables) error {
-		for id := range tableCount {
-			err := t.scan(id, "", func(string, []byte) (bool, error) {
+	err := h.read("look into task hub", func(t tables) error {
+		for id := range hubTables {
+			err := t.Scan(logstore.Table(id), "", func(string, []byte) (bool, error) {
 				empty = false
 				return true, nil
 			})
@@ -70,7 +71,7 @@ func (im *importer) flush(ctx context.Context) error {
 	if len(all) == 0 {
 		return nil
 	}
-	err := im.h.writer.do(ctx, func(t *txn) error {
+	err := im.h.writer.Do(ctx, func(t *txn) error {
 		for _, apply := range all {
 			if err := apply(t); err != nil {
 				return err
@@ -107,7 +108,7 @@ func (im *importer) Instance(ctx context.Context, state *provider.InstanceState,
 		r := importedRow(state)
 		r.number = t.h.numbers.Add(1)
 		for i, b := range episodes {
-			t.put(historyTable, eventKey(r.number, i*importedEvents), b)
+			t.Put(historyTable, eventKey(r.number, i*importedEvents), b)
 		}
 		return t.putRow(id, r)
 	})

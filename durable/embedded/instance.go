@@ -128,7 +128,7 @@ func (h *Hub) forget(m *message) {
 		h.activityDone(m.activity)
 	}
 	if m.persist != nil {
-		h.writer.answer(m.persist, nil)
+		h.writer.Answer(m.persist, nil)
 	}
 	if inst != nil {
 		h.consider(inst)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -22,7 +23,7 @@ type message struct {
 	// result of activity, whose record stands for it.
 	unstored bool
 	activity *activity
-	persist  *op // stores it
+	persist  *logstore.Op[*txn] // stores it
 
 	// gone says that the message was consumed or is not wanted.
 	gone bool
@@ -57,7 +58,7 @@ func (m *message) vouched() bool {
 }
 
 // load returns the message as it was sent.
-func (m *message) load(t *tables) (provider.TaskMessage, error) {
+func (m *message) load(t tables) (provider.TaskMessage, error) {
 	b := m.body
 	if b == nil {
 		var err error
@@ -67,22 +68,22 @@ func (m *message) load(t *tables) (provider.TaskMessage, error) {
 	}
 	msg, err := decodeMessage(b)
 	if err != nil {
-		return msg, &damageError{tableNames[messagesTable], numberKey(m.number), err}
+		return msg, t.Damage(messagesTable, logstore.NumberKey(m.number), err)
 	}
 	return msg, nil
 }
 
-func (m *message) record(t *tables) ([]byte, error) {
-	return t.must(m.place())
+func (m *message) record(t tables) ([]byte, error) {
+	return t.Must(m.place())
 }
 
 // place returns where what stands for the message is stored.
-func (m *message) place() (tableID, []byte) {
+func (m *message) place() (logstore.Table, []byte) {
 	switch {
 	case m.unstored:
-		return activitiesTable, numberKey(m.activity.number)
+		return activitiesTable, logstore.NumberKey(m.activity.number)
 	case m.isTimer():
 		return timersTable, timerKey(m.due, m.number)
 	}
-	return messagesTable, numberKey(m.number)
+	return messagesTable, logstore.NumberKey(m.number)
 }

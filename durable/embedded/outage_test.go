@@ -3,29 +3,17 @@ package embedded
 import (
 	"context"
 	"errors"
-	"os"
 	"testing"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // spoil makes the journal fail until the returned function is called.
 func (r *rig) spoil() (mend func()) {
-	r.Helper()
-	readOnly, err := os.Open(r.path)
-	r.must(err)
-	var good [2]disk.File
-	swap := func(files [2]disk.File) {
-		r.must(r.writer.do(context.Background(), func(*txn) error { good, r.store.journal.files = r.store.journal.files, files; return nil }))
-	}
-	swap([2]disk.File{readOnly, readOnly})
-	return func() {
-		swap(good)
-		readOnly.Close()
-	}
+	r.disk.off.Store(true)
+	return func() { r.disk.off.Store(false) }
 }
 
 func TestHub_KeepsEverythingWhileItCannotWrite(t *testing.T) {

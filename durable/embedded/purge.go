@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -20,13 +21,13 @@ var (
 // with it, and so an entity for which something is stays, if it was seen;
 // activities that were scheduled still run.
 func (h *Hub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
-	err := h.writer.do(ctx, func(t *txn) error {
+	err := h.writer.Do(ctx, func(t *txn) error {
 		r, err := t.row(id)
 		if err != nil {
 			return err
 		}
 		if r == nil {
-			return &refusal{provider.ErrInstanceNotFound}
+			return logstore.Refuse(provider.ErrInstanceNotFound)
 		}
 		if seen != nil {
 			if err := t.checkSeen(id, r, seen); err != nil {
@@ -36,9 +37,9 @@ func (h *Hub) Purge(ctx context.Context, id string, seen *provider.InstanceState
 		if err := t.removeExecution(r.number); err != nil {
 			return err
 		}
-		t.remove(instancesTable, []byte(id))
+		t.Remove(instancesTable, []byte(id))
 		t.cancel(id, func(*message) bool { return true })
-		t.afterwards(func() { h.replaced(id) })
+		t.Then(func() { h.replaced(id) })
 		return nil
 	})
 	if err != nil {
@@ -54,7 +55,7 @@ func (t *txn) checkSeen(id string, r *row, seen *provider.InstanceState) error {
 		return err
 	}
 	if !now.SameAs(seen) || provider.IsEntity(id) && len(t.pending(id)) > 0 {
-		return &refusal{provider.ErrInstanceChanged}
+		return logstore.Refuse(provider.ErrInstanceChanged)
 	}
 	return nil
 }
@@ -63,13 +64,13 @@ func (t *txn) checkSeen(id string, r *row, seen *provider.InstanceState) error {
 func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 	at := time.Now()
 	var plan *provider.RewindPlan
-	err := h.writer.do(ctx, func(t *txn) error {
+	err := h.writer.Do(ctx, func(t *txn) error {
 		r, err := t.row(id)
 		if err != nil {
 			return err
 		}
 		if r != nil && !provider.CanRewind(r.status) {
-			return &refusal{provider.ErrInstanceChanged}
+			return logstore.Refuse(provider.ErrInstanceChanged)
 		}
 		plan, err = provider.PlanRewind(ctx, id, reason, at, func(_ context.Context, id string) ([]history.Event, error) {
 			r, err := t.row(id)
@@ -79,7 +80,7 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 			return t.events(r.number)
 		})
 		if err != nil {
-			return &refusal{err}
+			return logstore.Refuse(err)
 		}
 		for _, x := range plan.Executions {
 			if err := t.rewind(x, at); err != nil {
@@ -116,7 +117,7 @@ func (t *txn) rewind(x provider.RewoundExecution, at time.Time) error {
 	if r == nil {
 		return fmt.Errorf("instance %s has a history and no row", id)
 	}
-	episodes, err := t.group(historyTable, r.number)
+	episodes, err := t.Group(historyTable, r.number)
 	if err != nil {
 		return err
 	}
@@ -127,15 +128,15 @@ func (t *txn) rewind(x provider.RewoundExecution, at time.Time) error {
 	rewound := x.Apply(past)
 	begin := 0
 	for _, e := range episodes { // those that stay the same are written again: it is rare
-		events, err := decodeEpisode(nil, e.value)
+		events, err := decodeEpisode(nil, e.Value)
 		if err != nil {
-			return &damageError{tableNames[historyTable], []byte(e.key), err}
+			return t.Damage(historyTable, []byte(e.Key), err)
 		}
 		record, err := encodeEpisode(rewound[begin : begin+len(events)])
 		if err != nil {
 			return err
 		}
-		t.put(historyTable, []byte(e.key), record)
+		t.Put(historyTable, []byte(e.Key), record)
 		begin += len(events)
 	}
 	if slices.ContainsFunc(past, isEnd) {
@@ -147,7 +148,7 @@ func (t *txn) rewind(x provider.RewoundExecution, at time.Time) error {
 	if err := t.putRow(id, r); err != nil {
 		return err
 	}
-	t.afterwards(func() { t.h.replaced(id) })
+	t.Then(func() { t.h.replaced(id) })
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -28,9 +29,9 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 		size = h.config.PageSize
 	}
 	page, room := &provider.Page{}, q.Room()
-	err = h.read("query instances", func(t *tables) error {
+	err = h.read("query instances", func(t tables) error {
 		scanned := 0
-		return t.scanInstances(from, func(id string, value []byte) (bool, error) {
+		return t.Scan(instancesTable, from, func(id string, value []byte) (bool, error) {
 			if !strings.HasPrefix(id, q.IDPrefix) {
 				return true, nil
 			}
@@ -40,7 +41,7 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 			}
 			scanned++
 			s, err := t.match(id, value, q)
-			if damage, ok := errors.AsType[*damageError](err); ok {
+			if damage, ok := errors.AsType[*logstore.DamageError](err); ok {
 				page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: id, Cause: damage})
 				return false, nil
 			}
@@ -58,10 +59,10 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, 
 }
 
 // match returns the instance of a row, nil if q does not select it.
-func (t *tables) match(id string, value []byte, q provider.Query) (*provider.InstanceState, error) {
+func (t tables) match(id string, value []byte, q provider.Query) (*provider.InstanceState, error) {
 	r, err := decodeRow(value)
 	if err != nil {
-		return nil, &damageError{tableNames[instancesTable], []byte(id), err}
+		return nil, t.Damage(instancesTable, []byte(id), err)
 	}
 	if !q.Matches(r.state(id)) {
 		return nil, nil

@@ -12,8 +12,8 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 	for _, id := range []string{"a", "b", "c", "d"} {
 		r.start(id)
 	}
-	r.must(r.writer.do(t.Context(), func(t *txn) error {
-		t.put(instancesTable, []byte("b"), []byte{255})
+	r.must(r.writer.Do(t.Context(), func(t *txn) error {
+		t.Put(instancesTable, []byte("b"), []byte{255})
 		c, err := t.row("c")
 		if err != nil {
 			return err

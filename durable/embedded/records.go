@@ -5,8 +5,16 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
+
+// coder codes records.
+type coder struct{ logstore.Coder }
+
+func writing(buf []byte) *coder { return &coder{logstore.Coder{Buf: buf}} }
+
+func reading(b []byte) *coder { return &coder{logstore.Coder{Buf: b, Reading: true}} }
 
 // The first byte of every record is its version. A program reads all versions up to
 // its own.
@@ -18,9 +26,9 @@ const (
 // version codes a record's first byte and returns it.
 func (c *coder) version(newest byte) byte {
 	v := newest
-	c.byte(&v)
-	if c.err == nil && (v == 0 || v > newest) {
-		c.fail(fmt.Errorf("record has version %d; this program knows versions up to %d", v, newest))
+	c.Byte(&v)
+	if c.Err == nil && (v == 0 || v > newest) {
+		c.Fail(fmt.Errorf("record has version %d; this program knows versions up to %d", v, newest))
 	}
 	return v
 }
@@ -35,21 +43,21 @@ type route struct {
 func (c *coder) route(r *route) {
 	c.version(recordVersion)
 	kind := byte(r.kind)
-	c.byte(&kind)
+	c.Byte(&kind)
 	r.kind = history.EventType(kind)
 	c.instance(&r.target)
 }
 
 func (c *coder) message(m *provider.TaskMessage) {
 	r := route{target: m.Target}
-	if !c.reading {
+	if !c.Reading {
 		r.kind = m.Event.Type()
 	}
 	c.route(&r)
-	if c.reading {
+	if c.Reading {
 		m.Target = r.target
 	}
-	c.tags(&m.Tags)
+	c.Tags(&m.Tags)
 	c.eventOf(r.kind, &m.Event)
 }
 
@@ -59,14 +67,14 @@ func encodeMessage(m provider.TaskMessage) ([]byte, error) {
 	}
 	c := writing(nil)
 	c.message(&m)
-	return c.b, c.end()
+	return c.Buf, c.End()
 }
 
 func decodeMessage(b []byte) (provider.TaskMessage, error) {
 	var m provider.TaskMessage
 	c := reading(b)
 	c.message(&m)
-	if err := c.end(); err != nil {
+	if err := c.End(); err != nil {
 		return provider.TaskMessage{}, fmt.Errorf("decode message: %w", err)
 	}
 	return m, nil
@@ -76,7 +84,7 @@ func decodeRoute(b []byte) (route, error) {
 	var r route
 	c := reading(b)
 	c.route(&r)
-	return r, c.err
+	return r, c.Err
 }
 
 // An activityHead is what an activity's record says before its message.
@@ -91,14 +99,14 @@ type activityHead struct {
 
 func (c *coder) activityHead(h *activityHead) {
 	c.version(recordVersion)
-	c.uint(&h.crashes)
-	c.uint(&h.deliveries)
+	c.Uint(&h.crashes)
+	c.Uint(&h.deliveries)
 }
 
 func encodeActivity(h activityHead, message []byte) []byte {
 	c := writing(make([]byte, 0, len(message)+8))
 	c.activityHead(&h)
-	return append(c.b, message...)
+	return append(c.Buf, message...)
 }
 
 // decodeActivityHead returns what comes before an activity's message, and the
@@ -106,10 +114,10 @@ func encodeActivity(h activityHead, message []byte) []byte {
 func decodeActivityHead(b []byte) (h activityHead, message []byte, err error) {
 	c := reading(b)
 	c.activityHead(&h)
-	if c.err != nil {
-		return activityHead{}, nil, fmt.Errorf("decode activity: %w", c.err)
+	if c.Err != nil {
+		return activityHead{}, nil, fmt.Errorf("decode activity: %w", c.Err)
 	}
-	return h, c.b, nil
+	return h, c.Buf, nil
 }
 
 // encodeEpisode returns the record of the events that one checkpoint appends
@@ -119,13 +127,13 @@ func encodeEpisode(events []history.Event) ([]byte, error) {
 	c := writing(make([]byte, 0, 64*len(events)))
 	c.version(recordVersion)
 	last := events[len(events)-1].Head().Timestamp
-	c.time(&last)
+	c.Time(&last)
 	n := uint64(len(events))
-	c.uint(&n)
+	c.Uint(&n)
 	for _, e := range events {
 		c.event(&e)
 	}
-	return c.b, c.end()
+	return c.Buf, c.End()
 }
 
 // decodeEpisode appends the events of a record to past.
@@ -133,21 +141,21 @@ func decodeEpisode(past []history.Event, b []byte) ([]history.Event, error) {
 	c := reading(b)
 	c.version(recordVersion)
 	var last time.Time
-	c.time(&last)
+	c.Time(&last)
 	var n uint64
-	c.uint(&n)
-	if n > uint64(len(c.b)) {
-		c.fail(errShort)
+	c.Uint(&n)
+	if n > uint64(len(c.Buf)) {
+		c.Fail(logstore.ErrShort)
 		n = 0
 	}
 	for range n {
 		var e history.Event
-		if c.event(&e); c.err != nil {
+		if c.event(&e); c.Err != nil {
 			break
 		}
 		past = append(past, e)
 	}
-	if err := c.end(); err != nil {
+	if err := c.End(); err != nil {
 		return nil, fmt.Errorf("decode history: %w", err)
 	}
 	return past, nil
@@ -158,6 +166,6 @@ func decodeEpisodeTime(b []byte) (time.Time, error) {
 	c := reading(b)
 	c.version(recordVersion)
 	var last time.Time
-	c.time(&last)
-	return last, c.err
+	c.Time(&last)
+	return last, c.Err
 }

@@ -37,8 +37,8 @@ func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 			t.Fatalf("%s: the instance waits for the timers %+v, want one that is due at %v", when, timers, due)
 		}
 		var m provider.TaskMessage
-		r.must(r.read("look", func(tables *tables) (err error) {
-			m, err = timers[0].load(tables)
+		r.must(r.read("look", func(t tables) (err error) {
+			m, err = timers[0].load(t)
 			return err
 		}))
 		want := &history.TimerFired{Header: history.NewHeader(created), TimerID: 1, FireAt: due}

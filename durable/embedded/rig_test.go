@@ -2,12 +2,16 @@ package embedded
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -15,7 +19,41 @@ import (
 type rig struct {
 	*testing.T
 	*Hub
+	disk *switchedDisk // of the journal
 	stop func()
+}
+
+// switchedDisk is a disk that writes nothing while it is off.
+type switchedDisk struct {
+	disk.System
+	off atomic.Bool
+}
+
+func (d *switchedDisk) Open(path string) (disk.File, error) {
+	f, err := d.System.Open(path)
+	return switchedFile{f, d}, err
+}
+
+type switchedFile struct {
+	disk.File
+	disk *switchedDisk
+}
+
+func (f switchedFile) WriteAt(b []byte, at int64) (int, error) {
+	if f.disk.off.Load() {
+		return 0, errors.New("the disk is off")
+	}
+	return f.File.WriteAt(b, at)
+}
+
+// copyHub copies the files of an open hub, as a process that dies leaves them.
+func copyHub(t *testing.T, from, to string) {
+	t.Helper()
+	for _, suffix := range []string{".journal-0", ".journal-1", ""} {
+		if err := powerloss.CopyFile(from+suffix, to+suffix); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 func newRig(t *testing.T) *rig {
@@ -30,6 +68,8 @@ func openRig(t *testing.T, path string) *rig {
 
 func openRigWith(t *testing.T, path string, cfg Config) *rig {
 	t.Helper()
+	d := new(switchedDisk)
+	t.Cleanup(disk.Replace(filepath.Dir(path), d))
 	cfg.AbandonDelay, cfg.DrainTimeout, cfg.Logger = time.Millisecond, time.Second, slog.New(slog.DiscardHandler)
 	h, err := Open(path, cfg)
 	if err != nil {
@@ -41,7 +81,7 @@ func openRigWith(t *testing.T, path string, cfg Config) *rig {
 		defer close(done)
 		_ = h.Run(ctx) // nil, or that the hub is closed
 	}()
-	r := &rig{T: t, Hub: h, stop: func() { cancel(); <-done }}
+	r := &rig{T: t, Hub: h, disk: d, stop: func() { cancel(); <-done }}
 	t.Cleanup(func() {
 		r.stop()
 		_ = h.Close() // may have been closed
@@ -136,7 +176,7 @@ func resultOf(id int) *history.TaskCompleted {
 // groups returns how many groups the journal has got.
 func (r *rig) groups() uint64 {
 	var n uint64
-	r.must(r.writer.do(context.Background(), func(*txn) error { n = r.store.last; return nil }))
+	r.must(r.writer.Do(context.Background(), func(*txn) error { n = r.store.Last(); return nil }))
 	return n
 }
 

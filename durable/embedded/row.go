@@ -48,37 +48,37 @@ func (p payload) holds(text *string) payload {
 }
 
 func (c *coder) payload(p *payload) {
-	c.bool(&p.apart)
+	c.Bool(&p.apart)
 	if !p.apart {
-		c.text(&p.text)
+		c.Text(&p.text)
 	}
 }
 
 func (c *coder) row(r *row) {
 	version := c.version(rowVersion)
-	c.uint(&r.number)
-	c.string(&r.execution)
-	c.string(&r.name)
-	c.string(&r.version)
+	c.Uint(&r.number)
+	c.String(&r.execution)
+	c.String(&r.name)
+	c.String(&r.version)
 	c.status(&r.status)
-	c.time(&r.created)
-	c.time(&r.updated)
-	c.time(&r.completed)
-	c.time(&r.scheduled)
-	c.int(&r.generation)
-	c.tags(&r.tags)
+	c.Time(&r.created)
+	c.Time(&r.updated)
+	c.Time(&r.completed)
+	c.Time(&r.scheduled)
+	c.Int(&r.generation)
+	c.Tags(&r.tags)
 	c.payload(&r.input)
 	c.payload(&r.output)
 	c.payload(&r.custom)
 	if version >= 2 {
-		c.time(&r.firstCreated)
+		c.Time(&r.firstCreated)
 	}
 }
 
 func encodeRow(r *row) ([]byte, error) {
 	c := writing(make([]byte, 0, 128))
 	c.row(r)
-	return c.b, c.end()
+	return c.Buf, c.End()
 }
 
 // decodeRow leaves the texts of payloads that are apart nil.
@@ -86,7 +86,7 @@ func decodeRow(b []byte) (*row, error) {
 	var r row
 	c := reading(b)
 	c.row(&r)
-	if err := c.end(); err != nil {
+	if err := c.End(); err != nil {
 		return nil, fmt.Errorf("decode instance: %w", err)
 	}
 	return &r, nil

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -99,7 +100,7 @@ func (h *Hub) takeInstance(ctx context.Context) (*session, error) {
 func (h *Hub) open(s *session) (*provider.OrchestrationWorkItem, error) {
 	item := &provider.OrchestrationWorkItem{OwnedSince: h.opened, Session: s}
 	var out sorting
-	err := h.read("read instance "+s.inst.id, func(t *tables) error {
+	err := h.read("read instance "+s.inst.id, func(t tables) error {
 		r, err := t.row(s.inst.id)
 		if err != nil {
 			return err
@@ -160,7 +161,7 @@ type sorting struct {
 
 // sortOut reads messages and judges them. The start of the current execution,
 // if it is among them, becomes the first.
-func sortOut(t *tables, now standing, taken []*message) (sorting, error) {
+func sortOut(t tables, now standing, taken []*message) (sorting, error) {
 	out := sorting{messages: make([]provider.TaskMessage, 0, len(taken))}
 	own := func(m *message) bool { return m.starts() && m.target.ExecutionID == now.execution }
 	if at := slices.IndexFunc(taken, own); at > 0 {
@@ -225,12 +226,12 @@ func (h *Hub) discard(dropped []*message) {
 	}
 	// Nobody waits: if it cannot be written, they are dropped when the hub is
 	// next opened.
-	_ = h.writer.submitLazy(&op{result: make(chan error, 1), apply: func(t *txn) error {
+	_ = h.writer.SubmitLazy(logstore.NewOp(func(t *txn) error {
 		for _, m := range dropped {
 			t.consume(m)
 		}
 		return nil
-	}})
+	}))
 }
 
 // Commit implements [provider.Session].
@@ -239,7 +240,7 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	if err != nil {
 		return fmt.Errorf("commit checkpoint of instance %s: %w", s.inst.id, err)
 	}
-	if err := s.h.writer.do(ctx, c.apply); err != nil {
+	if err := s.h.writer.Do(ctx, c.apply); err != nil {
 		if errors.Is(err, ErrClosed) {
 			err = fmt.Errorf("%w: %w", provider.ErrSessionLost, err)
 		}
@@ -359,7 +360,7 @@ func (s *session) takeMore() (more []*message, ended bool) {
 // hand returns those of the taken messages that can be handed out.
 func (s *session) hand(more []*message) ([]provider.TaskMessage, error) {
 	var out sorting
-	err := s.h.read("read messages of instance "+s.inst.id, func(t *tables) error {
+	err := s.h.read("read messages of instance "+s.inst.id, func(t tables) error {
 		r, err := t.row(s.inst.id)
 		if err != nil {
 			return err

@@ -16,7 +16,7 @@ func TestTxn_CancelsATimerThatItHasStored(t *testing.T) {
 	timer := provider.TaskMessage{Event: &history.TimerFired{}, Target: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "e"}}
 	record, err := encodeMessage(timer)
 	r.must(err)
-	r.must(r.writer.do(t.Context(), func(tx *txn) error {
+	r.must(r.writer.Do(t.Context(), func(tx *txn) error {
 		tx.addTimer(record, timer, time.Now().Add(time.Hour))
 		tx.cancelTimers("a")
 		return nil
@@ -38,7 +38,7 @@ func TestTxn_TakesAResultThatItHasStored(t *testing.T) {
 	record, err := encodeMessage(provider.TaskMessage{Event: resultOf(0), Target: activity.waiting})
 	r.must(err)
 	activity.deliver(record, history.TypeTaskCompleted)
-	r.must(r.writer.do(t.Context(), func(tx *txn) error {
+	r.must(r.writer.Do(t.Context(), func(tx *txn) error {
 		tx.store(activity.a.result)
 		tx.consume(activity.a.result)
 		return nil

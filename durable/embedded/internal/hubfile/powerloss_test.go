@@ -1,4 +1,4 @@
-package embedded
+package hubfile
 
 import (
 	"bytes"
@@ -31,12 +31,12 @@ func (m *model) clone() (c model) {
 
 // storedIn returns what the database of a store holds, which is all where it was just
 // opened.
-func storedIn(t *testing.T, s *store) model {
+func storedIn(t *testing.T, s *opened) model {
 	t.Helper()
 	m := newModel()
-	err := s.db.View(func(tx *bolt.Tx) error {
+	err := s.file.db.View(func(tx *bolt.Tx) error {
 		for id := range tableCount {
-			b, err := (&tables{tx: tx}).base(id)
+			b, err := newReader(tx, testTables).bucket(id)
 			if err != nil {
 				return err
 			}
@@ -86,7 +86,7 @@ func TestStore_SurvivesLossesOfPower(t *testing.T) {
 			for range 150 {
 				p.step()
 			}
-			if err := p.s.close(); err != nil {
+			if err := p.s.Close(); err != nil {
 				t.Fatal(err)
 			}
 			if p.losses == 0 {
@@ -101,7 +101,7 @@ type powered struct {
 	*testing.T
 	r       *rand.Rand
 	relaxed bool
-	s       *store
+	s       *opened
 	dir     string
 	disk    *powerloss.Disk
 	next    uint64
@@ -121,12 +121,9 @@ func (p *powered) open(dir string) {
 	p.dir, p.disk = dir, d
 	cfg := quiet
 	cfg.Relaxed = p.relaxed
-	s, _, err := openStore(filepath.Join(dir, "hub.db"), cfg)
-	if err != nil {
-		p.Fatal(err)
-	}
-	s.flushAt = int64(5_000 + p.r.IntN(40_000))
-	s.startFlusher()
+	s := openStore(p.T, filepath.Join(dir, "hub.db"), cfg)
+	s.Limits.Flush = int64(5_000 + p.r.IntN(40_000))
+	s.Start()
 	p.s = s
 }
 
@@ -139,7 +136,7 @@ func (p *powered) step() {
 		at = p.r.IntN(4)
 	}
 	calls := 0
-	p.disk.Before(func(string) { // in this goroutine
+	p.disk.Before(func(string) { // while change waits
 		if calls++; calls == at+1 {
 			image = p.lose()
 		}
@@ -155,7 +152,7 @@ func (p *powered) step() {
 	case 0:
 		p.resume(p.lose(), p.states)
 	case 1: // a layer may be on its way into the database
-		if err := p.s.close(); err != nil {
+		if err := p.s.Close(); err != nil {
 			p.Fatal(err)
 		}
 		p.states = p.states[len(p.states)-1:]
@@ -168,20 +165,19 @@ func (p *powered) step() {
 
 // lose returns a folder with what a loss of power leaves.
 func (p *powered) lose() (dir string) {
-	p.Helper()
 	p.losses++
 	dir, err := os.MkdirTemp(p.TempDir(), "")
 	if err != nil {
-		p.Fatal(err)
+		panic(err) // Fatal must not be called by the writer's goroutine
 	}
 	err = p.disk.Lose(p.r, dir, func(from, to string) error {
 		if filepath.Base(from) != "hub.db" {
 			return powerloss.CopyFile(from, to)
 		}
-		return p.s.db.View(func(tx *bolt.Tx) error { return tx.CopyFile(to, 0o600) })
+		return p.s.file.db.View(func(tx *bolt.Tx) error { return tx.CopyFile(to, 0o600) })
 	})
 	if err != nil {
-		p.Fatal(err)
+		panic(err)
 	}
 	return dir
 }
@@ -205,9 +201,8 @@ func (p *powered) resume(dir string, states []model) {
 }
 
 // closeFiles leaves a store as a process does that ends, with its flusher.
-func (s *store) closeFiles() {
-	close(s.closing)
-	s.flusher.Wait()
+func (s *opened) closeFiles() {
+	s.Stop()
 	s.die()
 }
 
@@ -217,14 +212,11 @@ func TestStore_LetsTheDatabaseSync(t *testing.T) {
 	for _, relaxed := range []bool{false, true} {
 		cfg := quiet
 		cfg.Relaxed = relaxed
-		s, _, err := openStore(filepath.Join(t.TempDir(), "hub.db"), cfg)
-		if err != nil {
-			t.Fatal(err)
+		s := openStore(t, filepath.Join(t.TempDir(), "hub.db"), cfg)
+		if s.file.db.NoSync || s.file.db.NoGrowSync || s.file.db.NoFreelistSync {
+			t.Errorf("relaxed %v: the database has NoSync %v, NoGrowSync %v, NoFreelistSync %v", relaxed, s.file.db.NoSync, s.file.db.NoGrowSync, s.file.db.NoFreelistSync)
 		}
-		if s.db.NoSync || s.db.NoGrowSync || s.db.NoFreelistSync {
-			t.Errorf("relaxed %v: the database has NoSync %v, NoGrowSync %v, NoFreelistSync %v", relaxed, s.db.NoSync, s.db.NoGrowSync, s.db.NoFreelistSync)
-		}
-		if err := s.close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -248,7 +240,7 @@ func TestStore_SyncsEachGroupUnlessItIsRelaxed(t *testing.T) {
 		if got := p.disk.Count("sync") - before; got != want {
 			t.Errorf("relaxed %v: %d groups took %d syncs, want %d", relaxed, groups, got, want)
 		}
-		if err := p.s.close(); err != nil {
+		if err := p.s.Close(); err != nil {
 			t.Error(err)
 		}
 	}
@@ -262,26 +254,23 @@ func TestStore_IsClosedWithALayerOnItsWay(t *testing.T) {
 		cfg := quiet
 		cfg.Relaxed = relaxed
 		path := filepath.Join(t.TempDir(), "hub.db")
-		s, _, err := openStore(path, cfg) // nobody flushes
-		if err != nil {
-			t.Fatal(err)
-		}
-		s.flushAt = 2_000
+		s := openStore(t, path, cfg) // nobody flushes
+		s.Limits.Flush = 2_000
 		r, m, next := rand.New(rand.NewPCG(3, 3)), newModel(), uint64(0)
-		for s.flushing == nil {
+		for flushing := false; !flushing; flushing, _ = s.Flushing() {
 			m.change(t, s, r, &next)
 		}
 		for range 5 { // in the layer above
 			m.change(t, s, r, &next)
 		}
-		if err := s.close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 		s = newStore(t, path)
 		if got := storedIn(t, s); got.indexIn([]model{m}) < 0 {
 			t.Errorf("relaxed %v: the store was opened with something else than it was closed with", relaxed)
 		}
-		if err := s.close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -294,7 +283,7 @@ func TestJournal_TakesGroupsThatFillTheFile(t *testing.T) {
 		for _, relaxed := range []bool{false, true} {
 			path := filepath.Join(t.TempDir(), "hub.db")
 			j := newJournal(t, path, relaxed)
-			if err := j.append(1, make([]byte, journalGrows-recordHead-left)); err != nil {
+			if err := j.Append(1, make([]byte, journalGrows-recordHead-left)); err != nil {
 				t.Fatal(err)
 			}
 			j.mustAppend(t, 2)

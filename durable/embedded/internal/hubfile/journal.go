@@ -1,4 +1,4 @@
-package embedded
+package hubfile
 
 import (
 	"encoding/binary"
@@ -10,18 +10,18 @@ import (
 	"path/filepath"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-// A journal holds the groups of changes that are not in the database yet. One
-// sync of it makes a group durable; the database takes two, and writes whole
-// pages.
+// journal is a [logstore.Log]. One sync makes a group durable; the database takes
+// two, and writes whole pages.
 //
-// It consists of two files, used in turn: one is written while what the other
-// holds goes into the database. They are written over again, since to sync a
-// file that does not grow is faster. A record says which group it is, so that
-// what is left from an earlier turn is recognised: groups are numbered without
-// gaps, and no number is ever used again that a record in the files has. Where
-// groups were lost the numbers go on after the last of them.
+// The journal has two files, which take turns: one is written while the groups of
+// the other go to the database. They are overwritten, not truncated, because a
+// sync is faster if the file does not grow. Each record has the number of its
+// group, so that records of an earlier turn are recognised: groups are numbered
+// without gaps, and the number of a record in the files is never used again.
+// After lost groups the numbers go on after the last of them.
 type journal struct {
 	path    string
 	files   [2]disk.File
@@ -31,6 +31,7 @@ type journal struct {
 	seed    uint32
 	relaxed bool
 	buf     []byte
+	check   func() error // whether the journal's hub is in its place
 }
 
 // The layout of a record:
@@ -51,7 +52,7 @@ func journalPath(path string, i int) string { return fmt.Sprintf("%s.journal-%d"
 
 // openJournal opens a hub's journal files, and makes those that are missing.
 func openJournal(path string, id []byte, relaxed bool) (*journal, error) {
-	j := &journal{path: path, seed: crc32.Checksum(id, checksums), relaxed: relaxed}
+	j := &journal{path: path, seed: crc32.Checksum(id, checksums), relaxed: relaxed, check: func() error { return nil }}
 	for i := range j.files {
 		f, err := disk.Of(path).Open(journalPath(path, i))
 		if err != nil {
@@ -90,23 +91,22 @@ func (j *journal) close() error {
 	return errors.Join(errs...)
 }
 
-// remove deletes the files; all they held is in the database.
-func (j *journal) remove() error {
-	return errors.Join(j.close(), os.Remove(journalPath(j.path, 0)), os.Remove(journalPath(j.path, 1)))
+// Close implements [logstore.Log]. It deletes the files if they are applied.
+func (j *journal) Close(applied bool) error {
+	err := j.close()
+	if !applied {
+		return err
+	}
+	return errors.Join(err, os.Remove(journalPath(j.path, 0)), os.Remove(journalPath(j.path, 1)))
 }
 
-// An unsyncedError says that a group was written but not synced. Nobody can
-// know whether it is on the disk.
-type unsyncedError struct{ cause error }
-
-func (e *unsyncedError) Error() string { return fmt.Sprintf("sync journal: %v", e.cause) }
-func (e *unsyncedError) Unwrap() error { return e.cause }
-
-// append makes a group durable. After an error that is not an *unsyncedError
-// it does not count, and the next takes its place.
-func (j *journal) append(number uint64, payload []byte) error {
+// Append implements [logstore.Log].
+func (j *journal) Append(number uint64, payload []byte) error {
 	if len(payload) >= maxGroup {
-		return fmt.Errorf("%d bytes of changes are too many; the limit is %d", len(payload), maxGroup)
+		return fmt.Errorf("%w: %d bytes of changes; want less than %d", logstore.ErrTooLarge, len(payload), maxGroup)
+	}
+	if err := j.check(); err != nil {
+		return err
 	}
 	j.buf = j.encode(j.buf[:0], number, payload)
 	f := j.files[j.current]
@@ -118,7 +118,7 @@ func (j *journal) append(number uint64, payload []byte) error {
 	}
 	if !j.relaxed {
 		if err := f.Sync(); err != nil {
-			return &unsyncedError{err}
+			return &logstore.UncertainError{Cause: fmt.Errorf("sync journal: %w", err)}
 		}
 	}
 	j.offset += int64(len(j.buf))
@@ -159,8 +159,8 @@ func (j *journal) grow(f disk.File, to int64) error {
 	return j.lengthen(f, to)
 }
 
-// reserve makes sure that the disk has room for a group of the given size.
-func (j *journal) reserve(bytes int64) error {
+// Reserve implements [logstore.Log].
+func (j *journal) Reserve(bytes int64) error {
 	return j.lengthen(j.files[j.current], j.offset+min(bytes, maxGroup)+recordHead)
 }
 
@@ -183,8 +183,12 @@ func (j *journal) lengthen(f disk.File, to int64) error {
 	return nil
 }
 
-// turn goes on with the other file, whose groups are in the database.
-func (j *journal) turn() {
+// Size implements [logstore.Log].
+func (j *journal) Size() int64 { return j.offset }
+
+// Turn implements [logstore.Log]. It goes on with the other file, whose groups
+// are in the database.
+func (j *journal) Turn() {
 	j.current = 1 - j.current
 	j.offset = 0
 }
@@ -297,51 +301,4 @@ func (j *journal) decode(b []byte) (g group, size int, ok bool) {
 	}
 	g = group{number: binary.BigEndian.Uint64(whole[8:]), relaxed: whole[16]&flagRelaxed != 0, payload: whole[recordHead:]}
 	return g, min(len(b), (len(whole)+recordAlign-1)/recordAlign*recordAlign), true
-}
-
-// change codes one change of a group: its table, key and value, nil for a
-// record that is deleted.
-func (c *coder) change(id *tableID, key, value *[]byte) {
-	c.byte((*byte)(id))
-	n := uint64(len(*key))
-	c.uint(&n)
-	c.blob(key, n)
-	n = 0
-	if *value != nil {
-		n = uint64(len(*value)) + 1
-	}
-	c.uint(&n)
-	if n == 0 {
-		*value = nil
-		return
-	}
-	c.blob(value, n-1)
-}
-
-// blob codes bytes whose number is known.
-func (c *coder) blob(v *[]byte, n uint64) {
-	if c.reading {
-		*v = c.bytes(n)
-		return
-	}
-	c.b = append(c.b, *v...)
-}
-
-// replay makes a group's changes in a layer.
-func (g group) replay(l *layer) error {
-	c := reading(g.payload)
-	for len(c.b) > 0 {
-		var id tableID
-		var key, value []byte
-		c.change(&id, &key, &value)
-		if c.err == nil && (id >= tableCount || id.grouped() && len(key) < 8) {
-			c.fail(fmt.Errorf("there is no record %x in table %d", key, id))
-		}
-		if c.err != nil {
-			return fmt.Errorf("read group %d of the journal: %w", g.number, c.err)
-		}
-		l.set(id, string(key), value)
-	}
-	l.last = g.number
-	return nil
 }

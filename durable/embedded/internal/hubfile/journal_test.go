@@ -1,4 +1,4 @@
-package embedded
+package hubfile
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
 var testID = []byte("the hub's ID")
@@ -30,7 +32,7 @@ func payloadOf(number uint64) []byte {
 func (j *journal) mustAppend(t *testing.T, numbers ...uint64) {
 	t.Helper()
 	for _, n := range numbers {
-		if err := j.append(n, payloadOf(n)); err != nil {
+		if err := j.Append(n, payloadOf(n)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,11 +72,11 @@ func TestJournal_HoldsWhatWasAppended(t *testing.T) {
 		j.mustAppend(t, 1, 2, 3)
 		expect(t, path, 0, 1, 2, 3)
 		expect(t, path, 2, 3)
-		j.turn()
+		j.Turn()
 		j.mustAppend(t, 4, 5)
 		expect(t, path, 0, 1, 2, 3, 4, 5)
 		expect(t, path, 3, 4, 5)
-		j.turn() // 1 to 3 are in the database
+		j.Turn() // 1 to 3 are in the database
 		j.mustAppend(t, 6)
 		expect(t, path, 3, 4, 5, 6)
 		expect(t, path, 5, 6)
@@ -117,7 +119,7 @@ func TestJournal_ARecordThatFailedIsReplacedByTheNext(t *testing.T) {
 	at := j.offset
 	j.mustAppend(t, 2)
 	j.offset = at // as if the caller had been told that 2 failed
-	if err := j.append(2, payloadOf(2)[:1]); err != nil {
+	if err := j.Append(2, payloadOf(2)[:1]); err != nil {
 		t.Fatal(err)
 	}
 	groups, _, err := j.recover(1)
@@ -178,46 +180,6 @@ func TestJournal_DoesNotReadThatOfAnotherHub(t *testing.T) {
 	expect(t, path, 0)
 }
 
-func TestGroup_IsReplayedAsItWasChanged(t *testing.T) {
-	t.Parallel()
-	c := writing(nil)
-	want := &layer{}
-	change := func(id tableID, key string, value []byte) {
-		k := []byte(key)
-		c.change(&id, &k, &value)
-		want.set(id, key, value)
-	}
-	change(instancesTable, "", []byte{})
-	change(instancesTable, "ü", []byte("row"))
-	change(historyTable, "12345678rest", bytes.Repeat([]byte("x"), 300))
-	change(historyTable, "12345678", nil)
-	change(messagesTable, "12345678", []byte("message"))
-	change(messagesTable, "12345678", nil)
-	got := &layer{}
-	if err := (group{number: 9, payload: c.b}).replay(got); err != nil {
-		t.Fatal(err)
-	}
-	want.last = 9
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(layer{}, overlay{})); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-}
-
-func FuzzReplay(f *testing.F) {
-	c := writing(nil)
-	for id := range tableCount {
-		key, value := []byte("12345678"), []byte("value")
-		c.change(&id, &key, &value)
-		value = nil
-		c.change(&id, &key, &value)
-	}
-	f.Add(c.b)
-	f.Fuzz(func(t *testing.T, b []byte) {
-		l := &layer{}
-		_ = group{payload: b}.replay(l) // must not panic
-	})
-}
-
 func FuzzJournal(f *testing.F) {
 	j := &journal{seed: 1}
 	records := func(numbers ...uint64) (b []byte) {
@@ -256,14 +218,14 @@ func TestJournal_NamesWhatItCannotWrite(t *testing.T) {
 	good := j.files[0]
 	j.mustAppend(t, 1)
 	j.files[0] = readOnly
-	if err := j.append(2, payloadOf(2)); err == nil || errors.As(err, new(*unsyncedError)) {
+	if err := j.Append(2, payloadOf(2)); err == nil || errors.As(err, new(*logstore.UncertainError)) {
 		t.Errorf("append returned %v, want an error that says that it was not written", err)
 	}
 	j.files[0] = good
 	expect(t, path, 0, 1)
 	j.mustAppend(t, 2)
 	expect(t, path, 0, 1, 2)
-	if err := j.append(3, make([]byte, maxGroup)); err == nil {
+	if err := j.Append(3, make([]byte, maxGroup)); err == nil {
 		t.Errorf("a group of %d bytes was written", maxGroup)
 	}
 }

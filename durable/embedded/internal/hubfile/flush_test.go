@@ -1,26 +1,25 @@
-package embedded
+package hubfile
 
 import (
 	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
 // put stores a record as a group of its own.
-func (s *store) put(id tableID, key string, value []byte) error {
-	staged, journal := &layer{}, writing(nil)
-	k := []byte(key)
-	journal.change(&id, &k, &value)
-	staged.set(id, key, value)
-	return s.commit(staged, journal.b)
+func (s *opened) put(id logstore.Table, key string, value []byte) error {
+	return s.change(func(t *logstore.Txn) { t.Put(id, []byte(key), value) })
 }
 
 func TestStore_GoesOnWhileTheDatabaseIsFull(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	s := newStore(t, path)
-	s.flushAt = 100_000
+	s.Limits.Flush = 100_000
 	s.limit(t, 64<<10) // the database: what is in the journal stays there
 	value := make([]byte, 10_000)
 	n := 0
@@ -30,27 +29,20 @@ func TestStore_GoesOnWhileTheDatabaseIsFull(t *testing.T) {
 			t.Fatalf("put %d: %v", n, err)
 		}
 	}
-	for s.lastFailure() == nil {
-		<-s.flushed
-	}
-	s.mu.RLock()
-	behind := s.flushing != nil
-	s.mu.RUnlock()
-	if !behind {
+	s.await(func(flushing bool, failure error) bool { return failure != nil })
+	if flushing, _ := s.Flushing(); !flushing {
 		t.Error("the layer that could not be flushed is gone")
 	}
 	s.limit(t, 0)
-	for s.lastFailure() != nil { // it is tried again
-		<-s.flushed
-	}
-	if err := s.close(); err != nil {
+	s.await(func(_ bool, failure error) bool { return failure == nil }) // it is tried again
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	s = newStore(t, path)
-	defer func() { _ = s.close() }()
-	err := s.view(nil, func(tables *tables) error {
+	defer func() { _ = s.Close() }()
+	err := s.View(func(tables *logstore.View) error {
 		for i := range n {
-			if b, err := tables.get(instancesTable, []byte(fmt.Sprintf("instance %d", i))); err != nil || len(b) != len(value) {
+			if b, err := tables.Get(instancesTable, []byte(fmt.Sprintf("instance %d", i))); err != nil || len(b) != len(value) {
 				return fmt.Errorf("instance %d has %d bytes: %w", i, len(b), err)
 			}
 		}
@@ -62,29 +54,30 @@ func TestStore_GoesOnWhileTheDatabaseIsFull(t *testing.T) {
 }
 
 // limit sets how large the database may get, as a full disk does; 0 lifts it.
-func (s *store) limit(t *testing.T, size int) {
+func (s *opened) limit(t *testing.T, size int) {
 	t.Helper()
-	tx, err := s.db.Begin(true) // no other may be under way
+	tx, err := s.file.db.Begin(true) // no other may be under way
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.db.MaxSize = size
+	s.file.db.MaxSize = size
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func (s *store) lastFailure() error {
-	s.mu.RLock()
-	defer s.mu.RUnlock()
-	return s.failure
+// await waits for a state of flushing.
+func (s *opened) await(is func(flushing bool, failure error) bool) {
+	for !is(s.Flushing()) {
+		time.Sleep(time.Millisecond)
+	}
 }
 
 func TestStore_RefusesWritesWhenTheDatabaseIsFullForLong(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "hub.db")
 	s := newStore(t, path)
-	s.flushAt, s.limitAt = 100_000, 500_000
+	s.Limits.Flush, s.Limits.Wait = 100_000, 500_000
 	s.limit(t, 64<<10)
 	value := make([]byte, 20_000)
 	var err error
@@ -95,13 +88,11 @@ func TestStore_RefusesWritesWhenTheDatabaseIsFullForLong(t *testing.T) {
 		t.Fatalf("got %v, want an error of the database", err)
 	}
 	s.limit(t, 0)
-	for s.lastFailure() != nil {
-		<-s.flushed
-	}
+	s.await(func(_ bool, failure error) bool { return failure == nil })
 	if err := s.put(instancesTable, "one more", value); err != nil {
 		t.Errorf("put after there was room again: %v", err)
 	}
-	if err := s.close(); err != nil {
+	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -115,13 +106,13 @@ func TestStore_ThatCannotBeClosedInOrderKeepsItsJournal(t *testing.T) {
 	if err := s.put(instancesTable, "a", value); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.close(); err == nil {
+	if err := s.Close(); err == nil {
 		t.Fatal("close returned no error although the database is full")
 	}
 	s = newStore(t, path)
-	defer func() { _ = s.close() }()
-	err := s.view(nil, func(tables *tables) error {
-		b, err := tables.get(instancesTable, []byte("a"))
+	defer func() { _ = s.Close() }()
+	err := s.View(func(tables *logstore.View) error {
+		b, err := tables.Get(instancesTable, []byte("a"))
 		if len(b) != len(value) {
 			t.Errorf("the record has %d bytes, want %d", len(b), len(value))
 		}

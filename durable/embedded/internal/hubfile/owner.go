@@ -1,4 +1,4 @@
-package embedded
+package hubfile
 
 import (
 	"encoding/json"

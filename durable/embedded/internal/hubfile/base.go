@@ -1,4 +1,4 @@
-package embedded
+package hubfile
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"hash/crc32"
 
 	bolt "go.etcd.io/bbolt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
 // In the database a record is one or more pieces, whose keys are the record's
@@ -30,29 +32,13 @@ const maxRecord = maxPiece * maxPieces
 
 var checksums = crc32.MakeTable(crc32.Castagnoli)
 
-// A damageError says that a record is not what was written.
-type damageError struct {
-	bucket string
-	key    []byte
-	cause  error
-}
-
-func (e *damageError) Error() string {
-	return fmt.Sprintf("record %x in %s: %v", e.key, e.bucket, e.cause)
-}
-
-func (e *damageError) Unwrap() error { return e.cause }
-
-var (
-	errChecksum = errors.New("checksum does not match")
-	errMissing  = errors.New("record is missing")
-)
+var errChecksum = errors.New("checksum does not match")
 
 func checksum(key, rest []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, checksums), checksums, rest)
 }
 
-// A bucket is one of the database's buckets of records, in a transaction.
+// bucket is a table in the database, in a transaction.
 type bucket struct {
 	*bolt.Bucket
 	name string
@@ -123,7 +109,7 @@ func (b bucket) whole(key, k, v []byte) ([]byte, error) {
 		k := pieceKey(key, n)
 		v := b.Get(k)
 		if v == nil {
-			return nil, &damageError{b.name, k, errMissing}
+			return nil, &logstore.DamageError{Table: b.name, Key: k, Cause: logstore.ErrMissing}
 		}
 		var next []byte
 		if next, more, err = b.open(k, v); err != nil {
@@ -137,7 +123,7 @@ func (b bucket) whole(key, k, v []byte) ([]byte, error) {
 // open checks a piece and returns what it holds.
 func (b bucket) open(k, v []byte) (value []byte, more bool, err error) {
 	if len(v) < pieceHead || binary.BigEndian.Uint32(v) != checksum(k, v[4:]) {
-		return nil, false, &damageError{b.name, bytes.Clone(k), errChecksum}
+		return nil, false, &logstore.DamageError{Table: b.name, Key: bytes.Clone(k), Cause: errChecksum}
 	}
 	return v[pieceHead:], v[4]&flagMore != 0, nil
 }
@@ -195,4 +181,81 @@ func splitPieceKey(k []byte) (key []byte, n int) {
 	}
 	key = k[:len(k)-keyNumbers]
 	return key, int(binary.BigEndian.Uint16(k[len(key):]))
+}
+
+// reader is a [logstore.Reader] of a transaction.
+type reader struct {
+	tx      *bolt.Tx
+	tables  logstore.Tables
+	buckets []bucket // opened when they are needed
+}
+
+func newReader(tx *bolt.Tx, tables logstore.Tables) *reader {
+	return &reader{tx: tx, tables: tables, buckets: make([]bucket, len(tables))}
+}
+
+// bucket returns a table's bucket.
+func (r *reader) bucket(t logstore.Table) (bucket, error) {
+	if r.buckets[t].Bucket == nil {
+		name := r.tables[t].Name
+		b := r.tx.Bucket([]byte(name))
+		if b == nil {
+			return bucket{}, &logstore.DamageError{Table: name, Cause: logstore.ErrMissing}
+		}
+		r.buckets[t] = bucket{b, name}
+	}
+	return r.buckets[t], nil
+}
+
+// Get implements [logstore.Reader].
+func (r *reader) Get(t logstore.Table, key []byte) ([]byte, error) {
+	b, err := r.bucket(t)
+	if err != nil {
+		return nil, err
+	}
+	return b.get(key)
+}
+
+// Scan implements [logstore.Reader].
+func (r *reader) Scan(t logstore.Table, from []byte, f func(key []byte, value func() ([]byte, error)) (stop bool, err error)) error {
+	b, err := r.bucket(t)
+	if err != nil {
+		return err
+	}
+	return b.scan(from, f)
+}
+
+// Last implements [logstore.Reader].
+func (r *reader) Last(t logstore.Table, group uint64) ([]byte, error) {
+	b, err := r.bucket(t)
+	if err != nil {
+		return nil, err
+	}
+	return b.last(logstore.NumberKey(group)), nil
+}
+
+// store puts a layer's changes into the transaction, in the order of the keys.
+func (r *reader) store(l *logstore.Layer) error {
+	for id := range r.tables {
+		table := logstore.Table(id)
+		keys := l.Keys(table)
+		if len(keys) == 0 {
+			continue
+		}
+		b, err := r.bucket(table)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			if value := l.Value(table, key); value == nil {
+				err = b.remove([]byte(key))
+			} else {
+				err = b.put([]byte(key), value)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

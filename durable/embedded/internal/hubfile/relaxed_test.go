@@ -1,7 +1,6 @@
-package embedded
+package hubfile
 
 import (
-	"errors"
 	"fmt"
 	"log/slog"
 	"path/filepath"
@@ -9,27 +8,25 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
 // openRelaxed opens a relaxed store, which flushes nothing while it is open.
-func openRelaxed(t *testing.T, path string, log *strings.Builder) *store {
+func openRelaxed(t *testing.T, path string, log *strings.Builder) *opened {
 	t.Helper()
-	s, _, err := openStore(path, Config{Relaxed: true, Logger: slog.New(slog.NewTextHandler(log, nil))}.WithDefaults())
-	if err != nil {
-		t.Fatal(err)
-	}
+	o := quiet
+	o.Relaxed, o.Logger = true, slog.New(slog.NewTextHandler(log, nil))
+	s := openStore(t, path, o)
 	t.Cleanup(s.die)
 	return s
 }
 
-// die leaves a store as a process does that is killed.
-func (s *store) die() { _ = errors.Join(s.journal.close(), s.db.Close()) } // may be dead already
-
 // instances returns the IDs of a store's instances.
-func (s *store) instances(t *testing.T) (ids []string) {
+func (s *opened) instances(t *testing.T) (ids []string) {
 	t.Helper()
-	err := s.view(nil, func(tables *tables) error {
-		return tables.scanInstances("", func(id string, _ []byte) (bool, error) {
+	err := s.View(func(tables *logstore.View) error {
+		return tables.Scan(instancesTable, "", func(id string, _ []byte) (bool, error) {
 			ids = append(ids, id)
 			return false, nil
 		})
@@ -66,7 +63,7 @@ func TestStore_WhatWasLostWithThePowerStaysLost(t *testing.T) {
 				s := openRelaxed(t, path, &log)
 				put := func(id string) (offset int64) {
 					t.Helper()
-					offset = s.journal.offset
+					offset = s.file.journal.offset
 					if err := s.put(instancesTable, id, make([]byte, 100)); err != nil {
 						t.Fatal(err)
 					}
@@ -75,14 +72,14 @@ func TestStore_WhatWasLostWithThePowerStaysLost(t *testing.T) {
 				var offsets []int64
 				for i, ids := range tt.files {
 					if i > 0 && len(ids) > 0 {
-						s.journal.turn() // as when the layer is flushed, which takes its time
+						s.file.journal.Turn() // as when the layer is flushed, which takes its time
 					}
 					for _, id := range ids {
 						offsets = append(offsets, put(id))
 					}
 				}
 				hole := make([]byte, offsets[1])
-				if _, err := s.journal.files[0].WriteAt(hole, offsets[tt.damaged]); err != nil {
+				if _, err := s.file.journal.files[0].WriteAt(hole, offsets[tt.damaged]); err != nil {
 					t.Fatal(err)
 				}
 				s.die()

@@ -1,4 +1,4 @@
-package embedded
+package hubfile
 
 import (
 	"path/filepath"
@@ -10,7 +10,7 @@ import (
 func TestBucket_NoticesDamagedAndMissingPieces(t *testing.T) {
 	t.Parallel()
 	s := newStore(t, filepath.Join(t.TempDir(), "hub.db"))
-	defer func() { _ = s.close() }()
+	defer func() { _ = s.Close() }()
 	key := []byte("key")
 	value := make([]byte, 3*maxPiece)
 	for _, harm := range []struct {
@@ -26,8 +26,8 @@ func TestBucket_NoticesDamagedAndMissingPieces(t *testing.T) {
 		{"a piece in another's place", func(b bucket) error { return b.Put(pieceKey(key, 1), b.Get(pieceKey(key, 2))) }},
 		{"a piece that is cut off", func(b bucket) error { return b.Put(pieceKey(key, 0), []byte{1, 2}) }},
 	} {
-		err := s.db.Update(func(tx *bolt.Tx) error {
-			b, err := (&tables{tx: tx}).base(instancesTable)
+		err := s.file.db.Update(func(tx *bolt.Tx) error {
+			b, err := newReader(tx, testTables).bucket(instancesTable)
 			if err != nil {
 				return err
 			}

@@ -1,0 +1,464 @@
+package hubfile
+
+import (
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+	boltErrors "go.etcd.io/bbolt/errors"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+)
+
+// FormatVersion is the version of the layout of the file and its journal. A
+// file of a newer one is refused.
+const FormatVersion = 1
+
+// hubBucket is the database's bucket beside those of records. Its values are
+// numbers as varints, but for the ID.
+const hubBucket = "hub"
+
+var (
+	formatKey  = []byte("format")
+	idKey      = []byte("id")      // random, to tell which journal belongs to the file
+	appliedKey = []byte("applied") // the last group of the journal that is in the database
+	opensKey   = []byte("opens")   // how often it was opened
+	openKey    = []byte("open")    // 1 while a process has it, so that the next sees that it died
+	crashesKey = []byte("crashes") // how often one died
+)
+
+// Options configure [Open].
+type Options struct {
+	// Tables are the hub's, whose names the file has.
+	Tables logstore.Tables
+	// LockTimeout is how long Open waits for another process to close the file.
+	LockTimeout time.Duration
+	// Relaxed lets the journal acknowledge what the disk may not have yet.
+	Relaxed bool
+	// Contact is where others can ask this process for what is in the hub.
+	Contact string
+	Logger  *slog.Logger
+}
+
+// File is the file of a hub, open in this process. It is the [logstore.Base] of
+// the hub's store; the journal beside it is the [logstore.Log].
+type File struct {
+	// Opens is how often the hub was opened, with this time.
+	Opens uint64
+	// Crashes is how often a process died that had the hub open.
+	Crashes uint64
+
+	path    string
+	tables  logstore.Tables
+	log     *slog.Logger
+	db      *bolt.DB
+	info    os.FileInfo // of the database, when it was opened
+	journal *journal
+	last    uint64       // the last group in the database, when it was opened
+	seen    atomic.Int64 // when the file was last seen in its place, in Unix nanoseconds
+}
+
+// Open opens a hub's files, which it creates if there are none, brings what is
+// left in the journal to the database, and marks the hub as open. It changes
+// nothing in files that are not a sound hub of a known format. The error is a
+// *[HeldError], *[VersionError] or *[CorruptError] if that is the reason.
+func Open(path string, o Options) (_ *File, err error) {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	if err := createFile(path, o.Tables); err != nil {
+		return nil, err
+	}
+	if err := inspectFile(path, o.LockTimeout); err != nil {
+		return nil, err
+	}
+	db, err := openBolt(path, o.LockTimeout, &bolt.Options{})
+	if err != nil {
+		return nil, err
+	}
+	f := &File{path: path, tables: o.Tables, log: o.Logger.With("path", path), db: db}
+	defer func() {
+		if err != nil {
+			_ = db.Close() // the file is given up for a better reason
+			if f.journal != nil {
+				_ = f.journal.close()
+			}
+		}
+	}()
+	if f.info, err = os.Stat(path); err != nil {
+		return nil, err
+	}
+	id, applied, err := f.checkFormat()
+	if err != nil {
+		return nil, err
+	}
+	if err := thisOwner(o.Contact).write(path); err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			_ = removeOwner(path) // what went wrong is more to the point
+		}
+	}()
+	if f.journal, err = openJournal(path, id, o.Relaxed); err != nil {
+		return nil, err
+	}
+	f.journal.check = f.CheckPlace
+	recovered, err := f.recover(applied)
+	if err != nil {
+		return nil, err
+	}
+	f.last = recovered.Last
+	return f, f.write(recovered, f.markOpened)
+}
+
+// Store returns the hub's store.
+func (f *File) Store() *logstore.Store {
+	return logstore.New(f.tables, f, f.journal, f.last, f.log)
+}
+
+// recover returns what is in the journal and not in the database.
+//
+// If groups were lost, those that came after them are still in the files. The
+// layer counts them as if they were in it, so that writing the layer makes them
+// old in the same transaction: nothing is numbered like one of them again, or
+// they would pass for the continuation of what is new.
+func (f *File) recover(applied uint64) (*logstore.Layer, error) {
+	l := logstore.NewLayer(f.tables, applied)
+	groups, lost, err := f.journal.recover(applied)
+	for _, g := range groups {
+		err = errors.Join(err, l.Replay(g.number, g.payload))
+	}
+	if err != nil {
+		return nil, &CorruptError{err}
+	}
+	if lost > 0 {
+		f.log.Warn("some of what the task hub was last told did not reach the disk", "lastGroup", l.Last)
+	}
+	if len(groups) > 0 {
+		f.log.Info("recovered from the journal what was not in the database yet", "groups", len(groups))
+	}
+	l.Last = max(l.Last, lost)
+	return l, nil
+}
+
+// View implements [logstore.Base].
+func (f *File) View(see func(logstore.Reader) error) error {
+	err := guard(func() error {
+		return f.db.View(func(tx *bolt.Tx) error { return see(newReader(tx, f.tables)) })
+	})
+	if errors.Is(err, boltErrors.ErrDatabaseNotOpen) {
+		return logstore.ErrClosed
+	}
+	return err
+}
+
+// Write implements [logstore.Base].
+func (f *File) Write(l *logstore.Layer, closing bool) error {
+	if closing {
+		return f.write(l, markClosed)
+	}
+	return f.write(l, func(*bolt.Bucket) error { return nil })
+}
+
+// write stores a layer, with what changes in the hub's own bucket.
+func (f *File) write(l *logstore.Layer, mark func(hub *bolt.Bucket) error) error {
+	var txid int
+	err := guard(func() error {
+		return f.db.Update(func(tx *bolt.Tx) error {
+			txid = tx.ID()
+			if err := newReader(tx, f.tables).store(l); err != nil {
+				return err
+			}
+			hub := tx.Bucket([]byte(hubBucket))
+			if err := mark(hub); err != nil {
+				return err
+			}
+			return putNumber(hub, appliedKey, l.Last)
+		})
+	})
+	if err != nil {
+		return fmt.Errorf("write database: %w", f.certain(txid, err))
+	}
+	return nil
+}
+
+// certain returns the error of a transaction, as a *[logstore.UncertainError] if
+// the transaction is visible all the same, or if that cannot be found out. Another
+// transaction could then overwrite pages that are still needed.
+func (f *File) certain(txid int, cause error) error {
+	var seen int
+	err := guard(func() error {
+		return f.db.View(func(tx *bolt.Tx) error {
+			seen = tx.ID()
+			return nil
+		})
+	})
+	if panicked := errors.As(cause, new(*PanicError)); panicked || err != nil || seen >= txid {
+		return &logstore.UncertainError{Cause: cause}
+	}
+	return cause
+}
+
+// Close implements [logstore.Base].
+func (f *File) Close() error { return f.db.Close() }
+
+// Abandon closes the files as they are, for Open to recover from.
+func (f *File) Abandon() { _ = errors.Join(f.journal.close(), f.db.Close()) }
+
+// RemoveOwner deletes the note of which process has the hub open.
+func (f *File) RemoveOwner() error { return removeOwner(f.path) }
+
+// placeFor is how long a file that was seen in its place is read without another
+// look.
+const placeFor = time.Second
+
+// WasInPlace is CheckPlace unless the file was in its place a moment
+// ago.
+func (f *File) WasInPlace() error {
+	if time.Since(time.Unix(0, f.seen.Load())) < placeFor {
+		return nil
+	}
+	return f.CheckPlace()
+}
+
+// CheckPlace returns an error if the file is not there any more under its name:
+// nobody would find what is written to it.
+func (f *File) CheckPlace() error {
+	now, err := os.Stat(f.path)
+	if err == nil && !os.SameFile(f.info, now) {
+		err = &fs.PathError{Op: "find", Path: f.path, Err: errors.New("there is another file in its place")}
+	}
+	if err != nil {
+		f.seen.Store(0)
+		return fmt.Errorf("the task hub's file was deleted or moved while it was open; put it back, or restart the app: %w", err)
+	}
+	f.seen.Store(time.Now().UnixNano())
+	return nil
+}
+
+// createFile makes an empty hub at path unless there is a file. The hub gets
+// its name only when it is whole, so that no process ever sees half of one. The name
+// is made durable with those of the journal's files.
+func createFile(path string, tables logstore.Tables) error {
+	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	dir, name := filepath.Split(path)
+	f, err := os.CreateTemp(dir, name+".new-*")
+	if err != nil {
+		return err
+	}
+	f.Close()
+	defer func() { _ = os.Remove(f.Name()) }()
+	db, err := openBolt(f.Name(), time.Second, &bolt.Options{})
+	if err != nil {
+		return err
+	}
+	err = errors.Join(db.Update(func(tx *bolt.Tx) error { return layOut(tx, tables) }), db.Close())
+	if err != nil {
+		return err
+	}
+	// Unlike a rename, a link does not replace what another process made.
+	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+		if err := os.Rename(f.Name(), path); err != nil { // a file system without links
+			return err
+		}
+	}
+	return nil
+}
+
+// layOut makes the buckets of a new hub.
+func layOut(tx *bolt.Tx, tables logstore.Tables) error {
+	hub, err := tx.CreateBucket([]byte(hubBucket))
+	if err != nil {
+		return err
+	}
+	for _, t := range tables {
+		if _, err := tx.CreateBucket([]byte(t.Name)); err != nil {
+			return err
+		}
+	}
+	id := make([]byte, 16)
+	rand.Read(id) // never fails
+	return errors.Join(hub.Put(idKey, id), putNumber(hub, formatKey, FormatVersion))
+}
+
+// inspectFile checks an existing file while no other process can write it.
+func inspectFile(path string, patience time.Duration) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.IsDir() {
+		return fmt.Errorf("%s is a directory", path)
+	}
+	if info.Size() == 0 {
+		return &CorruptError{errors.New("the file is empty; delete it to begin a new task hub")}
+	}
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	db, err := openBolt(path, patience, &bolt.Options{ReadOnly: true}) // for its lock
+	if err == nil {
+		defer func() { _ = db.Close() }()
+		if err := inspect(f); err != nil {
+			return &CorruptError{err}
+		}
+		return nil
+	}
+	if _, damage := readHeader(f, info.Size()); damage != nil && !errors.As(err, new(*HeldError)) {
+		return &CorruptError{damage} // in better words
+	}
+	return err
+}
+
+// openBolt opens a database and says in our terms why it cannot.
+func openBolt(path string, patience time.Duration, o *bolt.Options) (db *bolt.DB, err error) {
+	o.Timeout = max(patience, time.Millisecond)
+	o.FreelistType = bolt.FreelistMapType
+	o.NoStatistics = true
+	var file *os.File
+	o.OpenFile = func(name string, flag int, perm os.FileMode) (*os.File, error) {
+		f, err := os.OpenFile(name, flag, perm)
+		file = f
+		return f, err
+	}
+	err = guard(func() error {
+		db, err = bolt.Open(path, 0o600, o)
+		return err
+	})
+	switch {
+	case err == nil:
+		return db, nil
+	case errors.Is(err, boltErrors.ErrTimeout):
+		held := &HeldError{}
+		if o, ok := readOwner(path); ok {
+			held.Holder, held.Contact = o.String(), o.Contact
+		}
+		return nil, held
+	case errors.As(err, new(*PanicError)):
+		if file != nil {
+			file.Close() // with its lock
+		}
+		return nil, &CorruptError{err}
+	case errors.Is(err, boltErrors.ErrInvalid), errors.Is(err, boltErrors.ErrChecksum), errors.Is(err, boltErrors.ErrVersionMismatch):
+		return nil, &CorruptError{err}
+	}
+	return nil, err
+}
+
+// checkFormat checks that the database is a hub of a format that is known, and
+// returns its ID and which group of the journal it has.
+func (f *File) checkFormat() (id []byte, applied uint64, err error) {
+	var format uint64
+	err = guard(func() error {
+		return f.db.View(func(tx *bolt.Tx) error {
+			hub := tx.Bucket([]byte(hubBucket))
+			if hub == nil {
+				return errors.New("it is a database of another program")
+			}
+			var err error
+			if format, err = number(hub, formatKey); err != nil || format > FormatVersion {
+				return err
+			}
+			open, err := number(hub, openKey)
+			if err != nil {
+				return err
+			}
+			if open != 0 && !hasJournal(f.path) {
+				return fmt.Errorf("its process died, and the journal it left, %s and the like, is not there", journalPath(f.path, 0))
+			}
+			r := newReader(tx, f.tables)
+			for t := range f.tables {
+				if _, err := r.bucket(logstore.Table(t)); err != nil {
+					return err
+				}
+			}
+			id = append(id, hub.Get(idKey)...)
+			applied, err = number(hub, appliedKey)
+			return err
+		})
+	})
+	switch {
+	case err != nil:
+	case format > FormatVersion:
+		return nil, 0, &VersionError{Version: format, Supported: FormatVersion}
+	case format == 0 || len(id) == 0:
+		err = errors.New("it does not say its format and its ID")
+	}
+	if err != nil {
+		return nil, 0, &CorruptError{err}
+	}
+	return id, applied, nil
+}
+
+// markOpened notes that a process has the hub open.
+func (f *File) markOpened(hub *bolt.Bucket) error {
+	var errs [3]error
+	var open uint64
+	open, errs[0] = number(hub, openKey)
+	f.Opens, errs[1] = number(hub, opensKey)
+	f.Crashes, errs[2] = number(hub, crashesKey)
+	if err := errors.Join(errs[:]...); err != nil {
+		return err
+	}
+	f.Opens++
+	if open != 0 {
+		f.Crashes++
+	}
+	return errors.Join(putNumber(hub, opensKey, f.Opens), putNumber(hub, crashesKey, f.Crashes), putNumber(hub, openKey, 1))
+}
+
+func markClosed(hub *bolt.Bucket) error { return putNumber(hub, openKey, 0) }
+
+// number returns a number of the hub bucket, 0 if it is not there.
+func number(hub *bolt.Bucket, key []byte) (uint64, error) {
+	b := hub.Get(key)
+	if b == nil {
+		return 0, nil
+	}
+	n, size := binary.Uvarint(b)
+	if size != len(b) || size == 0 {
+		return 0, fmt.Errorf("%s is not a number: %x", key, b)
+	}
+	return n, nil
+}
+
+func putNumber(hub *bolt.Bucket, key []byte, n uint64) error {
+	return hub.Put(key, binary.AppendUvarint(nil, n))
+}
+
+// Delete deletes the files of the hub at path. It fails with a *[HeldError] if a
+// process has it open, and with [fs.ErrNotExist] if there is none. What else may be
+// wrong with the file does not matter.
+func Delete(path string) error {
+	if _, err := os.Stat(path); err != nil {
+		return err
+	}
+	db, err := openBolt(path, 10*time.Millisecond, &bolt.Options{ReadOnly: true}) // for its lock
+	if errors.As(err, new(*HeldError)) {
+		return err
+	}
+	if db != nil {
+		defer func() { _ = db.Close() }() // it was only read
+	}
+	// The journal goes first: without it a file that was not closed is refused,
+	// not taken for what it was some time ago.
+	for _, name := range []string{journalPath(path, 0), journalPath(path, 1), ownerPath(path), path} {
+		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package logstore
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Coder writes values to bytes or reads them back, so that one description of a
+// record's fields serves both and the two cannot drift apart. The zero value
+// writes.
+//
+// Numbers are varints, times are 100 ns units since the year 1 in 8 bytes,
+// strings are their length and bytes. An optional string's length is one more
+// than it is, since 0 stands for nil.
+//
+// Writing does not change the values: several Coders may write the same value at
+// the same time.
+type Coder struct {
+	Buf     []byte // what was written, or what is left to read
+	Reading bool
+	Err     error // the first; nothing is read after it
+}
+
+// ErrShort is the error of a record that ends before its last field.
+var ErrShort = errors.New("record ends too early")
+
+// Fail ends the coding with err, unless it has failed before.
+func (c *Coder) Fail(err error) {
+	if c.Err == nil {
+		c.Err = err
+	}
+	c.Buf = nil
+}
+
+// End returns the first error, or that bytes are left after the last field.
+func (c *Coder) End() error {
+	if c.Reading && c.Err == nil && len(c.Buf) > 0 {
+		return fmt.Errorf("record has %d bytes too many", len(c.Buf))
+	}
+	return c.Err
+}
+
+// Uint codes a varint.
+func (c *Coder) Uint(v *uint64) {
+	if !c.Reading {
+		c.Buf = binary.AppendUvarint(c.Buf, *v)
+		return
+	}
+	n, size := binary.Uvarint(c.Buf)
+	if size <= 0 {
+		c.Fail(ErrShort)
+		*v = 0
+		return
+	}
+	*v, c.Buf = n, c.Buf[size:]
+}
+
+// Int codes a signed varint.
+func (c *Coder) Int(v *int) {
+	if !c.Reading {
+		c.Buf = binary.AppendVarint(c.Buf, int64(*v))
+		return
+	}
+	n, size := binary.Varint(c.Buf)
+	if size <= 0 {
+		c.Fail(ErrShort)
+		*v = 0
+		return
+	}
+	*v, c.Buf = int(n), c.Buf[size:]
+}
+
+// Byte codes a byte.
+func (c *Coder) Byte(v *byte) {
+	if !c.Reading {
+		c.Buf = append(c.Buf, *v)
+		return
+	}
+	if len(c.Buf) == 0 {
+		c.Fail(ErrShort)
+		*v = 0
+		return
+	}
+	*v, c.Buf = c.Buf[0], c.Buf[1:]
+}
+
+// Bool codes a boolean.
+func (c *Coder) Bool(v *bool) {
+	var b byte
+	if *v {
+		b = 1
+	}
+	c.Byte(&b)
+	if b > 1 {
+		c.Fail(fmt.Errorf("%d is no boolean", b))
+	}
+	if c.Reading {
+		*v = b == 1
+	}
+}
+
+// secondsToUnix is how many seconds the year 1 began before 1970.
+const secondsToUnix = 62135596800
+
+// Time codes a time.
+func (c *Coder) Time(v *time.Time) {
+	if !c.Reading {
+		ticks := (v.Unix()+secondsToUnix)*1e7 + int64(v.Nanosecond())/100
+		c.Buf = binary.BigEndian.AppendUint64(c.Buf, uint64(ticks))
+		return
+	}
+	if len(c.Buf) < 8 {
+		c.Fail(ErrShort)
+		*v = time.Time{}
+		return
+	}
+	ticks := int64(binary.BigEndian.Uint64(c.Buf))
+	c.Buf = c.Buf[8:]
+	seconds, rest := ticks/1e7, ticks%1e7
+	*v = time.Unix(seconds-secondsToUnix, rest*100).UTC()
+}
+
+// Take returns the next n bytes that are read, or nil and fails.
+func (c *Coder) Take(n uint64) []byte {
+	if n > uint64(len(c.Buf)) {
+		c.Fail(ErrShort)
+		return nil
+	}
+	b := c.Buf[:n]
+	c.Buf = c.Buf[n:]
+	return b
+}
+
+// String codes a string.
+func (c *Coder) String(v *string) {
+	n := uint64(len(*v))
+	c.Uint(&n)
+	if c.Reading {
+		*v = string(c.Take(n))
+		return
+	}
+	c.Buf = append(c.Buf, *v...)
+}
+
+// Text codes an optional string.
+func (c *Coder) Text(v **string) {
+	var n uint64
+	if !c.Reading && *v != nil {
+		n = uint64(len(**v)) + 1
+	}
+	c.Uint(&n)
+	switch {
+	case !c.Reading && n > 0:
+		c.Buf = append(c.Buf, **v...)
+	case c.Reading && n > 0:
+		if b := c.Take(n - 1); c.Err == nil {
+			*v = new(string(b))
+		}
+	case c.Reading:
+		*v = nil
+	}
+}
+
+// Present codes whether an optional part is there.
+func (c *Coder) Present(is bool) bool {
+	c.Bool(&is)
+	return is && c.Err == nil
+}
+
+// Tags codes a map in the order of its keys, so that equal maps have equal
+// bytes. A nil map differs from an empty one.
+func (c *Coder) Tags(v *map[string]string) {
+	if !c.Present(*v != nil) {
+		if c.Reading {
+			*v = nil
+		}
+		return
+	}
+	n := uint64(len(*v))
+	c.Uint(&n)
+	if c.Reading {
+		if n > uint64(len(c.Buf)) { // each takes two bytes at least
+			c.Fail(ErrShort)
+			return
+		}
+		m := make(map[string]string, n)
+		for range n {
+			var key, value string
+			c.String(&key)
+			c.String(&value)
+			m[key] = value
+		}
+		*v = m
+		return
+	}
+	for _, key := range slices.Sorted(maps.Keys(*v)) {
+		value := (*v)[key]
+		c.String(&key)
+		c.String(&value)
+	}
+}
+
+// change codes one change of a group: its table, key and value, nil for a
+// record that is deleted.
+func (c *Coder) change(table *Table, key, value *[]byte) {
+	c.Byte((*byte)(table))
+	n := uint64(len(*key))
+	c.Uint(&n)
+	c.blob(key, n)
+	n = 0
+	if *value != nil {
+		n = uint64(len(*value)) + 1
+	}
+	c.Uint(&n)
+	if n == 0 {
+		*value = nil
+		return
+	}
+	c.blob(value, n-1)
+}
+
+// blob codes bytes whose number is known.
+func (c *Coder) blob(v *[]byte, n uint64) {
+	if c.Reading {
+		*v = c.Take(n)
+		return
+	}
+	c.Buf = append(c.Buf, *v...)
+}

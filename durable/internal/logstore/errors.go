@@ -1,0 +1,52 @@
+package logstore
+
+import (
+	"errors"
+	"fmt"
+)
+
+var (
+	// ErrClosed is the error of a store that was used after it was closed.
+	ErrClosed = errors.New("task hub is closed")
+
+	// ErrTooLarge is the error of a [Log] that cannot take a group of that size,
+	// however much room there is.
+	ErrTooLarge = errors.New("too large for the log")
+
+	// ErrMissing is the cause of a [DamageError] of a record that should be there.
+	ErrMissing = errors.New("record is missing")
+)
+
+// DamageError is the error of a record that is not what was written.
+type DamageError struct {
+	Table string
+	Key   []byte
+	Cause error
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("record %x in %s: %v", e.Key, e.Table, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *DamageError) Unwrap() error { return e.Cause }
+
+// UncertainError is the error of a write that may or may not be durable.
+type UncertainError struct{ Cause error }
+
+func (e *UncertainError) Error() string {
+	return fmt.Sprintf("it may or may not have happened: %v", e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *UncertainError) Unwrap() error { return e.Cause }
+
+// refusal is an error by which an operation changes nothing on purpose.
+type refusal struct{ error }
+
+func (r *refusal) Unwrap() error { return r.error }
+
+// Refuse returns an error by which an operation of a [Writer] ends without a
+// change. It reaches the caller as cause, and the group goes on without the
+// operation.
+func Refuse(cause error) error { return &refusal{cause} }

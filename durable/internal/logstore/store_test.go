@@ -1,0 +1,244 @@
+package logstore
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// memoryLog is a log in memory.
+type memoryLog struct {
+	groups map[uint64][]byte
+	size   int64
+	fails  error // of Append
+}
+
+func (l *memoryLog) Append(number uint64, changes []byte) error {
+	if l.fails != nil {
+		return l.fails
+	}
+	l.groups[number] = bytes.Clone(changes)
+	l.size += int64(len(changes))
+	return nil
+}
+func (l *memoryLog) Size() int64         { return l.size }
+func (l *memoryLog) Turn()               { l.size = 0 }
+func (l *memoryLog) Reserve(int64) error { return l.fails }
+func (l *memoryLog) Close(bool) error    { return nil }
+
+// memoryBase is a base in memory.
+type memoryBase struct {
+	mu      sync.Mutex
+	records [3]map[string][]byte
+	last    uint64
+	fails   error // of Write
+}
+
+func (b *memoryBase) View(f func(Reader) error) error { return f(b) }
+func (b *memoryBase) Close() error                    { return nil }
+
+func (b *memoryBase) Write(l *Layer, _ bool) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.fails != nil {
+		return b.fails
+	}
+	for table := range b.records {
+		for _, key := range l.Keys(Table(table)) {
+			if value := l.Value(Table(table), key); value != nil {
+				b.records[table][key] = value
+			} else {
+				delete(b.records[table], key)
+			}
+		}
+	}
+	b.last = l.Last
+	return nil
+}
+
+func (b *memoryBase) Get(table Table, key []byte) ([]byte, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.records[table][string(key)], nil
+}
+
+func (b *memoryBase) Scan(table Table, from []byte, f func([]byte, func() ([]byte, error)) (bool, error)) error {
+	b.mu.Lock()
+	records := maps.Clone(b.records[table])
+	b.mu.Unlock()
+	for _, key := range slices.Sorted(maps.Keys(records)) {
+		if key < string(from) {
+			continue
+		}
+		if stop, err := f([]byte(key), func() ([]byte, error) { return records[key], nil }); stop || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *memoryBase) Last(table Table, group uint64) (last []byte, err error) {
+	err = b.Scan(table, NumberKey(group), func(key []byte, _ func() ([]byte, error)) (bool, error) {
+		if groupOf(key) == group {
+			last = key
+		}
+		return groupOf(key) != group, nil
+	})
+	return last, err
+}
+
+// stage is a store in memory.
+type stage struct {
+	*testing.T
+	*Store
+	groups *memoryLog
+	base   *memoryBase
+	w      *Writer[*Txn]
+}
+
+func newStage(t *testing.T, groups *memoryLog, base *memoryBase) *stage {
+	s := New(testTables, base, groups, base.last, slog.New(slog.DiscardHandler))
+	s.Limits = Limits{Flush: 500, Wait: 1000, Retry: time.Millisecond}
+	s.Start()
+	w := NewWriter(s, WriterConfig[*Txn]{
+		Begin: func(t *Txn) *Txn { return t }, Effects: new(sync.Mutex), Failed: func(err error) error { return err },
+	})
+	return &stage{t, s, groups, base, w}
+}
+
+func emptyStage(t *testing.T) *stage {
+	return newStage(t, &memoryLog{groups: map[uint64][]byte{}}, &memoryBase{records: [3]map[string][]byte{{}, {}, {}}})
+}
+
+func (s *stage) put(table Table, key, value string) error {
+	return s.w.Do(context.Background(), func(t *Txn) error {
+		t.Put(table, []byte(key), []byte(value))
+		return nil
+	})
+}
+
+func (s *stage) close() {
+	s.Helper()
+	if err := errors.Join(s.w.Close(func(*Txn) error { return nil }), s.Store.Close()); err != nil {
+		s.Error(err)
+	}
+}
+
+// contents returns all that can be read.
+func (s *stage) contents() map[string]string {
+	s.Helper()
+	all := map[string]string{}
+	err := s.View(func(v *View) error {
+		for table := range testTables {
+			err := v.Scan(Table(table), "", func(key string, value []byte) (bool, error) {
+				all[fmt.Sprint(table, " ", key)] = string(value)
+				return false, nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return all
+}
+
+// Any log and any base make a store: what was put is read, whether it is in the
+// layers or in the base, and the base with the groups after its last one has all.
+func TestStore_NeedsNoMoreThanALogAndABase(t *testing.T) {
+	t.Parallel()
+	s, r, want := emptyStage(t), rand.New(rand.NewPCG(1, 2)), map[string]string{}
+	for n := range 500 {
+		table, key, value := Table(r.IntN(2)), fmt.Sprintf("%08d-%d", r.IntN(5), r.IntN(5)), fmt.Sprint("value ", n)
+		if err := s.put(table, key, value); err != nil {
+			t.Fatal(err)
+		}
+		want[fmt.Sprint(table, " ", key)] = value
+		if n%50 == 0 {
+			if diff := cmp.Diff(want, s.contents()); diff != "" {
+				t.Fatalf("after %d groups (-want +got):\n%s", n+1, diff)
+			}
+		}
+	}
+	recovered := NewLayer(testTables, 0)
+	s.base.mu.Lock()
+	reached := s.base.last
+	for number := reached + 1; number <= 500; number++ {
+		if err := recovered.Replay(number, s.groups.groups[number]); err != nil {
+			t.Error(err)
+		}
+	}
+	base := &memoryBase{last: 500}
+	for table := range base.records {
+		base.records[table] = maps.Clone(s.base.records[table])
+	}
+	s.base.mu.Unlock()
+	if reached == 0 {
+		t.Error("no layer has reached the base")
+	}
+	if err := base.Write(recovered, false); err != nil {
+		t.Error(err)
+	}
+	again := newStage(t, &memoryLog{groups: map[uint64][]byte{}}, base)
+	if diff := cmp.Diff(want, again.contents()); diff != "" {
+		t.Errorf("after a crash (-want +got):\n%s", diff)
+	}
+	again.close()
+	s.close()
+	if s.base.last != 500 {
+		t.Errorf("the base ends with group %d, want 500", s.base.last)
+	}
+}
+
+func TestStore_WritesNothingAfterAGroupThatIsInDoubt(t *testing.T) {
+	t.Parallel()
+	s := emptyStage(t)
+	doubt := errors.New("no answer")
+	s.groups.fails = &UncertainError{doubt}
+	if err := s.put(plain, "a", "1"); !errors.Is(err, doubt) {
+		t.Errorf("got %v, want %v", err, doubt)
+	}
+	s.groups.fails = nil
+	if err := s.put(plain, "b", "1"); !errors.Is(err, doubt) {
+		t.Errorf("a later write: got %v, want %v", err, doubt)
+	}
+	if got := s.contents(); len(got) > 0 || len(s.groups.groups) > 0 {
+		t.Errorf("%v can be read, and the log has %d groups", got, len(s.groups.groups))
+	}
+}
+
+func TestStore_RemembersTheLargestGroupThatFailed(t *testing.T) {
+	t.Parallel()
+	s := emptyStage(t)
+	put := func(size int, fails error, want bool) {
+		t.Helper()
+		s.groups.fails = fails
+		if err := s.put(plain, "key", string(make([]byte, size))); (err != nil) != (fails != nil) {
+			t.Error(err)
+		}
+		if got := s.Unwritten() > 0; got != want {
+			t.Errorf("a group is missing: %v, want %v", got, want)
+		}
+	}
+	full := errors.New("full")
+	put(10, nil, false)
+	put(100, full, true)
+	put(50, full, true)
+	put(90, nil, true) // there need not be room for 100
+	put(100, nil, false)
+	put(100, fmt.Errorf("%w: 2 GB", ErrTooLarge), false)
+	s.close()
+}
