@@ -156,7 +156,7 @@ func (c *Client) purge(ctx context.Context, id InstanceID, o purgeOptions, match
 		return 0, ErrNotSupported
 	case !matching.Matches(root):
 		return 0, nil
-	case provider.IsEntity(string(id)):
+	case history.IsEntity(string(id)):
 		root = nil // it can go, whatever becomes of it meanwhile
 	}
 	generations, seen := [][]InstanceID{{id}}, map[InstanceID]*provider.InstanceState{id: root}
@@ -191,7 +191,7 @@ func (c *Client) ended(ctx context.Context, id InstanceID) (*provider.InstanceSt
 	switch {
 	case err != nil:
 		return nil, err
-	case !s.Status.IsTerminal() && !provider.IsEntity(string(id)):
+	case !s.Status.IsTerminal() && !history.IsEntity(string(id)):
 		return nil, &InstanceStateError{InstanceID: id, Operation: OperationPurge, Status: s.Status}
 	}
 	return s, nil

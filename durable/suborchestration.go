@@ -6,6 +6,7 @@ import (
 	"maps"
 	"strings"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
@@ -30,10 +31,6 @@ func (id InstanceID) applySubOrchestration(o *subOrchestrationOptions) { o.id = 
 // zero value. That an instance with the chosen ID is running already is not told
 // either; then nothing comes of the call.
 type FireAndForget struct{}
-
-// fireAndForget is the name of the tag by which DurableTask knows such children
-// (DurableTask.Core/OrchestrationTags.cs).
-const fireAndForget = "FireAndForget"
 
 func (FireAndForget) applySubOrchestration(o *subOrchestrationOptions) { o.detached = true }
 
@@ -112,7 +109,7 @@ func callSubOrchestrator[O any](ctx *Context, name string, version Version, in a
 		if tags == nil {
 			tags = make(map[string]string, 1)
 		}
-		tags[fireAndForget] = ""
+		tags[history.FireAndForget] = ""
 	}
 	if o.id == "" {
 		ctx.x.CountChild()

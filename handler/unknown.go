@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -48,7 +49,7 @@ func (m *management) waitsFor(state *provider.InstanceState) string {
 			return fmt.Sprintf("Waits for a worker that has %s %s.", withArticle(f.Kind), quoteName(f.Name, f.Version))
 		}
 	}
-	if provider.IsEntity(state.Instance.InstanceID) || len(m.knownOrchestrators()) == 0 {
+	if history.IsEntity(state.Instance.InstanceID) || len(m.knownOrchestrators()) == 0 {
 		return ""
 	}
 	if _, ok := m.registry.Orchestrator(state.Name, state.Version); !ok {

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -63,7 +64,7 @@ func (s *session) removeTaken(ctx context.Context) {
 	s.current = nil
 	r := s.slot.partition.currentReading()
 	// An entity remembers what it took until it is known to be gone.
-	if provider.IsEntity(s.slot.id) || len(taken) > 1 || r == nil || !r.spawn(func() { s.hub.removeAll(r.work, taken) }) {
+	if history.IsEntity(s.slot.id) || len(taken) > 1 || r == nil || !r.spawn(func() { s.hub.removeAll(r.work, taken) }) {
 		s.hub.removeAll(ctx, taken)
 		s.doubtful = slices.ContainsFunc(taken, (*delivery).isDoubtful)
 	}
@@ -138,7 +139,7 @@ func (s *session) follow(ctx context.Context, cp *provider.Checkpoint, rows []en
 		return err
 	}
 	switch {
-	case endsExecution(cp) || provider.IsEntity(s.slot.id):
+	case endsExecution(cp) || history.IsEntity(s.slot.id):
 		// Nothing else might come for it, and clients look at nothing but the row.
 		end, err := s.writeInstanceRow(ctx, cp, rows)
 		if err != nil {
@@ -218,7 +219,7 @@ func (s *session) notes(cp *provider.Checkpoint) map[string]string {
 // generation, empty if it is the first itself.
 func (s *session) firstExecution(cp *provider.Checkpoint) string {
 	switch {
-	case provider.IsEntity(s.slot.id): // none has a start message
+	case history.IsEntity(s.slot.id): // none has a start message
 		return ""
 	case cp.ContinuedAsNew:
 		return cmp.Or(s.loaded.first(), s.executionID())

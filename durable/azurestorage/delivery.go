@@ -162,7 +162,7 @@ func (d *delivery) removeAgain(ctx context.Context) {
 // comes again, what is missing is made up for, and it is deleted. u is what the row is
 // still to be told, nil if nothing is.
 func (d *delivery) noteUntold(u *rowUpdate) {
-	if d.direct == nil && !provider.IsEntity(d.target().InstanceID) { // an entity remembers what it took
+	if d.direct == nil && !history.IsEntity(d.target().InstanceID) { // an entity remembers what it took
 		d.hub.held.spend(d, spentMessage{untold: true, update: u})
 	}
 }

@@ -20,10 +20,6 @@ type exported struct {
 	signals  []provider.TaskMessage // for entities, to be delivered later
 }
 
-// fireAndForgetTag marks a child whose end its parent is not told
-// (DurableTask.Core/OrchestrationTags.cs).
-const fireAndForgetTag = "FireAndForget"
-
 func newExported(row *instanceRow, stored storedHistory, state *provider.InstanceState, past []history.Event) *exported {
 	x := &exported{
 		loaded: loadedInstance{storedHistory: storedHistory{executionID: stored.executionID, known: stored.known, etag: stored.etag, batches: stored.batches}},
@@ -57,7 +53,7 @@ func (x *exported) add(ev history.Event) {
 	case *history.TimerCreated:
 		x.timers[ev.EventID] = ev
 	case *history.SubOrchestrationInstanceCreated:
-		if _, forgotten := ev.Tags[fireAndForgetTag]; !forgotten {
+		if _, forgotten := ev.Tags[history.FireAndForget]; !forgotten {
 			x.children[ev.EventID] = ev.InstanceID
 		}
 	case *history.EventSent:

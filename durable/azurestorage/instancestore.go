@@ -142,7 +142,7 @@ func (h *TaskHub) repairEnded(ctx context.Context, instanceID string, stored *lo
 func (h *TaskHub) repairRunning(ctx context.Context, instanceID string, stored *loadedInstance) error {
 	status, changes := statusAfter(stored.events)
 	row := stored.row
-	if !changes || stored.known.ended != nil || provider.IsEntity(instanceID) {
+	if !changes || stored.known.ended != nil || history.IsEntity(instanceID) {
 		return nil
 	}
 	same := row != nil && row.State.Instance.ExecutionID == stored.executionID

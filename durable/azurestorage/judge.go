@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // verdict is what becomes of a message when it is held against what is stored
@@ -175,7 +174,7 @@ func scheduledAfter(row *instanceRow, start *history.ExecutionStarted, m arrived
 // ever (AzureStorageOrchestrationService.cs, LockNextTaskOrchestrationWorkItemAsync,
 // and UpdateStatusForTerminationAsync).
 func judgeUnstarted(instanceID string, stored *loadedInstance, m arrived) verdict {
-	if provider.IsEntity(instanceID) {
+	if history.IsEntity(instanceID) {
 		return deliver
 	}
 	row := stored.row

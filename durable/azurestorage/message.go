@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -144,7 +143,7 @@ func hasExecutionContext(m *provider.TaskMessage) bool {
 	case *history.TaskScheduled:
 		return true
 	case *history.ExecutionStarted:
-		if ev.Parent != nil && !strings.HasPrefix(ev.Parent.Instance.InstanceID, "@") {
+		if ev.Parent != nil && !history.IsEntity(ev.Parent.Instance.InstanceID) {
 			return true
 		}
 	}

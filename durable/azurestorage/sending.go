@@ -169,7 +169,7 @@ const messagesAtOnce = 32
 // CommitOutboundQueueMessages).
 func (s *session) send(ctx context.Context, cp *provider.Checkpoint) ([]sentMessage, error) {
 	sender, episode := s.instance(), s.loaded.known.episodes+1
-	if sender.ExecutionID == "" && !provider.IsEntity(sender.InstanceID) {
+	if sender.ExecutionID == "" && !history.IsEntity(sender.InstanceID) {
 		sender = cp.Instance
 	}
 	out := s.outgoing(cp)

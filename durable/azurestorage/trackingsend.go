@@ -15,7 +15,7 @@ import (
 // tracks reports whether what becomes of an instance is recorded. Entities are
 // not: each of their batches is an execution of its own.
 func (h *TaskHub) tracks(instanceID string) bool {
-	return h.cfg.Tracking && !provider.IsEntity(instanceID)
+	return h.cfg.Tracking && !history.IsEntity(instanceID)
 }
 
 // tracked is what is known of an execution's audit.

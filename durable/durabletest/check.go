@@ -8,7 +8,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
@@ -109,7 +108,7 @@ func describe(a replay.Action) string {
 		}
 		return fmt.Sprintf("sub-orchestration %s %q with input %s", a.Name, a.InstanceID, show(a.Input))
 	case *replay.SendEvent:
-		if entity.IsID(a.InstanceID) {
+		if history.IsEntity(a.InstanceID) {
 			return fmt.Sprintf("%s to entity %q", describeRequest(a.Name, a.Input), a.InstanceID)
 		}
 		return fmt.Sprintf("event %s for instance %q with payload %s", a.Name, a.InstanceID, show(a.Input))

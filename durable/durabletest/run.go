@@ -6,7 +6,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -163,7 +162,7 @@ func (t *turns) one() (did bool, next time.Time) {
 			t.ran, h.Now().Sub(t.began), item.Instance.InstanceID)
 	}
 	t.ran++
-	if entity.IsID(item.Instance.InstanceID) {
+	if history.IsEntity(item.Instance.InstanceID) {
 		h.entity(item)
 	} else {
 		h.episode(item)

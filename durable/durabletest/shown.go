@@ -214,7 +214,7 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 // historyEvents alone do not.
 func (s *shown) sender() history.OrchestrationInstance {
 	for _, d := range s.decisions {
-		if sent, ok := d.event.(*history.EventSent); ok && entity.IsID(sent.InstanceID) {
+		if sent, ok := d.event.(*history.EventSent); ok && history.IsEntity(sent.InstanceID) {
 			if r, err := entity.DecodeRequest(sent.Input); err == nil && r.ParentExecution != "" {
 				return history.OrchestrationInstance{InstanceID: r.Parent, ExecutionID: r.ParentExecution}
 			}
@@ -228,7 +228,7 @@ func (s *shown) sender() history.OrchestrationInstance {
 func noteRequest(requests map[string]string, e history.Event, action replay.Action) {
 	was, ok := e.(*history.EventSent)
 	is, sends := action.(*replay.SendEvent)
-	if !ok || !sends || !entity.IsID(was.InstanceID) {
+	if !ok || !sends || !history.IsEntity(was.InstanceID) {
 		return
 	}
 	recorded, err := entity.DecodeRequest(was.Input)

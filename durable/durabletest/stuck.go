@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -22,7 +21,7 @@ func (h *Hub) stuck(id string) string {
 		id, stamp(h.Now()), h.Elapsed())
 	for _, s := range page.Instances {
 		switch {
-		case entity.IsID(s.Instance.InstanceID):
+		case history.IsEntity(s.Instance.InstanceID):
 			r.entity(s)
 		case !s.Status.IsTerminal():
 			r.instance(s)

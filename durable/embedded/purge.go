@@ -54,7 +54,7 @@ func (t *txn) checkSeen(id string, r *row, seen *provider.InstanceState) error {
 	if err != nil {
 		return err
 	}
-	if !now.SameAs(seen) || provider.IsEntity(id) && len(t.pending(id)) > 0 {
+	if !now.SameAs(seen) || history.IsEntity(id) && len(t.pending(id)) > 0 {
 		return logstore.Refuse(provider.ErrInstanceChanged)
 	}
 	return nil

@@ -7,17 +7,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// IsEntity reports whether an instance ID is that of an entity, "@name@key". An
-// entity begins to be with whatever message comes first, which is handed out
-// with an empty history; it is not started, and does not end.
-func IsEntity(instanceID string) bool { return strings.HasPrefix(instanceID, "@") }
-
 // EntityDue returns when a message for an entity is to be delivered, if its
 // event says so by its name; ok is false if it is to be delivered at once
 // (DurableTask.Core/Common/Entities.cs, IsDelayedEntityMessage).
 func EntityDue(m TaskMessage) (due time.Time, ok bool) {
 	e, isEvent := m.Event.(*history.EventRaised)
-	if !isEvent || !IsEntity(m.Target.InstanceID) {
+	if !isEvent || !history.IsEntity(m.Target.InstanceID) {
 		return time.Time{}, false
 	}
 	text, isTimed := strings.CutPrefix(e.Name, "op@")

@@ -63,7 +63,7 @@ func (q *Query) Matches(s *InstanceState) bool {
 		len(q.Statuses) > 0 && !slices.Contains(q.Statuses, s.Status),
 		!strings.HasPrefix(id, q.IDPrefix),
 		q.Name != "" && s.Name != q.Name,
-		q.ExcludeEntities && IsEntity(id):
+		q.ExcludeEntities && history.IsEntity(id):
 		return false
 	}
 	return true

@@ -6,10 +6,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// fireAndForget is the tag of a child whose end its parent is not told
-// (DurableTask.Core/OrchestrationTags.cs).
-const fireAndForget = "FireAndForget"
-
 // recordedExecution is a history, read for what rewinding has to know of it.
 type recordedExecution struct {
 	events []history.Event
@@ -108,7 +104,7 @@ func (x *recordedExecution) children(c rewindChanges) []recordedChild {
 		if !ok {
 			continue
 		}
-		if _, forgotten := created.Tags[fireAndForget]; forgotten {
+		if _, forgotten := created.Tags[history.FireAndForget]; forgotten {
 			continue
 		}
 		answer, hasAnswer := x.answered[created.EventID]

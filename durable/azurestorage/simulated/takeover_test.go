@@ -379,7 +379,7 @@ func purgeEntities(t *testing.T, account *azsim.Account) {
 	t.Helper()
 	hub := openWith(t, "client", account, account.Worker("client"))
 	for _, row := range account.Rows("SimHistory") {
-		if provider.IsEntity(row.PartitionKey) && row.RowKey == "sentinel" {
+		if history.IsEntity(row.PartitionKey) && row.RowKey == "sentinel" {
 			if err := hub.Purge(t.Context(), row.PartitionKey, nil); err != nil {
 				t.Error(err)
 			}

@@ -10,11 +10,6 @@ import (
 	"github.com/google/uuid"
 )
 
-// fireAndForget is the tag of a child that does not tell its parent how it
-// ended. It is the only tag that children do not inherit
-// (DurableTask.Core/OrchestrationTags.cs).
-const fireAndForget = "FireAndForget"
-
 // record adds to cp what the execution begun by start decided at now: the
 // events that remember it, in the order of the actions, and the messages that
 // carry it out (DurableTask.Core/TaskOrchestrationDispatcher.cs, Process…Decision).
@@ -125,7 +120,7 @@ func parentEvent(start *history.ExecutionStarted, a *replay.Complete, at time.Ti
 	if start.Parent == nil {
 		return nil
 	}
-	if _, ok := start.Tags[fireAndForget]; ok {
+	if _, ok := start.Tags[history.FireAndForget]; ok {
 		return nil
 	}
 	head := history.NewHeader(at)
@@ -149,7 +144,7 @@ func mergeTags(own, parents map[string]string) map[string]string {
 	}
 	merged := make(map[string]string, len(own)+len(parents))
 	for k, v := range parents {
-		if k != fireAndForget {
+		if k != history.FireAndForget {
 			merged[k] = v
 		}
 	}

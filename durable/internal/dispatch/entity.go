@@ -62,8 +62,8 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 		events[i] = m.Event
 	}
 	if e.state == nil {
-		if e.start = startOf(past); e.start == nil {
-			e.start = startOf(events)
+		if e.start = history.StartOf(past); e.start == nil {
+			e.start = history.StartOf(events)
 		}
 		var input *string
 		if e.start != nil {
@@ -233,7 +233,7 @@ func (e *entityRun) message(m entity.Message, self *history.ExecutionStarted, no
 	if m.Start == nil {
 		return provider.TaskMessage{Event: &history.EventRaised{Header: head, Name: m.Name, Input: m.Input}, Target: m.Target}
 	}
-	own := map[string]string{fireAndForget: ""}
+	own := map[string]string{history.FireAndForget: ""}
 	maps.Copy(own, m.Start.Tags)
 	tags := mergeTags(own, self.Tags)
 	return provider.TaskMessage{

@@ -106,7 +106,7 @@ func logScheduled(log *slog.Logger, by string, cp *provider.Checkpoint) {
 // requestOf returns which operation of which entity an event asks for. One that
 // asks for a lock, or gives it up, asks for none.
 func requestOf(target string, e *history.EventRaised) (id entity.ID, operation string, ok bool) {
-	if !entity.IsID(target) || !strings.HasPrefix(e.Name, "op") {
+	if !history.IsEntity(target) || !strings.HasPrefix(e.Name, "op") {
 		return entity.ID{}, "", false
 	}
 	id, err := entity.ParseID(target)

@@ -15,7 +15,7 @@ const (
 
 // Reconcile calls reconcile, and returns the fields of its result.
 func Reconcile(past []history.Event, messages []provider.TaskMessage) (begins *history.ExecutionStarted, kept []history.Event, dropped []string, err error) {
-	in, err := reconcile(startOf(past), past, messages)
+	in, err := reconcile(history.StartOf(past), past, messages)
 	for _, d := range in.dropped {
 		dropped = append(dropped, d.message.Event.Type().String()+": "+d.reason)
 	}

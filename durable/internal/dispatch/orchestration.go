@@ -9,7 +9,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -27,7 +26,7 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 			continue
 		}
 		d.fetchingInstances.worked()
-		if entity.IsID(w.Instance.InstanceID) {
+		if history.IsEntity(w.Instance.InstanceID) {
 			d.handle("entity "+w.Instance.InstanceID, crashes.Work("entity", entityName(w), "", 0, w.Instance.InstanceID),
 				func(it *item) { d.runEntity(live, w, it, d.orchestrations.leave) })
 			continue
@@ -42,7 +41,7 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 // orchestratorName returns the name of the orchestrator of the instance that was handed
 // out, empty if that has not come.
 func orchestratorName(w *provider.OrchestrationWorkItem) string {
-	start := startOf(w.History)
+	start := history.StartOf(w.History)
 	for i := 0; start == nil && i < len(w.Messages); i++ {
 		start, _ = w.Messages[i].Event.(*history.ExecutionStarted)
 	}
@@ -117,7 +116,7 @@ func (s *session) logFor(i history.OrchestrationInstance) {
 // something fails.
 func (s *session) run() {
 	past, messages := s.item.History, s.item.Messages
-	s.x.start = startOf(past)
+	s.x.start = history.StartOf(past)
 	s.tellTakenUp(past)
 	traced := s.d.config.Tracer.Instance(past)
 	extended := false

@@ -124,13 +124,3 @@ func isToFollow(i history.OrchestrationInstance, id string) bool {
 func (in *intake) drop(m provider.TaskMessage, reason string) {
 	in.dropped = append(in.dropped, droppedMessage{m, reason})
 }
-
-// startOf returns the ExecutionStarted of a history, nil if it has none.
-func startOf(past []history.Event) *history.ExecutionStarted {
-	for _, e := range past {
-		if s, ok := e.(*history.ExecutionStarted); ok {
-			return s
-		}
-	}
-	return nil
-}

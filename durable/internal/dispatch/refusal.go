@@ -12,20 +12,11 @@ import (
 // instance, which goes on.
 type refusedStart struct{ start *history.ExecutionStarted }
 
-// isSameChild reports whether two starts are of one child: the same action of
-// the same parent decided on them. One that was sent again, by a program that
-// makes up a new execution each time, and one whose child has continued as new
-// are known by that.
-func isSameChild(a, b *history.ExecutionStarted) bool {
-	return a.Parent != nil && b.Parent != nil &&
-		a.Parent.Instance == b.Parent.Instance && a.Parent.TaskScheduleID == b.Parent.TaskScheduleID
-}
-
 // meetsAnother reports whether m is the start of a child, and not that of the
 // execution which current began.
 func meetsAnother(current *history.ExecutionStarted, m provider.TaskMessage) bool {
 	start, ok := m.Event.(*history.ExecutionStarted)
-	return ok && start.Parent != nil && start.Instance.ExecutionID != current.Instance.ExecutionID && !isSameChild(start, current)
+	return ok && start.Parent != nil && start.Instance.ExecutionID != current.Instance.ExecutionID && !start.IsSameChild(current)
 }
 
 // refusals returns what tells the parents of refused children. The child's
@@ -37,7 +28,7 @@ func meetsAnother(current *history.ExecutionStarted, m provider.TaskMessage) boo
 func (in *intake) refusals(now time.Time) []provider.TaskMessage {
 	var messages []provider.TaskMessage
 	for _, r := range in.refused {
-		if _, ok := r.start.Tags[fireAndForget]; ok {
+		if _, ok := r.start.Tags[history.FireAndForget]; ok {
 			continue
 		}
 		exists := &provider.InstanceExistsError{InstanceID: r.start.Instance.InstanceID, Status: history.Running}

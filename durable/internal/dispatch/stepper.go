@@ -52,7 +52,7 @@ func NewStepper(now func() time.Time) *Stepper {
 func (s *Stepper) Step(functions Functions, item *provider.OrchestrationWorkItem) (cp *provider.Checkpoint, dropped []string, err error) {
 	s.past, s.resumed = item.History, s.x.live != nil
 	if s.x.start == nil {
-		s.x.start = startOf(item.History)
+		s.x.start = history.StartOf(item.History)
 	}
 	past := item.History
 	if s.resumed {

@@ -100,7 +100,7 @@ func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (
 // back, nil if they are to fail. One that does not exist has not begun.
 func (d *Dispatcher) holdEntity(w *provider.OrchestrationWorkItem, f *unknownFunctionError) error {
 	var begun bool
-	if start := startOf(w.History); start != nil {
+	if start := history.StartOf(w.History); start != nil {
 		state, err := entity.DecodeState(start.Input)
 		if err != nil {
 			return f

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"fmt"
 	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
 // An ID names an entity. The zero ID names none.
@@ -31,16 +33,13 @@ func NewID(name, key string) (ID, error) {
 // ParseID returns the entity whose instance ID is given
 // (DurableTask.Core/Entities/EntityId.cs, FromString).
 func ParseID(instanceID string) (ID, error) {
-	if IsID(instanceID) {
+	if history.IsEntity(instanceID) {
 		if name, key, ok := strings.Cut(instanceID[1:], "@"); ok && name != "" {
 			return ID{Name: strings.ToLower(name), Key: key}, nil
 		}
 	}
 	return ID{}, fmt.Errorf("instance ID %q is not that of an entity, which is @name@key", instanceID)
 }
-
-// IsID reports whether an instance ID is that of an entity, or was meant to be.
-func IsID(instanceID string) bool { return strings.HasPrefix(instanceID, "@") }
 
 // String returns the entity's instance ID.
 func (id ID) String() string { return "@" + id.Name + "@" + id.Key }

@@ -274,7 +274,7 @@ func (x *Execution) sent(e *history.EventSent) {
 // trackLocks keeps book of the locks that the history has, for when the code does
 // something else.
 func (x *Execution) trackLocks(e *history.EventSent) {
-	if !entity.IsID(e.InstanceID) {
+	if !history.IsEntity(e.InstanceID) {
 		return
 	}
 	switch {

@@ -82,7 +82,7 @@ func (x *Execution) CountChild() {
 func (g *guids) recognize(past []history.Event) {
 	for _, e := range past {
 		sent, ok := e.(*history.EventSent)
-		if !ok || !entity.IsID(sent.InstanceID) || entity.IsRelease(sent.Name) {
+		if !ok || !history.IsEntity(sent.InstanceID) || entity.IsRelease(sent.Name) {
 			continue
 		}
 		r, err := entity.DecodeRequest(sent.Input)

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
 // The orders that an app gives are known, and so is the order in which each sender
@@ -196,7 +198,7 @@ func (b book) check(log []Entry) (faults []string) {
 		case x == nil:
 			faults = append(faults, fmt.Sprintf("entry %d, %s of order %v, should not be", place, entry.Op, entry.key()))
 			continue
-		case x.order.Amount != entry.Amount || x.order.Section != entry.Section || x.passed != strings.HasPrefix(entry.Caller, "@"):
+		case x.order.Amount != entry.Amount || x.order.Section != entry.Section || x.passed != history.IsEntity(entry.Caller):
 			faults = append(faults, fmt.Sprintf("entry %d is %v, want amount %d, section %q, passed on %v", place, entry, x.order.Amount, x.order.Section, x.passed))
 		}
 		x.places = append(x.places, place)
@@ -222,7 +224,7 @@ func (b book) check(log []Entry) (faults []string) {
 // section.
 func (e Entry) isOwnOf(section string) bool {
 	owner, _, _ := strings.Cut(e.From, "~")
-	return !strings.HasPrefix(e.Caller, "@") && strings.HasPrefix(section, "section "+owner+"#")
+	return !history.IsEntity(e.Caller) && strings.HasPrefix(section, "section "+owner+"#")
 }
 
 // checkSections returns where an order of somebody else came in between those of a

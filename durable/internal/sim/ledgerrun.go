@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -185,5 +184,5 @@ func (s *simulation) checkStarted(ctx context.Context, started []Input) {
 
 // isEntity reports whether an instance is an entity, which does not end.
 func isEntity(state *provider.InstanceState) bool {
-	return strings.HasPrefix(state.Instance.InstanceID, "@")
+	return history.IsEntity(state.Instance.InstanceID)
 }

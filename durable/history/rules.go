@@ -1,0 +1,50 @@
+package history
+
+import "strings"
+
+// FireAndForget is the tag of a child whose parent does not get its result
+// (DurableTask.Core/OrchestrationTags.cs).
+const FireAndForget = "FireAndForget"
+
+// IsEntity reports whether an instance ID is that of an entity, "@name@key". An
+// entity begins with the first message that comes for it. It is not started, and
+// does not end.
+func IsEntity(instanceID string) bool { return strings.HasPrefix(instanceID, "@") }
+
+// StartOf returns the ExecutionStarted of a history, nil if it has none.
+func StartOf(past []Event) *ExecutionStarted {
+	for _, e := range past {
+		if start, ok := e.(*ExecutionStarted); ok {
+			return start
+		}
+	}
+	return nil
+}
+
+// IsSameChild reports whether two starts are of one child: the same action of the
+// same parent scheduled them. Their executions differ if a program sent the start
+// again under a new execution ID, or if the child has continued as new.
+func (e *ExecutionStarted) IsSameChild(other *ExecutionStarted) bool {
+	return e.Parent != nil && other != nil && other.Parent != nil &&
+		e.Parent.Instance == other.Parent.Instance && e.Parent.TaskScheduleID == other.Parent.TaskScheduleID
+}
+
+// StatusAfter returns the status that an event of an instance's history leads to.
+// changes is false if it leads to none
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// UpdateStateAsync).
+func StatusAfter(e Event) (status RuntimeStatus, changes bool) {
+	switch e := e.(type) {
+	case *ExecutionStarted, *ExecutionResumed:
+		return Running, true
+	case *ExecutionSuspended:
+		return Suspended, true
+	case *ExecutionTerminated:
+		return Terminated, true
+	case *ExecutionCompleted:
+		return e.Status, true
+	case *ContinueAsNew:
+		return ContinuedAsNew, true
+	}
+	return 0, false
+}
