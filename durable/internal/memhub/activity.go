@@ -2,7 +2,6 @@ package memhub
 
 import (
 	"context"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -16,26 +15,6 @@ type activity struct {
 }
 
 var _ provider.ActivityLock = (*activity)(nil)
-
-// nextActivity hands out an activity. If there is none it returns when to look
-// again. The caller holds mu.
-func (h *Hub) nextActivity(w *Worker) (*provider.ActivityWorkItem, time.Time) {
-	visible, next := due(h.activities, h.Now())
-	if len(visible) == 0 {
-		return nil, next
-	}
-	m := visible[0]
-	m.held = true
-	m.attempts++
-	a := &activity{worker: w, m: m}
-	w.activities[a] = struct{}{}
-	return &provider.ActivityWorkItem{
-		Instance: m.Target,
-		Task:     clone(m.Event).(*history.TaskScheduled),
-		Attempt:  m.attempts,
-		Lock:     a,
-	}, time.Time{}
-}
 
 // Complete implements provider.ActivityLock.
 func (a *activity) Complete(ctx context.Context, result history.Event) error {

@@ -45,16 +45,6 @@ const delayedBy = 7 * time.Second
 // ErrInjected is what an injected fault fails with.
 var ErrInjected = errors.New("injected fault")
 
-// Inject switches a fault on: it happens on each occasion for which when
-// returns true. Nil switches it off. When is called by one goroutine at a time,
-// and must not call the hub.
-func (h *Hub) Inject(f Fault, when func() bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.faults[f] = when
-	h.notify()
-}
-
 // Times says yes n times.
 func Times(n int) func() bool {
 	return func() bool {
@@ -66,10 +56,4 @@ func Times(n int) func() bool {
 // Chance says yes with probability p.
 func Chance(r *rand.Rand, p float64) func() bool {
 	return func() bool { return r.Float64() < p }
-}
-
-// happens reports whether f is to happen now. The caller holds mu.
-func (h *Hub) happens(f Fault) bool {
-	when := h.faults[f]
-	return when != nil && when()
 }

@@ -32,25 +32,11 @@ type Hub struct {
 	log        []Commit
 }
 
-var _ provider.Provider = (*Hub)(nil)
-
-// An instance is all that the hub has of one instance ID.
-type instance struct {
-	state   *provider.InstanceState // nil if there is only mail for it
-	history []history.Event
-	mail    []*message
-	listed  bool     // in Hub.mailed
-	session *session // that holds the lock; nil if none does
-}
-
-// A message is a task message in a queue.
-type message struct {
-	provider.TaskMessage
-	sequence int
-	visible  time.Time
-	attempts int
-	held     bool // it was handed out
-}
+var (
+	_ provider.Provider = (*Hub)(nil)
+	_ provider.Purger   = (*Hub)(nil)
+	_ provider.Rewinder = (*Hub)(nil)
+)
 
 // A Commit is a checkpoint that was committed.
 type Commit struct {
@@ -158,7 +144,8 @@ func (h *Hub) StartInstance(ctx context.Context, start provider.TaskMessage, ref
 		e.Generation = new(generation)
 	}
 	start.Event = e
-	i.state = stateOf(e, h.Now())
+	i.state = provider.NewInstanceState(e)
+	i.state.LastUpdatedAt = h.Now()
 	at := h.Now()
 	if e.ScheduledStart.After(at) {
 		at = e.ScheduledStart
@@ -176,20 +163,6 @@ func checkID(id string) error {
 		return fmt.Errorf("instance ID has %d bytes; want at most %d", len(id), maxID)
 	}
 	return nil
-}
-
-// stateOf returns what is known of an instance that was started and has not
-// run.
-func stateOf(e *history.ExecutionStarted, now time.Time) *provider.InstanceState {
-	s := &provider.InstanceState{
-		Instance: e.Instance, Name: e.Name, Version: e.Version, Status: history.Pending, Input: e.Input,
-		CreatedAt: e.Timestamp, LastUpdatedAt: now, ScheduledAt: e.ScheduledStart, Tags: e.Tags,
-		FirstCreatedAt: e.Timestamp,
-	}
-	if e.Generation != nil {
-		s.Generation = *e.Generation
-	}
-	return s
 }
 
 // Send implements provider.Client.
@@ -271,4 +244,161 @@ func (h *Hub) History(ctx context.Context, id string) ([]history.Event, error) {
 		return nil, nil
 	}
 	return cloneAll(i.history), nil
+}
+
+// Purge implements provider.Purger.
+func (h *Hub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	i := h.instances[id]
+	if i == nil || i.state == nil && len(i.history) == 0 {
+		return provider.ErrInstanceNotFound
+	}
+	if seen != nil && !i.state.SameAs(seen) {
+		return provider.ErrInstanceChanged
+	}
+	i.state, i.history = nil, nil
+	if i.session != nil {
+		i.session.take(0)
+	}
+	return nil
+}
+
+// Rewind implements provider.Rewinder.
+func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	now := h.Now()
+	if i := h.instances[id]; i != nil && i.state != nil {
+		start := history.StartOf(i.history)
+		if !provider.CanRewind(i.state.Status) || start == nil || start.Instance.ExecutionID != i.state.Instance.ExecutionID {
+			return provider.ErrInstanceChanged
+		}
+	}
+	plan, err := provider.PlanRewind(ctx, id, reason, now, func(_ context.Context, id string) ([]history.Event, error) {
+		if i := h.instances[id]; i != nil {
+			return i.history, nil
+		}
+		return nil, nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, x := range plan.Executions {
+		i := h.instances[x.Instance.InstanceID]
+		i.history = x.Apply(i.history)
+		if i.state != nil {
+			i.state = new(*i.state)
+			i.state.Status, i.state.LastUpdatedAt = history.Pending, now
+		}
+	}
+	for _, m := range plan.Messages {
+		h.post(m, now)
+	}
+	return nil
+}
+
+// Inject switches a fault on: it happens on each occasion for which when
+// returns true. Nil switches it off. When is called by one goroutine at a time,
+// and must not call the hub.
+func (h *Hub) Inject(f Fault, when func() bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.faults[f] = when
+	h.notify()
+}
+
+// happens reports whether f is to happen now. The caller holds mu.
+func (h *Hub) happens(f Fault) bool {
+	when := h.faults[f]
+	return when != nil && when()
+}
+
+// nextOrchestration hands out an instance that has something to do. If there is
+// none it returns when to look again. The caller holds mu.
+func (h *Hub) nextOrchestration(w *Worker) (*provider.OrchestrationWorkItem, time.Time) {
+	var next time.Time
+	kept := h.mailed[:0]
+	var item *provider.OrchestrationWorkItem
+	for _, i := range h.mailed {
+		if len(i.mail) > 0 && item == nil && i.session == nil {
+			var at time.Time
+			item, at = h.offer(w, i)
+			next = earlier(next, at)
+		}
+		if len(i.mail) > 0 {
+			kept = append(kept, i)
+		} else {
+			i.listed = false
+		}
+	}
+	h.mailed = kept
+	return item, next
+}
+
+// offer hands out i if it has visible messages that somebody wants.
+func (h *Hub) offer(w *Worker, i *instance) (*provider.OrchestrationWorkItem, time.Time) {
+	visible, next := due(i.mail, h.Now())
+	if len(visible) == 0 {
+		return nil, next
+	}
+	sorted := i.sort(visible)
+	i.mail = remove(i.mail, func(m *message) bool { return sorted.drop[m] })
+	if len(sorted.take) == 0 {
+		return nil, next
+	}
+	s := &session{worker: w, i: i, execution: sorted.execution, isNew: sorted.isNew}
+	i.session = s
+	w.sessions[s] = struct{}{}
+	item := &provider.OrchestrationWorkItem{Instance: s.execution, Messages: s.hand(sorted.take), OwnedSince: w.since, Session: s}
+	if !s.isNew {
+		item.History = cloneAll(i.history)
+	}
+	return item, time.Time{}
+}
+
+// nextActivity hands out an activity. If there is none it returns when to look
+// again. The caller holds mu.
+func (h *Hub) nextActivity(w *Worker) (*provider.ActivityWorkItem, time.Time) {
+	visible, next := due(h.activities, h.Now())
+	if len(visible) == 0 {
+		return nil, next
+	}
+	m := visible[0]
+	m.held = true
+	m.attempts++
+	a := &activity{worker: w, m: m}
+	w.activities[a] = struct{}{}
+	return &provider.ActivityWorkItem{
+		Instance: m.Target,
+		Task:     clone(m.Event).(*history.TaskScheduled),
+		Attempt:  m.attempts,
+		Lock:     a,
+	}, time.Time{}
+}
+
+// await calls try with mu held until it returns true or ctx ends: at once, when
+// something has changed, and at the time that try asked for, if not zero.
+func (h *Hub) await(ctx context.Context, try func() (done bool, again time.Time)) error {
+	for {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		h.mu.Lock()
+		done, again := try()
+		changed := h.changed
+		h.mu.Unlock()
+		if done {
+			return nil
+		}
+		var due <-chan time.Time
+		if !again.IsZero() {
+			due = time.After(again.Sub(h.Now()))
+		}
+		select {
+		case <-changed:
+		case <-due:
+		case <-ctx.Done():
+		}
+	}
 }

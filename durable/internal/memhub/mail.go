@@ -1,198 +1,140 @@
 package memhub
 
 import (
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// sortedMail is what an instance's visible messages are good for.
-type sortedMail struct {
-	execution history.OrchestrationInstance // that take is for
-	isNew     bool                          // it has not begun
-	take      []*message                    // to be handed out, in order
-	early     []*message                    // to be held back: what they answer is not known yet
-	drop      map[*message]bool             // nobody wants them
+// An instance is all that the hub has of one instance ID.
+type instance struct {
+	state   *provider.InstanceState // nil if there is only mail for it
+	history []history.Event
+	mail    []*message
+	listed  bool     // in Hub.mailed
+	session *session // that holds the lock; nil if none does
 }
 
-// sortMail decides about the visible messages of i. What is in none of the
-// lists waits.
-//
-// Messages for executions that are gone are handed out with the others: it is
-// the engine that drops them.
-func sortMail(i *instance, visible []*message) sortedMail {
-	sorted := sortedMail{drop: make(map[*message]bool)}
-	current, ended := currentExecution(i.history)
-	if id := visible[0].Target.InstanceID; provider.IsEntity(id) {
-		// It begins to be with whatever comes first, and never ends.
-		sorted.execution, sorted.isNew, sorted.take = current, len(i.history) == 0, visible
-		if sorted.isNew {
-			sorted.execution = history.OrchestrationInstance{InstanceID: id}
-			if start, ok := visible[0].Event.(*history.ExecutionStarted); ok {
-				sorted.execution = start.Instance
-			}
-		}
-		return sorted
+// A message is a task message in a queue.
+type message struct {
+	provider.TaskMessage
+	sequence int
+	visible  time.Time
+	attempts int
+	held     bool // it was handed out
+}
+
+// sortedMail is what becomes of an instance's visible messages. What is in none
+// of the lists waits.
+type sortedMail struct {
+	execution history.OrchestrationInstance // of the messages in take
+	isNew     bool                          // it has not begun
+	take      []*message                    // to be handed out, in order
+	drop      map[*message]bool             // to be deleted
+}
+
+// sort decides about messages that are visible. Those for other executions than
+// the current one are handed out with the others: the engine drops them, or passes
+// them on to an execution that is to follow.
+func (i *instance) sort(visible []*message) sortedMail {
+	p := i.progress()
+	sorted := sortedMail{drop: make(map[*message]bool), isNew: !p.Begun}
+	sorted.execution.InstanceID = visible[0].Target.InstanceID
+	if i.state != nil {
+		sorted.execution = i.state.Instance
 	}
-	if start := sorted.newStart(i, visible, current, ended); start != nil {
-		sorted.execution = start.Event.(*history.ExecutionStarted).Instance
-		sorted.isNew = true
-		sorted.take = append(sorted.take, start)
-		for _, m := range visible {
-			_, answers := history.Completes(m.Event)
-			switch {
-			case m.Event.Type() == history.TypeExecutionStarted,
-				m.Target.ExecutionID != "" && m.Target.ExecutionID != sorted.execution.ExecutionID:
-			case answers:
-				sorted.early = append(sorted.early, m)
-			default:
+	begins := func(m *message) bool { return i.disposition(&p, m) == provider.Begin }
+	if at := slices.IndexFunc(visible, begins); at >= 0 {
+		sorted.execution, sorted.isNew = visible[at].Event.(*history.ExecutionStarted).Instance, true
+		sorted.take = append(sorted.take, visible[at])
+		visible = slices.Delete(visible, at, at+1)
+		p = provider.Progress{Known: true, Execution: sorted.execution.ExecutionID, Status: history.Pending, Starting: true}
+	}
+	for _, m := range visible {
+		switch i.disposition(&p, m) {
+		case provider.Deliver:
+			sorted.take = append(sorted.take, m)
+		case provider.Foreign:
+			if p.Begun || p.Starting {
 				sorted.take = append(sorted.take, m)
 			}
-		}
-		return sorted
-	}
-	if current == (history.OrchestrationInstance{}) {
-		sorted.dropStrays(i, visible)
-		return sorted
-	}
-	sorted.execution = current
-	scheduled := scheduledIDs(i.history)
-	for _, m := range visible {
-		mine := m.Target.ExecutionID == "" || m.Target.ExecutionID == current.ExecutionID
-		id, answers := history.Completes(m.Event)
-		switch {
-		case sorted.drop[m]:
-		case ended && i.holdsBack(m):
-		case ended:
+		case provider.Discard:
 			sorted.drop[m] = true
-		case mine && answers && !scheduled[id]:
-			sorted.early = append(sorted.early, m)
-		default:
-			sorted.take = append(sorted.take, m)
+		case provider.Begin, provider.Wait:
 		}
 	}
 	return sorted
 }
 
-// newStart returns the first message that begins an execution, and drops starts
-// that lost against another with the same ID. That of a child waits while
-// another instance with the ID is about to start, and is handed to one that goes
-// on: the engine refuses it.
-func (sorted *sortedMail) newStart(i *instance, visible []*message, current history.OrchestrationInstance, ended bool) *message {
-	for _, m := range visible {
-		e, ok := m.Event.(*history.ExecutionStarted)
-		switch {
-		case !ok || e.Instance.ExecutionID == current.ExecutionID:
-			continue
-		case e.Parent == nil && i.state != nil && i.state.Instance.ExecutionID != e.Instance.ExecutionID:
-			sorted.drop[m] = true
-		case e.Parent != nil && (current.ExecutionID != "" && !ended || i.isPendingFor(e)):
-			continue
-		case e.Parent != nil && ended && isSameChild(i.history, e):
-			sorted.drop[m] = true
-		default:
-			return m
-		}
+func (i *instance) disposition(p *provider.Progress, m *message) provider.Disposition {
+	d, _ := p.Disposition(m.TaskMessage, false) // a history in memory can be read
+	return d
+}
+
+// progress returns what decides about messages. A child is known from the moment
+// that its start is sent.
+func (i *instance) progress() provider.Progress {
+	p := provider.Progress{History: func() ([]history.Event, error) { return i.history, nil }}
+	if i.state != nil {
+		p.Known, p.Execution, p.Status, p.Begun = true, i.state.Instance.ExecutionID, i.state.Status, len(i.history) > 0
+		return p
 	}
-	return nil
-}
-
-// isPendingFor reports whether another execution than start's is about to start.
-func (i *instance) isPendingFor(start *history.ExecutionStarted) bool {
-	return i.state != nil && i.state.Status == history.Pending && i.state.Instance.ExecutionID != start.Instance.ExecutionID
-}
-
-// holdsBack reports whether m is the start of a child that has to wait until
-// another execution has started.
-func (i *instance) holdsBack(m *message) bool {
-	e, ok := m.Event.(*history.ExecutionStarted)
-	return ok && e.Parent != nil && i.isPendingFor(e)
-}
-
-// isSameChild reports whether start is that of the child whose history this is,
-// sent again: the child may have continued as new since.
-func isSameChild(events []history.Event, start *history.ExecutionStarted) bool {
-	for _, e := range events {
-		if e, ok := e.(*history.ExecutionStarted); ok {
-			return e.Parent != nil && *e.Parent == *start.Parent
-		}
-	}
-	return false
-}
-
-// dropStrays drops messages for an instance that does not exist, and keeps those
-// for one that is yet to begin.
-func (sorted *sortedMail) dropStrays(i *instance, visible []*message) {
 	for _, m := range i.mail {
-		if m.Event.Type() == history.TypeExecutionStarted && !sorted.drop[m] {
-			return
+		if start, ok := m.Event.(*history.ExecutionStarted); ok {
+			p.Known, p.Execution, p.Status = true, start.Instance.ExecutionID, history.Pending
+			break
 		}
 	}
-	for _, m := range visible {
-		sorted.drop[m] = true
-	}
+	return p
 }
 
-// currentExecution returns the execution that a history is of.
-func currentExecution(events []history.Event) (instance history.OrchestrationInstance, ended bool) {
-	for _, e := range events {
-		switch e := e.(type) {
-		case *history.ExecutionStarted:
-			instance = e.Instance
-		case *history.ExecutionCompleted:
-			ended = true
-		}
+// endUnbegun ends an instance whose time has not come, as its termination asks for. It
+// reports whether it did.
+func (i *instance) endUnbegun(e history.Event, now time.Time) bool {
+	t, ok := e.(*history.ExecutionTerminated)
+	if !ok || i.state == nil || i.state.Status != history.Pending || !i.state.ScheduledAt.After(now) {
+		return false
 	}
-	return instance, ended
+	i.state = new(*i.state)
+	i.state.Apply(t)
+	i.mail = nil
+	return true
 }
 
-// scheduledIDs returns the numbers of the actions in a history.
-func scheduledIDs(events []history.Event) map[int]bool {
-	ids := make(map[int]bool)
-	for _, e := range events {
-		if id := e.Head().EventID; id != history.NoEventID {
-			ids[id] = true
+// due returns those messages that are visible and not handed out, and when the
+// next of the others is, zero if there is none.
+func due(queue []*message, now time.Time) (visible []*message, next time.Time) {
+	for _, m := range queue {
+		switch {
+		case m.held:
+		case !m.visible.After(now):
+			visible = append(visible, m)
+		default:
+			next = earlier(next, m.visible)
 		}
 	}
-	return ids
+	return visible, next
 }
 
-// updated returns the state of an instance after cp
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// UpdateStateAsync).
-func updated(old *provider.InstanceState, cp *provider.Checkpoint, now time.Time) *provider.InstanceState {
-	s := new(provider.InstanceState)
-	if old != nil {
-		*s = *old
+// earlier returns the earlier of two times, where zero is later than all.
+func earlier(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
 	}
-	isNew := old == nil || old.Status.IsTerminal() && old.Instance != cp.Instance
-	s.Instance, s.CustomStatus = cp.Instance, cp.CustomStatus
-	for _, e := range cp.NewEvents {
-		s.LastUpdatedAt = e.Head().Timestamp
-		switch e := e.(type) {
-		case *history.ExecutionStarted:
-			s.Name, s.Version, s.Input, s.Tags, s.CreatedAt = e.Name, e.Version, e.Input, e.Tags, e.Timestamp
-			s.Status, s.Output, s.CompletedAt = history.Running, nil, time.Time{}
-			if isNew {
-				s.FirstCreatedAt = e.Timestamp
-			}
-			if e.Generation != nil {
-				s.Generation = *e.Generation
-			}
-		case *history.ExecutionCompleted:
-			s.Status, s.Output, s.CompletedAt = e.Status, e.Result, now
-			if e.Failure != nil {
-				s.Output = new(e.Failure.String())
-			}
-		case *history.ExecutionSuspended:
-			s.Status, s.Output = history.Suspended, e.Reason
-		case *history.ExecutionResumed:
-			s.Status, s.Output = history.Running, e.Reason
-		}
-	}
-	if s.Status == history.Pending { // it was rewound
-		s.Status = history.Running
-	}
-	return s
+	return a
+}
+
+// backOff hands m back, to be visible after a delay that grows with its
+// attempts (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs,
+// AbandonMessageAsync).
+func (m *message) backOff(now time.Time, cause error) {
+	m.held = false
+	m.visible = now.Add(provider.AbandonDelay(cause, now, min(time.Second<<min(m.attempts, 10), 600*time.Second)))
+}
+
+// remove returns queue without those messages that drop selects.
+func remove(queue []*message, drop func(*message) bool) []*message {
+	return slices.DeleteFunc(queue, drop)
 }

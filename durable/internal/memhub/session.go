@@ -20,54 +20,6 @@ type session struct {
 
 var _ provider.Session = (*session)(nil)
 
-// nextOrchestration hands out an instance that has something to do. If there is
-// none it returns when to look again. The caller holds mu.
-func (h *Hub) nextOrchestration(w *Worker) (*provider.OrchestrationWorkItem, time.Time) {
-	var next time.Time
-	kept := h.mailed[:0]
-	var item *provider.OrchestrationWorkItem
-	for _, i := range h.mailed {
-		if len(i.mail) > 0 && item == nil && i.session == nil {
-			var at time.Time
-			item, at = h.offer(w, i)
-			next = earlier(next, at)
-		}
-		if len(i.mail) > 0 {
-			kept = append(kept, i)
-		} else {
-			i.listed = false
-		}
-	}
-	h.mailed = kept
-	return item, next
-}
-
-// offer hands out i if it has visible messages that somebody wants.
-func (h *Hub) offer(w *Worker, i *instance) (*provider.OrchestrationWorkItem, time.Time) {
-	visible, next := due(i.mail, h.Now())
-	if len(visible) == 0 {
-		return nil, next
-	}
-	sorted := sortMail(i, visible)
-	i.mail = remove(i.mail, func(m *message) bool { return sorted.drop[m] })
-	for _, m := range sorted.early {
-		m.attempts++
-		m.backOff(h.Now(), nil)
-		next = earlier(next, m.visible)
-	}
-	if len(sorted.take) == 0 {
-		return nil, next
-	}
-	s := &session{worker: w, i: i, execution: sorted.execution, isNew: sorted.isNew}
-	i.session = s
-	w.sessions[s] = struct{}{}
-	item := &provider.OrchestrationWorkItem{Instance: s.execution, Messages: s.hand(sorted.take), OwnedSince: w.since, Session: s}
-	if !s.isNew {
-		item.History = cloneAll(i.history)
-	}
-	return item, time.Time{}
-}
-
 // hand marks messages as handed out and returns what the worker gets of them.
 func (s *session) hand(messages []*message) []provider.TaskMessage {
 	out := make([]provider.TaskMessage, len(messages))
@@ -144,7 +96,12 @@ func (s *session) write(cp *provider.Checkpoint) {
 	}
 	s.i.history = append(s.i.history, cloneAll(cp.NewEvents)...)
 	s.execution, s.isNew = cp.Instance, false
-	s.i.state = updated(s.i.state, cp, s.worker.hub.Now())
+	state := new(provider.InstanceState)
+	if s.i.state != nil {
+		*state = *s.i.state
+	}
+	state.Commit(cp)
+	s.i.state = state
 }
 
 // take gives the lock to nobody, though its worker thinks that it has it, and
@@ -195,16 +152,11 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 		if len(visible) == 0 {
 			return false, next
 		}
-		sorted := sortMail(s.i, visible)
+		sorted := s.i.sort(visible)
 		if sorted.isNew {
 			return true, time.Time{} // somebody else is wanted under this ID
 		}
 		s.i.mail = remove(s.i.mail, func(m *message) bool { return sorted.drop[m] })
-		for _, m := range sorted.early {
-			m.attempts++
-			m.backOff(h.Now(), nil)
-			next = earlier(next, m.visible)
-		}
 		if len(sorted.take) == 0 {
 			return false, next
 		}

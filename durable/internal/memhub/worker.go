@@ -3,7 +3,6 @@ package memhub
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -147,68 +146,6 @@ func (w *Worker) next(ctx context.Context, take func() (bool, time.Time)) error 
 		return take()
 	})
 	return errors.Join(err, failure)
-}
-
-// await calls try with mu held until it returns true or ctx ends: at once, when
-// something has changed, and at the time that try asked for, if not zero.
-func (h *Hub) await(ctx context.Context, try func() (done bool, again time.Time)) error {
-	for {
-		if ctx.Err() != nil {
-			return ctx.Err()
-		}
-		h.mu.Lock()
-		done, again := try()
-		changed := h.changed
-		h.mu.Unlock()
-		if done {
-			return nil
-		}
-		var due <-chan time.Time
-		if !again.IsZero() {
-			due = time.After(again.Sub(h.Now()))
-		}
-		select {
-		case <-changed:
-		case <-due:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// due returns those messages that are visible and not handed out, and when the
-// next of the others is, zero if there is none.
-func due(queue []*message, now time.Time) (visible []*message, next time.Time) {
-	for _, m := range queue {
-		switch {
-		case m.held:
-		case !m.visible.After(now):
-			visible = append(visible, m)
-		default:
-			next = earlier(next, m.visible)
-		}
-	}
-	return visible, next
-}
-
-// earlier returns the earlier of two times, where zero is later than all.
-func earlier(a, b time.Time) time.Time {
-	if a.IsZero() || !b.IsZero() && b.Before(a) {
-		return b
-	}
-	return a
-}
-
-// backOff hands m back, to be visible after a delay that grows with its
-// attempts (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs,
-// AbandonMessageAsync).
-func (m *message) backOff(now time.Time, cause error) {
-	m.held = false
-	m.visible = now.Add(provider.AbandonDelay(cause, now, min(time.Second<<min(m.attempts, 10), 600*time.Second)))
-}
-
-// remove returns queue without those messages that drop selects.
-func remove(queue []*message, drop func(*message) bool) []*message {
-	return slices.DeleteFunc(queue, drop)
 }
 
 // Instance returns what the hub knows of an instance, as [Hub.Instance] does.

@@ -1,0 +1,118 @@
+package provider_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+func TestDisposition_OfEachMessage(t *testing.T) {
+	t.Parallel()
+	message := func(e history.Event, execution string) provider.TaskMessage {
+		return provider.TaskMessage{Event: e, Target: history.OrchestrationInstance{InstanceID: "i", ExecutionID: execution}}
+	}
+	event := func(execution string) provider.TaskMessage {
+		return message(&history.EventRaised{Name: "E"}, execution)
+	}
+	result := func(id int, execution string) provider.TaskMessage {
+		return message(&history.TaskCompleted{TaskScheduledID: id}, execution)
+	}
+	start := func(execution string) provider.TaskMessage {
+		return message(&history.ExecutionStarted{Instance: history.OrchestrationInstance{InstanceID: "i", ExecutionID: execution}}, execution)
+	}
+	child := func(execution string, action int) provider.TaskMessage {
+		m := start(execution)
+		m.Event.(*history.ExecutionStarted).Parent = &history.ParentInstance{
+			Instance: history.OrchestrationInstance{InstanceID: "p", ExecutionID: "q"}, TaskScheduleID: action,
+		}
+		return m
+	}
+	signal := event("")
+	signal.Target.InstanceID = "@e@k"
+
+	unknown := provider.Progress{}
+	pending := provider.Progress{Known: true, Execution: "x", Status: history.Pending}
+	starting := provider.Progress{Known: true, Execution: "x", Status: history.Pending, Starting: true}
+	running := provider.Progress{Known: true, Execution: "x", Status: history.Running, Begun: true}
+	rewound := provider.Progress{Known: true, Execution: "x", Status: history.Pending, Begun: true}
+	ended := provider.Progress{Known: true, Execution: "x", Status: history.Completed, Begun: true}
+	neverBegan := provider.Progress{Known: true, Execution: "x", Status: history.Terminated}
+	past := []history.Event{child("x", 3).Event, &history.TaskScheduled{Header: history.Header{EventID: 1}}}
+
+	for _, tt := range []struct {
+		name     string
+		progress provider.Progress
+		message  provider.TaskMessage
+		trusted  bool
+		want     provider.Disposition
+	}{
+		{"the start of a new instance", pending, start("x"), false, provider.Begin},
+		{"the start of an instance that is not known", unknown, start("x"), false, provider.Begin},
+		{"the start of an execution that has begun", running, start("x"), false, provider.Discard},
+		{"the start of an execution that was rewound", rewound, start("x"), false, provider.Discard},
+		{"the start of an execution that has ended", ended, start("x"), false, provider.Discard},
+		{"the start of an execution that was terminated before it", neverBegan, start("x"), false, provider.Discard},
+		{"a start that a client has replaced", pending, start("y"), false, provider.Discard},
+		{"a start that a client has replaced by one that runs", running, start("y"), false, provider.Discard},
+
+		{"a child of an ID that is not known", unknown, child("y", 0), false, provider.Begin},
+		{"a child of an ID that is about to start", pending, child("y", 0), false, provider.Wait},
+		{"a child with the start of another instance", starting, child("y", 0), false, provider.Wait},
+		{"a child of an ID that runs", running, child("y", 0), false, provider.Deliver},
+		{"a child of an ID that was rewound", rewound, child("y", 0), false, provider.Deliver},
+		{"a child of an ID that has ended", ended, child("y", 0), false, provider.Begin},
+		{"the same child, which has continued as new and ended", ended, child("y", 3), false, provider.Discard},
+		{"a child of an ID that was terminated before its start", neverBegan, child("y", 0), false, provider.Begin},
+
+		{"a signal to an entity that is not known", unknown, signal, false, provider.Deliver},
+		{"a signal to an entity", running, signal, false, provider.Deliver},
+		{"an event for an instance that is not known", unknown, event(""), false, provider.Discard},
+		{"a result for an instance that is not known", unknown, result(1, ""), false, provider.Discard},
+		{"an event before the start is due", pending, event(""), false, provider.Wait},
+		{"an event with the start", starting, event(""), false, provider.Deliver},
+		{"an event for any execution", running, event(""), false, provider.Deliver},
+		{"an event for the current execution", running, event("x"), false, provider.Deliver},
+		{"an event for another execution", running, event("y"), false, provider.Foreign},
+		{"an event for another execution than the one to start", pending, event("y"), false, provider.Foreign},
+		{"an event for an instance that has ended", ended, event(""), false, provider.Discard},
+		{"an event for an instance that was terminated before its start", neverBegan, event(""), false, provider.Discard},
+		{"a result for an instance that has ended", ended, result(1, "x"), true, provider.Discard},
+
+		{"a result of what the history has", running, result(1, "x"), false, provider.Deliver},
+		{"a result of what the history does not have", running, result(2, "x"), false, provider.Wait},
+		{"a trusted result", running, result(2, "x"), true, provider.Deliver},
+		{"a trusted result of another execution", running, result(2, "y"), true, provider.Foreign},
+		{"a trusted result for an execution that was rewound", rewound, result(2, "x"), true, provider.Deliver},
+		{"a result with the start", starting, result(1, "x"), false, provider.Wait},
+		{"a trusted result with the start", starting, result(1, "x"), true, provider.Wait},
+		{"a failed child that the history does not have", running, message(&history.SubOrchestrationInstanceFailed{TaskScheduledID: 2}, ""), false, provider.Wait},
+		{"a timer that the history has", running, message(&history.TimerFired{TimerID: 1}, ""), false, provider.Deliver},
+	} {
+		tt.progress.History = func() ([]history.Event, error) { return past, nil }
+		got, err := tt.progress.Disposition(tt.message, tt.trusted)
+		if err != nil || got != tt.want {
+			t.Errorf("%s: got %v, %v, want %v", tt.name, got, err, tt.want)
+		}
+	}
+}
+
+func TestDisposition_ReadsTheHistoryOnceAndOnlyIfItDecides(t *testing.T) {
+	t.Parallel()
+	reads := 0
+	p := provider.Progress{Known: true, Begun: true, History: func() ([]history.Event, error) { reads++; return nil, nil }}
+	for i, m := range []history.Event{&history.EventRaised{}, &history.TaskCompleted{}, &history.TimerFired{}} {
+		if _, err := p.Disposition(provider.TaskMessage{Event: m}, false); err != nil {
+			t.Error(err)
+		}
+		if want := min(i, 1); reads != want {
+			t.Errorf("after message %d the history was read %d times, want %d", i, reads, want)
+		}
+	}
+	broken := errors.New("broken")
+	p = provider.Progress{Known: true, Begun: true, History: func() ([]history.Event, error) { return nil, broken }}
+	if _, err := p.Disposition(provider.TaskMessage{Event: &history.TaskFailed{}}, false); !errors.Is(err, broken) {
+		t.Errorf("got %v, want %v", err, broken)
+	}
+}
