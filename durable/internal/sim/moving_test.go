@@ -235,7 +235,3 @@ func simulateMoved(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults []
 	}
 	return faults
 }
-
-func TestSim_AppsEndThoughTheirHubIsCopiedToAnotherProvider(t *testing.T) {
-	simulateMany(t, "moving", sim.NewMovedPlan)
-}

@@ -1,9 +1,10 @@
 package sim_test
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -20,263 +21,194 @@ import (
 // each day, so that all have been planted after seven.
 const plantedRuns = "DURABLE_SIM_PLANTED"
 
-// plantedToday returns those of patches that are planted today, and how many seeds
+// moduleRoot is where the files are that a patch names.
+const moduleRoot = "../../.."
+
+// A planted is a bug, a patch in testdata/planted that begins with what is wrong then
+// and by what that is found.
+type planted struct {
+	name, patch string
+	packageDir  string // of the test that finds it
+	run         string // which test of that, as -run has it
+	seed        string // the one that finds it, of a simulation
+}
+
+var foundBy = regexp.MustCompile(`(?m)^Found by: go test \./(\S+) -run (\S+)(?: -sim\.seed=(\d+))?$`)
+
+// plantedBugs returns all of them.
+func plantedBugs(t *testing.T) (all []planted) {
+	t.Helper()
+	files, err := filepath.Glob("testdata/planted/*/*.patch")
+	if err != nil || len(files) < 60 {
+		t.Fatalf("%d patches, %v; want more", len(files), err)
+	}
+	for _, file := range files {
+		patch, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		by := foundBy.FindSubmatch(patch)
+		if by == nil {
+			t.Fatalf("%s does not say by what the bug is found; want a line that matches %s", file, foundBy)
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(filepath.ToSlash(file), "testdata/planted/"), ".patch")
+		all = append(all, planted{name, string(patch), string(by[1]), string(by[2]), string(by[3])})
+	}
+	return all
+}
+
+// plantedToday returns those of the bugs that are planted today, and how many seeds
 // each may take to be found.
-func plantedToday(t *testing.T, setting string, patches []string) (today []string, runs string) {
+func plantedToday(t *testing.T, setting string, all []planted) (today []planted, runs string) {
+	t.Helper()
 	runs, part, sampled := strings.Cut(setting, "/")
 	every, err := strconv.Atoi(part)
 	if !sampled {
-		return patches, runs
+		return all, runs
 	}
 	if err != nil || every < 1 {
 		t.Fatalf("%s is %q; want a number of seeds, or one and a number of days as in 500/7", plantedRuns, setting)
 	}
 	day := int(time.Now().Unix() / (24 * 60 * 60))
-	for i, patch := range patches {
+	for i, bug := range all {
 		if (i+day)%every == 0 {
-			today = append(today, patch)
+			today = append(today, bug)
 		}
 	}
 	return today, runs
 }
 
-var failedSeed = regexp.MustCompile(`seed (\d+): (.*)`)
-
-// A patch that does not fit the code any more plants nothing.
+// A patch that does not fit the code any more plants nothing, and a test that has
+// another name finds nothing.
 func TestPlanted_PatchesFitTheCode(t *testing.T) {
-	if _, err := exec.LookPath("git"); err != nil {
-		t.Skip("git, which applies patches, is not installed")
-	}
-	var patches []string
-	for _, pattern := range []string{"testdata/planted/*.patch", "testdata/planted/*/*.patch"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
+	skipWithoutGit(t)
+	for _, bug := range plantedBugs(t) {
+		if _, err := bug.plant(t.TempDir()); err != nil {
+			t.Errorf("%s: the code has changed, make the patch anew: %v", bug.name, err)
 		}
-		patches = append(patches, found...)
-	}
-	for _, patch := range patches {
-		path, err := filepath.Abs(patch)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if out, err := command(t, "../../..", "git", "apply", "--recount", "--check", path).CombinedOutput(); err != nil {
-			t.Errorf("the code has changed, make the patch anew: %v\n%s", err, out)
+		if test, _, _ := strings.Cut(bug.run, "/"); !bug.hasTest(t, test) {
+			t.Errorf("%s: %s has no %s", bug.name, bug.packageDir, test)
 		}
 	}
 }
 
-// Each patch in testdata/planted puts a bug into a copy of the module. The
-// simulator must find it.
+// Each patch in testdata/planted puts a bug into the code. The test that it names must
+// find it: a simulation within so many seeds, another at once.
 func TestPlanted_EachBugIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/*.patch", 18, "AppsEnd(As|ThoughRequests)")
-}
-
-// Those in testdata/planted/entities are bugs of entities.
-func TestPlanted_EachBugOfEntitiesIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/entities/*.patch", 10, "AppsWithEntitiesEnd")
-}
-
-// Those in testdata/planted/endings are bugs of what ends without its code.
-func TestPlanted_EachBugOfEndingsIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/endings/*.patch", 2, "AppsThatAreEndedEarly")
-}
-
-// Those in testdata/planted/disk are bugs of what a local hub tells the disk.
-func TestPlanted_EachBugOfTheDiskIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/disk/*.patch", 4, "AppsEndAs", "-sim.provider=embedded")
-}
-
-// Those in testdata/planted/callers are bugs of what callers ask for at once, or go away
-// from.
-func TestPlanted_EachBugOfCallersIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/callers/*.patch", 4, "AppsEndThoughCallersGoAway")
-}
-
-// Those in testdata/planted/blobs are bugs of large payloads that are deleted too early,
-// or never.
-func TestPlanted_EachBugOfBlobsIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/blobs/*.patch", 7, "AppsWithLargePayloadsEnd")
-}
-
-// Those in testdata/planted/inuse are bugs of what is taken and not given back.
-func TestPlanted_EachBugOfWhatIsInUseIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/inuse/*.patch", 6, "AppsWithLargePayloadsEnd")
-}
-
-// Those in testdata/planted/records are bugs of both kinds of a local hub.
-func TestPlanted_EachBugOfRecordsIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/records/*.patch", 2, "AppsWithLargePayloadsEnd", "-sim.provider=embedded")
-}
-
-// Those in testdata/planted/order are bugs of the order of one sender's messages.
-func TestPlanted_EachBugOfOrderIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/order/*.patch", 4, "EventsOfOneSender")
-}
-
-// Those in testdata/planted/copies are bugs of copying a hub to another provider.
-func TestPlanted_EachBugOfCopiesIsFound(t *testing.T) {
-	findPlanted(t, "testdata/planted/copies/*.patch", 3, "TheirHubIsCopied")
-}
-
-// findPlanted looks for each of the bugs that the patches are, of which there are
-// so many at least, by the given test, which gets flags besides the seeds.
-func findPlanted(t *testing.T, pattern string, least int, test string, flags ...string) {
-	t.Helper()
 	setting := os.Getenv(plantedRuns)
 	if setting == "" {
 		t.Skipf("the environment variable %s is not set", plantedRuns)
 	}
-	patches, err := filepath.Glob(pattern)
-	if err != nil || len(patches) < least {
-		t.Fatalf("%d patches, %v; want at least %d", len(patches), err, least)
-	}
-	patches, runs := plantedToday(t, setting, patches)
-	copied := copyModule(t)
-	for _, patch := range patches {
-		t.Run(strings.TrimSuffix(filepath.Base(patch), ".patch"), func(t *testing.T) {
-			path, err := filepath.Abs(patch)
+	skipWithoutGit(t)
+	bugs, runs := plantedToday(t, setting, plantedBugs(t))
+	for _, bug := range bugs {
+		t.Run(bug.name, func(t *testing.T) {
+			overlay, err := bug.plant(t.TempDir())
 			if err != nil {
-				t.Fatal(err)
-			}
-			if out, err := command(t, copied, "git", "apply", "--recount", path).CombinedOutput(); err != nil {
-				t.Fatalf("the code has changed, make the patch anew: %v\n%s", err, out)
-			}
-			defer func() {
-				if out, err := command(t, copied, "git", "apply", "--recount", "-R", path).CombinedOutput(); err != nil {
-					t.Fatalf("take the bug out again: %v\n%s", err, out)
-				}
-			}()
-			binary := filepath.Join(t.TempDir(), "planted.test")
-			if out, err := command(t, copied, "go", "test", "-c", "-trimpath", "-o", binary, "./durable/internal/sim").CombinedOutput(); err != nil {
-				t.Fatalf("build: %v\n%s", err, out)
+				t.Fatalf("the code has changed, make the patch anew: %v", err)
 			}
 			found := ""
-			if seed, ok := foundBefore[filepath.Base(patch)]; ok {
-				found = search(t, binary, seed, "1", append(flags, "-test.run="+test)...)
+			if bug.seed == "" {
+				if found = bug.test(t); found != "" {
+					t.Fatalf("fails without the bug, too: %s", found)
+				}
+				found = bug.test(t, "-overlay", overlay)
+			} else {
+				for _, seeds := range [][2]string{{bug.seed, "1"}, {"1", runs}} {
+					if found = bug.test(t, "-overlay", overlay, "-sim.stop=1", "-sim.seed="+seeds[0], "-sim.runs="+seeds[1]); found != "" {
+						break
+					}
+				}
 			}
 			if found == "" {
-				found = search(t, binary, 1, runs, append(flags, "-test.run="+test)...)
-			}
-			if found == "" {
-				t.Fatalf("not found within %s seeds", runs)
+				t.Fatal("not found")
 			}
 			t.Log(found)
 		})
 	}
 }
 
-// foundBefore has the seeds that found the bugs before. They are tried first.
-var foundBefore = map[string]uint64{
-	"01-skip-etag.patch":                     1,
-	"02-delete-before-commit.patch":          25,
-	"03-drop-renewal.patch":                  3,
-	"04-forget-to-abandon.patch":             52,
-	"05-forget-to-retract.patch":             10,
-	"06-lost-answer-is-a-lost-race.patch":    7,
-	"07-take-a-completion-twice.patch":       28,
-	"08-purge-leaves-blobs.patch":            2,
-	"09-send-once-and-hope.patch":            15,
-	"10-delete-item-before-result.patch":     25,
-	"11-hand-over-before-commit.patch":       1,
-	"12-discard-early-completions.patch":     167,
-	"13-swallow-a-failed-send.patch":         53,
-	"14-leave-the-row-behind.patch":          45,
-	"15-begin-anew-what-continued.patch":     3000189,
-	"16-go-on-after-another.patch":           3274,
-	"17-write-over-a-newer-row.patch":        4109415,
-	"18-first-conflict-is-a-lost-race.patch": 1,
-
-	"21-apply-twice.patch":                        7,
-	"22-forget-a-release.patch":                   32,
-	"23-reorder-a-sender.patch":                   1,
-	"24-keep-signals-of-a-failed-operation.patch": 1,
-	"25-lose-a-lock-request.patch":                594,
-	"26-send-before-the-commit.patch":             60,
-	"27-forget-the-outbox.patch":                  4,
-	"28-take-an-execution-for-an-old-one.patch":   275,
-	"29-let-the-lock-overtake.patch":              737,
-	"30-lose-a-lock-request-in-a-batch.patch":     1,
-
-	"41-run-what-was-terminated.patch": 6,
-	"42-hold-back-a-termination.patch": 4,
-
-	"51-row-before-message.patch":                17,
-	"52-replace-whatever-is-there.patch":         1,
-	"53-keep-what-has-lost-its-blob.patch":       14,
-	"54-drop-the-blob-of-what-others-have.patch": 4,
-
-	"61-forget-the-generation-before.patch":       6,
-	"64-purge-the-row-first.patch":                8,
-	"71-keep-the-place-of-what-has-no-blob.patch": 7,
-	"72-hold-what-could-not-be-handed-back.patch": 4,
-	"75-keep-the-place-of-an-entity.patch":        4,
-
-	"61-carry-the-late-first.patch": 8,
-	"62-carry-events-by-name.patch": 16,
-	"63-order-a-fetch-by-id.patch":  2,
-	"64-take-the-newest.patch":      1,
-
-	"71-forget-timers-of-the-suspended.patch":      39,
-	"73-leave-signals-of-the-running-behind.patch": 28,
-	"74-leave-signals-behind.patch":                4,
-}
-
-// search simulates seeds until one fails, and returns what that one said.
-func search(t *testing.T, binary string, first uint64, runs string, flags ...string) (found string) {
+func skipWithoutGit(t *testing.T) {
 	t.Helper()
-	flags = append(flags, "-test.timeout=1h", fmt.Sprintf("-sim.seed=%d", first), "-sim.runs="+runs, "-sim.stop=1")
-	out, err := command(t, ".", binary, flags...).CombinedOutput()
-	if _, failed := errors.AsType[*exec.ExitError](err); err != nil && !failed {
-		t.Fatal(err)
+	if _, err := exec.LookPath("git"); err != nil {
+		t.Skip("git, which applies patches, is not installed")
 	}
-	if match := failedSeed.FindSubmatch(out); match != nil {
-		return fmt.Sprintf("found by seed %s: %.200s", match[1], match[2])
-	}
-	return ""
 }
 
-func command(t *testing.T, dir, name string, args ...string) *exec.Cmd {
-	cmd := exec.CommandContext(t.Context(), name, args...)
-	cmd.Dir = dir
-	return cmd
+var patched = regexp.MustCompile(`(?m)^\+\+\+ b/(\S+)`)
+
+// plant puts the bug into copies, in dir, of the files that it is in, and returns the
+// overlay with which the go command takes these instead.
+func (p planted) plant(dir string) (overlay string, err error) {
+	instead := struct{ Replace map[string]string }{map[string]string{}}
+	for _, match := range patched.FindAllStringSubmatch(p.patch, -1) {
+		file, err := filepath.Abs(filepath.Join(moduleRoot, match[1]))
+		if err != nil {
+			return "", err
+		}
+		content, err := os.ReadFile(file)
+		if err != nil {
+			return "", err
+		}
+		copied := filepath.Join(dir, match[1])
+		if err := errors.Join(os.MkdirAll(filepath.Dir(copied), 0o700), os.WriteFile(copied, content, 0o600)); err != nil {
+			return "", err
+		}
+		instead.Replace[file] = copied
+	}
+	apply := exec.Command("git", "apply", "--recount")
+	apply.Dir, apply.Stdin = dir, strings.NewReader(p.patch)
+	if out, err := apply.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("%w\n%s", err, out)
+	}
+	content, err := json.Marshal(instead)
+	if err != nil {
+		return "", err
+	}
+	overlay = filepath.Join(dir, "overlay.json")
+	return overlay, os.WriteFile(overlay, content, 0o600)
 }
 
-// copyModule copies what the simulator is built of.
-func copyModule(t *testing.T) string {
+// hasTest reports whether there is a test whose name matches.
+func (p planted) hasTest(t *testing.T, name string) bool {
 	t.Helper()
-	const root = "../../.."
-	dir := t.TempDir()
-	for _, name := range []string{"go.mod", "go.sum"} {
-		content, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	source := os.DirFS(filepath.Join(root, "durable"))
-	err := fs.WalkDir(source, ".", func(path string, entry fs.DirEntry, err error) error {
-		to := filepath.Join(dir, "durable", path)
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && entry.Name() == "testdata":
-			return fs.SkipDir
-		case entry.IsDir():
-			return os.MkdirAll(to, 0o700)
-		case filepath.Ext(path) != ".go":
-			return nil
-		}
-		content, err := fs.ReadFile(source, path)
-		if err != nil {
-			return err
-		}
-		return os.WriteFile(to, content, 0o600)
-	})
+	files, err := filepath.Glob(filepath.Join(moduleRoot, p.packageDir, "*_test.go"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dir
+	function := regexp.MustCompile(`(?m)^func \w*` + name + `\w*\(t \*testing\.T\)`)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if function.Match(content) {
+			return true
+		}
+	}
+	return false
+}
+
+// failure is how a test says that it failed, a simulation on whose goroutines there is no
+// other way included.
+var failure = regexp.MustCompile(`(?s)(--- FAIL: |panic: seed \d+: ).{1,600}`)
+
+// test runs the test that is to find the bug, and returns what that says if it fails. It
+// must do so by what it looks at: what does not compile, or panics, is not found.
+func (p planted) test(t *testing.T, flags ...string) string {
+	t.Helper()
+	args := append([]string{"test", "-vet=off", "-timeout=1h", "-run=" + p.run, "./" + p.packageDir}, flags...)
+	cmd := exec.CommandContext(t.Context(), "go", args...)
+	cmd.Dir = moduleRoot
+	out, err := cmd.CombinedOutput()
+	said := failure.Find(out)
+	switch {
+	case bytes.Contains(out, []byte("no tests to run")):
+		t.Fatalf("no test of %s matches %s", p.packageDir, p.run)
+	case err != nil && (said == nil || bytes.Contains(out, []byte("\npanic: ")) && said[0] == '-'):
+		t.Fatalf("%v\n%s", err, out)
+	case err != nil:
+		return string(said)
+	}
+	return ""
 }

@@ -18,7 +18,6 @@ import (
 var (
 	firstSeed = flag.Uint64("sim.seed", 1, "the first seed to simulate")
 	runs      = flag.Int("sim.runs", 0, "how many seeds to simulate; 0 means as many as the tests usually do")
-	onto      = flag.String("sim.provider", "azure", "the provider to simulate: azure or embedded")
 	stopAfter = flag.Int("sim.stop", 10, "how many seeds may fail before the rest is not simulated")
 	every     = flag.Int("sim.every", 0, "of so many requests one is the last of a worker, where that is tried; 0 means as usual")
 	verbose   = flag.Bool("sim.log", false, "log what workers log, and the trace")
@@ -74,107 +73,43 @@ func simulateEmbedded(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults
 	return faults
 }
 
-func TestSim_AppsEndAsTheOracleSays(t *testing.T) { simulateMany(t, *onto, sim.NewVariedPlan) }
-
-func TestSim_AppsEndThoughRequestsComeTwiceAndLate(t *testing.T) {
-	simulateMany(t, *onto, sim.NewRepeatedPlan)
+// simulations are what is simulated of many seeds, and on which hubs: azure, embedded, or
+// moving, which is copied from one to the other.
+var simulations = []struct {
+	name   string
+	planOf func(seed uint64) *sim.Plan
+	runs   int // how many seeds if nothing is said about it
+	hubs   []string
+}{
+	{"varied", sim.NewVariedPlan, usualRuns, bothHubs},
+	{"repeated", sim.NewRepeatedPlan, usualRuns, bothHubs[:1]},
+	{"strange", sim.NewStrangePlan, usualRuns, bothHubs[:1]},
+	{"audited", sim.NewAuditedPlan, usualRuns, bothHubs[:1]},
+	{"large", sim.NewLargePlan, largeRuns, bothHubs},
+	{"ending", sim.NewEndingPlan, usualRuns, bothHubs},
+	{"callers", sim.NewCallerPlan, usualRuns, bothHubs},
+	{"restarts", sim.NewRestartPlan, usualRuns, bothHubs},
+	{"streams", sim.NewStreamPlan, usualRuns, bothHubs},
+	{"entities", sim.NewEntityPlan, usualRuns, bothHubs},
+	{"repeatedentities", sim.NewRepeatedEntityPlan, usualRuns, bothHubs[:1]},
+	{"signalers", sim.NewSignalerPlan, usualRuns, bothHubs},
+	{"moved", sim.NewMovedPlan, usualRuns, []string{"moving"}},
 }
 
-func TestSim_AppsEndThoughTheirQueuesHaveMessagesThatNobodyCanDecode(t *testing.T) {
-	simulateMany(t, "azure", sim.NewStrangePlan)
-}
+var bothHubs = []string{"azure", "embedded"}
 
-func TestSim_AppsWithEntitiesEndThoughRequestsComeTwiceAndLate(t *testing.T) {
-	simulateMany(t, *onto, sim.NewRepeatedEntityPlan)
-}
-
-func TestSim_AppsOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
-	simulateEmbeddedToo(t, sim.NewPlan)
-}
-
-func TestSim_AppsThatAreEndedEarlyEndAsTheOracleSays(t *testing.T) {
-	simulateMany(t, *onto, sim.NewEndingPlan)
-}
-
-func TestSim_AppsThatAreEndedEarlyOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
-	simulateEmbeddedToo(t, sim.NewEndingPlan)
-}
-
-func TestSim_AppsEndThoughCallersGoAwayAndStartOneIDAtOnce(t *testing.T) {
-	simulateMany(t, *onto, sim.NewCallerPlan)
-}
-
-func TestSim_AppsOnTheEmbeddedHubEndThoughCallersGoAwayAndStartOneIDAtOnce(t *testing.T) {
-	simulateEmbeddedToo(t, sim.NewCallerPlan)
-}
-
-func TestSim_AppsEndThoughWhoRestartsInstancesGoesAway(t *testing.T) {
-	simulateMany(t, *onto, sim.NewRestartPlan)
-}
-
-func TestSim_AppsOnTheEmbeddedHubEndThoughWhoRestartsInstancesGoesAway(t *testing.T) {
-	simulateEmbeddedToo(t, sim.NewRestartPlan)
-}
-
-func TestSim_AppsWithEntitiesEndThoughWhoSignalsThemGoesAway(t *testing.T) {
-	simulateMany(t, *onto, sim.NewSignalerPlan)
-}
-
-func TestSim_AppsWithEntitiesOnTheEmbeddedHubEndThoughWhoSignalsThemGoesAway(t *testing.T) {
-	simulateEmbeddedToo(t, sim.NewSignalerPlan)
-}
-
-func TestSim_EventsOfOneSenderComeInTheirOrder(t *testing.T) {
-	simulateMany(t, *onto, sim.NewStreamPlan)
-}
-
-func TestSim_EventsOfOneSenderComeInTheirOrderOnTheEmbeddedHub(t *testing.T) {
-	simulateEmbeddedToo(t, sim.NewStreamPlan)
-}
-
-func TestSim_AppsWithEntitiesEndAsTheOracleSays(t *testing.T) {
-	simulateMany(t, *onto, sim.NewEntityPlan)
-}
-
-func TestSim_AppsWithEntitiesOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
-	simulateEmbeddedToo(t, sim.NewEntityPlan)
-}
-
-func TestSim_AppsWithLargePayloadsEndAsTheOracleSays(t *testing.T) {
-	simulateSome(t, *onto, sim.NewLargePlan, largeRuns)
-}
-
-func TestSim_AppsWithLargePayloadsOnTheEmbeddedHubEndAsTheOracleSays(t *testing.T) {
-	skipIfSeedsAreAskedFor(t)
-	simulateSome(t, "embedded", sim.NewLargePlan, (largeRuns+2)/3)
-}
-
-func TestSim_AppsWithAnAuditEndAsTheOracleSays(t *testing.T) {
-	simulateMany(t, "azure", sim.NewAuditedPlan)
-}
-
-// skipIfSeedsAreAskedFor skips a test of a hub that -sim.provider does not choose, if
-// -sim.runs asks for seeds on the one that it does.
-func skipIfSeedsAreAskedFor(t *testing.T) {
-	t.Helper()
-	if *runs > 0 {
-		t.Skip("-sim.runs asks for seeds on the hub that -sim.provider names, and on no other")
+// -run TestSim_AppsEndAsTheOracleSays/callers/azure -sim.seed=1 -sim.runs=1000 simulates as
+// many seeds of one plan on one hub.
+func TestSim_AppsEndAsTheOracleSays(t *testing.T) {
+	for _, s := range simulations {
+		for _, hub := range s.hubs {
+			t.Run(s.name+"/"+hub, func(t *testing.T) { simulateMany(t, hub, s.planOf, s.runs) })
+		}
 	}
 }
 
-// simulateEmbeddedToo runs the usual plans on the embedded hub, besides those on Azure.
-func simulateEmbeddedToo(t *testing.T, planOf func(seed uint64) *sim.Plan) {
-	skipIfSeedsAreAskedFor(t)
-	simulateMany(t, "embedded", planOf)
-}
-
-// simulateMany runs the plans of as many seeds as is asked for.
-func simulateMany(t *testing.T, provider string, planOf func(seed uint64) *sim.Plan) {
-	simulateSome(t, provider, planOf, usualRuns)
-}
-
-// simulateSome is simulateMany with as many seeds as usual if nothing is asked for.
-func simulateSome(t *testing.T, provider string, planOf func(seed uint64) *sim.Plan, usual int) {
+// simulateMany runs the plans of as many seeds as is asked for, or else as many as usual.
+func simulateMany(t *testing.T, provider string, planOf func(seed uint64) *sim.Plan, usual int) {
 	n := *runs
 	if n == 0 {
 		n = usual
@@ -190,7 +125,7 @@ func simulateSome(t *testing.T, provider string, planOf func(seed uint64) *sim.P
 			fmt.Fprint(os.Stderr, trace())
 		}
 		if len(faults) > 0 {
-			report(t, provider, planOf(seed), faults, trace())
+			report(t, planOf(seed), faults, trace())
 			if failed++; failed == *stopAfter {
 				t.Fatalf("%d of %d seeds failed; the rest is not run", failed, seed-*firstSeed+1)
 			}
@@ -252,13 +187,13 @@ func firstDifference(a, b []string) string {
 }
 
 // report tells of a seed that failed, and how to repeat it.
-func report(t *testing.T, provider string, plan *sim.Plan, faults []string, trace string) {
+func report(t *testing.T, plan *sim.Plan, faults []string, trace string) {
 	t.Helper()
-	file := filepath.Join(os.TempDir(), fmt.Sprintf("%s-%s-%d.txt", t.Name(), provider, plan.Seed))
+	file := filepath.Join(os.TempDir(), fmt.Sprintf("%s-%d.txt", strings.ReplaceAll(t.Name(), "/", "-"), plan.Seed))
 	note := "the trace is in " + file
 	if err := os.WriteFile(file, []byte(trace), 0o600); err != nil {
 		note = err.Error()
 	}
-	t.Errorf("seed %d: %s\nworkers %d, partitions %d, faults %v, repeats %v, loose %v, disturbances %v, stopped at operation %d\nrepeat it with: go test ./durable/internal/sim -run %s -sim.provider=%s -sim.seed=%[1]d -sim.runs=1; %s",
-		plan.Seed, strings.Join(faults, "\n"), plan.Workers, plan.Partitions, plan.Faults, plan.Repeats, plan.Loose, plan.Disturbances, plan.StopAt, t.Name(), provider, note)
+	t.Errorf("seed %d: %s\nworkers %d, partitions %d, faults %v, repeats %v, loose %v, disturbances %v, stopped at operation %d\nrepeat it with: go test ./durable/internal/sim -run %s -sim.seed=%[1]d -sim.runs=1; %s",
+		plan.Seed, strings.Join(faults, "\n"), plan.Workers, plan.Partitions, plan.Faults, plan.Repeats, plan.Loose, plan.Disturbances, plan.StopAt, t.Name(), note)
 }
