@@ -46,7 +46,7 @@ func TestExtendedSession_GoesOnWithoutReplay(t *testing.T) {
 				b.work(fns, test.change)
 				b.start("i", "O", nil)
 				for range 2 {
-					time.Sleep(time.Second)
+					time.Sleep(20 * time.Second) // it is idle for less than 30, and older than that in the end
 					b.send("i", &history.EventRaised{Name: "go"})
 				}
 				b.wantOutput("i", history.Completed, "<nil>")

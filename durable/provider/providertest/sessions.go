@@ -2,6 +2,7 @@ package providertest
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -12,6 +13,7 @@ var sessions = area{"sessions", []test{
 	{"messages that arrive in time come through Next", running(throughNext)},
 	{"messages that arrived before Next come through it at once", running(beforeNext)},
 	{"Next returns none when nothing comes", running(nothingComes)},
+	{"Next returns none when others get messages", running(othersGetMessages)},
 	{"several episodes of a session build one history", running(severalEpisodes)},
 	{"results of activities come through Next", running(resultsThroughNext)},
 	{"messages that came through Next and are abandoned come again", running(abandonedInSession)},
@@ -65,6 +67,39 @@ func nothingComes(w *world) {
 	e.release()
 	w.send(raised("a", "Event", nil))
 	w.next("a").finish()
+}
+
+func othersGetMessages(w *world) {
+	w.create("a")
+	e := w.next("a").commit()
+	w.create("b")
+	other := w.next("b").commit()
+	over, ended := make(chan struct{}), make(chan error, 1)
+	sent := 0
+	go func() { // awaited below
+		ended <- func() error {
+			for ; sent < 200; time.Sleep(w.hub.Quiet / 8) {
+				select {
+				case <-over:
+					return nil
+				default:
+				}
+				if err := w.trySend(raised("b", "Event", nil)); err != nil {
+					return err
+				}
+				sent++
+			}
+			return errors.New("a session does not end as long as another instance gets messages")
+		}()
+	}()
+	if got := e.more(w.hub.Quiet); len(got) != 0 {
+		w.Errorf("Next returned %s, want none", describe(got))
+	}
+	close(over)
+	w.must("send meanwhile", <-ended)
+	e.release()
+	other.arrive(sent)
+	other.commit().release()
 }
 
 func severalEpisodes(w *world) {
