@@ -3,7 +3,6 @@ package azurestorage
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -166,26 +165,35 @@ func TestClaim_BecomesVisibleWhenTheFateOfItsCheckpointIsUnknown(t *testing.T) {
 func TestClaim_DoesNotOvertakeWhatIsInTheQueue(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
-	cfg.ControlQueueBufferThreshold = 2
+	cfg.ControlQueueBufferThreshold, cfg.ControlQueueBatchSize = 3, 1
 	h, _ := serving(t, cfg)
 	mustStart(t, h, "listener", "e1", `1`)
 	item := mustNext(t, h)
-	for i := range 6 { // room for one, so that the others have to wait in the queue
-		raise(t, h, "listener", fmt.Sprint(i), `1`)
+	const all = "abcdefghijkl"
+	sent := 0
+	send := func() {
+		raise(t, h, "listener", all[sent:sent+1], `1`)
+		sent++
+	}
+	for range 6 { // room for two, so that the others have to wait in the queue
+		send()
 	}
 	var names []string
-	for len(names) < 6 {
+	for len(names) < len(all) {
 		for _, m := range item.Messages {
 			if ev, ok := m.Event.(*history.EventRaised); ok {
 				names = append(names, ev.Name)
 			}
 		}
 		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
-		if len(names) < 6 {
+		for range min(len(item.Messages), len(all)-sent) { // there is room again, and no reason to take it
+			send()
+		}
+		if len(names) < len(all) {
 			item = mustNext(t, h)
 		}
 	}
-	if got := strings.Join(names, ""); got != "012345" {
+	if got := strings.Join(names, ""); got != all {
 		t.Errorf("events came in the order %s", got)
 	}
 }

@@ -56,15 +56,17 @@ func TestPollBackoff_BeginsWithTheMinimumAfterReset(t *testing.T) {
 }
 
 func TestPollBackoff_NeverPausesForLongerThanItsMaximum(t *testing.T) {
-	b := pollBackoff{max: 50 * time.Millisecond}
-	for range 5 {
-		if got := b.next(0.999); got > b.max {
-			t.Fatalf("pause %v is longer than %v", got, b.max)
+	for _, most := range []time.Duration{20 * time.Millisecond, 50 * time.Millisecond, 60 * time.Millisecond, time.Second} {
+		b := pollBackoff{max: most}
+		for range 10 {
+			if got := b.next(0.999); got > most {
+				t.Fatalf("pause %v is longer than %v", got, most)
+			}
 		}
-	}
-	b.reset()
-	if got := b.next(0); got != b.max {
-		t.Errorf("pause %v, want %v", got, b.max)
+		b.reset()
+		if got, want := b.next(0), min(minPollingInterval, most); got != want {
+			t.Errorf("pause %v, want %v", got, want)
+		}
 	}
 }
 
