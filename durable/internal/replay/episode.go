@@ -37,9 +37,6 @@ func (x *Execution) see(e history.Event) {
 
 // deliver shows an event to the orchestrator and lets it run.
 func (x *Execution) deliver(e history.Event) {
-	if x.over {
-		return
-	}
 	if x.complete != nil {
 		// Only a next generation could still want it.
 		if e, ok := e.(*history.EventRaised); ok && !x.isAnswer(e) {
