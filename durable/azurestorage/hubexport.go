@@ -188,7 +188,10 @@ func mended(id string, row *instanceRow, stored storedHistory) (*provider.Instan
 		if len(past) == 0 || l.awaitsStart() || renewed && state.Status.IsTerminal() {
 			return state, nil // what is about to start takes the place of what is over
 		}
-		if !renewed && (state.Status.IsTerminal() || stored.known.ended == nil && !l.rowIsBehind()) {
+		// A rewound instance waits to be taken up: its row says that it has ended, and was
+		// changed since the last event.
+		rewound := !state.CompletedAt.IsZero() && state.Status == history.Pending && state.LastUpdatedAt.After(past[len(past)-1].Head().Timestamp)
+		if !renewed && (state.Status.IsTerminal() || stored.known.ended == nil && (rewound || !l.rowIsBehind())) {
 			return state, past
 		}
 	}

@@ -16,6 +16,7 @@ import (
 var copying = area{"copying", []test{
 	{"a copy goes on where the hub was", copied},
 	{"a copy has what ended, and large payloads", copiedWhole},
+	{"a copy has what was rewound, and versions and tags", copiedRewound},
 	{"a copied timer and a copied start come in their time", copiedTimes},
 	{"copied signals come in their time", copiedSignals},
 	{"a copied timer is that of the current generation", copiedGenerations},
@@ -159,6 +160,46 @@ func copiedWhole(w *world) {
 	_, err := w.tryAgain("large", live)
 	w.must("start a copied instance that has ended anew", err)
 	w.next("large").finish()
+}
+
+func copiedRewound(w *world) {
+	w.portable()
+	w.start()
+	tagged := func(id string) *history.ExecutionStarted {
+		start := started(id, "execution of "+id, text(`"input"`))
+		start.Version, start.Tags = "1.2", map[string]string{"k": "v"}
+		return start
+	}
+	w.createAs(tagged("begun"))
+	w.next("begun").finish()
+	w.failing("rewound")
+	w.failing("goes on")
+	w.rewindPlan("goes on")
+	w.must("Rewind", w.rewind("goes on", "why"))
+	w.awoken("goes on").schedule(0, "Activity", nil).finish()
+	w.rewindPlan("rewound")
+	w.must("Rewind", w.rewind("rewound", "why"))
+	w.createAs(tagged("unbegun"))
+	before := map[string]*provider.InstanceState{}
+	for _, id := range []string{"begun", "rewound", "goes on", "unbegun"} {
+		before[id] = w.state(id)
+	}
+	w.copyHub()
+	for id, want := range before {
+		w.equal("state of "+id, w.state(id), want)
+		w.equal("history of "+id, w.history(id), w.histories[want.Instance])
+	}
+	w.complete(w.nextActivity(), completed(0, text("it works")))
+	for _, id := range []string{"rewound", "goes on", "unbegun"} {
+		e := w.nextOf(id)
+		if start, ok := e.item.Messages[0].Event.(*history.ExecutionStarted); ok {
+			w.equal("version", start.Version, "1.2")
+			w.equal("tags", start.Tags, map[string]string{"k": "v"})
+		}
+		e.end(history.Completed, nil).finish()
+		w.equal("status", w.state(id).Status, history.Completed)
+	}
+	w.quiet("all have ended")
 }
 
 func copiedTimes(w *world) {
