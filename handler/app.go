@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/labstack/echo/v4"
 )
 
@@ -63,7 +64,7 @@ func run(app App) int {
 
 	cfg, err := Load()
 	if err != nil {
-		fmt.Fprintln(os.Stderr, oneLine(err))
+		fmt.Fprintln(os.Stderr, secrets.Line(err))
 		return exitNoConfig
 	}
 	cfg.Worker.CrashFile = cfg.crashFile()
@@ -71,7 +72,7 @@ func run(app App) int {
 	slog.SetDefault(cfg.Logger)
 	defer startTelemetry(ctx, &cfg)()
 	if err := New(app, cfg).Run(ctx); err != nil {
-		cfg.Logger.Error("stopped", "error", oneLine(err))
+		cfg.Logger.Error("stopped", "error", secrets.Line(err))
 		return exitFailed
 	}
 	cfg.Logger.Info("stopped")

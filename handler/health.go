@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/labstack/echo/v4"
 )
 
@@ -38,7 +39,7 @@ func (m *management) ready(c echo.Context, _ query) error {
 	err := m.server.state.now()
 	if err == nil && m.checkup != nil {
 		if err = m.checkup.now(c.Request().Context()); err != nil {
-			err = fmt.Errorf("the storage of task hub %q cannot be used: %s", m.server.cfg.Storage.TaskHub, oneLine(err))
+			err = fmt.Errorf("the storage of task hub %q cannot be used: %s", m.server.cfg.Storage.TaskHub, secrets.Line(err))
 		}
 	}
 	reason := ""

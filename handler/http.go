@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -146,7 +147,7 @@ func (s *Server) fail(err error, c echo.Context) {
 	gone := c.Request().Context().Err() != nil
 	if a.status >= http.StatusInternalServerError && a.status != http.StatusServiceUnavailable && !gone && !errors.Is(err, errPanicked) {
 		s.logger.Error("request failed", "method", c.Request().Method, "path", c.Request().URL.Path,
-			"status", a.status, "requestId", requestID(c), "error", oneLine(err))
+			"status", a.status, "requestId", requestID(c), "error", secrets.Line(err))
 	}
 	if c.Response().Committed {
 		return // too late to say anything

@@ -9,7 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
 
 // How the storage of the hub is tried until it answers.
@@ -27,10 +27,6 @@ const (
 	complainEvery = time.Minute
 )
 
-// probeID is asked for to see whether the storage answers. No instance can
-// have it.
-const probeID = durable.InstanceID("@@probe")
-
 // A worker runs functions until its context ends. *durable.Worker is one.
 type worker interface {
 	Run(ctx context.Context) error
@@ -41,13 +37,13 @@ var _ worker = (*durable.Worker)(nil)
 // A hub is the part of the server that works in the background: it waits for
 // the storage and then runs the app's functions.
 type hub struct {
-	name      string
-	instances instances
-	worker    worker
-	state     *readiness
-	logger    *slog.Logger
-	notice    string   // says where the hub is; may be empty
-	file      *fileHub // if it is in a local file
+	name   string
+	client outageClient
+	worker worker
+	state  *readiness
+	logger *slog.Logger
+	notice string   // says where the hub is; may be empty
+	file   *fileHub // if it is in a local file
 }
 
 // run works until ctx ends and all that ran is handed back. It returns an error
@@ -67,7 +63,7 @@ func (h *hub) run(ctx context.Context) error {
 	if err == nil {
 		err = errors.New("the worker ended by itself")
 	}
-	reason := fmt.Sprintf("Task hub %q cannot be worked on: %s. Restart the app when this is mended.", h.name, oneLine(err))
+	reason := fmt.Sprintf("Task hub %q cannot be worked on: %s. Restart the app when this is mended.", h.name, secrets.Line(err))
 	h.complainUntil(ctx, reason)
 	return nil
 }
@@ -87,7 +83,7 @@ func (h *hub) awaitStorage(ctx context.Context) bool {
 			}
 			continue
 		case isLasting(err):
-			h.complainUntil(ctx, fmt.Sprintf("Task hub %q cannot be used: %s. Restart the app when this is mended.", h.name, oneLine(err)))
+			h.complainUntil(ctx, fmt.Sprintf("Task hub %q cannot be used: %s. Restart the app when this is mended.", h.name, secrets.Line(err)))
 			return false
 		case err == nil && !complained.IsZero():
 			h.logger.Info("storage answers again", "taskHub", h.name)
@@ -98,7 +94,7 @@ func (h *hub) awaitStorage(ctx context.Context) bool {
 		case ctx.Err() != nil:
 			return false
 		}
-		reason := fmt.Sprintf("The storage of task hub %q cannot be used: %s. It is tried again every few seconds.", h.name, oneLine(err))
+		reason := fmt.Sprintf("The storage of task hub %q cannot be used: %s. It is tried again every few seconds.", h.name, secrets.Line(err))
 		h.state.unavailable(reason)
 		if time.Since(complained) >= complainEvery {
 			complained = time.Now()
@@ -121,11 +117,15 @@ func (h *hub) probe(ctx context.Context) error {
 			return err
 		}
 	}
-	_, err := h.instances.Status(ctx, probeID, provider.Fetch{})
-	if errors.Is(err, durable.ErrInstanceNotFound) {
-		return nil
+	return h.client.probe(ctx)
+}
+
+// setContact records where the management API of this process is in a hub's file, for
+// other processes that find the file in use.
+func (h *hub) setContact(url string) {
+	if h != nil && h.file != nil {
+		h.file.cfg.Contact = url
 	}
-	return err
 }
 
 // close closes the hub if it is in a file.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 	"github.com/labstack/echo/v4"
@@ -104,8 +105,8 @@ func (s *Server) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
 			err = call.values.Retry(&call.Retry)
 		}
 		if err != nil {
-			s.logger.Error("invocation refused", "function", t.Name(), "invocationId", requestID(c), "reason", oneLine(err))
-			return writeJSON(c, http.StatusInternalServerError, errorBody{Message: oneLine(err)})
+			s.logger.Error("invocation refused", "function", t.Name(), "invocationId", requestID(c), "reason", secrets.Line(err))
+			return writeJSON(c, http.StatusInternalServerError, errorBody{Message: secrets.Line(err)})
 		}
 		err = triggers.Run(r.Context(), t.Name(), s.cfg.limitOf(t), call.logger, func(ctx context.Context) error { return t.run(ctx, call, payload) })
 		var result triggers.Result
@@ -116,8 +117,8 @@ func (s *Server) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
 			for _, line := range call.values.Abandon() {
 				call.logger.Info(line)
 			}
-			call.logger.Error("function failed", "error", oneLine(err))
-			return writeJSON(c, http.StatusInternalServerError, errorBody{Message: oneLine(err)})
+			call.logger.Error("function failed", "error", secrets.Line(err))
+			return writeJSON(c, http.StatusInternalServerError, errorBody{Message: secrets.Line(err)})
 		}
 		return writeJSON(c, http.StatusOK, result)
 	}

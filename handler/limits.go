@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/labstack/echo/v4"
 )
 
@@ -28,10 +29,6 @@ const (
 
 	// maxName bounds the names of entities, operations and events in bytes.
 	maxName = durable.MaxNameLength
-
-	// maxIDLength is how long an ID in storage can be: no row has a key of more
-	// than 1 KiB, which is 512 characters.
-	maxIDLength = 512
 )
 
 // limitAnswer bounds how long taking a request's answer may last. An app's own
@@ -72,7 +69,7 @@ func bodyText(c echo.Context) ([]byte, error) {
 		return nil, errLateBody
 	}
 	if err != nil && !errors.As(err, new(*http.MaxBytesError)) && !errors.Is(err, errBodies) {
-		return nil, badRequest("The request body ends early or is badly chunked: %s.", oneLine(err))
+		return nil, badRequest("The request body ends early or is badly chunked: %s.", secrets.Line(err))
 	}
 	// A deadline that passes later would be taken for a caller who is gone.
 	_ = control.SetReadDeadline(time.Time{})

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -262,4 +263,14 @@ func parseJSON(text []byte, invalid func(error) error) (json.RawMessage, error) 
 		return nil, badRequest("The JSON is nested more than %d deep.", maxJSONDepth)
 	}
 	return text, nil
+}
+
+// headerUnreadable tells how many instances an answer leaves out since what is stored
+// of them cannot be read. It is not there if there are none.
+const headerUnreadable = "x-durable-unreadable"
+
+func setUnreadable(c echo.Context, n int) {
+	if n > 0 {
+		c.Response().Header().Set(headerUnreadable, strconv.Itoa(n))
+	}
 }

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net"
@@ -39,57 +40,50 @@ var (
 	_ provider.LoadReporter = outageClient{}
 	_ provider.Primary      = outageClient{}
 	_ provider.Follower     = outageClient{}
+	_ provider.Awaiter      = outageClient{}
+	_ provider.Checker      = outageClient{}
 
 	_ provider.UndecodableKeeper = outageClient{}
 )
 
 func (c outageClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
-	if c.isBusy() {
+	if c.IsBusy() {
 		return &outageError{errBusy}
 	}
-	ctx, cancel := withStorageTime(ctx)
-	defer cancel()
-	err := c.hub.StartInstance(ctx, start, refuse)
+	err := boundedErr(ctx, func(ctx context.Context) error { return c.hub.StartInstance(ctx, start, refuse) })
 	if err == nil {
 		c.logStart(ctx, start)
 	}
-	return markOutage(ctx, err)
+	return err
 }
 
 func (c outageClient) Send(ctx context.Context, msg provider.TaskMessage) error {
-	if c.isBusy() {
+	if c.IsBusy() {
 		return &outageError{errBusy}
 	}
-	ctx, cancel := withStorageTime(ctx)
-	defer cancel()
-	err := c.hub.Send(ctx, msg)
+	err := boundedErr(ctx, func(ctx context.Context) error { return c.hub.Send(ctx, msg) })
 	if err == nil {
 		c.logSignal(ctx, msg)
 	}
-	return markOutage(ctx, err)
+	return err
 }
 
 func (c outageClient) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
-	if len(id) > maxIDLength || !utf8.ValidString(id) {
-		return nil, provider.ErrInstanceNotFound // and no storage could be asked for it
+	if !canBeStored(id) {
+		return nil, provider.ErrInstanceNotFound
 	}
-	ctx, cancel := withStorageTime(ctx)
-	defer cancel()
-	state, err := c.hub.Instance(ctx, id, fetch)
-	return state, markOutage(ctx, err)
+	return bounded(ctx, func(ctx context.Context) (*provider.InstanceState, error) { return c.hub.Instance(ctx, id, fetch) })
 }
 
 func (c outageClient) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
-	if c.isBusy() {
+	if c.IsBusy() {
 		return nil, &outageError{errBusy}
 	}
-	ctx, cancel := withStorageTime(ctx)
-	defer cancel()
-	page, err := c.hub.Instances(ctx, q)
+	page, err := bounded(ctx, func(ctx context.Context) (*provider.Page, error) { return c.hub.Instances(ctx, q) })
 	if err == nil {
 		c.unreadable.tell(c.log, page.Unreadable)
 	}
-	return page, markOutage(ctx, err)
+	return page, err
 }
 
 func (c outageClient) History(ctx context.Context, id string) ([]history.Event, error) {
@@ -138,13 +132,10 @@ func (c outageClient) Tracking(ctx context.Context, id string, q provider.Tracki
 	if !ok {
 		return nil, provider.ErrNotSupported
 	}
-	if len(id) > maxIDLength || !utf8.ValidString(id) {
-		return &provider.TrackingPage{}, nil // and no storage could be asked for it
+	if !canBeStored(id) {
+		return &provider.TrackingPage{}, nil
 	}
-	ctx, cancel := withStorageTime(ctx)
-	defer cancel()
-	page, err := tracker.Tracking(ctx, id, q)
-	return page, markOutage(ctx, err)
+	return bounded(ctx, func(ctx context.Context) (*provider.TrackingPage, error) { return tracker.Tracking(ctx, id, q) })
 }
 
 func (c outageClient) Load(ctx context.Context) (*provider.Load, error) {
@@ -152,10 +143,7 @@ func (c outageClient) Load(ctx context.Context) (*provider.Load, error) {
 	if !ok {
 		return nil, provider.ErrNotSupported
 	}
-	ctx, cancel := withStorageTime(ctx)
-	defer cancel()
-	load, err := reporter.Load(ctx)
-	return load, markOutage(ctx, err)
+	return bounded(ctx, reporter.Load)
 }
 
 // Check implements [provider.Checker] for every provider: one that cannot tell how it
@@ -164,7 +152,13 @@ func (c outageClient) Check(ctx context.Context) error {
 	if checker, ok := c.hub.(provider.Checker); ok {
 		return markOutage(ctx, checker.Check(ctx))
 	}
-	_, err := c.hub.Instance(ctx, string(probeID), provider.Fetch{})
+	return c.probe(ctx)
+}
+
+// probe asks for an instance that cannot exist, to see whether the storage answers. The
+// first successful probe creates the hub.
+func (c outageClient) probe(ctx context.Context) error {
+	_, err := c.hub.Instance(ctx, "@@probe", provider.Fetch{})
 	if errors.Is(err, provider.ErrInstanceNotFound) {
 		return nil
 	}
@@ -174,8 +168,8 @@ func (c outageClient) Check(ctx context.Context) error {
 // errBusy says that the storage has more to do than it can.
 var errBusy = errors.New("more requests wait for the storage than it answers")
 
-// isBusy reports whether new work is to be turned away.
-func (c outageClient) isBusy() bool {
+// IsBusy reports whether new work is turned away.
+func (c outageClient) IsBusy() bool {
 	checker, ok := c.hub.(provider.Checker)
 	return ok && checker.IsBusy()
 }
@@ -203,19 +197,68 @@ func (c outageClient) MakePrimary(ctx context.Context) error {
 	if !ok {
 		return provider.ErrNotSupported
 	}
-	ctx, cancel := withStorageTime(ctx)
-	defer cancel()
-	return markOutage(ctx, primary.MakePrimary(ctx))
+	return boundedErr(ctx, primary.MakePrimary)
 }
 
-// storageTime bounds what one question to the storage may take, with all attempts:
-// a caller who is still there after it is better told to try again.
+// logStart logs that an instance is to begin, as .NET's client does
+// (WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs,
+// StartNewAsync).
+func (c outageClient) logStart(ctx context.Context, m provider.TaskMessage) {
+	start, ok := m.Event.(*history.ExecutionStarted)
+	if !ok || !c.log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	c.log.LogAttrs(ctx, slog.LevelDebug, "a function is scheduled", slog.String("event", "FunctionScheduled"),
+		slog.String("instanceId", start.Instance.InstanceID), slog.String("executionId", start.Instance.ExecutionID),
+		slog.String("name", start.Name), slog.String("functionType", "Orchestrator"), slog.String("reason", "NewInstance"))
+}
+
+// logSignal logs that an entity is to perform an operation (DurableClient.cs,
+// SignalEntityAsyncInternal). Events that come to orchestrations are logged when
+// they have come.
+func (c outageClient) logSignal(ctx context.Context, m provider.TaskMessage) {
+	e, ok := m.Event.(*history.EventRaised)
+	if !ok || !c.log.Enabled(ctx, slog.LevelDebug) || e.Input == nil || !strings.HasPrefix(e.Name, "op") {
+		return
+	}
+	name, isEntity := strings.CutPrefix(m.Target.InstanceID, "@")
+	name, _, _ = strings.Cut(name, "@")
+	var request struct {
+		Operation string `json:"op"`
+	}
+	if !isEntity || json.Unmarshal([]byte(*e.Input), &request) != nil {
+		return
+	}
+	c.log.LogAttrs(ctx, slog.LevelDebug, "a function is scheduled", slog.String("event", "FunctionScheduled"),
+		slog.String("instanceId", m.Target.InstanceID), slog.String("name", name), slog.String("functionType", "Entity"),
+		slog.String("operation", request.Operation), slog.String("reason", "EntitySignal:"+request.Operation))
+}
+
+// storageTime bounds one request to the storage with all its attempts. A caller who has
+// waited that long gets an answer that says to try again.
 const storageTime = 30 * time.Second
 
-// withStorageTime bounds ctx by storageTime.
-func withStorageTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(ctx, storageTime)
+// bounded makes a request to the storage within storageTime, and marks outages.
+func bounded[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, storageTime)
+	defer cancel()
+	answer, err := request(ctx)
+	return answer, markOutage(ctx, err)
 }
+
+// boundedErr is bounded for a request without an answer.
+func boundedErr(ctx context.Context, request func(context.Context) error) error {
+	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, request(ctx) })
+	return err
+}
+
+// maxIDLength is how many bytes an ID in storage can have: a row's key has at most
+// 1 KiB, which is 512 characters.
+const maxIDLength = 512
+
+// canBeStored reports whether an instance can have an ID. For others the storage is not
+// asked.
+func canBeStored(id string) bool { return len(id) <= maxIDLength && utf8.ValidString(id) }
 
 // markOutage wraps err if it stands for an outage, and not merely for a caller
 // who is gone.

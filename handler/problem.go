@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"strings"
 	"syscall"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -32,7 +31,7 @@ type errorCause struct {
 
 // withCause returns the body that tells message and err.
 func withCause(message string, err error) errorBody {
-	return errorBody{Message: message, errorCause: &errorCause{ExceptionMessage: oneLine(err), ExceptionType: exceptionType(err)}}
+	return errorBody{Message: message, errorCause: &errorCause{ExceptionMessage: secrets.Line(err), ExceptionType: exceptionType(err)}}
 }
 
 // exceptionType returns what an error is in .NET, since callers that look at the
@@ -137,7 +136,7 @@ func answerTo(err error, management bool) answer {
 	case errors.Is(err, durable.ErrInstanceEnded):
 		return answer{status: http.StatusGone}
 	case errors.Is(err, durable.ErrNotSupported):
-		return answer{http.StatusNotImplemented, &errorBody{Message: oneLine(err)}}
+		return answer{http.StatusNotImplemented, &errorBody{Message: secrets.Line(err)}}
 	}
 	if e, ok := errors.AsType[*durable.InstanceStateError](err); ok {
 		body := withCause(messageInternal, e)
@@ -178,24 +177,4 @@ func echoMessage(e *echo.HTTPError) string {
 		return http.StatusText(e.Code)
 	}
 	return fmt.Sprint(e.Message)
-}
-
-// longestReason bounds what is told of an error, in bytes.
-const longestReason = 1000
-
-// oneLine returns the text of err without line breaks and the rulers that the
-// Azure SDK draws between them, and without secrets.
-func oneLine(err error) string {
-	words := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' || r == ' ' })
-	kept := words[:0]
-	for _, w := range words {
-		if strings.Trim(w, "-") != "" || len(w) < 8 {
-			kept = append(kept, w)
-		}
-	}
-	text := secrets.Mask(strings.ToValidUTF8(strings.Join(kept, " "), "?"))
-	if len(text) > longestReason {
-		text = strings.ToValidUTF8(text[:longestReason], "") + " …"
-	}
-	return text
 }

@@ -128,7 +128,7 @@ func (s *Server) openProvider() (provider.Provider, error) {
 	case s.cfg.Provider != nil:
 		return s.cfg.Provider, nil
 	case s.cfg.StorageType == Embedded:
-		return s.cfg.hubInFile(), nil
+		return newFileHub(s.cfg.hubFile(), s.cfg.embeddedConfig()), nil
 	}
 	return azurestorage.Open(s.cfg.Connection, s.cfg.Storage)
 }

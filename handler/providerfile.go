@@ -36,7 +36,8 @@ var (
 	_ provider.Checker  = (*fileHub)(nil)
 )
 
-func (c Config) hubInFile() *fileHub { return &fileHub{path: c.hubFile(), cfg: c.embeddedConfig()} }
+// newFileHub returns the hub in the file at path, which is not open yet.
+func newFileHub(path string, cfg embedded.Config) *fileHub { return &fileHub{path: path, cfg: cfg} }
 
 // open opens the file if that has not been done. It waits a second for another
 // process to let go of it.
@@ -52,7 +53,7 @@ func (f *fileHub) open() error {
 	hub, err := embedded.Open(f.path, f.cfg)
 	if err != nil {
 		if errors.Is(err, fs.ErrPermission) || errors.Is(err, syscall.EROFS) {
-			return fmt.Errorf("%w; the setting %s names another file", err, storageFilePath)
+			return fmt.Errorf("%w; the setting storageProvider.path names another file", err)
 		}
 		return err
 	}
@@ -185,15 +186,6 @@ func (f *fileHub) NextOrchestration(ctx context.Context) (*provider.Orchestratio
 // NextActivity implements [provider.Worker].
 func (f *fileHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
 	return ask(f, func(hub *embedded.Hub) (*provider.ActivityWorkItem, error) { return hub.NextActivity(ctx) })
-}
-
-// tellWhere has the file say where the management API is of the process that
-// has it, for those who find it in use.
-func (s *Server) tellWhere(address string) {
-	if s.hub == nil || s.hub.file == nil {
-		return
-	}
-	s.hub.file.cfg.Contact = "http://" + address + groupPath(s.cfg.RoutePrefix) + managementPath
 }
 
 // IsSole implements [provider.Sole].

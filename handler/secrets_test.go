@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
@@ -145,7 +146,7 @@ func saidOf(t *testing.T, found settings.Settings, inFile bool, variable, text s
 	s.logStart(s.cfg.Address)
 	wrong := fmt.Errorf("dial: %w", &url.Error{Op: "Get", URL: text, Err: errors.New(text)})
 	if s.cfg.Problem == nil {
-		s.state.unavailable(oneLine(wrong))
+		s.state.unavailable(secrets.Line(wrong))
 	} else {
 		s.logger.Error("problem", "reason", configReason(s.cfg.Problem), "error", s.cfg.Problem)
 	}

@@ -105,12 +105,12 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	worker := durable.NewWorker(store, registry, withIdentity(s.cfg.Worker, s.logger))
 	s.management.waiting = worker.Waiting
 	s.hub = &hub{
-		name:      s.cfg.Storage.TaskHub,
-		instances: client,
-		worker:    worker,
-		state:     s.state,
-		logger:    s.logger,
-		notice:    s.cfg.storageNotice(),
+		name:   s.cfg.Storage.TaskHub,
+		client: hubClient,
+		worker: worker,
+		state:  s.state,
+		logger: s.logger,
+		notice: s.cfg.storageNotice(),
 	}
 	s.hub.file, _ = store.(*fileHub)
 	return nil
@@ -169,7 +169,7 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 		BaseContext:       func(net.Listener) context.Context { return requests },
 	}
 	s.logStart(listener.Addr().String())
-	s.tellWhere(listener.Addr().String())
+	s.hub.setContact("http://" + listener.Addr().String() + groupPath(s.cfg.RoutePrefix) + managementPath)
 
 	var running sync.WaitGroup
 	running.Go(func() {

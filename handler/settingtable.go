@@ -35,7 +35,6 @@ const (
 	connectionNamePath     = storagePath + ".connectionName"
 	trackingConnectionPath = storagePath + ".trackingStoreConnectionName"
 	storageTypePath        = storagePath + ".type"
-	storageFilePath        = storagePath + ".path"
 )
 
 // settingRows are all settings, in the order of the documentation.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/labstack/echo/v4"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
@@ -128,14 +129,14 @@ func serviceName(env func(string) (string, bool)) string {
 func startTelemetry(ctx context.Context, cfg *Config) (stop func()) {
 	t, err := newTelemetry(ctx, os.LookupEnv)
 	if err != nil {
-		cfg.Logger.Warn("not all telemetry that the environment asks for is sent", "error", oneLine(err))
+		cfg.Logger.Warn("not all telemetry that the environment asks for is sent", "error", secrets.Line(err))
 	}
 	cfg.Worker.Tracing, cfg.Worker.Metrics = t.tracing, t.metrics
 	cfg.Storage.MeterProvider = t.metrics.Provider
 	logger := cfg.Logger
 	return func() {
 		if err := t.stop(ctx); err != nil {
-			logger.Warn("not all spans and metrics were sent", "error", oneLine(err))
+			logger.Warn("not all spans and metrics were sent", "error", secrets.Line(err))
 		}
 	}
 }

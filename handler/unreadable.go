@@ -2,22 +2,10 @@ package handler
 
 import (
 	"log/slog"
-	"strconv"
 	"sync"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
-	"github.com/labstack/echo/v4"
 )
-
-// headerUnreadable tells how many instances an answer leaves out since what is stored
-// of them cannot be read. It is not there if there are none.
-const headerUnreadable = "x-durable-unreadable"
-
-func setUnreadable(c echo.Context, n int) {
-	if n > 0 {
-		c.Response().Header().Set(headerUnreadable, strconv.Itoa(n))
-	}
-}
 
 // maxUnreadable bounds how many unreadable instances are logged and remembered.
 const maxUnreadable = 1000

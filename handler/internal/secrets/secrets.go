@@ -161,3 +161,23 @@ func maskedAttr(a slog.Attr) slog.Attr {
 	}
 	return slog.Attr{Key: a.Key, Value: v}
 }
+
+// longestLine bounds the text that Line returns, in bytes.
+const longestLine = 1000
+
+// Line returns the text of err on one line, at most 1,000 bytes, with secrets masked and
+// without the rulers that the Azure SDK draws between lines.
+func Line(err error) string {
+	words := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' || r == '\t' || r == ' ' })
+	kept := words[:0]
+	for _, w := range words {
+		if strings.Trim(w, "-") != "" || len(w) < 8 {
+			kept = append(kept, w)
+		}
+	}
+	text := Mask(strings.ToValidUTF8(strings.Join(kept, " "), "?"))
+	if len(text) > longestLine {
+		text = strings.ToValidUTF8(text[:longestLine], "") + " …"
+	}
+	return text
+}
