@@ -63,8 +63,8 @@ func (t *hubTool) open(context.Context) (*hubcli.Target, error) {
 	if s.cfg.Problem != nil {
 		return nil, s.cfg.Problem
 	}
-	if s.hub.file != nil {
-		err := s.hub.file.open()
+	if s.hub.File != nil {
+		err := s.hub.File.Open()
 		if held, ok := errors.AsType[*embedded.HeldError](err); ok {
 			return askHolder(held, key)
 		}
@@ -72,9 +72,9 @@ func (t *hubTool) open(context.Context) (*hubcli.Target, error) {
 			return nil, &hubcli.UnavailableError{Err: err}
 		}
 	}
-	s.state.ready()
+	s.state.Ready()
 	return &hubcli.Target{
-		Client: &http.Client{Transport: inProcess{s}}, Base: "http://localhost" + webhookPath, Close: s.hub.close,
+		Client: &http.Client{Transport: inProcess{s}}, Base: "http://localhost" + webhookPath, Close: s.hub.Close,
 	}, nil
 }
 

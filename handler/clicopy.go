@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 )
 
 // A hubPlace is one end of a copy.
@@ -53,7 +54,7 @@ func (c Config) copyHub(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer
 	told := false
 	for deadline := time.Now().Add(r.Wait); ; {
 		totals, err := copyOnce(ctx, c, r)
-		busy := errors.Is(err, provider.ErrHubBusy) || isHeld(err)
+		busy := errors.Is(err, provider.ErrHubBusy) || taskhub.IsHeld(err)
 		if !busy || time.Now().After(deadline) {
 			return totals, err
 		}
@@ -61,7 +62,7 @@ func (c Config) copyHub(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer
 			told = true
 			r.Progress(fmt.Sprintf("%v; waiting until it is free, for %v at most", err, r.Wait))
 		}
-		if !pause(ctx, copyAgain) {
+		if !taskhub.Pause(ctx, copyAgain) {
 			return totals, ctx.Err()
 		}
 	}

@@ -52,7 +52,7 @@ func (m *management) listEntities(name string) operation {
 		for i, s := range page.Entities {
 			statuses[i] = entityStatus{s.ID, s.LastOperation.UTC().Truncate(100 * time.Nanosecond).Format(netTime), s.State}
 		}
-		m.unreadable.tell(m.server.logger, page.Unreadable)
+		m.unreadable.Add(m.server.logger, page.Unreadable)
 		c.Response().Header().Set(headerContinuation, page.Continuation)
 		setUnreadable(c, len(page.Unreadable))
 		return writeJSON(c, http.StatusOK, statuses)

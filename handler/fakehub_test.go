@@ -204,7 +204,7 @@ func readyServer(t testing.TB, app App, cfg Config) *Server {
 	if s.cfg.Problem != nil {
 		t.Fatal(s.cfg.Problem)
 	}
-	s.state.ready()
+	s.state.Ready()
 	t.Cleanup(func() { wantNothingInUse(t, s) })
 	return s
 }

@@ -86,7 +86,7 @@ func FuzzManagement(f *testing.F) {
 		cfg := cfg
 		cfg.Provider = newFullHub()
 		s := New(App{}, cfg)
-		s.state.ready()
+		s.state.Ready()
 		w := httptest.NewRecorder()
 		s.ServeHTTP(w, r)
 		wrongStatus := strings.Contains(w.Body.String(), "because instance is in the ") || strings.Contains(w.Body.String(), `"runtimeStatus":"Failed"`)

@@ -36,7 +36,7 @@ func (m *management) live(c echo.Context, _ query) error {
 // ready answers GET health/ready. The reasons are told to who has the key, or
 // behind the host, where it has looked at keys.
 func (m *management) ready(c echo.Context, _ query) error {
-	err := m.server.state.now()
+	err := m.server.state.Now()
 	if err == nil && m.checkup != nil {
 		if err = m.checkup.now(c.Request().Context()); err != nil {
 			err = fmt.Errorf("the storage of task hub %q cannot be used: %s", m.server.cfg.Storage.TaskHub, secrets.Line(err))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -102,7 +103,7 @@ func (s *Server) gate(next echo.HandlerFunc) echo.HandlerFunc {
 		if s.asksHowItIs(c) {
 			return next(c)
 		}
-		if err := s.state.await(r.Context(), startPatience); err != nil {
+		if err := s.state.Await(r.Context(), startPatience); err != nil {
 			return s.forCaller(r, err)
 		}
 		return next(c)
@@ -126,7 +127,7 @@ func (s *Server) forCaller(r *http.Request, err error) error {
 	if s.management.access.full(r) {
 		return err
 	}
-	return &unavailableError{"The app cannot serve now. Who has the key is told why."}
+	return &taskhub.UnavailableError{Reason: "The app cannot serve now. A request with the key gets the reason."}
 }
 
 // alive says how the app is.
@@ -135,7 +136,7 @@ func (s *Server) alive(c echo.Context) error {
 		Status string `json:"status"`
 		Reason string `json:"reason,omitempty"`
 	}{Status: "ready"}
-	if err := s.state.now(); err != nil {
+	if err := s.state.Now(); err != nil {
 		body.Status, body.Reason = "unavailable", s.forCaller(c.Request(), err).Error()
 	}
 	return writeJSON(c, http.StatusOK, body)

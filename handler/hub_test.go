@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/labstack/echo/v4"
 )
 
@@ -79,11 +80,11 @@ func TestHub_StorageThatIsDownAtStartIsTriedUntilItComesBack(t *testing.T) {
 		}
 
 		time.Sleep(10*time.Minute + time.Second)
-		if n := log.count("no storage, all calls are answered with status 503"); n < 9 || n > 12 {
+		if n := log.count("the storage cannot be used; all calls get status 503"); n < 9 || n > 12 {
 			t.Errorf("the reason was logged %d times in ten minutes, want about once a minute", n)
 		}
 		hub.fail(nil)
-		time.Sleep(probeDelayMax)
+		time.Sleep(taskhub.ProbeDelayMax)
 		synctest.Wait()
 		if w := call(s, "GET", "/api/mine", ""); w.Code != http.StatusNoContent {
 			t.Errorf("after the outage: %d %s", w.Code, w.Body)
@@ -108,7 +109,7 @@ func TestHub_FirstRequestWaitsForTheStart(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := New(App{}, fakeConfig(t, newFakeHub()))
-		time.AfterFunc(3*time.Second, s.state.ready)
+		time.AfterFunc(3*time.Second, s.state.Ready)
 		began := time.Now()
 		if w := call(s, "GET", "/api/durabletask/instances", ""); w.Code != http.StatusOK || time.Since(began) != 3*time.Second {
 			t.Errorf("%d after %v, want 200 after 3s", w.Code, time.Since(began))

@@ -32,7 +32,7 @@ func newHosted(f *testing.F, app App) *Server {
 	if s.cfg.Problem != nil {
 		f.Fatal(s.cfg.Problem)
 	}
-	s.state.ready()
+	s.state.Ready()
 	return s
 }
 

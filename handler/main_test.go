@@ -21,6 +21,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 )
 
 // childRole is the variable that makes the test program play another: "app"
@@ -305,7 +306,7 @@ func TestMain_EndsByItselfWhenTheHostIsKilled(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
 	for syscall.Kill(child, 0) == nil && !isZombie(child) {
-		if !pause(ctx, 20*time.Millisecond) {
+		if !taskhub.Pause(ctx, 20*time.Millisecond) {
 			t.Fatal("the handler is still there after 5 seconds")
 		}
 	}

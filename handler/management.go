@@ -15,6 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/labstack/echo/v4"
 )
 
@@ -57,7 +58,7 @@ type management struct {
 	connection string
 	draining   <-chan struct{}
 	routes     []managementRoute
-	unreadable unreadableInstances
+	unreadable taskhub.UnreadableLog
 }
 
 func (s *Server) newManagement() *management {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -320,9 +321,9 @@ func TestOutage_IsToldInItsOwnWords(t *testing.T) {
 		{&fs.PathError{Op: "stat", Path: "hub.db", Err: syscall.ENOENT}, "The task hub's file was deleted or moved"},
 		{&azcore.ResponseError{StatusCode: http.StatusNotFound, ErrorCode: "TableNotFound"}, "The task hub was deleted. It is made again"},
 		{&azcore.ResponseError{StatusCode: http.StatusConflict, ErrorCode: "QueueBeingDeleted"}, "The task hub was deleted. It is made again"},
-		{errNotOpen, "cannot be reached or does not answer"},
+		{taskhub.ErrNotOpen, "cannot be reached or does not answer"},
 	} {
-		hub.fail(&outageError{tt.err})
+		hub.fail(&taskhub.OutageError{Err: tt.err})
 		if w := call(s, "GET", "/api/durabletask/instances/i", ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), tt.want) {
 			t.Errorf("%v: %d %s, want %q", tt.err, w.Code, w.Body, tt.want)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 )
 
 // What the storage refuses for now is no fault of the app: whoever asks is told to
@@ -71,8 +72,8 @@ func TestOutage_SilentStorageKeepsNobodyWaiting(t *testing.T) {
 			method, path := methodAndPath(route)
 			began := time.Now()
 			w := call(s, method, managed+path, "1")
-			if took := time.Since(began); took > storageTime || w.Code == http.StatusInternalServerError {
-				t.Errorf("%s is answered with %d %s after %v, want another answer than 500 within %v", route, w.Code, w.Body, took, storageTime)
+			if took := time.Since(began); took > taskhub.StorageTime || w.Code == http.StatusInternalServerError {
+				t.Errorf("%s is answered with %d %s after %v, want another answer than 500 within %v", route, w.Code, w.Body, took, taskhub.StorageTime)
 			}
 		}
 	})

@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"errors"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"os"
 	"time"
 )
@@ -30,7 +31,7 @@ var errParentDied = errors.New("the parent process, the Functions host, has died
 // more who the parent was.
 func watchParent(ctx context.Context, every time.Duration, parent func() int) error {
 	first := parent()
-	for pause(ctx, every) {
+	for taskhub.Pause(ctx, every) {
 		if parent() != first {
 			return errParentDied
 		}

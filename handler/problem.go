@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/labstack/echo/v4"
 )
 
@@ -41,7 +42,7 @@ func exceptionType(err error) string {
 		syntax *json.SyntaxError
 		state  *durable.InstanceStateError
 		exists *provider.InstanceExistsError
-		outage *outageError
+		outage *taskhub.OutageError
 	)
 	switch {
 	case errors.As(err, &syntax):
@@ -105,7 +106,7 @@ func answerTo(err error, management bool) answer {
 	if e, ok := errors.AsType[*answerError](err); ok {
 		return answer{e.status, &e.body}
 	}
-	if e, ok := errors.AsType[*unavailableError](err); ok {
+	if e, ok := errors.AsType[*taskhub.UnavailableError](err); ok {
 		return answer{http.StatusServiceUnavailable, &errorBody{Message: e.Error()}}
 	}
 	if e, ok := errors.AsType[*provider.InstanceExistsError](err); ok {
@@ -126,7 +127,7 @@ func answerTo(err error, management bool) answer {
 	if e, ok := errors.AsType[*echo.HTTPError](err); ok {
 		return answer{e.Code, &errorBody{Message: echoMessage(e)}}
 	}
-	if _, ok := errors.AsType[*outageError](err); ok {
+	if _, ok := errors.AsType[*taskhub.OutageError](err); ok {
 		body := withCause(outageMessage(err), err)
 		return answer{http.StatusServiceUnavailable, &body}
 	}
@@ -158,7 +159,7 @@ func outageMessage(err error) string {
 		return "The task hub's file is damaged where it is needed. Restore it from a backup, or use another file."
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
 		return "There is no room on the disk for the task hub's file. Make room, and try again."
-	case isDeletedHub(err):
+	case taskhub.IsDeletedHub(err):
 		return "The task hub was deleted. It is made again: try again later."
 	case errors.Is(err, fs.ErrNotExist):
 		return "The task hub's file was deleted or moved. Put it back, or restart the app."

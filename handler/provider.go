@@ -10,6 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 )
 
 // A StorageType says what stores the task hub.
@@ -128,7 +129,7 @@ func (s *Server) openProvider() (provider.Provider, error) {
 	case s.cfg.Provider != nil:
 		return s.cfg.Provider, nil
 	case s.cfg.StorageType == Embedded:
-		return newFileHub(s.cfg.hubFile(), s.cfg.embeddedConfig()), nil
+		return taskhub.NewFile(s.cfg.hubFile(), s.cfg.embeddedConfig()), nil
 	}
 	return azurestorage.Open(s.cfg.Connection, s.cfg.Storage)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 )
 
 // toldTo returns what a log of text has as records with a name of .NET, without
@@ -33,7 +34,7 @@ func TestScheduleLog_TellsWhatClientsAskFor(t *testing.T) {
 	var log bytes.Buffer
 	hub := newFakeHub()
 	hub.put("live", history.Running, nil)
-	c := durable.NewClient(outageClient{hub: hub, log: NewLogger(&log, slog.LevelDebug)}, nil)
+	c := durable.NewClient(taskhub.Client{Hub: hub, Log: NewLogger(&log, slog.LevelDebug)}, nil)
 	if _, err := c.StartByName(t.Context(), "Order", []byte(`"secret"`), durable.InstanceID("new")); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestScheduleLog_TellsWhatClientsAskFor(t *testing.T) {
 		t.Errorf("the log has payloads: %s", &log)
 	}
 	log.Reset()
-	quiet := durable.NewClient(outageClient{hub: hub, log: NewLogger(&log, slog.LevelInfo)}, nil)
+	quiet := durable.NewClient(taskhub.Client{Hub: hub, Log: NewLogger(&log, slog.LevelInfo)}, nil)
 	if _, err := quiet.StartByName(t.Context(), "Order", nil); err != nil || log.Len() > 0 {
 		t.Errorf("%v; the log has %s", err, &log)
 	}

@@ -146,7 +146,7 @@ func saidOf(t *testing.T, found settings.Settings, inFile bool, variable, text s
 	s.logStart(s.cfg.Address)
 	wrong := fmt.Errorf("dial: %w", &url.Error{Op: "Get", URL: text, Err: errors.New(text)})
 	if s.cfg.Problem == nil {
-		s.state.unavailable(secrets.Line(wrong))
+		s.state.Unavailable(secrets.Line(wrong))
 	} else {
 		s.logger.Error("problem", "reason", configReason(s.cfg.Problem), "error", s.cfg.Problem)
 	}
@@ -160,7 +160,7 @@ func saidOf(t *testing.T, found settings.Settings, inFile bool, variable, text s
 	if s.cfg.Problem == nil {
 		s.cfg.Provider = newFakeHub()
 		s = New(starter, s.cfg)
-		s.state.ready()
+		s.state.Ready()
 		w := call(s, http.MethodPost, base+"/orders", "")
 		fmt.Fprintln(&out, w.Code, w.Header(), w.Body)
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 	"github.com/labstack/echo/v4"
 )
@@ -39,9 +40,9 @@ type Server struct {
 	logger   *slog.Logger
 	echo     *echo.Echo
 	triggers []Trigger
-	state    *readiness
+	state    *taskhub.Readiness
 	bodies   bodyRoom
-	hub      *hub          // nil if the configuration is wrong
+	hub      *taskhub.Hub  // nil if the configuration is wrong
 	draining chan struct{} // closed when Run begins to stop
 
 	management *management
@@ -55,7 +56,7 @@ var _ http.Handler = (*Server)(nil)
 // with app or cfg, the Server tells to those who call it.
 func New(app App, cfg Config) *Server {
 	cfg = cfg.WithDefaults().withoutSecrets()
-	s := &Server{cfg: cfg, logger: cfg.Logger, triggers: app.Triggers, state: newReadiness(), draining: make(chan struct{})}
+	s := &Server{cfg: cfg, logger: cfg.Logger, triggers: app.Triggers, state: taskhub.NewReadiness(), draining: make(chan struct{})}
 	s.bodies.left.Store(max(cfg.MaxRequestBodies, cfg.MaxRequestBody))
 	s.management = s.newManagement()
 	s.echo = s.newEcho()
@@ -70,7 +71,7 @@ func New(app App, cfg Config) *Server {
 	}
 	s.cfg = s.cfg.withoutSecrets()
 	if s.cfg.Problem != nil {
-		s.state.unavailable(configReason(s.cfg.Problem))
+		s.state.Unavailable(configReason(s.cfg.Problem))
 	}
 	return s
 }
@@ -89,7 +90,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	if err != nil {
 		return err
 	}
-	hubClient := outageClient{store, s.logger, &s.management.unreadable}
+	hubClient := taskhub.Client{Hub: store, Log: s.logger, Unreadable: &s.management.unreadable}
 	client := durable.NewClient(hubClient, registry, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
 	s.management.instances, s.management.primary, s.management.registry = client, hubClient, registry
 	s.management.keeper = hubClient
@@ -104,15 +105,15 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	s.notify = startNotifications(&s.cfg)
 	worker := durable.NewWorker(store, registry, withIdentity(s.cfg.Worker, s.logger))
 	s.management.waiting = worker.Waiting
-	s.hub = &hub{
-		name:   s.cfg.Storage.TaskHub,
-		client: hubClient,
-		worker: worker,
-		state:  s.state,
-		logger: s.logger,
-		notice: s.cfg.storageNotice(),
+	s.hub = &taskhub.Hub{
+		Name:   s.cfg.Storage.TaskHub,
+		Client: hubClient,
+		Worker: worker,
+		State:  s.state,
+		Logger: s.logger,
+		Notice: s.cfg.storageNotice(),
 	}
-	s.hub.file, _ = store.(*fileHub)
+	s.hub.File, _ = store.(*taskhub.File)
 	return nil
 }
 
@@ -169,7 +170,7 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 		BaseContext:       func(net.Listener) context.Context { return requests },
 	}
 	s.logStart(listener.Addr().String())
-	s.hub.setContact("http://" + listener.Addr().String() + groupPath(s.cfg.RoutePrefix) + managementPath)
+	s.hub.SetContact("http://" + listener.Addr().String() + groupPath(s.cfg.RoutePrefix) + managementPath)
 
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -208,7 +209,7 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 			_ = server.Close() // its error is that of closing a listener that is closed
 		}
 		running.Wait()
-		closeErr = s.hub.close()
+		closeErr = s.hub.Close()
 	}()
 	select {
 	case <-finished:
@@ -228,12 +229,12 @@ func (s *Server) work(ctx context.Context) error {
 		telling, stop := context.WithCancel(context.WithoutCancel(ctx))
 		var notifications sync.WaitGroup
 		notifications.Go(func() { s.notify(telling) })
-		err := s.hub.run(ctx)
+		err := s.hub.Run(ctx)
 		stop() // the last of what was worked on is told of, too
 		notifications.Wait()
 		return err
 	}
-	(&hub{name: s.cfg.Storage.TaskHub, state: s.state, logger: s.logger}).complainUntil(ctx, configReason(s.cfg.Problem))
+	(&taskhub.Hub{Name: s.cfg.Storage.TaskHub, State: s.state, Logger: s.logger}).ComplainUntil(ctx, configReason(s.cfg.Problem))
 	return nil
 }
 
@@ -249,7 +250,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 		if !s.cfg.BehindHost {
 			return nil, fmt.Errorf("%w: %s", err, listenAdvice(err, s.cfg.Address))
 		}
-		if time.Since(began) > listenPatience || !pause(ctx, listenInterval) {
+		if time.Since(began) > listenPatience || !taskhub.Pause(ctx, listenInterval) {
 			return nil, err
 		}
 	}

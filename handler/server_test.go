@@ -151,7 +151,7 @@ func TestServer_StopDoesNotWaitForEver(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- s.serve(ctx, &pipeListener{conns: make(chan net.Conn)}) }()
-		if err := s.state.await(t.Context(), time.Minute); err != nil {
+		if err := s.state.Await(t.Context(), time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		stop()

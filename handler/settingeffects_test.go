@@ -211,7 +211,7 @@ func runSettingsApp(t *testing.T, e effect, found settings.Settings) any {
 	ended := make(chan error)
 	go func() {
 		if e.idle {
-			a.server.state.ready()
+			a.server.state.Ready()
 			ended <- nil
 		} else {
 			ended <- a.server.work(ctx)
@@ -220,7 +220,7 @@ func runSettingsApp(t *testing.T, e effect, found settings.Settings) any {
 	defer func() {
 		close(a.hold)
 		stop()
-		if err := errors.Join(<-ended, a.server.hub.close()); err != nil {
+		if err := errors.Join(<-ended, a.server.hub.Close()); err != nil {
 			t.Error(err)
 		}
 	}()

@@ -70,7 +70,7 @@ func (x exchange) send(t *testing.T) (got answered, text string) {
 	}
 	s := New(App{}, cfg)
 	if s.cfg.Problem == nil {
-		s.state.ready()
+		s.state.Ready()
 	}
 	if x.was != nil {
 		x.was(s)

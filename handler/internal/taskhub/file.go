@@ -1,4 +1,4 @@
-package handler
+package taskhub
 
 import (
 	"context"
@@ -13,15 +13,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A fileHub is a hub in a local file that is opened later: another process may
-// have it, or there may be something wrong with it, and the server lives in
-// either case. Until it is open, all calls fail like those to a storage account
-// that is out of reach.
-type fileHub struct {
+// A File is a hub in a local file that may be opened after the server started: another
+// process may have the file open, or it may be damaged. Until it is open, all calls fail
+// with an [OutageError].
+type File struct {
 	path string
 	cfg  embedded.Config
 
-	opening sync.Mutex // held by whoever opens or closes it
+	opening sync.Mutex // held while the file is opened or closed
 
 	mu     sync.Mutex // protects the following
 	hub    *embedded.Hub
@@ -29,19 +28,19 @@ type fileHub struct {
 }
 
 var (
-	_ provider.Provider = (*fileHub)(nil)
-	_ provider.Purger   = (*fileHub)(nil)
-	_ provider.Rewinder = (*fileHub)(nil)
-	_ provider.Awaiter  = (*fileHub)(nil)
-	_ provider.Checker  = (*fileHub)(nil)
+	_ provider.Provider = (*File)(nil)
+	_ provider.Purger   = (*File)(nil)
+	_ provider.Rewinder = (*File)(nil)
+	_ provider.Awaiter  = (*File)(nil)
+	_ provider.Checker  = (*File)(nil)
 )
 
-// newFileHub returns the hub in the file at path, which is not open yet.
-func newFileHub(path string, cfg embedded.Config) *fileHub { return &fileHub{path: path, cfg: cfg} }
+// NewFile returns the hub in the file at path, which is not open yet.
+func NewFile(path string, cfg embedded.Config) *File { return &File{path: path, cfg: cfg} }
 
-// open opens the file if that has not been done. It waits a second for another
-// process to let go of it.
-func (f *fileHub) open() error {
+// Open opens the file unless it is open or was closed. It waits a second for another
+// process to close it.
+func (f *File) Open() error {
 	f.opening.Lock()
 	defer f.opening.Unlock()
 	f.mu.Lock()
@@ -63,8 +62,8 @@ func (f *fileHub) open() error {
 	return nil
 }
 
-// isLasting reports whether an error of opening stays until a person has done
-// something about the file.
+// isLasting reports whether an error of opening lasts until an operator repairs or
+// replaces the file.
 func isLasting(err error) bool {
 	if _, newer := errors.AsType[*embedded.FormatError](err); newer {
 		return true
@@ -74,7 +73,7 @@ func isLasting(err error) bool {
 }
 
 // close closes the file if it is open, for good.
-func (f *fileHub) close() error {
+func (f *File) close() error {
 	f.opening.Lock()
 	defer f.opening.Unlock()
 	f.mu.Lock()
@@ -87,26 +86,25 @@ func (f *fileHub) close() error {
 	return hub.Close()
 }
 
-// errNotOpen says that the file could not be opened yet.
-var errNotOpen = errors.New("the task hub's file is not open")
+// ErrNotOpen is the cause of the [OutageError] of a file that is not open yet.
+var ErrNotOpen = errors.New("the task hub's file is not open")
 
 // use calls call with the open hub.
-func (f *fileHub) use(call func(*embedded.Hub) error) error {
+func (f *File) use(call func(*embedded.Hub) error) error {
 	f.mu.Lock()
 	hub := f.hub
 	f.mu.Unlock()
 	if hub == nil {
-		return &outageError{fmt.Errorf("%s: %w", f.path, errNotOpen)}
+		return &OutageError{fmt.Errorf("%s: %w", f.path, ErrNotOpen)}
 	}
 	err := call(hub)
 	if isFileOutage(err) {
-		return &outageError{err}
+		return &OutageError{err}
 	}
 	return err
 }
 
-// isFileOutage reports whether err is the fault of the file or the disk, rather
-// than of the call.
+// isFileOutage reports whether err comes from the file or the disk, not from the call.
 func isFileOutage(err error) bool {
 	if err == nil {
 		return false
@@ -116,8 +114,8 @@ func isFileOutage(err error) bool {
 	return errors.Is(err, embedded.ErrClosed) || isLasting(err) || errno || path
 }
 
-// ask is use for a call that returns something.
-func ask[T any](f *fileHub, call func(*embedded.Hub) (T, error)) (answer T, err error) {
+// ask is use for a call with a result.
+func ask[T any](f *File, call func(*embedded.Hub) (T, error)) (answer T, err error) {
 	err = f.use(func(hub *embedded.Hub) (err error) {
 		answer, err = call(hub)
 		return err
@@ -126,67 +124,67 @@ func ask[T any](f *fileHub, call func(*embedded.Hub) (T, error)) (answer T, err 
 }
 
 // StartInstance implements [provider.Client].
-func (f *fileHub) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+func (f *File) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
 	return f.use(func(hub *embedded.Hub) error { return hub.StartInstance(ctx, start, refuse) })
 }
 
 // Send implements [provider.Client].
-func (f *fileHub) Send(ctx context.Context, msg provider.TaskMessage) error {
+func (f *File) Send(ctx context.Context, msg provider.TaskMessage) error {
 	return f.use(func(hub *embedded.Hub) error { return hub.Send(ctx, msg) })
 }
 
 // Instance implements [provider.Client].
-func (f *fileHub) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+func (f *File) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
 	return ask(f, func(hub *embedded.Hub) (*provider.InstanceState, error) { return hub.Instance(ctx, id, fetch) })
 }
 
 // Instances implements [provider.Client].
-func (f *fileHub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
+func (f *File) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
 	return ask(f, func(hub *embedded.Hub) (*provider.Page, error) { return hub.Instances(ctx, q) })
 }
 
 // History implements [provider.Client].
-func (f *fileHub) History(ctx context.Context, id string) ([]history.Event, error) {
+func (f *File) History(ctx context.Context, id string) ([]history.Event, error) {
 	return ask(f, func(hub *embedded.Hub) ([]history.Event, error) { return hub.History(ctx, id) })
 }
 
 // Purge implements [provider.Purger].
-func (f *fileHub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
+func (f *File) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
 	return f.use(func(hub *embedded.Hub) error { return hub.Purge(ctx, id, seen) })
 }
 
 // Rewind implements [provider.Rewinder].
-func (f *fileHub) Rewind(ctx context.Context, id, reason string) error {
+func (f *File) Rewind(ctx context.Context, id, reason string) error {
 	return f.use(func(hub *embedded.Hub) error { return hub.Rewind(ctx, id, reason) })
 }
 
 // Check implements [provider.Checker].
-func (f *fileHub) Check(ctx context.Context) error {
+func (f *File) Check(ctx context.Context) error {
 	return f.use(func(hub *embedded.Hub) error { return hub.Check(ctx) })
 }
 
 // IsBusy implements [provider.Checker].
-func (f *fileHub) IsBusy() bool { return false }
+func (f *File) IsBusy() bool { return false }
 
 // AwaitEnd implements [provider.Awaiter].
-func (f *fileHub) AwaitEnd(ctx context.Context, id string) error {
+func (f *File) AwaitEnd(ctx context.Context, id string) error {
 	return f.use(func(hub *embedded.Hub) error { return hub.AwaitEnd(ctx, id) })
 }
 
 // Run implements [provider.Worker].
-func (f *fileHub) Run(ctx context.Context) error {
+func (f *File) Run(ctx context.Context) error {
 	return f.use(func(hub *embedded.Hub) error { return hub.Run(ctx) })
 }
 
 // NextOrchestration implements [provider.Worker].
-func (f *fileHub) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
+func (f *File) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
 	return ask(f, func(hub *embedded.Hub) (*provider.OrchestrationWorkItem, error) { return hub.NextOrchestration(ctx) })
 }
 
 // NextActivity implements [provider.Worker].
-func (f *fileHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
+func (f *File) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
 	return ask(f, func(hub *embedded.Hub) (*provider.ActivityWorkItem, error) { return hub.NextActivity(ctx) })
 }
 
 // IsSole implements [provider.Sole].
-func (f *fileHub) IsSole() bool { return true }
+func (f *File) IsSole() bool { return true }

@@ -1,4 +1,4 @@
-package handler
+package taskhub
 
 import (
 	"log/slog"
@@ -10,14 +10,14 @@ import (
 // maxUnreadable bounds how many unreadable instances are logged and remembered.
 const maxUnreadable = 1000
 
-// unreadableInstances remembers the unreadable instances that the log has, so that
-// each is there once.
-type unreadableInstances struct {
+// An UnreadableLog logs each unreadable instance once.
+type UnreadableLog struct {
 	mu    sync.Mutex // protects known
 	known map[string]bool
 }
 
-func (u *unreadableInstances) tell(log *slog.Logger, found []provider.UnreadableInstance) {
+// Add logs those of found that were not logged before.
+func (u *UnreadableLog) Add(log *slog.Logger, found []provider.UnreadableInstance) {
 	if len(found) == 0 {
 		return
 	}
@@ -31,7 +31,7 @@ func (u *unreadableInstances) tell(log *slog.Logger, found []provider.Unreadable
 			continue
 		}
 		u.known[i.InstanceID] = true
-		log.Error("an instance is left out of lists and purges: what is stored of it cannot be read; repair it, or delete it with the tools of the storage",
+		log.Error("lists and purges leave out an instance whose stored record cannot be read; repair it, or delete it with a storage tool",
 			"event", "InstanceUnreadable", "instanceId", i.InstanceID, "error", i.Cause)
 	}
 }

@@ -1,0 +1,299 @@
+package taskhub
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// An OutageError is the error of a request to the storage that could not be reached, did
+// not answer in time, or refused all requests.
+type OutageError struct{ Err error }
+
+// Error returns the text of the cause.
+func (e *OutageError) Error() string { return e.Err.Error() }
+// Unwrap returns the cause.
+func (e *OutageError) Unwrap() error { return e.Err }
+
+// A Client is the client half of a provider for use by a server. Its errors distinguish an
+// outage of the storage from one of another service that a route calls, requests are
+// bounded in time, and starts and signals are logged as .NET's client logs them.
+type Client struct {
+	Hub        provider.Client
+	Log        *slog.Logger
+	Unreadable *UnreadableLog
+}
+
+var (
+	_ provider.Client       = Client{}
+	_ provider.Purger       = Client{}
+	_ provider.Rewinder     = Client{}
+	_ provider.Tracker      = Client{}
+	_ provider.LoadReporter = Client{}
+	_ provider.Primary      = Client{}
+	_ provider.Follower     = Client{}
+	_ provider.Awaiter      = Client{}
+	_ provider.Checker      = Client{}
+
+	_ provider.UndecodableKeeper = Client{}
+)
+
+func (c Client) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	if c.IsBusy() {
+		return &OutageError{errBusy}
+	}
+	err := boundedErr(ctx, func(ctx context.Context) error { return c.Hub.StartInstance(ctx, start, refuse) })
+	if err == nil {
+		c.logStart(ctx, start)
+	}
+	return err
+}
+
+func (c Client) Send(ctx context.Context, msg provider.TaskMessage) error {
+	if c.IsBusy() {
+		return &OutageError{errBusy}
+	}
+	err := boundedErr(ctx, func(ctx context.Context) error { return c.Hub.Send(ctx, msg) })
+	if err == nil {
+		c.logSignal(ctx, msg)
+	}
+	return err
+}
+
+func (c Client) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+	if !canBeStored(id) {
+		return nil, provider.ErrInstanceNotFound
+	}
+	return bounded(ctx, func(ctx context.Context) (*provider.InstanceState, error) { return c.Hub.Instance(ctx, id, fetch) })
+}
+
+func (c Client) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	if c.IsBusy() {
+		return nil, &OutageError{errBusy}
+	}
+	page, err := bounded(ctx, func(ctx context.Context) (*provider.Page, error) { return c.Hub.Instances(ctx, q) })
+	if err == nil {
+		c.Unreadable.Add(c.Log, page.Unreadable)
+	}
+	return page, err
+}
+
+func (c Client) History(ctx context.Context, id string) ([]history.Event, error) {
+	events, err := c.Hub.History(ctx, id)
+	return events, markOutage(ctx, err)
+}
+
+func (c Client) AwaitEnd(ctx context.Context, id string) error {
+	awaiter, ok := c.Hub.(provider.Awaiter)
+	if !ok {
+		return provider.ErrNotSupported
+	}
+	return awaiter.AwaitEnd(ctx, id)
+}
+
+func (c Client) Follow(ctx context.Context, id string) *provider.InstanceState {
+	if follower, ok := c.Hub.(provider.Follower); ok {
+		return follower.Follow(ctx, id)
+	}
+	return nil
+}
+
+func (c Client) Runs(id string) bool {
+	follower, ok := c.Hub.(provider.Follower)
+	return ok && follower.Runs(id)
+}
+
+func (c Client) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
+	purger, ok := c.Hub.(provider.Purger)
+	if !ok {
+		return provider.ErrNotSupported
+	}
+	return markOutage(ctx, purger.Purge(ctx, id, seen))
+}
+
+func (c Client) Rewind(ctx context.Context, id, reason string) error {
+	rewinder, ok := c.Hub.(provider.Rewinder)
+	if !ok {
+		return provider.ErrNotSupported
+	}
+	return markOutage(ctx, rewinder.Rewind(ctx, id, reason))
+}
+
+func (c Client) Tracking(ctx context.Context, id string, q provider.TrackingQuery) (*provider.TrackingPage, error) {
+	tracker, ok := c.Hub.(provider.Tracker)
+	if !ok {
+		return nil, provider.ErrNotSupported
+	}
+	if !canBeStored(id) {
+		return &provider.TrackingPage{}, nil
+	}
+	return bounded(ctx, func(ctx context.Context) (*provider.TrackingPage, error) { return tracker.Tracking(ctx, id, q) })
+}
+
+func (c Client) Load(ctx context.Context) (*provider.Load, error) {
+	reporter, ok := c.Hub.(provider.LoadReporter)
+	if !ok {
+		return nil, provider.ErrNotSupported
+	}
+	return bounded(ctx, reporter.Load)
+}
+
+// Check implements [provider.Checker] for every provider. One that is no Checker is asked
+// for an instance.
+func (c Client) Check(ctx context.Context) error {
+	if checker, ok := c.Hub.(provider.Checker); ok {
+		return markOutage(ctx, checker.Check(ctx))
+	}
+	return c.probe(ctx)
+}
+
+// probe asks for an instance that cannot exist, to see whether the storage answers. The
+// first successful probe creates the hub.
+func (c Client) probe(ctx context.Context) error {
+	_, err := c.Hub.Instance(ctx, "@@probe", provider.Fetch{})
+	if errors.Is(err, provider.ErrInstanceNotFound) {
+		return nil
+	}
+	return markOutage(ctx, err)
+}
+
+// errBusy refuses new work while the storage is overloaded.
+var errBusy = errors.New("more requests wait for the storage than it answers")
+
+// IsBusy reports whether the storage is overloaded, so that new work is refused.
+func (c Client) IsBusy() bool {
+	checker, ok := c.Hub.(provider.Checker)
+	return ok && checker.IsBusy()
+}
+
+// Undecodable implements [provider.UndecodableKeeper] for every provider.
+func (c Client) Undecodable() []provider.UndecodableMessage {
+	if keeper, ok := c.Hub.(provider.UndecodableKeeper); ok {
+		return keeper.Undecodable()
+	}
+	return nil
+}
+
+func (c Client) RetryUndecodable(ctx context.Context) (int, error) {
+	keeper, ok := c.Hub.(provider.UndecodableKeeper)
+	if !ok {
+		return 0, nil
+	}
+	n, err := keeper.RetryUndecodable(ctx)
+	return n, markOutage(ctx, err)
+}
+
+func (c Client) MakePrimary(ctx context.Context) error {
+	primary, ok := c.Hub.(provider.Primary)
+	if !ok {
+		return provider.ErrNotSupported
+	}
+	return boundedErr(ctx, primary.MakePrimary)
+}
+
+// logStart logs the start of an instance, as .NET's client does
+// (WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs,
+// StartNewAsync).
+func (c Client) logStart(ctx context.Context, m provider.TaskMessage) {
+	start, ok := m.Event.(*history.ExecutionStarted)
+	if !ok || !c.Log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	c.Log.LogAttrs(ctx, slog.LevelDebug, "a function is scheduled", slog.String("event", "FunctionScheduled"),
+		slog.String("instanceId", start.Instance.InstanceID), slog.String("executionId", start.Instance.ExecutionID),
+		slog.String("name", start.Name), slog.String("functionType", "Orchestrator"), slog.String("reason", "NewInstance"))
+}
+
+// logSignal logs the signal of an entity (DurableClient.cs, SignalEntityAsyncInternal).
+// The worker logs events of orchestrations when they arrive.
+func (c Client) logSignal(ctx context.Context, m provider.TaskMessage) {
+	e, ok := m.Event.(*history.EventRaised)
+	if !ok || !c.Log.Enabled(ctx, slog.LevelDebug) || e.Input == nil || !strings.HasPrefix(e.Name, "op") {
+		return
+	}
+	name, isEntity := strings.CutPrefix(m.Target.InstanceID, "@")
+	name, _, _ = strings.Cut(name, "@")
+	var request struct {
+		Operation string `json:"op"`
+	}
+	if !isEntity || json.Unmarshal([]byte(*e.Input), &request) != nil {
+		return
+	}
+	c.Log.LogAttrs(ctx, slog.LevelDebug, "a function is scheduled", slog.String("event", "FunctionScheduled"),
+		slog.String("instanceId", m.Target.InstanceID), slog.String("name", name), slog.String("functionType", "Entity"),
+		slog.String("operation", request.Operation), slog.String("reason", "EntitySignal:"+request.Operation))
+}
+
+// StorageTime bounds one request to the storage with all its attempts. A caller who has
+// waited that long gets an answer that says to try again.
+const StorageTime = 30 * time.Second
+
+// bounded makes a request to the storage within [StorageTime], and marks outages.
+func bounded[T any](ctx context.Context, request func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, StorageTime)
+	defer cancel()
+	answer, err := request(ctx)
+	return answer, markOutage(ctx, err)
+}
+
+// boundedErr is bounded for a request without an answer.
+func boundedErr(ctx context.Context, request func(context.Context) error) error {
+	_, err := bounded(ctx, func(ctx context.Context) (struct{}, error) { return struct{}{}, request(ctx) })
+	return err
+}
+
+// maxIDLength is how many bytes an ID in storage can have: a row's key has at most
+// 1 KiB, which is 512 characters.
+const maxIDLength = 512
+
+// canBeStored reports whether an instance can have an ID. For others the storage is not
+// asked.
+func canBeStored(id string) bool { return len(id) <= maxIDLength && utf8.ValidString(id) }
+
+// markOutage wraps err if it is an outage. The error of a request that the caller canceled
+// is none.
+func markOutage(ctx context.Context, err error) error {
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) || !isOutage(err) {
+		return err
+	}
+	return &OutageError{err}
+}
+
+func isOutage(err error) bool {
+	if e, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		switch e.StatusCode {
+		case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
+			return true
+		}
+		return IsDeletedHub(err) || e.StatusCode >= http.StatusInternalServerError
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return true
+	}
+	_, isNet := errors.AsType[net.Error](err)
+	return isNet
+}
+
+// IsDeletedHub reports whether err says that the hub was deleted, or is being deleted. The
+// next request that can creates it again.
+func IsDeletedHub(err error) bool {
+	e, ok := errors.AsType[*azcore.ResponseError](err)
+	if !ok {
+		return false
+	}
+	switch e.ErrorCode {
+	case "TableNotFound", "QueueNotFound":
+		return true
+	}
+	return strings.HasSuffix(e.ErrorCode, "BeingDeleted")
+}

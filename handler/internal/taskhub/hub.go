@@ -1,0 +1,167 @@
+package taskhub
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
+)
+
+// Times of the attempts to reach the storage.
+const (
+	probeTimeout  = 10 * time.Second
+	probeDelayMin = time.Second
+	ProbeDelayMax = 10 * time.Second // the longest time between two attempts
+
+	// heldPatience is how long requests wait for a file that another process has
+	// open, since it may be about to end.
+	heldPatience = 8 * time.Second
+	heldDelay    = 100 * time.Millisecond
+
+	// complainEvery is how often the log repeats why the app cannot serve.
+	complainEvery = time.Minute
+)
+
+// A worker runs functions until its context ends. *durable.Worker is one.
+type worker interface {
+	Run(ctx context.Context) error
+}
+
+var _ worker = (*durable.Worker)(nil)
+
+// A Hub runs in the background of a server: it waits for the storage and then runs the
+// worker.
+type Hub struct {
+	Name   string
+	Client Client
+	Worker worker
+	State  *Readiness
+	Logger *slog.Logger
+	Notice string // logged at the start, unless empty
+	File   *File  // nil unless the hub is in a local file
+}
+
+// Run works until ctx ends and the worker has stopped. It returns the worker's error.
+func (h *Hub) Run(ctx context.Context) error {
+	if h.Notice != "" {
+		h.Logger.Info(h.Notice)
+	}
+	if !h.awaitStorage(ctx) {
+		return nil
+	}
+	h.State.Ready()
+	err := h.Worker.Run(ctx)
+	if ctx.Err() != nil {
+		return err
+	}
+	if err == nil {
+		err = errors.New("the worker ended by itself")
+	}
+	reason := fmt.Sprintf("Task hub %q cannot be worked on: %s. Restart the app when this is mended.", h.Name, secrets.Line(err))
+	h.ComplainUntil(ctx, reason)
+	return nil
+}
+
+// awaitStorage probes the storage until it answers, which creates the hub. It returns
+// false if ctx ended first.
+func (h *Hub) awaitStorage(ctx context.Context) bool {
+	var complained time.Time
+	began := time.Now()
+	for delay := probeDelayMin; ; delay = min(2*delay, ProbeDelayMax) {
+		err := h.probe(ctx)
+		switch {
+		case IsHeld(err) && time.Since(began) < heldPatience:
+			delay = heldDelay / 2
+			if !Pause(ctx, heldDelay) {
+				return false
+			}
+			continue
+		case isLasting(err):
+			h.ComplainUntil(ctx, fmt.Sprintf("Task hub %q cannot be used: %s. Restart the app when this is mended.", h.Name, secrets.Line(err)))
+			return false
+		case err == nil && !complained.IsZero():
+			h.Logger.Info("the storage answers again", "taskHub", h.Name)
+			return true
+		case err == nil:
+			h.Logger.Info("the storage answers", "taskHub", h.Name)
+			return true
+		case ctx.Err() != nil:
+			return false
+		}
+		reason := fmt.Sprintf("The storage of task hub %q cannot be used: %s. It is tried again every few seconds.", h.Name, secrets.Line(err))
+		h.State.Unavailable(reason)
+		if time.Since(complained) >= complainEvery {
+			complained = time.Now()
+			h.Logger.Error("the storage cannot be used; all calls get status 503", "taskHub", h.Name, "reason", reason)
+		}
+		if IsHeld(err) {
+			delay = probeDelayMin // it is free at any moment
+		}
+		if !Pause(ctx, delay) {
+			return false
+		}
+	}
+}
+
+func (h *Hub) probe(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if h.File != nil {
+		if err := h.File.Open(); err != nil {
+			return err
+		}
+	}
+	return h.Client.probe(ctx)
+}
+
+// SetContact records where the management API of this process is in a hub's file, for
+// other processes that find the file in use.
+func (h *Hub) SetContact(url string) {
+	if h != nil && h.File != nil {
+		h.File.cfg.Contact = url
+	}
+}
+
+// Close closes a hub in a file. It may be called on nil.
+func (h *Hub) Close() error {
+	if h == nil || h.File == nil {
+		return nil
+	}
+	return h.File.close()
+}
+
+// IsHeld reports whether another process has the hub's file open. When the Functions
+// host restarts an app, the previous process may live for a moment.
+func IsHeld(err error) bool {
+	_, held := errors.AsType[*embedded.HeldError](err)
+	return held
+}
+
+// ComplainUntil makes every call fail with reason, and logs it now and then, until ctx
+// ends.
+func (h *Hub) ComplainUntil(ctx context.Context, reason string) {
+	h.State.Unavailable(reason)
+	for {
+		h.Logger.Error("all calls get status 503", "taskHub", h.Name, "reason", reason)
+		if !Pause(ctx, complainEvery) {
+			return
+		}
+	}
+}
+
+// Pause waits for d. It returns false if ctx ended first.
+func Pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
