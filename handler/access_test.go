@@ -106,7 +106,7 @@ func TestAccess_KeysAreNeverLogged(t *testing.T) {
 	app := App{Routes: starterThatPanics}
 	s := readyServer(t, app, cfg)
 	s.logStart("127.0.0.1:1")
-	code := s.management.access.code("running", time.Now())
+	code := s.api.access.code("running", time.Now())
 	for _, target := range []string{
 		managed + "instances/running?code=" + theKey, managed + "instances/running?code=" + code, "/api/panic?code=" + theKey, "/nowhere?code=" + theKey,
 		managed + "instances/suspended/suspend?code=" + theKey, managed + "configuration?code=" + theKey,
@@ -237,7 +237,7 @@ func TestAccess_ACodeCostsOneReadAtMost(t *testing.T) {
 	cfg := fakeConfig(t, hub)
 	cfg.Key = theKey
 	s := readyServer(t, App{}, cfg)
-	code := s.management.access.code("running", time.Now())
+	code := s.api.access.code("running", time.Now())
 	for _, tt := range []struct {
 		method, path string
 		key, code    int64 // reads of the instance

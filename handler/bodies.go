@@ -13,15 +13,6 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// The defaults of what bodies of requests may take up.
-const (
-	// DefaultMaxRequestBody is what the host lets through
-	// (azure-functions-host: FUNCTIONS_REQUEST_BODY_SIZE_LIMIT).
-	DefaultMaxRequestBody = 100 << 20
-	// DefaultMaxRequestBodies is how much all bodies have that are being answered.
-	DefaultMaxRequestBodies = 256 << 20
-)
-
 // errBodies refuses a body for which there is no room at the moment.
 var errBodies = &answerError{http.StatusServiceUnavailable, errorBody{
 	Message: "The app is busy with as many bytes of request bodies as it takes at once. Try again later.",
@@ -109,27 +100,27 @@ func closeAfter(answer http.ResponseWriter) { answer.Header().Set(echo.HeaderCon
 
 // limitBody bounds the body of a request, and the bodies of all of them. One whose
 // length is known and for which there is no room now is refused before it is sent.
-func (s *Server) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
+func (f *front) limitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
 		if r.Body == nil || r.Body == http.NoBody {
 			return next(c)
 		}
-		if r.ContentLength > s.cfg.MaxRequestBody {
-			return &http.MaxBytesError{Limit: s.cfg.MaxRequestBody}
+		if r.ContentLength > f.cfg.MaxBody {
+			return &http.MaxBytesError{Limit: f.cfg.MaxBody}
 		}
-		if r.ContentLength > s.bodies.left.Load() {
+		if r.ContentLength > f.bodies.left.Load() {
 			closeAfter(c.Response())
 			return errBodies
 		}
 		body := &roomedBody{
-			ReadCloser: http.MaxBytesReader(c.Response(), r.Body, s.cfg.MaxRequestBody), room: &s.bodies, answer: c.Response(),
+			ReadCloser: http.MaxBytesReader(c.Response(), r.Body, f.cfg.MaxBody), room: &f.bodies, answer: c.Response(),
 			paced: !isManagement(c), // there the time of the whole is bounded
 		}
 		defer func() {
-			s.bodies.left.Add(body.taken)
+			f.bodies.left.Add(body.taken)
 			if body.read >= largeBody {
-				s.bodies.freeSoon()
+				f.bodies.freeSoon()
 			}
 		}()
 		r.Body = body

@@ -79,7 +79,7 @@ func TestBodies_OfAllRequestsHaveALimit(t *testing.T) {
 		proceed <- struct{}{}
 		holding.Wait()
 	}
-	if left := s.bodies.left.Load(); left != cfg.MaxRequestBodies {
+	if left := s.front.bodies.left.Load(); left != cfg.MaxRequestBodies {
 		t.Errorf("%d bytes are left in the end, want %d", left, cfg.MaxRequestBodies)
 	}
 }
@@ -166,11 +166,11 @@ func TestBodies_GiveBackTheMemoryOfLargeOnes(t *testing.T) {
 			}}
 			s := readyServer(t, app, fakeConfig(t, newFakeHub()))
 			s.cfg.MaxRequestBodies = tt.room
-			s.bodies.left.Store(tt.room)
+			s.front.bodies.left.Store(tt.room)
 			body := io.LimitReader(blanks{}, tt.length) // of no known length
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost:8080/api/read", body))
-			if freeing := s.bodies.freeing.Load(); w.Code != tt.code || freeing != tt.frees {
+			if freeing := s.front.bodies.freeing.Load(); w.Code != tt.code || freeing != tt.frees {
 				t.Errorf("%d, and memory is to be given back: %v; want %d, %v", w.Code, freeing, tt.code, tt.frees)
 			}
 		})

@@ -93,7 +93,7 @@ type links struct {
 	query  string // taskHub and connection
 	code   func(durable.InstanceID) string
 
-	management *management
+	management *managementAPI
 	warning    string // of what the request started
 }
 
@@ -105,20 +105,20 @@ func linksOf(c echo.Context) *links {
 }
 
 // linksFor gives each request its links.
-func (s *Server) linksFor(next echo.HandlerFunc) echo.HandlerFunc {
+func (m *managementAPI) linksFor(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		base, ok := c.Get(baseKey).(string)
 		if !ok {
-			base = s.managementBases()[0]
+			base = m.front.managementBases()[0]
 		}
-		c.Set(linksKey, &links{origin: s.origin(c.Request()), base: base, query: s.hubQuery(), code: s.codeFor(c.Request()), management: s.management})
+		c.Set(linksKey, &links{origin: m.front.origin(c.Request()), base: base, query: m.hubQuery(), code: m.codeFor(c.Request()), management: m})
 		return next(c)
 	}
 }
 
 // hubQuery returns the parameters that every management URL has.
-func (s *Server) hubQuery() string {
-	return "taskHub=" + url.QueryEscape(s.cfg.Storage.TaskHub) + "&connection=" + url.QueryEscape(s.cfg.ConnectionName)
+func (m *managementAPI) hubQuery() string {
+	return "taskHub=" + url.QueryEscape(m.cfg.TaskHub) + "&connection=" + url.QueryEscape(m.cfg.Connection)
 }
 
 // codeFor returns how URLs get a code, the last parameter that management URLs
@@ -126,14 +126,14 @@ func (s *Server) hubQuery() string {
 // that a key which was good for this request is good for those, too. On its own,
 // or if the host asks for none, the server makes one for the instance if it has a
 // key. Each call makes a code for the instance that has the ID then.
-func (s *Server) codeFor(r *http.Request) func(durable.InstanceID) string {
+func (m *managementAPI) codeFor(r *http.Request) func(durable.InstanceID) string {
 	given := parseQuery(r.URL.RawQuery).text("code")
 	if given == "" {
 		given = r.Header.Get(headerKey)
 	}
-	access := s.management.access
+	access := m.access
 	return func(id durable.InstanceID) string {
-		if !access.open() && (given == "" || !s.cfg.BehindHost) {
+		if !access.open() && (given == "" || !m.cfg.BehindHost) {
 			return access.code(id, time.Now())
 		}
 		return given

@@ -90,7 +90,7 @@ func TestCheckStatus_EveryURLItGivesWorks(t *testing.T) {
 	hub.instances[id] = hub.instances["x"]
 	w := httptest.NewRecorder()
 	c := s.echo.NewContext(httptest.NewRequest("GET", "http://localhost:8080/api/x", nil), w)
-	if err := s.linksFor(func(c echo.Context) error { return nil })(c); err != nil {
+	if err := s.api.linksFor(func(c echo.Context) error { return nil })(c); err != nil {
 		t.Fatal(err)
 	}
 	payload := linksOf(c).checkStatus(durable.InstanceID(id))
@@ -169,7 +169,7 @@ func TestOrigin_StandaloneKnowsTLS(t *testing.T) {
 	s := readyServer(t, App{}, fakeConfig(t, newFakeHub()))
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Host, r.TLS = "host:1", &tls.ConnectionState{}
-	if got := s.origin(r); got != "https://host:1" {
+	if got := s.front.origin(r); got != "https://host:1" {
 		t.Errorf("origin is %s, want https://host:1", got)
 	}
 }

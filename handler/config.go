@@ -40,6 +40,15 @@ const (
 	DefaultDrainTimeout = 2500 * time.Millisecond
 )
 
+// The defaults of what bodies of requests may take up.
+const (
+	// DefaultMaxRequestBody is what the host lets through
+	// (azure-functions-host: FUNCTIONS_REQUEST_BODY_SIZE_LIMIT).
+	DefaultMaxRequestBody = 100 << 20
+	// DefaultMaxRequestBodies is how much all bodies have that are being answered.
+	DefaultMaxRequestBodies = 256 << 20
+)
+
 // Config says how a [Server] works. The zero value works: a standalone server
 // on 127.0.0.1:8080, with routes at the root, that has no storage and says so.
 // [Load] makes the one that a program started by a host should have.
@@ -326,4 +335,42 @@ func (c Config) effective() []settings.EffectiveSetting {
 	c = c.WithDefaults()
 	c.Worker, c.Storage = c.Worker.WithDefaults(), c.Storage.WithDefaults()
 	return settings.Effective(settingRows(), &c, c.sources)
+}
+
+// isForThisMachine reports whether only who works on this machine should call the
+// app, though it asks for no key.
+func (c Config) isForThisMachine() bool {
+	if c.BehindHost {
+		return c.onDevMachine
+	}
+	return c.Key == ""
+}
+
+// scaling returns what the number of workers depends on.
+func (c Config) scaling() (maxActivities, maxOrchestrators int, polling time.Duration) {
+	worker := c.Worker.WithDefaults()
+	return worker.MaxConcurrentActivities, worker.MaxConcurrentOrchestrators, c.Storage.WithDefaults().MaxQueuePollingInterval
+}
+
+// mode says whether the Functions host started the program.
+func (c Config) mode() string {
+	if c.BehindHost {
+		return "Functions host"
+	}
+	return "standalone"
+}
+
+// report returns the answer to GET configuration.
+func (c Config) report() configurationPayload {
+	payload := configurationPayload{
+		Mode: c.mode(), Plan: c.plan.String(), Address: secrets.Mask(c.Address), AppRoot: secrets.Mask(c.Root), LogLevel: strings.ToLower(c.LogLevel.String()),
+		Key: "none", Settings: c.effective(), Notices: append([]string{}, c.Notices...), Problems: []string{},
+	}
+	if c.Key != "" {
+		payload.Key = "***"
+	}
+	if c.Problem != nil {
+		payload.Problems = strings.Split(c.Problem.Error(), "\n")
+	}
+	return payload
 }

@@ -22,13 +22,13 @@ func accepted(id durable.InstanceID, do func(ctx context.Context, id durable.Ins
 	}
 }
 
-func (m *management) terminate(ctx context.Context, id durable.InstanceID, reason string) error {
+func (m *managementAPI) terminate(ctx context.Context, id durable.InstanceID, reason string) error {
 	return m.instances.Terminate(ctx, id, reason)
 }
 
 // rewind answers POST instances/{id}/rewind. Unlike others it says why it
 // refuses, as a JSON string (HttpApiHandler.cs, HandleRewindInstanceRequestAsync).
-func (m *management) rewind(id durable.InstanceID) operation {
+func (m *managementAPI) rewind(id durable.InstanceID) operation {
 	return func(c echo.Context, q query) error {
 		err := m.instances.Rewind(c.Request().Context(), id, q.text("reason"))
 		if state, ok := errors.AsType[*durable.InstanceStateError](err); ok {
@@ -48,7 +48,7 @@ func (m *management) rewind(id durable.InstanceID) operation {
 
 // restart answers POST instances/{id}/restart, as a start is answered
 // (HttpApiHandler.cs, HandleRestartInstanceRequestAsync).
-func (m *management) restart(id durable.InstanceID) operation {
+func (m *managementAPI) restart(id durable.InstanceID) operation {
 	return func(c echo.Context, q query) error {
 		patience, err := patienceOf(q)
 		if err != nil {

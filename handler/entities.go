@@ -31,7 +31,7 @@ const emptyKey = "$"
 
 // listEntities answers GET entities and entities/{name} (HttpApiHandler.cs,
 // HandleListEntitiesRequestAsync).
-func (m *management) listEntities(name string) operation {
+func (m *managementAPI) listEntities(name string) operation {
 	return func(c echo.Context, q query) error {
 		size, err := q.pageSize()
 		if err != nil {
@@ -52,7 +52,7 @@ func (m *management) listEntities(name string) operation {
 		for i, s := range page.Entities {
 			statuses[i] = entityStatus{s.ID, s.LastOperation.UTC().Truncate(100 * time.Nanosecond).Format(netTime), s.State}
 		}
-		m.unreadable.Add(m.server.logger, page.Unreadable)
+		m.unreadable.Add(m.logger, page.Unreadable)
 		c.Response().Header().Set(headerContinuation, page.Continuation)
 		setUnreadable(c, len(page.Unreadable))
 		return writeJSON(c, http.StatusOK, statuses)
@@ -60,7 +60,7 @@ func (m *management) listEntities(name string) operation {
 }
 
 // readEntity answers GET entities/{name}/{key}.
-func (m *management) readEntity(name, key string) operation {
+func (m *managementAPI) readEntity(name, key string) operation {
 	return func(c echo.Context, _ query) error {
 		if key == emptyKey {
 			key = ""
@@ -77,19 +77,19 @@ func (m *management) readEntity(name, key string) operation {
 }
 
 // signalEntity answers POST entities/{name}/{key}.
-func (m *management) signalEntity(name, key string) operation {
+func (m *managementAPI) signalEntity(name, key string) operation {
 	return func(c echo.Context, q query) error { return m.signal(c, name, key, q.text("op")) }
 }
 
 // deleteEntity answers DELETE entities/{name}/{key}.
-func (m *management) deleteEntity(name, key string) operation {
+func (m *managementAPI) deleteEntity(name, key string) operation {
 	return func(c echo.Context, _ query) error { return m.signal(c, name, key, "delete") }
 }
 
 // signal signals an entity with the request's body as the input (HttpApiHandler.cs,
 // HandlePostEntityOperationRequestAsync). Whether there is such an entity is not
 // looked at: another worker may have it.
-func (m *management) signal(c echo.Context, name, key, operation string) error {
+func (m *managementAPI) signal(c echo.Context, name, key, operation string) error {
 	if len(name)+len(operation) > maxName {
 		return badRequest("The names of an entity and its operation must not exceed %d bytes.", maxName)
 	}

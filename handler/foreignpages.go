@@ -18,13 +18,13 @@ import (
 //
 // An app that others can reach on purpose decides for itself which pages may call
 // its own routes. So does one that says it is behind a proxy of its own.
-func (s *Server) refusePages(next echo.HandlerFunc) echo.HandlerFunc {
+func (f *front) refusePages(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
-		if s.cfg.isForThisMachine() && (!s.cfg.UseForwardedHost || isManagement(c)) {
-			if err := s.checkHost(c.Request()); err != nil {
+		if f.cfg.LocalOnly && (!f.cfg.UseForwardedHost || isManagement(c)) {
+			if err := f.checkHost(c.Request()); err != nil {
 				return err
 			}
-			if err := s.checkOrigin(c.Request()); err != nil && (isManagement(c) || !fromLocalPage(c.Request())) {
+			if err := f.checkOrigin(c.Request()); err != nil && (isManagement(c) || !fromLocalPage(c.Request())) {
 				return err
 			}
 		}
@@ -32,20 +32,11 @@ func (s *Server) refusePages(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// isForThisMachine reports whether only who works on this machine should call the
-// app, though it asks for no key.
-func (c Config) isForThisMachine() bool {
-	if c.BehindHost {
-		return c.onDevMachine
-	}
-	return c.Key == ""
-}
-
 // checkOrigin refuses what changes something and comes from a page of another
 // origin.
-func (s *Server) checkOrigin(r *http.Request) error {
+func (f *front) checkOrigin(r *http.Request) error {
 	asked := *r
-	_, asked.Host, _ = strings.Cut(s.origin(r), "://") // a host that proxies puts its own in r
+	_, asked.Host, _ = strings.Cut(f.origin(r), "://") // a host that proxies puts its own in r
 	if err := http.NewCrossOriginProtection().Check(&asked); err != nil {
 		return &answerError{http.StatusForbidden, errorBody{Message: "A page of another site may not do this: " + err.Error() + "."}}
 	}
@@ -67,18 +58,18 @@ func fromLocalPage(r *http.Request) bool {
 // looked up as an address of this machine: to the browser the app is then the
 // page's own server, and no other check tells. Such a request names the page's
 // host, while whoever works on this machine calls it localhost or by address.
-func (s *Server) checkHost(r *http.Request) error {
-	if s.cfg.UseForwardedHost || !fromThisMachine(r) {
+func (f *front) checkHost(r *http.Request) error {
+	if f.cfg.UseForwardedHost || !fromThisMachine(r) {
 		return nil
 	}
 	hosts := []string{r.Host}
-	if s.cfg.BehindHost { // a page can send that header, too, if the host forwards
+	if f.cfg.BehindHost { // a page can send that header, too, if the host forwards
 		for _, list := range r.Header.Values("X-Forwarded-Host") {
 			hosts = append(hosts, strings.Split(list, ",")...)
 		}
 	}
 	for _, host := range hosts {
-		if host = nameOf(strings.TrimSpace(host)); !isOurName(host, s.cfg.SiteHostname) {
+		if host = nameOf(strings.TrimSpace(host)); !isOurName(host, f.cfg.SiteHostname) {
 			return &answerError{http.StatusForbidden, errorBody{Message: fmt.Sprintf(
 				"The request is for the host %q, which is not this app's. Call it localhost; or set DURABLE_KEY; "+
 					"or, if it is behind a proxy of its own, httpSettings.useForwardedHost.", host)}}

@@ -29,17 +29,17 @@ const (
 )
 
 // live answers GET health/live: who hears this hears that the process lives.
-func (m *management) live(c echo.Context, _ query) error {
+func (m *managementAPI) live(c echo.Context, _ query) error {
 	return writeJSON(c, http.StatusOK, healthPayload{Status: "live"})
 }
 
 // ready answers GET health/ready. The reasons are told to who has the key, or
 // behind the host, where it has looked at keys.
-func (m *management) ready(c echo.Context, _ query) error {
-	err := m.server.state.Now()
+func (m *managementAPI) ready(c echo.Context, _ query) error {
+	err := m.state.Now()
 	if err == nil && m.checkup != nil {
 		if err = m.checkup.now(c.Request().Context()); err != nil {
-			err = fmt.Errorf("the storage of task hub %q cannot be used: %s", m.server.cfg.Storage.TaskHub, secrets.Line(err))
+			err = fmt.Errorf("the storage of task hub %q cannot be used: %s", m.cfg.TaskHub, secrets.Line(err))
 		}
 	}
 	reason := ""
@@ -67,15 +67,6 @@ func (m *management) ready(c echo.Context, _ query) error {
 	}
 	c.Response().Header().Set(echo.HeaderRetryAfter, retryUnavailable)
 	return writeJSON(c, http.StatusServiceUnavailable, payload)
-}
-
-// addHealth adds the routes at healthPaths.
-func (s *Server) addHealth() {
-	if s.cfg.BehindHost {
-		return
-	}
-	s.echo.GET(livePath, func(c echo.Context) error { return s.management.live(c, nil) })
-	s.echo.GET(readyPath, func(c echo.Context) error { return s.management.ready(c, nil) })
 }
 
 // Who asks whether the app is ready has the storage asked, for at most checkTime, and

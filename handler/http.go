@@ -3,14 +3,13 @@ package handler
 import (
 	"errors"
 	"fmt"
-	"io"
+	"log/slog"
 	"net/http"
 	"runtime/debug"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -32,37 +31,26 @@ const (
 	headerInvocationID = "X-Azure-Functions-InvocationId"
 )
 
-// newEcho returns an echo that answers everything as this package means it,
-// with no routes yet.
-func (s *Server) newEcho() *echo.Echo {
-	e := echo.New()
-	e.HideBanner, e.HidePort = true, true
-	e.Logger.SetOutput(io.Discard)
-	e.HTTPErrorHandler = s.fail
-	e.Pre(s.recoverPanics, unlimited, s.canonicalPath)
-	e.Use(identify, joinTrace, s.refusePages, s.gate, s.limitBody, s.linksFor)
-	e.RouteNotFound("/*", s.notFound)
-	return e
-}
-
 // recoverPanics answers a panic in a route with status 500 and logs it with its
 // stack. Without it the connection would break, and a proxying host would send
 // the same request again.
-func (s *Server) recoverPanics(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) (err error) {
-		defer func() {
-			p := recover()
-			if p == nil {
-				return
-			}
-			if e, ok := p.(error); ok && errors.Is(e, http.ErrAbortHandler) {
-				panic(p) // net/http's way to break a connection on purpose
-			}
-			s.logger.Error("panic in a route", "method", c.Request().Method, "path", c.Request().URL.Path,
-				"requestId", requestID(c), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
-			err = errPanicked
-		}()
-		return next(c)
+func recoverPanics(log *slog.Logger) echo.MiddlewareFunc {
+	return func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c echo.Context) (err error) {
+			defer func() {
+				p := recover()
+				if p == nil {
+					return
+				}
+				if e, ok := p.(error); ok && errors.Is(e, http.ErrAbortHandler) {
+					panic(p) // net/http's way to break a connection on purpose
+				}
+				log.Error("panic in a route", "method", c.Request().Method, "path", c.Request().URL.Path,
+					"requestId", requestID(c), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+				err = errPanicked
+			}()
+			return next(c)
+		}
 	}
 }
 
@@ -89,80 +77,29 @@ func identify(next echo.HandlerFunc) echo.HandlerFunc {
 
 func requestID(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
 
-// gate answers GET / at once, whatever else is the case: the host takes an
-// answer for the sign that the handler is up, and asks again later to measure
-// it (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs). So are
-// requests that ask how the app is. All others get status 503 while there is
-// nothing to serve them with, and the reason if they may know it.
-func (s *Server) gate(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		r := c.Request()
-		if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
-			return s.alive(c)
+// answerErrors returns what answers a request that ended with an error, and logs it.
+func answerErrors(log *slog.Logger) echo.HTTPErrorHandler {
+	return func(err error, c echo.Context) {
+		a := answerTo(err, isManagement(c))
+		gone := c.Request().Context().Err() != nil
+		if a.status >= http.StatusInternalServerError && a.status != http.StatusServiceUnavailable && !gone && !errors.Is(err, errPanicked) {
+			log.Error("request failed", "method", c.Request().Method, "path", c.Request().URL.Path,
+				"status", a.status, "requestId", requestID(c), "error", secrets.Line(err))
 		}
-		if s.asksHowItIs(c) {
-			return next(c)
+		if c.Response().Committed {
+			return // too late to say anything
 		}
-		if err := s.state.Await(r.Context(), startPatience); err != nil {
-			return s.forCaller(r, err)
+		if a.status == http.StatusServiceUnavailable {
+			c.Response().Header().Set(echo.HeaderRetryAfter, retryUnavailable)
 		}
-		return next(c)
-	}
-}
-
-// asksHowItIs reports whether a request is one that needs no hub.
-func (s *Server) asksHowItIs(c echo.Context) bool {
-	if path := c.Request().URL.Path; path == livePath || path == readyPath {
-		return !s.cfg.BehindHost
-	}
-	if !isManagement(c) {
-		return false
-	}
-	route, _ := s.management.route(c)
-	return route != nil && route.always
-}
-
-// forCaller returns err, or one without its reason for who lacks the key.
-func (s *Server) forCaller(r *http.Request, err error) error {
-	if s.management.access.full(r) {
-		return err
-	}
-	return &taskhub.UnavailableError{Reason: "The app cannot serve now. A request with the key gets the reason."}
-}
-
-// alive says how the app is.
-func (s *Server) alive(c echo.Context) error {
-	body := struct {
-		Status string `json:"status"`
-		Reason string `json:"reason,omitempty"`
-	}{Status: "ready"}
-	if err := s.state.Now(); err != nil {
-		body.Status, body.Reason = "unavailable", s.forCaller(c.Request(), err).Error()
-	}
-	return writeJSON(c, http.StatusOK, body)
-}
-
-// fail answers a request with the answer to err.
-func (s *Server) fail(err error, c echo.Context) {
-	a := answerTo(err, isManagement(c))
-	gone := c.Request().Context().Err() != nil
-	if a.status >= http.StatusInternalServerError && a.status != http.StatusServiceUnavailable && !gone && !errors.Is(err, errPanicked) {
-		s.logger.Error("request failed", "method", c.Request().Method, "path", c.Request().URL.Path,
-			"status", a.status, "requestId", requestID(c), "error", secrets.Line(err))
-	}
-	if c.Response().Committed {
-		return // too late to say anything
-	}
-	if a.status == http.StatusServiceUnavailable {
-		c.Response().Header().Set(echo.HeaderRetryAfter, retryUnavailable)
-	}
-	if a.body == nil {
-		err = c.NoContent(a.status)
-	} else {
-		err = writeJSON(c, a.status, a.body)
-	}
-	if err != nil {
-		s.logger.Debug("answer not delivered", "requestId", requestID(c), "error", err)
+		if a.body == nil {
+			err = c.NoContent(a.status)
+		} else {
+			err = writeJSON(c, a.status, a.body)
+		}
+		if err != nil {
+			log.Debug("answer not delivered", "requestId", requestID(c), "error", err)
+		}
 	}
 }
 

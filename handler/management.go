@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"log/slog"
 	"mime"
 	"net/http"
 	"strconv"
@@ -44,47 +45,74 @@ var _ instances = (*durable.Client)(nil)
 // management is the management HTTP API of the .NET extension
 // (WebJobs.Extensions.DurableTask/HttpApiHandler.cs), and what there is besides
 // to see how the app is.
-type management struct {
-	instances  instances // nil if the configuration is wrong
-	registry   *durable.Registry
-	waiting    func() []durable.WaitingFunction // nil if the configuration is wrong
-	primary    provider.Primary
-	keeper     provider.UndecodableKeeper // nil if the configuration is wrong
-	load       *loadMonitor
-	checkup    *checkup
-	server     *Server
-	access     access
-	taskHub    string
-	connection string
-	draining   <-chan struct{}
-	routes     []managementRoute
+type managementAPI struct {
+	cfg      managementConfig
+	front    *front
+	state    *taskhub.Readiness
+	draining <-chan struct{}
+	logger   *slog.Logger
+	access   access
+	routes   []managementRoute
+
+	// These are nil if the configuration is wrong.
+	instances instances
+	registry  *durable.Registry
+	waiting   func() []durable.WaitingFunction
+	hub       *taskhub.Client
+	load      *loadMonitor
+	checkup   *checkup
+
 	unreadable taskhub.UnreadableLog
 }
 
-func (s *Server) newManagement() *management {
-	return &management{
-		server: s, access: access{s.cfg.Key}, taskHub: s.cfg.Storage.TaskHub, connection: s.cfg.ConnectionName,
-		draining: s.draining, routes: managementRoutes(),
-	}
+// A managementConfig says what the management API answers about the app.
+type managementConfig struct {
+	TaskHub, Connection string
+	Key                 string // of callers; "" if they need none
+	BehindHost          bool
+	AppLease            bool                        // apps on the hub take turns
+	Configuration       func() configurationPayload // the answer to GET configuration
 }
 
-// addManagement adds the routes of the management API: below the app's route
-// prefix and, standalone, at the extension's own path too.
-func (s *Server) addManagement(api *echo.Group) {
-	for _, path := range []string{managementPath, managementPath + "/*"} {
-		api.Any(path, s.management.handle)
+// newManagement returns an API without a hub, which tells how the app is and no more.
+// Draining is closed when the server begins to stop.
+func newManagement(cfg managementConfig, f *front, state *taskhub.Readiness, draining <-chan struct{}, logger *slog.Logger) *managementAPI {
+	return &managementAPI{cfg: cfg, front: f, state: state, draining: draining, logger: logger, access: access{cfg.Key}, routes: managementRoutes()}
+}
+
+// A managedHub is the hub of a management API and what works on it.
+type managedHub struct {
+	Client   *durable.Client
+	Registry *durable.Registry
+	Hub      taskhub.Client
+	Worker   *durable.Worker
+	Scaling  func() (maxActivities, maxOrchestrators int, polling time.Duration)
+}
+
+// open gives the API its hub.
+func (m *managementAPI) open(h managedHub) {
+	m.instances, m.registry, m.hub, m.waiting = h.Client, h.Registry, &h.Hub, h.Worker.Waiting
+	m.checkup = &checkup{check: h.Hub.Check}
+	m.load = &loadMonitor{hub: h.Hub, cfg: h.Scaling, now: time.Now}
+}
+
+// addTo adds the routes: below the app's route prefix and, standalone, at the extension's
+// own path and for health, too.
+func (m *managementAPI) addTo(e *echo.Echo) {
+	for _, base := range m.front.managementBases() {
+		e.Any(base, m.handle)
+		e.Any(base+"/*", m.handle)
 	}
-	if !s.cfg.BehindHost {
-		for _, path := range []string{webhookPath, webhookPath + "/*"} {
-			s.echo.Any(path, s.management.handle)
-		}
+	if !m.cfg.BehindHost {
+		e.GET(livePath, func(c echo.Context) error { return m.live(c, nil) })
+		e.GET(readyPath, func(c echo.Context) error { return m.ready(c, nil) })
 	}
 }
 
 // handle matches a path as the extension does; whatever is not an operation, by
 // path or by method, has status 404 without a body (HttpApiHandler.cs,
 // HandleRequestAsync). Who must have a key and does not gets 401 for all.
-func (m *management) handle(c echo.Context) error {
+func (m *managementAPI) handle(c echo.Context) error {
 	route, path := m.route(c)
 	allowed, err := m.allowed(c, route, path)
 	switch {
@@ -126,7 +154,7 @@ func checkTexts(path pathValues, q query) error {
 type operation func(c echo.Context, q query) error
 
 // route returns what a request asks for, nil if there is no such thing.
-func (m *management) route(c echo.Context) (*managementRoute, pathValues) {
+func (m *managementAPI) route(c echo.Context) (*managementRoute, pathValues) {
 	base, _ := c.Get(baseKey).(string)
 	r := c.Request()
 	segments, ok := segmentsBelow(r.URL, base)
@@ -138,7 +166,7 @@ func (m *management) route(c echo.Context) (*managementRoute, pathValues) {
 			continue
 		}
 		if path, ok := m.routes[i].match(segments); ok {
-			if name := m.routes[i].chosen; name != "" && m.server.cfg.BehindHost {
+			if name := m.routes[i].chosen; name != "" && m.cfg.BehindHost {
 				path[name] = mendSlashes(r, path[name])
 			}
 			return &m.routes[i], path
@@ -148,7 +176,7 @@ func (m *management) route(c echo.Context) (*managementRoute, pathValues) {
 }
 
 // allowed reports whether whoever sent a request may have it answered.
-func (m *management) allowed(c echo.Context, route *managementRoute, path pathValues) (bool, error) {
+func (m *managementAPI) allowed(c echo.Context, route *managementRoute, path pathValues) (bool, error) {
 	switch {
 	case route != nil && route.public, m.access.full(c.Request()):
 		return true, nil
@@ -169,7 +197,7 @@ const stateKey = "durablefunctions.state"
 // isSame reports whether an ID is that of the instance still that had it at a time, as
 // far as is known: a client has not started it anew since. What there is no instance of
 // is no secret.
-func (m *management) isSame(c echo.Context, id durable.InstanceID, at time.Time) (bool, error) {
+func (m *managementAPI) isSame(c echo.Context, id durable.InstanceID, at time.Time) (bool, error) {
 	var fetch provider.Fetch
 	reads := c.Request().Method == http.MethodGet
 	if reads {
@@ -192,12 +220,12 @@ func notFoundEmpty(c echo.Context) error { return c.NoContent(http.StatusNotFoun
 // checkHub refuses requests for another hub than the app's. The extension can
 // reach any hub; here the caller is told instead of being answered from the
 // wrong one.
-func (m *management) checkHub(q query) error {
-	if hub := q.text("taskHub"); hub != "" && !strings.EqualFold(hub, m.taskHub) {
-		return badRequest("This app serves task hub %q; the request is for task hub %q.", m.taskHub, hub)
+func (m *managementAPI) checkHub(q query) error {
+	if hub := q.text("taskHub"); hub != "" && !strings.EqualFold(hub, m.cfg.TaskHub) {
+		return badRequest("This app serves task hub %q; the request is for task hub %q.", m.cfg.TaskHub, hub)
 	}
-	if name := q.text("connection"); name != "" && !sameConnection(name, m.connection) {
-		return badRequest("This app serves the task hub of connection %q; the request is for connection %q.", m.connection, name)
+	if name := q.text("connection"); name != "" && !sameConnection(name, m.cfg.Connection) {
+		return badRequest("This app serves the task hub of connection %q; the request is for connection %q.", m.cfg.Connection, name)
 	}
 	return nil
 }
@@ -212,7 +240,7 @@ func sameConnection(a, b string) bool {
 // raiseEvent answers POST instances/{id}/raiseEvent/{name}. An empty body
 // counts as null, which the extension refuses, since its own JavaScript client
 // sends that for an event without data.
-func (m *management) raiseEvent(id durable.InstanceID, name string) operation {
+func (m *managementAPI) raiseEvent(id durable.InstanceID, name string) operation {
 	return func(c echo.Context, _ query) error {
 		ctx := c.Request().Context()
 		if len(name) > maxName {

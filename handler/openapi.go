@@ -50,7 +50,7 @@ var (
 )
 
 // openAPI answers GET openapi.json.
-func (m *management) openAPI(c echo.Context, _ query) error {
+func (m *managementAPI) openAPI(c echo.Context, _ query) error {
 	l := linksOf(c)
 	return writeJSON(c, http.StatusOK, openAPIDocument(m.routes, l.origin+l.base))
 }

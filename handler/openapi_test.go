@@ -23,7 +23,7 @@ func TestOpenAPI_DocumentsWhatIsAnswered(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &document); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%d %v", w.Code, err)
 	}
-	if diff := describedRoutes(document, server.management.routes); len(diff) > 0 {
+	if diff := describedRoutes(document, server.api.routes); len(diff) > 0 {
 		t.Errorf("routes: %s", strings.Join(diff, "\n"))
 	}
 	seen := map[string]bool{"GET openapi.json 200": true}
@@ -40,7 +40,7 @@ func TestOpenAPI_DocumentsWhatIsAnswered(t *testing.T) {
 			}
 		}
 	}
-	for _, route := range server.management.routes {
+	for _, route := range server.api.routes {
 		for _, a := range route.answers {
 			if what := fmt.Sprintf("%s %s %d", route.method, route.path, a.status); !seen[what] {
 				t.Errorf("%s is documented, but no transcript shows it", what)

@@ -23,8 +23,8 @@ var hostName = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%a-z]+\])(:[0
 // Standalone, only the request itself counts, unless the app is configured to
 // be behind a proxy of its own: whoever can reach the server could claim
 // anything in other headers.
-func (s *Server) origin(r *http.Request) string {
-	if !s.cfg.BehindHost && !s.cfg.UseForwardedHost {
+func (f *front) origin(r *http.Request) string {
+	if !f.cfg.BehindHost && !f.cfg.UseForwardedHost {
 		scheme := "http"
 		if r.TLS != nil {
 			scheme = "https"
@@ -32,11 +32,11 @@ func (s *Server) origin(r *http.Request) string {
 		return scheme + "://" + r.Host
 	}
 	host := firstHost(r.Header.Get("X-Forwarded-Host"))
-	if host == "" && (r.Host != s.cfg.Address || s.cfg.SiteHostname == "") {
+	if host == "" && (r.Host != f.cfg.Address || f.cfg.SiteHostname == "") {
 		host = firstHost(r.Host)
 	}
 	if host == "" {
-		host = s.cfg.SiteHostname
+		host = f.cfg.SiteHostname
 	}
 	scheme := strings.ToLower(firstOf(r.Header.Get("X-Forwarded-Proto")))
 	if scheme != "http" && scheme != "https" {

@@ -3,9 +3,9 @@ package handler
 import (
 	"context"
 	"errors"
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
-	"os"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 )
 
 // parentInterval is how often it is looked whether the parent lives.
@@ -14,8 +14,8 @@ const parentInterval = 500 * time.Millisecond
 // errParentDied says that the Functions host is gone.
 var errParentDied = errors.New("the parent process, the Functions host, has died")
 
-// watchParent returns errParentDied once the process's parent has died, which
-// shows in its having another one, or nil when ctx ends. The Functions host
+// watchParent returns errParentDied when parent, which returns the process's parent, no
+// longer returns first; or nil when ctx ends. The Functions host
 // kills its handlers when it stops, but when it is killed itself, on Linux and
 // macOS they live on, keep their port and go on working on the task hub; on
 // Windows they belong to a job object and die with it
@@ -29,8 +29,7 @@ var errParentDied = errors.New("the parent process, the Functions host, has died
 // A process whose parent is already process 1 cannot see a change: either
 // process 1 is the host of a container, which ends with it, or nobody knows any
 // more who the parent was.
-func watchParent(ctx context.Context, every time.Duration, parent func() int) error {
-	first := parent()
+func watchParent(ctx context.Context, every time.Duration, first int, parent func() int) error {
 	for taskhub.Pause(ctx, every) {
 		if parent() != first {
 			return errParentDied
@@ -38,6 +37,3 @@ func watchParent(ctx context.Context, every time.Duration, parent func() int) er
 	}
 	return nil
 }
-
-// currentParent returns the ID of the process that is the parent now.
-func currentParent() int { return os.Getppid() }

@@ -17,9 +17,9 @@ const (
 
 // managementBases returns the paths that the management API is found at, the
 // one that URLs are made with first.
-func (s *Server) managementBases() []string {
-	bases := []string{groupPath(s.cfg.RoutePrefix) + managementPath}
-	if !s.cfg.BehindHost {
+func (f *front) managementBases() []string {
+	bases := []string{groupPath(f.cfg.RoutePrefix) + managementPath}
+	if !f.cfg.BehindHost {
 		bases = append(bases, webhookPath)
 	}
 	return bases
@@ -27,8 +27,8 @@ func (s *Server) managementBases() []string {
 
 // baseOf returns the base that path is below or at, without regard to case, as
 // the extension matches literals; "" if it is none of them.
-func (s *Server) baseOf(path string) string {
-	for _, base := range s.managementBases() {
+func (f *front) baseOf(path string) string {
+	for _, base := range f.managementBases() {
 		if len(path) >= len(base) && strings.EqualFold(path[:len(base)], base) && (len(path) == len(base) || path[len(base)] == '/') {
 			return base
 		}
@@ -42,10 +42,10 @@ const baseKey = "durablefunctions.base"
 
 // canonicalPath spells the literal part of a path to the management API as its
 // routes do.
-func (s *Server) canonicalPath(next echo.HandlerFunc) echo.HandlerFunc {
+func (f *front) canonicalPath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
-		base := s.baseOf(escapedPath(r.URL))
+		base := f.baseOf(escapedPath(r.URL))
 		if base == "" {
 			return next(c)
 		}

@@ -18,7 +18,7 @@ type purgePayload struct {
 // purge answers DELETE instances/{id}. It refuses an instance that has not
 // ended with a sentence, as a JSON string (HttpApiHandler.cs,
 // HandleDeleteHistoryByIdRequestAsync).
-func (m *management) purge(id durable.InstanceID) operation {
+func (m *managementAPI) purge(id durable.InstanceID) operation {
 	return func(c echo.Context, _ query) error {
 		result, err := m.instances.Purge(c.Request().Context(), id)
 		if state, ok := errors.AsType[*durable.InstanceStateError](err); ok {
@@ -34,7 +34,7 @@ func (m *management) purge(id durable.InstanceID) operation {
 // purgeMany answers DELETE instances. Whatever statuses are asked for, only
 // instances that have ended are purged (HttpApiHandler.cs,
 // HandleDeleteHistoryWithFiltersRequestAsync).
-func (m *management) purgeMany(c echo.Context, q query) error {
+func (m *managementAPI) purgeMany(c echo.Context, q query) error {
 	from, ok := parseTime(q.text("createdTimeFrom"))
 	if !ok {
 		return writeJSON(c, http.StatusBadRequest, "Please provide value for 'createdTimeFrom' parameter.")

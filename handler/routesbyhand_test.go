@@ -92,7 +92,7 @@ func TestAccess_EachRouteWantsWhatItShould(t *testing.T) {
 	cfg := fakeConfig(t, newFullHub())
 	cfg.Key = theKey
 	s := readyServer(t, App{}, cfg)
-	own, others := s.management.access.code("running", time.Now()), s.management.access.code("suspended", time.Now())
+	own, others := s.api.access.code("running", time.Now()), s.api.access.code("suspended", time.Now())
 	for _, route := range allRoutes {
 		_, template, _ := strings.Cut(route, " ")
 		_, path := methodAndPath(route)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
 	"net"
@@ -41,13 +42,13 @@ type Server struct {
 	echo     *echo.Echo
 	triggers []Trigger
 	state    *taskhub.Readiness
-	bodies   bodyRoom
+	front    *front
 	hub      *taskhub.Hub  // nil if the configuration is wrong
 	draining chan struct{} // closed when Run begins to stop
 
-	management *management
-	notify     func(context.Context) // tells Event Grid until its context ends
-	wrapped    sync.Once             // logged at the first request that the host wraps
+	api     *managementAPI
+	notify  func(context.Context) // tells Event Grid until its context ends
+	wrapped sync.Once             // logged at the first request that the host wraps
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -57,15 +58,20 @@ var _ http.Handler = (*Server)(nil)
 func New(app App, cfg Config) *Server {
 	cfg = cfg.WithDefaults().withoutSecrets()
 	s := &Server{cfg: cfg, logger: cfg.Logger, triggers: app.Triggers, state: taskhub.NewReadiness(), draining: make(chan struct{})}
-	s.bodies.left.Store(max(cfg.MaxRequestBodies, cfg.MaxRequestBody))
-	s.management = s.newManagement()
+	s.front = newFront(frontConfig{
+		Address: cfg.Address, BehindHost: cfg.BehindHost, RoutePrefix: cfg.RoutePrefix, SiteHostname: cfg.SiteHostname,
+		UseForwardedHost: cfg.UseForwardedHost, LocalOnly: cfg.isForThisMachine(), MaxBody: cfg.MaxRequestBody, MaxBodies: cfg.MaxRequestBodies,
+	})
+	s.api = newManagement(managementConfig{
+		TaskHub: cfg.Storage.TaskHub, Connection: cfg.ConnectionName, Key: cfg.Key, BehindHost: cfg.BehindHost,
+		AppLease: !cfg.Storage.AppLease.Disabled, Configuration: func() configurationPayload { return s.cfg.report() },
+	}, s.front, s.state, s.draining, s.logger)
 	s.echo = s.newEcho()
 	if err := s.exposed(); err != nil {
 		s.cfg.Problem = errors.Join(s.cfg.Problem, err)
 	}
 	api := s.echo.Group(groupPath(s.cfg.RoutePrefix))
-	s.addManagement(api)
-	s.addHealth()
+	s.api.addTo(s.echo)
 	if s.cfg.Problem == nil {
 		s.cfg.Problem = s.open(app, api)
 	}
@@ -90,12 +96,8 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	if err != nil {
 		return err
 	}
-	hubClient := taskhub.Client{Hub: store, Log: s.logger, Unreadable: &s.management.unreadable}
+	hubClient := taskhub.Client{Hub: store, Log: s.logger, Unreadable: &s.api.unreadable}
 	client := durable.NewClient(hubClient, registry, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
-	s.management.instances, s.management.primary, s.management.registry = client, hubClient, registry
-	s.management.keeper = hubClient
-	s.management.checkup = &checkup{check: hubClient.Check}
-	s.management.load = &loadMonitor{hub: hubClient, cfg: s.cfg.scaling, now: time.Now}
 	if app.Routes != nil {
 		app.Routes(api, client)
 	}
@@ -104,7 +106,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	}
 	s.notify = startNotifications(&s.cfg)
 	worker := durable.NewWorker(store, registry, withIdentity(s.cfg.Worker, s.logger))
-	s.management.waiting = worker.Waiting
+	s.api.open(managedHub{client, registry, hubClient, worker, s.cfg.scaling})
 	s.hub = &taskhub.Hub{
 		Name:   s.cfg.Storage.TaskHub,
 		Client: hubClient,
@@ -115,6 +117,19 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	}
 	s.hub.File, _ = store.(*taskhub.File)
 	return nil
+}
+
+// newEcho returns an echo that answers everything as this package means it,
+// with no routes yet.
+func (s *Server) newEcho() *echo.Echo {
+	e := echo.New()
+	e.HideBanner, e.HidePort = true, true
+	e.Logger.SetOutput(io.Discard)
+	e.HTTPErrorHandler = answerErrors(s.logger)
+	e.Pre(recoverPanics(s.logger), unlimited, s.front.canonicalPath)
+	e.Use(identify, joinTrace, s.front.refusePages, s.api.gate, s.front.limitBody, s.api.linksFor)
+	e.RouteNotFound("/*", s.notFound)
+	return e
 }
 
 // exposed refuses to serve others than this machine without a key.
@@ -157,6 +172,7 @@ func (s *Server) Run(ctx context.Context) error {
 
 // serve is Run on a listener that is open, until the asked context ends.
 func (s *Server) serve(asked context.Context, listener net.Listener) error {
+	parent := os.Getppid() // before anybody sees that the server runs
 	ctx, stop := context.WithCancelCause(asked)
 	defer stop(nil)
 	requests, cutRequests := context.WithCancel(context.WithoutCancel(ctx))
@@ -180,9 +196,9 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 	})
 	var hubErr error
 	running.Go(func() { hubErr = s.work(ctx) })
-	if s.cfg.BehindHost && currentParent() > 1 {
+	if s.cfg.BehindHost && parent > 1 {
 		running.Go(func() {
-			if err := watchParent(ctx, parentInterval, currentParent); err != nil {
+			if err := watchParent(ctx, parentInterval, parent, os.Getppid); err != nil {
 				stop(err)
 			}
 		})

@@ -242,7 +242,7 @@ func TestServer_PortThatIsTakenIsTriedAgainBehindTheHost(t *testing.T) {
 func TestWatchParent_EndsWhenTheParentIsAnother(t *testing.T) {
 	t.Parallel()
 	calls := 0
-	err := watchParent(t.Context(), time.Millisecond, func() int {
+	err := watchParent(t.Context(), time.Millisecond, 100, func() int {
 		if calls++; calls < 4 {
 			return 100
 		}
@@ -253,7 +253,7 @@ func TestWatchParent_EndsWhenTheParentIsAnother(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := watchParent(ctx, time.Millisecond, func() int { return 100 }); err != nil {
+	if err := watchParent(ctx, time.Millisecond, 100, func() int { return 100 }); err != nil {
 		t.Errorf("error is %v, want none", err)
 	}
 }

@@ -17,7 +17,7 @@ const shortestPoll = 50 * time.Millisecond
 
 // start answers POST orchestrators/{name}[/{id}]. With timeout and
 // pollingInterval it waits for the instance to end.
-func (m *management) start(name string, id durable.InstanceID) operation {
+func (m *managementAPI) start(name string, id durable.InstanceID) operation {
 	return func(c echo.Context, q query) error {
 		ctx := c.Request().Context()
 		input, err := readBody(c)
@@ -67,7 +67,7 @@ func patienceOf(q query) (*patience, error) {
 }
 
 // answerStarted answers a request that started an instance.
-func (m *management) answerStarted(c echo.Context, q query, id durable.InstanceID, p *patience) error {
+func (m *managementAPI) answerStarted(c echo.Context, q query, id durable.InstanceID, p *patience) error {
 	if p != nil {
 		return m.waitOrCheckStatus(c, q, id, p.timeout, p.interval)
 	}
@@ -78,7 +78,7 @@ func (m *management) answerStarted(c echo.Context, q query, id durable.InstanceI
 // or, if it ended in another way, its status. If it has not ended in time, or
 // the server is stopping, it answers with the check-status payload
 // (HttpApiHandler.cs, WaitForCompletionOrCreateCheckStatusResponseAsync).
-func (m *management) waitOrCheckStatus(c echo.Context, q query, id durable.InstanceID, timeout, interval time.Duration) error {
+func (m *managementAPI) waitOrCheckStatus(c echo.Context, q query, id durable.InstanceID, timeout, interval time.Duration) error {
 	ctx := c.Request().Context()
 	for deadline := time.Now().Add(timeout); ; {
 		state, err := m.instances.Status(ctx, id, provider.Fetch{Output: true})
@@ -99,7 +99,7 @@ func (m *management) waitOrCheckStatus(c echo.Context, q query, id durable.Insta
 
 // pause waits for d; false means that the caller is gone or the server is
 // stopping.
-func (m *management) pause(ctx context.Context, d time.Duration) bool {
+func (m *managementAPI) pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -34,7 +34,7 @@ const (
 type statusPayload = statusjson.Status[historyEvent]
 
 // statusOf returns the payload of an instance, without history.
-func (m *management) statusOf(state *provider.InstanceState) statusPayload {
+func (m *managementAPI) statusOf(state *provider.InstanceState) statusPayload {
 	return statusPayload{
 		Name:            state.Name,
 		InstanceID:      state.Instance.InstanceID,
@@ -75,7 +75,7 @@ func payloadJSON(stored *string) json.RawMessage {
 }
 
 // status answers GET instances/{id}.
-func (m *management) status(id durable.InstanceID) operation {
+func (m *managementAPI) status(id durable.InstanceID) operation {
 	return func(c echo.Context, q query) error {
 		ctx := c.Request().Context()
 		fetch := statusFetch(q)
@@ -130,7 +130,7 @@ func statusCode(s history.RuntimeStatus, errorOnFailure bool) int {
 }
 
 // list answers GET instances.
-func (m *management) list(c echo.Context, q query) error {
+func (m *managementAPI) list(c echo.Context, q query) error {
 	showInput := q.boolean("showInput", true)
 	size, err := q.pageSize()
 	if err != nil {

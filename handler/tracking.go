@@ -12,7 +12,7 @@ import (
 
 // tracking answers GET instances/{id}/tracking: a page of the audit of an
 // instance.
-func (m *management) tracking(id durable.InstanceID) operation {
+func (m *managementAPI) tracking(id durable.InstanceID) operation {
 	return func(c echo.Context, q query) error {
 		size, err := q.pageSize()
 		if err != nil {

@@ -114,13 +114,13 @@ func (x exchange) send(t *testing.T) (got answered, text string) {
 	}
 	text = regexp.MustCompile(`Content-Length: \d\d+\r\n`).ReplaceAllString(text, "") // follows from the body, and differs with what was replaced
 	text = strings.TrimRight(strings.ReplaceAll(text, "\r\n", "\n"), "\n") + "\n"
-	return answered{x, s.management, resp.StatusCode, resp.Header, body}, text
+	return answered{x, s.api, resp.StatusCode, resp.Header, body}, text
 }
 
 // answered is an answer that was got.
 type answered struct {
 	exchange
-	management *management
+	management *managementAPI
 	status     int
 	header     http.Header
 	answer     []byte

@@ -27,11 +27,11 @@ type undecodableMessage struct {
 const maxUndecodableShown = 20
 
 // undecodable returns what health tells, nil if all can be decoded.
-func (m *management) undecodable() *undecodablePayload {
-	if m.keeper == nil {
+func (m *managementAPI) undecodable() *undecodablePayload {
+	if m.hub == nil {
 		return nil
 	}
-	all := m.keeper.Undecodable()
+	all := m.hub.Undecodable()
 	if len(all) == 0 {
 		return nil
 	}
@@ -48,8 +48,8 @@ type retriedPayload struct {
 }
 
 // retryUndecodable answers POST undecodable/retry.
-func (m *management) retryUndecodable(c echo.Context, _ query) error {
-	n, err := m.keeper.RetryUndecodable(c.Request().Context())
+func (m *managementAPI) retryUndecodable(c echo.Context, _ query) error {
+	n, err := m.hub.RetryUndecodable(c.Request().Context())
 	if err != nil {
 		return fmt.Errorf("put back the messages that were set aside, after %d of them: %w", n, err)
 	}

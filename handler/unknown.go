@@ -12,7 +12,7 @@ import (
 
 // warnOfStart returns what to tell who starts an orchestrator that this app does not
 // know, empty if it does. An app that has no orchestrators starts those of others.
-func (m *management) warnOfStart(name, version string) string {
+func (m *managementAPI) warnOfStart(name, version string) string {
 	known := m.knownOrchestrators()
 	if _, ok := m.registry.Orchestrator(name, version); ok || len(known) == 0 {
 		return ""
@@ -28,7 +28,7 @@ func quoteName(name, version string) string {
 	return fmt.Sprintf("%q for version %q", name, version)
 }
 
-func (m *management) knownOrchestrators() []string {
+func (m *managementAPI) knownOrchestrators() []string {
 	if m.registry == nil {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (m *management) knownOrchestrators() []string {
 
 // waitsFor says what an instance waits for that this app does not know, empty if
 // nothing is known of such a thing.
-func (m *management) waitsFor(state *provider.InstanceState) string {
+func (m *managementAPI) waitsFor(state *provider.InstanceState) string {
 	if state.Status.IsTerminal() {
 		return ""
 	}
@@ -62,7 +62,7 @@ func withArticle(kind string) string {
 	return "an " + kind + " named" // an orchestrator, an activity, an entity
 }
 
-func (m *management) allWaiting() []durable.WaitingFunction {
+func (m *managementAPI) allWaiting() []durable.WaitingFunction {
 	if m.waiting == nil {
 		return nil
 	}
