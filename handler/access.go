@@ -6,9 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/binary"
-	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -79,18 +77,4 @@ func (a access) handedOut(r *http.Request, id durable.InstanceID) (at time.Time,
 func sameSecret(given, secret string) bool {
 	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(secret))
 	return subtle.ConstantTimeCompare(a[:], b[:]) == 1
-}
-
-// isLoopback reports whether only this machine can reach an address, which is a
-// host with a port or without.
-func isLoopback(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		host = address
-	}
-	if host == "localhost" {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.IsLoopback()
 }

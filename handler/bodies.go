@@ -14,14 +14,14 @@ import (
 )
 
 // errBodies refuses a body for which there is no room at the moment.
-var errBodies = &answerError{http.StatusServiceUnavailable, errorBody{
+var errBodies = answerWith(http.StatusServiceUnavailable, errorBody{
 	Message: "The app is busy with as many bytes of request bodies as it takes at once. Try again later.",
-}}
+})
 
 // errLateBody is the answer to who sends nothing more of a body.
-var errLateBody = &answerError{http.StatusRequestTimeout, errorBody{
+var errLateBody = answerWith(http.StatusRequestTimeout, errorBody{
 	Message: fmt.Sprintf("The request body did not come within %v.", bodyTime),
-}}
+})
 
 // A bodyRoom is the room for the bodies of all requests that are being answered.
 type bodyRoom struct {

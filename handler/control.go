@@ -40,7 +40,7 @@ func (m *managementAPI) rewind(id durable.InstanceID) operation {
 		case errors.Is(err, durable.ErrInstanceNotFound):
 			return writeJSON(c, http.StatusNotFound, fmt.Sprintf("No orchestration with instance ID \"%s\" found.", id))
 		case errors.Is(err, durable.ErrNotSupported):
-			return &answerError{http.StatusNotImplemented, withCause("Rewind is not supported by the underlying storage provider.", err)}
+			return answerWith(http.StatusNotImplemented, withCause("Rewind is not supported by the underlying storage provider.", err))
 		}
 		return err
 	}
@@ -60,11 +60,11 @@ func (m *managementAPI) restart(id durable.InstanceID) operation {
 		}
 		restarted, err := m.instances.Restart(c.Request().Context(), id, opts...)
 		if exists, ok := errors.AsType[*provider.InstanceExistsError](err); ok {
-			return &answerError{http.StatusConflict, withCause("A non-terminal instance with this instance ID already exists.", exists)}
+			return answerWith(http.StatusConflict, withCause("A non-terminal instance with this instance ID already exists.", exists))
 		}
 		switch {
 		case errors.Is(err, durable.ErrInstanceNotFound):
-			return &answerError{http.StatusBadRequest, withCause("InstanceId does not match a valid orchestration instance.", err)}
+			return answerWith(http.StatusBadRequest, withCause("InstanceId does not match a valid orchestration instance.", err))
 		case err != nil:
 			return err
 		}

@@ -38,7 +38,7 @@ func (f *front) checkOrigin(r *http.Request) error {
 	asked := *r
 	_, asked.Host, _ = strings.Cut(f.origin(r), "://") // a host that proxies puts its own in r
 	if err := http.NewCrossOriginProtection().Check(&asked); err != nil {
-		return &answerError{http.StatusForbidden, errorBody{Message: "A page of another site may not do this: " + err.Error() + "."}}
+		return answerWith(http.StatusForbidden, errorBody{Message: "A page of another site may not do this: " + err.Error() + "."})
 	}
 	return nil
 }
@@ -70,9 +70,9 @@ func (f *front) checkHost(r *http.Request) error {
 	}
 	for _, host := range hosts {
 		if host = nameOf(strings.TrimSpace(host)); !isOurName(host, f.cfg.SiteHostname) {
-			return &answerError{http.StatusForbidden, errorBody{Message: fmt.Sprintf(
+			return answerWith(http.StatusForbidden, errorBody{Message: fmt.Sprintf(
 				"The request is for the host %q, which is not this app's. Call it localhost; or set DURABLE_KEY; "+
-					"or, if it is behind a proxy of its own, httpSettings.useForwardedHost.", host)}}
+					"or, if it is behind a proxy of its own, httpSettings.useForwardedHost.", host)})
 		}
 	}
 	return nil

@@ -2,9 +2,16 @@ package handler
 
 import (
 	"net/http"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/labstack/echo/v4"
+)
+
+const (
+	// startPatience is how long a request waits for an app that has just
+	// started to reach its storage.
+	startPatience = 10 * time.Second
 )
 
 // gate answers GET / at once, whatever else is the case: the host takes an

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
@@ -17,10 +16,6 @@ import (
 
 const (
 	contentTypeJSON = "application/json; charset=utf-8"
-
-	// startPatience is how long a request waits for an app that has just
-	// started to reach its storage.
-	startPatience = 10 * time.Second
 
 	// retryUnavailable is what a caller is told to wait, in seconds, when
 	// nothing can be served.
@@ -56,7 +51,7 @@ func recoverPanics(log *slog.Logger) echo.MiddlewareFunc {
 
 // errPanicked is what a request ends with whose route panicked, after that was
 // logged.
-var errPanicked = &answerError{http.StatusInternalServerError, errorBody{Message: messageInternal}}
+var errPanicked = answerWith(http.StatusInternalServerError, errorBody{Message: messageInternal})
 
 // identify gives each request an ID: the caller's, else that of the host's
 // invocation, else a new one. The answer tells it.

@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -275,23 +274,6 @@ func eventPayload(c echo.Context) (json.RawMessage, error) {
 		payload = json.RawMessage("null")
 	}
 	return payload, err
-}
-
-// parseJSON returns text, which must be JSON, as it is but for blanks around it;
-// nil if it is empty. Invalid makes an answer of what is wrong with it.
-func parseJSON(text []byte, invalid func(error) error) (json.RawMessage, error) {
-	text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
-	if len(text) == 0 {
-		return nil, nil
-	}
-	if !json.Valid(text) {
-		var any json.RawMessage
-		return nil, invalid(json.Unmarshal(text, &any)) // it says why
-	}
-	if tooDeep(text) {
-		return nil, badRequest("The JSON is nested more than %d deep.", maxJSONDepth)
-	}
-	return text, nil
 }
 
 // headerUnreadable tells how many instances an answer leaves out since what is stored

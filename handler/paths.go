@@ -105,3 +105,11 @@ func mendSlashes(r *http.Request, segment string) string {
 	}
 	return strings.NewReplacer("%2F", "/", "%2f", "/").Replace(segment)
 }
+
+// groupPath returns the path at which routes with the given prefix begin.
+func groupPath(prefix string) string {
+	if prefix == "" {
+		return ""
+	}
+	return "/" + prefix
+}

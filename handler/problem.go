@@ -75,6 +75,9 @@ type answerError struct {
 
 func (e *answerError) Error() string { return e.body.Message }
 
+// answerWith returns an error that is answered with a status and a body.
+func answerWith(status int, body errorBody) error { return &answerError{status, body} }
+
 // badRequest refuses a request with a sentence that says why.
 func badRequest(format string, args ...any) error {
 	return &answerError{http.StatusBadRequest, errorBody{Message: fmt.Sprintf(format, args...)}}

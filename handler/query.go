@@ -136,3 +136,22 @@ func parseTime(text string) (t time.Time, ok bool) {
 }
 
 func isDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
+
+const (
+	// defaultPageSize is how many instances a page of a list has, and
+	// maxPageSize how many a table hands out at once.
+	defaultPageSize = 100
+	maxPageSize     = 1000
+)
+
+// pageSize returns how much a page of a list has.
+func (q query) pageSize() (int, error) {
+	size, given := q.number("top")
+	switch {
+	case !given:
+		return defaultPageSize, nil
+	case size < 1:
+		return 0, badRequest("top is %d; want 1 or more.", size)
+	}
+	return min(size, maxPageSize), nil
+}

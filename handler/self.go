@@ -31,7 +31,7 @@ func (m *managementAPI) makePrimary(c echo.Context, _ query) error {
 func (m *managementAPI) scale(c echo.Context, _ query) error {
 	load, err := m.load.look(c.Request().Context())
 	if errors.Is(err, provider.ErrNotSupported) {
-		return &answerError{http.StatusNotImplemented, withCause("What stores the task hub cannot tell its load.", err)}
+		return answerWith(http.StatusNotImplemented, withCause("What stores the task hub cannot tell its load.", err))
 	}
 	if err != nil {
 		return err

@@ -140,14 +140,6 @@ func (s *Server) exposed() error {
 	return fmt.Errorf("the address to listen on is %s, which others can reach: set DURABLE_KEY, the key that callers of the management API must have", s.cfg.Address)
 }
 
-// groupPath returns the path at which routes with the given prefix begin.
-func groupPath(prefix string) string {
-	if prefix == "" {
-		return ""
-	}
-	return "/" + prefix
-}
-
 // configReason says what is wrong with the configuration.
 func configReason(problem error) string {
 	return "The app's configuration is wrong: " + strings.ReplaceAll(problem.Error(), "\n", "; ") +

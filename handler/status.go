@@ -20,11 +20,6 @@ import (
 const (
 	headerContinuation = "x-ms-continuation-token"
 
-	// defaultPageSize is how many instances a page of a list has, and
-	// maxPageSize how many a table hands out at once.
-	defaultPageSize = 100
-	maxPageSize     = 1000
-
 	// retryStatus is when to ask again for a status that is not final, in
 	// seconds.
 	retryStatus = "5"
@@ -166,17 +161,5 @@ func badToken(err error) error {
 	if !errors.Is(err, provider.ErrContinuation) {
 		return err
 	}
-	return &answerError{http.StatusBadRequest, withCause("The continuation token is not one that this task hub returned.", err)}
-}
-
-// pageSize returns how much a page of a list has.
-func (q query) pageSize() (int, error) {
-	size, given := q.number("top")
-	switch {
-	case !given:
-		return defaultPageSize, nil
-	case size < 1:
-		return 0, badRequest("top is %d; want 1 or more.", size)
-	}
-	return min(size, maxPageSize), nil
+	return answerWith(http.StatusBadRequest, withCause("The continuation token is not one that this task hub returned.", err))
 }

@@ -22,7 +22,7 @@ func (m *managementAPI) tracking(id durable.InstanceID) operation {
 		page, err := m.instances.Tracking(c.Request().Context(), id, provider.TrackingQuery{PageSize: size, Continuation: from})
 		switch {
 		case errors.Is(err, provider.ErrNotSupported):
-			return &answerError{http.StatusNotImplemented, withCause("This hub keeps no audit of its orchestrations.", err)}
+			return answerWith(http.StatusNotImplemented, withCause("This hub keeps no audit of its orchestrations.", err))
 		case err != nil:
 			return badToken(err)
 		case len(page.Records) == 0 && from == "" && page.Continuation == "":
