@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
 // headerKey is the header that a caller's key may be in, as with the Functions
@@ -36,7 +37,7 @@ func (a access) full(r *http.Request) bool {
 	if a.open() {
 		return true
 	}
-	fromURL := sameSecret(parseQuery(r.URL.RawQuery).text("code"), a.key)
+	fromURL := sameSecret(web.ParseQuery(r.URL.RawQuery).Text("code"), a.key)
 	fromHeader := sameSecret(r.Header.Get(headerKey), a.key)
 	return fromURL || fromHeader
 }
@@ -61,7 +62,7 @@ func (a access) mac(id durable.InstanceID, stamp []byte) []byte {
 // it was not. The codes of earlier versions of this package have no time: they are older
 // than all that can be dated.
 func (a access) handedOut(r *http.Request, id durable.InstanceID) (at time.Time, ok bool) {
-	code, err := base64.RawURLEncoding.DecodeString(parseQuery(r.URL.RawQuery).text("code"))
+	code, err := base64.RawURLEncoding.DecodeString(web.ParseQuery(r.URL.RawQuery).Text("code"))
 	stamp := len(code) - sha256.Size
 	if err != nil || stamp != 0 && stamp != stampSize || !hmac.Equal(code[stamp:], a.mac(id, code[:stamp])) {
 		return time.Time{}, false

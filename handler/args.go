@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
 // An appCommand is what an app's program does instead of serving, if its first
@@ -119,4 +121,10 @@ func schemaCommand(_ App, _ []string, out io.Writer) error {
 	}
 	_, err = out.Write(append(text, '\n'))
 	return err
+}
+
+// openAPICommand writes the document for an app at the usual place.
+func openAPICommand(_ App, _ []string, out io.Writer) error {
+	base := "/" + DefaultRoutePrefix + web.ManagementPath
+	return json.NewEncoder(out).Encode(openAPIDocument(managementRoutes(), base))
 }

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -79,7 +80,7 @@ func TestBodies_OfAllRequestsHaveALimit(t *testing.T) {
 		proceed <- struct{}{}
 		holding.Wait()
 	}
-	if left := s.front.bodies.left.Load(); left != cfg.MaxRequestBodies {
+	if left := s.front.Bodies.Left.Load(); left != cfg.MaxRequestBodies {
 		t.Errorf("%d bytes are left in the end, want %d", left, cfg.MaxRequestBodies)
 	}
 }
@@ -149,10 +150,10 @@ func TestBodies_GiveBackTheMemoryOfLargeOnes(t *testing.T) {
 		code         int
 		frees        bool
 	}{
-		"answered":           {1 << 30, largeBody, http.StatusNoContent, true},
+		"answered":           {1 << 30, web.LargeBody, http.StatusNoContent, true},
 		"small":              {1 << 30, 1000, http.StatusNoContent, false},
-		"refused on the way": {largeBody + 1000, largeBody + 2000, http.StatusServiceUnavailable, true},
-		"refused early":      {1000, largeBody, http.StatusServiceUnavailable, false},
+		"refused on the way": {web.LargeBody + 1000, web.LargeBody + 2000, http.StatusServiceUnavailable, true},
+		"refused early":      {1000, web.LargeBody, http.StatusServiceUnavailable, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -166,11 +167,11 @@ func TestBodies_GiveBackTheMemoryOfLargeOnes(t *testing.T) {
 			}}
 			s := readyServer(t, app, fakeConfig(t, newFakeHub()))
 			s.cfg.MaxRequestBodies = tt.room
-			s.front.bodies.left.Store(tt.room)
+			s.front.Bodies.Left.Store(tt.room)
 			body := io.LimitReader(blanks{}, tt.length) // of no known length
 			w := httptest.NewRecorder()
 			s.ServeHTTP(w, httptest.NewRequest(http.MethodPost, "http://localhost:8080/api/read", body))
-			if freeing := s.front.bodies.freeing.Load(); w.Code != tt.code || freeing != tt.frees {
+			if freeing := s.front.Bodies.Freeing.Load(); w.Code != tt.code || freeing != tt.frees {
 				t.Errorf("%d, and memory is to be given back: %v; want %d, %v", w.Code, freeing, tt.code, tt.frees)
 			}
 		})
@@ -191,11 +192,11 @@ func (blanks) Read(p []byte) (int, error) {
 // other: who finds none fails, and the others end.
 func TestBodies_ThatNeedEachOthersRoomDoNotWait(t *testing.T) {
 	t.Parallel()
-	var room bodyRoom
-	room.left.Store(25)
-	var bodies []*roomedBody
+	var room web.BodyRoom
+	room.Left.Store(25)
+	var bodies []*web.RoomedBody
 	for range 4 {
-		bodies = append(bodies, &roomedBody{ReadCloser: io.NopCloser(strings.NewReader("0123456789")), room: &room, answer: httptest.NewRecorder()})
+		bodies = append(bodies, &web.RoomedBody{ReadCloser: io.NopCloser(strings.NewReader("0123456789")), Room: &room, Answer: httptest.NewRecorder()})
 	}
 	whole, refused := 0, 0
 	for range 11 {
@@ -206,31 +207,31 @@ func TestBodies_ThatNeedEachOthersRoomDoNotWait(t *testing.T) {
 			switch _, err := b.Read(make([]byte, 1)); {
 			case err == nil:
 				continue
-			case errors.Is(err, errBodies):
+			case errors.Is(err, web.ErrBodies):
 				refused++ // its route does not end before the others read on
 			case errors.Is(err, io.EOF):
 				whole++
-				room.left.Add(b.taken)
+				room.Left.Add(b.Taken)
 			}
 			bodies[i] = nil
 		}
 	}
-	if whole != 2 || refused != 2 || room.left.Load() != 25 {
-		t.Errorf("%d are whole and %d refused, want 2 and 2; %d bytes are left, want 25", whole, refused, room.left.Load())
+	if whole != 2 || refused != 2 || room.Left.Load() != 25 {
+		t.Errorf("%d are whole and %d refused, want 2 and 2; %d bytes are left, want 25", whole, refused, room.Left.Load())
 	}
 }
 
 // The memory for a body grows with what has come, and is in the end as large as it is.
 func TestBodies_MemoryGrowsWithWhatHasCome(t *testing.T) {
 	t.Parallel()
-	for _, size := range []int{0, 1, firstRead - 1, firstRead, firstRead + 1, 5 * firstRead, 3 << 20} {
+	for _, size := range []int{0, 1, web.FirstRead - 1, web.FirstRead, web.FirstRead + 1, 5 * web.FirstRead, 3 << 20} {
 		for _, known := range []bool{true, false} {
 			want := bytes.Repeat([]byte("x"), size)
 			r := httptest.NewRequest(http.MethodPost, "/", &growing{t: t, left: want})
 			if r.ContentLength = -1; known {
 				r.ContentLength = int64(size)
 			}
-			got, err := readAll(r)
+			got, err := web.ReadAll(r)
 			if err != nil || !bytes.Equal(got, want) {
 				t.Errorf("%d bytes: got %d, %v", size, len(got), err)
 			}
@@ -250,7 +251,7 @@ type growing struct {
 }
 
 func (g *growing) Read(p []byte) (int, error) {
-	if most := max(firstRead, 3*g.read+1); len(p) > most {
+	if most := max(web.FirstRead, 3*g.read+1); len(p) > most {
 		g.t.Errorf("room for %d bytes when %d have come, want at most %d", len(p), g.read, most)
 	}
 	n := copy(p[:min(len(p), 1000)], g.left)

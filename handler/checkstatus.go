@@ -1,10 +1,6 @@
 package handler
 
 import (
-	"errors"
-	"net/http"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -22,22 +18,14 @@ const (
 // in another way; else as [CheckStatus] does. It looks every interval. Zero
 // stands for ten seconds, and for one.
 func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval time.Duration) error {
-	l := linksOf(c)
-	if l == nil {
-		return errNoServer
-	}
 	if timeout == 0 {
 		timeout = DefaultWaitTimeout
 	}
 	if interval == 0 {
 		interval = DefaultWaitInterval
 	}
-	return l.management.waitOrCheckStatus(c, query{}, id, timeout, interval)
+	return waitOrCheckStatus(c, id, timeout, interval)
 }
-
-// retryCheckStatus is when to ask for the status of an instance that was just
-// started, in seconds.
-const retryCheckStatus = "10"
 
 // A ManagementPayload tells what can be done with an instance, by URL.
 // {eventName} and {text} in them stand for what the caller puts there. It has
@@ -64,111 +52,13 @@ type ManagementPayload struct {
 // request and a key that is good for them. It returns an error if the request
 // did not come through a [Server].
 func Management(c echo.Context, id durable.InstanceID) (ManagementPayload, error) {
-	l := linksOf(c)
-	if l == nil {
-		return ManagementPayload{}, errNoServer
-	}
-	return l.checkStatus(id), nil
+	urls, err := managementURLs(c, id)
+	return ManagementPayload(urls), err
 }
-
-var errNoServer = errors.New("management URLs: the request did not come through a handler.Server")
 
 // CheckStatus answers a request that started an instance with status 202, the
 // URL of its status as Location, and its [ManagementPayload]. It returns an error
 // if the request did not come through a [Server].
 func CheckStatus(c echo.Context, id durable.InstanceID) error {
-	payload, err := Management(c, id)
-	if err != nil {
-		return err
-	}
-	c.Response().Header().Set(echo.HeaderLocation, payload.StatusQueryGetURI)
-	c.Response().Header().Set(echo.HeaderRetryAfter, retryCheckStatus)
-	return writeJSON(c, http.StatusAccepted, payload)
-}
-
-// links makes the URLs that one request's answer holds.
-type links struct {
-	origin string // scheme and host
-	base   string // path of the management API
-	query  string // taskHub and connection
-	code   func(durable.InstanceID) string
-
-	management *managementAPI
-	warning    string // of what the request started
-}
-
-const linksKey = "durablefunctions.links"
-
-func linksOf(c echo.Context) *links {
-	l, _ := c.Get(linksKey).(*links)
-	return l
-}
-
-// linksFor gives each request its links.
-func (m *managementAPI) linksFor(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		base, ok := c.Get(baseKey).(string)
-		if !ok {
-			base = m.front.managementBases()[0]
-		}
-		c.Set(linksKey, &links{origin: m.front.origin(c.Request()), base: base, query: m.hubQuery(), code: m.codeFor(c.Request()), management: m})
-		return next(c)
-	}
-}
-
-// hubQuery returns the parameters that every management URL has.
-func (m *managementAPI) hubQuery() string {
-	return "taskHub=" + url.QueryEscape(m.cfg.TaskHub) + "&connection=" + url.QueryEscape(m.cfg.Connection)
-}
-
-// codeFor returns how URLs get a code, the last parameter that management URLs
-// have. Behind the host it is the caller's key: there the app is one function, so
-// that a key which was good for this request is good for those, too. On its own,
-// or if the host asks for none, the server makes one for the instance if it has a
-// key. Each call makes a code for the instance that has the ID then.
-func (m *managementAPI) codeFor(r *http.Request) func(durable.InstanceID) string {
-	given := parseQuery(r.URL.RawQuery).text("code")
-	if given == "" {
-		given = r.Header.Get(headerKey)
-	}
-	access := m.access
-	return func(id durable.InstanceID) string {
-		if !access.open() && (given == "" || !m.cfg.BehindHost) {
-			return access.code(id, time.Now())
-		}
-		return given
-	}
-}
-
-func (l *links) checkStatus(id durable.InstanceID) ManagementPayload {
-	// Blanks become %20 and every other character that is special anywhere in a
-	// URL is escaped, so that readers which take "+" for a blank, as .NET's
-	// decoder does, read the same.
-	instance := l.origin + l.base + "/instances/" + strings.ReplaceAll(url.QueryEscape(string(id)), "+", "%20")
-	query := l.query
-	if code := l.code(id); code != "" {
-		query += "&code=" + url.QueryEscape(code)
-	}
-	withReason := func(operation string) string { return instance + "/" + operation + "?reason={text}&" + query }
-	return ManagementPayload{
-		ID:                    id,
-		StatusQueryGetURI:     instance + "?" + query,
-		SendEventPostURI:      instance + "/raiseEvent/{eventName}?" + query,
-		TerminatePostURI:      withReason("terminate"),
-		RewindPostURI:         withReason("rewind"),
-		PurgeHistoryDeleteURI: instance + "?" + query,
-		RestartPostURI:        instance + "/restart?" + query,
-		SuspendPostURI:        withReason("suspend"),
-		ResumePostURI:         withReason("resume"),
-		Warning:               l.warning,
-	}
-}
-
-// requestURL returns the public URL of a request.
-func (l *links) requestURL(r *http.Request) string {
-	path := r.RequestURI
-	if !strings.HasPrefix(path, "/") { // a proxy's absolute form
-		path = r.URL.RequestURI()
-	}
-	return l.origin + path
+	return checkStatus(c, id)
 }

@@ -169,7 +169,7 @@ func TestOrigin_StandaloneKnowsTLS(t *testing.T) {
 	s := readyServer(t, App{}, fakeConfig(t, newFakeHub()))
 	r := httptest.NewRequest("GET", "/", nil)
 	r.Host, r.TLS = "host:1", &tls.ConnectionState{}
-	if got := s.front.origin(r); got != "https://host:1" {
+	if got := s.front.Origin(r); got != "https://host:1" {
 		t.Errorf("origin is %s, want https://host:1", got)
 	}
 }

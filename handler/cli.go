@@ -18,6 +18,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
 // hubCommand is what the program does when its first argument is hub.
@@ -74,7 +75,7 @@ func (t *hubTool) open(context.Context) (*hubcli.Target, error) {
 	}
 	s.state.Ready()
 	return &hubcli.Target{
-		Client: &http.Client{Transport: inProcess{s}}, Base: "http://localhost" + webhookPath, Close: s.hub.Close,
+		Client: &http.Client{Transport: inProcess{s}}, Base: "http://localhost" + web.WebhookPath, Close: s.hub.Close,
 	}, nil
 }
 

@@ -8,14 +8,15 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
 // accepted is an operation on an instance that needs nothing but a reason and is
 // answered with status 202.
 func accepted(id durable.InstanceID, do func(ctx context.Context, id durable.InstanceID, reason string) error) operation {
-	return func(c echo.Context, q query) error {
-		if err := do(c.Request().Context(), id, q.text("reason")); err != nil {
+	return func(c echo.Context, q web.Query) error {
+		if err := do(c.Request().Context(), id, q.Text("reason")); err != nil {
 			return err
 		}
 		return c.NoContent(http.StatusAccepted)
@@ -29,18 +30,18 @@ func (m *managementAPI) terminate(ctx context.Context, id durable.InstanceID, re
 // rewind answers POST instances/{id}/rewind. Unlike others it says why it
 // refuses, as a JSON string (HttpApiHandler.cs, HandleRewindInstanceRequestAsync).
 func (m *managementAPI) rewind(id durable.InstanceID) operation {
-	return func(c echo.Context, q query) error {
-		err := m.instances.Rewind(c.Request().Context(), id, q.text("reason"))
+	return func(c echo.Context, q web.Query) error {
+		err := m.instances.Rewind(c.Request().Context(), id, q.Text("reason"))
 		if state, ok := errors.AsType[*durable.InstanceStateError](err); ok {
-			return writeJSON(c, http.StatusPreconditionFailed, state.Error())
+			return web.WriteJSON(c, http.StatusPreconditionFailed, state.Error())
 		}
 		switch {
 		case err == nil:
 			return c.NoContent(http.StatusAccepted)
 		case errors.Is(err, durable.ErrInstanceNotFound):
-			return writeJSON(c, http.StatusNotFound, fmt.Sprintf("No orchestration with instance ID \"%s\" found.", id))
+			return web.WriteJSON(c, http.StatusNotFound, fmt.Sprintf("No orchestration with instance ID \"%s\" found.", id))
 		case errors.Is(err, durable.ErrNotSupported):
-			return answerWith(http.StatusNotImplemented, withCause("Rewind is not supported by the underlying storage provider.", err))
+			return web.AnswerWith(http.StatusNotImplemented, web.WithCause("Rewind is not supported by the underlying storage provider.", err))
 		}
 		return err
 	}
@@ -49,22 +50,22 @@ func (m *managementAPI) rewind(id durable.InstanceID) operation {
 // restart answers POST instances/{id}/restart, as a start is answered
 // (HttpApiHandler.cs, HandleRestartInstanceRequestAsync).
 func (m *managementAPI) restart(id durable.InstanceID) operation {
-	return func(c echo.Context, q query) error {
+	return func(c echo.Context, q web.Query) error {
 		patience, err := patienceOf(q)
 		if err != nil {
 			return err
 		}
 		var opts []durable.StartOption
-		if !q.boolean("restartWithNewInstanceId", true) {
+		if !q.Boolean("restartWithNewInstanceId", true) {
 			opts = append(opts, id)
 		}
 		restarted, err := m.instances.Restart(c.Request().Context(), id, opts...)
 		if exists, ok := errors.AsType[*provider.InstanceExistsError](err); ok {
-			return answerWith(http.StatusConflict, withCause("A non-terminal instance with this instance ID already exists.", exists))
+			return web.AnswerWith(http.StatusConflict, web.WithCause("A non-terminal instance with this instance ID already exists.", exists))
 		}
 		switch {
 		case errors.Is(err, durable.ErrInstanceNotFound):
-			return answerWith(http.StatusBadRequest, withCause("InstanceId does not match a valid orchestration instance.", err))
+			return web.AnswerWith(http.StatusBadRequest, web.WithCause("InstanceId does not match a valid orchestration instance.", err))
 		case err != nil:
 			return err
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/labstack/echo/v4"
@@ -32,16 +33,16 @@ const emptyKey = "$"
 // listEntities answers GET entities and entities/{name} (HttpApiHandler.cs,
 // HandleListEntitiesRequestAsync).
 func (m *managementAPI) listEntities(name string) operation {
-	return func(c echo.Context, q query) error {
-		size, err := q.pageSize()
+	return func(c echo.Context, q web.Query) error {
+		size, err := q.PageSize()
 		if err != nil {
 			return err
 		}
 		page, err := m.instances.ListEntities(c.Request().Context(), durable.EntityQuery{
 			Name:              name,
-			LastOperationFrom: q.time("lastOperationTimeFrom"),
-			LastOperationTo:   q.time("lastOperationTimeTo"),
-			FetchState:        q.boolean("fetchState", false),
+			LastOperationFrom: q.Time("lastOperationTimeFrom"),
+			LastOperationTo:   q.Time("lastOperationTimeTo"),
+			FetchState:        q.Boolean("fetchState", false),
 			PageSize:          size,
 			Continuation:      c.Request().Header.Get(headerContinuation),
 		})
@@ -55,13 +56,13 @@ func (m *managementAPI) listEntities(name string) operation {
 		m.unreadable.Add(m.logger, page.Unreadable)
 		c.Response().Header().Set(headerContinuation, page.Continuation)
 		setUnreadable(c, len(page.Unreadable))
-		return writeJSON(c, http.StatusOK, statuses)
+		return web.WriteJSON(c, http.StatusOK, statuses)
 	}
 }
 
 // readEntity answers GET entities/{name}/{key}.
 func (m *managementAPI) readEntity(name, key string) operation {
-	return func(c echo.Context, _ query) error {
+	return func(c echo.Context, _ web.Query) error {
 		if key == emptyKey {
 			key = ""
 		}
@@ -72,26 +73,26 @@ func (m *managementAPI) readEntity(name, key string) operation {
 		if err != nil {
 			return err
 		}
-		return writeJSON(c, http.StatusOK, s.State)
+		return web.WriteJSON(c, http.StatusOK, s.State)
 	}
 }
 
 // signalEntity answers POST entities/{name}/{key}.
 func (m *managementAPI) signalEntity(name, key string) operation {
-	return func(c echo.Context, q query) error { return m.signal(c, name, key, q.text("op")) }
+	return func(c echo.Context, q web.Query) error { return m.signal(c, name, key, q.Text("op")) }
 }
 
 // deleteEntity answers DELETE entities/{name}/{key}.
 func (m *managementAPI) deleteEntity(name, key string) operation {
-	return func(c echo.Context, _ query) error { return m.signal(c, name, key, "delete") }
+	return func(c echo.Context, _ web.Query) error { return m.signal(c, name, key, "delete") }
 }
 
 // signal signals an entity with the request's body as the input (HttpApiHandler.cs,
 // HandlePostEntityOperationRequestAsync). Whether there is such an entity is not
 // looked at: another worker may have it.
 func (m *managementAPI) signal(c echo.Context, name, key, operation string) error {
-	if len(name)+len(operation) > maxName {
-		return badRequest("The names of an entity and its operation must not exceed %d bytes.", maxName)
+	if len(name)+len(operation) > web.MaxName {
+		return web.BadRequest("The names of an entity and its operation must not exceed %d bytes.", web.MaxName)
 	}
 	input, err := operationInput(c)
 	if err != nil {
@@ -106,7 +107,7 @@ func (m *managementAPI) signal(c echo.Context, name, key, operation string) erro
 // operationInput returns a request's body: JSON if it says that it is, else a text;
 // nil if it is empty.
 func operationInput(c echo.Context) (json.RawMessage, error) {
-	text, err := bodyText(c)
+	text, err := web.BodyText(c)
 	if err != nil || len(text) == 0 {
 		return nil, err
 	}
@@ -114,7 +115,7 @@ func operationInput(c echo.Context) (json.RawMessage, error) {
 	if err != nil || media != echo.MIMEApplicationJSON {
 		return jsontext.Marshal(string(text))
 	}
-	input, err := parseJSON(text, func(err error) error { return badRequest("Could not parse JSON content: %v", err) })
+	input, err := web.ParseJSON(text, func(err error) error { return web.BadRequest("Could not parse JSON content: %v", err) })
 	if err != nil || input == nil {
 		return nil, err
 	}

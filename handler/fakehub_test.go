@@ -213,7 +213,7 @@ func readyServer(t testing.TB, app App, cfg Config) *Server {
 // all the room for bodies.
 func wantNothingInUse(t testing.TB, s *Server) {
 	t.Helper()
-	if left := s.front.bodies.left.Load(); left != s.cfg.MaxRequestBodies {
+	if left := s.front.Bodies.Left.Load(); left != s.cfg.MaxRequestBodies {
 		t.Errorf("the room for bodies is %d bytes when nobody is answered any more, want %d", left, s.cfg.MaxRequestBodies)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -40,7 +41,7 @@ func (m *managementAPI) asksHowItIs(c echo.Context) bool {
 	if path := c.Request().URL.Path; path == livePath || path == readyPath {
 		return !m.cfg.BehindHost
 	}
-	if !isManagement(c) {
+	if !web.IsManagement(c) {
 		return false
 	}
 	route, _ := m.route(c)
@@ -64,5 +65,5 @@ func (m *managementAPI) alive(c echo.Context) error {
 	if err := m.state.Now(); err != nil {
 		body.Status, body.Reason = "unavailable", m.forCaller(c.Request(), err).Error()
 	}
-	return writeJSON(c, http.StatusOK, body)
+	return web.WriteJSON(c, http.StatusOK, body)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -29,13 +30,13 @@ const (
 )
 
 // live answers GET health/live: who hears this hears that the process lives.
-func (m *managementAPI) live(c echo.Context, _ query) error {
-	return writeJSON(c, http.StatusOK, healthPayload{Status: "live"})
+func (m *managementAPI) live(c echo.Context, _ web.Query) error {
+	return web.WriteJSON(c, http.StatusOK, healthPayload{Status: "live"})
 }
 
 // ready answers GET health/ready. The reasons are told to who has the key, or
 // behind the host, where it has looked at keys.
-func (m *managementAPI) ready(c echo.Context, _ query) error {
+func (m *managementAPI) ready(c echo.Context, _ web.Query) error {
 	err := m.state.Now()
 	if err == nil && m.checkup != nil {
 		if err = m.checkup.now(c.Request().Context()); err != nil {
@@ -59,14 +60,14 @@ func (m *managementAPI) ready(c echo.Context, _ query) error {
 			}
 			payload.Undecodable = m.undecodable()
 		}
-		return writeJSON(c, http.StatusOK, payload)
+		return web.WriteJSON(c, http.StatusOK, payload)
 	}
 	payload := healthPayload{Status: "unavailable", Reasons: []string{reason}}
 	if !m.access.full(c.Request()) {
 		payload.Reasons = nil
 	}
-	c.Response().Header().Set(echo.HeaderRetryAfter, retryUnavailable)
-	return writeJSON(c, http.StatusServiceUnavailable, payload)
+	c.Response().Header().Set(echo.HeaderRetryAfter, web.RetryUnavailable)
+	return web.WriteJSON(c, http.StatusServiceUnavailable, payload)
 }
 
 // Who asks whether the app is ready has the storage asked, for at most checkTime, and

@@ -11,6 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -46,7 +47,7 @@ var failing = App{Routes: func(api *echo.Group, client *durable.Client) {
 		var v struct{ N int }
 		return c.Bind(&v)
 	})
-	api.GET("/fine", func(c echo.Context) error { return c.String(http.StatusOK, requestID(c)) })
+	api.GET("/fine", func(c echo.Context) error { return c.String(http.StatusOK, web.RequestID(c)) })
 }}
 
 func TestRoutes_ErrorsAndPanicsGetTheAnswerThatFits(t *testing.T) {
@@ -96,9 +97,9 @@ func TestRequestID_IsTheCallersElseTheInvocations(t *testing.T) {
 		headers []string
 		want    string
 	}{
-		{[]string{"X-Request-ID", "mine", headerInvocationID, "the-hosts"}, "mine"},
-		{[]string{headerInvocationID, "the-hosts"}, "the-hosts"},
-		{[]string{"X-Request-ID", strings.Repeat("x", 129), headerInvocationID, "the-hosts"}, "the-hosts"},
+		{[]string{"X-Request-ID", "mine", web.HeaderInvocationID, "the-hosts"}, "mine"},
+		{[]string{web.HeaderInvocationID, "the-hosts"}, "the-hosts"},
+		{[]string{"X-Request-ID", strings.Repeat("x", 129), web.HeaderInvocationID, "the-hosts"}, "the-hosts"},
 	} {
 		w := call(s, "GET", "/api/fine", "", tt.headers...)
 		if got := w.Header().Get("X-Request-ID"); got != tt.want || w.Body.String() != tt.want {

@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 
 	"github.com/labstack/echo/v4"
 )
@@ -28,8 +29,8 @@ func (s *Server) notFound(c echo.Context) error {
 	if r.Method != http.MethodPost || name == "" || strings.Contains(name, "/") || !s.isFromHost(r) {
 		return echo.ErrNotFound
 	}
-	body, err := readAll(r)
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || errors.Is(err, errBodies) {
+	body, err := web.ReadAll(r)
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || errors.Is(err, web.ErrBodies) {
 		return err
 	}
 	var envelope struct{ Data, Metadata map[string]json.RawMessage }
@@ -44,7 +45,7 @@ func (s *Server) notFound(c echo.Context) error {
 	message := fmt.Sprintf("Function %q has a trigger that this app does not serve: "+
 		"add the function to App.Triggers, or remove its folder with -write-functions.", name)
 	s.logger.Error("invocation refused", "function", name, "reason", message)
-	return writeJSON(c, http.StatusInternalServerError, errorBody{Message: message})
+	return web.WriteJSON(c, http.StatusInternalServerError, web.ErrorBody{Message: message})
 }
 
 // A wrappedRequest is an HTTP request in an invocation
@@ -85,7 +86,7 @@ func (w wrappedRequest) request(wrapped *http.Request) (*http.Request, error) {
 			r.Header.Add(name, value)
 		}
 	}
-	r.Header.Set(headerInvocationID, wrapped.Header.Get(headerInvocationID))
+	r.Header.Set(web.HeaderInvocationID, wrapped.Header.Get(web.HeaderInvocationID))
 	r.RemoteAddr = wrapped.RemoteAddr
 	r = r.WithContext(context.WithValue(r.Context(), callersKey{}, true))
 	return r, nil
@@ -131,7 +132,7 @@ func (s *Server) answerWrapped(c echo.Context, name string, wrapped wrappedReque
 	answer := &recordedAnswer{header: http.Header{}}
 	inner, err := wrapped.request(c.Request())
 	if err != nil {
-		return badRequest("Function %q got a request that is none: %v", name, err)
+		return web.BadRequest("Function %q got a request that is none: %v", name, err)
 	}
 	s.echo.ServeHTTP(answer, inner)
 	type httpOutput struct {
@@ -141,8 +142,8 @@ func (s *Server) answerWrapped(c echo.Context, name string, wrapped wrappedReque
 	}
 	output := httpOutput{answer.status, map[string]string{}, answer.body.String()}
 	if !utf8.ValidString(output.Body) {
-		answer.header.Set("Content-Type", contentTypeJSON)
-		message, err := jsontext.Marshal(errorBody{Message: "The answer is not text, and the host wraps answers in JSON. " +
+		answer.header.Set("Content-Type", web.ContentTypeJSON)
+		message, err := jsontext.Marshal(web.ErrorBody{Message: "The answer is not text, and the host wraps answers in JSON. " +
 			"Set customHandler.enableProxyingHttpRequest, or on older hosts enableForwardingHttpRequest, to true in host.json."})
 		if err != nil {
 			return err
@@ -152,7 +153,7 @@ func (s *Server) answerWrapped(c echo.Context, name string, wrapped wrappedReque
 	for name, values := range answer.header {
 		output.Headers[name] = strings.Join(values, ", ")
 	}
-	return writeJSON(c, http.StatusOK, struct {
+	return web.WriteJSON(c, http.StatusOK, struct {
 		Outputs     map[string]httpOutput
 		Logs        []string
 		ReturnValue any

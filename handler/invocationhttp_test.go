@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/google/go-cmp/cmp"
 	"github.com/labstack/echo/v4"
 )
@@ -38,7 +39,7 @@ func newHosted(f *testing.F, app App) *Server {
 
 // invoke sends an invocation as the host does.
 func invoke(s *Server, function, body string, headers ...string) (int, string) {
-	w := call(s, http.MethodPost, "/"+function, body, append([]string{"Host", handlerAddress, headerInvocationID, "the-invocation"}, headers...)...)
+	w := call(s, http.MethodPost, "/"+function, body, append([]string{"Host", handlerAddress, web.HeaderInvocationID, "the-invocation"}, headers...)...)
 	return w.Code, w.Body.String()
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -98,15 +99,15 @@ func (s *Server) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
 		if !s.isFromHost(r) {
 			return echo.ErrNotFound
 		}
-		call := &Invocation{ID: r.Header.Get(headerInvocationID), Function: t.Name(), Client: client}
+		call := &Invocation{ID: r.Header.Get(web.HeaderInvocationID), Function: t.Name(), Client: client}
 		call.logger = s.logger.With("function", call.Function, "invocationId", call.ID)
 		payload, err := call.values.Read(r.Body, &t.function)
 		if err == nil {
 			err = call.values.Retry(&call.Retry)
 		}
 		if err != nil {
-			s.logger.Error("invocation refused", "function", t.Name(), "invocationId", requestID(c), "reason", secrets.Line(err))
-			return writeJSON(c, http.StatusInternalServerError, errorBody{Message: secrets.Line(err)})
+			s.logger.Error("invocation refused", "function", t.Name(), "invocationId", web.RequestID(c), "reason", secrets.Line(err))
+			return web.WriteJSON(c, http.StatusInternalServerError, web.ErrorBody{Message: secrets.Line(err)})
 		}
 		err = triggers.Run(r.Context(), t.Name(), s.cfg.limitOf(t), call.logger, func(ctx context.Context) error { return t.run(ctx, call, payload) })
 		var result triggers.Result
@@ -118,9 +119,9 @@ func (s *Server) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
 				call.logger.Info(line)
 			}
 			call.logger.Error("function failed", "error", secrets.Line(err))
-			return writeJSON(c, http.StatusInternalServerError, errorBody{Message: secrets.Line(err)})
+			return web.WriteJSON(c, http.StatusInternalServerError, web.ErrorBody{Message: secrets.Line(err)})
 		}
-		return writeJSON(c, http.StatusOK, result)
+		return web.WriteJSON(c, http.StatusOK, result)
 	}
 }
 

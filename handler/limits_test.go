@@ -14,6 +14,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
 // A pipeListener accepts connections that tests make, in the time of a bubble.
@@ -102,8 +103,8 @@ func TestLimits_BodyThatComesTooSlowlyIsNotWaitedFor(t *testing.T) {
 		if got := statusLine(t, conn); got != "HTTP/1.1 408 Request Timeout" {
 			t.Errorf("the answer is %s", got)
 		}
-		if took := time.Since(began); took != bodyTime {
-			t.Errorf("it took %v, want %v", took, bodyTime)
+		if took := time.Since(began); took != web.BodyTime {
+			t.Errorf("it took %v, want %v", took, web.BodyTime)
 		}
 	})
 }
@@ -158,7 +159,7 @@ func TestLimits_AnswersAreNotWaitedForAndWaitingIsNotLimited(t *testing.T) {
 		idle := dial()
 		defer idle.Close()
 		send(t, idle, "GET /api/durabletask/instances/big HTTP/1.1\r\nHost: x\r\n\r\n")
-		time.Sleep(answerTime + time.Second)
+		time.Sleep(web.AnswerTime + time.Second)
 		rest, err := io.ReadAll(idle)
 		if err != nil || len(rest) > 1<<16 {
 			t.Errorf("%d bytes, %v: the answer could still be taken", len(rest), err)
@@ -183,7 +184,7 @@ func TestLimits_HeaderHasALength(t *testing.T) {
 		defer conn.Close()
 		sending.Go(func() {
 			// The answer may come before all of it was read.
-			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nX-Long: "+strings.Repeat("x", 2*maxHeader)+"\r\n\r\n")
+			_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nX-Long: "+strings.Repeat("x", 2*web.MaxHeader)+"\r\n\r\n")
 		})
 		if got := statusLine(t, conn); got != "HTTP/1.1 431 Request Header Fields Too Large" {
 			t.Errorf("the answer is %s", got)
@@ -193,12 +194,12 @@ func TestLimits_HeaderHasALength(t *testing.T) {
 
 func TestLimits_DepthIsCountedOutsideOfStrings(t *testing.T) {
 	t.Parallel()
-	deep := strings.Repeat("[", maxJSONDepth)
+	deep := strings.Repeat("[", web.MaxJSONDepth)
 	for text, want := range map[string]bool{
 		deep: false, deep + "[": true, `"` + deep + `["`: false, `"\"` + deep + `["`: false, `{"a":` + deep: true,
 		strings.Repeat("[]", 10_000): false, `"\\"` + deep + "[": true,
 	} {
-		if got := tooDeep([]byte(text)); got != want {
+		if got := web.TooDeep([]byte(text)); got != want {
 			t.Errorf("%.20s…: %v, want %v", text, got, want)
 		}
 	}

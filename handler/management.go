@@ -16,6 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -46,7 +47,7 @@ var _ instances = (*durable.Client)(nil)
 // to see how the app is.
 type managementAPI struct {
 	cfg      managementConfig
-	front    *front
+	front    *web.Front
 	state    *taskhub.Readiness
 	draining <-chan struct{}
 	logger   *slog.Logger
@@ -75,7 +76,7 @@ type managementConfig struct {
 
 // newManagement returns an API without a hub, which tells how the app is and no more.
 // Draining is closed when the server begins to stop.
-func newManagement(cfg managementConfig, f *front, state *taskhub.Readiness, draining <-chan struct{}, logger *slog.Logger) *managementAPI {
+func newManagement(cfg managementConfig, f *web.Front, state *taskhub.Readiness, draining <-chan struct{}, logger *slog.Logger) *managementAPI {
 	return &managementAPI{cfg: cfg, front: f, state: state, draining: draining, logger: logger, access: access{cfg.Key}, routes: managementRoutes()}
 }
 
@@ -98,7 +99,7 @@ func (m *managementAPI) open(h managedHub) {
 // addTo adds the routes: below the app's route prefix and, standalone, at the extension's
 // own path and for health, too.
 func (m *managementAPI) addTo(e *echo.Echo) {
-	for _, base := range m.front.managementBases() {
+	for _, base := range m.front.ManagementBases() {
 		e.Any(base, m.handle)
 		e.Any(base+"/*", m.handle)
 	}
@@ -122,8 +123,8 @@ func (m *managementAPI) handle(c echo.Context) error {
 	case route == nil:
 		return notFoundEmpty(c)
 	}
-	limitAnswer(c)
-	q := parseQuery(c.Request().URL.RawQuery)
+	web.LimitAnswer(c)
+	q := web.ParseQuery(c.Request().URL.RawQuery)
 	if err := checkTexts(path, q); err != nil {
 		return err
 	}
@@ -135,28 +136,28 @@ func (m *managementAPI) handle(c echo.Context) error {
 
 // checkTexts refuses what a request says in its URL unless it is valid UTF-8, whatever it
 // stands for. Of bodies bodyText does.
-func checkTexts(path pathValues, q query) error {
+func checkTexts(path pathValues, q web.Query) error {
 	for name, value := range path {
 		if !utf8.ValidString(value) {
-			return badRequest("The path's %s must be valid UTF-8.", name)
+			return web.BadRequest("The path's %s must be valid UTF-8.", name)
 		}
 	}
 	for name, values := range q {
 		if !utf8.ValidString(name + strings.Join(values, "")) {
-			return badRequest("The query parameter %q must be valid UTF-8.", name)
+			return web.BadRequest("The query parameter %q must be valid UTF-8.", name)
 		}
 	}
 	return nil
 }
 
 // An operation answers one request.
-type operation func(c echo.Context, q query) error
+type operation func(c echo.Context, q web.Query) error
 
 // route returns what a request asks for, nil if there is no such thing.
 func (m *managementAPI) route(c echo.Context) (*managementRoute, pathValues) {
-	base, _ := c.Get(baseKey).(string)
+	base, _ := c.Get(web.BaseKey).(string)
 	r := c.Request()
-	segments, ok := segmentsBelow(r.URL, base)
+	segments, ok := web.SegmentsBelow(r.URL, base)
 	if !ok {
 		return nil, nil
 	}
@@ -166,7 +167,7 @@ func (m *managementAPI) route(c echo.Context) (*managementRoute, pathValues) {
 		}
 		if path, ok := m.routes[i].match(segments); ok {
 			if name := m.routes[i].chosen; name != "" && m.cfg.BehindHost {
-				path[name] = mendSlashes(r, path[name])
+				path[name] = web.MendSlashes(r, path[name])
 			}
 			return &m.routes[i], path
 		}
@@ -200,7 +201,7 @@ func (m *managementAPI) isSame(c echo.Context, id durable.InstanceID, at time.Ti
 	var fetch provider.Fetch
 	reads := c.Request().Method == http.MethodGet
 	if reads {
-		fetch = statusFetch(parseQuery(c.Request().URL.RawQuery))
+		fetch = statusFetch(web.ParseQuery(c.Request().URL.RawQuery))
 	}
 	state, err := m.instances.Status(c.Request().Context(), id, fetch)
 	switch {
@@ -219,12 +220,12 @@ func notFoundEmpty(c echo.Context) error { return c.NoContent(http.StatusNotFoun
 // checkHub refuses requests for another hub than the app's. The extension can
 // reach any hub; here the caller is told instead of being answered from the
 // wrong one.
-func (m *managementAPI) checkHub(q query) error {
-	if hub := q.text("taskHub"); hub != "" && !strings.EqualFold(hub, m.cfg.TaskHub) {
-		return badRequest("This app serves task hub %q; the request is for task hub %q.", m.cfg.TaskHub, hub)
+func (m *managementAPI) checkHub(q web.Query) error {
+	if hub := q.Text("taskHub"); hub != "" && !strings.EqualFold(hub, m.cfg.TaskHub) {
+		return web.BadRequest("This app serves task hub %q; the request is for task hub %q.", m.cfg.TaskHub, hub)
 	}
-	if name := q.text("connection"); name != "" && !sameConnection(name, m.cfg.Connection) {
-		return badRequest("This app serves the task hub of connection %q; the request is for connection %q.", m.cfg.Connection, name)
+	if name := q.Text("connection"); name != "" && !sameConnection(name, m.cfg.Connection) {
+		return web.BadRequest("This app serves the task hub of connection %q; the request is for connection %q.", m.cfg.Connection, name)
 	}
 	return nil
 }
@@ -240,10 +241,10 @@ func sameConnection(a, b string) bool {
 // counts as null, which the extension refuses, since its own JavaScript client
 // sends that for an event without data.
 func (m *managementAPI) raiseEvent(id durable.InstanceID, name string) operation {
-	return func(c echo.Context, _ query) error {
+	return func(c echo.Context, _ web.Query) error {
 		ctx := c.Request().Context()
-		if len(name) > maxName {
-			return badRequest("The name of an event must not exceed %d bytes.", maxName)
+		if len(name) > web.MaxName {
+			return web.BadRequest("The name of an event must not exceed %d bytes.", web.MaxName)
 		}
 		payload, err := eventPayload(c)
 		if err == nil {
@@ -267,9 +268,9 @@ func (m *managementAPI) raiseEvent(id durable.InstanceID, name string) operation
 func eventPayload(c echo.Context) (json.RawMessage, error) {
 	media, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
 	if err != nil || media != echo.MIMEApplicationJSON {
-		return nil, badRequest("Only application/json request content is supported")
+		return nil, web.BadRequest("Only application/json request content is supported")
 	}
-	payload, err := readBody(c)
+	payload, err := web.ReadBody(c)
 	if err == nil && payload == nil {
 		payload = json.RawMessage("null")
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -112,7 +113,7 @@ func TestStart_RefusesWhatCannotBeStarted(t *testing.T) {
 	s := readyServer(t, App{}, fakeConfig(t, hub))
 	const jsonAnswer = "\nContent-Type: application/json; charset=utf-8\n"
 	argument := func(says string) string {
-		body, err := jsontext.Marshal(errorBody{"One or more of the arguments submitted is incorrect", &errorCause{says, "System.ArgumentException", ""}})
+		body, err := jsontext.Marshal(web.ErrorBody{Message: "One or more of the arguments submitted is incorrect", ErrorCause: &web.ErrorCause{ExceptionMessage: says, ExceptionType: "System.ArgumentException"}})
 		if err != nil {
 			t.Fatal(err)
 		}

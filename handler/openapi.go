@@ -1,12 +1,11 @@
 package handler
 
 import (
-	"encoding/json"
-	"io"
 	"net/http"
 	"strconv"
 	"strings"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -50,15 +49,9 @@ var (
 )
 
 // openAPI answers GET openapi.json.
-func (m *managementAPI) openAPI(c echo.Context, _ query) error {
+func (m *managementAPI) openAPI(c echo.Context, _ web.Query) error {
 	l := linksOf(c)
-	return writeJSON(c, http.StatusOK, openAPIDocument(m.routes, l.origin+l.base))
-}
-
-// openAPICommand writes the document for an app at the usual place.
-func openAPICommand(_ App, _ []string, out io.Writer) error {
-	base := "/" + DefaultRoutePrefix + managementPath
-	return json.NewEncoder(out).Encode(openAPIDocument(managementRoutes(), base))
+	return web.WriteJSON(c, http.StatusOK, openAPIDocument(m.routes, l.origin+l.base))
 }
 
 // openAPIDocument describes routes in OpenAPI 3.0.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -19,32 +20,32 @@ type purgePayload struct {
 // ended with a sentence, as a JSON string (HttpApiHandler.cs,
 // HandleDeleteHistoryByIdRequestAsync).
 func (m *managementAPI) purge(id durable.InstanceID) operation {
-	return func(c echo.Context, _ query) error {
+	return func(c echo.Context, _ web.Query) error {
 		result, err := m.instances.Purge(c.Request().Context(), id)
 		if state, ok := errors.AsType[*durable.InstanceStateError](err); ok {
-			return writeJSON(c, http.StatusPreconditionFailed, state.Error())
+			return web.WriteJSON(c, http.StatusPreconditionFailed, state.Error())
 		}
 		if err != nil {
 			return err
 		}
-		return writeJSON(c, http.StatusOK, purgePayload{result.Instances})
+		return web.WriteJSON(c, http.StatusOK, purgePayload{result.Instances})
 	}
 }
 
 // purgeMany answers DELETE instances. Whatever statuses are asked for, only
 // instances that have ended are purged (HttpApiHandler.cs,
 // HandleDeleteHistoryWithFiltersRequestAsync).
-func (m *managementAPI) purgeMany(c echo.Context, q query) error {
-	from, ok := parseTime(q.text("createdTimeFrom"))
+func (m *managementAPI) purgeMany(c echo.Context, q web.Query) error {
+	from, ok := web.ParseTime(q.Text("createdTimeFrom"))
 	if !ok {
-		return writeJSON(c, http.StatusBadRequest, "Please provide value for 'createdTimeFrom' parameter.")
+		return web.WriteJSON(c, http.StatusBadRequest, "Please provide value for 'createdTimeFrom' parameter.")
 	}
-	to, ok := parseTime(q.text("createdTimeTo"))
+	to, ok := web.ParseTime(q.Text("createdTimeTo"))
 	if !ok {
 		to = time.Now()
 	}
 	result, err := m.instances.PurgeMany(c.Request().Context(), durable.PurgeFilter{
-		CreatedFrom: from, CreatedTo: to, Statuses: q.statuses("runtimeStatus"), IDPrefix: q.text("instanceIdPrefix"),
+		CreatedFrom: from, CreatedTo: to, Statuses: q.Statuses("runtimeStatus"), IDPrefix: q.Text("instanceIdPrefix"),
 	})
 	setUnreadable(c, result.Unreadable)
 	switch {
@@ -53,5 +54,5 @@ func (m *managementAPI) purgeMany(c echo.Context, q query) error {
 	case result.Instances == 0:
 		return c.NoContent(http.StatusNotFound)
 	}
-	return writeJSON(c, http.StatusOK, purgePayload{result.Instances})
+	return web.WriteJSON(c, http.StatusOK, purgePayload{result.Instances})
 }

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
 // What the routes of the management API want of callers, where there is a key. The lists
@@ -96,7 +98,7 @@ func TestAccess_EachRouteWantsWhatItShould(t *testing.T) {
 	for _, route := range allRoutes {
 		_, template, _ := strings.Cut(route, " ")
 		_, path := methodAndPath(route)
-		for _, base := range []string{managed, webhookPath + "/"} {
+		for _, base := range []string{managed, web.WebhookPath + "/"} {
 			for _, method := range methods {
 				name := method + " " + template
 				forAll, byCode := slices.Contains(routesForAll, name), slices.Contains(routesWithACode, name)

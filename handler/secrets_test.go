@@ -16,6 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
 // plantedKeys have the shapes of Azure's keys: of a storage account, a topic, a
@@ -151,8 +152,8 @@ func saidOf(t *testing.T, found settings.Settings, inFile bool, variable, text s
 		s.logger.Error("problem", "reason", configReason(s.cfg.Problem), "error", s.cfg.Problem)
 	}
 	s.logger.With("with", text).WithGroup("g").Warn(text, "error", wrong, slog.Group("in", "a", text))
-	base := groupPath(s.cfg.RoutePrefix)
-	asked := []string{"/", livePath, readyPath, base + "/nowhere", base + managementPath + "/configuration", base + managementPath + "/instances"}
+	base := web.GroupPath(s.cfg.RoutePrefix)
+	asked := []string{"/", livePath, readyPath, base + "/nowhere", base + web.ManagementPath + "/configuration", base + web.ManagementPath + "/instances"}
 	for _, target := range asked {
 		w := call(s, http.MethodGet, target, "")
 		fmt.Fprintln(&out, w.Code, w.Header(), w.Body)

@@ -7,20 +7,21 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
 // makePrimary answers POST makeprimary. An app without an app lease cannot be
 // made the primary one (HttpApiHandler.cs, HandleMakePrimaryRequestAsync).
-func (m *managementAPI) makePrimary(c echo.Context, _ query) error {
+func (m *managementAPI) makePrimary(c echo.Context, _ web.Query) error {
 	const refusal = "This app does not use the app lease: every app on the task hub shares its work, and none is the primary one."
 	if !m.cfg.AppLease {
-		return badRequest(refusal)
+		return web.BadRequest(refusal)
 	}
 	err := m.hub.MakePrimary(c.Request().Context())
 	switch {
 	case errors.Is(err, provider.ErrNotSupported):
-		return badRequest(refusal)
+		return web.BadRequest(refusal)
 	case err != nil:
 		return fmt.Errorf("make this the primary app: %w", err)
 	}
@@ -28,15 +29,15 @@ func (m *managementAPI) makePrimary(c echo.Context, _ query) error {
 }
 
 // scale answers GET scale.
-func (m *managementAPI) scale(c echo.Context, _ query) error {
+func (m *managementAPI) scale(c echo.Context, _ web.Query) error {
 	load, err := m.load.look(c.Request().Context())
 	if errors.Is(err, provider.ErrNotSupported) {
-		return answerWith(http.StatusNotImplemented, withCause("What stores the task hub cannot tell its load.", err))
+		return web.AnswerWith(http.StatusNotImplemented, web.WithCause("What stores the task hub cannot tell its load.", err))
 	}
 	if err != nil {
 		return err
 	}
-	return writeJSON(c, http.StatusOK, load)
+	return web.WriteJSON(c, http.StatusOK, load)
 }
 
 // A configurationPayload is the effective configuration.
@@ -54,6 +55,6 @@ type configurationPayload struct {
 
 // configuration answers GET configuration, also while the configuration is
 // wrong.
-func (m *managementAPI) configuration(c echo.Context, _ query) error {
-	return writeJSON(c, http.StatusOK, m.cfg.Configuration())
+func (m *managementAPI) configuration(c echo.Context, _ web.Query) error {
+	return web.WriteJSON(c, http.StatusOK, m.cfg.Configuration())
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -42,7 +43,7 @@ type Server struct {
 	echo     *echo.Echo
 	triggers []Trigger
 	state    *taskhub.Readiness
-	front    *front
+	front    *web.Front
 	hub      *taskhub.Hub  // nil if the configuration is wrong
 	draining chan struct{} // closed when Run begins to stop
 
@@ -58,7 +59,7 @@ var _ http.Handler = (*Server)(nil)
 func New(app App, cfg Config) *Server {
 	cfg = cfg.WithDefaults().withoutSecrets()
 	s := &Server{cfg: cfg, logger: cfg.Logger, triggers: app.Triggers, state: taskhub.NewReadiness(), draining: make(chan struct{})}
-	s.front = newFront(frontConfig{
+	s.front = web.New(web.Config{
 		Address: cfg.Address, BehindHost: cfg.BehindHost, RoutePrefix: cfg.RoutePrefix, SiteHostname: cfg.SiteHostname,
 		UseForwardedHost: cfg.UseForwardedHost, LocalOnly: cfg.isForThisMachine(), MaxBody: cfg.MaxRequestBody, MaxBodies: cfg.MaxRequestBodies,
 	})
@@ -70,7 +71,7 @@ func New(app App, cfg Config) *Server {
 	if err := s.exposed(); err != nil {
 		s.cfg.Problem = errors.Join(s.cfg.Problem, err)
 	}
-	api := s.echo.Group(groupPath(s.cfg.RoutePrefix))
+	api := s.echo.Group(web.GroupPath(s.cfg.RoutePrefix))
 	s.api.addTo(s.echo)
 	if s.cfg.Problem == nil {
 		s.cfg.Problem = s.open(app, api)
@@ -125,16 +126,16 @@ func (s *Server) newEcho() *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
 	e.Logger.SetOutput(io.Discard)
-	e.HTTPErrorHandler = answerErrors(s.logger)
-	e.Pre(recoverPanics(s.logger), unlimited, s.front.canonicalPath)
-	e.Use(identify, joinTrace, s.front.refusePages, s.api.gate, s.front.limitBody, s.api.linksFor)
+	e.HTTPErrorHandler = web.AnswerErrors(s.logger)
+	e.Pre(web.RecoverPanics(s.logger), web.Unlimited, s.front.CanonicalPath)
+	e.Use(web.Identify, joinTrace, s.front.RefusePages, s.api.gate, s.front.LimitBody, s.api.linksFor)
 	e.RouteNotFound("/*", s.notFound)
 	return e
 }
 
 // exposed refuses to serve others than this machine without a key.
 func (s *Server) exposed() error {
-	if s.cfg.BehindHost || s.cfg.Key != "" || isLoopback(s.cfg.Address) {
+	if s.cfg.BehindHost || s.cfg.Key != "" || web.IsLoopback(s.cfg.Address) {
 		return nil
 	}
 	return fmt.Errorf("the address to listen on is %s, which others can reach: set DURABLE_KEY, the key that callers of the management API must have", s.cfg.Address)
@@ -173,12 +174,12 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 		Handler:           s,
 		ReadHeaderTimeout: readHeaderTimeout,
 		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeader,
+		MaxHeaderBytes:    web.MaxHeader,
 		ErrorLog:          slog.NewLogLogger(s.logger.Handler(), slog.LevelWarn),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 	}
 	s.logStart(listener.Addr().String())
-	s.hub.SetContact("http://" + listener.Addr().String() + groupPath(s.cfg.RoutePrefix) + managementPath)
+	s.hub.SetContact("http://" + listener.Addr().String() + web.GroupPath(s.cfg.RoutePrefix) + web.ManagementPath)
 
 	var running sync.WaitGroup
 	running.Go(func() {

@@ -16,6 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
 func settingEffects() []effect {
@@ -421,7 +422,7 @@ func variableEffects() []effect {
 	}
 	const whole, consumption = 30*time.Minute - 10*time.Second, 5*time.Minute - 10*time.Second
 	return []effect{
-		{variable: "FUNCTIONS_CUSTOMHANDLER_PORT", values: map[string]any{"": 200, "7071": 404}, see: code(webhookPath + "/instances")},
+		{variable: "FUNCTIONS_CUSTOMHANDLER_PORT", values: map[string]any{"": 200, "7071": 404}, see: code(web.WebhookPath + "/instances")},
 		{variable: "DURABLE_KEY", values: map[string]any{"": 200, theKey: 401}, see: code(managed + "instances")},
 		{variable: "WEBSITE_HOSTNAME", hosted: true, values: map[string]any{"one.example": true, "two.example": false}, see: func(a *settingsApp) any {
 			return strings.Contains(a.ask("POST", "orchestrators/Quick", "", "Host", "").Body.String(), "//one.example/")

@@ -9,6 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -18,9 +19,9 @@ const shortestPoll = 50 * time.Millisecond
 // start answers POST orchestrators/{name}[/{id}]. With timeout and
 // pollingInterval it waits for the instance to end.
 func (m *managementAPI) start(name string, id durable.InstanceID) operation {
-	return func(c echo.Context, q query) error {
+	return func(c echo.Context, q web.Query) error {
 		ctx := c.Request().Context()
-		input, err := readBody(c)
+		input, err := web.ReadBody(c)
 		if err != nil {
 			return err
 		}
@@ -29,7 +30,7 @@ func (m *managementAPI) start(name string, id durable.InstanceID) operation {
 			return err
 		}
 		var opts []durable.StartOption
-		if version := q.text("version"); version != "" {
+		if version := q.Text("version"); version != "" {
 			opts = append(opts, durable.Version(version)) // else defaultVersion
 		}
 		if id != "" {
@@ -37,15 +38,15 @@ func (m *managementAPI) start(name string, id durable.InstanceID) operation {
 		}
 		started, err := m.instances.StartByName(ctx, name, input, opts...)
 		if unfit, ok := errors.AsType[*durable.InstanceIDError](err); ok {
-			return badArgument("%s", unfit.Reason)
+			return web.BadArgument("%s", unfit.Reason)
 		}
 		if long, ok := errors.AsType[*durable.TooLongError](err); ok {
-			return badArgument("%v", long)
+			return web.BadArgument("%v", long)
 		}
 		if err != nil {
 			return err
 		}
-		linksOf(c).warning = m.warnOfStart(name, q.text("version"))
+		linksOf(c).warning = m.warnOfStart(name, q.Text("version"))
 		return m.answerStarted(c, q, started, patience)
 	}
 }
@@ -54,31 +55,31 @@ func (m *managementAPI) start(name string, id durable.InstanceID) operation {
 // how often to look whether it has ended. It is nil for one who does not.
 type patience struct{ timeout, interval time.Duration }
 
-func patienceOf(q query) (*patience, error) {
-	timeout, waits := q.seconds("timeout")
-	interval, both := q.seconds("pollingInterval")
+func patienceOf(q web.Query) (*patience, error) {
+	timeout, waits := q.Seconds("timeout")
+	interval, both := q.Seconds("pollingInterval")
 	switch {
 	case !waits || !both:
 		return nil, nil
 	case interval > timeout:
-		return nil, badArgument("Total timeout %v should be bigger than retry timeout %v", timeout.Seconds(), interval.Seconds())
+		return nil, web.BadArgument("Total timeout %v should be bigger than retry timeout %v", timeout.Seconds(), interval.Seconds())
 	}
 	return &patience{timeout, interval}, nil
 }
 
 // answerStarted answers a request that started an instance.
-func (m *managementAPI) answerStarted(c echo.Context, q query, id durable.InstanceID, p *patience) error {
+func (m *managementAPI) answerStarted(c echo.Context, q web.Query, id durable.InstanceID, p *patience) error {
 	if p != nil {
 		return m.waitOrCheckStatus(c, q, id, p.timeout, p.interval)
 	}
-	return CheckStatus(c, id)
+	return checkStatus(c, id)
 }
 
 // waitOrCheckStatus waits for an instance to end and answers with its output
 // or, if it ended in another way, its status. If it has not ended in time, or
 // the server is stopping, it answers with the check-status payload
 // (HttpApiHandler.cs, WaitForCompletionOrCreateCheckStatusResponseAsync).
-func (m *managementAPI) waitOrCheckStatus(c echo.Context, q query, id durable.InstanceID, timeout, interval time.Duration) error {
+func (m *managementAPI) waitOrCheckStatus(c echo.Context, q web.Query, id durable.InstanceID, timeout, interval time.Duration) error {
 	ctx := c.Request().Context()
 	for deadline := time.Now().Add(timeout); ; {
 		state, err := m.instances.Status(ctx, id, provider.Fetch{Output: true})
@@ -86,13 +87,13 @@ func (m *managementAPI) waitOrCheckStatus(c echo.Context, q query, id durable.In
 		case err != nil:
 			return err
 		case state.Status == history.Completed:
-			return writeJSON(c, http.StatusOK, payloadJSON(state.Output))
+			return web.WriteJSON(c, http.StatusOK, payloadJSON(state.Output))
 		case state.Status.IsTerminal():
 			return m.status(id)(c, q)
 		}
 		left := time.Until(deadline)
 		if left <= 0 || !m.pause(ctx, min(max(interval, shortestPoll), left)) {
-			return CheckStatus(c, id)
+			return checkStatus(c, id)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -59,7 +60,7 @@ func payloadJSON(stored *string) json.RawMessage {
 		return json.RawMessage("null")
 	case strings.TrimSpace(*stored) == "":
 		return json.RawMessage(`""`)
-	case json.Valid([]byte(*stored)) && !tooDeep([]byte(*stored)) && utf8.ValidString(*stored):
+	case json.Valid([]byte(*stored)) && !web.TooDeep([]byte(*stored)) && utf8.ValidString(*stored):
 		return json.RawMessage(*stored)
 	}
 	text, err := jsontext.Marshal(*stored)
@@ -71,7 +72,7 @@ func payloadJSON(stored *string) json.RawMessage {
 
 // status answers GET instances/{id}.
 func (m *managementAPI) status(id durable.InstanceID) operation {
-	return func(c echo.Context, q query) error {
+	return func(c echo.Context, q web.Query) error {
 		ctx := c.Request().Context()
 		fetch := statusFetch(q)
 		showInput := fetch.Input
@@ -86,26 +87,26 @@ func (m *managementAPI) status(id durable.InstanceID) operation {
 			state.Input = nil
 		}
 		payload := m.statusOf(state)
-		if q.boolean("showHistory", false) && state.Status != history.Pending {
+		if q.Boolean("showHistory", false) && state.Status != history.Pending {
 			events, err := m.instances.History(ctx, id)
 			if err != nil {
 				return err
 			}
-			payload.HistoryEvents = shapeHistory(events, showInput, q.boolean("showHistoryOutput", false))
+			payload.HistoryEvents = shapeHistory(events, showInput, q.Boolean("showHistoryOutput", false))
 		}
 		payload.Warning = linksOf(c).warning
-		code := statusCode(state.Status, q.boolean("returnInternalServerErrorOnFailure", false))
+		code := statusCode(state.Status, q.Boolean("returnInternalServerErrorOnFailure", false))
 		if code == http.StatusAccepted {
 			c.Response().Header().Set(echo.HeaderLocation, linksOf(c).requestURL(c.Request()))
 			c.Response().Header().Set(echo.HeaderRetryAfter, retryStatus)
 		}
-		return writeJSON(c, code, payload)
+		return web.WriteJSON(c, code, payload)
 	}
 }
 
 // statusFetch returns what of an instance a request for its status is told.
-func statusFetch(q query) provider.Fetch {
-	return provider.Fetch{Input: q.boolean("showInput", true), Output: true}
+func statusFetch(q web.Query) provider.Fetch {
+	return provider.Fetch{Input: q.Boolean("showInput", true), Output: true}
 }
 
 // statusCode is the HTTP status that goes with a runtime status
@@ -125,17 +126,17 @@ func statusCode(s history.RuntimeStatus, errorOnFailure bool) int {
 }
 
 // list answers GET instances.
-func (m *managementAPI) list(c echo.Context, q query) error {
-	showInput := q.boolean("showInput", true)
-	size, err := q.pageSize()
+func (m *managementAPI) list(c echo.Context, q web.Query) error {
+	showInput := q.Boolean("showInput", true)
+	size, err := q.PageSize()
 	if err != nil {
 		return err
 	}
 	page, err := m.instances.List(c.Request().Context(), provider.Query{
-		CreatedFrom:  q.time("createdTimeFrom"),
-		CreatedTo:    q.time("createdTimeTo"),
-		Statuses:     q.statuses("runtimeStatus"),
-		IDPrefix:     q.text("instanceIdPrefix"),
+		CreatedFrom:  q.Time("createdTimeFrom"),
+		CreatedTo:    q.Time("createdTimeTo"),
+		Statuses:     q.Statuses("runtimeStatus"),
+		IDPrefix:     q.Text("instanceIdPrefix"),
 		Fetch:        provider.Fetch{Input: showInput, Output: true},
 		PageSize:     size,
 		Continuation: c.Request().Header.Get(headerContinuation),
@@ -152,7 +153,7 @@ func (m *managementAPI) list(c echo.Context, q query) error {
 	}
 	c.Response().Header().Set(headerContinuation, page.Continuation)
 	setUnreadable(c, len(page.Unreadable))
-	return writeJSON(c, http.StatusOK, payloads)
+	return web.WriteJSON(c, http.StatusOK, payloads)
 }
 
 // badToken returns err, or the answer to a continuation token that the hub did not hand
@@ -161,5 +162,5 @@ func badToken(err error) error {
 	if !errors.Is(err, provider.ErrContinuation) {
 		return err
 	}
-	return answerWith(http.StatusBadRequest, withCause("The continuation token is not one that this task hub returned.", err))
+	return web.AnswerWith(http.StatusBadRequest, web.WithCause("The continuation token is not one that this task hub returned.", err))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -161,7 +162,7 @@ func TestParseTime_IsLenient(t *testing.T) {
 		"2026-01-05": day, "1/5/2026": day, "1/5/2026 12:00:00": noon, "01/05/2026 12:00": noon, "Mon, 05 Jan 2026 12:00:00 GMT": noon,
 		"1-01-01T00:00:00.000000Z": time.Date(1, 1, 1, 0, 0, 0, 0, time.UTC), "": {}, "soon": {}, "2026-13-01": {}, "12:00": {},
 	} {
-		if got, _ := parseTime(text); !got.Equal(want) {
+		if got, _ := web.ParseTime(text); !got.Equal(want) {
 			t.Errorf("parseTime(%q) = %v, want %v", text, got, want)
 		}
 	}
@@ -172,12 +173,12 @@ func FuzzParseQuery(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		q := parseQuery(raw)
-		q.time("createdTimeFrom")
-		q.statuses("runtimeStatus")
-		q.boolean("showInput", true)
-		q.number("top")
-		if d, ok := q.seconds("timeout"); ok && d.Abs() > 150*365*24*time.Hour {
+		q := web.ParseQuery(raw)
+		q.Time("createdTimeFrom")
+		q.Statuses("runtimeStatus")
+		q.Boolean("showInput", true)
+		q.Number("top")
+		if d, ok := q.Seconds("timeout"); ok && d.Abs() > 150*365*24*time.Hour {
 			t.Errorf("a timeout of %v", d)
 		}
 	})

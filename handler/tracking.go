@@ -7,14 +7,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
 // tracking answers GET instances/{id}/tracking: a page of the audit of an
 // instance.
 func (m *managementAPI) tracking(id durable.InstanceID) operation {
-	return func(c echo.Context, q query) error {
-		size, err := q.pageSize()
+	return func(c echo.Context, q web.Query) error {
+		size, err := q.PageSize()
 		if err != nil {
 			return err
 		}
@@ -22,7 +23,7 @@ func (m *managementAPI) tracking(id durable.InstanceID) operation {
 		page, err := m.instances.Tracking(c.Request().Context(), id, provider.TrackingQuery{PageSize: size, Continuation: from})
 		switch {
 		case errors.Is(err, provider.ErrNotSupported):
-			return answerWith(http.StatusNotImplemented, withCause("This hub keeps no audit of its orchestrations.", err))
+			return web.AnswerWith(http.StatusNotImplemented, web.WithCause("This hub keeps no audit of its orchestrations.", err))
 		case err != nil:
 			return badToken(err)
 		case len(page.Records) == 0 && from == "" && page.Continuation == "":
@@ -30,10 +31,10 @@ func (m *managementAPI) tracking(id durable.InstanceID) operation {
 		}
 		records := make([]historyEvent, len(page.Records))
 		for i := range page.Records {
-			records[i] = shapeRecord(&page.Records[i], q.boolean("showInput", true), q.boolean("showHistoryOutput", false))
+			records[i] = shapeRecord(&page.Records[i], q.Boolean("showInput", true), q.Boolean("showHistoryOutput", false))
 		}
 		c.Response().Header().Set(headerContinuation, page.Continuation)
-		return writeJSON(c, http.StatusOK, records)
+		return web.WriteJSON(c, http.StatusOK, records)
 	}
 }
 

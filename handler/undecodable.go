@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -48,10 +49,10 @@ type retriedPayload struct {
 }
 
 // retryUndecodable answers POST undecodable/retry.
-func (m *managementAPI) retryUndecodable(c echo.Context, _ query) error {
+func (m *managementAPI) retryUndecodable(c echo.Context, _ web.Query) error {
 	n, err := m.hub.RetryUndecodable(c.Request().Context())
 	if err != nil {
 		return fmt.Errorf("put back the messages that were set aside, after %d of them: %w", n, err)
 	}
-	return writeJSON(c, http.StatusOK, retriedPayload{n})
+	return web.WriteJSON(c, http.StatusOK, retriedPayload{n})
 }

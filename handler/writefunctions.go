@@ -13,6 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -72,7 +73,7 @@ func functionsOf(app App, hostJSON []byte, perRoute bool) ([]*triggers.Function,
 	if err != nil {
 		return nil, err
 	}
-	management, err := triggers.HostRoute(strings.TrimPrefix(managementPath, "/") + "/*")
+	management, err := triggers.HostRoute(strings.TrimPrefix(web.ManagementPath, "/") + "/*")
 	if err != nil {
 		return nil, err
 	}
@@ -100,11 +101,11 @@ func routesOf(app App, prefix string) (methods map[string][]string, err error) {
 		}
 	}()
 	e := echo.New()
-	app.Routes(e.Group(groupPath(prefix)), durable.NewClient(nil, durable.NewRegistry(app.Functions...)))
+	app.Routes(e.Group(web.GroupPath(prefix)), durable.NewClient(nil, durable.NewRegistry(app.Functions...)))
 	methods = map[string][]string{}
 	for _, r := range e.Routes() {
-		path, below := strings.CutPrefix(r.Path, groupPath(prefix)+"/")
-		if below && r.Method != echo.RouteNotFound && path != strings.TrimPrefix(managementPath, "/") {
+		path, below := strings.CutPrefix(r.Path, web.GroupPath(prefix)+"/")
+		if below && r.Method != echo.RouteNotFound && path != strings.TrimPrefix(web.ManagementPath, "/") {
 			methods[path] = append(methods[path], strings.ToLower(r.Method))
 		}
 	}

@@ -22,6 +22,7 @@ type OutageError struct{ Err error }
 
 // Error returns the text of the cause.
 func (e *OutageError) Error() string { return e.Err.Error() }
+
 // Unwrap returns the cause.
 func (e *OutageError) Unwrap() error { return e.Err }
 
@@ -48,6 +49,7 @@ var (
 	_ provider.UndecodableKeeper = Client{}
 )
 
+// StartInstance implements [provider.Client].
 func (c Client) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
 	if c.IsBusy() {
 		return &OutageError{errBusy}
@@ -59,6 +61,7 @@ func (c Client) StartInstance(ctx context.Context, start provider.TaskMessage, r
 	return err
 }
 
+// Send implements [provider.Client].
 func (c Client) Send(ctx context.Context, msg provider.TaskMessage) error {
 	if c.IsBusy() {
 		return &OutageError{errBusy}
@@ -70,6 +73,7 @@ func (c Client) Send(ctx context.Context, msg provider.TaskMessage) error {
 	return err
 }
 
+// Instance implements [provider.Client].
 func (c Client) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
 	if !canBeStored(id) {
 		return nil, provider.ErrInstanceNotFound
@@ -77,6 +81,7 @@ func (c Client) Instance(ctx context.Context, id string, fetch provider.Fetch) (
 	return bounded(ctx, func(ctx context.Context) (*provider.InstanceState, error) { return c.Hub.Instance(ctx, id, fetch) })
 }
 
+// Instances implements [provider.Client].
 func (c Client) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
 	if c.IsBusy() {
 		return nil, &OutageError{errBusy}
@@ -88,11 +93,13 @@ func (c Client) Instances(ctx context.Context, q provider.Query) (*provider.Page
 	return page, err
 }
 
+// History implements [provider.Client].
 func (c Client) History(ctx context.Context, id string) ([]history.Event, error) {
 	events, err := c.Hub.History(ctx, id)
 	return events, markOutage(ctx, err)
 }
 
+// AwaitEnd implements [provider.Awaiter].
 func (c Client) AwaitEnd(ctx context.Context, id string) error {
 	awaiter, ok := c.Hub.(provider.Awaiter)
 	if !ok {
@@ -101,6 +108,7 @@ func (c Client) AwaitEnd(ctx context.Context, id string) error {
 	return awaiter.AwaitEnd(ctx, id)
 }
 
+// Follow implements [provider.Follower].
 func (c Client) Follow(ctx context.Context, id string) *provider.InstanceState {
 	if follower, ok := c.Hub.(provider.Follower); ok {
 		return follower.Follow(ctx, id)
@@ -108,11 +116,13 @@ func (c Client) Follow(ctx context.Context, id string) *provider.InstanceState {
 	return nil
 }
 
+// Runs implements [provider.Follower].
 func (c Client) Runs(id string) bool {
 	follower, ok := c.Hub.(provider.Follower)
 	return ok && follower.Runs(id)
 }
 
+// Purge implements [provider.Purger].
 func (c Client) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
 	purger, ok := c.Hub.(provider.Purger)
 	if !ok {
@@ -121,6 +131,7 @@ func (c Client) Purge(ctx context.Context, id string, seen *provider.InstanceSta
 	return markOutage(ctx, purger.Purge(ctx, id, seen))
 }
 
+// Rewind implements [provider.Rewinder].
 func (c Client) Rewind(ctx context.Context, id, reason string) error {
 	rewinder, ok := c.Hub.(provider.Rewinder)
 	if !ok {
@@ -129,6 +140,7 @@ func (c Client) Rewind(ctx context.Context, id, reason string) error {
 	return markOutage(ctx, rewinder.Rewind(ctx, id, reason))
 }
 
+// Tracking implements [provider.Tracker].
 func (c Client) Tracking(ctx context.Context, id string, q provider.TrackingQuery) (*provider.TrackingPage, error) {
 	tracker, ok := c.Hub.(provider.Tracker)
 	if !ok {
@@ -140,6 +152,7 @@ func (c Client) Tracking(ctx context.Context, id string, q provider.TrackingQuer
 	return bounded(ctx, func(ctx context.Context) (*provider.TrackingPage, error) { return tracker.Tracking(ctx, id, q) })
 }
 
+// Load implements [provider.LoadReporter].
 func (c Client) Load(ctx context.Context) (*provider.Load, error) {
 	reporter, ok := c.Hub.(provider.LoadReporter)
 	if !ok {
@@ -184,6 +197,7 @@ func (c Client) Undecodable() []provider.UndecodableMessage {
 	return nil
 }
 
+// RetryUndecodable implements [provider.UndecodableKeeper].
 func (c Client) RetryUndecodable(ctx context.Context) (int, error) {
 	keeper, ok := c.Hub.(provider.UndecodableKeeper)
 	if !ok {
@@ -193,6 +207,7 @@ func (c Client) RetryUndecodable(ctx context.Context) (int, error) {
 	return n, markOutage(ctx, err)
 }
 
+// MakePrimary implements [provider.Primary].
 func (c Client) MakePrimary(ctx context.Context) error {
 	primary, ok := c.Hub.(provider.Primary)
 	if !ok {

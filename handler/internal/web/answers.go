@@ -1,4 +1,4 @@
-package handler
+package web
 
 import (
 	"errors"
@@ -15,21 +15,22 @@ import (
 )
 
 const (
-	contentTypeJSON = "application/json; charset=utf-8"
+	// ContentTypeJSON is the content type of all answers with a body.
+	ContentTypeJSON = "application/json; charset=utf-8"
 
-	// retryUnavailable is what a caller is told to wait, in seconds, when
+	// RetryUnavailable is what a caller is told to wait, in seconds, when
 	// nothing can be served.
-	retryUnavailable = "5"
+	RetryUnavailable = "5"
 
-	// Headers that the host adds to what it passes on
+	// HeaderInvocationID is a header that the host adds to requests that it passes on
 	// (azure-functions-host: Workers/Http/HttpWorkerConstants.cs).
-	headerInvocationID = "X-Azure-Functions-InvocationId"
+	HeaderInvocationID = "X-Azure-Functions-InvocationId"
 )
 
-// recoverPanics answers a panic in a route with status 500 and logs it with its
+// RecoverPanics answers a panic in a route with status 500 and logs it with its
 // stack. Without it the connection would break, and a proxying host would send
 // the same request again.
-func recoverPanics(log *slog.Logger) echo.MiddlewareFunc {
+func RecoverPanics(log *slog.Logger) echo.MiddlewareFunc {
 	return func(next echo.HandlerFunc) echo.HandlerFunc {
 		return func(c echo.Context) (err error) {
 			defer func() {
@@ -41,7 +42,7 @@ func recoverPanics(log *slog.Logger) echo.MiddlewareFunc {
 					panic(p) // net/http's way to break a connection on purpose
 				}
 				log.Error("panic in a route", "method", c.Request().Method, "path", c.Request().URL.Path,
-					"requestId", requestID(c), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
+					"requestId", RequestID(c), "panic", fmt.Sprint(p), "stack", string(debug.Stack()))
 				err = errPanicked
 			}()
 			return next(c)
@@ -51,16 +52,16 @@ func recoverPanics(log *slog.Logger) echo.MiddlewareFunc {
 
 // errPanicked is what a request ends with whose route panicked, after that was
 // logged.
-var errPanicked = answerWith(http.StatusInternalServerError, errorBody{Message: messageInternal})
+var errPanicked = AnswerWith(http.StatusInternalServerError, ErrorBody{Message: messageInternal})
 
-// identify gives each request an ID: the caller's, else that of the host's
+// Identify gives each request an ID: the caller's, else that of the host's
 // invocation, else a new one. The answer tells it.
-func identify(next echo.HandlerFunc) echo.HandlerFunc {
+func Identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Request().Header
 		id := header.Get(echo.HeaderXRequestID)
 		if id == "" || len(id) > 128 {
-			id = header.Get(headerInvocationID)
+			id = header.Get(HeaderInvocationID)
 		}
 		if id == "" || len(id) > 128 {
 			id = uuid.NewString()
@@ -70,37 +71,38 @@ func identify(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-func requestID(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
+// RequestID returns the ID of a request, which [Identify] gave it.
+func RequestID(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
 
-// answerErrors returns what answers a request that ended with an error, and logs it.
-func answerErrors(log *slog.Logger) echo.HTTPErrorHandler {
+// AnswerErrors returns what answers a request that ended with an error, and logs it.
+func AnswerErrors(log *slog.Logger) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
-		a := answerTo(err, isManagement(c))
+		a := answerTo(err, IsManagement(c))
 		gone := c.Request().Context().Err() != nil
 		if a.status >= http.StatusInternalServerError && a.status != http.StatusServiceUnavailable && !gone && !errors.Is(err, errPanicked) {
 			log.Error("request failed", "method", c.Request().Method, "path", c.Request().URL.Path,
-				"status", a.status, "requestId", requestID(c), "error", secrets.Line(err))
+				"status", a.status, "requestId", RequestID(c), "error", secrets.Line(err))
 		}
 		if c.Response().Committed {
 			return // too late to say anything
 		}
 		if a.status == http.StatusServiceUnavailable {
-			c.Response().Header().Set(echo.HeaderRetryAfter, retryUnavailable)
+			c.Response().Header().Set(echo.HeaderRetryAfter, RetryUnavailable)
 		}
 		if a.body == nil {
 			err = c.NoContent(a.status)
 		} else {
-			err = writeJSON(c, a.status, a.body)
+			err = WriteJSON(c, a.status, a.body)
 		}
 		if err != nil {
-			log.Debug("answer not delivered", "requestId", requestID(c), "error", err)
+			log.Debug("answer not delivered", "requestId", RequestID(c), "error", err)
 		}
 	}
 }
 
-// writeJSON answers with v as JSON. Unlike echo's own method it leaves <, > and
+// WriteJSON answers with v as JSON. Unlike echo's own method it leaves <, > and
 // & as they are, which URLs need to be legible.
-func writeJSON(c echo.Context, status int, v any) error {
+func WriteJSON(c echo.Context, status int, v any) error {
 	text, err := jsontext.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("encode answer: %w", err)
@@ -108,5 +110,5 @@ func writeJSON(c echo.Context, status int, v any) error {
 	if c.Request().Method == http.MethodHead {
 		text = nil
 	}
-	return c.Blob(status, contentTypeJSON, text)
+	return c.Blob(status, ContentTypeJSON, text)
 }

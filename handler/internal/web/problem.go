@@ -1,4 +1,4 @@
-package handler
+package web
 
 import (
 	"encoding/json"
@@ -16,23 +16,24 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// An errorBody is how the .NET extension tells an error
+// An ErrorBody is how the .NET extension tells an error
 // (WebJobs.Extensions.DurableTask/HttpRequestMessageExtensions.cs,
 // CreateErrorResponse). StackTrace is always empty: a caller has no use for it.
-type errorBody struct {
+type ErrorBody struct {
 	Message string `json:"Message"`
-	*errorCause
+	*ErrorCause
 }
 
-type errorCause struct {
+// An ErrorCause is the part of an [ErrorBody] about an exception.
+type ErrorCause struct {
 	ExceptionMessage string `json:"ExceptionMessage"`
 	ExceptionType    string `json:"ExceptionType"`
 	StackTrace       string `json:"StackTrace"`
 }
 
-// withCause returns the body that tells message and err.
-func withCause(message string, err error) errorBody {
-	return errorBody{Message: message, errorCause: &errorCause{ExceptionMessage: secrets.Line(err), ExceptionType: exceptionType(err)}}
+// WithCause returns the body that tells message and err.
+func WithCause(message string, err error) ErrorBody {
+	return ErrorBody{Message: message, ErrorCause: &ErrorCause{ExceptionMessage: secrets.Line(err), ExceptionType: exceptionType(err)}}
 }
 
 // exceptionType returns what an error is in .NET, since callers that look at the
@@ -70,36 +71,36 @@ const (
 // An answerError is an error whose HTTP answer is known where it comes about.
 type answerError struct {
 	status int
-	body   errorBody
+	body   ErrorBody
 }
 
 func (e *answerError) Error() string { return e.body.Message }
 
-// answerWith returns an error that is answered with a status and a body.
-func answerWith(status int, body errorBody) error { return &answerError{status, body} }
+// AnswerWith returns an error that is answered with a status and a body.
+func AnswerWith(status int, body ErrorBody) error { return &answerError{status, body} }
 
-// badRequest refuses a request with a sentence that says why.
-func badRequest(format string, args ...any) error {
-	return &answerError{http.StatusBadRequest, errorBody{Message: fmt.Sprintf(format, args...)}}
+// BadRequest refuses a request with a sentence that says why.
+func BadRequest(format string, args ...any) error {
+	return &answerError{http.StatusBadRequest, ErrorBody{Message: fmt.Sprintf(format, args...)}}
 }
 
-// badArgument refuses what is an ArgumentException in .NET, which callers look
+// BadArgument refuses what is an ArgumentException in .NET, which callers look
 // for: Python's client reads the exception's message when a start is refused
 // (HttpApiHandler.cs, HandleRequestAsync).
-func badArgument(format string, args ...any) error {
-	cause := &errorCause{ExceptionMessage: fmt.Sprintf(format, args...), ExceptionType: "System.ArgumentException"}
-	return &answerError{http.StatusBadRequest, errorBody{Message: messageBadArgument, errorCause: cause}}
+func BadArgument(format string, args ...any) error {
+	cause := &ErrorCause{ExceptionMessage: fmt.Sprintf(format, args...), ExceptionType: "System.ArgumentException"}
+	return &answerError{http.StatusBadRequest, ErrorBody{Message: messageBadArgument, ErrorCause: cause}}
 }
 
 // invalidJSON refuses a request body.
 func invalidJSON(err error) error {
-	return &answerError{http.StatusBadRequest, withCause("Invalid JSON content", err)}
+	return &answerError{http.StatusBadRequest, WithCause("Invalid JSON content", err)}
 }
 
 // An answer is an HTTP status and what goes with it: a body, or none.
 type answer struct {
 	status int
-	body   *errorBody
+	body   *ErrorBody
 }
 
 // answerTo maps an error to an HTTP answer. Errors of the app's own routes are
@@ -110,28 +111,28 @@ func answerTo(err error, management bool) answer {
 		return answer{e.status, &e.body}
 	}
 	if e, ok := errors.AsType[*taskhub.UnavailableError](err); ok {
-		return answer{http.StatusServiceUnavailable, &errorBody{Message: e.Error()}}
+		return answer{http.StatusServiceUnavailable, &ErrorBody{Message: e.Error()}}
 	}
 	if e, ok := errors.AsType[*provider.InstanceExistsError](err); ok {
-		return answer{http.StatusConflict, &errorBody{Message: e.Error()}}
+		return answer{http.StatusConflict, &ErrorBody{Message: e.Error()}}
 	}
 	if e, ok := errors.AsType[*durable.InstanceIDError](err); ok {
-		return answer{http.StatusBadRequest, &errorBody{Message: e.Error()}}
+		return answer{http.StatusBadRequest, &ErrorBody{Message: e.Error()}}
 	}
 	if e, ok := errors.AsType[*durable.TooLongError](err); ok {
-		return answer{http.StatusBadRequest, &errorBody{Message: e.Error()}}
+		return answer{http.StatusBadRequest, &ErrorBody{Message: e.Error()}}
 	}
 	if e, ok := errors.AsType[*durable.TextError](err); ok {
-		return answer{http.StatusBadRequest, &errorBody{Message: e.Error()}}
+		return answer{http.StatusBadRequest, &ErrorBody{Message: e.Error()}}
 	}
 	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
-		return answer{http.StatusRequestEntityTooLarge, &errorBody{Message: fmt.Sprintf("The request body must not exceed %d bytes.", e.Limit)}}
+		return answer{http.StatusRequestEntityTooLarge, &ErrorBody{Message: fmt.Sprintf("The request body must not exceed %d bytes.", e.Limit)}}
 	}
 	if e, ok := errors.AsType[*echo.HTTPError](err); ok {
-		return answer{e.Code, &errorBody{Message: echoMessage(e)}}
+		return answer{e.Code, &ErrorBody{Message: echoMessage(e)}}
 	}
 	if _, ok := errors.AsType[*taskhub.OutageError](err); ok {
-		body := withCause(outageMessage(err), err)
+		body := WithCause(outageMessage(err), err)
 		return answer{http.StatusServiceUnavailable, &body}
 	}
 	switch {
@@ -140,15 +141,15 @@ func answerTo(err error, management bool) answer {
 	case errors.Is(err, durable.ErrInstanceEnded):
 		return answer{status: http.StatusGone}
 	case errors.Is(err, durable.ErrNotSupported):
-		return answer{http.StatusNotImplemented, &errorBody{Message: secrets.Line(err)}}
+		return answer{http.StatusNotImplemented, &ErrorBody{Message: secrets.Line(err)}}
 	}
 	if e, ok := errors.AsType[*durable.InstanceStateError](err); ok {
-		body := withCause(messageInternal, e)
+		body := WithCause(messageInternal, e)
 		return answer{http.StatusInternalServerError, &body}
 	}
-	body := errorBody{Message: messageInternal}
+	body := ErrorBody{Message: messageInternal}
 	if management {
-		body = withCause(messageInternal, err)
+		body = WithCause(messageInternal, err)
 	}
 	return answer{http.StatusInternalServerError, &body}
 }

@@ -1,4 +1,4 @@
-package handler
+package web
 
 import (
 	"math"
@@ -10,13 +10,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A query holds the parameters of a URL by their names in lower case: the
+// A Query holds the parameters of a URL by their names in lower case: the
 // extension does not mind their case.
-type query map[string][]string
+type Query map[string][]string
 
-// parseQuery reads what can be read of a query string, as .NET does.
-func parseQuery(raw string) query {
-	q := query{}
+// ParseQuery reads what can be read of a query string, as .NET does.
+func ParseQuery(raw string) Query {
+	q := Query{}
 	for pair := range strings.SplitSeq(raw, "&") {
 		name, value, _ := strings.Cut(pair, "=")
 		name, err := url.QueryUnescape(name)
@@ -32,18 +32,18 @@ func parseQuery(raw string) query {
 	return q
 }
 
-// text returns the first value of a parameter, "" if it is not given.
-func (q query) text(name string) string {
+// Text returns the first value of a parameter, "" if it is not given.
+func (q Query) Text(name string) string {
 	if values := q[strings.ToLower(name)]; len(values) > 0 {
 		return values[0]
 	}
 	return ""
 }
 
-// boolean returns a parameter that is true or false in any case, else byDefault
+// Boolean returns a parameter that is true or false in any case, else byDefault
 // (HttpApiHandler.cs, TryGetBooleanQueryParameterValue).
-func (q query) boolean(name string, byDefault bool) bool {
-	switch strings.ToLower(strings.TrimSpace(q.text(name))) {
+func (q Query) Boolean(name string, byDefault bool) bool {
+	switch strings.ToLower(strings.TrimSpace(q.Text(name))) {
 	case "true":
 		return true
 	case "false":
@@ -52,16 +52,16 @@ func (q query) boolean(name string, byDefault bool) bool {
 	return byDefault
 }
 
-// number returns a whole number; ok is false if there is none.
-func (q query) number(name string) (n int, ok bool) {
-	n, err := strconv.Atoi(strings.TrimSpace(q.text(name)))
+// Number returns a whole number; ok is false if there is none.
+func (q Query) Number(name string) (n int, ok bool) {
+	n, err := strconv.Atoi(strings.TrimSpace(q.Text(name)))
 	return n, err == nil
 }
 
-// seconds returns a time given in seconds, with a fraction if need be; ok is
+// Seconds returns a time given in seconds, with a fraction if need be; ok is
 // false if there is none. Times too long for a duration are cut.
-func (q query) seconds(name string) (d time.Duration, ok bool) {
-	s, err := strconv.ParseFloat(strings.TrimSpace(q.text(name)), 64)
+func (q Query) Seconds(name string) (d time.Duration, ok bool) {
+	s, err := strconv.ParseFloat(strings.TrimSpace(q.Text(name)), 64)
 	if err != nil || math.IsNaN(s) {
 		return 0, false
 	}
@@ -69,10 +69,10 @@ func (q query) seconds(name string) (d time.Duration, ok bool) {
 	return time.Duration(min(max(s, -longest), longest) * float64(time.Second)), true
 }
 
-// statuses returns the runtime statuses in a parameter that may be repeated and
+// Statuses returns the runtime statuses in a parameter that may be repeated and
 // hold lists. Names count in their own case, numbers too; what is neither is
 // dropped (HttpApiHandler.cs, TryGetIEnumerableQueryParameterValue).
-func (q query) statuses(name string) []history.RuntimeStatus {
+func (q Query) Statuses(name string) []history.RuntimeStatus {
 	var out []history.RuntimeStatus
 	for _, list := range q[strings.ToLower(name)] {
 		for word := range strings.SplitSeq(list, ",") {
@@ -102,16 +102,16 @@ var timeLayouts = []string{
 	time.RFC1123,
 }
 
-// time returns a point in time; zero if there is none that can be read
+// Time returns a point in time; zero if there is none that can be read
 // (HttpApiHandler.cs, TryGetDateTimeQueryParameterValue).
-func (q query) time(name string) time.Time {
-	t, _ := parseTime(q.text(name))
+func (q Query) Time(name string) time.Time {
+	t, _ := ParseTime(q.Text(name))
 	return t
 }
 
-// parseTime reads a point in time, which can be the zero one; ok is false if it
+// ParseTime reads a point in time, which can be the zero one; ok is false if it
 // cannot be read.
-func parseTime(text string) (t time.Time, ok bool) {
+func ParseTime(text string) (t time.Time, ok bool) {
 	text = strings.TrimSpace(text)
 	// Python writes years before 1000 without zeros in front.
 	if year, _, found := strings.Cut(text, "-"); found && len(year) > 0 && len(year) < 4 && isDigits(year) {
@@ -144,14 +144,14 @@ const (
 	maxPageSize     = 1000
 )
 
-// pageSize returns how much a page of a list has.
-func (q query) pageSize() (int, error) {
-	size, given := q.number("top")
+// PageSize returns how much a page of a list has.
+func (q Query) PageSize() (int, error) {
+	size, given := q.Number("top")
 	switch {
 	case !given:
 		return defaultPageSize, nil
 	case size < 1:
-		return 0, badRequest("top is %d; want 1 or more.", size)
+		return 0, BadRequest("top is %d; want 1 or more.", size)
 	}
 	return min(size, maxPageSize), nil
 }

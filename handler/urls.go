@@ -1,0 +1,155 @@
+package handler
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
+	"github.com/labstack/echo/v4"
+)
+
+// retryCheckStatus is when to ask for the status of an instance that was just
+// started, in seconds.
+const retryCheckStatus = "10"
+
+// An instanceURLs has the URLs of what can be done with an instance, in which {eventName}
+// and {text} stand for the caller's values. It has
+// the members of the .NET extension's management payload, which are those of
+// its answer to a start and rewindPostUri (HttpManagementPayload.cs;
+// HttpApiHandler.cs, CreateCheckStatusResponseMessage).
+type instanceURLs struct {
+	ID                    durable.InstanceID `json:"id"`
+	StatusQueryGetURI     string             `json:"statusQueryGetUri"`
+	SendEventPostURI      string             `json:"sendEventPostUri"`
+	TerminatePostURI      string             `json:"terminatePostUri"`
+	RewindPostURI         string             `json:"rewindPostUri"`
+	PurgeHistoryDeleteURI string             `json:"purgeHistoryDeleteUri"`
+	RestartPostURI        string             `json:"restartPostUri"`
+	SuspendPostURI        string             `json:"suspendPostUri"`
+	ResumePostURI         string             `json:"resumePostUri"`
+	// Warning says that the app does not know the function that was started. The
+	// extension has no such member.
+	Warning string `json:"warning,omitempty"`
+}
+
+// checkStatus answers a request that started an instance with status 202 and its URLs.
+func checkStatus(c echo.Context, id durable.InstanceID) error {
+	payload, err := managementURLs(c, id)
+	if err != nil {
+		return err
+	}
+	c.Response().Header().Set(echo.HeaderLocation, payload.StatusQueryGetURI)
+	c.Response().Header().Set(echo.HeaderRetryAfter, retryCheckStatus)
+	return web.WriteJSON(c, http.StatusAccepted, payload)
+}
+
+// managementURLs returns the URLs of an instance for a route's answer.
+func managementURLs(c echo.Context, id durable.InstanceID) (instanceURLs, error) {
+	l := linksOf(c)
+	if l == nil {
+		return instanceURLs{}, errNoServer
+	}
+	return l.checkStatus(id), nil
+}
+
+// waitOrCheckStatus waits for an instance for a route's answer.
+func waitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval time.Duration) error {
+	l := linksOf(c)
+	if l == nil {
+		return errNoServer
+	}
+	return l.management.waitOrCheckStatus(c, web.Query{}, id, timeout, interval)
+}
+
+var errNoServer = errors.New("management URLs: the request did not come through a handler.Server")
+
+// links makes the URLs that one request's answer holds.
+type links struct {
+	origin string // scheme and host
+	base   string // path of the management API
+	query  string // taskHub and connection
+	code   func(durable.InstanceID) string
+
+	management *managementAPI
+	warning    string // of what the request started
+}
+
+const linksKey = "durablefunctions.links"
+
+func linksOf(c echo.Context) *links {
+	l, _ := c.Get(linksKey).(*links)
+	return l
+}
+
+// linksFor gives each request its links.
+func (m *managementAPI) linksFor(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		base, ok := c.Get(web.BaseKey).(string)
+		if !ok {
+			base = m.front.ManagementBases()[0]
+		}
+		c.Set(linksKey, &links{origin: m.front.Origin(c.Request()), base: base, query: m.hubQuery(), code: m.codeFor(c.Request()), management: m})
+		return next(c)
+	}
+}
+
+// hubQuery returns the parameters that every management URL has.
+func (m *managementAPI) hubQuery() string {
+	return "taskHub=" + url.QueryEscape(m.cfg.TaskHub) + "&connection=" + url.QueryEscape(m.cfg.Connection)
+}
+
+// codeFor returns how URLs get a code, the last parameter that management URLs
+// have. Behind the host it is the caller's key: there the app is one function, so
+// that a key which was good for this request is good for those, too. On its own,
+// or if the host asks for none, the server makes one for the instance if it has a
+// key. Each call makes a code for the instance that has the ID then.
+func (m *managementAPI) codeFor(r *http.Request) func(durable.InstanceID) string {
+	given := web.ParseQuery(r.URL.RawQuery).Text("code")
+	if given == "" {
+		given = r.Header.Get(headerKey)
+	}
+	access := m.access
+	return func(id durable.InstanceID) string {
+		if !access.open() && (given == "" || !m.cfg.BehindHost) {
+			return access.code(id, time.Now())
+		}
+		return given
+	}
+}
+
+func (l *links) checkStatus(id durable.InstanceID) instanceURLs {
+	// Blanks become %20 and every other character that is special anywhere in a
+	// URL is escaped, so that readers which take "+" for a blank, as .NET's
+	// decoder does, read the same.
+	instance := l.origin + l.base + "/instances/" + strings.ReplaceAll(url.QueryEscape(string(id)), "+", "%20")
+	query := l.query
+	if code := l.code(id); code != "" {
+		query += "&code=" + url.QueryEscape(code)
+	}
+	withReason := func(operation string) string { return instance + "/" + operation + "?reason={text}&" + query }
+	return instanceURLs{
+		ID:                    id,
+		StatusQueryGetURI:     instance + "?" + query,
+		SendEventPostURI:      instance + "/raiseEvent/{eventName}?" + query,
+		TerminatePostURI:      withReason("terminate"),
+		RewindPostURI:         withReason("rewind"),
+		PurgeHistoryDeleteURI: instance + "?" + query,
+		RestartPostURI:        instance + "/restart?" + query,
+		SuspendPostURI:        withReason("suspend"),
+		ResumePostURI:         withReason("resume"),
+		Warning:               l.warning,
+	}
+}
+
+// requestURL returns the public URL of a request.
+func (l *links) requestURL(r *http.Request) string {
+	path := r.RequestURI
+	if !strings.HasPrefix(path, "/") { // a proxy's absolute form
+		path = r.URL.RequestURI()
+	}
+	return l.origin + path
+}
