@@ -17,9 +17,6 @@ import (
 // host.
 const headerKey = "X-Functions-Key"
 
-// shortestKey is how many characters a key should have at least.
-const shortestKey = 16
-
 // An access says who may call the management API: whoever has the key, or
 // everybody if there is none.
 //

@@ -122,7 +122,7 @@ func (c Config) checkApart(from, to string) error {
 	}
 	same := fromKind == toKind
 	if same && fromKind == AzureStorage {
-		same = sameConnection(source, target)
+		same = settings.SameConnection(source, target)
 	} else if same {
 		same = isOneFile(source, target) || isOneFile(source, unfinished(target))
 	}
@@ -218,7 +218,7 @@ func (c Config) accountPlace(connection string) (hubPlace, error) {
 	if err != nil {
 		return hubPlace{}, err
 	}
-	if sameConnection(connection, c.ConnectionName) {
+	if settings.SameConnection(connection, c.ConnectionName) {
 		// Of a hub in another account nothing says that it is divided.
 		if resolved, err = c.withTrackingStore(resolved, vars); err != nil {
 			return hubPlace{}, err

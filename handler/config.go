@@ -49,6 +49,9 @@ const (
 	DefaultMaxRequestBodies = 256 << 20
 )
 
+// shortestKey is how many characters a key should have at least.
+const shortestKey = 16
+
 // Config says how a [Server] works. The zero value works: a standalone server
 // on 127.0.0.1:8080, with routes at the root, that has no storage and says so.
 // [Load] makes the one that a program started by a host should have.

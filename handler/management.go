@@ -15,6 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
@@ -224,17 +225,10 @@ func (m *managementAPI) checkHub(q web.Query) error {
 	if hub := q.Text("taskHub"); hub != "" && !strings.EqualFold(hub, m.cfg.TaskHub) {
 		return web.BadRequest("This app serves task hub %q; the request is for task hub %q.", m.cfg.TaskHub, hub)
 	}
-	if name := q.Text("connection"); name != "" && !sameConnection(name, m.cfg.Connection) {
+	if name := q.Text("connection"); name != "" && !settings.SameConnection(name, m.cfg.Connection) {
 		return web.BadRequest("This app serves the task hub of connection %q; the request is for connection %q.", m.cfg.Connection, name)
 	}
 	return nil
-}
-
-// sameConnection reports whether two connection names stand for one setting:
-// "Storage" is short for "AzureWebJobsStorage".
-func sameConnection(a, b string) bool {
-	short := func(name string) string { return strings.TrimPrefix(strings.ToLower(name), "azurewebjobs") }
-	return short(a) == short(b)
 }
 
 // raiseEvent answers POST instances/{id}/raiseEvent/{name}. An empty body

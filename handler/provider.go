@@ -100,7 +100,7 @@ func chooseStorage(cfg *Config, vars settings.Variables) error {
 	}
 	_, chosen := cfg.sources[storageTypePath]
 	_, onAzure := vars.Lookup("WEBSITE_INSTANCE_ID")
-	if errors.Is(err, azurestorage.ErrNoConnection) && !chosen && !onAzure && sameConnection(cfg.ConnectionName, DefaultConnectionName) &&
+	if errors.Is(err, azurestorage.ErrNoConnection) && !chosen && !onAzure && settings.SameConnection(cfg.ConnectionName, DefaultConnectionName) &&
 		cfg.TrackingStoreConnectionName == "" {
 		cfg.StorageType = Embedded
 		return nil

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -182,4 +183,26 @@ func FuzzParseQuery(f *testing.F) {
 			t.Errorf("a timeout of %v", d)
 		}
 	})
+}
+
+func TestStatus_HistoryIsShownWhenAskedFor(t *testing.T) {
+	t.Parallel()
+	hub := newFakeHub()
+	events := []history.Event{&history.EventRaised{Header: history.Header{Timestamp: fakeTime.Truncate(time.Second)}, Name: "E"}}
+	for id, status := range map[string]history.RuntimeStatus{"run": history.Completed, "wait": history.Pending, "none": history.Completed} {
+		hub.put(id, status, nil)
+		hub.histories[id] = events
+	}
+	delete(hub.histories, "none")
+	s := readyServer(t, App{}, fakeConfig(t, hub))
+	for target, want := range map[string]string{
+		"run": "", "run?showHistory=true": `,"historyEvents":[{"EventType":"EventRaised","Name":"E","Input":null,"ParentTraceContext":null,"Timestamp":"2026-01-05T10:20:30Z"}]`,
+		"run?showHistory=true&showInput=false": `,"historyEvents":[{"EventType":"EventRaised","Name":"E","ParentTraceContext":null,"Timestamp":"2026-01-05T10:20:30Z"}]`,
+		"wait?showHistory=true":                "", "none?showHistory=true": `,"historyEvents":[]`,
+	} {
+		got := call(s, "GET", "/api/durabletask/instances/"+target, "").Body.String()
+		if _, tail, _ := strings.Cut(got, `"lastUpdatedTime":"2026-01-05T10:20:41Z"`); tail != want+"}" {
+			t.Errorf("%s: %s, want …%s}", target, got, want)
+		}
+	}
 }

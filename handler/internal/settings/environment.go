@@ -183,3 +183,10 @@ func (v Variables) substitute(text string) (string, error) {
 		text = after
 	}
 }
+
+// SameConnection reports whether two connection names stand for one setting:
+// "Storage" is short for "AzureWebJobsStorage".
+func SameConnection(a, b string) bool {
+	short := func(name string) string { return strings.TrimPrefix(strings.ToLower(name), "azurewebjobs") }
+	return short(a) == short(b)
+}
