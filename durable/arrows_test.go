@@ -68,6 +68,13 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		{from: "handler/internal/settings", to: "github.com/labstack/"},
 		{from: "handler/internal/triggers", to: module, but: []string{module + "handler/internal/jsontext", module + "handler/internal/secrets", module + "handler/internal/settings"}},
 		{from: "handler/internal/triggers", to: "net/http", direct: true},
+		{from: "handler/internal/taskhub", to: module + "handler", but: []string{module + "handler/internal/secrets", module + "handler/internal/taskhub"}},
+		{from: "handler/internal/taskhub", to: "github.com/labstack/"},
+		{from: "handler/internal/web", to: module + "handler", but: []string{
+			module + "handler/internal/jsontext", module + "handler/internal/secrets", module + "handler/internal/taskhub", module + "handler/internal/web",
+		}},
+		{from: "handler/internal/management", to: module + "handler/internal/triggers"},
+		{from: "handler/internal/management", to: module + "handler/internal/hubcli"},
 	}
 	for _, pure := range []string{"durable/internal/coro", "durable/internal/entity", "durable/internal/replay"} {
 		for _, impure := range []string{"context", "sync", "log/slog", "net", "os", "math/rand", "crypto/rand"} {

@@ -17,6 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/labstack/echo/v4"
 )
@@ -106,7 +107,7 @@ func TestAccess_KeysAreNeverLogged(t *testing.T) {
 	app := App{Routes: starterThatPanics}
 	s := readyServer(t, app, cfg)
 	s.logStart("127.0.0.1:1")
-	code := s.api.access.code("running", time.Now())
+	code := s.api.Access.Code("running", time.Now())
 	for _, target := range []string{
 		managed + "instances/running?code=" + theKey, managed + "instances/running?code=" + code, "/api/panic?code=" + theKey, "/nowhere?code=" + theKey,
 		managed + "instances/suspended/suspend?code=" + theKey, managed + "configuration?code=" + theKey,
@@ -199,8 +200,8 @@ func TestAccess_ACodeEndsWithItsInstanceOnEachProvider(t *testing.T) {
 // none that is known.
 func TestAccess_ACodeIsNotBoundByWhatIsNotKnown(t *testing.T) {
 	t.Parallel()
-	a := access{theKey}
-	dated, undated := a.code("i", fakeTime), base64.RawURLEncoding.EncodeToString(a.mac("i", nil))
+	a := management.Access{Key: theKey}
+	dated, undated := a.Code("i", fakeTime), base64.RawURLEncoding.EncodeToString(a.Mac("i", nil))
 	for _, tt := range []struct {
 		code   string
 		first  time.Time
@@ -213,7 +214,7 @@ func TestAccess_ACodeIsNotBoundByWhatIsNotKnown(t *testing.T) {
 		{undated, fakeTime, false},
 		{dated[:len(dated)-1], time.Time{}, false},
 		{undated + dated, time.Time{}, false},
-		{a.code("i", fakeTime.Add(time.Hour))[:12] + dated[12:], fakeTime, false},
+		{a.Code("i", fakeTime.Add(time.Hour))[:12] + dated[12:], fakeTime, false},
 		{"", time.Time{}, false},
 	} {
 		hub := newFullHub()
@@ -237,7 +238,7 @@ func TestAccess_ACodeCostsOneReadAtMost(t *testing.T) {
 	cfg := fakeConfig(t, hub)
 	cfg.Key = theKey
 	s := readyServer(t, App{}, cfg)
-	code := s.api.access.code("running", time.Now())
+	code := s.api.Access.Code("running", time.Now())
 	for _, tt := range []struct {
 		method, path string
 		key, code    int64 // reads of the instance

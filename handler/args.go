@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
@@ -126,5 +127,5 @@ func schemaCommand(_ App, _ []string, out io.Writer) error {
 // openAPICommand writes the document for an app at the usual place.
 func openAPICommand(_ App, _ []string, out io.Writer) error {
 	base := "/" + DefaultRoutePrefix + web.ManagementPath
-	return json.NewEncoder(out).Encode(openAPIDocument(managementRoutes(), base))
+	return json.NewEncoder(out).Encode(management.OpenAPIDocument(management.Routes(), base))
 }

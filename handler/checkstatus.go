@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/labstack/echo/v4"
 )
 
@@ -24,7 +25,7 @@ func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval 
 	if interval == 0 {
 		interval = DefaultWaitInterval
 	}
-	return waitOrCheckStatus(c, id, timeout, interval)
+	return management.WaitOrCheckStatus(c, id, timeout, interval)
 }
 
 // A ManagementPayload tells what can be done with an instance, by URL.
@@ -52,7 +53,7 @@ type ManagementPayload struct {
 // request and a key that is good for them. It returns an error if the request
 // did not come through a [Server].
 func Management(c echo.Context, id durable.InstanceID) (ManagementPayload, error) {
-	urls, err := managementURLs(c, id)
+	urls, err := management.URLs(c, id)
 	return ManagementPayload(urls), err
 }
 
@@ -60,5 +61,5 @@ func Management(c echo.Context, id durable.InstanceID) (ManagementPayload, error
 // URL of its status as Location, and its [ManagementPayload]. It returns an error
 // if the request did not come through a [Server].
 func CheckStatus(c echo.Context, id durable.InstanceID) error {
-	return checkStatus(c, id)
+	return management.CheckStatus(c, id)
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/labstack/echo/v4"
 )
 
@@ -90,10 +91,10 @@ func TestCheckStatus_EveryURLItGivesWorks(t *testing.T) {
 	hub.instances[id] = hub.instances["x"]
 	w := httptest.NewRecorder()
 	c := s.echo.NewContext(httptest.NewRequest("GET", "http://localhost:8080/api/x", nil), w)
-	if err := s.api.linksFor(func(c echo.Context) error { return nil })(c); err != nil {
+	if err := s.api.LinksFor(func(c echo.Context) error { return nil })(c); err != nil {
 		t.Fatal(err)
 	}
-	payload := linksOf(c).checkStatus(durable.InstanceID(id))
+	payload := management.LinksOf(c).CheckStatus(durable.InstanceID(id))
 	for _, request := range []struct{ method, url, body string }{
 		{"GET", payload.StatusQueryGetURI, ""},
 		{"POST", strings.Replace(payload.SendEventPostURI, "{eventName}", "E", 1), "1"},

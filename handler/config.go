@@ -17,6 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
@@ -364,8 +365,8 @@ func (c Config) mode() string {
 }
 
 // report returns the answer to GET configuration.
-func (c Config) report() configurationPayload {
-	payload := configurationPayload{
+func (c Config) report() management.Configuration {
+	payload := management.Configuration{
 		Mode: c.mode(), Plan: c.plan.String(), Address: secrets.Mask(c.Address), AppRoot: secrets.Mask(c.Root), LogLevel: strings.ToLower(c.LogLevel.String()),
 		Key: "none", Settings: c.effective(), Notices: append([]string{}, c.Notices...), Problems: []string{},
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/google/uuid"
 )
@@ -254,7 +255,7 @@ func TestCrash_WhatCrashesTheProcessIsSetAside(t *testing.T) {
 			if _, body := get(t, m.base+managed+"instances/"+tt.id); !strings.Contains(body, "Set aside: the "+strings.ReplaceAll(tt.what, `"`, `\"`)) {
 				t.Errorf("the status is %s", body)
 			}
-			if _, body := get(t, m.base+readyPath); !strings.Contains(body, "1 instances have been set aside") {
+			if _, body := get(t, m.base+management.ReadyPath); !strings.Contains(body, "1 instances have been set aside") {
 				t.Errorf("the health is %s", body)
 			}
 			if told := m.hub("crashes"); !strings.Contains(told, "yes        "+tt.what) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -62,7 +63,7 @@ func TestListEntities_AnswersKeyForKey(t *testing.T) {
 	compare(t, "with state", told(s, "GET", base+"/Counter?fetchState=TRUE", ""),
 		head+"\n["+row("counter", "", "null")+","+row("counter", "k 1", `{"total":7}`)+"]")
 	compare(t, "first page", told(s, "GET", base+"/counter/?top=1", ""), head+provider.EncodeContinuation("@counter@gone")+"\n["+row("counter", "", "null")+"]")
-	compare(t, "next page", told(s, "GET", base+"/counter?top=1", "", headerContinuation, provider.EncodeContinuation("@counter@gone")), head+"\n["+row("counter", "k 1", "null")+"]")
+	compare(t, "next page", told(s, "GET", base+"/counter?top=1", "", management.HeaderContinuation, provider.EncodeContinuation("@counter@gone")), head+"\n["+row("counter", "k 1", "null")+"]")
 	compare(t, "nobody", told(s, "GET", base+"/nobody", ""), head+"\n[]")
 	compare(t, "a bad size", told(s, "GET", base+"?top=0", ""), "400"+answerJSON+"\n"+`{"Message":"top is 0; want 1 or more."}`)
 

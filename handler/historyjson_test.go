@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -89,7 +90,7 @@ func TestShapeHistory_ShowsEveryEventAsTheExtensionDoes(t *testing.T) {
 func shaped(t *testing.T, showInput, showOutput bool) []string {
 	t.Helper()
 	var out []string
-	for _, e := range shapeHistory(everyEvent(), showInput, showOutput) {
+	for _, e := range management.ShapeHistory(everyEvent(), showInput, showOutput) {
 		text, err := json.Marshal(e)
 		if err != nil {
 			t.Fatal(err)
@@ -124,7 +125,7 @@ func TestShapeHistory_LeavesInputsAndOutputsOutUnlessAskedFor(t *testing.T) {
 // Two scheduling events with one ID make the original answer 400.
 func TestShapeHistory_BearsTwoEventsOfOneID(t *testing.T) {
 	t.Parallel()
-	got := shapeHistory([]history.Event{
+	got := management.ShapeHistory([]history.Event{
 		&history.TaskScheduled{Header: at(0, 0), Name: "First"},
 		&history.TaskScheduled{Header: at(0, 0), Name: "Second"},
 		&history.TaskCompleted{Header: at(none, 0), TaskScheduledID: 0},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/labstack/echo/v4"
 )
@@ -116,8 +117,8 @@ func TestHub_FirstRequestWaitsForTheStart(t *testing.T) {
 		}
 		s = New(App{}, fakeConfig(t, newFakeHub()))
 		began = time.Now()
-		if w := call(s, "GET", "/api/durabletask/instances", ""); w.Code != http.StatusServiceUnavailable || time.Since(began) != startPatience {
-			t.Errorf("%d after %v, want 503 after %v", w.Code, time.Since(began), startPatience)
+		if w := call(s, "GET", "/api/durabletask/instances", ""); w.Code != http.StatusServiceUnavailable || time.Since(began) != management.StartPatience {
+			t.Errorf("%d after %v, want 503 after %v", w.Code, time.Since(began), management.StartPatience)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 
@@ -33,8 +34,8 @@ func told(s *Server, method, target, body string, headers ...string) string {
 			out += fmt.Sprintf("\n%s: %s", name, value)
 		}
 	}
-	if values, ok := w.Header()[http.CanonicalHeaderKey(headerContinuation)]; ok {
-		out += fmt.Sprintf("\n%s: %s", headerContinuation, strings.Join(values, ","))
+	if values, ok := w.Header()[http.CanonicalHeaderKey(management.HeaderContinuation)]; ok {
+		out += fmt.Sprintf("\n%s: %s", management.HeaderContinuation, strings.Join(values, ","))
 	}
 	if w.Body.Len() > 0 {
 		out += "\n" + w.Body.String()

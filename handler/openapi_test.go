@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
@@ -23,7 +24,7 @@ func TestOpenAPI_DocumentsWhatIsAnswered(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &document); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%d %v", w.Code, err)
 	}
-	if diff := describedRoutes(document, server.api.routes); len(diff) > 0 {
+	if diff := describedRoutes(document, server.api.Routes); len(diff) > 0 {
 		t.Errorf("routes: %s", strings.Join(diff, "\n"))
 	}
 	seen := map[string]bool{"GET openapi.json 200": true}
@@ -34,15 +35,15 @@ func TestOpenAPI_DocumentsWhatIsAnswered(t *testing.T) {
 			if route == nil {
 				continue
 			}
-			seen[fmt.Sprintf("%s %s %d", route.method, route.path, got.status)] = true
+			seen[fmt.Sprintf("%s %s %d", route.Method, route.Path, got.status)] = true
 			for _, wrong := range undocumented(document, route, got) {
 				t.Errorf("%s %s: %s", x.method, x.target, wrong)
 			}
 		}
 	}
-	for _, route := range server.api.routes {
-		for _, a := range route.answers {
-			if what := fmt.Sprintf("%s %s %d", route.method, route.path, a.status); !seen[what] {
+	for _, route := range server.api.Routes {
+		for _, a := range route.Answers {
+			if what := fmt.Sprintf("%s %s %d", route.Method, route.Path, a.Status); !seen[what] {
 				t.Errorf("%s is documented, but no transcript shows it", what)
 			}
 		}
@@ -50,10 +51,10 @@ func TestOpenAPI_DocumentsWhatIsAnswered(t *testing.T) {
 }
 
 // describedRoutes returns in what the document's routes differ from routes.
-func describedRoutes(document map[string]any, routes []managementRoute) (wrong []string) {
+func describedRoutes(document map[string]any, routes []management.Route) (wrong []string) {
 	var want, got []string
 	for _, r := range routes {
-		want = append(want, strings.ToLower(r.method)+" /"+r.path)
+		want = append(want, strings.ToLower(r.Method)+" /"+r.Path)
 	}
 	for path, operations := range document["paths"].(map[string]any) {
 		for method := range operations.(map[string]any) {
@@ -74,8 +75,8 @@ func describedRoutes(document map[string]any, routes []managementRoute) (wrong [
 }
 
 // undocumented says in what an answer differs from what the document says.
-func undocumented(document map[string]any, route *managementRoute, got answered) (wrong []string) {
-	operation := lookup[map[string]any](document, "paths", "/"+route.path, strings.ToLower(route.method))
+func undocumented(document map[string]any, route *management.Route, got answered) (wrong []string) {
+	operation := lookup[map[string]any](document, "paths", "/"+route.Path, strings.ToLower(route.Method))
 	answer, ok := lookup[map[string]any](operation, "responses")[strconv.Itoa(got.status)].(map[string]any)
 	if !ok {
 		return []string{fmt.Sprintf("status %d is not documented", got.status)}
@@ -98,7 +99,7 @@ func undocumented(document map[string]any, route *managementRoute, got answered)
 		wrong = append(wrong, fmt.Sprintf("status %d: %s", got.status, problem))
 	}
 	for name := range headersOf(answer) {
-		if _, ok := got.header[http.CanonicalHeaderKey(name)]; !ok && name != headerUnreadable { // it is there if it says something
+		if _, ok := got.header[http.CanonicalHeaderKey(name)]; !ok && name != management.HeaderUnreadable { // it is there if it says something
 			wrong = append(wrong, fmt.Sprintf("status %d lacks the header %s", got.status, name))
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 )
 
@@ -113,7 +114,7 @@ func TestReady_FollowsTheStorage(t *testing.T) {
 		s := readyServer(t, App{}, fakeConfig(t, hub))
 		ask := func(want int) {
 			t.Helper()
-			for _, path := range []string{readyPath, managed + "health/ready"} {
+			for _, path := range []string{management.ReadyPath, managed + "health/ready"} {
 				if w := call(s, "GET", path, ""); w.Code != want {
 					t.Errorf("%s: %d %s, want %d", path, w.Code, w.Body, want)
 				}
@@ -121,20 +122,20 @@ func TestReady_FollowsTheStorage(t *testing.T) {
 		}
 		ask(200)
 		hub.fail(refusedConnection)
-		time.Sleep(checkEvery)
+		time.Sleep(management.CheckEvery)
 		ask(503)
 		if w := call(s, "GET", managed+"health/ready", ""); !strings.Contains(w.Body.String(), `"the storage of task hub \"MyHub\" cannot be used: dial tcp: connection refused"`) {
 			t.Errorf("the reason is %s", w.Body)
 		}
 		hub.fail(nil)
 		ask(503)
-		time.Sleep(checkEvery)
+		time.Sleep(management.CheckEvery)
 		ask(200)
 		s = readyServer(t, App{}, fakeConfig(t, silentHub{hub}))
 		began := time.Now()
 		ask(503)
-		if took := time.Since(began); took > checkTime {
-			t.Errorf("storage that is silent was waited for %v, want %v", took, checkTime)
+		if took := time.Since(began); took > management.CheckTime {
+			t.Errorf("storage that is silent was waited for %v, want %v", took, management.CheckTime)
 		}
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
 )
@@ -123,7 +124,7 @@ func page(t *testing.T, url, token string) (status int, p listPage) {
 		t.Fatal(err)
 	}
 	if token != "" {
-		r.Header.Set(headerContinuation, token)
+		r.Header.Set(management.HeaderContinuation, token)
 	}
 	answer, err := http.DefaultClient.Do(r)
 	if err != nil {
@@ -146,7 +147,7 @@ func page(t *testing.T, url, token string) (status int, p listPage) {
 		}
 		p.ids = append(p.ids, row.InstanceID)
 	}
-	p.token = answer.Header.Get(headerContinuation)
+	p.token = answer.Header.Get(management.HeaderContinuation)
 	return answer.StatusCode, p
 }
 

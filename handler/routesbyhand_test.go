@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
@@ -47,11 +48,11 @@ func methodAndPath(route string) (method, path string) {
 func TestRoutes_AreThoseThatAreListedByHand(t *testing.T) {
 	t.Parallel()
 	var got []string
-	for _, route := range managementRoutes() {
-		name := route.method + " " + route.path
+	for _, route := range management.Routes() {
+		name := route.Method + " " + route.Path
 		got = append(got, name)
-		if route.public != slices.Contains(routesForAll, name) || route.open != slices.Contains(routesWithACode, name) || route.always != slices.Contains(routesWithoutAHub, name) {
-			t.Errorf("%s: public %v, open with an instance's code %v, always %v; the lists say otherwise", name, route.public, route.open, route.always)
+		if route.Public != slices.Contains(routesForAll, name) || route.Open != slices.Contains(routesWithACode, name) || route.Always != slices.Contains(routesWithoutAHub, name) {
+			t.Errorf("%s: public %v, open with an instance's code %v, always %v; the lists say otherwise", name, route.Public, route.Open, route.Always)
 		}
 	}
 	for _, route := range allRoutes {
@@ -94,7 +95,7 @@ func TestAccess_EachRouteWantsWhatItShould(t *testing.T) {
 	cfg := fakeConfig(t, newFullHub())
 	cfg.Key = theKey
 	s := readyServer(t, App{}, cfg)
-	own, others := s.api.access.code("running", time.Now()), s.api.access.code("suspended", time.Now())
+	own, others := s.api.Access.Code("running", time.Now()), s.api.Access.Code("suspended", time.Now())
 	for _, route := range allRoutes {
 		_, template, _ := strings.Cut(route, " ")
 		_, path := methodAndPath(route)
@@ -159,7 +160,7 @@ func TestRoutes_WithoutAHubAreAnsweredAtOnceIfTheyNeedNone(t *testing.T) {
 			method, path := methodAndPath(route)
 			began := time.Now()
 			w := call(New(App{}, fakeConfig(t, newFullHub())), method, managed+path, "")
-			waited := time.Since(began) == startPatience && w.Code == http.StatusServiceUnavailable
+			waited := time.Since(began) == management.StartPatience && w.Code == http.StatusServiceUnavailable
 			if took := time.Since(began); waited == slices.Contains(routesWithoutAHub, route) || took != 0 && !waited {
 				t.Errorf("%s: %d after %v", route, w.Code, took)
 			}

@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
@@ -153,7 +154,7 @@ func saidOf(t *testing.T, found settings.Settings, inFile bool, variable, text s
 	}
 	s.logger.With("with", text).WithGroup("g").Warn(text, "error", wrong, slog.Group("in", "a", text))
 	base := web.GroupPath(s.cfg.RoutePrefix)
-	asked := []string{"/", livePath, readyPath, base + "/nowhere", base + web.ManagementPath + "/configuration", base + web.ManagementPath + "/instances"}
+	asked := []string{"/", management.LivePath, management.ReadyPath, base + "/nowhere", base + web.ManagementPath + "/configuration", base + web.ManagementPath + "/instances"}
 	for _, target := range asked {
 		w := call(s, http.MethodGet, target, "")
 		fmt.Fprintln(&out, w.Code, w.Header(), w.Body)

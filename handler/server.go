@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
@@ -47,7 +48,7 @@ type Server struct {
 	hub      *taskhub.Hub  // nil if the configuration is wrong
 	draining chan struct{} // closed when Run begins to stop
 
-	api     *managementAPI
+	api     *management.API
 	notify  func(context.Context) // tells Event Grid until its context ends
 	wrapped sync.Once             // logged at the first request that the host wraps
 }
@@ -63,16 +64,16 @@ func New(app App, cfg Config) *Server {
 		Address: cfg.Address, BehindHost: cfg.BehindHost, RoutePrefix: cfg.RoutePrefix, SiteHostname: cfg.SiteHostname,
 		UseForwardedHost: cfg.UseForwardedHost, LocalOnly: cfg.isForThisMachine(), MaxBody: cfg.MaxRequestBody, MaxBodies: cfg.MaxRequestBodies,
 	})
-	s.api = newManagement(managementConfig{
+	s.api = management.New(management.Config{
 		TaskHub: cfg.Storage.TaskHub, Connection: cfg.ConnectionName, Key: cfg.Key, BehindHost: cfg.BehindHost,
-		AppLease: !cfg.Storage.AppLease.Disabled, Configuration: func() configurationPayload { return s.cfg.report() },
+		AppLease: !cfg.Storage.AppLease.Disabled, Configuration: func() management.Configuration { return s.cfg.report() },
 	}, s.front, s.state, s.draining, s.logger)
 	s.echo = s.newEcho()
 	if err := s.exposed(); err != nil {
 		s.cfg.Problem = errors.Join(s.cfg.Problem, err)
 	}
 	api := s.echo.Group(web.GroupPath(s.cfg.RoutePrefix))
-	s.api.addTo(s.echo)
+	s.api.AddTo(s.echo)
 	if s.cfg.Problem == nil {
 		s.cfg.Problem = s.open(app, api)
 	}
@@ -97,7 +98,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	if err != nil {
 		return err
 	}
-	hubClient := taskhub.Client{Hub: store, Log: s.logger, Unreadable: &s.api.unreadable}
+	hubClient := taskhub.Client{Hub: store, Log: s.logger, Unreadable: &s.api.Unreadable}
 	client := durable.NewClient(hubClient, registry, s.cfg.Overridable, s.cfg.Worker.Version, s.cfg.Worker.Tracing)
 	if app.Routes != nil {
 		app.Routes(api, client)
@@ -107,7 +108,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	}
 	s.notify = startNotifications(&s.cfg)
 	worker := durable.NewWorker(store, registry, withIdentity(s.cfg.Worker, s.logger))
-	s.api.open(managedHub{client, registry, hubClient, worker, s.cfg.scaling})
+	s.api.Open(management.Hub{Client: client, Registry: registry, Hub: hubClient, Worker: worker, Scaling: s.cfg.scaling})
 	s.hub = &taskhub.Hub{
 		Name:   s.cfg.Storage.TaskHub,
 		Client: hubClient,
@@ -128,7 +129,7 @@ func (s *Server) newEcho() *echo.Echo {
 	e.Logger.SetOutput(io.Discard)
 	e.HTTPErrorHandler = web.AnswerErrors(s.logger)
 	e.Pre(web.RecoverPanics(s.logger), web.Unlimited, s.front.CanonicalPath)
-	e.Use(web.Identify, joinTrace, s.front.RefusePages, s.api.gate, s.front.LimitBody, s.api.linksFor)
+	e.Use(web.Identify, joinTrace, s.front.RefusePages, s.api.Gate, s.front.LimitBody, s.api.LinksFor)
 	e.RouteNotFound("/*", s.notFound)
 	return e
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/google/go-cmp/cmp"
 )
@@ -82,7 +83,7 @@ func TestPayloadJSON_KeepsJSONAndQuotesAnythingElse(t *testing.T) {
 		{new("a\nb"), `"a\nb"`},
 		{new("\xff"), `"\ufffd"`},
 	} {
-		if got := string(payloadJSON(tt.stored)); got != tt.want {
+		if got := string(management.PayloadJSON(tt.stored)); got != tt.want {
 			t.Errorf("payloadJSON(%v) = %s, want %s", tt.stored, got, tt.want)
 		}
 	}
@@ -93,7 +94,7 @@ func FuzzPayloadJSON(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, stored string) {
-		if got := payloadJSON(&stored); !json.Valid(got) {
+		if got := management.PayloadJSON(&stored); !json.Valid(got) {
 			t.Errorf("%q became %q, which is not JSON", stored, got)
 		}
 	})
@@ -113,7 +114,7 @@ func TestList_PagesWithTheContinuationHeader(t *testing.T) {
 	}
 	const head = "200\nContent-Type: application/json; charset=utf-8\nx-ms-continuation-token: "
 	compare(t, "first page", told(s, "GET", "/api/durabletask/instances?top=2", ""), head+provider.EncodeContinuation("c")+"\n["+row("a", "1")+","+row("b", "1")+"]")
-	compare(t, "last page", told(s, "GET", "/api/durabletask/instances/?top=2&showInput=false", "", headerContinuation, provider.EncodeContinuation("c")), head+"\n["+row("c", "null")+"]")
+	compare(t, "last page", told(s, "GET", "/api/durabletask/instances/?top=2&showInput=false", "", management.HeaderContinuation, provider.EncodeContinuation("c")), head+"\n["+row("c", "null")+"]")
 	compare(t, "nothing", told(s, "GET", "/api/durabletask/instances?instanceIdPrefix=x", ""), head+"\n[]")
 	compare(t, "bad size", told(s, "GET", "/api/durabletask/instances?top=0", ""),
 		"400\nContent-Type: application/json; charset=utf-8\n"+`{"Message":"top is 0; want 1 or more."}`)

@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 )
@@ -72,7 +73,7 @@ func (m *machine) isReady(want bool) (body string) {
 	m.Helper()
 	eventually(m.T, fmt.Sprintf("it is ready: %v", want), func() bool {
 		var status int
-		status, body = m.send("GET", readyPath, "")
+		status, body = m.send("GET", management.ReadyPath, "")
 		return (status == http.StatusOK) == want
 	})
 	return body

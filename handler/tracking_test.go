@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 )
 
 // An auditedHub is one that keeps an audit.
@@ -70,9 +71,9 @@ func trackingExchanges() []exchange {
 	return []exchange{
 		{note: "all, with results", method: "GET", target: one + "?showHistoryOutput=true", app: withAudit},
 		{note: "without inputs, the first page", method: "GET", target: one + "/?top=4&showInput=false", app: withAudit},
-		{note: "the next page", method: "GET", target: one + "?top=3", headers: []string{headerContinuation, "4"}, app: withAudit},
-		{note: "the last page", method: "GET", target: one + "?top=3", headers: []string{headerContinuation, "7"}, app: withAudit},
-		{note: "a page of nowhere", method: "GET", target: one, headers: []string{headerContinuation, "x"}, app: withAudit},
+		{note: "the next page", method: "GET", target: one + "?top=3", headers: []string{management.HeaderContinuation, "4"}, app: withAudit},
+		{note: "the last page", method: "GET", target: one + "?top=3", headers: []string{management.HeaderContinuation, "7"}, app: withAudit},
+		{note: "a page of nowhere", method: "GET", target: one, headers: []string{management.HeaderContinuation, "x"}, app: withAudit},
 		{note: "of one that is unknown", method: "GET", target: managed + "instances/missing/tracking", app: withAudit},
 		{note: "no page is that small", method: "GET", target: one + "?top=0", app: withAudit},
 		{note: "where no audit is kept", method: "GET", target: one},

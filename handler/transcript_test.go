@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 )
 
 // An exchange is a request to a hub of its own, as a command line for curl, and
@@ -120,14 +122,14 @@ func (x exchange) send(t *testing.T) (got answered, text string) {
 // answered is an answer that was got.
 type answered struct {
 	exchange
-	management *managementAPI
+	management *management.API
 	status     int
 	header     http.Header
 	answer     []byte
 }
 
 // route returns the route that the request went to, nil if there is none.
-func (a answered) route(t *testing.T) *managementRoute {
+func (a answered) route(t *testing.T) *management.Route {
 	t.Helper()
 	path, _, _ := strings.Cut(a.target, "?")
 	path = strings.TrimPrefix(path, "/api/durabletask/")
@@ -140,9 +142,9 @@ func (a answered) route(t *testing.T) *managementRoute {
 		}
 		segments = append(segments, segment)
 	}
-	for i := range a.management.routes {
-		route := &a.management.routes[i]
-		if _, ok := route.match(segments); ok && route.method == a.method {
+	for i := range a.management.Routes {
+		route := &a.management.Routes[i]
+		if _, ok := route.Match(segments); ok && route.Method == a.method {
 			return route
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 )
 
 func entityExchanges() []exchange {
@@ -78,7 +79,7 @@ const theKey = "0123456789abcdefghij"
 
 func refusedExchanges() []exchange {
 	withKey := func(cfg *Config) { cfg.Key = theKey }
-	code := func(id durable.InstanceID) string { return access{theKey}.code(id, fakeTime) }
+	code := func(id durable.InstanceID) string { return management.Access{Key: theKey}.Code(id, fakeTime) }
 	startedSince := func() *fullHub {
 		h := newFullHub()
 		h.put("running", history.Running, func(s *provider.InstanceState) { s.FirstCreatedAt = fakeTime.Add(time.Second) })

@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 )
 
 func idle(*durable.Context, string) (string, error) { return "", nil }
@@ -70,9 +71,9 @@ func TestUnknownFunction_OfAStartIsToldWithThoseThatAreKnown(t *testing.T) {
 		}
 	}
 	eventually(t, "it fails at once", func() bool {
-		return got[statusPayload](t, s, "GET", managed+"instances/a").RuntimeStatus == history.Failed.String()
+		return got[management.StatusPayload](t, s, "GET", managed+"instances/a").RuntimeStatus == history.Failed.String()
 	})
-	if i := got[statusPayload](t, s, "GET", managed+"instances/a"); i.WaitsFor != "" || !strings.Contains(string(i.Output), "Third") {
+	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.WaitsFor != "" || !strings.Contains(string(i.Output), "Third") {
 		t.Errorf("it waits for %q and has output %s", i.WaitsFor, i.Output)
 	}
 }
@@ -81,7 +82,7 @@ func TestUnknownFunction_IsToldWhoeverWaitsAndWhoeverRestarts(t *testing.T) {
 	t.Parallel()
 	const want = `no orchestrator named "Third"; it has First, Second`
 	s := unknownApp(t, func(*Config) {})
-	if i := got[statusPayload](t, s, "POST", managed+"orchestrators/Third/a?timeout=30&pollingInterval=1"); i.RuntimeStatus != history.Failed.String() || !strings.Contains(i.Warning, want) {
+	if i := got[management.StatusPayload](t, s, "POST", managed+"orchestrators/Third/a?timeout=30&pollingInterval=1"); i.RuntimeStatus != history.Failed.String() || !strings.Contains(i.Warning, want) {
 		t.Errorf("who waited is told %+v", i)
 	}
 	for _, query := range []string{"", "?restartWithNewInstanceId=false"} {
@@ -89,10 +90,10 @@ func TestUnknownFunction_IsToldWhoeverWaitsAndWhoeverRestarts(t *testing.T) {
 			t.Errorf("restart%s warns %q", query, p.Warning)
 		}
 		eventually(t, "it fails again", func() bool {
-			return got[statusPayload](t, s, "GET", managed+"instances/a").RuntimeStatus == history.Failed.String()
+			return got[management.StatusPayload](t, s, "GET", managed+"instances/a").RuntimeStatus == history.Failed.String()
 		})
 	}
-	if i := got[statusPayload](t, s, "GET", managed+"instances/a"); i.Warning != "" {
+	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.Warning != "" {
 		t.Errorf("who asks later is warned: %q", i.Warning)
 	}
 	waiting := unknownApp(t, func(cfg *Config) { cfg.Worker.UnknownFunctionTimeout = time.Hour })
@@ -101,7 +102,7 @@ func TestUnknownFunction_IsToldWhoeverWaitsAndWhoeverRestarts(t *testing.T) {
 	}
 	known := got[ManagementPayload](t, waiting, "POST", managed+"orchestrators/First/b")
 	eventually(t, "it ends", func() bool {
-		return got[statusPayload](t, waiting, "GET", managed+"instances/b").RuntimeStatus == history.Completed.String()
+		return got[management.StatusPayload](t, waiting, "GET", managed+"instances/b").RuntimeStatus == history.Completed.String()
 	})
 	if p := got[ManagementPayload](t, waiting, "POST", managed+"instances/b/restart"); p.Warning+known.Warning != "" {
 		t.Errorf("a known one is restarted with the warning %q", p.Warning)
@@ -113,24 +114,24 @@ func TestUnknownFunction_IsSeenInStatusAndHealthAndEndsWhenTerminated(t *testing
 	s := unknownApp(t, func(cfg *Config) { cfg.Worker.UnknownFunctionTimeout = time.Hour })
 	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Third/a")
 	eventually(t, "health tells of it", func() bool {
-		health := got[healthPayload](t, s, "GET", managed+"health/ready")
+		health := got[management.HealthPayload](t, s, "GET", managed+"health/ready")
 		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Third"`)
 	})
-	if i := got[statusPayload](t, s, "GET", managed+"instances/a"); !strings.Contains(i.WaitsFor, `an orchestrator named "Third"`) {
+	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); !strings.Contains(i.WaitsFor, `an orchestrator named "Third"`) {
 		t.Errorf("it waits for %q", i.WaitsFor)
 	}
-	if list := got[[]statusPayload](t, s, "GET", managed+"instances"); len(list) != 1 || list[0].WaitsFor == "" {
+	if list := got[[]management.StatusPayload](t, s, "GET", managed+"instances"); len(list) != 1 || list[0].WaitsFor == "" {
 		t.Errorf("the list is %+v", list)
 	}
 	if w := call(s, "POST", managed+"instances/a/terminate", ""); w.Code != 202 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	eventually(t, "it ends", func() bool {
-		i := got[statusPayload](t, s, "GET", managed+"instances/a")
+		i := got[management.StatusPayload](t, s, "GET", managed+"instances/a")
 		return i.RuntimeStatus == history.Terminated.String() && i.WaitsFor == ""
 	})
 	eventually(t, "it can be purged", func() bool { return call(s, "DELETE", managed+"instances/a", "").Code == 200 })
-	if health := got[healthPayload](t, s, "GET", managed+"health/ready"); len(health.Waiting) > 0 {
+	if health := got[management.HealthPayload](t, s, "GET", managed+"health/ready"); len(health.Waiting) > 0 {
 		t.Errorf("health still tells %q", health.Waiting)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 )
 
 func TestUnreadableInstances_AreToldInAHeaderAndOnceInTheLog(t *testing.T) {
@@ -28,8 +29,8 @@ func TestUnreadableInstances_AreToldInAHeaderAndOnceInTheLog(t *testing.T) {
 		} {
 			method, target, _ := strings.Cut(request, " ")
 			w := call(s, method, "/api/durabletask/"+target, "")
-			if got := w.Header().Get(headerUnreadable); got != want || w.Code == 500 {
-				t.Errorf("%s: %d, %s is %q, want %q", request, w.Code, headerUnreadable, got, want)
+			if got := w.Header().Get(management.HeaderUnreadable); got != want || w.Code == 500 {
+				t.Errorf("%s: %d, %s is %q, want %q", request, w.Code, management.HeaderUnreadable, got, want)
 			}
 		}
 	}
@@ -39,7 +40,7 @@ func TestUnreadableInstances_AreToldInAHeaderAndOnceInTheLog(t *testing.T) {
 		}
 	}
 	hub.unreadable = nil
-	if w := call(s, "GET", "/api/durabletask/instances", ""); w.Header().Values(headerUnreadable) != nil {
+	if w := call(s, "GET", "/api/durabletask/instances", ""); w.Header().Values(management.HeaderUnreadable) != nil {
 		t.Error("the header is there though all could be read")
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 )
 
 // Each route is sent what is not valid UTF-8 in each place of its path, each parameter
@@ -24,7 +25,7 @@ func TestRoutes_RefuseWhatIsNotUTF8(t *testing.T) {
 		}
 		return managed + path
 	}
-	for _, route := range managementRoutes() {
+	for _, route := range management.Routes() {
 		refused := func(target, body string, headers ...string) {
 			t.Helper()
 			hub := &fullHub{fakeHub: newFakeHub()}
@@ -32,25 +33,25 @@ func TestRoutes_RefuseWhatIsNotUTF8(t *testing.T) {
 				hub.put(id, history.Running, nil)
 			}
 			s := readyServer(t, App{}, fakeConfig(t, hub))
-			if w := call(s, route.method, target, body, headers...); w.Code != http.StatusBadRequest {
-				t.Errorf("%s %s with %q: %d %s, want 400", route.method, target, body, w.Code, w.Body)
+			if w := call(s, route.Method, target, body, headers...); w.Code != http.StatusBadRequest {
+				t.Errorf("%s %s with %q: %d %s, want 400", route.Method, target, body, w.Code, w.Body)
 			}
 			if len(hub.sent) > 0 || len(hub.instances) != 2 {
-				t.Errorf("%s %s with %q: sent %v", route.method, target, body, hub.sent)
+				t.Errorf("%s %s with %q: sent %v", route.Method, target, body, hub.sent)
 			}
 		}
 		for name := range values {
-			if strings.Contains(route.path, "{"+name+"}") {
-				refused(fill(route.path, name, bad), "")
+			if strings.Contains(route.Path, "{"+name+"}") {
+				refused(fill(route.Path, name, bad), "")
 			}
 		}
-		for _, parameter := range append([]string{"taskHub", "x"}, route.query...) {
-			refused(fill(route.path, "", "")+"?"+parameter+"=a"+bad, "")
+		for _, parameter := range append([]string{"taskHub", "x"}, route.Query...) {
+			refused(fill(route.Path, "", "")+"?"+parameter+"=a"+bad, "")
 		}
-		if route.body != "" {
-			refused(fill(route.path, "", ""), "\"a\xff\"")
-			if strings.HasPrefix(route.path, "entities") {
-				refused(fill(route.path, "", ""), "a\xff", "Content-Type", "text/plain")
+		if route.Body != "" {
+			refused(fill(route.Path, "", ""), "\"a\xff\"")
+			if strings.HasPrefix(route.Path, "entities") {
+				refused(fill(route.Path, "", ""), "a\xff", "Content-Type", "text/plain")
 			}
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -62,15 +63,15 @@ func TestList_TokenThatTheHubDoesNotKnowIsABadRequest(t *testing.T) {
 	s := readyServer(t, App{}, fakeConfig(t, hub))
 	hub.fail(provider.ErrContinuation)
 	want := `{"Message":"The continuation token is not one that this task hub returned."`
-	if w := call(s, "GET", managed+"instances", "", headerContinuation, "x"); w.Code != http.StatusBadRequest || !strings.HasPrefix(w.Body.String(), want) {
+	if w := call(s, "GET", managed+"instances", "", management.HeaderContinuation, "x"); w.Code != http.StatusBadRequest || !strings.HasPrefix(w.Body.String(), want) {
 		t.Errorf("%d %s, want 400 %s", w.Code, w.Body, want)
 	}
 	hub.fail(errors.New("something else"))
-	if w := call(s, "GET", managed+"instances", "", headerContinuation, "x"); w.Code != http.StatusInternalServerError {
+	if w := call(s, "GET", managed+"instances", "", management.HeaderContinuation, "x"); w.Code != http.StatusInternalServerError {
 		t.Errorf("something else: %d, want 500", w.Code)
 	}
 	hub.fail(errNoStorage)
-	if w := call(s, "GET", managed+"instances", "", headerContinuation, "x"); w.Code != http.StatusServiceUnavailable {
+	if w := call(s, "GET", managed+"instances", "", management.HeaderContinuation, "x"); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("without storage: %d, want 503", w.Code)
 	}
 }

@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"errors"
@@ -16,12 +16,12 @@ import (
 // started, in seconds.
 const retryCheckStatus = "10"
 
-// An instanceURLs has the URLs of what can be done with an instance, in which {eventName}
+// An InstanceURLs has the URLs of what can be done with an instance, in which {eventName}
 // and {text} stand for the caller's values. It has
 // the members of the .NET extension's management payload, which are those of
 // its answer to a start and rewindPostUri (HttpManagementPayload.cs;
 // HttpApiHandler.cs, CreateCheckStatusResponseMessage).
-type instanceURLs struct {
+type InstanceURLs struct {
 	ID                    durable.InstanceID `json:"id"`
 	StatusQueryGetURI     string             `json:"statusQueryGetUri"`
 	SendEventPostURI      string             `json:"sendEventPostUri"`
@@ -36,9 +36,9 @@ type instanceURLs struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// checkStatus answers a request that started an instance with status 202 and its URLs.
-func checkStatus(c echo.Context, id durable.InstanceID) error {
-	payload, err := managementURLs(c, id)
+// CheckStatus answers a request that started an instance with status 202 and its URLs.
+func CheckStatus(c echo.Context, id durable.InstanceID) error {
+	payload, err := URLs(c, id)
 	if err != nil {
 		return err
 	}
@@ -47,18 +47,18 @@ func checkStatus(c echo.Context, id durable.InstanceID) error {
 	return web.WriteJSON(c, http.StatusAccepted, payload)
 }
 
-// managementURLs returns the URLs of an instance for a route's answer.
-func managementURLs(c echo.Context, id durable.InstanceID) (instanceURLs, error) {
-	l := linksOf(c)
+// URLs returns the URLs of an instance for a route's answer.
+func URLs(c echo.Context, id durable.InstanceID) (InstanceURLs, error) {
+	l := LinksOf(c)
 	if l == nil {
-		return instanceURLs{}, errNoServer
+		return InstanceURLs{}, errNoServer
 	}
-	return l.checkStatus(id), nil
+	return l.CheckStatus(id), nil
 }
 
-// waitOrCheckStatus waits for an instance for a route's answer.
-func waitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval time.Duration) error {
-	l := linksOf(c)
+// WaitOrCheckStatus waits for an instance for a route's answer.
+func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval time.Duration) error {
+	l := LinksOf(c)
 	if l == nil {
 		return errNoServer
 	}
@@ -74,19 +74,20 @@ type links struct {
 	query  string // taskHub and connection
 	code   func(durable.InstanceID) string
 
-	management *managementAPI
+	management *API
 	warning    string // of what the request started
 }
 
 const linksKey = "durablefunctions.links"
 
-func linksOf(c echo.Context) *links {
+// LinksOf returns the links of a request, nil if it did not come through a server.
+func LinksOf(c echo.Context) *links {
 	l, _ := c.Get(linksKey).(*links)
 	return l
 }
 
-// linksFor gives each request its links.
-func (m *managementAPI) linksFor(next echo.HandlerFunc) echo.HandlerFunc {
+// LinksFor gives each request its links.
+func (m *API) LinksFor(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		base, ok := c.Get(web.BaseKey).(string)
 		if !ok {
@@ -98,7 +99,7 @@ func (m *managementAPI) linksFor(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // hubQuery returns the parameters that every management URL has.
-func (m *managementAPI) hubQuery() string {
+func (m *API) hubQuery() string {
 	return "taskHub=" + url.QueryEscape(m.cfg.TaskHub) + "&connection=" + url.QueryEscape(m.cfg.Connection)
 }
 
@@ -107,21 +108,21 @@ func (m *managementAPI) hubQuery() string {
 // that a key which was good for this request is good for those, too. On its own,
 // or if the host asks for none, the server makes one for the instance if it has a
 // key. Each call makes a code for the instance that has the ID then.
-func (m *managementAPI) codeFor(r *http.Request) func(durable.InstanceID) string {
+func (m *API) codeFor(r *http.Request) func(durable.InstanceID) string {
 	given := web.ParseQuery(r.URL.RawQuery).Text("code")
 	if given == "" {
 		given = r.Header.Get(headerKey)
 	}
-	access := m.access
+	access := m.Access
 	return func(id durable.InstanceID) string {
 		if !access.open() && (given == "" || !m.cfg.BehindHost) {
-			return access.code(id, time.Now())
+			return access.Code(id, time.Now())
 		}
 		return given
 	}
 }
 
-func (l *links) checkStatus(id durable.InstanceID) instanceURLs {
+func (l *links) CheckStatus(id durable.InstanceID) InstanceURLs {
 	// Blanks become %20 and every other character that is special anywhere in a
 	// URL is escaped, so that readers which take "+" for a blank, as .NET's
 	// decoder does, read the same.
@@ -131,7 +132,7 @@ func (l *links) checkStatus(id durable.InstanceID) instanceURLs {
 		query += "&code=" + url.QueryEscape(code)
 	}
 	withReason := func(operation string) string { return instance + "/" + operation + "?reason={text}&" + query }
-	return instanceURLs{
+	return InstanceURLs{
 		ID:                    id,
 		StatusQueryGetURI:     instance + "?" + query,
 		SendEventPostURI:      instance + "/raiseEvent/{eventName}?" + query,

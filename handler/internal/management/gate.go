@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"net/http"
@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// startPatience is how long a request waits for an app that has just
+	// StartPatience is how long a request waits for an app that has just
 	// started to reach its storage.
-	startPatience = 10 * time.Second
+	StartPatience = 10 * time.Second
 )
 
-// gate answers GET / at once, whatever else is the case: the host takes an
+// Gate answers GET / at once, whatever else is the case: the host takes an
 // answer for the sign that the handler is up, and asks again later to measure
 // it (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs). So are
 // requests that ask how the app is. All others get status 503 while there is
 // nothing to serve them with, and the reason if they may know it.
-func (m *managementAPI) gate(next echo.HandlerFunc) echo.HandlerFunc {
+func (m *API) Gate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
 		if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
@@ -29,7 +29,7 @@ func (m *managementAPI) gate(next echo.HandlerFunc) echo.HandlerFunc {
 		if m.asksHowItIs(c) {
 			return next(c)
 		}
-		if err := m.state.Await(r.Context(), startPatience); err != nil {
+		if err := m.state.Await(r.Context(), StartPatience); err != nil {
 			return m.forCaller(r, err)
 		}
 		return next(c)
@@ -37,27 +37,27 @@ func (m *managementAPI) gate(next echo.HandlerFunc) echo.HandlerFunc {
 }
 
 // asksHowItIs reports whether a request is one that needs no hub.
-func (m *managementAPI) asksHowItIs(c echo.Context) bool {
-	if path := c.Request().URL.Path; path == livePath || path == readyPath {
+func (m *API) asksHowItIs(c echo.Context) bool {
+	if path := c.Request().URL.Path; path == LivePath || path == ReadyPath {
 		return !m.cfg.BehindHost
 	}
 	if !web.IsManagement(c) {
 		return false
 	}
 	route, _ := m.route(c)
-	return route != nil && route.always
+	return route != nil && route.Always
 }
 
 // forCaller returns err, or one without its reason for who lacks the key.
-func (m *managementAPI) forCaller(r *http.Request, err error) error {
-	if m.access.full(r) {
+func (m *API) forCaller(r *http.Request, err error) error {
+	if m.Access.full(r) {
 		return err
 	}
 	return &taskhub.UnavailableError{Reason: "The app cannot serve now. A request with the key gets the reason."}
 }
 
 // alive says how the app is.
-func (m *managementAPI) alive(c echo.Context) error {
+func (m *API) alive(c echo.Context) error {
 	body := struct {
 		Status string `json:"status"`
 		Reason string `json:"reason,omitempty"`

@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// A healthPayload says how the app is.
-type healthPayload struct {
+// A HealthPayload says how the app is.
+type HealthPayload struct {
 	Status  string   `json:"status"`
 	Reasons []string `json:"reasons,omitempty"`
 	// Waiting says what waits for functions that no worker here knows.
@@ -25,18 +25,18 @@ type healthPayload struct {
 // healthPaths are where health is told standalone, besides the management API,
 // for whatever watches over the process.
 const (
-	livePath  = "/health/live"
-	readyPath = "/health/ready"
+	LivePath  = "/health/live"
+	ReadyPath = "/health/ready"
 )
 
 // live answers GET health/live: who hears this hears that the process lives.
-func (m *managementAPI) live(c echo.Context, _ web.Query) error {
-	return web.WriteJSON(c, http.StatusOK, healthPayload{Status: "live"})
+func (m *API) live(c echo.Context, _ web.Query) error {
+	return web.WriteJSON(c, http.StatusOK, HealthPayload{Status: "live"})
 }
 
 // ready answers GET health/ready. The reasons are told to who has the key, or
 // behind the host, where it has looked at keys.
-func (m *managementAPI) ready(c echo.Context, _ web.Query) error {
+func (m *API) ready(c echo.Context, _ web.Query) error {
 	err := m.state.Now()
 	if err == nil && m.checkup != nil {
 		if err = m.checkup.now(c.Request().Context()); err != nil {
@@ -53,8 +53,8 @@ func (m *managementAPI) ready(c echo.Context, _ web.Query) error {
 	default:
 	}
 	if reason == "" {
-		payload := healthPayload{Status: "ready"}
-		if m.access.full(c.Request()) {
+		payload := HealthPayload{Status: "ready"}
+		if m.Access.full(c.Request()) {
 			for _, f := range m.allWaiting() {
 				payload.Waiting = append(payload.Waiting, f.String())
 			}
@@ -62,8 +62,8 @@ func (m *managementAPI) ready(c echo.Context, _ web.Query) error {
 		}
 		return web.WriteJSON(c, http.StatusOK, payload)
 	}
-	payload := healthPayload{Status: "unavailable", Reasons: []string{reason}}
-	if !m.access.full(c.Request()) {
+	payload := HealthPayload{Status: "unavailable", Reasons: []string{reason}}
+	if !m.Access.full(c.Request()) {
 		payload.Reasons = nil
 	}
 	c.Response().Header().Set(echo.HeaderRetryAfter, web.RetryUnavailable)
@@ -73,8 +73,8 @@ func (m *managementAPI) ready(c echo.Context, _ web.Query) error {
 // Who asks whether the app is ready has the storage asked, for at most checkTime, and
 // not again within checkEvery, however many ask.
 const (
-	checkEvery = 5 * time.Second
-	checkTime  = 5 * time.Second
+	CheckEvery = 5 * time.Second
+	CheckTime  = 5 * time.Second
 )
 
 // A checkup remembers how a hub was when it was last looked at.
@@ -90,8 +90,8 @@ type checkup struct {
 func (u *checkup) now(ctx context.Context) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.at.IsZero() || time.Since(u.at) >= checkEvery {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), checkTime)
+	if u.at.IsZero() || time.Since(u.at) >= CheckEvery {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CheckTime)
 		defer cancel()
 		u.err, u.at = u.check(ctx), time.Now()
 	}

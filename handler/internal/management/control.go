@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"context"
@@ -23,13 +23,13 @@ func accepted(id durable.InstanceID, do func(ctx context.Context, id durable.Ins
 	}
 }
 
-func (m *managementAPI) terminate(ctx context.Context, id durable.InstanceID, reason string) error {
+func (m *API) terminate(ctx context.Context, id durable.InstanceID, reason string) error {
 	return m.instances.Terminate(ctx, id, reason)
 }
 
 // rewind answers POST instances/{id}/rewind. Unlike others it says why it
 // refuses, as a JSON string (HttpApiHandler.cs, HandleRewindInstanceRequestAsync).
-func (m *managementAPI) rewind(id durable.InstanceID) operation {
+func (m *API) rewind(id durable.InstanceID) operation {
 	return func(c echo.Context, q web.Query) error {
 		err := m.instances.Rewind(c.Request().Context(), id, q.Text("reason"))
 		if state, ok := errors.AsType[*durable.InstanceStateError](err); ok {
@@ -49,7 +49,7 @@ func (m *managementAPI) rewind(id durable.InstanceID) operation {
 
 // restart answers POST instances/{id}/restart, as a start is answered
 // (HttpApiHandler.cs, HandleRestartInstanceRequestAsync).
-func (m *managementAPI) restart(id durable.InstanceID) operation {
+func (m *API) restart(id durable.InstanceID) operation {
 	return func(c echo.Context, q web.Query) error {
 		patience, err := patienceOf(q)
 		if err != nil {
@@ -72,7 +72,7 @@ func (m *managementAPI) restart(id durable.InstanceID) operation {
 		if len(m.knownOrchestrators()) > 0 {
 			state, err := m.instances.Status(c.Request().Context(), restarted, provider.Fetch{})
 			if err == nil { // else it is started all the same
-				linksOf(c).warning = m.warnOfStart(state.Name, state.Version)
+				LinksOf(c).warning = m.warnOfStart(state.Name, state.Version)
 			}
 		}
 		return m.answerStarted(c, q, restarted, patience)

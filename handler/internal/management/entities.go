@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"bytes"
@@ -32,7 +32,7 @@ const emptyKey = "$"
 
 // listEntities answers GET entities and entities/{name} (HttpApiHandler.cs,
 // HandleListEntitiesRequestAsync).
-func (m *managementAPI) listEntities(name string) operation {
+func (m *API) listEntities(name string) operation {
 	return func(c echo.Context, q web.Query) error {
 		size, err := q.PageSize()
 		if err != nil {
@@ -44,7 +44,7 @@ func (m *managementAPI) listEntities(name string) operation {
 			LastOperationTo:   q.Time("lastOperationTimeTo"),
 			FetchState:        q.Boolean("fetchState", false),
 			PageSize:          size,
-			Continuation:      c.Request().Header.Get(headerContinuation),
+			Continuation:      c.Request().Header.Get(HeaderContinuation),
 		})
 		if err != nil {
 			return badToken(err)
@@ -53,15 +53,15 @@ func (m *managementAPI) listEntities(name string) operation {
 		for i, s := range page.Entities {
 			statuses[i] = entityStatus{s.ID, s.LastOperation.UTC().Truncate(100 * time.Nanosecond).Format(netTime), s.State}
 		}
-		m.unreadable.Add(m.logger, page.Unreadable)
-		c.Response().Header().Set(headerContinuation, page.Continuation)
+		m.Unreadable.Add(m.logger, page.Unreadable)
+		c.Response().Header().Set(HeaderContinuation, page.Continuation)
 		setUnreadable(c, len(page.Unreadable))
 		return web.WriteJSON(c, http.StatusOK, statuses)
 	}
 }
 
 // readEntity answers GET entities/{name}/{key}.
-func (m *managementAPI) readEntity(name, key string) operation {
+func (m *API) readEntity(name, key string) operation {
 	return func(c echo.Context, _ web.Query) error {
 		if key == emptyKey {
 			key = ""
@@ -78,19 +78,19 @@ func (m *managementAPI) readEntity(name, key string) operation {
 }
 
 // signalEntity answers POST entities/{name}/{key}.
-func (m *managementAPI) signalEntity(name, key string) operation {
+func (m *API) signalEntity(name, key string) operation {
 	return func(c echo.Context, q web.Query) error { return m.signal(c, name, key, q.Text("op")) }
 }
 
 // deleteEntity answers DELETE entities/{name}/{key}.
-func (m *managementAPI) deleteEntity(name, key string) operation {
+func (m *API) deleteEntity(name, key string) operation {
 	return func(c echo.Context, _ web.Query) error { return m.signal(c, name, key, "delete") }
 }
 
 // signal signals an entity with the request's body as the input (HttpApiHandler.cs,
 // HandlePostEntityOperationRequestAsync). Whether there is such an entity is not
 // looked at: another worker may have it.
-func (m *managementAPI) signal(c echo.Context, name, key, operation string) error {
+func (m *API) signal(c echo.Context, name, key, operation string) error {
 	if len(name)+len(operation) > web.MaxName {
 		return web.BadRequest("The names of an entity and its operation must not exceed %d bytes.", web.MaxName)
 	}

@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"fmt"
@@ -28,7 +28,7 @@ type undecodableMessage struct {
 const maxUndecodableShown = 20
 
 // undecodable returns what health tells, nil if all can be decoded.
-func (m *managementAPI) undecodable() *undecodablePayload {
+func (m *API) undecodable() *undecodablePayload {
 	if m.hub == nil {
 		return nil
 	}
@@ -49,7 +49,7 @@ type retriedPayload struct {
 }
 
 // retryUndecodable answers POST undecodable/retry.
-func (m *managementAPI) retryUndecodable(c echo.Context, _ web.Query) error {
+func (m *API) retryUndecodable(c echo.Context, _ web.Query) error {
 	n, err := m.hub.RetryUndecodable(c.Request().Context())
 	if err != nil {
 		return fmt.Errorf("put back the messages that were set aside, after %d of them: %w", n, err)

@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"context"
@@ -18,7 +18,7 @@ const shortestPoll = 50 * time.Millisecond
 
 // start answers POST orchestrators/{name}[/{id}]. With timeout and
 // pollingInterval it waits for the instance to end.
-func (m *managementAPI) start(name string, id durable.InstanceID) operation {
+func (m *API) start(name string, id durable.InstanceID) operation {
 	return func(c echo.Context, q web.Query) error {
 		ctx := c.Request().Context()
 		input, err := web.ReadBody(c)
@@ -46,7 +46,7 @@ func (m *managementAPI) start(name string, id durable.InstanceID) operation {
 		if err != nil {
 			return err
 		}
-		linksOf(c).warning = m.warnOfStart(name, q.Text("version"))
+		LinksOf(c).warning = m.warnOfStart(name, q.Text("version"))
 		return m.answerStarted(c, q, started, patience)
 	}
 }
@@ -68,18 +68,18 @@ func patienceOf(q web.Query) (*patience, error) {
 }
 
 // answerStarted answers a request that started an instance.
-func (m *managementAPI) answerStarted(c echo.Context, q web.Query, id durable.InstanceID, p *patience) error {
+func (m *API) answerStarted(c echo.Context, q web.Query, id durable.InstanceID, p *patience) error {
 	if p != nil {
 		return m.waitOrCheckStatus(c, q, id, p.timeout, p.interval)
 	}
-	return checkStatus(c, id)
+	return CheckStatus(c, id)
 }
 
 // waitOrCheckStatus waits for an instance to end and answers with its output
 // or, if it ended in another way, its status. If it has not ended in time, or
 // the server is stopping, it answers with the check-status payload
 // (HttpApiHandler.cs, WaitForCompletionOrCreateCheckStatusResponseAsync).
-func (m *managementAPI) waitOrCheckStatus(c echo.Context, q web.Query, id durable.InstanceID, timeout, interval time.Duration) error {
+func (m *API) waitOrCheckStatus(c echo.Context, q web.Query, id durable.InstanceID, timeout, interval time.Duration) error {
 	ctx := c.Request().Context()
 	for deadline := time.Now().Add(timeout); ; {
 		state, err := m.instances.Status(ctx, id, provider.Fetch{Output: true})
@@ -87,20 +87,20 @@ func (m *managementAPI) waitOrCheckStatus(c echo.Context, q web.Query, id durabl
 		case err != nil:
 			return err
 		case state.Status == history.Completed:
-			return web.WriteJSON(c, http.StatusOK, payloadJSON(state.Output))
+			return web.WriteJSON(c, http.StatusOK, PayloadJSON(state.Output))
 		case state.Status.IsTerminal():
 			return m.status(id)(c, q)
 		}
 		left := time.Until(deadline)
 		if left <= 0 || !m.pause(ctx, min(max(interval, shortestPoll), left)) {
-			return checkStatus(c, id)
+			return CheckStatus(c, id)
 		}
 	}
 }
 
 // pause waits for d; false means that the caller is gone or the server is
 // stopping.
-func (m *managementAPI) pause(ctx context.Context, d time.Duration) bool {
+func (m *API) pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {

@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"crypto/hmac"
@@ -17,39 +17,40 @@ import (
 // host.
 const headerKey = "X-Functions-Key"
 
-// An access says who may call the management API: whoever has the key, or
+// An Access says who may call the management API: whoever has the key, or
 // everybody if there is none.
 //
 // The key itself never leaves the server. URLs that are handed out carry a code
 // that is made of the key, an instance's ID and the time, and is good for the
 // instance that has the ID at that time only, since they go to whoever starts an
 // instance, also by a route of the app that asks for no key.
-type access struct{ key string }
+type Access struct{ Key string }
 
 // open reports whether everybody may call.
-func (a access) open() bool { return a.key == "" }
+func (a Access) open() bool { return a.Key == "" }
 
 // full reports whether a request has the key.
-func (a access) full(r *http.Request) bool {
+func (a Access) full(r *http.Request) bool {
 	if a.open() {
 		return true
 	}
-	fromURL := sameSecret(web.ParseQuery(r.URL.RawQuery).Text("code"), a.key)
-	fromHeader := sameSecret(r.Header.Get(headerKey), a.key)
+	fromURL := sameSecret(web.ParseQuery(r.URL.RawQuery).Text("code"), a.Key)
+	fromHeader := sameSecret(r.Header.Get(headerKey), a.Key)
 	return fromURL || fromHeader
 }
 
 // stampSize is how many bytes of a code say when it was handed out.
 const stampSize = 8
 
-// code returns what is as good as the key for the instance that has an ID at a time.
-func (a access) code(id durable.InstanceID, at time.Time) string {
+// Code returns what is as good as the key for the instance that has an ID at a time.
+func (a Access) Code(id durable.InstanceID, at time.Time) string {
 	stamp := binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano()))
-	return base64.RawURLEncoding.EncodeToString(append(stamp, a.mac(id, stamp)...))
+	return base64.RawURLEncoding.EncodeToString(append(stamp, a.Mac(id, stamp)...))
 }
 
-func (a access) mac(id durable.InstanceID, stamp []byte) []byte {
-	mac := hmac.New(sha256.New, []byte(a.key))
+// Mac returns the code without its stamp.
+func (a Access) Mac(id durable.InstanceID, stamp []byte) []byte {
+	mac := hmac.New(sha256.New, []byte(a.Key))
 	mac.Write(stamp)
 	mac.Write([]byte("instance:" + string(id)))
 	return mac.Sum(nil)
@@ -58,10 +59,10 @@ func (a access) mac(id durable.InstanceID, stamp []byte) []byte {
 // handedOut returns when the code of a request was handed out for an ID; ok is false if
 // it was not. The codes of earlier versions of this package have no time: they are older
 // than all that can be dated.
-func (a access) handedOut(r *http.Request, id durable.InstanceID) (at time.Time, ok bool) {
+func (a Access) handedOut(r *http.Request, id durable.InstanceID) (at time.Time, ok bool) {
 	code, err := base64.RawURLEncoding.DecodeString(web.ParseQuery(r.URL.RawQuery).Text("code"))
 	stamp := len(code) - sha256.Size
-	if err != nil || stamp != 0 && stamp != stampSize || !hmac.Equal(code[stamp:], a.mac(id, code[:stamp])) {
+	if err != nil || stamp != 0 && stamp != stampSize || !hmac.Equal(code[stamp:], a.Mac(id, code[:stamp])) {
 		return time.Time{}, false
 	}
 	if stamp > 0 {

@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"bytes"
@@ -44,13 +44,13 @@ func (e historyEvent) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// shapeHistory turns a history into what the management API tells of it
+// ShapeHistory turns a history into what the management API tells of it
 // (WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs,
 // ConvertOrchestrationStateToStatus): an activity or child shows as one event
 // once it has ended, and outputs and inputs only if they are asked for. Of two
 // scheduling events with one ID, which the original does not bear, the later
 // counts.
-func shapeHistory(events []history.Event, showInput, showOutput bool) []historyEvent {
+func ShapeHistory(events []history.Event, showInput, showOutput bool) []historyEvent {
 	scheduled := map[int]history.Event{}
 	ended := map[history.Event]bool{}
 	for _, e := range events {
@@ -110,7 +110,7 @@ func (s *shape) input(text *string) {
 
 func (s *shape) result(text *string) {
 	if s.showOutput {
-		s.add("Result", payloadJSON(text))
+		s.add("Result", PayloadJSON(text))
 	}
 }
 
@@ -241,7 +241,7 @@ func failureJSON(f *history.FailureDetails) *failureDetails {
 		if out.Properties == nil {
 			out.Properties = map[string]json.RawMessage{}
 		}
-		out.Properties[name] = payloadJSON(&value)
+		out.Properties[name] = PayloadJSON(&value)
 	}
 	return out
 }

@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 
 // makePrimary answers POST makeprimary. An app without an app lease cannot be
 // made the primary one (HttpApiHandler.cs, HandleMakePrimaryRequestAsync).
-func (m *managementAPI) makePrimary(c echo.Context, _ web.Query) error {
+func (m *API) makePrimary(c echo.Context, _ web.Query) error {
 	const refusal = "This app does not use the app lease: every app on the task hub shares its work, and none is the primary one."
 	if !m.cfg.AppLease {
 		return web.BadRequest(refusal)
@@ -29,7 +29,7 @@ func (m *managementAPI) makePrimary(c echo.Context, _ web.Query) error {
 }
 
 // scale answers GET scale.
-func (m *managementAPI) scale(c echo.Context, _ web.Query) error {
+func (m *API) scale(c echo.Context, _ web.Query) error {
 	load, err := m.load.look(c.Request().Context())
 	if errors.Is(err, provider.ErrNotSupported) {
 		return web.AnswerWith(http.StatusNotImplemented, web.WithCause("What stores the task hub cannot tell its load.", err))
@@ -40,8 +40,8 @@ func (m *managementAPI) scale(c echo.Context, _ web.Query) error {
 	return web.WriteJSON(c, http.StatusOK, load)
 }
 
-// A configurationPayload is the effective configuration.
-type configurationPayload struct {
+// A Configuration is the effective configuration.
+type Configuration struct {
 	Mode     string                      `json:"mode"`
 	Plan     string                      `json:"plan"`
 	Address  string                      `json:"address"`
@@ -55,6 +55,6 @@ type configurationPayload struct {
 
 // configuration answers GET configuration, also while the configuration is
 // wrong.
-func (m *managementAPI) configuration(c echo.Context, _ web.Query) error {
+func (m *API) configuration(c echo.Context, _ web.Query) error {
 	return web.WriteJSON(c, http.StatusOK, m.cfg.Configuration())
 }

@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"net/http"
@@ -49,22 +49,22 @@ var (
 )
 
 // openAPI answers GET openapi.json.
-func (m *managementAPI) openAPI(c echo.Context, _ web.Query) error {
-	l := linksOf(c)
-	return web.WriteJSON(c, http.StatusOK, openAPIDocument(m.routes, l.origin+l.base))
+func (m *API) openAPI(c echo.Context, _ web.Query) error {
+	l := LinksOf(c)
+	return web.WriteJSON(c, http.StatusOK, OpenAPIDocument(m.Routes, l.origin+l.base))
 }
 
-// openAPIDocument describes routes in OpenAPI 3.0.
-func openAPIDocument(routes []managementRoute, base string) schemaNode {
+// OpenAPIDocument describes routes in OpenAPI 3.0.
+func OpenAPIDocument(routes []Route, base string) schemaNode {
 	paths := schemaNode{}
 	for i := range routes {
 		route := &routes[i]
-		at, ok := paths["/"+route.path].(schemaNode)
+		at, ok := paths["/"+route.Path].(schemaNode)
 		if !ok {
 			at = schemaNode{}
-			paths["/"+route.path] = at
+			paths["/"+route.Path] = at
 		}
-		at[strings.ToLower(route.method)] = route.document()
+		at[strings.ToLower(route.Method)] = route.document()
 	}
 	return schemaNode{
 		"openapi": "3.0.3",
@@ -88,19 +88,19 @@ func openAPIDocument(routes []managementRoute, base string) schemaNode {
 }
 
 // document describes one operation.
-func (r *managementRoute) document() schemaNode {
+func (r *Route) document() schemaNode {
 	parameters := []schemaNode{}
-	for name := range strings.SplitSeq(r.path, "/") {
+	for name := range strings.SplitSeq(r.Path, "/") {
 		if strings.HasPrefix(name, "{") {
 			parameters = append(parameters, schemaNode{"name": strings.Trim(name, "{}"), "in": "path", "required": true, "schema": textSchema})
 		}
 	}
-	for _, name := range r.query {
+	for _, name := range r.Query {
 		p := queryParameters[name]
 		parameters = append(parameters, schemaNode{"name": name, "in": "query", "schema": p.schema, "description": p.says})
 	}
-	if len(r.answers) > 0 && r.answers[0].isPage() {
-		parameters = append(parameters, schemaNode{"name": headerContinuation, "in": "header", "schema": textSchema, "description": "Asks for the next page."})
+	if len(r.Answers) > 0 && r.Answers[0].isPage() {
+		parameters = append(parameters, schemaNode{"name": HeaderContinuation, "in": "header", "schema": textSchema, "description": "Asks for the next page."})
 	}
 	for name := range hubParameters() {
 		parameters = append(parameters, schemaNode{"$ref": "#/components/parameters/" + name})
@@ -110,14 +110,14 @@ func (r *managementRoute) document() schemaNode {
 	for status := range commonAnswers() {
 		answers[status] = schemaNode{"$ref": "#/components/responses/" + status}
 	}
-	for _, a := range r.answers {
-		answers[strconv.Itoa(a.status)] = a.document()
+	for _, a := range r.Answers {
+		answers[strconv.Itoa(a.Status)] = a.document()
 	}
 	out := schemaNode{"summary": r.summary, "operationId": r.operationID(), "parameters": parameters, "responses": answers}
-	if r.body != "" {
-		out["requestBody"] = schemaNode{"description": r.body, "content": jsonContent(anySchema)}
+	if r.Body != "" {
+		out["requestBody"] = schemaNode{"description": r.Body, "content": jsonContent(anySchema)}
 	}
-	if r.public {
+	if r.Public {
 		out["security"] = []schemaNode{}
 	}
 	return out
@@ -125,9 +125,9 @@ func (r *managementRoute) document() schemaNode {
 
 // operationID names an operation in the way of code that is made of the
 // document.
-func (r *managementRoute) operationID() string {
-	id := strings.ToLower(r.method)
-	for name := range strings.SplitSeq(r.path, "/") {
+func (r *Route) operationID() string {
+	id := strings.ToLower(r.Method)
+	for name := range strings.SplitSeq(r.Path, "/") {
 		if strings.HasPrefix(name, "{") {
 			id += "By"
 		}
@@ -149,12 +149,12 @@ func (a answerDoc) document() schemaNode {
 	}
 	headers := schemaNode{}
 	if a.isPage() {
-		headers[headerContinuation] = schemaNode{"schema": textSchema, "description": "Empty on the last page. A page may have fewer than top and not be the last."}
+		headers[HeaderContinuation] = schemaNode{"schema": textSchema, "description": "Empty on the last page. A page may have fewer than top and not be the last."}
 	}
 	if a.schema == "Statuses" || a.schema == "Entities" || a.schema == "Purged" {
-		headers[headerUnreadable] = schemaNode{"schema": textSchema, "description": "How many were left out since what is stored of them cannot be read, if any were."}
+		headers[HeaderUnreadable] = schemaNode{"schema": textSchema, "description": "How many were left out since what is stored of them cannot be read, if any were."}
 	}
-	if a.status == http.StatusAccepted && a.schema != "" {
+	if a.Status == http.StatusAccepted && a.schema != "" {
 		headers[echo.HeaderLocation] = schemaNode{"schema": textSchema}
 		headers[echo.HeaderRetryAfter] = schemaNode{"schema": textSchema}
 	}

@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"context"
@@ -43,17 +43,17 @@ type instances interface {
 
 var _ instances = (*durable.Client)(nil)
 
-// management is the management HTTP API of the .NET extension
+// API is the management HTTP API of the .NET extension
 // (WebJobs.Extensions.DurableTask/HttpApiHandler.cs), and what there is besides
 // to see how the app is.
-type managementAPI struct {
-	cfg      managementConfig
+type API struct {
+	cfg      Config
 	front    *web.Front
 	state    *taskhub.Readiness
 	draining <-chan struct{}
 	logger   *slog.Logger
-	access   access
-	routes   []managementRoute
+	Access   Access
+	Routes   []Route
 
 	// These are nil if the configuration is wrong.
 	instances instances
@@ -63,26 +63,26 @@ type managementAPI struct {
 	load      *loadMonitor
 	checkup   *checkup
 
-	unreadable taskhub.UnreadableLog
+	Unreadable taskhub.UnreadableLog
 }
 
-// A managementConfig says what the management API answers about the app.
-type managementConfig struct {
+// A Config says what the management API answers about the app.
+type Config struct {
 	TaskHub, Connection string
 	Key                 string // of callers; "" if they need none
 	BehindHost          bool
-	AppLease            bool                        // apps on the hub take turns
-	Configuration       func() configurationPayload // the answer to GET configuration
+	AppLease            bool                 // apps on the hub take turns
+	Configuration       func() Configuration // the answer to GET configuration
 }
 
-// newManagement returns an API without a hub, which tells how the app is and no more.
+// New returns an API without a hub, which tells how the app is and no more.
 // Draining is closed when the server begins to stop.
-func newManagement(cfg managementConfig, f *web.Front, state *taskhub.Readiness, draining <-chan struct{}, logger *slog.Logger) *managementAPI {
-	return &managementAPI{cfg: cfg, front: f, state: state, draining: draining, logger: logger, access: access{cfg.Key}, routes: managementRoutes()}
+func New(cfg Config, f *web.Front, state *taskhub.Readiness, draining <-chan struct{}, logger *slog.Logger) *API {
+	return &API{cfg: cfg, front: f, state: state, draining: draining, logger: logger, Access: Access{cfg.Key}, Routes: Routes()}
 }
 
-// A managedHub is the hub of a management API and what works on it.
-type managedHub struct {
+// A Hub is the hub of a management API and what works on it.
+type Hub struct {
 	Client   *durable.Client
 	Registry *durable.Registry
 	Hub      taskhub.Client
@@ -90,30 +90,30 @@ type managedHub struct {
 	Scaling  func() (maxActivities, maxOrchestrators int, polling time.Duration)
 }
 
-// open gives the API its hub.
-func (m *managementAPI) open(h managedHub) {
+// Open gives the API its hub.
+func (m *API) Open(h Hub) {
 	m.instances, m.registry, m.hub, m.waiting = h.Client, h.Registry, &h.Hub, h.Worker.Waiting
 	m.checkup = &checkup{check: h.Hub.Check}
 	m.load = &loadMonitor{hub: h.Hub, cfg: h.Scaling, now: time.Now}
 }
 
-// addTo adds the routes: below the app's route prefix and, standalone, at the extension's
+// AddTo adds the routes: below the app's route prefix and, standalone, at the extension's
 // own path and for health, too.
-func (m *managementAPI) addTo(e *echo.Echo) {
+func (m *API) AddTo(e *echo.Echo) {
 	for _, base := range m.front.ManagementBases() {
 		e.Any(base, m.handle)
 		e.Any(base+"/*", m.handle)
 	}
 	if !m.cfg.BehindHost {
-		e.GET(livePath, func(c echo.Context) error { return m.live(c, nil) })
-		e.GET(readyPath, func(c echo.Context) error { return m.ready(c, nil) })
+		e.GET(LivePath, func(c echo.Context) error { return m.live(c, nil) })
+		e.GET(ReadyPath, func(c echo.Context) error { return m.ready(c, nil) })
 	}
 }
 
 // handle matches a path as the extension does; whatever is not an operation, by
 // path or by method, has status 404 without a body (HttpApiHandler.cs,
 // HandleRequestAsync). Who must have a key and does not gets 401 for all.
-func (m *managementAPI) handle(c echo.Context) error {
+func (m *API) handle(c echo.Context) error {
 	route, path := m.route(c)
 	allowed, err := m.allowed(c, route, path)
 	switch {
@@ -155,36 +155,36 @@ func checkTexts(path pathValues, q web.Query) error {
 type operation func(c echo.Context, q web.Query) error
 
 // route returns what a request asks for, nil if there is no such thing.
-func (m *managementAPI) route(c echo.Context) (*managementRoute, pathValues) {
+func (m *API) route(c echo.Context) (*Route, pathValues) {
 	base, _ := c.Get(web.BaseKey).(string)
 	r := c.Request()
 	segments, ok := web.SegmentsBelow(r.URL, base)
 	if !ok {
 		return nil, nil
 	}
-	for i := range m.routes {
-		if m.routes[i].method != r.Method {
+	for i := range m.Routes {
+		if m.Routes[i].Method != r.Method {
 			continue
 		}
-		if path, ok := m.routes[i].match(segments); ok {
-			if name := m.routes[i].chosen; name != "" && m.cfg.BehindHost {
+		if path, ok := m.Routes[i].Match(segments); ok {
+			if name := m.Routes[i].chosen; name != "" && m.cfg.BehindHost {
 				path[name] = web.MendSlashes(r, path[name])
 			}
-			return &m.routes[i], path
+			return &m.Routes[i], path
 		}
 	}
 	return nil, nil
 }
 
 // allowed reports whether whoever sent a request may have it answered.
-func (m *managementAPI) allowed(c echo.Context, route *managementRoute, path pathValues) (bool, error) {
+func (m *API) allowed(c echo.Context, route *Route, path pathValues) (bool, error) {
 	switch {
-	case route != nil && route.public, m.access.full(c.Request()):
+	case route != nil && route.Public, m.Access.full(c.Request()):
 		return true, nil
-	case route == nil || !route.open:
+	case route == nil || !route.Open:
 		return false, nil
 	}
-	at, ok := m.access.handedOut(c.Request(), path.instance())
+	at, ok := m.Access.handedOut(c.Request(), path.instance())
 	if !ok {
 		return false, nil
 	}
@@ -198,7 +198,7 @@ const stateKey = "durablefunctions.state"
 // isSame reports whether an ID is that of the instance still that had it at a time, as
 // far as is known: a client has not started it anew since. What there is no instance of
 // is no secret.
-func (m *managementAPI) isSame(c echo.Context, id durable.InstanceID, at time.Time) (bool, error) {
+func (m *API) isSame(c echo.Context, id durable.InstanceID, at time.Time) (bool, error) {
 	var fetch provider.Fetch
 	reads := c.Request().Method == http.MethodGet
 	if reads {
@@ -221,7 +221,7 @@ func notFoundEmpty(c echo.Context) error { return c.NoContent(http.StatusNotFoun
 // checkHub refuses requests for another hub than the app's. The extension can
 // reach any hub; here the caller is told instead of being answered from the
 // wrong one.
-func (m *managementAPI) checkHub(q web.Query) error {
+func (m *API) checkHub(q web.Query) error {
 	if hub := q.Text("taskHub"); hub != "" && !strings.EqualFold(hub, m.cfg.TaskHub) {
 		return web.BadRequest("This app serves task hub %q; the request is for task hub %q.", m.cfg.TaskHub, hub)
 	}
@@ -234,7 +234,7 @@ func (m *managementAPI) checkHub(q web.Query) error {
 // raiseEvent answers POST instances/{id}/raiseEvent/{name}. An empty body
 // counts as null, which the extension refuses, since its own JavaScript client
 // sends that for an event without data.
-func (m *managementAPI) raiseEvent(id durable.InstanceID, name string) operation {
+func (m *API) raiseEvent(id durable.InstanceID, name string) operation {
 	return func(c echo.Context, _ web.Query) error {
 		ctx := c.Request().Context()
 		if len(name) > web.MaxName {
@@ -271,12 +271,12 @@ func eventPayload(c echo.Context) (json.RawMessage, error) {
 	return payload, err
 }
 
-// headerUnreadable tells how many instances an answer leaves out since what is stored
+// HeaderUnreadable tells how many instances an answer leaves out since what is stored
 // of them cannot be read. It is not there if there are none.
-const headerUnreadable = "x-durable-unreadable"
+const HeaderUnreadable = "x-durable-unreadable"
 
 func setUnreadable(c echo.Context, n int) {
 	if n > 0 {
-		c.Response().Header().Set(headerUnreadable, strconv.Itoa(n))
+		c.Response().Header().Set(HeaderUnreadable, strconv.Itoa(n))
 	}
 }

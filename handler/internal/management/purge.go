@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"errors"
@@ -19,7 +19,7 @@ type purgePayload struct {
 // purge answers DELETE instances/{id}. It refuses an instance that has not
 // ended with a sentence, as a JSON string (HttpApiHandler.cs,
 // HandleDeleteHistoryByIdRequestAsync).
-func (m *managementAPI) purge(id durable.InstanceID) operation {
+func (m *API) purge(id durable.InstanceID) operation {
 	return func(c echo.Context, _ web.Query) error {
 		result, err := m.instances.Purge(c.Request().Context(), id)
 		if state, ok := errors.AsType[*durable.InstanceStateError](err); ok {
@@ -35,7 +35,7 @@ func (m *managementAPI) purge(id durable.InstanceID) operation {
 // purgeMany answers DELETE instances. Whatever statuses are asked for, only
 // instances that have ended are purged (HttpApiHandler.cs,
 // HandleDeleteHistoryWithFiltersRequestAsync).
-func (m *managementAPI) purgeMany(c echo.Context, q web.Query) error {
+func (m *API) purgeMany(c echo.Context, q web.Query) error {
 	from, ok := web.ParseTime(q.Text("createdTimeFrom"))
 	if !ok {
 		return web.WriteJSON(c, http.StatusBadRequest, "Please provide value for 'createdTimeFrom' parameter.")

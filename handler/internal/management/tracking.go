@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"errors"
@@ -13,13 +13,13 @@ import (
 
 // tracking answers GET instances/{id}/tracking: a page of the audit of an
 // instance.
-func (m *managementAPI) tracking(id durable.InstanceID) operation {
+func (m *API) tracking(id durable.InstanceID) operation {
 	return func(c echo.Context, q web.Query) error {
 		size, err := q.PageSize()
 		if err != nil {
 			return err
 		}
-		from := c.Request().Header.Get(headerContinuation)
+		from := c.Request().Header.Get(HeaderContinuation)
 		page, err := m.instances.Tracking(c.Request().Context(), id, provider.TrackingQuery{PageSize: size, Continuation: from})
 		switch {
 		case errors.Is(err, provider.ErrNotSupported):
@@ -33,7 +33,7 @@ func (m *managementAPI) tracking(id durable.InstanceID) operation {
 		for i := range page.Records {
 			records[i] = shapeRecord(&page.Records[i], q.Boolean("showInput", true), q.Boolean("showHistoryOutput", false))
 		}
-		c.Response().Header().Set(headerContinuation, page.Continuation)
+		c.Response().Header().Set(HeaderContinuation, page.Continuation)
 		return web.WriteJSON(c, http.StatusOK, records)
 	}
 }
@@ -57,7 +57,7 @@ func shapeRecord(r *provider.TrackingRecord, showInput, showOutput bool) history
 		s.add("Name", e.Name)
 		s.own(e)
 	case *history.HistoryState:
-		s.add("State", payloadJSON(e.State))
+		s.add("State", PayloadJSON(e.State))
 	default:
 		s.own(e)
 	}

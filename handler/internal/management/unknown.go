@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"fmt"
@@ -12,7 +12,7 @@ import (
 
 // warnOfStart returns what to tell who starts an orchestrator that this app does not
 // know, empty if it does. An app that has no orchestrators starts those of others.
-func (m *managementAPI) warnOfStart(name, version string) string {
+func (m *API) warnOfStart(name, version string) string {
 	known := m.knownOrchestrators()
 	if _, ok := m.registry.Orchestrator(name, version); ok || len(known) == 0 {
 		return ""
@@ -28,7 +28,7 @@ func quoteName(name, version string) string {
 	return fmt.Sprintf("%q for version %q", name, version)
 }
 
-func (m *managementAPI) knownOrchestrators() []string {
+func (m *API) knownOrchestrators() []string {
 	if m.registry == nil {
 		return nil
 	}
@@ -37,7 +37,7 @@ func (m *managementAPI) knownOrchestrators() []string {
 
 // waitsFor says what an instance waits for that this app does not know, empty if
 // nothing is known of such a thing.
-func (m *managementAPI) waitsFor(state *provider.InstanceState) string {
+func (m *API) waitsFor(state *provider.InstanceState) string {
 	if state.Status.IsTerminal() {
 		return ""
 	}
@@ -62,7 +62,7 @@ func withArticle(kind string) string {
 	return "an " + kind + " named" // an orchestrator, an activity, an entity
 }
 
-func (m *managementAPI) allWaiting() []durable.WaitingFunction {
+func (m *API) allWaiting() []durable.WaitingFunction {
 	if m.waiting == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package handler
+package management
 
 import (
 	"encoding/json"
@@ -19,25 +19,26 @@ import (
 )
 
 const (
-	headerContinuation = "x-ms-continuation-token"
+	// HeaderContinuation is the header with the token of the next page.
+	HeaderContinuation = "x-ms-continuation-token"
 
 	// retryStatus is when to ask again for a status that is not final, in
 	// seconds.
 	retryStatus = "5"
 )
 
-// A statusPayload is what is told of an instance.
-type statusPayload = statusjson.Status[historyEvent]
+// A StatusPayload is what is told of an instance.
+type StatusPayload = statusjson.Status[historyEvent]
 
 // statusOf returns the payload of an instance, without history.
-func (m *managementAPI) statusOf(state *provider.InstanceState) statusPayload {
-	return statusPayload{
+func (m *API) statusOf(state *provider.InstanceState) StatusPayload {
+	return StatusPayload{
 		Name:            state.Name,
 		InstanceID:      state.Instance.InstanceID,
 		RuntimeStatus:   state.Status.String(),
-		Input:           payloadJSON(state.Input),
-		CustomStatus:    payloadJSON(state.CustomStatus),
-		Output:          payloadJSON(state.Output),
+		Input:           PayloadJSON(state.Input),
+		CustomStatus:    PayloadJSON(state.CustomStatus),
+		Output:          PayloadJSON(state.Output),
 		CreatedTime:     wholeSeconds(state.CreatedAt),
 		LastUpdatedTime: wholeSeconds(state.LastUpdatedAt),
 		Version:         state.Version,
@@ -49,12 +50,12 @@ func (m *managementAPI) statusOf(state *provider.InstanceState) statusPayload {
 // format "s" (HttpApiHandler.cs, ConvertFrom).
 func wholeSeconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05") + "Z" }
 
-// payloadJSON turns a stored payload into JSON: what is JSON stays what it is,
+// PayloadJSON turns a stored payload into JSON: what is JSON stays what it is,
 // nothing becomes null, blanks an empty string, and any other text, like a
 // reason for termination, a string. So does JSON that is nested without end, or is not
 // valid UTF-8, which a hub may have from other programs
 // (ContextImplementations/DurableClient.cs, ParseToJToken).
-func payloadJSON(stored *string) json.RawMessage {
+func PayloadJSON(stored *string) json.RawMessage {
 	switch {
 	case stored == nil:
 		return json.RawMessage("null")
@@ -71,7 +72,7 @@ func payloadJSON(stored *string) json.RawMessage {
 }
 
 // status answers GET instances/{id}.
-func (m *managementAPI) status(id durable.InstanceID) operation {
+func (m *API) status(id durable.InstanceID) operation {
 	return func(c echo.Context, q web.Query) error {
 		ctx := c.Request().Context()
 		fetch := statusFetch(q)
@@ -92,12 +93,12 @@ func (m *managementAPI) status(id durable.InstanceID) operation {
 			if err != nil {
 				return err
 			}
-			payload.HistoryEvents = shapeHistory(events, showInput, q.Boolean("showHistoryOutput", false))
+			payload.HistoryEvents = ShapeHistory(events, showInput, q.Boolean("showHistoryOutput", false))
 		}
-		payload.Warning = linksOf(c).warning
+		payload.Warning = LinksOf(c).warning
 		code := statusCode(state.Status, q.Boolean("returnInternalServerErrorOnFailure", false))
 		if code == http.StatusAccepted {
-			c.Response().Header().Set(echo.HeaderLocation, linksOf(c).requestURL(c.Request()))
+			c.Response().Header().Set(echo.HeaderLocation, LinksOf(c).requestURL(c.Request()))
 			c.Response().Header().Set(echo.HeaderRetryAfter, retryStatus)
 		}
 		return web.WriteJSON(c, code, payload)
@@ -126,7 +127,7 @@ func statusCode(s history.RuntimeStatus, errorOnFailure bool) int {
 }
 
 // list answers GET instances.
-func (m *managementAPI) list(c echo.Context, q web.Query) error {
+func (m *API) list(c echo.Context, q web.Query) error {
 	showInput := q.Boolean("showInput", true)
 	size, err := q.PageSize()
 	if err != nil {
@@ -139,19 +140,19 @@ func (m *managementAPI) list(c echo.Context, q web.Query) error {
 		IDPrefix:     q.Text("instanceIdPrefix"),
 		Fetch:        provider.Fetch{Input: showInput, Output: true},
 		PageSize:     size,
-		Continuation: c.Request().Header.Get(headerContinuation),
+		Continuation: c.Request().Header.Get(HeaderContinuation),
 	})
 	if err != nil {
 		return badToken(err)
 	}
-	payloads := make([]statusPayload, len(page.Instances))
+	payloads := make([]StatusPayload, len(page.Instances))
 	for i, state := range page.Instances {
 		payloads[i] = m.statusOf(state)
 		if !showInput {
-			payloads[i].Input = payloadJSON(nil)
+			payloads[i].Input = PayloadJSON(nil)
 		}
 	}
-	c.Response().Header().Set(headerContinuation, page.Continuation)
+	c.Response().Header().Set(HeaderContinuation, page.Continuation)
 	setUnreadable(c, len(page.Unreadable))
 	return web.WriteJSON(c, http.StatusOK, payloads)
 }
