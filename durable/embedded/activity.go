@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -10,98 +9,26 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An activity is one that has not been completed. What is not immutable is
-// protected by Hub.mu.
+// activity is an activity that is not done. work.mu protects the fields that
+// change.
 type activity struct {
 	number uint64 // its key
 	body   []byte // its record if that is small, else nil
 
-	// earlier counts the deliveries that may have come before this process
-	// opened the hub, and deliveries those since.
+	// earlier counts the deliveries that may have come before this process opened
+	// the hub, and deliveries those since.
 	earlier    int
 	deliveries int
 
-	lock  *activityLock // of who runs it
-	pause *alarm        // set after it was abandoned
-	// result is on its way to the orchestration. It may be that it could not be
-	// stored.
+	lock  *activityLock
+	pause *alarm // set after the activity was abandoned
+	// result is on its way to the orchestration. It may be unstored.
 	result *message
-	// done says that the activity is not needed any more.
+	// done means that the result is stored or was taken.
 	done bool
 }
 
-// addActivity stores an activity that is to be run.
-func (t *txn) addActivity(message []byte) {
-	record := encodeActivity(activityHead{crashes: t.h.file.Crashes}, message)
-	a := &activity{number: t.h.numbers.Add(1), body: keep(record)}
-	t.Put(activitiesTable, logstore.NumberKey(a.number), record)
-	t.Then(func() { t.h.offer(a) })
-}
-
-// offer lets an activity be handed out. mu is locked.
-func (h *Hub) offer(a *activity) {
-	h.readyActivities.push(a)
-	post(h.activityReady)
-}
-
-// NextActivity implements [provider.Worker].
-func (h *Hub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
-	for {
-		l, err := h.takeActivity(ctx)
-		if err != nil {
-			return nil, err
-		}
-		item, err := l.item()
-		if err != nil {
-			h.log.Error("activity cannot be read; it is held back", "activity", l.a.number, "error", err)
-			l.abandon(nil)
-			if errors.Is(err, ErrClosed) {
-				return nil, err
-			}
-			continue
-		}
-		return item, nil
-	}
-}
-
-// takeActivity waits for an activity that is ready, and locks it.
-func (h *Hub) takeActivity(ctx context.Context) (*activityLock, error) {
-	for {
-		if err := ctx.Err(); err != nil {
-			post(h.activityReady) // it may have taken the token of another who waits
-			return nil, err
-		}
-		h.mu.Lock()
-		if h.closed {
-			h.mu.Unlock()
-			return nil, ErrClosed
-		}
-		for h.serves() && h.readyActivities.len() > 0 {
-			a := h.readyActivities.pop()
-			if a.done || a.result != nil || a.lock != nil {
-				continue
-			}
-			a.deliveries++
-			l := &activityLock{h: h, a: a, attempt: a.earlier + a.deliveries}
-			a.lock = l
-			h.locks[l] = struct{}{}
-			h.delivered[a] = struct{}{}
-			if h.readyActivities.len() > 0 {
-				post(h.activityReady) // for the next who waits
-			}
-			h.mu.Unlock()
-			return l, nil
-		}
-		h.mu.Unlock()
-		select {
-		case <-h.activityReady:
-		case <-h.closing:
-		case <-ctx.Done():
-		}
-	}
-}
-
-// An activityLock is an activity in a caller's hands.
+// activityLock is the lock on an activity.
 type activityLock struct {
 	h       *Hub
 	a       *activity
@@ -134,7 +61,7 @@ func (l *activityLock) item() (*provider.ActivityWorkItem, error) {
 	}
 	task, ok := m.Event.(*history.TaskScheduled)
 	if !ok {
-		return nil, fmt.Errorf("activity is a %T", m.Event)
+		return nil, fmt.Errorf("activity is a %T; want a *history.TaskScheduled", m.Event)
 	}
 	l.waiting = m.Target
 	return &provider.ActivityWorkItem{Instance: m.Target, Task: task, Attempt: l.attempt, Lock: l}, nil
@@ -142,14 +69,14 @@ func (l *activityLock) item() (*provider.ActivityWorkItem, error) {
 
 // Complete implements [provider.ActivityLock].
 //
-// The result is at once visible to the orchestration. Mostly it takes it
-// before the hub has come to store it; then the checkpoint that took it is what
-// Complete waits for, and the result is never stored by itself.
+// The orchestration gets the result at once. Most often its checkpoint takes the
+// result before the writer has stored it. Then Complete waits for that checkpoint,
+// and the result never has a record of its own.
 func (l *activityLock) Complete(ctx context.Context, result history.Event) error {
 	switch result.(type) {
 	case *history.TaskCompleted, *history.TaskFailed:
 	default:
-		return fmt.Errorf("complete activity: its result is a %T", result)
+		return fmt.Errorf("complete activity: its result is a %T; want a *history.TaskCompleted or *history.TaskFailed", result)
 	}
 	msg := provider.TaskMessage{Event: result, Target: l.waiting}
 	record, err := encodeMessage(msg)
@@ -166,18 +93,20 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 	if err := l.h.writer.Await(ctx, o); err != nil {
 		return fmt.Errorf("complete activity: %w", err)
 	}
-	l.settled()
+	l.h.mu.Lock()
+	defer l.h.mu.Unlock()
+	l.release()
 	return nil
 }
 
-// deliver gives the result to the orchestration, and returns the operation
-// that stores it; none if the activity is done.
+// deliver gives the result to the orchestration, and returns the operation that
+// stores it, none if the activity is done.
 func (l *activityLock) deliver(record []byte, kind history.EventType) *logstore.Op[*txn] {
 	h, a := l.h, l.a
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if a.done {
-		l.settle()
+		l.release()
 		return nil
 	}
 	m := a.result
@@ -196,39 +125,8 @@ func (l *activityLock) deliver(record []byte, kind history.EventType) *logstore.
 		t.store(m)
 		return nil
 	})
-	m.persist = o
+	m.answer = func() { h.writer.Answer(o, nil) }
 	return o
-}
-
-// store gives a result a record of its own, in the place of its activity's.
-func (t *txn) store(m *message) {
-	t.h.mu.Lock()
-	done := m.gone || !m.unstored
-	t.h.mu.Unlock()
-	if _, consumed := t.consumed[m]; done || consumed {
-		return
-	}
-	t.Remove(m.place())
-	t.Put(messagesTable, logstore.NumberKey(m.number), m.body)
-	if t.stored == nil {
-		t.stored = make(map[*message]struct{})
-	}
-	t.stored[m] = struct{}{}
-	t.Then(func() {
-		m.unstored = false
-		if !m.taken { // else it is just being read
-			m.body = keep(m.body)
-		}
-		t.h.activityDone(m.activity)
-	})
-}
-
-// activityDone forgets an activity whose result is stored or was taken. mu is
-// locked.
-func (h *Hub) activityDone(a *activity) {
-	a.done = true
-	h.stopAlarm(a.pause)
-	delete(h.delivered, a)
 }
 
 // Abandon implements [provider.ActivityLock].
@@ -243,32 +141,25 @@ func (l *activityLock) abandon(cause error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	held := a.lock == l
-	l.settle()
+	l.release()
 	if !held || a.done {
 		return
 	}
 	if m := a.result; m != nil {
-		if m.taken {
+		if m.inFlight {
 			return // an episode has the result: the activity need not run again
 		}
 		a.result = nil
-		h.withdraw(m)
+		h.remove(m)
 	}
-	a.pause = h.setAlarm(h.againAt(a.deliveries, cause), func() {
+	a.pause = h.setAlarm(h.retryAt(a.deliveries, cause), func() {
 		a.pause = nil
-		h.offer(a)
+		h.makeReady(a)
 	})
 }
 
-// settled notes that the caller is through with the activity.
-func (l *activityLock) settled() {
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
-	l.settle()
-}
-
-// settle is settled with mu locked.
-func (l *activityLock) settle() {
+// release releases the lock. mu is locked.
+func (l *activityLock) release() {
 	if l.a.lock == l {
 		l.a.lock = nil
 	}
@@ -276,11 +167,11 @@ func (l *activityLock) settle() {
 	l.h.checkDrained()
 }
 
-// lose takes the activity away from its caller, to be handed out again. The
-// caller may still complete it. mu is locked.
-func (l *activityLock) lose() {
-	l.settle()
+// revoke takes the lock from the caller, who may still complete the activity. mu is
+// locked.
+func (l *activityLock) revoke() {
+	l.release()
 	if !l.a.done && l.a.result == nil {
-		l.h.offer(l.a)
+		l.h.makeReady(l.a)
 	}
 }

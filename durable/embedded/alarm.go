@@ -1,15 +1,12 @@
 package embedded
 
-import (
-	"container/heap"
-	"time"
-)
+import "time"
 
-// An alarm is something to do at a time: to deliver a timer, or to hand out
-// again what was abandoned. One goroutine, that of Run, looks after all.
+// alarm is something to do at a time: to deliver a timer, or to hand out abandoned
+// work again. The goroutine of Run fires all of them.
 type alarm struct {
 	at   time.Time
-	ring func() // called with Hub.mu locked
+	fire func() // called with work.mu locked
 	slot int    // its place in the heap, -1 if it is not there
 }
 
@@ -37,45 +34,4 @@ func (a *alarms) Pop() any {
 	*a = (*a)[:last]
 	x.slot = -1
 	return x
-}
-
-// setAlarm has ring called at a time, while Run runs. mu is locked.
-func (h *Hub) setAlarm(at time.Time, ring func()) *alarm {
-	a := &alarm{at: at, ring: ring}
-	heap.Push(&h.alarms, a)
-	if a.slot == 0 {
-		post(h.alarmSet)
-	}
-	return a
-}
-
-// stopAlarm takes an alarm back. mu is locked.
-func (h *Hub) stopAlarm(a *alarm) {
-	if a != nil && a.slot >= 0 {
-		heap.Remove(&h.alarms, a.slot)
-	}
-}
-
-// ring calls all alarms that are due and returns how long it is until the
-// next; ok is false if there is none.
-func (h *Hub) ring() (wait time.Duration, ok bool) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for len(h.alarms) > 0 {
-		// Compared by the wall clock: that is what timers are set by, and it goes
-		// on while the machine sleeps.
-		if wait := h.alarms[0].at.Sub(time.Now().Round(0)); wait > 0 {
-			return wait, true
-		}
-		heap.Pop(&h.alarms).(*alarm).ring()
-	}
-	return 0, false
-}
-
-// post leaves a token in a channel that has room for one.
-func post(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

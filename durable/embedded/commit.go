@@ -3,19 +3,18 @@ package embedded
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A commit is a checkpoint on its way into a transaction.
+// commit is a checkpoint to be made part of a transaction.
 type commit struct {
 	s  *session
 	cp *provider.Checkpoint
 
-	// What is encoded before the transaction, by the caller.
+	// Records, encoded by the caller before the transaction.
 	episode    []byte
 	activities [][]byte
 	timers     [][]byte
@@ -27,8 +26,8 @@ type commit struct {
 	next      int
 }
 
-// prepare encodes a checkpoint.
-func (s *session) prepare(cp *provider.Checkpoint) (*commit, error) {
+// newCommit encodes a checkpoint.
+func newCommit(s *session, cp *provider.Checkpoint) (*commit, error) {
 	c := &commit{s: s, cp: cp}
 	var err error
 	if len(cp.NewEvents) > 0 {
@@ -53,12 +52,12 @@ func (s *session) prepare(cp *provider.Checkpoint) (*commit, error) {
 	}
 	for _, m := range cp.Activities {
 		if _, ok := m.Event.(*history.TaskScheduled); !ok {
-			return nil, fmt.Errorf("activity is a %T", m.Event)
+			return nil, fmt.Errorf("activity is a %T; want a *history.TaskScheduled", m.Event)
 		}
 	}
 	for _, m := range cp.Timers {
 		if _, ok := m.Event.(*history.TimerFired); !ok {
-			return nil, fmt.Errorf("timer is a %T", m.Event)
+			return nil, fmt.Errorf("timer is a %T; want a *history.TimerFired", m.Event)
 		}
 	}
 	return c, nil
@@ -66,7 +65,6 @@ func (s *session) prepare(cp *provider.Checkpoint) (*commit, error) {
 
 // apply makes the checkpoint part of a transaction.
 func (c *commit) apply(t *txn) error {
-	id := c.s.inst.id
 	r, err := c.check(t)
 	if err != nil {
 		return err
@@ -76,7 +74,7 @@ func (c *commit) apply(t *txn) error {
 		t.consume(m)
 	}
 	if len(c.cp.NewEvents) > 0 {
-		if err := c.advance(t, id, r); err != nil {
+		if err := c.advance(t, r); err != nil {
 			return err
 		}
 	}
@@ -95,14 +93,11 @@ func (c *commit) apply(t *txn) error {
 	return nil
 }
 
-// check finds out whether the instance is as the session has it: the same
-// execution with the same history. It returns the instance's row.
+// check returns the instance's row, or that the session was lost: the instance has
+// another execution or a longer history than the session knows.
 func (c *commit) check(t *txn) (*row, error) {
 	s := c.s
-	t.h.mu.Lock()
-	lost := s.lost || s.over
-	t.h.mu.Unlock()
-	if lost {
+	if s.isOver() {
 		return nil, logstore.Refuse(provider.ErrSessionLost)
 	}
 	r, err := t.row(s.inst.id)
@@ -125,89 +120,36 @@ func (c *commit) check(t *txn) (*row, error) {
 	return r, nil
 }
 
-// advance appends the events to the history, or begins a new one, and brings
-// the row up to date.
-func (c *commit) advance(t *txn, id string, r *row) error {
-	changed := false
-	if r == nil {
-		r, changed = &row{status: history.Running, updated: c.cp.NewEvents[0].Head().Timestamp}, true
+// advance appends the events to the history, or begins a new one, and brings the
+// row up to date.
+func (c *commit) advance(t *txn, r *row) error {
+	id := c.s.inst.id
+	isNew := r == nil
+	if isNew {
+		r = &row{}
 	}
 	if r.number == 0 || c.cp.ContinuedAsNew {
 		if err := t.renumber(r, t.h.numbers.Add(1)); err != nil {
 			return err
 		}
-		c.next, changed = 0, true
+		c.next, isNew = 0, true
 	}
 	if c.cp.ContinuedAsNew {
 		t.cancelTimers(id)
 	}
 	t.Put(historyTable, eventKey(r.number, c.next), c.episode)
-	ended := r.status.IsTerminal()
-	if r.apply(c.cp.NewEvents) {
-		changed = true
-	}
-	if r.status == history.Pending { // it was rewound
-		r.status, changed = history.Running, true
-	}
-	if custom := c.cp.CustomStatus; r.custom.apart || !equalText(custom, r.custom.text) {
-		r.custom, changed = r.custom.holds(custom), true
-	}
-	if r.execution == "" {
-		r.execution = c.cp.Instance.ExecutionID
-	}
-	if changed {
-		if err := t.putRow(id, r); err != nil {
+	ended := r.Status.IsTerminal()
+	if r.commit(c.cp) || isNew {
+		if err := t.putRow(r); err != nil {
 			return err
 		}
 	}
-	if !ended && r.status.IsTerminal() {
+	if !ended && r.Status.IsTerminal() {
 		t.cancelTimers(id)
-		t.Then(func() { t.h.tell(id) })
+		t.Then(func() { t.h.notifyEnded(id) })
 	}
-	c.number, c.execution, c.next = r.number, r.execution, c.next+len(c.cp.NewEvents)
+	c.number, c.execution, c.next = r.number, r.Instance.ExecutionID, c.next+len(c.cp.NewEvents)
 	return nil
-}
-
-// renumber makes r the row of a new execution. The payloads that stay move
-// with it; the old history goes.
-func (t *txn) renumber(r *row, number uint64) error {
-	var err error
-	for which, p := range []*payload{&r.input, &r.output, &r.custom} {
-		if p.text, err = t.payload(r, byte(which), *p); err != nil {
-			return err
-		}
-	}
-	if r.number != 0 {
-		if err := t.removeExecution(r.number); err != nil {
-			return err
-		}
-	}
-	r.number = number
-	return nil
-}
-
-func equalText(a, b *string) bool {
-	if a == nil || b == nil {
-		return a == b
-	}
-	return *a == *b
-}
-
-// uncommitted returns what the session handed out since the last commit.
-func (s *session) uncommitted() []*message {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
-	return slices.Clone(s.taken)
-}
-
-// committed is a commit's effect in memory. What is still in s.taken was
-// consumed. mu is locked.
-func (s *session) committed() {
-	s.taken = slices.DeleteFunc(s.taken, func(m *message) bool { return m.gone })
-	s.inst.attempts = 0
-	s.inst.reconsiderHeld()
-	s.h.consider(s.inst)
-	s.h.checkDrained()
 }
 
 // maxIDLength is the length of the longest instance ID, in bytes.

@@ -94,3 +94,15 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
+
+// abandonDelay returns the time until work is handed out again that was abandoned
+// at the given attempt, counted from 1
+// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync: the
+// delay doubles up to a limit).
+func (c Config) abandonDelay(attempt int) time.Duration {
+	d := c.AbandonDelay
+	for ; attempt > 1 && d < c.MaxAbandonDelay; attempt-- {
+		d *= 2
+	}
+	return min(d, c.MaxAbandonDelay)
+}

@@ -43,9 +43,9 @@ func TestConfig_ValidateNamesFieldValueAndRange(t *testing.T) {
 
 func TestHub_AbandonDelayDoublesUpToItsLimit(t *testing.T) {
 	t.Parallel()
-	h := &Hub{config: Config{AbandonDelay: time.Second, MaxAbandonDelay: 5 * time.Second}}
+	c := Config{AbandonDelay: time.Second, MaxAbandonDelay: 5 * time.Second}
 	for attempt, want := range map[int]time.Duration{1: 1, 2: 2, 3: 4, 4: 5, 1000000: 5} {
-		if got := h.abandonDelay(attempt); got != want*time.Second {
+		if got := c.abandonDelay(attempt); got != want*time.Second {
 			t.Errorf("delay of attempt %d is %v, want %v", attempt, got, want*time.Second)
 		}
 	}

@@ -305,7 +305,7 @@ func TestHub_TellsThoseWhoAwaitAnEnd(t *testing.T) {
 		}
 		for waiting := 0; waiting < 2; {
 			r.mu.Lock()
-			waiting = len(r.awaited["a"])
+			waiting = len(r.waiters["a"])
 			r.mu.Unlock()
 		}
 		end()
@@ -319,15 +319,15 @@ func TestHub_TellsThoseWhoAwaitAnEnd(t *testing.T) {
 	r.must(r.AwaitEnd(t.Context(), "a"))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if len(r.awaited) > 0 {
-		t.Errorf("%d instances are awaited by nobody", len(r.awaited))
+	if len(r.waiters) > 0 {
+		t.Errorf("%d instances are awaited by nobody", len(r.waiters))
 	}
 }
 
 func TestHub_TakesBackWhatOutlivesTheDrainTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.config.DrainTimeout = 10 * time.Millisecond
+	r.cfg.DrainTimeout = 10 * time.Millisecond
 	r.start("a")
 	r.finish(r.next(), scheduled(0))
 	r.send("a", "Event")

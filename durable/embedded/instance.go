@@ -1,77 +1,30 @@
 package embedded
 
-import (
-	"slices"
-	"time"
+import "slices"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
-)
-
-// An instance is what is in memory of an orchestration instance that has
-// messages, or timers, or is in somebody's hands. Its fields are protected by
-// Hub.mu.
+// instance is an orchestration instance in memory: one that has messages or
+// timers, or that is locked. work.mu protects its fields.
 type instance struct {
 	id string
 
-	// inbox holds the messages that may be handed out, by number.
+	// inbox holds the messages to hand out, by number.
 	inbox []*message
-	// held holds those that cannot be yet: what completes an action that the
+	// early holds those that cannot be handed out yet: completions of what the
 	// history does not have, and all that comes before a start that is not due.
-	held []*message
+	early []*message
 	// timers holds messages that are not due, in no order.
 	timers []*message
 
 	session *session
-	ready   bool // is among Hub.ready
-	// attempts counts the sessions since the last that got on.
+	ready   bool // is among work.ready
+	// attempts counts the sessions since the last one that committed.
 	attempts int
-	// pause is set after the instance was abandoned: until it rings the instance
-	// is not handed out.
+	// pause is set after the instance was abandoned. Until it fires the instance is
+	// not handed out.
 	pause *alarm
 }
 
-// instance returns the instance with the given ID. mu is locked.
-func (h *Hub) instance(id string) *instance {
-	inst := h.instances[id]
-	if inst == nil {
-		inst = &instance{id: id}
-		h.instances[id] = inst
-	}
-	return inst
-}
-
-// consider makes an instance ready if it can be handed out, tells its session
-// if that waits for messages, and forgets it if there is nothing to remember.
-// It is called after whatever may have changed that. mu is locked.
-func (h *Hub) consider(inst *instance) {
-	switch {
-	case inst.session != nil:
-		if len(inst.inbox) > 0 {
-			post(inst.session.arrived)
-		}
-	case inst.ready || inst.pause != nil:
-	case len(inst.inbox) > 0:
-		inst.ready = true
-		h.ready.push(inst)
-		post(h.instanceReady)
-	case len(inst.held) == 0 && len(inst.timers) == 0:
-		if h.instances[inst.id] == inst {
-			delete(h.instances, inst.id)
-		}
-	}
-}
-
-// deliver adds a message to what its instance may be handed. mu is locked.
-func (h *Hub) deliver(m *message) {
-	inst := h.instance(m.target.InstanceID)
-	inst.add(m)
-	if m.starts() {
-		inst.reconsiderHeld()
-	}
-	h.consider(inst)
-}
-
-// add puts a message into the inbox, at its place.
+// add puts a message into the inbox, in the order of numbers.
 func (inst *instance) add(m *message) {
 	at := len(inst.inbox)
 	for at > 0 && inst.inbox[at-1].number > m.number {
@@ -80,33 +33,11 @@ func (inst *instance) add(m *message) {
 	inst.inbox = slices.Insert(inst.inbox, at, m)
 }
 
-// reconsiderHeld lets held messages be looked at again.
-func (inst *instance) reconsiderHeld() {
-	for _, m := range inst.held {
-		inst.add(m)
-	}
-	inst.held = nil
-}
-
-// giveBack returns messages that were handed out to the inbox. mu is locked.
-func (inst *instance) giveBack(taken []*message) {
-	for _, m := range taken {
-		m.taken = false
-		if !m.gone {
-			inst.add(m)
-		}
-	}
-}
-
-// wait delivers a message when it is due. mu is locked.
-func (h *Hub) wait(m *message) {
-	inst := h.instance(m.target.InstanceID)
-	m.slot = len(inst.timers)
-	inst.timers = append(inst.timers, m)
-	m.alarm = h.setAlarm(m.due, func() {
-		inst.removeTimer(m)
-		h.deliver(m)
-	})
+// remove takes a message out that is no timer.
+func (inst *instance) remove(m *message) {
+	same := func(other *message) bool { return other == m }
+	inst.inbox = slices.DeleteFunc(inst.inbox, same)
+	inst.early = slices.DeleteFunc(inst.early, same)
 }
 
 func (inst *instance) removeTimer(m *message) {
@@ -118,47 +49,30 @@ func (inst *instance) removeTimer(m *message) {
 	m.alarm = nil
 }
 
-// forget removes a message that was consumed. mu is locked.
-func (h *Hub) forget(m *message) {
-	if m.gone {
-		return
+// retryEarly puts the early messages into the inbox again.
+func (inst *instance) retryEarly() {
+	for _, m := range inst.early {
+		inst.add(m)
 	}
-	inst := h.withdraw(m)
-	if m.activity != nil {
-		h.activityDone(m.activity)
-	}
-	if m.persist != nil {
-		h.writer.Answer(m.persist, nil)
-	}
-	if inst != nil {
-		h.consider(inst)
+	inst.early = nil
+}
+
+// requeue returns messages that were in flight to the inbox.
+func (inst *instance) requeue(inFlight []*message) {
+	for _, m := range inFlight {
+		m.inFlight = false
+		if !m.deleted {
+			inst.add(m)
+		}
 	}
 }
 
-// withdraw takes a message out of wherever it is, unless a session has it, and
-// returns its instance if that is in memory. mu is locked.
-func (h *Hub) withdraw(m *message) *instance {
-	m.gone = true
-	inst := h.instances[m.target.InstanceID]
-	switch {
-	case inst == nil || m.taken:
-	case m.alarm != nil:
-		h.stopAlarm(m.alarm)
-		inst.removeTimer(m)
-	default:
-		same := func(other *message) bool { return other == m }
-		inst.inbox = slices.DeleteFunc(inst.inbox, same)
-		inst.held = slices.DeleteFunc(inst.held, same)
-	}
-	return inst
-}
-
-// maxMessages is how many messages are handed out at once, so that no episode
-// has to be made durable that is larger than need be.
+// maxMessages is how many messages are handed out at once, so that episodes do
+// not get too large.
 const maxMessages = 1000
 
-// take removes the next messages to hand out from the inbox. A start comes
-// first, though it may not have come first. mu is locked.
+// take removes the next messages to hand out from the inbox. A start comes first,
+// even if it did not come first.
 func (inst *instance) take() []*message {
 	n := min(len(inst.inbox), maxMessages)
 	taken := make([]*message, 0, n)
@@ -175,40 +89,12 @@ func (inst *instance) take() []*message {
 		inst.inbox = nil
 	}
 	for _, m := range taken {
-		m.taken = true
+		m.inFlight = true
 	}
 	return taken
 }
 
-// abandonDelay returns how long after the given attempt, counted from 1, work
-// is handed out again (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs,
-// AbandonMessageAsync: the delay doubles up to a limit).
-func (h *Hub) abandonDelay(attempt int) time.Duration {
-	d := h.config.AbandonDelay
-	for ; attempt > 1 && d < h.config.MaxAbandonDelay; attempt-- {
-		d *= 2
-	}
-	return min(d, h.config.MaxAbandonDelay)
-}
-
-// againAt returns when to hand out again what was abandoned for a cause.
-func (h *Hub) againAt(attempt int, cause error) time.Time {
-	now := time.Now()
-	return now.Add(provider.AbandonDelay(cause, now, h.abandonDelay(attempt)))
-}
-
-// pauseInstance keeps an instance from being handed out for a while. mu is
-// locked.
-func (h *Hub) pauseInstance(inst *instance, cause error) {
-	inst.attempts++
-	h.stopAlarm(inst.pause)
-	inst.pause = h.setAlarm(h.againAt(inst.attempts, cause), func() {
-		inst.pause = nil
-		h.consider(inst)
-	})
-}
-
-// A fifo is a queue whose space is used again.
+// fifo is a queue whose space is used again.
 type fifo[T any] struct {
 	items []T
 	head  int

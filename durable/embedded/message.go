@@ -8,35 +8,33 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A message is one that is on its way to an instance. What is not immutable is
-// protected by Hub.mu.
+// message is a message for an instance. work.mu protects the fields that change.
 type message struct {
 	number uint64 // its place in the order of all messages, and its key
 	due    time.Time
 	route
 
-	// body is the record of a message that is small or not stored; nil if it is
-	// to be read.
+	// body is the record of a message that is small or unstored; nil if it has to be
+	// read.
 	body []byte
 
-	// unstored says that the message has no record of its own yet: it is the
-	// result of activity, whose record stands for it.
+	// unstored means that the message has no record of its own yet: it is the result
+	// of activity, whose record stands for it.
 	unstored bool
 	activity *activity
-	persist  *logstore.Op[*txn] // stores it
+	answer   func() // ends the operation that stores it
 
-	// gone says that the message was consumed or is not wanted.
-	gone bool
-	// taken says that a session has it.
-	taken bool
-	// alarm is set while the message is not due, and slot is its place among
-	// its instance's timers.
+	// deleted means that the message was consumed or discarded.
+	deleted bool
+	// inFlight means that a session has the message.
+	inFlight bool
+	// alarm is set while the message is not due, and slot is its place among its
+	// instance's timers.
 	alarm *alarm
 	slot  int
 }
 
-// maxKept is the size up to which a message's record is kept in memory while
-// it waits.
+// maxKept is the size up to which a record is kept in memory while it is pending.
 const maxKept = 512
 
 func keep(record []byte) []byte {
@@ -51,9 +49,9 @@ func (m *message) isTimer() bool { return !m.due.IsZero() }
 
 func (m *message) starts() bool { return m.kind == history.TypeExecutionStarted }
 
-// vouched reports whether the message completes what was scheduled by the
-// checkpoint that it or its activity came with.
-func (m *message) vouched() bool {
+// isTrusted reports whether the message completes what was scheduled in the
+// transaction that stored it or its activity.
+func (m *message) isTrusted() bool {
 	return (m.isTimer() || m.activity != nil) && m.target.ExecutionID != ""
 }
 
@@ -62,7 +60,7 @@ func (m *message) load(t tables) (provider.TaskMessage, error) {
 	b := m.body
 	if b == nil {
 		var err error
-		if b, err = m.record(t); err != nil {
+		if b, err = t.Must(m.place()); err != nil {
 			return provider.TaskMessage{}, err
 		}
 	}
@@ -73,11 +71,7 @@ func (m *message) load(t tables) (provider.TaskMessage, error) {
 	return msg, nil
 }
 
-func (m *message) record(t tables) ([]byte, error) {
-	return t.Must(m.place())
-}
-
-// place returns where what stands for the message is stored.
+// place returns the table and the key of the record that stands for the message.
 func (m *message) place() (logstore.Table, []byte) {
 	switch {
 	case m.unstored:

@@ -18,8 +18,8 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		c.input = payload{apart: true} // and there is none
-		return t.putRow("c", c)
+		c.Input = unread // and there is none
+		return t.putRow(c)
 	}))
 	var got, unreadable string
 	q := provider.Query{PageSize: 1, Fetch: provider.Fetch{Input: true}}

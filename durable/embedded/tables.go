@@ -2,13 +2,16 @@ package embedded
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // The tables, and the keys of their records. Numbers in keys are big-endian, so
@@ -56,13 +59,6 @@ func eventKey(execution uint64, index int) []byte {
 	return binary.BigEndian.AppendUint32(k, uint32(index))
 }
 
-// The payloads of an instance, as numbers in keys.
-const (
-	inputPayload = iota
-	outputPayload
-	customPayload
-)
-
 func payloadKey(execution uint64, which byte) []byte {
 	return append(binary.BigEndian.AppendUint64(make([]byte, 0, 9), execution), which)
 }
@@ -73,7 +69,11 @@ func (t tables) row(id string) (*row, error) {
 	if b == nil || err != nil {
 		return nil, err
 	}
-	r, err := decodeRow(b)
+	return t.decodeRow(id, b)
+}
+
+func (t tables) decodeRow(id string, record []byte) (*row, error) {
+	r, err := decodeRow(id, record)
 	if err != nil {
 		return nil, t.Damage(instancesTable, []byte(id), err)
 	}
@@ -81,15 +81,32 @@ func (t tables) row(id string) (*row, error) {
 }
 
 // payload returns the text of one of a row's payloads.
-func (t tables) payload(r *row, which byte, p payload) (*string, error) {
-	if !p.apart {
-		return p.text, nil
+func (t tables) payload(r *row, which byte, text *string) (*string, error) {
+	if text != unread {
+		return text, nil
 	}
 	b, err := t.Must(payloadsTable, payloadKey(r.number, which))
 	if err != nil {
 		return nil, err
 	}
 	return new(string(b)), nil
+}
+
+// state returns what clients see of an instance.
+func (t tables) state(r *row, fetch provider.Fetch) (_ *provider.InstanceState, err error) {
+	s := *r
+	if s.LastUpdatedAt, err = t.updated(r); err != nil {
+		return nil, err
+	}
+	wanted := [...]bool{inputPayload: fetch.Input, outputPayload: fetch.Output, customPayload: true}
+	for which, text := range s.payloads() {
+		if !wanted[which] {
+			*text = nil
+		} else if *text, err = t.payload(r, byte(which), *text); err != nil {
+			return nil, err
+		}
+	}
+	return &s.InstanceState, nil
 }
 
 // events returns the history of an execution.
@@ -121,7 +138,7 @@ func (t tables) hasEventsFrom(execution uint64, index int) (bool, error) {
 func (t tables) updated(r *row) (time.Time, error) {
 	key, err := t.Last(historyTable, r.number)
 	if key == nil || err != nil {
-		return r.updated, err
+		return r.LastUpdatedAt, err
 	}
 	value, err := t.Must(historyTable, key)
 	if err != nil {
@@ -131,8 +148,167 @@ func (t tables) updated(r *row) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, t.Damage(historyTable, key, fmt.Errorf("decode history: %w", err))
 	}
-	if r.updated.After(at) { // rewinding appends nothing
-		at = r.updated
+	if r.LastUpdatedAt.After(at) { // rewinding appends nothing
+		at = r.LastUpdatedAt
 	}
 	return at, nil
+}
+
+// maxScanned is how many instances are read for one page, so that a query that
+// matches few does not block writers for long.
+const maxScanned = 5_000
+
+// page returns the instances that q selects, from the given ID on.
+func (t tables) page(q provider.Query, from string, size int) (*provider.Page, error) {
+	page, room, scanned := &provider.Page{}, q.Room(), 0
+	err := t.Scan(instancesTable, from, func(id string, value []byte) (bool, error) {
+		if !strings.HasPrefix(id, q.IDPrefix) {
+			return true, nil
+		}
+		if len(page.Instances) == size || room.Left() == 0 || scanned == maxScanned {
+			page.Continuation = provider.EncodeContinuation(id)
+			return true, nil
+		}
+		scanned++
+		s, err := t.match(id, value, q)
+		if damage, ok := errors.AsType[*logstore.DamageError](err); ok {
+			page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: id, Cause: damage})
+			return false, nil
+		}
+		if s != nil {
+			room.Take(s)
+			page.Instances = append(page.Instances, s)
+		}
+		return err != nil, err
+	})
+	return page, err
+}
+
+// match returns the instance of a record, nil if q does not select it.
+func (t tables) match(id string, record []byte, q provider.Query) (*provider.InstanceState, error) {
+	r, err := t.decodeRow(id, record)
+	if err != nil || !q.Matches(&r.InstanceState) {
+		return nil, err
+	}
+	return t.state(r, q.Fetch)
+}
+
+func (t tables) exportInstances(ctx context.Context, w provider.HubWriter) error {
+	return t.Scan(instancesTable, "", func(id string, value []byte) (bool, error) {
+		if err := ctx.Err(); err != nil {
+			return true, err
+		}
+		r, err := t.decodeRow(id, value)
+		if err != nil {
+			return true, err
+		}
+		state, err := t.state(r, provider.Fetch{Input: true, Output: true})
+		if err != nil {
+			return true, err
+		}
+		past, err := t.events(r.number)
+		if err != nil {
+			return true, err
+		}
+		return false, w.Instance(ctx, state, past)
+	})
+}
+
+func (t tables) exportActivities(ctx context.Context, w provider.HubWriter) error {
+	return t.each(activitiesTable, func(_, value []byte) error {
+		_, message, err := decodeActivityHead(value)
+		if err != nil {
+			return err
+		}
+		task, err := decodeMessage(message)
+		if err != nil {
+			return err
+		}
+		return w.Activity(ctx, task)
+	})
+}
+
+// exportMessages passes the messages that could be handed out, and then those
+// that have a time.
+func (t tables) exportMessages(ctx context.Context, w provider.HubWriter) error {
+	for _, table := range []logstore.Table{messagesTable, timersTable} {
+		err := t.each(table, func(_, value []byte) error {
+			m, err := decodeMessage(value)
+			if err != nil {
+				return err
+			}
+			return w.Message(ctx, m)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// each calls f with each record of a table, in the order of their keys.
+func (t tables) each(table logstore.Table, f func(key, value []byte) error) error {
+	return t.Scan(table, "", func(key string, value []byte) (bool, error) {
+		err := f([]byte(key), value)
+		return err != nil, err
+	})
+}
+
+// totals counts the records.
+func (t tables) totals(ctx context.Context) (totals provider.Totals, err error) {
+	err = t.Scan(instancesTable, "", func(id string, value []byte) (bool, error) {
+		r, err := t.decodeRow(id, value)
+		if err != nil {
+			return true, err
+		}
+		past, err := t.events(r.number)
+		totals.Instances, totals.Events = totals.Instances+1, totals.Events+len(past)
+		return ctx.Err() != nil, err
+	})
+	if err != nil {
+		return totals, err
+	}
+	for table, count := range map[logstore.Table]*int{
+		activitiesTable: &totals.Activities, messagesTable: &totals.Messages, timersTable: &totals.Messages,
+	} {
+		err := t.each(table, func(_, _ []byte) error {
+			*count++
+			return nil
+		})
+		if err != nil {
+			return totals, err
+		}
+	}
+	return totals, ctx.Err()
+}
+
+// isEmpty reports whether there are no records.
+func (t tables) isEmpty() (bool, error) {
+	empty := true
+	for table := range hubTables {
+		err := t.Scan(logstore.Table(table), "", func(string, []byte) (bool, error) {
+			empty = false
+			return true, nil
+		})
+		if err != nil {
+			return false, err
+		}
+	}
+	return empty, nil
+}
+
+// eachOf calls f with each record of a table whose keys have the given length.
+func (t tables) eachOf(id logstore.Table, keyLength int, f func(key, value []byte) error) error {
+	return t.Scan(id, "", func(k string, value []byte) (bool, error) {
+		key, err := []byte(k), error(nil)
+		if len(key) != keyLength {
+			err = fmt.Errorf("key has %d bytes; want %d", len(key), keyLength)
+		} else {
+			err = f(key, value)
+		}
+		if err != nil {
+			err = t.Damage(id, key, err)
+		}
+		return err != nil, err
+	})
 }

@@ -35,19 +35,6 @@ type Purger interface {
 // at, so that nothing was done.
 var ErrInstanceChanged = errors.New("instance has changed since it was looked at")
 
-// SameAs reports whether an instance is as it was when it was seen: the same
-// execution has got no further. Either may be nil: nothing is known of the
-// instance, as in the zero state.
-func (s *InstanceState) SameAs(seen *InstanceState) bool {
-	if s == nil {
-		s = new(InstanceState)
-	}
-	if seen == nil {
-		seen = new(InstanceState)
-	}
-	return s.Instance.ExecutionID == seen.Instance.ExecutionID && s.Status == seen.Status && s.LastUpdatedAt.Equal(seen.LastUpdatedAt)
-}
-
 // A Rewinder is a [Client] that can take back the failure of an instance.
 type Rewinder interface {
 	// Rewind takes the failures out of the history of a failed instance, and of

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
@@ -90,32 +89,3 @@ func (e *InstanceExistsError) Error() string {
 
 // Is makes e what [ErrInstanceExists] stands for.
 func (e *InstanceExistsError) Is(target error) bool { return target == ErrInstanceExists }
-
-// Fetch says which of an instance's large fields are wanted.
-type Fetch struct {
-	Input  bool
-	Output bool
-}
-
-// InstanceState is what a hub knows of an instance without its history.
-type InstanceState struct {
-	Instance      history.OrchestrationInstance
-	Name          string
-	Version       string
-	Status        history.RuntimeStatus
-	Input         *string // nil if there is none or it was not fetched
-	Output        *string
-	CustomStatus  *string   // JSON text; nil if none was set
-	CreatedAt     time.Time // of this generation: continuing as new makes another
-	LastUpdatedAt time.Time
-	CompletedAt   time.Time // zero while not completed
-	ScheduledAt   time.Time // zero if the instance was to start at once
-	Generation    int
-	Tags          map[string]string
-
-	// FirstCreatedAt is the time of the start by which a client or a parent made the
-	// instance, which stays through all generations and when it is rewound, until the
-	// ID is started anew. Zero if it is not known, as of an instance that another
-	// program started.
-	FirstCreatedAt time.Time
-}

@@ -1,16 +1,51 @@
 package provider
 
-import "github.com/durablefunctions-go/durablefunctions/durable/history"
+import (
+	"time"
 
-// Commit brings s up to date by a checkpoint with new events.
-func (s *InstanceState) Commit(cp *Checkpoint) {
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// Fetch says which of an instance's large fields are wanted.
+type Fetch struct {
+	Input  bool
+	Output bool
+}
+
+// InstanceState is what a hub knows of an instance without its history.
+type InstanceState struct {
+	Instance      history.OrchestrationInstance
+	Name          string
+	Version       string
+	Status        history.RuntimeStatus
+	Input         *string // nil if there is none or it was not fetched
+	Output        *string
+	CustomStatus  *string   // JSON text; nil if none was set
+	CreatedAt     time.Time // of this generation: continuing as new makes another
+	LastUpdatedAt time.Time
+	CompletedAt   time.Time // zero while not completed
+	ScheduledAt   time.Time // zero if the instance was to start at once
+	Generation    int
+	Tags          map[string]string
+
+	// FirstCreatedAt is the time of the start by which a client or a parent made the
+	// instance, which stays through all generations and when it is rewound, until the
+	// ID is started anew. Zero if it is not known, as of an instance that another
+	// program started.
+	FirstCreatedAt time.Time
+}
+
+// Commit brings s up to date by a checkpoint with new events. It reports whether
+// that has changed more than the time of the last update and the custom status.
+func (s *InstanceState) Commit(cp *Checkpoint) (changed bool) {
 	for _, e := range cp.NewEvents {
-		s.Apply(e)
+		changed = s.Apply(e) || changed
 	}
 	if s.Status == history.Pending { // it was rewound
-		s.Status = history.Running
+		s.Status, changed = history.Running, true
 	}
 	s.Instance, s.CustomStatus = cp.Instance, cp.CustomStatus
+	return changed
 }
 
 // Apply brings s up to date by an event of the instance's history
@@ -68,4 +103,17 @@ func (s *InstanceState) begin(e *history.ExecutionStarted) {
 	if e.Generation != nil {
 		s.Generation = *e.Generation
 	}
+}
+
+// SameAs reports whether an instance is as it was when it was seen: the same
+// execution has got no further. Either may be nil: nothing is known of the
+// instance, as in the zero state.
+func (s *InstanceState) SameAs(seen *InstanceState) bool {
+	if s == nil {
+		s = new(InstanceState)
+	}
+	if seen == nil {
+		seen = new(InstanceState)
+	}
+	return s.Instance.ExecutionID == seen.Instance.ExecutionID && s.Status == seen.Status && s.LastUpdatedAt.Equal(seen.LastUpdatedAt)
 }

@@ -6,50 +6,16 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Import implements [provider.Portable]. A hub that was not filled to the end
-// cannot be told from one that was: fill a file that has another name at first.
-func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) error {
-	if err := h.busy(); err != nil {
-		return err
-	}
-	empty := true
-	err := h.read("look into task hub", func(t tables) error {
-		for id := range hubTables {
-			err := t.Scan(logstore.Table(id), "", func(string, []byte) (bool, error) {
-				empty = false
-				return true, nil
-			})
-			if err != nil {
-				return err
-			}
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	if !empty {
-		return fmt.Errorf("%s: %w", h.path, provider.ErrHubNotEmpty)
-	}
-	im := &importer{h: h}
-	if err := fill(im); err != nil {
-		return err
-	}
-	return im.flush(ctx)
-}
-
-// importedAtOnce is how much of what is imported goes into one transaction, in
-// records and roughly in bytes.
+// importedAtOnce and importedBytesAtOnce bound a transaction of an import.
 const (
 	importedAtOnce      = 500
 	importedBytesAtOnce = 4 << 20
 )
 
-// An importer gathers what is imported into transactions.
+// importer is a [provider.HubWriter] that writes many records in one transaction.
 type importer struct {
 	h       *Hub
 	pending []func(*txn) error
@@ -64,7 +30,7 @@ func (im *importer) add(ctx context.Context, size int, apply func(*txn) error) e
 	return im.flush(ctx)
 }
 
-// flush makes durable what was gathered.
+// flush makes the pending records durable.
 func (im *importer) flush(ctx context.Context) error {
 	all := im.pending
 	im.pending, im.size = nil, 0
@@ -105,24 +71,12 @@ func (im *importer) Instance(ctx context.Context, state *provider.InstanceState,
 		episodes, rest, size = append(episodes, b), rest[n:], size+len(b)
 	}
 	return im.add(ctx, size, func(t *txn) error {
-		r := importedRow(state)
-		r.number = t.h.numbers.Add(1)
+		r := &row{number: t.h.numbers.Add(1), InstanceState: *state}
 		for i, b := range episodes {
 			t.Put(historyTable, eventKey(r.number, i*importedEvents), b)
 		}
-		return t.putRow(id, r)
+		return t.putRow(r)
 	})
-}
-
-func importedRow(s *provider.InstanceState) *row {
-	r := &row{
-		execution: s.Instance.ExecutionID, name: s.Name, version: s.Version, status: s.Status,
-		created: s.CreatedAt, updated: s.LastUpdatedAt, completed: s.CompletedAt, scheduled: s.ScheduledAt,
-		generation: s.Generation, tags: s.Tags,
-		firstCreated: s.FirstCreatedAt,
-	}
-	r.input, r.output, r.custom = r.input.holds(s.Input), r.output.holds(s.Output), r.custom.holds(s.CustomStatus)
-	return r
 }
 
 // Activity implements [provider.HubWriter].

@@ -1,0 +1,416 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// txn is the transaction of a group of operations.
+type txn struct {
+	*logstore.Txn
+	tables
+	h *Hub
+	// consumed are the messages that the transaction deletes.
+	consumed map[*message]struct{}
+	// stored are the results to which the transaction gives records of their own.
+	stored map[*message]struct{}
+	// staged are the messages that the transaction adds, by instance. They are not in
+	// memory yet.
+	staged map[string][]*message
+}
+
+// consume deletes a message.
+func (t *txn) consume(m *message) {
+	if _, twice := t.consumed[m]; twice {
+		return
+	}
+	t.h.mu.Lock()
+	deleted := m.deleted
+	t.h.mu.Unlock()
+	if deleted {
+		return
+	}
+	t.Remove(m.place())
+	if _, stored := t.stored[m]; stored { // by the same transaction, just before
+		t.Remove(messagesTable, logstore.NumberKey(m.number))
+	}
+	if t.consumed == nil {
+		t.consumed = make(map[*message]struct{})
+	}
+	t.consumed[m] = struct{}{}
+	t.Then(func() { t.h.delete(m) })
+}
+
+// newMessage returns a message with the next number, and stages it.
+func (t *txn) newMessage(record []byte, m provider.TaskMessage) *message {
+	staged := &message{
+		number: t.h.numbers.Add(1),
+		route:  route{kind: m.Event.Type(), target: m.Target},
+		body:   keep(record),
+	}
+	if t.staged == nil {
+		t.staged = make(map[string][]*message)
+	}
+	id := m.Target.InstanceID
+	t.staged[id] = append(t.staged[id], staged)
+	return staged
+}
+
+// addMessage stores a message to hand out.
+func (t *txn) addMessage(record []byte, msg provider.TaskMessage) {
+	m := t.newMessage(record, msg)
+	t.Put(messagesTable, logstore.NumberKey(m.number), record)
+	t.Then(func() { t.h.deliver(m) })
+}
+
+// addTimer stores a message to hand out at a time.
+func (t *txn) addTimer(record []byte, msg provider.TaskMessage, due time.Time) {
+	m := t.newMessage(record, msg)
+	m.due = history.Ticks(due)
+	if m.due.IsZero() { // would not count as a timer
+		m.due = m.due.Add(time.Second)
+	}
+	t.Put(timersTable, timerKey(m.due, m.number), record)
+	t.Then(func() { t.h.deliverWhenDue(m) })
+}
+
+// addActivity stores an activity to run.
+func (t *txn) addActivity(message []byte) {
+	record := encodeActivity(activityHead{crashes: t.h.file.Crashes}, message)
+	a := &activity{number: t.h.numbers.Add(1), body: keep(record)}
+	t.Put(activitiesTable, logstore.NumberKey(a.number), record)
+	t.Then(func() { t.h.makeReady(a) })
+}
+
+// store gives a result a record of its own, in the place of its activity's.
+func (t *txn) store(m *message) {
+	t.h.mu.Lock()
+	done := m.deleted || !m.unstored
+	t.h.mu.Unlock()
+	if _, consumed := t.consumed[m]; done || consumed {
+		return
+	}
+	t.Remove(m.place())
+	t.Put(messagesTable, logstore.NumberKey(m.number), m.body)
+	if t.stored == nil {
+		t.stored = make(map[*message]struct{})
+	}
+	t.stored[m] = struct{}{}
+	t.Then(func() {
+		m.unstored = false
+		if !m.inFlight { // else it is being read
+			m.body = keep(m.body)
+		}
+		t.h.finish(m.activity)
+	})
+}
+
+// pending returns the messages of an instance, in memory and staged.
+func (t *txn) pending(id string) []*message {
+	t.h.mu.Lock()
+	defer t.h.mu.Unlock()
+	var all []*message
+	if inst := t.h.instances[id]; inst != nil {
+		all = slices.Concat(inst.inbox, inst.early, inst.timers)
+		if inst.session != nil {
+			all = append(all, inst.session.inFlight...)
+		}
+	}
+	return slices.DeleteFunc(append(all, t.staged[id]...), func(m *message) bool {
+		_, consumed := t.consumed[m]
+		return m.deleted || consumed
+	})
+}
+
+// cancel deletes those messages of an instance that f selects.
+func (t *txn) cancel(id string, f func(*message) bool) {
+	for _, m := range t.pending(id) {
+		if f(m) {
+			t.consume(m)
+		}
+	}
+}
+
+// cancelTimers deletes the timers of an instance's execution, which is over. A
+// signal that an entity gets later is for any execution.
+func (t *txn) cancelTimers(id string) {
+	t.cancel(id, func(m *message) bool { return m.isTimer() && m.target.ExecutionID != "" })
+}
+
+// send stores a message for an instance. A start makes the instance known.
+func (t *txn) send(record []byte, m provider.TaskMessage) error {
+	id := m.Target.InstanceID
+	switch e := m.Event.(type) {
+	case *history.ExecutionStarted:
+		r, err := t.row(id)
+		if err != nil {
+			return err
+		}
+		if r == nil {
+			return t.begin(nil, e, record, m)
+		}
+		if r.Status.IsTerminal() && r.Instance.ExecutionID != e.Instance.ExecutionID {
+			past, err := t.events(r.number)
+			if err != nil || e.IsSameChild(history.StartOf(past)) {
+				return err
+			}
+			return t.begin(r, e, record, m)
+		}
+		// The instance runs or is to start: the session decides.
+	case *history.ExecutionTerminated:
+		if done, err := t.terminateUnstarted(id, e); done || err != nil {
+			return err
+		}
+	}
+	if due, ok := provider.EntityDue(m); ok && due.After(time.Now()) {
+		t.addTimer(record, m, due)
+		return nil
+	}
+	t.addMessage(record, m)
+	return nil
+}
+
+// terminateUnstarted ends an instance that is to start later, and reports whether
+// it was one. A session would see its termination only at that time.
+func (t *txn) terminateUnstarted(id string, e *history.ExecutionTerminated) (bool, error) {
+	r, err := t.row(id)
+	if r == nil || err != nil || r.Status != history.Pending || !r.ScheduledAt.After(time.Now()) {
+		return false, err
+	}
+	r.Apply(e)
+	if err := t.putRow(r); err != nil {
+		return false, err
+	}
+	t.Then(func() {
+		if inst := t.h.instances[id]; inst != nil {
+			inst.retryEarly()
+			t.h.schedule(inst)
+		}
+		t.h.notifyEnded(id)
+	})
+	t.cancelTimers(id)
+	return true, nil
+}
+
+// begin stores an instance that start begins, in the place of old, which is nil if
+// there is none.
+func (t *txn) begin(old *row, start *history.ExecutionStarted, record []byte, m provider.TaskMessage) error {
+	id := m.Target.InstanceID
+	if old != nil {
+		if err := t.removeExecution(old.number); err != nil {
+			return err
+		}
+		was := old.Instance.ExecutionID
+		t.cancel(id, func(m *message) bool { return m.isTimer() || was != "" && m.target.ExecutionID == was })
+	}
+	r := &row{number: t.h.numbers.Add(1), InstanceState: *provider.NewInstanceState(start)}
+	r.Instance.InstanceID = id
+	if err := t.putRow(r); err != nil {
+		return err
+	}
+	if old != nil {
+		t.Then(func() { t.h.restart(id) })
+	}
+	if start.ScheduledStart.After(time.Now()) {
+		t.addTimer(record, m, start.ScheduledStart)
+	} else {
+		t.addMessage(record, m)
+	}
+	return nil
+}
+
+// putRow stores a row, and those of its payloads that have records of their own
+// and are not unread: unread ones are stored already.
+func (t *txn) putRow(r *row) error {
+	for which, text := range r.payloads() {
+		if *text != unread && isApart(*text) {
+			t.Put(payloadsTable, payloadKey(r.number, byte(which)), []byte(**text))
+		}
+	}
+	b, err := encodeRow(r)
+	if err != nil {
+		return err
+	}
+	t.Put(instancesTable, []byte(r.Instance.InstanceID), b)
+	return nil
+}
+
+// renumber makes r the row of a new execution. The payloads move with it; the old
+// history is deleted.
+func (t *txn) renumber(r *row, number uint64) (err error) {
+	for which, text := range r.payloads() {
+		if *text, err = t.payload(r, byte(which), *text); err != nil {
+			return err
+		}
+	}
+	if r.number != 0 {
+		if err := t.removeExecution(r.number); err != nil {
+			return err
+		}
+	}
+	r.number = number
+	return nil
+}
+
+// removeExecution deletes the history and the payloads of an execution.
+func (t *txn) removeExecution(number uint64) error {
+	for _, id := range []logstore.Table{historyTable, payloadsTable} {
+		all, err := t.Group(id, number)
+		if err != nil {
+			return err
+		}
+		for _, r := range all {
+			t.Remove(id, []byte(r.Key))
+		}
+	}
+	return nil
+}
+
+// purge deletes all that is stored of an instance but its activities, which still
+// run. If it was seen, it must not have changed.
+func (t *txn) purge(id string, seen *provider.InstanceState) error {
+	r, err := t.row(id)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		return logstore.Refuse(provider.ErrInstanceNotFound)
+	}
+	if seen != nil {
+		now, err := t.state(r, provider.Fetch{})
+		if err != nil {
+			return err
+		}
+		if !now.SameAs(seen) || history.IsEntity(id) && len(t.pending(id)) > 0 {
+			return logstore.Refuse(provider.ErrInstanceChanged)
+		}
+	}
+	if err := t.removeExecution(r.number); err != nil {
+		return err
+	}
+	t.Remove(instancesTable, []byte(id))
+	t.cancel(id, func(*message) bool { return true })
+	t.Then(func() { t.h.restart(id) })
+	return nil
+}
+
+// rewind takes failures out of the histories of an instance and of its children,
+// and sends what wakes them. It returns what it did.
+func (t *txn) rewind(ctx context.Context, id, reason string, at time.Time) (*provider.RewindPlan, error) {
+	r, err := t.row(id)
+	if err != nil {
+		return nil, err
+	}
+	if r != nil && !provider.CanRewind(r.Status) {
+		return nil, logstore.Refuse(provider.ErrInstanceChanged)
+	}
+	plan, err := provider.PlanRewind(ctx, id, reason, at, func(_ context.Context, id string) ([]history.Event, error) {
+		r, err := t.row(id)
+		if r == nil || err != nil {
+			return nil, err
+		}
+		return t.events(r.number)
+	})
+	if err != nil {
+		return nil, logstore.Refuse(err)
+	}
+	for _, x := range plan.Executions {
+		if err := t.rewindExecution(x, at); err != nil {
+			return nil, err
+		}
+	}
+	for _, m := range plan.Messages {
+		record, err := encodeMessage(m)
+		if err == nil {
+			err = t.send(record, m)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return plan, nil
+}
+
+// rewindExecution takes events out of an instance's history, and lets it go on.
+func (t *txn) rewindExecution(x provider.RewoundExecution, at time.Time) error {
+	id := x.Instance.InstanceID
+	r, err := t.row(id)
+	if err != nil {
+		return err
+	}
+	if r == nil {
+		return fmt.Errorf("instance %s has a history and no row", id)
+	}
+	episodes, err := t.Group(historyTable, r.number)
+	if err != nil {
+		return err
+	}
+	past, err := t.events(r.number)
+	if err != nil {
+		return err
+	}
+	rewound := x.Apply(past)
+	begin := 0
+	for _, e := range episodes { // those that stay the same are written again: it is rare
+		events, err := decodeEpisode(nil, e.Value)
+		if err != nil {
+			return t.Damage(historyTable, []byte(e.Key), err)
+		}
+		record, err := encodeEpisode(rewound[begin : begin+len(events)])
+		if err != nil {
+			return err
+		}
+		t.Put(historyTable, []byte(e.Key), record)
+		begin += len(events)
+	}
+	if slices.ContainsFunc(past, isEnd) {
+		if err := t.restoreTimers(x.Instance, rewound); err != nil {
+			return err
+		}
+	}
+	r.Status, r.LastUpdatedAt = history.Pending, history.Ticks(at)
+	if err := t.putRow(r); err != nil {
+		return err
+	}
+	t.Then(func() { t.h.restart(id) })
+	return nil
+}
+
+func isEnd(e history.Event) bool {
+	_, ok := e.(*history.ExecutionCompleted)
+	return ok
+}
+
+// restoreTimers stores the timers again that an execution waits for according to
+// its history: they were deleted when it ended.
+func (t *txn) restoreTimers(instance history.OrchestrationInstance, past []history.Event) error {
+	fired := make(map[int]bool)
+	for _, e := range past {
+		if e, ok := e.(*history.TimerFired); ok {
+			fired[e.TimerID] = true
+		}
+	}
+	t.cancelTimers(instance.InstanceID) // those that came with the history from another hub
+	for _, e := range past {
+		created, ok := e.(*history.TimerCreated)
+		if !ok || fired[created.EventID] {
+			continue
+		}
+		m := provider.TaskMessage{
+			Event:  &history.TimerFired{Header: history.NewHeader(created.Timestamp), TimerID: created.EventID, FireAt: created.FireAt},
+			Target: instance,
+		}
+		record, err := encodeMessage(m)
+		if err != nil {
+			return err
+		}
+		t.addTimer(record, m, created.FireAt)
+	}
+	return nil
+}

@@ -1,0 +1,510 @@
+package embedded
+
+import (
+	"container/heap"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// work is what is pending in a hub, as far as it is in memory: instances with
+// messages, activities, alarms, and the locks on them. It is read from the records
+// when the hub is opened, and then changed by the effects of transactions.
+type work struct {
+	cfg     Config
+	closing chan struct{} // closed by Close
+	// Each of these has room for one token, left when there is something new for
+	// those who wait.
+	instanceReady, activityReady, alarmSet chan struct{}
+
+	mu        sync.Mutex // protects the following, and the fields that say so
+	instances map[string]*instance
+	ready     fifo[*instance]
+	sessions  map[*session]struct{}
+	waiters   map[string]map[chan struct{}]struct{} // for instances to end, by ID
+
+	readyActivities fifo[*activity]
+	locks           map[*activityLock]struct{}
+	delivered       map[*activity]struct{} // handed out since the hub was opened, and not done
+
+	alarms  alarms
+	running bool          // Run runs
+	ended   func() error  // the Err of Run's context
+	drained chan struct{} // set while Run waits for the work in flight
+	closed  bool
+}
+
+func newWork(cfg Config) work {
+	return work{
+		cfg:           cfg,
+		closing:       make(chan struct{}),
+		instanceReady: make(chan struct{}, 1),
+		activityReady: make(chan struct{}, 1),
+		alarmSet:      make(chan struct{}, 1),
+		instances:     make(map[string]*instance),
+		sessions:      make(map[*session]struct{}),
+		waiters:       make(map[string]map[chan struct{}]struct{}),
+		locks:         make(map[*activityLock]struct{}),
+		delivered:     make(map[*activity]struct{}),
+	}
+}
+
+// load reads the pending messages, timers and activities. Of each it keeps the
+// route, not the content. crashes is how often the hub has crashed.
+func (w *work) load(t tables, crashes uint64) error {
+	err := t.eachOf(messagesTable, 8, func(key, value []byte) error {
+		r, err := decodeRoute(value)
+		if err == nil {
+			w.deliver(&message{number: binary.BigEndian.Uint64(key), route: r})
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	err = t.eachOf(timersTable, 16, func(key, value []byte) error {
+		r, err := decodeRoute(value)
+		if err == nil {
+			m := &message{number: binary.BigEndian.Uint64(key[8:]), route: r}
+			reading(key[:8]).Time(&m.due)
+			w.deliverWhenDue(m)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	return t.eachOf(activitiesTable, 8, func(key, value []byte) error {
+		head, _, err := decodeActivityHead(value)
+		if err != nil {
+			return err
+		}
+		if head.crashes > crashes {
+			return fmt.Errorf("it was written after %d crashes, of which the hub has seen %d", head.crashes, crashes)
+		}
+		// With each crash since, a delivery may have been forgotten.
+		earlier := head.deliveries + crashes - head.crashes
+		w.makeReady(&activity{number: binary.BigEndian.Uint64(key), earlier: int(earlier)})
+		return nil
+	})
+}
+
+// errRunning is the error of a second Run at the same time.
+var errRunning = errors.New("task hub is running already")
+
+// run hands work out until ctx ends or the hub is closed, and then waits for the
+// work in flight.
+func (w *work) run(ctx context.Context) error {
+	w.mu.Lock()
+	switch {
+	case w.closed:
+		w.mu.Unlock()
+		return ErrClosed
+	case w.running:
+		w.mu.Unlock()
+		return errRunning
+	}
+	w.running, w.ended = true, ctx.Err
+	inuse.Tell(ctx, w.inUse)
+	notify(w.instanceReady)
+	notify(w.activityReady)
+	w.mu.Unlock()
+
+	w.watchClock(ctx)
+	w.drain()
+	if ctx.Err() == nil {
+		return ErrClosed
+	}
+	return nil
+}
+
+// maxSleep is the longest time between two looks at the clock while an alarm is
+// set: the clock may have been set, or the machine may have slept, which timers
+// do not see.
+const maxSleep = time.Minute
+
+// watchClock fires alarms until ctx ends or the hub is closed.
+func (w *work) watchClock(ctx context.Context) {
+	clock := time.NewTimer(maxSleep)
+	defer clock.Stop()
+	for {
+		wait, ok := w.fireAlarms()
+		var due <-chan time.Time
+		if ok {
+			clock.Reset(min(wait, maxSleep))
+			due = clock.C
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-w.closing:
+			return
+		case <-w.alarmSet:
+		case <-due:
+		}
+	}
+}
+
+// drain waits until no work is in flight, and revokes the rest after the drain
+// timeout.
+func (w *work) drain() {
+	w.mu.Lock()
+	drained := make(chan struct{}, 1)
+	w.drained = drained
+	for s := range w.sessions {
+		notify(s.changed) // those that wait for messages get none
+	}
+	w.checkDrained()
+	w.mu.Unlock()
+
+	timeout := time.NewTimer(w.cfg.DrainTimeout)
+	defer timeout.Stop()
+	select {
+	case <-drained:
+	case <-timeout.C:
+		w.cfg.Logger.Warn("stopped while work is in flight; it will be handed out again")
+	case <-w.closing:
+	}
+
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.drained = nil
+	for s := range w.sessions {
+		s.revoke()
+	}
+	for l := range w.locks {
+		l.revoke()
+	}
+	w.running = false
+}
+
+// checkDrained notifies Run if no work is in flight. mu is locked.
+func (w *work) checkDrained() {
+	if w.drained == nil || len(w.locks) > 0 {
+		return
+	}
+	for s := range w.sessions {
+		if len(s.inFlight) > 0 {
+			return
+		}
+	}
+	notify(w.drained)
+}
+
+// serves reports whether work may be handed out. It asks Run's context itself,
+// since Run may not have noticed its end. mu is locked.
+func (w *work) serves() bool { return w.running && !w.closed && w.ended() == nil }
+
+// close ends Run and all sessions. It reports whether it is the first call.
+func (w *work) close() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return false
+	}
+	w.closed = true
+	close(w.closing)
+	for s := range w.sessions {
+		s.revoke()
+	}
+	return true
+}
+
+// lockInstance waits for an instance that is ready, and locks it for s.
+func (w *work) lockInstance(ctx context.Context, s *session) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			notify(w.instanceReady) // it may have taken the token of another who waits
+			return err
+		}
+		w.mu.Lock()
+		if w.closed {
+			w.mu.Unlock()
+			return ErrClosed
+		}
+		for w.serves() && w.ready.len() > 0 {
+			inst := w.ready.pop()
+			inst.ready = false
+			if len(inst.inbox) == 0 {
+				w.schedule(inst)
+				continue
+			}
+			s.inst, s.inFlight = inst, inst.take()
+			inst.session = s
+			w.sessions[s] = struct{}{}
+			if w.ready.len() > 0 {
+				notify(w.instanceReady) // for the next who waits
+			}
+			w.mu.Unlock()
+			return nil
+		}
+		w.mu.Unlock()
+		select {
+		case <-w.instanceReady:
+		case <-w.closing:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// lockActivity waits for an activity that is ready, and locks it for l.
+func (w *work) lockActivity(ctx context.Context, l *activityLock) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			notify(w.activityReady) // it may have taken the token of another who waits
+			return err
+		}
+		w.mu.Lock()
+		if w.closed {
+			w.mu.Unlock()
+			return ErrClosed
+		}
+		for w.serves() && w.readyActivities.len() > 0 {
+			a := w.readyActivities.pop()
+			if a.done || a.result != nil || a.lock != nil {
+				continue
+			}
+			a.deliveries++
+			l.a, l.attempt = a, a.earlier+a.deliveries
+			a.lock = l
+			w.locks[l] = struct{}{}
+			w.delivered[a] = struct{}{}
+			if w.readyActivities.len() > 0 {
+				notify(w.activityReady) // for the next who waits
+			}
+			w.mu.Unlock()
+			return nil
+		}
+		w.mu.Unlock()
+		select {
+		case <-w.activityReady:
+		case <-w.closing:
+		case <-ctx.Done():
+		}
+	}
+}
+
+// instance returns the instance with the given ID. mu is locked.
+func (w *work) instance(id string) *instance {
+	inst := w.instances[id]
+	if inst == nil {
+		inst = &instance{id: id}
+		w.instances[id] = inst
+	}
+	return inst
+}
+
+// schedule makes an instance ready if it can be handed out, notifies its session
+// if there is one, and deletes it from memory if nothing is pending. It is called
+// after every change that can matter to that. mu is locked.
+func (w *work) schedule(inst *instance) {
+	switch {
+	case inst.session != nil:
+		if len(inst.inbox) > 0 {
+			notify(inst.session.changed)
+		}
+	case inst.ready || inst.pause != nil:
+	case len(inst.inbox) > 0:
+		inst.ready = true
+		w.ready.push(inst)
+		notify(w.instanceReady)
+	case len(inst.early) == 0 && len(inst.timers) == 0:
+		if w.instances[inst.id] == inst {
+			delete(w.instances, inst.id)
+		}
+	}
+}
+
+// deliver adds a message to its instance's inbox. mu is locked.
+func (w *work) deliver(m *message) {
+	inst := w.instance(m.target.InstanceID)
+	inst.add(m)
+	if m.starts() {
+		inst.retryEarly()
+	}
+	w.schedule(inst)
+}
+
+// deliverWhenDue delivers a message at its time. mu is locked.
+func (w *work) deliverWhenDue(m *message) {
+	inst := w.instance(m.target.InstanceID)
+	m.slot = len(inst.timers)
+	inst.timers = append(inst.timers, m)
+	m.alarm = w.setAlarm(m.due, func() {
+		inst.removeTimer(m)
+		w.deliver(m)
+	})
+}
+
+// delete removes a message whose record was deleted. mu is locked.
+func (w *work) delete(m *message) {
+	if m.deleted {
+		return
+	}
+	inst := w.remove(m)
+	if m.activity != nil {
+		w.finish(m.activity)
+	}
+	if m.answer != nil {
+		m.answer()
+	}
+	if inst != nil {
+		w.schedule(inst)
+	}
+}
+
+// remove takes a message from its instance, unless it is in flight, and returns
+// the instance if that is in memory. mu is locked.
+func (w *work) remove(m *message) *instance {
+	m.deleted = true
+	inst := w.instances[m.target.InstanceID]
+	switch {
+	case inst == nil || m.inFlight:
+	case m.alarm != nil:
+		w.stopAlarm(m.alarm)
+		inst.removeTimer(m)
+	default:
+		inst.remove(m)
+	}
+	return inst
+}
+
+// restart revokes an instance's session, since another execution takes its place.
+// mu is locked.
+func (w *work) restart(id string) {
+	w.notifyEnded(id)
+	inst := w.instances[id]
+	if inst == nil {
+		return
+	}
+	if inst.session != nil {
+		inst.session.revoke()
+	}
+	inst.attempts = 0
+	w.stopAlarm(inst.pause)
+	inst.pause = nil
+	inst.retryEarly()
+	w.schedule(inst)
+}
+
+// pauseInstance keeps an instance from being handed out for a while. mu is
+// locked.
+func (w *work) pauseInstance(inst *instance, cause error) {
+	inst.attempts++
+	w.stopAlarm(inst.pause)
+	inst.pause = w.setAlarm(w.retryAt(inst.attempts, cause), func() {
+		inst.pause = nil
+		w.schedule(inst)
+	})
+}
+
+// retryAt returns when work is handed out again that was abandoned for a cause, at
+// the given attempt.
+func (w *work) retryAt(attempt int, cause error) time.Time {
+	now := time.Now()
+	return now.Add(provider.AbandonDelay(cause, now, w.cfg.abandonDelay(attempt)))
+}
+
+// makeReady lets an activity be handed out. mu is locked.
+func (w *work) makeReady(a *activity) {
+	w.readyActivities.push(a)
+	notify(w.activityReady)
+}
+
+// finish notes that an activity's result is stored or was taken. mu is locked.
+func (w *work) finish(a *activity) {
+	a.done = true
+	w.stopAlarm(a.pause)
+	delete(w.delivered, a)
+}
+
+// awaitEnd returns a channel that is closed when an instance ends, and a function
+// to call when nobody waits any more.
+func (w *work) awaitEnd(id string) (ended chan struct{}, cancel func()) {
+	ended = make(chan struct{})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.waiters[id] == nil {
+		w.waiters[id] = make(map[chan struct{}]struct{})
+	}
+	w.waiters[id][ended] = struct{}{}
+	return ended, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		delete(w.waiters[id], ended)
+		if len(w.waiters[id]) == 0 {
+			delete(w.waiters, id)
+		}
+	}
+}
+
+// notifyEnded notifies those who wait for an instance to end. mu is locked.
+func (w *work) notifyEnded(id string) {
+	for ended := range w.waiters[id] {
+		close(ended)
+	}
+	delete(w.waiters, id)
+}
+
+// setAlarm has fire called at a time, while Run runs. mu is locked.
+func (w *work) setAlarm(at time.Time, fire func()) *alarm {
+	a := &alarm{at: at, fire: fire}
+	heap.Push(&w.alarms, a)
+	if a.slot == 0 {
+		notify(w.alarmSet)
+	}
+	return a
+}
+
+// stopAlarm cancels an alarm. mu is locked.
+func (w *work) stopAlarm(a *alarm) {
+	if a != nil && a.slot >= 0 {
+		heap.Remove(&w.alarms, a.slot)
+	}
+}
+
+// fireAlarms fires the alarms that are due and returns the time until the next;
+// ok is false if there is none.
+func (w *work) fireAlarms() (wait time.Duration, ok bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.alarms) > 0 {
+		// Compared by the wall clock, by which timers are set, and which goes on while
+		// the machine sleeps.
+		if wait := w.alarms[0].at.Sub(time.Now().Round(0)); wait > 0 {
+			return wait, true
+		}
+		heap.Pop(&w.alarms).(*alarm).fire()
+	}
+	return 0, false
+}
+
+// inUse counts what is given back once a worker has nothing to do. After it has
+// stopped, the work that was in flight stays for the next time that the hub is
+// opened.
+func (w *work) inUse() inuse.Counts {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := inuse.Counts{"sessions": len(w.sessions), "locks of activities": len(w.locks)}
+	if w.running {
+		all["activities that are not done"], all["instances with messages"] = len(w.delivered), len(w.instances)
+	}
+	for _, waiters := range w.waiters {
+		all["who await an end"] += len(waiters)
+	}
+	return all
+}
+
+// notify leaves a token in a channel that has room for one.
+func notify(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
