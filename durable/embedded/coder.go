@@ -90,9 +90,9 @@ func decodeRoute(b []byte) (route, error) {
 // activityHead is the part of an activity's record before its message.
 type activityHead struct {
 	// crashes is how often the hub had crashed when the record was written. With
-	// each crash since, the activity may have been handed out once more.
+	// each crash since, the activity may have been dispatched once more.
 	crashes uint64
-	// deliveries is how often the activity was handed out before the hub was last
+	// deliveries is how often the activity was dispatched before the hub was last
 	// closed.
 	deliveries uint64
 }
@@ -109,8 +109,8 @@ func encodeActivity(h activityHead, message []byte) []byte {
 	return append(c.Buf, message...)
 }
 
-// decodeActivityHead returns what comes before an activity's message, and the
-// message's bytes.
+// decodeActivityHead returns the head of an activity's record, and the bytes of its
+// message.
 func decodeActivityHead(b []byte) (h activityHead, message []byte, err error) {
 	c := reading(b)
 	c.activityHead(&h)
@@ -171,9 +171,9 @@ func decodeRow(id string, b []byte) (*row, error) {
 	return &r, nil
 }
 
-// encodeEpisode returns the record of the events that one checkpoint appends
-// to a history. The time of the last comes first, so that an instance's time
-// of change can be read without them.
+// encodeEpisode returns the record of the events that one checkpoint appends to a
+// history. It begins with the time of the last event, so that the time of an
+// instance's last update can be read without the events.
 func encodeEpisode(events []history.Event) ([]byte, error) {
 	c := writing(make([]byte, 0, 64*len(events)))
 	c.version(recordVersion)
@@ -223,8 +223,8 @@ func decodeEpisodeTime(b []byte) (time.Time, error) {
 
 // event codes an event: its type's number, its head and its own fields.
 //
-// A field that is added to an event later comes last in it and needs a new
-// recordVersion, by which reading knows whether it is there.
+// A new field of an event has to be its last, and needs a new recordVersion, which
+// tells the reader whether the field is there.
 func (c *coder) event(v *history.Event) {
 	var kind byte
 	if !c.Reading {

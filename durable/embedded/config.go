@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// The defaults of [Config].
+// Defaults of [Config].
 const (
 	DefaultLockTimeout     = time.Second
 	DefaultDrainTimeout    = 5 * time.Second
@@ -15,38 +15,38 @@ const (
 	DefaultPageSize        = 100
 )
 
-// Config says how a [Hub] behaves. The zero value works: every field that is
-// zero has the default that its comment names.
+// Config configures a [Hub]. Each field that is zero has the default that its
+// comment names.
 type Config struct {
-	// Relaxed lets writes return before the disk has them. What was acknowledged
-	// then survives the death of the process, but not that of the machine: a
-	// loss of power takes the last moments away. The hub is whole in either
-	// case. Default: every acknowledged write is on the disk.
+	// Relaxed lets writes return before they are on the disk. Acknowledged writes
+	// then survive a crash of the process, but a crash of the machine or a loss of
+	// power can lose the last moments. The hub stays consistent. Default: an
+	// acknowledged write is on the disk.
 	Relaxed bool
 
-	// LockTimeout is how long Open waits for another process to let go of the
-	// file. Default 1 s; 1 ms to an hour.
+	// LockTimeout is how long Open waits for another process to close the file.
+	// Default 1 s; 1 ms to an hour.
 	LockTimeout time.Duration
 
-	// DrainTimeout is how long Run waits, after its context has ended, for work
-	// that was handed out. Default 5 s; up to an hour.
+	// DrainTimeout is how long Run waits for work in flight after its context has
+	// ended. Default 5 s; up to an hour.
 	DrainTimeout time.Duration
 
-	// AbandonDelay is the time until abandoned work is handed out again. It
-	// doubles with every attempt up to MaxAbandonDelay. The defaults are those
+	// AbandonDelay is the time until abandoned work is dispatched again. It doubles
+	// with every attempt up to MaxAbandonDelay. The defaults are those
 	// of DurableTask.AzureStorage: 2 s, 10 minutes. At least 1 ms; at most a day.
 	AbandonDelay    time.Duration
 	MaxAbandonDelay time.Duration
 
-	// PageSize is the number of instances on a page of a query that names none.
+	// PageSize is the number of instances on a page if the query does not set one.
 	// Default 100; 1 to 10,000.
 	PageSize int
 
-	// Contact is an address, such as a URL, at which this process can be asked
-	// for what is in the hub. Others who find the file in use are told.
+	// Contact is an address of this process, such as the URL of its management API.
+	// It is [HeldError.Contact] of other processes that try to open the file.
 	Contact string
 
-	// Logger receives what the hub has to say. Default [slog.Default].
+	// Logger is the hub's logger. Default [slog.Default].
 	Logger *slog.Logger
 }
 
@@ -70,9 +70,8 @@ func set[T comparable](field *T, value T) {
 	}
 }
 
-// Validate reports the first field whose value is out of range, with its name,
-// its value and the range. Zero values are in range, since they stand for
-// defaults.
+// Validate returns an error that names the first field that is out of range, its
+// value and the range. A zero field is in range and has its default.
 func (c Config) Validate() error {
 	c = c.WithDefaults()
 	const day = 24 * time.Hour
@@ -95,8 +94,8 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// abandonDelay returns the time until work is handed out again that was abandoned
-// at the given attempt, counted from 1
+// abandonDelay returns the time until work that was abandoned at the given attempt,
+// counted from 1, is dispatched again
 // (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync: the
 // delay doubles up to a limit).
 func (c Config) abandonDelay(attempt int) time.Duration {

@@ -11,8 +11,8 @@ import (
 // ErrClosed is the error of a [Hub] that is used after [Hub.Close].
 var ErrClosed = logstore.ErrClosed
 
-// A HeldError says that a hub's file could not be opened because another
-// process has it open, or this one has it twice.
+// HeldError is the error of a hub's file that another process has open, or that
+// this process has opened before.
 type HeldError struct {
 	Path string
 	// Holder describes who has the file, such as "process 4711 on host edge-1";
@@ -28,11 +28,11 @@ func (e *HeldError) Error() string {
 	if holder == "" {
 		holder = "another process"
 	}
-	return fmt.Sprintf("task hub %s is in use by %s; only one process at a time can have it", e.Path, holder)
+	return fmt.Sprintf("task hub %s is in use by %s; only one process at a time can open it", e.Path, holder)
 }
 
-// A FormatError says that a hub's file was written by a newer version of this
-// package. The file has not been changed.
+// FormatError is the error of a hub's file of a newer format than this package
+// knows. The file was not changed.
 type FormatError struct {
 	Path      string
 	Version   uint64 // of the file
@@ -44,19 +44,19 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("task hub %s has format version %d; this program knows versions up to %d: use a newer program", e.Path, e.Version, e.Supported)
 }
 
-// A CorruptError says that a hub's file is not what this package wrote. The
-// file is left as it was found.
+// CorruptError is the error of a hub's file that is damaged or not a task hub. The
+// file was not changed.
 type CorruptError struct {
 	Path  string
 	Cause error
 }
 
-// Error names the file and what is wrong with it.
+// Error names the file and the cause.
 func (e *CorruptError) Error() string {
 	return fmt.Sprintf("task hub %s is damaged or not a task hub: %v", e.Path, e.Cause)
 }
 
-// Unwrap returns what is wrong with the file.
+// Unwrap returns the cause.
 func (e *CorruptError) Unwrap() error { return e.Cause }
 
 // fileError returns the error of a hub's file as the type that callers know.

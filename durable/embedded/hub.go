@@ -101,8 +101,8 @@ func (h *Hub) Close() error {
 	return nil
 }
 
-// keepDeliveries stores how often activities that are not done were handed out.
-// After a crash, any may have been. It must be the hub's last operation, since it
+// keepDeliveries stores how often the activities that are not done were dispatched:
+// after a crash, any of them may have been. It must be the hub's last operation, since it
 // changes records of a transient table.
 func (h *Hub) keepDeliveries(t *txn) error {
 	h.mu.Lock()

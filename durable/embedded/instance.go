@@ -7,10 +7,10 @@ import "slices"
 type instance struct {
 	id string
 
-	// inbox holds the messages to hand out, by number.
+	// inbox holds the messages to dispatch, in the order of their numbers.
 	inbox []*message
-	// early holds those that cannot be handed out yet: completions of what the
-	// history does not have, and all that comes before a start that is not due.
+	// early holds messages that cannot be dispatched yet: completions of actions that
+	// the history does not have, and messages before a start that is not due.
 	early []*message
 	// timers holds messages that are not due, in no order.
 	timers []*message
@@ -20,7 +20,7 @@ type instance struct {
 	// attempts counts the sessions since the last one that committed.
 	attempts int
 	// pause is set after the instance was abandoned. Until it fires the instance is
-	// not handed out.
+	// not dispatched.
 	pause *alarm
 }
 
@@ -33,7 +33,7 @@ func (inst *instance) add(m *message) {
 	inst.inbox = slices.Insert(inst.inbox, at, m)
 }
 
-// remove takes a message out that is no timer.
+// remove removes a message that is not a timer.
 func (inst *instance) remove(m *message) {
 	same := func(other *message) bool { return other == m }
 	inst.inbox = slices.DeleteFunc(inst.inbox, same)
@@ -67,12 +67,12 @@ func (inst *instance) requeue(inFlight []*message) {
 	}
 }
 
-// maxMessages is how many messages are handed out at once, so that episodes do
+// maxMessages bounds the messages that are dispatched at once, so that episodes do
 // not get too large.
 const maxMessages = 1000
 
-// take removes the next messages to hand out from the inbox. A start comes first,
-// even if it did not come first.
+// take removes the next messages to dispatch from the inbox. A start is first, in
+// whatever order the messages came.
 func (inst *instance) take() []*message {
 	n := min(len(inst.inbox), maxMessages)
 	taken := make([]*message, 0, n)

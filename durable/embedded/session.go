@@ -20,7 +20,7 @@ type session struct {
 	// session is to end.
 	changed chan struct{}
 
-	// Owned by the caller: the number of the execution that was handed out, 0 if the
+	// Owned by the caller: the number of the execution that was dispatched, 0 if the
 	// instance had none, its ID, and the index of its next event.
 	number    uint64
 	execution string
@@ -34,7 +34,7 @@ type session struct {
 
 var _ provider.Session = (*session)(nil)
 
-// open returns the work item of the session, none if no message can be handed out.
+// open returns the work item of the session, nil if no message can be dispatched.
 func (s *session) open() (*provider.OrchestrationWorkItem, error) {
 	item := &provider.OrchestrationWorkItem{OwnedSince: s.h.opened, Session: s}
 	var c classified
@@ -109,8 +109,8 @@ func classify(t tables, p *provider.Progress, messages []*message) (classified, 
 	return c, nil
 }
 
-// accept takes the messages that are not delivered from the session. It reports
-// whether any are left and may still be handed out.
+// accept removes the messages that are not delivered from the session. It reports
+// whether messages are left and may still be dispatched.
 func (s *session) accept(c classified) bool {
 	h := s.h
 	h.mu.Lock()
@@ -167,7 +167,7 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	return nil
 }
 
-// uncommitted returns the messages that were handed out since the last commit.
+// uncommitted returns the messages in flight.
 func (s *session) uncommitted() []*message {
 	s.h.mu.Lock()
 	defer s.h.mu.Unlock()
@@ -241,7 +241,7 @@ func (s *session) revoke() {
 	s.h.checkDrained()
 }
 
-// unlock lets the instance be handed out again. mu is locked.
+// unlock lets the instance be dispatched again. mu is locked.
 func (s *session) unlock() {
 	delete(s.h.sessions, s)
 	if s.inst.session == s {
@@ -282,8 +282,8 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 	}
 }
 
-// takeMore takes the messages that have come. ended is true if the session has to
-// end: Run stops, or another execution is to begin.
+// takeMore takes new messages. ended is true if the session has to end: Run stops,
+// or another execution is to begin.
 func (s *session) takeMore() (more []*message, ended bool) {
 	h := s.h
 	h.mu.Lock()
@@ -296,7 +296,7 @@ func (s *session) takeMore() (more []*message, ended bool) {
 	return more, false
 }
 
-// load returns those of the taken messages that can be handed out.
+// load returns those of the taken messages that can be dispatched.
 func (s *session) load(more []*message) ([]provider.TaskMessage, error) {
 	var c classified
 	err := s.h.read("read messages of instance "+s.inst.id, func(t tables) error {

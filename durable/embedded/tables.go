@@ -228,8 +228,8 @@ func (t tables) exportActivities(ctx context.Context, w provider.HubWriter) erro
 	})
 }
 
-// exportMessages passes the messages that could be handed out, and then those
-// that have a time.
+// exportMessages exports the messages that could be delivered, and then the
+// timers.
 func (t tables) exportMessages(ctx context.Context, w provider.HubWriter) error {
 	for _, table := range []logstore.Table{messagesTable, timersTable} {
 		err := t.each(table, func(_, value []byte) error {

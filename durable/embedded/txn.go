@@ -62,14 +62,14 @@ func (t *txn) newMessage(record []byte, m provider.TaskMessage) *message {
 	return staged
 }
 
-// addMessage stores a message to hand out.
+// addMessage stores a message to deliver.
 func (t *txn) addMessage(record []byte, msg provider.TaskMessage) {
 	m := t.newMessage(record, msg)
 	t.Put(messagesTable, logstore.NumberKey(m.number), record)
 	t.Then(func() { t.h.deliver(m) })
 }
 
-// addTimer stores a message to hand out at a time.
+// addTimer stores a message to deliver at a time.
 func (t *txn) addTimer(record []byte, msg provider.TaskMessage, due time.Time) {
 	m := t.newMessage(record, msg)
 	m.due = history.Ticks(due)
@@ -300,8 +300,8 @@ func (t *txn) purge(id string, seen *provider.InstanceState) error {
 	return nil
 }
 
-// rewind takes failures out of the histories of an instance and of its children,
-// and sends what wakes them. It returns what it did.
+// rewind removes failures from the histories of an instance and of its children, and
+// sends the messages that wake them. It returns what it did.
 func (t *txn) rewind(ctx context.Context, id, reason string, at time.Time) (*provider.RewindPlan, error) {
 	r, err := t.row(id)
 	if err != nil {
@@ -337,7 +337,8 @@ func (t *txn) rewind(ctx context.Context, id, reason string, at time.Time) (*pro
 	return plan, nil
 }
 
-// rewindExecution takes events out of an instance's history, and lets it go on.
+// rewindExecution removes events from an instance's history, and lets the instance
+// go on.
 func (t *txn) rewindExecution(x provider.RewoundExecution, at time.Time) error {
 	id := x.Instance.InstanceID
 	r, err := t.row(id)

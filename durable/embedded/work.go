@@ -13,14 +13,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// work is what is pending in a hub, as far as it is in memory: instances with
-// messages, activities, alarms, and the locks on them. It is read from the records
-// when the hub is opened, and then changed by the effects of transactions.
+// work is the pending work of a hub in memory: instances with messages, activities,
+// alarms, and the locks on them. It is read from the records when the hub is opened,
+// and then changed by the effects of transactions.
 type work struct {
 	cfg     Config
 	closing chan struct{} // closed by Close
-	// Each of these has room for one token, left when there is something new for
-	// those who wait.
+	// Each of these has room for one token, left when there is something new to wait
+	// for.
 	instanceReady, activityReady, alarmSet chan struct{}
 
 	mu        sync.Mutex // protects the following, and the fields that say so
@@ -31,7 +31,7 @@ type work struct {
 
 	readyActivities fifo[*activity]
 	locks           map[*activityLock]struct{}
-	delivered       map[*activity]struct{} // handed out since the hub was opened, and not done
+	delivered       map[*activity]struct{} // dispatched since the hub was opened, and not done
 
 	alarms  alarms
 	running bool          // Run runs
@@ -98,8 +98,8 @@ func (w *work) load(t tables, crashes uint64) error {
 // errRunning is the error of a second Run at the same time.
 var errRunning = errors.New("task hub is running already")
 
-// run hands work out until ctx ends or the hub is closed, and then waits for the
-// work in flight.
+// run lets work be dispatched until ctx ends or the hub is closed, and then waits
+// for the work in flight.
 func (w *work) run(ctx context.Context) error {
 	w.mu.Lock()
 	switch {
@@ -124,9 +124,8 @@ func (w *work) run(ctx context.Context) error {
 	return nil
 }
 
-// maxSleep is the longest time between two looks at the clock while an alarm is
-// set: the clock may have been set, or the machine may have slept, which timers
-// do not see.
+// maxSleep is the longest time between two readings of the clock while an alarm is
+// set. Go's timers do not notice that the clock was set or that the machine slept.
 const maxSleep = time.Minute
 
 // watchClock fires alarms until ctx ends or the hub is closed.
@@ -158,7 +157,7 @@ func (w *work) drain() {
 	drained := make(chan struct{}, 1)
 	w.drained = drained
 	for s := range w.sessions {
-		notify(s.changed) // those that wait for messages get none
+		notify(s.changed) // Next returns
 	}
 	w.checkDrained()
 	w.mu.Unlock()
@@ -168,7 +167,7 @@ func (w *work) drain() {
 	select {
 	case <-drained:
 	case <-timeout.C:
-		w.cfg.Logger.Warn("stopped while work is in flight; it will be handed out again")
+		w.cfg.Logger.Warn("stopped while work is in flight; it will be dispatched again")
 	case <-w.closing:
 	}
 
@@ -197,7 +196,7 @@ func (w *work) checkDrained() {
 	notify(w.drained)
 }
 
-// serves reports whether work may be handed out. It asks Run's context itself,
+// serves reports whether work may be dispatched. It asks Run's context itself,
 // since Run may not have noticed its end. mu is locked.
 func (w *work) serves() bool { return w.running && !w.closed && w.ended() == nil }
 
@@ -220,7 +219,7 @@ func (w *work) close() bool {
 func (w *work) lockInstance(ctx context.Context, s *session) error {
 	for {
 		if err := ctx.Err(); err != nil {
-			notify(w.instanceReady) // it may have taken the token of another who waits
+			notify(w.instanceReady) // this caller may have taken the token of another
 			return err
 		}
 		w.mu.Lock()
@@ -239,7 +238,7 @@ func (w *work) lockInstance(ctx context.Context, s *session) error {
 			inst.session = s
 			w.sessions[s] = struct{}{}
 			if w.ready.len() > 0 {
-				notify(w.instanceReady) // for the next who waits
+				notify(w.instanceReady) // for the next caller
 			}
 			w.mu.Unlock()
 			return nil
@@ -257,7 +256,7 @@ func (w *work) lockInstance(ctx context.Context, s *session) error {
 func (w *work) lockActivity(ctx context.Context, l *activityLock) error {
 	for {
 		if err := ctx.Err(); err != nil {
-			notify(w.activityReady) // it may have taken the token of another who waits
+			notify(w.activityReady) // this caller may have taken the token of another
 			return err
 		}
 		w.mu.Lock()
@@ -276,7 +275,7 @@ func (w *work) lockActivity(ctx context.Context, l *activityLock) error {
 			w.locks[l] = struct{}{}
 			w.delivered[a] = struct{}{}
 			if w.readyActivities.len() > 0 {
-				notify(w.activityReady) // for the next who waits
+				notify(w.activityReady) // for the next caller
 			}
 			w.mu.Unlock()
 			return nil
@@ -300,9 +299,9 @@ func (w *work) instance(id string) *instance {
 	return inst
 }
 
-// schedule makes an instance ready if it can be handed out, notifies its session
-// if there is one, and deletes it from memory if nothing is pending. It is called
-// after every change that can matter to that. mu is locked.
+// schedule makes an instance ready if it can be dispatched, notifies its session if
+// there is one, and deletes the instance from memory if nothing is pending. Every
+// change that can matter to that calls it. mu is locked.
 func (w *work) schedule(inst *instance) {
 	switch {
 	case inst.session != nil:
@@ -393,8 +392,7 @@ func (w *work) restart(id string) {
 	w.schedule(inst)
 }
 
-// pauseInstance keeps an instance from being handed out for a while. mu is
-// locked.
+// pauseInstance keeps an instance from being dispatched for a while. mu is locked.
 func (w *work) pauseInstance(inst *instance, cause error) {
 	inst.attempts++
 	w.stopAlarm(inst.pause)
@@ -404,14 +402,14 @@ func (w *work) pauseInstance(inst *instance, cause error) {
 	})
 }
 
-// retryAt returns when work is handed out again that was abandoned for a cause, at
-// the given attempt.
+// retryAt returns when work that was abandoned for a cause, at the given attempt,
+// is dispatched again.
 func (w *work) retryAt(attempt int, cause error) time.Time {
 	now := time.Now()
 	return now.Add(provider.AbandonDelay(cause, now, w.cfg.abandonDelay(attempt)))
 }
 
-// makeReady lets an activity be handed out. mu is locked.
+// makeReady lets an activity be dispatched. mu is locked.
 func (w *work) makeReady(a *activity) {
 	w.readyActivities.push(a)
 	notify(w.activityReady)
@@ -425,7 +423,7 @@ func (w *work) finish(a *activity) {
 }
 
 // awaitEnd returns a channel that is closed when an instance ends, and a function
-// to call when nobody waits any more.
+// that ends the wait.
 func (w *work) awaitEnd(id string) (ended chan struct{}, cancel func()) {
 	ended = make(chan struct{})
 	w.mu.Lock()
@@ -444,7 +442,7 @@ func (w *work) awaitEnd(id string) (ended chan struct{}, cancel func()) {
 	}
 }
 
-// notifyEnded notifies those who wait for an instance to end. mu is locked.
+// notifyEnded notifies the waiters for an instance's end. mu is locked.
 func (w *work) notifyEnded(id string) {
 	for ended := range w.waiters[id] {
 		close(ended)
@@ -475,7 +473,7 @@ func (w *work) fireAlarms() (wait time.Duration, ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for len(w.alarms) > 0 {
-		// Compared by the wall clock, by which timers are set, and which goes on while
+		// Compared by the wall clock: durable timers are set by it, and it goes on while
 		// the machine sleeps.
 		if wait := w.alarms[0].at.Sub(time.Now().Round(0)); wait > 0 {
 			return wait, true

@@ -2,25 +2,25 @@ package provider
 
 import "context"
 
-// An Awaiter is a [Client] that notices when instances end, so that whoever
-// waits need not ask again and again.
+// Awaiter is a [Client] that notices when instances end, so that waiting for one
+// does not need polling.
 type Awaiter interface {
-	// AwaitEnd blocks until the instance has ended, as far as this process gets
-	// to know it, or until ctx ends. It returns at once if the instance is known
-	// to have ended. That it returns is no more than a hint to ask.
+	// AwaitEnd blocks until this process has noticed that the instance has ended, or
+	// until ctx ends. It returns at once if the instance is known to have ended. Its
+	// return is a hint: read the instance's state.
 	AwaitEnd(ctx context.Context, id string) error
 }
 
-// A Follower is a [Client] in whose process instances run. Whoever waits for one
-// of those need not ask at all.
+// Follower is a [Client] in whose process instances run. Their ends need no
+// reading.
 type Follower interface {
-	// Follow blocks until an instance that this process runs has ended, or until
-	// ctx ends, and returns the state in which it ended, without its input. It
-	// returns nil if ctx ended first, and at once if this process does not run the
-	// instance or does not know its state: then ask.
+	// Follow blocks until an instance that this process runs has ended, or until ctx
+	// ends, and returns the state in which it ended, without its input. It returns
+	// nil if ctx ended first, and at once if this process does not run the instance or
+	// does not know its state: then read the state.
 	Follow(ctx context.Context, id string) *InstanceState
 
-	// Runs reports whether this process runs the instance, which has not ended as
-	// far as it knows.
+	// Runs reports whether this process runs the instance, and has not noticed its
+	// end.
 	Runs(id string) bool
 }

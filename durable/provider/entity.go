@@ -7,8 +7,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// EntityDue returns when a message for an entity is to be delivered, if its
-// event says so by its name; ok is false if it is to be delivered at once
+// EntityDue returns the delivery time of a message for an entity, which is in the
+// name of its event; ok is false if it is to be delivered at once
 // (DurableTask.Core/Common/Entities.cs, IsDelayedEntityMessage).
 func EntityDue(m TaskMessage) (due time.Time, ok bool) {
 	e, isEvent := m.Event.(*history.EventRaised)
@@ -26,7 +26,7 @@ func EntityDue(m TaskMessage) (due time.Time, ok bool) {
 	return due, err == nil
 }
 
-// Due returns when a message is to be delivered, zero for at once
+// Due returns the delivery time of a message, zero for at once
 // (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, GetVisibilityDelay).
 func Due(m TaskMessage) time.Time {
 	switch e := m.Event.(type) {

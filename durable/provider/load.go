@@ -5,39 +5,38 @@ import (
 	"time"
 )
 
-// A LoadReporter is a [Client] that can tell how much waits in its hub, for
-// whoever decides how many workers there should be.
+// LoadReporter is a [Client] that measures the load of its hub, for scaling.
 type LoadReporter interface {
-	// Load returns what waits now.
+	// Load returns the current load.
 	Load(ctx context.Context) (*Load, error)
 }
 
-// Load is what waits in a hub.
+// Load is the load of a hub.
 type Load struct {
 	ControlQueues []QueueLoad // messages for instances, by partition
 	WorkItems     QueueLoad   // activities
-	Workers       int         // that have partitions now
+	Workers       int         // that own partitions
 }
 
-// QueueLoad is what waits in a queue.
+// QueueLoad is the load of a queue.
 type QueueLoad struct {
-	Length  int           // roughly, with what is being worked on; 0 if nothing waits
-	Latency time.Duration // for how long the first has waited
+	Length  int           // about, with messages in flight; 0 if none waits
+	Latency time.Duration // age of the first message
 }
 
-// A Checker is a [Client] that can tell how its hub is now.
+// Checker is a [Client] that can check its hub's health.
 type Checker interface {
-	// Check asks the storage, and returns why the hub cannot take work now, nil if
-	// it can.
+	// Check asks the storage, and returns why the hub cannot take work now, nil if it
+	// can.
 	Check(ctx context.Context) error
-	// IsBusy reports whether so many requests wait for the storage that more had
-	// better come later. It asks nobody.
+	// IsBusy reports whether too many requests wait for the storage, so that callers
+	// should retry later. It sends no request.
 	IsBusy() bool
 }
 
-// A Primary is a [Client] of a hub that several apps may share, of which one at
-// a time works on it.
+// Primary is a [Client] of a hub that several apps share, of which one at a time is
+// active.
 type Primary interface {
-	// MakePrimary has this app become the one that does.
+	// MakePrimary makes this app the active one.
 	MakePrimary(ctx context.Context) error
 }

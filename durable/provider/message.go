@@ -2,9 +2,8 @@ package provider
 
 import "github.com/durablefunctions-go/durablefunctions/durable/history"
 
-// A TaskMessage is an event and the instance it is for. For a
-// *history.TaskScheduled it is the instance that scheduled the activity and
-// waits for its result.
+// TaskMessage is an event and the instance it is for. The target of a
+// *history.TaskScheduled is the instance that scheduled the activity.
 type TaskMessage struct {
 	Event  history.Event
 	Target history.OrchestrationInstance

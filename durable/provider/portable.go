@@ -8,46 +8,43 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A Portable is a [Provider] whose hub can be copied to and from that of
-// another one, with all that is under way.
+// Portable is a [Provider] whose hub can be copied to and from a hub of another
+// provider, with running instances.
 type Portable interface {
-	// Export hands everything that is in the hub to w: first the instances, then
-	// the activities that are to be run, then the messages, of one sender in the
-	// order in which they were sent. It fails with [ErrHubBusy] if the hub is
-	// being worked on. It changes nothing that a worker or a client could see
-	// afterwards.
+	// Export writes everything in the hub to w: first the instances, then the pending
+	// activities, then the messages, those of one sender in the order in which they
+	// were sent. It fails with [ErrHubBusy] if a worker is running. It changes nothing
+	// that a worker or a client can see.
 	Export(ctx context.Context, w HubWriter, o ExportOptions) error
 
-	// Import calls fill with what fills the hub, and makes what fill wrote
-	// durable before it returns. It fails with [ErrHubNotEmpty] if there is
-	// something in the hub, and with [ErrHubBusy] if that is being worked on. If
-	// it fails later, the hub is left incomplete, and has to be deleted.
+	// Import calls fill with a writer to the hub, and makes everything that fill wrote
+	// durable before it returns. It fails with [ErrHubNotEmpty] if the hub is not
+	// empty, and with [ErrHubBusy] if a worker is running. After any other error the
+	// hub is incomplete and has to be deleted.
 	Import(ctx context.Context, fill func(w HubWriter) error) error
 
-	// Totals counts what is in the hub, while nobody works on it.
+	// Totals counts the contents of the hub. No worker may be running.
 	Totals(ctx context.Context) (Totals, error)
 }
 
-// A HubWriter takes the contents of a hub, one by one. What it is given belongs
-// to it.
+// HubWriter writes the contents of a hub, one by one. It keeps its arguments.
 type HubWriter interface {
-	// Instance takes an instance, with all of its fields, and the history of its
+	// Instance writes an instance, with all of its fields, and the history of its
 	// current execution, which is empty if that has not begun.
 	Instance(ctx context.Context, state *InstanceState, past []history.Event) error
-	// Activity takes one that is to be run, or to be run again.
+	// Activity writes a pending activity.
 	Activity(ctx context.Context, task TaskMessage) error
-	// Message takes a message that is on its way to an instance, where it is to
-	// arrive when it is [Due].
+	// Message writes a message to an instance, to be delivered when it is [Due].
 	Message(ctx context.Context, msg TaskMessage) error
 }
 
-// ExportOptions say how [Portable.Export] proceeds.
+// ExportOptions configure [Portable.Export].
 type ExportOptions struct {
-	// IgnoreHidden leaves behind what is in the storage and cannot be read,
-	// rather than failing because of it. Mostly that is timers of executions
-	// that are over.
+	// IgnoreHidden leaves out messages that are hidden in the storage and cannot be
+	// read, instead of failing because of them. Most often they are timers of
+	// executions that have ended.
 	IgnoreHidden bool
-	// Notice is told, in a sentence, what the export waits for or leaves behind.
+	// Notice is called with a sentence for what the export waits for or leaves out.
 	// It may be nil.
 	Notice func(string)
 }
@@ -65,15 +62,14 @@ func (t Totals) String() string {
 	return fmt.Sprintf("%d instances with %d events, %d activities, %d messages", t.Instances, t.Events, t.Activities, t.Messages)
 }
 
-// ErrHubBusy says that a worker has the hub, so that its contents change.
+// ErrHubBusy is the error of an operation on a hub that has a running worker.
 var ErrHubBusy = errors.New("the task hub is being worked on")
 
-// ErrHubNotEmpty says that there is something in a hub that was to be filled.
+// ErrHubNotEmpty is the error of an import into a hub that is not empty.
 var ErrHubNotEmpty = errors.New("the task hub is not empty")
 
-// CopyHub copies the contents of one hub into another, which must be empty, and
-// compares what is there afterwards with what was copied. It calls progress,
-// which may be nil, with what was copied so far.
+// CopyHub copies the contents of one hub to another, which must be empty, and
+// compares the totals. It calls progress, which may be nil, with the totals so far.
 func CopyHub(ctx context.Context, from, to Portable, o ExportOptions, progress func(Totals)) (Totals, error) {
 	var copied Totals
 	err := to.Import(ctx, func(w HubWriter) error {
@@ -97,7 +93,7 @@ func CopyHub(ctx context.Context, from, to Portable, o ExportOptions, progress f
 	return copied, nil
 }
 
-// A countingWriter counts what it passes on.
+// countingWriter counts what it writes to another writer.
 type countingWriter struct {
 	to       HubWriter
 	totals   *Totals

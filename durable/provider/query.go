@@ -12,7 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A Query selects instances. Conditions that are set must all hold.
+// Query selects instances. All conditions that are set must hold.
 type Query struct {
 	CreatedFrom time.Time               // the first moment; zero: no bound
 	CreatedTo   time.Time               // the last moment; zero: no bound
@@ -23,22 +23,23 @@ type Query struct {
 	ExcludeEntities bool
 	Fetch           Fetch
 	PageSize        int // 0: the provider's default
-	// PageBytes is with how many bytes of inputs, outputs, custom statuses and tags a
-	// page ends, the instance included that brings it there; 0: [DefaultPageBytes].
+	// PageBytes is the size of inputs, outputs, custom statuses and tags, in bytes,
+	// with which a page ends. The instance that reaches it is on the page. 0:
+	// [DefaultPageBytes].
 	PageBytes    int
 	Continuation string // Page.Continuation of the page before
 }
 
-// DefaultPageBytes is what [Query.PageBytes] is unless a query says otherwise.
+// DefaultPageBytes is the default of [Query.PageBytes], 16 MiB.
 const DefaultPageBytes = 16 << 20
 
-// A PageRoom is what a page may still have of [Query.PageBytes].
+// PageRoom is what is left of [Query.PageBytes] on a page.
 type PageRoom struct{ left int }
 
 // Room returns the room of an empty page.
 func (q *Query) Room() *PageRoom { return &PageRoom{cmp.Or(max(q.PageBytes, 0), DefaultPageBytes)} }
 
-// Take takes the room for an instance, which is on the page in any case.
+// Take subtracts the size of an instance, which is on the page in any case.
 func (r *PageRoom) Take(s *InstanceState) {
 	for _, text := range []*string{s.Input, s.Output, s.CustomStatus} {
 		if text != nil {
@@ -50,11 +51,11 @@ func (r *PageRoom) Take(s *InstanceState) {
 	}
 }
 
-// Left returns how many bytes there is room for. Without any the page ends.
+// Left returns how many bytes are left. A page ends with none.
 func (r *PageRoom) Left() int { return max(r.left, 0) }
 
-// Matches reports whether q selects an instance. A provider may have its storage
-// select what it can, but hands out only what Matches is true of.
+// Matches reports whether q selects an instance. A provider may filter in its
+// storage, but returns only instances that match.
 func (q *Query) Matches(s *InstanceState) bool {
 	id := s.Instance.InstanceID
 	switch {
@@ -69,32 +70,30 @@ func (q *Query) Matches(s *InstanceState) bool {
 	return true
 }
 
-// A Page is part of a query's answer. A page can be empty, or have fewer instances than
-// the query asks for, and yet have a continuation.
+// Page is a part of a query's result. A page can have a continuation though it is
+// empty or has fewer instances than the query asks for.
 type Page struct {
 	Instances []*InstanceState
-	// Continuation asks for the next page; empty on the last. It is made by
-	// [EncodeContinuation], so that it can be a header of HTTP.
+	// Continuation is [Query.Continuation] of the next page; empty on the last one. It
+	// is valid in an HTTP header.
 	Continuation string
-	// Unreadable are the instances that were left out since what is stored of them
-	// cannot be read. Whether the query selects them is not known.
+	// Unreadable are the instances that were left out because their records cannot be
+	// read. They may or may not match.
 	Unreadable []UnreadableInstance
 }
 
-// An UnreadableInstance is one whose record cannot be decoded, or a payload of
-// which is missing. An outage makes a query fail instead.
+// UnreadableInstance is an instance whose record cannot be decoded, or of which a
+// payload is missing. An outage fails the query instead.
 type UnreadableInstance struct {
 	InstanceID string
 	Cause      error
 }
 
-// ErrContinuation says that a query's continuation is not one that the hub
-// returned.
+// ErrContinuation is the error of a continuation that the hub did not return.
 var ErrContinuation = errors.New("the continuation is not one that this task hub returned")
 
-// EncodeContinuation makes a continuation of what a provider needs to find the
-// next page. It is base64url: callers cannot read it, and HTTP, which for instance
-// takes blanks off the end of a header, does not change it.
+// EncodeContinuation encodes a provider's places of the next page as a continuation,
+// in base64url: it is opaque, and HTTP does not change it, as it would trim blanks.
 func EncodeContinuation(places ...string) string {
 	text, err := json.Marshal(places)
 	if err != nil {
@@ -103,8 +102,7 @@ func EncodeContinuation(places ...string) string {
 	return base64.RawURLEncoding.EncodeToString(text)
 }
 
-// DecodeContinuation returns what a continuation was made of, so many places, or
-// [ErrContinuation].
+// DecodeContinuation returns the n places of a continuation, or [ErrContinuation].
 func DecodeContinuation(continuation string, n int) (places []string, err error) {
 	text, err := base64.RawURLEncoding.DecodeString(continuation)
 	if err == nil {

@@ -8,46 +8,43 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// CanRewind reports whether an instance in a status can be rewound: it has ended, or a
-// rewind was cut off before the instance went on. One that goes on was started anew, or
-// rewound, since the caller looked.
+// CanRewind reports whether an instance in a status can be rewound: it has ended, or
+// a crash interrupted an earlier rewind. An instance that runs was started again, or
+// rewound, since the caller read its state.
 func CanRewind(status history.RuntimeStatus) bool {
 	return status.IsTerminal() || status == history.Pending
 }
 
-// A RewindPlan says how to take back the failure of an instance. A provider
-// that carries it out does so in this order, so that it can be done again after
-// a crash at any point:
+// RewindPlan is the plan of a rewind. A provider carries it out in this order, so
+// that it can be repeated after a crash at any point:
 //
 //  1. change the histories of Executions, one after the other,
-//  2. see to it that Messages will arrive, though not yet,
+//  2. store Messages, hidden,
 //  3. set the statuses of Executions to Pending, one after the other,
-//  4. let Messages arrive.
+//  4. make Messages visible.
 //
-// A provider that forgets the timers of an execution when it ends restores those
-// that have not fired according to the changed history: replay does not make them
-// again.
+// A provider that deletes the timers of an execution when it ends restores those
+// that the changed history waits for: replay does not create them again.
 type RewindPlan struct {
-	// Executions are those to change, children before their parents; the one
-	// that the rewind was asked for is last.
+	// Executions are the executions to change, children before their parents. The last
+	// one is that of the instance to rewind.
 	Executions []RewoundExecution
-	// Messages wake what has something to do.
+	// Messages wake the executions.
 	Messages []TaskMessage
 }
 
-// A RewoundExecution is an execution whose failure is taken back.
+// RewoundExecution is the change of one execution.
 type RewoundExecution struct {
 	Instance history.OrchestrationInstance
-	// TakeOut are the places in the history, ascending, of the events that
-	// become a *history.GenericEvent with the same header.
+	// TakeOut are the indexes in the history, ascending, of the events to replace by a
+	// *history.GenericEvent with the same header.
 	TakeOut []int
-	// Mark are the places of *history.SubOrchestrationInstanceCreated events
-	// that stay, but whose child is done again or goes on.
+	// Mark are the indexes of *history.SubOrchestrationInstanceCreated events whose
+	// child is run again or goes on.
 	Mark []int
 }
 
-// Apply returns a copy of events, the execution's history, with what is to be
-// taken out taken out.
+// Apply returns a copy of the execution's history with the change.
 func (x RewoundExecution) Apply(events []history.Event) []history.Event {
 	rewound := append([]history.Event(nil), events...)
 	for _, at := range x.TakeOut {
@@ -56,26 +53,25 @@ func (x RewoundExecution) Apply(events []history.Event) []history.Event {
 	return rewound
 }
 
-// PlanRewind decides how to take back the failure of an instance. load returns
-// the history of an instance's current execution, which is empty if there is
-// none. at is the time of the messages. If the instance has no history, the
-// error is [ErrInstanceNotFound].
+// PlanRewind plans the rewind of an instance. load returns the history of an
+// instance's current execution, which is empty if there is none. at is the time of
+// the messages. If the instance has no history, the error is [ErrInstanceNotFound].
 //
-// It takes out what DurableTask does: the failed end, the failures of
-// activities and of children, and the scheduling of the activities, so that
-// replay schedules them again; failed children are rewound in turn, and their
-// ends arrive anew (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// RewindHistoryAsync). It differs where DurableTask leaves the instance in a
-// state from which it cannot go on:
+// As in DurableTask, the plan replaces the failed end, the failures of activities and
+// of children, and the scheduling of the activities, so that replay schedules them
+// again; failed children are rewound in turn, and their ends are sent again
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// RewindHistoryAsync). It differs where DurableTask leaves the instance in a state
+// from which it cannot go on:
 //
-//  1. A failure that the orchestrator answered with other decisions, such as
-//     a retry, stays, since those decisions stay. What is taken out of a retry
-//     is its last attempt.
-//  2. What was under way when the instance failed may have ended since, with
-//     nobody there to take the message: activities are scheduled again, timers
-//     whose time is over are set again, a child's result is sent again.
-//  3. A child that was terminated goes on where it was. One that is gone, or
-//     whose ID belongs to another instance, is started again.
+//  1. A failure that the orchestrator has handled by other decisions, such as a
+//     retry, stays, since those decisions stay. Of a retry, the last attempt is
+//     replaced.
+//  2. The messages of what ended after the instance are lost: pending activities are
+//     scheduled again, timers that are overdue are created again, and a child's
+//     result is sent again.
+//  3. A child that was terminated goes on. A child that was purged, or whose ID
+//     belongs to another instance, is started again.
 func PlanRewind(ctx context.Context, id, reason string, at time.Time, load func(ctx context.Context, id string) ([]history.Event, error)) (*RewindPlan, error) {
 	p := &rewindPlanner{load: load, reason: reason, at: at, seen: map[string]bool{id: true}}
 	events, err := load(ctx, id)

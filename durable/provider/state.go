@@ -6,19 +6,19 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// Fetch says which of an instance's large fields are wanted.
+// Fetch selects the large fields of an instance to read.
 type Fetch struct {
 	Input  bool
 	Output bool
 }
 
-// InstanceState is what a hub knows of an instance without its history.
+// InstanceState is the state of an instance, without its history.
 type InstanceState struct {
 	Instance      history.OrchestrationInstance
 	Name          string
 	Version       string
 	Status        history.RuntimeStatus
-	Input         *string // nil if there is none or it was not fetched
+	Input         *string // nil if there is none or it was not read
 	Output        *string
 	CustomStatus  *string   // JSON text; nil if none was set
 	CreatedAt     time.Time // of this generation: continuing as new makes another
@@ -28,10 +28,9 @@ type InstanceState struct {
 	Generation    int
 	Tags          map[string]string
 
-	// FirstCreatedAt is the time of the start by which a client or a parent made the
-	// instance, which stays through all generations and when it is rewound, until the
-	// ID is started anew. Zero if it is not known, as of an instance that another
-	// program started.
+	// FirstCreatedAt is the time at which a client or a parent started the instance.
+	// It is the same in all generations and after a rewind. Zero if it is not known,
+	// as of an instance that another program started.
 	FirstCreatedAt time.Time
 }
 
@@ -105,9 +104,9 @@ func (s *InstanceState) begin(e *history.ExecutionStarted) {
 	}
 }
 
-// SameAs reports whether an instance is as it was when it was seen: the same
-// execution has got no further. Either may be nil: nothing is known of the
-// instance, as in the zero state.
+// SameAs reports whether an instance has not changed since its state was seen: the
+// same execution has the same status and the same last update. A nil state is the
+// zero state.
 func (s *InstanceState) SameAs(seen *InstanceState) bool {
 	if s == nil {
 		s = new(InstanceState)

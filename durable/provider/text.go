@@ -1,5 +1,4 @@
 package provider
 
-// CutMark ends a text of which the rest was left out, because there is no room
-// for it where it is stored.
+// CutMark is the end of a text that was truncated to fit where it is stored.
 const CutMark = " … (cut)"

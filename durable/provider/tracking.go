@@ -6,37 +6,36 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A Tracker is a [Client] of a hub that may keep an audit of its orchestrations:
-// every event of every execution, also of those whose history was replaced or
+// Tracker is a [Client] of a hub that can keep tracking records of its
+// orchestrations: every event of every execution, even if the history was replaced or
 // purged.
 type Tracker interface {
-	// Tracking returns a page of what was recorded of an instance, oldest first.
-	// There is none if nothing was recorded, and [ErrNotSupported] if the hub
-	// keeps no audit.
+	// Tracking returns a page of an instance's tracking records, oldest first, without
+	// records if there are none. The error is [ErrNotSupported] if the hub keeps no
+	// tracking records.
 	Tracking(ctx context.Context, id string, q TrackingQuery) (*TrackingPage, error)
 }
 
-// A TrackingQuery says which page of an audit is wanted.
+// TrackingQuery selects a page of tracking records.
 type TrackingQuery struct {
-	PageSize     int    // at most; zero is as many as the provider likes
+	PageSize     int    // at most; 0: the provider's default
 	Continuation string // of the page before; empty for the first
 }
 
-// A TrackingPage is a part of an audit.
+// TrackingPage is a page of tracking records.
 type TrackingPage struct {
 	Records      []TrackingRecord
-	Continuation string // asks for the next page; empty on the last
+	Continuation string // of the next page; empty on the last
 }
 
-// A TrackingRecord tells of one state transition.
+// TrackingRecord is the record of one state transition.
 type TrackingRecord struct {
 	ExecutionID string
 	// SequenceNumber counts an execution's records from 0, without gaps.
 	SequenceNumber int
-	// Event is what happened: an event of the history, or after each episode a
-	// [history.HistoryState] with the status that the execution then had.
+	// Event is an event of the history, or after each episode a [history.HistoryState]
+	// with the execution's status.
 	Event history.Event
-	// Shortened names the members of Event that were too large to be recorded in
-	// full.
+	// Shortened names the members of Event that were truncated.
 	Shortened []string
 }

@@ -5,24 +5,23 @@ import (
 	"time"
 )
 
-// An UndecodableMessage is one that a worker has received and cannot decode. Another
-// worker of the hub, of another version or engine, may be able to.
+// UndecodableMessage is a message that a worker has received and cannot decode.
+// Another worker of the hub, of another version or engine, may be able to.
 type UndecodableMessage struct {
 	Queue, ID string
 	Cause     string // without the message's payload
 	Since     time.Time
-	// SetAside means that it waits in a queue of its own until it is put back.
+	// SetAside means that the message is in a separate queue until it is put back.
 	SetAside bool
 }
 
-// An UndecodableKeeper is a [Client] of a hub in which there can be messages that
-// nobody here can decode.
+// UndecodableKeeper is a [Client] of a hub that can have undecodable messages.
 type UndecodableKeeper interface {
-	// Undecodable returns those that the worker of this process has received lately or
-	// has set aside, in the order of their queues and IDs, and no more than a thousand.
-	// It asks nobody.
+	// Undecodable returns the messages that the worker of this process has recently
+	// received or has set aside, in the order of queues and IDs, at most a thousand. It
+	// sends no request.
 	Undecodable() []UndecodableMessage
-	// RetryUndecodable puts all that were set aside, by whatever process, back into
-	// their queues and returns how many there were.
+	// RetryUndecodable puts all messages that were set aside, by any process, back into
+	// their queues and returns their number.
 	RetryUndecodable(ctx context.Context) (int, error)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An activity is one that was handed out.
+// activity is the lock on an activity.
 type activity struct {
 	worker *Worker
 	m      *message

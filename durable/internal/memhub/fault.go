@@ -6,20 +6,20 @@ import (
 	"time"
 )
 
-// A Fault is something that can go wrong in a hub.
+// Fault is a kind of failure of a hub.
 type Fault int
 
 // The faults.
 const (
 	// CommitFails makes Commit fail before it has any effect.
 	CommitFails Fault = iota
-	// CommitTears makes Commit send the checkpoint's messages and then fail,
-	// as a hub can that has no transactions across queues and tables. If they are
-	// to be sent last, it sends half of them.
+	// CommitTears makes Commit send the checkpoint's messages and then fail, as in
+	// hubs without transactions across queues and tables. If the messages are to be
+	// sent last, it sends half of them.
 	CommitTears
 	// CommitReplyLost makes Commit succeed and return an error.
 	CommitReplyLost
-	// SessionLost makes another worker take the instance over before Commit.
+	// SessionLost revokes the session before Commit.
 	SessionLost
 	// DuplicateDelivery puts a message for an instance into its queue twice.
 	DuplicateDelivery
@@ -31,9 +31,8 @@ const (
 	// CompleteReplyLost makes Complete of an activity send the result and return
 	// an error. The activity stays in the hub.
 	CompleteReplyLost
-	// CompletionLost makes an activity's result vanish: Complete succeeds, but
-	// the worker is lost before anything is sent, and the activity is delivered
-	// again.
+	// CompletionLost makes Complete succeed without an effect, as if the worker had
+	// crashed. The activity is delivered again.
 	CompletionLost
 	// FetchFails makes NextOrchestration and NextActivity fail.
 	FetchFails
@@ -42,10 +41,10 @@ const (
 // delayedBy is how much later a delayed message is delivered.
 const delayedBy = 7 * time.Second
 
-// ErrInjected is what an injected fault fails with.
+// ErrInjected is the error of an injected fault.
 var ErrInjected = errors.New("injected fault")
 
-// Times says yes n times.
+// Times returns a condition that is true n times.
 func Times(n int) func() bool {
 	return func() bool {
 		n--
@@ -53,7 +52,7 @@ func Times(n int) func() bool {
 	}
 }
 
-// Chance says yes with probability p.
+// Chance returns a condition that is true with probability p.
 func Chance(r *rand.Rand, p float64) func() bool {
 	return func() bool { return r.Float64() < p }
 }

@@ -12,14 +12,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A Hub is a task hub in memory. As a provider.Worker it is its own first
-// worker; [Hub.Worker] gives it more.
+// Hub is a task hub in memory. It is its own first worker; [Hub.NewWorker] makes
+// more.
 type Hub struct {
 	*Worker
 
-	// Now is the hub's clock: time.Now, unless it is changed before the hub is
-	// used. Whoever changes it must ask for work by [Worker.TryOrchestration] and
-	// [Worker.TryActivity]: what waits does so by package time.
+	// Now is the hub's clock, by default time.Now. With another one, set before the
+	// hub is used, ask for work by [Worker.TryOrchestration] and [Worker.TryActivity]:
+	// the methods that wait do so by package time.
 	Now func() time.Time
 
 	mu         sync.Mutex // protects the following
@@ -38,7 +38,7 @@ var (
 	_ provider.Rewinder = (*Hub)(nil)
 )
 
-// A Commit is a checkpoint that was committed.
+// Commit is a checkpoint that was committed.
 type Commit struct {
 	At         time.Time
 	Checkpoint provider.Checkpoint
@@ -63,7 +63,7 @@ func (h *Hub) Commits() []Commit {
 	return slices.Clone(h.log)
 }
 
-// Pending returns how many messages and activities wait or are being worked on.
+// Pending returns the number of messages and activities that wait or are in flight.
 func (h *Hub) Pending() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -74,7 +74,7 @@ func (h *Hub) Pending() int {
 	return n
 }
 
-// notify wakes everybody who waits for something. The caller holds mu.
+// notify wakes all waiters. The caller holds mu.
 func (h *Hub) notify() {
 	close(h.changed)
 	h.changed = make(chan struct{})
@@ -136,7 +136,7 @@ func (h *Hub) StartInstance(ctx context.Context, start provider.TaskMessage, ref
 		generation = i.state.Generation + 1
 		i.history = nil
 		if i.session != nil {
-			i.session.take(0)
+			i.session.revoke(0)
 		}
 	}
 	e = new(*e)
@@ -154,8 +154,8 @@ func (h *Hub) StartInstance(ctx context.Context, start provider.TaskMessage, ref
 	return nil
 }
 
-// maxID is how many bytes an instance ID may have, which is about what hubs that
-// store something take.
+// maxID is the length of the longest instance ID, in bytes, about that of other
+// hubs.
 const maxID = 1024
 
 func checkID(id string) error {
@@ -259,7 +259,7 @@ func (h *Hub) Purge(ctx context.Context, id string, seen *provider.InstanceState
 	}
 	i.state, i.history = nil, nil
 	if i.session != nil {
-		i.session.take(0)
+		i.session.revoke(0)
 	}
 	return nil
 }
@@ -298,9 +298,9 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 	return nil
 }
 
-// Inject switches a fault on: it happens on each occasion for which when
-// returns true. Nil switches it off. When is called by one goroutine at a time,
-// and must not call the hub.
+// Inject makes a fault happen on each occasion for which when returns true, or never
+// if when is nil. when is called by one goroutine at a time, and must not call the
+// hub.
 func (h *Hub) Inject(f Fault, when func() bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -314,8 +314,8 @@ func (h *Hub) happens(f Fault) bool {
 	return when != nil && when()
 }
 
-// nextOrchestration hands out an instance that has something to do. If there is
-// none it returns when to look again. The caller holds mu.
+// nextOrchestration returns the work item of an instance with messages. If there is
+// none it returns when to try again. The caller holds mu.
 func (h *Hub) nextOrchestration(w *Worker) (*provider.OrchestrationWorkItem, time.Time) {
 	var next time.Time
 	kept := h.mailed[:0]
@@ -336,7 +336,7 @@ func (h *Hub) nextOrchestration(w *Worker) (*provider.OrchestrationWorkItem, tim
 	return item, next
 }
 
-// offer hands out i if it has visible messages that somebody wants.
+// offer returns the work item of i if it has messages to deliver.
 func (h *Hub) offer(w *Worker, i *instance) (*provider.OrchestrationWorkItem, time.Time) {
 	visible, next := due(i.mail, h.Now())
 	if len(visible) == 0 {
@@ -350,22 +350,22 @@ func (h *Hub) offer(w *Worker, i *instance) (*provider.OrchestrationWorkItem, ti
 	s := &session{worker: w, i: i, execution: sorted.execution, isNew: sorted.isNew}
 	i.session = s
 	w.sessions[s] = struct{}{}
-	item := &provider.OrchestrationWorkItem{Instance: s.execution, Messages: s.hand(sorted.take), OwnedSince: w.since, Session: s}
+	item := &provider.OrchestrationWorkItem{Instance: s.execution, Messages: s.dispatch(sorted.take), OwnedSince: w.since, Session: s}
 	if !s.isNew {
 		item.History = cloneAll(i.history)
 	}
 	return item, time.Time{}
 }
 
-// nextActivity hands out an activity. If there is none it returns when to look
-// again. The caller holds mu.
+// nextActivity returns the work item of an activity. If there is none it returns
+// when to try again. The caller holds mu.
 func (h *Hub) nextActivity(w *Worker) (*provider.ActivityWorkItem, time.Time) {
 	visible, next := due(h.activities, h.Now())
 	if len(visible) == 0 {
 		return nil, next
 	}
 	m := visible[0]
-	m.held = true
+	m.inFlight = true
 	m.attempts++
 	a := &activity{worker: w, m: m}
 	w.activities[a] = struct{}{}

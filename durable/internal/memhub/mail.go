@@ -8,7 +8,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An instance is all that the hub has of one instance ID.
+// instance is everything with one instance ID.
 type instance struct {
 	state   *provider.InstanceState // nil if there is only mail for it
 	history []history.Event
@@ -17,17 +17,17 @@ type instance struct {
 	session *session // that holds the lock; nil if none does
 }
 
-// A message is a task message in a queue.
+// message is a task message in a queue.
 type message struct {
 	provider.TaskMessage
 	sequence int
 	visible  time.Time
 	attempts int
-	held     bool // it was handed out
+	inFlight bool
 }
 
-// sortedMail is what becomes of an instance's visible messages. What is in none
-// of the lists waits.
+// sortedMail is an instance's visible messages by their dispositions. A message that
+// is in no list waits.
 type sortedMail struct {
 	execution history.OrchestrationInstance // of the messages in take
 	isNew     bool                          // it has not begun
@@ -35,9 +35,8 @@ type sortedMail struct {
 	drop      map[*message]bool             // to be deleted
 }
 
-// sort decides about messages that are visible. Those for other executions than
-// the current one are handed out with the others: the engine drops them, or passes
-// them on to an execution that is to follow.
+// sort decides what becomes of visible messages. A foreign one is delivered with the
+// others: the engine drops it, or passes it on to an execution that is to follow.
 func (i *instance) sort(visible []*message) sortedMail {
 	p := i.progress()
 	sorted := sortedMail{drop: make(map[*message]bool), isNew: !p.Begun}
@@ -90,7 +89,7 @@ func (i *instance) progress() provider.Progress {
 	return p
 }
 
-// endUnbegun ends an instance whose time has not come, as its termination asks for. It
+// endUnbegun applies a termination to an instance that is to start later, and
 // reports whether it did.
 func (i *instance) endUnbegun(e history.Event, now time.Time) bool {
 	t, ok := e.(*history.ExecutionTerminated)
@@ -103,12 +102,12 @@ func (i *instance) endUnbegun(e history.Event, now time.Time) bool {
 	return true
 }
 
-// due returns those messages that are visible and not handed out, and when the
-// next of the others is, zero if there is none.
+// due returns the messages that are visible and not in flight, and when the next one
+// becomes visible, zero if there is none.
 func due(queue []*message, now time.Time) (visible []*message, next time.Time) {
 	for _, m := range queue {
 		switch {
-		case m.held:
+		case m.inFlight:
 		case !m.visible.After(now):
 			visible = append(visible, m)
 		default:
@@ -126,11 +125,11 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// backOff hands m back, to be visible after a delay that grows with its
+// backOff abandons m: it becomes visible after a delay that grows with its
 // attempts (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs,
 // AbandonMessageAsync).
 func (m *message) backOff(now time.Time, cause error) {
-	m.held = false
+	m.inFlight = false
 	m.visible = now.Add(provider.AbandonDelay(cause, now, min(time.Second<<min(m.attempts, 10), 600*time.Second)))
 }
 

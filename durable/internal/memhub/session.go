@@ -8,28 +8,28 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A session is an instance's lock.
+// session is the lock on an instance.
 type session struct {
 	worker    *Worker
 	i         *instance
 	execution history.OrchestrationInstance
 	isNew     bool // nothing of the execution was committed yet
 	lost      bool
-	handed    []*message
+	inFlight  []*message
 }
 
 var _ provider.Session = (*session)(nil)
 
-// hand marks messages as handed out and returns what the worker gets of them.
-func (s *session) hand(messages []*message) []provider.TaskMessage {
+// dispatch marks messages as in flight and returns copies for the worker.
+func (s *session) dispatch(messages []*message) []provider.TaskMessage {
 	out := make([]provider.TaskMessage, len(messages))
 	for n, m := range messages {
-		m.held = true
+		m.inFlight = true
 		m.attempts++
 		out[n] = m.TaskMessage
 		out[n].Event = clone(m.Event)
 	}
-	s.handed = append(s.handed, messages...)
+	s.inFlight = append(s.inFlight, messages...)
 	return out
 }
 
@@ -39,7 +39,7 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if !s.lost && h.happens(SessionLost) {
-		s.take(0)
+		s.revoke(0)
 	}
 	if s.lost {
 		return provider.ErrSessionLost
@@ -73,12 +73,12 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	if !cp.SendLast {
 		s.write(cp)
 	}
-	taken := make(map[*message]bool, len(s.handed))
-	for _, m := range s.handed {
+	taken := make(map[*message]bool, len(s.inFlight))
+	for _, m := range s.inFlight {
 		taken[m] = true
 	}
 	s.i.mail = remove(s.i.mail, func(m *message) bool { return taken[m] })
-	s.handed = nil
+	s.inFlight = nil
 	h.log = append(h.log, Commit{At: h.Now(), Checkpoint: *cp})
 	if h.happens(CommitReplyLost) {
 		return ErrInjected
@@ -104,23 +104,23 @@ func (s *session) write(cp *provider.Checkpoint) {
 	s.i.state = state
 }
 
-// take gives the lock to nobody, though its worker thinks that it has it, and
-// makes what was handed out visible after a delay. The caller holds mu.
-func (s *session) take(delay time.Duration) {
-	for _, m := range s.handed {
-		m.held = false
+// revoke takes the lock from the worker, who does not notice, and makes the messages
+// in flight visible after a delay. The caller holds mu.
+func (s *session) revoke(delay time.Duration) {
+	for _, m := range s.inFlight {
+		m.inFlight = false
 		m.visible = s.worker.hub.Now().Add(delay)
 	}
 	s.lost = true
 	s.unlock()
 }
 
-// unlock lets others have the instance. The caller holds mu.
+// unlock lets the instance be dispatched again. The caller holds mu.
 func (s *session) unlock() {
 	if s.i.session == s {
 		s.i.session = nil
 	}
-	s.handed = nil
+	s.inFlight = nil
 	delete(s.worker.sessions, s)
 	s.worker.hub.notify()
 }
@@ -130,10 +130,10 @@ func (s *session) Abandon(ctx context.Context, cause error) error {
 	h := s.worker.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, m := range s.handed {
+	for _, m := range s.inFlight {
 		m.backOff(h.Now(), cause)
 	}
-	s.handed = nil
+	s.inFlight = nil
 	h.notify()
 	return nil
 }
@@ -154,13 +154,13 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 		}
 		sorted := s.i.sort(visible)
 		if sorted.isNew {
-			return true, time.Time{} // somebody else is wanted under this ID
+			return true, time.Time{} // another execution is to begin
 		}
 		s.i.mail = remove(s.i.mail, func(m *message) bool { return sorted.drop[m] })
 		if len(sorted.take) == 0 {
 			return false, next
 		}
-		messages = s.hand(sorted.take)
+		messages = s.dispatch(sorted.take)
 		return true, time.Time{}
 	})
 	if err != nil && ctx.Err() == nil {
@@ -174,7 +174,7 @@ func (s *session) Release(ctx context.Context) error {
 	h := s.worker.hub
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for _, m := range s.handed {
+	for _, m := range s.inFlight {
 		m.backOff(h.Now(), nil)
 	}
 	s.unlock()

@@ -8,13 +8,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A Worker is one of a hub's workers.
+// Worker is one of a hub's workers.
 type Worker struct {
 	hub   *Hub
 	since time.Time // when it was made
 
-	// DrainTimeout is how long Run waits at its end for what was handed out. It
-	// is 20 s unless it is changed before Run.
+	// DrainTimeout is how long Run waits at its end for work in flight. Default 20 s.
+	// Change it before Run.
 	DrainTimeout time.Duration
 
 	// The hub's mu protects the following.
@@ -26,10 +26,10 @@ type Worker struct {
 
 var _ provider.Worker = (*Worker)(nil)
 
-// errKilled is what a killed worker's calls fail with.
+// errKilled is the error of calls of a killed worker.
 var errKilled = errors.New("worker was killed")
 
-// lockedFor is how long what a killed worker had stays locked.
+// lockedFor is how long the work of a killed worker stays locked.
 const lockedFor = 30 * time.Second
 
 // NewWorker returns another worker of the hub.
@@ -50,13 +50,13 @@ func (w *Worker) Run(ctx context.Context) error {
 	w.set(false)
 	drain, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.DrainTimeout)
 	defer cancel()
-	// An error means that the time is up: then others get what is left.
+	// An error means that the time is up.
 	if err := w.hub.await(drain, func() (bool, time.Time) {
 		return w.killed || len(w.sessions)+len(w.activities) == 0, time.Time{}
 	}); err != nil {
 		w.hub.mu.Lock()
 		defer w.hub.mu.Unlock()
-		w.lose(0)
+		w.revoke(0)
 	}
 	return nil
 }
@@ -68,23 +68,23 @@ func (w *Worker) set(running bool) {
 	w.hub.notify()
 }
 
-// Kill cuts the worker off, as if its process had died: nothing that it does
-// has an effect any more. What it had comes back after its locks have run out.
+// Kill cuts the worker off, as if its process had crashed: its calls have no effect
+// any more. Its work is delivered again after its locks have expired.
 func (w *Worker) Kill() {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	w.killed = true
-	w.lose(lockedFor)
+	w.revoke(lockedFor)
 }
 
-// lose takes from the worker what it has, and makes it visible to others after
-// a delay. The caller holds mu.
-func (w *Worker) lose(delay time.Duration) {
+// revoke takes the worker's locks, and makes its work visible after a delay. The
+// caller holds mu.
+func (w *Worker) revoke(delay time.Duration) {
 	for s := range w.sessions {
-		s.take(delay)
+		s.revoke(delay)
 	}
 	for a := range w.activities {
-		a.m.held = false
+		a.m.inFlight = false
 		a.m.visible = w.hub.Now().Add(delay)
 		a.lost = true
 		delete(w.activities, a)
@@ -114,25 +114,24 @@ func (w *Worker) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, 
 	return item, err
 }
 
-// TryOrchestration is NextOrchestration that does not wait, whether Run is
-// called or not. If there is nothing it returns when to look again, zero if
-// there is no use before something else happens.
+// TryOrchestration is NextOrchestration without waiting, and without Run. If there
+// is no work item it returns when to try again, zero if only another change can make
+// one.
 func (w *Worker) TryOrchestration() (item *provider.OrchestrationWorkItem, again time.Time) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	return w.hub.nextOrchestration(w)
 }
 
-// TryActivity is NextActivity that does not wait, as [Worker.TryOrchestration]
-// does not.
+// TryActivity is NextActivity without waiting, as [Worker.TryOrchestration] is.
 func (w *Worker) TryActivity() (item *provider.ActivityWorkItem, again time.Time) {
 	w.hub.mu.Lock()
 	defer w.hub.mu.Unlock()
 	return w.hub.nextActivity(w)
 }
 
-// next waits until take takes something. Take is called only while the worker
-// runs, and says when to look again if nothing happens before.
+// next waits until take succeeds. It calls take while the worker runs, at every
+// change and at the time that take returned.
 func (w *Worker) next(ctx context.Context, take func() (bool, time.Time)) error {
 	var failure error
 	err := w.hub.await(ctx, func() (bool, time.Time) {

@@ -13,11 +13,11 @@ import (
 )
 
 // In the database a record is one or more pieces, whose keys are the record's
-// and the number of the piece in two bytes. bbolt writes a page anew with all
-// that is on it, so large values must not share pages with values that change.
+// and the number of the piece in two bytes. bbolt rewrites whole pages, so large
+// values must not share pages with values that change.
 //
 // A piece begins with a checksum over its key and all that follows, and a byte
-// that says whether there are more: the database checks none of its data.
+// that is 1 if more pieces follow: the database does not check its data.
 
 const (
 	maxPiece   = 16 << 10 // bytes of a record in one piece
@@ -87,8 +87,8 @@ func (b bucket) removeFrom(key []byte, n int) error {
 	}
 }
 
-// get returns a record, nil if it is not there. What it returns must not be
-// changed, and is valid until the transaction ends.
+// get returns a record, nil if there is none. The record must not be changed, and
+// is valid until the transaction ends.
 func (b bucket) get(key []byte) ([]byte, error) {
 	k := pieceKey(key, 0)
 	v := b.Get(k)
@@ -128,8 +128,8 @@ func (b bucket) open(k, v []byte) (value []byte, more bool, err error) {
 	return v[pieceHead:], v[4]&flagMore != 0, nil
 }
 
-// scan calls f with the key of each record at or after from, in order, until f
-// says stop or the end. What f is given is valid until the transaction ends.
+// scan calls f with the key of each record from the given one on, in order, until f
+// returns true or an error. Keys and values are valid until the transaction ends.
 func (b bucket) scan(from []byte, f func(key []byte, value func() ([]byte, error)) (stop bool, err error)) error {
 	c := b.Cursor()
 	for k, v := c.Seek(pieceKey(from, 0)); k != nil; k, v = c.Next() {
@@ -162,8 +162,8 @@ func (b bucket) last(prefix []byte) []byte {
 	return key
 }
 
-// after returns the key that follows all that begin with prefix, which is a
-// number and never the greatest.
+// after returns the first key that is greater than all keys with a prefix, which is
+// a number and never the greatest.
 func after(prefix []byte) []byte {
 	return binary.BigEndian.AppendUint64(nil, binary.BigEndian.Uint64(prefix)+1)
 }
@@ -177,7 +177,7 @@ func pieceKey(key []byte, n int) []byte {
 
 func splitPieceKey(k []byte) (key []byte, n int) {
 	if len(k) < keyNumbers {
-		return k, 0 // no key of ours: its checksum will not match
+		return k, 0 // not a valid key: its checksum will not match
 	}
 	key = k[:len(k)-keyNumbers]
 	return key, int(binary.BigEndian.Uint16(k[len(key):]))

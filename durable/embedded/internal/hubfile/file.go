@@ -28,10 +28,10 @@ const hubBucket = "hub"
 
 var (
 	formatKey  = []byte("format")
-	idKey      = []byte("id")      // random, to tell which journal belongs to the file
+	idKey      = []byte("id")      // random; the journal's checksums begin with it
 	appliedKey = []byte("applied") // the last group of the journal that is in the database
 	opensKey   = []byte("opens")   // how often it was opened
-	openKey    = []byte("open")    // 1 while a process has it, so that the next sees that it died
+	openKey    = []byte("open")    // 1 while a process has it open, and after a crash
 	crashesKey = []byte("crashes") // how often one died
 )
 
@@ -66,9 +66,9 @@ type File struct {
 	seen    atomic.Int64 // when the file was last seen in its place, in Unix nanoseconds
 }
 
-// Open opens a hub's files, which it creates if there are none, brings what is
-// left in the journal to the database, and marks the hub as open. It changes
-// nothing in files that are not a sound hub of a known format. The error is a
+// Open opens a hub's files, creates them if there are none, writes the groups that
+// are only in the journal to the database, and marks the hub as open. It changes
+// nothing in files that are not a valid hub of a known format. The error is a
 // *[HeldError], *[VersionError] or *[CorruptError] if that is the reason.
 func Open(path string, o Options) (_ *File, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -87,7 +87,7 @@ func Open(path string, o Options) (_ *File, err error) {
 	f := &File{path: path, tables: o.Tables, log: o.Logger.With("path", path), db: db}
 	defer func() {
 		if err != nil {
-			_ = db.Close() // the file is given up for a better reason
+			_ = db.Close() // err is why
 			if f.journal != nil {
 				_ = f.journal.close()
 			}
@@ -105,7 +105,7 @@ func Open(path string, o Options) (_ *File, err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = removeOwner(path) // what went wrong is more to the point
+			_ = removeOwner(path) // err matters more
 		}
 	}()
 	if f.journal, err = openJournal(path, id, o.Relaxed); err != nil {
@@ -125,12 +125,11 @@ func (f *File) Store() *logstore.Store {
 	return logstore.New(f.tables, f, f.journal, f.last, f.log)
 }
 
-// recover returns what is in the journal and not in the database.
+// recover returns the changes that are in the journal and not in the database.
 //
-// If groups were lost, those that came after them are still in the files. The
-// layer counts them as if they were in it, so that writing the layer makes them
-// old in the same transaction: nothing is numbered like one of them again, or
-// they would pass for the continuation of what is new.
+// If groups were lost, the journal can still have groups that came after them.
+// Their numbers must not be used again, or they would pass for the continuation of
+// new groups. So the layer ends with the greatest of the numbers.
 func (f *File) recover(applied uint64) (*logstore.Layer, error) {
 	l := logstore.NewLayer(f.tables, applied)
 	groups, lost, err := f.journal.recover(applied)
@@ -141,10 +140,10 @@ func (f *File) recover(applied uint64) (*logstore.Layer, error) {
 		return nil, &CorruptError{err}
 	}
 	if lost > 0 {
-		f.log.Warn("some of what the task hub was last told did not reach the disk", "lastGroup", l.Last)
+		f.log.Warn("the last changes of the task hub did not reach the disk and are lost", "lastGroup", l.Last)
 	}
 	if len(groups) > 0 {
-		f.log.Info("recovered from the journal what was not in the database yet", "groups", len(groups))
+		f.log.Info("recovered changes from the journal", "groups", len(groups))
 	}
 	l.Last = max(l.Last, lost)
 	return l, nil
@@ -217,12 +216,10 @@ func (f *File) Abandon() { _ = errors.Join(f.journal.close(), f.db.Close()) }
 // RemoveOwner deletes the note of which process has the hub open.
 func (f *File) RemoveOwner() error { return removeOwner(f.path) }
 
-// placeFor is how long a file that was seen in its place is read without another
-// look.
+// placeFor is how long [File.WasInPlace] relies on the last check.
 const placeFor = time.Second
 
-// WasInPlace is CheckPlace unless the file was in its place a moment
-// ago.
+// WasInPlace is CheckPlace unless that has succeeded less than a second ago.
 func (f *File) WasInPlace() error {
 	if time.Since(time.Unix(0, f.seen.Load())) < placeFor {
 		return nil
@@ -230,8 +227,8 @@ func (f *File) WasInPlace() error {
 	return f.CheckPlace()
 }
 
-// CheckPlace returns an error if the file is not there any more under its name:
-// nobody would find what is written to it.
+// CheckPlace returns an error if the file has been deleted or renamed: what is
+// written to it would be lost.
 func (f *File) CheckPlace() error {
 	now, err := os.Stat(f.path)
 	if err == nil && !os.SameFile(f.info, now) {
@@ -245,9 +242,9 @@ func (f *File) CheckPlace() error {
 	return nil
 }
 
-// createFile makes an empty hub at path unless there is a file. The hub gets
-// its name only when it is whole, so that no process ever sees half of one. The name
-// is made durable with those of the journal's files.
+// createFile creates an empty hub at path unless there is a file. The file gets its
+// name when it is complete, so that no process sees half of it. The name becomes
+// durable with those of the journal's files.
 func createFile(path string, tables logstore.Tables) error {
 	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -267,7 +264,7 @@ func createFile(path string, tables logstore.Tables) error {
 	if err != nil {
 		return err
 	}
-	// Unlike a rename, a link does not replace what another process made.
+	// Unlike a rename, a link does not replace a file of another process.
 	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
 		if err := os.Rename(f.Name(), path); err != nil { // a file system without links
 			return err
@@ -276,7 +273,7 @@ func createFile(path string, tables logstore.Tables) error {
 	return nil
 }
 
-// layOut makes the buckets of a new hub.
+// layOut creates the buckets of a new hub.
 func layOut(tx *bolt.Tx, tables logstore.Tables) error {
 	hub, err := tx.CreateBucket([]byte(hubBucket))
 	if err != nil {
@@ -293,7 +290,7 @@ func layOut(tx *bolt.Tx, tables logstore.Tables) error {
 }
 
 // inspectFile checks an existing file while no other process can write it.
-func inspectFile(path string, patience time.Duration) error {
+func inspectFile(path string, timeout time.Duration) error {
 	info, err := os.Stat(path)
 	if err != nil {
 		return err
@@ -309,7 +306,7 @@ func inspectFile(path string, patience time.Duration) error {
 		return err
 	}
 	defer f.Close()
-	db, err := openBolt(path, patience, &bolt.Options{ReadOnly: true}) // for its lock
+	db, err := openBolt(path, timeout, &bolt.Options{ReadOnly: true}) // for its lock
 	if err == nil {
 		defer func() { _ = db.Close() }()
 		if err := inspect(f); err != nil {
@@ -318,14 +315,14 @@ func inspectFile(path string, patience time.Duration) error {
 		return nil
 	}
 	if _, damage := readHeader(f, info.Size()); damage != nil && !errors.As(err, new(*HeldError)) {
-		return &CorruptError{damage} // in better words
+		return &CorruptError{damage} // clearer than err
 	}
 	return err
 }
 
-// openBolt opens a database and says in our terms why it cannot.
-func openBolt(path string, patience time.Duration, o *bolt.Options) (db *bolt.DB, err error) {
-	o.Timeout = max(patience, time.Millisecond)
+// openBolt opens a database. Errors have this package's types.
+func openBolt(path string, timeout time.Duration, o *bolt.Options) (db *bolt.DB, err error) {
+	o.Timeout = max(timeout, time.Millisecond)
 	o.FreelistType = bolt.FreelistMapType
 	o.NoStatistics = true
 	var file *os.File
@@ -358,8 +355,8 @@ func openBolt(path string, patience time.Duration, o *bolt.Options) (db *bolt.DB
 	return nil, err
 }
 
-// checkFormat checks that the database is a hub of a format that is known, and
-// returns its ID and which group of the journal it has.
+// checkFormat checks that the database is a hub of a known format, and returns the
+// hub's ID and the last group that the database has.
 func (f *File) checkFormat() (id []byte, applied uint64, err error) {
 	var format uint64
 	err = guard(func() error {
@@ -377,7 +374,7 @@ func (f *File) checkFormat() (id []byte, applied uint64, err error) {
 				return err
 			}
 			if open != 0 && !hasJournal(f.path) {
-				return fmt.Errorf("its process died, and the journal it left, %s and the like, is not there", journalPath(f.path, 0))
+				return fmt.Errorf("its process crashed, and its journal, %s and the like, is missing", journalPath(f.path, 0))
 			}
 			r := newReader(tx, f.tables)
 			for t := range f.tables {
@@ -395,7 +392,7 @@ func (f *File) checkFormat() (id []byte, applied uint64, err error) {
 	case format > FormatVersion:
 		return nil, 0, &VersionError{Version: format, Supported: FormatVersion}
 	case format == 0 || len(id) == 0:
-		err = errors.New("it does not say its format and its ID")
+		err = errors.New("it has no format version or no ID")
 	}
 	if err != nil {
 		return nil, 0, &CorruptError{err}
@@ -453,8 +450,8 @@ func Delete(path string) error {
 	if db != nil {
 		defer func() { _ = db.Close() }() // it was only read
 	}
-	// The journal goes first: without it a file that was not closed is refused,
-	// not taken for what it was some time ago.
+	// The journal goes first: without it, a file that was not closed cannot be opened
+	// as it was some time ago.
 	for _, name := range []string{journalPath(path, 0), journalPath(path, 1), ownerPath(path), path} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

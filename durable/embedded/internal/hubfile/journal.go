@@ -45,12 +45,12 @@ const (
 	recordAlign  = 8
 	flagRelaxed  = 1 // the record was not synced before the next was written
 	maxGroup     = 1 << 30
-	journalGrows = 1 << 20 // bytes by which a file is made longer
+	journalGrows = 1 << 20 // bytes by which a file is extended
 )
 
 func journalPath(path string, i int) string { return fmt.Sprintf("%s.journal-%d", path, i) }
 
-// openJournal opens a hub's journal files, and makes those that are missing.
+// openJournal opens a hub's journal files and creates those that are missing.
 func openJournal(path string, id []byte, relaxed bool) (*journal, error) {
 	j := &journal{path: path, seed: crc32.Checksum(id, checksums), relaxed: relaxed, check: func() error { return nil }}
 	for i := range j.files {
@@ -150,8 +150,8 @@ func (j *journal) checksum(b []byte) uint32 {
 	return crc32.Update(crc32.Update(j.seed, checksums, b[:4]), checksums, b[8:])
 }
 
-// grow makes the current file reach to an offset, by writing: only then does a
-// sync not have to write the file's size and where it lies.
+// grow extends the current file to an offset by writing zeros, so that a sync need
+// not write the file's size and its blocks.
 func (j *journal) grow(f disk.File, to int64) error {
 	if j.relaxed {
 		return nil
@@ -164,7 +164,7 @@ func (j *journal) Reserve(bytes int64) error {
 	return j.lengthen(j.files[j.current], j.offset+min(bytes, maxGroup)+recordHead)
 }
 
-// lengthen makes the current file reach to an offset, by zeros behind what it has.
+// lengthen extends the current file to an offset with zeros.
 func (j *journal) lengthen(f disk.File, to int64) error {
 	size := max(j.sizes[j.current], j.offset)
 	if to <= size {
@@ -176,7 +176,7 @@ func (j *journal) lengthen(f disk.File, to int64) error {
 		n, err := f.WriteAt(zeros[:min(to-size, journalGrows)], size)
 		size += int64(n)
 		if err != nil {
-			return fmt.Errorf("make journal longer: %w", err)
+			return fmt.Errorf("extend journal: %w", err)
 		}
 	}
 	j.sizes[j.current] = size
@@ -193,24 +193,24 @@ func (j *journal) Turn() {
 	j.offset = 0
 }
 
-// A group is a record of the journal.
+// group is a record of the journal.
 type group struct {
 	number  uint64
 	relaxed bool
 	payload []byte
 }
 
-// errJournalGap says that groups are missing from the journal.
+// errJournalGap is the error of a journal that lacks groups.
 var errJournalGap = errors.New("groups are missing from the journal")
 
 // recover returns the groups that follow the one with the given number, in
 // order.
 //
-// Where a record is not whole the journal ends: it was being written when the
-// process died. But if it was synced, whole records after it show that it was
-// damaged later, and then nothing is safe to be said. lost is the greatest
-// number of a record that cannot be used since others before it are missing, as
-// is to be expected when a relaxed hub loses power; 0 if there is none.
+// The journal ends at the first record that is not whole: the process died while
+// it was written. If whole records follow, and records were synced, it was damaged
+// later, and recover fails. A relaxed journal can lose any record with the power.
+// lost is the greatest number of a record that cannot be used because records
+// before it are missing, 0 if there is none.
 func (j *journal) recover(after uint64) (groups []group, lost uint64, err error) {
 	var runs [2][]group
 	for i, f := range j.files {
@@ -250,8 +250,8 @@ func (j *journal) recover(after uint64) (groups []group, lost uint64, err error)
 	return groups, lost, nil
 }
 
-// run returns the groups at the start of b, which are numbered without gaps,
-// and what follows them.
+// run returns the groups at the start of b, which are numbered without gaps, and
+// the bytes after them.
 func (j *journal) run(b []byte) (run []group, rest []byte) {
 	for {
 		g, size, ok := j.decode(b)
@@ -263,8 +263,8 @@ func (j *journal) run(b []byte) (run []group, rest []byte) {
 	}
 }
 
-// later looks in what follows a run for groups that were written after it. It
-// returns the first and the greatest number of any, 0 if there is none.
+// later looks in the bytes after a run for groups that were written after it. It
+// returns the first, and the greatest number of any, 0 if there is none.
 func (j *journal) later(rest []byte, run []group, after uint64) (first group, greatest uint64) {
 	if len(run) > 0 {
 		after = max(after, run[len(run)-1].number)
@@ -285,8 +285,8 @@ func (j *journal) later(rest []byte, run []group, after uint64) (first group, gr
 	return first, greatest
 }
 
-// decode returns the record at the start of b and its size; ok is false if
-// there is no whole one.
+// decode returns the record at the start of b and its size; ok is false if there
+// is no whole record.
 func (j *journal) decode(b []byte) (g group, size int, ok bool) {
 	if len(b) < recordHead {
 		return group{}, 0, false

@@ -8,8 +8,8 @@ import (
 	"os"
 )
 
-// An owner is what the file beside a hub's file says of the process that has
-// it open.
+// owner describes the process that has a hub's file open. It is in a file beside
+// that.
 type owner struct {
 	PID     int    `json:"pid"`
 	Host    string `json:"host"`
@@ -27,8 +27,8 @@ func thisOwner(contact string) owner {
 	return owner{PID: os.Getpid(), Host: host, Contact: contact}
 }
 
-// readOwner returns what the file says; ok is false if there is none that can
-// be read.
+// readOwner reads the owner's file; ok is false if that is missing or not
+// readable.
 func readOwner(path string) (o owner, ok bool) {
 	b, err := os.ReadFile(ownerPath(path))
 	if err != nil || json.Unmarshal(b, &o) != nil {
@@ -42,7 +42,7 @@ func (o owner) write(path string) error {
 	if err != nil {
 		return err
 	}
-	// Whatever has the name goes: a link could lead to any file.
+	// An existing file is not overwritten but deleted: it could be a link.
 	err = removeOwner(path)
 	var f *os.File
 	if err == nil {
@@ -53,7 +53,7 @@ func (o owner) write(path string) error {
 		err = errors.Join(err, f.Close())
 	}
 	if err != nil {
-		return fmt.Errorf("say who has the task hub: %w", err)
+		return fmt.Errorf("write the owner of the task hub: %w", err)
 	}
 	return nil
 }

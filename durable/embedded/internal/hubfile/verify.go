@@ -10,11 +10,11 @@ import (
 	"os"
 )
 
-// A header is what a bbolt file says of itself in its two meta pages, the
-// newest of those that are whole (go.etcd.io/bbolt/internal/common/meta.go).
+// header is the newest valid one of a bbolt file's two meta pages
+// (go.etcd.io/bbolt/internal/common/meta.go).
 type header struct {
 	pageSize  int64
-	root      uint64 // the page of the bucket that all others are in
+	root      uint64 // the page of the root bucket
 	freelist  uint64
 	highWater uint64 // no page from here on is in use
 	txid      uint64
@@ -29,9 +29,9 @@ const (
 
 var errNoHeader = errors.New("it has no valid header")
 
-// readHeader reads the header of a file of the given size, and checks that the
-// file is as long as its header says: bbolt maps it into memory, and to touch
-// what is not there ends the process.
+// readHeader reads the header of a file of the given size and checks that the file
+// is not truncated: bbolt maps it into memory, and a page beyond its end would be a
+// fault that ends the process.
 func readHeader(f io.ReaderAt, size int64) (header, error) {
 	var newest header
 	for pageSize := int64(1024); pageSize <= 64<<10; pageSize *= 2 {
@@ -75,8 +75,8 @@ func readMeta(f io.ReaderAt, at int64) (header, bool) {
 	return h, true
 }
 
-// inspect looks at an existing file before the database writes to it, and
-// changes nothing. A file that is not large is checked as a whole.
+// inspect checks an existing file before the database writes to it: the header, and
+// all pages if the file is not large. It changes nothing.
 func inspect(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -92,18 +92,18 @@ func inspect(f *os.File) error {
 	return verify(f, h)
 }
 
-// maxVerified is the size up to which a file is checked as a whole whenever it
-// is opened, which takes some 50 ms. Syncs see to it that no crash damages it;
-// what is left are disks that do.
+// maxVerified is the size up to which all pages of a file are checked when it is
+// opened, which takes some 50 ms. Crashes do not damage a file, because it is
+// synced, but disks can.
 const maxVerified = 32 << 20
 
-// verify walks through a bbolt file and checks that its pages are what they
-// should be, that each is either used once or free, that keys are in order, and
-// that records have the checksums of their pieces. It does so by reading, not
-// by mapping: a wrong page number must not end the process.
+// verify checks the pages of a bbolt file: that each is well formed, that it is
+// either used once or free, that keys are in order, and that pieces of records have
+// their checksums. It reads the file and does not map it, so that a wrong page
+// number does not end the process.
 //
-// What is wrong in the list of free pages would let the next write destroy what
-// is in use.
+// An error in the list of free pages would let the next write destroy a page that is
+// in use.
 func verify(f io.ReaderAt, h header) error {
 	v := verifier{f: f, h: h, seen: make([]bool, h.highWater)}
 	if h.highWater < 4 {
@@ -145,10 +145,10 @@ const (
 	maxDepth     = 64
 )
 
-// A leafCheck checks one element of a leaf.
+// leafCheck checks one element of a leaf.
 type leafCheck func(isBucket bool, key, value []byte, depth int) error
 
-// topLevel checks an element of the bucket that all others are in.
+// topLevel checks an element of the root bucket.
 func (v *verifier) topLevel(isBucket bool, key, value []byte, depth int) error {
 	if !isBucket || len(value) < bucketHead {
 		return errors.New("a bucket is not well formed")
@@ -166,7 +166,7 @@ func (v *verifier) topLevel(isBucket bool, key, value []byte, depth int) error {
 // checkRecord checks an element of a bucket of records.
 func checkRecord(isBucket bool, key, value []byte, _ int) error {
 	if isBucket {
-		return errors.New("a bucket is where no bucket should be")
+		return errors.New("a bucket is among the records")
 	}
 	_, _, err := bucket{}.open(key, value)
 	if err != nil {
@@ -177,7 +177,7 @@ func checkRecord(isBucket bool, key, value []byte, _ int) error {
 
 func anything(bool, []byte, []byte, int) error { return nil }
 
-// page reads a page with those that it overflows into, and marks them used.
+// page reads a page with its overflow pages, and marks them as used.
 func (v *verifier) page(id uint64) ([]byte, error) {
 	if id < 2 || id >= v.h.highWater {
 		return nil, errors.New("is out of range")
@@ -207,8 +207,8 @@ func (v *verifier) page(id uint64) ([]byte, error) {
 	return b, nil
 }
 
-// node checks the tree of pages below id, whose keys lie between two bounds;
-// nil is none.
+// node checks the tree of pages below id, whose keys lie between two bounds; a nil
+// bound is none.
 func (v *verifier) node(id uint64, from, before []byte, check leafCheck, depth int) error {
 	b, err := v.page(id)
 	if err == nil {
