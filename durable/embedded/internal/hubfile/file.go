@@ -45,7 +45,8 @@ type Options struct {
 	Relaxed bool
 	// Contact is where others can ask this process for what is in the hub.
 	Contact string
-	Logger  *slog.Logger
+	// Logger is the store's, too. It has the hub's path.
+	Logger *slog.Logger
 }
 
 // File is the file of a hub, open in this process. It is the [logstore.Base] of
@@ -84,7 +85,7 @@ func Open(path string, o Options) (_ *File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &File{path: path, tables: o.Tables, log: o.Logger.With("path", path), db: db}
+	f := &File{path: path, tables: o.Tables, log: o.Logger, db: db}
 	defer func() {
 		if err != nil {
 			_ = db.Close() // err is why
