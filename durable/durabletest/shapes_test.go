@@ -192,14 +192,8 @@ func shapes(url string) map[string]func(*durable.Context, int) (string, error) {
 			}
 			return steps(ctx)
 		},
-		"TerminatedAtOnce": func(ctx *durable.Context, _ int) (string, error) { return steps(ctx) },
-		"Terminated": func(ctx *durable.Context, _ int) (string, error) {
-			if _, err := steps(ctx); err != nil {
-				return "", err
-			}
-			_, err := leave.Wait(ctx).Await()
-			return "", err
-		},
+		"TerminatedAtOnce": stepsForever,
+		"Terminated":       stepsForever,
 		"Failure": func(ctx *durable.Context, _ int) (string, error) {
 			return durable.CallActivity(ctx, refuse, "x").Await()
 		},
@@ -395,6 +389,15 @@ func TestReplay_TakesTheHistoryOfEveryShapeInEachForm(t *testing.T) {
 		}
 		replayShapes(t, hub, func(id string) []byte { return rowsOf(t, account.ConnectionString(), worker, id) })
 	})
+}
+
+// stepsForever takes steps, and then waits until it is terminated.
+func stepsForever(ctx *durable.Context, _ int) (string, error) {
+	if _, err := steps(ctx); err != nil {
+		return "", err
+	}
+	_, err := leave.Wait(ctx).Await()
+	return "", err
 }
 
 // functionsOf returns shapes with what they call.
