@@ -192,8 +192,8 @@ func shapes(url string) map[string]func(*durable.Context, int) (string, error) {
 			}
 			return steps(ctx)
 		},
-		"TerminatedAtOnce": stepsForever,
-		"Terminated":       stepsForever,
+		"TerminatedAtOnce": func(ctx *durable.Context, _ int) (string, error) { return stepsForever(ctx) },
+		"Terminated":       func(ctx *durable.Context, _ int) (string, error) { return stepsForever(ctx) },
 		"Failure": func(ctx *durable.Context, _ int) (string, error) {
 			return durable.CallActivity(ctx, refuse, "x").Await()
 		},
@@ -392,7 +392,7 @@ func TestReplay_TakesTheHistoryOfEveryShapeInEachForm(t *testing.T) {
 }
 
 // stepsForever takes steps, and then waits until it is terminated.
-func stepsForever(ctx *durable.Context, _ int) (string, error) {
+func stepsForever(ctx *durable.Context) (string, error) {
 	if _, err := steps(ctx); err != nil {
 		return "", err
 	}
