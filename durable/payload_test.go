@@ -225,7 +225,7 @@ func FuzzActivityInput(f *testing.F) {
 func echoOrder(_ context.Context, v order) (order, error)       { return v, nil }
 func echoTexts(_ context.Context, v []string) ([]string, error) { return v, nil }
 
-// testdata/core-tools of azurestorage: "func durable start-new --input" and
+// testdata/core-tools of internal/recordings: "func durable start-new --input" and
 // "raise-event --event-data" send all that they are given as a JSON string.
 func TestPayload_UnderstandsJSONInAString(t *testing.T) {
 	t.Parallel()

@@ -4,22 +4,18 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // Every text that .NET's engine read from a blob of leases.
 func TestLeaseBlobs_AreReadAndWrittenAsRecorded(t *testing.T) {
-	recorded, err := os.ReadFile("testdata/dotnet-wire/leaseblobs.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(string(recorded)) {
+	for line := range strings.Lines(recordings.LeaseBlobs(t)) {
 		want := strings.TrimSpace(line)
 		var got []byte
 		switch {

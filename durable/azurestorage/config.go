@@ -260,3 +260,25 @@ var minVisibilityTimeout = time.Minute
 func lockTime(configured, lease time.Duration) time.Duration {
 	return max(min(configured, lease).Truncate(time.Second), time.Second)
 }
+
+// QueueEncoding says how the text of a queue message holds the JSON. Readers
+// tell the two apart by themselves, but .NET workers and clients before version
+// 2.0.0 of DurableTask.AzureStorage understand Base64 only.
+type QueueEncoding int
+
+// The encodings.
+const (
+	UTF8   QueueEncoding = iota // the JSON itself; the default
+	Base64                      // standard Base64 of the JSON, with padding
+)
+
+// String returns the name that .NET gives the encoding.
+func (e QueueEncoding) String() string {
+	switch e {
+	case UTF8:
+		return "UTF8"
+	case Base64:
+		return "Base64"
+	}
+	return fmt.Sprintf("QueueEncoding(%d)", int(e))
+}

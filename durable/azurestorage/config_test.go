@@ -54,3 +54,11 @@ func TestLockTime_IsNotLongerThanALease(t *testing.T) {
 		}
 	}
 }
+
+func TestQueueEncoding_HasTheNamesOfDotNet(t *testing.T) {
+	for e, want := range map[QueueEncoding]string{UTF8: "UTF8", Base64: "Base64", 7: "QueueEncoding(7)"} {
+		if got := e.String(); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

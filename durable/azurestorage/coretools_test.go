@@ -1,9 +1,6 @@
 package azurestorage
 
 import (
-	"bufio"
-	"encoding/json"
-	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -11,43 +8,15 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
-
-// A coreToolsLine is a message or a row that the Functions Core Tools wrote.
-type coreToolsLine struct {
-	Queue, Text string
-	Table       string
-	Row         json.RawMessage
-}
-
-func coreToolsRecording(tb testing.TB) []coreToolsLine {
-	tb.Helper()
-	f, err := os.Open("testdata/core-tools/recording.jsonl")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer f.Close()
-	var all []coreToolsLine
-	lines := bufio.NewScanner(f)
-	for lines.Scan() {
-		var line coreToolsLine
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			tb.Fatal(err)
-		}
-		all = append(all, line)
-	}
-	if err := lines.Err(); err != nil {
-		tb.Fatal(err)
-	}
-	return all
-}
 
 // The Functions Core Tools carry version 1.4 of DurableTask.AzureStorage, which
 // numbers EventRaised 14 and knows no sender.
 func TestDecodeEnvelope_ReadsTheCoreTools(t *testing.T) {
 	var got []*envelope
-	for _, line := range coreToolsRecording(t) {
+	for _, line := range recordings.CoreTools(t) {
 		if line.Queue == "" {
 			continue
 		}
@@ -102,7 +71,7 @@ func TestDecodeEnvelope_ReadsTheCoreTools(t *testing.T) {
 // the execution for another one.
 func TestDecodeInstanceRow_ReadsTheCoreTools(t *testing.T) {
 	got := map[string]*instanceRow{}
-	for _, line := range coreToolsRecording(t) {
+	for _, line := range recordings.CoreTools(t) {
 		if line.Table == "" {
 			continue
 		}

@@ -176,6 +176,9 @@ func (e *entity) fit() {
 	}
 }
 
+// jsonColumns are the columns that hold JSON, which cannot be cut anywhere.
+var jsonColumns = []string{"OrchestrationInstance", "ParentInstance", "Tags", "ParentTraceContext", "State"}
+
 // fitted returns a column's text, or what is left of one of more than limit
 // UTF-16 code units. What is JSON stays JSON.
 func fitted(column, text string, limit int) string {

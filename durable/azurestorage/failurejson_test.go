@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -62,20 +63,20 @@ func failureIn(t *testing.T, event []byte) json.RawMessage {
 // inner failure is such an object again (DurableTask.Core/FailureDetails.cs).
 func TestFailures_HaveInEachOfAChainTheMembersOfDotNets(t *testing.T) {
 	var recordedMessage, recordedColumn []memberShape
-	for _, m := range recordedMessages(t) {
+	for _, m := range recordings.Messages(t) {
 		var env struct {
 			TaskMessage struct{ Event json.RawMessage }
 		}
-		if !strings.Contains(m.text, `"FailureDetails":{`) {
+		if !strings.Contains(m.Text, `"FailureDetails":{`) {
 			continue
 		}
-		if err := json.Unmarshal([]byte(m.text), &env); err != nil {
+		if err := json.Unmarshal([]byte(m.Text), &env); err != nil {
 			t.Fatal(err)
 		}
 		recordedMessage, _ = shapeOf(t, failureIn(t, env.TaskMessage.Event))
 	}
-	for _, e := range recordedEntities(t) {
-		if text := e.column(t, "FailureDetails"); strings.HasPrefix(text, "{") {
+	for _, e := range recordings.Rows(t) {
+		if text := e.Column(t, "FailureDetails"); strings.HasPrefix(text, "{") {
 			recordedColumn, _ = shapeOf(t, []byte(text))
 		}
 	}

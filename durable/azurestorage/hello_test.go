@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -121,24 +122,24 @@ func TestCheckpoint_WritesTheRecordedRowsOfAHelloSequence(t *testing.T) {
 	}
 	runHello(t, h, "Tokyo", "Seattle", "London")
 
-	got, want := map[string]map[string]edmValue{}, map[string]map[string]edmValue{}
+	got, want := map[string]map[string]recordings.EDMValue{}, map[string]map[string]recordings.EDMValue{}
 	for _, raw := range storedRows(t, h.historyTable, "seq1") {
 		columns := withoutIDs(t, raw)
-		got["History "+columns["RowKey"].text()] = columns
+		got["History "+columns["RowKey"].Text()] = columns
 	}
 	for _, raw := range storedRows(t, h.instancesTable, "seq1") {
 		got["Instances"] = withoutIDs(t, raw)
 	}
-	want["Instances"] = map[string]edmValue{}
-	for _, e := range recordedEntities(t) {
-		if e.request.folder != "hello" || !strings.HasPrefix(e.request.Scenario, "noext") || e.verb == "GET" || e.table == "Partitions" {
+	want["Instances"] = map[string]recordings.EDMValue{}
+	for _, e := range recordings.Rows(t) {
+		if e.Request.Folder != "hello" || !strings.HasPrefix(e.Request.Scenario, "noext") || e.Verb == "GET" || e.Table == "Partitions" {
 			continue
 		}
-		columns := withoutIDs(t, e.raw)
+		columns := withoutIDs(t, e.Raw)
 		key := "Instances"
-		if e.table == "History" {
-			key = "History " + columns["RowKey"].text()
-			want[key] = map[string]edmValue{}
+		if e.Table == "History" {
+			key = "History " + columns["RowKey"].Text()
+			want[key] = map[string]recordings.EDMValue{}
 		}
 		for name, v := range columns { // rows of an instance are merged
 			want[key][name] = v
@@ -157,12 +158,12 @@ func TestCheckpoint_WritesTheRecordedRowsOfAHelloSequence(t *testing.T) {
 
 // withoutIDs returns a row's columns, with IDs and times replaced by whether
 // they are there.
-func withoutIDs(t testing.TB, raw []byte) map[string]edmValue {
-	columns := entityProperties(t, raw)
+func withoutIDs(t testing.TB, raw []byte) map[string]recordings.EDMValue {
+	columns := recordings.Columns(t, raw)
 	for name, v := range columns {
 		switch {
 		case v.Type == "Edm.DateTime", name == "ExecutionId", name == "OrchestrationInstance", name == "PartitionKey":
-			columns[name] = edmValue{v.Type, "some"}
+			columns[name] = recordings.EDMValue{Type: v.Type, Value: "some"}
 		}
 	}
 	return columns
@@ -202,5 +203,42 @@ func TestTaskHub_TellsClientsWhatHappened(t *testing.T) {
 	}
 	if !slices.Equal(types, want) {
 		t.Errorf("history %v, want %v", types, want)
+	}
+}
+
+// What the service returns is what the scanner is made for.
+func TestRowScanner_ReadsRowsOfTheService(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	runHub(t, h)
+	mustStart(t, h, "i", "e", `"in"`)
+	runHello(t, h, "Tokyo", "Seattle")
+	var s rowScanner
+	scanned, left := map[string]int{}, map[string]int{}
+	err := h.historyTable.all(t.Context(), tableQuery{filter: "PartitionKey eq 'i'"}, func(raw []byte) error {
+		row, err := decodeColumns(raw)
+		if err != nil {
+			return err
+		}
+		got, ok := s.decode(raw)
+		if !ok {
+			left[row.columns.EventType]++
+			return nil
+		}
+		scanned[row.columns.EventType]++
+		gotEvent, gotErr := got.event()
+		wantEvent, wantErr := row.event()
+		if diff := cmp.Diff([]any{wantEvent, wantErr}, []any{gotEvent, gotErr}); diff != "" {
+			t.Errorf("the scanner reads another event (-want +got):\n%s", diff)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantScanned := map[string]int{"OrchestratorStarted": 3, "OrchestratorCompleted": 3, "TaskScheduled": 2, "TaskCompleted": 2}
+	wantLeft := map[string]int{"ExecutionStarted": 1, "ExecutionCompleted": 1, "": 1}
+	if diff := cmp.Diff([]map[string]int{wantScanned, wantLeft}, []map[string]int{scanned, left}); diff != "" {
+		t.Errorf("rows that were read by the scanner, and others (-want +got):\n%s", diff)
 	}
 }

@@ -9,15 +9,16 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 )
 
 // recordedTime returns the value of a DateTime column, zero if it is null.
-func recordedTime(t *testing.T, v edmValue) time.Time {
+func recordedTime(t *testing.T, v recordings.EDMValue) time.Time {
 	t.Helper()
 	if v.Value == nil {
 		return time.Time{}
 	}
-	at, err := eventjson.ParseTime(v.text())
+	at, err := eventjson.ParseTime(v.Text())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,8 +30,8 @@ func recordedTime(t *testing.T, v edmValue) time.Time {
 func sentStarts(t *testing.T) map[string]*history.ExecutionStarted {
 	t.Helper()
 	starts := map[string]*history.ExecutionStarted{}
-	for _, m := range recordedMessages(t) {
-		env, err := decodeEnvelope(m.text)
+	for _, m := range recordings.Messages(t) {
+		env, err := decodeEnvelope(m.Text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,17 +51,17 @@ func sentStarts(t *testing.T) map[string]*history.ExecutionStarted {
 func TestNewInstances_AreEncodedAsDotNetDoes(t *testing.T) {
 	starts := sentStarts(t)
 	counts := map[string]int{}
-	for _, rec := range recordedEntities(t) {
-		if rec.table != "Instances" || rec.verb != "POST" && rec.verb != "PUT" {
+	for _, rec := range recordings.Rows(t) {
+		if rec.Table != "Instances" || rec.Verb != "POST" && rec.Verb != "PUT" {
 			continue
 		}
-		counts[rec.verb]++
-		want := entityProperties(t, rec.raw)
+		counts[rec.Verb]++
+		want := recordings.Columns(t, rec.Raw)
 		now := recordedTime(t, want["LastUpdatedTime"])
-		start, inputURL := starts[want["ExecutionId"].text()], ""
+		start, inputURL := starts[want["ExecutionId"].Text()], ""
 		if start == nil {
 			counts["from the row"]++
-			row, err := decodeInstanceRow(rec.raw)
+			row, err := decodeInstanceRow(rec.Raw)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -72,15 +73,15 @@ func TestNewInstances_AreEncodedAsDotNetDoes(t *testing.T) {
 			}
 			inputURL = *s.Input
 		}
-		e := encodeNewInstance(start, rec.hub, inputURL, now)
-		if blob := want["InputBlobName"].text(); blob != "" {
+		e := encodeNewInstance(start, rec.Hub, inputURL, now)
+		if blob := want["InputBlobName"].Text(); blob != "" {
 			counts["with a blob"]++
 			if diff := cmp.Diff(e.largeColumns(), []string{"Input"}); diff != "" {
 				t.Errorf("%s: large columns (-got +want):\n%s", &rec, diff)
 			}
 			e.offload("Input", blob)
 		}
-		got := entityProperties(t, e.JSON())
+		got := recordings.Columns(t, e.JSON())
 		if got[firstCreatedColumn] != want["CreatedTime"] {
 			t.Errorf("%s: %s is %v, want %v", &rec, firstCreatedColumn, got[firstCreatedColumn], want["CreatedTime"])
 		}
@@ -101,21 +102,21 @@ func TestNewInstances_AreEncodedAsDotNetDoes(t *testing.T) {
 // taken from the recording.
 func TestInstanceMerges_AreDecidedAsDotNetDoes(t *testing.T) {
 	counts := map[string]int{}
-	written := map[string][]recordedEntity{} // history rows since the last merge, by hub and partition key
-	for _, rec := range recordedEntities(t) {
-		key := rec.hub + "/" + rec.column(t, "PartitionKey")
-		if rec.table == "History" && strings.HasPrefix(rec.verb, "batch ") {
-			if rec.column(t, "RowKey") != sentinelRowKey {
+	written := map[string][]recordings.Row{} // history rows since the last merge, by hub and partition key
+	for _, rec := range recordings.Rows(t) {
+		key := rec.Hub + "/" + rec.Column(t, "PartitionKey")
+		if rec.Table == "History" && strings.HasPrefix(rec.Verb, "batch ") {
+			if rec.Column(t, "RowKey") != sentinelRowKey {
 				written[key] = append(written[key], rec)
 			}
 			continue
 		}
-		if rec.table != "Instances" || rec.verb != "PATCH" {
+		if rec.Table != "Instances" || rec.Verb != "PATCH" {
 			continue
 		}
-		want := entityProperties(t, rec.raw)
+		want := recordings.Columns(t, rec.Raw)
 		var e entity
-		switch status := want["RuntimeStatus"].text(); {
+		switch status := want["RuntimeStatus"].Text(); {
 		case want["CustomStatus"].Value != nil:
 			counts["checkpoint"]++
 			c := replayedCheckpoint(t, &rec, written[key])
@@ -126,18 +127,18 @@ func TestInstanceMerges_AreDecidedAsDotNetDoes(t *testing.T) {
 			e = encodeInstanceCheckpoint(c)
 		case status == history.Terminated.String():
 			counts["terminated before start"]++
-			e = encodeEndedBeforeStart(unescapeKey(want["PartitionKey"].text()), history.Terminated, new(want["Output"].text()),
+			e = encodeEndedBeforeStart(unescapeKey(want["PartitionKey"].Text()), history.Terminated, new(want["Output"].Text()),
 				recordedTime(t, want["LastUpdatedTime"]), recordedTime(t, want["CompletedTime"]))
 		case status == history.Pending.String():
 			counts["rewound"]++ // nothing here writes these yet
 			continue
 		}
 		// The one difference: an Output that .NET would take for a reference.
-		if output := want["Output"]; looksLikeURI(output.text()) && !strings.HasPrefix(output.text(), "http://127.0.0.1:") {
+		if output := want["Output"]; looksLikeURI(output.Text()) && !strings.HasPrefix(output.Text(), "http://127.0.0.1:") {
 			counts["like a URI"]++
-			want["Output"] = edmValue{output.Type, output.text() + " "}
+			want["Output"] = recordings.EDMValue{Type: output.Type, Value: output.Text() + " "}
 		}
-		if diff := cmp.Diff(entityProperties(t, e.JSON()), want); diff != "" {
+		if diff := cmp.Diff(recordings.Columns(t, e.JSON()), want); diff != "" {
 			t.Errorf("%s (-got +want):\n%s", &rec, diff)
 		}
 	}
@@ -172,29 +173,29 @@ func TestInstanceMerges_AreDecidedAsDotNetDoes(t *testing.T) {
 }
 
 // replayedCheckpoint returns the checkpoint that wrote rows and then merge.
-func replayedCheckpoint(t *testing.T, merge *recordedEntity, rows []recordedEntity) instanceCheckpoint {
+func replayedCheckpoint(t *testing.T, merge *recordings.Row, rows []recordings.Row) instanceCheckpoint {
 	t.Helper()
-	want := entityProperties(t, merge.raw)
+	want := recordings.Columns(t, merge.Raw)
 	c := instanceCheckpoint{
 		Instance: history.OrchestrationInstance{
-			InstanceID:  unescapeKey(want["PartitionKey"].text()),
-			ExecutionID: want["ExecutionId"].text(),
+			InstanceID:  unescapeKey(want["PartitionKey"].Text()),
+			ExecutionID: want["ExecutionId"].Text(),
 		},
-		TaskHub: merge.hub,
+		TaskHub: merge.Hub,
 		BlobURL: func(name string) string {
-			container := "http://127.0.0.1:31710/devstoreaccount1/" + newHubNames(merge.hub).LargeMessages()
+			container := "http://127.0.0.1:31710/devstoreaccount1/" + newHubNames(merge.Hub).LargeMessages()
 			return blobURL(container, name)
 		},
 		Now: recordedTime(t, want["CompletedTime"]),
 	}
-	if s := want["CustomStatus"].text(); s != jsonNull {
+	if s := want["CustomStatus"].Text(); s != jsonNull {
 		c.CustomStatus = &s
 	}
 	if len(rows) == 0 {
 		t.Fatalf("%s: no history was written before", merge)
 	}
 	for _, rec := range rows {
-		row, err := decodeHistoryRow(rec.raw)
+		row, err := decodeHistoryRow(rec.Raw)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -223,12 +224,12 @@ func replayedCheckpoint(t *testing.T, merge *recordedEntity, rows []recordedEnti
 // must then be where it belongs.
 func TestInstanceRows_AreReadAsDotNetDoes(t *testing.T) {
 	var count int
-	for _, rec := range recordedEntities(t) {
-		if rec.table != "Instances" || rec.verb != "GET" {
+	for _, rec := range recordings.Rows(t) {
+		if rec.Table != "Instances" || rec.Verb != "GET" {
 			continue
 		}
 		count++
-		row, err := decodeInstanceRow(rec.raw)
+		row, err := decodeInstanceRow(rec.Raw)
 		if err != nil {
 			t.Errorf("%s: %v", &rec, err)
 			continue
@@ -239,7 +240,7 @@ func TestInstanceRows_AreReadAsDotNetDoes(t *testing.T) {
 		// Put everything back into a row.
 		s := row.State
 		e := entity{PartitionKey: escapeKey(s.Instance.InstanceID)}
-		want := entityProperties(t, rec.raw)
+		want := recordings.Columns(t, rec.Raw)
 		if want["ExecutionId"].Value != nil {
 			e.setString("ExecutionId", s.Instance.ExecutionID)
 		}
@@ -266,24 +267,24 @@ func TestInstanceRows_AreReadAsDotNetDoes(t *testing.T) {
 			e.setString("InputBlobName", row.InputBlob)
 		}
 		delete(want, "TaskHubName") // not read
-		if diff := cmp.Diff(entityProperties(t, e.JSON()), want); diff != "" {
+		if diff := cmp.Diff(recordings.Columns(t, e.JSON()), want); diff != "" {
 			t.Errorf("%s (-got +want):\n%s", &rec, diff)
 		}
 	}
-	wantCount(t, "rows", count, 144)
+	recordings.WantCount(t, "rows", count, 144)
 }
 
 // The references to blobs that .NET wrote into instance rows are understood, and
 // made again from the blob's name.
 func TestBlobURLs_AreThoseOfDotNet(t *testing.T) {
 	var messages, columns int
-	for _, rec := range recordedEntities(t) {
-		if rec.table != "Instances" {
+	for _, rec := range recordings.Rows(t) {
+		if rec.Table != "Instances" {
 			continue
 		}
-		container := "http://127.0.0.1:31710/devstoreaccount1/" + newHubNames(rec.hub).LargeMessages()
+		container := "http://127.0.0.1:31710/devstoreaccount1/" + newHubNames(rec.Hub).LargeMessages()
 		for _, column := range []string{"Input", "Output"} {
-			value := rec.column(t, column)
+			value := rec.Column(t, column)
 			if !strings.HasPrefix(value, "http:") {
 				continue
 			}
@@ -302,6 +303,6 @@ func TestBlobURLs_AreThoseOfDotNet(t *testing.T) {
 			}
 		}
 	}
-	wantCount(t, "addresses of start messages", messages, 7)
-	wantCount(t, "addresses of columns", columns, 12)
+	recordings.WantCount(t, "addresses of start messages", messages, 7)
+	recordings.WantCount(t, "addresses of columns", columns, 12)
 }

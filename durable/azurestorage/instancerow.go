@@ -173,6 +173,15 @@ func encodeEndedBeforeStart(instanceID string, status history.RuntimeStatus, rea
 	return e
 }
 
+// encodeRewound returns what to merge into the row of an instance that was
+// rewound (AzureTableTrackingStore.cs, UpdateStatusForRewindAsync).
+func encodeRewound(instanceID string, now time.Time) entity {
+	e := entity{PartitionKey: escapeKey(instanceID)}
+	e.setString("RuntimeStatus", history.Pending.String())
+	e.setTime("LastUpdatedTime", now)
+	return e
+}
+
 // An instanceRow is a row of the instances table as it was read.
 type instanceRow struct {
 	// State has the columns. Its Input and Output are as stored: values, or
@@ -209,6 +218,11 @@ func (r *instanceRow) began(start *history.ExecutionStarted, isNew bool) {
 	if !start.ScheduledStart.IsZero() {
 		s.ScheduledAt = start.ScheduledStart
 	}
+}
+
+// isReplacing reports whether the row is of another execution that is yet to start.
+func (r *instanceRow) isReplacing(instance history.OrchestrationInstance) bool {
+	return r != nil && r.State.Instance.ExecutionID != instance.ExecutionID && r.State.Status == history.Pending
 }
 
 // instanceColumns returns the columns to select for what is wanted.

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -30,7 +31,7 @@ func merged(t *testing.T, rows []entity, events ...history.Event) map[string]any
 		Now:      checkpointedAt,
 	})
 	got := map[string]any{}
-	for name, v := range entityProperties(t, e.JSON()) {
+	for name, v := range recordings.Columns(t, e.JSON()) {
 		got[name] = v.Value
 	}
 	for name, want := range map[string]any{

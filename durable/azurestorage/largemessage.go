@@ -216,3 +216,9 @@ func looksLikeURI(s string) bool {
 	}
 	return true
 }
+
+// A damageError says that something stored is not what was written.
+type damageError struct{ cause error }
+
+func (e *damageError) Error() string { return e.cause.Error() }
+func (e *damageError) Unwrap() error { return e.cause }

@@ -1,6 +1,7 @@
 package azurestorage
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -175,6 +176,28 @@ func decodeEnvelope(text string) (*envelope, error) {
 		return nil, err
 	}
 	return decodeEnvelopeJSON(data)
+}
+
+// encodeQueueText returns the text of a queue message that holds json.
+func encodeQueueText(json []byte, asBase64 bool) string {
+	if asBase64 {
+		return base64.StdEncoding.EncodeToString(json)
+	}
+	return string(json)
+}
+
+// decodeQueueText returns the JSON in the text of a queue message: the text
+// itself if it begins with a brace, else Base64
+// (DurableTask.AzureStorage/MessageManager.cs, DeserializeQueueMessageAsync).
+func decodeQueueText(text string) ([]byte, error) {
+	if strings.HasPrefix(text, "{") {
+		return []byte(text), nil
+	}
+	json, err := base64.StdEncoding.DecodeString(strings.TrimSpace(text))
+	if err != nil {
+		return nil, fmt.Errorf("decode message text that is not JSON: %w", err)
+	}
+	return json, nil
 }
 
 // decodeEnvelopeJSON reads the JSON of a queue message, which is also the content of

@@ -11,6 +11,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -29,31 +30,31 @@ var unsortedTags = strings.NewReplacer(
 // read.
 func TestMessages_AreEncodedAsDotNetDoes(t *testing.T) {
 	var sent, received, dataContract, base64, wrappers int
-	for _, m := range recordedMessages(t) {
-		if m.received {
+	for _, m := range recordings.Messages(t) {
+		if m.Received {
 			received++
 		} else {
 			sent++
 		}
-		env, err := decodeEnvelope(m.text)
+		env, err := decodeEnvelope(m.Text)
 		if err != nil {
-			t.Errorf("%s: %v\n%s", m.request, err, m.text)
+			t.Errorf("%s: %v\n%s", m.Request, err, m.Text)
 			continue
 		}
-		text, err := decodeQueueText(m.text)
+		text, err := decodeQueueText(m.Text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(text) != m.text {
+		if string(text) != m.Text {
 			base64++
-			if got := encodeQueueText(text, Base64); got != m.text {
-				t.Errorf("%s: Base64 text is %q, want %q", m.request, got, m.text)
+			if got := encodeQueueText(text, true); got != m.Text {
+				t.Errorf("%s: Base64 text is %q, want %q", m.Request, got, m.Text)
 			}
 		}
 		if env.Message == nil {
 			wrappers++
 			if got, want := env, newWrapper(env.CompressedBlobName); !cmp.Equal(got, want) {
-				t.Errorf("%s: wrapper %s", m.request, cmp.Diff(got, want))
+				t.Errorf("%s: wrapper %s", m.Request, cmp.Diff(got, want))
 			}
 		}
 		if strings.Contains(string(text), eventjson.ContractTypeMember) {
@@ -62,30 +63,30 @@ func TestMessages_AreEncodedAsDotNetDoes(t *testing.T) {
 		}
 		got, err := encodeEnvelope(env)
 		if err != nil {
-			t.Errorf("%s: %v", m.request, err)
+			t.Errorf("%s: %v", m.Request, err)
 			continue
 		}
 		want := unsortedTags.Replace(dictionaryType.ReplaceAllString(string(text), ""))
 		if diff := cmp.Diff(string(got), want); diff != "" {
-			t.Errorf("%s (-got +want):\n%s", m.request, diff)
+			t.Errorf("%s (-got +want):\n%s", m.Request, diff)
 		}
 	}
-	wantCount(t, "sent messages", sent, 157)
-	wantCount(t, "received messages", received, 144)
-	wantCount(t, "messages in Base64", base64, 1)
-	wantCount(t, "messages of the data-contract serializer", dataContract, 1)
-	wantCount(t, "wrappers of large messages", wrappers, 13)
+	recordings.WantCount(t, "sent messages", sent, 157)
+	recordings.WantCount(t, "received messages", received, 144)
+	recordings.WantCount(t, "messages in Base64", base64, 1)
+	recordings.WantCount(t, "messages of the data-contract serializer", dataContract, 1)
+	recordings.WantCount(t, "wrappers of large messages", wrappers, 13)
 }
 
 // The messages hold all events that orchestrations and clients send.
 func TestMessages_CoverAllEventsThatAreSent(t *testing.T) {
 	got := map[history.EventType]int{}
-	for _, m := range recordedMessages(t) {
-		env, err := decodeEnvelope(m.text)
+	for _, m := range recordings.Messages(t) {
+		env, err := decodeEnvelope(m.Text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if env.Message != nil && !m.received {
+		if env.Message != nil && !m.Received {
 			got[env.Message.Event.Type()]++
 		}
 	}
@@ -112,12 +113,12 @@ func TestMessages_CoverAllEventsThatAreSent(t *testing.T) {
 // as arrays, the event's type in __type.
 func TestDecodeEnvelope_ReadsTheDataContractForm(t *testing.T) {
 	var found int
-	for _, m := range recordedMessages(t) {
-		if !strings.Contains(m.text, eventjson.ContractTypeMember) {
+	for _, m := range recordings.Messages(t) {
+		if !strings.Contains(m.Text, eventjson.ContractTypeMember) {
 			continue
 		}
 		found++
-		got, err := decodeEnvelope(m.text)
+		got, err := decodeEnvelope(m.Text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,13 +148,13 @@ func TestDecodeEnvelope_ReadsTheDataContractForm(t *testing.T) {
 			t.Errorf("envelope (-got +want):\n%s", diff)
 		}
 	}
-	wantCount(t, "messages of the data-contract serializer", found, 1)
+	recordings.WantCount(t, "messages of the data-contract serializer", found, 1)
 }
 
 // What we write is JSON to any reader, not only byte for byte that of .NET.
 func TestMessages_AreValidJSON(t *testing.T) {
-	for _, m := range recordedMessages(t) {
-		env, err := decodeEnvelope(m.text)
+	for _, m := range recordings.Messages(t) {
+		env, err := decodeEnvelope(m.Text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -162,7 +163,7 @@ func TestMessages_AreValidJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !json.Valid(text) {
-			t.Errorf("%s: not JSON: %s", m.request, text)
+			t.Errorf("%s: not JSON: %s", m.Request, text)
 		}
 	}
 }

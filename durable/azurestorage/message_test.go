@@ -83,17 +83,17 @@ func TestMessages_CarryEveryEvent(t *testing.T) {
 			Sender:         &history.OrchestrationInstance{InstanceID: "s", ExecutionID: "e2"},
 			TraceContext:   new("{}"),
 		}
-		for _, enc := range []QueueEncoding{UTF8, Base64} {
+		for _, asBase64 := range []bool{false, true} {
 			text, err := encodeEnvelope(want)
 			if err != nil {
 				t.Fatalf("%T: %v", ev, err)
 			}
-			got, err := decodeEnvelope(encodeQueueText(text, enc))
+			got, err := decodeEnvelope(encodeQueueText(text, asBase64))
 			if err != nil {
 				t.Fatalf("%T: %v", ev, err)
 			}
 			if diff := cmp.Diff(got, want); diff != "" {
-				t.Errorf("%T in %s (-got +want):\n%s", ev, enc, diff)
+				t.Errorf("%T, Base64 %t (-got +want):\n%s", ev, asBase64, diff)
 			}
 		}
 	}
@@ -325,5 +325,33 @@ func TestEnvelope_SaysWhenTheActivityWasScheduled(t *testing.T) {
 		if strings.Contains(string(text), "ScheduledTimestamp") == scheduled.IsZero() {
 			t.Errorf("scheduled %v: the message is %s", scheduled, text)
 		}
+	}
+}
+
+// DurableTask.AzureStorage/MessageManager.cs, DeserializeQueueMessageAsync.
+func TestDecodeQueueText_TellsTheEncodingsApart(t *testing.T) {
+	for _, c := range []struct{ name, text, want string }{
+		{"JSON", `{"a":"é"}`, `{"a":"é"}`},
+		{"Base64", "eyJhIjoiw6kifQ==", `{"a":"é"}`},
+		{"Base64 with space around it", " eyJhIjoiw6kifQ==\r\n", `{"a":"é"}`},
+	} {
+		got, err := decodeQueueText(c.text)
+		if err != nil || string(got) != c.want {
+			t.Errorf("%s: %q, %v, want %q", c.name, got, err, c.want)
+		}
+	}
+	for _, text := range []string{"eyJhIjoiw6kifQ", "[1]", "\uFEFF{}"} {
+		if got, err := decodeQueueText(text); err == nil {
+			t.Errorf("of %q: %q", text, got)
+		}
+	}
+}
+
+func TestEncodeQueueText_IsJSONOrBase64(t *testing.T) {
+	if got := encodeQueueText([]byte(`{"a":"é"}`), true); got != "eyJhIjoiw6kifQ==" {
+		t.Errorf("Base64 is %q", got)
+	}
+	if got := encodeQueueText([]byte(`{"a":"é"}`), false); got != `{"a":"é"}` {
+		t.Errorf("UTF-8 is %q", got)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -256,15 +257,15 @@ func TestPlanPartitions_MakesTheRecordedWrites(t *testing.T) {
 	}
 	var puts []putRow
 	var rows []partitionRow
-	for _, e := range recordedEntities(t) {
-		if e.request.folder != "pm" || e.table != "Partitions" || !strings.HasPrefix(e.request.Scenario, "table-") {
+	for _, e := range recordings.Rows(t) {
+		if e.Request.Folder != "pm" || e.Table != "Partitions" || !strings.HasPrefix(e.Request.Scenario, "table-") {
 			continue
 		}
-		r, err := decodePartitionRow(e.raw)
+		r, err := decodePartitionRow(e.Raw)
 		if err != nil {
 			t.Fatal(err)
 		}
-		switch e.verb {
+		switch e.Verb {
 		case "GET":
 			if len(rows) > 0 && rows[len(rows)-1].Queue >= r.Queue {
 				rows = nil // the first row of another answer
@@ -273,7 +274,7 @@ func TestPlanPartitions_MakesTheRecordedWrites(t *testing.T) {
 		case "PUT":
 			for _, before := range rows {
 				if before.Queue == r.Queue {
-					puts = append(puts, putRow{before, r, rows, e.request.Scenario})
+					puts = append(puts, putRow{before, r, rows, e.Request.Scenario})
 				}
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
@@ -20,7 +21,7 @@ func storedSequence(n int) [][]byte {
 		at = at.Add(1234500)
 		ev.Head().Timestamp = at
 		row := encodeHistoryRow(ev, id, len(rows), execution)
-		rows = append(rows, asReturned(&row))
+		rows = append(rows, recordings.AsReturned(row.JSON()))
 	}
 	head := history.Header{EventID: history.NoEventID}
 	add(&history.OrchestratorStarted{Header: head})

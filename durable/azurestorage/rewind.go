@@ -189,17 +189,3 @@ func (h *TaskHub) markRewound(ctx context.Context, instance history.Orchestratio
 	}
 	return err
 }
-
-// isReplacing reports whether the row is of another execution that is yet to start.
-func (r *instanceRow) isReplacing(instance history.OrchestrationInstance) bool {
-	return r != nil && r.State.Instance.ExecutionID != instance.ExecutionID && r.State.Status == history.Pending
-}
-
-// encodeRewound returns what to merge into the row of an instance that was
-// rewound (AzureTableTrackingStore.cs, UpdateStatusForRewindAsync).
-func encodeRewound(instanceID string, now time.Time) entity {
-	e := entity{PartitionKey: escapeKey(instanceID)}
-	e.setString("RuntimeStatus", history.Pending.String())
-	e.setTime("LastUpdatedTime", now)
-	return e
-}

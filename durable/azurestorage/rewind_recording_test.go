@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	gocmp "github.com/google/go-cmp/cmp"
 )
@@ -22,16 +23,16 @@ func recordedHistory(t *testing.T, scenario, instanceID string) (bodies [][]byte
 		row *historyRow
 	}
 	var all []written
-	for _, e := range recordedEntities(t) {
-		if e.request.folder != "kinds" || e.request.Scenario != scenario || e.table != "History" || e.verb != "batch PUT" ||
-			e.column(t, "PartitionKey") != instanceID {
+	for _, e := range recordings.Rows(t) {
+		if e.Request.Folder != "kinds" || e.Request.Scenario != scenario || e.Table != "History" || e.Verb != "batch PUT" ||
+			e.Column(t, "PartitionKey") != instanceID {
 			continue
 		}
-		row, err := decodeHistoryRow(e.raw)
+		row, err := decodeHistoryRow(e.Raw)
 		if err != nil {
 			t.Fatal(err)
 		}
-		all = append(all, written{e.raw, row})
+		all = append(all, written{e.Raw, row})
 	}
 	slices.SortFunc(all, func(a, b written) int { return cmp.Compare(a.row.RowKey, b.row.RowKey) })
 	for _, w := range all {
@@ -66,26 +67,26 @@ func TestRewind_ChangesTheRowsThatRewindHistoryAsyncChanges(t *testing.T) {
 				t.Fatal(err)
 			}
 
-			type row = map[string]edmValue
+			type row = map[string]recordings.EDMValue
 			got, want := map[string]row{}, map[string]row{}
-			name := func(r row) string { return r["PartitionKey"].text() + " " + r["RowKey"].text() }
+			name := func(r row) string { return r["PartitionKey"].Text() + " " + r["RowKey"].Text() }
 			for _, x := range plan.Executions {
 				for _, op := range rewindEdits(x, rows[x.Instance.InstanceID]) {
 					at := slices.IndexFunc(rows[x.Instance.InstanceID], func(r *historyRow) bool { return r.RowKey == op.entity.RowKey })
-					merged := entityProperties(t, bodies[x.Instance.InstanceID][at])
-					for column, value := range entityProperties(t, op.entity.JSON()) {
+					merged := recordings.Columns(t, bodies[x.Instance.InstanceID][at])
+					for column, value := range recordings.Columns(t, op.entity.JSON()) {
 						merged[column] = value
 					}
 					got[name(merged)] = merged
 				}
 			}
-			for _, e := range recordedEntities(t) {
-				if e.request.folder == "kinds" && e.request.Scenario == scenarios.rewound && e.table == "History" && e.verb == "PUT" {
-					p := entityProperties(t, e.raw)
+			for _, e := range recordings.Rows(t) {
+				if e.Request.Folder == "kinds" && e.Request.Scenario == scenarios.rewound && e.Table == "History" && e.Verb == "PUT" {
+					p := recordings.Columns(t, e.Raw)
 					want[name(p)] = p
 				}
 			}
-			wantCount(t, "rows that .NET changed", len(want), 6)
+			recordings.WantCount(t, "rows that .NET changed", len(want), 6)
 			if diff := gocmp.Diff(want, got); diff != "" {
 				t.Errorf("rows (-.NET +ours):\n%s", diff)
 			}
@@ -97,17 +98,17 @@ func TestRewind_ChangesTheRowsThatRewindHistoryAsyncChanges(t *testing.T) {
 // leaf, and the instance rows.
 func TestRewind_SendsTheMessageThatDotNetSends(t *testing.T) {
 	var wakes []*envelope
-	for _, m := range recordedMessages(t) {
-		if m.request.folder != "kinds" || m.received || !strings.Contains(m.text, "GenericEvent") {
+	for _, m := range recordings.Messages(t) {
+		if m.Request.Folder != "kinds" || m.Received || !strings.Contains(m.Text, "GenericEvent") {
 			continue
 		}
-		env, err := decodeEnvelope(m.text)
+		env, err := decodeEnvelope(m.Text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		wakes = append(wakes, env)
 	}
-	wantCount(t, "messages with a GenericEvent", len(wakes), 2)
+	recordings.WantCount(t, "messages with a GenericEvent", len(wakes), 2)
 	for _, want := range wakes {
 		load := func(_ context.Context, id string) ([]history.Event, error) {
 			_, rows := recordedHistory(t, "parentfail", id)
@@ -136,20 +137,20 @@ func TestRewind_SendsTheMessageThatDotNetSends(t *testing.T) {
 // instance rows that are merged.
 func TestRewind_MarksTheInstanceRowAsUpdateStatusForRewindAsync(t *testing.T) {
 	seen := 0
-	for _, e := range recordedEntities(t) {
-		if e.table != "Instances" || e.verb != "PATCH" || e.column(t, "RuntimeStatus") != "Pending" {
+	for _, e := range recordings.Rows(t) {
+		if e.Table != "Instances" || e.Verb != "PATCH" || e.Column(t, "RuntimeStatus") != "Pending" {
 			continue
 		}
 		seen++
-		want := entityProperties(t, e.raw)
-		at, err := time.Parse(time.RFC3339Nano, want["LastUpdatedTime"].text())
+		want := recordings.Columns(t, e.Raw)
+		at, err := time.Parse(time.RFC3339Nano, want["LastUpdatedTime"].Text())
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours := encodeRewound(want["PartitionKey"].text(), at)
-		if diff := gocmp.Diff(want, entityProperties(t, ours.JSON())); diff != "" {
+		ours := encodeRewound(want["PartitionKey"].Text(), at)
+		if diff := gocmp.Diff(want, recordings.Columns(t, ours.JSON())); diff != "" {
 			t.Errorf("%s (-.NET +ours):\n%s", e.String(), diff)
 		}
 	}
-	wantCount(t, "instance rows that .NET made pending again", seen, 4)
+	recordings.WantCount(t, "instance rows that .NET made pending again", seen, 4)
 }

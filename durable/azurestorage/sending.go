@@ -129,7 +129,7 @@ func (h *TaskHub) prepare(ctx context.Context, out *outgoing) (err error) {
 			return fmt.Errorf("encode wrapper of %s: %w", out.blob, err)
 		}
 	}
-	out.text = encodeQueueText(encoded, h.cfg.QueueEncoding)
+	out.text = encodeQueueText(encoded, h.cfg.QueueEncoding == Base64)
 	if out.batch == "" {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (h *TaskHub) prepare(ctx context.Context, out *outgoing) (err error) {
 	if encoded, err = encodeEnvelope(&named); err != nil {
 		return fmt.Errorf("encode %s for %q: %w", out.env.Message.Event.Type(), out.env.Message.Target.InstanceID, err)
 	}
-	out.text = encodeQueueText(encoded, h.cfg.QueueEncoding)
+	out.text = encodeQueueText(encoded, h.cfg.QueueEncoding == Base64)
 	return nil
 }
 

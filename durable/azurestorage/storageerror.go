@@ -78,12 +78,6 @@ func isMissing(err error) bool {
 	return code == codeQueueNotFound || code == codeTableNotFound
 }
 
-// A damageError says that something stored is not what was written.
-type damageError struct{ cause error }
-
-func (e *damageError) Error() string { return e.cause.Error() }
-func (e *damageError) Unwrap() error { return e.cause }
-
 // isGone reports whether err, of a queue message's delete or update, says that
 // the message is not ours any more: it was deleted, or its visibility ended and
 // somebody else received it.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 )
 
 // largeText is larger than a column may be.
@@ -21,11 +22,11 @@ func reencodeHistoryRow(t *testing.T, raw []byte) (entity, error) {
 	if err != nil {
 		return entity{}, err
 	}
-	properties := entityProperties(t, raw)
-	partitionKey := properties["PartitionKey"].text()
+	properties := recordings.Columns(t, raw)
+	partitionKey := properties["PartitionKey"].Text()
 	if row.isSentinel() {
 		complete, _ := properties["IsCheckpointComplete"].Value.(bool)
-		at, err := eventjson.ParseTime(properties["CheckpointCompletedTimestamp"].text())
+		at, err := eventjson.ParseTime(properties["CheckpointCompletedTimestamp"].Text())
 		if err != nil {
 			return entity{}, err
 		}
@@ -57,30 +58,30 @@ func TestHistoryRows_AreEncodedAsDotNetDoes(t *testing.T) {
 	counts := map[string]int{}
 	var sentinels, rewound, large int
 	events := map[history.EventType]int{}
-	for _, rec := range recordedEntities(t) {
-		if rec.table != "History" {
+	for _, rec := range recordings.Rows(t) {
+		if rec.Table != "History" {
 			continue
 		}
-		counts[rec.verb]++
-		want := entityProperties(t, rec.raw)
+		counts[rec.Verb]++
+		want := recordings.Columns(t, rec.Raw)
 		if len(want) <= 2 { // a purge reads keys only
 			counts["keys only"]++
 			continue
 		}
-		e, err := reencodeHistoryRow(t, rec.raw)
+		e, err := reencodeHistoryRow(t, rec.Raw)
 		if err != nil {
 			t.Errorf("%s: %v", &rec, err)
 			continue
 		}
-		got := entityProperties(t, e.JSON())
-		if eventType := want["EventType"].text(); eventType == "" {
+		got := recordings.Columns(t, e.JSON())
+		if eventType := want["EventType"].Text(); eventType == "" {
 			sentinels++
 		} else {
 			known, _ := history.ParseEventType(eventType)
 			events[known]++
 		}
 		// Rewind edits rows in place: what it adds belongs to no event.
-		if reason := want["Reason"].text(); strings.HasPrefix(reason, "Rewound: ") {
+		if reason := want["Reason"].Text(); strings.HasPrefix(reason, "Rewound: ") {
 			rewound++
 			for name := range want {
 				if _, ok := got[name]; !ok {
@@ -88,7 +89,7 @@ func TestHistoryRows_AreEncodedAsDotNetDoes(t *testing.T) {
 				}
 			}
 		}
-		if strings.Contains(string(rec.raw), `BlobName":"`) {
+		if strings.Contains(string(rec.Raw), `BlobName":"`) {
 			large++
 		}
 		if diff := cmp.Diff(got, want); diff != "" {
@@ -99,9 +100,9 @@ func TestHistoryRows_AreEncodedAsDotNetDoes(t *testing.T) {
 	if diff := cmp.Diff(counts, wantCounts); diff != "" {
 		t.Errorf("rows by verb (-got +want):\n%s", diff)
 	}
-	wantCount(t, "sentinels", sentinels, 170)
-	wantCount(t, "rewound rows", rewound, 36)
-	wantCount(t, "rows with a blob", large, 10)
+	recordings.WantCount(t, "sentinels", sentinels, 170)
+	recordings.WantCount(t, "rewound rows", rewound, 36)
+	recordings.WantCount(t, "rows with a blob", large, 10)
 	wantEvents := map[history.EventType]int{
 		history.TypeExecutionStarted:                  116,
 		history.TypeExecutionCompleted:                49,
@@ -141,21 +142,21 @@ func TestHistoryRowKey_IsTheOrdinalInSixteenHexDigits(t *testing.T) {
 // Every row of a partitions table is decoded and encoded again.
 func TestPartitionRows_AreEncodedAsDotNetDoes(t *testing.T) {
 	counts := map[string]int{}
-	for _, rec := range recordedEntities(t) {
-		if rec.table != "Partitions" {
+	for _, rec := range recordings.Rows(t) {
+		if rec.Table != "Partitions" {
 			continue
 		}
-		counts[rec.verb]++
-		row, err := decodePartitionRow(rec.raw)
+		counts[rec.Verb]++
+		row, err := decodePartitionRow(rec.Raw)
 		if err != nil {
 			t.Errorf("%s: %v", &rec, err)
 			continue
 		}
-		if rec.verb == "GET" && !strings.HasPrefix(row.ETag, "W/") {
+		if rec.Verb == "GET" && !strings.HasPrefix(row.ETag, "W/") {
 			t.Errorf("%s: ETag %q", &rec, row.ETag)
 		}
 		e := row.entity()
-		if diff := cmp.Diff(entityProperties(t, e.JSON()), entityProperties(t, rec.raw)); diff != "" {
+		if diff := cmp.Diff(recordings.Columns(t, e.JSON()), recordings.Columns(t, rec.Raw)); diff != "" {
 			t.Errorf("%s (-got +want):\n%s", &rec, diff)
 		}
 	}

@@ -102,9 +102,6 @@ const trackingKeyTime = "20060102T150405.0000000Z"
 // row has at most nine that can be long, so that each fits into a message.
 const maxTrackedColumn = 4096
 
-// jsonColumns are the columns that hold JSON, which cannot be cut anywhere.
-var jsonColumns = []string{"OrchestrationInstance", "ParentInstance", "Tags", "ParentTraceContext", "State"}
-
 // shortenedColumn returns what is recorded of a column that is too large.
 func shortenedColumn(name, text string, ev history.Event) string {
 	switch {

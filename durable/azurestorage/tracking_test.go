@@ -152,7 +152,7 @@ func TestTracking_LargeTextsAreShortened(t *testing.T) {
 			}
 		}
 		for _, part := range splitTracking(rows) {
-			if n := len(encodeQueueText([]byte(rowsJSON(part)), Base64)); n > 64<<10 {
+			if n := len(encodeQueueText([]byte(rowsJSON(part)), true)); n > 64<<10 {
 				t.Errorf("a message of %q… has %d bytes", text[:4], n)
 			}
 		}

@@ -200,7 +200,7 @@ func (h *TaskHub) sendTracking(ctx context.Context, instanceID string, rows []en
 	group.SetLimit(messagesAtOnce)
 	for _, part := range splitTracking(rows) {
 		group.Go(func() error {
-			_, err := h.tracking.queue.put(groupCtx, encodeQueueText([]byte(rowsJSON(part)), h.cfg.QueueEncoding), 0, true)
+			_, err := h.tracking.queue.put(groupCtx, encodeQueueText([]byte(rowsJSON(part)), h.cfg.QueueEncoding == Base64), 0, true)
 			return err
 		})
 	}

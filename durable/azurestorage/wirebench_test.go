@@ -4,15 +4,16 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 )
 
 // benchmarkMessage is the first message of the recordings that schedules an
 // activity.
 func benchmarkMessage(b *testing.B) string {
 	b.Helper()
-	for _, m := range recordedMessages(b) {
-		if env, err := decodeEnvelope(m.text); err == nil && env.Message != nil && env.Message.Event.Type() == history.TypeTaskScheduled {
-			return m.text
+	for _, m := range recordings.Messages(b) {
+		if env, err := decodeEnvelope(m.Text); err == nil && env.Message != nil && env.Message.Event.Type() == history.TypeTaskScheduled {
+			return m.Text
 		}
 	}
 	b.Fatal("no such message was recorded")

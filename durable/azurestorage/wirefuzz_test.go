@@ -4,19 +4,21 @@ import (
 	"bytes"
 	"encoding/json"
 	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 )
 
 // A message that is understood can be written, and what is written says the same
 // to whoever reads it.
 func FuzzDecodeEnvelope(f *testing.F) {
 	seen := map[int]bool{}
-	for _, m := range recordedMessages(f) {
-		if n := len(m.text); !seen[n] { // one of each length is variety enough
+	for _, m := range recordings.Messages(f) {
+		if n := len(m.Text); !seen[n] { // one of each length is variety enough
 			seen[n] = true
-			f.Add(m.text)
+			f.Add(m.Text)
 		}
 	}
-	for _, line := range coreToolsRecording(f) {
+	for _, line := range recordings.CoreTools(f) {
 		if line.Queue != "" {
 			f.Add(line.Text)
 		}
@@ -83,7 +85,7 @@ func FuzzDecodeHistoryRow(f *testing.F) {
 
 func FuzzDecodeInstanceRow(f *testing.F) {
 	addRows(f, "Instances")
-	for _, line := range coreToolsRecording(f) {
+	for _, line := range recordings.CoreTools(f) {
 		if line.Table != "" {
 			f.Add([]byte(line.Row))
 		}
@@ -133,10 +135,10 @@ func FuzzDecodePartitionRow(f *testing.F) {
 func addRows(f *testing.F, table string) {
 	f.Helper()
 	seen := map[int]bool{}
-	for _, rec := range recordedEntities(f) {
-		if n := len(rec.raw); rec.table == table && !seen[n] {
+	for _, rec := range recordings.Rows(f) {
+		if n := len(rec.Raw); rec.Table == table && !seen[n] {
 			seen[n] = true
-			f.Add(rec.raw)
+			f.Add(rec.Raw)
 		}
 	}
 }

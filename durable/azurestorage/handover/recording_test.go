@@ -1,16 +1,15 @@
 package handover_test
 
 import (
-	"bufio"
-	"compress/gzip"
 	"encoding/json"
 	"encoding/xml"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 )
 
 // A change is one write of a recording: a message put on a queue, or rows of
@@ -87,30 +86,13 @@ const recordingDay = "2026-11-20"
 // with the messages' ends.
 func recordedChanges(t *testing.T, file string, scenarios ...string) []*change {
 	t.Helper()
-	f, err := os.Open("../testdata/dotnet-wire/" + file + ".jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
 	wanted := make(map[string]bool)
 	for _, s := range scenarios {
 		wanted[s] = true
 	}
 	var all []*change
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, 4<<20)
-	for lines.Scan() {
-		var r struct {
-			Scenario, Service, Method, URL, Body, Time string
-		}
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
-			t.Fatal(err)
-		}
-		if !wanted[r.Scenario] || r.Method == "GET" {
+	for _, r := range recordings.All(t) {
+		if r.Folder != file || !wanted[r.Scenario] || r.Method == "GET" {
 			continue
 		}
 		at, err := time.Parse(time.RFC3339, recordingDay+"T"+r.Time+"Z")
@@ -135,9 +117,6 @@ func recordedChanges(t *testing.T, file string, scenarios ...string) []*change {
 			continue
 		}
 		all = append(all, c)
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
 	}
 	if len(all) == 0 {
 		t.Fatalf("%s has nothing of %v", file, scenarios)

@@ -1,11 +1,8 @@
 package entity_test
 
 import (
-	"bufio"
-	"compress/gzip"
 	"encoding/json"
 	"encoding/xml"
-	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -14,6 +11,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -46,21 +44,9 @@ var dotNet = func() func(t *testing.T) recording {
 
 func readRecording(t *testing.T) (r recording) {
 	t.Helper()
-	f, err := os.Open("../../azurestorage/testdata/dotnet-wire/ent.jsonl.gz")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, 4<<20)
-	for lines.Scan() {
-		var request struct{ Service, Method, URL, Body string }
-		if err := json.Unmarshal(lines.Bytes(), &request); err != nil {
-			t.Fatal(err)
+	for _, request := range recordings.All(t) {
+		if request.Folder != "ent" {
+			continue
 		}
 		switch {
 		case request.Service == "queue" && request.Method == "POST":
