@@ -43,8 +43,14 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		{from: "durable", to: "github.com/Azure/"},
 		{from: "durable", to: "github.com/labstack/"},
 		{from: "durable/azurestorage", to: module, but: []string{
-			module + "durable/azurestorage", module + "durable/history", module + "durable/provider", module + "durable/internal/eventjson",
+			module + "durable/azurestorage", module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/wire", module + "durable/history", module + "durable/provider", module + "durable/internal/eventjson",
 			module + "durable/internal/chance", module + "durable/internal/inuse", module + "durable/internal/metering", module + "durable/internal/storageop",
+		}},
+		{from: "durable/azurestorage/internal/wire", to: module, but: []string{module + "durable/history", module + "durable/internal/eventjson", module + "durable/provider"}},
+		{from: "durable/azurestorage/internal/wire", to: "github.com/Azure/"},
+		{from: "durable/azurestorage/internal/store", to: module, but: []string{
+			module + "durable/azurestorage/internal/wire", module + "durable/history", module + "durable/provider", module + "durable/internal/chance", module + "durable/internal/eventjson",
+			module + "durable/internal/inuse", module + "durable/internal/metering", module + "durable/internal/storageop",
 		}},
 		{from: "durable/internal/metering", to: module},
 		{from: "durable/internal/storageop", to: module},
@@ -80,6 +86,9 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		for _, impure := range []string{"context", "sync", "log/slog", "net", "os", "math/rand", "crypto/rand"} {
 			rules = append(rules, forbidden{from: pure, to: impure, direct: true})
 		}
+	}
+	for _, impure := range []string{"context", "sync", "log/slog", "os", "net/http"} {
+		rules = append(rules, forbidden{from: "durable/azurestorage/internal/wire", to: impure, direct: true})
 	}
 	for _, production := range []string{"durable", "durable/history", "durable/provider", "durable/azurestorage", "durable/embedded", "durable/embedded/internal/hubfile", "durable/internal/logstore", "durable/internal/replay", "durable/internal/dispatch", "handler", "functions"} {
 		rules = append(rules, forbidden{from: production, to: "testing"})

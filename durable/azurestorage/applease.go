@@ -14,6 +14,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
 // AppLease says how apps that share a hub take turns: only the workers of the
@@ -87,11 +88,11 @@ type appLeaseInfo struct {
 type appLeaseManager struct {
 	hub  *TaskHub
 	id   string
-	wake nudge // the lease is to be tried for now
+	wake store.Nudge // the lease is to be tried for now
 }
 
 func newAppLeaseManager(h *TaskHub) *appLeaseManager {
-	return &appLeaseManager{hub: h, id: appLeaseID(h.cfg.AppLease.AppName), wake: newNudge()}
+	return &appLeaseManager{hub: h, id: appLeaseID(h.cfg.AppLease.AppName), wake: store.NewNudge()}
 }
 
 // run implements partitionManager. When the app is no longer the primary one,
@@ -110,15 +111,15 @@ func (a *appLeaseManager) run(ctx, work context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case !isConflict(err):
+		case !store.IsConflict(err):
 			a.hub.health.failed("app lease", err)
-			wait = min(wait, maxOutageDelay)
+			wait = min(wait, store.MaxOutageDelay)
 		case !told:
 			told = true
 			a.hub.log.Warn("another app is the hub's primary one: this one does not work on it", "app", a.hub.cfg.AppLease.AppName,
 				"fix", "give both the same name, make this app the primary one, or turn the app lease off (useAppLease)")
 		}
-		a.wake.pause(ctx, wait)
+		a.wake.Pause(ctx, wait)
 	}
 }
 
@@ -131,7 +132,7 @@ func (a *appLeaseManager) lead(ctx, work context.Context) {
 		defer close(done)
 		a.hub.manager().run(primary, work)
 	})
-	for until := time.Now().Add(a.hub.cfg.AppLease.Interval); sleep(primary, a.hub.cfg.AppLease.RenewInterval); {
+	for until := time.Now().Add(a.hub.cfg.AppLease.Interval); store.Sleep(primary, a.hub.cfg.AppLease.RenewInterval); {
 		began := time.Now()
 		err := a.renew(primary)
 		switch {
@@ -140,7 +141,7 @@ func (a *appLeaseManager) lead(ctx, work context.Context) {
 			a.hub.health.ok("app lease")
 			continue
 		case primary.Err() != nil:
-		case !isConflict(err) && time.Now().Before(until):
+		case !store.IsConflict(err) && time.Now().Before(until):
 			a.hub.health.failed("app lease", err)
 			continue
 		default:
@@ -167,7 +168,7 @@ func (a *appLeaseManager) acquire(ctx context.Context) error {
 		}
 		if _, err := c.ChangeLease(ctx, a.id, nil); err == nil {
 			return a.write(ctx, appLeaseInfo{OwnerID: &a.id})
-		} else if !isConflict(err) {
+		} else if !store.IsConflict(err) {
 			return fmt.Errorf("take the app lease over: %w", err)
 		} // it has run out
 	}
@@ -199,11 +200,11 @@ func (a *appLeaseManager) renew(ctx context.Context) error {
 }
 
 func (a *appLeaseManager) client(id string) (*lease.ContainerClient, error) {
-	return lease.NewContainerClient(a.hub.appLeases.client, &lease.ContainerClientOptions{LeaseID: &id})
+	return lease.NewContainerClient(a.hub.appLeases.Client, &lease.ContainerClientOptions{LeaseID: &id})
 }
 
 func (a *appLeaseManager) info(ctx context.Context) (info appLeaseInfo, err error) {
-	resp, err := a.hub.appLeases.client.NewBlobClient(a.hub.names.AppLeaseInfo()).DownloadStream(ctx, nil)
+	resp, err := a.hub.appLeases.Client.NewBlobClient(a.hub.names.AppLeaseInfo()).DownloadStream(ctx, nil)
 	if err != nil {
 		return info, fmt.Errorf("read who has the app lease: %w", err)
 	}
@@ -223,8 +224,8 @@ func (a *appLeaseManager) write(ctx context.Context, info appLeaseInfo) error {
 	if err != nil {
 		return err
 	}
-	_, err = a.hub.appLeases.client.NewBlockBlobClient(a.hub.names.AppLeaseInfo()).
-		Upload(ctx, streaming.NopCloser(bytes.NewReader(raw)), &blockblob.UploadOptions{HTTPHeaders: octets})
+	_, err = a.hub.appLeases.Client.NewBlockBlobClient(a.hub.names.AppLeaseInfo()).
+		Upload(ctx, streaming.NopCloser(bytes.NewReader(raw)), &blockblob.UploadOptions{HTTPHeaders: store.Octets})
 	if err != nil {
 		return fmt.Errorf("say who has the app lease: %w", err)
 	}
@@ -245,7 +246,7 @@ func (h *TaskHub) MakePrimary(ctx context.Context) error {
 	if err := h.ensureCreated(ctx); err != nil {
 		return fmt.Errorf("make this app the hub's primary one: %w", err)
 	}
-	err := retry(ctx, "make this app the hub's primary one", func(ctx context.Context) error {
+	err := store.Retry(ctx, "make this app the hub's primary one", func(ctx context.Context) error {
 		info, err := h.appLease.info(ctx)
 		if err != nil {
 			return err
@@ -256,6 +257,6 @@ func (h *TaskHub) MakePrimary(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h.appLease.wake.give()
+	h.appLease.wake.Give()
 	return nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -12,7 +14,7 @@ import (
 // released or, if this process dies before, by itself.
 type armedMessage struct {
 	partition *partition
-	msg       queueMessage
+	msg       store.Message
 }
 
 // armedForDefault is how long an armed message is hidden: longer than it takes
@@ -24,17 +26,17 @@ func (h *TaskHub) arm(ctx context.Context, messages []provider.TaskMessage) ([]a
 	armed := make([]armedMessage, len(messages))
 	for i := range messages {
 		p := h.partitionOf(messages[i].Target.InstanceID)
-		env := &envelope{Message: &messages[i], Sender: &history.OrchestrationInstance{}}
+		env := &wire.Envelope{Message: &messages[i], Sender: &history.OrchestrationInstance{}}
 		out := &outgoing{queue: p.queue, partition: p, env: env}
 		if err := h.prepare(ctx, out); err != nil {
 			return nil, err
 		}
-		m, err := p.queue.put(ctx, out.text, h.armedFor, true)
+		m, err := p.queue.Put(ctx, out.text, h.armedFor, true)
 		if err != nil {
 			return nil, err
 		}
 		h.logSent(p.queue, env)
-		armed[i] = armedMessage{partition: p, msg: queueMessage{id: m.id, receipt: m.receipt, text: out.text}}
+		armed[i] = armedMessage{partition: p, msg: store.Message{ID: m.ID, Receipt: m.Receipt, Text: out.text}}
 	}
 	return armed, nil
 }
@@ -42,9 +44,9 @@ func (h *TaskHub) arm(ctx context.Context, messages []provider.TaskMessage) ([]a
 // release makes messages visible. What fails becomes visible by itself.
 func (h *TaskHub) release(ctx context.Context, armed []armedMessage) {
 	for _, a := range armed {
-		if _, err := a.partition.queue.update(ctx, a.msg, 0); err != nil && !isGone(err) {
+		if _, err := a.partition.queue.Update(ctx, a.msg, 0); err != nil && !store.IsGone(err) {
 			h.log.Warn("message could not be released, it comes by itself",
-				"partition", a.partition.queue.name, "messageId", a.msg.id, "after", h.armedFor, "error", err)
+				"partition", a.partition.queue.Name, "messageId", a.msg.ID, "after", h.armedFor, "error", err)
 			continue
 		}
 		h.wake(sentMessage{partition: a.partition})

@@ -17,6 +17,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 )
@@ -82,21 +83,21 @@ const (
 // leaseSet is the lease blobs in one folder, and what can be done with them
 // (DurableTask.AzureStorage/Partitioning/BlobPartitionLeaseManager.cs).
 type leaseSet struct {
-	store    *blobStore
+	store    *store.Container
 	folder   string
 	worker   string
 	duration time.Duration
 }
 
 func (s *leaseSet) blob(partition string) *blockblob.Client {
-	return s.store.client.NewBlockBlobClient(s.folder + "/" + partition)
+	return s.store.Client.NewBlockBlobClient(s.folder + "/" + partition)
 }
 
 // create makes the blobs of partitions that are not there yet.
 func (s *leaseSet) create(ctx context.Context, partitions []string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, p := range partitions {
-		group.Go(func() error { return s.store.createBlob(ctx, s.folder+"/"+p, blobLease{Partition: p}.text()) })
+		group.Go(func() error { return s.store.CreateBlob(ctx, s.folder+"/"+p, blobLease{Partition: p}.text()) })
 	}
 	return group.Wait()
 }
@@ -105,7 +106,7 @@ func (s *leaseSet) create(ctx context.Context, partitions []string) error {
 // which are ours, are not read again.
 func (s *leaseSet) list(ctx context.Context, held map[string]blobLease) ([]blobLease, error) {
 	var leases []blobLease
-	pages := s.store.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: new(s.folder + "/")})
+	pages := s.store.Client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: new(s.folder + "/")})
 	for pages.More() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
@@ -209,7 +210,7 @@ func (s *leaseSet) release(ctx context.Context, l blobLease) error {
 
 func (s *leaseSet) write(ctx context.Context, l blobLease, token string) error {
 	_, err := s.blob(l.Partition).Upload(ctx, streaming.NopCloser(bytes.NewReader(l.text())), &blockblob.UploadOptions{
-		HTTPHeaders:      octets,
+		HTTPHeaders:      store.Octets,
 		AccessConditions: &blob.AccessConditions{LeaseAccessConditions: &blob.LeaseAccessConditions{LeaseID: &token}},
 	})
 	if err != nil {
@@ -295,11 +296,11 @@ func (k *leaseKeeper) renew(ctx context.Context) (lost []string, err error) {
 			case failure == nil:
 				k.keep(l, began.Add(k.set.duration))
 				return
-			case isConflict(failure) || isNotFound(failure) || !time.Now().Before(until):
+			case store.IsConflict(failure) || store.IsNotFound(failure) || !time.Now().Before(until):
 				lost = append(lost, partition)
 				k.forget(partition)
 			}
-			if !isConflict(failure) {
+			if !store.IsConflict(failure) {
 				err = failure
 			}
 		})
@@ -326,7 +327,7 @@ func (k *leaseKeeper) balance(ctx context.Context, admit func(partition string) 
 			if l.Leased {
 				stolen = append(stolen, got.Partition)
 			}
-		case !isConflict(failure):
+		case !store.IsConflict(failure):
 			err = failure
 		}
 	}
@@ -340,7 +341,7 @@ func (k *leaseKeeper) drop(ctx context.Context, partition string) error {
 		return nil
 	}
 	err := k.set.release(ctx, l)
-	if err == nil || isConflict(err) || isNotFound(err) {
+	if err == nil || store.IsConflict(err) || store.IsNotFound(err) {
 		k.forget(partition)
 		return nil
 	}

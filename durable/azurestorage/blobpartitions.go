@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 )
 
@@ -33,7 +34,7 @@ type leasing interface {
 func newBlobPartitions(h *TaskHub) *blobPartitions {
 	b := &blobPartitions{hub: h, byQueue: map[string]*partition{}}
 	for _, p := range h.partitions {
-		b.byQueue[p.queue.name] = p
+		b.byQueue[p.queue.Name] = p
 	}
 	if h.cfg.PartitionManager == LegacyBlobLeases {
 		b.leases = &legacyLeasing{blobPartitions: b, keeper: newLeaseKeeper(h.leaseSet(defaultLeases)), stolen: map[string]time.Time{}}
@@ -66,7 +67,7 @@ func (b *blobPartitions) run(ctx, work context.Context) {
 		if unsettled || err != nil {
 			wait = min(wait, unsettledInterval)
 		}
-		if !sleep(ctx, wait) {
+		if !store.Sleep(ctx, wait) {
 			break
 		}
 	}
@@ -91,7 +92,7 @@ func (b *blobPartitions) leave(work context.Context) {
 			p.beginDrain(work, b.hub.cfg.DrainTimeout)
 		}
 	}
-	for pause := time.Millisecond; sleep(work, pause); pause = leavePause { // those that are idle end at once
+	for pause := time.Millisecond; store.Sleep(work, pause); pause = leavePause { // those that are idle end at once
 		held := b.leases.held()
 		if len(held) == 0 {
 			return
@@ -136,7 +137,7 @@ func (b *blobPartitions) lost(work context.Context, queue string) {
 func (b *blobPartitions) dropExpired(work context.Context) {
 	for _, p := range b.hub.partitions {
 		if p.expired(time.Now()) {
-			b.lost(work, p.queue.name)
+			b.lost(work, p.queue.Name)
 		}
 	}
 }

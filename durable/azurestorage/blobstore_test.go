@@ -2,26 +2,57 @@ package azurestorage
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
+	"strings"
 	"testing"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 )
 
 func TestBlobStore_WaitsWhileTooMuchIsBeingDownloaded(t *testing.T) {
 	h := openHub(t, testConfig(t))
-	if err := h.largeMessages.write(t.Context(), "blob", []byte("text")); err != nil {
+	if err := h.largeMessages.Write(t.Context(), "blob", []byte("text")); err != nil {
 		t.Fatal(err)
 	}
-	if err := downloading.Acquire(t.Context(), 2*maxDecompressed); err != nil {
+	if err := store.Downloading.Acquire(t.Context(), 2*wire.MaxDecompressed); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
-	text, err := h.largeMessages.read(ctx, "blob")
-	downloading.Release(2 * maxDecompressed)
+	text, err := h.largeMessages.Read(ctx, "blob")
+	store.Downloading.Release(2 * wire.MaxDecompressed)
 	if err == nil {
 		t.Errorf("with no room it was read: %q", text)
 	}
-	if text, err = h.largeMessages.read(t.Context(), "blob"); err != nil || string(text) != "text" {
+	if text, err = h.largeMessages.Read(t.Context(), "blob"); err != nil || string(text) != "text" {
 		t.Errorf("with room: %q, %v", text, err)
+	}
+}
+
+// Each blob is bounded by itself, too, but there may be many at a time.
+func TestUnpack_WaitsWhileTooMuchIsBeingUnpacked(t *testing.T) {
+	data, err := wire.Compress(make([]byte, 1<<20))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.Unpacking.Acquire(t.Context(), 2*wire.MaxDecompressed); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = store.Unpack(ctx, data)
+	store.Unpacking.Release(2 * wire.MaxDecompressed)
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("with no room: %v, want that it waits for some", err)
+	}
+	if got, err := store.Unpack(t.Context(), data); err != nil || len(got) != 1<<20 {
+		t.Errorf("with room: %d bytes, %v", len(got), err)
+	}
+	binary.LittleEndian.PutUint32(data[len(data)-4:], 10)
+	if got, err := store.Unpack(t.Context(), data); err == nil || !strings.Contains(err.Error(), "more than 10 bytes") {
+		t.Errorf("a blob with more than it says: %d bytes, %v", len(got), err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -47,7 +48,7 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 func (s *session) commit(ctx context.Context, cp *provider.Checkpoint) error {
 	err := s.write(ctx, cp)
 	if errors.Is(err, provider.ErrSessionLost) {
-		s.hub.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", s.executionID(), "partition", s.slot.partition.queue.name, "error", err)
+		s.hub.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", s.executionID(), "partition", s.slot.partition.queue.Name, "error", err)
 	}
 	if err != nil {
 		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
@@ -126,7 +127,7 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 		return err
 	}
 	for _, name := range oldBlobs {
-		if err := s.hub.largeMessages.remove(ctx, name); err != nil {
+		if err := s.hub.largeMessages.Remove(ctx, name); err != nil {
 			s.hub.log.Warn("blob of an earlier generation could not be deleted", "instanceId", s.slot.id, "blob", name, "error", err)
 		}
 	}
@@ -134,7 +135,7 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 }
 
 // follow does steps 3 and 4 of a commit, of which the history is written.
-func (s *session) follow(ctx context.Context, cp *provider.Checkpoint, rows []entity) error {
+func (s *session) follow(ctx context.Context, cp *provider.Checkpoint, rows []wire.Row) error {
 	if err := s.track(ctx); err != nil {
 		return err
 	}
@@ -161,7 +162,7 @@ func (s *session) follow(ctx context.Context, cp *provider.Checkpoint, rows []en
 // writeHistory does steps 1 and 2 of a commit, and returns the rows that were
 // added. If it is not known whether the checkpoint counts, its messages are made
 // visible: either their history is there, or they will be found not to have one.
-func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]entity, error) {
+func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]wire.Row, error) {
 	sent, err := s.send(ctx, cp)
 	if err != nil {
 		s.hub.retract(ctx, sent)
@@ -207,7 +208,7 @@ func (s *session) notes(cp *provider.Checkpoint) map[string]string {
 	notes := map[string]string{}
 	s.noteTracking(notes)
 	if first := s.firstExecution(cp); first != s.loaded.current.first {
-		notes[firstExecutionColumn] = first
+		notes[wire.FirstExecutionColumn] = first
 	}
 	if after, isOne := s.batchesAfter(cp); isOne {
 		notes[batchesColumn] = after.String()
@@ -228,7 +229,7 @@ func (s *session) firstExecution(cp *provider.Checkpoint) string {
 }
 
 // advance makes the session know what was committed.
-func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, rows []entity) error {
+func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, rows []wire.Row) error {
 	loaded, first := s.loaded, s.firstExecution(cp)
 	batches, run := loaded.batches, loaded.run
 	if after, isOne := s.batchesAfter(cp); isOne {
@@ -247,8 +248,8 @@ func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, row
 			return err
 		}
 		loaded.events, loaded.bytes = append(loaded.events, stored), loaded.bytes+size
-		for _, column := range largeTextColumns {
-			if name := rows[i].offloadedTo(column); name != "" {
+		for _, column := range wire.LargeTextColumns {
+			if name := rows[i].OffloadedTo(column); name != "" {
 				loaded.blobs = append(loaded.blobs, name)
 			}
 		}

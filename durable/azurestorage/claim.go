@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
 // A message for a queue that this process serves is put into the queue hidden,
@@ -134,7 +136,7 @@ func (q *activityQueue) admit(ctx context.Context, claimed []*delivery) {
 func (h *TaskHub) claimable(delay time.Duration) bool { return delay <= h.controlLock()/2 }
 
 // newClaim returns the delivery of a message that was put into a queue, hidden. It is renewed from now on.
-func (h *TaskHub) newClaim(out *outgoing, m queueMessage) *delivery {
+func (h *TaskHub) newClaim(out *outgoing, m store.Message) *delivery {
 	lock, settled := h.controlLock(), func() { h.inbox.buffer.give(1) }
 	if out.partition == nil {
 		lock, settled = h.workItemLock(), h.activities.give

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -95,8 +97,8 @@ func TestClaim_BecomesVisibleWhenItCannotBeHandedOver(t *testing.T) {
 	activity := &provider.TaskMessage{Event: &history.TaskScheduled{Header: header(0), Name: "A"}, Target: history.OrchestrationInstance{InstanceID: "i"}}
 	raised := &provider.TaskMessage{Event: &history.EventRaised{Header: header(-1), Name: "E"}, Target: history.OrchestrationInstance{InstanceID: "i"}}
 	out := []*outgoing{
-		{queue: h.workItems, env: &envelope{Message: activity, Sender: &activity.Target}},
-		{queue: h.controlQueues[0], partition: h.partitions[0], env: &envelope{Message: raised, Sender: &history.OrchestrationInstance{}}},
+		{queue: h.workItems, env: &wire.Envelope{Message: activity, Sender: &activity.Target}},
+		{queue: h.controlQueues[0], partition: h.partitions[0], env: &wire.Envelope{Message: raised, Sender: &history.OrchestrationInstance{}}},
 	}
 	h.reserve(out)
 	var sent []sentMessage
@@ -106,7 +108,7 @@ func TestClaim_BecomesVisibleWhenItCannotBeHandedOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m.claimed == nil {
-			t.Fatalf("the message to %s was not claimed", o.queue.name)
+			t.Fatalf("the message to %s was not claimed", o.queue.Name)
 		}
 		sent = append(sent, m)
 	}
@@ -122,9 +124,9 @@ func TestClaim_BecomesVisibleWhenItCannotBeHandedOver(t *testing.T) {
 	})
 	h.handOver(t.Context(), sent)
 	<-stopped // a receive that was under way may have got it, and hands it back
-	for _, q := range []*messageQueue{h.workItems, h.controlQueues[0]} {
+	for _, q := range []*store.Queue{h.workItems, h.controlQueues[0]} {
 		if n := visibleMessages(t, q); n != 1 {
-			t.Errorf("%d messages are visible in %s, want the one that was claimed", n, q.name)
+			t.Errorf("%d messages are visible in %s, want the one that was claimed", n, q.Name)
 		}
 	}
 }
@@ -248,7 +250,7 @@ func TestClaim_OfAPurgedInstanceDoesNotBringItBack(t *testing.T) {
 func TestHeldMessages_TakesWhatComesBackWhileItIsHandedBack(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
-	m := queueMessage{id: "1", receipt: "a", dequeueCount: 1}
+	m := store.Message{ID: "1", Receipt: "a", DequeueCount: 1}
 	settled := 0
 	first := h.newDelivery(h.workItems, m, time.Minute, func() { settled++ })
 	if older := h.held.add(first); older != nil {

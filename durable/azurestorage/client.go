@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -16,21 +18,21 @@ func (h *TaskHub) Send(ctx context.Context, msg provider.TaskMessage) error {
 	if msg.Target.InstanceID == "" {
 		return fmt.Errorf("%s: no instance is named", what)
 	}
-	if err := checkID(msg.Target.InstanceID); err != nil {
+	if err := wire.CheckID(msg.Target.InstanceID); err != nil {
 		return fmt.Errorf("send %s: %w", msg.Event.Type(), err)
 	}
 	if err := h.ensureCreated(ctx); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
 	p := h.partitionOf(msg.Target.InstanceID)
-	out := []*outgoing{{queue: p.queue, partition: p, env: &envelope{Message: &msg, Sender: &history.OrchestrationInstance{}}}}
+	out := []*outgoing{{queue: p.queue, partition: p, env: &wire.Envelope{Message: &msg, Sender: &history.OrchestrationInstance{}}}}
 	h.reserve(out)
 	sent, err := h.post(ctx, out[0])
 	switch {
 	case err == nil:
 		h.handOver(ctx, []sentMessage{sent})
 		return nil
-	case isTransient(err) && !wasNotApplied(err):
+	case store.IsTransient(err) && !store.WasNotApplied(err):
 		return fmt.Errorf("%s: it may have arrived or not: %w", what, err)
 	}
 	return fmt.Errorf("%s: %w", what, err)
@@ -38,7 +40,7 @@ func (h *TaskHub) Send(ctx context.Context, msg provider.TaskMessage) error {
 
 // History implements [provider.Client].
 func (h *TaskHub) History(ctx context.Context, id string) ([]history.Event, error) {
-	if checkID(id) != nil {
+	if wire.CheckID(id) != nil {
 		return nil, nil
 	}
 	err := h.ensureCreated(ctx)
@@ -54,7 +56,7 @@ func (h *TaskHub) History(ctx context.Context, id string) ([]history.Event, erro
 
 // Instance implements [provider.Client].
 func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
-	if err := checkID(id); err != nil {
+	if err := wire.CheckID(id); err != nil {
 		return nil, err
 	}
 	if err := h.ensureCreated(ctx); err != nil {
@@ -67,7 +69,7 @@ func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch)
 	if row == nil {
 		return nil, fmt.Errorf("instance %q: %w", id, provider.ErrInstanceNotFound)
 	}
-	if err := h.resolveState(ctx, row, maxDecompressed); err != nil {
+	if err := h.resolveState(ctx, row, wire.MaxDecompressed); err != nil {
 		return nil, err
 	}
 	return &row.State, nil
@@ -75,21 +77,21 @@ func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch)
 
 // resolveState reads the input and the output of a row that are in blobs, if none is
 // longer than limit.
-func (h *TaskHub) resolveState(ctx context.Context, row *instanceRow, limit int64) error {
+func (h *TaskHub) resolveState(ctx context.Context, row *wire.InstanceRow, limit int64) error {
 	state := &row.State
 	if row.InputBlob != "" {
-		text, err := h.largeMessages.readUpTo(ctx, row.InputBlob, limit)
+		text, err := h.largeMessages.ReadUpTo(ctx, row.InputBlob, limit)
 		if err != nil {
 			return fmt.Errorf("read input of instance %q: %w", state.Instance.InstanceID, err)
 		}
 		state.Input = new(string(text))
 	}
 	if row.TagsBlob != "" {
-		text, err := h.largeMessages.readUpTo(ctx, row.TagsBlob, limit)
+		text, err := h.largeMessages.ReadUpTo(ctx, row.TagsBlob, limit)
 		if err != nil {
 			return fmt.Errorf("read tags of instance %q: %w", state.Instance.InstanceID, err)
 		}
-		if err := row.decodeTags(string(text)); err != nil {
+		if err := row.DecodeTags(string(text)); err != nil {
 			return err
 		}
 	}
@@ -100,7 +102,7 @@ func (h *TaskHub) resolveState(ctx context.Context, row *instanceRow, limit int6
 		if *v.field == nil {
 			continue
 		}
-		blob, ok := ownBlobName(h.largeMessages.url, state.Instance.InstanceID, **v.field)
+		blob, ok := wire.OwnBlobName(h.largeMessages.URL, state.Instance.InstanceID, **v.field)
 		if !ok {
 			continue
 		}
@@ -116,21 +118,21 @@ func (h *TaskHub) resolveState(ctx context.Context, row *instanceRow, limit int6
 // readReference returns the value that a blob stands for: that of a start
 // message is its input. It fails if the blob's text is longer than limit.
 func (h *TaskHub) readReference(ctx context.Context, blob string, limit int64) (*string, error) {
-	text, err := h.largeMessages.readUpTo(ctx, blob, limit)
+	text, err := h.largeMessages.ReadUpTo(ctx, blob, limit)
 	if err != nil {
 		return nil, err
 	}
-	if !isStartMessageBlob(blob) {
+	if !wire.IsStartMessageBlob(blob) {
 		return new(string(text)), nil
 	}
-	env, err := decodeEnvelopeJSON(text)
+	env, err := wire.DecodeEnvelopeJSON(text)
 	if err != nil {
-		return nil, &damageError{fmt.Errorf("start message %s: %w", blob, err)}
+		return nil, &wire.DamageError{Cause: fmt.Errorf("start message %s: %w", blob, err)}
 	}
 	if env.Message != nil {
 		if start, ok := env.Message.Event.(*history.ExecutionStarted); ok {
 			return start.Input, nil
 		}
 	}
-	return nil, &damageError{fmt.Errorf("blob %s is not a start message", blob)}
+	return nil, &wire.DamageError{Cause: fmt.Errorf("blob %s is not a start message", blob)}
 }

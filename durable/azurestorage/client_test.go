@@ -15,6 +15,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -172,19 +174,19 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 	for _, id := range []string{"a", "bad row", "gone", "no gzip", "z"} {
 		mustStart(t, h, id, "e", large)
 	}
-	row := entity{PartitionKey: "bad row"}
-	row.setString("Tags", "{")
-	if _, err := h.instancesTable.merge(t.Context(), row, "*"); err != nil {
+	row := wire.Row{PartitionKey: "bad row"}
+	row.SetString("Tags", "{")
+	if _, err := h.instancesTable.Merge(t.Context(), row, "*"); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range blobNames(t, h) {
 		var err error
 		switch {
 		case strings.HasPrefix(name, "gone/"):
-			err = h.largeMessages.remove(t.Context(), name)
+			err = h.largeMessages.Remove(t.Context(), name)
 		case strings.HasPrefix(name, "no gzip/"):
-			if err = h.largeMessages.remove(t.Context(), name); err == nil {
-				err = h.largeMessages.createBlob(t.Context(), name, []byte("{}"))
+			if err = h.largeMessages.Remove(t.Context(), name); err == nil {
+				err = h.largeMessages.CreateBlob(t.Context(), name, []byte("{}"))
 			}
 		}
 		if err != nil {
@@ -209,7 +211,7 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 		t.Errorf("without payloads: %v, %v; want all but the bad row", page, err)
 	}
 	refused.Store(true)
-	if page, err = h.Instances(t.Context(), provider.Query{Fetch: provider.Fetch{Input: true}}); statusOf(err) != http.StatusForbidden {
+	if page, err = h.Instances(t.Context(), provider.Query{Fetch: provider.Fetch{Input: true}}); store.StatusOf(err) != http.StatusForbidden {
 		t.Errorf("%v, %v; want that the blobs are refused: nothing is left out for that", page, err)
 	}
 }
@@ -225,11 +227,11 @@ func TestInstances_ReadsARowAgainWhoseBlobsAreGone(t *testing.T) {
 		t.Fatal(row, err)
 	}
 	for _, name := range blobNames(t, h) {
-		if err := h.largeMessages.remove(t.Context(), name); err != nil {
+		if err := h.largeMessages.Remove(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := h.instancesTable.remove(t.Context(), entity{PartitionKey: "i"}); err != nil {
+	if err := h.instancesTable.Remove(t.Context(), wire.Row{PartitionKey: "i"}); err != nil {
 		t.Fatal(err)
 	}
 	if state, err := h.resolveOrReadAgain(t.Context(), row, provider.Query{Fetch: provider.Fetch{Input: true}}); state != nil || err != nil {
@@ -243,14 +245,14 @@ func TestInstance_HasALargeOutputThatAWorkerWithAnotherEndpointWrote(t *testing.
 	h := openHub(t, testConfig(t))
 	mustStart(t, h, "i", "e", "1")
 	const blob = "i/output.json.gz"
-	if err := h.largeMessages.write(t.Context(), blob, []byte(large)); err != nil {
+	if err := h.largeMessages.Write(t.Context(), blob, []byte(large)); err != nil {
 		t.Fatal(err)
 	}
 	own := h.blobURL(blob)
-	for _, address := range []string{own, "https://account.z01.blob.storage.azure.net/" + h.largeMessages.name + "/" + blob} {
-		row := entity{PartitionKey: "i"}
-		row.setString("Output", address)
-		if _, err := h.instancesTable.merge(t.Context(), row, "*"); err != nil {
+	for _, address := range []string{own, "https://account.z01.blob.storage.azure.net/" + h.largeMessages.Name + "/" + blob} {
+		row := wire.Row{PartitionKey: "i"}
+		row.SetString("Output", address)
+		if _, err := h.instancesTable.Merge(t.Context(), row, "*"); err != nil {
 			t.Fatal(err)
 		}
 		state, err := h.Instance(t.Context(), "i", provider.Fetch{Output: true})
@@ -291,39 +293,39 @@ func TestTaskHub_KeepsLargePayloadsInBlobs(t *testing.T) {
 
 	fetchAll := provider.Fetch{Input: true, Output: true}
 	state, err := h.Instance(t.Context(), id, fetchAll)
-	if err != nil || value(state.Input) != large("input") {
-		t.Fatalf("input of %d bytes, %v", len(value(state.Input)), err)
+	if err != nil || store.Value(state.Input) != large("input") {
+		t.Fatalf("input of %d bytes, %v", len(store.Value(state.Input)), err)
 	}
 	item := mustNext(t, h)
-	if got := item.Messages[0].Event.(*history.ExecutionStarted).Input; value(got) != large("input") {
-		t.Fatalf("the start message has an input of %d bytes", len(value(got)))
+	if got := item.Messages[0].Event.(*history.ExecutionStarted).Input; store.Value(got) != large("input") {
+		t.Fatalf("the start message has an input of %d bytes", len(store.Value(got)))
 	}
 	commitActivity(t, item, 0, large("task"))
 	work := mustActivity(t, h)
-	if value(work.Task.Input) != large("task") {
-		t.Fatalf("the activity has an input of %d bytes", len(value(work.Task.Input)))
+	if store.Value(work.Task.Input) != large("task") {
+		t.Fatalf("the activity has an input of %d bytes", len(store.Value(work.Task.Input)))
 	}
 	if err := work.Lock.Complete(t.Context(), &history.TaskCompleted{Header: header(-1), TaskScheduledID: 0, Result: new(large("result"))}); err != nil {
 		t.Fatal(err)
 	}
 	item = mustNext(t, h)
-	if start := item.History[1].(*history.ExecutionStarted); value(start.Input) != large("input") {
-		t.Errorf("the history has an input of %d bytes", len(value(start.Input)))
+	if start := item.History[1].(*history.ExecutionStarted); store.Value(start.Input) != large("input") {
+		t.Errorf("the history has an input of %d bytes", len(store.Value(start.Input)))
 	}
 	commitEnd(t, item, 1, large("output"))
 
 	if state, err = h.Instance(t.Context(), id, fetchAll); err != nil {
 		t.Fatal(err)
 	}
-	if value(state.Input) != large("input") || value(state.Output) != large("output") {
-		t.Errorf("input of %d and output of %d bytes", len(value(state.Input)), len(value(state.Output)))
+	if store.Value(state.Input) != large("input") || store.Value(state.Output) != large("output") {
+		t.Errorf("input of %d and output of %d bytes", len(store.Value(state.Input)), len(store.Value(state.Output)))
 	}
 	events, err := h.History(t.Context(), id)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if done := events[5].(*history.TaskCompleted); value(done.Result) != large("result") {
-		t.Errorf("the history has a result of %d bytes", len(value(done.Result)))
+	if done := events[5].(*history.TaskCompleted); store.Value(done.Result) != large("result") {
+		t.Errorf("the history has a result of %d bytes", len(store.Value(done.Result)))
 	}
 	var kinds []string
 	for _, name := range blobNames(t, h) {
@@ -408,16 +410,16 @@ func TestTaskHub_IsCreatedByManyAtATime(t *testing.T) {
 }
 
 // queueTexts receives everything in a queue, and puts it back.
-func queueTexts(t testing.TB, q *messageQueue) []string {
+func queueTexts(t testing.TB, q *store.Queue) []string {
 	t.Helper()
-	messages, err := q.receive(t.Context(), 32, time.Second)
+	messages, err := q.Receive(t.Context(), 32, time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var texts []string
 	for _, m := range messages {
-		texts = append(texts, m.text)
-		if _, err := q.update(t.Context(), m, 0); err != nil {
+		texts = append(texts, m.Text)
+		if _, err := q.Update(t.Context(), m, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -427,7 +429,7 @@ func queueTexts(t testing.TB, q *messageQueue) []string {
 func blobNames(t testing.TB, h *TaskHub) []string {
 	t.Helper()
 	var names []string
-	for pager := h.largeMessages.client.NewListBlobsFlatPager(nil); pager.More(); {
+	for pager := h.largeMessages.Client.NewListBlobsFlatPager(nil); pager.More(); {
 		page, err := pager.NextPage(context.Background())
 		if err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/metric"
 )
@@ -220,7 +221,7 @@ func (c Config) Validate() error {
 	}{
 		{"ControlQueueVisibilityTimeout", c.ControlQueueVisibilityTimeout, minVisibilityTimeout, time.Hour},
 		{"WorkItemQueueVisibilityTimeout", c.WorkItemQueueVisibilityTimeout, minVisibilityTimeout, time.Hour},
-		{"MaxQueuePollingInterval", c.MaxQueuePollingInterval, minPollingInterval, time.Hour},
+		{"MaxQueuePollingInterval", c.MaxQueuePollingInterval, store.MinPollingInterval, time.Hour},
 		{"LeaseInterval", c.LeaseInterval, time.Second, time.Hour},
 		{"LeaseAcquireInterval", c.LeaseAcquireInterval, 10 * time.Millisecond, time.Hour},
 		{"DrainTimeout", c.DrainTimeout, 0, time.Hour},

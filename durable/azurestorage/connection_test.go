@@ -3,6 +3,8 @@ package azurestorage
 import (
 	"strings"
 	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
 func TestParseConnectionString(t *testing.T) {
@@ -15,12 +17,12 @@ func TestParseConnectionString(t *testing.T) {
 		"Azurite by its short name": {
 			text:  "UseDevelopmentStorage=true",
 			queue: "http://127.0.0.1:10001/devstoreaccount1", table: "http://127.0.0.1:10002/devstoreaccount1", blob: "http://127.0.0.1:10000/devstoreaccount1",
-			account: developmentAccount, key: developmentKey,
+			account: store.DevelopmentAccount, key: store.DevelopmentKey,
 		},
 		"Azurite elsewhere": {
 			text:  "UseDevelopmentStorage=true;DevelopmentStorageProxyUri=http://azurite",
 			queue: "http://azurite:10001/devstoreaccount1", table: "http://azurite:10002/devstoreaccount1", blob: "http://azurite:10000/devstoreaccount1",
-			account: developmentAccount, key: developmentKey,
+			account: store.DevelopmentAccount, key: store.DevelopmentKey,
 		},
 		"an account and its key": {
 			text:  "DefaultEndpointsProtocol=https;AccountName=acc;AccountKey=a2V5PQ==;EndpointSuffix=core.chinacloudapi.cn",
@@ -58,7 +60,7 @@ func TestParseConnectionString(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.queue != tt.queue || c.table != tt.table || c.blob != tt.blob || c.account != tt.account || c.key != tt.key || c.sas != tt.sas {
+			if a := c.account; a.Queue != tt.queue || a.Table != tt.table || a.Blob != tt.blob || a.Name != tt.account || a.Key != tt.key || a.SAS != tt.sas {
 				t.Errorf("connection is %+v", c)
 			}
 		})
@@ -101,8 +103,8 @@ func TestResolveConnection(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if c.queue != tt.wantQueue {
-				t.Errorf("queue endpoint %s, want %s", c.queue, tt.wantQueue)
+			if c.account.Queue != tt.wantQueue {
+				t.Errorf("queue endpoint %s, want %s", c.account.Queue, tt.wantQueue)
 			}
 			if _, err := Open(c, Config{}); err != nil {
 				t.Errorf("open: %v", err)

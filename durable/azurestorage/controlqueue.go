@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -17,40 +19,40 @@ import (
 // nobody would have it.
 func (p *partition) poll(r *reading) {
 	h := p.hub
-	backoff := pollBackoff{max: h.cfg.MaxQueuePollingInterval}
+	backoff := store.PollBackoff{Max: h.cfg.MaxQueuePollingInterval}
 	for r.ctx.Err() == nil {
 		h.awaitRenewals(r.ctx)
 		if !p.isListening() { // the lease ran out and could not be renewed
-			sleep(r.ctx, time.Second)
+			store.Sleep(r.ctx, time.Second)
 			continue
 		}
 		room := h.inbox.buffer.take(r.ctx, h.cfg.ControlQueueBatchSize, func() {
-			h.log.Info("PendingOrchestratorMessageLimitReached", "partition", p.queue.name, "threshold", h.cfg.ControlQueueBufferThreshold)
+			h.log.Info("PendingOrchestratorMessageLimitReached", "partition", p.queue.Name, "threshold", h.cfg.ControlQueueBufferThreshold)
 		})
 		if room == 0 {
 			return
 		}
 		missed := p.missed()
-		messages, err := p.queue.receive(r.work, room, h.stretched(h.controlLock()))
+		messages, err := p.queue.Receive(r.work, room, h.stretched(h.controlLock()))
 		if err != nil {
 			h.inbox.buffer.give(room)
 			if r.work.Err() == nil {
 				h.health.failed("queues", err)
 			}
-			backoff.wait(r.ctx, p.wake, p.queue.name, 0, err)
+			backoff.Wait(r.ctx, p.wake, p.queue.Name, 0, err)
 			continue
 		}
 		h.health.ok("queues")
 		taken := p.take(r, messages)
 		h.inbox.buffer.give(room - taken)
 		p.lookedAt(missed, len(messages), room)
-		backoff.wait(r.ctx, p.wake, p.queue.name, len(messages), nil)
+		backoff.Wait(r.ctx, p.wake, p.queue.Name, len(messages), nil)
 	}
 }
 
 // take makes deliveries of what was received, and returns how many take up
 // room.
-func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
+func (p *partition) take(r *reading, messages []store.Message) (taken int) {
 	h := p.hub
 	held := h.hold(p.queue, messages, h.controlLock(), func() { h.inbox.buffer.give(1) })
 	var fresh []*delivery
@@ -71,7 +73,7 @@ func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
 		if !p.believe(r, d) {
 			continue
 		}
-		h.meter.Received(p.queue.name, ageOf(d))
+		h.meter.Received(p.queue.Name, ageOf(d))
 		fresh = append(fresh, d)
 	}
 	slices.SortStableFunc(fresh, func(a, b *delivery) int {
@@ -84,7 +86,7 @@ func (p *partition) take(r *reading, messages []queueMessage) (taken int) {
 // hold makes deliveries of messages that were received, and has them kept hidden
 // from others before the first is looked at: what is large may take long to fetch.
 // Those that this process has already are left out.
-func (h *TaskHub) hold(q *messageQueue, messages []queueMessage, lock time.Duration, onSettled func()) (held []*delivery) {
+func (h *TaskHub) hold(q *store.Queue, messages []store.Message, lock time.Duration, onSettled func()) (held []*delivery) {
 	for _, m := range messages {
 		d := h.newDelivery(q, m, lock, onSettled)
 		if older := h.held.add(d); older != nil {
@@ -106,7 +108,7 @@ func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
 	d.mu.Lock()
 	d.env = env
 	d.mu.Unlock()
-	if d.dequeueCount > 1 && !h.undecodable.knows(d.queue.name, d.id) {
+	if d.dequeueCount > 1 && !h.undecodable.knows(d.queue.Name, d.id) {
 		h.log.Info("message recovered: it was received before and is delivered again", d.attrs("attempt", d.dequeueCount)...)
 	}
 	return nil
@@ -114,26 +116,26 @@ func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
 
 // readEnvelope reads a message's text, and its blob if it has one. Errors are as those of
 // decode.
-func (h *TaskHub) readEnvelope(ctx context.Context, text string) (*envelope, error) {
-	env, err := decodeEnvelope(text)
+func (h *TaskHub) readEnvelope(ctx context.Context, text string) (*wire.Envelope, error) {
+	env, err := wire.DecodeEnvelope(text)
 	if err != nil {
-		return nil, &damageError{err}
+		return nil, &wire.DamageError{Cause: err}
 	}
 	if name, batch := env.CompressedBlobName, env.Batch; name != "" {
-		content, err := h.largeMessages.read(ctx, name)
-		if isNotFound(err) {
-			return nil, &damageError{fmt.Errorf("fetch large message %s: %w", name, errBlobGone)}
+		content, err := h.largeMessages.Read(ctx, name)
+		if store.IsNotFound(err) {
+			return nil, &wire.DamageError{Cause: fmt.Errorf("fetch large message %s: %w", name, errBlobGone)}
 		}
 		if err != nil {
 			return nil, fmt.Errorf("fetch large message: %w", err)
 		}
-		if env, err = decodeEnvelopeJSON(content); err != nil {
-			return nil, &damageError{fmt.Errorf("large message %s: %w", name, err)}
+		if env, err = wire.DecodeEnvelopeJSON(content); err != nil {
+			return nil, &wire.DamageError{Cause: fmt.Errorf("large message %s: %w", name, err)}
 		}
 		env.Batch = batch
 	}
 	if env.Message == nil {
-		return nil, &damageError{errors.New("it has no task message")}
+		return nil, &wire.DamageError{Cause: errors.New("it has no task message")}
 	}
 	return env, nil
 }
@@ -153,7 +155,7 @@ func (p *partition) arrive(r *reading, deliveries ...*delivery) {
 // isDue reports whether a message may be passed on now. If not it is taken care of.
 func (p *partition) isDue(r *reading, d *delivery) bool {
 	if _, isTask := d.event().(*history.TaskScheduled); isTask {
-		r.do(func() { d.leave(r.work, &damageError{errors.New("an activity in a control queue")}) })
+		r.do(func() { d.leave(r.work, &wire.DamageError{Cause: errors.New("an activity in a control queue")}) })
 		return false
 	}
 	wait := time.Until(provider.Due(*d.env.Message))
@@ -163,7 +165,7 @@ func (p *partition) isDue(r *reading, d *delivery) bool {
 	case wait <= d.lock/2:
 		// The service counts in seconds, so a timer comes up to one early.
 		r.do(func() {
-			if !sleep(r.ctx, wait) {
+			if !store.Sleep(r.ctx, wait) {
 				d.handBack(r.work, 0)
 				return
 			}

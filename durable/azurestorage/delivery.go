@@ -7,7 +7,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -15,10 +18,10 @@ import (
 // from others, and will be deleted or handed back.
 type delivery struct {
 	hub   *TaskHub
-	queue *messageQueue
-	id    string        // of the message
-	env   *envelope     // set by decode, nil before and if the message cannot be read
-	lock  time.Duration // for how long a renewal hides it
+	queue *store.Queue
+	id    string         // of the message
+	env   *wire.Envelope // set by decode, nil before and if the message cannot be read
+	lock  time.Duration  // for how long a renewal hides it
 
 	dequeueCount int
 	insertedOn   time.Time
@@ -40,7 +43,7 @@ type delivery struct {
 	changing chan struct{}
 
 	mu      sync.Mutex // protects the following
-	msg     queueMessage
+	msg     store.Message
 	until   time.Time // when others may receive it, by our clock
 	lost    bool      // somebody else received it
 	leaving bool      // it is being handed back, and may be received anew from now on
@@ -49,12 +52,12 @@ type delivery struct {
 	doubtful bool
 }
 
-func (h *TaskHub) newDelivery(q *messageQueue, m queueMessage, lock time.Duration, onSettled func()) *delivery {
+func (h *TaskHub) newDelivery(q *store.Queue, m store.Message, lock time.Duration, onSettled func()) *delivery {
 	now := time.Now()
 	return &delivery{
-		hub: h, queue: q, id: m.id, lock: lock, msg: m,
-		dequeueCount: m.dequeueCount, insertedOn: m.insertedOn, age: m.age(),
-		receivedAt: now, until: m.until(), onSettled: onSettled,
+		hub: h, queue: q, id: m.ID, lock: lock, msg: m,
+		dequeueCount: m.DequeueCount, insertedOn: m.InsertedOn, age: m.Age(),
+		receivedAt: now, until: m.Until(), onSettled: onSettled,
 		changing: make(chan struct{}, 1),
 	}
 }
@@ -63,7 +66,7 @@ func (h *TaskHub) newDelivery(q *messageQueue, m queueMessage, lock time.Duratio
 func (d *delivery) text() string {
 	d.mu.Lock() // a renewal may be under way
 	defer d.mu.Unlock()
-	return d.msg.text
+	return d.msg.Text
 }
 
 // event returns what the message carries.
@@ -75,7 +78,7 @@ func (d *delivery) target() history.OrchestrationInstance { return d.env.Message
 // attrs returns what log entries about the message have in common.
 func (d *delivery) attrs(more ...any) []any {
 	attrs := []any{
-		slog.String("partition", d.queue.name),
+		slog.String("partition", d.queue.Name),
 		slog.String("messageId", d.id),
 		slog.Int("dequeueCount", d.dequeueCount),
 	}
@@ -95,7 +98,7 @@ func (d *delivery) attrs(more ...any) []any {
 // change calls f with the message as it is now, while nobody else changes it.
 // f returns the message as it is afterwards. It does nothing to a message that
 // is settled.
-func (d *delivery) change(ctx context.Context, f func(m queueMessage) (queueMessage, error)) error {
+func (d *delivery) change(ctx context.Context, f func(m store.Message) (store.Message, error)) error {
 	select {
 	case d.changing <- struct{}{}:
 	case <-ctx.Done():
@@ -105,7 +108,7 @@ func (d *delivery) change(ctx context.Context, f func(m queueMessage) (queueMess
 }
 
 // changeNow is change for who has sent to d.changing, of which it takes care.
-func (d *delivery) changeNow(f func(m queueMessage) (queueMessage, error)) error {
+func (d *delivery) changeNow(f func(m store.Message) (store.Message, error)) error {
 	defer func() { <-d.changing }()
 	d.mu.Lock()
 	m, settled := d.msg, d.settled
@@ -116,7 +119,7 @@ func (d *delivery) changeNow(f func(m queueMessage) (queueMessage, error)) error
 	changed, err := f(m)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if err == nil && d.msg.receipt == m.receipt {
+	if err == nil && d.msg.Receipt == m.Receipt {
 		d.msg = changed
 	}
 	return err
@@ -138,8 +141,8 @@ func (d *delivery) remove(ctx context.Context) error {
 			d.hub.held.spend(d, spentMessage{})
 		}
 	}()
-	return d.change(ctx, func(m queueMessage) (queueMessage, error) {
-		gone, err := d.queue.remove(ctx, m.id, m.receipt)
+	return d.change(ctx, func(m store.Message) (store.Message, error) {
+		gone, err := d.queue.Remove(ctx, m.ID, m.Receipt)
 		deleted = err == nil && !gone
 		if gone {
 			d.hub.log.Warn("MessageGone", d.attrs("details", "it was deleted, or received by somebody else")...)
@@ -222,7 +225,7 @@ func (d *delivery) abandonAs(ctx context.Context, event, reason string) {
 	delay := abandonDelay(d.receives())
 	if delay >= maxAbandonDelay {
 		d.hub.log.Warn("PoisonMessageDetected", d.attrs("reason", reason)...)
-		d.hub.meter.Poison(d.queue.name)
+		d.hub.meter.Poison(d.queue.Name)
 	}
 	d.abandonFor(ctx, event, delay, reason)
 }
@@ -239,7 +242,7 @@ func (d *delivery) receives() int {
 // abandonFor hands the message back for the given time, and logs that as event.
 func (d *delivery) abandonFor(ctx context.Context, event string, delay time.Duration, reason string) {
 	d.hub.log.Warn(event, d.attrs("delay", delay, "reason", reason)...)
-	d.hub.meter.HeldBack(d.queue.name, d.heldWhy())
+	d.hub.meter.HeldBack(d.queue.Name, d.heldWhy())
 	d.handBack(ctx, delay)
 }
 
@@ -253,10 +256,10 @@ func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
 	d.mu.Lock()
 	d.leaving = true
 	d.mu.Unlock()
-	err := d.change(ctx, func(m queueMessage) (queueMessage, error) { return d.queue.update(ctx, m, delay) })
+	err := d.change(ctx, func(m store.Message) (store.Message, error) { return d.queue.Update(ctx, m, delay) })
 	switch {
 	case err == nil:
-	case isGone(err):
+	case store.IsGone(err):
 		d.hub.log.Warn("MessageGone", d.attrs("details", err.Error())...)
 	default:
 		d.hub.log.Warn("message could not be handed back, it comes back by itself", d.attrs("after", d.lock, "error", err)...)
@@ -289,12 +292,12 @@ func (d *delivery) renew(ctx context.Context) {
 	default:
 		return
 	}
-	err := d.changeNow(func(m queueMessage) (queueMessage, error) {
-		m, err := d.queue.update(urgent(ctx), m, d.hub.stretched(d.lock))
+	err := d.changeNow(func(m store.Message) (store.Message, error) {
+		m, err := d.queue.Update(store.Urgent(ctx), m, d.hub.stretched(d.lock))
 		if err == nil {
 			d.hub.log.Debug("RenewingMessage", d.attrs()...)
 			d.mu.Lock()
-			d.until = m.until()
+			d.until = m.Until()
 			d.mu.Unlock()
 		}
 		return m, err
@@ -302,7 +305,7 @@ func (d *delivery) renew(ctx context.Context) {
 	switch {
 	case err == nil:
 		d.hub.health.ok("queues")
-	case isGone(err):
+	case store.IsGone(err):
 		d.mu.Lock()
 		d.lost = true
 		d.mu.Unlock()
@@ -345,11 +348,11 @@ func (d *delivery) giveRoom() {
 
 // replace gives d the newer copy of its message: its visibility had ended, and
 // we received it again.
-func (d *delivery) replace(m queueMessage) {
+func (d *delivery) replace(m store.Message) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.msg, d.lost = m, false
-	d.until = m.until()
+	d.until = m.Until()
 }
 
 // isDoubtful reports whether the message may be seen again although it was to be
@@ -367,4 +370,27 @@ func taskEventID(ev history.Event) int {
 		return id
 	}
 	return ev.Head().EventID
+}
+
+// heldWhy returns why a message is held back: it cannot be read, or it cannot be
+// taken now.
+func (d *delivery) heldWhy() metering.Held {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.env == nil {
+		return metering.Unreadable
+	}
+	return metering.Early
+}
+
+// ageOf returns for how long a message has waited that may be handed out now: a
+// timer since it was due.
+func ageOf(d *delivery) time.Duration {
+	since := d.insertedOn
+	if d.env != nil && d.env.Message != nil {
+		if due := provider.Due(*d.env.Message); due.After(since) {
+			since = due
+		}
+	}
+	return d.receivedAt.Sub(since)
 }

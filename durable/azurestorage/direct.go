@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -26,7 +27,7 @@ type directResult struct {
 
 // completeDirectly hands the result in env to the instance that waits for it;
 // false means that it has to be sent.
-func (h *TaskHub) completeDirectly(p *partition, item *delivery, env *envelope) (bool, error) {
+func (h *TaskHub) completeDirectly(p *partition, item *delivery, env *wire.Envelope) (bool, error) {
 	r := p.currentReading()
 	if r == nil || !p.isListening() || !h.inbox.buffer.tryTake(1) {
 		return false, nil
@@ -43,12 +44,12 @@ func (h *TaskHub) completeDirectly(p *partition, item *delivery, env *envelope) 
 	return true, nil
 }
 
-func (h *TaskHub) newDirect(p *partition, item *delivery, env *envelope) (*delivery, error) {
-	text, err := encodeEnvelope(env)
+func (h *TaskHub) newDirect(p *partition, item *delivery, env *wire.Envelope) (*delivery, error) {
+	text, err := wire.EncodeEnvelope(env)
 	if err != nil {
 		return nil, fmt.Errorf("encode %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
 	}
-	asReceived, err := decodeEnvelopeJSON(text)
+	asReceived, err := wire.DecodeEnvelopeJSON(text)
 	if err != nil {
 		return nil, fmt.Errorf("read back %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
 	}
@@ -64,12 +65,12 @@ func (h *TaskHub) newDirect(p *partition, item *delivery, env *envelope) (*deliv
 
 // send sends the result after all, to be received after delay. If that fails the
 // activity runs again.
-func (r *directResult) send(ctx context.Context, env *envelope, delay time.Duration) {
+func (r *directResult) send(ctx context.Context, env *wire.Envelope, delay time.Duration) {
 	h := r.item.hub
 	message := provider.TaskMessage{Event: env.Message.Event, Target: env.Message.Target}
 	sent, err := h.post(ctx, &outgoing{
 		queue: r.partition.queue, partition: r.partition, delay: delay, duplicates: true,
-		env: &envelope{Message: &message, Episode: env.Episode, Sender: env.Sender, Scheduled: env.Scheduled},
+		env: &wire.Envelope{Message: &message, Episode: env.Episode, Sender: env.Sender, Scheduled: env.Scheduled},
 	})
 	if err != nil {
 		h.log.Warn("result of an activity could not be sent; the activity runs again", r.item.attrs("error", err)...)

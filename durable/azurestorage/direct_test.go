@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -72,7 +73,7 @@ func TestDirectResult_IsSentWhenItCannotBeTaken(t *testing.T) {
 				runHub(t, other)
 			}
 			item := mustNext(t, other)
-			if done, ok := item.Messages[0].Event.(*history.TaskCompleted); !ok || value(done.Result) != `"a"` {
+			if done, ok := item.Messages[0].Event.(*history.TaskCompleted); !ok || store.Value(done.Result) != `"a"` {
 				t.Fatalf("messages %s, want the result", eventTypes(item.Messages))
 			}
 			commitEnd(t, item, 1, `1`)
@@ -104,7 +105,7 @@ func TestDirectResult_LetsTheActivityRunAgainWhenItCannotBeSent(t *testing.T) {
 	cut.Store(false)
 	completeActivity(t, h, `"again"`)
 	item = mustNext(t, h)
-	if done, ok := item.Messages[0].Event.(*history.TaskCompleted); !ok || value(done.Result) != `"again"` {
+	if done, ok := item.Messages[0].Event.(*history.TaskCompleted); !ok || store.Value(done.Result) != `"again"` {
 		t.Fatalf("messages %s, want the second result", eventTypes(item.Messages))
 	}
 	commitEnd(t, item, 1, `1`)

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -130,12 +132,12 @@ func (h *TaskHub) show(ctx context.Context, sent []sentMessage) error {
 		case m.shown == "":
 		case m.claimed != nil:
 			m.claimed.mu.Lock()
-			m.claimed.msg.text = m.shown // with the next change of the message
+			m.claimed.msg.Text = m.shown // with the next change of the message
 			m.claimed.mu.Unlock()
 		default:
 			group.Go(func() error {
-				hidden := queueMessage{id: m.id, receipt: m.receipt, text: m.shown}
-				_, err := m.queue.update(ctx, hidden, visibilityDelay(m.message, time.Now()))
+				hidden := store.Message{ID: m.ID, Receipt: m.Receipt, Text: m.shown}
+				_, err := m.queue.Update(ctx, hidden, visibilityDelay(m.message, time.Now()))
 				return err
 			})
 		}
@@ -154,14 +156,14 @@ func (p *partition) believe(r *reading, d *delivery) bool {
 		return true
 	}
 	h := p.hub
-	sentinel, err := h.historyRow(r.work, d.env.Sender.InstanceID, sentinelRowKey)
+	sentinel, err := h.historyRow(r.work, d.env.Sender.InstanceID, wire.SentinelRowKey)
 	if err != nil {
 		d.abandon(r.work, "it cannot be found out whether the entity's batch counted that sent it: "+err.Error())
 		return false
 	}
 	var counted entityBatches
-	if sentinel != nil && sentinel.columns != nil {
-		counted = parseBatches(sentinel.columns.EntityBatches)
+	if sentinel != nil && sentinel.Columns != nil {
+		counted = parseBatches(sentinel.Columns.EntityBatches)
 	}
 	if counted.counted(d.env.Batch) {
 		return true

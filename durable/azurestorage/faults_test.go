@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -207,7 +208,7 @@ func commitFollowed(t *testing.T, write func(h *TaskHub, etag string)) (h *TaskH
 		if err != nil {
 			return nil, err
 		}
-		etags, err := parseTransaction(text, 5)
+		etags, err := store.ParseTransaction(text, 5)
 		if err != nil {
 			return nil, err
 		}

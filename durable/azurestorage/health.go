@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
 // health logs when a part of the storage account stops answering and when it
@@ -53,17 +55,17 @@ func (h *TaskHub) Check(ctx context.Context) error {
 	if err := h.ensureCreated(ctx); err != nil {
 		return err
 	}
-	ctx = urgent(ctx)
+	ctx = store.Urgent(ctx)
 	if _, err := h.readInstanceRow(ctx, noInstance); err != nil {
 		return err
 	}
-	if _, err := h.workItems.client.GetProperties(ctx, nil); err != nil {
-		return fmt.Errorf("look at queue %s: %w", h.workItems.name, err)
+	if _, err := h.workItems.Client.GetProperties(ctx, nil); err != nil {
+		return fmt.Errorf("look at queue %s: %w", h.workItems.Name, err)
 	}
 	return h.lookAside(ctx)
 }
 
 // IsBusy implements [provider.Checker].
 func (h *TaskHub) IsBusy() bool {
-	return h.services.queuePace.isBusy() || h.services.tablePace.isBusy() || h.services.blobPace.isBusy()
+	return h.services.QueuePace.IsBusy() || h.services.TablePace.IsBusy() || h.services.BlobPace.IsBusy()
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -41,7 +42,7 @@ func heldKey(queue, id string) string { return queue + "/" + id }
 // here. One that is just being handed back makes room for d: the answer to that
 // may come later than the message.
 func (h *heldMessages) add(d *delivery) (older *delivery) {
-	key := heldKey(d.queue.name, d.id)
+	key := heldKey(d.queue.Name, d.id)
 	h.mu.Lock()
 	older = h.byID[key]
 	if older == nil || older.isLeaving() {
@@ -71,7 +72,7 @@ func (h *heldMessages) spend(d *delivery, m spentMessage) {
 		maps.DeleteFunc(h.spent, func(_ string, m spentMessage) bool { return now.Sub(m.at) > spentFor })
 	}
 	if len(h.spent) < maxSpent {
-		h.spent[heldKey(d.queue.name, d.id)] = m
+		h.spent[heldKey(d.queue.Name, d.id)] = m
 	}
 }
 
@@ -82,14 +83,14 @@ func (h *heldMessages) spend(d *delivery, m spentMessage) {
 func (h *heldMessages) isSpent(d *delivery) (m spentMessage, spent bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m, ok := h.spent[heldKey(d.queue.name, d.id)]
+	m, ok := h.spent[heldKey(d.queue.Name, d.id)]
 	return m, ok && time.Since(m.at) <= spentFor
 }
 
 func (h *heldMessages) forget(d *delivery) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := heldKey(d.queue.name, d.id)
+	key := heldKey(d.queue.Name, d.id)
 	if h.byID[key] == d {
 		delete(h.byID, key)
 	}
@@ -137,7 +138,7 @@ func (h *TaskHub) renewMessages(ctx context.Context) {
 	lock := min(h.controlLock(), h.workItemLock())
 	var group errgroup.Group
 	group.SetLimit(renewalsAtOnce)
-	for sleep(ctx, lock/8) {
+	for store.Sleep(ctx, lock/8) {
 		for _, d := range h.held.all() {
 			if left, renewable := d.hiddenFor(time.Now()); !renewable || left > h.stretched(d.lock)/2 {
 				continue
@@ -158,7 +159,7 @@ func (h *TaskHub) awaitRenewals(ctx context.Context) {
 		left, renewable := d.hiddenFor(time.Now())
 		return renewable && left > 0 && left <= d.lock/8
 	}
-	for slices.ContainsFunc(h.held.all(), late) && sleep(ctx, time.Second) {
+	for slices.ContainsFunc(h.held.all(), late) && store.Sleep(ctx, time.Second) {
 	}
 }
 
@@ -173,7 +174,7 @@ const (
 // stretched returns for how long a message is hidden now that is hidden for lock while
 // the queues answer as usual.
 func (h *TaskHub) stretched(lock time.Duration) time.Duration {
-	wanted := (lockLatencies * h.services.queuePace.latency()).Truncate(time.Second)
+	wanted := (lockLatencies * h.services.QueuePace.Latency()).Truncate(time.Second)
 	return max(lock, min(wanted, slowLocks*lock))
 }
 

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -95,10 +97,10 @@ func runHello(t testing.TB, h *TaskHub, cities ...string) {
 }
 
 // storedRows returns all rows of a table that belong to an instance.
-func storedRows(t testing.TB, table *table, instanceID string) [][]byte {
+func storedRows(t testing.TB, table *store.Table, instanceID string) [][]byte {
 	t.Helper()
 	var rows [][]byte
-	err := table.all(t.Context(), tableQuery{filter: "PartitionKey eq '" + doubled(escapeKey(instanceID)) + "'"}, func(raw []byte) error {
+	err := table.All(t.Context(), store.Query{Filter: "PartitionKey eq '" + store.Doubled(wire.EscapeKey(instanceID)) + "'"}, func(raw []byte) error {
 		rows = append(rows, raw)
 		return nil
 	})
@@ -150,7 +152,7 @@ func TestCheckpoint_WritesTheRecordedRowsOfAHelloSequence(t *testing.T) {
 	}
 	delete(want["Instances"], "TaskHubName")
 	delete(got["Instances"], "TaskHubName")
-	delete(got["Instances"], firstCreatedColumn) // ours alone
+	delete(got["Instances"], wire.FirstCreatedColumn) // ours alone
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("rows (-.NET +ours):\n%s", diff)
 	}
@@ -179,14 +181,14 @@ func TestTaskHub_TellsClientsWhatHappened(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if state.Status != history.Pending || value(state.Input) != `"in"` || state.Name != "HelloSeq" || state.Generation != 0 {
+	if state.Status != history.Pending || store.Value(state.Input) != `"in"` || state.Name != "HelloSeq" || state.Generation != 0 {
 		t.Errorf("before the start: %+v", state)
 	}
 	runHello(t, h, "Tokyo")
 	if state, err = h.Instance(t.Context(), "hello-1", provider.Fetch{Output: true}); err != nil {
 		t.Fatal(err)
 	}
-	if state.Status != history.Completed || value(state.Output) != `["Hello Tokyo!"]` || state.Input != nil || state.CompletedAt.IsZero() {
+	if state.Status != history.Completed || store.Value(state.Output) != `["Hello Tokyo!"]` || state.Input != nil || state.CompletedAt.IsZero() {
 		t.Errorf("after the end: %+v", state)
 	}
 	events, err := h.History(t.Context(), "hello-1")
@@ -213,21 +215,21 @@ func TestRowScanner_ReadsRowsOfTheService(t *testing.T) {
 	runHub(t, h)
 	mustStart(t, h, "i", "e", `"in"`)
 	runHello(t, h, "Tokyo", "Seattle")
-	var s rowScanner
+	var s wire.RowScanner
 	scanned, left := map[string]int{}, map[string]int{}
-	err := h.historyTable.all(t.Context(), tableQuery{filter: "PartitionKey eq 'i'"}, func(raw []byte) error {
-		row, err := decodeColumns(raw)
+	err := h.historyTable.All(t.Context(), store.Query{Filter: "PartitionKey eq 'i'"}, func(raw []byte) error {
+		row, err := wire.DecodeColumns(raw)
 		if err != nil {
 			return err
 		}
-		got, ok := s.decode(raw)
+		got, ok := s.Decode(raw)
 		if !ok {
-			left[row.columns.EventType]++
+			left[row.Columns.EventType]++
 			return nil
 		}
-		scanned[row.columns.EventType]++
-		gotEvent, gotErr := got.event()
-		wantEvent, wantErr := row.event()
+		scanned[row.Columns.EventType]++
+		gotEvent, gotErr := got.Event()
+		wantEvent, wantErr := row.Event()
 		if diff := cmp.Diff([]any{wantEvent, wantErr}, []any{gotEvent, gotErr}); diff != "" {
 			t.Errorf("the scanner reads another event (-want +got):\n%s", diff)
 		}

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -17,13 +19,13 @@ import (
 // UploadHistoryBatch). It returns the sentinel's new ETag, and how many rows are
 // known to be written. [provider.ErrSessionLost] means that somebody else wrote
 // in between.
-func (h *TaskHub) appendHistory(ctx context.Context, instance history.OrchestrationInstance, rows []entity, etag string) (newETag string, written int, err error) {
+func (h *TaskHub) appendHistory(ctx context.Context, instance history.OrchestrationInstance, rows []wire.Row, etag string) (newETag string, written int, err error) {
 	return h.appendNoting(ctx, instance, rows, etag, nil)
 }
 
 // appendNoting is appendHistory with what the sentinel is to say besides, by its
 // columns.
-func (h *TaskHub) appendNoting(ctx context.Context, instance history.OrchestrationInstance, rows []entity, etag string, notes map[string]string) (newETag string, written int, err error) {
+func (h *TaskHub) appendNoting(ctx context.Context, instance history.OrchestrationInstance, rows []wire.Row, etag string, notes map[string]string) (newETag string, written int, err error) {
 	for _, batch := range splitHistory(rows) {
 		last := batch.complete
 		w := historyWrite{hub: h, instance: instance, rows: batch.rows, complete: last, at: history.Ticks(time.Now()), notes: notes}
@@ -38,17 +40,17 @@ func (h *TaskHub) appendNoting(ctx context.Context, instance history.Orchestrati
 
 // historyBatch is the rows of one transaction.
 type historyBatch struct {
-	rows     []entity
+	rows     []wire.Row
 	complete bool // the last of its checkpoint
 }
 
 // splitHistory divides rows into transactions that the service takes.
-func splitHistory(rows []entity) []historyBatch {
+func splitHistory(rows []wire.Row) []historyBatch {
 	var batches []historyBatch
 	first, size := 0, 0
 	for i := range rows {
-		size += max(rows[i].sizeEstimate(), len(rows[i].JSON())+operationOverhead)
-		if i+1 == len(rows) || i+1-first == maxHistoryBatchRows || size > maxHistoryBatchBytes-maxRowEstimate {
+		size += max(rows[i].SizeEstimate(), len(rows[i].JSON())+operationOverhead)
+		if i+1 == len(rows) || i+1-first == wire.MaxHistoryBatchRows || size > wire.MaxHistoryBatchBytes-maxRowEstimate {
 			batches = append(batches, historyBatch{rows: rows[first : i+1], complete: i+1 == len(rows)})
 			first, size = i+1, 0
 		}
@@ -62,13 +64,13 @@ const operationOverhead = 1024
 // maxRowEstimate is what a row can add to a transaction at most: nine columns
 // of the greatest size that is not offloaded. Leaving room for one keeps the
 // transaction below the service's bound.
-const maxRowEstimate = 1024 + len(largeTextColumns)*2*maxColumnUnits
+const maxRowEstimate = 1024 + len(wire.LargeTextColumns)*2*wire.MaxColumnUnits
 
 // historyWrite is one transaction on a history.
 type historyWrite struct {
 	hub      *TaskHub
 	instance history.OrchestrationInstance
-	rows     []entity
+	rows     []wire.Row
 	complete bool
 	at       time.Time
 	notes    map[string]string // more columns of the sentinel
@@ -93,16 +95,16 @@ const (
 // the first attempt, they may have had all of it, and it may have been purged: there is
 // no second attempt then.
 func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err error) {
-	begun, delay := time.Now(), firstRetryDelay
+	begun, delay := time.Now(), store.FirstRetryDelay
 	for n := 1; ; n++ {
-		err := once(ctx, func(ctx context.Context) (err error) {
+		err := store.Once(ctx, func(ctx context.Context) (err error) {
 			newETag, err = w.attempt(ctx, etag)
 			return err
 		})
 		switch {
 		case err == nil:
 			return newETag, nil
-		case wasNotApplied(err) && !isConflict(err) && !isTransient(err):
+		case store.WasNotApplied(err) && !store.IsConflict(err) && !store.IsTransient(err):
 			return "", fmt.Errorf("append to history: %w", err)
 		}
 		became, newETag, lookErr := w.look(ctx, etag)
@@ -111,16 +113,16 @@ func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err
 			return newETag, nil
 		case lookErr == nil && became == followed:
 			return etag, nil
-		case lookErr == nil && (newETag != etag || etag == "" && isConflict(err)):
+		case lookErr == nil && (newETag != etag || etag == "" && store.IsConflict(err)):
 			return "", w.lost(err)
 		case errors.Is(lookErr, provider.ErrSessionLost):
 			return "", w.lost(errors.Join(err, lookErr))
-		case n == maxAttempts || ctx.Err() != nil || etag == "" && time.Since(begun) > w.hub.controlLock()/2:
+		case n == store.MaxAttempts || ctx.Err() != nil || etag == "" && time.Since(begun) > w.hub.controlLock()/2:
 			return "", fmt.Errorf("append to history: %d attempts: %w", n, errors.Join(err, lookErr))
-		case lookErr != nil && !isTransient(lookErr):
+		case lookErr != nil && !store.IsTransient(lookErr):
 			return "", fmt.Errorf("append to history: %w", errors.Join(err, lookErr))
 		}
-		if !sleep(ctx, jitter(ctx, "append to history of "+w.instance.InstanceID, delay)) {
+		if !store.Sleep(ctx, store.Jitter(ctx, "append to history of "+w.instance.InstanceID, delay)) {
 			return "", fmt.Errorf("append to history: %w", errors.Join(context.Cause(ctx), err))
 		}
 		delay *= 3
@@ -132,21 +134,21 @@ func (w *historyWrite) lost(err error) error {
 }
 
 func (w *historyWrite) attempt(ctx context.Context, etag string) (string, error) {
-	ops := make([]tableOperation, 0, len(w.rows)+1)
+	ops := make([]store.Operation, 0, len(w.rows)+1)
 	for _, row := range w.rows {
-		ops = append(ops, tableOperation{method: http.MethodPut, entity: row})
+		ops = append(ops, store.Operation{Method: http.MethodPut, Entity: row})
 	}
-	sentinel := tableOperation{
-		method: http.MethodPost,
-		entity: encodeSentinel(w.instance.InstanceID, w.instance.ExecutionID, w.complete, w.at),
+	sentinel := store.Operation{
+		Method: http.MethodPost,
+		Entity: wire.EncodeSentinel(w.instance.InstanceID, w.instance.ExecutionID, w.complete, w.at),
 	}
 	for _, column := range sortedKeys(w.notes) {
-		sentinel.entity.setString(column, w.notes[column])
+		sentinel.Entity.SetString(column, w.notes[column])
 	}
 	if etag != "" {
-		sentinel.method, sentinel.ifMatch = http.MethodPatch, etag
+		sentinel.Method, sentinel.IfMatch = http.MethodPatch, etag
 	}
-	etags, err := w.hub.historyTable.transact(ctx, append(ops, sentinel))
+	etags, err := w.hub.historyTable.Transact(ctx, append(ops, sentinel))
 	if err != nil {
 		return "", err
 	}
@@ -161,11 +163,11 @@ func (w *historyWrite) attempt(ctx context.Context, etag string) (string, error)
 // same last row: its time is when our episode ended. If the history is of another
 // execution, that may have come after ours: the error is an [otherExecutionError].
 func (w *historyWrite) look(ctx context.Context, before string) (became outcome, etag string, err error) {
-	sentinel, err := w.hub.historyRow(ctx, w.instance.InstanceID, sentinelRowKey)
+	sentinel, err := w.hub.historyRow(ctx, w.instance.InstanceID, wire.SentinelRowKey)
 	switch {
 	case err != nil || sentinel == nil:
 		return notWritten, "", err
-	case sentinel.ETag == before:
+	case sentinel.ETag() == before:
 		return notWritten, before, nil
 	case sentinel.ExecutionID != w.instance.ExecutionID:
 		return notWritten, "", &otherExecutionError{sentinel.ExecutionID}
@@ -173,23 +175,23 @@ func (w *historyWrite) look(ctx context.Context, before string) (became outcome,
 	ours := &w.rows[len(w.rows)-1]
 	stored, err := w.hub.historyRow(ctx, w.instance.InstanceID, ours.RowKey)
 	if err != nil || stored == nil {
-		return notWritten, sentinel.ETag, err
+		return notWritten, sentinel.ETag(), err
 	}
-	wrote, err := decodeHistoryRow(ours.JSON())
+	wrote, err := wire.DecodeHistoryRow(ours.JSON())
 	switch {
 	case err != nil:
 		return notWritten, "", err
-	case stored.ExecutionID != wrote.ExecutionID || !stored.sameEvent(wrote):
-		return notWritten, sentinel.ETag, nil
+	case stored.ExecutionID != wrote.ExecutionID || !stored.SameEvent(wrote):
+		return notWritten, sentinel.ETag(), nil
 	case !w.left(sentinel):
 		return followed, "", nil
 	}
-	return written, sentinel.ETag, nil
+	return written, sentinel.ETag(), nil
 }
 
 // left reports whether the sentinel is as our write left it.
-func (w *historyWrite) left(sentinel *historyRow) bool {
-	c := sentinel.columns
+func (w *historyWrite) left(sentinel *wire.HistoryRow) bool {
+	c := sentinel.Columns
 	return c.IsCheckpointComplete == w.complete && (!w.complete || c.CheckpointCompletedTimestamp.Equal(w.at))
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
@@ -119,21 +120,21 @@ func (h *TaskHub) forgetPartition(p *partition) {
 
 // asStored returns ev as it would be read from its row, which may refer to blobs
 // by now, and how many bytes the row has.
-func asStored(ev history.Event, row *entity) (stored history.Event, size int, err error) {
+func asStored(ev history.Event, row *wire.Row) (stored history.Event, size int, err error) {
 	raw := row.JSON()
-	decoded, err := decodeHistoryRow(raw)
+	decoded, err := wire.DecodeHistoryRow(raw)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read back what was written: %w", err)
 	}
 	size = len(raw)
-	if blobs := decoded.blobs(); len(blobs) > 0 {
-		whole := encodeHistoryRow(ev, "", 0, "")
+	if blobs := decoded.Blobs(); len(blobs) > 0 {
+		whole := wire.EncodeHistoryRow(ev, "", 0, "")
 		for _, b := range blobs {
-			text := whole.text(b.Column)
-			decoded.resolve(b.Column, text)
+			text := whole.Text(b.Column)
+			decoded.Resolve(b.Column, text)
 			size += len(text)
 		}
 	}
-	stored, err = decoded.event()
+	stored, err = decoded.Event()
 	return stored, size, err
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -54,7 +55,7 @@ func TestHistoryCache_ForgetsWhatWasUsedLongestAgo(t *testing.T) {
 // would come out of the table.
 func TestHistoryCache_RemembersEventsAsTheyAreStored(t *testing.T) {
 	t.Parallel()
-	large := strings.Repeat("x", 2*maxColumnUnits)
+	large := strings.Repeat("x", 2*wire.MaxColumnUnits)
 	at := time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)
 	for _, ev := range []history.Event{
 		&history.OrchestratorStarted{Header: history.NewHeader(at)},
@@ -62,17 +63,17 @@ func TestHistoryCache_RemembersEventsAsTheyAreStored(t *testing.T) {
 		&history.TaskCompleted{Header: history.NewHeader(at), TaskScheduledID: 1, Result: &large},
 		&history.TimerCreated{Header: history.Header{EventID: 2, Timestamp: at}, FireAt: at},
 	} {
-		row := encodeHistoryRow(ev, "i", 0, "e")
-		whole, err := decodeHistoryRow(row.JSON())
+		row := wire.EncodeHistoryRow(ev, "i", 0, "e")
+		whole, err := wire.DecodeHistoryRow(row.JSON())
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, err := whole.event()
+		want, err := whole.Event()
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, column := range row.largeColumns() {
-			row.offload(column, "blob")
+		for _, column := range row.LargeColumns() {
+			row.Offload(column, "blob")
 		}
 		got, size, err := asStored(ev, &row)
 		if err != nil {
@@ -94,7 +95,7 @@ func countHistoryReads(t testing.TB, cfg Config) (h *TaskHub, reads func() int) 
 	h = openHub(t, cfg)
 	return h, func() int {
 		return counter.Total(func(c azuritetest.Call) bool {
-			return c.Name == "QueryEntities" && c.Target == h.historyTable.name
+			return c.Name == "QueryEntities" && c.Target == h.historyTable.Name
 		})
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -54,7 +56,7 @@ func (h *TaskHub) noteMissing(err error) {
 	everything := func(string) bool { return true }
 	h.rows.drop(everything)
 	h.histories.drop(everything)
-	h.deleted.give()
+	h.deleted.Give()
 }
 
 // recreate makes the hub again each time it was deleted, until ctx ends.
@@ -76,14 +78,14 @@ func (h *TaskHub) recreate(ctx context.Context) {
 // EnsureTaskHubAsync and CreateAsync). The container for large messages comes
 // to be with the first of them.
 func (h *TaskHub) create(ctx context.Context) error {
-	if err := h.appLeases.create(ctx); err != nil {
+	if err := h.appLeases.Create(ctx); err != nil {
 		return err
 	}
-	if err := h.appLeases.createBlob(ctx, h.names.AppLeaseInfo(), []byte("{}")); err != nil {
+	if err := h.appLeases.CreateBlob(ctx, h.names.AppLeaseInfo(), []byte("{}")); err != nil {
 		return err
 	}
 	if h.cfg.PartitionManager == TablePartitions {
-		if err := h.partitionsTable.create(ctx); err != nil {
+		if err := h.partitionsTable.Create(ctx); err != nil {
 			return err
 		}
 	}
@@ -95,14 +97,14 @@ func (h *TaskHub) create(ctx context.Context) error {
 		return h.createLeaseBlobs(groupCtx)
 	})
 	if h.cfg.JumpStart.Enabled {
-		group.Go(func() error { return h.jumpStartTable.create(groupCtx) })
+		group.Go(func() error { return h.jumpStartTable.Create(groupCtx) })
 	}
 	if h.cfg.Tracking {
 		group.Go(func() error { return h.tracking.create(groupCtx) })
 	}
-	group.Go(func() error { return h.historyTable.create(groupCtx) })
-	group.Go(func() error { return h.instancesTable.create(groupCtx) })
-	group.Go(func() error { return h.workItems.create(groupCtx) })
+	group.Go(func() error { return h.historyTable.Create(groupCtx) })
+	group.Go(func() error { return h.instancesTable.Create(groupCtx) })
+	group.Go(func() error { return h.workItems.Create(groupCtx) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
@@ -110,7 +112,7 @@ func (h *TaskHub) create(ctx context.Context) error {
 	// wrong.
 	group, groupCtx = errgroup.WithContext(ctx)
 	for _, q := range h.controlQueues {
-		group.Go(func() error { return q.create(groupCtx) })
+		group.Go(func() error { return q.Create(groupCtx) })
 	}
 	return group.Wait()
 }
@@ -122,9 +124,9 @@ const partialRowsPatience = 2 * time.Second
 // createPartitionRows inserts the rows of all partitions in one transaction, if
 // there are none yet, and checks their number if there are.
 func (h *TaskHub) createPartitionRows(ctx context.Context) error {
-	want := make([]tableOperation, len(h.controlQueues))
+	want := make([]store.Operation, len(h.controlQueues))
 	for i, q := range h.controlQueues {
-		want[i] = tableOperation{method: http.MethodPost, entity: partitionRow{Queue: q.name}.entity()}
+		want[i] = store.Operation{Method: http.MethodPost, Entity: wire.PartitionRow{Queue: q.Name}.Row()}
 	}
 	for deadline := time.Now().Add(partialRowsPatience); ; {
 		rows, _, err := h.readPartitionRows(ctx, h.partitionsTable)
@@ -134,17 +136,17 @@ func (h *TaskHub) createPartitionRows(ctx context.Context) error {
 		case len(rows) == len(want):
 			return nil
 		case len(rows) == 0:
-			err := retry(ctx, "insert partition rows", func(ctx context.Context) error {
-				_, err := h.partitionsTable.transact(ctx, want)
+			err := store.Retry(ctx, "insert partition rows", func(ctx context.Context) error {
+				_, err := h.partitionsTable.Transact(ctx, want)
 				return err
 			})
-			if err != nil && !isConflict(err) {
+			if err != nil && !store.IsConflict(err) {
 				return err
 			}
 		case len(rows) > len(want) || time.Now().After(deadline):
 			return &PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: len(want), Existing: len(rows)}
 		default:
-			if !sleep(ctx, jitter(ctx, "partition rows", 200*time.Millisecond)) {
+			if !store.Sleep(ctx, store.Jitter(ctx, "partition rows", 200*time.Millisecond)) {
 				return context.Cause(ctx)
 			}
 		}
@@ -153,10 +155,10 @@ func (h *TaskHub) createPartitionRows(ctx context.Context) error {
 
 // readPartitionRows returns all rows of the partitions table, in its order, and
 // by how much the service's clock is ahead of ours.
-func (h *TaskHub) readPartitionRows(ctx context.Context, t *table) (rows []partitionRow, ahead time.Duration, err error) {
+func (h *TaskHub) readPartitionRows(ctx context.Context, t *store.Table) (rows []wire.PartitionRow, ahead time.Duration, err error) {
 	var answer *http.Response
-	err = t.all(policy.WithCaptureResponse(ctx, &answer), tableQuery{}, func(raw []byte) error {
-		row, err := decodePartitionRow(raw)
+	err = t.All(policy.WithCaptureResponse(ctx, &answer), store.Query{}, func(raw []byte) error {
+		row, err := wire.DecodePartitionRow(raw)
 		if err == nil {
 			rows = append(rows, row)
 		}

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"sync"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
 // Delete deletes the hub with all that is in it: its queues, its tables and its
@@ -23,7 +25,7 @@ func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 	var failures []error
 	remove := func(what string, f func(ctx context.Context) error) {
 		group.Go(func() {
-			err := retry(ctx, "delete "+what, func(ctx context.Context) error { return ignore(f(ctx), http.StatusNotFound) })
+			err := store.Retry(ctx, "delete "+what, func(ctx context.Context) error { return store.Ignore(f(ctx), http.StatusNotFound) })
 			mu.Lock()
 			defer mu.Unlock()
 			failures = append(failures, err)
@@ -34,28 +36,28 @@ func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 		queues = append(queues, h.asideOf(q))
 	}
 	for _, q := range queues {
-		remove("queue "+q.name, func(ctx context.Context) error {
-			_, err := q.client.Delete(ctx, nil)
+		remove("queue "+q.Name, func(ctx context.Context) error {
+			_, err := q.Client.Delete(ctx, nil)
 			return err
 		})
 	}
-	for _, t := range []*table{h.instancesTable, h.historyTable, h.partitionsTable, h.jumpStartTable, h.tracking.table} {
-		remove("table "+t.name, func(ctx context.Context) error {
-			_, err := t.client.Delete(ctx, nil)
+	for _, t := range []*store.Table{h.instancesTable, h.historyTable, h.partitionsTable, h.jumpStartTable, h.tracking.table} {
+		remove("table "+t.Name, func(ctx context.Context) error {
+			_, err := t.Client.Delete(ctx, nil)
 			return err
 		})
 	}
 	for _, name := range []string{h.names.LargeMessages(), h.names.Leases(), h.names.AppLease()} {
-		store := newBlobStore(h.services.blobs, h.services.blobEndpoint, name)
+		c := store.NewContainer(h.services.Blobs, h.services.BlobEndpoint, name)
 		remove("container "+name, func(ctx context.Context) error {
-			_, err := store.client.Delete(ctx, nil)
-			if codeOf(err) != codeLeaseIDMissing {
+			_, err := c.Client.Delete(ctx, nil)
+			if store.CodeOf(err) != store.CodeLeaseIDMissing {
 				return err
 			}
-			if err := store.breakLease(ctx); err != nil {
+			if err := c.BreakLease(ctx); err != nil {
 				return err
 			}
-			_, err = store.client.Delete(ctx, nil)
+			_, err = c.Client.Delete(ctx, nil)
 			return err
 		})
 	}

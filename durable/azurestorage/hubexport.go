@@ -9,6 +9,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -63,7 +65,7 @@ type export struct {
 func (h *TaskHub) checkExists(ctx context.Context) error {
 	n, err := h.countPartitions(ctx)
 	switch {
-	case isNotFound(err):
+	case store.IsNotFound(err):
 		return fmt.Errorf("there is no task hub %s in the storage account", h.cfg.TaskHub)
 	case err != nil:
 		return fmt.Errorf("look for task hub %s: %w", h.cfg.TaskHub, err)
@@ -88,7 +90,7 @@ func (h *TaskHub) countPartitions(ctx context.Context) (int, error) {
 // hub, whichever partition manager it uses.
 func (h *TaskHub) checkIdle(ctx context.Context) error {
 	rows, _, err := h.readPartitionRows(ctx, h.partitionsTable)
-	if err != nil && !isNotFound(err) {
+	if err != nil && !store.IsNotFound(err) {
 		return err
 	}
 	for _, row := range rows {
@@ -97,26 +99,26 @@ func (h *TaskHub) checkIdle(ctx context.Context) error {
 				row.ExpiresAt.UTC().Format(time.TimeOnly), provider.ErrHubBusy)
 		}
 	}
-	leases := newBlobStore(h.services.blobs, h.services.blobEndpoint, h.names.Leases())
+	leases := store.NewContainer(h.services.Blobs, h.services.BlobEndpoint, h.names.Leases())
 	options := &container.ListBlobsFlatOptions{}
 	for {
 		var page container.ListBlobsFlatResponse
-		err := retry(ctx, "list blobs of "+leases.name, func(ctx context.Context) (err error) {
-			page, err = leases.client.NewListBlobsFlatPager(options).NextPage(ctx)
+		err := store.Retry(ctx, "list blobs of "+leases.Name, func(ctx context.Context) (err error) {
+			page, err = leases.Client.NewListBlobsFlatPager(options).NextPage(ctx)
 			return err
 		})
-		if isNotFound(err) {
+		if store.IsNotFound(err) {
 			return nil // it is there only with the other partition managers
 		}
 		if err != nil {
 			return err
 		}
 		for _, item := range page.Segment.BlobItems {
-			if item.Properties != nil && value(item.Properties.LeaseStatus) == lease.StatusTypeLocked {
-				return fmt.Errorf("%s: a worker has the lease %s: %w", h.cfg.TaskHub, value(item.Name), provider.ErrHubBusy)
+			if item.Properties != nil && store.Value(item.Properties.LeaseStatus) == lease.StatusTypeLocked {
+				return fmt.Errorf("%s: a worker has the lease %s: %w", h.cfg.TaskHub, store.Value(item.Name), provider.ErrHubBusy)
 			}
 		}
-		if value(page.NextMarker) == "" {
+		if store.Value(page.NextMarker) == "" {
 			return nil
 		}
 		options.Marker = page.NextMarker
@@ -126,13 +128,13 @@ func (h *TaskHub) checkIdle(ctx context.Context) error {
 // exportInstances passes on every instance that has a row or a history.
 func (x *export) exportInstances(ctx context.Context) error {
 	h := x.hub
-	columns := instanceColumns(provider.Fetch{Input: true, Output: true})
-	err := h.instancesTable.all(ctx, tableQuery{columns: columns}, func(raw []byte) error {
-		row, err := decodeInstanceRow(raw)
+	columns := wire.InstanceColumns(provider.Fetch{Input: true, Output: true})
+	err := h.instancesTable.All(ctx, store.Query{Columns: columns}, func(raw []byte) error {
+		row, err := wire.DecodeInstanceRow(raw)
 		if err != nil {
 			return err
 		}
-		if err := h.resolveState(ctx, row, maxDecompressed); err != nil {
+		if err := h.resolveState(ctx, row, wire.MaxDecompressed); err != nil {
 			return err
 		}
 		return x.exportInstance(ctx, row.State.Instance.InstanceID, row)
@@ -141,13 +143,13 @@ func (x *export) exportInstances(ctx context.Context) error {
 		return fmt.Errorf("export instances: %w", err)
 	}
 	// An instance whose first checkpoint was cut off has a history and no row.
-	withHistory := tableQuery{filter: "RowKey eq '" + sentinelRowKey + "'", columns: []string{"PartitionKey"}}
-	err = h.historyTable.all(ctx, withHistory, func(raw []byte) error {
+	withHistory := store.Query{Filter: "RowKey eq '" + wire.SentinelRowKey + "'", Columns: []string{"PartitionKey"}}
+	err = h.historyTable.All(ctx, withHistory, func(raw []byte) error {
 		var row struct{ PartitionKey string }
 		if err := json.Unmarshal(raw, &row); err != nil {
 			return fmt.Errorf("decode history row: %w", err)
 		}
-		id := unescapeKey(row.PartitionKey)
+		id := wire.UnescapeKey(row.PartitionKey)
 		if x.instances[id] != nil {
 			return nil
 		}
@@ -159,7 +161,7 @@ func (x *export) exportInstances(ctx context.Context) error {
 	return nil
 }
 
-func (x *export) exportInstance(ctx context.Context, id string, row *instanceRow) error {
+func (x *export) exportInstance(ctx context.Context, id string, row *wire.InstanceRow) error {
 	stored, err := x.hub.loadHistory(ctx, id, "")
 	if err != nil {
 		return fmt.Errorf("instance %q: %w", id, err)
@@ -175,7 +177,7 @@ func (x *export) exportInstance(ctx context.Context, id string, row *instanceRow
 // mended returns an instance as it would be if no worker had been cut off: the
 // history is written before the row. It returns nil if nothing is left of it but
 // an empty history.
-func mended(id string, row *instanceRow, stored storedHistory) (*provider.InstanceState, []history.Event) {
+func mended(id string, row *wire.InstanceRow, stored storedHistory) (*provider.InstanceState, []history.Event) {
 	past := stored.events
 	if row == nil && len(past) == 0 {
 		return nil, nil

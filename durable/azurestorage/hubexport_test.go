@@ -11,6 +11,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -52,10 +54,10 @@ func TestExport_WaitsForWhatAWorkerThatDiedHadInHand(t *testing.T) {
 	t.Parallel()
 	h := abandoned(t)
 	h.cfg.WorkItemQueueVisibilityTimeout = time.Minute
-	var hidden []queueMessage
+	var hidden []store.Message
 	eventually(t, "the activity in its queue", 20*time.Second, func() bool {
 		var err error
-		hidden, err = h.workItems.receive(t.Context(), 1, 2*time.Second) // and then it dies
+		hidden, err = h.workItems.Receive(t.Context(), 1, 2*time.Second) // and then it dies
 		return err == nil && len(hidden) == 1
 	})
 	var got taken
@@ -72,7 +74,7 @@ func TestExport_WaitsForWhatAWorkerThatDiedHadInHand(t *testing.T) {
 		t.Errorf("notices: %q, want one", notices)
 	}
 	// It is visible again at once: nothing was taken away.
-	if again, err := h.workItems.receive(t.Context(), 1, time.Second); err != nil || len(again) != 1 {
+	if again, err := h.workItems.Receive(t.Context(), 1, time.Second); err != nil || len(again) != 1 {
 		t.Errorf("after the export there are %d visible activities (%v), want 1", len(again), err)
 	}
 }
@@ -81,7 +83,7 @@ func TestExport_RefusesToLoseWhatTheHistoryTellsOf(t *testing.T) {
 	t.Parallel()
 	h := abandoned(t)
 	eventually(t, "the activity in its queue", 20*time.Second, func() bool {
-		lost, err := h.workItems.receive(t.Context(), 1, time.Minute)
+		lost, err := h.workItems.Receive(t.Context(), 1, time.Minute)
 		return err == nil && len(lost) == 1
 	})
 	var got taken
@@ -98,9 +100,9 @@ func TestExport_LeavesHiddenMessagesBehindOnlyIfItIsTold(t *testing.T) {
 	event := provider.TaskMessage{
 		Target: history.OrchestrationInstance{InstanceID: "a"}, Event: &history.EventRaised{Header: header(history.NoEventID), Name: "E"},
 	}
-	text, err := encodeEnvelope(&envelope{Message: &event, Sender: &history.OrchestrationInstance{}})
+	text, err := wire.EncodeEnvelope(&wire.Envelope{Message: &event, Sender: &history.OrchestrationInstance{}})
 	if err == nil {
-		_, err = h.controlQueues[0].client.EnqueueMessage(t.Context(), string(text), &azqueue.EnqueueMessageOptions{VisibilityTimeout: new(int32(3600))})
+		_, err = h.controlQueues[0].Client.EnqueueMessage(t.Context(), string(text), &azqueue.EnqueueMessageOptions{VisibilityTimeout: new(int32(3600))})
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -135,14 +137,14 @@ func TestExport_PutsRightWhatACrashLeft(t *testing.T) {
 	suspended := &history.ExecutionSuspended{Header: header(-1)}
 	continued := stored("e2", start)
 	continued.current = currentGeneration{"e2", "e1"}
-	row := func(executionID string, status history.RuntimeStatus) *instanceRow {
-		return &instanceRow{State: provider.InstanceState{
+	row := func(executionID string, status history.RuntimeStatus) *wire.InstanceRow {
+		return &wire.InstanceRow{State: provider.InstanceState{
 			Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: executionID}, Name: "Old", Status: status,
 		}}
 	}
 	for _, tt := range []struct {
 		name   string
-		row    *instanceRow
+		row    *wire.InstanceRow
 		stored storedHistory
 		want   string
 	}{
@@ -177,7 +179,7 @@ func TestExport_LeavesTheStartOfAnEarlierGenerationBehind(t *testing.T) {
 	mustStart(t, h, "a", "e1", `1`)
 	start := startMessage("a", "e2", `2`)
 	rows := mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start}))
-	if _, _, err := h.appendNoting(t.Context(), start.Target, rows, "", map[string]string{firstExecutionColumn: "e1"}); err != nil {
+	if _, _, err := h.appendNoting(t.Context(), start.Target, rows, "", map[string]string{wire.FirstExecutionColumn: "e1"}); err != nil {
 		t.Fatal(err)
 	}
 	var got taken

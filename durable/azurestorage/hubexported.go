@@ -3,6 +3,8 @@ package azurestorage
 import (
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -20,7 +22,7 @@ type exported struct {
 	signals  []provider.TaskMessage // for entities, to be delivered later
 }
 
-func newExported(row *instanceRow, stored storedHistory, state *provider.InstanceState, past []history.Event) *exported {
+func newExported(row *wire.InstanceRow, stored storedHistory, state *provider.InstanceState, past []history.Event) *exported {
 	x := &exported{
 		loaded: loadedInstance{storedHistory: storedHistory{executionID: stored.executionID, known: stored.known, etag: stored.etag, batches: stored.batches}},
 		state: &provider.InstanceState{
@@ -37,7 +39,7 @@ func newExported(row *instanceRow, stored storedHistory, state *provider.Instanc
 	}
 	x.loaded.row = row
 	if row != nil {
-		kept := &instanceRow{State: *x.state, Generation: row.Generation}
+		kept := &wire.InstanceRow{State: *x.state, Generation: row.Generation}
 		x.loaded.row = kept
 	}
 	for _, ev := range past {
@@ -121,7 +123,7 @@ type signal struct{ to, name, input string }
 
 func signalOf(m provider.TaskMessage) signal {
 	ev := m.Event.(*history.EventRaised)
-	return signal{m.Target.InstanceID, ev.Name, value(ev.Input)}
+	return signal{m.Target.InstanceID, ev.Name, store.Value(ev.Input)}
 }
 
 // hiddenSignals returns what an instance sent for later that nobody has seen yet.

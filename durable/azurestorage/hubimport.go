@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -38,27 +40,27 @@ const importsAtOnce = 8
 // checkEmpty fails with [provider.ErrHubNotEmpty] if the hub has an instance or
 // a message.
 func (h *TaskHub) checkEmpty(ctx context.Context) error {
-	for _, t := range []*table{h.instancesTable, h.historyTable} {
-		for q := (tableQuery{top: 1}); ; {
-			rows, continuation, err := t.page(ctx, q)
+	for _, t := range []*store.Table{h.instancesTable, h.historyTable} {
+		for q := (store.Query{Top: 1}); ; {
+			rows, continuation, err := t.Page(ctx, q)
 			if err != nil {
 				return err
 			}
 			if len(rows) > 0 {
-				return fmt.Errorf("table %s has rows: %w", t.name, provider.ErrHubNotEmpty)
+				return fmt.Errorf("table %s has rows: %w", t.Name, provider.ErrHubNotEmpty)
 			}
-			if q.continuation = continuation; continuation == "" {
+			if q.Continuation = continuation; continuation == "" {
 				break
 			}
 		}
 	}
-	for _, q := range append([]*messageQueue{h.workItems}, h.controlQueues...) {
-		n, err := q.length(ctx)
+	for _, q := range append([]*store.Queue{h.workItems}, h.controlQueues...) {
+		n, err := q.Length(ctx)
 		if err != nil {
 			return err
 		}
 		if n > 0 {
-			return fmt.Errorf("queue %s has %d messages: %w", q.name, n, provider.ErrHubNotEmpty)
+			return fmt.Errorf("queue %s has %d messages: %w", q.Name, n, provider.ErrHubNotEmpty)
 		}
 	}
 	return nil
@@ -108,35 +110,35 @@ func (h *TaskHub) importInstance(ctx context.Context, state *provider.InstanceSt
 	if err := h.offloadInstance(ctx, &e); err != nil {
 		return err
 	}
-	return retry(ctx, "write row of instance "+state.Instance.InstanceID, func(ctx context.Context) error {
-		_, err := h.instancesTable.merge(ctx, e, "")
+	return store.Retry(ctx, "write row of instance "+state.Instance.InstanceID, func(ctx context.Context) error {
+		_, err := h.instancesTable.Merge(ctx, e, "")
 		return err
 	})
 }
 
 // encodeImportedInstance returns the row of an instance that is as state says.
-func encodeImportedInstance(s *provider.InstanceState, taskHub string) entity {
-	e := entity{PartitionKey: escapeKey(s.Instance.InstanceID)}
-	e.setInline("Input", s.Input)
-	e.setTime("CreatedTime", s.CreatedAt)
-	e.setOptionalTime(firstCreatedColumn, s.FirstCreatedAt)
-	e.setName(s.Name)
-	e.setString("Version", s.Version)
-	e.setString("RuntimeStatus", s.Status.String())
-	e.setTime("LastUpdatedTime", s.LastUpdatedAt)
-	e.setString("TaskHubName", taskHub)
-	e.setOptionalTime("ScheduledStartTime", s.ScheduledAt)
-	e.setOptionalTime("CompletedTime", s.CompletedAt)
-	e.setString("ExecutionId", s.Instance.ExecutionID)
-	e.setInt("Generation", s.Generation)
-	e.setString("Tags", tagsColumn(s.Tags))
-	e.setInline("Output", s.Output)
-	customStatus := jsonNull
+func encodeImportedInstance(s *provider.InstanceState, taskHub string) wire.Row {
+	e := wire.Row{PartitionKey: wire.EscapeKey(s.Instance.InstanceID)}
+	e.SetInline("Input", s.Input)
+	e.SetTime("CreatedTime", s.CreatedAt)
+	e.SetOptionalTime(wire.FirstCreatedColumn, s.FirstCreatedAt)
+	e.SetName(s.Name)
+	e.SetString("Version", s.Version)
+	e.SetString("RuntimeStatus", s.Status.String())
+	e.SetTime("LastUpdatedTime", s.LastUpdatedAt)
+	e.SetString("TaskHubName", taskHub)
+	e.SetOptionalTime("ScheduledStartTime", s.ScheduledAt)
+	e.SetOptionalTime("CompletedTime", s.CompletedAt)
+	e.SetString("ExecutionId", s.Instance.ExecutionID)
+	e.SetInt("Generation", s.Generation)
+	e.SetString("Tags", wire.TagsColumn(s.Tags))
+	e.SetInline("Output", s.Output)
+	customStatus := wire.JSONNull
 	if s.CustomStatus != nil {
 		customStatus = *s.CustomStatus
 	}
-	e.setString("CustomStatus", customStatus)
-	e.fit()
+	e.SetString("CustomStatus", customStatus)
+	e.Fit()
 	return e
 }
 
@@ -150,14 +152,14 @@ func (im *hubImport) Message(ctx context.Context, msg provider.TaskMessage) erro
 	return im.send(ctx, im.hub.partitionOf(msg.Target.InstanceID).queue, msg)
 }
 
-func (im *hubImport) send(ctx context.Context, q *messageQueue, msg provider.TaskMessage) error {
+func (im *hubImport) send(ctx context.Context, q *store.Queue, msg provider.TaskMessage) error {
 	if !im.messages {
 		if err := im.group.Wait(); err != nil {
 			return err
 		}
 		im.messages = true
 	}
-	env := &envelope{Message: &msg, Sender: &history.OrchestrationInstance{}}
+	env := &wire.Envelope{Message: &msg, Sender: &history.OrchestrationInstance{}}
 	switch msg.Event.(type) {
 	case *history.TaskScheduled, *history.TimerFired: // sent by the instance that they are for
 		env.Sender, env.Episode = &msg.Target, new(im.episodes[msg.Target.InstanceID])
@@ -171,9 +173,9 @@ func (h *TaskHub) Totals(ctx context.Context) (totals provider.Totals, err error
 	if err := h.checkExists(ctx); err != nil {
 		return totals, err
 	}
-	count := func(t *table, filter string, n *int) error {
-		q := tableQuery{filter: filter, columns: []string{"PartitionKey"}}
-		return t.all(ctx, q, func([]byte) error {
+	count := func(t *store.Table, filter string, n *int) error {
+		q := store.Query{Filter: filter, Columns: []string{"PartitionKey"}}
+		return t.All(ctx, q, func([]byte) error {
 			*n++
 			return nil
 		})
@@ -181,14 +183,14 @@ func (h *TaskHub) Totals(ctx context.Context) (totals provider.Totals, err error
 	if err := count(h.instancesTable, "", &totals.Instances); err != nil {
 		return totals, err
 	}
-	if err := count(h.historyTable, "RowKey ne '"+sentinelRowKey+"'", &totals.Events); err != nil {
+	if err := count(h.historyTable, "RowKey ne '"+wire.SentinelRowKey+"'", &totals.Events); err != nil {
 		return totals, err
 	}
-	if totals.Activities, err = h.workItems.length(ctx); err != nil {
+	if totals.Activities, err = h.workItems.Length(ctx); err != nil {
 		return totals, err
 	}
 	for _, q := range h.controlQueues {
-		n, err := q.length(ctx)
+		n, err := q.Length(ctx)
 		if err != nil {
 			return totals, err
 		}

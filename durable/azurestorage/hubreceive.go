@@ -10,14 +10,16 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
 // A receivedMessage is one that an export has received.
 type receivedMessage struct {
-	queue *messageQueue
-	msg   queueMessage
-	env   *envelope
+	queue *store.Queue
+	msg   store.Message
+	env   *wire.Envelope
 }
 
 // exportLock is how long what an export receives is hidden, should the process
@@ -55,9 +57,9 @@ func (x *export) receiveAll(ctx context.Context) error {
 		x.lookedAt = time.Now()
 		for _, q := range queues {
 			if err := x.receive(ctx, q); err != nil {
-				return fmt.Errorf("receive from queue %s: %w", q.name, err)
+				return fmt.Errorf("receive from queue %s: %w", q.Name, err)
 			}
-			n, err := q.length(ctx)
+			n, err := q.Length(ctx)
 			if err != nil {
 				return err
 			}
@@ -81,7 +83,7 @@ func (x *export) receiveAll(ctx context.Context) error {
 			x.notice(fmt.Sprintf("%v; waiting for them until %s", problem, deadline.Format(time.TimeOnly)))
 			told = true
 		}
-		if !sleep(ctx, lookAgain) {
+		if !store.Sleep(ctx, lookAgain) {
 			return context.Cause(ctx)
 		}
 	}
@@ -94,9 +96,9 @@ func (x *export) notice(text string) {
 }
 
 // receive receives everything that is visible in a queue.
-func (x *export) receive(ctx context.Context, q *messageQueue) error {
+func (x *export) receive(ctx context.Context, q *store.Queue) error {
 	for {
-		messages, err := q.receive(ctx, maxReceived, exportLock)
+		messages, err := q.Receive(ctx, maxReceived, exportLock)
 		if err != nil {
 			return err
 		}
@@ -104,14 +106,14 @@ func (x *export) receive(ctx context.Context, q *messageQueue) error {
 			return nil
 		}
 		for _, m := range messages {
-			key := q.name + " " + m.id
+			key := q.Name + " " + m.ID
 			if again := x.received[key]; again != nil {
 				again.msg = m
 				continue
 			}
-			env, err := x.hub.readEnvelope(ctx, m.text)
+			env, err := x.hub.readEnvelope(ctx, m.Text)
 			if err != nil {
-				return fmt.Errorf("message %s: %w", m.id, err)
+				return fmt.Errorf("message %s: %w", m.ID, err)
 			}
 			r := &receivedMessage{queue: q, msg: m, env: env}
 			x.received[key] = r
@@ -122,18 +124,6 @@ func (x *export) receive(ctx context.Context, q *messageQueue) error {
 
 // maxReceived is the most messages that the service hands out at once.
 const maxReceived = 32
-
-// length returns how many messages a queue has, those included that are hidden.
-func (q *messageQueue) length(ctx context.Context) (n int, err error) {
-	err = retry(ctx, "count messages of queue "+q.name, func(ctx context.Context) error {
-		resp, err := q.client.GetProperties(ctx, nil)
-		if err == nil {
-			n = int(value(resp.ApproximateMessagesCount))
-		}
-		return err
-	})
-	return n, err
-}
 
 // pending gathers what the received messages say is under way.
 func (x *export) pending() pending {
@@ -166,7 +156,7 @@ func (x *export) pending() pending {
 // anew of what is hidden.
 func (x *export) exportMessages(ctx context.Context) error {
 	slices.SortStableFunc(x.order, func(a, b *receivedMessage) int {
-		return cmp.Or(a.msg.insertedOn.Compare(b.msg.insertedOn), cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber))
+		return cmp.Or(a.msg.InsertedOn.Compare(b.msg.InsertedOn), cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber))
 	})
 	p := x.pending()
 	taken := map[action]bool{}
@@ -235,13 +225,13 @@ func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 		taken[key] = true
 	}
 	fate := judgeMessages(m.Target.InstanceID, &to.loaded, []arrived{{
-		event: m.Event, executionID: m.Target.ExecutionID, dequeueCount: r.msg.dequeueCount, receivedAt: time.Now(),
+		event: m.Event, executionID: m.Target.ExecutionID, dequeueCount: r.msg.DequeueCount, receivedAt: time.Now(),
 	}})[0].fate
 	return fate == fateDeliver || fate == fateTerminate || fate == fateHoldBack && !(isStart && to.loaded.row == nil)
 }
 
 // hasCounted reports whether a message is of no batch of an entity, or of one that counted.
-func (x *export) hasCounted(env *envelope) bool {
+func (x *export) hasCounted(env *wire.Envelope) bool {
 	if env.Batch == "" || env.Sender == nil {
 		return true
 	}
@@ -251,7 +241,7 @@ func (x *export) hasCounted(env *envelope) bool {
 
 // isSentAgain reports whether a message tells a parent of the end of a child that goes on
 // by its history: the checkpoint was cut off, and will be made again.
-func (x *export) isSentAgain(env *envelope) bool {
+func (x *export) isSentAgain(env *wire.Envelope) bool {
 	switch env.Message.Event.(type) {
 	case *history.SubOrchestrationInstanceCompleted, *history.SubOrchestrationInstanceFailed:
 	default:
@@ -311,8 +301,8 @@ func (x *export) handBack(ctx context.Context) {
 	group.SetLimit(messagesAtOnce)
 	for _, r := range x.order {
 		group.Go(func() error {
-			if _, err := r.queue.update(ctx, r.msg, 0); err != nil && !isGone(err) {
-				x.hub.log.Warn("message could not be made visible again, it comes back by itself", "messageId", r.msg.id, "after", exportLock, "error", err)
+			if _, err := r.queue.Update(ctx, r.msg, 0); err != nil && !store.IsGone(err) {
+				x.hub.log.Warn("message could not be made visible again, it comes back by itself", "messageId", r.msg.ID, "after", exportLock, "error", err)
 			}
 			return nil
 		})

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
@@ -193,7 +194,7 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 // read reads what is stored of an instance, however long that takes; nil means
 // that ctx ended.
 func (b *inbox) read(ctx context.Context, instanceID, executionID string, first history.Event) *loadedInstance {
-	for delay := firstOutageDelay; ; delay = min(2*delay, prefetchRetryDelay) {
+	for delay := store.FirstOutageDelay; ; delay = min(2*delay, prefetchRetryDelay) {
 		loaded, err := b.hub.loadFor(ctx, instanceID, executionID, first)
 		if err == nil {
 			b.hub.health.ok("tables")
@@ -202,12 +203,12 @@ func (b *inbox) read(ctx context.Context, instanceID, executionID string, first 
 		if ctx.Err() != nil {
 			return nil
 		}
-		if isTransient(err) {
+		if store.IsTransient(err) {
 			b.hub.health.failed("tables", err)
 		} else {
 			b.hub.log.Error("OrchestrationProcessingFailure", "instanceId", instanceID, "executionId", executionID, "details", "read what is stored of it", "error", err)
 		}
-		if !sleep(ctx, jitter(ctx, "load "+instanceID, delay)) {
+		if !store.Sleep(ctx, store.Jitter(ctx, "load "+instanceID, delay)) {
 			return nil
 		}
 	}
@@ -235,7 +236,7 @@ func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loade
 		if loaded.row != nil && loaded.row.State.Instance.ExecutionID == start.Instance.ExecutionID {
 			return
 		}
-		if !sleep(ctx, rowInterval) {
+		if !store.Sleep(ctx, rowInterval) {
 			return
 		}
 		row, err := b.hub.readInstanceRow(ctx, start.Instance.InstanceID)
@@ -380,7 +381,7 @@ func (b *inbox) handBack(ctx context.Context, p *partition) {
 	b.mu.Unlock()
 	b.hub.forgetPartition(p)
 	if len(deliveries) > 0 {
-		b.hub.log.Info("messages handed back", "partition", p.queue.name, "count", len(deliveries))
+		b.hub.log.Info("messages handed back", "partition", p.queue.Name, "count", len(deliveries))
 	}
 	handBackAll(ctx, deliveries)
 }

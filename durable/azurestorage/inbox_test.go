@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -19,7 +20,7 @@ func TestInbox_HandsOutTogetherWhatCameTogether(t *testing.T) {
 	var deliveries []*delivery
 	for range many {
 		raised := &provider.TaskMessage{Event: &history.EventRaised{Header: header(-1), Name: "go"}, Target: instance}
-		deliveries = append(deliveries, &delivery{env: &envelope{Message: raised}})
+		deliveries = append(deliveries, &delivery{env: &wire.Envelope{Message: raised}})
 	}
 	for range rounds {
 		h := &TaskHub{}

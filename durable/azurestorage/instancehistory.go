@@ -6,6 +6,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
@@ -13,7 +15,7 @@ import (
 // execution and the instance row.
 type loadedInstance struct {
 	storedHistory
-	row *instanceRow // nil if there is none
+	row *wire.InstanceRow // nil if there is none
 	// rowOf is the execution that the row was of when it was last known: what has
 	// become of it is not if it could not be written.
 	rowOf string
@@ -83,7 +85,7 @@ func (h *TaskHub) loadInstance(ctx context.Context, instanceID, executionID stri
 		})
 	}
 	err := group.Wait()
-	if isBlobGone(err) {
+	if store.IsBlobGone(err) {
 		return h.leftOver(ctx, loaded, instanceID, executionID, err)
 	}
 	if err == nil && remembered && !loaded.goesOn() {
@@ -143,17 +145,17 @@ func (h *TaskHub) viewHistory(ctx context.Context, instanceID string) (storedHis
 }
 
 // resolveHistory makes a history of an instance's rows. With an error, it has no events.
-func (h *TaskHub) resolveHistory(ctx context.Context, rows []*historyRow, executionID string) (storedHistory, error) {
+func (h *TaskHub) resolveHistory(ctx context.Context, rows []*wire.HistoryRow, executionID string) (storedHistory, error) {
 	current, stored := currentExecution(rows, executionID)
 	if err := h.resolveColumns(ctx, current); err != nil {
 		return stored, err
 	}
 	for _, row := range current {
-		ev, err := row.event()
+		ev, err := row.Event()
 		if err != nil {
 			return storedHistory{}, err
 		}
-		stored.bytes += row.size
+		stored.bytes += row.Size
 		stored.events = append(stored.events, ev)
 		stored.known.add(ev)
 	}
@@ -170,7 +172,7 @@ func (h *TaskHub) resolveHistory(ctx context.Context, rows []*historyRow, execut
 // sentinel has not changed since before the first of them was read. .NET takes
 // them as they come (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // GetHistoryEventsAsync).
-func (h *TaskHub) historyRows(ctx context.Context, instanceID, executionID string) ([]*historyRow, error) {
+func (h *TaskHub) historyRows(ctx context.Context, instanceID, executionID string) ([]*wire.HistoryRow, error) {
 	p := h.historyPages(instanceID, executionID)
 	if err := p.next(ctx); err != nil || p.last() {
 		return p.rows, err
@@ -185,8 +187,8 @@ func (h *TaskHub) historyRows(ctx context.Context, instanceID, executionID strin
 			return nil, err
 		}
 		after := ""
-		if len(rows) > 0 && rows[len(rows)-1].isSentinel() {
-			after = rows[len(rows)-1].ETag
+		if len(rows) > 0 && rows[len(rows)-1].IsSentinel() {
+			after = rows[len(rows)-1].ETag()
 		}
 		if after == before {
 			return rows, nil
@@ -203,70 +205,70 @@ const maxHistoryReads = 5
 // sentinelETag returns the ETag of an instance's sentinel as it is stored, empty if
 // there is none.
 func (h *TaskHub) sentinelETag(ctx context.Context, instanceID string) (string, error) {
-	sentinel, err := h.historyRow(ctx, instanceID, sentinelRowKey)
+	sentinel, err := h.historyRow(ctx, instanceID, wire.SentinelRowKey)
 	if err != nil || sentinel == nil {
 		return "", err
 	}
-	return sentinel.ETag, nil
+	return sentinel.ETag(), nil
 }
 
 // historyRow returns a row of an instance's history, nil if there is none.
-func (h *TaskHub) historyRow(ctx context.Context, instanceID, rowKey string) (*historyRow, error) {
+func (h *TaskHub) historyRow(ctx context.Context, instanceID, rowKey string) (*wire.HistoryRow, error) {
 	var raw []byte
-	err := retry(ctx, "read history row "+rowKey, func(ctx context.Context) (err error) {
-		raw, err = h.historyTable.get(ctx, escapeKey(instanceID), rowKey)
+	err := store.Retry(ctx, "read history row "+rowKey, func(ctx context.Context) (err error) {
+		raw, err = h.historyTable.Get(ctx, wire.EscapeKey(instanceID), rowKey)
 		return err
 	})
 	switch {
-	case isNotFound(err):
+	case store.IsNotFound(err):
 		return nil, nil
 	case err != nil:
 		return nil, err
 	}
-	return decodeHistoryRow(raw)
+	return wire.DecodeHistoryRow(raw)
 }
 
 // historyPages reads rows of a history.
 type historyPages struct {
 	hub     *TaskHub
-	query   tableQuery
-	scanner rowScanner
-	rows    []*historyRow // so far
+	query   store.Query
+	scanner wire.RowScanner
+	rows    []*wire.HistoryRow // so far
 	begun   bool
 }
 
 // historyPages returns what reads the rows that historyRows returns.
 func (h *TaskHub) historyPages(instanceID, executionID string) *historyPages {
-	filter := "PartitionKey eq '" + doubled(escapeKey(instanceID)) + "'"
+	filter := "PartitionKey eq '" + store.Doubled(wire.EscapeKey(instanceID)) + "'"
 	if executionID != "" {
-		filter += " and (RowKey eq '" + sentinelRowKey + "' or ExecutionId eq '" + doubled(executionID) + "')"
+		filter += " and (RowKey eq '" + wire.SentinelRowKey + "' or ExecutionId eq '" + store.Doubled(executionID) + "')"
 	}
-	return &historyPages{hub: h, query: tableQuery{filter: filter}}
+	return &historyPages{hub: h, query: store.Query{Filter: filter}}
 }
 
 // last reports whether the last page has been read.
-func (p *historyPages) last() bool { return p.begun && p.query.continuation == "" }
+func (p *historyPages) last() bool { return p.begun && p.query.Continuation == "" }
 
 // next reads one page.
 func (p *historyPages) next(ctx context.Context) error {
-	raws, continuation, err := p.hub.historyTable.page(ctx, p.query)
+	raws, continuation, err := p.hub.historyTable.Page(ctx, p.query)
 	if err != nil {
 		return err
 	}
-	p.begun, p.query.continuation = true, continuation
+	p.begun, p.query.Continuation = true, continuation
 	for _, raw := range raws {
-		row, err := p.scanner.row(raw)
+		row, err := p.scanner.Row(raw)
 		if err != nil {
 			return err
 		}
-		row.size = len(raw)
+		row.Size = len(raw)
 		p.rows = append(p.rows, row)
 	}
 	return nil
 }
 
 // rest reads all pages that have not been read and returns the rows of all.
-func (p *historyPages) rest(ctx context.Context) ([]*historyRow, error) {
+func (p *historyPages) rest(ctx context.Context) ([]*wire.HistoryRow, error) {
 	for !p.last() {
 		if err := p.next(ctx); err != nil {
 			return nil, err
@@ -278,19 +280,19 @@ func (p *historyPages) rest(ctx context.Context) ([]*historyRow, error) {
 // currentExecution picks the event rows of the wanted execution, or of the
 // current one, out of an instance's rows in the order of their keys. Rows of an
 // older and longer execution may follow; they are leftovers.
-func currentExecution(rows []*historyRow, wanted string) ([]*historyRow, storedHistory) {
+func currentExecution(rows []*wire.HistoryRow, wanted string) ([]*wire.HistoryRow, storedHistory) {
 	stored := storedHistory{executionID: wanted, known: newKnownEvents()}
-	var sentinel *historyRow
+	var sentinel *wire.HistoryRow
 	for _, row := range rows {
-		if row.isSentinel() {
+		if row.IsSentinel() {
 			sentinel = row
 		}
 	}
 	if sentinel != nil {
-		stored.etag, stored.current.executionID = sentinel.ETag, sentinel.ExecutionID
-		if sentinel.columns != nil {
-			stored.tracked.column, stored.current.first = sentinel.columns.Tracking, sentinel.columns.FirstExecutionID
-			stored.batches = sentinel.columns.EntityBatches
+		stored.etag, stored.current.executionID = sentinel.ETag(), sentinel.ExecutionID
+		if sentinel.Columns != nil {
+			stored.tracked.column, stored.current.first = sentinel.Columns.Tracking, sentinel.Columns.FirstExecutionID
+			stored.batches = sentinel.Columns.EntityBatches
 		}
 	}
 	if len(rows) == 0 || wanted != "" && (sentinel == nil || sentinel.ExecutionID != wanted) {
@@ -300,15 +302,15 @@ func currentExecution(rows []*historyRow, wanted string) ([]*historyRow, storedH
 	if sentinel != nil {
 		stored.executionID = sentinel.ExecutionID
 	}
-	var current []*historyRow
+	var current []*wire.HistoryRow
 	for _, row := range rows {
 		if row.ExecutionID != stored.executionID {
 			break
 		}
-		if row.isSentinel() {
+		if row.IsSentinel() {
 			continue
 		}
-		for _, b := range row.blobs() {
+		for _, b := range row.Blobs() {
 			stored.blobs = append(stored.blobs, b.Blob)
 		}
 		current = append(current, row)
@@ -317,15 +319,15 @@ func currentExecution(rows []*historyRow, wanted string) ([]*historyRow, storedH
 }
 
 // resolveColumns reads the columns that are in blobs.
-func (h *TaskHub) resolveColumns(ctx context.Context, rows []*historyRow) error {
+func (h *TaskHub) resolveColumns(ctx context.Context, rows []*wire.HistoryRow) error {
 	type column struct {
-		row  *historyRow
-		from columnBlob
+		row  *wire.HistoryRow
+		from wire.ColumnBlob
 		text []byte
 	}
 	var columns []*column
 	for _, row := range rows {
-		for _, b := range row.blobs() {
+		for _, b := range row.Blobs() {
 			columns = append(columns, &column{row: row, from: b})
 		}
 	}
@@ -333,7 +335,7 @@ func (h *TaskHub) resolveColumns(ctx context.Context, rows []*historyRow) error 
 	group.SetLimit(blobsAtOnce)
 	for _, c := range columns {
 		group.Go(func() (err error) {
-			c.text, err = h.largeMessages.read(ctx, c.from.Blob)
+			c.text, err = h.largeMessages.Read(ctx, c.from.Blob)
 			return err
 		})
 	}
@@ -341,8 +343,8 @@ func (h *TaskHub) resolveColumns(ctx context.Context, rows []*historyRow) error 
 		return fmt.Errorf("read large columns of the history: %w", err)
 	}
 	for _, c := range columns {
-		c.row.resolve(c.from.Column, string(c.text))
-		c.row.size += len(c.text)
+		c.row.Resolve(c.from.Column, string(c.text))
+		c.row.Size += len(c.text)
 	}
 	return nil
 }

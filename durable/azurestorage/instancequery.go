@@ -13,6 +13,8 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -24,16 +26,16 @@ func (h *TaskHub) Instances(ctx context.Context, q provider.Query) (*provider.Pa
 	if err := h.ensureCreated(ctx); err != nil {
 		return nil, fmt.Errorf("query instances: %w", err)
 	}
-	rows := tableQuery{
-		filter: instanceFilter(q), columns: instanceColumns(q.Fetch), top: min(max(q.PageSize, 0), maxPageSize),
-		continuation: q.Continuation,
+	rows := store.Query{
+		Filter: instanceFilter(q), Columns: wire.InstanceColumns(q.Fetch), Top: min(max(q.PageSize, 0), maxPageSize),
+		Continuation: q.Continuation,
 	}
 	if last, err := provider.DecodeContinuation(q.Continuation, 1); err == nil {
-		rows.continuation = ""
-		rows.filter = allOf(rows.filter, "PartitionKey gt '"+doubled(last[0])+"'")
+		rows.Continuation = ""
+		rows.Filter = allOf(rows.Filter, "PartitionKey gt '"+store.Doubled(last[0])+"'")
 	}
-	raw, continuation, err := h.instancesTable.page(ctx, rows)
-	if q.Continuation != "" && statusOf(err) == http.StatusBadRequest {
+	raw, continuation, err := h.instancesTable.Page(ctx, rows)
+	if q.Continuation != "" && store.StatusOf(err) == http.StatusBadRequest {
 		err = fmt.Errorf("%w: %w", provider.ErrContinuation, err)
 	}
 	if err != nil {
@@ -53,9 +55,9 @@ func (h *TaskHub) fill(ctx context.Context, page *provider.Page, raw [][]byte, q
 	room := q.Room()
 	for window := range slices.Chunk(raw, blobsAtOnce) {
 		raw = raw[len(window):]
-		rows, failures := make([]*instanceRow, len(window)), make([]error, len(window))
+		rows, failures := make([]*wire.InstanceRow, len(window)), make([]error, len(window))
 		for i := range window {
-			if rows[i], failures[i] = decodeInstanceRow(window[i]); failures[i] == nil && !q.Matches(&rows[i].State) {
+			if rows[i], failures[i] = wire.DecodeInstanceRow(window[i]); failures[i] == nil && !q.Matches(&rows[i].State) {
 				rows[i] = nil
 			}
 		}
@@ -69,7 +71,7 @@ func (h *TaskHub) fill(ctx context.Context, page *provider.Page, raw [][]byte, q
 			}
 			switch {
 			case err != nil:
-				page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: unescapeKey(partitionKeyOf(window[i])), Cause: err})
+				page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: wire.UnescapeKey(partitionKeyOf(window[i])), Cause: err})
 			case state != nil:
 				room.Take(state)
 				page.Instances = append(page.Instances, state)
@@ -85,7 +87,7 @@ func (h *TaskHub) fill(ctx context.Context, page *provider.Page, raw [][]byte, q
 
 // resolveShort returns the states of rows, nil of those that are nil, have a text that is
 // longer than limit, or cannot be read.
-func (h *TaskHub) resolveShort(ctx context.Context, rows []*instanceRow, limit int) []*provider.InstanceState {
+func (h *TaskHub) resolveShort(ctx context.Context, rows []*wire.InstanceRow, limit int) []*provider.InstanceState {
 	states := make([]*provider.InstanceState, len(rows))
 	var group errgroup.Group // whoever reads it again tells what is wrong
 	for i, row := range rows {
@@ -107,9 +109,9 @@ func (h *TaskHub) resolveShort(ctx context.Context, rows []*instanceRow, limit i
 // resolveOrReadAgain is resolveState for a row of a list. One whose blobs are gone is
 // read again: it may have been purged or changed since. It returns nil if q does not
 // select the instance now.
-func (h *TaskHub) resolveOrReadAgain(ctx context.Context, row *instanceRow, q provider.Query) (*provider.InstanceState, error) {
-	err := h.resolveState(ctx, row, maxDecompressed)
-	if !isNotFound(err) {
+func (h *TaskHub) resolveOrReadAgain(ctx context.Context, row *wire.InstanceRow, q provider.Query) (*provider.InstanceState, error) {
+	err := h.resolveState(ctx, row, wire.MaxDecompressed)
+	if !store.IsNotFound(err) {
 		return &row.State, err
 	}
 	state, err := h.Instance(ctx, row.State.Instance.InstanceID, q.Fetch)
@@ -122,8 +124,8 @@ func (h *TaskHub) resolveOrReadAgain(ctx context.Context, row *instanceRow, q pr
 // isUnreadable reports whether err is the fault of what is stored: it cannot be
 // decoded, or is not there.
 func isUnreadable(err error) bool {
-	_, damaged := errors.AsType[*damageError](err)
-	return damaged || isNotFound(err) && !isMissing(err)
+	_, damaged := errors.AsType[*wire.DamageError](err)
+	return damaged || store.IsNotFound(err) && !store.IsMissing(err)
 }
 
 // partitionKeyOf returns the key of a row that perhaps cannot be decoded as a whole, "" if
@@ -155,14 +157,14 @@ func instanceFilter(q provider.Query) string {
 		conditions = append(conditions, statusCondition(q.Statuses))
 	}
 	if q.IDPrefix != "" {
-		prefix := escapeKey(q.IDPrefix)
-		conditions = append(conditions, "PartitionKey ge '"+doubled(prefix)+"'")
+		prefix := wire.EscapeKey(q.IDPrefix)
+		conditions = append(conditions, "PartitionKey ge '"+store.Doubled(prefix)+"'")
 		if end, ok := prefixEnd(prefix); ok {
-			conditions = append(conditions, "PartitionKey lt '"+doubled(end)+"'")
+			conditions = append(conditions, "PartitionKey lt '"+store.Doubled(end)+"'")
 		}
 	}
 	if q.Name != "" {
-		conditions = append(conditions, "Name eq '"+doubled(q.Name)+"'")
+		conditions = append(conditions, "Name eq '"+store.Doubled(q.Name)+"'")
 	}
 	if q.ExcludeEntities {
 		conditions = append(conditions, "PartitionKey lt '@' or PartitionKey ge 'A'")

@@ -6,40 +6,42 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // readInstanceRow returns an instance's row without its input and output, nil
 // if there is none.
-func (h *TaskHub) readInstanceRow(ctx context.Context, instanceID string) (*instanceRow, error) {
+func (h *TaskHub) readInstanceRow(ctx context.Context, instanceID string) (*wire.InstanceRow, error) {
 	return h.fetchInstanceRow(ctx, instanceID, provider.Fetch{})
 }
 
-func (h *TaskHub) fetchInstanceRow(ctx context.Context, instanceID string, fetch provider.Fetch) (*instanceRow, error) {
-	q := tableQuery{
-		filter:  "PartitionKey eq '" + doubled(escapeKey(instanceID)) + "'",
-		columns: instanceColumns(fetch),
-		top:     1,
+func (h *TaskHub) fetchInstanceRow(ctx context.Context, instanceID string, fetch provider.Fetch) (*wire.InstanceRow, error) {
+	q := store.Query{
+		Filter:  "PartitionKey eq '" + store.Doubled(wire.EscapeKey(instanceID)) + "'",
+		Columns: wire.InstanceColumns(fetch),
+		Top:     1,
 	}
 	for {
-		rows, continuation, err := h.instancesTable.page(ctx, q)
+		rows, continuation, err := h.instancesTable.Page(ctx, q)
 		if err != nil {
 			return nil, fmt.Errorf("read row of instance %q: %w", instanceID, err)
 		}
 		if len(rows) > 0 {
-			return decodeInstanceRow(rows[0])
+			return wire.DecodeInstanceRow(rows[0])
 		}
 		if continuation == "" {
 			return nil, nil
 		}
-		q.continuation = continuation
+		q.Continuation = continuation
 	}
 }
 
 // terminateUnstarted marks an instance terminated that has not started.
 func (h *TaskHub) terminateUnstarted(ctx context.Context, instanceID string, stored *loadedInstance, event *history.ExecutionTerminated) error {
-	return h.endUnstarted(ctx, instanceID, stored, encodeEndedBeforeStart(instanceID, history.Terminated, event.Reason, event.Timestamp, time.Now()))
+	return h.endUnstarted(ctx, instanceID, stored, wire.EncodeEndedBeforeStart(instanceID, history.Terminated, event.Reason, event.Timestamp, time.Now()))
 }
 
 // failUnstarted marks an instance failed whose start message nobody can read any
@@ -57,10 +59,10 @@ func (h *TaskHub) failUnstarted(ctx context.Context, pending history.Orchestrati
 	}
 	h.log.Error("instance cannot start", "instanceId", instanceID, "executionId", pending.ExecutionID, "error", cause)
 	now := history.Ticks(time.Now())
-	e := encodeEndedBeforeStart(instanceID, history.Failed, new("it cannot start: "+cause.Error()), now, now)
-	e.setString("Input", jsonNull)
-	e.setString("InputBlobName", "")
-	e.setString("TagsBlobName", "")
+	e := wire.EncodeEndedBeforeStart(instanceID, history.Failed, new("it cannot start: "+cause.Error()), now, now)
+	e.SetString("Input", wire.JSONNull)
+	e.SetString("InputBlobName", "")
+	e.SetString("TagsBlobName", "")
 	return h.endUnstarted(ctx, instanceID, stored, e)
 }
 
@@ -70,14 +72,14 @@ func (h *TaskHub) failUnstarted(ctx context.Context, pending history.Orchestrati
 // checkpoint of a worker that was given up for dead may be on its way. The row must
 // be as it was read, since the ID may have been started anew if this one was given
 // up for dead; .NET writes it in any case.
-func (h *TaskHub) endUnstarted(ctx context.Context, instanceID string, stored *loadedInstance, e entity) error {
+func (h *TaskHub) endUnstarted(ctx context.Context, instanceID string, stored *loadedInstance, e wire.Row) error {
 	defer h.forget(instanceID)
-	sentinel := encodeSentinel(instanceID, stored.row.State.Instance.ExecutionID, true, history.Ticks(time.Now()))
-	err := retry(ctx, "keep instance "+instanceID+" from starting", func(ctx context.Context) (err error) {
+	sentinel := wire.EncodeSentinel(instanceID, stored.row.State.Instance.ExecutionID, true, history.Ticks(time.Now()))
+	err := store.Retry(ctx, "keep instance "+instanceID+" from starting", func(ctx context.Context) (err error) {
 		if stored.etag == "" {
-			_, err = h.historyTable.insert(ctx, sentinel)
+			_, err = h.historyTable.Insert(ctx, sentinel)
 		} else {
-			_, err = h.historyTable.merge(ctx, sentinel, stored.etag)
+			_, err = h.historyTable.Merge(ctx, sentinel, stored.etag)
 		}
 		return err
 	})
@@ -87,14 +89,14 @@ func (h *TaskHub) endUnstarted(ctx context.Context, instanceID string, stored *l
 	if err := h.offloadInstance(ctx, &e); err != nil {
 		return err
 	}
-	err = retry(ctx, "end instance "+instanceID, func(ctx context.Context) error {
-		_, err := h.instancesTable.merge(ctx, e, stored.row.ETag)
+	err = store.Retry(ctx, "end instance "+instanceID, func(ctx context.Context) error {
+		_, err := h.instancesTable.Merge(ctx, e, stored.row.ETag)
 		return err
 	})
 	switch {
 	case err == nil:
 		h.endings.tell(instanceID, nil)
-	case isNotFound(err):
+	case store.IsNotFound(err):
 		return nil // purged in the meantime
 	}
 	return err
@@ -166,7 +168,7 @@ func (h *TaskHub) repairRow(ctx context.Context, instanceID string, stored *load
 	if stored.row != nil {
 		customStatus = stored.row.State.CustomStatus
 	}
-	e := encodeInstanceCheckpoint(instanceCheckpoint{
+	e := wire.EncodeInstanceCheckpoint(wire.InstanceCheckpoint{
 		Instance: history.OrchestrationInstance{InstanceID: instanceID, ExecutionID: stored.executionID},
 		TaskHub:  h.cfg.TaskHub, Events: stored.events, Rows: rows, BlobURL: h.blobURL, CustomStatus: customStatus, Now: at,
 	})
@@ -178,29 +180,29 @@ func (h *TaskHub) repairRow(ctx context.Context, instanceID string, stored *load
 	if err != nil {
 		return err
 	}
-	return retry(ctx, "repair row of instance "+instanceID, func(ctx context.Context) (err error) {
+	return store.Retry(ctx, "repair row of instance "+instanceID, func(ctx context.Context) (err error) {
 		if stored.row == nil {
-			_, err = h.instancesTable.insert(ctx, e)
+			_, err = h.instancesTable.Insert(ctx, e)
 		} else {
-			_, err = h.instancesTable.merge(ctx, e, stored.row.ETag)
+			_, err = h.instancesTable.Merge(ctx, e, stored.row.ETag)
 		}
 		return err
 	})
 }
 
-func (h *TaskHub) blobURL(name string) string { return blobURL(h.largeMessages.url, name) }
+func (h *TaskHub) blobURL(name string) string { return wire.BlobURL(h.largeMessages.URL, name) }
 
 // offloadInstance puts the large columns of an instance's row into blobs.
-func (h *TaskHub) offloadInstance(ctx context.Context, row *entity) error {
-	for _, column := range row.largeColumns() {
-		name := row.columnBlobName(column, rand.Uint32())
-		if err := h.largeMessages.write(ctx, name, []byte(row.text(column))); err != nil {
+func (h *TaskHub) offloadInstance(ctx context.Context, row *wire.Row) error {
+	for _, column := range row.LargeColumns() {
+		name := row.ColumnBlobName(column, rand.Uint32())
+		if err := h.largeMessages.Write(ctx, name, []byte(row.Text(column))); err != nil {
 			return err
 		}
 		if column == "Input" || column == "Output" {
-			row.offloadAsURL(column, h.blobURL(name))
+			row.OffloadAsURL(column, h.blobURL(name))
 		} else {
-			row.offload(column, name)
+			row.Offload(column, name)
 		}
 	}
 	return nil
@@ -208,16 +210,16 @@ func (h *TaskHub) offloadInstance(ctx context.Context, row *entity) error {
 
 // offloadedRows returns the history rows of events, the first of which has the
 // given ordinal, with their large columns in blobs.
-func (h *TaskHub) offloadedRows(ctx context.Context, instanceID, executionID string, ordinal int, events []history.Event) ([]entity, error) {
-	rows := make([]entity, len(events))
+func (h *TaskHub) offloadedRows(ctx context.Context, instanceID, executionID string, ordinal int, events []history.Event) ([]wire.Row, error) {
+	rows := make([]wire.Row, len(events))
 	for i, ev := range events {
-		rows[i] = encodeHistoryRow(ev, instanceID, ordinal+i, executionID)
-		for _, column := range rows[i].largeColumns() {
-			name := rows[i].columnBlobName(column, rand.Uint32())
-			if err := h.largeMessages.write(ctx, name, []byte(rows[i].text(column))); err != nil {
+		rows[i] = wire.EncodeHistoryRow(ev, instanceID, ordinal+i, executionID)
+		for _, column := range rows[i].LargeColumns() {
+			name := rows[i].ColumnBlobName(column, rand.Uint32())
+			if err := h.largeMessages.Write(ctx, name, []byte(rows[i].Text(column))); err != nil {
 				return nil, fmt.Errorf("write column %s of %s: %w", column, ev.Type(), err)
 			}
-			rows[i].offload(column, name)
+			rows[i].Offload(column, name)
 		}
 	}
 	return rows, nil

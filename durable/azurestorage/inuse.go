@@ -1,6 +1,10 @@
 package azurestorage
 
-import "github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
+import (
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
+)
 
 // inUse counts what is given back once a worker has nothing to do, or has stopped in
 // time.
@@ -16,15 +20,15 @@ func (h *TaskHub) inUse() inuse.Counts {
 	for _, p := range h.partitions {
 		p.count(all)
 	}
-	for service, p := range map[string]*pace{"queues": h.services.queuePace, "tables": h.services.tablePace, "blobs": h.services.blobPace} {
-		p.count(all, service)
+	for service, p := range map[string]*store.Pace{"queues": h.services.QueuePace, "tables": h.services.TablePace, "blobs": h.services.BlobPace} {
+		p.Count(all, service)
 	}
 	for what, s := range map[string]interface {
 		TryAcquire(int64) bool
 		Release(int64)
-	}{"bytes that are downloaded": downloading, "bytes that are unpacked": unpacking} {
-		if s.TryAcquire(2 * maxDecompressed) {
-			s.Release(2 * maxDecompressed)
+	}{"bytes that are downloaded": store.Downloading, "bytes that are unpacked": store.Unpacking} {
+		if s.TryAcquire(2 * wire.MaxDecompressed) {
+			s.Release(2 * wire.MaxDecompressed)
 		} else {
 			all[what]++
 		}
@@ -65,12 +69,4 @@ func (p *partition) count(all inuse.Counts) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	all["sessions of partitions"] += p.sessions
-}
-
-func (p *pace) count(all inuse.Counts, service string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	all["requests to "+service] = p.running
-	all["requests in flight to "+service] = len(p.inFlight)
-	all["requests that wait for "+service] = len(p.turns)
 }

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
@@ -163,7 +164,7 @@ func sameGeneration(a, b *int) bool {
 // scheduledAfter reports whether the row was there before the start message, or
 // before it was last received: then the row is not that of the message's own
 // client to be written yet.
-func scheduledAfter(row *instanceRow, start *history.ExecutionStarted, m arrived) bool {
+func scheduledAfter(row *wire.InstanceRow, start *history.ExecutionStarted, m arrived) bool {
 	created := row.State.CreatedAt
 	return created.Before(start.Timestamp) && row.State.Status == history.Pending ||
 		m.dequeueCount > 1 && m.receivedAt.After(created)

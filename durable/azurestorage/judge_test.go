@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -17,7 +18,7 @@ func at(seconds int) history.Header {
 }
 
 // stored makes what is stored of an instance: a history of execution "x".
-func stored(row *instanceRow, events ...history.Event) *loadedInstance {
+func stored(row *wire.InstanceRow, events ...history.Event) *loadedInstance {
 	l := &loadedInstance{row: row, storedHistory: storedHistory{executionID: "x", events: events, known: newKnownEvents()}}
 	for _, ev := range events {
 		l.known.add(ev)
@@ -25,8 +26,8 @@ func stored(row *instanceRow, events ...history.Event) *loadedInstance {
 	return l
 }
 
-func instanceRowOf(executionID string, status history.RuntimeStatus, created int) *instanceRow {
-	return &instanceRow{Generation: new(0), State: provider.InstanceState{
+func instanceRowOf(executionID string, status history.RuntimeStatus, created int) *wire.InstanceRow {
+	return &wire.InstanceRow{Generation: new(0), State: provider.InstanceState{
 		Instance:  history.OrchestrationInstance{InstanceID: "i", ExecutionID: executionID},
 		Status:    status,
 		CreatedAt: judgeTime.Add(time.Duration(created) * time.Second),
@@ -68,7 +69,7 @@ func msg(ev history.Event, executionID string, dequeueCount int) arrived {
 
 // continuedFrom makes what is stored when an execution has continued as new since:
 // nothing of the one that is wanted, "x", but that the current one goes back to first.
-func continuedFrom(first string, row *instanceRow) *loadedInstance {
+func continuedFrom(first string, row *wire.InstanceRow) *loadedInstance {
 	l := stored(row)
 	l.etag, l.current = "e", currentGeneration{executionID: "y", first: first}
 	return l
@@ -127,7 +128,7 @@ func TestJudgeMessages(t *testing.T) {
 			want: []verdict{duplicate("the instance was created by another start message")},
 		},
 		"a start of another generation waits for its row": {
-			stored: stored(&instanceRow{Generation: new(1), State: instanceRowOf("y", history.Completed, -1).State}), messages: []arrived{msg(startOf("x"), "x", 1)},
+			stored: stored(&wire.InstanceRow{Generation: new(1), State: instanceRowOf("y", history.Completed, -1).State}), messages: []arrived{msg(startOf("x"), "x", 1)},
 			want: []verdict{{fateHoldBack, "AbandoningMessage", "no row of the instance tells of this execution yet"}},
 		},
 		"a start of an execution that was terminated before does not begin": {
@@ -296,7 +297,7 @@ func TestJudgeMessages(t *testing.T) {
 func TestIsOfAnother_ProtectsWhatAClientPutInItsPlace(t *testing.T) {
 	cp := &provider.Checkpoint{Instance: history.OrchestrationInstance{ExecutionID: "x"}}
 	for name, tt := range map[string]struct {
-		row  *instanceRow
+		row  *wire.InstanceRow
 		want bool
 	}{
 		"there is none":                                   {nil, false},

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -66,23 +68,23 @@ type jumpStartRow struct {
 }
 
 // maxInlineStart is how many bytes of a message are kept in a row.
-const maxInlineStart = maxColumnUnits
+const maxInlineStart = wire.MaxColumnUnits
 
-func (r jumpStartRow) keys() entity {
-	return entity{PartitionKey: r.Queue, RowKey: escapeKey(r.InstanceID) + "|" + r.ExecutionID}
+func (r jumpStartRow) keys() wire.Row {
+	return wire.Row{PartitionKey: r.Queue, RowKey: wire.EscapeKey(r.InstanceID) + "|" + r.ExecutionID}
 }
 
-func (r jumpStartRow) entity() entity {
+func (r jumpStartRow) entity() wire.Row {
 	e := r.keys()
-	e.setString("InstanceId", r.InstanceID)
-	e.setString("ExecutionId", r.ExecutionID)
-	e.setTime("RecordedTime", r.RecordedAt)
-	e.setTime("JumpStartTime", r.SentAt)
-	e.setOptionalTime("ScheduledStartTime", r.DueAt)
+	e.SetString("InstanceId", r.InstanceID)
+	e.SetString("ExecutionId", r.ExecutionID)
+	e.SetTime("RecordedTime", r.RecordedAt)
+	e.SetTime("JumpStartTime", r.SentAt)
+	e.SetOptionalTime("ScheduledStartTime", r.DueAt)
 	if r.Blob != "" {
-		e.setString("MessageBlobName", r.Blob)
+		e.SetString("MessageBlobName", r.Blob)
 	} else {
-		e.setString("Message", r.Message)
+		e.SetString("Message", r.Message)
 	}
 	return e
 }
@@ -110,25 +112,25 @@ func decodeJumpStartRow(raw []byte) (jumpStartRow, error) {
 
 // recordStart records a start that is about to be sent.
 func (h *TaskHub) recordStart(ctx context.Context, start *provider.TaskMessage, event *history.ExecutionStarted) (*jumpStartRow, error) {
-	text, err := encodeEnvelope(&envelope{Message: start, Sender: &history.OrchestrationInstance{}})
+	text, err := wire.EncodeEnvelope(&wire.Envelope{Message: start, Sender: &history.OrchestrationInstance{}})
 	if err != nil {
 		return nil, err
 	}
 	row := &jumpStartRow{
-		Queue: h.partitionOf(event.Instance.InstanceID).queue.name, InstanceID: event.Instance.InstanceID, ExecutionID: event.Instance.ExecutionID,
+		Queue: h.partitionOf(event.Instance.InstanceID).queue.Name, InstanceID: event.Instance.InstanceID, ExecutionID: event.Instance.ExecutionID,
 		RecordedAt: event.Timestamp, SentAt: event.Timestamp, DueAt: event.ScheduledStart, Message: string(text),
 	}
 	if len(text) > maxInlineStart {
-		row.Blob = escapeKey(row.InstanceID) + "/jumpstart-" + row.ExecutionID + ".json.gz"
-		if err := h.largeMessages.write(ctx, row.Blob, text); err != nil {
+		row.Blob = wire.EscapeKey(row.InstanceID) + "/jumpstart-" + row.ExecutionID + ".json.gz"
+		if err := h.largeMessages.Write(ctx, row.Blob, text); err != nil {
 			return nil, err
 		}
 	}
-	err = retry(ctx, "record the start of instance "+row.InstanceID, func(ctx context.Context) error {
-		_, err := h.jumpStartTable.insert(ctx, row.entity())
+	err = store.Retry(ctx, "record the start of instance "+row.InstanceID, func(ctx context.Context) error {
+		_, err := h.jumpStartTable.Insert(ctx, row.entity())
 		return err
 	})
-	if err != nil && !isConflict(err) { // in a conflict it was an earlier attempt of ours
+	if err != nil && !store.IsConflict(err) { // in a conflict it was an earlier attempt of ours
 		return nil, err
 	}
 	return row, nil
@@ -137,18 +139,18 @@ func (h *TaskHub) recordStart(ctx context.Context, start *provider.TaskMessage, 
 // dropStart deletes the record of a start that has arrived or is not to.
 func (h *TaskHub) dropStart(ctx context.Context, row *jumpStartRow) error {
 	if row.Blob != "" {
-		if err := h.largeMessages.remove(ctx, row.Blob); err != nil {
+		if err := h.largeMessages.Remove(ctx, row.Blob); err != nil {
 			return err
 		}
 	}
-	return h.jumpStartTable.remove(ctx, row.keys())
+	return h.jumpStartTable.Remove(ctx, row.keys())
 }
 
 // jumpStarts looks at the records of a partition for as long as it is read.
 func (p *partition) jumpStarts(r *reading) {
 	h := p.hub
-	for sleep(r.ctx, h.cfg.JumpStart.Interval) {
-		rows, err := h.recordedStarts(r.ctx, p.queue.name)
+	for store.Sleep(r.ctx, h.cfg.JumpStart.Interval) {
+		rows, err := h.recordedStarts(r.ctx, p.queue.Name)
 		for _, row := range rows {
 			if err == nil {
 				err = h.jumpStart(r.ctx, &row)
@@ -165,7 +167,7 @@ func (p *partition) jumpStarts(r *reading) {
 
 func (h *TaskHub) recordedStarts(ctx context.Context, queue string) ([]jumpStartRow, error) {
 	var rows []jumpStartRow
-	err := h.jumpStartTable.all(ctx, tableQuery{filter: "PartitionKey eq '" + doubled(queue) + "'"}, func(raw []byte) error {
+	err := h.jumpStartTable.All(ctx, store.Query{Filter: "PartitionKey eq '" + store.Doubled(queue) + "'"}, func(raw []byte) error {
 		row, err := decodeJumpStartRow(raw)
 		if err == nil {
 			rows = append(rows, row)
@@ -202,7 +204,7 @@ const (
 
 // judgeRecord says how far a start has come, by the row of the instance that has
 // its ID now, nil if there is none.
-func judgeRecord(row *jumpStartRow, there *instanceRow, now time.Time, timeout time.Duration) startVerdict {
+func judgeRecord(row *jumpStartRow, there *wire.InstanceRow, now time.Time, timeout time.Duration) startVerdict {
 	if there != nil {
 		state := &there.State
 		ours := state.Instance.ExecutionID == row.ExecutionID
@@ -224,23 +226,23 @@ func judgeRecord(row *jumpStartRow, there *instanceRow, now time.Time, timeout t
 
 // sendAgain sends a start whose message has not arrived. Its execution ID is the
 // same, so that the instance is not run twice if it arrives after all.
-func (h *TaskHub) sendAgain(ctx context.Context, row *jumpStartRow, there *instanceRow) error {
+func (h *TaskHub) sendAgain(ctx context.Context, row *jumpStartRow, there *wire.InstanceRow) error {
 	row.SentAt = time.Now()
-	if _, err := h.jumpStartTable.replace(ctx, row.entity(), row.ETag); err != nil {
-		if isConflict(err) {
+	if _, err := h.jumpStartTable.Replace(ctx, row.entity(), row.ETag); err != nil {
+		if store.IsConflict(err) {
 			return nil // another worker was faster
 		}
 		return err
 	}
 	text := row.Message
 	if row.Blob != "" {
-		raw, err := h.largeMessages.read(ctx, row.Blob)
+		raw, err := h.largeMessages.Read(ctx, row.Blob)
 		if err != nil {
 			return err
 		}
 		text = string(raw)
 	}
-	env, err := decodeEnvelope(text)
+	env, err := wire.DecodeEnvelope(text)
 	if err != nil {
 		return fmt.Errorf("recorded start of instance %q: %w", row.InstanceID, err)
 	}
@@ -263,10 +265,10 @@ func (h *TaskHub) sendAgain(ctx context.Context, row *jumpStartRow, there *insta
 
 // dropStarts deletes all records of an instance that is purged.
 func (h *TaskHub) dropStarts(ctx context.Context, id string) error {
-	prefix := escapeKey(id) + "|"
+	prefix := wire.EscapeKey(id) + "|"
 	filter := fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s' and RowKey lt '%s'",
-		doubled(h.partitionOf(id).queue.name), doubled(prefix), doubled(strings.TrimSuffix(prefix, "|")+"}"))
-	return h.jumpStartTable.all(ctx, tableQuery{filter: filter}, func(raw []byte) error {
+		store.Doubled(h.partitionOf(id).queue.Name), store.Doubled(prefix), store.Doubled(strings.TrimSuffix(prefix, "|")+"}"))
+	return h.jumpStartTable.All(ctx, store.Query{Filter: filter}, func(raw []byte) error {
 		row, err := decodeJumpStartRow(raw)
 		if err != nil {
 			return err
@@ -290,7 +292,7 @@ func (h *TaskHub) startRecorded(ctx context.Context, start *provider.TaskMessage
 	err = f()
 	// What is known not to have happened must not happen later either. When the
 	// fate is not known, the record decides it.
-	if errors.Is(err, provider.ErrInstanceExists) || err != nil && wasNotApplied(err) {
+	if errors.Is(err, provider.ErrInstanceExists) || err != nil && store.WasNotApplied(err) {
 		settled, cancel := settling(ctx)
 		defer cancel()
 		if dropErr := h.dropStart(settled, row); dropErr != nil {

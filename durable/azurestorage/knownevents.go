@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
@@ -83,15 +84,15 @@ func raisedEventOf(ev history.Event) (key raisedEvent, ok bool) {
 	key = raisedEvent{kind: ev.Type(), at: history.Ticks(ev.Head().Timestamp)}
 	switch ev := ev.(type) {
 	case *history.EventRaised:
-		key.name, key.payload = ev.Name, value(ev.Input)
+		key.name, key.payload = ev.Name, store.Value(ev.Input)
 	case *history.ExecutionSuspended:
-		key.payload = value(ev.Reason)
+		key.payload = store.Value(ev.Reason)
 	case *history.ExecutionResumed:
-		key.payload = value(ev.Reason)
+		key.payload = store.Value(ev.Reason)
 	case *history.ExecutionTerminated:
-		key.payload = value(ev.Reason)
+		key.payload = store.Value(ev.Reason)
 	case *history.GenericEvent:
-		key.payload = value(ev.Data)
+		key.payload = store.Value(ev.Data)
 	default:
 		return raisedEvent{}, false
 	}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -78,7 +80,7 @@ func TestTerminate_OfAnInstanceThatHasNotStartedKeepsItFromStarting(t *testing.T
 	}
 	// The message that says so may come again, and be held against what is stored
 	// now or what was stored before.
-	if err := h.terminateUnstarted(t.Context(), "i", stored, terminate); !isConflict(err) {
+	if err := h.terminateUnstarted(t.Context(), "i", stored, terminate); !store.IsConflict(err) {
 		t.Errorf("terminating it with what was stored before ended with %v, want a conflict", err)
 	}
 	if stored, err = h.loadInstance(t.Context(), "i", ""); err != nil {
@@ -446,12 +448,12 @@ func TestInstanceRow_IsLeftAloneByAllThatIsLate(t *testing.T) {
 // and has a status.
 func mustMerge(t *testing.T, h *TaskHub, id, executionID string, status history.RuntimeStatus) {
 	t.Helper()
-	row := entity{PartitionKey: escapeKey(id)}
-	row.setString("RuntimeStatus", status.String())
+	row := wire.Row{PartitionKey: wire.EscapeKey(id)}
+	row.SetString("RuntimeStatus", status.String())
 	if executionID != "" {
-		row.setString("ExecutionId", executionID)
+		row.SetString("ExecutionId", executionID)
 	}
-	if _, err := h.instancesTable.merge(t.Context(), row, "*"); err != nil {
+	if _, err := h.instancesTable.Merge(t.Context(), row, "*"); err != nil {
 		t.Error(err)
 	}
 }
@@ -485,7 +487,7 @@ func TestTerminate_OfAnInstanceThatHasNotStartedSparesTheNextOfItsID(t *testing.
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.terminateUnstarted(t.Context(), "i", stored, terminate); !isConflict(err) {
+	if err := h.terminateUnstarted(t.Context(), "i", stored, terminate); !store.IsConflict(err) {
 		t.Errorf("terminating what was replaced ended with %v, want a conflict", err)
 	}
 	if got := runtimeStatus(t, h, "i"); got != history.Pending || !away.Load() {
@@ -493,7 +495,7 @@ func TestTerminate_OfAnInstanceThatHasNotStartedSparesTheNextOfItsID(t *testing.
 	}
 }
 
-func mustRows(t *testing.T, h *TaskHub, instance history.OrchestrationInstance, ordinal int, events []history.Event) []entity {
+func mustRows(t *testing.T, h *TaskHub, instance history.OrchestrationInstance, ordinal int, events []history.Event) []wire.Row {
 	t.Helper()
 	rows, err := h.offloadedRows(t.Context(), instance.InstanceID, instance.ExecutionID, ordinal, events)
 	if err != nil {

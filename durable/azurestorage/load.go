@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"golang.org/x/sync/errgroup"
 )
@@ -19,9 +20,9 @@ func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 	}
 	load := &provider.Load{ControlQueues: make([]provider.QueueLoad, len(h.controlQueues))}
 	group, groupCtx := errgroup.WithContext(ctx)
-	measure := func(q *messageQueue, into *provider.QueueLoad) {
+	measure := func(q *store.Queue, into *provider.QueueLoad) {
 		group.Go(func() (err error) {
-			*into, err = q.load(groupCtx, time.Now())
+			*into, err = q.Load(groupCtx, time.Now())
 			return err
 		})
 	}
@@ -37,28 +38,6 @@ func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 		return nil, fmt.Errorf("read the hub's load: %w", err)
 	}
 	return load, nil
-}
-
-// load returns how many messages wait in the queue, and for how long the first
-// of them has. Those that are hidden count only if there is one that is not.
-func (q *messageQueue) load(ctx context.Context, now time.Time) (load provider.QueueLoad, err error) {
-	err = retry(ctx, "look into queue "+q.name, func(ctx context.Context) error {
-		load = provider.QueueLoad{}
-		first, err := q.client.PeekMessage(ctx, nil)
-		if err != nil || len(first.Messages) == 0 {
-			return err
-		}
-		properties, err := q.client.GetProperties(ctx, nil)
-		if err != nil {
-			return err
-		}
-		load.Length = int(value(properties.ApproximateMessagesCount))
-		if at := first.Messages[0].InsertionTime; at != nil {
-			load.Latency = max(0, now.Sub(*at))
-		}
-		return nil
-	})
-	return load, err
 }
 
 // countWorkers returns how many workers have partitions now.

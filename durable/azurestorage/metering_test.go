@@ -70,7 +70,7 @@ func TestMetrics_TellWhatAHubDoes(t *testing.T) {
 	control := h.controlQueues[0]
 	mustStart(t, h, "metered", "e1", `1`)
 	runHello(t, h, "Tokyo", "Seattle")
-	if _, err := control.put(t.Context(), "no message of a hub", 0, true); err != nil {
+	if _, err := control.Put(t.Context(), "no message of a hub", 0, true); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "an unreadable message is counted", time.Minute, func() bool {
@@ -78,9 +78,9 @@ func TestMetrics_TellWhatAHubDoes(t *testing.T) {
 	})
 
 	for _, want := range []struct{ metric, by, value string }{
-		{"durabletask.partitions.owned", "durabletask.queue", control.name},
+		{"durabletask.partitions.owned", "durabletask.queue", control.Name},
 		{"durabletask.partitions.changes", "durabletask.partition.change", "acquired"},
-		{"durabletask.queue.message.age", "durabletask.queue", control.name},
+		{"durabletask.queue.message.age", "durabletask.queue", control.Name},
 		{"durabletask.history_cache.lookups", "durabletask.cache.hit", "true"},
 		{"durabletask.storage.operation.duration", "durabletask.outcome", "throttled"},
 		{"durabletask.storage.retries", "durabletask.storage.operation", "EntityGroupTransaction"},
@@ -90,11 +90,11 @@ func TestMetrics_TellWhatAHubDoes(t *testing.T) {
 		}
 	}
 	lengths := recorded(t, reader, "durabletask.queue.length", "durabletask.queue")
-	if _, ok := lengths[control.name]; !ok || len(lengths) != 2 {
-		t.Errorf("lengths are told of the queues %v, want %s and the work items", lengths, control.name)
+	if _, ok := lengths[control.Name]; !ok || len(lengths) != 2 {
+		t.Errorf("lengths are told of the queues %v, want %s and the work items", lengths, control.Name)
 	}
 	stop()
-	if owned := recorded(t, reader, "durabletask.partitions.owned", "durabletask.queue")[control.name]; owned != 0 {
+	if owned := recorded(t, reader, "durabletask.partitions.owned", "durabletask.queue")[control.Name]; owned != 0 {
 		t.Errorf("%v partitions are owned after the end", owned)
 	}
 	if released := recorded(t, reader, "durabletask.partitions.changes", "durabletask.partition.change")["released"]; released != 1 {

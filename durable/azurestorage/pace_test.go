@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
 // A slowService answers after a time, and counts who waits for that.
@@ -45,8 +47,8 @@ func (s *slowService) most() int {
 func TestPace_AsksLessOfAServiceThatAnswersSlowly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &slowService{answersIn: 10 * time.Millisecond}
-		p := newPace(32)
-		transport := p.bound(p.watch(s))
+		p := store.NewPace(32)
+		transport := p.Bound(p.Watch(s))
 		ask := func(ctx context.Context) error {
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://queue", nil)
 			if err != nil {
@@ -63,43 +65,43 @@ func TestPace_AsksLessOfAServiceThatAnswersSlowly(t *testing.T) {
 		for range 100 {
 			all.Go(func() {
 				for ctx.Err() == nil {
-					if err := ask(ctx); err != nil && !errors.Is(err, errNeverSent) {
+					if err := ask(ctx); err != nil && !errors.Is(err, store.ErrNeverSent) {
 						t.Error(err)
 					}
 				}
 			})
 		}
 		time.Sleep(5 * time.Second)
-		if s.most() != 32 || p.latency() != 10*time.Millisecond {
-			t.Errorf("a quick service was asked by %d at a time, want 32; its latency is %v", s.most(), p.latency())
+		if s.most() != 32 || p.Latency() != 10*time.Millisecond {
+			t.Errorf("a quick service was asked by %d at a time, want 32; its latency is %v", s.most(), p.Latency())
 		}
-		if !p.isBusy() {
+		if !p.IsBusy() {
 			t.Error("68 wait for their turn, and it is not busy")
 		}
 		s.answerIn(20 * time.Second)
 		time.Sleep(10 * time.Second)
-		if got := p.latency(); got < 9*time.Second {
+		if got := p.Latency(); got < 9*time.Second {
 			t.Errorf("nobody was answered for ten seconds, and the latency is %v", got)
 		}
 		time.Sleep(2 * time.Minute)
 		s.answerIn(20 * time.Second) // counts anew
 		time.Sleep(2 * time.Minute)
-		if s.most() != leastInFlight {
-			t.Errorf("a slow service was asked by %d at a time, want %d", s.most(), leastInFlight)
+		if s.most() != store.LeastInFlight {
+			t.Errorf("a slow service was asked by %d at a time, want %d", s.most(), store.LeastInFlight)
 		}
 		began := time.Now()
-		if err := ask(urgent(t.Context())); err != nil || time.Since(began) != 20*time.Second {
+		if err := ask(store.Urgent(t.Context())); err != nil || time.Since(began) != 20*time.Second {
 			t.Errorf("what is urgent took %v, %v; want 20 s, without waiting for a turn", time.Since(began), err)
 		}
 		s.answerIn(10 * time.Millisecond)
 		time.Sleep(2 * time.Minute)
-		if s.most() != 32 || p.latency() > time.Second {
-			t.Errorf("when it was quick again it was asked by %d at a time, want 32; its latency is %v", s.most(), p.latency())
+		if s.most() != 32 || p.Latency() > time.Second {
+			t.Errorf("when it was quick again it was asked by %d at a time, want 32; its latency is %v", s.most(), p.Latency())
 		}
 		stop()
 		all.Wait()
-		if p.running != 0 || len(p.turns) != 0 || len(p.inFlight) != 0 || p.isBusy() {
-			t.Errorf("when all are gone, %d run and %d wait", p.running, len(p.turns))
+		if p.Running != 0 || len(p.Turns) != 0 || len(p.InFlight) != 0 || p.IsBusy() {
+			t.Errorf("when all are gone, %d run and %d wait", p.Running, len(p.Turns))
 		}
 	})
 }

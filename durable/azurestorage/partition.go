@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -13,8 +14,8 @@ import (
 // while that is ours and nobody asked for it back.
 type partition struct {
 	hub   *TaskHub
-	queue *messageQueue
-	wake  nudge // something was sent to the queue from here
+	queue *store.Queue
+	wake  store.Nudge // something was sent to the queue from here
 
 	mu       sync.Mutex // protects the following
 	reading  *reading   // nil unless listening
@@ -68,8 +69,8 @@ func (r *reading) stop() {
 	r.done.Wait()
 }
 
-func newPartition(h *TaskHub, q *messageQueue) *partition {
-	return &partition{hub: h, queue: q, wake: newNudge()}
+func newPartition(h *TaskHub, q *store.Queue) *partition {
+	return &partition{hub: h, queue: q, wake: store.NewNudge()}
 }
 
 // listen begins to read the queue, or goes on if it does already; the right to
@@ -96,9 +97,9 @@ func (p *partition) listen(work context.Context, until time.Time) {
 	if p.hub.cfg.Tracking && p == p.hub.partitions[0] {
 		r.spawn(func() { p.hub.tracking.run(p, r) })
 	}
-	p.hub.log.Info("partition acquired", "event", "LeaseAcquisitionSucceeded", "partition", p.queue.name, "workerId", p.hub.cfg.WorkerID)
-	p.hub.meter.Partition(p.queue.name, metering.Acquired)
-	p.hub.meter.Owns(p.queue.name, 1)
+	p.hub.log.Info("partition acquired", "event", "LeaseAcquisitionSucceeded", "partition", p.queue.Name, "workerId", p.hub.cfg.WorkerID)
+	p.hub.meter.Partition(p.queue.Name, metering.Acquired)
+	p.hub.meter.Owns(p.queue.Name, 1)
 }
 
 // isListening reports whether the queue may be read now.
@@ -147,7 +148,7 @@ func (p *partition) stopReading(work context.Context) (finish func()) {
 		return func() {}
 	}
 	p.reading, p.stopping = nil, true
-	p.hub.meter.Owns(p.queue.name, -1)
+	p.hub.meter.Owns(p.queue.Name, -1)
 	return func() {
 		r.stop()
 		p.hub.inbox.handBack(work, p)
@@ -170,7 +171,7 @@ func (p *partition) beginDrain(work context.Context, limit time.Duration) {
 	p.hub.tasks.Go(func() {
 		p.stopReading(work)()
 		if !p.awaitIdle(work, limit) {
-			p.hub.log.Warn("partition is given up with sessions in progress", "partition", p.queue.name, "after", limit)
+			p.hub.log.Warn("partition is given up with sessions in progress", "partition", p.queue.Name, "after", limit)
 		}
 		p.mu.Lock()
 		p.drain = drained

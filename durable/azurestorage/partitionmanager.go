@@ -9,6 +9,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
 // A PartitionManager is a way to keep who reads which control queue. Workers of
@@ -87,7 +88,7 @@ func (h *TaskHub) awaitSoleManager(ctx context.Context) error {
 		default:
 			h.log.Warn("waiting for other workers to stop", "reason", mismatch)
 		}
-		if !sleep(ctx, jitter(ctx, passPace, h.cfg.LeaseInterval/10)) {
+		if !store.Sleep(ctx, store.Jitter(ctx, passPace, h.cfg.LeaseInterval/10)) {
 			return nil
 		}
 	}
@@ -99,7 +100,7 @@ func (h *TaskHub) checkManagers(ctx context.Context) error {
 	active := map[PartitionManager]bool{}
 	if h.cfg.PartitionManager != TablePartitions {
 		rows, ahead, err := h.readPartitionRows(ctx, h.leasesTable)
-		if err != nil && !isNotFound(err) {
+		if err != nil && !store.IsNotFound(err) {
 			return err
 		}
 		for _, row := range rows {
@@ -108,10 +109,10 @@ func (h *TaskHub) checkManagers(ctx context.Context) error {
 			}
 		}
 	}
-	pages := h.leaseBlobs.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{})
+	pages := h.leaseBlobs.Client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{})
 	for pages.More() {
 		page, err := pages.NextPage(ctx)
-		if isNotFound(err) {
+		if store.IsNotFound(err) {
 			break
 		}
 		if err != nil {

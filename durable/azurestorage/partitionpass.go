@@ -1,10 +1,14 @@
 package azurestorage
 
-import "time"
+import (
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+)
 
 // partitionState is what a worker knows when it looks at the partitions table.
 type partitionState struct {
-	rows      []partitionRow // all of them, in the table's order
+	rows      []wire.PartitionRow // all of them, in the table's order
 	now       time.Time
 	worker    string        // who we are
 	lease     time.Duration // how long a partition is ours without being renewed
@@ -40,7 +44,7 @@ type partitionPlan struct {
 // partitionStep is one conditional write: row replaces what has its ETag.
 type partitionStep struct {
 	kind partitionStepKind
-	row  partitionRow
+	row  wire.PartitionRow
 	// listen means that the queue may be read once the write is done. Unlike
 	// .NET's, it is never true for a partition that the write gives up
 	// (TablePartitionManager.cs, TryAcquirePartitionsAsync, starts to listen
@@ -66,7 +70,7 @@ func (k partitionStepKind) String() string { return partitionStepNames[k] }
 // (DurableTask.AzureStorage/Partitioning/TablePartitionManager.cs,
 // ReadAndWriteTableAsync). It is a function of s alone.
 func planPartitions(s partitionState) partitionPlan {
-	p := partitionPlanner{partitionState: s, others: map[string][]partitionRow{}}
+	p := partitionPlanner{partitionState: s, others: map[string][]wire.PartitionRow{}}
 	for _, row := range s.rows {
 		if s.listening[row.Queue] && row.CurrentOwner != s.worker {
 			p.plan.lost = append(p.plan.lost, row.Queue)
@@ -91,12 +95,12 @@ type partitionPlanner struct {
 	partitionState
 	plan   partitionPlan
 	owners []string // of others, in the order in which they were seen
-	others map[string][]partitionRow
+	others map[string][]wire.PartitionRow
 }
 
 // keep decides about a row while we are at work: claim it, renew it, begin to
 // give it up, or note whose it is.
-func (p *partitionPlanner) keep(row partitionRow) {
+func (p *partitionPlanner) keep(row wire.PartitionRow) {
 	free := row.CurrentOwner == "" && (row.NextOwner == "" || row.NextOwner == p.worker)
 	switch {
 	case row.CurrentOwner == p.worker && row.NextOwner != "":
@@ -124,7 +128,7 @@ func (p *partitionPlanner) keep(row partitionRow) {
 }
 
 // leave decides about a row while we are shutting down.
-func (p *partitionPlanner) leave(row partitionRow) {
+func (p *partitionPlanner) leave(row wire.PartitionRow) {
 	if row.CurrentOwner == p.worker {
 		p.drainStep(row)
 	}
@@ -133,7 +137,7 @@ func (p *partitionPlanner) leave(row partitionRow) {
 // drainStep gives up a partition of ours: it stops being read, its sessions
 // end, and then it is released to whoever asked for it. NextOwner and the
 // times stay (TablePartitionManager.cs, TryDrainPartitionAsync).
-func (p *partitionPlanner) drainStep(row partitionRow) {
+func (p *partitionPlanner) drainStep(row wire.PartitionRow) {
 	p.plan.unsettled = true
 	switch p.drains[row.Queue] {
 	case drained:
@@ -152,24 +156,24 @@ func (p *partitionPlanner) drainStep(row partitionRow) {
 	p.step(stepDrain, p.renewed(row), false)
 }
 
-func (p *partitionPlanner) claimed(row partitionRow) partitionRow {
+func (p *partitionPlanner) claimed(row wire.PartitionRow) wire.PartitionRow {
 	row.CurrentOwner, row.NextOwner = p.worker, ""
 	row.OwnedSince = p.now
 	row.IsDraining = false
 	return p.renewed(row)
 }
 
-func (p *partitionPlanner) renewed(row partitionRow) partitionRow {
+func (p *partitionPlanner) renewed(row wire.PartitionRow) wire.PartitionRow {
 	row.LastRenewal = p.now
 	row.ExpiresAt = p.now.Add(p.lease)
 	return row
 }
 
-func (p *partitionPlanner) step(kind partitionStepKind, row partitionRow, listen bool) {
+func (p *partitionPlanner) step(kind partitionStepKind, row wire.PartitionRow, listen bool) {
 	p.plan.steps = append(p.plan.steps, partitionStep{kind: kind, row: row, listen: listen})
 }
 
-func (p *partitionPlanner) note(owner string, row partitionRow) {
+func (p *partitionPlanner) note(owner string, row wire.PartitionRow) {
 	if _, seen := p.others[owner]; !seen {
 		p.owners = append(p.owners, owner)
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/google/go-cmp/cmp"
 )
@@ -15,8 +16,8 @@ import (
 var passTime = time.Date(2026, 11, 20, 18, 35, 0, 0, time.UTC)
 
 // row returns a partition row whose lease ends at ttl from passTime.
-func row(queue, current, next string, ttl time.Duration, isDraining bool) partitionRow {
-	r := partitionRow{Queue: queue, CurrentOwner: current, NextOwner: next, IsDraining: isDraining, ETag: "e-" + queue}
+func row(queue, current, next string, ttl time.Duration, isDraining bool) wire.PartitionRow {
+	r := wire.PartitionRow{Queue: queue, CurrentOwner: current, NextOwner: next, IsDraining: isDraining, ETag: "e-" + queue}
 	if current != "" || next != "" {
 		r.ExpiresAt = passTime.Add(ttl)
 		r.LastRenewal = r.ExpiresAt.Add(-30 * time.Second)
@@ -61,68 +62,68 @@ func TestPlanPartitions_DecidesAsTablePartitionManagerDoes(t *testing.T) {
 		return m
 	}
 	for name, tt := range map[string]struct {
-		rows      []partitionRow
+		rows      []wire.PartitionRow
 		listening map[string]bool
 		drains    map[string]drainState
 		leaving   bool
 		want      string
 	}{
 		"a new hub is claimed whole": {
-			rows: []partitionRow{row("0", "", "", 0, false), row("1", "", "", 0, false)},
+			rows: []wire.PartitionRow{row("0", "", "", 0, false), row("1", "", "", 0, false)},
 			want: "0:claim:me/:listen 1:claim:me/:listen owned=2",
 		},
 		"own partitions are renewed": {
-			rows:      []partitionRow{row("0", "me", "", ttl, false)},
+			rows:      []wire.PartitionRow{row("0", "me", "", ttl, false)},
 			listening: listening("0"),
 			want:      "0:renew:me/:listen owned=1",
 		},
 		"a lease of another that has ended is claimed": {
-			rows: []partitionRow{row("0", "other", "", over, false)},
+			rows: []wire.PartitionRow{row("0", "other", "", over, false)},
 			want: "0:claim:me/:listen owned=1",
 		},
 		"at the very moment it ends, too": {
-			rows: []partitionRow{row("0", "other", "", 0, false)},
+			rows: []wire.PartitionRow{row("0", "other", "", 0, false)},
 			want: "0:claim:me/:listen owned=1",
 		},
 		"a lease of another that ended while a third had asked for it": {
-			rows: []partitionRow{row("0", "other", "third", over, false)},
+			rows: []wire.PartitionRow{row("0", "other", "third", over, false)},
 			want: "0:claim:me/:listen owned=1",
 		},
 		"what was released to us is claimed": {
-			rows: []partitionRow{row("0", "", "me", ttl, false)},
+			rows: []wire.PartitionRow{row("0", "", "me", ttl, false)},
 			want: "0:claim:me/:listen owned=1",
 		},
 		"what was released to another is left alone": {
-			rows: []partitionRow{row("0", "", "other", ttl, false)},
+			rows: []wire.PartitionRow{row("0", "", "other", ttl, false)},
 			want: "owned=0",
 		},
 		"what was released to another who never came is claimed": {
-			rows: []partitionRow{row("0", "", "other", over, false)},
+			rows: []wire.PartitionRow{row("0", "", "other", over, false)},
 			want: "0:claim:me/:listen owned=1",
 		},
 		"half of another's partitions are asked for": {
-			rows: []partitionRow{row("0", "other", "", ttl, false), row("1", "other", "", ttl, false), row("2", "other", "", ttl, false), row("3", "other", "", ttl, false)},
+			rows: []wire.PartitionRow{row("0", "other", "", ttl, false), row("1", "other", "", ttl, false), row("2", "other", "", ttl, false), row("3", "other", "", ttl, false)},
 			want: "0:steal:other/me 1:steal:other/me owned=2 unsettled",
 		},
 		"of an odd number the owner keeps the greater part": {
-			rows: []partitionRow{row("0", "other", "", ttl, false), row("1", "other", "", ttl, false), row("2", "other", "", ttl, false)},
+			rows: []wire.PartitionRow{row("0", "other", "", ttl, false), row("1", "other", "", ttl, false), row("2", "other", "", ttl, false)},
 			want: "0:steal:other/me owned=1 unsettled",
 		},
 		"the only partition of another is not asked for": {
-			rows: []partitionRow{row("0", "other", "", ttl, false)},
+			rows: []wire.PartitionRow{row("0", "other", "", ttl, false)},
 			want: "owned=0",
 		},
 		"a third worker takes one of whoever can spare it": {
-			rows: []partitionRow{row("0", "a", "", ttl, false), row("1", "a", "", ttl, false), row("2", "b", "", ttl, false), row("3", "b", "", ttl, false)},
+			rows: []wire.PartitionRow{row("0", "a", "", ttl, false), row("1", "a", "", ttl, false), row("2", "b", "", ttl, false), row("3", "b", "", ttl, false)},
 			want: "0:steal:a/me owned=1 unsettled",
 		},
 		"evenly shared partitions stay where they are": {
-			rows:      []partitionRow{row("0", "me", "", ttl, false), row("1", "other", "", ttl, false)},
+			rows:      []wire.PartitionRow{row("0", "me", "", ttl, false), row("1", "other", "", ttl, false)},
 			listening: listening("0"),
 			want:      "0:renew:me/:listen owned=1",
 		},
 		"at the average already, one is taken of who has two above it": {
-			rows: []partitionRow{
+			rows: []wire.PartitionRow{
 				row("0", "me", "", ttl, false), row("1", "a", "", ttl, false), row("2", "a", "", ttl, false),
 				row("3", "a", "", ttl, false), row("4", "b", "", ttl, false),
 			},
@@ -130,69 +131,69 @@ func TestPlanPartitions_DecidesAsTablePartitionManagerDoes(t *testing.T) {
 			want:      "0:renew:me/:listen 1:steal:a/me owned=2 unsettled",
 		},
 		"what was asked for counts as ours": {
-			rows: []partitionRow{row("0", "other", "me", ttl, false), row("1", "other", "", ttl, false)},
+			rows: []wire.PartitionRow{row("0", "other", "me", ttl, false), row("1", "other", "", ttl, false)},
 			want: "owned=1 unsettled",
 		},
 		"what others asked for counts as theirs": {
-			rows: []partitionRow{row("0", "other", "third", ttl, false), row("1", "other", "", ttl, false)},
+			rows: []wire.PartitionRow{row("0", "other", "third", ttl, false), row("1", "other", "", ttl, false)},
 			want: "owned=0",
 		},
 		"a partition that another asked for is drained": {
-			rows:      []partitionRow{row("0", "me", "other", ttl, false), row("1", "me", "", ttl, false)},
+			rows:      []wire.PartitionRow{row("0", "me", "other", ttl, false), row("1", "me", "", ttl, false)},
 			listening: listening("0", "1"),
 			want:      "drain=0 0:drain:me/other:draining 1:renew:me/:listen owned=1 unsettled",
 		},
 		"it stays ours while its sessions go on": {
-			rows:   []partitionRow{row("0", "me", "other", ttl, true)},
+			rows:   []wire.PartitionRow{row("0", "me", "other", ttl, true)},
 			drains: map[string]drainState{"0": draining},
 			want:   "0:drain:me/other:draining owned=0 unsettled",
 		},
 		"it is released when they have ended, and is not listened to": {
-			rows:   []partitionRow{row("0", "me", "other", ttl, true)},
+			rows:   []wire.PartitionRow{row("0", "me", "other", ttl, true)},
 			drains: map[string]drainState{"0": drained},
 			want:   "0:release:/other owned=0 unsettled",
 		},
 		"it is released even if the lease has ended meanwhile": {
-			rows:   []partitionRow{row("0", "me", "other", over, true)},
+			rows:   []wire.PartitionRow{row("0", "me", "other", over, true)},
 			drains: map[string]drainState{"0": drained},
 			want:   "0:release:/other owned=0 unsettled",
 		},
 		"a partition that another has by now is not read any more": {
-			rows:      []partitionRow{row("0", "other", "", ttl, false)},
+			rows:      []wire.PartitionRow{row("0", "other", "", ttl, false)},
 			listening: listening("0"),
 			want:      "lost=0 owned=0",
 		},
 		"a partition without a row is not read any more": {
-			rows:      []partitionRow{row("0", "me", "", ttl, false)},
+			rows:      []wire.PartitionRow{row("0", "me", "", ttl, false)},
 			listening: listening("0", "1"),
 			want:      "lost=1 0:renew:me/:listen owned=1",
 		},
 		"a partition of an owner who is shutting down is asked for": {
-			rows: []partitionRow{row("0", "other", "", ttl, true)},
+			rows: []wire.PartitionRow{row("0", "other", "", ttl, true)},
 			want: "0:steal:other/me:draining owned=1 unsettled",
 		},
 		"a mark of draining left by an earlier life is taken back": {
-			rows: []partitionRow{row("0", "me", "", ttl, true)},
+			rows: []wire.PartitionRow{row("0", "me", "", ttl, true)},
 			want: "0:renew:me/:listen owned=1",
 		},
 		"an own lease that ended is taken up again": {
-			rows: []partitionRow{row("0", "me", "", over, false)},
+			rows: []wire.PartitionRow{row("0", "me", "", over, false)},
 			want: "0:renew:me/:listen owned=1",
 		},
 		"who leaves drains what it has and claims nothing": {
-			rows:      []partitionRow{row("0", "me", "", ttl, false), row("1", "", "", 0, false), row("2", "other", "", over, false)},
+			rows:      []wire.PartitionRow{row("0", "me", "", ttl, false), row("1", "", "", 0, false), row("2", "other", "", over, false)},
 			listening: listening("0"),
 			leaving:   true,
 			want:      "drain=0 0:drain:me/:draining owned=1 unsettled",
 		},
 		"who leaves releases what is drained": {
-			rows:    []partitionRow{row("0", "me", "", ttl, true), row("1", "me", "other", ttl, false)},
+			rows:    []wire.PartitionRow{row("0", "me", "", ttl, true), row("1", "me", "other", ttl, false)},
 			drains:  map[string]drainState{"0": drained, "1": drained},
 			leaving: true,
 			want:    "0:release:/ 1:release:/other owned=0 unsettled",
 		},
 		"who leaves and has nothing is done": {
-			rows:    []partitionRow{row("0", "other", "me", ttl, false)},
+			rows:    []wire.PartitionRow{row("0", "other", "me", ttl, false)},
 			leaving: true,
 			want:    "owned=0",
 		},
@@ -211,9 +212,9 @@ func TestPlanPartitions_DecidesAsTablePartitionManagerDoes(t *testing.T) {
 
 func TestPlanPartitions_WritesTheTimes(t *testing.T) {
 	claimed := planPartitions(partitionState{
-		rows: []partitionRow{row("0", "", "", 0, false)}, now: passTime, worker: "me", lease: 30 * time.Second,
+		rows: []wire.PartitionRow{row("0", "", "", 0, false)}, now: passTime, worker: "me", lease: 30 * time.Second,
 	}).steps[0].row
-	want := partitionRow{
+	want := wire.PartitionRow{
 		Queue: "0", CurrentOwner: "me", OwnedSince: passTime, LastRenewal: passTime,
 		ExpiresAt: passTime.Add(30 * time.Second), ETag: "e-0",
 	}
@@ -222,7 +223,7 @@ func TestPlanPartitions_WritesTheTimes(t *testing.T) {
 	}
 	later := passTime.Add(10 * time.Second)
 	renewed := planPartitions(partitionState{
-		rows: []partitionRow{claimed}, now: later, worker: "me", lease: 30 * time.Second,
+		rows: []wire.PartitionRow{claimed}, now: later, worker: "me", lease: 30 * time.Second,
 	}).steps[0].row
 	want.LastRenewal, want.ExpiresAt = later, later.Add(30*time.Second)
 	if diff := cmp.Diff(want, renewed); diff != "" {
@@ -232,13 +233,13 @@ func TestPlanPartitions_WritesTheTimes(t *testing.T) {
 
 func TestPlanPartitions_SaysWhenTheFirstLeaseOfOthersEnds(t *testing.T) {
 	for name, tt := range map[string]struct {
-		rows []partitionRow
+		rows []wire.PartitionRow
 		want time.Time
 	}{
-		"none of others":        {[]partitionRow{row("0", "me", "", time.Second, false), row("1", "", "", 0, false)}, time.Time{}},
-		"the first of two":      {[]partitionRow{row("0", "a", "", 9*time.Second, false), row("1", "b", "", 5*time.Second, false)}, passTime.Add(5 * time.Second)},
-		"not what has ended":    {[]partitionRow{row("0", "a", "", -time.Second, false), row("1", "b", "", 5*time.Second, false)}, passTime.Add(5 * time.Second)},
-		"released, not claimed": {[]partitionRow{row("0", "", "a", 3*time.Second, false)}, passTime.Add(3 * time.Second)},
+		"none of others":        {[]wire.PartitionRow{row("0", "me", "", time.Second, false), row("1", "", "", 0, false)}, time.Time{}},
+		"the first of two":      {[]wire.PartitionRow{row("0", "a", "", 9*time.Second, false), row("1", "b", "", 5*time.Second, false)}, passTime.Add(5 * time.Second)},
+		"not what has ended":    {[]wire.PartitionRow{row("0", "a", "", -time.Second, false), row("1", "b", "", 5*time.Second, false)}, passTime.Add(5 * time.Second)},
+		"released, not claimed": {[]wire.PartitionRow{row("0", "", "a", 3*time.Second, false)}, passTime.Add(3 * time.Second)},
 	} {
 		got := planPartitions(partitionState{rows: tt.rows, now: passTime, worker: "me", lease: 30 * time.Second}).expiry
 		if !got.Equal(tt.want) {
@@ -251,17 +252,17 @@ func TestPlanPartitions_SaysWhenTheFirstLeaseOfOthersEnds(t *testing.T) {
 // joined and one left, is what planPartitions decides in the same place.
 func TestPlanPartitions_MakesTheRecordedWrites(t *testing.T) {
 	type putRow struct {
-		before, after partitionRow
-		rows          []partitionRow
+		before, after wire.PartitionRow
+		rows          []wire.PartitionRow
 		scenario      string
 	}
 	var puts []putRow
-	var rows []partitionRow
+	var rows []wire.PartitionRow
 	for _, e := range recordings.Rows(t) {
 		if e.Request.Folder != "pm" || e.Table != "Partitions" || !strings.HasPrefix(e.Request.Scenario, "table-") {
 			continue
 		}
-		r, err := decodePartitionRow(e.Raw)
+		r, err := wire.DecodePartitionRow(e.Raw)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -340,9 +341,9 @@ type simulatedWorker struct {
 
 func simulatePartitions(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 0))
-	table := make([]partitionRow, 1+random.IntN(8))
+	table := make([]wire.PartitionRow, 1+random.IntN(8))
 	for i := range table {
-		table[i] = partitionRow{Queue: fmt.Sprintf("q%d", i), ETag: "0"}
+		table[i] = wire.PartitionRow{Queue: fmt.Sprintf("q%d", i), ETag: "0"}
 	}
 	workers := make([]*simulatedWorker, 1+random.IntN(4))
 	for i := range workers {
@@ -377,7 +378,7 @@ func simulatePartitions(t *testing.T, seed uint64) {
 					w.drains[q] = drained
 				}
 			}
-			seen := append([]partitionRow(nil), table...)
+			seen := append([]wire.PartitionRow(nil), table...)
 			if random.IntN(10) == 0 { // somebody else writes between read and write
 				i := random.IntN(len(table))
 				version++

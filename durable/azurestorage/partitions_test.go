@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -191,7 +192,7 @@ func TestSession_OfAWorkerThatWasFrozenIsLost(t *testing.T) {
 		t.Errorf("%d events, %v; want those of the other worker only", len(events), err)
 	}
 	activity := mustActivity(t, other)
-	if input := value(activity.Task.Input); input != `["by the other"]` {
+	if input := store.Value(activity.Task.Input); input != `["by the other"]` {
 		t.Errorf("activity %s runs", input)
 	}
 	if n := messageCount(t, other.workItems); n != 1 {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -33,7 +35,7 @@ type overdueStarts struct {
 
 // run looks now and then, until ctx ends.
 func (o *overdueStarts) run(ctx context.Context) {
-	for sleep(ctx, overdueInterval) {
+	for store.Sleep(ctx, overdueInterval) {
 		if err := o.look(ctx); err != nil && ctx.Err() == nil {
 			o.hub.log.Warn("could not look for instances that are pending for long", "error", err)
 		}
@@ -52,16 +54,16 @@ func (o *overdueStarts) look(ctx context.Context) error {
 		return nil
 	}
 	before := time.Now().Add(-startOverdue)
-	rows, continuation, err := h.instancesTable.page(ctx, tableQuery{
-		filter:  statusCondition([]history.RuntimeStatus{history.Pending}) + " and LastUpdatedTime lt " + odataTime(before),
-		columns: instanceColumns(provider.Fetch{}), top: overdueAtOnce, continuation: o.continuation,
+	rows, continuation, err := h.instancesTable.Page(ctx, store.Query{
+		Filter:  statusCondition([]history.RuntimeStatus{history.Pending}) + " and LastUpdatedTime lt " + odataTime(before),
+		Columns: wire.InstanceColumns(provider.Fetch{}), Top: overdueAtOnce, Continuation: o.continuation,
 	})
 	if err != nil {
 		return err
 	}
 	o.continuation = continuation
 	for _, raw := range rows {
-		row, err := decodeInstanceRow(raw)
+		row, err := wire.DecodeInstanceRow(raw)
 		if err != nil {
 			continue // who reads it by its ID is told
 		}
@@ -108,8 +110,8 @@ func (h *TaskHub) startAgain(ctx context.Context, pending history.OrchestrationI
 	if err != nil || row == nil || row.State.Instance != pending || row.State.Status != history.Pending {
 		return err
 	}
-	switch err := h.resolveState(ctx, row, maxDecompressed); {
-	case isBlobGone(err):
+	switch err := h.resolveState(ctx, row, wire.MaxDecompressed); {
+	case store.IsBlobGone(err):
 		return h.failUnstarted(ctx, pending, err)
 	case err != nil:
 		return err
@@ -123,7 +125,7 @@ func (h *TaskHub) startAgain(ctx context.Context, pending history.OrchestrationI
 		ScheduledStart: state.ScheduledAt, Generation: row.Generation,
 	}}
 	p := h.partitionOf(state.Instance.InstanceID)
-	sent, err := h.send(ctx, p.queue, &envelope{Message: &start, Sender: &history.OrchestrationInstance{}}, true)
+	sent, err := h.send(ctx, p.queue, &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}}, true)
 	if err == nil {
 		sent.partition = p
 		h.wake(sent)

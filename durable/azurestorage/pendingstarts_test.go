@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -14,7 +16,7 @@ func mustLoseBlobs(t *testing.T, h *TaskHub, id string) {
 	t.Helper()
 	blobs, err := h.blobsOf(t.Context(), id)
 	if err == nil {
-		err = h.largeMessages.removeAll(t.Context(), blobs)
+		err = h.largeMessages.RemoveAll(t.Context(), blobs)
 	}
 	if err != nil || len(blobs) == 0 {
 		t.Fatalf("%d blobs, %v", len(blobs), err)
@@ -36,7 +38,7 @@ func TestPendingStart_FailsWhenItsInputIsGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	state, err := h.Instance(t.Context(), "i", provider.Fetch{Input: true, Output: true})
-	if err != nil || state.Status != history.Failed || !strings.Contains(value(state.Output), "i/message-") {
+	if err != nil || state.Status != history.Failed || !strings.Contains(store.Value(state.Output), "i/message-") {
 		t.Errorf("%+v, %v; want it failed and the blob named", state, err)
 	}
 	_, _, err = h.appendHistory(t.Context(), pending.Target, mustRows(t, h, pending.Target, 0, episode([]provider.TaskMessage{startMessage("i", "e1", `1`)})), "")
@@ -57,7 +59,7 @@ func TestPendingStart_DoesNotFailIfItHasBegun(t *testing.T) {
 		first := startMessage(id, execution, `1`)
 		notes := map[string]string{}
 		if execution != "e1" {
-			notes[firstExecutionColumn] = "e1"
+			notes[wire.FirstExecutionColumn] = "e1"
 		}
 		if _, _, err := h.appendNoting(t.Context(), first.Target, mustRows(t, h, first.Target, 0, episode([]provider.TaskMessage{first})), "", notes); err != nil {
 			t.Fatal(err)
@@ -94,7 +96,7 @@ func TestLoadInstance_LeavesOutTheHistoryOfAPurgedInstance(t *testing.T) {
 		for _, wanted := range []string{"e1", ""} {
 			loaded, err := h.loadInstance(t.Context(), id, wanted)
 			switch {
-			case !tt.wants && isBlobGone(err):
+			case !tt.wants && store.IsBlobGone(err):
 			case tt.wants && err == nil && !loaded.known.started && len(loaded.events) == 0 && loaded.etag != "" && loaded.executionID == wanted:
 			default:
 				t.Errorf("%s: loading execution %q returned %+v, %v", id, wanted, loaded, err)

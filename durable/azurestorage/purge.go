@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -38,7 +38,7 @@ func (h *TaskHub) Purge(ctx context.Context, id string, seen *provider.InstanceS
 }
 
 func (h *TaskHub) purge(ctx context.Context, id string, seen *provider.InstanceState) error {
-	if err := checkID(id); err != nil {
+	if err := wire.CheckID(id); err != nil {
 		return err
 	}
 	if err := h.ensureCreated(ctx); err != nil {
@@ -60,7 +60,7 @@ func (h *TaskHub) purge(ctx context.Context, id string, seen *provider.InstanceS
 	if row == nil && len(past) == 0 {
 		return provider.ErrInstanceNotFound
 	}
-	if seen != nil && !row.state().SameAs(seen) {
+	if seen != nil && !row.StateOrNil().SameAs(seen) {
 		return provider.ErrInstanceChanged
 	}
 	if err := h.purgeHistory(ctx, id, past); err != nil {
@@ -69,7 +69,7 @@ func (h *TaskHub) purge(ctx context.Context, id string, seen *provider.InstanceS
 	if row, err = h.withoutBlobs(ctx, row); err != nil {
 		return changedSince(err)
 	}
-	if err := h.largeMessages.removeAll(ctx, blobs); err != nil {
+	if err := h.largeMessages.RemoveAll(ctx, blobs); err != nil {
 		return err
 	}
 	if h.cfg.JumpStart.Enabled {
@@ -80,7 +80,7 @@ func (h *TaskHub) purge(ctx context.Context, id string, seen *provider.InstanceS
 	if row == nil {
 		return nil
 	}
-	err = h.instancesTable.removeRow(ctx, entity{PartitionKey: escapeKey(id)}, row.ETag)
+	err = h.instancesTable.RemoveRow(ctx, wire.Row{PartitionKey: wire.EscapeKey(id)}, row.ETag)
 	if err == nil {
 		h.log.Info("instance purged", "instanceId", id, "executionId", row.State.Instance.ExecutionID, "rows", len(past)+1)
 	}
@@ -89,32 +89,32 @@ func (h *TaskHub) purge(ctx context.Context, id string, seen *provider.InstanceS
 
 // withoutBlobs has an instance's row, which may be nil, name no blobs any more, and
 // returns it as it is then.
-func (h *TaskHub) withoutBlobs(ctx context.Context, row *instanceRow) (*instanceRow, error) {
+func (h *TaskHub) withoutBlobs(ctx context.Context, row *wire.InstanceRow) (*wire.InstanceRow, error) {
 	for n := 1; row != nil; n++ {
-		e := entity{PartitionKey: escapeKey(row.State.Instance.InstanceID)}
+		e := wire.Row{PartitionKey: wire.EscapeKey(row.State.Instance.InstanceID)}
 		for _, column := range h.blobColumns(row) {
-			e.setString(column, "")
+			e.SetString(column, "")
 		}
-		if len(e.properties) == 0 {
+		if len(e.Properties) == 0 {
 			return row, nil
 		}
 		var etag string
-		err := retry(ctx, "let the row of an instance name no blobs", func(ctx context.Context) (err error) {
-			etag, err = h.instancesTable.merge(ctx, e, row.ETag)
+		err := store.Retry(ctx, "let the row of an instance name no blobs", func(ctx context.Context) (err error) {
+			etag, err = h.instancesTable.Merge(ctx, e, row.ETag)
 			return err
 		})
 		if err == nil {
 			row.ETag = etag
 			return row, nil
 		}
-		if !isConflict(err) || n == maxRowAttempts {
+		if !store.IsConflict(err) || n == maxRowAttempts {
 			return nil, err
 		}
-		before := row.state()
+		before := row.StateOrNil()
 		if row, err = h.fetchInstanceRow(ctx, before.Instance.InstanceID, provider.Fetch{Input: true, Output: true}); err != nil {
 			return nil, err
 		}
-		if row != nil && !row.state().SameAs(before) { // else an attempt whose answer was lost was our own
+		if row != nil && !row.StateOrNil().SameAs(before) { // else an attempt whose answer was lost was our own
 			return nil, provider.ErrInstanceChanged
 		}
 	}
@@ -122,12 +122,12 @@ func (h *TaskHub) withoutBlobs(ctx context.Context, row *instanceRow) (*instance
 }
 
 // blobColumns returns the columns by which a row names blobs.
-func (h *TaskHub) blobColumns(row *instanceRow) (columns []string) {
+func (h *TaskHub) blobColumns(row *wire.InstanceRow) (columns []string) {
 	names := func(value *string) bool {
 		if value == nil {
 			return false
 		}
-		_, ok := ownBlobName(h.largeMessages.url, row.State.Instance.InstanceID, *value)
+		_, ok := wire.OwnBlobName(h.largeMessages.URL, row.State.Instance.InstanceID, *value)
 		return ok
 	}
 	for _, c := range []struct {
@@ -135,9 +135,9 @@ func (h *TaskHub) blobColumns(row *instanceRow) (columns []string) {
 		is   bool
 	}{
 		{"Input", names(row.State.Input)},
-		{"Input" + blobNameSuffix, row.InputBlob != ""},
+		{"Input" + wire.BlobNameSuffix, row.InputBlob != ""},
 		{"Output", names(row.State.Output)},
-		{"Tags" + blobNameSuffix, row.TagsBlob != ""},
+		{"Tags" + wire.BlobNameSuffix, row.TagsBlob != ""},
 	} {
 		if c.is {
 			columns = append(columns, c.name)
@@ -148,7 +148,7 @@ func (h *TaskHub) blobColumns(row *instanceRow) (columns []string) {
 
 // changedSince makes a conflict tell what a purge came across.
 func changedSince(err error) error {
-	if isConflict(err) {
+	if store.IsConflict(err) {
 		return fmt.Errorf("it has changed since it was looked at, and not all of it is deleted; look at it, and purge it again if it is to go: %w", err)
 	}
 	return err
@@ -161,8 +161,8 @@ type rowVersion struct{ rowKey, etag string }
 // executions too, in the order of their keys.
 func (h *TaskHub) historyVersions(ctx context.Context, id string) ([]rowVersion, error) {
 	var versions []rowVersion
-	q := tableQuery{filter: "PartitionKey eq '" + doubled(escapeKey(id)) + "'", columns: []string{"PartitionKey", "RowKey"}}
-	err := h.historyTable.all(ctx, q, func(raw []byte) error {
+	q := store.Query{Filter: "PartitionKey eq '" + store.Doubled(wire.EscapeKey(id)) + "'", Columns: []string{"PartitionKey", "RowKey"}}
+	err := h.historyTable.All(ctx, q, func(raw []byte) error {
 		var row struct {
 			RowKey string
 			ETag   string `json:"odata.etag"`
@@ -180,11 +180,11 @@ func (h *TaskHub) historyVersions(ctx context.Context, id string) ([]rowVersion,
 // transaction takes. The last of them, with the sentinel, go first: if the history has
 // gone on, or was rewound, all of it stays.
 func (h *TaskHub) purgeHistory(ctx context.Context, id string, versions []rowVersion) error {
-	var batches [][]tableOperation
-	for chunk := range slices.Chunk(versions, maxTransactionOperations) {
-		ops := make([]tableOperation, len(chunk))
+	var batches [][]store.Operation
+	for chunk := range slices.Chunk(versions, store.MaxTransactionOperations) {
+		ops := make([]store.Operation, len(chunk))
 		for i, v := range chunk {
-			ops[i] = tableOperation{method: http.MethodDelete, entity: entity{PartitionKey: escapeKey(id), RowKey: v.rowKey}, ifMatch: v.etag}
+			ops[i] = store.Operation{Method: http.MethodDelete, Entity: wire.Row{PartitionKey: wire.EscapeKey(id), RowKey: v.rowKey}, IfMatch: v.etag}
 		}
 		batches = append(batches, ops)
 	}
@@ -192,44 +192,15 @@ func (h *TaskHub) purgeHistory(ctx context.Context, id string, versions []rowVer
 		return nil
 	}
 	last := len(batches) - 1
-	if err := h.historyTable.removeAll(ctx, batches[last]); err != nil {
+	if err := h.historyTable.RemoveAll(ctx, batches[last]); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(purgesAtOnce)
 	for _, ops := range batches[:last] {
-		group.Go(func() error { return h.historyTable.removeAll(ctx, ops) })
+		group.Go(func() error { return h.historyTable.RemoveAll(ctx, ops) })
 	}
 	return group.Wait()
-}
-
-// removeAll deletes rows together, or one by one, the last first, if some of them are
-// gone already (DurableTask.AzureStorage/Storage/Table.cs, DeleteBatchAsync).
-func (t *table) removeAll(ctx context.Context, ops []tableOperation) error {
-	err := retry(ctx, "delete rows of table "+t.name, func(ctx context.Context) error {
-		_, err := t.transact(ctx, ops)
-		return err
-	})
-	if !isNotFound(err) {
-		return err
-	}
-	for _, op := range slices.Backward(ops) {
-		if err := t.removeRow(ctx, op.entity, op.ifMatch); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// remove deletes a row if it is there.
-func (t *table) remove(ctx context.Context, e entity) error { return t.removeRow(ctx, e, "*") }
-
-// removeRow deletes a row, if it is there, that must have the ETag.
-func (t *table) removeRow(ctx context.Context, e entity, etag string) error {
-	return retry(ctx, "delete row of table "+t.name, func(ctx context.Context) error {
-		_, err := t.transact(ctx, []tableOperation{{method: http.MethodDelete, entity: e, ifMatch: etag}})
-		return ignore(err, http.StatusNotFound)
-	})
 }
 
 // blobsOf returns the names of the blobs with an instance's large payloads: messages
@@ -242,46 +213,12 @@ func (t *table) removeRow(ctx context.Context, e entity, etag string) error {
 // be told from those to an ID with a slash.
 func (h *TaskHub) blobsOf(ctx context.Context, id string) ([]string, error) {
 	var names []string
-	for _, prefix := range []string{id + "/message-", escapeKey(id) + "/history-"} {
-		more, err := h.largeMessages.list(ctx, prefix)
+	for _, prefix := range []string{id + "/message-", wire.EscapeKey(id) + "/history-"} {
+		more, err := h.largeMessages.List(ctx, prefix)
 		if err != nil {
 			return nil, err
 		}
 		names = append(names, more...)
 	}
 	return names, nil
-}
-
-// list returns the names that begin with prefix and have no slash after that.
-func (s *blobStore) list(ctx context.Context, prefix string) (names []string, err error) {
-	options := &container.ListBlobsHierarchyOptions{Prefix: &prefix}
-	for {
-		var page container.ListBlobsHierarchyResponse
-		err := retry(ctx, "list blobs of "+s.name, func(ctx context.Context) (err error) {
-			page, err = s.client.NewListBlobsHierarchyPager("/", options).NextPage(ctx)
-			return ignore(err, http.StatusNotFound) // the container comes to be with the first blob
-		})
-		if err != nil || page.Segment == nil {
-			return names, err
-		}
-		for _, item := range page.Segment.BlobItems {
-			if name := value(item.Name); strings.HasPrefix(name, prefix) {
-				names = append(names, name)
-			}
-		}
-		if value(page.NextMarker) == "" {
-			return names, nil
-		}
-		options.Marker = page.NextMarker
-	}
-}
-
-// removeAll deletes blobs.
-func (s *blobStore) removeAll(ctx context.Context, names []string) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(purgesAtOnce)
-	for _, name := range names {
-		group.Go(func() error { return s.remove(ctx, name) })
-	}
-	return group.Wait()
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -29,7 +31,7 @@ func endLarge(t testing.TB, h *TaskHub, id string) {
 func leftOf(t testing.TB, h *TaskHub, id string) []string {
 	t.Helper()
 	var left []string
-	for _, table := range []*table{h.historyTable, h.instancesTable} {
+	for _, table := range []*store.Table{h.historyTable, h.instancesTable} {
 		for _, raw := range storedRows(t, table, id) {
 			left = append(left, string(raw))
 		}
@@ -37,7 +39,7 @@ func leftOf(t testing.TB, h *TaskHub, id string) []string {
 	for _, name := range blobNames(t, h) {
 		rest, isMessage := strings.CutPrefix(name, id+"/message-")
 		if !isMessage {
-			rest, isMessage = strings.CutPrefix(name, escapeKey(id)+"/history-")
+			rest, isMessage = strings.CutPrefix(name, wire.EscapeKey(id)+"/history-")
 		}
 		if isMessage && !strings.Contains(rest, "/") {
 			left = append(left, name)
@@ -215,7 +217,7 @@ func mustSpareWhatBegan(t *testing.T, n int32, after bool) {
 	if loadErr != nil || len(stored.events) != 3 || stored.executionID != "e2" || stored.row == nil || stored.row.State.Instance.ExecutionID != "e2" {
 		t.Fatalf("of the second execution there is %+v, %v", stored, loadErr)
 	}
-	if got := value(stored.events[1].(*history.ExecutionStarted).Input); got != input {
+	if got := store.Value(stored.events[1].(*history.ExecutionStarted).Input); got != input {
 		t.Errorf("its input has %d bytes, want %d", len(got), len(input))
 	}
 }
@@ -230,7 +232,7 @@ func TestPurge_LeavesAHistoryWholeThatHasGoneOn(t *testing.T) {
 	}
 	start := startMessage("i", "e", `1`)
 	events := episode([]provider.TaskMessage{start})
-	for len(events) < 2*maxTransactionOperations {
+	for len(events) < 2*store.MaxTransactionOperations {
 		events = append(events, episode(nil)...)
 	}
 	etag := mustAppend(t, h, start.Target, 0, events, "")
@@ -239,7 +241,7 @@ func TestPurge_LeavesAHistoryWholeThatHasGoneOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustAppend(t, h, start.Target, len(events), episode(nil), etag)
-	if err := h.purgeHistory(t.Context(), "i", versions); !isConflict(err) {
+	if err := h.purgeHistory(t.Context(), "i", versions); !store.IsConflict(err) {
 		t.Errorf("the purge ended with %v, want a conflict", err)
 	}
 	if got, want := len(storedRows(t, h.historyTable, "i")), len(events)+2+1; got != want {
@@ -256,7 +258,7 @@ func TestPurge_BearsThatRowsAreGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.historyTable.remove(t.Context(), entity{PartitionKey: "i", RowKey: keys[1].rowKey}); err != nil {
+	if err := h.historyTable.Remove(t.Context(), wire.Row{PartitionKey: "i", RowKey: keys[1].rowKey}); err != nil {
 		t.Fatal(err)
 	}
 	if err := h.purgeHistory(t.Context(), "i", slices.Concat(keys, []rowVersion{{"never", "*"}})); err != nil {

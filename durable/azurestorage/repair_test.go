@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -26,9 +28,9 @@ func TestRepair_PutsTheRowOfAnEarlierGenerationRight(t *testing.T) {
 	} {
 		mustStart(t, h, id, "e1", `1`)
 		if tt.status == history.Running {
-			row := entity{PartitionKey: escapeKey(id)}
-			row.setString("RuntimeStatus", "Running")
-			if _, err := h.instancesTable.merge(t.Context(), row, "*"); err != nil {
+			row := wire.Row{PartitionKey: wire.EscapeKey(id)}
+			row.SetString("RuntimeStatus", "Running")
+			if _, err := h.instancesTable.Merge(t.Context(), row, "*"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -38,7 +40,7 @@ func TestRepair_PutsTheRowOfAnEarlierGenerationRight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := h.appendNoting(t.Context(), start.Target, rows, "", map[string]string{firstExecutionColumn: tt.first}); err != nil {
+		if _, _, err := h.appendNoting(t.Context(), start.Target, rows, "", map[string]string{wire.FirstExecutionColumn: tt.first}); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.repairCurrent(t.Context(), id); err != nil {
@@ -48,8 +50,8 @@ func TestRepair_PutsTheRowOfAnEarlierGenerationRight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if state.Status != tt.want || tt.want == history.Completed && value(state.Output) != `"done"` {
-			t.Errorf("%s: the row is %v with output %s, want %v", id, state.Status, value(state.Output), tt.want)
+		if state.Status != tt.want || tt.want == history.Completed && store.Value(state.Output) != `"done"` {
+			t.Errorf("%s: the row is %v with output %s, want %v", id, state.Status, store.Value(state.Output), tt.want)
 		}
 	}
 }
@@ -76,9 +78,9 @@ func TestRepair_PutsTheRowOfARunningInstanceRight(t *testing.T) {
 	} {
 		mustStart(t, h, id, cmp.Or(tt.before, "e1"), `1`)
 		if tt.row != "" {
-			row := entity{PartitionKey: escapeKey(id)}
-			row.setString("RuntimeStatus", tt.row)
-			if _, err := h.instancesTable.merge(t.Context(), row, "*"); err != nil {
+			row := wire.Row{PartitionKey: wire.EscapeKey(id)}
+			row.SetString("RuntimeStatus", tt.row)
+			if _, err := h.instancesTable.Merge(t.Context(), row, "*"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -190,7 +192,7 @@ func TestRepair_OfAMissingRowReplacesNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustStart(t, h, "i", "e2", `2`)
-	if err := h.repairEnded(t.Context(), "i", stored); !isConflict(err) {
+	if err := h.repairEnded(t.Context(), "i", stored); !store.IsConflict(err) {
 		t.Errorf("the repair ended with %v, want a conflict", err)
 	}
 	row, err := h.readInstanceRow(t.Context(), "i")

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
@@ -20,7 +21,7 @@ func storedSequence(n int) [][]byte {
 	add := func(ev history.Event) {
 		at = at.Add(1234500)
 		ev.Head().Timestamp = at
-		row := encodeHistoryRow(ev, id, len(rows), execution)
+		row := wire.EncodeHistoryRow(ev, id, len(rows), execution)
 		rows = append(rows, recordings.AsReturned(row.JSON()))
 	}
 	head := history.Header{EventID: history.NoEventID}
@@ -75,15 +76,15 @@ func BenchmarkReplayOfStoredRows(b *testing.B) {
 			})
 		}
 		load := func(b *testing.B) []history.Event {
-			var scanner rowScanner
+			var scanner wire.RowScanner
 			known := newKnownEvents()
 			events := make([]history.Event, len(raw))
 			for i, r := range raw {
-				row, err := scanner.row(r)
+				row, err := scanner.Row(r)
 				if err != nil {
 					b.Fatal(err)
 				}
-				if events[i], err = row.event(); err != nil {
+				if events[i], err = row.Event(); err != nil {
 					b.Fatal(err)
 				}
 				known.add(events[i])

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -26,7 +28,7 @@ const maxRewindAttempts = 3
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // RewindHistoryAsync).
 func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {
-	if err := checkID(id); err != nil {
+	if err := wire.CheckID(id); err != nil {
 		return err
 	}
 	if err := h.ensureCreated(ctx); err != nil {
@@ -37,7 +39,7 @@ func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {
 		if err == nil {
 			return nil
 		}
-		if !isConflict(err) && !isTransient(err) || n == maxRewindAttempts || ctx.Err() != nil {
+		if !store.IsConflict(err) && !store.IsTransient(err) || n == maxRewindAttempts || ctx.Err() != nil {
 			return fmt.Errorf("rewind instance %q: %w", id, err)
 		}
 	}
@@ -51,8 +53,8 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 	if row != nil && !provider.CanRewind(row.State.Status) {
 		return provider.ErrInstanceChanged
 	}
-	rows := map[string][]*historyRow{} // by instance
-	sentinels := map[string]string{}   // their ETags
+	rows := map[string][]*wire.HistoryRow{} // by instance
+	sentinels := map[string]string{}        // their ETags
 	plan, err := provider.PlanRewind(ctx, id, reason, time.Now(), func(ctx context.Context, id string) ([]history.Event, error) {
 		current, etag, events, err := h.loadCurrent(ctx, id)
 		rows[id], sentinels[id] = current, etag
@@ -62,7 +64,7 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 		return err
 	}
 	for _, x := range plan.Executions {
-		if x.Instance.InstanceID == id && row.isReplacing(x.Instance) {
+		if x.Instance.InstanceID == id && row.IsReplacing(x.Instance) {
 			return provider.ErrInstanceChanged
 		}
 	}
@@ -70,8 +72,8 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 		id := x.Instance.InstanceID
 		edits := rewindEdits(x, rows[id])
 		if etag := sentinels[id]; etag != "" && len(edits) > 0 {
-			touch := entity{PartitionKey: escapeKey(id), RowKey: sentinelRowKey}
-			edits = append(edits, tableOperation{method: http.MethodPatch, entity: touch, ifMatch: etag})
+			touch := wire.Row{PartitionKey: wire.EscapeKey(id), RowKey: wire.SentinelRowKey}
+			edits = append(edits, store.Operation{Method: http.MethodPatch, Entity: touch, IfMatch: etag})
 		}
 		if err := h.editHistory(ctx, edits); err != nil {
 			return fmt.Errorf("change history of %q: %w", id, err)
@@ -94,7 +96,7 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 
 // loadCurrent returns the rows of an instance's current execution, without the
 // sentinel, of which it returns the ETag, and their events.
-func (h *TaskHub) loadCurrent(ctx context.Context, id string) (current []*historyRow, sentinel string, events []history.Event, err error) {
+func (h *TaskHub) loadCurrent(ctx context.Context, id string) (current []*wire.HistoryRow, sentinel string, events []history.Event, err error) {
 	rows, err := h.historyRows(ctx, id, "")
 	if err != nil {
 		return nil, "", nil, err
@@ -105,7 +107,7 @@ func (h *TaskHub) loadCurrent(ctx context.Context, id string) (current []*histor
 	}
 	events = make([]history.Event, len(current))
 	for i, row := range current {
-		if events[i], err = row.event(); err != nil {
+		if events[i], err = row.Event(); err != nil {
 			return nil, "", nil, err
 		}
 	}
@@ -115,12 +117,12 @@ func (h *TaskHub) loadCurrent(ctx context.Context, id string) (current []*histor
 // rewindEdits returns the changes to the rows of a rewound execution, those of
 // its last rows last. Columns that are not named keep their values, so that
 // nothing is lost of what this package does not know.
-func rewindEdits(x provider.RewoundExecution, rows []*historyRow) []tableOperation {
-	edits := map[int]*entity{}
-	edit := func(at int) *entity {
+func rewindEdits(x provider.RewoundExecution, rows []*wire.HistoryRow) []store.Operation {
+	edits := map[int]*wire.Row{}
+	edit := func(at int) *wire.Row {
 		if edits[at] == nil {
-			e := &entity{PartitionKey: escapeKey(x.Instance.InstanceID), RowKey: rows[at].RowKey}
-			e.setString("Reason", "Rewound: "+rows[at].eventType.String())
+			e := &wire.Row{PartitionKey: wire.EscapeKey(x.Instance.InstanceID), RowKey: rows[at].RowKey}
+			e.SetString("Reason", "Rewound: "+rows[at].EventType.String())
 			edits[at] = e
 		}
 		return edits[at]
@@ -129,12 +131,12 @@ func rewindEdits(x provider.RewoundExecution, rows []*historyRow) []tableOperati
 		edit(at)
 	}
 	for _, at := range x.TakeOut {
-		edit(at).setString("EventType", history.TypeGenericEvent.String())
+		edit(at).SetString("EventType", history.TypeGenericEvent.String())
 	}
-	var ops []tableOperation
+	var ops []store.Operation
 	for at, row := range rows {
 		if e := edits[at]; e != nil {
-			ops = append(ops, tableOperation{method: http.MethodPatch, entity: *e, ifMatch: row.etag()})
+			ops = append(ops, store.Operation{Method: http.MethodPatch, Entity: *e, IfMatch: row.ETag()})
 		}
 	}
 	return ops
@@ -143,15 +145,15 @@ func rewindEdits(x provider.RewoundExecution, rows []*historyRow) []tableOperati
 // editHistory makes the changes in as few transactions as can be. The end of
 // the execution goes with the last of them, and so does the sentinel: until then
 // it counts as ended, and rewinding it again does the rest.
-func (h *TaskHub) editHistory(ctx context.Context, ops []tableOperation) error {
+func (h *TaskHub) editHistory(ctx context.Context, ops []store.Operation) error {
 	for len(ops) > 0 {
-		n := min(len(ops), maxTransactionOperations)
+		n := min(len(ops), store.MaxTransactionOperations)
 		if len(ops)-n == 1 { // that would be the sentinel
 			n--
 		}
-		again := func(err error) bool { return isTransient(err) && wasNotApplied(err) }
-		err := retryIf(ctx, "update rows", again, func(ctx context.Context) error {
-			_, err := h.historyTable.transact(ctx, ops[:n])
+		again := func(err error) bool { return store.IsTransient(err) && store.WasNotApplied(err) }
+		err := store.RetryIf(ctx, "update rows", again, func(ctx context.Context) error {
+			_, err := h.historyTable.Transact(ctx, ops[:n])
 			return err
 		})
 		if err != nil {
@@ -170,21 +172,21 @@ func (h *TaskHub) markRewound(ctx context.Context, instance history.Orchestratio
 	if err != nil || row == nil {
 		return err
 	}
-	if row.isReplacing(instance) {
+	if row.IsReplacing(instance) {
 		return provider.ErrInstanceChanged
 	}
 	if !row.State.Status.IsTerminal() || row.State.Instance.ExecutionID != instance.ExecutionID {
 		return nil
 	}
-	e := encodeRewound(instance.InstanceID, time.Now())
-	err = retry(ctx, "write row of instance "+instance.InstanceID, func(ctx context.Context) error {
-		_, err := h.instancesTable.merge(ctx, e, row.ETag)
+	e := wire.EncodeRewound(instance.InstanceID, time.Now())
+	err = store.Retry(ctx, "write row of instance "+instance.InstanceID, func(ctx context.Context) error {
+		_, err := h.instancesTable.Merge(ctx, e, row.ETag)
 		return err
 	})
 	switch {
-	case isNotFound(err):
+	case store.IsNotFound(err):
 		return nil
-	case isConflict(err):
+	case store.IsConflict(err):
 		return h.markRewound(ctx, instance)
 	}
 	return err

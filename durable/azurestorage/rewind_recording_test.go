@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -16,11 +17,11 @@ import (
 
 // recordedHistory returns what a scenario wrote of an instance's history, in
 // the order of the keys: the bodies and the rows.
-func recordedHistory(t *testing.T, scenario, instanceID string) (bodies [][]byte, rows []*historyRow) {
+func recordedHistory(t *testing.T, scenario, instanceID string) (bodies [][]byte, rows []*wire.HistoryRow) {
 	t.Helper()
 	type written struct {
 		raw []byte
-		row *historyRow
+		row *wire.HistoryRow
 	}
 	var all []written
 	for _, e := range recordings.Rows(t) {
@@ -28,7 +29,7 @@ func recordedHistory(t *testing.T, scenario, instanceID string) (bodies [][]byte
 			e.Column(t, "PartitionKey") != instanceID {
 			continue
 		}
-		row, err := decodeHistoryRow(e.Raw)
+		row, err := wire.DecodeHistoryRow(e.Raw)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,13 +51,13 @@ func TestRewind_ChangesTheRowsThatRewindHistoryAsyncChanges(t *testing.T) {
 		"with serialized exceptions": {"parentfail-run2", "rewind-run2"},
 	} {
 		t.Run(run, func(t *testing.T) {
-			bodies, rows := map[string][][]byte{}, map[string][]*historyRow{}
+			bodies, rows := map[string][][]byte{}, map[string][]*wire.HistoryRow{}
 			load := func(_ context.Context, id string) ([]history.Event, error) {
 				bodies[id], rows[id] = recordedHistory(t, scenarios.failed, id)
 				events := make([]history.Event, len(rows[id]))
 				for i, row := range rows[id] {
 					var err error
-					if events[i], err = row.event(); err != nil {
+					if events[i], err = row.Event(); err != nil {
 						return nil, err
 					}
 				}
@@ -72,9 +73,9 @@ func TestRewind_ChangesTheRowsThatRewindHistoryAsyncChanges(t *testing.T) {
 			name := func(r row) string { return r["PartitionKey"].Text() + " " + r["RowKey"].Text() }
 			for _, x := range plan.Executions {
 				for _, op := range rewindEdits(x, rows[x.Instance.InstanceID]) {
-					at := slices.IndexFunc(rows[x.Instance.InstanceID], func(r *historyRow) bool { return r.RowKey == op.entity.RowKey })
+					at := slices.IndexFunc(rows[x.Instance.InstanceID], func(r *wire.HistoryRow) bool { return r.RowKey == op.Entity.RowKey })
 					merged := recordings.Columns(t, bodies[x.Instance.InstanceID][at])
-					for column, value := range recordings.Columns(t, op.entity.JSON()) {
+					for column, value := range recordings.Columns(t, op.Entity.JSON()) {
 						merged[column] = value
 					}
 					got[name(merged)] = merged
@@ -97,12 +98,12 @@ func TestRewind_ChangesTheRowsThatRewindHistoryAsyncChanges(t *testing.T) {
 // TestRewind_SendsTheMessageThatDotNetSends compares the message that wakes the
 // leaf, and the instance rows.
 func TestRewind_SendsTheMessageThatDotNetSends(t *testing.T) {
-	var wakes []*envelope
+	var wakes []*wire.Envelope
 	for _, m := range recordings.Messages(t) {
 		if m.Request.Folder != "kinds" || m.Received || !strings.Contains(m.Text, "GenericEvent") {
 			continue
 		}
-		env, err := decodeEnvelope(m.Text)
+		env, err := wire.DecodeEnvelope(m.Text)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -114,7 +115,7 @@ func TestRewind_SendsTheMessageThatDotNetSends(t *testing.T) {
 			_, rows := recordedHistory(t, "parentfail", id)
 			var events []history.Event
 			for _, row := range rows {
-				ev, err := row.event()
+				ev, err := row.Event()
 				if err != nil {
 					return nil, err
 				}
@@ -147,7 +148,7 @@ func TestRewind_MarksTheInstanceRowAsUpdateStatusForRewindAsync(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		ours := encodeRewound(want["PartitionKey"].Text(), at)
+		ours := wire.EncodeRewound(want["PartitionKey"].Text(), at)
 		if diff := gocmp.Diff(want, recordings.Columns(t, ours.JSON())); diff != "" {
 			t.Errorf("%s (-.NET +ours):\n%s", e.String(), diff)
 		}

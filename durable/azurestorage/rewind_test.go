@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -113,8 +114,8 @@ func TestRewind_LetsTheActivityRunAgain(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("history (-want +got):\n%s", diff)
 	}
-	if reason := events[9].(*history.GenericEvent).Data; value(reason) != "try again" {
-		t.Errorf("the reason in the history is %q", value(reason))
+	if reason := events[9].(*history.GenericEvent).Data; store.Value(reason) != "try again" {
+		t.Errorf("the reason in the history is %q", store.Value(reason))
 	}
 	if status := runtimeStatus(t, h, "a/b"); status != history.Completed {
 		t.Errorf("at the end it is %v", status)

@@ -3,6 +3,8 @@ package azurestorage
 import (
 	"maps"
 	"sync"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 )
 
 // rowCache remembers the instance rows that this process wrote last, so that an
@@ -10,7 +12,7 @@ import (
 // may be out of date: whoever writes by its ETag finds out.
 type rowCache struct {
 	mu   sync.Mutex
-	rows map[string]*instanceRow // by instance ID
+	rows map[string]*wire.InstanceRow // by instance ID
 }
 
 // maxCachedRows bounds the cache. A row without input and output is about
@@ -19,7 +21,7 @@ const maxCachedRows = 4096
 
 // put remembers the row of an instance that goes on, and forgets that of one
 // that has ended.
-func (c *rowCache) put(instanceID string, row *instanceRow) {
+func (c *rowCache) put(instanceID string, row *wire.InstanceRow) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if row == nil || row.ETag == "" || row.State.Status.IsTerminal() {
@@ -27,7 +29,7 @@ func (c *rowCache) put(instanceID string, row *instanceRow) {
 		return
 	}
 	if len(c.rows) >= maxCachedRows || c.rows == nil {
-		c.rows = map[string]*instanceRow{}
+		c.rows = map[string]*wire.InstanceRow{}
 	}
 	c.rows[instanceID] = row
 }
@@ -36,11 +38,11 @@ func (c *rowCache) put(instanceID string, row *instanceRow) {
 func (c *rowCache) drop(drop func(instanceID string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	maps.DeleteFunc(c.rows, func(id string, _ *instanceRow) bool { return drop(id) })
+	maps.DeleteFunc(c.rows, func(id string, _ *wire.InstanceRow) bool { return drop(id) })
 }
 
 // get returns the row of an instance, nil if it is not remembered.
-func (c *rowCache) get(instanceID string) *instanceRow {
+func (c *rowCache) get(instanceID string) *wire.InstanceRow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rows[instanceID]

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -17,7 +19,7 @@ const maxRowAttempts = 5
 type rowUpdate struct {
 	hub *TaskHub
 	cp  *provider.Checkpoint
-	row *instanceRow // as it is known to be, nil if it is not
+	row *wire.InstanceRow // as it is known to be, nil if it is not
 	// before is the execution that the row was of when it was last known.
 	before string
 	// sentinel is the ETag that the checkpoint has left the history's sentinel with.
@@ -25,12 +27,12 @@ type rowUpdate struct {
 	// events are what to tell the row of, with their history rows; rows is nil
 	// if they are yet to be made.
 	events []history.Event
-	rows   []entity
+	rows   []wire.Row
 	end    *provider.InstanceState // if the row tells of an end, and all is known of it
 
 	// If it is done in the background, done is closed at the end.
 	done    chan struct{}
-	written *instanceRow // nil if it is not known what became of the row
+	written *wire.InstanceRow // nil if it is not known what became of the row
 }
 
 // writeInstanceRow makes the instance row say what the checkpoint changed. The
@@ -39,7 +41,7 @@ type rowUpdate struct {
 // hides a newer one, of which no other might follow for long, or a newer execution
 // (AzureTableTrackingStore.cs, UpdateStateAsync, with UseInstanceTableEtag). If
 // the execution ends it returns how, unless the row does not tell that.
-func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint, rows []entity) (end *provider.InstanceState, err error) {
+func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint, rows []wire.Row) (end *provider.InstanceState, err error) {
 	if u := s.updateOfRow(cp, rows); u != nil {
 		s.loaded.row, err = u.do(ctx)
 		end = u.end
@@ -52,7 +54,7 @@ func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint,
 // the background, as long as the partition is being read. awaitRow comes before
 // the next use of the row. If it could not be written the messages come again, and
 // put it right.
-func (s *session) writeInstanceRowLater(ctx context.Context, cp *provider.Checkpoint, rows []entity) error {
+func (s *session) writeInstanceRowLater(ctx context.Context, cp *provider.Checkpoint, rows []wire.Row) error {
 	u := s.updateOfRow(cp, rows)
 	if u == nil {
 		s.hub.rows.put(s.slot.id, s.loaded.row)
@@ -102,7 +104,7 @@ func (s *session) awaitRow() {
 }
 
 // updateOfRow returns what is to be done to the row, nil if nothing is.
-func (s *session) updateOfRow(cp *provider.Checkpoint, rows []entity) *rowUpdate {
+func (s *session) updateOfRow(cp *provider.Checkpoint, rows []wire.Row) *rowUpdate {
 	s.awaitRow()
 	if s.loaded.row != nil {
 		s.loaded.rowOf = s.loaded.row.State.Instance.ExecutionID
@@ -122,7 +124,7 @@ func (s *session) updateOfRow(cp *provider.Checkpoint, rows []entity) *rowUpdate
 // do writes the row and returns it, nil if there is an error. It is nil, too, if the row
 // is left alone: the session may have another checkpoint to tell, which is as late, and
 // must not do so by the ETag of what others wrote.
-func (u *rowUpdate) do(ctx context.Context) (*instanceRow, error) {
+func (u *rowUpdate) do(ctx context.Context) (*wire.InstanceRow, error) {
 	id := u.cp.Instance.InstanceID
 	if u.rows == nil {
 		var err error
@@ -132,7 +134,7 @@ func (u *rowUpdate) do(ctx context.Context) (*instanceRow, error) {
 	}
 	now := history.Ticks(time.Now())
 	for n := 1; ; n++ {
-		e := encodeInstanceCheckpoint(instanceCheckpoint{
+		e := wire.EncodeInstanceCheckpoint(wire.InstanceCheckpoint{
 			Instance: u.cp.Instance, TaskHub: u.hub.cfg.TaskHub, Events: u.events, Rows: u.rows,
 			BlobURL: u.hub.blobURL, CustomStatus: u.cp.CustomStatus, Now: now, IsNew: u.isNew(),
 		})
@@ -142,7 +144,7 @@ func (u *rowUpdate) do(ctx context.Context) (*instanceRow, error) {
 			u.end = u.ending(row, &e, now)
 			return row, nil
 		}
-		if !isConflict(err) && !isNotFound(err) || n == maxRowAttempts {
+		if !store.IsConflict(err) && !store.IsNotFound(err) || n == maxRowAttempts {
 			return nil, err
 		}
 		if u.row, err = u.hub.readInstanceRow(ctx, id); err != nil {
@@ -177,7 +179,7 @@ func (u *rowUpdate) again(ctx context.Context) (err error) {
 // saysNothingNew reports whether a checkpoint need not be told to the instance
 // row: it changes no more than the time of the last update, and not by as much as
 // tolerance. .NET writes the row with every checkpoint.
-func saysNothingNew(row *instanceRow, cp *provider.Checkpoint, tolerance time.Duration) bool {
+func saysNothingNew(row *wire.InstanceRow, cp *provider.Checkpoint, tolerance time.Duration) bool {
 	if row == nil || tolerance < 0 || row.State.Instance.ExecutionID != cp.Instance.ExecutionID {
 		return false
 	}
@@ -195,7 +197,7 @@ func lastUpdate(cp *provider.Checkpoint) time.Time {
 
 func customStatusText(v *string) string {
 	if v == nil {
-		return jsonNull
+		return wire.JSONNull
 	}
 	return *v
 }
@@ -268,12 +270,12 @@ func (u *rowUpdate) isNew() bool {
 // merge writes e to the row as it is known. When the fate of an attempt is
 // unknown the next one may find its own work, which looks like somebody else's;
 // merging again is harmless then.
-func (u *rowUpdate) merge(ctx context.Context, e entity) (etag string, err error) {
-	err = retry(ctx, "write row of instance "+u.cp.Instance.InstanceID, func(ctx context.Context) (err error) {
+func (u *rowUpdate) merge(ctx context.Context, e wire.Row) (etag string, err error) {
+	err = store.Retry(ctx, "write row of instance "+u.cp.Instance.InstanceID, func(ctx context.Context) (err error) {
 		if u.row == nil {
-			etag, err = u.hub.instancesTable.insert(ctx, e)
+			etag, err = u.hub.instancesTable.Insert(ctx, e)
 		} else {
-			etag, err = u.hub.instancesTable.merge(ctx, e, u.row.ETag)
+			etag, err = u.hub.instancesTable.Merge(ctx, e, u.row.ETag)
 		}
 		return err
 	})
@@ -282,14 +284,14 @@ func (u *rowUpdate) merge(ctx context.Context, e entity) (etag string, err error
 
 // ending returns how an execution ended of which a row was written, nil if that
 // is not all known: the row was not, or the output is in a blob.
-func (u *rowUpdate) ending(row *instanceRow, written *entity, now time.Time) *provider.InstanceState {
+func (u *rowUpdate) ending(row *wire.InstanceRow, written *wire.Row, now time.Time) *provider.InstanceState {
 	if u.row == nil || row.TagsBlob != "" || !endsExecution(u.cp) {
 		return nil
 	}
 	end := row.State
 	end.Input, end.Output, end.CompletedAt = nil, nil, now
-	if output, ok := written.lookUp("Output"); ok {
-		if _, isBlob := blobNameFromURL(u.hub.largeMessages.url, output); isBlob {
+	if output, ok := written.LookUp("Output"); ok {
+		if _, isBlob := wire.BlobNameFromURL(u.hub.largeMessages.URL, output); isBlob {
 			return nil
 		}
 		end.Output = &output
@@ -312,7 +314,7 @@ func (u *rowUpdate) isOver(ctx context.Context) (bool, error) {
 // client has put in the place of the checkpoint's and the one before: it waits to
 // start, or it never will. What else it may be is an earlier generation, of which
 // somebody was late to tell it.
-func isOfAnother(row *instanceRow, before string, cp *provider.Checkpoint) bool {
+func isOfAnother(row *wire.InstanceRow, before string, cp *provider.Checkpoint) bool {
 	if row == nil {
 		return false
 	}
@@ -333,8 +335,8 @@ func endsExecution(cp *provider.Checkpoint) bool {
 }
 
 // after returns what is known of the row when it is written.
-func (u *rowUpdate) after(etag string) *instanceRow {
-	cp, row := u.cp, &instanceRow{}
+func (u *rowUpdate) after(etag string) *wire.InstanceRow {
+	cp, row := u.cp, &wire.InstanceRow{}
 	if u.row != nil {
 		*row = *u.row
 	}
@@ -343,7 +345,7 @@ func (u *rowUpdate) after(etag string) *instanceRow {
 	row.State.CustomStatus, row.State.LastUpdatedAt = cp.CustomStatus, lastUpdate(cp)
 	for _, ev := range u.events {
 		if start, ok := ev.(*history.ExecutionStarted); ok {
-			row.began(start, u.isNew())
+			row.Began(start, u.isNew())
 		}
 	}
 	if status, changes := statusAfter(u.events); changes {

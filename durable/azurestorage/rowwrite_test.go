@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -15,8 +17,8 @@ import (
 func TestInstanceRow_IsNotWrittenWhenACheckpointSaysNothingNew(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	row := func(change func(s *provider.InstanceState)) *instanceRow {
-		r := &instanceRow{State: provider.InstanceState{
+	row := func(change func(s *provider.InstanceState)) *wire.InstanceRow {
+		r := &wire.InstanceRow{State: provider.InstanceState{
 			Instance: history.OrchestrationInstance{InstanceID: "i", ExecutionID: "x"}, Status: history.Running, LastUpdatedAt: now,
 		}}
 		if change != nil {
@@ -35,7 +37,7 @@ func TestInstanceRow_IsNotWrittenWhenACheckpointSaysNothingNew(t *testing.T) {
 	next.Instance.ExecutionID = "y"
 	plain := row(nil)
 	for name, tt := range map[string]struct {
-		row       *instanceRow
+		row       *wire.InstanceRow
 		cp        *provider.Checkpoint
 		tolerance time.Duration
 		want      bool
@@ -104,7 +106,7 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 			if missing {
 				start := startMessage("i", "e1", `"in"`)
 				start.Event.(*history.ExecutionStarted).Parent = &history.ParentInstance{Name: "P", Instance: history.OrchestrationInstance{InstanceID: "p", ExecutionID: "p1"}}
-				if _, err := h.send(t.Context(), h.controlQueues[0], &envelope{Message: &start, Sender: &history.OrchestrationInstance{InstanceID: "p"}}, true); err != nil {
+				if _, err := h.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{InstanceID: "p"}}, true); err != nil {
 					t.Fatal(err)
 				}
 			} else {
@@ -129,8 +131,8 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if state.Status != history.Running || value(state.Input) != `"in"` || state.Name != "HelloSeq" {
-				t.Errorf("the row is %v %q with input %s, want Running, the name and the input", state.Status, state.Name, value(state.Input))
+			if state.Status != history.Running || store.Value(state.Input) != `"in"` || state.Name != "HelloSeq" {
+				t.Errorf("the row is %v %q with input %s, want Running, the name and the input", state.Status, state.Name, store.Value(state.Input))
 			}
 		})
 	}
@@ -147,7 +149,7 @@ func TestInstanceRow_IsToldTheCustomStatusThatItMissed(t *testing.T) {
 	stuck.Store(false)
 	eventually(t, "the row has the custom status", 60*time.Second, func() bool {
 		state, err := h.Instance(t.Context(), "loop", provider.Fetch{})
-		return err == nil && value(state.CustomStatus) == `"busy"`
+		return err == nil && store.Value(state.CustomStatus) == `"busy"`
 	})
 	eventually(t, "what was taken is deleted", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 }

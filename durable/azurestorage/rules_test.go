@@ -16,6 +16,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -59,15 +61,15 @@ func TestVisibilityDelay(t *testing.T) {
 }
 
 func TestSplitHistory_KeepsTransactionsWithinTheServicesBounds(t *testing.T) {
-	rows := func(n, input int) []entity {
-		rows := make([]entity, n)
+	rows := func(n, input int) []wire.Row {
+		rows := make([]wire.Row, n)
 		for i := range rows {
-			rows[i] = encodeHistoryRow(&history.EventRaised{Header: at(0), Name: "n", Input: new(strings.Repeat("\x01", input))}, "i", i, "x")
+			rows[i] = wire.EncodeHistoryRow(&history.EventRaised{Header: at(0), Name: "n", Input: new(strings.Repeat("\x01", input))}, "i", i, "x")
 		}
 		return rows
 	}
 	for name, tt := range map[string]struct {
-		rows []entity
+		rows []wire.Row
 		want []int
 	}{
 		"none":                      {nil, nil},
@@ -87,11 +89,12 @@ func TestSplitHistory_KeepsTransactionsWithinTheServicesBounds(t *testing.T) {
 				if b.complete != (i == len(batches)-1) {
 					t.Errorf("batch %d of %d: complete is %v", i, len(batches), b.complete)
 				}
-				var ops []tableOperation
+				var ops []store.Operation
 				for _, r := range b.rows {
-					ops = append(ops, tableOperation{method: http.MethodPut, entity: r})
+					ops = append(ops, store.Operation{Method: http.MethodPut, Entity: r})
 				}
-				if size := len(transactionBody("http://host", "T", ops).text); size > maxTransactionBytes-64<<10 || len(ops) >= maxTransactionOperations {
+				body, _ := store.TransactionBody("http://host", "T", ops)
+				if size := len(body); size > store.MaxTransactionBytes-64<<10 || len(ops) >= store.MaxTransactionOperations {
 					t.Errorf("batch %d has %d operations in %d bytes", i, len(ops), size)
 				}
 			}
@@ -105,23 +108,28 @@ func TestSplitHistory_KeepsTransactionsWithinTheServicesBounds(t *testing.T) {
 // DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // GetHistoryEventsAsync.
 func TestCurrentExecution(t *testing.T) {
-	row := func(key, execution string) *historyRow {
-		return &historyRow{RowKey: key, ExecutionID: execution, ETag: "e-" + key}
+	row := func(key, execution string) *wire.HistoryRow {
+		raw := fmt.Sprintf(`{"odata.etag":"e-%s","RowKey":%q,"ExecutionId":%q,"EventType":"OrchestratorStarted"}`, key, key, execution)
+		r, err := wire.DecodeHistoryRow([]byte(raw))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
 	}
 	for name, tt := range map[string]struct {
-		rows      []*historyRow
+		rows      []*wire.HistoryRow
 		wanted    string
 		execution string
 		etag      string
 		keys      []string
 	}{
 		"nothing is stored":                      {nil, "x", "x", "", nil},
-		"any execution":                          {[]*historyRow{row("0", "x"), row("1", "x"), row("sentinel", "x")}, "", "x", "e-sentinel", []string{"0", "1"}},
-		"the wanted one":                         {[]*historyRow{row("0", "x"), row("sentinel", "x")}, "x", "x", "e-sentinel", []string{"0"}},
-		"another, whose sentinel is to be met":   {[]*historyRow{row("sentinel", "x")}, "y", "y", "e-sentinel", nil},
-		"rows of an older and longer one follow": {[]*historyRow{row("0", "y"), row("1", "x"), row("sentinel", "y")}, "", "y", "e-sentinel", []string{"0"}},
-		"no sentinel, one wanted":                {[]*historyRow{row("0", "x")}, "x", "x", "", nil},
-		"no sentinel, any":                       {[]*historyRow{row("0", "x")}, "", "x", "", []string{"0"}},
+		"any execution":                          {[]*wire.HistoryRow{row("0", "x"), row("1", "x"), row("sentinel", "x")}, "", "x", "e-sentinel", []string{"0", "1"}},
+		"the wanted one":                         {[]*wire.HistoryRow{row("0", "x"), row("sentinel", "x")}, "x", "x", "e-sentinel", []string{"0"}},
+		"another, whose sentinel is to be met":   {[]*wire.HistoryRow{row("sentinel", "x")}, "y", "y", "e-sentinel", nil},
+		"rows of an older and longer one follow": {[]*wire.HistoryRow{row("0", "y"), row("1", "x"), row("sentinel", "y")}, "", "y", "e-sentinel", []string{"0"}},
+		"no sentinel, one wanted":                {[]*wire.HistoryRow{row("0", "x")}, "x", "x", "", nil},
+		"no sentinel, any":                       {[]*wire.HistoryRow{row("0", "x")}, "", "x", "", []string{"0"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			current, stored := currentExecution(tt.rows, tt.wanted)
@@ -154,15 +162,15 @@ func TestStorageErrors_TellWhatMayBeRepeated(t *testing.T) {
 		"a broken connection":   {&net.OpError{Op: "read", Err: errors.New("reset")}, true, false},
 		"out of time":           {context.DeadlineExceeded, true, false},
 		"the caller gave up":    {context.Canceled, false, false},
-		"it was never sent":     {fmt.Errorf("%w: too large", errNeverSent), false, true},
-		"a refused transaction": {&transactionError{Status: 412}, false, true},
-		"an unavailable one":    {&transactionError{Status: 503}, true, false},
+		"it was never sent":     {fmt.Errorf("%w: too large", store.ErrNeverSent), false, true},
+		"a refused transaction": {&store.TransactionError{Status: 412}, false, true},
+		"an unavailable one":    {&store.TransactionError{Status: 503}, true, false},
 	} {
-		if isTransient(tt.err) != tt.transient || wasNotApplied(tt.err) != tt.notApplied {
-			t.Errorf("%s: transient %v, not applied %v; want %v, %v", name, isTransient(tt.err), wasNotApplied(tt.err), tt.transient, tt.notApplied)
+		if store.IsTransient(tt.err) != tt.transient || store.WasNotApplied(tt.err) != tt.notApplied {
+			t.Errorf("%s: transient %v, not applied %v; want %v, %v", name, store.IsTransient(tt.err), store.WasNotApplied(tt.err), tt.transient, tt.notApplied)
 		}
 	}
-	if !isGone(answer(404, codeMessageNotFound)) || !isGone(answer(400, codePopReceiptMismatch)) || isGone(answer(503, "ServerBusy")) {
+	if !store.IsGone(answer(404, store.CodeMessageNotFound)) || !store.IsGone(answer(400, store.CodePopReceiptMismatch)) || store.IsGone(answer(503, "ServerBusy")) {
 		t.Error("isGone is wrong")
 	}
 }
@@ -170,15 +178,15 @@ func TestStorageErrors_TellWhatMayBeRepeated(t *testing.T) {
 func TestRetry_MakesAFewAttemptsAndSaysSo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		attempts := 0
-		err := retry(t.Context(), "read row", func(context.Context) error {
+		err := store.Retry(t.Context(), "read row", func(context.Context) error {
 			attempts++
 			return &azcore.ResponseError{StatusCode: 503}
 		})
-		if attempts != maxAttempts || err == nil || !strings.HasPrefix(err.Error(), "read row: 4 attempts: ") {
+		if attempts != store.MaxAttempts || err == nil || !strings.HasPrefix(err.Error(), "read row: 4 attempts: ") {
 			t.Errorf("%d attempts, error %v", attempts, err)
 		}
 		attempts = 0
-		err = retry(t.Context(), "read row", func(ctx context.Context) error {
+		err = store.Retry(t.Context(), "read row", func(ctx context.Context) error {
 			if attempts++; attempts == 1 {
 				<-ctx.Done() // an answer that never comes
 				return ctx.Err()
@@ -190,7 +198,7 @@ func TestRetry_MakesAFewAttemptsAndSaysSo(t *testing.T) {
 		}
 		attempts = 0
 		ctx, cancel := context.WithCancelCause(t.Context())
-		err = retry(ctx, "read row", func(context.Context) error {
+		err = store.Retry(ctx, "read row", func(context.Context) error {
 			attempts++
 			cancel(errStopped)
 			return &azcore.ResponseError{StatusCode: 503}
@@ -243,12 +251,12 @@ func TestPrefixEnd_ComesAfterAllThatBeginWithThePrefix(t *testing.T) {
 
 func TestRowCache_ForgetsWhatHasEnded(t *testing.T) {
 	var c rowCache
-	goesOn := &instanceRow{ETag: "1"}
+	goesOn := &wire.InstanceRow{ETag: "1"}
 	c.put("i", goesOn)
 	if c.get("i") != goesOn {
 		t.Error("a row that was put is not there")
 	}
-	done := &instanceRow{ETag: "2"}
+	done := &wire.InstanceRow{ETag: "2"}
 	done.State.Status = history.Completed
 	c.put("i", done)
 	if c.get("i") != nil {

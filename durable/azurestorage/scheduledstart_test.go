@@ -6,14 +6,16 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // visibleMessages returns how many messages of a queue anybody could receive.
-func visibleMessages(t testing.TB, q *messageQueue) int {
+func visibleMessages(t testing.TB, q *store.Queue) int {
 	t.Helper()
-	peeked, err := q.client.PeekMessages(t.Context(), &azqueue.PeekMessagesOptions{NumberOfMessages: new(int32(32))})
+	peeked, err := q.Client.PeekMessages(t.Context(), &azqueue.PeekMessagesOptions{NumberOfMessages: new(int32(32))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,11 +43,11 @@ func TestScheduledStart_MayBeWeeksAway(t *testing.T) {
 	}
 
 	// A week later the message comes to light.
-	out := &outgoing{env: &envelope{Message: &start, Sender: &history.OrchestrationInstance{}}}
+	out := &outgoing{env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}}}
 	if err := h.prepare(t.Context(), out); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.controlQueues[0].put(t.Context(), out.text, 0, false); err != nil {
+	if _, err := h.controlQueues[0].Put(t.Context(), out.text, 0, false); err != nil {
 		t.Fatal(err)
 	}
 	runHub(t, h)

@@ -9,15 +9,17 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // outgoing is a message on its way into a queue.
 type outgoing struct {
-	queue     *messageQueue
+	queue     *store.Queue
 	partition *partition // whose queue it is, nil for the work-item queue
-	env       *envelope
+	env       *wire.Envelope
 	// delay hides the message for longer than its event asks for.
 	delay time.Duration
 	// number is its sequence number, 0 for the next one.
@@ -31,17 +33,17 @@ type outgoing struct {
 	batch string
 
 	// prepare sets the following.
-	text       string    // to put into the queue
-	shown      string    // the text that it has once its batch counts, empty if it is of none
-	blob       string    // that the message is in, empty if it is not large
-	asReceived *envelope // what a receiver would make of it, if it is claimed
+	text       string         // to put into the queue
+	shown      string         // the text that it has once its batch counts, empty if it is of none
+	blob       string         // that the message is in, empty if it is not large
+	asReceived *wire.Envelope // what a receiver would make of it, if it is claimed
 }
 
 // sentMessage is a message that was put into a queue.
 type sentMessage struct {
-	queue     *messageQueue
+	queue     *store.Queue
 	partition *partition // whose queue it is, nil for the work-item queue
-	putMessage
+	store.Sent
 	claimed     *delivery // to be handed over in memory, or nil
 	shown, blob string    // as in outgoing
 	message     *provider.TaskMessage
@@ -49,7 +51,7 @@ type sentMessage struct {
 
 // send gives a message its identity and puts it into a queue, by way of a blob
 // if it is large, visible to everybody. See [messageQueue.put] for duplicates.
-func (h *TaskHub) send(ctx context.Context, q *messageQueue, env *envelope, duplicates bool) (sentMessage, error) {
+func (h *TaskHub) send(ctx context.Context, q *store.Queue, env *wire.Envelope, duplicates bool) (sentMessage, error) {
 	return h.post(ctx, &outgoing{queue: q, env: env, duplicates: duplicates})
 }
 
@@ -68,20 +70,20 @@ func (h *TaskHub) enqueue(ctx context.Context, out *outgoing) (sentMessage, erro
 	if out.claim || out.batch != "" {
 		delay = min(delay+h.lockOf(out.partition), maxVisibility)
 	}
-	put, err := out.queue.put(ctx, out.text, delay, out.duplicates)
+	put, err := out.queue.Put(ctx, out.text, delay, out.duplicates)
 	if err != nil {
 		if out.claim {
 			h.unclaim(out)
 		}
-		if wasNotApplied(err) && !put.twice {
+		if store.WasNotApplied(err) && !put.Twice {
 			h.dropBlob(ctx, out.blob)
 		}
 		return sentMessage{}, err
 	}
 	h.logSent(out.queue, out.env)
-	sent := sentMessage{queue: out.queue, partition: out.partition, putMessage: put, shown: out.shown, blob: out.blob, message: out.env.Message}
+	sent := sentMessage{queue: out.queue, partition: out.partition, Sent: put, shown: out.shown, blob: out.blob, message: out.env.Message}
 	if out.claim {
-		m := queueMessage{id: put.id, receipt: put.receipt, text: out.text, dequeueCount: 1, insertedOn: start, askedAt: start, hiddenFor: delay}
+		m := store.Message{ID: put.ID, Receipt: put.Receipt, Text: out.text, DequeueCount: 1, InsertedOn: start, AskedAt: start, HiddenFor: delay}
 		sent.claimed = h.newClaim(out, m)
 	}
 	return sent, nil
@@ -110,41 +112,41 @@ func (h *TaskHub) prepare(ctx context.Context, out *outgoing) (err error) {
 	if env.SequenceNumber = out.number; out.number == 0 {
 		env.SequenceNumber = h.sequence.Add(1)
 	}
-	encoded, err := encodeEnvelope(env)
+	encoded, err := wire.EncodeEnvelope(env)
 	if err != nil {
 		return fmt.Errorf("encode %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
 	}
 	if out.claim {
-		if out.asReceived, err = decodeEnvelopeJSON(encoded); err != nil {
+		if out.asReceived, err = wire.DecodeEnvelopeJSON(encoded); err != nil {
 			return fmt.Errorf("read back %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
 		}
 	}
-	if len(encoded) > largeMessageThreshold {
-		out.blob = messageBlobName(env.Message.Target.InstanceID, env.ActivityID, env.Message.Event.Type())
-		if err := h.largeMessages.write(ctx, out.blob, encoded); err != nil {
+	if len(encoded) > wire.LargeMessageThreshold {
+		out.blob = wire.MessageBlobName(env.Message.Target.InstanceID, env.ActivityID, env.Message.Event.Type())
+		if err := h.largeMessages.Write(ctx, out.blob, encoded); err != nil {
 			return err
 		}
-		env = newWrapper(out.blob)
-		if encoded, err = encodeEnvelope(env); err != nil {
+		env = wire.NewWrapper(out.blob)
+		if encoded, err = wire.EncodeEnvelope(env); err != nil {
 			return fmt.Errorf("encode wrapper of %s: %w", out.blob, err)
 		}
 	}
-	out.text = encodeQueueText(encoded, h.cfg.QueueEncoding == Base64)
+	out.text = wire.EncodeQueueText(encoded, h.cfg.QueueEncoding == Base64)
 	if out.batch == "" {
 		return nil
 	}
 	out.shown = out.text
 	named := *env
 	named.Batch = out.batch
-	if encoded, err = encodeEnvelope(&named); err != nil {
+	if encoded, err = wire.EncodeEnvelope(&named); err != nil {
 		return fmt.Errorf("encode %s for %q: %w", out.env.Message.Event.Type(), out.env.Message.Target.InstanceID, err)
 	}
-	out.text = encodeQueueText(encoded, h.cfg.QueueEncoding == Base64)
+	out.text = wire.EncodeQueueText(encoded, h.cfg.QueueEncoding == Base64)
 	return nil
 }
 
-func (h *TaskHub) logSent(q *messageQueue, env *envelope) {
-	h.log.Debug("SendingMessage", "partition", q.name, "instanceId", env.Message.Target.InstanceID,
+func (h *TaskHub) logSent(q *store.Queue, env *wire.Envelope) {
+	h.log.Debug("SendingMessage", "partition", q.Name, "instanceId", env.Message.Target.InstanceID,
 		"executionId", env.Message.Target.ExecutionID, "eventType", env.Message.Event.Type().String(), "sequenceNumber", env.SequenceNumber)
 }
 
@@ -153,11 +155,11 @@ func (h *TaskHub) logSent(q *messageQueue, env *envelope) {
 func (h *TaskHub) wake(m sentMessage) {
 	if m.partition == nil {
 		h.activities.fallBehind()
-		h.activities.wake.give()
+		h.activities.wake.Give()
 		return
 	}
 	m.partition.fallBehind()
-	m.partition.wake.give()
+	m.partition.wake.Give()
 }
 
 // messagesAtOnce bounds how many messages of one checkpoint are sent at a time.
@@ -213,7 +215,7 @@ func (s *session) outgoing(cp *provider.Checkpoint) []*outgoing {
 			if to != nil {
 				queue = to.queue
 			}
-			env := &envelope{Message: &messages[i]}
+			env := &wire.Envelope{Message: &messages[i]}
 			if id := taskOf(messages[i].Event); id >= 0 {
 				env.Scheduled = scheduled[id]
 			}
@@ -315,12 +317,12 @@ func (h *TaskHub) retract(ctx context.Context, sent []sentMessage) {
 				err = m.claimed.remove(ctx)
 				gone = m.claimed.isDoubtful()
 			} else {
-				gone, err = m.queue.remove(ctx, m.id, m.receipt)
+				gone, err = m.queue.Remove(ctx, m.ID, m.Receipt)
 			}
 			switch {
 			case err != nil:
-				h.log.Warn("message that does not count could not be taken back", "messageId", m.id, "partition", m.queue.name, "error", err)
-			case !gone && !m.twice:
+				h.log.Warn("message that does not count could not be taken back", "messageId", m.ID, "partition", m.queue.Name, "error", err)
+			case !gone && !m.Twice:
 				h.dropBlob(ctx, m.blob)
 			}
 			return nil
@@ -336,7 +338,7 @@ func (h *TaskHub) dropBlob(ctx context.Context, name string) {
 	}
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	if err := h.largeMessages.remove(ctx, name); err != nil {
+	if err := h.largeMessages.Remove(ctx, name); err != nil {
 		h.log.Warn("blob of a message that does not count could not be deleted", "blob", name, "error", err)
 	}
 }

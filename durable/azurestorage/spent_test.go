@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -117,13 +119,13 @@ func TestDelivery_AgesByTheClockOfTheService(t *testing.T) {
 	h := openHub(t, testConfig(t))
 	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
 		inserted := time.Now().Add(ahead)
-		m := queueMessage{id: "m", insertedOn: inserted, visibleAt: inserted.Add(40 * time.Second), hiddenFor: 30 * time.Second}
+		m := store.Message{ID: "m", InsertedOn: inserted, VisibleAt: inserted.Add(40 * time.Second), HiddenFor: 30 * time.Second}
 		d := h.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {})
 		if d.age != 10*time.Second {
 			t.Errorf("with a clock that is %v ahead the message has the age %v, want 10s", ahead, d.age)
 		}
 		raised := &history.EventRaised{Header: header(-1), Name: "go"}
-		d.env = &envelope{Message: &provider.TaskMessage{Event: raised}}
+		d.env = &wire.Envelope{Message: &provider.TaskMessage{Event: raised}}
 		d.age = 20 * time.Second // more than half of its lock: another worker may have taken it
 		stored := &loadedInstance{storedHistory: storedHistory{executionID: "e", known: newKnownEvents()}}
 		stored.known.add(&history.ExecutionStarted{})
@@ -131,7 +133,7 @@ func TestDelivery_AgesByTheClockOfTheService(t *testing.T) {
 		if out := judge("i", stored, []*delivery{d}); len(out.deliver) > 0 {
 			t.Errorf("with a clock that is %v ahead an event is taken twice", ahead)
 		}
-		m.visibleAt = time.Time{} // it was claimed
+		m.VisibleAt = time.Time{} // it was claimed
 		if d = h.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {}); d.age != 0 {
 			t.Errorf("a message that was claimed has the age %v", d.age)
 		}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -35,7 +37,7 @@ func (h *TaskHub) StartInstance(ctx context.Context, start provider.TaskMessage,
 	if id == "" {
 		return fmt.Errorf("start instance: it has no ID")
 	}
-	if err := checkID(id); err != nil {
+	if err := wire.CheckID(id); err != nil {
 		return fmt.Errorf("start instance: %w", err)
 	}
 	if err := h.startInstance(ctx, start, *given, refuse); err != nil {
@@ -81,7 +83,7 @@ func (h *TaskHub) startUnlessRefused(ctx context.Context, start provider.TaskMes
 
 // startOver starts an instance in the place of the one that has the row before, or
 // one whose ID is free if that is nil. If another has the ID, it returns its row.
-func (h *TaskHub) startOver(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *instanceRow) (taken *instanceRow, err error) {
+func (h *TaskHub) startOver(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *wire.InstanceRow) (taken *wire.InstanceRow, err error) {
 	out, err := h.prepareStart(ctx, start)
 	if err != nil {
 		return nil, err
@@ -100,7 +102,7 @@ func (h *TaskHub) startOver(ctx context.Context, start provider.TaskMessage, eve
 			h.noteFresh(sent.claimed, row)
 		}
 		row = nil
-	case err == nil || wasNotApplied(err):
+	case err == nil || store.WasNotApplied(err):
 		h.retract(ctx, []sentMessage{sent})
 		return row, err
 	}
@@ -114,7 +116,7 @@ func (h *TaskHub) prepareStart(ctx context.Context, start provider.TaskMessage) 
 	p := h.partitionOf(start.Target.InstanceID)
 	out := &outgoing{
 		queue: p.queue, partition: p, duplicates: true,
-		env: &envelope{Message: &start, Sender: &history.OrchestrationInstance{}},
+		env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}},
 	}
 	h.reserve([]*outgoing{out})
 	return out, h.prepare(ctx, out)
@@ -122,7 +124,7 @@ func (h *TaskHub) prepareStart(ctx context.Context, start provider.TaskMessage) 
 
 // noteFresh notes of a start that this process takes itself that there is nothing of
 // its instance but the row, so that it need not be read.
-func (h *TaskHub) noteFresh(claimed *delivery, row *instanceRow) {
+func (h *TaskHub) noteFresh(claimed *delivery, row *wire.InstanceRow) {
 	row.State.Input = nil // it is in the message, and can be large
 	h.rows.put(row.State.Instance.InstanceID, row)
 	claimed.fresh = &loadedInstance{
@@ -138,33 +140,33 @@ var errPurgedMeanwhile = errors.New("the instance was purged meanwhile")
 // writeNewRow inserts the row of a new instance, or replaces the one that was
 // read, and returns the row that is there afterwards: that of another execution
 // if somebody was faster.
-func (h *TaskHub) writeNewRow(ctx context.Context, event *history.ExecutionStarted, before *instanceRow, messageBlob string) (*instanceRow, error) {
+func (h *TaskHub) writeNewRow(ctx context.Context, event *history.ExecutionStarted, before *wire.InstanceRow, messageBlob string) (*wire.InstanceRow, error) {
 	inputURL := ""
 	if messageBlob != "" {
 		inputURL = h.blobURL(messageBlob)
 	}
-	e := encodeNewInstance(event, h.cfg.TaskHub, inputURL, time.Now())
+	e := wire.EncodeNewInstance(event, h.cfg.TaskHub, inputURL, time.Now())
 	if err := h.offloadInstance(ctx, &e); err != nil {
 		return nil, err
 	}
 	var etag string
-	err := retry(ctx, "write row of instance "+event.Instance.InstanceID, func(ctx context.Context) (err error) {
+	err := store.Retry(ctx, "write row of instance "+event.Instance.InstanceID, func(ctx context.Context) (err error) {
 		if before == nil {
-			etag, err = h.instancesTable.insert(ctx, e)
+			etag, err = h.instancesTable.Insert(ctx, e)
 		} else {
-			etag, err = h.instancesTable.replace(ctx, e, before.ETag)
+			etag, err = h.instancesTable.Replace(ctx, e, before.ETag)
 		}
 		return err
 	})
 	switch {
 	case err == nil:
-		row, err := decodeInstanceRow(e.JSON())
+		row, err := wire.DecodeInstanceRow(e.JSON())
 		if err != nil {
 			return nil, err
 		}
 		row.ETag = etag
 		return row, nil
-	case !isConflict(err) && !isNotFound(err):
+	case !store.IsConflict(err) && !store.IsNotFound(err):
 		return nil, err
 	}
 	// Somebody was faster, or an attempt whose answer was lost was our own.
@@ -173,7 +175,7 @@ func (h *TaskHub) writeNewRow(ctx context.Context, event *history.ExecutionStart
 		return nil, readErr
 	}
 	switch {
-	case row == nil && (before != nil || isConflict(err)):
+	case row == nil && (before != nil || store.IsConflict(err)):
 		return nil, errPurgedMeanwhile
 	case row == nil:
 		return nil, err

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
@@ -41,11 +42,11 @@ func cannedHub(b *testing.B, transport canned) *TaskHub {
 }
 
 // benchRows are n history rows of a common size.
-func benchRows(n int) []entity {
-	rows := make([]entity, n)
+func benchRows(n int) []wire.Row {
+	rows := make([]wire.Row, n)
 	for i := range rows {
 		result := strings.Repeat("r", 200)
-		rows[i] = encodeHistoryRow(&history.TaskCompleted{Header: history.NewHeader(time.Now()), TaskScheduledID: i, Result: &result}, "instance", i, "execution")
+		rows[i] = wire.EncodeHistoryRow(&history.TaskCompleted{Header: history.NewHeader(time.Now()), TaskScheduledID: i, Result: &result}, "instance", i, "execution")
 	}
 	return rows
 }
@@ -79,7 +80,7 @@ func BenchmarkReadHistory(b *testing.B) {
 				}
 				text.WriteString(`{"odata.etag":"W/\"1\"",` + string(row.JSON()[1:]))
 			}
-			sentinel := encodeSentinel("instance", "execution", true, time.Now())
+			sentinel := wire.EncodeSentinel("instance", "execution", true, time.Now())
 			text.WriteString(`,{"odata.etag":"W/\"1\"",` + string(sentinel.JSON()[1:]) + "]}")
 			body := text.String()
 			h := cannedHub(b, canned{http.StatusOK, "application/json", []byte(body)})

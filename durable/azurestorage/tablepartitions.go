@@ -7,6 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 )
 
@@ -46,7 +48,7 @@ type tablePartitions struct {
 func newTablePartitions(h *TaskHub) *tablePartitions {
 	t := &tablePartitions{hub: h, byQueue: map[string]*partition{}}
 	for _, p := range h.partitions {
-		t.byQueue[p.queue.name] = p
+		t.byQueue[p.queue.Name] = p
 	}
 	return t
 }
@@ -59,12 +61,12 @@ func (t *tablePartitions) run(ctx, work context.Context) {
 			return
 		}
 		if t.leaving {
-			if !sleep(work, min(wait, quickDrain)) {
+			if !store.Sleep(work, min(wait, quickDrain)) {
 				return
 			}
 			continue
 		}
-		if !sleep(ctx, wait) {
+		if !store.Sleep(ctx, wait) {
 			t.leave(work)
 		}
 		if work.Err() != nil {
@@ -87,7 +89,7 @@ func (t *tablePartitions) leave(work context.Context) {
 // awaitDrains waits a little for the drains that are under way. Those that have
 // nothing to wait for end while it waits for the first time.
 func (t *tablePartitions) awaitDrains(work context.Context) {
-	for deadline := time.Now().Add(quickDrain); sleep(work, 5*time.Millisecond) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(quickDrain); store.Sleep(work, 5*time.Millisecond) && time.Now().Before(deadline); {
 		if !slices.ContainsFunc(t.hub.partitions, func(p *partition) bool { return p.drainState() == draining }) {
 			return
 		}
@@ -108,18 +110,18 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 		if t.leaving && plan.owned == 0 && !slices.ContainsFunc(plan.steps, keepsPartition) {
 			return 0, true
 		}
-	case isConflict(err): // another worker was faster; look again at what it did
-		return jitter(ctx, passPace, 20*time.Millisecond), false
+	case store.IsConflict(err): // another worker was faster; look again at what it did
+		return store.Jitter(ctx, passPace, 20*time.Millisecond), false
 	case work.Err() != nil:
 		return 0, true
 	default:
 		t.failures++
-		if isMissing(err) {
+		if store.IsMissing(err) {
 			t.hub.noteMissing(err)
 		}
 		t.hub.health.failed("partitions table", err)
 		if t.failures < hurriedRetries {
-			return jitter(ctx, passPace, time.Duration(t.failures)*100*time.Millisecond), false
+			return store.Jitter(ctx, passPace, time.Duration(t.failures)*100*time.Millisecond), false
 		}
 	}
 	wait = t.hub.cfg.LeaseAcquireInterval
@@ -127,14 +129,14 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 		wait = min(wait, unsettledInterval)
 	}
 	if !plan.expiry.IsZero() { // be there when a dead worker's lease ends
-		wait = min(wait, max(time.Until(plan.expiry.Add(-t.ahead)), 0)+jitter(ctx, passPace, 100*time.Millisecond))
+		wait = min(wait, max(time.Until(plan.expiry.Add(-t.ahead)), 0)+store.Jitter(ctx, passPace, 100*time.Millisecond))
 	}
 	return wait, false
 }
 
 // patience returns how long a pass may take: longer where the tables answer slowly.
 func (t *tablePartitions) patience() time.Duration {
-	return max(passTimeout, min(4*t.hub.services.tablePace.latency(), t.hub.cfg.LeaseInterval/2))
+	return max(passTimeout, min(4*t.hub.services.TablePace.Latency(), t.hub.cfg.LeaseInterval/2))
 }
 
 // passPace names what the pauses between passes are left to.
@@ -183,7 +185,7 @@ func (t *tablePartitions) drainTime() time.Duration {
 	return drainLimit
 }
 
-func (t *tablePartitions) state(rows []partitionRow) partitionState {
+func (t *tablePartitions) state(rows []wire.PartitionRow) partitionState {
 	s := partitionState{
 		rows: rows, now: time.Now().UTC().Add(t.ahead), worker: t.hub.cfg.WorkerID, leaving: t.leaving,
 		lease:     t.hub.cfg.LeaseInterval + dateGrain,
@@ -203,7 +205,7 @@ func (t *tablePartitions) do(ctx, work context.Context, step partitionStep) erro
 	if p == nil {
 		return nil // of a hub with more partitions; Run has refused those
 	}
-	if _, err := t.hub.leasesTable.replace(ctx, step.row.entity(), step.row.ETag); err != nil {
+	if _, err := t.hub.leasesTable.Replace(ctx, step.row.Row(), step.row.ETag); err != nil {
 		return err
 	}
 	switch step.kind {
@@ -227,8 +229,8 @@ func (t *tablePartitions) do(ctx, work context.Context, step partitionStep) erro
 func (t *tablePartitions) dropExpired(work context.Context) {
 	for _, p := range t.hub.partitions {
 		if p.expired(time.Now()) {
-			t.hub.log.Warn("partition lost: its lease ended before it could be renewed", "event", "LeaseRenewalFailed", "partition", p.queue.name)
-			t.hub.meter.Partition(p.queue.name, metering.Lost)
+			t.hub.log.Warn("partition lost: its lease ended before it could be renewed", "event", "LeaseRenewalFailed", "partition", p.queue.Name)
+			t.hub.meter.Partition(p.queue.Name, metering.Lost)
 			t.hub.tasks.Go(p.stopReading(work))
 		}
 	}

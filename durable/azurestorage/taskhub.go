@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -20,25 +22,25 @@ type TaskHub struct {
 	cfg      Config
 	log      *slog.Logger
 	meter    *metering.Hub
-	names    hubNames
-	services *services
+	names    wire.HubNames
+	services *store.Services
 
-	historyTable    *table
-	instancesTable  *table
-	partitionsTable *table
-	jumpStartTable  *table
-	leasesTable     *table // the partitions table again, for the partition loop
-	workItems       *messageQueue
-	controlQueues   []*messageQueue
-	largeMessages   *blobStore
-	leaseBlobs      *blobStore // of the blob partition managers
-	appLeases       *blobStore
+	historyTable    *store.Table
+	instancesTable  *store.Table
+	partitionsTable *store.Table
+	jumpStartTable  *store.Table
+	leasesTable     *store.Table // the partitions table again, for the partition loop
+	workItems       *store.Queue
+	controlQueues   []*store.Queue
+	largeMessages   *store.Container
+	leaseBlobs      *store.Container // of the blob partition managers
+	appLeases       *store.Container
 	appLease        *appLeaseManager
 
 	// creation is held by whoever creates the hub.
 	creation chan struct{}
 	created  atomic.Bool
-	deleted  nudge // the hub was there, and is not any more
+	deleted  store.Nudge // the hub was there, and is not any more
 
 	// armedFor is how long an armed message is hidden.
 	armedFor time.Duration
@@ -82,13 +84,13 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		return nil, fmt.Errorf("make the task hub's metrics: %w", err)
 	}
 	h := &TaskHub{}
-	s, err := newServices(c, cfg.Transport, meter, h.noteMissing)
+	s, err := store.NewServices(c.account, c.tables(), cfg.Transport, meter, h.noteMissing)
 	if err != nil {
 		return nil, err
 	}
-	names := newHubNames(cfg.TaskHub)
+	names := wire.NewHubNames(cfg.TaskHub)
 	if c.tracking != nil {
-		names = names.withTrackingStore(cfg.TrackingStoreNamePrefix)
+		names = names.WithTrackingStore(cfg.TrackingStoreNamePrefix)
 	}
 	*h = TaskHub{
 		cfg:             cfg,
@@ -96,17 +98,17 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		meter:           meter,
 		names:           names,
 		services:        s,
-		historyTable:    newTable(s.tables, s.tableEndpoint, names.HistoryTable()),
-		instancesTable:  newTable(s.tables, s.tableEndpoint, names.InstancesTable()),
-		partitionsTable: newTable(s.tables, s.tableEndpoint, names.PartitionsTable()),
-		jumpStartTable:  newTable(s.tables, s.tableEndpoint, names.JumpStartTable()),
-		leasesTable:     newTable(s.leases, s.tableEndpoint, names.PartitionsTable()),
-		workItems:       newMessageQueue(s.queues, names.WorkItemQueue()),
-		largeMessages:   newBlobStore(s.blobs, s.blobEndpoint, names.LargeMessages()),
-		leaseBlobs:      newBlobStore(s.leaseBlobs, s.blobEndpoint, names.Leases()),
-		appLeases:       newBlobStore(s.leaseBlobs, s.blobEndpoint, names.AppLease()),
+		historyTable:    store.NewTable(s.Tables, s.TableEndpoint, names.HistoryTable()),
+		instancesTable:  store.NewTable(s.Tables, s.TableEndpoint, names.InstancesTable()),
+		partitionsTable: store.NewTable(s.Tables, s.TableEndpoint, names.PartitionsTable()),
+		jumpStartTable:  store.NewTable(s.Tables, s.TableEndpoint, names.JumpStartTable()),
+		leasesTable:     store.NewTable(s.Leases, s.TableEndpoint, names.PartitionsTable()),
+		workItems:       store.NewQueue(s.Queues, names.WorkItemQueue()),
+		largeMessages:   store.NewContainer(s.Blobs, s.BlobEndpoint, names.LargeMessages()),
+		leaseBlobs:      store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, names.Leases()),
+		appLeases:       store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, names.AppLease()),
 		creation:        make(chan struct{}, 1),
-		deleted:         newNudge(),
+		deleted:         store.NewNudge(),
 		armedFor:        armedForDefault,
 	}
 	h.health.log = h.log
@@ -117,7 +119,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	h.tracking = newTrackingQueue(h)
 	h.activities = newActivityQueue(h)
 	for i := range cfg.PartitionCount {
-		q := newMessageQueue(s.queues, names.ControlQueue(i))
+		q := store.NewQueue(s.Queues, names.ControlQueue(i))
 		h.controlQueues = append(h.controlQueues, q)
 		h.partitions = append(h.partitions, newPartition(h, q))
 	}
@@ -211,7 +213,7 @@ func (h *TaskHub) drained(work context.Context, managerDone <-chan struct{}) <-c
 // awaitCreated makes the hub exist, however long the storage account is down.
 // It returns an error only if the hub can never be used, and nil if ctx ended.
 func (h *TaskHub) awaitCreated(ctx context.Context) error {
-	for delay := firstOutageDelay; ; delay = min(2*delay, maxOutageDelay) {
+	for delay := store.FirstOutageDelay; ; delay = min(2*delay, store.MaxOutageDelay) {
 		err := h.ensureCreated(ctx)
 		if _, mismatch := errors.AsType[*PartitionCountError](err); mismatch {
 			return err
@@ -223,19 +225,13 @@ func (h *TaskHub) awaitCreated(ctx context.Context) error {
 		if ctx.Err() == nil {
 			h.health.failed("storage account", err)
 		}
-		if !sleep(ctx, jitter(ctx, "create the hub", delay)) {
+		if !store.Sleep(ctx, store.Jitter(ctx, "create the hub", delay)) {
 			return nil
 		}
 	}
 }
 
-// The pauses between attempts while the storage account is down.
-const (
-	firstOutageDelay = 250 * time.Millisecond
-	maxOutageDelay   = 10 * time.Second
-)
-
 // controlQueueOf returns the partition that an instance's messages go to.
 func (h *TaskHub) partitionOf(instanceID string) *partition {
-	return h.partitions[partitionOf(instanceID, len(h.partitions))]
+	return h.partitions[wire.PartitionOf(instanceID, len(h.partitions))]
 }

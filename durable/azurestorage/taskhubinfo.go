@@ -7,6 +7,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
@@ -24,7 +25,7 @@ type taskHubInfo struct {
 // (DurableTask.AzureStorage/Partitioning/BlobPartitionLeaseManager.cs,
 // CreateLeaseStoreIfNotExistsAsync).
 func (h *TaskHub) createLeaseBlobs(ctx context.Context) error {
-	if err := h.leaseBlobs.create(ctx); err != nil {
+	if err := h.leaseBlobs.Create(ctx); err != nil {
 		return err
 	}
 	want := taskHubInfo{TaskHubName: h.cfg.TaskHub, CreatedAt: history.Ticks(time.Now().UTC()), PartitionCount: len(h.controlQueues)}
@@ -32,7 +33,7 @@ func (h *TaskHub) createLeaseBlobs(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := h.leaseBlobs.createBlob(ctx, h.names.TaskHubInfo(), text); err != nil {
+	if err := h.leaseBlobs.CreateBlob(ctx, h.names.TaskHubInfo(), text); err != nil {
 		return err
 	}
 	got, err := h.readTaskHubInfo(ctx)
@@ -44,7 +45,7 @@ func (h *TaskHub) createLeaseBlobs(ctx context.Context) error {
 	}
 	var partitions []string
 	for _, q := range h.controlQueues {
-		partitions = append(partitions, q.name)
+		partitions = append(partitions, q.Name)
 	}
 	folders := []string{intentLeases, ownershipLeases}
 	if h.cfg.PartitionManager == LegacyBlobLeases {
@@ -59,8 +60,8 @@ func (h *TaskHub) createLeaseBlobs(ctx context.Context) error {
 }
 
 func (h *TaskHub) readTaskHubInfo(ctx context.Context) (info taskHubInfo, err error) {
-	err = retry(ctx, "read "+h.names.TaskHubInfo(), func(ctx context.Context) error {
-		resp, err := h.leaseBlobs.client.NewBlobClient(h.names.TaskHubInfo()).DownloadStream(ctx, nil)
+	err = store.Retry(ctx, "read "+h.names.TaskHubInfo(), func(ctx context.Context) error {
+		resp, err := h.leaseBlobs.Client.NewBlobClient(h.names.TaskHubInfo()).DownloadStream(ctx, nil)
 		if err != nil {
 			return err
 		}

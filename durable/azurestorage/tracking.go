@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
@@ -39,7 +40,7 @@ type trackPosition struct {
 }
 
 // add appends to rows those that an event has.
-func (p *trackPosition) add(rows []entity, instance history.OrchestrationInstance, ev history.Event) []entity {
+func (p *trackPosition) add(rows []wire.Row, instance history.OrchestrationInstance, ev history.Event) []wire.Row {
 	if p.events == 0 {
 		p.began, p.status = ev.Head().Timestamp, history.Running
 	}
@@ -67,7 +68,7 @@ func (p *trackPosition) add(rows []entity, instance history.OrchestrationInstanc
 }
 
 // row returns the next row.
-func (p *trackPosition) row(instance history.OrchestrationInstance, ev history.Event) entity {
+func (p *trackPosition) row(instance history.OrchestrationInstance, ev history.Event) wire.Row {
 	e := trackingRow(instance, p.began, p.rows, ev)
 	p.rows++
 	return e
@@ -76,21 +77,21 @@ func (p *trackPosition) row(instance history.OrchestrationInstance, ev history.E
 // trackingRow returns the row of the audit for an event: that of the history,
 // without what is too large, under a key by which the rows of an instance are in
 // the order in which they came to be.
-func trackingRow(instance history.OrchestrationInstance, began time.Time, number int, ev history.Event) entity {
-	e := encodeHistoryRow(ev, instance.InstanceID, number, instance.ExecutionID)
-	e.RowKey = fmt.Sprintf("%s_%s_%016X", began.UTC().Format(trackingKeyTime), escapeKey(instance.ExecutionID), number)
+func trackingRow(instance history.OrchestrationInstance, began time.Time, number int, ev history.Event) wire.Row {
+	e := wire.EncodeHistoryRow(ev, instance.InstanceID, number, instance.ExecutionID)
+	e.RowKey = fmt.Sprintf("%s_%s_%016X", began.UTC().Format(trackingKeyTime), wire.EscapeKey(instance.ExecutionID), number)
 	var shortened []string
-	for i := range e.properties {
-		p := &e.properties[i]
-		if p.edm != edmString || jsonLength(p.text) <= maxTrackedColumn {
+	for i := range e.Properties {
+		p := &e.Properties[i]
+		if p.Edm != wire.EDMString || jsonLength(p.Text) <= maxTrackedColumn {
 			continue
 		}
-		shortened = append(shortened, p.name)
-		p.text = shortenedColumn(p.name, p.text, ev)
+		shortened = append(shortened, p.Name)
+		p.Text = shortenedColumn(p.Name, p.Text, ev)
 	}
-	e.setInt("SequenceNumber", number)
+	e.SetInt("SequenceNumber", number)
 	if shortened != nil {
-		e.setString("Shortened", strings.Join(shortened, ","))
+		e.SetString("Shortened", strings.Join(shortened, ","))
 	}
 	return e
 }
@@ -105,13 +106,13 @@ const maxTrackedColumn = 4096
 // shortenedColumn returns what is recorded of a column that is too large.
 func shortenedColumn(name, text string, ev history.Event) string {
 	switch {
-	case slices.Contains(jsonColumns, name):
-		return jsonNull
+	case slices.Contains(wire.JSONColumns, name):
+		return wire.JSONNull
 	case name == "FailureDetails":
 		if f := failureOf(ev); f != nil {
-			return failureColumn(&history.FailureDetails{ErrorType: cutJSON(f.ErrorType, 512), ErrorMessage: cutJSON(f.ErrorMessage, maxTrackedColumn/2)})
+			return wire.FailureColumn(&history.FailureDetails{ErrorType: cutJSON(f.ErrorType, 512), ErrorMessage: cutJSON(f.ErrorMessage, maxTrackedColumn/2)})
 		}
-		return jsonNull
+		return wire.JSONNull
 	}
 	return cutJSON(text, maxTrackedColumn)
 }
@@ -184,9 +185,9 @@ const maxMarkBytes = 32_000
 var errMarkTooLong = fmt.Errorf("longer than %d bytes", maxMarkBytes)
 
 // encode returns the text of a mark that keeps rows of the execution before.
-func (m trackMark) encode(before []entity) (string, error) {
+func (m trackMark) encode(before []wire.Row) (string, error) {
 	if len(before) > 0 {
-		packed, err := compress([]byte(rowsJSON(before)))
+		packed, err := wire.Compress([]byte(wire.RowsJSON(before)))
 		if err != nil {
 			return "", err
 		}
@@ -204,7 +205,7 @@ func (m trackMark) encode(before []entity) (string, error) {
 
 // decodeTrackMark reads the column of a sentinel, of which other programs may
 // have kept an old one.
-func decodeTrackMark(text string) (m trackMark, before []entity, err error) {
+func decodeTrackMark(text string) (m trackMark, before []wire.Row, err error) {
 	if text == "" {
 		return trackMark{}, nil, nil
 	}
@@ -218,9 +219,9 @@ func decodeTrackMark(text string) (m trackMark, before []entity, err error) {
 	if err != nil {
 		return trackMark{}, nil, fmt.Errorf("column %s: %w", trackingColumn, err)
 	}
-	raw, err := decompress(packed)
+	raw, err := wire.Decompress(packed)
 	if err == nil {
-		before, err = decodeRows(raw)
+		before, err = wire.DecodeRows(raw)
 	}
 	if err != nil {
 		return trackMark{}, nil, fmt.Errorf("column %s: %w", trackingColumn, err)

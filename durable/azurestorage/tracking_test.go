@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
@@ -34,7 +35,7 @@ func trackedEvents() []history.Event {
 	}
 }
 
-func trackedRows(at *trackPosition, events ...history.Event) (rows []entity) {
+func trackedRows(at *trackPosition, events ...history.Event) (rows []wire.Row) {
 	for _, ev := range events {
 		rows = at.add(rows, trackedInstance, ev)
 	}
@@ -87,24 +88,24 @@ func TestTracking_RowsFollowFromTheHistory(t *testing.T) {
 	stored := storedHistory{executionID: trackedInstance.ExecutionID, events: events}
 	stored.tracked.column = `{"ExecutionId":"8747b3a4","Events":4}`
 	rest, err := stored.unsent(trackedInstance.InstanceID)
-	if err != nil || rowsJSON(rest) != rowsJSON(whole[5:]) {
-		t.Errorf("after four events: %s, %v", rowsJSON(rest), err)
+	if err != nil || wire.RowsJSON(rest) != wire.RowsJSON(whole[5:]) {
+		t.Errorf("after four events: %s, %v", wire.RowsJSON(rest), err)
 	}
 	if rest, err := stored.unsent(trackedInstance.InstanceID); err != nil || len(rest) != 0 {
-		t.Errorf("after all of them: %s, %v", rowsJSON(rest), err)
+		t.Errorf("after all of them: %s, %v", wire.RowsJSON(rest), err)
 	}
 	other := storedHistory{executionID: trackedInstance.ExecutionID, events: events}
 	other.tracked.column = `{"ExecutionId":"of before","Events":4}`
-	if rest, err := other.unsent(trackedInstance.InstanceID); err != nil || rowsJSON(rest) != rowsJSON(whole) {
-		t.Errorf("with a mark of the execution before: %s, %v", rowsJSON(rest), err)
+	if rest, err := other.unsent(trackedInstance.InstanceID); err != nil || wire.RowsJSON(rest) != wire.RowsJSON(whole) {
+		t.Errorf("with a mark of the execution before: %s, %v", wire.RowsJSON(rest), err)
 	}
 }
 
 func TestTracking_MessagesHoldTheRowsAsTheyAre(t *testing.T) {
 	rows := trackedRows(new(trackPosition), trackedEvents()...)
-	got, err := decodeRows([]byte(rowsJSON(rows)))
-	if err != nil || rowsJSON(got) != rowsJSON(rows) {
-		t.Errorf("%s\n%v, want\n%s", rowsJSON(got), err, rowsJSON(rows))
+	got, err := wire.DecodeRows([]byte(wire.RowsJSON(rows)))
+	if err != nil || wire.RowsJSON(got) != wire.RowsJSON(rows) {
+		t.Errorf("%s\n%v, want\n%s", wire.RowsJSON(got), err, wire.RowsJSON(rows))
 	}
 	for text, want := range map[string]string{
 		"":                          "decode tracking message",
@@ -116,7 +117,7 @@ func TestTracking_MessagesHoldTheRowsAsTheyAre(t *testing.T) {
 		`{"Rows":[{"PartitionKey":"p","RowKey":"r","A":"x","A@odata.type":"Other"}]}`: `unknown type "Other"`,
 		`{"Rows":[{"PartitionKey":"p","RowKey":"r","A@odata.type":"Edm.DateTime"}]}`:  "its value is not before its type",
 	} {
-		if _, err := decodeRows([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := wire.DecodeRows([]byte(text)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: error %v, want %s", text, err, want)
 		}
 	}
@@ -141,18 +142,18 @@ func TestTracking_LargeTextsAreShortened(t *testing.T) {
 			&history.ExecutionRewound{Header: history.NewHeader(at), Reason: &text, ParentExecutionID: &text, InstanceID: &text},
 		)
 		for i := range rows {
-			if n := len(rows[i].JSON()); n > maxTrackingBytes {
+			if n := len(rows[i].JSON()); n > wire.MaxTrackingBytes {
 				t.Errorf("row %d of %q… has %d bytes", i, text[:4], n)
 			}
 			if _, err := decodeTrackingRow(rows[i].JSON()); err != nil {
 				t.Errorf("row %d of %q…: %v", i, text[:4], err)
 			}
-			if !strings.Contains(rows[i].text("Shortened"), "Re") && !strings.Contains(rows[i].text("Shortened"), "Name") {
-				t.Errorf("row %d says that %q were shortened", i, rows[i].text("Shortened"))
+			if !strings.Contains(rows[i].Text("Shortened"), "Re") && !strings.Contains(rows[i].Text("Shortened"), "Name") {
+				t.Errorf("row %d says that %q were shortened", i, rows[i].Text("Shortened"))
 			}
 		}
-		for _, part := range splitTracking(rows) {
-			if n := len(encodeQueueText([]byte(rowsJSON(part)), true)); n > 64<<10 {
+		for _, part := range wire.SplitTracking(rows) {
+			if n := len(wire.EncodeQueueText([]byte(wire.RowsJSON(part)), true)); n > 64<<10 {
 				t.Errorf("a message of %q… has %d bytes", text[:4], n)
 			}
 		}
@@ -164,7 +165,7 @@ func TestTracking_LargeTextsAreShortened(t *testing.T) {
 }
 
 func TestTracking_MarkHoldsWhatTheHistoryLosesHoweverMuchItIs(t *testing.T) {
-	var few, many []entity
+	var few, many []wire.Row
 	at := trackPosition{events: 3, rows: 4}
 	for i := range 2000 {
 		ev := &history.EventRaised{Header: history.NewHeader(time.Unix(int64(i), 0)), Name: fmt.Sprint("event ", i), Input: new(fmt.Sprintf("%x", sha256.Sum256([]byte{byte(i), byte(i >> 8)})))}
@@ -173,7 +174,7 @@ func TestTracking_MarkHoldsWhatTheHistoryLosesHoweverMuchItIs(t *testing.T) {
 	few = many[:50]
 	short := withoutTexts(many)
 	ends := slices.Concat(short[:1], short[len(short)-rowsOfEnd:])
-	for name, tt := range map[string]struct{ rows, want []entity }{
+	for name, tt := range map[string]struct{ rows, want []wire.Row }{
 		"nothing": {}, "as much as usual": {few, few},
 		"as much as a process takes at once": {many[:1000], short[:1000]}, "more than that": {many, ends},
 	} {
@@ -182,7 +183,7 @@ func TestTracking_MarkHoldsWhatTheHistoryLosesHoweverMuchItIs(t *testing.T) {
 			t.Fatalf("%s: %d bytes, %v", name, len(text), err)
 		}
 		mark, before, err := decodeTrackMark(text)
-		if err != nil || mark.ExecutionID != "new" || len(before) != len(tt.want) || len(before) > 0 && rowsJSON(before) != rowsJSON(tt.want) {
+		if err != nil || mark.ExecutionID != "new" || len(before) != len(tt.want) || len(before) > 0 && wire.RowsJSON(before) != wire.RowsJSON(tt.want) {
 			t.Errorf("%s: %d rows, want %d; %v", name, len(before), len(tt.want), err)
 		}
 	}
@@ -194,17 +195,17 @@ func TestTracking_MarkHoldsWhatTheHistoryLosesHoweverMuchItIs(t *testing.T) {
 }
 
 func FuzzDecodeRows(f *testing.F) {
-	f.Add([]byte(rowsJSON(trackedRows(new(trackPosition), trackedEvents()...))))
+	f.Add([]byte(wire.RowsJSON(trackedRows(new(trackPosition), trackedEvents()...))))
 	f.Add([]byte(`{"Rows":[{"PartitionKey":"p","RowKey":"r","A":1,"B":true,"C":"x"}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		rows, err := decodeRows(raw)
+		rows, err := wire.DecodeRows(raw)
 		if err != nil {
 			return
 		}
-		text := rowsJSON(rows)
-		again, err := decodeRows([]byte(text))
-		if err != nil || rowsJSON(again) != text || !json.Valid([]byte(text)) {
-			t.Errorf("%s is read as %s, %v", text, rowsJSON(again), err)
+		text := wire.RowsJSON(rows)
+		again, err := wire.DecodeRows([]byte(text))
+		if err != nil || wire.RowsJSON(again) != text || !json.Valid([]byte(text)) {
+			t.Errorf("%s is read as %s, %v", text, wire.RowsJSON(again), err)
 		}
 	})
 }

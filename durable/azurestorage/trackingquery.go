@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -14,10 +16,10 @@ var _ provider.Tracker = (*TaskHub)(nil)
 // Tracking implements [provider.Tracker]. What was recorded can be read also
 // while nothing is recorded any more.
 func (h *TaskHub) Tracking(ctx context.Context, id string, q provider.TrackingQuery) (*provider.TrackingPage, error) {
-	raw, continuation, err := h.tracking.table.page(optional(ctx), tableQuery{
-		filter: "PartitionKey eq '" + doubled(escapeKey(id)) + "'", top: min(max(q.PageSize, 0), maxPageSize), continuation: q.Continuation,
+	raw, continuation, err := h.tracking.table.Page(store.Optional(ctx), store.Query{
+		Filter: "PartitionKey eq '" + store.Doubled(wire.EscapeKey(id)) + "'", Top: min(max(q.PageSize, 0), maxPageSize), Continuation: q.Continuation,
 	})
-	if isNotFound(err) {
+	if store.IsNotFound(err) {
 		return nil, fmt.Errorf("task hub %s keeps no audit of its orchestrations: %w", h.cfg.TaskHub, provider.ErrNotSupported)
 	}
 	if err != nil {
@@ -37,7 +39,7 @@ func decodeTrackingRow(raw []byte) (provider.TrackingRecord, error) {
 		SequenceNumber int
 		Shortened      string
 	}
-	row, err := decodeColumns(raw)
+	row, err := wire.DecodeColumns(raw)
 	if err == nil {
 		err = json.Unmarshal(raw, &more)
 	}
@@ -48,6 +50,6 @@ func decodeTrackingRow(raw []byte) (provider.TrackingRecord, error) {
 	if more.Shortened != "" {
 		record.Shortened = strings.Split(more.Shortened, ",")
 	}
-	record.Event, err = row.event()
+	record.Event, err = row.Event()
 	return record, err
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -54,7 +55,7 @@ func TestTracking_OnAzurite(t *testing.T) {
 	for _, poison := range []string{
 		"nonsense", `{"Rows":[]}`, `{"Rows":[{"PartitionKey":"p","RowKey":"` + strings.Repeat("k", 2000) + `"}]}`,
 	} {
-		if _, err := h.tracking.queue.put(t.Context(), poison, 0, true); err != nil {
+		if _, err := h.tracking.queue.Put(t.Context(), poison, 0, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -93,7 +94,7 @@ func TestTracking_OnAzurite(t *testing.T) {
 	if err := h.Delete(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.tracking.queue.client.GetProperties(t.Context(), nil); !isNotFound(err) {
+	if _, err := h.tracking.queue.Client.GetProperties(t.Context(), nil); !store.IsNotFound(err) {
 		t.Errorf("the tracking queue of a hub that was deleted: %v, want none", err)
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -20,9 +21,9 @@ func (h *TaskHub) tracks(instanceID string) bool {
 
 // tracked is what is known of an execution's audit.
 type tracked struct {
-	column string   // of the sentinel, as it was read
-	known  bool     // the following is
-	before []entity // of the execution before, which may not have been sent
+	column string     // of the sentinel, as it was read
+	known  bool       // the following is
+	before []wire.Row // of the execution before, which may not have been sent
 	at     trackPosition
 }
 
@@ -45,7 +46,7 @@ func (s *storedHistory) position(instanceID string) (*tracked, error) {
 
 // addEvents moves the position on to the n-th event, and returns the rows of
 // those before it that were not recorded.
-func (s *storedHistory) addEvents(instanceID string, n int) (rows []entity) {
+func (s *storedHistory) addEvents(instanceID string, n int) (rows []wire.Row) {
 	instance := history.OrchestrationInstance{InstanceID: instanceID, ExecutionID: s.executionID}
 	for s.tracked.at.events < n {
 		rows = s.tracked.at.add(rows, instance, s.events[s.tracked.at.events])
@@ -55,7 +56,7 @@ func (s *storedHistory) addEvents(instanceID string, n int) (rows []entity) {
 
 // unsent returns the rows of what is stored that may not have been sent, and
 // takes them for sent.
-func (s *storedHistory) unsent(instanceID string) ([]entity, error) {
+func (s *storedHistory) unsent(instanceID string) ([]wire.Row, error) {
 	t, err := s.position(instanceID)
 	if err != nil {
 		return nil, err
@@ -69,7 +70,7 @@ func (s *storedHistory) unsent(instanceID string) ([]entity, error) {
 // counts.
 type trackingPlan struct {
 	mark string // for the sentinel
-	rows []entity
+	rows []wire.Row
 	next trackPosition
 }
 
@@ -85,7 +86,7 @@ func (s *session) planTracking(ctx context.Context, cp *provider.Checkpoint) err
 	}
 	plan := &trackingPlan{next: s.loaded.tracked.at}
 	mark := trackMark{ExecutionID: cp.Instance.ExecutionID, Events: plan.next.events}
-	var before []entity
+	var before []wire.Row
 	if cp.ContinuedAsNew {
 		if len(s.loaded.events) > 0 {
 			before = lastEpisode(plan.next, s.instance(), cp, messagesOf(s.current))
@@ -138,7 +139,7 @@ func (s *session) noteTracking(notes map[string]string) {
 
 // lastEpisode returns the rows of the episode in which an execution continued as
 // new. Its history does not have them: it was replaced by that of the next one.
-func lastEpisode(at trackPosition, old history.OrchestrationInstance, cp *provider.Checkpoint, taken []provider.TaskMessage) (rows []entity) {
+func lastEpisode(at trackPosition, old history.OrchestrationInstance, cp *provider.Checkpoint, taken []provider.TaskMessage) (rows []wire.Row) {
 	now := history.NewHeader(cp.NewEvents[0].Head().Timestamp)
 	end := &history.ContinueAsNew{}
 	end.Header, end.Status = now, history.ContinuedAsNew
@@ -159,7 +160,7 @@ func lastEpisode(at trackPosition, old history.OrchestrationInstance, cp *provid
 // before: whole, or without their texts, or, of more than any process takes at
 // once unless it is configured to, the first and the last. What is left out is
 // missing in the audit only if the worker dies before it has sent it.
-func (m trackMark) encodeWhatFits(before []entity) (string, error) {
+func (m trackMark) encodeWhatFits(before []wire.Row) (string, error) {
 	text, err := m.encode(before)
 	if !errors.Is(err, errMarkTooLong) {
 		return text, err
@@ -175,13 +176,13 @@ func (m trackMark) encodeWhatFits(before []entity) (string, error) {
 const rowsOfEnd = 3
 
 // withoutTexts returns rows without what makes them long.
-func withoutTexts(rows []entity) []entity {
-	short := make([]entity, len(rows))
+func withoutTexts(rows []wire.Row) []wire.Row {
+	short := make([]wire.Row, len(rows))
 	for i, row := range rows {
-		short[i] = entity{PartitionKey: row.PartitionKey, RowKey: row.RowKey}
-		for _, p := range row.properties {
-			if p.edm != edmString || len(p.text) <= maxShortText {
-				short[i].properties = append(short[i].properties, p)
+		short[i] = wire.Row{PartitionKey: row.PartitionKey, RowKey: row.RowKey}
+		for _, p := range row.Properties {
+			if p.Edm != wire.EDMString || len(p.Text) <= maxShortText {
+				short[i].Properties = append(short[i].Properties, p)
 			}
 		}
 	}
@@ -192,15 +193,15 @@ func withoutTexts(rows []entity) []entity {
 const maxShortText = 40
 
 // sendTracking sends rows of an instance to the tracking queue.
-func (h *TaskHub) sendTracking(ctx context.Context, instanceID string, rows []entity) error {
+func (h *TaskHub) sendTracking(ctx context.Context, instanceID string, rows []wire.Row) error {
 	if len(rows) == 0 {
 		return nil
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.SetLimit(messagesAtOnce)
-	for _, part := range splitTracking(rows) {
+	for _, part := range wire.SplitTracking(rows) {
 		group.Go(func() error {
-			_, err := h.tracking.queue.put(groupCtx, encodeQueueText([]byte(rowsJSON(part)), h.cfg.QueueEncoding == Base64), 0, true)
+			_, err := h.tracking.queue.Put(groupCtx, wire.EncodeQueueText([]byte(wire.RowsJSON(part)), h.cfg.QueueEncoding == Base64), 0, true)
 			return err
 		})
 	}
@@ -208,7 +209,7 @@ func (h *TaskHub) sendTracking(ctx context.Context, instanceID string, rows []en
 		return fmt.Errorf("record what became of it: %w", err)
 	}
 	h.log.Debug("rows of the audit sent", "instanceId", instanceID, "rows", len(rows))
-	h.tracking.wake.give()
+	h.tracking.wake.Give()
 	return nil
 }
 
@@ -238,7 +239,7 @@ func (h *TaskHub) trackAgain(ctx context.Context, instanceID string) error {
 
 // neverStarted returns the rows of an instance that was terminated before it
 // began, of which there is no history.
-func neverStarted(row *instanceRow) (rows []entity) {
+func neverStarted(row *wire.InstanceRow) (rows []wire.Row) {
 	if row == nil || row.State.Status != history.Terminated {
 		return nil
 	}

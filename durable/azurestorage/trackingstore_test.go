@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -16,14 +17,14 @@ import (
 func tablesOf(t *testing.T, h *TaskHub, beginnings ...string) []string {
 	t.Helper()
 	var names []string
-	for pager := h.services.tables.NewListTablesPager(nil); pager.More(); {
+	for pager := h.services.Tables.NewListTablesPager(nil); pager.More(); {
 		page, err := pager.NextPage(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, table := range page.Tables {
 			for i, beginning := range beginnings {
-				if rest, ok := strings.CutPrefix(value(table.Name), beginning); ok {
+				if rest, ok := strings.CutPrefix(store.Value(table.Name), beginning); ok {
 					names = append(names, []string{"hub", "prefix"}[i]+" "+rest)
 				}
 			}
@@ -53,7 +54,7 @@ func TestTrackingStore_RunsAHubInTwoAccounts(t *testing.T) {
 	mustStart(t, h, "hello", "e", `"`+strings.Repeat("in", 40_000)+`"`)
 	runHello(t, h, "Tokyo", "Seattle", "London")
 	state, err := h.Instance(t.Context(), "hello", provider.Fetch{Input: true})
-	if err != nil || state.Status != history.Completed || len(value(state.Input)) != 80_002 {
+	if err != nil || state.Status != history.Completed || len(store.Value(state.Input)) != 80_002 {
 		t.Fatalf("the instance is %+v, %v", state, err)
 	}
 	stop()
@@ -70,13 +71,13 @@ func TestTrackingStore_RunsAHubInTwoAccounts(t *testing.T) {
 		t.Errorf("the account of the tables has others (-want +got):\n%s", diff)
 	}
 	var blobs []string
-	for pager := h.largeMessages.client.NewListBlobsFlatPager(nil); pager.More(); {
+	for pager := h.largeMessages.Client.NewListBlobsFlatPager(nil); pager.More(); {
 		page, err := pager.NextPage(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, b := range page.Segment.BlobItems {
-			blobs = append(blobs, value(b.Name))
+			blobs = append(blobs, store.Value(b.Name))
 		}
 	}
 	if len(blobs) == 0 {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -128,20 +129,20 @@ func (d *delivery) leave(ctx context.Context, cause error) {
 		d.abandon(ctx, cause.Error())
 		return
 	}
-	if h.undecodable.see(d.queue.name, d.id, cause) {
+	if h.undecodable.see(d.queue.Name, d.id, cause) {
 		h.log.Error("MessageFailure", d.attrs("error", cause)...)
 	}
 	delay := abandonDelay(d.receives())
 	aside := errors.Is(cause, errBlobGone) && d.receives() >= blobMissedTimes
 	if delay >= maxAbandonDelay {
-		h.meter.Poison(d.queue.name)
+		h.meter.Poison(d.queue.Name)
 		aside = aside || h.cfg.SetAsideUndecodable
 	}
 	if aside && d.setAside(ctx) {
 		return
 	}
 	h.log.Debug(abandoning, d.attrs("delay", delay, "reason", cause)...)
-	h.meter.HeldBack(d.queue.name, d.heldWhy())
+	h.meter.HeldBack(d.queue.Name, d.heldWhy())
 	d.handBack(ctx, delay)
 }
 
@@ -150,16 +151,16 @@ func (d *delivery) leave(ctx context.Context, cause error) {
 // both, and receivers know what comes twice.
 func (d *delivery) setAside(ctx context.Context) bool {
 	aside := d.hub.asideOf(d.queue)
-	err := aside.create(ctx)
+	err := aside.Create(ctx)
 	if err == nil {
-		_, err = aside.put(optional(ctx), d.text(), 0, true)
+		_, err = aside.Put(store.Optional(ctx), d.text(), 0, true)
 	}
 	if err != nil {
 		d.hub.log.Warn("message could not be set aside, that is tried again", d.attrs("error", err)...)
 		return false
 	}
-	d.hub.log.Error("MessageSetAside", d.attrs("queue", aside.name)...)
-	d.hub.undecodable.setAside(d.queue.name, d.id)
+	d.hub.log.Error("MessageSetAside", d.attrs("queue", aside.Name)...)
+	d.hub.undecodable.setAside(d.queue.Name, d.id)
 	if err := d.remove(ctx); err != nil && ctx.Err() == nil {
 		d.hub.log.Warn("message could not be deleted, it comes again", d.attrs("error", err)...)
 	}
@@ -168,8 +169,8 @@ func (d *delivery) setAside(ctx context.Context) bool {
 
 // asideOf returns the queue for messages of q that are set aside. It comes to be with
 // the first of them.
-func (h *TaskHub) asideOf(q *messageQueue) *messageQueue {
-	return newMessageQueue(h.services.queues, h.names.Aside(q.name))
+func (h *TaskHub) asideOf(q *store.Queue) *store.Queue {
+	return store.NewQueue(h.services.Queues, h.names.Aside(q.Name))
 }
 
 // Undecodable implements [provider.UndecodableKeeper].
@@ -182,29 +183,29 @@ func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
 	}
 	for _, q := range h.messageQueues() {
 		for {
-			messages, err := h.asideOf(q).receive(optional(ctx), maxReceive, h.controlLock())
-			if err != nil && !isMissing(err) {
-				return n, fmt.Errorf("receive from queue %s: %w", h.names.Aside(q.name), err)
+			messages, err := h.asideOf(q).Receive(store.Optional(ctx), maxReceive, h.controlLock())
+			if err != nil && !store.IsMissing(err) {
+				return n, fmt.Errorf("receive from queue %s: %w", h.names.Aside(q.Name), err)
 			}
 			if len(messages) == 0 {
 				break
 			}
 			for _, m := range messages {
-				if _, err := q.put(ctx, m.text, 0, true); err != nil {
+				if _, err := q.Put(ctx, m.Text, 0, true); err != nil {
 					return n, err
 				}
-				if _, err := h.asideOf(q).remove(ctx, m.id, m.receipt); err != nil {
+				if _, err := h.asideOf(q).Remove(ctx, m.ID, m.Receipt); err != nil {
 					return n, err
 				}
 				n++
 			}
 		}
-		h.undecodable.takenBack(q.name)
+		h.undecodable.takenBack(q.Name)
 	}
 	if n > 0 {
-		h.activities.wake.give()
+		h.activities.wake.Give()
 		for _, p := range h.partitions {
-			p.wake.give()
+			p.wake.Give()
 		}
 	}
 	return n, nil
@@ -220,8 +221,8 @@ func (h *TaskHub) lookAside(ctx context.Context) error {
 		}
 	}
 	for _, name := range queues {
-		n, err := newMessageQueue(h.services.queues, h.names.Aside(name)).length(optional(ctx))
-		if err != nil && !isMissing(err) {
+		n, err := store.NewQueue(h.services.Queues, h.names.Aside(name)).Length(store.Optional(ctx))
+		if err != nil && !store.IsMissing(err) {
 			return err
 		}
 		if n == 0 {
@@ -235,18 +236,18 @@ func (h *TaskHub) lookAside(ctx context.Context) error {
 func (x *export) tellOfAside(ctx context.Context) error {
 	for _, q := range x.hub.messageQueues() {
 		aside := x.hub.asideOf(q)
-		n, err := aside.length(optional(ctx))
-		if err != nil && !isMissing(err) {
+		n, err := aside.Length(store.Optional(ctx))
+		if err != nil && !store.IsMissing(err) {
 			return err
 		}
 		if n > 0 {
-			x.notice(fmt.Sprintf("%d messages in queue %s were set aside since they could not be decoded; they are left behind", n, aside.name))
+			x.notice(fmt.Sprintf("%d messages in queue %s were set aside since they could not be decoded; they are left behind", n, aside.Name))
 		}
 	}
 	return nil
 }
 
 // messageQueues are the queues whose messages can be set aside.
-func (h *TaskHub) messageQueues() []*messageQueue {
+func (h *TaskHub) messageQueues() []*store.Queue {
 	return append(slices.Clone(h.controlQueues), h.workItems)
 }

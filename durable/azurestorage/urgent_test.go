@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -32,14 +33,14 @@ func TestPace_HoldsUpNoRenewal(t *testing.T) {
 			t.Fatal(err)
 		}
 		queue := h.partitions[0].queue
-		got, err := queue.receive(t.Context(), 1, h.controlLock())
+		got, err := queue.Receive(t.Context(), 1, h.controlLock())
 		if err != nil || len(got) != 1 {
 			t.Fatal(got, err)
 		}
 		d := h.newDelivery(queue, got[0], h.controlLock(), func() {})
-		for _, p := range []*pace{h.services.queuePace, h.services.tablePace} {
-			for range p.most { // who never get an answer
-				if err := p.begin(t.Context()); err != nil {
+		for _, p := range []*store.Pace{h.services.QueuePace, h.services.TablePace} {
+			for range p.Most { // who never get an answer
+				if err := p.Begin(t.Context()); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -55,7 +56,7 @@ func TestPace_HoldsUpNoRenewal(t *testing.T) {
 		if _, _, err := h.readPartitionRows(ctx, h.leasesTable); err != nil {
 			t.Errorf("the partitions cannot be looked at: %v", err)
 		}
-		if _, err := queue.length(ctx); err == nil {
+		if _, err := queue.Length(ctx); err == nil {
 			t.Error("what is not urgent was asked for, too")
 		}
 	})

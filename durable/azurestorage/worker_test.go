@@ -12,6 +12,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -95,7 +97,7 @@ func TestControlQueue_DoesNotStartWhatWasTerminatedBefore(t *testing.T) {
 	terminate(t, h, "doomed", "not needed")
 	eventually(t, "the instance is terminated", 60*time.Second, func() bool {
 		state, err := h.Instance(t.Context(), "doomed", provider.Fetch{Output: true})
-		return err == nil && state.Status == history.Terminated && value(state.Output) == "not needed"
+		return err == nil && state.Status == history.Terminated && store.Value(state.Output) == "not needed"
 	})
 	eventually(t, "the start is discarded", 60*time.Second, func() bool {
 		return logged(h, "DiscardingWorkItem", "ExecutionStarted", "Instance is Terminated")
@@ -125,17 +127,17 @@ func TestControlQueue_AbandonsWhatItCannotRead(t *testing.T) {
 	h := openHub(t, testConfig(t))
 	runHub(t, h)
 	mustStart(t, h, "fine", "e1", `1`)
-	if _, err := h.controlQueues[0].put(t.Context(), "{not a message", 0, false); err != nil {
+	if _, err := h.controlQueues[0].Put(t.Context(), "{not a message", 0, false); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.workItems.put(t.Context(), "neither is this", 0, false); err != nil {
+	if _, err := h.workItems.Put(t.Context(), "neither is this", 0, false); err != nil {
 		t.Fatal(err)
 	}
 	runHello(t, h, "Tokyo")
 	eventually(t, "the bad message was seen twice", 30*time.Second, func() bool {
 		return logged(h, "level=DEBUG", "AbandoningMessage", "dequeueCount=1", "delay=2s") && logged(h, "level=DEBUG", "AbandoningMessage", "dequeueCount=2", "delay=4s")
 	})
-	if !logged(h, "level=ERROR", "MessageFailure", h.controlQueues[0].name) || !logged(h, "level=ERROR", "MessageFailure", h.workItems.name) {
+	if !logged(h, "level=ERROR", "MessageFailure", h.controlQueues[0].Name) || !logged(h, "level=ERROR", "MessageFailure", h.workItems.Name) {
 		t.Error("the bad messages were not logged")
 	}
 	if logged(h, "MessageFailure", "dequeueCount=2") || len(h.Undecodable()) != 2 {
@@ -154,15 +156,15 @@ func TestControlQueue_SetsAsideWhatItCannotReadIfItIsToldTo(t *testing.T) {
 	}
 	const text = "{<not> & a message"
 	q := h.controlQueues[0]
-	if _, err := q.put(t.Context(), text, 0, false); err != nil {
+	if _, err := q.Put(t.Context(), text, 0, false); err != nil {
 		t.Fatal(err)
 	}
 	for range 9 { // others have tried
-		messages, err := q.receive(t.Context(), 1, time.Minute)
+		messages, err := q.Receive(t.Context(), 1, time.Minute)
 		if err != nil || len(messages) != 1 {
 			t.Fatalf("received %v, %v", messages, err)
 		}
-		if _, err := q.update(t.Context(), messages[0], 0); err != nil {
+		if _, err := q.Update(t.Context(), messages[0], 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -178,11 +180,11 @@ func TestControlQueue_SetsAsideWhatItCannotReadIfItIsToldTo(t *testing.T) {
 		t.Errorf("put back are %d, %v", n, err)
 	}
 	eventually(t, "the message is back as it was", 30*time.Second, func() bool {
-		peeked, err := q.client.PeekMessages(t.Context(), nil)
+		peeked, err := q.Client.PeekMessages(t.Context(), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
-		return messageCount(t, q) == 1 && (len(peeked.Messages) == 0 || value(peeked.Messages[0].MessageText) == text)
+		return messageCount(t, q) == 1 && (len(peeked.Messages) == 0 || store.Value(peeked.Messages[0].MessageText) == text)
 	})
 	if n := messageCount(t, h.asideOf(q)); n != 0 {
 		t.Errorf("%d messages are still set aside", n)
@@ -202,7 +204,7 @@ func TestSession_HoldsBackACompletionUntilTheHistoryHasItsTask(t *testing.T) {
 	// as if by way of another worker that does not have the session.
 	target := item.Instance
 	ahead := provider.TaskMessage{Target: target, Event: &history.TaskCompleted{Header: header(-1), TaskScheduledID: 1, Result: new(`"soon"`)}}
-	if _, err := h.send(t.Context(), h.controlQueues[0], &envelope{Message: &ahead, Sender: &target}, true); err != nil {
+	if _, err := h.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &ahead, Sender: &target}, true); err != nil {
 		t.Fatal(err)
 	}
 	commitActivity(t, item, 0, `["a"]`)
@@ -301,7 +303,7 @@ func TestSession_ContinuesAsNew(t *testing.T) {
 		t.Fatalf("%d events, %v; want the 3 of the new generation", len(events), err)
 	}
 	state, err := h.Instance(t.Context(), "loop", provider.Fetch{Input: true})
-	if err != nil || state.Instance.ExecutionID != "e2" || value(state.Input) != `"second"` || state.Generation != 0 || state.Status != history.Running {
+	if err != nil || state.Instance.ExecutionID != "e2" || store.Value(state.Input) != `"second"` || state.Generation != 0 || state.Status != history.Running {
 		t.Errorf("state %+v, %v", state, err)
 	}
 	after := blobNames(t, h)
@@ -323,7 +325,7 @@ func TestSession_DeliversOnceWhatIsSentTwice(t *testing.T) {
 	mustStart(t, h, "twice", "e1", `1`)
 	again := startMessage("twice", "e1", `1`)
 	again.Event.(*history.ExecutionStarted).Generation = new(0)
-	if _, err := h.send(t.Context(), h.controlQueues[0], &envelope{Message: &again, Sender: &history.OrchestrationInstance{}}, true); err != nil {
+	if _, err := h.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &again, Sender: &history.OrchestrationInstance{}}, true); err != nil {
 		t.Fatal(err)
 	}
 	item := mustNext(t, h)
@@ -409,7 +411,7 @@ func TestWorkItemQueue_IsAskedByOneForMany(t *testing.T) {
 		waiters.Go(func() { _, _ = h.NextActivity(ctx) })
 	}
 	polls := func() int {
-		return counter.Total(func(c azuritetest.Call) bool { return c.Name == "GetMessages" && c.Target == h.workItems.name })
+		return counter.Total(func(c azuritetest.Call) bool { return c.Name == "GetMessages" && c.Target == h.workItems.Name })
 	}
 	eventually(t, "the work-item queue is looked at", 30*time.Second, func() bool { return polls() > 0 })
 	time.Sleep(1500 * time.Millisecond)
@@ -466,13 +468,13 @@ func TestWorkItemQueue_HandsOutNoMoreThanItMay(t *testing.T) {
 }
 
 // messageCount returns how many messages a queue has, hidden ones included.
-func messageCount(t testing.TB, q *messageQueue) int {
+func messageCount(t testing.TB, q *store.Queue) int {
 	t.Helper()
-	properties, err := q.client.GetProperties(t.Context(), nil)
+	properties, err := q.Client.GetProperties(t.Context(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return int(value(properties.ApproximateMessagesCount))
+	return int(store.Value(properties.ApproximateMessagesCount))
 }
 
 func TestControlQueue_KnowsAMessageThatItHasAlready(t *testing.T) {
@@ -530,14 +532,14 @@ func TestDelete_TakesTheContainerThatAnAppHasLeased(t *testing.T) {
 	h := openHub(t, testConfig(t))
 	stop := runHub(t, h)
 	eventually(t, "the app has the app lease", 30*time.Second, func() bool {
-		p, err := h.appLeases.client.GetProperties(t.Context(), nil)
-		return err == nil && value(p.LeaseState) == lease.StateTypeLeased
+		p, err := h.appLeases.Client.GetProperties(t.Context(), nil)
+		return err == nil && store.Value(p.LeaseState) == lease.StateTypeLeased
 	})
 	stop()
 	if err := openHub(t, h.cfg).Delete(t.Context(), true); err != nil {
 		t.Error(err)
 	}
-	if _, err := h.appLeases.client.GetProperties(t.Context(), nil); !isNotFound(err) {
+	if _, err := h.appLeases.Client.GetProperties(t.Context(), nil); !store.IsNotFound(err) {
 		t.Errorf("the container is there: %v", err)
 	}
 }

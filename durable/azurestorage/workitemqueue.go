@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -17,7 +19,7 @@ import (
 // taken that would have to wait here.
 type activityQueue struct {
 	hub  *TaskHub
-	wake nudge // something was sent to the queue from here
+	wake store.Nudge // something was sent to the queue from here
 
 	mu      sync.Mutex // protects the following
 	waiting int        // callers of next
@@ -30,7 +32,7 @@ type activityQueue struct {
 
 func newActivityQueue(h *TaskHub) *activityQueue {
 	return &activityQueue{
-		hub: h, wake: newNudge(), free: h.cfg.MaxConcurrentActivities, bell: make(chan struct{}),
+		hub: h, wake: store.NewNudge(), free: h.cfg.MaxConcurrentActivities, bell: make(chan struct{}),
 		backlog: backlog{missed: 1}, // what was sent before is yet to be seen
 	}
 }
@@ -95,7 +97,7 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, missed int) {
 			}
 		case full:
 			full = false
-			sleep(ctx, afterYou)
+			store.Sleep(ctx, afterYou)
 		default:
 			return wanted, missed
 		}
@@ -107,25 +109,25 @@ const maxReceive = 32
 
 // fetch receives until ctx ends, and then hands back what nobody has taken.
 func (q *activityQueue) fetch(ctx, work context.Context) {
-	backoff := pollBackoff{max: q.hub.cfg.MaxQueuePollingInterval}
+	backoff := store.PollBackoff{Max: q.hub.cfg.MaxQueuePollingInterval}
 	for {
 		q.hub.awaitRenewals(ctx)
 		wanted, missed := q.demand(ctx)
 		if wanted == 0 {
 			break
 		}
-		messages, err := q.hub.workItems.receive(work, wanted, q.hub.stretched(q.hub.workItemLock()))
+		messages, err := q.hub.workItems.Receive(work, wanted, q.hub.stretched(q.hub.workItemLock()))
 		if err != nil {
 			if work.Err() == nil {
 				q.hub.health.failed("queues", err)
 			}
-			backoff.wait(ctx, q.wake, "the work items", 0, err)
+			backoff.Wait(ctx, q.wake, "the work items", 0, err)
 			continue
 		}
 		q.hub.health.ok("queues")
 		q.take(work, messages)
 		q.lookedAt(missed, len(messages), wanted)
-		backoff.wait(ctx, q.wake, "the work items", len(messages), nil)
+		backoff.Wait(ctx, q.wake, "the work items", len(messages), nil)
 	}
 	q.mu.Lock()
 	q.closed = true
@@ -137,7 +139,7 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 }
 
 // take makes work items of what was received.
-func (q *activityQueue) take(work context.Context, messages []queueMessage) {
+func (q *activityQueue) take(work context.Context, messages []store.Message) {
 	h := q.hub
 	held := h.hold(h.workItems, messages, h.workItemLock(), func() { q.give() })
 	q.mu.Lock()
@@ -151,14 +153,14 @@ func (q *activityQueue) take(work context.Context, messages []queueMessage) {
 		err := h.decode(work, d)
 		if err == nil {
 			if _, isTask := d.event().(*history.TaskScheduled); !isTask {
-				err = &damageError{fmt.Errorf("%s in the work-item queue", d.event().Type())}
+				err = &wire.DamageError{Cause: fmt.Errorf("%s in the work-item queue", d.event().Type())}
 			}
 		}
 		if err != nil {
 			h.tasks.Go(func() { d.leave(work, err) })
 			continue
 		}
-		h.meter.Received(h.workItems.name, ageOf(d))
+		h.meter.Received(h.workItems.Name, ageOf(d))
 		q.mu.Lock()
 		q.items = append(q.items, d)
 		q.ring()
@@ -201,7 +203,7 @@ var _ provider.ActivityLock = (*activityLock)(nil)
 func (l *activityLock) Complete(ctx context.Context, result history.Event) error {
 	target := l.d.target()
 	p := l.hub.partitionOf(target.InstanceID)
-	env := &envelope{
+	env := &wire.Envelope{
 		Message: &provider.TaskMessage{Event: result, Target: target},
 		Episode: l.d.env.Episode, Sender: &target, Scheduled: l.d.env.Scheduled,
 	}

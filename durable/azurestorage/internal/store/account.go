@@ -1,0 +1,200 @@
+package store
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azidentity"
+)
+
+// Account says where a storage account is and how to prove who is asking.
+type Account struct {
+	Name               string // needed to sign with Key
+	Key                string // shared key, Base64; empty if there is none
+	SAS                string // shared access signature, without "?"; empty if there is none
+	Credential         azcore.TokenCredential
+	Queue, Table, Blob string // endpoints without a slash at the end
+}
+
+// The account that every Azurite has. Its key is public.
+const (
+	DevelopmentAccount = "devstoreaccount1"
+	DevelopmentKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
+
+// ParseAccount reads an Azure Storage connection string. Errors do not repeat the text,
+// since it holds a secret.
+func ParseAccount(s string) (Account, error) {
+	fields, err := connectionFields(s)
+	if err != nil {
+		return Account{}, err
+	}
+	if strings.EqualFold(fields["usedevelopmentstorage"], "true") {
+		return developmentAccountAt(fields["developmentstorageproxyuri"])
+	}
+	c := Account{Name: fields["accountname"], Key: fields["accountkey"], SAS: strings.TrimPrefix(fields["sharedaccesssignature"], "?")}
+	switch {
+	case c.Key == "" && c.SAS == "":
+		return Account{}, errors.New("connection string has neither AccountKey nor SharedAccessSignature")
+	case c.Key != "" && c.Name == "":
+		return Account{}, errors.New("connection string has an AccountKey but no AccountName")
+	}
+	if _, err := base64.StdEncoding.DecodeString(c.Key); err != nil {
+		return Account{}, errors.New("connection string: AccountKey is not Base64")
+	}
+	if c.Key != "" {
+		c.SAS = ""
+	}
+	scheme, suffix := fields["defaultendpointsprotocol"], fields["endpointsuffix"]
+	if scheme == "" {
+		scheme = "https"
+	}
+	if suffix == "" {
+		suffix = "core.windows.net"
+	}
+	for _, e := range []struct {
+		service  string
+		endpoint *string
+	}{{"queue", &c.Queue}, {"table", &c.Table}, {"blob", &c.Blob}} {
+		name := strings.ToUpper(e.service[:1]) + e.service[1:] + "Endpoint"
+		given := fields[strings.ToLower(name)]
+		if given == "" {
+			if c.Name == "" {
+				return Account{}, fmt.Errorf("connection string has neither %s nor AccountName", name)
+			}
+			given = fmt.Sprintf("%s://%s.%s.%s", scheme, c.Name, e.service, suffix)
+		}
+		if *e.endpoint, err = endpoint(name, given); err != nil {
+			return Account{}, fmt.Errorf("connection string: %w", err)
+		}
+	}
+	return c, nil
+}
+
+// connectionFields returns the fields of a connection string by their names in
+// lower case.
+func connectionFields(s string) (map[string]string, error) {
+	fields := map[string]string{}
+	for part := range strings.SplitSeq(s, ";") {
+		if part = strings.TrimSpace(part); part == "" {
+			continue
+		}
+		name, value, found := strings.Cut(part, "=")
+		if !found {
+			return nil, errors.New("connection string: want Name=value fields with semicolons between them")
+		}
+		fields[strings.ToLower(strings.TrimSpace(name))] = strings.TrimSpace(value)
+	}
+	if len(fields) == 0 {
+		return nil, errors.New("connection string is empty")
+	}
+	return fields, nil
+}
+
+func developmentAccountAt(proxy string) (Account, error) {
+	host := "http://127.0.0.1"
+	if proxy != "" {
+		p, err := endpoint("DevelopmentStorageProxyUri", proxy)
+		if err != nil {
+			return Account{}, fmt.Errorf("connection string: %w", err)
+		}
+		host = p
+	}
+	return Account{
+		Name:  DevelopmentAccount,
+		Key:   DevelopmentKey,
+		Blob:  host + ":10000/" + DevelopmentAccount,
+		Queue: host + ":10001/" + DevelopmentAccount,
+		Table: host + ":10002/" + DevelopmentAccount,
+	}, nil
+}
+
+// endpoint checks that value is an address and returns it without a slash at
+// the end.
+func endpoint(name, value string) (string, error) {
+	u, err := url.Parse(value)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" {
+		return "", fmt.Errorf("%s %q is not the address of a storage service", name, value)
+	}
+	return strings.TrimRight(value, "/"), nil
+}
+
+// ResolveAccount finds the account that the Functions host would use under the given
+// name, among settings that lookup knows. If there are no settings for it, names are
+// those that were looked for.
+func ResolveAccount(name string, lookup func(string) (string, bool)) (a Account, names []string, err error) {
+	names = []string{"AzureWebJobs" + name, name}
+	if strings.HasPrefix(name, "AzureWebJobs") {
+		names = []string{name}
+	}
+	for _, n := range names {
+		if value, ok := lookup(n); ok && value != "" {
+			if a, err = ParseAccount(value); err != nil {
+				err = fmt.Errorf("setting %s: %w", n, err)
+			}
+			return a, nil, err
+		}
+		if a, found, err := identityAccount(n, lookup); found || err != nil {
+			return a, nil, err
+		}
+	}
+	return Account{}, names, nil
+}
+
+// identityAccount reads the settings of an identity-based connection. found
+// is false if there are none at all.
+func identityAccount(name string, lookup func(string) (string, bool)) (c Account, found bool, err error) {
+	setting := func(suffix string) string {
+		value, _ := lookup(name + "__" + suffix)
+		return strings.TrimSpace(value)
+	}
+	accountName := setting("accountName")
+	var missing []string
+	for _, e := range []struct {
+		service  string
+		endpoint *string
+	}{{"queue", &c.Queue}, {"table", &c.Table}, {"blob", &c.Blob}} {
+		suffix := e.service + "ServiceUri"
+		given := setting(suffix)
+		switch {
+		case given != "":
+			found = true
+		case accountName != "":
+			given = fmt.Sprintf("https://%s.%s.core.windows.net", accountName, e.service)
+		default:
+			missing = append(missing, name+"__"+suffix)
+			continue
+		}
+		if *e.endpoint, err = endpoint("setting "+name+"__"+suffix, given); err != nil {
+			return Account{}, true, err
+		}
+	}
+	switch {
+	case !found && accountName == "":
+		return Account{}, false, nil
+	case len(missing) > 0:
+		return Account{}, true, fmt.Errorf("storage connection %q: %s not set", name, strings.Join(missing, ", "))
+	}
+	if c.Credential, err = tokenCredential(setting("credential"), setting("clientId")); err != nil {
+		return Account{}, true, fmt.Errorf("storage connection %q: %w", name, err)
+	}
+	return c, true, nil
+}
+
+func tokenCredential(kind, clientID string) (azcore.TokenCredential, error) {
+	switch {
+	case kind == "":
+		return azidentity.NewDefaultAzureCredential(nil)
+	case strings.EqualFold(kind, "managedidentity"):
+		var options azidentity.ManagedIdentityCredentialOptions
+		if clientID != "" {
+			options.ID = azidentity.ClientID(clientID)
+		}
+		return azidentity.NewManagedIdentityCredential(&options)
+	}
+	return nil, fmt.Errorf("credential is %q; want managedidentity, or none for the default chain", kind)
+}

@@ -1,0 +1,205 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"runtime"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	azruntime "github.com/Azure/azure-sdk-for-go/sdk/azcore/runtime"
+	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
+)
+
+// Requests in flight to one service. An emulator is one thread of one process
+// and only gets slower beyond its figure; for the real service it is .NET's,
+// for each core
+// (DurableTask.AzureStorage/AzureStorageOrchestrationServiceSettings.cs,
+// MaxStorageOperationConcurrency).
+const (
+	emulatorConcurrency = 16
+	concurrencyPerCore  = 25
+)
+
+// Services are the clients of the three services: of one account, or the queues
+// of one and the rest of another. They make each
+// request once: whether a failed one may be made again is decided where it is
+// known what it was for.
+type Services struct {
+	Queues *azqueue.ServiceClient
+	Tables *aztables.ServiceClient
+	Blobs  *azblob.Client
+
+	// leases and leaseBlobs are tables and blobs without the bound on requests in
+	// flight, so that keeping a partition never waits behind the work on it.
+	Leases     *aztables.ServiceClient
+	LeaseBlobs *azblob.Client
+
+	QueuePace, TablePace, BlobPace *Pace
+
+	TableEndpoint string
+	BlobEndpoint  string
+}
+
+// NewServices returns the clients of the services, which may be in two accounts. They
+// send by transport, or by a client of their own if it is nil. missing gets each answer by
+// which a queue or a table does not exist.
+func NewServices(queues, tables Account, transport policy.Transporter, meter *metering.Hub, missing func(error)) (*Services, error) {
+	if queues.Queue == "" {
+		return nil, fmt.Errorf("no storage connection")
+	}
+	if tables.Table == "" {
+		return nil, fmt.Errorf("no connection to the tracking store")
+	}
+	bound := max(requestBound(queues.Queue), requestBound(tables.Table))
+	if transport == nil {
+		transport = newHTTPClient(isEmulator(queues.Queue) || isEmulator(tables.Table), bound)
+	}
+	transport = measured(transport, meter, queues, tables)
+	s := &Services{
+		TableEndpoint: tables.Table, BlobEndpoint: tables.Blob,
+		QueuePace: NewPace(requestBound(queues.Queue)), TablePace: NewPace(requestBound(tables.Table)), BlobPace: NewPace(requestBound(tables.Blob)),
+	}
+	watchedTables, watchedBlobs := s.TablePace.Watch(transport), s.BlobPace.Watch(transport)
+	var err error
+	if s.Queues, err = newQueueService(queues, clientOptions(queues.Queue, s.QueuePace.Bound(s.QueuePace.Watch(transport)), missingPolicy{missing})); err != nil {
+		return nil, fmt.Errorf("open queue service: %w", err)
+	}
+	if s.Tables, err = newTableService(tables, clientOptions(tables.Table, s.TablePace.Bound(watchedTables), substitutionPolicy{}, missingPolicy{missing})); err != nil {
+		return nil, fmt.Errorf("open table service: %w", err)
+	}
+	if s.Leases, err = newTableService(tables, clientOptions(tables.Table, watchedTables, substitutionPolicy{})); err != nil {
+		return nil, fmt.Errorf("open table service: %w", err)
+	}
+	if s.Blobs, err = newBlobService(tables, clientOptions(tables.Blob, s.BlobPace.Bound(watchedBlobs))); err != nil {
+		return nil, fmt.Errorf("open blob service: %w", err)
+	}
+	if s.LeaseBlobs, err = newBlobService(tables, clientOptions(tables.Blob, watchedBlobs)); err != nil {
+		return nil, fmt.Errorf("open blob service: %w", err)
+	}
+	return s, nil
+}
+
+// missingPolicy tells of answers by which a queue or a table is not there.
+type missingPolicy struct{ tell func(error) }
+
+// Do implements policy.Policy.
+func (p missingPolicy) Do(req *policy.Request) (*http.Response, error) {
+	resp, err := req.Next()
+	if err == nil && resp.StatusCode == http.StatusNotFound && req.Raw().Context().Value(optionalKey{}) == nil {
+		if refusal := azruntime.NewResponseError(resp); IsMissing(refusal) {
+			p.tell(refusal)
+		}
+	}
+	return resp, err
+}
+
+// Optional returns a context whose requests are for what a hub need not have.
+func Optional(ctx context.Context) context.Context {
+	return context.WithValue(ctx, optionalKey{}, true)
+}
+
+type optionalKey struct{}
+
+// requestBound returns how many requests may be in flight to the service at an
+// endpoint.
+func requestBound(endpoint string) int {
+	if isEmulator(endpoint) {
+		return emulatorConcurrency
+	}
+	return concurrencyPerCore * runtime.NumCPU()
+}
+
+func clientOptions(endpoint string, t policy.Transporter, perCall ...policy.Policy) azcore.ClientOptions {
+	return azcore.ClientOptions{
+		Transport:       t,
+		Retry:           policy.RetryOptions{MaxRetries: -1},
+		Telemetry:       policy.TelemetryOptions{ApplicationID: "durablefunctions-go"},
+		PerCallPolicies: perCall,
+		// Credentials over plain HTTP go to an emulator only.
+		InsecureAllowCredentialWithHTTP: isEmulator(endpoint),
+	}
+}
+
+func newQueueService(c Account, o azcore.ClientOptions) (*azqueue.ServiceClient, error) {
+	options := &azqueue.ClientOptions{ClientOptions: o}
+	switch {
+	case c.Credential != nil:
+		return azqueue.NewServiceClient(c.Queue, c.Credential, options)
+	case c.SAS != "":
+		return azqueue.NewServiceClientWithNoCredential(c.Queue+"/?"+c.SAS, options)
+	}
+	key, err := azqueue.NewSharedKeyCredential(c.Name, c.Key)
+	if err != nil {
+		return nil, err
+	}
+	return azqueue.NewServiceClientWithSharedKeyCredential(c.Queue, key, options)
+}
+
+func newTableService(c Account, o azcore.ClientOptions) (*aztables.ServiceClient, error) {
+	options := &aztables.ClientOptions{ClientOptions: o}
+	switch {
+	case c.Credential != nil:
+		return aztables.NewServiceClient(c.Table, c.Credential, options)
+	case c.SAS != "":
+		return aztables.NewServiceClientWithNoCredential(c.Table+"/?"+c.SAS, options)
+	}
+	key, err := aztables.NewSharedKeyCredential(c.Name, c.Key)
+	if err != nil {
+		return nil, err
+	}
+	return aztables.NewServiceClientWithSharedKey(c.Table, key, options)
+}
+
+func newBlobService(c Account, o azcore.ClientOptions) (*azblob.Client, error) {
+	options := &azblob.ClientOptions{ClientOptions: o}
+	switch {
+	case c.Credential != nil:
+		return azblob.NewClient(c.Blob, c.Credential, options)
+	case c.SAS != "":
+		return azblob.NewClientWithNoCredential(c.Blob+"/?"+c.SAS, options)
+	}
+	key, err := azblob.NewSharedKeyCredential(c.Name, c.Key)
+	if err != nil {
+		return nil, err
+	}
+	return azblob.NewClientWithSharedKeyCredential(c.Blob, key, options)
+}
+
+// isEmulator reports whether an endpoint is one of an emulator: it has the
+// account in its path instead of its host name.
+func isEmulator(endpoint string) bool {
+	u, err := url.Parse(endpoint)
+	return err == nil && strings.Trim(u.Path, "/") != ""
+}
+
+// newHTTPClient returns the client that all services share. It keeps as many
+// connections as there can be requests, and lets idle ones go before the
+// server does: Azurite closes them after five seconds, and a request sent at
+// that moment would fail with its fate unknown.
+func newHTTPClient(local bool, bound int) *http.Client {
+	idle := 60 * time.Second
+	if local {
+		idle = 4 * time.Second
+	}
+	dialer := &net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}
+	return &http.Client{Transport: &http.Transport{
+		Proxy:               http.ProxyFromEnvironment,
+		DialContext:         dialer.DialContext,
+		MaxIdleConnsPerHost: max(4*bound, 64),
+		IdleConnTimeout:     idle,
+		TLSHandshakeTimeout: 10 * time.Second,
+		DisableCompression:  true,
+		WriteBufferSize:     64 << 10,
+		ReadBufferSize:      64 << 10,
+	}}
+}

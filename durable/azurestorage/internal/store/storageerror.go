@@ -1,0 +1,228 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
+)
+
+// Error codes of the storage services that decisions depend on. While a queue,
+// table or container is being deleted it can be neither used nor created; the
+// codes for that have an ending in common.
+const (
+	codeSuffixBeingDeleted = "BeingDeleted"
+	CodeMessageNotFound    = "MessageNotFound"
+	CodePopReceiptMismatch = "PopReceiptMismatch"
+	CodeLeaseIDMissing     = "LeaseIdMissing"
+	codeBlobNotFound       = "BlobNotFound"
+	codeContainerNotFound  = "ContainerNotFound"
+	codeResourceNotFound   = "ResourceNotFound"
+	codeQueueNotFound      = "QueueNotFound"
+	codeTableNotFound      = "TableNotFound"
+)
+
+// StatusOf returns the HTTP status that err stands for, 0 if there was no
+// answer at all.
+func StatusOf(err error) int {
+	if e, ok := errors.AsType[*TransactionError](err); ok {
+		return e.Status
+	}
+	if e, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		return e.StatusCode
+	}
+	return 0
+}
+
+// CodeOf returns the storage error code that err stands for, "" if there is
+// none.
+func CodeOf(err error) string {
+	if e, ok := errors.AsType[*TransactionError](err); ok {
+		return e.Code
+	}
+	if e, ok := errors.AsType[*azcore.ResponseError](err); ok {
+		return e.ErrorCode
+	}
+	return ""
+}
+
+// IsConflict reports whether err says that a conditional write lost: the row is
+// there already, its ETag is another, or it was deleted since, as a purge does
+// (a table that is not there has a code of its own).
+func IsConflict(err error) bool {
+	switch StatusOf(err) {
+	case http.StatusConflict, http.StatusPreconditionFailed:
+		return true
+	case http.StatusNotFound:
+		return CodeOf(err) == codeResourceNotFound
+	}
+	return false
+}
+
+// IsNotFound reports whether err says that what was asked for does not exist.
+func IsNotFound(err error) bool { return StatusOf(err) == http.StatusNotFound }
+
+// IsBlobGone reports whether err says that a blob is not there, in a container that is.
+func IsBlobGone(err error) bool { return CodeOf(err) == codeBlobNotFound }
+
+// IsMissing reports whether err says that a queue or a table is not there.
+func IsMissing(err error) bool {
+	code := CodeOf(err)
+	return code == codeQueueNotFound || code == codeTableNotFound
+}
+
+// IsGone reports whether err, of a queue message's delete or update, says that
+// the message is not ours any more: it was deleted, or its visibility ended and
+// somebody else received it.
+func IsGone(err error) bool {
+	switch CodeOf(err) {
+	case CodeMessageNotFound, CodePopReceiptMismatch:
+		return true
+	}
+	return IsNotFound(err)
+}
+
+// IsTransient reports whether the same request may succeed when it is made
+// again. It says nothing about whether the request took effect.
+func IsTransient(err error) bool {
+	switch status := StatusOf(err); status {
+	case 0:
+		return !errors.Is(err, context.Canceled) && !errors.Is(err, ErrNeverSent)
+	case http.StatusConflict: // it was deleted a moment ago; creating it works later
+		return strings.HasSuffix(CodeOf(err), codeSuffixBeingDeleted)
+	case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError,
+		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
+		return true
+	default:
+		return false
+	}
+}
+
+// WasNotApplied reports whether the failed request certainly had no effect. A
+// refusal by a status that stands for overload is not certain: it may come from
+// a gateway before which the request had passed.
+func WasNotApplied(err error) bool {
+	if errors.Is(err, ErrNeverSent) {
+		return true
+	}
+	if status := StatusOf(err); status != 0 {
+		return !IsTransient(err)
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
+}
+
+// ErrNeverSent marks errors that kept a request from being sent.
+var ErrNeverSent = errors.New("request was not sent")
+
+// Attempts at an idempotent operation, the delay after the first of them, and
+// the time that each may take. Two that take all of it are enough: who is answered as slowly
+// as that must not ask more often for it.
+const (
+	MaxAttempts     = 4
+	FirstRetryDelay = 30 * time.Millisecond
+	attemptTimeout  = time.Minute
+)
+
+// Retry makes attempts at an operation that may be repeated without harm until
+// one succeeds, fails for good, or enough are made. The error says what was
+// tried.
+func Retry(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
+	return RetryIf(ctx, what, IsTransient, attempt)
+}
+
+// RetryIf is retry for an operation that may be repeated only after failures
+// for which again is true.
+func RetryIf(ctx context.Context, what string, again func(error) bool, attempt func(ctx context.Context) error) error {
+	begun, delay := time.Now(), FirstRetryDelay
+	for n := 1; ; n++ {
+		err := Once(attempts(ctx, n), attempt)
+		switch {
+		case err == nil:
+			return nil
+		case ctx.Err() != nil:
+			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
+		case again(err) && (n == MaxAttempts || time.Since(begun) >= 2*attemptTimeout):
+			return fmt.Errorf("%s: %d attempts: %w", what, n, err)
+		case !again(err):
+			return fmt.Errorf("%s: %w", what, err)
+		}
+		if !Sleep(ctx, Jitter(ctx, what, delay)) {
+			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
+		}
+		delay *= 3
+	}
+}
+
+// Once makes one attempt that ends within attemptTimeout. The time for which its
+// requests wait for their turn does not count: nobody has been asked for anything yet.
+func Once(ctx context.Context, attempt func(ctx context.Context) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(attemptTimeout, func() { cancel(context.DeadlineExceeded) })
+	defer timer.Stop()
+	err := attempt(context.WithValue(ctx, attemptTimerKey{}, timer))
+	if err != nil && errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+		return fmt.Errorf("no answer within %v: %w", attemptTimeout, context.DeadlineExceeded)
+	}
+	return err
+}
+
+// attemptTimerKey is where a context has the timer that ends an attempt.
+type attemptTimerKey struct{}
+
+// Jitter returns a duration between half of d and d that is left to chance, so
+// that those who failed together do not come back together. The purpose is what
+// is waited for.
+func Jitter(ctx context.Context, purpose string, d time.Duration) time.Duration {
+	return d/2 + time.Duration(chance.Float64(ctx, purpose)*float64(d/2+1))
+}
+
+// Sleep waits for d; false means that ctx ended first.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// ignoreExisting returns nil instead of the error that says that a resource to
+// create exists.
+func ignoreExisting(err error) error {
+	if StatusOf(err) == http.StatusConflict && !IsTransient(err) {
+		return nil
+	}
+	return err
+}
+
+// Ignore returns nil instead of an error of one of the given statuses.
+func Ignore(err error, statuses ...int) error {
+	if err != nil && slices.Contains(statuses, StatusOf(err)) {
+		return nil
+	}
+	return err
+}
+
+// attemptKey is where a context says which attempt at an operation it is for, if
+// that is not the first.
+type attemptKey struct{}
+
+// attempts returns the context of the n-th attempt.
+func attempts(ctx context.Context, n int) context.Context {
+	if n == 1 {
+		return ctx
+	}
+	return context.WithValue(ctx, attemptKey{}, n)
+}

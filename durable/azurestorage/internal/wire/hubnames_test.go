@@ -1,0 +1,39 @@
+package wire
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestHubNames_AreThoseOfDurableTask(t *testing.T) {
+	n := NewHubNames("MyHub")
+	got := []string{
+		n.HistoryTable(), n.InstancesTable(), n.PartitionsTable(),
+		n.ControlQueue(0), n.ControlQueue(15), n.WorkItemQueue(),
+		n.LargeMessages(), n.Leases(), n.TaskHubInfo(), n.AppLease(), n.AppLeaseInfo(),
+		n.JumpStartTable(), n.InstanceHistoryTable(), n.TrackingQueue(),
+	}
+	want := []string{
+		"MyHubHistory", "MyHubInstances", "MyHubPartitions",
+		"myhub-control-00", "myhub-control-15", "myhub-workitems",
+		"myhub-largemessages", "myhub-leases", "taskhub.json", "myhub-applease", "myhub-appleaseinfo",
+		"JumpStart00MyHub", "InstanceHistory00MyHub", "myhub-tracking",
+	}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("names (-got +want):\n%s", diff)
+	}
+}
+
+// With a tracking store History and Instances are called after its prefix, all
+// else after the hub
+// (DurableTask.AzureStorage/AzureStorageOrchestrationServiceSettings.cs,
+// HistoryTableName, InstanceTableName and PartitionTableName).
+func TestHubNames_OfATrackingStoreAreThoseOfDurableTask(t *testing.T) {
+	n := NewHubNames("MyHub").WithTrackingStore("DurableTask")
+	got := []string{n.HistoryTable(), n.InstancesTable(), n.PartitionsTable(), n.ControlQueue(0), n.LargeMessages(), n.Leases()}
+	want := []string{"DurableTaskHistory", "DurableTaskInstances", "MyHubPartitions", "myhub-control-00", "myhub-largemessages", "myhub-leases"}
+	if diff := cmp.Diff(got, want); diff != "" {
+		t.Errorf("names (-got +want):\n%s", diff)
+	}
+}

@@ -1,0 +1,95 @@
+package wire
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
+)
+
+// A jsonWriter writes JSON objects byte for byte as Newtonsoft.Json does for
+// DurableTask. The standard library's encoder differs in what it escapes.
+type jsonWriter struct {
+	buf []byte
+	// types says whether objects begin with $type, as they do in messages and
+	// do not in table columns.
+	types bool
+}
+
+// open begins an object of the given .NET type; typeName is not written if it
+// is empty.
+func (w *jsonWriter) open(typeName string) {
+	w.buf = append(w.buf, '{')
+	if w.types && typeName != "" {
+		w.str("$type", typeName)
+	}
+}
+
+// close ends the object that open began.
+func (w *jsonWriter) close() { w.buf = append(w.buf, '}') }
+
+// key begins a member. Names are our own and need no escaping.
+func (w *jsonWriter) key(name string) {
+	if w.buf[len(w.buf)-1] != '{' {
+		w.buf = append(w.buf, ',')
+	}
+	w.buf = append(w.buf, '"')
+	w.buf = append(w.buf, name...)
+	w.buf = append(w.buf, '"', ':')
+}
+
+func (w *jsonWriter) str(name, v string) {
+	w.key(name)
+	w.buf = appendJSONString(w.buf, v)
+}
+
+func (w *jsonWriter) optStr(name string, v *string) {
+	if v == nil {
+		w.null(name)
+		return
+	}
+	w.str(name, *v)
+}
+
+// strOrNull writes null for the empty string.
+func (w *jsonWriter) strOrNull(name, v string) {
+	if v == "" {
+		w.null(name)
+		return
+	}
+	w.str(name, v)
+}
+
+func (w *jsonWriter) null(name string) {
+	w.key(name)
+	w.buf = append(w.buf, "null"...)
+}
+
+func (w *jsonWriter) int(name string, v int64) {
+	w.key(name)
+	w.buf = strconv.AppendInt(w.buf, v, 10)
+}
+
+func (w *jsonWriter) bool(name string, v bool) {
+	w.key(name)
+	w.buf = strconv.AppendBool(w.buf, v)
+}
+
+func (w *jsonWriter) time(name string, t time.Time) {
+	w.key(name)
+	w.buf = append(w.buf, '"')
+	w.buf = appendTime(w.buf, t)
+	w.buf = append(w.buf, '"')
+}
+
+// raw writes a member whose value is JSON text already.
+func (w *jsonWriter) raw(name, text string) {
+	w.key(name)
+	w.buf = append(w.buf, text...)
+}
+
+// appendTime writes t as Newtonsoft.Json does a DateTime.
+func appendTime(b []byte, t time.Time) []byte { return eventjson.AppendTime(b, t) }
+
+// appendJSONString writes s in quotes, as Newtonsoft.Json does.
+func appendJSONString(b []byte, s string) []byte { return eventjson.AppendString(b, s) }
