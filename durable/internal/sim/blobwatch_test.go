@@ -70,7 +70,7 @@ func (w *blobWatch) after(v azsim.View, e azsim.Entry) {
 			return // these may have no blob any more: that is why they are there
 		}
 		for _, name := range blobsIn(string(e.Body)) {
-			if !v.HasBlob(largeMessages, name) {
+			if !v.HasBlob(largeMessages, name) && !w.messages[name] {
 				w.fault(e, name, "and there is no such blob")
 			}
 		}
