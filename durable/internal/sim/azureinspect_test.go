@@ -23,9 +23,9 @@ import (
 //  1. No row of an execution was written twice, but by a request that was on its way
 //     while its instance was purged: two workers would have had it.
 //  2. Every checkpoint made sure that the history was as it was read.
-//  3. Every activity that ran was scheduled by a commit.
-//  4. None ran before that, unless its worker received it from the queue, where it
-//     may be before its episode counts.
+//  3. Every activity that ran was scheduled by a commit, unless its worker received it
+//     from the queue, where it may be though its episode never counts.
+//  4. None ran before that, with the same exception.
 //  5. No control queue was read by two workers at a time for longer than it takes
 //     one of them to notice that the other has it.
 //  6. No task was given to a worker while another one, or itself, was at it and
@@ -134,13 +134,13 @@ func keysIn(text []byte) (keys []string) {
 }
 
 func (in *inspection) run(run sim.ActivityRun) {
-	at, ok := in.committed[taskOf(run.InstanceID, run.TaskID)]
-	if !ok {
-		in.fault("activity %d of %s ran (%s), which no commit scheduled", run.TaskID, run.InstanceID, run.Key)
+	if received, ok := in.received[run.Worker+" "+run.Key]; ok && received <= run.At {
 		return
 	}
-	received, ok := in.received[run.Worker+" "+run.Key]
-	if at > run.At && in.sent[run.Key] && (!ok || received > run.At) {
+	switch at, ok := in.committed[taskOf(run.InstanceID, run.TaskID)]; {
+	case !ok:
+		in.fault("activity %d of %s ran (%s), which no commit scheduled", run.TaskID, run.InstanceID, run.Key)
+	case at > run.At && in.sent[run.Key]:
 		in.fault("activity %s ran at %v in %s, which was given it before the commit at %v", run.Key, run.At, run.Worker, at)
 	}
 }
