@@ -90,7 +90,7 @@ func TestControlQueue_DoesNotStartWhatWasTerminatedBefore(t *testing.T) {
 	h := openHub(t, cfg)
 	runHub(t, h)
 	start := startMessage("doomed", "e1", `1`)
-	start.Event.(*history.ExecutionStarted).ScheduledStart = time.Now().Add(2 * time.Second)
+	start.Event.(*history.ExecutionStarted).ScheduledStart = time.Now().Add(time.Hour)
 	if err := h.StartInstance(t.Context(), start, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -99,10 +99,14 @@ func TestControlQueue_DoesNotStartWhatWasTerminatedBefore(t *testing.T) {
 		state, err := h.Instance(t.Context(), "doomed", provider.Fetch{Output: true})
 		return err == nil && state.Status == history.Terminated && store.Value(state.Output) == "not needed"
 	})
-	eventually(t, "the start is discarded", 60*time.Second, func() bool {
+	due := startMessage("doomed", "e1", `1`)
+	if _, err := h.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &due, Sender: &history.OrchestrationInstance{}}, true); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the start is discarded when it is due", 60*time.Second, func() bool {
 		return logged(h, "DiscardingWorkItem", "ExecutionStarted", "Instance is Terminated")
 	})
-	eventually(t, "the queue is empty", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+	eventually(t, "the queue holds only the start that is not due", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 1 })
 }
 
 func TestControlQueue_DiscardsWhatIsForNobody(t *testing.T) {
