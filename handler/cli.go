@@ -164,3 +164,12 @@ func (t *hubTool) crashes(forget bool) ([]durable.Crash, error) {
 	}
 	return all, err
 }
+
+// copy copies a hub.
+func (t *hubTool) copy(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {
+	cfg, err := t.config()
+	if err != nil {
+		return nil, err
+	}
+	return hubCopy{cfg}.run(ctx, r)
+}

@@ -17,6 +17,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 )
 
+// A hubCopy copies a hub between the places that a configuration knows.
+type hubCopy struct{ Config }
+
 // A hubPlace is one end of a copy.
 type hubPlace struct {
 	hub provider.Portable
@@ -31,16 +34,7 @@ const copyTold = 2 * time.Second
 // copyAgain is how often it is looked whether a worker has let go of a hub.
 const copyAgain = time.Second
 
-// copy copies a hub.
-func (t *hubTool) copy(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {
-	cfg, err := t.config()
-	if err != nil {
-		return nil, err
-	}
-	return cfg.copyHub(ctx, r)
-}
-
-func (c Config) copyHub(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {
+func (c hubCopy) run(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {
 	if r.TaskHub != "" {
 		if err := azurestorage.ValidateHubName(r.TaskHub); err != nil {
 			return nil, err
@@ -53,7 +47,7 @@ func (c Config) copyHub(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer
 	}
 	told := false
 	for deadline := time.Now().Add(r.Wait); ; {
-		totals, err := copyOnce(ctx, c, r)
+		totals, err := c.once(ctx, r)
 		busy := errors.Is(err, provider.ErrHubBusy) || taskhub.IsHeld(err)
 		if !busy || time.Now().After(deadline) {
 			return totals, err
@@ -68,13 +62,13 @@ func (c Config) copyHub(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer
 	}
 }
 
-func copyOnce(ctx context.Context, cfg Config, r hubcli.CopyRequest) (totals provider.Totals, err error) {
-	from, err := cfg.copySource(r.From)
+func (c hubCopy) once(ctx context.Context, r hubcli.CopyRequest) (totals provider.Totals, err error) {
+	from, err := c.source(r.From)
 	if err != nil {
 		return totals, fmt.Errorf("open %s: %w", r.From, err)
 	}
 	defer func() { err = errors.Join(err, from.finish(err == nil)) }()
-	to, err := cfg.copyTarget(r.To)
+	to, err := c.target(r.To)
 	if err != nil {
 		return totals, fmt.Errorf("open %s: %w", r.To, err)
 	}
@@ -93,7 +87,7 @@ func copyOnce(ctx context.Context, cfg Config, r hubcli.CopyRequest) (totals pro
 }
 
 // place reads what FROM or TO names: a file, or a connection.
-func (c Config) place(text string) (kind StorageType, name string, err error) {
+func (c hubCopy) place(text string) (kind StorageType, name string, err error) {
 	word, name, _ := strings.Cut(text, ":")
 	switch strings.ToLower(word) {
 	case "embedded":
@@ -111,7 +105,7 @@ func (c Config) place(text string) (kind StorageType, name string, err error) {
 }
 
 // checkApart refuses to copy a hub onto itself.
-func (c Config) checkApart(from, to string) error {
+func (c hubCopy) checkApart(from, to string) error {
 	fromKind, source, err := c.place(from)
 	if err != nil {
 		return err
@@ -144,7 +138,7 @@ func isOneFile(a, b string) bool {
 // unfinished returns the name of a hub's file until all is in it.
 func unfinished(path string) string { return path + ".copying" }
 
-func (c Config) copySource(text string) (hubPlace, error) {
+func (c hubCopy) source(text string) (hubPlace, error) {
 	kind, name, err := c.place(text)
 	if err != nil {
 		return hubPlace{}, err
@@ -162,8 +156,8 @@ func (c Config) copySource(text string) (hubPlace, error) {
 	return hubPlace{hub, func(bool) error { return hub.Close() }}, nil
 }
 
-// copyTarget opens the hub to copy to. A file gets its name when all is in it.
-func (c Config) copyTarget(text string) (hubPlace, error) {
+// target opens the hub to copy to. A file gets its name when all is in it.
+func (c hubCopy) target(text string) (hubPlace, error) {
 	kind, name, err := c.place(text)
 	if err != nil {
 		return hubPlace{}, err
@@ -194,7 +188,7 @@ func (c Config) copyTarget(text string) (hubPlace, error) {
 }
 
 // removeEmpty deletes a hub's file if there is one and nothing is in it.
-func (c Config) removeEmpty(path string) error {
+func (c hubCopy) removeEmpty(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -212,7 +206,7 @@ func (c Config) removeEmpty(path string) error {
 	return embedded.Delete(path)
 }
 
-func (c Config) accountPlace(connection string) (hubPlace, error) {
+func (c hubCopy) accountPlace(connection string) (hubPlace, error) {
 	vars := settings.NewVariables(os.Environ())
 	resolved, err := azurestorage.ResolveConnection(connection, vars.Connection)
 	if err != nil {

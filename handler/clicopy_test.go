@@ -45,7 +45,7 @@ func TestHubCopy_RefusesToCopyAHubOntoItself(t *testing.T) {
 		{"azurestorage", "azurestorage:" + DefaultConnectionName},
 	} {
 		began := time.Now()
-		_, err := cfg.copyHub(t.Context(), hubcli.CopyRequest{From: pair[0], To: pair[1], Wait: time.Hour, Progress: func(string) {}})
+		_, err := hubCopy{cfg}.run(t.Context(), hubcli.CopyRequest{From: pair[0], To: pair[1], Wait: time.Hour, Progress: func(string) {}})
 		if err == nil || !strings.Contains(err.Error(), "are the same task hub") {
 			t.Errorf("copy %s %s: %v after %v, want that they are the same", pair[0], pair[1], err, time.Since(began))
 		}
@@ -56,7 +56,7 @@ func TestHubCopy_TaskHubNamesTheHubInAzureStorageOnly(t *testing.T) {
 	t.Parallel()
 	cfg := embeddedHub(t)
 	target := filepath.Join(cfg.Root, "copy.db")
-	totals, err := cfg.copyHub(t.Context(), hubcli.CopyRequest{
+	totals, err := hubCopy{cfg}.run(t.Context(), hubcli.CopyRequest{
 		From: "embedded", To: "embedded:" + target, TaskHub: "Other", Progress: func(string) {},
 	})
 	if err != nil || totals != (provider.Totals{}) {

@@ -2,9 +2,7 @@ package handler
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -16,6 +14,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
@@ -206,134 +205,6 @@ func (c Config) withoutSecrets() Config {
 	return c
 }
 
-// Load makes a Config from defaults, then host.json, then the environment;
-// each overrides only what it names. Standalone, it first sets the environment
-// variables that local.settings.json has and the environment lacks.
-//
-// What is wrong with the settings is the Config's Problem: all of it, a line
-// each. An error means that not even the port to listen on is known.
-func Load() (Config, error) {
-	env, err := settings.ReadEnvironment()
-	if err != nil {
-		return Config{}, err
-	}
-	variable := func(name string) string { value, _ := settings.NewVariables(os.Environ()).Lookup(name); return value }
-	root := settings.FindAppRoot(env.AppRoot, variable("AzureWebJobsScriptRoot"))
-	var problems []error
-	if !env.BehindHost() {
-		local, err := settings.ReadLocalSettings(root)
-		if err == nil {
-			err = settings.ApplyLocalSettings(local)
-		}
-		if err != nil {
-			problems = append(problems, err)
-		}
-		if env, err = settings.ReadEnvironment(); err != nil {
-			return Config{}, err
-		}
-	}
-	port, err := env.ListenPort(DefaultPort)
-	if err != nil {
-		return Config{}, err
-	}
-	found, err := readHostJSON(root)
-	notFound := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !notFound {
-		problems = append(problems, err)
-	}
-	cfg := configure(env, found, os.Environ())
-	cfg.Address = net.JoinHostPort(env.ListenHost(), strconv.Itoa(port))
-	cfg.Root = root
-	if notFound {
-		cfg.Notices = append(cfg.Notices, fmt.Sprintf("There is no host.json in %s or above it; defaults are used.", root))
-	}
-	cfg.Problem = secrets.Error(errors.Join(append(problems, cfg.Problem)...))
-	return cfg, nil
-}
-
-func readHostJSON(root string) (settings.Settings, error) {
-	text, err := os.ReadFile(filepath.Join(root, settings.HostJSONFile))
-	if err != nil {
-		return settings.New(), err
-	}
-	return settings.ParseHostJSON(text)
-}
-
-// configure makes a Config of what was read. It does nothing but decide.
-func configure(env settings.Environment, found settings.Settings, environ []string) Config {
-	found.Override(environ)
-	vars := settings.NewVariables(environ)
-	cfg := Config{
-		BehindHost:   env.BehindHost(),
-		RoutePrefix:  DefaultRoutePrefix,
-		SiteHostname: env.Hostname,
-		Key:          env.Key,
-		plan:         env.Plan(),
-		Worker:       durable.Config{ShutdownTimeout: DefaultDrainTimeout},
-		Storage:      azurestorage.Config{DrainTimeout: DefaultDrainTimeout},
-	}.WithDefaults()
-	cfg.Logger, cfg.Worker.Logger, cfg.Storage.Logger = nil, nil, nil
-	cfg.Storage.TaskHub = defaultTaskHub(env)
-
-	r := settings.NewReader[Config](found, vars, env.Plan())
-	if _, flat := found.Lookup(settings.FlatPath); flat {
-		if _, v2 := found.Lookup(settings.DurableTaskPath); !v2 {
-			cfg.Storage.TaskHub = defaultFlatHub
-		}
-	}
-	r.Read(settingRows(), &cfg)
-	cfg.sources = r.Sources
-	forwarding, given := found.Lookup(forwardingPath)
-	cfg.forwards = given && forwarding.IsTrue()
-	_, coreTools := vars.Lookup("FUNCTIONS_CORETOOLS_ENVIRONMENT")
-	cfg.onDevMachine = cfg.BehindHost && coreTools
-	if _, given := r.Sources[hubNamePath]; !given && env.SlotName != "" && !strings.EqualFold(env.SlotName, "Production") {
-		r.Problem(fmt.Errorf("%s is not given, and the app runs in slot %q: each slot needs a task hub of its own", hubNamePath, env.SlotName))
-	}
-	if r.Problems() == nil {
-		r.Problem(durableProblem(&cfg, vars))
-	}
-	if s := cfg.Storage.WithDefaults(); s.ControlQueueBatchSize > s.ControlQueueBufferThreshold {
-		r.Notice("controlQueueBatchSize is %d, but no more messages are received at once than controlQueueBufferThreshold, which is %d.",
-			s.ControlQueueBatchSize, s.ControlQueueBufferThreshold)
-	}
-	level, err := parseLogLevel(env.LogLevel)
-	if err != nil {
-		r.Notice("%v", err)
-	}
-	cfg.LogLevel = level
-	if cfg.LogJSON, err = parseLogFormat(env.LogFormat); err != nil {
-		r.Notice("%v", err)
-	}
-	if n := len(env.Key); n > 0 && n < shortestKey {
-		r.Notice("The key DURABLE_KEY has %d characters; %d random ones or more cannot be guessed.", n, shortestKey)
-	}
-	cfg.Notices, cfg.Problem = r.Notices(), r.Problems()
-	return cfg
-}
-
-// durableProblem resolves the connection and checks what the tables of
-// settings cannot: values in relation to each other.
-func durableProblem(cfg *Config, vars settings.Variables) error {
-	if err := cfg.Storage.Validate(); err != nil {
-		return fmt.Errorf("%s: %w", settings.DurableTaskPath, err)
-	}
-	if err := cfg.Worker.Validate(); err != nil {
-		return fmt.Errorf("%s: %w", settings.DurableTaskPath, err)
-	}
-	return errors.Join(chooseStorage(cfg, vars), cfg.EventGrid.findTopicKey(vars, cfg.sources[topicEndpointPath]))
-}
-
-// defaultTaskHub is the name of a hub that was not given one
-// (WebJobs.Extensions.DurableTask/Options/DurableTaskOptions.cs,
-// ResolveDefaultHubName).
-func defaultTaskHub(env settings.Environment) string {
-	if env.SiteName == "" {
-		return azurestorage.DefaultTaskHub
-	}
-	return azurestorage.SanitizeHubName(env.SiteName)
-}
-
 // effective returns what all settings that have an effect are. Secrets are masked.
 func (c Config) effective() []settings.EffectiveSetting {
 	c = c.WithDefaults()
@@ -377,4 +248,107 @@ func (c Config) report() management.Configuration {
 		payload.Problems = strings.Split(c.Problem.Error(), "\n")
 	}
 	return payload
+}
+
+// hubFile returns the path of the hub's file.
+func (c Config) hubFile() string {
+	path := c.Embedded.Path
+	if path == "" {
+		path = DefaultHubFile(c.Storage.TaskHub)
+	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(c.Root, path)
+	}
+	return path
+}
+
+// crashFile returns the path of the file in which crashes of this process are counted,
+// which is beside the hub's if that is a local file. It is empty if there is no folder
+// for it.
+func (c Config) crashFile() string {
+	if c.StorageType == Embedded {
+		return c.hubFile() + ".crashes"
+	}
+	machine, err := os.Hostname()
+	if err != nil {
+		return ""
+	}
+	folder, err := os.UserCacheDir() // others could write to a folder for temporary files
+	if err != nil {
+		return ""
+	}
+	folder = filepath.Join(folder, "durablefunctions")
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return ""
+	}
+	return filepath.Join(folder, c.Storage.TaskHub+"."+machine+".crashes") // machines may share the folder
+}
+
+// withTrackingStore returns a connection that leads to the account of its own
+// for tables and blobs, too, if there is one
+// (WebJobs.Extensions.DurableTask/AzureStorageDurabilityProviderFactory.cs,
+// GetAzureStorageOrchestrationServiceSettings).
+func (c Config) withTrackingStore(connection azurestorage.Connection, vars settings.Variables) (azurestorage.Connection, error) {
+	if c.TrackingStoreConnectionName == "" {
+		return connection, nil
+	}
+	tracking, err := azurestorage.ResolveConnection(c.TrackingStoreConnectionName, vars.Connection)
+	if err != nil {
+		return azurestorage.Connection{}, fmt.Errorf("%s: %w", trackingConnectionPath, err)
+	}
+	return connection.WithTrackingStore(tracking), nil
+}
+
+// storageNotice says where the hub is, and how it could be elsewhere.
+func (c Config) storageNotice() string {
+	if c.StorageType != Embedded || c.Provider != nil {
+		return ""
+	}
+	mode := "every acknowledged write is on the disk"
+	if c.Embedded.Relaxed {
+		mode = "relaxed: the death of the machine takes the last moments away"
+	}
+	return fmt.Sprintf("The task hub is in the local file %s (%s). To keep it in Azure Storage, set the connection AzureWebJobsStorage; "+
+		"`hub copy embedded azurestorage` takes what is in the file along.", c.hubFile(), mode)
+}
+
+// embeddedConfig returns the configuration of the hub in a local file.
+func (c Config) embeddedConfig() embedded.Config {
+	return embedded.Config{Relaxed: c.Embedded.Relaxed, DrainTimeout: c.Storage.DrainTimeout, Logger: c.Storage.Logger}
+}
+
+// hostLimit returns how long the host lets an invocation run, 0 if without end.
+func (c Config) hostLimit() time.Duration {
+	switch {
+	case c.FunctionTimeout > 0:
+		return c.FunctionTimeout
+	case c.FunctionTimeout < 0 || !c.BehindHost:
+		return 0
+	case c.plan == settings.PlanConsumption:
+		return 5 * time.Minute
+	}
+	return 30 * time.Minute
+}
+
+// functionTimeoutText returns the host's limit as host.json has it.
+func (c Config) functionTimeoutText() string {
+	c.BehindHost = true
+	if limit := c.hostLimit(); limit > 0 {
+		return settings.FormatTimeSpan(limit)
+	}
+	return "-1"
+}
+
+// limitOf returns how long a run of a function may take: what it was given,
+// and in any case so much less than what the host allows that the answer comes
+// first.
+func (c Config) limitOf(t Trigger) time.Duration {
+	limit := t.function.Timeout
+	if limit == 0 {
+		limit = DefaultInvocationTimeout
+	}
+	if most := c.hostLimit(); most > 0 {
+		limit = min(limit, most-min(most/5, 10*time.Second))
+	}
+	return limit
 }

@@ -2,11 +2,18 @@ package handler
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
+	"strings"
+	"sync"
 	"time"
+	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
@@ -30,86 +37,59 @@ func parseFunctionTimeout(text string) (limit time.Duration, ok bool) {
 	return limit, err == nil && limit >= time.Second
 }
 
-// hostLimit returns how long the host lets an invocation run, 0 if without end.
-func (c Config) hostLimit() time.Duration {
-	switch {
-	case c.FunctionTimeout > 0:
-		return c.FunctionTimeout
-	case c.FunctionTimeout < 0 || !c.BehindHost:
-		return 0
-	case c.plan == settings.PlanConsumption:
-		return 5 * time.Minute
-	}
-	return 30 * time.Minute
+// An invoker answers the host's requests to run functions with triggers, and requests of
+// HTTP functions that the host wraps.
+type invoker struct {
+	cfg     *Config
+	logger  *slog.Logger
+	echo    *echo.Echo
+	wrapped sync.Once // logged at the first request that the host wraps
 }
 
-// functionTimeoutText returns the host's limit as host.json has it.
-func (c Config) functionTimeoutText() string {
-	c.BehindHost = true
-	if limit := c.hostLimit(); limit > 0 {
-		return settings.FormatTimeSpan(limit)
-	}
-	return "-1"
-}
-
-// limitOf returns how long a run of a function may take: what it was given,
-// and in any case so much less than what the host allows that the answer comes
-// first.
-func (c Config) limitOf(t Trigger) time.Duration {
-	limit := t.function.Timeout
-	if limit == 0 {
-		limit = DefaultInvocationTimeout
-	}
-	if most := c.hostLimit(); most > 0 {
-		limit = min(limit, most-min(most/5, 10*time.Second))
-	}
-	return limit
-}
-
-// addTriggers adds the routes at which the host starts functions. It comes
+// add adds the routes at which the host starts functions. It comes
 // after the app's own routes, so that it sees those.
-func (s *Server) addTriggers(all []Trigger, client *durable.Client) error {
+func (i *invoker) add(all []Trigger, client *durable.Client) error {
 	if err := triggers.Check(describe(all)); err != nil {
 		return err
 	}
-	if len(all) > 0 && s.cfg.BehindHost && s.cfg.RoutePrefix == "" && s.cfg.forwards {
+	if len(all) > 0 && i.cfg.BehindHost && i.cfg.RoutePrefix == "" && i.cfg.forwards {
 		return fmt.Errorf("with an empty %s and %s, callers of HTTP functions could start functions that have triggers, such as %s: "+
 			"set a route prefix, or enableProxyingHttpRequest instead", routePrefixPath, forwardingPath, all[0].Name())
 	}
-	if len(all) > 0 && !s.cfg.BehindHost {
-		s.cfg.Notices = append(s.cfg.Notices, fmt.Sprintf("Without the Functions host nothing starts the functions that have triggers, such as %s.", all[0].Name()))
+	if len(all) > 0 && !i.cfg.BehindHost {
+		i.cfg.Notices = append(i.cfg.Notices, fmt.Sprintf("Without the Functions host nothing starts the functions that have triggers, such as %s.", all[0].Name()))
 	}
 	taken := map[string]bool{}
-	for _, r := range s.echo.Routes() {
+	for _, r := range i.echo.Routes() {
 		taken[r.Method+" "+r.Path] = true
 	}
 	for _, t := range all {
 		if taken[http.MethodPost+" /"+t.Name()] {
 			return fmt.Errorf("the route POST /%s is that at which the host starts function %q: give one of them another name", t.Name(), t.Name())
 		}
-		s.echo.POST("/"+t.Name(), s.invoke(t, client))
+		i.echo.POST("/"+t.Name(), i.invoke(t, client))
 	}
 	return nil
 }
 
 // invoke answers the host's request to run a function.
-func (s *Server) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
+func (i *invoker) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
-		if !s.isFromHost(r) {
+		if !i.isFromHost(r) {
 			return echo.ErrNotFound
 		}
 		call := &Invocation{ID: r.Header.Get(web.HeaderInvocationID), Function: t.Name(), Client: client}
-		call.logger = s.logger.With("function", call.Function, "invocationId", call.ID)
+		call.logger = i.logger.With("function", call.Function, "invocationId", call.ID)
 		payload, err := call.values.Read(r.Body, &t.function)
 		if err == nil {
 			err = call.values.Retry(&call.Retry)
 		}
 		if err != nil {
-			s.logger.Error("invocation refused", "function", t.Name(), "invocationId", web.RequestID(c), "reason", secrets.Line(err))
+			i.logger.Error("invocation refused", "function", t.Name(), "invocationId", web.RequestID(c), "reason", secrets.Line(err))
 			return web.WriteJSON(c, http.StatusInternalServerError, web.ErrorBody{Message: secrets.Line(err)})
 		}
-		err = triggers.Run(r.Context(), t.Name(), s.cfg.limitOf(t), call.logger, func(ctx context.Context) error { return t.run(ctx, call, payload) })
+		err = triggers.Run(r.Context(), t.Name(), i.cfg.limitOf(t), call.logger, func(ctx context.Context) error { return t.run(ctx, call, payload) })
 		var result triggers.Result
 		if err == nil {
 			result, err = call.values.Result()
@@ -128,9 +108,78 @@ func (s *Server) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
 // isFromHost reports whether a request is the host's own. Callers of HTTP
 // functions can send anything: what the host wraps is marked, and what it proxies
 // has headers that say for whom. What it forwards is just as the caller sent it,
-// any Host included, so that [Server.addTriggers] sees to it that nothing forwarded
+// any Host included, so that [invoker.add] sees to it that nothing forwarded
 // can have the path of a function.
-func (s *Server) isFromHost(r *http.Request) bool {
-	return s.cfg.BehindHost && r.Host == s.cfg.Address && r.Context().Value(callersKey{}) == nil &&
+func (i *invoker) isFromHost(r *http.Request) bool {
+	return i.cfg.BehindHost && r.Host == i.cfg.Address && r.Context().Value(callersKey{}) == nil &&
 		r.Header.Get("X-Forwarded-Host") == "" && r.Header.Get("X-Forwarded-For") == "" && r.Header.Get("X-Original-Host") == ""
+}
+
+// notFound answers requests that no route takes. One of the host's default
+// invocation protocol is recognised by its body: the host sends it for an HTTP
+// function if it does not know, or was not told, to pass the request itself on,
+// and for every function with another trigger
+// (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs).
+func (i *invoker) notFound(c echo.Context) error {
+	r := c.Request()
+	name := strings.Trim(r.URL.Path, "/")
+	if r.Method != http.MethodPost || name == "" || strings.Contains(name, "/") || !i.isFromHost(r) {
+		return echo.ErrNotFound
+	}
+	body, err := web.ReadAll(r)
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || errors.Is(err, web.ErrBodies) {
+		return err
+	}
+	var envelope struct{ Data, Metadata map[string]json.RawMessage }
+	if err != nil || json.Unmarshal(body, &envelope) != nil || envelope.Data == nil || envelope.Metadata == nil {
+		return echo.ErrNotFound
+	}
+	for _, input := range envelope.Data {
+		if request, ok := wrappedRequestIn(input); ok {
+			return i.answerWrapped(c, name, request)
+		}
+	}
+	message := fmt.Sprintf("Function %q has a trigger that this app does not serve: "+
+		"add the function to App.Triggers, or remove its folder with -write-functions.", name)
+	i.logger.Error("invocation refused", "function", name, "reason", message)
+	return web.WriteJSON(c, http.StatusInternalServerError, web.ErrorBody{Message: message})
+}
+
+// answerWrapped has the app's routes answer a request that the host wrapped, and
+// wraps the answer. It must have status 200 and not be empty: of others the host
+// tells nothing, or never ends the invocation.
+func (i *invoker) answerWrapped(c echo.Context, name string, wrapped wrappedRequest) error {
+	i.wrapped.Do(func() {
+		i.logger.Warn("the host wraps HTTP requests in JSON instead of passing them on: answers cannot stream or be binary; " +
+			"set customHandler.enableProxyingHttpRequest and, for older hosts, enableForwardingHttpRequest to true in host.json")
+	})
+	answer := &recordedAnswer{header: http.Header{}}
+	inner, err := wrapped.request(c.Request())
+	if err != nil {
+		return web.BadRequest("Function %q got a request that is none: %v", name, err)
+	}
+	i.echo.ServeHTTP(answer, inner)
+	type httpOutput struct {
+		StatusCode int               `json:"statusCode"`
+		Headers    map[string]string `json:"headers"`
+		Body       string            `json:"body"`
+	}
+	output := httpOutput{answer.status, map[string]string{}, answer.body.String()}
+	if !utf8.ValidString(output.Body) {
+		answer.header.Set("Content-Type", web.ContentTypeJSON)
+		message, err := jsontext.Marshal(web.ErrorBody{Message: "The answer is not text, and the host wraps answers in JSON. " +
+			"Set customHandler.enableProxyingHttpRequest, or on older hosts enableForwardingHttpRequest, to true in host.json."})
+		if err != nil {
+			return err
+		}
+		output.StatusCode, output.Body = http.StatusNotImplemented, string(message)
+	}
+	for name, values := range answer.header {
+		output.Headers[name] = strings.Join(values, ", ")
+	}
+	return web.WriteJSON(c, http.StatusOK, struct {
+		Outputs     map[string]httpOutput
+		Logs        []string
+		ReturnValue any
+	}{map[string]httpOutput{"res": output}, []string{}, nil})
 }

@@ -167,7 +167,7 @@ func saidOf(t *testing.T, found settings.Settings, inFile bool, variable, text s
 		fmt.Fprintln(&out, w.Code, w.Header(), w.Body)
 	}
 	tool := hubcli.Program{Name: "app", Stdout: &out, Stderr: &out, Copy: func(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {
-		return copyOnce(ctx, cfg, r)
+		return hubCopy{cfg}.once(ctx, r)
 	}}
 	for _, args := range [][]string{{"copy", "azurestorage:" + text, "embedded"}, {"copy", text, "embedded"}, {"copy", "a", "b", text}, {text}} {
 		if code := tool.Run(t.Context(), args); code == hubcli.ExitOK {

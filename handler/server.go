@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
@@ -42,15 +44,15 @@ type Server struct {
 	cfg      Config
 	logger   *slog.Logger
 	echo     *echo.Echo
+	invoker  invoker
 	triggers []Trigger
 	state    *taskhub.Readiness
 	front    *web.Front
 	hub      *taskhub.Hub  // nil if the configuration is wrong
 	draining chan struct{} // closed when Run begins to stop
 
-	api     *management.API
-	notify  func(context.Context) // tells Event Grid until its context ends
-	wrapped sync.Once             // logged at the first request that the host wraps
+	api    *management.API
+	notify func(context.Context) // tells Event Grid until its context ends
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -69,6 +71,7 @@ func New(app App, cfg Config) *Server {
 		AppLease: !cfg.Storage.AppLease.Disabled, Configuration: func() management.Configuration { return s.cfg.report() },
 	}, s.front, s.state, s.draining, s.logger)
 	s.echo = s.newEcho()
+	s.invoker = invoker{cfg: &s.cfg, logger: s.logger, echo: s.echo}
 	if err := s.exposed(); err != nil {
 		s.cfg.Problem = errors.Join(s.cfg.Problem, err)
 	}
@@ -103,7 +106,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	if app.Routes != nil {
 		app.Routes(api, client)
 	}
-	if err := s.addTriggers(app.Triggers, client); err != nil {
+	if err := s.invoker.add(app.Triggers, client); err != nil {
 		return err
 	}
 	s.notify = startNotifications(&s.cfg)
@@ -130,7 +133,7 @@ func (s *Server) newEcho() *echo.Echo {
 	e.HTTPErrorHandler = web.AnswerErrors(s.logger)
 	e.Pre(web.RecoverPanics(s.logger), web.Unlimited, s.front.CanonicalPath)
 	e.Use(web.Identify, joinTrace, s.front.RefusePages, s.api.Gate, s.front.LimitBody, s.api.LinksFor)
-	e.RouteNotFound("/*", s.notFound)
+	e.RouteNotFound("/*", s.invoker.notFound)
 	return e
 }
 
@@ -301,16 +304,27 @@ func (s *Server) withoutFunctionJSON() (missing []string) {
 	return missing
 }
 
-// logConfiguration logs what all settings are, in one record, and where each
-// comes from in records of their own at the debug level.
+// logConfiguration logs the settings that differ from their defaults in one record, and at
+// the debug level all of them with their sources.
 func (s *Server) logConfiguration() {
-	effective := s.cfg.effective()
 	attrs := []slog.Attr{slog.String("event", "ExtensionConfiguration")}
-	for _, e := range effective {
-		attrs = append(attrs, slog.Any(e.Name, e.Value))
-	}
-	s.logger.LogAttrs(context.Background(), slog.LevelInfo, "effective configuration", attrs...)
-	for _, e := range effective {
+	defaults := Config{Root: s.cfg.Root, RoutePrefix: DefaultRoutePrefix}.effective()
+	for i, e := range s.cfg.effective() {
+		if e.Value != defaults[i].Value {
+			attrs = append(attrs, slog.Any(e.Name, e.Value))
+		}
 		s.logger.Debug("setting", "name", e.Name, "value", e.Value, "source", e.Source)
 	}
+	s.logger.LogAttrs(context.Background(), slog.LevelInfo, "effective configuration, where it differs from the defaults", attrs...)
+}
+
+// openProvider returns what stores the hub. It does no I/O.
+func (s *Server) openProvider() (provider.Provider, error) {
+	switch {
+	case s.cfg.Provider != nil:
+		return s.cfg.Provider, nil
+	case s.cfg.StorageType == Embedded:
+		return taskhub.NewFile(s.cfg.hubFile(), s.cfg.embeddedConfig()), nil
+	}
+	return azurestorage.Open(s.cfg.Connection, s.cfg.Storage)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"flag"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -268,5 +269,36 @@ func TestEffective_TellsValuesAndSourcesButNoSecrets(t *testing.T) {
 	bad := configured(t, durableTaskJSON(`"hubName": "DefaultEndpointsProtocol=https;AccountName=a;AccountKey=c2VjcmV0"`))
 	if bad.Problem == nil || strings.Contains(bad.Problem.Error(), "c2VjcmV0") || !strings.Contains(bad.Problem.Error(), "AccountKey=***") {
 		t.Errorf("the problem is %v, want one that masks the key", bad.Problem)
+	}
+}
+
+// An operator sees at a glance what was set: a hundred defaults would hide it.
+func TestConfiguration_LogTellsAtInfoWhatDiffersAndAtDebugAll(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		members string
+		want    []string
+	}{
+		{"", nil},
+		{`"maxConcurrentActivityFunctions": 7, "storageProvider": {"partitionCount": 4, "maxQueuePollingInterval": "00:00:01"}`, []string{
+			"extensions.durableTask.maxConcurrentActivityFunctions=7", "extensions.durableTask.storageProvider.maxQueuePollingInterval=00:00:01",
+		}},
+	} {
+		var log bytes.Buffer
+		cfg := configured(t, durableTaskJSON(tt.members))
+		cfg.Logger = NewLogger(&log, slog.LevelDebug)
+		New(App{}, cfg).logConfiguration()
+		var got []string
+		for line := range strings.Lines(log.String()) {
+			if strings.Contains(line, "event=ExtensionConfiguration") {
+				got = append(got, strings.Fields(line[strings.Index(line, "event="):])[1:]...)
+			}
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("{%s} (-want +got):\n%s", tt.members, diff)
+		}
+		if all := strings.Count(log.String(), "msg=setting name="); all != len(cfg.effective()) {
+			t.Errorf("{%s}: %d settings at debug, want %d", tt.members, all, len(cfg.effective()))
+		}
 	}
 }

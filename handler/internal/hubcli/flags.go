@@ -74,3 +74,10 @@ func (f *flags) usage(w io.Writer, program string) {
 		say(w, "  %-28s %s\n", name, does)
 	})
 }
+
+// filters are the flags that select instances.
+func (f *flags) filters() {
+	f.set.StringVar(&f.status, "status", "", "those in one of the statuses in `LIST`, such as Failed,Terminated")
+	f.set.StringVar(&f.after, "created-after", "", "those created at `TIME` or later, such as 2026-01-31T12:00:00Z")
+	f.set.StringVar(&f.before, "created-before", "", "those created at `TIME` or earlier")
+}

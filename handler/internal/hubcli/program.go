@@ -72,7 +72,7 @@ type verb struct {
 	does  string
 	more  string // for its own help
 	flags func(f *flags)
-	run   func(c *call) error
+	run   func(c command) error
 }
 
 // Run does what the arguments say and returns the code to exit with. Secrets in
@@ -116,7 +116,7 @@ func (p Program) runVerb(ctx context.Context, v verb, args []string) int {
 		return ExitUsage
 	}
 	c := &call{ctx: ctx, program: p, verb: v.name, flags: f, args: given}
-	err = v.run(c)
+	err = v.run(command{c})
 	if c.target != nil && c.target.Close != nil {
 		err = errors.Join(err, c.target.Close())
 	}

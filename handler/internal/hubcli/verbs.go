@@ -5,7 +5,7 @@ import "time"
 // verbs are all there are, in the order of the help.
 var verbs = []verb{
 	{
-		name: "start", args: []string{"ORCHESTRATOR"}, does: "Starts an instance and prints its ID", run: (*call).start,
+		name: "start", args: []string{"ORCHESTRATOR"}, does: "Starts an instance and prints its ID", run: command.start,
 		flags: func(f *flags) {
 			f.set.StringVar(&f.id, "id", "", "`ID` of the instance; a new one if it is not given")
 			f.set.StringVar(&f.input, "input", "", "the input, as `JSON`")
@@ -15,14 +15,14 @@ var verbs = []verb{
 		},
 	},
 	{
-		name: "get", args: []string{"ID"}, does: "Shows an instance", run: (*call).get,
+		name: "get", args: []string{"ID"}, does: "Shows an instance", run: command.get,
 		flags: func(f *flags) {
 			f.set.BoolVar(&f.noInput, "no-input", false, "leaves the input out")
 			f.set.BoolVar(&f.showHistory, "show-history", false, "with the history")
 		},
 	},
 	{
-		name: "list", does: "Lists instances", run: (*call).list,
+		name: "list", does: "Lists instances", run: command.list,
 		flags: func(f *flags) {
 			f.filters()
 			f.set.StringVar(&f.prefix, "prefix", "", "those whose ID begins with `TEXT`")
@@ -31,13 +31,13 @@ var verbs = []verb{
 		},
 	},
 	{
-		name: "history", args: []string{"ID"}, does: "Shows the history of an instance", run: (*call).history,
+		name: "history", args: []string{"ID"}, does: "Shows the history of an instance", run: command.history,
 		flags: func(f *flags) {
 			f.set.BoolVar(&f.showOutput, "show-output", false, "with the results of activities")
 		},
 	},
 	{
-		name: "raise", args: []string{"ID", "EVENT"}, does: "Sends an event to an instance", run: (*call).raise,
+		name: "raise", args: []string{"ID", "EVENT"}, does: "Sends an event to an instance", run: command.raise,
 		flags: func(f *flags) {
 			f.set.StringVar(&f.data, "data", "", "what the event carries, as `JSON`; null if it is not given")
 			f.set.StringVar(&f.dataFile, "data-file", "", "the `FILE` that has it; - is standard input")
@@ -48,13 +48,13 @@ var verbs = []verb{
 	control("resume", "Lets a suspended instance go on"),
 	control("rewind", "Takes back the failure of an instance: what failed is done again"),
 	{
-		name: "restart", args: []string{"ID"}, does: "Starts an instance again, with the same input, and prints the new ID", run: (*call).restart,
+		name: "restart", args: []string{"ID"}, does: "Starts an instance again, with the same input, and prints the new ID", run: command.restart,
 		flags: func(f *flags) {
 			f.set.BoolVar(&f.sameID, "same-id", false, "under the same ID, if it has ended")
 		},
 	},
 	{
-		name: "purge", args: []string{"[ID]"}, does: "Deletes an instance that has ended, or all that match", run: (*call).purge,
+		name: "purge", args: []string{"[ID]"}, does: "Deletes an instance that has ended, or all that match", run: command.purge,
 		more: "Without an ID, --created-after, --created-before or --all must say which.",
 		flags: func(f *flags) {
 			f.filters()
@@ -63,7 +63,7 @@ var verbs = []verb{
 		},
 	},
 	{
-		name: "crashes", does: "Shows what has ended the app with a panic on a goroutine of its own", run: (*call).crashes,
+		name: "crashes", does: "Shows what has ended the app with a panic on a goroutine of its own", run: command.crashes,
 		more: "What has done so twice is set aside, until its instance is suspended and resumed. It is counted on each\n" +
 			"machine: run this where the app runs.",
 		flags: func(f *flags) {
@@ -71,17 +71,17 @@ var verbs = []verb{
 		},
 	},
 	{
-		name: "retry-undecodable", does: "Puts messages that could not be decoded and were set aside back into their queues", run: (*call).retryUndecodable,
+		name: "retry-undecodable", does: "Puts messages that could not be decoded and were set aside back into their queues", run: command.retryUndecodable,
 	},
 	{
-		name: "delete", does: "Deletes the task hub with all that is in it", run: (*call).deleteHub,
+		name: "delete", does: "Deletes the task hub with all that is in it", run: command.deleteHub,
 		flags: func(f *flags) {
 			f.set.BoolVar(&f.yes, "yes", false, "says that this is meant; nothing happens without it")
 			f.set.BoolVar(&f.force, "force", false, "though a worker has the hub, in Azure Storage")
 		},
 	},
 	{
-		name: "copy", args: []string{"FROM", "TO"}, does: "Copies a task hub with all that is under way, and counts what is there", run: (*call).copyHub,
+		name: "copy", args: []string{"FROM", "TO"}, does: "Copies a task hub with all that is under way, and counts what is there", run: command.copyHub,
 		more: "FROM and TO are embedded, or embedded:FILE, or azurestorage, or azurestorage:CONNECTION.\n" +
 			"TO must be empty. Stop the app first, and start it on TO: what runs on both runs twice.",
 		flags: func(f *flags) {
@@ -95,14 +95,7 @@ var verbs = []verb{
 // control is a verb that does something to an instance for a reason.
 func control(name, does string) verb {
 	return verb{
-		name: name, args: []string{"ID"}, does: does, run: (*call).control,
+		name: name, args: []string{"ID"}, does: does, run: command.control,
 		flags: func(f *flags) { f.set.StringVar(&f.reason, "reason", "", "`TEXT` that says why") },
 	}
-}
-
-// filters are the flags that select instances.
-func (f *flags) filters() {
-	f.set.StringVar(&f.status, "status", "", "those in one of the statuses in `LIST`, such as Failed,Terminated")
-	f.set.StringVar(&f.after, "created-after", "", "those created at `TIME` or later, such as 2026-01-31T12:00:00Z")
-	f.set.StringVar(&f.before, "created-before", "", "those created at `TIME` or earlier")
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
-	"mime"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -105,8 +107,8 @@ func (m *API) AddTo(e *echo.Echo) {
 		e.Any(base+"/*", m.handle)
 	}
 	if !m.cfg.BehindHost {
-		e.GET(LivePath, func(c echo.Context) error { return m.live(c, nil) })
-		e.GET(ReadyPath, func(c echo.Context) error { return m.ready(c, nil) })
+		e.GET(LivePath, func(c echo.Context) error { return appAPI{m}.live(c, nil) })
+		e.GET(ReadyPath, func(c echo.Context) error { return appAPI{m}.ready(c, nil) })
 	}
 }
 
@@ -231,46 +233,6 @@ func (m *API) checkHub(q web.Query) error {
 	return nil
 }
 
-// raiseEvent answers POST instances/{id}/raiseEvent/{name}. An empty body
-// counts as null, which the extension refuses, since its own JavaScript client
-// sends that for an event without data.
-func (m *API) raiseEvent(id durable.InstanceID, name string) operation {
-	return func(c echo.Context, _ web.Query) error {
-		ctx := c.Request().Context()
-		if len(name) > web.MaxName {
-			return web.BadRequest("The name of an event must not exceed %d bytes.", web.MaxName)
-		}
-		payload, err := eventPayload(c)
-		if err == nil {
-			if err = m.instances.RaiseEvent(ctx, id, name, payload); err != nil {
-				return err
-			}
-			return c.NoContent(http.StatusAccepted)
-		}
-		// The extension looks at the instance before it looks at the body.
-		state, statusErr := m.instances.Status(ctx, id, provider.Fetch{})
-		switch {
-		case statusErr != nil:
-			return statusErr
-		case state.Status.IsTerminal():
-			return durable.ErrInstanceEnded
-		}
-		return err
-	}
-}
-
-func eventPayload(c echo.Context) (json.RawMessage, error) {
-	media, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
-	if err != nil || media != echo.MIMEApplicationJSON {
-		return nil, web.BadRequest("Only application/json request content is supported")
-	}
-	payload, err := web.ReadBody(c)
-	if err == nil && payload == nil {
-		payload = json.RawMessage("null")
-	}
-	return payload, err
-}
-
 // HeaderUnreadable tells how many instances an answer leaves out since what is stored
 // of them cannot be read. It is not there if there are none.
 const HeaderUnreadable = "x-durable-unreadable"
@@ -278,5 +240,159 @@ const HeaderUnreadable = "x-durable-unreadable"
 func setUnreadable(c echo.Context, n int) {
 	if n > 0 {
 		c.Response().Header().Set(HeaderUnreadable, strconv.Itoa(n))
+	}
+}
+
+const (
+	// StartPatience is how long a request waits for an app that has just
+	// started to reach its storage.
+	StartPatience = 10 * time.Second
+)
+
+// Gate answers GET / at once, whatever else is the case: the host takes an
+// answer for the sign that the handler is up, and asks again later to measure
+// it (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs). So are
+// requests that ask how the app is. All others get status 503 while there is
+// nothing to serve them with, and the reason if they may know it.
+func (m *API) Gate(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+			return m.alive(c)
+		}
+		if m.asksHowItIs(c) {
+			return next(c)
+		}
+		if err := m.state.Await(r.Context(), StartPatience); err != nil {
+			return m.forCaller(r, err)
+		}
+		return next(c)
+	}
+}
+
+// asksHowItIs reports whether a request is one that needs no hub.
+func (m *API) asksHowItIs(c echo.Context) bool {
+	if path := c.Request().URL.Path; path == LivePath || path == ReadyPath {
+		return !m.cfg.BehindHost
+	}
+	if !web.IsManagement(c) {
+		return false
+	}
+	route, _ := m.route(c)
+	return route != nil && route.Always
+}
+
+// forCaller returns err, or one without its reason for who lacks the key.
+func (m *API) forCaller(r *http.Request, err error) error {
+	if m.Access.full(r) {
+		return err
+	}
+	return &taskhub.UnavailableError{Reason: "The app cannot serve now. A request with the key gets the reason."}
+}
+
+// alive says how the app is.
+func (m *API) alive(c echo.Context) error {
+	body := struct {
+		Status string `json:"status"`
+		Reason string `json:"reason,omitempty"`
+	}{Status: "ready"}
+	if err := m.state.Now(); err != nil {
+		body.Status, body.Reason = "unavailable", m.forCaller(c.Request(), err).Error()
+	}
+	return web.WriteJSON(c, http.StatusOK, body)
+}
+
+// warnOfStart returns what to tell who starts an orchestrator that this app does not
+// know, empty if it does. An app that has no orchestrators starts those of others.
+func (m *API) warnOfStart(name, version string) string {
+	known := m.knownOrchestrators()
+	if _, ok := m.registry.Orchestrator(name, version); ok || len(known) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("This app has no orchestrator named %s; it has %s. The instance fails if no other worker of the task hub has one.",
+		quoteName(name, version), strings.Join(known, ", "))
+}
+
+func quoteName(name, version string) string {
+	if version == "" {
+		return fmt.Sprintf("%q", name)
+	}
+	return fmt.Sprintf("%q for version %q", name, version)
+}
+
+func (m *API) knownOrchestrators() []string {
+	if m.registry == nil {
+		return nil
+	}
+	return m.registry.Orchestrators()
+}
+
+// waitsFor says what an instance waits for that this app does not know, empty if
+// nothing is known of such a thing.
+func (m *API) waitsFor(state *provider.InstanceState) string {
+	if state.Status.IsTerminal() {
+		return ""
+	}
+	for _, f := range m.allWaiting() {
+		if slices.Contains(f.Instances, state.Instance.InstanceID) {
+			if f.Crashed {
+				return fmt.Sprintf("Set aside: the %s %s has ended the process with a panic, again and again. Mend it, then suspend and resume the instance, or run hub crashes --forget.", f.Kind, quoteName(f.Name, f.Version))
+			}
+			return fmt.Sprintf("Waits for a worker that has %s %s.", withArticle(f.Kind), quoteName(f.Name, f.Version))
+		}
+	}
+	if history.IsEntity(state.Instance.InstanceID) || len(m.knownOrchestrators()) == 0 {
+		return ""
+	}
+	if _, ok := m.registry.Orchestrator(state.Name, state.Version); !ok {
+		return fmt.Sprintf("This app has no orchestrator named %s.", quoteName(state.Name, state.Version))
+	}
+	return ""
+}
+
+func withArticle(kind string) string {
+	return "an " + kind + " named" // an orchestrator, an activity, an entity
+}
+
+func (m *API) allWaiting() []durable.WaitingFunction {
+	if m.waiting == nil {
+		return nil
+	}
+	return m.waiting()
+}
+
+// LinksFor gives each request its links.
+func (m *API) LinksFor(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		base, ok := c.Get(web.BaseKey).(string)
+		if !ok {
+			base = m.front.ManagementBases()[0]
+		}
+		c.Set(linksKey, &links{origin: m.front.Origin(c.Request()), base: base, query: m.hubQuery(), code: m.codeFor(c.Request()), management: m})
+		return next(c)
+	}
+}
+
+// hubQuery returns the parameters that every management URL has.
+func (m *API) hubQuery() string {
+	return "taskHub=" + url.QueryEscape(m.cfg.TaskHub) + "&connection=" + url.QueryEscape(m.cfg.Connection)
+}
+
+// codeFor returns how URLs get a code, the last parameter that management URLs
+// have. Behind the host it is the caller's key: there the app is one function, so
+// that a key which was good for this request is good for those, too. On its own,
+// or if the host asks for none, the server makes one for the instance if it has a
+// key. Each call makes a code for the instance that has the ID then.
+func (m *API) codeFor(r *http.Request) func(durable.InstanceID) string {
+	given := web.ParseQuery(r.URL.RawQuery).Text("code")
+	if given == "" {
+		given = r.Header.Get(headerKey)
+	}
+	access := m.Access
+	return func(id durable.InstanceID) string {
+		if !access.open() && (given == "" || !m.cfg.BehindHost) {
+			return access.Code(id, time.Now())
+		}
+		return given
 	}
 }

@@ -15,6 +15,9 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
+// entityAPI has the operations on entities.
+type entityAPI struct{ *API }
+
 // entityStatus is what a list of entities tells of one
 // (WebJobs.Extensions.DurableTask/DurableEntityStatus.cs).
 type entityStatus struct {
@@ -32,7 +35,7 @@ const emptyKey = "$"
 
 // listEntities answers GET entities and entities/{name} (HttpApiHandler.cs,
 // HandleListEntitiesRequestAsync).
-func (m *API) listEntities(name string) operation {
+func (m entityAPI) listEntities(name string) operation {
 	return func(c echo.Context, q web.Query) error {
 		size, err := q.PageSize()
 		if err != nil {
@@ -61,7 +64,7 @@ func (m *API) listEntities(name string) operation {
 }
 
 // readEntity answers GET entities/{name}/{key}.
-func (m *API) readEntity(name, key string) operation {
+func (m entityAPI) readEntity(name, key string) operation {
 	return func(c echo.Context, _ web.Query) error {
 		if key == emptyKey {
 			key = ""
@@ -78,19 +81,19 @@ func (m *API) readEntity(name, key string) operation {
 }
 
 // signalEntity answers POST entities/{name}/{key}.
-func (m *API) signalEntity(name, key string) operation {
+func (m entityAPI) signalEntity(name, key string) operation {
 	return func(c echo.Context, q web.Query) error { return m.signal(c, name, key, q.Text("op")) }
 }
 
 // deleteEntity answers DELETE entities/{name}/{key}.
-func (m *API) deleteEntity(name, key string) operation {
+func (m entityAPI) deleteEntity(name, key string) operation {
 	return func(c echo.Context, _ web.Query) error { return m.signal(c, name, key, "delete") }
 }
 
 // signal signals an entity with the request's body as the input (HttpApiHandler.cs,
 // HandlePostEntityOperationRequestAsync). Whether there is such an entity is not
 // looked at: another worker may have it.
-func (m *API) signal(c echo.Context, name, key, operation string) error {
+func (m entityAPI) signal(c echo.Context, name, key, operation string) error {
 	if len(name)+len(operation) > web.MaxName {
 		return web.BadRequest("The names of an entity and its operation must not exceed %d bytes.", web.MaxName)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A historyEvent is one event of a history as the management API shows it: an
@@ -261,4 +262,33 @@ func traceJSON(t *history.TraceContext) *traceContext {
 		return nil
 	}
 	return &traceContext{t.TraceParent, t.TraceState, t.ID, t.SpanID, t.ActivityStartTime}
+}
+
+// shapeRecord turns a record into what the management API tells of it: where it
+// stands in the audit, and the event as a history shows it.
+func shapeRecord(r *provider.TrackingRecord, showInput, showOutput bool) historyEvent {
+	s := shape{showInput: showInput, showOutput: showOutput}
+	s.add("ExecutionId", r.ExecutionID)
+	s.add("SequenceNumber", r.SequenceNumber)
+	s.add("Timestamp", ticksJSON(r.Event.Head().Timestamp))
+	s.add("EventType", r.Event.Type().String())
+	if id := r.Event.Head().EventID; id != history.NoEventID {
+		s.add("EventId", id)
+	}
+	if id, ok := history.Completes(r.Event); ok {
+		s.add("TaskScheduledId", id)
+	}
+	switch e := r.Event.(type) {
+	case *history.ExecutionStarted:
+		s.add("Name", e.Name)
+		s.own(e)
+	case *history.HistoryState:
+		s.add("State", PayloadJSON(e.State))
+	default:
+		s.own(e)
+	}
+	if len(r.Shortened) > 0 {
+		s.add("Shortened", r.Shortened)
+	}
+	return s.event
 }

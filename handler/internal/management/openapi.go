@@ -2,10 +2,10 @@ package management
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -48,12 +48,6 @@ var (
 	anySchema    = schemaNode{}
 )
 
-// openAPI answers GET openapi.json.
-func (m *API) openAPI(c echo.Context, _ web.Query) error {
-	l := LinksOf(c)
-	return web.WriteJSON(c, http.StatusOK, OpenAPIDocument(m.Routes, l.origin+l.base))
-}
-
 // OpenAPIDocument describes routes in OpenAPI 3.0.
 func OpenAPIDocument(routes []Route, base string) schemaNode {
 	paths := schemaNode{}
@@ -64,7 +58,7 @@ func OpenAPIDocument(routes []Route, base string) schemaNode {
 			at = schemaNode{}
 			paths["/"+route.Path] = at
 		}
-		at[strings.ToLower(route.Method)] = route.document()
+		at[strings.ToLower(route.Method)] = documentOf(route)
 	}
 	return schemaNode{
 		"openapi": "3.0.3",
@@ -87,8 +81,8 @@ func OpenAPIDocument(routes []Route, base string) schemaNode {
 	}
 }
 
-// document describes one operation.
-func (r *Route) document() schemaNode {
+// documentOf describes one operation.
+func documentOf(r *Route) schemaNode {
 	parameters := []schemaNode{}
 	for name := range strings.SplitSeq(r.Path, "/") {
 		if strings.HasPrefix(name, "{") {
@@ -99,7 +93,7 @@ func (r *Route) document() schemaNode {
 		p := queryParameters[name]
 		parameters = append(parameters, schemaNode{"name": name, "in": "query", "schema": p.schema, "description": p.says})
 	}
-	if len(r.Answers) > 0 && r.Answers[0].isPage() {
+	if len(r.Answers) > 0 && isPage(r.Answers[0]) {
 		parameters = append(parameters, schemaNode{"name": HeaderContinuation, "in": "header", "schema": textSchema, "description": "Asks for the next page."})
 	}
 	for name := range hubParameters() {
@@ -111,9 +105,9 @@ func (r *Route) document() schemaNode {
 		answers[status] = schemaNode{"$ref": "#/components/responses/" + status}
 	}
 	for _, a := range r.Answers {
-		answers[strconv.Itoa(a.Status)] = a.document()
+		answers[strconv.Itoa(a.Status)] = documentOfAnswer(a)
 	}
-	out := schemaNode{"summary": r.summary, "operationId": r.operationID(), "parameters": parameters, "responses": answers}
+	out := schemaNode{"summary": r.summary, "operationId": operationID(r), "parameters": parameters, "responses": answers}
 	if r.Body != "" {
 		out["requestBody"] = schemaNode{"description": r.Body, "content": jsonContent(anySchema)}
 	}
@@ -125,7 +119,7 @@ func (r *Route) document() schemaNode {
 
 // operationID names an operation in the way of code that is made of the
 // document.
-func (r *Route) operationID() string {
+func operationID(r *Route) string {
 	id := strings.ToLower(r.Method)
 	for name := range strings.SplitSeq(r.Path, "/") {
 		if strings.HasPrefix(name, "{") {
@@ -138,17 +132,17 @@ func (r *Route) operationID() string {
 	return id
 }
 
-func (a answerDoc) isPage() bool {
+func isPage(a answerDoc) bool {
 	return a.schema == "Statuses" || a.schema == "Entities" || a.schema == "Tracking"
 }
 
-func (a answerDoc) document() schemaNode {
+func documentOfAnswer(a answerDoc) schemaNode {
 	out := schemaNode{"description": a.says}
 	if a.schema != "" {
 		out["content"] = jsonContent(schemaNode{"$ref": "#/components/schemas/" + a.schema})
 	}
 	headers := schemaNode{}
-	if a.isPage() {
+	if isPage(a) {
 		headers[HeaderContinuation] = schemaNode{"schema": textSchema, "description": "Empty on the last page. A page may have fewer than top and not be the last."}
 	}
 	if a.schema == "Statuses" || a.schema == "Entities" || a.schema == "Purged" {
@@ -166,4 +160,102 @@ func (a answerDoc) document() schemaNode {
 
 func jsonContent(schema schemaNode) schemaNode {
 	return schemaNode{echo.MIMEApplicationJSON: schemaNode{"schema": schema}}
+}
+
+// hubParameters are what every route takes.
+func hubParameters() schemaNode {
+	return schemaNode{
+		"taskHub":    schemaNode{"name": "taskHub", "in": "query", "schema": textSchema, "description": "The app's task hub; another is refused with status 400."},
+		"connection": schemaNode{"name": "connection", "in": "query", "schema": textSchema, "description": "The app's storage connection; another is refused with status 400."},
+	}
+}
+
+// commonAnswers are what every route may answer with.
+func commonAnswers() schemaNode {
+	reason := jsonContent(schemaNode{"$ref": "#/components/schemas/Error"})
+	return schemaNode{
+		"400": schemaNode{"description": "The request is wrong, or for another task hub.", "content": reason},
+		"401": schemaNode{"description": "The key is missing or wrong."},
+		"403": schemaNode{"description": "A page of another site may not do this.", "content": reason},
+		"413": schemaNode{"description": "The body is too long.", "content": reason},
+		"500": schemaNode{"description": "Something unexpected happened.", "content": reason},
+		"503": schemaNode{"description": "The app cannot serve now. `Retry-After` says when to try again.", "content": reason},
+	}
+}
+
+// answerSchemas describe the bodies of answers.
+func answerSchemas() schemaNode {
+	whole := schemaNode{"type": "integer"}
+	text, texts := textSchema, schemaNode{"type": "array", "items": textSchema}
+	status := object("name", text, "instanceId", text, "runtimeStatus", schemaNode{"type": "string", "enum": []string{
+		"Running", "Completed", "ContinuedAsNew", "Failed", "Canceled", "Terminated", "Pending", "Suspended",
+	}}, "input", anySchema, "customStatus", anySchema, "output", anySchema, "createdTime", timeSchema, "lastUpdatedTime", timeSchema)
+	optional(status, "version", text, "waitsFor", text, "warning", text, "historyEvents", schemaNode{"type": "array", "items": optional(object("EventType", text, "Timestamp", timeSchema), "", anySchema)})
+	failure := object("Message", text)
+	optional(failure, "ExceptionMessage", text, "ExceptionType", text, "StackTrace", text)
+	setting := object("name", text, "value", anySchema, "source", text)
+	entity := object("entityId", object("name", text, "key", text), "lastOperationTime", text, "state", anySchema)
+	record := optional(object("ExecutionId", text, "SequenceNumber", whole, "Timestamp", timeSchema, "EventType", text),
+		"EventId", whole, "TaskScheduledId", whole, "Shortened", texts, "", anySchema)
+	return schemaNode{
+		"Any":           anySchema,
+		"Text":          text,
+		"Status":        status,
+		"Statuses":      schemaNode{"type": "array", "items": schemaNode{"$ref": "#/components/schemas/Status"}},
+		"Entities":      schemaNode{"type": "array", "items": entity},
+		"Tracking":      schemaNode{"type": "array", "items": record},
+		"Error":         failure,
+		"StatusOrError": schemaNode{"anyOf": []schemaNode{{"$ref": "#/components/schemas/Status"}, {"$ref": "#/components/schemas/Error"}}},
+		"Purged":        object("instancesDeleted", schemaNode{"type": "integer"}),
+		"Health": optional(object("status", schemaNode{"type": "string", "enum": []string{"live", "ready", "unavailable"}}), "reasons", texts, "waiting", texts,
+			"undecodable", object("count", whole, "messages", schemaNode{"type": "array", "items": object(
+				"queue", text, "messageId", text, "reason", text, "since", timeSchema, "setAside", flagSchema)})),
+		"Retried": object("messagesPutBack", whole),
+		"CheckStatus": optional(object("id", text, "statusQueryGetUri", text, "sendEventPostUri", text, "terminatePostUri", text, "rewindPostUri", text,
+			"purgeHistoryDeleteUri", text, "restartPostUri", text, "suspendPostUri", text, "resumePostUri", text), "warning", text),
+		"Scale": object("partitionCount", whole, "controlQueueLengths", schemaNode{"type": "array", "items": whole},
+			"controlQueueLatenciesInSeconds", schemaNode{"type": "array", "items": numberSchema}, "workItemQueueLength", whole,
+			"workItemQueueLatencyInSeconds", numberSchema, "workerCount", whole, "targetWorkerCount", whole,
+			"scaleRecommendation", object("action", schemaNode{"type": "string", "enum": []string{"None", "AddWorker", "RemoveWorker"}},
+				"keepWorkersAlive", flagSchema, "reason", text)),
+		"Configuration": object("mode", text, "plan", text, "address", text, "appRoot", text, "logLevel", text, "key", text,
+			"settings", schemaNode{"type": "array", "items": setting}, "notices", texts, "problems", texts),
+	}
+}
+
+// object describes an object that has all the members named and no others.
+func object(members ...any) schemaNode {
+	node := schemaNode{"type": "object", "properties": schemaNode{}, "additionalProperties": false}
+	optional(node, members...)
+	var required []string
+	for i := 0; i < len(members); i += 2 {
+		required = append(required, members[i].(string))
+	}
+	node["required"] = required
+	return node
+}
+
+// optional adds members to an object that it may have. An empty name stands for
+// any other.
+func optional(node schemaNode, members ...any) schemaNode {
+	for i := 0; i < len(members); i += 2 {
+		if members[i] == "" {
+			node["additionalProperties"] = true
+			continue
+		}
+		node["properties"].(schemaNode)[members[i].(string)] = members[i+1]
+	}
+	return node
+}
+
+// sortByName puts parameters in an order that does not change.
+func sortByName(parameters []schemaNode) {
+	name := func(n schemaNode) string {
+		if name, ok := n["name"].(string); ok {
+			return name
+		}
+		ref, _ := n["$ref"].(string)
+		return "~" + ref
+	}
+	slices.SortStableFunc(parameters, func(a, b schemaNode) int { return strings.Compare(name(a), name(b)) })
 }

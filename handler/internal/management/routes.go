@@ -88,13 +88,13 @@ var orchestratorRoutes = []Route{
 		Method: http.MethodPost, Path: "orchestrators/{functionName}", summary: "Starts an instance under a new ID.",
 		Query: []string{"timeout", "pollingInterval", "version", "returnInternalServerErrorOnFailure"}, Body: "The input, if any.",
 		Answers:   []answerDoc{output200, started202, badRequest400, failed500},
-		operation: func(m *API, p pathValues) operation { return m.start(p["functionName"], "") },
+		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.start(p["functionName"], "") },
 	},
 	{
 		Method: http.MethodPost, Path: "orchestrators/{functionName}/{instanceId}", summary: "Starts an instance.", chosen: "instanceId",
 		Query: []string{"timeout", "pollingInterval", "version", "returnInternalServerErrorOnFailure"}, Body: "The input, if any.",
 		Answers:   []answerDoc{output200, started202, badRequest400, {http.StatusConflict, "Error", "The ID is that of a live instance."}, failed500},
-		operation: func(m *API, p pathValues) operation { return m.start(p["functionName"], p.instance()) },
+		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.start(p["functionName"], p.instance()) },
 	},
 }
 
@@ -103,40 +103,44 @@ var entityRoutes = []Route{
 		Method: http.MethodGet, Path: "entities", summary: "Lists entities.",
 		Query:     []string{"lastOperationTimeFrom", "lastOperationTimeTo", "fetchState", "top"},
 		Answers:   []answerDoc{{http.StatusOK, "Entities", "A page of entities."}, badRequest400},
-		operation: func(m *API, p pathValues) operation { return m.listEntities("") },
+		operation: func(m *API, p pathValues) operation { return entityAPI{m}.listEntities("") },
 	},
 	{
 		Method: http.MethodGet, Path: "entities/{entityName}", summary: "Lists the entities of a name.",
 		Query:     []string{"lastOperationTimeFrom", "lastOperationTimeTo", "fetchState", "top"},
 		Answers:   []answerDoc{{http.StatusOK, "Entities", "A page of entities."}, badRequest400},
-		operation: func(m *API, p pathValues) operation { return m.listEntities(p["entityName"]) },
+		operation: func(m *API, p pathValues) operation { return entityAPI{m}.listEntities(p["entityName"]) },
 	},
 	{
 		Method: http.MethodGet, Path: "entities/{entityName}/{entityKey}", summary: "Reads the state of an entity.",
 		Answers:   []answerDoc{{http.StatusOK, "Any", "The state."}, {http.StatusNotFound, "", "There is no such entity, or it has no state."}, badRequest400},
-		operation: func(m *API, p pathValues) operation { return m.readEntity(p["entityName"], p["entityKey"]) },
+		operation: func(m *API, p pathValues) operation { return entityAPI{m}.readEntity(p["entityName"], p["entityKey"]) },
 	},
 	{
 		Method: http.MethodPost, Path: "entities/{entityName}", summary: "Signals the entity with the empty key.",
 		Query: []string{"op"}, Body: "The input of the operation, if any.",
 		Answers:   []answerDoc{accepted202, badRequest400},
-		operation: func(m *API, p pathValues) operation { return m.signalEntity(p["entityName"], "") },
+		operation: func(m *API, p pathValues) operation { return entityAPI{m}.signalEntity(p["entityName"], "") },
 	},
 	{
 		Method: http.MethodPost, Path: "entities/{entityName}/{entityKey}", summary: "Signals an entity.", chosen: "entityKey",
 		Query: []string{"op"}, Body: "The input of the operation, if any.",
-		Answers:   []answerDoc{accepted202, badRequest400},
-		operation: func(m *API, p pathValues) operation { return m.signalEntity(p["entityName"], p["entityKey"]) },
+		Answers: []answerDoc{accepted202, badRequest400},
+		operation: func(m *API, p pathValues) operation {
+			return entityAPI{m}.signalEntity(p["entityName"], p["entityKey"])
+		},
 	},
 	{
 		Method: http.MethodDelete, Path: "entities/{entityName}", summary: "Signals the entity with the empty key to delete its state.",
 		Answers:   []answerDoc{accepted202, badRequest400},
-		operation: func(m *API, p pathValues) operation { return m.deleteEntity(p["entityName"], "") },
+		operation: func(m *API, p pathValues) operation { return entityAPI{m}.deleteEntity(p["entityName"], "") },
 	},
 	{
 		Method: http.MethodDelete, Path: "entities/{entityName}/{entityKey}", summary: "Signals an entity to delete its state.", chosen: "entityKey",
-		Answers:   []answerDoc{accepted202, badRequest400},
-		operation: func(m *API, p pathValues) operation { return m.deleteEntity(p["entityName"], p["entityKey"]) },
+		Answers: []answerDoc{accepted202, badRequest400},
+		operation: func(m *API, p pathValues) operation {
+			return entityAPI{m}.deleteEntity(p["entityName"], p["entityKey"])
+		},
 	},
 }
 
@@ -145,7 +149,7 @@ var instanceRoutes = []Route{
 		Method: http.MethodGet, Path: "instances", summary: "Lists instances.",
 		Query:     []string{"createdTimeFrom", "createdTimeTo", "runtimeStatus", "instanceIdPrefix", "showInput", "top"},
 		Answers:   []answerDoc{{http.StatusOK, "Statuses", "A page of statuses. `x-ms-continuation-token` asks for the next one; it is empty on the last."}, badRequest400},
-		operation: func(m *API, _ pathValues) operation { return m.list },
+		operation: func(m *API, _ pathValues) operation { return instanceAPI{m}.list },
 	},
 	{
 		Method: http.MethodDelete, Path: "instances", summary: "Purges the instances that match, of those that have ended.",
@@ -155,7 +159,7 @@ var instanceRoutes = []Route{
 			{http.StatusBadRequest, "Text", "`createdTimeFrom` is missing."},
 			{http.StatusNotFound, "", "None matched."},
 		},
-		operation: func(m *API, _ pathValues) operation { return m.purgeMany },
+		operation: func(m *API, _ pathValues) operation { return instanceAPI{m}.purgeMany },
 	},
 	{
 		Method: http.MethodGet, Path: "instances/{instanceId}", summary: "Tells the status of an instance.", Open: true,
@@ -166,7 +170,7 @@ var instanceRoutes = []Route{
 			notThere,
 			{http.StatusInternalServerError, "StatusOrError", "It has failed, and `returnInternalServerErrorOnFailure` is true; or something unexpected happened."},
 		},
-		operation: func(m *API, p pathValues) operation { return m.status(p.instance()) },
+		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.status(p.instance()) },
 	},
 	{
 		Method: http.MethodGet, Path: "instances/{instanceId}/tracking", summary: "Reads the audit of an instance, if the hub keeps one.", Open: true,
@@ -177,14 +181,14 @@ var instanceRoutes = []Route{
 			{http.StatusNotFound, "", "Nothing was recorded of such an instance."},
 			{http.StatusNotImplemented, "Error", "The hub keeps no audit."},
 		},
-		operation: func(m *API, p pathValues) operation { return m.tracking(p.instance()) },
+		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.tracking(p.instance()) },
 	},
 	{
 		Method: http.MethodDelete, Path: "instances/{instanceId}", summary: "Purges an instance that has ended.", Open: true,
 		Answers: []answerDoc{
 			{http.StatusOK, "Purged", "It was purged."}, notThere, {http.StatusPreconditionFailed, "Text", "It has not ended."},
 		},
-		operation: func(m *API, p pathValues) operation { return m.purge(p.instance()) },
+		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.purge(p.instance()) },
 	},
 }
 
@@ -193,12 +197,12 @@ var controlRoutes = []Route{
 		Method: http.MethodPost, Path: "instances/{instanceId}/raiseEvent/{eventName}", summary: "Sends an event to an instance.", Open: true, chosen: "eventName",
 		Body:      "The event's payload, `application/json`; an empty one is null.",
 		Answers:   []answerDoc{accepted202, badRequest400, notThere, hasEnded},
-		operation: func(m *API, p pathValues) operation { return m.raiseEvent(p.instance(), p["eventName"]) },
+		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.raiseEvent(p.instance(), p["eventName"]) },
 	},
 	{
 		Method: http.MethodPost, Path: "instances/{instanceId}/terminate", summary: "Ends an instance from outside.", Open: true,
 		Query: []string{"reason"}, Answers: []answerDoc{accepted202, notThere, hasEnded},
-		operation: func(m *API, p pathValues) operation { return accepted(p.instance(), m.terminate) },
+		operation: func(m *API, p pathValues) operation { return accepted(p.instance(), instanceAPI{m}.terminate) },
 	},
 	{
 		Method: http.MethodPost, Path: "instances/{instanceId}/suspend", summary: "Suspends an instance.", Open: true,
@@ -219,7 +223,7 @@ var controlRoutes = []Route{
 			{http.StatusPreconditionFailed, "Text", "It has not failed."},
 			{http.StatusNotImplemented, "Error", "What stores the hub cannot rewind."},
 		},
-		operation: func(m *API, p pathValues) operation { return m.rewind(p.instance()) },
+		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.rewind(p.instance()) },
 	},
 	{
 		Method: http.MethodPost, Path: "instances/{instanceId}/restart", summary: "Starts an instance's orchestrator again with the same input.", Open: true,
@@ -230,7 +234,7 @@ var controlRoutes = []Route{
 			{http.StatusConflict, "Error", "It has not ended, and its ID was to be used again."},
 			failed500,
 		},
-		operation: func(m *API, p pathValues) operation { return m.restart(p.instance()) },
+		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.restart(p.instance()) },
 	},
 }
 
@@ -243,37 +247,37 @@ func selfRoutes() []Route {
 		{
 			Method: http.MethodPost, Path: "makeprimary", summary: "Makes this app the one whose processes work on the task hub.",
 			Answers:   []answerDoc{{http.StatusOK, "", "It will be."}, badRequest400},
-			operation: func(m *API, _ pathValues) operation { return m.makePrimary },
+			operation: func(m *API, _ pathValues) operation { return appAPI{m}.makePrimary },
 		},
 		{
 			Method: http.MethodPost, Path: "undecodable/retry", summary: "Puts messages that could not be decoded, and were set aside, back into their queues.",
 			Answers:   []answerDoc{{http.StatusOK, "Retried", "How many there were."}},
-			operation: func(m *API, _ pathValues) operation { return m.retryUndecodable },
+			operation: func(m *API, _ pathValues) operation { return appAPI{m}.retryUndecodable },
 		},
 		{
 			Method: http.MethodGet, Path: "scale", summary: "Tells the load of the hub, and how many workers it is worth.",
 			Answers:   []answerDoc{{http.StatusOK, "Scale", "The load now."}, {http.StatusNotImplemented, "Error", "What stores the hub cannot tell."}},
-			operation: func(m *API, _ pathValues) operation { return m.scale },
+			operation: func(m *API, _ pathValues) operation { return appAPI{m}.scale },
 		},
 		{
 			Method: http.MethodGet, Path: "configuration", Always: true, summary: "Tells what all settings are, and from where.",
 			Answers:   []answerDoc{{http.StatusOK, "Configuration", "The effective configuration, secrets masked."}},
-			operation: func(m *API, _ pathValues) operation { return m.configuration },
+			operation: func(m *API, _ pathValues) operation { return appAPI{m}.configuration },
 		},
 		{
 			Method: http.MethodGet, Path: "openapi.json", Always: true, summary: "This document.",
 			Answers:   []answerDoc{{http.StatusOK, "Any", "The document."}},
-			operation: func(m *API, _ pathValues) operation { return m.openAPI },
+			operation: func(m *API, _ pathValues) operation { return appAPI{m}.openAPI },
 		},
 		{
 			Method: http.MethodGet, Path: "health/live", Always: true, summary: "Tells that the process lives.", Public: true,
 			Answers:   []answerDoc{{http.StatusOK, "Health", "It does."}},
-			operation: func(m *API, _ pathValues) operation { return m.live },
+			operation: func(m *API, _ pathValues) operation { return appAPI{m}.live },
 		},
 		{
 			Method: http.MethodGet, Path: "health/ready", Always: true, summary: "Tells whether the app can serve, and if not, why.", Public: true,
 			Answers:   []answerDoc{{http.StatusOK, "Health", "It can."}, {http.StatusServiceUnavailable, "Health", "It cannot."}},
-			operation: func(m *API, _ pathValues) operation { return m.ready },
+			operation: func(m *API, _ pathValues) operation { return appAPI{m}.ready },
 		},
 	}
 }

@@ -62,7 +62,7 @@ func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval 
 	if l == nil {
 		return errNoServer
 	}
-	return l.management.waitOrCheckStatus(c, web.Query{}, id, timeout, interval)
+	return instanceAPI{l.management}.waitOrCheckStatus(c, web.Query{}, id, timeout, interval)
 }
 
 var errNoServer = errors.New("management URLs: the request did not come through a handler.Server")
@@ -84,42 +84,6 @@ const linksKey = "durablefunctions.links"
 func LinksOf(c echo.Context) *links {
 	l, _ := c.Get(linksKey).(*links)
 	return l
-}
-
-// LinksFor gives each request its links.
-func (m *API) LinksFor(next echo.HandlerFunc) echo.HandlerFunc {
-	return func(c echo.Context) error {
-		base, ok := c.Get(web.BaseKey).(string)
-		if !ok {
-			base = m.front.ManagementBases()[0]
-		}
-		c.Set(linksKey, &links{origin: m.front.Origin(c.Request()), base: base, query: m.hubQuery(), code: m.codeFor(c.Request()), management: m})
-		return next(c)
-	}
-}
-
-// hubQuery returns the parameters that every management URL has.
-func (m *API) hubQuery() string {
-	return "taskHub=" + url.QueryEscape(m.cfg.TaskHub) + "&connection=" + url.QueryEscape(m.cfg.Connection)
-}
-
-// codeFor returns how URLs get a code, the last parameter that management URLs
-// have. Behind the host it is the caller's key: there the app is one function, so
-// that a key which was good for this request is good for those, too. On its own,
-// or if the host asks for none, the server makes one for the instance if it has a
-// key. Each call makes a code for the instance that has the ID then.
-func (m *API) codeFor(r *http.Request) func(durable.InstanceID) string {
-	given := web.ParseQuery(r.URL.RawQuery).Text("code")
-	if given == "" {
-		given = r.Header.Get(headerKey)
-	}
-	access := m.Access
-	return func(id durable.InstanceID) string {
-		if !access.open() && (given == "" || !m.cfg.BehindHost) {
-			return access.Code(id, time.Now())
-		}
-		return given
-	}
 }
 
 func (l *links) CheckStatus(id durable.InstanceID) InstanceURLs {

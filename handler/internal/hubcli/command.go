@@ -14,6 +14,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 )
 
+// A command is the work of a verb.
+type command struct{ *call }
+
 // An instance is what the management API tells of one.
 type instance struct{ statusjson.Status[event] }
 
@@ -26,7 +29,7 @@ func (i instance) hasEnded() bool {
 	return false
 }
 
-func (c *call) start() error {
+func (c command) start() error {
 	input, err := c.payload(c.flags.input, c.flags.inputFile, "--input and --input-file")
 	if err != nil {
 		return err
@@ -62,7 +65,7 @@ const pollEvery = 200 * time.Millisecond
 
 // await shows the instance that c.args names when it has ended. It fails if it
 // does not end in time, or not well.
-func (c *call) await(most time.Duration) error {
+func (c command) await(most time.Duration) error {
 	defer c.working("waiting for instance " + c.args[0])()
 	deadline := time.Now().Add(most)
 	for {
@@ -93,7 +96,7 @@ func (c *call) await(most time.Duration) error {
 	}
 }
 
-func (c *call) get() error {
+func (c command) get() error {
 	query := url.Values{}
 	if c.flags.noInput {
 		query.Set("showInput", "false")
@@ -112,7 +115,7 @@ func (c *call) get() error {
 	return c.show(a, i)
 }
 
-func (c *call) history() error {
+func (c command) history() error {
 	query := url.Values{"showHistory": {"true"}, "showInput": {"false"}}
 	if c.flags.showOutput {
 		query.Set("showHistoryOutput", "true")
@@ -141,7 +144,7 @@ func (c *call) history() error {
 }
 
 // selection returns the parameters of the flags that select instances.
-func (c *call) selection() (url.Values, error) {
+func (c command) selection() (url.Values, error) {
 	query := url.Values{}
 	for _, bound := range []struct{ name, flag, value string }{
 		{"createdTimeFrom", "--created-after", c.flags.after}, {"createdTimeTo", "--created-before", c.flags.before},
@@ -185,7 +188,7 @@ func knownStatus(text string) (string, bool) {
 // pageSize is how many instances are asked for at once.
 const pageSize = 500
 
-func (c *call) list() error {
+func (c command) list() error {
 	query, err := c.selection()
 	if err != nil {
 		return err
@@ -229,7 +232,7 @@ func (c *call) list() error {
 	return c.instances(all)
 }
 
-func (c *call) raise() error {
+func (c command) raise() error {
 	data, err := c.payload(c.flags.data, c.flags.dataFile, "--data and --data-file")
 	if err != nil {
 		return err
@@ -244,7 +247,7 @@ func (c *call) raise() error {
 }
 
 // control does what the verb's name says.
-func (c *call) control() error {
+func (c command) control() error {
 	query := url.Values{}
 	if c.flags.reason != "" {
 		query.Set("reason", c.flags.reason)
@@ -257,11 +260,11 @@ func (c *call) control() error {
 }
 
 // done prints what was done to the instance that the first argument names.
-func (c *call) done(text string) error {
+func (c command) done(text string) error {
 	return c.print(map[string]string{"instanceId": c.args[0], "done": text}, text)
 }
 
-func (c *call) restart() error {
+func (c command) restart() error {
 	query := url.Values{"restartWithNewInstanceId": {strconv.FormatBool(!c.flags.sameID)}}
 	a, err := c.instance(http.MethodPost, []string{"restart"}, query, nil)
 	if err != nil {
@@ -274,7 +277,7 @@ func (c *call) restart() error {
 	return c.print(map[string]string{"instanceId": started.ID}, started.ID)
 }
 
-func (c *call) purge() error {
+func (c command) purge() error {
 	if len(c.args) == 1 {
 		if _, err := c.instance(http.MethodDelete, nil, nil, nil); err != nil {
 			return err
@@ -305,7 +308,7 @@ func (c *call) purge() error {
 	return c.print(purged, fmt.Sprintf("purged %d instances", purged.InstancesDeleted))
 }
 
-func (c *call) crashes() error {
+func (c command) crashes() error {
 	all, err := c.program.Crashes(c.flags.forget)
 	if err != nil {
 		return err
@@ -328,7 +331,7 @@ func (c *call) crashes() error {
 	return nil
 }
 
-func (c *call) retryUndecodable() error {
+func (c command) retryUndecodable() error {
 	a, err := c.request(http.MethodPost, []string{"undecodable", "retry"}, nil, nil, nil)
 	if err != nil {
 		return err
@@ -342,7 +345,7 @@ func (c *call) retryUndecodable() error {
 	return c.print(retried, fmt.Sprintf("put back %d messages", retried.Messages))
 }
 
-func (c *call) deleteHub() error {
+func (c command) deleteHub() error {
 	if !c.flags.yes {
 		return usageError("this deletes the task hub with all that is in it; --yes says that it is meant")
 	}
@@ -354,7 +357,7 @@ func (c *call) deleteHub() error {
 	return c.print(map[string]string{"deleted": what}, "deleted "+what)
 }
 
-func (c *call) copyHub() error {
+func (c command) copyHub() error {
 	report, err := c.program.Copy(c.ctx, CopyRequest{
 		From: c.args[0], To: c.args[1], TaskHub: c.flags.taskHub, Wait: c.flags.wait, IgnoreHidden: c.flags.ignoreHidden, Progress: c.tell,
 	})

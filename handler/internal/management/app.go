@@ -1,0 +1,206 @@
+package management
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
+	"github.com/labstack/echo/v4"
+)
+
+// appAPI has the operations on the app itself.
+type appAPI struct{ *API }
+
+// makePrimary answers POST makeprimary. An app without an app lease cannot be
+// made the primary one (HttpApiHandler.cs, HandleMakePrimaryRequestAsync).
+func (m appAPI) makePrimary(c echo.Context, _ web.Query) error {
+	const refusal = "This app does not use the app lease: every app on the task hub shares its work, and none is the primary one."
+	if !m.cfg.AppLease {
+		return web.BadRequest(refusal)
+	}
+	err := m.hub.MakePrimary(c.Request().Context())
+	switch {
+	case errors.Is(err, provider.ErrNotSupported):
+		return web.BadRequest(refusal)
+	case err != nil:
+		return fmt.Errorf("make this the primary app: %w", err)
+	}
+	return c.NoContent(http.StatusOK)
+}
+
+// scale answers GET scale.
+func (m appAPI) scale(c echo.Context, _ web.Query) error {
+	load, err := m.load.look(c.Request().Context())
+	if errors.Is(err, provider.ErrNotSupported) {
+		return web.AnswerWith(http.StatusNotImplemented, web.WithCause("What stores the task hub cannot tell its load.", err))
+	}
+	if err != nil {
+		return err
+	}
+	return web.WriteJSON(c, http.StatusOK, load)
+}
+
+// A Configuration is the effective configuration.
+type Configuration struct {
+	Mode     string                      `json:"mode"`
+	Plan     string                      `json:"plan"`
+	Address  string                      `json:"address"`
+	AppRoot  string                      `json:"appRoot"`
+	LogLevel string                      `json:"logLevel"`
+	Key      string                      `json:"key"`
+	Settings []settings.EffectiveSetting `json:"settings"`
+	Notices  []string                    `json:"notices"`
+	Problems []string                    `json:"problems"`
+}
+
+// configuration answers GET configuration, also while the configuration is
+// wrong.
+func (m appAPI) configuration(c echo.Context, _ web.Query) error {
+	return web.WriteJSON(c, http.StatusOK, m.cfg.Configuration())
+}
+
+// A HealthPayload says how the app is.
+type HealthPayload struct {
+	Status  string   `json:"status"`
+	Reasons []string `json:"reasons,omitempty"`
+	// Waiting says what waits for functions that no worker here knows.
+	Waiting []string `json:"waiting,omitempty"`
+	// Undecodable are messages that nobody here can decode.
+	Undecodable *undecodablePayload `json:"undecodable,omitempty"`
+}
+
+// healthPaths are where health is told standalone, besides the management API,
+// for whatever watches over the process.
+const (
+	LivePath  = "/health/live"
+	ReadyPath = "/health/ready"
+)
+
+// live answers GET health/live: who hears this hears that the process lives.
+func (m appAPI) live(c echo.Context, _ web.Query) error {
+	return web.WriteJSON(c, http.StatusOK, HealthPayload{Status: "live"})
+}
+
+// ready answers GET health/ready. The reasons are told to who has the key, or
+// behind the host, where it has looked at keys.
+func (m appAPI) ready(c echo.Context, _ web.Query) error {
+	err := m.state.Now()
+	if err == nil && m.checkup != nil {
+		if err = m.checkup.now(c.Request().Context()); err != nil {
+			err = fmt.Errorf("the storage of task hub %q cannot be used: %s", m.cfg.TaskHub, secrets.Line(err))
+		}
+	}
+	reason := ""
+	if err != nil {
+		reason = err.Error()
+	}
+	select {
+	case <-m.draining:
+		reason = "The app is stopping."
+	default:
+	}
+	if reason == "" {
+		payload := HealthPayload{Status: "ready"}
+		if m.Access.full(c.Request()) {
+			for _, f := range m.allWaiting() {
+				payload.Waiting = append(payload.Waiting, f.String())
+			}
+			payload.Undecodable = m.undecodable()
+		}
+		return web.WriteJSON(c, http.StatusOK, payload)
+	}
+	payload := HealthPayload{Status: "unavailable", Reasons: []string{reason}}
+	if !m.Access.full(c.Request()) {
+		payload.Reasons = nil
+	}
+	c.Response().Header().Set(echo.HeaderRetryAfter, web.RetryUnavailable)
+	return web.WriteJSON(c, http.StatusServiceUnavailable, payload)
+}
+
+// Who asks whether the app is ready has the storage asked, for at most checkTime, and
+// not again within checkEvery, however many ask.
+const (
+	CheckEvery = 5 * time.Second
+	CheckTime  = 5 * time.Second
+)
+
+// A checkup remembers how a hub was when it was last looked at.
+type checkup struct {
+	check func(context.Context) error
+
+	mu  sync.Mutex // protects the following
+	at  time.Time
+	err error
+}
+
+// now returns why the hub cannot be used, nil if it can.
+func (u *checkup) now(ctx context.Context) error {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.at.IsZero() || time.Since(u.at) >= CheckEvery {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), CheckTime)
+		defer cancel()
+		u.err, u.at = u.check(ctx), time.Now()
+	}
+	return u.err
+}
+
+// undecodablePayload tells of messages that this process's worker cannot decode.
+type undecodablePayload struct {
+	Count    int                  `json:"count"`
+	Messages []undecodableMessage `json:"messages"`
+}
+
+type undecodableMessage struct {
+	Queue     string    `json:"queue"`
+	MessageID string    `json:"messageId"`
+	Reason    string    `json:"reason"`
+	Since     time.Time `json:"since"`
+	SetAside  bool      `json:"setAside"`
+}
+
+// maxUndecodableShown is how many of them health shows one by one.
+const maxUndecodableShown = 20
+
+// undecodable returns what health tells, nil if all can be decoded.
+func (m appAPI) undecodable() *undecodablePayload {
+	if m.hub == nil {
+		return nil
+	}
+	all := m.hub.Undecodable()
+	if len(all) == 0 {
+		return nil
+	}
+	payload := &undecodablePayload{Count: len(all)}
+	for _, u := range all[:min(len(all), maxUndecodableShown)] {
+		payload.Messages = append(payload.Messages, undecodableMessage{u.Queue, u.ID, secrets.Mask(u.Cause), u.Since.UTC(), u.SetAside})
+	}
+	return payload
+}
+
+// A retriedPayload is the answer to POST undecodable/retry.
+type retriedPayload struct {
+	Messages int `json:"messagesPutBack"`
+}
+
+// retryUndecodable answers POST undecodable/retry.
+func (m appAPI) retryUndecodable(c echo.Context, _ web.Query) error {
+	n, err := m.hub.RetryUndecodable(c.Request().Context())
+	if err != nil {
+		return fmt.Errorf("put back the messages that were set aside, after %d of them: %w", n, err)
+	}
+	return web.WriteJSON(c, http.StatusOK, retriedPayload{n})
+}
+
+// openAPI answers GET openapi.json.
+func (m appAPI) openAPI(c echo.Context, _ web.Query) error {
+	l := LinksOf(c)
+	return web.WriteJSON(c, http.StatusOK, OpenAPIDocument(m.Routes, l.origin+l.base))
+}

@@ -1,0 +1,452 @@
+package management
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
+	"github.com/labstack/echo/v4"
+)
+
+// instanceAPI has the operations on orchestrations.
+type instanceAPI struct{ *API }
+
+// shortestPoll bounds how often the storage is asked on a caller's behalf.
+const shortestPoll = 50 * time.Millisecond
+
+// start answers POST orchestrators/{name}[/{id}]. With timeout and
+// pollingInterval it waits for the instance to end.
+func (m instanceAPI) start(name string, id durable.InstanceID) operation {
+	return func(c echo.Context, q web.Query) error {
+		ctx := c.Request().Context()
+		input, err := web.ReadBody(c)
+		if err != nil {
+			return err
+		}
+		patience, err := patienceOf(q)
+		if err != nil {
+			return err
+		}
+		var opts []durable.StartOption
+		if version := q.Text("version"); version != "" {
+			opts = append(opts, durable.Version(version)) // else defaultVersion
+		}
+		if id != "" {
+			opts = append(opts, id)
+		}
+		started, err := m.instances.StartByName(ctx, name, input, opts...)
+		if unfit, ok := errors.AsType[*durable.InstanceIDError](err); ok {
+			return web.BadArgument("%s", unfit.Reason)
+		}
+		if long, ok := errors.AsType[*durable.TooLongError](err); ok {
+			return web.BadArgument("%v", long)
+		}
+		if err != nil {
+			return err
+		}
+		LinksOf(c).warning = m.warnOfStart(name, q.Text("version"))
+		return m.answerStarted(c, q, started, patience)
+	}
+}
+
+// patience says how long a caller waits for the instance that is started, and
+// how often to look whether it has ended. It is nil for one who does not.
+type patience struct{ timeout, interval time.Duration }
+
+func patienceOf(q web.Query) (*patience, error) {
+	timeout, waits := q.Seconds("timeout")
+	interval, both := q.Seconds("pollingInterval")
+	switch {
+	case !waits || !both:
+		return nil, nil
+	case interval > timeout:
+		return nil, web.BadArgument("Total timeout %v should be bigger than retry timeout %v", timeout.Seconds(), interval.Seconds())
+	}
+	return &patience{timeout, interval}, nil
+}
+
+// answerStarted answers a request that started an instance.
+func (m instanceAPI) answerStarted(c echo.Context, q web.Query, id durable.InstanceID, p *patience) error {
+	if p != nil {
+		return m.waitOrCheckStatus(c, q, id, p.timeout, p.interval)
+	}
+	return CheckStatus(c, id)
+}
+
+// waitOrCheckStatus waits for an instance to end and answers with its output
+// or, if it ended in another way, its status. If it has not ended in time, or
+// the server is stopping, it answers with the check-status payload
+// (HttpApiHandler.cs, WaitForCompletionOrCreateCheckStatusResponseAsync).
+func (m instanceAPI) waitOrCheckStatus(c echo.Context, q web.Query, id durable.InstanceID, timeout, interval time.Duration) error {
+	ctx := c.Request().Context()
+	for deadline := time.Now().Add(timeout); ; {
+		state, err := m.instances.Status(ctx, id, provider.Fetch{Output: true})
+		switch {
+		case err != nil:
+			return err
+		case state.Status == history.Completed:
+			return web.WriteJSON(c, http.StatusOK, PayloadJSON(state.Output))
+		case state.Status.IsTerminal():
+			return m.status(id)(c, q)
+		}
+		left := time.Until(deadline)
+		if left <= 0 || !m.pause(ctx, min(max(interval, shortestPoll), left)) {
+			return CheckStatus(c, id)
+		}
+	}
+}
+
+// pause waits for d; false means that the caller is gone or the server is
+// stopping.
+func (m instanceAPI) pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-m.draining:
+	}
+	return false
+}
+
+const (
+	// HeaderContinuation is the header with the token of the next page.
+	HeaderContinuation = "x-ms-continuation-token"
+
+	// retryStatus is when to ask again for a status that is not final, in
+	// seconds.
+	retryStatus = "5"
+)
+
+// A StatusPayload is what is told of an instance.
+type StatusPayload = statusjson.Status[historyEvent]
+
+// statusOf returns the payload of an instance, without history.
+func (m instanceAPI) statusOf(state *provider.InstanceState) StatusPayload {
+	return StatusPayload{
+		Name:            state.Name,
+		InstanceID:      state.Instance.InstanceID,
+		RuntimeStatus:   state.Status.String(),
+		Input:           PayloadJSON(state.Input),
+		CustomStatus:    PayloadJSON(state.CustomStatus),
+		Output:          PayloadJSON(state.Output),
+		CreatedTime:     wholeSeconds(state.CreatedAt),
+		LastUpdatedTime: wholeSeconds(state.LastUpdatedAt),
+		Version:         state.Version,
+		WaitsFor:        m.waitsFor(state),
+	}
+}
+
+// wholeSeconds formats t as the extension does, which adds "Z" to .NET's
+// format "s" (HttpApiHandler.cs, ConvertFrom).
+func wholeSeconds(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05") + "Z" }
+
+// PayloadJSON turns a stored payload into JSON: what is JSON stays what it is,
+// nothing becomes null, blanks an empty string, and any other text, like a
+// reason for termination, a string. So does JSON that is nested without end, or is not
+// valid UTF-8, which a hub may have from other programs
+// (ContextImplementations/DurableClient.cs, ParseToJToken).
+func PayloadJSON(stored *string) json.RawMessage {
+	switch {
+	case stored == nil:
+		return json.RawMessage("null")
+	case strings.TrimSpace(*stored) == "":
+		return json.RawMessage(`""`)
+	case json.Valid([]byte(*stored)) && !web.TooDeep([]byte(*stored)) && utf8.ValidString(*stored):
+		return json.RawMessage(*stored)
+	}
+	text, err := jsontext.Marshal(*stored)
+	if err != nil {
+		panic("a string cannot be encoded as JSON: " + err.Error())
+	}
+	return text
+}
+
+// status answers GET instances/{id}.
+func (m instanceAPI) status(id durable.InstanceID) operation {
+	return func(c echo.Context, q web.Query) error {
+		ctx := c.Request().Context()
+		fetch := statusFetch(q)
+		showInput := fetch.Input
+		state, _ := c.Get(stateKey).(*provider.InstanceState)
+		if state == nil {
+			var err error
+			if state, err = m.instances.Status(ctx, id, fetch); err != nil {
+				return err
+			}
+		}
+		if !showInput {
+			state.Input = nil
+		}
+		payload := m.statusOf(state)
+		if q.Boolean("showHistory", false) && state.Status != history.Pending {
+			events, err := m.instances.History(ctx, id)
+			if err != nil {
+				return err
+			}
+			payload.HistoryEvents = ShapeHistory(events, showInput, q.Boolean("showHistoryOutput", false))
+		}
+		payload.Warning = LinksOf(c).warning
+		code := statusCode(state.Status, q.Boolean("returnInternalServerErrorOnFailure", false))
+		if code == http.StatusAccepted {
+			c.Response().Header().Set(echo.HeaderLocation, LinksOf(c).requestURL(c.Request()))
+			c.Response().Header().Set(echo.HeaderRetryAfter, retryStatus)
+		}
+		return web.WriteJSON(c, code, payload)
+	}
+}
+
+// statusFetch returns what of an instance a request for its status is told.
+func statusFetch(q web.Query) provider.Fetch {
+	return provider.Fetch{Input: q.Boolean("showInput", true), Output: true}
+}
+
+// statusCode is the HTTP status that goes with a runtime status
+// (HttpApiHandler.cs, HandleGetStatusRequestAsync).
+func statusCode(s history.RuntimeStatus, errorOnFailure bool) int {
+	switch s {
+	case history.Pending, history.Running, history.ContinuedAsNew, history.Suspended:
+		return http.StatusAccepted
+	case history.Completed, history.Canceled, history.Terminated:
+		return http.StatusOK
+	case history.Failed:
+		if !errorOnFailure {
+			return http.StatusOK
+		}
+	}
+	return http.StatusInternalServerError
+}
+
+// list answers GET instances.
+func (m instanceAPI) list(c echo.Context, q web.Query) error {
+	showInput := q.Boolean("showInput", true)
+	size, err := q.PageSize()
+	if err != nil {
+		return err
+	}
+	page, err := m.instances.List(c.Request().Context(), provider.Query{
+		CreatedFrom:  q.Time("createdTimeFrom"),
+		CreatedTo:    q.Time("createdTimeTo"),
+		Statuses:     q.Statuses("runtimeStatus"),
+		IDPrefix:     q.Text("instanceIdPrefix"),
+		Fetch:        provider.Fetch{Input: showInput, Output: true},
+		PageSize:     size,
+		Continuation: c.Request().Header.Get(HeaderContinuation),
+	})
+	if err != nil {
+		return badToken(err)
+	}
+	payloads := make([]StatusPayload, len(page.Instances))
+	for i, state := range page.Instances {
+		payloads[i] = m.statusOf(state)
+		if !showInput {
+			payloads[i].Input = PayloadJSON(nil)
+		}
+	}
+	c.Response().Header().Set(HeaderContinuation, page.Continuation)
+	setUnreadable(c, len(page.Unreadable))
+	return web.WriteJSON(c, http.StatusOK, payloads)
+}
+
+// badToken returns err, or the answer to a continuation token that the hub did not hand
+// out.
+func badToken(err error) error {
+	if !errors.Is(err, provider.ErrContinuation) {
+		return err
+	}
+	return web.AnswerWith(http.StatusBadRequest, web.WithCause("The continuation token is not one that this task hub returned.", err))
+}
+
+// accepted is an operation on an instance that needs nothing but a reason and is
+// answered with status 202.
+func accepted(id durable.InstanceID, do func(ctx context.Context, id durable.InstanceID, reason string) error) operation {
+	return func(c echo.Context, q web.Query) error {
+		if err := do(c.Request().Context(), id, q.Text("reason")); err != nil {
+			return err
+		}
+		return c.NoContent(http.StatusAccepted)
+	}
+}
+
+func (m instanceAPI) terminate(ctx context.Context, id durable.InstanceID, reason string) error {
+	return m.instances.Terminate(ctx, id, reason)
+}
+
+// rewind answers POST instances/{id}/rewind. Unlike others it says why it
+// refuses, as a JSON string (HttpApiHandler.cs, HandleRewindInstanceRequestAsync).
+func (m instanceAPI) rewind(id durable.InstanceID) operation {
+	return func(c echo.Context, q web.Query) error {
+		err := m.instances.Rewind(c.Request().Context(), id, q.Text("reason"))
+		if state, ok := errors.AsType[*durable.InstanceStateError](err); ok {
+			return web.WriteJSON(c, http.StatusPreconditionFailed, state.Error())
+		}
+		switch {
+		case err == nil:
+			return c.NoContent(http.StatusAccepted)
+		case errors.Is(err, durable.ErrInstanceNotFound):
+			return web.WriteJSON(c, http.StatusNotFound, fmt.Sprintf("No orchestration with instance ID \"%s\" found.", id))
+		case errors.Is(err, durable.ErrNotSupported):
+			return web.AnswerWith(http.StatusNotImplemented, web.WithCause("Rewind is not supported by the underlying storage provider.", err))
+		}
+		return err
+	}
+}
+
+// restart answers POST instances/{id}/restart, as a start is answered
+// (HttpApiHandler.cs, HandleRestartInstanceRequestAsync).
+func (m instanceAPI) restart(id durable.InstanceID) operation {
+	return func(c echo.Context, q web.Query) error {
+		patience, err := patienceOf(q)
+		if err != nil {
+			return err
+		}
+		var opts []durable.StartOption
+		if !q.Boolean("restartWithNewInstanceId", true) {
+			opts = append(opts, id)
+		}
+		restarted, err := m.instances.Restart(c.Request().Context(), id, opts...)
+		if exists, ok := errors.AsType[*provider.InstanceExistsError](err); ok {
+			return web.AnswerWith(http.StatusConflict, web.WithCause("A non-terminal instance with this instance ID already exists.", exists))
+		}
+		switch {
+		case errors.Is(err, durable.ErrInstanceNotFound):
+			return web.AnswerWith(http.StatusBadRequest, web.WithCause("InstanceId does not match a valid orchestration instance.", err))
+		case err != nil:
+			return err
+		}
+		if len(m.knownOrchestrators()) > 0 {
+			state, err := m.instances.Status(c.Request().Context(), restarted, provider.Fetch{})
+			if err == nil { // else it is started all the same
+				LinksOf(c).warning = m.warnOfStart(state.Name, state.Version)
+			}
+		}
+		return m.answerStarted(c, q, restarted, patience)
+	}
+}
+
+// A purgePayload says what a purge removed
+// (WebJobs.Extensions.DurableTask/PurgeHistoryResult.cs).
+type purgePayload struct {
+	InstancesDeleted int `json:"instancesDeleted"`
+}
+
+// purge answers DELETE instances/{id}. It refuses an instance that has not
+// ended with a sentence, as a JSON string (HttpApiHandler.cs,
+// HandleDeleteHistoryByIdRequestAsync).
+func (m instanceAPI) purge(id durable.InstanceID) operation {
+	return func(c echo.Context, _ web.Query) error {
+		result, err := m.instances.Purge(c.Request().Context(), id)
+		if state, ok := errors.AsType[*durable.InstanceStateError](err); ok {
+			return web.WriteJSON(c, http.StatusPreconditionFailed, state.Error())
+		}
+		if err != nil {
+			return err
+		}
+		return web.WriteJSON(c, http.StatusOK, purgePayload{result.Instances})
+	}
+}
+
+// purgeMany answers DELETE instances. Whatever statuses are asked for, only
+// instances that have ended are purged (HttpApiHandler.cs,
+// HandleDeleteHistoryWithFiltersRequestAsync).
+func (m instanceAPI) purgeMany(c echo.Context, q web.Query) error {
+	from, ok := web.ParseTime(q.Text("createdTimeFrom"))
+	if !ok {
+		return web.WriteJSON(c, http.StatusBadRequest, "Please provide value for 'createdTimeFrom' parameter.")
+	}
+	to, ok := web.ParseTime(q.Text("createdTimeTo"))
+	if !ok {
+		to = time.Now()
+	}
+	result, err := m.instances.PurgeMany(c.Request().Context(), durable.PurgeFilter{
+		CreatedFrom: from, CreatedTo: to, Statuses: q.Statuses("runtimeStatus"), IDPrefix: q.Text("instanceIdPrefix"),
+	})
+	setUnreadable(c, result.Unreadable)
+	switch {
+	case err != nil:
+		return err
+	case result.Instances == 0:
+		return c.NoContent(http.StatusNotFound)
+	}
+	return web.WriteJSON(c, http.StatusOK, purgePayload{result.Instances})
+}
+
+// tracking answers GET instances/{id}/tracking: a page of the audit of an
+// instance.
+func (m instanceAPI) tracking(id durable.InstanceID) operation {
+	return func(c echo.Context, q web.Query) error {
+		size, err := q.PageSize()
+		if err != nil {
+			return err
+		}
+		from := c.Request().Header.Get(HeaderContinuation)
+		page, err := m.instances.Tracking(c.Request().Context(), id, provider.TrackingQuery{PageSize: size, Continuation: from})
+		switch {
+		case errors.Is(err, provider.ErrNotSupported):
+			return web.AnswerWith(http.StatusNotImplemented, web.WithCause("This hub keeps no audit of its orchestrations.", err))
+		case err != nil:
+			return badToken(err)
+		case len(page.Records) == 0 && from == "" && page.Continuation == "":
+			return notFoundEmpty(c)
+		}
+		records := make([]historyEvent, len(page.Records))
+		for i := range page.Records {
+			records[i] = shapeRecord(&page.Records[i], q.Boolean("showInput", true), q.Boolean("showHistoryOutput", false))
+		}
+		c.Response().Header().Set(HeaderContinuation, page.Continuation)
+		return web.WriteJSON(c, http.StatusOK, records)
+	}
+}
+
+// raiseEvent answers POST instances/{id}/raiseEvent/{name}. An empty body
+// counts as null, which the extension refuses, since its own JavaScript client
+// sends that for an event without data.
+func (m instanceAPI) raiseEvent(id durable.InstanceID, name string) operation {
+	return func(c echo.Context, _ web.Query) error {
+		ctx := c.Request().Context()
+		if len(name) > web.MaxName {
+			return web.BadRequest("The name of an event must not exceed %d bytes.", web.MaxName)
+		}
+		payload, err := eventPayload(c)
+		if err == nil {
+			if err = m.instances.RaiseEvent(ctx, id, name, payload); err != nil {
+				return err
+			}
+			return c.NoContent(http.StatusAccepted)
+		}
+		// The extension looks at the instance before it looks at the body.
+		state, statusErr := m.instances.Status(ctx, id, provider.Fetch{})
+		switch {
+		case statusErr != nil:
+			return statusErr
+		case state.Status.IsTerminal():
+			return durable.ErrInstanceEnded
+		}
+		return err
+	}
+}
+
+func eventPayload(c echo.Context) (json.RawMessage, error) {
+	media, _, err := mime.ParseMediaType(c.Request().Header.Get(echo.HeaderContentType))
+	if err != nil || media != echo.MIMEApplicationJSON {
+		return nil, web.BadRequest("Only application/json request content is supported")
+	}
+	payload, err := web.ReadBody(c)
+	if err == nil && payload == nil {
+		payload = json.RawMessage("null")
+	}
+	return payload, err
+}
