@@ -50,7 +50,7 @@ func (s *session) open() (*provider.OrchestrationWorkItem, error) {
 			s.number, s.execution, s.next = r.number, r.Instance.ExecutionID, len(item.History)
 		}
 		p := s.progress(r, func() ([]history.Event, error) { return item.History, nil })
-		c, err = classify(t, p, s.inFlight)
+		c, err = classify(t, &p, s.inFlight)
 		return err
 	})
 	if err != nil || !s.accept(c) {
@@ -65,11 +65,11 @@ func (s *session) open() (*provider.OrchestrationWorkItem, error) {
 }
 
 // progress returns what decides about messages.
-func (s *session) progress(r *row, past func() ([]history.Event, error)) *provider.Progress {
+func (s *session) progress(r *row, past func() ([]history.Event, error)) provider.Progress {
 	if r == nil {
-		return &provider.Progress{}
+		return provider.Progress{}
 	}
-	return &provider.Progress{Known: true, Execution: r.Instance.ExecutionID, Status: r.Status, Begun: s.next > 0, History: past}
+	return provider.Progress{Known: true, Execution: r.Instance.ExecutionID, Status: r.Status, Begun: s.next > 0, History: past}
 }
 
 // classified is messages by their dispositions.
@@ -304,7 +304,8 @@ func (s *session) load(more []*message) ([]provider.TaskMessage, error) {
 		if err != nil {
 			return err
 		}
-		c, err = classify(t, s.progress(r, func() ([]history.Event, error) { return t.events(r.number) }), more)
+		p := s.progress(r, func() ([]history.Event, error) { return t.events(r.number) })
+		c, err = classify(t, &p, more)
 		return err
 	})
 	if err != nil || !s.accept(c) {

@@ -10,8 +10,11 @@ import (
 // Table is one of a store's tables, as its index in [Tables]. The log has it.
 type Table byte
 
-// Tables describes a store's tables.
+// Tables describes a store's tables, at most [MaxTables].
 type Tables []TableInfo
+
+// MaxTables is how many tables a store can have.
+const MaxTables = 8
 
 // TableInfo describes a table.
 type TableInfo struct {
@@ -33,7 +36,7 @@ type Layer struct {
 	Last uint64
 
 	tables   Tables
-	overlays []overlay // by table
+	overlays [MaxTables]overlay
 	size     int       // of keys and values, in bytes
 }
 
@@ -46,7 +49,7 @@ type overlay struct {
 
 // NewLayer returns a layer without changes.
 func NewLayer(tables Tables, last uint64) *Layer {
-	return &Layer{Last: last, tables: tables, overlays: make([]overlay, len(tables))}
+	return &Layer{Last: last, tables: tables}
 }
 
 // Set puts a record, or deletes it if value is nil.

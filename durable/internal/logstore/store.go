@@ -122,7 +122,8 @@ func (s *Store) View(f func(*View) error) error { return s.view(nil, f) }
 func (s *Store) view(staged *Layer, f func(*View) error) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	v := &View{tables: s.tables, layers: make([]*Layer, 0, 3)}
+	v := &View{tables: s.tables}
+	v.layers = v.room[:0]
 	for _, l := range []*Layer{staged, s.active, s.flushing} {
 		if l != nil {
 			v.layers = append(v.layers, l)

@@ -13,6 +13,8 @@ type View struct {
 	base   Reader
 	tables Tables
 	layers []*Layer // the newest first
+	room   [3]*Layer
+	key    []byte // of the base, so that callers' keys do not escape to the heap
 }
 
 // Damage returns the error of a record that is not what was written.
@@ -28,7 +30,8 @@ func (v *View) Get(table Table, key []byte) ([]byte, error) {
 			return value, nil
 		}
 	}
-	return v.base.Get(table, key)
+	v.key = append(v.key[:0], key...)
+	return v.base.Get(table, v.key)
 }
 
 // Must returns a record that has to be there.

@@ -187,11 +187,11 @@ func splitPieceKey(k []byte) (key []byte, n int) {
 type reader struct {
 	tx      *bolt.Tx
 	tables  logstore.Tables
-	buckets []bucket // opened when they are needed
+	buckets [logstore.MaxTables]bucket // opened when they are needed
 }
 
 func newReader(tx *bolt.Tx, tables logstore.Tables) *reader {
-	return &reader{tx: tx, tables: tables, buckets: make([]bucket, len(tables))}
+	return &reader{tx: tx, tables: tables}
 }
 
 // bucket returns a table's bucket.
