@@ -90,12 +90,12 @@ type Store struct {
 	doomed   bool         // no other attempt may follow
 }
 
-// New returns a store of the given tables. Its base has all groups up to the
-// given one, and its log none after it.
-func New(tables Tables, base Base, groups Log, last uint64, logger *slog.Logger) *Store {
+// New returns a store. recovered has the changes of the log that the base does not
+// have; its last group is the log's. Without any, it is an empty layer.
+func New(base Base, groups Log, recovered *Layer, logger *slog.Logger) *Store {
 	return &Store{
 		Limits: Limits{Flush: 8 << 20, Wait: 64 << 20, Retry: time.Second},
-		tables: tables, log: logger, base: base, groups: groups, last: last, active: NewLayer(tables, last),
+		tables: recovered.tables, log: logger, base: base, groups: groups, last: recovered.Last, active: recovered,
 		full: make(chan struct{}, 1), flushed: make(chan struct{}, 1), closing: make(chan struct{}),
 	}
 }

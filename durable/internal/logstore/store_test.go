@@ -106,8 +106,8 @@ type stage struct {
 	w      *Writer[*Txn]
 }
 
-func newStage(t *testing.T, groups *memoryLog, base *memoryBase) *stage {
-	s := New(testTables, base, groups, base.last, slog.New(slog.DiscardHandler))
+func newStage(t *testing.T, groups *memoryLog, base *memoryBase, recovered *Layer) *stage {
+	s := New(base, groups, recovered, slog.New(slog.DiscardHandler))
 	s.Limits = Limits{Flush: 500, Wait: 1000, Retry: time.Millisecond}
 	s.Start()
 	w := NewWriter(s, WriterConfig[*Txn]{
@@ -117,7 +117,7 @@ func newStage(t *testing.T, groups *memoryLog, base *memoryBase) *stage {
 }
 
 func emptyStage(t *testing.T) *stage {
-	return newStage(t, &memoryLog{groups: map[uint64][]byte{}}, &memoryBase{records: [3]map[string][]byte{{}, {}, {}}})
+	return newStage(t, &memoryLog{groups: map[uint64][]byte{}}, &memoryBase{records: [3]map[string][]byte{{}, {}, {}}}, NewLayer(testTables, 0))
 }
 
 func (s *stage) put(table Table, key, value string) error {
@@ -173,15 +173,15 @@ func TestStore_NeedsNoMoreThanALogAndABase(t *testing.T) {
 			}
 		}
 	}
-	recovered := NewLayer(testTables, 0)
 	s.base.mu.Lock()
 	reached := s.base.last
+	recovered := NewLayer(testTables, reached)
 	for number := reached + 1; number <= 500; number++ {
 		if err := recovered.Replay(number, s.groups.groups[number]); err != nil {
 			t.Error(err)
 		}
 	}
-	base := &memoryBase{last: 500}
+	base := &memoryBase{last: reached}
 	for table := range base.records {
 		base.records[table] = maps.Clone(s.base.records[table])
 	}
@@ -189,17 +189,14 @@ func TestStore_NeedsNoMoreThanALogAndABase(t *testing.T) {
 	if reached == 0 {
 		t.Error("no layer has reached the base")
 	}
-	if err := base.Write(recovered, false); err != nil {
-		t.Error(err)
-	}
-	again := newStage(t, &memoryLog{groups: map[uint64][]byte{}}, base)
+	again := newStage(t, &memoryLog{groups: map[uint64][]byte{}}, base, recovered)
 	if diff := cmp.Diff(want, again.contents()); diff != "" {
 		t.Errorf("after a crash (-want +got):\n%s", diff)
 	}
 	again.close()
 	s.close()
-	if s.base.last != 500 {
-		t.Errorf("the base ends with group %d, want 500", s.base.last)
+	if s.base.last != 500 || base.last != 500 {
+		t.Errorf("the bases end with groups %d and %d, want 500", s.base.last, base.last)
 	}
 }
 

@@ -123,7 +123,7 @@ func Open(path string, o Options) (_ *File, err error) {
 
 // Store returns the hub's store.
 func (f *File) Store() *logstore.Store {
-	return logstore.New(f.tables, f, f.journal, f.last, f.log)
+	return logstore.New(f, f.journal, logstore.NewLayer(f.tables, f.last), f.log)
 }
 
 // recover returns the changes that are in the journal and not in the database.
