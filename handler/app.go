@@ -13,13 +13,13 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// An App is what a program is made of.
+// An App is a program's functions, triggers and routes.
 type App struct {
 	// Functions are the app's orchestrators and activities.
 	Functions []*durable.Function
 
-	// Triggers are functions that something else starts: a clock, a message, a
-	// blob. Each needs a function.json, which -write-functions writes.
+	// Triggers are functions that a clock, a message, a blob or the like starts. Each
+	// needs a function.json, which -write-functions writes.
 	Triggers []Trigger
 
 	// Routes adds the app's own HTTP routes to api, the group of the route
@@ -35,16 +35,15 @@ type App struct {
 const (
 	exitOK       = 0 // stopped as asked, with nothing left running
 	exitFailed   = 1 // could not serve, or did not get everything to an end in time
-	exitNoConfig = 2 // the port to listen on makes no sense
-	exitUsage    = 2 // the program's arguments make no sense
+	exitNoConfig = 2 // the port to listen on is invalid
+	exitUsage    = 2 // the program's arguments are invalid
 )
 
-// Main runs app until the process is asked to stop by SIGTERM or SIGINT, or its
-// parent, the Functions host, dies, and then exits. A second signal ends it at
-// once. It never returns.
+// Main runs app until SIGTERM or SIGINT, or until its parent, the Functions host, dies, and
+// then exits. A second signal ends the process at once. It never returns.
 //
-// The program's arguments may ask for something else: -write-functions writes
-// the function.json of each trigger, -init a new app.
+// The program's arguments may be a command instead: -write-functions writes the
+// function.json of each trigger, -init a new app; --help lists them.
 func Main(app App) {
 	code, done := mainCommand(app)
 	if !done {
@@ -55,8 +54,8 @@ func Main(app App) {
 
 func run(app App) int {
 	// When the host is killed, the pipe behind standard output breaks. Without
-	// this the next line of the log would end the process before it has handed
-	// back what it works on. Nobody reads the channel.
+	// this the next line of the log would end the process before it has released
+	// its partitions. The channel is never read.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()

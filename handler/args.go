@@ -14,8 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// An appCommand is what an app's program does instead of serving, if its first
-// argument asks for it.
+// An appCommand is a command that an app's program runs instead of serving.
 type appCommand struct {
 	name string // the first argument
 	args string // what may follow, for the usage
@@ -32,16 +31,15 @@ var appCommands = []appCommand{
 	{"-init", "[FOLDER]", "write a new app into FOLDER, which must be empty", initCommand},
 }
 
-// helpWords and versionWords ask for the usage and the version; -init and the
-// others take the first of them, too.
+// helpWords and versionWords print the usage and the version.
 var (
 	helpWords    = []string{"--help", "-help", "-h", "help"}
 	versionWords = []string{"--version", "-version", "version"}
 )
 
-// runCommand does what the program's arguments ask for, and returns the code to
-// exit with. Done is false if they ask for nothing. Behind the host arguments
-// that are not known are left alone: host.json may have some for the app.
+// runCommand runs the command in the program's arguments and returns the exit code. Done is
+// false if there is none. Behind the host unknown arguments are ignored: host.json may have
+// some for the app.
 func runCommand(app App, args []string, out, errs io.Writer) (code int, done bool) {
 	if len(args) == 0 {
 		return exitOK, false

@@ -21,7 +21,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
-// hubCommand is what the program does when its first argument is hub.
+// hubCommand runs a command of the hub tool.
 func hubCommand(app App, args []string, out, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
@@ -59,7 +59,7 @@ func (t *hubTool) open(context.Context) (*hubcli.Target, error) {
 		return nil, err
 	}
 	key := cfg.Key
-	cfg.Address, cfg.Key = "", "" // it serves nobody else
+	cfg.Address, cfg.Key = "", "" // only this command calls it
 	s := New(t.app, cfg)
 	if s.cfg.Problem != nil {
 		return nil, s.cfg.Problem
@@ -137,8 +137,8 @@ type deleter interface {
 	Delete(ctx context.Context, force bool) error
 }
 
-// deleteHub deletes a hub, and one that a worker has only by force. Such a worker makes
-// the hub again, empty, which is told.
+// deleteHub deletes a hub, or with force one that a worker has. Such a worker creates the
+// hub again, of which deleteHub warns.
 func deleteHub(ctx context.Context, hub deleter, r hubcli.DeleteRequest) error {
 	err := hub.Delete(ctx, false)
 	switch {
@@ -151,8 +151,8 @@ func deleteHub(ctx context.Context, hub deleter, r hubcli.DeleteRequest) error {
 	return hub.Delete(ctx, true)
 }
 
-// crashes returns what has crashed the app on this machine, and forgets it if it is told
-// to.
+// crashes returns the functions that crashed the app on this machine. With forget it
+// removes the record.
 func (t *hubTool) crashes(forget bool) ([]durable.Crash, error) {
 	cfg, err := t.config()
 	if err != nil {

@@ -20,19 +20,18 @@ import (
 // A hubCopy copies a hub between the places that a configuration knows.
 type hubCopy struct{ Config }
 
-// A hubPlace is one end of a copy.
+// A hubPlace is the source or the target of a copy.
 type hubPlace struct {
 	hub provider.Portable
-	// finish makes what was copied count, and lets go of the hub; whole says
-	// whether it is all there.
+	// finish closes the hub. Whole says whether the copy is complete: a file gets its
+	// name then, and is deleted otherwise.
 	finish func(whole bool) error
 }
 
-// copyTold is how often it is told how far a copy is.
-const copyTold = 2 * time.Second
-
-// copyAgain is how often it is looked whether a worker has let go of a hub.
-const copyAgain = time.Second
+const (
+	reportEvery = 2 * time.Second // between two reports of a copy's progress
+	retryEvery  = time.Second     // between two attempts to copy a hub that a worker has
+)
 
 func (c hubCopy) run(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {
 	if r.TaskHub != "" {
@@ -45,18 +44,18 @@ func (c hubCopy) run(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, e
 	if err := c.checkApart(r.From, r.To); err != nil {
 		return nil, err
 	}
-	told := false
+	waiting := false
 	for deadline := time.Now().Add(r.Wait); ; {
 		totals, err := c.once(ctx, r)
 		busy := errors.Is(err, provider.ErrHubBusy) || taskhub.IsHeld(err)
 		if !busy || time.Now().After(deadline) {
 			return totals, err
 		}
-		if !told {
-			told = true
+		if !waiting {
+			waiting = true
 			r.Progress(fmt.Sprintf("%v; waiting until it is free, for %v at most", err, r.Wait))
 		}
-		if !taskhub.Pause(ctx, copyAgain) {
+		if !taskhub.Pause(ctx, retryEvery) {
 			return totals, ctx.Err()
 		}
 	}
@@ -72,11 +71,11 @@ func (c hubCopy) once(ctx context.Context, r hubcli.CopyRequest) (totals provide
 	if err != nil {
 		return totals, fmt.Errorf("open %s: %w", r.To, err)
 	}
-	var told time.Time
+	var reported time.Time
 	began := time.Now()
 	totals, err = provider.CopyHub(ctx, from.hub, to.hub, provider.ExportOptions{IgnoreHidden: r.IgnoreHidden, Notice: r.Progress}, func(t provider.Totals) {
-		if now := time.Now(); now.Sub(began) > copyTold && now.Sub(told) > copyTold {
-			told = now
+		if now := time.Now(); now.Sub(began) > reportEvery && now.Sub(reported) > reportEvery {
+			reported = now
 			r.Progress(fmt.Sprintf("copied %v …", t))
 		}
 	})
@@ -86,7 +85,7 @@ func (c hubCopy) once(ctx context.Context, r hubcli.CopyRequest) (totals provide
 	return totals, errors.Join(err, to.finish(err == nil))
 }
 
-// place reads what FROM or TO names: a file, or a connection.
+// place parses FROM or TO: a file, or a connection.
 func (c hubCopy) place(text string) (kind StorageType, name string, err error) {
 	word, name, _ := strings.Cut(text, ":")
 	switch strings.ToLower(word) {
@@ -135,7 +134,7 @@ func isOneFile(a, b string) bool {
 	return err == nil && os.SameFile(first, second)
 }
 
-// unfinished returns the name of a hub's file until all is in it.
+// unfinished returns the name of a hub's file until the copy is complete.
 func unfinished(path string) string { return path + ".copying" }
 
 func (c hubCopy) source(text string) (hubPlace, error) {
@@ -156,7 +155,7 @@ func (c hubCopy) source(text string) (hubPlace, error) {
 	return hubPlace{hub, func(bool) error { return hub.Close() }}, nil
 }
 
-// target opens the hub to copy to. A file gets its name when all is in it.
+// target opens the hub to copy to.
 func (c hubCopy) target(text string) (hubPlace, error) {
 	kind, name, err := c.place(text)
 	if err != nil {
@@ -187,7 +186,7 @@ func (c hubCopy) target(text string) (hubPlace, error) {
 	}}, nil
 }
 
-// removeEmpty deletes a hub's file if there is one and nothing is in it.
+// removeEmpty deletes a hub's file if it is there and empty.
 func (c hubCopy) removeEmpty(path string) error {
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil

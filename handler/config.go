@@ -52,9 +52,9 @@ const (
 // shortestKey is how many characters a key should have at least.
 const shortestKey = 16
 
-// Config says how a [Server] works. The zero value works: a standalone server
-// on 127.0.0.1:8080, with routes at the root, that has no storage and says so.
-// [Load] makes the one that a program started by a host should have.
+// Config configures a [Server]. The zero value is a standalone server on 127.0.0.1:8080
+// without a route prefix and without storage. [Load] makes the Config of a program that a
+// host started.
 type Config struct {
 	// Address is what to listen on, host and port. Default "127.0.0.1:8080".
 	Address string
@@ -95,16 +95,15 @@ type Config struct {
 	StorageType StorageType
 	Embedded    EmbeddedConfig
 
-	// EventGrid says whom to tell of orchestrations that begin and end.
+	// EventGrid configures the publication of status changes to an Event Grid topic.
 	EventGrid EventGridConfig
 
 	// Overridable says which instances a start with their ID may replace.
 	Overridable durable.OverridableStates
 
-	// Key is what callers of the management API must have, as the parameter code
-	// or in the header x-functions-key. Empty means that they need none, which is
-	// only for a server that nobody but this machine can reach, or behind the
-	// host, which asks for keys itself.
+	// Key is the key that callers of the management API must send, as the parameter code
+	// or in the header x-functions-key. It may be empty, which means that they need none,
+	// if only this machine can reach the server, or behind the host, which checks keys.
 	Key string
 
 	// UseForwardedHost says that standalone, too, X-Forwarded-Host and
@@ -145,15 +144,15 @@ type Config struct {
 	// server logs when it starts.
 	Notices []string
 
-	// Problem is what is wrong with the configuration. If it is not nil the
-	// server answers every call with status 503 and this reason.
+	// Problem says what is wrong with the configuration. If it is not nil, the server
+	// answers every call with status 503 and this reason.
 	Problem error
 
-	// plan is the hosting plan, as far as it was looked at.
+	// plan is the hosting plan, if Load found it out.
 	plan settings.Plan
 
-	// forwards says that the host passes requests on as they come, if it does not
-	// proxy them (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs).
+	// forwards says that enableForwardingHttpRequest is true
+	// (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs).
 	forwards bool
 
 	// onDevMachine says that the host is Core Tools' `func start`.
@@ -193,8 +192,8 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// withoutSecrets returns a copy of c whose problem, notices and logs tell no
-// secrets: whatever is said of a configuration is said of what this returns.
+// withoutSecrets returns a copy of c in whose problem, notices and logs secrets are
+// masked.
 func (c Config) withoutSecrets() Config {
 	c.Problem = secrets.Error(c.Problem)
 	c.Notices = slices.Clone(c.Notices)
@@ -205,15 +204,15 @@ func (c Config) withoutSecrets() Config {
 	return c
 }
 
-// effective returns what all settings that have an effect are. Secrets are masked.
+// effective returns the settings that have an effect, with secrets masked.
 func (c Config) effective() []settings.EffectiveSetting {
 	c = c.WithDefaults()
 	c.Worker, c.Storage = c.Worker.WithDefaults(), c.Storage.WithDefaults()
 	return settings.Effective(settingRows(), &c, c.sources)
 }
 
-// isForThisMachine reports whether only who works on this machine should call the
-// app, though it asks for no key.
+// isForThisMachine reports whether the app needs no key because only this machine should
+// call it.
 func (c Config) isForThisMachine() bool {
 	if c.BehindHost {
 		return c.onDevMachine

@@ -23,7 +23,7 @@
 //
 //	func confirm(ctx context.Context, call *handler.Invocation, o Order) error {
 //		if _, err := durable.Start(ctx, call.Client, Ship, o); err != nil {
-//			return err // the message comes again
+//			return err // the host delivers the message again
 //		}
 //		receipts.Put(call, Receipt{o.ID, "confirmed"})
 //		return nil

@@ -13,23 +13,21 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// An EventGridConfig says which Event Grid topic is told of orchestrations that
-// begin and end, and how. The zero value tells nobody.
+// An EventGridConfig configures the publication of orchestrations' status changes to an
+// Event Grid topic. The zero value publishes nothing.
 type EventGridConfig struct {
-	// Endpoint is the topic's URL. Empty means that nobody is told.
+	// Endpoint is the topic's URL. Empty turns publication off.
 	Endpoint string
 
-	// Key is what the topic asks for, KeySetting the name of the setting that has
-	// it.
+	// Key is the topic's key, KeySetting the name of the setting that has it.
 	Key, KeySetting string
 
-	// Statuses are those that are told of: Running, Completed, Failed, Terminated.
-	// All if it is empty.
+	// Statuses to publish: Running, Completed, Failed, Terminated. Empty means all.
 	Statuses []string
 
-	// RetryCount is how often an event is sent again that could not be delivered.
-	// RetryInterval is the pause before that, 5 minutes if it is zero. That is
-	// done after errors of the network, status 503, and RetryStatuses.
+	// RetryCount is the number of retries of an event, after errors of the network,
+	// status 503 and RetryStatuses. RetryInterval is the pause before each, default
+	// 5 minutes.
 	RetryCount    int
 	RetryInterval time.Duration
 	RetryStatuses []int
@@ -53,9 +51,9 @@ func isTopic(text string) bool {
 	return err == nil && u.Host != "" && (u.Scheme == "https" || u.Scheme == "http")
 }
 
-// findTopicKey finds the key of the topic, if there is one, whose setting is from
-// source (WebJobs.Extensions.DurableTask/EventGridLifeCycleNotificationHelper.cs, the
-// constructor).
+// findTopicKey finds the key of the topic, if there is one. Source is where the topic's
+// setting comes from (WebJobs.Extensions.DurableTask/EventGridLifeCycleNotificationHelper.cs,
+// the constructor).
 func (c *EventGridConfig) findTopicKey(vars settings.Variables, source string) error {
 	if c.Endpoint == "" {
 		return nil
@@ -71,9 +69,8 @@ func (c *EventGridConfig) findTopicKey(vars settings.Variables, source string) e
 	return nil
 }
 
-// startNotifications has cfg's worker tell the topic, if there is one, of what
-// begins and ends. The returned function, to be called with the server's
-// context, sends until that ends.
+// startNotifications makes cfg's worker publish status changes, if there is a topic. The
+// returned function sends them until its context ends.
 func startNotifications(cfg *Config) (run func(context.Context)) {
 	c := cfg.EventGrid
 	if c.Endpoint == "" {

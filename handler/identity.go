@@ -14,16 +14,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// tokenMargin is how long before a token ends another is got, so that it does
-// not end on its way.
+// tokenMargin is how long before its expiry a token is renewed, so that it does not expire
+// on its way.
 const tokenMargin = 5 * time.Minute
 
-// maxTokens bounds how many tokens are kept. An app needs a few.
+// maxTokens bounds the cached tokens. An app needs a few.
 const maxTokens = 1000
 
-// identityTokens gets tokens of the identity that the app has in Azure, for the
-// requests of durable.CallHTTP, and keeps them while they are good. The extension
-// asks for one with every request (ManagedIdentityTokenSource.cs, GetTokenAsync).
+// identityTokens caches tokens of the app's identity in Azure for durable.CallHTTP. The
+// extension requests one for every call (ManagedIdentityTokenSource.cs, GetTokenAsync).
 type identityTokens struct {
 	newCredential func(durable.ManagedIdentity) (azcore.TokenCredential, error)
 	now           func() time.Time
@@ -36,15 +35,14 @@ type identityTokens struct {
 
 var _ durable.TokenProvider = (*identityTokens)(nil)
 
-// An identityToken is one that is kept. Who holds turn may read and change it,
-// so that one call asks for it and the others wait.
+// An identityToken is a cached token. The holder of turn may read and change it, so that
+// one call requests it and the others wait.
 type identityToken struct {
 	turn    chan struct{}
 	current azcore.AccessToken
 }
 
-// withIdentity returns cfg with tokens of the app's identity, if it has no
-// others.
+// withIdentity returns cfg with tokens of the app's identity, unless it has a provider.
 func withIdentity(cfg durable.Config, log *slog.Logger) durable.Config {
 	if cfg.HTTP.Tokens == nil {
 		cfg.HTTP.Tokens = newIdentityTokens(log)
@@ -73,8 +71,8 @@ func defaultCredential(m durable.ManagedIdentity) (azcore.TokenCredential, error
 	return azidentity.NewDefaultAzureCredential(&options)
 }
 
-// Token returns a token that is good for some minutes at least, if there is one
-// to be had.
+// Token returns a token that is valid for some minutes or, if none can be requested, a
+// cached one that has not expired.
 func (p *identityTokens) Token(ctx context.Context, m durable.ManagedIdentity) (string, error) {
 	credential, kept, err := p.find(m)
 	if err != nil {
@@ -90,30 +88,30 @@ func (p *identityTokens) Token(ctx context.Context, m durable.ManagedIdentity) (
 	if fresh(kept.current, now) {
 		return kept.current.Token, nil
 	}
-	p.log.Debug("a token of the app's identity is asked for", "event", "RetrievingToken", "resource", m.Resource)
+	p.log.Debug("requesting a token of the app's identity", "event", "RetrievingToken", "resource", m.Resource)
 	token, err := credential.GetToken(ctx, policy.TokenRequestOptions{Scopes: []string{m.Resource}, TenantID: m.TenantID})
 	switch {
 	case err == nil:
 		kept.current = token
 		return token.Token, nil
-	case kept.current.ExpiresOn.After(now): // it is good a while yet
-		p.log.Warn("no other token of the app's identity is to be had yet", "event", "TokenRenewalFailed", "resource", m.Resource,
+	case kept.current.ExpiresOn.After(now):
+		p.log.Warn("cannot renew the token of the app's identity; the current one is still valid", "event", "TokenRenewalFailed", "resource", m.Resource,
 			"until", kept.current.ExpiresOn.UTC(), "error", err)
 		return kept.current.Token, nil
 	case ctx.Err() != nil:
-		return "", err // whoever asked has given up
+		return "", err // the caller has given up
 	default:
-		p.log.Error("no token of the app's identity is to be had", "event", "TokenRetrievalFailed", "resource", m.Resource, "error", err)
+		p.log.Error("cannot get a token of the app's identity", "event", "TokenRetrievalFailed", "resource", m.Resource, "error", err)
 		return "", err
 	}
 }
 
-// fresh reports whether a token needs no successor yet.
+// fresh reports whether a token needs no renewal yet.
 func fresh(t azcore.AccessToken, now time.Time) bool {
 	return t.Token != "" && now.Before(t.ExpiresOn.Add(-tokenMargin)) && (t.RefreshOn.IsZero() || now.Before(t.RefreshOn))
 }
 
-// find returns the credential for m, and where its token is kept.
+// find returns the credential for m and its cached token.
 func (p *identityTokens) find(m durable.ManagedIdentity) (azcore.TokenCredential, *identityToken, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 )
 
-// parentInterval is how often it is looked whether the parent lives.
+// parentInterval is the time between two checks of the parent.
 const parentInterval = 500 * time.Millisecond
 
 // errParentDied says that the Functions host is gone.
@@ -27,8 +27,8 @@ var errParentDied = errors.New("the parent process, the Functions host, has died
 // threads of a pool, which come and go.
 //
 // A process whose parent is already process 1 cannot see a change: either
-// process 1 is the host of a container, which ends with it, or nobody knows any
-// more who the parent was.
+// process 1 is the host of a container, which ends with it, or the first parent is gone
+// and unknown.
 func watchParent(ctx context.Context, every time.Duration, first int, parent func() int) error {
 	for taskhub.Pause(ctx, every) {
 		if parent() != first {

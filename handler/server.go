@@ -57,8 +57,8 @@ type Server struct {
 
 var _ http.Handler = (*Server)(nil)
 
-// New returns a Server of app. It does no I/O and cannot fail: what is wrong
-// with app or cfg, the Server tells to those who call it.
+// New returns a Server of app. It does no I/O and cannot fail: if app or cfg is wrong, the
+// Server answers every call with status 503 and the reason.
 func New(app App, cfg Config) *Server {
 	cfg = cfg.WithDefaults().withoutSecrets()
 	s := &Server{cfg: cfg, logger: cfg.Logger, triggers: app.Triggers, state: taskhub.NewReadiness(), draining: make(chan struct{})}
@@ -87,9 +87,9 @@ func New(app App, cfg Config) *Server {
 	return s
 }
 
-// open makes the hub's client and worker and the routes that use them. A panic
-// in what the app gave, such as two functions of one name, is an error: it must
-// not end a process that the host would start again and again.
+// open makes the hub's client and worker and the routes that use them. It returns a panic
+// of the app's code, or about two functions of one name, as an error: the host would
+// restart a process that ends again and again.
 func (s *Server) open(app App, api *echo.Group) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -211,8 +211,8 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 	close(s.draining)
 	finished := make(chan struct{})
 	var closeErr error
-	// The goroutine may outlive serve, if something does not come to an end;
-	// then nobody waits for it, since the process is about to exit.
+	// The goroutine may outlive serve, if something does not end. The process is about to
+	// exit then.
 	go func() {
 		defer close(finished)
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit/2)
@@ -235,15 +235,14 @@ func (s *Server) serve(asked context.Context, listener net.Listener) error {
 	return errors.Join(hubErr, closeErr)
 }
 
-// work runs the hub or, if the configuration is wrong, says so in the log every
-// now and then.
+// work runs the hub or, if the configuration is wrong, logs that now and then.
 func (s *Server) work(ctx context.Context) error {
 	if s.hub != nil {
 		telling, stop := context.WithCancel(context.WithoutCancel(ctx))
 		var notifications sync.WaitGroup
 		notifications.Go(func() { s.notify(telling) })
 		err := s.hub.Run(ctx)
-		stop() // the last of what was worked on is told of, too
+		stop() // after the last status changes
 		notifications.Wait()
 		return err
 	}
@@ -269,7 +268,7 @@ func (s *Server) listen(ctx context.Context) (net.Listener, error) {
 	}
 }
 
-// listenAdvice says how to mend err, which address could not be listened on for.
+// listenAdvice says how to fix the error of listening on address.
 func listenAdvice(err error, address string) string {
 	if errors.Is(err, syscall.EADDRINUSE) || errors.Is(err, syscall.EACCES) {
 		return "set PORT to a port that is free"
@@ -277,7 +276,7 @@ func listenAdvice(err error, address string) string {
 	return fmt.Sprintf("set DURABLE_ADDRESS, from which %s comes, to an address of this machine, such as 127.0.0.1 or 0.0.0.0", address)
 }
 
-// logStart says what runs and where.
+// logStart logs where the server listens, its configuration and notices.
 func (s *Server) logStart(address string) {
 	s.logger.Info("listening", "address", "http://"+address, "mode", s.cfg.mode(), "routePrefix", s.cfg.RoutePrefix,
 		"appRoot", s.cfg.Root, "taskHub", s.cfg.Storage.TaskHub, "connection", s.cfg.ConnectionName)
@@ -291,7 +290,7 @@ func (s *Server) logStart(address string) {
 	}
 }
 
-// withoutFunctionJSON returns the names of triggers that the host does not know.
+// withoutFunctionJSON returns the names of triggers without a function.json.
 func (s *Server) withoutFunctionJSON() (missing []string) {
 	if !s.cfg.BehindHost {
 		return nil

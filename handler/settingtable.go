@@ -182,7 +182,7 @@ var concurrencyRows = []settingRow{
 		Values:  wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxConcurrentOrchestrators = n }},
 		Initial: "10 for each core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "5"},
 		Get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentOrchestrators },
-		Does: "how many instances this process has in hand at once. Each has its history in memory",
+		Does: "how many instances this process runs at once. Each has its history in memory",
 	},
 }
 
@@ -203,7 +203,7 @@ var versionRows = []settingRow{
 		Path:    "versionFailureStrategy",
 		Values:  choiceValue{Names: namesOf(versionFailures), Set: func(cfg *Config, i int) { cfg.Worker.VersionFailure = versionFailures[i] }},
 		Initial: "`Reject`", Get: func(cfg *Config) any { return cfg.Worker.VersionFailure },
-		Does: "what becomes of the others: they are left to other workers of the hub, or fail",
+		Does: "what happens to the others: other workers of the hub run them, or they fail",
 	},
 }
 
@@ -219,14 +219,14 @@ var entityRows = []settingRow{
 		Values:  wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxConcurrentEntities = n }},
 		Initial: "10 for each core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "10"},
 		Get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentEntities },
-		Does: "how many entities this process has in hand at once",
+		Does: "how many entities this process runs at once",
 	},
 	{
 		Path:    "maxEntityOperationBatchSize",
 		Values:  wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxEntityBatch = n }},
 		Initial: "5000", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "50"},
 		Get:  func(cfg *Config) any { return cfg.Worker.MaxEntityBatch },
-		Does: "how many operations of an entity are performed before what came of them is stored. More is faster, fewer are done again after a crash",
+		Does: "how many operations of an entity run before their results are stored. More are faster; fewer run again after a crash",
 	},
 	{
 		Path: "entityMessageReorderWindowInMinutes",
@@ -237,13 +237,13 @@ var entityRows = []settingRow{
 			}
 		}},
 		Initial: "30", Get: func(cfg *Config) any { return int(max(cfg.Worker.EntityReorderWindow, 0) / time.Minute) },
-		Does: "for how long messages to entities are put in order and recognised when they come again; 0 does neither",
+		Does: "how long an entity remembers received messages, to order and deduplicate them; 0 does neither",
 	},
 	{
 		Path:    "rollbackEntityOperationsOnExceptions",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.KeepFailedEntityEffects = !b }},
 		Initial: "`true`", Get: func(cfg *Config) any { return !cfg.Worker.KeepFailedEntityEffects },
-		Does: "leaves an entity's state alone when an operation fails, and sends nothing that it would have sent",
+		Does: "rolls back an entity's state when an operation fails, and discards the messages that it sent",
 	},
 }
 
@@ -260,7 +260,7 @@ var sessionRows = []settingRow{
 			cfg.Worker.ExtendedSessionIdle = time.Duration(n) * time.Second
 		}},
 		Initial: "30", Get: func(cfg *Config) any { return int(cfg.Worker.ExtendedSessionIdle / time.Second) },
-		Does: "how long one that nothing happens to is kept so",
+		Does: "how long an idle instance stays in memory",
 	},
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// tracingRows say what is told of what runs.
+// tracingRows are the settings of traces and logs.
 var tracingRows = []settingRow{
 	{
 		Path: "tracing.traceInputsAndOutputs", Flat: "traceInputsAndOutputs", Values: boolValue{}, Initial: "`false`",
@@ -45,7 +45,7 @@ const (
 	noTracing   = "tracing is on when the environment names an OTLP endpoint (`OTEL_EXPORTER_OTLP_ENDPOINT`), and of version 2"
 )
 
-// notificationRows are about telling Event Grid of instances.
+// notificationRows are the settings of Event Grid.
 var notificationRows = []settingRow{
 	{
 		Path: "notifications.eventGrid.topicEndpoint", Flat: "eventGridTopicEndpoint",
@@ -60,7 +60,7 @@ var notificationRows = []settingRow{
 			Set: func(cfg *Config, value string) { cfg.EventGrid.Endpoint = value },
 		},
 		Initial: "none", Get: func(cfg *Config) any { return cfg.EventGrid.Endpoint },
-		Does: "the Event Grid topic that is told when orchestrations begin and end, see Event Grid below",
+		Does: "the Event Grid topic to which the status changes of orchestrations are published, see Event Grid below",
 	},
 	{
 		Path: "notifications.eventGrid.keySettingName", Flat: "eventGridKeySettingName",
@@ -74,13 +74,13 @@ var notificationRows = []settingRow{
 		Path: "notifications.eventGrid.publishRetryCount", Flat: "eventGridPublishRetryCount",
 		Values:  wholeValue{Low: 0, High: 1000, Set: func(cfg *Config, n int) { cfg.EventGrid.RetryCount = n }},
 		Initial: "0", Get: func(cfg *Config) any { return cfg.EventGrid.RetryCount },
-		Does: "how often an event is sent again that the topic did not take",
+		Does: "how often an event is sent again after a failure",
 	},
 	{
 		Path: "notifications.eventGrid.publishRetryInterval", Flat: "eventGridPublishRetryInterval",
 		Values: spanValue{Low: time.Millisecond, High: time.Hour, Set: func(cfg *Config, d time.Duration) { cfg.EventGrid.RetryInterval = d }}, Initial: "`00:05:00`",
 		Get:  func(cfg *Config) any { return cmp.Or(cfg.EventGrid.RetryInterval, DefaultEventGridRetryInterval) },
-		Does: "the pause before that. Other events of the instance wait meanwhile",
+		Does: "the pause before each retry. Other events of the instance wait meanwhile",
 	},
 	{
 		Path: "notifications.eventGrid.publishRetryHttpStatus",
@@ -103,7 +103,7 @@ var notificationRows = []settingRow{
 			},
 		},
 		Initial: "all", Get: func(cfg *Config) any { return cmp.Or(strings.Join(cfg.EventGrid.Statuses, " "), "all") },
-		Does: "what the topic is told of",
+		Does: "which status changes are published",
 	},
 }
 
@@ -113,7 +113,7 @@ var eventTypes = map[string]string{
 	"failed": eventgrid.Failed, "terminated": eventgrid.Terminated,
 }
 
-// otherRows are settings of parts of the extension that there are none of here.
+// otherRows are settings of parts of the extension that this app does not have.
 var otherRows = []settingRow{
 	{
 		Path: "useGracefulShutdown", Values: boolValue{}, Initial: "`false`",

@@ -28,7 +28,7 @@ var storageRows = []settingRow{
 		Path:    "storageProvider.relaxedDurability",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Embedded.Relaxed = b }},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Embedded.Relaxed },
-		Does: "lets an embedded hub acknowledge before the disk has it. That is faster; the death of the process takes nothing away, but that of the machine takes the last moments",
+		Does: "lets an embedded hub acknowledge writes before they are on the disk. That is faster; a crash of the process loses nothing, a crash of the machine the last moments",
 	},
 	{
 		Path: "storageProvider.connectionName", Older: []string{"connectionStringName"}, Flat: "azureStorageConnectionStringName",
@@ -74,7 +74,7 @@ var storageRows = []settingRow{
 		Values:  spanValue{Low: 50 * time.Millisecond, High: time.Hour, Set: func(cfg *Config, d time.Duration) { cfg.Storage.MaxQueuePollingInterval = d }},
 		Initial: "`00:00:30`", OnPlan: map[settings.Plan]string{settings.PlanFlex: "00:00:01"},
 		Get:  func(cfg *Config) any { return cfg.Storage.MaxQueuePollingInterval },
-		Does: "how seldom an idle queue is looked at. Shorter sees sooner what another program sends; longer costs fewer storage operations",
+		Does: "the longest polling interval of an idle queue. A shorter one receives messages of other programs sooner; a longer one costs fewer storage operations",
 	},
 	{
 		Path: "storageProvider.lastUpdatedTolerance",
@@ -184,30 +184,30 @@ var partitionRows = []settingRow{
 		Path:    "appLeaseOptions.acquireInterval",
 		Values:  spanValue{Low: time.Second, High: 24 * time.Hour, Set: func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.AcquireInterval = d }},
 		Initial: "`00:05:00`", Get: func(cfg *Config) any { return cfg.Storage.AppLease.AcquireInterval },
-		Does: "how often an app that does not have the lease asks for it",
+		Does: "how often an app without the lease tries to acquire it",
 	},
 	{
 		Path:    "appLeaseOptions.leaseInterval",
 		Values:  spanValue{Low: 15 * time.Second, High: time.Minute, Set: func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.Interval = d }},
 		Initial: "`00:01:00`", Get: func(cfg *Config) any { return cfg.Storage.AppLease.Interval },
-		Does: "how long it is taken for",
+		Does: "how long the lease lasts",
 	},
 	{
 		Path:    "appLeaseOptions.renewInterval",
 		Values:  spanValue{Low: time.Second, High: time.Minute, Set: func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.RenewInterval = d }},
 		Initial: "`00:00:25`", Get: func(cfg *Config) any { return cfg.Storage.AppLease.RenewInterval },
-		Does: "how often it is renewed; less than `leaseInterval`",
+		Does: "how often the lease is renewed; less than `leaseInterval`",
 	},
 	{
 		Path: "storageProvider.setAsideUndecodableMessages", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.SetAsideUndecodable = b }},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Storage.SetAsideUndecodable },
-		Does: "moves messages that this process cannot decode and has received ten times, which takes some 17 minutes, into queues beside their own, whose names end with `-poison`; " +
-			"`bin/app hub retry-undecodable` puts them back. Otherwise they stay, as in .NET, and are looked at every ten minutes: a worker of another version or engine may be able to decode them. Not known to .NET",
+		Does: "moves messages that this process cannot decode and has received ten times, which takes some 17 minutes, into queues whose names end with `-poison`; " +
+			"`bin/app hub retry-undecodable` puts them back. Otherwise they stay, as in .NET, and become visible every ten minutes: a worker of another version or engine may be able to decode them. Not known to .NET",
 	},
 	{
 		Path: "storageProvider.trackingEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.Tracking = b }},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Storage.Tracking },
-		Does: "keeps an audit of the orchestrations: every event of every execution, in the table `InstanceHistory00{hubName}`, which `GET instances/{instanceId}/tracking` reads. " +
+		Does: "tracks the orchestrations: records every event of every execution in the table `InstanceHistory00{hubName}`, which `GET instances/{instanceId}/tracking` reads. " +
 			"A queue message for each checkpoint, and what moves it into the table. Not known to .NET",
 	},
 	{

@@ -21,8 +21,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/trace"
 )
 
-// flushTime bounds how long a stopping process sends what spans and metrics it
-// has.
+// flushTime bounds the last export of spans and metrics at shutdown.
 const flushTime = 3 * time.Second
 
 // A telemetry sends spans and metrics to where the standard variables of
@@ -71,7 +70,7 @@ func newTelemetry(ctx context.Context, env func(string) (string, bool)) (*teleme
 	return t, err
 }
 
-// stop sends what is left.
+// stop flushes and ends the export.
 func (t *telemetry) stop(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTime)
 	defer cancel()
@@ -124,25 +123,24 @@ func serviceName(env func(string) (string, bool)) string {
 	return "functions-app"
 }
 
-// startTelemetry has cfg's worker and client write spans and metrics if the
-// environment asks for it. The caller must call stop at the end.
+// startTelemetry makes cfg's worker and client export spans and metrics if the
+// environment says so. The caller must call stop at the end.
 func startTelemetry(ctx context.Context, cfg *Config) (stop func()) {
 	t, err := newTelemetry(ctx, os.LookupEnv)
 	if err != nil {
-		cfg.Logger.Warn("not all telemetry that the environment asks for is sent", "error", secrets.Line(err))
+		cfg.Logger.Warn("some of the telemetry that the environment configures is not exported", "error", secrets.Line(err))
 	}
 	cfg.Worker.Tracing, cfg.Worker.Metrics = t.tracing, t.metrics
 	cfg.Storage.MeterProvider = t.metrics.Provider
 	logger := cfg.Logger
 	return func() {
 		if err := t.stop(ctx); err != nil {
-			logger.Warn("not all spans and metrics were sent", "error", secrets.Line(err))
+			logger.Warn("some spans and metrics were not exported", "error", secrets.Line(err))
 		}
 	}
 }
 
-// joinTrace makes the trace that a request belongs to, by its traceparent
-// header, that of what it starts.
+// joinTrace continues the trace of a request's traceparent header.
 func joinTrace(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()

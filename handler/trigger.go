@@ -192,13 +192,12 @@ func describe(all []Trigger) []*triggers.Function {
 	return functions
 }
 
-// TimerInfo is what a [Timer] is told.
+// TimerInfo is the payload of a [Timer].
 type TimerInfo struct {
-	// ScheduleStatus is nil for a schedule that the host does not keep account
-	// of: one of less than a minute, or one with [NoMonitor].
+	// ScheduleStatus is nil for a schedule that the host does not monitor: an interval
+	// of less than a minute, or a timer with [NoMonitor].
 	ScheduleStatus *ScheduleStatus
-	// IsPastDue says that the function should have run earlier: the app was not
-	// running then.
+	// IsPastDue says that the function runs late, since the app was not running.
 	IsPastDue bool
 }
 

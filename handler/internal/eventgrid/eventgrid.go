@@ -1,9 +1,9 @@
-// Package eventgrid tells an Event Grid topic what becomes of orchestrations, as
+// Package eventgrid publishes status changes of orchestrations to an Event Grid topic, as
 // the .NET extension does
 // (WebJobs.Extensions.DurableTask/EventGridLifeCycleNotificationHelper.cs).
 //
-// Nobody waits for it: events that are to be told stand in queues, and are
-// dropped, and counted, when there is no room.
+// Orchestrations do not wait for it: events are queued, and dropped and counted when a
+// queue is full.
 package eventgrid
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// The names of runtime statuses that are told of.
+// The names of the runtime statuses that are published.
 const (
 	Running    = "Running"
 	Completed  = "Completed"
@@ -31,12 +31,12 @@ const (
 	Terminated = "Terminated"
 )
 
-// Config says what is told to whom.
+// Config configures a [Publisher].
 type Config struct {
 	// Endpoint is the topic's URL, and Key what it asks for.
 	Endpoint, Key string
 
-	// Statuses are those that are told of; all if it is empty.
+	// Statuses to publish; empty means all.
 	Statuses []string
 
 	// RetryCount is how often an event is sent again that could not be delivered,
@@ -75,7 +75,7 @@ type Publisher struct {
 	seed    maphash.Seed
 	lanes   [lanes]chan queued
 	dropped atomic.Int64
-	telling atomic.Bool // somebody has logged, or is about to, how many were dropped
+	telling atomic.Bool // the number of dropped events is logged, or about to be
 }
 
 // A queued event has an ID, the same in all attempts, so that who gets it twice
@@ -122,7 +122,7 @@ func (p *Publisher) Run(ctx context.Context) {
 	}
 	all.Wait()
 	if n := p.Dropped(); n > 0 {
-		p.cfg.Logger.Warn("Event Grid was not told of everything", "dropped", n)
+		p.cfg.Logger.Warn("some events were not published to Event Grid", "dropped", n)
 	}
 }
 

@@ -220,7 +220,7 @@ func (c *call) table(rows [][]string) error {
 	return nil
 }
 
-// show prints one instance, which the answer told of.
+// show prints the instance in an answer.
 func (c *call) show(a *answer, i instance) error {
 	if c.flags.output == "json" {
 		return c.json(a.body)

@@ -38,13 +38,13 @@ type CopyRequest struct {
 	TaskHub      string        // in Azure Storage; empty: that of the configuration
 	Wait         time.Duration // how long to wait for workers to end
 	IgnoreHidden bool
-	Progress     func(string) // told what goes on
+	Progress     func(string) // reports progress
 }
 
 // A DeleteRequest says how to delete a hub.
 type DeleteRequest struct {
 	Force bool         // though a worker has it
-	Warn  func(string) // told what comes of that
+	Warn  func(string) // warns of the consequences
 }
 
 // A Program is the command line.
@@ -60,8 +60,8 @@ type Program struct {
 	// Copy copies one hub to another and returns how much it was, which is
 	// written as JSON and, by its String, as text.
 	Copy func(ctx context.Context, r CopyRequest) (fmt.Stringer, error)
-	// Crashes returns what has crashed the app on this machine, and forgets it if it is
-	// told to.
+	// Crashes returns the functions that crashed the app on this machine. With forget it
+	// removes the record.
 	Crashes func(forget bool) ([]durable.Crash, error)
 }
 
@@ -203,5 +203,5 @@ for the instance's state, 5 the hub is out of reach.
 `, p.Name)
 }
 
-// say writes text. What cannot be told to a terminal that is gone is no error.
+// say writes text. It ignores the error of a terminal that is gone.
 func say(w io.Writer, format string, args ...any) { _, _ = fmt.Fprintf(w, format, args...) }

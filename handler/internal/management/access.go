@@ -17,16 +17,16 @@ import (
 // host.
 const headerKey = "X-Functions-Key"
 
-// An Access says who may call the management API: whoever has the key, or
-// everybody if there is none.
+// An Access checks the keys of callers of the management API. Without a key everybody has
+// access.
 //
-// The key itself never leaves the server. URLs that are handed out carry a code
-// that is made of the key, an instance's ID and the time, and is good for the
-// instance that has the ID at that time only, since they go to whoever starts an
-// instance, also by a route of the app that asks for no key.
+// The key itself never leaves the server. URLs in answers have a code made of the key, an
+// instance's ID and the time. It is valid only for the instance that has the ID at that
+// time, since everybody gets such URLs who can start an instance, even through a route of
+// the app that needs no key.
 type Access struct{ Key string }
 
-// open reports whether everybody may call.
+// open reports whether callers need no key.
 func (a Access) open() bool { return a.Key == "" }
 
 // full reports whether a request has the key.
@@ -39,10 +39,10 @@ func (a Access) full(r *http.Request) bool {
 	return fromURL || fromHeader
 }
 
-// stampSize is how many bytes of a code say when it was handed out.
+// stampSize is the number of bytes of a code's time.
 const stampSize = 8
 
-// Code returns what is as good as the key for the instance that has an ID at a time.
+// Code returns a code for the instance that has an ID at a time.
 func (a Access) Code(id durable.InstanceID, at time.Time) string {
 	stamp := binary.BigEndian.AppendUint64(nil, uint64(at.UnixNano()))
 	return base64.RawURLEncoding.EncodeToString(append(stamp, a.Mac(id, stamp)...))
@@ -56,10 +56,9 @@ func (a Access) Mac(id durable.InstanceID, stamp []byte) []byte {
 	return mac.Sum(nil)
 }
 
-// handedOut returns when the code of a request was handed out for an ID; ok is false if
-// it was not. The codes of earlier versions of this package have no time: they are older
-// than all that can be dated.
-func (a Access) handedOut(r *http.Request, id durable.InstanceID) (at time.Time, ok bool) {
+// issued returns the time of a request's code for an ID. Ok is false if the code is wrong.
+// Codes of earlier versions of this package have no time: they count as the oldest.
+func (a Access) issued(r *http.Request, id durable.InstanceID) (at time.Time, ok bool) {
 	code, err := base64.RawURLEncoding.DecodeString(web.ParseQuery(r.URL.RawQuery).Text("code"))
 	stamp := len(code) - sha256.Size
 	if err != nil || stamp != 0 && stamp != stampSize || !hmac.Equal(code[stamp:], a.Mac(id, code[:stamp])) {

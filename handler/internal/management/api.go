@@ -68,7 +68,7 @@ type API struct {
 	Unreadable taskhub.UnreadableLog
 }
 
-// A Config says what the management API answers about the app.
+// A Config configures a management API.
 type Config struct {
 	TaskHub, Connection string
 	Key                 string // of callers; "" if they need none
@@ -77,13 +77,13 @@ type Config struct {
 	Configuration       func() Configuration // the answer to GET configuration
 }
 
-// New returns an API without a hub, which tells how the app is and no more.
-// Draining is closed when the server begins to stop.
+// New returns an API without a hub, which answers only routes that need none. Draining is
+// closed when the server starts to shut down.
 func New(cfg Config, f *web.Front, state *taskhub.Readiness, draining <-chan struct{}, logger *slog.Logger) *API {
 	return &API{cfg: cfg, front: f, state: state, draining: draining, logger: logger, Access: Access{cfg.Key}, Routes: Routes()}
 }
 
-// A Hub is the hub of a management API and what works on it.
+// A Hub is the task hub of a management API with its client and worker.
 type Hub struct {
 	Client   *durable.Client
 	Registry *durable.Registry
@@ -92,7 +92,7 @@ type Hub struct {
 	Scaling  func() (maxActivities, maxOrchestrators int, polling time.Duration)
 }
 
-// Open gives the API its hub.
+// Open sets the API's hub.
 func (m *API) Open(h Hub) {
 	m.instances, m.registry, m.hub, m.waiting = h.Client, h.Registry, &h.Hub, h.Worker.Waiting
 	m.checkup = &checkup{check: h.Hub.Check}
@@ -112,9 +112,9 @@ func (m *API) AddTo(e *echo.Echo) {
 	}
 }
 
-// handle matches a path as the extension does; whatever is not an operation, by
-// path or by method, has status 404 without a body (HttpApiHandler.cs,
-// HandleRequestAsync). Who must have a key and does not gets 401 for all.
+// handle matches a path as the extension does: everything that is not an operation gets
+// status 404 without a body (HttpApiHandler.cs, HandleRequestAsync). A caller without the
+// key gets 401 for all.
 func (m *API) handle(c echo.Context) error {
 	route, path := m.route(c)
 	allowed, err := m.allowed(c, route, path)
@@ -137,8 +137,8 @@ func (m *API) handle(c echo.Context) error {
 	return route.operation(m, path)(c, q)
 }
 
-// checkTexts refuses what a request says in its URL unless it is valid UTF-8, whatever it
-// stands for. Of bodies bodyText does.
+// checkTexts refuses URLs with values that are not valid UTF-8. For bodies [web.BodyText]
+// does.
 func checkTexts(path pathValues, q web.Query) error {
 	for name, value := range path {
 		if !utf8.ValidString(value) {
@@ -156,7 +156,7 @@ func checkTexts(path pathValues, q web.Query) error {
 // An operation answers one request.
 type operation func(c echo.Context, q web.Query) error
 
-// route returns what a request asks for, nil if there is no such thing.
+// route returns the route of a request and the values in its path, nil if there is none.
 func (m *API) route(c echo.Context) (*Route, pathValues) {
 	base, _ := c.Get(web.BaseKey).(string)
 	r := c.Request()
@@ -178,7 +178,7 @@ func (m *API) route(c echo.Context) (*Route, pathValues) {
 	return nil, nil
 }
 
-// allowed reports whether whoever sent a request may have it answered.
+// allowed reports whether the sender of a request has access to its route.
 func (m *API) allowed(c echo.Context, route *Route, path pathValues) (bool, error) {
 	switch {
 	case route != nil && route.Public, m.Access.full(c.Request()):
@@ -186,20 +186,19 @@ func (m *API) allowed(c echo.Context, route *Route, path pathValues) (bool, erro
 	case route == nil || !route.Open:
 		return false, nil
 	}
-	at, ok := m.Access.handedOut(c.Request(), path.instance())
+	at, ok := m.Access.issued(c.Request(), path.instance())
 	if !ok {
 		return false, nil
 	}
 	return m.isSame(c, path.instance(), at)
 }
 
-// stateKey is where a request for a status finds what was read to see whether it may
-// have it.
+// stateKey is the key of the instance's state in a request's context, if the check of its
+// code has read it.
 const stateKey = "durablefunctions.state"
 
-// isSame reports whether an ID is that of the instance still that had it at a time, as
-// far as is known: a client has not started it anew since. What there is no instance of
-// is no secret.
+// isSame reports whether the instance with an ID is the one that had it at a time, not one
+// that a client has started since. It is true if there is no such instance.
 func (m *API) isSame(c echo.Context, id durable.InstanceID, at time.Time) (bool, error) {
 	var fetch provider.Fetch
 	reads := c.Request().Method == http.MethodGet
@@ -221,8 +220,7 @@ func (m *API) isSame(c echo.Context, id durable.InstanceID, at time.Time) (bool,
 func notFoundEmpty(c echo.Context) error { return c.NoContent(http.StatusNotFound) }
 
 // checkHub refuses requests for another hub than the app's. The extension can
-// reach any hub; here the caller is told instead of being answered from the
-// wrong one.
+// reach any hub; an app here has one.
 func (m *API) checkHub(q web.Query) error {
 	if hub := q.Text("taskHub"); hub != "" && !strings.EqualFold(hub, m.cfg.TaskHub) {
 		return web.BadRequest("This app serves task hub %q; the request is for task hub %q.", m.cfg.TaskHub, hub)
@@ -244,23 +242,22 @@ func setUnreadable(c echo.Context, n int) {
 }
 
 const (
-	// StartPatience is how long a request waits for an app that has just
-	// started to reach its storage.
+	// StartPatience is how long a request waits while the app is starting.
 	StartPatience = 10 * time.Second
 )
 
-// Gate answers GET / at once, whatever else is the case: the host takes an
-// answer for the sign that the handler is up, and asks again later to measure
-// it (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs). So are
-// requests that ask how the app is. All others get status 503 while there is
-// nothing to serve them with, and the reason if they may know it.
+// Gate answers GET / at once in every state: to the host an answer means that the handler
+// is up, and it asks again later to measure it
+// (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs). So it does with health
+// checks. Other requests get status 503 while the app cannot serve, with the reason if the
+// caller has the key.
 func (m *API) Gate(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
 		if r.URL.Path == "/" && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
 			return m.alive(c)
 		}
-		if m.asksHowItIs(c) {
+		if m.needsNoHub(c) {
 			return next(c)
 		}
 		if err := m.state.Await(r.Context(), StartPatience); err != nil {
@@ -270,8 +267,8 @@ func (m *API) Gate(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// asksHowItIs reports whether a request is one that needs no hub.
-func (m *API) asksHowItIs(c echo.Context) bool {
+// needsNoHub reports whether a request can be answered without a hub.
+func (m *API) needsNoHub(c echo.Context) bool {
 	if path := c.Request().URL.Path; path == LivePath || path == ReadyPath {
 		return !m.cfg.BehindHost
 	}
@@ -282,7 +279,7 @@ func (m *API) asksHowItIs(c echo.Context) bool {
 	return route != nil && route.Always
 }
 
-// forCaller returns err, or one without its reason for who lacks the key.
+// forCaller returns err or, for a caller without the key, an error without its reason.
 func (m *API) forCaller(r *http.Request, err error) error {
 	if m.Access.full(r) {
 		return err
@@ -290,7 +287,7 @@ func (m *API) forCaller(r *http.Request, err error) error {
 	return &taskhub.UnavailableError{Reason: "The app cannot serve now. A request with the key gets the reason."}
 }
 
-// alive says how the app is.
+// alive answers GET /.
 func (m *API) alive(c echo.Context) error {
 	body := struct {
 		Status string `json:"status"`
@@ -302,8 +299,8 @@ func (m *API) alive(c echo.Context) error {
 	return web.WriteJSON(c, http.StatusOK, body)
 }
 
-// warnOfStart returns what to tell who starts an orchestrator that this app does not
-// know, empty if it does. An app that has no orchestrators starts those of others.
+// warnOfStart returns a warning about the start of an orchestrator that this app does not
+// have, "" if it has. An app without orchestrators may start those of other apps.
 func (m *API) warnOfStart(name, version string) string {
 	known := m.knownOrchestrators()
 	if _, ok := m.registry.Orchestrator(name, version); ok || len(known) == 0 {
@@ -327,8 +324,8 @@ func (m *API) knownOrchestrators() []string {
 	return m.registry.Orchestrators()
 }
 
-// waitsFor says what an instance waits for that this app does not know, empty if
-// nothing is known of such a thing.
+// waitsFor says which function an instance waits for that this app does not have, "" if it
+// waits for none.
 func (m *API) waitsFor(state *provider.InstanceState) string {
 	if state.Status.IsTerminal() {
 		return ""
@@ -361,7 +358,7 @@ func (m *API) allWaiting() []durable.WaitingFunction {
 	return m.waiting()
 }
 
-// LinksFor gives each request its links.
+// LinksFor adds links to each request.
 func (m *API) LinksFor(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		base, ok := c.Get(web.BaseKey).(string)
@@ -373,16 +370,15 @@ func (m *API) LinksFor(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// hubQuery returns the parameters that every management URL has.
+// hubQuery returns the common parameters of management URLs.
 func (m *API) hubQuery() string {
 	return "taskHub=" + url.QueryEscape(m.cfg.TaskHub) + "&connection=" + url.QueryEscape(m.cfg.Connection)
 }
 
-// codeFor returns how URLs get a code, the last parameter that management URLs
-// have. Behind the host it is the caller's key: there the app is one function, so
-// that a key which was good for this request is good for those, too. On its own,
-// or if the host asks for none, the server makes one for the instance if it has a
-// key. Each call makes a code for the instance that has the ID then.
+// codeFor returns a function that makes the code of management URLs, their last parameter.
+// Behind the host it is the caller's key: the app is one function there, so that the key of
+// this request is valid for those URLs. Standalone, or if the host asks for no key, the
+// server makes a code for the instance that has the ID now, if it has a key.
 func (m *API) codeFor(r *http.Request) func(durable.InstanceID) string {
 	given := web.ParseQuery(r.URL.RawQuery).Text("code")
 	if given == "" {

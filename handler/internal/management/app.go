@@ -39,7 +39,7 @@ func (m appAPI) makePrimary(c echo.Context, _ web.Query) error {
 func (m appAPI) scale(c echo.Context, _ web.Query) error {
 	load, err := m.load.look(c.Request().Context())
 	if errors.Is(err, provider.ErrNotSupported) {
-		return web.AnswerWith(http.StatusNotImplemented, web.WithCause("What stores the task hub cannot tell its load.", err))
+		return web.AnswerWith(http.StatusNotImplemented, web.WithCause("The storage of the task hub does not report its load.", err))
 	}
 	if err != nil {
 		return err
@@ -47,7 +47,7 @@ func (m appAPI) scale(c echo.Context, _ web.Query) error {
 	return web.WriteJSON(c, http.StatusOK, load)
 }
 
-// A Configuration is the effective configuration.
+// A Configuration is the answer to GET configuration.
 type Configuration struct {
 	Mode     string                      `json:"mode"`
 	Plan     string                      `json:"plan"`
@@ -70,26 +70,25 @@ func (m appAPI) configuration(c echo.Context, _ web.Query) error {
 type HealthPayload struct {
 	Status  string   `json:"status"`
 	Reasons []string `json:"reasons,omitempty"`
-	// Waiting says what waits for functions that no worker here knows.
+	// Waiting lists the functions that instances wait for and no worker here knows.
 	Waiting []string `json:"waiting,omitempty"`
-	// Undecodable are messages that nobody here can decode.
+	// Undecodable are messages that this app cannot decode.
 	Undecodable *undecodablePayload `json:"undecodable,omitempty"`
 }
 
-// healthPaths are where health is told standalone, besides the management API,
-// for whatever watches over the process.
+// The paths of health checks standalone, besides those of the management API.
 const (
 	LivePath  = "/health/live"
 	ReadyPath = "/health/ready"
 )
 
-// live answers GET health/live: who hears this hears that the process lives.
+// live answers GET health/live.
 func (m appAPI) live(c echo.Context, _ web.Query) error {
 	return web.WriteJSON(c, http.StatusOK, HealthPayload{Status: "live"})
 }
 
-// ready answers GET health/ready. The reasons are told to who has the key, or
-// behind the host, where it has looked at keys.
+// ready answers GET health/ready. Only callers with the key get the reasons; behind the
+// host, which checks keys, all do.
 func (m appAPI) ready(c echo.Context, _ web.Query) error {
 	err := m.state.Now()
 	if err == nil && m.checkup != nil {
@@ -124,14 +123,14 @@ func (m appAPI) ready(c echo.Context, _ web.Query) error {
 	return web.WriteJSON(c, http.StatusServiceUnavailable, payload)
 }
 
-// Who asks whether the app is ready has the storage asked, for at most checkTime, and
-// not again within checkEvery, however many ask.
+// A request for readiness checks the storage, for at most checkTime and at most once in
+// checkEvery, however many requests there are.
 const (
 	CheckEvery = 5 * time.Second
 	CheckTime  = 5 * time.Second
 )
 
-// A checkup remembers how a hub was when it was last looked at.
+// A checkup caches the result of the last check of a hub.
 type checkup struct {
 	check func(context.Context) error
 
@@ -140,7 +139,7 @@ type checkup struct {
 	err error
 }
 
-// now returns why the hub cannot be used, nil if it can.
+// now returns nil if the hub can be used.
 func (u *checkup) now(ctx context.Context) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -152,7 +151,7 @@ func (u *checkup) now(ctx context.Context) error {
 	return u.err
 }
 
-// undecodablePayload tells of messages that this process's worker cannot decode.
+// undecodablePayload lists messages that this process's worker cannot decode.
 type undecodablePayload struct {
 	Count    int                  `json:"count"`
 	Messages []undecodableMessage `json:"messages"`
@@ -166,10 +165,10 @@ type undecodableMessage struct {
 	SetAside  bool      `json:"setAside"`
 }
 
-// maxUndecodableShown is how many of them health shows one by one.
+// maxUndecodableShown bounds the messages in a health check's answer.
 const maxUndecodableShown = 20
 
-// undecodable returns what health tells, nil if all can be decoded.
+// undecodable returns the undecodable messages for a health check, nil if there are none.
 func (m appAPI) undecodable() *undecodablePayload {
 	if m.hub == nil {
 		return nil

@@ -45,12 +45,11 @@ func (e historyEvent) MarshalJSON() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// ShapeHistory turns a history into what the management API tells of it
+// ShapeHistory returns the JSON of a history
 // (WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs,
-// ConvertOrchestrationStateToStatus): an activity or child shows as one event
-// once it has ended, and outputs and inputs only if they are asked for. Of two
-// scheduling events with one ID, which the original does not bear, the later
-// counts.
+// ConvertOrchestrationStateToStatus): a completed activity or child is one event, and
+// inputs and outputs are optional. Of two scheduling events with one ID, which the
+// original refuses, the later counts.
 func ShapeHistory(events []history.Event, showInput, showOutput bool) []historyEvent {
 	scheduled := map[int]history.Event{}
 	ended := map[history.Event]bool{}
@@ -86,7 +85,7 @@ func ShapeHistory(events []history.Event, showInput, showOutput bool) []historyE
 	return out
 }
 
-// isBracket reports whether e only marks where an episode begins or ends.
+// isBracket reports whether e marks the start or end of an episode.
 func isBracket(e history.Event) bool {
 	return e.Type() == history.TypeOrchestratorStarted || e.Type() == history.TypeOrchestratorCompleted
 }
@@ -122,7 +121,7 @@ func (s *shape) failure(reason, details *string, failure *history.FailureDetails
 }
 
 // own adds the members of the event's class, in the order of its declaration
-// (DurableTask.Core/History/*.cs), less those that the API leaves out: Version,
+// (DurableTask.Core/History/*.cs), without those that the API omits: Version,
 // OrchestrationInstance, ParentInstance, Tags of the start, TaskScheduledId,
 // TimerId, EventId and IsPlayed.
 func (s *shape) own(e history.Event) {
@@ -191,7 +190,7 @@ func (s *shape) own(e history.Event) {
 	}
 }
 
-// origin adds what is known of the event that scheduled this one.
+// origin adds members of the event that scheduled this one.
 func (s *shape) origin(scheduling history.Event) {
 	switch e := scheduling.(type) {
 	case *history.TaskScheduled:
@@ -264,8 +263,8 @@ func traceJSON(t *history.TraceContext) *traceContext {
 	return &traceContext{t.TraceParent, t.TraceState, t.ID, t.SpanID, t.ActivityStartTime}
 }
 
-// shapeRecord turns a record into what the management API tells of it: where it
-// stands in the audit, and the event as a history shows it.
+// shapeRecord returns the JSON of a tracking record: its place in the log, and the event as
+// a history shows it.
 func shapeRecord(r *provider.TrackingRecord, showInput, showOutput bool) historyEvent {
 	s := shape{showInput: showInput, showOutput: showOutput}
 	s.add("ExecutionId", r.ExecutionID)

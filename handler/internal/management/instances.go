@@ -23,7 +23,7 @@ import (
 // instanceAPI has the operations on orchestrations.
 type instanceAPI struct{ *API }
 
-// shortestPoll bounds how often the storage is asked on a caller's behalf.
+// shortestPoll is the shortest interval of checks for a caller that waits.
 const shortestPoll = 50 * time.Millisecond
 
 // start answers POST orchestrators/{name}[/{id}]. With timeout and
@@ -61,8 +61,8 @@ func (m instanceAPI) start(name string, id durable.InstanceID) operation {
 	}
 }
 
-// patience says how long a caller waits for the instance that is started, and
-// how often to look whether it has ended. It is nil for one who does not.
+// patience says how long a caller waits for the started instance to end, and how often to
+// check. It is nil for a caller that does not wait.
 type patience struct{ timeout, interval time.Duration }
 
 func patienceOf(q web.Query) (*patience, error) {
@@ -108,8 +108,7 @@ func (m instanceAPI) waitOrCheckStatus(c echo.Context, q web.Query, id durable.I
 	}
 }
 
-// pause waits for d; false means that the caller is gone or the server is
-// stopping.
+// pause waits for d. It returns false if the caller is gone or the server shuts down.
 func (m instanceAPI) pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -131,7 +130,7 @@ const (
 	retryStatus = "5"
 )
 
-// A StatusPayload is what is told of an instance.
+// A StatusPayload is the status of an instance in an answer.
 type StatusPayload = statusjson.Status[historyEvent]
 
 // statusOf returns the payload of an instance, without history.
@@ -209,7 +208,7 @@ func (m instanceAPI) status(id durable.InstanceID) operation {
 	}
 }
 
-// statusFetch returns what of an instance a request for its status is told.
+// statusFetch returns the parts of an instance that a request for its status asks for.
 func statusFetch(q web.Query) provider.Fetch {
 	return provider.Fetch{Input: q.Boolean("showInput", true), Output: true}
 }
@@ -261,8 +260,8 @@ func (m instanceAPI) list(c echo.Context, q web.Query) error {
 	return web.WriteJSON(c, http.StatusOK, payloads)
 }
 
-// badToken returns err, or the answer to a continuation token that the hub did not hand
-// out.
+// badToken returns err or, if it is about a continuation token that is not the hub's, the
+// answer to that.
 func badToken(err error) error {
 	if !errors.Is(err, provider.ErrContinuation) {
 		return err
@@ -270,8 +269,8 @@ func badToken(err error) error {
 	return web.AnswerWith(http.StatusBadRequest, web.WithCause("The continuation token is not one that this task hub returned.", err))
 }
 
-// accepted is an operation on an instance that needs nothing but a reason and is
-// answered with status 202.
+// accepted is an operation on an instance that takes a reason and is answered with status
+// 202.
 func accepted(id durable.InstanceID, do func(ctx context.Context, id durable.InstanceID, reason string) error) operation {
 	return func(c echo.Context, q web.Query) error {
 		if err := do(c.Request().Context(), id, q.Text("reason")); err != nil {
@@ -384,8 +383,7 @@ func (m instanceAPI) purgeMany(c echo.Context, q web.Query) error {
 	return web.WriteJSON(c, http.StatusOK, purgePayload{result.Instances})
 }
 
-// tracking answers GET instances/{id}/tracking: a page of the audit of an
-// instance.
+// tracking answers GET instances/{id}/tracking: a page of an instance's tracking records.
 func (m instanceAPI) tracking(id durable.InstanceID) operation {
 	return func(c echo.Context, q web.Query) error {
 		size, err := q.PageSize()
@@ -396,7 +394,7 @@ func (m instanceAPI) tracking(id durable.InstanceID) operation {
 		page, err := m.instances.Tracking(c.Request().Context(), id, provider.TrackingQuery{PageSize: size, Continuation: from})
 		switch {
 		case errors.Is(err, provider.ErrNotSupported):
-			return web.AnswerWith(http.StatusNotImplemented, web.WithCause("This hub keeps no audit of its orchestrations.", err))
+			return web.AnswerWith(http.StatusNotImplemented, web.WithCause("This hub does not track its orchestrations: set storageProvider.trackingEnabled.", err))
 		case err != nil:
 			return badToken(err)
 		case len(page.Records) == 0 && from == "" && page.Continuation == "":

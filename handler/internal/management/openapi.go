@@ -33,7 +33,7 @@ var queryParameters = map[string]parameterDoc{
 	"lastOperationTimeTo":                {timeSchema, "Worked on at this time or earlier."},
 	"fetchState":                         {flagSchema, "With the state; `false` by default."},
 	"op":                                 {textSchema, "The name of the operation."},
-	"reason":                             {textSchema, "Why, for whoever looks later."},
+	"reason":                             {textSchema, "Why; the instance's history keeps it."},
 	"restartWithNewInstanceId":           {flagSchema, "Under a new ID; `true` by default."},
 }
 

@@ -7,8 +7,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 )
 
-// A Route is an operation of the management API. From the routes come
-// what requests are matched with and the OpenAPI document.
+// A Route is an operation of the management API, for matching requests and for the OpenAPI
+// document.
 type Route struct {
 	Method  string
 	Path    string // below the base, with names in braces
@@ -17,28 +17,27 @@ type Route struct {
 	Body    string   // "" if there is none, else what it is
 	Answers []answerDoc
 
-	// operation returns what answers a request whose path has these values.
+	// operation returns the operation for the values in a request's path.
 	operation func(m *API, path pathValues) operation
 
-	// chosen is which name in braces stands for what the caller names, rather than
-	// for what is there.
+	// chosen is the name in braces of a value that the caller chooses, such as a new ID.
 	chosen string
-	// open says that whoever has the code of the instance may do it.
+	// open says that the instance's code gives access, too.
 	Open bool
-	// public says that it needs no key.
+	// Public says that callers need no key.
 	Public bool
-	// always says that it is answered whatever state the hub is in.
+	// Always says that the route works without a hub.
 	Always bool
 }
 
-// An answerDoc is a status that a route answers with.
+// An answerDoc documents one status of a route's answers.
 type answerDoc struct {
 	Status int
 	schema string // a name in the document's schemas; "" if there is no body
 	says   string
 }
 
-// pathValues are what stands in a path where its template has names in braces.
+// pathValues are the values in a path by the names in braces of its template.
 type pathValues map[string]string
 
 func (p pathValues) instance() durable.InstanceID { return durable.InstanceID(p["instanceId"]) }
@@ -162,7 +161,7 @@ var instanceRoutes = []Route{
 		operation: func(m *API, _ pathValues) operation { return instanceAPI{m}.purgeMany },
 	},
 	{
-		Method: http.MethodGet, Path: "instances/{instanceId}", summary: "Tells the status of an instance.", Open: true,
+		Method: http.MethodGet, Path: "instances/{instanceId}", summary: "Reads the status of an instance.", Open: true,
 		Query: []string{"showHistory", "showHistoryOutput", "showInput", "returnInternalServerErrorOnFailure"},
 		Answers: []answerDoc{
 			{http.StatusOK, "Status", "It has ended."},
@@ -173,13 +172,13 @@ var instanceRoutes = []Route{
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.status(p.instance()) },
 	},
 	{
-		Method: http.MethodGet, Path: "instances/{instanceId}/tracking", summary: "Reads the audit of an instance, if the hub keeps one.", Open: true,
+		Method: http.MethodGet, Path: "instances/{instanceId}/tracking", summary: "Reads the tracking records of an instance.", Open: true,
 		Query: []string{"showInput", "showHistoryOutput", "top"},
 		Answers: []answerDoc{
 			{http.StatusOK, "Tracking", "A page of records, oldest first. `x-ms-continuation-token` asks for the next one; it is empty on the last."},
 			badRequest400,
 			{http.StatusNotFound, "", "Nothing was recorded of such an instance."},
-			{http.StatusNotImplemented, "Error", "The hub keeps no audit."},
+			{http.StatusNotImplemented, "Error", "The hub does not track its orchestrations."},
 		},
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.tracking(p.instance()) },
 	},
@@ -200,7 +199,7 @@ var controlRoutes = []Route{
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.raiseEvent(p.instance(), p["eventName"]) },
 	},
 	{
-		Method: http.MethodPost, Path: "instances/{instanceId}/terminate", summary: "Ends an instance from outside.", Open: true,
+		Method: http.MethodPost, Path: "instances/{instanceId}/terminate", summary: "Terminates an instance.", Open: true,
 		Query: []string{"reason"}, Answers: []answerDoc{accepted202, notThere, hasEnded},
 		operation: func(m *API, p pathValues) operation { return accepted(p.instance(), instanceAPI{m}.terminate) },
 	},
@@ -210,18 +209,18 @@ var controlRoutes = []Route{
 		operation: func(m *API, p pathValues) operation { return accepted(p.instance(), m.instances.Suspend) },
 	},
 	{
-		Method: http.MethodPost, Path: "instances/{instanceId}/resume", summary: "Lets a suspended instance go on.", Open: true,
+		Method: http.MethodPost, Path: "instances/{instanceId}/resume", summary: "Resumes a suspended instance.", Open: true,
 		Query: []string{"reason"}, Answers: []answerDoc{accepted202, notThere, hasEnded, wrongState},
 		operation: func(m *API, p pathValues) operation { return accepted(p.instance(), m.instances.Resume) },
 	},
 	{
-		Method: http.MethodPost, Path: "instances/{instanceId}/rewind", summary: "Takes back the failure of an instance.", Open: true,
+		Method: http.MethodPost, Path: "instances/{instanceId}/rewind", summary: "Rewinds a failed instance: what failed runs again.", Open: true,
 		Query: []string{"reason"},
 		Answers: []answerDoc{
 			accepted202,
 			{http.StatusNotFound, "Text", "There is no such instance."},
 			{http.StatusPreconditionFailed, "Text", "It has not failed."},
-			{http.StatusNotImplemented, "Error", "What stores the hub cannot rewind."},
+			{http.StatusNotImplemented, "Error", "The hub's storage cannot rewind."},
 		},
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.rewind(p.instance()) },
 	},
@@ -238,10 +237,9 @@ var controlRoutes = []Route{
 	},
 }
 
-var wrongState = answerDoc{http.StatusInternalServerError, "Error", "It is not in a status in which this can be done."}
+var wrongState = answerDoc{http.StatusInternalServerError, "Error", "The instance's status does not allow this."}
 
-// selfRoutes are about the app itself. All but makeprimary are of this package,
-// not of the extension.
+// selfRoutes are about the app itself. The extension has only makeprimary.
 func selfRoutes() []Route {
 	return []Route{
 		{
@@ -255,12 +253,12 @@ func selfRoutes() []Route {
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.retryUndecodable },
 		},
 		{
-			Method: http.MethodGet, Path: "scale", summary: "Tells the load of the hub, and how many workers it is worth.",
-			Answers:   []answerDoc{{http.StatusOK, "Scale", "The load now."}, {http.StatusNotImplemented, "Error", "What stores the hub cannot tell."}},
+			Method: http.MethodGet, Path: "scale", summary: "Reads the load of the hub, and how many workers it needs.",
+			Answers:   []answerDoc{{http.StatusOK, "Scale", "The load now."}, {http.StatusNotImplemented, "Error", "The hub's storage does not report its load."}},
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.scale },
 		},
 		{
-			Method: http.MethodGet, Path: "configuration", Always: true, summary: "Tells what all settings are, and from where.",
+			Method: http.MethodGet, Path: "configuration", Always: true, summary: "Reads all settings and their sources.",
 			Answers:   []answerDoc{{http.StatusOK, "Configuration", "The effective configuration, secrets masked."}},
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.configuration },
 		},
@@ -270,12 +268,12 @@ func selfRoutes() []Route {
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.openAPI },
 		},
 		{
-			Method: http.MethodGet, Path: "health/live", Always: true, summary: "Tells that the process lives.", Public: true,
+			Method: http.MethodGet, Path: "health/live", Always: true, summary: "Reports that the process lives.", Public: true,
 			Answers:   []answerDoc{{http.StatusOK, "Health", "It does."}},
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.live },
 		},
 		{
-			Method: http.MethodGet, Path: "health/ready", Always: true, summary: "Tells whether the app can serve, and if not, why.", Public: true,
+			Method: http.MethodGet, Path: "health/ready", Always: true, summary: "Reports whether the app can serve, and if not, why.", Public: true,
 			Answers:   []answerDoc{{http.StatusOK, "Health", "It can."}, {http.StatusServiceUnavailable, "Health", "It cannot."}},
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.ready },
 		},

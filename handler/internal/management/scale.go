@@ -13,11 +13,11 @@ import (
 // Figures of the recommendation
 // (DurableTask.AzureStorage/Monitoring/DisconnectedPerformanceMonitor.cs).
 const (
-	loadSamples = 5 // how many looks it is made of
+	loadSamples = 5 // of a recommendation
 	highLatency = time.Second
 )
 
-// A scaleAction is what to do about the number of workers.
+// A scaleAction is a change of the number of workers.
 type scaleAction string
 
 const (
@@ -26,16 +26,15 @@ const (
 	scaleRemove scaleAction = "RemoveWorker"
 )
 
-// A recommendation says what to do, in the words of .NET.
+// A recommendation says whether to add or remove a worker, in .NET's terms.
 type recommendation struct {
 	Action           scaleAction `json:"action"`
 	KeepWorkersAlive bool        `json:"keepWorkersAlive"`
 	Reason           string      `json:"reason"`
 }
 
-// targetWorkers returns how many workers a load is worth: enough for all
-// activities to run at once, or for all instances to be in hand at once but not
-// more than there are partitions with work
+// targetWorkers returns how many workers a load needs: enough to run all activities
+// concurrently, or all instances, but not more than there are partitions with messages
 // (WebJobs.Extensions.DurableTask/Listener/DurableTaskTargetScaler.cs,
 // GetScaleResultAsync).
 func targetWorkers(l *provider.Load, maxActivities, maxOrchestrators int) int {
@@ -51,10 +50,10 @@ func targetWorkers(l *provider.Load, maxActivities, maxOrchestrators int) int {
 
 func ceilDiv(n, by int) int { return (n + by - 1) / by }
 
-// recommend says what to do about the number of workers, by the last looks at
-// the hub, the latest at the end (DisconnectedPerformanceMonitor.cs,
-// MakeScaleRecommendation). Polling says how seldom an idle queue is looked at.
-// .NET also removes a worker now and then, at random, when all is quick.
+// recommend returns a recommendation by the last samples, the latest at the end
+// (DisconnectedPerformanceMonitor.cs, MakeScaleRecommendation). Polling is the longest
+// polling interval of an idle queue. .NET also removes a worker at random now and then when
+// all latencies are low.
 func recommend(looks []*provider.Load, polling time.Duration) recommendation {
 	last := looks[len(looks)-1]
 	workers, partitions := last.Workers, len(last.ControlQueues)
@@ -147,8 +146,8 @@ type loadMonitor struct {
 	lastOne time.Time
 }
 
-// sampleInterval is the shortest time between two looks that count: whoever
-// asks more often gets the last answer's figures.
+// sampleInterval is the shortest time between two samples. More frequent requests get the
+// last one.
 const sampleInterval = time.Second
 
 // look returns what there is to say about the load now.

@@ -67,7 +67,7 @@ func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval 
 
 var errNoServer = errors.New("management URLs: the request did not come through a handler.Server")
 
-// links makes the URLs that one request's answer holds.
+// links makes the URLs in the answer to one request.
 type links struct {
 	origin string // scheme and host
 	base   string // path of the management API

@@ -49,7 +49,7 @@ func Mask(text string) string {
 // more.
 const shortestKey = 40
 
-// guids match what looks random and is told often: IDs of instances.
+// guids match GUIDs, which look random and are IDs of instances.
 var guids = regexp.MustCompile(`(?i)[0-9a-f]{8}-?([0-9a-f]{4}-?){3}[0-9a-f]{12}`)
 
 // looksRandom reports whether a run of letters and digits is a key rather than a

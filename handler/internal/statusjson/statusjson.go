@@ -1,12 +1,12 @@
-// Package statusjson has the JSON in which the management API tells of an
-// instance, for who writes it and who reads it.
+// Package statusjson has the JSON of an instance's status, for the management API, which
+// writes it, and the hub commands, which read it.
 package statusjson
 
 import "encoding/json"
 
-// A Status is what is told of an instance whose events are told as an E
-// (WebJobs.Extensions.DurableTask/StatusResponsePayload.cs). Nulls are written;
-// members that may be left out say so.
+// A Status is the JSON of an instance's status, whose history events are of type E
+// (WebJobs.Extensions.DurableTask/StatusResponsePayload.cs). Nulls are
+// written, except in members with omitempty.
 type Status[E any] struct {
 	Name            string          `json:"name"`
 	InstanceID      string          `json:"instanceId"`

@@ -124,11 +124,11 @@ func (b Binding) json() (json.RawMessage, error) {
 	return out.Bytes(), nil
 }
 
-// isPattern reports whether the host puts something else in a value's place.
+// isPattern reports whether the host substitutes settings or parts of a trigger in a value.
 func isPattern(value string) bool { return strings.ContainsAny(value, "%{") }
 
-// isSchedule reports whether the host could take text for the schedule of a
-// timer: five or six fields of a crontab, or an interval.
+// isSchedule reports whether text may be the schedule of a timer: five or six fields of a
+// crontab, or an interval.
 func isSchedule(text string) bool {
 	if d, err := settings.ParseTimeSpan(text); err == nil {
 		return d > 0

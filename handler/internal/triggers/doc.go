@@ -1,4 +1,4 @@
-// Package triggers has what the Functions host and an app say to each other about
-// functions with triggers: their function.json, the values of an invocation, its outputs,
-// and the time that it may take. Package handler has the API for apps.
+// Package triggers is the contract between the Functions host and functions with triggers:
+// function.json, the values of an invocation, its outputs, and its time limit. Package
+// handler has the API for apps.
 package triggers

@@ -13,14 +13,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 )
 
-// An Item is one thing to be written: the bytes of a message or blob, or
-// a document of its own.
+// An Item is one value of an output: the bytes of a message or blob, or a document.
 type Item struct {
 	content  []byte
-	document bool // content is JSON that is no text
+	document bool // content is a JSON value, not text
 }
 
-// Types of outputs, by what they take.
+// Types of outputs.
 var (
 	// messageKinds take text or bytes; JSON is just text to them.
 	messageKinds = []string{"queue", "serviceBus", "eventHub", "blob", "kafka", "rabbitMQ"}
@@ -28,8 +27,7 @@ var (
 	onceKinds = []string{"blob", "http"}
 )
 
-// Encode makes an item of what a function puts into an output of the given
-// type.
+// Encode returns the item for a value that a function puts into an output of a type.
 func Encode(kind string, item any) (Item, error) {
 	switch v := item.(type) {
 	case []byte:
@@ -49,8 +47,8 @@ func Encode(kind string, item any) (Item, error) {
 	return Item{content: text, document: !slices.Contains(messageKinds, kind)}, nil
 }
 
-// OutputValue returns what an output's items are in the answer to an
-// invocation. The host guesses
+// OutputValue returns an output's items as the answer to an invocation has them. The host
+// guesses
 // (azure-functions-host: Workers/Http/HttpScriptInvocationResultExtensions.cs, Binding/FunctionBinding.cs):
 //
 //  1. A string that could be Base64 is decoded, which would corrupt the text
@@ -96,5 +94,5 @@ func oneValue(item Item) (json.RawMessage, error) {
 	return json.Marshal(base64.StdEncoding.EncodeToString(item.content))
 }
 
-// looksLikeDate matches what Newtonsoft's reader takes for a date.
+// looksLikeDate matches text that Newtonsoft's reader parses as a date.
 var looksLikeDate = regexp.MustCompile(`^(\d{4}-\d{2}-\d{2}T\d{2}:\d{2}.*|/Date\(.*\)/)$`)

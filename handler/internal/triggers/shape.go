@@ -13,19 +13,18 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 )
 
-// A Shape is what a value of an invocation is to become. The form in which the
-// host sends a value does not tell what it is: a text, the JSON of an object and
-// Base64 all come as strings
+// A Shape says how to decode a value of an invocation. The form in which the host sends a
+// value is ambiguous: text, the JSON of an object and Base64 are all strings
 // (azure-functions-host: Workers/MessageExtensions/ScriptInvocationContextExtensions.cs,
 // GetHttpScriptInvocationContextValue):
 //
 //  1. Bytes come as a string with their Base64.
 //  2. A time comes as a string with its ISO form.
-//  3. What is an object in JSON comes as that object.
+//  3. An object comes as a JSON object.
 //  4. Everything else comes as a string with its JSON: the text hello as
 //     "\"hello\"", 1 as "1", a missing input as "null".
 //
-// So what the function was registered with decides.
+// So the type in the function's registration decides.
 type Shape struct {
 	kind    shapeKind
 	Batch   bool // a list, kind is that of its elements
@@ -62,7 +61,7 @@ func ShapeOf(t reflect.Type) Shape {
 	return Shape{}
 }
 
-// BatchShapeOf is [ShapeOf], for a place at which a slice stands for many values.
+// BatchShapeOf is [ShapeOf] for a trigger in which a slice means several values.
 func BatchShapeOf(t reflect.Type) Shape {
 	s := ShapeOf(t)
 	if s.kind == documentShape && t.Kind() == reflect.Slice && t != reflect.TypeFor[json.RawMessage]() {
@@ -100,7 +99,7 @@ func (s Shape) plain(raw json.RawMessage) (json.RawMessage, error) {
 // IsBinary reports whether the value becomes bytes.
 func (s Shape) IsBinary() bool { return s.kind == binaryShape }
 
-// fromString is for the text of a string on the wire.
+// fromString decodes a string.
 func (s Shape) fromString(text string) (json.RawMessage, error) {
 	inner, quoted := jsontext.Unquote(json.RawMessage(text))
 	switch {
@@ -116,7 +115,7 @@ func (s Shape) fromString(text string) (json.RawMessage, error) {
 	return s.fromText(text) // a time, or a text that a simpler host has not quoted
 }
 
-// fromText is for a text whose quotes are all off.
+// fromText decodes text without quotes.
 func (s Shape) fromText(text string) (json.RawMessage, error) {
 	switch s.kind {
 	case textShape:
@@ -142,7 +141,7 @@ func (s Shape) fromText(text string) (json.RawMessage, error) {
 	return jsontext.Quote(text), nil
 }
 
-// fromJSON is for a value that is no string.
+// fromJSON decodes a value that is not a string.
 func (s Shape) fromJSON(raw json.RawMessage) (json.RawMessage, error) {
 	if string(raw) == "null" || s.kind == documentShape || s.kind == scalarShape {
 		return raw, nil
@@ -154,13 +153,11 @@ func (s Shape) fromJSON(raw json.RawMessage) (json.RawMessage, error) {
 	return s.fromText(compact.String())
 }
 
-// deepestQuotes bounds how often a list is quoted. An event hub's is once,
-// Cosmos DB's twice.
+// deepestQuotes bounds how often a list is quoted: once by event hubs, twice by Cosmos DB.
 const deepestQuotes = 4
 
-// plainBatch takes the quotes off a list and has each element decoded. In a
-// list, bytes are Base64, texts are strings with no more quotes, and JSON may
-// be such a text.
+// plainBatch unquotes a list and decodes its elements: bytes are Base64, texts are strings
+// that are quoted once, and JSON may be such a text.
 func (s Shape) plainBatch(raw json.RawMessage) (json.RawMessage, error) {
 	for range deepestQuotes {
 		text, isText := jsontext.Unquote(raw)
@@ -198,8 +195,7 @@ func (s Shape) plainElement(raw json.RawMessage) (json.RawMessage, error) {
 	return s.fromText(text)
 }
 
-// fromBase64 returns the JSON of the bytes that text encodes or, if it is no
-// Base64, is.
+// fromBase64 returns the JSON of the bytes in text, which may be Base64 or plain.
 func fromBase64(text string) (json.RawMessage, error) {
 	content, err := base64.StdEncoding.DecodeString(text)
 	if err != nil {

@@ -7,19 +7,21 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// FileName is the file by which the host knows that a folder is a
-// function.
+// FileName is the name of the file that makes a folder a function.
 const FileName = "function.json"
 
-// generatedBy marks a function.json that this package wrote, and may change and
-// remove. The host ignores the name.
+// generatedBy marks a function.json that this package wrote and may change and remove. The
+// host ignores it.
 const generatedBy = "handler -write-functions"
 
 // Write writes the function.json of each function below root, a folder with a host.json,
@@ -47,7 +49,7 @@ func Write(root string, functions []*Function, out io.Writer) error {
 	return w.removeBundle(host)
 }
 
-// A writer writes below root and says so.
+// A writer writes files below root and reports that to out.
 type writer struct {
 	root string
 	out  io.Writer
@@ -57,7 +59,7 @@ func (w writer) tell(format string, args ...any) {
 	_, _ = fmt.Fprintf(w.out, format+"\n", args...)
 }
 
-// write writes a function's file unless it is right already.
+// write writes a function's file unless it is up to date.
 func (w writer) write(f *Function) error {
 	text, err := f.json()
 	if err != nil {
@@ -83,8 +85,7 @@ func (w writer) write(f *Function) error {
 	return nil
 }
 
-// removeOthers removes the functions that were written before and are none of
-// functions.
+// removeOthers removes the files of other functions that this package wrote.
 func (w writer) removeOthers(functions []*Function) error {
 	entries, err := os.ReadDir(w.root)
 	if err != nil {
@@ -122,8 +123,7 @@ const Bundle = `
     "version": "[4.*, 5.0.0)"
   },`
 
-// addBundle adds the extension bundle to host.json unless it has one, and leaves
-// all else in it as it is.
+// addBundle adds the extension bundle to host.json unless it has one.
 func (w writer) addBundle(host []byte, function, kind string) error {
 	found, err := settings.ParseHostJSON(host)
 	if err != nil {
@@ -145,8 +145,7 @@ func (w writer) addBundle(host []byte, function, kind string) error {
 	return nil
 }
 
-// removeBundle takes the extension bundle out of host.json again, if it is as
-// addBundle wrote it.
+// removeBundle removes the extension bundle from host.json if addBundle added it.
 func (w writer) removeBundle(host []byte) error {
 	before, after, found := bytes.Cut(host, []byte(Bundle))
 	if !found {
@@ -161,4 +160,73 @@ func (w writer) removeBundle(host []byte) error {
 
 func (w writer) writeHost(text []byte) error {
 	return os.WriteFile(filepath.Join(w.root, settings.HostJSONFile), text, 0o644)
+}
+
+// RouteFunctions returns an HTTP function for each path, with its methods. Each
+// function has keys of its own in the portal and a line of its own in the output
+// of `func start`.
+func RouteFunctions(methods map[string][]string) ([]*Function, error) {
+	var functions []*Function
+	seen := map[string]string{}
+	for _, path := range slices.Sorted(maps.Keys(methods)) {
+		route, err := HostRoute(path)
+		if err != nil {
+			return nil, err
+		}
+		f := HTTPFunction(routeName(path), route, methods[path])
+		if other, taken := seen[strings.ToLower(f.Name)]; taken {
+			return nil, fmt.Errorf("the routes %q and %q would both be function %s: without -per-route one function takes all of them", other, path, f.Name)
+		}
+		seen[strings.ToLower(f.Name)] = path
+		functions = append(functions, f)
+	}
+	return functions, nil
+}
+
+// HTTPFunction returns a function whose requests the host passes on.
+func HTTPFunction(name, route string, methods []string) *Function {
+	slices.Sort(methods)
+	return &Function{
+		Name: name,
+		Source: Binding{Kind: "httpTrigger", Name: "req", Properties: Properties{
+			"authLevel": "function", "methods": slices.Compact(methods), "route": route,
+		}},
+		Bindings: []Binding{{Kind: "http", Name: "res", Out: true}},
+	}
+}
+
+// HostRoute returns an echo path in the syntax of the host's routes.
+func HostRoute(path string) (string, error) {
+	var out []string
+	for segment := range strings.SplitSeq(path, "/") {
+		switch {
+		case strings.HasPrefix(segment, ":"):
+			segment = "{" + segment[1:] + "}"
+		case segment == "*":
+			segment = "{*path}"
+		case strings.ContainsAny(segment, ":*{}"):
+			return "", fmt.Errorf("the route %q has the segment %q, which the host has no form for: without -per-route one function takes all routes", path, segment)
+		}
+		out = append(out, segment)
+	}
+	route := strings.Join(out, "/")
+	for _, reserved := range []string{"admin", "runtime"} { // azure-functions-host: Host/ScriptHost.cs
+		if strings.HasPrefix(strings.ToLower(route), reserved) {
+			return "", fmt.Errorf("the route %q begins with %q, which the host keeps for itself", path, reserved)
+		}
+	}
+	return route, nil
+}
+
+var notInName = regexp.MustCompile(`[^A-Za-z0-9]+`)
+
+// routeName returns the name of the function for a path: "orders/:id" becomes
+// http-orders-id. Names of routes that end in * sort last among those that begin
+// alike, since the host tries functions in order of their names.
+func routeName(path string) string {
+	name := "http-" + strings.Trim(notInName.ReplaceAllString(path, "-"), "-")
+	if strings.HasSuffix(path, "*") {
+		name = strings.TrimSuffix(name, "-") + "-zz"
+	}
+	return strings.TrimSuffix(name, "-")
 }

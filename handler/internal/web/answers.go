@@ -1,15 +1,21 @@
 package web
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"syscall"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
-
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
 )
@@ -18,8 +24,7 @@ const (
 	// ContentTypeJSON is the content type of all answers with a body.
 	ContentTypeJSON = "application/json; charset=utf-8"
 
-	// RetryUnavailable is what a caller is told to wait, in seconds, when
-	// nothing can be served.
+	// RetryUnavailable is the Retry-After of status 503, in seconds.
 	RetryUnavailable = "5"
 
 	// HeaderInvocationID is a header that the host adds to requests that it passes on
@@ -50,12 +55,11 @@ func RecoverPanics(log *slog.Logger) echo.MiddlewareFunc {
 	}
 }
 
-// errPanicked is what a request ends with whose route panicked, after that was
-// logged.
+// errPanicked is the error of a request whose route panicked. The panic was logged.
 var errPanicked = AnswerWith(http.StatusInternalServerError, ErrorBody{Message: messageInternal})
 
-// Identify gives each request an ID: the caller's, else that of the host's
-// invocation, else a new one. The answer tells it.
+// Identify gives each request an ID, which is in the answer: the caller's, else that of the
+// host's invocation, else a new one.
 func Identify(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		header := c.Request().Header
@@ -74,7 +78,8 @@ func Identify(next echo.HandlerFunc) echo.HandlerFunc {
 // RequestID returns the ID of a request, which [Identify] gave it.
 func RequestID(c echo.Context) string { return c.Response().Header().Get(echo.HeaderXRequestID) }
 
-// AnswerErrors returns what answers a request that ended with an error, and logs it.
+// AnswerErrors returns the error handler, which answers a request with its error and logs
+// unexpected ones.
 func AnswerErrors(log *slog.Logger) echo.HTTPErrorHandler {
 	return func(err error, c echo.Context) {
 		a := answerTo(err, IsManagement(c))
@@ -100,8 +105,8 @@ func AnswerErrors(log *slog.Logger) echo.HTTPErrorHandler {
 	}
 }
 
-// WriteJSON answers with v as JSON. Unlike echo's own method it leaves <, > and
-// & as they are, which URLs need to be legible.
+// WriteJSON answers with v as JSON. Unlike echo's own method it leaves <, > and & in URLs
+// as they are.
 func WriteJSON(c echo.Context, status int, v any) error {
 	text, err := jsontext.Marshal(v)
 	if err != nil {
@@ -111,4 +116,171 @@ func WriteJSON(c echo.Context, status int, v any) error {
 		text = nil
 	}
 	return c.Blob(status, ContentTypeJSON, text)
+}
+
+// An ErrorBody is the body of an error in the .NET extension
+// (WebJobs.Extensions.DurableTask/HttpRequestMessageExtensions.cs,
+// CreateErrorResponse). StackTrace is always empty: a caller has no use for it.
+type ErrorBody struct {
+	Message string `json:"Message"`
+	*ErrorCause
+}
+
+// An ErrorCause is the part of an [ErrorBody] about an exception.
+type ErrorCause struct {
+	ExceptionMessage string `json:"ExceptionMessage"`
+	ExceptionType    string `json:"ExceptionType"`
+	StackTrace       string `json:"StackTrace"`
+}
+
+// WithCause returns a body with message and err.
+func WithCause(message string, err error) ErrorBody {
+	return ErrorBody{Message: message, ErrorCause: &ErrorCause{ExceptionMessage: secrets.Line(err), ExceptionType: exceptionType(err)}}
+}
+
+// exceptionType returns the .NET exception that corresponds to an error, for callers that
+// check the type.
+func exceptionType(err error) string {
+	var (
+		syntax *json.SyntaxError
+		state  *durable.InstanceStateError
+		exists *provider.InstanceExistsError
+		outage *taskhub.OutageError
+	)
+	switch {
+	case errors.As(err, &syntax):
+		return "Newtonsoft.Json.JsonReaderException"
+	case errors.As(err, &state):
+		return "System.InvalidOperationException"
+	case errors.As(err, &exists):
+		return "DurableTask.Core.Exceptions.OrchestrationAlreadyExistsException"
+	case errors.Is(err, durable.ErrInstanceNotFound):
+		return "System.ArgumentException"
+	case errors.Is(err, durable.ErrNotSupported):
+		return "System.NotSupportedException"
+	case errors.As(err, &outage):
+		return "DurableTask.AzureStorage.Storage.DurableTaskStorageException"
+	}
+	return "System.Exception"
+}
+
+// The extension's messages for errors that it does not distinguish.
+const (
+	messageBadArgument = "One or more of the arguments submitted is incorrect"
+	messageInternal    = "Something went wrong while processing your request"
+)
+
+// An answerError is an error with its HTTP answer.
+type answerError struct {
+	status int
+	body   ErrorBody
+}
+
+func (e *answerError) Error() string { return e.body.Message }
+
+// AnswerWith returns an error that is answered with a status and a body.
+func AnswerWith(status int, body ErrorBody) error { return &answerError{status, body} }
+
+// BadRequest returns an error with status 400 and a sentence that says why.
+func BadRequest(format string, args ...any) error {
+	return &answerError{http.StatusBadRequest, ErrorBody{Message: fmt.Sprintf(format, args...)}}
+}
+
+// BadArgument returns an error with status 400 for an ArgumentException of .NET: Python's
+// client reads the exception's message when a start is refused
+// (HttpApiHandler.cs, HandleRequestAsync).
+func BadArgument(format string, args ...any) error {
+	cause := &ErrorCause{ExceptionMessage: fmt.Sprintf(format, args...), ExceptionType: "System.ArgumentException"}
+	return &answerError{http.StatusBadRequest, ErrorBody{Message: messageBadArgument, ErrorCause: cause}}
+}
+
+// invalidJSON refuses a request body.
+func invalidJSON(err error) error {
+	return &answerError{http.StatusBadRequest, WithCause("Invalid JSON content", err)}
+}
+
+// An answer is an HTTP status and what goes with it: a body, or none.
+type answer struct {
+	status int
+	body   *ErrorBody
+}
+
+// answerTo maps an error to an HTTP answer. Callers get the text of errors of the
+// management API, as from the extension; of the app's own routes only that of the error
+// types below.
+func answerTo(err error, management bool) answer {
+	if e, ok := errors.AsType[*answerError](err); ok {
+		return answer{e.status, &e.body}
+	}
+	if e, ok := errors.AsType[*taskhub.UnavailableError](err); ok {
+		return answer{http.StatusServiceUnavailable, &ErrorBody{Message: e.Error()}}
+	}
+	if e, ok := errors.AsType[*provider.InstanceExistsError](err); ok {
+		return answer{http.StatusConflict, &ErrorBody{Message: e.Error()}}
+	}
+	if e, ok := errors.AsType[*durable.InstanceIDError](err); ok {
+		return answer{http.StatusBadRequest, &ErrorBody{Message: e.Error()}}
+	}
+	if e, ok := errors.AsType[*durable.TooLongError](err); ok {
+		return answer{http.StatusBadRequest, &ErrorBody{Message: e.Error()}}
+	}
+	if e, ok := errors.AsType[*durable.TextError](err); ok {
+		return answer{http.StatusBadRequest, &ErrorBody{Message: e.Error()}}
+	}
+	if e, ok := errors.AsType[*http.MaxBytesError](err); ok {
+		return answer{http.StatusRequestEntityTooLarge, &ErrorBody{Message: fmt.Sprintf("The request body must not exceed %d bytes.", e.Limit)}}
+	}
+	if e, ok := errors.AsType[*echo.HTTPError](err); ok {
+		return answer{e.Code, &ErrorBody{Message: echoMessage(e)}}
+	}
+	if _, ok := errors.AsType[*taskhub.OutageError](err); ok {
+		body := WithCause(outageMessage(err), err)
+		return answer{http.StatusServiceUnavailable, &body}
+	}
+	switch {
+	case errors.Is(err, durable.ErrInstanceNotFound):
+		return answer{status: http.StatusNotFound}
+	case errors.Is(err, durable.ErrInstanceEnded):
+		return answer{status: http.StatusGone}
+	case errors.Is(err, durable.ErrNotSupported):
+		return answer{http.StatusNotImplemented, &ErrorBody{Message: secrets.Line(err)}}
+	}
+	if e, ok := errors.AsType[*durable.InstanceStateError](err); ok {
+		body := WithCause(messageInternal, e)
+		return answer{http.StatusInternalServerError, &body}
+	}
+	body := ErrorBody{Message: messageInternal}
+	if management {
+		body = WithCause(messageInternal, err)
+	}
+	return answer{http.StatusInternalServerError, &body}
+}
+
+// outageMessage says why the hub's storage cannot be used.
+func outageMessage(err error) string {
+	_, damaged := errors.AsType[*embedded.CorruptError](err)
+	switch {
+	case damaged:
+		return "The task hub's file is damaged where it is needed. Restore it from a backup, or use another file."
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), errors.Is(err, syscall.EFBIG):
+		return "There is no room on the disk for the task hub's file. Make room, and try again."
+	case taskhub.IsDeletedHub(err):
+		return "The task hub was deleted. It is made again: try again later."
+	case errors.Is(err, fs.ErrNotExist):
+		return "The task hub's file was deleted or moved. Put it back, or restart the app."
+	}
+	return "The storage of the task hub cannot be reached or does not answer. Try again later."
+}
+
+// echoMessage returns the sentence in an error that echo or a route made.
+func echoMessage(e *echo.HTTPError) string {
+	switch m := e.Message.(type) {
+	case string:
+		return m
+	case error:
+		return m.Error()
+	case nil:
+		return http.StatusText(e.Code)
+	}
+	return fmt.Sprint(e.Message)
 }

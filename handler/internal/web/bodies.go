@@ -1,6 +1,8 @@
 package web
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -9,31 +11,34 @@ import (
 	"runtime/debug"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/labstack/echo/v4"
 )
 
-// ErrBodies refuses a body for which there is no room at the moment.
+// ErrBodies is the error of a body for which there is no memory at the moment.
 var ErrBodies = AnswerWith(http.StatusServiceUnavailable, ErrorBody{
 	Message: "The app is busy with as many bytes of request bodies as it takes at once. Try again later.",
 })
 
-// errLateBody is the answer to who sends nothing more of a body.
+// errLateBody is the error of a body that does not arrive in time.
 var errLateBody = AnswerWith(http.StatusRequestTimeout, ErrorBody{
 	Message: fmt.Sprintf("The request body did not come within %v.", BodyTime),
 })
 
-// A BodyRoom is the room for the bodies of all requests that are being answered.
+// A BodyRoom bounds the memory of the bodies of all requests in flight.
 type BodyRoom struct {
 	Left    atomic.Int64
 	Freeing atomic.Bool // memory will be given back
 }
 
 const (
-	// LargeBody is from which length on the memory of a body is given back to the
-	// system, which the garbage collector does only when as much again is in use.
+	// LargeBody is the length from which on the memory of a body is returned to the
+	// system at once. The garbage collector does so only when as much again is in use.
 	LargeBody = 16 << 20
-	// freeAfter is how long after the request: what it started uses the body, too.
+	// freeAfter is the time from the request to that: what it started uses the body, too.
 	freeAfter = 5 * time.Second
 )
 
@@ -54,17 +59,16 @@ func (b *BodyRoom) take(n int64) bool {
 	return false
 }
 
-// A RoomedBody is a body that takes room as it is read, until it is given back. What
-// has not come takes none, so that callers who send nothing keep nobody out. One for
-// which there is no more room fails at once: bodies that waited for each other's room
-// would wait for ever.
+// A RoomedBody is a body that takes room as it is read, until the request ends. Callers who
+// send nothing take no room. A body for which there is no room left fails at once: bodies
+// that wait for each other would wait for ever.
 type RoomedBody struct {
 	io.ReadCloser
 	Room   *BodyRoom
 	Taken  int64
 	read   int64 // what has come, whether there was room for it or not
 	Answer http.ResponseWriter
-	paced  bool // who sends nothing for bodyTime is given up
+	paced  bool // fails when nothing arrives for bodyTime
 }
 
 func (b *RoomedBody) Read(p []byte) (int, error) {
@@ -87,23 +91,23 @@ func (b *RoomedBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// wait says until when to wait for more. A recorder does not support it.
+// wait sets the deadline of the next read. A recorder does not support it.
 func (b *RoomedBody) wait(until time.Time) {
 	if b.paced {
 		_ = http.NewResponseController(b.Answer).SetReadDeadline(until)
 	}
 }
 
-// closeAfter ends the connection with the answer to a request whose body was not read,
-// or the answer would wait for the rest of it.
+// closeAfter closes the connection after the answer to a request whose body was not read,
+// since the answer would wait for the rest of it.
 func closeAfter(answer http.ResponseWriter) { answer.Header().Set(echo.HeaderConnection, "close") }
 
-// FirstRead is how much memory the body of a request has at first.
+// FirstRead is the initial size of the memory for a body.
 const FirstRead = 64 << 10
 
-// ReadAll reads a request's body into memory that is as large as it is, if its length
-// is known. The memory grows fourfold with what has come: of a long body that does not
-// come there is little.
+// ReadAll reads a request's body into memory of its length, if that is known. The memory
+// grows fourfold with what has arrived, so that a long body that does not arrive takes
+// little.
 func ReadAll(r *http.Request) ([]byte, error) {
 	var text []byte
 	for {
@@ -123,4 +127,107 @@ func ReadAll(r *http.Request) ([]byte, error) {
 			return nil, err
 		}
 	}
+}
+
+// Limits of requests to the management API.
+const (
+	// MaxHeader bounds the header of a request, its first line included.
+	MaxHeader = 64 << 10
+
+	// BodyTime is how long a caller may take to send a body, answerTime how long
+	// to take an answer.
+	BodyTime   = 2 * time.Minute
+	AnswerTime = 2 * time.Minute
+
+	// MaxJSONDepth bounds how deeply a body may be nested. More than ten thousand
+	// could not be encoded in an answer.
+	MaxJSONDepth = 512
+
+	// MaxName bounds the names of entities, operations and events in bytes.
+	MaxName = durable.MaxNameLength
+)
+
+// LimitAnswer bounds the time to send a request's answer. The app's own routes may stream
+// and have no bound: [Unlimited] comes before each request.
+func LimitAnswer(c echo.Context) {
+	c.Response().Before(func() {
+		// A recorder does not support it, and a connection that is gone needs none.
+		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Now().Add(AnswerTime))
+	})
+}
+
+// Unlimited removes the bound that [LimitAnswer] set for the previous request on the
+// connection.
+func Unlimited(next echo.HandlerFunc) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		_ = http.NewResponseController(c.Response()).SetWriteDeadline(time.Time{})
+		return next(c)
+	}
+}
+
+// ReadBody returns a request's body, which must be JSON, as it is but for blanks
+// around it; nil if it is empty.
+func ReadBody(c echo.Context) (json.RawMessage, error) {
+	text, err := BodyText(c)
+	if err != nil {
+		return nil, err
+	}
+	return ParseJSON(text, invalidJSON)
+}
+
+// BodyText returns a request's body, which must come within bodyTime.
+func BodyText(c echo.Context) ([]byte, error) {
+	control := http.NewResponseController(c.Response())
+	_ = control.SetReadDeadline(time.Now().Add(BodyTime))
+	text, err := ReadAll(c.Request())
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return nil, errLateBody
+	}
+	if err != nil && !errors.As(err, new(*http.MaxBytesError)) && !errors.Is(err, ErrBodies) {
+		return nil, BadRequest("The request body ends early or is badly chunked: %s.", secrets.Line(err))
+	}
+	// A deadline that passes later would be taken for a caller who is gone.
+	_ = control.SetReadDeadline(time.Time{})
+	if err == nil && !utf8.Valid(text) {
+		err = BadRequest("The request body must be valid UTF-8.")
+	}
+	return text, err
+}
+
+// TooDeep reports whether JSON is nested more deeply than maxJSONDepth.
+func TooDeep(text []byte) bool {
+	depth, quoted := 0, false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '\\' && quoted:
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			if depth++; depth > MaxJSONDepth {
+				return true
+			}
+		case c == '}', c == ']':
+			depth--
+		}
+	}
+	return false
+}
+
+// ParseJSON returns text, which must be JSON, as it is but for blanks around it;
+// nil if it is empty. Invalid makes an answer of what is wrong with it.
+func ParseJSON(text []byte, invalid func(error) error) (json.RawMessage, error) {
+	text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
+	if len(text) == 0 {
+		return nil, nil
+	}
+	if !json.Valid(text) {
+		var any json.RawMessage
+		return nil, invalid(json.Unmarshal(text, &any)) // it says why
+	}
+	if TooDeep(text) {
+		return nil, BadRequest("The JSON is nested more than %d deep.", MaxJSONDepth)
+	}
+	return text, nil
 }

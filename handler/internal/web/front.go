@@ -2,7 +2,11 @@ package web
 
 import (
 	"fmt"
+	"net"
 	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
 	"strings"
 
 	"github.com/labstack/echo/v4"
@@ -20,22 +24,21 @@ type Config struct {
 	MaxBody, MaxBodies int64 // bytes of one request's body, and of all at once
 }
 
-// A Front is what all requests pass first: it finds out whether they are for the management
-// API, refuses those that pages of other sites send, and bounds their bodies.
+// A Front is the middleware that all requests pass first. It recognises requests to the
+// management API, refuses those of other sites' pages, and bounds bodies.
 type Front struct {
 	cfg    Config
 	Bodies BodyRoom
 }
 
-// New returns a front by its configuration.
+// New returns a Front.
 func New(cfg Config) *Front {
 	f := &Front{cfg: cfg}
 	f.Bodies.Left.Store(max(cfg.MaxBodies, cfg.MaxBody))
 	return f
 }
 
-// ManagementBases returns the paths that the management API is found at, the
-// one that URLs are made with first.
+// ManagementBases returns the paths of the management API, first the one for URLs.
 func (f *Front) ManagementBases() []string {
 	bases := []string{GroupPath(f.cfg.RoutePrefix) + ManagementPath}
 	if !f.cfg.BehindHost {
@@ -55,8 +58,8 @@ func (f *Front) baseOf(path string) string {
 	return ""
 }
 
-// CanonicalPath spells the literal part of a path to the management API as its
-// routes do.
+// CanonicalPath changes the case of the literal part of a path to the management API to
+// that of its routes.
 func (f *Front) CanonicalPath(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -86,9 +89,8 @@ func (f *Front) CanonicalPath(next echo.HandlerFunc) echo.HandlerFunc {
 // URLs of webhooks: https, except on the developer's own machine
 // (azure-functions-host: WebHooks/DefaultScriptWebHookProvider.cs).
 //
-// Standalone, only the request itself counts, unless the app is configured to
-// be behind a proxy of its own: whoever can reach the server could claim
-// anything in other headers.
+// Standalone, only the request itself counts, unless the app is configured to be behind a
+// proxy of its own: everybody who can reach the server could send other headers.
 func (f *Front) Origin(r *http.Request) string {
 	if !f.cfg.BehindHost && !f.cfg.UseForwardedHost {
 		scheme := "http"
@@ -114,13 +116,12 @@ func (f *Front) Origin(r *http.Request) string {
 	return scheme + "://" + host
 }
 
-// RefusePages refuses what pages of other sites make a browser send to an app that
-// is for this machine only: one that listens on loopback and asks for no key, or
-// runs below `func start`. The app's own routes are as open as the management API
-// there, and a developer's browser is on both sides of the door.
+// RefusePages refuses requests of other sites' pages to an app that is for this machine
+// only: one that listens on loopback without a key, or runs below `func start`. A
+// developer's browser could send them to the app's own routes and the management API.
 //
-// An app that others can reach on purpose decides for itself which pages may call
-// its own routes. So does one that says it is behind a proxy of its own.
+// An app that other machines can reach decides which pages may call its own routes. So
+// does one behind a proxy of its own.
 func (f *Front) RefusePages(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		if f.cfg.LocalOnly && (!f.cfg.UseForwardedHost || IsManagement(c)) {
@@ -135,8 +136,7 @@ func (f *Front) RefusePages(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// checkOrigin refuses what changes something and comes from a page of another
-// origin.
+// checkOrigin refuses unsafe requests from pages of another origin.
 func (f *Front) checkOrigin(r *http.Request) error {
 	asked := *r
 	_, asked.Host, _ = strings.Cut(f.Origin(r), "://") // a host that proxies puts its own in r
@@ -146,10 +146,9 @@ func (f *Front) checkOrigin(r *http.Request) error {
 	return nil
 }
 
-// checkHost refuses what a page makes a browser send that has had its own name
-// looked up as an address of this machine: to the browser the app is then the
-// page's own server, and no other check tells. Such a request names the page's
-// host, while whoever works on this machine calls it localhost or by address.
+// checkHost refuses requests of a page whose host name resolves to an address of this
+// machine (DNS rebinding): to the browser the app is then the page's own server. Such a
+// request names the page's host; a user of this machine calls it localhost or by address.
 func (f *Front) checkHost(r *http.Request) error {
 	if f.cfg.UseForwardedHost || !fromThisMachine(r) {
 		return nil
@@ -170,8 +169,8 @@ func (f *Front) checkHost(r *http.Request) error {
 	return nil
 }
 
-// LimitBody bounds the body of a request, and the bodies of all of them. One whose
-// length is known and for which there is no room now is refused before it is sent.
+// LimitBody bounds the body of a request, and the bodies of all requests. A body whose
+// length is known and for which there is no room is refused before it is sent.
 func (f *Front) LimitBody(next echo.HandlerFunc) echo.HandlerFunc {
 	return func(c echo.Context) error {
 		r := c.Request()
@@ -198,4 +197,150 @@ func (f *Front) LimitBody(next echo.HandlerFunc) echo.HandlerFunc {
 		r.Body = body
 		return next(c)
 	}
+}
+
+// hostName matches a host with or without a port.
+var hostName = regexp.MustCompile(`^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.%a-z]+\])(:[0-9]{1,5})?$`)
+
+// firstOf returns the first of the values that proxies on the way have put
+// into a header, which is the one the caller saw.
+func firstOf(list string) string {
+	first, _, _ := strings.Cut(list, ",")
+	return strings.TrimSpace(first)
+}
+
+func firstHost(list string) string {
+	if host := firstOf(list); hostName.MatchString(host) {
+		return host
+	}
+	return ""
+}
+
+// isLocal reports whether host is on the developer's own machine or network:
+// localhost, or an IP address.
+func isLocal(host string) bool {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		host = name
+	}
+	if strings.EqualFold(host, "localhost") {
+		return true
+	}
+	_, err := netip.ParseAddr(strings.Trim(host, "[]"))
+	return err == nil
+}
+
+// IsLoopback reports whether only this machine can reach an address, which is a
+// host with a port or without.
+func IsLoopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	if err != nil {
+		host = address
+	}
+	if host == "localhost" {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.IsLoopback()
+}
+
+// fromLocalPage reports whether a request comes from a page of a server on this machine,
+// such as a front end under development.
+func fromLocalPage(r *http.Request) bool {
+	origin, err := url.Parse(r.Header.Get("Origin"))
+	if err != nil {
+		return false
+	}
+	host := origin.Hostname()
+	return IsLoopback(host) || strings.HasSuffix(host, ".localhost")
+}
+
+// fromThisMachine reports whether a request came over the loopback network. Only there can
+// an app without a key be reached.
+func fromThisMachine(r *http.Request) bool {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && from.Addr().Unmap().IsLoopback()
+}
+
+// nameOf returns a host without its port.
+func nameOf(host string) string {
+	if name, _, err := net.SplitHostPort(host); err == nil {
+		return name
+	}
+	return strings.Trim(host, "[]")
+}
+
+// isOurName reports whether a host cannot be that of another site's page: it is an
+// address, a name that browsers do not resolve, or the app's own.
+func isOurName(host, site string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if isLocal(host) || host == "" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	own, _, err := net.SplitHostPort(site)
+	if err != nil {
+		own = site
+	}
+	return strings.EqualFold(own, host)
+}
+
+// Where the management API is, after the route prefix and, standalone only, as
+// in the .NET extension.
+const (
+	ManagementPath = "/durabletask"
+	WebhookPath    = "/runtime/webhooks/durabletask"
+)
+
+// BaseKey is the key in an echo.Context of the base path of a request to the management
+// API.
+const BaseKey = "durablefunctions.base"
+
+// IsManagement reports whether a request is one to the management API.
+func IsManagement(c echo.Context) bool { return c.Get(BaseKey) != nil }
+
+// escapedPath returns the path as it came. Unlike [url.URL.EscapedPath] it bears
+// characters that should have been escaped, such as curl sends.
+func escapedPath(u *url.URL) string {
+	if path, err := url.PathUnescape(u.RawPath); err == nil && path == u.Path && path != "" {
+		return u.RawPath
+	}
+	return u.EscapedPath()
+}
+
+// SegmentsBelow returns the segments of a request's path below base, decoded
+// one by one, so that an escaped slash stays in its segment. ok is false if one
+// is empty or cannot be decoded.
+func SegmentsBelow(u *url.URL, base string) (segments []string, ok bool) {
+	rest := strings.Trim(escapedPath(u)[len(base):], "/")
+	if rest == "" {
+		return nil, true
+	}
+	for raw := range strings.SplitSeq(rest, "/") {
+		segment, err := url.PathUnescape(raw)
+		if err != nil || segment == "" {
+			return nil, false
+		}
+		segments = append(segments, segment)
+	}
+	return segments, true
+}
+
+// MendSlashes returns a segment as it was before a proxying Functions host changed it: the
+// host decodes a path, except escaped slashes, and then escapes all percent signs, so that
+// "a%2Fb" becomes "a%252Fb". An original "%252F" cannot be distinguished. Use it for names
+// that callers choose: names of events may have slashes, and IDs with one are refused in
+// each mode of the host. IDs of existing instances stay as they are, since another client
+// may have made one with "%2F".
+func MendSlashes(r *http.Request, segment string) string {
+	if r.Header.Get("X-Ms-Invocation-Id") == "" { // the host forwards or wraps
+		return segment
+	}
+	return strings.NewReplacer("%2F", "/", "%2f", "/").Replace(segment)
+}
+
+// GroupPath returns the path at which routes with the given prefix begin.
+func GroupPath(prefix string) string {
+	if prefix == "" {
+		return ""
+	}
+	return "/" + prefix
 }

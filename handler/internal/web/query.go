@@ -138,8 +138,8 @@ func ParseTime(text string) (t time.Time, ok bool) {
 func isDigits(s string) bool { return strings.Trim(s, "0123456789") == "" }
 
 const (
-	// defaultPageSize is how many instances a page of a list has, and
-	// maxPageSize how many a table hands out at once.
+	// defaultPageSize is the default size of a page, maxPageSize the most that a table
+	// returns at once.
 	defaultPageSize = 100
 	maxPageSize     = 1000
 )
