@@ -37,12 +37,12 @@ func (p *partition) poll(r *reading) {
 		if err != nil {
 			h.inbox.buffer.give(room)
 			if r.work.Err() == nil {
-				h.health.failed("queues", err)
+				h.health.Failed("queues", err)
 			}
 			backoff.Wait(r.ctx, p.wake, p.queue.Name, 0, err)
 			continue
 		}
-		h.health.ok("queues")
+		h.health.OK("queues")
 		taken := p.take(r, messages)
 		h.inbox.buffer.give(room - taken)
 		p.lookedAt(missed, len(messages), room)

@@ -304,14 +304,14 @@ func (d *delivery) renew(ctx context.Context) {
 	})
 	switch {
 	case err == nil:
-		d.hub.health.ok("queues")
+		d.hub.health.OK("queues")
 	case store.IsGone(err):
 		d.mu.Lock()
 		d.lost = true
 		d.mu.Unlock()
 		d.hub.log.Warn("MessageGone", d.attrs("details", "its lock was lost: "+err.Error())...)
 	case ctx.Err() == nil:
-		d.hub.health.failed("queues", err)
+		d.hub.health.Failed("queues", err)
 	}
 }
 

@@ -19,8 +19,8 @@ type health struct {
 	downAt map[string]time.Time // part → since when
 }
 
-// failed notes that a request to a part failed.
-func (h *health) failed(part string, err error) {
+// Failed notes that a request to a part failed.
+func (h *health) Failed(part string, err error) {
 	h.mu.Lock()
 	_, down := h.downAt[part]
 	if !down {
@@ -35,8 +35,8 @@ func (h *health) failed(part string, err error) {
 	}
 }
 
-// ok notes that a request to a part succeeded.
-func (h *health) ok(part string) {
+// OK notes that a request to a part succeeded.
+func (h *health) OK(part string) {
 	h.mu.Lock()
 	since, down := h.downAt[part]
 	delete(h.downAt, part)

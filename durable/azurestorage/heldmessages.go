@@ -123,7 +123,7 @@ func (h *heldMessages) all() []*delivery {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := make([]*delivery, 0, len(h.byID))
-	for _, key := range sortedKeys(h.byID) {
+	for _, key := range slices.Sorted(maps.Keys(h.byID)) {
 		all = append(all, h.byID[key])
 	}
 	return all

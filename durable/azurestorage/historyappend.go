@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
@@ -142,7 +144,7 @@ func (w *historyWrite) attempt(ctx context.Context, etag string) (string, error)
 		Method: http.MethodPost,
 		Entity: wire.EncodeSentinel(w.instance.InstanceID, w.instance.ExecutionID, w.complete, w.at),
 	}
-	for _, column := range sortedKeys(w.notes) {
+	for _, column := range slices.Sorted(maps.Keys(w.notes)) {
 		sentinel.Entity.SetString(column, w.notes[column])
 	}
 	if etag != "" {

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"golang.org/x/sync/errgroup"
@@ -117,6 +117,19 @@ func (h *TaskHub) create(ctx context.Context) error {
 	return group.Wait()
 }
 
+// createLeaseBlobs makes what the blob partition managers keep their leases in, and checks
+// that the hub has as many partitions as are configured.
+func (h *TaskHub) createLeaseBlobs(ctx context.Context) error {
+	n, err := h.leases.CreateInfo(ctx, h.cfg.TaskHub)
+	if err != nil {
+		return err
+	}
+	if n != len(h.partitions) {
+		return &PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: len(h.partitions), Existing: n}
+	}
+	return h.leases.CreateBlobs(ctx)
+}
+
 // partialRowsPatience is how long rows may be missing in the partitions table
 // because somebody else is inserting them one by one, as .NET does.
 const partialRowsPatience = 2 * time.Second
@@ -129,7 +142,7 @@ func (h *TaskHub) createPartitionRows(ctx context.Context) error {
 		want[i] = store.Operation{Method: http.MethodPost, Entity: wire.PartitionRow{Queue: q.Name}.Row()}
 	}
 	for deadline := time.Now().Add(partialRowsPatience); ; {
-		rows, _, err := h.readPartitionRows(ctx, h.partitionsTable)
+		rows, _, err := leases.ReadRows(ctx, h.partitionsTable)
 		switch {
 		case err != nil:
 			return err
@@ -151,36 +164,4 @@ func (h *TaskHub) createPartitionRows(ctx context.Context) error {
 			}
 		}
 	}
-}
-
-// readPartitionRows returns all rows of the partitions table, in its order, and
-// by how much the service's clock is ahead of ours.
-func (h *TaskHub) readPartitionRows(ctx context.Context, t *store.Table) (rows []wire.PartitionRow, ahead time.Duration, err error) {
-	var answer *http.Response
-	err = t.All(policy.WithCaptureResponse(ctx, &answer), store.Query{}, func(raw []byte) error {
-		row, err := wire.DecodePartitionRow(raw)
-		if err == nil {
-			rows = append(rows, row)
-		}
-		return err
-	})
-	return rows, clockAhead(answer, time.Now()), err
-}
-
-// dateGrain is how much later than its Date an answer can have been made: it
-// has whole seconds.
-const dateGrain = time.Second
-
-// clockAhead returns by how much the clock of who made an answer is ahead of
-// ours, which may be negative: at least, for it can be more by dateGrain and the
-// answer's time on its way. It is 0 if the answer has no date.
-func clockAhead(answer *http.Response, now time.Time) time.Duration {
-	if answer == nil {
-		return 0
-	}
-	date, err := http.ParseTime(answer.Header.Get("Date"))
-	if err != nil {
-		return 0
-	}
-	return date.Sub(now)
 }

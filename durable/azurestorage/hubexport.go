@@ -9,6 +9,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -79,17 +80,16 @@ func (h *TaskHub) checkExists(ctx context.Context) error {
 // keeps.
 func (h *TaskHub) countPartitions(ctx context.Context) (int, error) {
 	if h.cfg.PartitionManager != TablePartitions {
-		info, err := h.readTaskHubInfo(ctx)
-		return info.PartitionCount, err
+		return h.leases.CountPartitions(ctx)
 	}
-	rows, _, err := h.readPartitionRows(ctx, h.partitionsTable)
+	rows, _, err := leases.ReadRows(ctx, h.partitionsTable)
 	return len(rows), err
 }
 
 // checkIdle fails with [provider.ErrHubBusy] if a worker has a partition of the
 // hub, whichever partition manager it uses.
 func (h *TaskHub) checkIdle(ctx context.Context) error {
-	rows, _, err := h.readPartitionRows(ctx, h.partitionsTable)
+	rows, _, err := leases.ReadRows(ctx, h.partitionsTable)
 	if err != nil && !store.IsNotFound(err) {
 		return err
 	}
@@ -99,12 +99,12 @@ func (h *TaskHub) checkIdle(ctx context.Context) error {
 				row.ExpiresAt.UTC().Format(time.TimeOnly), provider.ErrHubBusy)
 		}
 	}
-	leases := store.NewContainer(h.services.Blobs, h.services.BlobEndpoint, h.names.Leases())
+	blobs := store.NewContainer(h.services.Blobs, h.services.BlobEndpoint, h.names.Leases())
 	options := &container.ListBlobsFlatOptions{}
 	for {
 		var page container.ListBlobsFlatResponse
-		err := store.Retry(ctx, "list blobs of "+leases.Name, func(ctx context.Context) (err error) {
-			page, err = leases.Client.NewListBlobsFlatPager(options).NextPage(ctx)
+		err := store.Retry(ctx, "list blobs of "+blobs.Name, func(ctx context.Context) (err error) {
+			page, err = blobs.Client.NewListBlobsFlatPager(options).NextPage(ctx)
 			return err
 		})
 		if store.IsNotFound(err) {

@@ -266,7 +266,7 @@ func (x *export) isOrphan(start *history.ExecutionStarted) bool {
 
 // exportHidden passes on what the histories and rows tell of hidden messages.
 func (x *export) exportHidden(ctx context.Context, p pending) error {
-	for _, id := range sortedKeys(x.instances) {
+	for _, id := range slices.Sorted(maps.Keys(x.instances)) {
 		inst := x.instances[id]
 		if inst.isAwaited() && !p.starts[id] {
 			if err := x.to.Message(ctx, *inst.start()); err != nil {

@@ -197,14 +197,14 @@ func (b *inbox) read(ctx context.Context, instanceID, executionID string, first 
 	for delay := store.FirstOutageDelay; ; delay = min(2*delay, prefetchRetryDelay) {
 		loaded, err := b.hub.loadFor(ctx, instanceID, executionID, first)
 		if err == nil {
-			b.hub.health.ok("tables")
+			b.hub.health.OK("tables")
 			return loaded
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
 		if store.IsTransient(err) {
-			b.hub.health.failed("tables", err)
+			b.hub.health.Failed("tables", err)
 		} else {
 			b.hub.log.Error("OrchestrationProcessingFailure", "instanceId", instanceID, "executionId", executionID, "details", "read what is stored of it", "error", err)
 		}

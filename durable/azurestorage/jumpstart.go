@@ -158,9 +158,9 @@ func (p *partition) jumpStarts(r *reading) {
 		}
 		switch {
 		case err == nil:
-			h.health.ok("records of starts")
+			h.health.OK("records of starts")
 		case r.ctx.Err() == nil:
-			h.health.failed("records of starts", err)
+			h.health.Failed("records of starts", err)
 		}
 	}
 }

@@ -31,42 +31,12 @@ func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 	}
 	measure(h.workItems, &load.WorkItems)
 	group.Go(func() (err error) {
-		load.Workers, err = h.countWorkers(groupCtx)
+		owners, err := h.leases.Owners(groupCtx)
+		load.Workers = len(owners)
 		return err
 	})
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("read the hub's load: %w", err)
 	}
 	return load, nil
-}
-
-// countWorkers returns how many workers have partitions now.
-func (h *TaskHub) countWorkers(ctx context.Context) (int, error) {
-	owners := map[string]bool{}
-	if h.cfg.PartitionManager == TablePartitions {
-		rows, ahead, err := h.readPartitionRows(ctx, h.partitionsTable)
-		if err != nil {
-			return 0, err
-		}
-		for _, row := range rows {
-			if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now().Add(ahead)) {
-				owners[row.CurrentOwner] = true
-			}
-		}
-		return len(owners), nil
-	}
-	folder := ownershipLeases
-	if h.cfg.PartitionManager == LegacyBlobLeases {
-		folder = defaultLeases
-	}
-	leases, err := h.leaseSet(folder).list(ctx, nil)
-	if err != nil {
-		return 0, err
-	}
-	for _, l := range leases {
-		if l.Leased && l.Owner != "" {
-			owners[l.Owner] = true
-		}
-	}
-	return len(owners), nil
 }

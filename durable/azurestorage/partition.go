@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -23,7 +24,7 @@ type partition struct {
 	until    time.Time  // when the lease ends
 	sessions int        // handed out and not released
 	idle     chan struct{}
-	drain    drainState
+	drain    leases.DrainState
 	backlog  backlog
 }
 
@@ -73,9 +74,9 @@ func newPartition(h *TaskHub, q *store.Queue) *partition {
 	return &partition{hub: h, queue: q, wake: store.NewNudge()}
 }
 
-// listen begins to read the queue, or goes on if it does already; the right to
+// Listen begins to read the queue, or goes on if it does already; the right to
 // ends at until.
-func (p *partition) listen(work context.Context, until time.Time) {
+func (p *partition) Listen(work context.Context, until time.Time) {
 	if p.hasLapsed() {
 		defer p.hub.inbox.resume()
 	}
@@ -85,7 +86,7 @@ func (p *partition) listen(work context.Context, until time.Time) {
 	if p.reading != nil || p.stopping {
 		return // in the second case the next look at the table tries again
 	}
-	p.drain = notDraining
+	p.drain = leases.NotDraining
 	p.backlog.add()
 	ctx, cancel := context.WithCancel(work)
 	r := &reading{ctx: ctx, work: work, cancel: cancel, begun: time.Now()}
@@ -109,6 +110,12 @@ func (p *partition) isListening() bool {
 	return p.reading != nil && time.Now().Before(p.until)
 }
 
+// Name returns the name of the control queue.
+func (p *partition) Name() string { return p.queue.Name }
+
+// IsRead reports whether the queue is being read.
+func (p *partition) IsRead() bool { return p.currentReading() != nil }
+
 // currentReading returns what reads the queue now, nil if nothing does.
 func (p *partition) currentReading() *reading {
 	p.mu.Lock()
@@ -126,21 +133,21 @@ func (p *partition) ownedSince() time.Time {
 
 // hasLapsed reports whether the queue is ours to read but the lease has ended, and
 // may be renewed yet.
-func (p *partition) hasLapsed() bool { return p.expired(time.Now()) }
+func (p *partition) hasLapsed() bool { return p.Expired(time.Now()) }
 
-// expired reports whether the queue is being read though the lease has ended.
-func (p *partition) expired(now time.Time) bool {
+// Expired reports whether the queue is being read though the lease has ended.
+func (p *partition) Expired(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reading != nil && !now.Before(p.until)
 }
 
-// stopReading ends the reading of the queue. What was received and not handed
+// StopReading ends the reading of the queue. What was received and not handed
 // out goes back to the queue, visible at once; .NET lets it come back by itself
 // after minutes (OrchestrationSessionManager.cs, DrainAsync). From the call on
 // nothing of the partition is handed out any more. The returned function does
 // what takes time: it waits for a receive that is under way, and hands back.
-func (p *partition) stopReading(work context.Context) (finish func()) {
+func (p *partition) StopReading(work context.Context) (finish func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	r := p.reading
@@ -158,38 +165,39 @@ func (p *partition) stopReading(work context.Context) (finish func()) {
 	}
 }
 
-// beginDrain stops reading and then waits, in the background, until the
+// BeginDrain stops reading and then waits, in the background, until the
 // partition's sessions have ended, for limit at most.
-func (p *partition) beginDrain(work context.Context, limit time.Duration) {
+func (p *partition) BeginDrain(work context.Context, limit time.Duration) {
 	p.mu.Lock()
-	if p.drain != notDraining {
+	if p.drain != leases.NotDraining {
 		p.mu.Unlock()
 		return
 	}
-	p.drain = draining
+	p.drain = leases.Draining
 	p.mu.Unlock()
 	p.hub.tasks.Go(func() {
-		p.stopReading(work)()
+		p.StopReading(work)()
 		if !p.awaitIdle(work, limit) {
 			p.hub.log.Warn("partition is given up with sessions in progress", "partition", p.queue.Name, "after", limit)
 		}
 		p.mu.Lock()
-		p.drain = drained
+		p.drain = leases.Drained
 		p.mu.Unlock()
 	})
 }
 
-func (p *partition) drainState() drainState {
+// DrainState implements [leases.Partition].
+func (p *partition) DrainState() leases.DrainState {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.drain
 }
 
-// released notes that the partition is nobody's or another's.
-func (p *partition) released() {
+// Released notes that the partition is nobody's or another's.
+func (p *partition) Released() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.drain = notDraining
+	p.drain = leases.NotDraining
 }
 
 // sessionBegins counts a session; false means that the partition is not ours.

@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
-	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
@@ -55,19 +53,19 @@ func (e *PartitionManagerError) Error() string {
 		e.TaskHub, e.Active, e.Configured)
 }
 
-// manager returns what decides which partitions this worker reads.
-func (h *TaskHub) manager() partitionManager {
-	if h.cfg.PartitionManager == TablePartitions {
-		return newTablePartitions(h)
+// checkManagers returns a *PartitionManagerError if leases of another kind of
+// partition manager are alive.
+func (h *TaskHub) checkManagers(ctx context.Context) error {
+	active, err := h.leases.Active(ctx)
+	if err != nil {
+		return err
 	}
-	return newBlobPartitions(h)
-}
-
-// partitionManager acquires partitions, keeps them, and gives them up when ctx
-// has ended. run returns when no partition is held any more, or when work has
-// ended.
-type partitionManager interface {
-	run(ctx, work context.Context)
+	for kind := range partitionManagerNames {
+		if other := PartitionManager(kind); active[leases.Kind(kind)] && other != h.cfg.PartitionManager {
+			return &PartitionManagerError{TaskHub: h.cfg.TaskHub, Configured: h.cfg.PartitionManager, Active: other}
+		}
+	}
+	return nil
 }
 
 // awaitSoleManager waits until no worker is active with another kind of
@@ -82,59 +80,31 @@ func (h *TaskHub) awaitSoleManager(ctx context.Context) error {
 		case ctx.Err() != nil, err == nil:
 			return nil
 		case !isMismatch:
-			h.health.failed("look at the partitions", err)
+			h.health.Failed("look at the partitions", err)
 		case time.Now().After(deadline):
 			return mismatch
 		default:
 			h.log.Warn("waiting for other workers to stop", "reason", mismatch)
 		}
-		if !store.Sleep(ctx, store.Jitter(ctx, passPace, h.cfg.LeaseInterval/10)) {
+		if !store.Sleep(ctx, store.Jitter(ctx, "look at the partitions", h.cfg.LeaseInterval/10)) {
 			return nil
 		}
 	}
 }
 
-// checkManagers returns a *PartitionManagerError if leases of another kind of
-// partition manager are alive.
-func (h *TaskHub) checkManagers(ctx context.Context) error {
-	active := map[PartitionManager]bool{}
-	if h.cfg.PartitionManager != TablePartitions {
-		rows, ahead, err := h.readPartitionRows(ctx, h.leasesTable)
-		if err != nil && !store.IsNotFound(err) {
-			return err
-		}
-		for _, row := range rows {
-			if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now().Add(ahead)) {
-				active[TablePartitions] = true
-			}
-		}
+// newLeases returns what the worker's partitions are kept by. Its requests are not bound
+// in number, so that keeping a partition never waits behind the work on it.
+func (h *TaskHub) newLeases(s *store.Services) *leases.Worker {
+	w := &leases.Worker{
+		ID: h.cfg.WorkerID, Kind: leases.Kind(h.cfg.PartitionManager), App: leases.App(h.cfg.AppLease), Names: h.names,
+		Interval: h.cfg.LeaseInterval, AcquireInterval: h.cfg.LeaseAcquireInterval, DrainTimeout: h.cfg.DrainTimeout,
+		Table:        store.NewTable(s.Leases, s.TableEndpoint, h.names.PartitionsTable()),
+		Blobs:        store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, h.names.Leases()),
+		AppBlobs:     h.appLeases,
+		TableLatency: s.TablePace.Latency, Missing: h.noteMissing, Health: &h.health, Log: h.log, Meter: h.meter, Tasks: &h.tasks,
 	}
-	pages := h.leaseBlobs.Client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{})
-	for pages.More() {
-		page, err := pages.NextPage(ctx)
-		if store.IsNotFound(err) {
-			break
-		}
-		if err != nil {
-			return fmt.Errorf("list leases: %w", err)
-		}
-		for _, item := range page.Segment.BlobItems {
-			folder, _, _ := strings.Cut(*item.Name, "/")
-			kind, known := managerOf[folder]
-			if known && item.Properties != nil && item.Properties.LeaseState != nil && *item.Properties.LeaseState == lease.StateTypeLeased {
-				active[kind] = true
-			}
-		}
+	for _, p := range h.partitions {
+		w.Partitions = append(w.Partitions, p)
 	}
-	for kind := range partitionManagerNames {
-		if other := PartitionManager(kind); active[other] && other != h.cfg.PartitionManager {
-			return &PartitionManagerError{TaskHub: h.cfg.TaskHub, Configured: h.cfg.PartitionManager, Active: other}
-		}
-	}
-	return nil
-}
-
-// managerOf says whose leases are in a folder.
-var managerOf = map[string]PartitionManager{
-	defaultLeases: LegacyBlobLeases, intentLeases: SafeBlobLeases, ownershipLeases: SafeBlobLeases,
+	return w
 }

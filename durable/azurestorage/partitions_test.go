@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -21,7 +22,7 @@ func owners(t testing.TB, h *TaskHub) map[string]int {
 	if err := h.ensureCreated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	rows, _, err := h.readPartitionRows(t.Context(), h.partitionsTable)
+	rows, _, err := leases.ReadRows(t.Context(), h.partitionsTable)
 	if err != nil {
 		t.Fatal(err)
 	}

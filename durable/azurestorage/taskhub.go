@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
@@ -29,13 +30,12 @@ type TaskHub struct {
 	instancesTable  *store.Table
 	partitionsTable *store.Table
 	jumpStartTable  *store.Table
-	leasesTable     *store.Table // the partitions table again, for the partition loop
 	workItems       *store.Queue
 	controlQueues   []*store.Queue
 	largeMessages   *store.Container
-	leaseBlobs      *store.Container // of the blob partition managers
 	appLeases       *store.Container
-	appLease        *appLeaseManager
+	leases          *leases.Worker
+	appLease        *leases.AppManager
 
 	// creation is held by whoever creates the hub.
 	creation chan struct{}
@@ -102,10 +102,8 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		instancesTable:  store.NewTable(s.Tables, s.TableEndpoint, names.InstancesTable()),
 		partitionsTable: store.NewTable(s.Tables, s.TableEndpoint, names.PartitionsTable()),
 		jumpStartTable:  store.NewTable(s.Tables, s.TableEndpoint, names.JumpStartTable()),
-		leasesTable:     store.NewTable(s.Leases, s.TableEndpoint, names.PartitionsTable()),
 		workItems:       store.NewQueue(s.Queues, names.WorkItemQueue()),
 		largeMessages:   store.NewContainer(s.Blobs, s.BlobEndpoint, names.LargeMessages()),
-		leaseBlobs:      store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, names.Leases()),
 		appLeases:       store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, names.AppLease()),
 		creation:        make(chan struct{}, 1),
 		deleted:         store.NewNudge(),
@@ -114,7 +112,6 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	h.health.log = h.log
 	h.held = newHeldMessages()
 	h.histories = newHistoryCache(cfg.HistoryCacheBytes)
-	h.appLease = newAppLeaseManager(h)
 	h.inbox = newInbox(h)
 	h.tracking = newTrackingQueue(h)
 	h.activities = newActivityQueue(h)
@@ -123,6 +120,8 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		h.controlQueues = append(h.controlQueues, q)
 		h.partitions = append(h.partitions, newPartition(h, q))
 	}
+	h.leases = h.newLeases(s)
+	h.appLease = leases.NewAppManager(h.leases)
 	return h, nil
 }
 
@@ -166,9 +165,9 @@ func (h *TaskHub) run(ctx context.Context) error {
 	h.tasks.Go(func() {
 		defer close(managerDone)
 		if h.cfg.AppLease.Disabled {
-			h.manager().run(ctx, work)
+			leases.NewManager(h.leases).Run(ctx, work)
 		} else {
-			h.appLease.run(ctx, work)
+			h.appLease.Run(ctx, work)
 		}
 	})
 
@@ -219,11 +218,11 @@ func (h *TaskHub) awaitCreated(ctx context.Context) error {
 			return err
 		}
 		if err == nil {
-			h.health.ok("storage account")
+			h.health.OK("storage account")
 			return nil
 		}
 		if ctx.Err() == nil {
-			h.health.failed("storage account", err)
+			h.health.Failed("storage account", err)
 		}
 		if !store.Sleep(ctx, store.Jitter(ctx, "create the hub", delay)) {
 			return nil

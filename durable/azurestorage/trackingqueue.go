@@ -52,9 +52,9 @@ func (t *trackingQueue) run(p *partition, r *reading) {
 		}
 		switch {
 		case err == nil:
-			t.hub.health.ok("tracking")
+			t.hub.health.OK("tracking")
 		case r.work.Err() == nil:
-			t.hub.health.failed("tracking", err)
+			t.hub.health.Failed("tracking", err)
 		}
 		backoff.Wait(r.ctx, t.wake, t.queue.Name, len(messages), err)
 	}

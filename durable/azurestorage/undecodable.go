@@ -100,7 +100,7 @@ func (u *undecodable) all() []provider.UndecodableMessage {
 	defer u.mu.Unlock()
 	u.forgetOld(time.Now())
 	var all []provider.UndecodableMessage
-	for _, key := range sortedKeys(u.byKey) {
+	for _, key := range slices.Sorted(maps.Keys(u.byKey)) {
 		all = append(all, u.byKey[key].UndecodableMessage)
 	}
 	return all

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
@@ -53,7 +54,7 @@ func TestPace_HoldsUpNoRenewal(t *testing.T) {
 		if left, _ := d.hiddenFor(time.Now()); left < h.controlLock()-time.Second {
 			t.Errorf("the message is hidden for %v, want %v: it is renewed at once", left, h.controlLock())
 		}
-		if _, _, err := h.readPartitionRows(ctx, h.leasesTable); err != nil {
+		if _, _, err := leases.ReadRows(ctx, h.leases.Table); err != nil {
 			t.Errorf("the partitions cannot be looked at: %v", err)
 		}
 		if _, err := queue.Length(ctx); err == nil {

@@ -119,12 +119,12 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 		messages, err := q.hub.workItems.Receive(work, wanted, q.hub.stretched(q.hub.workItemLock()))
 		if err != nil {
 			if work.Err() == nil {
-				q.hub.health.failed("queues", err)
+				q.hub.health.Failed("queues", err)
 			}
 			backoff.Wait(ctx, q.wake, "the work items", 0, err)
 			continue
 		}
-		q.hub.health.ok("queues")
+		q.hub.health.OK("queues")
 		q.take(work, messages)
 		q.lookedAt(missed, len(messages), wanted)
 		backoff.Wait(ctx, q.wake, "the work items", len(messages), nil)

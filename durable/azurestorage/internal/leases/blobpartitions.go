@@ -1,4 +1,4 @@
-package azurestorage
+package leases
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 // blobPartitions is the part that the blob partition managers share: they look
 // at their leases every now and then, and give everything up at the end.
 type blobPartitions struct {
-	hub     *TaskHub
-	byQueue map[string]*partition
+	worker  *Worker
+	byQueue map[string]Partition
 	leases  leasing
 	leaving bool
 }
@@ -31,27 +31,23 @@ type leasing interface {
 	interval() time.Duration
 }
 
-func newBlobPartitions(h *TaskHub) *blobPartitions {
-	b := &blobPartitions{hub: h, byQueue: map[string]*partition{}}
-	for _, p := range h.partitions {
-		b.byQueue[p.queue.Name] = p
+func newBlobPartitions(w *Worker) *blobPartitions {
+	b := &blobPartitions{worker: w, byQueue: map[string]Partition{}}
+	for _, p := range w.Partitions {
+		b.byQueue[p.Name()] = p
 	}
-	if h.cfg.PartitionManager == LegacyBlobLeases {
-		b.leases = &legacyLeasing{blobPartitions: b, keeper: newLeaseKeeper(h.leaseSet(defaultLeases)), stolen: map[string]time.Time{}}
+	if w.Kind == LegacyBlobs {
+		b.leases = &legacyLeasing{blobPartitions: b, keeper: newLeaseKeeper(w.leaseSet(defaultLeases)), stolen: map[string]time.Time{}}
 	} else {
 		b.leases = &safeLeasing{
-			blobPartitions: b, intent: newLeaseKeeper(h.leaseSet(intentLeases)), ownership: newLeaseKeeper(h.leaseSet(ownershipLeases)),
+			blobPartitions: b, intent: newLeaseKeeper(w.leaseSet(intentLeases)), ownership: newLeaseKeeper(w.leaseSet(ownershipLeases)),
 		}
 	}
 	return b
 }
 
-func (h *TaskHub) leaseSet(folder string) *leaseSet {
-	return &leaseSet{store: h.leaseBlobs, folder: folder, worker: h.cfg.WorkerID, duration: h.cfg.LeaseInterval}
-}
-
-// run implements partitionManager.
-func (b *blobPartitions) run(ctx, work context.Context) {
+// Run implements [Manager].
+func (b *blobPartitions) Run(ctx, work context.Context) {
 	for ctx.Err() == nil {
 		unsettled, err := b.pass(work)
 		b.dropExpired(work)
@@ -59,9 +55,9 @@ func (b *blobPartitions) run(ctx, work context.Context) {
 		case work.Err() != nil:
 			return
 		case err == nil:
-			b.hub.health.ok("partition leases")
+			b.worker.Health.OK("partition leases")
 		default:
-			b.hub.health.failed("partition leases", err)
+			b.worker.Health.Failed("partition leases", err)
 		}
 		wait := b.leases.interval()
 		if unsettled || err != nil {
@@ -87,9 +83,9 @@ const leasePassTimeout = 8 * time.Second
 // end.
 func (b *blobPartitions) leave(work context.Context) {
 	b.leaving = true
-	for _, p := range b.hub.partitions {
-		if p.currentReading() != nil {
-			p.beginDrain(work, b.hub.cfg.DrainTimeout)
+	for _, p := range b.worker.Partitions {
+		if p.IsRead() {
+			p.BeginDrain(work, b.worker.DrainTimeout)
 		}
 	}
 	for pause := time.Millisecond; store.Sleep(work, pause); pause = leavePause { // those that are idle end at once
@@ -98,7 +94,7 @@ func (b *blobPartitions) leave(work context.Context) {
 			return
 		}
 		for _, queue := range held {
-			if p := b.byQueue[queue]; p == nil || p.drainState() != draining {
+			if p := b.byQueue[queue]; p == nil || p.DrainState() != Draining {
 				b.release(work, queue)
 			}
 		}
@@ -113,31 +109,31 @@ func (b *blobPartitions) release(work context.Context, queue string) {
 	ctx, cancel := context.WithTimeout(work, leasePassTimeout)
 	defer cancel()
 	if err := b.leases.giveUp(ctx, queue); err != nil {
-		b.hub.log.Warn("partition's lease is left to run out", "partition", queue, "error", err)
+		b.worker.Log.Warn("partition's lease is left to run out", "partition", queue, "error", err)
 		return
 	}
 	if p := b.byQueue[queue]; p != nil {
-		p.released()
+		p.Released()
 	}
-	b.hub.log.Info("partition released", "event", "LeaseRemoved", "partition", queue, "to", "anybody")
-	b.hub.meter.Partition(queue, metering.Released)
+	b.worker.Log.Info("partition released", "event", "LeaseRemoved", "partition", queue, "to", "anybody")
+	b.worker.Meter.Partition(queue, metering.Released)
 }
 
 // lost stops reading a queue whose lease another worker has taken over.
 func (b *blobPartitions) lost(work context.Context, queue string) {
 	if p := b.byQueue[queue]; p != nil {
-		b.hub.log.Warn("partition lost", "event", "PartitionRemoved", "partition", queue, "workerId", b.hub.cfg.WorkerID)
-		b.hub.meter.Partition(queue, metering.Lost)
-		b.hub.tasks.Go(p.stopReading(work))
+		b.worker.Log.Warn("partition lost", "event", "PartitionRemoved", "partition", queue, "workerId", b.worker.ID)
+		b.worker.Meter.Partition(queue, metering.Lost)
+		b.worker.Tasks.Go(p.StopReading(work))
 	}
 }
 
 // dropExpired stops reading queues whose lease has ended because the storage
 // was out of reach: others may have them by now.
 func (b *blobPartitions) dropExpired(work context.Context) {
-	for _, p := range b.hub.partitions {
-		if p.expired(time.Now()) {
-			b.lost(work, p.queue.Name)
+	for _, p := range b.worker.Partitions {
+		if p.Expired(time.Now()) {
+			b.lost(work, p.Name())
 		}
 	}
 }
@@ -154,7 +150,7 @@ type legacyLeasing struct {
 	stolen map[string]time.Time // when they were taken over, until they are read
 }
 
-func (l *legacyLeasing) interval() time.Duration { return l.hub.cfg.LeaseAcquireInterval }
+func (l *legacyLeasing) interval() time.Duration { return l.worker.AcquireInterval }
 func (l *legacyLeasing) held() []string          { return l.keeper.partitions() }
 
 func (l *legacyLeasing) giveUp(ctx context.Context, queue string) error {
@@ -168,8 +164,8 @@ func (l *legacyLeasing) pass(ctx, work context.Context) (unsettled bool, err err
 	}
 	stolen, errTake := l.keeper.balance(ctx, l.isOurs, true)
 	for _, queue := range stolen {
-		l.hub.log.Info("AttemptingToStealLease", "partition", queue)
-		l.hub.meter.Partition(queue, metering.Stolen)
+		l.worker.Log.Info("AttemptingToStealLease", "partition", queue)
+		l.worker.Meter.Partition(queue, metering.Stolen)
 		l.stolen[queue] = time.Now()
 	}
 	for _, queue := range l.keeper.partitions() {
@@ -178,7 +174,7 @@ func (l *legacyLeasing) pass(ctx, work context.Context) (unsettled bool, err err
 			continue
 		}
 		delete(l.stolen, queue)
-		l.byQueue[queue].listen(work, until)
+		l.byQueue[queue].Listen(work, until)
 	}
 	return false, errors.Join(errRenew, errTake)
 }
@@ -196,7 +192,7 @@ type safeLeasing struct {
 }
 
 // The ownership is looked at twice as often as the intent (SafePartitionManager.cs).
-func (l *safeLeasing) interval() time.Duration { return l.hub.cfg.LeaseAcquireInterval / 2 }
+func (l *safeLeasing) interval() time.Duration { return l.worker.AcquireInterval / 2 }
 
 func (l *safeLeasing) held() []string {
 	all := map[string]bool{}
@@ -224,7 +220,7 @@ func (l *safeLeasing) pass(ctx, work context.Context) (unsettled bool, err error
 		}
 	}
 	for _, queue := range l.ownership.partitions() {
-		unsettled = unsettled || l.byQueue[queue].drainState() != notDraining
+		unsettled = unsettled || l.byQueue[queue].DrainState() != NotDraining
 	}
 	return unsettled, errors.Join(errIntent, errOwnership)
 }
@@ -232,18 +228,18 @@ func (l *safeLeasing) pass(ctx, work context.Context) (unsettled bool, err error
 func (l *safeLeasing) passIntents(ctx, work context.Context) error {
 	lost, err := l.intent.renew(ctx)
 	for _, queue := range lost {
-		if p := l.byQueue[queue]; p != nil && p.currentReading() != nil {
-			l.hub.log.Info("partition is wanted by another worker", "event", "PartitionManagerInfo", "partition", queue)
-			p.beginDrain(work, drainLimit)
+		if p := l.byQueue[queue]; p != nil && p.IsRead() {
+			l.worker.Log.Info("partition is wanted by another worker", "event", "PartitionManagerInfo", "partition", queue)
+			p.BeginDrain(work, drainLimit)
 		}
 	}
-	if time.Since(l.looked) < l.hub.cfg.LeaseAcquireInterval-time.Millisecond {
+	if time.Since(l.looked) < l.worker.AcquireInterval-time.Millisecond {
 		return err
 	}
 	stolen, errTake := l.intent.balance(ctx, l.isOurs, true)
 	for _, queue := range stolen {
-		l.hub.log.Info("AttemptingToStealLease", "partition", queue)
-		l.hub.meter.Partition(queue, metering.Stolen)
+		l.worker.Log.Info("AttemptingToStealLease", "partition", queue)
+		l.worker.Meter.Partition(queue, metering.Stolen)
 	}
 	if errTake == nil {
 		l.looked = time.Now()
@@ -257,10 +253,10 @@ func (l *safeLeasing) passOwnerships(ctx, work context.Context) error {
 		l.lost(work, queue)
 	}
 	for _, queue := range l.ownership.partitions() {
-		if _, wanted := l.intent.has(queue); wanted || l.byQueue[queue].drainState() == draining {
+		if _, wanted := l.intent.has(queue); wanted || l.byQueue[queue].DrainState() == Draining {
 			continue
 		}
-		if l.byQueue[queue].currentReading() == nil {
+		if !l.byQueue[queue].IsRead() {
 			err = errors.Join(err, l.letGo(ctx, queue))
 		}
 	}
@@ -270,8 +266,8 @@ func (l *safeLeasing) passOwnerships(ctx, work context.Context) error {
 	}, false)
 	for _, queue := range l.ownership.partitions() {
 		until, _ := l.ownership.has(queue)
-		if _, wanted := l.intent.has(queue); wanted && l.byQueue[queue].drainState() != draining {
-			l.byQueue[queue].listen(work, until)
+		if _, wanted := l.intent.has(queue); wanted && l.byQueue[queue].DrainState() != Draining {
+			l.byQueue[queue].Listen(work, until)
 		}
 	}
 	return errors.Join(err, errTake)
@@ -282,8 +278,8 @@ func (l *safeLeasing) letGo(ctx context.Context, queue string) error {
 	if err := l.ownership.drop(ctx, queue); err != nil {
 		return err
 	}
-	l.byQueue[queue].released()
-	l.hub.log.Info("partition released", "event", "LeaseRemoved", "partition", queue, "to", "who wanted it")
-	l.hub.meter.Partition(queue, metering.Released)
+	l.byQueue[queue].Released()
+	l.worker.Log.Info("partition released", "event", "LeaseRemoved", "partition", queue, "to", "who wanted it")
+	l.worker.Meter.Partition(queue, metering.Released)
 	return nil
 }

@@ -1,4 +1,4 @@
-package azurestorage
+package leases
 
 import (
 	"bytes"
@@ -22,11 +22,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A blobLease is the right to a partition as the blob partition managers keep
+// A BlobLease is the right to a partition as the blob partition managers keep
 // it: a blob of the partition's name with a lease on it. Its text says who has
 // the lease and under which ID, which is what lets another worker take it over
 // (DurableTask.AzureStorage/Partitioning/BlobPartitionLease.cs, Lease.cs).
-type blobLease struct {
+type BlobLease struct {
 	Partition string // the control queue's name
 	Owner     string // empty: nobody's
 	Token     string // the lease's ID
@@ -42,7 +42,7 @@ type blobLeaseText struct {
 	Epoch       int64
 }
 
-func (l blobLease) text() []byte {
+func (l BlobLease) text() []byte {
 	t := blobLeaseText{PartitionID: l.Partition, Epoch: l.Epoch}
 	if l.Owner != "" {
 		t.Owner, t.Token = &l.Owner, &l.Token
@@ -54,12 +54,12 @@ func (l blobLease) text() []byte {
 	return raw
 }
 
-func parseBlobLease(raw []byte) (blobLease, error) {
+func parseBlobLease(raw []byte) (BlobLease, error) {
 	var t blobLeaseText
 	if err := json.Unmarshal(raw, &t); err != nil {
-		return blobLease{}, err
+		return BlobLease{}, err
 	}
-	l := blobLease{Partition: t.PartitionID, Epoch: t.Epoch}
+	l := BlobLease{Partition: t.PartitionID, Epoch: t.Epoch}
 	if t.Owner != nil {
 		l.Owner = *t.Owner
 	}
@@ -71,7 +71,7 @@ func parseBlobLease(raw []byte) (blobLease, error) {
 
 // isOwnedBy reports whether somebody has the lease, without regard to case
 // (DurableTask.AzureStorage/Partitioning/LeaseCollectionBalancer.cs).
-func (l blobLease) isOwnedBy(worker string) bool { return strings.EqualFold(l.Owner, worker) }
+func (l BlobLease) isOwnedBy(worker string) bool { return strings.EqualFold(l.Owner, worker) }
 
 // Folders of lease blobs.
 const (
@@ -97,15 +97,15 @@ func (s *leaseSet) blob(partition string) *blockblob.Client {
 func (s *leaseSet) create(ctx context.Context, partitions []string) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, p := range partitions {
-		group.Go(func() error { return s.store.CreateBlob(ctx, s.folder+"/"+p, blobLease{Partition: p}.text()) })
+		group.Go(func() error { return s.store.CreateBlob(ctx, s.folder+"/"+p, BlobLease{Partition: p}.text()) })
 	}
 	return group.Wait()
 }
 
 // list returns the leases in the order of their names. Those that are in held,
 // which are ours, are not read again.
-func (s *leaseSet) list(ctx context.Context, held map[string]blobLease) ([]blobLease, error) {
-	var leases []blobLease
+func (s *leaseSet) list(ctx context.Context, held map[string]BlobLease) ([]BlobLease, error) {
+	var leases []BlobLease
 	pages := s.store.Client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: new(s.folder + "/")})
 	for pages.More() {
 		page, err := pages.NextPage(ctx)
@@ -113,7 +113,7 @@ func (s *leaseSet) list(ctx context.Context, held map[string]blobLease) ([]blobL
 			return nil, fmt.Errorf("list leases %s: %w", s.folder, err)
 		}
 		for _, item := range page.Segment.BlobItems {
-			l := blobLease{Partition: path.Base(*item.Name)}
+			l := BlobLease{Partition: path.Base(*item.Name)}
 			l.Leased = item.Properties != nil && item.Properties.LeaseState != nil && *item.Properties.LeaseState == lease.StateTypeLeased
 			leases = append(leases, l)
 		}
@@ -137,19 +137,19 @@ func (s *leaseSet) list(ctx context.Context, held map[string]blobLease) ([]blobL
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(leases, func(a, b blobLease) int { return strings.Compare(a.Partition, b.Partition) })
+	slices.SortFunc(leases, func(a, b BlobLease) int { return strings.Compare(a.Partition, b.Partition) })
 	return leases, nil
 }
 
-func (s *leaseSet) read(ctx context.Context, partition string) (blobLease, error) {
+func (s *leaseSet) read(ctx context.Context, partition string) (BlobLease, error) {
 	resp, err := s.blob(partition).DownloadStream(ctx, nil)
 	if err != nil {
-		return blobLease{}, err
+		return BlobLease{}, err
 	}
 	defer resp.Body.Close()
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
 	if err != nil {
-		return blobLease{}, err
+		return BlobLease{}, err
 	}
 	return parseBlobLease(raw)
 }
@@ -157,7 +157,7 @@ func (s *leaseSet) read(ctx context.Context, partition string) (blobLease, error
 // take acquires a lease that nobody has, or takes over one that somebody has
 // by the ID that its blob tells, and says so in the blob. A conflict means that
 // somebody was faster.
-func (s *leaseSet) take(ctx context.Context, l blobLease) (blobLease, error) {
+func (s *leaseSet) take(ctx context.Context, l BlobLease) (BlobLease, error) {
 	token := uuid.NewString()
 	if l.Leased {
 		c, err := s.leaseClient(l.Partition, l.Token)
@@ -180,7 +180,7 @@ func (s *leaseSet) take(ctx context.Context, l blobLease) (blobLease, error) {
 	return l, s.write(ctx, l, token)
 }
 
-func (s *leaseSet) renew(ctx context.Context, l blobLease) error {
+func (s *leaseSet) renew(ctx context.Context, l BlobLease) error {
 	c, err := s.leaseClient(l.Partition, l.Token)
 	if err != nil {
 		return err
@@ -192,7 +192,7 @@ func (s *leaseSet) renew(ctx context.Context, l blobLease) error {
 }
 
 // release gives a lease of ours up, for anybody to take.
-func (s *leaseSet) release(ctx context.Context, l blobLease) error {
+func (s *leaseSet) release(ctx context.Context, l BlobLease) error {
 	token := l.Token
 	l.Owner, l.Token = "", ""
 	if err := s.write(ctx, l, token); err != nil {
@@ -208,7 +208,7 @@ func (s *leaseSet) release(ctx context.Context, l blobLease) error {
 	return nil
 }
 
-func (s *leaseSet) write(ctx context.Context, l blobLease, token string) error {
+func (s *leaseSet) write(ctx context.Context, l BlobLease, token string) error {
 	_, err := s.blob(l.Partition).Upload(ctx, streaming.NopCloser(bytes.NewReader(l.text())), &blockblob.UploadOptions{
 		HTTPHeaders:      store.Octets,
 		AccessConditions: &blob.AccessConditions{LeaseAccessConditions: &blob.LeaseAccessConditions{LeaseID: &token}},
@@ -233,7 +233,7 @@ type leaseKeeper struct {
 
 // heldLease is a lease of ours.
 type heldLease struct {
-	blobLease
+	BlobLease
 	until time.Time
 }
 
@@ -256,17 +256,17 @@ func (k *leaseKeeper) partitions() []string {
 	return sortedKeys(k.held)
 }
 
-func (k *leaseKeeper) leases() map[string]blobLease {
+func (k *leaseKeeper) leases() map[string]BlobLease {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	all := make(map[string]blobLease, len(k.held))
+	all := make(map[string]BlobLease, len(k.held))
 	for p, l := range k.held {
-		all[p] = l.blobLease
+		all[p] = l.BlobLease
 	}
 	return all
 }
 
-func (k *leaseKeeper) keep(l blobLease, until time.Time) {
+func (k *leaseKeeper) keep(l BlobLease, until time.Time) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.held[l.Partition] = heldLease{l, until}
@@ -317,7 +317,7 @@ func (k *leaseKeeper) balance(ctx context.Context, admit func(partition string) 
 	if err != nil {
 		return nil, err
 	}
-	all = slices.DeleteFunc(all, func(l blobLease) bool { return !admit(l.Partition) })
+	all = slices.DeleteFunc(all, func(l BlobLease) bool { return !admit(l.Partition) })
 	for _, l := range planLeases(all, k.set.worker, steals) {
 		began := time.Now()
 		got, failure := k.set.take(ctx, l)
@@ -352,8 +352,8 @@ func (k *leaseKeeper) drop(ctx context.Context, partition string) error {
 // are: those that nobody has, until it has its share, or else, if it steals, one
 // of the worker that has most (LeaseCollectionBalancer.cs, TakeLeasesAsync).
 // Without stealing it takes all that nobody has.
-func planLeases(leases []blobLease, worker string, steals bool) []blobLease {
-	var free []blobLease
+func planLeases(leases []BlobLease, worker string, steals bool) []BlobLease {
+	var free []BlobLease
 	counts := map[string]int{worker: 0}
 	for _, l := range leases {
 		switch {
@@ -388,6 +388,6 @@ func planLeases(leases []blobLease, worker string, steals bool) []blobLease {
 	if spare := min(need-1, 1); counts[richest] <= target-spare {
 		return nil
 	}
-	i := slices.IndexFunc(leases, func(l blobLease) bool { return l.Leased && l.Owner == richest })
+	i := slices.IndexFunc(leases, func(l BlobLease) bool { return l.Leased && l.Owner == richest })
 	return leases[i : i+1]
 }

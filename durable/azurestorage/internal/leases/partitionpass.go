@@ -1,4 +1,4 @@
-package azurestorage
+package leases
 
 import (
 	"time"
@@ -14,16 +14,17 @@ type partitionState struct {
 	lease     time.Duration // how long a partition is ours without being renewed
 	leaving   bool          // shutting down: give everything up
 	listening map[string]bool
-	drains    map[string]drainState
+	drains    map[string]DrainState
 }
 
-// drainState says how far a partition is with being given up.
-type drainState int
+// DrainState says how far a partition is with being given up.
+type DrainState int
 
+// The states, in their order.
 const (
-	notDraining drainState = iota
-	draining               // the queue is not read any more, sessions are still active
-	drained                // nothing of the partition is in use
+	NotDraining DrainState = iota
+	Draining               // the queue is not read any more, sessions are still active
+	Drained                // nothing of the partition is in use
 )
 
 // partitionPlan is what to do about it. The steps are in order; a step that
@@ -140,14 +141,14 @@ func (p *partitionPlanner) leave(row wire.PartitionRow) {
 func (p *partitionPlanner) drainStep(row wire.PartitionRow) {
 	p.plan.unsettled = true
 	switch p.drains[row.Queue] {
-	case drained:
+	case Drained:
 		row.CurrentOwner = ""
 		row.IsDraining = false
 		p.step(stepRelease, row, false)
 		return
-	case notDraining:
+	case NotDraining:
 		p.plan.drain = append(p.plan.drain, row.Queue)
-	case draining:
+	case Draining:
 	}
 	if p.leaving {
 		p.plan.owned++

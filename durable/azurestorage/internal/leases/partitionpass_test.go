@@ -1,4 +1,4 @@
-package azurestorage
+package leases
 
 import (
 	"fmt"
@@ -64,7 +64,7 @@ func TestPlanPartitions_DecidesAsTablePartitionManagerDoes(t *testing.T) {
 	for name, tt := range map[string]struct {
 		rows      []wire.PartitionRow
 		listening map[string]bool
-		drains    map[string]drainState
+		drains    map[string]DrainState
 		leaving   bool
 		want      string
 	}{
@@ -145,17 +145,17 @@ func TestPlanPartitions_DecidesAsTablePartitionManagerDoes(t *testing.T) {
 		},
 		"it stays ours while its sessions go on": {
 			rows:   []wire.PartitionRow{row("0", "me", "other", ttl, true)},
-			drains: map[string]drainState{"0": draining},
+			drains: map[string]DrainState{"0": Draining},
 			want:   "0:drain:me/other:draining owned=0 unsettled",
 		},
 		"it is released when they have ended, and is not listened to": {
 			rows:   []wire.PartitionRow{row("0", "me", "other", ttl, true)},
-			drains: map[string]drainState{"0": drained},
+			drains: map[string]DrainState{"0": Drained},
 			want:   "0:release:/other owned=0 unsettled",
 		},
 		"it is released even if the lease has ended meanwhile": {
 			rows:   []wire.PartitionRow{row("0", "me", "other", over, true)},
-			drains: map[string]drainState{"0": drained},
+			drains: map[string]DrainState{"0": Drained},
 			want:   "0:release:/other owned=0 unsettled",
 		},
 		"a partition that another has by now is not read any more": {
@@ -188,7 +188,7 @@ func TestPlanPartitions_DecidesAsTablePartitionManagerDoes(t *testing.T) {
 		},
 		"who leaves releases what is drained": {
 			rows:    []wire.PartitionRow{row("0", "me", "", ttl, true), row("1", "me", "other", ttl, false)},
-			drains:  map[string]drainState{"0": drained, "1": drained},
+			drains:  map[string]DrainState{"0": Drained, "1": Drained},
 			leaving: true,
 			want:    "0:release:/ 1:release:/other owned=0 unsettled",
 		},
@@ -293,13 +293,13 @@ func TestPlanPartitions_MakesTheRecordedWrites(t *testing.T) {
 		}
 		state := partitionState{
 			rows: p.rows, now: p.after.LastRenewal, worker: worker, lease: 30 * time.Second,
-			listening: map[string]bool{}, drains: map[string]drainState{},
+			listening: map[string]bool{}, drains: map[string]DrainState{},
 			leaving: p.scenario == "table-stop1" && worker == "worker1" || p.scenario == "table-stop2",
 		}
 		if p.after.CurrentOwner == "" {
 			for _, r := range p.rows {
 				if r.IsDraining {
-					state.drains[r.Queue] = drained
+					state.drains[r.Queue] = Drained
 				}
 			}
 		}
@@ -333,7 +333,7 @@ func TestPlanPartitions_NeverHasTwoReadersAndEvensOut(t *testing.T) {
 type simulatedWorker struct {
 	name      string
 	listening map[string]time.Time // queue → end of the lease
-	drains    map[string]drainState
+	drains    map[string]DrainState
 	next      time.Duration
 	leaving   bool
 	dead      bool
@@ -348,7 +348,7 @@ func simulatePartitions(t *testing.T, seed uint64) {
 	workers := make([]*simulatedWorker, 1+random.IntN(4))
 	for i := range workers {
 		workers[i] = &simulatedWorker{
-			name: fmt.Sprintf("w%d", i), listening: map[string]time.Time{}, drains: map[string]drainState{},
+			name: fmt.Sprintf("w%d", i), listening: map[string]time.Time{}, drains: map[string]DrainState{},
 			next: time.Duration(random.IntN(60)) * time.Second,
 		}
 	}
@@ -374,8 +374,8 @@ func simulatePartitions(t *testing.T, seed uint64) {
 				listening[q] = true
 			}
 			for q, s := range w.drains {
-				if s == draining && random.IntN(3) == 0 {
-					w.drains[q] = drained
+				if s == Draining && random.IntN(3) == 0 {
+					w.drains[q] = Drained
 				}
 			}
 			seen := append([]wire.PartitionRow(nil), table...)
@@ -392,7 +392,7 @@ func simulatePartitions(t *testing.T, seed uint64) {
 			}
 			for _, q := range plan.drain {
 				delete(w.listening, q)
-				w.drains[q] = draining
+				w.drains[q] = Draining
 			}
 			w.next = now + 10*time.Second
 			if plan.unsettled {
@@ -411,11 +411,11 @@ func simulatePartitions(t *testing.T, seed uint64) {
 				table[i] = step.row
 				table[i].ETag = fmt.Sprint(version)
 				if step.kind == stepRelease {
-					w.drains[step.row.Queue] = notDraining
+					w.drains[step.row.Queue] = NotDraining
 				}
 				if step.listen {
 					w.listening[step.row.Queue] = step.row.ExpiresAt
-					w.drains[step.row.Queue] = notDraining
+					w.drains[step.row.Queue] = NotDraining
 				}
 			}
 		}

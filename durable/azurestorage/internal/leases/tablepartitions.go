@@ -1,4 +1,4 @@
-package azurestorage
+package leases
 
 import (
 	"cmp"
@@ -37,24 +37,24 @@ const (
 // of a worker may be wrong, and then it would take partitions whose leases last or
 // keep those whose leases have ended. .NET goes by the clocks of workers.
 type tablePartitions struct {
-	hub     *TaskHub
-	byQueue map[string]*partition
+	worker  *Worker
+	byQueue map[string]Partition
 	ahead   time.Duration // how much the service's clock is ahead of ours, at least
 
 	leaving  bool
 	failures int // in a row
 }
 
-func newTablePartitions(h *TaskHub) *tablePartitions {
-	t := &tablePartitions{hub: h, byQueue: map[string]*partition{}}
-	for _, p := range h.partitions {
-		t.byQueue[p.queue.Name] = p
+func newTablePartitions(w *Worker) *tablePartitions {
+	t := &tablePartitions{worker: w, byQueue: map[string]Partition{}}
+	for _, p := range w.Partitions {
+		t.byQueue[p.Name()] = p
 	}
 	return t
 }
 
-// run implements partitionManager.
-func (t *tablePartitions) run(ctx, work context.Context) {
+// Run implements [Manager].
+func (t *tablePartitions) Run(ctx, work context.Context) {
 	for {
 		wait, done := t.pass(work)
 		if done {
@@ -78,9 +78,9 @@ func (t *tablePartitions) run(ctx, work context.Context) {
 // leave begins to give everything up.
 func (t *tablePartitions) leave(work context.Context) {
 	t.leaving = true
-	for _, p := range t.hub.partitions {
-		if p.currentReading() != nil {
-			p.beginDrain(work, t.hub.cfg.DrainTimeout)
+	for _, p := range t.worker.Partitions {
+		if p.IsRead() {
+			p.BeginDrain(work, t.worker.DrainTimeout)
 		}
 	}
 	t.awaitDrains(work)
@@ -90,7 +90,7 @@ func (t *tablePartitions) leave(work context.Context) {
 // nothing to wait for end while it waits for the first time.
 func (t *tablePartitions) awaitDrains(work context.Context) {
 	for deadline := time.Now().Add(quickDrain); store.Sleep(work, 5*time.Millisecond) && time.Now().Before(deadline); {
-		if !slices.ContainsFunc(t.hub.partitions, func(p *partition) bool { return p.drainState() == draining }) {
+		if !slices.ContainsFunc(t.worker.Partitions, func(p Partition) bool { return p.DrainState() == Draining }) {
 			return
 		}
 	}
@@ -106,7 +106,7 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 	switch {
 	case err == nil:
 		t.failures = 0
-		t.hub.health.ok("partitions table")
+		t.worker.Health.OK("partitions table")
 		if t.leaving && plan.owned == 0 && !slices.ContainsFunc(plan.steps, keepsPartition) {
 			return 0, true
 		}
@@ -117,14 +117,14 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 	default:
 		t.failures++
 		if store.IsMissing(err) {
-			t.hub.noteMissing(err)
+			t.worker.Missing(err)
 		}
-		t.hub.health.failed("partitions table", err)
+		t.worker.Health.Failed("partitions table", err)
 		if t.failures < hurriedRetries {
 			return store.Jitter(ctx, passPace, time.Duration(t.failures)*100*time.Millisecond), false
 		}
 	}
-	wait = t.hub.cfg.LeaseAcquireInterval
+	wait = t.worker.AcquireInterval
 	if plan.unsettled {
 		wait = min(wait, unsettledInterval)
 	}
@@ -136,7 +136,7 @@ func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done b
 
 // patience returns how long a pass may take: longer where the tables answer slowly.
 func (t *tablePartitions) patience() time.Duration {
-	return max(passTimeout, min(4*t.hub.services.TablePace.Latency(), t.hub.cfg.LeaseInterval/2))
+	return max(passTimeout, min(4*t.worker.TableLatency(), t.worker.Interval/2))
 }
 
 // passPace names what the pauses between passes are left to.
@@ -147,7 +147,7 @@ const passPace = "look at the partitions"
 func keepsPartition(s partitionStep) bool { return s.kind == stepDrain }
 
 func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan, error) {
-	rows, ahead, err := t.hub.readPartitionRows(ctx, t.hub.leasesTable)
+	rows, ahead, err := ReadRows(ctx, t.worker.Table)
 	if err != nil {
 		return partitionPlan{}, err
 	}
@@ -156,8 +156,8 @@ func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan
 	if len(plan.drain) > 0 {
 		for _, queue := range plan.drain {
 			if p := t.byQueue[queue]; p != nil {
-				t.hub.log.Info("partition is wanted by another worker", "event", "PartitionManagerInfo", "partition", queue)
-				p.beginDrain(work, t.drainTime())
+				t.worker.Log.Info("partition is wanted by another worker", "event", "PartitionManagerInfo", "partition", queue)
+				p.BeginDrain(work, t.drainTime())
 			}
 		}
 		t.awaitDrains(work)
@@ -165,9 +165,9 @@ func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan
 	}
 	for _, queue := range plan.lost {
 		if p := t.byQueue[queue]; p != nil {
-			t.hub.log.Warn("partition lost", "event", "PartitionRemoved", "partition", queue, "workerId", t.hub.cfg.WorkerID)
-			t.hub.meter.Partition(queue, metering.Lost)
-			t.hub.tasks.Go(p.stopReading(work))
+			t.worker.Log.Warn("partition lost", "event", "PartitionRemoved", "partition", queue, "workerId", t.worker.ID)
+			t.worker.Meter.Partition(queue, metering.Lost)
+			t.worker.Tasks.Go(p.StopReading(work))
 		}
 	}
 	for _, step := range plan.steps {
@@ -180,20 +180,20 @@ func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan
 
 func (t *tablePartitions) drainTime() time.Duration {
 	if t.leaving {
-		return t.hub.cfg.DrainTimeout
+		return t.worker.DrainTimeout
 	}
 	return drainLimit
 }
 
 func (t *tablePartitions) state(rows []wire.PartitionRow) partitionState {
 	s := partitionState{
-		rows: rows, now: time.Now().UTC().Add(t.ahead), worker: t.hub.cfg.WorkerID, leaving: t.leaving,
-		lease:     t.hub.cfg.LeaseInterval + dateGrain,
-		listening: map[string]bool{}, drains: map[string]drainState{},
+		rows: rows, now: time.Now().UTC().Add(t.ahead), worker: t.worker.ID, leaving: t.leaving,
+		lease:     t.worker.Interval + dateGrain,
+		listening: map[string]bool{}, drains: map[string]DrainState{},
 	}
 	for queue, p := range t.byQueue {
-		s.listening[queue] = p.currentReading() != nil
-		s.drains[queue] = p.drainState()
+		s.listening[queue] = p.IsRead()
+		s.drains[queue] = p.DrainState()
 	}
 	return s
 }
@@ -205,21 +205,21 @@ func (t *tablePartitions) do(ctx, work context.Context, step partitionStep) erro
 	if p == nil {
 		return nil // of a hub with more partitions; Run has refused those
 	}
-	if _, err := t.hub.leasesTable.Replace(ctx, step.row.Row(), step.row.ETag); err != nil {
+	if _, err := t.worker.Table.Replace(ctx, step.row.Row(), step.row.ETag); err != nil {
 		return err
 	}
 	switch step.kind {
 	case stepRelease:
-		p.released()
-		t.hub.log.Info("partition released", "event", "LeaseRemoved", "partition", step.row.Queue, "to", cmp.Or(step.row.NextOwner, "anybody"))
-		t.hub.meter.Partition(step.row.Queue, metering.Released)
+		p.Released()
+		t.worker.Log.Info("partition released", "event", "LeaseRemoved", "partition", step.row.Queue, "to", cmp.Or(step.row.NextOwner, "anybody"))
+		t.worker.Meter.Partition(step.row.Queue, metering.Released)
 	case stepSteal:
-		t.hub.log.Info("AttemptingToStealLease", "partition", step.row.Queue, "from", step.row.CurrentOwner)
-		t.hub.meter.Partition(step.row.Queue, metering.Stolen)
+		t.worker.Log.Info("AttemptingToStealLease", "partition", step.row.Queue, "from", step.row.CurrentOwner)
+		t.worker.Meter.Partition(step.row.Queue, metering.Stolen)
 	case stepClaim, stepRenew, stepDrain:
 	}
 	if step.listen && !t.leaving {
-		p.listen(work, step.row.ExpiresAt.Add(-dateGrain-t.ahead))
+		p.Listen(work, step.row.ExpiresAt.Add(-dateGrain-t.ahead))
 	}
 	return nil
 }
@@ -227,11 +227,11 @@ func (t *tablePartitions) do(ctx, work context.Context, step partitionStep) erro
 // dropExpired stops reading queues whose lease has ended because the table was
 // out of reach: others may have them by now.
 func (t *tablePartitions) dropExpired(work context.Context) {
-	for _, p := range t.hub.partitions {
-		if p.expired(time.Now()) {
-			t.hub.log.Warn("partition lost: its lease ended before it could be renewed", "event", "LeaseRenewalFailed", "partition", p.queue.Name)
-			t.hub.meter.Partition(p.queue.Name, metering.Lost)
-			t.hub.tasks.Go(p.stopReading(work))
+	for _, p := range t.worker.Partitions {
+		if p.Expired(time.Now()) {
+			t.worker.Log.Warn("partition lost: its lease ended before it could be renewed", "event", "LeaseRenewalFailed", "partition", p.Name())
+			t.worker.Meter.Partition(p.Name(), metering.Lost)
+			t.worker.Tasks.Go(p.StopReading(work))
 		}
 	}
 }

@@ -1,0 +1,199 @@
+package leases
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+)
+
+// appLeaseID returns the ID of the lease that an app has, the same in all its
+// workers (DurableTask.AzureStorage/Partitioning/AppLeaseManager.cs).
+func appLeaseID(app string) string {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(app)) // never fails
+	return fmt.Sprintf("%08x-0000-0000-0000-000000000000", h.Sum32())
+}
+
+// appLeaseInfo is the text of the blob that says who holds the app lease, and
+// who is to get it.
+type appLeaseInfo struct {
+	OwnerID       *string `json:"OwnerId"`
+	DesiredSwapID *string `json:"DesiredSwapId"`
+}
+
+// An AppManager is a partition manager that lets another work while this app
+// is the primary one.
+type AppManager struct {
+	worker *Worker
+	id     string
+	wake   store.Nudge // the lease is to be tried for now
+}
+
+// NewAppManager returns a manager for the workers of w's app.
+func NewAppManager(w *Worker) *AppManager {
+	return &AppManager{worker: w, id: appLeaseID(w.App.AppName), wake: store.NewNudge()}
+}
+
+// Run implements [Manager]. When the app is no longer the primary one,
+// the partitions are given up as at the end of a worker.
+func (a *AppManager) Run(ctx, work context.Context) {
+	for told := false; ctx.Err() == nil; {
+		err := a.acquire(ctx)
+		if err == nil {
+			told = false
+			a.worker.Health.OK("app lease")
+			a.worker.Log.Info("this app is the hub's primary one", "app", a.worker.App.AppName, "leaseId", a.id)
+			a.lead(ctx, work)
+			continue
+		}
+		wait := a.worker.App.AcquireInterval
+		switch {
+		case ctx.Err() != nil:
+			return
+		case !store.IsConflict(err):
+			a.worker.Health.Failed("app lease", err)
+			wait = min(wait, store.MaxOutageDelay)
+		case !told:
+			told = true
+			a.worker.Log.Warn("another app is the hub's primary one: this one does not work on it", "app", a.worker.App.AppName,
+				"fix", "give both the same name, make this app the primary one, or turn the app lease off (useAppLease)")
+		}
+		a.wake.Pause(ctx, wait)
+	}
+}
+
+// lead runs the partition manager while the lease can be renewed.
+func (a *AppManager) lead(ctx, work context.Context) {
+	primary, resign := context.WithCancel(ctx)
+	defer resign()
+	done := make(chan struct{})
+	a.worker.Tasks.Go(func() {
+		defer close(done)
+		NewManager(a.worker).Run(primary, work)
+	})
+	for until := time.Now().Add(a.worker.App.Interval); store.Sleep(primary, a.worker.App.RenewInterval); {
+		began := time.Now()
+		err := a.renew(primary)
+		switch {
+		case err == nil:
+			until = began.Add(a.worker.App.Interval)
+			a.worker.Health.OK("app lease")
+			continue
+		case primary.Err() != nil:
+		case !store.IsConflict(err) && time.Now().Before(until):
+			a.worker.Health.Failed("app lease", err)
+			continue
+		default:
+			a.worker.Log.Warn("this app is not the hub's primary one any more", "app", a.worker.App.AppName, "reason", err)
+		}
+		break
+	}
+	resign()
+	<-done
+}
+
+// acquire gets the lease, or has it changed to ours if the app was made the
+// primary one. A conflict means that another app has it.
+func (a *AppManager) acquire(ctx context.Context) error {
+	info, err := a.info(ctx)
+	if err != nil {
+		return err
+	}
+	ours := info.OwnerID != nil && *info.OwnerID == a.id
+	if info.DesiredSwapID != nil && *info.DesiredSwapID == a.id && info.OwnerID != nil && !ours {
+		c, err := a.client(*info.OwnerID)
+		if err != nil {
+			return err
+		}
+		if _, err := c.ChangeLease(ctx, a.id, nil); err == nil {
+			return a.write(ctx, appLeaseInfo{OwnerID: &a.id})
+		} else if !store.IsConflict(err) {
+			return fmt.Errorf("take the app lease over: %w", err)
+		} // it has run out
+	}
+	c, err := a.client(a.id)
+	if err != nil {
+		return err
+	}
+	seconds := int32(a.worker.App.Interval / time.Second)
+	if _, err := c.AcquireLease(ctx, seconds, nil); err != nil {
+		return fmt.Errorf("acquire the app lease: %w", err)
+	}
+	if ours {
+		return nil
+	}
+	desired := info.DesiredSwapID
+	if desired != nil && *desired == a.id {
+		desired = nil
+	}
+	return a.write(ctx, appLeaseInfo{OwnerID: &a.id, DesiredSwapID: desired})
+}
+
+func (a *AppManager) renew(ctx context.Context) error {
+	c, err := a.client(a.id)
+	if err != nil {
+		return err
+	}
+	_, err = c.RenewLease(ctx, nil)
+	return err
+}
+
+func (a *AppManager) client(id string) (*lease.ContainerClient, error) {
+	return lease.NewContainerClient(a.worker.AppBlobs.Client, &lease.ContainerClientOptions{LeaseID: &id})
+}
+
+func (a *AppManager) info(ctx context.Context) (info appLeaseInfo, err error) {
+	resp, err := a.worker.AppBlobs.Client.NewBlobClient(a.worker.Names.AppLeaseInfo()).DownloadStream(ctx, nil)
+	if err != nil {
+		return info, fmt.Errorf("read who has the app lease: %w", err)
+	}
+	defer resp.Body.Close()
+	raw, err := io.ReadAll(io.LimitReader(resp.Body, 1<<16))
+	if err != nil {
+		return info, err
+	}
+	if err := json.Unmarshal(raw, &info); err != nil {
+		return info, fmt.Errorf("blob %s/%s: %w", a.worker.Names.AppLease(), a.worker.Names.AppLeaseInfo(), err)
+	}
+	return info, nil
+}
+
+func (a *AppManager) write(ctx context.Context, info appLeaseInfo) error {
+	raw, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	_, err = a.worker.AppBlobs.Client.NewBlockBlobClient(a.worker.Names.AppLeaseInfo()).
+		Upload(ctx, streaming.NopCloser(bytes.NewReader(raw)), &blockblob.UploadOptions{HTTPHeaders: store.Octets})
+	if err != nil {
+		return fmt.Errorf("say who has the app lease: %w", err)
+	}
+	return nil
+}
+
+// MakePrimary has this app become the one whose workers work on the hub
+// (DurableTask.AzureStorage/Partitioning/AppLeaseManager.cs,
+// ForceChangeAppLeaseAsync).
+func (a *AppManager) MakePrimary(ctx context.Context) error {
+	err := store.Retry(ctx, "make this app the hub's primary one", func(ctx context.Context) error {
+		info, err := a.info(ctx)
+		if err != nil {
+			return err
+		}
+		info.DesiredSwapID = &a.id
+		return a.write(ctx, info)
+	})
+	if err == nil {
+		a.wake.Give()
+	}
+	return err
+}
