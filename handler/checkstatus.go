@@ -14,10 +14,9 @@ const (
 	DefaultWaitInterval = time.Second
 )
 
-// WaitOrCheckStatus answers a request that started an instance with status 200
-// and its output, if it completes within timeout, or with its status, if it ends
-// in another way; else as [CheckStatus] does. It looks every interval. Zero
-// stands for ten seconds, and for one.
+// WaitOrCheckStatus answers a request that started an instance with status 200 and its
+// output if it completes within timeout (default 10 s), with its status if it ends in
+// another way, else as [CheckStatus]. It checks every interval (default 1 s).
 func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval time.Duration) error {
 	if timeout == 0 {
 		timeout = DefaultWaitTimeout
@@ -28,11 +27,9 @@ func WaitOrCheckStatus(c echo.Context, id durable.InstanceID, timeout, interval 
 	return management.WaitOrCheckStatus(c, id, timeout, interval)
 }
 
-// A ManagementPayload tells what can be done with an instance, by URL.
-// {eventName} and {text} in them stand for what the caller puts there. It has
-// the members of the .NET extension's management payload, which are those of
-// its answer to a start and rewindPostUri (HttpManagementPayload.cs;
-// HttpApiHandler.cs, CreateCheckStatusResponseMessage).
+// A ManagementPayload has the URLs to manage an instance, with {eventName} and {text} for
+// the caller to replace. Its members are those of the .NET extension
+// (HttpManagementPayload.cs; HttpApiHandler.cs, CreateCheckStatusResponseMessage).
 type ManagementPayload struct {
 	ID                    durable.InstanceID `json:"id"`
 	StatusQueryGetURI     string             `json:"statusQueryGetUri"`
@@ -48,10 +45,9 @@ type ManagementPayload struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// Management returns the URLs of all that can be done with an instance, for a
-// route that answers with them in a form of its own. They have the origin of the
-// request and a key that is good for them. It returns an error if the request
-// did not come through a [Server].
+// Management returns the URLs to manage an instance, for a route with an answer of its own.
+// They have the origin of the request and a code that gives access. It returns an error if
+// the request did not come through a [Server].
 func Management(c echo.Context, id durable.InstanceID) (ManagementPayload, error) {
 	urls, err := management.URLs(c, id)
 	return ManagementPayload(urls), err

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -261,9 +262,8 @@ func (c Config) hubFile() string {
 	return path
 }
 
-// crashFile returns the path of the file in which crashes of this process are counted,
-// which is beside the hub's if that is a local file. It is empty if there is no folder
-// for it.
+// crashFile returns the path of the file that counts crashes of this process, beside the
+// hub's file if there is one, "" if there is no folder for it.
 func (c Config) crashFile() string {
 	if c.StorageType == Embedded {
 		return c.hubFile() + ".crashes"
@@ -283,8 +283,7 @@ func (c Config) crashFile() string {
 	return filepath.Join(folder, c.Storage.TaskHub+"."+machine+".crashes") // machines may share the folder
 }
 
-// withTrackingStore returns a connection that leads to the account of its own
-// for tables and blobs, too, if there is one
+// withTrackingStore adds the account for tables and blobs, if the hub has one
 // (WebJobs.Extensions.DurableTask/AzureStorageDurabilityProviderFactory.cs,
 // GetAzureStorageOrchestrationServiceSettings).
 func (c Config) withTrackingStore(connection azurestorage.Connection, vars settings.Variables) (azurestorage.Connection, error) {
@@ -338,9 +337,8 @@ func (c Config) functionTimeoutText() string {
 	return "-1"
 }
 
-// limitOf returns how long a run of a function may take: what it was given,
-// and in any case so much less than what the host allows that the answer comes
-// first.
+// limitOf returns how long a run of a function may take: its Timeout, and always less than
+// the host's limit, so that the answer comes first.
 func (c Config) limitOf(t Trigger) time.Duration {
 	limit := t.function.Timeout
 	if limit == 0 {
@@ -350,4 +348,63 @@ func (c Config) limitOf(t Trigger) time.Duration {
 		limit = min(limit, most-min(most/5, 10*time.Second))
 	}
 	return limit
+}
+
+// A StorageType says what stores the task hub.
+type StorageType int
+
+// The storage types.
+const (
+	AzureStorage StorageType = iota // an Azure Storage account
+	Embedded                        // one local file
+)
+
+// storageTypes are the names of storage types in host.json, by their values.
+var storageTypes = []string{"AzureStorage", "embedded"}
+
+// String returns the name of t in host.json.
+func (t StorageType) String() string {
+	if t < 0 || int(t) >= len(storageTypes) {
+		return fmt.Sprintf("StorageType(%d)", int(t))
+	}
+	return storageTypes[t]
+}
+
+// An EmbeddedConfig says where and how a hub in a local file is kept.
+type EmbeddedConfig struct {
+	// Path is the name of the file; a relative one is below the Config's Root.
+	// Default: [DefaultHubFile] of the hub.
+	Path string
+
+	// Relaxed lets what was acknowledged in the last moments be lost when the
+	// machine dies, though not when the process does. See [embedded.Config].
+	Relaxed bool
+}
+
+// DefaultHubFile returns the name of the file of a hub for which none was given.
+// It is a file right in the app's root: the Functions host restarts an app in
+// whose root a folder appears
+// (azure-functions-host: WebHost/FileMonitoringService.cs, OnFileChanged).
+func DefaultHubFile(hub string) string { return ".durable-" + hub + ".db" }
+
+// chooseStorage decides what stores the hub, and finds the connection of a storage account.
+// A hub is in a local file if the settings say so, or if there is no connection and the
+// settings name none. On Azure, where disks do not last, a missing connection is an error.
+func chooseStorage(cfg *Config, vars settings.Variables) error {
+	if cfg.StorageType == Embedded {
+		return nil
+	}
+	connection, err := azurestorage.ResolveConnection(cfg.ConnectionName, vars.Connection)
+	if err == nil {
+		cfg.Connection, err = cfg.withTrackingStore(connection, vars)
+		return err
+	}
+	_, chosen := cfg.sources[storageTypePath]
+	_, onAzure := vars.Lookup("WEBSITE_INSTANCE_ID")
+	if errors.Is(err, azurestorage.ErrNoConnection) && !chosen && !onAzure && settings.SameConnection(cfg.ConnectionName, DefaultConnectionName) &&
+		cfg.TrackingStoreConnectionName == "" {
+		cfg.StorageType = Embedded
+		return nil
+	}
+	return fmt.Errorf("%s: %w", connectionNamePath, err)
 }

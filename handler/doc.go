@@ -11,8 +11,8 @@
 //
 // # Triggers
 //
-// A function that a clock, a message or a blob starts is an ordinary Go function
-// that gets its payload as the type it asks for. What it writes are values, too:
+// A function with a trigger is an ordinary Go function with a typed payload and typed
+// outputs:
 //
 //	var triggers = []handler.Trigger{
 //		handler.Timer("Nightly", "0 30 2 * * *", nightly),
@@ -29,33 +29,29 @@
 //		return nil
 //	}
 //
-// The host starts a function if it finds its function.json in a folder of its
-// name. These folders are build products, as the program is:
+// The host runs a function if there is a function.json in a folder of its name. These
+// folders are build products, as the program is:
 //
 //	go run . -write-functions .
 //
-// writes those of all triggers, and removes those that are no more.
+// writes those of all triggers, and removes those that are obsolete.
 //
-// # What the host does, and what is done about it
+// # Behind the Functions host
 //
-// The Functions host starts the program with FUNCTIONS_CUSTOMHANDLER_PORT set,
-// asks for GET / until there is an answer, and then passes on the HTTP requests
-// of the functions that have a function.json. It stops the program by killing
-// it, and restarts it at most twice when it exits with an error; after that the
-// host itself shuts down. Hence:
+// The Functions host starts the program with FUNCTIONS_CUSTOMHANDLER_PORT set, sends GET /
+// until it gets an answer, and then passes on the HTTP requests of functions that have a
+// function.json. It kills the program to stop it, and restarts it at most twice when it
+// exits with an error; then the host shuts down. Hence:
 //
-//  1. The server listens before it does anything else. GET / is answered at
-//     once, whatever state the rest is in.
-//  2. Nothing but a port that cannot be listened on ends the program. A setting
-//     that is wrong, a storage account that cannot be reached and a panic in a
-//     route all leave the server running. While it has no task hub to work on
-//     it answers every call with status 503 and the reason.
-//  3. What is logged goes to standard output, one line a record, which the host
-//     logs as information; behind the host warnings and errors go to standard
-//     error, which it logs as such.
-//  4. The program ends by itself when its parent, the host, has died.
-//  5. An orderly stop is a courtesy. Everything is correct without it, only
-//     slower: leases run out instead of being released.
+//  1. The server listens first, and answers GET / at once in every state.
+//  2. Only a port that cannot be listened on ends the program. With a wrong setting or
+//     storage that is out of reach the server answers every call with status 503 and the
+//     reason. A panic in a route becomes status 500.
+//  3. The log goes to standard output, one line a record, which the host logs as
+//     information; warnings and errors go to standard error.
+//  4. The program ends when its parent, the host, has died.
+//  5. The program need not be stopped in order: without that, leases expire instead of
+//     being released.
 //
 // # Behind the host and standalone
 //

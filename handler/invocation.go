@@ -1,44 +1,52 @@
 package handler
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
+	"github.com/labstack/echo/v4"
 )
 
-// An Invocation is one run of a [Trigger]'s function: what came with the
-// payload, and what the function leaves behind. Its methods may be called from
-// several goroutines until the function returns. A test of a function may make
-// one itself.
+// An Invocation is one run of a [Trigger]'s function. Its methods may be called
+// concurrently until the function returns. The zero value works, for tests of functions.
 type Invocation struct {
-	// ID is the host's name for this run, Function that of the function.
+	// ID is the host's ID of this run, Function the function's name.
 	ID       string
 	Function string
 
-	// Client starts and asks for instances of the app's task hub.
+	// Client is the client of the app's task hub.
 	Client *durable.Client
 
-	// Retry is nil unless the function has a retry policy and the host keeps
-	// account of it.
+	// Retry is nil unless the function has a retry policy that the trigger supports.
 	Retry *RetryContext
 
 	logger *slog.Logger
 	values triggers.Call
 }
 
-// A RetryContext says which try a run is.
+// A RetryContext says which attempt a run is.
 type RetryContext struct {
 	RetryCount    int // 0 for the first
 	MaxRetryCount int // -1: without end
 	Exception     json.RawMessage
 }
 
-// Metadata decodes what the trigger tells besides the payload into a struct,
-// whose fields are found by their names as encoding/json does, or into a map.
-// Fields may be text, numbers, times, bytes, slices of these, or structs:
+// Metadata decodes the trigger's metadata into a map or a struct, whose fields are matched
+// as by encoding/json and may be text, numbers, times, bytes, slices of these, or structs:
 //
 //	var message struct {
 //		ID            string
@@ -47,8 +55,8 @@ type RetryContext struct {
 //	}
 //	err := call.Metadata(&message)
 //
-// Names that are in the path of a trigger, "pictures/{name}", are among them;
-// and the properties of a payload that is a JSON object, which may hide others.
+// Parameters of the trigger's path, "pictures/{name}", are among the metadata, and the
+// properties of a payload that is a JSON object, which may hide others.
 func (c *Invocation) Metadata(into any) error {
 	if err := c.values.Metadata(into); err != nil {
 		return fmt.Errorf("decode the metadata of function %s: %w", c.Function, err)
@@ -56,9 +64,8 @@ func (c *Invocation) Metadata(into any) error {
 	return nil
 }
 
-// Logf adds a line to the log that the host keeps of this run. It appears there
-// when the function has returned without an error; if it fails, the lines go to
-// the app's log.
+// Logf adds a line to the host's log of this run. The host gets the lines after the function
+// succeeded; if it fails, they go to the app's log.
 func (c *Invocation) Logf(format string, args ...any) {
 	c.values.Log(fmt.Sprintf(format, args...))
 }
@@ -69,4 +76,165 @@ func (c *Invocation) Logger() *slog.Logger {
 		return slog.Default()
 	}
 	return c.logger
+}
+
+const (
+	// DefaultInvocationTimeout bounds a run of a [Trigger]'s function that has no
+	// [Timeout], if the host allows as much.
+	DefaultInvocationTimeout = 30 * time.Minute
+)
+
+// parseFunctionTimeout reads host.json's functionTimeout; -1 stands for none
+// (azure-functions-host: Config/ScriptJobHostOptionsSetup.cs).
+func parseFunctionTimeout(text string) (limit time.Duration, ok bool) {
+	if text == "-1" {
+		return -1, true
+	}
+	limit, err := settings.ParseTimeSpan(text)
+	return limit, err == nil && limit >= time.Second
+}
+
+// An invoker answers the host's requests to run functions with triggers, and requests of
+// HTTP functions that the host wraps.
+type invoker struct {
+	cfg     *Config
+	logger  *slog.Logger
+	echo    *echo.Echo
+	wrapped sync.Once // logged at the first request that the host wraps
+}
+
+// add adds the routes at which the host starts functions, after the app's own routes.
+func (i *invoker) add(all []Trigger, client *durable.Client) error {
+	if err := triggers.Check(describe(all)); err != nil {
+		return err
+	}
+	if len(all) > 0 && i.cfg.BehindHost && i.cfg.RoutePrefix == "" && i.cfg.forwards {
+		return fmt.Errorf("with an empty %s and %s, callers of HTTP functions could start functions that have triggers, such as %s: "+
+			"set a route prefix, or enableProxyingHttpRequest instead", routePrefixPath, forwardingPath, all[0].Name())
+	}
+	if len(all) > 0 && !i.cfg.BehindHost {
+		i.cfg.Notices = append(i.cfg.Notices, fmt.Sprintf("Without the Functions host nothing starts the functions that have triggers, such as %s.", all[0].Name()))
+	}
+	taken := map[string]bool{}
+	for _, r := range i.echo.Routes() {
+		taken[r.Method+" "+r.Path] = true
+	}
+	for _, t := range all {
+		if taken[http.MethodPost+" /"+t.Name()] {
+			return fmt.Errorf("the route POST /%s is that at which the host starts function %q: give one of them another name", t.Name(), t.Name())
+		}
+		i.echo.POST("/"+t.Name(), i.invoke(t, client))
+	}
+	return nil
+}
+
+// invoke answers the host's request to run a function.
+func (i *invoker) invoke(t Trigger, client *durable.Client) echo.HandlerFunc {
+	return func(c echo.Context) error {
+		r := c.Request()
+		if !i.isFromHost(r) {
+			return echo.ErrNotFound
+		}
+		call := &Invocation{ID: r.Header.Get(web.HeaderInvocationID), Function: t.Name(), Client: client}
+		call.logger = i.logger.With("function", call.Function, "invocationId", call.ID)
+		payload, err := call.values.Read(r.Body, &t.function)
+		if err == nil {
+			err = call.values.Retry(&call.Retry)
+		}
+		if err != nil {
+			i.logger.Error("invocation refused", "function", t.Name(), "invocationId", web.RequestID(c), "reason", secrets.Line(err))
+			return web.WriteJSON(c, http.StatusInternalServerError, web.ErrorBody{Message: secrets.Line(err)})
+		}
+		err = triggers.Run(r.Context(), t.Name(), i.cfg.limitOf(t), call.logger, func(ctx context.Context) error { return t.run(ctx, call, payload) })
+		var result triggers.Result
+		if err == nil {
+			result, err = call.values.Result()
+		}
+		if err != nil {
+			for _, line := range call.values.Abandon() {
+				call.logger.Info(line)
+			}
+			call.logger.Error("function failed", "error", secrets.Line(err))
+			return web.WriteJSON(c, http.StatusInternalServerError, web.ErrorBody{Message: secrets.Line(err)})
+		}
+		return web.WriteJSON(c, http.StatusOK, result)
+	}
+}
+
+// isFromHost reports whether a request is the host's own, not that of a caller of an HTTP
+// function: wrapped requests are marked, and proxied ones have headers about the caller.
+// Forwarded ones are as the caller sent them, including Host; [invoker.add] ensures that
+// none has the path of a function.
+func (i *invoker) isFromHost(r *http.Request) bool {
+	return i.cfg.BehindHost && r.Host == i.cfg.Address && r.Context().Value(callersKey{}) == nil &&
+		r.Header.Get("X-Forwarded-Host") == "" && r.Header.Get("X-Forwarded-For") == "" && r.Header.Get("X-Original-Host") == ""
+}
+
+// notFound answers requests that no route takes. One of the host's default
+// invocation protocol is recognised by its body: the host sends it for an HTTP
+// function if it does not know, or was not told, to pass the request itself on,
+// and for every function with another trigger
+// (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs).
+func (i *invoker) notFound(c echo.Context) error {
+	r := c.Request()
+	name := strings.Trim(r.URL.Path, "/")
+	if r.Method != http.MethodPost || name == "" || strings.Contains(name, "/") || !i.isFromHost(r) {
+		return echo.ErrNotFound
+	}
+	body, err := web.ReadAll(r)
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge || errors.Is(err, web.ErrBodies) {
+		return err
+	}
+	var envelope struct{ Data, Metadata map[string]json.RawMessage }
+	if err != nil || json.Unmarshal(body, &envelope) != nil || envelope.Data == nil || envelope.Metadata == nil {
+		return echo.ErrNotFound
+	}
+	for _, input := range envelope.Data {
+		if request, ok := wrappedRequestIn(input); ok {
+			return i.answerWrapped(c, name, request)
+		}
+	}
+	message := fmt.Sprintf("Function %q has a trigger that this app does not serve: "+
+		"add the function to App.Triggers, or remove its folder with -write-functions.", name)
+	i.logger.Error("invocation refused", "function", name, "reason", message)
+	return web.WriteJSON(c, http.StatusInternalServerError, web.ErrorBody{Message: message})
+}
+
+// answerWrapped has the app's routes answer a request that the host wrapped, and
+// wraps the answer. It must have status 200 and not be empty: of others the host
+// tells nothing, or never ends the invocation.
+func (i *invoker) answerWrapped(c echo.Context, name string, wrapped wrappedRequest) error {
+	i.wrapped.Do(func() {
+		i.logger.Warn("the host wraps HTTP requests in JSON instead of passing them on: answers cannot stream or be binary; " +
+			"set customHandler.enableProxyingHttpRequest and, for older hosts, enableForwardingHttpRequest to true in host.json")
+	})
+	answer := &recordedAnswer{header: http.Header{}}
+	inner, err := wrapped.request(c.Request())
+	if err != nil {
+		return web.BadRequest("Function %q got a request that is none: %v", name, err)
+	}
+	i.echo.ServeHTTP(answer, inner)
+	type httpOutput struct {
+		StatusCode int               `json:"statusCode"`
+		Headers    map[string]string `json:"headers"`
+		Body       string            `json:"body"`
+	}
+	output := httpOutput{answer.status, map[string]string{}, answer.body.String()}
+	if !utf8.ValidString(output.Body) {
+		answer.header.Set("Content-Type", web.ContentTypeJSON)
+		message, err := jsontext.Marshal(web.ErrorBody{Message: "The answer is not text, and the host wraps answers in JSON. " +
+			"Set customHandler.enableProxyingHttpRequest, or on older hosts enableForwardingHttpRequest, to true in host.json."})
+		if err != nil {
+			return err
+		}
+		output.StatusCode, output.Body = http.StatusNotImplemented, string(message)
+	}
+	for name, values := range answer.header {
+		output.Headers[name] = strings.Join(values, ", ")
+	}
+	return web.WriteJSON(c, http.StatusOK, struct {
+		Outputs     map[string]httpOutput
+		Logs        []string
+		ReturnValue any
+	}{map[string]httpOutput{"res": output}, []string{}, nil})
 }

@@ -16,12 +16,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
-// Load makes a Config from defaults, then host.json, then the environment;
-// each overrides only what it names. Standalone, it first sets the environment
-// variables that local.settings.json has and the environment lacks.
+// Load makes a Config from defaults, host.json and the environment, in this order of
+// precedence. Standalone, it first sets environment variables from local.settings.json
+// unless they exist.
 //
-// What is wrong with the settings is the Config's Problem: all of it, a line
-// each. An error means that not even the port to listen on is known.
+// The Config's Problem has all that is wrong with the settings, a line each. Load returns an
+// error only if the port to listen on is invalid.
 func Load() (Config, error) {
 	env, err := settings.ReadEnvironment()
 	if err != nil {
@@ -69,7 +69,7 @@ func readHostJSON(root string) (settings.Settings, error) {
 	return settings.ParseHostJSON(text)
 }
 
-// configure makes a Config of what was read. It does nothing but decide.
+// configure makes a Config of the settings found. It has no side effects.
 func configure(env settings.Environment, found settings.Settings, environ []string) Config {
 	found.Override(environ)
 	vars := settings.NewVariables(environ)
@@ -122,8 +122,7 @@ func configure(env settings.Environment, found settings.Settings, environ []stri
 	return cfg
 }
 
-// durableProblem resolves the connection and checks what the tables of
-// settings cannot: values in relation to each other.
+// durableProblem resolves the connection and checks settings against each other.
 func durableProblem(cfg *Config, vars settings.Variables) error {
 	if err := cfg.Storage.Validate(); err != nil {
 		return fmt.Errorf("%s: %w", settings.DurableTaskPath, err)

@@ -124,8 +124,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	return nil
 }
 
-// newEcho returns an echo that answers everything as this package means it,
-// with no routes yet.
+// newEcho returns an echo with the middleware and without routes.
 func (s *Server) newEcho() *echo.Echo {
 	e := echo.New()
 	e.HideBanner, e.HidePort = true, true
@@ -154,11 +153,10 @@ func configReason(problem error) string {
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.echo.ServeHTTP(w, r) }
 
-// Run serves until ctx ends, or until the parent process dies if that is the
-// Functions host. Then it takes no more requests, lets the running ones and the
-// running functions come to an end, gives the hub's partitions back, and
-// returns nil. It returns an error if it cannot listen, or if all that takes
-// longer than the configuration's ShutdownTimeout.
+// Run serves until ctx ends, or until the parent process dies if that is the Functions
+// host. Then it stops accepting requests, waits for running requests and functions, releases
+// the hub's partitions, and returns nil. It returns an error if it cannot listen, or if the
+// shutdown exceeds the configuration's ShutdownTimeout.
 func (s *Server) Run(ctx context.Context) error {
 	listener, err := s.listen(ctx)
 	if err != nil {
@@ -326,4 +324,34 @@ func (s *Server) openProvider() (provider.Provider, error) {
 		return taskhub.NewFile(s.cfg.hubFile(), s.cfg.embeddedConfig()), nil
 	}
 	return azurestorage.Open(s.cfg.Connection, s.cfg.Storage)
+}
+
+// parentInterval is the time between two checks of the parent.
+const parentInterval = 500 * time.Millisecond
+
+// errParentDied says that the Functions host is gone.
+var errParentDied = errors.New("the parent process, the Functions host, has died")
+
+// watchParent returns errParentDied when parent, which returns the process's parent, no
+// longer returns first; or nil when ctx ends. The Functions host
+// kills its handlers when it stops, but when it is killed itself, on Linux and
+// macOS they live on, keep their port and go on working on the task hub; on
+// Windows they belong to a job object and die with it
+// (azure-functions-host: Workers/ProcessManagement/EmptyProcessRegistry.cs,
+// JobObjectRegistry.cs).
+//
+// Linux could send a signal instead (PR_SET_PDEATHSIG), but sends it when the
+// thread ends that started the process, and the host starts processes on
+// threads of a pool, which come and go.
+//
+// A process whose parent is already process 1 cannot see a change: either
+// process 1 is the host of a container, which ends with it, or the first parent is gone
+// and unknown.
+func watchParent(ctx context.Context, every time.Duration, first int, parent func() int) error {
+	for taskhub.Pause(ctx, every) {
+		if parent() != first {
+			return errParentDied
+		}
+	}
+	return nil
 }

@@ -10,34 +10,31 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 )
 
-// A Trigger is a function that something starts which is neither a durable
-// client nor an HTTP request: a clock, a message, a file that has come. The
-// functions that make one are named for what that is: [Timer], [Queue], [Blob],
-// [ServiceBusQueue], [ServiceBusTopic], [EventHub], [EventGrid], [CosmosDB],
-// [Warmup], [Manual], and [On] for everything else. The Functions host starts it
-// if it finds its function.json, which -write-functions writes.
+// A Trigger is a function that the Functions host starts, for a time, a message or a blob:
+// [Timer], [Queue], [Blob], [ServiceBusQueue], [ServiceBusTopic], [EventHub], [EventGrid],
+// [CosmosDB], [Warmup], [Manual], and [On] for every other trigger. The host needs its
+// function.json, which -write-functions writes.
 //
-// The function gets the payload as the type that it asks for:
+// The function's type says how its payload is decoded:
 //
-//   - string is the text as it is, []byte the bytes, time.Time the moment;
-//   - any other type is what JSON makes of the text;
-//   - a slice, of a trigger that can hand over many at once, is all of them.
+//   - string is the text, []byte the bytes, time.Time a time;
+//   - any other type is decoded from JSON;
+//   - a slice, for a trigger that supports batches, is the batch.
 //
-// A function that returns an error, panics or runs over its [Timeout] has
-// failed. The host then does what the kind of trigger asks for: a message comes
-// again, a timer waits for its next time.
+// A function that returns an error, panics or exceeds its [Timeout] has failed. What the
+// host does then depends on the trigger: it delivers a message again, a timer waits for its
+// next time.
 type Trigger struct {
 	function triggers.Function
 	run      func(ctx context.Context, call *Invocation, payload json.RawMessage) error
 }
 
-// Name returns the name that the host knows the function by.
+// Name returns the function's name in the host.
 func (t Trigger) Name() string { return t.function.Name }
 
-// Timer is a function that runs at certain times. The schedule has six fields,
-// seconds first, "0 30 2 * * *" for half past two at night in UTC; or it is an
-// interval, "00:05:00", or names a setting, "%SCHEDULE%". Of all instances of
-// the app one runs it.
+// Timer is a function that runs by a schedule: six fields, seconds first, "0 30 2 * * *" for
+// 2:30 a.m. UTC; or an interval, "00:05:00"; or a setting, "%SCHEDULE%". One of the app's
+// instances runs it.
 func Timer(name, schedule string, fn func(context.Context, *Invocation, TimerInfo) error, opts ...TimerOption) Trigger {
 	t := newTrigger(name, triggers.Binding{Kind: "timerTrigger", Name: "timer", Properties: triggers.Properties{"schedule": schedule}}, fn)
 	t.function.Require("schedule", schedule)
@@ -47,18 +44,17 @@ func Timer(name, schedule string, fn func(context.Context, *Invocation, TimerInf
 	return t
 }
 
-// Queue is a function that runs for each message of a queue in Azure Storage.
-// One that fails five times over a message leaves it in the queue's poison
-// queue. The host expects Base64 in messages unless host.json says otherwise.
+// Queue is a function that runs for each message of a queue in Azure Storage. After five
+// failures the host moves a message to the poison queue. It expects Base64 in messages
+// unless host.json says otherwise.
 func Queue[T any](name, queue string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	t := newTrigger(name, triggers.Binding{Kind: "queueTrigger", Name: "message", Properties: triggers.Properties{"queueName": queue}}, fn)
 	t.function.Require("queue", queue)
 	return t.with(opts)
 }
 
-// Blob is a function that runs for each blob that is new or changed. Path is
-// its container and name, with names for what is not fixed: "pictures/{name}".
-// The whole content is handed over.
+// Blob is a function that runs for each blob that is new or changed, with its content. Path
+// is the blob's container and name, which may have parameters: "pictures/{name}".
 func Blob[T any](name, path string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	t := newTrigger(name, triggers.Binding{Kind: "blobTrigger", Name: "blob", Properties: triggers.Properties{"path": path}}, fn)
 	t.function.Require("path", path)
@@ -84,8 +80,8 @@ func ServiceBusTopic[T any](name, topic, subscription string, fn func(context.Co
 	return t.with(opts)
 }
 
-// EventHub is a function that runs for the events of an event hub: for many at
-// once if T is a slice, which is what event hubs are made for, else for each.
+// EventHub is a function that runs for the events of an event hub, in batches if T is a
+// slice.
 func EventHub[T any](name, hub string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	t := newBatchTrigger(name, triggers.Binding{Kind: "eventHubTrigger", Name: "events", Properties: triggers.Properties{"eventHubName": hub}}, fn)
 	t.function.Require("hub", hub)
@@ -109,30 +105,27 @@ func CosmosDB[T any](name, database, container string, fn func(context.Context, 
 	return t.with(opts)
 }
 
-// Warmup is a function that runs on an instance of a Premium or Dedicated plan
-// that is added, before it gets requests. Its name is Warmup: the host runs no
-// other one.
+// Warmup is a function that runs on a new instance of a Premium or Dedicated plan before it
+// gets requests. Its name is always Warmup.
 func Warmup(fn func(context.Context, *Invocation) error, opts ...TriggerOption) Trigger {
 	t := newTrigger("Warmup", triggers.Binding{Kind: "warmupTrigger", Name: "warmup"}, ignorePayload(fn))
 	return t.with(opts)
 }
 
-// Manual is a function that runs when an operator asks for it: with
-// POST /admin/functions/{name} and the body {"input": "…"}, whose input is the
-// payload.
+// Manual is a function that an operator runs with POST /admin/functions/{name} and the body
+// {"input": "…"}, whose input is the payload.
 func Manual[T any](name string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	return newTrigger(name, triggers.Binding{Kind: "manualTrigger", Name: "input"}, fn).with(opts)
 }
 
-// On is a function with a trigger that none of the others is for. Kind is the
-// trigger's type in function.json, such as "kafkaTrigger"; what else its binding
-// there needs are its [Property] options. Triggers of the Durable Task extension
-// are refused: this program is the engine, and two would fight over the hub.
+// On is a function with any other trigger. Kind is the trigger's type in function.json, such
+// as "kafkaTrigger"; [Property] options set its other properties. Triggers of the Durable
+// Task extension are refused: two engines would work on one hub.
 func On[T any](name, kind string, fn func(context.Context, *Invocation, T) error, opts ...TriggerOption) Trigger {
 	return newBatchTrigger(name, triggers.Binding{Kind: kind, Name: "input"}, fn).with(opts)
 }
 
-// newTrigger is a trigger whose payload is one value.
+// newTrigger returns a trigger whose payload is one value.
 func newTrigger[T any](name string, source triggers.Binding, fn func(context.Context, *Invocation, T) error) Trigger {
 	s := triggers.ShapeOf(reflect.TypeFor[T]())
 	if source.Kind == "cosmosDBTrigger" {
@@ -141,7 +134,7 @@ func newTrigger[T any](name string, source triggers.Binding, fn func(context.Con
 	return shapedTrigger(name, source, s, fn)
 }
 
-// newBatchTrigger is one of a kind that hands over many values if T is a slice.
+// newBatchTrigger returns a trigger that supports batches if T is a slice.
 func newBatchTrigger[T any](name string, source triggers.Binding, fn func(context.Context, *Invocation, T) error) Trigger {
 	s := triggers.BatchShapeOf(reflect.TypeFor[T]())
 	if source.Kind == "serviceBusTrigger" || source.Kind == "eventHubTrigger" {
@@ -168,7 +161,7 @@ func shapedTrigger[T any](name string, source triggers.Binding, s triggers.Shape
 	return t
 }
 
-// ignorePayload makes fn one that takes a payload and does not look at it.
+// ignorePayload returns fn as a function with a payload.
 func ignorePayload(fn func(context.Context, *Invocation) error) func(context.Context, *Invocation, json.RawMessage) error {
 	if fn == nil {
 		return nil
@@ -183,7 +176,7 @@ func (t Trigger) with(opts []TriggerOption) Trigger {
 	return t
 }
 
-// describe returns what the host should know of triggers.
+// describe returns the host's description of triggers.
 func describe(all []Trigger) []*triggers.Function {
 	functions := make([]*triggers.Function, len(all))
 	for i := range all {

@@ -1,8 +1,6 @@
 package management
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,28 +21,6 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// instances is what the management API needs of a *durable.Client.
-type instances interface {
-	StartByName(ctx context.Context, name string, input json.RawMessage, opts ...durable.StartOption) (durable.InstanceID, error)
-	Status(ctx context.Context, id durable.InstanceID, fetch provider.Fetch) (*provider.InstanceState, error)
-	List(ctx context.Context, q provider.Query) (*provider.Page, error)
-	History(ctx context.Context, id durable.InstanceID) ([]history.Event, error)
-	Tracking(ctx context.Context, id durable.InstanceID, q provider.TrackingQuery) (*provider.TrackingPage, error)
-	RaiseEvent(ctx context.Context, id durable.InstanceID, name string, payload json.RawMessage) error
-	Terminate(ctx context.Context, id durable.InstanceID, reason string, opts ...durable.TerminateOption) error
-	Suspend(ctx context.Context, id durable.InstanceID, reason string) error
-	Resume(ctx context.Context, id durable.InstanceID, reason string) error
-	Rewind(ctx context.Context, id durable.InstanceID, reason string) error
-	Restart(ctx context.Context, id durable.InstanceID, opts ...durable.StartOption) (durable.InstanceID, error)
-	Purge(ctx context.Context, id durable.InstanceID, opts ...durable.PurgeOption) (durable.PurgeResult, error)
-	ListEntities(ctx context.Context, q durable.EntityQuery) (*durable.EntityPage, error)
-	Entity(ctx context.Context, e durable.AnyEntity) (*durable.EntityState, error)
-	SignalEntity(ctx context.Context, e durable.AnyEntity, operation string, input json.RawMessage, opts ...durable.SignalOption) error
-	PurgeMany(ctx context.Context, filter durable.PurgeFilter, opts ...durable.PurgeOption) (durable.PurgeResult, error)
-}
-
-var _ instances = (*durable.Client)(nil)
-
 // API is the management HTTP API of the .NET extension
 // (WebJobs.Extensions.DurableTask/HttpApiHandler.cs), and what there is besides
 // to see how the app is.
@@ -58,7 +34,7 @@ type API struct {
 	Routes   []Route
 
 	// These are nil if the configuration is wrong.
-	instances instances
+	instances *durable.Client
 	registry  *durable.Registry
 	waiting   func() []durable.WaitingFunction
 	hub       *taskhub.Client

@@ -102,23 +102,17 @@ func (m instanceAPI) waitOrCheckStatus(c echo.Context, q web.Query, id durable.I
 			return m.status(id)(c, q)
 		}
 		left := time.Until(deadline)
-		if left <= 0 || !m.pause(ctx, min(max(interval, shortestPoll), left)) {
+		if left <= 0 {
+			return CheckStatus(c, id)
+		}
+		select {
+		case <-time.After(min(max(interval, shortestPoll), left)):
+		case <-ctx.Done():
+			return CheckStatus(c, id)
+		case <-m.draining:
 			return CheckStatus(c, id)
 		}
 	}
-}
-
-// pause waits for d. It returns false if the caller is gone or the server shuts down.
-func (m instanceAPI) pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	case <-m.draining:
-	}
-	return false
 }
 
 const (

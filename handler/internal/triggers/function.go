@@ -5,9 +5,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 
 // A Function is a function of the host: what its function.json says, and how long it
@@ -125,4 +130,133 @@ func Check(functions []*Function) error {
 		problems = append(problems, f.check()...)
 	}
 	return errors.Join(problems...)
+}
+
+// Properties are the properties of a binding that depend on its type.
+type Properties map[string]any
+
+// A Binding is one entry of a function.json.
+type Binding struct {
+	Kind       string // its type, "queueTrigger"
+	Name       string
+	Out        bool
+	Properties Properties
+}
+
+// Set sets a property.
+func (b *Binding) Set(name string, value any) {
+	if b.Properties == nil {
+		b.Properties = Properties{}
+	}
+	b.Properties[name] = value
+}
+
+// ReturnName is the name of the output that is a function's return value.
+const ReturnName = "$return"
+
+// Names and values of function.json that the host accepts
+// (azure-functions-host: Utility.cs, Description/FunctionDescriptorProvider.cs).
+var (
+	functionNames = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_-]{0,127}$`)
+	bindingNames  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9]{0,127}$`)
+	queueNames    = regexp.MustCompile(`^[0-9a-z][a-z0-9-]{1,61}[0-9a-z]$`)
+	cronFields    = regexp.MustCompile(`^[0-9A-Za-z*,/-]+$`)
+)
+
+// builtInKinds are the types of bindings that the host knows by itself. All
+// others come from an extension bundle
+// (azure-functions-host: ScriptHostBuilderExtensions.cs).
+var builtInKinds = []string{"httptrigger", "http", "timertrigger", "warmuptrigger", "manualtrigger"}
+
+// durableKinds are the types of the Durable Task extension.
+var durableKinds = []string{"orchestrationtrigger", "activitytrigger", "entitytrigger", "durableclient", "orchestrationclient"}
+
+// connectedKinds are triggers and outputs that have no connection by default.
+var connectedKinds = []string{"servicebustrigger", "servicebus", "eventhubtrigger", "eventhub", "cosmosdbtrigger", "cosmosdb"}
+
+// check returns all that is wrong with one binding.
+func (b Binding) check() (problems []error) {
+	add := func(format string, args ...any) { problems = append(problems, fmt.Errorf(format, args...)) }
+	kind := strings.ToLower(b.Kind)
+	if !bindingNames.MatchString(b.Name) && (b.Name != ReturnName || !b.Out) {
+		add("has the binding %q: a name is a letter and up to 127 letters and digits, or $return for an output", b.Name)
+	}
+	if b.Kind == "" {
+		add("has the binding %q without a type", b.Name)
+	}
+	if slices.Contains(durableKinds, kind) {
+		add("has a %s: with it the Durable Task extension would start in the host, and two engines would work on one task hub. "+
+			"Register orchestrators, activities and entities in App.Functions; they need no function.json. "+
+			"Every function has the client as Invocation.Client", b.Kind)
+	}
+	if slices.Contains(connectedKinds, kind) && b.Properties["connection"] == nil {
+		add("has the binding %q, a %s without a connection: add handler.Connection with the name of a setting", b.Name, b.Kind)
+	}
+	if name, ok := b.Properties["queueName"].(string); ok && strings.HasPrefix(kind, "queue") && !isPattern(name) && !queueNames.MatchString(name) {
+		add("has the queue %q: a name is 3 to 63 lower-case letters, digits and single -", name)
+	}
+	if schedule, ok := b.Properties["schedule"].(string); ok && kind == "timertrigger" && !isPattern(schedule) && !isSchedule(schedule) {
+		add("has the schedule %q: it must be six fields, as \"0 30 2 * * *\", an interval, as \"00:05:00\", or a setting, as \"%%SCHEDULE%%\"", schedule)
+	}
+	for name, value := range b.Properties {
+		if slices.Contains([]string{"type", "direction", "name"}, strings.ToLower(name)) {
+			add("has the binding %q with a property %q, which cannot be set", b.Name, name)
+		}
+		if _, err := json.Marshal(value); err != nil {
+			add("has the binding %q with a property %q that JSON cannot tell: %w", b.Name, name, err)
+		}
+	}
+	return problems
+}
+
+// json returns the binding as JSON: type, direction and name, then the others
+// by their names.
+func (b Binding) json() (json.RawMessage, error) {
+	direction := "in"
+	if b.Out {
+		direction = "out"
+	}
+	var out bytes.Buffer
+	member := func(name string, value any) error {
+		text, err := jsontext.Marshal(value)
+		if err != nil {
+			return fmt.Errorf("property %s of binding %s: %w", name, b.Name, err)
+		}
+		separator := ","
+		if out.Len() == 0 {
+			separator = "{"
+		}
+		fmt.Fprintf(&out, "%s%s:%s", separator, jsontext.Quote(name), text)
+		return nil
+	}
+	for _, m := range [][2]string{{"type", b.Kind}, {"direction", direction}, {"name", b.Name}} {
+		if err := member(m[0], m[1]); err != nil {
+			return nil, err
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(b.Properties)) {
+		if err := member(name, b.Properties[name]); err != nil {
+			return nil, err
+		}
+	}
+	out.WriteByte('}')
+	return out.Bytes(), nil
+}
+
+// isPattern reports whether the host substitutes settings or parts of a trigger in a value.
+func isPattern(value string) bool { return strings.ContainsAny(value, "%{") }
+
+// isSchedule reports whether text may be the schedule of a timer: five or six fields of a
+// crontab, or an interval.
+func isSchedule(text string) bool {
+	if d, err := settings.ParseTimeSpan(text); err == nil {
+		return d > 0
+	}
+	fields := strings.Fields(text)
+	for _, field := range fields {
+		if !cronFields.MatchString(field) {
+			return false
+		}
+	}
+	return len(fields) == 5 || len(fields) == 6
 }
