@@ -122,7 +122,8 @@ func (s *session) batchesAfter(cp *provider.Checkpoint) (b entityBatches, isOne 
 }
 
 // show lets what a batch has put hidden be seen, and no more be asked for: the batch
-// counts.
+// counts. It fails for what others may have received before, and deleted since it did not
+// count yet: what the batch took comes again then, and its messages are sent again.
 func (h *TaskHub) show(ctx context.Context, sent []sentMessage) error {
 	var group errgroup.Group
 	group.SetLimit(messagesAtOnce)
@@ -130,6 +131,10 @@ func (h *TaskHub) show(ctx context.Context, sent []sentMessage) error {
 		m := &sent[i]
 		switch {
 		case m.shown == "":
+		case m.claimed != nil && anyLost([]*delivery{m.claimed}):
+			group.Go(func() error {
+				return fmt.Errorf("message %s was visible in queue %s before the entity's batch counted", m.ID, m.queue.Name)
+			})
 		case m.claimed != nil:
 			m.claimed.mu.Lock()
 			m.claimed.msg.Text = m.shown // with the next change of the message
