@@ -22,7 +22,7 @@ func (h *TaskHub) loadFor(ctx context.Context, instanceID, executionID string, f
 	if err != nil {
 		return nil, err
 	}
-	if current.known.started && (current.known.ended == nil || current.isOfChild(start)) {
+	if current.known.started && (current.known.ended == nil || start.IsSameChild(history.StartOf(current.events))) {
 		return current, nil
 	}
 	return loaded, nil
@@ -32,17 +32,6 @@ func (h *TaskHub) loadFor(ctx context.Context, instanceID, executionID string, f
 // another may have one.
 func (l *loadedInstance) hasOther(wanted string) bool {
 	return !l.known.started && (l.etag != "" || l.row != nil && !strings.EqualFold(l.row.State.Instance.ExecutionID, wanted))
-}
-
-// isOfChild reports whether the history is of the child that start starts: the
-// same action of the same parent decided on both.
-func (l *loadedInstance) isOfChild(start *history.ExecutionStarted) bool {
-	for _, e := range l.events {
-		if e, ok := e.(*history.ExecutionStarted); ok {
-			return e.Parent != nil && e.Parent.Instance == start.Parent.Instance && e.Parent.TaskScheduleID == start.Parent.TaskScheduleID
-		}
-	}
-	return false
 }
 
 // judgeChildStart decides about the start of a child when another execution

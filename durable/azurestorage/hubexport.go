@@ -198,34 +198,10 @@ func mended(id string, row *wire.InstanceRow, stored storedHistory) (*provider.I
 		}
 	}
 	state.Instance.ExecutionID = stored.executionID
+	first := state.FirstCreatedAt // not known of one without a row
 	for _, ev := range past {
-		applyToState(state, ev)
+		state.Apply(ev)
 	}
+	state.FirstCreatedAt = first
 	return state, past
-}
-
-// applyToState brings a state up to date by an event of its history
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// UpdateStateAsync).
-func applyToState(s *provider.InstanceState, ev history.Event) {
-	s.LastUpdatedAt = ev.Head().Timestamp
-	switch ev := ev.(type) {
-	case *history.ExecutionStarted:
-		s.Name, s.Version, s.Tags, s.CreatedAt = ev.Name, ev.Version, ev.Tags, ev.Timestamp
-		s.Input, s.Status, s.ScheduledAt = ev.Input, history.Running, ev.ScheduledStart
-		if ev.Generation != nil {
-			s.Generation = *ev.Generation
-		}
-	case *history.ExecutionCompleted:
-		s.Status, s.Output, s.CompletedAt = ev.Status, ev.Result, ev.Timestamp
-		if ev.Failure != nil {
-			s.Output = new(ev.Failure.String())
-		}
-	case *history.ExecutionTerminated:
-		s.Status, s.Output, s.CompletedAt = history.Terminated, ev.Reason, ev.Timestamp
-	case *history.ExecutionSuspended:
-		s.Status, s.Output = history.Suspended, ev.Reason
-	case *history.ExecutionResumed:
-		s.Status, s.Output = history.Running, ev.Reason
-	}
 }

@@ -54,7 +54,7 @@ func (k *knownEvents) add(ev history.Event) {
 		k.actions.add(id)
 		k.maxAction = max(k.maxAction, id)
 	}
-	if status, changes := statusAfterEvent(ev); changes {
+	if status, changes := history.StatusAfter(ev); changes {
 		k.status = status
 	}
 	switch ev := ev.(type) {

@@ -206,29 +206,11 @@ func customStatusText(v *string) string {
 // changes is false if none does.
 func statusAfter(events []history.Event) (status history.RuntimeStatus, changes bool) {
 	for _, ev := range events {
-		if s, ok := statusAfterEvent(ev); ok {
+		if s, ok := history.StatusAfter(ev); ok {
 			status, changes = s, true
 		}
 	}
 	return status, changes
-}
-
-// statusAfterEvent returns the status that an event leads to; changes is false if it
-// leads to none.
-func statusAfterEvent(ev history.Event) (status history.RuntimeStatus, changes bool) {
-	switch ev := ev.(type) {
-	case *history.ExecutionStarted, *history.ExecutionResumed:
-		return history.Running, true
-	case *history.ExecutionSuspended:
-		return history.Suspended, true
-	case *history.ExecutionTerminated:
-		return history.Terminated, true
-	case *history.ExecutionCompleted:
-		return ev.Status, true
-	case *history.ContinueAsNew:
-		return history.ContinuedAsNew, true
-	}
-	return 0, false
 }
 
 // rowIsBehind reports whether the row of an execution that goes on says another

@@ -46,16 +46,11 @@ func (p *trackPosition) add(rows []wire.Row, instance history.OrchestrationInsta
 	}
 	p.events++
 	rows = append(rows, p.row(instance, ev))
+	if status, changes := history.StatusAfter(ev); changes {
+		p.status = status
+	}
 	switch ev := ev.(type) {
-	case *history.ExecutionCompleted:
-		p.status = ev.Status
-	case *history.ContinueAsNew:
-		p.status = ev.Status
-	case *history.ExecutionTerminated:
-		p.status = history.Terminated
-	case *history.ExecutionSuspended:
-		p.status = history.Suspended
-	case *history.ExecutionResumed, *history.ExecutionRewound:
+	case *history.ExecutionRewound:
 		p.status = history.Running
 	case *history.OrchestratorCompleted:
 		// The framework sent the state along with each episode

@@ -6,9 +6,9 @@ import "github.com/durablefunctions-go/durablefunctions/durable/history"
 type Disposition int
 
 const (
-	// Deliver means that the message is handed out.
+	// Deliver means that the message is dispatched.
 	Deliver Disposition = iota
-	// Begin means that the message, a start, is handed out and begins an execution,
+	// Begin means that the message, a start, is dispatched and begins an execution,
 	// in the place of the current one if there is one.
 	Begin
 	// Wait means that the message is kept until the instance has got further.
@@ -29,7 +29,7 @@ type Progress struct {
 	Status    history.RuntimeStatus
 	Begun     bool // the current execution has a history
 	// Starting means that the current execution has not begun, and that its start
-	// is handed out before the message.
+	// is dispatched before the message.
 	Starting bool
 	// History reads the history of the current execution. It is called at most once,
 	// and only if that has begun.

@@ -31,7 +31,7 @@ type message struct {
 type sortedMail struct {
 	execution history.OrchestrationInstance // of the messages in take
 	isNew     bool                          // it has not begun
-	take      []*message                    // to be handed out, in order
+	take      []*message                    // to be delivered, in order
 	drop      map[*message]bool             // to be deleted
 }
 
