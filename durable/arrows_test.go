@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -136,6 +138,38 @@ func list(t *testing.T) map[string]listed {
 			t.Fatal(err)
 		}
 		packages[p.ImportPath] = p
+	}
+}
+
+// The table of packages in README.md names each package once, and no other.
+func TestREADME_NamesEveryPackage(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(text), "| package | what it is |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	linked := regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+	left := list(t)
+	for line := range strings.Lines(table) {
+		cells := strings.Split(line, "|")
+		if len(cells) < 3 || strings.HasPrefix(cells[1], "--") {
+			continue
+		}
+		for name := range strings.SplitSeq(linked.ReplaceAllString(cells[1], "$1"), ",") {
+			name = strings.TrimSpace(name)
+			path := module + name
+			if _, ok := left[path]; !ok {
+				path = module + "durable/" + name
+			}
+			if _, ok := left[path]; !ok {
+				t.Errorf("README.md names %s, which is no package, or names it twice", name)
+			}
+			delete(left, path)
+		}
+	}
+	for path := range left {
+		t.Errorf("README.md does not say what %s is", strings.TrimPrefix(path, module))
 	}
 }
 
