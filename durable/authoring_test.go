@@ -203,7 +203,7 @@ func TestTask_CanBeAwaitedAgainAndBySeveralBranches(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		all, err := durable.AwaitAll(ctx, branches...)
+		all, err := durable.AwaitAll(branches...)
 		return append(all, n), err
 	})
 	s.Start(nil)
@@ -220,7 +220,7 @@ func TestTask_AwaitReturnsTheActivitysFailure(t *testing.T) {
 			return "", fmt.Errorf("not a TaskFailedError: %w", err)
 		}
 		if failure.Name != "Count" || failure.TaskID != 0 || failure.Type != "App.Declined" || failure.Message != "no funds" ||
-			failure.StackTrace != "at x" || !failure.NonRetriable || failure.Inner == nil || failure.Inner.ErrorType != "Bank" || failure.Details != "" {
+			failure.StackTrace != "at x" || !failure.NonRetryable || failure.Inner == nil || failure.Inner.ErrorType != "Bank" || failure.Details != "" {
 			t.Errorf("fields %+v", failure)
 		}
 		return "", fmt.Errorf("charge card: %w", err)

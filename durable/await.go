@@ -11,7 +11,7 @@ import (
 // AwaitAll waits until all tasks are complete, and returns their values in the
 // order of the tasks. The error joins those of all tasks that failed, in the
 // same order; their values are zero.
-func AwaitAll[T any](ctx *Context, tasks ...*Task[T]) ([]T, error) {
+func AwaitAll[T any](tasks ...*Task[T]) ([]T, error) {
 	values := make([]T, len(tasks))
 	var failed []error
 	for i, t := range tasks {
@@ -45,13 +45,13 @@ func AwaitAny(ctx *Context, tasks ...Awaitable) Awaitable {
 	return tasks[ctx.x.AwaitAny(futures)]
 }
 
-// Completed returns the tasks in the order in which they complete, and waits
+// AsCompleted returns the tasks in the order in which they complete, and waits
 // for each. It ends when all were returned. If the loop is left before that,
 // the other tasks are as those that were not first in [AwaitAny].
 //
-//	for t := range durable.Completed(ctx, tasks...) {
+//	for t := range durable.AsCompleted(ctx, tasks...) {
 //		v, err := t.Await() // complete
-func Completed[T any](ctx *Context, tasks ...*Task[T]) iter.Seq[*Task[T]] {
+func AsCompleted[T any](ctx *Context, tasks ...*Task[T]) iter.Seq[*Task[T]] {
 	return func(yield func(*Task[T]) bool) {
 		futures := make([]*replay.Future, len(tasks))
 		for i, t := range tasks {
@@ -79,7 +79,7 @@ func Map[I, O any](ctx *Context, activity func(context.Context, I) (O, error), i
 		for i := range in {
 			begin(i)
 		}
-		return AwaitAll(ctx, tasks...)
+		return AwaitAll(tasks...)
 	}
 	c := ctx.x.Collect(nil)
 	defer c.Stop()
@@ -90,7 +90,7 @@ func Map[I, O any](ctx *Context, activity func(context.Context, I) (O, error), i
 		begin(i)
 		c.Add(tasks[i].future())
 	}
-	return AwaitAll(ctx, tasks...)
+	return AwaitAll(tasks...)
 }
 
 // Go runs f as a branch of the orchestrator, and returns its result as a task.

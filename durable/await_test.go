@@ -17,7 +17,7 @@ func TestAwaitAll_ReturnsValuesInOrderAndJoinsErrors(t *testing.T) {
 		for _, in := range []string{"a", "b", "c", "d"} {
 			tasks = append(tasks, durable.CallActivity(ctx, count, in))
 		}
-		values, err := durable.AwaitAll(ctx, tasks...)
+		values, err := durable.AwaitAll(tasks...)
 		return fmt.Sprint(values), fmt.Errorf("%v: %w", values, err)
 	})
 	s.Start(nil)
@@ -33,7 +33,7 @@ func TestAwaitAll_ReturnsValuesInOrderAndJoinsErrors(t *testing.T) {
 func TestAwaitAll_OfNothingReturnsAtOnce(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
-		values, err := durable.AwaitAll[int](ctx)
+		values, err := durable.AwaitAll[int]()
 		return len(values), err
 	})
 	s.Start(nil)
@@ -129,15 +129,13 @@ func TestCompleted_YieldsTasksAsTheyComplete(t *testing.T) {
 			return nil, err
 		}
 		var got []int
-		for task := range durable.Completed(ctx, tasks...) {
+		for task := range durable.AsCompleted(ctx, tasks...) {
 			n, err := task.Await()
 			if err != nil {
 				return nil, err
 			}
 			got = append(got, n)
-			if err := ctx.Sleep(0); err != nil { // more complete while the body waits
-				return nil, err
-			}
+			ctx.Sleep(0) // more complete while the body waits
 		}
 		return got, nil
 	})
@@ -159,7 +157,7 @@ func TestCompleted_CanBeLeftEarlyAndBegunAgain(t *testing.T) {
 		}
 		var got []int
 		for range 2 {
-			for task := range durable.Completed(ctx, tasks...) {
+			for task := range durable.AsCompleted(ctx, tasks...) {
 				n, err := task.Await()
 				if err != nil {
 					return nil, err
@@ -195,7 +193,7 @@ func TestGo_RunsBranchesInTurn(t *testing.T) {
 		}
 		a, b := branch("a"), branch("b")
 		log = append(log, "both made")
-		_, err := durable.AwaitAll(ctx, a, b)
+		_, err := durable.AwaitAll(a, b)
 		return log, err
 	})
 	wantActions(t, s.Start(nil), `0 task Count ["a"]`, `1 task Count ["b"]`)
@@ -218,7 +216,8 @@ func TestGo_EndsBranchesWhenTheOrchestratorReturns(t *testing.T) {
 			if _, err := durable.CallActivity(ctx, count, "b").Await(); err != nil {
 				return 0, err
 			}
-			return 0, ctx.Sleep(time.Hour)
+			ctx.Sleep(time.Hour)
+			return 0, nil
 		})
 		_, err := durable.CallActivity(ctx, count, "c").Await()
 		durable.Go(ctx, func() (int, error) { t.Error("began after the end"); return 0, nil })

@@ -10,16 +10,16 @@ import (
 // Defaults of [Config]. The numbers of concurrent functions are per core, as
 // in the .NET extension (Options/DurableTaskOptions.cs).
 const (
-	MaxConcurrentActivitiesPerCoreDefault    = 10
-	MaxConcurrentOrchestratorsPerCoreDefault = 10
-	MaxConcurrentEntitiesPerCoreDefault      = 10
-	MaxEntityBatchDefault                    = 5_000
-	EntityReorderWindowDefault               = 30 * time.Minute
-	ExtendedSessionIdleDefault               = 30 * time.Second
-	ShutdownTimeoutDefault                   = 5 * time.Second
-	EpisodeLimitDefault                      = 10 * time.Second
-	MaxOrchestrationActionsDefault           = 100_000
-	UnknownFunctionTimeoutDefault            = 10 * time.Minute
+	DefaultMaxConcurrentActivitiesPerCore    = 10
+	DefaultMaxConcurrentOrchestratorsPerCore = 10
+	DefaultMaxConcurrentEntitiesPerCore      = 10
+	DefaultMaxEntityBatch                    = 5_000
+	DefaultEntityReorderWindow               = 30 * time.Minute
+	DefaultExtendedSessionIdle               = 30 * time.Second
+	DefaultShutdownTimeout                   = 5 * time.Second
+	DefaultEpisodeWarnAfter                  = 10 * time.Second
+	DefaultMaxOrchestrationActions           = 100_000
+	DefaultUnknownFunctionTimeout            = 10 * time.Minute
 )
 
 // maxConcurrent is a bound far above what a process can use, which catches a
@@ -73,20 +73,20 @@ type Config struct {
 	// contexts are cancelled. Zero means 5 s.
 	ShutdownTimeout time.Duration
 
-	// EpisodeLimit is how long an orchestrator may run without yielding, at
+	// EpisodeWarnAfter is how long an orchestrator may run without yielding, at
 	// most an hour, before it is reported in the log with its stack. It is only
 	// reported: nothing stops it. Zero means 10 s.
-	EpisodeLimit time.Duration
+	EpisodeWarnAfter time.Duration
 
 	// MaxOrchestrationActions is how many things an execution may begin or send,
 	// 1-100000000, before it fails: one that begins more most likely does so
 	// without end. Zero means 100,000.
 	MaxOrchestrationActions int
 
-	// KeepInputs keeps the inputs of activities and sub-orchestrations in the
+	// StoreInputs keeps the inputs of activities and sub-orchestrations in the
 	// histories of those that call them, for people to look at. Otherwise only
 	// those who get the inputs have them.
-	KeepInputs bool
+	StoreInputs bool
 
 	// Version is the version of what this worker runs. Sub-orchestrations for
 	// which none was chosen get it. Empty means none; then the worker takes
@@ -145,31 +145,31 @@ type Config struct {
 // defaults.
 func (c Config) WithDefaults() Config {
 	if c.MaxConcurrentActivities == 0 {
-		c.MaxConcurrentActivities = MaxConcurrentActivitiesPerCoreDefault * runtime.NumCPU()
+		c.MaxConcurrentActivities = DefaultMaxConcurrentActivitiesPerCore * runtime.NumCPU()
 	}
 	if c.MaxConcurrentOrchestrators == 0 {
-		c.MaxConcurrentOrchestrators = MaxConcurrentOrchestratorsPerCoreDefault * runtime.NumCPU()
+		c.MaxConcurrentOrchestrators = DefaultMaxConcurrentOrchestratorsPerCore * runtime.NumCPU()
 	}
 	if c.MaxConcurrentEntities == 0 {
-		c.MaxConcurrentEntities = MaxConcurrentEntitiesPerCoreDefault * runtime.NumCPU()
+		c.MaxConcurrentEntities = DefaultMaxConcurrentEntitiesPerCore * runtime.NumCPU()
 	}
 	if c.MaxEntityBatch == 0 {
-		c.MaxEntityBatch = MaxEntityBatchDefault
+		c.MaxEntityBatch = DefaultMaxEntityBatch
 	}
 	if c.EntityReorderWindow == 0 {
-		c.EntityReorderWindow = EntityReorderWindowDefault
+		c.EntityReorderWindow = DefaultEntityReorderWindow
 	}
 	if c.ExtendedSessionIdle == 0 {
-		c.ExtendedSessionIdle = ExtendedSessionIdleDefault
+		c.ExtendedSessionIdle = DefaultExtendedSessionIdle
 	}
 	if c.ShutdownTimeout == 0 {
-		c.ShutdownTimeout = ShutdownTimeoutDefault
+		c.ShutdownTimeout = DefaultShutdownTimeout
 	}
-	if c.EpisodeLimit == 0 {
-		c.EpisodeLimit = EpisodeLimitDefault
+	if c.EpisodeWarnAfter == 0 {
+		c.EpisodeWarnAfter = DefaultEpisodeWarnAfter
 	}
 	if c.MaxOrchestrationActions == 0 {
-		c.MaxOrchestrationActions = MaxOrchestrationActionsDefault
+		c.MaxOrchestrationActions = DefaultMaxOrchestrationActions
 	}
 	c.HTTP = c.HTTP.WithDefaults()
 	if c.Logger == nil {
@@ -210,7 +210,7 @@ func (c Config) Validate() error {
 		{"EntityReorderWindow", max(c.EntityReorderWindow, 0), 365 * 24 * time.Hour},
 		{"ExtendedSessionIdle", c.ExtendedSessionIdle, 24 * time.Hour},
 		{"ShutdownTimeout", c.ShutdownTimeout, time.Hour},
-		{"EpisodeLimit", c.EpisodeLimit, time.Hour},
+		{"EpisodeWarnAfter", c.EpisodeWarnAfter, time.Hour},
 		{"UnknownFunctionTimeout", max(c.UnknownFunctionTimeout, 0), 365 * 24 * time.Hour},
 	}
 	for _, f := range times {

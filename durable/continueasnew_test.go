@@ -18,9 +18,7 @@ func loop(ctx *durable.Context, n int) (string, error) {
 	if n >= 3 {
 		return "end", nil
 	}
-	if err := ctx.Sleep(time.Minute); err != nil {
-		return "", err
-	}
+	ctx.Sleep(time.Minute)
 	return durable.ContinueAsNew(ctx, loop, n+1)
 }
 
@@ -45,7 +43,7 @@ func TestContinueAsNew_CountsWhenItIsWrappedOrComesFromABranch(t *testing.T) {
 	branch = func(ctx *durable.Context, n int) (string, error) {
 		a := durable.Go(ctx, func() (string, error) { return durable.ContinueAsNew(ctx, branch, n+1) })
 		b := durable.Go(ctx, func() (string, error) { return "", errDeclined })
-		_, err := durable.AwaitAll(ctx, b, a)
+		_, err := durable.AwaitAll(b, a)
 		return "", err
 	}
 	for name, orch := range map[string]func(ctx *durable.Context, n int) (string, error){"wrapped": wrapped, "branch": branch} {
@@ -95,9 +93,7 @@ func TestContinueAsNew_EndsBranches(t *testing.T) {
 			defer func() { unwound = true }()
 			return durable.CallActivity(ctx, count, "x").Await()
 		})
-		if err := ctx.Sleep(0); err != nil {
-			return "", err
-		}
+		ctx.Sleep(0)
 		return durable.ContinueAsNew(ctx, self, n)
 	}
 	s := stage(t, self)
@@ -119,9 +115,7 @@ func TestContinueAsNew_CarriesOverTheEventsThatNobodyTook(t *testing.T) {
 		}
 		seen := stop.Wait(ctx)
 		durable.AwaitAny(ctx, seen, ctx.Timer(time.Hour)) // what it returns is seen, though not awaited
-		if err := ctx.Sleep(time.Minute); err != nil {
-			return 0, err
-		}
+		ctx.Sleep(time.Minute)
 		_ = unseen
 		return durable.ContinueAsNew(ctx, self, first)
 	}
@@ -197,9 +191,7 @@ func TestContinueAsNew_LeavesEventsBehindWhenItIsToldTo(t *testing.T) {
 	} {
 		var again func(ctx *durable.Context, n int) (int, error)
 		again = func(ctx *durable.Context, n int) (int, error) {
-			if err := ctx.Sleep(time.Hour); err != nil {
-				return 0, err
-			}
+			ctx.Sleep(time.Hour)
 			return durable.ContinueAsNew(ctx, again, n+1, c.opts...)
 		}
 		s := stage(t, again)
@@ -226,9 +218,7 @@ func loopV2(ctx *durable.Context, trail []string) ([]string, error) {
 }
 
 func loopAny(ctx *durable.Context, trail []string) ([]string, error) {
-	if err := ctx.Sleep(time.Second); err != nil {
-		return nil, err
-	}
+	ctx.Sleep(time.Second)
 	return append(trail, "any:"+string(ctx.Version())), nil
 }
 

@@ -49,7 +49,7 @@
 // What takes time is a [Task]: an activity, an HTTP request ([CallHTTP]), a timer
 // ([Context.Timer]), an external event ([Event]) or a branch of the orchestrator
 // itself ([Go]). Begin several, and they go on at the same time. [Task.Await]
-// waits for one, [AwaitAll] for all, [AwaitAny] for the first, [Completed] for
+// waits for one, [AwaitAll] for all, [AwaitAny] for the first, [AsCompleted] for
 // each in the order in which they complete, and [Task.AwaitTimeout] for a
 // limited time.
 //

@@ -59,7 +59,8 @@ func recordedFunctions() *durable.Registry {
 			return durable.CallSubOrchestrator(ctx, fails, in, ctx.InstanceID()+"-child").Await()
 		}),
 		durable.Orchestrator("Timer1", func(ctx *durable.Context, _ durable.Void) (string, error) {
-			return "timer done", ctx.Sleep(2 * time.Second)
+			ctx.Sleep(2 * time.Second)
+			return "timer done", nil
 		}),
 		durable.Orchestrator("LoopFast", func(*durable.Context, int) (string, error) { return "fast", nil }),
 		durable.Orchestrator("WaitEv", func(ctx *durable.Context, _ string) (string, error) {

@@ -123,7 +123,7 @@ func TestCallEntity_CanBeRacedAndCollected(t *testing.T) {
 			tasks = append(tasks, durable.CallEntity(ctx, durable.EntityKey[counter](fmt.Sprint(i)), (*counter).Add, i))
 		}
 		first := durable.AwaitAny(ctx, tasks[0], tasks[1], tasks[2])
-		all, err := durable.AwaitAll(ctx, tasks...)
+		all, err := durable.AwaitAll(tasks...)
 		for i, task := range tasks {
 			if first == durable.Awaitable(task) {
 				all = append(all, int64(-i))

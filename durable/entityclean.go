@@ -42,7 +42,7 @@ type EntityCleaningResult struct {
 // again does the rest.
 func (c *Client) CleanEntities(ctx context.Context, what EntityCleaning) (EntityCleaningResult, error) {
 	if what.ReorderWindow <= 0 {
-		what.ReorderWindow = EntityReorderWindowDefault
+		what.ReorderWindow = DefaultEntityReorderWindow
 	}
 	cleaner := entityCleaner{client: c, what: what, idleSince: c.now().Add(-what.ReorderWindow)}
 	var group errgroup.Group // not to be cut off by an error

@@ -33,7 +33,7 @@ func transfer(ctx *durable.Context, amount int64) (int, error) {
 	}
 	taken := durable.CallEntity(ctx, from, (*counter).Add, -amount)
 	given := durable.CallEntity(ctx, to, (*counter).Add, amount)
-	_, err = durable.AwaitAll(ctx, taken, given)
+	_, err = durable.AwaitAll(taken, given)
 	return len(locked), err
 }
 

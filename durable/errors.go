@@ -44,8 +44,8 @@ type TaskFailedError struct {
 	// Details is a serialized .NET exception, from workers that send those.
 	Details    string
 	StackTrace string // empty if there is none
-	// NonRetriable says that trying again is of no use.
-	NonRetriable bool
+	// NonRetryable says that trying again is of no use.
+	NonRetryable bool
 	// Inner is the failure that caused this one, nil if there is none.
 	Inner *history.FailureDetails
 
@@ -76,7 +76,7 @@ func (e *TaskFailedError) FailureDetails() *history.FailureDetails {
 	if e.failure != nil {
 		return e.failure
 	}
-	return &history.FailureDetails{ErrorType: e.Type, ErrorMessage: e.Message, InnerFailure: e.Inner, IsNonRetriable: e.NonRetriable}
+	return &history.FailureDetails{ErrorType: e.Type, ErrorMessage: e.Message, InnerFailure: e.Inner, IsNonRetriable: e.NonRetryable}
 }
 
 // Reason returns the text with which the activity or sub-orchestration failed,
@@ -113,7 +113,7 @@ func (e *TaskFailedError) set(r *Registry, reason, details *string, failure *his
 	}
 	e.Type = failure.ErrorType
 	e.StackTrace = valueOr(failure.StackTrace)
-	e.NonRetriable = failure.IsNonRetriable
+	e.NonRetryable = failure.IsNonRetriable
 	e.Inner = failure.InnerFailure
 	if failure.ErrorMessage != "" {
 		e.Message = failure.ErrorMessage

@@ -203,7 +203,7 @@ func TestErrorValue_IsFoundWhereverAnErrorStandsAndHoweverItMatches(t *testing.T
 			act := func(context.Context, string) (string, error) { return "", fail() }
 			child := func(ctx *durable.Context, _ durable.Void) (string, error) {
 				a, b := durable.CallActivity(ctx, sold, "x"), durable.CallActivity(ctx, act, "x")
-				_, err := durable.AwaitAll(ctx, a, b)
+				_, err := durable.AwaitAll(a, b)
 				if !errors.Is(err, fs.ErrNotExist) {
 					return "", fmt.Errorf("lost in the orchestrator: %w", errDeclined)
 				}

@@ -27,7 +27,7 @@ func TestEvent_NamesDifferInMoreThanCase(t *testing.T) {
 func TestEvent_GoesToTheNewestOfSeveralThatWait(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
-		return durable.AwaitAll(ctx, number.Wait(ctx), number.Wait(ctx), number.Wait(ctx))
+		return durable.AwaitAll(number.Wait(ctx), number.Wait(ctx), number.Wait(ctx))
 	})
 	s.Start(nil)
 	s.Episode(raised("Number", "1"))
@@ -95,7 +95,8 @@ func TestAwaitTimeout_ReturnsTheResultInTime(t *testing.T) {
 		if err != nil {
 			return 0, err
 		}
-		return n, ctx.Sleep(time.Minute)
+		ctx.Sleep(time.Minute)
+		return n, nil
 	})
 	wantActions(t, s.Start(nil), "0 timer 1h0m0s")
 	wantActions(t, s.Episode(raised("Number", "5")), "1 timer 1m0s")
@@ -169,8 +170,8 @@ func TestEvent_IsNotSwallowedByAWaitThatIsOver(t *testing.T) {
 			return nil
 		},
 		"a loop that is left": func(ctx *durable.Context) error {
-			timer := durable.Go(ctx, func() (int, error) { return 0, ctx.Sleep(0) })
-			for range durable.Completed(ctx, number.Wait(ctx), timer) {
+			timer := durable.Go(ctx, func() (int, error) { ctx.Sleep(0); return 0, nil })
+			for range durable.AsCompleted(ctx, number.Wait(ctx), timer) {
 				break
 			}
 			return nil
@@ -240,7 +241,8 @@ func TestAwaitAny_DoesNotEndTheWaitOfATaskThatAnotherBranchAwaits(t *testing.T) 
 		durable.Go(ctx, func() (int, error) {
 			durable.AwaitAny(ctx, shared, ctx.Timer(0))
 			// Begins to wait later, and would be the newest if shared waited no more.
-			return 0, ctx.Sleep(time.Hour)
+			ctx.Sleep(time.Hour)
+			return 0, nil
 		})
 		return shared.Await()
 	})

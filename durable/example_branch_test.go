@@ -21,7 +21,7 @@ func translateAll(ctx *durable.Context, pages []string) ([]string, error) {
 			return durable.CallActivity(ctx, translate, text).Await()
 		})
 	}
-	return durable.AwaitAll(ctx, branches...)
+	return durable.AwaitAll(branches...)
 }
 
 // Branches of several steps each.
@@ -41,7 +41,7 @@ func firstTwo(ctx *durable.Context, pages []string) ([]string, error) {
 		tasks = append(tasks, durable.CallActivity(ctx, fetch, page))
 	}
 	var texts []string
-	for t := range durable.Completed(ctx, tasks...) {
+	for t := range durable.AsCompleted(ctx, tasks...) {
 		text, err := t.Await()
 		if err != nil {
 			return nil, err

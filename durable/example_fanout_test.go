@@ -18,7 +18,7 @@ func backup(ctx *durable.Context, dir string) (total int64, err error) {
 	for i, f := range files {
 		tasks[i] = durable.CallActivity(ctx, copyFile, f) // all at the same time
 	}
-	sizes, err := durable.AwaitAll(ctx, tasks...)
+	sizes, err := durable.AwaitAll(tasks...)
 	for _, n := range sizes {
 		total += n
 	}

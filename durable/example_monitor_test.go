@@ -24,9 +24,7 @@ func monitor(ctx *durable.Context, w watch) (string, error) {
 	if done {
 		return fmt.Sprint(w.Job, " is done in round ", w.Round), nil
 	}
-	if err := ctx.Sleep(w.Every); err != nil {
-		return "", err
-	}
+	ctx.Sleep(w.Every)
 	w.Round++
 	return durable.ContinueAsNew(ctx, monitor, w)
 }

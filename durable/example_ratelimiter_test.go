@@ -48,9 +48,7 @@ func takeTicket(ctx *durable.Context, to durable.EntityKey[Limiter], limit Limit
 		if err != nil || ticket.Wait == 0 {
 			return ticket.At, err
 		}
-		if err := ctx.Sleep(ticket.Wait); err != nil {
-			return time.Time{}, err
-		}
+		ctx.Sleep(ticket.Wait)
 	}
 }
 

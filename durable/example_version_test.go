@@ -25,7 +25,7 @@ func buyLater(*durable.Context, cart) (string, error) { return "in the basket", 
 // buyAll has an instance of each version.
 func buyAll(ctx *durable.Context, c cart) ([]string, error) {
 	const byName = durable.OrchestratorName[cart, string]("Buy")
-	return durable.AwaitAll(ctx,
+	return durable.AwaitAll(
 		byName.Call(ctx, c, durable.Version("1.0")),
 		byName.Call(ctx, c, durable.Version("1.1")),
 		durable.CallSubOrchestrator(ctx, buyLater, c)) // of the version that it is registered for

@@ -32,7 +32,8 @@ func TestHistoryLength_IsTheSameInEveryReplay(t *testing.T) {
 			return nil, err
 		}
 		look()
-		return all, ctx.Sleep(0)
+		ctx.Sleep(0)
+		return all, nil
 	})
 	lengths := func() int { return len(s.History) }
 	s.Start(nil)
@@ -100,9 +101,7 @@ func TestMaxOrchestrationActions_EndsALoopThatHasNoEnd(t *testing.T) {
 						return "", err
 					}
 				case 1:
-					if err := ctx.Sleep(time.Second); err != nil {
-						return "", err
-					}
+					ctx.Sleep(time.Second)
 				case 2:
 					if err := durable.Event[int]("E").Send(ctx, "nobody", 1); err != nil {
 						return "", err
@@ -141,7 +140,8 @@ func TestMaxOrchestrationActions_DoesNotStopALongTimer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
 		long := func(ctx *durable.Context, _ durable.Void) (string, error) {
-			return "slept", ctx.Sleep(60 * 24 * time.Hour)
+			ctx.Sleep(60 * 24 * time.Hour)
+			return "slept", nil
 		}
 		r := authors(durable.Orchestrator("Long", long))
 		defer run(t, h, r, durable.Config{MaxOrchestrationActions: 1})()

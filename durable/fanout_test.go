@@ -64,7 +64,7 @@ func TestFanOut_Of10000(t *testing.T) {
 			for i := range tasks {
 				tasks[i] = durable.CallSubOrchestrator(ctx, greet, "a")
 			}
-			all, err := durable.AwaitAll(ctx, tasks...)
+			all, err := durable.AwaitAll(tasks...)
 			return len(all), err
 		}, func(id int) history.Event { return childDone(id, `"x"`) }},
 	} {
@@ -100,7 +100,7 @@ func fanOutOnAHub(t *testing.T, n int) {
 				tasks[i] = durable.CallSubOrchestrator(ctx, greet, "Ada")
 			}
 			sum := 0
-			for task := range durable.Completed(ctx, tasks...) {
+			for task := range durable.AsCompleted(ctx, tasks...) {
 				s, err := task.Await()
 				if err != nil {
 					return 0, err

@@ -15,12 +15,12 @@ import (
 
 // Defaults of [HTTPConfig].
 const (
-	// HTTPPollIntervalDefault is the extension's
+	// DefaultHTTPPollInterval is the extension's
 	// (Options/HttpOptions.cs, DefaultAsyncRequestSleepTimeMilliseconds).
-	HTTPPollIntervalDefault = 30 * time.Second
+	DefaultHTTPPollInterval = 30 * time.Second
 
-	// HTTPContentLimitDefault is in bytes.
-	HTTPContentLimitDefault = 10 << 20
+	// DefaultHTTPContentLimit is in bytes.
+	DefaultHTTPContentLimit = 10 << 20
 )
 
 // HTTPConfig says how a [Worker] makes the requests of [CallHTTP]. The zero
@@ -51,10 +51,10 @@ type HTTPConfig struct {
 // defaults.
 func (c HTTPConfig) WithDefaults() HTTPConfig {
 	if c.PollInterval == 0 {
-		c.PollInterval = HTTPPollIntervalDefault
+		c.PollInterval = DefaultHTTPPollInterval
 	}
 	if c.ContentLimit == 0 {
-		c.ContentLimit = HTTPContentLimitDefault
+		c.ContentLimit = DefaultHTTPContentLimit
 	}
 	if c.Transport == nil {
 		c.Transport = http.DefaultTransport

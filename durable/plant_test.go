@@ -86,7 +86,7 @@ func (p *plant) fansOut(ctx *durable.Context, part string) ([]string, error) {
 			return nil, err // whatever the others come to
 		}
 	}
-	return durable.AwaitAll(ctx, tasks...)
+	return durable.AwaitAll(tasks...)
 }
 
 func (p *plant) outruns(ctx *durable.Context, part string) ([]string, error) {
@@ -94,7 +94,7 @@ func (p *plant) outruns(ctx *durable.Context, part string) ([]string, error) {
 	if _, err := fast.Await(); err != nil {
 		return nil, err
 	}
-	return durable.AwaitAll(ctx, fast, slow)
+	return durable.AwaitAll(fast, slow)
 }
 
 func (p *plant) delegates(ctx *durable.Context, part string) (string, error) {

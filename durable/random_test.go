@@ -100,7 +100,7 @@ func (p *program) step(depth int) error {
 	}
 	switch p.rng.IntN(7) {
 	case 0:
-		v, err := durable.AwaitAll(p.ctx, tasks...)
+		v, err := durable.AwaitAll(tasks...)
 		p.note("all %v, %v", v, err)
 	case 1, 2:
 		var any []durable.Awaitable
@@ -113,7 +113,7 @@ func (p *program) step(depth int) error {
 		p.note("any %d %v, %v", i, v, err)
 	case 3:
 		left := p.rng.IntN(3)
-		for t := range durable.Completed(p.ctx, tasks...) {
+		for t := range durable.AsCompleted(p.ctx, tasks...) {
 			v, err := t.Await()
 			p.note("completed %v, %v", v, err)
 			if left--; left < 0 {

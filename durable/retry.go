@@ -89,7 +89,7 @@ func (p RetryPolicy) validate() error {
 //     on fitting.
 func (p RetryPolicy) next(attempt int, elapsed time.Duration, err *TaskFailedError) (wait time.Duration, ok bool) {
 	switch {
-	case err.NonRetriable,
+	case err.NonRetryable,
 		p.Handle != nil && !p.Handle(err),
 		p.RetryTimeout > 0 && elapsed >= p.RetryTimeout:
 		return 0, false

@@ -119,7 +119,7 @@ func TestScenario_HundredActivitiesInTheOrderInWhichTheyComplete(t *testing.T) {
 			tasks[i] = durable.CallActivity(ctx, wait, i)
 		}
 		var order []int
-		for task := range durable.Completed(ctx, tasks...) {
+		for task := range durable.AsCompleted(ctx, tasks...) {
 			i, err := task.Await()
 			if err != nil {
 				return nil, err
@@ -163,7 +163,7 @@ func TestScenario_FailuresAmongManyParallelCallsAreAllTold(t *testing.T) {
 		for i := range tasks {
 			tasks[i] = durable.CallSubOrchestrator(ctx, child, i)
 		}
-		values, err := durable.AwaitAll(ctx, tasks...)
+		values, err := durable.AwaitAll(tasks...)
 		sum := 0
 		for _, v := range values {
 			sum += v

@@ -80,9 +80,7 @@ func (tr *tree) touch(context.Context, durable.Void) (durable.Void, error) {
 }
 
 func (tr *tree) leaf(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
-	if err := ctx.Sleep(4 * time.Second); err != nil {
-		return durable.Void{}, err
-	}
+	ctx.Sleep(4 * time.Second)
 	return durable.CallActivity(ctx, tr.touch, durable.Void{}).Await()
 }
 
@@ -95,7 +93,7 @@ func (tr *tree) root(ctx *durable.Context, n int) (int, error) {
 	for i := range tasks {
 		tasks[i] = durable.CallSubOrchestrator(ctx, tr.branch, durable.Void{}, durable.InstanceID(fmt.Sprint("branch", i)))
 	}
-	all, err := durable.AwaitAll(ctx, tasks...)
+	all, err := durable.AwaitAll(tasks...)
 	return len(all), err
 }
 

@@ -49,7 +49,7 @@ func TestCallSubOrchestrator_StartsAChildAndGetsItsResult(t *testing.T) {
 		a := durable.CallSubOrchestrator(ctx, greet, "Ada")
 		b := durable.CallSubOrchestrator(ctx, greet, "Bob", durable.InstanceID("greet-bob"))
 		c := elsewhere.Call(ctx, 7)
-		all, err := durable.AwaitAll(ctx, a, b, c)
+		all, err := durable.AwaitAll(a, b, c)
 		return strings.Join(all, " "), err
 	})
 	wantActions(t, s.Start(nil), `0 child Greet  "Ada"`, `1 child Greet greet-bob "Bob"`, "2 child Elsewhere  7")
@@ -129,7 +129,7 @@ func TestCallSubOrchestrator_RetriesWithANewIDUnlessOneIsChosen(t *testing.T) {
 	t.Parallel()
 	policy := durable.RetryPolicy{MaxAttempts: 2, FirstInterval: time.Second}
 	s := parentStage(t, func(ctx *durable.Context, _ durable.Void) ([]string, error) {
-		return durable.AwaitAll(ctx,
+		return durable.AwaitAll(
 			durable.CallSubOrchestrator(ctx, greet, "a", policy),
 			durable.CallSubOrchestrator(ctx, greet, "b", policy, durable.InstanceID("b")))
 	})

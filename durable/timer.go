@@ -18,8 +18,7 @@ func (c *Context) Timer(d time.Duration) *Task[time.Time] {
 	return t
 }
 
-// Sleep waits for d, as [Context.Timer] does. The error is nil.
-func (c *Context) Sleep(d time.Duration) error {
-	_, err := c.Timer(d).Await()
-	return err
+// Sleep waits for d, as [Context.Timer] does.
+func (c *Context) Sleep(d time.Duration) {
+	_, _ = c.Timer(d).Await() // a timer cannot fail
 }

@@ -86,9 +86,7 @@ func TestContext_NowMovesOnWithTheEpisodesOnly(t *testing.T) {
 		began := ctx.Now()
 		var got []time.Duration
 		for range 2 {
-			if err := ctx.Sleep(time.Minute); err != nil {
-				return nil, err
-			}
+			ctx.Sleep(time.Minute)
 			got = append(got, ctx.Now().Sub(began))
 		}
 		return got, nil

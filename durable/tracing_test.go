@@ -44,9 +44,7 @@ func tracedParent(ctx *durable.Context, listener string) (string, error) {
 	if _, err := durable.CallActivity(ctx, tracedStep, true).Await(); err == nil {
 		return "", errors.New("the step did not fail")
 	}
-	if err := ctx.Sleep(time.Hour); err != nil {
-		return "", err
-	}
+	ctx.Sleep(time.Hour)
 	if _, err := durable.CallSubOrchestrator(ctx, tracedChild, 1, durable.InstanceID("child")).Await(); err != nil {
 		return "", err
 	}

@@ -63,7 +63,7 @@ func versionOf(ctx *durable.Context, _ durable.Void) (string, error) {
 }
 
 func childVersions(ctx *durable.Context, _ durable.Void) ([]string, error) {
-	return durable.AwaitAll(ctx,
+	return durable.AwaitAll(
 		durable.CallSubOrchestrator(ctx, versionOf, durable.Void{}),
 		durable.CallSubOrchestrator(ctx, versionOf, durable.Void{}, durable.Version("0.9")),
 		durable.CallSubOrchestrator(ctx, versionOf, durable.Void{}, durable.Version("")))
@@ -109,7 +109,7 @@ func checkoutAny(*durable.Context, durable.Void) (string, error) { return "any",
 
 func callCheckouts(ctx *durable.Context, _ durable.Void) ([]string, error) {
 	const byName = durable.OrchestratorName[durable.Void, string]("Checkout")
-	return durable.AwaitAll(ctx,
+	return durable.AwaitAll(
 		durable.CallSubOrchestrator(ctx, checkoutV1, durable.Void{}),
 		durable.CallSubOrchestrator(ctx, checkoutV2, durable.Void{}),
 		byName.Call(ctx, durable.Void{}, durable.Version("1.0")),
@@ -271,7 +271,8 @@ func sleepyHead(ctx *durable.Context, _ durable.Void) (string, error) {
 	if _, err := durable.CallActivity(ctx, sayHello, "you").Await(); err != nil {
 		return "", err
 	}
-	return "slept", ctx.Sleep(time.Hour)
+	ctx.Sleep(time.Hour)
+	return "slept", nil
 }
 
 func TestConfig_RefusesStrategiesThatAreNone(t *testing.T) {

@@ -53,14 +53,14 @@ func (w *Worker) Run(ctx context.Context) error {
 		ExtendedSessions:    cfg.ExtendedSessions,
 		ExtendedSessionIdle: cfg.ExtendedSessionIdle,
 		ShutdownTimeout:     cfg.ShutdownTimeout,
-		EpisodeLimit:        cfg.EpisodeLimit,
+		EpisodeWarnAfter:    cfg.EpisodeWarnAfter,
 		CheckVersion:        cfg.checkVersion,
 		FailMismatch:        cfg.VersionFailure == FailMismatch,
 		FailUnknownAfter:    w.failUnknownAfter(),
 		FailUnknownBegun:    cfg.FailUnknownFunctions,
 		Waiting:             &w.waiting,
 		Crashes:             ledger,
-		KeepInputs:          cfg.KeepInputs,
+		StoreInputs:         cfg.StoreInputs,
 		Tracer:              tracing.New(cfg.Tracing.Provider),
 		Meter:               meter,
 		Lifecycle:           cfg.lifecycle(),
@@ -123,7 +123,7 @@ func (w *Worker) failUnknownAfter() time.Duration {
 	if sole, ok := w.hub.(provider.Sole); ok && sole.IsSole() {
 		return -1 // nobody else can come
 	}
-	return UnknownFunctionTimeoutDefault
+	return DefaultUnknownFunctionTimeout
 }
 
 // Waiting returns what waits for functions that this worker does not know, as far

@@ -193,7 +193,7 @@ func TestConfig_ZeroWorksAndEachFieldHasARange(t *testing.T) {
 	full := durable.Config{}.WithDefaults()
 	if full.MaxConcurrentActivities < 10 || full.MaxConcurrentActivities%10 != 0 || full.MaxConcurrentOrchestrators != full.MaxConcurrentActivities ||
 		full.ExtendedSessions || full.ExtendedSessionIdle != 30*time.Second || full.ShutdownTimeout != 5*time.Second ||
-		full.EpisodeLimit != 10*time.Second || full.Logger == nil {
+		full.EpisodeWarnAfter != 10*time.Second || full.Logger == nil {
 		t.Errorf("defaults are %+v", full)
 	}
 	kept := durable.Config{MaxConcurrentActivities: 3, ExtendedSessionIdle: time.Second}.WithDefaults()
@@ -208,7 +208,7 @@ func TestConfig_ZeroWorksAndEachFieldHasARange(t *testing.T) {
 		{durable.Config{MaxConcurrentOrchestrators: 100_001}, "MaxConcurrentOrchestrators is 100001, must be 1 to 100000"},
 		{durable.Config{ExtendedSessionIdle: -time.Second}, "ExtendedSessionIdle is -1s, must be above 0 and at most 24h0m0s"},
 		{durable.Config{ShutdownTimeout: 2 * time.Hour}, "ShutdownTimeout is 2h0m0s, must be above 0 and at most 1h0m0s"},
-		{durable.Config{EpisodeLimit: -1}, "EpisodeLimit is -1ns, must be above 0 and at most 1h0m0s"},
+		{durable.Config{EpisodeWarnAfter: -1}, "EpisodeWarnAfter is -1ns, must be above 0 and at most 1h0m0s"},
 	} {
 		err := test.config.Validate()
 		if err == nil || err.Error() != test.want {

@@ -26,7 +26,7 @@ func BackupSiteContent(ctx *durable.Context, directory string) (int64, error) {
 	for i, file := range files {
 		copies[i] = durable.CallActivity(ctx, CopyFile, SiteFile{directory, file})
 	}
-	sizes, err := durable.AwaitAll(ctx, copies...)
+	sizes, err := durable.AwaitAll(copies...)
 	if err != nil {
 		return 0, err
 	}

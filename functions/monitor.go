@@ -46,9 +46,7 @@ func Monitor(ctx *durable.Context, w Watch) (bool, error) {
 	}
 	w.Looks++
 	ctx.SetCustomStatus(fmt.Sprintf("not there after %d looks", w.Looks))
-	if err := ctx.Sleep(every); err != nil {
-		return false, err
-	}
+	ctx.Sleep(every)
 	return durable.ContinueAsNew(ctx, Monitor, w)
 }
 

@@ -136,7 +136,7 @@ func engineSettingCases() []settingCase {
 			overridden: "true", override: true,
 		},
 		{
-			path: "storeInputsInOrchestrationHistory", get: func(c Config) any { return c.Worker.KeepInputs },
+			path: "storeInputsInOrchestrationHistory", get: func(c Config) any { return c.Worker.StoreInputs },
 			byDefault: false, good: map[string]any{`true`: true, `false`: false, `"True"`: true},
 			bad:        map[string]string{`1`: "is 1; want true or false"},
 			overridden: "true", override: true,

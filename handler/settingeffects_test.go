@@ -330,15 +330,13 @@ func (a *settingsApp) app() App {
 		for range n {
 			tasks = append(tasks, durable.ActivityName[int, durable.Void]("Nap").Call(ctx, 7))
 		}
-		_, err := durable.AwaitAll(ctx, tasks...)
+		_, err := durable.AwaitAll(tasks...)
 		return durable.Void{}, err
 	}
 	chain := func(ctx *durable.Context, n int) (durable.Void, error) {
 		a.count(&a.runs)
 		for range n {
-			if err := ctx.Sleep(2 * time.Second); err != nil {
-				return durable.Void{}, err
-			}
+			ctx.Sleep(2 * time.Second)
 		}
 		return durable.Void{}, nil
 	}

@@ -143,7 +143,7 @@ var hubRows = []settingRow{
 			if cfg.StorageType == Embedded {
 				return cfg.Worker.UnknownFunctionTimeout
 			}
-			return cmp.Or(cfg.Worker.UnknownFunctionTimeout, durable.UnknownFunctionTimeoutDefault)
+			return cmp.Or(cfg.Worker.UnknownFunctionTimeout, durable.DefaultUnknownFunctionTimeout)
 		},
 		Does: "how long an instance that has not begun waits for a worker that knows its function before it fails. Those that have begun wait for ever, and can be terminated and suspended meanwhile",
 	},
@@ -155,8 +155,8 @@ var hubRows = []settingRow{
 	},
 	{
 		Path:    "storeInputsInOrchestrationHistory",
-		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.KeepInputs = b }},
-		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Worker.KeepInputs },
+		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.StoreInputs = b }},
+		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Worker.StoreInputs },
 		Does: "keeps the inputs of activities and sub-orchestrations in the histories of those that call them, where `showHistory=true` shows them. Otherwise only the called have them",
 	},
 	{

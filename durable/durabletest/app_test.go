@@ -64,7 +64,7 @@ func Backup(ctx *durable.Context, dir string) (total int64, err error) {
 	for i, f := range files {
 		tasks[i] = durable.CallActivity(ctx, CopyFile, f)
 	}
-	sizes, err := durable.AwaitAll(ctx, tasks...)
+	sizes, err := durable.AwaitAll(tasks...)
 	for _, n := range sizes {
 		total += n
 	}
@@ -86,9 +86,7 @@ func Monitor(ctx *durable.Context, w Watch) (bool, error) {
 	if err != nil || done || ctx.Now().After(w.Until) {
 		return done, err
 	}
-	if err := ctx.Sleep(w.Every); err != nil {
-		return false, err
-	}
+	ctx.Sleep(w.Every)
 	return durable.ContinueAsNew(ctx, Monitor, w)
 }
 

@@ -83,7 +83,8 @@ func TestRun_FailsIfAReplayDiffers(t *testing.T) {
 				runs := 0
 				return func(ctx *durable.Context, _ durable.Void) (int, error) {
 					runs++
-					return 0, ctx.Sleep(time.Duration(runs) * time.Hour)
+					ctx.Sleep(time.Duration(runs) * time.Hour)
+					return 0, nil
 				}
 			},
 			want: []string{"at first: timer until 2000-01-01T01:00:00Z", "again:    timer until 2000-01-01T02:00:00Z"},

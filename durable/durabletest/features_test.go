@@ -62,7 +62,7 @@ func setUpSite(ctx *durable.Context, devices []string) ([]string, error) {
 	for i, d := range devices {
 		tasks[i] = durable.CallSubOrchestrator(ctx, setUpDevice, d, durable.InstanceID("device-"+d))
 	}
-	return durable.AwaitAll(ctx, tasks...)
+	return durable.AwaitAll(tasks...)
 }
 
 const configured = durable.Event[string]("Configured")
@@ -93,7 +93,8 @@ func TestStubOrchestrator_StandsInForAChild(t *testing.T) {
 		if d == "bad" {
 			return "", errors.New("out of reach")
 		}
-		return strings.ToUpper(d), ctx.Sleep(time.Minute)
+		ctx.Sleep(time.Minute)
+		return strings.ToUpper(d), nil
 	})
 	if got, err := durabletest.Run(hub, setUpSite, []string{"a"}); err != nil || len(got) != 1 || got[0] != "A" {
 		t.Errorf("got %v, %v", got, err)
@@ -172,9 +173,9 @@ func TestLogger_WritesOnceToTheTestsLog(t *testing.T) {
 	t.Parallel()
 	o := func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
 		ctx.Logger().Info("before")
-		err := ctx.Sleep(time.Minute)
+		ctx.Sleep(time.Minute)
 		ctx.Logger().Debug("after", "slept", true)
-		return durable.Void{}, err
+		return durable.Void{}, nil
 	}
 	r := record(func(t durabletest.TB) {
 		hub := durabletest.New(t, durable.Orchestrator("O", o))
@@ -226,7 +227,7 @@ func TestHub_CarriesEventsOverAndLetsChildrenGo(t *testing.T) {
 	t.Parallel()
 	const tick = durable.Event[int]("Tick")
 	var sum func(*durable.Context, []int) ([]int, error)
-	child := func(ctx *durable.Context, n int) (int, error) { return n, ctx.Sleep(time.Hour) }
+	child := func(ctx *durable.Context, n int) (int, error) { ctx.Sleep(time.Hour); return n, nil }
 	sum = func(ctx *durable.Context, seen []int) ([]int, error) {
 		n, err := tick.Wait(ctx).Await()
 		if err != nil || n == 0 {

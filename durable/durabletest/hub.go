@@ -23,9 +23,9 @@ type TB interface {
 	Cleanup(func())
 }
 
-// MaxEpisodesDefault is how many episodes a hub runs at the bidding of one call,
+// DefaultMaxEpisodes is how many episodes a hub runs at the bidding of one call,
 // unless [Hub.MaxEpisodes] says otherwise.
-const MaxEpisodesDefault = 100_000
+const DefaultMaxEpisodes = 100_000
 
 // epoch is when a hub's clock begins, as that of a testing/synctest bubble does.
 var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)

@@ -37,7 +37,7 @@ func journey(ctx *durable.Context, t trip) (string, error) {
 		quotes[i] = durable.CallActivity(ctx, quote, city)
 	}
 	weather := durable.CallActivity(ctx, forecast, t.Cities[0])
-	offers, err := durable.AwaitAll(ctx, quotes...)
+	offers, err := durable.AwaitAll(quotes...)
 	if err != nil {
 		return "", err
 	}
@@ -79,7 +79,8 @@ func book(ctx context.Context, offer string) (string, error) {
 }
 
 func pack(ctx *durable.Context, city string) (string, error) {
-	return "bag for " + city, ctx.Sleep(10 * time.Millisecond)
+	ctx.Sleep(10 * time.Millisecond)
+	return "bag for " + city, nil
 }
 
 func journeys() []*durable.Function {

@@ -140,7 +140,7 @@ func journeyWithoutLeave(ctx *durable.Context, t trip) (string, error) {
 		tasks = append(tasks, durable.CallActivity(ctx, quote, city))
 	}
 	tasks = append(tasks, durable.CallActivity(ctx, forecast, t.Cities[0]))
-	if _, err := durable.AwaitAll(ctx, tasks...); err != nil {
+	if _, err := durable.AwaitAll(tasks...); err != nil {
 		return "", err
 	}
 	policy := durable.RetryPolicy{MaxAttempts: 3, FirstInterval: 100 * time.Millisecond}
@@ -219,7 +219,7 @@ func TestReplay_TakesWhatDotNetWrote(t *testing.T) {
 		durable.Orchestrator("ParentOfFail", func(ctx *durable.Context, in string) (string, error) {
 			return fail.Call(ctx, in, durable.InstanceID(string(ctx.InstanceID())+"-child")).Await()
 		}),
-		durable.Orchestrator("Timer1", func(ctx *durable.Context, _ string) (string, error) { return "", ctx.Sleep(2 * time.Second) }),
+		durable.Orchestrator("Timer1", func(ctx *durable.Context, _ string) (string, error) { ctx.Sleep(2 * time.Second); return "", nil }),
 		durable.Orchestrator("WaitEv", func(ctx *durable.Context, _ string) (string, error) { return greet.Wait(ctx).Await() }),
 		durable.Orchestrator("Sender", func(ctx *durable.Context, to string) (string, error) {
 			return "sent", greet.Send(ctx, durable.InstanceID(to), "yo")

@@ -116,7 +116,7 @@ type turns struct {
 func (h *Hub) turns(stop func() bool) *turns {
 	t := &turns{hub: h, stop: stop, began: h.Now(), most: h.MaxEpisodes}
 	if t.most == 0 {
-		t.most = MaxEpisodesDefault
+		t.most = DefaultMaxEpisodes
 	}
 	return t
 }

@@ -64,7 +64,7 @@ func shapes(url string) map[string]func(*durable.Context, int) (string, error) {
 			again := durable.CallEntity(ctx, balanceOf, (*balance).add, 5)
 			other := durable.CallEntity(ctx, durable.EntityKey[balance]("b"), (*balance).add, 5)
 			durable.SignalEntity(ctx, balanceOf, (*balance).add, 1)
-			if _, err := durable.AwaitAll(ctx, same, again, other); err != nil {
+			if _, err := durable.AwaitAll(same, again, other); err != nil {
 				return "", err
 			}
 			return steps(ctx)
@@ -96,9 +96,7 @@ func shapes(url string) map[string]func(*durable.Context, int) (string, error) {
 			if durable.AwaitAny(ctx, timer, call) != call {
 				return "", errors.New("late")
 			}
-			if err := ctx.Sleep(time.Millisecond); err != nil {
-				return "", err
-			}
+			ctx.Sleep(time.Millisecond)
 			return steps(ctx)
 		},
 		"Branches": func(ctx *durable.Context, _ int) (string, error) {
@@ -107,7 +105,7 @@ func shapes(url string) map[string]func(*durable.Context, int) (string, error) {
 				_, err := durable.CallEntity(ctx, balanceOf, (*balance).add, 5).Await()
 				return "", err
 			})
-			_, err := durable.AwaitAll(ctx, a, b)
+			_, err := durable.AwaitAll(a, b)
 			return "", err
 		},
 		"Child": func(ctx *durable.Context, _ int) (string, error) {
@@ -174,7 +172,7 @@ func shapes(url string) map[string]func(*durable.Context, int) (string, error) {
 		},
 		"RewoundTwice": func(ctx *durable.Context, _ int) (string, error) {
 			a, b := once.Call(ctx, "a"), durable.CallActivity(ctx, quote, "Oslo")
-			if _, err := durable.AwaitAll(ctx, a, b); err != nil {
+			if _, err := durable.AwaitAll(a, b); err != nil {
 				return "", err
 			}
 			if _, err := leave.Wait(ctx).Await(); err != nil {

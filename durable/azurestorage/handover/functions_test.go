@@ -63,7 +63,8 @@ func ParentOfFail(ctx *durable.Context, in string) (string, error) {
 }
 
 func Timer1(ctx *durable.Context, _ string) (string, error) {
-	return "timer done", ctx.Sleep(2 * time.Second)
+	ctx.Sleep(2 * time.Second)
+	return "timer done", nil
 }
 
 func Loop(ctx *durable.Context, n int) (string, error) {

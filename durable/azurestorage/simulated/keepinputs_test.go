@@ -37,7 +37,7 @@ func TestKeepInputs_ShortAndLongOnesAreInTheHistory(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
 		stopped := make(chan error, 1)
 		go func() {
-			cfg := durable.Config{Logger: slog.New(slog.DiscardHandler), KeepInputs: true}
+			cfg := durable.Config{Logger: slog.New(slog.DiscardHandler), StoreInputs: true}
 			stopped <- durable.NewWorker(open(t, account.Worker("w"), account), r, cfg).Run(ctx)
 		}()
 		c := durable.NewClient(open(t, account.Worker("client"), account), r)

@@ -33,7 +33,8 @@ func fanOut(ctx *durable.Context, n int) (string, error) {
 }
 
 func nap(ctx *durable.Context, seconds int) (string, error) {
-	return "awake", ctx.Sleep(time.Duration(seconds) * time.Second)
+	ctx.Sleep(time.Duration(seconds) * time.Second)
+	return "awake", nil
 }
 
 func listen(ctx *durable.Context, _ int) (string, error) { return goOn.Wait(ctx).Await() }
@@ -47,7 +48,7 @@ func parent(ctx *durable.Context, children int) (string, error) {
 	for i := range tasks {
 		tasks[i] = durable.CallSubOrchestrator(ctx, child, i)
 	}
-	all, err := durable.AwaitAll(ctx, tasks...)
+	all, err := durable.AwaitAll(tasks...)
 	return strings.Join(all, " "), err
 }
 

@@ -45,7 +45,7 @@ func TestUnknownFunction_FailsSoonAfterItsTimeIsOver(t *testing.T) {
 				t.Fatalf("it is %v after %v", state.Status, time.Since(began))
 			}
 		}
-		if took := time.Since(began); took < durable.UnknownFunctionTimeoutDefault {
+		if took := time.Since(began); took < durable.DefaultUnknownFunctionTimeout {
 			t.Errorf("it failed after %v", took)
 		}
 	})

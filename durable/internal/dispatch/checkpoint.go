@@ -17,18 +17,18 @@ import (
 // If the last action completes the execution, it is returned. A continuation
 // as new is not recorded, since the history it would stand in is replaced.
 //
-// Inputs of activities and children are in messages only, unless keepInputs says
+// Inputs of activities and children are in messages only, unless storeInputs says
 // that histories have them, too (TaskOrchestrationDispatcher.IncludeParameters).
-func record(cp *provider.Checkpoint, start *history.ExecutionStarted, actions []replay.Action, keepInputs bool, now time.Time) (*replay.Complete, error) {
+func record(cp *provider.Checkpoint, start *history.ExecutionStarted, actions []replay.Action, storeInputs bool, now time.Time) (*replay.Complete, error) {
 	for i, a := range actions {
 		head := history.Header{EventID: a.ActionID(), Timestamp: history.Ticks(now)}
 		switch a := a.(type) {
 		case *replay.ScheduleTask:
-			recordTask(cp, start, a, keepInputs, head)
+			recordTask(cp, start, a, storeInputs, head)
 		case *replay.CreateTimer:
 			recordTimer(cp, start, a, head)
 		case *replay.CreateSubOrchestration:
-			recordChild(cp, start, a, keepInputs, head)
+			recordChild(cp, start, a, storeInputs, head)
 		case *replay.SendEvent:
 			recordEvent(cp, a, head)
 		case *replay.Complete:

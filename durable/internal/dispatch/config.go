@@ -31,8 +31,8 @@ type Config struct {
 	ExtendedSessions    bool
 	ExtendedSessionIdle time.Duration
 
-	ShutdownTimeout time.Duration // from the end of Run's context to that of activities' contexts
-	EpisodeLimit    time.Duration // how long an episode may take before it is reported
+	ShutdownTimeout  time.Duration // from the end of Run's context to that of activities' contexts
+	EpisodeWarnAfter time.Duration // how long an episode may take before it is reported
 
 	// CheckVersion says why the worker does not take instances of a version. Nil
 	// takes all.
@@ -51,9 +51,9 @@ type Config struct {
 	// Crashes, if not nil, says what is set aside since it has crashed the process.
 	Crashes *crashes.Ledger
 
-	// KeepInputs keeps the inputs of activities and children in histories, for
+	// StoreInputs keeps the inputs of activities and children in histories, for
 	// who looks at them: replay does not need them.
-	KeepInputs bool
+	StoreInputs bool
 
 	Tracer *tracing.Tracer // nil writes no spans
 	Meter  *metering.Meter // nil counts nothing

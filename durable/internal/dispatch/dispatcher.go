@@ -56,7 +56,7 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 		functions:          fns,
 		config:             cfg,
 		log:                log,
-		watchdog:           &watchdog{limit: cfg.EpisodeLimit},
+		watchdog:           &watchdog{limit: cfg.EpisodeWarnAfter},
 		extendedEntities:   make(chan struct{}, (maxEntities(cfg)+1)/2),
 		entities:           make(chan struct{}, maxEntities(cfg)),
 		waiting:            make(chan struct{}, maxWaitingEntities),

@@ -26,8 +26,8 @@ type execution struct {
 	// ran, if not nil, is told what a generation did. Past is what its
 	// orchestrator had to be shown in replay.
 	ran func(past, fresh []history.Event, outcome replay.Outcome)
-	// keepInputs is the worker's.
-	keepInputs bool
+	// storeInputs is the worker's.
+	storeInputs bool
 	// versions is what the worker says to the versions of instances, unknown what
 	// it says to those whose function it does not know.
 	versions versions
@@ -166,7 +166,7 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 	}
 	cp.NewEvents = withAliases(cp.NewEvents, outcome.Aliases)
 	now := x.now()
-	end, err := record(cp, x.start, outcome.Actions, x.keepInputs, now)
+	end, err := record(cp, x.start, outcome.Actions, x.storeInputs, now)
 	if err != nil {
 		return nil, fmt.Errorf("record what %s decided: %w", x.start.Name, err)
 	}

@@ -66,7 +66,7 @@ func (b *bench) workOn(w *memhub.Worker, fns functions, change ...func(*dispatch
 		MaxConcurrentOrchestrators: 10,
 		ExtendedSessionIdle:        30 * time.Second,
 		ShutdownTimeout:            5 * time.Second,
-		EpisodeLimit:               10 * time.Second,
+		EpisodeWarnAfter:           10 * time.Second,
 		Logger:                     slog.New(slog.NewTextHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 		Now:                        time.Now,
 		NewID:                      func() string { return fmt.Sprintf("%032x", b.ids.Add(1)) },

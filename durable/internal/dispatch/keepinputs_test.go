@@ -32,7 +32,7 @@ func TestKeepInputs_PutsThemIntoTheHistoryOfTheCaller(t *testing.T) {
 					},
 				},
 			}
-			b.work(fns, func(c *dispatch.Config) { c.KeepInputs = keep })
+			b.work(fns, func(c *dispatch.Config) { c.StoreInputs = keep })
 			b.start("i", "O", nil)
 			b.wantOutput("i", history.Completed, `"Hello Oslo!7"`) // the called get them either way
 			told := func(input *string) string {

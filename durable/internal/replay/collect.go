@@ -25,8 +25,8 @@ type collection struct {
 
 // Collect returns a Collector of fs. Its Stop must be called.
 func (x *Execution) Collect(fs []*Future) *Collector {
-	x.check("Completed")
-	x.checkOwn("Completed", fs)
+	x.check("AsCompleted")
+	x.checkOwn("AsCompleted", fs)
 	c := &Collector{x: x, futures: fs}
 	for i, f := range fs {
 		c.watch(i, f)
@@ -37,7 +37,7 @@ func (x *Execution) Collect(fs []*Future) *Collector {
 
 // Add makes f one more of the futures, the last.
 func (c *Collector) Add(f *Future) {
-	c.x.checkOwn("Completed", []*Future{f})
+	c.x.checkOwn("AsCompleted", []*Future{f})
 	c.futures = append(c.futures, f)
 	c.watch(len(c.futures)-1, f)
 }
@@ -58,7 +58,7 @@ func (c *Collector) Next() (index int, ok bool) {
 		return 0, false
 	}
 	if len(c.done) == 0 {
-		c.x.check("Completed")
+		c.x.check("AsCompleted")
 		c.routine = c.x.group.Running()
 		c.ticket = c.routine.Ticket()
 		c.x.group.Park()

@@ -126,7 +126,8 @@ func (p *actor) act(a Act) error {
 	case TransferAct:
 		return p.transfer(a)
 	case RestAct:
-		return ctx.Sleep(a.Wait)
+		ctx.Sleep(a.Wait)
+		return nil
 	case WorkAct:
 		return p.work(a)
 	case NeverAct:
@@ -196,7 +197,7 @@ func (p *actor) branches(a Act) error {
 		q := &actor{x: p.x, step: p.step, from: branchOf(p.from, n)}
 		return durable.Go(p.x.ctx, func() (string, error) { return "", q.all(a.branch(n)) })
 	}
-	_, err := durable.AwaitAll(p.x.ctx, branch(0), branch(1))
+	_, err := durable.AwaitAll(branch(0), branch(1))
 	return err
 }
 
@@ -241,9 +242,7 @@ func (p *actor) transfer(a Act) error {
 		return err
 	}
 	if a.Wait > 0 {
-		if err := p.x.ctx.Sleep(a.Wait); err != nil {
-			return err
-		}
+		p.x.ctx.Sleep(a.Wait)
 	}
 	less, more := p.order(a, 2), p.order(a, 3)
 	less.Amount, less.Value = -a.Amount, from.Balance-a.Amount

@@ -75,7 +75,7 @@ func transfer(ctx *durable.Context, n int) (moved bool, err error) {
 	from, to, amount := key(h>>8), key(h>>8+1+h>>32%(accounts-1)), int(h>>48%200)
 	unlock := durable.LockEntities(ctx, from, to)
 	defer unlock()
-	balances, err := durable.AwaitAll(ctx,
+	balances, err := durable.AwaitAll(
 		durable.CallEntity(ctx, from, (*account).Read, durable.Void{}), durable.CallEntity(ctx, to, (*account).Read, durable.Void{}))
 	if err != nil {
 		return false, err
@@ -149,9 +149,7 @@ func dictate(ctx *durable.Context, _ int) (durable.Void, error) {
 	for n := range dictated {
 		durable.SignalEntity(ctx, durable.EntityKey[journal]("j"), (*journal).Write, n)
 		if n%7 == 6 {
-			if err := ctx.Sleep(3 * time.Second); err != nil {
-				return durable.Void{}, err
-			}
+			ctx.Sleep(3 * time.Second)
 		}
 	}
 	return durable.Void{}, nil
@@ -223,10 +221,8 @@ func dine(ctx *durable.Context, me int) (durable.Void, error) {
 				return err
 			}
 		}
-		if err := ctx.Sleep(time.Second); err != nil {
-			return err
-		}
-		_, err := durable.AwaitAll(ctx, durable.CallEntity(ctx, right, (*fork).Put, me+1), durable.CallEntity(ctx, left, (*fork).Put, me+1))
+		ctx.Sleep(time.Second)
+		_, err := durable.AwaitAll(durable.CallEntity(ctx, right, (*fork).Put, me+1), durable.CallEntity(ctx, left, (*fork).Put, me+1))
 		return err
 	}
 	for range courses {

@@ -137,7 +137,7 @@ func runUntilDead(t *testing.T, work context.Context, a *azure, name string, reg
 		case <-run.Done():
 		}
 	}()
-	cfg := durable.Config{ShutdownTimeout: 2 * time.Second, EpisodeLimit: time.Hour, Logger: slog.New(slog.DiscardHandler)}
+	cfg := durable.Config{ShutdownTimeout: 2 * time.Second, EpisodeWarnAfter: time.Hour, Logger: slog.New(slog.DiscardHandler)}
 	_ = durable.NewWorker(p, registry, cfg).Run(run) // of one that is dead it tells of anything
 }
 

@@ -155,10 +155,11 @@ func (x *execution) step(i int, s Step) (string, error) {
 		for n := range tasks {
 			tasks[n] = work.Call(ctx, x.task(i, n))
 		}
-		results, err := durable.AwaitAll(ctx, tasks...)
+		results, err := durable.AwaitAll(tasks...)
 		return strings.Join(results, ","), err
 	case SleepStep:
-		return "slept", ctx.Sleep(s.Wait)
+		ctx.Sleep(s.Wait)
+		return "slept", nil
 	case EventStep, ReceiveStep:
 		return durable.Event[string](s.Event).Wait(ctx).Await()
 	case TimeoutStep, DeadlineStep:
@@ -248,6 +249,6 @@ func (x *execution) branches(i int) (string, error) {
 			return a + b, err
 		})
 	}
-	results, err := durable.AwaitAll(x.ctx, branch(0), branch(2))
+	results, err := durable.AwaitAll(branch(0), branch(2))
 	return strings.Join(results, ","), err
 }

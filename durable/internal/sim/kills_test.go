@@ -84,7 +84,7 @@ func withKills(t *testing.T, provider string, every time.Duration, functions []*
 func runAndKill(t *testing.T, work context.Context, platform sim.Platform, worker int, registry *durable.Registry, every time.Duration) (killed int) {
 	r := rand.New(rand.NewPCG(uint64(worker), 0xD1E))
 	cfg := durable.Config{
-		MaxConcurrentOrchestrators: 60, MaxConcurrentEntities: 60, ShutdownTimeout: 2 * time.Second, EpisodeLimit: time.Hour, Logger: quiet,
+		MaxConcurrentOrchestrators: 60, MaxConcurrentEntities: 60, ShutdownTimeout: 2 * time.Second, EpisodeWarnAfter: time.Hour, Logger: quiet,
 	}
 	for n := 0; work.Err() == nil; n++ {
 		name := fmt.Sprintf("w%d.%d", worker, n)

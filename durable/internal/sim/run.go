@@ -67,9 +67,9 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 		open: map[int]bool{},
 		cfg: durable.Config{
 			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, ExtendedSessions: plan.Sessions,
-			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeLimit: time.Hour, Logger: logger,
+			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeWarnAfter: time.Hour, Logger: logger,
 			MaxConcurrentEntities: 4, MaxEntityBatch: plan.EntityBatch,
-			UnknownFunctionTimeout: durable.UnknownFunctionTimeoutDefault, // also where no other worker can come
+			UnknownFunctionTimeout: durable.DefaultUnknownFunctionTimeout, // also where no other worker can come
 		},
 	}
 	s.client = durable.NewClient(platform.Client(), nil)

@@ -162,7 +162,8 @@ func Waits(ctx *durable.Context, _ any) (string, error) {
 
 // Naps sleeps for so many seconds.
 func Naps(ctx *durable.Context, seconds int) (string, error) {
-	return "awake", ctx.Sleep(time.Duration(seconds) * time.Second)
+	ctx.Sleep(time.Duration(seconds) * time.Second)
+	return "awake", nil
 }
 
 // TimesOut waits for an Answer for a second.

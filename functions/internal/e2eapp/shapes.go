@@ -13,7 +13,7 @@ func Together(ctx *durable.Context, w Walk) ([]int, error) {
 	for i := range tasks {
 		tasks[i] = durable.CallActivity(ctx, Step, Stride{w, i + 1})
 	}
-	return durable.AwaitAll(ctx, tasks...)
+	return durable.AwaitAll(tasks...)
 }
 
 // Rests is Steps with a timer, as long as a step takes, after each.
@@ -24,9 +24,7 @@ func Rests(ctx *durable.Context, w Walk) ([]int, error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := ctx.Sleep(time.Duration(w.DelayMillis) * time.Millisecond); err != nil {
-			return nil, err
-		}
+		ctx.Sleep(time.Duration(w.DelayMillis) * time.Millisecond)
 		squares = append(squares, square)
 	}
 	return squares, nil

@@ -43,9 +43,7 @@ func throughVariables(ctx *durable.Context, in int) (time.Time, error) {
 
 func right(ctx *durable.Context, d time.Duration) (time.Time, error) {
 	deadline := ctx.Now().Add(d).Truncate(time.Hour)
-	if err := ctx.Sleep(deadline.Sub(ctx.Now())); err != nil {
-		return time.Time{}, err
-	}
+	ctx.Sleep(deadline.Sub(ctx.Now()))
 	t, err := time.Parse(time.RFC3339, "2026-01-02T03:04:05Z")
 	if err != nil || time.Unix(0, 0).After(t) {
 		return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), err

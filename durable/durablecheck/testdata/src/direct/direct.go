@@ -76,7 +76,7 @@ func right(ctx *durable.Context, m *Mailer) (string, error) {
 	if errors.Is(err, context.DeadlineExceeded) || !ok {
 		return "", err
 	}
-	for t := range durable.Completed(ctx, durable.CallSubOrchestrator(ctx, child, 1)) {
+	for t := range durable.AsCompleted(ctx, durable.CallSubOrchestrator(ctx, child, 1)) {
 		t.Await()
 	}
 	if _, err := child(ctx, 1); err != nil {

@@ -89,7 +89,7 @@ func patterns(ctx *durable.Context, orders []order) (total int, err error) {
 	for i, o := range orders {
 		tasks[i] = durable.CallActivity(ctx, charge, o, policy)
 	}
-	for task := range durable.Completed(ctx, tasks...) {
+	for task := range durable.AsCompleted(ctx, tasks...) {
 		if _, err := task.Await(); err != nil {
 			var refused *refusal
 			if errors.As(err, &refused) {
@@ -112,9 +112,7 @@ func patterns(ctx *durable.Context, orders []order) (total int, err error) {
 	}
 	branch := durable.Go(ctx, func() (int, error) {
 		defer logger.Info("branch left")
-		if err := ctx.Sleep(time.Minute); err != nil {
-			return 0, err
-		}
+		ctx.Sleep(time.Minute)
 		return total, nil
 	})
 	total, err = branch.Await()

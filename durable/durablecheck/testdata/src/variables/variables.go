@@ -145,7 +145,8 @@ func right(ctx *durable.Context, in string) (int, error) {
 	local[in]++
 	total := replaced(len(steps)) + rules["a"]
 	total++
-	return total, ctx.Sleep(timeout * time.Duration(retry.MaxAttempts))
+	ctx.Sleep(timeout * time.Duration(retry.MaxAttempts))
+	return total, nil
 }
 
 func cacheOf(m map[string]int) map[string]int { return map[string]int{"a": m["a"]} }

@@ -35,7 +35,7 @@ func (c *Context) Now() time.Time                         { started++; return ti
 func (c *Context) NewUUID() UUID                          { return UUID{} }
 func (c *Context) IsReplaying() bool                      { c.mu.Lock(); return false }
 func (c *Context) Logger() *slog.Logger                   { return slog.Default() }
-func (c *Context) Sleep(d time.Duration) error            { time.Sleep(d); return nil }
+func (c *Context) Sleep(d time.Duration)                  { time.Sleep(d) }
 func (c *Context) Timer(d time.Duration) *Task[time.Time] { go func() {}(); return nil }
 func (c *Context) SetCustomStatus(v any)                  {}
 func (c *Context) HistoryLength() int                     { return 0 }
@@ -57,10 +57,10 @@ func ContinueAsNew[I, O any](ctx *Context, self func(*Context, I) (O, error), in
 	return out, nil
 }
 
-func AwaitAll[T any](ctx *Context, tasks ...*Task[T]) ([]T, error)        { return nil, nil }
-func AwaitAny(ctx *Context, tasks ...Awaitable) Awaitable                 { return nil }
-func Completed[T any](ctx *Context, tasks ...*Task[T]) iter.Seq[*Task[T]] { return nil }
-func Go[T any](ctx *Context, f func() (T, error)) *Task[T]                { return nil }
+func AwaitAll[T any](tasks ...*Task[T]) ([]T, error)                        { return nil, nil }
+func AwaitAny(ctx *Context, tasks ...Awaitable) Awaitable                   { return nil }
+func AsCompleted[T any](ctx *Context, tasks ...*Task[T]) iter.Seq[*Task[T]] { return nil }
+func Go[T any](ctx *Context, f func() (T, error)) *Task[T]                  { return nil }
 
 type (
 	EntityContext          struct{ context.Context }
