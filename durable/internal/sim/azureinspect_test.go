@@ -38,6 +38,8 @@ func (a *azure) Inspect(runs []sim.ActivityRun) (faults []string) {
 		switch {
 		case e.Operation == "EntityGroupTransaction" && e.Target == "SimHistory" && e.Status == 202 && e.Code == "":
 			in.commit(e)
+		case e.Target == "SimInstances" && e.Status == 204 && (e.Operation == "InsertEntity" || e.Operation == "UpdateEntity"):
+			in.begin(e)
 		case e.Target == "sim-workitems" && e.Operation == "PutMessage" && e.Status == 201:
 			for _, key := range keysIn(e.Body) {
 				in.sent[key] = true
@@ -94,16 +96,32 @@ func (in *inspection) commit(e azsim.Entry) {
 			in.committed[task] = e.At
 		}
 		row.EventType, row.EventID = "", 0
-		late := e.At-e.Asked > time.Second && e.At > in.purged[row.PartitionKey] && in.purged[row.PartitionKey] > 0
-		if in.written[row] && late { // the instance is back, and goes on from there
-			maps.DeleteFunc(in.written, func(r historyRow, _ bool) bool {
-				return r.PartitionKey == row.PartitionKey && r.ExecutionID == row.ExecutionID
-			})
+		if in.written[row] && in.isLate(e, row.PartitionKey) { // the instance is back, and goes on from there
+			in.forget(row.PartitionKey)
 		}
 		if in.written[row] && e.Worker != "client" { // a rewind that its caller cut off is done again
 			in.fault("at %v %s wrote row %s of %s again: two workers had it", e.At, e.Worker, row.RowKey, row.PartitionKey)
 		}
 		in.written[row] = true
+	}
+}
+
+// isLate reports whether a request was on its way while an instance was purged.
+func (in *inspection) isLate(e azsim.Entry, instance string) bool {
+	return e.At-e.Asked > time.Second && e.At > in.purged[instance] && in.purged[instance] > 0
+}
+
+// forget lets an instance begin again.
+func (in *inspection) forget(instance string) {
+	maps.DeleteFunc(in.written, func(r historyRow, _ bool) bool { return r.PartitionKey == instance })
+}
+
+// begin looks at a start. One that comes late, after its instance was purged, brings the
+// instance back, and it runs again.
+func (in *inspection) begin(e azsim.Entry) {
+	var row historyRow
+	if json.Unmarshal(e.Body, &row) == nil && in.isLate(e, row.PartitionKey) {
+		in.forget(row.PartitionKey)
 	}
 }
 
