@@ -37,7 +37,7 @@ type Layer struct {
 
 	tables   Tables
 	overlays [MaxTables]overlay
-	size     int       // of keys and values, in bytes
+	size     int // of keys and values, in bytes
 }
 
 // overlay is what a layer changes in one table: records by their keys, nil for
