@@ -26,7 +26,7 @@ type outgoing struct {
 	number int64
 	// claim says that room is reserved to hand the message over in memory.
 	claim bool
-	// duplicates is as in [messageQueue.put].
+	// duplicates is as in [store.Queue.Put].
 	duplicates bool
 	// batch is the name of the entity's batch that the message is of. It is put hidden
 	// then.
@@ -50,7 +50,7 @@ type sentMessage struct {
 }
 
 // send gives a message its identity and puts it into a queue, by way of a blob
-// if it is large, visible to everybody. See [messageQueue.put] for duplicates.
+// if it is large, visible to everybody. See [store.Queue.Put] for duplicates.
 func (h *TaskHub) send(ctx context.Context, q *store.Queue, env *wire.Envelope, duplicates bool) (sentMessage, error) {
 	return h.post(ctx, &outgoing{queue: q, env: env, duplicates: duplicates})
 }

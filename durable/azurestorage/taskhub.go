@@ -230,7 +230,7 @@ func (h *TaskHub) awaitCreated(ctx context.Context) error {
 	}
 }
 
-// controlQueueOf returns the partition that an instance's messages go to.
+// partitionOf returns the partition that an instance's messages go to.
 func (h *TaskHub) partitionOf(instanceID string) *partition {
 	return h.partitions[wire.PartitionOf(instanceID, len(h.partitions))]
 }
