@@ -108,10 +108,6 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 	if err := s.checkDoubt(ctx, s.isDoubtful()); err != nil {
 		return err
 	}
-	var oldBlobs []string
-	if cp.ContinuedAsNew {
-		oldBlobs = s.loaded.blobs
-	}
 	if err := s.planTracking(ctx, cp); err != nil {
 		return err
 	}
@@ -126,12 +122,23 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 		}
 		return err
 	}
-	for _, name := range oldBlobs {
+	s.removeReplaced(ctx)
+	return nil
+}
+
+// removeReplaced deletes the blobs of the generation before, unless the row, which
+// names some of them, was left for somebody else to write.
+func (s *session) removeReplaced(ctx context.Context) {
+	names := s.loaded.replaced
+	s.loaded.replaced = nil
+	if s.loaded.row == nil {
+		return
+	}
+	for _, name := range names {
 		if err := s.hub.largeMessages.Remove(ctx, name); err != nil {
 			s.hub.log.Warn("blob of an earlier generation could not be deleted", "instanceId", s.slot.id, "blob", name, "error", err)
 		}
 	}
-	return nil
 }
 
 // follow does steps 3 and 4 of a commit, of which the history is written.
@@ -236,7 +243,7 @@ func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, row
 		batches = after.String()
 	}
 	if cp.ContinuedAsNew {
-		loaded.storedHistory = storedHistory{known: newKnownEvents()}
+		loaded.storedHistory, loaded.replaced = storedHistory{known: newKnownEvents()}, loaded.blobs
 	}
 	loaded.batches, loaded.run = batches, run
 	loaded.current = currentGeneration{cp.Instance.ExecutionID, first}

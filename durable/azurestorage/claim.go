@@ -78,13 +78,13 @@ func (p *partition) lookedAt(missed, got, wanted int) {
 	p.backlog.looked(missed, got, wanted)
 }
 
-// admit takes claimed messages in, as if they had been received now. What the
-// partition cannot take any more becomes visible.
+// admit takes claimed messages in, as if they had been received now, before what
+// their sender sends next. What the partition cannot take any more becomes visible.
 func (p *partition) admit(ctx context.Context, claimed []*delivery) {
 	inOrder := func(a, b *delivery) int { return cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber) }
 	slices.SortFunc(claimed, inOrder)
 	r := p.currentReading()
-	if r == nil || !r.spawn(func() { p.arrive(r, claimed...) }) {
+	if r == nil || !r.run(func() { p.arrive(r, claimed...) }) {
 		handBackAll(ctx, claimed)
 	}
 }

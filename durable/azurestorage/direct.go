@@ -37,7 +37,7 @@ func (h *TaskHub) completeDirectly(p *partition, item *delivery, env *wire.Envel
 		h.inbox.buffer.give(1)
 		return false, err
 	}
-	if !r.spawn(func() { p.arrive(r, d) }) {
+	if !r.run(func() { p.arrive(r, d) }) {
 		h.inbox.buffer.give(1)
 		return false, nil
 	}

@@ -40,6 +40,31 @@ func TestInbox_HandsOutTogetherWhatCameTogether(t *testing.T) {
 	}
 }
 
+// What is sent one after the other is in that order when it is handed over in memory.
+func TestPartition_AdmitsInTheOrderOfSending(t *testing.T) {
+	t.Parallel()
+	const many = 1000
+	h := &TaskHub{}
+	h.inbox = newInbox(h)
+	p := newPartition(h, nil)
+	p.reading = &reading{}
+	s := &slot{id: "many", partition: p, session: &session{execution: "e1"}}
+	h.inbox.slots["many"] = s
+	for i := range int64(many) {
+		raised := &provider.TaskMessage{Event: &history.EventRaised{Header: header(-1), Name: "go"}, Target: history.OrchestrationInstance{InstanceID: "many"}}
+		p.admit(t.Context(), []*delivery{{env: &wire.Envelope{Message: raised, SequenceNumber: i}}})
+	}
+	p.reading.done.Wait()
+	if len(s.incoming) != many {
+		t.Fatalf("%d messages came, want %d", len(s.incoming), many)
+	}
+	for i, d := range s.incoming {
+		if d.env.SequenceNumber != int64(i) {
+			t.Fatalf("message %d came as number %d", d.env.SequenceNumber, i)
+		}
+	}
+}
+
 // The order of the decisions is in the numbers, although messages are sent side by
 // side: whoever receives some together sorts them by it.
 func TestSession_NumbersMessagesInTheOrderOfTheDecisions(t *testing.T) {

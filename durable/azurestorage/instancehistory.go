@@ -21,6 +21,9 @@ type loadedInstance struct {
 	rowOf string
 	// unverified means that the history was not read but is remembered.
 	unverified bool
+	// replaced are the blobs of the generation before, which the row may name until the
+	// checkpoint that continues as new has told it.
+	replaced []string
 }
 
 // storedHistory is the history of one execution.

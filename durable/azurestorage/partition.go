@@ -53,8 +53,23 @@ func (r *reading) spawn(f func()) bool {
 	return true
 }
 
+// run runs f before the reading ends; false means that it has ended, and f does not
+// run.
+func (r *reading) run(f func()) bool {
+	r.mu.Lock()
+	if r.stopped {
+		r.mu.Unlock()
+		return false
+	}
+	r.done.Add(1)
+	r.mu.Unlock()
+	defer r.done.Done()
+	f()
+	return true
+}
+
 // do runs f in a goroutine of the reading, or at once if the reading has ended.
-// Only goroutines of the reading may call it.
+// Only goroutines of the reading and what run runs may call it.
 func (r *reading) do(f func()) {
 	if !r.spawn(f) {
 		f()

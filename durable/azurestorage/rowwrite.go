@@ -28,6 +28,8 @@ type rowUpdate struct {
 	// if they are yet to be made.
 	events []history.Event
 	rows   []wire.Row
+	// replaced are blobs that are to be deleted, which the row must not name any more.
+	replaced []string
 	end    *provider.InstanceState // if the row tells of an end, and all is known of it
 
 	// If it is done in the background, done is closed at the end.
@@ -109,7 +111,7 @@ func (s *session) updateOfRow(cp *provider.Checkpoint, rows []wire.Row) *rowUpda
 	if s.loaded.row != nil {
 		s.loaded.rowOf = s.loaded.row.State.Instance.ExecutionID
 	}
-	u := &rowUpdate{hub: s.hub, cp: cp, row: s.loaded.row, before: s.loaded.rowOf, sentinel: s.loaded.etag, events: cp.NewEvents, rows: rows, done: make(chan struct{})}
+	u := &rowUpdate{hub: s.hub, cp: cp, row: s.loaded.row, before: s.loaded.rowOf, sentinel: s.loaded.etag, events: cp.NewEvents, rows: rows, replaced: s.loaded.replaced, done: make(chan struct{})}
 	_, changes := statusAfter(cp.NewEvents)
 	behind := !changes && s.loaded.rowIsBehind()
 	if !behind && saysNothingNew(u.row, cp, s.hub.cfg.LastUpdatedTolerance) || s.isReplaced(cp) {
@@ -136,7 +138,7 @@ func (u *rowUpdate) do(ctx context.Context) (*wire.InstanceRow, error) {
 	for n := 1; ; n++ {
 		e := wire.EncodeInstanceCheckpoint(wire.InstanceCheckpoint{
 			Instance: u.cp.Instance, TaskHub: u.hub.cfg.TaskHub, Events: u.events, Rows: u.rows,
-			BlobURL: u.hub.blobURL, CustomStatus: u.cp.CustomStatus, Now: now, IsNew: u.isNew(),
+			BlobURL: u.hub.blobURL, CustomStatus: u.cp.CustomStatus, Now: now, IsNew: u.isNew(), Replaced: u.replaced,
 		})
 		etag, err := u.merge(ctx, e)
 		if err == nil {

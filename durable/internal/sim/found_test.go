@@ -33,6 +33,13 @@ func TestEmbedded_KeepsNoResultThatComesAfterTheEnd(t *testing.T) {
 	}
 }
 
+// An instance is resumed with a long reason, which its row has as the output, in a blob
+// of its history. It continues as new, and the blob goes with that history: the row must
+// not name it any more.
+func TestAzure_TheRowNamesNoReasonOfAnEarlierGeneration(t *testing.T) {
+	mustEndOnAzure(t, sim.NewLargePlan, 10000008, 10000029)
+}
+
 // A worker dies between the history that says that an instance is suspended and
 // the row that is to say so. What it took comes again and is dropped, and then
 // the row has to follow, or nobody can resume the instance (seed 2120).

@@ -2,11 +2,19 @@ package sim_test
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"go/ast"
+	"go/importer"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"io"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strconv"
@@ -78,17 +86,83 @@ func plantedToday(t *testing.T, setting string, all []planted) (today []planted,
 	return today, runs
 }
 
-// A patch that does not fit the code any more plants nothing, and a test that has
-// another name finds nothing.
+// A patch that does not fit the code any more or does not compile plants nothing, and a
+// test that has another name finds nothing.
 func TestPlanted_PatchesFitTheCode(t *testing.T) {
 	skipWithoutGit(t)
-	for _, bug := range plantedBugs(t) {
-		if _, err := bug.plant(t.TempDir()); err != nil {
+	bugs := plantedBugs(t)
+	build := builder(t, bugs)
+	for _, bug := range bugs {
+		dir := t.TempDir()
+		if _, err := bug.plant(dir); err != nil {
 			t.Errorf("%s: the code has changed, make the patch anew: %v", bug.name, err)
+		} else if err := build(bug, dir); err != nil {
+			t.Errorf("%s: does not compile: %v", bug.name, err)
 		}
 		if test, _, _ := strings.Cut(bug.run, "/"); !bug.hasTest(t, test) {
 			t.Errorf("%s: %s has no %s", bug.name, bug.packageDir, test)
 		}
+	}
+}
+
+// builder returns a function that type-checks the packages which a bug was planted in, with
+// its files from dir.
+func builder(t *testing.T, bugs []planted) func(bug planted, dir string) error {
+	t.Helper()
+	args := []string{"list", "-export", "-deps", "-json=ImportPath,Dir,GoFiles,Export"}
+	for _, bug := range bugs {
+		for _, file := range bug.files() {
+			args = append(args, "./"+path.Dir(file))
+		}
+	}
+	list := exec.CommandContext(t.Context(), "go", args...)
+	list.Dir = moduleRoot
+	out, err := list.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	type listed struct {
+		ImportPath, Dir, Export string
+		GoFiles                 []string
+	}
+	byDir, exports := map[string]listed{}, map[string]string{}
+	for d := json.NewDecoder(bytes.NewReader(out)); d.More(); {
+		var p listed
+		if err := d.Decode(&p); err != nil {
+			t.Fatal(err)
+		}
+		byDir[p.Dir], exports[p.ImportPath] = p, p.Export
+	}
+	files := token.NewFileSet()
+	checker := types.Config{Importer: importer.ForCompiler(files, "gc", func(path string) (io.ReadCloser, error) { return os.Open(exports[path]) })}
+	return func(bug planted, dir string) error {
+		packages := map[string]map[string]string{} // by folder, files by what they stand for
+		for _, file := range bug.files() {
+			original, err := filepath.Abs(filepath.Join(moduleRoot, file))
+			if err != nil {
+				return err
+			}
+			of := filepath.Dir(original)
+			if packages[of] == nil {
+				packages[of] = map[string]string{}
+			}
+			packages[of][original] = filepath.Join(dir, file)
+		}
+		for of, instead := range packages {
+			var parsed []*ast.File
+			for _, name := range byDir[of].GoFiles {
+				file := filepath.Join(of, name)
+				f, err := parser.ParseFile(files, cmp.Or(instead[file], file), nil, parser.SkipObjectResolution)
+				if err != nil {
+					return err
+				}
+				parsed = append(parsed, f)
+			}
+			if _, err := checker.Check(byDir[of].ImportPath, files, parsed, nil); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 
@@ -137,12 +211,20 @@ func skipWithoutGit(t *testing.T) {
 
 var patched = regexp.MustCompile(`(?m)^\+\+\+ b/(\S+)`)
 
+// files returns the names of the files that the bug is in.
+func (p planted) files() (names []string) {
+	for _, match := range patched.FindAllStringSubmatch(p.patch, -1) {
+		names = append(names, match[1])
+	}
+	return names
+}
+
 // plant puts the bug into copies, in dir, of the files that it is in, and returns the
 // overlay with which the go command takes these instead.
 func (p planted) plant(dir string) (overlay string, err error) {
 	instead := struct{ Replace map[string]string }{map[string]string{}}
-	for _, match := range patched.FindAllStringSubmatch(p.patch, -1) {
-		file, err := filepath.Abs(filepath.Join(moduleRoot, match[1]))
+	for _, name := range p.files() {
+		file, err := filepath.Abs(filepath.Join(moduleRoot, name))
 		if err != nil {
 			return "", err
 		}
@@ -150,7 +232,7 @@ func (p planted) plant(dir string) (overlay string, err error) {
 		if err != nil {
 			return "", err
 		}
-		copied := filepath.Join(dir, match[1])
+		copied := filepath.Join(dir, name)
 		if err := errors.Join(os.MkdirAll(filepath.Dir(copied), 0o700), os.WriteFile(copied, content, 0o600)); err != nil {
 			return "", err
 		}

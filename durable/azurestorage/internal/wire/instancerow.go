@@ -3,6 +3,8 @@ package wire
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -79,6 +81,8 @@ type InstanceCheckpoint struct {
 	Now time.Time
 	// IsNew says that the row is to be that of an instance which no client started.
 	IsNew bool
+	// Replaced are the blobs of the generation before, which will be deleted.
+	Replaced []string
 }
 
 // EncodeInstanceCheckpoint returns what a checkpoint changes in the instance's
@@ -93,6 +97,9 @@ func EncodeInstanceCheckpoint(c InstanceCheckpoint) Row {
 	e.SetString("ExecutionId", c.Instance.ExecutionID)
 	e.SetTime("LastUpdatedTime", c.Events[len(c.Events)-1].Head().Timestamp)
 	e.SetString("TaskHubName", c.TaskHub)
+	if slices.ContainsFunc(c.Replaced, isReason) {
+		e.SetString("Output", "") // it may name the blob
+	}
 	for i, ev := range c.Events {
 		switch ev := ev.(type) {
 		case *history.ExecutionStarted:
@@ -142,6 +149,10 @@ func EncodeInstanceCheckpoint(c InstanceCheckpoint) Row {
 	e.Fit()
 	return e
 }
+
+// isReason reports whether a blob has the reason for which an instance was suspended or
+// resumed, which the instance's row has as its output.
+func isReason(blob string) bool { return strings.HasSuffix(blob, "-Reason.json.gz") }
 
 // setFromHistory sets column to value, or, if a column of the event's history
 // row went to a blob, to the address of the blob (AzureTableTrackingStore.cs,
@@ -285,6 +296,9 @@ func DecodeInstanceRow(raw []byte) (*InstanceRow, error) {
 	}
 	if status, ok := history.ParseRuntimeStatus(c.RuntimeStatus); ok {
 		r.State.Status = status
+	}
+	if !r.State.Status.IsTerminal() && c.Output != nil && *c.Output == "" {
+		r.State.Output = nil // a checkpoint took it back
 	}
 	if c.CustomStatus != nil && *c.CustomStatus != JSONNull {
 		r.State.CustomStatus = c.CustomStatus

@@ -135,6 +135,31 @@ func TestInstanceCheckpoint_CutsAnOutputThatNoTableTakes(t *testing.T) {
 	}
 }
 
+// The row has the reason of a resume as its output. When the blob that has it is about to be
+// deleted, the row must not name it; nothing else is taken from the row.
+func TestInstanceCheckpoint_TakesBackAnOutputWhoseBlobGoes(t *testing.T) {
+	for blob, want := range map[string]bool{
+		"i/history-000000000000002C-ExecutionResumed-1F8269D2-Reason.json.gz":      true,
+		"i/history-000000000000002C-ExecutionSuspended-1F8269D2-Reason.json.gz":    true,
+		"i/history-0000000000000001-ExecutionStarted-1F8269D2-Input.json.gz":       false,
+		"i-Reason.json.gz/history-0000000000000003-TaskCompleted-1-Result.json.gz": false,
+	} {
+		e := EncodeInstanceCheckpoint(InstanceCheckpoint{Events: []history.Event{&history.ExecutionStarted{}}, Replaced: []string{blob}})
+		if output, is := e.LookUp("Output"); is != want || output != "" {
+			t.Errorf("%s: output %q is written %v, want %v", blob, output, is, want)
+		}
+	}
+	for status, want := range map[string]bool{"Running": false, "Completed": true} {
+		row, err := DecodeInstanceRow([]byte(`{"PartitionKey":"i","RuntimeStatus":"` + status + `","Output":""}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if is := row.State.Output != nil; is != want {
+			t.Errorf("%s with an empty output has one: %v, want %v", status, is, want)
+		}
+	}
+}
+
 func TestInstanceCheckpoint_WritesTheCustomStatus(t *testing.T) {
 	e := EncodeInstanceCheckpoint(InstanceCheckpoint{
 		Events: []history.Event{&history.OrchestratorCompleted{}}, CustomStatus: new(`{"a":1}`),
