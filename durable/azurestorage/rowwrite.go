@@ -30,7 +30,7 @@ type rowUpdate struct {
 	rows   []wire.Row
 	// replaced are blobs that are to be deleted, which the row must not name any more.
 	replaced []string
-	end    *provider.InstanceState // if the row tells of an end, and all is known of it
+	end      *provider.InstanceState // if the row tells of an end, and all is known of it
 
 	// If it is done in the background, done is closed at the end.
 	done    chan struct{}

@@ -240,7 +240,7 @@ func (c *coder) eventOf(kind history.EventType, v *history.Event) {
 		return
 	}
 	if c.Reading {
-		if *v = newEvent(kind); *v == nil {
+		if *v = history.NewEvent(kind); *v == nil {
 			c.Fail(fmt.Errorf("%d is no type of event", kind))
 			return
 		}
@@ -249,163 +249,66 @@ func (c *coder) eventOf(kind history.EventType, v *history.Event) {
 	c.Int(&head.EventID)
 	c.Bool(&head.IsPlayed)
 	c.Time(&head.Timestamp)
-	c.eventFields(*v)
+	if !history.VisitFields(*v, (*eventCoder)(c)) {
+		c.Fail(fmt.Errorf("%T is no event of a history", *v))
+	}
 	if c.Reading && c.Err != nil {
 		*v = nil
 	}
 }
 
-// newEvent returns an empty event of a type, nil if there is none.
-func newEvent(kind history.EventType) history.Event {
-	switch kind {
-	case history.TypeExecutionStarted:
-		return &history.ExecutionStarted{}
-	case history.TypeExecutionCompleted:
-		return &history.ExecutionCompleted{}
-	case history.TypeExecutionTerminated:
-		return &history.ExecutionTerminated{}
-	case history.TypeTaskScheduled:
-		return &history.TaskScheduled{}
-	case history.TypeTaskCompleted:
-		return &history.TaskCompleted{}
-	case history.TypeTaskFailed:
-		return &history.TaskFailed{}
-	case history.TypeSubOrchestrationInstanceCreated:
-		return &history.SubOrchestrationInstanceCreated{}
-	case history.TypeSubOrchestrationInstanceCompleted:
-		return &history.SubOrchestrationInstanceCompleted{}
-	case history.TypeSubOrchestrationInstanceFailed:
-		return &history.SubOrchestrationInstanceFailed{}
-	case history.TypeTimerCreated:
-		return &history.TimerCreated{}
-	case history.TypeTimerFired:
-		return &history.TimerFired{}
-	case history.TypeOrchestratorStarted:
-		return &history.OrchestratorStarted{}
-	case history.TypeOrchestratorCompleted:
-		return &history.OrchestratorCompleted{}
-	case history.TypeEventSent:
-		return &history.EventSent{}
-	case history.TypeEventRaised:
-		return &history.EventRaised{}
-	case history.TypeContinueAsNew:
-		return &history.ContinueAsNew{}
-	case history.TypeGenericEvent:
-		return &history.GenericEvent{}
-	case history.TypeHistoryState:
-		return &history.HistoryState{}
-	case history.TypeExecutionSuspended:
-		return &history.ExecutionSuspended{}
-	case history.TypeExecutionResumed:
-		return &history.ExecutionResumed{}
-	case history.TypeExecutionRewound:
-		return &history.ExecutionRewound{}
-	case history.TypeExecutionFailed: // a number without an event
-	}
-	return nil
-}
+// eventCoder is a coder of the fields of an event.
+type eventCoder coder
 
-func (c *coder) eventFields(v history.Event) {
-	switch e := v.(type) {
-	case *history.ExecutionStarted:
-		c.executionStarted(e)
-	case *history.ExecutionCompleted:
-		c.outcome(&e.Status, &e.Result, &e.Failure)
-	case *history.ContinueAsNew:
-		c.outcome(&e.Status, &e.Result, &e.Failure)
-	case *history.ExecutionTerminated:
-		c.Text(&e.Reason)
-	case *history.ExecutionSuspended:
-		c.Text(&e.Reason)
-	case *history.ExecutionResumed:
-		c.Text(&e.Reason)
-	case *history.ExecutionRewound:
-		c.Text(&e.Reason)
-		c.Text(&e.ParentExecutionID)
-		c.Text(&e.InstanceID)
-		c.trace(&e.ParentTraceContext)
-	case *history.TaskScheduled:
-		c.String(&e.Name)
-		c.String(&e.Version)
-		c.Text(&e.Input)
-		c.trace(&e.ParentTraceContext)
-		c.Tags(&e.Tags)
-	case *history.TaskCompleted:
-		c.Int(&e.TaskScheduledID)
-		c.Text(&e.Result)
-	case *history.TaskFailed:
-		c.failed(&e.TaskScheduledID, &e.Reason, &e.Details, &e.Failure)
-	case *history.SubOrchestrationInstanceCreated:
-		c.String(&e.Name)
-		c.String(&e.Version)
-		c.String(&e.InstanceID)
-		c.Text(&e.Input)
-		c.Text(&e.ClientSpanID)
-		c.Tags(&e.Tags)
-	case *history.SubOrchestrationInstanceCompleted:
-		c.Int(&e.TaskScheduledID)
-		c.Text(&e.Result)
-	case *history.SubOrchestrationInstanceFailed:
-		c.failed(&e.TaskScheduledID, &e.Reason, &e.Details, &e.Failure)
-	case *history.TimerCreated:
-		c.Time(&e.FireAt)
-	case *history.TimerFired:
-		c.Int(&e.TimerID)
-		c.Time(&e.FireAt)
-	case *history.EventSent:
-		c.String(&e.InstanceID)
-		c.String(&e.Name)
-		c.Text(&e.Input)
-	case *history.EventRaised:
-		c.String(&e.Name)
-		c.Text(&e.Input)
-		c.trace(&e.ParentTraceContext)
-	case *history.GenericEvent:
-		c.Text(&e.Data)
-	case *history.HistoryState:
-		c.Text(&e.State)
-	case *history.OrchestratorStarted, *history.OrchestratorCompleted:
-	default:
-		c.Fail(fmt.Errorf("%T is no event of a history", v))
+func (c *eventCoder) Bool(_ string, v *bool) { c.Coder.Bool(v) }
+
+func (c *eventCoder) Int(_ string, v *int) { c.Coder.Int(v) }
+
+func (c *eventCoder) OptionalInt(_ string, v **int) {
+	if c.Present(*v != nil) {
+		if c.Reading {
+			*v = new(int)
+		}
+		c.Coder.Int(*v)
 	}
 }
 
-func (c *coder) executionStarted(e *history.ExecutionStarted) {
-	c.instance(&e.Instance)
-	if c.Present(e.Parent != nil) {
-		if c.Reading {
-			e.Parent = &history.ParentInstance{}
-		}
-		c.String(&e.Parent.Name)
-		c.String(&e.Parent.Version)
-		c.instance(&e.Parent.Instance)
-		c.Int(&e.Parent.TaskScheduleID)
+func (c *eventCoder) String(_ string, v *string) { c.Coder.String(v) }
+
+func (c *eventCoder) Text(_ string, v **string) { c.Coder.Text(v) }
+
+func (c *eventCoder) JSON(_ string, v **string) { c.Coder.Text(v) }
+
+func (c *eventCoder) Time(_ string, v *time.Time) { c.Coder.Time(v) }
+
+func (c *eventCoder) OptionalTime(_ string, v *time.Time) { c.Coder.Time(v) }
+
+func (c *eventCoder) Tags(_ string, v *map[string]string) { c.Coder.Tags(v) }
+
+func (c *eventCoder) Status(_ string, v *history.RuntimeStatus) { (*coder)(c).status(v) }
+
+func (c *eventCoder) Instance(_ string, v *history.OrchestrationInstance) { (*coder)(c).instance(v) }
+
+func (c *eventCoder) Parent(_ string, v **history.ParentInstance) {
+	if !c.Present(*v != nil) {
+		return
 	}
-	c.String(&e.Name)
-	c.String(&e.Version)
-	c.Text(&e.Input)
-	c.Tags(&e.Tags)
-	c.Text(&e.Correlation)
-	c.trace(&e.ParentTraceContext)
-	c.Time(&e.ScheduledStart)
-	if c.Present(e.Generation != nil) {
-		if c.Reading {
-			e.Generation = new(int)
-		}
-		c.Int(e.Generation)
+	if c.Reading {
+		*v = &history.ParentInstance{}
 	}
-	c.Bool(&e.GenerateNewTrace)
+	c.Coder.String(&(*v).Name)
+	c.Coder.String(&(*v).Version)
+	(*coder)(c).instance(&(*v).Instance)
+	c.Coder.Int(&(*v).TaskScheduleID)
 }
+
+func (c *eventCoder) Trace(_ string, v **history.TraceContext) { (*coder)(c).trace(v) }
+
+func (c *eventCoder) Failure(_ string, v **history.FailureDetails) { (*coder)(c).failure(v, 0) }
 
 func (c *coder) instance(v *history.OrchestrationInstance) {
 	c.String(&v.InstanceID)
 	c.String(&v.ExecutionID)
-}
-
-func (c *coder) outcome(status *history.RuntimeStatus, result **string, failure **history.FailureDetails) {
-	c.status(status)
-	c.Text(result)
-	c.failure(failure, 0)
 }
 
 func (c *coder) status(v *history.RuntimeStatus) {
@@ -414,13 +317,6 @@ func (c *coder) status(v *history.RuntimeStatus) {
 	if c.Reading {
 		*v = history.RuntimeStatus(n)
 	}
-}
-
-func (c *coder) failed(id *int, reason, details **string, failure **history.FailureDetails) {
-	c.Int(id)
-	c.Text(reason)
-	c.Text(details)
-	c.failure(failure, 0)
 }
 
 // maxInnerFailures bounds how deep failures are nested, for reading as for

@@ -17,7 +17,7 @@ import (
 func allEvents(fill func(reflect.Value)) []history.Event {
 	var all []history.Event
 	for kind := range history.TypeExecutionRewound + 1 {
-		if e := newEvent(kind); e != nil {
+		if e := history.NewEvent(kind); e != nil {
 			fill(reflect.ValueOf(e).Elem())
 			all = append(all, e)
 		}

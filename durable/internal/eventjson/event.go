@@ -3,10 +3,10 @@
 package eventjson
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
@@ -121,93 +121,130 @@ func cutAssembly(name string) string {
 
 // Decode returns e as an event of type t.
 func (e *Event) Decode(t history.EventType) (history.Event, error) {
-	head := history.Header{EventID: e.EventID, IsPlayed: e.IsPlayed, Timestamp: e.Timestamp.Time}
-	switch t {
-	case history.TypeExecutionStarted:
-		ev := &history.ExecutionStarted{
-			Header:             head,
-			Parent:             e.ParentInstance.parent(),
-			Name:               e.Name,
-			Version:            e.Version,
-			Input:              e.Input,
-			Tags:               e.Tags,
-			Correlation:        e.Correlation,
-			ParentTraceContext: e.ParentTraceContext.context(),
-			ScheduledStart:     e.ScheduledStartTime.Time,
-			Generation:         e.Generation,
-			GenerateNewTrace:   e.GenerateNewTrace,
-		}
-		if e.OrchestrationInstance != nil {
-			ev.Instance = e.OrchestrationInstance.Decode()
-		}
-		return ev, nil
-	case history.TypeExecutionCompleted:
-		return &history.ExecutionCompleted{
-			Header: head, Status: history.RuntimeStatus(e.OrchestrationStatus), Result: e.Result, Failure: e.FailureDetails.Decode(),
-		}, nil
-	case history.TypeContinueAsNew:
-		return &history.ContinueAsNew{
-			Header: head, Status: history.RuntimeStatus(e.OrchestrationStatus), Result: e.Result, Failure: e.FailureDetails.Decode(),
-		}, nil
-	case history.TypeExecutionTerminated:
-		return &history.ExecutionTerminated{Header: head, Reason: e.Input}, nil
-	case history.TypeExecutionSuspended:
-		return &history.ExecutionSuspended{Header: head, Reason: e.Reason}, nil
-	case history.TypeExecutionResumed:
-		return &history.ExecutionResumed{Header: head, Reason: e.Reason}, nil
-	case history.TypeExecutionRewound:
-		return &history.ExecutionRewound{
-			Header: head, Reason: e.Reason, ParentExecutionID: e.ParentExecutionID, InstanceID: e.InstanceID,
-			ParentTraceContext: e.ParentTraceContext.context(),
-		}, nil
-	case history.TypeTaskScheduled:
-		return &history.TaskScheduled{
-			Header: head, Name: e.Name, Version: e.Version, Input: e.Input,
-			ParentTraceContext: e.ParentTraceContext.context(), Tags: e.Tags,
-		}, nil
-	case history.TypeTaskCompleted:
-		return &history.TaskCompleted{Header: head, TaskScheduledID: e.TaskScheduledID, Result: e.Result}, nil
-	case history.TypeTaskFailed:
-		return &history.TaskFailed{
-			Header: head, TaskScheduledID: e.TaskScheduledID, Reason: e.Reason, Details: e.Details, Failure: e.FailureDetails.Decode(),
-		}, nil
-	case history.TypeSubOrchestrationInstanceCreated:
-		return &history.SubOrchestrationInstanceCreated{
-			Header: head, Name: e.Name, Version: e.Version, InstanceID: orEmpty(e.InstanceID), Input: e.Input,
-			ClientSpanID: e.ClientSpanID, Tags: e.Tags,
-		}, nil
-	case history.TypeSubOrchestrationInstanceCompleted:
-		return &history.SubOrchestrationInstanceCompleted{Header: head, TaskScheduledID: e.TaskScheduledID, Result: e.Result}, nil
-	case history.TypeSubOrchestrationInstanceFailed:
-		return &history.SubOrchestrationInstanceFailed{
-			Header: head, TaskScheduledID: e.TaskScheduledID, Reason: e.Reason, Details: e.Details, Failure: e.FailureDetails.Decode(),
-		}, nil
-	case history.TypeTimerCreated:
-		return &history.TimerCreated{Header: head, FireAt: e.FireAt.Time}, nil
-	case history.TypeTimerFired:
-		return &history.TimerFired{Header: head, TimerID: e.TimerID, FireAt: e.FireAt.Time}, nil
-	case history.TypeOrchestratorStarted:
-		return &history.OrchestratorStarted{Header: head}, nil
-	case history.TypeOrchestratorCompleted:
-		return &history.OrchestratorCompleted{Header: head}, nil
-	case history.TypeEventSent:
-		return &history.EventSent{Header: head, InstanceID: orEmpty(e.InstanceID), Name: e.Name, Input: e.Input}, nil
-	case history.TypeEventRaised:
-		return &history.EventRaised{
-			Header: head, Name: e.Name, Input: e.Input, ParentTraceContext: e.ParentTraceContext.context(),
-		}, nil
-	case history.TypeGenericEvent:
-		return &history.GenericEvent{Header: head, Data: e.Data}, nil
-	case history.TypeHistoryState:
-		ev := &history.HistoryState{Header: head}
-		if len(e.State) > 0 && !bytes.Equal(e.State, []byte("null")) {
-			ev.State = new(string(e.State))
-		}
-		return ev, nil
-	case history.TypeExecutionFailed:
+	ev := history.NewEvent(t)
+	switch {
+	case t == history.TypeExecutionFailed:
 		return nil, fmt.Errorf("event type %s has no class", t)
+	case ev == nil:
+		return nil, fmt.Errorf("unknown event type %d", int(t))
 	}
-	return nil, fmt.Errorf("unknown event type %d", int(t))
+	*ev.Head() = history.Header{EventID: e.EventID, IsPlayed: e.IsPlayed, Timestamp: e.Timestamp.Time}
+	history.VisitFields(ev, reader{e})
+	return ev, nil
+}
+
+// Member returns a pointer to the member of the given name that is a field of an event, nil
+// if there is none.
+func (e *Event) Member(name string) any {
+	switch name {
+	case "OrchestrationInstance":
+		return &e.OrchestrationInstance
+	case "ParentInstance":
+		return &e.ParentInstance
+	case "Name":
+		return &e.Name
+	case "Version":
+		return &e.Version
+	case "Input":
+		return &e.Input
+	case "Tags":
+		return &e.Tags
+	case "Correlation":
+		return &e.Correlation
+	case "ParentTraceContext":
+		return &e.ParentTraceContext
+	case "ScheduledStartTime":
+		return &e.ScheduledStartTime
+	case "Generation":
+		return &e.Generation
+	case "GenerateNewTrace":
+		return &e.GenerateNewTrace
+	case "OrchestrationStatus":
+		return &e.OrchestrationStatus
+	case "Result":
+		return &e.Result
+	case "FailureDetails":
+		return &e.FailureDetails
+	case "TaskScheduledId":
+		return &e.TaskScheduledID
+	case "Reason":
+		return &e.Reason
+	case "Details":
+		return &e.Details
+	case "InstanceId":
+		return &e.InstanceID
+	case "ClientSpanId":
+		return &e.ClientSpanID
+	case "ParentExecutionId":
+		return &e.ParentExecutionID
+	case "TimerId":
+		return &e.TimerID
+	case "FireAt":
+		return &e.FireAt
+	case "Data":
+		return &e.Data
+	case "State":
+		return &e.State
+	}
+	return nil
+}
+
+// reader sets the fields of an event from the members of what was read.
+type reader struct{ event *Event }
+
+// member returns a member of the given name and type.
+func member[T any](r reader, name string) T { return *r.event.Member(name).(*T) }
+
+func (r reader) Bool(name string, v *bool) { *v = member[bool](r, name) }
+
+func (r reader) Int(name string, v *int) { *v = member[int](r, name) }
+
+func (r reader) OptionalInt(name string, v **int) { *v = member[*int](r, name) }
+
+// String reads a text that some classes require and others do not.
+func (r reader) String(name string, v *string) {
+	switch m := r.event.Member(name).(type) {
+	case *string:
+		*v = *m
+	case **string:
+		*v = orEmpty(*m)
+	}
+}
+
+func (r reader) Text(name string, v **string) { *v = member[*string](r, name) }
+
+func (r reader) JSON(name string, v **string) {
+	if text := member[json.RawMessage](r, name); len(text) > 0 && string(text) != "null" {
+		*v = new(string(text))
+	}
+}
+
+func (r reader) Time(name string, v *time.Time) { *v = member[Time](r, name).Time }
+
+func (r reader) OptionalTime(name string, v *time.Time) { r.Time(name, v) }
+
+func (r reader) Tags(name string, v *map[string]string) { *v = member[Tags](r, name) }
+
+func (r reader) Status(name string, v *history.RuntimeStatus) {
+	*v = history.RuntimeStatus(member[int](r, name))
+}
+
+func (r reader) Instance(name string, v *history.OrchestrationInstance) {
+	if i := member[*Instance](r, name); i != nil {
+		*v = i.Decode()
+	}
+}
+
+func (r reader) Parent(name string, v **history.ParentInstance) {
+	*v = member[*Parent](r, name).parent()
+}
+
+func (r reader) Trace(name string, v **history.TraceContext) {
+	*v = member[*TraceContext](r, name).context()
+}
+
+func (r reader) Failure(name string, v **history.FailureDetails) {
+	*v = member[*Failure](r, name).Decode()
 }
 
 func orEmpty(s *string) string {

@@ -6,10 +6,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 )
 
 // A historyEvent is one event of a history as the management API shows it: an
@@ -97,98 +96,79 @@ func isScheduling(e history.Event) bool {
 // A shape is an event being written.
 type shape struct {
 	showInput, showOutput bool
+	isStart               bool
 	event                 historyEvent
 }
 
 func (s *shape) add(name string, value any) { s.event = append(s.event, member{name, value}) }
 
-func (s *shape) input(text *string) {
-	if s.showInput {
-		s.add("Input", text)
-	}
-}
-
-func (s *shape) result(text *string) {
-	if s.showOutput {
-		s.add("Result", PayloadJSON(text))
-	}
-}
-
-func (s *shape) failure(reason, details *string, failure *history.FailureDetails) {
-	s.add("Reason", reason)
-	s.add("Details", details)
-	s.add("FailureDetails", failureJSON(failure))
-}
-
-// own adds the members of the event's class, in the order of its declaration
-// (DurableTask.Core/History/*.cs), without those that the API omits: Version,
-// OrchestrationInstance, ParentInstance, Tags of the start, TaskScheduledId,
-// TimerId, EventId and IsPlayed.
+// own adds the fields of an event but those that the API omits
+// (DurableClient.cs, ConvertOrchestrationStateToStatus).
 func (s *shape) own(e history.Event) {
-	switch e := e.(type) {
-	case *history.ExecutionStarted:
-		s.input(e.Input)
-		s.add("Correlation", e.Correlation)
-		s.add("ParentTraceContext", traceJSON(e.ParentTraceContext))
-		s.add("ScheduledStartTime", optionalTicksJSON(e.ScheduledStart))
-		s.add("Generation", e.Generation)
-		s.add("GenerateNewTrace", e.GenerateNewTrace)
-	case *history.ExecutionCompleted:
-		s.add("OrchestrationStatus", e.Status.String())
-		s.result(e.Result)
-		s.add("FailureDetails", failureJSON(e.Failure))
-	case *history.ContinueAsNew:
-		s.add("OrchestrationStatus", e.Status.String())
-		s.result(e.Result)
-		s.add("FailureDetails", failureJSON(e.Failure))
-	case *history.ExecutionTerminated:
-		s.input(e.Reason)
-	case *history.ExecutionSuspended:
-		s.add("Reason", e.Reason)
-	case *history.ExecutionResumed:
-		s.add("Reason", e.Reason)
-	case *history.ExecutionRewound:
-		s.add("Reason", e.Reason)
-		s.add("ParentExecutionId", e.ParentExecutionID)
-		s.add("InstanceId", e.InstanceID)
-		s.add("ParentTraceContext", traceJSON(e.ParentTraceContext))
-	case *history.TaskScheduled:
-		s.add("Name", e.Name)
-		s.input(e.Input)
-		s.add("ParentTraceContext", traceJSON(e.ParentTraceContext))
-		s.add("Tags", e.Tags)
-	case *history.TaskCompleted:
-		s.result(e.Result)
-	case *history.TaskFailed:
-		s.failure(e.Reason, e.Details, e.Failure)
-	case *history.SubOrchestrationInstanceCreated:
-		s.add("Name", e.Name)
-		s.add("InstanceId", e.InstanceID)
-		s.input(e.Input)
-		s.add("ClientSpanId", e.ClientSpanID)
-		s.add("Tags", e.Tags)
-	case *history.SubOrchestrationInstanceCompleted:
-		s.result(e.Result)
-	case *history.SubOrchestrationInstanceFailed:
-		s.failure(e.Reason, e.Details, e.Failure)
-	case *history.TimerCreated:
-		s.add("FireAt", ticksJSON(e.FireAt))
-	case *history.TimerFired:
-		s.add("FireAt", ticksJSON(e.FireAt))
-	case *history.EventSent:
-		s.add("InstanceId", e.InstanceID)
-		s.add("Name", e.Name)
-		s.input(e.Input)
-	case *history.EventRaised:
-		s.add("Name", e.Name)
-		s.input(e.Input)
-		s.add("ParentTraceContext", traceJSON(e.ParentTraceContext))
-	case *history.GenericEvent:
-		s.add("Data", e.Data)
-	case *history.HistoryState:
-		s.add("State", e.State)
+	_, s.isStart = e.(*history.ExecutionStarted)
+	history.VisitFields(e, s)
+}
+
+// Bool implements [history.FieldVisitor], as do the methods after it.
+func (s *shape) Bool(name string, v *bool) { s.add(name, *v) }
+
+// Int omits the IDs of what an event completes.
+func (s *shape) Int(string, *int) {}
+
+// OptionalInt adds null for none.
+func (s *shape) OptionalInt(name string, v **int) { s.add(name, *v) }
+
+// String omits versions, and the name of an orchestrator, which has another place.
+func (s *shape) String(name string, v *string) {
+	if name != "Version" && !(name == "Name" && s.isStart) {
+		s.add(name, *v)
 	}
 }
+
+// Text adds inputs and results if they are wanted.
+func (s *shape) Text(name string, v **string) {
+	switch {
+	case name == "Input":
+		if s.showInput {
+			s.add(name, *v)
+		}
+	case name != "Result":
+		s.add(name, *v)
+	case s.showOutput:
+		s.add(name, PayloadJSON(*v))
+	}
+}
+
+// JSON adds JSON text as a text.
+func (s *shape) JSON(name string, v **string) { s.add(name, *v) }
+
+// Time adds a time as Newtonsoft.Json writes it.
+func (s *shape) Time(name string, v *time.Time) { s.add(name, ticksJSON(*v)) }
+
+// OptionalTime adds null for the zero time.
+func (s *shape) OptionalTime(name string, v *time.Time) { s.add(name, optionalTicksJSON(*v)) }
+
+// Tags omits those of a start.
+func (s *shape) Tags(name string, v *map[string]string) {
+	if !s.isStart {
+		s.add(name, *v)
+	}
+}
+
+// Status adds a status by its name.
+func (s *shape) Status(name string, v *history.RuntimeStatus) { s.add(name, v.String()) }
+
+// Instance omits the instance of a start.
+func (s *shape) Instance(string, *history.OrchestrationInstance) {}
+
+// Parent omits the parent of a start.
+func (s *shape) Parent(string, **history.ParentInstance) {}
+
+// Trace adds a trace context.
+func (s *shape) Trace(name string, v **history.TraceContext) { s.add(name, traceJSON(*v)) }
+
+// Failure adds failure details.
+func (s *shape) Failure(name string, v **history.FailureDetails) { s.add(name, failureJSON(*v)) }
 
 // origin adds members of the event that scheduled this one.
 func (s *shape) origin(scheduling history.Event) {
@@ -196,11 +176,11 @@ func (s *shape) origin(scheduling history.Event) {
 	case *history.TaskScheduled:
 		s.add("ScheduledTime", ticksJSON(e.Timestamp))
 		s.add("FunctionName", e.Name)
-		s.input(e.Input)
+		s.Text("Input", &e.Input)
 	case *history.SubOrchestrationInstanceCreated:
 		s.add("ScheduledTime", ticksJSON(e.Timestamp))
 		s.add("FunctionName", e.Name)
-		s.input(e.Input)
+		s.Text("Input", &e.Input)
 	}
 }
 

@@ -319,7 +319,7 @@ func traceContextColumn(c *history.TraceContext) string {
 	if c == nil {
 		return JSONNull
 	}
-	return columnJSON(func(w *jsonWriter) { w.traceContextValue(c) })
+	return columnJSON(func(w *jsonWriter) { w.traceContext(c) })
 }
 
 // JSONNull is what a column of JSON holds where .NET has null.

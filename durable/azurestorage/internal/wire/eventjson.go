@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
@@ -17,113 +18,12 @@ func (w *jsonWriter) event(ev history.Event) error {
 	if ev == nil {
 		return fmt.Errorf("encode message: no event")
 	}
-	eventType := int64(ev.Type())
 	w.open(eventjson.TypeName(ev.Type()))
-	switch ev := ev.(type) {
-	case *history.ExecutionStarted:
-		w.key("OrchestrationInstance")
-		w.instance(ev.Instance)
-		w.int("EventType", eventType)
-		w.parent(ev.Parent)
-		w.str("Name", ev.Name)
-		w.str("Version", ev.Version)
-		w.optStr("Input", ev.Input)
-		w.tags("Tags", ev.Tags)
-		w.optStr("Correlation", ev.Correlation)
-		w.traceContext(ev.ParentTraceContext)
-		if ev.ScheduledStart.IsZero() {
-			w.null("ScheduledStartTime")
-		} else {
-			w.time("ScheduledStartTime", ev.ScheduledStart)
-		}
-		if ev.Generation == nil {
-			w.null("Generation")
-		} else {
-			w.int("Generation", int64(*ev.Generation))
-		}
-		w.bool("GenerateNewTrace", ev.GenerateNewTrace)
-	case *history.ExecutionCompleted:
-		w.int("EventType", eventType)
-		w.completion(ev.Status, ev.Result, ev.Failure)
-	case *history.ContinueAsNew:
-		w.int("EventType", eventType)
-		w.completion(ev.Status, ev.Result, ev.Failure)
-	case *history.ExecutionTerminated:
-		w.int("EventType", eventType)
-		w.optStr("Input", ev.Reason)
-	case *history.ExecutionSuspended:
-		w.int("EventType", eventType)
-		w.optStr("Reason", ev.Reason)
-	case *history.ExecutionResumed:
-		w.int("EventType", eventType)
-		w.optStr("Reason", ev.Reason)
-	case *history.ExecutionRewound:
-		w.int("EventType", eventType)
-		w.optStr("Reason", ev.Reason)
-		w.optStr("ParentExecutionId", ev.ParentExecutionID)
-		w.optStr("InstanceId", ev.InstanceID)
-		w.traceContext(ev.ParentTraceContext)
-	case *history.TaskScheduled:
-		w.int("EventType", eventType)
-		w.str("Name", ev.Name)
-		w.str("Version", ev.Version)
-		w.optStr("Input", ev.Input)
-		w.traceContext(ev.ParentTraceContext)
-		w.tags("Tags", ev.Tags)
-	case *history.TaskCompleted:
-		w.int("EventType", eventType)
-		w.int("TaskScheduledId", int64(ev.TaskScheduledID))
-		w.optStr("Result", ev.Result)
-	case *history.TaskFailed:
-		w.int("EventType", eventType)
-		w.taskFailure(ev.TaskScheduledID, ev.Reason, ev.Details, ev.Failure)
-	case *history.SubOrchestrationInstanceCreated:
-		w.int("EventType", eventType)
-		w.str("Name", ev.Name)
-		w.str("Version", ev.Version)
-		w.str("InstanceId", ev.InstanceID)
-		w.optStr("Input", ev.Input)
-		w.optStr("ClientSpanId", ev.ClientSpanID)
-		w.tags("Tags", ev.Tags)
-	case *history.SubOrchestrationInstanceCompleted:
-		w.int("EventType", eventType)
-		w.int("TaskScheduledId", int64(ev.TaskScheduledID))
-		w.optStr("Result", ev.Result)
-	case *history.SubOrchestrationInstanceFailed:
-		w.int("EventType", eventType)
-		w.taskFailure(ev.TaskScheduledID, ev.Reason, ev.Details, ev.Failure)
-	case *history.TimerCreated:
-		w.int("EventType", eventType)
-		w.time("FireAt", ev.FireAt)
-	case *history.TimerFired:
-		w.int("EventType", eventType)
-		w.int("TimerId", int64(ev.TimerID))
-		w.time("FireAt", ev.FireAt)
-	case *history.OrchestratorStarted, *history.OrchestratorCompleted:
-		w.int("EventType", eventType)
-	case *history.EventSent:
-		w.int("EventType", eventType)
-		w.str("InstanceId", ev.InstanceID)
-		w.str("Name", ev.Name)
-		w.optStr("Input", ev.Input)
-	case *history.EventRaised:
-		w.int("EventType", eventType)
-		w.str("Name", ev.Name)
-		w.optStr("Input", ev.Input)
-		w.traceContext(ev.ParentTraceContext)
-	case *history.GenericEvent:
-		w.optStr("Data", ev.Data)
-		w.int("EventType", eventType)
-	case *history.HistoryState:
-		w.int("EventType", eventType)
-		if ev.State == nil || !json.Valid([]byte(*ev.State)) {
-			w.null("State")
-		} else {
-			w.raw("State", *ev.State)
-		}
-	default:
+	w.eventType = ev.Type()
+	if !history.VisitFields(ev, (*eventWriter)(w)) {
 		return fmt.Errorf("encode message: event of type %T has no form on the wire", ev)
 	}
+	w.typeOfEvent()
 	head := ev.Head()
 	w.int("EventId", int64(head.EventID))
 	w.bool("IsPlayed", head.IsPlayed)
@@ -132,19 +32,96 @@ func (w *jsonWriter) event(ev history.Event) error {
 	return nil
 }
 
-func (w *jsonWriter) completion(status history.RuntimeStatus, result *string, failure *history.FailureDetails) {
-	w.int("OrchestrationStatus", int64(status))
-	w.optStr("Result", result)
-	w.key("FailureDetails")
-	w.failure(failure)
+// typeOfEvent writes the event's type, a property, before its other properties.
+func (w *jsonWriter) typeOfEvent() {
+	if w.eventType != noEventType {
+		w.int("EventType", int64(w.eventType))
+		w.eventType = noEventType
+	}
 }
 
-func (w *jsonWriter) taskFailure(id int, reason, details *string, failure *history.FailureDetails) {
-	w.int("TaskScheduledId", int64(id))
-	w.optStr("Reason", reason)
-	w.optStr("Details", details)
-	w.key("FailureDetails")
-	w.failure(failure)
+// noEventType says that the type of an event is written.
+const noEventType history.EventType = -1
+
+// eventWriter is a jsonWriter that writes the fields of an event.
+type eventWriter jsonWriter
+
+// property returns the writer for a member that .NET has as a property.
+func (e *eventWriter) property() *jsonWriter {
+	w := (*jsonWriter)(e)
+	w.typeOfEvent()
+	return w
+}
+
+func (e *eventWriter) Bool(name string, v *bool) { e.property().bool(name, *v) }
+
+func (e *eventWriter) Int(name string, v *int) { e.property().int(name, int64(*v)) }
+
+func (e *eventWriter) OptionalInt(name string, v **int) {
+	if *v == nil {
+		e.property().null(name)
+		return
+	}
+	e.Int(name, *v)
+}
+
+func (e *eventWriter) String(name string, v *string) { e.property().str(name, *v) }
+
+func (e *eventWriter) Text(name string, v **string) {
+	if name == "Data" { // a field in .NET
+		(*jsonWriter)(e).optStr(name, *v)
+		return
+	}
+	e.property().optStr(name, *v)
+}
+
+func (e *eventWriter) JSON(name string, v **string) {
+	if *v == nil || !json.Valid([]byte(**v)) {
+		e.property().null(name)
+		return
+	}
+	e.property().raw(name, **v)
+}
+
+func (e *eventWriter) Time(name string, v *time.Time) { e.property().time(name, *v) }
+
+func (e *eventWriter) OptionalTime(name string, v *time.Time) {
+	if v.IsZero() {
+		e.property().null(name)
+		return
+	}
+	e.Time(name, v)
+}
+
+func (e *eventWriter) Tags(name string, v *map[string]string) { e.property().tags(name, *v) }
+
+func (e *eventWriter) Status(name string, v *history.RuntimeStatus) {
+	e.property().int(name, int64(*v))
+}
+
+// Instance writes a field in .NET.
+func (e *eventWriter) Instance(name string, v *history.OrchestrationInstance) {
+	w := (*jsonWriter)(e)
+	w.key(name)
+	w.instance(*v)
+}
+
+func (e *eventWriter) Parent(name string, v **history.ParentInstance) {
+	w := e.property()
+	w.key(name)
+	w.parent(*v)
+}
+
+func (e *eventWriter) Trace(name string, v **history.TraceContext) {
+	w := e.property()
+	w.key(name)
+	w.traceContext(*v)
+}
+
+func (e *eventWriter) Failure(name string, v **history.FailureDetails) {
+	w := e.property()
+	w.key(name)
+	w.failure(*v)
 }
 
 // instance writes an instance as a value (DurableTask.Core/OrchestrationInstance.cs).
@@ -155,12 +132,8 @@ func (w *jsonWriter) instance(i history.OrchestrationInstance) {
 	w.close()
 }
 
+// parent writes the parent of an instance as a value (DurableTask.Core/ParentInstance.cs).
 func (w *jsonWriter) parent(p *history.ParentInstance) {
-	w.key("ParentInstance")
-	w.parentValue(p)
-}
-
-func (w *jsonWriter) parentValue(p *history.ParentInstance) {
 	if p == nil {
 		w.buf = append(w.buf, "null"...)
 		return
@@ -174,12 +147,9 @@ func (w *jsonWriter) parentValue(p *history.ParentInstance) {
 	w.close()
 }
 
+// traceContext writes a trace context as a value
+// (DurableTask.Core/Tracing/DistributedTraceContext.cs).
 func (w *jsonWriter) traceContext(c *history.TraceContext) {
-	w.key("ParentTraceContext")
-	w.traceContextValue(c)
-}
-
-func (w *jsonWriter) traceContextValue(c *history.TraceContext) {
 	if c == nil {
 		w.buf = append(w.buf, "null"...)
 		return

@@ -29,48 +29,33 @@ type ColumnBlob struct {
 	Blob   string // the blob's name
 }
 
-// historyColumns are the columns of all types of events, by name. Columns that
-// are not listed are ignored.
+// historyColumns are the columns of all types of events, by name, and of the sentinel.
+// Columns that are not listed are ignored.
 type historyColumns struct {
 	ETag        string `json:"odata.etag"`
 	RowKey      string
 	ExecutionID string `json:"ExecutionId"`
 	EventType   string
+	EventTime   eventjson.Time `json:"_Timestamp"`
 
-	EventID   int `json:"EventId"`
-	IsPlayed  bool
-	Timestamp eventjson.Time `json:"_Timestamp"`
-
-	Name                  string
-	Version               string
-	Input                 *string
+	// Members whose values are as they are in a message.
+	eventjson.Event
+	// Members whose values are JSON text in a column.
 	OrchestrationInstance string
 	ParentInstance        string
 	Tags                  string
-	Correlation           *string
 	ParentTraceContext    string
-	ScheduledStartTime    eventjson.Time
-	Generation            *int
-	GenerateNewTrace      bool
-	OrchestrationStatus   string
-	Result                *string
 	FailureDetails        string
-	TaskScheduledID       int `json:"TaskScheduledId"`
-	Reason                *string
-	Details               *string
-	InstanceID            *string `json:"InstanceId"`
-	ClientSpanID          *string `json:"ClientSpanId"`
-	ParentExecutionID     *string `json:"ParentExecutionId"`
-	TimerID               int     `json:"TimerId"`
-	FireAt                eventjson.Time
-	Data                  *string
 	State                 string
-	Tracking              string // of the sentinel
-	FirstExecutionID      string `json:"FirstExecutionId"` // of the sentinel
-	EntityBatches         string // of the sentinel
+	// OrchestrationStatus is a name in a column.
+	OrchestrationStatus string
 
-	IsCheckpointComplete         bool           // of the sentinel
-	CheckpointCompletedTimestamp eventjson.Time // of the sentinel
+	// Columns of the sentinel.
+	Tracking                     string
+	FirstExecutionID             string `json:"FirstExecutionId"`
+	EntityBatches                string
+	IsCheckpointComplete         bool
+	CheckpointCompletedTimestamp eventjson.Time
 
 	NameBlobName           string
 	InputBlobName          string
@@ -128,7 +113,7 @@ func (r *HistoryRow) head() (id int, at time.Time) {
 	if r.scanned != nil {
 		return r.scanned.Head().EventID, r.scanned.Head().Timestamp
 	}
-	return r.Columns.EventID, r.Columns.Timestamp.Time
+	return r.Columns.EventID, r.Columns.EventTime.Time
 }
 
 // ETag returns the row's ETag, which few have a use for.
@@ -163,22 +148,17 @@ func (r *HistoryRow) Resolve(column, text string) {
 	c := r.Columns
 	*c.blobName(column) = ""
 	switch column {
-	case "Name":
-		c.Name = text
-	case "Input":
-		c.Input = &text
-	case "Result":
-		c.Result = &text
-	case "Reason":
-		c.Reason = &text
-	case "Details":
-		c.Details = &text
-	case "Correlation":
-		c.Correlation = &text
 	case "FailureDetails":
 		c.FailureDetails = text
 	case "Tags":
 		c.Tags = text
+	default:
+		switch m := c.Member(column).(type) {
+		case *string:
+			*m = text
+		case **string:
+			*m = &text
+		}
 	}
 }
 
@@ -226,14 +206,8 @@ func (r *HistoryRow) decodeEvent() (history.Event, error) {
 		return nil, fmt.Errorf("the value of %s is in blob %q, which was not read", blobs[0].Column, blobs[0].Blob)
 	}
 	c := r.Columns
-	e := eventjson.Event{
-		EventID: c.EventID, IsPlayed: c.IsPlayed, Timestamp: c.Timestamp,
-		Name: c.Name, Version: c.Version, Input: c.Input, Correlation: c.Correlation,
-		ScheduledStartTime: c.ScheduledStartTime, Generation: c.Generation, GenerateNewTrace: c.GenerateNewTrace,
-		Result: c.Result, TaskScheduledID: c.TaskScheduledID, Reason: c.Reason, Details: c.Details,
-		InstanceID: c.InstanceID, ClientSpanID: c.ClientSpanID, ParentExecutionID: c.ParentExecutionID,
-		TimerID: c.TimerID, FireAt: c.FireAt, Data: c.Data,
-	}
+	e := &c.Event
+	e.Timestamp = c.EventTime
 	if c.OrchestrationStatus != "" {
 		status, ok := history.ParseRuntimeStatus(c.OrchestrationStatus)
 		if !ok {

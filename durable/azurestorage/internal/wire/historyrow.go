@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -22,7 +21,13 @@ const (
 
 // HistoryRowKey returns the row key of the event with the given place in its
 // execution's history, from 0.
-func HistoryRowKey(ordinal int) string { return fmt.Sprintf("%016X", ordinal) }
+func HistoryRowKey(ordinal int) string {
+	var key [16]byte
+	for i := range key {
+		key[i] = "0123456789ABCDEF"[ordinal>>(60-4*i)&15]
+	}
+	return string(key[:])
+}
 
 // EncodeHistoryRow returns the history row of ev: a column for each member of
 // its .NET class, with names of enum values as text, and members that are
@@ -34,7 +39,7 @@ func EncodeHistoryRow(ev history.Event, instanceID string, ordinal int, executio
 		RowKey:       HistoryRowKey(ordinal),
 		Properties:   make([]property, 0, 16),
 	}
-	e.setEventColumns(ev)
+	history.VisitFields(ev, (*eventColumns)(&e))
 	head := ev.Head()
 	e.SetInt("EventId", head.EventID)
 	e.setBool("IsPlayed", head.IsPlayed)
@@ -45,97 +50,57 @@ func EncodeHistoryRow(ev history.Event, instanceID string, ordinal int, executio
 	return e
 }
 
-func (e *Row) setEventColumns(ev history.Event) {
-	switch ev := ev.(type) {
-	case *history.ExecutionStarted:
-		e.SetString("ParentInstance", columnJSON(func(w *jsonWriter) { w.parentValue(ev.Parent) }))
-		e.SetString("Name", ev.Name)
-		e.SetString("Version", ev.Version)
-		e.setOptional("Input", ev.Input)
-		e.SetString("Tags", TagsColumn(ev.Tags))
-		e.setOptional("Correlation", ev.Correlation)
-		e.SetString("ParentTraceContext", traceContextColumn(ev.ParentTraceContext))
-		e.SetOptionalTime("ScheduledStartTime", ev.ScheduledStart)
-		if ev.Generation != nil {
-			e.SetInt("Generation", *ev.Generation)
-		}
-		e.setBool("GenerateNewTrace", ev.GenerateNewTrace)
-		e.SetString("OrchestrationInstance", columnJSON(func(w *jsonWriter) { w.instance(ev.Instance) }))
-	case *history.ExecutionCompleted:
-		e.setCompletion(ev.Status, ev.Result, ev.Failure)
-	case *history.ContinueAsNew:
-		e.setCompletion(ev.Status, ev.Result, ev.Failure)
-	case *history.ExecutionTerminated:
-		e.setOptional("Input", ev.Reason)
-	case *history.ExecutionSuspended:
-		e.setOptional("Reason", ev.Reason)
-	case *history.ExecutionResumed:
-		e.setOptional("Reason", ev.Reason)
-	case *history.ExecutionRewound:
-		e.setOptional("Reason", ev.Reason)
-		e.setOptional("ParentExecutionId", ev.ParentExecutionID)
-		e.setOptional("InstanceId", ev.InstanceID)
-		e.SetString("ParentTraceContext", traceContextColumn(ev.ParentTraceContext))
-	case *history.TaskScheduled:
-		e.SetString("Name", ev.Name)
-		e.SetString("Version", ev.Version)
-		e.setOptional("Input", ev.Input)
-		e.SetString("ParentTraceContext", traceContextColumn(ev.ParentTraceContext))
-		e.SetString("Tags", TagsColumn(ev.Tags))
-	case *history.TaskCompleted:
-		e.SetInt("TaskScheduledId", ev.TaskScheduledID)
-		e.setOptional("Result", ev.Result)
-	case *history.TaskFailed:
-		e.setTaskFailure(ev.TaskScheduledID, ev.Reason, ev.Details, ev.Failure)
-	case *history.SubOrchestrationInstanceCreated:
-		e.SetString("Name", ev.Name)
-		e.SetString("Version", ev.Version)
-		e.SetString("InstanceId", ev.InstanceID)
-		e.setOptional("Input", ev.Input)
-		e.setOptional("ClientSpanId", ev.ClientSpanID)
-		e.SetString("Tags", TagsColumn(ev.Tags))
-	case *history.SubOrchestrationInstanceCompleted:
-		e.SetInt("TaskScheduledId", ev.TaskScheduledID)
-		e.setOptional("Result", ev.Result)
-	case *history.SubOrchestrationInstanceFailed:
-		e.setTaskFailure(ev.TaskScheduledID, ev.Reason, ev.Details, ev.Failure)
-	case *history.TimerCreated:
-		e.SetTime("FireAt", ev.FireAt)
-	case *history.TimerFired:
-		e.SetInt("TimerId", ev.TimerID)
-		e.SetTime("FireAt", ev.FireAt)
-	case *history.EventSent:
-		e.SetString("InstanceId", ev.InstanceID)
-		e.SetString("Name", ev.Name)
-		e.setOptional("Input", ev.Input)
-	case *history.EventRaised:
-		e.SetString("Name", ev.Name)
-		e.setOptional("Input", ev.Input)
-		e.SetString("ParentTraceContext", traceContextColumn(ev.ParentTraceContext))
-	case *history.GenericEvent:
-		e.setOptional("Data", ev.Data)
-	case *history.HistoryState:
-		state := JSONNull
-		if ev.State != nil {
-			state = *ev.State
-		}
-		e.SetString("State", state)
-	case *history.OrchestratorStarted, *history.OrchestratorCompleted:
-		// They have no members of their own.
+// eventColumns is a Row that takes the fields of an event.
+type eventColumns Row
+
+func (e *eventColumns) Bool(name string, v *bool) { (*Row)(e).setBool(name, *v) }
+
+func (e *eventColumns) Int(name string, v *int) { (*Row)(e).SetInt(name, *v) }
+
+func (e *eventColumns) OptionalInt(name string, v **int) {
+	if *v != nil {
+		(*Row)(e).SetInt(name, **v)
 	}
 }
 
-func (e *Row) setCompletion(status history.RuntimeStatus, result *string, failure *history.FailureDetails) {
-	e.SetString("OrchestrationStatus", status.String())
-	e.setOptional("Result", result)
-	e.SetString("FailureDetails", FailureColumn(failure))
+func (e *eventColumns) String(name string, v *string) { (*Row)(e).SetString(name, *v) }
+
+func (e *eventColumns) Text(name string, v **string) { (*Row)(e).setOptional(name, *v) }
+
+func (e *eventColumns) JSON(name string, v **string) {
+	text := JSONNull
+	if *v != nil {
+		text = **v
+	}
+	(*Row)(e).SetString(name, text)
 }
 
-func (e *Row) setTaskFailure(id int, reason, details *string, failure *history.FailureDetails) {
-	e.SetInt("TaskScheduledId", id)
-	e.setOptional("Reason", reason)
-	e.setOptional("Details", details)
-	e.SetString("FailureDetails", FailureColumn(failure))
+func (e *eventColumns) Time(name string, v *time.Time) { (*Row)(e).SetTime(name, *v) }
+
+func (e *eventColumns) OptionalTime(name string, v *time.Time) { (*Row)(e).SetOptionalTime(name, *v) }
+
+func (e *eventColumns) Tags(name string, v *map[string]string) {
+	(*Row)(e).SetString(name, TagsColumn(*v))
+}
+
+func (e *eventColumns) Status(name string, v *history.RuntimeStatus) {
+	(*Row)(e).SetString(name, v.String())
+}
+
+func (e *eventColumns) Instance(name string, v *history.OrchestrationInstance) {
+	(*Row)(e).SetString(name, columnJSON(func(w *jsonWriter) { w.instance(*v) }))
+}
+
+func (e *eventColumns) Parent(name string, v **history.ParentInstance) {
+	(*Row)(e).SetString(name, columnJSON(func(w *jsonWriter) { w.parent(*v) }))
+}
+
+func (e *eventColumns) Trace(name string, v **history.TraceContext) {
+	(*Row)(e).SetString(name, traceContextColumn(*v))
+}
+
+func (e *eventColumns) Failure(name string, v **history.FailureDetails) {
+	(*Row)(e).SetString(name, FailureColumn(*v))
 }
 
 // FirstExecutionColumn is the column of the sentinel that says which execution a

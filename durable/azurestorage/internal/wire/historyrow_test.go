@@ -47,11 +47,11 @@ func TestEncodeHistoryRow_WritesObjectsAsPlainJSON(t *testing.T) {
 		ParentTraceContext: &history.TraceContext{TraceParent: "00-1"},
 	}
 	e := EncodeHistoryRow(ev, "i", 1, "e")
-	want := `{"PartitionKey":"i","RowKey":"0000000000000001",` +
+	want := `{"PartitionKey":"i","RowKey":"0000000000000001","OrchestrationInstance":"{\"InstanceId\":\"i\",\"ExecutionId\":\"e\"}",` +
 		`"ParentInstance":"{\"Name\":\"P\",\"OrchestrationInstance\":{\"InstanceId\":\"p\",\"ExecutionId\":\"pe\"},\"TaskScheduleId\":3,\"Version\":\"\"}",` +
 		`"Name":"N","Version":"","Tags":"{\"t1\":\"v1\"}",` +
 		`"ParentTraceContext":"{\"TraceParent\":\"00-1\",\"TraceState\":null,\"Id\":null,\"SpanId\":null,\"ActivityStartTime\":null}",` +
-		`"GenerateNewTrace":false,"OrchestrationInstance":"{\"InstanceId\":\"i\",\"ExecutionId\":\"e\"}",` +
+		`"GenerateNewTrace":false,` +
 		`"EventId":-1,"IsPlayed":true,"_Timestamp":"2026-11-20T18:00:00.0000000Z","_Timestamp@odata.type":"Edm.DateTime",` +
 		`"EventType":"ExecutionStarted","ExecutionId":"e"}`
 	if diff := cmp.Diff(string(e.JSON()), want); diff != "" {

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 )
 
@@ -14,6 +15,8 @@ type jsonWriter struct {
 	// types says whether objects begin with $type, as they do in messages and
 	// do not in table columns.
 	types bool
+	// eventType is the type of the event that is being written, until it is written itself.
+	eventType history.EventType
 }
 
 // open begins an object of the given .NET type; typeName is not written if it
