@@ -25,7 +25,7 @@ type DamageError struct {
 }
 
 func (e *DamageError) Error() string {
-	return fmt.Sprintf("record %x in %s: %v", e.Key, e.Table, e.Cause)
+	return fmt.Sprintf("record %q in %s: %v", e.Key, e.Table, e.Cause)
 }
 
 // Unwrap returns the cause.

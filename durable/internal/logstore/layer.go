@@ -109,7 +109,7 @@ func (l *Layer) Replay(number uint64, changes []byte) error {
 		var key, value []byte
 		c.change(&table, &key, &value)
 		if c.Err == nil && (int(table) >= len(l.tables) || l.tables[table].Grouped && len(key) < 8) {
-			c.Fail(fmt.Errorf("there is no record %x in table %d", key, table))
+			c.Fail(fmt.Errorf("there is no record %q in table %d", key, table))
 		}
 		if c.Err != nil {
 			return fmt.Errorf("read group %d of the log: %w", number, c.Err)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -25,6 +26,7 @@ var copying = area{"copying", []test{
 	{"a hub is not copied while it is worked on", copiedAtWork},
 	{"a hub that is not empty is not filled", copiedOver},
 	{"what fails while it is copied is told", copiedInVain},
+	{"a hub with an instance that cannot be read is refused", copiedUnreadable},
 }}
 
 // portable returns the provider as one whose hub can be copied, and another
@@ -293,6 +295,26 @@ func (w *world) messagesOf(hub provider.Portable) (found []string) {
 	w.must("Export", hub.Export(ctx, (*messageList)(&found), provider.ExportOptions{}))
 	slices.Sort(found)
 	return found
+}
+
+// copiedUnreadable leaves no instance behind without a word.
+func copiedUnreadable(w *world) {
+	if w.hub.Damage == nil {
+		w.Skip("nothing can be damaged")
+	}
+	w.create("a")
+	w.create("unreadable")
+	w.start()
+	w.rest()
+	w.hub.Damage(w.T, "unreadable")
+	from, to := w.portable()
+	ctx, cancel := w.patient()
+	defer cancel()
+	_, err := provider.CopyHub(ctx, from, to, provider.ExportOptions{}, nil)
+	if err == nil || !strings.Contains(err.Error(), "unreadable") {
+		w.Errorf("copying a hub with an instance that cannot be read: %v; want an error that names it", err)
+	}
+	w.equal("what the source has", w.list(provider.Query{})[0].Instance.InstanceID, "a")
 }
 
 // A messageList lists the messages that it is given.

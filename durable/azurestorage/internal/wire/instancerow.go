@@ -277,7 +277,7 @@ func DecodeInstanceRow(raw []byte) (*InstanceRow, error) {
 		TagsBlobName       string
 	}
 	if err := json.Unmarshal(raw, &c); err != nil {
-		return nil, fmt.Errorf("decode instance row: %w", err)
+		return nil, fmt.Errorf("decode row of instance %q: %w", UnescapeKey(c.PartitionKey), err)
 	}
 	r := &InstanceRow{ETag: c.ETag, InputBlob: c.InputBlobName, TagsBlob: c.TagsBlobName, Generation: c.Generation}
 	r.State = provider.InstanceState{
@@ -319,7 +319,7 @@ func (r *InstanceRow) DecodeTags(text string) error {
 	}
 	var tags eventjson.Tags
 	if err := json.Unmarshal([]byte(text), &tags); err != nil {
-		return &DamageError{Cause: fmt.Errorf("decode instance row %q: column Tags: %w", r.State.Instance.InstanceID, err)}
+		return &DamageError{Cause: fmt.Errorf("decode row of instance %q: column Tags: %w", r.State.Instance.InstanceID, err)}
 	}
 	r.State.Tags = tags
 	return nil
