@@ -66,7 +66,7 @@ func TestScenarios_AreAllTestedOrExcused(t *testing.T) {
 
 func TestScenarios_NameTestsThatExist(t *testing.T) {
 	t.Parallel()
-	names := regexp.MustCompile("`([a-z/]+)\\.((?:Test|Example)\\w*)`").FindAllStringSubmatch(scenarios(t), -1)
+	names := regexp.MustCompile("`([a-z0-9/]+)\\.((?:Test|Example)\\w*)`").FindAllStringSubmatch(scenarios(t), -1)
 	if len(names) < 120 {
 		t.Errorf("%d tests are named, want at least 120", len(names))
 	}

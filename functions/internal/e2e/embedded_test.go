@@ -1,6 +1,6 @@
 //go:build unix
 
-package main_test
+package e2e_test
 
 import (
 	"net/http"
@@ -32,7 +32,7 @@ func TestStandalone_NeedsNoStorage(t *testing.T) {
 
 func TestStandalone_TheFirstCommandOfTheReadmeWorks(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("../README.md")
+	text, err := os.ReadFile(filepath.Join(checkout, "README.md"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main_test
+package e2e_test
 
 import (
 	"bytes"
@@ -19,6 +19,9 @@ import (
 	"testing"
 	"time"
 )
+
+// checkout is the root of the repository, from this folder.
+var checkout = filepath.Join("..", "..", "..")
 
 // binaries is the folder of the programs under test, removed by TestMain.
 var binaries string
@@ -44,8 +47,8 @@ func TestMain(m *testing.M) {
 // The programs under test, built once. They have the race detector in them if
 // the tests have, and a race that it finds fails the test that caused it.
 var (
-	sampleApp = sync.OnceValues(func() (string, error) { return build("sample", ".") })
-	e2eApp    = sync.OnceValues(func() (string, error) { return build("e2eapp", "./internal/e2eapp") })
+	sampleApp = sync.OnceValues(func() (string, error) { return build("sample", "../..") })
+	e2eApp    = sync.OnceValues(func() (string, error) { return build("e2eapp", "../e2eapp") })
 )
 
 func build(name, pkg string) (string, error) {

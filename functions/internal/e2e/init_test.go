@@ -1,6 +1,6 @@
 //go:build unix
 
-package main_test
+package e2e_test
 
 import (
 	"net/http"
@@ -30,7 +30,7 @@ func newcomer(t *testing.T) (root string, built func() (string, error)) {
 		}
 	}
 	do(binary(t, sampleApp), "-init", root)
-	checkout, err := filepath.Abs("..")
+	checkout, err := filepath.Abs(checkout)
 	if err != nil {
 		t.Fatal(err)
 	}

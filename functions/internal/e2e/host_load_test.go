@@ -1,6 +1,6 @@
 //go:build unix
 
-package main_test
+package e2e_test
 
 import (
 	"io"
@@ -16,7 +16,7 @@ import (
 
 // The times are for whoever wants to know what the host adds; they say little
 // on a machine that does other things, too. So this test runs when it is asked
-// for: DURABLE_LOAD=1 go test ./functions -run AThousand -v
+// for: DURABLE_LOAD=1 go test ./functions/internal/e2e -run AThousand -v
 func TestHost_AThousandStartsAtOnceAreAllAccepted(t *testing.T) {
 	if os.Getenv("DURABLE_LOAD") == "" {
 		t.Skip("its times say little beside other tests; DURABLE_LOAD=1 asks for it")

@@ -1,6 +1,6 @@
 //go:build unix
 
-package main_test
+package e2e_test
 
 import (
 	"context"
@@ -37,7 +37,7 @@ func newRoot(t *testing.T, hub, connection string, edit func(durableTask map[str
 			DurableTask map[string]any  `json:"durableTask"`
 		} `json:"extensions"`
 	}
-	readJSON(t, "../host.json", &host)
+	readJSON(t, filepath.Join(checkout, "host.json"), &host)
 	host.Extensions.DurableTask["hubName"] = hub
 	if edit != nil {
 		edit(host.Extensions.DurableTask)
@@ -48,7 +48,7 @@ func newRoot(t *testing.T, hub, connection string, edit func(durableTask map[str
 		IsEncrypted bool              `json:"IsEncrypted"`
 		Values      map[string]string `json:"Values"`
 	}
-	readJSON(t, "../local.settings.json", &local)
+	readJSON(t, filepath.Join(checkout, "local.settings.json"), &local)
 	local.Values["AzureWebJobsStorage"] = connection
 	if connection == "" {
 		delete(local.Values, "AzureWebJobsStorage")
@@ -56,7 +56,7 @@ func newRoot(t *testing.T, hub, connection string, edit func(durableTask map[str
 	writeJSON(t, filepath.Join(root, "local.settings.json"), local)
 
 	var function any
-	readJSON(t, "function.json", &function)
+	readJSON(t, filepath.Join(checkout, "functions", "function.json"), &function)
 	writeJSON(t, filepath.Join(root, "functions", "function.json"), function)
 	return root
 }

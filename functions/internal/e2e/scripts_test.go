@@ -1,6 +1,6 @@
 //go:build unix
 
-package main_test
+package e2e_test
 
 import (
 	"fmt"
@@ -89,7 +89,7 @@ func testStart(t *testing.T, path, wantLog, storage string) {
 // script returns the path of one of the repository's scripts.
 func script(t *testing.T, name string) string {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("..", "scripts", name))
+	path, err := filepath.Abs(filepath.Join(checkout, "scripts", name))
 	if err != nil {
 		t.Fatal(err)
 	}

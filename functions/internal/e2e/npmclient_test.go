@@ -1,6 +1,6 @@
 //go:build unix
 
-package main_test
+package e2e_test
 
 import (
 	"bytes"
@@ -21,10 +21,10 @@ import (
 // npmClient installs the JavaScript client of Durable Functions, unless it is
 // there, and returns the folder of its modules.
 var npmClient = sync.OnceValues(func() (string, error) {
-	if out, err := exec.Command("../scripts/npmclient").CombinedOutput(); err != nil {
+	if out, err := exec.Command(filepath.Join(checkout, "scripts", "npmclient")).CombinedOutput(); err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	return filepath.Abs("../.npmclient/node_modules")
+	return filepath.Abs(filepath.Join(checkout, ".npmclient", "node_modules"))
 })
 
 // requireNPM skips the test if there is no npm, unless it is required.
