@@ -226,7 +226,7 @@ func judgeRunning(stored *loadedInstance, m arrived) verdict {
 		switch {
 		case known.answered.has(id):
 			return duplicate("the history has this completion already")
-		case known.isOfOtherAction(id, m.scheduled):
+		case known.actions.has(id) && known.isOfOtherAction(m.event, id, m.scheduled):
 			return otherAction
 		case known.actions.has(id):
 			return deliver

@@ -54,6 +54,22 @@ func scheduled(id int) history.Event {
 	return &history.TaskScheduled{Header: history.Header{EventID: id, Timestamp: judgeTime}}
 }
 
+func timer(id, due int) history.Event {
+	return &history.TimerCreated{Header: history.Header{EventID: id, Timestamp: judgeTime}, FireAt: at(due).Timestamp}
+}
+
+func fired(id, due int) history.Event {
+	return &history.TimerFired{Header: at(due), TimerID: id, FireAt: at(due).Timestamp}
+}
+
+func child(id int) history.Event {
+	return &history.SubOrchestrationInstanceCreated{Header: history.Header{EventID: id, Timestamp: judgeTime}}
+}
+
+func childDone(id int) history.Event {
+	return &history.SubOrchestrationInstanceCompleted{Header: at(5), TaskScheduledID: id}
+}
+
 // old is a message that was sent so long ago that no worker can still hide another.
 func old(m arrived) arrived {
 	m.age = (slowLocks+1)*m.lock + time.Second
@@ -254,6 +270,18 @@ func TestJudgeMessages(t *testing.T) {
 		},
 		"a result of the activity that is scheduled is delivered": {
 			stored: stored(running, startOf("x"), scheduled(0)), messages: []arrived{resultOf(judgeTime, taskDone(0))}, want: []verdict{deliver},
+		},
+		"a completion of an action of another kind, of an episode that does not count": {
+			stored: stored(running, startOf("x"), scheduled(0), timer(1, 60), child(2), &history.EventSent{Header: history.Header{EventID: 3, Timestamp: judgeTime}}),
+			messages: []arrived{
+				msg(fired(0, 60), "x", 1), msg(taskDone(1), "x", 1), msg(taskDone(2), "x", 1), msg(taskDone(3), "x", 1),
+				msg(childDone(1), "x", 1), msg(fired(2, 60), "x", 1), msg(childDone(3), "x", 1), msg(fired(1, 60), "x", 1), msg(childDone(2), "x", 1),
+			},
+			want: []verdict{otherAction, otherAction, otherAction, otherAction, otherAction, otherAction, otherAction, deliver, deliver},
+		},
+		"a timer that an episode created which does not count": {
+			stored: stored(running, startOf("x"), timer(0, 60)), messages: []arrived{msg(fired(0, 5), "x", 1), msg(fired(0, 60), "x", 1)},
+			want: []verdict{otherAction, deliver},
 		},
 		"a result of an activity that an episode scheduled which does not count": {
 			stored:   stored(running, startOf("x"), scheduled(0)),

@@ -18,9 +18,14 @@ type knownEvents struct {
 	actions   idSet // EventIDs of what the orchestrator decided
 	maxAction int
 	answered  idSet // actions that have their completion
-	// scheduled is when the activities were scheduled that have none.
-	scheduled map[int]time.Time
+	open      map[int]openAction
 	raised    map[raisedEvent]bool
+}
+
+// openAction is an activity, a child or a timer that has no completion.
+type openAction struct {
+	kind history.EventType
+	at   time.Time // when an activity was scheduled, or when a timer is due
 }
 
 // raisedEvent identifies a message to an instance that names no action. No two
@@ -33,18 +38,24 @@ type raisedEvent struct {
 }
 
 func newKnownEvents() *knownEvents {
-	return &knownEvents{maxAction: -1, raised: map[raisedEvent]bool{}, scheduled: map[int]time.Time{}}
+	return &knownEvents{maxAction: -1, raised: map[raisedEvent]bool{}, open: map[int]openAction{}}
 }
 
-// isOfOtherAction reports whether a result that says when its activity was
-// scheduled is of another one than the history has with that ID. An episode of
-// which it was not known whether it counts lets its activities run. If it does not
-// count, the one that does may have got its messages in another order, and have
-// given the ID to something else. .NET takes the result of the one for that of the
-// other.
-func (k *knownEvents) isOfOtherAction(id int, scheduled time.Time) bool {
-	at, ok := k.scheduled[id]
-	return ok && !scheduled.IsZero() && !scheduled.Equal(at)
+// isOfOtherAction reports whether a completion is of another action than the one that
+// the history has with its ID and that has no completion. scheduled is when the activity
+// was that a result is of, zero if it does not say so. An episode of which it was not
+// known whether it counts lets its activities, children and timers go on. If it does not
+// count, the one that does may have got its messages in another order, and have given the
+// ID to something else. .NET takes the completion of the one for that of the other.
+func (k *knownEvents) isOfOtherAction(completion history.Event, id int, scheduled time.Time) bool {
+	action, isOpen := k.open[id]
+	switch e := completion.(type) {
+	case *history.TaskCompleted, *history.TaskFailed:
+		return !isOpen || action.kind != history.TypeTaskScheduled || !scheduled.IsZero() && !scheduled.Equal(action.at)
+	case *history.TimerFired:
+		return !isOpen || action.kind != history.TypeTimerCreated || !history.Ticks(e.FireAt).Equal(action.at)
+	}
+	return !isOpen || action.kind != history.TypeSubOrchestrationInstanceCreated
 }
 
 // add notes that ev is in the history.
@@ -59,7 +70,11 @@ func (k *knownEvents) add(ev history.Event) {
 	}
 	switch ev := ev.(type) {
 	case *history.TaskScheduled:
-		k.scheduled[ev.EventID] = history.Ticks(ev.Timestamp)
+		k.open[ev.EventID] = openAction{ev.Type(), history.Ticks(ev.Timestamp)}
+	case *history.TimerCreated:
+		k.open[ev.EventID] = openAction{ev.Type(), history.Ticks(ev.FireAt)}
+	case *history.SubOrchestrationInstanceCreated:
+		k.open[ev.EventID] = openAction{kind: ev.Type()}
 	case *history.ExecutionStarted:
 		k.started = true
 	case *history.ExecutionCompleted:
@@ -71,7 +86,7 @@ func (k *knownEvents) add(ev history.Event) {
 	default:
 		if id, ok := history.Completes(ev); ok {
 			k.answered.add(id)
-			delete(k.scheduled, id)
+			delete(k.open, id)
 		} else if key, ok := raisedEventOf(ev); ok {
 			k.raised[key] = true
 		}

@@ -33,6 +33,13 @@ func TestEmbedded_KeepsNoResultThatComesAfterTheEnd(t *testing.T) {
 	}
 }
 
+// A result comes of an activity that was scheduled by an episode which does not count. The
+// one that counts gave its ID to an event that it sent: the history must not get a result of
+// that.
+func TestAzure_AResultIsTakenForNoOtherKindOfAction(t *testing.T) {
+	mustEndOnAzure(t, sim.NewSignalerPlan, 21000129)
+}
+
 // An instance is resumed with a long reason, which its row has as the output, in a blob
 // of its history. It continues as new, and the blob goes with that history: the row must
 // not name it any more.

@@ -1,8 +1,10 @@
 package wire
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -164,4 +166,36 @@ func TestPartitionRows_AreEncodedAsDotNetDoes(t *testing.T) {
 	if diff := cmp.Diff(counts, want); diff != "" {
 		t.Errorf("rows by verb (-got +want):\n%s", diff)
 	}
+}
+
+// A TimerFired says when its timer was due, by which it is told from that of another timer
+// with the same ID.
+func TestTimerFired_IsDueWhenItsTimerIs(t *testing.T) {
+	due, seen := map[string]time.Time{}, map[string]bool{}
+	for _, rec := range recordings.Rows(t) {
+		if rec.Table != "History" || len(recordings.Columns(t, rec.Raw)) <= 2 {
+			continue
+		}
+		row, err := DecodeHistoryRow(rec.Raw)
+		if err != nil || row.IsSentinel() || len(row.Blobs()) > 0 {
+			continue
+		}
+		ev, err := row.Event()
+		if err != nil {
+			t.Fatal(err)
+		}
+		key := func(id int) string {
+			return fmt.Sprint(recordings.Columns(t, rec.Raw)["PartitionKey"].Text(), " ", row.ExecutionID, " ", id)
+		}
+		switch ev := ev.(type) {
+		case *history.TimerCreated:
+			due[key(ev.EventID)] = ev.FireAt
+		case *history.TimerFired:
+			seen[key(ev.TimerID)] = true
+			if want, ok := due[key(ev.TimerID)]; !ok || !want.Equal(ev.FireAt) {
+				t.Errorf("%s: timer %d was due at %v, fired as due at %v", &rec, ev.TimerID, want, ev.FireAt)
+			}
+		}
+	}
+	recordings.WantCount(t, "timers that fired", len(seen), 6)
 }
