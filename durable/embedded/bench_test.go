@@ -66,6 +66,97 @@ func BenchmarkStart(b *testing.B) {
 	}
 }
 
+// BenchmarkBesideQueries runs sequences, one at a time, while a client queries a hub with
+// 20,000 other instances. One operation is one sequence.
+func BenchmarkBesideQueries(b *testing.B) {
+	for name, q := range map[string]*provider.Query{
+		"none":     nil,
+		"page=100": {PageSize: 100},
+		"nothing":  {PageSize: 100, Name: "nobody"},
+		"all":      {PageSize: 20_000},
+	} {
+		b.Run(name, func(b *testing.B) {
+			x := newBench(b, true)
+			x.fill(b, 20_000)
+			x.work(3, 1)
+			if q != nil {
+				var asking sync.WaitGroup
+				asking.Go(func() {
+					for x.ctx.Err() == nil {
+						if _, err := x.hub.Instances(x.ctx, *q); err != nil && x.ctx.Err() == nil {
+							b.Error(err)
+						}
+					}
+				})
+				b.Cleanup(asking.Wait)
+				b.Cleanup(x.cancel)
+			}
+			x.sequences(b, 1)
+		})
+	}
+}
+
+// BenchmarkPurgeMany purges instances that have ended, found in pages of 100. One
+// operation is one instance, whose cost must not depend on how many there are.
+func BenchmarkPurgeMany(b *testing.B) {
+	for _, n := range []int{1_000, 10_000, 100_000} {
+		b.Run(fmt.Sprint("of=", n), func(b *testing.B) {
+			var purging time.Duration
+			purged := 0
+			for purged < b.N {
+				b.StopTimer()
+				x := newBench(b, true)
+				x.work(0, 4)
+				x.fill(b, n)
+				b.StartTimer()
+				from := time.Now()
+				for q := (provider.Query{Statuses: []history.RuntimeStatus{history.Completed}}); ; {
+					page, err := x.hub.Instances(x.ctx, q)
+					if err != nil {
+						b.Fatal(err)
+					}
+					for _, s := range page.Instances {
+						if err := x.hub.Purge(x.ctx, s.Instance.InstanceID, nil); err != nil {
+							b.Fatal(err)
+						}
+						purged++
+					}
+					if q.Continuation = page.Continuation; q.Continuation == "" {
+						break
+					}
+				}
+				purging += time.Since(from)
+				x.cancel()
+			}
+			b.ReportMetric(float64(purging.Microseconds())/float64(purged), "us/instance")
+		})
+	}
+}
+
+// fill starts n instances, and waits for their ends if somebody works. Else they are to
+// start much later.
+func (x *bench) fill(b *testing.B, n int) {
+	var at time.Time
+	if !x.works {
+		at = time.Now().Add(time.Hour)
+	}
+	var all sync.WaitGroup
+	var next atomic.Int64
+	for range 64 {
+		all.Go(func() {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				if err := x.startAt(fmt.Sprintf("other-%08d", i), at); err != nil {
+					b.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	for x.works && x.finished.Load() < int64(n) {
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 func mode(relaxed bool) string {
 	if relaxed {
 		return "relaxed"
@@ -80,6 +171,8 @@ type bench struct {
 	ctx      context.Context
 	cancel   context.CancelFunc
 	extended bool
+	works    bool
+	finished atomic.Int64
 
 	mu   sync.Mutex
 	done map[string]chan struct{}
@@ -95,6 +188,7 @@ func newBench(tb testing.TB, relaxed bool) *bench {
 
 // work runs instances of n activities each, and the activities.
 func (x *bench) work(n, workers int) {
+	x.works = true
 	var all sync.WaitGroup
 	for range workers {
 		all.Go(func() { x.orchestrate(n) })
@@ -175,16 +269,19 @@ func (x *bench) act() {
 	}
 }
 
-func (x *bench) start(id string) error {
+func (x *bench) start(id string) error { return x.startAt(id, time.Time{}) }
+
+func (x *bench) startAt(id string, at time.Time) error {
 	start := &history.ExecutionStarted{
 		Header:   history.NewHeader(time.Now()),
 		Instance: history.OrchestrationInstance{InstanceID: id, ExecutionID: "0123456789abcdef0123456789abcdef"},
-		Name:     "E1_HelloSequence", Input: new("null"),
+		Name:     "E1_HelloSequence", Input: new("null"), ScheduledStart: at,
 	}
 	return x.hub.StartInstance(x.ctx, provider.TaskMessage{Event: start, Target: start.Instance}, []history.RuntimeStatus{history.Running, history.Pending})
 }
 
 func (x *bench) ended(id string) {
+	x.finished.Add(1)
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if c := x.done[id]; c != nil {

@@ -122,11 +122,18 @@ func (h *Hub) keepDeliveries(t *txn) error {
 	return nil
 }
 
-// read calls f with the records as they are now.
-func (h *Hub) read(what string, f func(tables) error) error {
+// read calls f with the records as they are now. Writes wait for it.
+func (h *Hub) read(what string, f func(tables) error) error { return h.see(what, h.store.View, f) }
+
+// scan is read for what may take long: writes do not wait for it.
+func (h *Hub) scan(what string, f func(tables) error) error {
+	return h.see(what, h.store.Snapshot, f)
+}
+
+func (h *Hub) see(what string, view func(func(*logstore.View) error) error, f func(tables) error) error {
 	err := h.file.WasInPlace()
 	if err == nil {
-		err = h.store.View(func(v *logstore.View) error { return f(tables{v}) })
+		err = view(func(v *logstore.View) error { return f(tables{v}) })
 	}
 	if err == nil || errors.Is(err, provider.ErrInstanceNotFound) {
 		return err
@@ -235,7 +242,7 @@ func (h *Hub) Instances(ctx context.Context, q provider.Query) (page *provider.P
 		}
 		from = max(from, places[0])
 	}
-	err = h.read("query instances", func(t tables) error {
+	err = h.scan("query instances", func(t tables) error {
 		page, err = t.page(q, from, size)
 		return err
 	})
@@ -251,7 +258,7 @@ func (h *Hub) History(ctx context.Context, id string) ([]history.Event, error) {
 		return nil, err
 	}
 	var past []history.Event
-	err := h.read("read history of instance "+id, func(t tables) error {
+	err := h.scan("read history of instance "+id, func(t tables) error {
 		r, err := t.row(id)
 		if r == nil || err != nil {
 			return err
@@ -399,7 +406,7 @@ func (h *Hub) Export(ctx context.Context, w provider.HubWriter, _ provider.Expor
 	if err := h.checkIdle(); err != nil {
 		return err
 	}
-	return h.read("export task hub", func(t tables) error {
+	return h.scan("export task hub", func(t tables) error {
 		if err := t.exportInstances(ctx, w); err != nil {
 			return err
 		}
@@ -436,7 +443,7 @@ func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) e
 
 // Totals implements [provider.Portable].
 func (h *Hub) Totals(ctx context.Context) (totals provider.Totals, err error) {
-	err = h.read("count task hub", func(t tables) error {
+	err = h.scan("count task hub", func(t tables) error {
 		totals, err = t.totals(ctx)
 		return err
 	})

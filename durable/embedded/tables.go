@@ -155,7 +155,7 @@ func (t tables) updated(r *row) (time.Time, error) {
 }
 
 // maxScanned is how many instances are read for one page, so that a query that
-// matches few does not block writers for long.
+// matches few answers before long.
 const maxScanned = 5_000
 
 // page returns the instances that q selects, from the given ID on.

@@ -1,10 +1,9 @@
 package logstore
 
 import (
-	"encoding/binary"
 	"fmt"
-	"maps"
-	"slices"
+
+	"github.com/tidwall/btree"
 )
 
 // Table is one of a store's tables, as its index in [Tables]. The log has it.
@@ -20,8 +19,7 @@ const MaxTables = 8
 type TableInfo struct {
 	Name string
 	// Grouped tables have keys that begin with a number of 8 bytes. The records
-	// with the same number are a group, which [View.Group] reads. A group grows at
-	// its end and is deleted as a whole.
+	// with the same number are a group, which [View.Group] reads.
 	Grouped bool
 	// Transient tables use a key once: a record is put, never changed, and
 	// deleted. One that is deleted before it gets to the base leaves no trace.
@@ -42,10 +40,7 @@ type Layer struct {
 
 // overlay is what a layer changes in one table: records by their keys, nil for
 // those that are deleted.
-type overlay struct {
-	records map[string][]byte
-	groups  map[uint64][]string // the keys of a grouped table, in order
-}
+type overlay = btree.Map[string, []byte]
 
 // NewLayer returns a layer without changes.
 func NewLayer(tables Tables, last uint64) *Layer {
@@ -54,52 +49,45 @@ func NewLayer(tables Tables, last uint64) *Layer {
 
 // Set puts a record, or deletes it if value is nil.
 func (l *Layer) Set(table Table, key string, value []byte) {
-	o, info := &l.overlays[table], &l.tables[table]
-	if o.records == nil {
-		o.records = make(map[string][]byte)
-	}
-	old, was := o.records[key]
-	if value == nil && old != nil && info.Transient {
-		delete(o.records, key) // nothing below has it
+	o := &l.overlays[table]
+	old, was := o.Set(key, value)
+	if value == nil && old != nil && l.tables[table].Transient {
+		o.Delete(key) // nothing below has it
 		l.size -= len(key) + len(old)
 		return
 	}
-	o.records[key] = value
 	l.size += len(value) - len(old)
-	if was {
-		return
-	}
-	l.size += len(key)
-	if info.Grouped {
-		if o.groups == nil {
-			o.groups = make(map[uint64][]string)
-		}
-		group := groupOf(key)
-		keys := o.groups[group]
-		at, _ := slices.BinarySearch(keys, key)
-		o.groups[group] = slices.Insert(keys, at, key)
+	if !was {
+		l.size += len(key)
 	}
 }
 
-func groupOf[K string | []byte](key K) uint64 { return binary.BigEndian.Uint64([]byte(key[:8])) }
+// copy returns a layer with the same changes. What is set in one of the two is not
+// in the other.
+func (l *Layer) copy() *Layer {
+	c := &Layer{Last: l.Last, tables: l.tables, size: l.size}
+	for table := range l.overlays {
+		c.overlays[table] = *l.overlays[table].Copy()
+	}
+	return c
+}
 
 // add puts the changes of a later layer on top of l.
 func (l *Layer) add(later *Layer) {
 	for table := range later.overlays {
-		for key, value := range later.overlays[table].records {
+		later.overlays[table].Scan(func(key string, value []byte) bool {
 			l.Set(Table(table), key, value)
-		}
+			return true
+		})
 	}
 	l.Last = later.Last
 }
 
-// Keys returns the keys of a table that the layer changes, in order.
-func (l *Layer) Keys(table Table) []string {
-	return slices.Sorted(maps.Keys(l.overlays[table].records))
+// Changes calls f with the records of a table that the layer changes, in the order
+// of their keys, and nil for those that it deletes, until f returns false.
+func (l *Layer) Changes(table Table, f func(key string, value []byte) bool) {
+	l.overlays[table].Scan(f)
 }
-
-// Value returns a record that the layer changes, nil if it deletes it.
-func (l *Layer) Value(table Table, key string) []byte { return l.overlays[table].records[key] }
 
 // Replay adds the changes of a group that a log has.
 func (l *Layer) Replay(number uint64, changes []byte) error {

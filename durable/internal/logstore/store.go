@@ -117,6 +117,23 @@ func (s *Store) Start() {
 // View calls f with the records as they are now.
 func (s *Store) View(f func(*View) error) error { return s.view(nil, f) }
 
+// Snapshot is View for what takes long: writes do not wait for it, and it does not
+// see them. What is written while it lasts costs more.
+func (s *Store) Snapshot(f func(*View) error) error {
+	s.mu.Lock()
+	unlock := sync.OnceFunc(s.mu.Unlock)
+	defer unlock()
+	v := &View{tables: s.tables, layers: []*Layer{s.active.copy()}}
+	if s.flushing != nil {
+		v.layers = append(v.layers, s.flushing)
+	}
+	return s.base.View(func(r Reader) error {
+		unlock()
+		v.base = r
+		return f(v)
+	})
+}
+
 // view is View with the changes of staged on top, if there are any. The lock comes
 // first: a layer that gets to the base meanwhile must be seen in one of the two.
 func (s *Store) view(staged *Layer, f func(*View) error) error {

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -44,8 +45,17 @@ type memoryBase struct {
 	fails   error // of Write
 }
 
-func (b *memoryBase) View(f func(Reader) error) error { return f(b) }
-func (b *memoryBase) Close() error                    { return nil }
+func (b *memoryBase) View(f func(Reader) error) error {
+	now := &memoryBase{}
+	b.mu.Lock()
+	for table := range b.records {
+		now.records[table] = maps.Clone(b.records[table])
+	}
+	b.mu.Unlock()
+	return f(now)
+}
+
+func (b *memoryBase) Close() error { return nil }
 
 func (b *memoryBase) Write(l *Layer, _ bool) error {
 	b.mu.Lock()
@@ -54,13 +64,14 @@ func (b *memoryBase) Write(l *Layer, _ bool) error {
 		return b.fails
 	}
 	for table := range b.records {
-		for _, key := range l.Keys(Table(table)) {
-			if value := l.Value(Table(table), key); value != nil {
+		l.Changes(Table(table), func(key string, value []byte) bool {
+			if value != nil {
 				b.records[table][key] = value
 			} else {
 				delete(b.records[table], key)
 			}
-		}
+			return true
+		})
 	}
 	b.last = l.Last
 	return nil
@@ -89,10 +100,10 @@ func (b *memoryBase) Scan(table Table, from []byte, f func([]byte, func() ([]byt
 
 func (b *memoryBase) Last(table Table, group uint64) (last []byte, err error) {
 	err = b.Scan(table, NumberKey(group), func(key []byte, _ func() ([]byte, error)) (bool, error) {
-		if groupOf(key) == group {
+		if bytes.HasPrefix(key, NumberKey(group)) {
 			last = key
 		}
-		return groupOf(key) != group, nil
+		return !bytes.HasPrefix(key, NumberKey(group)), nil
 	})
 	return last, err
 }
@@ -154,6 +165,35 @@ func (s *stage) contents() map[string]string {
 		s.Fatal(err)
 	}
 	return all
+}
+
+// Writes do not wait for a snapshot, which does not see them, wherever they get to.
+func TestStore_WritesDoNotWaitForASnapshot(t *testing.T) {
+	t.Parallel()
+	s := emptyStage(t)
+	if err := s.put(plain, "a", "before"); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Snapshot(func(v *View) error {
+		for n := range 100 { // more than the active layer holds
+			if err := errors.Join(s.put(plain, "a", strings.Repeat("x", 50)), s.put(plain, fmt.Sprint("new ", n), "new")); err != nil {
+				return err
+			}
+		}
+		return v.Scan(plain, "", func(key string, value []byte) (bool, error) {
+			if key != "a" || string(value) != "before" {
+				t.Errorf("the snapshot has %s: %.10s", key, value)
+			}
+			return false, nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := len(s.contents()); n != 101 {
+		t.Errorf("%d records were written, want 101", n)
+	}
+	s.close()
 }
 
 // Any log and any base make a store: what was put is read, whether it is in the

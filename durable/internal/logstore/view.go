@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"slices"
 	"strings"
+
+	"github.com/tidwall/btree"
 )
 
 // View is a store's records at one time: those of the base with the changes of
@@ -26,7 +28,7 @@ func (v *View) Damage(table Table, key []byte, cause error) error {
 // valid until the view ends.
 func (v *View) Get(table Table, key []byte) ([]byte, error) {
 	for _, l := range v.layers {
-		if value, ok := l.overlays[table].records[string(key)]; ok {
+		if value, ok := l.overlays[table].Get(string(key)); ok {
 			return value, nil
 		}
 	}
@@ -65,9 +67,13 @@ func (v *View) Group(table Table, group uint64) ([]Record, error) {
 		return nil, err
 	}
 	for _, l := range slices.Backward(v.layers) {
-		for _, key := range l.overlays[table].groups[group] {
-			all = apply(all, Record{key, l.overlays[table].records[key]})
-		}
+		l.overlays[table].Ascend(string(prefix), func(key string, value []byte) bool {
+			if !strings.HasPrefix(key, string(prefix)) {
+				return false
+			}
+			all = apply(all, Record{key, value})
+			return true
+		})
 	}
 	return all, nil
 }
@@ -91,47 +97,49 @@ func apply(all []Record, r Record) []Record {
 
 // Last returns the key of the last record of a group, nil if there is none.
 func (v *View) Last(table Table, group uint64) ([]byte, error) {
+	prefix := string(NumberKey(group))
 	for _, l := range v.layers {
-		if keys := l.overlays[table].groups[group]; len(keys) > 0 {
-			key := keys[len(keys)-1]
-			if l.overlays[table].records[key] == nil {
-				return nil, nil
-			}
-			return []byte(key), nil
+		var last string
+		var value []byte
+		l.overlays[table].Descend(prefix+afterAll, func(k string, changed []byte) bool {
+			last, value = k, changed
+			return false
+		})
+		switch {
+		case !strings.HasPrefix(last, prefix):
+		case value == nil:
+			return nil, nil // a group is deleted as a whole
+		default:
+			return []byte(last), nil
 		}
 	}
 	return v.base.Last(table, group)
 }
 
+// afterAll comes after what the keys of a group have behind its number.
+const afterAll = "\xff\xff\xff\xff\xff\xff\xff\xff\xff"
+
 // Scan calls f with each record of a table, in the order of the keys and
-// beginning with from, until f returns true or an error.
+// beginning with from, until f returns true or an error. f must not change anything.
 func (v *View) Scan(table Table, from string, f func(key string, value []byte) (stop bool, err error)) error {
-	changed := v.changed(table, from)
+	changes := v.changes(table, from)
 	// pass calls f with the changed records whose keys come before the given one.
 	stopped := false
-	pass := func(before func(key string) bool) error {
-		for len(changed) > 0 && before(changed[0]) && !stopped {
-			key := changed[0]
-			changed = changed[1:]
-			value, err := v.Get(table, []byte(key))
-			if err != nil {
-				return err
+	pass := func(before func(key string) bool) (err error) {
+		for !stopped && err == nil && changes.ok && before(changes.key) {
+			if changes.value != nil {
+				stopped, err = f(changes.key, changes.value)
 			}
-			if value == nil {
-				continue
-			}
-			if stopped, err = f(key, value); err != nil {
-				return err
-			}
+			changes.next()
 		}
-		return nil
+		return err
 	}
 	err := v.base.Scan(table, []byte(from), func(k []byte, read func() ([]byte, error)) (bool, error) {
 		key := string(k)
 		if err := pass(func(other string) bool { return other < key }); err != nil || stopped {
 			return true, err
 		}
-		if len(changed) > 0 && changed[0] == key {
+		if changes.ok && changes.key == key {
 			return false, nil // pass comes to it
 		}
 		value, err := read()
@@ -146,16 +154,46 @@ func (v *View) Scan(table Table, from string, f func(key string, value []byte) (
 	return pass(func(string) bool { return true })
 }
 
-// changed returns the keys that layers change, in order and beginning with from.
-func (v *View) changed(table Table, from string) []string {
-	var keys []string
+// changes goes through what layers change in a table, in the order of the keys.
+type changes struct {
+	layers []btree.MapIter[string, []byte] // those with more changes, the newest layer first
+
+	ok    bool // there is another change
+	key   string
+	value []byte // nil if the record is deleted
+}
+
+// changes returns the changes beginning with a key.
+func (v *View) changes(table Table, from string) *changes {
+	c := &changes{}
 	for _, l := range v.layers {
-		keys = append(keys, l.Keys(table)...)
+		if i := l.overlays[table].Iter(); i.Seek(from) {
+			c.layers = append(c.layers, i)
+		}
 	}
-	slices.Sort(keys)
-	keys = slices.Compact(keys)
-	at, _ := slices.BinarySearch(keys, from)
-	return keys[at:]
+	c.next()
+	return c
+}
+
+// next goes to the next change. That of the newest layer counts.
+func (c *changes) next() {
+	if c.ok = len(c.layers) > 0; !c.ok {
+		return
+	}
+	first := 0
+	for i := range c.layers {
+		if c.layers[i].Key() < c.layers[first].Key() {
+			first = i
+		}
+	}
+	c.key, c.value = c.layers[first].Key(), c.layers[first].Value()
+	more := c.layers[:0]
+	for _, i := range c.layers {
+		if i.Key() != c.key || i.Next() {
+			more = append(more, i)
+		}
+	}
+	c.layers = more
 }
 
 // NumberKey returns a number as a key, big-endian so that numbers sort.

@@ -237,24 +237,20 @@ func (r *reader) Last(t logstore.Table, group uint64) ([]byte, error) {
 // store puts a layer's changes into the transaction, in the order of the keys.
 func (r *reader) store(l *logstore.Layer) error {
 	for id := range r.tables {
-		table := logstore.Table(id)
-		keys := l.Keys(table)
-		if len(keys) == 0 {
-			continue
-		}
-		b, err := r.bucket(table)
+		b, err := r.bucket(logstore.Table(id))
 		if err != nil {
 			return err
 		}
-		for _, key := range keys {
-			if value := l.Value(table, key); value == nil {
+		l.Changes(logstore.Table(id), func(key string, value []byte) bool {
+			if value == nil {
 				err = b.remove([]byte(key))
 			} else {
 				err = b.put([]byte(key), value)
 			}
-			if err != nil {
-				return err
-			}
+			return err == nil
+		})
+		if err != nil {
+			return err
 		}
 	}
 	return nil

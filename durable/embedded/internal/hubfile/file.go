@@ -9,6 +9,8 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -81,10 +83,11 @@ func Open(path string, o Options) (_ *File, err error) {
 	if err := inspectFile(path, o.LockTimeout); err != nil {
 		return nil, err
 	}
-	db, err := openBolt(path, o.LockTimeout, &bolt.Options{})
+	db, err := openBolt(path, o.LockTimeout, &bolt.Options{InitialMmapSize: mapped()})
 	if err != nil {
 		return nil, err
 	}
+	db.AllocSize = 32 << 10 // of the file beyond what is needed; a layer is written at once
 	f := &File{path: path, tables: o.Tables, log: o.Logger, db: db}
 	defer func() {
 		if err != nil {
@@ -319,6 +322,17 @@ func inspectFile(path string, timeout time.Duration) error {
 		return &CorruptError{damage} // clearer than err
 	}
 	return err
+}
+
+// mapped returns how much address space a database is given to grow in. When it grows
+// beyond, it waits for all who read, and those who come then wait, too. Where a file is
+// made as large as its map, or address space is scarce, it is none.
+func mapped() int {
+	if runtime.GOOS == "windows" || strconv.IntSize < 64 {
+		return 0
+	}
+	const size int64 = 4 << 30
+	return int(size)
 }
 
 // openBolt opens a database. Errors have this package's types.
