@@ -19,9 +19,10 @@ var _ provider.Purger = (*TaskHub)(nil)
 // purgesAtOnce bounds how many requests one purge makes at a time.
 const purgesAtOnce = 10
 
-// Purge implements [provider.Purger]. What was seen is compared with the instance row.
-// That goes last: whoever was cut off finds it, and does the rest by purging again. So
-// that it can be read, it names no blobs any more when they go. Rows
+// Purge implements [provider.Purger]. What was seen is compared with the instance row,
+// which is read after the history: what began in between is not purged in the place of
+// what was before. The row goes last: whoever was cut off finds it, and does the rest by
+// purging again. So that it can be read, it names no blobs any more when they go. Rows
 // are deleted as they were read, the sentinel first, and no blobs that were not there
 // before that: if somebody starts the ID anew meanwhile, that one stays, and the error
 // says so
@@ -49,11 +50,11 @@ func (h *TaskHub) purge(ctx context.Context, id string, seen *provider.InstanceS
 	if err != nil {
 		return err
 	}
-	row, err := h.fetchInstanceRow(ctx, id, provider.Fetch{Input: true, Output: true})
+	past, err := h.historyVersions(ctx, id)
 	if err != nil {
 		return err
 	}
-	past, err := h.historyVersions(ctx, id)
+	row, err := h.fetchInstanceRow(ctx, id, provider.Fetch{Input: true, Output: true})
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,12 @@ func TestEmbedded_KeepsNoResultThatComesAfterTheEnd(t *testing.T) {
 	}
 }
 
+// A purge has read the row of an instance that has ended, and its next request takes ten
+// seconds. An execution that was started anew in the meantime must not lose its history.
+func TestAzure_APurgeSparesWhatBeganWhileItWasSlow(t *testing.T) {
+	mustEndOnAzure(t, sim.NewCallerPlan, 20502085)
+}
+
 // A result comes of an activity that was scheduled by an episode which does not count. The
 // one that counts gave its ID to an event that it sent: the history must not get a result of
 // that.
