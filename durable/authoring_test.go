@@ -41,7 +41,7 @@ func stage[I, O any](t testing.TB, orch func(*durable.Context, I) (O, error)) *r
 
 func stageOf(t testing.TB, r *durable.Registry) *replaytest.Stage {
 	t.Helper()
-	code, ok := r.Orchestrator("Main", "")
+	code, ok := durable.EngineOf(r).Orchestrator("Main", "")
 	if !ok {
 		t.Fatal("the registry has no orchestrator Main")
 	}

@@ -41,7 +41,7 @@ func callMany(ctx *durable.Context, in many) (sum int, err error) {
 
 // BenchmarkReplay replays completed activities through the typed API.
 func BenchmarkReplay(b *testing.B) {
-	code, _ := authors(durable.Orchestrator("Main", callMany)).Orchestrator("Main", "")
+	code, _ := durable.EngineOf(authors(durable.Orchestrator("Main", callMany))).Orchestrator("Main", "")
 	for _, n := range []int{1_000, 100_000} {
 		for _, inTurns := range []bool{false, true} {
 			started := replaytest.Epoch

@@ -20,9 +20,17 @@ import (
 var ErrInstanceNotFound = provider.ErrInstanceNotFound
 
 // ErrInstanceExists says that an instance with the given ID exists and may not
-// be replaced. The error is an *[provider.InstanceExistsError], which tells its
-// status.
+// be replaced. The error is an *[InstanceExistsError], which has its status.
 var ErrInstanceExists = provider.ErrInstanceExists
+
+// An InstanceExistsError is the error of a start whose instance ID exists.
+type InstanceExistsError = provider.InstanceExistsError
+
+// ErrInstanceChanged says that an instance has changed since it was looked at.
+var ErrInstanceChanged = provider.ErrInstanceChanged
+
+// ErrContinuation says that the hub did not return the continuation of a query.
+var ErrContinuation = provider.ErrContinuation
 
 // ErrInstanceEnded says that an instance has completed, failed or been
 // terminated, and takes no more messages.
@@ -62,7 +70,7 @@ type OverridableStates int
 const (
 	// NonRunningStates lets a start replace an instance that has ended. A start
 	// with the ID of any other is refused with an
-	// *[provider.InstanceExistsError]. It is the default.
+	// *[InstanceExistsError]. It is the default.
 	NonRunningStates OverridableStates = iota
 	// AnyState lets a start replace any instance.
 	AnyState
@@ -82,7 +90,7 @@ func (s OverridableStates) refused() []history.RuntimeStatus {
 // Start starts an instance of orch, which must be in the client's registry.
 // Without an [InstanceID] among opts it gets a random one. An instance that
 // has that ID and has not ended makes it fail with an
-// *[provider.InstanceExistsError].
+// *[InstanceExistsError].
 //
 // Without a [Version] the instance has the one that orch is registered for, or
 // the client's.
@@ -148,25 +156,25 @@ func (c *Client) start(ctx context.Context, name string, input *string, opts ...
 		started.ScheduledStart = history.Ticks(o.at)
 	}
 	if err := checkTexts("ExecutionStarted", started); err != nil {
-		return "", during(err, "start instance %s", o.id)
+		return "", fmt.Errorf("start instance %s: %w", o.id, err)
 	}
 	ctx, traced := c.tracer.StartOrchestration(ctx, started)
 	msg := provider.TaskMessage{Event: started, Target: started.Instance}
 	err := c.hub.StartInstance(ctx, msg, c.reuse.refused())
 	traced(err)
 	if err != nil {
-		return "", during(err, "start instance %s of %s", o.id, name)
+		return "", fmt.Errorf("start instance %s of %s: %w", o.id, name, err)
 	}
 	return o.id, nil
 }
 
 // Status returns what is known of an instance, or [ErrInstanceNotFound].
-func (c *Client) Status(ctx context.Context, id InstanceID, fetch provider.Fetch) (*provider.InstanceState, error) {
-	s, err := c.instance(ctx, id, fetch)
+func (c *Client) Status(ctx context.Context, id InstanceID, fetch Fetch) (*InstanceState, error) {
+	s, err := c.instance(ctx, id, provider.Fetch(fetch))
 	if err != nil {
-		return nil, during(err, "read status of instance %s", id)
+		return nil, fmt.Errorf("read status of instance %s: %w", id, err)
 	}
-	return s, nil
+	return (*InstanceState)(s), nil
 }
 
 // instance is the provider's, of an ID that can be one: a hub that stores no other may
@@ -178,29 +186,16 @@ func (c *Client) instance(ctx context.Context, id InstanceID, fetch provider.Fet
 	return c.hub.Instance(ctx, string(id), fetch)
 }
 
-// List returns one page of the instances that match q.
-func (c *Client) List(ctx context.Context, q provider.Query) (*provider.Page, error) {
-	err := checkTexts("Query", q)
-	if err != nil {
-		return nil, fmt.Errorf("list instances: %w", err)
-	}
-	p, err := c.hub.Instances(ctx, q)
-	if err != nil {
-		return nil, fmt.Errorf("list instances: %w", err)
-	}
-	return p, nil
-}
-
 // History returns the events of an instance's current execution in order,
 // empty if there are none or the instance is unknown.
 func (c *Client) History(ctx context.Context, id InstanceID) ([]history.Event, error) {
 	err := checkTexts("instance ID", id)
 	if err != nil {
-		return nil, during(err, "read history of instance %q", id)
+		return nil, fmt.Errorf("read history of instance %q: %w", id, err)
 	}
 	h, err := c.hub.History(ctx, string(id))
 	if err != nil {
-		return nil, during(err, "read history of instance %s", id)
+		return nil, fmt.Errorf("read history of instance %s: %w", id, err)
 	}
 	return h, nil
 }
@@ -221,7 +216,7 @@ func (c *Client) RaiseEvent(ctx context.Context, id InstanceID, name string, pay
 	err = c.send(ctx, id, e, "raise event "+name)
 	traced(err)
 	if err != nil {
-		return during(err, "raise event %s for instance %s", name, id)
+		return fmt.Errorf("raise event %s for instance %s: %w", name, id, err)
 	}
 	return nil
 }
@@ -270,14 +265,3 @@ func text(raw json.RawMessage) (*string, error) {
 
 // newID returns a random GUID in .NET's "N" form, 32 hexadecimal digits.
 func newID() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }
-
-// during wraps err by what was asked for, unless a provider has said that it did
-// this.
-func during(err error, format string, args ...any) error {
-	what := fmt.Sprintf(format, args...)
-	verb, _, _ := strings.Cut(what, " ")
-	if strings.HasPrefix(err.Error(), verb+" ") {
-		return err
-	}
-	return fmt.Errorf("%s: %w", what, err)
-}

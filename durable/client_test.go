@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"regexp"
 	"strings"
 	"sync"
@@ -351,33 +350,32 @@ func TestClient_ReadsWhatTheHubHas(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	page, err := c.List(t.Context(), provider.Query{IDPrefix: "b"})
+	page, err := c.List(t.Context(), durable.Query{IDPrefix: "b"})
 	if err != nil || len(page.Instances) != 1 || page.Instances[0].Instance.InstanceID != "b" {
 		t.Errorf("list is %+v, %v; want instance b", page, err)
 	}
 	if h, err := c.History(t.Context(), "b"); err != nil || len(h) != 0 {
 		t.Errorf("history is %v, %v; want none", h, err)
 	}
-	if s, err := c.Status(t.Context(), "b", provider.Fetch{Input: true}); err != nil || s.Name != "Double" || *s.Input != "1" {
+	if s, err := c.Status(t.Context(), "b", durable.Fetch{Input: true}); err != nil || s.Name != "Double" || *s.Input != "1" {
 		t.Errorf("status is %+v, %v", s, err)
 	}
-	if _, err := c.Status(t.Context(), "d", provider.Fetch{}); !errors.Is(err, durable.ErrInstanceNotFound) {
+	if _, err := c.Status(t.Context(), "d", durable.Fetch{}); !errors.Is(err, durable.ErrInstanceNotFound) {
 		t.Errorf("error is %v, want ErrInstanceNotFound", err)
 	}
 }
 
-// talkative says itself what it was doing when it failed.
-type talkative struct{ *memhub.Hub }
+type unableToStart struct{ *memhub.Hub }
 
-func (talkative) StartInstance(_ context.Context, m provider.TaskMessage, _ []history.RuntimeStatus) error {
-	return fmt.Errorf("start instance %q: %w", m.Target.InstanceID, errors.ErrUnsupported)
+func (unableToStart) StartInstance(context.Context, provider.TaskMessage, []history.RuntimeStatus) error {
+	return errors.ErrUnsupported
 }
 
-func TestStart_ErrorDoesNotRepeatItself(t *testing.T) {
+func TestStart_ErrorNamesTheInstanceAndTheFunction(t *testing.T) {
 	t.Parallel()
-	c := durable.NewClient(talkative{memhub.New()}, nil)
+	c := durable.NewClient(unableToStart{memhub.New()}, nil)
 	_, err := c.StartByName(t.Context(), "Double", nil, durable.InstanceID("a"))
-	if !errors.Is(err, errors.ErrUnsupported) || err.Error() != `start instance "a": unsupported operation` {
+	if !errors.Is(err, errors.ErrUnsupported) || err.Error() != "start instance a of Double: unsupported operation" {
 		t.Errorf("error is %v", err)
 	}
 }

@@ -23,7 +23,7 @@ type Context struct {
 	function *Function
 	logger   *slog.Logger // made when first asked for
 	// noted is the first durable call from a goroutine that the orchestrator started.
-	noted atomic.Pointer[UsageError]
+	noted atomic.Pointer[error]
 }
 
 // InstanceID returns the ID of the instance.
@@ -79,20 +79,27 @@ func (c *Context) Logger() *slog.Logger {
 	return c.logger
 }
 
-// foreignCalls is what a [Context] knows of durable calls from goroutines that
-// its orchestrator started.
+// foreignCalls is a [Context] as the [replay.Guard] of its execution.
 type foreignCalls Context
+
+// UsageError returns the panic value of a call with that sentence.
+func (*foreignCalls) UsageError(sentence string) error { return &UsageError{sentence} }
 
 // Note keeps the first call, which fails the orchestration, and logs each: if the
 // orchestrator has ended, or waits for the goroutine, nothing else tells of it.
-func (c *foreignCalls) Note(err *UsageError) {
-	c.noted.CompareAndSwap(nil, err)
+func (c *foreignCalls) Note(err error) {
+	c.noted.CompareAndSwap(nil, &err)
 	c.registry.baseLogger().Error("a goroutine that an orchestrator started made a durable call, and was ended",
 		"instanceId", c.x.Instance().InstanceID, "orchestrator", c.function.name, "error", err, "stack", string(debug.Stack()))
 }
 
 // Noted returns the error of the first call, nil if there was none.
-func (c *foreignCalls) Noted() *UsageError { return c.noted.Load() }
+func (c *foreignCalls) Noted() error {
+	if err := c.noted.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
 
 // maxCustomStatus is how many whole KB of UTF-16 a custom status may have (the
 // extension's MessagePayloadDataConverter.cs, Serialize, and

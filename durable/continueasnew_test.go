@@ -10,7 +10,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -238,7 +237,7 @@ func TestContinueAsNew_GoesOnAsAnotherVersion(t *testing.T) {
 			// The old worker has nothing for 3.0: it commits that generation
 			// without running it, and hands it back.
 			time.Sleep(time.Minute)
-			s, err := i.Status(t.Context(), provider.Fetch{})
+			s, err := i.Status(t.Context(), durable.Fetch{})
 			if err != nil || s.Version != "3.0" || s.Status != history.Running {
 				t.Fatalf("instance is %+v, %v, want it Running as 3.0", s, err)
 			}

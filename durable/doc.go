@@ -31,6 +31,11 @@
 //		durable.Activity("SayHello", SayHello),
 //	)
 //
+// Activities get what they need, such as a connection to a database, as the fields of a
+// struct whose methods they are: the method value payments.Charge is registered, and
+// (*Payments)(nil).Charge is called, since a call names the method only. [Registry.Add]
+// says how functions are recognised.
+//
 // # Running them
 //
 // A [Worker] runs a registry's functions for a task hub; a [Client] starts
@@ -72,7 +77,7 @@
 //
 // [CallSubOrchestrator] starts another orchestration as a child and waits for
 // it. The child is an instance of its own, with its own history, which helps an
-// orchestrator that would do thousands of things. [Event.Send] raises an event
+// orchestrator that would do thousands of things. [Event.RaiseFrom] raises an event
 // for another instance.
 //
 // # Entities

@@ -68,7 +68,7 @@ func recordedFunctions() *durable.Registry {
 			return "ev:greet=" + out, err
 		}),
 		durable.Orchestrator("Sender", func(ctx *durable.Context, to durable.InstanceID) (string, error) {
-			return "sent", durable.Event[string]("greet").Send(ctx, to, "yo")
+			return "sent", durable.Event[string]("greet").RaiseFrom(ctx, to, "yo")
 		}),
 		durable.Orchestrator("BigOut", func(_ *durable.Context, n int) (string, error) { return strings.Repeat("z", n), nil }),
 	)
@@ -110,7 +110,7 @@ func replayRecorded(t *testing.T, id string, rows []recordedRow) {
 			e.Instance = history.OrchestrationInstance{InstanceID: id, ExecutionID: "<execution of " + id + ">"}
 		}
 	}
-	code, ok := recordedFunctions().Orchestrator(name, "")
+	code, ok := durable.EngineOf(recordedFunctions()).Orchestrator(name, "")
 	if !ok {
 		t.Fatalf("no orchestrator %s", name)
 	}

@@ -12,12 +12,9 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/google/go-cmp/cmp"
 )
-
-var _ dispatch.EntityFunctions = (*durable.Registry)(nil)
 
 // A counter is an entity that adds.
 type counter struct {
@@ -68,7 +65,7 @@ func (s *store) Do(ctx *durable.EntityContext, in json.RawMessage) (any, error) 
 // perform performs an operation of the one entity that f is.
 func perform(t *testing.T, f *durable.Function, op entity.Operation) entity.Result {
 	t.Helper()
-	code, ok := durable.NewRegistry(f, durable.Orchestrator("Ship", shipIt), durable.ErrorValue("Negative", errNegative)).Entity(f.Name())
+	code, ok := durable.EngineOf(durable.NewRegistry(f, durable.Orchestrator("Ship", shipIt), durable.ErrorValue("Negative", errNegative))).Entity(f.Name())
 	if !ok {
 		t.Fatalf("the registry has no entity %s", f.Name())
 	}
@@ -177,8 +174,8 @@ func (*teller) Tell(ctx *durable.EntityContext, _ durable.Void) ([]any, error) {
 }
 
 func (*teller) Send(ctx *durable.EntityContext, in string) ([]durable.InstanceID, error) {
-	durable.EntityOperation[int, durable.Void]("add").Signal(ctx, durable.EntityID{Name: "Counter", Key: "X"}, 1)
-	durable.EntityOperation[int, durable.Void]("add").Signal(ctx, durable.EntityID{Name: "counter", Key: ""}, 2, durable.SignalAfter(time.Hour))
+	durable.EntityOperation[int, durable.Void]("add").SignalFrom(ctx, durable.EntityID{Name: "Counter", Key: "X"}, 1)
+	durable.EntityOperation[int, durable.Void]("add").SignalFrom(ctx, durable.EntityID{Name: "counter", Key: ""}, 2, durable.SignalAfter(time.Hour))
 	durable.SignalEntity(ctx, durable.EntityKey[teller]("y"), (*teller).Tell, durable.Void{}, durable.SignalAt(ctx.Now().Add(-time.Hour)))
 	random, err := durable.StartOrchestration(ctx, shipIt, in)
 	if err != nil {
@@ -198,7 +195,7 @@ func (*teller) Misuse(ctx *durable.EntityContext, what string) (durable.Void, er
 	case "operation":
 		durable.SignalEntity(ctx, durable.EntityKey[teller]("a"), func(*teller, *durable.EntityContext, int) (int, error) { return 0, nil }, 1)
 	case "input":
-		durable.EntityOperation[func(), durable.Void]("add").Signal(ctx, durable.EntityID{Name: "counter"}, func() {})
+		durable.EntityOperation[func(), durable.Void]("add").SignalFrom(ctx, durable.EntityID{Name: "counter"}, func() {})
 	}
 	return durable.Void{}, nil
 }
@@ -281,16 +278,16 @@ func TestEntityContext_IsForItsOperationOnly(t *testing.T) {
 			t.Errorf("panicked with %v, want that the operation had returned", err)
 		}
 	}()
-	durable.EntityOperation[int, int]("add").Signal(kept, durable.EntityID{Name: "x"}, 1)
+	durable.EntityOperation[int, int]("add").SignalFrom(kept, durable.EntityID{Name: "x"}, 1)
 }
 
 func TestEntityContext_EndsWithTheWorkers(t *testing.T) {
 	t.Parallel()
 	type key struct{}
-	code, _ := durable.NewRegistry(durable.Entity("Waiter", durable.Op("wait", func(_ *bool, ctx *durable.EntityContext, _ int) (string, error) {
+	code, _ := durable.EngineOf(durable.NewRegistry(durable.Entity("Waiter", durable.Op("wait", func(_ *bool, ctx *durable.EntityContext, _ int) (string, error) {
 		v, _ := ctx.Value(key{}).(string)
 		return v, ctx.Err()
-	}))).Entity("waiter")
+	})))).Entity("waiter")
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), key{}, "value"))
 	cancel()
 	if r := code(ctx, &entity.Operation{Name: "wait"}); r.Failure == nil || r.Failure.ErrorType != "context.Canceled" {
@@ -344,7 +341,7 @@ func TestReplaceOperation_PerformsAStub(t *testing.T) {
 		t.Fatal(err)
 	}
 	for want, r := range map[string]*durable.Registry{`5, {"total":5}`: r, `-5, {"total":42}`: stubbed} {
-		code, _ := r.Entity("Counter")
+		code, _ := durable.EngineOf(r).Entity("Counter")
 		result := code(t.Context(), &entity.Operation{Name: "add", Input: new("5")})
 		if got := shown(result.Output) + ", " + shown(result.State); got != want {
 			t.Errorf("got %s, want %s", got, want)

@@ -11,7 +11,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // addUp calls a counter n times, one call after the other, and returns its total.
@@ -55,7 +54,7 @@ func BenchmarkEntityCall(b *testing.B) {
 						b.Fatal(err)
 					}
 					soon(b, func() bool {
-						s, err := c.Status(ctx, i.ID, provider.Fetch{})
+						s, err := c.Status(ctx, i.ID, durable.Fetch{})
 						return err == nil && s.Status == history.Completed
 					})
 				}
@@ -101,7 +100,7 @@ func soon(b *testing.B, holds func() bool) {
 // BenchmarkEntityOperation measures one operation without a hub: the state is
 // read, changed and written.
 func BenchmarkEntityOperation(b *testing.B) {
-	code, _ := durable.NewRegistry(counters()).Entity("counter")
+	code, _ := durable.EngineOf(durable.NewRegistry(counters())).Entity("counter")
 	op := entity.Operation{Entity: entity.ID{Name: "counter", Key: "k"}, Name: "add", Input: new("1"), State: new(`{"total":5}`)}
 	b.ReportAllocs()
 	for b.Loop() {

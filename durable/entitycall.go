@@ -203,8 +203,8 @@ func (o EntityOperation[I, O]) Call(ctx *Context, e AnyEntity, in I) *Task[O] {
 	return callEntity[O](ctx, id, string(o), in)
 }
 
-// Signal has the entity perform the operation, as [SignalEntity] does.
-func (o EntityOperation[I, O]) Signal(ctx Signaler, e AnyEntity, in I, opts ...SignalOption) {
+// SignalFrom has the entity perform the operation, as [SignalEntity] does.
+func (o EntityOperation[I, O]) SignalFrom(ctx Signaler, e AnyEntity, in I, opts ...SignalOption) {
 	id, err := e.entityID(ctx.entities())
 	signalEntity(ctx, id, string(o), in, opts, err)
 }

@@ -109,7 +109,7 @@ func TestCallEntity_FindsThatThereIsNoSuchOperation(t *testing.T) {
 		return e.Operation, nil
 	})
 	calls := wantSent(t, s.Start(nil), "call @counter@Meter 7 sub(1)")
-	code, _ := durable.NewRegistry(counters()).Entity("counter")
+	code, _ := durable.EngineOf(durable.NewRegistry(counters())).Entity("counter")
 	r := code(t.Context(), &entity.Operation{Entity: entity.ID{Name: "counter"}, Name: "sub", Input: new("1")})
 	s.Episode(refuse(calls[0], *r.Failure))
 	wantOutput(t, s, `"sub"`)
@@ -190,7 +190,7 @@ func TestSignalEntity_SendsAtOnceOrLater(t *testing.T) {
 		durable.SignalEntity(ctx, meter, (*counter).Add, 1)
 		durable.SignalEntity(ctx, meter, (*counter).Add, 2, durable.SignalAfter(time.Minute))
 		durable.SignalEntity(ctx, meter, (*counter).Add, 3, durable.SignalAt(ctx.Now().Add(-time.Minute)))
-		durable.EntityOperation[int, int]("Take").Signal(ctx, durable.EntityID{Name: "Other", Key: "K"}, 4, durable.SignalAt(ctx.Now().Add(time.Hour)))
+		durable.EntityOperation[int, int]("Take").SignalFrom(ctx, durable.EntityID{Name: "Other", Key: "K"}, 4, durable.SignalAt(ctx.Now().Add(time.Hour)))
 		return durable.Void{}, nil
 	})
 	signals := wantSent(t, s.Start(nil),

@@ -48,7 +48,7 @@ func (c *Client) CleanEntities(ctx context.Context, what EntityCleaning) (Entity
 	var group errgroup.Group // not to be cut off by an error
 	group.SetLimit(purgesAtOnce)
 	var listErr error
-	for row, err := range c.All(ctx, provider.Query{IDPrefix: "@"}) {
+	for row, err := range c.All(ctx, Query{IDPrefix: "@"}) {
 		if err != nil {
 			listErr = err
 			break
@@ -77,7 +77,7 @@ type entityCleaner struct {
 
 // clean does what is to be done about an entity
 // (DurableTask.AzureStorage/EntityTrackingStoreQueries.cs, CleanEntityStorageAsync).
-func (c *entityCleaner) clean(ctx context.Context, row *provider.InstanceState) {
+func (c *entityCleaner) clean(ctx context.Context, row *InstanceState) {
 	status, err := entity.ParseStatus(row.CustomStatus)
 	if err != nil {
 		c.note(row, func(*EntityCleaningResult) {}, err)
@@ -92,7 +92,7 @@ func (c *entityCleaner) clean(ctx context.Context, row *provider.InstanceState) 
 	case status.IsEmpty() && !c.what.KeepEmpty && row.LastUpdatedAt.Before(c.idleSince):
 		err := ErrNotSupported
 		if p, ok := c.client.hub.(provider.Purger); ok {
-			err = p.Purge(ctx, row.Instance.InstanceID, row)
+			err = p.Purge(ctx, row.Instance.InstanceID, (*provider.InstanceState)(row))
 		}
 		if !errors.Is(err, ErrInstanceNotFound) && !errors.Is(err, provider.ErrInstanceChanged) {
 			c.note(row, func(r *EntityCleaningResult) { r.EmptyEntitiesRemoved++ }, err)
@@ -102,7 +102,7 @@ func (c *entityCleaner) clean(ctx context.Context, row *provider.InstanceState) 
 
 // release releases a lock, if it is orphaned: its holder neither runs nor is
 // suspended.
-func (c *entityCleaner) release(ctx context.Context, row *provider.InstanceState, holder string) (orphaned bool, err error) {
+func (c *entityCleaner) release(ctx context.Context, row *InstanceState, holder string) (orphaned bool, err error) {
 	s, err := c.client.hub.Instance(ctx, holder, provider.Fetch{})
 	switch {
 	case errors.Is(err, provider.ErrInstanceNotFound):
@@ -120,7 +120,7 @@ func (c *entityCleaner) release(ctx context.Context, row *provider.InstanceState
 }
 
 // note counts what was done, if err is nil.
-func (c *entityCleaner) note(row *provider.InstanceState, done func(*EntityCleaningResult), err error) {
+func (c *entityCleaner) note(row *InstanceState, done func(*EntityCleaningResult), err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {

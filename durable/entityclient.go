@@ -28,9 +28,9 @@ func Signal[S, I, O any](ctx context.Context, c *Client, key EntityKey[S], opera
 	return c.signal(ctx, id, name, in, opts)
 }
 
-// Send has the entity perform the operation, as [Signal] does. The client needs no
+// Signal has the entity perform the operation, as [Signal] does. The client needs no
 // registry for an [EntityID].
-func (o EntityOperation[I, O]) Send(ctx context.Context, c *Client, e AnyEntity, in I, opts ...SignalOption) error {
+func (o EntityOperation[I, O]) Signal(ctx context.Context, c *Client, e AnyEntity, in I, opts ...SignalOption) error {
 	id, err := e.entityID(c.registry)
 	if err != nil {
 		return err

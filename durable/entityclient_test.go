@@ -103,7 +103,7 @@ func TestClient_KnowsEntitiesByName(t *testing.T) {
 	inEntityRig(t, durable.Config{}, func(t *testing.T, r entityRig) {
 		stranger := durable.NewClient(r.hub, nil)
 		id := durable.EntityID{Name: "COUNTER", Key: "K"}
-		if err := durable.EntityOperation[int, int]("Add").Send(r.ctx, stranger, id, 5); err != nil {
+		if err := durable.EntityOperation[int, int]("Add").Signal(r.ctx, stranger, id, 5); err != nil {
 			t.Fatal(err)
 		}
 		if err := stranger.SignalEntity(r.ctx, id, "add", json.RawMessage(" 6 ")); err != nil {
@@ -342,11 +342,11 @@ func tellsItself(ctx *durable.Context, in string) (string, error) {
 func TestStartOrchestration_StartsAsItIsTold(t *testing.T) {
 	inEntityRig(t, durable.Config{}, func(t *testing.T, r entityRig) {
 		launch := durable.EntityOperation[string, durable.InstanceID]("launch")
-		if err := launch.Send(r.ctx, r.client, durable.EntityID{Name: "Launcher", Key: "k"}, "moon "); err != nil {
+		if err := launch.Signal(r.ctx, r.client, durable.EntityID{Name: "Launcher", Key: "k"}, "moon "); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour - time.Second)
-		s, err := r.client.Status(r.ctx, "launched", provider.Fetch{})
+		s, err := r.client.Status(r.ctx, "launched", durable.Fetch{})
 		if err == nil && s.Status != history.Pending || err != nil && !errors.Is(err, durable.ErrInstanceNotFound) {
 			t.Errorf("before its time it is %+v, %v", s, err)
 		}

@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/google/uuid"
@@ -94,17 +93,6 @@ func (c *EntityContext) nextStart() InstanceID {
 	c.starts++
 	id := uuid.NewSHA1(uuidSpace, fmt.Appendf(nil, "%s_%s_%s_%d", c.op.Entity, c.op.RequestID, c.op.Name, c.starts))
 	return InstanceID(fmt.Sprintf("%x", id[:]))
-}
-
-// Entity returns the entity with the given wire name, as workers perform one
-// operation of it. Case does not matter. A panic of the operation is its caller's
-// to handle.
-func (r *Registry) Entity(name string) (dispatch.EntityCode, bool) {
-	f := r.entityNamed(name)
-	if f == nil {
-		return nil, false
-	}
-	return func(ctx context.Context, op *entity.Operation) entity.Result { return f.entity.perform(ctx, r, op) }, true
 }
 
 // perform performs an operation.

@@ -32,7 +32,7 @@ type EntityPage struct {
 	Continuation string // empty on the last page
 	// Unreadable are the entities that were left out since what is stored of them
 	// cannot be read.
-	Unreadable []provider.UnreadableInstance
+	Unreadable []UnreadableInstance
 }
 
 const (
@@ -60,12 +60,14 @@ func (c *Client) ListEntities(ctx context.Context, q EntityQuery) (*EntityPage, 
 			s, err := entityState(row, q.FetchState)
 			switch {
 			case err != nil:
-				page.Unreadable = append(page.Unreadable, provider.UnreadableInstance{InstanceID: row.Instance.InstanceID, Cause: err})
+				page.Unreadable = append(page.Unreadable, UnreadableInstance{InstanceID: row.Instance.InstanceID, Cause: err})
 			case s.Exists || q.IncludeEmpty:
 				page.Entities = append(page.Entities, s)
 			}
 		}
-		page.Unreadable = append(page.Unreadable, found.Unreadable...)
+		for _, u := range found.Unreadable {
+			page.Unreadable = append(page.Unreadable, UnreadableInstance(u))
+		}
 		rows.Continuation, page.Continuation = found.Continuation, found.Continuation
 		if len(page.Entities) > 0 || page.Continuation == "" {
 			break

@@ -11,14 +11,26 @@ import (
 // ErrTimeout says that a task was not complete in time.
 var ErrTimeout = errors.New("timed out")
 
-// A NonDeterminismError says that an orchestrator's code does not do what it
-// did before, so that its history cannot be replayed. It fails the instance.
-type NonDeterminismError = replay.NonDeterminismError
+// A NonDeterminismError is the failure of an instance whose orchestrator does not do
+// what it did before, so that its history cannot be replayed. errors.As finds it in the
+// *[OrchestrationFailedError] that a client gets and the *[TaskFailedError] that a
+// parent gets.
+type NonDeterminismError struct {
+	Message string // what the history has, and what the code did
+}
 
-// A UsageError is what a durable call panics with that is made where it must
-// not be, or with what it cannot take. Inside an orchestrator it fails the
-// instance.
-type UsageError = replay.UsageError
+// Error returns DurableTask's message for the case.
+func (e *NonDeterminismError) Error() string { return e.Message }
+
+// UsageError is the panic value of a durable call that is made in the wrong place or
+// with an invalid argument. Inside an orchestrator it fails the instance: then errors.As
+// finds it as it finds a [NonDeterminismError].
+type UsageError struct {
+	Sentence string // what was wrong, and what to do instead
+}
+
+// Error returns the sentence.
+func (e *UsageError) Error() string { return e.Sentence }
 
 // A TaskFailedError says that an activity, a sub-orchestration or an operation of
 // an entity failed.

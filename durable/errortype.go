@@ -91,6 +91,8 @@ var knownErrors = []*namedError{
 	ErrorValue("context.Canceled", context.Canceled).failure,
 	ErrorValue("context.DeadlineExceeded", context.DeadlineExceeded).failure,
 	ErrorType[*OperationNotFoundError]("durable.OperationNotFoundError").failure,
+	engineError("*durable.NonDeterminismError", func(message string) error { return &NonDeterminismError{message} }),
+	engineError("*durable.UsageError", func(message string) error { return &UsageError{message} }),
 	{
 		name: provider.InstanceExistsFailure,
 		matches: func(err error) bool {
@@ -104,6 +106,16 @@ var knownErrors = []*namedError{
 		},
 		properties: true,
 	},
+}
+
+// engineError is an error with which the engine fails instances. It is no function's to
+// return: histories have its name from the engine only.
+func engineError(name string, of func(message string) error) *namedError {
+	return &namedError{
+		name:    name,
+		matches: func(error) bool { return false },
+		recover: func(f *history.FailureDetails) (error, bool) { return of(f.ErrorMessage), true },
+	}
 }
 
 // A told error is one that histories are told of besides the first of its tree.

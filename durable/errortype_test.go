@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -322,4 +324,44 @@ func TestErrorType_UnderstandsPropertiesOfOtherLanguages(t *testing.T) {
 	if declined, ok := errors.AsType[*declinedError](got); !ok || declined.Code != "zu groß" || declined.Cents != 0 {
 		t.Errorf("got %+v", declined)
 	}
+}
+
+// The names of the engine's own errors are in histories, and stay what they are.
+func TestEngineErrors_HaveTheirNamesAndAreFoundByErrorsAs(t *testing.T) {
+	echo := func(_ context.Context, s string) (string, error) { return s, nil }
+	runs := 0
+	fickle := func(ctx *durable.Context, _ durable.Void) (string, error) {
+		if runs++; runs > 1 {
+			ctx.Sleep(time.Second)
+		}
+		return durable.CallActivity(ctx, echo, "x").Await()
+	}
+	main := func(ctx *durable.Context, _ durable.Void) (string, error) {
+		_, err := durable.CallSubOrchestrator(ctx, fickle, durable.Void{}).Await()
+		failed, _ := errors.AsType[*durable.TaskFailedError](err)
+		diverged, ok := errors.AsType[*durable.NonDeterminismError](err)
+		if !ok || failed.Type != "*durable.NonDeterminismError" || !strings.HasPrefix(diverged.Message, "Non-Deterministic workflow detected: ") {
+			return "", fmt.Errorf("the child's failure is %w", err)
+		}
+		durable.AwaitAny(ctx)
+		return "", nil
+	}
+	r := durable.NewRegistry(durable.Orchestrator("Main", main), durable.Orchestrator("Fickle", fickle), durable.Activity("Echo", echo))
+	synctest.Test(t, func(t *testing.T) {
+		h := memhub.New()
+		defer run(t, h, r, durable.Config{})()
+		i, err := durable.Start(t.Context(), durable.NewClient(h, r), main, durable.Void{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = i.Wait(t.Context())
+		failed, _ := errors.AsType[*durable.OrchestrationFailedError](err)
+		misused, ok := errors.AsType[*durable.UsageError](err)
+		if !ok || failed.Failure.ErrorType != "*durable.UsageError" || misused.Sentence != failed.Failure.ErrorMessage || !strings.HasPrefix(misused.Sentence, "durable: AwaitAny was called without tasks") {
+			t.Errorf("got %v with %+v, want a UsageError", err, misused)
+		}
+		if _, ok := errors.AsType[*durable.NonDeterminismError](err); ok {
+			t.Errorf("%v is not what failed the instance", err)
+		}
+	})
 }

@@ -21,11 +21,11 @@ func (e Event[T]) Wait(ctx *Context) *Task[T] {
 	return newTask[T](func(f *replay.Future) { ctx.x.WaitEvent(f, string(e)) })
 }
 
-// Send raises the event for another orchestration. It is sent when the
+// RaiseFrom raises the event for another orchestration. It is sent when the
 // orchestrator next awaits something or returns; whether there is an instance
 // with that ID, which has not ended, is not told. The error says that the ID
 // cannot be an instance's, or that v cannot be encoded; then nothing is sent.
-func (e Event[T]) Send(ctx *Context, id InstanceID, v T) error {
+func (e Event[T]) RaiseFrom(ctx *Context, id InstanceID, v T) error {
 	if err := ValidateInstanceID(id); err != nil {
 		return fmt.Errorf("send event %s: %w", string(e), err)
 	}

@@ -54,7 +54,7 @@ func firstTwo(ctx *durable.Context, pages []string) ([]string, error) {
 }
 
 // Results as they come.
-func ExampleCompleted() {
+func ExampleAsCompleted() {
 	registry := durable.NewRegistry(
 		durable.Orchestrator("FirstTwo", firstTwo),
 		durable.Activity("Fetch", fetch),

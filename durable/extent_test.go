@@ -9,7 +9,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // The stage runs each episode in memory and by a replay from the start, and
@@ -103,7 +102,7 @@ func TestMaxOrchestrationActions_EndsALoopThatHasNoEnd(t *testing.T) {
 				case 1:
 					ctx.Sleep(time.Second)
 				case 2:
-					if err := durable.Event[int]("E").Send(ctx, "nobody", 1); err != nil {
+					if err := durable.Event[int]("E").RaiseFrom(ctx, "nobody", 1); err != nil {
 						return "", err
 					}
 				default:
@@ -127,7 +126,7 @@ func TestMaxOrchestrationActions_EndsALoopThatHasNoEnd(t *testing.T) {
 			if want == "" && (err != nil || out != "done") || want != "" && (err == nil || !strings.HasSuffix(err.Error(), want)) {
 				t.Errorf("%d actions: %q, %v", n, out, err)
 			}
-			s, err := i.Status(t.Context(), provider.Fetch{Output: true})
+			s, err := i.Status(t.Context(), durable.Fetch{Output: true})
 			if err != nil || s.CustomStatus == nil || *s.CustomStatus != `"looping"` {
 				t.Errorf("%d actions: state %+v, %v, want its custom status", n, s, err)
 			}

@@ -42,7 +42,7 @@ func (p tokens) Token(_ context.Context, m durable.ManagedIdentity) (string, err
 // act runs the activity that every registry has with what a hub has for it.
 func act(t *testing.T, c durable.HTTPConfig, input string) (string, error) {
 	t.Helper()
-	f, ok := durable.WithHTTP(durable.NewRegistry(), c).Activity("builtin::HTTPactivity")
+	f, ok := durable.EngineOf(durable.WithHTTP(durable.NewRegistry(), c)).Activity("builtin::HTTPactivity")
 	if !ok {
 		t.Fatal("the registry has no activity BuiltIn::HttpActivity")
 	}
@@ -196,7 +196,7 @@ func TestRegistry_KeepsTheNamesOfWhatIsBuiltIn(t *testing.T) {
 			durable.NewRegistry(durable.Activity(name, touch))
 		}()
 	}
-	if _, ok := durable.NewRegistry(durable.Activity("BuiltIn", touch)).Activity("BuiltIn::Other"); ok {
+	if _, ok := durable.EngineOf(durable.NewRegistry(durable.Activity("BuiltIn", touch))).Activity("BuiltIn::Other"); ok {
 		t.Error("the registry has an activity that nobody registered")
 	}
 }

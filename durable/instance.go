@@ -46,10 +46,10 @@ func (i *Instance[O]) Wait(ctx context.Context) (O, error) {
 		if s := i.follow(ctx); s != nil {
 			return i.output(ctx, s)
 		}
-		s, err := i.client.Status(ctx, i.ID, provider.Fetch{})
+		s, err := i.client.Status(ctx, i.ID, Fetch{})
 		if err == nil && s.Status.IsTerminal() {
 			// Only now, since an output can be large.
-			s, err = i.client.Status(ctx, i.ID, provider.Fetch{Output: true})
+			s, err = i.client.Status(ctx, i.ID, Fetch{Output: true})
 		}
 		switch {
 		case err != nil:
@@ -67,14 +67,14 @@ func (i *Instance[O]) Wait(ctx context.Context) (O, error) {
 
 // follow returns the state in which the instance ended if the hub tells, and nil
 // if the hub is to be asked.
-func (i *Instance[O]) follow(ctx context.Context) *provider.InstanceState {
+func (i *Instance[O]) follow(ctx context.Context) *InstanceState {
 	hub, ok := i.client.hub.(provider.Follower)
 	if !ok {
 		return nil
 	}
 	patience, cancel := context.WithTimeout(ctx, waitIntervalMax)
 	defer cancel()
-	return hub.Follow(patience, string(i.ID))
+	return (*InstanceState)(hub.Follow(patience, string(i.ID)))
 }
 
 // pause waits for d, or less if the hub tells that the instance has ended. It
@@ -93,7 +93,7 @@ func (i *Instance[O]) pause(ctx context.Context, d time.Duration) error {
 }
 
 // output returns what an instance that has ended returned.
-func (i *Instance[O]) output(ctx context.Context, s *provider.InstanceState) (O, error) {
+func (i *Instance[O]) output(ctx context.Context, s *InstanceState) (O, error) {
 	if s.Status != history.Completed {
 		var none O
 		e := &OrchestrationFailedError{InstanceID: i.ID, Status: s.Status, Output: s.Output}

@@ -5,11 +5,10 @@ import (
 	"encoding/json"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // Status is [Client.Status] of the instance.
-func (i *Instance[O]) Status(ctx context.Context, fetch provider.Fetch) (*provider.InstanceState, error) {
+func (i *Instance[O]) Status(ctx context.Context, fetch Fetch) (*InstanceState, error) {
 	return i.client.Status(ctx, i.ID, fetch)
 }
 

@@ -233,7 +233,7 @@ func TestRewind_DoesAgainWhatFailedAndOnlyThat(t *testing.T) {
 					}
 					p.mended.Store(true)
 				}
-				s, err := c.Status(t.Context(), id, provider.Fetch{Output: true})
+				s, err := c.Status(t.Context(), id, durable.Fetch{Output: true})
 				if err != nil || s.Status != history.Completed || *s.Output != tt.output {
 					t.Errorf("%v with %v, %v; want Completed with %s", s.Status, *s.Output, err, tt.output)
 				}
@@ -256,7 +256,7 @@ func TestRestart_TakesOverWhatTheInstanceWasStartedWith(t *testing.T) {
 		if out, err := fresh.Wait(t.Context()); err != nil || out != "frame with motor" || fresh.ID == i.ID {
 			t.Errorf("%q, %v by %s", out, err, fresh.ID)
 		}
-		s := must[*provider.InstanceState](t)(fresh.Status(t.Context(), provider.Fetch{}))
+		s := must[*durable.InstanceState](t)(fresh.Status(t.Context(), durable.Fetch{}))
 		if s.Version != "1.0" || !maps.Equal(s.Tags, map[string]string{"team": "a"}) {
 			t.Errorf("version %q and tags %v", s.Version, s.Tags)
 		}
@@ -264,7 +264,7 @@ func TestRestart_TakesOverWhatTheInstanceWasStartedWith(t *testing.T) {
 		if out, err := same.Wait(t.Context()); err != nil || out != "frame with motor" || same.ID != i.ID {
 			t.Errorf("%q, %v by %s", out, err, same.ID)
 		}
-		s = must[*provider.InstanceState](t)(same.Status(t.Context(), provider.Fetch{}))
+		s = must[*durable.InstanceState](t)(same.Status(t.Context(), durable.Fetch{}))
 		if s.Version != "2.0" || !maps.Equal(s.Tags, map[string]string{"team": "a", "try": "2"}) || s.Generation != 1 {
 			t.Errorf("version %q, tags %v, generation %d", s.Version, s.Tags, s.Generation)
 		}
@@ -294,7 +294,7 @@ func TestStartAt_LetsTheInstanceWait(t *testing.T) {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
 		now := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "motor", durable.StartAt(began)))
-		if s := must[*provider.InstanceState](t)(now.Status(t.Context(), provider.Fetch{})); !s.ScheduledAt.IsZero() {
+		if s := must[*durable.InstanceState](t)(now.Status(t.Context(), durable.Fetch{})); !s.ScheduledAt.IsZero() {
 			t.Errorf("a time that has passed is kept: %v", s.ScheduledAt)
 		}
 	})

@@ -15,7 +15,7 @@ import (
 // called an activity through the typed API and waits for it: what the heap has
 // of it, and its stack. Its history is not in it.
 func BenchmarkParkedInstance(b *testing.B) {
-	code, _ := authors(durable.Orchestrator("Main", helloSequence)).Orchestrator("Main", "")
+	code, _ := durable.EngineOf(authors(durable.Orchestrator("Main", helloSequence))).Orchestrator("Main", "")
 	begin := []history.Event{
 		&history.OrchestratorStarted{Header: history.NewHeader(replaytest.Epoch)},
 		&history.ExecutionStarted{Name: "Main"},

@@ -16,7 +16,7 @@ import (
 // answers, as text on the wire.
 func through[I, O any](t *testing.T, fn func(context.Context, I) (O, error), in *string) (*string, error) {
 	t.Helper()
-	run, ok := durable.NewRegistry(durable.Activity("A", func(ctx context.Context, v I) (O, error) { return fn(ctx, v) })).Activity("A")
+	run, ok := durable.EngineOf(durable.NewRegistry(durable.Activity("A", func(ctx context.Context, v I) (O, error) { return fn(ctx, v) }))).Activity("A")
 	if !ok {
 		t.Fatal("the activity is not registered")
 	}
@@ -133,7 +133,7 @@ func TestPayload_Survives(t *testing.T) {
 			s.Start(json.RawMessage(c.json))
 			// Start writes compact JSON; the engine would not.
 			input := *s.History[1].(*history.ExecutionStarted).Input
-			run, _ := r.Activity("Echo")
+			run, _ := durable.EngineOf(r).Activity("Echo")
 			out, err := run(t.Context(), new("["+c.json+"]"))
 			if err != nil {
 				t.Fatal(err)
@@ -202,7 +202,7 @@ func FuzzActivityInput(f *testing.F) {
 	r := durable.NewRegistry(durable.Activity("Raw", echoRaw), durable.Activity("Order", echoOrder), durable.Activity("Texts", echoTexts))
 	f.Fuzz(func(t *testing.T, in string) {
 		for _, name := range []string{"Raw", "Order", "Texts"} {
-			run, _ := r.Activity(name)
+			run, _ := durable.EngineOf(r).Activity(name)
 			out, err := run(t.Context(), &in)
 			if err == nil && out != nil && !json.Valid([]byte(*out)) {
 				t.Errorf("%s made %q of %q, which is no JSON", name, *out, in)

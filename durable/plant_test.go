@@ -12,7 +12,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A plant has functions that fail until they are mended.
@@ -145,7 +144,7 @@ func must[T any](t testing.TB) func(v T, err error) T {
 func statusNow(t testing.TB, c *durable.Client, id durable.InstanceID) history.RuntimeStatus {
 	t.Helper()
 	synctest.Wait()
-	s, err := c.Status(t.Context(), id, provider.Fetch{})
+	s, err := c.Status(t.Context(), id, durable.Fetch{})
 	if err != nil {
 		t.Fatal(err)
 	}

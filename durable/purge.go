@@ -54,11 +54,11 @@ type PurgeFilter struct {
 // has not ended with an *[InstanceStateError], and a hub that cannot purge with
 // [ErrNotSupported]. An instance that somebody starts anew or rewinds while it is
 // looked at stays: the error is an *[InstanceStateError] then too, or
-// [provider.ErrInstanceChanged] if it has ended again.
+// [ErrInstanceChanged] if it has ended again.
 func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) (PurgeResult, error) {
 	n, err := c.purge(ctx, id, purgeOptionsOf(opts), new(provider.Query))
 	if err != nil {
-		err = during(err, "purge instance %s", id)
+		err = fmt.Errorf("purge instance %s: %w", id, err)
 	}
 	return PurgeResult{Instances: n}, err
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func allIDs(t testing.TB, c *durable.Client, q provider.Query) []string {
+func allIDs(t testing.TB, c *durable.Client, q durable.Query) []string {
 	t.Helper()
 	var ids []string
 	for s, err := range c.All(t.Context(), q) {
@@ -41,7 +41,7 @@ func TestPurge_RemovesAFamilyOnlyIfAllOfItHaveEnded(t *testing.T) {
 		if state, ok := errors.AsType[*durable.InstanceStateError](err); !ok || state.InstanceID != "f+" {
 			t.Errorf("error %v, want that f+ has not ended", err)
 		}
-		if diff := cmp.Diff([]string{"f", "f+", "f++", "other"}, allIDs(t, c, provider.Query{})); diff != "" {
+		if diff := cmp.Diff([]string{"f", "f+", "f++", "other"}, allIDs(t, c, durable.Query{})); diff != "" {
 			t.Errorf("instances (-want +got):\n%s", diff)
 		}
 		if err := i.Terminate(t.Context(), "", durable.Recursive); err != nil {
@@ -51,7 +51,7 @@ func TestPurge_RemovesAFamilyOnlyIfAllOfItHaveEnded(t *testing.T) {
 		if result, err := i.Purge(t.Context(), durable.Recursive); err != nil || result.Instances != 3 {
 			t.Errorf("%+v, %v; want 3 instances purged", result, err)
 		}
-		if diff := cmp.Diff([]string{"other"}, allIDs(t, c, provider.Query{})); diff != "" {
+		if diff := cmp.Diff([]string{"other"}, allIDs(t, c, durable.Query{})); diff != "" {
 			t.Errorf("instances (-want +got):\n%s", diff)
 		}
 	})
@@ -89,7 +89,7 @@ func TestPurgeMany_RemovesWhatTheFilterSelectsAndHasEnded(t *testing.T) {
 				t.Errorf("%s: %+v, %v; want %d", tt.name, result, err, tt.want)
 			}
 		}
-		if left := allIDs(t, c, provider.Query{}); len(left) != 2 {
+		if left := allIDs(t, c, durable.Query{}); len(left) != 2 {
 			t.Errorf("left are %v, want the two that wait", left)
 		}
 	})
@@ -203,7 +203,7 @@ func TestPurgeMany_GoesOnAfterAFailureAndTellsOfIt(t *testing.T) {
 		if err == nil || err.Error() != "purge instances: instance b: the disk is full" || result.Instances != 4 {
 			t.Errorf("%+v, %v; want 4 purged and one that failed", result, err)
 		}
-		if diff := cmp.Diff([]string{"b"}, allIDs(t, c, provider.Query{})); diff != "" {
+		if diff := cmp.Diff([]string{"b"}, allIDs(t, c, durable.Query{})); diff != "" {
 			t.Errorf("instances (-want +got):\n%s", diff)
 		}
 	})
@@ -265,11 +265,11 @@ func TestAll_ReadsPageByPageAsFarAsItIsAskedTo(t *testing.T) {
 	for i := range 5 {
 		_ = must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, "", durable.InstanceID(fmt.Sprint("i", i))))
 	}
-	if got := allIDs(t, c, provider.Query{PageSize: 2}); !slices.Equal(got, []string{"i0", "i1", "i2", "i3", "i4"}) || h.pages != 3 {
+	if got := allIDs(t, c, durable.Query{PageSize: 2}); !slices.Equal(got, []string{"i0", "i1", "i2", "i3", "i4"}) || h.pages != 3 {
 		t.Errorf("%v on %d pages, want 5 on 3", got, h.pages)
 	}
 	h.pages = 0
-	for s, err := range c.All(t.Context(), provider.Query{PageSize: 2}) {
+	for s, err := range c.All(t.Context(), durable.Query{PageSize: 2}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -282,7 +282,7 @@ func TestAll_ReadsPageByPageAsFarAsItIsAskedTo(t *testing.T) {
 	}
 	h.err = errors.New("out of order")
 	n := 0
-	for s, err := range c.All(t.Context(), provider.Query{}) {
+	for s, err := range c.All(t.Context(), durable.Query{}) {
 		if n++; s != nil || !errors.Is(err, h.err) {
 			t.Errorf("%v, %v; want the error", s, err)
 		}

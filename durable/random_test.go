@@ -63,7 +63,7 @@ func (p *program) begin(depth int) *durable.Task[string] {
 	case n == 11:
 		return durable.CallSubOrchestrator(p.ctx, greet, "child, tried", retry)
 	case n == 12:
-		err := p.event().Send(p.ctx, "other", "word")
+		err := p.event().RaiseFrom(p.ctx, "other", "word")
 		return durable.Go(p.ctx, func() (string, error) { return "sent", err })
 	case n < 5:
 		return p.event().Wait(p.ctx)

@@ -56,7 +56,8 @@ const (
 // registered without a version; if there is none, it waits for a worker that
 // has one. A start or a call by reference is of the function's version.
 //
-// It panics if fn cannot be an orchestrator; see [Registry.Add] for the rules.
+// It panics if there is no name, or fn is nil or generic. A function is recognised by
+// its code: see [Registry.Add] for what that means for methods and closures.
 func Orchestrator[I, O any](name string, fn func(*Context, I) (O, error), opts ...FuncOption) *Function {
 	f := newFunction(orchestratorKind, name, fn)
 	for _, o := range opts {
@@ -84,7 +85,15 @@ func Orchestrator[I, O any](name string, fn func(*Context, I) (O, error), opts .
 // an ordinary function that may do anything. It runs at least once: again when
 // a worker is lost before its result was stored.
 //
-// It panics if fn cannot be an activity; see [Registry.Add] for the rules.
+// An activity that needs something, such as a connection to a database, is a method of
+// a struct that has it. The method value is registered, and a call names the method by
+// any value, such as a nil pointer:
+//
+//	durable.Activity("Charge", payments.Charge)
+//	durable.CallActivity(ctx, (*Payments)(nil).Charge, order)
+//
+// It panics if there is no name, or fn is nil or generic. A function is recognised by
+// its code: see [Registry.Add] for what that means for methods and closures.
 func Activity[I, O any](name string, fn func(context.Context, I) (O, error)) *Function {
 	f := newFunction(activityKind, name, fn)
 	f.act = func(ctx context.Context, input *string) (*string, error) {
@@ -169,12 +178,18 @@ func NewRegistry(fns ...*Function) *Registry {
 //  3. a name begins with BuiltIn::, which is reserved for what every registry
 //     has, such as the activity of [CallHTTP].
 //
-// A function is recognised by its code. All values of one method are the same
-// function, whatever their receivers: an orchestrator can call the activity
-// mail.Send as (*Mailer)(nil).Send. All closures that one function literal
-// makes are the same too, so a call by reference finds whichever of them is
-// registered; literals of one type that begin in one line count as one. Two
-// differently configured activities with the same code need an [ActivityName] for
+// A function is recognised by its code:
+//
+//   - All values of one method are the same function, whatever their receivers: an
+//     orchestrator can call the activity mail.Send as (*Mailer)(nil).Send. The method
+//     of an interface is another function than that of the type that implements it.
+//   - All closures that one function literal makes are the same function, so a call by
+//     reference finds whichever of them is registered; literals of one type that begin
+//     in one line count as one.
+//   - Instances of a generic function cannot be told apart, and cannot be registered: a
+//     plain function that calls one can.
+//
+// Two differently configured activities with the same code need an [ActivityName] for
 // their calls, and a function of their own each to register.
 func (r *Registry) Add(fns ...*Function) {
 	for _, f := range fns {
@@ -208,25 +223,6 @@ func (r *Registry) Add(fns ...*Function) {
 	}
 }
 
-// Orchestrator returns the orchestrator with the given wire name for instances
-// of a version, as replay runs it. Case does not matter. If none is registered
-// for the version, it is the one that was registered without.
-func (r *Registry) Orchestrator(name, version string) (replay.Code, bool) {
-	f := r.orchestrator(name, Version(version))
-	if f == nil {
-		return nil, false
-	}
-	return func(x *replay.Execution, input *string) (*string, error) {
-		ctx := &Context{x: x, registry: r, function: f}
-		x.Attach(ctx)
-		x.Guard((*foreignCalls)(ctx))
-		x.LimitActions(r.worker.maxActions)
-		x.SetEntityReorderWindow(r.worker.entityWindow)
-		output, err := f.run(ctx, input)
-		return output, r.describe(err)
-	}, true
-}
-
 // orchestrator returns the function for instances of a version, nil if there is
 // none.
 func (r *Registry) orchestrator(name string, version Version) *Function {
@@ -236,6 +232,12 @@ func (r *Registry) orchestrator(name string, version Version) *Function {
 	}
 	key.version = ""
 	return r.byName[key]
+}
+
+// HasOrchestrator reports whether r has an orchestrator with the given wire name for
+// instances of a version, which is empty if they have none. Case does not matter.
+func (r *Registry) HasOrchestrator(name string, version Version) bool {
+	return r.orchestrator(name, version) != nil
 }
 
 // Orchestrators returns the names of all orchestrators, in order.
@@ -252,22 +254,6 @@ func (r *Registry) Orchestrators() []string {
 
 // contextOf returns the context of the orchestrator that f belongs to.
 func contextOf(f *replay.Future) *Context { return f.Execution().Attached().(*Context) }
-
-// Activity returns the activity with the given wire name: it takes an input as
-// it stands in a message, and returns a result as it does. Case does not
-// matter. A panic of the activity is its caller's to handle.
-func (r *Registry) Activity(name string) (func(ctx context.Context, input *string) (*string, error), bool) {
-	var act func(context.Context, *string) (*string, error)
-	if f := r.byName[functionName{kind: activityKind, name: strings.ToUpper(name)}]; f != nil {
-		act = f.act
-	} else if act = r.builtIn(name); act == nil {
-		return nil, false
-	}
-	return func(ctx context.Context, input *string) (*string, error) {
-		output, err := act(ctx, input)
-		return output, r.describe(err)
-	}, true
-}
 
 // baseLogger returns the worker's logger.
 func (r *Registry) baseLogger() *slog.Logger {

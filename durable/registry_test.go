@@ -43,16 +43,16 @@ func makeActivity(prefix string) func(context.Context, string) (string, error) {
 func TestRegistry_FindsFunctionsByNameWithoutRegardToCase(t *testing.T) {
 	t.Parallel()
 	r := authors(durable.Orchestrator("Bestellung_Prüfen", orchA))
-	if _, ok := r.Activity("sayHELLO"); !ok {
+	if _, ok := durable.EngineOf(r).Activity("sayHELLO"); !ok {
 		t.Error("sayHELLO is not found")
 	}
-	if _, ok := r.Orchestrator("bestellung_prüfen", ""); !ok {
+	if _, ok := durable.EngineOf(r).Orchestrator("bestellung_prüfen", ""); !ok {
 		t.Error("bestellung_prüfen is not found")
 	}
-	if _, ok := r.Orchestrator("SayHello", ""); ok {
+	if _, ok := durable.EngineOf(r).Orchestrator("SayHello", ""); ok {
 		t.Error("an activity is found as an orchestrator")
 	}
-	if _, ok := r.Activity("nobody"); ok {
+	if _, ok := durable.EngineOf(r).Activity("nobody"); ok {
 		t.Error("nobody is found")
 	}
 }
@@ -60,10 +60,10 @@ func TestRegistry_FindsFunctionsByNameWithoutRegardToCase(t *testing.T) {
 func TestRegistry_AnOrchestratorAndAnActivityMayHaveOneName(t *testing.T) {
 	t.Parallel()
 	r := durable.NewRegistry(durable.Activity("X", other), durable.Orchestrator("X", orchA))
-	if _, ok := r.Activity("X"); !ok {
+	if _, ok := durable.EngineOf(r).Activity("X"); !ok {
 		t.Error("the activity is not found")
 	}
-	if _, ok := r.Orchestrator("X", ""); !ok {
+	if _, ok := durable.EngineOf(r).Orchestrator("X", ""); !ok {
 		t.Error("the orchestrator is not found")
 	}
 }
@@ -129,7 +129,7 @@ func TestRegistry_KnowsAMethodWhateverItsReceiver(t *testing.T) {
 		}))
 	s := stageOf(t, r)
 	wantActions(t, s.Start(nil), `0 task SendMail ["nil"]`, `1 task SendMail ["other"]`, "2 task ReadClock [null]", "3 task ReadClock [null]", `4 Completed ""`)
-	run, _ := r.Activity("SendMail")
+	run, _ := durable.EngineOf(r).Activity("SendMail")
 	if out, err := run(t.Context(), new(`["me"]`)); err != nil || *out != `"smtp.example.com to me"` {
 		t.Errorf("the activity returned %v, %v", show(out), err)
 	}
@@ -185,7 +185,7 @@ func TestRegistry_HandsAnActivityItsContextErrorsAndPanics(t *testing.T) {
 		}
 		return fmt.Sprint(ctx.Value(key{})), nil
 	}))
-	run, _ := r.Activity("X")
+	run, _ := durable.EngineOf(r).Activity("X")
 	ctx := context.WithValue(t.Context(), key{}, "value")
 	if out, err := run(ctx, new(`["context"]`)); err != nil || *out != `"value"` {
 		t.Errorf("got %s, %v", show(out), err)

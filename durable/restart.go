@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -13,11 +14,11 @@ import (
 //
 // If the other instance is unknown it fails with [ErrInstanceNotFound], and if
 // the ID is that of an instance that has not ended, with an
-// *[provider.InstanceExistsError].
+// *[InstanceExistsError].
 func (c *Client) Restart(ctx context.Context, id InstanceID, opts ...StartOption) (InstanceID, error) {
 	s, err := c.instance(ctx, id, provider.Fetch{Input: true})
 	if err != nil {
-		return "", during(err, "restart instance %s", id)
+		return "", fmt.Errorf("restart instance %s: %w", id, err)
 	}
 	as := []StartOption{Version(s.Version)}
 	if s.Tags != nil {
@@ -25,7 +26,7 @@ func (c *Client) Restart(ctx context.Context, id InstanceID, opts ...StartOption
 	}
 	restarted, err := c.start(ctx, s.Name, s.Input, append(as, opts...)...)
 	if err != nil {
-		return "", during(err, "restart instance %s", id)
+		return "", fmt.Errorf("restart instance %s: %w", id, err)
 	}
 	return restarted, nil
 }

@@ -3,6 +3,7 @@ package durable
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -19,7 +20,7 @@ import (
 // with [ErrNotSupported].
 func (c *Client) Rewind(ctx context.Context, id InstanceID, reason string) error {
 	if err := c.rewind(ctx, id, reason); err != nil {
-		return during(err, "rewind instance %s", id)
+		return fmt.Errorf("rewind instance %s: %w", id, err)
 	}
 	return nil
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 func TestScenario_EventForAChildLetsItsParentEnd(t *testing.T) {
@@ -188,7 +187,7 @@ func TestScenario_TerminatedTwiceAndStartedAgain(t *testing.T) {
 		if err := i.Terminate(t.Context(), "twice"); !errors.Is(err, durable.ErrInstanceEnded) {
 			t.Errorf("error is %v, want ErrInstanceEnded", err)
 		}
-		if s := must[*provider.InstanceState](t)(i.Status(t.Context(), provider.Fetch{Output: true})); s.Output == nil || *s.Output != "once" {
+		if s := must[*durable.InstanceState](t)(i.Status(t.Context(), durable.Fetch{Output: true})); s.Output == nil || *s.Output != "once" {
 			t.Errorf("it ended with %v, want the first reason", s.Output)
 		}
 		next := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "motor", i.ID))

@@ -103,7 +103,7 @@ func play(t *testing.T, script string) string {
 			continue
 		case verb == "instance":
 			name, input, _ := strings.Cut(rest, " ")
-			code, ok := patterns().Orchestrator(name, "")
+			code, ok := durable.EngineOf(patterns()).Orchestrator(name, "")
 			if !ok {
 				t.Fatalf("no orchestrator %s", name)
 			}

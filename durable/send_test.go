@@ -14,14 +14,14 @@ func TestSend_RaisesAnEventForAnotherInstance(t *testing.T) {
 	t.Parallel()
 	s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
 		e := durable.Event[order]("Placed")
-		if err := e.Send(ctx, "warehouse", order{ID: "7", Lines: []int{1}}); err != nil {
+		if err := e.RaiseFrom(ctx, "warehouse", order{ID: "7", Lines: []int{1}}); err != nil {
 			return "", err
 		}
-		if err := durable.Event[durable.Void]("Ping").Send(ctx, "warehouse", durable.Void{}); err != nil {
+		if err := durable.Event[durable.Void]("Ping").RaiseFrom(ctx, "warehouse", durable.Void{}); err != nil {
 			return "", err
 		}
-		bad := durable.Event[chan int]("Bad").Send(ctx, "warehouse", make(chan int))
-		entity := e.Send(ctx, "@counter@a", order{})
+		bad := durable.Event[chan int]("Bad").RaiseFrom(ctx, "warehouse", make(chan int))
+		entity := e.RaiseFrom(ctx, "@counter@a", order{})
 		return fmt.Sprint(bad, "; ", entity), nil
 	})
 	wantActions(t, s.Start(nil),
@@ -36,7 +36,7 @@ func TestSend_RaisesAnEventForAnotherInstance(t *testing.T) {
 
 func ping(ctx *durable.Context, peer durable.InstanceID) (int, error) {
 	for i := 1; ; i++ {
-		if err := durable.Event[int]("Ball").Send(ctx, peer, i); err != nil {
+		if err := durable.Event[int]("Ball").RaiseFrom(ctx, peer, i); err != nil {
 			return 0, err
 		}
 		back, err := durable.Event[int]("Back").Wait(ctx).Await()
@@ -52,7 +52,7 @@ func pong(ctx *durable.Context, peer durable.InstanceID) (durable.Void, error) {
 		if err != nil {
 			return durable.Void{}, err
 		}
-		if err := durable.Event[int]("back").Send(ctx, peer, 10*n); err != nil {
+		if err := durable.Event[int]("back").RaiseFrom(ctx, peer, 10*n); err != nil {
 			return durable.Void{}, err
 		}
 	}

@@ -42,7 +42,7 @@ func (FireAndForget) applySubOrchestration(o *subOrchestrationOptions) { o.detac
 // execution and the call: it is new for each attempt of a [RetryPolicy]. An
 // instance that has the ID and has ended is replaced. One that has not ended
 // goes on unharmed, and the call fails with an error that wraps an
-// *[provider.InstanceExistsError].
+// *[InstanceExistsError].
 //
 // The child's version is a [Version] among opts, the one that the orchestrator
 // is registered for, or the worker's default version. It inherits the tags of

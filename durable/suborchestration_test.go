@@ -342,7 +342,7 @@ func TestSubOrchestration_WhoseStartComesAgainRunsOnce(t *testing.T) {
 		if out, err := i.Wait(t.Context()); err != nil || out != "done in generation 1" {
 			t.Errorf("output %q, %v", out, err)
 		}
-		if s, err := c.Status(t.Context(), "child", provider.Fetch{Output: true}); err != nil || *s.Output != `"done in generation 1"` {
+		if s, err := c.Status(t.Context(), "child", durable.Fetch{Output: true}); err != nil || *s.Output != `"done in generation 1"` {
 			t.Errorf("child is %+v, %v", s, err)
 		}
 		if n := h.Pending(); n != 0 {

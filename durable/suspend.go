@@ -2,6 +2,7 @@ package durable
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
@@ -15,7 +16,7 @@ import (
 func (c *Client) Suspend(ctx context.Context, id InstanceID, reason string) error {
 	e := &history.ExecutionSuspended{Header: history.NewHeader(c.now()), Reason: &reason}
 	if err := c.send(ctx, id, e, OperationSuspend, history.Pending, history.Running, history.ContinuedAsNew); err != nil {
-		return during(err, "suspend instance %s", id)
+		return fmt.Errorf("suspend instance %s: %w", id, err)
 	}
 	return nil
 }
@@ -26,7 +27,7 @@ func (c *Client) Suspend(ctx context.Context, id InstanceID, reason string) erro
 func (c *Client) Resume(ctx context.Context, id InstanceID, reason string) error {
 	e := &history.ExecutionResumed{Header: history.NewHeader(c.now()), Reason: &reason}
 	if err := c.send(ctx, id, e, OperationResume, history.Suspended); err != nil {
-		return during(err, "resume instance %s", id)
+		return fmt.Errorf("resume instance %s: %w", id, err)
 	}
 	return nil
 }

@@ -50,7 +50,7 @@ func (c *Client) Terminate(ctx context.Context, id InstanceID, reason string, op
 		err = c.terminate(ctx, id, reason)
 	}
 	if err != nil {
-		return during(err, "terminate instance %s", id)
+		return fmt.Errorf("terminate instance %s: %w", id, err)
 	}
 	return nil
 }

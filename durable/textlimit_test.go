@@ -68,7 +68,7 @@ func TestOrchestrator_CannotStartWhatNoRowHasRoomFor(t *testing.T) {
 			_, err := durable.ContinueAsNew(ctx, again, durable.Void{}, durable.Version(long(size)))
 			note("version", err)
 			for _, id := range []durable.InstanceID{durable.InstanceID(long(size)), "a/b"} {
-				if !errors.As(durable.Event[int]("E").Send(ctx, id, 1), new(*durable.InstanceIDError)) || !errors.As(child("A", id), new(*durable.InstanceIDError)) {
+				if !errors.As(durable.Event[int]("E").RaiseFrom(ctx, id, 1), new(*durable.InstanceIDError)) || !errors.As(child("A", id), new(*durable.InstanceIDError)) {
 					problems = append(problems, "ID")
 				}
 			}

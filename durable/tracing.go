@@ -1,6 +1,8 @@
 package durable
 
 import (
+	"context"
+
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/tracing"
 	"go.opentelemetry.io/otel/trace"
 )
@@ -25,5 +27,16 @@ type Tracing struct{ Provider trace.TracerProvider }
 
 func (t Tracing) applyClient(c *Client) { c.tracer = tracing.New(t.Provider) }
 
-// SpanIDs is the ID generator that [Tracing] needs.
-type SpanIDs = tracing.SpanIDs
+// SpanIDs is the ID generator that [Tracing] needs: an SDK's tracer provider takes it.
+// IDs are random, but for the spans whose ID is in a history.
+type SpanIDs struct{}
+
+// NewIDs returns the IDs of a span that begins a trace.
+func (SpanIDs) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	return tracing.SpanIDs{}.NewIDs(ctx)
+}
+
+// NewSpanID returns the ID of a span of a trace.
+func (SpanIDs) NewSpanID(ctx context.Context, id trace.TraceID) trace.SpanID {
+	return tracing.SpanIDs{}.NewSpanID(ctx, id)
+}

@@ -48,7 +48,7 @@ func tracedParent(ctx *durable.Context, listener string) (string, error) {
 	if _, err := durable.CallSubOrchestrator(ctx, tracedChild, 1, durable.InstanceID("child")).Await(); err != nil {
 		return "", err
 	}
-	return id, traced.Send(ctx, durable.InstanceID(listener), "x")
+	return id, traced.RaiseFrom(ctx, durable.InstanceID(listener), "x")
 }
 
 func tracedListener(ctx *durable.Context, _ durable.Void) (string, error) {

@@ -12,7 +12,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // VersioningSettings.cs, CompareVersions.
@@ -142,7 +141,7 @@ func TestVersion_FindsTheFunctionOfItsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s, err := byRef.Status(t.Context(), provider.Fetch{}); err != nil || s.Version != "2.0" {
+		if s, err := byRef.Status(t.Context(), durable.Fetch{}); err != nil || s.Version != "2.0" {
 			t.Errorf("a start by reference has version %q, %v", s.Version, err)
 		}
 		if out, err := byRef.Wait(t.Context()); err != nil || out != "two" {
@@ -160,7 +159,7 @@ func TestVersion_WithoutAFunctionWaitsForAWorkerThatHasOne(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if s, err := c.Status(t.Context(), "i", provider.Fetch{}); err != nil || s.Status != history.Pending {
+		if s, err := c.Status(t.Context(), "i", durable.Fetch{}); err != nil || s.Status != history.Pending {
 			t.Errorf("instance is %+v, %v, want it Pending", s, err)
 		}
 		stop()
@@ -214,7 +213,7 @@ func TestVersionMatch_DecidesWhatAWorkerTakes(t *testing.T) {
 						t.Fatal(err)
 					}
 					time.Sleep(10 * time.Second)
-					s, err := i.Status(t.Context(), provider.Fetch{Output: true})
+					s, err := i.Status(t.Context(), durable.Fetch{Output: true})
 					if err != nil {
 						t.Fatal(err)
 					}

@@ -43,7 +43,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	ledger := openCrashes(cfg)
 	functions := w.registry.forWorker(workerSettings{logger: cfg.Logger, version: cfg.Version, maxActions: cfg.MaxOrchestrationActions, entityWindow: cfg.EntityReorderWindow, http: cfg.HTTP})
-	return dispatch.New(w.hub, functions, dispatch.Config{
+	return dispatch.New(w.hub, (*engineFunctions)(functions), dispatch.Config{
 		MaxConcurrentActivities:    cfg.MaxConcurrentActivities,
 		MaxConcurrentOrchestrators: cfg.MaxConcurrentOrchestrators,
 		Entities: dispatch.EntityConfig{

@@ -10,7 +10,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
@@ -29,7 +28,7 @@ var failing = App{Routes: func(api *echo.Group, client *durable.Client) {
 	api.GET("/error", func(echo.Context) error { return errors.New("secret") })
 	api.GET("/http-error", func(echo.Context) error { return echo.NewHTTPError(http.StatusTeapot, "no coffee") })
 	api.GET("/missing", func(c echo.Context) error {
-		_, err := client.Status(c.Request().Context(), "nobody", provider.Fetch{})
+		_, err := client.Status(c.Request().Context(), "nobody", durable.Fetch{})
 		return fmt.Errorf("look: %w", err)
 	})
 	api.POST("/start", func(c echo.Context) error {

@@ -45,11 +45,11 @@ func (h *TaskHub) History(ctx context.Context, id string) ([]history.Event, erro
 	}
 	err := h.ensureCreated(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read history of %q: %w", id, err)
+		return nil, err
 	}
 	stored, err := h.viewHistory(ctx, id)
 	if err != nil {
-		return nil, fmt.Errorf("read history of %q: %w", id, err)
+		return nil, err
 	}
 	return stored.events, nil
 }
@@ -60,7 +60,7 @@ func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch)
 		return nil, err
 	}
 	if err := h.ensureCreated(ctx); err != nil {
-		return nil, fmt.Errorf("read instance %q: %w", id, err)
+		return nil, err
 	}
 	row, err := h.fetchInstanceRow(ctx, id, fetch)
 	if err != nil {

@@ -32,13 +32,6 @@ const purgesAtOnce = 10
 // Messages that are still on their way to the instance are discarded when they
 // arrive, but those to an entity, which begins anew with them.
 func (h *TaskHub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
-	if err := h.purge(ctx, id, seen); err != nil {
-		return fmt.Errorf("purge instance %q: %w", id, err)
-	}
-	return nil
-}
-
-func (h *TaskHub) purge(ctx context.Context, id string, seen *provider.InstanceState) error {
 	if err := wire.CheckID(id); err != nil {
 		return err
 	}

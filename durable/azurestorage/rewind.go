@@ -32,7 +32,7 @@ func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {
 		return err
 	}
 	if err := h.ensureCreated(ctx); err != nil {
-		return fmt.Errorf("rewind instance %q: %w", id, err)
+		return err
 	}
 	for n := 1; ; n++ {
 		err := h.rewind(ctx, id, reason)
@@ -40,7 +40,7 @@ func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {
 			return nil
 		}
 		if !store.IsConflict(err) && !store.IsTransient(err) || n == maxRewindAttempts || ctx.Err() != nil {
-			return fmt.Errorf("rewind instance %q: %w", id, err)
+			return err
 		}
 	}
 }

@@ -31,19 +31,16 @@ import (
 func (h *TaskHub) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
 	given, ok := start.Event.(*history.ExecutionStarted)
 	if !ok {
-		return fmt.Errorf("start instance: the event is %s", start.Event.Type())
+		return fmt.Errorf("the event is %s; want ExecutionStarted", start.Event.Type())
 	}
 	id := given.Instance.InstanceID
 	if id == "" {
-		return fmt.Errorf("start instance: it has no ID")
+		return errors.New("the instance has no ID")
 	}
 	if err := wire.CheckID(id); err != nil {
-		return fmt.Errorf("start instance: %w", err)
+		return err
 	}
-	if err := h.startInstance(ctx, start, *given, refuse); err != nil {
-		return fmt.Errorf("start instance %q: %w", id, err)
-	}
-	return nil
+	return h.startInstance(ctx, start, *given, refuse)
 }
 
 func (h *TaskHub) startInstance(ctx context.Context, start provider.TaskMessage, event history.ExecutionStarted, refuse []history.RuntimeStatus) error {

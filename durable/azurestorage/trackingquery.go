@@ -20,15 +20,15 @@ func (h *TaskHub) Tracking(ctx context.Context, id string, q provider.TrackingQu
 		Filter: "PartitionKey eq '" + store.Doubled(wire.EscapeKey(id)) + "'", Top: min(max(q.PageSize, 0), maxPageSize), Continuation: q.Continuation,
 	})
 	if store.IsNotFound(err) {
-		return nil, fmt.Errorf("task hub %s keeps no audit of its orchestrations: %w", h.cfg.TaskHub, provider.ErrNotSupported)
+		return nil, fmt.Errorf("task hub %s keeps no tracking records of its orchestrations: %w", h.cfg.TaskHub, provider.ErrNotSupported)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read what was recorded of instance %q: %w", id, err)
+		return nil, err
 	}
 	page := &provider.TrackingPage{Records: make([]provider.TrackingRecord, len(raw)), Continuation: continuation}
 	for i := range raw {
 		if page.Records[i], err = decodeTrackingRow(raw[i]); err != nil {
-			return nil, fmt.Errorf("read what was recorded of instance %q: %w", id, err)
+			return nil, err
 		}
 	}
 	return page, nil

@@ -38,7 +38,7 @@ func Spend(ctx context.Context, d time.Duration) {
 // activity runs an activity, on this goroutine, and sends its result.
 func (h *Hub) activity(w *provider.ActivityWorkItem) {
 	h.t.Helper()
-	fn, ok := h.registry.Activity(w.Task.Name)
+	fn, ok := h.functions().Activity(w.Task.Name)
 	if !ok {
 		h.t.Fatalf("durabletest: instance %q called activity %q (task %d) with input %s, and no activity of this name is registered; "+
 			"give its Function to New, or stub it by StubName", w.Instance.InstanceID, w.Task.Name, w.Task.EventID, show(w.Task.Input))
@@ -83,10 +83,10 @@ func CallsName[I, O any](h *Hub, activity durable.ActivityName[I, O]) []I {
 	h.mu.Unlock()
 	// A function of the same type decodes them as the activity itself does.
 	var all []I
-	decode, _ := durable.NewRegistry().Replace(durable.Activity(string(activity), func(_ context.Context, in I) (durable.Void, error) {
+	decode, _ := dispatch.FunctionsOf(durable.NewRegistry().Replace(durable.Activity(string(activity), func(_ context.Context, in I) (durable.Void, error) {
 		all = append(all, in)
 		return durable.Void{}, nil
-	})).Activity(string(activity))
+	}))).Activity(string(activity))
 	for i, input := range inputs {
 		if _, err := decode(h.ctx, input); err != nil {
 			h.t.Fatalf("durabletest: call %d of %s: %v", i, activity, err)

@@ -17,7 +17,7 @@ func (h *Hub) check(ran dispatch.Ran) {
 	h.t.Helper()
 	code := ran.Code
 	// What it logs, it has logged already.
-	if silent, ok := h.registry.WithLogger(slog.New(slog.DiscardHandler)).Orchestrator(ran.Start.Name, ran.Start.Version); ok {
+	if silent, ok := dispatch.FunctionsOf(h.registry.WithLogger(slog.New(slog.DiscardHandler))).Orchestrator(ran.Start.Name, ran.Start.Version); ok {
 		code = silent
 	}
 	again := replay.New(ran.Start.Instance, code)

@@ -52,7 +52,7 @@ func StubOperation[S, I, O any](h *Hub, operation, stub func(*S, *durable.Entity
 func (h *Hub) entity(item *provider.OrchestrationWorkItem) {
 	h.t.Helper()
 	id := item.Instance.InstanceID
-	cp, err := h.entities.Step(h.ctx, h.registry, dispatch.Config{Now: h.Now, NewID: h.newExecutionID, Logger: h.logger}, item)
+	cp, err := h.entities.Step(h.ctx, h.functions(), dispatch.Config{Now: h.Now, NewID: h.newExecutionID, Logger: h.logger}, item)
 	if err != nil {
 		if dispatch.IsUnknownFunction(err) {
 			h.t.Fatalf("durabletest: entity %q got %s, and no entity of this name is registered; give its Function to New", id, describeMail(item.Messages))

@@ -192,7 +192,7 @@ func TestSignal_FailsIfNobodyKnowsTheEntity(t *testing.T) {
 	ctx := t.Context()
 	contains(t, fails(t, func(t durabletest.TB) {
 		hub := durabletest.New(t, shop()...)
-		if err := unknown.Send(ctx, hub.Client(), durable.EntityID{Name: "Nobody", Key: "1"}, 7); err != nil {
+		if err := unknown.Signal(ctx, hub.Client(), durable.EntityID{Name: "Nobody", Key: "1"}, 7); err != nil {
 			t.Fatalf("%v", err)
 		}
 		hub.Advance(0)

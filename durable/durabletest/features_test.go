@@ -10,7 +10,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -216,7 +215,7 @@ func TestClient_RewindsInTheHub(t *testing.T) {
 	if _, err := hub.Client().Purge(t.Context(), i.ID); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := hub.Client().Status(t.Context(), i.ID, provider.Fetch{}); !errors.Is(err, durable.ErrInstanceNotFound) {
+	if _, err := hub.Client().Status(t.Context(), i.ID, durable.Fetch{}); !errors.Is(err, durable.ErrInstanceNotFound) {
 		t.Errorf("got %v, want that it is gone", err)
 	}
 }
@@ -250,7 +249,7 @@ func TestHub_CarriesEventsOverAndLetsChildrenGo(t *testing.T) {
 		t.Errorf("%v (-got +want):\n%s", err, diff)
 	}
 	hub.Advance(time.Hour)
-	page, err := hub.Client().List(t.Context(), provider.Query{Name: "Child", Statuses: []history.RuntimeStatus{history.Completed}})
+	page, err := hub.Client().List(t.Context(), durable.Query{Name: "Child", Statuses: []history.RuntimeStatus{history.Completed}})
 	if err != nil || len(page.Instances) != 3 {
 		t.Errorf("%d children have ended (%v), want 3", len(page.Instances), err)
 	}

@@ -102,6 +102,9 @@ func (h *Hub) Now() time.Time {
 	return h.now
 }
 
+// functions returns the functions of the registry, as the engine runs them.
+func (h *Hub) functions() dispatch.AllFunctions { return dispatch.FunctionsOf(h.registry) }
+
 // Elapsed returns how much of the hub's time has passed since [New].
 func (h *Hub) Elapsed() time.Duration { return h.Now().Sub(epoch) }
 

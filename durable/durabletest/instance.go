@@ -120,9 +120,9 @@ func (i *Instance[O]) CustomStatus() string {
 }
 
 // State returns all that a client can know of the instance, but its history.
-func (i *Instance[O]) State() *provider.InstanceState {
+func (i *Instance[O]) State() *durable.InstanceState {
 	i.hub.t.Helper()
-	s, err := i.hub.client.Status(i.hub.ctx, i.ID, provider.Fetch{Input: true, Output: true})
+	s, err := i.hub.client.Status(i.hub.ctx, i.ID, durable.Fetch{Input: true, Output: true})
 	if err != nil {
 		i.hub.t.Fatalf("durabletest: %v", err)
 	}

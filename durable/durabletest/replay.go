@@ -7,6 +7,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
@@ -63,10 +64,10 @@ func ReplayEvents(t TB, functions []*durable.Function, events []history.Event) {
 }
 
 // A replayer runs orchestrators against histories.
-type replayer struct{ registry *durable.Registry }
+type replayer struct{ functions dispatch.Functions }
 
 func newReplayer(functions []*durable.Function) *replayer {
-	return &replayer{durable.NewRegistry(functions...).WithLogger(slog.New(slog.DiscardHandler))}
+	return &replayer{dispatch.FunctionsOf(durable.NewRegistry(functions...).WithLogger(slog.New(slog.DiscardHandler)))}
 }
 
 // begin returns a new execution of the orchestrator that a history is of.
@@ -76,7 +77,7 @@ func (r *replayer) begin(events []history.Event) (*replay.Execution, error) {
 		if !ok {
 			continue
 		}
-		code, ok := r.registry.Orchestrator(start.Name, start.Version)
+		code, ok := r.functions.Orchestrator(start.Name, start.Version)
 		if !ok {
 			return nil, fmt.Errorf("instance %q is of orchestrator %q, version %q, which is not among the functions", start.Instance.InstanceID, start.Name, start.Version)
 		}

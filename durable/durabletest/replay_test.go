@@ -222,7 +222,7 @@ func TestReplay_TakesWhatDotNetWrote(t *testing.T) {
 		durable.Orchestrator("Timer1", func(ctx *durable.Context, _ string) (string, error) { ctx.Sleep(2 * time.Second); return "", nil }),
 		durable.Orchestrator("WaitEv", func(ctx *durable.Context, _ string) (string, error) { return greet.Wait(ctx).Await() }),
 		durable.Orchestrator("Sender", func(ctx *durable.Context, to string) (string, error) {
-			return "sent", greet.Send(ctx, durable.InstanceID(to), "yo")
+			return "sent", greet.RaiseFrom(ctx, durable.InstanceID(to), "yo")
 		}),
 		durable.Orchestrator("Loop", loop),
 		durable.Orchestrator("LoopFast", loopFast),
@@ -307,7 +307,7 @@ func TestReplay_OrdersWhatTheManagementAPIDoesNot(t *testing.T) {
 		child := durable.CallSubOrchestrator(ctx, PlaceOrder, o)
 		reserve := durable.CallActivity(ctx, Reserve, o)
 		timer := ctx.Timer(time.Minute)
-		if err := durable.Event[durable.Void]("note").Send(ctx, "x", durable.Void{}); err != nil {
+		if err := durable.Event[durable.Void]("note").RaiseFrom(ctx, "x", durable.Void{}); err != nil {
 			return "", err
 		}
 		reserved, err := reserve.Await()

@@ -185,7 +185,7 @@ type stepper = *dispatch.Stepper
 func (h *Hub) episode(item *provider.OrchestrationWorkItem) {
 	h.t.Helper()
 	i := h.inMemory(item.Instance)
-	cp, dropped, err := i.Step(h.registry, item)
+	cp, dropped, err := i.Step(h.functions(), item)
 	if err != nil {
 		h.t.Fatalf("%s", refused(item, err))
 	}

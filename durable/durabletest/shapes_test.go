@@ -122,7 +122,7 @@ func shapes(url string) map[string]func(*durable.Context, int) (string, error) {
 			return steps(ctx)
 		},
 		"Event": func(ctx *durable.Context, _ int) (string, error) {
-			if err := leave.Send(ctx, "somebody", 1); err != nil {
+			if err := leave.RaiseFrom(ctx, "somebody", 1); err != nil {
 				return "", err
 			}
 			if _, err := leave.Wait(ctx).Await(); err != nil {
@@ -329,7 +329,7 @@ func (d *driver) rewind(then history.RuntimeStatus) {
 func (d *driver) await(status history.RuntimeStatus) {
 	d.t.Helper()
 	for {
-		s, err := d.c.Status(d.ctx, d.id, provider.Fetch{})
+		s, err := d.c.Status(d.ctx, d.id, durable.Fetch{})
 		d.must(err)
 		if s.Status == status {
 			return

@@ -153,13 +153,13 @@ func (h *Hub) fileError(err error) error {
 func (h *Hub) StartInstance(ctx context.Context, msg provider.TaskMessage, refuse []history.RuntimeStatus) error {
 	given, ok := msg.Event.(*history.ExecutionStarted)
 	if !ok {
-		return fmt.Errorf("start instance %s: the message is a %T; want a *history.ExecutionStarted", msg.Target.InstanceID, msg.Event)
+		return fmt.Errorf("the message is a %T; want a *history.ExecutionStarted", msg.Event)
 	}
 	id := msg.Target.InstanceID
 	if err := checkID(id); err != nil {
-		return fmt.Errorf("start instance: %w", err)
+		return err
 	}
-	err := h.writer.Do(ctx, func(t *txn) error {
+	return h.writer.Do(ctx, func(t *txn) error {
 		r, err := t.row(id)
 		if err != nil {
 			return err
@@ -184,10 +184,6 @@ func (h *Hub) StartInstance(ctx context.Context, msg provider.TaskMessage, refus
 		}
 		return t.begin(r, start, record, m)
 	})
-	if err != nil {
-		return fmt.Errorf("start instance %s: %w", id, err)
-	}
-	return nil
 }
 
 // Send implements [provider.Client].
@@ -319,10 +315,7 @@ func (h *Hub) IsBusy() bool { return false }
 // Purge implements [provider.Purger]. Messages for the instance are deleted with
 // it. Activities that were scheduled still run.
 func (h *Hub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
-	if err := h.writer.Do(ctx, func(t *txn) error { return t.purge(id, seen) }); err != nil {
-		return fmt.Errorf("purge instance %s: %w", id, err)
-	}
-	return nil
+	return h.writer.Do(ctx, func(t *txn) error { return t.purge(id, seen) })
 }
 
 // Rewind implements [provider.Rewinder], as one transaction.
@@ -334,7 +327,7 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("rewind instance %s: %w", id, err)
+		return err
 	}
 	for _, x := range plan.Executions {
 		h.log.Info("instance rewound", "event", "FunctionRewound", "instanceId", x.Instance.InstanceID, "executionId", x.Instance.ExecutionID, "reason", reason)

@@ -15,7 +15,7 @@ type Provider interface {
 }
 
 // Client is what clients of a hub need. The first call of any method creates the hub
-// if it does not exist.
+// if it does not exist. An error says what went wrong; the caller adds what was asked for.
 type Client interface {
 	// StartInstance creates an instance by sending it start, whose event is a
 	// *history.ExecutionStarted. If an instance with that ID exists in one of

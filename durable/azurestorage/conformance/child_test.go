@@ -87,7 +87,7 @@ func TestChild_WithTheIDOfARunningInstanceFailsAndHarmsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	for {
-		s, err := parent.Status(patient, provider.Fetch{})
+		s, err := parent.Status(patient, durable.Fetch{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,7 +113,7 @@ func TestChild_WithTheIDOfARunningInstanceFailsAndHarmsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	for { // until it listens again
-		if s, err := listener.Status(patient, provider.Fetch{}); err != nil {
+		if s, err := listener.Status(patient, durable.Fetch{}); err != nil {
 			t.Fatal(err)
 		} else if s.Status == history.Running {
 			break

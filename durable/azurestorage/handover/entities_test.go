@@ -12,7 +12,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // Counter is the entity of the recordings.
@@ -162,7 +161,7 @@ func (o *entityTakeover) difference(t *testing.T, client *durable.Client) string
 		if id == "fromentity" && !o.signalled {
 			continue
 		}
-		s, err := client.Status(t.Context(), durable.InstanceID(id+o.suffix), provider.Fetch{Output: true})
+		s, err := client.Status(t.Context(), durable.InstanceID(id+o.suffix), durable.Fetch{Output: true})
 		switch {
 		case err != nil:
 			return fmt.Sprintf("%s: %v", id, err)
@@ -178,7 +177,7 @@ func (o *entityTakeover) difference(t *testing.T, client *durable.Client) string
 		want["other"] = `"state":"1"`
 	}
 	for key, state := range want {
-		e, err := client.Status(t.Context(), durable.InstanceID("@counter@"+key+o.suffix), provider.Fetch{Input: true})
+		e, err := client.Status(t.Context(), durable.InstanceID("@counter@"+key+o.suffix), durable.Fetch{Input: true})
 		if err != nil {
 			return fmt.Sprintf("%s: %v", key, err)
 		}

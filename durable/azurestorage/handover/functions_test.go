@@ -90,7 +90,7 @@ func WaitEv(ctx *durable.Context, _ string) (string, error) {
 }
 
 func Sender(ctx *durable.Context, to string) (string, error) {
-	return "sent", greet.Send(ctx, durable.InstanceID(to), "yo")
+	return "sent", greet.RaiseFrom(ctx, durable.InstanceID(to), "yo")
 }
 
 func BigOut(_ *durable.Context, n int) (string, error) { return strings.Repeat("z", n), nil }

@@ -18,7 +18,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -243,7 +242,7 @@ func (o *takeover) goOn(t *testing.T, h *hub) bool {
 func (o *takeover) ended(t *testing.T, client *durable.Client) bool {
 	t.Helper()
 	for _, id := range o.instances {
-		state, err := client.Status(t.Context(), durable.InstanceID(id), provider.Fetch{})
+		state, err := client.Status(t.Context(), durable.InstanceID(id), durable.Fetch{})
 		if err != nil || state.CompletedAt.IsZero() || !state.Status.IsTerminal() {
 			return false
 		}
@@ -254,7 +253,7 @@ func (o *takeover) ended(t *testing.T, client *durable.Client) bool {
 func (o *takeover) report(t *testing.T, h *hub, client *durable.Client) {
 	t.Helper()
 	for _, id := range o.instances {
-		state, err := client.Status(t.Context(), durable.InstanceID(id), provider.Fetch{Output: true})
+		state, err := client.Status(t.Context(), durable.InstanceID(id), durable.Fetch{Output: true})
 		t.Errorf("%s: %s has not ended: %+v, %v", o.name, id, state, err)
 		if diff := cmp.Diff(o.want[id], steps(t, h.rows(t, id))); diff != "" {
 			t.Errorf("%s: history of %s (-recorded +ours):\n%s", o.name, id, diff)
@@ -269,7 +268,7 @@ func (o *takeover) check(t *testing.T, h *hub, client *durable.Client) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s: history of %s (-recorded +ours):\n%s", o.name, id, diff)
 		}
-		if state, err := client.Status(t.Context(), durable.InstanceID(id), provider.Fetch{Output: true}); err != nil {
+		if state, err := client.Status(t.Context(), durable.InstanceID(id), durable.Fetch{Output: true}); err != nil {
 			t.Error(err)
 		} else if end := want[len(want)-2]; state.Status.String() != end.Status {
 			t.Errorf("%s: %s is %s, want %s", o.name, id, state.Status, end.Status)
@@ -284,7 +283,7 @@ func (o *takeover) checkOutput(t *testing.T, client *durable.Client, want string
 		return
 	}
 	for _, id := range o.instances {
-		state, err := client.Status(t.Context(), durable.InstanceID(id), provider.Fetch{Output: true})
+		state, err := client.Status(t.Context(), durable.InstanceID(id), durable.Fetch{Output: true})
 		if err != nil || state.Output == nil || *state.Output != want {
 			t.Errorf("%s: the output of %s is not that of the recording: %v", o.name, id, err)
 		}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A tag of more than a column holds goes to a blob in the history. .NET has a
@@ -26,7 +25,7 @@ func TestTags_TooLargeForATableAreKept(t *testing.T) {
 	}
 	check := func(when string) {
 		t.Helper()
-		s, err := i.Status(t.Context(), provider.Fetch{})
+		s, err := i.Status(t.Context(), durable.Fetch{})
 		if err != nil || s.Tags["large"] != large {
 			t.Errorf("%s it has %d tags, the large one with %d bytes: %v", when, len(s.Tags), len(s.Tags["large"]), err)
 		}

@@ -13,7 +13,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A sum is an entity that adds up.
@@ -100,7 +99,7 @@ func measureEntity(t *testing.T, which int) (counts []int) {
 		time.Sleep(2 * time.Minute)
 		countOperations(account.Log()[before:], counts)
 		if cost.run != nil {
-			if s, err := client.Status(t.Context(), "i", provider.Fetch{}); err != nil || s.Status.String() != "Completed" {
+			if s, err := client.Status(t.Context(), "i", durable.Fetch{}); err != nil || s.Status.String() != "Completed" {
 				t.Errorf("%s: it is %+v, %v", cost.name, s, err)
 			}
 		} else if n, err := durable.ReadEntity(t.Context(), client, firstSum); err != nil || int(n) != cost.signals {

@@ -116,7 +116,7 @@ func cutOffStart(t *testing.T, large bool, n int, fault azsim.Fault) {
 				}
 			}
 			time.Sleep(2 * time.Hour) // what is left over was dropped
-			state, err := other.Status(t.Context(), "a", provider.Fetch{})
+			state, err := other.Status(t.Context(), "a", durable.Fetch{})
 			switch {
 			case errors.Is(err, durable.ErrInstanceNotFound):
 				if first == nil || atOnce {
@@ -200,7 +200,7 @@ func TestStart_WhoseMessageIsMissingIsSentAgain(t *testing.T) {
 		time.Sleep(10 * time.Minute)
 		for _, id := range []durable.InstanceID{"a", "b"} {
 			f.awaitDone(other, id)
-			if state, err := other.Status(t.Context(), id, provider.Fetch{}); err != nil || state.Tags["note"] != "kept" {
+			if state, err := other.Status(t.Context(), id, durable.Fetch{}); err != nil || state.Tags["note"] != "kept" {
 				t.Errorf("%v; %+v", err, state)
 			}
 		}

@@ -259,7 +259,7 @@ func finish(ctx context.Context, instance *durable.Instance[string], startErr er
 	defer cancel()
 	if startErr != nil { // what was not promised may be missing, and a message without its row is dropped
 		time.Sleep(time.Hour)
-		state, err := instance.Status(ctx, provider.Fetch{})
+		state, err := instance.Status(ctx, durable.Fetch{})
 		if errors.Is(err, provider.ErrInstanceNotFound) || err == nil && state.Status == history.Running { // it waits for the event
 			return nil
 		}

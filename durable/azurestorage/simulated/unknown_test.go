@@ -11,7 +11,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // The delays after which messages come again grow to ten minutes. What fails after ten
@@ -34,7 +33,7 @@ func TestUnknownFunction_FailsSoonAfterItsTimeIsOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		for {
-			state, err := client.Status(t.Context(), id, provider.Fetch{})
+			state, err := client.Status(t.Context(), id, durable.Fetch{})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -16,6 +16,16 @@ type EntityFunctions interface {
 	Entity(name string) (EntityCode, bool)
 }
 
+// AllFunctions are orchestrators, activities and entities.
+type AllFunctions interface {
+	Functions
+	EntityFunctions
+}
+
+// FunctionsOf returns what a *durable.Registry, which package durable's authors cannot
+// look into, has for the engine. Package durable sets it.
+var FunctionsOf func(registry any) AllFunctions
+
 // EntityConfig says how a [Dispatcher] runs entities. Its zero value has the
 // defaults.
 type EntityConfig struct {

@@ -49,9 +49,9 @@ func (x *Execution) returned(output *string, err error) {
 		end.Result, end.NewVersion = next.input, next.how.NewVersion
 		x.discards = next.how.DiscardEvents
 	case x.renewed:
-		x.finish(history.Failed, FailureOf(&UsageError{
+		x.finish(history.Failed, FailureOf(x.misuse(
 			"the orchestrator called ContinueAsNew and returned something else; end it with: return durable.ContinueAsNew(ctx, ...)",
-		}))
+		)))
 	case err != nil:
 		failure := FailureOf(err)
 		x.finish(history.Failed, failure).Result = new(reasonOf(err, failure))

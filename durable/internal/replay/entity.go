@@ -67,7 +67,7 @@ func (x *Execution) CallEntity(f *Future, target entity.ID, op string, input *st
 func (x *Execution) SignalEntity(target entity.ID, op string, input *string, due time.Time) {
 	x.check("SignalEntity")
 	if s := x.entities.section; s != nil && slices.Contains(s.locks, target) {
-		panic(&UsageError{"durable: SignalEntity: Must not signal a locked entity from a critical section: call " + target.String()})
+		panic(x.misuse("durable: SignalEntity: Must not signal a locked entity from a critical section: call " + target.String()))
 	}
 	x.checkLimit()
 	if !due.IsZero() {
@@ -89,9 +89,9 @@ func (x *Execution) LockEntities(f *Future, ids []entity.ID) {
 	x.check("LockEntities")
 	switch {
 	case x.entities.section != nil:
-		panic(&UsageError{"durable: LockEntities: Must not enter another critical section from within a critical section: unlock the entities first, or lock all of them at once"})
+		panic(x.misuse("durable: LockEntities: Must not enter another critical section from within a critical section: unlock the entities first, or lock all of them at once"))
 	case len(ids) == 0:
-		panic(&UsageError{"durable: LockEntities was called without entities"})
+		panic(x.misuse("durable: LockEntities was called without entities"))
 	}
 	x.checkLimit()
 	locks := slices.Clone(ids)
@@ -136,14 +136,14 @@ func (x *Execution) checkCall(target entity.ID) {
 		problem = "Must not call an entity from a critical section if it is not one of the locked entities"
 	}
 	if problem != "" {
-		panic(&UsageError{"durable: CallEntity: " + problem + ": " + target.String()})
+		panic(x.misuse("durable: CallEntity: " + problem + ": " + target.String()))
 	}
 }
 
 // checkChild panics if a critical section forbids that a child is started.
 func (x *Execution) checkChild() {
 	if x.entities.section != nil {
-		panic(&UsageError{"durable: While holding locks, cannot call suborchestrators: unlock the entities first"})
+		panic(x.misuse("durable: While holding locks, cannot call suborchestrators: unlock the entities first"))
 	}
 }
 

@@ -202,9 +202,18 @@ func (x *Execution) begin(e *history.ExecutionStarted) {
 // run lets the coroutines run that the last event woke, until all wait.
 func (x *Execution) run() {
 	if crash := x.group.Run(); crash != nil {
-		x.finish(history.Failed, failureOfCrash(crash))
+		x.finish(history.Failed, x.failureOfCrash(crash))
 	}
 	if x.complete != nil {
 		x.group.Close()
 	}
+}
+
+func (x *Execution) failureOfCrash(c *coro.Crash) *history.FailureDetails {
+	if c.Goexit {
+		return FailureOfPanic(x.misuse(
+			"durable: the orchestrator called runtime.Goexit, perhaps through testing.T.FailNow; it must return or panic",
+		), c.Stack)
+	}
+	return FailureOfPanic(c.Value, c.Stack)
 }

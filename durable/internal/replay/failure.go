@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/coro"
 )
 
 // FailureOf returns what a history and other languages' programs are told of
@@ -63,11 +62,11 @@ func reasonOf(err error, failure *history.FailureDetails) string {
 func FailureOfPanic(v any, stack []byte) *history.FailureDetails {
 	var d *history.FailureDetails
 	switch v := v.(type) {
-	case *UsageError:
-		d = FailureOf(v)
 	case error:
 		d = FailureOf(v)
-		d.ErrorMessage = "panic: " + d.ErrorMessage
+		if ownType(v) != usageError {
+			d.ErrorMessage = "panic: " + d.ErrorMessage
+		}
 	default:
 		d = &history.FailureDetails{ErrorType: "panic", ErrorMessage: fmt.Sprintf("panic: %v", v)}
 	}
@@ -75,15 +74,6 @@ func FailureOfPanic(v any, stack []byte) *history.FailureDetails {
 		d.StackTrace = new(string(stack))
 	}
 	return d
-}
-
-func failureOfCrash(c *coro.Crash) *history.FailureDetails {
-	if c.Goexit {
-		return FailureOfPanic(&UsageError{
-			"durable: the orchestrator called runtime.Goexit, perhaps through testing.T.FailNow; it must return or panic",
-		}, c.Stack)
-	}
-	return FailureOfPanic(c.Value, c.Stack)
 }
 
 // text returns err's text, though its Error method panics.
@@ -113,8 +103,6 @@ func ownType(err error) string {
 	switch any(err).(type) { // this very error, not one that it wraps
 	case *NonDeterminismError:
 		return "*durable.NonDeterminismError"
-	case *UsageError:
-		return "*durable.UsageError"
 	case interface{ OnlyMarks() }:
 		return untyped
 	}

@@ -112,7 +112,7 @@ func (x *Execution) AwaitAny(fs []*Future) int {
 	if winner < 0 {
 		x.check("AwaitAny")
 		if len(fs) == 0 {
-			panic(&UsageError{"durable: AwaitAny was called without tasks, and would wait for ever"})
+			panic(x.misuse("durable: AwaitAny was called without tasks, and would wait for ever"))
 		}
 		for i, f := range fs {
 			if x.events.renew(f); f.IsComplete() {

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"errors"
 	"fmt"
 	"runtime"
 
@@ -8,25 +9,32 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/coro"
 )
 
-// A UsageError is what a durable call panics with when it is made where it
-// must not be, or with what it cannot take.
-type UsageError struct {
-	Sentence string // what was wrong, and what to do instead
-}
-
-// Error returns the sentence.
-func (e *UsageError) Error() string { return e.Sentence }
-
-// A Guard is told of durable calls from goroutines that are none of the
+// A Guard is how package durable takes part in refusing calls: it has the type of
+// what they panic with, and is told of calls from goroutines that are none of the
 // orchestrator's. Its methods are called from any goroutine.
 type Guard interface {
-	Note(err *UsageError)
+	// UsageError returns an error of type [usageError] with a sentence that says what
+	// was wrong, and what to do instead.
+	UsageError(sentence string) error
+	Note(err error)
 	// Noted returns what the execution fails with, nil if nothing was noted.
-	Noted() *UsageError
+	Noted() error
 }
+
+// usageError is the name in histories of the type of what a durable call panics with
+// that is made in the wrong place or with an invalid argument.
+const usageError = "*durable.UsageError"
 
 // Guard sets the guard. It is for the code to call before it decides anything.
 func (x *Execution) Guard(g Guard) { x.guard = g }
+
+// misuse returns what a call panics with, or fails the execution with.
+func (x *Execution) misuse(sentence string) error {
+	if x.guard == nil {
+		return errors.New(sentence)
+	}
+	return x.guard.UsageError(sentence)
+}
 
 // check panics unless the caller is the coroutine that is taking a step.
 //
@@ -38,12 +46,13 @@ func (x *Execution) check(call string) {
 		return
 	}
 	inside := coro.InRoutine()
-	err := &UsageError{"durable: " + call + " was called outside of its orchestrator; a Context and its tasks are for the orchestrator's own code, " +
-		"which must start no goroutines: use durable.Go for concurrent branches and activities for work that blocks"}
+	sentence := "durable: " + call + " was called outside of its orchestrator; a Context and its tasks are for the orchestrator's own code, " +
+		"which must start no goroutines: use durable.Go for concurrent branches and activities for work that blocks"
 	if inside && x.group.Closing() {
-		err.Sentence = "durable: " + call + " was called by a deferred call of an orchestrator that has ended or is taken out of memory; " +
+		sentence = "durable: " + call + " was called by a deferred call of an orchestrator that has ended or is taken out of memory; " +
 			"make durable calls before returning, and compensate where an error is handled"
 	}
+	err := x.misuse(sentence)
 	if !inside && x.guard != nil {
 		x.guard.Note(err)
 		runtime.Goexit()
@@ -67,7 +76,7 @@ func (x *Execution) failNoted() {
 // Refuse panics with what is wrong with a call that was made where it may be.
 func (x *Execution) Refuse(call, sentence string) {
 	x.check(call)
-	panic(&UsageError{sentence})
+	panic(x.misuse(sentence))
 }
 
 // checkLimit panics if no action may be added. The limit is the extension's,
@@ -75,8 +84,8 @@ func (x *Execution) Refuse(call, sentence string) {
 // IncrementActionsOrThrowException).
 func (x *Execution) checkLimit() {
 	if x.limit > 0 && x.actions.next >= x.limit {
-		panic(&UsageError{fmt.Sprintf("Maximum amount of orchestration actions (%d) has been reached. "+
-			"This value can be configured in host.json file as MaxOrchestrationActions.", x.limit)})
+		panic(x.misuse(fmt.Sprintf("Maximum amount of orchestration actions (%d) has been reached. "+
+			"This value can be configured in host.json file as MaxOrchestrationActions.", x.limit)))
 	}
 }
 

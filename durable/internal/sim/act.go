@@ -103,22 +103,22 @@ func (p *actor) act(a Act) error {
 		return p.fan(a)
 	case SignalAct:
 		o.Section = "" // it is for a ledger that is not locked
-		addOp.Signal(ctx, at, o)
+		addOp.SignalFrom(ctx, at, o)
 	case DelayedAct:
 		o.Wait = a.Wait
-		addOp.Signal(ctx, at, o, durable.SignalAfter(a.Wait))
+		addOp.SignalFrom(ctx, at, o, durable.SignalAfter(a.Wait))
 	case RefusedAct:
 		o.To, o.Program = a.To, a.Child
-		refuseOp.Signal(ctx, at, o)
+		refuseOp.SignalFrom(ctx, at, o)
 	case ForwardAct, LaterAct:
 		o.To, o.Wait = a.To, a.Wait
-		forwardOp.Signal(ctx, at, o)
+		forwardOp.SignalFrom(ctx, at, o)
 	case StartAct:
 		o.Program = a.Child
-		startOp.Signal(ctx, at, o)
+		startOp.SignalFrom(ctx, at, o)
 	case ClosedAct:
 		o.Amount = 0
-		closeOp.Signal(ctx, at, o)
+		closeOp.SignalFrom(ctx, at, o)
 	case BranchAct:
 		return p.branches(a)
 	case SectionAct:

@@ -10,13 +10,12 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // checkEnds holds all instances against what they must have come to.
 func (s *simulation) checkEnds(ctx context.Context) {
 	for _, in := range s.plan.App.Instances {
-		state, err := s.client.Status(ctx, durable.InstanceID(in.ID), provider.Fetch{Output: true})
+		state, err := s.client.Status(ctx, durable.InstanceID(in.ID), durable.Fetch{Output: true})
 		if err != nil {
 			s.fault("status of %s: %v", in.ID, err)
 			continue
@@ -33,7 +32,7 @@ func (s *simulation) checkEnds(ctx context.Context) {
 			s.fault("%s returned %.100s, want %d", in.ID, output, want.Sum)
 		}
 	}
-	for state, err := range s.client.All(ctx, provider.Query{}) {
+	for state, err := range s.client.All(ctx, durable.Query{}) {
 		if err != nil {
 			s.fault("list instances: %v", err)
 			return
@@ -67,7 +66,7 @@ func (s *simulation) checkEnds(ctx context.Context) {
 
 // cameLate reports whether an instance can be one that a request brought back which was
 // delivered again after the instance was purged: its input is gone, and so it failed.
-func (s *simulation) cameLate(state *provider.InstanceState) bool {
+func (s *simulation) cameLate(state *durable.InstanceState) bool {
 	return s.plan.Repeats > 0 && state.Status == history.Failed
 }
 
@@ -162,7 +161,7 @@ func (s *simulation) purgeHalf(ctx context.Context) {
 		defer time.AfterFunc(s.plan.Purged, kill).Stop()
 	}
 	client := durable.NewClient(c, nil)
-	for state, err := range client.All(ctx, provider.Query{}) {
+	for state, err := range client.All(ctx, durable.Query{}) {
 		if err == nil {
 			_, _ = client.Purge(ctx, durable.InstanceID(state.Instance.InstanceID)) // it is dead at some time
 		}
@@ -176,7 +175,7 @@ func (s *simulation) checkPurge(ctx context.Context) {
 		s.purgeHalf(ctx)
 	}
 	var ids []durable.InstanceID
-	for state, err := range s.client.All(ctx, provider.Query{}) {
+	for state, err := range s.client.All(ctx, durable.Query{}) {
 		if err != nil {
 			s.fault("list instances: %v", err)
 			return

@@ -222,7 +222,7 @@ func (s *simulation) meddle(ctx context.Context, c Contest, round int) {
 func (s *simulation) awaitContest(ctx context.Context, c Contest) bool {
 	id := durable.InstanceID(c.ID)
 	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
-		state, err := s.client.Status(ctx, id, provider.Fetch{})
+		state, err := s.client.Status(ctx, id, durable.Fetch{})
 		switch {
 		case errors.Is(err, durable.ErrInstanceNotFound):
 			return true
@@ -245,7 +245,7 @@ func (s *simulation) awaitContest(ctx context.Context, c Contest) bool {
 func (s *simulation) checkContests(ctx context.Context) {
 	for _, c := range s.plan.Contests {
 		s.awaitContest(ctx, c)
-		state, err := s.client.Status(ctx, durable.InstanceID(c.ID), provider.Fetch{Output: true, Input: true})
+		state, err := s.client.Status(ctx, durable.InstanceID(c.ID), durable.Fetch{Output: true, Input: true})
 		if err != nil && !errors.Is(err, durable.ErrInstanceNotFound) {
 			s.fault("status of %s: %v", c.ID, err)
 		}
@@ -253,7 +253,7 @@ func (s *simulation) checkContests(ctx context.Context) {
 	}
 }
 
-func (s *simulation) checkBids(c Contest, last *provider.InstanceState) {
+func (s *simulation) checkBids(c Contest, last *durable.InstanceState) {
 	began, ended := map[string]time.Duration{}, map[string]time.Duration{}
 	s.mu.Lock()
 	for _, run := range slices.Backward(s.runs) { // the first one counts

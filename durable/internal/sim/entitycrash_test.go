@@ -15,7 +15,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A tally is an entity that counts. Passing on tells another one.
@@ -159,7 +158,7 @@ func moveAndLook(t *testing.T, a *azure, client *durable.Client, noSignals bool,
 	}
 	began := time.Now()
 	for deadline := began.Add(8 * time.Hour); ; time.Sleep(time.Second + time.Since(began)/20) {
-		s, err := client.Status(ctx, "mover", provider.Fetch{Output: true})
+		s, err := client.Status(ctx, "mover", durable.Fetch{Output: true})
 		if err != nil {
 			return err.Error()
 		}

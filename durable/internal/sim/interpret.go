@@ -169,7 +169,7 @@ func (x *execution) step(i int, s Step) (string, error) {
 	case BranchStep:
 		return x.branches(i)
 	case SendStep:
-		return "sent", durable.Event[string](s.Event).Send(ctx, durable.InstanceID(s.Peer), x.app.padded(s.Event+" sent"))
+		return "sent", durable.Event[string](s.Event).RaiseFrom(ctx, durable.InstanceID(s.Peer), x.app.padded(s.Event+" sent"))
 	case StatusStep:
 		ctx.SetCustomStatus(i)
 		if x.app.Large {

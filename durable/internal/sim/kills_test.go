@@ -15,7 +15,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A hub is a task hub whose workers are killed.
@@ -125,7 +124,7 @@ func runAll[I, O any](h *hub, orchestrator func(*durable.Context, I) (O, error),
 	deadline := time.Now().Add(24 * time.Hour)
 	for i := range n {
 		for {
-			s, err := h.client.Status(h.ctx, durable.InstanceID(fmt.Sprint("i", i)), provider.Fetch{Output: true})
+			s, err := h.client.Status(h.ctx, durable.InstanceID(fmt.Sprint("i", i)), durable.Fetch{Output: true})
 			if err != nil {
 				h.t.Fatal(err)
 			}

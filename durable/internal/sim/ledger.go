@@ -153,7 +153,7 @@ func (l *Ledger) set(ctx *durable.EntityContext, o Order) error {
 func (l *Ledger) forward(ctx *durable.EntityContext, o Order) error {
 	l.write(ctx, o)
 	told := Order{From: o.From, Number: o.Number, Amount: o.Amount, Wait: o.Wait, Pad: o.Pad}
-	addOp.Signal(ctx, ledgerNamed(o.To), told, durable.SignalAfter(o.Wait))
+	addOp.SignalFrom(ctx, ledgerNamed(o.To), told, durable.SignalAfter(o.Wait))
 	return nil
 }
 
@@ -169,7 +169,7 @@ func startedBy(k orderKey) string { return fmt.Sprintf("by.%s.%d", k.from, k.num
 
 func (l *Ledger) close(ctx *durable.EntityContext, o Order) error {
 	l.write(ctx, o)
-	archiveOp.Signal(ctx, ledgerNamed(archiveOf(ctx.ID().Key)), Order{From: o.From, Number: o.Number, Batch: l.Entries, Pad: o.Pad})
+	archiveOp.SignalFrom(ctx, ledgerNamed(archiveOf(ctx.ID().Key)), Order{From: o.From, Number: o.Number, Batch: l.Entries, Pad: o.Pad})
 	ctx.Delete()
 	return nil
 }
@@ -177,7 +177,7 @@ func (l *Ledger) close(ctx *durable.EntityContext, o Order) error {
 // refuse fails or panics after it has done all that must not count.
 func (l *Ledger) refuse(ctx *durable.EntityContext, o Order) error {
 	l.write(ctx, o)
-	addOp.Signal(ctx, ledgerNamed(o.To), o)
+	addOp.SignalFrom(ctx, ledgerNamed(o.To), o)
 	id := durable.InstanceID(refused + startedBy(o.key()))
 	if _, err := child.StartFrom(ctx, Input{Path: string(id), Program: o.Program}, id); err != nil {
 		return err

@@ -8,7 +8,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // take returns what takes the time of an operation in a process of a worker.
@@ -73,7 +72,7 @@ func (s *simulation) signal(ctx context.Context, c ClientSignal) {
 		ctx, cancel = context.WithTimeout(ctx, c.Cut)
 		defer cancel()
 	}
-	if err := operation(c.Op).Send(ctx, s.client, ledgerNamed(c.Ledger), c.Order.padded(s.plan.App), opts...); err != nil && c.Cut == 0 {
+	if err := operation(c.Op).Signal(ctx, s.client, ledgerNamed(c.Ledger), c.Order.padded(s.plan.App), opts...); err != nil && c.Cut == 0 {
 		s.fault("signal ledger %q: %v", c.Ledger, err)
 	}
 }
@@ -160,7 +159,7 @@ func (s *simulation) checkLedgers(ctx context.Context) {
 // must have come to.
 func (s *simulation) checkStarted(ctx context.Context, started []Input) {
 	for _, in := range started {
-		state, err := s.client.Status(ctx, durable.InstanceID(in.Path), provider.Fetch{Output: true})
+		state, err := s.client.Status(ctx, durable.InstanceID(in.Path), durable.Fetch{Output: true})
 		if err != nil {
 			s.fault("status of %s, which a ledger was to start: %v", in.Path, err)
 			continue
@@ -173,7 +172,7 @@ func (s *simulation) checkStarted(ctx context.Context, started []Input) {
 			s.fault("%s is %v, want it to fail", in.Path, state.Status)
 		}
 	}
-	for state, err := range s.client.All(ctx, provider.Query{IDPrefix: refused}) {
+	for state, err := range s.client.All(ctx, durable.Query{IDPrefix: refused}) {
 		if err != nil {
 			s.fault("list instances: %v", err)
 			return
@@ -183,6 +182,6 @@ func (s *simulation) checkStarted(ctx context.Context, started []Input) {
 }
 
 // isEntity reports whether an instance is an entity, which does not end.
-func isEntity(state *provider.InstanceState) bool {
+func isEntity(state *durable.InstanceState) bool {
 	return history.IsEntity(state.Instance.InstanceID)
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A Restart is of an instance of the app, as another instance, which comes to the same.
@@ -53,9 +52,9 @@ func (s *simulation) checkRestarts(ctx context.Context) {
 }
 
 // awaitEnd returns the state in which an instance ended, or is after a long time.
-func (s *simulation) awaitEnd(ctx context.Context, id string) (*provider.InstanceState, error) {
+func (s *simulation) awaitEnd(ctx context.Context, id string) (*durable.InstanceState, error) {
 	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
-		state, err := s.client.Status(ctx, durable.InstanceID(id), provider.Fetch{Output: true})
+		state, err := s.client.Status(ctx, durable.InstanceID(id), durable.Fetch{Output: true})
 		if err != nil || state.Status.IsTerminal() || time.Now().After(deadline) {
 			return state, err
 		}

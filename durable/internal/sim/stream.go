@@ -10,7 +10,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A Stream is numbered events that one client raises, one after the other, for an
@@ -116,7 +115,7 @@ func (s *simulation) stream(ctx context.Context, st Stream) {
 		}
 	}
 	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
-		state, err := s.client.Status(ctx, id, provider.Fetch{})
+		state, err := s.client.Status(ctx, id, durable.Fetch{})
 		switch {
 		case err != nil:
 		case state.Status.IsTerminal():
@@ -135,7 +134,7 @@ func (s *simulation) stream(ctx context.Context, st Stream) {
 // the history and, where the hub keeps it, all in the order of sending.
 func (s *simulation) checkStreams(ctx context.Context) {
 	for _, st := range s.plan.Streams {
-		state, err := s.client.Status(ctx, durable.InstanceID(st.ID), provider.Fetch{Input: true, Output: true})
+		state, err := s.client.Status(ctx, durable.InstanceID(st.ID), durable.Fetch{Input: true, Output: true})
 		if err != nil || state.Status != history.Completed {
 			s.fault("stream %s: %+v, %v", st.ID, state, err)
 			continue

@@ -113,7 +113,7 @@ func rewindTraced(t *testing.T, open func(t *testing.T) (provider.Provider, func
 func waitUntilCompleted(t *testing.T, c *durable.Client, id durable.InstanceID) {
 	t.Helper()
 	for range 1000 {
-		s, err := c.Status(t.Context(), id, provider.Fetch{})
+		s, err := c.Status(t.Context(), id, durable.Fetch{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
@@ -176,14 +175,14 @@ const stateKey = "durablefunctions.state"
 // isSame reports whether the instance with an ID is the one that had it at a time, not one
 // that a client has started since. It is true if there is no such instance.
 func (m *API) isSame(c echo.Context, id durable.InstanceID, at time.Time) (bool, error) {
-	var fetch provider.Fetch
+	var fetch durable.Fetch
 	reads := c.Request().Method == http.MethodGet
 	if reads {
 		fetch = statusFetch(web.ParseQuery(c.Request().URL.RawQuery))
 	}
 	state, err := m.instances.Status(c.Request().Context(), id, fetch)
 	switch {
-	case errors.Is(err, provider.ErrInstanceNotFound):
+	case errors.Is(err, durable.ErrInstanceNotFound):
 		return true, nil
 	case err != nil:
 		return false, err
@@ -279,7 +278,7 @@ func (m *API) alive(c echo.Context) error {
 // have, "" if it has. An app without orchestrators may start those of other apps.
 func (m *API) warnOfStart(name, version string) string {
 	known := m.knownOrchestrators()
-	if _, ok := m.registry.Orchestrator(name, version); ok || len(known) == 0 {
+	if m.registry.HasOrchestrator(name, durable.Version(version)) || len(known) == 0 {
 		return ""
 	}
 	return fmt.Sprintf("This app has no orchestrator named %s; it has %s. The instance fails if no other worker of the task hub has one.",
@@ -302,7 +301,7 @@ func (m *API) knownOrchestrators() []string {
 
 // waitsFor says which function an instance waits for that this app does not have, "" if it
 // waits for none.
-func (m *API) waitsFor(state *provider.InstanceState) string {
+func (m *API) waitsFor(state *durable.InstanceState) string {
 	if state.Status.IsTerminal() {
 		return ""
 	}
@@ -317,7 +316,7 @@ func (m *API) waitsFor(state *provider.InstanceState) string {
 	if history.IsEntity(state.Instance.InstanceID) || len(m.knownOrchestrators()) == 0 {
 		return ""
 	}
-	if _, ok := m.registry.Orchestrator(state.Name, state.Version); !ok {
+	if !m.registry.HasOrchestrator(state.Name, durable.Version(state.Version)) {
 		return fmt.Sprintf("This app has no orchestrator named %s.", quoteName(state.Name, state.Version))
 	}
 	return ""

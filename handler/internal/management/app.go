@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
@@ -27,7 +27,7 @@ func (m appAPI) makePrimary(c echo.Context, _ web.Query) error {
 	}
 	err := m.hub.MakePrimary(c.Request().Context())
 	switch {
-	case errors.Is(err, provider.ErrNotSupported):
+	case errors.Is(err, durable.ErrNotSupported):
 		return web.BadRequest(refusal)
 	case err != nil:
 		return fmt.Errorf("make this the primary app: %w", err)
@@ -38,7 +38,7 @@ func (m appAPI) makePrimary(c echo.Context, _ web.Query) error {
 // scale answers GET scale.
 func (m appAPI) scale(c echo.Context, _ web.Query) error {
 	load, err := m.load.look(c.Request().Context())
-	if errors.Is(err, provider.ErrNotSupported) {
+	if errors.Is(err, durable.ErrNotSupported) {
 		return web.AnswerWith(http.StatusNotImplemented, web.WithCause("The storage of the task hub does not report its load.", err))
 	}
 	if err != nil {

@@ -56,7 +56,9 @@ func (m entityAPI) listEntities(name string) operation {
 		for i, s := range page.Entities {
 			statuses[i] = entityStatus{s.ID, s.LastOperation.UTC().Truncate(100 * time.Nanosecond).Format(netTime), s.State}
 		}
-		m.Unreadable.Add(m.logger, page.Unreadable)
+		for _, e := range page.Unreadable {
+			m.Unreadable.Add(m.logger, e.InstanceID, e.Cause)
+		}
 		c.Response().Header().Set(HeaderContinuation, page.Continuation)
 		setUnreadable(c, len(page.Unreadable))
 		return web.WriteJSON(c, http.StatusOK, statuses)

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 )
 
@@ -245,7 +245,7 @@ func traceJSON(t *history.TraceContext) *traceContext {
 
 // shapeRecord returns the JSON of a tracking record: its place in the log, and the event as
 // a history shows it.
-func shapeRecord(r *provider.TrackingRecord, showInput, showOutput bool) historyEvent {
+func shapeRecord(r *durable.TrackingRecord, showInput, showOutput bool) historyEvent {
 	s := shape{showInput: showInput, showOutput: showOutput}
 	s.add("ExecutionId", r.ExecutionID)
 	s.add("SequenceNumber", r.SequenceNumber)

@@ -13,7 +13,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
@@ -92,7 +91,7 @@ func (m instanceAPI) answerStarted(c echo.Context, q web.Query, id durable.Insta
 func (m instanceAPI) waitOrCheckStatus(c echo.Context, q web.Query, id durable.InstanceID, timeout, interval time.Duration) error {
 	ctx := c.Request().Context()
 	for deadline := time.Now().Add(timeout); ; {
-		state, err := m.instances.Status(ctx, id, provider.Fetch{Output: true})
+		state, err := m.instances.Status(ctx, id, durable.Fetch{Output: true})
 		switch {
 		case err != nil:
 			return err
@@ -128,7 +127,7 @@ const (
 type StatusPayload = statusjson.Status[historyEvent]
 
 // statusOf returns the payload of an instance, without history.
-func (m instanceAPI) statusOf(state *provider.InstanceState) StatusPayload {
+func (m instanceAPI) statusOf(state *durable.InstanceState) StatusPayload {
 	return StatusPayload{
 		Name:            state.Name,
 		InstanceID:      state.Instance.InstanceID,
@@ -174,7 +173,7 @@ func (m instanceAPI) status(id durable.InstanceID) operation {
 		ctx := c.Request().Context()
 		fetch := statusFetch(q)
 		showInput := fetch.Input
-		state, _ := c.Get(stateKey).(*provider.InstanceState)
+		state, _ := c.Get(stateKey).(*durable.InstanceState)
 		if state == nil {
 			var err error
 			if state, err = m.instances.Status(ctx, id, fetch); err != nil {
@@ -203,8 +202,8 @@ func (m instanceAPI) status(id durable.InstanceID) operation {
 }
 
 // statusFetch returns the parts of an instance that a request for its status asks for.
-func statusFetch(q web.Query) provider.Fetch {
-	return provider.Fetch{Input: q.Boolean("showInput", true), Output: true}
+func statusFetch(q web.Query) durable.Fetch {
+	return durable.Fetch{Input: q.Boolean("showInput", true), Output: true}
 }
 
 // statusCode is the HTTP status that goes with a runtime status
@@ -230,12 +229,12 @@ func (m instanceAPI) list(c echo.Context, q web.Query) error {
 	if err != nil {
 		return err
 	}
-	page, err := m.instances.List(c.Request().Context(), provider.Query{
+	page, err := m.instances.List(c.Request().Context(), durable.Query{
 		CreatedFrom:  q.Time("createdTimeFrom"),
 		CreatedTo:    q.Time("createdTimeTo"),
 		Statuses:     q.Statuses("runtimeStatus"),
 		IDPrefix:     q.Text("instanceIdPrefix"),
-		Fetch:        provider.Fetch{Input: showInput, Output: true},
+		Fetch:        durable.Fetch{Input: showInput, Output: true},
 		PageSize:     size,
 		Continuation: c.Request().Header.Get(HeaderContinuation),
 	})
@@ -257,7 +256,7 @@ func (m instanceAPI) list(c echo.Context, q web.Query) error {
 // badToken returns err or, if it is about a continuation token that is not the hub's, the
 // answer to that.
 func badToken(err error) error {
-	if !errors.Is(err, provider.ErrContinuation) {
+	if !errors.Is(err, durable.ErrContinuation) {
 		return err
 	}
 	return web.AnswerWith(http.StatusBadRequest, web.WithCause("The continuation token is not one that this task hub returned.", err))
@@ -311,7 +310,7 @@ func (m instanceAPI) restart(id durable.InstanceID) operation {
 			opts = append(opts, id)
 		}
 		restarted, err := m.instances.Restart(c.Request().Context(), id, opts...)
-		if exists, ok := errors.AsType[*provider.InstanceExistsError](err); ok {
+		if exists, ok := errors.AsType[*durable.InstanceExistsError](err); ok {
 			return web.AnswerWith(http.StatusConflict, web.WithCause("A non-terminal instance with this instance ID already exists.", exists))
 		}
 		switch {
@@ -321,7 +320,7 @@ func (m instanceAPI) restart(id durable.InstanceID) operation {
 			return err
 		}
 		if len(m.knownOrchestrators()) > 0 {
-			state, err := m.instances.Status(c.Request().Context(), restarted, provider.Fetch{})
+			state, err := m.instances.Status(c.Request().Context(), restarted, durable.Fetch{})
 			if err == nil { // else it is started all the same
 				LinksOf(c).warning = m.warnOfStart(state.Name, state.Version)
 			}
@@ -385,9 +384,9 @@ func (m instanceAPI) tracking(id durable.InstanceID) operation {
 			return err
 		}
 		from := c.Request().Header.Get(HeaderContinuation)
-		page, err := m.instances.Tracking(c.Request().Context(), id, provider.TrackingQuery{PageSize: size, Continuation: from})
+		page, err := m.instances.Tracking(c.Request().Context(), id, durable.TrackingQuery{PageSize: size, Continuation: from})
 		switch {
-		case errors.Is(err, provider.ErrNotSupported):
+		case errors.Is(err, durable.ErrNotSupported):
 			return web.AnswerWith(http.StatusNotImplemented, web.WithCause("This hub does not track its orchestrations: set storageProvider.trackingEnabled.", err))
 		case err != nil:
 			return badToken(err)
@@ -420,7 +419,7 @@ func (m instanceAPI) raiseEvent(id durable.InstanceID, name string) operation {
 			return c.NoContent(http.StatusAccepted)
 		}
 		// The extension looks at the instance before it looks at the body.
-		state, statusErr := m.instances.Status(ctx, id, provider.Fetch{})
+		state, statusErr := m.instances.Status(ctx, id, durable.Fetch{})
 		switch {
 		case statusErr != nil:
 			return statusErr

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -153,7 +154,7 @@ const sampleInterval = time.Second
 // look returns what there is to say about the load now.
 func (m *loadMonitor) look(ctx context.Context) (*scalePayload, error) {
 	if m.hub == nil {
-		return nil, fmt.Errorf("tell the load of the hub: %w", provider.ErrNotSupported)
+		return nil, fmt.Errorf("tell the load of the hub: %w", durable.ErrNotSupported)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()

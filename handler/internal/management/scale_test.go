@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -121,7 +122,7 @@ func TestLoadMonitor_RemembersTheLastLooks(t *testing.T) {
 
 func TestLoadMonitor_SaysWhyThereIsNothingToTell(t *testing.T) {
 	cfg := func() (int, int, time.Duration) { return 1, 1, time.Second }
-	if _, err := (&loadMonitor{now: time.Now, cfg: cfg}).look(t.Context()); !errors.Is(err, provider.ErrNotSupported) {
+	if _, err := (&loadMonitor{now: time.Now, cfg: cfg}).look(t.Context()); !errors.Is(err, durable.ErrNotSupported) {
 		t.Errorf("a hub that cannot tell: %v", err)
 	}
 	broken := errors.New("storage is down")

@@ -89,7 +89,9 @@ func (c Client) Instances(ctx context.Context, q provider.Query) (*provider.Page
 	}
 	page, err := bounded(ctx, func(ctx context.Context) (*provider.Page, error) { return c.Hub.Instances(ctx, q) })
 	if err == nil {
-		c.Unreadable.Add(c.Log, page.Unreadable)
+		for _, i := range page.Unreadable {
+			c.Unreadable.Add(c.Log, i.InstanceID, i.Cause)
+		}
 	}
 	return page, err
 }
@@ -323,22 +325,17 @@ type UnreadableLog struct {
 	known map[string]bool
 }
 
-// Add logs those of found that were not logged before.
-func (u *UnreadableLog) Add(log *slog.Logger, found []provider.UnreadableInstance) {
-	if len(found) == 0 {
-		return
-	}
+// Add logs an instance, and why it is unreadable, if it was not logged before.
+func (u *UnreadableLog) Add(log *slog.Logger, id string, cause error) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.known == nil {
 		u.known = make(map[string]bool)
 	}
-	for _, i := range found {
-		if u.known[i.InstanceID] || len(u.known) == maxUnreadable {
-			continue
-		}
-		u.known[i.InstanceID] = true
-		log.Error("lists and purges leave out an instance whose stored record cannot be read; repair it, or delete it with a storage tool",
-			"event", "InstanceUnreadable", "instanceId", i.InstanceID, "error", i.Cause)
+	if u.known[id] || len(u.known) == maxUnreadable {
+		return
 	}
+	u.known[id] = true
+	log.Error("lists and purges leave out an instance whose stored record cannot be read; repair it, or delete it with a storage tool",
+		"event", "InstanceUnreadable", "instanceId", id, "error", cause)
 }

@@ -23,8 +23,8 @@ func entities(ctx *durable.Context, stock map[string]int) (string, error) {
 	for item, n := range stock { // want `ranging over stock makes durable calls \(durable.SignalEntity\)`
 		durable.SignalEntity(ctx, durable.EntityKey[counter](item), (*counter).Add, n)
 	}
-	for item, n := range stock { // want `ranging over stock makes durable calls \(durable.EntityOperation.Signal\)`
-		durable.EntityOperation[int]("add").Signal(ctx, durable.EntityKey[counter](item), n)
+	for item, n := range stock { // want `ranging over stock makes durable calls \(durable.EntityOperation.SignalFrom\)`
+		durable.EntityOperation[int]("add").SignalFrom(ctx, durable.EntityKey[counter](item), n)
 	}
 	for item, n := range stock { // want `ranging over stock makes durable calls \(durable.CallEntity\)`
 		durable.CallEntity(ctx, durable.EntityKey[counter](item), (*counter).Add, n)

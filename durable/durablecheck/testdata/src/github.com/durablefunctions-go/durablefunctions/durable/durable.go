@@ -81,7 +81,7 @@ func CallEntity[S, I, O any](ctx *Context, key EntityKey[S], op func(*S, *Entity
 func SignalEntity[S, I, O any](ctx Signaler, key EntityKey[S], op func(*S, *EntityContext, I) (O, error), in I) {
 }
 
-func (o EntityOperation[I]) Signal(ctx Signaler, e AnyEntity, in I) {}
+func (o EntityOperation[I]) SignalFrom(ctx Signaler, e AnyEntity, in I) {}
 
 func LockEntities(ctx *Context, entities ...AnyEntity) (unlock func()) { return func() {} }
 

@@ -1,0 +1,44 @@
+package durable_test
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+// A shop has what its activities need, such as a connection to a database.
+type shop struct{ prices map[string]int }
+
+func (s *shop) price(_ context.Context, item string) (int, error) {
+	price, ok := s.prices[item]
+	if !ok {
+		return 0, fmt.Errorf("there is no %s", item)
+	}
+	return price, nil
+}
+
+func total(ctx *durable.Context, items []string) (int, error) {
+	sum := 0
+	for _, item := range items {
+		price, err := durable.CallActivity(ctx, (*shop)(nil).price, item).Await()
+		if err != nil {
+			return 0, err
+		}
+		sum += price
+	}
+	return sum, nil
+}
+
+// An activity gets its dependencies as the fields of a struct whose method it is. The
+// method value of a particular struct is registered; a call names the method only.
+func Example_dependencies() {
+	s := &shop{prices: map[string]int{"apple": 20, "pear": 30}}
+	registry := durable.NewRegistry(
+		durable.Orchestrator("Total", total),
+		durable.Activity("Price", s.price),
+	)
+	runExample(registry, total, []string{"apple", "pear"})
+	// Output:
+	// 50
+}
