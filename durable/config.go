@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"runtime"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 )
 
 // Defaults of [Config]. The numbers of concurrent functions are per core, as
@@ -219,4 +221,29 @@ func (c Config) Validate() error {
 		}
 	}
 	return c.HTTP.validate()
+}
+
+// lifecycle returns what a dispatcher tells of instances, nil if nobody listens.
+func (c Config) lifecycle() func(dispatch.LifecycleEvent) {
+	if c.Lifecycle == nil {
+		return nil
+	}
+	return func(e dispatch.LifecycleEvent) {
+		c.Lifecycle(LifecycleEvent{Name: e.Name, InstanceID: InstanceID(e.InstanceID), Status: e.Status, Reason: e.Reason})
+	}
+}
+
+// checkVersion says why a worker does not take an instance of a version, nil if
+// it does.
+func (c Config) checkVersion(instance string) error {
+	order := Version(instance).Compare(c.Version)
+	switch {
+	case c.Version.key() == "":
+		return nil
+	case c.VersionMatch == MatchStrict && order != 0:
+		return fmt.Errorf("the orchestration version '%s' does not match the worker version '%s'", instance, c.Version)
+	case c.VersionMatch == MatchCurrentOrOlder && order > 0:
+		return fmt.Errorf("the orchestration version '%s' is greater than the worker version '%s'", instance, c.Version)
+	}
+	return nil
 }

@@ -6,9 +6,12 @@ import (
 	"log/slog"
 	"maps"
 	"runtime/debug"
+	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
@@ -74,7 +77,8 @@ func (c *Context) Logger() *slog.Logger {
 		c.logger = slog.New(&replayHandler{c.x, c.registry.baseLogger().Handler()}).With(
 			"instanceId", c.x.Instance().InstanceID,
 			"executionId", c.x.Instance().ExecutionID,
-			"orchestrator", c.function.name)
+			"orchestrator", c.function.name,
+		)
 	}
 	return c.logger
 }
@@ -118,7 +122,8 @@ func (c *Context) SetCustomStatus(v any) {
 	if status != nil {
 		if kb := utf16Size(*status) / 1024; kb > maxCustomStatus {
 			c.x.Refuse("SetCustomStatus", fmt.Sprintf(
-				"The UTF-16 size of the JSON-serialized payload must not exceed %d KB. The current payload size is %d KB.", maxCustomStatus, kb))
+				"The UTF-16 size of the JSON-serialized payload must not exceed %d KB. The current payload size is %d KB.", maxCustomStatus, kb,
+			))
 		}
 	}
 	c.x.SetCustomStatus(status)
@@ -141,3 +146,74 @@ func (h *replayHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h *replayHandler) WithGroup(name string) slog.Handler {
 	return &replayHandler{h.x, h.Handler.WithGroup(name)}
 }
+
+func (c *Context) entities() *Registry { return c.registry }
+
+func (c *Context) signal(target entity.ID, operation string, input *string, due time.Time) {
+	c.x.SignalEntity(target, operation, input, due)
+}
+
+func (c *Context) refuse(call, sentence string) { c.x.Refuse(call, sentence) }
+
+// CriticalSection returns the entities that the orchestrator has locked, in order,
+// and reports whether it has locked any.
+func (c *Context) CriticalSection() (entities []EntityID, ok bool) {
+	for _, id := range c.x.Locked() {
+		entities = append(entities, EntityID(id))
+	}
+	return entities, len(entities) > 0
+}
+
+// checkChildID returns an error if a child cannot have the ID, which is empty if
+// none was chosen. The texts are the extension's
+// (DurableOrchestrationContext.cs, CallDurableTaskFunctionAsync).
+func (c *Context) checkChildID(id InstanceID) error {
+	if id == "" {
+		return nil
+	}
+	if err := ValidateInstanceID(id); err != nil {
+		return err
+	}
+	parent := c.ParentInstanceID()
+	if strings.EqualFold(string(id), string(c.InstanceID())) || parent != "" && strings.EqualFold(string(id), string(parent)) {
+		return &InstanceIDError{ID: id, Reason: "The instance ID of a sub-orchestration must be different than the instance ID of a parent orchestration."}
+	}
+	return nil
+}
+
+// Timer returns a task that is complete when d has passed since [Context.Now].
+// Its value is the time at which it was due. If d is not above zero it is due
+// at once; even then it takes an episode of its own.
+//
+// Timers of more than 6 days are made of several in a row, of 3 days each.
+func (c *Context) Timer(d time.Duration) *Task[time.Time] {
+	due := history.Ticks(c.x.Now().Add(d))
+	t := &Task[time.Time]{resolved: true, value: due}
+	c.x.CreateTimer(&t.f, due)
+	return t
+}
+
+// Sleep waits for d, as [Context.Timer] does.
+func (c *Context) Sleep(d time.Duration) {
+	_, _ = c.Timer(d).Await() // a timer cannot fail
+}
+
+// NewUUID returns a UUID that is new, and the same in every replay: version 5,
+// of the instance's ID, the current time and how many came before, as that of
+// durabletask-dotnet's NewGuid. Each request to an entity and each child without
+// an ID of its own counts as one that came before, unless a child is the first of
+// them: then only NewUUID counts.
+func (c *Context) NewUUID() UUID { return UUID(c.x.NewGUID()) }
+
+// Version returns the version that the instance was started with, and keeps
+// until it continues as new with another. It is empty if it has none.
+func (c *Context) Version() Version { return Version(c.x.Started().Version) }
+
+// VersionAtLeast reports whether the instance's version is v or newer, by
+// [Version.Compare]. It lets one orchestrator do new things for new instances,
+// while those that are under way go on as they began:
+//
+//	if ctx.VersionAtLeast("1.1") {
+//		…
+//	}
+func (c *Context) VersionAtLeast(v Version) bool { return c.Version().Compare(v) >= 0 }

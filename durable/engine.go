@@ -32,7 +32,7 @@ func (e *engineFunctions) Orchestrator(name, version string) (replay.Code, bool)
 		x.LimitActions(r.worker.maxActions)
 		x.SetEntityReorderWindow(r.worker.entityWindow)
 		output, err := f.run(ctx, input)
-		return output, r.describe(err)
+		return output, r.errors.describe(err)
 	}, true
 }
 
@@ -49,7 +49,7 @@ func (e *engineFunctions) Activity(name string) (func(ctx context.Context, input
 	}
 	return func(ctx context.Context, input *string) (*string, error) {
 		output, err := act(ctx, input)
-		return output, r.describe(err)
+		return output, r.errors.describe(err)
 	}, true
 }
 

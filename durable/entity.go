@@ -1,12 +1,15 @@
 package durable
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"reflect"
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
 const entityKind functionKind = "entity"
@@ -210,17 +213,6 @@ func (e *OperationNotFoundError) Error() string {
 	return fmt.Sprintf("entity %q has no operation %q", e.Entity.Name, e.Operation)
 }
 
-// entityOf returns the entity whose state is a t.
-func (r *Registry) entityOf(t reflect.Type) (*Function, error) {
-	if r == nil {
-		return nil, fmt.Errorf("durable: which entities have %v as their state is not known without a registry; use an EntityID", t)
-	}
-	if f := r.byState[t]; f != nil {
-		return f, nil
-	}
-	return nil, fmt.Errorf("durable: no entity has %v as its state; add it to the registry with durable.Entity", t)
-}
-
 // operationOf returns the name of the operation that method is registered as, and
 // the ID of the entity with the given key.
 func operationOf[S, I, O any](r *Registry, key EntityKey[S], method func(*S, *EntityContext, I) (O, error)) (entity.ID, string, error) {
@@ -238,7 +230,66 @@ func operationOf[S, I, O any](r *Registry, key EntityKey[S], method func(*S, *En
 	return id, "", fmt.Errorf("durable: %s is not an operation of entity %q; give it a name with durable.Op", symbolOf(fn.Pointer()), f.name)
 }
 
-// entityNamed returns the entity with the given wire name, nil if there is none.
-func (r *Registry) entityNamed(name string) *Function {
-	return r.byName[functionName{kind: entityKind, name: strings.ToUpper(name)}]
+// perform performs an operation.
+func (e *entityType) perform(std context.Context, r *Registry, op *entity.Operation) entity.Result {
+	ctx := &EntityContext{stdContext: std, registry: r, op: op}
+	defer ctx.end()
+	if e.deletes(op.Name) {
+		return entity.Result{}
+	}
+	run := e.find(op.Name)
+	if run == nil {
+		return failed(r, op, &OperationNotFoundError{ctx.ID(), op.Name})
+	}
+	state, err := e.restore(ctx)
+	if err != nil {
+		return failed(r, op, NonRetryable(err))
+	}
+	output, err := run(state, ctx, op.Input)
+	result := entity.Result{Output: output, Actions: ctx.end()}
+	if err != nil {
+		result.Output, result.Failure = nil, replay.FailureOf(r.errors.describe(err))
+	}
+	if ctx.deleted {
+		return result
+	}
+	if result.State, err = e.encode(state); err != nil {
+		return failed(r, op, fmt.Errorf("encode state of %s: %w", op.Entity, err))
+	}
+	return result
+}
+
+// restore returns the state of the entity, or the one that it begins with.
+func (e *entityType) restore(ctx *EntityContext) (any, error) {
+	if ctx.op.State == nil {
+		return e.initial(ctx), nil
+	}
+	state, err := e.decode(*ctx.op.State)
+	if err != nil {
+		return nil, fmt.Errorf("decode state of %s: %w", ctx.op.Entity, err)
+	}
+	return state, nil
+}
+
+// failed returns the result of an operation that did nothing.
+func failed(r *Registry, op *entity.Operation, err error) entity.Result {
+	return entity.Result{State: op.State, Failure: replay.FailureOf(r.errors.describe(err))}
+}
+
+// ReplaceOperation returns a copy of r in which stub is performed in the place of
+// an operation of an entity, which must be registered. It is for tests, as
+// [Registry.Replace] is.
+func ReplaceOperation[S, I, O any](r *Registry, operation, stub func(*S, *EntityContext, I) (O, error)) (*Registry, error) {
+	id, name, err := operationOf(r, EntityKey[S](""), operation)
+	if err != nil {
+		return nil, err
+	}
+	f := new(*r.entityNamed(id.Name))
+	f.entity = new(*f.entity)
+	f.entity.operations = maps.Clone(f.entity.operations)
+	f.entity.operations[strings.ToUpper(name)] = performs(stub)
+	other := r.Replace(f)
+	other.byState = maps.Clone(r.byState)
+	other.byState[f.entity.state] = f
+	return other, nil
 }

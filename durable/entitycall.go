@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -55,22 +56,6 @@ var (
 	_ Signaler = (*Context)(nil)
 	_ Signaler = (*EntityContext)(nil)
 )
-
-func (c *Context) entities() *Registry { return c.registry }
-
-func (c *Context) signal(target entity.ID, operation string, input *string, due time.Time) {
-	c.x.SignalEntity(target, operation, input, due)
-}
-
-func (c *Context) refuse(call, sentence string) { c.x.Refuse(call, sentence) }
-
-func (c *EntityContext) refuse(_, sentence string) { panic(&UsageError{Sentence: sentence}) }
-
-func (c *EntityContext) entities() *Registry { return c.registry }
-
-func (c *EntityContext) signal(target entity.ID, operation string, input *string, due time.Time) {
-	c.decide("SignalEntity", &entity.Signal{Target: target, Operation: operation, Input: input, Due: due})
-}
 
 // SignalEntity has an entity perform an operation whose result nobody waits for:
 //
@@ -177,15 +162,6 @@ func LockEntities(ctx *Context, entities ...AnyEntity) (unlock func()) {
 	}
 }
 
-// CriticalSection returns the entities that the orchestrator has locked, in order,
-// and reports whether it has locked any.
-func (c *Context) CriticalSection() (entities []EntityID, ok bool) {
-	for _, id := range c.x.Locked() {
-		entities = append(entities, EntityID(id))
-	}
-	return entities, len(entities) > 0
-}
-
 // An EntityOperation is the wire name of an operation with the given types of
 // input and output, such as one of an entity that another program implements:
 //
@@ -232,4 +208,14 @@ func answerOf[T any](f *replay.Future, call *entityCall) (T, error) {
 		return zero, fmt.Errorf("decode result of operation %s of %s: %w", call.operation, call.entity, err)
 	}
 	return v, nil
+}
+
+// Signal has the entity perform the operation, as [Signal] does. The client needs no
+// registry for an [EntityID].
+func (o EntityOperation[I, O]) Signal(ctx context.Context, c *Client, e AnyEntity, in I, opts ...SignalOption) error {
+	id, err := e.entityID(c.registry)
+	if err != nil {
+		return err
+	}
+	return c.signal(ctx, id, string(o), in, opts)
 }

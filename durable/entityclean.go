@@ -7,8 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -30,39 +28,6 @@ type EntityCleaning struct {
 type EntityCleaningResult struct {
 	EmptyEntitiesRemoved  int
 	OrphanedLocksReleased int
-}
-
-// CleanEntities removes what is left of entities that do not exist, and releases
-// the locks of orchestrations that do not run any more. It is never needed for
-// entities to work, but for storage not to grow, and after a lock's holder was
-// purged while it ran. A hub that cannot purge makes it fail with
-// [ErrNotSupported] if there is something to remove.
-//
-// If it fails, or ctx ends, the result says what was done until then, and doing it
-// again does the rest.
-func (c *Client) CleanEntities(ctx context.Context, what EntityCleaning) (EntityCleaningResult, error) {
-	if what.ReorderWindow <= 0 {
-		what.ReorderWindow = DefaultEntityReorderWindow
-	}
-	cleaner := entityCleaner{client: c, what: what, idleSince: c.now().Add(-what.ReorderWindow)}
-	var group errgroup.Group // not to be cut off by an error
-	group.SetLimit(purgesAtOnce)
-	var listErr error
-	for row, err := range c.All(ctx, Query{IDPrefix: "@"}) {
-		if err != nil {
-			listErr = err
-			break
-		}
-		group.Go(func() error {
-			cleaner.clean(ctx, row)
-			return nil
-		})
-	}
-	_ = group.Wait() // errors are in the cleaner
-	if err := errors.Join(append(cleaner.errs, listErr)...); err != nil {
-		return cleaner.result, fmt.Errorf("clean entities: %w", err)
-	}
-	return cleaner.result, nil
 }
 
 type entityCleaner struct {

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
-	"github.com/google/uuid"
 )
 
 // ErrEntityNotFound says that an entity does not exist: no operation was performed
@@ -26,58 +24,6 @@ func Signal[S, I, O any](ctx context.Context, c *Client, key EntityKey[S], opera
 		return err
 	}
 	return c.signal(ctx, id, name, in, opts)
-}
-
-// Signal has the entity perform the operation, as [Signal] does. The client needs no
-// registry for an [EntityID].
-func (o EntityOperation[I, O]) Signal(ctx context.Context, c *Client, e AnyEntity, in I, opts ...SignalOption) error {
-	id, err := e.entityID(c.registry)
-	if err != nil {
-		return err
-	}
-	return c.signal(ctx, id, string(o), in, opts)
-}
-
-// SignalEntity has an entity perform the operation with the given wire name. The
-// input is JSON; if it is empty the operation gets none.
-func (c *Client) SignalEntity(ctx context.Context, e AnyEntity, operation string, input json.RawMessage, opts ...SignalOption) error {
-	id, err := e.entityID(c.registry)
-	if err != nil {
-		return err
-	}
-	return c.signal(ctx, id, operation, input, opts)
-}
-
-// DeleteEntity signals an entity to delete itself, by the operation delete, which
-// every entity has; one that is none of ours may take it for something else. An
-// entity that does not exist does not mind.
-func (c *Client) DeleteEntity(ctx context.Context, e AnyEntity) error {
-	return c.SignalEntity(ctx, e, deleteOperation, nil)
-}
-
-func (c *Client) signal(ctx context.Context, id entity.ID, operation string, in any, opts []SignalOption) error {
-	input, err := encode(in)
-	if err != nil {
-		return fmt.Errorf("encode input of operation %s of %s: %w", operation, id, err)
-	}
-	if err := errors.Join(checkTexts("operation", operation), checkTexts("input", input)); err != nil {
-		return fmt.Errorf("signal operation %q of %s: %w", operation, id, err)
-	}
-	now := c.now()
-	name, text := entity.NewSignal(uuid.NewString(), operation, input, dueAt(now, opts), now)
-	text = c.tracer.SignalEntity(ctx, text, now)
-	if err := c.sendEntity(ctx, id, name, text, now); err != nil {
-		return fmt.Errorf("signal operation %s of %s: %w", operation, id, err)
-	}
-	return nil
-}
-
-// sendEntity sends an entity a message, whether it exists or not.
-func (c *Client) sendEntity(ctx context.Context, id entity.ID, name, text string, now time.Time) error {
-	return c.hub.Send(ctx, provider.TaskMessage{
-		Event:  &history.EventRaised{Header: history.NewHeader(now), Name: name, Input: &text},
-		Target: history.OrchestrationInstance{InstanceID: id.String()},
-	})
 }
 
 // ReadEntity returns the state of an entity, as it was after its last operation
@@ -109,30 +55,6 @@ type EntityState struct {
 	LockedBy InstanceID
 	// QueueSize is how many operations wait for the lock to be released.
 	QueueSize int
-}
-
-// Entity returns what is known of an entity, with its state. An entity that does
-// not exist makes it fail with [ErrEntityNotFound].
-func (c *Client) Entity(ctx context.Context, e AnyEntity) (*EntityState, error) {
-	id, err := e.entityID(c.registry)
-	if err != nil {
-		return nil, err
-	}
-	row, err := c.hub.Instance(ctx, id.String(), provider.Fetch{Input: true})
-	if errors.Is(err, provider.ErrInstanceNotFound) {
-		return nil, fmt.Errorf("read entity %s: %w", id, ErrEntityNotFound)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read entity %s: %w", id, err)
-	}
-	s, err := entityState(row, true)
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("read entity %s: %w", id, err)
-	case !s.Exists:
-		return nil, fmt.Errorf("read entity %s: %w", id, ErrEntityNotFound)
-	}
-	return s, nil
 }
 
 // entityState returns what the row of an entity says. Its state decides whether it

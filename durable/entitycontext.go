@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/google/uuid"
 )
 
@@ -95,48 +94,48 @@ func (c *EntityContext) nextStart() InstanceID {
 	return InstanceID(fmt.Sprintf("%x", id[:]))
 }
 
-// perform performs an operation.
-func (e *entityType) perform(std context.Context, r *Registry, op *entity.Operation) entity.Result {
-	ctx := &EntityContext{stdContext: std, registry: r, op: op}
-	defer ctx.end()
-	if e.deletes(op.Name) {
-		return entity.Result{}
-	}
-	run := e.find(op.Name)
-	if run == nil {
-		return failed(r, op, &OperationNotFoundError{ctx.ID(), op.Name})
-	}
-	state, err := e.restore(ctx)
-	if err != nil {
-		return failed(r, op, NonRetryable(err))
-	}
-	output, err := run(state, ctx, op.Input)
-	result := entity.Result{Output: output, Actions: ctx.end()}
-	if err != nil {
-		result.Output, result.Failure = nil, replay.FailureOf(r.describe(err))
-	}
-	if ctx.deleted {
-		return result
-	}
-	if result.State, err = e.encode(state); err != nil {
-		return failed(r, op, fmt.Errorf("encode state of %s: %w", op.Entity, err))
-	}
-	return result
+func (c *EntityContext) refuse(_, sentence string) { panic(&UsageError{Sentence: sentence}) }
+
+func (c *EntityContext) entities() *Registry { return c.registry }
+
+func (c *EntityContext) signal(target entity.ID, operation string, input *string, due time.Time) {
+	c.decide("SignalEntity", &entity.Signal{Target: target, Operation: operation, Input: input, Due: due})
 }
 
-// restore returns the state of the entity, or the one that it begins with.
-func (e *entityType) restore(ctx *EntityContext) (any, error) {
-	if ctx.op.State == nil {
-		return e.initial(ctx), nil
+func (c *EntityContext) start(name string, version Version, in any, opts []StartOption) (InstanceID, error) {
+	if version == "" {
+		version = c.registry.worker.version
 	}
-	state, err := e.decode(*ctx.op.State)
+	o := startOptions{id: c.nextStart(), version: &version}
+	for _, opt := range opts {
+		opt.applyStart(&o)
+	}
+	if err := ValidateInstanceID(o.id); err != nil {
+		return "", fmt.Errorf("start orchestration %s: %w", name, err)
+	}
+	if err := checkStart(name, *o.version, o.tags); err != nil {
+		return "", fmt.Errorf("start orchestration: %w", err)
+	}
+	input, err := encode(in)
 	if err != nil {
-		return nil, fmt.Errorf("decode state of %s: %w", ctx.op.Entity, err)
+		return "", fmt.Errorf("encode input of orchestrator %s: %w", name, err)
 	}
-	return state, nil
+	s := &entity.Start{Name: name, Version: string(*o.version), InstanceID: string(o.id), Input: input, Tags: o.tags}
+	if o.at.After(c.Now()) {
+		s.Due = o.at
+	}
+	c.decide("StartOrchestration", s)
+	return o.id, nil
 }
 
-// failed returns the result of an operation that did nothing.
-func failed(r *Registry, op *entity.Operation, err error) entity.Result {
-	return entity.Result{State: op.State, Failure: replay.FailureOf(r.describe(err))}
+// StartOrchestration starts an orchestration from an operation of an entity, with
+// an orchestrator of the registry, when the operation has succeeded. It returns the
+// instance's ID, which is random unless an [InstanceID] is among opts. An instance
+// that has the ID and has not ended goes on, and nothing is started; nobody is told.
+func StartOrchestration[I, O any](ctx *EntityContext, orch func(*Context, I) (O, error), in I, opts ...StartOption) (InstanceID, error) {
+	f, err := ctx.registry.functionOf(orchestratorKind, orch)
+	if err != nil {
+		return "", err
+	}
+	return ctx.start(f.name, f.version, in, opts)
 }

@@ -1,9 +1,7 @@
 package durable
 
 import (
-	"context"
 	"fmt"
-	"iter"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -40,64 +38,6 @@ const (
 	// emptyPages is how many pages without an entity are passed over at once.
 	emptyPages = 10
 )
-
-// ListEntities returns one page of the entities that match q.
-func (c *Client) ListEntities(ctx context.Context, q EntityQuery) (*EntityPage, error) {
-	rows, err := q.rows()
-	if err == nil {
-		err = checkTexts("EntityQuery", q)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list entities: %w", err)
-	}
-	page := new(EntityPage)
-	for range emptyPages {
-		found, err := c.hub.Instances(ctx, rows)
-		if err != nil {
-			return nil, fmt.Errorf("list entities: %w", err)
-		}
-		for _, row := range found.Instances {
-			s, err := entityState(row, q.FetchState)
-			switch {
-			case err != nil:
-				page.Unreadable = append(page.Unreadable, UnreadableInstance{InstanceID: row.Instance.InstanceID, Cause: err})
-			case s.Exists || q.IncludeEmpty:
-				page.Entities = append(page.Entities, s)
-			}
-		}
-		for _, u := range found.Unreadable {
-			page.Unreadable = append(page.Unreadable, UnreadableInstance(u))
-		}
-		rows.Continuation, page.Continuation = found.Continuation, found.Continuation
-		if len(page.Entities) > 0 || page.Continuation == "" {
-			break
-		}
-	}
-	return page, nil
-}
-
-// AllEntities returns an iterator over all entities that match q, as [Client.All]
-// does over instances.
-func (c *Client) AllEntities(ctx context.Context, q EntityQuery) iter.Seq2[*EntityState, error] {
-	return func(yield func(*EntityState, error) bool) {
-		for {
-			page, err := c.ListEntities(ctx, q)
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, s := range page.Entities {
-				if !yield(s, nil) {
-					return
-				}
-			}
-			if page.Continuation == "" {
-				return
-			}
-			q.Continuation = page.Continuation
-		}
-	}
-}
 
 // rows returns the query for what a hub has of the entities: the row of one that
 // works is made anew with each batch of operations, so that the time of its

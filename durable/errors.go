@@ -102,8 +102,8 @@ func (e *TaskFailedError) Reason() string {
 	return e.Message
 }
 
-// failureOf returns the error for a task that failed.
-func (r *Registry) failureOf(f *replay.Future) *TaskFailedError {
+// taskFailure returns the error for a task that failed.
+func taskFailure(r *Registry, f *replay.Future) *TaskFailedError {
 	e := &TaskFailedError{Name: f.Name(), TaskID: f.ID()}
 	switch event := f.Event().(type) {
 	case *history.TaskFailed:
@@ -130,7 +130,7 @@ func (e *TaskFailedError) set(r *Registry, reason, details *string, failure *his
 	if failure.ErrorMessage != "" {
 		e.Message = failure.ErrorMessage
 	}
-	e.causes = r.causesOf(failure)
+	e.causes = r.errors.causesOf(failure)
 }
 
 func valueOr(s *string) string {

@@ -118,6 +118,9 @@ func engineError(name string, of func(message string) error) *namedError {
 	}
 }
 
+// namedErrors are the errors of a registry, in the order in which they were added.
+type namedErrors []*namedError
+
 // A told error is one that histories are told of besides the first of its tree.
 type told struct {
 	err   error
@@ -128,7 +131,7 @@ type told struct {
 // tell returns what there is to tell of err and of what it wraps, in the order of
 // errors.Is: what has a name, and the failures of tasks, which tell themselves what
 // they wrap.
-func (r *Registry) tell(err error) []told {
+func (registered namedErrors) tell(err error) []told {
 	var all []told
 	var walk func(error)
 	walk = func(err error) {
@@ -139,7 +142,7 @@ func (r *Registry) tell(err error) []told {
 			all = append(all, told{err: err, task: task.FailureDetails()})
 			return
 		}
-		for _, known := range [][]*namedError{r.errors, knownErrors, httpErrors} {
+		for _, known := range []namedErrors{registered, knownErrors, httpErrors} {
 			for _, n := range known {
 				if n.matches(err) {
 					all = append(all, told{err: err, named: n})
@@ -189,11 +192,11 @@ const (
 
 // describe returns err, which a function returned, as an error that says what
 // histories are told of it.
-func (r *Registry) describe(err error) error {
+func (registered namedErrors) describe(err error) error {
 	if err == nil {
 		return nil
 	}
-	all := r.tell(err)
+	all := registered.tell(err)
 	marked := isNonRetryable(err)
 	first := slices.IndexFunc(all, func(t told) bool { return t.named != nil })
 	if first < 0 && !marked && len(all) < 2 {
@@ -294,19 +297,19 @@ func hasMembers(t reflect.Type) bool {
 
 // causesOf returns what can be made of a failure: the error that has its name,
 // and its inner failure.
-func (r *Registry) causesOf(f *history.FailureDetails) []error {
+func (registered namedErrors) causesOf(f *history.FailureDetails) []error {
 	var causes []error
-	if err, ok := r.recovered(f); ok {
+	if err, ok := registered.recovered(f); ok {
 		causes = append(causes, err)
 	}
 	if f.InnerFailure != nil {
-		causes = append(causes, &innerError{f.InnerFailure, r.causesOf(f.InnerFailure)})
+		causes = append(causes, &innerError{f.InnerFailure, registered.causesOf(f.InnerFailure)})
 	}
 	return causes
 }
 
-func (r *Registry) recovered(f *history.FailureDetails) (error, bool) {
-	for _, all := range [][]*namedError{r.errors, knownErrors, httpErrors} {
+func (registered namedErrors) recovered(f *history.FailureDetails) (error, bool) {
+	for _, all := range []namedErrors{registered, knownErrors, httpErrors} {
 		for _, n := range all {
 			if n.name == f.ErrorType {
 				return n.recover(f)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A family is what is known of the children that an instance's current
@@ -18,8 +19,8 @@ type family struct {
 	unborn []InstanceID
 }
 
-func (c *Client) family(ctx context.Context, parent InstanceID) (family, error) {
-	events, err := c.hub.History(ctx, string(parent))
+func familyOf(ctx context.Context, hub provider.Client, parent InstanceID) (family, error) {
+	events, err := hub.History(ctx, string(parent))
 	if err != nil {
 		return family{}, err
 	}
@@ -35,7 +36,7 @@ func (c *Client) family(ctx context.Context, parent InstanceID) (family, error) 
 				continue
 			}
 			seen[e.InstanceID] = true
-			if err := c.addChild(ctx, &f, e.InstanceID, start.Instance); err != nil {
+			if err := f.add(ctx, hub, e.InstanceID, start.Instance); err != nil {
 				return family{}, fmt.Errorf("child %s: %w", e.InstanceID, err)
 			}
 		}
@@ -43,10 +44,10 @@ func (c *Client) family(ctx context.Context, parent InstanceID) (family, error) 
 	return f, nil
 }
 
-// addChild adds an instance to f if its current execution was started by the
+// add adds an instance to f if its current execution was started by the
 // given parent, or if it may yet be.
-func (c *Client) addChild(ctx context.Context, f *family, id string, parent history.OrchestrationInstance) error {
-	events, err := c.hub.History(ctx, id)
+func (f *family) add(ctx context.Context, hub provider.Client, id string, parent history.OrchestrationInstance) error {
+	events, err := hub.History(ctx, id)
 	if err != nil {
 		return err
 	}

@@ -1,10 +1,13 @@
 package durable
 
 import (
+	"encoding/base64"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -157,4 +160,97 @@ func canonical(h http.Header) http.Header {
 		c[http.CanonicalHeaderKey(name)] = append(c[http.CanonicalHeaderKey(name)], h[name]...)
 	}
 	return c
+}
+
+// MarshalJSON returns the request in the form of the extension's
+// DurableHttpRequest. TotalTimeout, PollInterval and RetryStatus are the
+// orchestrator's, and not part of it.
+func (r HTTPRequest) MarshalJSON() ([]byte, error) { return marshalJSON(newHTTPRequestJSON(r, nil)) }
+
+// UnmarshalJSON reads the form of MarshalJSON.
+func (r *HTTPRequest) UnmarshalJSON(text []byte) error {
+	var j httpRequestJSON
+	if err := json.Unmarshal(text, &j); err != nil {
+		return err
+	}
+	read, err := j.request()
+	if err != nil {
+		return err
+	}
+	*r = read
+	return nil
+}
+
+// MarshalJSON returns the response in the form of the extension's
+// DurableHttpResponse.
+func (r HTTPResponse) MarshalJSON() ([]byte, error) {
+	text, exact := httpcall.Text([]byte(r.Content), "")
+	j := httpResponseJSON{StatusCode: r.StatusCode, Headers: headerJSON(r.Header), Content: &text}
+	if !exact || text != r.Content {
+		j.Bytes = new(base64.StdEncoding.EncodeToString([]byte(r.Content)))
+	}
+	return marshalJSON(j)
+}
+
+// UnmarshalJSON reads the form of MarshalJSON, and .NET's.
+func (r *HTTPResponse) UnmarshalJSON(text []byte) error {
+	var j httpResponseJSON
+	if err := json.Unmarshal(text, &j); err != nil {
+		return err
+	}
+	*r = HTTPResponse{StatusCode: j.StatusCode, Header: http.Header(j.Headers), Content: valueOr(j.Content)}
+	if j.Bytes != nil {
+		b, err := base64.StdEncoding.DecodeString(*j.Bytes)
+		if err != nil {
+			return fmt.Errorf("contentBytes: %w", err)
+		}
+		r.Content = string(b)
+	}
+	return nil
+}
+
+// poll returns the request that asks again, after one to the URL last. A
+// location is relative to that, and empty if it is the same.
+//
+// It is as the extension's CreateLocationPollRequest, with the rule of its later
+// versions that credentials are for the origin of the first request only: where
+// to ask is up to whoever answered, and must not get what is not theirs. They
+// take out Authorization and Cookie; here only headers that hold no key stay, and
+// those of crossOrigin.
+func (r HTTPRequest) poll(last *url.URL, location string, crossOrigin []string) (HTTPRequest, *url.URL, error) {
+	origin, err := url.Parse(r.URL)
+	if err != nil {
+		return r, nil, fmt.Errorf("read URL of HTTP request: %w", err)
+	}
+	at := last
+	if location != "" {
+		at, err = last.Parse(location)
+		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" {
+			return r, nil, &HTTPError{StatusCode: http.StatusAccepted, message: fmt.Sprintf(
+				"%s: the response says to ask again at a Location that is no HTTP URL", httpcall.Name(r.method(), last),
+			)}
+		}
+	}
+	r.Method, r.Content, r.URL = http.MethodGet, "", at.String()
+	r.Header = canonical(r.Header)
+	r.Header.Del(httpcall.FunctionsKey) // it is for one function, and the status is another
+	for name := range r.Header {
+		if strings.HasPrefix(name, "Content-") {
+			delete(r.Header, name) // there is no content
+		}
+	}
+	if !httpcall.SameOrigin(origin, at) {
+		httpcall.KeepSafe(r.Header, crossOrigin)
+		r.TokenSource = nil
+		delete(r.Header, "Host")
+	}
+	return r, at, nil
+}
+
+// method returns the verb of r.
+func (r HTTPRequest) method() string {
+	if r.Method == "" {
+		return http.MethodGet
+	}
+	return r.Method
 }

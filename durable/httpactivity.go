@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"time"
 
@@ -89,26 +88,6 @@ func checkReserved(f *Function) {
 	}
 }
 
-// builtIn returns the activity that every registry has under the given name, nil
-// if there is none.
-func (r *Registry) builtIn(name string) func(context.Context, *string) (*string, error) {
-	if !strings.EqualFold(name, string(HTTPActivityName)) {
-		return nil
-	}
-	cfg := r.worker.http.WithDefaults()
-	return func(ctx context.Context, input *string) (*string, error) {
-		in, err := decodeArgument[httpRequestJSON](input)
-		if err != nil {
-			return nil, NonRetryable(fmt.Errorf("decode HTTP request: %w", err))
-		}
-		resp, err := cfg.send(ctx, in)
-		if err != nil {
-			return nil, err
-		}
-		return encode(resp)
-	}
-}
-
 // send sends one request (Listener/TaskHttpActivityShim.cs, RunAsync).
 func (c HTTPConfig) send(ctx context.Context, in httpRequestJSON) (resp HTTPResponse, err error) {
 	r, err := in.request()
@@ -154,19 +133,6 @@ func (c HTTPConfig) authorize(ctx context.Context, r HTTPRequest) (http.Header, 
 	}
 	h.Set("Authorization", "Bearer "+token)
 	return h, nil
-}
-
-// counts reports whether a status is a failure: if it is among the codes to
-// retry or, when there are options without any, if it is not 2xx.
-func (j *retryJSON) counts(status int) bool {
-	switch {
-	case j == nil:
-		return false
-	case len(j.StatusCodesToRetry) == 0:
-		return status < 200 || status > 299
-	default:
-		return slices.Contains(j.StatusCodesToRetry, status)
-	}
 }
 
 // sendError returns what the activity fails with when a request got no response.

@@ -2,7 +2,6 @@ package durable
 
 import (
 	"bytes"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -14,8 +13,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/httpcall"
 )
 
 // httpRequestJSON is a request on the wire
@@ -137,25 +134,6 @@ func (j httpRequestJSON) request() (HTTPRequest, error) {
 	return r, nil
 }
 
-// MarshalJSON returns the request in the form of the extension's
-// DurableHttpRequest. TotalTimeout, PollInterval and RetryStatus are the
-// orchestrator's, and not part of it.
-func (r HTTPRequest) MarshalJSON() ([]byte, error) { return marshalJSON(newHTTPRequestJSON(r, nil)) }
-
-// UnmarshalJSON reads the form of MarshalJSON.
-func (r *HTTPRequest) UnmarshalJSON(text []byte) error {
-	var j httpRequestJSON
-	if err := json.Unmarshal(text, &j); err != nil {
-		return err
-	}
-	read, err := j.request()
-	if err != nil {
-		return err
-	}
-	*r = read
-	return nil
-}
-
 // httpResponseJSON is a response on the wire (DurableHttpResponse.cs). The last
 // member is ours, and there only if content is not the whole truth: .NET does
 // not read it.
@@ -164,34 +142,6 @@ type httpResponseJSON struct {
 	Headers    headerJSON `json:"headers"`
 	Content    *string    `json:"content"`
 	Bytes      *string    `json:"contentBytes,omitempty"` // in base64
-}
-
-// MarshalJSON returns the response in the form of the extension's
-// DurableHttpResponse.
-func (r HTTPResponse) MarshalJSON() ([]byte, error) {
-	text, exact := httpcall.Text([]byte(r.Content), "")
-	j := httpResponseJSON{StatusCode: r.StatusCode, Headers: headerJSON(r.Header), Content: &text}
-	if !exact || text != r.Content {
-		j.Bytes = new(base64.StdEncoding.EncodeToString([]byte(r.Content)))
-	}
-	return marshalJSON(j)
-}
-
-// UnmarshalJSON reads the form of MarshalJSON, and .NET's.
-func (r *HTTPResponse) UnmarshalJSON(text []byte) error {
-	var j httpResponseJSON
-	if err := json.Unmarshal(text, &j); err != nil {
-		return err
-	}
-	*r = HTTPResponse{StatusCode: j.StatusCode, Header: http.Header(j.Headers), Content: valueOr(j.Content)}
-	if j.Bytes != nil {
-		b, err := base64.StdEncoding.DecodeString(*j.Bytes)
-		if err != nil {
-			return fmt.Errorf("contentBytes: %w", err)
-		}
-		r.Content = string(b)
-	}
-	return nil
 }
 
 func marshalJSON(v any) ([]byte, error) {
@@ -294,4 +244,17 @@ func formatTimeSpan(d time.Duration) timeSpanString {
 		s += fmt.Sprintf(".%07d", ticks)
 	}
 	return timeSpanString(s)
+}
+
+// counts reports whether a status is a failure: if it is among the codes to
+// retry or, when there are options without any, if it is not 2xx.
+func (j *retryJSON) counts(status int) bool {
+	switch {
+	case j == nil:
+		return false
+	case len(j.StatusCodesToRetry) == 0:
+		return status < 200 || status > 299
+	default:
+		return slices.Contains(j.StatusCodesToRetry, status)
+	}
 }

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/httpcall"
 )
 
 // An httpCall is one call of [CallHTTP]. It decides the same as the extension's
@@ -103,51 +101,6 @@ func retryAfter(s string, now time.Time) (wait time.Duration, ok bool) {
 		return 0, false
 	}
 	return min(max(at.Sub(now), retryAfterMin), retryAfterMax), true
-}
-
-// poll returns the request that asks again, after one to the URL last. A
-// location is relative to that, and empty if it is the same.
-//
-// It is as the extension's CreateLocationPollRequest, with the rule of its later
-// versions that credentials are for the origin of the first request only: where
-// to ask is up to whoever answered, and must not get what is not theirs. They
-// take out Authorization and Cookie; here only headers that hold no key stay, and
-// those of crossOrigin.
-func (r HTTPRequest) poll(last *url.URL, location string, crossOrigin []string) (HTTPRequest, *url.URL, error) {
-	origin, err := url.Parse(r.URL)
-	if err != nil {
-		return r, nil, fmt.Errorf("read URL of HTTP request: %w", err)
-	}
-	at := last
-	if location != "" {
-		at, err = last.Parse(location)
-		if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Hostname() == "" {
-			return r, nil, &HTTPError{StatusCode: http.StatusAccepted, message: fmt.Sprintf(
-				"%s: the response says to ask again at a Location that is no HTTP URL", httpcall.Name(r.method(), last))}
-		}
-	}
-	r.Method, r.Content, r.URL = http.MethodGet, "", at.String()
-	r.Header = canonical(r.Header)
-	r.Header.Del(httpcall.FunctionsKey) // it is for one function, and the status is another
-	for name := range r.Header {
-		if strings.HasPrefix(name, "Content-") {
-			delete(r.Header, name) // there is no content
-		}
-	}
-	if !httpcall.SameOrigin(origin, at) {
-		httpcall.KeepSafe(r.Header, crossOrigin)
-		r.TokenSource = nil
-		delete(r.Header, "Host")
-	}
-	return r, at, nil
-}
-
-// method returns the verb of r.
-func (r HTTPRequest) method() string {
-	if r.Method == "" {
-		return http.MethodGet
-	}
-	return r.Method
 }
 
 // headerValue returns the first value of a header, however its name is spelled.

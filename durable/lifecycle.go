@@ -2,7 +2,6 @@ package durable
 
 import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 )
 
 // A LifecycleEvent says that an orchestration began or ended, for whoever
@@ -16,14 +15,4 @@ type LifecycleEvent struct {
 	Status history.RuntimeStatus
 	// Reason is the failure's message, or what the termination's sender gave.
 	Reason string
-}
-
-// lifecycle returns what a dispatcher tells of instances, nil if nobody listens.
-func (c Config) lifecycle() func(dispatch.LifecycleEvent) {
-	if c.Lifecycle == nil {
-		return nil
-	}
-	return func(e dispatch.LifecycleEvent) {
-		c.Lifecycle(LifecycleEvent{Name: e.Name, InstanceID: InstanceID(e.InstanceID), Status: e.Status, Reason: e.Reason})
-	}
 }

@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -45,71 +43,11 @@ type PurgeFilter struct {
 	Name        string // of the orchestrator; empty: any
 }
 
-// Purge removes all that is stored of an instance that has ended: its state,
-// its history and its payloads. With [Recursive] it removes the instance's
-// children too, and nothing at all if one of them has not ended. If it is cut
-// off, doing it again does the rest.
-//
-// An instance that is unknown makes it fail with [ErrInstanceNotFound], one that
-// has not ended with an *[InstanceStateError], and a hub that cannot purge with
-// [ErrNotSupported]. An instance that somebody starts anew or rewinds while it is
-// looked at stays: the error is an *[InstanceStateError] then too, or
-// [ErrInstanceChanged] if it has ended again.
-func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) (PurgeResult, error) {
-	n, err := c.purge(ctx, id, purgeOptionsOf(opts), new(provider.Query))
-	if err != nil {
-		err = fmt.Errorf("purge instance %s: %w", id, err)
-	}
-	return PurgeResult{Instances: n}, err
-}
-
 // Purges at a time, and the errors that the result of many tells of.
 const (
 	purgesAtOnce   = 10
 	maxPurgeErrors = 10
 )
-
-// PurgeMany purges the instances that filter selects, several at a time. Each is looked
-// at again before it goes, and stays if it does not match any more. An
-// instance that cannot be purged does not keep it from purging the others. If it
-// fails, is cut off, or ctx ends, the result says what was removed until then,
-// and doing it again does the rest.
-func (c *Client) PurgeMany(ctx context.Context, filter PurgeFilter, opts ...PurgeOption) (PurgeResult, error) {
-	o := purgeOptionsOf(opts)
-	ended := []history.RuntimeStatus{history.Completed, history.Failed, history.Canceled, history.Terminated}
-	statuses := slices.DeleteFunc(ended, func(s history.RuntimeStatus) bool {
-		return len(filter.Statuses) > 0 && !slices.Contains(filter.Statuses, s)
-	})
-	if len(statuses) == 0 {
-		return PurgeResult{}, nil
-	}
-	var tally purgeTally
-	var group errgroup.Group // not to be cut off by an error
-	group.SetLimit(purgesAtOnce)
-	query := provider.Query{
-		CreatedFrom: filter.CreatedFrom, CreatedTo: filter.CreatedTo, Statuses: statuses,
-		IDPrefix: filter.IDPrefix, Name: filter.Name,
-	}
-	var listErr error
-	unreadable := 0
-	for page, err := range c.pages(ctx, query) {
-		if err != nil {
-			listErr = err
-			break
-		}
-		unreadable += len(page.Unreadable)
-		for _, s := range page.Instances {
-			id := InstanceID(s.Instance.InstanceID)
-			group.Go(func() error {
-				n, err := c.purge(ctx, id, o, &query)
-				tally.add(id, n, err)
-				return nil
-			})
-		}
-	}
-	_ = group.Wait() // errors are in the tally
-	return PurgeResult{Instances: tally.instances, Unreadable: unreadable}, tally.error(listErr)
-}
 
 // purgeTally counts what purges came to.
 type purgeTally struct {
@@ -143,25 +81,32 @@ func (t *purgeTally) error(listErr error) error {
 	}
 }
 
-// purge purges an instance, and its descendants if o says so, children before
+// purge purges instances that match a query, for a client.
+type purge struct {
+	*Client
+	options  purgeOptions
+	matching *provider.Query
+}
+
+// run purges an instance, and its descendants if the options say so, children before
 // their parents so that they can be found again. It returns how many it purged: none
 // if the instance does not match the query now.
-func (c *Client) purge(ctx context.Context, id InstanceID, o purgeOptions, matching *provider.Query) (purged int, err error) {
-	purger, ok := c.hub.(provider.Purger)
-	root, err := c.ended(ctx, id)
+func (p *purge) run(ctx context.Context, id InstanceID) (purged int, err error) {
+	purger, ok := p.hub.(provider.Purger)
+	root, err := p.ended(ctx, id)
 	switch {
 	case err != nil:
 		return 0, err
 	case !ok:
 		return 0, ErrNotSupported
-	case !matching.Matches(root):
+	case !p.matching.Matches(root):
 		return 0, nil
 	case history.IsEntity(string(id)):
 		root = nil // it can go, whatever becomes of it meanwhile
 	}
 	generations, seen := [][]InstanceID{{id}}, map[InstanceID]*provider.InstanceState{id: root}
-	if o.recursive {
-		if generations, err = c.endedFamily(ctx, id, seen); err != nil {
+	if p.options.recursive {
+		if generations, err = p.endedFamily(ctx, id, seen); err != nil {
 			return 0, err
 		}
 	}
@@ -171,7 +116,7 @@ func (c *Client) purge(ctx context.Context, id InstanceID, o purgeOptions, match
 			case err == nil:
 				purged++
 			case errors.Is(err, provider.ErrInstanceChanged):
-				if _, now := c.ended(ctx, id); now != nil {
+				if _, now := p.ended(ctx, id); now != nil {
 					err = now // as if it had changed before it was looked at
 				}
 				return purged, err
@@ -186,8 +131,8 @@ func (c *Client) purge(ctx context.Context, id InstanceID, o purgeOptions, match
 // ended returns what is known of an instance, and an error if it has not ended. An
 // entity never does, and can be purged all the same (the extension's
 // HttpApiHandler.cs, HandleDeleteHistoryByIdRequestAsync).
-func (c *Client) ended(ctx context.Context, id InstanceID) (*provider.InstanceState, error) {
-	s, err := c.instance(ctx, id, provider.Fetch{})
+func (p *purge) ended(ctx context.Context, id InstanceID) (*provider.InstanceState, error) {
+	s, err := p.instance(ctx, id, provider.Fetch{})
 	switch {
 	case err != nil:
 		return nil, err
@@ -199,12 +144,12 @@ func (c *Client) ended(ctx context.Context, id InstanceID) (*provider.InstanceSt
 
 // endedFamily returns an instance and its descendants, by generation. All of
 // them have ended, as seen, which has the instance, says of each.
-func (c *Client) endedFamily(ctx context.Context, root InstanceID, seen map[InstanceID]*provider.InstanceState) ([][]InstanceID, error) {
+func (p *purge) endedFamily(ctx context.Context, root InstanceID, seen map[InstanceID]*provider.InstanceState) ([][]InstanceID, error) {
 	generations := [][]InstanceID{{root}}
 	for {
 		var next []InstanceID
 		for _, parent := range generations[len(generations)-1] {
-			f, err := c.family(ctx, parent)
+			f, err := familyOf(ctx, p.hub, parent)
 			if err != nil {
 				return nil, err
 			}
@@ -212,7 +157,7 @@ func (c *Client) endedFamily(ctx context.Context, root InstanceID, seen map[Inst
 				if _, again := seen[child]; again {
 					continue
 				}
-				s, err := c.ended(ctx, child)
+				s, err := p.ended(ctx, child)
 				if errors.Is(err, ErrInstanceNotFound) {
 					s, err = new(provider.InstanceState), nil // what is left of it can go
 				}

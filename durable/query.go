@@ -1,9 +1,6 @@
 package durable
 
 import (
-	"context"
-	"fmt"
-	"iter"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -82,31 +79,6 @@ func (q Query) rows() provider.Query {
 	}
 }
 
-// List returns one page of the instances that match q.
-func (c *Client) List(ctx context.Context, q Query) (*Page, error) {
-	p, err := c.list(ctx, q.rows())
-	if err != nil {
-		return nil, err
-	}
-	return &Page{
-		Instances:    converted(p.Instances, func(s *provider.InstanceState) *InstanceState { return (*InstanceState)(s) }),
-		Continuation: p.Continuation,
-		Unreadable:   converted(p.Unreadable, func(u provider.UnreadableInstance) UnreadableInstance { return UnreadableInstance(u) }),
-	}, nil
-}
-
-func (c *Client) list(ctx context.Context, q provider.Query) (*provider.Page, error) {
-	err := checkTexts("Query", q)
-	if err != nil {
-		return nil, fmt.Errorf("list instances: %w", err)
-	}
-	p, err := c.hub.Instances(ctx, q)
-	if err != nil {
-		return nil, fmt.Errorf("list instances: %w", err)
-	}
-	return p, nil
-}
-
 // converted returns what convert makes of each element.
 func converted[From, To any](all []From, convert func(From) To) []To {
 	to := make([]To, len(all))
@@ -114,37 +86,4 @@ func converted[From, To any](all []From, convert func(From) To) []To {
 		to[i] = convert(e)
 	}
 	return to
-}
-
-// All returns an iterator over all instances that match q, beginning with the
-// page that q asks for. It reads page by page, as far as it is ranged over. If
-// a page cannot be read it yields the error, and ends. It passes over instances that
-// are unreadable, which [Client.List] reports.
-func (c *Client) All(ctx context.Context, q Query) iter.Seq2[*InstanceState, error] {
-	return func(yield func(*InstanceState, error) bool) {
-		for page, err := range c.pages(ctx, q.rows()) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, s := range page.Instances {
-				if !yield((*InstanceState)(s), nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// pages is All by page.
-func (c *Client) pages(ctx context.Context, q provider.Query) iter.Seq2[*provider.Page, error] {
-	return func(yield func(*provider.Page, error) bool) {
-		for {
-			page, err := c.list(ctx, q)
-			if !yield(page, err) || err != nil || page.Continuation == "" {
-				return
-			}
-			q.Continuation = page.Continuation
-		}
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -135,7 +136,7 @@ type Registry struct {
 	byName  map[functionName]*Function
 	byCode  byFunction[*Function]
 	byState map[reflect.Type]*Function // entities
-	errors  []*namedError              // in the order in which they were added
+	errors  namedErrors
 	worker  workerSettings
 }
 
@@ -290,3 +291,75 @@ func (r *Registry) functionOf(kind functionKind, fn any) (*Function, error) {
 	}
 	return nil, fmt.Errorf("durable: %s %s is not registered; add it to the registry with a name", kind, symbolOf(v.Pointer()))
 }
+
+// entityOf returns the entity whose state is a t.
+func (r *Registry) entityOf(t reflect.Type) (*Function, error) {
+	if r == nil {
+		return nil, fmt.Errorf("durable: which entities have %v as their state is not known without a registry; use an EntityID", t)
+	}
+	if f := r.byState[t]; f != nil {
+		return f, nil
+	}
+	return nil, fmt.Errorf("durable: no entity has %v as its state; add it to the registry with durable.Entity", t)
+}
+
+// entityNamed returns the entity with the given wire name, nil if there is none.
+func (r *Registry) entityNamed(name string) *Function {
+	return r.byName[functionName{kind: entityKind, name: strings.ToUpper(name)}]
+}
+
+// builtIn returns the activity that every registry has under the given name, nil
+// if there is none.
+func (r *Registry) builtIn(name string) func(context.Context, *string) (*string, error) {
+	if !strings.EqualFold(name, string(HTTPActivityName)) {
+		return nil
+	}
+	cfg := r.worker.http.WithDefaults()
+	return func(ctx context.Context, input *string) (*string, error) {
+		in, err := decodeArgument[httpRequestJSON](input)
+		if err != nil {
+			return nil, NonRetryable(fmt.Errorf("decode HTTP request: %w", err))
+		}
+		resp, err := cfg.send(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		return encode(resp)
+	}
+}
+
+// Lookup returns what fn, an orchestrator's or an activity's function, was
+// registered as.
+func (r *Registry) Lookup(fn any) (*Function, error) {
+	v := reflect.ValueOf(fn)
+	if v.Kind() != reflect.Func || v.IsNil() {
+		return nil, fmt.Errorf("durable: a %T is no function", fn)
+	}
+	if named := v.Type(); named.Name() != "" {
+		unnamed := reflect.FuncOf(slices.Collect(named.Ins()), slices.Collect(named.Outs()), named.IsVariadic())
+		v = v.Convert(unnamed)
+	}
+	if f, ok := r.byCode.get(v); ok {
+		return f, nil
+	}
+	return nil, fmt.Errorf("durable: %s is not registered; add it to the registry with a name", symbolOf(v.Pointer()))
+}
+
+// Version returns the version that an orchestrator is for, empty if it is for
+// all.
+func (f *Function) Version() Version { return f.version }
+
+// Replace returns a copy of r in which f is the function of its kind, name and
+// version, whether r has one or not. Calls by reference to the one that it
+// replaces reach f; f's own Go function is not known to the copy. It is for
+// tests that put something else in a function's place.
+func (r *Registry) Replace(f *Function) *Registry {
+	other := *r
+	other.byName = maps.Clone(r.byName)
+	other.byName[keyOf(f)] = f
+	return &other
+}
+
+// WithLogger returns a copy of r whose orchestrators log to l, unless a [Worker]
+// runs them, which has its own.
+func (r *Registry) WithLogger(l *slog.Logger) *Registry { return r.withLogger(l) }

@@ -118,7 +118,7 @@ func retried[O any](ctx *Context, p *RetryPolicy, begin func(*replay.Future)) *T
 	task := newTask[O](begin)
 	x.Retry(&task.f, func(last *replay.Future) *replay.Future {
 		for attempt := 1; ; attempt++ {
-			wait, ok := policy.next(attempt, x.Now().Sub(began), ctx.registry.failureOf(last))
+			wait, ok := policy.next(attempt, x.Now().Sub(began), taskFailure(ctx.registry, last))
 			if !ok {
 				return last
 			}

@@ -16,8 +16,6 @@ type startOptions struct {
 	at      time.Time
 }
 
-func (id InstanceID) applyStart(o *startOptions) { o.id = id }
-
 // Tags are names with values that an instance is started with. Its children
 // inherit them. As an [ActivityOption] they are for the activity to see, and as
 // a [SubOrchestrationOption] they are added to what the child inherits. Several

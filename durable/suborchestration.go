@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
@@ -23,8 +22,6 @@ type subOrchestrationOptions struct {
 	tags     map[string]string
 	detached bool
 }
-
-func (id InstanceID) applySubOrchestration(o *subOrchestrationOptions) { o.id = id }
 
 // FireAndForget is the [SubOrchestrationOption] that lets a child go its own way:
 // it does not tell its parent how it ended. The task is complete at once, with the
@@ -127,19 +124,8 @@ func callSubOrchestrator[O any](ctx *Context, name string, version Version, in a
 	return endedTask[O](ctx, nil)
 }
 
-// checkChildID returns an error if a child cannot have the ID, which is empty if
-// none was chosen. The texts are the extension's
-// (DurableOrchestrationContext.cs, CallDurableTaskFunctionAsync).
-func (c *Context) checkChildID(id InstanceID) error {
-	if id == "" {
-		return nil
-	}
-	if err := ValidateInstanceID(id); err != nil {
-		return err
-	}
-	parent := c.ParentInstanceID()
-	if strings.EqualFold(string(id), string(c.InstanceID())) || parent != "" && strings.EqualFold(string(id), string(parent)) {
-		return &InstanceIDError{ID: id, Reason: "The instance ID of a sub-orchestration must be different than the instance ID of a parent orchestration."}
-	}
-	return nil
+// StartFrom starts an instance of the orchestrator from an operation of an entity,
+// as [StartOrchestration] does.
+func (n OrchestratorName[I, O]) StartFrom(ctx *EntityContext, in I, opts ...StartOption) (InstanceID, error) {
+	return ctx.start(string(n), "", in, opts)
 }

@@ -100,7 +100,7 @@ func result[T any](f *replay.Future) (T, error) {
 	case *history.SubOrchestrationInstanceCompleted:
 		payload = e.Result
 	case *history.TaskFailed, *history.SubOrchestrationInstanceFailed:
-		return zero, contextOf(f).registry.failureOf(f)
+		return zero, taskFailure(contextOf(f).registry, f)
 	case *history.EventRaised:
 		payload = e.Input
 	}

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -29,43 +28,12 @@ type recursively bool
 func (r recursively) applyTerminate(o *terminateOptions) { o.recursive = bool(r) }
 func (r recursively) applyPurge(o *purgeOptions)         { o.recursive = bool(r) }
 
-// Terminate ends an instance as soon as it is next looked at; reason becomes
-// its output. One that has not started never will. Activities that run go on.
-// So do the instance's children, unless [Recursive] is among opts. An instance
-// that is unknown or has ended makes it fail with [ErrInstanceNotFound] or
-// [ErrInstanceEnded].
-//
-// A recursive Terminate waits, until ctx ends, for each instance to have ended:
-// only then it is certain which children it has. It fails with
-// [ErrInstanceEnded] only if all of them had ended.
-func (c *Client) Terminate(ctx context.Context, id InstanceID, reason string, opts ...TerminateOption) error {
-	var o terminateOptions
-	for _, opt := range opts {
-		opt.applyTerminate(&o)
-	}
-	var err error
-	if o.recursive {
-		err = c.terminateAll(ctx, id, reason)
-	} else {
-		err = c.terminate(ctx, id, reason)
-	}
-	if err != nil {
-		return fmt.Errorf("terminate instance %s: %w", id, err)
-	}
-	return nil
-}
-
-func (c *Client) terminate(ctx context.Context, id InstanceID, reason string) error {
-	e := &history.ExecutionTerminated{Header: history.NewHeader(c.now()), Reason: &reason}
-	return c.send(ctx, id, e, OperationTerminate)
-}
-
 // familiesAtOnce bounds how many instances of a family are worked on at a time.
 const familiesAtOnce = 10
 
-// terminateAll terminates an instance and its descendants, one generation after
+// terminateFamily terminates an instance and its descendants, one generation after
 // the other.
-func (c *Client) terminateAll(ctx context.Context, root InstanceID, reason string) error {
+func terminateFamily(ctx context.Context, c *Client, root InstanceID, reason string) error {
 	rootErr := c.terminate(ctx, root, reason)
 	if rootErr != nil && !errors.Is(rootErr, ErrInstanceEnded) {
 		return rootErr
@@ -78,7 +46,7 @@ func (c *Client) terminateAll(ctx context.Context, root InstanceID, reason strin
 		group.SetLimit(familiesAtOnce)
 		for i, parent := range generation {
 			group.Go(func() error {
-				children, err := c.childrenOfEnded(groupCtx, parent)
+				children, err := childrenOfEnded(groupCtx, c.hub, parent)
 				if err != nil {
 					return fmt.Errorf("children of instance %s: %w", parent, err)
 				}
@@ -114,17 +82,17 @@ const birthPatience = 5 * time.Second
 
 // childrenOfEnded waits until an instance has ended and its children have begun,
 // and returns them.
-func (c *Client) childrenOfEnded(ctx context.Context, id InstanceID) ([]InstanceID, error) {
+func childrenOfEnded(ctx context.Context, hub provider.Client, id InstanceID) ([]InstanceID, error) {
 	var waited time.Duration // since it has ended
 	for interval := waitIntervalMin; ; interval = min(interval*3/2, waitIntervalMax) {
-		s, err := c.hub.Instance(ctx, string(id), provider.Fetch{})
+		s, err := hub.Instance(ctx, string(id), provider.Fetch{})
 		switch {
 		case errors.Is(err, ErrInstanceNotFound):
 			return nil, nil // purged in the meantime
 		case err != nil:
 			return nil, err
 		case s.Status.IsTerminal():
-			f, err := c.family(ctx, id)
+			f, err := familyOf(ctx, hub, id)
 			if err != nil || len(f.unborn) == 0 || waited >= birthPatience {
 				return f.children, err
 			}

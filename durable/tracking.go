@@ -1,11 +1,7 @@
 package durable
 
 import (
-	"context"
-	"fmt"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A TrackingQuery selects a page of tracking records.
@@ -30,26 +26,4 @@ type TrackingRecord struct {
 	Event history.Event
 	// Shortened names the members of Event that were truncated.
 	Shortened []string
-}
-
-// Tracking returns a page of the tracking records of an instance: every event of all
-// its executions, oldest first, whether their histories are still there or not. A hub
-// that keeps no tracking records makes it fail with [ErrNotSupported].
-func (c *Client) Tracking(ctx context.Context, id InstanceID, q TrackingQuery) (*TrackingPage, error) {
-	tracker, ok := c.hub.(provider.Tracker)
-	if !ok {
-		return nil, fmt.Errorf("read tracking records of instance %s: %w", id, ErrNotSupported)
-	}
-	err := checkTexts("instance ID", id)
-	if err != nil {
-		return nil, fmt.Errorf("read tracking records of instance %q: %w", id, err)
-	}
-	page, err := tracker.Tracking(ctx, string(id), provider.TrackingQuery(q))
-	if err != nil {
-		return nil, fmt.Errorf("read tracking records of instance %s: %w", id, err)
-	}
-	return &TrackingPage{
-		Records:      converted(page.Records, func(r provider.TrackingRecord) TrackingRecord { return TrackingRecord(r) }),
-		Continuation: page.Continuation,
-	}, nil
 }

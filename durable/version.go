@@ -67,16 +67,3 @@ func parseVersion(s string) (numbers [4]int, ok bool) {
 	}
 	return numbers, true
 }
-
-// Version returns the version that the instance was started with, and keeps
-// until it continues as new with another. It is empty if it has none.
-func (c *Context) Version() Version { return Version(c.x.Started().Version) }
-
-// VersionAtLeast reports whether the instance's version is v or newer, by
-// [Version.Compare]. It lets one orchestrator do new things for new instances,
-// while those that are under way go on as they began:
-//
-//	if ctx.VersionAtLeast("1.1") {
-//		…
-//	}
-func (c *Context) VersionAtLeast(v Version) bool { return c.Version().Compare(v) >= 0 }

@@ -1,7 +1,5 @@
 package durable
 
-import "fmt"
-
 // A VersionMatchStrategy says which instances a worker takes, by their version
 // and its own (DurableTask.Core/Settings/VersioningSettings.cs,
 // VersionMatchStrategy). A worker without a version takes all.
@@ -39,18 +37,3 @@ var failureNames = map[VersionFailureStrategy]string{RejectMismatch: "Reject", F
 
 // String returns the name that host.json has for s.
 func (s VersionFailureStrategy) String() string { return failureNames[s] }
-
-// checkVersion says why a worker does not take an instance of a version, nil if
-// it does.
-func (c Config) checkVersion(instance string) error {
-	order := Version(instance).Compare(c.Version)
-	switch {
-	case c.Version.key() == "":
-		return nil
-	case c.VersionMatch == MatchStrict && order != 0:
-		return fmt.Errorf("the orchestration version '%s' does not match the worker version '%s'", instance, c.Version)
-	case c.VersionMatch == MatchCurrentOrOlder && order > 0:
-		return fmt.Errorf("the orchestration version '%s' is greater than the worker version '%s'", instance, c.Version)
-	}
-	return nil
-}

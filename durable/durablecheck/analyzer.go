@@ -1,10 +1,13 @@
 package durablecheck
 
 import (
+	"cmp"
 	"go/ast"
 	"go/token"
 	"go/types"
 	"reflect"
+	"slices"
+	"strings"
 
 	"golang.org/x/tools/go/analysis"
 )
@@ -153,4 +156,600 @@ func qualified(obj types.Object) string {
 		return name
 	}
 	return obj.Pkg().Name() + "." + name
+}
+
+// resolve finds out what functions do through others. Each fact spreads from
+// callee to caller in rounds, so that the shortest way is the one that is
+// told.
+func (c *checker) resolve() {
+	c.spread(func(f *function) func() {
+		if f.durable != nil {
+			return nil
+		}
+		for _, call := range f.calls {
+			if d := c.durableOf(call.callee); d != nil {
+				return func() { f.durable = d }
+			}
+		}
+		return nil
+	})
+	for _, f := range c.functions {
+		for _, call := range f.calls {
+			if d := c.durableOf(call.callee); d != nil {
+				c.durableAt(f, call.pos, call.deferred, call.loops, d)
+			}
+		}
+		for _, loop := range f.loops {
+			c.orderLeak(f, loop)
+		}
+	}
+	c.spread(func(f *function) func() {
+		for _, call := range f.calls {
+			if call.order == returned && !f.unordered && !f.root().orchestrator && c.isUnordered(call.callee) {
+				return func() { f.unordered = true }
+			}
+		}
+		return nil
+	})
+	for _, f := range c.functions {
+		for _, call := range f.calls {
+			if call.order == kept || call.order == returned && f.root().orchestrator {
+				if c.isUnordered(call.callee) {
+					c.use(f, call.pos, mapOrder.about("what "+chain([]step{c.stepOf(call.callee)}, c.path)+" returns"))
+				}
+			}
+		}
+		slices.SortStableFunc(f.uses, func(a, b use) int { return cmp.Compare(a.pos, b.pos) })
+		f.reaches = map[rule]finding{}
+		for _, u := range f.uses {
+			if _, ok := f.reaches[u.finding.Rule]; !ok {
+				f.reaches[u.finding.Rule] = u.finding
+			}
+		}
+	}
+	c.spread(func(f *function) func() {
+		found := map[rule]finding{}
+		for _, call := range f.calls {
+			if call.ignored {
+				continue
+			}
+			for _, r := range c.reachedThrough(f, call.callee) {
+				_, known := f.reaches[r.Rule]
+				if _, ok := found[r.Rule]; !ok && !known {
+					found[r.Rule] = r
+				}
+			}
+		}
+		if len(found) == 0 {
+			return nil
+		}
+		return func() {
+			for r, finding := range found {
+				f.reaches[r] = finding
+			}
+		}
+	})
+}
+
+// spread asks for every function what it learns from those it calls, and lets
+// all of them learn it at once, until none learns anything more.
+func (c *checker) spread(learn func(*function) func()) {
+	for {
+		var news []func()
+		for _, f := range c.functions {
+			if apply := learn(f); apply != nil {
+				news = append(news, apply)
+			}
+		}
+		if len(news) == 0 {
+			return
+		}
+		for _, apply := range news {
+			apply()
+		}
+	}
+}
+
+// durableOf returns the durable call that obj makes, as its caller sees it.
+func (c *checker) durableOf(obj types.Object) *durableUse {
+	var d *durableUse
+	if f, ok := c.byObject[obj]; ok {
+		if d = f.durable; d == nil || f.outer != nil {
+			return d
+		}
+	} else if s := c.summaryOf(obj); s != nil {
+		d = s.Durable
+	}
+	if d == nil {
+		return nil
+	}
+	return d.through(c.stepOf(obj))
+}
+
+func (c *checker) isUnordered(obj types.Object) bool {
+	if f, ok := c.byObject[obj]; ok {
+		return f.unordered
+	}
+	s := c.summaryOf(obj)
+	return s != nil && s.Unordered
+}
+
+// reachedThrough returns what f is to blame for when it mentions obj, one
+// finding a rule, in the order of the rules.
+func (c *checker) reachedThrough(f *function, obj types.Object) []finding {
+	var reached []finding
+	if callee, ok := c.byObject[obj]; ok {
+		if callee.root().orchestrator {
+			return nil // reported there
+		}
+		for _, r := range rules {
+			if found, ok := callee.reaches[r]; ok {
+				if callee.outer == nil {
+					found = found.through(callee.step)
+				}
+				reached = append(reached, found)
+			}
+		}
+	} else if s := c.summaryOf(obj); s != nil {
+		same := s.Module == c.module
+		if fn, ok := obj.(*types.Func); ok && same && isOrchestrator(fn.Signature()) {
+			return nil // reported there
+		}
+		if !same && f.initialiser {
+			return nil
+		}
+		for _, found := range s.Reaches {
+			if same || found.Rule.crosses() {
+				reached = append(reached, found.through(c.stepOf(obj)))
+			}
+		}
+		if !same && len(reached) > 1 && f.root().orchestrator {
+			reached = reached[:1]
+		}
+	}
+	if f.initialiser {
+		reached = slices.DeleteFunc(reached, func(found finding) bool { return !dependsOnProcess(found.Rule) })
+	}
+	return reached
+}
+
+// stepOf returns obj as it stands in a chain of calls.
+func (c *checker) stepOf(obj types.Object) step {
+	return step{Path: packagePath(obj.Pkg()), Name: qualified(obj)}
+}
+
+// summaryOf returns the facts of an object of another package, nil if there
+// are none.
+func (c *checker) summaryOf(obj types.Object) *summary {
+	if obj.Pkg() == nil || obj.Pkg() == c.Pkg {
+		return nil
+	}
+	s, ok := c.imported[obj]
+	if !ok {
+		s = new(summary)
+		if !c.ImportObjectFact(obj, s) {
+			s = nil
+		}
+		c.imported[obj] = s
+	}
+	return s
+}
+
+// report reports what orchestrators do, and what they do through others.
+func (c *checker) report() {
+	var all []use
+	for _, f := range c.functions {
+		if !f.root().orchestrator {
+			continue
+		}
+		all = append(all, f.uses...)
+		for _, call := range f.calls {
+			if call.ignored {
+				continue
+			}
+			for _, found := range c.reachedThrough(f, call.callee) {
+				all = append(all, use{call.pos, found})
+			}
+		}
+	}
+	slices.SortStableFunc(all, func(a, b use) int { return cmp.Compare(a.pos, b.pos) })
+	type key struct {
+		file    string
+		line    int
+		message string
+	}
+	seen := map[key]bool{}
+	for _, u := range all {
+		at := c.Fset.Position(u.pos)
+		message := u.finding.message(c.path)
+		k := key{at.Filename, at.Line, message}
+		if u.finding.Rule == ruleDefer {
+			k.message = "" // one is enough of a call and what is called on its result
+		}
+		if seen[k] {
+			continue
+		}
+		seen[k] = true
+		c.Report(analysis.Diagnostic{Pos: u.pos, Category: string(u.finding.Rule), Message: message})
+	}
+}
+
+// export tells packages that import this one what its exported functions and
+// variables do.
+func (c *checker) export() {
+	summaries := map[types.Object]*summary{}
+	of := func(obj types.Object) *summary {
+		if summaries[obj] == nil {
+			summaries[obj] = &summary{Module: c.module}
+		}
+		return summaries[obj]
+	}
+	for obj, f := range c.byObject {
+		if !obj.Exported() || f.outer != nil {
+			continue
+		}
+		if f.durable != nil {
+			of(obj).Durable = f.durable
+		}
+		if f.unordered {
+			of(obj).Unordered = true
+		}
+		for _, r := range rules {
+			if found, ok := f.reaches[r]; ok {
+				of(obj).Reaches = append(of(obj).Reaches, found)
+			}
+		}
+	}
+	for fn := range c.mutators {
+		if fn.Exported() {
+			of(fn).Mutates = true
+		}
+	}
+	for v := range c.mutable {
+		if v.Pkg() == c.Pkg && v.Exported() {
+			of(v).Mutable = true
+		}
+	}
+	for obj, s := range summaries {
+		c.ExportObjectFact(obj, s)
+	}
+}
+
+// orderLeak reports that the order of a range over a map can be seen behind
+// it, or notes that f returns a slice in that order.
+func (c *checker) orderLeak(f *function, loop *mapLoop) {
+	if loop.reported {
+		return
+	}
+	l := &leakCheck{checker: c, f: f, loop: loop.stmt, changing: map[types.Object]bool{}}
+	for _, e := range []ast.Expr{loop.stmt.Key, loop.stmt.Value} {
+		if id, ok := e.(*ast.Ident); ok && !isBlank(id) {
+			l.changing[c.TypesInfo.ObjectOf(id)] = true
+		}
+	}
+	if id, ok := loop.stmt.Key.(*ast.Ident); ok && !isBlank(id) && !isSequenceOfValues(c.TypesInfo, loop.stmt.X) {
+		l.key = c.TypesInfo.ObjectOf(id)
+	}
+	ast.Inspect(loop.stmt.Body, l.learn)
+	ast.Inspect(loop.stmt.Body, l.visit)
+	if l.leak == "" && l.counts && l.breaks {
+		l.leak = "stops early at one or another key"
+	}
+	if l.leak == "" && l.slice != nil {
+		if !f.root().orchestrator && f.outer == nil && c.isReturned(f, l.slice) {
+			f.unordered = true
+			return
+		}
+		l.leak = "appends to " + l.slice.Name() + ", which is not sorted afterwards,"
+	}
+	if l.leak != "" {
+		adv := advice{ruleMapOrder, l.leak + " in another order on each replay", durableOrder.instead}
+		c.use(f, loop.stmt.Pos(), adv.about("ranging over "+loop.name))
+	}
+}
+
+// durableAt reports a durable call, made by f or by what it calls at pos,
+// where none may be.
+func (c *checker) durableAt(f *function, pos token.Pos, deferred bool, loops []*mapLoop, d *durableUse) {
+	if deferred {
+		found := inDefer.about(d.Call)
+		found.Via = d.Via
+		c.use(f, pos, found)
+	}
+	for _, loop := range loops {
+		c.durableInLoop(f, loop, d)
+	}
+}
+
+// findMutators finds the methods of the package at hand that change what they
+// are called on: those that assign a part of their receiver, or call such a
+// method on a part of it.
+func (c *checker) findMutators() {
+	c.mutators = map[*types.Func]bool{}
+	type method struct {
+		fn       *types.Func
+		receiver types.Object
+		body     *ast.BlockStmt
+	}
+	var methods []method
+	for _, file := range c.Files {
+		for _, decl := range file.Decls {
+			d, ok := decl.(*ast.FuncDecl)
+			if !ok || d.Recv == nil || d.Body == nil || len(d.Recv.List[0].Names) == 0 {
+				continue
+			}
+			fn, _ := c.TypesInfo.Defs[d.Name].(*types.Func)
+			receiver := c.TypesInfo.Defs[d.Recv.List[0].Names[0]]
+			if fn != nil && receiver != nil {
+				methods = append(methods, method{fn, receiver, d.Body})
+			}
+		}
+	}
+	for again := true; again; {
+		again = false
+		for _, m := range methods {
+			if c.mutators[m.fn] {
+				continue
+			}
+			c.changes(m.body, false, func(e ast.Expr, how change, _ bool) {
+				if rootVariable(c.TypesInfo, e) == m.receiver && changesReceiver(c.TypesInfo, m.receiver, e, how) {
+					c.mutators[m.fn], again = true, true
+				}
+			})
+		}
+	}
+}
+
+// mutates reports whether fn changes what it is called on. Of other modules'
+// types that is their own affair.
+func (c *checker) mutates(fn *types.Func) bool {
+	if fn.Signature().Recv() == nil {
+		return false
+	}
+	if fn.Pkg() == c.Pkg {
+		return c.mutators[fn]
+	}
+	if standardMutators[packagePath(fn.Pkg())+"."+receiver(fn)] {
+		return true
+	}
+	s := c.summaryOf(fn)
+	return s != nil && s.Mutates && s.Module == c.module
+}
+
+// sortedAfter reports whether f sorts v, or the parts of v one after the
+// other, behind pos.
+func (c *checker) sortedAfter(f *function, v types.Object, pos token.Pos) bool {
+	of := map[types.Object]bool{v: true}
+	found := false
+	ast.Inspect(f.root().body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.RangeStmt:
+			if mentionsAny(c.TypesInfo, n.X, of) {
+				for _, e := range []ast.Expr{n.Key, n.Value} {
+					if id, ok := e.(*ast.Ident); ok {
+						if obj := c.TypesInfo.ObjectOf(id); obj != nil {
+							of[obj] = true
+						}
+					}
+				}
+			}
+		case *ast.CallExpr:
+			if n.Pos() < pos {
+				return true
+			}
+			fn := calleeOf(c.TypesInfo, n)
+			if fn == nil || !sorts(fn) {
+				return true
+			}
+			if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && mentionsAny(c.TypesInfo, sel.X, of) {
+				found = true
+			}
+			for _, arg := range n.Args {
+				found = found || mentionsAny(c.TypesInfo, arg, of)
+			}
+		}
+		return !found
+	})
+	return found
+}
+
+// isReturned reports whether f returns v.
+func (c *checker) isReturned(f *function, v types.Object) bool {
+	var t *ast.FuncType
+	found := false
+	ast.Inspect(f.body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			t = n.Type
+		case *ast.FuncLit:
+			if n != f.body {
+				return false
+			}
+			t = n.Type
+		case *ast.ReturnStmt:
+			for _, e := range n.Results {
+				id, ok := ast.Unparen(e).(*ast.Ident)
+				found = found || ok && c.TypesInfo.Uses[id] == v
+			}
+		}
+		return true
+	})
+	if t == nil || t.Results == nil {
+		return found
+	}
+	for _, field := range t.Results.List {
+		for _, name := range field.Names {
+			found = found || c.TypesInfo.Defs[name] == v
+		}
+	}
+	return found
+}
+
+// durableInLoop reports a durable call within a range over a map.
+func (c *checker) durableInLoop(f *function, loop *mapLoop, d *durableUse) {
+	if loop.reported {
+		return
+	}
+	loop.reported = true
+	adv := *durableOrder
+	adv.because = "makes durable calls (" + d.text(c.path) + ") in another order on each replay"
+	c.use(f, loop.stmt.Pos(), adv.about("ranging over "+loop.name))
+}
+
+// mutableVariables returns the package-level variables that the package at
+// hand changes, and notes where: those that are assigned, in whole or in part,
+// whose address is taken, or on which a method is called that changes them,
+// anywhere but in their declaration and in init functions. Tests that replace a
+// variable of the package do not count, and neither do lines with a comment
+// that allows it.
+func (c *checker) mutableVariables() map[*types.Var]bool {
+	c.written = map[*ast.Ident]bool{}
+	mutable := map[*types.Var]bool{}
+	for _, file := range c.Files {
+		test := c.isTest(file.Pos())
+		note := func(e ast.Expr, how change, atInit bool) {
+			id := root(c.TypesInfo, e)
+			if id == nil {
+				return
+			}
+			v, ok := c.TypesInfo.Uses[id].(*types.Var)
+			if !ok || !isPackageLevel(v) {
+				return
+			}
+			c.written[id] = true
+			if !atInit && !c.ignores.at(e.Pos()) && (!test || c.isTest(v.Pos())) {
+				mutable[v] = true
+			}
+		}
+		for _, decl := range file.Decls {
+			fn, ok := decl.(*ast.FuncDecl)
+			c.changes(decl, !ok || fn.Recv == nil && fn.Name.Name == "init", note)
+		}
+	}
+	return mutable
+}
+
+// changes calls note for everything that n changes, or may. What a function
+// literal does is not done while the package is initialised.
+func (c *checker) changes(n ast.Node, atInit bool, note func(e ast.Expr, how change, atInit bool)) {
+	ast.Inspect(n, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncLit:
+			if atInit {
+				c.changes(n.Body, false, note)
+				return false
+			}
+		case *ast.AssignStmt:
+			if n.Tok != token.DEFINE {
+				for _, e := range n.Lhs {
+					note(e, assigned, atInit)
+				}
+			}
+		case *ast.IncDecStmt:
+			note(n.X, assigned, atInit)
+		case *ast.RangeStmt:
+			if n.Tok == token.ASSIGN {
+				for _, e := range []ast.Expr{n.Key, n.Value} {
+					if e != nil {
+						note(e, assigned, atInit)
+					}
+				}
+			}
+		case *ast.UnaryExpr:
+			if n.Op == token.AND {
+				note(n.X, addressed, atInit)
+			}
+		case *ast.CallExpr:
+			c.callChanges(n, func(e ast.Expr, how change) { note(e, how, atInit) })
+		}
+		return true
+	})
+}
+
+// callChanges calls note for what a call changes.
+func (c *checker) callChanges(n *ast.CallExpr, note func(e ast.Expr, how change)) {
+	switch fn := calleeOf(c.TypesInfo, n).(type) {
+	case *types.Builtin:
+		if fn.Name() == "delete" || fn.Name() == "clear" {
+			note(n.Args[0], assignedPart)
+		}
+	case *types.Func:
+		if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && c.mutates(fn) {
+			note(sel.X, called)
+		}
+	}
+}
+
+// variables collects what it means to mention the package-level variables that
+// a declaration declares. One that is initialised with a function stands for
+// it. One whose initialiser asks for the time, a random number or the
+// environment holds another value in each process.
+func (c *checker) variables(spec *ast.ValueSpec) {
+	for i, name := range spec.Names {
+		v, ok := c.TypesInfo.Defs[name].(*types.Var)
+		if !ok || len(spec.Values) == 0 {
+			continue
+		}
+		value := spec.Values[0]
+		if len(spec.Values) == len(spec.Names) {
+			value = spec.Values[i]
+		}
+		switch e := ast.Unparen(value).(type) {
+		case *ast.FuncLit:
+			if sig := signature(v.Type()); !takesContext(sig) && !isOrchestrator(sig) {
+				c.walk(c.add(v, v.Name(), e), e.Body)
+			}
+		case *ast.Ident, *ast.SelectorExpr:
+			if signature(v.Type()) != nil {
+				c.walk(c.add(v, v.Name(), e), e)
+			}
+		default:
+			c.initialiser(v, value)
+		}
+	}
+}
+
+// initialiser collects what the value of v depends on. Function values in it
+// run later, if ever.
+func (c *checker) initialiser(v *types.Var, value ast.Expr) {
+	f := c.add(v, v.Name(), value)
+	w := c.newWalker(f, value)
+	ast.Inspect(value, func(n ast.Node) bool {
+		if _, ok := n.(*ast.FuncLit); ok {
+			return false
+		}
+		call, ok := n.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		_, id := calledName(call)
+		if fn, ok := calleeOf(c.TypesInfo, call).(*types.Func); ok && fn.Pkg() != nil {
+			w.called[id] = call
+			w.orders[call] = ordered
+			w.function(id, call.Pos(), fn)
+		}
+		return true
+	})
+	f.uses = slices.DeleteFunc(f.uses, func(u use) bool { return !dependsOnProcess(u.finding.Rule) })
+	f.initialiser = true
+}
+
+func (c *checker) isTest(pos token.Pos) bool {
+	return strings.HasSuffix(c.Fset.Position(pos).Filename, "_test.go")
+}
+
+// walk collects what f does in n.
+func (c *checker) walk(f *function, n ast.Node) { ast.Inspect(n, c.newWalker(f, n).visit) }
+
+func (c *checker) newWalker(f *function, n ast.Node) *walker {
+	w := &walker{
+		checker: c, f: f,
+		literals: namedLiterals(c.TypesInfo, n), names: map[*ast.FuncLit]types.Object{}, closures: map[types.Object]*function{},
+		called: map[*ast.Ident]*ast.CallExpr{}, start: map[*ast.Ident]token.Pos{}, escaping: map[ast.Node]bool{},
+		part: map[ast.Node]bool{}, orders: map[*ast.CallExpr]order{},
+	}
+	for obj, lit := range w.literals {
+		w.names[lit] = obj
+	}
+	return w
 }

@@ -2,7 +2,6 @@ package durablecheck
 
 import (
 	"go/ast"
-	"go/token"
 	"go/types"
 	"strings"
 )
@@ -39,43 +38,6 @@ func mapRangedOver(info *types.Info, x ast.Expr) ast.Expr {
 		}
 	}
 	return nil
-}
-
-// mapSequence looks at a mention of maps.Keys and its like.
-func (w *walker) mapSequence(id *ast.Ident, pos token.Pos, fn *types.Func) {
-	switch o := w.orderAt(id); {
-	case o == ordered:
-	case o == returned && !w.f.root().orchestrator:
-		w.f.root().unordered = true
-	default:
-		w.use(w.f, pos, sequences.about(qualified(fn)))
-	}
-}
-
-// orderAt returns what becomes of the result of the function named id.
-func (w *walker) orderAt(id *ast.Ident) order {
-	call, ok := w.called[id]
-	if !ok {
-		return ordered // it is not called here
-	}
-	return w.orders[call]
-}
-
-// passOrder decides for the calls among n's arguments what becomes of their
-// results' order.
-func (w *walker) passOrder(n *ast.CallExpr) {
-	o := kept
-	switch fn := calleeOf(w.TypesInfo, n); {
-	case losesOrder(fn):
-		o = ordered
-	case keepsOrder(fn):
-		o = w.orders[n]
-	}
-	for _, arg := range n.Args {
-		if call, ok := ast.Unparen(arg).(*ast.CallExpr); ok {
-			w.orders[call] = o
-		}
-	}
 }
 
 // keepsOrder reports whether the result of fn is in the order of its argument.
@@ -125,105 +87,6 @@ func sorts(fn types.Object) bool {
 	}
 	_, isFunc := fn.(*types.Func)
 	return isFunc && strings.HasPrefix(strings.ToLower(fn.Name()), "sort")
-}
-
-// orderOf returns what becomes of the order of a call's result that is
-// assigned to targets.
-func (w *walker) orderOf(targets []ast.Expr, call *ast.CallExpr) order {
-	best := kept
-	for _, target := range targets {
-		v := rootVariable(w.TypesInfo, target)
-		if v == nil {
-			continue
-		}
-		if w.sortedAfter(w.f, v, call.End()) {
-			return ordered
-		}
-		if w.isReturned(w.f, v) {
-			best = returned
-		}
-	}
-	return best
-}
-
-// sortedAfter reports whether f sorts v, or the parts of v one after the
-// other, behind pos.
-func (c *checker) sortedAfter(f *function, v types.Object, pos token.Pos) bool {
-	of := map[types.Object]bool{v: true}
-	found := false
-	ast.Inspect(f.root().body, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.RangeStmt:
-			if mentionsAny(c.TypesInfo, n.X, of) {
-				for _, e := range []ast.Expr{n.Key, n.Value} {
-					if id, ok := e.(*ast.Ident); ok {
-						if obj := c.TypesInfo.ObjectOf(id); obj != nil {
-							of[obj] = true
-						}
-					}
-				}
-			}
-		case *ast.CallExpr:
-			if n.Pos() < pos {
-				return true
-			}
-			fn := calleeOf(c.TypesInfo, n)
-			if fn == nil || !sorts(fn) {
-				return true
-			}
-			if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && mentionsAny(c.TypesInfo, sel.X, of) {
-				found = true
-			}
-			for _, arg := range n.Args {
-				found = found || mentionsAny(c.TypesInfo, arg, of)
-			}
-		}
-		return !found
-	})
-	return found
-}
-
-// isReturned reports whether f returns v.
-func (c *checker) isReturned(f *function, v types.Object) bool {
-	var t *ast.FuncType
-	found := false
-	ast.Inspect(f.body, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.FuncDecl:
-			t = n.Type
-		case *ast.FuncLit:
-			if n != f.body {
-				return false
-			}
-			t = n.Type
-		case *ast.ReturnStmt:
-			for _, e := range n.Results {
-				id, ok := ast.Unparen(e).(*ast.Ident)
-				found = found || ok && c.TypesInfo.Uses[id] == v
-			}
-		}
-		return true
-	})
-	if t == nil || t.Results == nil {
-		return found
-	}
-	for _, field := range t.Results.List {
-		for _, name := range field.Names {
-			found = found || c.TypesInfo.Defs[name] == v
-		}
-	}
-	return found
-}
-
-// durableInLoop reports a durable call within a range over a map.
-func (c *checker) durableInLoop(f *function, loop *mapLoop, d *durableUse) {
-	if loop.reported {
-		return
-	}
-	loop.reported = true
-	adv := *durableOrder
-	adv.because = "makes durable calls (" + d.text(c.path) + ") in another order on each replay"
-	c.use(f, loop.stmt.Pos(), adv.about("ranging over "+loop.name))
 }
 
 // mentionsAny reports whether e mentions one of objs.

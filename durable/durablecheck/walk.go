@@ -31,22 +31,6 @@ type walker struct {
 	orders   map[*ast.CallExpr]order      // what becomes of the order of results
 }
 
-// walk collects what f does in n.
-func (c *checker) walk(f *function, n ast.Node) { ast.Inspect(n, c.newWalker(f, n).visit) }
-
-func (c *checker) newWalker(f *function, n ast.Node) *walker {
-	w := &walker{
-		checker: c, f: f,
-		literals: namedLiterals(c.TypesInfo, n), names: map[*ast.FuncLit]types.Object{}, closures: map[types.Object]*function{},
-		called: map[*ast.Ident]*ast.CallExpr{}, start: map[*ast.Ident]token.Pos{}, escaping: map[ast.Node]bool{},
-		part: map[ast.Node]bool{}, orders: map[*ast.CallExpr]order{},
-	}
-	for obj, lit := range w.literals {
-		w.names[lit] = obj
-	}
-	return w
-}
-
 // visit is called for every node of the function, and looks into it itself
 // where the nodes within are to be seen differently.
 func (w *walker) visit(n ast.Node) bool {
@@ -224,4 +208,318 @@ func text(e ast.Expr) string {
 		s = string([]rune(s)[:limit]) + "…"
 	}
 	return s
+}
+
+// literal reads a function literal where it stands, as something that the
+// function may call there. Orchestrators among them are looked at on their
+// own, activities not at all. What a function that is no orchestrator only
+// hands out runs elsewhere.
+func (w *walker) literal(lit *ast.FuncLit) {
+	sig := w.TypesInfo.TypeOf(lit).(*types.Signature)
+	if isOrchestrator(sig) || takesContext(sig) {
+		return
+	}
+	if obj, ok := w.names[lit]; ok {
+		w.closure(obj, lit)
+		return
+	}
+	if w.escaping[lit] && !w.f.root().orchestrator {
+		return
+	}
+	ast.Inspect(lit.Body, w.visit)
+}
+
+// closure reads a literal that is the only value of a local variable. It runs
+// where the variable is mentioned.
+func (w *walker) closure(obj types.Object, lit *ast.FuncLit) {
+	inner := w.closureOf(obj, lit)
+	f, deferred, loops := w.f, w.deferred, w.loops
+	w.f, w.deferred, w.loops = inner, false, nil
+	ast.Inspect(lit.Body, w.visit)
+	w.f, w.deferred, w.loops = f, deferred, loops
+}
+
+// closureOf returns the function that the variable obj stands for. It may be
+// mentioned before its literal has been read.
+func (w *walker) closureOf(obj types.Object, lit *ast.FuncLit) *function {
+	f, ok := w.closures[obj]
+	if !ok {
+		f = w.add(obj, obj.Name(), lit)
+		f.outer = w.f.root()
+		w.closures[obj] = f
+	}
+	return f
+}
+
+// call looks at a call as a whole. Its function is seen by mention.
+func (w *walker) call(n *ast.CallExpr) {
+	fun, id := calledName(n)
+	tv := w.TypesInfo.Types[fun]
+	if tv.IsType() {
+		return
+	}
+	if id != nil {
+		w.called[id] = n
+	}
+	if tv.IsBuiltin() {
+		w.builtin(n, id)
+	}
+	w.passOrder(n)
+	callee := calleeOf(w.TypesInfo, n)
+	w.fileOperation(n, callee)
+	sig := signature(w.TypesInfo.TypeOf(n.Fun))
+	if sig == nil {
+		return
+	}
+	_, declared := callee.(*types.Func)
+	switch {
+	case isOrchestrator(sig) && (!declared || isInterfaceMethod(callee.(*types.Func))):
+		// Nobody can tell what it does, but it got the means.
+		w.durable(n.Pos(), &durableUse{Call: text(n.Fun)})
+	case takesContext(sig):
+		w.calledWithContext(n, callee, sig)
+	}
+}
+
+func (w *walker) builtin(n *ast.CallExpr, id *ast.Ident) {
+	switch id.Name {
+	case "print", "println":
+		w.use(w.f, n.Pos(), ownPrint.about("the builtin "+id.Name))
+	case "close":
+		w.use(w.f, n.Pos(), channels.about("closing channel "+text(n.Args[0])))
+	case "make":
+		if _, ok := under(w.TypesInfo.TypeOf(n.Args[0])).(*types.Chan); ok {
+			w.use(w.f, n.Pos(), channels.about("making a channel"))
+		}
+	}
+}
+
+// calledWithContext looks at the call of something whose first parameter is a
+// context.Context. The standard library is judged by its list alone: the
+// methods of a logger take one too.
+func (w *walker) calledWithContext(n *ast.CallExpr, callee types.Object, sig *types.Signature) {
+	name := text(n.Fun)
+	if callee != nil {
+		fn, ok := callee.(*types.Func)
+		if ok && packagePath(fn.Pkg()) == durablePath {
+			return // mention tells
+		}
+		if path := packagePath(callee.Pkg()); ok && path != w.path && isStandard(path, nil) {
+			return
+		}
+	} else if _, ok := ast.Unparen(n.Fun).(*ast.FuncLit); ok {
+		name = "a function literal with a context.Context"
+	}
+	adv := *withCtx
+	if isActivity(sig) {
+		adv = *unrecorded
+		adv.instead = "use durable.CallActivity(ctx, " + name + ", …)"
+	}
+	w.use(w.f, n.Pos(), adv.about(name))
+}
+
+// fileOperation reports what reads or writes a file or a connection that came
+// from elsewhere.
+func (w *walker) fileOperation(n *ast.CallExpr, callee types.Object) {
+	if callee == nil {
+		return
+	}
+	switch packagePath(callee.Pkg()) {
+	case "io", "io/ioutil", "bufio":
+	default:
+		return
+	}
+	for _, arg := range n.Args {
+		t := w.TypesInfo.TypeOf(arg)
+		if t == nil || w.isListed(arg) {
+			continue
+		}
+		if p, ok := types.Unalias(t).(*types.Pointer); ok {
+			t = p.Elem()
+		}
+		if isNamed(t, "os", "File") || isNamed(t, "net", "Conn") || isNamed(t, "net", "TCPConn") || isNamed(t, "net/http", "ResponseWriter") {
+			w.use(w.f, n.Pos(), files.about(qualified(callee)+" on "+text(arg)))
+			return
+		}
+	}
+}
+
+// mention looks at a name. What has a name is taken to be called where it is
+// mentioned, but for orchestrators and activities: they are handed to the
+// functions that start them.
+func (w *walker) mention(id *ast.Ident) {
+	pos, ok := w.start[id]
+	if !ok {
+		pos = id.Pos()
+	}
+	switch obj := origin(w.TypesInfo.Uses[id]).(type) {
+	case *types.Func:
+		w.function(id, pos, obj)
+	case *types.Var:
+		if lit, ok := w.literals[obj]; ok {
+			if !w.escaping[id] || w.f.root().orchestrator {
+				w.closureOf(obj, lit)
+				w.follow(pos, obj, kept)
+			}
+		} else if isPackageLevel(obj) {
+			w.variable(id, pos, obj)
+		}
+	}
+}
+
+func (w *walker) function(id *ast.Ident, pos token.Pos, fn *types.Func) {
+	if fn.Pkg() == nil {
+		return
+	}
+	if packagePath(fn.Pkg()) == durablePath {
+		switch {
+		case isClientCall(fn):
+			w.use(w.f, pos, outside.about(qualified(fn)))
+		case isDurableCall(fn):
+			w.durable(pos, &durableUse{Call: qualified(fn)})
+		}
+		return
+	}
+	if w.escaping[id] && w.called[id] == nil && !w.f.root().orchestrator {
+		return
+	}
+	if adv, listed := lookup(fn); listed {
+		if adv != nil {
+			w.use(w.f, pos, adv.about(qualified(fn)))
+		}
+		return
+	}
+	if isMapSequence(fn) {
+		w.mapSequence(id, pos, fn)
+		return
+	}
+	switch {
+	case isInterfaceMethod(fn), takesContext(fn.Signature()):
+	case isOrchestrator(fn.Signature()) && w.called[id] == nil:
+	default:
+		w.follow(pos, fn, w.orderAt(id))
+	}
+}
+
+// durable notes that the function makes a durable call.
+func (w *walker) durable(pos token.Pos, d *durableUse) {
+	if w.f.durable == nil {
+		w.f.durable = d
+	}
+	w.durableAt(w.f, pos, w.deferred, w.loops, d)
+}
+
+// follow notes that what obj stands for may run.
+func (w *walker) follow(pos token.Pos, obj types.Object, o order) {
+	w.f.calls = append(w.f.calls, call{
+		pos: pos, callee: obj, deferred: w.deferred, loops: w.loops, order: o, ignored: w.ignores.at(pos),
+	})
+}
+
+// isListed reports whether e names something that the list reports.
+func (w *walker) isListed(e ast.Expr) bool {
+	var id *ast.Ident
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		id = e
+	case *ast.SelectorExpr:
+		id = e.Sel
+	default:
+		return false
+	}
+	obj := w.TypesInfo.Uses[id]
+	if obj == nil || obj.Pkg() == nil {
+		return false
+	}
+	adv, _ := lookup(origin(obj))
+	return adv != nil
+}
+
+// isListedCall reports whether e is a call that the list reports.
+func (w *walker) isListedCall(e ast.Expr) bool {
+	call, ok := ast.Unparen(e).(*ast.CallExpr)
+	return ok && w.isListed(call.Fun)
+}
+
+// mapSequence looks at a mention of maps.Keys and its like.
+func (w *walker) mapSequence(id *ast.Ident, pos token.Pos, fn *types.Func) {
+	switch o := w.orderAt(id); {
+	case o == ordered:
+	case o == returned && !w.f.root().orchestrator:
+		w.f.root().unordered = true
+	default:
+		w.use(w.f, pos, sequences.about(qualified(fn)))
+	}
+}
+
+// orderAt returns what becomes of the result of the function named id.
+func (w *walker) orderAt(id *ast.Ident) order {
+	call, ok := w.called[id]
+	if !ok {
+		return ordered // it is not called here
+	}
+	return w.orders[call]
+}
+
+// passOrder decides for the calls among n's arguments what becomes of their
+// results' order.
+func (w *walker) passOrder(n *ast.CallExpr) {
+	o := kept
+	switch fn := calleeOf(w.TypesInfo, n); {
+	case losesOrder(fn):
+		o = ordered
+	case keepsOrder(fn):
+		o = w.orders[n]
+	}
+	for _, arg := range n.Args {
+		if call, ok := ast.Unparen(arg).(*ast.CallExpr); ok {
+			w.orders[call] = o
+		}
+	}
+}
+
+// orderOf returns what becomes of the order of a call's result that is
+// assigned to targets.
+func (w *walker) orderOf(targets []ast.Expr, call *ast.CallExpr) order {
+	best := kept
+	for _, target := range targets {
+		v := rootVariable(w.TypesInfo, target)
+		if v == nil {
+			continue
+		}
+		if w.sortedAfter(w.f, v, call.End()) {
+			return ordered
+		}
+		if w.isReturned(w.f, v) {
+			best = returned
+		}
+	}
+	return best
+}
+
+// variable looks at a mention of a package-level variable.
+func (w *walker) variable(id *ast.Ident, pos token.Pos, v *types.Var) {
+	if packagePath(v.Pkg()) == durablePath {
+		return
+	}
+	if adv, listed := lookup(v); listed {
+		if adv != nil {
+			w.use(w.f, pos, adv.about(qualified(v)))
+		}
+		return
+	}
+	name := v.Name()
+	if v.Pkg() != w.Pkg {
+		name = qualified(v)
+	}
+	switch s := w.summaryOf(v); {
+	case w.written[id]:
+		w.use(w.f, pos, writing.about("changing package variable "+name))
+	case w.mutable[v] || s != nil && s.Mutable:
+		w.use(w.f, pos, reading.about("package variable "+name))
+	case !w.escaping[id] || w.called[id] != nil || w.f.root().orchestrator:
+		if sig := signature(v.Type()); sig == nil || !takesContext(sig) && !isOrchestrator(sig) {
+			w.follow(pos, v, kept)
+		}
+	}
 }

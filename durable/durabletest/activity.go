@@ -7,9 +7,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
-	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 type activityRunKey struct{}
@@ -33,39 +31,6 @@ func Spend(ctx context.Context, d time.Duration) {
 		panic("durabletest: Spend was called with a context that no Hub gave to an activity")
 	}
 	run.takes.Add(int64(max(d, 0)))
-}
-
-// activity runs an activity, on this goroutine, and sends its result.
-func (h *Hub) activity(w *provider.ActivityWorkItem) {
-	h.t.Helper()
-	fn, ok := h.functions().Activity(w.Task.Name)
-	if !ok {
-		h.t.Fatalf("durabletest: instance %q called activity %q (task %d) with input %s, and no activity of this name is registered; "+
-			"give its Function to New, or stub it by StubName", w.Instance.InstanceID, w.Task.Name, w.Task.EventID, show(w.Task.Input))
-	}
-	if isHTTP(w.Task.Name) && !h.answers {
-		h.t.Fatalf("durabletest: instance %q made the HTTP request %s, and a test sends none; "+
-			"answer it by StubName(hub, durable.HTTPActivityName, ...)", w.Instance.InstanceID, show(w.Task.Input))
-	}
-	h.note(w.Task.Name, w.Task.Input)
-	run := new(activityRun)
-	result := dispatch.RunActivity(context.WithValue(h.ctx, activityRunKey{}, run), fn, w, h.Now)
-	if f, ok := result.(*history.TaskFailed); ok && f.Failure.StackTrace != nil {
-		h.t.Logf("durabletest: activity %q (task %d of instance %q) ended by a panic: %s\n%s",
-			w.Task.Name, w.Task.EventID, w.Instance.InstanceID, f.Failure, *f.Failure.StackTrace)
-	}
-	complete := func() {
-		if err := w.Lock.Complete(h.ctx, result); err != nil {
-			h.t.Fatalf("durabletest: send the result of activity %q: %v", w.Task.Name, err)
-		}
-	}
-	if takes := time.Duration(run.takes.Load()); takes > 0 {
-		end := h.Now().Add(takes)
-		result.Head().Timestamp = history.Ticks(end)
-		h.at(end, complete)
-		return
-	}
-	complete()
 }
 
 // Calls returns the inputs with which an activity was run, in order. A call that

@@ -2,36 +2,12 @@ package durabletest
 
 import (
 	"fmt"
-	"log/slog"
 	"reflect"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
-
-// check runs an orchestrator again from the start, and fails the test if it
-// does something else than it did.
-func (h *Hub) check(ran dispatch.Ran) {
-	h.t.Helper()
-	code := ran.Code
-	// What it logs, it has logged already.
-	if silent, ok := dispatch.FunctionsOf(h.registry.WithLogger(slog.New(slog.DiscardHandler))).Orchestrator(ran.Start.Name, ran.Start.Version); ok {
-		code = silent
-	}
-	again := replay.New(ran.Start.Instance, code)
-	defer again.Close()
-	outcome := again.Episode(ran.Past, ran.Fresh)
-	difference := ""
-	if d := again.Divergence(); d != nil {
-		difference = describeDivergence(d)
-	} else if difference = compare(ran.Outcome, outcome); difference == "" {
-		return
-	}
-	h.t.Fatalf("durabletest: orchestrator %q is not deterministic: run again from the start, instance %q did something else in episode %d.\n%s\n%s",
-		ran.Start.Name, ran.Start.Instance.InstanceID, episodesIn(ran.Past), difference, advice)
-}
 
 const advice = "An orchestrator must do the same whenever it is run: take time and UUIDs from its Context, and leave random numbers, " +
 	"variables that others change, environment variables and I/O to activities. Ranging over a map has no order."

@@ -1,16 +1,13 @@
 package durabletest
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -48,26 +45,6 @@ func StubOperation[S, I, O any](h *Hub, operation, stub func(*S, *durable.Entity
 	h.registry = registry
 }
 
-// entity performs the operations that an entity was sent.
-func (h *Hub) entity(item *provider.OrchestrationWorkItem) {
-	h.t.Helper()
-	id := item.Instance.InstanceID
-	cp, err := h.entities.Step(h.ctx, h.functions(), dispatch.Config{Now: h.Now, NewID: h.newExecutionID, Logger: h.logger}, item)
-	if err != nil {
-		if dispatch.IsUnknownFunction(err) {
-			h.t.Fatalf("durabletest: entity %q got %s, and no entity of this name is registered; give its Function to New", id, describeMail(item.Messages))
-		}
-		h.t.Fatalf("durabletest: entity %q: %v", id, err)
-	}
-	if err := item.Session.Commit(h.ctx, cp); err != nil {
-		h.t.Fatalf("durabletest: entity %q: commit: %v", id, err)
-	}
-	h.entities.Committed(cp)
-	if err := item.Session.Release(h.ctx); err != nil {
-		h.t.Fatalf("durabletest: entity %q: release: %v", id, err)
-	}
-}
-
 // describeMail says what an entity was sent.
 func describeMail(messages []provider.TaskMessage) string {
 	var words []string
@@ -103,31 +80,4 @@ func describeLocks(ids []entity.ID) string {
 		words[i] = quote(id.String())
 	}
 	return strings.Join(words, " and ")
-}
-
-// call says that an entity is waited for.
-func (r *report) call(c replay.EntityCall, events []history.Event) {
-	what := fmt.Sprintf("operation %s of entity %q (task %d)", c.Name(), c.Target, c.ID())
-	if c.Locks != nil {
-		what = fmt.Sprintf("the locks of %s (task %d)", describeLocks(c.Locks), c.ID())
-	}
-	for _, e := range events {
-		if e.Head().EventID == c.ID() {
-			r.since(what, e.Head().Timestamp)
-			return
-		}
-	}
-	r.printf("    waits for %s, which it has not asked\n", what)
-}
-
-// entity says what an entity has in hand, if anything.
-func (r *report) entity(s *provider.InstanceState) {
-	var status struct {
-		QueueSize int    `json:"queueSize"`
-		LockedBy  string `json:"lockedBy"`
-	}
-	if s.CustomStatus == nil || json.Unmarshal([]byte(*s.CustomStatus), &status) != nil || status.LockedBy == "" && status.QueueSize == 0 {
-		return
-	}
-	r.printf("  entity %q is locked by %q, and %d more requests wait for that to end\n", s.Instance.InstanceID, status.LockedBy, status.QueueSize)
 }

@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // TB is what a [Hub] needs of a testing.TB. Fatalf must not return.
@@ -181,4 +183,283 @@ func (h *Hub) lookup(fn any) *durable.Function {
 		h.t.Fatalf("%v: give its Function to New", err)
 	}
 	return f
+}
+
+// activity runs an activity, on this goroutine, and sends its result.
+func (h *Hub) activity(w *provider.ActivityWorkItem) {
+	h.t.Helper()
+	fn, ok := h.functions().Activity(w.Task.Name)
+	if !ok {
+		h.t.Fatalf("durabletest: instance %q called activity %q (task %d) with input %s, and no activity of this name is registered; "+
+			"give its Function to New, or stub it by StubName", w.Instance.InstanceID, w.Task.Name, w.Task.EventID, show(w.Task.Input))
+	}
+	if isHTTP(w.Task.Name) && !h.answers {
+		h.t.Fatalf("durabletest: instance %q made the HTTP request %s, and a test sends none; "+
+			"answer it by StubName(hub, durable.HTTPActivityName, ...)", w.Instance.InstanceID, show(w.Task.Input))
+	}
+	h.note(w.Task.Name, w.Task.Input)
+	run := new(activityRun)
+	result := dispatch.RunActivity(context.WithValue(h.ctx, activityRunKey{}, run), fn, w, h.Now)
+	if f, ok := result.(*history.TaskFailed); ok && f.Failure.StackTrace != nil {
+		h.t.Logf("durabletest: activity %q (task %d of instance %q) ended by a panic: %s\n%s",
+			w.Task.Name, w.Task.EventID, w.Instance.InstanceID, f.Failure, *f.Failure.StackTrace)
+	}
+	complete := func() {
+		if err := w.Lock.Complete(h.ctx, result); err != nil {
+			h.t.Fatalf("durabletest: send the result of activity %q: %v", w.Task.Name, err)
+		}
+	}
+	if takes := time.Duration(run.takes.Load()); takes > 0 {
+		end := h.Now().Add(takes)
+		result.Head().Timestamp = history.Ticks(end)
+		h.at(end, complete)
+		return
+	}
+	complete()
+}
+
+// check runs an orchestrator again from the start, and fails the test if it
+// does something else than it did.
+func (h *Hub) check(ran dispatch.Ran) {
+	h.t.Helper()
+	code := ran.Code
+	// What it logs, it has logged already.
+	if silent, ok := dispatch.FunctionsOf(h.registry.WithLogger(slog.New(slog.DiscardHandler))).Orchestrator(ran.Start.Name, ran.Start.Version); ok {
+		code = silent
+	}
+	again := replay.New(ran.Start.Instance, code)
+	defer again.Close()
+	outcome := again.Episode(ran.Past, ran.Fresh)
+	difference := ""
+	if d := again.Divergence(); d != nil {
+		difference = describeDivergence(d)
+	} else if difference = compare(ran.Outcome, outcome); difference == "" {
+		return
+	}
+	h.t.Fatalf("durabletest: orchestrator %q is not deterministic: run again from the start, instance %q did something else in episode %d.\n%s\n%s",
+		ran.Start.Name, ran.Start.Instance.InstanceID, episodesIn(ran.Past), difference, advice)
+}
+
+// entity performs the operations that an entity was sent.
+func (h *Hub) entity(item *provider.OrchestrationWorkItem) {
+	h.t.Helper()
+	id := item.Instance.InstanceID
+	cp, err := h.entities.Step(h.ctx, h.functions(), dispatch.Config{Now: h.Now, NewID: h.newExecutionID, Logger: h.logger}, item)
+	if err != nil {
+		if dispatch.IsUnknownFunction(err) {
+			h.t.Fatalf("durabletest: entity %q got %s, and no entity of this name is registered; give its Function to New", id, describeMail(item.Messages))
+		}
+		h.t.Fatalf("durabletest: entity %q: %v", id, err)
+	}
+	if err := item.Session.Commit(h.ctx, cp); err != nil {
+		h.t.Fatalf("durabletest: entity %q: commit: %v", id, err)
+	}
+	h.entities.Committed(cp)
+	if err := item.Session.Release(h.ctx); err != nil {
+		h.t.Fatalf("durabletest: entity %q: release: %v", id, err)
+	}
+}
+
+func (h *Hub) wait(id string) {
+	h.t.Helper()
+	defer h.enter("Wait")()
+	ended := func() bool {
+		s, err := h.store.Instance(h.ctx, id, provider.Fetch{})
+		return err == nil && s.Status.IsTerminal()
+	}
+	if !h.runUntil(ended) {
+		h.t.Fatalf("%s", h.stuck(id))
+	}
+}
+
+// Advance lets d pass, and with it all that happens in that time and at its end.
+func (h *Hub) Advance(d time.Duration) {
+	h.t.Helper()
+	defer h.enter("Advance")()
+	h.advance(h.Now().Add(max(d, 0)))
+}
+
+// AdvanceTo is [Hub.Advance] until a time, which must not have passed.
+func (h *Hub) AdvanceTo(t time.Time) {
+	h.t.Helper()
+	if t.Before(h.Now()) {
+		h.t.Fatalf("durabletest: AdvanceTo(%s): the hub's time is %s, and does not go back", stamp(t), stamp(h.Now()))
+	}
+	h.Advance(t.Sub(h.Now()))
+}
+
+// enter notes that the hub runs, until the function that it returns is called.
+func (h *Hub) enter(call string) (leave func()) {
+	h.t.Helper()
+	if !h.tryEnter() {
+		h.t.Fatalf("durabletest: %s was called while the hub runs: by an activity, by an orchestrator, by a function given to After or by another goroutine; "+
+			"there, only what does not wait can be done", call)
+	}
+	return h.leave
+}
+
+func (h *Hub) tryEnter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.running {
+		return false
+	}
+	h.running = true
+	return true
+}
+
+func (h *Hub) leave() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.running = false
+}
+
+// settle lets everything happen that can happen now. If the hub runs, it is left
+// to whoever runs it.
+func (h *Hub) settle() {
+	h.t.Helper()
+	if h.tryEnter() {
+		defer h.leave()
+		h.advance(h.Now())
+	}
+}
+
+// advance lets time pass until a given time.
+func (h *Hub) advance(until time.Time) {
+	h.t.Helper()
+	turns := h.turns(nil)
+	for {
+		next := turns.take()
+		switch {
+		case next.IsZero(), next.After(until):
+			h.set(until)
+			return
+		default:
+			h.set(next)
+		}
+	}
+}
+
+// runUntil lets everything happen until done. It returns false if nothing can
+// happen any more.
+func (h *Hub) runUntil(done func() bool) bool {
+	h.t.Helper()
+	turns := h.turns(done)
+	for {
+		next := turns.take()
+		switch {
+		case done():
+			return true
+		case next.IsZero():
+			return false
+		default:
+			h.set(next)
+		}
+	}
+}
+
+func (h *Hub) set(now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if now.After(h.now) {
+		h.now = now
+	}
+}
+
+func (h *Hub) turns(stop func() bool) *turns {
+	t := &turns{hub: h, stop: stop, began: h.Now(), most: h.MaxEpisodes}
+	if t.most == 0 {
+		t.most = DefaultMaxEpisodes
+	}
+	return t
+}
+
+// episode runs an instance's next episode.
+func (h *Hub) episode(item *provider.OrchestrationWorkItem) {
+	h.t.Helper()
+	i := h.inMemory(item.Instance)
+	cp, dropped, err := i.Step(h.functions(), item)
+	if err != nil {
+		h.t.Fatalf("%s", refused(item, err))
+	}
+	for _, d := range dropped {
+		h.t.Logf("durabletest: instance %q took no notice of a message: %s", item.Instance.InstanceID, d)
+	}
+	if err := item.Session.Commit(h.ctx, cp); err != nil {
+		h.t.Fatalf("durabletest: instance %q: commit: %v", item.Instance.InstanceID, err)
+	}
+	if err := item.Session.Release(h.ctx); err != nil {
+		h.t.Fatalf("durabletest: instance %q: release: %v", item.Instance.InstanceID, err)
+	}
+	h.logPanic(item.Instance.InstanceID, cp)
+	if i.Ended() {
+		i.Close()
+		delete(h.instances, item.Instance.InstanceID)
+		return
+	}
+	i.noteWaits(h.Now())
+}
+
+// inMemory returns what runs an execution.
+func (h *Hub) inMemory(execution history.OrchestrationInstance) *instance {
+	id := execution.InstanceID
+	i := h.instances[id]
+	if i != nil && i.Instance() != execution {
+		i.Close() // somebody else has the ID now
+		i = nil
+	}
+	if i == nil {
+		i = &instance{stepper: dispatch.NewStepper(h.Now)}
+		i.Ran = h.check
+		h.instances[id] = i
+	}
+	return i
+}
+
+// noteWaits remembers since when the instance waits for external events.
+func (i *instance) noteWaits(now time.Time) {
+	var waits []*replay.Future
+	if i.Live() != nil {
+		waits = i.Live().EventWaits()
+	}
+	since := make(map[*replay.Future]time.Time, len(waits))
+	for _, f := range waits {
+		if since[f] = i.waits[f]; since[f].IsZero() {
+			since[f] = now
+		}
+	}
+	i.waits = since
+}
+
+// logPanic logs the stack of an orchestrator that ended by a panic.
+func (h *Hub) logPanic(id string, cp *provider.Checkpoint) {
+	h.t.Helper()
+	for _, e := range cp.NewEvents {
+		if end, ok := e.(*history.ExecutionCompleted); ok && end.Failure != nil && end.Failure.StackTrace != nil {
+			h.t.Logf("durabletest: the orchestrator of instance %q ended by a panic: %s\n%s", id, end.Failure, *end.Failure.StackTrace)
+		}
+	}
+}
+
+// stuck says why nothing can happen any more although an instance has not ended.
+func (h *Hub) stuck(id string) string {
+	page, err := h.store.Instances(h.ctx, provider.Query{})
+	if err != nil {
+		return fmt.Sprintf("durabletest: instance %q has not ended, and nothing can happen any more: %v", id, err)
+	}
+	r := report{hub: h}
+	r.printf("durabletest: instance %q has not ended, and nothing can happen any more. Time is %s, %v after the hub began.\n",
+		id, stamp(h.Now()), h.Elapsed())
+	for _, s := range page.Instances {
+		switch {
+		case history.IsEntity(s.Instance.InstanceID):
+			r.entity(s)
+		case !s.Status.IsTerminal():
+			r.instance(s)
+		}
+	}
+	if r.forEvents {
+		r.printf("Raise what is waited for before waiting, or have it raised at a time by Hub.After.")
+	}
+	return r.String()
 }

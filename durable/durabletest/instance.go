@@ -5,7 +5,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // An Instance is an instance in a [Hub] whose output is an O. Its methods fail
@@ -53,18 +52,6 @@ func (i *Instance[O]) Wait() (O, error) {
 	i.State() // fails the test if there is none
 	i.hub.wait(string(i.ID))
 	return durable.InstanceOf[O](i.hub.client, i.ID).Wait(i.hub.ctx)
-}
-
-func (h *Hub) wait(id string) {
-	h.t.Helper()
-	defer h.enter("Wait")()
-	ended := func() bool {
-		s, err := h.store.Instance(h.ctx, id, provider.Fetch{})
-		return err == nil && s.Status.IsTerminal()
-	}
-	if !h.runUntil(ended) {
-		h.t.Fatalf("%s", h.stuck(id))
-	}
 }
 
 // Raise sends an event to an instance, and lets everything happen that can

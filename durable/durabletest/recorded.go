@@ -16,33 +16,6 @@ import (
 // An object is a JSON object of a recorded history.
 type object map[string]json.RawMessage
 
-// read returns the events of a recorded history.
-func (r *replayer) read(text []byte) ([]history.Event, error) {
-	status, objects, err := objectsOf(text)
-	if err != nil {
-		return nil, err
-	}
-	if len(objects) == 0 {
-		return nil, errors.New("it has no events")
-	}
-	switch first := objects[0]; {
-	case first.has("RowKey"):
-		if objects, err = currentRows(objects); err != nil {
-			return nil, err
-		}
-		return decodeAll(objects)
-	case first.has("EventId"):
-		return decodeAll(objects)
-	case first.has("EventType"):
-		shown, err := readShown(status, objects)
-		if err != nil {
-			return nil, err
-		}
-		return r.restore(shown)
-	}
-	return nil, errors.New("it is neither rows of a History table, nor what func durable get-history prints, nor a status with historyEvents")
-}
-
 func (o object) has(name string) bool {
 	_, ok := o[name]
 	return ok

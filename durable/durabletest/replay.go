@@ -1,9 +1,12 @@
 package durabletest
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -169,4 +172,105 @@ func place(events []history.Event, action int) string {
 		}
 	}
 	return fmt.Sprintf("\tafter the %d events of the history\n", len(events))
+}
+
+// read returns the events of a recorded history.
+func (r *replayer) read(text []byte) ([]history.Event, error) {
+	status, objects, err := objectsOf(text)
+	if err != nil {
+		return nil, err
+	}
+	if len(objects) == 0 {
+		return nil, errors.New("it has no events")
+	}
+	switch first := objects[0]; {
+	case first.has("RowKey"):
+		if objects, err = currentRows(objects); err != nil {
+			return nil, err
+		}
+		return decodeAll(objects)
+	case first.has("EventId"):
+		return decodeAll(objects)
+	case first.has("EventType"):
+		shown, err := readShown(status, objects)
+		if err != nil {
+			return nil, err
+		}
+		return r.restore(shown)
+	}
+	return nil, errors.New("it is neither rows of a History table, nor what func durable get-history prints, nor a status with historyEvents")
+}
+
+// restore makes a history of what is shown of it. The numbers of actions follow
+// from their times; those of one time are told apart by what the code does. From
+// where the code does something else, they stand as they were shown.
+func (r *replayer) restore(s *shown) ([]history.Event, error) {
+	var beginning []history.Event
+	for _, a := range s.arrivals {
+		if start, ok := a.event.(*history.ExecutionStarted); ok {
+			sender := s.sender()
+			start.Instance.ExecutionID = sender.ExecutionID
+			start.Instance.InstanceID = cmp.Or(start.Instance.InstanceID, sender.InstanceID)
+		}
+		beginning = append(beginning, a.event)
+	}
+	x, err := r.begin(beginning)
+	if err != nil {
+		return nil, err
+	}
+	defer x.Close()
+	var now time.Time
+	var events []history.Event
+	begun, fits, over := 0, true, false
+	requests := make(map[string]string) // of entities: the IDs that the code made here, by those of the history
+	record := func(d *decision) {
+		d.event.Head().EventID = begun
+		begun++
+		events = append(events, d.event)
+	}
+	for _, a := range s.arrivals {
+		if fits = fits && (a.answers == nil || a.answers.known()); !fits {
+			// The code did not begin what is complete here. That it did not is
+			// found when the history is replayed.
+			for _, d := range s.decisions {
+				if !d.known() {
+					record(d)
+				}
+			}
+		}
+		now = latest(now, a.event)
+		fresh := []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(now)}, a.answer()}
+		// What ends the execution has the rest in its episode. One that was terminated
+		// before it decided anything is taken for one that had not begun.
+		_, ends := a.event.(*history.ExecutionTerminated)
+		if len(events) == 0 {
+			events = append(events, fresh[0])
+		} else if !over && !(ends && len(s.decisions) == 0) {
+			events = append(events, &history.OrchestratorCompleted{Header: history.NewHeader(now)}, fresh[0])
+		}
+		events = append(events, fresh[1])
+		if !fits {
+			continue
+		}
+		fresh[1] = renamed(fresh[1], requests)
+		for _, action := range x.Episode(nil, fresh).Actions {
+			if d := s.recordOf(action, begun); d != nil {
+				record(d)
+				noteRequest(requests, d.event, action)
+			} else if _, over = action.(*replay.Complete); !over {
+				fits = false
+				break
+			}
+		}
+	}
+	for _, d := range s.decisions {
+		if !d.known() {
+			record(d)
+		}
+	}
+	if s.end != nil {
+		s.end.EventID = begun
+		events = append(events, s.end)
+	}
+	return append(events, &history.OrchestratorCompleted{Header: history.NewHeader(now)}), nil
 }

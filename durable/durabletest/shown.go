@@ -1,7 +1,6 @@
 package durabletest
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -133,80 +132,6 @@ func (s *shown) timer(fired *history.TimerFired) *decision {
 		}
 	}
 	return nil
-}
-
-// restore makes a history of what is shown of it. The numbers of actions follow
-// from their times; those of one time are told apart by what the code does. From
-// where the code does something else, they stand as they were shown.
-func (r *replayer) restore(s *shown) ([]history.Event, error) {
-	var beginning []history.Event
-	for _, a := range s.arrivals {
-		if start, ok := a.event.(*history.ExecutionStarted); ok {
-			sender := s.sender()
-			start.Instance.ExecutionID = sender.ExecutionID
-			start.Instance.InstanceID = cmp.Or(start.Instance.InstanceID, sender.InstanceID)
-		}
-		beginning = append(beginning, a.event)
-	}
-	x, err := r.begin(beginning)
-	if err != nil {
-		return nil, err
-	}
-	defer x.Close()
-	var now time.Time
-	var events []history.Event
-	begun, fits, over := 0, true, false
-	requests := make(map[string]string) // of entities: the IDs that the code made here, by those of the history
-	record := func(d *decision) {
-		d.event.Head().EventID = begun
-		begun++
-		events = append(events, d.event)
-	}
-	for _, a := range s.arrivals {
-		if fits = fits && (a.answers == nil || a.answers.known()); !fits {
-			// The code did not begin what is complete here. That it did not is
-			// found when the history is replayed.
-			for _, d := range s.decisions {
-				if !d.known() {
-					record(d)
-				}
-			}
-		}
-		now = latest(now, a.event)
-		fresh := []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(now)}, a.answer()}
-		// What ends the execution has the rest in its episode. One that was terminated
-		// before it decided anything is taken for one that had not begun.
-		_, ends := a.event.(*history.ExecutionTerminated)
-		if len(events) == 0 {
-			events = append(events, fresh[0])
-		} else if !over && !(ends && len(s.decisions) == 0) {
-			events = append(events, &history.OrchestratorCompleted{Header: history.NewHeader(now)}, fresh[0])
-		}
-		events = append(events, fresh[1])
-		if !fits {
-			continue
-		}
-		fresh[1] = renamed(fresh[1], requests)
-		for _, action := range x.Episode(nil, fresh).Actions {
-			if d := s.recordOf(action, begun); d != nil {
-				record(d)
-				noteRequest(requests, d.event, action)
-			} else if _, over = action.(*replay.Complete); !over {
-				fits = false
-				break
-			}
-		}
-	}
-	for _, d := range s.decisions {
-		if !d.known() {
-			record(d)
-		}
-	}
-	if s.end != nil {
-		s.end.EventID = begun
-		events = append(events, s.end)
-	}
-	return append(events, &history.OrchestratorCompleted{Header: history.NewHeader(now)}), nil
 }
 
 // sender returns what a request to an entity, if there is one, names as its sender: the

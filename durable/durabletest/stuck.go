@@ -1,6 +1,7 @@
 package durabletest
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -9,29 +10,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
-
-// stuck says why nothing can happen any more although an instance has not ended.
-func (h *Hub) stuck(id string) string {
-	page, err := h.store.Instances(h.ctx, provider.Query{})
-	if err != nil {
-		return fmt.Sprintf("durabletest: instance %q has not ended, and nothing can happen any more: %v", id, err)
-	}
-	r := report{hub: h}
-	r.printf("durabletest: instance %q has not ended, and nothing can happen any more. Time is %s, %v after the hub began.\n",
-		id, stamp(h.Now()), h.Elapsed())
-	for _, s := range page.Instances {
-		switch {
-		case history.IsEntity(s.Instance.InstanceID):
-			r.entity(s)
-		case !s.Status.IsTerminal():
-			r.instance(s)
-		}
-	}
-	if r.forEvents {
-		r.printf("Raise what is waited for before waiting, or have it raised at a time by Hub.After.")
-	}
-	return r.String()
-}
 
 // report is a text about instances that wait.
 type report struct {
@@ -125,4 +103,31 @@ func (r *report) suspension(events []history.Event) {
 		}
 	}
 	r.printf("    is suspended\n")
+}
+
+// call says that an entity is waited for.
+func (r *report) call(c replay.EntityCall, events []history.Event) {
+	what := fmt.Sprintf("operation %s of entity %q (task %d)", c.Name(), c.Target, c.ID())
+	if c.Locks != nil {
+		what = fmt.Sprintf("the locks of %s (task %d)", describeLocks(c.Locks), c.ID())
+	}
+	for _, e := range events {
+		if e.Head().EventID == c.ID() {
+			r.since(what, e.Head().Timestamp)
+			return
+		}
+	}
+	r.printf("    waits for %s, which it has not asked\n", what)
+}
+
+// entity says what an entity has in hand, if anything.
+func (r *report) entity(s *provider.InstanceState) {
+	var status struct {
+		QueueSize int    `json:"queueSize"`
+		LockedBy  string `json:"lockedBy"`
+	}
+	if s.CustomStatus == nil || json.Unmarshal([]byte(*s.CustomStatus), &status) != nil || status.LockedBy == "" && status.QueueSize == 0 {
+		return
+	}
+	r.printf("  entity %q is locked by %q, and %d more requests wait for that to end\n", s.Instance.InstanceID, status.LockedBy, status.QueueSize)
 }

@@ -91,3 +91,11 @@ func (*ExecutionRewound) Type() EventType { return TypeExecutionRewound }
 
 // Type returns [TypeContinueAsNew].
 func (*ContinueAsNew) Type() EventType { return TypeContinueAsNew }
+
+// IsSameChild reports whether two starts are of one child: the same action of the
+// same parent scheduled them. Their executions differ if a program sent the start
+// again under a new execution ID, or if the child has continued as new.
+func (e *ExecutionStarted) IsSameChild(other *ExecutionStarted) bool {
+	return e.Parent != nil && other != nil && other.Parent != nil &&
+		e.Parent.Instance == other.Parent.Instance && e.Parent.TaskScheduleID == other.Parent.TaskScheduleID
+}

@@ -21,14 +21,6 @@ func StartOf(past []Event) *ExecutionStarted {
 	return nil
 }
 
-// IsSameChild reports whether two starts are of one child: the same action of the
-// same parent scheduled them. Their executions differ if a program sent the start
-// again under a new execution ID, or if the child has continued as new.
-func (e *ExecutionStarted) IsSameChild(other *ExecutionStarted) bool {
-	return e.Parent != nil && other != nil && other.Parent != nil &&
-		e.Parent.Instance == other.Parent.Instance && e.Parent.TaskScheduleID == other.Parent.TaskScheduleID
-}
-
 // StatusAfter returns the status that an event of an instance's history leads to.
 // changes is false if it leads to none
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,

@@ -9,7 +9,6 @@ import (
 	"mime/multipart"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 )
 
@@ -18,37 +17,6 @@ const (
 	maxOperations = 100
 	maxBatchBytes = 4 << 20
 )
-
-// transact makes all changes of a transaction or none.
-func (a *Account) transact(t *table, r *Request) *reply {
-	if len(r.Body) > maxBatchBytes {
-		return refuseTable(http.StatusRequestEntityTooLarge, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit.")
-	}
-	boundary, ops, failed, failure := readTransaction(r)
-	if ops == nil && failure != nil {
-		return failure
-	}
-	if failure == nil {
-		failed, failure = checkOperations(ops)
-	}
-	if failure != nil {
-		return transactionAnswer(boundary, []*reply{indexed(failed, failure)})
-	}
-	var undo []func()
-	answers := make([]*reply, len(ops))
-	for i, op := range ops {
-		after, restore, failure := a.apply(t, op)
-		if failure != nil {
-			for _, f := range slices.Backward(undo) {
-				f()
-			}
-			return transactionAnswer(boundary, []*reply{indexed(i, failure)})
-		}
-		undo = append(undo, restore)
-		answers[i] = op.answer(after)
-	}
-	return transactionAnswer(boundary, answers)
-}
 
 func checkOperations(ops []*operation) (failed int, failure *reply) {
 	if len(ops) > maxOperations {

@@ -3,7 +3,6 @@ package azsim
 import (
 	"hash/fnv"
 	"io"
-	"time"
 )
 
 // mix makes one well-spread number out of several (the finalizer of
@@ -31,29 +30,6 @@ func hashOf(parts ...string) uint64 {
 
 // fraction returns a number of a generator as one in [0, 1).
 func fraction(roll uint64) float64 { return float64(roll>>11) / (1 << 53) }
-
-// Chance returns a source of numbers in [0, 1) for what a worker leaves to
-// chance, such as how long it waits before it tries again. The n-th number for a
-// purpose depends on the seed, the worker and the purpose only.
-func (a *Account) Chance(worker string) func(purpose string) float64 {
-	return func(purpose string) float64 {
-		key := hashOf("chance", worker, withoutNoise(purpose))
-		a.mu.Lock()
-		n := a.asked[key]
-		a.asked[key]++
-		a.mu.Unlock()
-		return fraction(mix(a.cfg.Seed, key, uint64(n)))
-	}
-}
-
-// latency returns how long a request, or its answer, is on its way.
-func (a *Account) latency(roll uint64) time.Duration {
-	if a.cfg.MaxLatency <= 0 {
-		return 0
-	}
-	span := a.cfg.MaxLatency - a.cfg.MinLatency
-	return a.cfg.MinLatency + time.Duration(fraction(roll)*float64(span)) + 1
-}
 
 // fingerprint is a body without its noise, as a number.
 func fingerprint(body []byte) uint64 {

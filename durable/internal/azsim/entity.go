@@ -287,3 +287,11 @@ func quoted(s string) []byte {
 func compareKeys(x, y *entity) int {
 	return cmp.Or(cmp.Compare(x.partitionKey, y.partitionKey), cmp.Compare(x.rowKey, y.rowKey))
 }
+
+func (e *entity) row() Row {
+	r := Row{PartitionKey: e.partitionKey, RowKey: e.rowKey, Columns: map[string]string{}}
+	for _, c := range e.columns {
+		r.Columns[c.name] = string(c.json)
+	}
+	return r
+}

@@ -66,24 +66,6 @@ func refused(r *Request, f Fault) *reply {
 	return refusal(r.Service, http.StatusServiceUnavailable, "ServerBusy", "The server is busy.")
 }
 
-// copyOf returns the exchange of a copy of a request, which nobody waits for.
-func (x *exchange) copyOf() *exchange {
-	r := *x.r
-	r.Roll = mix(r.Roll, 7)
-	return &exchange{w: x.w, a: x.a, r: &r, asked: x.asked, fault: x.fault}
-}
-
-// deliverLate delivers the copy of a request after several seconds.
-func (x *exchange) deliverLate() {
-	late := x.copyOf()
-	x.a.late.Add(1)
-	x.a.underway.Go(func() {
-		defer x.a.late.Add(-1)
-		time.Sleep(slowness(mix(late.r.Roll, 3)))
-		x.a.serve(late)
-	})
-}
-
 // stall is for how long a worker is frozen that lost an answer.
 func stall(roll uint64) time.Duration {
 	return 5*time.Second + time.Duration(fraction(roll)*float64(40*time.Second))

@@ -92,47 +92,6 @@ func leaseMismatch() *reply {
 	return refuseBlob(http.StatusConflict, "LeaseIdMismatchWithLeaseOperation", "The lease ID specified did not match the lease ID for the blob.")
 }
 
-func (a *Account) serveLease(l *lease, r *Request, etag string, changed time.Time) *reply {
-	now := time.Now()
-	answer := newReply(http.StatusOK, "ETag", etag, "Last-Modified", changed.UTC().Format(http.TimeFormat))
-	given, proposed := r.header.Get("x-ms-lease-id"), r.header.Get("x-ms-proposed-lease-id")
-	state := l.state(now)
-	switch r.Operation {
-	case "AcquireLease":
-		return l.acquire(r, answer, state, now)
-	case "RenewLease":
-		switch {
-		case state == available || given != l.id:
-			return leaseMismatch()
-		case state == broken || state == breaking:
-			return refuseBlob(http.StatusConflict, "LeaseIsBrokenAndCannotBeRenewed", "The lease ID matched, but the lease has been broken explicitly and cannot be renewed.")
-		}
-		l.extend(now)
-	case "ChangeLease":
-		switch {
-		case state == available || state == expired || state == broken:
-			return refuseBlob(http.StatusConflict, "LeaseNotPresentWithLeaseOperation", "There is currently no lease on the blob.")
-		case given != l.id && proposed != l.id:
-			return leaseMismatch()
-		case state == breaking:
-			return refuseBlob(http.StatusConflict, "LeaseIsBreakingAndCannotBeChanged", "The lease ID matched, but the lease is currently in breaking state and cannot be changed.")
-		}
-		l.id = proposed
-	case "ReleaseLease":
-		if state == available || given != l.id {
-			return leaseMismatch()
-		}
-		*l = lease{}
-		return answer
-	case "BreakLease":
-		return l.breakUp(r, answer, state, now)
-	default:
-		return refuseBlob(http.StatusBadRequest, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format: x-ms-lease-action")
-	}
-	answer.header.Set("x-ms-lease-id", l.id)
-	return answer
-}
-
 func (l *lease) acquire(r *Request, answer *reply, state leaseState, now time.Time) *reply {
 	proposed := r.header.Get("x-ms-proposed-lease-id")
 	seconds, err := strconv.Atoi(r.header.Get("x-ms-lease-duration"))

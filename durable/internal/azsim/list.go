@@ -52,23 +52,3 @@ func listBlobs(c *container, r *Request) *reply {
 	b.WriteString("</NextMarker></EnumerationResults>")
 	return newReply(http.StatusOK).with("application/xml", b.Bytes())
 }
-
-func (b *blob) writeItem(w *bytes.Buffer, withMetadata bool) {
-	w.WriteString("<Blob><Name>")
-	writeEscaped(w, b.name)
-	props := newReply(0)
-	b.lease.tell(props)
-	fmt.Fprintf(w, "</Name><Properties><Creation-Time>%s</Creation-Time><Last-Modified>%s</Last-Modified><Etag>%s</Etag><Content-Length>%d</Content-Length>"+
-		"<Content-Type>%s</Content-Type><BlobType>BlockBlob</BlobType><LeaseStatus>%s</LeaseStatus><LeaseState>%s</LeaseState></Properties>",
-		b.created.UTC().Format(http.TimeFormat), b.changed.UTC().Format(http.TimeFormat), strings.Trim(b.etag, `"`), len(b.content), b.contentType,
-		props.header.Get("x-ms-lease-status"), props.header.Get("x-ms-lease-state"))
-	if withMetadata {
-		w.WriteString("<Metadata>")
-		for _, name := range slices.Sorted(maps.Keys(b.metadata)) {
-			key := strings.ToLower(name)[len("x-ms-meta-"):]
-			fmt.Fprintf(w, "<%s>%s</%[1]s>", key, b.metadata.Get(name))
-		}
-		w.WriteString("</Metadata>")
-	}
-	w.WriteString("</Blob>")
-}

@@ -2,8 +2,6 @@ package azsim
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 )
 
@@ -35,43 +33,6 @@ func (e Entry) String() string {
 		key = mix(key, fingerprint(e.Answer))
 	}
 	return fmt.Sprintf("%s %08x", what, uint32(key))
-}
-
-// record appends to the log. a.mu is held.
-func (a *Account) record(x *exchange, answer *reply) {
-	e := Entry{Request: *x.r, Asked: x.asked.Sub(a.start), At: time.Since(a.start), Fault: x.fault}
-	if answer != nil {
-		e.Status, e.Code, e.Answer = answer.status, answer.code, answer.body
-	}
-	a.log = append(a.log, e)
-	if a.cfg.Watch != nil {
-		a.cfg.Watch(View{a}, e)
-	}
-}
-
-// note records a request that did not arrive.
-func (a *Account) note(x *exchange, answer *reply) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	x.at, x.id = time.Now(), requestID(x.r.Roll)
-	a.record(x, answer)
-}
-
-// Log returns all requests so far in the order in which they took effect.
-func (a *Account) Log() []Entry {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Clone(a.log)
-}
-
-// Trace returns the log as text, one request a line.
-func (a *Account) Trace() string {
-	var b strings.Builder
-	for _, e := range a.Log() {
-		b.WriteString(e.String())
-		b.WriteByte('\n')
-	}
-	return b.String()
 }
 
 func requestID(roll uint64) string {

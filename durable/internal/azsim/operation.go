@@ -2,7 +2,6 @@ package azsim
 
 import (
 	"bytes"
-	"fmt"
 	"net/http"
 	"strings"
 )
@@ -88,47 +87,6 @@ func endOfText(s string) int {
 	return -1
 }
 
-// apply makes a change and returns the entity as it is afterwards, nil if it
-// was deleted, and what takes the change back.
-func (a *Account) apply(t *table, op *operation) (after *entity, undo func(), failure *reply) {
-	wanted := op.entity
-	old := t.get(wanted.partitionKey, wanted.rowKey)
-	restore := func() {
-		if old != nil {
-			t.put(old)
-		} else {
-			t.remove(wanted)
-		}
-	}
-	if op.method == http.MethodPost {
-		if old != nil {
-			return nil, nil, refuseTable(http.StatusConflict, "EntityAlreadyExists", "The specified entity already exists.")
-		}
-	} else if failure := op.condition(old); failure != nil {
-		return nil, nil, failure
-	}
-	switch op.method {
-	case http.MethodDelete:
-		t.remove(old)
-		return nil, restore, nil
-	case http.MethodPatch:
-		if old != nil {
-			merged := &entity{partitionKey: old.partitionKey, rowKey: old.rowKey}
-			merged.columns = append(merged.columns, old.columns...)
-			for _, c := range wanted.columns {
-				merged.set(c)
-			}
-			wanted = merged
-		}
-		if failure := wanted.check(); failure != nil {
-			return nil, nil, failure
-		}
-	}
-	wanted.stamp(a.tick())
-	t.put(wanted)
-	return wanted, restore, nil
-}
-
 // condition holds a change against the entity that it is of, nil if there is
 // none.
 func (op *operation) condition(old *entity) *reply {
@@ -160,17 +118,4 @@ func (op *operation) answer(after *entity) *reply {
 		r.header.Set("Preference-Applied", "return-no-content")
 	}
 	return r
-}
-
-// partAnswer writes the answer to one operation of a transaction.
-func (r *reply) writePart(b *bytes.Buffer, boundary string) {
-	fmt.Fprintf(b, "--%s\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\nHTTP/1.1 %d %s\r\n", boundary, r.status, http.StatusText(r.status))
-	for _, name := range []string{"Content-Type", "Preference-Applied", "ETag"} {
-		if v := r.header.Get(name); v != "" {
-			fmt.Fprintf(b, "%s: %s\r\n", name, v)
-		}
-	}
-	b.WriteString("\r\n")
-	b.Write(r.body)
-	b.WriteString("\r\n")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strconv"
 	"time"
 )
 
@@ -94,4 +95,36 @@ func isPlain(s string) bool {
 		}
 	}
 	return true
+}
+
+// partAnswer writes the answer to one operation of a transaction.
+func (r *reply) writePart(b *bytes.Buffer, boundary string) {
+	fmt.Fprintf(b, "--%s\r\nContent-Type: application/http\r\nContent-Transfer-Encoding: binary\r\n\r\nHTTP/1.1 %d %s\r\n", boundary, r.status, http.StatusText(r.status))
+	for _, name := range []string{"Content-Type", "Preference-Applied", "ETag"} {
+		if v := r.header.Get(name); v != "" {
+			fmt.Fprintf(b, "%s: %s\r\n", name, v)
+		}
+	}
+	b.WriteString("\r\n")
+	b.Write(r.body)
+	b.WriteString("\r\n")
+}
+
+// skewed returns r with all times in it moved by d.
+func (r *reply) skewed(d time.Duration) *reply {
+	if d == 0 {
+		return r
+	}
+	moved := *r
+	moved.body = shiftTimes(r.body, d)
+	moved.header = r.header.Clone()
+	for name, values := range moved.header {
+		for i := range values {
+			moved.header[name][i] = string(shiftTimes([]byte(values[i]), d))
+		}
+	}
+	if len(moved.body) != len(r.body) && moved.header.Get("Content-Length") != "" {
+		moved.header.Set("Content-Length", strconv.Itoa(len(moved.body)))
+	}
+	return &moved
 }

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // The services of an account.
@@ -189,4 +191,29 @@ func choose(key string, pairs ...string) string {
 		}
 	}
 	return key
+}
+
+// seconds returns a query parameter that counts seconds, the given value if it
+// is not there; ok is false if it is not within its bounds.
+func (r *Request) seconds(name string, otherwise, lo, hi int) (n int, ok bool) {
+	text := r.query.Get(name)
+	if text == "" {
+		return otherwise, true
+	}
+	n, err := strconv.Atoi(text)
+	return n, err == nil && lo <= n && n <= hi
+}
+
+// move moves all times in what is asked by d.
+func (r *Request) move(d time.Duration) {
+	if d == 0 {
+		return
+	}
+	r.Body = shiftTimes(r.Body, d)
+	r.Path = string(shiftTimes([]byte(r.Path), d))
+	for _, values := range r.query {
+		for i := range values {
+			values[i] = string(shiftTimes([]byte(values[i]), d))
+		}
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
-	"strconv"
 	"time"
 )
 
@@ -101,39 +100,6 @@ func shaped(text []byte, shape string) bool {
 		}
 	}
 	return true
-}
-
-// move moves all times in what is asked by d.
-func (r *Request) move(d time.Duration) {
-	if d == 0 {
-		return
-	}
-	r.Body = shiftTimes(r.Body, d)
-	r.Path = string(shiftTimes([]byte(r.Path), d))
-	for _, values := range r.query {
-		for i := range values {
-			values[i] = string(shiftTimes([]byte(values[i]), d))
-		}
-	}
-}
-
-// skewed returns r with all times in it moved by d.
-func (r *reply) skewed(d time.Duration) *reply {
-	if d == 0 {
-		return r
-	}
-	moved := *r
-	moved.body = shiftTimes(r.body, d)
-	moved.header = r.header.Clone()
-	for name, values := range moved.header {
-		for i := range values {
-			moved.header[name][i] = string(shiftTimes([]byte(values[i]), d))
-		}
-	}
-	if len(moved.body) != len(r.body) && moved.header.Get("Content-Length") != "" {
-		moved.header.Set("Content-Length", strconv.Itoa(len(moved.body)))
-	}
-	return &moved
 }
 
 // unpacked returns what is compressed in body; ok is false if nothing is.

@@ -22,13 +22,6 @@ type Worker struct {
 	dead     chan struct{} // closed when the worker is killed
 }
 
-// Worker returns a worker of the account. Workers of different names have
-// different latencies. A worker that was killed can be followed by another one
-// of its name.
-func (a *Account) Worker(name string) *Worker {
-	return &Worker{account: a, name: name, dead: make(chan struct{})}
-}
-
 // Name returns the worker's name.
 func (w *Worker) Name() string { return w.name }
 
@@ -134,34 +127,6 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 	return x.reply.skewed(-w.clockAhead()).response(raw, x.id, x.at.Add(-w.clockAhead())), nil
 }
 
-// admit numbers a request and decides what goes wrong with it, and how much longer
-// than usual it takes.
-func (a *Account) admit(r *Request) (fault Fault, delay time.Duration) {
-	r.key = hashOf(r.Worker, r.method, withoutNoise(r.Path), withoutNoise(r.queryText()), r.header.Get("x-ms-lease-action"))
-	r.key = mix(r.key, fingerprint(r.Body))
-	a.mu.Lock()
-	n := a.asked[r.key]
-	a.asked[r.key]++
-	a.busy[r.Service]++
-	underway := a.busy[r.Service]
-	a.mu.Unlock()
-	r.Roll = mix(a.cfg.Seed, r.key, uint64(n))
-	if a.cfg.Delay != nil {
-		delay = a.cfg.Delay(*r, underway)
-	}
-	if a.cfg.Decide != nil {
-		fault = a.cfg.Decide(*r)
-	}
-	return fault, delay
-}
-
-// leave notes that a request is answered.
-func (a *Account) leave(r *Request) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.busy[r.Service]--
-}
-
 // exchange is a request on its way, and its answer.
 type exchange struct {
 	w     *Worker
@@ -260,24 +225,20 @@ func (x *exchange) pass(roll uint64) {
 	}
 }
 
-// serve lets the request take effect.
-func (a *Account) serve(x *exchange) *reply {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	x.at = time.Now()
-	x.id = requestID(x.r.Roll)
-	r := x.r
-	var answer *reply
-	switch r.Service {
-	case QueueService:
-		answer = a.serveQueue(r)
-	case TableService:
-		answer = a.serveTable(r)
-	case BlobService:
-		answer = a.serveBlob(r)
-	default:
-		answer = refusal(r.Service, http.StatusBadRequest, "InvalidUri", "no service of this account: "+r.host)
-	}
-	a.record(x, answer)
-	return answer
+// copyOf returns the exchange of a copy of a request, which nobody waits for.
+func (x *exchange) copyOf() *exchange {
+	r := *x.r
+	r.Roll = mix(r.Roll, 7)
+	return &exchange{w: x.w, a: x.a, r: &r, asked: x.asked, fault: x.fault}
+}
+
+// deliverLate delivers the copy of a request after several seconds.
+func (x *exchange) deliverLate() {
+	late := x.copyOf()
+	x.a.late.Add(1)
+	x.a.underway.Go(func() {
+		defer x.a.late.Add(-1)
+		time.Sleep(slowness(mix(late.r.Roll, 3)))
+		x.a.serve(late)
+	})
 }

@@ -13,6 +13,7 @@ package coro
 import (
 	"iter"
 	"runtime"
+	"unsafe"
 )
 
 // A Group is a set of coroutines that share one logical thread. The zero value
@@ -177,4 +178,24 @@ func (g *Group) remove(r *Routine) {
 		g.last = r.prev
 	}
 	r.prev, r.succ = nil, nil
+}
+
+// Inside reports whether the caller is the coroutine that is taking a step. It
+// knows a coroutine by where its stack is, and looks through the stack only if
+// it has not been seen there.
+func (g *Group) Inside() bool {
+	r := g.running
+	if r == nil {
+		return false
+	}
+	var local byte
+	place := uintptr(unsafe.Pointer(&local)) / leastStack
+	if r.place == place {
+		return true
+	}
+	if !InRoutine() {
+		return false
+	}
+	r.place = place
+	return true
 }

@@ -3,32 +3,11 @@ package coro
 import (
 	"reflect"
 	"runtime"
-	"unsafe"
 )
 
 // leastStack is the size of the smallest stack. Stacks are aligned to it, so
 // that what is between two multiples of it belongs to one goroutine.
 const leastStack = 2 << 10
-
-// Inside reports whether the caller is the coroutine that is taking a step. It
-// knows a coroutine by where its stack is, and looks through the stack only if
-// it has not been seen there.
-func (g *Group) Inside() bool {
-	r := g.running
-	if r == nil {
-		return false
-	}
-	var local byte
-	place := uintptr(unsafe.Pointer(&local)) / leastStack
-	if r.place == place {
-		return true
-	}
-	if !InRoutine() {
-		return false
-	}
-	r.place = place
-	return true
-}
 
 // entry is where the code of every coroutine's body begins.
 var entry = runtime.FuncForPC(reflect.ValueOf((*Routine).run).Pointer()).Entry()

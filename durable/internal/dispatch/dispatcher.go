@@ -5,13 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -218,4 +223,318 @@ func pause(ctx context.Context, d time.Duration) {
 	case <-t.C:
 	case <-ctx.Done():
 	}
+}
+
+// fetchActivities hands out activities until the worker stops, at most
+// MaxConcurrentActivities at once.
+func (d *Dispatcher) fetchActivities(live lifetimes) {
+	for {
+		w, err := fetch(live.fetch, &d.activities, d.provider.NextActivity)
+		if err != nil {
+			if live.fetch.Err() != nil {
+				return
+			}
+			pause(live.fetch, d.fetchingActivities.failed(err))
+			continue
+		}
+		d.fetchingActivities.worked()
+		what := fmt.Sprintf("activity %s of orchestration %s", w.Task.Name, w.Instance.InstanceID)
+		work := crashes.Work("activity", w.Task.Name, w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
+		d.handle(what, work, func(it *item) {
+			defer d.activities.leave()
+			d.runActivity(live, w, it.work)
+		})
+	}
+}
+
+// runActivity runs an activity and sends what came of it.
+func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, work string) {
+	log := d.log.With("instanceId", w.Instance.InstanceID, "executionId", w.Instance.ExecutionID,
+		"name", w.Task.Name, "taskEventId", w.Task.EventID)
+	outcome, end := metering.Completed, d.config.Meter.Begin(metering.Activity, d.config.Now)
+	defer func() { end(w.Task.Name, outcome) }()
+	handed := false
+	abandon := func(cause error) {
+		handed, outcome = true, metering.Abandoned
+		ctx, cancel := live.handBack()
+		defer cancel()
+		if err := w.Lock.Abandon(ctx, cause); err != nil {
+			log.Warn("cannot hand the activity back", "error", err)
+		}
+	}
+	defer func() {
+		if v := recover(); v != nil {
+			log.Error("panic while handling the activity", "panic", v, "stack", string(debug.Stack()))
+			if !handed {
+				abandon(fmt.Errorf("panic while handling the activity: %v", v))
+			}
+		}
+	}()
+
+	fn, ok := d.functions.Activity(w.Task.Name)
+	aside := d.config.Crashes.Holds(work)
+	if !ok || aside {
+		unknown := &unknownFunctionError{kind: "activity", name: w.Task.Name, crashed: aside}
+		if failure := d.failureOfUnknown(live.io, w, unknown, log); failure == nil {
+			log.Log(live.io, d.waits(w.Instance.InstanceID, unknown), "activity is held back: "+unknown.why())
+			abandon(d.config.unknown().hold(unknown, w.Task.Timestamp, true))
+		} else if err := d.complete(live, w.Lock, taskResult{failure: failure}.event(w.Task.EventID, d.config.Now()), log); err != nil {
+			abandon(fmt.Errorf("send result of activity: %w", err))
+		} else {
+			outcome = metering.Failed
+			d.config.Waiting.remove(w.Instance.InstanceID, unknown.kind)
+			d.noCrash(work)
+		}
+		return
+	}
+	if w.Attempt > 1 {
+		d.config.Waiting.remove(w.Instance.InstanceID, "activity")
+		log.Info("activity runs again, since an earlier run did not get to its end", "attempt", w.Attempt)
+	}
+	ctx, cancel := context.WithCancel(withActivityInfo(live.work, w))
+	defer cancel()
+	d.config.Meter.Waited(w.Task.Name, d.config.Now().Sub(w.Task.Timestamp))
+	ctx, traced := d.config.Tracer.RunActivity(ctx, w.Task, w.Instance)
+	r, ok := call(ctx, live.io, fn, w.Task.Input)
+	traced(r.failure)
+	switch {
+	case !ok:
+		log.Error("activity goes on although its context has ended; it is handed back")
+		abandon(fmt.Errorf("%w, and the activity did not end", errStopping))
+		return
+	case r.failure != nil && live.work.Err() != nil:
+		log.LogAttrs(ctx, slog.LevelInfo, "activity was interrupted; it is handed back", append(failureAttrs(r.failure), slog.String("event", "FunctionAborted"))...)
+		abandon(fmt.Errorf("activity was interrupted: %w", context.Cause(live.work)))
+		return
+	case r.failure != nil:
+		outcome = metering.Failed
+		log.LogAttrs(ctx, slog.LevelWarn, "activity failed", append(failureAttrs(r.failure), slog.String("event", "FunctionFailed"))...)
+	}
+	if err := d.complete(live, w.Lock, r.event(w.Task.EventID, d.config.Now()), log); err != nil {
+		abandon(fmt.Errorf("send result of activity: %w", err))
+		return
+	}
+	d.noCrash(work)
+}
+
+// complete sends an activity's result, if need be several times.
+func (d *Dispatcher) complete(live lifetimes, lock provider.ActivityLock, result history.Event, log *slog.Logger) error {
+	for try := 1; ; try++ {
+		err := lock.Complete(live.io, result)
+		if err == nil {
+			d.completing.worked()
+			log.Debug("activity has ended", "event", "FunctionCompleted", "eventType", result.Type())
+			return nil
+		}
+		wait := d.completing.failed(err)
+		if try == completeTries || live.io.Err() != nil {
+			return err
+		}
+		pause(live.io, wait)
+	}
+}
+
+// enterEntity waits until there is room for one more entity, and reports whether
+// there is: not if the worker stops. It calls free to give back the room of an
+// orchestration, which the entity does not need.
+func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
+	defer func() { free() }()
+	select {
+	case d.entities <- struct{}{}:
+		return true
+	case d.waiting <- struct{}{}:
+		free()
+		free = func() { <-d.waiting }
+	case <-live.fetch.Done():
+		return false
+	}
+	select {
+	case d.entities <- struct{}{}:
+		return true
+	case <-live.fetch.Done():
+		return false
+	}
+}
+
+// runEntity works on an entity that was handed out, when there is room for one
+// more.
+func (d *Dispatcher) runEntity(live lifetimes, w *provider.OrchestrationWorkItem, it *item, free func()) {
+	s := &session{d: d, live: live, item: w, work: it.work}
+	s.logFor(w.Instance)
+	defer s.release()
+	if !d.enterEntity(live, free) {
+		s.abandon(errStopping)
+		return
+	}
+	s.hasRoom = true
+	defer s.leaveRoom()
+
+	s.outcome = metering.Completed
+	end := d.config.Meter.Begin(metering.Entity, d.config.Now)
+	defer func() { end(entityName(w), s.outcome) }()
+	handledAll := false
+	defer func() {
+		if handledAll {
+			return
+		}
+		cause := errors.New("the goroutine of the entity was ended by runtime.Goexit")
+		if v := recover(); v != nil {
+			cause = fmt.Errorf("panic while handling the entity: %v", v)
+			s.log.Error("panic while handling the entity", "panic", v, "stack", string(debug.Stack()))
+		}
+		s.abandon(cause)
+	}()
+	s.runEntity()
+	handledAll = true
+}
+
+// fetchOrchestrations hands out instances until the worker stops, at most
+// MaxConcurrentOrchestrators at once.
+func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
+	for {
+		w, err := fetch(live.fetch, &d.orchestrations, d.provider.NextOrchestration)
+		if err != nil {
+			if live.fetch.Err() != nil {
+				return
+			}
+			pause(live.fetch, d.fetchingInstances.failed(err))
+			continue
+		}
+		d.fetchingInstances.worked()
+		if history.IsEntity(w.Instance.InstanceID) {
+			d.handle("entity "+w.Instance.InstanceID, crashes.Work("entity", entityName(w), "", 0, w.Instance.InstanceID),
+				func(it *item) { d.runEntity(live, w, it, d.orchestrations.leave) })
+			continue
+		}
+		d.handle("orchestration "+w.Instance.InstanceID, crashes.Work("orchestrator", orchestratorName(w), "", 0, w.Instance.InstanceID), func(it *item) {
+			defer d.orchestrations.leave()
+			d.runInstance(live, w, it)
+		})
+	}
+}
+
+// runInstance runs an instance's episode, and those that follow while its
+// session is extended.
+func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkItem, it *item) {
+	s := &session{d: d, live: live, item: w, label: it.label, work: it.work}
+	s.logFor(w.Instance)
+	s.x = &execution{now: d.config.Now, watch: s.watch, storeInputs: d.config.StoreInputs}
+	s.x.versions = versions{refuses: d.config.CheckVersion, fails: d.config.FailMismatch}
+	s.x.unknown = s.d.config.unknown()
+	s.x.crashed = func() bool { return d.config.Crashes.Holds(it.work) }
+	s.x.stopping = func() bool { return live.fetch.Err() != nil }
+
+	// What goes wrong with one instance ends here: the deferred calls also see a
+	// panic of ours, and an orchestrator that ended the goroutine.
+	s.outcome = metering.Completed
+	end := d.config.Meter.Begin(metering.Orchestration, d.config.Now)
+	defer func() { end(s.name(), s.outcome) }()
+	handledAll := false
+	defer s.release()
+	defer func() {
+		if handledAll {
+			return
+		}
+		cause := errors.New("the goroutine of the episode was ended by runtime.Goexit")
+		if v := recover(); v != nil {
+			cause = fmt.Errorf("panic while handling the instance: %v", v)
+			s.log.Error("panic while handling the instance", "panic", v, "stack", string(debug.Stack()))
+		}
+		s.abandon(cause)
+	}()
+	defer s.x.close()
+	s.run()
+	handledAll = true
+}
+
+// inUse counts what is given back once nothing is worked on.
+func (d *Dispatcher) inUse() inuse.Counts {
+	d.mu.Lock()
+	running := len(d.running)
+	d.mu.Unlock()
+	return inuse.Counts{
+		"items that are worked on": running, "places of orchestrations": d.orchestrations.inUse(), "places of activities": d.activities.inUse(),
+		"places of entities": len(d.entities), "entities that wait for a place": len(d.waiting),
+		"extended sessions": len(d.extended), "extended sessions of entities": len(d.extendedEntities),
+	}
+}
+
+// holdEntity returns why operations of an entity whose function is not known are held
+// back, nil if they are to fail. One that does not exist has not begun.
+func (d *Dispatcher) holdEntity(w *provider.OrchestrationWorkItem, f *unknownFunctionError) error {
+	var begun bool
+	if start := history.StartOf(w.History); start != nil {
+		state, err := entity.DecodeState(start.Input)
+		if err != nil {
+			return f
+		}
+		begun = state.Text != nil
+	}
+	if f.crashed || len(w.Messages) == 0 {
+		return f
+	}
+	due, policy := w.Messages[0].Event.Head().Timestamp, d.config.unknown()
+	if delayed, ok := provider.EntityDue(w.Messages[0]); ok && delayed.After(due) {
+		due = delayed
+	}
+	if policy.fails(due, d.config.Now(), begun) {
+		return nil
+	}
+	return policy.hold(f, due, begun)
+}
+
+// waits remembers that an instance waits for a function, and returns the level at
+// which that is to be logged: once as a warning, or as an error if it is set aside.
+func (d *Dispatcher) waits(instanceID string, f *unknownFunctionError) slog.Level {
+	switch isNew := d.config.Waiting.add(instanceID, f, d.config.Now()); {
+	case isNew && f.crashed:
+		return slog.LevelError
+	case isNew:
+		return slog.LevelWarn
+	}
+	return slog.LevelDebug
+}
+
+// noCrash says that work has got to its end, so that it may crash again.
+func (d *Dispatcher) noCrash(work string) {
+	if err := d.config.Crashes.Done(work); err != nil {
+		d.log.Warn("cannot write the file of crashes", "error", err)
+	}
+}
+
+// resumed takes up again what is set aside of an instance.
+func (d *Dispatcher) resumed(instanceID string) {
+	if err := d.config.Crashes.Resume(instanceID); err != nil {
+		d.log.Warn("cannot write the file of crashes", "error", err)
+	}
+}
+
+// failureOfUnknown returns what to answer for an activity whose function is not
+// known, nil if it is to wait for a worker that knows it. What nobody waits for is
+// answered to be rid of it: whoever gets the answer drops it.
+func (d *Dispatcher) failureOfUnknown(ctx context.Context, w *provider.ActivityWorkItem, f *unknownFunctionError, log *slog.Logger) *history.FailureDetails {
+	now := d.config.Now()
+	if !f.crashed && d.config.unknown().fails(w.Task.Timestamp, now, true) {
+		log.Warn("activity fails: this worker does not know its function")
+		return f.Failure()
+	}
+	if now.Sub(w.Task.Timestamp) < lateRow {
+		return nil
+	}
+	hub, ok := d.provider.(interface {
+		Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error)
+	})
+	if !ok {
+		return nil
+	}
+	state, err := hub.Instance(ctx, w.Instance.InstanceID, provider.Fetch{})
+	switch {
+	case errors.Is(err, provider.ErrInstanceNotFound):
+	case err != nil:
+		return nil
+	case !state.Status.IsTerminal() && state.Instance.ExecutionID == w.Instance.ExecutionID:
+		return nil
+	}
+	log.Info("activity is dropped: its orchestration has ended, and " + f.why())
+	return f.Failure()
 }

@@ -271,3 +271,51 @@ func (s *EntityStepper) Step(ctx context.Context, functions Functions, cfg Confi
 // Committed is to be called when a checkpoint of Step is durable, all that it
 // sends is sent, and the messages of the work item are deleted.
 func (s *EntityStepper) Committed(cp *provider.Checkpoint) { s.settled.add(cp.Instance) }
+
+// logCommitted logs what a batch of an entity came to that is committed.
+func (e *entityRun) logCommitted(name string, cp *provider.Checkpoint) {
+	ctx := context.Background()
+	if !e.log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	after := e.state.Status()
+	if before := e.lockedBy; before != "" && before != after.LockedBy {
+		e.log.LogAttrs(ctx, slog.LevelDebug, "an entity is unlocked", slog.String("event", "EntityLockReleased"), slog.String("name", name),
+			slog.String("lockedBy", before))
+	}
+	if after.LockedBy != "" && after.LockedBy != e.lockedBy {
+		e.log.LogAttrs(ctx, slog.LevelDebug, "an entity is locked", slog.String("event", "EntityLockAcquired"), slog.String("name", name),
+			slog.String("lockedBy", after.LockedBy))
+	}
+	logScheduled(e.log, name, cp)
+	e.log.LogAttrs(ctx, slog.LevelDebug, "committed an entity's checkpoint", slog.String("event", "EntityBatchCompleted"), slog.String("name", name),
+		slog.Int("operations", e.ran), slog.Int("messages", len(cp.Messages)), slog.Int("queueSize", after.QueueSize))
+}
+
+// logOperation logs what an operation of an entity came to, if it counts.
+func (e *entityRun) logOperation(op *entity.Operation, r *entity.Result, took time.Duration) {
+	ctx := context.Background()
+	if r.Failure != nil {
+		attrs := []slog.Attr{slog.String("event", "OperationFailed"), slog.String("name", op.Entity.Name), slog.String("operation", op.Name)}
+		e.log.LogAttrs(ctx, slog.LevelWarn, "entity operation failed", append(attrs, failureAttrs(r.Failure)...)...)
+		if !e.settings.KeepFailedEffects {
+			return
+		}
+	}
+	if !e.log.Enabled(ctx, slog.LevelDebug) {
+		return
+	}
+	tell := func(message string, event slog.Attr, more ...slog.Attr) {
+		attrs := []slog.Attr{event, slog.String("name", op.Entity.Name), slog.String("operation", op.Name), slog.String("requestId", op.RequestID)}
+		e.log.LogAttrs(ctx, slog.LevelDebug, message, append(attrs, more...)...)
+	}
+	if r.Failure == nil {
+		tell("an operation of an entity has completed", slog.String("event", "OperationCompleted"), slog.Duration("duration", took))
+	}
+	switch {
+	case op.State == nil && r.State != nil:
+		tell("an entity has come to be", slog.String("event", "EntityStateCreated"))
+	case op.State != nil && r.State == nil:
+		tell("an entity is deleted", slog.String("event", "EntityStateDeleted"))
+	}
+}

@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -228,4 +229,29 @@ func episodeTime(arrived []history.Event, now time.Time) time.Time {
 
 func messagesIn(cp *provider.Checkpoint) int {
 	return len(cp.Activities) + len(cp.Timers) + len(cp.Messages)
+}
+
+// takeWithoutCode runs an episode of an execution whose code is not to be had, if
+// that needs none: it is terminated by the episode, or suspended at its end, or it is
+// to fail. Otherwise it returns held, which says why there is no code.
+func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (*provider.Checkpoint, error) {
+	cp, err := x.episode(nil, past, arrived)
+	if err != nil || x.ended {
+		return cp, err
+	}
+	suspended := x.live.IsSuspended()
+	x.close() // who goes on has the code
+	if suspended {
+		return cp, nil
+	}
+	unknown, ok := errors.AsType[*unknownFunctionError](held)
+	due, begun := dueOf(x.start), len(past) > 0
+	switch {
+	case !ok || unknown.crashed:
+		return nil, held
+	case !x.unknown.fails(due, x.now(), begun):
+		return nil, x.unknown.hold(held, due, begun)
+	}
+	x.failure = unknown.Failure()
+	return x.episode(nil, past, arrived)
 }

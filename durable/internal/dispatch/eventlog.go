@@ -22,41 +22,6 @@ const (
 // roundTrip is the form in which .NET logs times.
 const roundTrip = "2006-01-02T15:04:05.0000000Z07:00"
 
-// logTaken logs what came to an orchestration and is committed, by the names of
-// .NET (WebJobs.Extensions.DurableTask/EndToEndTraceHelper.cs). It does not look
-// at histories: nothing is logged again in replay, and what a generation took
-// that has continued as new is logged, too. Dropped are some of the messages, in
-// the same order.
-func (s *session) logTaken(messages []provider.TaskMessage, dropped []droppedMessage) {
-	ctx := context.Background()
-	if !s.log.Enabled(ctx, slog.LevelInfo) {
-		return
-	}
-	name := slog.String("name", s.name())
-	for _, m := range messages {
-		if len(dropped) > 0 && dropped[0].message.Event == m.Event {
-			dropped = dropped[1:]
-			continue
-		}
-		switch e := m.Event.(type) {
-		case *history.TimerFired:
-			s.log.LogAttrs(ctx, slog.LevelInfo, "a timer has expired", slog.String("event", "TimerExpired"), name,
-				slog.Int("taskEventId", e.TimerID), fireAt(e.FireAt))
-		case *history.EventRaised:
-			if isAnswer(e) {
-				s.log.LogAttrs(ctx, slog.LevelDebug, "an entity has answered", slog.String("event", "EntityResponseReceived"), name,
-					slog.String("requestId", e.Name))
-				continue
-			}
-			s.log.LogAttrs(ctx, slog.LevelInfo, "an event has come", slog.String("event", "ExternalEventRaised"), name, slog.String("eventName", e.Name))
-		case *history.ExecutionSuspended:
-			s.log.LogAttrs(ctx, slog.LevelInfo, "orchestration is suspended", slog.String("event", "SuspendingOrchestration"), name, reasonAttr(e.Reason))
-		case *history.ExecutionResumed:
-			s.log.LogAttrs(ctx, slog.LevelInfo, "orchestration is resumed", slog.String("event", "ResumingOrchestration"), name, reasonAttr(e.Reason))
-		}
-	}
-}
-
 // isAnswer reports whether an event is an entity's answer, which is called after
 // the ID of the request, a GUID, unlike events that people name.
 func isAnswer(e *history.EventRaised) bool {
@@ -118,54 +83,6 @@ func requestOf(target string, e *history.EventRaised) (id entity.ID, operation s
 		return entity.ID{}, "", false
 	}
 	return id, r.Operation, true
-}
-
-// logCommitted logs what a batch of an entity came to that is committed.
-func (e *entityRun) logCommitted(name string, cp *provider.Checkpoint) {
-	ctx := context.Background()
-	if !e.log.Enabled(ctx, slog.LevelDebug) {
-		return
-	}
-	after := e.state.Status()
-	if before := e.lockedBy; before != "" && before != after.LockedBy {
-		e.log.LogAttrs(ctx, slog.LevelDebug, "an entity is unlocked", slog.String("event", "EntityLockReleased"), slog.String("name", name),
-			slog.String("lockedBy", before))
-	}
-	if after.LockedBy != "" && after.LockedBy != e.lockedBy {
-		e.log.LogAttrs(ctx, slog.LevelDebug, "an entity is locked", slog.String("event", "EntityLockAcquired"), slog.String("name", name),
-			slog.String("lockedBy", after.LockedBy))
-	}
-	logScheduled(e.log, name, cp)
-	e.log.LogAttrs(ctx, slog.LevelDebug, "committed an entity's checkpoint", slog.String("event", "EntityBatchCompleted"), slog.String("name", name),
-		slog.Int("operations", e.ran), slog.Int("messages", len(cp.Messages)), slog.Int("queueSize", after.QueueSize))
-}
-
-// logOperation logs what an operation of an entity came to, if it counts.
-func (e *entityRun) logOperation(op *entity.Operation, r *entity.Result, took time.Duration) {
-	ctx := context.Background()
-	if r.Failure != nil {
-		attrs := []slog.Attr{slog.String("event", "OperationFailed"), slog.String("name", op.Entity.Name), slog.String("operation", op.Name)}
-		e.log.LogAttrs(ctx, slog.LevelWarn, "entity operation failed", append(attrs, failureAttrs(r.Failure)...)...)
-		if !e.settings.KeepFailedEffects {
-			return
-		}
-	}
-	if !e.log.Enabled(ctx, slog.LevelDebug) {
-		return
-	}
-	tell := func(message string, event slog.Attr, more ...slog.Attr) {
-		attrs := []slog.Attr{event, slog.String("name", op.Entity.Name), slog.String("operation", op.Name), slog.String("requestId", op.RequestID)}
-		e.log.LogAttrs(ctx, slog.LevelDebug, message, append(attrs, more...)...)
-	}
-	if r.Failure == nil {
-		tell("an operation of an entity has completed", slog.String("event", "OperationCompleted"), slog.Duration("duration", took))
-	}
-	switch {
-	case op.State == nil && r.State != nil:
-		tell("an entity has come to be", slog.String("event", "EntityStateCreated"))
-	case op.State != nil && r.State == nil:
-		tell("an entity is deleted", slog.String("event", "EntityStateDeleted"))
-	}
 }
 
 func fireAt(at time.Time) slog.Attr { return slog.String("fireAt", at.UTC().Format(roundTrip)) }

@@ -5,38 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"runtime/debug"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
-
-// fetchOrchestrations hands out instances until the worker stops, at most
-// MaxConcurrentOrchestrators at once.
-func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
-	for {
-		w, err := fetch(live.fetch, &d.orchestrations, d.provider.NextOrchestration)
-		if err != nil {
-			if live.fetch.Err() != nil {
-				return
-			}
-			pause(live.fetch, d.fetchingInstances.failed(err))
-			continue
-		}
-		d.fetchingInstances.worked()
-		if history.IsEntity(w.Instance.InstanceID) {
-			d.handle("entity "+w.Instance.InstanceID, crashes.Work("entity", entityName(w), "", 0, w.Instance.InstanceID),
-				func(it *item) { d.runEntity(live, w, it, d.orchestrations.leave) })
-			continue
-		}
-		d.handle("orchestration "+w.Instance.InstanceID, crashes.Work("orchestrator", orchestratorName(w), "", 0, w.Instance.InstanceID), func(it *item) {
-			defer d.orchestrations.leave()
-			d.runInstance(live, w, it)
-		})
-	}
-}
 
 // orchestratorName returns the name of the orchestrator of the instance that was handed
 // out, empty if that has not come.
@@ -49,40 +23,6 @@ func orchestratorName(w *provider.OrchestrationWorkItem) string {
 		return ""
 	}
 	return start.Name
-}
-
-// runInstance runs an instance's episode, and those that follow while its
-// session is extended.
-func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkItem, it *item) {
-	s := &session{d: d, live: live, item: w, label: it.label, work: it.work}
-	s.logFor(w.Instance)
-	s.x = &execution{now: d.config.Now, watch: s.watch, storeInputs: d.config.StoreInputs}
-	s.x.versions = versions{refuses: d.config.CheckVersion, fails: d.config.FailMismatch}
-	s.x.unknown = s.d.config.unknown()
-	s.x.crashed = func() bool { return d.config.Crashes.Holds(it.work) }
-	s.x.stopping = func() bool { return live.fetch.Err() != nil }
-
-	// What goes wrong with one instance ends here: the deferred calls also see a
-	// panic of ours, and an orchestrator that ended the goroutine.
-	s.outcome = metering.Completed
-	end := d.config.Meter.Begin(metering.Orchestration, d.config.Now)
-	defer func() { end(s.name(), s.outcome) }()
-	handledAll := false
-	defer s.release()
-	defer func() {
-		if handledAll {
-			return
-		}
-		cause := errors.New("the goroutine of the episode was ended by runtime.Goexit")
-		if v := recover(); v != nil {
-			cause = fmt.Errorf("panic while handling the instance: %v", v)
-			s.log.Error("panic while handling the instance", "panic", v, "stack", string(debug.Stack()))
-		}
-		s.abandon(cause)
-	}()
-	defer s.x.close()
-	s.run()
-	handledAll = true
 }
 
 // A session is the time from when an instance was handed out to when it is
@@ -277,4 +217,182 @@ func failureAttrs(f *history.FailureDetails) []slog.Attr {
 		attrs = append(attrs, slog.String("stack", *f.StackTrace))
 	}
 	return attrs
+}
+
+// runEntity runs batches until the entity has nothing more to do for now, or
+// something fails.
+func (s *session) runEntity() {
+	code, err := findEntity(s.d.functions, s.item.Instance.InstanceID)
+	if err == nil && s.d.config.Crashes.Holds(s.work) {
+		err = &unknownFunctionError{kind: "entity", name: entityName(s.item), crashed: true}
+	}
+	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
+		if held := s.d.holdEntity(s.item, unknown); held != nil {
+			s.log.Log(s.live.io, s.d.waits(s.item.Instance.InstanceID, unknown), "entity is held back: "+unknown.why(), "name", unknown.name)
+			s.abandon(held)
+			return
+		}
+		s.log.Warn("operations of an entity fail: this worker does not know its function", "name", unknown.name)
+		code = unknown.failAll
+	} else if err != nil {
+		// No worker will ever make something of it.
+		s.log.Error("dropped messages to what is no entity", "error", err, "messages", len(s.item.Messages))
+		if err := s.item.Session.Commit(s.live.io, &provider.Checkpoint{Instance: s.item.Instance}); err != nil {
+			s.commitFailed(err)
+		}
+		return
+	}
+	e := &entityRun{
+		settled: &s.d.settled, instanceID: s.item.Instance.InstanceID, code: code, settings: s.d.config.Entities.settings(),
+		now: s.d.config.Now, newID: s.d.config.NewID, log: s.log, traced: s.d.config.Tracer.Entity(s.item.Instance.InstanceID),
+		stopping: func() bool { return s.live.fetch.Err() != nil },
+	}
+	past, messages := s.item.History, s.item.Messages
+	for extended := false; ; past = nil {
+		cp, err := e.take(s.live.work, s.live.io, past, messages)
+		if err != nil {
+			s.log.Error("cannot run the entity's operations", "event", "EntityBatchFailed", "name", entityName(s.item), "error", err)
+			s.abandon(err)
+			return
+		}
+		if err := s.item.Session.Commit(s.live.io, cp); err != nil {
+			s.commitFailed(err)
+			return
+		}
+		s.d.committing.worked()
+		s.d.config.Waiting.remove(cp.Instance.InstanceID, "entity")
+		s.d.noCrash(s.work)
+		e.traced.Committed()
+		if settler, ok := s.item.Session.(provider.Settler); !ok || settler.Settled() {
+			s.d.settled.add(cp.Instance)
+		}
+		e.logCommitted(entityName(s.item), cp)
+		if !s.d.config.ExtendedSessions {
+			return
+		}
+		if !extended {
+			select {
+			case s.d.extendedEntities <- struct{}{}:
+				extended = true
+				defer func() { <-s.d.extendedEntities }()
+			default:
+				return
+			}
+		}
+		if messages = s.nextForEntity(); len(messages) == 0 {
+			return
+		}
+	}
+}
+
+// nextForEntity waits for the entity's next messages, and takes no room meanwhile.
+// It returns none if the session is to end.
+func (s *session) nextForEntity() []provider.TaskMessage {
+	s.leaveRoom()
+	messages, err := s.item.Session.Next(s.live.fetch, s.d.config.ExtendedSessionIdle)
+	if err != nil && s.live.fetch.Err() == nil {
+		s.log.Warn("cannot wait for the entity's next messages", "error", err)
+	}
+	if err != nil || len(messages) == 0 {
+		return nil
+	}
+	select {
+	case s.d.entities <- struct{}{}:
+		s.hasRoom = true
+		return messages
+	case <-s.live.fetch.Done():
+		return nil // they are handed back when the session is released
+	}
+}
+
+// leaveRoom gives back the room that the entity takes up, if it does.
+func (s *session) leaveRoom() {
+	if s.hasRoom {
+		s.hasRoom = false
+		<-s.d.entities
+	}
+}
+
+// logTaken logs what came to an orchestration and is committed, by the names of
+// .NET (WebJobs.Extensions.DurableTask/EndToEndTraceHelper.cs). It does not look
+// at histories: nothing is logged again in replay, and what a generation took
+// that has continued as new is logged, too. Dropped are some of the messages, in
+// the same order.
+func (s *session) logTaken(messages []provider.TaskMessage, dropped []droppedMessage) {
+	ctx := context.Background()
+	if !s.log.Enabled(ctx, slog.LevelInfo) {
+		return
+	}
+	name := slog.String("name", s.name())
+	for _, m := range messages {
+		if len(dropped) > 0 && dropped[0].message.Event == m.Event {
+			dropped = dropped[1:]
+			continue
+		}
+		switch e := m.Event.(type) {
+		case *history.TimerFired:
+			s.log.LogAttrs(ctx, slog.LevelInfo, "a timer has expired", slog.String("event", "TimerExpired"), name,
+				slog.Int("taskEventId", e.TimerID), fireAt(e.FireAt))
+		case *history.EventRaised:
+			if isAnswer(e) {
+				s.log.LogAttrs(ctx, slog.LevelDebug, "an entity has answered", slog.String("event", "EntityResponseReceived"), name,
+					slog.String("requestId", e.Name))
+				continue
+			}
+			s.log.LogAttrs(ctx, slog.LevelInfo, "an event has come", slog.String("event", "ExternalEventRaised"), name, slog.String("eventName", e.Name))
+		case *history.ExecutionSuspended:
+			s.log.LogAttrs(ctx, slog.LevelInfo, "orchestration is suspended", slog.String("event", "SuspendingOrchestration"), name, reasonAttr(e.Reason))
+		case *history.ExecutionResumed:
+			s.log.LogAttrs(ctx, slog.LevelInfo, "orchestration is resumed", slog.String("event", "ResumingOrchestration"), name, reasonAttr(e.Reason))
+		}
+	}
+}
+
+// tell tells of what a committed checkpoint began and ended. Began says that its
+// episode was the first of the execution. An execution that continues as new is
+// completed (WebJobs.Extensions.DurableTask/OutOfProcMiddleware.cs,
+// CallOrchestratorAsync). Whoever listens may not hold up or end the session.
+func (s *session) tell(cp *provider.Checkpoint, began bool) {
+	listen := s.d.config.Lifecycle
+	if listen == nil || s.x.start == nil {
+		return
+	}
+	of := func(status history.RuntimeStatus, reason string) {
+		defer func() {
+			if v := recover(); v != nil {
+				s.log.Error("panic in what listens to the lifecycle of instances", "panic", v)
+			}
+		}()
+		listen(LifecycleEvent{Name: s.x.start.Name, InstanceID: cp.Instance.InstanceID, Status: status, Reason: reason})
+	}
+	if began {
+		of(history.Running, "")
+	}
+	if cp.ContinuedAsNew {
+		of(history.Completed, "")
+		of(history.Running, "")
+	}
+	if !s.x.ended {
+		return
+	}
+	for _, e := range cp.NewEvents {
+		if end, ok := e.(*history.ExecutionCompleted); ok {
+			of(end.Status, reasonOf(end))
+		}
+	}
+}
+
+// tellTakenUp logs that an instance goes on here after another process left it,
+// one that died, stopped or lost its partition: how far it had come, and what it
+// waits for.
+func (s *session) tellTakenUp(past []history.Event) {
+	if len(past) == 0 {
+		return
+	}
+	left := past[len(past)-1].Head().Timestamp
+	if !left.Before(s.item.OwnedSince) {
+		return
+	}
+	s.log.Info("instance is taken up where another process left it", "name", s.name(),
+		"events", len(past), "waitsFor", openActions(past), "leftAt", left.UTC().Format(time.RFC3339Nano))
 }

@@ -3,8 +3,6 @@ package dispatch
 import (
 	"context"
 	"sync/atomic"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 )
 
 // places bound how much of one kind is worked on at once. One of them is for what is
@@ -39,16 +37,4 @@ func (p *places) inUse() int {
 		n--
 	}
 	return n
-}
-
-// inUse counts what is given back once nothing is worked on.
-func (d *Dispatcher) inUse() inuse.Counts {
-	d.mu.Lock()
-	running := len(d.running)
-	d.mu.Unlock()
-	return inuse.Counts{
-		"items that are worked on": running, "places of orchestrations": d.orchestrations.inUse(), "places of activities": d.activities.inUse(),
-		"places of entities": len(d.entities), "entities that wait for a place": len(d.waiting),
-		"extended sessions": len(d.extended), "extended sessions of entities": len(d.extendedEntities),
-	}
 }

@@ -3,6 +3,7 @@ package dispatch
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -123,4 +124,36 @@ func isToFollow(i history.OrchestrationInstance, id string) bool {
 
 func (in *intake) drop(m provider.TaskMessage, reason string) {
 	in.dropped = append(in.dropped, droppedMessage{m, reason})
+}
+
+// refusals returns what tells the parents of refused children. The child's
+// action fails there, as if the child had; the instance whose ID it was to have
+// is left alone. Whoever started a child and forgot it is told nothing.
+//
+// DurableTask replaces the instance that goes on, and its parent, if it has one,
+// waits for ever.
+func (in *intake) refusals(now time.Time) []provider.TaskMessage {
+	var messages []provider.TaskMessage
+	for _, r := range in.refused {
+		if _, ok := r.start.Tags[history.FireAndForget]; ok {
+			continue
+		}
+		exists := &provider.InstanceExistsError{InstanceID: r.start.Instance.InstanceID, Status: history.Running}
+		failure := &history.FailureDetails{
+			ErrorType:    provider.InstanceExistsFailure,
+			ErrorMessage: fmt.Sprintf("%s Its ID is %s.", exists, r.start.Instance.InstanceID),
+			Properties: map[string]string{
+				"InstanceID": fmt.Sprintf("%q", exists.InstanceID),
+				"Status":     fmt.Sprintf("%d", exists.Status),
+			},
+		}
+		messages = append(messages, provider.TaskMessage{
+			Event: &history.SubOrchestrationInstanceFailed{
+				Header: history.NewHeader(now), TaskScheduledID: r.start.Parent.TaskScheduleID,
+				Reason: &failure.ErrorMessage, Failure: failure,
+			},
+			Target: r.start.Parent.Instance,
+		})
+	}
+	return messages
 }

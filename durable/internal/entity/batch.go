@@ -1,7 +1,6 @@
 package entity
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -194,17 +193,6 @@ func (b *Batch) release(r Release) {
 		s.memory.takeRepeated(key, b.now)
 		s.memory.takeRepeated(releaseOf(key), b.now)
 	}
-}
-
-// key returns by what the lock is known.
-func (r Release) key() string { return cmp.Or(r.Origin, strings.ToLower(r.ID)) }
-
-// names reports whether a request for a lock is the one whose lock is given up.
-func (r Release) names(id, origin string) bool {
-	if origin != "" && r.Origin != "" {
-		return origin == r.Origin
-	}
-	return strings.EqualFold(id, r.ID)
 }
 
 // releaseOf is what the release of a lock is remembered by, beside the ID of the

@@ -240,20 +240,6 @@ func (m marks) last(n int) marks {
 	return slices.Clone(m[len(m)-n:])
 }
 
-// marks writes a member unless there are none.
-func (w *writer) marks(name string, m marks) {
-	if len(m) == 0 {
-		return
-	}
-	raw := make([]byte, 0, markBytes*len(m))
-	for _, k := range m {
-		for shift := 8 * (markBytes - 1); shift >= 0; shift -= 8 {
-			raw = append(raw, byte(k>>shift))
-		}
-	}
-	w.str(name, base64.RawURLEncoding.EncodeToString(raw))
-}
-
 // UnmarshalJSON reads marks.
 func (m *marks) UnmarshalJSON(data []byte) error {
 	var text string

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"cmp"
 	"crypto/sha1" //nolint:gosec // it is what UUIDs of version 5 are made with
 	"encoding/binary"
 	"encoding/json"
@@ -192,4 +193,15 @@ func DeriveID(parts ...string) string {
 	id[6] = id[6]&0x0f | 0x50
 	id[8] = id[8]&0x3f | 0x80
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// key returns by what the lock is known.
+func (r Release) key() string { return cmp.Or(r.Origin, strings.ToLower(r.ID)) }
+
+// names reports whether a request for a lock is the one whose lock is given up.
+func (r Release) names(id, origin string) bool {
+	if origin != "" && r.Origin != "" {
+		return origin == r.Origin
+	}
+	return strings.EqualFold(id, r.ID)
 }

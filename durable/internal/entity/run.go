@@ -3,6 +3,7 @@ package entity
 import (
 	"cmp"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -191,4 +192,63 @@ func (c *chain) add(label time.Time) (forgotten time.Time) {
 	oldest := slices.MinFunc(*c, func(a, b span) int { return a.last.Compare(b.last) })
 	*c = slices.DeleteFunc(*c, func(s span) bool { return s == oldest })
 	return oldest.last
+}
+
+// hasOurs reports whether a run has something that DurableTask knows nothing of.
+func (of *run) hasOurs() bool {
+	return len(of.recent) > 0 || len(of.came) > 0 || len(of.links) > 0 || of.loose || of.free.After(of.old)
+}
+
+// write writes DurableTask's members and then those that are ours, which need not
+// say that all is old if there are no others.
+func (of *run) write(w *writer) {
+	w.time("Last", of.last)
+	w.filled("ExecutionId", of.execution)
+	if len(of.buffered) > 0 {
+		w.key("Buffered")
+		w.open()
+		var last time.Time
+		for _, r := range of.buffered { // a key is a label, but for those that are not the only one of theirs
+			if last = later(r.Timestamp, last.Add(tick)); !last.Equal(r.Timestamp) {
+				w.key(stampText(last.UTC()))
+			} else {
+				w.key(stampText(r.Timestamp))
+			}
+			r.write(w)
+		}
+		w.close()
+	}
+	w.marks("seen", of.recent)
+	if !of.old.IsZero() && of.hasOurs() {
+		w.time("old", of.old)
+	}
+	if of.free.After(of.old) {
+		w.time("free", of.free)
+	}
+	if of.loose {
+		w.bool("loose", true)
+	}
+	of.writeChain(w)
+}
+
+// writeChain writes labels as ticks before Last: of each span the last and how many
+// there are besides, of each link both.
+func (of *run) writeChain(w *writer) {
+	base := ticksOf(of.last)
+	if len(of.came) > 0 {
+		w.list("came", 2*len(of.came), func(i int) {
+			s := of.came[i/2]
+			n := base - ticksOf(s.last)
+			if i%2 > 0 {
+				n = ticksOf(s.last) - ticksOf(s.first)
+			}
+			w.buf = strconv.AppendInt(w.buf, n, 10)
+		})
+	}
+	if len(of.links) > 0 {
+		w.list("links", 2*len(of.links), func(i int) {
+			l := of.links[i/2]
+			w.buf = strconv.AppendInt(w.buf, base-ticksOf([]time.Time{l.label, l.after}[i%2]), 10)
+		})
+	}
 }

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"encoding/json"
 	"time"
 )
 
@@ -227,4 +228,55 @@ func (s *Sorter) forget(m *memory, now time.Time) {
 			}
 		}
 	}
+}
+
+func (s *Sorter) write(w *writer) {
+	w.open()
+	if len(s.lastSent.keys) > 0 {
+		w.key("LastSentToInstance")
+		w.open()
+		for _, to := range s.lastSent.keys {
+			w.time(to, s.lastSent.values[to])
+		}
+		w.close()
+	}
+	if len(s.received.keys) > 0 {
+		w.key("ReceivedFromInstance")
+		w.open()
+		for _, from := range s.received.keys {
+			w.key(from)
+			s.received.values[from].write(w)
+		}
+		w.close()
+	}
+	if !s.receiveHorizon.IsZero() {
+		w.time("ReceiveHorizon", s.receiveHorizon)
+	}
+	if !s.sendHorizon.IsZero() {
+		w.time("SendHorizon", s.sendHorizon)
+	}
+	w.close()
+}
+
+// UnmarshalJSON reads a sorter.
+func (s *Sorter) UnmarshalJSON(data []byte) error {
+	var wire struct {
+		LastSentToInstance   ordered[stamp]
+		ReceivedFromInstance ordered[*source]
+		ReceiveHorizon       stamp
+		SendHorizon          stamp
+	}
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	*s = Sorter{receiveHorizon: wire.ReceiveHorizon.Time, sendHorizon: wire.SendHorizon.Time}
+	for _, to := range wire.LastSentToInstance.keys {
+		s.lastSent.set(to, wire.LastSentToInstance.values[to].Time)
+	}
+	for _, from := range wire.ReceivedFromInstance.keys {
+		if known := wire.ReceivedFromInstance.values[from]; known != nil {
+			s.received.set(from, known)
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 )
@@ -130,4 +131,40 @@ func (from *source) follow(of *run, horizon time.Time, deliver []*Request) []*Re
 		}
 		deliver = from.take(of, r, horizon, deliver)
 	}
+}
+
+// write writes DurableTask's members and then those that are ours.
+func (from *source) write(w *writer) {
+	w.open()
+	from.run.write(w)
+	if !from.over.IsZero() {
+		w.time("over", from.over)
+	}
+	w.marks("before", from.before)
+	if len(from.others) > 0 {
+		w.list("others", len(from.others), func(i int) {
+			w.open()
+			from.others[i].write(w)
+			w.close()
+		})
+	}
+	w.close()
+}
+
+// UnmarshalJSON reads what is known of a sender.
+func (from *source) UnmarshalJSON(data []byte) error {
+	var wire struct {
+		wireRun
+		Over   stamp     `json:"over"`
+		Before marks     `json:"before"`
+		Others []wireRun `json:"others"`
+	}
+	if err := json.Unmarshal(data, &wire); err != nil {
+		return err
+	}
+	*from = source{run: wire.run(), over: wire.Over.Time, before: wire.Before}
+	for i := range wire.Others[:min(len(wire.Others), otherRuns)] {
+		from.others = append(from.others, new(wire.Others[i].run()))
+	}
+	return nil
 }

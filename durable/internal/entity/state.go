@@ -146,3 +146,24 @@ func text(s *string) string {
 	}
 	return *s
 }
+
+// Send has s keep the messages of a batch, which are to be sent once s is stored,
+// and returns what is to be sent then. If a worker may have died in between, they
+// are sent again: then none is lost, and what others know of the entity follows
+// from stored states only. Who gets a message a second time knows it by its ID.
+//
+// So the messages of earlier batches are among what is returned if something
+// that those took has come again: they were not settled, since what was taken is
+// deleted after everything is sent. Those of the last batch are also if lastToo
+// is set.
+//
+// DurableTask sends first. Then an answer may tell of a state that never came to
+// be, and a lock may have been granted that is not held.
+func (s *State) Send(messages []Message, lastToo bool) []Message {
+	s.outbox = append(s.memory.unsent(lastToo), messages...)
+	return s.outbox
+}
+
+// Settle notes that what the last batch was to send was sent, and that what it
+// took does not come again. Whoever does not know that does not call it.
+func (s *State) Settle() { s.outbox, s.memory.taken = nil, nil }

@@ -1,6 +1,7 @@
 package entity
 
 import (
+	"encoding/base64"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -110,4 +111,25 @@ func (w *writer) failure(f *history.FailureDetails) {
 		w.close()
 	}
 	w.close()
+}
+
+// marks writes a member unless there are none.
+func (w *writer) marks(name string, m marks) {
+	if len(m) == 0 {
+		return
+	}
+	raw := make([]byte, 0, markBytes*len(m))
+	for _, k := range m {
+		for shift := 8 * (markBytes - 1); shift >= 0; shift -= 8 {
+			raw = append(raw, byte(k>>shift))
+		}
+	}
+	w.str(name, base64.RawURLEncoding.EncodeToString(raw))
+}
+
+// messages writes a member unless there are none.
+func (w *writer) messages(name string, all []Message) {
+	if len(all) > 0 {
+		w.list(name, len(all), func(i int) { writeMessage(w, all[i]) })
+	}
 }

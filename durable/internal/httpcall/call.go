@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 )
@@ -184,4 +185,32 @@ func withoutURL(err error) error {
 		return e.Err
 	}
 	return err
+}
+
+// redirect decides whether a redirect is followed: by the rules of .NET's
+// HttpClientHandler not more than 50, and none to something less safe than
+// before. One that is not followed is the response.
+//
+// Another origin gets only headers that [KeepSafe] leaves, and so does the first
+// one after it. .NET takes only Authorization out.
+func (c Client) redirect(next *http.Request, via []*http.Request) error {
+	first, last := via[0], via[len(via)-1]
+	switch {
+	case len(via) > redirectsMax,
+		next.URL.Scheme != "http" && next.URL.Scheme != "https",
+		last.URL.Scheme == "https" && next.URL.Scheme == "http":
+		return http.ErrUseLastResponse
+	}
+	// The referrer that net/http adds has the query, and with it perhaps a key.
+	next.Header.Del("Referer")
+	if given := first.Header.Get("Referer"); given != "" {
+		next.Header.Set("Referer", given)
+	}
+	// A Host that the caller chose is for the first origin.
+	elsewhere := func(r *http.Request) bool { return !SameOrigin(first.URL, r.URL) }
+	if elsewhere(next) || slices.ContainsFunc(via, elsewhere) {
+		KeepSafe(next.Header, c.CrossOriginHeaders)
+		next.Host = next.URL.Host
+	}
+	return nil
 }

@@ -402,3 +402,14 @@ func (h *Hub) await(ctx context.Context, try func() (done bool, again time.Time)
 		}
 	}
 }
+
+// NewWorker returns another worker of the hub.
+func (h *Hub) NewWorker() *Worker {
+	return &Worker{
+		hub:          h,
+		since:        h.Now(),
+		DrainTimeout: 20 * time.Second,
+		sessions:     make(map[*session]struct{}),
+		activities:   make(map[*activity]struct{}),
+	}
+}

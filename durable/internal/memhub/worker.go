@@ -32,17 +32,6 @@ var errKilled = errors.New("worker was killed")
 // lockedFor is how long the work of a killed worker stays locked.
 const lockedFor = 30 * time.Second
 
-// NewWorker returns another worker of the hub.
-func (h *Hub) NewWorker() *Worker {
-	return &Worker{
-		hub:          h,
-		since:        h.Now(),
-		DrainTimeout: 20 * time.Second,
-		sessions:     make(map[*session]struct{}),
-		activities:   make(map[*activity]struct{}),
-	}
-}
-
 // Run implements provider.Worker.
 func (w *Worker) Run(ctx context.Context) error {
 	w.set(true)

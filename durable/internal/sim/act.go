@@ -62,13 +62,6 @@ type actor struct {
 	section string
 }
 
-// acts does the acts of a step. Its error means that the orchestrator cannot go
-// on.
-func (x *execution) acts(step int, s Step) (string, error) {
-	p := &actor{x: x, step: step, from: x.in.Path}
-	return "acted", p.all(s.Acts)
-}
-
 func (p *actor) all(acts []Act) error {
 	for _, a := range acts {
 		if err := p.act(a); err != nil {

@@ -1,10 +1,16 @@
 package sim
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
 // An App is what a hub runs in a simulation: programs for its one orchestrator,
@@ -234,4 +240,281 @@ func (g *generator) step(depth int, repeated bool) Step {
 	case CallStep, FailStep, RetryStep, BranchStep, StatusStep, stepKinds, LedgerStep:
 	}
 	return s
+}
+
+// padded returns a text, or one that is too large for a message and begins with it.
+func (a *App) padded(text string) string {
+	if a.Large {
+		return text + strings.Repeat("p", big)
+	}
+	return text
+}
+
+// Registry returns the functions of the app. Perform runs its activities, take is
+// called by every operation of its entities, received is told what ledgers answer.
+func (a *App) Registry(
+	perform func(context.Context, Task) (string, error), take func(context.Context, Order) error, received func(Receipt),
+) *durable.Registry {
+	run := *a
+	run.received = received
+	return durable.NewRegistry(durable.Orchestrator("Run", run.run), durable.Orchestrator(string(listen), hear), durable.Activity("Work", perform), ledgers(take))
+}
+
+// run is the orchestrator.
+func (a *App) run(ctx *durable.Context, in Input) (Output, error) {
+	p := a.Programs[in.Program]
+	x := &execution{app: a, ctx: ctx, in: in}
+	for i, s := range p.Steps {
+		result, err := x.step(i, s)
+		if err != nil {
+			return Output{}, err
+		}
+		in.Sum = fold(in.Sum, result)
+	}
+	if in.Round < p.Rounds {
+		in.Round++
+		return durable.ContinueAsNew(ctx, a.run, in)
+	}
+	if p.Fails {
+		return Output{}, errors.New(a.padded(fmt.Sprintf("failed with %x", in.Sum)))
+	}
+	return a.output(in.Sum), nil
+}
+
+func (a *App) output(sum uint64) Output { return Output{Sum: sum, Pad: a.padded("")} }
+
+// endless makes an instance that waits for ever, mostly with locks, and is
+// terminated. How far it gets before that is not known.
+func (g *generator) endless(i int) {
+	in := &g.app.Instances[i]
+	g.acts = 0
+	first := g.actsOf(callKinds, g.app.Ledgers)
+	g.acts = 0
+	last := Act{Kind: NeverAct, Index: 99}
+	if !g.oneIn(4) {
+		last = g.section(true)
+		last.Acts = append(last.Acts, Act{Kind: NeverAct, Index: 99})
+	}
+	in.Program = g.add(Program{Steps: []Step{{Kind: LedgerStep, Acts: first}, {Kind: LedgerStep, Acts: []Act{last}}}})
+	in.Terminated = in.At + time.Second + g.upTo(20*time.Second)
+}
+
+func (g *generator) clientSignal(i int) ClientSignal {
+	o := Order{From: fmt.Sprintf("client %d", i), Amount: g.amount(), To: g.ledger()}
+	ops := []operation{addOp, addOp, forwardOp, refuseOp, closeOp}
+	op := ops[g.r.IntN(len(ops))]
+	switch {
+	case op == closeOp:
+		o.Amount = 0
+	case op == addOp && g.oneIn(2):
+		o.Wait = g.upTo(20 * time.Second)
+	}
+	return ClientSignal{Ledger: g.ledger(), Op: string(op), Order: o, At: g.upTo(25 * time.Second)}
+}
+
+func (g *generator) ledger() string { return g.app.Ledgers[g.r.IntN(len(g.app.Ledgers))] }
+
+func (g *generator) amount() int { return 1 + g.r.IntN(99) }
+
+// ledgersOf returns some of keys, each at most once.
+func (g *generator) some(keys []string) []string {
+	var all []string
+	for _, i := range g.r.Perm(len(keys))[:1+g.r.IntN(min(3, len(keys)))] {
+		all = append(all, keys[i])
+	}
+	return all
+}
+
+// ledgerStep returns a step of a program at the given depth.
+func (g *generator) ledgerStep(depth int) Step {
+	s := Step{Kind: LedgerStep}
+	g.acts = 0
+	for range 1 + g.r.IntN(3) {
+		switch {
+		case g.oneIn(3):
+			s.Acts = append(s.Acts, g.section(false))
+		case g.oneIn(8):
+			a := g.indexed(Act{Kind: BranchAct})
+			a.Acts = append(g.actsOf(branchKinds, g.app.Ledgers), g.actsOf(branchKinds, g.app.Ledgers)...)
+			s.Acts = append(s.Acts, a)
+		case g.oneIn(8) && depth < 2:
+			a := g.indexed(Act{Kind: StartAct, Ledger: g.ledger(), Amount: g.amount()})
+			before := g.acts
+			a.Child = g.program(depth + 1)
+			g.acts = before
+			s.Acts = append(s.Acts, a)
+		default:
+			s.Acts = append(s.Acts, g.actsOf(callKinds, g.app.Ledgers)...)
+		}
+	}
+	return s
+}
+
+func (g *generator) indexed(a Act) Act {
+	a.Index = g.acts
+	g.acts++
+	return a
+}
+
+// section returns a critical section. One that holds is not left.
+func (g *generator) section(holds bool) Act {
+	a := g.indexed(Act{Kind: SectionAct, Keys: g.some(g.app.Ledgers), Holds: holds})
+	a.Acts = g.actsOf(lockedKinds, a.Keys)
+	for _, key := range g.app.Ledgers {
+		locked := false
+		for _, other := range a.Keys {
+			locked = locked || key == other
+		}
+		if !locked && g.oneIn(4) {
+			a.Acts = append(a.Acts, g.indexed(Act{Kind: SignalAct, Ledger: key, Amount: g.amount()}))
+		}
+	}
+	return a
+}
+
+// actsOf returns some acts of the given kinds on ledgers with the given keys.
+func (g *generator) actsOf(kinds []ActKind, keys []string) []Act {
+	var all []Act
+	for range 1 + g.r.IntN(3) {
+		key := func() string { return keys[g.r.IntN(len(keys))] }
+		a := g.indexed(Act{Kind: kinds[g.r.IntN(len(kinds))], Ledger: key(), To: g.ledger(), Amount: g.amount()})
+		switch a.Kind {
+		case FanAct:
+			a.Keys = g.some(keys)
+		case DelayedAct, LaterAct, RestAct:
+			a.Wait = 100*time.Millisecond + g.upTo(12*time.Second)
+		case TransferAct:
+			if a.To = key(); a.To == a.Ledger {
+				a.Kind = CallAct
+			}
+			if g.oneIn(2) {
+				a.Wait = g.upTo(5 * time.Second)
+			}
+		case CallAct, RefuseAct, CloseAct, SignalAct, RefusedAct, ForwardAct, StartAct, ClosedAct, BranchAct, SectionAct, WorkAct, NeverAct:
+		}
+		all = append(all, a)
+	}
+	return all
+}
+
+// hold lets a program end, fail or continue as new in a critical section.
+func (g *generator) hold(p *Program) {
+	last := len(p.Steps) - 1
+	if p.Steps[last].Kind == LedgerStep && g.oneIn(4) {
+		g.acts = 60
+		p.Steps[last].Acts = append(p.Steps[last].Acts, g.section(true))
+	}
+}
+
+// holds reports whether a program ends in a critical section. Others may wait for
+// that: it must not wait for others.
+func (p Program) holds() bool {
+	acts := p.Steps[len(p.Steps)-1].Acts
+	return len(acts) > 0 && acts[len(acts)-1].Holds
+}
+
+// expectOrders returns what ledgers must have written in the end.
+func (a *App) expectOrders() *orders {
+	e := &orders{app: a, books: map[string]book{}}
+	for _, key := range a.Ledgers {
+		e.books[key], e.books[archiveOf(key)] = book{}, book{}
+	}
+	for _, in := range a.Instances {
+		e.program(Input{Path: in.ID, Program: in.Program}, in.Terminated > 0)
+	}
+	for _, c := range a.Signals {
+		e.expect(c.Ledger, operation(c.Op), expectedEntry{order: c.Order, late: true, may: c.Cut > 0})
+	}
+	return e
+}
+
+// postpone delays signals that are for later, so that a hub is copied meanwhile.
+func (g *generator) postpone(acts []Act) {
+	for i := range acts {
+		if acts[i].Kind == DelayedAct {
+			acts[i].Wait += g.upTo(40 * time.Second)
+		}
+		g.postpone(acts[i].Acts)
+	}
+}
+
+// Expect returns how an instance must end: it does what the instance does, one
+// step after the other, without a hub.
+func (a *App) Expect(in Instance) Outcome {
+	if in.Terminated > 0 {
+		return Outcome{Status: history.Terminated}
+	}
+	if in.Unknown {
+		return Outcome{Status: history.Failed}
+	}
+	sum, ok := a.expect(Input{Path: in.ID, Program: in.Program})
+	if !ok {
+		return Outcome{Status: history.Failed}
+	}
+	return Outcome{Status: history.Completed, Sum: sum}
+}
+
+// expect returns the output of an instance; ok is false if it fails.
+func (a *App) expect(in Input) (sum uint64, ok bool) {
+	p := a.Programs[in.Program]
+	for in.Round = range p.Rounds + 1 {
+		for i, s := range p.Steps {
+			in.Sum = fold(in.Sum, a.expectStep(in, i, s))
+		}
+	}
+	return in.Sum, !p.Fails
+}
+
+func (a *App) expectStep(in Input, i int, s Step) string {
+	result := func(n int) string {
+		t := Task{Key: fmt.Sprintf("%s/%d/%d/%d", in.Path, in.Round, i, n)}
+		if s.Kind == BigStep || a.Large {
+			t.Big = "x"
+		}
+		return t.Result()
+	}
+	switch s.Kind {
+	case CallStep, BigStep:
+		return result(0)
+	case FailStep, RetryStep:
+		return "failed"
+	case FanOutStep:
+		all := make([]string, s.Count)
+		for n := range all {
+			all[n] = result(n)
+		}
+		return strings.Join(all, ",")
+	case SleepStep:
+		return "slept"
+	case EventStep, DeadlineStep:
+		return a.padded(s.Event + " raised")
+	case ReceiveStep:
+		return a.padded(s.Event + " sent")
+	case TimeoutStep:
+		return "timeout"
+	case ChildStep, ChildrenStep:
+		return a.expectChildren(in, i, s)
+	case BranchStep:
+		return result(0) + result(1) + "," + result(2) + result(3)
+	case SendStep:
+		return "sent"
+	case StatusStep:
+		return "status"
+	case LedgerStep:
+		return "acted"
+	case stepKinds:
+	}
+	return ""
+}
+
+func (a *App) expectChildren(in Input, i int, s Step) string {
+	all := make([]string, s.Count)
+	for n := range all {
+		sum, ok := a.expect(Input{Path: childPath(in.Path, in.Round, i, n), Program: s.Child})
+		all[n] = fmt.Sprint(sum)
+		if !ok {
+			all[n] = "child failed"
+		}
+	}
+	return strings.Join(all, ",")
 }

@@ -2,7 +2,6 @@ package sim
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -56,14 +55,6 @@ func (o *Output) UnmarshalJSON(text []byte) error {
 	return json.Unmarshal(text, &o.Sum)
 }
 
-// padded returns a text, or one that is too large for a message and begins with it.
-func (a *App) padded(text string) string {
-	if a.Large {
-		return text + strings.Repeat("p", big)
-	}
-	return text
-}
-
 // A Task is what an activity is asked for.
 type Task struct {
 	// Key says who asks, and what for: path, round, step and number.
@@ -93,39 +84,6 @@ func fold(sum uint64, result string) uint64 {
 	}
 	return sum ^ 0xff
 }
-
-// Registry returns the functions of the app. Perform runs its activities, take is
-// called by every operation of its entities, received is told what ledgers answer.
-func (a *App) Registry(
-	perform func(context.Context, Task) (string, error), take func(context.Context, Order) error, received func(Receipt),
-) *durable.Registry {
-	run := *a
-	run.received = received
-	return durable.NewRegistry(durable.Orchestrator("Run", run.run), durable.Orchestrator(string(listen), hear), durable.Activity("Work", perform), ledgers(take))
-}
-
-// run is the orchestrator.
-func (a *App) run(ctx *durable.Context, in Input) (Output, error) {
-	p := a.Programs[in.Program]
-	x := &execution{app: a, ctx: ctx, in: in}
-	for i, s := range p.Steps {
-		result, err := x.step(i, s)
-		if err != nil {
-			return Output{}, err
-		}
-		in.Sum = fold(in.Sum, result)
-	}
-	if in.Round < p.Rounds {
-		in.Round++
-		return durable.ContinueAsNew(ctx, a.run, in)
-	}
-	if p.Fails {
-		return Output{}, errors.New(a.padded(fmt.Sprintf("failed with %x", in.Sum)))
-	}
-	return a.output(in.Sum), nil
-}
-
-func (a *App) output(sum uint64) Output { return Output{Sum: sum, Pad: a.padded("")} }
 
 type execution struct {
 	app *App
@@ -251,4 +209,11 @@ func (x *execution) branches(i int) (string, error) {
 	}
 	results, err := durable.AwaitAll(branch(0), branch(2))
 	return strings.Join(results, ","), err
+}
+
+// acts does the acts of a step. Its error means that the orchestrator cannot go
+// on.
+func (x *execution) acts(step int, s Step) (string, error) {
+	p := &actor{x: x, step: step, from: x.in.Path}
+	return "acted", p.all(s.Acts)
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
 // A Ledger is the state of the entities of an app: it writes down what it was
@@ -104,7 +105,8 @@ func ledgers(take func(context.Context, Order) error) *durable.Function {
 		err := errors.Join(take(ctx, o), do(l, ctx, o))
 		return Receipt{From: o.From, Number: o.Number, Ledger: ctx.ID().Key, Op: ctx.Operation(), Place: len(l.Entries) - 1, Balance: l.Balance, Pad: o.Pad}, err
 	}
-	return durable.Entity("ledger",
+	return durable.Entity(
+		"ledger",
 		durable.Op(string(addOp), func(l *Ledger, ctx *durable.EntityContext, o Order) (Receipt, error) {
 			return timed(l, ctx, o, (*Ledger).add)
 		}),
@@ -197,4 +199,11 @@ const refused = "refused."
 func (l *Ledger) archive(ctx *durable.EntityContext, o Order) error {
 	l.write(ctx, o)
 	return nil
+}
+
+// isOwnOf reports whether an entry is of the instance that gives the orders of a
+// section.
+func (e Entry) isOwnOf(section string) bool {
+	owner, _, _ := strings.Cut(e.From, "~")
+	return !history.IsEntity(e.Caller) && strings.HasPrefix(section, "section "+owner+"#")
 }

@@ -37,21 +37,6 @@ type orders struct {
 	started []Input // orchestrations that ledgers start
 }
 
-// expectOrders returns what ledgers must have written in the end.
-func (a *App) expectOrders() *orders {
-	e := &orders{app: a, books: map[string]book{}}
-	for _, key := range a.Ledgers {
-		e.books[key], e.books[archiveOf(key)] = book{}, book{}
-	}
-	for _, in := range a.Instances {
-		e.program(Input{Path: in.ID, Program: in.Program}, in.Terminated > 0)
-	}
-	for _, c := range a.Signals {
-		e.expect(c.Ledger, operation(c.Op), expectedEntry{order: c.Order, late: true, may: c.Cut > 0})
-	}
-	return e
-}
-
 func (e *orders) expect(ledger string, op operation, x expectedEntry) {
 	key := bookKey{x.order.key(), op}
 	switch op {
@@ -218,13 +203,6 @@ func (b book) check(log []Entry) (faults []string) {
 		}
 	}
 	return faults
-}
-
-// isOwnOf reports whether an entry is of the instance that gives the orders of a
-// section.
-func (e Entry) isOwnOf(section string) bool {
-	owner, _, _ := strings.Cut(e.From, "~")
-	return !history.IsEntity(e.Caller) && strings.HasPrefix(section, "section "+owner+"#")
 }
 
 // checkSections returns where an order of somebody else came in between those of a

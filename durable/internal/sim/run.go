@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -423,4 +425,802 @@ func (s *simulation) suspend(ctx context.Context, in Instance) {
 	}
 	pause(ctx, suspension)
 	_ = s.insist(ctx, "resume "+in.ID, func(ctx context.Context) error { return s.client.Resume(ctx, id, s.plan.App.padded("again")) }) // it may not be suspended yet: awaitEnds resumes it
+}
+
+// awaitEnds waits until all instances that were started have ended. It resumes
+// those that it finds suspended: the order in which messages arrive is not that in
+// which they were sent.
+func (s *simulation) awaitEnds(ctx context.Context) {
+	ran, deadline := 0, time.Now().Add(patience)
+	for {
+		if n := s.ranSoFar(); n > ran {
+			ran, deadline = n, time.Now().Add(patience)
+		}
+		open := 0
+		last := ""
+		for _, in := range s.plan.App.Instances {
+			status, err := s.platform.Status(in.ID)
+			if err != nil {
+				s.fault("status of %s: %v", in.ID, err)
+				return
+			}
+			if !status.IsTerminal() {
+				open, last = open+1, fmt.Sprintf("%s is %v", in.ID, status)
+				if status == history.Suspended && time.Since(s.begin) > in.Suspended+suspension+interval {
+					_ = s.client.Resume(ctx, durable.InstanceID(in.ID), "again") // it may have gone on meanwhile
+				}
+			}
+		}
+		switch {
+		case open == 0:
+			return
+		case time.Now().After(deadline):
+			s.fault("%d instances have not ended, %s", open, last)
+			return
+		}
+		time.Sleep(interval)
+	}
+}
+
+// ranSoFar returns how many activities have run.
+func (s *simulation) ranSoFar() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.runs)
+}
+
+// awaitQuiet waits until nothing has been on its way for a moment. An activity of
+// which nothing is stored, since a worker that was frozen runs it again, has a result
+// that takes a while to be sent and dropped.
+func (s *simulation) awaitQuiet() {
+	quiet := 0
+	for deadline := time.Now().Add(settling); quiet < moments; time.Sleep(interval) {
+		if s.isBusy() {
+			quiet = 0
+			time.Sleep(settlingOfResult)
+			continue
+		}
+		pending := s.platform.Pending()
+		if quiet++; len(pending) > 0 {
+			quiet = 0
+		}
+		if time.Now().After(deadline) {
+			for _, what := range pending {
+				s.fault("still on its way: %s", what)
+			}
+			return
+		}
+	}
+}
+
+// awaitIdle waits until nothing is in use by workers: what they took to do something was
+// given back, whatever became of it.
+func (s *simulation) awaitIdle() {
+	for deadline := time.Now().Add(idling); ; time.Sleep(97 * time.Millisecond) { // not in step with what they do
+		left := map[Process][]string{}
+		s.mu.Lock()
+		for p, watch := range s.working {
+			if all := watch.All(); len(all) > 0 && !isDead(p) {
+				left[p] = all
+			}
+		}
+		s.mu.Unlock()
+		if len(left) == 0 {
+			return
+		}
+		if time.Now().After(deadline) {
+			for _, all := range left {
+				s.fault("in use though there is nothing to do: %s", strings.Join(all, ", "))
+			}
+			return
+		}
+	}
+}
+
+// await waits for the end of an instance, until ctx ends, in whichever process there is.
+// It seldom has the patience for it.
+func (s *simulation) await(ctx context.Context, id string) {
+	for n := 0; ctx.Err() == nil; n++ {
+		s.mu.Lock()
+		p := s.processes[n%len(s.processes)]
+		s.mu.Unlock()
+		stays := time.Duration(1+mix(s.plan.Seed, fmt.Sprint("await ", id, n))%2000) * time.Millisecond
+		awaiter, ok := p.(provider.Awaiter)
+		if !ok || isDead(p) {
+			pause(ctx, stays)
+			continue
+		}
+		waits, cancel := context.WithTimeout(ctx, stays)
+		if err := awaiter.AwaitEnd(waits, id); err != nil && waits.Err() == nil {
+			pause(waits, stays) // it does not know the instance yet
+		} else if err == nil {
+			pause(ctx, time.Minute)
+		}
+		cancel()
+	}
+}
+
+// checkEnds holds all instances against what they must have come to.
+func (s *simulation) checkEnds(ctx context.Context) {
+	for _, in := range s.plan.App.Instances {
+		state, err := s.client.Status(ctx, durable.InstanceID(in.ID), durable.Fetch{Output: true})
+		if err != nil {
+			s.fault("status of %s: %v", in.ID, err)
+			continue
+		}
+		want := s.plan.App.Expect(in)
+		output := ""
+		if state.Output != nil {
+			output = *state.Output
+		}
+		switch {
+		case state.Status != want.Status:
+			s.fault("%s is %v with %.100q, want %v", in.ID, state.Status, output, want.Status)
+		case want.Status == history.Completed && !s.returned(output, want.Sum):
+			s.fault("%s returned %.100s, want %d", in.ID, output, want.Sum)
+		}
+	}
+	for state, err := range s.client.All(ctx, durable.Query{}) {
+		if err != nil {
+			s.fault("list instances: %v", err)
+			return
+		}
+		id := state.Instance.InstanceID
+		if isEntity(state) {
+			continue
+		}
+		if !state.Status.IsTerminal() {
+			s.fault("%s is %v at the end", id, state.Status)
+			continue
+		}
+		past, err := s.client.History(ctx, durable.InstanceID(id))
+		if err != nil {
+			s.fault("history of %s: %v", id, err)
+			continue
+		}
+		if len(past) == 0 && s.cameLate(state) {
+			continue
+		}
+		for _, what := range CheckHistory(past, state.Status == history.Terminated) {
+			// A copy has activities of generations that no checkpoint began, since it cannot
+			// tell them from those of older ones. A local file then takes two results.
+			if len(s.plan.Moves) > 0 && strings.HasPrefix(what, history.TypeTaskScheduled.String()) && strings.HasSuffix(what, "was completed 2 times") {
+				continue
+			}
+			s.fault("history of %s: %s", id, what)
+		}
+	}
+}
+
+// cameLate reports whether an instance can be one that a request brought back which was
+// delivered again after the instance was purged: its input is gone, and so it failed.
+func (s *simulation) cameLate(state *durable.InstanceState) bool {
+	return s.plan.Repeats > 0 && state.Status == history.Failed
+}
+
+// returned reports whether an output is that of an orchestration that came to a sum.
+func (s *simulation) returned(output string, sum uint64) bool {
+	var got Output
+	return json.Unmarshal([]byte(output), &got) == nil && got == s.plan.App.output(sum)
+}
+
+// purgeHalf lets a client purge everything that dies meanwhile.
+func (s *simulation) purgeHalf(ctx context.Context) {
+	c, kill, err := s.platform.Caller(purger)
+	if err != nil {
+		s.fault("open client: %v", err)
+		return
+	}
+	if s.plan.Purged > 0 {
+		defer time.AfterFunc(s.plan.Purged, kill).Stop()
+	}
+	client := durable.NewClient(c, nil)
+	for state, err := range client.All(ctx, durable.Query{}) {
+		if err == nil {
+			_, _ = client.Purge(ctx, durable.InstanceID(state.Instance.InstanceID)) // it is dead at some time
+		}
+	}
+	s.awaitQuiet()
+}
+
+// checkPurge purges everything and looks what is left.
+func (s *simulation) checkPurge(ctx context.Context) {
+	if s.plan.Purger {
+		s.purgeHalf(ctx)
+	}
+	var ids []durable.InstanceID
+	for state, err := range s.client.All(ctx, durable.Query{}) {
+		if err != nil {
+			s.fault("list instances: %v", err)
+			return
+		}
+		ids = append(ids, durable.InstanceID(state.Instance.InstanceID))
+	}
+	for _, id := range ids {
+		if _, err := s.client.Purge(ctx, id); err != nil {
+			s.fault("purge %s: %v", id, err)
+		}
+	}
+	for _, what := range append(s.platform.Stored(), s.platform.Pending()...) {
+		s.fault("left behind by purges: %s", what)
+	}
+}
+
+// cut returns after how long a caller goes away that asks for something; ok is false if
+// it does not, as nobody does any more when Quiet has passed.
+func (s *simulation) cut(what string) (after time.Duration, ok bool) {
+	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0xC07, what)))
+	return time.Duration(1 + r.Int64N(int64(80*time.Millisecond))), r.Float64() < s.plan.Cuts && time.Since(s.begin) < s.plan.Quiet
+}
+
+// insist calls f until its caller is told what came of it: callers go away meanwhile, or
+// get to know that it may have been done or not.
+func (s *simulation) insist(ctx context.Context, what string, f func(context.Context) error) (err error) {
+	for n := range 10 {
+		attempt, cancel := ctx, func() {}
+		if after, ok := s.cut(fmt.Sprint(what, " ", n)); ok && n < 9 { // the last has all the time it takes
+			attempt, cancel = context.WithTimeout(ctx, after)
+		}
+		err = f(attempt)
+		cancel()
+		if err == nil || s.plan.Cuts == 0 || errors.Is(err, durable.ErrInstanceEnded) || errors.Is(err, durable.ErrInstanceExists) {
+			return err
+		}
+	}
+	return err
+}
+
+// contest lets clients start an ID, round by round.
+func (s *simulation) contest(ctx context.Context, c Contest) {
+	s.at(c.Begin)
+	for round := range c.Rounds {
+		var clients sync.WaitGroup
+		for n := range c.Clients {
+			clients.Go(func() { s.bidFor(ctx, c, fmt.Sprintf("%s.%d.%d", c.ID, round, n)) })
+		}
+		if c.Meddled {
+			clients.Go(func() { s.meddle(ctx, c, round) })
+		}
+		clients.Wait()
+		if !s.awaitContest(ctx, c) {
+			return
+		}
+	}
+	// Whatever there was, the ID can be started once all is well again. The blobs of
+	// starts that were cut off go with that instance when it is purged.
+	s.at(s.plan.Quiet)
+	s.bidFor(ctx, c, c.ID+".last")
+	s.awaitContest(ctx, c)
+}
+
+// bidFor is one client that starts an ID, and mostly tries again if it was cut off.
+func (s *simulation) bidFor(ctx context.Context, c Contest, name string) {
+	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0xB1D, name)))
+	g := generator{r: r}
+	client, kill, err := s.platform.Caller(name)
+	if err != nil {
+		s.fault("open client %s: %v", name, err)
+		return
+	}
+	_, _ = client.Instance(ctx, c.ID, provider.Fetch{}) // it creates no hub any more when it is cut off
+	pause(ctx, g.upTo(100*time.Millisecond))
+	for n := range 1 + r.IntN(4) {
+		b := &bid{contest: c, path: fmt.Sprintf("%s.%d", name, n), called: time.Since(s.begin)}
+		s.mu.Lock()
+		s.bids = append(s.bids, b)
+		s.mu.Unlock()
+		after, cut := s.cut(b.path)
+		attempt, cancel := context.WithCancel(ctx)
+		dies := false
+		if cut {
+			attempt, cancel = context.WithTimeout(ctx, after)
+			if dies = g.oneIn(4); dies {
+				context.AfterFunc(attempt, kill)
+			}
+		}
+		err := s.place(s.platform.Context(attempt, name), client, b)
+		cancel()
+		s.mu.Lock()
+		b.returned = time.Since(s.begin)
+		switch {
+		case err == nil:
+			b.outcome = wonBid
+		case errors.Is(err, durable.ErrInstanceExists):
+			b.outcome = refusedBid
+		default:
+			b.outcome = cutOffBid
+			if b.called > s.plan.Quiet {
+				s.faults = append(s.faults, fmt.Sprintf("start %s: %v", b.path, err))
+			}
+		}
+		s.mu.Unlock()
+		if b.outcome != cutOffBid || dies {
+			return
+		}
+		pause(ctx, g.upTo(time.Duration(1+r.IntN(20))*time.Second))
+	}
+}
+
+// place makes the start of a bid.
+func (s *simulation) place(ctx context.Context, client provider.Client, b *bid) error {
+	in := Input{Path: b.path, Program: b.contest.Program}
+	if b.contest.Large {
+		in.Pad = strings.Repeat("p", big)
+	}
+	input, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	started := &history.ExecutionStarted{
+		Header:   history.NewHeader(time.Now()),
+		Instance: history.OrchestrationInstance{InstanceID: b.contest.ID, ExecutionID: fmt.Sprintf("%032x", mix(s.plan.Seed, b.path))},
+		Name:     string(child), Input: new(string(input)),
+	}
+	refuse := liveStatuses
+	if b.contest.Any {
+		refuse = nil
+	}
+	return client.StartInstance(ctx, provider.TaskMessage{Event: started, Target: started.Instance}, refuse)
+}
+
+// meddle does to an instance of a contest what clients can, and goes away in the middle.
+func (s *simulation) meddle(ctx context.Context, c Contest, round int) {
+	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0x3ED, fmt.Sprint(c.ID, round))))
+	g := generator{r: r}
+	id := durable.InstanceID(c.ID)
+	for n := range r.IntN(4) {
+		pause(ctx, g.upTo(6*time.Second))
+		// What is refused is refused: the instance may be in any state.
+		_ = s.insist(ctx, fmt.Sprint("meddle ", c.ID, round, n), func(ctx context.Context) (err error) {
+			switch (mix(s.plan.Seed, c.ID) + uint64(round+n)) % 5 {
+			case 0:
+				err = s.client.Terminate(ctx, id, "enough")
+			case 1:
+				err = s.client.Suspend(ctx, id, "for a while")
+			case 2:
+				err = s.client.Resume(ctx, id, "again")
+			case 3:
+				err = s.client.Rewind(ctx, id, "again")
+			case 4:
+				_, err = s.client.Purge(ctx, id)
+			}
+			return err
+		})
+	}
+}
+
+// awaitContest waits until the ID of a contest is free, or what has it has ended.
+func (s *simulation) awaitContest(ctx context.Context, c Contest) bool {
+	id := durable.InstanceID(c.ID)
+	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
+		state, err := s.client.Status(ctx, id, durable.Fetch{})
+		switch {
+		case errors.Is(err, durable.ErrInstanceNotFound):
+			return true
+		case err != nil: // its requests go wrong as well
+		case state.Status.IsTerminal():
+			return true
+		case state.Status == history.Suspended:
+			_ = s.client.Resume(ctx, id, "again") // or the next time
+		}
+		if time.Now().After(deadline) {
+			s.fault("%s has not ended, it is %+v, %v", c.ID, state, err)
+			return false
+		}
+	}
+}
+
+// checkContests holds what clients were told against what ran: of a start that was
+// acknowledged the instance ran to its end, one that was refused left no trace, and two
+// that replace the same instance are not both acknowledged.
+func (s *simulation) checkContests(ctx context.Context) {
+	for _, c := range s.plan.Contests {
+		s.awaitContest(ctx, c)
+		state, err := s.client.Status(ctx, durable.InstanceID(c.ID), durable.Fetch{Output: true, Input: true})
+		if err != nil && !errors.Is(err, durable.ErrInstanceNotFound) {
+			s.fault("status of %s: %v", c.ID, err)
+		}
+		s.checkBids(c, state)
+	}
+}
+
+func (s *simulation) checkBids(c Contest, last *durable.InstanceState) {
+	began, ended := map[string]time.Duration{}, map[string]time.Duration{}
+	s.mu.Lock()
+	for _, run := range slices.Backward(s.runs) { // the first one counts
+		path, rest, _ := strings.Cut(run.Key, "/")
+		began[path] = run.At
+		if strings.HasPrefix(rest, fmt.Sprintf("0/%d/", lastOfContest)) {
+			ended[path] = run.At
+		}
+	}
+	bids := slices.DeleteFunc(slices.Clone(s.bids), func(b *bid) bool { return b.contest.ID != c.ID })
+	s.mu.Unlock()
+	ran := func(times map[string]time.Duration, b *bid) bool { _, ok := times[b.path]; return ok }
+	var final *bid
+	for _, b := range bids {
+		if last != nil && last.Input != nil && strings.Contains(*last.Input, strconv.Quote(b.path)) {
+			final = b
+		}
+	}
+	if last != nil && final == nil && !s.cameLate(last) {
+		s.fault("%s is of none of the starts: %+v", c.ID, last)
+	}
+	for i, b := range bids {
+		what := fmt.Sprintf("start %s from %v to %v, %v,", b.path, b.called, b.returned, b.outcome)
+		switch {
+		case b.outcome == refusedBid && ran(began, b) && s.plan.Repeats == 0 && s.plan.Faults == 0:
+			s.fault("%s ran all the same", what)
+		case b.outcome == wonBid && c.Meddled:
+		case b.outcome == wonBid && c.Any:
+			if final == nil || final.outcome == wonBid && final.returned < b.called {
+				s.fault("%s is gone: %+v", what, final)
+			}
+		case b.outcome == wonBid && !ran(ended, b):
+			s.fault("%s did not run to its end", what)
+		case b.outcome == wonBid:
+			for _, other := range bids[:i] {
+				if other.outcome == wonBid && ended[b.path] > other.returned && ended[other.path] > b.returned {
+					s.fault("%s and %s from %v to %v were both told that they won", what, other.path, other.called, other.returned)
+				}
+			}
+		}
+	}
+	if final == nil || c.Meddled {
+		return
+	}
+	if sum, _ := s.plan.App.expect(Input{Path: final.path, Program: c.Program}); last.Status != history.Completed || *last.Output != strconv.FormatUint(sum, 10) {
+		s.fault("%s is %+v, want it completed with %d", c.ID, last, sum)
+	}
+}
+
+// take returns what takes the time of an operation in a process of a worker.
+func (s *simulation) take(p Process, worker int) func(context.Context, Order) error {
+	return func(ctx context.Context, o Order) error {
+		if isDead(p) {
+			<-ctx.Done() // a dead process does nothing
+			return ctx.Err()
+		}
+		s.mu.Lock()
+		s.begun++
+		if s.begun == s.plan.StopAt && s.processes[worker] == p {
+			s.stops[worker]()
+		}
+		s.mu.Unlock()
+		h := mix(s.plan.Seed, o.key().String())
+		if h%4 == 0 {
+			pause(ctx, time.Duration(h>>8%700)*time.Millisecond+time.Duration(h>>32%uint64(time.Millisecond)))
+		}
+		return ctx.Err()
+	}
+}
+
+// receive returns what notes in a process what a ledger answered. Whoever asks it
+// again, in whichever worker, must get the same answer. A process that is dead has
+// nothing to say: what it had in memory may go on for a moment.
+func (s *simulation) receive(p Process) func(Receipt) {
+	return func(r Receipt) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !isDead(p) {
+			s.note(r)
+		}
+	}
+}
+
+// note notes what a ledger answered. s.mu is held.
+func (s *simulation) note(r Receipt) {
+	key := orderKey{r.From, r.Number}
+	r.Pad = ""
+	if s.receipts == nil {
+		s.receipts = map[orderKey]map[string]Receipt{}
+	}
+	if s.receipts[key] == nil {
+		s.receipts[key] = map[string]Receipt{}
+	}
+	if before, ok := s.receipts[key][r.Ledger]; ok && before != r {
+		s.faults = append(s.faults, fmt.Sprintf("order %v was told %+v and then %+v", key, before, r))
+	}
+	s.receipts[key][r.Ledger] = r
+}
+
+// signal does what a client does to a ledger.
+func (s *simulation) signal(ctx context.Context, c ClientSignal) {
+	s.at(c.At)
+	var opts []durable.SignalOption
+	if c.Op == string(addOp) && c.Order.Wait > 0 {
+		opts = append(opts, durable.SignalAfter(c.Order.Wait))
+	}
+	if c.Cut > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.Cut)
+		defer cancel()
+	}
+	if err := operation(c.Op).Signal(ctx, s.client, ledgerNamed(c.Ledger), c.Order.padded(s.plan.App), opts...); err != nil && c.Cut == 0 {
+		s.fault("signal ledger %q: %v", c.Ledger, err)
+	}
+}
+
+// orphans reports whether locks may be left behind: an instance that is terminated
+// may have asked for one in an episode that does not count.
+func (s *simulation) orphans() bool {
+	for _, in := range s.plan.App.Instances {
+		if in.Terminated > 0 {
+			return len(s.plan.App.Ledgers) > 0
+		}
+	}
+	return false
+}
+
+// keepFreeingOrphans does so now and then, until work ends: somebody may wait for
+// such a lock.
+func (s *simulation) keepFreeingOrphans(work, clients context.Context) {
+	for work.Err() == nil {
+		s.freeOrphans(clients)
+		pause(work, 3*time.Minute)
+	}
+}
+
+// freeOrphans releases the locks of instances that have ended.
+func (s *simulation) freeOrphans(ctx context.Context) {
+	if _, err := s.client.CleanEntities(ctx, durable.EntityCleaning{KeepEmpty: true}); err != nil {
+		s.fault("clean entities: %v", err)
+	}
+}
+
+// settleLedgers waits until nobody waits for locks of instances that have ended.
+func (s *simulation) settleLedgers(ctx context.Context) {
+	if s.orphans() {
+		s.freeOrphans(ctx)
+		s.awaitQuiet()
+	}
+}
+
+// checkLedgers holds all ledgers against what they must have come to.
+func (s *simulation) checkLedgers(ctx context.Context) {
+	if len(s.plan.App.Ledgers) == 0 {
+		return
+	}
+	expected := s.plan.App.expectOrders()
+	current, archived := map[string][]Entry{}, map[string][]Entry{}
+	for e, err := range s.client.AllEntities(ctx, durable.EntityQuery{FetchState: true, IncludeEmpty: true}) {
+		if err != nil {
+			s.fault("list entities: %v", err)
+			return
+		}
+		if e.LockedBy != "" || e.QueueSize != 0 {
+			s.fault("%v is locked by %q with %d in its queue at the end", e.ID, e.LockedBy, e.QueueSize)
+		}
+		if expected.books[e.ID.Key] == nil || e.ID.Name != "ledger" {
+			s.fault("%v should not be", e.ID)
+			continue
+		}
+		var l Ledger
+		if err := json.Unmarshal(e.State, &l); e.Exists && err != nil {
+			s.fault("state of %v: %v", e.ID, err)
+		}
+		current[e.ID.Key] = l.Entries
+	}
+	logs := map[string][][]Entry{}
+	for _, key := range s.plan.App.Ledgers {
+		archived[key] = current[archiveOf(key)]
+		for _, closed := range archived[key] {
+			logs[key] = append(logs[key], closed.Batch)
+		}
+		logs[key] = append(logs[key], current[key])
+		logs[archiveOf(key)] = [][]Entry{archived[key]}
+	}
+	s.mu.Lock()
+	receipts := s.receipts
+	s.mu.Unlock()
+	for _, what := range expected.check(logs, receipts) {
+		s.fault("%s", what)
+	}
+	s.checkStarted(ctx, expected.started)
+}
+
+// checkStarted holds the orchestrations that ledgers started against what they
+// must have come to.
+func (s *simulation) checkStarted(ctx context.Context, started []Input) {
+	for _, in := range started {
+		state, err := s.client.Status(ctx, durable.InstanceID(in.Path), durable.Fetch{Output: true})
+		if err != nil {
+			s.fault("status of %s, which a ledger was to start: %v", in.Path, err)
+			continue
+		}
+		sum, ok := s.plan.App.expect(in)
+		switch {
+		case ok && (state.Status != history.Completed || state.Output == nil || !s.returned(*state.Output, sum)):
+			s.fault("%s is %v, want it to return %d", in.Path, state.Status, sum)
+		case !ok && state.Status != history.Failed:
+			s.fault("%s is %v, want it to fail", in.Path, state.Status)
+		}
+	}
+	for state, err := range s.client.All(ctx, durable.Query{IDPrefix: refused}) {
+		if err != nil {
+			s.fault("list instances: %v", err)
+			return
+		}
+		s.fault("%s was started by an operation that failed", state.Instance.InstanceID)
+	}
+}
+
+// move stops all workers, has the hub copied, and lets workers begin on the copy.
+func (s *simulation) move(ctx context.Context, m Mover) {
+	s.mu.Lock()
+	s.moving = true
+	s.mu.Unlock()
+	for s.stopAll() {
+		pause(ctx, interval)
+	}
+	for _, what := range m.Move(ctx) {
+		s.fault("copy: %s", what)
+	}
+	s.mu.Lock()
+	s.moving = false
+	s.mu.Unlock()
+}
+
+// stopAll tells all workers to stop, and reports whether there are any.
+func (s *simulation) stopAll() (any bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for worker := range s.open {
+		if any = true; s.stops[worker] != nil {
+			s.stops[worker]()
+		}
+	}
+	return any
+}
+
+// mayBegin reports whether a worker may begin, and notes that it does.
+func (s *simulation) mayBegin(worker int) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.moving {
+		return false
+	}
+	s.open[worker] = true
+	return true
+}
+
+// restart lets a client restart an instance once there is one. It goes away meanwhile,
+// and asks again.
+func (s *simulation) restart(ctx context.Context, r Restart) {
+	s.at(r.At)
+	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
+		err := s.insist(ctx, "restart "+r.ID, func(ctx context.Context) error {
+			_, err := s.client.Restart(ctx, durable.InstanceID(r.Of.ID), durable.InstanceID(r.ID))
+			return err
+		})
+		switch {
+		case err == nil, errors.Is(err, durable.ErrInstanceExists): // an attempt that was cut off may have started it
+			return
+		case !errors.Is(err, durable.ErrInstanceNotFound), time.Now().After(deadline):
+			s.fault("restart %s: %v", r.ID, err)
+			return
+		}
+	}
+}
+
+// checkRestarts waits until what was restarted has ended, and holds it against what it
+// must have come to.
+func (s *simulation) checkRestarts(ctx context.Context) {
+	for _, r := range s.plan.Restarts {
+		want, output := s.plan.App.Expect(r.Of), ""
+		state, err := s.awaitEnd(ctx, r.ID)
+		if state != nil && state.Output != nil {
+			output = *state.Output
+		}
+		if err != nil || state.Status != want.Status || want.Status == history.Completed && output != strconv.FormatUint(want.Sum, 10) {
+			s.fault("%s, a restart of %s, is %+v with %q, %v, want %+v", r.ID, r.Of.ID, state, output, err, want)
+		}
+	}
+}
+
+// awaitEnd returns the state in which an instance ended, or is after a long time.
+func (s *simulation) awaitEnd(ctx context.Context, id string) (*durable.InstanceState, error) {
+	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
+		state, err := s.client.Status(ctx, durable.InstanceID(id), durable.Fetch{Output: true})
+		if err != nil || state.Status.IsTerminal() || time.Now().After(deadline) {
+			return state, err
+		}
+	}
+}
+
+// keepsOrder reports whether the hub keeps the order in which one client sends.
+func (s *simulation) keepsOrder() bool {
+	return s.platform.KeepsOrder() || s.plan.Workers == 1 && s.plan.Faults+s.plan.Repeats == 0 && !s.plan.Loose && len(s.plan.Disturbances) == 0
+}
+
+// stream raises the events of a stream, and suspends and resumes the instance among them.
+func (s *simulation) stream(ctx context.Context, st Stream) {
+	s.at(st.Begin)
+	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0x57AE, st.ID)))
+	g := generator{r: r}
+	id := durable.InstanceID(st.ID)
+	steps := []func() error{func() error {
+		_, err := listen.Start(ctx, s.client, listening{Stream: st}, id)
+		return err
+	}}
+	suspended := false
+	toggle := func() error { // it may not be as far as that, and refuse
+		if suspended = !suspended; suspended {
+			_ = s.client.Suspend(ctx, id, "for a while")
+		} else {
+			_ = s.client.Resume(ctx, id, "again")
+		}
+		return nil
+	}
+	for n := range st.Count {
+		steps = append(steps, func() error { return streamEvent(st, n).Raise(ctx, s.client, id, n) })
+		if n < st.Count-1 && g.oneIn(4) { // it goes on at least until the last event
+			steps = append(steps, toggle)
+		}
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			s.fault("stream %s: %v", st.ID, err)
+			return
+		}
+		if g.oneIn(3) {
+			pause(ctx, g.upTo(3*time.Second))
+		}
+	}
+	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
+		state, err := s.client.Status(ctx, id, durable.Fetch{})
+		switch {
+		case err != nil:
+		case state.Status.IsTerminal():
+			return
+		case state.Status == history.Suspended:
+			_ = s.client.Resume(ctx, id, "again") // it may have gone on meanwhile
+		}
+		if time.Now().After(deadline) {
+			s.fault("stream %s has not ended, it is %+v, %v", st.ID, state, err)
+			return
+		}
+	}
+}
+
+// checkStreams holds what instances got against what was sent: each name in the order of
+// the history and, where the hub keeps it, all in the order of sending.
+func (s *simulation) checkStreams(ctx context.Context) {
+	for _, st := range s.plan.Streams {
+		state, err := s.client.Status(ctx, durable.InstanceID(st.ID), durable.Fetch{Input: true, Output: true})
+		if err != nil || state.Status != history.Completed {
+			s.fault("stream %s: %+v, %v", st.ID, state, err)
+			continue
+		}
+		var got []int
+		var last listening
+		past, err := s.client.History(ctx, durable.InstanceID(st.ID))
+		for _, err := range []error{err, json.Unmarshal([]byte(*state.Output), &got), json.Unmarshal([]byte(*state.Input), &last)} {
+			if err != nil {
+				s.fault("stream %s: %v", st.ID, err)
+			}
+		}
+		want := make([]int, st.Count)
+		for n := range want {
+			want[n] = n
+		}
+		switch {
+		case st.Renews > 0 && !s.keepsOrder(): // a generation does not know what the one before took, and may get it again
+		case !slices.Equal(slices.Sorted(slices.Values(got)), want):
+			s.fault("stream %s of %d events got %v", st.ID, st.Count, got)
+		case s.keepsOrder() && !slices.Equal(got, want):
+			s.fault("stream %s got %v, though nothing was put back", st.ID, got)
+		}
+		came := cameIn(past)
+		if s.keepsOrder() && !slices.IsSorted(came) {
+			s.fault("the history of stream %s has the events %v, though nothing was put back", st.ID, came)
+		}
+		for name := range st.Names {
+			ofName := func(n int) bool { return n%st.Names != name }
+			took := slices.DeleteFunc(slices.Clone(got[min(len(last.Got), len(got)):]), ofName)
+			if came := slices.DeleteFunc(slices.Clone(came), ofName); !slices.Equal(came[:min(len(took), len(came))], took) {
+				s.fault("stream %s: of event-%d its last generation got %v, the history has %v", st.ID, name, took, came)
+			}
+		}
+	}
 }

@@ -43,17 +43,6 @@ func scheduled(attrs []attribute.KeyValue, due time.Time) []attribute.KeyValue {
 	return append(attrs, keyScheduledTime.String(due.UTC().Format("01/02/2006 15:04:05")))
 }
 
-// SignalEntity makes the span that ctx has, if there is one, the parent that a
-// client's request to an entity names. Who performs the operation writes the
-// request's span (DurableTask.Core/TaskEntityDispatcher.cs,
-// StartTraceActivityForSignalingEntity).
-func (t *Tracer) SignalEntity(ctx context.Context, request string, now time.Time) string {
-	if t == nil {
-		return request
-	}
-	return stampRequest(request, trace.SpanContextFromContext(ctx), now)
-}
-
 // stampRequest returns a request to an entity that names a parent; a request for
 // a lock, and one that cannot be read, stays as it is.
 func stampRequest(request string, parent trace.SpanContext, now time.Time) string {
@@ -101,14 +90,6 @@ type Entity struct {
 	tracer     *Tracer
 	instanceID string
 	spans      []past // of the batch that is not committed yet
-}
-
-// Entity returns an Entity for the one with the given instance ID.
-func (t *Tracer) Entity(instanceID string) *Entity {
-	if t == nil {
-		return nil
-	}
-	return &Entity{tracer: t, instanceID: instanceID}
 }
 
 // Forget drops the spans of a batch that was not committed.

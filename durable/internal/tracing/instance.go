@@ -18,16 +18,6 @@ type Instance struct {
 	open   map[int]history.Event // what was scheduled and has not come back
 }
 
-// Instance returns an Instance whose history is past.
-func (t *Tracer) Instance(past []history.Event) *Instance {
-	if t == nil {
-		return nil
-	}
-	i := &Instance{tracer: t}
-	i.learn(past, time.Time{})
-	return i
-}
-
 // learn takes note of events that are in the history.
 func (i *Instance) learn(events []history.Event, now time.Time) {
 	for _, e := range events {

@@ -156,3 +156,32 @@ func failureOf(e history.Event) *string {
 	}
 	return reason
 }
+
+// SignalEntity makes the span that ctx has, if there is one, the parent that a
+// client's request to an entity names. Who performs the operation writes the
+// request's span (DurableTask.Core/TaskEntityDispatcher.cs,
+// StartTraceActivityForSignalingEntity).
+func (t *Tracer) SignalEntity(ctx context.Context, request string, now time.Time) string {
+	if t == nil {
+		return request
+	}
+	return stampRequest(request, trace.SpanContextFromContext(ctx), now)
+}
+
+// Entity returns an Entity for the one with the given instance ID.
+func (t *Tracer) Entity(instanceID string) *Entity {
+	if t == nil {
+		return nil
+	}
+	return &Entity{tracer: t, instanceID: instanceID}
+}
+
+// Instance returns an Instance whose history is past.
+func (t *Tracer) Instance(past []history.Event) *Instance {
+	if t == nil {
+		return nil
+	}
+	i := &Instance{tracer: t}
+	i.learn(past, time.Time{})
+	return i
+}

@@ -77,14 +77,6 @@ func inputsInHistory(w *world) {
 	w.equal("inputs in the history", got, map[int]*string{0: text(`["a"]`), 1: long, 2: text("1"), 3: nil})
 }
 
-// scheduled starts an instance that waits for one activity, and returns it.
-func (w *world) scheduled(id string) *provider.ActivityWorkItem {
-	w.Helper()
-	w.create(id)
-	w.next(id).schedule(0, "Activity", text(`"input"`)).finish()
-	return w.nextActivity()
-}
-
 func resultArrives(w *world) {
 	a := w.scheduled("a")
 	w.quiet("its activity was not completed")
@@ -160,17 +152,6 @@ func manyActivities(w *world) {
 		}
 	}
 	w.noActivity("all were completed")
-}
-
-// runOne runs an activity that returns its input.
-func (w *world) runOne() error {
-	ctx, cancel := w.patient()
-	defer cancel()
-	a, err := w.p.NextActivity(ctx)
-	if err != nil {
-		return err
-	}
-	return a.Lock.Complete(ctx, completed(a.Task.EventID, a.Task.Input))
 }
 
 func orphans(w *world) {

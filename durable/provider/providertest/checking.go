@@ -2,7 +2,6 @@ package providertest
 
 import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // Tests of what is asked of a hub to see whether it is ready.
@@ -10,21 +9,6 @@ var checking = area{"checking", []test{
 	{"a hub can be checked before anybody has used it", checkedUnused},
 	{"a check leaves no trace", running(checked)},
 }}
-
-// ready fails the test if the hub says that it cannot take work, or would rather not.
-func (w *world) ready() {
-	w.Helper()
-	p, ok := w.p.(provider.Checker)
-	if !ok {
-		w.Skip("the provider cannot be checked")
-	}
-	ctx, cancel := w.patient()
-	defer cancel()
-	w.must("Check", p.Check(ctx))
-	if p.IsBusy() {
-		w.Error("the hub is busy though nobody uses it")
-	}
-}
 
 func checkedUnused(w *world) {
 	w.ready()

@@ -22,13 +22,6 @@ func childStart(id, executionID string, parent history.OrchestrationInstance, ac
 	return provider.TaskMessage{Event: start, Target: start.Instance}
 }
 
-// child has a child started.
-func (e *episode) child(id int, start provider.TaskMessage) *episode {
-	e.decide(&history.SubOrchestrationInstanceCreated{Header: action(id), Name: "Orchestrator", InstanceID: start.Target.InstanceID})
-	e.cp.Messages = append(e.cp.Messages, start)
-	return e
-}
-
 func newChild(w *world) {
 	parent := w.create("parent")
 	start := childStart("child", "execution of child", parent, 0)

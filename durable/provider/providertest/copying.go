@@ -29,70 +29,6 @@ var copying = area{"copying", []test{
 	{"a hub with an instance that cannot be read is refused", copiedUnreadable},
 }}
 
-// portable returns the provider as one whose hub can be copied, and another
-// that is empty.
-func (w *world) portable() (from, to provider.Portable) {
-	w.Helper()
-	from, ok := w.p.(provider.Portable)
-	if !ok || w.hub.Another == nil {
-		w.Skip("the hub cannot be copied")
-	}
-	return from, w.hub.Another(w.T).(provider.Portable)
-}
-
-// copyHub copies the hub, which is stopped for it, and goes on with the copy.
-func (w *world) copyHub() provider.Totals {
-	w.Helper()
-	from, to := w.portable()
-	w.rest()
-	totals := w.mustCopy(from, to)
-	w.use(to.(provider.Provider))
-	return totals
-}
-
-// rest stops the hub if it runs.
-func (w *world) rest() {
-	w.Helper()
-	if w.halt != nil {
-		w.stop()
-	}
-}
-
-func (w *world) mustCopy(from, to provider.Portable) provider.Totals {
-	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 2*w.hub.Patience)
-	defer cancel()
-	totals, err := provider.CopyHub(ctx, from, to, provider.ExportOptions{}, nil)
-	w.must("CopyHub", err)
-	counted, err := from.Totals(ctx)
-	w.must("Totals of the source", err)
-	w.equal("totals of the source", counted, totals)
-	return totals
-}
-
-// stages fills the hub with instances in all stages, and stops it.
-func (w *world) stages() {
-	w.Helper()
-	w.portable() // skips
-	w.start()
-	w.begin("event")
-	w.send(raised("event", "Sent", text(`"before"`)))
-	w.next("event").finish()
-	w.begin("queued")
-	w.send(raised("queued", "Work", nil))
-	w.next("queued").schedule(0, "Activity", text(`"input"`)).finish()
-	parent := w.create("parent")
-	w.next("parent").child(0, childStart("child", "execution of child", parent, 0)).finish()
-	w.next("child").finish()
-	w.begin("suspended")
-	w.send(to("suspended", &history.ExecutionSuspended{Header: history.NewHeader(now()), Reason: text("not now")}))
-	w.next("suspended").finish()
-	w.begin("generations")
-	w.send(raised("generations", "Again", nil))
-	w.next("generations").continueAsNew("second execution of generations", text(`"again"`)).finish()
-	w.stop()
-}
-
 func copied(w *world) {
 	w.stages()
 	w.create("unstarted")
@@ -284,17 +220,6 @@ func copiedSignals(w *world) {
 	}
 	got.become("first", "state").finish()
 	w.quiet("the others are a day away")
-}
-
-// messagesOf returns what is on the way in a hub that rests, in the order of the
-// receivers.
-func (w *world) messagesOf(hub provider.Portable) (found []string) {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	w.must("Export", hub.Export(ctx, (*messageList)(&found), provider.ExportOptions{}))
-	slices.Sort(found)
-	return found
 }
 
 // copiedUnreadable leaves no instance behind without a word.

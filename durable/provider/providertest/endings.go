@@ -29,18 +29,6 @@ func leftAlone(w *world) {
 	}
 }
 
-// unchanged disposes of what is handed out to an instance that has ended, as
-// the engine does, and checks that it stays as it is.
-func (w *world) unchanged(id string, before *provider.InstanceState) {
-	w.Helper()
-	w.idle(func(e *episode) {
-		w.equal("instance that was handed out", e.item.Instance.InstanceID, id)
-	})
-	w.quiet("its messages were dropped")
-	w.equal("state", w.state(id), before)
-	w.equal("history", w.history(id), w.histories[before.Instance])
-}
-
 func duringLast(w *world) {
 	instance := w.create("a")
 	w.next("a").schedule(0, "Activity", nil).finish()

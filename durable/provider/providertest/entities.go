@@ -29,27 +29,6 @@ const entityID = "@counter@A key/with:odd characters"
 // signal returns a message for an entity.
 func signal(id, op string) provider.TaskMessage { return raised(id, "op", text(`{"op":"`+op+`"}`)) }
 
-// become makes the checkpoint that of an entity: it continues as new as an
-// execution whose input is its state.
-func (e *episode) become(executionID, state string) *episode {
-	id := e.item.Instance.InstanceID
-	messages := e.checkpoint().Messages
-	start := started(id, executionID, &state)
-	start.Name = id
-	e.cp = &provider.Checkpoint{
-		Instance: start.Instance, ContinuedAsNew: true, SendLast: true, CustomStatus: text(`{"entityExists":true}`), Messages: messages,
-		NewEvents: []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(now())}, start},
-	}
-	return e
-}
-
-// tell adds a message to the checkpoint.
-func (e *episode) tell(m provider.TaskMessage) *episode {
-	cp := e.checkpoint()
-	cp.Messages = append(cp.Messages, m)
-	return e
-}
-
 func entityBegins(w *world) {
 	first := signal(entityID, "add")
 	w.send(first)
@@ -148,20 +127,6 @@ func entityLarge(w *world) {
 // later returns a signal for an entity that is due at a time.
 func later(id string, due time.Time) provider.TaskMessage {
 	return raised(id, "op@"+due.UTC().Format("2006-01-02T15:04:05.0000000Z"), text(`{"op":"later"}`))
-}
-
-// takeUntil commits what comes for an entity until a message does, which must not
-// come before it is due.
-func (w *world) takeUntil(id string, m provider.TaskMessage, due time.Time) {
-	w.Helper()
-	for n, came := 0, false; !came; n++ {
-		e := w.next(id)
-		came = containsMessage(e.fresh, m)
-		if early := time.Until(due); came && early > 0 {
-			w.Errorf("it was delivered %v before its time", early)
-		}
-		e.become(fmt.Sprintf("until %d", n), "state").finish()
-	}
 }
 
 func entityDelayed(w *world) {

@@ -2,6 +2,7 @@ package providertest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -211,4 +212,57 @@ func (e *episode) more(idle time.Duration) []provider.TaskMessage {
 	e.checkOrder(messages)
 	e.fresh = append(e.fresh, messages...)
 	return messages
+}
+
+// child has a child started.
+func (e *episode) child(id int, start provider.TaskMessage) *episode {
+	e.decide(&history.SubOrchestrationInstanceCreated{Header: action(id), Name: "Orchestrator", InstanceID: start.Target.InstanceID})
+	e.cp.Messages = append(e.cp.Messages, start)
+	return e
+}
+
+// become makes the checkpoint that of an entity: it continues as new as an
+// execution whose input is its state.
+func (e *episode) become(executionID, state string) *episode {
+	id := e.item.Instance.InstanceID
+	messages := e.checkpoint().Messages
+	start := started(id, executionID, &state)
+	start.Name = id
+	e.cp = &provider.Checkpoint{
+		Instance: start.Instance, ContinuedAsNew: true, SendLast: true, CustomStatus: text(`{"entityExists":true}`), Messages: messages,
+		NewEvents: []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(now())}, start},
+	}
+	return e
+}
+
+// tell adds a message to the checkpoint.
+func (e *episode) tell(m provider.TaskMessage) *episode {
+	cp := e.checkpoint()
+	cp.Messages = append(cp.Messages, m)
+	return e
+}
+
+// survives commits the checkpoint and gives the lock up. It reports whether the commit
+// counts: somebody may have taken the instance away.
+func (e *episode) survives() bool {
+	ctx, cancel := e.w.patient()
+	defer cancel()
+	err := e.tryCommit(ctx)
+	if err != nil && !errors.Is(err, provider.ErrSessionLost) {
+		e.w.Errorf("commit: %v", err)
+	}
+	e.release()
+	return err == nil
+}
+
+// arrive fetches messages through Next until n have come.
+func (e *episode) arrive(n int) {
+	e.w.Helper()
+	deadline := time.Now().Add(e.w.hub.Patience)
+	for len(e.fresh) < n {
+		if time.Now().After(deadline) {
+			e.w.Fatalf("only %d of %d messages came through Next", len(e.fresh), n)
+		}
+		e.more(e.w.hub.Patience)
+	}
 }

@@ -1,7 +1,6 @@
 package providertest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -26,44 +25,6 @@ var optional = area{"purging and rewinding", []test{
 	{"a child that is rewound keeps the timers that it waits for", running(rewoundWithTimerOfChild)},
 	{"what has no history cannot be rewound", running(rewoundUnknown)},
 }}
-
-func (w *world) purge(id string) error {
-	w.Helper()
-	return w.purgeSeen(id, nil)
-}
-
-func (w *world) purgeSeen(id string, seen *provider.InstanceState) error {
-	w.Helper()
-	p, ok := w.p.(provider.Purger)
-	if !ok {
-		w.Skip("the provider does not purge")
-	}
-	ctx, cancel := w.patient()
-	defer cancel()
-	return p.Purge(ctx, id, seen)
-}
-
-func (w *world) rewind(id, reason string) error {
-	w.Helper()
-	p, ok := w.p.(provider.Rewinder)
-	if !ok {
-		w.Skip("the provider does not rewind")
-	}
-	ctx, cancel := w.patient()
-	defer cancel()
-	return p.Rewind(ctx, id, reason)
-}
-
-// gone checks that nothing is known of an instance.
-func (w *world) gone(id string) {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	if s, err := w.p.Instance(ctx, id, provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
-		w.Errorf("Instance returned %+v, %v, want %v", s, err, provider.ErrInstanceNotFound)
-	}
-	w.equal("history", w.history(id), []history.Event(nil))
-}
 
 func purged(w *world) {
 	w.createAs(started("a", "execution", large("input")))
@@ -122,14 +83,6 @@ func purgedAtWork(w *world) {
 	w.gone("a")
 }
 
-// spared checks that an instance is not purged that has changed.
-func (w *world) spared(id string, seen *provider.InstanceState) {
-	w.Helper()
-	if err := w.purgeSeen(id, seen); !errors.Is(err, provider.ErrInstanceChanged) {
-		w.Fatalf("Purge returned %v, want %v", err, provider.ErrInstanceChanged)
-	}
-}
-
 func purgedSince(w *world) {
 	w.create("a")
 	w.next("a").end(history.Completed, text("first")).finish()
@@ -184,71 +137,6 @@ func purgedSinceSignal(w *world) {
 	w.gone(entityID)
 }
 
-// purgedLeftovers takes what is handed out yet of a purged instance: without a
-// history, or loaded before the purge, and then it cannot be committed.
-func (w *world) purgedLeftovers() {
-	w.Helper()
-	for {
-		ctx, cancel := context.WithTimeout(w.Context(), w.hub.Quiet)
-		e := w.try(ctx)
-		cancel()
-		switch {
-		case e == nil:
-			return
-		case len(e.item.History) == 0:
-			e.drop()
-		default:
-			w.refused(e)
-		}
-	}
-}
-
-// refused gives the session of an episode up, which could not be committed.
-func (w *world) refused(e *episode) {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	if err := e.tryCommit(ctx); !errors.Is(err, provider.ErrSessionLost) {
-		w.Errorf("commit of a purged instance returned %v, want %v", err, provider.ErrSessionLost)
-	}
-	e.release()
-}
-
-// failing starts an instance that fails when its activity does.
-func (w *world) failing(id string) history.OrchestrationInstance {
-	w.Helper()
-	a := w.scheduled(id)
-	w.complete(a, &history.TaskFailed{Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("it broke")})
-	w.next(id).end(history.Failed, text("it broke")).finish()
-	return a.Instance
-}
-
-// rewindPlan returns what package provider plans for an instance, and expects
-// it to be carried out.
-func (w *world) rewindPlan(id string) *provider.RewindPlan {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	plan, err := provider.PlanRewind(ctx, id, "why", now(), w.p.History)
-	w.must("PlanRewind", err)
-	for _, x := range plan.Executions {
-		w.histories[x.Instance] = x.Apply(w.histories[x.Instance])
-	}
-	return plan
-}
-
-// awoken checks that an instance is handed out with what wakes a rewound one.
-func (w *world) awoken(id string) *episode {
-	w.Helper()
-	e := w.next(id)
-	for _, m := range e.item.Messages {
-		if _, ok := m.Event.(*history.GenericEvent); !ok {
-			w.Errorf("%q was handed out with %s", id, fingerprint(m))
-		}
-	}
-	return e
-}
-
 func rewound(w *world) {
 	instance := w.failing("a")
 	born := w.state("a").FirstCreatedAt
@@ -266,17 +154,6 @@ func rewound(w *world) {
 	w.equal("status", s.Status, history.Completed)
 	w.equal("output", s.Output, text("done"))
 	w.equal("history", w.history("a"), w.histories[instance])
-}
-
-// failFamily ends a child with e, and its parent for it.
-func (w *world) failFamily(parent history.OrchestrationInstance, e *episode) {
-	w.Helper()
-	e.cp.Messages = append(e.cp.Messages, provider.TaskMessage{
-		Event:  &history.SubOrchestrationInstanceFailed{Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("it broke")},
-		Target: parent,
-	})
-	e.finish()
-	w.next(parent.InstanceID).end(history.Failed, text("its child broke")).finish()
 }
 
 func rewoundWithChild(w *world) {
@@ -302,31 +179,6 @@ func rewoundWithChild(w *world) {
 	e.cp.Messages = append(e.cp.Messages, result)
 	e.finish()
 	w.equal("messages to the parent", w.next("a").item.Messages, []provider.TaskMessage{result})
-}
-
-// failingWithTimers has an instance fail, when its activity does, that waits for a
-// timer, and has had another one fire. The first must not be due before the instance
-// was rewound, however long the machine stalls.
-func (w *world) failingWithTimers(e *episode) (end *episode) {
-	w.Helper()
-	id := e.item.Instance.InstanceID
-	e.timer(0, now()).timer(1, now().Add(w.hub.Patience/2)).finish()
-	w.firings(id, 1)
-	w.send(raised(id, "Event", nil))
-	w.next(id).schedule(2, "Activity", nil).finish()
-	w.complete(w.nextActivity(), &history.TaskFailed{Header: history.NewHeader(now()), TaskScheduledID: 2, Reason: text("it broke")})
-	return w.next(id).end(history.Failed, text("it broke"))
-}
-
-// waitsForTimer checks that of a rewound instance's timers the one fires, once,
-// that did not before.
-func (w *world) waitsForTimer(id string) {
-	w.Helper()
-	w.awoken(id).schedule(2, "Activity", nil).finish()
-	fired := w.firings(id, 1)[0]
-	w.equal("timer that fired", fired.Event.(*history.TimerFired).TimerID, 1)
-	w.equal("target", fired.Target, w.state(id).Instance)
-	w.quiet("all its timers have fired")
 }
 
 func rewoundWithTimer(w *world) {

@@ -187,20 +187,6 @@ func longTexts(w *world) {
 	}
 }
 
-// becomes waits for an instance to have a status.
-func (w *world) becomes(id string, status history.RuntimeStatus) {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	for w.state(id).Status != status {
-		select {
-		case <-ctx.Done():
-			w.Fatalf("instance %q is %v, want %v", id, w.state(id).Status, status)
-		case <-time.After(w.hub.Quiet / 4):
-		}
-	}
-}
-
 func longIDs(w *world) {
 	for _, size := range []int{5 << 10, 40 << 10, 70 << 10, 2 << 20} {
 		id := strings.Repeat("x", size)

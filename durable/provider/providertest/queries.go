@@ -3,7 +3,6 @@ package providertest
 import (
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"time"
@@ -22,51 +21,6 @@ var queries = area{"queries", []test{
 	{"what is listed is what is read one by one", running(listedAsRead)},
 	{"what cannot be read is left out, and named", running(unreadable)},
 }}
-
-// list returns the instances of all pages.
-func (w *world) list(q provider.Query) []*provider.InstanceState {
-	w.Helper()
-	var all []*provider.InstanceState
-	for page := range w.pages(q) {
-		all = append(all, page.Instances...)
-	}
-	return all
-}
-
-// pages returns all pages.
-func (w *world) pages(q provider.Query) iter.Seq[*provider.Page] {
-	return func(yield func(*provider.Page) bool) {
-		for pages := 0; ; pages++ {
-			if pages > 1000 {
-				w.Fatal("the query does not come to an end")
-			}
-			ctx, cancel := w.patient()
-			page, err := w.p.Instances(ctx, q)
-			cancel()
-			w.must("Instances", err)
-			if q.PageSize > 0 && len(page.Instances) > q.PageSize {
-				w.Errorf("a page has %d instances, want at most %d", len(page.Instances), q.PageSize)
-			}
-			if !yield(page) || page.Continuation == "" {
-				return
-			}
-			if strings.Trim(page.Continuation, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-				w.Fatalf("the continuation %q is not in base64url, and would not pass through HTTP unchanged", page.Continuation)
-			}
-			q.Continuation = page.Continuation
-		}
-	}
-}
-
-func (w *world) listIDs(q provider.Query) []string {
-	w.Helper()
-	var ids []string
-	for _, s := range w.list(q) {
-		ids = append(ids, s.Instance.InstanceID)
-	}
-	slices.Sort(ids)
-	return ids
-}
 
 func conditions(w *world) {
 	w.create("pending")
@@ -155,24 +109,6 @@ func prefixes(w *world) {
 	for _, prefix := range append(slices.Clone(ids), "\U0010ffff", "a\xff", "a\xed\xa0\x80", "\xff") {
 		want := slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !strings.HasPrefix(id, prefix) })
 		w.equal(fmt.Sprintf("prefix %q", prefix), w.listIDs(provider.Query{IDPrefix: prefix}), want)
-	}
-}
-
-// nextOf returns the next work item of an instance; those of others are
-// released as they are.
-func (w *world) nextOf(id string) *episode {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	for {
-		e := w.try(ctx)
-		switch {
-		case e == nil:
-			w.Fatalf("instance %q was not handed out", id)
-		case e.item.Instance.InstanceID == id:
-			return e
-		}
-		e.release()
 	}
 }
 

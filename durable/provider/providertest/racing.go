@@ -96,22 +96,6 @@ func racingRewind(w *world) {
 	}
 }
 
-// nextBut returns the next episode of another execution than one that was replaced, which
-// a message of its own may bring back until that is known.
-func (w *world) nextBut(replaced history.OrchestrationInstance) *episode {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	for {
-		item, err := w.p.NextOrchestration(ctx)
-		w.must("NextOrchestration", err)
-		if item.Instance != replaced {
-			return w.check(item)
-		}
-		w.must("Release", item.Session.Release(ctx))
-	}
-}
-
 func rewoundTooLate(w *world) {
 	w.failing("a")
 	second, err := w.tryAgain("a", live)
@@ -198,19 +182,6 @@ func racingOver(continues bool) func(*world) {
 	}
 }
 
-// survives commits the checkpoint and gives the lock up. It reports whether the commit
-// counts: somebody may have taken the instance away.
-func (e *episode) survives() bool {
-	ctx, cancel := e.w.patient()
-	defer cancel()
-	err := e.tryCommit(ctx)
-	if err != nil && !errors.Is(err, provider.ErrSessionLost) {
-		e.w.Errorf("commit: %v", err)
-	}
-	e.release()
-	return err == nil
-}
-
 func replacedLater(w *world) {
 	first := w.begin("a")
 	start := started("a", "of the start", text("input"))
@@ -247,52 +218,4 @@ func atOnce(all ...func()) {
 		group.Go(f)
 	}
 	group.Wait()
-}
-
-// startAtOnce starts an instance several times at once, unless it goes on, while others do
-// what they do. It returns which start won, -1 if none did.
-func (w *world) startAtOnce(id, name string, others ...func()) (winner int) {
-	w.Helper()
-	const racers = 6
-	errs := make([]error, racers)
-	for i := range racers {
-		others = append(others, func() { errs[i] = w.tryCreate(started(id, fmt.Sprintf("%s %d", name, i), nil), live) })
-	}
-	atOnce(others...)
-	winner = -1
-	for i, err := range errs {
-		_, exists := errors.AsType[*provider.InstanceExistsError](err)
-		switch {
-		case err == nil && winner >= 0:
-			w.Errorf("starts %d and %d were both told that they won", winner, i)
-		case err == nil:
-			winner = i
-		case !exists:
-			w.Errorf("start %d: %v, want an *InstanceExistsError", i, err)
-		}
-	}
-	return winner
-}
-
-// race is startAtOnce of an instance that one of the starts must get, and returns the
-// first episode of that.
-func (w *world) race(id, name string, others ...func()) *episode {
-	w.Helper()
-	winner := w.startAtOnce(id, name, others...)
-	if winner < 0 {
-		w.Fatal("none of the starts won")
-	}
-	e := w.next(id)
-	w.isWinner(e, name, winner)
-	return e
-}
-
-// isWinner checks that what is handed out, and what the hub tells of it, is of the start
-// that won.
-func (w *world) isWinner(e *episode, name string, winner int) {
-	w.Helper()
-	id := e.item.Instance.InstanceID
-	want := history.OrchestrationInstance{InstanceID: id, ExecutionID: fmt.Sprintf("%s %d", name, winner)}
-	w.equal("execution that was handed out", e.item.Instance, want)
-	w.equal("execution in the instance's state", w.state(id).Instance, want)
 }

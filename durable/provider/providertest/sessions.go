@@ -19,18 +19,6 @@ var sessions = area{"sessions", []test{
 	{"messages that came through Next and are abandoned come again", running(abandonedInSession)},
 }}
 
-// arrive fetches messages through Next until n have come.
-func (e *episode) arrive(n int) {
-	e.w.Helper()
-	deadline := time.Now().Add(e.w.hub.Patience)
-	for len(e.fresh) < n {
-		if time.Now().After(deadline) {
-			e.w.Fatalf("only %d of %d messages came through Next", len(e.fresh), n)
-		}
-		e.more(e.w.hub.Patience)
-	}
-}
-
 func throughNext(w *world) {
 	w.create("a")
 	e := w.next("a").commit()

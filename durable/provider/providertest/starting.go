@@ -70,21 +70,6 @@ func unknownInstance(w *world) {
 	w.equal("history", w.history("nobody"), []history.Event(nil))
 }
 
-// tryAgain starts an instance anew, with another execution.
-func (w *world) tryAgain(id string, refuse []history.RuntimeStatus) (history.OrchestrationInstance, error) {
-	start := started(id, "second execution of "+id, text(`"again"`))
-	return start.Instance, w.tryCreate(start, refuse)
-}
-
-func (w *world) mustExist(err error, id string, status history.RuntimeStatus) {
-	w.Helper()
-	exists, ok := errors.AsType[*provider.InstanceExistsError](err)
-	if !ok {
-		w.Fatalf("StartInstance returned %v, want an *InstanceExistsError", err)
-	}
-	w.equal("the error", *exists, provider.InstanceExistsError{InstanceID: id, Status: status})
-}
-
 func refused(w *world) {
 	first := w.create("a")
 	_, err := w.tryAgain("a", live)

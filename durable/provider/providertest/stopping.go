@@ -23,17 +23,6 @@ func runReturns(w *world) {
 	w.stop()
 }
 
-// stays fails the test if Run returns before long.
-func (w *world) stays(why string) {
-	w.Helper()
-	select {
-	case err := <-w.stopped:
-		w.halt = nil
-		w.Fatalf("Run returned %v although %s", err, why)
-	case <-time.After(w.hub.Quiet):
-	}
-}
-
 func runWaits(w *world) {
 	instance := w.create("a")
 	e := w.next("a")

@@ -17,27 +17,6 @@ var timers = area{"timers", []test{
 	{"a timer that comes after the end wakes nobody", running(timerAfterEnd)},
 }}
 
-// firings takes work items of an instance until n timers have fired, and
-// reports those that are early.
-func (w *world) firings(id string, n int) []provider.TaskMessage {
-	w.Helper()
-	var all []provider.TaskMessage
-	for len(all) < n {
-		e := w.next(id)
-		for _, m := range e.fresh {
-			fired := m.Event.(*history.TimerFired)
-			if early := time.Until(fired.FireAt); early > 0 {
-				w.Errorf("timer %d fired %v before its time", fired.TimerID, early)
-			}
-			if !containsMessage(all, m) {
-				all = append(all, m)
-			}
-		}
-		e.finish()
-	}
-	return all
-}
-
 func notEarly(w *world) {
 	w.create("a")
 	w.next("a").timer(0, now().Add(moment)).finish()

@@ -78,17 +78,6 @@ func abandoned(w *world) {
 	w.quiet("it was committed at last")
 }
 
-// grow checks the delays after which something came again that was abandoned
-// twice. On a busy machine they are longer, so that they cannot be compared with
-// each other.
-func (w *world) grow(delays []time.Duration) {
-	w.Helper()
-	first, second := w.hub.AbandonDelay, w.hub.AbandonDelay*3/2
-	if delays[0] < first || delays[1] < second {
-		w.Errorf("delays are %v, want at least %v and %v", delays, first, second)
-	}
-}
-
 func heldUntil(w *world) {
 	w.begin("a")
 	event := raised("a", "Event", nil)
@@ -103,21 +92,6 @@ func heldUntil(w *world) {
 		w.equal("messages", e.item.Messages, []provider.TaskMessage{event})
 	})
 	e.finish()
-}
-
-// hold abandons what is wanted again at a time until it would come too late without
-// that. again abandons it, and returns when it has come.
-func (w *world) hold(again func(cause error)) {
-	w.Helper()
-	short := max(w.hub.AbandonDelay, w.hub.Quiet)
-	for delay := short / 2; delay < w.hub.Patience; delay *= 2 {
-		again(&provider.HeldError{Cause: errAbandoned, Until: time.Now().Add(short)})
-	}
-	until := time.Now().Add(3 * time.Second)
-	again(&provider.HeldError{Cause: errAbandoned, Until: until})
-	if early := time.Until(until); early > time.Second { // storage may count in whole ones
-		w.Errorf("it came %v before it was wanted", early)
-	}
 }
 
 func releasedOnly(w *world) {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -300,5 +301,587 @@ func (w *world) equal(what string, got, want any) {
 	w.Helper()
 	if diff := cmp.Diff(want, got, same); diff != "" {
 		w.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// scheduled starts an instance that waits for one activity, and returns it.
+func (w *world) scheduled(id string) *provider.ActivityWorkItem {
+	w.Helper()
+	w.create(id)
+	w.next(id).schedule(0, "Activity", text(`"input"`)).finish()
+	return w.nextActivity()
+}
+
+// runOne runs an activity that returns its input.
+func (w *world) runOne() error {
+	ctx, cancel := w.patient()
+	defer cancel()
+	a, err := w.p.NextActivity(ctx)
+	if err != nil {
+		return err
+	}
+	return a.Lock.Complete(ctx, completed(a.Task.EventID, a.Task.Input))
+}
+
+// ready fails the test if the hub says that it cannot take work, or would rather not.
+func (w *world) ready() {
+	w.Helper()
+	p, ok := w.p.(provider.Checker)
+	if !ok {
+		w.Skip("the provider cannot be checked")
+	}
+	ctx, cancel := w.patient()
+	defer cancel()
+	w.must("Check", p.Check(ctx))
+	if p.IsBusy() {
+		w.Error("the hub is busy though nobody uses it")
+	}
+}
+
+// portable returns the provider as one whose hub can be copied, and another
+// that is empty.
+func (w *world) portable() (from, to provider.Portable) {
+	w.Helper()
+	from, ok := w.p.(provider.Portable)
+	if !ok || w.hub.Another == nil {
+		w.Skip("the hub cannot be copied")
+	}
+	return from, w.hub.Another(w.T).(provider.Portable)
+}
+
+// copyHub copies the hub, which is stopped for it, and goes on with the copy.
+func (w *world) copyHub() provider.Totals {
+	w.Helper()
+	from, to := w.portable()
+	w.rest()
+	totals := w.mustCopy(from, to)
+	w.use(to.(provider.Provider))
+	return totals
+}
+
+// rest stops the hub if it runs.
+func (w *world) rest() {
+	w.Helper()
+	if w.halt != nil {
+		w.stop()
+	}
+}
+
+func (w *world) mustCopy(from, to provider.Portable) provider.Totals {
+	w.Helper()
+	ctx, cancel := context.WithTimeout(w.Context(), 2*w.hub.Patience)
+	defer cancel()
+	totals, err := provider.CopyHub(ctx, from, to, provider.ExportOptions{}, nil)
+	w.must("CopyHub", err)
+	counted, err := from.Totals(ctx)
+	w.must("Totals of the source", err)
+	w.equal("totals of the source", counted, totals)
+	return totals
+}
+
+// stages fills the hub with instances in all stages, and stops it.
+func (w *world) stages() {
+	w.Helper()
+	w.portable() // skips
+	w.start()
+	w.begin("event")
+	w.send(raised("event", "Sent", text(`"before"`)))
+	w.next("event").finish()
+	w.begin("queued")
+	w.send(raised("queued", "Work", nil))
+	w.next("queued").schedule(0, "Activity", text(`"input"`)).finish()
+	parent := w.create("parent")
+	w.next("parent").child(0, childStart("child", "execution of child", parent, 0)).finish()
+	w.next("child").finish()
+	w.begin("suspended")
+	w.send(to("suspended", &history.ExecutionSuspended{Header: history.NewHeader(now()), Reason: text("not now")}))
+	w.next("suspended").finish()
+	w.begin("generations")
+	w.send(raised("generations", "Again", nil))
+	w.next("generations").continueAsNew("second execution of generations", text(`"again"`)).finish()
+	w.stop()
+}
+
+// messagesOf returns what is on the way in a hub that rests, in the order of the
+// receivers.
+func (w *world) messagesOf(hub provider.Portable) (found []string) {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	w.must("Export", hub.Export(ctx, (*messageList)(&found), provider.ExportOptions{}))
+	slices.Sort(found)
+	return found
+}
+
+// unchanged disposes of what is handed out to an instance that has ended, as
+// the engine does, and checks that it stays as it is.
+func (w *world) unchanged(id string, before *provider.InstanceState) {
+	w.Helper()
+	w.idle(func(e *episode) {
+		w.equal("instance that was handed out", e.item.Instance.InstanceID, id)
+	})
+	w.quiet("its messages were dropped")
+	w.equal("state", w.state(id), before)
+	w.equal("history", w.history(id), w.histories[before.Instance])
+}
+
+// takeUntil commits what comes for an entity until a message does, which must not
+// come before it is due.
+func (w *world) takeUntil(id string, m provider.TaskMessage, due time.Time) {
+	w.Helper()
+	for n, came := 0, false; !came; n++ {
+		e := w.next(id)
+		came = containsMessage(e.fresh, m)
+		if early := time.Until(due); came && early > 0 {
+			w.Errorf("it was delivered %v before its time", early)
+		}
+		e.become(fmt.Sprintf("until %d", n), "state").finish()
+	}
+}
+
+// create starts an instance, whose execution is named after it.
+func (w *world) create(id string) history.OrchestrationInstance {
+	w.Helper()
+	return w.createAs(started(id, "execution of "+id, text(`"input"`)))
+}
+
+func (w *world) createAs(start *history.ExecutionStarted) history.OrchestrationInstance {
+	w.Helper()
+	w.must("StartInstance", w.tryCreate(start, live))
+	return start.Instance
+}
+
+// tryCreate starts an instance unless it is in a status of refuse. Unlike
+// create, it may be called by other goroutines than the test's.
+func (w *world) tryCreate(start *history.ExecutionStarted, refuse []history.RuntimeStatus) error {
+	ctx, cancel := w.patient()
+	defer cancel()
+	return w.p.StartInstance(ctx, provider.TaskMessage{Event: start, Target: start.Instance}, refuse)
+}
+
+// begin starts an instance and commits an episode that takes its start.
+func (w *world) begin(id string) history.OrchestrationInstance {
+	w.Helper()
+	instance := w.create(id)
+	w.next(id).finish()
+	return instance
+}
+
+func (w *world) send(m provider.TaskMessage) {
+	w.Helper()
+	w.must("Send", w.trySend(m))
+}
+
+// trySend sends a message. Unlike send, it may be called by other goroutines
+// than the test's.
+func (w *world) trySend(m provider.TaskMessage) error {
+	ctx, cancel := w.patient()
+	defer cancel()
+	return w.p.Send(ctx, m)
+}
+
+func (w *world) state(id string) *provider.InstanceState {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	s, err := w.p.Instance(ctx, id, provider.Fetch{Input: true, Output: true})
+	w.must("Instance", err)
+	return s
+}
+
+func (w *world) history(id string) []history.Event {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	past, err := w.p.History(ctx, id)
+	w.must("History", err)
+	return past
+}
+
+// collect takes work items of an instance, and commits them, until n messages
+// have come that are not repeated. It returns them in the order in which they
+// came, without the start.
+func (w *world) collect(id string, n int) []provider.TaskMessage {
+	w.Helper()
+	var all []provider.TaskMessage
+	for len(all) < n {
+		e := w.next(id)
+		for _, m := range e.fresh {
+			repeated := slices.ContainsFunc(all, func(o provider.TaskMessage) bool { return fingerprint(o) == fingerprint(m) })
+			if m.Event.Type() != history.TypeExecutionStarted && !repeated {
+				all = append(all, m)
+			}
+		}
+		e.finish()
+	}
+	return all
+}
+
+// complete completes an activity.
+func (w *world) complete(a *provider.ActivityWorkItem, result history.Event) {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	w.must("Complete", a.Lock.Complete(ctx, result))
+}
+
+func (w *world) purge(id string) error {
+	w.Helper()
+	return w.purgeSeen(id, nil)
+}
+
+func (w *world) purgeSeen(id string, seen *provider.InstanceState) error {
+	w.Helper()
+	p, ok := w.p.(provider.Purger)
+	if !ok {
+		w.Skip("the provider does not purge")
+	}
+	ctx, cancel := w.patient()
+	defer cancel()
+	return p.Purge(ctx, id, seen)
+}
+
+func (w *world) rewind(id, reason string) error {
+	w.Helper()
+	p, ok := w.p.(provider.Rewinder)
+	if !ok {
+		w.Skip("the provider does not rewind")
+	}
+	ctx, cancel := w.patient()
+	defer cancel()
+	return p.Rewind(ctx, id, reason)
+}
+
+// gone checks that nothing is known of an instance.
+func (w *world) gone(id string) {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	if s, err := w.p.Instance(ctx, id, provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
+		w.Errorf("Instance returned %+v, %v, want %v", s, err, provider.ErrInstanceNotFound)
+	}
+	w.equal("history", w.history(id), []history.Event(nil))
+}
+
+// spared checks that an instance is not purged that has changed.
+func (w *world) spared(id string, seen *provider.InstanceState) {
+	w.Helper()
+	if err := w.purgeSeen(id, seen); !errors.Is(err, provider.ErrInstanceChanged) {
+		w.Fatalf("Purge returned %v, want %v", err, provider.ErrInstanceChanged)
+	}
+}
+
+// purgedLeftovers takes what is handed out yet of a purged instance: without a
+// history, or loaded before the purge, and then it cannot be committed.
+func (w *world) purgedLeftovers() {
+	w.Helper()
+	for {
+		ctx, cancel := context.WithTimeout(w.Context(), w.hub.Quiet)
+		e := w.try(ctx)
+		cancel()
+		switch {
+		case e == nil:
+			return
+		case len(e.item.History) == 0:
+			e.drop()
+		default:
+			w.refused(e)
+		}
+	}
+}
+
+// refused gives the session of an episode up, which could not be committed.
+func (w *world) refused(e *episode) {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	if err := e.tryCommit(ctx); !errors.Is(err, provider.ErrSessionLost) {
+		w.Errorf("commit of a purged instance returned %v, want %v", err, provider.ErrSessionLost)
+	}
+	e.release()
+}
+
+// failing starts an instance that fails when its activity does.
+func (w *world) failing(id string) history.OrchestrationInstance {
+	w.Helper()
+	a := w.scheduled(id)
+	w.complete(a, &history.TaskFailed{Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("it broke")})
+	w.next(id).end(history.Failed, text("it broke")).finish()
+	return a.Instance
+}
+
+// rewindPlan returns what package provider plans for an instance, and expects
+// it to be carried out.
+func (w *world) rewindPlan(id string) *provider.RewindPlan {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	plan, err := provider.PlanRewind(ctx, id, "why", now(), w.p.History)
+	w.must("PlanRewind", err)
+	for _, x := range plan.Executions {
+		w.histories[x.Instance] = x.Apply(w.histories[x.Instance])
+	}
+	return plan
+}
+
+// awoken checks that an instance is handed out with what wakes a rewound one.
+func (w *world) awoken(id string) *episode {
+	w.Helper()
+	e := w.next(id)
+	for _, m := range e.item.Messages {
+		if _, ok := m.Event.(*history.GenericEvent); !ok {
+			w.Errorf("%q was handed out with %s", id, fingerprint(m))
+		}
+	}
+	return e
+}
+
+// failFamily ends a child with e, and its parent for it.
+func (w *world) failFamily(parent history.OrchestrationInstance, e *episode) {
+	w.Helper()
+	e.cp.Messages = append(e.cp.Messages, provider.TaskMessage{
+		Event:  &history.SubOrchestrationInstanceFailed{Header: history.NewHeader(now()), TaskScheduledID: 0, Reason: text("it broke")},
+		Target: parent,
+	})
+	e.finish()
+	w.next(parent.InstanceID).end(history.Failed, text("its child broke")).finish()
+}
+
+// failingWithTimers has an instance fail, when its activity does, that waits for a
+// timer, and has had another one fire. The first must not be due before the instance
+// was rewound, however long the machine stalls.
+func (w *world) failingWithTimers(e *episode) (end *episode) {
+	w.Helper()
+	id := e.item.Instance.InstanceID
+	e.timer(0, now()).timer(1, now().Add(w.hub.Patience/2)).finish()
+	w.firings(id, 1)
+	w.send(raised(id, "Event", nil))
+	w.next(id).schedule(2, "Activity", nil).finish()
+	w.complete(w.nextActivity(), &history.TaskFailed{Header: history.NewHeader(now()), TaskScheduledID: 2, Reason: text("it broke")})
+	return w.next(id).end(history.Failed, text("it broke"))
+}
+
+// waitsForTimer checks that of a rewound instance's timers the one fires, once,
+// that did not before.
+func (w *world) waitsForTimer(id string) {
+	w.Helper()
+	w.awoken(id).schedule(2, "Activity", nil).finish()
+	fired := w.firings(id, 1)[0]
+	w.equal("timer that fired", fired.Event.(*history.TimerFired).TimerID, 1)
+	w.equal("target", fired.Target, w.state(id).Instance)
+	w.quiet("all its timers have fired")
+}
+
+// becomes waits for an instance to have a status.
+func (w *world) becomes(id string, status history.RuntimeStatus) {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	for w.state(id).Status != status {
+		select {
+		case <-ctx.Done():
+			w.Fatalf("instance %q is %v, want %v", id, w.state(id).Status, status)
+		case <-time.After(w.hub.Quiet / 4):
+		}
+	}
+}
+
+// list returns the instances of all pages.
+func (w *world) list(q provider.Query) []*provider.InstanceState {
+	w.Helper()
+	var all []*provider.InstanceState
+	for page := range w.pages(q) {
+		all = append(all, page.Instances...)
+	}
+	return all
+}
+
+// pages returns all pages.
+func (w *world) pages(q provider.Query) iter.Seq[*provider.Page] {
+	return func(yield func(*provider.Page) bool) {
+		for pages := 0; ; pages++ {
+			if pages > 1000 {
+				w.Fatal("the query does not come to an end")
+			}
+			ctx, cancel := w.patient()
+			page, err := w.p.Instances(ctx, q)
+			cancel()
+			w.must("Instances", err)
+			if q.PageSize > 0 && len(page.Instances) > q.PageSize {
+				w.Errorf("a page has %d instances, want at most %d", len(page.Instances), q.PageSize)
+			}
+			if !yield(page) || page.Continuation == "" {
+				return
+			}
+			if strings.Trim(page.Continuation, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
+				w.Fatalf("the continuation %q is not in base64url, and would not pass through HTTP unchanged", page.Continuation)
+			}
+			q.Continuation = page.Continuation
+		}
+	}
+}
+
+func (w *world) listIDs(q provider.Query) []string {
+	w.Helper()
+	var ids []string
+	for _, s := range w.list(q) {
+		ids = append(ids, s.Instance.InstanceID)
+	}
+	slices.Sort(ids)
+	return ids
+}
+
+// nextOf returns the next work item of an instance; those of others are
+// released as they are.
+func (w *world) nextOf(id string) *episode {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	for {
+		e := w.try(ctx)
+		switch {
+		case e == nil:
+			w.Fatalf("instance %q was not handed out", id)
+		case e.item.Instance.InstanceID == id:
+			return e
+		}
+		e.release()
+	}
+}
+
+// nextBut returns the next episode of another execution than one that was replaced, which
+// a message of its own may bring back until that is known.
+func (w *world) nextBut(replaced history.OrchestrationInstance) *episode {
+	w.Helper()
+	ctx, cancel := w.patient()
+	defer cancel()
+	for {
+		item, err := w.p.NextOrchestration(ctx)
+		w.must("NextOrchestration", err)
+		if item.Instance != replaced {
+			return w.check(item)
+		}
+		w.must("Release", item.Session.Release(ctx))
+	}
+}
+
+// startAtOnce starts an instance several times at once, unless it goes on, while others do
+// what they do. It returns which start won, -1 if none did.
+func (w *world) startAtOnce(id, name string, others ...func()) (winner int) {
+	w.Helper()
+	const racers = 6
+	errs := make([]error, racers)
+	for i := range racers {
+		others = append(others, func() { errs[i] = w.tryCreate(started(id, fmt.Sprintf("%s %d", name, i), nil), live) })
+	}
+	atOnce(others...)
+	winner = -1
+	for i, err := range errs {
+		_, exists := errors.AsType[*provider.InstanceExistsError](err)
+		switch {
+		case err == nil && winner >= 0:
+			w.Errorf("starts %d and %d were both told that they won", winner, i)
+		case err == nil:
+			winner = i
+		case !exists:
+			w.Errorf("start %d: %v, want an *InstanceExistsError", i, err)
+		}
+	}
+	return winner
+}
+
+// race is startAtOnce of an instance that one of the starts must get, and returns the
+// first episode of that.
+func (w *world) race(id, name string, others ...func()) *episode {
+	w.Helper()
+	winner := w.startAtOnce(id, name, others...)
+	if winner < 0 {
+		w.Fatal("none of the starts won")
+	}
+	e := w.next(id)
+	w.isWinner(e, name, winner)
+	return e
+}
+
+// isWinner checks that what is handed out, and what the hub tells of it, is of the start
+// that won.
+func (w *world) isWinner(e *episode, name string, winner int) {
+	w.Helper()
+	id := e.item.Instance.InstanceID
+	want := history.OrchestrationInstance{InstanceID: id, ExecutionID: fmt.Sprintf("%s %d", name, winner)}
+	w.equal("execution that was handed out", e.item.Instance, want)
+	w.equal("execution in the instance's state", w.state(id).Instance, want)
+}
+
+// tryAgain starts an instance anew, with another execution.
+func (w *world) tryAgain(id string, refuse []history.RuntimeStatus) (history.OrchestrationInstance, error) {
+	start := started(id, "second execution of "+id, text(`"again"`))
+	return start.Instance, w.tryCreate(start, refuse)
+}
+
+func (w *world) mustExist(err error, id string, status history.RuntimeStatus) {
+	w.Helper()
+	exists, ok := errors.AsType[*provider.InstanceExistsError](err)
+	if !ok {
+		w.Fatalf("StartInstance returned %v, want an *InstanceExistsError", err)
+	}
+	w.equal("the error", *exists, provider.InstanceExistsError{InstanceID: id, Status: status})
+}
+
+// stays fails the test if Run returns before long.
+func (w *world) stays(why string) {
+	w.Helper()
+	select {
+	case err := <-w.stopped:
+		w.halt = nil
+		w.Fatalf("Run returned %v although %s", err, why)
+	case <-time.After(w.hub.Quiet):
+	}
+}
+
+// firings takes work items of an instance until n timers have fired, and
+// reports those that are early.
+func (w *world) firings(id string, n int) []provider.TaskMessage {
+	w.Helper()
+	var all []provider.TaskMessage
+	for len(all) < n {
+		e := w.next(id)
+		for _, m := range e.fresh {
+			fired := m.Event.(*history.TimerFired)
+			if early := time.Until(fired.FireAt); early > 0 {
+				w.Errorf("timer %d fired %v before its time", fired.TimerID, early)
+			}
+			if !containsMessage(all, m) {
+				all = append(all, m)
+			}
+		}
+		e.finish()
+	}
+	return all
+}
+
+// grow checks the delays after which something came again that was abandoned
+// twice. On a busy machine they are longer, so that they cannot be compared with
+// each other.
+func (w *world) grow(delays []time.Duration) {
+	w.Helper()
+	first, second := w.hub.AbandonDelay, w.hub.AbandonDelay*3/2
+	if delays[0] < first || delays[1] < second {
+		w.Errorf("delays are %v, want at least %v and %v", delays, first, second)
+	}
+}
+
+// hold abandons what is wanted again at a time until it would come too late without
+// that. again abandons it, and returns when it has come.
+func (w *world) hold(again func(cause error)) {
+	w.Helper()
+	short := max(w.hub.AbandonDelay, w.hub.Quiet)
+	for delay := short / 2; delay < w.hub.Patience; delay *= 2 {
+		again(&provider.HeldError{Cause: errAbandoned, Until: time.Now().Add(short)})
+	}
+	until := time.Now().Add(3 * time.Second)
+	again(&provider.HeldError{Cause: errAbandoned, Until: until})
+	if early := time.Until(until); early > time.Second { // storage may count in whole ones
+		w.Errorf("it came %v before it was wanted", early)
 	}
 }
