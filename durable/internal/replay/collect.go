@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/coro"
@@ -21,18 +20,6 @@ type Collector struct {
 type collection struct {
 	to    *Collector
 	index int
-}
-
-// Collect returns a Collector of fs. Its Stop must be called.
-func (x *Execution) Collect(fs []*Future) *Collector {
-	x.check("AsCompleted")
-	x.checkOwn("AsCompleted", fs)
-	c := &Collector{x: x, futures: fs}
-	for i, f := range fs {
-		c.watch(i, f)
-	}
-	slices.SortStableFunc(c.done, func(a, b int) int { return cmp.Compare(fs[a].order, fs[b].order) })
-	return c
 }
 
 // Add makes f one more of the futures, the last.

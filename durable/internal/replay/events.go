@@ -20,6 +20,7 @@ import (
 //  4. An event that went to a task which nobody ever looked at is as unread as
 //     one that nobody waited for.
 type events struct {
+	x       *Execution
 	names   map[string]*eventName
 	arrived int
 	taken   []*Future // complete and not read, in no order
@@ -53,32 +54,6 @@ type eventWait struct {
 	turn  int
 	place int // of the event that completed it, among all
 	taken int // one more than its index in events.taken; 0 if it is not there
-}
-
-// WaitEvent makes f the next external event with the given name.
-func (x *Execution) WaitEvent(f *Future, name string) {
-	x.check("Wait")
-	f.x, f.kind, f.name = x, raisedKind, name
-	f.wait = &eventWait{name: x.events.of(name)}
-	x.events.renew(f)
-}
-
-// raise gives an event to whoever waits for it. An entity's answer to what is yet to
-// be asked waits under its origin.
-func (x *Execution) raise(e *history.EventRaised) {
-	n := x.events.of(cmp.Or(entity.OriginOfResponse(e.Input), e.Name))
-	a := arrival{e, x.events.arrived}
-	x.events.arrived++
-	for len(n.waiting) > 0 {
-		s := n.waiting[len(n.waiting)-1]
-		n.waiting = n.waiting[:len(n.waiting)-1]
-		if s.stands() {
-			x.events.hand(s.future, a)
-			return
-		}
-		n.stale--
-	}
-	n.buffered = append(n.buffered, a)
 }
 
 func (v *events) of(name string) *eventName {
@@ -179,3 +154,55 @@ func (v *events) unread() []*history.EventRaised {
 	}
 	return raised
 }
+
+// WaitEvent makes f the next external event with the given name.
+func (v *events) WaitEvent(f *Future, name string) {
+	v.x.check("Wait")
+	f.x, f.kind, f.name = v.x, raisedKind, name
+	f.wait = &eventWait{name: v.of(name)}
+	v.renew(f)
+}
+
+// raise gives an event to whoever waits for it. An entity's answer to what is yet to
+// be asked waits under its origin.
+func (v *events) raise(e *history.EventRaised) {
+	n := v.of(cmp.Or(entity.OriginOfResponse(e.Input), e.Name))
+	a := arrival{e, v.arrived}
+	v.arrived++
+	for len(n.waiting) > 0 {
+		s := n.waiting[len(n.waiting)-1]
+		n.waiting = n.waiting[:len(n.waiting)-1]
+		if s.stands() {
+			v.hand(s.future, a)
+			return
+		}
+		n.stale--
+	}
+	n.buffered = append(n.buffered, a)
+}
+
+// EventWaits returns the waits for external events, in the order of the events'
+// names; of one name, the oldest is first.
+func (v *events) EventWaits() []*Future {
+	if v.x.complete != nil || v.x.over || len(v.names) == 0 {
+		return nil
+	}
+	names := make([]string, 0, len(v.names))
+	for name := range v.names {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	var all []*Future
+	for _, name := range names {
+		for _, s := range v.names[name].waiting {
+			if s.stands() {
+				all = append(all, s.future)
+			}
+		}
+	}
+	return all
+}
+
+// Unread returns the external events that arrived and that the orchestrator has
+// not seen, in the order in which they came.
+func (v *events) Unread() []*history.EventRaised { return v.unread() }

@@ -10,6 +10,9 @@
 package replay
 
 import (
+	"cmp"
+	"errors"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -30,20 +33,9 @@ type Execution struct {
 	started   *history.ExecutionStarted // nil before the orchestrator began
 	now       time.Time
 	replaying bool
-	guids     guids
 	status    *string
-
-	actions  actions
-	open     open
-	events   events
-	entities entities
-	finished int                   // futures completed so far: what orders them
-	legs     map[*Future]time.Time // when long timers are due
-	retries  map[*Future]Again     // of what is tried again when it fails
-	limit    int                   // the most actions there may be; 0 for no limit
-	extent   extent
-	attached any
-	guard    Guard // nil: what it would be told of panics
+	finished  int // futures completed so far: what orders them
+	attached  any
 
 	suspended bool
 	held      []history.Event // what came while suspended
@@ -60,14 +52,27 @@ type Execution struct {
 	over     bool // the end was told, or the history has it
 	diverged bool // the code does not do what the history has, or there is none
 
-	recorded recorded
+	// Its parts. Each has its methods beside it, which are the execution's, too.
+	actions
+	entities
+	events
+	extent
+	guids
+	open
+	recorded
+	retries
+	timers
+	usage
 }
 
 // New returns an Execution that has seen no event yet. Without code it decides
 // nothing of its own: it can be suspended, terminated and failed, and its history
 // counts as it is.
 func New(instance history.OrchestrationInstance, code Code) *Execution {
-	return &Execution{instance: instance, code: code, diverged: code == nil}
+	x := &Execution{instance: instance, code: code, diverged: code == nil}
+	x.actions.x, x.entities.x, x.events.x, x.extent.x, x.guids.x = x, x, x, x, x
+	x.open.x, x.recorded.x, x.retries.x, x.timers.x, x.usage.x = x, x, x, x, x
+	return x
 }
 
 // An Outcome is what an episode decided.
@@ -161,10 +166,6 @@ func (x *Execution) version() string {
 	return x.started.Version
 }
 
-// LimitActions makes the action after the n-th fail the execution. It is for
-// the code to call before it decides anything.
-func (x *Execution) LimitActions(n int) { x.limit = n }
-
 // Attach keeps v with the execution, for the code that runs in it.
 func (x *Execution) Attach(v any) { x.attached = v }
 
@@ -217,3 +218,241 @@ func (x *Execution) failureOfCrash(c *coro.Crash) *history.FailureDetails {
 	}
 	return FailureOfPanic(c.Value, c.Stack)
 }
+
+// Collect returns a Collector of fs. Its Stop must be called.
+func (x *Execution) Collect(fs []*Future) *Collector {
+	x.check("AsCompleted")
+	x.checkOwn("AsCompleted", fs)
+	c := &Collector{x: x, futures: fs}
+	for i, f := range fs {
+		c.watch(i, f)
+	}
+	slices.SortStableFunc(c.done, func(a, b int) int { return cmp.Compare(fs[a].order, fs[b].order) })
+	return c
+}
+
+// ContinueAsNew returns the error that an orchestrator must return, wrapped or
+// not, to go on as a new execution with the given input.
+func (x *Execution) ContinueAsNew(input *string) error {
+	return x.ContinueAsNewAs(input, Continuation{})
+}
+
+// ContinueAsNewAs is ContinueAsNew with all that can be said of how.
+func (x *Execution) ContinueAsNewAs(input *string, how Continuation) error {
+	x.check("ContinueAsNew")
+	x.renewed = true
+	return &continueAsNew{input, how}
+}
+
+// returned ends the execution with what the orchestrator returned. It runs in
+// the orchestrator's coroutine, so that the methods of a user's error do too.
+func (x *Execution) returned(output *string, err error) {
+	x.group.Stop() // branches take no further step
+	var next *continueAsNew
+	switch {
+	case errors.As(err, &next):
+		end := x.finish(history.ContinuedAsNew, nil)
+		end.Result, end.NewVersion = next.input, next.how.NewVersion
+		x.discards = next.how.DiscardEvents
+	case x.renewed:
+		x.finish(history.Failed, FailureOf(x.misuse(
+			"the orchestrator called ContinueAsNew and returned something else; end it with: return durable.ContinueAsNew(ctx, ...)",
+		)))
+	case err != nil:
+		failure := FailureOf(err)
+		x.finish(history.Failed, failure).Result = new(reasonOf(err, failure))
+	default:
+		x.finish(history.Completed, nil).Result = output
+	}
+}
+
+// finish decides how the execution ends, in place of how it was to end before,
+// if it was.
+func (x *Execution) finish(status history.RuntimeStatus, failure *history.FailureDetails) *Complete {
+	c := &Complete{Status: status, Failure: failure}
+	if failure != nil {
+		c.Result = new(failure.ErrorMessage)
+	}
+	if x.complete != nil {
+		x.actions.drop(x.complete)
+	}
+	if !x.diverged {
+		x.release(x.entities.section)
+	}
+	x.complete = c
+	x.actions.add(c, &c.ID)
+	return c
+}
+
+// terminate ends the execution from outside. What was decided before counts,
+// as if it had been an earlier episode, unless the instance was suspended.
+//
+// An execution that continues as new and is terminated by the same episode is
+// terminated: its next generation would not get the message.
+func (x *Execution) terminate(e *history.ExecutionTerminated) {
+	if x.over || x.complete != nil && x.complete.Status != history.ContinuedAsNew && !x.withheld {
+		return
+	}
+	if x.suspended || x.withheld {
+		x.actions.clear()
+	}
+	x.withheld = false
+	x.finish(history.Terminated, nil).Result = e.Reason
+	x.group.Close()
+}
+
+// see takes one event of the history or of the new episode.
+func (x *Execution) see(e history.Event) {
+	x.extent.add(e)
+	closes := false
+	switch e := e.(type) {
+	case *history.OrchestratorStarted:
+		x.endOfEpisode()
+		x.now = history.Ticks(e.Timestamp) // as it will be read from the history
+	case *history.OrchestratorCompleted:
+		closes = !e.IsPlayed
+	case *history.TaskScheduled, *history.TimerCreated,
+		*history.SubOrchestrationInstanceCreated, *history.EventSent:
+		x.match(e)
+	case *history.ExecutionCompleted, *history.ContinueAsNew:
+		x.ended()
+	case *history.GenericEvent:
+		x.recorded.hole(e.EventID)
+	case *history.ExecutionTerminated:
+		x.terminate(e)
+	case *history.ExecutionSuspended:
+		x.suspend(e)
+	case *history.ExecutionResumed:
+		x.resume()
+	default:
+		if x.suspended {
+			x.held = append(x.held, e)
+		} else {
+			x.deliver(e)
+		}
+	}
+	x.recorded.closed = closes
+}
+
+// deliver shows an event to the orchestrator and lets it run.
+func (x *Execution) deliver(e history.Event) {
+	if x.complete != nil {
+		// Only a next generation could still want it.
+		if e, ok := e.(*history.EventRaised); ok && !x.isAnswer(e) {
+			x.late = append(x.late, e)
+		}
+		return
+	}
+	switch e := e.(type) {
+	case *history.ExecutionStarted:
+		x.begin(e)
+	case *history.TaskCompleted:
+		x.settle(e.TaskScheduledID, taskKind, e)
+	case *history.TaskFailed:
+		x.settle(e.TaskScheduledID, taskKind, e)
+	case *history.SubOrchestrationInstanceCompleted:
+		x.settle(e.TaskScheduledID, childKind, e)
+	case *history.SubOrchestrationInstanceFailed:
+		x.settle(e.TaskScheduledID, childKind, e)
+	case *history.TimerFired:
+		x.fire(e)
+	case *history.EventRaised:
+		if !x.answer(e) {
+			x.raise(e)
+		}
+	default:
+		return // HistoryState, ExecutionRewound: nothing to the orchestrator
+	}
+	x.run()
+}
+
+// suspend stops the delivery of events, until the instance is resumed
+// (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
+func (x *Execution) suspend(e *history.ExecutionSuspended) {
+	if x.complete != nil {
+		x.lateHold, x.withheld = e, x.withheld || x.replaying
+		return
+	}
+	x.suspended = true
+}
+
+// resume delivers what came in the meantime, in order.
+func (x *Execution) resume() {
+	x.lateHold, x.withheld = nil, false
+	if !x.suspended {
+		return
+	}
+	x.suspended = false
+	held := x.held
+	x.held = nil
+	for _, e := range held {
+		x.deliver(e)
+	}
+}
+
+// AwaitAny waits until one of fs is complete, and returns the index of the one
+// that was first. The others have lost a race: those that wait for an external
+// event get none any more, until they are awaited again.
+func (x *Execution) AwaitAny(fs []*Future) int {
+	x.checkOwn("AwaitAny", fs)
+	winner := earliest(fs)
+	if winner < 0 {
+		x.check("AwaitAny")
+		if len(fs) == 0 {
+			panic(x.misuse("durable: AwaitAny was called without tasks, and would wait for ever"))
+		}
+		for i, f := range fs {
+			if x.events.renew(f); f.IsComplete() {
+				winner = i
+				break
+			}
+		}
+	}
+	if winner < 0 {
+		for _, f := range fs {
+			f.subscribe()
+		}
+		x.group.Park()
+		winner = earliest(fs)
+	}
+	x.events.read(fs[winner])
+	x.withdraw(fs)
+	return winner
+}
+
+// withdraw lets those of fs that nobody waits for receive no external event.
+func (x *Execution) withdraw(fs []*Future) {
+	for _, f := range fs {
+		if f.wait != nil && !f.IsComplete() && !f.isAwaited() {
+			x.events.withdraw(f)
+		}
+	}
+}
+
+// Branch runs body as another coroutine, and completes f when it returns.
+func (x *Execution) Branch(f *Future, body func()) {
+	x.check("Go")
+	f.x, f.kind = x, branchKind
+	x.group.Go(func() {
+		body()
+		f.complete(nil)
+	})
+}
+
+// Completed makes f complete from the start, with no event.
+func (x *Execution) Completed(f *Future) {
+	f.x, f.kind = x, branchKind
+	f.complete(nil)
+}
+
+// ended notes that the history has the end of the execution.
+func (x *Execution) ended() {
+	x.over = true
+	x.group.Close()
+}
+
+// IsSuspended reports whether the instance takes no notice of events.
+func (x *Execution) IsSuspended() bool { return x.suspended || x.withheld }
+
+// Ended returns how the orchestrator ended, nil if it has not.
+func (x *Execution) Ended() *Complete { return x.complete }

@@ -6,6 +6,7 @@ import "github.com/durablefunctions-go/durablefunctions/durable/history"
 // same for an execution in memory and for one that replays: events that
 // arrived, and not those that record decisions, which are counted as actions.
 type extent struct {
+	x        *Execution
 	episodes int
 	arrived  int
 	size     int // of what arrived
@@ -55,12 +56,12 @@ func length(s *string) int {
 // HistoryLength returns how many events the history has, with those of the
 // present episode that the orchestrator has seen or caused. It is the same in
 // every replay.
-func (x *Execution) HistoryLength() int {
-	return x.extent.arrived + 2*x.extent.episodes - 1 + x.actions.next
+func (v *extent) HistoryLength() int {
+	return v.arrived + 2*v.episodes - 1 + v.x.actions.next
 }
 
 // HistorySize returns roughly how many bytes the history has: the texts that
 // arrived, and 128 bytes for each event. It is the same in every replay.
-func (x *Execution) HistorySize() int {
-	return x.extent.size + eventSize*x.HistoryLength()
+func (v *extent) HistorySize() int {
+	return v.size + eventSize*v.HistoryLength()
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/coro"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 )
 
 // A Future is something that an orchestrator can wait for. It is part of a
@@ -103,45 +104,6 @@ func (f *Future) Await() {
 	f.x.events.read(f)
 }
 
-// AwaitAny waits until one of fs is complete, and returns the index of the one
-// that was first. The others have lost a race: those that wait for an external
-// event get none any more, until they are awaited again.
-func (x *Execution) AwaitAny(fs []*Future) int {
-	x.checkOwn("AwaitAny", fs)
-	winner := earliest(fs)
-	if winner < 0 {
-		x.check("AwaitAny")
-		if len(fs) == 0 {
-			panic(x.misuse("durable: AwaitAny was called without tasks, and would wait for ever"))
-		}
-		for i, f := range fs {
-			if x.events.renew(f); f.IsComplete() {
-				winner = i
-				break
-			}
-		}
-	}
-	if winner < 0 {
-		for _, f := range fs {
-			f.subscribe()
-		}
-		x.group.Park()
-		winner = earliest(fs)
-	}
-	x.events.read(fs[winner])
-	x.withdraw(fs)
-	return winner
-}
-
-// withdraw lets those of fs that nobody waits for receive no external event.
-func (x *Execution) withdraw(fs []*Future) {
-	for _, f := range fs {
-		if f.wait != nil && !f.IsComplete() && !f.isAwaited() {
-			x.events.withdraw(f)
-		}
-	}
-}
-
 // earliest returns the index of the future that completed first, or -1.
 func earliest(fs []*Future) int {
 	first := -1
@@ -151,22 +113,6 @@ func earliest(fs []*Future) int {
 		}
 	}
 	return first
-}
-
-// Branch runs body as another coroutine, and completes f when it returns.
-func (x *Execution) Branch(f *Future, body func()) {
-	x.check("Go")
-	f.x, f.kind = x, branchKind
-	x.group.Go(func() {
-		body()
-		f.complete(nil)
-	})
-}
-
-// Completed makes f complete from the start, with no event.
-func (x *Execution) Completed(f *Future) {
-	f.x, f.kind = x, branchKind
-	f.complete(nil)
 }
 
 // Ready reports whether f is complete, or could be at once: an external event
@@ -194,3 +140,14 @@ func (f *Future) String() string {
 		return f.kind.String()
 	}
 }
+
+// EntityResponse returns what answered the call of an entity that f stands for.
+func (f *Future) EntityResponse() (entity.Response, error) {
+	return entity.ParseResponse(f.event.(*history.EventRaised).Input)
+}
+
+// IsAwaited reports whether the orchestrator waits for f now.
+func (f *Future) IsAwaited() bool { return !f.IsComplete() && f.isAwaited() }
+
+// HasFailed reports whether what f stands for failed.
+func (f *Future) HasFailed() bool { return isFailure(f.event) }

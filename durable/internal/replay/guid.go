@@ -22,6 +22,7 @@ var guidSpace = [...]byte{0x9e, 0x95, 0x29, 0x58, 0x5e, 0x33, 0x4d, 0xaf, 0x82, 
 
 // guids are the GUIDs of an execution.
 type guids struct {
+	x        *Execution
 	made     int
 	returned int // by NewGUID
 	requests int
@@ -32,49 +33,6 @@ type guids struct {
 	// history tells which program began it, and what NewGUID returns counts alone: it
 	// is the same for both.
 	childFirst bool
-}
-
-// NewGUID returns a GUID that is new, and the same in every replay: version 5, of
-// the instance's ID, the current time and how many came before
-// (durabletask-dotnet's src/Worker/Core/Shims/TaskOrchestrationContextWrapper.cs,
-// NewGuid). Requests to entities and children without an ID of their own count,
-// too, so that .NET makes the same ones when it replays the history; but not if a
-// child is the first of them.
-func (x *Execution) NewGUID() GUID {
-	x.check("NewUUID")
-	g := &x.guids
-	n := g.made
-	if g.ours || g.childFirst {
-		n = g.returned
-	}
-	g.returned++
-	g.made++
-	return x.guid(n)
-}
-
-// requestGUID returns the GUID of a new request.
-func (x *Execution) requestGUID() GUID {
-	x.guids.made++
-	return x.guid(x.guids.made - 1)
-}
-
-func (x *Execution) guid(n int) GUID {
-	h := sha1.New() //nolint:gosec // see the import
-	h.Write(guidSpace[:])
-	// .NET's round-trip format "o" of a UTC time.
-	_, _ = fmt.Fprintf(h, "%s_%s_%d", x.instance.InstanceID, x.now.UTC().Format("2006-01-02T15:04:05.0000000Z"), n)
-	g := GUID(h.Sum(nil))
-	g[6] = g[6]&0x0f | 0x50
-	g[8] = g[8]&0x3f | 0x80
-	return g
-}
-
-// CountChild counts a child for which .NET would have made an ID
-// (TaskOrchestrationContextWrapper.cs, CallSubOrchestratorAsync): once, however
-// often it is tried again.
-func (x *Execution) CountChild() {
-	x.guids.made++
-	x.guids.childFirst = x.guids.childFirst || x.guids.requests == 0
 }
 
 // recognize finds out from the first request in a history how the program that
@@ -92,4 +50,46 @@ func (g *guids) recognize(past []history.Event) {
 		g.ours = r.ID == originOf(sent.InstanceID, r)
 		return
 	}
+}
+
+// NewGUID returns a GUID that is new, and the same in every replay: version 5, of
+// the instance's ID, the current time and how many came before
+// (durabletask-dotnet's src/Worker/Core/Shims/TaskOrchestrationContextWrapper.cs,
+// NewGuid). Requests to entities and children without an ID of their own count,
+// too, so that .NET makes the same ones when it replays the history; but not if a
+// child is the first of them.
+func (g *guids) NewGUID() GUID {
+	g.x.check("NewUUID")
+	n := g.made
+	if g.ours || g.childFirst {
+		n = g.returned
+	}
+	g.returned++
+	g.made++
+	return g.guid(n)
+}
+
+// requestGUID returns the GUID of a new request.
+func (g *guids) requestGUID() GUID {
+	g.made++
+	return g.guid(g.made - 1)
+}
+
+func (g *guids) guid(n int) GUID {
+	h := sha1.New() //nolint:gosec // see the import
+	h.Write(guidSpace[:])
+	// .NET's round-trip format "o" of a UTC time.
+	_, _ = fmt.Fprintf(h, "%s_%s_%d", g.x.instance.InstanceID, g.x.now.UTC().Format("2006-01-02T15:04:05.0000000Z"), n)
+	id := GUID(h.Sum(nil))
+	id[6] = id[6]&0x0f | 0x50
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}
+
+// CountChild counts a child for which .NET would have made an ID
+// (TaskOrchestrationContextWrapper.cs, CallSubOrchestratorAsync): once, however
+// often it is tried again.
+func (g *guids) CountChild() {
+	g.made++
+	g.childFirst = g.childFirst || g.requests == 0
 }

@@ -68,6 +68,7 @@ const fakeTimer = -100
 
 // recorded is what is known of how far the history has recorded decisions.
 type recorded struct {
+	x      *Execution
 	closed bool         // the last event seen ended an episode
 	split  bool         // the episode was cut off before all was recorded
 	last   int          // one more than the highest action number seen
@@ -86,58 +87,6 @@ func (r *recorded) hole(id int) {
 	r.holes[id] = true
 }
 
-// match compares an event that records a decision with what was decided. As in
-// DurableTask, names are compared without regard to case, versions and inputs
-// not at all (DurableTask.Core/TaskOrchestrationContext.cs,
-// HandleTaskScheduledEvent and its siblings).
-func (x *Execution) match(e history.Event) {
-	id := e.Head().EventID
-	k, name, version := describeEvent(e)
-	if k == timerKind && id == fakeTimer {
-		x.recorded.split = true
-		return
-	}
-	if x.over {
-		return
-	}
-	if e, ok := e.(*history.EventSent); ok {
-		x.trackLocks(e)
-	}
-	x.recorded.last = max(x.recorded.last, id+1)
-	if x.diverged {
-		// The first difference counts. The end gets a number that is free.
-		x.actions.next = max(x.actions.next, x.recorded.last)
-		if x.complete != nil {
-			x.complete.ID = max(x.complete.ID, x.recorded.last)
-		}
-		return
-	}
-	i := x.actions.find(id)
-	if i < 0 {
-		x.diverge(&NonDeterminismError{
-			ActionID: id, Recorded: named(k, name),
-			text: scheduled(id, k, name, version) + "but the current replay execution hasn't (yet?) scheduled this task." + wasChanged,
-		})
-		return
-	}
-	gotKind, gotName := describeAction(x.actions.pending[i])
-	if gotKind == k && strings.EqualFold(gotName, name) {
-		x.actions.remove(i)
-		if e, ok := e.(*history.EventSent); ok {
-			x.sent(e)
-		}
-		return
-	}
-	verb := "scheduled "
-	if gotKind != k {
-		verb = "produced "
-	}
-	err := &NonDeterminismError{ActionID: id, Recorded: named(k, name), Produced: named(gotKind, gotName)}
-	err.text = scheduled(id, k, name, version) + "but the current orchestration replay instead " + verb + err.Produced +
-		" with this sequence number." + wasChanged
-	x.diverge(err)
-}
-
 // scheduled returns the first half of the message about a record.
 func scheduled(id int, k kind, name, version string) string {
 	s := nonDeterministic + "A previous execution of this orchestration scheduled " + k.article() + fmt.Sprintf(" with sequence ID %d", id)
@@ -148,61 +97,6 @@ func scheduled(id int, k kind, name, version string) string {
 		s += fmt.Sprintf(" (version '%s')", version)
 	}
 	return s + ", "
-}
-
-// endOfEpisode is called when an episode begins: whatever the one before
-// decided must have been recorded, if the one before was recorded to its end.
-//
-//  1. A history can end in the middle of an episode, after a crash between the
-//     batches of its checkpoint. What is missing then is decided anew.
-//  2. An OrchestratorCompleted that is followed by more of its episode closes
-//     nothing: DurableTask writes two after a continue-as-new.
-//  3. While an instance is suspended, its actions wait.
-//  4. A rewind takes records of failed tasks away, so that they run again.
-//
-// DurableTask itself does not look, and does now what should have been done
-// then.
-func (x *Execution) endOfEpisode() {
-	if !x.replaying || !x.recorded.closed {
-		return
-	}
-	split := x.recorded.split
-	x.recorded.split = false
-	if split || x.suspended || x.withheld || x.over || x.diverged {
-		return
-	}
-	a := x.actions.first(func(id int) bool { return x.recorded.holes[id] })
-	if a == nil {
-		return
-	}
-	k, name := describeAction(a)
-	err := &NonDeterminismError{ActionID: a.ActionID(), Produced: named(k, name)}
-	err.text = nonDeterministic + fmt.Sprintf(
-		"The current orchestration replay produced %s with sequence ID %d, which no previous execution of this orchestration did.",
-		err.Produced, err.ActionID) + wasChanged
-	x.diverge(err)
-}
-
-// endOfPast is called when the whole history was shown.
-func (x *Execution) endOfPast() {
-	x.endOfEpisode()
-	x.recorded.closed = false
-}
-
-// ended notes that the history has the end of the execution.
-func (x *Execution) ended() {
-	x.over = true
-	x.group.Close()
-}
-
-// diverge fails the execution: nothing else that it decided counts.
-func (x *Execution) diverge(err *NonDeterminismError) {
-	x.diverged = true
-	x.recorded.divergence = err
-	x.actions.clear()
-	x.actions.next = max(x.actions.next, x.recorded.last)
-	x.finish(history.Failed, FailureOf(err))
-	x.group.Close()
 }
 
 func named(k kind, name string) string {
@@ -243,3 +137,108 @@ func describeAction(a Action) (k kind, name string) {
 		return endKind, ""
 	}
 }
+
+// match compares an event that records a decision with what was decided. As in
+// DurableTask, names are compared without regard to case, versions and inputs
+// not at all (DurableTask.Core/TaskOrchestrationContext.cs,
+// HandleTaskScheduledEvent and its siblings).
+func (r *recorded) match(e history.Event) {
+	id := e.Head().EventID
+	k, name, version := describeEvent(e)
+	if k == timerKind && id == fakeTimer {
+		r.split = true
+		return
+	}
+	if r.x.over {
+		return
+	}
+	if e, ok := e.(*history.EventSent); ok {
+		r.x.trackLocks(e)
+	}
+	r.last = max(r.last, id+1)
+	if r.x.diverged {
+		// The first difference counts. The end gets a number that is free.
+		r.x.actions.next = max(r.x.actions.next, r.last)
+		if r.x.complete != nil {
+			r.x.complete.ID = max(r.x.complete.ID, r.last)
+		}
+		return
+	}
+	i := r.x.actions.find(id)
+	if i < 0 {
+		r.diverge(&NonDeterminismError{
+			ActionID: id, Recorded: named(k, name),
+			text: scheduled(id, k, name, version) + "but the current replay execution hasn't (yet?) scheduled this task." + wasChanged,
+		})
+		return
+	}
+	gotKind, gotName := describeAction(r.x.actions.pending[i])
+	if gotKind == k && strings.EqualFold(gotName, name) {
+		r.x.actions.remove(i)
+		if e, ok := e.(*history.EventSent); ok {
+			r.x.sent(e)
+		}
+		return
+	}
+	verb := "scheduled "
+	if gotKind != k {
+		verb = "produced "
+	}
+	err := &NonDeterminismError{ActionID: id, Recorded: named(k, name), Produced: named(gotKind, gotName)}
+	err.text = scheduled(id, k, name, version) + "but the current orchestration replay instead " + verb + err.Produced +
+		" with this sequence number." + wasChanged
+	r.diverge(err)
+}
+
+// endOfEpisode is called when an episode begins: whatever the one before
+// decided must have been recorded, if the one before was recorded to its end.
+//
+//  1. A history can end in the middle of an episode, after a crash between the
+//     batches of its checkpoint. What is missing then is decided anew.
+//  2. An OrchestratorCompleted that is followed by more of its episode closes
+//     nothing: DurableTask writes two after a continue-as-new.
+//  3. While an instance is suspended, its actions wait.
+//  4. A rewind takes records of failed tasks away, so that they run again.
+//
+// DurableTask itself does not look, and does now what should have been done
+// then.
+func (r *recorded) endOfEpisode() {
+	if !r.x.replaying || !r.closed {
+		return
+	}
+	split := r.split
+	r.split = false
+	if split || r.x.suspended || r.x.withheld || r.x.over || r.x.diverged {
+		return
+	}
+	a := r.x.actions.first(func(id int) bool { return r.holes[id] })
+	if a == nil {
+		return
+	}
+	k, name := describeAction(a)
+	err := &NonDeterminismError{ActionID: a.ActionID(), Produced: named(k, name)}
+	err.text = nonDeterministic + fmt.Sprintf(
+		"The current orchestration replay produced %s with sequence ID %d, which no previous execution of this orchestration did.",
+		err.Produced, err.ActionID) + wasChanged
+	r.diverge(err)
+}
+
+// endOfPast is called when the whole history was shown.
+func (r *recorded) endOfPast() {
+	r.endOfEpisode()
+	r.closed = false
+}
+
+// diverge fails the execution: nothing else that it decided counts.
+func (r *recorded) diverge(err *NonDeterminismError) {
+	r.x.diverged = true
+	r.divergence = err
+	r.x.actions.clear()
+	r.x.actions.next = max(r.x.actions.next, r.last)
+	r.x.finish(history.Failed, FailureOf(err))
+	r.x.group.Close()
+}
+
+// Divergence returns the first difference between the history and what the
+// orchestrator did, nil if there is none.
+func (r *recorded) Divergence() *NonDeterminismError { return r.divergence }

@@ -1,8 +1,11 @@
 package replay
 
+import "github.com/durablefunctions-go/durablefunctions/durable/history"
+
 // open are the futures of actions whose completion is yet to come, by the
 // action's number.
 type open struct {
+	x     *Execution
 	base  int       // the number of slots[0]
 	slots []*Future // nil where there is none
 	head  int       // the first slot that is not nil
@@ -43,4 +46,35 @@ func (o *open) remove(id int, k kind) *Future {
 		o.slots, o.head = o.slots[:0], 0
 	}
 	return f
+}
+
+func (o *open) track(f *Future, id int, k kind, name string) {
+	f.x, f.id, f.kind, f.name = o.x, id, k, name
+	o.add(id, f)
+}
+
+// settle completes what the action with the given ID began. A completion of
+// something that is not open is a duplicate, and is ignored
+// (DurableTask.Core/TaskOrchestrationContext.cs, HandleTaskCompletedEvent).
+func (o *open) settle(id int, k kind, e history.Event) {
+	f := o.remove(id, k)
+	if f == nil || len(o.x.again) > 0 && o.x.retry(f, e) {
+		return
+	}
+	f.complete(e)
+}
+
+// Open returns the tasks, timers and children that the orchestrator has begun
+// and that are not complete, in the order of their numbers.
+func (o *open) Open() []*Future {
+	var all []*Future
+	if o.x.complete != nil || o.x.over {
+		return nil
+	}
+	for _, f := range o.slots[o.head:] {
+		if f != nil {
+			all = append(all, f)
+		}
+	}
+	return all
 }

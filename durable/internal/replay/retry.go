@@ -7,37 +7,6 @@ import "github.com/durablefunctions-go/durablefunctions/durable/history"
 // counts in the end: the first one, or another that is complete.
 type Again func(first *Future) (last *Future)
 
-// Retry has again run, as a coroutine, before anybody is told that f failed. It
-// costs nothing unless f fails.
-//
-// In DurableTask, what is to be tried again is tried by the coroutine that
-// called it (DurableTask.Core/RetryInterceptor.cs, Invoke). The actions come in
-// the same order: the first attempt is decided on when it is called for, and
-// all others while nothing else runs.
-func (x *Execution) Retry(f *Future, again Again) {
-	if x.retries == nil {
-		x.retries = make(map[*Future]Again)
-	}
-	x.retries[f] = again
-}
-
-// retry begins to try f again if e failed it and it is to be, and reports
-// whether it did.
-func (x *Execution) retry(f *Future, e history.Event) bool {
-	again := x.retries[f]
-	delete(x.retries, f)
-	if again == nil || !isFailure(e) {
-		return false
-	}
-	f.event = e
-	x.group.Go(func() {
-		last := again(f)
-		f.id = last.id
-		f.complete(last.event)
-	})
-	return true
-}
-
 // isFailure reports whether e says that something failed.
 func isFailure(e history.Event) bool {
 	switch e.(type) {
@@ -47,5 +16,39 @@ func isFailure(e history.Event) bool {
 	return false
 }
 
-// HasFailed reports whether what f stands for failed.
-func (f *Future) HasFailed() bool { return isFailure(f.event) }
+// retries are what is tried again when it fails.
+type retries struct {
+	x     *Execution
+	again map[*Future]Again
+}
+
+// Retry has again run, as a coroutine, before anybody is told that f failed. It
+// costs nothing unless f fails.
+//
+// In DurableTask, what is to be tried again is tried by the coroutine that
+// called it (DurableTask.Core/RetryInterceptor.cs, Invoke). The actions come in
+// the same order: the first attempt is decided on when it is called for, and
+// all others while nothing else runs.
+func (r *retries) Retry(f *Future, again Again) {
+	if r.again == nil {
+		r.again = make(map[*Future]Again)
+	}
+	r.again[f] = again
+}
+
+// retry begins to try f again if e failed it and it is to be, and reports
+// whether it did.
+func (r *retries) retry(f *Future, e history.Event) bool {
+	again := r.again[f]
+	delete(r.again, f)
+	if again == nil || !isFailure(e) {
+		return false
+	}
+	f.event = e
+	r.x.group.Go(func() {
+		last := again(f)
+		f.id = last.id
+		f.complete(last.event)
+	})
+	return true
+}

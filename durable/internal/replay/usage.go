@@ -25,15 +25,26 @@ type Guard interface {
 // that is made in the wrong place or with an invalid argument.
 const usageError = "*durable.UsageError"
 
+// usage refuses durable calls that are made in the wrong place or with invalid arguments.
+type usage struct {
+	x     *Execution
+	guard Guard // nil: what it would be told of panics
+	limit int   // the most actions there may be; 0 for no limit
+}
+
 // Guard sets the guard. It is for the code to call before it decides anything.
-func (x *Execution) Guard(g Guard) { x.guard = g }
+func (u *usage) Guard(g Guard) { u.guard = g }
+
+// LimitActions makes the action after the n-th fail the execution. It is for
+// the code to call before it decides anything.
+func (u *usage) LimitActions(n int) { u.limit = n }
 
 // misuse returns what a call panics with, or fails the execution with.
-func (x *Execution) misuse(sentence string) error {
-	if x.guard == nil {
+func (u *usage) misuse(sentence string) error {
+	if u.guard == nil {
 		return errors.New(sentence)
 	}
-	return x.guard.UsageError(sentence)
+	return u.guard.UsageError(sentence)
 }
 
 // check panics unless the caller is the coroutine that is taking a step.
@@ -41,20 +52,20 @@ func (x *Execution) misuse(sentence string) error {
 // Nobody recovers a panic on a goroutine that the orchestrator started: it would
 // end the process, at each replay anew. Such a goroutine is ended instead, and
 // the guard is told, so that the execution fails.
-func (x *Execution) check(call string) {
-	if x.group.Inside() && !x.group.Closing() {
+func (u *usage) check(call string) {
+	if u.x.group.Inside() && !u.x.group.Closing() {
 		return
 	}
 	inside := coro.InRoutine()
 	sentence := "durable: " + call + " was called outside of its orchestrator; a Context and its tasks are for the orchestrator's own code, " +
 		"which must start no goroutines: use durable.Go for concurrent branches and activities for work that blocks"
-	if inside && x.group.Closing() {
+	if inside && u.x.group.Closing() {
 		sentence = "durable: " + call + " was called by a deferred call of an orchestrator that has ended or is taken out of memory; " +
 			"make durable calls before returning, and compensate where an error is handled"
 	}
-	err := x.misuse(sentence)
-	if !inside && x.guard != nil {
-		x.guard.Note(err)
+	err := u.misuse(sentence)
+	if !inside && u.guard != nil {
+		u.guard.Note(err)
 		runtime.Goexit()
 	}
 	panic(err)
@@ -62,38 +73,38 @@ func (x *Execution) check(call string) {
 
 // failNoted fails the execution if the guard noted something, unless it ends for
 // another reason than what the orchestrator did.
-func (x *Execution) failNoted() {
-	if x.guard == nil || x.over || x.suspended || x.withheld || x.diverged ||
-		x.complete != nil && x.complete.Status == history.Terminated {
+func (u *usage) failNoted() {
+	if u.guard == nil || u.x.over || u.x.suspended || u.x.withheld || u.x.diverged ||
+		u.x.complete != nil && u.x.complete.Status == history.Terminated {
 		return
 	}
-	if err := x.guard.Noted(); err != nil {
-		x.finish(history.Failed, FailureOf(err))
-		x.group.Close()
+	if err := u.guard.Noted(); err != nil {
+		u.x.finish(history.Failed, FailureOf(err))
+		u.x.group.Close()
 	}
 }
 
 // Refuse panics with what is wrong with a call that was made where it may be.
-func (x *Execution) Refuse(call, sentence string) {
-	x.check(call)
-	panic(x.misuse(sentence))
+func (u *usage) Refuse(call, sentence string) {
+	u.check(call)
+	panic(u.misuse(sentence))
 }
 
 // checkLimit panics if no action may be added. The limit is the extension's,
 // which ends loops that have no end (DurableOrchestrationContext.cs,
 // IncrementActionsOrThrowException).
-func (x *Execution) checkLimit() {
-	if x.limit > 0 && x.actions.next >= x.limit {
-		panic(x.misuse(fmt.Sprintf("Maximum amount of orchestration actions (%d) has been reached. "+
-			"This value can be configured in host.json file as MaxOrchestrationActions.", x.limit)))
+func (u *usage) checkLimit() {
+	if u.limit > 0 && u.x.actions.next >= u.limit {
+		panic(u.misuse(fmt.Sprintf("Maximum amount of orchestration actions (%d) has been reached. "+
+			"This value can be configured in host.json file as MaxOrchestrationActions.", u.limit)))
 	}
 }
 
 // checkOwn panics unless all of fs are futures of x.
-func (x *Execution) checkOwn(call string, fs []*Future) {
+func (u *usage) checkOwn(call string, fs []*Future) {
 	for _, f := range fs {
-		if f.x != x {
-			x.Refuse(call, "durable: "+call+" was given a task of another orchestration; pass results on through inputs and outputs")
+		if f.x != u.x {
+			u.Refuse(call, "durable: "+call+" was given a task of another orchestration; pass results on through inputs and outputs")
 		}
 	}
 }
