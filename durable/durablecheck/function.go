@@ -26,7 +26,7 @@ type function struct {
 	calls []call
 	loops []*mapLoop
 
-	// What its callers must know; see graph.go.
+	// What its callers must know; see checker.resolve.
 	reaches   map[rule]finding
 	durable   *durableUse
 	unordered bool // it returns a slice or sequence in the order of a map
