@@ -40,17 +40,18 @@ type Execution struct {
 	suspended bool
 	held      []history.Event // what came while suspended
 
-	renewed  bool      // ContinueAsNew was called
-	discards bool      // it leaves unread events behind
-	complete *Complete // how it ended; nil while it has not
-	late     []*history.EventRaised
-	lateHold *history.ExecutionSuspended
-	verdict  *history.FailureDetails // what Fail was told
-	// withheld says that the history has lateHold: the generation was committed before
-	// it ran, and was to wait. How it would end does not count until it is resumed.
-	withheld bool
-	over     bool // the end was told, or the history has it
-	diverged bool // the code does not do what the history has, or there is none
+	continuedAsNew bool      // ContinueAsNew was called
+	discardsEvents bool      // it leaves unread events behind
+	complete       *Complete // how it ended; nil while it has not
+	// lateEvents came after the end, and pendingSuspend, too.
+	lateEvents     []*history.EventRaised
+	pendingSuspend *history.ExecutionSuspended
+	failure        *history.FailureDetails // what Fail was told
+	// deferredEnd says that the history has pendingSuspend: the generation was committed
+	// before it ran, and was to wait. How it would end does not count until it is resumed.
+	deferredEnd bool
+	over        bool // the end was told, or the history has it
+	diverged    bool // the code does not do what the history has, or there is none
 
 	// Its parts. Each has its methods beside it, which are the execution's, too.
 	actions
@@ -114,23 +115,23 @@ func (x *Execution) Episode(past, fresh []history.Event) Outcome {
 // outcome takes what was decided.
 func (x *Execution) outcome() Outcome {
 	x.failNoted()
-	if x.verdict != nil && x.complete == nil && !x.over {
-		x.finish(history.Failed, x.verdict)
+	if x.failure != nil && x.complete == nil && !x.over {
+		x.finish(history.Failed, x.failure)
 	}
 	o := Outcome{CustomStatus: x.status, Aliases: x.entities.aliases}
 	x.entities.aliases = nil
 	switch {
-	case x.over, x.withheld:
+	case x.over, x.deferredEnd:
 	case x.complete != nil:
 		x.over = true
 		if x.diverged {
 			x.releaseRecorded()
 		}
 		if x.complete.Status == history.ContinuedAsNew {
-			if !x.discards {
-				x.complete.CarryOver = append(x.events.unread(), x.late...)
+			if !x.discardsEvents {
+				x.complete.CarryOver = append(x.events.unread(), x.lateEvents...)
 			}
-			x.complete.Suspended = x.lateHold
+			x.complete.Suspended = x.pendingSuspend
 		}
 		o.Actions = x.actions.take()
 	case x.suspended:
@@ -146,7 +147,7 @@ func (x *Execution) outcome() Outcome {
 
 // Fail has an Execution without code fail in its next episode, unless that
 // terminates it.
-func (x *Execution) Fail(failure *history.FailureDetails) { x.verdict = failure }
+func (x *Execution) Fail(failure *history.FailureDetails) { x.failure = failure }
 
 // Close unwinds the orchestrator if it has not returned. It must be called.
 func (x *Execution) Close() { x.group.Close() }
@@ -240,7 +241,7 @@ func (x *Execution) ContinueAsNew(input *string) error {
 // ContinueAsNewAs is ContinueAsNew with all that can be said of how.
 func (x *Execution) ContinueAsNewAs(input *string, how Continuation) error {
 	x.check("ContinueAsNew")
-	x.renewed = true
+	x.continuedAsNew = true
 	return &continueAsNew{input, how}
 }
 
@@ -253,8 +254,8 @@ func (x *Execution) returned(output *string, err error) {
 	case errors.As(err, &next):
 		end := x.finish(history.ContinuedAsNew, nil)
 		end.Result, end.NewVersion = next.input, next.how.NewVersion
-		x.discards = next.how.DiscardEvents
-	case x.renewed:
+		x.discardsEvents = next.how.DiscardEvents
+	case x.continuedAsNew:
 		x.finish(history.Failed, FailureOf(x.misuse(
 			"the orchestrator called ContinueAsNew and returned something else; end it with: return durable.ContinueAsNew(ctx, ...)",
 		)))
@@ -290,13 +291,13 @@ func (x *Execution) finish(status history.RuntimeStatus, failure *history.Failur
 // An execution that continues as new and is terminated by the same episode is
 // terminated: its next generation would not get the message.
 func (x *Execution) terminate(e *history.ExecutionTerminated) {
-	if x.over || x.complete != nil && x.complete.Status != history.ContinuedAsNew && !x.withheld {
+	if x.over || x.complete != nil && x.complete.Status != history.ContinuedAsNew && !x.deferredEnd {
 		return
 	}
-	if x.suspended || x.withheld {
+	if x.suspended || x.deferredEnd {
 		x.actions.clear()
 	}
-	x.withheld = false
+	x.deferredEnd = false
 	x.finish(history.Terminated, nil).Result = e.Reason
 	x.group.Close()
 }
@@ -317,7 +318,7 @@ func (x *Execution) see(e history.Event) {
 	case *history.ExecutionCompleted, *history.ContinueAsNew:
 		x.ended()
 	case *history.GenericEvent:
-		x.recorded.hole(e.EventID)
+		x.rewind(e.EventID)
 	case *history.ExecutionTerminated:
 		x.terminate(e)
 	case *history.ExecutionSuspended:
@@ -339,7 +340,7 @@ func (x *Execution) deliver(e history.Event) {
 	if x.complete != nil {
 		// Only a next generation could still want it.
 		if e, ok := e.(*history.EventRaised); ok && !x.isAnswer(e) {
-			x.late = append(x.late, e)
+			x.lateEvents = append(x.lateEvents, e)
 		}
 		return
 	}
@@ -370,7 +371,7 @@ func (x *Execution) deliver(e history.Event) {
 // (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
 func (x *Execution) suspend(e *history.ExecutionSuspended) {
 	if x.complete != nil {
-		x.lateHold, x.withheld = e, x.withheld || x.replaying
+		x.pendingSuspend, x.deferredEnd = e, x.deferredEnd || x.replaying
 		return
 	}
 	x.suspended = true
@@ -378,7 +379,7 @@ func (x *Execution) suspend(e *history.ExecutionSuspended) {
 
 // resume delivers what came in the meantime, in order.
 func (x *Execution) resume() {
-	x.lateHold, x.withheld = nil, false
+	x.pendingSuspend, x.deferredEnd = nil, false
 	if !x.suspended {
 		return
 	}
@@ -452,7 +453,7 @@ func (x *Execution) ended() {
 }
 
 // IsSuspended reports whether the instance takes no notice of events.
-func (x *Execution) IsSuspended() bool { return x.suspended || x.withheld }
+func (x *Execution) IsSuspended() bool { return x.suspended || x.deferredEnd }
 
 // Ended returns how the orchestrator ended, nil if it has not.
 func (x *Execution) Ended() *Complete { return x.complete }

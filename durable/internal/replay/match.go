@@ -68,23 +68,24 @@ const fakeTimer = -100
 
 // recorded is what is known of how far the history has recorded decisions.
 type recorded struct {
-	x      *Execution
-	closed bool         // the last event seen ended an episode
-	split  bool         // the episode was cut off before all was recorded
-	last   int          // one more than the highest action number seen
-	holes  map[int]bool // actions whose record a rewind took away
+	x       *Execution
+	closed  bool         // the last event seen ended an episode
+	split   bool         // the episode was cut off before all was recorded
+	last    int          // one more than the highest action number seen
+	rewound map[int]bool // actions whose record a rewind took away
 
 	divergence *NonDeterminismError // nil while there is none
 }
 
-func (r *recorded) hole(id int) {
+// rewind notes that a rewind took the record of an action away.
+func (r *recorded) rewind(id int) {
 	if id < 0 {
 		return
 	}
-	if r.holes == nil {
-		r.holes = make(map[int]bool)
+	if r.rewound == nil {
+		r.rewound = make(map[int]bool)
 	}
-	r.holes[id] = true
+	r.rewound[id] = true
 }
 
 // scheduled returns the first half of the message about a record.
@@ -208,10 +209,10 @@ func (r *recorded) endOfEpisode() {
 	}
 	split := r.split
 	r.split = false
-	if split || r.x.suspended || r.x.withheld || r.x.over || r.x.diverged {
+	if split || r.x.suspended || r.x.deferredEnd || r.x.over || r.x.diverged {
 		return
 	}
-	a := r.x.actions.first(func(id int) bool { return r.holes[id] })
+	a := r.x.actions.first(func(id int) bool { return r.rewound[id] })
 	if a == nil {
 		return
 	}

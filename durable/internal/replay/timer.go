@@ -6,6 +6,15 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
+// Long timers are split, since a message cannot be delayed for longer than a
+// week. The limits are those of the Functions extension
+// (AzureStorageDurabilityProvider.cs, MaximumDelayTime and
+// LongRunningTimerIntervalLength).
+const (
+	longestTimer = 6 * 24 * time.Hour
+	timerLeg     = 3 * 24 * time.Hour
+)
+
 // timers are an execution's timers that are due later than one timer can be.
 type timers struct {
 	x    *Execution
@@ -50,12 +59,3 @@ func (t *timers) fire(e *history.TimerFired) {
 	delete(t.legs, f)
 	f.complete(e)
 }
-
-// Long timers are split, since a message cannot be delayed for longer than a
-// week. The limits are those of the Functions extension
-// (AzureStorageDurabilityProvider.cs, MaximumDelayTime and
-// LongRunningTimerIntervalLength).
-const (
-	longestTimer = 6 * 24 * time.Hour
-	timerLeg     = 3 * 24 * time.Hour
-)

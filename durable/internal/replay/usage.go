@@ -74,7 +74,7 @@ func (u *usage) check(call string) {
 // failNoted fails the execution if the guard noted something, unless it ends for
 // another reason than what the orchestrator did.
 func (u *usage) failNoted() {
-	if u.guard == nil || u.x.over || u.x.suspended || u.x.withheld || u.x.diverged ||
+	if u.guard == nil || u.x.over || u.x.suspended || u.x.deferredEnd || u.x.diverged ||
 		u.x.complete != nil && u.x.complete.Status == history.Terminated {
 		return
 	}
