@@ -8,10 +8,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
 	"github.com/google/go-cmp/cmp"
 	"github.com/labstack/echo/v4"
 )
@@ -57,6 +57,35 @@ func TestWriteFunctions_WritesABindingForEachThingThatIsSaid(t *testing.T) {
 		all[trigger.Name()] = json.RawMessage(fileText(t, root, trigger.Name(), triggers.FileName))
 	}
 	current(t, "testdata/functions.json", indented(t, all))
+}
+
+func TestWriteFunctions_KnowsServiceBusAndEventHubOutputsAndGrowingPauses(t *testing.T) {
+	t.Parallel()
+	root := hostRoot(t, bundledHost)
+	app := App{Triggers: []Trigger{Timer("Tick", "0 * * * * *", nilTimer,
+		ServiceBusOutput[string]("letters", "letters-to-send", Connection("Bus")),
+		EventHubOutput[string]("readings", "meters", Connection("Hubs")),
+		ExponentialRetry(5, 2*time.Second, 10*time.Minute))}}
+	if _, err := runWrite(t, app, root); err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Bindings, Retry any }
+	if err := json.Unmarshal([]byte(fileText(t, root, "Tick", triggers.FileName)), &got); err != nil {
+		t.Fatal(err)
+	}
+	type object = map[string]any
+	want := []any{
+		object{"type": "timerTrigger", "direction": "in", "name": "timer", "schedule": "0 * * * * *"},
+		object{"type": "serviceBus", "direction": "out", "name": "letters", "queueName": "letters-to-send", "connection": "Bus"},
+		object{"type": "eventHub", "direction": "out", "name": "readings", "eventHubName": "meters", "connection": "Hubs"},
+	}
+	if diff := cmp.Diff(want, got.Bindings); diff != "" {
+		t.Errorf("bindings (-want +got):\n%s", diff)
+	}
+	retry := object{"strategy": "exponentialBackoff", "maxRetryCount": 5.0, "minimumInterval": "00:00:02", "maximumInterval": "00:10:00"}
+	if diff := cmp.Diff(any(retry), got.Retry); diff != "" {
+		t.Errorf("retry (-want +got):\n%s", diff)
+	}
 }
 
 func TestWriteFunctions_ChangesOnlyWhatIsItsOwnAndNotRight(t *testing.T) {
