@@ -7,9 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"golang.org/x/sync/errgroup"
 )
 
 // A TerminateOption changes what [Client.Terminate] does. [Recursive] is one.

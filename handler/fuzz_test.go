@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
-
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
 

@@ -14,7 +14,6 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
-
 	"github.com/google/go-cmp/cmp"
 )
 

@@ -12,16 +12,15 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
-
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/google/go-cmp/cmp"
 )
 

@@ -10,11 +10,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
-
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/labstack/echo/v4"
 )
 

@@ -9,9 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"golang.org/x/tools/go/analysis/analysistest"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/durablecheck"
+	"golang.org/x/tools/go/analysis/analysistest"
 )
 
 func TestAnalyzer_ReportsClocksAndTimers(t *testing.T)             { check(t, "clock") }

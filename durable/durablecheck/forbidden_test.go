@@ -8,10 +8,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durablecheck"
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/packages"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/durablecheck"
 )
 
 // A name that is misspelt, or that Go has dropped, would silently report

@@ -10,10 +10,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durablecheck"
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/tools/go/analysis/analysistest"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/durablecheck"
 )
 
 // The module of testdata/modules/app has no dot in its path, as standard

@@ -6,11 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durablecheck"
 	"golang.org/x/tools/go/analysis"
 	"golang.org/x/tools/go/analysis/checker"
 	"golang.org/x/tools/go/packages"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/durablecheck"
 )
 
 // The sample app with its tests, and the examples of package durable, are what

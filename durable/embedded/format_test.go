@@ -15,13 +15,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded/internal/hubfile"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 var rewriteFormat = flag.Bool("format.rewrite", false, "write the files of the current format in testdata, after a change that older builds need not read")

@@ -5,10 +5,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/google/go-cmp/cmp"
 )
 
 // run has the entity take events and run all operations, and returns what is to

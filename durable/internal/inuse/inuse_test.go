@@ -4,9 +4,8 @@ import (
 	"context"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestWatch_IsToldOfWhatIsInUseBelowItsContext(t *testing.T) {

@@ -11,13 +11,12 @@ import (
 	"sync"
 	"time"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	bolt "go.etcd.io/bbolt"
 )
 
 // local is a hub in a local file. One process has it at a time, worker and

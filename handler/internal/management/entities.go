@@ -8,10 +8,9 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/jsontext"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
-
-	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/labstack/echo/v4"
 )
 

@@ -7,9 +7,8 @@ import (
 	"fmt"
 	"hash/crc32"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	bolt "go.etcd.io/bbolt"
 )
 
 // In the database a record is one or more pieces, whose keys are the record's

@@ -14,10 +14,9 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	bolt "go.etcd.io/bbolt"
 	boltErrors "go.etcd.io/bbolt/errors"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
 // FormatVersion is the version of the layout of the file and its journal. A

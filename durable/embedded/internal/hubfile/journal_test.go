@@ -7,9 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/google/go-cmp/cmp"
 )
 
 var testID = []byte("the hub's ID")

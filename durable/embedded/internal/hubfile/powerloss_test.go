@@ -10,9 +10,8 @@ import (
 	"slices"
 	"testing"
 
-	bolt "go.etcd.io/bbolt"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
+	bolt "go.etcd.io/bbolt"
 )
 
 func newModel() (m model) {

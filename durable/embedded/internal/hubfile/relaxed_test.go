@@ -7,9 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/google/go-cmp/cmp"
 )
 
 // openRelaxed opens a relaxed store, which flushes nothing while it is open.

@@ -15,11 +15,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 const (

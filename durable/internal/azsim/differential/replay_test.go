@@ -17,12 +17,11 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/google/go-cmp/cmp"
 )
 
 // exchange is a request as it was sent to Azurite, and the answer.

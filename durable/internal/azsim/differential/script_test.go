@@ -17,10 +17,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/google/go-cmp/cmp"
 )
 
 // account is an account under test, and what it answered.
