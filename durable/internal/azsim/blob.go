@@ -106,3 +106,184 @@ func (b *blob) writeItem(w *bytes.Buffer, withMetadata bool) {
 	}
 	w.WriteString("</Blob>")
 }
+
+// A blobService serves the blobs of an account.
+type blobService struct{ *Account }
+
+func (a blobService) serveBlob(r *Request) *reply {
+	if r.Operation == "ListContainers" {
+		return a.listContainers(r)
+	}
+	c := a.containers[r.Target]
+	if r.Operation == "CreateContainer" {
+		return a.createContainer(c, r)
+	}
+	if c == nil {
+		return refuseBlob(http.StatusNotFound, "ContainerNotFound", "The specified container does not exist.")
+	}
+	name := r.rest()
+	switch {
+	case name == "":
+		return a.serveContainer(c, r)
+	case r.Operation == "PutBlob":
+		return a.putBlob(c, name, r)
+	}
+	b := c.blobs[name]
+	if b == nil {
+		return refuseBlob(http.StatusNotFound, "BlobNotFound", "The specified blob does not exist.")
+	}
+	if strings.HasSuffix(r.Operation, "Lease") {
+		return a.serveLease(&b.lease, r, b.etag, b.changed)
+	}
+	if failure := matchBlob(b, r); failure != nil {
+		return failure
+	}
+	switch r.Operation {
+	case "GetBlob", "GetBlobProperties":
+		return b.answer(r)
+	case "DeleteBlob":
+		if failure := b.lease.allowsWrite(r); failure != nil {
+			return failure
+		}
+		delete(c.blobs, name)
+		return newReply(http.StatusAccepted)
+	case "SetBlobMetadata":
+		if failure := b.lease.allowsWrite(r); failure != nil {
+			return failure
+		}
+		b.metadata = metadataOf(r.header)
+		b.stamp(a.tick())
+		return newReply(http.StatusOK, "ETag", b.etag, "Last-Modified", b.changed.Format(http.TimeFormat))
+	}
+	return refuseBlob(http.StatusMethodNotAllowed, "UnsupportedHttpVerb", "The resource doesn't support the specified Http Verb.")
+}
+
+func (a blobService) createContainer(c *container, r *Request) *reply {
+	if c != nil {
+		return refuseBlob(http.StatusConflict, "ContainerAlreadyExists", "The specified container already exists.")
+	}
+	if !validQueueName(r.Target) { // the same rules
+		return refuseBlob(http.StatusBadRequest, "InvalidResourceName", "The specified resource name contains invalid characters.")
+	}
+	at := a.tick()
+	c = &container{metadata: metadataOf(r.header), blobs: map[string]*blob{}, etag: etagOf(at), changed: at}
+	a.containers[r.Target] = c
+	return newReply(http.StatusCreated, "ETag", c.etag, "Last-Modified", at.Format(http.TimeFormat))
+}
+
+func (a blobService) serveContainer(c *container, r *Request) *reply {
+	if strings.HasSuffix(r.Operation, "Lease") {
+		return a.serveLease(&c.lease, r, c.etag, c.changed)
+	}
+	switch r.Operation {
+	case "DeleteContainer":
+		if failure := c.lease.allowsWrite(r); failure != nil {
+			return failure
+		}
+		delete(a.containers, r.Target)
+		return newReply(http.StatusAccepted)
+	case "GetContainerProperties":
+		answer := newReply(http.StatusOK, "ETag", c.etag, "Last-Modified", c.changed.Format(http.TimeFormat))
+		c.lease.tell(answer)
+		copyMetadata(answer.header, c.metadata)
+		return answer
+	case "SetContainerMetadata":
+		c.metadata = metadataOf(r.header)
+		c.changed = a.tick()
+		c.etag = etagOf(c.changed)
+		return newReply(http.StatusOK, "ETag", c.etag, "Last-Modified", c.changed.Format(http.TimeFormat))
+	case "ListBlobs":
+		return listBlobs(c, r)
+	}
+	return refuseBlob(http.StatusMethodNotAllowed, "UnsupportedHttpVerb", "The resource doesn't support the specified Http Verb.")
+}
+
+func (a blobService) putBlob(c *container, name string, r *Request) *reply {
+	if r.header.Get("x-ms-blob-type") != "BlockBlob" {
+		return refuseBlob(http.StatusBadRequest, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format: x-ms-blob-type")
+	}
+	b := c.blobs[name]
+	switch {
+	case b != nil && r.header.Get("If-None-Match") == "*":
+		return refuseBlob(http.StatusConflict, "BlobAlreadyExists", "The specified blob already exists.")
+	case b == nil && r.header.Get("If-Match") != "":
+		return refuseBlob(http.StatusPreconditionFailed, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.")
+	case b == nil && r.header.Get("x-ms-lease-id") != "":
+		return refuseBlob(http.StatusPreconditionFailed, "LeaseNotPresentWithBlobOperation", "There is currently no lease on the blob.")
+	case b != nil:
+		if failure := matchBlob(b, r); failure != nil {
+			return failure
+		}
+		if failure := b.lease.allowsWrite(r); failure != nil {
+			return failure
+		}
+	default:
+		b = &blob{name: name, created: time.Now()}
+		c.blobs[name] = b
+	}
+	b.content, b.metadata = r.Body, metadataOf(r.header)
+	b.contentType = "application/octet-stream"
+	for _, name := range []string{"Content-Type", "x-ms-blob-content-type"} {
+		if v := r.header.Get(name); v != "" {
+			b.contentType = v
+		}
+	}
+	b.stamp(a.tick())
+	return newReply(http.StatusCreated, "ETag", b.etag, "Last-Modified", b.changed.Format(http.TimeFormat),
+		"Content-MD5", sum(b.content), "x-ms-request-server-encrypted", "true")
+}
+
+func (a blobService) listContainers(r *Request) *reply {
+	var b strings.Builder
+	b.WriteString(`<?xml version="1.0" encoding="UTF-8" standalone="yes"?><EnumerationResults><Containers>`)
+	for _, name := range slices.Sorted(maps.Keys(a.containers)) {
+		if strings.HasPrefix(name, r.query.Get("prefix")) {
+			c := a.containers[name]
+			fmt.Fprintf(&b, "<Container><Name>%s</Name><Properties><Last-Modified>%s</Last-Modified><Etag>%s</Etag></Properties></Container>",
+				name, c.changed.Format(http.TimeFormat), strings.Trim(c.etag, `"`))
+		}
+	}
+	b.WriteString("</Containers><NextMarker/></EnumerationResults>")
+	return newReply(http.StatusOK).with("application/xml", []byte(b.String()))
+}
+
+func (a blobService) serveLease(l *lease, r *Request, etag string, changed time.Time) *reply {
+	now := time.Now()
+	answer := newReply(http.StatusOK, "ETag", etag, "Last-Modified", changed.UTC().Format(http.TimeFormat))
+	given, proposed := r.header.Get("x-ms-lease-id"), r.header.Get("x-ms-proposed-lease-id")
+	state := l.state(now)
+	switch r.Operation {
+	case "AcquireLease":
+		return l.acquire(r, answer, state, now)
+	case "RenewLease":
+		switch {
+		case state == available || given != l.id:
+			return leaseMismatch()
+		case state == broken || state == breaking:
+			return refuseBlob(http.StatusConflict, "LeaseIsBrokenAndCannotBeRenewed", "The lease ID matched, but the lease has been broken explicitly and cannot be renewed.")
+		}
+		l.extend(now)
+	case "ChangeLease":
+		switch {
+		case state == available || state == expired || state == broken:
+			return refuseBlob(http.StatusConflict, "LeaseNotPresentWithLeaseOperation", "There is currently no lease on the blob.")
+		case given != l.id && proposed != l.id:
+			return leaseMismatch()
+		case state == breaking:
+			return refuseBlob(http.StatusConflict, "LeaseIsBreakingAndCannotBeChanged", "The lease ID matched, but the lease is currently in breaking state and cannot be changed.")
+		}
+		l.id = proposed
+	case "ReleaseLease":
+		if state == available || given != l.id {
+			return leaseMismatch()
+		}
+		*l = lease{}
+		return answer
+	case "BreakLease":
+		return l.breakUp(r, answer, state, now)
+	default:
+		return refuseBlob(http.StatusBadRequest, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format: x-ms-lease-action")
+	}
+	answer.header.Set("x-ms-lease-id", l.id)
+	return answer
+}

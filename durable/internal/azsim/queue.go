@@ -2,10 +2,13 @@ package azsim
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/xml"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -160,4 +163,166 @@ func copyMetadata(to, from http.Header) {
 			to[name] = values
 		}
 	}
+}
+
+// A queueService serves the queues of an account.
+type queueService struct{ *Account }
+
+func (a queueService) serveQueue(r *Request) *reply {
+	switch r.Operation {
+	case "ListQueues":
+		return a.listQueues()
+	case "CreateQueue":
+		return a.createQueue(r)
+	}
+	q := a.queues[r.Target]
+	if q == nil {
+		return refusal(QueueService, http.StatusNotFound, "QueueNotFound", "The specified queue does not exist.")
+	}
+	q.expire(time.Now())
+	switch r.Operation {
+	case "DeleteQueue":
+		delete(a.queues, r.Target)
+		return newReply(http.StatusNoContent)
+	case "GetQueueMetadata":
+		answer := newReply(http.StatusOK, "x-ms-approximate-messages-count", strconv.Itoa(len(q.messages)))
+		copyMetadata(answer.header, q.metadata)
+		return answer
+	case "SetQueueMetadata":
+		q.metadata = metadataOf(r.header)
+		return newReply(http.StatusNoContent)
+	case "PutMessage":
+		return a.putMessage(q, r)
+	case "GetMessages", "PeekMessages":
+		return a.getMessages(q, r)
+	case "UpdateMessage":
+		return a.updateMessage(q, r)
+	case "DeleteMessage":
+		return a.deleteMessage(q, r)
+	case "ClearMessages":
+		q.messages = nil
+		return newReply(http.StatusNoContent)
+	}
+	return refusal(QueueService, http.StatusMethodNotAllowed, "UnsupportedHttpVerb", "The resource doesn't support the specified Http Verb.")
+}
+
+func (a queueService) createQueue(r *Request) *reply {
+	metadata := metadataOf(r.header)
+	switch q := a.queues[r.Target]; {
+	case !validQueueName(r.Target):
+		return refusal(QueueService, http.StatusBadRequest, "InvalidResourceName", "The specified resource name contains invalid characters.")
+	case q == nil:
+		a.queues[r.Target] = &queue{metadata: metadata}
+		return newReply(http.StatusCreated)
+	case !maps.EqualFunc(q.metadata, metadata, slices.Equal[[]string]):
+		return refusal(QueueService, http.StatusConflict, "QueueAlreadyExists", "The specified queue already exists.")
+	}
+	return newReply(http.StatusNoContent)
+}
+
+func (a queueService) listQueues() *reply {
+	var b strings.Builder
+	b.WriteString(`<?xml version="1.0" encoding="UTF-8" standalone="yes"?><EnumerationResults><Queues>`)
+	for _, name := range slices.Sorted(maps.Keys(a.queues)) {
+		fmt.Fprintf(&b, "<Queue><Name>%s</Name></Queue>", name)
+	}
+	b.WriteString("</Queues><NextMarker/></EnumerationResults>")
+	return newReply(http.StatusOK).with("application/xml", []byte(b.String()))
+}
+
+func (a queueService) putMessage(q *queue, r *Request) *reply {
+	text, ok := readMessage(r.Body)
+	switch {
+	case !ok:
+		return refusal(QueueService, http.StatusBadRequest, "InvalidXmlDocument", "XML specified is not syntactically valid.")
+	case len(text) > maxMessageBytes:
+		return tooLarge()
+	}
+	hidden, ok := r.seconds("visibilitytimeout", 0, 0, maxInvisible)
+	if !ok {
+		return outOfRange("visibilitytimeout")
+	}
+	now := time.Now()
+	m := &message{
+		id: fmt.Sprintf("m-%016x", mix(r.Roll, 5)), text: text,
+		insertedAt: now, visibleAt: now.Add(time.Duration(hidden) * time.Second), expiresAt: now.Add(defaultTTL), sent: a.tick(),
+	}
+	switch ttl, err := strconv.Atoi(cmp.Or(r.query.Get("messagettl"), "604800")); {
+	case err != nil || ttl == 0 || ttl < -1 || ttl > 0 && hidden > ttl:
+		return refusal(QueueService, http.StatusBadRequest, "InvalidQueryParameterValue", "Value for one of the query parameters specified in the request URI is invalid.")
+	case ttl == -1:
+		m.expiresAt = time.Time{}
+	default:
+		m.expiresAt = now.Add(time.Duration(ttl) * time.Second)
+	}
+	m.changeReceipt(r.Roll)
+	q.messages = append(q.messages, m)
+	return newReply(http.StatusCreated).with("application/xml", messagesXML([]*message{m}, withReceipt))
+}
+
+func (a queueService) getMessages(q *queue, r *Request) *reply {
+	n, ok := r.seconds("numofmessages", 1, 1, maxReceive)
+	if !ok {
+		return outOfRange("numofmessages")
+	}
+	hidden, ok := r.seconds("visibilitytimeout", 30, 1, maxInvisible)
+	if !ok {
+		return outOfRange("visibilitytimeout")
+	}
+	now := time.Now()
+	var visible []*message
+	for _, m := range q.messages {
+		if !now.Before(m.visibleAt) {
+			visible = append(visible, m)
+		}
+	}
+	slices.SortStableFunc(visible, func(x, y *message) int {
+		if a.cfg.Loose {
+			return cmp.Compare(mix(r.Roll, hashOf(x.id)), mix(r.Roll, hashOf(y.id)))
+		}
+		return cmp.Or(x.visibleAt.Compare(y.visibleAt), x.sent.Compare(y.sent))
+	})
+	visible = visible[:min(n, len(visible))]
+	if r.Operation == "PeekMessages" {
+		return newReply(http.StatusOK).with("application/xml", messagesXML(visible, withText))
+	}
+	for _, m := range visible {
+		m.dequeueCount++
+		m.visibleAt = now.Add(time.Duration(hidden) * time.Second)
+		m.changeReceipt(r.Roll)
+	}
+	return newReply(http.StatusOK).with("application/xml", messagesXML(visible, withReceipt|withText))
+}
+
+func (a queueService) updateMessage(q *queue, r *Request) *reply {
+	hidden, ok := r.seconds("visibilitytimeout", -1, 0, maxInvisible)
+	if !ok || hidden < 0 {
+		return outOfRange("visibilitytimeout")
+	}
+	m, failure := q.owned(r)
+	if failure != nil {
+		return failure
+	}
+	if len(r.Body) > 0 {
+		text, ok := readMessage(r.Body)
+		switch {
+		case !ok:
+			return refusal(QueueService, http.StatusBadRequest, "InvalidXmlDocument", "XML specified is not syntactically valid.")
+		case len(text) > maxMessageBytes:
+			return tooLarge()
+		}
+		m.text = text
+	}
+	m.visibleAt = time.Now().Add(time.Duration(hidden) * time.Second)
+	m.changeReceipt(r.Roll)
+	return newReply(http.StatusNoContent, "x-ms-popreceipt", m.receipt, "x-ms-time-next-visible", m.visibleAt.UTC().Format(http.TimeFormat))
+}
+
+func (a queueService) deleteMessage(q *queue, r *Request) *reply {
+	m, failure := q.owned(r)
+	if failure != nil {
+		return failure
+	}
+	q.messages = slices.DeleteFunc(q.messages, func(o *message) bool { return o == m })
+	return newReply(http.StatusNoContent)
 }

@@ -1,8 +1,12 @@
 package azsim
 
 import (
+	"bytes"
 	"encoding/base64"
+	"encoding/json"
+	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -82,4 +86,163 @@ func continuationOf(r *Request) (first *entity, ok bool) {
 		rowKey, ok = fromToken(r.query.Get("NextRowKey"))
 	}
 	return &entity{partitionKey: partitionKey, rowKey: rowKey}, ok
+}
+
+// A tableService serves the tables of an account.
+type tableService struct{ *Account }
+
+func (a tableService) serveTable(r *Request) *reply {
+	switch r.Operation {
+	case "QueryTables":
+		return a.queryTables()
+	case "CreateTable":
+		return a.createTable(r)
+	}
+	t := a.tables[foldName(r.Target)]
+	if t == nil && r.Operation == "DeleteTable" {
+		return refuseTable(http.StatusNotFound, "ResourceNotFound", "The specified resource does not exist.")
+	}
+	if t == nil {
+		return refuseTable(http.StatusNotFound, "TableNotFound", "The table specified does not exist.")
+	}
+	switch r.Operation {
+	case "DeleteTable":
+		delete(a.tables, foldName(r.Target))
+		return newReply(http.StatusNoContent)
+	case "QueryEntities":
+		return a.queryEntities(t, r)
+	case "GetEntity":
+		return a.getEntity(t, r)
+	case "EntityGroupTransaction":
+		return a.transact(t, r)
+	}
+	op, failure := readOperation(r.method, lastSegment(r.Path), r.header, r.Body)
+	if failure != nil {
+		return failure
+	}
+	e, undo, failure := a.apply(t, op)
+	if failure != nil {
+		return failure
+	}
+	_ = undo // of a single operation nothing is taken back
+	return op.answer(e)
+}
+
+func (a tableService) queryTables() *reply {
+	var value []map[string]string
+	for _, name := range slices.Sorted(maps.Keys(a.tables)) {
+		value = append(value, map[string]string{"TableName": a.tables[name].name})
+	}
+	body, err := json.Marshal(map[string]any{"value": value})
+	if err != nil {
+		panic(err) // names always encode
+	}
+	return newReply(http.StatusOK).with("application/json", body)
+}
+
+func (a tableService) createTable(r *Request) *reply {
+	var wanted struct{ TableName string }
+	if err := json.Unmarshal(r.Body, &wanted); err != nil || !validTableName(wanted.TableName) {
+		return refuseTable(http.StatusBadRequest, "InvalidResourceName", "The specified resource name contains invalid characters.")
+	}
+	if a.tables[foldName(wanted.TableName)] != nil {
+		return refuseTable(http.StatusConflict, "TableAlreadyExists", "The table specified already exists.")
+	}
+	a.tables[foldName(wanted.TableName)] = &table{name: wanted.TableName, entities: map[[2]string]*entity{}}
+	if r.header.Get("Prefer") == "return-no-content" {
+		return newReply(http.StatusNoContent, "Preference-Applied", "return-no-content")
+	}
+	body := fmt.Appendf(nil, `{"odata.metadata":"%s/$metadata#Tables/@Element","TableName":%s}`, r.host, quoted(wanted.TableName))
+	return newReply(http.StatusCreated).with("application/json;odata=minimalmetadata", body)
+}
+
+func (a tableService) getEntity(t *table, r *Request) *reply {
+	partitionKey, rowKey, ok := readKeys(lastSegment(r.Path))
+	e := t.get(partitionKey, rowKey)
+	switch {
+	case !ok:
+		return refuseTable(http.StatusBadRequest, "InvalidInput", "One of the request inputs is not valid.")
+	case e == nil:
+		return refuseTable(http.StatusNotFound, "ResourceNotFound", "The specified resource does not exist.")
+	}
+	var b bytes.Buffer
+	e.writeJSON(&b, selected(r))
+	body := append(fmt.Appendf(nil, `{"odata.metadata":"%s/$metadata#%s/@Element",`, r.host, t.name), b.Bytes()[1:]...)
+	return newReply(http.StatusOK, "ETag", e.etag).with("application/json;odata=minimalmetadata", body)
+}
+
+// queryEntities answers with the entities from where the continuation says that
+// match the filter, as many as go into a page.
+func (a tableService) queryEntities(t *table, r *Request) *reply {
+	matches, err := parseFilter(r.query.Get("$filter"))
+	if err != nil {
+		return refuseTable(http.StatusBadRequest, "InvalidInput", "One of the request inputs is not valid: "+err.Error())
+	}
+	top, ok := r.seconds("$top", maxPage, 1, 1<<30)
+	if !ok {
+		return refuseTable(http.StatusBadRequest, "InvalidInput", "One of the request inputs is not valid: $top")
+	}
+	top = min(top, maxPage)
+	all := t.sorted()
+	if r.query.Has("NextPartitionKey") {
+		first, ok := continuationOf(r)
+		if !ok {
+			return refuseTable(http.StatusBadRequest, "InvalidInput", "One of the request inputs is not valid: the continuation")
+		}
+		i, _ := slices.BinarySearchFunc(all, first, compareKeys)
+		all = all[i:]
+	}
+	found := slices.DeleteFunc(slices.Clone(all), func(e *entity) bool { return !matches(e) })
+	end := min(top, len(found))
+	if a.cfg.Loose && r.Roll%4 == 0 { // a page may end anywhere
+		end = int(mix(r.Roll, 7) % uint64(end+1))
+	}
+	var b bytes.Buffer
+	fmt.Fprintf(&b, `{"odata.metadata":"%s/$metadata#%s","value":[`, r.host, t.name)
+	for i, e := range found[:end] {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		e.writeJSON(&b, selected(r))
+	}
+	b.WriteString("]}")
+	answer := newReply(http.StatusOK)
+	if end < len(found) {
+		answer.header.Set("x-ms-continuation-NextPartitionKey", toToken(found[end].partitionKey))
+		if row := found[end].rowKey; row != "" { // as the service may do; Azurite returns an empty header
+			answer.header.Set("x-ms-continuation-NextRowKey", toToken(row))
+		}
+	}
+	return answer.with("application/json;odata=minimalmetadata", b.Bytes())
+}
+
+// transact makes all changes of a transaction or none.
+func (a tableService) transact(t *table, r *Request) *reply {
+	if len(r.Body) > maxBatchBytes {
+		return refuseTable(http.StatusRequestEntityTooLarge, "RequestBodyTooLarge", "The request body is too large and exceeds the maximum permissible limit.")
+	}
+	boundary, ops, failed, failure := readTransaction(r)
+	if ops == nil && failure != nil {
+		return failure
+	}
+	if failure == nil {
+		failed, failure = checkOperations(ops)
+	}
+	if failure != nil {
+		return transactionAnswer(boundary, []*reply{indexed(failed, failure)})
+	}
+	var undo []func()
+	answers := make([]*reply, len(ops))
+	for i, op := range ops {
+		after, restore, failure := a.apply(t, op)
+		if failure != nil {
+			for _, f := range slices.Backward(undo) {
+				f()
+			}
+			return transactionAnswer(boundary, []*reply{indexed(i, failure)})
+		}
+		undo = append(undo, restore)
+		answers[i] = op.answer(after)
+	}
+	return transactionAnswer(boundary, answers)
 }

@@ -1,11 +1,20 @@
 package sim
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A Contest is an ID that several clients start at about the same time, and again when
@@ -65,3 +74,210 @@ var (
 	liveStatuses = []history.RuntimeStatus{history.Pending, history.Running, history.ContinuedAsNew, history.Suspended}
 	allStatuses  = append(slices.Clone(liveStatuses), history.Completed, history.Failed, history.Terminated, history.Canceled)
 )
+
+// A contestRun is the part of a simulation in which clients contest instances.
+type contestRun struct{ *simulation }
+
+// contest lets clients start an ID, round by round.
+func (s contestRun) contest(ctx context.Context, c Contest) {
+	s.at(c.Begin)
+	for round := range c.Rounds {
+		var clients sync.WaitGroup
+		for n := range c.Clients {
+			clients.Go(func() { s.bidFor(ctx, c, fmt.Sprintf("%s.%d.%d", c.ID, round, n)) })
+		}
+		if c.Meddled {
+			clients.Go(func() { s.meddle(ctx, c, round) })
+		}
+		clients.Wait()
+		if !s.awaitContest(ctx, c) {
+			return
+		}
+	}
+	// Whatever there was, the ID can be started once all is well again. The blobs of
+	// starts that were cut off go with that instance when it is purged.
+	s.at(s.plan.Quiet)
+	s.bidFor(ctx, c, c.ID+".last")
+	s.awaitContest(ctx, c)
+}
+
+// bidFor is one client that starts an ID, and mostly tries again if it was cut off.
+func (s contestRun) bidFor(ctx context.Context, c Contest, name string) {
+	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0xB1D, name)))
+	g := generator{r: r}
+	client, kill, err := s.platform.Caller(name)
+	if err != nil {
+		s.fault("open client %s: %v", name, err)
+		return
+	}
+	_, _ = client.Instance(ctx, c.ID, provider.Fetch{}) // it creates no hub any more when it is cut off
+	pause(ctx, g.upTo(100*time.Millisecond))
+	for n := range 1 + r.IntN(4) {
+		b := &bid{contest: c, path: fmt.Sprintf("%s.%d", name, n), called: time.Since(s.begin)}
+		s.mu.Lock()
+		s.bids = append(s.bids, b)
+		s.mu.Unlock()
+		after, cut := s.cut(b.path)
+		attempt, cancel := context.WithCancel(ctx)
+		dies := false
+		if cut {
+			attempt, cancel = context.WithTimeout(ctx, after)
+			if dies = g.oneIn(4); dies {
+				context.AfterFunc(attempt, kill)
+			}
+		}
+		err := s.place(s.platform.Context(attempt, name), client, b)
+		cancel()
+		s.mu.Lock()
+		b.returned = time.Since(s.begin)
+		switch {
+		case err == nil:
+			b.outcome = wonBid
+		case errors.Is(err, durable.ErrInstanceExists):
+			b.outcome = refusedBid
+		default:
+			b.outcome = cutOffBid
+			if b.called > s.plan.Quiet {
+				s.faults = append(s.faults, fmt.Sprintf("start %s: %v", b.path, err))
+			}
+		}
+		s.mu.Unlock()
+		if b.outcome != cutOffBid || dies {
+			return
+		}
+		pause(ctx, g.upTo(time.Duration(1+r.IntN(20))*time.Second))
+	}
+}
+
+// place makes the start of a bid.
+func (s contestRun) place(ctx context.Context, client provider.Client, b *bid) error {
+	in := Input{Path: b.path, Program: b.contest.Program}
+	if b.contest.Large {
+		in.Pad = strings.Repeat("p", big)
+	}
+	input, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	started := &history.ExecutionStarted{
+		Header:   history.NewHeader(time.Now()),
+		Instance: history.OrchestrationInstance{InstanceID: b.contest.ID, ExecutionID: fmt.Sprintf("%032x", mix(s.plan.Seed, b.path))},
+		Name:     string(child), Input: new(string(input)),
+	}
+	refuse := liveStatuses
+	if b.contest.Any {
+		refuse = nil
+	}
+	return client.StartInstance(ctx, provider.TaskMessage{Event: started, Target: started.Instance}, refuse)
+}
+
+// meddle does to an instance of a contest what clients can, and goes away in the middle.
+func (s contestRun) meddle(ctx context.Context, c Contest, round int) {
+	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0x3ED, fmt.Sprint(c.ID, round))))
+	g := generator{r: r}
+	id := durable.InstanceID(c.ID)
+	for n := range r.IntN(4) {
+		pause(ctx, g.upTo(6*time.Second))
+		// What is refused is refused: the instance may be in any state.
+		_ = s.insist(ctx, fmt.Sprint("meddle ", c.ID, round, n), func(ctx context.Context) (err error) {
+			switch (mix(s.plan.Seed, c.ID) + uint64(round+n)) % 5 {
+			case 0:
+				err = s.client.Terminate(ctx, id, "enough")
+			case 1:
+				err = s.client.Suspend(ctx, id, "for a while")
+			case 2:
+				err = s.client.Resume(ctx, id, "again")
+			case 3:
+				err = s.client.Rewind(ctx, id, "again")
+			case 4:
+				_, err = s.client.Purge(ctx, id)
+			}
+			return err
+		})
+	}
+}
+
+// awaitContest waits until the ID of a contest is free, or what has it has ended.
+func (s contestRun) awaitContest(ctx context.Context, c Contest) bool {
+	id := durable.InstanceID(c.ID)
+	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
+		state, err := s.client.Status(ctx, id, durable.Fetch{})
+		switch {
+		case errors.Is(err, durable.ErrInstanceNotFound):
+			return true
+		case err != nil: // its requests go wrong as well
+		case state.Status.IsTerminal():
+			return true
+		case state.Status == history.Suspended:
+			_ = s.client.Resume(ctx, id, "again") // or the next time
+		}
+		if time.Now().After(deadline) {
+			s.fault("%s has not ended, it is %+v, %v", c.ID, state, err)
+			return false
+		}
+	}
+}
+
+// checkContests holds what clients were told against what ran: of a start that was
+// acknowledged the instance ran to its end, one that was refused left no trace, and two
+// that replace the same instance are not both acknowledged.
+func (s contestRun) checkContests(ctx context.Context) {
+	for _, c := range s.plan.Contests {
+		s.awaitContest(ctx, c)
+		state, err := s.client.Status(ctx, durable.InstanceID(c.ID), durable.Fetch{Output: true, Input: true})
+		if err != nil && !errors.Is(err, durable.ErrInstanceNotFound) {
+			s.fault("status of %s: %v", c.ID, err)
+		}
+		s.checkBids(c, state)
+	}
+}
+
+func (s contestRun) checkBids(c Contest, last *durable.InstanceState) {
+	began, ended := map[string]time.Duration{}, map[string]time.Duration{}
+	s.mu.Lock()
+	for _, run := range slices.Backward(s.runs) { // the first one counts
+		path, rest, _ := strings.Cut(run.Key, "/")
+		began[path] = run.At
+		if strings.HasPrefix(rest, fmt.Sprintf("0/%d/", lastOfContest)) {
+			ended[path] = run.At
+		}
+	}
+	bids := slices.DeleteFunc(slices.Clone(s.bids), func(b *bid) bool { return b.contest.ID != c.ID })
+	s.mu.Unlock()
+	ran := func(times map[string]time.Duration, b *bid) bool { _, ok := times[b.path]; return ok }
+	var final *bid
+	for _, b := range bids {
+		if last != nil && last.Input != nil && strings.Contains(*last.Input, strconv.Quote(b.path)) {
+			final = b
+		}
+	}
+	if last != nil && final == nil && !s.cameLate(last) {
+		s.fault("%s is of none of the starts: %+v", c.ID, last)
+	}
+	for i, b := range bids {
+		what := fmt.Sprintf("start %s from %v to %v, %v,", b.path, b.called, b.returned, b.outcome)
+		switch {
+		case b.outcome == refusedBid && ran(began, b) && s.plan.Repeats == 0 && s.plan.Faults == 0:
+			s.fault("%s ran all the same", what)
+		case b.outcome == wonBid && c.Meddled:
+		case b.outcome == wonBid && c.Any:
+			if final == nil || final.outcome == wonBid && final.returned < b.called {
+				s.fault("%s is gone: %+v", what, final)
+			}
+		case b.outcome == wonBid && !ran(ended, b):
+			s.fault("%s did not run to its end", what)
+		case b.outcome == wonBid:
+			for _, other := range bids[:i] {
+				if other.outcome == wonBid && ended[b.path] > other.returned && ended[other.path] > b.returned {
+					s.fault("%s and %s from %v to %v were both told that they won", what, other.path, other.called, other.returned)
+				}
+			}
+		}
+	}
+	if final == nil || c.Meddled {
+		return
+	}
+	if sum, _ := s.plan.App.expect(Input{Path: final.path, Program: c.Program}); last.Status != history.Completed || *last.Output != strconv.FormatUint(sum, 10) {
+		s.fault("%s is %+v, want it completed with %d", c.ID, last, sum)
+	}
+}

@@ -1,6 +1,11 @@
 package sim
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
@@ -8,4 +13,178 @@ import (
 // isEntity reports whether an instance is an entity, which does not end.
 func isEntity(state *durable.InstanceState) bool {
 	return history.IsEntity(state.Instance.InstanceID)
+}
+
+// A ledgerRun is the part of a simulation that works on ledgers.
+type ledgerRun struct{ *simulation }
+
+// take returns what takes the time of an operation in a process of a worker.
+func (s ledgerRun) take(p Process, worker int) func(context.Context, Order) error {
+	return func(ctx context.Context, o Order) error {
+		if isDead(p) {
+			<-ctx.Done() // a dead process does nothing
+			return ctx.Err()
+		}
+		s.mu.Lock()
+		s.begun++
+		if s.begun == s.plan.StopAt && s.processes[worker] == p {
+			s.stops[worker]()
+		}
+		s.mu.Unlock()
+		h := mix(s.plan.Seed, o.key().String())
+		if h%4 == 0 {
+			pause(ctx, time.Duration(h>>8%700)*time.Millisecond+time.Duration(h>>32%uint64(time.Millisecond)))
+		}
+		return ctx.Err()
+	}
+}
+
+// receive returns what notes in a process what a ledger answered. Whoever asks it
+// again, in whichever worker, must get the same answer. A process that is dead has
+// nothing to say: what it had in memory may go on for a moment.
+func (s ledgerRun) receive(p Process) func(Receipt) {
+	return func(r Receipt) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if !isDead(p) {
+			s.note(r)
+		}
+	}
+}
+
+// note notes what a ledger answered. s.mu is held.
+func (s ledgerRun) note(r Receipt) {
+	key := orderKey{r.From, r.Number}
+	r.Pad = ""
+	if s.receipts == nil {
+		s.receipts = map[orderKey]map[string]Receipt{}
+	}
+	if s.receipts[key] == nil {
+		s.receipts[key] = map[string]Receipt{}
+	}
+	if before, ok := s.receipts[key][r.Ledger]; ok && before != r {
+		s.faults = append(s.faults, fmt.Sprintf("order %v was told %+v and then %+v", key, before, r))
+	}
+	s.receipts[key][r.Ledger] = r
+}
+
+// signal does what a client does to a ledger.
+func (s ledgerRun) signal(ctx context.Context, c ClientSignal) {
+	s.at(c.At)
+	var opts []durable.SignalOption
+	if c.Op == string(addOp) && c.Order.Wait > 0 {
+		opts = append(opts, durable.SignalAfter(c.Order.Wait))
+	}
+	if c.Cut > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, c.Cut)
+		defer cancel()
+	}
+	if err := operation(c.Op).Signal(ctx, s.client, ledgerNamed(c.Ledger), c.Order.padded(s.plan.App), opts...); err != nil && c.Cut == 0 {
+		s.fault("signal ledger %q: %v", c.Ledger, err)
+	}
+}
+
+// orphans reports whether locks may be left behind: an instance that is terminated
+// may have asked for one in an episode that does not count.
+func (s ledgerRun) orphans() bool {
+	for _, in := range s.plan.App.Instances {
+		if in.Terminated > 0 {
+			return len(s.plan.App.Ledgers) > 0
+		}
+	}
+	return false
+}
+
+// keepFreeingOrphans does so now and then, until work ends: somebody may wait for
+// such a lock.
+func (s ledgerRun) keepFreeingOrphans(work, clients context.Context) {
+	for work.Err() == nil {
+		s.freeOrphans(clients)
+		pause(work, 3*time.Minute)
+	}
+}
+
+// freeOrphans releases the locks of instances that have ended.
+func (s ledgerRun) freeOrphans(ctx context.Context) {
+	if _, err := s.client.CleanEntities(ctx, durable.EntityCleaning{KeepEmpty: true}); err != nil {
+		s.fault("clean entities: %v", err)
+	}
+}
+
+// settleLedgers waits until nobody waits for locks of instances that have ended.
+func (s ledgerRun) settleLedgers(ctx context.Context) {
+	if s.orphans() {
+		s.freeOrphans(ctx)
+		s.awaitQuiet()
+	}
+}
+
+// checkLedgers holds all ledgers against what they must have come to.
+func (s ledgerRun) checkLedgers(ctx context.Context) {
+	if len(s.plan.App.Ledgers) == 0 {
+		return
+	}
+	expected := s.plan.App.expectOrders()
+	current, archived := map[string][]Entry{}, map[string][]Entry{}
+	for e, err := range s.client.AllEntities(ctx, durable.EntityQuery{FetchState: true, IncludeEmpty: true}) {
+		if err != nil {
+			s.fault("list entities: %v", err)
+			return
+		}
+		if e.LockedBy != "" || e.QueueSize != 0 {
+			s.fault("%v is locked by %q with %d in its queue at the end", e.ID, e.LockedBy, e.QueueSize)
+		}
+		if expected.books[e.ID.Key] == nil || e.ID.Name != "ledger" {
+			s.fault("%v should not be", e.ID)
+			continue
+		}
+		var l Ledger
+		if err := json.Unmarshal(e.State, &l); e.Exists && err != nil {
+			s.fault("state of %v: %v", e.ID, err)
+		}
+		current[e.ID.Key] = l.Entries
+	}
+	logs := map[string][][]Entry{}
+	for _, key := range s.plan.App.Ledgers {
+		archived[key] = current[archiveOf(key)]
+		for _, closed := range archived[key] {
+			logs[key] = append(logs[key], closed.Batch)
+		}
+		logs[key] = append(logs[key], current[key])
+		logs[archiveOf(key)] = [][]Entry{archived[key]}
+	}
+	s.mu.Lock()
+	receipts := s.receipts
+	s.mu.Unlock()
+	for _, what := range expected.check(logs, receipts) {
+		s.fault("%s", what)
+	}
+	s.checkStarted(ctx, expected.started)
+}
+
+// checkStarted holds the orchestrations that ledgers started against what they
+// must have come to.
+func (s ledgerRun) checkStarted(ctx context.Context, started []Input) {
+	for _, in := range started {
+		state, err := s.client.Status(ctx, durable.InstanceID(in.Path), durable.Fetch{Output: true})
+		if err != nil {
+			s.fault("status of %s, which a ledger was to start: %v", in.Path, err)
+			continue
+		}
+		sum, ok := s.plan.App.expect(in)
+		switch {
+		case ok && (state.Status != history.Completed || state.Output == nil || !s.returned(*state.Output, sum)):
+			s.fault("%s is %v, want it to return %d", in.Path, state.Status, sum)
+		case !ok && state.Status != history.Failed:
+			s.fault("%s is %v, want it to fail", in.Path, state.Status)
+		}
+	}
+	for state, err := range s.client.All(ctx, durable.Query{IDPrefix: refused}) {
+		if err != nil {
+			s.fault("list instances: %v", err)
+			return
+		}
+		s.fault("%s was started by an operation that failed", state.Instance.InstanceID)
+	}
 }

@@ -74,6 +74,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 			UnknownFunctionTimeout: durable.DefaultUnknownFunctionTimeout, // also where no other worker can come
 		},
 	}
+	ledgers, contests := ledgerRun{s}, contestRun{s}
 	s.client = durable.NewClient(platform.Client(), nil)
 	work, stop := context.WithCancel(ctx)
 	defer stop()
@@ -93,10 +94,10 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 		}
 	}
 	for _, c := range plan.App.Signals {
-		others.Go(func() { s.signal(clients, c) })
+		others.Go(func() { ledgers.signal(clients, c) })
 	}
 	for _, c := range plan.Contests {
-		others.Go(func() { s.contest(clients, c) })
+		others.Go(func() { contests.contest(clients, c) })
 	}
 	for _, r := range plan.Restarts {
 		others.Go(func() { s.restart(clients, r) })
@@ -115,20 +116,20 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 			}
 		})
 	}
-	if s.orphans() {
-		workers.Go(func() { s.keepFreeingOrphans(work, clients) })
+	if ledgers.orphans() {
+		workers.Go(func() { ledgers.keepFreeingOrphans(work, clients) })
 	}
 	others.Wait()
 	s.awaitEnds(clients)
 	s.checkRestarts(clients)
 	s.awaitQuiet()
-	s.settleLedgers(clients)
+	ledgers.settleLedgers(clients)
 	goAway()
 	waiters.Wait()
 	s.awaitIdle()
 	s.checkEnds(clients)
-	s.checkLedgers(clients)
-	s.checkContests(clients)
+	ledgers.checkLedgers(clients)
+	contests.checkContests(clients)
 	s.checkStreams(clients)
 	stop()
 	workers.Wait()
@@ -185,7 +186,7 @@ func (s *simulation) live(ctx context.Context, worker int) {
 			s.fault("open worker %s: %v", name, err)
 			return
 		}
-		registry := s.plan.App.Registry(s.perform(p, name), s.take(p, worker), s.receive(p))
+		registry := s.plan.App.Registry(s.perform(p, name), ledgerRun{s}.take(p, worker), ledgerRun{s}.receive(p))
 		watch := new(inuse.Watch)
 		run, stop := context.WithCancel(inuse.With(s.platform.Context(ctx, name), watch))
 		if s.isIgnorant(worker) {
@@ -668,381 +669,6 @@ func (s *simulation) insist(ctx context.Context, what string, f func(context.Con
 		}
 	}
 	return err
-}
-
-// contest lets clients start an ID, round by round.
-func (s *simulation) contest(ctx context.Context, c Contest) {
-	s.at(c.Begin)
-	for round := range c.Rounds {
-		var clients sync.WaitGroup
-		for n := range c.Clients {
-			clients.Go(func() { s.bidFor(ctx, c, fmt.Sprintf("%s.%d.%d", c.ID, round, n)) })
-		}
-		if c.Meddled {
-			clients.Go(func() { s.meddle(ctx, c, round) })
-		}
-		clients.Wait()
-		if !s.awaitContest(ctx, c) {
-			return
-		}
-	}
-	// Whatever there was, the ID can be started once all is well again. The blobs of
-	// starts that were cut off go with that instance when it is purged.
-	s.at(s.plan.Quiet)
-	s.bidFor(ctx, c, c.ID+".last")
-	s.awaitContest(ctx, c)
-}
-
-// bidFor is one client that starts an ID, and mostly tries again if it was cut off.
-func (s *simulation) bidFor(ctx context.Context, c Contest, name string) {
-	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0xB1D, name)))
-	g := generator{r: r}
-	client, kill, err := s.platform.Caller(name)
-	if err != nil {
-		s.fault("open client %s: %v", name, err)
-		return
-	}
-	_, _ = client.Instance(ctx, c.ID, provider.Fetch{}) // it creates no hub any more when it is cut off
-	pause(ctx, g.upTo(100*time.Millisecond))
-	for n := range 1 + r.IntN(4) {
-		b := &bid{contest: c, path: fmt.Sprintf("%s.%d", name, n), called: time.Since(s.begin)}
-		s.mu.Lock()
-		s.bids = append(s.bids, b)
-		s.mu.Unlock()
-		after, cut := s.cut(b.path)
-		attempt, cancel := context.WithCancel(ctx)
-		dies := false
-		if cut {
-			attempt, cancel = context.WithTimeout(ctx, after)
-			if dies = g.oneIn(4); dies {
-				context.AfterFunc(attempt, kill)
-			}
-		}
-		err := s.place(s.platform.Context(attempt, name), client, b)
-		cancel()
-		s.mu.Lock()
-		b.returned = time.Since(s.begin)
-		switch {
-		case err == nil:
-			b.outcome = wonBid
-		case errors.Is(err, durable.ErrInstanceExists):
-			b.outcome = refusedBid
-		default:
-			b.outcome = cutOffBid
-			if b.called > s.plan.Quiet {
-				s.faults = append(s.faults, fmt.Sprintf("start %s: %v", b.path, err))
-			}
-		}
-		s.mu.Unlock()
-		if b.outcome != cutOffBid || dies {
-			return
-		}
-		pause(ctx, g.upTo(time.Duration(1+r.IntN(20))*time.Second))
-	}
-}
-
-// place makes the start of a bid.
-func (s *simulation) place(ctx context.Context, client provider.Client, b *bid) error {
-	in := Input{Path: b.path, Program: b.contest.Program}
-	if b.contest.Large {
-		in.Pad = strings.Repeat("p", big)
-	}
-	input, err := json.Marshal(in)
-	if err != nil {
-		return err
-	}
-	started := &history.ExecutionStarted{
-		Header:   history.NewHeader(time.Now()),
-		Instance: history.OrchestrationInstance{InstanceID: b.contest.ID, ExecutionID: fmt.Sprintf("%032x", mix(s.plan.Seed, b.path))},
-		Name:     string(child), Input: new(string(input)),
-	}
-	refuse := liveStatuses
-	if b.contest.Any {
-		refuse = nil
-	}
-	return client.StartInstance(ctx, provider.TaskMessage{Event: started, Target: started.Instance}, refuse)
-}
-
-// meddle does to an instance of a contest what clients can, and goes away in the middle.
-func (s *simulation) meddle(ctx context.Context, c Contest, round int) {
-	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0x3ED, fmt.Sprint(c.ID, round))))
-	g := generator{r: r}
-	id := durable.InstanceID(c.ID)
-	for n := range r.IntN(4) {
-		pause(ctx, g.upTo(6*time.Second))
-		// What is refused is refused: the instance may be in any state.
-		_ = s.insist(ctx, fmt.Sprint("meddle ", c.ID, round, n), func(ctx context.Context) (err error) {
-			switch (mix(s.plan.Seed, c.ID) + uint64(round+n)) % 5 {
-			case 0:
-				err = s.client.Terminate(ctx, id, "enough")
-			case 1:
-				err = s.client.Suspend(ctx, id, "for a while")
-			case 2:
-				err = s.client.Resume(ctx, id, "again")
-			case 3:
-				err = s.client.Rewind(ctx, id, "again")
-			case 4:
-				_, err = s.client.Purge(ctx, id)
-			}
-			return err
-		})
-	}
-}
-
-// awaitContest waits until the ID of a contest is free, or what has it has ended.
-func (s *simulation) awaitContest(ctx context.Context, c Contest) bool {
-	id := durable.InstanceID(c.ID)
-	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
-		state, err := s.client.Status(ctx, id, durable.Fetch{})
-		switch {
-		case errors.Is(err, durable.ErrInstanceNotFound):
-			return true
-		case err != nil: // its requests go wrong as well
-		case state.Status.IsTerminal():
-			return true
-		case state.Status == history.Suspended:
-			_ = s.client.Resume(ctx, id, "again") // or the next time
-		}
-		if time.Now().After(deadline) {
-			s.fault("%s has not ended, it is %+v, %v", c.ID, state, err)
-			return false
-		}
-	}
-}
-
-// checkContests holds what clients were told against what ran: of a start that was
-// acknowledged the instance ran to its end, one that was refused left no trace, and two
-// that replace the same instance are not both acknowledged.
-func (s *simulation) checkContests(ctx context.Context) {
-	for _, c := range s.plan.Contests {
-		s.awaitContest(ctx, c)
-		state, err := s.client.Status(ctx, durable.InstanceID(c.ID), durable.Fetch{Output: true, Input: true})
-		if err != nil && !errors.Is(err, durable.ErrInstanceNotFound) {
-			s.fault("status of %s: %v", c.ID, err)
-		}
-		s.checkBids(c, state)
-	}
-}
-
-func (s *simulation) checkBids(c Contest, last *durable.InstanceState) {
-	began, ended := map[string]time.Duration{}, map[string]time.Duration{}
-	s.mu.Lock()
-	for _, run := range slices.Backward(s.runs) { // the first one counts
-		path, rest, _ := strings.Cut(run.Key, "/")
-		began[path] = run.At
-		if strings.HasPrefix(rest, fmt.Sprintf("0/%d/", lastOfContest)) {
-			ended[path] = run.At
-		}
-	}
-	bids := slices.DeleteFunc(slices.Clone(s.bids), func(b *bid) bool { return b.contest.ID != c.ID })
-	s.mu.Unlock()
-	ran := func(times map[string]time.Duration, b *bid) bool { _, ok := times[b.path]; return ok }
-	var final *bid
-	for _, b := range bids {
-		if last != nil && last.Input != nil && strings.Contains(*last.Input, strconv.Quote(b.path)) {
-			final = b
-		}
-	}
-	if last != nil && final == nil && !s.cameLate(last) {
-		s.fault("%s is of none of the starts: %+v", c.ID, last)
-	}
-	for i, b := range bids {
-		what := fmt.Sprintf("start %s from %v to %v, %v,", b.path, b.called, b.returned, b.outcome)
-		switch {
-		case b.outcome == refusedBid && ran(began, b) && s.plan.Repeats == 0 && s.plan.Faults == 0:
-			s.fault("%s ran all the same", what)
-		case b.outcome == wonBid && c.Meddled:
-		case b.outcome == wonBid && c.Any:
-			if final == nil || final.outcome == wonBid && final.returned < b.called {
-				s.fault("%s is gone: %+v", what, final)
-			}
-		case b.outcome == wonBid && !ran(ended, b):
-			s.fault("%s did not run to its end", what)
-		case b.outcome == wonBid:
-			for _, other := range bids[:i] {
-				if other.outcome == wonBid && ended[b.path] > other.returned && ended[other.path] > b.returned {
-					s.fault("%s and %s from %v to %v were both told that they won", what, other.path, other.called, other.returned)
-				}
-			}
-		}
-	}
-	if final == nil || c.Meddled {
-		return
-	}
-	if sum, _ := s.plan.App.expect(Input{Path: final.path, Program: c.Program}); last.Status != history.Completed || *last.Output != strconv.FormatUint(sum, 10) {
-		s.fault("%s is %+v, want it completed with %d", c.ID, last, sum)
-	}
-}
-
-// take returns what takes the time of an operation in a process of a worker.
-func (s *simulation) take(p Process, worker int) func(context.Context, Order) error {
-	return func(ctx context.Context, o Order) error {
-		if isDead(p) {
-			<-ctx.Done() // a dead process does nothing
-			return ctx.Err()
-		}
-		s.mu.Lock()
-		s.begun++
-		if s.begun == s.plan.StopAt && s.processes[worker] == p {
-			s.stops[worker]()
-		}
-		s.mu.Unlock()
-		h := mix(s.plan.Seed, o.key().String())
-		if h%4 == 0 {
-			pause(ctx, time.Duration(h>>8%700)*time.Millisecond+time.Duration(h>>32%uint64(time.Millisecond)))
-		}
-		return ctx.Err()
-	}
-}
-
-// receive returns what notes in a process what a ledger answered. Whoever asks it
-// again, in whichever worker, must get the same answer. A process that is dead has
-// nothing to say: what it had in memory may go on for a moment.
-func (s *simulation) receive(p Process) func(Receipt) {
-	return func(r Receipt) {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !isDead(p) {
-			s.note(r)
-		}
-	}
-}
-
-// note notes what a ledger answered. s.mu is held.
-func (s *simulation) note(r Receipt) {
-	key := orderKey{r.From, r.Number}
-	r.Pad = ""
-	if s.receipts == nil {
-		s.receipts = map[orderKey]map[string]Receipt{}
-	}
-	if s.receipts[key] == nil {
-		s.receipts[key] = map[string]Receipt{}
-	}
-	if before, ok := s.receipts[key][r.Ledger]; ok && before != r {
-		s.faults = append(s.faults, fmt.Sprintf("order %v was told %+v and then %+v", key, before, r))
-	}
-	s.receipts[key][r.Ledger] = r
-}
-
-// signal does what a client does to a ledger.
-func (s *simulation) signal(ctx context.Context, c ClientSignal) {
-	s.at(c.At)
-	var opts []durable.SignalOption
-	if c.Op == string(addOp) && c.Order.Wait > 0 {
-		opts = append(opts, durable.SignalAfter(c.Order.Wait))
-	}
-	if c.Cut > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, c.Cut)
-		defer cancel()
-	}
-	if err := operation(c.Op).Signal(ctx, s.client, ledgerNamed(c.Ledger), c.Order.padded(s.plan.App), opts...); err != nil && c.Cut == 0 {
-		s.fault("signal ledger %q: %v", c.Ledger, err)
-	}
-}
-
-// orphans reports whether locks may be left behind: an instance that is terminated
-// may have asked for one in an episode that does not count.
-func (s *simulation) orphans() bool {
-	for _, in := range s.plan.App.Instances {
-		if in.Terminated > 0 {
-			return len(s.plan.App.Ledgers) > 0
-		}
-	}
-	return false
-}
-
-// keepFreeingOrphans does so now and then, until work ends: somebody may wait for
-// such a lock.
-func (s *simulation) keepFreeingOrphans(work, clients context.Context) {
-	for work.Err() == nil {
-		s.freeOrphans(clients)
-		pause(work, 3*time.Minute)
-	}
-}
-
-// freeOrphans releases the locks of instances that have ended.
-func (s *simulation) freeOrphans(ctx context.Context) {
-	if _, err := s.client.CleanEntities(ctx, durable.EntityCleaning{KeepEmpty: true}); err != nil {
-		s.fault("clean entities: %v", err)
-	}
-}
-
-// settleLedgers waits until nobody waits for locks of instances that have ended.
-func (s *simulation) settleLedgers(ctx context.Context) {
-	if s.orphans() {
-		s.freeOrphans(ctx)
-		s.awaitQuiet()
-	}
-}
-
-// checkLedgers holds all ledgers against what they must have come to.
-func (s *simulation) checkLedgers(ctx context.Context) {
-	if len(s.plan.App.Ledgers) == 0 {
-		return
-	}
-	expected := s.plan.App.expectOrders()
-	current, archived := map[string][]Entry{}, map[string][]Entry{}
-	for e, err := range s.client.AllEntities(ctx, durable.EntityQuery{FetchState: true, IncludeEmpty: true}) {
-		if err != nil {
-			s.fault("list entities: %v", err)
-			return
-		}
-		if e.LockedBy != "" || e.QueueSize != 0 {
-			s.fault("%v is locked by %q with %d in its queue at the end", e.ID, e.LockedBy, e.QueueSize)
-		}
-		if expected.books[e.ID.Key] == nil || e.ID.Name != "ledger" {
-			s.fault("%v should not be", e.ID)
-			continue
-		}
-		var l Ledger
-		if err := json.Unmarshal(e.State, &l); e.Exists && err != nil {
-			s.fault("state of %v: %v", e.ID, err)
-		}
-		current[e.ID.Key] = l.Entries
-	}
-	logs := map[string][][]Entry{}
-	for _, key := range s.plan.App.Ledgers {
-		archived[key] = current[archiveOf(key)]
-		for _, closed := range archived[key] {
-			logs[key] = append(logs[key], closed.Batch)
-		}
-		logs[key] = append(logs[key], current[key])
-		logs[archiveOf(key)] = [][]Entry{archived[key]}
-	}
-	s.mu.Lock()
-	receipts := s.receipts
-	s.mu.Unlock()
-	for _, what := range expected.check(logs, receipts) {
-		s.fault("%s", what)
-	}
-	s.checkStarted(ctx, expected.started)
-}
-
-// checkStarted holds the orchestrations that ledgers started against what they
-// must have come to.
-func (s *simulation) checkStarted(ctx context.Context, started []Input) {
-	for _, in := range started {
-		state, err := s.client.Status(ctx, durable.InstanceID(in.Path), durable.Fetch{Output: true})
-		if err != nil {
-			s.fault("status of %s, which a ledger was to start: %v", in.Path, err)
-			continue
-		}
-		sum, ok := s.plan.App.expect(in)
-		switch {
-		case ok && (state.Status != history.Completed || state.Output == nil || !s.returned(*state.Output, sum)):
-			s.fault("%s is %v, want it to return %d", in.Path, state.Status, sum)
-		case !ok && state.Status != history.Failed:
-			s.fault("%s is %v, want it to fail", in.Path, state.Status)
-		}
-	}
-	for state, err := range s.client.All(ctx, durable.Query{IDPrefix: refused}) {
-		if err != nil {
-			s.fault("list instances: %v", err)
-			return
-		}
-		s.fault("%s was started by an operation that failed", state.Instance.InstanceID)
-	}
 }
 
 // move stops all workers, has the hub copied, and lets workers begin on the copy.
