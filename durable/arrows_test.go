@@ -3,9 +3,14 @@ package durable_test
 import (
 	"encoding/json"
 	"errors"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -187,6 +192,59 @@ func TestLayout_TheTopLevelHoldsNothingElse(t *testing.T) {
 		top, _, _ := strings.Cut(strings.TrimSpace(name), "/")
 		if !strings.HasPrefix(top, ".") && !slices.Contains(given, top) {
 			t.Errorf("%s is at the top level: put it below durable, handler, functions or scripts", top)
+		}
+	}
+}
+
+// Whoever reads a type finds its methods in its file, but for the hub in Azure Storage.
+func TestLayout_MethodsStandBesideTheirTypes(t *testing.T) {
+	t.Parallel()
+	type name struct{ dir, of string }
+	type method struct {
+		of         name
+		name, path string
+	}
+	types, methods := map[name]string{}, []method(nil) // types by name, with their files
+	err := filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (entry.Name() == "testdata" || entry.Name() == "azurestorage" || strings.HasPrefix(entry.Name(), ".") && entry.Name() != ".."):
+			return filepath.SkipDir
+		case filepath.Ext(path) != ".go" || strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		dir := filepath.Dir(path)
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.TypeSpec:
+				types[name{dir, n.Name.Name}] = path
+			case *ast.FuncDecl:
+				if n.Recv == nil {
+					return false
+				}
+				ast.Inspect(n.Recv.List[0].Type, func(r ast.Node) bool { // names the type, and its parameters
+					if id, ok := r.(*ast.Ident); ok {
+						methods = append(methods, method{name{dir, id.Name}, n.Name.Name, path})
+					}
+					return true
+				})
+				return false
+			}
+			return true
+		})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range methods {
+		if home, ok := types[m.of]; ok && home != m.path {
+			t.Errorf("%s has method %s of %s, which stands in %s", m.path, m.name, m.of.of, home)
 		}
 	}
 }

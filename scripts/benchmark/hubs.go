@@ -97,3 +97,13 @@ func start(ctx context.Context, h hub) (*rig, error) {
 }
 
 func join(errs ...error) error { return errors.Join(errs...) }
+
+// complete starts an instance and waits for it to end.
+func (r *rig) complete(ctx context.Context, orchestrator func(*durable.Context, durable.Void) ([]string, error), opts ...durable.StartOption) error {
+	i, err := durable.Start(ctx, r.client, orchestrator, durable.Void{}, opts...)
+	if err != nil {
+		return err
+	}
+	_, err = i.Wait(ctx)
+	return err
+}

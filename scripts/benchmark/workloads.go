@@ -85,16 +85,6 @@ var largeWorkloads = []workload{
 	},
 }
 
-// complete starts an instance and waits for it to end.
-func (r *rig) complete(ctx context.Context, orchestrator func(*durable.Context, durable.Void) ([]string, error), opts ...durable.StartOption) error {
-	i, err := durable.Start(ctx, r.client, orchestrator, durable.Void{}, opts...)
-	if err != nil {
-		return err
-	}
-	_, err = i.Wait(ctx)
-	return err
-}
-
 // perSecond completes n instances, some in flight, and returns how many a
 // second.
 func perSecond[O any](ctx context.Context, r *rig, orchestrator func(*durable.Context, durable.Void) (O, error), n, inFlight int) ([]float64, error) {
