@@ -130,6 +130,30 @@ func (c *Client) StartByName(ctx context.Context, name string, input json.RawMes
 	return c.start(ctx, name, payload, opts...)
 }
 
+// Restart starts an instance with the name, the input, the version and the tags
+// that another was started with, and returns its ID. Among opts can be its ID,
+// which can be that of the other; otherwise it gets a random one. What opts say
+// of the version and the tags counts in place of the other's.
+//
+// If the other instance is unknown it fails with [ErrInstanceNotFound], and if
+// the ID is that of an instance that has not ended, with an
+// *[InstanceExistsError].
+func (c *Client) Restart(ctx context.Context, id InstanceID, opts ...StartOption) (InstanceID, error) {
+	s, err := c.instance(ctx, id, provider.Fetch{Input: true})
+	if err != nil {
+		return "", fmt.Errorf("restart instance %s: %w", id, err)
+	}
+	as := []StartOption{Version(s.Version)}
+	if s.Tags != nil {
+		as = append(as, Tags(s.Tags))
+	}
+	restarted, err := c.start(ctx, s.Name, s.Input, append(as, opts...)...)
+	if err != nil {
+		return "", fmt.Errorf("restart instance %s: %w", id, err)
+	}
+	return restarted, nil
+}
+
 func (c *Client) start(ctx context.Context, name string, input *string, opts ...StartOption) (InstanceID, error) {
 	o := startOptions{version: &c.version}
 	for _, opt := range opts {
@@ -189,6 +213,64 @@ func (c *Client) instance(ctx context.Context, id InstanceID, fetch provider.Fet
 	return c.hub.Instance(ctx, string(id), fetch)
 }
 
+// List returns one page of the instances that match q.
+func (c *Client) List(ctx context.Context, q Query) (*Page, error) {
+	p, err := c.list(ctx, q.rows())
+	if err != nil {
+		return nil, err
+	}
+	return &Page{
+		Instances:    converted(p.Instances, func(s *provider.InstanceState) *InstanceState { return (*InstanceState)(s) }),
+		Continuation: p.Continuation,
+		Unreadable:   converted(p.Unreadable, func(u provider.UnreadableInstance) UnreadableInstance { return UnreadableInstance(u) }),
+	}, nil
+}
+
+func (c *Client) list(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	err := checkTexts("Query", q)
+	if err != nil {
+		return nil, fmt.Errorf("list instances: %w", err)
+	}
+	p, err := c.hub.Instances(ctx, q)
+	if err != nil {
+		return nil, fmt.Errorf("list instances: %w", err)
+	}
+	return p, nil
+}
+
+// All returns an iterator over all instances that match q, beginning with the
+// page that q asks for. It reads page by page, as far as it is ranged over. If
+// a page cannot be read it yields the error, and ends. It passes over instances that
+// are unreadable, which [Client.List] reports.
+func (c *Client) All(ctx context.Context, q Query) iter.Seq2[*InstanceState, error] {
+	return func(yield func(*InstanceState, error) bool) {
+		for page, err := range c.pages(ctx, q.rows()) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			for _, s := range page.Instances {
+				if !yield((*InstanceState)(s), nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// pages is All by page.
+func (c *Client) pages(ctx context.Context, q provider.Query) iter.Seq2[*provider.Page, error] {
+	return func(yield func(*provider.Page, error) bool) {
+		for {
+			page, err := c.list(ctx, q)
+			if !yield(page, err) || err != nil || page.Continuation == "" {
+				return
+			}
+			q.Continuation = page.Continuation
+		}
+	}
+}
+
 // History returns the events of an instance's current execution in order,
 // empty if there are none or the instance is unknown.
 func (c *Client) History(ctx context.Context, id InstanceID) ([]history.Event, error) {
@@ -201,6 +283,28 @@ func (c *Client) History(ctx context.Context, id InstanceID) ([]history.Event, e
 		return nil, fmt.Errorf("read history of instance %s: %w", id, err)
 	}
 	return h, nil
+}
+
+// Tracking returns a page of the tracking records of an instance: every event of all
+// its executions, oldest first, whether their histories are still there or not. A hub
+// that keeps no tracking records makes it fail with [ErrNotSupported].
+func (c *Client) Tracking(ctx context.Context, id InstanceID, q TrackingQuery) (*TrackingPage, error) {
+	tracker, ok := c.hub.(provider.Tracker)
+	if !ok {
+		return nil, fmt.Errorf("read tracking records of instance %s: %w", id, ErrNotSupported)
+	}
+	err := checkTexts("instance ID", id)
+	if err != nil {
+		return nil, fmt.Errorf("read tracking records of instance %q: %w", id, err)
+	}
+	page, err := tracker.Tracking(ctx, string(id), provider.TrackingQuery(q))
+	if err != nil {
+		return nil, fmt.Errorf("read tracking records of instance %s: %w", id, err)
+	}
+	return &TrackingPage{
+		Records:      converted(page.Records, func(r provider.TrackingRecord) TrackingRecord { return TrackingRecord(r) }),
+		Continuation: page.Continuation,
+	}, nil
 }
 
 // RaiseEvent sends an instance the event with the given name. The payload is
@@ -224,12 +328,100 @@ func (c *Client) RaiseEvent(ctx context.Context, id InstanceID, name string, pay
 	return nil
 }
 
-// now returns the hub's time.
-func (c *Client) now() time.Time {
-	if clock, ok := c.hub.(provider.Clock); ok {
-		return clock.Now()
+// Suspend makes an instance take no notice of anything until it is resumed, as
+// soon as it is next looked at. Activities that run go on; their results, and
+// events, are kept for later. An instance that has not started yet is suspended
+// when it does. An instance that is unknown makes it fail with
+// [ErrInstanceNotFound], one that is suspended or has ended with an
+// *[InstanceStateError].
+func (c *Client) Suspend(ctx context.Context, id InstanceID, reason string) error {
+	e := &history.ExecutionSuspended{Header: history.NewHeader(c.now()), Reason: &reason}
+	if err := c.send(ctx, id, e, OperationSuspend, history.Pending, history.Running, history.ContinuedAsNew); err != nil {
+		return fmt.Errorf("suspend instance %s: %w", id, err)
 	}
-	return time.Now()
+	return nil
+}
+
+// Resume ends the suspension of an instance. An instance that is unknown makes
+// it fail with [ErrInstanceNotFound], one that is not suspended with an
+// *[InstanceStateError].
+func (c *Client) Resume(ctx context.Context, id InstanceID, reason string) error {
+	e := &history.ExecutionResumed{Header: history.NewHeader(c.now()), Reason: &reason}
+	if err := c.send(ctx, id, e, OperationResume, history.Suspended); err != nil {
+		return fmt.Errorf("resume instance %s: %w", id, err)
+	}
+	return nil
+}
+
+// Terminate ends an instance as soon as it is next looked at; reason becomes
+// its output. One that has not started never will. Activities that run go on.
+// So do the instance's children, unless [Recursive] is among opts. An instance
+// that is unknown or has ended makes it fail with [ErrInstanceNotFound] or
+// [ErrInstanceEnded].
+//
+// A recursive Terminate waits, until ctx ends, for each instance to have ended:
+// only then it is certain which children it has. It fails with
+// [ErrInstanceEnded] only if all of them had ended.
+func (c *Client) Terminate(ctx context.Context, id InstanceID, reason string, opts ...TerminateOption) error {
+	var o terminateOptions
+	for _, opt := range opts {
+		opt.applyTerminate(&o)
+	}
+	var err error
+	if o.recursive {
+		err = terminateFamily(ctx, c, id, reason)
+	} else {
+		err = c.terminate(ctx, id, reason)
+	}
+	if err != nil {
+		return fmt.Errorf("terminate instance %s: %w", id, err)
+	}
+	return nil
+}
+
+func (c *Client) terminate(ctx context.Context, id InstanceID, reason string) error {
+	e := &history.ExecutionTerminated{Header: history.NewHeader(c.now()), Reason: &reason}
+	return c.send(ctx, id, e, OperationTerminate)
+}
+
+// Rewind takes back the failure of an instance: the activities that failed run
+// again, children that failed are rewound in turn, and what succeeded is not
+// done again. What the orchestrator has answered in some other way, such as a
+// failure that it caught, stays as it was. reason is recorded in the history of
+// the instances that go on.
+//
+// An instance that is unknown makes it fail with [ErrInstanceNotFound], one that
+// has not failed with an *[InstanceStateError], and a hub that cannot rewind
+// with [ErrNotSupported].
+func (c *Client) Rewind(ctx context.Context, id InstanceID, reason string) error {
+	if err := c.rewind(ctx, id, reason); err != nil {
+		return fmt.Errorf("rewind instance %s: %w", id, err)
+	}
+	return nil
+}
+
+func (c *Client) rewind(ctx context.Context, id InstanceID, reason string) error {
+	s, err := c.instance(ctx, id, provider.Fetch{})
+	if err != nil {
+		return err
+	}
+	if s.Status != history.Failed {
+		return &InstanceStateError{InstanceID: id, Operation: OperationRewind, Status: s.Status}
+	}
+	if err := checkTexts("reason", reason); err != nil {
+		return err
+	}
+	rewinder, ok := c.hub.(provider.Rewinder)
+	if !ok {
+		return ErrNotSupported
+	}
+	err = rewinder.Rewind(ctx, string(id), reason)
+	if errors.Is(err, provider.ErrInstanceChanged) || errors.Is(err, ErrInstanceNotFound) { // somebody was faster
+		if s, lookErr := c.instance(ctx, id, provider.Fetch{}); lookErr == nil && s.Status != history.Failed {
+			return &InstanceStateError{InstanceID: id, Operation: OperationRewind, Status: s.Status}
+		}
+	}
+	return err
 }
 
 // send sends e to whichever execution the instance has by then. It looks first
@@ -253,53 +445,64 @@ func (c *Client) send(ctx context.Context, id InstanceID, e history.Event, opera
 	return c.hub.Send(ctx, provider.TaskMessage{Event: e, Target: target})
 }
 
-// text returns raw as a payload: nil if it is empty.
-func text(raw json.RawMessage) (*string, error) {
-	switch {
-	case len(raw) == 0:
-		return nil, nil
-	case !utf8.Valid(raw):
-		return nil, &TextError{fmt.Sprintf("%.40q", []byte(raw))}
-	case !json.Valid(raw):
-		return nil, fmt.Errorf("%.40q is not JSON", []byte(raw))
+// Purge removes all that is stored of an instance that has ended: its state,
+// its history and its payloads. With [Recursive] it removes the instance's
+// children too, and nothing at all if one of them has not ended. If it is cut
+// off, doing it again does the rest.
+//
+// An instance that is unknown makes it fail with [ErrInstanceNotFound], one that
+// has not ended with an *[InstanceStateError], and a hub that cannot purge with
+// [ErrNotSupported]. An instance that somebody starts anew or rewinds while it is
+// looked at stays: the error is an *[InstanceStateError] then too, or
+// [ErrInstanceChanged] if it has ended again.
+func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) (PurgeResult, error) {
+	n, err := (&purge{c, purgeOptionsOf(opts), new(provider.Query)}).run(ctx, id)
+	if err != nil {
+		err = fmt.Errorf("purge instance %s: %w", id, err)
 	}
-	return new(string(raw)), nil
+	return PurgeResult{Instances: n}, err
 }
 
-// newID returns a random GUID in .NET's "N" form, 32 hexadecimal digits.
-func newID() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }
-
-// CleanEntities removes what is left of entities that do not exist, and releases
-// the locks of orchestrations that do not run any more. It is never needed for
-// entities to work, but for storage not to grow, and after a lock's holder was
-// purged while it ran. A hub that cannot purge makes it fail with
-// [ErrNotSupported] if there is something to remove.
-//
-// If it fails, or ctx ends, the result says what was done until then, and doing it
-// again does the rest.
-func (c *Client) CleanEntities(ctx context.Context, what EntityCleaning) (EntityCleaningResult, error) {
-	if what.ReorderWindow <= 0 {
-		what.ReorderWindow = DefaultEntityReorderWindow
+// PurgeMany purges the instances that filter selects, several at a time. Each is looked
+// at again before it goes, and stays if it does not match any more. An
+// instance that cannot be purged does not keep it from purging the others. If it
+// fails, is cut off, or ctx ends, the result says what was removed until then,
+// and doing it again does the rest.
+func (c *Client) PurgeMany(ctx context.Context, filter PurgeFilter, opts ...PurgeOption) (PurgeResult, error) {
+	ended := []history.RuntimeStatus{history.Completed, history.Failed, history.Canceled, history.Terminated}
+	statuses := slices.DeleteFunc(ended, func(s history.RuntimeStatus) bool {
+		return len(filter.Statuses) > 0 && !slices.Contains(filter.Statuses, s)
+	})
+	if len(statuses) == 0 {
+		return PurgeResult{}, nil
 	}
-	cleaner := entityCleaner{client: c, what: what, idleSince: c.now().Add(-what.ReorderWindow)}
+	var tally purgeTally
 	var group errgroup.Group // not to be cut off by an error
 	group.SetLimit(purgesAtOnce)
+	query := provider.Query{
+		CreatedFrom: filter.CreatedFrom, CreatedTo: filter.CreatedTo, Statuses: statuses,
+		IDPrefix: filter.IDPrefix, Name: filter.Name,
+	}
+	p := &purge{c, purgeOptionsOf(opts), &query}
 	var listErr error
-	for row, err := range c.All(ctx, Query{IDPrefix: "@"}) {
+	unreadable := 0
+	for page, err := range c.pages(ctx, query) {
 		if err != nil {
 			listErr = err
 			break
 		}
-		group.Go(func() error {
-			cleaner.clean(ctx, row)
-			return nil
-		})
+		unreadable += len(page.Unreadable)
+		for _, s := range page.Instances {
+			id := InstanceID(s.Instance.InstanceID)
+			group.Go(func() error {
+				n, err := p.run(ctx, id)
+				tally.add(id, n, err)
+				return nil
+			})
+		}
 	}
-	_ = group.Wait() // errors are in the cleaner
-	if err := errors.Join(append(cleaner.errs, listErr)...); err != nil {
-		return cleaner.result, fmt.Errorf("clean entities: %w", err)
-	}
-	return cleaner.result, nil
+	_ = group.Wait() // errors are in the tally
+	return PurgeResult{Instances: tally.instances, Unreadable: unreadable}, tally.error(listErr)
 }
 
 // SignalEntity has an entity perform the operation with the given wire name. The
@@ -426,262 +629,59 @@ func (c *Client) AllEntities(ctx context.Context, q EntityQuery) iter.Seq2[*Enti
 	}
 }
 
-// Purge removes all that is stored of an instance that has ended: its state,
-// its history and its payloads. With [Recursive] it removes the instance's
-// children too, and nothing at all if one of them has not ended. If it is cut
-// off, doing it again does the rest.
+// CleanEntities removes what is left of entities that do not exist, and releases
+// the locks of orchestrations that do not run any more. It is never needed for
+// entities to work, but for storage not to grow, and after a lock's holder was
+// purged while it ran. A hub that cannot purge makes it fail with
+// [ErrNotSupported] if there is something to remove.
 //
-// An instance that is unknown makes it fail with [ErrInstanceNotFound], one that
-// has not ended with an *[InstanceStateError], and a hub that cannot purge with
-// [ErrNotSupported]. An instance that somebody starts anew or rewinds while it is
-// looked at stays: the error is an *[InstanceStateError] then too, or
-// [ErrInstanceChanged] if it has ended again.
-func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) (PurgeResult, error) {
-	n, err := (&purge{c, purgeOptionsOf(opts), new(provider.Query)}).run(ctx, id)
-	if err != nil {
-		err = fmt.Errorf("purge instance %s: %w", id, err)
+// If it fails, or ctx ends, the result says what was done until then, and doing it
+// again does the rest.
+func (c *Client) CleanEntities(ctx context.Context, what EntityCleaning) (EntityCleaningResult, error) {
+	if what.ReorderWindow <= 0 {
+		what.ReorderWindow = DefaultEntityReorderWindow
 	}
-	return PurgeResult{Instances: n}, err
-}
-
-// PurgeMany purges the instances that filter selects, several at a time. Each is looked
-// at again before it goes, and stays if it does not match any more. An
-// instance that cannot be purged does not keep it from purging the others. If it
-// fails, is cut off, or ctx ends, the result says what was removed until then,
-// and doing it again does the rest.
-func (c *Client) PurgeMany(ctx context.Context, filter PurgeFilter, opts ...PurgeOption) (PurgeResult, error) {
-	ended := []history.RuntimeStatus{history.Completed, history.Failed, history.Canceled, history.Terminated}
-	statuses := slices.DeleteFunc(ended, func(s history.RuntimeStatus) bool {
-		return len(filter.Statuses) > 0 && !slices.Contains(filter.Statuses, s)
-	})
-	if len(statuses) == 0 {
-		return PurgeResult{}, nil
-	}
-	var tally purgeTally
+	cleaner := entityCleaner{client: c, what: what, idleSince: c.now().Add(-what.ReorderWindow)}
 	var group errgroup.Group // not to be cut off by an error
 	group.SetLimit(purgesAtOnce)
-	query := provider.Query{
-		CreatedFrom: filter.CreatedFrom, CreatedTo: filter.CreatedTo, Statuses: statuses,
-		IDPrefix: filter.IDPrefix, Name: filter.Name,
-	}
-	p := &purge{c, purgeOptionsOf(opts), &query}
 	var listErr error
-	unreadable := 0
-	for page, err := range c.pages(ctx, query) {
+	for row, err := range c.All(ctx, Query{IDPrefix: "@"}) {
 		if err != nil {
 			listErr = err
 			break
 		}
-		unreadable += len(page.Unreadable)
-		for _, s := range page.Instances {
-			id := InstanceID(s.Instance.InstanceID)
-			group.Go(func() error {
-				n, err := p.run(ctx, id)
-				tally.add(id, n, err)
-				return nil
-			})
-		}
+		group.Go(func() error {
+			cleaner.clean(ctx, row)
+			return nil
+		})
 	}
-	_ = group.Wait() // errors are in the tally
-	return PurgeResult{Instances: tally.instances, Unreadable: unreadable}, tally.error(listErr)
+	_ = group.Wait() // errors are in the cleaner
+	if err := errors.Join(append(cleaner.errs, listErr)...); err != nil {
+		return cleaner.result, fmt.Errorf("clean entities: %w", err)
+	}
+	return cleaner.result, nil
 }
 
-// List returns one page of the instances that match q.
-func (c *Client) List(ctx context.Context, q Query) (*Page, error) {
-	p, err := c.list(ctx, q.rows())
-	if err != nil {
-		return nil, err
+// now returns the hub's time.
+func (c *Client) now() time.Time {
+	if clock, ok := c.hub.(provider.Clock); ok {
+		return clock.Now()
 	}
-	return &Page{
-		Instances:    converted(p.Instances, func(s *provider.InstanceState) *InstanceState { return (*InstanceState)(s) }),
-		Continuation: p.Continuation,
-		Unreadable:   converted(p.Unreadable, func(u provider.UnreadableInstance) UnreadableInstance { return UnreadableInstance(u) }),
-	}, nil
+	return time.Now()
 }
 
-func (c *Client) list(ctx context.Context, q provider.Query) (*provider.Page, error) {
-	err := checkTexts("Query", q)
-	if err != nil {
-		return nil, fmt.Errorf("list instances: %w", err)
+// text returns raw as a payload: nil if it is empty.
+func text(raw json.RawMessage) (*string, error) {
+	switch {
+	case len(raw) == 0:
+		return nil, nil
+	case !utf8.Valid(raw):
+		return nil, &TextError{fmt.Sprintf("%.40q", []byte(raw))}
+	case !json.Valid(raw):
+		return nil, fmt.Errorf("%.40q is not JSON", []byte(raw))
 	}
-	p, err := c.hub.Instances(ctx, q)
-	if err != nil {
-		return nil, fmt.Errorf("list instances: %w", err)
-	}
-	return p, nil
+	return new(string(raw)), nil
 }
 
-// All returns an iterator over all instances that match q, beginning with the
-// page that q asks for. It reads page by page, as far as it is ranged over. If
-// a page cannot be read it yields the error, and ends. It passes over instances that
-// are unreadable, which [Client.List] reports.
-func (c *Client) All(ctx context.Context, q Query) iter.Seq2[*InstanceState, error] {
-	return func(yield func(*InstanceState, error) bool) {
-		for page, err := range c.pages(ctx, q.rows()) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			for _, s := range page.Instances {
-				if !yield((*InstanceState)(s), nil) {
-					return
-				}
-			}
-		}
-	}
-}
-
-// pages is All by page.
-func (c *Client) pages(ctx context.Context, q provider.Query) iter.Seq2[*provider.Page, error] {
-	return func(yield func(*provider.Page, error) bool) {
-		for {
-			page, err := c.list(ctx, q)
-			if !yield(page, err) || err != nil || page.Continuation == "" {
-				return
-			}
-			q.Continuation = page.Continuation
-		}
-	}
-}
-
-// Restart starts an instance with the name, the input, the version and the tags
-// that another was started with, and returns its ID. Among opts can be its ID,
-// which can be that of the other; otherwise it gets a random one. What opts say
-// of the version and the tags counts in place of the other's.
-//
-// If the other instance is unknown it fails with [ErrInstanceNotFound], and if
-// the ID is that of an instance that has not ended, with an
-// *[InstanceExistsError].
-func (c *Client) Restart(ctx context.Context, id InstanceID, opts ...StartOption) (InstanceID, error) {
-	s, err := c.instance(ctx, id, provider.Fetch{Input: true})
-	if err != nil {
-		return "", fmt.Errorf("restart instance %s: %w", id, err)
-	}
-	as := []StartOption{Version(s.Version)}
-	if s.Tags != nil {
-		as = append(as, Tags(s.Tags))
-	}
-	restarted, err := c.start(ctx, s.Name, s.Input, append(as, opts...)...)
-	if err != nil {
-		return "", fmt.Errorf("restart instance %s: %w", id, err)
-	}
-	return restarted, nil
-}
-
-// Rewind takes back the failure of an instance: the activities that failed run
-// again, children that failed are rewound in turn, and what succeeded is not
-// done again. What the orchestrator has answered in some other way, such as a
-// failure that it caught, stays as it was. reason is recorded in the history of
-// the instances that go on.
-//
-// An instance that is unknown makes it fail with [ErrInstanceNotFound], one that
-// has not failed with an *[InstanceStateError], and a hub that cannot rewind
-// with [ErrNotSupported].
-func (c *Client) Rewind(ctx context.Context, id InstanceID, reason string) error {
-	if err := c.rewind(ctx, id, reason); err != nil {
-		return fmt.Errorf("rewind instance %s: %w", id, err)
-	}
-	return nil
-}
-
-func (c *Client) rewind(ctx context.Context, id InstanceID, reason string) error {
-	s, err := c.instance(ctx, id, provider.Fetch{})
-	if err != nil {
-		return err
-	}
-	if s.Status != history.Failed {
-		return &InstanceStateError{InstanceID: id, Operation: OperationRewind, Status: s.Status}
-	}
-	if err := checkTexts("reason", reason); err != nil {
-		return err
-	}
-	rewinder, ok := c.hub.(provider.Rewinder)
-	if !ok {
-		return ErrNotSupported
-	}
-	err = rewinder.Rewind(ctx, string(id), reason)
-	if errors.Is(err, provider.ErrInstanceChanged) || errors.Is(err, ErrInstanceNotFound) { // somebody was faster
-		if s, lookErr := c.instance(ctx, id, provider.Fetch{}); lookErr == nil && s.Status != history.Failed {
-			return &InstanceStateError{InstanceID: id, Operation: OperationRewind, Status: s.Status}
-		}
-	}
-	return err
-}
-
-// Suspend makes an instance take no notice of anything until it is resumed, as
-// soon as it is next looked at. Activities that run go on; their results, and
-// events, are kept for later. An instance that has not started yet is suspended
-// when it does. An instance that is unknown makes it fail with
-// [ErrInstanceNotFound], one that is suspended or has ended with an
-// *[InstanceStateError].
-func (c *Client) Suspend(ctx context.Context, id InstanceID, reason string) error {
-	e := &history.ExecutionSuspended{Header: history.NewHeader(c.now()), Reason: &reason}
-	if err := c.send(ctx, id, e, OperationSuspend, history.Pending, history.Running, history.ContinuedAsNew); err != nil {
-		return fmt.Errorf("suspend instance %s: %w", id, err)
-	}
-	return nil
-}
-
-// Resume ends the suspension of an instance. An instance that is unknown makes
-// it fail with [ErrInstanceNotFound], one that is not suspended with an
-// *[InstanceStateError].
-func (c *Client) Resume(ctx context.Context, id InstanceID, reason string) error {
-	e := &history.ExecutionResumed{Header: history.NewHeader(c.now()), Reason: &reason}
-	if err := c.send(ctx, id, e, OperationResume, history.Suspended); err != nil {
-		return fmt.Errorf("resume instance %s: %w", id, err)
-	}
-	return nil
-}
-
-// Terminate ends an instance as soon as it is next looked at; reason becomes
-// its output. One that has not started never will. Activities that run go on.
-// So do the instance's children, unless [Recursive] is among opts. An instance
-// that is unknown or has ended makes it fail with [ErrInstanceNotFound] or
-// [ErrInstanceEnded].
-//
-// A recursive Terminate waits, until ctx ends, for each instance to have ended:
-// only then it is certain which children it has. It fails with
-// [ErrInstanceEnded] only if all of them had ended.
-func (c *Client) Terminate(ctx context.Context, id InstanceID, reason string, opts ...TerminateOption) error {
-	var o terminateOptions
-	for _, opt := range opts {
-		opt.applyTerminate(&o)
-	}
-	var err error
-	if o.recursive {
-		err = terminateFamily(ctx, c, id, reason)
-	} else {
-		err = c.terminate(ctx, id, reason)
-	}
-	if err != nil {
-		return fmt.Errorf("terminate instance %s: %w", id, err)
-	}
-	return nil
-}
-
-func (c *Client) terminate(ctx context.Context, id InstanceID, reason string) error {
-	e := &history.ExecutionTerminated{Header: history.NewHeader(c.now()), Reason: &reason}
-	return c.send(ctx, id, e, OperationTerminate)
-}
-
-// Tracking returns a page of the tracking records of an instance: every event of all
-// its executions, oldest first, whether their histories are still there or not. A hub
-// that keeps no tracking records makes it fail with [ErrNotSupported].
-func (c *Client) Tracking(ctx context.Context, id InstanceID, q TrackingQuery) (*TrackingPage, error) {
-	tracker, ok := c.hub.(provider.Tracker)
-	if !ok {
-		return nil, fmt.Errorf("read tracking records of instance %s: %w", id, ErrNotSupported)
-	}
-	err := checkTexts("instance ID", id)
-	if err != nil {
-		return nil, fmt.Errorf("read tracking records of instance %q: %w", id, err)
-	}
-	page, err := tracker.Tracking(ctx, string(id), provider.TrackingQuery(q))
-	if err != nil {
-		return nil, fmt.Errorf("read tracking records of instance %s: %w", id, err)
-	}
-	return &TrackingPage{
-		Records:      converted(page.Records, func(r provider.TrackingRecord) TrackingRecord { return TrackingRecord(r) }),
-		Continuation: page.Continuation,
-	}, nil
-}
+// newID returns a random GUID in .NET's "N" form, 32 hexadecimal digits.
+func newID() string { return strings.ReplaceAll(uuid.NewString(), "-", "") }

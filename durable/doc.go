@@ -60,6 +60,8 @@
 //
 // Rule for the reader: package functions take the [Context] first; methods of
 // what they return take none.
+// Clients Start, Raise and Signal; an orchestration and an entity do the same by
+// methods that end in From, such as [Event.RaiseFrom].
 //
 // # Failures
 //

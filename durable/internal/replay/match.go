@@ -88,57 +88,6 @@ func (r *recorded) rewind(id int) {
 	r.rewound[id] = true
 }
 
-// scheduled returns the first half of the message about a record.
-func scheduled(id int, k kind, name, version string) string {
-	s := nonDeterministic + "A previous execution of this orchestration scheduled " + k.article() + fmt.Sprintf(" with sequence ID %d", id)
-	if k != timerKind {
-		s += fmt.Sprintf(" and name '%s'", name)
-	}
-	if k == taskKind || k == childKind {
-		s += fmt.Sprintf(" (version '%s')", version)
-	}
-	return s + ", "
-}
-
-func named(k kind, name string) string {
-	switch k {
-	case timerKind:
-		return k.article()
-	case endKind:
-		return "the orchestration's " + k.String()
-	default:
-		return k.article() + " named '" + name + "'"
-	}
-}
-
-func describeEvent(e history.Event) (k kind, name, version string) {
-	switch e := e.(type) {
-	case *history.TaskScheduled:
-		return taskKind, e.Name, e.Version
-	case *history.SubOrchestrationInstanceCreated:
-		return childKind, e.Name, e.Version
-	case *history.EventSent:
-		return eventKind, e.Name, ""
-	default:
-		return timerKind, "", ""
-	}
-}
-
-func describeAction(a Action) (k kind, name string) {
-	switch a := a.(type) {
-	case *ScheduleTask:
-		return taskKind, a.Name
-	case *CreateSubOrchestration:
-		return childKind, a.Name
-	case *SendEvent:
-		return eventKind, a.Name
-	case *CreateTimer:
-		return timerKind, ""
-	default:
-		return endKind, ""
-	}
-}
-
 // match compares an event that records a decision with what was decided. As in
 // DurableTask, names are compared without regard to case, versions and inputs
 // not at all (DurableTask.Core/TaskOrchestrationContext.cs,
@@ -243,3 +192,54 @@ func (r *recorded) diverge(err *NonDeterminismError) {
 // Divergence returns the first difference between the history and what the
 // orchestrator did, nil if there is none.
 func (r *recorded) Divergence() *NonDeterminismError { return r.divergence }
+
+// scheduled returns the first half of the message about a record.
+func scheduled(id int, k kind, name, version string) string {
+	s := nonDeterministic + "A previous execution of this orchestration scheduled " + k.article() + fmt.Sprintf(" with sequence ID %d", id)
+	if k != timerKind {
+		s += fmt.Sprintf(" and name '%s'", name)
+	}
+	if k == taskKind || k == childKind {
+		s += fmt.Sprintf(" (version '%s')", version)
+	}
+	return s + ", "
+}
+
+func named(k kind, name string) string {
+	switch k {
+	case timerKind:
+		return k.article()
+	case endKind:
+		return "the orchestration's " + k.String()
+	default:
+		return k.article() + " named '" + name + "'"
+	}
+}
+
+func describeEvent(e history.Event) (k kind, name, version string) {
+	switch e := e.(type) {
+	case *history.TaskScheduled:
+		return taskKind, e.Name, e.Version
+	case *history.SubOrchestrationInstanceCreated:
+		return childKind, e.Name, e.Version
+	case *history.EventSent:
+		return eventKind, e.Name, ""
+	default:
+		return timerKind, "", ""
+	}
+}
+
+func describeAction(a Action) (k kind, name string) {
+	switch a := a.(type) {
+	case *ScheduleTask:
+		return taskKind, a.Name
+	case *CreateSubOrchestration:
+		return childKind, a.Name
+	case *SendEvent:
+		return eventKind, a.Name
+	case *CreateTimer:
+		return timerKind, ""
+	default:
+		return endKind, ""
+	}
+}
