@@ -57,7 +57,7 @@ type Execution struct {
 	actions
 	entities
 	events
-	extent
+	historySize
 	guids
 	open
 	recorded
@@ -71,7 +71,7 @@ type Execution struct {
 // counts as it is.
 func New(instance history.OrchestrationInstance, code Code) *Execution {
 	x := &Execution{instance: instance, code: code, diverged: code == nil}
-	x.actions.x, x.entities.x, x.events.x, x.extent.x, x.guids.x = x, x, x, x, x
+	x.actions.x, x.entities.x, x.events.x, x.historySize.x, x.guids.x = x, x, x, x, x
 	x.open.x, x.recorded.x, x.retries.x, x.timers.x, x.usage.x = x, x, x, x, x
 	return x
 }
@@ -304,7 +304,7 @@ func (x *Execution) terminate(e *history.ExecutionTerminated) {
 
 // see takes one event of the history or of the new episode.
 func (x *Execution) see(e history.Event) {
-	x.extent.add(e)
+	x.historySize.add(e)
 	closes := false
 	switch e := e.(type) {
 	case *history.OrchestratorStarted:

@@ -58,7 +58,7 @@ func (o *open) track(f *Future, id int, k kind, name string) {
 // (DurableTask.Core/TaskOrchestrationContext.cs, HandleTaskCompletedEvent).
 func (o *open) settle(id int, k kind, e history.Event) {
 	f := o.remove(id, k)
-	if f == nil || len(o.x.again) > 0 && o.x.retry(f, e) {
+	if f == nil || len(o.x.retries.again) > 0 && o.x.retry(f, e) {
 		return
 	}
 	f.complete(e)

@@ -2,10 +2,10 @@ package replay
 
 import "github.com/durablefunctions-go/durablefunctions/durable/history"
 
-// extent is how long and how large a history has become. It counts what is the
+// historySize is how long and how large a history has become. It counts what is the
 // same for an execution in memory and for one that replays: events that
 // arrived, and not those that record decisions, which are counted as actions.
-type extent struct {
+type historySize struct {
 	x        *Execution
 	episodes int
 	arrived  int
@@ -18,7 +18,7 @@ const eventSize = 128
 
 // add counts an event. The records that a rewind took away are those of
 // actions, which are counted when they are decided on again.
-func (v *extent) add(e history.Event) {
+func (v *historySize) add(e history.Event) {
 	switch e := e.(type) {
 	case *history.OrchestratorStarted:
 		v.episodes++
@@ -56,12 +56,12 @@ func length(s *string) int {
 // HistoryLength returns how many events the history has, with those of the
 // present episode that the orchestrator has seen or caused. It is the same in
 // every replay.
-func (v *extent) HistoryLength() int {
+func (v *historySize) HistoryLength() int {
 	return v.arrived + 2*v.episodes - 1 + v.x.actions.next
 }
 
 // HistorySize returns roughly how many bytes the history has: the texts that
 // arrived, and 128 bytes for each event. It is the same in every replay.
-func (v *extent) HistorySize() int {
+func (v *historySize) HistorySize() int {
 	return v.size + eventSize*v.HistoryLength()
 }
