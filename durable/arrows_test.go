@@ -50,13 +50,17 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		{from: "durable", to: "github.com/Azure/"},
 		{from: "durable", to: "github.com/labstack/"},
 		{from: "durable/azurestorage", to: module, but: []string{
-			module + "durable/azurestorage", module + "durable/azurestorage/internal/leases", module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/wire", module + "durable/history", module + "durable/provider", module + "durable/internal/eventjson",
+			module + "durable/azurestorage", module + "durable/azurestorage/internal/leases", module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/tracking",
+			module + "durable/azurestorage/internal/wire", module + "durable/history", module + "durable/provider", module + "durable/internal/eventjson",
 			module + "durable/internal/chance", module + "durable/internal/inuse", module + "durable/internal/metering", module + "durable/internal/storageop",
 		}},
 		{from: "durable/azurestorage/internal/wire", to: module, but: []string{module + "durable/history", module + "durable/internal/eventjson", module + "durable/provider"}},
 		{from: "durable/azurestorage/internal/wire", to: "github.com/Azure/"},
 		{from: "durable/azurestorage/internal/leases", to: module + "durable/azurestorage", but: []string{
 			module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/wire",
+		}},
+		{from: "durable/azurestorage/internal/tracking", to: module + "durable/azurestorage", but: []string{
+			module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/tracking", module + "durable/azurestorage/internal/wire",
 		}},
 		{from: "durable/azurestorage/internal/store", to: module, but: []string{
 			module + "durable/azurestorage/internal/wire", module + "durable/history", module + "durable/provider", module + "durable/internal/chance", module + "durable/internal/eventjson",

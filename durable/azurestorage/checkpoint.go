@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -108,7 +109,8 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 	if err := s.checkDoubt(ctx, s.isDoubtful()); err != nil {
 		return err
 	}
-	if err := s.planTracking(ctx, cp); err != nil {
+	var err error
+	if s.tracking, err = s.hub.tracking.plan(ctx, s, cp); err != nil {
 		return err
 	}
 	rows, err := s.writeHistory(ctx, cp)
@@ -143,7 +145,7 @@ func (s *session) removeReplaced(ctx context.Context) {
 
 // follow does steps 3 and 4 of a commit, of which the history is written.
 func (s *session) follow(ctx context.Context, cp *provider.Checkpoint, rows []wire.Row) error {
-	if err := s.track(ctx); err != nil {
+	if err := s.hub.tracking.commit(ctx, s.slot.id, s.loaded, s.tracking); err != nil {
 		return err
 	}
 	switch {
@@ -213,7 +215,7 @@ func (s *session) mayHaveBeenFollowed(err error) bool {
 // does.
 func (s *session) notes(cp *provider.Checkpoint) map[string]string {
 	notes := map[string]string{}
-	s.noteTracking(notes)
+	s.tracking.Note(notes)
 	if first := s.firstExecution(cp); first != s.loaded.current.first {
 		notes[wire.FirstExecutionColumn] = first
 	}
@@ -271,7 +273,7 @@ func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, row
 // forEach calls f for each delivery, several at a time.
 func forEach(deliveries []*delivery, f func(d *delivery)) {
 	var group errgroup.Group
-	group.SetLimit(messagesAtOnce)
+	group.SetLimit(store.MessagesAtOnce)
 	for _, d := range deliveries {
 		group.Go(func() error {
 			f(d)

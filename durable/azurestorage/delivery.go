@@ -178,7 +178,7 @@ func (d *delivery) makeUpFor(ctx context.Context, u *rowUpdate) {
 		err = u.again(ctx)
 	}
 	if err == nil {
-		err = d.hub.trackAgain(ctx, d.target().InstanceID)
+		err = d.hub.tracking.again(ctx, d.target().InstanceID)
 	}
 	if err != nil {
 		d.noteUntold(u) // for as long anew

@@ -103,7 +103,7 @@ func (h *TaskHub) repair(ctx context.Context, r repair, instanceID string, store
 	if err != nil {
 		return err
 	}
-	return h.trackAgain(ctx, instanceID)
+	return h.tracking.again(ctx, instanceID)
 }
 
 // dispose does away with a message, unless err says that what it is about could not
@@ -120,7 +120,7 @@ func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *loaded
 	case fateTerminate:
 		event, _ := d.event().(*history.ExecutionTerminated)
 		if err = h.terminateUnstarted(ctx, instanceID, stored, event); err == nil {
-			err = h.trackAgain(ctx, instanceID)
+			err = h.tracking.again(ctx, instanceID)
 		}
 	case fateDeliver, fateRepair, fateDiscard:
 	}

@@ -126,7 +126,7 @@ func (s *session) batchesAfter(cp *provider.Checkpoint) (b entityBatches, isOne 
 // count yet: what the batch took comes again then, and its messages are sent again.
 func (h *TaskHub) show(ctx context.Context, sent []sentMessage) error {
 	var group errgroup.Group
-	group.SetLimit(messagesAtOnce)
+	group.SetLimit(store.MessagesAtOnce)
 	for i := range sent {
 		m := &sent[i]
 		switch {

@@ -51,7 +51,7 @@ func splitHistory(rows []wire.Row) []historyBatch {
 	var batches []historyBatch
 	first, size := 0, 0
 	for i := range rows {
-		size += max(rows[i].SizeEstimate(), len(rows[i].JSON())+operationOverhead)
+		size += max(rows[i].SizeEstimate(), len(rows[i].JSON())+store.OperationOverhead)
 		if i+1 == len(rows) || i+1-first == wire.MaxHistoryBatchRows || size > wire.MaxHistoryBatchBytes-maxRowEstimate {
 			batches = append(batches, historyBatch{rows: rows[first : i+1], complete: i+1 == len(rows)})
 			first, size = i+1, 0
@@ -59,9 +59,6 @@ func splitHistory(rows []wire.Row) []historyBatch {
 	}
 	return batches
 }
-
-// operationOverhead is what an operation adds to a transaction besides its JSON.
-const operationOverhead = 1024
 
 // maxRowEstimate is what a row can add to a transaction at most: nine columns
 // of the greatest size that is not offloaded. Leaving room for one keeps the

@@ -6,10 +6,11 @@ import (
 	"net/http"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
-	"golang.org/x/sync/errgroup"
 )
 
 // A PartitionCountError says that a hub has another number of partitions than
@@ -100,7 +101,7 @@ func (h *TaskHub) create(ctx context.Context) error {
 		group.Go(func() error { return h.jumpStartTable.Create(groupCtx) })
 	}
 	if h.cfg.Tracking {
-		group.Go(func() error { return h.tracking.create(groupCtx) })
+		group.Go(func() error { return h.tracking.queue.Create(groupCtx) })
 	}
 	group.Go(func() error { return h.historyTable.Create(groupCtx) })
 	group.Go(func() error { return h.instancesTable.Create(groupCtx) })

@@ -31,7 +31,7 @@ func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 			failures = append(failures, err)
 		})
 	}
-	queues := append(h.messageQueues(), h.tracking.queue)
+	queues := append(h.messageQueues(), h.tracking.queue.Queue)
 	for _, q := range h.messageQueues() {
 		queues = append(queues, h.asideOf(q))
 	}
@@ -41,7 +41,7 @@ func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 			return err
 		})
 	}
-	for _, t := range []*store.Table{h.instancesTable, h.historyTable, h.partitionsTable, h.jumpStartTable, h.tracking.table} {
+	for _, t := range []*store.Table{h.instancesTable, h.historyTable, h.partitionsTable, h.jumpStartTable, h.tracking.queue.Table} {
 		remove("table "+t.Name, func(ctx context.Context) error {
 			_, err := t.Client.Delete(ctx, nil)
 			return err

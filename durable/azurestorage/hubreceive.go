@@ -98,7 +98,7 @@ func (x *export) notice(text string) {
 // receive receives everything that is visible in a queue.
 func (x *export) receive(ctx context.Context, q *store.Queue) error {
 	for {
-		messages, err := q.Receive(ctx, maxReceived, exportLock)
+		messages, err := q.Receive(ctx, store.MaxReceive, exportLock)
 		if err != nil {
 			return err
 		}
@@ -121,9 +121,6 @@ func (x *export) receive(ctx context.Context, q *store.Queue) error {
 		}
 	}
 }
-
-// maxReceived is the most messages that the service hands out at once.
-const maxReceived = 32
 
 // pending gathers what the received messages say is under way.
 func (x *export) pending() pending {
@@ -298,7 +295,7 @@ func (x *export) handBack(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	var group errgroup.Group
-	group.SetLimit(messagesAtOnce)
+	group.SetLimit(store.MessagesAtOnce)
 	for _, r := range x.order {
 		group.Go(func() error {
 			if _, err := r.queue.Update(ctx, r.msg, 0); err != nil && !store.IsGone(err) {

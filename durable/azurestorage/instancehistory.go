@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/tracking"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
@@ -34,7 +35,7 @@ type storedHistory struct {
 	etag        string   // of the sentinel, empty if there is none
 	blobs       []string // that hold columns of the rows
 	bytes       int      // roughly, of the rows
-	tracked     tracked
+	tracked     tracking.State
 	current     currentGeneration
 	batches     string // that counted, of an entity: see [entityBatches]
 	run         string // the mark of this process's batches of an entity since it read this, empty if there was none
@@ -59,6 +60,12 @@ func (s *storedHistory) first() string {
 // new since.
 func (s *storedHistory) hasContinued(executionID string) bool {
 	return executionID != "" && executionID == s.current.first && executionID != s.current.executionID
+}
+
+// unsent returns the rows of the tracking records that may not have been sent, and takes
+// them for sent.
+func (s *storedHistory) unsent(instanceID string) ([]wire.Row, error) {
+	return s.tracked.Unsent(history.OrchestrationInstance{InstanceID: instanceID, ExecutionID: s.executionID}, s.events)
 }
 
 // awaitsStart reports whether the ID was started again, and that start is under
@@ -294,7 +301,7 @@ func currentExecution(rows []*wire.HistoryRow, wanted string) ([]*wire.HistoryRo
 	if sentinel != nil {
 		stored.etag, stored.current.executionID = sentinel.ETag(), sentinel.ExecutionID
 		if sentinel.Columns != nil {
-			stored.tracked.column, stored.current.first = sentinel.Columns.Tracking, sentinel.Columns.FirstExecutionID
+			stored.tracked.Column, stored.current.first = sentinel.Columns.Tracking, sentinel.Columns.FirstExecutionID
 			stored.batches = sentinel.Columns.EntityBatches
 		}
 	}

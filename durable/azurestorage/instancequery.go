@@ -27,7 +27,7 @@ func (h *TaskHub) Instances(ctx context.Context, q provider.Query) (*provider.Pa
 		return nil, fmt.Errorf("query instances: %w", err)
 	}
 	rows := store.Query{
-		Filter: instanceFilter(q), Columns: wire.InstanceColumns(q.Fetch), Top: min(max(q.PageSize, 0), maxPageSize),
+		Filter: instanceFilter(q), Columns: wire.InstanceColumns(q.Fetch), Top: min(max(q.PageSize, 0), store.MaxPageSize),
 		Continuation: q.Continuation,
 	}
 	if last, err := provider.DecodeContinuation(q.Continuation, 1); err == nil {
@@ -137,9 +137,6 @@ func partitionKeyOf(raw []byte) string {
 	}
 	return key.PartitionKey
 }
-
-// maxPageSize is the most rows that the service returns at once.
-const maxPageSize = 1000
 
 // instanceFilter returns q as an OData filter
 // (DurableTask.AzureStorage/Tracking/OrchestrationInstanceStatusQueryCondition.cs,

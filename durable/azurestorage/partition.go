@@ -111,7 +111,7 @@ func (p *partition) Listen(work context.Context, until time.Time) {
 		r.spawn(func() { p.jumpStarts(r) })
 	}
 	if p.hub.cfg.Tracking && p == p.hub.partitions[0] {
-		r.spawn(func() { p.hub.tracking.run(p, r) })
+		r.spawn(func() { p.hub.tracking.queue.Run(r.ctx, r.work, p.isListening) })
 	}
 	p.hub.log.Info("partition acquired", "event", "LeaseAcquisitionSucceeded", "partition", p.queue.Name, "workerId", p.hub.cfg.WorkerID)
 	p.hub.meter.Partition(p.queue.Name, metering.Acquired)

@@ -162,9 +162,6 @@ func (h *TaskHub) wake(m sentMessage) {
 	m.partition.wake.Give()
 }
 
-// messagesAtOnce bounds how many messages of one checkpoint are sent at a time.
-const messagesAtOnce = 32
-
 // send sends the checkpoint's messages. Their sender is the execution that the
 // work item was of, also when it has continued as new
 // (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
@@ -186,7 +183,7 @@ func (s *session) send(ctx context.Context, cp *provider.Checkpoint) ([]sentMess
 	}
 	sent := make([]sentMessage, len(out))
 	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(messagesAtOnce)
+	group.SetLimit(store.MessagesAtOnce)
 	for i, o := range out {
 		group.Go(func() (err error) {
 			sent[i], err = s.hub.post(groupCtx, o)
@@ -305,7 +302,7 @@ func (h *TaskHub) retract(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
 	var group errgroup.Group
-	group.SetLimit(messagesAtOnce)
+	group.SetLimit(store.MessagesAtOnce)
 	for _, m := range sent {
 		if m.queue == nil {
 			continue // it was not sent

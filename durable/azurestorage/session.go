@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/tracking"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -22,11 +23,11 @@ type session struct {
 
 	// Owned by the goroutine that calls the methods.
 	loaded   *loadedInstance
-	ordinal  int         // of the next history row
-	current  []*delivery // handed out and neither committed nor abandoned
-	failed   bool        // what is loaded may not be what is stored
-	tracking *trackingPlan
-	doubtful bool // some of what an entity took last may not be deleted
+	ordinal  int            // of the next history row
+	current  []*delivery    // handed out and neither committed nor abandoned
+	failed   bool           // what is loaded may not be what is stored
+	tracking *tracking.Plan // of the last checkpoint
+	doubtful bool           // some of what an entity took last may not be deleted
 	released bool
 	behind   *rowUpdate // the row that is being written in the background, or nil
 

@@ -55,7 +55,7 @@ type TaskHub struct {
 	endings     endings
 	partitions  []*partition
 	inbox       *inbox
-	tracking    *trackingQueue
+	tracking    *tracker
 	activities  *activityQueue
 
 	running  atomic.Bool    // Run was called
@@ -113,7 +113,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	h.held = newHeldMessages()
 	h.histories = newHistoryCache(cfg.HistoryCacheBytes)
 	h.inbox = newInbox(h)
-	h.tracking = newTrackingQueue(h)
+	h.tracking = newTracker(h)
 	h.activities = newActivityQueue(h)
 	for i := range cfg.PartitionCount {
 		q := store.NewQueue(s.Queues, names.ControlQueue(i))

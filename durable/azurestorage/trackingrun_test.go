@@ -55,7 +55,7 @@ func TestTracking_OnAzurite(t *testing.T) {
 	for _, poison := range []string{
 		"nonsense", `{"Rows":[]}`, `{"Rows":[{"PartitionKey":"p","RowKey":"` + strings.Repeat("k", 2000) + `"}]}`,
 	} {
-		if _, err := h.tracking.queue.Put(t.Context(), poison, 0, true); err != nil {
+		if _, err := h.tracking.queue.Queue.Put(t.Context(), poison, 0, true); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -70,31 +70,31 @@ func TestTracking_OnAzurite(t *testing.T) {
 		t.Errorf("recorded %q, want %q", got, want)
 	}
 	// Telling it again adds nothing, and changes nothing.
-	before := storedRows(t, h.tracking.table, id)
-	if err := h.trackAgain(t.Context(), id); err != nil {
+	before := storedRows(t, h.tracking.queue.Table, id)
+	if err := h.tracking.again(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
 	mustStart(t, h, "other", "e2", `"in"`)
 	commitEnd(t, mustNext(t, h), 0, `"out"`)
 	auditOf(t, h, "other", "Completed")
-	if after := storedRows(t, h.tracking.table, id); fmt.Sprintf("%s", after) != fmt.Sprintf("%s", before) {
+	if after := storedRows(t, h.tracking.queue.Table, id); fmt.Sprintf("%s", after) != fmt.Sprintf("%s", before) {
 		t.Errorf("the rows are\n%s\nand were\n%s", after, before)
 	}
 	// An audit outlives what it is of, until the hub is deleted.
 	if err := h.Purge(t.Context(), id, nil); err != nil {
 		t.Fatal(err)
 	}
-	if after := storedRows(t, h.tracking.table, id); len(after) != len(want) {
+	if after := storedRows(t, h.tracking.queue.Table, id); len(after) != len(want) {
 		t.Errorf("after the purge %d rows are left, want %d", len(after), len(want))
 	}
 	eventually(t, "of the tracking queue only the three are left that are held back", 30*time.Second, func() bool {
-		return messageCount(t, h.tracking.queue) == 3
+		return messageCount(t, h.tracking.queue.Queue) == 3
 	})
 	stop()
 	if err := h.Delete(t.Context(), true); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := h.tracking.queue.Client.GetProperties(t.Context(), nil); !store.IsNotFound(err) {
+	if _, err := h.tracking.queue.Queue.Client.GetProperties(t.Context(), nil); !store.IsNotFound(err) {
 		t.Errorf("the tracking queue of a hub that was deleted: %v, want none", err)
 	}
 }

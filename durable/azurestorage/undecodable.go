@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -53,7 +54,7 @@ func (u *undecodable) see(queue, id string, cause error) (news bool) {
 			u.byKey = make(map[string]undecodableMessage)
 		}
 		text := cause.Error()
-		m.UndecodableMessage = provider.UndecodableMessage{Queue: queue, ID: id, Cause: cutJSON(text, maxUndecodableCause), Since: now}
+		m.UndecodableMessage = provider.UndecodableMessage{Queue: queue, ID: id, Cause: wire.CutJSON(text, maxUndecodableCause), Since: now}
 		if m.Cause != text {
 			m.Cause += "…"
 		}
@@ -146,6 +147,21 @@ func (d *delivery) leave(ctx context.Context, cause error) {
 	d.handBack(ctx, delay)
 }
 
+// holdBack holds back a message that was received and cannot be read or stored, for longer each time.
+func (h *TaskHub) holdBack(ctx context.Context, q *store.Queue, m store.Message, cause error) {
+	delay := abandonDelay(m.DequeueCount)
+	attrs := []any{"partition", q.Name, "messageId", m.ID, "dequeueCount", m.DequeueCount, "error", cause}
+	if h.undecodable.see(q.Name, m.ID, cause) {
+		h.log.Error("MessageFailure", attrs...)
+	}
+	if delay >= maxAbandonDelay {
+		h.meter.Poison(q.Name)
+	}
+	if _, err := q.Update(ctx, m, delay); err != nil && !store.IsGone(err) {
+		h.log.Warn("message could not be handed back, it comes back by itself", append(attrs, "cause", err)...)
+	}
+}
+
 // setAside moves the message, as it is, to the queue of those that are set aside, and
 // reports whether it is there. It is copied first: what dies in between leaves it in
 // both, and receivers know what comes twice.
@@ -183,7 +199,7 @@ func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
 	}
 	for _, q := range h.messageQueues() {
 		for {
-			messages, err := h.asideOf(q).Receive(store.Optional(ctx), maxReceive, h.controlLock())
+			messages, err := h.asideOf(q).Receive(store.Optional(ctx), store.MaxReceive, h.controlLock())
 			if err != nil && !store.IsMissing(err) {
 				return n, fmt.Errorf("receive from queue %s: %w", h.names.Aside(q.Name), err)
 			}

@@ -82,7 +82,7 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, missed int) {
 		wanted, missed = 0, q.backlog.missed
 		bell := q.bell
 		if q.waiting > len(q.items) {
-			wanted = max(min(q.free, maxReceive), 0)
+			wanted = max(min(q.free, store.MaxReceive), 0)
 		}
 		full = full || q.free <= 0
 		q.mu.Unlock()
@@ -103,9 +103,6 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, missed int) {
 		}
 	}
 }
-
-// maxReceive is the most messages that one receive can ask for.
-const maxReceive = 32
 
 // fetch receives until ctx ends, and then hands back what nobody has taken.
 func (q *activityQueue) fetch(ctx, work context.Context) {

@@ -52,12 +52,6 @@ type Partition interface {
 	Released()
 }
 
-// Health is told whether a part of the storage account answers.
-type Health interface {
-	OK(part string)
-	Failed(part string, err error)
-}
-
 // App says how apps that share a hub take turns; azurestorage.AppLease documents its
 // fields.
 type App struct {
@@ -86,7 +80,7 @@ type Worker struct {
 
 	TableLatency func() time.Duration // how slowly tables answer
 	Missing      func(err error)      // is told that the table does not exist
-	Health       Health
+	Health       store.Health
 	Log          *slog.Logger
 	Meter        *metering.Hub
 	Tasks        *sync.WaitGroup // of the goroutines that the worker waits for

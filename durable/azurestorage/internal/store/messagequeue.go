@@ -14,6 +14,13 @@ type Queue struct {
 	Client *azqueue.QueueClient
 }
 
+const (
+	// MaxReceive is the most messages that the service returns at once.
+	MaxReceive = 32
+	// MessagesAtOnce bounds how many messages are sent or deleted at a time.
+	MessagesAtOnce = 32
+)
+
 // NewQueue returns the queue with the name, which need not exist.
 func NewQueue(service *azqueue.ServiceClient, name string) *Queue {
 	return &Queue{Name: name, Client: service.NewQueueClient(name)}

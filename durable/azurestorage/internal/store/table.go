@@ -74,6 +74,9 @@ func (t *Table) Get(ctx context.Context, partitionKey, rowKey string) ([]byte, e
 	return resp.Value, err
 }
 
+// MaxPageSize is the most rows that the service returns at once.
+const MaxPageSize = 1000
+
 // Query selects rows.
 type Query struct {
 	Filter string

@@ -25,6 +25,9 @@ const (
 	MaxTransactionBytes      = 4 << 20
 )
 
+// OperationOverhead is what an operation adds to a transaction besides its JSON.
+const OperationOverhead = 1024
+
 // Operation is one operation of a transaction.
 type Operation struct {
 	Method  string // POST inserts, PUT replaces, PATCH merges, DELETE deletes

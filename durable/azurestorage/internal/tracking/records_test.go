@@ -1,4 +1,4 @@
-package azurestorage
+package tracking
 
 import (
 	"crypto/sha256"
@@ -35,7 +35,7 @@ func trackedEvents() []history.Event {
 	}
 }
 
-func trackedRows(at *trackPosition, events ...history.Event) (rows []wire.Row) {
+func trackedRows(at *position, events ...history.Event) (rows []wire.Row) {
 	for _, ev := range events {
 		rows = at.add(rows, trackedInstance, ev)
 	}
@@ -46,7 +46,7 @@ func trackedRows(at *trackPosition, events ...history.Event) (rows []wire.Row) {
 // the status.
 func TestTracking_RowsAreThoseOfTheHistoryWithNumbers(t *testing.T) {
 	var got []string
-	for _, row := range trackedRows(new(trackPosition), trackedEvents()...) {
+	for _, row := range trackedRows(new(position), trackedEvents()...) {
 		got = append(got, string(row.JSON()))
 	}
 	const keys = `{"PartitionKey":"order^01","RowKey":"20260105T102030.1234567Z_8747b3a4_%016X",`
@@ -84,25 +84,23 @@ func TestTracking_RowsAreThoseOfTheHistoryWithNumbers(t *testing.T) {
 // What is derived from a whole history is what was derived episode by episode.
 func TestTracking_RowsFollowFromTheHistory(t *testing.T) {
 	events := trackedEvents()
-	whole := trackedRows(new(trackPosition), events...)
-	stored := storedHistory{executionID: trackedInstance.ExecutionID, events: events}
-	stored.tracked.column = `{"ExecutionId":"8747b3a4","Events":4}`
-	rest, err := stored.unsent(trackedInstance.InstanceID)
+	whole := trackedRows(new(position), events...)
+	stored := State{Column: `{"ExecutionId":"8747b3a4","Events":4}`}
+	rest, err := stored.Unsent(trackedInstance, events)
 	if err != nil || wire.RowsJSON(rest) != wire.RowsJSON(whole[5:]) {
 		t.Errorf("after four events: %s, %v", wire.RowsJSON(rest), err)
 	}
-	if rest, err := stored.unsent(trackedInstance.InstanceID); err != nil || len(rest) != 0 {
+	if rest, err := stored.Unsent(trackedInstance, events); err != nil || len(rest) != 0 {
 		t.Errorf("after all of them: %s, %v", wire.RowsJSON(rest), err)
 	}
-	other := storedHistory{executionID: trackedInstance.ExecutionID, events: events}
-	other.tracked.column = `{"ExecutionId":"of before","Events":4}`
-	if rest, err := other.unsent(trackedInstance.InstanceID); err != nil || wire.RowsJSON(rest) != wire.RowsJSON(whole) {
+	other := State{Column: `{"ExecutionId":"of before","Events":4}`}
+	if rest, err := other.Unsent(trackedInstance, events); err != nil || wire.RowsJSON(rest) != wire.RowsJSON(whole) {
 		t.Errorf("with a mark of the execution before: %s, %v", wire.RowsJSON(rest), err)
 	}
 }
 
 func TestTracking_MessagesHoldTheRowsAsTheyAre(t *testing.T) {
-	rows := trackedRows(new(trackPosition), trackedEvents()...)
+	rows := trackedRows(new(position), trackedEvents()...)
 	got, err := wire.DecodeRows([]byte(wire.RowsJSON(rows)))
 	if err != nil || wire.RowsJSON(got) != wire.RowsJSON(rows) {
 		t.Errorf("%s\n%v, want\n%s", wire.RowsJSON(got), err, wire.RowsJSON(rows))
@@ -130,7 +128,7 @@ func TestTracking_LargeTextsAreShortened(t *testing.T) {
 	for _, text := range []string{strings.Repeat("x", 100_000), strings.Repeat("\x01", 100_000), strings.Repeat(`"\`, 50_000), strings.Repeat("ü€😀", 20_000), strings.Repeat("\xff", 100_000)} {
 		tags := map[string]string{"tag": text}
 		failure := &history.FailureDetails{ErrorType: text, ErrorMessage: text, StackTrace: &text, Properties: tags}
-		var position trackPosition
+		var position position
 		rows := trackedRows(&position,
 			&history.ExecutionStarted{
 				Header: history.NewHeader(at), Instance: trackedInstance, Name: text, Version: text, Input: &text, Tags: tags, Correlation: &text,
@@ -145,7 +143,7 @@ func TestTracking_LargeTextsAreShortened(t *testing.T) {
 			if n := len(rows[i].JSON()); n > wire.MaxTrackingBytes {
 				t.Errorf("row %d of %q… has %d bytes", i, text[:4], n)
 			}
-			if _, err := decodeTrackingRow(rows[i].JSON()); err != nil {
+			if _, err := decodeRecord(rows[i].JSON()); err != nil {
 				t.Errorf("row %d of %q…: %v", i, text[:4], err)
 			}
 			if !strings.Contains(rows[i].Text("Shortened"), "Re") && !strings.Contains(rows[i].Text("Shortened"), "Name") {
@@ -157,7 +155,7 @@ func TestTracking_LargeTextsAreShortened(t *testing.T) {
 				t.Errorf("a message of %q… has %d bytes", text[:4], n)
 			}
 		}
-		record, err := decodeTrackingRow(rows[1].JSON())
+		record, err := decodeRecord(rows[1].JSON())
 		if f, ok := record.Event.(*history.TaskFailed); err != nil || !ok || f.Failure == nil || !slices.Contains(record.Shortened, "FailureDetails") {
 			t.Errorf("%+v, %v", record, err)
 		}
@@ -166,7 +164,7 @@ func TestTracking_LargeTextsAreShortened(t *testing.T) {
 
 func TestTracking_MarkHoldsWhatTheHistoryLosesHoweverMuchItIs(t *testing.T) {
 	var few, many []wire.Row
-	at := trackPosition{events: 3, rows: 4}
+	at := position{events: 3, rows: 4}
 	for i := range 2000 {
 		ev := &history.EventRaised{Header: history.NewHeader(time.Unix(int64(i), 0)), Name: fmt.Sprint("event ", i), Input: new(fmt.Sprintf("%x", sha256.Sum256([]byte{byte(i), byte(i >> 8)})))}
 		many = at.add(many, trackedInstance, ev)
@@ -178,24 +176,24 @@ func TestTracking_MarkHoldsWhatTheHistoryLosesHoweverMuchItIs(t *testing.T) {
 		"nothing": {}, "as much as usual": {few, few},
 		"as much as a process takes at once": {many[:1000], short[:1000]}, "more than that": {many, ends},
 	} {
-		text, err := trackMark{ExecutionID: "new"}.encodeWhatFits(tt.rows)
+		text, err := mark{ExecutionID: "new"}.encodeWhatFits(tt.rows)
 		if err != nil || len(text) > maxMarkBytes {
 			t.Fatalf("%s: %d bytes, %v", name, len(text), err)
 		}
-		mark, before, err := decodeTrackMark(text)
+		mark, before, err := decodeMark(text)
 		if err != nil || mark.ExecutionID != "new" || len(before) != len(tt.want) || len(before) > 0 && wire.RowsJSON(before) != wire.RowsJSON(tt.want) {
 			t.Errorf("%s: %d rows, want %d; %v", name, len(before), len(tt.want), err)
 		}
 	}
 	for _, text := range []string{"{", `{"Before":"?"}`, `{"Before":"eA=="}`} {
-		if _, _, err := decodeTrackMark(text); err == nil || !strings.Contains(err.Error(), "column Tracking") {
+		if _, _, err := decodeMark(text); err == nil || !strings.Contains(err.Error(), "column Tracking") {
 			t.Errorf("%s: error %v", text, err)
 		}
 	}
 }
 
 func FuzzDecodeRows(f *testing.F) {
-	f.Add([]byte(wire.RowsJSON(trackedRows(new(trackPosition), trackedEvents()...))))
+	f.Add([]byte(wire.RowsJSON(trackedRows(new(position), trackedEvents()...))))
 	f.Add([]byte(`{"Rows":[{"PartitionKey":"p","RowKey":"r","A":1,"B":true,"C":"x"}]}`))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		rows, err := wire.DecodeRows(raw)

@@ -1,0 +1,221 @@
+package tracking
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// A Queue is where the rows of tracking records wait, with the table that they go to. The
+// worker that has the first partition moves them.
+type Queue struct {
+	Queue  *store.Queue
+	Table  *store.Table
+	Base64 bool // how messages are encoded
+	// MaxPollingInterval is the longest pause between two looks at the queue while it is empty.
+	MaxPollingInterval time.Duration
+	// Lock returns how long received messages are hidden.
+	Lock func() time.Duration
+	// HoldBack hides a message for longer each time that cannot be read or stored.
+	HoldBack func(ctx context.Context, q *store.Queue, m store.Message, cause error)
+	Health   store.Health
+
+	wake store.Nudge // something was sent to the queue from here
+}
+
+// NewQueue returns q with what it needs besides.
+func NewQueue(q Queue) *Queue {
+	q.wake = store.NewNudge()
+	return &q
+}
+
+// Create makes the queue and the table if they are not there.
+func (t *Queue) Create(ctx context.Context) error {
+	if err := t.Queue.Create(ctx); err != nil {
+		return err
+	}
+	return t.Table.Create(ctx)
+}
+
+// Send sends rows to the queue.
+func (t *Queue) Send(ctx context.Context, rows []wire.Row) error {
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(store.MessagesAtOnce)
+	for _, part := range wire.SplitTracking(rows) {
+		group.Go(func() error {
+			_, err := t.Queue.Put(groupCtx, wire.EncodeQueueText([]byte(wire.RowsJSON(part)), t.Base64), 0, true)
+			return err
+		})
+	}
+	err := group.Wait()
+	if err == nil {
+		t.wake.Give()
+	}
+	return err
+}
+
+// Records returns a page of an instance's tracking records.
+func (t *Queue) Records(ctx context.Context, id string, q provider.TrackingQuery) (*provider.TrackingPage, error) {
+	raw, continuation, err := t.Table.Page(store.Optional(ctx), store.Query{
+		Filter: "PartitionKey eq '" + store.Doubled(wire.EscapeKey(id)) + "'", Top: min(max(q.PageSize, 0), store.MaxPageSize), Continuation: q.Continuation,
+	})
+	if err != nil {
+		return nil, err
+	}
+	page := &provider.TrackingPage{Records: make([]provider.TrackingRecord, len(raw)), Continuation: continuation}
+	for i := range raw {
+		if page.Records[i], err = decodeRecord(raw[i]); err != nil {
+			return nil, err
+		}
+	}
+	return page, nil
+}
+
+// Run moves what is in the queue into the table while mayRead is true, until ctx ends.
+// What was begun then goes on until work does.
+func (t *Queue) Run(ctx, work context.Context, mayRead func() bool) {
+	backoff := store.PollBackoff{Max: t.MaxPollingInterval}
+	for ctx.Err() == nil {
+		if !mayRead() {
+			store.Sleep(ctx, time.Second)
+			continue
+		}
+		messages, err := t.Queue.Receive(work, store.MaxReceive, t.Lock())
+		if err == nil {
+			err = t.take(work, messages)
+		}
+		switch {
+		case err == nil:
+			t.Health.OK("tracking")
+		case work.Err() == nil:
+			t.Health.Failed("tracking", err)
+		}
+		backoff.Wait(ctx, t.wake, t.Queue.Name, len(messages), err)
+	}
+}
+
+// take moves the rows of messages into the table and deletes them. Those that
+// cannot be read or stored are held back. An error means that the rest comes
+// back by itself.
+func (t *Queue) take(ctx context.Context, messages []store.Message) error {
+	var all []wire.Row
+	var good []store.Message
+	rows := make(map[string][]wire.Row, len(messages))
+	for _, m := range messages {
+		raw, err := wire.DecodeQueueText(m.Text)
+		if err == nil {
+			rows[m.ID], err = wire.DecodeRows(raw)
+		}
+		if err != nil {
+			t.HoldBack(ctx, t.Queue, m, err)
+			continue
+		}
+		all, good = append(all, rows[m.ID]...), append(good, m)
+	}
+	err := t.store(ctx, all)
+	switch {
+	case err == nil:
+		return t.removeAll(ctx, good)
+	case store.IsTransient(err) || ctx.Err() != nil:
+		return err
+	}
+	for _, m := range good { // one of them is refused
+		switch err := t.store(ctx, rows[m.ID]); {
+		case err == nil:
+			if err := t.removeAll(ctx, []store.Message{m}); err != nil {
+				return err
+			}
+		case store.IsTransient(err) || ctx.Err() != nil:
+			return err
+		default:
+			t.HoldBack(ctx, t.Queue, m, err)
+		}
+	}
+	return nil
+}
+
+func (t *Queue) removeAll(ctx context.Context, messages []store.Message) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(store.MessagesAtOnce)
+	for _, m := range messages {
+		group.Go(func() error {
+			_, err := t.Queue.Remove(ctx, m.ID, m.Receipt)
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// store adds rows to the table, but for those that are there already.
+func (t *Queue) store(ctx context.Context, rows []wire.Row) error {
+	rows = slices.Clone(rows)
+	slices.SortStableFunc(rows, func(a, b wire.Row) int {
+		if c := strings.Compare(a.PartitionKey, b.PartitionKey); c != 0 {
+			return c
+		}
+		return strings.Compare(a.RowKey, b.RowKey)
+	})
+	rows = slices.CompactFunc(rows, func(a, b wire.Row) bool { return a.PartitionKey == b.PartitionKey && a.RowKey == b.RowKey })
+	for len(rows) > 0 {
+		n, size := 1, 0
+		for ; n < len(rows) && n < store.MaxTransactionOperations && rows[n].PartitionKey == rows[0].PartitionKey; n++ {
+			if size += len(rows[n].JSON()) + store.OperationOverhead; size > wire.MaxHistoryBatchBytes {
+				break
+			}
+		}
+		if err := t.insert(ctx, rows[:n]); err != nil {
+			return err
+		}
+		rows = rows[n:]
+	}
+	return nil
+}
+
+// insert adds rows of one instance in one transaction. If some of them are there
+// already, it looks which, and adds the others.
+func (t *Queue) insert(ctx context.Context, rows []wire.Row) error {
+	for n := 1; len(rows) > 0; n++ {
+		ops := make([]store.Operation, len(rows))
+		for i, row := range rows {
+			ops[i] = store.Operation{Method: http.MethodPost, Entity: row}
+		}
+		err := store.Retry(ctx, "add to table "+t.Table.Name, func(ctx context.Context) error {
+			_, err := t.Table.Transact(ctx, ops)
+			return err
+		})
+		if err == nil || !store.IsConflict(err) || n == store.MaxAttempts {
+			return err
+		}
+		if rows, err = t.missing(ctx, rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// missing returns those of rows, which are in the order of their keys, that the
+// table does not have.
+func (t *Queue) missing(ctx context.Context, rows []wire.Row) ([]wire.Row, error) {
+	there := map[string]bool{}
+	q := store.Query{Columns: []string{"RowKey"}, Filter: fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s' and RowKey le '%s'",
+		store.Doubled(rows[0].PartitionKey), store.Doubled(rows[0].RowKey), store.Doubled(rows[len(rows)-1].RowKey))}
+	err := t.Table.All(ctx, q, func(raw []byte) error {
+		var row struct{ RowKey string }
+		if err := json.Unmarshal(raw, &row); err != nil {
+			return fmt.Errorf("decode tracking row: %w", err)
+		}
+		there[row.RowKey] = true
+		return nil
+	})
+	return slices.DeleteFunc(slices.Clone(rows), func(row wire.Row) bool { return there[row.RowKey] }), err
+}
