@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -40,8 +41,8 @@ import (
 func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	err := s.commit(ctx, cp)
 	if err != nil {
-		s.failed, s.loaded.run = true, ""
-		s.hub.forget(s.slot.id)
+		s.failed, s.loaded.Run = true, ""
+		s.hub.instances.Forget(s.slot.id)
 	}
 	return err
 }
@@ -83,10 +84,10 @@ func (h *TaskHub) removeAll(ctx context.Context, deliveries []*delivery) {
 
 // answer sends the messages of a checkpoint in which nothing was decided.
 func (s *session) answer(ctx context.Context, cp *provider.Checkpoint) error {
-	if err := s.checkDoubt(ctx, s.loaded.unverified || len(cp.Messages) > 0 && s.isDoubtful()); err != nil {
+	if err := s.checkDoubt(ctx, s.loaded.Unverified || len(cp.Messages) > 0 && s.isDoubtful()); err != nil {
 		return err
 	}
-	s.loaded.unverified = false
+	s.loaded.Unverified = false
 	if len(cp.Messages) > 0 {
 		sent, err := s.send(ctx, cp)
 		if err != nil {
@@ -131,9 +132,9 @@ func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
 // removeReplaced deletes the blobs of the generation before, unless the row, which
 // names some of them, was left for somebody else to write.
 func (s *session) removeReplaced(ctx context.Context) {
-	names := s.loaded.replaced
-	s.loaded.replaced = nil
-	if s.loaded.row == nil {
+	names := s.loaded.Replaced
+	s.loaded.Replaced = nil
+	if s.loaded.Row == nil {
 		return
 	}
 	for _, name := range names {
@@ -149,7 +150,7 @@ func (s *session) follow(ctx context.Context, cp *provider.Checkpoint, rows []wi
 		return err
 	}
 	switch {
-	case endsExecution(cp) || history.IsEntity(s.slot.id):
+	case instances.EndsExecution(cp) || history.IsEntity(s.slot.id):
 		// Nothing else might come for it, and clients look at nothing but the row.
 		end, err := s.writeInstanceRow(ctx, cp, rows)
 		if err != nil {
@@ -181,12 +182,12 @@ func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]
 	if cp.ContinuedAsNew {
 		ordinal = 0
 	}
-	rows, err := s.hub.offloadedRows(ctx, s.slot.id, cp.Instance.ExecutionID, ordinal, cp.NewEvents)
+	rows, err := s.hub.instances.Histories.Encode(ctx, s.slot.id, cp.Instance.ExecutionID, ordinal, cp.NewEvents)
 	if err != nil {
 		s.hub.retract(ctx, sent)
 		return nil, err
 	}
-	etag, written, err := s.hub.appendNoting(ctx, cp.Instance, rows, s.loaded.etag, s.notes(cp))
+	etag, written, err := s.hub.instances.Histories.Append(ctx, cp.Instance, rows, s.loaded.ETag, s.notes(cp))
 	switch {
 	case err == nil:
 	case written == 0 && errors.Is(err, provider.ErrSessionLost) && !s.mayHaveBeenFollowed(err):
@@ -207,8 +208,8 @@ func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]
 // mayHaveBeenFollowed reports whether an error leaves open that a checkpoint counted
 // before the instance continued as new or began anew elsewhere.
 func (s *session) mayHaveBeenFollowed(err error) bool {
-	other, ok := errors.AsType[*otherExecutionError](err)
-	return ok && other.executionID != s.executionID()
+	other, ok := errors.AsType[*instances.OtherExecutionError](err)
+	return ok && other.ExecutionID != s.executionID()
 }
 
 // notes returns what the sentinel is to say of a checkpoint besides what .NET's
@@ -216,11 +217,11 @@ func (s *session) mayHaveBeenFollowed(err error) bool {
 func (s *session) notes(cp *provider.Checkpoint) map[string]string {
 	notes := map[string]string{}
 	s.tracking.Note(notes)
-	if first := s.firstExecution(cp); first != s.loaded.current.first {
+	if first := s.firstExecution(cp); first != s.loaded.Current.First {
 		notes[wire.FirstExecutionColumn] = first
 	}
 	if after, isOne := s.batchesAfter(cp); isOne {
-		notes[batchesColumn] = after.String()
+		notes[wire.EntityBatchesColumn] = after.String()
 	}
 	return notes
 }
@@ -232,36 +233,19 @@ func (s *session) firstExecution(cp *provider.Checkpoint) string {
 	case history.IsEntity(s.slot.id): // none has a start message
 		return ""
 	case cp.ContinuedAsNew:
-		return cmp.Or(s.loaded.first(), s.executionID())
+		return cmp.Or(s.loaded.First(), s.executionID())
 	}
-	return s.loaded.first()
+	return s.loaded.First()
 }
 
 // advance makes the session know what was committed.
 func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, rows []wire.Row) error {
-	loaded, first := s.loaded, s.firstExecution(cp)
-	batches, run := loaded.batches, loaded.run
+	first := s.firstExecution(cp)
 	if after, isOne := s.batchesAfter(cp); isOne {
-		batches = after.String()
+		s.loaded.Batches = after.String()
 	}
-	if cp.ContinuedAsNew {
-		loaded.storedHistory, loaded.replaced = storedHistory{known: newKnownEvents()}, loaded.blobs
-	}
-	loaded.batches, loaded.run = batches, run
-	loaded.current = currentGeneration{cp.Instance.ExecutionID, first}
-	loaded.executionID, loaded.etag, loaded.unverified = cp.Instance.ExecutionID, etag, false
-	for i, ev := range cp.NewEvents {
-		loaded.known.add(ev)
-		stored, size, err := asStored(ev, &rows[i])
-		if err != nil {
-			return err
-		}
-		loaded.events, loaded.bytes = append(loaded.events, stored), loaded.bytes+size
-		for _, column := range wire.LargeTextColumns {
-			if name := rows[i].OffloadedTo(column); name != "" {
-				loaded.blobs = append(loaded.blobs, name)
-			}
-		}
+	if err := s.loaded.Advance(cp, etag, first, rows); err != nil {
+		return err
 	}
 	s.ordinal = ordinal + len(cp.NewEvents)
 	s.mu.Lock()

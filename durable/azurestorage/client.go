@@ -47,11 +47,11 @@ func (h *TaskHub) History(ctx context.Context, id string) ([]history.Event, erro
 	if err != nil {
 		return nil, err
 	}
-	stored, err := h.viewHistory(ctx, id)
+	stored, err := h.instances.Histories.View(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	return stored.events, nil
+	return stored.Events, nil
 }
 
 // Instance implements [provider.Client].
@@ -62,77 +62,16 @@ func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch)
 	if err := h.ensureCreated(ctx); err != nil {
 		return nil, err
 	}
-	row, err := h.fetchInstanceRow(ctx, id, fetch)
-	if err != nil {
-		return nil, err
-	}
-	if row == nil {
-		return nil, fmt.Errorf("instance %q: %w", id, provider.ErrInstanceNotFound)
-	}
-	if err := h.resolveState(ctx, row, wire.MaxDecompressed); err != nil {
-		return nil, err
-	}
-	return &row.State, nil
+	return h.instances.Rows.State(ctx, id, fetch)
 }
 
-// resolveState reads the input and the output of a row that are in blobs, if none is
-// longer than limit.
-func (h *TaskHub) resolveState(ctx context.Context, row *wire.InstanceRow, limit int64) error {
-	state := &row.State
-	if row.InputBlob != "" {
-		text, err := h.largeMessages.ReadUpTo(ctx, row.InputBlob, limit)
-		if err != nil {
-			return fmt.Errorf("read input of instance %q: %w", state.Instance.InstanceID, err)
-		}
-		state.Input = new(string(text))
+// Instances implements [provider.Client]. See [instances.Rows.Page] for the order and the size of pages.
+func (h *TaskHub) Instances(ctx context.Context, q provider.Query) (page *provider.Page, err error) {
+	if err = h.ensureCreated(ctx); err == nil {
+		page, err = h.instances.Rows.Page(ctx, q)
 	}
-	if row.TagsBlob != "" {
-		text, err := h.largeMessages.ReadUpTo(ctx, row.TagsBlob, limit)
-		if err != nil {
-			return fmt.Errorf("read tags of instance %q: %w", state.Instance.InstanceID, err)
-		}
-		if err := row.DecodeTags(string(text)); err != nil {
-			return err
-		}
-	}
-	for _, v := range []struct {
-		name  string
-		field **string
-	}{{"input", &state.Input}, {"output", &state.Output}} {
-		if *v.field == nil {
-			continue
-		}
-		blob, ok := wire.OwnBlobName(h.largeMessages.URL, state.Instance.InstanceID, **v.field)
-		if !ok {
-			continue
-		}
-		text, err := h.readReference(ctx, blob, limit)
-		if err != nil {
-			return fmt.Errorf("read %s of instance %q: %w", v.name, state.Instance.InstanceID, err)
-		}
-		*v.field = text
-	}
-	return nil
-}
-
-// readReference returns the value that a blob stands for: that of a start
-// message is its input. It fails if the blob's text is longer than limit.
-func (h *TaskHub) readReference(ctx context.Context, blob string, limit int64) (*string, error) {
-	text, err := h.largeMessages.ReadUpTo(ctx, blob, limit)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("query instances: %w", err)
 	}
-	if !wire.IsStartMessageBlob(blob) {
-		return new(string(text)), nil
-	}
-	env, err := wire.DecodeEnvelopeJSON(text)
-	if err != nil {
-		return nil, &wire.DamageError{Cause: fmt.Errorf("start message %s: %w", blob, err)}
-	}
-	if env.Message != nil {
-		if start, ok := env.Message.Event.(*history.ExecutionStarted); ok {
-			return start.Input, nil
-		}
-	}
-	return nil, &wire.DamageError{Cause: fmt.Errorf("blob %s is not a start message", blob)}
+	return page, nil
 }

@@ -12,13 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
 )
 
 var liveStatuses = []history.RuntimeStatus{history.Running, history.ContinuedAsNew, history.Pending, history.Suspended}
@@ -176,7 +175,7 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 	}
 	row := wire.Row{PartitionKey: "bad row"}
 	row.SetString("Tags", "{")
-	if _, err := h.instancesTable.Merge(t.Context(), row, "*"); err != nil {
+	if _, err := h.instances.Rows.Table.Merge(t.Context(), row, "*"); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range blobNames(t, h) {
@@ -222,7 +221,7 @@ func TestInstances_ReadsARowAgainWhoseBlobsAreGone(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	mustStart(t, h, "i", "e", large)
-	row, err := h.fetchInstanceRow(t.Context(), "i", provider.Fetch{Input: true})
+	row, err := h.instances.Rows.Fetch(t.Context(), "i", provider.Fetch{Input: true})
 	if err != nil || row == nil {
 		t.Fatal(row, err)
 	}
@@ -231,10 +230,10 @@ func TestInstances_ReadsARowAgainWhoseBlobsAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := h.instancesTable.Remove(t.Context(), wire.Row{PartitionKey: "i"}); err != nil {
+	if err := h.instances.Rows.Table.Remove(t.Context(), wire.Row{PartitionKey: "i"}); err != nil {
 		t.Fatal(err)
 	}
-	if state, err := h.resolveOrReadAgain(t.Context(), row, provider.Query{Fetch: provider.Fetch{Input: true}}); state != nil || err != nil {
+	if state, err := h.instances.Rows.ResolveOrReadAgain(t.Context(), row, provider.Query{Fetch: provider.Fetch{Input: true}}); state != nil || err != nil {
 		t.Errorf("%v, %v; want nothing", state, err)
 	}
 }
@@ -248,37 +247,16 @@ func TestInstance_HasALargeOutputThatAWorkerWithAnotherEndpointWrote(t *testing.
 	if err := h.largeMessages.Write(t.Context(), blob, []byte(large)); err != nil {
 		t.Fatal(err)
 	}
-	own := h.blobURL(blob)
+	own := h.instances.Rows.BlobURL(blob)
 	for _, address := range []string{own, "https://account.z01.blob.storage.azure.net/" + h.largeMessages.Name + "/" + blob} {
 		row := wire.Row{PartitionKey: "i"}
 		row.SetString("Output", address)
-		if _, err := h.instancesTable.Merge(t.Context(), row, "*"); err != nil {
+		if _, err := h.instances.Rows.Table.Merge(t.Context(), row, "*"); err != nil {
 			t.Fatal(err)
 		}
 		state, err := h.Instance(t.Context(), "i", provider.Fetch{Output: true})
 		if err != nil || state.Output == nil || *state.Output != large {
 			t.Errorf("the output at %s is not read: %v", address, err)
-		}
-	}
-}
-
-func TestInstanceFilter_IsThatOfOrchestrationInstanceStatusQueryCondition(t *testing.T) {
-	at := time.Date(2026, 11, 20, 17, 34, 20, 173632100, time.UTC)
-	for want, q := range map[string]provider.Query{
-		"": {},
-		"(RuntimeStatus eq 'Pending' or RuntimeStatus eq 'Running') and (PartitionKey ge 'inst') and (PartitionKey lt 'insu')": {
-			IDPrefix: "inst", Statuses: []history.RuntimeStatus{history.Pending, history.Running},
-		},
-		"CreatedTime ge datetime'2026-11-20T17:34:20.1736321Z'": {CreatedFrom: at},
-		"(CreatedTime ge datetime'2026-11-20T17:34:20.1736321Z') and (CreatedTime le datetime'2026-11-20T17:34:20.1736321Z')": {
-			CreatedFrom: at, CreatedTo: at.In(time.FixedZone("CET", 3600)),
-		},
-		"PartitionKey lt '@' or PartitionKey ge 'A'":              {ExcludeEntities: true},
-		"(PartitionKey ge 'a''^0') and (PartitionKey lt 'a''^1')": {IDPrefix: "a'/"},
-		"PartitionKey ge '\U0010FFFF'":                            {IDPrefix: "\U0010FFFF"},
-	} {
-		if diff := cmp.Diff(want, instanceFilter(q)); diff != "" {
-			t.Errorf("filter (-want +got):\n%s", diff)
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -31,7 +32,7 @@ type delivery struct {
 
 	// fresh is what is stored of an instance that this message starts, if this
 	// process has just seen to it that there was nothing before; else nil.
-	fresh *loadedInstance
+	fresh *instances.Instance
 	// claimed means that the message was never received.
 	claimed bool
 	// direct is set if this is not a message of a control queue but the result of
@@ -164,7 +165,7 @@ func (d *delivery) removeAgain(ctx context.Context) {
 // an instance that continues as new with an event has it no more. When the message
 // comes again, what is missing is made up for, and it is deleted. u is what the row is
 // still to be told, nil if nothing is.
-func (d *delivery) noteUntold(u *rowUpdate) {
+func (d *delivery) noteUntold(u *instances.RowUpdate) {
 	if d.direct == nil && !history.IsEntity(d.target().InstanceID) { // an entity remembers what it took
 		d.hub.held.spend(d, spentMessage{untold: true, update: u})
 	}
@@ -172,10 +173,10 @@ func (d *delivery) noteUntold(u *rowUpdate) {
 
 // makeUpFor tells the row and the audit of an instance what a message was handed back
 // for, u of the row, and deletes the message.
-func (d *delivery) makeUpFor(ctx context.Context, u *rowUpdate) {
+func (d *delivery) makeUpFor(ctx context.Context, u *instances.RowUpdate) {
 	var err error
 	if u != nil {
-		err = u.again(ctx)
+		err = u.Again(ctx)
 	}
 	if err == nil {
 		err = d.hub.tracking.again(ctx, d.target().InstanceID)

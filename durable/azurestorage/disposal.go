@@ -5,10 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"golang.org/x/sync/errgroup"
 )
 
 // disposals are judged messages: those to hand out, and those to do away with.
@@ -19,7 +19,7 @@ type disposals struct {
 }
 
 // judge decides about deliveries for an instance by judgeMessages.
-func judge(instanceID string, stored *loadedInstance, deliveries []*delivery) disposals {
+func judge(instanceID string, stored *instances.Instance, deliveries []*delivery) disposals {
 	messages := make([]arrived, len(deliveries))
 	for i, d := range deliveries {
 		messages[i] = arrived{
@@ -41,7 +41,7 @@ func judge(instanceID string, stored *loadedInstance, deliveries []*delivery) di
 }
 
 // apply does away with the settled messages. What fails comes back by itself.
-func (o disposals) apply(ctx context.Context, h *TaskHub, instanceID string, stored *loadedInstance) {
+func (o disposals) apply(ctx context.Context, h *TaskHub, instanceID string, stored *instances.Instance) {
 	// What is put right for one message is for all that came together.
 	repaired := map[repair]error{}
 	for _, v := range o.verdicts {
@@ -88,16 +88,16 @@ func repairFor(v verdict) repair {
 	return repairAudit
 }
 
-func (h *TaskHub) repair(ctx context.Context, r repair, instanceID string, stored *loadedInstance) (err error) {
+func (h *TaskHub) repair(ctx context.Context, r repair, instanceID string, stored *instances.Instance) (err error) {
 	switch r {
 	case noRepair:
 		return nil
 	case repairEnded:
-		err = h.repairEnded(ctx, instanceID, stored)
+		err = h.instances.RepairEnded(ctx, instanceID, stored)
 	case repairCurrent:
-		err = h.repairCurrent(ctx, instanceID)
+		err = h.instances.RepairCurrent(ctx, instanceID)
 	case repairRunning:
-		err = h.repairRunning(ctx, instanceID, stored)
+		err = h.instances.RepairRunning(ctx, instanceID, stored)
 	case repairAudit:
 	}
 	if err != nil {
@@ -108,18 +108,18 @@ func (h *TaskHub) repair(ctx context.Context, r repair, instanceID string, store
 
 // dispose does away with a message, unless err says that what it is about could not
 // be put right.
-func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *loadedInstance, d *delivery, v verdict, err error) {
+func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *instances.Instance, d *delivery, v verdict, err error) {
 	switch v.fate {
 	case fateHoldBack:
-		if v == notYetStarted && stored.row != nil {
-			d.abandonFor(ctx, v.event, startDelay(&stored.row.State, d.receives(), time.Now()), v.reason)
+		if v == notYetStarted && stored.Row != nil {
+			d.abandonFor(ctx, v.event, startDelay(&stored.Row.State, d.receives(), time.Now()), v.reason)
 			return
 		}
 		d.abandonAs(ctx, v.event, v.reason)
 		return
 	case fateTerminate:
 		event, _ := d.event().(*history.ExecutionTerminated)
-		if err = h.terminateUnstarted(ctx, instanceID, stored, event); err == nil {
+		if err = h.instances.TerminateUnstarted(ctx, instanceID, stored, event); err == nil {
 			err = h.tracking.again(ctx, instanceID)
 		}
 	case fateDeliver, fateRepair, fateDiscard:

@@ -24,7 +24,7 @@ func (h *TaskHub) Follow(ctx context.Context, id string) *provider.InstanceState
 // Runs implements [provider.Follower]: this process wrote the row last, and the
 // partition is its own.
 func (h *TaskHub) Runs(id string) bool {
-	return h.rows.get(id) != nil && h.partitionOf(id).isListening()
+	return h.instances.CachedRows.Get(id) != nil && h.partitionOf(id).isListening()
 }
 
 // maxRecentEndings is how many ends that nobody awaited are remembered.

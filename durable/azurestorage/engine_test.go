@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -50,17 +51,17 @@ func runEngine(ctx context.Context, h *TaskHub) (wait func()) {
 func runEpisode(ctx context.Context, item *provider.OrchestrationWorkItem) {
 	ctx = context.WithoutCancel(ctx)
 	defer func() { _ = item.Session.Release(ctx) }()
-	known := newKnownEvents()
+	known := instances.NewKnownEvents()
 	for _, ev := range item.History {
-		known.add(ev)
+		known.Add(ev)
 	}
 	for _, m := range item.Messages {
-		known.add(m.Event)
+		known.Add(m.Event)
 	}
 	cp := &provider.Checkpoint{Instance: item.Instance}
 	var decided []history.Event
-	switch step := known.answered.size; {
-	case known.maxAction+1 > step: // what was scheduled is still going on
+	switch step := known.Answered.Size; {
+	case known.MaxAction+1 > step: // what was scheduled is still going on
 	case step < sequenceSteps:
 		ev, msg := schedule(item, step, fmt.Sprintf(`["%d"]`, step))
 		decided, cp.Activities = []history.Event{ev}, []provider.TaskMessage{msg}

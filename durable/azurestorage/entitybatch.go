@@ -4,15 +4,12 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
-	"strings"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"golang.org/x/sync/errgroup"
 )
 
 // What a batch of an entity sends is put into its queue hidden, before the state is
@@ -30,95 +27,17 @@ import (
 // sent that did not count is known for what it is when it comes to light, however many
 // have followed.
 
-// batchesColumn is the column of an entity's sentinel that says which batches with
-// messages counted: the runs that were last, the newest first, as MARK:NUMBER of the
-// last batch that counted. Numbers go on from run to run. A merge of .NET's leaves it
-// alone. Earlier versions wrote the number of the last batch, and marks of it and those
-// before it.
-const batchesColumn = "EntityBatches"
-
-// runsKnown is how many runs the sentinel names.
-const runsKnown = 16
-
-// entityBatches are the batches that counted, as a sentinel names them.
-type entityBatches []batchRun // the newest first
-
-// batchRun is a run of an entity's batches.
-type batchRun struct {
-	mark string
-	last int // that counted
-}
-
-func parseBatches(column string) (b entityBatches) {
-	words := strings.Fields(column)
-	if len(words) > 0 && !strings.Contains(words[0], ":") {
-		last, _ := strconv.Atoi(words[0])
-		for i, mark := range words[1:] {
-			b = append(b, batchRun{mark, last - i})
-		}
-		return b
-	}
-	for _, word := range words {
-		mark, number, _ := strings.Cut(word, ":")
-		last, _ := strconv.Atoi(number) // another program's
-		b = append(b, batchRun{mark, last})
-	}
-	return b
-}
-
-func (b entityBatches) String() string {
-	words := make([]string, len(b))
-	for i, run := range b {
-		words[i] = run.mark + ":" + strconv.Itoa(run.last)
-	}
-	return strings.Join(words, " ")
-}
-
-// next returns what is to be known once the next batch of the run with the given mark
-// has counted.
-func (b entityBatches) next(mark string) entityBatches {
-	if len(b) == 0 {
-		return entityBatches{{mark, 1}}
-	}
-	last, before := b[0].last+1, b
-	if b[0].mark == mark {
-		before = b[1:]
-	}
-	runs := append(entityBatches{{mark, last}}, before...)
-	return runs[:min(len(runs), runsKnown)]
-}
-
-// name returns what messages of the last batch say of it.
-func (b entityBatches) name() string { return fmt.Sprintf("%d %s", b[0].last, b[0].mark) }
-
-// counted reports whether a batch with the given name counted. One of a run that is older
-// than what is known did, as far as anybody can tell: receivers know requests and answers
-// that they got before.
-func (b entityBatches) counted(name string) bool {
-	number, mark, _ := strings.Cut(name, " ")
-	n, err := strconv.Atoi(number)
-	if err != nil {
-		return true
-	}
-	for _, run := range b {
-		if run.mark == mark {
-			return n <= run.last
-		}
-	}
-	return len(b) == runsKnown && n <= b[runsKnown-1].last
-}
-
 // batchesAfter returns the batches that count once a checkpoint does, and whether it is
 // one of them.
-func (s *session) batchesAfter(cp *provider.Checkpoint) (b entityBatches, isOne bool) {
-	b = parseBatches(s.loaded.batches)
+func (s *session) batchesAfter(cp *provider.Checkpoint) (b wire.EntityBatches, isOne bool) {
+	b = wire.ParseEntityBatches(s.loaded.Batches)
 	if !cp.SendLast || len(cp.Messages) == 0 {
 		return b, false
 	}
-	if s.loaded.run == "" {
-		s.loaded.run = fmt.Sprintf("%08x", rand.Uint32())
+	if s.loaded.Run == "" {
+		s.loaded.Run = fmt.Sprintf("%08x", rand.Uint32())
 	}
-	return b.next(s.loaded.run), true
+	return b.Next(s.loaded.Run), true
 }
 
 // show lets what a batch has put hidden be seen, and no more be asked for: the batch
@@ -161,16 +80,16 @@ func (p *partition) believe(r *reading, d *delivery) bool {
 		return true
 	}
 	h := p.hub
-	sentinel, err := h.historyRow(r.work, d.env.Sender.InstanceID, wire.SentinelRowKey)
+	sentinel, err := h.instances.Histories.Row(r.work, d.env.Sender.InstanceID, wire.SentinelRowKey)
 	if err != nil {
 		d.abandon(r.work, "it cannot be found out whether the entity's batch counted that sent it: "+err.Error())
 		return false
 	}
-	var counted entityBatches
+	var counted wire.EntityBatches
 	if sentinel != nil && sentinel.Columns != nil {
-		counted = parseBatches(sentinel.Columns.EntityBatches)
+		counted = wire.ParseEntityBatches(sentinel.Columns.EntityBatches)
 	}
-	if counted.counted(d.env.Batch) {
+	if counted.Counted(d.env.Batch) {
 		return true
 	}
 	h.log.Info("DiscardingWorkItem", d.attrs("details", "the entity's batch that sent it did not count")...)

@@ -56,7 +56,7 @@ func (h *TaskHub) Check(ctx context.Context) error {
 		return err
 	}
 	ctx = store.Urgent(ctx)
-	if _, err := h.readInstanceRow(ctx, noInstance); err != nil {
+	if _, err := h.instances.Rows.Read(ctx, noInstance); err != nil {
 		return err
 	}
 	if _, err := h.workItems.Client.GetProperties(ctx, nil); err != nil {

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"golang.org/x/sync/errgroup"
 )
@@ -27,8 +28,8 @@ type heldMessages struct {
 // spentMessage is a message that was done with.
 type spentMessage struct {
 	at     time.Time
-	untold bool       // something is still to be told of it
-	update *rowUpdate // what the row is, nil if nothing
+	untold bool                 // something is still to be told of it
+	update *instances.RowUpdate // what the row is, nil if nothing
 }
 
 func newHeldMessages() *heldMessages {

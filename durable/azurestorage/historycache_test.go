@@ -3,90 +3,13 @@ package azurestorage
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
-
-func TestHistoryCache_ForgetsWhatWasUsedLongestAgo(t *testing.T) {
-	t.Parallel()
-	c := newHistoryCache(3 * (cacheOverhead + 100))
-	put := func(id string, bytes int) { c.put(id, storedHistory{executionID: id, bytes: bytes}) }
-	for _, id := range []string{"a", "b", "c"} {
-		put(id, 100)
-	}
-	if _, ok := c.take("a"); !ok {
-		t.Error("a is gone although there was room for three")
-	}
-	put("a", 100)
-	put("d", 100)
-	if _, ok := c.take("b"); ok {
-		t.Error("b is still there although it was used longest ago")
-	}
-	put("huge", 10*cacheOverhead)
-	for _, id := range []string{"c", "a", "d"} {
-		if _, ok := c.take(id); !ok {
-			t.Errorf("%s is gone", id)
-		}
-		if _, ok := c.take(id); ok {
-			t.Errorf("%s is still there after it was taken", id)
-		}
-	}
-	if _, ok := c.take("huge"); ok || c.size != 0 || c.order.Len() != 0 {
-		t.Errorf("what is larger than the cache was kept: %d bytes, %d entries", c.size, c.order.Len())
-	}
-	put("x", 1)
-	put("y", 1)
-	put("x", 50)
-	c.drop(func(id string) bool { return id == "y" })
-	if c.size != cacheOverhead+50 || len(c.byID) != 1 {
-		t.Errorf("%d bytes in %d entries; want only the newer x", c.size, len(c.byID))
-	}
-}
-
-// Every type of event that the recordings hold comes out of the cache as it
-// would come out of the table.
-func TestHistoryCache_RemembersEventsAsTheyAreStored(t *testing.T) {
-	t.Parallel()
-	large := strings.Repeat("x", 2*wire.MaxColumnUnits)
-	at := time.Date(2026, 1, 2, 3, 4, 5, 123456789, time.UTC)
-	for _, ev := range []history.Event{
-		&history.OrchestratorStarted{Header: history.NewHeader(at)},
-		&history.TaskScheduled{Header: history.Header{EventID: 1, Timestamp: at}, Name: "A", Input: new("kept")},
-		&history.TaskCompleted{Header: history.NewHeader(at), TaskScheduledID: 1, Result: &large},
-		&history.TimerCreated{Header: history.Header{EventID: 2, Timestamp: at}, FireAt: at},
-	} {
-		row := wire.EncodeHistoryRow(ev, "i", 0, "e")
-		whole, err := wire.DecodeHistoryRow(row.JSON())
-		if err != nil {
-			t.Fatal(err)
-		}
-		want, err := whole.Event()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, column := range row.LargeColumns() {
-			row.Offload(column, "blob")
-		}
-		got, size, err := asStored(ev, &row)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%s (-read +remembered):\n%s", ev.Type(), diff)
-		}
-		if done, ok := ev.(*history.TaskCompleted); ok && size < len(*done.Result) {
-			t.Errorf("%d bytes, want at least those of the result", size)
-		}
-	}
-}
 
 // countHistoryReads runs h with a counter of the reads of its history.
 func countHistoryReads(t testing.TB, cfg Config) (h *TaskHub, reads func() int) {
@@ -95,7 +18,7 @@ func countHistoryReads(t testing.TB, cfg Config) (h *TaskHub, reads func() int) 
 	h = openHub(t, cfg)
 	return h, func() int {
 		return counter.Total(func(c azuritetest.Call) bool {
-			return c.Name == "QueryEntities" && c.Target == h.historyTable.Name
+			return c.Name == "QueryEntities" && c.Target == h.instances.Histories.Table.Name
 		})
 	}
 }
@@ -114,7 +37,7 @@ func TestHistoryCache_SparesTheReadOfEveryEpisodeButTheFirst(t *testing.T) {
 			if n := reads(); n > want {
 				t.Errorf("the history was read %d times, want %d", n, want)
 			}
-			if _, ok := h.histories.take("seq"); ok {
+			if _, ok := h.instances.CachedHistories.Take("seq"); ok {
 				t.Error("a history that has ended is still remembered")
 			}
 		})
@@ -132,7 +55,7 @@ func TestHistoryCache_IsNotBelievedWhenAnotherWorkerWentOn(t *testing.T) {
 	commitActivity(t, mustNext(t, h), 0, `["Tokyo"]`)
 
 	// Another worker takes the first result and schedules the second activity.
-	stored, err := h.loadInstance(t.Context(), "seq", "e1")
+	stored, err := h.instances.Load(t.Context(), "seq", "e1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,11 +63,11 @@ func TestHistoryCache_IsNotBelievedWhenAnotherWorkerWentOn(t *testing.T) {
 	done := &history.TaskCompleted{Header: header(history.NoEventID), TaskScheduledID: 0, Result: new(`"Hello"`)}
 	second := &history.TaskScheduled{Header: header(1), Name: "Hello"}
 	events := episode([]provider.TaskMessage{{Event: done, Target: instance}}, second)
-	rows, err := h.offloadedRows(t.Context(), "seq", "e1", len(stored.events), events)
+	rows, err := h.instances.Histories.Encode(t.Context(), "seq", "e1", len(stored.Events), events)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := h.appendHistory(t.Context(), instance, rows, stored.etag); err != nil {
+	if _, _, err := h.instances.Histories.Append(t.Context(), instance, rows, stored.ETag, nil); err != nil {
 		t.Fatal(err)
 	}
 
@@ -172,18 +95,18 @@ func TestHistoryCache_DoesNotLetAnOldHistoryBeCommittedTo(t *testing.T) {
 			mustStart(t, h, "seq", "e1", `1`)
 			commitActivity(t, mustNext(t, h), 0, `["Tokyo"]`)
 			instance := history.OrchestrationInstance{InstanceID: "seq", ExecutionID: "e1"}
-			stored, err := h.loadInstance(t.Context(), "seq", "e1")
+			stored, err := h.instances.Load(t.Context(), "seq", "e1")
 			if err != nil {
 				t.Fatal(err)
 			}
 			raise := func(name string) provider.TaskMessage {
 				return provider.TaskMessage{Target: instance, Event: &history.EventRaised{Header: history.NewHeader(time.Now()), Name: name}}
 			}
-			rows, err := h.offloadedRows(t.Context(), "seq", "e1", len(stored.events), episode([]provider.TaskMessage{raise("other")}))
+			rows, err := h.instances.Histories.Encode(t.Context(), "seq", "e1", len(stored.Events), episode([]provider.TaskMessage{raise("other")}))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, _, err := h.appendHistory(t.Context(), instance, rows, stored.etag); err != nil {
+			if _, _, err := h.instances.Histories.Append(t.Context(), instance, rows, stored.ETag, nil); err != nil {
 				t.Fatal(err)
 			}
 			if err := h.Send(t.Context(), raise("mine")); err != nil {

@@ -6,11 +6,10 @@ import (
 	"net/http"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"golang.org/x/sync/errgroup"
 )
 
 // A PartitionCountError says that a hub has another number of partitions than
@@ -54,9 +53,7 @@ func (h *TaskHub) noteMissing(err error) {
 		return // not yet
 	}
 	h.log.Warn("part of the task hub was deleted: the hub is created again", "event", "GeneralWarning", "error", err)
-	everything := func(string) bool { return true }
-	h.rows.drop(everything)
-	h.histories.drop(everything)
+	h.instances.ForgetAll(func(string) bool { return true })
 	h.deleted.Give()
 }
 
@@ -103,8 +100,8 @@ func (h *TaskHub) create(ctx context.Context) error {
 	if h.cfg.Tracking {
 		group.Go(func() error { return h.tracking.queue.Create(groupCtx) })
 	}
-	group.Go(func() error { return h.historyTable.Create(groupCtx) })
-	group.Go(func() error { return h.instancesTable.Create(groupCtx) })
+	group.Go(func() error { return h.instances.Histories.Table.Create(groupCtx) })
+	group.Go(func() error { return h.instances.Rows.Table.Create(groupCtx) })
 	group.Go(func() error { return h.workItems.Create(groupCtx) })
 	if err := group.Wait(); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
-
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -129,12 +129,12 @@ func (h *TaskHub) checkIdle(ctx context.Context) error {
 func (x *export) exportInstances(ctx context.Context) error {
 	h := x.hub
 	columns := wire.InstanceColumns(provider.Fetch{Input: true, Output: true})
-	err := h.instancesTable.All(ctx, store.Query{Columns: columns}, func(raw []byte) error {
+	err := h.instances.Rows.Table.All(ctx, store.Query{Columns: columns}, func(raw []byte) error {
 		row, err := wire.DecodeInstanceRow(raw)
 		if err != nil {
 			return err
 		}
-		if err := h.resolveState(ctx, row, wire.MaxDecompressed); err != nil {
+		if err := h.instances.Rows.Resolve(ctx, row, wire.MaxDecompressed); err != nil {
 			return err
 		}
 		return x.exportInstance(ctx, row.State.Instance.InstanceID, row)
@@ -144,7 +144,7 @@ func (x *export) exportInstances(ctx context.Context) error {
 	}
 	// An instance whose first checkpoint was cut off has a history and no row.
 	withHistory := store.Query{Filter: "RowKey eq '" + wire.SentinelRowKey + "'", Columns: []string{"PartitionKey"}}
-	err = h.historyTable.All(ctx, withHistory, func(raw []byte) error {
+	err = h.instances.Histories.Table.All(ctx, withHistory, func(raw []byte) error {
 		var row struct{ PartitionKey string }
 		if err := json.Unmarshal(raw, &row); err != nil {
 			return fmt.Errorf("decode history row: %w", err)
@@ -162,7 +162,7 @@ func (x *export) exportInstances(ctx context.Context) error {
 }
 
 func (x *export) exportInstance(ctx context.Context, id string, row *wire.InstanceRow) error {
-	stored, err := x.hub.loadHistory(ctx, id, "")
+	stored, err := x.hub.instances.Histories.Load(ctx, id, "")
 	if err != nil {
 		return fmt.Errorf("instance %q: %w", id, err)
 	}
@@ -177,27 +177,27 @@ func (x *export) exportInstance(ctx context.Context, id string, row *wire.Instan
 // mended returns an instance as it would be if no worker had been cut off: the
 // history is written before the row. It returns nil if nothing is left of it but
 // an empty history.
-func mended(id string, row *wire.InstanceRow, stored storedHistory) (*provider.InstanceState, []history.Event) {
-	past := stored.events
+func mended(id string, row *wire.InstanceRow, stored instances.History) (*provider.InstanceState, []history.Event) {
+	past := stored.Events
 	if row == nil && len(past) == 0 {
 		return nil, nil
 	}
-	l := &loadedInstance{storedHistory: stored, row: row}
+	l := &instances.Instance{History: stored, Row: row}
 	state := &provider.InstanceState{Status: history.Running, Instance: history.OrchestrationInstance{InstanceID: id}}
 	if row != nil {
 		state = &row.State
-		renewed := state.Instance.ExecutionID != stored.executionID
-		if len(past) == 0 || l.awaitsStart() || renewed && state.Status.IsTerminal() {
+		renewed := state.Instance.ExecutionID != stored.ExecutionID
+		if len(past) == 0 || l.AwaitsStart() || renewed && state.Status.IsTerminal() {
 			return state, nil // what is about to start takes the place of what is over
 		}
 		// A rewound instance waits to be taken up: its row says that it has ended, and was
 		// changed since the last event.
 		rewound := !state.CompletedAt.IsZero() && state.Status == history.Pending && state.LastUpdatedAt.After(past[len(past)-1].Head().Timestamp)
-		if !renewed && (state.Status.IsTerminal() || stored.known.ended == nil && (rewound || !l.rowIsBehind())) {
+		if !renewed && (state.Status.IsTerminal() || stored.Known.Ended == nil && (rewound || !l.RowIsBehind())) {
 			return state, past
 		}
 	}
-	state.Instance.ExecutionID = stored.executionID
+	state.Instance.ExecutionID = stored.ExecutionID
 	first := state.FirstCreatedAt // not known of one without a row
 	for _, ev := range past {
 		state.Apply(ev)

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
 )
 
 // taken is what an export wrote, in short.
@@ -127,16 +127,16 @@ func TestExport_PutsRightWhatACrashLeft(t *testing.T) {
 	t.Parallel()
 	start := startMessage("a", "e2", `1`).Event.(*history.ExecutionStarted)
 	end := &history.ExecutionCompleted{Header: header(1), Status: history.Completed, Result: new("done")}
-	stored := func(executionID string, events ...history.Event) storedHistory {
-		s := storedHistory{executionID: executionID, events: events, known: newKnownEvents()}
+	stored := func(executionID string, events ...history.Event) instances.History {
+		s := instances.History{ExecutionID: executionID, Events: events, Known: instances.NewKnownEvents()}
 		for _, ev := range events {
-			s.known.add(ev)
+			s.Known.Add(ev)
 		}
 		return s
 	}
 	suspended := &history.ExecutionSuspended{Header: header(-1)}
 	continued := stored("e2", start)
-	continued.current = currentGeneration{"e2", "e1"}
+	continued.Current = instances.Generation{ExecutionID: "e2", First: "e1"}
 	row := func(executionID string, status history.RuntimeStatus) *wire.InstanceRow {
 		return &wire.InstanceRow{State: provider.InstanceState{
 			Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: executionID}, Name: "Old", Status: status,
@@ -145,7 +145,7 @@ func TestExport_PutsRightWhatACrashLeft(t *testing.T) {
 	for _, tt := range []struct {
 		name   string
 		row    *wire.InstanceRow
-		stored storedHistory
+		stored instances.History
 		want   string
 	}{
 		{"the row of the first checkpoint is missing", nil, stored("e2", start), "e2 HelloSeq Running, 1 events"},
@@ -179,7 +179,7 @@ func TestExport_LeavesTheStartOfAnEarlierGenerationBehind(t *testing.T) {
 	mustStart(t, h, "a", "e1", `1`)
 	start := startMessage("a", "e2", `2`)
 	rows := mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start}))
-	if _, _, err := h.appendNoting(t.Context(), start.Target, rows, "", map[string]string{wire.FirstExecutionColumn: "e1"}); err != nil {
+	if _, _, err := h.instances.Histories.Append(t.Context(), start.Target, rows, "", map[string]string{wire.FirstExecutionColumn: "e1"}); err != nil {
 		t.Fatal(err)
 	}
 	var got taken

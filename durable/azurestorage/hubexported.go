@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -12,7 +13,7 @@ import (
 // An exported is what has to be remembered of an instance that was exported, to
 // decide on the messages for it.
 type exported struct {
-	loaded loadedInstance // without the events
+	loaded instances.Instance // without the events
 	state  *provider.InstanceState
 
 	// What the history says is under way, by action.
@@ -22,9 +23,9 @@ type exported struct {
 	signals  []provider.TaskMessage // for entities, to be delivered later
 }
 
-func newExported(row *wire.InstanceRow, stored storedHistory, state *provider.InstanceState, past []history.Event) *exported {
+func newExported(row *wire.InstanceRow, stored instances.History, state *provider.InstanceState, past []history.Event) *exported {
 	x := &exported{
-		loaded: loadedInstance{storedHistory: storedHistory{executionID: stored.executionID, known: stored.known, etag: stored.etag, batches: stored.batches}},
+		loaded: instances.Instance{History: instances.History{ExecutionID: stored.ExecutionID, Known: stored.Known, ETag: stored.ETag, Batches: stored.Batches}},
 		state: &provider.InstanceState{
 			Instance: state.Instance, Name: state.Name, Version: state.Version, Status: state.Status,
 			CreatedAt: state.CreatedAt, ScheduledAt: state.ScheduledAt, Generation: state.Generation, Tags: state.Tags,
@@ -35,12 +36,12 @@ func newExported(row *wire.InstanceRow, stored storedHistory, state *provider.In
 		x.state.Input = state.Input // for the start, if that is to be made anew
 	}
 	if len(past) == 0 {
-		x.loaded.executionID, x.loaded.known = state.Instance.ExecutionID, newKnownEvents()
+		x.loaded.ExecutionID, x.loaded.Known = state.Instance.ExecutionID, instances.NewKnownEvents()
 	}
-	x.loaded.row = row
+	x.loaded.Row = row
 	if row != nil {
 		kept := &wire.InstanceRow{State: *x.state, Generation: row.Generation}
-		x.loaded.row = kept
+		x.loaded.Row = kept
 	}
 	for _, ev := range past {
 		x.add(ev)
@@ -76,11 +77,11 @@ func (x *exported) add(ev history.Event) {
 }
 
 // goesOn reports whether the instance waits for what is under way.
-func (x *exported) goesOn() bool { return x.loaded.known.started && x.loaded.known.ended == nil }
+func (x *exported) goesOn() bool { return x.loaded.Known.Started && x.loaded.Known.Ended == nil }
 
 // isAwaited reports whether the start of the instance must be somewhere.
 func (x *exported) isAwaited() bool {
-	return !x.loaded.known.started && x.state.Status == history.Pending
+	return !x.loaded.Known.Started && x.state.Status == history.Pending
 }
 
 // start returns the message that starts an instance which is to start later,
@@ -99,7 +100,7 @@ func (x *exported) start() *provider.TaskMessage {
 // fired returns the message of a timer, made anew from the history.
 func (x *exported) fired(t *history.TimerCreated, now time.Time) *provider.TaskMessage {
 	return &provider.TaskMessage{
-		Target: history.OrchestrationInstance{InstanceID: x.state.Instance.InstanceID, ExecutionID: x.loaded.executionID},
+		Target: history.OrchestrationInstance{InstanceID: x.state.Instance.InstanceID, ExecutionID: x.loaded.ExecutionID},
 		Event:  &history.TimerFired{Header: history.NewHeader(now), TimerID: t.EventID, FireAt: t.FireAt},
 	}
 }
@@ -146,7 +147,7 @@ func (p pending) missing(instances map[string]*exported) int {
 		if !x.goesOn() {
 			continue
 		}
-		key := func(n int) action { return action{id, x.loaded.executionID, n} }
+		key := func(n int) action { return action{id, x.loaded.ExecutionID, n} }
 		for n := range x.tasks {
 			if !p.runs[key(n)] && !p.completed[key(n)] {
 				missing++
@@ -169,7 +170,7 @@ func (p pending) explained(instances map[string]*exported, now time.Time) int {
 	explained := 0
 	for id, x := range instances {
 		for n, timer := range x.timers {
-			if timer.FireAt.After(now) && !p.completed[action{id, x.loaded.executionID, n}] {
+			if timer.FireAt.After(now) && !p.completed[action{id, x.loaded.ExecutionID, n}] {
 				explained++
 			}
 		}

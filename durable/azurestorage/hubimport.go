@@ -4,12 +4,11 @@ import (
 	"context"
 	"fmt"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"golang.org/x/sync/errgroup"
 )
 
 // Import implements [provider.Portable]. Histories and rows are written before
@@ -40,7 +39,7 @@ const importsAtOnce = 8
 // checkEmpty fails with [provider.ErrHubNotEmpty] if the hub has an instance or
 // a message.
 func (h *TaskHub) checkEmpty(ctx context.Context) error {
-	for _, t := range []*store.Table{h.instancesTable, h.historyTable} {
+	for _, t := range []*store.Table{h.instances.Rows.Table, h.instances.Histories.Table} {
 		for q := (store.Query{Top: 1}); ; {
 			rows, continuation, err := t.Page(ctx, q)
 			if err != nil {
@@ -98,20 +97,20 @@ func (im *hubImport) Instance(_ context.Context, state *provider.InstanceState, 
 
 func (h *TaskHub) importInstance(ctx context.Context, state *provider.InstanceState, past []history.Event) error {
 	if len(past) > 0 {
-		rows, err := h.offloadedRows(ctx, state.Instance.InstanceID, state.Instance.ExecutionID, 0, past)
+		rows, err := h.instances.Histories.Encode(ctx, state.Instance.InstanceID, state.Instance.ExecutionID, 0, past)
 		if err != nil {
 			return err
 		}
-		if _, _, err := h.appendHistory(ctx, state.Instance, rows, ""); err != nil {
+		if _, _, err := h.instances.Histories.Append(ctx, state.Instance, rows, "", nil); err != nil {
 			return err
 		}
 	}
 	e := encodeImportedInstance(state, h.cfg.TaskHub)
-	if err := h.offloadInstance(ctx, &e); err != nil {
+	if err := h.instances.Rows.Offload(ctx, &e); err != nil {
 		return err
 	}
 	return store.Retry(ctx, "write row of instance "+state.Instance.InstanceID, func(ctx context.Context) error {
-		_, err := h.instancesTable.Merge(ctx, e, "")
+		_, err := h.instances.Rows.Table.Merge(ctx, e, "")
 		return err
 	})
 }
@@ -180,10 +179,10 @@ func (h *TaskHub) Totals(ctx context.Context) (totals provider.Totals, err error
 			return nil
 		})
 	}
-	if err := count(h.instancesTable, "", &totals.Instances); err != nil {
+	if err := count(h.instances.Rows.Table, "", &totals.Instances); err != nil {
 		return totals, err
 	}
-	if err := count(h.historyTable, "RowKey ne '"+wire.SentinelRowKey+"'", &totals.Events); err != nil {
+	if err := count(h.instances.Histories.Table, "RowKey ne '"+wire.SentinelRowKey+"'", &totals.Events); err != nil {
 		return totals, err
 	}
 	if totals.Activities, err = h.workItems.Length(ctx); err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -140,7 +141,7 @@ func (x *export) pending() pending {
 			if id, ok := history.Completes(ev); ok {
 				key.id = id
 				if to := x.instances[key.instance]; key.execution == "" && to != nil {
-					key.execution = to.loaded.executionID
+					key.execution = to.loaded.ExecutionID
 				}
 				p.completed[key] = true
 			}
@@ -187,11 +188,11 @@ func (x *export) exportMessages(ctx context.Context) error {
 // the result, or no checkpoint has scheduled it.
 func (x *export) isOver(key action) bool {
 	to := x.instances[key.instance]
-	if to == nil || to.loaded.executionID != key.execution {
+	if to == nil || to.loaded.ExecutionID != key.execution {
 		return false // it runs although nobody waits for it
 	}
-	known := to.loaded.known
-	return known.answered.has(key.id) || !known.actions.has(key.id)
+	known := to.loaded.Known
+	return known.Answered.Has(key.id) || !known.Actions.Has(key.id)
 }
 
 // isWanted holds a message against what is stored of its instance. No
@@ -204,7 +205,7 @@ func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 	}
 	to := x.instances[m.Target.InstanceID]
 	if to == nil {
-		to = &exported{loaded: loadedInstance{storedHistory: storedHistory{known: newKnownEvents()}}}
+		to = &exported{loaded: instances.Instance{History: instances.History{Known: instances.NewKnownEvents()}}}
 	}
 	if x.isSentAgain(r.env) {
 		return false
@@ -214,9 +215,9 @@ func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 		return false
 	}
 	if id, completes := history.Completes(m.Event); completes {
-		key := action{m.Target.InstanceID, to.loaded.executionID, id}
+		key := action{m.Target.InstanceID, to.loaded.ExecutionID, id}
 		isOthers := m.Target.ExecutionID != "" && m.Target.ExecutionID != key.execution // of a generation before
-		if isOthers || taken[key] || !to.loaded.known.actions.has(id) {
+		if isOthers || taken[key] || !to.loaded.Known.Actions.Has(id) {
 			return false
 		}
 		taken[key] = true
@@ -224,7 +225,7 @@ func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 	fate := judgeMessages(m.Target.InstanceID, &to.loaded, []arrived{{
 		event: m.Event, executionID: m.Target.ExecutionID, dequeueCount: r.msg.DequeueCount, receivedAt: time.Now(),
 	}})[0].fate
-	return fate == fateDeliver || fate == fateTerminate || fate == fateHoldBack && !(isStart && to.loaded.row == nil)
+	return fate == fateDeliver || fate == fateTerminate || fate == fateHoldBack && !(isStart && to.loaded.Row == nil)
 }
 
 // hasCounted reports whether a message is of no batch of an entity, or of one that counted.
@@ -233,7 +234,7 @@ func (x *export) hasCounted(env *wire.Envelope) bool {
 		return true
 	}
 	from := x.instances[env.Sender.InstanceID]
-	return from != nil && parseBatches(from.loaded.batches).counted(env.Batch)
+	return from != nil && wire.ParseEntityBatches(from.loaded.Batches).Counted(env.Batch)
 }
 
 // isSentAgain reports whether a message tells a parent of the end of a child that goes on
@@ -248,7 +249,7 @@ func (x *export) isSentAgain(env *wire.Envelope) bool {
 		return false
 	}
 	child := x.instances[env.Sender.InstanceID]
-	return child != nil && child.goesOn() && child.loaded.executionID == env.Sender.ExecutionID
+	return child != nil && child.goesOn() && child.loaded.ExecutionID == env.Sender.ExecutionID
 }
 
 // isOrphan reports whether a child's start is of a checkpoint that was cut off.
@@ -257,8 +258,8 @@ func (x *export) isOrphan(start *history.ExecutionStarted) bool {
 		return false
 	}
 	parent := x.instances[start.Parent.Instance.InstanceID]
-	return parent != nil && parent.loaded.executionID == start.Parent.Instance.ExecutionID &&
-		!parent.loaded.known.actions.has(start.Parent.TaskScheduleID)
+	return parent != nil && parent.loaded.ExecutionID == start.Parent.Instance.ExecutionID &&
+		!parent.loaded.Known.Actions.Has(start.Parent.TaskScheduleID)
 }
 
 // exportHidden passes on what the histories and rows tell of hidden messages.
@@ -279,7 +280,7 @@ func (x *export) exportHidden(ctx context.Context, p pending) error {
 			continue
 		}
 		for _, n := range slices.Sorted(maps.Keys(inst.timers)) {
-			if p.completed[action{id, inst.loaded.executionID, n}] {
+			if p.completed[action{id, inst.loaded.ExecutionID, n}] {
 				continue
 			}
 			if err := x.to.Message(ctx, *inst.fired(inst.timers[n], x.lookedAt)); err != nil {

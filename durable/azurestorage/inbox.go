@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
@@ -38,7 +39,7 @@ type slot struct {
 type messageBatch struct {
 	executionID string // empty if no message names one
 	deliveries  []*delivery
-	loaded      *loadedInstance // nil until loaded
+	loaded      *instances.Instance // nil until loaded
 }
 
 func newInbox(h *TaskHub) *inbox {
@@ -137,7 +138,7 @@ func (b *inbox) advance(r *reading, s *slot) {
 }
 
 // loading stands for what is not yet loaded.
-var loading = new(loadedInstance)
+var loading = new(instances.Instance)
 
 // prefetchRetryDelay is how long to wait after what is stored of an instance
 // could not be read (OrchestrationSessionManager.cs, ScheduleOrchestrationStatePrefetch).
@@ -150,7 +151,7 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 	executionID, first, loaded := batch.executionID, batch.deliveries[0].event(), batch.deliveries[0].fresh
 	b.mu.Unlock()
 	if loaded == nil {
-		loaded = b.hub.remembered(s.id, executionID)
+		loaded = b.hub.instances.Remembered(s.id, executionID)
 		b.hub.meter.LookedUp(loaded != nil)
 	}
 	if loaded == nil {
@@ -161,13 +162,13 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 		b.mu.Lock()
 		batch.loaded = loaded
 		if batch.executionID == "" {
-			batch.executionID = loaded.executionID
+			batch.executionID = loaded.ExecutionID
 		}
 		deliveries := slices.Clone(batch.deliveries)
 		b.mu.Unlock()
 
 		disposals := judge(s.id, loaded, deliveries)
-		if loaded.unverified && len(disposals.settled) > 0 {
+		if loaded.Unverified && len(disposals.settled) > 0 {
 			loaded = b.read(r.ctx, s.id, executionID, first)
 			continue
 		}
@@ -193,9 +194,9 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 
 // read reads what is stored of an instance, however long that takes; nil means
 // that ctx ended.
-func (b *inbox) read(ctx context.Context, instanceID, executionID string, first history.Event) *loadedInstance {
+func (b *inbox) read(ctx context.Context, instanceID, executionID string, first history.Event) *instances.Instance {
 	for delay := store.FirstOutageDelay; ; delay = min(2*delay, prefetchRetryDelay) {
-		loaded, err := b.hub.loadFor(ctx, instanceID, executionID, first)
+		loaded, err := b.hub.instances.LoadFor(ctx, instanceID, executionID, first)
 		if err == nil {
 			b.hub.health.OK("tables")
 			return loaded
@@ -224,7 +225,7 @@ const (
 
 // awaitInstanceRow reads the instance row again, for a moment, if a start
 // message is here before it.
-func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loaded *loadedInstance) {
+func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loaded *instances.Instance) {
 	b.mu.Lock()
 	first := batch.deliveries[0]
 	b.mu.Unlock()
@@ -233,17 +234,17 @@ func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loade
 		return
 	}
 	for waited := time.Duration(0); waited < rowPatience; waited += rowInterval {
-		if loaded.row != nil && loaded.row.State.Instance.ExecutionID == start.Instance.ExecutionID {
+		if loaded.Row != nil && loaded.Row.State.Instance.ExecutionID == start.Instance.ExecutionID {
 			return
 		}
 		if !store.Sleep(ctx, rowInterval) {
 			return
 		}
-		row, err := b.hub.readInstanceRow(ctx, start.Instance.InstanceID)
+		row, err := b.hub.instances.Rows.Read(ctx, start.Instance.InstanceID)
 		if err != nil {
 			return
 		}
-		loaded.row = row
+		loaded.Row = row
 	}
 }
 
@@ -279,7 +280,7 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 		}
 		// What came after the batch was judged is judged now.
 		disposals := judge(s.id, sess.loaded, sess.current)
-		if sess.loaded.unverified && len(disposals.settled) > 0 {
+		if sess.loaded.Unverified && len(disposals.settled) > 0 {
 			b.putBack(sess)
 			continue
 		}
@@ -379,7 +380,7 @@ func (b *inbox) handBack(ctx context.Context, p *partition) {
 	b.ready = slices.DeleteFunc(b.ready, func(s *slot) bool { return s.partition == p })
 	b.ring() // sessions that wait for more must end
 	b.mu.Unlock()
-	b.hub.forgetPartition(p)
+	b.hub.instances.ForgetAll(func(id string) bool { return b.hub.partitionOf(id) == p }) // others may have them from now on
 	if len(deliveries) > 0 {
 		b.hub.log.Info("messages handed back", "partition", p.queue.Name, "count", len(deliveries))
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
@@ -87,7 +88,7 @@ func (m arrived) isOld() bool { return m.age > (slowLocks+1)*m.lock }
 //
 // A start message is first if there is one. If it is not accepted, the messages
 // with it are judged as if it had not come.
-func judgeMessages(instanceID string, stored *loadedInstance, messages []arrived) []verdict {
+func judgeMessages(instanceID string, stored *instances.Instance, messages []arrived) []verdict {
 	verdicts := make([]verdict, len(messages))
 	starting := false
 	var accepted acceptedEvents
@@ -96,15 +97,15 @@ func judgeMessages(instanceID string, stored *loadedInstance, messages []arrived
 		switch {
 		case isStart:
 			verdicts[i] = judgeStart(start, stored, m)
-			starting = starting || verdicts[i].fate == fateDeliver && !stored.known.started
-		case starting && (m.executionID == "" || m.executionID == stored.executionID):
+			starting = starting || verdicts[i].fate == fateDeliver && !stored.Known.Started
+		case starting && (m.executionID == "" || m.executionID == stored.ExecutionID):
 			verdicts[i] = deliver
 			if _, isCompletion := history.Completes(m.event); isCompletion {
 				verdicts[i] = foreignOr(outOfOrder, m)
 			}
-		case !stored.known.started:
+		case !stored.Known.Started:
 			verdicts[i] = judgeUnstarted(instanceID, stored, m)
-		case stored.known.ended != nil:
+		case stored.Known.Ended != nil:
 			verdicts[i] = judgeEnded(stored, m)
 		default:
 			verdicts[i] = judgeRunning(stored, m)
@@ -117,27 +118,27 @@ func judgeMessages(instanceID string, stored *loadedInstance, messages []arrived
 }
 
 // acceptedEvents finds completions of one action that come together.
-type acceptedEvents struct{ answered idSet }
+type acceptedEvents struct{ answered instances.IDSet }
 
 func (a *acceptedEvents) repeats(ev history.Event) bool {
 	id, isCompletion := history.Completes(ev)
-	return isCompletion && !a.answered.add(id)
+	return isCompletion && !a.answered.Add(id)
 }
 
 // judgeStart decides about a start message
 // (OrchestrationSessionManager.cs, DedupeExecutionStartedMessagesAsync). Unlike
 // .NET it does not start an execution that was terminated before, nor one that
 // runs already, in whichever generation.
-func judgeStart(start *history.ExecutionStarted, stored *loadedInstance, m arrived) verdict {
+func judgeStart(start *history.ExecutionStarted, stored *instances.Instance, m arrived) verdict {
 	switch {
-	case stored.hasContinued(start.Instance.ExecutionID):
+	case stored.HasContinued(start.Instance.ExecutionID):
 		return continued
-	case stored.known.ended != nil:
+	case stored.Known.Ended != nil:
 		return ended
-	case stored.known.started && (start.Parent == nil || strings.EqualFold(start.Instance.ExecutionID, stored.executionID)):
+	case stored.Known.Started && (start.Parent == nil || strings.EqualFold(start.Instance.ExecutionID, stored.ExecutionID)):
 		return duplicate("the execution has started already")
 	}
-	row := stored.row
+	row := stored.Row
 	sameExecution := row != nil && strings.EqualFold(row.State.Instance.ExecutionID, start.Instance.ExecutionID)
 	switch {
 	case sameExecution && row.State.Status.IsTerminal():
@@ -174,11 +175,11 @@ func scheduledAfter(row *wire.InstanceRow, start *history.ExecutionStarted, m ar
 // deletes what comes before the start, and retries a terminate of nobody for
 // ever (AzureStorageOrchestrationService.cs, LockNextTaskOrchestrationWorkItemAsync,
 // and UpdateStatusForTerminationAsync).
-func judgeUnstarted(instanceID string, stored *loadedInstance, m arrived) verdict {
+func judgeUnstarted(instanceID string, stored *instances.Instance, m arrived) verdict {
 	if history.IsEntity(instanceID) {
 		return deliver
 	}
-	row := stored.row
+	row := stored.Row
 	_, isCompletion := history.Completes(m.event)
 	_, isTerminate := m.event.(*history.ExecutionTerminated)
 	elsewhere := row != nil && m.executionID != "" && m.executionID != row.State.Instance.ExecutionID
@@ -203,8 +204,8 @@ func judgeUnstarted(instanceID string, stored *loadedInstance, m arrived) verdic
 }
 
 // judgeEnded decides about a message for an instance whose execution has ended.
-func judgeEnded(stored *loadedInstance, m arrived) verdict {
-	if stored.awaitsStart() && m.executionID != stored.executionID {
+func judgeEnded(stored *instances.Instance, m arrived) verdict {
+	if stored.AwaitsStart() && m.executionID != stored.ExecutionID {
 		return notYetStarted
 	}
 	if m.event.Type() == history.TypeGenericEvent && m.dequeueCount <= 1 {
@@ -217,25 +218,25 @@ func judgeEnded(stored *loadedInstance, m arrived) verdict {
 // completion has to wait until the history has what it completes: it may be
 // faster than the checkpoint that scheduled it. When the history has gone past
 // that, it never will.
-func judgeRunning(stored *loadedInstance, m arrived) verdict {
-	known := stored.known
-	if m.executionID != "" && m.executionID != stored.executionID {
+func judgeRunning(stored *instances.Instance, m arrived) verdict {
+	known := stored.Known
+	if m.executionID != "" && m.executionID != stored.ExecutionID {
 		return foreignOr(outOfOrder, m)
 	}
 	if id, isCompletion := history.Completes(m.event); isCompletion {
 		switch {
-		case known.answered.has(id):
+		case known.Answered.Has(id):
 			return duplicate("the history has this completion already")
-		case known.actions.has(id) && known.isOfOtherAction(m.event, id, m.scheduled):
+		case known.Actions.Has(id) && known.IsOfOtherAction(m.event, id, m.scheduled):
 			return otherAction
-		case known.actions.has(id):
+		case known.Actions.Has(id):
 			return deliver
-		case id < known.maxAction:
+		case id < known.MaxAction:
 			return foreignOr(outOfOrder, m)
 		}
 		return outOfOrder
 	}
-	if key, ok := raisedEventOf(m.event); ok && m.mayHaveBeenTaken() && known.raised[key] {
+	if m.mayHaveBeenTaken() && known.HasRaised(m.event) {
 		return duplicate("the history has this event already")
 	}
 	return deliver

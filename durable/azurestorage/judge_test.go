@@ -4,11 +4,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
 )
 
 var judgeTime = time.Date(2026, 11, 20, 18, 0, 0, 0, time.UTC)
@@ -18,10 +18,10 @@ func at(seconds int) history.Header {
 }
 
 // stored makes what is stored of an instance: a history of execution "x".
-func stored(row *wire.InstanceRow, events ...history.Event) *loadedInstance {
-	l := &loadedInstance{row: row, storedHistory: storedHistory{executionID: "x", events: events, known: newKnownEvents()}}
+func stored(row *wire.InstanceRow, events ...history.Event) *instances.Instance {
+	l := &instances.Instance{Row: row, History: instances.History{ExecutionID: "x", Events: events, Known: instances.NewKnownEvents()}}
 	for _, ev := range events {
-		l.known.add(ev)
+		l.Known.Add(ev)
 	}
 	return l
 }
@@ -85,9 +85,9 @@ func msg(ev history.Event, executionID string, dequeueCount int) arrived {
 
 // continuedFrom makes what is stored when an execution has continued as new since:
 // nothing of the one that is wanted, "x", but that the current one goes back to first.
-func continuedFrom(first string, row *wire.InstanceRow) *loadedInstance {
+func continuedFrom(first string, row *wire.InstanceRow) *instances.Instance {
 	l := stored(row)
-	l.etag, l.current = "e", currentGeneration{executionID: "y", first: first}
+	l.ETag, l.Current = "e", instances.Generation{ExecutionID: "y", First: first}
 	return l
 }
 
@@ -113,7 +113,7 @@ func TestJudgeMessages(t *testing.T) {
 
 	for name, tt := range map[string]struct {
 		id       string
-		stored   *loadedInstance
+		stored   *instances.Instance
 		messages []arrived
 		want     []verdict
 	}{
@@ -317,30 +317,6 @@ func TestJudgeMessages(t *testing.T) {
 			got := judgeMessages(tt.id, tt.stored, tt.messages)
 			if diff := cmp.Diff(tt.want, got, cmp.AllowUnexported(verdict{})); diff != "" {
 				t.Errorf("verdicts (-want +got):\n%s", diff)
-			}
-		})
-	}
-}
-
-func TestIsOfAnother_ProtectsWhatAClientPutInItsPlace(t *testing.T) {
-	cp := &provider.Checkpoint{Instance: history.OrchestrationInstance{ExecutionID: "x"}}
-	for name, tt := range map[string]struct {
-		row  *wire.InstanceRow
-		want bool
-	}{
-		"there is none":                                   {nil, false},
-		"the same execution goes on":                      {instanceRowOf("x", history.Running, 0), false},
-		"it was rewound, which makes it pending":          {instanceRowOf("x", history.Pending, 0), false},
-		"it was written by an attempt of this checkpoint": {instanceRowOf("x", history.Completed, 0), false},
-		"the execution before, which continued as new":    {instanceRowOf("w", history.Running, 0), false},
-		"the execution before, which had ended":           {instanceRowOf("w", history.Completed, 0), false},
-		"one between them, told of by somebody late":      {instanceRowOf("v", history.Running, 0), false},
-		"another execution is to start":                   {instanceRowOf("y", history.Pending, 0), true},
-		"it was terminated before that":                   {instanceRowOf("y", history.Terminated, 0), true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := isOfAnother(tt.row, "w", cp); got != tt.want {
-				t.Errorf("isOfAnother = %v, want %v", got, tt.want)
 			}
 		})
 	}

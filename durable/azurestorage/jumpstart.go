@@ -179,7 +179,7 @@ func (h *TaskHub) recordedStarts(ctx context.Context, queue string) ([]jumpStart
 
 // jumpStart does what is to be done about a record now.
 func (h *TaskHub) jumpStart(ctx context.Context, row *jumpStartRow) error {
-	there, err := h.readInstanceRow(ctx, row.InstanceID)
+	there, err := h.instances.Rows.Read(ctx, row.InstanceID)
 	if err != nil {
 		return err
 	}
@@ -265,6 +265,9 @@ func (h *TaskHub) sendAgain(ctx context.Context, row *jumpStartRow, there *wire.
 
 // dropStarts deletes all records of an instance that is purged.
 func (h *TaskHub) dropStarts(ctx context.Context, id string) error {
+	if !h.cfg.JumpStart.Enabled {
+		return nil
+	}
 	prefix := wire.EscapeKey(id) + "|"
 	filter := fmt.Sprintf("PartitionKey eq '%s' and RowKey ge '%s' and RowKey lt '%s'",
 		store.Doubled(h.partitionOf(id).queue.Name), store.Doubled(prefix), store.Doubled(strings.TrimSuffix(prefix, "|")+"}"))

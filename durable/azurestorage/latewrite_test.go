@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -43,12 +44,12 @@ func TestLoadHistory_IsOfOneInstantThoughItHasSeveralPages(t *testing.T) {
 	}
 	cfg.Transport = transport
 	reader := openHub(t, cfg)
-	loaded, err := reader.loadHistory(t.Context(), "i", "e")
+	loaded, err := reader.instances.Histories.Load(t.Context(), "i", "e")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := len(loaded.events), len(first)+2; got != want {
-		t.Errorf("%d events were read, with the sentinel %s; want %d", got, loaded.etag, want)
+	if got, want := len(loaded.Events), len(first)+2; got != want {
+		t.Errorf("%d events were read, with the sentinel %s; want %d", got, loaded.ETag, want)
 	}
 	if pages < 5 { // the first tells that there are several, and two readings have two each
 		t.Errorf("the history had %d pages", pages)
@@ -62,16 +63,16 @@ func TestTerminate_OfAnInstanceThatHasNotStartedKeepsItFromStarting(t *testing.T
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	mustStart(t, h, "i", "e", `1`)
-	stored, err := h.loadInstance(t.Context(), "i", "")
+	stored, err := h.instances.Load(t.Context(), "i", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	terminate := &history.ExecutionTerminated{Header: header(-1), Reason: new("enough")}
-	if err := h.terminateUnstarted(t.Context(), "i", stored, terminate); err != nil {
+	if err := h.instances.TerminateUnstarted(t.Context(), "i", stored, terminate); err != nil {
 		t.Fatal(err)
 	}
 	start := startMessage("i", "e", `1`)
-	_, _, err = h.appendHistory(t.Context(), start.Target, mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start})), "")
+	_, _, err = h.instances.Histories.Append(t.Context(), start.Target, mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start})), "", nil)
 	if !errors.Is(err, provider.ErrSessionLost) {
 		t.Errorf("the late checkpoint ended with %v, want %v", err, provider.ErrSessionLost)
 	}
@@ -80,16 +81,16 @@ func TestTerminate_OfAnInstanceThatHasNotStartedKeepsItFromStarting(t *testing.T
 	}
 	// The message that says so may come again, and be held against what is stored
 	// now or what was stored before.
-	if err := h.terminateUnstarted(t.Context(), "i", stored, terminate); !store.IsConflict(err) {
+	if err := h.instances.TerminateUnstarted(t.Context(), "i", stored, terminate); !store.IsConflict(err) {
 		t.Errorf("terminating it with what was stored before ended with %v, want a conflict", err)
 	}
-	if stored, err = h.loadInstance(t.Context(), "i", ""); err != nil {
+	if stored, err = h.instances.Load(t.Context(), "i", ""); err != nil {
 		t.Fatal(err)
 	}
-	if stored.etag == "" || stored.known.started {
-		t.Errorf("the history has the sentinel %q and %d events", stored.etag, len(stored.events))
+	if stored.ETag == "" || stored.Known.Started {
+		t.Errorf("the history has the sentinel %q and %d events", stored.ETag, len(stored.Events))
 	}
-	if err := h.terminateUnstarted(t.Context(), "i", stored, terminate); err != nil {
+	if err := h.instances.TerminateUnstarted(t.Context(), "i", stored, terminate); err != nil {
 		t.Errorf("terminating it again ended with %v", err)
 	}
 }
@@ -99,11 +100,11 @@ func TestTerminate_OfAnInstanceThatHasNotStartedLeavesTheIDFree(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	mustStart(t, h, "i", "e1", `1`)
-	stored, err := h.loadInstance(t.Context(), "i", "")
+	stored, err := h.instances.Load(t.Context(), "i", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.terminateUnstarted(t.Context(), "i", stored, &history.ExecutionTerminated{Header: header(-1)}); err != nil {
+	if err := h.instances.TerminateUnstarted(t.Context(), "i", stored, &history.ExecutionTerminated{Header: header(-1)}); err != nil {
 		t.Fatal(err)
 	}
 	mustStart(t, h, "i", "e2", `2`)
@@ -144,12 +145,12 @@ func TestInstanceRow_IsToldOfASuspensionThatItMissed(t *testing.T) {
 	if err := item.Session.Release(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	stored, err := h.loadInstance(t.Context(), "i", "e")
+	stored, err := h.instances.Load(t.Context(), "i", "e")
 	if err != nil {
 		t.Fatal(err)
 	}
-	mustAppend(t, h, item.Instance, len(started), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.etag)
-	h.forget("i") // as if another worker had done that
+	mustAppend(t, h, item.Instance, len(started), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.ETag)
+	h.instances.Forget("i") // as if another worker had done that
 	raised := provider.TaskMessage{Target: item.Instance, Event: &history.EventRaised{Header: header(-1), Name: "else"}}
 	if err := h.Send(t.Context(), raised); err != nil {
 		t.Fatal(err)
@@ -174,12 +175,12 @@ func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
 	t.Parallel()
 	goOn := func(ev history.Event, status history.RuntimeStatus) func(t *testing.T, h *TaskHub) {
 		return func(t *testing.T, h *TaskHub) {
-			stored, err := h.loadInstance(t.Context(), "i", "")
+			stored, err := h.instances.Load(t.Context(), "i", "")
 			if err != nil {
 				t.Error(err)
 				return
 			}
-			mustAppend(t, h, stored.row.State.Instance, len(stored.events), episode(nil, ev), stored.etag)
+			mustAppend(t, h, stored.Row.State.Instance, len(stored.Events), episode(nil, ev), stored.ETag)
 			mustMerge(t, h, "i", "", status)
 		}
 	}
@@ -256,18 +257,18 @@ func TestInstanceRow_IsNotLeftToAnEarlierGeneration(t *testing.T) {
 	mustStart(t, h, "i", "e1", `1`)
 	item := mustNext(t, h)
 	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
-	stored, err := other.loadInstance(t.Context(), "i", "")
+	stored, err := other.instances.Load(t.Context(), "i", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	second, third := startMessage("i", "e2", `2`), startMessage("i", "e3", `3`)
-	mustAppend(t, other, second.Target, 0, episode([]provider.TaskMessage{second}), stored.etag)
-	h.forget("i")
+	mustAppend(t, other, second.Target, 0, episode([]provider.TaskMessage{second}), stored.ETag)
+	h.instances.Forget("i")
 	raise(t, h, "i", "go", `1`)
 	item = mustNext(t, h)
 	late.Store(true)
 	mustCommit(t, item, &provider.Checkpoint{Instance: third.Target, ContinuedAsNew: true, NewEvents: episode([]provider.TaskMessage{third})})
-	row, err := h.readInstanceRow(t.Context(), "i")
+	row, err := h.instances.Rows.Read(t.Context(), "i")
 	if err != nil || row.State.Instance.ExecutionID != "e3" || late.Load() {
 		t.Errorf("the row is %+v, %v, want one of e3", row, err)
 	}
@@ -339,24 +340,24 @@ func TestAppendHistory_AfterSomebodyElseDoesNotGoOn(t *testing.T) {
 			return resp, err
 		}
 		resp.Body.Close()
-		stored, err := other.loadInstance(t.Context(), "i", "e")
+		stored, err := other.instances.Load(t.Context(), "i", "e")
 		if err != nil {
 			t.Error(err)
 			return nil, err
 		}
-		mustAppend(t, other, start.Target, len(first), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.etag)
+		mustAppend(t, other, start.Target, len(first), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.ETag)
 		return nil, errLost
 	}
 	cfg.Transport = transport
 	h := openHub(t, cfg)
 	mustStart(t, other, "i", "e", `1`)
 	etag := mustAppend(t, h, start.Target, 0, first, "")
-	_, _, err := h.appendHistory(t.Context(), start.Target, mustRows(t, h, start.Target, len(first), episode(nil)), etag)
+	_, _, err := h.instances.Histories.Append(t.Context(), start.Target, mustRows(t, h, start.Target, len(first), episode(nil)), etag, nil)
 	if !errors.Is(err, provider.ErrSessionLost) || !lost.Load() {
 		t.Errorf("what was to follow ended with %v, want %v", err, provider.ErrSessionLost)
 	}
-	stored, err := other.loadInstance(t.Context(), "i", "e")
-	if err != nil || stored.known.status != history.Suspended || len(stored.events) != len(first)+3 {
+	stored, err := other.instances.Load(t.Context(), "i", "e")
+	if err != nil || stored.Known.Status != history.Suspended || len(stored.Events) != len(first)+3 {
 		t.Errorf("the history is %+v, %v, want that of who went on", stored, err)
 	}
 }
@@ -387,11 +388,11 @@ func TestAppendHistory_DoesNotBeginAnewWhatWasPurged(t *testing.T) {
 	h := openHub(t, cfg)
 	mustStart(t, other, "i", "e", `1`)
 	start := startMessage("i", "e", `1`)
-	_, _, err := h.appendHistory(t.Context(), start.Target, mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start})), "")
+	_, _, err := h.instances.Histories.Append(t.Context(), start.Target, mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start})), "", nil)
 	if err == nil || !away.Load() {
 		t.Error("the history begins once more")
 	}
-	if rows := storedRows(t, h.historyTable, "i"); len(rows) > 0 {
+	if rows := storedRows(t, h.instances.Histories.Table, "i"); len(rows) > 0 {
 		t.Errorf("there are %d rows", len(rows))
 	}
 }
@@ -426,14 +427,14 @@ func TestInstanceRow_IsLeftAloneByAllThatIsLate(t *testing.T) {
 	go func() {
 		done <- item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: second})
 	}()
-	var stored *loadedInstance
+	var stored *instances.Instance
 	eventually(t, "both checkpoints are in the history, and a row is on its way", 20*time.Second, func() (ok bool) {
 		var err error
-		stored, err = other.loadInstance(t.Context(), "i", "")
-		return err == nil && len(stored.events) == len(first)+len(second) && away.Load()
+		stored, err = other.instances.Load(t.Context(), "i", "")
+		return err == nil && len(stored.Events) == len(first)+len(second) && away.Load()
 	})
 	end := &history.ExecutionCompleted{Header: header(0), Status: history.Completed}
-	mustAppend(t, other, item.Instance, len(stored.events), episode(nil, end), stored.etag)
+	mustAppend(t, other, item.Instance, len(stored.Events), episode(nil, end), stored.ETag)
 	mustMerge(t, other, "i", "", history.Completed)
 	close(back)
 	if err := errors.Join(<-done, item.Session.Release(t.Context())); err != nil {
@@ -453,7 +454,7 @@ func mustMerge(t *testing.T, h *TaskHub, id, executionID string, status history.
 	if executionID != "" {
 		row.SetString("ExecutionId", executionID)
 	}
-	if _, err := h.instancesTable.Merge(t.Context(), row, "*"); err != nil {
+	if _, err := h.instances.Rows.Table.Merge(t.Context(), row, "*"); err != nil {
 		t.Error(err)
 	}
 }
@@ -469,9 +470,9 @@ func TestTerminate_OfAnInstanceThatHasNotStartedSparesTheNextOfItsID(t *testing.
 	var away atomic.Bool
 	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		if call.Name == "MergeEntity" && !away.Swap(true) {
-			stored, err := other.loadInstance(t.Context(), "i", "")
+			stored, err := other.instances.Load(t.Context(), "i", "")
 			if err == nil {
-				err = other.terminateUnstarted(t.Context(), "i", stored, terminate)
+				err = other.instances.TerminateUnstarted(t.Context(), "i", stored, terminate)
 			}
 			if err != nil {
 				t.Error(err)
@@ -483,11 +484,11 @@ func TestTerminate_OfAnInstanceThatHasNotStartedSparesTheNextOfItsID(t *testing.
 	cfg.Transport = transport
 	h := openHub(t, cfg)
 	mustStart(t, other, "i", "e1", `1`)
-	stored, err := h.loadInstance(t.Context(), "i", "")
+	stored, err := h.instances.Load(t.Context(), "i", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.terminateUnstarted(t.Context(), "i", stored, terminate); !store.IsConflict(err) {
+	if err := h.instances.TerminateUnstarted(t.Context(), "i", stored, terminate); !store.IsConflict(err) {
 		t.Errorf("terminating what was replaced ended with %v, want a conflict", err)
 	}
 	if got := runtimeStatus(t, h, "i"); got != history.Pending || !away.Load() {
@@ -497,7 +498,7 @@ func TestTerminate_OfAnInstanceThatHasNotStartedSparesTheNextOfItsID(t *testing.
 
 func mustRows(t *testing.T, h *TaskHub, instance history.OrchestrationInstance, ordinal int, events []history.Event) []wire.Row {
 	t.Helper()
-	rows, err := h.offloadedRows(t.Context(), instance.InstanceID, instance.ExecutionID, ordinal, events)
+	rows, err := h.instances.Histories.Encode(t.Context(), instance.InstanceID, instance.ExecutionID, ordinal, events)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -507,7 +508,7 @@ func mustRows(t *testing.T, h *TaskHub, instance history.OrchestrationInstance, 
 // mustAppend appends events to a history and returns the sentinel's ETag.
 func mustAppend(t *testing.T, h *TaskHub, instance history.OrchestrationInstance, ordinal int, events []history.Event, etag string) string {
 	t.Helper()
-	etag, _, err := h.appendHistory(t.Context(), instance, mustRows(t, h, instance, ordinal, events), etag)
+	etag, _, err := h.instances.Histories.Append(t.Context(), instance, mustRows(t, h, instance, ordinal, events), etag, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

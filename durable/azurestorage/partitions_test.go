@@ -209,11 +209,11 @@ func TestSession_TakesBackWhatItSentWhenItIsLost(t *testing.T) {
 	runHub(t, h)
 	mustStart(t, h, "split", "e1", `1`)
 	item := mustNext(t, h)
-	other, err := h.offloadedRows(t.Context(), "split", "e1", 0, episode(item.Messages))
+	other, err := h.instances.Histories.Encode(t.Context(), "split", "e1", 0, episode(item.Messages))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := h.appendHistory(t.Context(), item.Instance, other, ""); err != nil {
+	if _, _, err := h.instances.Histories.Append(t.Context(), item.Instance, other, "", nil); err != nil {
 		t.Fatal(err)
 	}
 	ev, msg := schedule(item, 0, `["x"]`)

@@ -54,19 +54,12 @@ func (o *overdueStarts) look(ctx context.Context) error {
 		return nil
 	}
 	before := time.Now().Add(-startOverdue)
-	rows, continuation, err := h.instancesTable.Page(ctx, store.Query{
-		Filter:  statusCondition([]history.RuntimeStatus{history.Pending}) + " and LastUpdatedTime lt " + odataTime(before),
-		Columns: wire.InstanceColumns(provider.Fetch{}), Top: overdueAtOnce, Continuation: o.continuation,
-	})
+	rows, continuation, err := h.instances.Rows.PendingSince(ctx, before, o.continuation, overdueAtOnce)
 	if err != nil {
 		return err
 	}
 	o.continuation = continuation
-	for _, raw := range rows {
-		row, err := wire.DecodeInstanceRow(raw)
-		if err != nil {
-			continue // who reads it by its ID is told
-		}
+	for _, row := range rows {
 		instance := row.State.Instance
 		if !quiet[h.partitionOf(instance.InstanceID)] || h.inbox.hasStart(instance) || o.sent[instance.ExecutionID] || !isOverdue(&row.State, time.Now()) {
 			continue
@@ -106,13 +99,13 @@ func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
 // execution is the same, so that it is run once even if there is another message. An
 // instance whose input is gone fails.
 func (h *TaskHub) startAgain(ctx context.Context, pending history.OrchestrationInstance) error {
-	row, err := h.fetchInstanceRow(ctx, pending.InstanceID, provider.Fetch{Input: true})
+	row, err := h.instances.Rows.Fetch(ctx, pending.InstanceID, provider.Fetch{Input: true})
 	if err != nil || row == nil || row.State.Instance != pending || row.State.Status != history.Pending {
 		return err
 	}
-	switch err := h.resolveState(ctx, row, wire.MaxDecompressed); {
+	switch err := h.instances.Rows.Resolve(ctx, row, wire.MaxDecompressed); {
 	case store.IsBlobGone(err):
-		return h.failUnstarted(ctx, pending, err)
+		return h.instances.FailUnstarted(ctx, pending, err)
 	case err != nil:
 		return err
 	}

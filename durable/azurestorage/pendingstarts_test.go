@@ -14,7 +14,7 @@ import (
 // mustLoseBlobs deletes all blobs of an instance.
 func mustLoseBlobs(t *testing.T, h *TaskHub, id string) {
 	t.Helper()
-	blobs, err := h.blobsOf(t.Context(), id)
+	blobs, err := h.instances.BlobsOf(t.Context(), id)
 	if err == nil {
 		err = h.largeMessages.RemoveAll(t.Context(), blobs)
 	}
@@ -41,7 +41,7 @@ func TestPendingStart_FailsWhenItsInputIsGone(t *testing.T) {
 	if err != nil || state.Status != history.Failed || !strings.Contains(store.Value(state.Output), "i/message-") {
 		t.Errorf("%+v, %v; want it failed and the blob named", state, err)
 	}
-	_, _, err = h.appendHistory(t.Context(), pending.Target, mustRows(t, h, pending.Target, 0, episode([]provider.TaskMessage{startMessage("i", "e1", `1`)})), "")
+	_, _, err = h.instances.Histories.Append(t.Context(), pending.Target, mustRows(t, h, pending.Target, 0, episode([]provider.TaskMessage{startMessage("i", "e1", `1`)})), "", nil)
 	if !errors.Is(err, provider.ErrSessionLost) {
 		t.Errorf("its first checkpoint ended with %v, want %v", err, provider.ErrSessionLost)
 	}
@@ -61,7 +61,7 @@ func TestPendingStart_DoesNotFailIfItHasBegun(t *testing.T) {
 		if execution != "e1" {
 			notes[wire.FirstExecutionColumn] = "e1"
 		}
-		if _, _, err := h.appendNoting(t.Context(), first.Target, mustRows(t, h, first.Target, 0, episode([]provider.TaskMessage{first})), "", notes); err != nil {
+		if _, _, err := h.instances.Histories.Append(t.Context(), first.Target, mustRows(t, h, first.Target, 0, episode([]provider.TaskMessage{first})), "", notes); err != nil {
 			t.Fatal(err)
 		}
 		if err := h.startAgain(t.Context(), history.OrchestrationInstance{InstanceID: id, ExecutionID: "e1"}); err != nil {
@@ -89,15 +89,15 @@ func TestLoadInstance_LeavesOutTheHistoryOfAPurgedInstance(t *testing.T) {
 			mustStart(t, h, id, tt.row, `1`)
 		}
 		start := startMessage(id, "e1", large)
-		if _, _, err := h.appendHistory(t.Context(), start.Target, mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start})), ""); err != nil {
+		if _, _, err := h.instances.Histories.Append(t.Context(), start.Target, mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start})), "", nil); err != nil {
 			t.Fatal(err)
 		}
 		mustLoseBlobs(t, h, id)
 		for _, wanted := range []string{"e1", ""} {
-			loaded, err := h.loadInstance(t.Context(), id, wanted)
+			loaded, err := h.instances.Load(t.Context(), id, wanted)
 			switch {
 			case !tt.wants && store.IsBlobGone(err):
-			case tt.wants && err == nil && !loaded.known.started && len(loaded.events) == 0 && loaded.etag != "" && loaded.executionID == wanted:
+			case tt.wants && err == nil && !loaded.Known.Started && len(loaded.Events) == 0 && loaded.ETag != "" && loaded.ExecutionID == wanted:
 			default:
 				t.Errorf("%s: loading execution %q returned %+v, %v", id, wanted, loaded, err)
 			}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -31,7 +30,7 @@ func endLarge(t testing.TB, h *TaskHub, id string) {
 func leftOf(t testing.TB, h *TaskHub, id string) []string {
 	t.Helper()
 	var left []string
-	for _, table := range []*store.Table{h.historyTable, h.instancesTable} {
+	for _, table := range []*store.Table{h.instances.Histories.Table, h.instances.Rows.Table} {
 		for _, raw := range storedRows(t, table, id) {
 			left = append(left, string(raw))
 		}
@@ -103,14 +102,14 @@ func TestPurge_RemovesHistoriesThatNoTransactionTakes(t *testing.T) {
 	// A shorter execution leaves rows of the longer one behind.
 	mustStart(t, h, "long", "e2", `2`)
 	commitEnd(t, mustNext(t, h), 0, `2`)
-	if n := len(storedRows(t, h.historyTable, "long")); n != 335 {
+	if n := len(storedRows(t, h.instances.Histories.Table, "long")); n != 335 {
 		t.Fatalf("%d rows, want the 334 events of the longer execution and the sentinel", n)
 	}
 	if err := h.Purge(t.Context(), "long", nil); err != nil {
 		t.Fatal(err)
 	}
 	// There is no container for blobs yet, which is no obstacle.
-	if rows := storedRows(t, h.historyTable, "long"); len(rows) > 0 || len(storedRows(t, h.instancesTable, "long")) > 0 {
+	if rows := storedRows(t, h.instances.Histories.Table, "long"); len(rows) > 0 || len(storedRows(t, h.instances.Rows.Table, "long")) > 0 {
 		t.Errorf("left: %q and perhaps the instance row", rows)
 	}
 	mustStart(t, h, "long", "e3", `3`)
@@ -145,7 +144,7 @@ func TestPurge_CanBeCutOffAnywhere(t *testing.T) {
 		dying := openHub(t, dyingCfg)
 		dying.created.Store(true)
 		if completed = dying.Purge(t.Context(), id, nil) == nil; !completed {
-			if rows := storedRows(t, h.instancesTable, id); len(rows) != 1 {
+			if rows := storedRows(t, h.instances.Rows.Table, id); len(rows) != 1 {
 				t.Fatalf("cut off after %d requests: %d instance rows, want 1", n, len(rows))
 			}
 			if err := h.Purge(t.Context(), id, nil); err != nil {
@@ -208,11 +207,11 @@ func mustSpareWhatBegan(t *testing.T, n int) (began bool) {
 	if !errors.Is(err, provider.ErrInstanceChanged) && (err == nil || !strings.Contains(err.Error(), "changed since")) {
 		t.Errorf("begun before request %d: the purge ended with %v, want that the instance has changed", n, err)
 	}
-	stored, loadErr := worker.loadInstance(t.Context(), "i", "")
-	if loadErr != nil || len(stored.events) != 3 || stored.executionID != "e2" || stored.row == nil || stored.row.State.Instance.ExecutionID != "e2" {
+	stored, loadErr := worker.instances.Load(t.Context(), "i", "")
+	if loadErr != nil || len(stored.Events) != 3 || stored.ExecutionID != "e2" || stored.Row == nil || stored.Row.State.Instance.ExecutionID != "e2" {
 		t.Fatalf("begun before request %d: of the second execution there is %+v, %v", n, stored, loadErr)
 	}
-	if got := store.Value(stored.events[1].(*history.ExecutionStarted).Input); got != input {
+	if got := store.Value(stored.Events[1].(*history.ExecutionStarted).Input); got != input {
 		t.Errorf("begun before request %d: its input has %d bytes, want %d", n, len(got), len(input))
 	}
 	return true
@@ -232,15 +231,15 @@ func TestPurge_LeavesAHistoryWholeThatHasGoneOn(t *testing.T) {
 		events = append(events, episode(nil)...)
 	}
 	etag := mustAppend(t, h, start.Target, 0, events, "")
-	versions, err := h.historyVersions(t.Context(), "i")
+	versions, err := h.instances.Histories.Versions(t.Context(), "i")
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustAppend(t, h, start.Target, len(events), episode(nil), etag)
-	if err := h.purgeHistory(t.Context(), "i", versions); !store.IsConflict(err) {
+	if err := h.instances.Histories.Remove(t.Context(), "i", versions); !store.IsConflict(err) {
 		t.Errorf("the purge ended with %v, want a conflict", err)
 	}
-	if got, want := len(storedRows(t, h.historyTable, "i")), len(events)+2+1; got != want {
+	if got, want := len(storedRows(t, h.instances.Histories.Table, "i")), len(events)+2+1; got != want {
 		t.Errorf("%d rows are left, want %d", got, want)
 	}
 }
@@ -250,17 +249,19 @@ func TestPurge_BearsThatRowsAreGone(t *testing.T) {
 	h := openHub(t, testConfig(t))
 	runHub(t, h)
 	endLarge(t, h, "i")
-	keys, err := h.historyVersions(t.Context(), "i")
+	keys, err := h.instances.Histories.Versions(t.Context(), "i")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.historyTable.Remove(t.Context(), wire.Row{PartitionKey: "i", RowKey: keys[1].rowKey}); err != nil {
+	if err := h.instances.Histories.Table.Remove(t.Context(), wire.Row{PartitionKey: "i", RowKey: keys[1].RowKey}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.purgeHistory(t.Context(), "i", slices.Concat(keys, []rowVersion{{"never", "*"}})); err != nil {
+	never := keys[1]
+	never.RowKey = "never"
+	if err := h.instances.Histories.Remove(t.Context(), "i", append(keys, never)); err != nil {
 		t.Error(err)
 	}
-	if left := storedRows(t, h.historyTable, "i"); len(left) > 0 {
+	if left := storedRows(t, h.instances.Histories.Table, "i"); len(left) > 0 {
 		t.Errorf("%d rows are left", len(left))
 	}
 }

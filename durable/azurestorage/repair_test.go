@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"testing"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -30,20 +31,20 @@ func TestRepair_PutsTheRowOfAnEarlierGenerationRight(t *testing.T) {
 		if tt.status == history.Running {
 			row := wire.Row{PartitionKey: wire.EscapeKey(id)}
 			row.SetString("RuntimeStatus", "Running")
-			if _, err := h.instancesTable.Merge(t.Context(), row, "*"); err != nil {
+			if _, err := h.instances.Rows.Table.Merge(t.Context(), row, "*"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		start := startMessage(id, "e2", `2`)
 		events := episode([]provider.TaskMessage{start}, &history.ExecutionCompleted{Header: header(0), Status: history.Completed, Result: new(`"done"`)})
-		rows, err := h.offloadedRows(t.Context(), id, "e2", 0, events)
+		rows, err := h.instances.Histories.Encode(t.Context(), id, "e2", 0, events)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := h.appendNoting(t.Context(), start.Target, rows, "", map[string]string{wire.FirstExecutionColumn: tt.first}); err != nil {
+		if _, _, err := h.instances.Histories.Append(t.Context(), start.Target, rows, "", map[string]string{wire.FirstExecutionColumn: tt.first}); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.repairCurrent(t.Context(), id); err != nil {
+		if err := h.instances.RepairCurrent(t.Context(), id); err != nil {
 			t.Fatal(err)
 		}
 		state, err := h.Instance(t.Context(), id, provider.Fetch{Output: true})
@@ -80,27 +81,27 @@ func TestRepair_PutsTheRowOfARunningInstanceRight(t *testing.T) {
 		if tt.row != "" {
 			row := wire.Row{PartitionKey: wire.EscapeKey(id)}
 			row.SetString("RuntimeStatus", tt.row)
-			if _, err := h.instancesTable.Merge(t.Context(), row, "*"); err != nil {
+			if _, err := h.instances.Rows.Table.Merge(t.Context(), row, "*"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		start := startMessage(id, "e1", `1`)
-		rows, err := h.offloadedRows(t.Context(), id, "e1", 0, episode([]provider.TaskMessage{start}, tt.fresh...))
+		rows, err := h.instances.Histories.Encode(t.Context(), id, "e1", 0, episode([]provider.TaskMessage{start}, tt.fresh...))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := h.appendHistory(t.Context(), start.Target, rows, ""); err != nil {
+		if _, _, err := h.instances.Histories.Append(t.Context(), start.Target, rows, "", nil); err != nil {
 			t.Fatal(err)
 		}
-		h.forget(id)
-		stored, err := h.loadInstance(t.Context(), id, "e1")
+		h.instances.Forget(id)
+		stored, err := h.instances.Load(t.Context(), id, "e1")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.repairRunning(t.Context(), id, stored); err != nil {
+		if err := h.instances.RepairRunning(t.Context(), id, stored); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.repairCurrent(t.Context(), id); err != nil { // it is right already
+		if err := h.instances.RepairCurrent(t.Context(), id); err != nil { // it is right already
 			t.Fatal(err)
 		}
 		state, err := h.Instance(t.Context(), id, provider.Fetch{})
@@ -120,36 +121,36 @@ func TestRepair_LeavesWhatHasChangedSinceItWasRead(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	for id, tt := range map[string]struct {
-		change func(t *testing.T, stored *loadedInstance)
+		change func(t *testing.T, stored *instances.Instance)
 		want   history.RuntimeStatus
 	}{
-		"suspended": {func(t *testing.T, stored *loadedInstance) {
-			mustAppend(t, h, stored.row.State.Instance, len(stored.events), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.etag)
-			if err := h.repairCurrent(t.Context(), "suspended"); err != nil {
+		"suspended": {func(t *testing.T, stored *instances.Instance) {
+			mustAppend(t, h, stored.Row.State.Instance, len(stored.Events), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.ETag)
+			if err := h.instances.RepairCurrent(t.Context(), "suspended"); err != nil {
 				t.Fatal(err)
 			}
-			row, err := h.readInstanceRow(t.Context(), "suspended")
+			row, err := h.instances.Rows.Read(t.Context(), "suspended")
 			if err != nil {
 				t.Fatal(err)
 			}
-			stored.row = row
+			stored.Row = row
 		}, history.Suspended},
-		"touched": {func(t *testing.T, _ *loadedInstance) {
+		"touched": {func(t *testing.T, _ *instances.Instance) {
 			mustMerge(t, h, "touched", "", history.Pending)
 		}, history.Running},
 	} {
 		mustStart(t, h, id, "e", `1`)
 		start := startMessage(id, "e", `1`)
 		mustAppend(t, h, start.Target, 0, episode([]provider.TaskMessage{start}), "")
-		stored, err := h.loadInstance(t.Context(), id, "")
+		stored, err := h.instances.Load(t.Context(), id, "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		tt.change(t, stored)
-		if err := h.repairRunning(t.Context(), id, stored); err == nil {
+		if err := h.instances.RepairRunning(t.Context(), id, stored); err == nil {
 			t.Errorf("%s: the row was put right although something has changed", id)
 		}
-		if err := h.repairCurrent(t.Context(), id); err != nil { // when it comes once more
+		if err := h.instances.RepairCurrent(t.Context(), id); err != nil { // when it comes once more
 			t.Fatal(err)
 		}
 		if got := runtimeStatus(t, h, id); got != tt.want {
@@ -168,7 +169,7 @@ func TestRepair_InsertsTheRowOfAChildThatGoesOn(t *testing.T) {
 	}
 	start := startMessage("i", "e1", `1`)
 	mustAppend(t, h, start.Target, 0, episode([]provider.TaskMessage{start}), "")
-	if err := h.repairCurrent(t.Context(), "i"); err != nil {
+	if err := h.instances.RepairCurrent(t.Context(), "i"); err != nil {
 		t.Fatal(err)
 	}
 	if got := runtimeStatus(t, h, "i"); got != history.Running {
@@ -187,15 +188,15 @@ func TestRepair_OfAMissingRowReplacesNone(t *testing.T) {
 	start := startMessage("i", "e1", `1`)
 	end := &history.ExecutionCompleted{Header: header(0), Status: history.Completed}
 	mustAppend(t, h, start.Target, 0, episode([]provider.TaskMessage{start}, end), "")
-	stored, err := h.loadInstance(t.Context(), "i", "")
+	stored, err := h.instances.Load(t.Context(), "i", "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	mustStart(t, h, "i", "e2", `2`)
-	if err := h.repairEnded(t.Context(), "i", stored); !store.IsConflict(err) {
+	if err := h.instances.RepairEnded(t.Context(), "i", stored); !store.IsConflict(err) {
 		t.Errorf("the repair ended with %v, want a conflict", err)
 	}
-	row, err := h.readInstanceRow(t.Context(), "i")
+	row, err := h.instances.Rows.Read(t.Context(), "i")
 	if err != nil || row.State.Instance.ExecutionID != "e2" || row.State.Status != history.Pending {
 		t.Errorf("the row is %+v, %v, want that of what is to start", row, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
@@ -77,7 +78,7 @@ func BenchmarkReplayOfStoredRows(b *testing.B) {
 		}
 		load := func(b *testing.B) []history.Event {
 			var scanner wire.RowScanner
-			known := newKnownEvents()
+			known := instances.NewKnownEvents()
 			events := make([]history.Event, len(raw))
 			for i, r := range raw {
 				row, err := scanner.Row(r)
@@ -87,7 +88,7 @@ func BenchmarkReplayOfStoredRows(b *testing.B) {
 				if events[i], err = row.Event(); err != nil {
 					b.Fatal(err)
 				}
-				known.add(events[i])
+				known.Add(events[i])
 			}
 			return events
 		}

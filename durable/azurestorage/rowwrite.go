@@ -2,39 +2,16 @@ package azurestorage
 
 import (
 	"context"
-	"slices"
-	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
-	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// maxRowAttempts is how often the instance row is read again because somebody
-// else changed it.
-const maxRowAttempts = 5
-
-// rowUpdate is the writing of an instance's row after a checkpoint.
-type rowUpdate struct {
-	hub *TaskHub
-	cp  *provider.Checkpoint
-	row *wire.InstanceRow // as it is known to be, nil if it is not
-	// before is the execution that the row was of when it was last known.
-	before string
-	// sentinel is the ETag that the checkpoint has left the history's sentinel with.
-	sentinel string
-	// events are what to tell the row of, with their history rows; rows is nil
-	// if they are yet to be made.
-	events []history.Event
-	rows   []wire.Row
-	// replaced are blobs that are to be deleted, which the row must not name any more.
-	replaced []string
-	end      *provider.InstanceState // if the row tells of an end, and all is known of it
-
-	// If it is done in the background, done is closed at the end.
-	done    chan struct{}
-	written *wire.InstanceRow // nil if it is not known what became of the row
+// A lateRow is an instance row that is being written in the background.
+type lateRow struct {
+	done chan struct{}     // closed at the end
+	row  *wire.InstanceRow // nil if it is not known what became of it
 }
 
 // writeInstanceRow makes the instance row say what the checkpoint changed. The
@@ -45,10 +22,10 @@ type rowUpdate struct {
 // the execution ends it returns how, unless the row does not tell that.
 func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint, rows []wire.Row) (end *provider.InstanceState, err error) {
 	if u := s.updateOfRow(cp, rows); u != nil {
-		s.loaded.row, err = u.do(ctx)
-		end = u.end
+		s.loaded.Row, err = u.Do(ctx)
+		end = u.End
 	}
-	s.hub.rows.put(s.slot.id, s.loaded.row)
+	s.hub.instances.CachedRows.Put(s.slot.id, s.loaded.Row)
 	return end, err
 }
 
@@ -59,16 +36,17 @@ func (s *session) writeInstanceRow(ctx context.Context, cp *provider.Checkpoint,
 func (s *session) writeInstanceRowLater(ctx context.Context, cp *provider.Checkpoint, rows []wire.Row) error {
 	u := s.updateOfRow(cp, rows)
 	if u == nil {
-		s.hub.rows.put(s.slot.id, s.loaded.row)
+		s.hub.instances.CachedRows.Put(s.slot.id, s.loaded.Row)
 		s.removeTaken(ctx)
 		return nil
 	}
+	late := &lateRow{done: make(chan struct{})}
 	write := func(ctx context.Context) (err error) {
-		defer close(u.done)
-		u.written, err = u.do(ctx)
+		defer close(late.done)
+		late.row, err = u.Do(ctx)
 		return err
 	}
-	s.behind = u
+	s.late = late
 	taken := s.current
 	r := s.slot.partition.currentReading()
 	background := func() {
@@ -95,247 +73,18 @@ func (s *session) writeInstanceRowLater(ctx context.Context, cp *provider.Checkp
 // awaitRow waits until the row is written that is being written in the
 // background.
 func (s *session) awaitRow() {
-	if s.behind == nil {
+	if s.late == nil {
 		return
 	}
-	<-s.behind.done
-	s.loaded.row, s.behind = s.behind.written, nil
+	<-s.late.done
+	s.loaded.Row, s.late = s.late.row, nil
 	if !s.failed {
-		s.hub.rows.put(s.slot.id, s.loaded.row)
+		s.hub.instances.CachedRows.Put(s.slot.id, s.loaded.Row)
 	}
 }
 
 // updateOfRow returns what is to be done to the row, nil if nothing is.
-func (s *session) updateOfRow(cp *provider.Checkpoint, rows []wire.Row) *rowUpdate {
+func (s *session) updateOfRow(cp *provider.Checkpoint, rows []wire.Row) *instances.RowUpdate {
 	s.awaitRow()
-	if s.loaded.row != nil {
-		s.loaded.rowOf = s.loaded.row.State.Instance.ExecutionID
-	}
-	u := &rowUpdate{hub: s.hub, cp: cp, row: s.loaded.row, before: s.loaded.rowOf, sentinel: s.loaded.etag, events: cp.NewEvents, rows: rows, replaced: s.loaded.replaced, done: make(chan struct{})}
-	_, changes := statusAfter(cp.NewEvents)
-	behind := !changes && s.loaded.rowIsBehind()
-	if !behind && saysNothingNew(u.row, cp, s.hub.cfg.LastUpdatedTolerance) || s.isReplaced(cp) {
-		return nil
-	}
-	if behind || u.missedStart() {
-		u.events, u.rows = s.loaded.events, nil
-	}
-	return u
-}
-
-// do writes the row and returns it, nil if there is an error. It is nil, too, if the row
-// is left alone: the session may have another checkpoint to tell, which is as late, and
-// must not do so by the ETag of what others wrote.
-func (u *rowUpdate) do(ctx context.Context) (*wire.InstanceRow, error) {
-	id := u.cp.Instance.InstanceID
-	if u.rows == nil {
-		var err error
-		if u.rows, err = u.hub.offloadedRows(ctx, id, u.cp.Instance.ExecutionID, 0, u.events); err != nil {
-			return nil, err
-		}
-	}
-	now := history.Ticks(time.Now())
-	for n := 1; ; n++ {
-		e := wire.EncodeInstanceCheckpoint(wire.InstanceCheckpoint{
-			Instance: u.cp.Instance, TaskHub: u.hub.cfg.TaskHub, Events: u.events, Rows: u.rows,
-			BlobURL: u.hub.blobURL, CustomStatus: u.cp.CustomStatus, Now: now, IsNew: u.isNew(), Replaced: u.replaced,
-		})
-		etag, err := u.merge(ctx, e)
-		if err == nil {
-			row := u.after(etag)
-			u.end = u.ending(row, &e, now)
-			return row, nil
-		}
-		if !store.IsConflict(err) && !store.IsNotFound(err) || n == maxRowAttempts {
-			return nil, err
-		}
-		if u.row, err = u.hub.readInstanceRow(ctx, id); err != nil {
-			return nil, err
-		}
-		over, err := u.isOver(ctx)
-		if err != nil {
-			return nil, err
-		}
-		if over {
-			u.hub.log.Warn("SplitBrainDetected", "instanceId", id, "executionId", u.cp.Instance.ExecutionID,
-				"details", "the instance row is for a newer checkpoint to write and is left alone")
-			return nil, nil
-		}
-	}
-}
-
-// again does it later, beside others who may, if the row is still the checkpoint's
-// business. Where the attempts before had got to is forgotten.
-func (u *rowUpdate) again(ctx context.Context) (err error) {
-	other := *u
-	if other.row, err = u.hub.readInstanceRow(ctx, u.cp.Instance.InstanceID); err != nil {
-		return err
-	}
-	over, err := other.isOver(ctx)
-	if err == nil && !over {
-		_, err = other.do(ctx)
-	}
-	return err
-}
-
-// saysNothingNew reports whether a checkpoint need not be told to the instance
-// row: it changes no more than the time of the last update, and not by as much as
-// tolerance. .NET writes the row with every checkpoint.
-func saysNothingNew(row *wire.InstanceRow, cp *provider.Checkpoint, tolerance time.Duration) bool {
-	if row == nil || tolerance < 0 || row.State.Instance.ExecutionID != cp.Instance.ExecutionID {
-		return false
-	}
-	if _, changes := statusAfter(cp.NewEvents); changes || row.State.Status == history.Pending {
-		return false
-	}
-	since := lastUpdate(cp).Sub(row.State.LastUpdatedAt)
-	return since < tolerance && customStatusText(row.State.CustomStatus) == customStatusText(cp.CustomStatus)
-}
-
-// lastUpdate returns the time that a checkpoint gives as its own.
-func lastUpdate(cp *provider.Checkpoint) time.Time {
-	return cp.NewEvents[len(cp.NewEvents)-1].Head().Timestamp
-}
-
-func customStatusText(v *string) string {
-	if v == nil {
-		return wire.JSONNull
-	}
-	return *v
-}
-
-// statusAfter returns the status that the last of events to change it leads to;
-// changes is false if none does.
-func statusAfter(events []history.Event) (status history.RuntimeStatus, changes bool) {
-	for _, ev := range events {
-		if s, ok := history.StatusAfter(ev); ok {
-			status, changes = s, true
-		}
-	}
-	return status, changes
-}
-
-// rowIsBehind reports whether the row of an execution that goes on says another
-// status than its history: the worker that suspended or resumed the instance died
-// before it could tell the row, or somebody who rewound it did. The row is then told
-// of the whole history.
-func (l *loadedInstance) rowIsBehind() bool {
-	row := l.row
-	return row != nil && row.State.Instance.ExecutionID == l.executionID && l.known.started && l.known.ended == nil &&
-		row.State.Status != l.known.status
-}
-
-// isReplaced reports whether a client has put another execution in the place of
-// the one that the checkpoint goes on with, and that has yet to start.
-func (s *session) isReplaced(cp *provider.Checkpoint) bool {
-	return s.loaded.awaitsStart() && s.loaded.row.State.Instance.ExecutionID != "" && !startsExecution(cp)
-}
-
-func startsExecution(cp *provider.Checkpoint) bool {
-	return slices.ContainsFunc(cp.NewEvents, func(ev history.Event) bool { return ev.Type() == history.TypeExecutionStarted })
-}
-
-// missedStart reports whether the execution began with an earlier checkpoint
-// that did not get to tell the row, because the worker died, and this one does
-// not tell of it. The row is then told of the whole history.
-func (u *rowUpdate) missedStart() bool {
-	row := u.row
-	missed := row == nil || row.State.Status == history.Pending || row.State.Instance.ExecutionID != u.cp.Instance.ExecutionID
-	return missed && !startsExecution(u.cp)
-}
-
-// isNew reports whether the row is to be that of a new instance, which no client
-// started: there is none with its ID, or one that has ended.
-func (u *rowUpdate) isNew() bool {
-	row := u.row
-	return row == nil || row.State.Status.IsTerminal() && row.State.Instance.ExecutionID != u.cp.Instance.ExecutionID
-}
-
-// merge writes e to the row as it is known. When the fate of an attempt is
-// unknown the next one may find its own work, which looks like somebody else's;
-// merging again is harmless then.
-func (u *rowUpdate) merge(ctx context.Context, e wire.Row) (etag string, err error) {
-	err = store.Retry(ctx, "write row of instance "+u.cp.Instance.InstanceID, func(ctx context.Context) (err error) {
-		if u.row == nil {
-			etag, err = u.hub.instancesTable.Insert(ctx, e)
-		} else {
-			etag, err = u.hub.instancesTable.Merge(ctx, e, u.row.ETag)
-		}
-		return err
-	})
-	return etag, err
-}
-
-// ending returns how an execution ended of which a row was written, nil if that
-// is not all known: the row was not, or the output is in a blob.
-func (u *rowUpdate) ending(row *wire.InstanceRow, written *wire.Row, now time.Time) *provider.InstanceState {
-	if u.row == nil || row.TagsBlob != "" || !endsExecution(u.cp) {
-		return nil
-	}
-	end := row.State
-	end.Input, end.Output, end.CompletedAt = nil, nil, now
-	if output, ok := written.LookUp("Output"); ok {
-		if _, isBlob := wire.BlobNameFromURL(u.hub.largeMessages.URL, output); isBlob {
-			return nil
-		}
-		end.Output = &output
-	}
-	return &end
-}
-
-// isOver reports whether the row, which was read anew because somebody changed it,
-// is none of the checkpoint's business any more: the history has gone on, or a client
-// has put another execution in its place. Whoever went on with the history found the
-// row as it was then, and tells it what it lacks. When they wrote it is no sign, since
-// the clocks of workers differ. The history is looked at after the row: if it goes on
-// only now, the row is written after this and the ETag says so.
-func (u *rowUpdate) isOver(ctx context.Context) (bool, error) {
-	sentinel, err := u.hub.sentinelETag(ctx, u.cp.Instance.InstanceID)
-	return sentinel != u.sentinel || isOfAnother(u.row, u.before, u.cp), err
-}
-
-// isOfAnother reports whether a row, which may be missing, is of an execution that a
-// client has put in the place of the checkpoint's and the one before: it waits to
-// start, or it never will. What else it may be is an earlier generation, of which
-// somebody was late to tell it.
-func isOfAnother(row *wire.InstanceRow, before string, cp *provider.Checkpoint) bool {
-	if row == nil {
-		return false
-	}
-	switch row.State.Instance.ExecutionID {
-	case "", before, cp.Instance.ExecutionID:
-		return false
-	}
-	return row.State.Status == history.Pending || row.State.Status.IsTerminal()
-}
-
-func endsExecution(cp *provider.Checkpoint) bool {
-	for _, ev := range cp.NewEvents {
-		if _, ok := ev.(*history.ExecutionCompleted); ok {
-			return true
-		}
-	}
-	return false
-}
-
-// after returns what is known of the row when it is written.
-func (u *rowUpdate) after(etag string) *wire.InstanceRow {
-	cp, row := u.cp, &wire.InstanceRow{}
-	if u.row != nil {
-		*row = *u.row
-	}
-	row.ETag = etag
-	row.State.Instance = cp.Instance
-	row.State.CustomStatus, row.State.LastUpdatedAt = cp.CustomStatus, lastUpdate(cp)
-	for _, ev := range u.events {
-		if start, ok := ev.(*history.ExecutionStarted); ok {
-			row.Began(start, u.isNew())
-		}
-	}
-	if status, changes := statusAfter(u.events); changes {
-		row.State.Status = status
-	} else if row.State.Status == history.Pending || row.State.Status.IsTerminal() {
-		row.State.Status = history.Running
-	}
-	return row
+	return s.hub.instances.UpdateOf(s.loaded, cp, rows)
 }

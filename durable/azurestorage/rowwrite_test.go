@@ -14,56 +14,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-func TestInstanceRow_IsNotWrittenWhenACheckpointSaysNothingNew(t *testing.T) {
-	t.Parallel()
-	now := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
-	row := func(change func(s *provider.InstanceState)) *wire.InstanceRow {
-		r := &wire.InstanceRow{State: provider.InstanceState{
-			Instance: history.OrchestrationInstance{InstanceID: "i", ExecutionID: "x"}, Status: history.Running, LastUpdatedAt: now,
-		}}
-		if change != nil {
-			change(&r.State)
-		}
-		return r
-	}
-	head := history.NewHeader(now.Add(time.Second))
-	checkpoint := func(events ...history.Event) *provider.Checkpoint {
-		events = append(events, &history.OrchestratorCompleted{Header: head})
-		return &provider.Checkpoint{Instance: history.OrchestrationInstance{InstanceID: "i", ExecutionID: "x"}, NewEvents: events}
-	}
-	withStatus := checkpoint()
-	withStatus.CustomStatus = new(`"half"`)
-	next := checkpoint()
-	next.Instance.ExecutionID = "y"
-	plain := row(nil)
-	for name, tt := range map[string]struct {
-		row       *wire.InstanceRow
-		cp        *provider.Checkpoint
-		tolerance time.Duration
-		want      bool
-	}{
-		"a result was taken":                {plain, checkpoint(&history.TaskCompleted{Header: head}), 3 * time.Second, true},
-		"the last update is old":            {plain, checkpoint(), time.Second, false},
-		".NET writes the row every time":    {plain, checkpoint(), -1, false},
-		"there is no row":                   {nil, checkpoint(), 3 * time.Second, false},
-		"the row missed the start":          {row(func(s *provider.InstanceState) { s.Status = history.Pending }), checkpoint(), 3 * time.Second, false},
-		"it is another execution":           {plain, next, 3 * time.Second, false},
-		"the custom status is new":          {plain, withStatus, 3 * time.Second, false},
-		"the custom status is gone":         {row(func(s *provider.InstanceState) { s.CustomStatus = new(`1`) }), checkpoint(), 3 * time.Second, false},
-		"the custom status is the same":     {row(func(s *provider.InstanceState) { s.CustomStatus = new(`"half"`) }), withStatus, 3 * time.Second, true},
-		"the execution begins":              {plain, checkpoint(&history.ExecutionStarted{Header: head}), 3 * time.Second, false},
-		"the execution ends":                {plain, checkpoint(&history.ExecutionCompleted{Header: head}), 3 * time.Second, false},
-		"the instance is suspended":         {plain, checkpoint(&history.ExecutionSuspended{Header: head}), 3 * time.Second, false},
-		"the instance is resumed":           {plain, checkpoint(&history.ExecutionResumed{Header: head}), 3 * time.Second, false},
-		"the instance is terminated":        {plain, checkpoint(&history.ExecutionTerminated{Header: head}), 3 * time.Second, false},
-		"a suspended instance gets results": {row(func(s *provider.InstanceState) { s.Status = history.Suspended }), checkpoint(&history.TaskCompleted{Header: head}), 3 * time.Second, true},
-	} {
-		if got := saysNothingNew(tt.row, tt.cp, tt.tolerance); got != tt.want {
-			t.Errorf("%s: it says nothing new: %v, want %v", name, got, tt.want)
-		}
-	}
-}
-
 // With a negative tolerance every checkpoint is told to the row.
 func TestInstanceRow_IsWrittenEveryTimeIfThatIsAskedFor(t *testing.T) {
 	t.Parallel()

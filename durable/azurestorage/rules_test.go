@@ -5,19 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/http"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
-	"unicode/utf16"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -57,90 +51,6 @@ func TestVisibilityDelay(t *testing.T) {
 		if got := visibilityDelay(&provider.TaskMessage{Event: tt.event, Target: history.OrchestrationInstance{InstanceID: tt.to}}, now); got != tt.want {
 			t.Errorf("%s: %v, want %v", name, got, tt.want)
 		}
-	}
-}
-
-func TestSplitHistory_KeepsTransactionsWithinTheServicesBounds(t *testing.T) {
-	rows := func(n, input int) []wire.Row {
-		rows := make([]wire.Row, n)
-		for i := range rows {
-			rows[i] = wire.EncodeHistoryRow(&history.EventRaised{Header: at(0), Name: "n", Input: new(strings.Repeat("\x01", input))}, "i", i, "x")
-		}
-		return rows
-	}
-	for name, tt := range map[string]struct {
-		rows []wire.Row
-		want []int
-	}{
-		"none":                      {nil, nil},
-		"a few":                     {rows(4, 1), []int{4}},
-		"as many as fit":            {rows(99, 1), []int{99}},
-		"one more":                  {rows(100, 1), []int{99, 1}},
-		"many":                      {rows(250, 1), []int{99, 99, 52}},
-		"large ones, as JSON grows": {rows(40, 30_000), nil},
-	} {
-		t.Run(name, func(t *testing.T) {
-			batches := splitHistory(tt.rows)
-			var got []int
-			total := 0
-			for i, b := range batches {
-				got = append(got, len(b.rows))
-				total += len(b.rows)
-				if b.complete != (i == len(batches)-1) {
-					t.Errorf("batch %d of %d: complete is %v", i, len(batches), b.complete)
-				}
-				var ops []store.Operation
-				for _, r := range b.rows {
-					ops = append(ops, store.Operation{Method: http.MethodPut, Entity: r})
-				}
-				body, _ := store.TransactionBody("http://host", "T", ops)
-				if size := len(body); size > store.MaxTransactionBytes-64<<10 || len(ops) >= store.MaxTransactionOperations {
-					t.Errorf("batch %d has %d operations in %d bytes", i, len(ops), size)
-				}
-			}
-			if total != len(tt.rows) || tt.want != nil && !cmp.Equal(got, tt.want) {
-				t.Errorf("batches of %v, want %v", got, tt.want)
-			}
-		})
-	}
-}
-
-// DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// GetHistoryEventsAsync.
-func TestCurrentExecution(t *testing.T) {
-	row := func(key, execution string) *wire.HistoryRow {
-		raw := fmt.Sprintf(`{"odata.etag":"e-%s","RowKey":%q,"ExecutionId":%q,"EventType":"OrchestratorStarted"}`, key, key, execution)
-		r, err := wire.DecodeHistoryRow([]byte(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return r
-	}
-	for name, tt := range map[string]struct {
-		rows      []*wire.HistoryRow
-		wanted    string
-		execution string
-		etag      string
-		keys      []string
-	}{
-		"nothing is stored":                      {nil, "x", "x", "", nil},
-		"any execution":                          {[]*wire.HistoryRow{row("0", "x"), row("1", "x"), row("sentinel", "x")}, "", "x", "e-sentinel", []string{"0", "1"}},
-		"the wanted one":                         {[]*wire.HistoryRow{row("0", "x"), row("sentinel", "x")}, "x", "x", "e-sentinel", []string{"0"}},
-		"another, whose sentinel is to be met":   {[]*wire.HistoryRow{row("sentinel", "x")}, "y", "y", "e-sentinel", nil},
-		"rows of an older and longer one follow": {[]*wire.HistoryRow{row("0", "y"), row("1", "x"), row("sentinel", "y")}, "", "y", "e-sentinel", []string{"0"}},
-		"no sentinel, one wanted":                {[]*wire.HistoryRow{row("0", "x")}, "x", "x", "", nil},
-		"no sentinel, any":                       {[]*wire.HistoryRow{row("0", "x")}, "", "x", "", []string{"0"}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			current, stored := currentExecution(tt.rows, tt.wanted)
-			var keys []string
-			for _, r := range current {
-				keys = append(keys, r.RowKey)
-			}
-			if stored.executionID != tt.execution || stored.etag != tt.etag || !cmp.Equal(keys, tt.keys) {
-				t.Errorf("execution %q, ETag %q, rows %v; want %q, %q, %v", stored.executionID, stored.etag, keys, tt.execution, tt.etag, tt.keys)
-			}
-		})
 	}
 }
 
@@ -229,43 +139,4 @@ func TestBuffer_GivesRoomToWhoWaits(t *testing.T) {
 			t.Errorf("took %d after the end", n)
 		}
 	})
-}
-
-// The end of a prefix comes after all that begin with it, in whichever order keys are.
-func TestPrefixEnd_ComesAfterAllThatBeginWithThePrefix(t *testing.T) {
-	for prefix, want := range map[string]string{
-		"inst": "insu", "a^0": "a^1", "\uD7FF": "\uE000", "ü": "ý", "a\uFFFC": "a\uFFFD", "😀": "😁",
-		"a\uFFFD": "b", "a\uFFFF": "b", "a\U0010FFFF": "b", "a\U0010FFFF\uFFFD\xff": "b", "\xff": "", "\U0010FFFF": "", "": "",
-	} {
-		got, ok := prefixEnd(prefix)
-		if got != want || ok != (want != "") {
-			t.Errorf("prefixEnd(%q) = %q, %v; want %q", prefix, got, ok, want)
-		}
-		for _, rest := range []string{"", "z", "\uFFFF", "\U0010FFFF"} {
-			if id := prefix + rest; ok && (id >= got || slices.Compare(utf16.Encode([]rune(id)), utf16.Encode([]rune(got))) >= 0) {
-				t.Errorf("%q, which begins with %q, does not come before %q", id, prefix, got)
-			}
-		}
-	}
-}
-
-func TestRowCache_ForgetsWhatHasEnded(t *testing.T) {
-	var c rowCache
-	goesOn := &wire.InstanceRow{ETag: "1"}
-	c.put("i", goesOn)
-	if c.get("i") != goesOn {
-		t.Error("a row that was put is not there")
-	}
-	done := &wire.InstanceRow{ETag: "2"}
-	done.State.Status = history.Completed
-	c.put("i", done)
-	if c.get("i") != nil {
-		t.Error("the row of an instance that has ended is there")
-	}
-	for i := range maxCachedRows + 1 {
-		c.put(fmt.Sprint(i), goesOn)
-	}
-	if len(c.rows) > maxCachedRows {
-		t.Errorf("%d rows", len(c.rows))
-	}
 }

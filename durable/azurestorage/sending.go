@@ -6,13 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/uuid"
+	"golang.org/x/sync/errgroup"
 )
 
 // outgoing is a message on its way into a queue.
@@ -167,14 +166,14 @@ func (h *TaskHub) wake(m sentMessage) {
 // (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
 // CommitOutboundQueueMessages).
 func (s *session) send(ctx context.Context, cp *provider.Checkpoint) ([]sentMessage, error) {
-	sender, episode := s.instance(), s.loaded.known.episodes+1
+	sender, episode := s.instance(), s.loaded.Known.Episodes+1
 	if sender.ExecutionID == "" && !history.IsEntity(sender.InstanceID) {
 		sender = cp.Instance
 	}
 	out := s.outgoing(cp)
 	batch := ""
 	if after, isOne := s.batchesAfter(cp); isOne {
-		batch = after.name()
+		batch = after.Name()
 	}
 	for _, o := range out {
 		o.batch = batch
@@ -275,20 +274,20 @@ func (s *session) checkDoubt(ctx context.Context, doubtful bool) error {
 	if !doubtful {
 		return nil
 	}
-	etag, err := s.hub.sentinelETag(ctx, s.slot.id)
+	etag, err := s.hub.instances.Histories.SentinelETag(ctx, s.slot.id)
 	if err != nil {
 		return err
 	}
-	if etag != s.loaded.etag {
+	if etag != s.loaded.ETag {
 		return fmt.Errorf("history of %q has changed: %w", s.slot.id, provider.ErrSessionLost)
 	}
-	if etag != "" || s.loaded.row == nil {
+	if etag != "" || s.loaded.Row == nil {
 		return nil
 	}
 	// Of an instance that was purged, there is no more than of one that has not
 	// begun, but its row is missing.
-	row, err := s.hub.readInstanceRow(ctx, s.slot.id)
-	if err == nil && (row == nil || row.State.Instance.ExecutionID != s.loaded.row.State.Instance.ExecutionID) {
+	row, err := s.hub.instances.Rows.Read(ctx, s.slot.id)
+	if err == nil && (row == nil || row.State.Instance.ExecutionID != s.loaded.Row.State.Instance.ExecutionID) {
 		err = fmt.Errorf("instance %q was purged or replaced: %w", s.slot.id, provider.ErrSessionLost)
 	}
 	return err

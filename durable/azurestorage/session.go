@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/tracking"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -22,14 +23,14 @@ type session struct {
 	slot  *slot
 
 	// Owned by the goroutine that calls the methods.
-	loaded   *loadedInstance
+	loaded   *instances.Instance
 	ordinal  int            // of the next history row
 	current  []*delivery    // handed out and neither committed nor abandoned
 	failed   bool           // what is loaded may not be what is stored
 	tracking *tracking.Plan // of the last checkpoint
 	doubtful bool           // some of what an entity took last may not be deleted
 	released bool
-	behind   *rowUpdate // the row that is being written in the background, or nil
+	late     *lateRow // or nil
 
 	mu        sync.Mutex // protects the following
 	execution string
@@ -42,13 +43,13 @@ var (
 
 func newSession(b *inbox, s *slot, batch *messageBatch) *session {
 	loaded := batch.loaded
-	executionID := loaded.executionID
+	executionID := loaded.ExecutionID
 	if executionID == "" {
 		executionID = batch.executionID
 	}
 	return &session{
 		inbox: b, hub: b.hub, slot: s,
-		loaded: loaded, ordinal: len(loaded.events), current: batch.deliveries, execution: executionID,
+		loaded: loaded, ordinal: len(loaded.Events), current: batch.deliveries, execution: executionID,
 	}
 }
 
@@ -66,7 +67,7 @@ func (s *session) instance() history.OrchestrationInstance {
 // workItem returns what to hand out at the session's begin.
 func (s *session) workItem() *provider.OrchestrationWorkItem {
 	return &provider.OrchestrationWorkItem{
-		Instance: s.instance(), History: slices.Clip(s.loaded.events), Messages: messagesOf(s.current),
+		Instance: s.instance(), History: slices.Clip(s.loaded.Events), Messages: messagesOf(s.current),
 		OwnedSince: s.slot.partition.ownedSince(), Session: s,
 	}
 }
@@ -161,9 +162,9 @@ func (s *session) Release(ctx context.Context) error {
 // remember keeps what the session knows of the instance for the next one.
 func (s *session) remember() {
 	loaded := s.loaded
-	if s.failed || loaded.etag == "" || !loaded.known.started || loaded.known.ended != nil {
-		s.hub.histories.take(s.slot.id)
+	if s.failed || loaded.ETag == "" || !loaded.Known.Started || loaded.Known.Ended != nil {
+		s.hub.instances.CachedHistories.Take(s.slot.id)
 		return
 	}
-	s.hub.histories.put(s.slot.id, loaded.storedHistory)
+	s.hub.instances.CachedHistories.Put(s.slot.id, loaded.History)
 }

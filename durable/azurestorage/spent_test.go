@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -88,7 +89,7 @@ func TestControlQueue_AnEventWhoseRowCouldNotBeToldDoesNotReachTheNextExecution(
 			}
 			eventually(t, "the event comes again", 60*time.Second, func() bool { return logged(h, "DuplicateMessageDetected", "not deleted then") })
 			eventually(t, "it is deleted", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
-			row, err := h.readInstanceRow(t.Context(), "loop")
+			row, err := h.instances.Rows.Read(t.Context(), "loop")
 			if err != nil || row.State.Instance.ExecutionID != "e2" {
 				t.Errorf("the row is %+v, %v, want one of e2", row, err)
 			}
@@ -127,9 +128,9 @@ func TestDelivery_AgesByTheClockOfTheService(t *testing.T) {
 		raised := &history.EventRaised{Header: header(-1), Name: "go"}
 		d.env = &wire.Envelope{Message: &provider.TaskMessage{Event: raised}}
 		d.age = 20 * time.Second // more than half of its lock: another worker may have taken it
-		stored := &loadedInstance{storedHistory: storedHistory{executionID: "e", known: newKnownEvents()}}
-		stored.known.add(&history.ExecutionStarted{})
-		stored.known.add(raised)
+		stored := &instances.Instance{History: instances.History{ExecutionID: "e", Known: instances.NewKnownEvents()}}
+		stored.Known.Add(&history.ExecutionStarted{})
+		stored.Known.Add(raised)
 		if out := judge("i", stored, []*delivery{d}); len(out.deliver) > 0 {
 			t.Errorf("with a clock that is %v ahead an event is taken twice", ahead)
 		}

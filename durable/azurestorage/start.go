@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -89,9 +89,9 @@ func (h *TaskHub) startOver(ctx context.Context, start provider.TaskMessage, eve
 	if err != nil {
 		return nil, err
 	}
-	row, err := h.writeNewRow(ctx, event, before, out.blob)
+	row, err := h.instances.Rows.Create(ctx, event, before, out.blob)
 	switch {
-	case errors.Is(err, errPurgedMeanwhile):
+	case errors.Is(err, instances.ErrPurged):
 		h.retract(ctx, []sentMessage{sent})
 		return h.startOver(ctx, start, event, nil)
 	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
@@ -123,59 +123,6 @@ func (h *TaskHub) prepareStart(ctx context.Context, start provider.TaskMessage) 
 // its instance but the row, so that it need not be read.
 func (h *TaskHub) noteFresh(claimed *delivery, row *wire.InstanceRow) {
 	row.State.Input = nil // it is in the message, and can be large
-	h.rows.put(row.State.Instance.InstanceID, row)
-	claimed.fresh = &loadedInstance{
-		storedHistory: storedHistory{executionID: row.State.Instance.ExecutionID, known: newKnownEvents()},
-		row:           row, unverified: true,
-	}
-}
-
-// errPurgedMeanwhile says that the row is gone in whose place another was to be. The blob
-// of the start may be gone, too: a purge deletes all that there are before the row.
-var errPurgedMeanwhile = errors.New("the instance was purged meanwhile")
-
-// writeNewRow inserts the row of a new instance, or replaces the one that was
-// read, and returns the row that is there afterwards: that of another execution
-// if somebody was faster.
-func (h *TaskHub) writeNewRow(ctx context.Context, event *history.ExecutionStarted, before *wire.InstanceRow, messageBlob string) (*wire.InstanceRow, error) {
-	inputURL := ""
-	if messageBlob != "" {
-		inputURL = h.blobURL(messageBlob)
-	}
-	e := wire.EncodeNewInstance(event, h.cfg.TaskHub, inputURL, time.Now())
-	if err := h.offloadInstance(ctx, &e); err != nil {
-		return nil, err
-	}
-	var etag string
-	err := store.Retry(ctx, "write row of instance "+event.Instance.InstanceID, func(ctx context.Context) (err error) {
-		if before == nil {
-			etag, err = h.instancesTable.Insert(ctx, e)
-		} else {
-			etag, err = h.instancesTable.Replace(ctx, e, before.ETag)
-		}
-		return err
-	})
-	switch {
-	case err == nil:
-		row, err := wire.DecodeInstanceRow(e.JSON())
-		if err != nil {
-			return nil, err
-		}
-		row.ETag = etag
-		return row, nil
-	case !store.IsConflict(err) && !store.IsNotFound(err):
-		return nil, err
-	}
-	// Somebody was faster, or an attempt whose answer was lost was our own.
-	row, readErr := h.readInstanceRow(ctx, event.Instance.InstanceID)
-	if readErr != nil {
-		return nil, readErr
-	}
-	switch {
-	case row == nil && (before != nil || store.IsConflict(err)):
-		return nil, errPurgedMeanwhile
-	case row == nil:
-		return nil, err
-	}
-	return row, nil
+	h.instances.CachedRows.Put(row.State.Instance.InstanceID, row)
+	claimed.fresh = instances.NewInstance(row)
 }

@@ -60,7 +60,7 @@ func BenchmarkAppend(b *testing.B) {
 			rows := benchRows(n)
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, _, err := h.appendHistory(b.Context(), history.OrchestrationInstance{InstanceID: "instance", ExecutionID: "execution"}, rows, "W/\"0\""); err != nil {
+				if _, _, err := h.instances.Histories.Append(b.Context(), history.OrchestrationInstance{InstanceID: "instance", ExecutionID: "execution"}, rows, "W/\"0\"", nil); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -86,9 +86,9 @@ func BenchmarkReadHistory(b *testing.B) {
 			h := cannedHub(b, canned{http.StatusOK, "application/json", []byte(body)})
 			b.ReportAllocs()
 			for b.Loop() {
-				stored, err := h.loadHistory(b.Context(), "instance", "execution")
-				if err != nil || len(stored.events) != n {
-					b.Fatalf("%d events, %v", len(stored.events), err)
+				stored, err := h.instances.Histories.Load(b.Context(), "instance", "execution")
+				if err != nil || len(stored.Events) != n {
+					b.Fatalf("%d events, %v", len(stored.Events), err)
 				}
 			}
 		})

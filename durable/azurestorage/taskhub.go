@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -26,8 +27,6 @@ type TaskHub struct {
 	names    wire.HubNames
 	services *store.Services
 
-	historyTable    *store.Table
-	instancesTable  *store.Table
 	partitionsTable *store.Table
 	jumpStartTable  *store.Table
 	workItems       *store.Queue
@@ -47,8 +46,7 @@ type TaskHub struct {
 
 	health    health
 	sequence  atomic.Int64 // of messages sent, over all queues
-	rows      rowCache
-	histories *historyCache
+	instances *instances.Store
 	held      *heldMessages
 	// undecodable are messages that nobody here can decode.
 	undecodable undecodable
@@ -98,8 +96,6 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		meter:           meter,
 		names:           names,
 		services:        s,
-		historyTable:    store.NewTable(s.Tables, s.TableEndpoint, names.HistoryTable()),
-		instancesTable:  store.NewTable(s.Tables, s.TableEndpoint, names.InstancesTable()),
 		partitionsTable: store.NewTable(s.Tables, s.TableEndpoint, names.PartitionsTable()),
 		jumpStartTable:  store.NewTable(s.Tables, s.TableEndpoint, names.JumpStartTable()),
 		workItems:       store.NewQueue(s.Queues, names.WorkItemQueue()),
@@ -111,7 +107,13 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	}
 	h.health.log = h.log
 	h.held = newHeldMessages()
-	h.histories = newHistoryCache(cfg.HistoryCacheBytes)
+	h.instances = instances.New(instances.Config{
+		TaskHub:   cfg.TaskHub,
+		Histories: store.NewTable(s.Tables, s.TableEndpoint, names.HistoryTable()),
+		Rows:      store.NewTable(s.Tables, s.TableEndpoint, names.InstancesTable()),
+		Blobs:     h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, BeginWithin: h.controlLock() / 2,
+		Ended: func(id string) { h.endings.tell(id, nil) }, Log: h.log,
+	})
 	h.inbox = newInbox(h)
 	h.tracking = newTracker(h)
 	h.activities = newActivityQueue(h)

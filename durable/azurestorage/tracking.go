@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/tracking"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -41,28 +42,28 @@ func (t *tracker) plan(ctx context.Context, s *session, cp *provider.Checkpoint)
 	if !t.tracks(id) {
 		return nil, nil
 	}
-	if len(loaded.events) == 0 && loaded.etag != "" { // the history of another execution
+	if len(loaded.Events) == 0 && loaded.ETag != "" { // the history of another execution
 		if err := t.again(ctx, id); err != nil {
 			return nil, err
 		}
-	} else if rows, err := loaded.unsent(id); err != nil {
+	} else if rows, err := loaded.Unsent(id); err != nil {
 		return nil, err
 	} else if err := t.send(ctx, id, rows); err != nil {
 		return nil, err
 	}
-	return loaded.tracked.Plan(cp, s.instance(), messagesOf(s.current))
+	return loaded.Tracked.Plan(cp, s.instance(), messagesOf(s.current))
 }
 
 // commit sends what a checkpoint, which counts now, has to say. Whoever takes the
 // instance from here knows what it said before by the sentinel.
-func (t *tracker) commit(ctx context.Context, id string, loaded *loadedInstance, plan *tracking.Plan) error {
+func (t *tracker) commit(ctx context.Context, id string, loaded *instances.Instance, plan *tracking.Plan) error {
 	if plan == nil {
 		return nil
 	}
 	if err := t.send(ctx, id, plan.Rows); err != nil {
 		return err
 	}
-	loaded.tracked = plan.Next
+	loaded.Tracked = plan.Next
 	return nil
 }
 
@@ -84,16 +85,16 @@ func (t *tracker) again(ctx context.Context, instanceID string) error {
 	if !t.tracks(instanceID) {
 		return nil
 	}
-	stored, err := t.hub.loadHistory(ctx, instanceID, "")
+	stored, err := t.hub.instances.Histories.Load(ctx, instanceID, "")
 	if err != nil {
 		return err
 	}
-	rows, err := stored.unsent(instanceID)
+	rows, err := stored.Unsent(instanceID)
 	if err != nil {
 		return err
 	}
-	if len(stored.events) == 0 {
-		row, err := t.hub.readInstanceRow(ctx, instanceID)
+	if len(stored.Events) == 0 {
+		row, err := t.hub.instances.Rows.Read(ctx, instanceID)
 		if err != nil {
 			return err
 		}

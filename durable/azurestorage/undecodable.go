@@ -125,7 +125,7 @@ const blobMissedTimes = 5
 // blob could not be asked for is abandoned as any other.
 func (d *delivery) leave(ctx context.Context, cause error) {
 	h := d.hub
-	if !isUnreadable(cause) {
+	if !store.IsUnreadable(cause) {
 		h.log.Error("MessageFailure", d.attrs("error", cause)...)
 		d.abandon(ctx, cause.Error())
 		return

@@ -12,6 +12,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 )
 
@@ -225,4 +226,11 @@ func attempts(ctx context.Context, n int) context.Context {
 		return ctx
 	}
 	return context.WithValue(ctx, attemptKey{}, n)
+}
+
+// IsUnreadable reports whether err is the fault of what is stored: it cannot be
+// decoded, or is not there.
+func IsUnreadable(err error) bool {
+	_, damaged := errors.AsType[*wire.DamageError](err)
+	return damaged || IsNotFound(err) && !IsMissing(err)
 }

@@ -129,7 +129,8 @@ func TestTracking_LargeTextsAreShortened(t *testing.T) {
 		tags := map[string]string{"tag": text}
 		failure := &history.FailureDetails{ErrorType: text, ErrorMessage: text, StackTrace: &text, Properties: tags}
 		var position position
-		rows := trackedRows(&position,
+		rows := trackedRows(
+			&position,
 			&history.ExecutionStarted{
 				Header: history.NewHeader(at), Instance: trackedInstance, Name: text, Version: text, Input: &text, Tags: tags, Correlation: &text,
 				Parent: &history.ParentInstance{Name: text}, ParentTraceContext: &history.TraceContext{TraceParent: text},

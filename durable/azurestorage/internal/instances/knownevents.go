@@ -1,4 +1,4 @@
-package azurestorage
+package instances
 
 import (
 	"time"
@@ -7,17 +7,17 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// knownEvents is what has to be remembered of a history to tell whether a
+// KnownEvents is what has to be remembered of a history to tell whether a
 // message fits it.
-type knownEvents struct {
-	started  bool
-	ended    *history.ExecutionCompleted // nil while the execution goes on
-	status   history.RuntimeStatus       // that they lead to, if it has started
-	episodes int                         // OrchestratorStarted events
+type KnownEvents struct {
+	Started  bool
+	Ended    *history.ExecutionCompleted // nil while the execution goes on
+	Status   history.RuntimeStatus       // that they lead to, if it has started
+	Episodes int                         // OrchestratorStarted events
 
-	actions   idSet // EventIDs of what the orchestrator decided
-	maxAction int
-	answered  idSet // actions that have their completion
+	Actions   IDSet // EventIDs of what the orchestrator decided
+	MaxAction int
+	Answered  IDSet // actions that have their completion
 	open      map[int]openAction
 	raised    map[raisedEvent]bool
 }
@@ -37,17 +37,17 @@ type raisedEvent struct {
 	at      time.Time
 }
 
-func newKnownEvents() *knownEvents {
-	return &knownEvents{maxAction: -1, raised: map[raisedEvent]bool{}, open: map[int]openAction{}}
+func NewKnownEvents() *KnownEvents {
+	return &KnownEvents{MaxAction: -1, raised: map[raisedEvent]bool{}, open: map[int]openAction{}}
 }
 
-// isOfOtherAction reports whether a completion is of another action than the one that
+// IsOfOtherAction reports whether a completion is of another action than the one that
 // the history has with its ID and that has no completion. scheduled is when the activity
 // was that a result is of, zero if it does not say so. An episode of which it was not
 // known whether it counts lets its activities, children and timers go on. If it does not
 // count, the one that does may have got its messages in another order, and have given the
 // ID to something else. .NET takes the completion of the one for that of the other.
-func (k *knownEvents) isOfOtherAction(completion history.Event, id int, scheduled time.Time) bool {
+func (k *KnownEvents) IsOfOtherAction(completion history.Event, id int, scheduled time.Time) bool {
 	action, isOpen := k.open[id]
 	switch e := completion.(type) {
 	case *history.TaskCompleted, *history.TaskFailed:
@@ -58,15 +58,15 @@ func (k *knownEvents) isOfOtherAction(completion history.Event, id int, schedule
 	return !isOpen || action.kind != history.TypeSubOrchestrationInstanceCreated
 }
 
-// add notes that ev is in the history.
-func (k *knownEvents) add(ev history.Event) {
+// Add notes that ev is in the history.
+func (k *KnownEvents) Add(ev history.Event) {
 	// What a rewind has taken out is decided anew.
 	if id := ev.Head().EventID; id >= 0 && ev.Type() != history.TypeGenericEvent {
-		k.actions.add(id)
-		k.maxAction = max(k.maxAction, id)
+		k.Actions.Add(id)
+		k.MaxAction = max(k.MaxAction, id)
 	}
 	if status, changes := history.StatusAfter(ev); changes {
-		k.status = status
+		k.Status = status
 	}
 	switch ev := ev.(type) {
 	case *history.TaskScheduled:
@@ -76,21 +76,28 @@ func (k *knownEvents) add(ev history.Event) {
 	case *history.SubOrchestrationInstanceCreated:
 		k.open[ev.EventID] = openAction{kind: ev.Type()}
 	case *history.ExecutionStarted:
-		k.started = true
+		k.Started = true
 	case *history.ExecutionCompleted:
-		k.ended = ev
+		k.Ended = ev
 	case *history.ContinueAsNew:
-		k.ended = &history.ExecutionCompleted{Header: ev.Header, Status: ev.Status, Result: ev.Result, Failure: ev.Failure}
+		k.Ended = &history.ExecutionCompleted{Header: ev.Header, Status: ev.Status, Result: ev.Result, Failure: ev.Failure}
 	case *history.OrchestratorStarted:
-		k.episodes++
+		k.Episodes++
 	default:
 		if id, ok := history.Completes(ev); ok {
-			k.answered.add(id)
+			k.Answered.Add(id)
 			delete(k.open, id)
 		} else if key, ok := raisedEventOf(ev); ok {
 			k.raised[key] = true
 		}
 	}
+}
+
+// HasRaised reports whether the history has ev, if that is an event that others send on
+// their own account.
+func (k *KnownEvents) HasRaised(ev history.Event) bool {
+	key, ok := raisedEventOf(ev)
+	return ok && k.raised[key]
 }
 
 // raisedEventOf returns the identity of an event that others send on their own

@@ -1,4 +1,4 @@
-package azurestorage
+package instances
 
 import (
 	"math"
@@ -9,7 +9,7 @@ import (
 func TestIDSet_IsASet(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
-	var s idSet
+	var s IDSet
 	want := map[int]bool{}
 	for range 2_000 {
 		id := rng.IntN(1_000)
@@ -21,17 +21,17 @@ func TestIDSet_IsASet(t *testing.T) {
 		case 2:
 			id = math.MaxInt - id
 		}
-		if s.has(id) != want[id] || s.add(id) == want[id] || !s.has(id) {
+		if s.Has(id) != want[id] || s.Add(id) == want[id] || !s.Has(id) {
 			t.Fatalf("%d was in it: %v", id, want[id])
 		}
 		want[id] = true
 	}
-	if s.size != len(want) {
-		t.Errorf("it has %d, want %d", s.size, len(want))
+	if s.Size != len(want) {
+		t.Errorf("it has %d, want %d", s.Size, len(want))
 	}
 	for id := range 2_000 {
-		if s.has(id) != want[id] {
-			t.Errorf("%d is in it: %v", id, s.has(id))
+		if s.Has(id) != want[id] {
+			t.Errorf("%d is in it: %v", id, s.Has(id))
 		}
 	}
 }

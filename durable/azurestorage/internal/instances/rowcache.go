@@ -1,4 +1,4 @@
-package azurestorage
+package instances
 
 import (
 	"maps"
@@ -7,10 +7,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 )
 
-// rowCache remembers the instance rows that this process wrote last, so that an
+// RowCache remembers the instance rows that this process wrote last, so that an
 // instance that goes on need not have its row read for every episode. An entry
 // may be out of date: whoever writes by its ETag finds out.
-type rowCache struct {
+type RowCache struct {
 	mu   sync.Mutex
 	rows map[string]*wire.InstanceRow // by instance ID
 }
@@ -19,9 +19,9 @@ type rowCache struct {
 // 300 bytes.
 const maxCachedRows = 4096
 
-// put remembers the row of an instance that goes on, and forgets that of one
+// Put remembers the row of an instance that goes on, and forgets that of one
 // that has ended.
-func (c *rowCache) put(instanceID string, row *wire.InstanceRow) {
+func (c *RowCache) Put(instanceID string, row *wire.InstanceRow) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if row == nil || row.ETag == "" || row.State.Status.IsTerminal() {
@@ -35,14 +35,14 @@ func (c *rowCache) put(instanceID string, row *wire.InstanceRow) {
 }
 
 // drop forgets the rows of the instances for which drop is true.
-func (c *rowCache) drop(drop func(instanceID string) bool) {
+func (c *RowCache) drop(drop func(instanceID string) bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	maps.DeleteFunc(c.rows, func(id string, _ *wire.InstanceRow) bool { return drop(id) })
 }
 
-// get returns the row of an instance, nil if it is not remembered.
-func (c *rowCache) get(instanceID string) *wire.InstanceRow {
+// Get returns the row of an instance, nil if it is not remembered.
+func (c *RowCache) Get(instanceID string) *wire.InstanceRow {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.rows[instanceID]

@@ -1,4 +1,4 @@
-package azurestorage
+package instances
 
 import (
 	"cmp"
@@ -72,7 +72,7 @@ func TestRewind_ChangesTheRowsThatRewindHistoryAsyncChanges(t *testing.T) {
 			got, want := map[string]row{}, map[string]row{}
 			name := func(r row) string { return r["PartitionKey"].Text() + " " + r["RowKey"].Text() }
 			for _, x := range plan.Executions {
-				for _, op := range rewindEdits(x, rows[x.Instance.InstanceID]) {
+				for _, op := range RewindEdits(x, rows[x.Instance.InstanceID]) {
 					at := slices.IndexFunc(rows[x.Instance.InstanceID], func(r *wire.HistoryRow) bool { return r.RowKey == op.Entity.RowKey })
 					merged := recordings.Columns(t, bodies[x.Instance.InstanceID][at])
 					for column, value := range recordings.Columns(t, op.Entity.JSON()) {

@@ -1,4 +1,4 @@
-package azurestorage
+package instances
 
 import (
 	"context"
@@ -14,31 +14,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
-
-// appendHistory writes rows to an instance's history, in as many transactions
-// as they need, each of which must find the sentinel as the one before left it
-// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// UploadHistoryBatch). It returns the sentinel's new ETag, and how many rows are
-// known to be written. [provider.ErrSessionLost] means that somebody else wrote
-// in between.
-func (h *TaskHub) appendHistory(ctx context.Context, instance history.OrchestrationInstance, rows []wire.Row, etag string) (newETag string, written int, err error) {
-	return h.appendNoting(ctx, instance, rows, etag, nil)
-}
-
-// appendNoting is appendHistory with what the sentinel is to say besides, by its
-// columns.
-func (h *TaskHub) appendNoting(ctx context.Context, instance history.OrchestrationInstance, rows []wire.Row, etag string, notes map[string]string) (newETag string, written int, err error) {
-	for _, batch := range splitHistory(rows) {
-		last := batch.complete
-		w := historyWrite{hub: h, instance: instance, rows: batch.rows, complete: last, at: history.Ticks(time.Now()), notes: notes}
-		if etag, err = w.do(ctx, etag); err != nil {
-			return "", written, err
-		}
-		written += len(batch.rows)
-		h.log.Debug("AppendedInstanceHistory", "instanceId", instance.InstanceID, "executionId", instance.ExecutionID, "rows", len(batch.rows), "complete", last)
-	}
-	return etag, written, nil
-}
 
 // historyBatch is the rows of one transaction.
 type historyBatch struct {
@@ -67,12 +42,12 @@ const maxRowEstimate = 1024 + len(wire.LargeTextColumns)*2*wire.MaxColumnUnits
 
 // historyWrite is one transaction on a history.
 type historyWrite struct {
-	hub      *TaskHub
-	instance history.OrchestrationInstance
-	rows     []wire.Row
-	complete bool
-	at       time.Time
-	notes    map[string]string // more columns of the sentinel
+	histories *Histories
+	instance  history.OrchestrationInstance
+	rows      []wire.Row
+	complete  bool
+	at        time.Time
+	notes     map[string]string // more columns of the sentinel
 }
 
 // An outcome is what became of a write to which there was no answer.
@@ -116,7 +91,7 @@ func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err
 			return "", w.lost(err)
 		case errors.Is(lookErr, provider.ErrSessionLost):
 			return "", w.lost(errors.Join(err, lookErr))
-		case n == store.MaxAttempts || ctx.Err() != nil || etag == "" && time.Since(begun) > w.hub.controlLock()/2:
+		case n == store.MaxAttempts || ctx.Err() != nil || etag == "" && time.Since(begun) > w.histories.beginWithin:
 			return "", fmt.Errorf("append to history: %d attempts: %w", n, errors.Join(err, lookErr))
 		case lookErr != nil && !store.IsTransient(lookErr):
 			return "", fmt.Errorf("append to history: %w", errors.Join(err, lookErr))
@@ -147,7 +122,7 @@ func (w *historyWrite) attempt(ctx context.Context, etag string) (string, error)
 	if etag != "" {
 		sentinel.Method, sentinel.IfMatch = http.MethodPatch, etag
 	}
-	etags, err := w.hub.historyTable.Transact(ctx, append(ops, sentinel))
+	etags, err := w.histories.Table.Transact(ctx, append(ops, sentinel))
 	if err != nil {
 		return "", err
 	}
@@ -162,17 +137,17 @@ func (w *historyWrite) attempt(ctx context.Context, etag string) (string, error)
 // same last row: its time is when our episode ended. If the history is of another
 // execution, that may have come after ours: the error is an [otherExecutionError].
 func (w *historyWrite) look(ctx context.Context, before string) (became outcome, etag string, err error) {
-	sentinel, err := w.hub.historyRow(ctx, w.instance.InstanceID, wire.SentinelRowKey)
+	sentinel, err := w.histories.Row(ctx, w.instance.InstanceID, wire.SentinelRowKey)
 	switch {
 	case err != nil || sentinel == nil:
 		return notWritten, "", err
 	case sentinel.ETag() == before:
 		return notWritten, before, nil
 	case sentinel.ExecutionID != w.instance.ExecutionID:
-		return notWritten, "", &otherExecutionError{sentinel.ExecutionID}
+		return notWritten, "", &OtherExecutionError{sentinel.ExecutionID}
 	}
 	ours := &w.rows[len(w.rows)-1]
-	stored, err := w.hub.historyRow(ctx, w.instance.InstanceID, ours.RowKey)
+	stored, err := w.histories.Row(ctx, w.instance.InstanceID, ours.RowKey)
 	if err != nil || stored == nil {
 		return notWritten, sentinel.ETag(), err
 	}
@@ -194,12 +169,33 @@ func (w *historyWrite) left(sentinel *wire.HistoryRow) bool {
 	return c.IsCheckpointComplete == w.complete && (!w.complete || c.CheckpointCompletedTimestamp.Equal(w.at))
 }
 
-// otherExecutionError says that a history is of another execution.
-type otherExecutionError struct{ executionID string }
+// OtherExecutionError says that a history is of another execution.
+type OtherExecutionError struct{ ExecutionID string }
 
-func (e *otherExecutionError) Error() string {
-	return fmt.Sprintf("the history is of execution %q", e.executionID)
+func (e *OtherExecutionError) Error() string {
+	return fmt.Sprintf("the history is of execution %q", e.ExecutionID)
 }
 
 // Is makes it an [provider.ErrSessionLost].
-func (e *otherExecutionError) Is(target error) bool { return target == provider.ErrSessionLost }
+func (e *OtherExecutionError) Is(target error) bool { return target == provider.ErrSessionLost }
+
+// asStored returns ev as it would be read from its row, which may refer to blobs
+// by now, and how many bytes the row has.
+func asStored(ev history.Event, row *wire.Row) (stored history.Event, size int, err error) {
+	raw := row.JSON()
+	decoded, err := wire.DecodeHistoryRow(raw)
+	if err != nil {
+		return nil, 0, fmt.Errorf("read back what was written: %w", err)
+	}
+	size = len(raw)
+	if blobs := decoded.Blobs(); len(blobs) > 0 {
+		whole := wire.EncodeHistoryRow(ev, "", 0, "")
+		for _, b := range blobs {
+			text := whole.Text(b.Column)
+			decoded.Resolve(b.Column, text)
+			size += len(text)
+		}
+	}
+	stored, err = decoded.Event()
+	return stored, size, err
+}

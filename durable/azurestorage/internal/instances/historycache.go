@@ -1,0 +1,87 @@
+package instances
+
+import (
+	"container/list"
+	"sync"
+)
+
+// HistoryCache remembers the histories of executions that go on and that this
+// process wrote to last, so that an episode need not read its history again. It
+// forgets what was used longest ago when it has more than its bound of bytes.
+//
+// An entry may be out of date: another worker may have gone on with the instance.
+//
+//  1. A checkpoint that is based on one counts only if the sentinel still has the
+//     entry's ETag, as always.
+//  2. Messages are handed out by what an entry says. Before one is held back or
+//     discarded, what is stored is read.
+//  3. Whoever uses an entry takes it out, and puts it back after a commit. An
+//     episode that failed, a lost partition, a rewind and a purge leave nothing.
+type HistoryCache struct {
+	mu    sync.Mutex // protects the following
+	limit int
+	size  int
+	byID  map[string]*list.Element
+	order list.List // of cachedHistory, what was used last in front
+}
+
+type cachedHistory struct {
+	instanceID string
+	history    History
+}
+
+// cacheOverhead is what an entry takes up besides its rows, in bytes; a rough
+// guess.
+const cacheOverhead = 1024
+
+func (h *cachedHistory) size() int { return h.history.bytes + cacheOverhead }
+
+// newHistoryCache returns a cache of that many bytes; it holds nothing if limit
+// is not positive.
+func newHistoryCache(limit int) *HistoryCache {
+	return &HistoryCache{limit: limit, byID: map[string]*list.Element{}}
+}
+
+// Put remembers a history, in the place of what was remembered of the instance.
+func (c *HistoryCache) Put(instanceID string, stored History) {
+	entry := cachedHistory{instanceID: instanceID, history: stored}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.remove(c.byID[instanceID])
+	if entry.size() > c.limit {
+		return
+	}
+	c.byID[instanceID] = c.order.PushFront(entry)
+	for c.size += entry.size(); c.size > c.limit; {
+		c.remove(c.order.Back())
+	}
+}
+
+// Take returns what is remembered of an instance and forgets it.
+func (c *HistoryCache) Take(instanceID string) (stored History, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.remove(c.byID[instanceID])
+}
+
+// drop forgets the instances for which drop is true.
+func (c *HistoryCache) drop(drop func(instanceID string) bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for id, at := range c.byID {
+		if drop(id) {
+			c.remove(at)
+		}
+	}
+}
+
+// remove takes out an element that may be nil. c.mu is held.
+func (c *HistoryCache) remove(at *list.Element) (stored History, ok bool) {
+	if at == nil {
+		return History{}, false
+	}
+	entry, _ := c.order.Remove(at).(cachedHistory) // there is nothing else in the list
+	delete(c.byID, entry.instanceID)
+	c.size -= entry.size()
+	return entry.history, true
+}

@@ -1,0 +1,95 @@
+package instances
+
+import (
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// hasOther reports whether the execution that was wanted has no history, and
+// another may have one.
+func (l *Instance) hasOther(wanted string) bool {
+	return !l.Known.Started && (l.ETag != "" || l.Row != nil && !strings.EqualFold(l.Row.State.Instance.ExecutionID, wanted))
+}
+
+// Instance is what is stored of an instance: the history of one
+// execution and the instance row.
+type Instance struct {
+	History
+	Row *wire.InstanceRow // nil if there is none
+	// rowOf is the execution that the row was of when it was last known: what has
+	// become of it is not if it could not be written.
+	rowOf string
+	// unverified means that the history was not read but is remembered.
+	Unverified bool
+	// replaced are the blobs of the generation before, which the row may name until the
+	// checkpoint that continues as new has told it.
+	Replaced []string
+}
+
+// NewInstance returns an instance of which there is nothing but the row, as far as is remembered.
+func NewInstance(row *wire.InstanceRow) *Instance {
+	return &Instance{
+		History: History{ExecutionID: row.State.Instance.ExecutionID, Known: NewKnownEvents()},
+		Row:     row, Unverified: true,
+	}
+}
+
+// AwaitsStart reports whether the ID was started again, and that start is under
+// way: the row is of an execution that is pending, and not an earlier generation
+// of the stored one, whose checkpoints did not get to tell the row.
+func (l *Instance) AwaitsStart() bool {
+	row := l.Row
+	return row != nil && row.State.Status == history.Pending &&
+		row.State.Instance.ExecutionID != l.ExecutionID && !l.HasContinued(row.State.Instance.ExecutionID)
+}
+
+// goesOn reports whether the history is that of an execution which has started
+// and not ended, and the row is of the same execution. Nothing but the row's
+// ETag matters then.
+func (l *Instance) goesOn() bool {
+	return l.Known.Started && l.Known.Ended == nil && l.Row.State.Instance.ExecutionID == l.ExecutionID
+}
+
+// RowIsBehind reports whether the row of an execution that goes on says another
+// status than its history: the worker that suspended or resumed the instance died
+// before it could tell the row, or somebody who rewound it did. The row is then told
+// of the whole history.
+func (l *Instance) RowIsBehind() bool {
+	row := l.Row
+	return row != nil && row.State.Instance.ExecutionID == l.ExecutionID && l.Known.Started && l.Known.Ended == nil &&
+		row.State.Status != l.Known.Status
+}
+
+// isReplaced reports whether a client has put another execution in the place of
+// the one that the checkpoint goes on with, and that has yet to start.
+func (l *Instance) isReplaced(cp *provider.Checkpoint) bool {
+	return l.AwaitsStart() && l.Row.State.Instance.ExecutionID != "" && !startsExecution(cp)
+}
+
+// Advance makes l what is stored after a checkpoint that has added rows to the history.
+// etag is that of the sentinel, and first the execution of which that of the checkpoint is
+// a later generation, empty if it is the first itself.
+func (l *Instance) Advance(cp *provider.Checkpoint, etag, first string, rows []wire.Row) error {
+	if cp.ContinuedAsNew {
+		l.History, l.Replaced = History{Known: NewKnownEvents(), Batches: l.Batches, Run: l.Run}, l.Blobs
+	}
+	l.Current = Generation{cp.Instance.ExecutionID, first}
+	l.ExecutionID, l.ETag, l.Unverified = cp.Instance.ExecutionID, etag, false
+	for i, ev := range cp.NewEvents {
+		l.Known.Add(ev)
+		stored, size, err := asStored(ev, &rows[i])
+		if err != nil {
+			return err
+		}
+		l.Events, l.bytes = append(l.Events, stored), l.bytes+size
+		for _, column := range wire.LargeTextColumns {
+			if name := rows[i].OffloadedTo(column); name != "" {
+				l.Blobs = append(l.Blobs, name)
+			}
+		}
+	}
+	return nil
+}

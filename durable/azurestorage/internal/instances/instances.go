@@ -1,0 +1,392 @@
+// Package instances reads and writes what is stored of the instances of a task hub: their
+// histories and their rows, with what is large in blobs. It knows neither sessions, nor
+// queues, nor partitions.
+package instances
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"golang.org/x/sync/errgroup"
+)
+
+// Config says where a [Store] keeps what it stores.
+type Config struct {
+	TaskHub   string // the name of the hub
+	Histories *store.Table
+	Rows      *store.Table
+	Blobs     *store.Container // for large columns
+	// CacheBytes bounds the histories that are remembered.
+	CacheBytes int
+	// Tolerance is by how much the time of the last update in a row may be behind the
+	// last checkpoint.
+	Tolerance time.Duration
+	// BeginWithin is how long the first write of a history is tried again: others may have
+	// had the instance since.
+	BeginWithin time.Duration
+	// Ended is called with the ID of an instance that has ended before it began.
+	Ended func(instanceID string)
+	Log   *slog.Logger
+}
+
+// A Store is what is stored of the instances of a task hub, and what this process remembers
+// of it.
+type Store struct {
+	Histories *Histories
+	Rows      *Rows
+
+	tolerance       time.Duration
+	ended           func(instanceID string)
+	log             *slog.Logger
+	CachedRows      RowCache
+	CachedHistories *HistoryCache
+}
+
+// New returns the store that c describes.
+func New(c Config) *Store {
+	return &Store{
+		Histories: &Histories{Table: c.Histories, blobs: c.Blobs, log: c.Log, beginWithin: c.BeginWithin},
+		Rows:      &Rows{Table: c.Rows, blobs: c.Blobs, taskHub: c.TaskHub},
+		tolerance: c.Tolerance, ended: c.Ended, log: c.Log, CachedHistories: newHistoryCache(c.CacheBytes),
+	}
+}
+
+// LoadFor is Load for a batch of messages that begins with the event
+// first. If that starts a child whose ID has another execution, it is what is
+// stored of that one, as far as the start has to do with it: one that goes on is
+// to refuse the start, and one that has ended may be the same child, which has
+// continued as new since.
+func (s *Store) LoadFor(ctx context.Context, instanceID, executionID string, first history.Event) (*Instance, error) {
+	loaded, err := s.Load(ctx, instanceID, executionID)
+	start, isStart := first.(*history.ExecutionStarted)
+	if err != nil || !isStart || start.Parent == nil || !loaded.hasOther(executionID) {
+		return loaded, err
+	}
+	current, err := s.Load(ctx, instanceID, "")
+	if err != nil {
+		return nil, err
+	}
+	if current.Known.Started && (current.Known.Ended == nil || start.IsSameChild(history.StartOf(current.Events))) {
+		return current, nil
+	}
+	return loaded, nil
+}
+
+// Remembered returns what this process remembers of an execution that goes on,
+// any if executionID is empty; nil if that is not enough to go on with it.
+func (s *Store) Remembered(instanceID, executionID string) *Instance {
+	stored, ok := s.CachedHistories.Take(instanceID)
+	if !ok || executionID != "" && executionID != stored.ExecutionID {
+		return nil
+	}
+	loaded := &Instance{History: stored, Row: s.CachedRows.Get(instanceID), Unverified: true}
+	if loaded.Row == nil || !loaded.goesOn() {
+		return nil
+	}
+	return loaded
+}
+
+// Forget makes this process remember nothing of an instance.
+func (s *Store) Forget(instanceID string) {
+	s.CachedHistories.Take(instanceID)
+	s.CachedRows.Put(instanceID, nil)
+}
+
+// ForgetAll makes this process remember nothing of the instances for which which is true.
+func (s *Store) ForgetAll(which func(instanceID string) bool) {
+	s.CachedHistories.drop(which)
+	s.CachedRows.drop(which)
+}
+
+// Load reads what is stored of an instance. executionID is the
+// execution that is wanted, empty for whichever is current. The row of an
+// execution that goes on may be one that this process remembers.
+func (s *Store) Load(ctx context.Context, instanceID, executionID string) (*Instance, error) {
+	loaded := &Instance{Row: s.CachedRows.Get(instanceID)}
+	remembered := loaded.Row != nil
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		loaded.History, err = s.Histories.Load(groupCtx, instanceID, executionID)
+		return err
+	})
+	if !remembered {
+		group.Go(func() (err error) {
+			loaded.Row, err = s.Rows.Read(groupCtx, instanceID)
+			return err
+		})
+	}
+	err := group.Wait()
+	if store.IsBlobGone(err) {
+		return s.leftOver(ctx, loaded, instanceID, executionID, err)
+	}
+	if err == nil && remembered && !loaded.goesOn() {
+		loaded.Row, err = s.Rows.Read(ctx, instanceID)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("load instance %q: %w", instanceID, err)
+	}
+	return loaded, nil
+}
+
+// leftOver returns what Load does where a blob is gone that the history names.
+// If the row is not of that history's execution, the history is what a request that
+// came late has written again of an instance that was purged. It does not count, and
+// what replaces it must meet its sentinel. Else it is damaged: that is err.
+func (s *Store) leftOver(ctx context.Context, loaded *Instance, instanceID, wanted string, cause error) (_ *Instance, err error) {
+	if loaded.Row, err = s.Rows.Read(ctx, instanceID); err != nil {
+		return nil, err
+	}
+	if loaded.Row != nil && !loaded.AwaitsStart() {
+		return nil, fmt.Errorf("load instance %q: %w", instanceID, cause)
+	}
+	s.log.Warn("history does not count: its instance was purged", "instanceId", instanceID, "executionId", loaded.ExecutionID, "error", cause)
+	loaded.History = History{ExecutionID: wanted, Known: NewKnownEvents(), ETag: loaded.ETag}
+	return loaded, nil
+}
+
+// TerminateUnstarted marks an instance terminated that has not started.
+func (s *Store) TerminateUnstarted(ctx context.Context, instanceID string, stored *Instance, event *history.ExecutionTerminated) error {
+	return s.endUnstarted(ctx, instanceID, stored, wire.EncodeEndedBeforeStart(instanceID, history.Terminated, event.Reason, event.Timestamp, time.Now()))
+}
+
+// FailUnstarted marks an instance failed whose start message nobody can read any
+// more, because a blob is gone that the row and the message name: a request that came
+// late has written the row again of an instance that was purged, or somebody deleted
+// the blob. The row does not name it any more, so that it can be read.
+func (s *Store) FailUnstarted(ctx context.Context, pending history.OrchestrationInstance, cause error) error {
+	instanceID := pending.InstanceID
+	stored, err := s.Load(ctx, instanceID, pending.ExecutionID)
+	switch {
+	case err != nil || stored.Known.Started || stored.HasContinued(pending.ExecutionID):
+		return err
+	case stored.Row == nil || stored.Row.State.Instance != pending || stored.Row.State.Status != history.Pending:
+		return nil
+	}
+	s.log.Error("instance cannot start", "instanceId", instanceID, "executionId", pending.ExecutionID, "error", cause)
+	now := history.Ticks(time.Now())
+	e := wire.EncodeEndedBeforeStart(instanceID, history.Failed, new("it cannot start: "+cause.Error()), now, now)
+	e.SetString("Input", wire.JSONNull)
+	e.SetString("InputBlobName", "")
+	e.SetString("TagsBlobName", "")
+	return s.endUnstarted(ctx, instanceID, stored, e)
+}
+
+// endUnstarted merges e into the row of an instance that has not started. Its
+// start message is discarded when it comes. Before that, the history gets a
+// sentinel, or another one, so that nobody begins it any more: the first
+// checkpoint of a worker that was given up for dead may be on its way. The row must
+// be as it was read, since the ID may have been started anew if this one was given
+// up for dead; .NET writes it in any case.
+func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Instance, e wire.Row) error {
+	defer s.Forget(instanceID)
+	sentinel := wire.EncodeSentinel(instanceID, stored.Row.State.Instance.ExecutionID, true, history.Ticks(time.Now()))
+	err := store.Retry(ctx, "keep instance "+instanceID+" from starting", func(ctx context.Context) (err error) {
+		if stored.ETag == "" {
+			_, err = s.Histories.Table.Insert(ctx, sentinel)
+		} else {
+			_, err = s.Histories.Table.Merge(ctx, sentinel, stored.ETag)
+		}
+		return err
+	})
+	if err != nil { // of a conflict, too: somebody has begun it, or this is done already
+		return err
+	}
+	if err := s.Rows.Offload(ctx, &e); err != nil {
+		return err
+	}
+	err = store.Retry(ctx, "end instance "+instanceID, func(ctx context.Context) error {
+		_, err := s.Rows.Table.Merge(ctx, e, stored.Row.ETag)
+		return err
+	})
+	switch {
+	case err == nil:
+		s.ended(instanceID)
+	case store.IsNotFound(err):
+		return nil // purged in the meantime
+	}
+	return err
+}
+
+// RepairCurrent is RepairEnded or RepairRunning, whichever is right for the
+// execution that is current.
+func (s *Store) RepairCurrent(ctx context.Context, instanceID string) error {
+	stored, err := s.Load(ctx, instanceID, "")
+	if err != nil {
+		return err
+	}
+	if stored.Known.Ended != nil {
+		return s.RepairEnded(ctx, instanceID, stored)
+	}
+	return s.RepairRunning(ctx, instanceID, stored)
+}
+
+// RepairEnded makes the row of an instance say that it has ended, if a crash
+// kept the last checkpoint from doing so
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// UpdateInstanceStatusForCompletedOrchestrationAsync). The row may still be that
+// of an earlier generation, but not of an execution that is yet to start.
+func (s *Store) RepairEnded(ctx context.Context, instanceID string, stored *Instance) error {
+	last := stored.Known.Ended
+	if last == nil {
+		return nil
+	}
+	if row := stored.Row; row != nil {
+		same := row.State.Instance.ExecutionID == stored.ExecutionID
+		if same && row.State.Status == last.Status || stored.AwaitsStart() {
+			return nil
+		}
+	}
+	s.log.Info("instance row repaired: the instance has ended", "instanceId", instanceID, "executionId", stored.ExecutionID, "status", last.Status.String())
+	return s.repairRow(ctx, instanceID, stored, last.Timestamp)
+}
+
+// RepairRunning makes the row of an instance say what its history does of an
+// execution that goes on, if a crash kept the checkpoint from it that took a
+// message which has come again. No other checkpoint may follow for long: one who
+// resumes an instance, for instance, first looks whether its row says that it is
+// suspended. The row may be missing, if the instance is a child, or still be that of
+// an earlier execution, but not of one that is yet to start.
+func (s *Store) RepairRunning(ctx context.Context, instanceID string, stored *Instance) error {
+	status, changes := statusAfter(stored.Events)
+	row := stored.Row
+	if !changes || stored.Known.Ended != nil || history.IsEntity(instanceID) {
+		return nil
+	}
+	same := row != nil && row.State.Instance.ExecutionID == stored.ExecutionID
+	if same && (row.State.Status.IsTerminal() || row.State.Status == status) || stored.AwaitsStart() {
+		return nil
+	}
+	s.log.Info("instance row repaired", "instanceId", instanceID, "executionId", stored.ExecutionID, "status", status.String())
+	return s.repairRow(ctx, instanceID, stored, stored.Events[len(stored.Events)-1].Head().Timestamp)
+}
+
+// repairRow tells the row of an instance all that its history does, if neither has
+// changed since they were read. If one has, the error says so, and what came again
+// comes once more: the row that was read may be newer than the history that was, or
+// what changed it may be the late write of somebody who knows less than both.
+func (s *Store) repairRow(ctx context.Context, instanceID string, stored *Instance, at time.Time) error {
+	rows, err := s.Histories.Encode(ctx, instanceID, stored.ExecutionID, 0, stored.Events)
+	if err != nil {
+		return err
+	}
+	var customStatus *string
+	if stored.Row != nil {
+		customStatus = stored.Row.State.CustomStatus
+	}
+	e := wire.EncodeInstanceCheckpoint(wire.InstanceCheckpoint{
+		Instance: history.OrchestrationInstance{InstanceID: instanceID, ExecutionID: stored.ExecutionID},
+		TaskHub:  s.Rows.taskHub, Events: stored.Events, Rows: rows, BlobURL: s.Rows.BlobURL, CustomStatus: customStatus, Now: at,
+	})
+	defer s.Forget(instanceID)
+	sentinel, err := s.Histories.SentinelETag(ctx, instanceID)
+	if err == nil && sentinel != stored.ETag {
+		err = fmt.Errorf("history of %q has changed: %w", instanceID, provider.ErrSessionLost)
+	}
+	if err != nil {
+		return err
+	}
+	return store.Retry(ctx, "repair row of instance "+instanceID, func(ctx context.Context) (err error) {
+		if stored.Row == nil {
+			_, err = s.Rows.Table.Insert(ctx, e)
+		} else {
+			_, err = s.Rows.Table.Merge(ctx, e, stored.Row.ETag)
+		}
+		return err
+	})
+}
+
+// Purge deletes what is stored of an instance, as [TaskHub.Purge] says. besides is called
+// before the row goes.
+func (s *Store) Purge(ctx context.Context, id string, seen *provider.InstanceState, besides func(ctx context.Context, id string) error) error {
+	defer s.Forget(id)
+	blobs, err := s.BlobsOf(ctx, id)
+	if err != nil {
+		return err
+	}
+	past, err := s.Histories.Versions(ctx, id)
+	if err != nil {
+		return err
+	}
+	row, err := s.Rows.Fetch(ctx, id, provider.Fetch{Input: true, Output: true})
+	if err != nil {
+		return err
+	}
+	if row == nil && len(past) == 0 {
+		return provider.ErrInstanceNotFound
+	}
+	if seen != nil && !row.StateOrNil().SameAs(seen) {
+		return provider.ErrInstanceChanged
+	}
+	if err := s.Histories.Remove(ctx, id, past); err != nil {
+		return changedSince(err)
+	}
+	if row, err = s.Rows.withoutBlobs(ctx, row); err != nil {
+		return changedSince(err)
+	}
+	if err := s.Rows.blobs.RemoveAll(ctx, blobs); err != nil {
+		return err
+	}
+	if err := besides(ctx, id); err != nil {
+		return err
+	}
+	if row == nil {
+		return nil
+	}
+	err = s.Rows.Table.RemoveRow(ctx, wire.Row{PartitionKey: wire.EscapeKey(id)}, row.ETag)
+	if err == nil {
+		s.log.Info("instance purged", "instanceId", id, "executionId", row.State.Instance.ExecutionID, "rows", len(past)+1)
+	}
+	return changedSince(err)
+}
+
+// changedSince makes a conflict tell what a purge came across.
+func changedSince(err error) error {
+	if store.IsConflict(err) {
+		return fmt.Errorf("it has changed since it was looked at, and not all of it is deleted; look at it, and purge it again if it is to go: %w", err)
+	}
+	return err
+}
+
+// BlobsOf returns the names of the blobs with an instance's large payloads: messages
+// are under its ID, history under its key. .NET deletes all whose names begin with
+// the ID, which can be those of other instances
+// (DurableTask.AzureStorage/MessageManager.cs, DeleteLargeMessageBlobs).
+//
+// The service takes a backslash in a blob's name for a slash. Large messages to
+// an ID with a backslash, which clients refuse, stay behind, since they cannot
+// be told from those to an ID with a slash.
+func (s *Store) BlobsOf(ctx context.Context, id string) ([]string, error) {
+	var names []string
+	for _, prefix := range []string{id + "/message-", wire.EscapeKey(id) + "/history-"} {
+		more, err := s.Rows.blobs.List(ctx, prefix)
+		if err != nil {
+			return nil, err
+		}
+		names = append(names, more...)
+	}
+	return names, nil
+}
+
+// UpdateOf returns what is to be done to the row of an instance after a checkpoint, which
+// has added rows to the history; nil if nothing is.
+func (s *Store) UpdateOf(l *Instance, cp *provider.Checkpoint, rows []wire.Row) *RowUpdate {
+	if l.Row != nil {
+		l.rowOf = l.Row.State.Instance.ExecutionID
+	}
+	u := &RowUpdate{store: s, cp: cp, row: l.Row, before: l.rowOf, sentinel: l.ETag, events: cp.NewEvents, rows: rows, replaced: l.Replaced}
+	_, changes := statusAfter(cp.NewEvents)
+	behind := !changes && l.RowIsBehind()
+	if !behind && saysNothingNew(u.row, cp, s.tolerance) || l.isReplaced(cp) {
+		return nil
+	}
+	if behind || u.missedStart() {
+		u.events, u.rows = l.Events, nil
+	}
+	return u
+}
