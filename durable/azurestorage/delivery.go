@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -205,21 +206,18 @@ func abandonDelay(dequeueCount int) time.Duration {
 
 // abandon hands the message back after a delay that grows with every delivery.
 func (d *delivery) abandon(ctx context.Context, reason string) {
-	d.abandonAs(ctx, abandoning, reason)
+	d.abandonAs(ctx, disposition.Abandoning, reason)
 }
 
 // abandonBecause is abandon for a cause that may want the message sooner.
 func (d *delivery) abandonBecause(ctx context.Context, cause error) {
 	delay := abandonDelay(d.receives())
 	if sooner := provider.AbandonDelay(cause, time.Now(), delay); sooner < delay {
-		d.abandonFor(ctx, abandoning, sooner, cause.Error())
+		d.abandonFor(ctx, disposition.Abandoning, sooner, cause.Error())
 		return
 	}
 	d.abandon(ctx, cause.Error())
 }
-
-// abandoning is what a message is logged as that is handed back.
-const abandoning = "AbandoningMessage"
 
 // abandonAs is abandon that is logged as the given event.
 func (d *delivery) abandonAs(ctx context.Context, event, reason string) {

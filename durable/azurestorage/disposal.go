@@ -5,132 +5,111 @@ import (
 	"errors"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"golang.org/x/sync/errgroup"
 )
 
-// disposals are judged messages: those to hand out, and those to do away with.
+// disposals are messages by their dispositions: those to dispatch, and the others.
 type disposals struct {
-	deliver  []*delivery
-	settled  []*delivery // held back, discarded and so on
-	verdicts []verdict   // of settled
+	hub        *TaskHub
+	instanceID string
+	stored     *instances.Instance
+
+	deliver      []*delivery
+	settled      []*delivery               // held back, discarded and so on
+	dispositions []disposition.Disposition // of settled
 }
 
-// judge decides about deliveries for an instance by judgeMessages.
-func judge(instanceID string, stored *instances.Instance, deliveries []*delivery) disposals {
-	messages := make([]arrived, len(deliveries))
+// judge decides about deliveries for an instance.
+func judge(h *TaskHub, instanceID string, stored *instances.Instance, deliveries []*delivery) disposals {
+	messages := make([]disposition.Message, len(deliveries))
 	for i, d := range deliveries {
-		messages[i] = arrived{
-			event: d.event(), executionID: d.target().ExecutionID,
-			dequeueCount: d.dequeueCount, receivedAt: d.receivedAt,
-			age: d.age, lock: d.lock, scheduled: d.env.Scheduled,
+		messages[i] = disposition.Message{
+			Event: d.event(), ExecutionID: d.target().ExecutionID,
+			DequeueCount: d.dequeueCount, ReceivedAt: d.receivedAt,
+			Age: d.age, Lock: d.lock, Scheduled: d.env.Scheduled,
 		}
 	}
-	var out disposals
-	for i, v := range judgeMessages(instanceID, stored, messages) {
-		if v.fate == fateDeliver {
+	out := disposals{hub: h, instanceID: instanceID, stored: stored}
+	for i, v := range disposition.Decide(instanceID, stored, messages) {
+		if v.Action == disposition.Deliver {
 			out.deliver = append(out.deliver, deliveries[i])
 			continue
 		}
 		out.settled = append(out.settled, deliveries[i])
-		out.verdicts = append(out.verdicts, v)
+		out.dispositions = append(out.dispositions, v)
 	}
 	return out
 }
 
 // apply does away with the settled messages. What fails comes back by itself.
-func (o disposals) apply(ctx context.Context, h *TaskHub, instanceID string, stored *instances.Instance) {
+func (o disposals) apply(ctx context.Context) {
 	// What is put right for one message is for all that came together.
-	repaired := map[repair]error{}
-	for _, v := range o.verdicts {
-		r := repairFor(v)
-		if _, done := repaired[r]; !done {
-			repaired[r] = h.repair(ctx, r, instanceID, stored)
+	repaired := map[disposition.Repair]error{}
+	for _, v := range o.dispositions {
+		if _, done := repaired[v.Repair]; !done {
+			repaired[v.Repair] = o.repair(ctx, v.Repair)
 		}
 	}
 	var group errgroup.Group
 	group.SetLimit(renewalsAtOnce)
 	for i, d := range o.settled {
-		v := o.verdicts[i]
+		v := o.dispositions[i]
 		group.Go(func() error {
-			h.dispose(ctx, instanceID, stored, d, v, repaired[repairFor(v)])
+			o.dispose(ctx, d, v, repaired[v.Repair])
 			return nil
 		})
 	}
 	_ = group.Wait() // no function returns an error
 }
 
-// A repair is what has to be put right before a message may go. Whoever took it may
-// not have got to tell the row, or the audit, what became of it.
-type repair int
-
-const (
-	noRepair repair = iota
-	repairAudit
-	repairEnded   // the row of an execution that has ended
-	repairCurrent // that of whatever execution is the current one
-	repairRunning // that of an execution that goes on
-)
-
-func repairFor(v verdict) repair {
-	switch {
-	case v.fate == fateRepair:
-		return repairEnded
-	case v.fate != fateDiscard:
-		return noRepair
-	case v == foreign, v == continued: // it may be what is left of a generation that was followed by others
-		return repairCurrent
-	case v.event == duplicateMessage:
-		return repairRunning
-	}
-	return repairAudit
-}
-
-func (h *TaskHub) repair(ctx context.Context, r repair, instanceID string, stored *instances.Instance) (err error) {
+// repair puts right what has to be before a message may be discarded.
+func (o disposals) repair(ctx context.Context, r disposition.Repair) (err error) {
 	switch r {
-	case noRepair:
+	case disposition.RepairNothing:
 		return nil
-	case repairEnded:
-		err = h.instances.RepairEnded(ctx, instanceID, stored)
-	case repairCurrent:
-		err = h.instances.RepairCurrent(ctx, instanceID)
-	case repairRunning:
-		err = h.instances.RepairRunning(ctx, instanceID, stored)
-	case repairAudit:
+	case disposition.RepairEnded:
+		err = o.hub.instances.RepairEnded(ctx, o.instanceID, o.stored)
+	case disposition.RepairCurrent:
+		err = o.hub.instances.RepairCurrent(ctx, o.instanceID)
+	case disposition.RepairRunning:
+		err = o.hub.instances.RepairRunning(ctx, o.instanceID, o.stored)
+	case disposition.RepairTracking:
 	}
 	if err != nil {
 		return err
 	}
-	return h.tracking.again(ctx, instanceID)
+	return o.hub.tracking.again(ctx, o.instanceID)
 }
 
 // dispose does away with a message, unless err says that what it is about could not
 // be put right.
-func (h *TaskHub) dispose(ctx context.Context, instanceID string, stored *instances.Instance, d *delivery, v verdict, err error) {
-	switch v.fate {
-	case fateHoldBack:
-		if v == notYetStarted && stored.Row != nil {
-			d.abandonFor(ctx, v.event, startDelay(&stored.Row.State, d.receives(), time.Now()), v.reason)
+func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Disposition, err error) {
+	switch v.Action {
+	case disposition.HoldBack:
+		if v == disposition.NotYetStarted && o.stored.Row != nil {
+			d.abandonFor(ctx, v.Event, startDelay(&o.stored.Row.State, d.receives(), time.Now()), v.Reason)
 			return
 		}
-		d.abandonAs(ctx, v.event, v.reason)
+		d.abandonAs(ctx, v.Event, v.Reason)
 		return
-	case fateTerminate:
+	case disposition.Terminate:
 		event, _ := d.event().(*history.ExecutionTerminated)
-		if err = h.instances.TerminateUnstarted(ctx, instanceID, stored, event); err == nil {
-			err = h.tracking.again(ctx, instanceID)
+		if err = o.hub.instances.TerminateUnstarted(ctx, o.instanceID, o.stored, event); err == nil {
+			err = o.hub.tracking.again(ctx, o.instanceID)
 		}
-	case fateDeliver, fateRepair, fateDiscard:
+	case disposition.Deliver, disposition.Discard:
 	}
 	if err != nil {
 		d.abandon(ctx, err.Error())
 		return
 	}
-	h.log.Warn(v.event, d.attrs("reason", v.reason)...)
+	o.hub.log.Warn(v.Event, d.attrs("reason", v.Reason)...)
 	if err := d.remove(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		h.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
+		o.hub.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"golang.org/x/sync/errgroup"
@@ -167,16 +168,13 @@ func (h *TaskHub) awaitRenewals(ctx context.Context) {
 // Where the queues answer slowly, messages are hidden for lockLatencies times as long as
 // an answer takes, so that they can be renewed in time, and for slowLocks times as long
 // as usual at most.
-const (
-	slowLocks     = 4
-	lockLatencies = 8
-)
+const lockLatencies = 8
 
 // stretched returns for how long a message is hidden now that is hidden for lock while
 // the queues answer as usual.
 func (h *TaskHub) stretched(lock time.Duration) time.Duration {
 	wanted := (lockLatencies * h.services.QueuePace.Latency()).Truncate(time.Second)
-	return max(lock, min(wanted, slowLocks*lock))
+	return max(lock, min(wanted, disposition.SlowLocks*lock))
 }
 
 func (h *TaskHub) controlLock() time.Duration {

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -222,10 +223,10 @@ func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 		}
 		taken[key] = true
 	}
-	fate := judgeMessages(m.Target.InstanceID, &to.loaded, []arrived{{
-		event: m.Event, executionID: m.Target.ExecutionID, dequeueCount: r.msg.DequeueCount, receivedAt: time.Now(),
-	}})[0].fate
-	return fate == fateDeliver || fate == fateTerminate || fate == fateHoldBack && !(isStart && to.loaded.Row == nil)
+	fate := disposition.Decide(m.Target.InstanceID, &to.loaded, []disposition.Message{{
+		Event: m.Event, ExecutionID: m.Target.ExecutionID, DequeueCount: r.msg.DequeueCount, ReceivedAt: time.Now(),
+	}})[0].Action
+	return fate == disposition.Deliver || fate == disposition.Terminate || fate == disposition.HoldBack && !(isStart && to.loaded.Row == nil)
 }
 
 // hasCounted reports whether a message is of no batch of an entity, or of one that counted.

@@ -167,12 +167,12 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 		deliveries := slices.Clone(batch.deliveries)
 		b.mu.Unlock()
 
-		disposals := judge(s.id, loaded, deliveries)
+		disposals := judge(b.hub, s.id, loaded, deliveries)
 		if loaded.Unverified && len(disposals.settled) > 0 {
 			loaded = b.read(r.ctx, s.id, executionID, first)
 			continue
 		}
-		disposals.apply(r.work, b.hub, s.id, loaded)
+		disposals.apply(r.work)
 
 		b.mu.Lock()
 		batch.deliveries = without(batch.deliveries, disposals.settled)
@@ -279,12 +279,12 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 			continue
 		}
 		// What came after the batch was judged is judged now.
-		disposals := judge(s.id, sess.loaded, sess.current)
+		disposals := judge(b.hub, s.id, sess.loaded, sess.current)
 		if sess.loaded.Unverified && len(disposals.settled) > 0 {
 			b.putBack(sess)
 			continue
 		}
-		disposals.apply(work, b.hub, s.id, sess.loaded)
+		disposals.apply(work)
 		sess.current = disposals.deliver
 		if len(sess.current) > 0 {
 			return sess, nil

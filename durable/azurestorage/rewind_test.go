@@ -9,12 +9,11 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
 )
 
 // failActivity lets the next activity fail.
@@ -239,30 +238,5 @@ func TestRewind_OfNobodyIsNotFound(t *testing.T) {
 	h := openHub(t, testConfig(t))
 	if err := h.Rewind(t.Context(), "nobody", ""); !errors.Is(err, provider.ErrInstanceNotFound) {
 		t.Errorf("error %v, want ErrInstanceNotFound", err)
-	}
-}
-
-func TestJudge_HoldsAWakeUpBackOnceThoughTheInstanceHasEnded(t *testing.T) {
-	t.Parallel()
-	failed := stored(instanceRowOf("x", history.Failed, 0), startOf("x"), &history.ExecutionCompleted{Header: at(9), Status: history.Failed})
-	wake := &history.GenericEvent{Header: at(10)}
-	for deliveries, want := range map[int]verdict{1: rewinding, 2: ended} {
-		if got := judgeMessages("i", failed, []arrived{msg(wake, "", deliveries)}); got[0] != want {
-			t.Errorf("delivery %d: %+v, want %+v", deliveries, got[0], want)
-		}
-	}
-}
-
-func TestJudge_WaitsForWhatARewindTookOutToBeScheduledAgain(t *testing.T) {
-	t.Parallel()
-	takenOut := &history.GenericEvent{Header: at(1)}
-	takenOut.EventID = 0
-	rewound := stored(instanceRowOf("x", history.Pending, 0), startOf("x"), takenOut)
-	if got := judgeMessages("i", rewound, []arrived{msg(taskDone(0), "x", 1)}); got[0] != outOfOrder {
-		t.Errorf("before: %+v, want %+v", got[0], outOfOrder)
-	}
-	again := stored(instanceRowOf("x", history.Pending, 0), startOf("x"), takenOut, scheduled(0))
-	if got := judgeMessages("i", again, []arrived{msg(taskDone(0), "x", 1)}); got[0] != deliver {
-		t.Errorf("after: %+v, want %+v", got[0], deliver)
 	}
 }

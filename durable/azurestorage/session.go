@@ -111,8 +111,8 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 			return nil, nil
 		}
 		if len(deliveries) > 0 {
-			disposals := judge(s.slot.id, s.loaded, deliveries)
-			disposals.apply(context.WithoutCancel(ctx), s.hub, s.slot.id, s.loaded)
+			disposals := judge(s.hub, s.slot.id, s.loaded, deliveries)
+			disposals.apply(context.WithoutCancel(ctx))
 			if s.current = append(s.current, disposals.deliver...); len(disposals.deliver) > 0 {
 				return messagesOf(disposals.deliver), nil
 			}

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -142,7 +143,7 @@ func (d *delivery) leave(ctx context.Context, cause error) {
 	if aside && d.setAside(ctx) {
 		return
 	}
-	h.log.Debug(abandoning, d.attrs("delay", delay, "reason", cause)...)
+	h.log.Debug(disposition.Abandoning, d.attrs("delay", delay, "reason", cause)...)
 	h.meter.HeldBack(d.queue.Name, d.heldWhy())
 	d.handBack(ctx, delay)
 }

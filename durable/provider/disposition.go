@@ -34,6 +34,9 @@ type Progress struct {
 	// History reads the history of the current execution. It is called at most once,
 	// and only if that has begun.
 	History func() ([]history.Event, error)
+	// Scheduled reports whether the history has the event with an ID that schedules
+	// something. If it is nil, the history is read to find out.
+	Scheduled func(id int) bool
 
 	past    []history.Event
 	read    bool
@@ -80,10 +83,14 @@ func (p *Progress) Disposition(m TaskMessage, trusted bool) (Disposition, error)
 	case !completes, trusted:
 		return Deliver, nil
 	}
-	if err := p.load(); err != nil {
-		return Wait, err
+	has := p.Scheduled
+	if has == nil {
+		if err := p.load(); err != nil {
+			return Wait, err
+		}
+		has = func(id int) bool { return p.actions[id] }
 	}
-	if !p.actions[scheduled] {
+	if !has(scheduled) {
 		return Wait, nil
 	}
 	return Deliver, nil
