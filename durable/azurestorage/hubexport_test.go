@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
-	"github.com/google/go-cmp/cmp"
 )
 
 // taken is what an export wrote, in short.
@@ -120,53 +120,6 @@ func TestExport_LeavesHiddenMessagesBehindOnlyIfItIsTold(t *testing.T) {
 	}
 	if want := (taken{"a e1 Running, 4 events", "activity 0 of a"}); !slices.Equal(got, want) || len(notices) != 2 {
 		t.Errorf("exported %q with notices %q, want %q and that something is left behind", got, notices, want)
-	}
-}
-
-func TestExport_PutsRightWhatACrashLeft(t *testing.T) {
-	t.Parallel()
-	start := startMessage("a", "e2", `1`).Event.(*history.ExecutionStarted)
-	end := &history.ExecutionCompleted{Header: header(1), Status: history.Completed, Result: new("done")}
-	stored := func(executionID string, events ...history.Event) instances.History {
-		s := instances.History{ExecutionID: executionID, Events: events, Known: instances.NewKnownEvents()}
-		for _, ev := range events {
-			s.Known.Add(ev)
-		}
-		return s
-	}
-	suspended := &history.ExecutionSuspended{Header: header(-1)}
-	continued := stored("e2", start)
-	continued.Current = instances.Generation{ExecutionID: "e2", First: "e1"}
-	row := func(executionID string, status history.RuntimeStatus) *wire.InstanceRow {
-		return &wire.InstanceRow{State: provider.InstanceState{
-			Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: executionID}, Name: "Old", Status: status,
-		}}
-	}
-	for _, tt := range []struct {
-		name   string
-		row    *wire.InstanceRow
-		stored instances.History
-		want   string
-	}{
-		{"the row of the first checkpoint is missing", nil, stored("e2", start), "e2 HelloSeq Running, 1 events"},
-		{"the row of the last checkpoint is missing", row("e2", history.Running), stored("e2", start, end), "e2 HelloSeq Completed, 2 events"},
-		{"the row of a new generation is missing", row("e1", history.Running), stored("e2", start), "e2 HelloSeq Running, 1 events"},
-		{"the instance is about to start anew", row("e3", history.Pending), stored("e2", start, end), "e3 Old Pending, 0 events"},
-		{"it was terminated before it started anew", row("e3", history.Terminated), stored("e2", start, end), "e3 Old Terminated, 0 events"},
-		{"the row misses the suspension", row("e2", history.Running), stored("e2", start, suspended), "e2 HelloSeq Suspended, 2 events"},
-		{"the row misses the start", row("e2", history.Pending), stored("e2", start), "e2 HelloSeq Running, 1 events"},
-		{"the row misses all since the start of an earlier generation", row("e1", history.Pending), continued, "e2 HelloSeq Running, 1 events"},
-		{"nothing is missing", row("e2", history.Running), stored("e2", start), "e2 Old Running, 1 events"},
-		{"it has not started", row("e2", history.Pending), stored(""), "e2 Old Pending, 0 events"},
-	} {
-		state, past := mended("a", tt.row, tt.stored)
-		got := fmt.Sprintf("%s %s %s, %d events", state.Instance.ExecutionID, state.Name, state.Status, len(past))
-		if got != tt.want {
-			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
-		}
-	}
-	if state, _ := mended("a", nil, stored("")); state != nil {
-		t.Errorf("of nothing it made %+v", state)
 	}
 }
 

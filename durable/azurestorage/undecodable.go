@@ -249,21 +249,6 @@ func (h *TaskHub) lookAside(ctx context.Context) error {
 	return nil
 }
 
-// tellOfAside tells of messages that were set aside, and are left behind.
-func (x *export) tellOfAside(ctx context.Context) error {
-	for _, q := range x.hub.messageQueues() {
-		aside := x.hub.asideOf(q)
-		n, err := aside.Length(store.Optional(ctx))
-		if err != nil && !store.IsMissing(err) {
-			return err
-		}
-		if n > 0 {
-			x.notice(fmt.Sprintf("%d messages in queue %s were set aside since they could not be decoded; they are left behind", n, aside.Name))
-		}
-	}
-	return nil
-}
-
 // messageQueues are the queues whose messages can be set aside.
 func (h *TaskHub) messageQueues() []*store.Queue {
 	return append(slices.Clone(h.controlQueues), h.workItems)

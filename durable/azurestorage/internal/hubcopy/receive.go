@@ -1,4 +1,4 @@
-package azurestorage
+package hubcopy
 
 import (
 	"cmp"
@@ -31,33 +31,14 @@ const exportLock = 5 * time.Minute
 // lookAgain is how often an export looks for what was hidden.
 const lookAgain = time.Second
 
-// A HiddenError says that there are messages in the queues of a hub that nobody
-// can see at the moment, and that are not explained by the histories.
-type HiddenError struct {
-	TaskHub string
-	// Hidden counts messages that are not explained: timers of executions that
-	// were purged or have continued as new, signals that clients and entities sent
-	// for later, messages that could not be processed and are held back.
-	Hidden int
-	// Missing counts what the histories say is under way and is not seen.
-	Missing int
-}
-
-// Error says how many there are.
-func (e *HiddenError) Error() string {
-	return fmt.Sprintf("the queues of task hub %s hide %d messages that cannot be read now, and %d that the histories tell of are missing",
-		e.TaskHub, e.Hidden, e.Missing)
-}
-
 // receiveAll receives the messages of all queues, until nothing is missing.
 func (x *export) receiveAll(ctx context.Context) error {
 	h := x.hub
-	queues := h.messageQueues()
-	deadline := time.Now().Add(max(h.cfg.ControlQueueVisibilityTimeout, h.cfg.WorkItemQueueVisibilityTimeout))
+	deadline := time.Now().Add(h.HiddenFor)
 	for told := false; ; {
 		inQueues := 0
 		x.lookedAt = time.Now()
-		for _, q := range queues {
+		for _, q := range h.Queues {
 			if err := x.receive(ctx, q); err != nil {
 				return fmt.Errorf("receive from queue %s: %w", q.Name, err)
 			}
@@ -73,7 +54,7 @@ func (x *export) receiveAll(ctx context.Context) error {
 		if missing == 0 && hidden == 0 {
 			return nil
 		}
-		problem := &HiddenError{TaskHub: h.cfg.TaskHub, Hidden: hidden, Missing: missing}
+		problem := &HiddenError{TaskHub: h.Name, Hidden: hidden, Missing: missing}
 		if time.Now().After(deadline) {
 			if missing > 0 || !x.options.IgnoreHidden {
 				return problem
@@ -113,7 +94,7 @@ func (x *export) receive(ctx context.Context, q *store.Queue) error {
 				again.msg = m
 				continue
 			}
-			env, err := x.hub.readEnvelope(ctx, m.Text)
+			env, err := x.hub.Read(ctx, m.Text)
 			if err != nil {
 				return fmt.Errorf("message %s: %w", m.ID, err)
 			}
@@ -301,10 +282,43 @@ func (x *export) handBack(ctx context.Context) {
 	for _, r := range x.order {
 		group.Go(func() error {
 			if _, err := r.queue.Update(ctx, r.msg, 0); err != nil && !store.IsGone(err) {
-				x.hub.log.Warn("message could not be made visible again, it comes back by itself", "messageId", r.msg.ID, "after", exportLock, "error", err)
+				x.hub.Log.Warn("message could not be made visible again, it comes back by itself", "messageId", r.msg.ID, "after", exportLock, "error", err)
 			}
 			return nil
 		})
 	}
 	_ = group.Wait() // no function returns an error
+}
+
+// tellOfAside tells of messages that were set aside, and are left behind.
+func (x *export) tellOfAside(ctx context.Context) error {
+	for _, q := range x.hub.Queues {
+		aside := x.hub.Aside(q)
+		n, err := aside.Length(store.Optional(ctx))
+		if err != nil && !store.IsMissing(err) {
+			return err
+		}
+		if n > 0 {
+			x.notice(fmt.Sprintf("%d messages in queue %s were set aside since they could not be decoded; they are left behind", n, aside.Name))
+		}
+	}
+	return nil
+}
+
+// A HiddenError says that there are messages in the queues of a hub that nobody
+// can see at the moment, and that are not explained by the histories.
+type HiddenError struct {
+	TaskHub string
+	// Hidden counts messages that are not explained: timers of executions that
+	// were purged or have continued as new, signals that clients and entities sent
+	// for later, messages that could not be processed and are held back.
+	Hidden int
+	// Missing counts what the histories say is under way and is not seen.
+	Missing int
+}
+
+// Error says how many there are.
+func (e *HiddenError) Error() string {
+	return fmt.Sprintf("the queues of task hub %s hide %d messages that cannot be read now, and %d that the histories tell of are missing",
+		e.TaskHub, e.Hidden, e.Missing)
 }

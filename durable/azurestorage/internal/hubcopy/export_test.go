@@ -1,0 +1,60 @@
+package hubcopy
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+func TestExport_PutsRightWhatACrashLeft(t *testing.T) {
+	t.Parallel()
+	head := history.NewHeader(time.Now())
+	start := &history.ExecutionStarted{Header: head, Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "e2"}, Name: "HelloSeq"}
+	end := &history.ExecutionCompleted{Header: head, Status: history.Completed, Result: new("done")}
+	stored := func(executionID string, events ...history.Event) instances.History {
+		s := instances.History{ExecutionID: executionID, Events: events, Known: instances.NewKnownEvents()}
+		for _, ev := range events {
+			s.Known.Add(ev)
+		}
+		return s
+	}
+	suspended := &history.ExecutionSuspended{Header: head}
+	continued := stored("e2", start)
+	continued.Current = instances.Generation{ExecutionID: "e2", First: "e1"}
+	row := func(executionID string, status history.RuntimeStatus) *wire.InstanceRow {
+		return &wire.InstanceRow{State: provider.InstanceState{
+			Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: executionID}, Name: "Old", Status: status,
+		}}
+	}
+	for _, tt := range []struct {
+		name   string
+		row    *wire.InstanceRow
+		stored instances.History
+		want   string
+	}{
+		{"the row of the first checkpoint is missing", nil, stored("e2", start), "e2 HelloSeq Running, 1 events"},
+		{"the row of the last checkpoint is missing", row("e2", history.Running), stored("e2", start, end), "e2 HelloSeq Completed, 2 events"},
+		{"the row of a new generation is missing", row("e1", history.Running), stored("e2", start), "e2 HelloSeq Running, 1 events"},
+		{"the instance is about to start anew", row("e3", history.Pending), stored("e2", start, end), "e3 Old Pending, 0 events"},
+		{"it was terminated before it started anew", row("e3", history.Terminated), stored("e2", start, end), "e3 Old Terminated, 0 events"},
+		{"the row misses the suspension", row("e2", history.Running), stored("e2", start, suspended), "e2 HelloSeq Suspended, 2 events"},
+		{"the row misses the start", row("e2", history.Pending), stored("e2", start), "e2 HelloSeq Running, 1 events"},
+		{"the row misses all since the start of an earlier generation", row("e1", history.Pending), continued, "e2 HelloSeq Running, 1 events"},
+		{"nothing is missing", row("e2", history.Running), stored("e2", start), "e2 Old Running, 1 events"},
+		{"it has not started", row("e2", history.Pending), stored(""), "e2 Old Pending, 0 events"},
+	} {
+		state, past := mended("a", tt.row, tt.stored)
+		got := fmt.Sprintf("%s %s %s, %d events", state.Instance.ExecutionID, state.Name, state.Status, len(past))
+		if got != tt.want {
+			t.Errorf("%s: %s, want %s", tt.name, got, tt.want)
+		}
+	}
+	if state, _ := mended("a", nil, stored("")); state != nil {
+		t.Errorf("of nothing it made %+v", state)
+	}
+}
