@@ -51,7 +51,7 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		{from: "durable", to: "github.com/labstack/"},
 		{from: "durable/azurestorage", to: module, but: []string{
 			module + "durable/azurestorage", module + "durable/azurestorage/internal/disposition", module + "durable/azurestorage/internal/hubcopy",
-			module + "durable/azurestorage/internal/instances", module + "durable/azurestorage/internal/leases", module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/tracking",
+			module + "durable/azurestorage/internal/instances", module + "durable/azurestorage/internal/jumpstart", module + "durable/azurestorage/internal/leases", module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/tracking",
 			module + "durable/azurestorage/internal/wire", module + "durable/history", module + "durable/provider", module + "durable/internal/eventjson",
 			module + "durable/internal/chance", module + "durable/internal/inuse", module + "durable/internal/metering", module + "durable/internal/storageop",
 		}},
@@ -67,6 +67,9 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		{from: "durable/azurestorage/internal/instances", to: module + "durable/azurestorage", but: []string{
 			module + "durable/azurestorage/internal/instances", module + "durable/azurestorage/internal/store",
 			module + "durable/azurestorage/internal/tracking", module + "durable/azurestorage/internal/wire",
+		}},
+		{from: "durable/azurestorage/internal/jumpstart", to: module + "durable/azurestorage", but: []string{
+			module + "durable/azurestorage/internal/jumpstart", module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/wire",
 		}},
 		{from: "durable/azurestorage/internal/tracking", to: module + "durable/azurestorage", but: []string{
 			module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/tracking", module + "durable/azurestorage/internal/wire",

@@ -10,6 +10,36 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
+// StartInstance implements [provider.Client].
+//
+// The message goes out before the row, so that a row whose client has died, or was
+// cut off, never waits for a message that nobody sends
+// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
+// CreateTaskOrchestrationAsync). The row decides: whoever receives a message
+// without its row holds it back for a while, and then drops it. So what was begun
+// either runs or leaves nothing behind, whatever becomes of the caller, and an
+// instance that somebody was told of stays.
+//
+// Of two callers who start the same ID at the same time, the one who writes the
+// row wins; the other gets the error, which .NET does not tell it.
+func (h *TaskHub) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	given, ok := start.Event.(*history.ExecutionStarted)
+	if !ok {
+		return fmt.Errorf("start instance: the event is %s", start.Event.Type())
+	}
+	id := given.Instance.InstanceID
+	if id == "" {
+		return fmt.Errorf("start instance: it has no ID")
+	}
+	if err := wire.CheckID(id); err != nil {
+		return fmt.Errorf("start instance: %w", err)
+	}
+	if err := h.starts.start(ctx, start, *given, refuse); err != nil {
+		return fmt.Errorf("start instance %q: %w", id, err)
+	}
+	return nil
+}
+
 // Send implements [provider.Client]. If it is not known whether the message
 // arrived, the error says so; the message is then not sent again, since an event
 // that is raised twice is two events.

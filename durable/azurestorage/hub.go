@@ -95,7 +95,7 @@ func (h *TaskHub) create(ctx context.Context) error {
 		return h.createLeaseBlobs(groupCtx)
 	})
 	if h.cfg.JumpStart.Enabled {
-		group.Go(func() error { return h.jumpStartTable.Create(groupCtx) })
+		group.Go(func() error { return h.starts.records.Table.Create(groupCtx) })
 	}
 	if h.cfg.Tracking {
 		group.Go(func() error { return h.tracking.queue.Create(groupCtx) })

@@ -41,7 +41,7 @@ func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 			return err
 		})
 	}
-	for _, t := range []*store.Table{h.instances.Rows.Table, h.instances.Histories.Table, h.partitionsTable, h.jumpStartTable, h.tracking.queue.Table} {
+	for _, t := range []*store.Table{h.instances.Rows.Table, h.instances.Histories.Table, h.partitionsTable, h.starts.records.Table, h.tracking.queue.Table} {
 		remove("table "+t.Name, func(ctx context.Context) error {
 			_, err := t.Client.Delete(ctx, nil)
 			return err

@@ -108,7 +108,7 @@ func (p *partition) Listen(work context.Context, until time.Time) {
 	p.reading = r
 	r.spawn(func() { p.poll(r) })
 	if p.hub.cfg.JumpStart.Enabled {
-		r.spawn(func() { p.jumpStarts(r) })
+		r.spawn(func() { p.hub.starts.jumpStarts(r.ctx, p) })
 	}
 	if p.hub.cfg.Tracking && p == p.hub.partitions[0] {
 		r.spawn(func() { p.hub.tracking.queue.Run(r.ctx, r.work, p.isListening) })

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -65,7 +64,7 @@ func (o *overdueStarts) look(ctx context.Context) error {
 			continue
 		}
 		o.sent[instance.ExecutionID] = true
-		if err := h.startAgain(ctx, instance); err != nil {
+		if err := h.starts.startAgain(ctx, instance); err != nil {
 			return err
 		}
 	}
@@ -93,37 +92,6 @@ func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
 	return s != nil && (s.session != nil || slices.ContainsFunc(s.batches, func(batch *messageBatch) bool {
 		return slices.ContainsFunc(batch.deliveries, isStart)
 	}))
-}
-
-// startAgain sends the start of an instance again if it is pending still. The
-// execution is the same, so that it is run once even if there is another message. An
-// instance whose input is gone fails.
-func (h *TaskHub) startAgain(ctx context.Context, pending history.OrchestrationInstance) error {
-	row, err := h.instances.Rows.Fetch(ctx, pending.InstanceID, provider.Fetch{Input: true})
-	if err != nil || row == nil || row.State.Instance != pending || row.State.Status != history.Pending {
-		return err
-	}
-	switch err := h.instances.Rows.Resolve(ctx, row, wire.MaxDecompressed); {
-	case store.IsBlobGone(err):
-		return h.instances.FailUnstarted(ctx, pending, err)
-	case err != nil:
-		return err
-	}
-	state := &row.State
-	h.log.Warn("instance is pending for long: its start is sent again",
-		"instanceId", state.Instance.InstanceID, "executionId", state.Instance.ExecutionID, "created", state.CreatedAt)
-	start := provider.TaskMessage{Target: state.Instance, Event: &history.ExecutionStarted{
-		Header: history.NewHeader(state.CreatedAt), Instance: state.Instance,
-		Name: state.Name, Version: state.Version, Input: state.Input, Tags: state.Tags,
-		ScheduledStart: state.ScheduledAt, Generation: row.Generation,
-	}}
-	p := h.partitionOf(state.Instance.InstanceID)
-	sent, err := h.send(ctx, p.queue, &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}}, true)
-	if err == nil {
-		sent.partition = p
-		h.wake(sent)
-	}
-	return err
 }
 
 // isOverdue reports whether an instance should have begun to run by now.

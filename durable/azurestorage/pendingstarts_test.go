@@ -30,11 +30,11 @@ func TestPendingStart_FailsWhenItsInputIsGone(t *testing.T) {
 	h := openHub(t, testConfig(t))
 	mustStart(t, h, "i", "e1", large)
 	pending := startMessage("i", "e1", large)
-	if err := h.startAgain(t.Context(), pending.Target); err != nil || runtimeStatus(t, h, "i") != history.Pending {
+	if err := h.starts.startAgain(t.Context(), pending.Target); err != nil || runtimeStatus(t, h, "i") != history.Pending {
 		t.Fatalf("with its input it is %v, %v", runtimeStatus(t, h, "i"), err)
 	}
 	mustLoseBlobs(t, h, "i")
-	if err := h.startAgain(t.Context(), pending.Target); err != nil {
+	if err := h.starts.startAgain(t.Context(), pending.Target); err != nil {
 		t.Fatal(err)
 	}
 	state, err := h.Instance(t.Context(), "i", provider.Fetch{Input: true, Output: true})
@@ -64,7 +64,7 @@ func TestPendingStart_DoesNotFailIfItHasBegun(t *testing.T) {
 		if _, _, err := h.instances.Histories.Append(t.Context(), first.Target, mustRows(t, h, first.Target, 0, episode([]provider.TaskMessage{first})), "", notes); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.startAgain(t.Context(), history.OrchestrationInstance{InstanceID: id, ExecutionID: "e1"}); err != nil {
+		if err := h.starts.startAgain(t.Context(), history.OrchestrationInstance{InstanceID: id, ExecutionID: "e1"}); err != nil {
 			t.Fatal(err)
 		}
 		if got := runtimeStatus(t, h, id); got != history.Pending {

@@ -28,7 +28,7 @@ func (h *TaskHub) Purge(ctx context.Context, id string, seen *provider.InstanceS
 		err = h.ensureCreated(ctx)
 	}
 	if err == nil {
-		err = h.instances.Purge(ctx, id, seen, h.dropStarts)
+		err = h.instances.Purge(ctx, id, seen, h.starts.dropRecords)
 	}
 	if err != nil {
 		return fmt.Errorf("purge instance %q: %w", id, err)

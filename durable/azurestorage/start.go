@@ -6,45 +6,27 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/jumpstart"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// StartInstance implements [provider.Client].
-//
-// The message goes out before the row, so that a row whose client has died, or was
-// cut off, never waits for a message that nobody sends
-// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
-// CreateTaskOrchestrationAsync). The row decides: whoever receives a message
-// without its row holds it back for a while, and then drops it. So what was begun
-// either runs or leaves nothing behind, whatever becomes of the caller, and an
-// instance that somebody was told of stays.
-//
-// Of two callers who start the same ID at the same time, the one who writes the
-// row wins; the other gets the error, which .NET does not tell it.
-func (h *TaskHub) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
-	given, ok := start.Event.(*history.ExecutionStarted)
-	if !ok {
-		return fmt.Errorf("the event is %s; want ExecutionStarted", start.Event.Type())
-	}
-	id := given.Instance.InstanceID
-	if id == "" {
-		return errors.New("the instance has no ID")
-	}
-	if err := wire.CheckID(id); err != nil {
-		return err
-	}
-	return h.startInstance(ctx, start, *given, refuse)
+// starter starts instances.
+type starter struct {
+	hub     *TaskHub
+	records *jumpstart.Records
 }
 
-func (h *TaskHub) startInstance(ctx context.Context, start provider.TaskMessage, event history.ExecutionStarted, refuse []history.RuntimeStatus) error {
-	if err := h.ensureCreated(ctx); err != nil {
+// start starts an instance with the given event.
+func (s *starter) start(ctx context.Context, start provider.TaskMessage, event history.ExecutionStarted, refuse []history.RuntimeStatus) error {
+	if err := s.hub.ensureCreated(ctx); err != nil {
 		return err
 	}
 	if event.Instance.ExecutionID == "" {
@@ -55,14 +37,14 @@ func (h *TaskHub) startInstance(ctx context.Context, start provider.TaskMessage,
 		event.Generation = new(0)
 	}
 	start.Event, start.Target = &event, event.Instance
-	return h.startRecorded(ctx, &start, &event, func() error { return h.startUnlessRefused(ctx, start, event, generation, refuse) })
+	return s.startRecorded(ctx, &start, &event, func() error { return s.startUnlessRefused(ctx, start, event, generation, refuse) })
 }
 
 // startUnlessRefused starts an instance, in the place of one that has its ID if
 // that is not in one of the statuses in refuse.
-func (h *TaskHub) startUnlessRefused(ctx context.Context, start provider.TaskMessage, event history.ExecutionStarted, generation *int, refuse []history.RuntimeStatus) error {
+func (s *starter) startUnlessRefused(ctx context.Context, start provider.TaskMessage, event history.ExecutionStarted, generation *int, refuse []history.RuntimeStatus) error {
 	start.Event = &event
-	before, err := h.startOver(ctx, start, &event, nil)
+	before, err := s.startOver(ctx, start, &event, nil)
 	if before == nil || err != nil {
 		return err
 	}
@@ -70,7 +52,7 @@ func (h *TaskHub) startUnlessRefused(ctx context.Context, start provider.TaskMes
 		if generation == nil {
 			event.Generation = new(before.State.Generation + 1)
 		}
-		before, err = h.startOver(ctx, start, &event, before)
+		before, err = s.startOver(ctx, start, &event, before)
 	}
 	if before == nil || err != nil {
 		return err
@@ -80,49 +62,156 @@ func (h *TaskHub) startUnlessRefused(ctx context.Context, start provider.TaskMes
 
 // startOver starts an instance in the place of the one that has the row before, or
 // one whose ID is free if that is nil. If another has the ID, it returns its row.
-func (h *TaskHub) startOver(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *wire.InstanceRow) (taken *wire.InstanceRow, err error) {
-	out, err := h.prepareStart(ctx, start)
+func (s *starter) startOver(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *wire.InstanceRow) (taken *wire.InstanceRow, err error) {
+	out, err := s.prepareStart(ctx, start)
 	if err != nil {
 		return nil, err
 	}
-	sent, err := h.enqueue(ctx, out)
+	sent, err := s.hub.enqueue(ctx, out)
 	if err != nil {
 		return nil, err
 	}
-	row, err := h.instances.Rows.Create(ctx, event, before, out.blob)
+	row, err := s.hub.instances.Rows.Create(ctx, event, before, out.blob)
 	switch {
 	case errors.Is(err, instances.ErrPurged):
-		h.retract(ctx, []sentMessage{sent})
-		return h.startOver(ctx, start, event, nil)
+		s.hub.retract(ctx, []sentMessage{sent})
+		return s.startOver(ctx, start, event, nil)
 	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
 		if before == nil && sent.claimed != nil {
-			h.noteFresh(sent.claimed, row)
+			// This process takes the start, and knows that there is nothing but the row.
+			row.State.Input = nil // it is in the message, and can be large
+			s.hub.instances.CachedRows.Put(row.State.Instance.InstanceID, row)
+			sent.claimed.fresh = instances.NewInstance(row)
 		}
 		row = nil
 	case err == nil || store.WasNotApplied(err):
-		h.retract(ctx, []sentMessage{sent})
+		s.hub.retract(ctx, []sentMessage{sent})
 		return row, err
 	}
-	h.handOver(ctx, []sentMessage{sent}) // whoever receives it looks whether the row is there
+	s.hub.handOver(ctx, []sentMessage{sent}) // whoever receives it looks whether the row is there
 	return row, err
 }
 
 // prepareStart prepares a start message. It is claimed if this process runs the
 // partition.
-func (h *TaskHub) prepareStart(ctx context.Context, start provider.TaskMessage) (*outgoing, error) {
-	p := h.partitionOf(start.Target.InstanceID)
+func (s *starter) prepareStart(ctx context.Context, start provider.TaskMessage) (*outgoing, error) {
+	p := s.hub.partitionOf(start.Target.InstanceID)
 	out := &outgoing{
 		queue: p.queue, partition: p, duplicates: true,
 		env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}},
 	}
-	h.reserve([]*outgoing{out})
-	return out, h.prepare(ctx, out)
+	s.hub.reserve([]*outgoing{out})
+	return out, s.hub.prepare(ctx, out)
 }
 
-// noteFresh notes of a start that this process takes itself that there is nothing of
-// its instance but the row, so that it need not be read.
-func (h *TaskHub) noteFresh(claimed *delivery, row *wire.InstanceRow) {
-	row.State.Input = nil // it is in the message, and can be large
-	h.instances.CachedRows.Put(row.State.Instance.InstanceID, row)
-	claimed.fresh = instances.NewInstance(row)
+// startRecorded makes a start by f, with a record of it beside.
+func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage, event *history.ExecutionStarted, f func() error) error {
+	if !s.hub.cfg.JumpStart.Enabled {
+		return f()
+	}
+	row, err := s.records.Record(ctx, s.hub.partitionOf(event.Instance.InstanceID).queue.Name, start, event)
+	if err != nil {
+		return fmt.Errorf("record it: %w", err)
+	}
+	err = f()
+	// What is known not to have happened must not happen later either. When the
+	// fate is not known, the record decides it.
+	if errors.Is(err, provider.ErrInstanceExists) || err != nil && store.WasNotApplied(err) {
+		settled, cancel := settling(ctx)
+		defer cancel()
+		if dropErr := s.records.Drop(settled, row); dropErr != nil {
+			s.hub.log.Warn("record of a start that was refused could not be deleted", "instanceId", row.InstanceID, "error", dropErr)
+		}
+	}
+	return err
+}
+
+// startAgain sends the start of an instance again if it is pending still. The
+// execution is the same, so that it is run once even if there is another message. An
+// instance whose input is gone fails.
+func (s *starter) startAgain(ctx context.Context, pending history.OrchestrationInstance) error {
+	h := s.hub
+	row, err := h.instances.Rows.Fetch(ctx, pending.InstanceID, provider.Fetch{Input: true})
+	if err != nil || row == nil || row.State.Instance != pending || row.State.Status != history.Pending {
+		return err
+	}
+	switch err := h.instances.Rows.Resolve(ctx, row, wire.MaxDecompressed); {
+	case store.IsBlobGone(err):
+		return h.instances.FailUnstarted(ctx, pending, err)
+	case err != nil:
+		return err
+	}
+	state := &row.State
+	h.log.Warn("instance is pending for long: its start is sent again",
+		"instanceId", state.Instance.InstanceID, "executionId", state.Instance.ExecutionID, "created", state.CreatedAt)
+	start := provider.TaskMessage{Target: state.Instance, Event: &history.ExecutionStarted{
+		Header: history.NewHeader(state.CreatedAt), Instance: state.Instance,
+		Name: state.Name, Version: state.Version, Input: state.Input, Tags: state.Tags,
+		ScheduledStart: state.ScheduledAt, Generation: row.Generation,
+	}}
+	p := h.partitionOf(state.Instance.InstanceID)
+	sent, err := h.send(ctx, p.queue, &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}}, true)
+	if err == nil {
+		sent.partition = p
+		h.wake(sent)
+	}
+	return err
+}
+
+// jumpStarts sends those starts of a partition again that have not arrived, for as long as it
+// is read.
+func (s *starter) jumpStarts(ctx context.Context, p *partition) {
+	for store.Sleep(ctx, s.hub.cfg.JumpStart.Interval) {
+		rows, err := s.records.Of(ctx, p.queue.Name)
+		for _, row := range rows {
+			if err == nil {
+				err = s.jumpStart(ctx, &row)
+			}
+		}
+		switch {
+		case err == nil:
+			s.hub.health.OK("records of starts")
+		case ctx.Err() == nil:
+			s.hub.health.Failed("records of starts", err)
+		}
+	}
+}
+
+// jumpStart does what is to be done about a record now. A start that is sent again has the
+// same execution ID, so that the instance is not run twice if it arrives after all.
+func (s *starter) jumpStart(ctx context.Context, row *jumpstart.Start) error {
+	h := s.hub
+	there, err := h.instances.Rows.Read(ctx, row.InstanceID)
+	if err != nil {
+		return err
+	}
+	switch row.Progress(there, time.Now(), h.cfg.JumpStart.Timeout) {
+	case jumpstart.Arrived:
+		return s.records.Drop(ctx, row)
+	case jumpstart.Awaited:
+		return nil
+	case jumpstart.Missing:
+	}
+	if renewed, err := s.records.Renew(ctx, row); err != nil || !renewed {
+		return err
+	}
+	env, event, err := s.records.Envelope(ctx, row)
+	if err != nil {
+		return err
+	}
+	h.log.Warn("JumpStart: a start has not arrived and is sent again", "instanceId", row.InstanceID, "executionId", row.ExecutionID, "recorded", row.RecordedAt)
+	if there != nil && there.State.Instance.ExecutionID == row.ExecutionID {
+		_, err = h.send(ctx, h.partitionOf(row.InstanceID).queue, env, true)
+	} else {
+		_, err = s.startOver(ctx, *env.Message, event, there) // if another has the ID, the next look finds out
+	}
+	return err
+}
+
+// dropRecords deletes all records of an instance that is purged.
+func (s *starter) dropRecords(ctx context.Context, id string) error {
+	if !s.hub.cfg.JumpStart.Enabled {
+		return nil
+	}
+	return s.records.DropAll(ctx, s.hub.partitionOf(id).queue.Name, id)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/jumpstart"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -28,7 +29,6 @@ type TaskHub struct {
 	services *store.Services
 
 	partitionsTable *store.Table
-	jumpStartTable  *store.Table
 	workItems       *store.Queue
 	controlQueues   []*store.Queue
 	largeMessages   *store.Container
@@ -46,6 +46,7 @@ type TaskHub struct {
 
 	health    health
 	sequence  atomic.Int64 // of messages sent, over all queues
+	starts    *starter
 	instances *instances.Store
 	held      *heldMessages
 	// undecodable are messages that nobody here can decode.
@@ -97,7 +98,6 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		names:           names,
 		services:        s,
 		partitionsTable: store.NewTable(s.Tables, s.TableEndpoint, names.PartitionsTable()),
-		jumpStartTable:  store.NewTable(s.Tables, s.TableEndpoint, names.JumpStartTable()),
 		workItems:       store.NewQueue(s.Queues, names.WorkItemQueue()),
 		largeMessages:   store.NewContainer(s.Blobs, s.BlobEndpoint, names.LargeMessages()),
 		appLeases:       store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, names.AppLease()),
@@ -116,6 +116,9 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	})
 	h.inbox = newInbox(h)
 	h.tracking = newTracker(h)
+	h.starts = &starter{hub: h, records: &jumpstart.Records{
+		Table: store.NewTable(s.Tables, s.TableEndpoint, names.JumpStartTable()), Blobs: h.largeMessages,
+	}}
 	h.activities = newActivityQueue(h)
 	for i := range cfg.PartitionCount {
 		q := store.NewQueue(s.Queues, names.ControlQueue(i))
