@@ -70,7 +70,7 @@ func (h *TaskHub) MakePrimary(ctx context.Context) error {
 	if h.cfg.AppLease.Disabled {
 		return errNoAppLease
 	}
-	if err := h.ensureCreated(ctx); err != nil {
+	if err := h.resources.ensureCreated(ctx); err != nil {
 		return fmt.Errorf("make this app the hub's primary one: %w", err)
 	}
 	return h.appLease.MakePrimary(ctx)

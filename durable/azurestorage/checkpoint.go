@@ -5,7 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
+	"math/rand/v2"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -16,7 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// Commit implements [provider.Session]. The order of the writes is what makes
+// A commit is the writing of a checkpoint. The order of the writes is what makes
 // it safe to be cut off between any two of them
 // (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
 // CompleteTaskOrchestrationWorkItemAsync):
@@ -38,133 +39,94 @@ import (
 // follow that would put the row right. Nobody waits for step 4, and for step 3
 // nobody but the end of the session, the next checkpoint that writes the row, and
 // the end of the execution.
-func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
-	err := s.commit(ctx, cp)
-	if err != nil {
-		s.failed, s.loaded.Run = true, ""
-		s.hub.instances.Forget(s.slot.id)
-	}
-	return err
-}
-
-func (s *session) commit(ctx context.Context, cp *provider.Checkpoint) error {
-	err := s.write(ctx, cp)
-	if errors.Is(err, provider.ErrSessionLost) {
-		s.hub.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", s.executionID(), "partition", s.slot.partition.queue.Name, "error", err)
-	}
-	if err != nil {
-		return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
-	}
-	return nil
-}
-
-// removeTaken deletes the messages that were handed out. A single one is deleted
-// in the background, as long as the partition is being read: that is given up
-// after it. Where several came together more will, and are taken together if the
-// next episode begins later.
-func (s *session) removeTaken(ctx context.Context) {
-	taken := s.current
-	s.current = nil
-	r := s.slot.partition.currentReading()
-	// An entity remembers what it took until it is known to be gone.
-	if history.IsEntity(s.slot.id) || len(taken) > 1 || r == nil || !r.spawn(func() { s.hub.removeAll(r.work, taken) }) {
-		s.hub.removeAll(ctx, taken)
-		s.doubtful = slices.ContainsFunc(taken, (*delivery).isDoubtful)
-	}
-}
-
-// removeAll deletes messages.
-func (h *TaskHub) removeAll(ctx context.Context, deliveries []*delivery) {
-	forEach(deliveries, func(d *delivery) {
-		if err := d.remove(ctx); err != nil {
-			h.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
-		}
-	})
+type commit struct {
+	*session
+	cp *provider.Checkpoint
 }
 
 // answer sends the messages of a checkpoint in which nothing was decided.
-func (s *session) answer(ctx context.Context, cp *provider.Checkpoint) error {
-	if err := s.checkDoubt(ctx, s.loaded.Unverified || len(cp.Messages) > 0 && s.isDoubtful()); err != nil {
+func (c *commit) answer(ctx context.Context) error {
+	if err := c.checkDoubt(ctx, c.loaded.Unverified || len(c.cp.Messages) > 0 && c.isDoubtful()); err != nil {
 		return err
 	}
-	s.loaded.Unverified = false
-	if len(cp.Messages) > 0 {
-		sent, err := s.send(ctx, cp)
+	c.loaded.Unverified = false
+	if len(c.cp.Messages) > 0 {
+		sent, err := c.send(ctx)
 		if err != nil {
-			s.hub.retract(ctx, sent)
+			c.hub.sender.retract(ctx, sent)
 			return err
 		}
-		s.hub.handOver(ctx, sent)
+		c.hub.sender.handOver(ctx, sent)
 	}
-	s.removeTaken(ctx)
+	c.removeTaken(ctx)
 	return nil
 }
 
-func (s *session) write(ctx context.Context, cp *provider.Checkpoint) error {
-	if len(cp.NewEvents) == 0 {
-		return s.answer(ctx, cp)
+func (c *commit) write(ctx context.Context) error {
+	if len(c.cp.NewEvents) == 0 {
+		return c.answer(ctx)
 	}
-	if cp.Instance.InstanceID != s.slot.id {
-		return fmt.Errorf("the checkpoint is for %q", cp.Instance.InstanceID)
+	if c.cp.Instance.InstanceID != c.slot.id {
+		return fmt.Errorf("the checkpoint is for %q", c.cp.Instance.InstanceID)
 	}
-	if err := s.checkDoubt(ctx, s.isDoubtful()); err != nil {
+	if err := c.checkDoubt(ctx, c.isDoubtful()); err != nil {
 		return err
 	}
 	var err error
-	if s.tracking, err = s.hub.tracking.plan(ctx, s, cp); err != nil {
+	if c.tracking, err = c.hub.tracking.plan(ctx, c.session, c.cp); err != nil {
 		return err
 	}
-	rows, err := s.writeHistory(ctx, cp)
+	rows, err := c.writeHistory(ctx)
 	if err != nil {
 		return err
 	}
-	if err := s.follow(ctx, cp, rows); err != nil {
-		u := s.updateOfRow(cp, rows)
-		for _, d := range s.current {
+	if err := c.follow(ctx, rows); err != nil {
+		u := c.updateOfRow(rows)
+		for _, d := range c.current {
 			d.noteUntold(u)
 		}
 		return err
 	}
-	s.removeReplaced(ctx)
+	c.removeReplaced(ctx)
 	return nil
 }
 
 // removeReplaced deletes the blobs of the generation before, unless the row, which
 // names some of them, was left for somebody else to write.
-func (s *session) removeReplaced(ctx context.Context) {
-	names := s.loaded.Replaced
-	s.loaded.Replaced = nil
-	if s.loaded.Row == nil {
+func (c *commit) removeReplaced(ctx context.Context) {
+	names := c.loaded.Replaced
+	c.loaded.Replaced = nil
+	if c.loaded.Row == nil {
 		return
 	}
 	for _, name := range names {
-		if err := s.hub.largeMessages.Remove(ctx, name); err != nil {
-			s.hub.log.Warn("blob of an earlier generation could not be deleted", "instanceId", s.slot.id, "blob", name, "error", err)
+		if err := c.hub.largeMessages.Remove(ctx, name); err != nil {
+			c.hub.log.Warn("blob of an earlier generation could not be deleted", "instanceId", c.slot.id, "blob", name, "error", err)
 		}
 	}
 }
 
 // follow does steps 3 and 4 of a commit, of which the history is written.
-func (s *session) follow(ctx context.Context, cp *provider.Checkpoint, rows []wire.Row) error {
-	if err := s.hub.tracking.commit(ctx, s.slot.id, s.loaded, s.tracking); err != nil {
+func (c *commit) follow(ctx context.Context, rows []wire.Row) error {
+	if err := c.hub.tracking.commit(ctx, c.slot.id, c.loaded, c.tracking); err != nil {
 		return err
 	}
 	switch {
-	case instances.EndsExecution(cp) || history.IsEntity(s.slot.id):
+	case instances.EndsExecution(c.cp) || history.IsEntity(c.slot.id):
 		// Nothing else might come for it, and clients look at nothing but the row.
-		end, err := s.writeInstanceRow(ctx, cp, rows)
+		end, err := c.writeInstanceRow(ctx, rows)
 		if err != nil {
 			return err
 		}
-		s.hub.endings.tell(s.slot.id, end)
-		s.removeTaken(ctx)
-	case cp.ContinuedAsNew: // the row may refer to blobs of the generation before
-		if _, err := s.writeInstanceRow(ctx, cp, rows); err != nil {
+		c.hub.endings.tell(c.slot.id, end)
+		c.removeTaken(ctx)
+	case c.cp.ContinuedAsNew: // the row may refer to blobs of the generation before
+		if _, err := c.writeInstanceRow(ctx, rows); err != nil {
 			return err
 		}
-		s.removeTaken(ctx)
+		c.removeTaken(ctx)
 	default:
-		return s.writeInstanceRowLater(ctx, cp, rows)
+		return c.writeInstanceRowLater(ctx, rows)
 	}
 	return nil
 }
@@ -172,55 +134,55 @@ func (s *session) follow(ctx context.Context, cp *provider.Checkpoint, rows []wi
 // writeHistory does steps 1 and 2 of a commit, and returns the rows that were
 // added. If it is not known whether the checkpoint counts, its messages are made
 // visible: either their history is there, or they will be found not to have one.
-func (s *session) writeHistory(ctx context.Context, cp *provider.Checkpoint) ([]wire.Row, error) {
-	sent, err := s.send(ctx, cp)
+func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
+	sent, err := c.send(ctx)
 	if err != nil {
-		s.hub.retract(ctx, sent)
+		c.hub.sender.retract(ctx, sent)
 		return nil, err
 	}
-	ordinal := s.ordinal
-	if cp.ContinuedAsNew {
+	ordinal := c.ordinal
+	if c.cp.ContinuedAsNew {
 		ordinal = 0
 	}
-	rows, err := s.hub.instances.Histories.Encode(ctx, s.slot.id, cp.Instance.ExecutionID, ordinal, cp.NewEvents)
+	rows, err := c.hub.instances.Histories.Encode(ctx, c.slot.id, c.cp.Instance.ExecutionID, ordinal, c.cp.NewEvents)
 	if err != nil {
-		s.hub.retract(ctx, sent)
+		c.hub.sender.retract(ctx, sent)
 		return nil, err
 	}
-	etag, written, err := s.hub.instances.Histories.Append(ctx, cp.Instance, rows, s.loaded.ETag, s.notes(cp))
+	etag, written, err := c.hub.instances.Histories.Append(ctx, c.cp.Instance, rows, c.loaded.ETag, c.notes())
 	switch {
 	case err == nil:
-	case written == 0 && errors.Is(err, provider.ErrSessionLost) && !s.mayHaveBeenFollowed(err):
-		s.hub.retract(ctx, sent)
+	case written == 0 && errors.Is(err, provider.ErrSessionLost) && !c.mayHaveBeenFollowed(err):
+		c.hub.sender.retract(ctx, sent)
 		return nil, err
 	default:
-		s.hub.reveal(ctx, sent)
+		c.hub.sender.reveal(ctx, sent)
 		return nil, err
 	}
-	if err := s.hub.show(ctx, sent); err != nil {
-		s.hub.reveal(ctx, sent)
+	if err := c.hub.sender.show(ctx, sent); err != nil {
+		c.hub.sender.reveal(ctx, sent)
 		return nil, fmt.Errorf("the history is written, but not all messages can be seen: %w", err)
 	}
-	s.hub.handOver(ctx, sent)
-	return rows, s.advance(cp, etag, ordinal, rows)
+	c.hub.sender.handOver(ctx, sent)
+	return rows, c.advance(etag, ordinal, rows)
 }
 
 // mayHaveBeenFollowed reports whether an error leaves open that a checkpoint counted
 // before the instance continued as new or began anew elsewhere.
-func (s *session) mayHaveBeenFollowed(err error) bool {
+func (c *commit) mayHaveBeenFollowed(err error) bool {
 	other, ok := errors.AsType[*instances.OtherExecutionError](err)
-	return ok && other.ExecutionID != s.executionID()
+	return ok && other.ExecutionID != c.executionID()
 }
 
 // notes returns what the sentinel is to say of a checkpoint besides what .NET's
 // does.
-func (s *session) notes(cp *provider.Checkpoint) map[string]string {
+func (c *commit) notes() map[string]string {
 	notes := map[string]string{}
-	s.tracking.Note(notes)
-	if first := s.firstExecution(cp); first != s.loaded.Current.First {
+	c.tracking.Note(notes)
+	if first := c.firstExecution(); first != c.loaded.Current.First {
 		notes[wire.FirstExecutionColumn] = first
 	}
-	if after, isOne := s.batchesAfter(cp); isOne {
+	if after, isOne := c.batchesAfter(); isOne {
 		notes[wire.EntityBatchesColumn] = after.String()
 	}
 	return notes
@@ -228,29 +190,29 @@ func (s *session) notes(cp *provider.Checkpoint) map[string]string {
 
 // firstExecution returns the execution of which that of a checkpoint is a later
 // generation, empty if it is the first itself.
-func (s *session) firstExecution(cp *provider.Checkpoint) string {
+func (c *commit) firstExecution() string {
 	switch {
-	case history.IsEntity(s.slot.id): // none has a start message
+	case history.IsEntity(c.slot.id): // none has a start message
 		return ""
-	case cp.ContinuedAsNew:
-		return cmp.Or(s.loaded.First(), s.executionID())
+	case c.cp.ContinuedAsNew:
+		return cmp.Or(c.loaded.First(), c.executionID())
 	}
-	return s.loaded.First()
+	return c.loaded.First()
 }
 
 // advance makes the session know what was committed.
-func (s *session) advance(cp *provider.Checkpoint, etag string, ordinal int, rows []wire.Row) error {
-	first := s.firstExecution(cp)
-	if after, isOne := s.batchesAfter(cp); isOne {
-		s.loaded.Batches = after.String()
+func (c *commit) advance(etag string, ordinal int, rows []wire.Row) error {
+	first := c.firstExecution()
+	if after, isOne := c.batchesAfter(); isOne {
+		c.loaded.Batches = after.String()
 	}
-	if err := s.loaded.Advance(cp, etag, first, rows); err != nil {
+	if err := c.loaded.Advance(c.cp, etag, first, rows); err != nil {
 		return err
 	}
-	s.ordinal = ordinal + len(cp.NewEvents)
-	s.mu.Lock()
-	s.execution = cp.Instance.ExecutionID
-	s.mu.Unlock()
+	c.ordinal = ordinal + len(c.cp.NewEvents)
+	c.mu.Lock()
+	c.execution = c.cp.Instance.ExecutionID
+	c.mu.Unlock()
 	return nil
 }
 
@@ -265,4 +227,167 @@ func forEach(deliveries []*delivery, f func(d *delivery)) {
 		})
 	}
 	_ = group.Wait() // no function returns an error
+}
+
+// batchesAfter returns the batches that count once a checkpoint does, and whether it is
+// one of them.
+func (c *commit) batchesAfter() (b wire.EntityBatches, isOne bool) {
+	b = wire.ParseEntityBatches(c.loaded.Batches)
+	if !c.cp.SendLast || len(c.cp.Messages) == 0 {
+		return b, false
+	}
+	if c.loaded.Run == "" {
+		c.loaded.Run = fmt.Sprintf("%08x", rand.Uint32())
+	}
+	return b.Next(c.loaded.Run), true
+}
+
+// A lateRow is an instance row that is being written in the background.
+type lateRow struct {
+	done chan struct{}     // closed at the end
+	row  *wire.InstanceRow // nil if it is not known what became of it
+}
+
+// writeInstanceRow makes the instance row say what the checkpoint changed. The
+// history is written already, so losing a race here undoes nothing; what must
+// not happen is that an older checkpoint, of a worker that was frozen in between,
+// hides a newer one, of which no other might follow for long, or a newer execution
+// (AzureTableTrackingStore.cs, UpdateStateAsync, with UseInstanceTableEtag). If
+// the execution ends it returns how, unless the row does not tell that.
+func (c *commit) writeInstanceRow(ctx context.Context, rows []wire.Row) (end *provider.InstanceState, err error) {
+	if u := c.updateOfRow(rows); u != nil {
+		c.loaded.Row, err = u.Do(ctx)
+		end = u.End
+	}
+	c.hub.instances.CachedRows.Put(c.slot.id, c.loaded.Row)
+	return end, err
+}
+
+// writeInstanceRowLater writes the row, and then deletes what was handed out, in
+// the background, as long as the partition is being read. awaitRow comes before
+// the next use of the row. If it could not be written the messages come again, and
+// put it right.
+func (c *commit) writeInstanceRowLater(ctx context.Context, rows []wire.Row) error {
+	u := c.updateOfRow(rows)
+	if u == nil {
+		c.hub.instances.CachedRows.Put(c.slot.id, c.loaded.Row)
+		c.removeTaken(ctx)
+		return nil
+	}
+	late := &lateRow{done: make(chan struct{})}
+	write := func(ctx context.Context) (err error) {
+		defer close(late.done)
+		late.row, err = u.Do(ctx)
+		return err
+	}
+	c.late = late
+	taken := c.current
+	r := c.slot.partition.currentReading()
+	background := func() {
+		if err := write(r.work); err != nil {
+			forEach(taken, func(d *delivery) {
+				d.noteUntold(u)
+				d.abandon(r.work, err.Error())
+			})
+			return
+		}
+		removeAll(r.work, taken)
+	}
+	if r != nil && r.spawn(background) {
+		c.current = nil
+		return nil
+	}
+	if err := write(ctx); err != nil {
+		return err
+	}
+	c.removeTaken(ctx)
+	return nil
+}
+
+// updateOfRow returns what is to be done to the row, nil if nothing is.
+func (c *commit) updateOfRow(rows []wire.Row) *instances.RowUpdate {
+	c.awaitRow()
+	return c.hub.instances.UpdateOf(c.loaded, c.cp, rows)
+}
+
+// send sends the checkpoint's messages. Their sender is the execution that the
+// work item was of, also when it has continued as new
+// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
+// CommitOutboundQueueMessages).
+func (c *commit) send(ctx context.Context) ([]sentMessage, error) {
+	sender, episode := c.instance(), c.loaded.Known.Episodes+1
+	if sender.ExecutionID == "" && !history.IsEntity(sender.InstanceID) {
+		sender = c.cp.Instance
+	}
+	out := c.outgoing()
+	batch := ""
+	if after, isOne := c.batchesAfter(); isOne {
+		batch = after.Name()
+	}
+	for _, o := range out {
+		o.batch = batch
+		o.env.Episode, o.env.Sender = &episode, &sender
+		o.number = c.hub.sender.sequence.Add(1) // in the order of the decisions, whichever is sent first
+	}
+	sent := make([]sentMessage, len(out))
+	group, groupCtx := errgroup.WithContext(ctx)
+	group.SetLimit(store.MessagesAtOnce)
+	for i, o := range out {
+		group.Go(func() (err error) {
+			sent[i], err = c.hub.sender.post(groupCtx, o)
+			return err
+		})
+	}
+	return sent, group.Wait()
+}
+
+// outgoing returns the checkpoint's messages with the queues that they go to,
+// and reserves room for those that this process will take itself.
+func (c *commit) outgoing() []*outgoing {
+	var out []*outgoing
+	scheduled := map[int]time.Time{} // when activities were, as the history has it
+	for _, e := range c.cp.NewEvents {
+		if id := taskOf(e); id >= 0 {
+			scheduled[id] = history.Ticks(e.Head().Timestamp)
+		}
+	}
+	add := func(p *partition, messages []provider.TaskMessage) {
+		for i := range messages {
+			to, queue := p, c.hub.workItems
+			if to == nil && messages[i].Event.Type() != history.TypeTaskScheduled {
+				to = c.hub.partitionOf(messages[i].Target.InstanceID)
+			}
+			if to != nil {
+				queue = to.queue
+			}
+			env := &wire.Envelope{Message: &messages[i]}
+			if id := taskOf(messages[i].Event); id >= 0 {
+				env.Scheduled = scheduled[id]
+			}
+			out = append(out, &outgoing{queue: queue, partition: to, env: env, duplicates: true})
+		}
+	}
+	add(nil, c.cp.Activities)
+	add(c.slot.partition, c.cp.Timers)
+	add(nil, c.cp.Messages)
+	c.hub.sender.reserve(out)
+	return out
+}
+
+// taskOf returns the ID of the activity that an event schedules, -1 if it schedules
+// none.
+func taskOf(e history.Event) int {
+	if scheduled, ok := e.(*history.TaskScheduled); ok {
+		return scheduled.EventID
+	}
+	return -1
+}
+
+// removeAll deletes messages.
+func removeAll(ctx context.Context, deliveries []*delivery) {
+	forEach(deliveries, func(d *delivery) {
+		if err := d.remove(ctx); err != nil {
+			d.hub.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
+		}
+	})
 }

@@ -100,10 +100,10 @@ func TestClaim_BecomesVisibleWhenItCannotBeHandedOver(t *testing.T) {
 		{queue: h.workItems, env: &wire.Envelope{Message: activity, Sender: &activity.Target}},
 		{queue: h.controlQueues[0], partition: h.partitions[0], env: &wire.Envelope{Message: raised, Sender: &history.OrchestrationInstance{}}},
 	}
-	h.reserve(out)
+	h.sender.reserve(out)
 	var sent []sentMessage
 	for _, o := range out {
-		m, err := h.post(t.Context(), o)
+		m, err := h.sender.post(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -122,7 +122,7 @@ func TestClaim_BecomesVisibleWhenItCannotBeHandedOver(t *testing.T) {
 		defer h.activities.mu.Unlock()
 		return h.activities.closed && h.partitions[0].currentReading() == nil
 	})
-	h.handOver(t.Context(), sent)
+	h.sender.handOver(t.Context(), sent)
 	<-stopped // a receive that was under way may have got it, and hands it back
 	for _, q := range []*store.Queue{h.workItems, h.controlQueues[0]} {
 		if n := visibleMessages(t, q); n != 1 {
@@ -202,19 +202,19 @@ func TestClaim_DoesNotOvertakeWhatIsInTheQueue(t *testing.T) {
 
 func TestBacklog_IsEmptyOnlyAfterALookThatFoundLessThanItAskedFor(t *testing.T) {
 	t.Parallel()
-	b := backlog{missed: 1}
+	b := backlog{adds: 1}
 	if b.isEmpty() {
 		t.Error("empty before the first look")
 	}
-	before := b.missed
+	before := b.before()
 	b.add() // a message was sent while the look was under way
 	if b.looked(before, 0, 32); b.isEmpty() {
 		t.Error("empty although a message was sent during the look")
 	}
-	if b.looked(b.missed, 32, 32); b.isEmpty() {
+	if b.looked(b.before(), 32, 32); b.isEmpty() {
 		t.Error("empty although the look found all that it asked for")
 	}
-	if b.looked(b.missed, 31, 32); !b.isEmpty() {
+	if b.looked(b.before(), 31, 32); !b.isEmpty() {
 		t.Error("not empty after a look that found the rest")
 	}
 }
@@ -252,11 +252,11 @@ func TestHeldMessages_TakesWhatComesBackWhileItIsHandedBack(t *testing.T) {
 	h := openHub(t, testConfig(t))
 	m := store.Message{ID: "1", Receipt: "a", DequeueCount: 1}
 	settled := 0
-	first := h.newDelivery(h.workItems, m, time.Minute, func() { settled++ })
+	first := h.held.newDelivery(h.workItems, m, time.Minute, func() { settled++ })
 	if older := h.held.add(first); older != nil {
 		t.Fatal("the first was here before")
 	}
-	again := h.newDelivery(h.workItems, m, time.Minute, func() {})
+	again := h.held.newDelivery(h.workItems, m, time.Minute, func() {})
 	if older := h.held.add(again); older != first {
 		t.Error("a message that is here was taken for another")
 	}

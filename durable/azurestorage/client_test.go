@@ -350,7 +350,7 @@ func TestTaskHub_RefusesAHubOfAnotherShape(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	cfg.PartitionCount = 2
-	if err := openHub(t, cfg).ensureCreated(t.Context()); err != nil {
+	if err := openHub(t, cfg).resources.ensureCreated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for _, count := range []int{1, 3} {
@@ -378,7 +378,7 @@ func TestTaskHub_IsCreatedByManyAtATime(t *testing.T) {
 		h := openHub(t, cfg)
 		for range 3 {
 			group.Go(func() {
-				if err := h.ensureCreated(t.Context()); err != nil {
+				if err := h.resources.ensureCreated(t.Context()); err != nil {
 					t.Error(err)
 				}
 			})

@@ -255,13 +255,6 @@ func (c Config) Validate() error {
 // within seconds.
 var minVisibilityTimeout = time.Minute
 
-// lockTime returns for how long a message is hidden when it is received or
-// renewed: not for longer than a partition's lease, so that what a dead worker
-// held comes back when its partitions do. The service counts in seconds.
-func lockTime(configured, lease time.Duration) time.Duration {
-	return max(min(configured, lease).Truncate(time.Second), time.Second)
-}
-
 // QueueEncoding says how the text of a queue message holds the JSON. Readers
 // tell the two apart by themselves, but .NET workers and clients before version
 // 2.0.0 of DurableTask.AzureStorage understand Base64 only.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
@@ -14,14 +15,73 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
+// reading is one time of listening to a partition, from its begin to its end,
+// and the goroutines that belong to it.
+type reading struct {
+	partition *partition
+	ctx       context.Context // ends with the reading
+	work      context.Context // goes on after it, for what is to be brought to an end
+	cancel    context.CancelFunc
+	begun     time.Time
+
+	mu      sync.Mutex // protects the following
+	stopped bool
+	done    sync.WaitGroup
+}
+
+// spawn runs f in a goroutine of the reading; false means that the reading has
+// ended, and f does not run.
+func (r *reading) spawn(f func()) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped {
+		return false
+	}
+	r.done.Go(f)
+	return true
+}
+
+// run runs f before the reading ends; false means that it has ended, and f does not
+// run.
+func (r *reading) run(f func()) bool {
+	r.mu.Lock()
+	if r.stopped {
+		r.mu.Unlock()
+		return false
+	}
+	r.done.Add(1)
+	r.mu.Unlock()
+	defer r.done.Done()
+	f()
+	return true
+}
+
+// do runs f in a goroutine of the reading, or at once if the reading has ended.
+// Only goroutines of the reading and what run runs may call it.
+func (r *reading) do(f func()) {
+	if !r.spawn(f) {
+		f()
+	}
+}
+
+// stop ends the reading and waits for its goroutines.
+func (r *reading) stop() {
+	r.mu.Lock()
+	r.stopped = true
+	r.mu.Unlock()
+	r.cancel()
+	r.done.Wait()
+}
+
 // poll reads the partition's queue until the reading ends. A receive that is
 // under way then is not cut off: what it brings would be hidden for its time and
 // nobody would have it.
-func (p *partition) poll(r *reading) {
+func (r *reading) poll() {
+	p := r.partition
 	h := p.hub
 	backoff := store.PollBackoff{Max: h.cfg.MaxQueuePollingInterval}
 	for r.ctx.Err() == nil {
-		h.awaitRenewals(r.ctx)
+		h.held.awaitRenewals(r.ctx)
 		if !p.isListening() { // the lease ran out and could not be renewed
 			store.Sleep(r.ctx, time.Second)
 			continue
@@ -32,8 +92,8 @@ func (p *partition) poll(r *reading) {
 		if room == 0 {
 			return
 		}
-		missed := p.missed()
-		messages, err := p.queue.Receive(r.work, room, h.stretched(h.controlLock()))
+		before := p.backlog.before()
+		messages, err := p.queue.Receive(r.work, room, h.held.stretched(h.held.controlLock()))
 		if err != nil {
 			h.inbox.buffer.give(room)
 			if r.work.Err() == nil {
@@ -43,18 +103,19 @@ func (p *partition) poll(r *reading) {
 			continue
 		}
 		h.health.OK("queues")
-		taken := p.take(r, messages)
+		taken := r.take(messages)
 		h.inbox.buffer.give(room - taken)
-		p.lookedAt(missed, len(messages), room)
+		p.backlog.looked(before, len(messages), room)
 		backoff.Wait(r.ctx, p.wake, p.queue.Name, len(messages), nil)
 	}
 }
 
 // take makes deliveries of what was received, and returns how many take up
 // room.
-func (p *partition) take(r *reading, messages []store.Message) (taken int) {
+func (r *reading) take(messages []store.Message) (taken int) {
+	p := r.partition
 	h := p.hub
-	held := h.hold(p.queue, messages, h.controlLock(), func() { h.inbox.buffer.give(1) })
+	held := h.held.take(p.queue, messages, h.held.controlLock(), func() { h.inbox.buffer.give(1) })
 	var fresh []*delivery
 	for _, d := range held {
 		done, spent := h.held.isSpent(d)
@@ -70,7 +131,7 @@ func (p *partition) take(r *reading, messages []store.Message) (taken int) {
 			r.do(func() { d.makeUpFor(r.work, done.update) })
 			continue
 		}
-		if !p.believe(r, d) {
+		if !r.believe(d) {
 			continue
 		}
 		h.meter.Received(p.queue.Name, ageOf(d))
@@ -79,23 +140,8 @@ func (p *partition) take(r *reading, messages []store.Message) (taken int) {
 	slices.SortStableFunc(fresh, func(a, b *delivery) int {
 		return cmp.Or(a.insertedOn.Compare(b.insertedOn), cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber))
 	})
-	p.arrive(r, fresh...)
+	r.arrive(fresh...)
 	return len(held)
-}
-
-// hold makes deliveries of messages that were received, and has them kept hidden
-// from others before the first is looked at: what is large may take long to fetch.
-// Those that this process has already are left out.
-func (h *TaskHub) hold(q *store.Queue, messages []store.Message, lock time.Duration, onSettled func()) (held []*delivery) {
-	for _, m := range messages {
-		d := h.newDelivery(q, m, lock, onSettled)
-		if older := h.held.add(d); older != nil {
-			h.log.Warn("DuplicateMessageDetected", older.attrs("details", "its lock had ended while it was here")...)
-			continue
-		}
-		held = append(held, d)
-	}
-	return held
 }
 
 // decode reads a message's text, and its blob if it has one. If isUnreadable is false
@@ -142,18 +188,18 @@ func (h *TaskHub) readEnvelope(ctx context.Context, text string) (*wire.Envelope
 
 // arrive passes messages on whose time has come, together, so that what came for
 // an instance at once is worked on at once; the others follow.
-func (p *partition) arrive(r *reading, deliveries ...*delivery) {
+func (r *reading) arrive(deliveries ...*delivery) {
 	var due []*delivery
 	for _, d := range deliveries {
-		if p.isDue(r, d) {
+		if r.isDue(d) {
 			due = append(due, d)
 		}
 	}
-	p.hub.inbox.add(r, p, due...)
+	r.partition.hub.inbox.add(r, due...)
 }
 
 // isDue reports whether a message may be passed on now. If not it is taken care of.
-func (p *partition) isDue(r *reading, d *delivery) bool {
+func (r *reading) isDue(d *delivery) bool {
 	if _, isTask := d.event().(*history.TaskScheduled); isTask {
 		r.do(func() { d.leave(r.work, &wire.DamageError{Cause: errors.New("an activity in a control queue")}) })
 		return false
@@ -169,10 +215,40 @@ func (p *partition) isDue(r *reading, d *delivery) bool {
 				d.handBack(r.work, 0)
 				return
 			}
-			p.hub.inbox.add(r, p, d)
+			r.partition.hub.inbox.add(r, d)
 		})
 	default:
 		r.do(func() { d.handBack(r.work, min(wait, maxVisibility).Truncate(time.Second)) })
+	}
+	return false
+}
+
+// believe reports whether a message that was received is to be passed on. One that came
+// to light by itself, of a batch that did not count, is deleted.
+//
+// A batch of an entity that was purged since does not count, either. What it took was not
+// deleted, since that comes after its messages are shown: it comes again, and the entity
+// that begins anew answers it, as if it had been purged before.
+func (r *reading) believe(d *delivery) bool {
+	if d.env.Batch == "" || d.env.Sender == nil {
+		return true
+	}
+	h := r.partition.hub
+	sentinel, err := h.instances.Histories.Row(r.work, d.env.Sender.InstanceID, wire.SentinelRowKey)
+	if err != nil {
+		d.abandon(r.work, "it cannot be found out whether the entity's batch counted that sent it: "+err.Error())
+		return false
+	}
+	var counted wire.EntityBatches
+	if sentinel != nil && sentinel.Columns != nil {
+		counted = wire.ParseEntityBatches(sentinel.Columns.EntityBatches)
+	}
+	if counted.Counted(d.env.Batch) {
+		return true
+	}
+	h.log.Info("DiscardingWorkItem", d.attrs("details", "the entity's batch that sent it did not count")...)
+	if err := d.remove(r.work); err != nil {
+		h.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
 	}
 	return false
 }

@@ -54,16 +54,6 @@ type delivery struct {
 	doubtful bool
 }
 
-func (h *TaskHub) newDelivery(q *store.Queue, m store.Message, lock time.Duration, onSettled func()) *delivery {
-	now := time.Now()
-	return &delivery{
-		hub: h, queue: q, id: m.ID, lock: lock, msg: m,
-		dequeueCount: m.DequeueCount, insertedOn: m.InsertedOn, age: m.Age(),
-		receivedAt: now, until: m.Until(), onSettled: onSettled,
-		changing: make(chan struct{}, 1),
-	}
-}
-
 // text returns the message as it was received.
 func (d *delivery) text() string {
 	d.mu.Lock() // a renewal may be under way
@@ -292,7 +282,7 @@ func (d *delivery) renew(ctx context.Context) {
 		return
 	}
 	err := d.changeNow(func(m store.Message) (store.Message, error) {
-		m, err := d.queue.Update(store.Urgent(ctx), m, d.hub.stretched(d.lock))
+		m, err := d.queue.Update(store.Urgent(ctx), m, d.hub.held.stretched(d.lock))
 		if err == nil {
 			d.hub.log.Debug("RenewingMessage", d.attrs()...)
 			d.mu.Lock()

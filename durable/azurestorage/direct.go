@@ -37,7 +37,7 @@ func (h *TaskHub) completeDirectly(p *partition, item *delivery, env *wire.Envel
 		h.inbox.buffer.give(1)
 		return false, err
 	}
-	if !r.run(func() { p.arrive(r, d) }) {
+	if !r.run(func() { r.arrive(d) }) {
 		h.inbox.buffer.give(1)
 		return false, nil
 	}
@@ -68,7 +68,7 @@ func (h *TaskHub) newDirect(p *partition, item *delivery, env *wire.Envelope) (*
 func (r *directResult) send(ctx context.Context, env *wire.Envelope, delay time.Duration) {
 	h := r.item.hub
 	message := provider.TaskMessage{Event: env.Message.Event, Target: env.Message.Target}
-	sent, err := h.post(ctx, &outgoing{
+	sent, err := h.sender.post(ctx, &outgoing{
 		queue: r.partition.queue, partition: r.partition, delay: delay, duplicates: true,
 		env: &wire.Envelope{Message: &message, Episode: env.Episode, Sender: env.Sender, Scheduled: env.Scheduled},
 	})
@@ -78,7 +78,7 @@ func (r *directResult) send(ctx context.Context, env *wire.Envelope, delay time.
 		return
 	}
 	if delay == 0 {
-		h.wake(sent)
+		h.sender.wake(sent)
 	}
 	if err := r.item.remove(ctx); err != nil {
 		h.log.Warn("message could not be deleted, it comes back by itself", r.item.attrs("error", err)...)

@@ -5,27 +5,9 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
-
-// AwaitEnd implements [provider.Awaiter]. It notices the ends that this process
-// writes; those of other workers it does not.
-func (h *TaskHub) AwaitEnd(ctx context.Context, id string) error {
-	_, err := h.endings.await(ctx, id, func() bool { return true })
-	return err
-}
-
-// Follow implements [provider.Follower].
-func (h *TaskHub) Follow(ctx context.Context, id string) *provider.InstanceState {
-	state, _ := h.endings.await(ctx, id, func() bool { return h.Runs(id) }) // the error is ctx's
-	return state
-}
-
-// Runs implements [provider.Follower]: this process wrote the row last, and the
-// partition is its own.
-func (h *TaskHub) Runs(id string) bool {
-	return h.instances.CachedRows.Get(id) != nil && h.partitionOf(id).isListening()
-}
 
 // maxRecentEndings is how many ends that nobody awaited are remembered.
 const maxRecentEndings = 1024
@@ -110,4 +92,12 @@ func (e *endings) forget(id string, told chan *provider.InstanceState) {
 		return
 	}
 	e.awaited[id] = kept
+}
+
+func (e *endings) count(all inuse.Counts) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, waiting := range e.awaited {
+		all["who await an end"] += len(waiting)
+	}
 }

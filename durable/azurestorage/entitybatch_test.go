@@ -27,7 +27,7 @@ func TestShow_FailsForWhatOthersMayHaveDeleted(t *testing.T) {
 		"one whose lock was not renewed":   {claimed(false, -time.Second), "message m was visible in queue q before the entity's batch counted"},
 		"one that is of no entity's batch": {[]sentMessage{{claimed: &delivery{lost: true}}}, ""},
 	} {
-		err := h.show(t.Context(), c.sent)
+		err := h.sender.show(t.Context(), c.sent)
 		if got := fmt.Sprint(err); c.want == "" && err != nil || c.want != "" && got != c.want {
 			t.Errorf("%s: %v, want %q", name, err, c.want)
 		}

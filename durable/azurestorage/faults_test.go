@@ -97,7 +97,7 @@ func TestTaskHub_SurvivesOneFaultAnywhere(t *testing.T) {
 				})
 				h := openHub(t, cfg)
 				ctx, cancel := context.WithCancel(t.Context())
-				if err := h.awaitCreated(ctx); err != nil {
+				if err := h.resources.awaitCreated(ctx); err != nil {
 					t.Fatal(err)
 				}
 				runHub(t, h)
@@ -130,7 +130,7 @@ func TestTaskHub_SurvivesRandomFaults(t *testing.T) {
 			cfg := testConfig(t)
 			cfg.PartitionCount = 2
 			clients := openHub(t, cfg)
-			if err := clients.ensureCreated(t.Context()); err != nil {
+			if err := clients.resources.ensureCreated(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithCancel(t.Context())

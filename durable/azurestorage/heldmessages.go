@@ -10,11 +10,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"golang.org/x/sync/errgroup"
 )
 
 // heldMessages are the messages that this process has, by queue and ID.
 type heldMessages struct {
+	hub  *TaskHub
 	mu   sync.Mutex
 	byID map[string]*delivery
 	// spent are messages that this process was done with, and whose deletion is
@@ -33,8 +35,8 @@ type spentMessage struct {
 	update *instances.RowUpdate // what the row is, nil if nothing
 }
 
-func newHeldMessages() *heldMessages {
-	return &heldMessages{byID: map[string]*delivery{}, spent: map[string]spentMessage{}}
+func newHeldMessages(h *TaskHub) *heldMessages {
+	return &heldMessages{hub: h, byID: map[string]*delivery{}, spent: map[string]spentMessage{}}
 }
 
 func heldKey(queue, id string) string { return queue + "/" + id }
@@ -134,14 +136,14 @@ func (h *heldMessages) all() []*delivery {
 // renewalsAtOnce bounds how many messages are renewed at a time.
 const renewalsAtOnce = 32
 
-// renewMessages keeps all messages that this process has hidden from others
+// renew keeps all messages that this process has hidden from others
 // until ctx ends. One renewal that takes long keeps no other one from its turn.
-func (h *TaskHub) renewMessages(ctx context.Context) {
+func (h *heldMessages) renew(ctx context.Context) {
 	lock := min(h.controlLock(), h.workItemLock())
 	var group errgroup.Group
 	group.SetLimit(renewalsAtOnce)
 	for store.Sleep(ctx, lock/8) {
-		for _, d := range h.held.all() {
+		for _, d := range h.all() {
 			if left, renewable := d.hiddenFor(time.Now()); !renewable || left > h.stretched(d.lock)/2 {
 				continue
 			}
@@ -156,12 +158,12 @@ func (h *TaskHub) renewMessages(ctx context.Context) {
 
 // awaitRenewals waits while renewals are late: what would be received now would only
 // come to be late, too. What was not renewed in time keeps nobody waiting.
-func (h *TaskHub) awaitRenewals(ctx context.Context) {
+func (h *heldMessages) awaitRenewals(ctx context.Context) {
 	late := func(d *delivery) bool {
 		left, renewable := d.hiddenFor(time.Now())
 		return renewable && left > 0 && left <= d.lock/8
 	}
-	for slices.ContainsFunc(h.held.all(), late) && store.Sleep(ctx, time.Second) {
+	for slices.ContainsFunc(h.all(), late) && store.Sleep(ctx, time.Second) {
 	}
 }
 
@@ -172,15 +174,53 @@ const lockLatencies = 8
 
 // stretched returns for how long a message is hidden now that is hidden for lock while
 // the queues answer as usual.
-func (h *TaskHub) stretched(lock time.Duration) time.Duration {
-	wanted := (lockLatencies * h.services.QueuePace.Latency()).Truncate(time.Second)
+func (h *heldMessages) stretched(lock time.Duration) time.Duration {
+	wanted := (lockLatencies * h.hub.services.QueuePace.Latency()).Truncate(time.Second)
 	return max(lock, min(wanted, disposition.SlowLocks*lock))
 }
 
-func (h *TaskHub) controlLock() time.Duration {
-	return lockTime(h.cfg.ControlQueueVisibilityTimeout, h.cfg.LeaseInterval)
+func (h *heldMessages) controlLock() time.Duration {
+	return lockTime(h.hub.cfg.ControlQueueVisibilityTimeout, h.hub.cfg.LeaseInterval)
 }
 
-func (h *TaskHub) workItemLock() time.Duration {
-	return lockTime(h.cfg.WorkItemQueueVisibilityTimeout, h.cfg.LeaseInterval)
+func (h *heldMessages) workItemLock() time.Duration {
+	return lockTime(h.hub.cfg.WorkItemQueueVisibilityTimeout, h.hub.cfg.LeaseInterval)
+}
+
+// lockTime returns for how long a message is hidden when it is received or
+// renewed: not for longer than a partition's lease, so that what a dead worker
+// held comes back when its partitions do. The service counts in seconds.
+func lockTime(configured, lease time.Duration) time.Duration {
+	return max(min(configured, lease).Truncate(time.Second), time.Second)
+}
+
+// take makes deliveries of messages that were received, and has them kept hidden
+// from others before the first is looked at: what is large may take long to fetch.
+// Those that this process has already are left out.
+func (h *heldMessages) take(q *store.Queue, messages []store.Message, lock time.Duration, onSettled func()) (held []*delivery) {
+	for _, m := range messages {
+		d := h.newDelivery(q, m, lock, onSettled)
+		if older := h.add(d); older != nil {
+			h.hub.log.Warn("DuplicateMessageDetected", older.attrs("details", "its lock had ended while it was here")...)
+			continue
+		}
+		held = append(held, d)
+	}
+	return held
+}
+
+func (h *heldMessages) newDelivery(q *store.Queue, m store.Message, lock time.Duration, onSettled func()) *delivery {
+	now := time.Now()
+	return &delivery{
+		hub: h.hub, queue: q, id: m.ID, lock: lock, msg: m,
+		dequeueCount: m.DequeueCount, insertedOn: m.InsertedOn, age: m.Age(),
+		receivedAt: now, until: m.Until(), onSettled: onSettled,
+		changing: make(chan struct{}, 1),
+	}
+}
+
+func (h *heldMessages) count(all inuse.Counts) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all["messages that are held"] = len(h.byID)
 }

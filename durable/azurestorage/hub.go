@@ -2,13 +2,18 @@ package azurestorage
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -27,46 +32,59 @@ func (e *PartitionCountError) Error() string {
 		e.TaskHub, e.Existing, e.Configured)
 }
 
+// resources are the queues, tables and blobs that the hub is made of.
+type resources struct {
+	hub *TaskHub
+
+	creation chan struct{} // held by whoever creates the hub
+	created  atomic.Bool
+	deleted  store.Nudge // the hub was there, and is not any more
+}
+
+func newResources(h *TaskHub) *resources {
+	return &resources{hub: h, creation: make(chan struct{}, 1), deleted: store.NewNudge()}
+}
+
 // ensureCreated makes the hub exist. It does so once in the life of h, and
 // again only after it failed, or after a request showed that the hub was deleted. One caller does it while the others wait.
-func (h *TaskHub) ensureCreated(ctx context.Context) error {
+func (r *resources) ensureCreated(ctx context.Context) error {
 	select {
-	case h.creation <- struct{}{}:
+	case r.creation <- struct{}{}:
 	case <-ctx.Done():
-		return fmt.Errorf("create task hub %s: %w", h.cfg.TaskHub, context.Cause(ctx))
+		return fmt.Errorf("create task hub %s: %w", r.hub.cfg.TaskHub, context.Cause(ctx))
 	}
-	defer func() { <-h.creation }()
-	if h.created.Load() {
+	defer func() { <-r.creation }()
+	if r.created.Load() {
 		return nil
 	}
-	if err := h.create(ctx); err != nil {
-		return fmt.Errorf("create task hub %s: %w", h.cfg.TaskHub, err)
+	if err := r.create(ctx); err != nil {
+		return fmt.Errorf("create task hub %s: %w", r.hub.cfg.TaskHub, err)
 	}
-	h.created.Store(true)
+	r.created.Store(true)
 	return nil
 }
 
 // noteMissing notes that a queue or a table is not there, so that the hub is made
 // again when it is used the next time.
-func (h *TaskHub) noteMissing(err error) {
-	if !h.created.CompareAndSwap(true, false) {
+func (r *resources) noteMissing(err error) {
+	if !r.created.CompareAndSwap(true, false) {
 		return // not yet
 	}
-	h.log.Warn("part of the task hub was deleted: the hub is created again", "event", "GeneralWarning", "error", err)
-	h.instances.ForgetAll(func(string) bool { return true })
-	h.deleted.Give()
+	r.hub.log.Warn("part of the task hub was deleted: the hub is created again", "event", "GeneralWarning", "error", err)
+	r.hub.instances.ForgetAll(func(string) bool { return true })
+	r.deleted.Give()
 }
 
 // recreate makes the hub again each time it was deleted, until ctx ends.
-func (h *TaskHub) recreate(ctx context.Context) {
+func (r *resources) recreate(ctx context.Context) {
 	for {
 		select {
-		case <-h.deleted:
+		case <-r.deleted:
 		case <-ctx.Done():
 			return
 		}
-		if err := h.awaitCreated(ctx); err != nil {
-			h.log.Error("the task hub that was created instead of the deleted one cannot be used", "error", err)
+		if err := r.awaitCreated(ctx); err != nil {
+			r.hub.log.Error("the task hub that was created instead of the deleted one cannot be used", "error", err)
 		}
 	}
 }
@@ -75,41 +93,41 @@ func (h *TaskHub) recreate(ctx context.Context) {
 // stays (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
 // EnsureTaskHubAsync and CreateAsync). The container for large messages comes
 // to be with the first of them.
-func (h *TaskHub) create(ctx context.Context) error {
-	if err := h.appLeases.Create(ctx); err != nil {
+func (r *resources) create(ctx context.Context) error {
+	if err := r.hub.appLeases.Create(ctx); err != nil {
 		return err
 	}
-	if err := h.appLeases.CreateBlob(ctx, h.names.AppLeaseInfo(), []byte("{}")); err != nil {
+	if err := r.hub.appLeases.CreateBlob(ctx, r.hub.names.AppLeaseInfo(), []byte("{}")); err != nil {
 		return err
 	}
-	if h.cfg.PartitionManager == TablePartitions {
-		if err := h.partitionsTable.Create(ctx); err != nil {
+	if r.hub.cfg.PartitionManager == TablePartitions {
+		if err := r.hub.partitionsTable.Create(ctx); err != nil {
 			return err
 		}
 	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error {
-		if h.cfg.PartitionManager == TablePartitions {
-			return h.createPartitionRows(groupCtx)
+		if r.hub.cfg.PartitionManager == TablePartitions {
+			return r.createPartitionRows(groupCtx)
 		}
-		return h.createLeaseBlobs(groupCtx)
+		return r.createLeaseBlobs(groupCtx)
 	})
-	if h.cfg.JumpStart.Enabled {
-		group.Go(func() error { return h.starts.records.Table.Create(groupCtx) })
+	if r.hub.cfg.JumpStart.Enabled {
+		group.Go(func() error { return r.hub.starts.records.Table.Create(groupCtx) })
 	}
-	if h.cfg.Tracking {
-		group.Go(func() error { return h.tracking.queue.Create(groupCtx) })
+	if r.hub.cfg.Tracking {
+		group.Go(func() error { return r.hub.tracking.queue.Create(groupCtx) })
 	}
-	group.Go(func() error { return h.instances.Histories.Table.Create(groupCtx) })
-	group.Go(func() error { return h.instances.Rows.Table.Create(groupCtx) })
-	group.Go(func() error { return h.workItems.Create(groupCtx) })
+	group.Go(func() error { return r.hub.instances.Histories.Table.Create(groupCtx) })
+	group.Go(func() error { return r.hub.instances.Rows.Table.Create(groupCtx) })
+	group.Go(func() error { return r.hub.workItems.Create(groupCtx) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	// The control queues come last: there are none too many if the count is
 	// wrong.
 	group, groupCtx = errgroup.WithContext(ctx)
-	for _, q := range h.controlQueues {
+	for _, q := range r.hub.controlQueues {
 		group.Go(func() error { return q.Create(groupCtx) })
 	}
 	return group.Wait()
@@ -117,15 +135,15 @@ func (h *TaskHub) create(ctx context.Context) error {
 
 // createLeaseBlobs makes what the blob partition managers keep their leases in, and checks
 // that the hub has as many partitions as are configured.
-func (h *TaskHub) createLeaseBlobs(ctx context.Context) error {
-	n, err := h.leases.CreateInfo(ctx, h.cfg.TaskHub)
+func (r *resources) createLeaseBlobs(ctx context.Context) error {
+	n, err := r.hub.leases.CreateInfo(ctx, r.hub.cfg.TaskHub)
 	if err != nil {
 		return err
 	}
-	if n != len(h.partitions) {
-		return &PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: len(h.partitions), Existing: n}
+	if n != len(r.hub.partitions) {
+		return &PartitionCountError{TaskHub: r.hub.cfg.TaskHub, Configured: len(r.hub.partitions), Existing: n}
 	}
-	return h.leases.CreateBlobs(ctx)
+	return r.hub.leases.CreateBlobs(ctx)
 }
 
 // partialRowsPatience is how long rows may be missing in the partitions table
@@ -134,13 +152,13 @@ const partialRowsPatience = 2 * time.Second
 
 // createPartitionRows inserts the rows of all partitions in one transaction, if
 // there are none yet, and checks their number if there are.
-func (h *TaskHub) createPartitionRows(ctx context.Context) error {
-	want := make([]store.Operation, len(h.controlQueues))
-	for i, q := range h.controlQueues {
+func (r *resources) createPartitionRows(ctx context.Context) error {
+	want := make([]store.Operation, len(r.hub.controlQueues))
+	for i, q := range r.hub.controlQueues {
 		want[i] = store.Operation{Method: http.MethodPost, Entity: wire.PartitionRow{Queue: q.Name}.Row()}
 	}
 	for deadline := time.Now().Add(partialRowsPatience); ; {
-		rows, _, err := leases.ReadRows(ctx, h.partitionsTable)
+		rows, _, err := leases.ReadRows(ctx, r.hub.partitionsTable)
 		switch {
 		case err != nil:
 			return err
@@ -148,18 +166,158 @@ func (h *TaskHub) createPartitionRows(ctx context.Context) error {
 			return nil
 		case len(rows) == 0:
 			err := store.Retry(ctx, "insert partition rows", func(ctx context.Context) error {
-				_, err := h.partitionsTable.Transact(ctx, want)
+				_, err := r.hub.partitionsTable.Transact(ctx, want)
 				return err
 			})
 			if err != nil && !store.IsConflict(err) {
 				return err
 			}
 		case len(rows) > len(want) || time.Now().After(deadline):
-			return &PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: len(want), Existing: len(rows)}
+			return &PartitionCountError{TaskHub: r.hub.cfg.TaskHub, Configured: len(want), Existing: len(rows)}
 		default:
 			if !store.Sleep(ctx, store.Jitter(ctx, "partition rows", 200*time.Millisecond)) {
 				return context.Cause(ctx)
 			}
+		}
+	}
+}
+
+// checkExists fails if there is no such hub, rather than making one.
+func (r *resources) checkExists(ctx context.Context) error {
+	n, err := r.countPartitions(ctx)
+	switch {
+	case store.IsNotFound(err):
+		return fmt.Errorf("there is no task hub %s in the storage account", r.hub.cfg.TaskHub)
+	case err != nil:
+		return fmt.Errorf("look for task hub %s: %w", r.hub.cfg.TaskHub, err)
+	case n != len(r.hub.controlQueues):
+		return &PartitionCountError{TaskHub: r.hub.cfg.TaskHub, Configured: len(r.hub.controlQueues), Existing: n}
+	}
+	return nil
+}
+
+// countPartitions returns how many partitions the hub has, by what its partition manager
+// keeps.
+func (r *resources) countPartitions(ctx context.Context) (int, error) {
+	if r.hub.cfg.PartitionManager != TablePartitions {
+		return r.hub.leases.CountPartitions(ctx)
+	}
+	rows, _, err := leases.ReadRows(ctx, r.hub.partitionsTable)
+	return len(rows), err
+}
+
+// checkIdle fails with [provider.ErrHubBusy] if a worker has a partition of the
+// hub, whichever partition manager it uses.
+func (r *resources) checkIdle(ctx context.Context) error {
+	rows, _, err := leases.ReadRows(ctx, r.hub.partitionsTable)
+	if err != nil && !store.IsNotFound(err) {
+		return err
+	}
+	for _, row := range rows {
+		if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now()) {
+			return fmt.Errorf("%s: worker %s has partition %s until %s: %w", r.hub.cfg.TaskHub, row.CurrentOwner, row.Queue,
+				row.ExpiresAt.UTC().Format(time.TimeOnly), provider.ErrHubBusy)
+		}
+	}
+	blobs := store.NewContainer(r.hub.services.Blobs, r.hub.services.BlobEndpoint, r.hub.names.Leases())
+	options := &container.ListBlobsFlatOptions{}
+	for {
+		var page container.ListBlobsFlatResponse
+		err := store.Retry(ctx, "list blobs of "+blobs.Name, func(ctx context.Context) (err error) {
+			page, err = blobs.Client.NewListBlobsFlatPager(options).NextPage(ctx)
+			return err
+		})
+		if store.IsNotFound(err) {
+			return nil // it is there only with the other partition managers
+		}
+		if err != nil {
+			return err
+		}
+		for _, item := range page.Segment.BlobItems {
+			if item.Properties != nil && store.Value(item.Properties.LeaseStatus) == lease.StatusTypeLocked {
+				return fmt.Errorf("%s: a worker has the lease %s: %w", r.hub.cfg.TaskHub, store.Value(item.Name), provider.ErrHubBusy)
+			}
+		}
+		if store.Value(page.NextMarker) == "" {
+			return nil
+		}
+		options.Marker = page.NextMarker
+	}
+}
+
+// checkManagers returns a *PartitionManagerError if leases of another kind of
+// partition manager are alive.
+func (r *resources) checkManagers(ctx context.Context) error {
+	active, err := r.hub.leases.Active(ctx)
+	if err != nil {
+		return err
+	}
+	for kind := range partitionManagerNames {
+		if other := PartitionManager(kind); active[leases.Kind(kind)] && other != r.hub.cfg.PartitionManager {
+			return &PartitionManagerError{TaskHub: r.hub.cfg.TaskHub, Configured: r.hub.cfg.PartitionManager, Active: other}
+		}
+	}
+	return nil
+}
+
+// awaitSoleManager waits until no worker is active with another kind of
+// partition manager, for as long as leases of workers that have just stopped
+// can last; then it gives up. That storage for one exists says nothing: tools
+// make it.
+func (r *resources) awaitSoleManager(ctx context.Context) error {
+	for deadline := time.Now().Add(2 * r.hub.cfg.LeaseInterval); ; {
+		err := r.checkManagers(ctx)
+		mismatch, isMismatch := errors.AsType[*PartitionManagerError](err)
+		switch {
+		case ctx.Err() != nil, err == nil:
+			return nil
+		case !isMismatch:
+			r.hub.health.Failed("look at the partitions", err)
+		case time.Now().After(deadline):
+			return mismatch
+		default:
+			r.hub.log.Warn("waiting for other workers to stop", "reason", mismatch)
+		}
+		if !store.Sleep(ctx, store.Jitter(ctx, "look at the partitions", r.hub.cfg.LeaseInterval/10)) {
+			return nil
+		}
+	}
+}
+
+// newLeases returns what the worker's partitions are kept by. Its requests are not bound
+// in number, so that keeping a partition never waits behind the work on it.
+func (r *resources) newLeases(s *store.Services) *leases.Worker {
+	w := &leases.Worker{
+		ID: r.hub.cfg.WorkerID, Kind: leases.Kind(r.hub.cfg.PartitionManager), App: leases.App(r.hub.cfg.AppLease), Names: r.hub.names,
+		Interval: r.hub.cfg.LeaseInterval, AcquireInterval: r.hub.cfg.LeaseAcquireInterval, DrainTimeout: r.hub.cfg.DrainTimeout,
+		Table:        store.NewTable(s.Leases, s.TableEndpoint, r.hub.names.PartitionsTable()),
+		Blobs:        store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, r.hub.names.Leases()),
+		AppBlobs:     r.hub.appLeases,
+		TableLatency: s.TablePace.Latency, Missing: r.noteMissing, Health: &r.hub.health, Log: r.hub.log, Meter: r.hub.meter, Tasks: &r.hub.tasks,
+	}
+	for _, p := range r.hub.partitions {
+		w.Partitions = append(w.Partitions, p)
+	}
+	return w
+}
+
+// awaitCreated makes the hub exist, however long the storage account is down.
+// It returns an error only if the hub can never be used, and nil if ctx ended.
+func (r *resources) awaitCreated(ctx context.Context) error {
+	for delay := store.FirstOutageDelay; ; delay = min(2*delay, store.MaxOutageDelay) {
+		err := r.ensureCreated(ctx)
+		if _, mismatch := errors.AsType[*PartitionCountError](err); mismatch {
+			return err
+		}
+		if err == nil {
+			r.hub.health.OK("storage account")
+			return nil
+		}
+		if ctx.Err() == nil {
+			r.hub.health.Failed("storage account", err)
+		}
+		if !store.Sleep(ctx, store.Jitter(ctx, "create the hub", delay)) {
+			return nil
 		}
 	}
 }

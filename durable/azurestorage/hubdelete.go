@@ -16,7 +16,7 @@ import (
 // same names be used again.
 func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 	if !force {
-		if err := h.checkIdle(ctx); err != nil {
+		if err := h.resources.checkIdle(ctx); err != nil {
 			return err
 		}
 	}
@@ -31,9 +31,9 @@ func (h *TaskHub) Delete(ctx context.Context, force bool) error {
 			failures = append(failures, err)
 		})
 	}
-	queues := append(h.messageQueues(), h.tracking.queue.Queue)
-	for _, q := range h.messageQueues() {
-		queues = append(queues, h.asideOf(q))
+	queues := append(h.undecodable.messageQueues(), h.tracking.queue.Queue)
+	for _, q := range h.undecodable.messageQueues() {
+		queues = append(queues, h.undecodable.asideOf(q))
 	}
 	for _, q := range queues {
 		remove("queue "+q.Name, func(ctx context.Context) error {

@@ -9,6 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 )
 
 // inbox holds the control-queue messages that were received and not yet handed
@@ -64,11 +65,11 @@ func (b *inbox) close() {
 }
 
 // add takes messages in, all before the first is handed out.
-func (b *inbox) add(r *reading, p *partition, deliveries ...*delivery) {
+func (b *inbox) add(r *reading, deliveries ...*delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range deliveries {
-		b.sort(r, p, d)
+		b.sort(r, d)
 	}
 }
 
@@ -76,12 +77,12 @@ func (b *inbox) add(r *reading, p *partition, deliveries ...*delivery) {
 // the execution which the message is for, else to a batch of that execution, else to
 // a new batch. A start message always begins a new batch
 // (OrchestrationSessionManager.cs, AddMessageToPendingOrchestration). b.mu is held.
-func (b *inbox) sort(r *reading, p *partition, d *delivery) {
+func (b *inbox) sort(r *reading, d *delivery) {
 	target := d.target()
 	_, isStart := d.event().(*history.ExecutionStarted)
 	s := b.slots[target.InstanceID]
 	if s == nil {
-		s = &slot{id: target.InstanceID, partition: p}
+		s = &slot{id: target.InstanceID, partition: r.partition}
 		b.slots[target.InstanceID] = s
 	}
 	if s.session != nil && !isStart && concerns(target.ExecutionID, s.session.executionID()) {
@@ -395,4 +396,42 @@ func handBackAll(ctx context.Context, deliveries []*delivery) {
 // without returns those of all that are not among some.
 func without(all, some []*delivery) []*delivery {
 	return slices.DeleteFunc(all, func(d *delivery) bool { return slices.Contains(some, d) })
+}
+
+func (b *inbox) count(all inuse.Counts) {
+	b.buffer.mu.Lock()
+	all["places of control-queue messages"] = b.hub.cfg.ControlQueueBufferThreshold - b.buffer.free
+	b.buffer.mu.Unlock()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all["instances with messages"], all["instances that are ready"] = len(b.slots), len(b.ready)
+}
+
+// hasStart reports whether the start of an instance is here, or may be since the
+// instance is being worked on.
+func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
+	isStart := func(d *delivery) bool {
+		start, ok := d.event().(*history.ExecutionStarted)
+		return ok && start.Instance == instance
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.slots[instance.InstanceID]
+	return s != nil && (s.session != nil || slices.ContainsFunc(s.batches, func(batch *messageBatch) bool {
+		return slices.ContainsFunc(batch.deliveries, isStart)
+	}))
+}
+
+// incoming takes what came for a session. wanted means that the session must
+// end: the worker stops, the partition is being given up, or the instance has
+// messages for another execution.
+func (b *inbox) incoming(sess *session) (deliveries []*delivery, wanted bool, bell <-chan struct{}) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := sess.slot
+	if b.closed || len(s.batches) > 0 || s.partition.currentReading() == nil {
+		return nil, true, nil
+	}
+	deliveries, s.incoming = s.incoming, nil
+	return deliveries, false, b.bell
 }

@@ -28,7 +28,7 @@ func TestInbox_HandsOutTogetherWhatCameTogether(t *testing.T) {
 		p := newPartition(h, nil)
 		s := &slot{id: "many", partition: p, session: &session{execution: "e1"}}
 		h.inbox.slots["many"] = s
-		go p.arrive(nil, deliveries...)
+		go (&reading{partition: p}).arrive(deliveries...)
 		for n := 0; n < many; runtime.Gosched() {
 			h.inbox.mu.Lock()
 			n = len(s.incoming)
@@ -47,7 +47,7 @@ func TestPartition_AdmitsInTheOrderOfSending(t *testing.T) {
 	h := &TaskHub{}
 	h.inbox = newInbox(h)
 	p := newPartition(h, nil)
-	p.reading = &reading{}
+	p.reading = &reading{partition: p}
 	s := &slot{id: "many", partition: p, session: &session{execution: "e1"}}
 	h.inbox.slots["many"] = s
 	for i := range int64(many) {

@@ -15,7 +15,7 @@ import (
 // (DurableTask.AzureStorage/Monitoring/DisconnectedPerformanceMonitor.cs,
 // GetQueueMetricsAsync).
 func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
-	if err := h.ensureCreated(ctx); err != nil {
+	if err := h.resources.ensureCreated(ctx); err != nil {
 		return nil, fmt.Errorf("read the hub's load: %w", err)
 	}
 	load := &provider.Load{ControlQueues: make([]provider.QueueLoad, len(h.controlQueues))}

@@ -1,12 +1,15 @@
 package azurestorage
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -14,9 +17,10 @@ import (
 // A partition is a control queue and our right to read it. It is listening
 // while that is ours and nobody asked for it back.
 type partition struct {
-	hub   *TaskHub
-	queue *store.Queue
-	wake  store.Nudge // something was sent to the queue from here
+	hub     *TaskHub
+	queue   *store.Queue
+	wake    store.Nudge // something was sent to the queue from here
+	backlog backlog
 
 	mu       sync.Mutex // protects the following
 	reading  *reading   // nil unless listening
@@ -25,64 +29,6 @@ type partition struct {
 	sessions int        // handed out and not released
 	idle     chan struct{}
 	drain    leases.DrainState
-	backlog  backlog
-}
-
-// reading is one time of listening to a partition, from its begin to its end,
-// and the goroutines that belong to it.
-type reading struct {
-	ctx    context.Context // ends with the reading
-	work   context.Context // goes on after it, for what is to be brought to an end
-	cancel context.CancelFunc
-	begun  time.Time
-
-	mu      sync.Mutex // protects the following
-	stopped bool
-	done    sync.WaitGroup
-}
-
-// spawn runs f in a goroutine of the reading; false means that the reading has
-// ended, and f does not run.
-func (r *reading) spawn(f func()) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.stopped {
-		return false
-	}
-	r.done.Go(f)
-	return true
-}
-
-// run runs f before the reading ends; false means that it has ended, and f does not
-// run.
-func (r *reading) run(f func()) bool {
-	r.mu.Lock()
-	if r.stopped {
-		r.mu.Unlock()
-		return false
-	}
-	r.done.Add(1)
-	r.mu.Unlock()
-	defer r.done.Done()
-	f()
-	return true
-}
-
-// do runs f in a goroutine of the reading, or at once if the reading has ended.
-// Only goroutines of the reading and what run runs may call it.
-func (r *reading) do(f func()) {
-	if !r.spawn(f) {
-		f()
-	}
-}
-
-// stop ends the reading and waits for its goroutines.
-func (r *reading) stop() {
-	r.mu.Lock()
-	r.stopped = true
-	r.mu.Unlock()
-	r.cancel()
-	r.done.Wait()
 }
 
 func newPartition(h *TaskHub, q *store.Queue) *partition {
@@ -104,9 +50,9 @@ func (p *partition) Listen(work context.Context, until time.Time) {
 	p.drain = leases.NotDraining
 	p.backlog.add()
 	ctx, cancel := context.WithCancel(work)
-	r := &reading{ctx: ctx, work: work, cancel: cancel, begun: time.Now()}
+	r := &reading{partition: p, ctx: ctx, work: work, cancel: cancel, begun: time.Now()}
 	p.reading = r
-	r.spawn(func() { p.poll(r) })
+	r.spawn(func() { r.poll() })
 	if p.hub.cfg.JumpStart.Enabled {
 		r.spawn(func() { p.hub.starts.jumpStarts(r.ctx, p) })
 	}
@@ -274,3 +220,37 @@ func visibilityDelay(m *provider.TaskMessage, now time.Time) time.Duration {
 
 // maxVisibility is the longest that a message can be hidden.
 const maxVisibility = 7 * 24 * time.Hour
+
+// claim reserves room for n messages to the partition that will be handed over
+// in memory; false means that they have to go the usual way.
+func (p *partition) claim(n int) bool {
+	if n == 0 || !p.isListening() {
+		return false
+	}
+	return p.backlog.isEmpty() && p.hub.inbox.buffer.tryTake(n)
+}
+
+// admit takes claimed messages in, as if they had been received now, before what
+// their sender sends next. What the partition cannot take any more becomes visible.
+func (p *partition) admit(ctx context.Context, claimed []*delivery) {
+	inOrder := func(a, b *delivery) int { return cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber) }
+	slices.SortFunc(claimed, inOrder)
+	r := p.currentReading()
+	if r == nil || !r.run(func() { r.arrive(claimed...) }) {
+		handBackAll(ctx, claimed)
+	}
+}
+
+func (p *partition) count(all inuse.Counts) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	all["sessions of partitions"] += p.sessions
+}
+
+// isQuiet reports whether the partition has been read for so long that a message which
+// somebody else had hidden would have come, and holds none that is visible.
+func (p *partition) isQuiet() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.reading != nil && p.backlog.isEmpty() && time.Since(p.reading.begun) > p.hub.held.controlLock()
+}

@@ -1,14 +1,6 @@
 package azurestorage
 
-import (
-	"context"
-	"errors"
-	"fmt"
-	"time"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
-)
+import "fmt"
 
 // A PartitionManager is a way to keep who reads which control queue. Workers of
 // one hub must all use the same: they do not see each other's leases otherwise.
@@ -51,60 +43,4 @@ func (e *PartitionManagerError) Error() string {
 	return fmt.Sprintf("task hub %s is being worked on with the %s partition manager, but the %s partition manager is configured here: "+
 		"configure the same everywhere (useTablePartitionManagement, useLegacyPartitionManagement), or stop the other workers first",
 		e.TaskHub, e.Active, e.Configured)
-}
-
-// checkManagers returns a *PartitionManagerError if leases of another kind of
-// partition manager are alive.
-func (h *TaskHub) checkManagers(ctx context.Context) error {
-	active, err := h.leases.Active(ctx)
-	if err != nil {
-		return err
-	}
-	for kind := range partitionManagerNames {
-		if other := PartitionManager(kind); active[leases.Kind(kind)] && other != h.cfg.PartitionManager {
-			return &PartitionManagerError{TaskHub: h.cfg.TaskHub, Configured: h.cfg.PartitionManager, Active: other}
-		}
-	}
-	return nil
-}
-
-// awaitSoleManager waits until no worker is active with another kind of
-// partition manager, for as long as leases of workers that have just stopped
-// can last; then it gives up. That storage for one exists says nothing: tools
-// make it.
-func (h *TaskHub) awaitSoleManager(ctx context.Context) error {
-	for deadline := time.Now().Add(2 * h.cfg.LeaseInterval); ; {
-		err := h.checkManagers(ctx)
-		mismatch, isMismatch := errors.AsType[*PartitionManagerError](err)
-		switch {
-		case ctx.Err() != nil, err == nil:
-			return nil
-		case !isMismatch:
-			h.health.Failed("look at the partitions", err)
-		case time.Now().After(deadline):
-			return mismatch
-		default:
-			h.log.Warn("waiting for other workers to stop", "reason", mismatch)
-		}
-		if !store.Sleep(ctx, store.Jitter(ctx, "look at the partitions", h.cfg.LeaseInterval/10)) {
-			return nil
-		}
-	}
-}
-
-// newLeases returns what the worker's partitions are kept by. Its requests are not bound
-// in number, so that keeping a partition never waits behind the work on it.
-func (h *TaskHub) newLeases(s *store.Services) *leases.Worker {
-	w := &leases.Worker{
-		ID: h.cfg.WorkerID, Kind: leases.Kind(h.cfg.PartitionManager), App: leases.App(h.cfg.AppLease), Names: h.names,
-		Interval: h.cfg.LeaseInterval, AcquireInterval: h.cfg.LeaseAcquireInterval, DrainTimeout: h.cfg.DrainTimeout,
-		Table:        store.NewTable(s.Leases, s.TableEndpoint, h.names.PartitionsTable()),
-		Blobs:        store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, h.names.Leases()),
-		AppBlobs:     h.appLeases,
-		TableLatency: s.TablePace.Latency, Missing: h.noteMissing, Health: &h.health, Log: h.log, Meter: h.meter, Tasks: &h.tasks,
-	}
-	for _, p := range h.partitions {
-		w.Partitions = append(w.Partitions, p)
-	}
-	return w
 }

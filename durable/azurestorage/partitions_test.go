@@ -19,7 +19,7 @@ import (
 // owners returns who owns each partition of the hub now.
 func owners(t testing.TB, h *TaskHub) map[string]int {
 	t.Helper()
-	if err := h.ensureCreated(t.Context()); err != nil {
+	if err := h.resources.ensureCreated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	rows, _, err := leases.ReadRows(t.Context(), h.partitionsTable)

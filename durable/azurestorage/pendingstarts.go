@@ -2,7 +2,6 @@ package azurestorage
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
@@ -69,29 +68,6 @@ func (o *overdueStarts) look(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// isQuiet reports whether the partition has been read for so long that a message which
-// somebody else had hidden would have come, and holds none that is visible.
-func (p *partition) isQuiet() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.reading != nil && p.backlog.isEmpty() && time.Since(p.reading.begun) > p.hub.controlLock()
-}
-
-// hasStart reports whether the start of an instance is here, or may be since the
-// instance is being worked on.
-func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
-	isStart := func(d *delivery) bool {
-		start, ok := d.event().(*history.ExecutionStarted)
-		return ok && start.Instance == instance
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := b.slots[instance.InstanceID]
-	return s != nil && (s.session != nil || slices.ContainsFunc(s.batches, func(batch *messageBatch) bool {
-		return slices.ContainsFunc(batch.deliveries, isStart)
-	}))
 }
 
 // isOverdue reports whether an instance should have begun to run by now.

@@ -78,7 +78,7 @@ func TestPendingStart_DoesNotFailIfItHasBegun(t *testing.T) {
 func TestLoadInstance_LeavesOutTheHistoryOfAPurgedInstance(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
-	if err := h.ensureCreated(t.Context()); err != nil {
+	if err := h.resources.ensureCreated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	for id, tt := range map[string]struct {

@@ -25,7 +25,7 @@ var _ provider.Purger = (*TaskHub)(nil)
 func (h *TaskHub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
 	err := wire.CheckID(id)
 	if err == nil {
-		err = h.ensureCreated(ctx)
+		err = h.resources.ensureCreated(ctx)
 	}
 	if err == nil {
 		err = h.instances.Purge(ctx, id, seen, h.starts.dropRecords)

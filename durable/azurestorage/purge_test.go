@@ -142,7 +142,7 @@ func TestPurge_CanBeCutOffAnywhere(t *testing.T) {
 		dyingCfg := cfg
 		dyingCfg.Transport = cut
 		dying := openHub(t, dyingCfg)
-		dying.created.Store(true)
+		dying.resources.created.Store(true)
 		if completed = dying.Purge(t.Context(), id, nil) == nil; !completed {
 			if rows := storedRows(t, h.instances.Rows.Table, id); len(rows) != 1 {
 				t.Fatalf("cut off after %d requests: %d instance rows, want 1", n, len(rows))
@@ -222,7 +222,7 @@ func mustSpareWhatBegan(t *testing.T, n int) (began bool) {
 func TestPurge_LeavesAHistoryWholeThatHasGoneOn(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
-	if err := h.ensureCreated(t.Context()); err != nil {
+	if err := h.resources.ensureCreated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	start := startMessage("i", "e", `1`)

@@ -164,7 +164,7 @@ func TestRepair_LeavesWhatHasChangedSinceItWasRead(t *testing.T) {
 func TestRepair_InsertsTheRowOfAChildThatGoesOn(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
-	if err := h.ensureCreated(t.Context()); err != nil {
+	if err := h.resources.ensureCreated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	start := startMessage("i", "e1", `1`)
@@ -182,7 +182,7 @@ func TestRepair_InsertsTheRowOfAChildThatGoesOn(t *testing.T) {
 func TestRepair_OfAMissingRowReplacesNone(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
-	if err := h.ensureCreated(t.Context()); err != nil {
+	if err := h.resources.ensureCreated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	start := startMessage("i", "e1", `1`)

@@ -32,8 +32,8 @@ func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {
 	if err := wire.CheckID(id); err != nil {
 		return err
 	}
-	if err := h.ensureCreated(ctx); err != nil {
-		return err
+	if err := h.resources.ensureCreated(ctx); err != nil {
+		return fmt.Errorf("rewind instance %q: %w", id, err)
 	}
 	for n := 1; ; n++ {
 		err := h.rewind(ctx, id, reason)
@@ -80,7 +80,7 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 			return fmt.Errorf("change history of %q: %w", id, err)
 		}
 	}
-	armed, err := h.arm(ctx, plan.Messages)
+	armed, err := h.sender.arm(ctx, plan.Messages)
 	if err != nil {
 		return err
 	}
@@ -91,6 +91,6 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 		}
 		h.log.Info("instance rewound", "event", "FunctionRewound", "instanceId", x.Instance.InstanceID, "executionId", x.Instance.ExecutionID, "reason", reason)
 	}
-	h.release(ctx, armed)
+	h.sender.release(ctx, armed)
 	return nil
 }

@@ -196,8 +196,8 @@ func TestRewind_CanBeCutOffAnywhere(t *testing.T) {
 			}
 			cfg.Transport = cut
 			dying := openHub(t, cfg)
-			dying.created.Store(true)
-			dying.armedFor = 3 * time.Second
+			dying.resources.created.Store(true)
+			dying.sender.armedFor = 3 * time.Second
 			ctx := within(t, 2*time.Second)
 			if err := dying.Rewind(ctx, "i", "first"); err == nil && n < 4 {
 				t.Errorf("the rewind succeeded with %d requests", n)

@@ -49,14 +49,14 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 			cfg := testConfig(t)
 			cfg.Transport = counter
 			h := openHub(t, cfg)
-			if err := h.ensureCreated(t.Context()); err != nil {
+			if err := h.resources.ensureCreated(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			runHub(t, h)
 			if missing {
 				start := startMessage("i", "e1", `"in"`)
 				start.Event.(*history.ExecutionStarted).Parent = &history.ParentInstance{Name: "P", Instance: history.OrchestrationInstance{InstanceID: "p", ExecutionID: "p1"}}
-				if _, err := h.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{InstanceID: "p"}}, true); err != nil {
+				if _, err := h.sender.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{InstanceID: "p"}}, true); err != nil {
 					t.Fatal(err)
 				}
 			} else {

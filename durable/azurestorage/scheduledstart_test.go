@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -44,7 +43,7 @@ func TestScheduledStart_MayBeWeeksAway(t *testing.T) {
 
 	// A week later the message comes to light.
 	out := &outgoing{env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}}}
-	if err := h.prepare(t.Context(), out); err != nil {
+	if err := h.sender.prepare(t.Context(), out); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.controlQueues[0].Put(t.Context(), out.text, 0, false); err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
@@ -13,6 +14,13 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 )
+
+// A sender puts messages into the queues of the hub.
+type sender struct {
+	hub      *TaskHub
+	sequence atomic.Int64  // of messages sent, over all queues
+	armedFor time.Duration // how long an armed message is hidden
+}
 
 // outgoing is a message on its way into a queue.
 type outgoing struct {
@@ -50,66 +58,66 @@ type sentMessage struct {
 
 // send gives a message its identity and puts it into a queue, by way of a blob
 // if it is large, visible to everybody. See [store.Queue.Put] for duplicates.
-func (h *TaskHub) send(ctx context.Context, q *store.Queue, env *wire.Envelope, duplicates bool) (sentMessage, error) {
-	return h.post(ctx, &outgoing{queue: q, env: env, duplicates: duplicates})
+func (s *sender) send(ctx context.Context, q *store.Queue, env *wire.Envelope, duplicates bool) (sentMessage, error) {
+	return s.post(ctx, &outgoing{queue: q, env: env, duplicates: duplicates})
 }
 
 // post gives a message its identity and puts it into its queue.
-func (h *TaskHub) post(ctx context.Context, out *outgoing) (sentMessage, error) {
-	if err := h.prepare(ctx, out); err != nil {
+func (s *sender) post(ctx context.Context, out *outgoing) (sentMessage, error) {
+	if err := s.prepare(ctx, out); err != nil {
 		return sentMessage{}, err
 	}
-	return h.enqueue(ctx, out)
+	return s.enqueue(ctx, out)
 }
 
 // enqueue puts a prepared message into its queue.
-func (h *TaskHub) enqueue(ctx context.Context, out *outgoing) (sentMessage, error) {
+func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error) {
 	start := time.Now()
 	delay := visibilityDelay(out.env.Message, start) + out.delay
 	if out.claim || out.batch != "" {
-		delay = min(delay+h.lockOf(out.partition), maxVisibility)
+		delay = min(delay+s.lockOf(out.partition), maxVisibility)
 	}
 	put, err := out.queue.Put(ctx, out.text, delay, out.duplicates)
 	if err != nil {
 		if out.claim {
-			h.unclaim(out)
+			s.unclaim(out)
 		}
 		if store.WasNotApplied(err) && !put.Twice {
-			h.dropBlob(ctx, out.blob)
+			s.dropBlob(ctx, out.blob)
 		}
 		return sentMessage{}, err
 	}
-	h.logSent(out.queue, out.env)
+	s.logSent(out.queue, out.env)
 	sent := sentMessage{queue: out.queue, partition: out.partition, Sent: put, shown: out.shown, blob: out.blob, message: out.env.Message}
 	if out.claim {
 		m := store.Message{ID: put.ID, Receipt: put.Receipt, Text: out.text, DequeueCount: 1, InsertedOn: start, AskedAt: start, HiddenFor: delay}
-		sent.claimed = h.newClaim(out, m)
+		sent.claimed = s.newClaim(out, m)
 	}
 	return sent, nil
 }
 
 // lockOf returns for how long a message is hidden that this process has of a
 // partition's queue, or of the work-item queue if p is nil.
-func (h *TaskHub) lockOf(p *partition) time.Duration {
+func (s *sender) lockOf(p *partition) time.Duration {
 	if p == nil {
-		return h.workItemLock()
+		return s.hub.held.workItemLock()
 	}
-	return h.controlLock()
+	return s.hub.held.controlLock()
 }
 
 // prepare gives a message its identity and makes of it what goes into the queue.
-func (h *TaskHub) prepare(ctx context.Context, out *outgoing) (err error) {
+func (s *sender) prepare(ctx context.Context, out *outgoing) (err error) {
 	if out.claim {
 		defer func() {
 			if err != nil {
-				h.unclaim(out)
+				s.unclaim(out)
 			}
 		}()
 	}
 	env := out.env
 	env.ActivityID = uuid.New()
 	if env.SequenceNumber = out.number; out.number == 0 {
-		env.SequenceNumber = h.sequence.Add(1)
+		env.SequenceNumber = s.sequence.Add(1)
 	}
 	encoded, err := wire.EncodeEnvelope(env)
 	if err != nil {
@@ -122,7 +130,7 @@ func (h *TaskHub) prepare(ctx context.Context, out *outgoing) (err error) {
 	}
 	if len(encoded) > wire.LargeMessageThreshold {
 		out.blob = wire.MessageBlobName(env.Message.Target.InstanceID, env.ActivityID, env.Message.Event.Type())
-		if err := h.largeMessages.Write(ctx, out.blob, encoded); err != nil {
+		if err := s.hub.largeMessages.Write(ctx, out.blob, encoded); err != nil {
 			return err
 		}
 		env = wire.NewWrapper(out.blob)
@@ -130,7 +138,7 @@ func (h *TaskHub) prepare(ctx context.Context, out *outgoing) (err error) {
 			return fmt.Errorf("encode wrapper of %s: %w", out.blob, err)
 		}
 	}
-	out.text = wire.EncodeQueueText(encoded, h.cfg.QueueEncoding == Base64)
+	out.text = wire.EncodeQueueText(encoded, s.hub.cfg.QueueEncoding == Base64)
 	if out.batch == "" {
 		return nil
 	}
@@ -140,120 +148,47 @@ func (h *TaskHub) prepare(ctx context.Context, out *outgoing) (err error) {
 	if encoded, err = wire.EncodeEnvelope(&named); err != nil {
 		return fmt.Errorf("encode %s for %q: %w", out.env.Message.Event.Type(), out.env.Message.Target.InstanceID, err)
 	}
-	out.text = wire.EncodeQueueText(encoded, h.cfg.QueueEncoding == Base64)
+	out.text = wire.EncodeQueueText(encoded, s.hub.cfg.QueueEncoding == Base64)
 	return nil
 }
 
-func (h *TaskHub) logSent(q *store.Queue, env *wire.Envelope) {
-	h.log.Debug("SendingMessage", "partition", q.Name, "instanceId", env.Message.Target.InstanceID,
+func (s *sender) logSent(q *store.Queue, env *wire.Envelope) {
+	s.hub.log.Debug("SendingMessage", "partition", q.Name, "instanceId", env.Message.Target.InstanceID,
 		"executionId", env.Message.Target.ExecutionID, "eventType", env.Message.Event.Type().String(), "sequenceNumber", env.SequenceNumber)
 }
 
 // wake makes this process look at once, if it reads the queue, for a message
 // that is visible in it.
-func (h *TaskHub) wake(m sentMessage) {
+func (s *sender) wake(m sentMessage) {
 	if m.partition == nil {
-		h.activities.fallBehind()
-		h.activities.wake.Give()
+		s.hub.activities.backlog.add()
+		s.hub.activities.wake.Give()
 		return
 	}
-	m.partition.fallBehind()
+	m.partition.backlog.add()
 	m.partition.wake.Give()
-}
-
-// send sends the checkpoint's messages. Their sender is the execution that the
-// work item was of, also when it has continued as new
-// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
-// CommitOutboundQueueMessages).
-func (s *session) send(ctx context.Context, cp *provider.Checkpoint) ([]sentMessage, error) {
-	sender, episode := s.instance(), s.loaded.Known.Episodes+1
-	if sender.ExecutionID == "" && !history.IsEntity(sender.InstanceID) {
-		sender = cp.Instance
-	}
-	out := s.outgoing(cp)
-	batch := ""
-	if after, isOne := s.batchesAfter(cp); isOne {
-		batch = after.Name()
-	}
-	for _, o := range out {
-		o.batch = batch
-		o.env.Episode, o.env.Sender = &episode, &sender
-		o.number = s.hub.sequence.Add(1) // in the order of the decisions, whichever is sent first
-	}
-	sent := make([]sentMessage, len(out))
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(store.MessagesAtOnce)
-	for i, o := range out {
-		group.Go(func() (err error) {
-			sent[i], err = s.hub.post(groupCtx, o)
-			return err
-		})
-	}
-	return sent, group.Wait()
-}
-
-// outgoing returns the checkpoint's messages with the queues that they go to,
-// and reserves room for those that this process will take itself.
-func (s *session) outgoing(cp *provider.Checkpoint) []*outgoing {
-	var out []*outgoing
-	scheduled := map[int]time.Time{} // when activities were, as the history has it
-	for _, e := range cp.NewEvents {
-		if id := taskOf(e); id >= 0 {
-			scheduled[id] = history.Ticks(e.Head().Timestamp)
-		}
-	}
-	add := func(p *partition, messages []provider.TaskMessage) {
-		for i := range messages {
-			to, queue := p, s.hub.workItems
-			if to == nil && messages[i].Event.Type() != history.TypeTaskScheduled {
-				to = s.hub.partitionOf(messages[i].Target.InstanceID)
-			}
-			if to != nil {
-				queue = to.queue
-			}
-			env := &wire.Envelope{Message: &messages[i]}
-			if id := taskOf(messages[i].Event); id >= 0 {
-				env.Scheduled = scheduled[id]
-			}
-			out = append(out, &outgoing{queue: queue, partition: to, env: env, duplicates: true})
-		}
-	}
-	add(nil, cp.Activities)
-	add(s.slot.partition, cp.Timers)
-	add(nil, cp.Messages)
-	s.hub.reserve(out)
-	return out
-}
-
-// taskOf returns the ID of the activity that an event schedules, -1 if it schedules
-// none.
-func taskOf(e history.Event) int {
-	if scheduled, ok := e.(*history.TaskScheduled); ok {
-		return scheduled.EventID
-	}
-	return -1
 }
 
 // reserve decides which messages are handed over in memory. Those to one
 // partition are, or none of them, so that they keep their order.
-func (h *TaskHub) reserve(out []*outgoing) {
+func (s *sender) reserve(out []*outgoing) {
 	now := time.Now()
-	byPartition := make([][]*outgoing, len(h.partitions))
+	byPartition := make([][]*outgoing, len(s.hub.partitions))
 	var activities []*outgoing
 	for _, o := range out {
 		switch {
 		case o.partition == nil:
 			activities = append(activities, o)
-		case h.claimable(visibilityDelay(o.env.Message, now)):
-			i := slices.Index(h.partitions, o.partition)
+		case s.claimable(visibilityDelay(o.env.Message, now)):
+			i := slices.Index(s.hub.partitions, o.partition)
 			byPartition[i] = append(byPartition[i], o)
 		}
 	}
-	for _, o := range activities[:h.activities.claim(len(activities))] {
+	for _, o := range activities[:s.hub.activities.claim(len(activities))] {
 		o.claim = true
 	}
 	for i, messages := range byPartition {
-		if h.partitions[i].claim(len(messages)) {
+		if s.hub.partitions[i].claim(len(messages)) {
 			for _, o := range messages {
 				o.claim = true
 			}
@@ -261,43 +196,11 @@ func (h *TaskHub) reserve(out []*outgoing) {
 	}
 }
 
-// isDoubtful reports whether somebody else may have gone on with the instance:
-// the partition is not ours any more, or others may have received a message.
-func (s *session) isDoubtful() bool {
-	return !s.slot.partition.isListening() || anyLost(s.current)
-}
-
-// checkDoubt looks, if there is reason to doubt it, whether the history is still
-// as the session knows it. What a lost session decided is then not sent in the
-// first place. The write of the history looks again in any case.
-func (s *session) checkDoubt(ctx context.Context, doubtful bool) error {
-	if !doubtful {
-		return nil
-	}
-	etag, err := s.hub.instances.Histories.SentinelETag(ctx, s.slot.id)
-	if err != nil {
-		return err
-	}
-	if etag != s.loaded.ETag {
-		return fmt.Errorf("history of %q has changed: %w", s.slot.id, provider.ErrSessionLost)
-	}
-	if etag != "" || s.loaded.Row == nil {
-		return nil
-	}
-	// Of an instance that was purged, there is no more than of one that has not
-	// begun, but its row is missing.
-	row, err := s.hub.instances.Rows.Read(ctx, s.slot.id)
-	if err == nil && (row == nil || row.State.Instance.ExecutionID != s.loaded.Row.State.Instance.ExecutionID) {
-		err = fmt.Errorf("instance %q was purged or replaced: %w", s.slot.id, provider.ErrSessionLost)
-	}
-	return err
-}
-
 // retract takes back what was sent by a checkpoint that does not count. What
 // somebody has received already is held back for a while and then discarded,
 // since no history has what it belongs to; an activity runs once too often. The blob of
 // a large message goes after it, unless somebody may have the message.
-func (h *TaskHub) retract(ctx context.Context, sent []sentMessage) {
+func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
 	var group errgroup.Group
@@ -317,9 +220,9 @@ func (h *TaskHub) retract(ctx context.Context, sent []sentMessage) {
 			}
 			switch {
 			case err != nil:
-				h.log.Warn("message that does not count could not be taken back", "messageId", m.ID, "partition", m.queue.Name, "error", err)
+				s.hub.log.Warn("message that does not count could not be taken back", "messageId", m.ID, "partition", m.queue.Name, "error", err)
 			case !gone && !m.Twice:
-				h.dropBlob(ctx, m.blob)
+				s.dropBlob(ctx, m.blob)
 			}
 			return nil
 		})
@@ -328,20 +231,20 @@ func (h *TaskHub) retract(ctx context.Context, sent []sentMessage) {
 }
 
 // dropBlob deletes the blob of a message that nobody has, if it has one.
-func (h *TaskHub) dropBlob(ctx context.Context, name string) {
+func (s *sender) dropBlob(ctx context.Context, name string) {
 	if name == "" {
 		return
 	}
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	if err := h.largeMessages.Remove(ctx, name); err != nil {
-		h.log.Warn("blob of a message that does not count could not be deleted", "blob", name, "error", err)
+	if err := s.hub.largeMessages.Remove(ctx, name); err != nil {
+		s.hub.log.Warn("blob of a message that does not count could not be deleted", "blob", name, "error", err)
 	}
 }
 
 // reveal makes visible what was sent by a checkpoint of which it is not known
 // whether it counts.
-func (h *TaskHub) reveal(ctx context.Context, sent []sentMessage) {
+func (s *sender) reveal(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
 	var claimed []*delivery
@@ -349,7 +252,7 @@ func (h *TaskHub) reveal(ctx context.Context, sent []sentMessage) {
 		if m.claimed != nil {
 			claimed = append(claimed, m.claimed)
 		} else if m.queue != nil {
-			h.wake(m)
+			s.wake(m)
 		}
 	}
 	handBackAll(ctx, claimed)
@@ -367,3 +270,131 @@ func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 }
 
 const settleTimeout = 10 * time.Second
+
+// An armedMessage is in its queue and hidden. It becomes visible when it is
+// released or, if this process dies before, by itself.
+type armedMessage struct {
+	partition *partition
+	msg       store.Message
+}
+
+// armedForDefault is how long an armed message is hidden: longer than it takes
+// to get to its release.
+const armedForDefault = 30 * time.Second
+
+// arm puts messages into their queues, hidden. Several copies must do no harm.
+func (s *sender) arm(ctx context.Context, messages []provider.TaskMessage) ([]armedMessage, error) {
+	armed := make([]armedMessage, len(messages))
+	for i := range messages {
+		p := s.hub.partitionOf(messages[i].Target.InstanceID)
+		env := &wire.Envelope{Message: &messages[i], Sender: &history.OrchestrationInstance{}}
+		out := &outgoing{queue: p.queue, partition: p, env: env}
+		if err := s.prepare(ctx, out); err != nil {
+			return nil, err
+		}
+		m, err := p.queue.Put(ctx, out.text, s.armedFor, true)
+		if err != nil {
+			return nil, err
+		}
+		s.logSent(p.queue, env)
+		armed[i] = armedMessage{partition: p, msg: store.Message{ID: m.ID, Receipt: m.Receipt, Text: out.text}}
+	}
+	return armed, nil
+}
+
+// release makes messages visible. What fails becomes visible by itself.
+func (s *sender) release(ctx context.Context, armed []armedMessage) {
+	for _, a := range armed {
+		if _, err := a.partition.queue.Update(ctx, a.msg, 0); err != nil && !store.IsGone(err) {
+			s.hub.log.Warn("message could not be released, it comes by itself",
+				"partition", a.partition.queue.Name, "messageId", a.msg.ID, "after", s.armedFor, "error", err)
+			continue
+		}
+		s.wake(sentMessage{partition: a.partition})
+	}
+}
+
+// claimable reports whether a message that becomes due after delay may be handed
+// over in memory: what is due later is better off in its queue.
+func (s *sender) claimable(delay time.Duration) bool { return delay <= s.hub.held.controlLock()/2 }
+
+// newClaim returns the delivery of a message that was put into a queue, hidden. It is renewed from now on.
+func (s *sender) newClaim(out *outgoing, m store.Message) *delivery {
+	lock, settled := s.hub.held.controlLock(), func() { s.hub.inbox.buffer.give(1) }
+	if out.partition == nil {
+		lock, settled = s.hub.held.workItemLock(), s.hub.activities.give
+	}
+	d := s.hub.held.newDelivery(out.queue, m, lock, settled)
+	d.env, d.claimed = out.asReceived, true
+	s.hub.held.add(d)
+	return d
+}
+
+// unclaim gives the room back that was reserved for a message which was not put
+// into its queue.
+func (s *sender) unclaim(out *outgoing) {
+	if out.partition == nil {
+		s.hub.activities.give()
+		return
+	}
+	s.hub.inbox.buffer.give(1)
+}
+
+// handOver makes what was sent be worked on, once it may be: claimed messages
+// are taken in, and queues that got others are looked at.
+func (s *sender) handOver(ctx context.Context, sent []sentMessage) {
+	ctx, cancel := settling(ctx)
+	defer cancel()
+	var activities []*delivery
+	claimed := map[*partition][]*delivery{}
+	var partitions []*partition // in the order in which they occur
+	for _, m := range sent {
+		switch {
+		case m.queue == nil: // it was not sent
+		case m.claimed == nil:
+			s.wake(m)
+		case m.partition == nil:
+			activities = append(activities, m.claimed)
+		default:
+			if claimed[m.partition] == nil {
+				partitions = append(partitions, m.partition)
+			}
+			claimed[m.partition] = append(claimed[m.partition], m.claimed)
+		}
+	}
+	for _, p := range partitions {
+		p.admit(ctx, claimed[p])
+	}
+	if len(activities) > 0 {
+		s.hub.activities.admit(ctx, activities)
+	}
+}
+
+// show lets what a batch has put hidden be seen, and no more be asked for: the batch
+// counts. It fails for what others may have received before, and deleted since it did not
+// count yet: what the batch took comes again then, and its messages are sent again.
+func (s *sender) show(ctx context.Context, sent []sentMessage) error {
+	var group errgroup.Group
+	group.SetLimit(store.MessagesAtOnce)
+	for i := range sent {
+		m := &sent[i]
+		switch {
+		case m.shown == "":
+		case m.claimed != nil && anyLost([]*delivery{m.claimed}):
+			group.Go(func() error {
+				return fmt.Errorf("message %s was visible in queue %s before the entity's batch counted", m.ID, m.queue.Name)
+			})
+		case m.claimed != nil:
+			m.claimed.mu.Lock()
+			m.claimed.msg.Text = m.shown // with the next change of the message
+			m.claimed.mu.Unlock()
+		default:
+			group.Go(func() error {
+				hidden := store.Message{ID: m.ID, Receipt: m.Receipt, Text: m.shown}
+				_, err := m.queue.Update(ctx, hidden, visibilityDelay(m.message, time.Now()))
+				return err
+			})
+		}
+	}
+	return group.Wait()
+}

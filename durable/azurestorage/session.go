@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -128,20 +129,6 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 	}
 }
 
-// incoming takes what came for a session. wanted means that the session must
-// end: the worker stops, the partition is being given up, or the instance has
-// messages for another execution.
-func (b *inbox) incoming(sess *session) (deliveries []*delivery, wanted bool, bell <-chan struct{}) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	s := sess.slot
-	if b.closed || len(s.batches) > 0 || s.partition.currentReading() == nil {
-		return nil, true, nil
-	}
-	deliveries, s.incoming = s.incoming, nil
-	return deliveries, false, b.bell
-}
-
 // Release implements [provider.Session].
 func (s *session) Release(ctx context.Context) error {
 	if s.released {
@@ -167,4 +154,78 @@ func (s *session) remember() {
 		return
 	}
 	s.hub.instances.CachedHistories.Put(s.slot.id, loaded.History)
+}
+
+// Commit implements [provider.Session].
+func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
+	err := (&commit{session: s, cp: cp}).write(ctx)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(err, provider.ErrSessionLost) {
+		s.hub.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", s.executionID(), "partition", s.slot.partition.queue.Name, "error", err)
+	}
+	s.failed, s.loaded.Run = true, ""
+	s.hub.instances.Forget(s.slot.id)
+	return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
+}
+
+// removeTaken deletes the messages that were handed out. A single one is deleted
+// in the background, as long as the partition is being read: that is given up
+// after it. Where several came together more will, and are taken together if the
+// next episode begins later.
+func (s *session) removeTaken(ctx context.Context) {
+	taken := s.current
+	s.current = nil
+	r := s.slot.partition.currentReading()
+	// An entity remembers what it took until it is known to be gone.
+	if history.IsEntity(s.slot.id) || len(taken) > 1 || r == nil || !r.spawn(func() { removeAll(r.work, taken) }) {
+		removeAll(ctx, taken)
+		s.doubtful = slices.ContainsFunc(taken, (*delivery).isDoubtful)
+	}
+}
+
+// awaitRow waits until the row is written that is being written in the
+// background.
+func (s *session) awaitRow() {
+	if s.late == nil {
+		return
+	}
+	<-s.late.done
+	s.loaded.Row, s.late = s.late.row, nil
+	if !s.failed {
+		s.hub.instances.CachedRows.Put(s.slot.id, s.loaded.Row)
+	}
+}
+
+// isDoubtful reports whether somebody else may have gone on with the instance:
+// the partition is not ours any more, or others may have received a message.
+func (s *session) isDoubtful() bool {
+	return !s.slot.partition.isListening() || anyLost(s.current)
+}
+
+// checkDoubt looks, if there is reason to doubt it, whether the history is still
+// as the session knows it. What a lost session decided is then not sent in the
+// first place. The write of the history looks again in any case.
+func (s *session) checkDoubt(ctx context.Context, doubtful bool) error {
+	if !doubtful {
+		return nil
+	}
+	etag, err := s.hub.instances.Histories.SentinelETag(ctx, s.slot.id)
+	if err != nil {
+		return err
+	}
+	if etag != s.loaded.ETag {
+		return fmt.Errorf("history of %q has changed: %w", s.slot.id, provider.ErrSessionLost)
+	}
+	if etag != "" || s.loaded.Row == nil {
+		return nil
+	}
+	// Of an instance that was purged, there is no more than of one that has not
+	// begun, but its row is missing.
+	row, err := s.hub.instances.Rows.Read(ctx, s.slot.id)
+	if err == nil && (row == nil || row.State.Instance.ExecutionID != s.loaded.Row.State.Instance.ExecutionID) {
+		err = fmt.Errorf("instance %q was purged or replaced: %w", s.slot.id, provider.ErrSessionLost)
+	}
+	return err
 }

@@ -121,7 +121,7 @@ func TestDelivery_AgesByTheClockOfTheService(t *testing.T) {
 	for _, ahead := range []time.Duration{-time.Hour, 0, time.Hour} {
 		inserted := time.Now().Add(ahead)
 		m := store.Message{ID: "m", InsertedOn: inserted, VisibleAt: inserted.Add(40 * time.Second), HiddenFor: 30 * time.Second}
-		d := h.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {})
+		d := h.held.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {})
 		if d.age != 10*time.Second {
 			t.Errorf("with a clock that is %v ahead the message has the age %v, want 10s", ahead, d.age)
 		}
@@ -135,7 +135,7 @@ func TestDelivery_AgesByTheClockOfTheService(t *testing.T) {
 			t.Errorf("with a clock that is %v ahead an event is taken twice", ahead)
 		}
 		m.VisibleAt = time.Time{} // it was claimed
-		if d = h.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {}); d.age != 0 {
+		if d = h.held.newDelivery(h.controlQueues[0], m, 30*time.Second, func() {}); d.age != 0 {
 			t.Errorf("a message that was claimed has the age %v", d.age)
 		}
 	}

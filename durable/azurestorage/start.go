@@ -8,14 +8,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/jumpstart"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/uuid"
 )
 
 // starter starts instances.
@@ -26,7 +25,7 @@ type starter struct {
 
 // start starts an instance with the given event.
 func (s *starter) start(ctx context.Context, start provider.TaskMessage, event history.ExecutionStarted, refuse []history.RuntimeStatus) error {
-	if err := s.hub.ensureCreated(ctx); err != nil {
+	if err := s.hub.resources.ensureCreated(ctx); err != nil {
 		return err
 	}
 	if event.Instance.ExecutionID == "" {
@@ -67,14 +66,14 @@ func (s *starter) startOver(ctx context.Context, start provider.TaskMessage, eve
 	if err != nil {
 		return nil, err
 	}
-	sent, err := s.hub.enqueue(ctx, out)
+	sent, err := s.hub.sender.enqueue(ctx, out)
 	if err != nil {
 		return nil, err
 	}
 	row, err := s.hub.instances.Rows.Create(ctx, event, before, out.blob)
 	switch {
 	case errors.Is(err, instances.ErrPurged):
-		s.hub.retract(ctx, []sentMessage{sent})
+		s.hub.sender.retract(ctx, []sentMessage{sent})
 		return s.startOver(ctx, start, event, nil)
 	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
 		if before == nil && sent.claimed != nil {
@@ -85,10 +84,10 @@ func (s *starter) startOver(ctx context.Context, start provider.TaskMessage, eve
 		}
 		row = nil
 	case err == nil || store.WasNotApplied(err):
-		s.hub.retract(ctx, []sentMessage{sent})
+		s.hub.sender.retract(ctx, []sentMessage{sent})
 		return row, err
 	}
-	s.hub.handOver(ctx, []sentMessage{sent}) // whoever receives it looks whether the row is there
+	s.hub.sender.handOver(ctx, []sentMessage{sent}) // whoever receives it looks whether the row is there
 	return row, err
 }
 
@@ -100,8 +99,8 @@ func (s *starter) prepareStart(ctx context.Context, start provider.TaskMessage) 
 		queue: p.queue, partition: p, duplicates: true,
 		env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}},
 	}
-	s.hub.reserve([]*outgoing{out})
-	return out, s.hub.prepare(ctx, out)
+	s.hub.sender.reserve([]*outgoing{out})
+	return out, s.hub.sender.prepare(ctx, out)
 }
 
 // startRecorded makes a start by f, with a record of it beside.
@@ -150,10 +149,10 @@ func (s *starter) startAgain(ctx context.Context, pending history.OrchestrationI
 		ScheduledStart: state.ScheduledAt, Generation: row.Generation,
 	}}
 	p := h.partitionOf(state.Instance.InstanceID)
-	sent, err := h.send(ctx, p.queue, &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}}, true)
+	sent, err := h.sender.send(ctx, p.queue, &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}}, true)
 	if err == nil {
 		sent.partition = p
-		h.wake(sent)
+		h.sender.wake(sent)
 	}
 	return err
 }
@@ -201,7 +200,7 @@ func (s *starter) jumpStart(ctx context.Context, row *jumpstart.Start) error {
 	}
 	h.log.Warn("JumpStart: a start has not arrived and is sent again", "instanceId", row.InstanceID, "executionId", row.ExecutionID, "recorded", row.RecordedAt)
 	if there != nil && there.State.Instance.ExecutionID == row.ExecutionID {
-		_, err = h.send(ctx, h.partitionOf(row.InstanceID).queue, env, true)
+		_, err = h.sender.send(ctx, h.partitionOf(row.InstanceID).queue, env, true)
 	} else {
 		_, err = s.startOver(ctx, *env.Message, event, there) // if another has the ID, the next look finds out
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -36,21 +37,14 @@ type TaskHub struct {
 	leases          *leases.Worker
 	appLease        *leases.AppManager
 
-	// creation is held by whoever creates the hub.
-	creation chan struct{}
-	created  atomic.Bool
-	deleted  store.Nudge // the hub was there, and is not any more
-
-	// armedFor is how long an armed message is hidden.
-	armedFor time.Duration
-
+	resources *resources
+	sender    *sender
 	health    health
-	sequence  atomic.Int64 // of messages sent, over all queues
 	starts    *starter
 	instances *instances.Store
 	held      *heldMessages
 	// undecodable are messages that nobody here can decode.
-	undecodable undecodable
+	undecodable *undecodable
 	endings     endings
 	partitions  []*partition
 	inbox       *inbox
@@ -83,7 +77,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		return nil, fmt.Errorf("make the task hub's metrics: %w", err)
 	}
 	h := &TaskHub{}
-	s, err := store.NewServices(c.account, c.tables(), cfg.Transport, meter, h.noteMissing)
+	s, err := store.NewServices(c.account, c.tables(), cfg.Transport, meter, func(err error) { h.resources.noteMissing(err) })
 	if err != nil {
 		return nil, err
 	}
@@ -101,17 +95,17 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		workItems:       store.NewQueue(s.Queues, names.WorkItemQueue()),
 		largeMessages:   store.NewContainer(s.Blobs, s.BlobEndpoint, names.LargeMessages()),
 		appLeases:       store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, names.AppLease()),
-		creation:        make(chan struct{}, 1),
-		deleted:         store.NewNudge(),
-		armedFor:        armedForDefault,
 	}
 	h.health.log = h.log
-	h.held = newHeldMessages()
+	h.resources = newResources(h)
+	h.held = newHeldMessages(h)
+	h.sender = &sender{hub: h, armedFor: armedForDefault}
+	h.undecodable = &undecodable{hub: h}
 	h.instances = instances.New(instances.Config{
 		TaskHub:   cfg.TaskHub,
 		Histories: store.NewTable(s.Tables, s.TableEndpoint, names.HistoryTable()),
 		Rows:      store.NewTable(s.Tables, s.TableEndpoint, names.InstancesTable()),
-		Blobs:     h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, BeginWithin: h.controlLock() / 2,
+		Blobs:     h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, BeginWithin: h.held.controlLock() / 2,
 		Ended: func(id string) { h.endings.tell(id, nil) }, Log: h.log,
 	})
 	h.inbox = newInbox(h)
@@ -125,7 +119,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		h.controlQueues = append(h.controlQueues, q)
 		h.partitions = append(h.partitions, newPartition(h, q))
 	}
-	h.leases = h.newLeases(s)
+	h.leases = h.resources.newLeases(s)
 	h.appLease = leases.NewAppManager(h.leases)
 	return h, nil
 }
@@ -148,10 +142,10 @@ func (h *TaskHub) Run(ctx context.Context) error {
 }
 
 func (h *TaskHub) run(ctx context.Context) error {
-	if err := h.awaitCreated(ctx); err != nil || ctx.Err() != nil {
+	if err := h.resources.awaitCreated(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
-	if err := h.awaitSoleManager(ctx); err != nil || ctx.Err() != nil {
+	if err := h.resources.awaitSoleManager(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
 	h.log.Info("task hub ready", "workerId", h.cfg.WorkerID, "partitions", len(h.partitions))
@@ -162,10 +156,10 @@ func (h *TaskHub) run(ctx context.Context) error {
 	work, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer stop(errStopped)
 
-	h.tasks.Go(func() { h.renewMessages(work) })
+	h.tasks.Go(func() { h.held.renew(work) })
 	h.tasks.Go(func() { h.activities.fetch(ctx, work) })
 	h.tasks.Go(func() { (&overdueStarts{hub: h, sent: map[string]bool{}}).run(ctx) })
-	h.tasks.Go(func() { h.recreate(ctx) })
+	h.tasks.Go(func() { h.resources.recreate(ctx) })
 	managerDone := make(chan struct{})
 	h.tasks.Go(func() {
 		defer close(managerDone)
@@ -214,28 +208,197 @@ func (h *TaskHub) drained(work context.Context, managerDone <-chan struct{}) <-c
 	return done
 }
 
-// awaitCreated makes the hub exist, however long the storage account is down.
-// It returns an error only if the hub can never be used, and nil if ctx ended.
-func (h *TaskHub) awaitCreated(ctx context.Context) error {
-	for delay := store.FirstOutageDelay; ; delay = min(2*delay, store.MaxOutageDelay) {
-		err := h.ensureCreated(ctx)
-		if _, mismatch := errors.AsType[*PartitionCountError](err); mismatch {
-			return err
-		}
-		if err == nil {
-			h.health.OK("storage account")
-			return nil
-		}
-		if ctx.Err() == nil {
-			h.health.Failed("storage account", err)
-		}
-		if !store.Sleep(ctx, store.Jitter(ctx, "create the hub", delay)) {
-			return nil
-		}
-	}
-}
-
 // partitionOf returns the partition that an instance's messages go to.
 func (h *TaskHub) partitionOf(instanceID string) *partition {
 	return h.partitions[wire.PartitionOf(instanceID, len(h.partitions))]
+}
+
+// StartInstance implements [provider.Client].
+//
+// The message goes out before the row, so that a row whose client has died, or was
+// cut off, never waits for a message that nobody sends
+// (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
+// CreateTaskOrchestrationAsync). The row decides: whoever receives a message
+// without its row holds it back for a while, and then drops it. So what was begun
+// either runs or leaves nothing behind, whatever becomes of the caller, and an
+// instance that somebody was told of stays.
+//
+// Of two callers who start the same ID at the same time, the one who writes the
+// row wins; the other gets the error, which .NET does not tell it.
+func (h *TaskHub) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	given, ok := start.Event.(*history.ExecutionStarted)
+	if !ok {
+		return fmt.Errorf("start instance: the event is %s", start.Event.Type())
+	}
+	id := given.Instance.InstanceID
+	if id == "" {
+		return fmt.Errorf("start instance: it has no ID")
+	}
+	if err := wire.CheckID(id); err != nil {
+		return fmt.Errorf("start instance: %w", err)
+	}
+	if err := h.starts.start(ctx, start, *given, refuse); err != nil {
+		return fmt.Errorf("start instance %q: %w", id, err)
+	}
+	return nil
+}
+
+// Send implements [provider.Client]. If it is not known whether the message
+// arrived, the error says so; the message is then not sent again, since an event
+// that is raised twice is two events.
+func (h *TaskHub) Send(ctx context.Context, msg provider.TaskMessage) error {
+	what := fmt.Sprintf("send %s to %q", msg.Event.Type(), msg.Target.InstanceID)
+	if msg.Target.InstanceID == "" {
+		return fmt.Errorf("%s: no instance is named", what)
+	}
+	if err := wire.CheckID(msg.Target.InstanceID); err != nil {
+		return fmt.Errorf("send %s: %w", msg.Event.Type(), err)
+	}
+	if err := h.resources.ensureCreated(ctx); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	p := h.partitionOf(msg.Target.InstanceID)
+	out := []*outgoing{{queue: p.queue, partition: p, env: &wire.Envelope{Message: &msg, Sender: &history.OrchestrationInstance{}}}}
+	h.sender.reserve(out)
+	sent, err := h.sender.post(ctx, out[0])
+	switch {
+	case err == nil:
+		h.sender.handOver(ctx, []sentMessage{sent})
+		return nil
+	case store.IsTransient(err) && !store.WasNotApplied(err):
+		return fmt.Errorf("%s: it may have arrived or not: %w", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// History implements [provider.Client].
+func (h *TaskHub) History(ctx context.Context, id string) ([]history.Event, error) {
+	if wire.CheckID(id) != nil {
+		return nil, nil
+	}
+	err := h.resources.ensureCreated(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("read history of %q: %w", id, err)
+	}
+	stored, err := h.instances.Histories.View(ctx, id)
+	if err != nil {
+		return nil, fmt.Errorf("read history of %q: %w", id, err)
+	}
+	return stored.Events, nil
+}
+
+// Instance implements [provider.Client].
+func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+	if err := wire.CheckID(id); err != nil {
+		return nil, err
+	}
+	if err := h.resources.ensureCreated(ctx); err != nil {
+		return nil, fmt.Errorf("read instance %q: %w", id, err)
+	}
+	return h.instances.Rows.State(ctx, id, fetch)
+}
+
+// Instances implements [provider.Client]. See [instances.Rows.Page] for the order and the size of pages.
+func (h *TaskHub) Instances(ctx context.Context, q provider.Query) (page *provider.Page, err error) {
+	if err = h.resources.ensureCreated(ctx); err == nil {
+		page, err = h.instances.Rows.Page(ctx, q)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("query instances: %w", err)
+	}
+	return page, nil
+}
+
+// AwaitEnd implements [provider.Awaiter]. It notices the ends that this process
+// writes; those of other workers it does not.
+func (h *TaskHub) AwaitEnd(ctx context.Context, id string) error {
+	_, err := h.endings.await(ctx, id, func() bool { return true })
+	return err
+}
+
+// Follow implements [provider.Follower].
+func (h *TaskHub) Follow(ctx context.Context, id string) *provider.InstanceState {
+	state, _ := h.endings.await(ctx, id, func() bool { return h.Runs(id) }) // the error is ctx's
+	return state
+}
+
+// Runs implements [provider.Follower]: this process wrote the row last, and the
+// partition is its own.
+func (h *TaskHub) Runs(id string) bool {
+	return h.instances.CachedRows.Get(id) != nil && h.partitionOf(id).isListening()
+}
+
+// noInstance is asked for to see whether the tables answer. No instance can have it.
+const noInstance = "@@check"
+
+// Check implements [provider.Checker]. It makes a request to a table and one to a queue
+// of the hub, for which both must exist.
+func (h *TaskHub) Check(ctx context.Context) error {
+	if err := h.resources.ensureCreated(ctx); err != nil {
+		return err
+	}
+	ctx = store.Urgent(ctx)
+	if _, err := h.instances.Rows.Read(ctx, noInstance); err != nil {
+		return err
+	}
+	if _, err := h.workItems.Client.GetProperties(ctx, nil); err != nil {
+		return fmt.Errorf("look at queue %s: %w", h.workItems.Name, err)
+	}
+	return h.undecodable.lookAside(ctx)
+}
+
+// IsBusy implements [provider.Checker].
+func (h *TaskHub) IsBusy() bool {
+	return h.services.QueuePace.IsBusy() || h.services.TablePace.IsBusy() || h.services.BlobPace.IsBusy()
+}
+
+// inUse counts what is given back once a worker has nothing to do, or has stopped in
+// time.
+func (h *TaskHub) inUse() inuse.Counts {
+	all := inuse.Counts{}
+	if h.cutShort.Load() {
+		return all
+	}
+	h.inbox.count(all)
+	h.activities.count(all)
+	h.held.count(all)
+	h.endings.count(all)
+	for _, p := range h.partitions {
+		p.count(all)
+	}
+	for service, p := range map[string]*store.Pace{"queues": h.services.QueuePace, "tables": h.services.TablePace, "blobs": h.services.BlobPace} {
+		p.Count(all, service)
+	}
+	for what, s := range map[string]interface {
+		TryAcquire(int64) bool
+		Release(int64)
+	}{"bytes that are downloaded": store.Downloading, "bytes that are unpacked": store.Unpacking} {
+		if s.TryAcquire(2 * wire.MaxDecompressed) {
+			s.Release(2 * wire.MaxDecompressed)
+		} else {
+			all[what]++
+		}
+	}
+	return all
+}
+
+// NextActivity implements [provider.Worker].
+func (h *TaskHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
+	d, err := h.activities.next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	task, _ := d.event().(*history.TaskScheduled) // take lets nothing else pass
+	return &provider.ActivityWorkItem{
+		Instance: d.target(), Task: task, Attempt: d.dequeueCount, Lock: &activityLock{hub: h, d: d},
+	}, nil
+}
+
+// NextOrchestration implements [provider.Worker].
+func (h *TaskHub) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
+	s, err := h.inbox.next(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.workItem(), nil
 }

@@ -24,8 +24,8 @@ func newTracker(h *TaskHub) *tracker {
 		Queue:  store.NewQueue(h.services.Queues, h.names.TrackingQueue()),
 		Table:  store.NewTable(h.services.Tables, h.services.TableEndpoint, h.names.InstanceHistoryTable()),
 		Base64: h.cfg.QueueEncoding == Base64, MaxPollingInterval: h.cfg.MaxQueuePollingInterval,
-		Lock:     func() time.Duration { return h.stretched(h.controlLock()) },
-		HoldBack: h.holdBack, Health: &h.health,
+		Lock:     func() time.Duration { return h.held.stretched(h.held.controlLock()) },
+		HoldBack: h.undecodable.holdBack, Health: &h.health,
 	})}
 }
 

@@ -127,7 +127,7 @@ func TestTracking_TellsOfInstancesThatWereTerminatedBeforeTheyBegan(t *testing.T
 func TestTracking_SaysThatThereIsNone(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
-	if err := h.ensureCreated(t.Context()); err != nil {
+	if err := h.resources.ensureCreated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.Tracking(t.Context(), "hello", provider.TrackingQuery{}); !errors.Is(err, provider.ErrNotSupported) {

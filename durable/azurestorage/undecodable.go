@@ -20,6 +20,8 @@ var _ provider.UndecodableKeeper = (*TaskHub)(nil)
 // undecodable remembers the messages that this process has received and cannot
 // decode, so that the log has each once and health shows them.
 type undecodable struct {
+	hub *TaskHub
+
 	mu    sync.Mutex // protects byKey
 	byKey map[string]undecodableMessage
 }
@@ -149,17 +151,17 @@ func (d *delivery) leave(ctx context.Context, cause error) {
 }
 
 // holdBack holds back a message that was received and cannot be read or stored, for longer each time.
-func (h *TaskHub) holdBack(ctx context.Context, q *store.Queue, m store.Message, cause error) {
+func (u *undecodable) holdBack(ctx context.Context, q *store.Queue, m store.Message, cause error) {
 	delay := abandonDelay(m.DequeueCount)
 	attrs := []any{"partition", q.Name, "messageId", m.ID, "dequeueCount", m.DequeueCount, "error", cause}
-	if h.undecodable.see(q.Name, m.ID, cause) {
-		h.log.Error("MessageFailure", attrs...)
+	if u.see(q.Name, m.ID, cause) {
+		u.hub.log.Error("MessageFailure", attrs...)
 	}
 	if delay >= maxAbandonDelay {
-		h.meter.Poison(q.Name)
+		u.hub.meter.Poison(q.Name)
 	}
 	if _, err := q.Update(ctx, m, delay); err != nil && !store.IsGone(err) {
-		h.log.Warn("message could not be handed back, it comes back by itself", append(attrs, "cause", err)...)
+		u.hub.log.Warn("message could not be handed back, it comes back by itself", append(attrs, "cause", err)...)
 	}
 }
 
@@ -167,7 +169,7 @@ func (h *TaskHub) holdBack(ctx context.Context, q *store.Queue, m store.Message,
 // reports whether it is there. It is copied first: what dies in between leaves it in
 // both, and receivers know what comes twice.
 func (d *delivery) setAside(ctx context.Context) bool {
-	aside := d.hub.asideOf(d.queue)
+	aside := d.hub.undecodable.asideOf(d.queue)
 	err := aside.Create(ctx)
 	if err == nil {
 		_, err = aside.Put(store.Optional(ctx), d.text(), 0, true)
@@ -186,8 +188,8 @@ func (d *delivery) setAside(ctx context.Context) bool {
 
 // asideOf returns the queue for messages of q that are set aside. It comes to be with
 // the first of them.
-func (h *TaskHub) asideOf(q *store.Queue) *store.Queue {
-	return store.NewQueue(h.services.Queues, h.names.Aside(q.Name))
+func (u *undecodable) asideOf(q *store.Queue) *store.Queue {
+	return store.NewQueue(u.hub.services.Queues, u.hub.names.Aside(q.Name))
 }
 
 // Undecodable implements [provider.UndecodableKeeper].
@@ -195,12 +197,12 @@ func (h *TaskHub) Undecodable() []provider.UndecodableMessage { return h.undecod
 
 // RetryUndecodable implements [provider.UndecodableKeeper].
 func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
-	if err := h.ensureCreated(ctx); err != nil {
+	if err := h.resources.ensureCreated(ctx); err != nil {
 		return 0, err
 	}
-	for _, q := range h.messageQueues() {
+	for _, q := range h.undecodable.messageQueues() {
 		for {
-			messages, err := h.asideOf(q).Receive(store.Optional(ctx), store.MaxReceive, h.controlLock())
+			messages, err := h.undecodable.asideOf(q).Receive(store.Optional(ctx), store.MaxReceive, h.held.controlLock())
 			if err != nil && !store.IsMissing(err) {
 				return n, fmt.Errorf("receive from queue %s: %w", h.names.Aside(q.Name), err)
 			}
@@ -211,7 +213,7 @@ func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
 				if _, err := q.Put(ctx, m.Text, 0, true); err != nil {
 					return n, err
 				}
-				if _, err := h.asideOf(q).Remove(ctx, m.ID, m.Receipt); err != nil {
+				if _, err := h.undecodable.asideOf(q).Remove(ctx, m.ID, m.Receipt); err != nil {
 					return n, err
 				}
 				n++
@@ -230,26 +232,26 @@ func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
 
 // lookAside forgets what was set aside and is not any more, since another process has
 // put it back. It asks only about queues in which this process has set something aside.
-func (h *TaskHub) lookAside(ctx context.Context) error {
+func (u *undecodable) lookAside(ctx context.Context) error {
 	var queues []string
-	for _, m := range h.undecodable.all() {
+	for _, m := range u.all() {
 		if m.SetAside && !slices.Contains(queues, m.Queue) {
 			queues = append(queues, m.Queue)
 		}
 	}
 	for _, name := range queues {
-		n, err := store.NewQueue(h.services.Queues, h.names.Aside(name)).Length(store.Optional(ctx))
+		n, err := store.NewQueue(u.hub.services.Queues, u.hub.names.Aside(name)).Length(store.Optional(ctx))
 		if err != nil && !store.IsMissing(err) {
 			return err
 		}
 		if n == 0 {
-			h.undecodable.takenBack(name)
+			u.takenBack(name)
 		}
 	}
 	return nil
 }
 
 // messageQueues are the queues whose messages can be set aside.
-func (h *TaskHub) messageQueues() []*store.Queue {
-	return append(slices.Clone(h.controlQueues), h.workItems)
+func (u *undecodable) messageQueues() []*store.Queue {
+	return append(slices.Clone(u.hub.controlQueues), u.hub.workItems)
 }

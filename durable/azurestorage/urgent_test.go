@@ -34,11 +34,11 @@ func TestPace_HoldsUpNoRenewal(t *testing.T) {
 			t.Fatal(err)
 		}
 		queue := h.partitions[0].queue
-		got, err := queue.Receive(t.Context(), 1, h.controlLock())
+		got, err := queue.Receive(t.Context(), 1, h.held.controlLock())
 		if err != nil || len(got) != 1 {
 			t.Fatal(got, err)
 		}
-		d := h.newDelivery(queue, got[0], h.controlLock(), func() {})
+		d := h.held.newDelivery(queue, got[0], h.held.controlLock(), func() {})
 		for _, p := range []*store.Pace{h.services.QueuePace, h.services.TablePace} {
 			for range p.Most { // who never get an answer
 				if err := p.Begin(t.Context()); err != nil {
@@ -51,8 +51,8 @@ func TestPace_HoldsUpNoRenewal(t *testing.T) {
 		defer cancel()
 
 		d.renew(ctx)
-		if left, _ := d.hiddenFor(time.Now()); left < h.controlLock()-time.Second {
-			t.Errorf("the message is hidden for %v, want %v: it is renewed at once", left, h.controlLock())
+		if left, _ := d.hiddenFor(time.Now()); left < h.held.controlLock()-time.Second {
+			t.Errorf("the message is hidden for %v, want %v: it is renewed at once", left, h.held.controlLock())
 		}
 		if _, _, err := leases.ReadRows(ctx, h.leases.Table); err != nil {
 			t.Errorf("the partitions cannot be looked at: %v", err)

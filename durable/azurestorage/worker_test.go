@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -100,7 +99,7 @@ func TestControlQueue_DoesNotStartWhatWasTerminatedBefore(t *testing.T) {
 		return err == nil && state.Status == history.Terminated && store.Value(state.Output) == "not needed"
 	})
 	due := startMessage("doomed", "e1", `1`)
-	if _, err := h.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &due, Sender: &history.OrchestrationInstance{}}, true); err != nil {
+	if _, err := h.sender.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &due, Sender: &history.OrchestrationInstance{}}, true); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the start is discarded when it is due", 60*time.Second, func() bool {
@@ -155,7 +154,7 @@ func TestControlQueue_SetsAsideWhatItCannotReadIfItIsToldTo(t *testing.T) {
 	cfg := testConfig(t)
 	cfg.SetAsideUndecodable = true
 	h := openHub(t, cfg)
-	if err := h.ensureCreated(t.Context()); err != nil {
+	if err := h.resources.ensureCreated(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	const text = "{<not> & a message"
@@ -190,7 +189,7 @@ func TestControlQueue_SetsAsideWhatItCannotReadIfItIsToldTo(t *testing.T) {
 		}
 		return messageCount(t, q) == 1 && (len(peeked.Messages) == 0 || store.Value(peeked.Messages[0].MessageText) == text)
 	})
-	if n := messageCount(t, h.asideOf(q)); n != 0 {
+	if n := messageCount(t, h.undecodable.asideOf(q)); n != 0 {
 		t.Errorf("%d messages are still set aside", n)
 	}
 	if logged(h, "part of the task hub was deleted") {
@@ -208,7 +207,7 @@ func TestSession_HoldsBackACompletionUntilTheHistoryHasItsTask(t *testing.T) {
 	// as if by way of another worker that does not have the session.
 	target := item.Instance
 	ahead := provider.TaskMessage{Target: target, Event: &history.TaskCompleted{Header: header(-1), TaskScheduledID: 1, Result: new(`"soon"`)}}
-	if _, err := h.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &ahead, Sender: &target}, true); err != nil {
+	if _, err := h.sender.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &ahead, Sender: &target}, true); err != nil {
 		t.Fatal(err)
 	}
 	commitActivity(t, item, 0, `["a"]`)
@@ -329,7 +328,7 @@ func TestSession_DeliversOnceWhatIsSentTwice(t *testing.T) {
 	mustStart(t, h, "twice", "e1", `1`)
 	again := startMessage("twice", "e1", `1`)
 	again.Event.(*history.ExecutionStarted).Generation = new(0)
-	if _, err := h.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &again, Sender: &history.OrchestrationInstance{}}, true); err != nil {
+	if _, err := h.sender.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &again, Sender: &history.OrchestrationInstance{}}, true); err != nil {
 		t.Fatal(err)
 	}
 	item := mustNext(t, h)

@@ -10,6 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -33,7 +34,7 @@ type activityQueue struct {
 func newActivityQueue(h *TaskHub) *activityQueue {
 	return &activityQueue{
 		hub: h, wake: store.NewNudge(), free: h.cfg.MaxConcurrentActivities, bell: make(chan struct{}),
-		backlog: backlog{missed: 1}, // what was sent before is yet to be seen
+		backlog: backlog{adds: 1}, // what was sent before is yet to be seen
 	}
 }
 
@@ -75,11 +76,11 @@ func (q *activityQueue) next(ctx context.Context) (*delivery, error) {
 const afterYou = time.Millisecond
 
 // demand waits until there are free slots and somebody waits, and returns how
-// many messages to ask for, and what was missed before; 0 means that ctx ended.
-func (q *activityQueue) demand(ctx context.Context) (wanted, missed int) {
+// many messages to ask for, and the state of the backlog before; 0 means that ctx ended.
+func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 	for full := false; ; {
 		q.mu.Lock()
-		wanted, missed = 0, q.backlog.missed
+		wanted, before = 0, q.backlog.before()
 		bell := q.bell
 		if q.waiting > len(q.items) {
 			wanted = max(min(q.free, store.MaxReceive), 0)
@@ -99,7 +100,7 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, missed int) {
 			full = false
 			store.Sleep(ctx, afterYou)
 		default:
-			return wanted, missed
+			return wanted, before
 		}
 	}
 }
@@ -108,12 +109,12 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, missed int) {
 func (q *activityQueue) fetch(ctx, work context.Context) {
 	backoff := store.PollBackoff{Max: q.hub.cfg.MaxQueuePollingInterval}
 	for {
-		q.hub.awaitRenewals(ctx)
-		wanted, missed := q.demand(ctx)
+		q.hub.held.awaitRenewals(ctx)
+		wanted, before := q.demand(ctx)
 		if wanted == 0 {
 			break
 		}
-		messages, err := q.hub.workItems.Receive(work, wanted, q.hub.stretched(q.hub.workItemLock()))
+		messages, err := q.hub.workItems.Receive(work, wanted, q.hub.held.stretched(q.hub.held.workItemLock()))
 		if err != nil {
 			if work.Err() == nil {
 				q.hub.health.Failed("queues", err)
@@ -123,7 +124,7 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 		}
 		q.hub.health.OK("queues")
 		q.take(work, messages)
-		q.lookedAt(missed, len(messages), wanted)
+		q.backlog.looked(before, len(messages), wanted)
 		backoff.Wait(ctx, q.wake, "the work items", len(messages), nil)
 	}
 	q.mu.Lock()
@@ -138,7 +139,7 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 // take makes work items of what was received.
 func (q *activityQueue) take(work context.Context, messages []store.Message) {
 	h := q.hub
-	held := h.hold(h.workItems, messages, h.workItemLock(), func() { q.give() })
+	held := h.held.take(h.workItems, messages, h.held.workItemLock(), func() { q.give() })
 	q.mu.Lock()
 	q.free -= len(held)
 	q.mu.Unlock()
@@ -173,18 +174,6 @@ func (q *activityQueue) give() {
 	q.ring()
 }
 
-// NextActivity implements [provider.Worker].
-func (h *TaskHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
-	d, err := h.activities.next(ctx)
-	if err != nil {
-		return nil, err
-	}
-	task, _ := d.event().(*history.TaskScheduled) // take lets nothing else pass
-	return &provider.ActivityWorkItem{
-		Instance: d.target(), Task: task, Attempt: d.dequeueCount, Lock: &activityLock{hub: h, d: d},
-	}, nil
-}
-
 // activityLock is a work item that was handed out.
 type activityLock struct {
 	hub *TaskHub
@@ -211,12 +200,12 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 	}
 	var sent sentMessage
 	if err == nil {
-		sent, err = l.hub.post(ctx, &outgoing{queue: p.queue, partition: p, env: env, duplicates: true})
+		sent, err = l.hub.sender.post(ctx, &outgoing{queue: p.queue, partition: p, env: env, duplicates: true})
 	}
 	if err != nil {
 		return fmt.Errorf("complete activity %d of %q: %w", taskEventID(result), target.InstanceID, err)
 	}
-	l.hub.wake(sent)
+	l.hub.sender.wake(sent)
 	if err := l.d.remove(ctx); err != nil {
 		// The result is on its way; if the activity runs again, its result is
 		// recognized as a duplicate.
@@ -234,11 +223,36 @@ func (l *activityLock) Abandon(ctx context.Context, cause error) error {
 	return nil
 }
 
-// NextOrchestration implements [provider.Worker].
-func (h *TaskHub) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
-	s, err := h.inbox.next(ctx)
-	if err != nil {
-		return nil, err
+// claim reserves up to n slots for activities that will be handed over in
+// memory, and returns how many.
+func (q *activityQueue) claim(n int) int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.closed || !q.backlog.isEmpty() || q.waiting == 0 && len(q.items) > 0 {
+		return 0
 	}
-	return s.workItem(), nil
+	n = max(min(n, q.free), 0)
+	q.free -= n
+	return n
+}
+
+// admit takes claimed messages in. Once nothing is handed out any more they
+// become visible.
+func (q *activityQueue) admit(ctx context.Context, claimed []*delivery) {
+	q.mu.Lock()
+	closed := q.closed
+	if !closed {
+		q.items = append(q.items, claimed...)
+		q.ring()
+	}
+	q.mu.Unlock()
+	if closed {
+		handBackAll(ctx, claimed)
+	}
+}
+
+func (q *activityQueue) count(all inuse.Counts) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	all["places of activities in the hub"], all["activities that wait"] = q.hub.cfg.MaxConcurrentActivities-q.free, len(q.items)
 }

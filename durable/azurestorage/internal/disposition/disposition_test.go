@@ -104,7 +104,7 @@ func resultOf(scheduled time.Time, ev history.Event) Message {
 	return m
 }
 
-func TestJudgeMessages(t *testing.T) {
+func TestDecide(t *testing.T) {
 	raised := &history.EventRaised{Header: at(3), Name: "go", Input: new(`1`)}
 	terminate := &history.ExecutionTerminated{Header: at(3), Reason: new("enough")}
 	done := &history.ExecutionCompleted{Header: at(9), Status: history.Completed}
@@ -322,7 +322,7 @@ func TestJudgeMessages(t *testing.T) {
 	}
 }
 
-func TestJudge_HoldsAWakeUpBackOnceThoughTheInstanceHasEnded(t *testing.T) {
+func TestDecide_HoldsAWakeUpBackOnceThoughTheInstanceHasEnded(t *testing.T) {
 	t.Parallel()
 	failed := stored(instanceRowOf("x", history.Failed, 0), startOf("x"), &history.ExecutionCompleted{Header: at(9), Status: history.Failed})
 	wake := &history.GenericEvent{Header: at(10)}
@@ -333,7 +333,7 @@ func TestJudge_HoldsAWakeUpBackOnceThoughTheInstanceHasEnded(t *testing.T) {
 	}
 }
 
-func TestJudge_WaitsForWhatARewindTookOutToBeScheduledAgain(t *testing.T) {
+func TestDecide_WaitsForWhatARewindTookOutToBeScheduledAgain(t *testing.T) {
 	t.Parallel()
 	takenOut := &history.GenericEvent{Header: at(1)}
 	takenOut.EventID = 0
