@@ -8,8 +8,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -218,15 +216,10 @@ func (c *commit) advance(etag string, ordinal int, rows []wire.Row) error {
 
 // forEach calls f for each delivery, several at a time.
 func forEach(deliveries []*delivery, f func(d *delivery)) {
-	var group errgroup.Group
-	group.SetLimit(store.MessagesAtOnce)
-	for _, d := range deliveries {
-		group.Go(func() error {
-			f(d)
-			return nil
-		})
-	}
-	_ = group.Wait() // no function returns an error
+	_ = store.Each(context.Background(), store.MessagesAtOnce, deliveries, func(_ context.Context, _ int, d *delivery) error {
+		f(d)
+		return nil
+	})
 }
 
 // batchesAfter returns the batches that count once a checkpoint does, and whether it is
@@ -330,15 +323,10 @@ func (c *commit) send(ctx context.Context) ([]sentMessage, error) {
 		o.number = c.hub.sender.sequence.Add(1) // in the order of the decisions, whichever is sent first
 	}
 	sent := make([]sentMessage, len(out))
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(store.MessagesAtOnce)
-	for i, o := range out {
-		group.Go(func() (err error) {
-			sent[i], err = c.hub.sender.post(groupCtx, o)
-			return err
-		})
-	}
-	return sent, group.Wait()
+	return sent, store.Each(ctx, store.MessagesAtOnce, out, func(ctx context.Context, i int, o *outgoing) (err error) {
+		sent[i], err = c.hub.sender.post(ctx, o)
+		return err
+	})
 }
 
 // outgoing returns the checkpoint's messages with the queues that they go to,
@@ -385,9 +373,5 @@ func taskOf(e history.Event) int {
 
 // removeAll deletes messages.
 func removeAll(ctx context.Context, deliveries []*delivery) {
-	forEach(deliveries, func(d *delivery) {
-		if err := d.remove(ctx); err != nil {
-			d.hub.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
-		}
-	})
+	forEach(deliveries, func(d *delivery) { d.discard(ctx) })
 }

@@ -175,7 +175,7 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 	}
 	row := wire.Row{PartitionKey: "bad row"}
 	row.SetString("Tags", "{")
-	if _, err := h.instances.Rows.Table.Merge(t.Context(), row, "*"); err != nil {
+	if _, err := h.instances.RowTable.Merge(t.Context(), row, "*"); err != nil {
 		t.Fatal(err)
 	}
 	for _, name := range blobNames(t, h) {
@@ -230,7 +230,7 @@ func TestInstances_ReadsARowAgainWhoseBlobsAreGone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := h.instances.Rows.Table.Remove(t.Context(), wire.Row{PartitionKey: "i"}); err != nil {
+	if err := h.instances.RowTable.Remove(t.Context(), wire.Row{PartitionKey: "i"}); err != nil {
 		t.Fatal(err)
 	}
 	if state, err := h.instances.Rows.ResolveOrReadAgain(t.Context(), row, provider.Query{Fetch: provider.Fetch{Input: true}}); state != nil || err != nil {
@@ -251,7 +251,7 @@ func TestInstance_HasALargeOutputThatAWorkerWithAnotherEndpointWrote(t *testing.
 	for _, address := range []string{own, "https://account.z01.blob.storage.azure.net/" + h.largeMessages.Name + "/" + blob} {
 		row := wire.Row{PartitionKey: "i"}
 		row.SetString("Output", address)
-		if _, err := h.instances.Rows.Table.Merge(t.Context(), row, "*"); err != nil {
+		if _, err := h.instances.RowTable.Merge(t.Context(), row, "*"); err != nil {
 			t.Fatal(err)
 		}
 		state, err := h.Instance(t.Context(), "i", provider.Fetch{Output: true})

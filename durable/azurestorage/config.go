@@ -8,9 +8,10 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/metric"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
 // The defaults of [Config], which are those of the Durable Functions extension
@@ -275,4 +276,93 @@ func (e QueueEncoding) String() string {
 		return "Base64"
 	}
 	return fmt.Sprintf("QueueEncoding(%d)", int(e))
+}
+
+// AppLease says how apps that share a hub take turns: only the workers of the
+// app that holds the lease, the primary one, read the control queues. All
+// workers of an app hold it together.
+type AppLease struct {
+	// Disabled has this worker read the queues whatever other apps do.
+	Disabled bool
+	// AppName tells apps apart. Default: the variable WEBSITE_SITE_NAME or
+	// DTFX_APP_NAME, else empty, which all apps outside of Azure have in common.
+	AppName string
+	// Interval is how long the lease lasts without being renewed. Default 60 s;
+	// 15 to 60 s, in whole seconds.
+	Interval time.Duration
+	// RenewInterval is how often it is renewed. Default 25 s; less than Interval.
+	RenewInterval time.Duration
+	// AcquireInterval is how often a secondary app tries to get it. Default 5
+	// minutes.
+	AcquireInterval time.Duration
+}
+
+// The defaults of [AppLease]
+// (DurableTask.AzureStorage/Partitioning/AppLeaseOptions.cs).
+const (
+	DefaultAppLeaseInterval        = time.Minute
+	DefaultAppLeaseRenewInterval   = 25 * time.Second
+	DefaultAppLeaseAcquireInterval = 5 * time.Minute
+)
+
+func (a AppLease) withDefaults() AppLease {
+	set(&a.Interval, DefaultAppLeaseInterval)
+	set(&a.RenewInterval, DefaultAppLeaseRenewInterval)
+	set(&a.AcquireInterval, DefaultAppLeaseAcquireInterval)
+	for _, name := range []string{"WEBSITE_SITE_NAME", "DTFX_APP_NAME"} { // DurableTask.Core/Common/Utils.cs, AppName
+		if a.AppName == "" {
+			a.AppName = os.Getenv(name)
+		}
+	}
+	return a
+}
+
+func (a AppLease) validate() error {
+	switch {
+	case a.Interval < 15*time.Second || a.Interval > time.Minute:
+		return fmt.Errorf("AppLease.Interval is %v; want 15s to 1m0s", a.Interval)
+	case a.RenewInterval <= 0 || a.RenewInterval >= a.Interval:
+		return fmt.Errorf("AppLease.RenewInterval is %v; want less than Interval, which is %v", a.RenewInterval, a.Interval)
+	case a.AcquireInterval <= 0 || a.AcquireInterval > 24*time.Hour:
+		return fmt.Errorf("AppLease.AcquireInterval is %v; want more than 0 and at most 24h0m0s", a.AcquireInterval)
+	}
+	return nil
+}
+
+// JumpStart has clients record each start in a table of its own before they
+// send it, as the Durable Task Framework did on Service Bus. A worker looks at
+// the records of its partitions, and sends a start again that was recorded but
+// has not arrived: the client died in between, or the storage refused the
+// message. It costs three storage operations a start, and a look at the table
+// for each partition every Interval.
+type JumpStart struct {
+	// Enabled turns it on, for this client and this worker.
+	Enabled bool
+	// Timeout is how long a start may take to arrive before it is sent again.
+	// Default 10 minutes; 1 s to a day.
+	Timeout time.Duration
+	// Interval is how often a worker looks. Default 5 s; 10 ms to an hour.
+	Interval time.Duration
+}
+
+// The defaults of [JumpStart].
+const (
+	DefaultJumpStartTimeout  = 10 * time.Minute
+	DefaultJumpStartInterval = 5 * time.Second
+)
+
+func (j JumpStart) withDefaults() JumpStart {
+	set(&j.Timeout, DefaultJumpStartTimeout)
+	set(&j.Interval, DefaultJumpStartInterval)
+	return j
+}
+
+func (j JumpStart) validate() error {
+	switch {
+	case j.Timeout < time.Second || j.Timeout > 24*time.Hour:
+		return fmt.Errorf("JumpStart.Timeout is %v; want 1s to 24h0m0s", j.Timeout)
+	case j.Interval < 10*time.Millisecond || j.Interval > time.Hour:
+		return fmt.Errorf("JumpStart.Interval is %v; want 10ms to 1h0m0s", j.Interval)
+	}
+	return nil
 }

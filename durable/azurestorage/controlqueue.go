@@ -247,8 +247,6 @@ func (r *reading) believe(d *delivery) bool {
 		return true
 	}
 	h.log.Info("DiscardingWorkItem", d.attrs("details", "the entity's batch that sent it did not count")...)
-	if err := d.remove(r.work); err != nil {
-		h.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
-	}
+	d.discard(r.work)
 	return false
 }

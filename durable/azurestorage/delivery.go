@@ -143,12 +143,17 @@ func (d *delivery) remove(ctx context.Context) error {
 	})
 }
 
+// discard deletes the message. If that fails, it comes back by itself.
+func (d *delivery) discard(ctx context.Context) {
+	if err := d.remove(ctx); err != nil && ctx.Err() == nil {
+		d.hub.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
+	}
+}
+
 // removeAgain deletes a message that came although this process is done with it.
 func (d *delivery) removeAgain(ctx context.Context) {
 	d.hub.log.Warn("DuplicateMessageDetected", d.attrs("details", "it was taken before, and not deleted then")...)
-	if err := d.remove(ctx); err != nil && ctx.Err() == nil {
-		d.hub.log.Warn("message could not be deleted, it comes again", d.attrs("error", err)...)
-	}
+	d.discard(ctx)
 }
 
 // noteUntold notes that a message was taken, and is handed back since the row or the

@@ -2,7 +2,6 @@ package azurestorage
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -45,13 +44,13 @@ func (h *TaskHub) completeDirectly(p *partition, item *delivery, env *wire.Envel
 }
 
 func (h *TaskHub) newDirect(p *partition, item *delivery, env *wire.Envelope) (*delivery, error) {
-	text, err := wire.EncodeEnvelope(env)
+	text, err := encode(env)
 	if err != nil {
-		return nil, fmt.Errorf("encode %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
+		return nil, err
 	}
 	asReceived, err := wire.DecodeEnvelopeJSON(text)
 	if err != nil {
-		return nil, fmt.Errorf("read back %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
+		return nil, err
 	}
 	now := time.Now()
 	return &delivery{
@@ -80,7 +79,5 @@ func (r *directResult) send(ctx context.Context, env *wire.Envelope, delay time.
 	if delay == 0 {
 		h.sender.wake(sent)
 	}
-	if err := r.item.remove(ctx); err != nil {
-		h.log.Warn("message could not be deleted, it comes back by itself", r.item.attrs("error", err)...)
-	}
+	r.item.discard(ctx)
 }

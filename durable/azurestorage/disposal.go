@@ -2,14 +2,13 @@ package azurestorage
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
-	"golang.org/x/sync/errgroup"
 )
 
 // disposals are messages by their dispositions: those to dispatch, and the others.
@@ -54,16 +53,11 @@ func (o disposals) apply(ctx context.Context) {
 			repaired[v.Repair] = o.repair(ctx, v.Repair)
 		}
 	}
-	var group errgroup.Group
-	group.SetLimit(renewalsAtOnce)
-	for i, d := range o.settled {
+	_ = store.Each(ctx, renewalsAtOnce, o.settled, func(ctx context.Context, i int, d *delivery) error {
 		v := o.dispositions[i]
-		group.Go(func() error {
-			o.dispose(ctx, d, v, repaired[v.Repair])
-			return nil
-		})
-	}
-	_ = group.Wait() // no function returns an error
+		o.dispose(ctx, d, v, repaired[v.Repair])
+		return nil
+	})
 }
 
 // repair puts right what has to be before a message may be discarded.
@@ -108,9 +102,7 @@ func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Dispo
 		return
 	}
 	o.hub.log.Warn(v.Event, d.attrs("reason", v.Reason)...)
-	if err := d.remove(ctx); err != nil && !errors.Is(err, context.Canceled) {
-		o.hub.log.Warn("message could not be deleted, it comes back by itself", d.attrs("error", err)...)
-	}
+	d.discard(ctx)
 }
 
 // startPatience bounds how long a message is held back whose instance is just due

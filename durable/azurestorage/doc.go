@@ -17,7 +17,7 @@
 //     from others until it is done with it (heldmessages.go).
 //   - The inbox gathers the messages of an instance, reads what is stored of it,
 //     and judges them by that: to be handed out, held back, or discarded
-//     (inbox.go, judge.go).
+//     (inbox.go, package disposition).
 //   - A session hands them out. Its commit sends messages, appends to the history,
 //     updates the instance row and deletes what was taken, in that order
 //     (session.go, checkpoint.go).

@@ -125,11 +125,11 @@ func TestCheckpoint_WritesTheRecordedRowsOfAHelloSequence(t *testing.T) {
 	runHello(t, h, "Tokyo", "Seattle", "London")
 
 	got, want := map[string]map[string]recordings.EDMValue{}, map[string]map[string]recordings.EDMValue{}
-	for _, raw := range storedRows(t, h.instances.Histories.Table, "seq1") {
+	for _, raw := range storedRows(t, h.instances.HistoryTable, "seq1") {
 		columns := withoutIDs(t, raw)
 		got["History "+columns["RowKey"].Text()] = columns
 	}
-	for _, raw := range storedRows(t, h.instances.Rows.Table, "seq1") {
+	for _, raw := range storedRows(t, h.instances.RowTable, "seq1") {
 		got["Instances"] = withoutIDs(t, raw)
 	}
 	want["Instances"] = map[string]recordings.EDMValue{}
@@ -217,7 +217,7 @@ func TestRowScanner_ReadsRowsOfTheService(t *testing.T) {
 	runHello(t, h, "Tokyo", "Seattle")
 	var s wire.RowScanner
 	scanned, left := map[string]int{}, map[string]int{}
-	err := h.instances.Histories.Table.All(t.Context(), store.Query{Filter: "PartitionKey eq 'i'"}, func(raw []byte) error {
+	err := h.instances.HistoryTable.All(t.Context(), store.Query{Filter: "PartitionKey eq 'i'"}, func(raw []byte) error {
 		row, err := wire.DecodeColumns(raw)
 		if err != nil {
 			return err

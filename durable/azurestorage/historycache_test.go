@@ -18,7 +18,7 @@ func countHistoryReads(t testing.TB, cfg Config) (h *TaskHub, reads func() int) 
 	h = openHub(t, cfg)
 	return h, func() int {
 		return counter.Total(func(c azuritetest.Call) bool {
-			return c.Name == "QueryEntities" && c.Target == h.instances.Histories.Table.Name
+			return c.Name == "QueryEntities" && c.Target == h.instances.HistoryTable.Name
 		})
 	}
 }

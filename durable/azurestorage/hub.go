@@ -5,16 +5,18 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+	"golang.org/x/sync/errgroup"
+
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
-	"golang.org/x/sync/errgroup"
 )
 
 // A PartitionCountError says that a hub has another number of partitions than
@@ -118,19 +120,15 @@ func (r *resources) create(ctx context.Context) error {
 	if r.hub.cfg.Tracking {
 		group.Go(func() error { return r.hub.tracking.queue.Create(groupCtx) })
 	}
-	group.Go(func() error { return r.hub.instances.Histories.Table.Create(groupCtx) })
-	group.Go(func() error { return r.hub.instances.Rows.Table.Create(groupCtx) })
+	group.Go(func() error { return r.hub.instances.HistoryTable.Create(groupCtx) })
+	group.Go(func() error { return r.hub.instances.RowTable.Create(groupCtx) })
 	group.Go(func() error { return r.hub.workItems.Create(groupCtx) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
 	// The control queues come last: there are none too many if the count is
 	// wrong.
-	group, groupCtx = errgroup.WithContext(ctx)
-	for _, q := range r.hub.controlQueues {
-		group.Go(func() error { return q.Create(groupCtx) })
-	}
-	return group.Wait()
+	return store.Each(ctx, len(r.hub.controlQueues), r.hub.controlQueues, func(ctx context.Context, _ int, q *store.Queue) error { return q.Create(ctx) })
 }
 
 // createLeaseBlobs makes what the blob partition managers keep their leases in, and checks
@@ -320,4 +318,60 @@ func (r *resources) awaitCreated(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// Delete deletes the hub with all that is in it: its queues, its tables and its
+// containers. It fails with [provider.ErrHubBusy] if a worker has the hub, unless
+// it is forced. Whoever has the app lease loses it. What cannot be deleted keeps nothing
+// else from it, and the error names all of it. The service may take a minute to let the
+// same names be used again.
+func (h *TaskHub) Delete(ctx context.Context, force bool) error {
+	if !force {
+		if err := h.resources.checkIdle(ctx); err != nil {
+			return err
+		}
+	}
+	var group sync.WaitGroup
+	var mu sync.Mutex // protects failures
+	var failures []error
+	remove := func(what string, f func(ctx context.Context) error) {
+		group.Go(func() {
+			err := store.Retry(ctx, "delete "+what, func(ctx context.Context) error { return store.Ignore(f(ctx), http.StatusNotFound) })
+			mu.Lock()
+			defer mu.Unlock()
+			failures = append(failures, err)
+		})
+	}
+	queues := append(h.undecodable.messageQueues(), h.tracking.queue.Queue)
+	for _, q := range h.undecodable.messageQueues() {
+		queues = append(queues, h.undecodable.asideOf(q))
+	}
+	for _, q := range queues {
+		remove("queue "+q.Name, func(ctx context.Context) error {
+			_, err := q.Client.Delete(ctx, nil)
+			return err
+		})
+	}
+	for _, t := range []*store.Table{h.instances.RowTable, h.instances.HistoryTable, h.partitionsTable, h.starts.records.Table, h.tracking.queue.Table} {
+		remove("table "+t.Name, func(ctx context.Context) error {
+			_, err := t.Client.Delete(ctx, nil)
+			return err
+		})
+	}
+	for _, name := range []string{h.names.LargeMessages(), h.names.Leases(), h.names.AppLease()} {
+		c := store.NewContainer(h.services.Blobs, h.services.BlobEndpoint, name)
+		remove("container "+name, func(ctx context.Context) error {
+			_, err := c.Client.Delete(ctx, nil)
+			if store.CodeOf(err) != store.CodeLeaseIDMissing {
+				return err
+			}
+			if err := c.BreakLease(ctx); err != nil {
+				return err
+			}
+			_, err = c.Client.Delete(ctx, nil)
+			return err
+		})
+	}
+	group.Wait()
+	return errors.Join(failures...)
 }

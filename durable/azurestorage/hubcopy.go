@@ -2,7 +2,7 @@ package azurestorage
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/hubcopy"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
@@ -26,7 +26,8 @@ type HiddenError struct {
 
 // Error says how many there are.
 func (e *HiddenError) Error() string {
-	return (*hubcopy.HiddenError)(e).Error()
+	return fmt.Sprintf("the queues of task hub %s hide %d messages that cannot be read now, and %d that the histories tell of are missing",
+		e.TaskHub, e.Hidden, e.Missing)
 }
 
 // copier returns what copies the hub.
@@ -40,6 +41,9 @@ func (h *TaskHub) copier() *hubcopy.Hub {
 		Send: func(ctx context.Context, q *store.Queue, env *wire.Envelope) error {
 			_, err := h.sender.send(ctx, q, env, true)
 			return err
+		},
+		Hidden: func(hidden, missing int) error {
+			return &HiddenError{TaskHub: h.cfg.TaskHub, Hidden: hidden, Missing: missing}
 		},
 		CheckIdle: h.resources.checkIdle, Log: h.log,
 	}
@@ -61,11 +65,7 @@ func (h *TaskHub) Export(ctx context.Context, w provider.HubWriter, o provider.E
 	if err := h.resources.checkIdle(ctx); err != nil {
 		return err
 	}
-	err := h.copier().Export(ctx, w, o)
-	if hidden, ok := errors.AsType[*hubcopy.HiddenError](err); ok {
-		return (*HiddenError)(hidden)
-	}
-	return err
+	return h.copier().Export(ctx, w, o)
 }
 
 // Import implements [provider.Portable]. Histories and rows are written before

@@ -392,7 +392,7 @@ func TestAppendHistory_DoesNotBeginAnewWhatWasPurged(t *testing.T) {
 	if err == nil || !away.Load() {
 		t.Error("the history begins once more")
 	}
-	if rows := storedRows(t, h.instances.Histories.Table, "i"); len(rows) > 0 {
+	if rows := storedRows(t, h.instances.HistoryTable, "i"); len(rows) > 0 {
 		t.Errorf("there are %d rows", len(rows))
 	}
 }
@@ -454,7 +454,7 @@ func mustMerge(t *testing.T, h *TaskHub, id, executionID string, status history.
 	if executionID != "" {
 		row.SetString("ExecutionId", executionID)
 	}
-	if _, err := h.instances.Rows.Table.Merge(t.Context(), row, "*"); err != nil {
+	if _, err := h.instances.RowTable.Merge(t.Context(), row, "*"); err != nil {
 		t.Error(err)
 	}
 }

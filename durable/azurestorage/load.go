@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // Load implements [provider.LoadReporter]. It makes two requests for each
@@ -18,18 +20,10 @@ func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return nil, fmt.Errorf("read the hub's load: %w", err)
 	}
-	load := &provider.Load{ControlQueues: make([]provider.QueueLoad, len(h.controlQueues))}
+	loads := make([]provider.QueueLoad, len(h.controlQueues)+1)
+	load := &provider.Load{}
 	group, groupCtx := errgroup.WithContext(ctx)
-	measure := func(q *store.Queue, into *provider.QueueLoad) {
-		group.Go(func() (err error) {
-			*into, err = q.Load(groupCtx, time.Now())
-			return err
-		})
-	}
-	for i, q := range h.controlQueues {
-		measure(q, &load.ControlQueues[i])
-	}
-	measure(h.workItems, &load.WorkItems)
+	group.Go(func() error { return readLoads(groupCtx, h.undecodable.messageQueues(), loads) })
 	group.Go(func() (err error) {
 		owners, err := h.leases.Owners(groupCtx)
 		load.Workers = len(owners)
@@ -38,5 +32,49 @@ func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 	if err := group.Wait(); err != nil {
 		return nil, fmt.Errorf("read the hub's load: %w", err)
 	}
+	load.ControlQueues, load.WorkItems = loads[:len(loads)-1], loads[len(loads)-1]
 	return load, nil
+}
+
+// readLoads reads the loads of queues.
+func readLoads(ctx context.Context, queues []*store.Queue, loads []provider.QueueLoad) error {
+	return store.Each(ctx, len(queues), queues, func(ctx context.Context, i int, q *store.Queue) (err error) {
+		loads[i], err = q.Load(ctx, time.Now())
+		return err
+	})
+}
+
+// observeQueues has the metrics tell what waits in the queues that this worker
+// reads, until stop is called.
+func (h *TaskHub) observeQueues() (stop func()) {
+	unregister, err := h.meter.Observe(h.observe)
+	if err != nil {
+		h.log.Warn("the metrics do not tell what waits in the queues", "error", err)
+		return func() {}
+	}
+	return func() { _ = unregister() } // it cannot be undone twice
+}
+
+// observeTime bounds how long one look at the queues takes.
+const observeTime = 10 * time.Second
+
+// observe looks into the queues that this worker reads.
+func (h *TaskHub) observe(ctx context.Context) ([]metering.QueueState, error) {
+	ctx, cancel := context.WithTimeout(ctx, observeTime)
+	defer cancel()
+	queues := []*store.Queue{h.workItems}
+	for _, p := range h.partitions {
+		if p.isListening() {
+			queues = append(queues, p.queue)
+		}
+	}
+	loads := make([]provider.QueueLoad, len(queues))
+	if err := readLoads(ctx, queues, loads); err != nil {
+		return nil, err
+	}
+	states := make([]metering.QueueState, len(queues))
+	for i, q := range queues {
+		states[i] = metering.QueueState{Queue: q.Name, Length: loads[i].Length, Latency: loads[i].Latency}
+	}
+	return states, nil
 }

@@ -16,45 +16,35 @@ const (
 // letters and digits, of which the first is a letter. All names made from such
 // a one are valid for tables, queues and containers.
 func ValidateHubName(name string) error {
-	if len(name) < MinHubNameLength || len(name) > MaxHubNameLength {
-		return hubNameError(name)
-	}
-	for i, c := range []byte(name) {
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		digit := '0' <= c && c <= '9'
-		if !letter && (!digit || i == 0) {
-			return hubNameError(name)
-		}
+	if !isAlphanumeric(name, MinHubNameLength, MaxHubNameLength) {
+		return fmt.Errorf("task hub name %q: want %d to %d letters and digits, beginning with a letter", name, MinHubNameLength, MaxHubNameLength)
 	}
 	return nil
+}
+
+// isAlphanumeric reports whether s is shortest to longest ASCII letters and digits, of which
+// the first is a letter.
+func isAlphanumeric(s string, shortest, longest int) bool {
+	for i, c := range []byte(s) {
+		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+		if digit := '0' <= c && c <= '9'; !letter && (!digit || i == 0) {
+			return false
+		}
+	}
+	return shortest <= len(s) && len(s) <= longest
 }
 
 // ValidateTrackingPrefix reports whether the names of tables can begin with
 // prefix: 1 to 54 ASCII letters and digits, of which the first is a letter.
 func ValidateTrackingPrefix(prefix string) error {
-	for i, c := range []byte(prefix) {
-		letter := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
-		if digit := '0' <= c && c <= '9'; !letter && (!digit || i == 0) {
-			return trackingPrefixError(prefix)
-		}
-	}
-	if len(prefix) < 1 || len(prefix) > maxTrackingPrefixLength {
-		return trackingPrefixError(prefix)
+	if !isAlphanumeric(prefix, 1, maxTrackingPrefixLength) {
+		return fmt.Errorf("tracking store prefix %q: want 1 to %d letters and digits, beginning with a letter", prefix, maxTrackingPrefixLength)
 	}
 	return nil
 }
 
 // maxTrackingPrefixLength leaves room for "Instances" in the name of a table.
 const maxTrackingPrefixLength = 63 - len("Instances")
-
-func trackingPrefixError(prefix string) error {
-	return fmt.Errorf("tracking store prefix %q: want 1 to %d letters and digits, beginning with a letter", prefix, maxTrackingPrefixLength)
-}
-
-func hubNameError(name string) error {
-	return fmt.Errorf("task hub name %q: want %d to %d letters and digits, beginning with a letter",
-		name, MinHubNameLength, MaxHubNameLength)
-}
 
 // SanitizeHubName makes a hub's name out of one that was not chosen as such,
 // like that of a web site, the way the .NET extension does

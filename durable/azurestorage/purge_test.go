@@ -30,7 +30,7 @@ func endLarge(t testing.TB, h *TaskHub, id string) {
 func leftOf(t testing.TB, h *TaskHub, id string) []string {
 	t.Helper()
 	var left []string
-	for _, table := range []*store.Table{h.instances.Histories.Table, h.instances.Rows.Table} {
+	for _, table := range []*store.Table{h.instances.HistoryTable, h.instances.RowTable} {
 		for _, raw := range storedRows(t, table, id) {
 			left = append(left, string(raw))
 		}
@@ -102,14 +102,14 @@ func TestPurge_RemovesHistoriesThatNoTransactionTakes(t *testing.T) {
 	// A shorter execution leaves rows of the longer one behind.
 	mustStart(t, h, "long", "e2", `2`)
 	commitEnd(t, mustNext(t, h), 0, `2`)
-	if n := len(storedRows(t, h.instances.Histories.Table, "long")); n != 335 {
+	if n := len(storedRows(t, h.instances.HistoryTable, "long")); n != 335 {
 		t.Fatalf("%d rows, want the 334 events of the longer execution and the sentinel", n)
 	}
 	if err := h.Purge(t.Context(), "long", nil); err != nil {
 		t.Fatal(err)
 	}
 	// There is no container for blobs yet, which is no obstacle.
-	if rows := storedRows(t, h.instances.Histories.Table, "long"); len(rows) > 0 || len(storedRows(t, h.instances.Rows.Table, "long")) > 0 {
+	if rows := storedRows(t, h.instances.HistoryTable, "long"); len(rows) > 0 || len(storedRows(t, h.instances.RowTable, "long")) > 0 {
 		t.Errorf("left: %q and perhaps the instance row", rows)
 	}
 	mustStart(t, h, "long", "e3", `3`)
@@ -144,7 +144,7 @@ func TestPurge_CanBeCutOffAnywhere(t *testing.T) {
 		dying := openHub(t, dyingCfg)
 		dying.resources.created.Store(true)
 		if completed = dying.Purge(t.Context(), id, nil) == nil; !completed {
-			if rows := storedRows(t, h.instances.Rows.Table, id); len(rows) != 1 {
+			if rows := storedRows(t, h.instances.RowTable, id); len(rows) != 1 {
 				t.Fatalf("cut off after %d requests: %d instance rows, want 1", n, len(rows))
 			}
 			if err := h.Purge(t.Context(), id, nil); err != nil {
@@ -239,7 +239,7 @@ func TestPurge_LeavesAHistoryWholeThatHasGoneOn(t *testing.T) {
 	if err := h.instances.Histories.Remove(t.Context(), "i", versions); !store.IsConflict(err) {
 		t.Errorf("the purge ended with %v, want a conflict", err)
 	}
-	if got, want := len(storedRows(t, h.instances.Histories.Table, "i")), len(events)+2+1; got != want {
+	if got, want := len(storedRows(t, h.instances.HistoryTable, "i")), len(events)+2+1; got != want {
 		t.Errorf("%d rows are left, want %d", got, want)
 	}
 }
@@ -253,7 +253,7 @@ func TestPurge_BearsThatRowsAreGone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := h.instances.Histories.Table.Remove(t.Context(), wire.Row{PartitionKey: "i", RowKey: keys[1].RowKey}); err != nil {
+	if err := h.instances.HistoryTable.Remove(t.Context(), wire.Row{PartitionKey: "i", RowKey: keys[1].RowKey}); err != nil {
 		t.Fatal(err)
 	}
 	never := keys[1]
@@ -261,7 +261,7 @@ func TestPurge_BearsThatRowsAreGone(t *testing.T) {
 	if err := h.instances.Histories.Remove(t.Context(), "i", append(keys, never)); err != nil {
 		t.Error(err)
 	}
-	if left := storedRows(t, h.instances.Histories.Table, "i"); len(left) > 0 {
+	if left := storedRows(t, h.instances.HistoryTable, "i"); len(left) > 0 {
 		t.Errorf("%d rows are left", len(left))
 	}
 }

@@ -31,7 +31,7 @@ func TestRepair_PutsTheRowOfAnEarlierGenerationRight(t *testing.T) {
 		if tt.status == history.Running {
 			row := wire.Row{PartitionKey: wire.EscapeKey(id)}
 			row.SetString("RuntimeStatus", "Running")
-			if _, err := h.instances.Rows.Table.Merge(t.Context(), row, "*"); err != nil {
+			if _, err := h.instances.RowTable.Merge(t.Context(), row, "*"); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -81,7 +81,7 @@ func TestRepair_PutsTheRowOfARunningInstanceRight(t *testing.T) {
 		if tt.row != "" {
 			row := wire.Row{PartitionKey: wire.EscapeKey(id)}
 			row.SetString("RuntimeStatus", tt.row)
-			if _, err := h.instances.Rows.Table.Merge(t.Context(), row, "*"); err != nil {
+			if _, err := h.instances.RowTable.Merge(t.Context(), row, "*"); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -3,10 +3,8 @@ package azurestorage
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -57,9 +55,9 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 	rows := map[string][]*wire.HistoryRow{} // by instance
 	sentinels := map[string]string{}        // their ETags
 	plan, err := provider.PlanRewind(ctx, id, reason, time.Now(), func(ctx context.Context, id string) ([]history.Event, error) {
-		current, etag, events, err := h.instances.Histories.Current(ctx, id)
-		rows[id], sentinels[id] = current, etag
-		return events, err
+		stored, current, err := h.instances.Histories.Current(ctx, id)
+		rows[id], sentinels[id] = current, stored.ETag
+		return stored.Events, err
 	})
 	if err != nil {
 		return err
@@ -71,12 +69,7 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 	}
 	for _, x := range plan.Executions {
 		id := x.Instance.InstanceID
-		edits := instances.RewindEdits(x, rows[id])
-		if etag := sentinels[id]; etag != "" && len(edits) > 0 {
-			touch := wire.Row{PartitionKey: wire.EscapeKey(id), RowKey: wire.SentinelRowKey}
-			edits = append(edits, store.Operation{Method: http.MethodPatch, Entity: touch, IfMatch: etag})
-		}
-		if err := h.instances.Histories.Edit(ctx, edits); err != nil {
+		if err := h.instances.Histories.Rewind(ctx, x, rows[id], sentinels[id]); err != nil {
 			return fmt.Errorf("change history of %q: %w", id, err)
 		}
 	}

@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/google/uuid"
+
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
-	"github.com/google/uuid"
-	"golang.org/x/sync/errgroup"
 )
 
 // A sender puts messages into the queues of the hub.
@@ -119,14 +119,12 @@ func (s *sender) prepare(ctx context.Context, out *outgoing) (err error) {
 	if env.SequenceNumber = out.number; out.number == 0 {
 		env.SequenceNumber = s.sequence.Add(1)
 	}
-	encoded, err := wire.EncodeEnvelope(env)
-	if err != nil {
-		return fmt.Errorf("encode %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
+	encoded, err := encode(env)
+	if err == nil && out.claim {
+		out.asReceived, err = wire.DecodeEnvelopeJSON(encoded)
 	}
-	if out.claim {
-		if out.asReceived, err = wire.DecodeEnvelopeJSON(encoded); err != nil {
-			return fmt.Errorf("read back %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
-		}
+	if err != nil {
+		return err
 	}
 	if len(encoded) > wire.LargeMessageThreshold {
 		out.blob = wire.MessageBlobName(env.Message.Target.InstanceID, env.ActivityID, env.Message.Event.Type())
@@ -146,10 +144,19 @@ func (s *sender) prepare(ctx context.Context, out *outgoing) (err error) {
 	named := *env
 	named.Batch = out.batch
 	if encoded, err = wire.EncodeEnvelope(&named); err != nil {
-		return fmt.Errorf("encode %s for %q: %w", out.env.Message.Event.Type(), out.env.Message.Target.InstanceID, err)
+		return fmt.Errorf("encode message of batch %s: %w", out.batch, err)
 	}
 	out.text = wire.EncodeQueueText(encoded, s.hub.cfg.QueueEncoding == Base64)
 	return nil
+}
+
+// encode returns a message as JSON.
+func encode(env *wire.Envelope) ([]byte, error) {
+	text, err := wire.EncodeEnvelope(env)
+	if err != nil {
+		return nil, fmt.Errorf("encode %s for %q: %w", env.Message.Event.Type(), env.Message.Target.InstanceID, err)
+	}
+	return text, nil
 }
 
 func (s *sender) logSent(q *store.Queue, env *wire.Envelope) {
@@ -203,31 +210,25 @@ func (s *sender) reserve(out []*outgoing) {
 func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	var group errgroup.Group
-	group.SetLimit(store.MessagesAtOnce)
-	for _, m := range sent {
-		if m.queue == nil {
-			continue // it was not sent
-		}
-		group.Go(func() error {
-			var gone bool
-			var err error
-			if m.claimed != nil {
-				err = m.claimed.remove(ctx)
-				gone = m.claimed.isDoubtful()
-			} else {
-				gone, err = m.queue.Remove(ctx, m.ID, m.Receipt)
-			}
-			switch {
-			case err != nil:
-				s.hub.log.Warn("message that does not count could not be taken back", "messageId", m.ID, "partition", m.queue.Name, "error", err)
-			case !gone && !m.Twice:
-				s.dropBlob(ctx, m.blob)
-			}
+	_ = store.Each(ctx, store.MessagesAtOnce, sent, func(ctx context.Context, _ int, m sentMessage) (err error) {
+		var gone bool
+		switch {
+		case m.queue == nil: // it was not sent
 			return nil
-		})
-	}
-	_ = group.Wait() // no function returns an error
+		case m.claimed != nil:
+			err = m.claimed.remove(ctx)
+			gone = m.claimed.isDoubtful()
+		default:
+			gone, err = m.queue.Remove(ctx, m.ID, m.Receipt)
+		}
+		switch {
+		case err != nil:
+			s.hub.log.Warn("message that does not count could not be taken back", "messageId", m.ID, "partition", m.queue.Name, "error", err)
+		case !gone && !m.Twice:
+			s.dropBlob(ctx, m.blob)
+		}
+		return nil
+	})
 }
 
 // dropBlob deletes the blob of a message that nobody has, if it has one.
@@ -374,27 +375,20 @@ func (s *sender) handOver(ctx context.Context, sent []sentMessage) {
 // counts. It fails for what others may have received before, and deleted since it did not
 // count yet: what the batch took comes again then, and its messages are sent again.
 func (s *sender) show(ctx context.Context, sent []sentMessage) error {
-	var group errgroup.Group
-	group.SetLimit(store.MessagesAtOnce)
-	for i := range sent {
-		m := &sent[i]
+	return store.Each(ctx, store.MessagesAtOnce, sent, func(_ context.Context, _ int, m sentMessage) error {
 		switch {
 		case m.shown == "":
 		case m.claimed != nil && anyLost([]*delivery{m.claimed}):
-			group.Go(func() error {
-				return fmt.Errorf("message %s was visible in queue %s before the entity's batch counted", m.ID, m.queue.Name)
-			})
+			return fmt.Errorf("message %s was visible in queue %s before the entity's batch counted", m.ID, m.queue.Name)
 		case m.claimed != nil:
 			m.claimed.mu.Lock()
 			m.claimed.msg.Text = m.shown // with the next change of the message
 			m.claimed.mu.Unlock()
 		default:
-			group.Go(func() error {
-				hidden := store.Message{ID: m.ID, Receipt: m.Receipt, Text: m.shown}
-				_, err := m.queue.Update(ctx, hidden, visibilityDelay(m.message, time.Now()))
-				return err
-			})
+			hidden := store.Message{ID: m.ID, Receipt: m.Receipt, Text: m.shown}
+			_, err := m.queue.Update(ctx, hidden, visibilityDelay(m.message, time.Now()))
+			return err
 		}
-	}
-	return group.Wait()
+		return nil
+	})
 }

@@ -102,10 +102,10 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	h.sender = &sender{hub: h, armedFor: armedForDefault}
 	h.undecodable = &undecodable{hub: h}
 	h.instances = instances.New(instances.Config{
-		TaskHub:   cfg.TaskHub,
-		Histories: store.NewTable(s.Tables, s.TableEndpoint, names.HistoryTable()),
-		Rows:      store.NewTable(s.Tables, s.TableEndpoint, names.InstancesTable()),
-		Blobs:     h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, BeginWithin: h.held.controlLock() / 2,
+		TaskHub:      cfg.TaskHub,
+		HistoryTable: store.NewTable(s.Tables, s.TableEndpoint, names.HistoryTable()),
+		RowTable:     store.NewTable(s.Tables, s.TableEndpoint, names.InstancesTable()),
+		Blobs:        h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, BeginWithin: h.held.controlLock() / 2,
 		Ended: func(id string) { h.endings.tell(id, nil) }, Log: h.log,
 	})
 	h.inbox = newInbox(h)
@@ -401,4 +401,49 @@ func (h *TaskHub) NextOrchestration(ctx context.Context) (*provider.Orchestratio
 		return nil, err
 	}
 	return s.workItem(), nil
+}
+
+var _ provider.Purger = (*TaskHub)(nil)
+
+// Purge implements [provider.Purger]. What was seen is compared with the instance row,
+// which is read after the history: what began in between is not purged in the place of
+// what was before. The row goes last: whoever was cut off finds it, and does the rest by
+// purging again. So that it can be read, it names no blobs any more when they go. Rows
+// are deleted as they were read, the sentinel first, and no blobs that were not there
+// before that: if somebody starts the ID anew meanwhile, that one stays, and the error
+// says so
+// (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
+// DeleteAllDataForOrchestrationInstance).
+//
+// Messages that are still on their way to the instance are discarded when they
+// arrive, but those to an entity, which begins anew with them.
+func (h *TaskHub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
+	err := wire.CheckID(id)
+	if err == nil {
+		err = h.resources.ensureCreated(ctx)
+	}
+	if err == nil {
+		err = h.instances.Purge(ctx, id, seen, h.starts.dropRecords)
+	}
+	if err != nil {
+		return fmt.Errorf("purge instance %q: %w", id, err)
+	}
+	return nil
+}
+
+// errNoAppLease says that a hub has no app lease to get.
+var errNoAppLease = errors.New("the app lease is turned off (useAppLease)")
+
+// MakePrimary has this app become the one whose workers work on the hub. The
+// workers of the app that was so before find out when they renew the lease
+// (DurableTask.AzureStorage/Partitioning/AppLeaseManager.cs,
+// ForceChangeAppLeaseAsync).
+func (h *TaskHub) MakePrimary(ctx context.Context) error {
+	if h.cfg.AppLease.Disabled {
+		return errNoAppLease
+	}
+	if err := h.resources.ensureCreated(ctx); err != nil {
+		return fmt.Errorf("make this app the hub's primary one: %w", err)
+	}
+	return h.appLease.MakePrimary(ctx)
 }

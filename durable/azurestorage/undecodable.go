@@ -180,9 +180,7 @@ func (d *delivery) setAside(ctx context.Context) bool {
 	}
 	d.hub.log.Error("MessageSetAside", d.attrs("queue", aside.Name)...)
 	d.hub.undecodable.setAside(d.queue.Name, d.id)
-	if err := d.remove(ctx); err != nil && ctx.Err() == nil {
-		d.hub.log.Warn("message could not be deleted, it comes again", d.attrs("error", err)...)
-	}
+	d.discard(ctx)
 	return true
 }
 

@@ -206,11 +206,7 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 		return fmt.Errorf("complete activity %d of %q: %w", taskEventID(result), target.InstanceID, err)
 	}
 	l.hub.sender.wake(sent)
-	if err := l.d.remove(ctx); err != nil {
-		// The result is on its way; if the activity runs again, its result is
-		// recognized as a duplicate.
-		l.hub.log.Warn("message could not be deleted, it comes back by itself", l.d.attrs("error", err)...)
-	}
+	l.d.discard(ctx) // if the activity runs again, its result is recognized as a duplicate
 	return nil
 }
 

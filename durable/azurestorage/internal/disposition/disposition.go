@@ -23,6 +23,7 @@ type Disposition struct {
 // Action is what is done with a message.
 type Action int
 
+// The actions.
 const (
 	Deliver   Action = iota // dispatch it
 	HoldBack                // hide it for a while: its time has not come
@@ -34,6 +35,7 @@ const (
 // it may have died before it wrote the row of the instance, or its tracking records.
 type Repair int
 
+// The repairs.
 const (
 	RepairNothing  Repair = iota
 	RepairTracking        // the tracking records only

@@ -1,11 +1,15 @@
 package hubcopy
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -28,7 +32,7 @@ type export struct {
 func (x *export) exportInstances(ctx context.Context) error {
 	h := x.hub
 	columns := wire.InstanceColumns(provider.Fetch{Input: true, Output: true})
-	err := h.Instances.Rows.Table.All(ctx, store.Query{Columns: columns}, func(raw []byte) error {
+	err := h.Instances.RowTable.All(ctx, store.Query{Columns: columns}, func(raw []byte) error {
 		row, err := wire.DecodeInstanceRow(raw)
 		if err != nil {
 			return err
@@ -43,7 +47,7 @@ func (x *export) exportInstances(ctx context.Context) error {
 	}
 	// An instance whose first checkpoint was cut off has a history and no row.
 	withHistory := store.Query{Filter: "RowKey eq '" + wire.SentinelRowKey + "'", Columns: []string{"PartitionKey"}}
-	err = h.Instances.Histories.Table.All(ctx, withHistory, func(raw []byte) error {
+	err = h.Instances.HistoryTable.All(ctx, withHistory, func(raw []byte) error {
 		var row struct{ PartitionKey string }
 		if err := json.Unmarshal(raw, &row); err != nil {
 			return fmt.Errorf("decode history row: %w", err)
@@ -103,4 +107,287 @@ func mended(id string, row *wire.InstanceRow, stored instances.History) (*provid
 	}
 	state.FirstCreatedAt = first
 	return state, past
+}
+
+// A receivedMessage is one that an export has received.
+type receivedMessage struct {
+	queue *store.Queue
+	msg   store.Message
+	env   *wire.Envelope
+}
+
+// exportLock is how long what an export receives is hidden, should the process
+// die before it makes it visible again.
+const exportLock = 5 * time.Minute
+
+// lookAgain is how often an export looks for what was hidden.
+const lookAgain = time.Second
+
+// receiveAll receives the messages of all queues, until nothing is missing.
+func (x *export) receiveAll(ctx context.Context) error {
+	h := x.hub
+	deadline := time.Now().Add(h.HiddenFor)
+	for told := false; ; {
+		inQueues := 0
+		x.lookedAt = time.Now()
+		for _, q := range h.Queues {
+			if err := x.receive(ctx, q); err != nil {
+				return fmt.Errorf("receive from queue %s: %w", q.Name, err)
+			}
+			n, err := q.Length(ctx)
+			if err != nil {
+				return err
+			}
+			inQueues += n
+		}
+		p := x.pending()
+		missing := p.missing(x.instances)
+		hidden := max(0, inQueues-len(x.received)-p.explained(x.instances, x.lookedAt))
+		if missing == 0 && hidden == 0 {
+			return nil
+		}
+		problem := h.Hidden(hidden, missing)
+		if time.Now().After(deadline) {
+			if missing > 0 || !x.options.IgnoreHidden {
+				return problem
+			}
+			x.notice(fmt.Sprintf("%v; they are left behind", problem))
+			return nil
+		}
+		if !told {
+			x.notice(fmt.Sprintf("%v; waiting for them until %s", problem, deadline.Format(time.TimeOnly)))
+			told = true
+		}
+		if !store.Sleep(ctx, lookAgain) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (x *export) notice(text string) {
+	if x.options.Notice != nil {
+		x.options.Notice(text)
+	}
+}
+
+// receive receives everything that is visible in a queue.
+func (x *export) receive(ctx context.Context, q *store.Queue) error {
+	for {
+		messages, err := q.Receive(ctx, store.MaxReceive, exportLock)
+		if err != nil {
+			return err
+		}
+		if len(messages) == 0 {
+			return nil
+		}
+		for _, m := range messages {
+			key := q.Name + " " + m.ID
+			if again := x.received[key]; again != nil {
+				again.msg = m
+				continue
+			}
+			env, err := x.hub.Read(ctx, m.Text)
+			if err != nil {
+				return fmt.Errorf("message %s: %w", m.ID, err)
+			}
+			r := &receivedMessage{queue: q, msg: m, env: env}
+			x.received[key] = r
+			x.order = append(x.order, r)
+		}
+	}
+}
+
+// pending gathers what the received messages say is under way.
+func (x *export) pending() pending {
+	p := pending{runs: map[action]bool{}, completed: map[action]bool{}, starts: map[string]bool{}, signals: map[signal]bool{}}
+	for _, r := range x.order {
+		m := r.env.Message
+		key := action{m.Target.InstanceID, m.Target.ExecutionID, 0}
+		switch ev := m.Event.(type) {
+		case *history.TaskScheduled:
+			key.id = ev.EventID
+			p.runs[key] = true
+		case *history.ExecutionStarted:
+			p.starts[m.Target.InstanceID] = true
+		case *history.EventRaised:
+			p.signals[signalOf(*m)] = true
+		default:
+			if id, ok := history.Completes(ev); ok {
+				key.id = id
+				if to := x.instances[key.instance]; key.execution == "" && to != nil {
+					key.execution = to.loaded.ExecutionID
+				}
+				p.completed[key] = true
+			}
+		}
+	}
+	return p
+}
+
+// exportMessages passes on what was received and is wanted, and what is made
+// anew of what is hidden.
+func (x *export) exportMessages(ctx context.Context) error {
+	slices.SortStableFunc(x.order, func(a, b *receivedMessage) int {
+		return cmp.Or(a.msg.InsertedOn.Compare(b.msg.InsertedOn), cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber))
+	})
+	p := x.pending()
+	taken := map[action]bool{}
+	for _, r := range x.order {
+		task, isTask := r.env.Message.Event.(*history.TaskScheduled)
+		if !isTask {
+			continue
+		}
+		key := action{r.env.Message.Target.InstanceID, r.env.Message.Target.ExecutionID, task.EventID}
+		if taken[key] || p.completed[key] || x.isOver(key) {
+			continue
+		}
+		taken[key] = true
+		if err := x.to.Activity(ctx, *r.env.Message); err != nil {
+			return err
+		}
+	}
+	clear(taken)
+	for _, r := range x.order {
+		if _, isTask := r.env.Message.Event.(*history.TaskScheduled); isTask || !x.isWanted(r, taken) {
+			continue
+		}
+		if err := x.to.Message(ctx, *r.env.Message); err != nil {
+			return err
+		}
+	}
+	return x.exportHidden(ctx, p)
+}
+
+// isOver reports whether the history says that an activity need not run: it has
+// the result, or no checkpoint has scheduled it.
+func (x *export) isOver(key action) bool {
+	to := x.instances[key.instance]
+	if to == nil || to.loaded.ExecutionID != key.execution {
+		return false // it runs although nobody waits for it
+	}
+	known := to.loaded.Known
+	return known.Answered.Has(key.id) || !known.Actions.Has(key.id)
+}
+
+// isWanted holds a message against what is stored of its instance. No
+// checkpoint is under way, so that what waits for one is what a checkpoint left
+// that was cut off.
+func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
+	m := r.env.Message
+	if !x.hasCounted(r.env) {
+		return false
+	}
+	to := x.instances[m.Target.InstanceID]
+	if to == nil {
+		to = &exported{loaded: instances.Instance{History: instances.History{Known: instances.NewKnownEvents()}}}
+	}
+	if x.isSentAgain(r.env) {
+		return false
+	}
+	_, isStart := m.Event.(*history.ExecutionStarted)
+	if isStart && r.env.Sender != nil && r.env.Sender.InstanceID != "" && x.isOrphan(m.Event.(*history.ExecutionStarted)) {
+		return false
+	}
+	if id, completes := history.Completes(m.Event); completes {
+		key := action{m.Target.InstanceID, to.loaded.ExecutionID, id}
+		isOthers := m.Target.ExecutionID != "" && m.Target.ExecutionID != key.execution // of a generation before
+		if isOthers || taken[key] || !to.loaded.Known.Actions.Has(id) {
+			return false
+		}
+		taken[key] = true
+	}
+	fate := disposition.Decide(m.Target.InstanceID, &to.loaded, []disposition.Message{{
+		Event: m.Event, ExecutionID: m.Target.ExecutionID, DequeueCount: r.msg.DequeueCount, ReceivedAt: time.Now(),
+	}})[0].Action
+	return fate == disposition.Deliver || fate == disposition.Terminate || fate == disposition.HoldBack && !(isStart && to.loaded.Row == nil)
+}
+
+// hasCounted reports whether a message is of no batch of an entity, or of one that counted.
+func (x *export) hasCounted(env *wire.Envelope) bool {
+	if env.Batch == "" || env.Sender == nil {
+		return true
+	}
+	from := x.instances[env.Sender.InstanceID]
+	return from != nil && wire.ParseEntityBatches(from.loaded.Batches).Counted(env.Batch)
+}
+
+// isSentAgain reports whether a message tells a parent of the end of a child that goes on
+// by its history: the checkpoint was cut off, and will be made again.
+func (x *export) isSentAgain(env *wire.Envelope) bool {
+	switch env.Message.Event.(type) {
+	case *history.SubOrchestrationInstanceCompleted, *history.SubOrchestrationInstanceFailed:
+	default:
+		return false
+	}
+	if env.Sender == nil {
+		return false
+	}
+	child := x.instances[env.Sender.InstanceID]
+	return child != nil && child.goesOn() && child.loaded.ExecutionID == env.Sender.ExecutionID
+}
+
+// isOrphan reports whether a child's start is of a checkpoint that was cut off.
+func (x *export) isOrphan(start *history.ExecutionStarted) bool {
+	if start.Parent == nil {
+		return false
+	}
+	parent := x.instances[start.Parent.Instance.InstanceID]
+	return parent != nil && parent.loaded.ExecutionID == start.Parent.Instance.ExecutionID &&
+		!parent.loaded.Known.Actions.Has(start.Parent.TaskScheduleID)
+}
+
+// exportHidden passes on what the histories and rows tell of hidden messages.
+func (x *export) exportHidden(ctx context.Context, p pending) error {
+	for _, id := range slices.Sorted(maps.Keys(x.instances)) {
+		inst := x.instances[id]
+		if inst.isAwaited() && !p.starts[id] {
+			if err := x.to.Message(ctx, *inst.start()); err != nil {
+				return err
+			}
+		}
+		for _, m := range p.hiddenSignals(inst, x.lookedAt) {
+			if err := x.to.Message(ctx, m); err != nil {
+				return err
+			}
+		}
+		if !inst.goesOn() {
+			continue
+		}
+		for _, n := range slices.Sorted(maps.Keys(inst.timers)) {
+			if p.completed[action{id, inst.loaded.ExecutionID, n}] {
+				continue
+			}
+			if err := x.to.Message(ctx, *inst.fired(inst.timers[n], x.lookedAt)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// handBack makes visible again what was received.
+func (x *export) handBack(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	_ = store.Each(ctx, store.MessagesAtOnce, x.order, func(ctx context.Context, _ int, r *receivedMessage) error {
+		if _, err := r.queue.Update(ctx, r.msg, 0); err != nil && !store.IsGone(err) {
+			x.hub.Log.Warn("message could not be made visible again, it comes back by itself", "messageId", r.msg.ID, "after", exportLock, "error", err)
+		}
+		return nil
+	})
+}
+
+// tellOfAside tells of messages that were set aside, and are left behind.
+func (x *export) tellOfAside(ctx context.Context) error {
+	for _, q := range x.hub.Queues {
+		aside := x.hub.Aside(q)
+		n, err := aside.Length(store.Optional(ctx))
+		if err != nil && !store.IsMissing(err) {
+			return err
+		}
+		if n > 0 {
+			x.notice(fmt.Sprintf("%d messages in queue %s were set aside since they could not be decoded; they are left behind", n, aside.Name))
+		}
+	}
+	return nil
 }

@@ -33,6 +33,9 @@ type Hub struct {
 	Read func(ctx context.Context, text string) (*wire.Envelope, error)
 	// Send puts a message into a queue. Several copies do no harm.
 	Send func(ctx context.Context, q *store.Queue, env *wire.Envelope) error
+	// Hidden returns the error of so many messages that cannot be seen and are not
+	// explained, and so many that the histories say are under way and are not seen.
+	Hidden func(hidden, missing int) error
 	// CheckIdle fails if a worker has a partition of the hub.
 	CheckIdle func(ctx context.Context) error
 	Log       *slog.Logger
@@ -76,7 +79,7 @@ func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) e
 // checkEmpty fails with [provider.ErrHubNotEmpty] if the hub has an instance or
 // a message.
 func (h *Hub) checkEmpty(ctx context.Context) error {
-	for _, t := range []*store.Table{h.Instances.Rows.Table, h.Instances.Histories.Table} {
+	for _, t := range []*store.Table{h.Instances.RowTable, h.Instances.HistoryTable} {
 		for q := (store.Query{Top: 1}); ; {
 			rows, continuation, err := t.Page(ctx, q)
 			if err != nil {
@@ -111,10 +114,10 @@ func (h *Hub) Totals(ctx context.Context) (totals provider.Totals, err error) {
 			return nil
 		})
 	}
-	if err := count(h.Instances.Rows.Table, "", &totals.Instances); err != nil {
+	if err := count(h.Instances.RowTable, "", &totals.Instances); err != nil {
 		return totals, err
 	}
-	if err := count(h.Instances.Histories.Table, "RowKey ne '"+wire.SentinelRowKey+"'", &totals.Events); err != nil {
+	if err := count(h.Instances.HistoryTable, "RowKey ne '"+wire.SentinelRowKey+"'", &totals.Events); err != nil {
 		return totals, err
 	}
 	for _, q := range h.Queues {
@@ -147,7 +150,91 @@ func (h *Hub) write(ctx context.Context, state *provider.InstanceState, past []h
 		return err
 	}
 	return store.Retry(ctx, "write row of instance "+state.Instance.InstanceID, func(ctx context.Context) error {
-		_, err := h.Instances.Rows.Table.Merge(ctx, e, "")
+		_, err := h.Instances.RowTable.Merge(ctx, e, "")
 		return err
 	})
+}
+
+// importsAtOnce is how many instances are written at a time.
+const importsAtOnce = 8
+
+// A hubImport writes what is imported.
+type hubImport struct {
+	hub      *Hub
+	group    *errgroup.Group
+	ctx      context.Context // ends when one of the group has failed
+	messages bool            // all instances are written
+	episodes map[string]int  // of each instance
+}
+
+// Instance implements [provider.HubWriter].
+func (im *hubImport) Instance(_ context.Context, state *provider.InstanceState, past []history.Event) error {
+	if err := context.Cause(im.ctx); err != nil {
+		return err
+	}
+	episodes := 0
+	for _, ev := range past {
+		if ev.Type() == history.TypeOrchestratorStarted {
+			episodes++
+		}
+	}
+	im.episodes[state.Instance.InstanceID] = episodes
+	im.group.Go(func() error {
+		if err := im.hub.write(im.ctx, state, past); err != nil {
+			return fmt.Errorf("import instance %q: %w", state.Instance.InstanceID, err)
+		}
+		return nil
+	})
+	return nil
+}
+
+// encodeImportedInstance returns the row of an instance that is as state says.
+func encodeImportedInstance(s *provider.InstanceState, taskHub string) wire.Row {
+	e := wire.Row{PartitionKey: wire.EscapeKey(s.Instance.InstanceID)}
+	e.SetInline("Input", s.Input)
+	e.SetTime("CreatedTime", s.CreatedAt)
+	e.SetOptionalTime(wire.FirstCreatedColumn, s.FirstCreatedAt)
+	e.SetName(s.Name)
+	e.SetString("Version", s.Version)
+	e.SetString("RuntimeStatus", s.Status.String())
+	e.SetTime("LastUpdatedTime", s.LastUpdatedAt)
+	e.SetString("TaskHubName", taskHub)
+	e.SetOptionalTime("ScheduledStartTime", s.ScheduledAt)
+	e.SetOptionalTime("CompletedTime", s.CompletedAt)
+	e.SetString("ExecutionId", s.Instance.ExecutionID)
+	e.SetInt("Generation", s.Generation)
+	e.SetString("Tags", wire.TagsColumn(s.Tags))
+	e.SetInline("Output", s.Output)
+	customStatus := wire.JSONNull
+	if s.CustomStatus != nil {
+		customStatus = *s.CustomStatus
+	}
+	e.SetString("CustomStatus", customStatus)
+	e.Fit()
+	return e
+}
+
+// Activity implements [provider.HubWriter].
+func (im *hubImport) Activity(ctx context.Context, task provider.TaskMessage) error {
+	return im.send(ctx, im.hub.WorkItems, task)
+}
+
+// Message implements [provider.HubWriter].
+func (im *hubImport) Message(ctx context.Context, msg provider.TaskMessage) error {
+	return im.send(ctx, im.hub.QueueOf(msg.Target.InstanceID), msg)
+}
+
+func (im *hubImport) send(ctx context.Context, q *store.Queue, msg provider.TaskMessage) error {
+	if !im.messages {
+		if err := im.group.Wait(); err != nil {
+			return err
+		}
+		im.messages = true
+	}
+	env := &wire.Envelope{Message: &msg, Sender: &history.OrchestrationInstance{}}
+	switch msg.Event.(type) {
+	case *history.TaskScheduled, *history.TimerFired: // sent by the instance that they are for
+		env.Sender, env.Episode = &msg.Target, new(im.episodes[msg.Target.InstanceID])
+	}
+	return im.hub.Send(ctx, q, env)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"net/http"
 	"slices"
@@ -14,17 +13,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
-	"golang.org/x/sync/errgroup"
 )
 
 // Histories reads and writes the histories of instances.
-type Histories struct {
-	Table *store.Table
-	blobs *store.Container
-	log   *slog.Logger
-	// beginWithin is for how long the write of a history that begins is tried again.
-	beginWithin time.Duration
-}
+type Histories struct{ *Config }
 
 // Append writes rows to an instance's history, in as many transactions
 // as they need, each of which must find the sentinel as the one before left it
@@ -40,7 +32,7 @@ func (h *Histories) Append(ctx context.Context, instance history.OrchestrationIn
 			return "", written, err
 		}
 		written += len(batch.rows)
-		h.log.Debug("AppendedInstanceHistory", "instanceId", instance.InstanceID, "executionId", instance.ExecutionID, "rows", len(batch.rows), "complete", last)
+		h.Log.Debug("AppendedInstanceHistory", "instanceId", instance.InstanceID, "executionId", instance.ExecutionID, "rows", len(batch.rows), "complete", last)
 	}
 	return etag, written, nil
 }
@@ -56,34 +48,47 @@ func (h *Histories) Load(ctx context.Context, instanceID, executionID string) (H
 	if err != nil {
 		return History{}, err
 	}
-	return h.resolve(ctx, rows, executionID)
+	stored, _, err := h.resolve(ctx, rows, executionID)
+	return stored, err
 }
 
-// View is Load of the current execution for a caller that changes nothing: what is appended while it is read may be missing.
+// View is Load of the current execution for a caller that changes nothing: what is
+// appended while it is read may be missing.
 func (h *Histories) View(ctx context.Context, instanceID string) (History, error) {
 	rows, err := h.pages(instanceID, "").rest(ctx)
 	if err != nil {
 		return History{}, err
 	}
+	stored, _, err := h.resolve(ctx, rows, "")
+	return stored, err
+}
+
+// Current is Load of the current execution, with its rows, without the sentinel.
+func (h *Histories) Current(ctx context.Context, instanceID string) (History, []*wire.HistoryRow, error) {
+	rows, err := h.rowsOf(ctx, instanceID, "")
+	if err != nil {
+		return History{}, nil, err
+	}
 	return h.resolve(ctx, rows, "")
 }
 
-// resolve makes a history of an instance's rows. With an error, it has no events.
-func (h *Histories) resolve(ctx context.Context, rows []*wire.HistoryRow, executionID string) (History, error) {
+// resolve makes a history of an instance's rows, and returns those that it is made of.
+// With an error, it has no events.
+func (h *Histories) resolve(ctx context.Context, rows []*wire.HistoryRow, executionID string) (History, []*wire.HistoryRow, error) {
 	current, stored := currentExecution(rows, executionID)
 	if err := h.resolveColumns(ctx, current); err != nil {
-		return stored, err
+		return stored, nil, err
 	}
 	for _, row := range current {
 		ev, err := row.Event()
 		if err != nil {
-			return History{}, err
+			return History{}, nil, err
 		}
 		stored.bytes += row.Size
 		stored.Events = append(stored.Events, ev)
 		stored.Known.Add(ev)
 	}
-	return stored, nil
+	return stored, current, nil
 }
 
 // rowsOf returns an instance's rows in the order of their keys: those of
@@ -140,7 +145,7 @@ func (h *Histories) SentinelETag(ctx context.Context, instanceID string) (string
 func (h *Histories) Row(ctx context.Context, instanceID, rowKey string) (*wire.HistoryRow, error) {
 	var raw []byte
 	err := store.Retry(ctx, "read history row "+rowKey, func(ctx context.Context) (err error) {
-		raw, err = h.Table.Get(ctx, wire.EscapeKey(instanceID), rowKey)
+		raw, err = h.HistoryTable.Get(ctx, wire.EscapeKey(instanceID), rowKey)
 		return err
 	})
 	switch {
@@ -174,15 +179,11 @@ func (h *Histories) resolveColumns(ctx context.Context, rows []*wire.HistoryRow)
 			columns = append(columns, &column{row: row, from: b})
 		}
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(blobsAtOnce)
-	for _, c := range columns {
-		group.Go(func() (err error) {
-			c.text, err = h.blobs.Read(ctx, c.from.Blob)
-			return err
-		})
-	}
-	if err := group.Wait(); err != nil {
+	err := store.Each(ctx, blobsAtOnce, columns, func(ctx context.Context, _ int, c *column) (err error) {
+		c.text, err = h.Blobs.Read(ctx, c.from.Blob)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("read large columns of the history: %w", err)
 	}
 	for _, c := range columns {
@@ -203,7 +204,7 @@ func (h *Histories) Encode(ctx context.Context, instanceID, executionID string, 
 		rows[i] = wire.EncodeHistoryRow(ev, instanceID, ordinal+i, executionID)
 		for _, column := range rows[i].LargeColumns() {
 			name := rows[i].ColumnBlobName(column, rand.Uint32())
-			if err := h.blobs.Write(ctx, name, []byte(rows[i].Text(column))); err != nil {
+			if err := h.Blobs.Write(ctx, name, []byte(rows[i].Text(column))); err != nil {
 				return nil, fmt.Errorf("write column %s of %s: %w", column, ev.Type(), err)
 			}
 			rows[i].Offload(column, name)
@@ -223,7 +224,7 @@ type RowVersion struct{ RowKey, etag string }
 func (h *Histories) Versions(ctx context.Context, id string) ([]RowVersion, error) {
 	var versions []RowVersion
 	q := store.Query{Filter: "PartitionKey eq '" + store.Doubled(wire.EscapeKey(id)) + "'", Columns: []string{"PartitionKey", "RowKey"}}
-	err := h.Table.All(ctx, q, func(raw []byte) error {
+	err := h.HistoryTable.All(ctx, q, func(raw []byte) error {
 		var row struct {
 			RowKey string
 			ETag   string `json:"odata.etag"`
@@ -253,41 +254,18 @@ func (h *Histories) Remove(ctx context.Context, id string, versions []RowVersion
 		return nil
 	}
 	last := len(batches) - 1
-	if err := h.Table.RemoveAll(ctx, batches[last]); err != nil {
+	if err := h.HistoryTable.RemoveAll(ctx, batches[last]); err != nil {
 		return err
 	}
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(purgesAtOnce)
-	for _, ops := range batches[:last] {
-		group.Go(func() error { return h.Table.RemoveAll(ctx, ops) })
-	}
-	return group.Wait()
+	return store.Each(ctx, purgesAtOnce, batches[:last], func(ctx context.Context, _ int, ops []store.Operation) error {
+		return h.HistoryTable.RemoveAll(ctx, ops)
+	})
 }
 
-// Current returns the rows of an instance's current execution, without the
-// sentinel, of which it returns the ETag, and their events.
-func (h *Histories) Current(ctx context.Context, id string) (current []*wire.HistoryRow, sentinel string, events []history.Event, err error) {
-	rows, err := h.rowsOf(ctx, id, "")
-	if err != nil {
-		return nil, "", nil, err
-	}
-	current, stored := currentExecution(rows, "")
-	if err := h.resolveColumns(ctx, current); err != nil {
-		return nil, "", nil, err
-	}
-	events = make([]history.Event, len(current))
-	for i, row := range current {
-		if events[i], err = row.Event(); err != nil {
-			return nil, "", nil, err
-		}
-	}
-	return current, stored.ETag, events, nil
-}
-
-// RewindEdits returns the changes to the rows of a rewound execution, those of
+// rewindEdits returns the changes to the rows of a rewound execution, those of
 // its last rows last. Columns that are not named keep their values, so that
 // nothing is lost of what this package does not know.
-func RewindEdits(x provider.RewoundExecution, rows []*wire.HistoryRow) []store.Operation {
+func rewindEdits(x provider.RewoundExecution, rows []*wire.HistoryRow) []store.Operation {
 	edits := map[int]*wire.Row{}
 	edit := func(at int) *wire.Row {
 		if edits[at] == nil {
@@ -312,10 +290,21 @@ func RewindEdits(x provider.RewoundExecution, rows []*wire.HistoryRow) []store.O
 	return ops
 }
 
-// Edit makes the changes in as few transactions as can be. The end of
+// Rewind changes the rows of a rewound execution, and the ETag of its sentinel, which has
+// been the given one.
+func (h *Histories) Rewind(ctx context.Context, x provider.RewoundExecution, rows []*wire.HistoryRow, sentinel string) error {
+	edits := rewindEdits(x, rows)
+	if sentinel != "" && len(edits) > 0 {
+		touch := wire.Row{PartitionKey: wire.EscapeKey(x.Instance.InstanceID), RowKey: wire.SentinelRowKey}
+		edits = append(edits, store.Operation{Method: http.MethodPatch, Entity: touch, IfMatch: sentinel})
+	}
+	return h.edit(ctx, edits)
+}
+
+// edit makes the changes in as few transactions as can be. The end of
 // the execution goes with the last of them, and so does the sentinel: until then
 // it counts as ended, and rewinding it again does the rest.
-func (h *Histories) Edit(ctx context.Context, ops []store.Operation) error {
+func (h *Histories) edit(ctx context.Context, ops []store.Operation) error {
 	for len(ops) > 0 {
 		n := min(len(ops), store.MaxTransactionOperations)
 		if len(ops)-n == 1 { // that would be the sentinel
@@ -323,7 +312,7 @@ func (h *Histories) Edit(ctx context.Context, ops []store.Operation) error {
 		}
 		again := func(err error) bool { return store.IsTransient(err) && store.WasNotApplied(err) }
 		err := store.RetryIf(ctx, "update rows", again, func(ctx context.Context) error {
-			_, err := h.Table.Transact(ctx, ops[:n])
+			_, err := h.HistoryTable.Transact(ctx, ops[:n])
 			return err
 		})
 		if err != nil {
@@ -332,4 +321,44 @@ func (h *Histories) Edit(ctx context.Context, ops []store.Operation) error {
 		ops = ops[n:]
 	}
 	return nil
+}
+
+// historyPages reads rows of a history.
+type historyPages struct {
+	histories *Histories
+	query     store.Query
+	scanner   wire.RowScanner
+	rows      []*wire.HistoryRow // so far
+	begun     bool
+}
+
+// last reports whether the last page has been read.
+func (p *historyPages) last() bool { return p.begun && p.query.Continuation == "" }
+
+// next reads one page.
+func (p *historyPages) next(ctx context.Context) error {
+	raws, continuation, err := p.histories.HistoryTable.Page(ctx, p.query)
+	if err != nil {
+		return err
+	}
+	p.begun, p.query.Continuation = true, continuation
+	for _, raw := range raws {
+		row, err := p.scanner.Row(raw)
+		if err != nil {
+			return err
+		}
+		row.Size = len(raw)
+		p.rows = append(p.rows, row)
+	}
+	return nil
+}
+
+// rest reads all pages that have not been read and returns the rows of all.
+func (p *historyPages) rest(ctx context.Context) ([]*wire.HistoryRow, error) {
+	for !p.last() {
+		if err := p.next(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return p.rows, nil
 }

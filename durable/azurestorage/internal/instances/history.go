@@ -16,7 +16,7 @@ type History struct {
 	bytes       int      // roughly, of the rows
 	Tracked     tracking.State
 	Current     Generation
-	Batches     string // that counted, of an entity: see [entityBatches]
+	Batches     string // that counted, of an entity: see [wire.EntityBatches]
 	Run         string // the mark of this process's batches of an entity since it read this, empty if there was none
 }
 

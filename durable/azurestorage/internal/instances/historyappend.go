@@ -91,7 +91,7 @@ func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err
 			return "", w.lost(err)
 		case errors.Is(lookErr, provider.ErrSessionLost):
 			return "", w.lost(errors.Join(err, lookErr))
-		case n == store.MaxAttempts || ctx.Err() != nil || etag == "" && time.Since(begun) > w.histories.beginWithin:
+		case n == store.MaxAttempts || ctx.Err() != nil || etag == "" && time.Since(begun) > w.histories.BeginWithin:
 			return "", fmt.Errorf("append to history: %d attempts: %w", n, errors.Join(err, lookErr))
 		case lookErr != nil && !store.IsTransient(lookErr):
 			return "", fmt.Errorf("append to history: %w", errors.Join(err, lookErr))
@@ -122,7 +122,7 @@ func (w *historyWrite) attempt(ctx context.Context, etag string) (string, error)
 	if etag != "" {
 		sentinel.Method, sentinel.IfMatch = http.MethodPatch, etag
 	}
-	etags, err := w.histories.Table.Transact(ctx, append(ops, sentinel))
+	etags, err := w.histories.HistoryTable.Transact(ctx, append(ops, sentinel))
 	if err != nil {
 		return "", err
 	}

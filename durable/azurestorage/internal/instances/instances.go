@@ -9,19 +9,20 @@ import (
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
-	"golang.org/x/sync/errgroup"
 )
 
 // Config says where a [Store] keeps what it stores.
 type Config struct {
-	TaskHub   string // the name of the hub
-	Histories *store.Table
-	Rows      *store.Table
-	Blobs     *store.Container // for large columns
+	TaskHub      string // the name of the hub
+	HistoryTable *store.Table
+	RowTable     *store.Table
+	Blobs        *store.Container // for large columns
 	// CacheBytes bounds the histories that are remembered.
 	CacheBytes int
 	// Tolerance is by how much the time of the last update in a row may be behind the
@@ -38,23 +39,18 @@ type Config struct {
 // A Store is what is stored of the instances of a task hub, and what this process remembers
 // of it.
 type Store struct {
-	Histories *Histories
-	Rows      *Rows
-
-	tolerance       time.Duration
-	ended           func(instanceID string)
-	log             *slog.Logger
+	Config
+	Histories       *Histories
+	Rows            *Rows
 	CachedRows      RowCache
 	CachedHistories *HistoryCache
 }
 
 // New returns the store that c describes.
 func New(c Config) *Store {
-	return &Store{
-		Histories: &Histories{Table: c.Histories, blobs: c.Blobs, log: c.Log, beginWithin: c.BeginWithin},
-		Rows:      &Rows{Table: c.Rows, blobs: c.Blobs, taskHub: c.TaskHub},
-		tolerance: c.Tolerance, ended: c.Ended, log: c.Log, CachedHistories: newHistoryCache(c.CacheBytes),
-	}
+	s := &Store{Config: c, CachedHistories: newHistoryCache(c.CacheBytes)}
+	s.Histories, s.Rows = &Histories{&s.Config}, &Rows{&s.Config}
+	return s
 }
 
 // LoadFor is Load for a batch of messages that begins with the event
@@ -145,7 +141,7 @@ func (s *Store) leftOver(ctx context.Context, loaded *Instance, instanceID, want
 	if loaded.Row != nil && !loaded.AwaitsStart() {
 		return nil, fmt.Errorf("load instance %q: %w", instanceID, cause)
 	}
-	s.log.Warn("history does not count: its instance was purged", "instanceId", instanceID, "executionId", loaded.ExecutionID, "error", cause)
+	s.Log.Warn("history does not count: its instance was purged", "instanceId", instanceID, "executionId", loaded.ExecutionID, "error", cause)
 	loaded.History = History{ExecutionID: wanted, Known: NewKnownEvents(), ETag: loaded.ETag}
 	return loaded, nil
 }
@@ -168,7 +164,7 @@ func (s *Store) FailUnstarted(ctx context.Context, pending history.Orchestration
 	case stored.Row == nil || stored.Row.State.Instance != pending || stored.Row.State.Status != history.Pending:
 		return nil
 	}
-	s.log.Error("instance cannot start", "instanceId", instanceID, "executionId", pending.ExecutionID, "error", cause)
+	s.Log.Error("instance cannot start", "instanceId", instanceID, "executionId", pending.ExecutionID, "error", cause)
 	now := history.Ticks(time.Now())
 	e := wire.EncodeEndedBeforeStart(instanceID, history.Failed, new("it cannot start: "+cause.Error()), now, now)
 	e.SetString("Input", wire.JSONNull)
@@ -188,9 +184,9 @@ func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Ins
 	sentinel := wire.EncodeSentinel(instanceID, stored.Row.State.Instance.ExecutionID, true, history.Ticks(time.Now()))
 	err := store.Retry(ctx, "keep instance "+instanceID+" from starting", func(ctx context.Context) (err error) {
 		if stored.ETag == "" {
-			_, err = s.Histories.Table.Insert(ctx, sentinel)
+			_, err = s.HistoryTable.Insert(ctx, sentinel)
 		} else {
-			_, err = s.Histories.Table.Merge(ctx, sentinel, stored.ETag)
+			_, err = s.HistoryTable.Merge(ctx, sentinel, stored.ETag)
 		}
 		return err
 	})
@@ -200,13 +196,10 @@ func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Ins
 	if err := s.Rows.Offload(ctx, &e); err != nil {
 		return err
 	}
-	err = store.Retry(ctx, "end instance "+instanceID, func(ctx context.Context) error {
-		_, err := s.Rows.Table.Merge(ctx, e, stored.Row.ETag)
-		return err
-	})
+	_, err = s.Rows.write(ctx, e, stored.Row)
 	switch {
 	case err == nil:
-		s.ended(instanceID)
+		s.Ended(instanceID)
 	case store.IsNotFound(err):
 		return nil // purged in the meantime
 	}
@@ -242,7 +235,7 @@ func (s *Store) RepairEnded(ctx context.Context, instanceID string, stored *Inst
 			return nil
 		}
 	}
-	s.log.Info("instance row repaired: the instance has ended", "instanceId", instanceID, "executionId", stored.ExecutionID, "status", last.Status.String())
+	s.Log.Info("instance row repaired: the instance has ended", "instanceId", instanceID, "executionId", stored.ExecutionID, "status", last.Status.String())
 	return s.repairRow(ctx, instanceID, stored, last.Timestamp)
 }
 
@@ -262,7 +255,7 @@ func (s *Store) RepairRunning(ctx context.Context, instanceID string, stored *In
 	if same && (row.State.Status.IsTerminal() || row.State.Status == status) || stored.AwaitsStart() {
 		return nil
 	}
-	s.log.Info("instance row repaired", "instanceId", instanceID, "executionId", stored.ExecutionID, "status", status.String())
+	s.Log.Info("instance row repaired", "instanceId", instanceID, "executionId", stored.ExecutionID, "status", status.String())
 	return s.repairRow(ctx, instanceID, stored, stored.Events[len(stored.Events)-1].Head().Timestamp)
 }
 
@@ -281,7 +274,7 @@ func (s *Store) repairRow(ctx context.Context, instanceID string, stored *Instan
 	}
 	e := wire.EncodeInstanceCheckpoint(wire.InstanceCheckpoint{
 		Instance: history.OrchestrationInstance{InstanceID: instanceID, ExecutionID: stored.ExecutionID},
-		TaskHub:  s.Rows.taskHub, Events: stored.Events, Rows: rows, BlobURL: s.Rows.BlobURL, CustomStatus: customStatus, Now: at,
+		TaskHub:  s.TaskHub, Events: stored.Events, Rows: rows, BlobURL: s.Rows.BlobURL, CustomStatus: customStatus, Now: at,
 	})
 	defer s.Forget(instanceID)
 	sentinel, err := s.Histories.SentinelETag(ctx, instanceID)
@@ -291,17 +284,11 @@ func (s *Store) repairRow(ctx context.Context, instanceID string, stored *Instan
 	if err != nil {
 		return err
 	}
-	return store.Retry(ctx, "repair row of instance "+instanceID, func(ctx context.Context) (err error) {
-		if stored.Row == nil {
-			_, err = s.Rows.Table.Insert(ctx, e)
-		} else {
-			_, err = s.Rows.Table.Merge(ctx, e, stored.Row.ETag)
-		}
-		return err
-	})
+	_, err = s.Rows.write(ctx, e, stored.Row)
+	return err
 }
 
-// Purge deletes what is stored of an instance, as [TaskHub.Purge] says. besides is called
+// Purge deletes what is stored of an instance, as [provider.Purger] says. besides is called
 // before the row goes.
 func (s *Store) Purge(ctx context.Context, id string, seen *provider.InstanceState, besides func(ctx context.Context, id string) error) error {
 	defer s.Forget(id)
@@ -329,7 +316,7 @@ func (s *Store) Purge(ctx context.Context, id string, seen *provider.InstanceSta
 	if row, err = s.Rows.withoutBlobs(ctx, row); err != nil {
 		return changedSince(err)
 	}
-	if err := s.Rows.blobs.RemoveAll(ctx, blobs); err != nil {
+	if err := s.Blobs.RemoveAll(ctx, blobs); err != nil {
 		return err
 	}
 	if err := besides(ctx, id); err != nil {
@@ -338,9 +325,9 @@ func (s *Store) Purge(ctx context.Context, id string, seen *provider.InstanceSta
 	if row == nil {
 		return nil
 	}
-	err = s.Rows.Table.RemoveRow(ctx, wire.Row{PartitionKey: wire.EscapeKey(id)}, row.ETag)
+	err = s.RowTable.RemoveRow(ctx, wire.Row{PartitionKey: wire.EscapeKey(id)}, row.ETag)
 	if err == nil {
-		s.log.Info("instance purged", "instanceId", id, "executionId", row.State.Instance.ExecutionID, "rows", len(past)+1)
+		s.Log.Info("instance purged", "instanceId", id, "executionId", row.State.Instance.ExecutionID, "rows", len(past)+1)
 	}
 	return changedSince(err)
 }
@@ -364,7 +351,7 @@ func changedSince(err error) error {
 func (s *Store) BlobsOf(ctx context.Context, id string) ([]string, error) {
 	var names []string
 	for _, prefix := range []string{id + "/message-", wire.EscapeKey(id) + "/history-"} {
-		more, err := s.Rows.blobs.List(ctx, prefix)
+		more, err := s.Blobs.List(ctx, prefix)
 		if err != nil {
 			return nil, err
 		}
@@ -382,7 +369,7 @@ func (s *Store) UpdateOf(l *Instance, cp *provider.Checkpoint, rows []wire.Row) 
 	u := &RowUpdate{store: s, cp: cp, row: l.Row, before: l.rowOf, sentinel: l.ETag, events: cp.NewEvents, rows: rows, replaced: l.Replaced}
 	_, changes := statusAfter(cp.NewEvents)
 	behind := !changes && l.RowIsBehind()
-	if !behind && saysNothingNew(u.row, cp, s.tolerance) || l.isReplaced(cp) {
+	if !behind && saysNothingNew(u.row, cp, s.Tolerance) || l.isReplaced(cp) {
 		return nil
 	}
 	if behind || u.missedStart() {

@@ -8,11 +8,12 @@ import (
 	"testing"
 	"time"
 
+	gocmp "github.com/google/go-cmp/cmp"
+
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
-	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // recordedHistory returns what a scenario wrote of an instance's history, in
@@ -72,7 +73,7 @@ func TestRewind_ChangesTheRowsThatRewindHistoryAsyncChanges(t *testing.T) {
 			got, want := map[string]row{}, map[string]row{}
 			name := func(r row) string { return r["PartitionKey"].Text() + " " + r["RowKey"].Text() }
 			for _, x := range plan.Executions {
-				for _, op := range RewindEdits(x, rows[x.Instance.InstanceID]) {
+				for _, op := range rewindEdits(x, rows[x.Instance.InstanceID]) {
 					at := slices.IndexFunc(rows[x.Instance.InstanceID], func(r *wire.HistoryRow) bool { return r.RowKey == op.Entity.RowKey })
 					merged := recordings.Columns(t, bodies[x.Instance.InstanceID][at])
 					for column, value := range recordings.Columns(t, op.Entity.JSON()) {

@@ -2,6 +2,7 @@ package instances
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -9,20 +10,16 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
-	"golang.org/x/sync/errgroup"
 )
 
 // Rows reads and writes the rows of instances.
-type Rows struct {
-	Table   *store.Table
-	blobs   *store.Container
-	taskHub string // that the rows name
-}
+type Rows struct{ *Config }
 
 // State returns the state of an instance, with its texts that are in blobs.
 func (r *Rows) State(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
@@ -44,14 +41,14 @@ func (r *Rows) State(ctx context.Context, id string, fetch provider.Fetch) (*pro
 func (r *Rows) Resolve(ctx context.Context, row *wire.InstanceRow, limit int64) error {
 	state := &row.State
 	if row.InputBlob != "" {
-		text, err := r.blobs.ReadUpTo(ctx, row.InputBlob, limit)
+		text, err := r.Blobs.ReadUpTo(ctx, row.InputBlob, limit)
 		if err != nil {
 			return fmt.Errorf("read input of instance %q: %w", state.Instance.InstanceID, err)
 		}
 		state.Input = new(string(text))
 	}
 	if row.TagsBlob != "" {
-		text, err := r.blobs.ReadUpTo(ctx, row.TagsBlob, limit)
+		text, err := r.Blobs.ReadUpTo(ctx, row.TagsBlob, limit)
 		if err != nil {
 			return fmt.Errorf("read tags of instance %q: %w", state.Instance.InstanceID, err)
 		}
@@ -66,7 +63,7 @@ func (r *Rows) Resolve(ctx context.Context, row *wire.InstanceRow, limit int64) 
 		if *v.field == nil {
 			continue
 		}
-		blob, ok := wire.OwnBlobName(r.blobs.URL, state.Instance.InstanceID, **v.field)
+		blob, ok := wire.OwnBlobName(r.Blobs.URL, state.Instance.InstanceID, **v.field)
 		if !ok {
 			continue
 		}
@@ -82,7 +79,7 @@ func (r *Rows) Resolve(ctx context.Context, row *wire.InstanceRow, limit int64) 
 // readReference returns the value that a blob stands for: that of a start
 // message is its input. It fails if the blob's text is longer than limit.
 func (r *Rows) readReference(ctx context.Context, blob string, limit int64) (*string, error) {
-	text, err := r.blobs.ReadUpTo(ctx, blob, limit)
+	text, err := r.Blobs.ReadUpTo(ctx, blob, limit)
 	if err != nil {
 		return nil, err
 	}
@@ -113,7 +110,7 @@ func (r *Rows) Page(ctx context.Context, q provider.Query) (*provider.Page, erro
 		rows.Continuation = ""
 		rows.Filter = allOf(rows.Filter, "PartitionKey gt '"+store.Doubled(last[0])+"'")
 	}
-	raw, continuation, err := r.Table.Page(ctx, rows)
+	raw, continuation, err := r.RowTable.Page(ctx, rows)
 	if q.Continuation != "" && store.StatusOf(err) == http.StatusBadRequest {
 		err = fmt.Errorf("%w: %w", provider.ErrContinuation, err)
 	}
@@ -165,20 +162,15 @@ func (r *Rows) fill(ctx context.Context, page *provider.Page, raw [][]byte, q pr
 // longer than limit, or cannot be read.
 func (r *Rows) resolveShort(ctx context.Context, rows []*wire.InstanceRow, limit int) []*provider.InstanceState {
 	states := make([]*provider.InstanceState, len(rows))
-	var group errgroup.Group // whoever reads it again tells what is wrong
-	for i, row := range rows {
-		if row == nil {
-			continue
-		}
-		group.Go(func() error {
+	_ = store.Each(ctx, blobsAtOnce, rows, func(ctx context.Context, i int, row *wire.InstanceRow) error {
+		if row != nil {
 			row := *row // which stays as it is
 			if r.Resolve(ctx, &row, int64(limit)) == nil {
 				states[i] = &row.State
 			}
-			return nil
-		})
-	}
-	_ = group.Wait() // no function returns an error
+		}
+		return nil // the next to read it reports what is wrong
+	})
 	return states
 }
 
@@ -197,10 +189,25 @@ func (r *Rows) ResolveOrReadAgain(ctx context.Context, row *wire.InstanceRow, q 
 	return state, err
 }
 
+// write merges e into the row that is known of an instance, or inserts it if none is. When
+// the fate of an attempt is unknown, the next one may find its own work, which looks like
+// somebody else's; merging again is harmless then.
+func (r *Rows) write(ctx context.Context, e wire.Row, known *wire.InstanceRow) (etag string, err error) {
+	err = store.Retry(ctx, "write row of instance "+wire.UnescapeKey(e.PartitionKey), func(ctx context.Context) (err error) {
+		if known == nil {
+			etag, err = r.RowTable.Insert(ctx, e)
+		} else {
+			etag, err = r.RowTable.Merge(ctx, e, known.ETag)
+		}
+		return err
+	})
+	return etag, err
+}
+
 // PendingSince returns a page of the rows of instances that have been pending since
 // before the given time, without those that cannot be decoded.
 func (r *Rows) PendingSince(ctx context.Context, before time.Time, continuation string, size int) (rows []*wire.InstanceRow, next string, err error) {
-	raw, next, err := r.Table.Page(ctx, store.Query{
+	raw, next, err := r.RowTable.Page(ctx, store.Query{
 		Filter:  statusCondition([]history.RuntimeStatus{history.Pending}) + " and LastUpdatedTime lt " + odataTime(before),
 		Columns: wire.InstanceColumns(provider.Fetch{}), Top: size, Continuation: continuation,
 	})
@@ -230,6 +237,8 @@ func (r *Rows) Read(ctx context.Context, instanceID string) (*wire.InstanceRow, 
 	return r.Fetch(ctx, instanceID, provider.Fetch{})
 }
 
+// Fetch returns an instance's row with what fetch names, nil if there is none. What is in
+// blobs is not read.
 func (r *Rows) Fetch(ctx context.Context, instanceID string, fetch provider.Fetch) (*wire.InstanceRow, error) {
 	q := store.Query{
 		Filter:  "PartitionKey eq '" + store.Doubled(wire.EscapeKey(instanceID)) + "'",
@@ -237,7 +246,7 @@ func (r *Rows) Fetch(ctx context.Context, instanceID string, fetch provider.Fetc
 		Top:     1,
 	}
 	for {
-		rows, continuation, err := r.Table.Page(ctx, q)
+		rows, continuation, err := r.RowTable.Page(ctx, q)
 		if err != nil {
 			return nil, fmt.Errorf("read row of instance %q: %w", instanceID, err)
 		}
@@ -251,13 +260,14 @@ func (r *Rows) Fetch(ctx context.Context, instanceID string, fetch provider.Fetc
 	}
 }
 
-func (r *Rows) BlobURL(name string) string { return wire.BlobURL(r.blobs.URL, name) }
+// BlobURL returns the address of a blob.
+func (r *Rows) BlobURL(name string) string { return wire.BlobURL(r.Blobs.URL, name) }
 
 // Offload puts the large columns of an instance's row into blobs.
 func (r *Rows) Offload(ctx context.Context, row *wire.Row) error {
 	for _, column := range row.LargeColumns() {
 		name := row.ColumnBlobName(column, rand.Uint32())
-		if err := r.blobs.Write(ctx, name, []byte(row.Text(column))); err != nil {
+		if err := r.Blobs.Write(ctx, name, []byte(row.Text(column))); err != nil {
 			return err
 		}
 		if column == "Input" || column == "Output" {
@@ -280,11 +290,7 @@ func (r *Rows) withoutBlobs(ctx context.Context, row *wire.InstanceRow) (*wire.I
 		if len(e.Properties) == 0 {
 			return row, nil
 		}
-		var etag string
-		err := store.Retry(ctx, "let the row of an instance name no blobs", func(ctx context.Context) (err error) {
-			etag, err = r.Table.Merge(ctx, e, row.ETag)
-			return err
-		})
+		etag, err := r.write(ctx, e, row)
 		if err == nil {
 			row.ETag = etag
 			return row, nil
@@ -309,7 +315,7 @@ func (r *Rows) blobColumns(row *wire.InstanceRow) (columns []string) {
 		if value == nil {
 			return false
 		}
-		_, ok := wire.OwnBlobName(r.blobs.URL, row.State.Instance.InstanceID, *value)
+		_, ok := wire.OwnBlobName(r.Blobs.URL, row.State.Instance.InstanceID, *value)
 		return ok
 	}
 	for _, c := range []struct {
@@ -343,10 +349,7 @@ func (r *Rows) MarkRewound(ctx context.Context, instance history.OrchestrationIn
 		return nil
 	}
 	e := wire.EncodeRewound(instance.InstanceID, time.Now())
-	err = store.Retry(ctx, "write row of instance "+instance.InstanceID, func(ctx context.Context) error {
-		_, err := r.Table.Merge(ctx, e, row.ETag)
-		return err
-	})
+	_, err = r.write(ctx, e, row)
 	switch {
 	case store.IsNotFound(err):
 		return nil
@@ -368,16 +371,16 @@ func (r *Rows) Create(ctx context.Context, event *history.ExecutionStarted, befo
 	if messageBlob != "" {
 		inputURL = r.BlobURL(messageBlob)
 	}
-	e := wire.EncodeNewInstance(event, r.taskHub, inputURL, time.Now())
+	e := wire.EncodeNewInstance(event, r.TaskHub, inputURL, time.Now())
 	if err := r.Offload(ctx, &e); err != nil {
 		return nil, err
 	}
 	var etag string
 	err := store.Retry(ctx, "write row of instance "+event.Instance.InstanceID, func(ctx context.Context) (err error) {
 		if before == nil {
-			etag, err = r.Table.Insert(ctx, e)
+			etag, err = r.RowTable.Insert(ctx, e)
 		} else {
-			etag, err = r.Table.Replace(ctx, e, before.ETag)
+			etag, err = r.RowTable.Replace(ctx, e, before.ETag)
 		}
 		return err
 	})
@@ -404,4 +407,77 @@ func (r *Rows) Create(ctx context.Context, event *history.ExecutionStarted, befo
 		return nil, err
 	}
 	return row, nil
+}
+
+// partitionKeyOf returns the key of a row that perhaps cannot be decoded as a whole, "" if
+// it has none.
+func partitionKeyOf(raw []byte) string {
+	var key struct{ PartitionKey string }
+	if err := json.Unmarshal(raw, &key); err != nil {
+		return ""
+	}
+	return key.PartitionKey
+}
+
+// instanceFilter returns q as an OData filter
+// (DurableTask.AzureStorage/Tracking/OrchestrationInstanceStatusQueryCondition.cs,
+// ToOData). It may select more than q does: of keys it is not said whether they are in
+// the order of UTF-16, as in Azurite, or in that of characters.
+func instanceFilter(q provider.Query) string {
+	var conditions []string
+	if !q.CreatedFrom.IsZero() {
+		conditions = append(conditions, "CreatedTime ge "+odataTime(q.CreatedFrom))
+	}
+	if !q.CreatedTo.IsZero() {
+		conditions = append(conditions, "CreatedTime le "+odataTime(q.CreatedTo))
+	}
+	if len(q.Statuses) > 0 {
+		conditions = append(conditions, statusCondition(q.Statuses))
+	}
+	if q.IDPrefix != "" {
+		prefix := wire.EscapeKey(q.IDPrefix)
+		conditions = append(conditions, "PartitionKey ge '"+store.Doubled(prefix)+"'")
+		if end, ok := prefixEnd(prefix); ok {
+			conditions = append(conditions, "PartitionKey lt '"+store.Doubled(end)+"'")
+		}
+	}
+	if q.Name != "" {
+		conditions = append(conditions, "Name eq '"+store.Doubled(q.Name)+"'")
+	}
+	if q.ExcludeEntities {
+		conditions = append(conditions, "PartitionKey lt '@' or PartitionKey ge 'A'")
+	}
+	return allOf(conditions...)
+}
+
+// allOf returns the filter that is true of what all conditions are true of. One that is
+// empty says nothing.
+func allOf(conditions ...string) string {
+	conditions = slices.DeleteFunc(conditions, func(c string) bool { return c == "" })
+	if len(conditions) == 1 {
+		return conditions[0]
+	}
+	for i := range conditions {
+		conditions[i] = "(" + conditions[i] + ")"
+	}
+	return strings.Join(conditions, " and ")
+}
+
+// prefixEnd returns a key after all that begin with prefix, whether keys are in the
+// order of UTF-16 or of UTF-8: its last character is one higher. One that has no such
+// successor in both orders is left out, so that others than those may come before
+// the end, too. ok is false if there is no end
+// (OrchestrationInstanceStatusQueryCondition.cs, ToOData, takes the next code unit).
+func prefixEnd(prefix string) (end string, ok bool) {
+	for prefix != "" {
+		last, size := utf8.DecodeLastRuneInString(prefix)
+		prefix = prefix[:len(prefix)-size]
+		switch {
+		case last == 0xD7FF: // halves of UTF-16 pairs are no characters
+			return prefix + "\uE000", true
+		case last < utf8.RuneError, last > 0xFFFF && last < utf8.MaxRune:
+			return prefix + string(last+1), true
+		}
+	}
+	return "", false
 }

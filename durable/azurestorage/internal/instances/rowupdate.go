@@ -47,10 +47,10 @@ func (u *RowUpdate) Do(ctx context.Context) (*wire.InstanceRow, error) {
 	now := history.Ticks(time.Now())
 	for n := 1; ; n++ {
 		e := wire.EncodeInstanceCheckpoint(wire.InstanceCheckpoint{
-			Instance: u.cp.Instance, TaskHub: u.store.Rows.taskHub, Events: u.events, Rows: u.rows,
+			Instance: u.cp.Instance, TaskHub: u.store.TaskHub, Events: u.events, Rows: u.rows,
 			BlobURL: u.store.Rows.BlobURL, CustomStatus: u.cp.CustomStatus, Now: now, IsNew: u.isNew(), Replaced: u.replaced,
 		})
-		etag, err := u.merge(ctx, e)
+		etag, err := u.store.Rows.write(ctx, e, u.row)
 		if err == nil {
 			row := u.after(etag)
 			u.End = u.ending(row, &e, now)
@@ -67,7 +67,7 @@ func (u *RowUpdate) Do(ctx context.Context) (*wire.InstanceRow, error) {
 			return nil, err
 		}
 		if over {
-			u.store.log.Warn("SplitBrainDetected", "instanceId", id, "executionId", u.cp.Instance.ExecutionID,
+			u.store.Log.Warn("SplitBrainDetected", "instanceId", id, "executionId", u.cp.Instance.ExecutionID,
 				"details", "the instance row is for a newer checkpoint to write and is left alone")
 			return nil, nil
 		}
@@ -145,21 +145,6 @@ func (u *RowUpdate) isNew() bool {
 	return row == nil || row.State.Status.IsTerminal() && row.State.Instance.ExecutionID != u.cp.Instance.ExecutionID
 }
 
-// merge writes e to the row as it is known. When the fate of an attempt is
-// unknown the next one may find its own work, which looks like somebody else's;
-// merging again is harmless then.
-func (u *RowUpdate) merge(ctx context.Context, e wire.Row) (etag string, err error) {
-	err = store.Retry(ctx, "write row of instance "+u.cp.Instance.InstanceID, func(ctx context.Context) (err error) {
-		if u.row == nil {
-			etag, err = u.store.Rows.Table.Insert(ctx, e)
-		} else {
-			etag, err = u.store.Rows.Table.Merge(ctx, e, u.row.ETag)
-		}
-		return err
-	})
-	return etag, err
-}
-
 // ending returns how an execution ended of which a row was written, nil if that
 // is not all known: the row was not, or the output is in a blob.
 func (u *RowUpdate) ending(row *wire.InstanceRow, written *wire.Row, now time.Time) *provider.InstanceState {
@@ -169,7 +154,7 @@ func (u *RowUpdate) ending(row *wire.InstanceRow, written *wire.Row, now time.Ti
 	end := row.State
 	end.Input, end.Output, end.CompletedAt = nil, nil, now
 	if output, ok := written.LookUp("Output"); ok {
-		if _, isBlob := wire.BlobNameFromURL(u.store.Rows.blobs.URL, output); isBlob {
+		if _, isBlob := wire.BlobNameFromURL(u.store.Blobs.URL, output); isBlob {
 			return nil
 		}
 		end.Output = &output
@@ -203,6 +188,7 @@ func isOfAnother(row *wire.InstanceRow, before string, cp *provider.Checkpoint) 
 	return row.State.Status == history.Pending || row.State.Status.IsTerminal()
 }
 
+// EndsExecution reports whether the execution of a checkpoint ends with it.
 func EndsExecution(cp *provider.Checkpoint) bool {
 	for _, ev := range cp.NewEvents {
 		if _, ok := ev.(*history.ExecutionCompleted); ok {

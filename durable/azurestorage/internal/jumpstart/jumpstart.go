@@ -19,33 +19,12 @@ import (
 // Progress is how far a recorded start has come.
 type Progress int
 
+// How far a start has come.
 const (
 	Awaited Progress = iota // it may arrive yet
 	Arrived                 // it has, or another took its place
 	Missing                 // it has not in all that time
 )
-
-// Progress returns how far a start has come, by the row of the instance that has
-// its ID now, nil if there is none.
-func (row *Start) Progress(there *wire.InstanceRow, now time.Time, timeout time.Duration) Progress {
-	if there != nil {
-		state := &there.State
-		ours := state.Instance.ExecutionID == row.ExecutionID
-		// A row that is older is that of an instance which the start is to replace;
-		// one that is not is of an execution that came of the start, or later.
-		if ours && state.Status != history.Pending || !ours && (!state.Status.IsTerminal() || !state.CreatedAt.Before(row.RecordedAt)) {
-			return Arrived
-		}
-	}
-	since := row.SentAt
-	if row.DueAt.After(since) {
-		since = row.DueAt
-	}
-	if now.Sub(since) < timeout {
-		return Awaited
-	}
-	return Missing
-}
 
 // Start is the record of a start. The rows of one partition are
 // together, so that the worker that has it reads no others.
@@ -59,6 +38,28 @@ type Start struct {
 	Message     string    // the envelope; empty if it is in Blob
 	Blob        string
 	ETag        string // as read
+}
+
+// Progress returns how far a start has come, by the row of the instance that has
+// its ID now, nil if there is none.
+func (r *Start) Progress(there *wire.InstanceRow, now time.Time, timeout time.Duration) Progress {
+	if there != nil {
+		state := &there.State
+		ours := state.Instance.ExecutionID == r.ExecutionID
+		// A row that is older is that of an instance which the start is to replace;
+		// one that is not is of an execution that came of the start, or later.
+		if ours && state.Status != history.Pending || !ours && (!state.Status.IsTerminal() || !state.CreatedAt.Before(r.RecordedAt)) {
+			return Arrived
+		}
+	}
+	since := r.SentAt
+	if r.DueAt.After(since) {
+		since = r.DueAt
+	}
+	if now.Sub(since) < timeout {
+		return Awaited
+	}
+	return Missing
 }
 
 // maxInline is how many bytes of a message are kept in a row.

@@ -16,9 +16,9 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/semaphore"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 )
 
 // Container is one container of the hub. Text is compressed in it.
@@ -197,12 +197,7 @@ func (s *Container) List(ctx context.Context, prefix string) (names []string, er
 
 // RemoveAll deletes blobs.
 func (s *Container) RemoveAll(ctx context.Context, names []string) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(blobDeletesAtOnce)
-	for _, name := range names {
-		group.Go(func() error { return s.Remove(ctx, name) })
-	}
-	return group.Wait()
+	return Each(ctx, blobDeletesAtOnce, names, func(ctx context.Context, _ int, name string) error { return s.Remove(ctx, name) })
 }
 
 // blobDeletesAtOnce is how many blobs of a list are deleted at a time.

@@ -203,3 +203,9 @@ func newHTTPClient(local bool, bound int) *http.Client {
 		ReadBufferSize:      64 << 10,
 	}}
 }
+
+// Health is told whether a part of the storage account answers.
+type Health interface {
+	OK(part string)
+	Failed(part string, err error)
+}

@@ -9,8 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -49,15 +47,10 @@ func (t *Queue) Create(ctx context.Context) error {
 
 // Send sends rows to the queue.
 func (t *Queue) Send(ctx context.Context, rows []wire.Row) error {
-	group, groupCtx := errgroup.WithContext(ctx)
-	group.SetLimit(store.MessagesAtOnce)
-	for _, part := range wire.SplitTracking(rows) {
-		group.Go(func() error {
-			_, err := t.Queue.Put(groupCtx, wire.EncodeQueueText([]byte(wire.RowsJSON(part)), t.Base64), 0, true)
-			return err
-		})
-	}
-	err := group.Wait()
+	err := store.Each(ctx, store.MessagesAtOnce, wire.SplitTracking(rows), func(ctx context.Context, _ int, part []wire.Row) error {
+		_, err := t.Queue.Put(ctx, wire.EncodeQueueText([]byte(wire.RowsJSON(part)), t.Base64), 0, true)
+		return err
+	})
 	if err == nil {
 		t.wake.Give()
 	}
@@ -145,15 +138,10 @@ func (t *Queue) take(ctx context.Context, messages []store.Message) error {
 }
 
 func (t *Queue) removeAll(ctx context.Context, messages []store.Message) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(store.MessagesAtOnce)
-	for _, m := range messages {
-		group.Go(func() error {
-			_, err := t.Queue.Remove(ctx, m.ID, m.Receipt)
-			return err
-		})
-	}
-	return group.Wait()
+	return store.Each(ctx, store.MessagesAtOnce, messages, func(ctx context.Context, _ int, m store.Message) error {
+		_, err := t.Queue.Remove(ctx, m.ID, m.Receipt)
+		return err
+	})
 }
 
 // store adds rows to the table, but for those that are there already.

@@ -60,8 +60,8 @@ func TestTracking_RowsAreThoseOfTheHistoryWithNumbers(t *testing.T) {
 		kind       string
 	}{
 		{"", -1, 0, "OrchestratorStarted"},
-		{`"ParentInstance":"null","Name":"Order","Version":"","Input":"\"book\"","Tags":"null","ParentTraceContext":"null","GenerateNewTrace":false,` +
-			`"OrchestrationInstance":"{\"InstanceId\":\"order/1\",\"ExecutionId\":\"8747b3a4\"}",`, -1, 0, "ExecutionStarted"},
+		{`"OrchestrationInstance":"{\"InstanceId\":\"order/1\",\"ExecutionId\":\"8747b3a4\"}",` +
+			`"ParentInstance":"null","Name":"Order","Version":"","Input":"\"book\"","Tags":"null","ParentTraceContext":"null","GenerateNewTrace":false,`, -1, 0, "ExecutionStarted"},
 		{`"Name":"Charge","Version":"","ParentTraceContext":"null","Tags":"null",`, 0, 1, "TaskScheduled"},
 		{"", -1, 1, "OrchestratorCompleted"},
 		{`"State":"{\"OrchestrationStatus\":\"Running\"}",`, -1, 1, "HistoryState"},

@@ -6,6 +6,21 @@ import (
 	"strings"
 )
 
+// What a batch of an entity sends is put into its queue hidden, before the state is
+// stored that the batch comes to, and shown after it. A process that dies in between
+// lets it come to light by itself: so a .NET worker that takes the entity over, which
+// knows nothing of what is yet to be sent, need not send it.
+//
+// What comes to light by itself names its batch, which .NET ignores. A receiver of ours
+// asks the entity's sentinel whether the batch counted. What was handed over in memory,
+// or shown, did.
+
+// A run is the batches with messages that one worker does of an entity one after the
+// other, from when it reads the history until one of them fails. All of its batches
+// counted that have no greater number than the last of them that did. So what a batch
+// sent that did not count is known for what it is when it comes to light, however many
+// have followed.
+
 // EntityBatchesColumn is the column of an entity's sentinel that says which batches with
 // messages counted: the runs that were last, the newest first, as MARK:NUMBER of the
 // last batch that counted. Numbers go on from run to run. A merge of .NET's leaves it
@@ -25,6 +40,7 @@ type batchRun struct {
 	last int // that counted
 }
 
+// ParseEntityBatches reads the column.
 func ParseEntityBatches(column string) (b EntityBatches) {
 	words := strings.Fields(column)
 	if len(words) > 0 && !strings.Contains(words[0], ":") {
@@ -42,6 +58,7 @@ func ParseEntityBatches(column string) (b EntityBatches) {
 	return b
 }
 
+// String returns the text of the column.
 func (b EntityBatches) String() string {
 	words := make([]string, len(b))
 	for i, run := range b {

@@ -44,7 +44,7 @@ type Envelope struct {
 	// ProcessScheduleTaskDecision).
 	Scheduled time.Time
 	// Batch names the batch of an entity that the message is of, as long as it is not
-	// known whether that counts: see [entityBatches]. A wrapper has it, too, and .NET takes
+	// known whether that counts: see [EntityBatches]. A wrapper has it, too, and .NET takes
 	// no notice of it.
 	Batch string
 }
