@@ -44,7 +44,7 @@ type commit struct {
 
 // answer sends the messages of a checkpoint in which nothing was decided.
 func (c *commit) answer(ctx context.Context) error {
-	if err := c.checkDoubt(ctx, c.loaded.Unverified || len(c.cp.Messages) > 0 && c.isDoubtful()); err != nil {
+	if err := c.checkDoubt(ctx, c.loaded.Unverified || len(c.cp.Messages) > 0 && c.isInDoubt()); err != nil {
 		return err
 	}
 	c.loaded.Unverified = false
@@ -67,7 +67,7 @@ func (c *commit) write(ctx context.Context) error {
 	if c.cp.Instance.InstanceID != c.slot.id {
 		return fmt.Errorf("the checkpoint is for %q", c.cp.Instance.InstanceID)
 	}
-	if err := c.checkDoubt(ctx, c.isDoubtful()); err != nil {
+	if err := c.checkDoubt(ctx, c.isInDoubt()); err != nil {
 		return err
 	}
 	var err error
@@ -81,7 +81,7 @@ func (c *commit) write(ctx context.Context) error {
 	if err := c.follow(ctx, rows); err != nil {
 		u := c.updateOfRow(rows)
 		for _, d := range c.current {
-			d.noteUntold(u)
+			d.notePending(u)
 		}
 		return err
 	}
@@ -116,7 +116,7 @@ func (c *commit) follow(ctx context.Context, rows []wire.Row) error {
 		if err != nil {
 			return err
 		}
-		c.hub.endings.tell(c.slot.id, end)
+		c.hub.endings.announce(c.slot.id, end)
 		c.removeTaken(ctx)
 	case c.cp.ContinuedAsNew: // the row may refer to blobs of the generation before
 		if _, err := c.writeInstanceRow(ctx, rows); err != nil {
@@ -279,7 +279,7 @@ func (c *commit) writeInstanceRowLater(ctx context.Context, rows []wire.Row) err
 	background := func() {
 		if err := write(r.work); err != nil {
 			forEach(taken, func(d *delivery) {
-				d.noteUntold(u)
+				d.notePending(u)
 				d.abandon(r.work, err.Error())
 			})
 			return

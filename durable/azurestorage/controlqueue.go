@@ -119,7 +119,7 @@ func (r *reading) take(messages []store.Message) (taken int) {
 	var fresh []*delivery
 	for _, d := range held {
 		done, spent := h.held.isSpent(d)
-		if spent && !done.untold {
+		if spent && !done.pending {
 			r.do(func() { d.removeAgain(r.work) })
 			continue
 		}
@@ -128,7 +128,7 @@ func (r *reading) take(messages []store.Message) (taken int) {
 			continue
 		}
 		if spent {
-			r.do(func() { d.makeUpFor(r.work, done.update) })
+			r.do(func() { d.catchUp(r.work, done.update) })
 			continue
 		}
 		if !r.believe(d) {

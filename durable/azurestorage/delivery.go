@@ -51,7 +51,7 @@ type delivery struct {
 	leaving bool      // it is being handed back, and may be received anew from now on
 	settled bool
 	// doubtful says that it was to be deleted, and that it is not known to be.
-	doubtful bool
+	inDoubt bool
 }
 
 // text returns the message as it was received.
@@ -127,7 +127,7 @@ func (d *delivery) remove(ctx context.Context) error {
 	deleted := false
 	defer func() {
 		d.mu.Lock()
-		d.doubtful = !deleted
+		d.inDoubt = !deleted
 		d.mu.Unlock()
 		if !deleted {
 			d.hub.held.spend(d, spentMessage{})
@@ -156,20 +156,20 @@ func (d *delivery) removeAgain(ctx context.Context) {
 	d.discard(ctx)
 }
 
-// noteUntold notes that a message was taken, and is handed back since the row or the
-// audit could not be told of it. The history may not show for long that it was taken:
-// an instance that continues as new with an event has it no more. When the message
-// comes again, what is missing is made up for, and it is deleted. u is what the row is
-// still to be told, nil if nothing is.
-func (d *delivery) noteUntold(u *instances.RowUpdate) {
+// notePending notes that a message was taken, and is released since the row or the
+// tracking records of it could not be written. The history may not show for long that it
+// was taken: an instance that continues as new with an event has it no more. When the
+// message comes again, they are written, and it is deleted. u is the update of the row,
+// nil if there is none.
+func (d *delivery) notePending(u *instances.RowUpdate) {
 	if d.direct == nil && !history.IsEntity(d.target().InstanceID) { // an entity remembers what it took
-		d.hub.held.spend(d, spentMessage{untold: true, update: u})
+		d.hub.held.spend(d, spentMessage{pending: true, update: u})
 	}
 }
 
-// makeUpFor tells the row and the audit of an instance what a message was handed back
-// for, u of the row, and deletes the message.
-func (d *delivery) makeUpFor(ctx context.Context, u *instances.RowUpdate) {
+// catchUp writes the row, by u, and the tracking records that a message was released for,
+// and deletes the message.
+func (d *delivery) catchUp(ctx context.Context, u *instances.RowUpdate) {
 	var err error
 	if u != nil {
 		err = u.Again(ctx)
@@ -178,7 +178,7 @@ func (d *delivery) makeUpFor(ctx context.Context, u *instances.RowUpdate) {
 		err = d.hub.tracking.again(ctx, d.target().InstanceID)
 	}
 	if err != nil {
-		d.noteUntold(u) // for as long anew
+		d.notePending(u) // for as long anew
 		d.abandon(ctx, err.Error())
 		return
 	}
@@ -351,10 +351,10 @@ func (d *delivery) replace(m store.Message) {
 
 // isDoubtful reports whether the message may be seen again although it was to be
 // deleted.
-func (d *delivery) isDoubtful() bool {
+func (d *delivery) isInDoubt() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.doubtful
+	return d.inDoubt
 }
 
 // taskEventID returns the number of the action that an event belongs to, -1 if

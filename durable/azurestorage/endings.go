@@ -23,7 +23,7 @@ type endings struct {
 }
 
 // tell tells that an instance has ended, and how if that is known.
-func (e *endings) tell(id string, state *provider.InstanceState) {
+func (e *endings) announce(id string, state *provider.InstanceState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if waiting := e.awaited[id]; len(waiting) > 0 {

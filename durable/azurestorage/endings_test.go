@@ -34,12 +34,12 @@ func TestEndings_AreToldToAllWhoWait(t *testing.T) {
 		if err := <-over; !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the impatient one got %v", err)
 		}
-		e.tell("b", nil)
+		e.announce("b", nil)
 		synctest.Wait()
 		if len(over) > 0 {
 			t.Error("somebody was told of another instance's end")
 		}
-		e.tell("a", &provider.InstanceState{Name: "A"})
+		e.announce("a", &provider.InstanceState{Name: "A"})
 		for range 2 {
 			if err := <-over; err != nil {
 				t.Error(err)
@@ -54,7 +54,7 @@ func TestEndings_AreToldToAllWhoWait(t *testing.T) {
 func TestEndings_AreToldOnceToWhoComesLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var e endings
-		e.tell("a", nil)
+		e.announce("a", nil)
 		if _, err := e.await(t.Context(), "a", always); err != nil {
 			t.Error(err)
 		}
@@ -64,7 +64,7 @@ func TestEndings_AreToldOnceToWhoComesLate(t *testing.T) {
 			t.Error("an end was told twice")
 		}
 		for i := range 2 * maxRecentEndings {
-			e.tell(fmt.Sprint(i), nil)
+			e.announce(fmt.Sprint(i), nil)
 		}
 		if len(e.recent) > maxRecentEndings || len(e.order) > maxRecentEndings {
 			t.Errorf("%d ends are remembered", len(e.recent))

@@ -48,7 +48,8 @@ func newResources(h *TaskHub) *resources {
 }
 
 // ensureCreated makes the hub exist. It does so once in the life of h, and
-// again only after it failed, or after a request showed that the hub was deleted. One caller does it while the others wait.
+// again only after it failed, or after a request showed that the hub was deleted. One
+// caller does it while the others wait.
 func (r *resources) ensureCreated(ctx context.Context) error {
 	select {
 	case r.creation <- struct{}{}:

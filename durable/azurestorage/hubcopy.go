@@ -39,7 +39,7 @@ func (h *TaskHub) copier() *hubcopy.Hub {
 		HiddenFor: max(h.cfg.ControlQueueVisibilityTimeout, h.cfg.WorkItemQueueVisibilityTimeout),
 		Read:      h.readEnvelope,
 		Send: func(ctx context.Context, q *store.Queue, env *wire.Envelope) error {
-			_, err := h.sender.send(ctx, q, env, true)
+			_, err := h.sender.send(ctx, q, env)
 			return err
 		},
 		Hidden: func(hidden, missing int) error {

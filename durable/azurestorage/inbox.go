@@ -20,11 +20,11 @@ type inbox struct {
 	hub    *TaskHub
 	buffer buffer
 
-	mu     sync.Mutex // protects the following
-	slots  map[string]*slot
-	ready  []*slot       // instances whose first batch can be handed out
-	bell   chan struct{} // closed when ready or closed changes
-	closed bool          // nothing is handed out any more
+	mu      sync.Mutex // protects the following
+	slots   map[string]*slot
+	ready   []*slot       // instances whose first batch can be handed out
+	changed chan struct{} // closed when ready or closed changes
+	closed  bool          // nothing is handed out any more
 }
 
 // slot is what the inbox has of one instance.
@@ -46,14 +46,14 @@ type messageBatch struct {
 func newInbox(h *TaskHub) *inbox {
 	return &inbox{
 		hub: h, buffer: buffer{free: h.cfg.ControlQueueBufferThreshold},
-		slots: map[string]*slot{}, bell: make(chan struct{}),
+		slots: map[string]*slot{}, changed: make(chan struct{}),
 	}
 }
 
-// ring tells all who wait for a change. b.mu is held.
-func (b *inbox) ring() {
-	close(b.bell)
-	b.bell = make(chan struct{})
+// signal wakes all that wait for a change. b.mu is held.
+func (b *inbox) signal() {
+	close(b.changed)
+	b.changed = make(chan struct{})
 }
 
 // close ends the handing out; sessions that wait for more messages get none.
@@ -61,7 +61,7 @@ func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true
-	b.ring()
+	b.signal()
 }
 
 // add takes messages in, all before the first is handed out.
@@ -87,7 +87,7 @@ func (b *inbox) sort(r *reading, d *delivery) {
 	}
 	if s.session != nil && !isStart && concerns(target.ExecutionID, s.session.executionID()) {
 		s.incoming = append(s.incoming, d)
-		b.ring()
+		b.signal()
 		return
 	}
 	if !isStart {
@@ -103,7 +103,7 @@ func (b *inbox) sort(r *reading, d *delivery) {
 	}
 	s.batches = append(s.batches, &messageBatch{executionID: target.ExecutionID, deliveries: []*delivery{d}})
 	if s.session != nil {
-		b.ring() // the session's instance is wanted for another execution
+		b.signal() // the session's instance is wanted for another execution
 	}
 	b.advance(r, s)
 }
@@ -183,7 +183,7 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 		}
 		if len(batch.deliveries) > 0 {
 			b.ready = append(b.ready, s)
-			b.ring()
+			b.signal()
 		} else {
 			s.batches = s.batches[1:]
 			b.advance(r, s)
@@ -258,7 +258,7 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 			return nil, context.Cause(ctx)
 		}
 		b.mu.Lock()
-		bell := b.bell
+		changed := b.changed
 		var s *slot
 		if !b.closed {
 			s = b.takeReady()
@@ -266,7 +266,7 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 		if s == nil {
 			b.mu.Unlock()
 			select {
-			case <-bell:
+			case <-changed:
 			case <-ctx.Done():
 			}
 			continue
@@ -321,7 +321,7 @@ func (b *inbox) takeReady() *slot {
 func (b *inbox) resume() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.ring()
+	b.signal()
 }
 
 // begin makes a session of the slot's first batch, nil if the partition is not
@@ -379,7 +379,7 @@ func (b *inbox) handBack(ctx context.Context, p *partition) {
 		}
 	}
 	b.ready = slices.DeleteFunc(b.ready, func(s *slot) bool { return s.partition == p })
-	b.ring() // sessions that wait for more must end
+	b.signal() // sessions that wait for more must end
 	b.mu.Unlock()
 	b.hub.instances.ForgetAll(func(id string) bool { return b.hub.partitionOf(id) == p }) // others may have them from now on
 	if len(deliveries) > 0 {
@@ -425,7 +425,7 @@ func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
 // incoming takes what came for a session. wanted means that the session must
 // end: the worker stops, the partition is being given up, or the instance has
 // messages for another execution.
-func (b *inbox) incoming(sess *session) (deliveries []*delivery, wanted bool, bell <-chan struct{}) {
+func (b *inbox) incoming(sess *session) (deliveries []*delivery, wanted bool, changed <-chan struct{}) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := sess.slot
@@ -433,5 +433,5 @@ func (b *inbox) incoming(sess *session) (deliveries []*delivery, wanted bool, be
 		return nil, true, nil
 	}
 	deliveries, s.incoming = s.incoming, nil
-	return deliveries, false, b.bell
+	return deliveries, false, b.changed
 }

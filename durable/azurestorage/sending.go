@@ -7,12 +7,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/uuid"
 )
 
 // A sender puts messages into the queues of the hub.
@@ -56,13 +55,13 @@ type sentMessage struct {
 	message     *provider.TaskMessage
 }
 
-// send gives a message its identity and puts it into a queue, by way of a blob
-// if it is large, visible to everybody. See [store.Queue.Put] for duplicates.
-func (s *sender) send(ctx context.Context, q *store.Queue, env *wire.Envelope, duplicates bool) (sentMessage, error) {
-	return s.post(ctx, &outgoing{queue: q, env: env, duplicates: duplicates})
+// send puts a message into a queue, visible to everybody. Several copies of it do no harm.
+func (s *sender) send(ctx context.Context, q *store.Queue, env *wire.Envelope) (sentMessage, error) {
+	return s.post(ctx, &outgoing{queue: q, env: env, duplicates: true})
 }
 
-// post gives a message its identity and puts it into its queue.
+// post gives a message its identity and puts it into its queue, by way of a blob if it is
+// large.
 func (s *sender) post(ctx context.Context, out *outgoing) (sentMessage, error) {
 	if err := s.prepare(ctx, out); err != nil {
 		return sentMessage{}, err
@@ -217,7 +216,7 @@ func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 			return nil
 		case m.claimed != nil:
 			err = m.claimed.remove(ctx)
-			gone = m.claimed.isDoubtful()
+			gone = m.claimed.isInDoubt()
 		default:
 			gone, err = m.queue.Remove(ctx, m.ID, m.Receipt)
 		}
@@ -319,20 +318,16 @@ func (s *sender) release(ctx context.Context, armed []armedMessage) {
 // over in memory: what is due later is better off in its queue.
 func (s *sender) claimable(delay time.Duration) bool { return delay <= s.hub.held.controlLock()/2 }
 
-// newClaim returns the delivery of a message that was put into a queue, hidden. It is renewed from now on.
+// newClaim returns the delivery of a message that was put into a queue, hidden. It is
+// renewed from now on.
 func (s *sender) newClaim(out *outgoing, m store.Message) *delivery {
-	lock, settled := s.hub.held.controlLock(), func() { s.hub.inbox.buffer.give(1) }
-	if out.partition == nil {
-		lock, settled = s.hub.held.workItemLock(), s.hub.activities.give
-	}
-	d := s.hub.held.newDelivery(out.queue, m, lock, settled)
+	d := s.hub.held.newDelivery(out.queue, m, s.lockOf(out.partition), func() { s.unclaim(out) })
 	d.env, d.claimed = out.asReceived, true
 	s.hub.held.add(d)
 	return d
 }
 
-// unclaim gives the room back that was reserved for a message which was not put
-// into its queue.
+// unclaim gives the room back that was reserved for a message.
 func (s *sender) unclaim(out *outgoing) {
 	if out.partition == nil {
 		s.hub.activities.give()

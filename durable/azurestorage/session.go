@@ -29,7 +29,7 @@ type session struct {
 	current  []*delivery    // handed out and neither committed nor abandoned
 	failed   bool           // what is loaded may not be what is stored
 	tracking *tracking.Plan // of the last checkpoint
-	doubtful bool           // some of what an entity took last may not be deleted
+	inDoubt  bool           // some of what an entity took last may not be deleted
 	released bool
 	late     *lateRow // or nil
 
@@ -90,7 +90,7 @@ func messagesOf(deliveries []*delivery) []provider.TaskMessage {
 }
 
 // Settled implements [provider.Settler].
-func (s *session) Settled() bool { return !s.doubtful }
+func (s *session) Settled() bool { return !s.inDoubt }
 
 // Abandon implements [provider.Session].
 func (s *session) Abandon(ctx context.Context, cause error) error {
@@ -107,7 +107,7 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 	timer := time.NewTimer(idle)
 	defer timer.Stop()
 	for {
-		deliveries, wanted, bell := s.inbox.incoming(s)
+		deliveries, wanted, changed := s.inbox.incoming(s)
 		if wanted {
 			return nil, nil
 		}
@@ -120,7 +120,7 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 			continue
 		}
 		select {
-		case <-bell:
+		case <-changed:
 		case <-timer.C:
 			return nil, nil
 		case <-ctx.Done():
@@ -181,7 +181,7 @@ func (s *session) removeTaken(ctx context.Context) {
 	// An entity remembers what it took until it is known to be gone.
 	if history.IsEntity(s.slot.id) || len(taken) > 1 || r == nil || !r.spawn(func() { removeAll(r.work, taken) }) {
 		removeAll(ctx, taken)
-		s.doubtful = slices.ContainsFunc(taken, (*delivery).isDoubtful)
+		s.inDoubt = slices.ContainsFunc(taken, (*delivery).isInDoubt)
 	}
 }
 
@@ -200,7 +200,7 @@ func (s *session) awaitRow() {
 
 // isDoubtful reports whether somebody else may have gone on with the instance:
 // the partition is not ours any more, or others may have received a message.
-func (s *session) isDoubtful() bool {
+func (s *session) isInDoubt() bool {
 	return !s.slot.partition.isListening() || anyLost(s.current)
 }
 

@@ -62,11 +62,13 @@ func (s *starter) startUnlessRefused(ctx context.Context, start provider.TaskMes
 // startOver starts an instance in the place of the one that has the row before, or
 // one whose ID is free if that is nil. If another has the ID, it returns its row.
 func (s *starter) startOver(ctx context.Context, start provider.TaskMessage, event *history.ExecutionStarted, before *wire.InstanceRow) (taken *wire.InstanceRow, err error) {
-	out, err := s.prepareStart(ctx, start)
-	if err != nil {
-		return nil, err
+	p := s.hub.partitionOf(start.Target.InstanceID)
+	out := &outgoing{
+		queue: p.queue, partition: p, duplicates: true,
+		env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}},
 	}
-	sent, err := s.hub.sender.enqueue(ctx, out)
+	s.hub.sender.reserve([]*outgoing{out}) // it is claimed if this process runs the partition
+	sent, err := s.hub.sender.post(ctx, out)
 	if err != nil {
 		return nil, err
 	}
@@ -89,18 +91,6 @@ func (s *starter) startOver(ctx context.Context, start provider.TaskMessage, eve
 	}
 	s.hub.sender.handOver(ctx, []sentMessage{sent}) // whoever receives it looks whether the row is there
 	return row, err
-}
-
-// prepareStart prepares a start message. It is claimed if this process runs the
-// partition.
-func (s *starter) prepareStart(ctx context.Context, start provider.TaskMessage) (*outgoing, error) {
-	p := s.hub.partitionOf(start.Target.InstanceID)
-	out := &outgoing{
-		queue: p.queue, partition: p, duplicates: true,
-		env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}},
-	}
-	s.hub.sender.reserve([]*outgoing{out})
-	return out, s.hub.sender.prepare(ctx, out)
 }
 
 // startRecorded makes a start by f, with a record of it beside.
@@ -149,7 +139,7 @@ func (s *starter) startAgain(ctx context.Context, pending history.OrchestrationI
 		ScheduledStart: state.ScheduledAt, Generation: row.Generation,
 	}}
 	p := h.partitionOf(state.Instance.InstanceID)
-	sent, err := h.sender.send(ctx, p.queue, &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}}, true)
+	sent, err := h.sender.send(ctx, p.queue, &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}})
 	if err == nil {
 		sent.partition = p
 		h.sender.wake(sent)
@@ -200,7 +190,7 @@ func (s *starter) jumpStart(ctx context.Context, row *jumpstart.Start) error {
 	}
 	h.log.Warn("JumpStart: a start has not arrived and is sent again", "instanceId", row.InstanceID, "executionId", row.ExecutionID, "recorded", row.RecordedAt)
 	if there != nil && there.State.Instance.ExecutionID == row.ExecutionID {
-		_, err = h.sender.send(ctx, h.partitionOf(row.InstanceID).queue, env, true)
+		_, err = h.sender.send(ctx, h.partitionOf(row.InstanceID).queue, env)
 	} else {
 		_, err = s.startOver(ctx, *env.Message, event, there) // if another has the ID, the next look finds out
 	}

@@ -106,7 +106,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		HistoryTable: store.NewTable(s.Tables, s.TableEndpoint, names.HistoryTable()),
 		RowTable:     store.NewTable(s.Tables, s.TableEndpoint, names.InstancesTable()),
 		Blobs:        h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, BeginWithin: h.held.controlLock() / 2,
-		Ended: func(id string) { h.endings.tell(id, nil) }, Log: h.log,
+		Ended: func(id string) { h.endings.announce(id, nil) }, Log: h.log,
 	})
 	h.inbox = newInbox(h)
 	h.tracking = newTracker(h)

@@ -99,7 +99,7 @@ func TestControlQueue_DoesNotStartWhatWasTerminatedBefore(t *testing.T) {
 		return err == nil && state.Status == history.Terminated && store.Value(state.Output) == "not needed"
 	})
 	due := startMessage("doomed", "e1", `1`)
-	if _, err := h.sender.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &due, Sender: &history.OrchestrationInstance{}}, true); err != nil {
+	if _, err := h.sender.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &due, Sender: &history.OrchestrationInstance{}}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the start is discarded when it is due", 60*time.Second, func() bool {
@@ -207,7 +207,7 @@ func TestSession_HoldsBackACompletionUntilTheHistoryHasItsTask(t *testing.T) {
 	// as if by way of another worker that does not have the session.
 	target := item.Instance
 	ahead := provider.TaskMessage{Target: target, Event: &history.TaskCompleted{Header: header(-1), TaskScheduledID: 1, Result: new(`"soon"`)}}
-	if _, err := h.sender.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &ahead, Sender: &target}, true); err != nil {
+	if _, err := h.sender.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &ahead, Sender: &target}); err != nil {
 		t.Fatal(err)
 	}
 	commitActivity(t, item, 0, `["a"]`)
@@ -328,7 +328,7 @@ func TestSession_DeliversOnceWhatIsSentTwice(t *testing.T) {
 	mustStart(t, h, "twice", "e1", `1`)
 	again := startMessage("twice", "e1", `1`)
 	again.Event.(*history.ExecutionStarted).Generation = new(0)
-	if _, err := h.sender.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &again, Sender: &history.OrchestrationInstance{}}, true); err != nil {
+	if _, err := h.sender.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &again, Sender: &history.OrchestrationInstance{}}); err != nil {
 		t.Fatal(err)
 	}
 	item := mustNext(t, h)

@@ -27,28 +27,28 @@ type activityQueue struct {
 	free    int        // of MaxConcurrentActivities; below 0 if some were claimed during a receive
 	items   []*delivery
 	backlog backlog
-	bell    chan struct{} // closed when waiting, free, items or closed changes
+	changed chan struct{} // closed when waiting, free, items or closed changes
 	closed  bool
 }
 
 func newActivityQueue(h *TaskHub) *activityQueue {
 	return &activityQueue{
-		hub: h, wake: store.NewNudge(), free: h.cfg.MaxConcurrentActivities, bell: make(chan struct{}),
+		hub: h, wake: store.NewNudge(), free: h.cfg.MaxConcurrentActivities, changed: make(chan struct{}),
 		backlog: backlog{adds: 1}, // what was sent before is yet to be seen
 	}
 }
 
-// ring tells all who wait for a change. q.mu is held.
-func (q *activityQueue) ring() {
-	close(q.bell)
-	q.bell = make(chan struct{})
+// signal wakes all that wait for a change. q.mu is held.
+func (q *activityQueue) signal() {
+	close(q.changed)
+	q.changed = make(chan struct{})
 }
 
 // next waits for an activity to run.
 func (q *activityQueue) next(ctx context.Context) (*delivery, error) {
 	q.mu.Lock()
 	q.waiting++
-	q.ring()
+	q.signal()
 	defer func() {
 		q.waiting--
 		q.mu.Unlock()
@@ -59,10 +59,10 @@ func (q *activityQueue) next(ctx context.Context) (*delivery, error) {
 			q.items = q.items[1:]
 			return d, nil
 		}
-		bell := q.bell
+		changed := q.changed
 		q.mu.Unlock()
 		select {
-		case <-bell:
+		case <-changed:
 			q.mu.Lock()
 		case <-ctx.Done():
 			q.mu.Lock()
@@ -81,7 +81,7 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 	for full := false; ; {
 		q.mu.Lock()
 		wanted, before = 0, q.backlog.before()
-		bell := q.bell
+		changed := q.changed
 		if q.waiting > len(q.items) {
 			wanted = max(min(q.free, store.MaxReceive), 0)
 		}
@@ -93,7 +93,7 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 		switch {
 		case wanted == 0:
 			select {
-			case <-bell:
+			case <-changed:
 			case <-ctx.Done():
 			}
 		case full:
@@ -131,7 +131,7 @@ func (q *activityQueue) fetch(ctx, work context.Context) {
 	q.closed = true
 	rest := q.items
 	q.items = nil
-	q.ring()
+	q.signal()
 	q.mu.Unlock()
 	handBackAll(work, rest)
 }
@@ -161,7 +161,7 @@ func (q *activityQueue) take(work context.Context, messages []store.Message) {
 		h.meter.Received(h.workItems.Name, ageOf(d))
 		q.mu.Lock()
 		q.items = append(q.items, d)
-		q.ring()
+		q.signal()
 		q.mu.Unlock()
 	}
 }
@@ -171,7 +171,7 @@ func (q *activityQueue) give() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.free++
-	q.ring()
+	q.signal()
 }
 
 // activityLock is a work item that was handed out.
@@ -239,7 +239,7 @@ func (q *activityQueue) admit(ctx context.Context, claimed []*delivery) {
 	closed := q.closed
 	if !closed {
 		q.items = append(q.items, claimed...)
-		q.ring()
+		q.signal()
 	}
 	q.mu.Unlock()
 	if closed {

@@ -27,7 +27,7 @@ func TestActivityQueue_LetsTheNextActivityHaveASlotThatWasFreed(t *testing.T) {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			q.waiting++
-			q.ring()
+			q.signal()
 		}, wanted: 2},
 		"one is freed before somebody comes to wait": {free: 0, then: func(q *activityQueue) {
 			q.give()
@@ -35,7 +35,7 @@ func TestActivityQueue_LetsTheNextActivityHaveASlotThatWasFreed(t *testing.T) {
 			q.mu.Lock()
 			defer q.mu.Unlock()
 			q.waiting++
-			q.ring()
+			q.signal()
 		}, wanted: 1, after: afterYou},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -95,11 +95,9 @@ func (s *leaseSet) blob(partition string) *blockblob.Client {
 
 // create makes the blobs of partitions that are not there yet.
 func (s *leaseSet) create(ctx context.Context, partitions []string) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, p := range partitions {
-		group.Go(func() error { return s.store.CreateBlob(ctx, s.folder+"/"+p, BlobLease{Partition: p}.text()) })
-	}
-	return group.Wait()
+	return store.Each(ctx, -1, partitions, func(ctx context.Context, _ int, p string) error {
+		return s.store.CreateBlob(ctx, s.folder+"/"+p, BlobLease{Partition: p}.text())
+	})
 }
 
 // list returns the leases in the order of their names. Those that are in held,
