@@ -8,10 +8,9 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/google/uuid"
 	"go.opentelemetry.io/otel/metric"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
 // The defaults of [Config], which are those of the Durable Functions extension

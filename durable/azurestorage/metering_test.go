@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"go.opentelemetry.io/otel/attribute"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 	"go.opentelemetry.io/otel/sdk/metric/metricdata"
-
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
 
 // recorded is what a metric has recorded: a number for each value of one of its

@@ -31,7 +31,7 @@ func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {
 		return err
 	}
 	if err := h.resources.ensureCreated(ctx); err != nil {
-		return fmt.Errorf("rewind instance %q: %w", id, err)
+		return err
 	}
 	for n := 1; ; n++ {
 		err := h.rewind(ctx, id, reason)

@@ -228,19 +228,16 @@ func (h *TaskHub) partitionOf(instanceID string) *partition {
 func (h *TaskHub) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
 	given, ok := start.Event.(*history.ExecutionStarted)
 	if !ok {
-		return fmt.Errorf("start instance: the event is %s", start.Event.Type())
+		return fmt.Errorf("the event is %s; want ExecutionStarted", start.Event.Type())
 	}
 	id := given.Instance.InstanceID
 	if id == "" {
-		return fmt.Errorf("start instance: it has no ID")
+		return errors.New("the instance has no ID")
 	}
 	if err := wire.CheckID(id); err != nil {
-		return fmt.Errorf("start instance: %w", err)
+		return err
 	}
-	if err := h.starts.start(ctx, start, *given, refuse); err != nil {
-		return fmt.Errorf("start instance %q: %w", id, err)
-	}
-	return nil
+	return h.starts.start(ctx, start, *given, refuse)
 }
 
 // Send implements [provider.Client]. If it is not known whether the message
@@ -278,13 +275,10 @@ func (h *TaskHub) History(ctx context.Context, id string) ([]history.Event, erro
 	}
 	err := h.resources.ensureCreated(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read history of %q: %w", id, err)
+		return nil, err
 	}
 	stored, err := h.instances.Histories.View(ctx, id)
-	if err != nil {
-		return nil, fmt.Errorf("read history of %q: %w", id, err)
-	}
-	return stored.Events, nil
+	return stored.Events, err
 }
 
 // Instance implements [provider.Client].
@@ -293,7 +287,7 @@ func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch)
 		return nil, err
 	}
 	if err := h.resources.ensureCreated(ctx); err != nil {
-		return nil, fmt.Errorf("read instance %q: %w", id, err)
+		return nil, err
 	}
 	return h.instances.Rows.State(ctx, id, fetch)
 }
@@ -418,17 +412,13 @@ var _ provider.Purger = (*TaskHub)(nil)
 // Messages that are still on their way to the instance are discarded when they
 // arrive, but those to an entity, which begins anew with them.
 func (h *TaskHub) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
-	err := wire.CheckID(id)
-	if err == nil {
-		err = h.resources.ensureCreated(ctx)
+	if err := wire.CheckID(id); err != nil {
+		return err
 	}
-	if err == nil {
-		err = h.instances.Purge(ctx, id, seen, h.starts.dropRecords)
+	if err := h.resources.ensureCreated(ctx); err != nil {
+		return err
 	}
-	if err != nil {
-		return fmt.Errorf("purge instance %q: %w", id, err)
-	}
-	return nil
+	return h.instances.Purge(ctx, id, seen, h.starts.dropRecords)
 }
 
 // errNoAppLease says that a hub has no app lease to get.

@@ -110,10 +110,7 @@ var _ provider.Tracker = (*TaskHub)(nil)
 func (h *TaskHub) Tracking(ctx context.Context, id string, q provider.TrackingQuery) (*provider.TrackingPage, error) {
 	page, err := h.tracking.queue.Records(ctx, id, q)
 	if store.IsNotFound(err) {
-		return nil, fmt.Errorf("task hub %s keeps no audit of its orchestrations: %w", h.cfg.TaskHub, provider.ErrNotSupported)
+		return nil, fmt.Errorf("task hub %s keeps no tracking records of its orchestrations: %w", h.cfg.TaskHub, provider.ErrNotSupported)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read what was recorded of instance %q: %w", id, err)
-	}
-	return page, nil
+	return page, err
 }

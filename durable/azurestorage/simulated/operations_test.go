@@ -10,10 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/google/go-cmp/cmp"
 )
 
 var rewriteTable = flag.Bool("rewrite", false, "write the table of storage operations into README.md")

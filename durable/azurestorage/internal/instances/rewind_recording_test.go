@@ -8,12 +8,11 @@ import (
 	"testing"
 	"time"
 
-	gocmp "github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	gocmp "github.com/google/go-cmp/cmp"
 )
 
 // recordedHistory returns what a scenario wrote of an instance's history, in

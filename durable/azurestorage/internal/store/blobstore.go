@@ -16,9 +16,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
-	"golang.org/x/sync/semaphore"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"golang.org/x/sync/semaphore"
 )
 
 // Container is one container of the hub. Text is compressed in it.

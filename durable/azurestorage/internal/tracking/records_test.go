@@ -9,10 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/google/go-cmp/cmp"
 )
 
 var trackedInstance = history.OrchestrationInstance{InstanceID: "order/1", ExecutionID: "8747b3a4"}

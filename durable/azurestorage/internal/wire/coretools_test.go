@@ -3,13 +3,12 @@ package wire
 import (
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/uuid"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
 )
 
 // The Functions Core Tools carry version 1.4 of DurableTask.AzureStorage, which

@@ -7,9 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestEntityJSON_AnnotatesWhatJSONCannotSay(t *testing.T) {

@@ -6,9 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/google/go-cmp/cmp"
 )
 
 func TestHistoryRows_CarryEveryEvent(t *testing.T) {

@@ -10,9 +10,8 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/google/uuid"
 )
 
 // LargeMessageThreshold is how many bytes the JSON of a message may have, before

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/uuid"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/google/uuid"
 )
 
 // DurableTask.AzureStorage/MessageManager.cs, GetNewLargeMessageBlobName.

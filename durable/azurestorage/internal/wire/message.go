@@ -8,11 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/google/uuid"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/uuid"
 )
 
 // An Envelope is what a queue message holds

@@ -6,11 +6,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/recordings"
+	"github.com/google/go-cmp/cmp"
 )
 
 // largeText is larger than a column may be.
