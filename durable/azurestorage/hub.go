@@ -42,10 +42,6 @@ type resources struct {
 	deleted  store.Nudge // the hub was there, and is not any more
 }
 
-func newResources(h *TaskHub) *resources {
-	return &resources{hub: h, creation: make(chan struct{}, 1), deleted: store.NewNudge()}
-}
-
 // ensureCreated makes the hub exist. It does so once in the life of h, and
 // again only after it failed, or after a request showed that the hub was deleted. One
 // caller does it while the others wait.

@@ -10,8 +10,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-var _ provider.Portable = (*TaskHub)(nil)
-
 // A HiddenError says that there are messages in the queues of a hub that nobody
 // can see at the moment, and that are not explained by the histories.
 type HiddenError struct {

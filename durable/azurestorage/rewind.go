@@ -11,8 +11,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-var _ provider.Rewinder = (*TaskHub)(nil)
-
 // maxRewindAttempts is how often a rewind is planned because somebody else
 // changed what the plan before was made from, or because it is not known how
 // far that got.

@@ -185,7 +185,7 @@ func (s *sender) reserve(out []*outgoing) {
 		switch {
 		case o.partition == nil:
 			activities = append(activities, o)
-		case s.claimable(visibilityDelay(o.env.Message, now)):
+		case visibilityDelay(o.env.Message, now) <= s.hub.held.controlLock()/2: // what is due later is better off in its queue
 			i := slices.Index(s.hub.partitions, o.partition)
 			byPartition[i] = append(byPartition[i], o)
 		}
@@ -313,10 +313,6 @@ func (s *sender) release(ctx context.Context, armed []armedMessage) {
 		s.wake(sentMessage{partition: a.partition})
 	}
 }
-
-// claimable reports whether a message that becomes due after delay may be handed
-// over in memory: what is due later is better off in its queue.
-func (s *sender) claimable(delay time.Duration) bool { return delay <= s.hub.held.controlLock()/2 }
 
 // newClaim returns the delivery of a message that was put into a queue, hidden. It is
 // renewed from now on.

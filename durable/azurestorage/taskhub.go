@@ -57,12 +57,17 @@ type TaskHub struct {
 }
 
 var (
-	_ provider.Provider     = (*TaskHub)(nil)
-	_ provider.LoadReporter = (*TaskHub)(nil)
-	_ provider.Checker      = (*TaskHub)(nil)
-	_ provider.Primary      = (*TaskHub)(nil)
-	_ provider.Awaiter      = (*TaskHub)(nil)
-	_ provider.Follower     = (*TaskHub)(nil)
+	_ provider.Provider          = (*TaskHub)(nil)
+	_ provider.LoadReporter      = (*TaskHub)(nil)
+	_ provider.Checker           = (*TaskHub)(nil)
+	_ provider.Primary           = (*TaskHub)(nil)
+	_ provider.Awaiter           = (*TaskHub)(nil)
+	_ provider.UndecodableKeeper = (*TaskHub)(nil)
+	_ provider.Tracker           = (*TaskHub)(nil)
+	_ provider.Rewinder          = (*TaskHub)(nil)
+	_ provider.Purger            = (*TaskHub)(nil)
+	_ provider.Portable          = (*TaskHub)(nil)
+	_ provider.Follower          = (*TaskHub)(nil)
 )
 
 // Open returns the task hub that c and cfg describe. It makes no request: the
@@ -97,7 +102,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		appLeases:       store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, names.AppLease()),
 	}
 	h.health.log = h.log
-	h.resources = newResources(h)
+	h.resources = &resources{hub: h, creation: make(chan struct{}, 1), deleted: store.NewNudge()}
 	h.held = newHeldMessages(h)
 	h.sender = &sender{hub: h, armedFor: armedForDefault}
 	h.undecodable = &undecodable{hub: h}
@@ -273,8 +278,7 @@ func (h *TaskHub) History(ctx context.Context, id string) ([]history.Event, erro
 	if wire.CheckID(id) != nil {
 		return nil, nil
 	}
-	err := h.resources.ensureCreated(ctx)
-	if err != nil {
+	if err := h.resources.ensureCreated(ctx); err != nil {
 		return nil, err
 	}
 	stored, err := h.instances.Histories.View(ctx, id)
@@ -396,8 +400,6 @@ func (h *TaskHub) NextOrchestration(ctx context.Context) (*provider.Orchestratio
 	}
 	return s.workItem(), nil
 }
-
-var _ provider.Purger = (*TaskHub)(nil)
 
 // Purge implements [provider.Purger]. What was seen is compared with the instance row,
 // which is read after the history: what began in between is not purged in the place of

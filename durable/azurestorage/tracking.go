@@ -103,8 +103,6 @@ func (t *tracker) again(ctx context.Context, instanceID string) error {
 	return t.send(ctx, instanceID, rows)
 }
 
-var _ provider.Tracker = (*TaskHub)(nil)
-
 // Tracking implements [provider.Tracker]. What was recorded can be read also
 // while nothing is recorded any more.
 func (h *TaskHub) Tracking(ctx context.Context, id string, q provider.TrackingQuery) (*provider.TrackingPage, error) {

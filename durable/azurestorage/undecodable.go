@@ -15,8 +15,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-var _ provider.UndecodableKeeper = (*TaskHub)(nil)
-
 // undecodable remembers the messages that this process has received and cannot
 // decode, so that the log has each once and health shows them.
 type undecodable struct {
