@@ -27,8 +27,7 @@ func (e *engineFunctions) Orchestrator(name, version string) (replay.Code, bool)
 	}
 	return func(x *replay.Execution, input *string) (*string, error) {
 		ctx := &Context{x: x, registry: r, function: f}
-		x.Attach(ctx)
-		x.Guard((*foreignCalls)(ctx))
+		x.SetGuard((*foreignCalls)(ctx))
 		x.LimitActions(r.worker.maxActions)
 		x.SetEntityReorderWindow(r.worker.entityWindow)
 		output, err := f.run(ctx, input)

@@ -254,7 +254,7 @@ func (r *Registry) Orchestrators() []string {
 }
 
 // contextOf returns the context of the orchestrator that f belongs to.
-func contextOf(f *replay.Future) *Context { return f.Execution().Attached().(*Context) }
+func contextOf(f *replay.Future) *Context { return (*Context)(f.Execution().Guard().(*foreignCalls)) }
 
 // baseLogger returns the worker's logger.
 func (r *Registry) baseLogger() *slog.Logger {

@@ -215,7 +215,7 @@ func (v *entities) newRequest(target entity.ID, m entity.Request) *request {
 	if n > 0 {
 		origin = entity.DeriveID(origin, strconv.Itoa(n))
 	}
-	v.x.guids.requests++
+	v.x.guids.requested = true
 	if v.x.guids.ours {
 		m.ID = origin
 	} else {

@@ -30,23 +30,23 @@ type Execution struct {
 	code     Code
 	group    coro.Group
 
-	started   *history.ExecutionStarted // nil before the orchestrator began
-	now       time.Time
-	replaying bool
-	status    *string
-	finished  int // futures completed so far: what orders them
-	attached  any
+	started     *history.ExecutionStarted // nil before the orchestrator began
+	now         time.Time
+	status      *string
+	finished    int // futures completed so far: what orders them
+	historySize historySize
 
-	suspended bool
-	held      []history.Event // what came while suspended
-
-	continuedAsNew bool      // ContinueAsNew was called
-	discardsEvents bool      // it leaves unread events behind
-	complete       *Complete // how it ended; nil while it has not
+	held     []history.Event // what came while suspended
+	complete *Complete       // how it ended; nil while it has not
 	// lateEvents came after the end, and pendingSuspend, too.
 	lateEvents     []*history.EventRaised
 	pendingSuspend *history.ExecutionSuspended
 	failure        *history.FailureDetails // what Fail was told
+
+	replaying      bool
+	suspended      bool
+	continuedAsNew bool // ContinueAsNew was called
+	discardsEvents bool // it leaves unread events behind
 	// deferredEnd says that the history has pendingSuspend: the generation was committed
 	// before it ran, and was to wait. How it would end does not count until it is resumed.
 	deferredEnd bool
@@ -57,11 +57,9 @@ type Execution struct {
 	actions
 	entities
 	events
-	historySize
 	guids
 	open
 	recorded
-	retries
 	timers
 	usage
 }
@@ -71,8 +69,8 @@ type Execution struct {
 // counts as it is.
 func New(instance history.OrchestrationInstance, code Code) *Execution {
 	x := &Execution{instance: instance, code: code, diverged: code == nil}
-	x.actions.x, x.entities.x, x.events.x, x.historySize.x, x.guids.x = x, x, x, x, x
-	x.open.x, x.recorded.x, x.retries.x, x.timers.x, x.usage.x = x, x, x, x, x
+	x.actions.x, x.entities.x, x.events.x, x.guids.x = x, x, x, x
+	x.open.x, x.recorded.x, x.timers.x, x.usage.x = x, x, x, x
 	return x
 }
 
@@ -167,12 +165,6 @@ func (x *Execution) version() string {
 	return x.started.Version
 }
 
-// Attach keeps v with the execution, for the code that runs in it.
-func (x *Execution) Attach(v any) { x.attached = v }
-
-// Attached returns what Attach was last given, nil if nothing.
-func (x *Execution) Attached() any { return x.attached }
-
 // Now returns the orchestrator's current time, that of the episode.
 func (x *Execution) Now() time.Time { return x.now }
 
@@ -182,6 +174,19 @@ func (x *Execution) IsReplaying() bool { return x.replaying }
 // IsUnwinding reports whether the orchestrator has ended or is being taken out
 // of memory, so that only its deferred calls run.
 func (x *Execution) IsUnwinding() bool { return x.group.Closing() }
+
+// HistoryLength returns how many events the history has, with those of the
+// present episode that the orchestrator has seen or caused. It is the same in
+// every replay.
+func (x *Execution) HistoryLength() int {
+	return x.historySize.arrived + 2*x.historySize.episodes - 1 + x.actions.next
+}
+
+// HistorySize returns roughly how many bytes the history has: the texts that
+// arrived, and 128 bytes for each event. It is the same in every replay.
+func (x *Execution) HistorySize() int {
+	return x.historySize.size + eventSize*x.HistoryLength()
+}
 
 // SetCustomStatus sets the instance's custom status to JSON text.
 func (x *Execution) SetCustomStatus(status *string) {

@@ -22,10 +22,10 @@ var guidSpace = [...]byte{0x9e, 0x95, 0x29, 0x58, 0x5e, 0x33, 0x4d, 0xaf, 0x82, 
 
 // guids are the GUIDs of an execution.
 type guids struct {
-	x        *Execution
-	made     int
-	returned int // by NewGUID
-	requests int
+	x         *Execution
+	made      int
+	returned  int  // by NewGUID
+	requested bool // an entity was sent something
 	// ours says that the execution was begun by a program that made the IDs of
 	// requests in its own way, and counted nothing but what NewGUID returned.
 	ours bool
@@ -91,5 +91,5 @@ func (g *guids) guid(n int) GUID {
 // often it is tried again.
 func (g *guids) CountChild() {
 	g.made++
-	g.childFirst = g.childFirst || g.requests == 0
+	g.childFirst = g.childFirst || !g.requested
 }

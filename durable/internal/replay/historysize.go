@@ -6,7 +6,6 @@ import "github.com/durablefunctions-go/durablefunctions/durable/history"
 // same for an execution in memory and for one that replays: events that
 // arrived, and not those that record decisions, which are counted as actions.
 type historySize struct {
-	x        *Execution
 	episodes int
 	arrived  int
 	size     int // of what arrived
@@ -51,17 +50,4 @@ func length(s *string) int {
 		return 0
 	}
 	return len(*s)
-}
-
-// HistoryLength returns how many events the history has, with those of the
-// present episode that the orchestrator has seen or caused. It is the same in
-// every replay.
-func (v *historySize) HistoryLength() int {
-	return v.arrived + 2*v.episodes - 1 + v.x.actions.next
-}
-
-// HistorySize returns roughly how many bytes the history has: the texts that
-// arrived, and 128 bytes for each event. It is the same in every replay.
-func (v *historySize) HistorySize() int {
-	return v.size + eventSize*v.HistoryLength()
 }

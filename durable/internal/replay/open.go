@@ -6,9 +6,10 @@ import "github.com/durablefunctions-go/durablefunctions/durable/history"
 // action's number.
 type open struct {
 	x     *Execution
-	base  int       // the number of slots[0]
-	slots []*Future // nil where there is none
-	head  int       // the first slot that is not nil
+	base  int               // the number of slots[0]
+	slots []*Future         // nil where there is none
+	head  int               // the first slot that is not nil
+	again map[*Future]Again // of what is tried again when it fails
 }
 
 // add keeps f as the future with the given number, which is above all others'.
@@ -58,7 +59,7 @@ func (o *open) track(f *Future, id int, k kind, name string) {
 // (DurableTask.Core/TaskOrchestrationContext.cs, HandleTaskCompletedEvent).
 func (o *open) settle(id int, k kind, e history.Event) {
 	f := o.remove(id, k)
-	if f == nil || len(o.x.retries.again) > 0 && o.x.retry(f, e) {
+	if f == nil || len(o.again) > 0 && o.retry(f, e) {
 		return
 	}
 	f.complete(e)
@@ -77,4 +78,49 @@ func (o *open) Open() []*Future {
 		}
 	}
 	return all
+}
+
+// An Again decides what becomes of something that failed. It may begin it anew,
+// and blocks through the execution only. What it returns is the future that
+// counts in the end: the first one, or another that is complete.
+type Again func(first *Future) (last *Future)
+
+// isFailure reports whether e says that something failed.
+func isFailure(e history.Event) bool {
+	switch e.(type) {
+	case *history.TaskFailed, *history.SubOrchestrationInstanceFailed:
+		return true
+	}
+	return false
+}
+
+// Retry has again run, as a coroutine, before anybody is told that f failed. It
+// costs nothing unless f fails.
+//
+// In DurableTask, what is to be tried again is tried by the coroutine that
+// called it (DurableTask.Core/RetryInterceptor.cs, Invoke). The actions come in
+// the same order: the first attempt is decided on when it is called for, and
+// all others while nothing else runs.
+func (o *open) Retry(f *Future, again Again) {
+	if o.again == nil {
+		o.again = make(map[*Future]Again)
+	}
+	o.again[f] = again
+}
+
+// retry begins to try f again if e failed it and it is to be, and reports
+// whether it did.
+func (o *open) retry(f *Future, e history.Event) bool {
+	again := o.again[f]
+	delete(o.again, f)
+	if again == nil || !isFailure(e) {
+		return false
+	}
+	f.event = e
+	o.x.group.Go(func() {
+		last := again(f)
+		f.id = last.id
+		f.complete(last.event)
+	})
+	return true
 }

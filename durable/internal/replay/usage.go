@@ -32,8 +32,11 @@ type usage struct {
 	limit int   // the most actions there may be; 0 for no limit
 }
 
-// Guard sets the guard. It is for the code to call before it decides anything.
-func (u *usage) Guard(g Guard) { u.guard = g }
+// SetGuard sets the guard. It is for the code to call before it decides anything.
+func (u *usage) SetGuard(g Guard) { u.guard = g }
+
+// Guard returns the guard, nil if there is none.
+func (u *usage) Guard() Guard { return u.guard }
 
 // LimitActions makes the action after the n-th fail the execution. It is for
 // the code to call before it decides anything.
