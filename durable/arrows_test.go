@@ -194,18 +194,54 @@ func TestREADME_NamesEveryPackage(t *testing.T) {
 	}
 }
 
-// The top level holds what the product was given, and what tools look for by
-// name.
-func TestLayout_TheTopLevelHoldsNothingElse(t *testing.T) {
+// A Go file that a README names is there.
+func TestREADMEs_NameFilesThatExist(t *testing.T) {
+	var files, documents []string
+	for _, name := range tracked(t) {
+		switch filepath.Ext(name) {
+		case ".go":
+			files = append(files, "/"+name)
+		case ".md":
+			documents = append(documents, name)
+		}
+	}
+	named := regexp.MustCompile("`([\\w./-]+\\.go)(?::\\d+)?`")
+	found := 0
+	for _, document := range documents {
+		text, err := os.ReadFile(filepath.Join("..", document))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range named.FindAllStringSubmatch(string(text), -1) {
+			found++
+			if !slices.ContainsFunc(files, func(file string) bool { return strings.HasSuffix(file, "/"+m[1]) }) {
+				t.Errorf("%s names %s, which is not there", document, m[1])
+			}
+		}
+	}
+	if found < 20 {
+		t.Errorf("%d files are named, want 20 or more", found)
+	}
+}
+
+// tracked returns the names of the module's files, by the module's root.
+func tracked(t *testing.T) []string {
+	t.Helper()
 	out, err := exec.Command("git", "-C", "..", "ls-files").Output()
 	if err != nil {
 		t.Skipf("no checkout: %v", err) // an unpacked module is not laid out anew
 	}
+	return strings.Fields(string(out))
+}
+
+// The top level holds what the product was given, and what tools look for by
+// name.
+func TestLayout_TheTopLevelHoldsNothingElse(t *testing.T) {
 	given := []string{
 		"go.mod", "go.sum", "handler", "durable", "functions", "host.json", "local.settings.json", "scripts", "README.md", "LICENSE", "CHANGELOG.md",
 	}
-	for name := range strings.Lines(string(out)) {
-		top, _, _ := strings.Cut(strings.TrimSpace(name), "/")
+	for _, name := range tracked(t) {
+		top, _, _ := strings.Cut(name, "/")
 		if !strings.HasPrefix(top, ".") && !slices.Contains(given, top) {
 			t.Errorf("%s is at the top level: put it below durable, handler, functions or scripts", top)
 		}
