@@ -19,8 +19,8 @@ type HistoryRow struct {
 	Size        int    // of the row as it was read, roughly in bytes
 
 	EventType history.EventType // of no meaning in the sentinel
-	scanned   history.Event     // what a rowScanner read
-	Columns   *historyColumns   // nil if a rowScanner read the row
+	scanned   history.Event     // what a [RowScanner] read
+	Columns   *historyColumns   // nil if a [RowScanner] read the row
 }
 
 // A ColumnBlob says that the value of a column is in a blob.
@@ -76,7 +76,7 @@ func DecodeHistoryRow(raw []byte) (*HistoryRow, error) {
 	return s.Row(raw)
 }
 
-// Row is decodeHistoryRow for one of many rows.
+// Row is [DecodeHistoryRow] for one of many rows.
 func (s *RowScanner) Row(raw []byte) (*HistoryRow, error) {
 	if row, ok := s.Decode(raw); ok {
 		return row, nil
@@ -163,7 +163,7 @@ func (r *HistoryRow) Resolve(column, text string) {
 }
 
 // blobName returns the column that names the blob of another column, which is
-// one of largeTextColumns.
+// one of [LargeTextColumns].
 func (c *historyColumns) blobName(column string) *string {
 	switch column {
 	case "Name":

@@ -9,7 +9,7 @@ import (
 
 // A RowScanner reads the rows that make up nearly all of a history, in the form
 // in which the table service writes them: one flat object without white space.
-// What it does not read, for whatever reason, decodeColumns does, which decides
+// What it does not read, for whatever reason, [DecodeColumns] does, which decides
 // what is an error. Both say the same of what the scanner reads.
 //
 // It remembers texts that come again in the next row, so that they are not
@@ -23,10 +23,10 @@ type RowScanner struct {
 	found       scannedRow // in the row that is being read
 }
 
-// rowsAtOnce is how many rows a rowScanner makes room for at a time.
+// rowsAtOnce is how many rows a [RowScanner] makes room for at a time.
 const rowsAtOnce = 32
 
-// A scanColumn is a column that a rowScanner looks at.
+// A scanColumn is a column that a [RowScanner] looks at.
 type scanColumn uint
 
 const (
@@ -112,7 +112,7 @@ type scannedRow struct {
 
 func (r *scannedRow) has(c scanColumn) bool { return r.seen&(1<<c) != 0 }
 
-// Decode reads a row; ok is false if it must be read by decodeColumns.
+// Decode reads a row; ok is false if it must be read by [DecodeColumns].
 func (s *RowScanner) Decode(raw []byte) (row *HistoryRow, ok bool) {
 	r := &s.found
 	r.seen, r.escaped, r.header, r.task, r.timer = 0, 0, history.Header{}, 0, 0

@@ -196,7 +196,7 @@ func EncodeRewound(instanceID string, now time.Time) Row {
 // An InstanceRow is a row of the instances table as it was read.
 type InstanceRow struct {
 	// State has the columns. Its Input and Output are as stored: values, or
-	// references that blobNameFromURL knows.
+	// references that [BlobNameFromURL] knows.
 	State provider.InstanceState
 	// Generation is nil if the row has none.
 	Generation *int
@@ -216,7 +216,7 @@ func (r *InstanceRow) StateOrNil() *provider.InstanceState {
 	return &r.State
 }
 
-// Began makes the row say what encodeInstanceCheckpoint writes of a start.
+// Began makes the row say what [EncodeInstanceCheckpoint] writes of a start.
 func (r *InstanceRow) Began(start *history.ExecutionStarted, isNew bool) {
 	s := &r.State
 	s.Name, s.Version, s.Tags, s.CreatedAt = start.Name, start.Version, start.Tags, start.Timestamp
