@@ -71,6 +71,7 @@ type UnreadableInstance struct {
 	Cause      error
 }
 
+// rows returns q for the provider, whose types are its own so that an app need not know them.
 func (q Query) rows() provider.Query {
 	return provider.Query{
 		CreatedFrom: q.CreatedFrom, CreatedTo: q.CreatedTo, Statuses: q.Statuses, IDPrefix: q.IDPrefix, Name: q.Name,
