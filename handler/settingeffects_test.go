@@ -96,6 +96,7 @@ func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 		for value, want := range e.values {
 			t.Run(e.variable+"="+value, func(t *testing.T) {
 				t.Parallel()
+				e := e // of its own: others turn it to other values meanwhile
 				fields := reflect.ValueOf(&e.process).Elem()
 				for i := range fields.NumField() {
 					if fields.Type().Field(i).Tag.Get("envconfig") == e.variable {
