@@ -5,6 +5,7 @@ import (
 	"go/ast"
 	"go/token"
 	"go/types"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -37,10 +38,8 @@ type checker struct {
 	path      string
 	module    string
 	ignores   *ignores
-	mutable   map[*types.Var]bool
-	mutators  map[*types.Func]bool
-	written   map[*ast.Ident]bool // names of package-level variables where they are changed
-	functions []*function         // in the order of their source
+	mutations *mutations
+	functions []*function // in the order of their source
 	byObject  map[types.Object]*function
 	imported  map[types.Object]*summary
 }
@@ -60,8 +59,7 @@ func run(pass *analysis.Pass) (any, error) {
 	if pass.Module != nil {
 		c.module = pass.Module.Path
 	}
-	c.findMutators()
-	c.mutable = c.mutableVariables()
+	c.mutations = findMutations(c)
 	c.collect()
 	c.resolve()
 	c.report()
@@ -158,10 +156,30 @@ func qualified(obj types.Object) string {
 	return obj.Pkg().Name() + "." + name
 }
 
-// resolve finds out what functions do through others. Each fact spreads from
-// callee to caller in rounds, so that the shortest way is the one that is
-// told.
+// resolve finds out what functions do through others.
 func (c *checker) resolve() {
+	c.resolveDurable()
+	c.resolveOrder()
+	for _, f := range c.functions {
+		slices.SortStableFunc(f.uses, func(a, b use) int { return cmp.Compare(a.pos, b.pos) })
+		f.reaches = map[rule]finding{}
+		for _, u := range f.uses {
+			if _, ok := f.reaches[u.finding.Rule]; !ok {
+				f.reaches[u.finding.Rule] = u.finding
+			}
+		}
+	}
+	c.spread(func(f *function) func() {
+		found := c.reachedNewly(f)
+		if len(found) == 0 {
+			return nil
+		}
+		return func() { maps.Copy(f.reaches, found) }
+	})
+}
+
+// resolveDurable finds the functions that make durable calls, and where they may not.
+func (c *checker) resolveDurable() {
 	c.spread(func(f *function) func() {
 		if f.durable != nil {
 			return nil
@@ -179,6 +197,13 @@ func (c *checker) resolve() {
 				c.durableAt(f, call.pos, call.deferred, call.loops, d)
 			}
 		}
+	}
+}
+
+// resolveOrder finds the functions whose results are in the order of a map, and
+// those that show such an order.
+func (c *checker) resolveOrder() {
+	for _, f := range c.functions {
 		for _, loop := range f.loops {
 			c.orderLeak(f, loop)
 		}
@@ -193,46 +218,35 @@ func (c *checker) resolve() {
 	})
 	for _, f := range c.functions {
 		for _, call := range f.calls {
-			if call.order == kept || call.order == returned && f.root().orchestrator {
-				if c.isUnordered(call.callee) {
-					c.use(f, call.pos, mapOrder.about("what "+chain([]step{c.stepOf(call.callee)}, c.path)+" returns"))
-				}
-			}
-		}
-		slices.SortStableFunc(f.uses, func(a, b use) int { return cmp.Compare(a.pos, b.pos) })
-		f.reaches = map[rule]finding{}
-		for _, u := range f.uses {
-			if _, ok := f.reaches[u.finding.Rule]; !ok {
-				f.reaches[u.finding.Rule] = u.finding
+			seen := call.order == kept || call.order == returned && f.root().orchestrator
+			if seen && c.isUnordered(call.callee) {
+				c.use(f, call.pos, mapOrder.about("what "+chain([]step{c.stepOf(call.callee)}, c.path)+" returns"))
 			}
 		}
 	}
-	c.spread(func(f *function) func() {
-		found := map[rule]finding{}
-		for _, call := range f.calls {
-			if call.ignored {
-				continue
-			}
-			for _, r := range c.reachedThrough(f, call.callee) {
-				_, known := f.reaches[r.Rule]
-				if _, ok := found[r.Rule]; !ok && !known {
-					found[r.Rule] = r
-				}
-			}
+}
+
+// reachedNewly returns what f reaches through those it calls and is not known to
+// reach yet, the first finding of each rule.
+func (c *checker) reachedNewly(f *function) map[rule]finding {
+	found := map[rule]finding{}
+	for _, call := range f.calls {
+		if call.ignored {
+			continue
 		}
-		if len(found) == 0 {
-			return nil
-		}
-		return func() {
-			for r, finding := range found {
-				f.reaches[r] = finding
+		for _, r := range c.reachedThrough(f, call.callee) {
+			_, known := f.reaches[r.Rule]
+			if _, ok := found[r.Rule]; !ok && !known {
+				found[r.Rule] = r
 			}
 		}
-	})
+	}
+	return found
 }
 
 // spread asks for every function what it learns from those it calls, and lets
-// all of them learn it at once, until none learns anything more.
+// all of them learn it at once, until none learns anything more. It goes by rounds,
+// so that what is reported is the shortest way.
 func (c *checker) spread(learn func(*function) func()) {
 	for {
 		var news []func()
@@ -400,12 +414,12 @@ func (c *checker) export() {
 			}
 		}
 	}
-	for fn := range c.mutators {
+	for fn := range c.mutations.methods {
 		if fn.Exported() {
 			of(fn).Mutates = true
 		}
 	}
-	for v := range c.mutable {
+	for v := range c.mutations.variables {
 		if v.Pkg() == c.Pkg && v.Exported() {
 			of(v).Mutable = true
 		}
@@ -421,29 +435,10 @@ func (c *checker) orderLeak(f *function, loop *mapLoop) {
 	if loop.reported {
 		return
 	}
-	l := &leakCheck{checker: c, f: f, loop: loop.stmt, changing: map[types.Object]bool{}}
-	for _, e := range []ast.Expr{loop.stmt.Key, loop.stmt.Value} {
-		if id, ok := e.(*ast.Ident); ok && !isBlank(id) {
-			l.changing[c.TypesInfo.ObjectOf(id)] = true
-		}
-	}
-	if id, ok := loop.stmt.Key.(*ast.Ident); ok && !isBlank(id) && !isSequenceOfValues(c.TypesInfo, loop.stmt.X) {
-		l.key = c.TypesInfo.ObjectOf(id)
-	}
-	ast.Inspect(loop.stmt.Body, l.learn)
-	ast.Inspect(loop.stmt.Body, l.visit)
-	if l.leak == "" && l.counts && l.breaks {
-		l.leak = "stops early at one or another key"
-	}
-	if l.leak == "" && l.slice != nil {
-		if !f.root().orchestrator && f.outer == nil && c.isReturned(f, l.slice) {
-			f.unordered = true
-			return
-		}
-		l.leak = "appends to " + l.slice.Name() + ", which is not sorted afterwards,"
-	}
-	if l.leak != "" {
-		adv := advice{ruleMapOrder, l.leak + " in another order on each replay", durableOrder.instead}
+	leak, unordered := newLeakCheck(c, f, loop.stmt).find()
+	f.unordered = f.unordered || unordered
+	if leak != "" {
+		adv := advice{ruleMapOrder, leak + " in another order on each replay", durableOrder.instead}
 		c.use(f, loop.stmt.Pos(), adv.about("ranging over "+loop.name))
 	}
 }
@@ -461,130 +456,6 @@ func (c *checker) durableAt(f *function, pos token.Pos, deferred bool, loops []*
 	}
 }
 
-// findMutators finds the methods of the package at hand that change what they
-// are called on: those that assign a part of their receiver, or call such a
-// method on a part of it.
-func (c *checker) findMutators() {
-	c.mutators = map[*types.Func]bool{}
-	type method struct {
-		fn       *types.Func
-		receiver types.Object
-		body     *ast.BlockStmt
-	}
-	var methods []method
-	for _, file := range c.Files {
-		for _, decl := range file.Decls {
-			d, ok := decl.(*ast.FuncDecl)
-			if !ok || d.Recv == nil || d.Body == nil || len(d.Recv.List[0].Names) == 0 {
-				continue
-			}
-			fn, _ := c.TypesInfo.Defs[d.Name].(*types.Func)
-			receiver := c.TypesInfo.Defs[d.Recv.List[0].Names[0]]
-			if fn != nil && receiver != nil {
-				methods = append(methods, method{fn, receiver, d.Body})
-			}
-		}
-	}
-	for again := true; again; {
-		again = false
-		for _, m := range methods {
-			if c.mutators[m.fn] {
-				continue
-			}
-			c.changes(m.body, false, func(e ast.Expr, how change, _ bool) {
-				if rootVariable(c.TypesInfo, e) == m.receiver && changesReceiver(c.TypesInfo, m.receiver, e, how) {
-					c.mutators[m.fn], again = true, true
-				}
-			})
-		}
-	}
-}
-
-// mutates reports whether fn changes what it is called on. Of other modules'
-// types that is their own affair.
-func (c *checker) mutates(fn *types.Func) bool {
-	if fn.Signature().Recv() == nil {
-		return false
-	}
-	if fn.Pkg() == c.Pkg {
-		return c.mutators[fn]
-	}
-	if standardMutators[packagePath(fn.Pkg())+"."+receiver(fn)] {
-		return true
-	}
-	s := c.summaryOf(fn)
-	return s != nil && s.Mutates && s.Module == c.module
-}
-
-// sortedAfter reports whether f sorts v, or the parts of v one after the
-// other, behind pos.
-func (c *checker) sortedAfter(f *function, v types.Object, pos token.Pos) bool {
-	of := map[types.Object]bool{v: true}
-	found := false
-	ast.Inspect(f.root().body, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.RangeStmt:
-			if mentionsAny(c.TypesInfo, n.X, of) {
-				for _, e := range []ast.Expr{n.Key, n.Value} {
-					if id, ok := e.(*ast.Ident); ok {
-						if obj := c.TypesInfo.ObjectOf(id); obj != nil {
-							of[obj] = true
-						}
-					}
-				}
-			}
-		case *ast.CallExpr:
-			if n.Pos() < pos {
-				return true
-			}
-			fn := calleeOf(c.TypesInfo, n)
-			if fn == nil || !sorts(fn) {
-				return true
-			}
-			if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && mentionsAny(c.TypesInfo, sel.X, of) {
-				found = true
-			}
-			for _, arg := range n.Args {
-				found = found || mentionsAny(c.TypesInfo, arg, of)
-			}
-		}
-		return !found
-	})
-	return found
-}
-
-// isReturned reports whether f returns v.
-func (c *checker) isReturned(f *function, v types.Object) bool {
-	var t *ast.FuncType
-	found := false
-	ast.Inspect(f.body, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.FuncDecl:
-			t = n.Type
-		case *ast.FuncLit:
-			if n != f.body {
-				return false
-			}
-			t = n.Type
-		case *ast.ReturnStmt:
-			for _, e := range n.Results {
-				id, ok := ast.Unparen(e).(*ast.Ident)
-				found = found || ok && c.TypesInfo.Uses[id] == v
-			}
-		}
-		return true
-	})
-	if t == nil || t.Results == nil {
-		return found
-	}
-	for _, field := range t.Results.List {
-		for _, name := range field.Names {
-			found = found || c.TypesInfo.Defs[name] == v
-		}
-	}
-	return found
-}
-
 // durableInLoop reports a durable call within a range over a map.
 func (c *checker) durableInLoop(f *function, loop *mapLoop, d *durableUse) {
 	if loop.reported {
@@ -594,90 +465,6 @@ func (c *checker) durableInLoop(f *function, loop *mapLoop, d *durableUse) {
 	adv := *durableOrder
 	adv.because = "makes durable calls (" + d.text(c.path) + ") in another order on each replay"
 	c.use(f, loop.stmt.Pos(), adv.about("ranging over "+loop.name))
-}
-
-// mutableVariables returns the package-level variables that the package at
-// hand changes, and notes where: those that are assigned, in whole or in part,
-// whose address is taken, or on which a method is called that changes them,
-// anywhere but in their declaration and in init functions. Tests that replace a
-// variable of the package do not count, and neither do lines with a comment
-// that allows it.
-func (c *checker) mutableVariables() map[*types.Var]bool {
-	c.written = map[*ast.Ident]bool{}
-	mutable := map[*types.Var]bool{}
-	for _, file := range c.Files {
-		test := c.isTest(file.Pos())
-		note := func(e ast.Expr, how change, atInit bool) {
-			id := root(c.TypesInfo, e)
-			if id == nil {
-				return
-			}
-			v, ok := c.TypesInfo.Uses[id].(*types.Var)
-			if !ok || !isPackageLevel(v) {
-				return
-			}
-			c.written[id] = true
-			if !atInit && !c.ignores.at(e.Pos()) && (!test || c.isTest(v.Pos())) {
-				mutable[v] = true
-			}
-		}
-		for _, decl := range file.Decls {
-			fn, ok := decl.(*ast.FuncDecl)
-			c.changes(decl, !ok || fn.Recv == nil && fn.Name.Name == "init", note)
-		}
-	}
-	return mutable
-}
-
-// changes calls note for everything that n changes, or may. What a function
-// literal does is not done while the package is initialised.
-func (c *checker) changes(n ast.Node, atInit bool, note func(e ast.Expr, how change, atInit bool)) {
-	ast.Inspect(n, func(n ast.Node) bool {
-		switch n := n.(type) {
-		case *ast.FuncLit:
-			if atInit {
-				c.changes(n.Body, false, note)
-				return false
-			}
-		case *ast.AssignStmt:
-			if n.Tok != token.DEFINE {
-				for _, e := range n.Lhs {
-					note(e, assigned, atInit)
-				}
-			}
-		case *ast.IncDecStmt:
-			note(n.X, assigned, atInit)
-		case *ast.RangeStmt:
-			if n.Tok == token.ASSIGN {
-				for _, e := range []ast.Expr{n.Key, n.Value} {
-					if e != nil {
-						note(e, assigned, atInit)
-					}
-				}
-			}
-		case *ast.UnaryExpr:
-			if n.Op == token.AND {
-				note(n.X, addressed, atInit)
-			}
-		case *ast.CallExpr:
-			c.callChanges(n, func(e ast.Expr, how change) { note(e, how, atInit) })
-		}
-		return true
-	})
-}
-
-// callChanges calls note for what a call changes.
-func (c *checker) callChanges(n *ast.CallExpr, note func(e ast.Expr, how change)) {
-	switch fn := calleeOf(c.TypesInfo, n).(type) {
-	case *types.Builtin:
-		if fn.Name() == "delete" || fn.Name() == "clear" {
-			note(n.Args[0], assignedPart)
-		}
-	case *types.Func:
-		if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && c.mutates(fn) {
-			note(sel.X, called)
-		}
-	}
 }
 
 // variables collects what it means to mention the package-level variables that

@@ -9,37 +9,27 @@ import (
 // namedLiterals returns the local variables of n that never hold anything but
 // one function literal.
 func namedLiterals(info *types.Info, n ast.Node) map[types.Object]*ast.FuncLit {
-	values := map[types.Object][]ast.Expr{}
+	values := map[types.Object][]ast.Expr{} // nil is something unknown
 	declared := map[types.Object]bool{}
-	note := func(e, value ast.Expr) {
-		id, ok := e.(*ast.Ident)
-		if !ok {
-			return
-		}
-		if obj := info.Defs[id]; obj != nil {
-			declared[obj] = true
-		}
-		if obj := info.ObjectOf(id); obj != nil && value != noValue {
-			values[obj] = append(values[obj], value)
+	note := func(e ast.Expr, value ...ast.Expr) {
+		if id, ok := e.(*ast.Ident); ok {
+			declared[info.Defs[id]] = true
+			values[info.ObjectOf(id)] = append(values[info.ObjectOf(id)], value...)
 		}
 	}
 	ast.Inspect(n, func(n ast.Node) bool {
 		switch n := n.(type) {
 		case *ast.AssignStmt:
 			for i, lhs := range n.Lhs {
-				var value ast.Expr
 				if len(n.Lhs) == len(n.Rhs) {
-					value = n.Rhs[i]
+					note(lhs, n.Rhs[i])
+				} else {
+					note(lhs, nil)
 				}
-				note(lhs, value)
 			}
 		case *ast.ValueSpec:
 			for i, name := range n.Names {
-				value := noValue
-				if i < len(n.Values) {
-					value = n.Values[i]
-				}
-				note(name, value)
+				note(name, n.Values[min(i, len(n.Values)):min(i+1, len(n.Values))]...)
 			}
 		case *ast.UnaryExpr:
 			if n.Op == token.AND {
@@ -50,7 +40,7 @@ func namedLiterals(info *types.Info, n ast.Node) map[types.Object]*ast.FuncLit {
 	})
 	named := map[types.Object]*ast.FuncLit{}
 	for obj, vs := range values {
-		if len(vs) != 1 || vs[0] == nil || !declared[obj] {
+		if obj == nil || !declared[obj] || len(vs) != 1 || vs[0] == nil {
 			continue
 		}
 		if lit, ok := ast.Unparen(vs[0]).(*ast.FuncLit); ok {
@@ -59,6 +49,3 @@ func namedLiterals(info *types.Info, n ast.Node) map[types.Object]*ast.FuncLit {
 	}
 	return named
 }
-
-// noValue stands for that of a variable that is only declared.
-var noValue ast.Expr = &ast.BadExpr{}

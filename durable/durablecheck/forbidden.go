@@ -1,6 +1,7 @@
 package durablecheck
 
 import (
+	"go/ast"
 	"go/types"
 	"path"
 	"strings"
@@ -162,4 +163,29 @@ func listedName(obj types.Object) string {
 		}
 	}
 	return obj.Name()
+}
+
+// isListed reports whether e names something that the list reports.
+func isListed(info *types.Info, e ast.Expr) bool {
+	var id *ast.Ident
+	switch e := ast.Unparen(e).(type) {
+	case *ast.Ident:
+		id = e
+	case *ast.SelectorExpr:
+		id = e.Sel
+	default:
+		return false
+	}
+	obj := info.Uses[id]
+	if obj == nil || obj.Pkg() == nil {
+		return false
+	}
+	adv, _ := lookup(origin(obj))
+	return adv != nil
+}
+
+// isListedCall reports whether e is a call that the list reports.
+func isListedCall(info *types.Info, e ast.Expr) bool {
+	call, ok := ast.Unparen(e).(*ast.CallExpr)
+	return ok && isListed(info, call.Fun)
 }

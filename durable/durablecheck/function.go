@@ -83,6 +83,61 @@ func (f *function) root() *function {
 	return f
 }
 
+// sorts reports whether f sorts v, or the parts of v one after the other, behind
+// pos.
+func (f *function) sorts(info *types.Info, v types.Object, pos token.Pos) bool {
+	of := map[types.Object]bool{v: true}
+	found := false
+	ast.Inspect(f.root().body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.RangeStmt:
+			if mentionsAny(info, n.X, of) {
+				for _, e := range []ast.Expr{n.Key, n.Value} {
+					if id, ok := e.(*ast.Ident); ok && !isBlank(id) {
+						of[info.ObjectOf(id)] = true
+					}
+				}
+			}
+		case *ast.CallExpr:
+			found = found || n.Pos() >= pos && sortsAny(info, n, of)
+		}
+		return !found
+	})
+	return found
+}
+
+// returns reports whether f returns v.
+func (f *function) returns(info *types.Info, v types.Object) bool {
+	var t *ast.FuncType
+	found := false
+	ast.Inspect(f.body, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.FuncDecl:
+			t = n.Type
+		case *ast.FuncLit:
+			if n != f.body {
+				return false
+			}
+			t = n.Type
+		case *ast.ReturnStmt:
+			for _, e := range n.Results {
+				id, ok := ast.Unparen(e).(*ast.Ident)
+				found = found || ok && info.Uses[id] == v
+			}
+		}
+		return true
+	})
+	if t == nil || t.Results == nil {
+		return found
+	}
+	for _, field := range t.Results.List {
+		for _, name := range field.Names {
+			found = found || info.Defs[name] == v
+		}
+	}
+	return found
+}
+
 // A summary is what is known of a function or a package-level variable of
 // another package.
 type summary struct {

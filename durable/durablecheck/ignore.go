@@ -22,39 +22,53 @@ type ignores struct {
 func newIgnores(pass *analysis.Pass) *ignores {
 	ig := &ignores{fset: pass.Fset, lines: map[string]map[int]bool{}}
 	for _, file := range pass.Files {
-		var own map[int]bool // the lines with code on them
 		for _, group := range file.Comments {
 			for _, c := range group.List {
-				if !isDirective(c.Text) {
-					continue
-				}
-				if reason(c.Text) == "" {
+				if isDirective(c.Text) && reason(c.Text) == "" {
 					pass.Report(analysis.Diagnostic{
 						Pos: c.Pos(), End: c.End(), Category: string(ruleIgnore),
 						Message: directive + " without a reason ignores nothing; write after it why this is safe on replay",
 					})
-					continue
-				}
-				if own == nil {
-					own = linesWithCode(pass.Fset, file)
-				}
-				at := pass.Fset.Position(c.Pos())
-				ig.add(at.Filename, at.Line)
-				if !own[at.Line] {
-					ig.add(at.Filename, at.Line+1)
 				}
 			}
 		}
-		for _, decl := range file.Decls {
-			if fn, ok := decl.(*ast.FuncDecl); ok && hasDirective(fn.Doc) {
-				first, last := pass.Fset.Position(fn.Pos()), pass.Fset.Position(fn.End())
-				for line := first.Line; line <= last.Line; line++ {
-					ig.add(first.Filename, line)
-				}
+		ig.ofLines(file)
+		ig.ofFunctions(file)
+	}
+	return ig
+}
+
+// ofLines reads the directives that stand on the line they mean, or on a line of
+// their own above it.
+func (ig *ignores) ofLines(file *ast.File) {
+	var own map[int]bool // the lines with code on them
+	for _, group := range file.Comments {
+		for _, c := range group.List {
+			if !isDirective(c.Text) || reason(c.Text) == "" {
+				continue
+			}
+			if own == nil {
+				own = linesWithCode(ig.fset, file)
+			}
+			at := ig.fset.Position(c.Pos())
+			ig.add(at.Filename, at.Line)
+			if !own[at.Line] {
+				ig.add(at.Filename, at.Line+1)
 			}
 		}
 	}
-	return ig
+}
+
+// ofFunctions reads the directives in the comments of functions.
+func (ig *ignores) ofFunctions(file *ast.File) {
+	for _, decl := range file.Decls {
+		if fn, ok := decl.(*ast.FuncDecl); ok && hasDirective(fn.Doc) {
+			first, last := ig.fset.Position(fn.Pos()), ig.fset.Position(fn.End())
+			for line := first.Line; line <= last.Line; line++ {
+				ig.add(first.Filename, line)
+			}
+		}
+	}
 }
 
 func (ig *ignores) add(file string, line int) {

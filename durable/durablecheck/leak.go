@@ -23,6 +23,37 @@ type leakCheck struct {
 	slice    types.Object          // a slice that is in the map's order
 }
 
+func newLeakCheck(c *checker, f *function, loop *ast.RangeStmt) *leakCheck {
+	l := &leakCheck{checker: c, f: f, loop: loop, changing: map[types.Object]bool{}}
+	for _, e := range []ast.Expr{loop.Key, loop.Value} {
+		if id, ok := e.(*ast.Ident); ok && !isBlank(id) {
+			l.changing[c.TypesInfo.ObjectOf(id)] = true
+		}
+	}
+	if id, ok := loop.Key.(*ast.Ident); ok && !isBlank(id) && !isSequenceOfValues(c.TypesInfo, loop.X) {
+		l.key = c.TypesInfo.ObjectOf(id)
+	}
+	return l
+}
+
+// find returns what the loop does whose order can be seen behind it, empty if
+// nothing, and whether the function returns a slice in that order.
+func (l *leakCheck) find() (leak string, unordered bool) {
+	ast.Inspect(l.loop.Body, l.learn)
+	ast.Inspect(l.loop.Body, l.visit)
+	switch {
+	case l.leak != "":
+		return l.leak, false
+	case l.counts && l.breaks:
+		return "stops early at one or another key", false
+	case l.slice == nil:
+		return "", false
+	case !l.f.root().orchestrator && l.f.outer == nil && l.f.returns(l.TypesInfo, l.slice):
+		return "", true
+	}
+	return "appends to " + l.slice.Name() + ", which is not sorted afterwards,", false
+}
+
 // isSequenceOfValues reports whether x is maps.Values(m), whose elements may
 // repeat.
 func isSequenceOfValues(info *types.Info, x ast.Expr) bool {
@@ -158,7 +189,7 @@ func (l *leakCheck) set(target, value ast.Expr, basic *types.Basic) {
 		l.counts = true
 		return
 	}
-	if v := rootVariable(l.TypesInfo, target); v == nil || l.isCompared(target, value) || isIndexed(target) && l.sortedAfter(l.f, v, l.loop.End()) {
+	if v := rootVariable(l.TypesInfo, target); v == nil || l.isCompared(target, value) || isIndexed(target) && l.f.sorts(l.TypesInfo, v, l.loop.End()) {
 		return
 	}
 	l.leak = "sets " + text(target) + ", to what depends on it,"
@@ -171,7 +202,7 @@ func (l *leakCheck) appends(target ast.Expr, call *ast.CallExpr) {
 		depends = depends || l.depends(arg)
 	}
 	v := rootVariable(l.TypesInfo, target)
-	if !depends || v == nil || l.isElementForKey(target) || l.sortedAfter(l.f, v, l.loop.End()) {
+	if !depends || v == nil || l.isElementForKey(target) || l.f.sorts(l.TypesInfo, v, l.loop.End()) {
 		return
 	}
 	l.slice = v

@@ -52,3 +52,13 @@ func origin(obj types.Object) types.Object {
 	}
 	return obj
 }
+
+// text returns the source of e, shortened.
+func text(e ast.Expr) string {
+	const limit = 40
+	s := types.ExprString(e)
+	if len([]rune(s)) > limit {
+		s = string([]rune(s)[:limit]) + "…"
+	}
+	return s
+}

@@ -3,6 +3,7 @@ package durablecheck
 import (
 	"go/ast"
 	"go/types"
+	"slices"
 	"strings"
 )
 
@@ -87,6 +88,17 @@ func sorts(fn types.Object) bool {
 	}
 	_, isFunc := fn.(*types.Func)
 	return isFunc && strings.HasPrefix(strings.ToLower(fn.Name()), "sort")
+}
+
+// sortsAny reports whether a call sorts one of objs, or what it is called on.
+func sortsAny(info *types.Info, n *ast.CallExpr, objs map[types.Object]bool) bool {
+	if fn := calleeOf(info, n); fn == nil || !sorts(fn) {
+		return false
+	}
+	if sel, ok := ast.Unparen(n.Fun).(*ast.SelectorExpr); ok && mentionsAny(info, sel.X, objs) {
+		return true
+	}
+	return slices.ContainsFunc(n.Args, func(arg ast.Expr) bool { return mentionsAny(info, arg, objs) })
 }
 
 // mentionsAny reports whether e mentions one of objs.

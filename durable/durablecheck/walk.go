@@ -55,7 +55,7 @@ func (w *walker) visit(n ast.Node) bool {
 			w.use(w.f, n.Arrow, channels.about("a send to channel "+text(n.Chan)))
 		}
 	case *ast.UnaryExpr:
-		if n.Op == token.ARROW && !w.part[n] && !w.isListedCall(n.X) {
+		if n.Op == token.ARROW && !w.part[n] && !isListedCall(w.TypesInfo, n.X) {
 			w.use(w.f, n.Pos(), channels.about("a receive from channel "+text(n.X)))
 		}
 	case *ast.ReturnStmt:
@@ -124,7 +124,7 @@ func (w *walker) inDefer(n ast.Node) {
 
 // rangeStatement reports whether what is in n remains to be visited.
 func (w *walker) rangeStatement(n *ast.RangeStmt) bool {
-	if _, ok := under(w.TypesInfo.TypeOf(n.X)).(*types.Chan); ok && !w.isListedCall(n.X) {
+	if _, ok := under(w.TypesInfo.TypeOf(n.X)).(*types.Chan); ok && !isListedCall(w.TypesInfo, n.X) {
 		w.use(w.f, n.Pos(), channels.about("ranging over channel "+text(n.X)))
 	}
 	m := mapRangedOver(w.TypesInfo, n.X)
@@ -198,16 +198,6 @@ func (w *walker) assigned(n *ast.AssignStmt) {
 			w.orders[call] = w.orderOf(targets, call)
 		}
 	}
-}
-
-// text returns the source of e, shortened.
-func text(e ast.Expr) string {
-	const limit = 40
-	s := types.ExprString(e)
-	if len([]rune(s)) > limit {
-		s = string([]rune(s)[:limit]) + "…"
-	}
-	return s
 }
 
 // literal reads a function literal where it stands, as something that the
@@ -331,7 +321,7 @@ func (w *walker) fileOperation(n *ast.CallExpr, callee types.Object) {
 	}
 	for _, arg := range n.Args {
 		t := w.TypesInfo.TypeOf(arg)
-		if t == nil || w.isListed(arg) {
+		if t == nil || isListed(w.TypesInfo, arg) {
 			continue
 		}
 		if p, ok := types.Unalias(t).(*types.Pointer); ok {
@@ -416,31 +406,6 @@ func (w *walker) follow(pos token.Pos, obj types.Object, o order) {
 	})
 }
 
-// isListed reports whether e names something that the list reports.
-func (w *walker) isListed(e ast.Expr) bool {
-	var id *ast.Ident
-	switch e := ast.Unparen(e).(type) {
-	case *ast.Ident:
-		id = e
-	case *ast.SelectorExpr:
-		id = e.Sel
-	default:
-		return false
-	}
-	obj := w.TypesInfo.Uses[id]
-	if obj == nil || obj.Pkg() == nil {
-		return false
-	}
-	adv, _ := lookup(origin(obj))
-	return adv != nil
-}
-
-// isListedCall reports whether e is a call that the list reports.
-func (w *walker) isListedCall(e ast.Expr) bool {
-	call, ok := ast.Unparen(e).(*ast.CallExpr)
-	return ok && w.isListed(call.Fun)
-}
-
 // mapSequence looks at a mention of maps.Keys and its like.
 func (w *walker) mapSequence(id *ast.Ident, pos token.Pos, fn *types.Func) {
 	switch o := w.orderAt(id); {
@@ -487,10 +452,10 @@ func (w *walker) orderOf(targets []ast.Expr, call *ast.CallExpr) order {
 		if v == nil {
 			continue
 		}
-		if w.sortedAfter(w.f, v, call.End()) {
+		if w.f.sorts(w.TypesInfo, v, call.End()) {
 			return ordered
 		}
-		if w.isReturned(w.f, v) {
+		if w.f.returns(w.TypesInfo, v) {
 			best = returned
 		}
 	}
@@ -513,9 +478,9 @@ func (w *walker) variable(id *ast.Ident, pos token.Pos, v *types.Var) {
 		name = qualified(v)
 	}
 	switch s := w.summaryOf(v); {
-	case w.written[id]:
+	case w.mutations.written[id]:
 		w.use(w.f, pos, writing.about("changing package variable "+name))
-	case w.mutable[v] || s != nil && s.Mutable:
+	case w.mutations.variables[v] || s != nil && s.Mutable:
 		w.use(w.f, pos, reading.about("package variable "+name))
 	case !w.escaping[id] || w.called[id] != nil || w.f.root().orchestrator:
 		if sig := signature(v.Type()); sig == nil || !takesContext(sig) && !isOrchestrator(sig) {
