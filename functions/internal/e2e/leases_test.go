@@ -26,7 +26,7 @@ const (
 	balancedWithin = 30 * time.Second
 	leftWithin     = 10 * time.Second
 	killedWithin   = 40 * time.Second
-	slack          = 30 * time.Second
+	slack          = 4 * time.Minute
 
 	quietFor = 15 * time.Second // for which nothing moves
 
@@ -234,7 +234,7 @@ type stint struct {
 	begin, end time.Time
 }
 
-var partitionLine = regexp.MustCompile(`time=(\S+) level=\S+ msg="partition (acquired|released|lost|is wanted by another worker)[^"]*" taskHub=\S+ event=\S+ partition=(\S+)`)
+var partitionLine = regexp.MustCompile(`time=(\S+) level=\S+ msg="partition(?:'s lease is)? (acquired|released|lost|is wanted by another worker|left to run out)[^"]*" taskHub=\S+(?: event=\S+)? partition=(\S+)`)
 
 // stints returns who read each queue and when, as the processes' logs tell.
 func (f *fleet) stints() map[string][]stint {
