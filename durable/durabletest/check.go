@@ -3,26 +3,14 @@ package durabletest
 import (
 	"fmt"
 	"reflect"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/explain"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
 const advice = "An orchestrator must do the same whenever it is run: take time and UUIDs from its Context, and leave random numbers, " +
 	"variables that others change, environment variables and I/O to activities. Ranging over a map has no order."
-
-// describeDivergence says how a history differs from what code does.
-func describeDivergence(d *replay.NonDeterminismError) string {
-	return fmt.Sprintf("\tdecision %d\n\thistory has:  %s\n\tthe code did: %s\n%s", d.ActionID, orNothing(d.Recorded), orNothing(d.Produced), d)
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "nothing"
-	}
-	return s
-}
 
 // compare returns the first difference between two outcomes of one episode,
 // empty if there is none.
@@ -44,14 +32,14 @@ func compare(first, again replay.Outcome) string {
 		} else {
 			id = b.ActionID()
 		}
-		before, after := describe(a), describe(b)
+		before, after := explain.Action(a), explain.Action(b)
 		if before == after {
 			before, after = fmt.Sprintf("%+v", a), fmt.Sprintf("%+v", b)
 		}
 		return fmt.Sprintf("\tdecision %d\n\tat first: %s\n\tagain:    %s", id, before, after)
 	}
 	if !reflect.DeepEqual(first.CustomStatus, again.CustomStatus) {
-		return fmt.Sprintf("\tcustom status\n\tat first: %s\n\tagain:    %s", show(first.CustomStatus), show(again.CustomStatus))
+		return fmt.Sprintf("\tcustom status\n\tat first: %s\n\tagain:    %s", explain.Payload(first.CustomStatus), explain.Payload(again.CustomStatus))
 	}
 	return ""
 }
@@ -69,32 +57,6 @@ func withoutStack(a replay.Action) replay.Action {
 	return end
 }
 
-// describe returns an action in words.
-func describe(a replay.Action) string {
-	switch a := a.(type) {
-	case nil:
-		return "nothing"
-	case *replay.ScheduleTask:
-		return fmt.Sprintf("activity %s with input %s", a.Name, show(a.Input))
-	case *replay.CreateTimer:
-		return "timer until " + stamp(a.FireAt)
-	case *replay.CreateSubOrchestration:
-		if a.InstanceID == "" {
-			return fmt.Sprintf("sub-orchestration %s with input %s", a.Name, show(a.Input))
-		}
-		return fmt.Sprintf("sub-orchestration %s %q with input %s", a.Name, a.InstanceID, show(a.Input))
-	case *replay.SendEvent:
-		if history.IsEntity(a.InstanceID) {
-			return fmt.Sprintf("%s to entity %q", describeRequest(a.Name, a.Input), a.InstanceID)
-		}
-		return fmt.Sprintf("event %s for instance %q with payload %s", a.Name, a.InstanceID, show(a.Input))
-	case *replay.Complete:
-		return fmt.Sprintf("the end: %s with %s", a.Status, show(a.Result))
-	default:
-		return fmt.Sprintf("%+v", a)
-	}
-}
-
 // episodesIn returns how many episodes a history has.
 func episodesIn(events []history.Event) int {
 	n := 0
@@ -105,20 +67,3 @@ func episodesIn(events []history.Event) int {
 	}
 	return n
 }
-
-// show returns a payload for people, cut if it is long.
-func show(s *string) string {
-	const most = 500
-	switch {
-	case s == nil:
-		return "none"
-	case len(*s) > most:
-		return fmt.Sprintf("%s… (%d bytes)", (*s)[:most], len(*s))
-	default:
-		return *s
-	}
-}
-
-func quote(s string) string { return fmt.Sprintf("%q", s) }
-
-func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }

@@ -2,12 +2,11 @@ package durabletest
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/explain"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -50,34 +49,8 @@ func describeMail(messages []provider.TaskMessage) string {
 	var words []string
 	for _, m := range messages {
 		if e, ok := m.Event.(*history.EventRaised); ok {
-			words = append(words, describeRequest(e.Name, e.Input))
+			words = append(words, explain.Request(e.Name, e.Input))
 		}
 	}
 	return strings.Join(words, ", ")
-}
-
-// describeRequest says what an entity is asked by an event.
-func describeRequest(name string, input *string) string {
-	r, err := entity.DecodeRequest(input)
-	switch {
-	case entity.IsRelease(name):
-		return "a release of its lock"
-	case err != nil || !strings.HasPrefix(name, "op"):
-		return fmt.Sprintf("event %s with payload %s", name, show(input))
-	case r.IsLock():
-		return "a request to lock " + describeLocks(r.LockSet)
-	case r.Signal && !r.Due.IsZero():
-		return fmt.Sprintf("a signal, due at %s, for operation %s with input %s", stamp(r.Due), r.Operation, show(r.Input))
-	case r.Signal:
-		return fmt.Sprintf("a signal for operation %s with input %s", r.Operation, show(r.Input))
-	}
-	return fmt.Sprintf("a call of operation %s with input %s", r.Operation, show(r.Input))
-}
-
-func describeLocks(ids []entity.ID) string {
-	words := make([]string, len(ids))
-	for i, id := range ids {
-		words[i] = quote(id.String())
-	}
-	return strings.Join(words, " and ")
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/explain"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -191,11 +192,11 @@ func (h *Hub) activity(w *provider.ActivityWorkItem) {
 	fn, ok := h.functions().Activity(w.Task.Name)
 	if !ok {
 		h.t.Fatalf("durabletest: instance %q called activity %q (task %d) with input %s, and no activity of this name is registered; "+
-			"give its Function to New, or stub it by StubName", w.Instance.InstanceID, w.Task.Name, w.Task.EventID, show(w.Task.Input))
+			"give its Function to New, or stub it by StubName", w.Instance.InstanceID, w.Task.Name, w.Task.EventID, explain.Payload(w.Task.Input))
 	}
 	if isHTTP(w.Task.Name) && !h.answers {
 		h.t.Fatalf("durabletest: instance %q made the HTTP request %s, and a test sends none; "+
-			"answer it by StubName(hub, durable.HTTPActivityName, ...)", w.Instance.InstanceID, show(w.Task.Input))
+			"answer it by StubName(hub, durable.HTTPActivityName, ...)", w.Instance.InstanceID, explain.Payload(w.Task.Input))
 	}
 	h.note(w.Task.Name, w.Task.Input)
 	run := new(activityRun)
@@ -232,7 +233,7 @@ func (h *Hub) check(ran dispatch.Ran) {
 	outcome := again.Episode(ran.Past, ran.Fresh)
 	difference := ""
 	if d := again.Divergence(); d != nil {
-		difference = describeDivergence(d)
+		difference = explain.Divergence(d).String()
 	} else if difference = compare(ran.Outcome, outcome); difference == "" {
 		return
 	}
@@ -283,7 +284,7 @@ func (h *Hub) Advance(d time.Duration) {
 func (h *Hub) AdvanceTo(t time.Time) {
 	h.t.Helper()
 	if t.Before(h.Now()) {
-		h.t.Fatalf("durabletest: AdvanceTo(%s): the hub's time is %s, and does not go back", stamp(t), stamp(h.Now()))
+		h.t.Fatalf("durabletest: AdvanceTo(%s): the hub's time is %s, and does not go back", explain.Time(t), explain.Time(h.Now()))
 	}
 	h.Advance(t.Sub(h.Now()))
 }
@@ -449,7 +450,7 @@ func (h *Hub) stuck(id string) string {
 	}
 	r := report{hub: h}
 	r.printf("durabletest: instance %q has not ended, and nothing can happen any more. Time is %s, %v after the hub began.\n",
-		id, stamp(h.Now()), h.Elapsed())
+		id, explain.Time(h.Now()), h.Elapsed())
 	for _, s := range page.Instances {
 		switch {
 		case history.IsEntity(s.Instance.InstanceID):

@@ -11,6 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/explain"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
@@ -97,81 +98,10 @@ func (r *replayer) run(events []history.Event) string {
 		return err.Error()
 	}
 	defer x.Close()
-	if neverRan(events) {
-		return ""
+	if d := explain.Compare(x, events); d != nil {
+		return d.String()
 	}
-	past, end := events, (*history.ExecutionCompleted)(nil)
-	for i, e := range events {
-		if c, ok := e.(*history.ExecutionCompleted); ok {
-			past, end = events[:i], c
-			break
-		}
-	}
-	outcome := x.Episode(past, nil)
-	if d := x.Divergence(); d != nil {
-		return place(events, d.ActionID) + describeDivergence(d)
-	}
-	if end == nil {
-		return ""
-	}
-	return compareEnds(events, end, outcome, x)
-}
-
-// neverRan reports whether a history is of an instance that was terminated by its first
-// episode, before anything was decided: its code was not run.
-func neverRan(events []history.Event) bool {
-	terminated := false
-	for _, e := range events {
-		switch e := e.(type) {
-		case *history.ExecutionTerminated:
-			terminated = true
-		case *history.OrchestratorCompleted, *history.ExecutionCompleted:
-			return terminated
-		default:
-			if e.Head().EventID >= 0 {
-				return false
-			}
-		}
-	}
-	return terminated
-}
-
-// compareEnds says how the end of a history differs from what the code does
-// there.
-func compareEnds(events []history.Event, end *history.ExecutionCompleted, outcome replay.Outcome, x *replay.Execution) string {
-	var did replay.Action
-	if len(outcome.Actions) > 0 {
-		did = outcome.Actions[0]
-	}
-	if c, ok := did.(*replay.Complete); ok && c.Status == end.Status {
-		return ""
-	}
-	code := describe(did)
-	if did == nil {
-		code = "nothing"
-		for _, f := range append(x.Open(), x.EventWaits()...) {
-			if f.IsAwaited() {
-				code += fmt.Sprintf("; it waits for %s", f)
-				break
-			}
-		}
-	}
-	recorded := describe(&replay.Complete{Status: end.Status, Result: end.Result})
-	return place(events, end.EventID) + fmt.Sprintf("\tdecision %d\n\thistory has:  %s\n\tthe code did: %s", end.EventID, recorded, code)
-}
-
-// place says where in a history the event of an action is.
-func place(events []history.Event, action int) string {
-	episode := -1
-	for i, e := range events {
-		if e.Type() == history.TypeOrchestratorStarted {
-			episode++
-		}
-		if e.Head().EventID == action {
-			return fmt.Sprintf("\tevent %d of %d, in episode %d, at %s: %s\n", i, len(events), max(episode, 0), stamp(e.Head().Timestamp), e.Type())
-		}
-	}
-	return fmt.Sprintf("\tafter the %d events of the history\n", len(events))
+	return ""
 }
 
 // read returns the events of a recorded history.

@@ -2,6 +2,7 @@ package durabletest
 
 import (
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -97,5 +98,5 @@ func parentage(start *history.ExecutionStarted) string {
 	if start.Parent == nil {
 		return ""
 	}
-	return ", a child of " + start.Parent.Name + " " + quote(start.Parent.Instance.InstanceID) + ","
+	return ", a child of " + start.Parent.Name + " " + strconv.Quote(start.Parent.Instance.InstanceID) + ","
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/explain"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -82,7 +83,7 @@ func (r *report) task(f *replay.Future, events []history.Event) {
 			what += fmt.Sprintf(", instance %q", child.InstanceID)
 		}
 		if timer, ok := e.(*history.TimerCreated); ok {
-			what += ", due at " + stamp(timer.FireAt)
+			what += ", due at " + explain.Time(timer.FireAt)
 		}
 		r.since(what, e.Head().Timestamp)
 		return
@@ -91,14 +92,14 @@ func (r *report) task(f *replay.Future, events []history.Event) {
 }
 
 func (r *report) since(what string, began time.Time) {
-	r.printf("    waits for %s, since %s (%v ago)\n", what, stamp(began), r.hub.Now().Sub(began))
+	r.printf("    waits for %s, since %s (%v ago)\n", what, explain.Time(began), r.hub.Now().Sub(began))
 }
 
 // suspension says since when the instance is suspended.
 func (r *report) suspension(events []history.Event) {
 	for i := len(events) - 1; i >= 0; i-- {
 		if e, ok := events[i].(*history.ExecutionSuspended); ok {
-			r.printf("    is suspended (%s), since %s (%v ago)\n", show(e.Reason), stamp(e.Timestamp), r.hub.Now().Sub(e.Timestamp))
+			r.printf("    is suspended (%s), since %s (%v ago)\n", explain.Payload(e.Reason), explain.Time(e.Timestamp), r.hub.Now().Sub(e.Timestamp))
 			return
 		}
 	}
@@ -109,7 +110,7 @@ func (r *report) suspension(events []history.Event) {
 func (r *report) call(c replay.EntityCall, events []history.Event) {
 	what := fmt.Sprintf("operation %s of entity %q (task %d)", c.Name(), c.Target, c.ID())
 	if c.Locks != nil {
-		what = fmt.Sprintf("the locks of %s (task %d)", describeLocks(c.Locks), c.ID())
+		what = fmt.Sprintf("the locks of %s (task %d)", explain.Locks(c.Locks), c.ID())
 	}
 	for _, e := range events {
 		if e.Head().EventID == c.ID() {

@@ -26,6 +26,7 @@ type Group struct {
 	stopped bool
 	closing bool
 	crash   *Crash
+	trace   bool
 }
 
 // A Routine is one coroutine of a Group.
@@ -36,8 +37,9 @@ type Routine struct {
 	stop       func()
 	yield      func(struct{}) bool
 	ticket     Ticket
-	place      uintptr  // of its stack, where [Group.Inside] last saw it
-	prev, succ *Routine // neighbours in Group's list
+	place      uintptr   // of its stack, where [Group.Inside] last saw it
+	parked     []uintptr // its stack where it parks, if the group is traced
+	prev, succ *Routine  // neighbours in Group's list
 }
 
 // A Ticket stands for one stay of a Routine in [Group.Park]. It is worthless
@@ -88,6 +90,9 @@ func (g *Group) Run() *Crash {
 // coroutine takes another.
 func (g *Group) Stop() { g.stopped = true }
 
+// Trace keeps where coroutines park, for [Routine.Parked].
+func (g *Group) Trace() { g.trace = true }
+
 // Running returns the coroutine that is taking a step, nil if none is.
 func (g *Group) Running() *Routine { return g.running }
 
@@ -101,11 +106,19 @@ func (r *Routine) Ticket() Ticket { return r.ticket }
 // Holds reports whether t is still worth something: r has not been woken since.
 func (r *Routine) Holds(t Ticket) bool { return r.ticket == t }
 
+// Parked returns the stack where r parked last, as [runtime.Callers] does, nil if its
+// group is not traced.
+func (r *Routine) Parked() []uintptr { return r.parked }
+
 // Park suspends the running coroutine until [Group.Wake] is called with its
 // present ticket. If that has happened already, it only lets those run that
 // are ready.
 func (g *Group) Park() {
 	r := g.running
+	if g.trace {
+		r.parked = make([]uintptr, 64)
+		r.parked = r.parked[:runtime.Callers(2, r.parked)]
+	}
 	if !r.yield(struct{}{}) {
 		// The group is closing: unwind this coroutine so that it runs its
 		// deferred calls. Goexit, unlike a panic, cannot be recovered.

@@ -74,6 +74,10 @@ func New(instance history.OrchestrationInstance, code Code) *Execution {
 	return x
 }
 
+// TraceWaits keeps where the code waits, for [Future.Waiters]. It is called before the
+// first episode.
+func (x *Execution) TraceWaits() { x.group.Trace() }
+
 // An Outcome is what an episode decided.
 type Outcome struct {
 	// Actions are new, in program order. A *Complete is last if it is there.

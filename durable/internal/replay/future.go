@@ -149,5 +149,21 @@ func (f *Future) EntityResponse() (entity.Response, error) {
 // IsAwaited reports whether the orchestrator waits for f now.
 func (f *Future) IsAwaited() bool { return !f.IsComplete() && f.isAwaited() }
 
+// Waiters returns the stacks of the coroutines that wait for f, as [runtime.Callers]
+// does, if [Execution.TraceWaits] was called.
+func (f *Future) Waiters() (stacks [][]uintptr) {
+	for _, w := range append([]waiter{f.first}, f.more...) {
+		if w.waits() {
+			stacks = append(stacks, w.routine.Parked())
+		}
+	}
+	for _, c := range f.collectors {
+		if c.to.routine != nil {
+			stacks = append(stacks, c.to.routine.Parked())
+		}
+	}
+	return stacks
+}
+
 // HasFailed reports whether what f stands for failed.
 func (f *Future) HasFailed() bool { return isFailure(f.event) }

@@ -1,0 +1,134 @@
+package explain
+
+import (
+	"cmp"
+	"fmt"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// A Difference is the first place where the code of an orchestrator does something
+// else than a history has.
+type Difference struct {
+	Decision  int               // the number of the action that differs, counted from 0
+	Event     int               // the index of its event; how many there are if it has none
+	Events    int               // how many the history has
+	Episode   int               // the episode of the event, counted from 0
+	EventType history.EventType // of the event
+	At        time.Time         // when the event was recorded; zero if it has none
+	Recorded  string            // what the history has
+	Produced  string            // what the code did
+
+	// Err is nil if they differ only in how the execution ended.
+	Err *replay.NonDeterminismError
+}
+
+// Divergence returns d without its place in a history.
+func Divergence(d *replay.NonDeterminismError) *Difference {
+	return &Difference{Decision: d.ActionID, Recorded: cmp.Or(d.Recorded, "nothing"), Produced: cmp.Or(d.Produced, "nothing"), Err: d}
+}
+
+// String says in several lines where it is and what differs.
+func (d *Difference) String() string {
+	text := ""
+	switch {
+	case !d.At.IsZero():
+		text = fmt.Sprintf("\tevent %d of %d, in episode %d, at %s: %s\n", d.Event, d.Events, d.Episode, Time(d.At), d.EventType)
+	case d.Events > 0:
+		text = fmt.Sprintf("\tafter the %d events of the history\n", d.Events)
+	}
+	text += fmt.Sprintf("\tdecision %d\n\thistory has:  %s\n\tthe code did: %s", d.Decision, d.Recorded, d.Produced)
+	if d.Err != nil {
+		text += "\n" + d.Err.Error()
+	}
+	return text
+}
+
+// locate notes where in a history the event of the decision is.
+func (d *Difference) locate(events []history.Event) *Difference {
+	d.Events, d.Event = len(events), len(events)
+	episode := -1
+	for i, e := range events {
+		if e.Type() == history.TypeOrchestratorStarted {
+			episode++
+		}
+		if e.Head().EventID == d.Decision {
+			d.Event, d.Episode, d.EventType, d.At = i, max(episode, 0), e.Type(), e.Head().Timestamp
+			break
+		}
+	}
+	return d
+}
+
+// Compare replays a history in x, which is new, and returns the first difference, nil if
+// there is none. Of an execution that has ended the end is compared, too.
+func Compare(x *replay.Execution, events []history.Event) *Difference {
+	if neverRan(events) {
+		return nil
+	}
+	past, end := untilEnd(events)
+	outcome := x.Episode(past, nil)
+	if d := x.Divergence(); d != nil {
+		return Divergence(d).locate(events)
+	}
+	if end == nil {
+		return nil
+	}
+	return compareEnds(events, end, outcome, x)
+}
+
+// untilEnd returns the events before the one that ends the execution, and that one, nil
+// if there is none.
+func untilEnd(events []history.Event) (past []history.Event, end *history.ExecutionCompleted) {
+	for i, e := range events {
+		if c, ok := e.(*history.ExecutionCompleted); ok {
+			return events[:i], c
+		}
+	}
+	return events, nil
+}
+
+// neverRan reports whether a history is of an instance that was terminated by its first
+// episode, before anything was decided: its code was not run.
+func neverRan(events []history.Event) bool {
+	terminated := false
+	for _, e := range events {
+		switch e := e.(type) {
+		case *history.ExecutionTerminated:
+			terminated = true
+		case *history.OrchestratorCompleted, *history.ExecutionCompleted:
+			return terminated
+		default:
+			if e.Head().EventID >= 0 {
+				return false
+			}
+		}
+	}
+	return terminated
+}
+
+// compareEnds says how the end of a history differs from what the code does
+// there.
+func compareEnds(events []history.Event, end *history.ExecutionCompleted, outcome replay.Outcome, x *replay.Execution) *Difference {
+	var did replay.Action
+	if len(outcome.Actions) > 0 {
+		did = outcome.Actions[0]
+	}
+	if c, ok := did.(*replay.Complete); ok && c.Status == end.Status {
+		return nil
+	}
+	code := Action(did)
+	if did == nil {
+		code = "nothing"
+		for _, f := range append(x.Open(), x.EventWaits()...) {
+			if f.IsAwaited() {
+				code += fmt.Sprintf("; it waits for %s", f)
+				break
+			}
+		}
+	}
+	d := &Difference{Decision: end.EventID, Recorded: Action(&replay.Complete{Status: end.Status, Result: end.Result}), Produced: code}
+	return d.locate(events)
+}

@@ -1,0 +1,127 @@
+package durable
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/eventjson"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/explain"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// A HistoryMismatchError says that an orchestrator's code does something else than the
+// history of an instance has, so that the instance cannot go on with the code.
+type HistoryMismatchError struct {
+	InstanceID InstanceID
+	Name       string  // of the orchestrator
+	Version    Version // of the instance
+	// Decision is the number of the first action that differs, counted over all actions of
+	// the execution from 0.
+	Decision int
+	// Event is the index of the action's event in the history, or how many events there
+	// are if the history has none. Time is the event's, or zero.
+	Event int
+	Time  time.Time
+	// Recorded is what the history has there, and Produced what the code did, in words.
+	Recorded, Produced string
+
+	text string
+}
+
+// Error says in several lines where it is and what differs.
+func (e *HistoryMismatchError) Error() string {
+	return fmt.Sprintf("the code of orchestrator %q does not fit the history of instance %q\n%s", e.Name, e.InstanceID, e.text)
+}
+
+// ErrNotRegistered is the error for an instance whose orchestrator a registry does not
+// have, for its version or at all.
+var ErrNotRegistered = errors.New("the orchestrator is not registered")
+
+// Verify reports whether an instance with the given history, such as [Client.History]
+// returns, can go on with the registered orchestrators: it replays the history in memory.
+// Nothing is written, and no activity runs. Results are not compared with what the code
+// would return, nor inputs with what it would pass on, since a change of those strands
+// no instance.
+//
+// The error is a *[HistoryMismatchError], or wraps [ErrNotRegistered], or says that the
+// history has no beginning. Histories of entities are not replayed, and neither is one
+// without events, of an instance that has not begun: the error is nil.
+func (r *Registry) Verify(events []history.Event) error {
+	if len(events) == 0 {
+		return nil
+	}
+	start := history.StartOf(events)
+	if start == nil {
+		return fmt.Errorf("the history has no %s", history.TypeExecutionStarted)
+	}
+	if history.IsEntity(start.Instance.InstanceID) {
+		return nil
+	}
+	code, ok := r.replayed(start)
+	if !ok {
+		return fmt.Errorf("instance %q is of orchestrator %q, version %q: %w", start.Instance.InstanceID, start.Name, start.Version, ErrNotRegistered)
+	}
+	x := replay.New(start.Instance, code)
+	defer x.Close()
+	if d := explain.Compare(x, events); d != nil {
+		return mismatch(start, d)
+	}
+	return nil
+}
+
+// replayed returns the code of an instance for a replay, which logs nothing.
+func (r *Registry) replayed(start *history.ExecutionStarted) (replay.Code, bool) {
+	return (*engineFunctions)(r.WithLogger(slog.New(slog.DiscardHandler))).Orchestrator(start.Name, start.Version)
+}
+
+func mismatch(start *history.ExecutionStarted, d *explain.Difference) *HistoryMismatchError {
+	return &HistoryMismatchError{
+		InstanceID: InstanceID(start.Instance.InstanceID), Name: start.Name, Version: Version(start.Version),
+		Decision: d.Decision, Event: d.Event, Time: d.At, Recorded: d.Recorded, Produced: d.Produced, text: d.String(),
+	}
+}
+
+// MarshalHistory returns the JSON of a history: an array with one event a line, of which
+// nothing is lost. [UnmarshalHistory] and durabletest.Replay read it.
+func MarshalHistory(events []history.Event) ([]byte, error) {
+	text := []byte("[")
+	for i, e := range events {
+		one, err := eventjson.Marshal(e)
+		if err != nil {
+			return nil, fmt.Errorf("event %d: %w", i, err)
+		}
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(append(text, '\n'), one...)
+	}
+	return append(text, "\n]\n"...), nil
+}
+
+// UnmarshalHistory returns the events of a history that [MarshalHistory] wrote.
+func UnmarshalHistory(text []byte) ([]history.Event, error) {
+	var all []struct {
+		EventType string
+		eventjson.Event
+	}
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, fmt.Errorf("read history: %w", err)
+	}
+	events := make([]history.Event, len(all))
+	for i := range all {
+		kind, ok := history.ParseEventType(all[i].EventType)
+		if !ok {
+			return nil, fmt.Errorf("read history: event %d is a %q, which is not a type of event", i, all[i].EventType)
+		}
+		e, err := all[i].Decode(kind)
+		if err != nil {
+			return nil, fmt.Errorf("read history: event %d: %w", i, err)
+		}
+		events[i] = e
+	}
+	return events, nil
+}

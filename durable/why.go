@@ -1,0 +1,240 @@
+package durable
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/explain"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+)
+
+// A ReasonKind says what kind of thing an instance waits for.
+type ReasonKind string
+
+// The kinds of reasons why an instance does not go on.
+const (
+	// ReasonActivity: an activity was scheduled and has no result yet. It waits in its
+	// queue, or runs.
+	ReasonActivity ReasonKind = explain.Activity
+	// ReasonSubOrchestration: a child has not ended.
+	ReasonSubOrchestration ReasonKind = explain.SubOrchestration
+	// ReasonTimer: a timer has not fired.
+	ReasonTimer ReasonKind = explain.Timer
+	// ReasonEvent: an external event has not been raised. Which ones are waited for is
+	// known of orchestrators that are registered.
+	ReasonEvent ReasonKind = explain.Event
+	// ReasonEntityCall: an entity has not answered.
+	ReasonEntityCall ReasonKind = explain.EntityCall
+	// ReasonEntityLock: entities are not locked yet.
+	ReasonEntityLock ReasonKind = explain.EntityLock
+
+	// ReasonEnded: the instance has ended.
+	ReasonEnded ReasonKind = "ended"
+	// ReasonScheduled: the instance is to start later.
+	ReasonScheduled ReasonKind = "scheduled"
+	// ReasonNotStarted: no worker has begun with the instance.
+	ReasonNotStarted ReasonKind = "notStarted"
+	// ReasonSuspended: the instance was suspended.
+	ReasonSuspended ReasonKind = "suspended"
+	// ReasonNotRegistered: no orchestrator is registered for the instance.
+	ReasonNotRegistered ReasonKind = "notRegistered"
+	// ReasonHistoryMismatch: the registered code does something else than the history
+	// has. The instance fails when it goes on, unless other code comes.
+	ReasonHistoryMismatch ReasonKind = "historyMismatch"
+	// ReasonReady: nothing is waited for; the next episode is due or runs.
+	ReasonReady ReasonKind = "ready"
+)
+
+// A Reason is one reason why an instance does not go on.
+type Reason struct {
+	Kind ReasonKind
+	// Name is that of the activity, sub-orchestration, event or entity operation.
+	Name string
+	// TaskID is the number of the action that is waited for, -1 if it is none.
+	TaskID int
+	// InstanceIDs are those of the child, or of the entities that are called or locked.
+	InstanceIDs []InstanceID
+	// HeldBy is the instance that has one of the locks, empty if it is not known.
+	HeldBy InstanceID
+	// Since is when it began, zero if it is not known.
+	Since time.Time
+	// Due is when the timer fires or the instance starts; zero for all else.
+	Due time.Time
+	// Where are the lines of code that wait, such as "order.go:103"; nil if none waits just
+	// now, as for the rest of a fan-out, or they are not known.
+	Where []string
+	// Detail is the reason of a suspension, the output of what has ended, or what differs.
+	Detail string
+}
+
+// String returns the reason in words, without times.
+func (r Reason) String() string {
+	var text string
+	switch r.Kind {
+	case ReasonActivity:
+		text = fmt.Sprintf("activity %q", r.Name)
+	case ReasonSubOrchestration:
+		text = fmt.Sprintf("sub-orchestration %q, instance %q", r.Name, r.InstanceIDs[0])
+	case ReasonTimer:
+		text = "timer"
+	case ReasonEvent:
+		text = fmt.Sprintf("event %q", r.Name)
+	case ReasonEntityCall:
+		text = fmt.Sprintf("operation %q of entity %q", r.Name, r.InstanceIDs[0])
+	case ReasonEntityLock:
+		text = fmt.Sprintf("lock on %q", r.InstanceIDs)
+		if r.HeldBy != "" {
+			text += fmt.Sprintf(", held by %q", r.HeldBy)
+		}
+	case ReasonEnded:
+		text = "has ended"
+	case ReasonScheduled:
+		text = "is scheduled to start later"
+	case ReasonNotStarted:
+		text = "waits for a worker to begin with it"
+	case ReasonSuspended:
+		text = "suspended"
+	case ReasonNotRegistered:
+		text = fmt.Sprintf("orchestrator %q is not registered in this app", r.Name)
+	case ReasonHistoryMismatch:
+		text = "the code does not fit the history"
+	case ReasonReady:
+		text = "waits for nothing: it runs, or is about to"
+	}
+	if r.Detail != "" {
+		text += ": " + r.Detail
+	}
+	return text
+}
+
+// A Wait says why an instance does not go on.
+type Wait struct {
+	State   *InstanceState
+	Reasons []Reason // at least one
+}
+
+// Why returns why an instance does not go on: what it waits for, since when, and at which
+// lines of its code. It replays the history in memory with the client's registry; nothing
+// is written. Without code for the instance it returns what the history alone tells.
+//
+// It fails with [ErrInstanceNotFound] if there is no such instance, and if the hub cannot
+// be read.
+func (c *Client) Why(ctx context.Context, id InstanceID) (*Wait, error) {
+	state, err := c.Status(ctx, id, Fetch{})
+	if err != nil {
+		return nil, err
+	}
+	w := &Wait{State: state}
+	if state.Status.IsTerminal() {
+		if state, err = c.Status(ctx, id, Fetch{Output: true}); err != nil {
+			return nil, err
+		}
+		w.add(Reason{Kind: ReasonEnded, TaskID: -1, Since: state.LastUpdatedAt, Detail: cut(state.Output)})
+		return w, nil
+	}
+	events, err := c.History(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	start := history.StartOf(events)
+	if start == nil {
+		w.notStarted()
+		return w, nil
+	}
+	w.suspension(events)
+	var code replay.Code
+	if !history.IsEntity(string(id)) && c.registry != nil {
+		var ok bool
+		if code, ok = c.registry.replayed(start); !ok {
+			w.add(Reason{Kind: ReasonNotRegistered, TaskID: -1, Name: start.Name})
+		}
+	}
+	waits, difference := explain.Waits(code, events)
+	if difference != nil {
+		m := mismatch(start, difference)
+		w.add(Reason{Kind: ReasonHistoryMismatch, TaskID: m.Decision, Since: m.Time, Detail: fmt.Sprintf(
+			"decision %d: the history has %s, and the code did %s", m.Decision, m.Recorded, m.Produced)})
+	}
+	for _, one := range waits {
+		r := Reason{Kind: ReasonKind(one.Kind), Name: one.Name, TaskID: one.Task, Since: one.Since, Due: one.Due, Where: one.Where}
+		for _, instance := range one.Instances {
+			r.InstanceIDs = append(r.InstanceIDs, InstanceID(instance))
+		}
+		if r.Kind == ReasonEntityLock {
+			if r.HeldBy, err = c.lockHolder(ctx, r.InstanceIDs, id); err != nil {
+				return nil, err
+			}
+		}
+		w.add(r)
+	}
+	if len(w.Reasons) == 0 {
+		w.add(Reason{Kind: ReasonReady, TaskID: -1, Since: state.LastUpdatedAt})
+	}
+	return w, nil
+}
+
+func (w *Wait) add(r Reason) { w.Reasons = append(w.Reasons, r) }
+
+// notStarted says why an instance without a history waits.
+func (w *Wait) notStarted() {
+	if s := w.State; s.ScheduledAt.After(time.Now()) {
+		w.add(Reason{Kind: ReasonScheduled, TaskID: -1, Since: s.CreatedAt, Due: s.ScheduledAt})
+	} else {
+		w.add(Reason{Kind: ReasonNotStarted, TaskID: -1, Since: s.CreatedAt})
+	}
+}
+
+// suspension notes that the instance is suspended, if it is.
+func (w *Wait) suspension(events []history.Event) {
+	if w.State.Status != history.Suspended {
+		return
+	}
+	r := Reason{Kind: ReasonSuspended, TaskID: -1}
+	for _, e := range slices.Backward(events) {
+		if s, ok := e.(*history.ExecutionSuspended); ok {
+			r.Since, r.Detail = s.Timestamp, cut(s.Reason)
+			break
+		}
+	}
+	w.add(r)
+}
+
+// lockHolder returns who has the first of the locks that another has than the one who
+// waits for them.
+func (c *Client) lockHolder(ctx context.Context, entities []InstanceID, waits InstanceID) (InstanceID, error) {
+	for _, id := range entities {
+		state, err := c.Status(ctx, id, Fetch{})
+		if errors.Is(err, ErrInstanceNotFound) {
+			continue
+		}
+		if err != nil {
+			return "", err
+		}
+		var status struct {
+			LockedBy InstanceID `json:"lockedBy"`
+		}
+		if state.CustomStatus != nil && json.Unmarshal([]byte(*state.CustomStatus), &status) == nil &&
+			status.LockedBy != "" && !strings.EqualFold(string(status.LockedBy), string(waits)) {
+			return status.LockedBy, nil
+		}
+	}
+	return "", nil
+}
+
+// cut returns the beginning of a text, empty for nil.
+func cut(text *string) string {
+	const most = 300
+	if text == nil {
+		return ""
+	}
+	if r := []rune(*text); len(r) > most {
+		return string(r[:most]) + "…"
+	}
+	return *text
+}
