@@ -44,7 +44,7 @@ func TestChild_WithTheIDOfARunningInstanceFailsAndHarmsNobody(t *testing.T) {
 		t.Fatal(err)
 	}
 	hub, err := azurestorage.Open(connection, azurestorage.Config{
-		TaskHub: fmt.Sprintf("Child%d", os.Getpid()), PartitionCount: 2, MaxQueuePollingInterval: 100 * time.Millisecond,
+		TaskHub: fmt.Sprintf("Child%dx%d", os.Getpid(), hubNumber.Add(1)), PartitionCount: 2, MaxQueuePollingInterval: 100 * time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {

@@ -76,7 +76,7 @@ func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
 			Damage: func(t *testing.T, id string) {
 				azuritetest.Damage(t.Context(), t, connection, nil, cfg.TaskHub, id)
 			},
-			Patience:     40 * time.Second,
+			Patience:     2 * time.Minute,
 			Quiet:        100 * time.Millisecond,
 			DrainTimeout: cfg.DrainTimeout,
 			Visibility:   6 * time.Second,

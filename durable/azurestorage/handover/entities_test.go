@@ -3,7 +3,6 @@ package handover_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -79,7 +78,7 @@ func TestWorker_CarriesOnDotNetsEntities(t *testing.T) {
 		instances: []string{"entorch", "fromentity", "@counter@k1", "@counter@k2", "@counter@other", "k1", "k2"},
 	}
 	changes := recordedChanges(t, s.file, s.scenarios...)
-	h := newHub(t, fmt.Sprintf("H%dxE", os.Getpid()))
+	h := newHub(t)
 	var all []*entityTakeover
 	for cut := 2; cut <= len(changes); cut++ {
 		undeleted := cut%2 == 0 // one way for each: there are many

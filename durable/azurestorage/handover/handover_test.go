@@ -9,7 +9,6 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +43,7 @@ type scenario struct {
 
 func TestWorker_CarriesOnWhatDotNetBegan(t *testing.T) {
 	t.Parallel()
-	for i, s := range []scenario{
+	for _, s := range []scenario{
 		{name: "hello", file: "hello", scenarios: []string{"noext-begin"}, instances: []string{"seq1"}},
 		{name: "helloExtended", file: "hello", scenarios: []string{"ext-begin"}, instances: []string{"seq1"}},
 		{name: "one", file: "kinds", scenarios: []string{"one"}, instances: []string{"one"}},
@@ -70,7 +69,7 @@ func TestWorker_CarriesOnWhatDotNetBegan(t *testing.T) {
 	} {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			s.carryOn(t, fmt.Sprintf("H%dx%d", os.Getpid(), i))
+			s.carryOn(t)
 		})
 	}
 }
@@ -91,9 +90,9 @@ type pending struct {
 	rows   int
 }
 
-func (s scenario) carryOn(t *testing.T, hubName string) {
+func (s scenario) carryOn(t *testing.T) {
 	changes := recordedChanges(t, s.file, s.scenarios...)
-	h := newHub(t, hubName)
+	h := newHub(t)
 	var all []*takeover
 	for cut := max(s.from, 1); cut <= len(changes); cut++ {
 		all = append(all,

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"regexp"
 	"sort"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -28,10 +30,13 @@ type hub struct {
 	blobs  *azblob.Client
 }
 
-func newHub(t *testing.T, name string) *hub {
+// hubNumber tells the hubs of a process apart.
+var hubNumber atomic.Int32
+
+func newHub(t *testing.T) *hub {
 	t.Helper()
 	connection := azuritetest.Start(t)
-	h := &hub{name: name}
+	h := &hub{name: fmt.Sprintf("H%dx%d", os.Getpid(), hubNumber.Add(1))}
 	var err error
 	if h.tables, err = aztables.NewServiceClientFromConnectionString(connection, nil); err != nil {
 		t.Fatal(err)
@@ -46,7 +51,7 @@ func newHub(t *testing.T, name string) *hub {
 		t.Fatal(err)
 	}
 	for _, table := range []string{"History", "Instances", "Partitions"} {
-		if _, err := h.tables.CreateTable(t.Context(), name+table, nil); err != nil {
+		if _, err := h.tables.CreateTable(t.Context(), h.name+table, nil); err != nil {
 			t.Fatal(err)
 		}
 	}

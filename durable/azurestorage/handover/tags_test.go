@@ -1,8 +1,6 @@
 package handover_test
 
 import (
-	"fmt"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +13,7 @@ import (
 // LargeOrchestrationTags); whether the tag is still there nobody asks.
 func TestTags_TooLargeForATableAreKept(t *testing.T) {
 	t.Parallel()
-	h := newHub(t, fmt.Sprintf("H%dxTags", os.Getpid()))
+	h := newHub(t)
 	h.leave(t)
 	client := scenario{}.work(t, h)
 	large := strings.Repeat("x", 64<<10)

@@ -179,8 +179,7 @@ func copiedGenerations(w *world) {
 	from, to := w.portable()
 	ctx, cancel := w.patient()
 	defer cancel()
-	_, err := provider.CopyHub(ctx, from, to, provider.ExportOptions{}, nil)
-	w.must("CopyHub", err)
+	w.tryCopy(ctx, from, to)
 	w.use(to.(provider.Provider))
 	for {
 		e := w.next("a") // the event may come again
