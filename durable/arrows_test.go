@@ -81,6 +81,9 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		{from: "durable/internal/metering", to: module},
 		{from: "durable/internal/storageop", to: module},
 		{from: "durable/internal/eventjson", to: module, but: []string{module + "durable/history"}},
+		{from: "durable/internal/explain", to: module, but: []string{
+			module + "durable/history", module + "durable/internal/coro", module + "durable/internal/entity", module + "durable/internal/eventjson", module + "durable/internal/replay",
+		}},
 		{from: "durable/embedded", to: module, but: []string{
 			module + "durable/embedded", module + "durable/embedded/internal/hubfile", module + "durable/history", module + "durable/provider",
 			module + "durable/internal/disk", module + "durable/internal/inuse", module + "durable/internal/logstore",

@@ -285,6 +285,14 @@ func (c *Client) History(ctx context.Context, id InstanceID) ([]history.Event, e
 	return h, nil
 }
 
+// Why returns why an instance does not go on: what it waits for, since when, and at which
+// lines of its code. It replays the history in memory with the client's registry; nothing
+// is written. Without code for the instance it returns what the history alone tells.
+//
+// It fails with [ErrInstanceNotFound] if there is no such instance, and if the hub cannot
+// be read.
+func (c *Client) Why(ctx context.Context, id InstanceID) (*Wait, error) { return why(ctx, c, id) }
+
 // Tracking returns a page of the tracking records of an instance: every event of all
 // its executions, oldest first, whether their histories are still there or not. A hub
 // that keeps no tracking records makes it fail with [ErrNotSupported].

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
@@ -359,6 +360,17 @@ func (r *Registry) Replace(f *Function) *Registry {
 	other.byName[keyOf(f)] = f
 	return &other
 }
+
+// Verify reports whether an instance with the given history, such as [Client.History]
+// returns, can go on with the registered orchestrators: it replays the history in memory.
+// Nothing is written, and no activity runs. Results are not compared with what the code
+// would return, nor inputs with what it would pass on, since a change of those strands
+// no instance.
+//
+// The error is a *[HistoryMismatchError], or wraps [ErrNotRegistered], or says that the
+// history has no beginning. Histories of entities are not replayed, and neither is one
+// without events, of an instance that has not begun: the error is nil.
+func (r *Registry) Verify(events []history.Event) error { return verify(r, events) }
 
 // WithLogger returns a copy of r whose orchestrators log to l, unless a [Worker]
 // runs them, which has its own.

@@ -41,16 +41,8 @@ func (e *HistoryMismatchError) Error() string {
 // have, for its version or at all.
 var ErrNotRegistered = errors.New("the orchestrator is not registered")
 
-// Verify reports whether an instance with the given history, such as [Client.History]
-// returns, can go on with the registered orchestrators: it replays the history in memory.
-// Nothing is written, and no activity runs. Results are not compared with what the code
-// would return, nor inputs with what it would pass on, since a change of those strands
-// no instance.
-//
-// The error is a *[HistoryMismatchError], or wraps [ErrNotRegistered], or says that the
-// history has no beginning. Histories of entities are not replayed, and neither is one
-// without events, of an instance that has not begun: the error is nil.
-func (r *Registry) Verify(events []history.Event) error {
+// verify replays a history with the functions of a registry.
+func verify(r *Registry, events []history.Event) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -61,7 +53,7 @@ func (r *Registry) Verify(events []history.Event) error {
 	if history.IsEntity(start.Instance.InstanceID) {
 		return nil
 	}
-	code, ok := r.replayed(start)
+	code, ok := replayed(r, start)
 	if !ok {
 		return fmt.Errorf("instance %q is of orchestrator %q, version %q: %w", start.Instance.InstanceID, start.Name, start.Version, ErrNotRegistered)
 	}
@@ -74,7 +66,7 @@ func (r *Registry) Verify(events []history.Event) error {
 }
 
 // replayed returns the code of an instance for a replay, which logs nothing.
-func (r *Registry) replayed(start *history.ExecutionStarted) (replay.Code, bool) {
+func replayed(r *Registry, start *history.ExecutionStarted) (replay.Code, bool) {
 	return (*engineFunctions)(r.WithLogger(slog.New(slog.DiscardHandler))).Orchestrator(start.Name, start.Version)
 }
 

@@ -119,13 +119,8 @@ type Wait struct {
 	Reasons []Reason // at least one
 }
 
-// Why returns why an instance does not go on: what it waits for, since when, and at which
-// lines of its code. It replays the history in memory with the client's registry; nothing
-// is written. Without code for the instance it returns what the history alone tells.
-//
-// It fails with [ErrInstanceNotFound] if there is no such instance, and if the hub cannot
-// be read.
-func (c *Client) Why(ctx context.Context, id InstanceID) (*Wait, error) {
+// why makes a Wait of an instance.
+func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 	state, err := c.Status(ctx, id, Fetch{})
 	if err != nil {
 		return nil, err
@@ -151,7 +146,7 @@ func (c *Client) Why(ctx context.Context, id InstanceID) (*Wait, error) {
 	var code replay.Code
 	if !history.IsEntity(string(id)) && c.registry != nil {
 		var ok bool
-		if code, ok = c.registry.replayed(start); !ok {
+		if code, ok = replayed(c.registry, start); !ok {
 			w.add(Reason{Kind: ReasonNotRegistered, TaskID: -1, Name: start.Name})
 		}
 	}
@@ -167,7 +162,7 @@ func (c *Client) Why(ctx context.Context, id InstanceID) (*Wait, error) {
 			r.InstanceIDs = append(r.InstanceIDs, InstanceID(instance))
 		}
 		if r.Kind == ReasonEntityLock {
-			if r.HeldBy, err = c.lockHolder(ctx, r.InstanceIDs, id); err != nil {
+			if r.HeldBy, err = lockHolder(ctx, c, r.InstanceIDs, id); err != nil {
 				return nil, err
 			}
 		}
@@ -207,7 +202,7 @@ func (w *Wait) suspension(events []history.Event) {
 
 // lockHolder returns who has the first of the locks that another has than the one who
 // waits for them.
-func (c *Client) lockHolder(ctx context.Context, entities []InstanceID, waits InstanceID) (InstanceID, error) {
+func lockHolder(ctx context.Context, c *Client, entities []InstanceID, waits InstanceID) (InstanceID, error) {
 	for _, id := range entities {
 		state, err := c.Status(ctx, id, Fetch{})
 		if errors.Is(err, ErrInstanceNotFound) {

@@ -62,6 +62,7 @@ func (s *stuck) forEvent(ctx *durable.Context, _ durable.Void) (string, error) {
 }
 
 func (s *stuck) forSome(ctx *durable.Context, _ durable.Void) (string, error) {
+	_, _ = durable.CallActivity(ctx, s.fail, "").Await() // is complete
 	ctx.Timer(time.Hour)
 	one, two := durable.CallActivity(ctx, s.work, "one"), durable.CallActivity(ctx, s.work, "two")
 	_, err := durable.AwaitAll(one, two) // some
@@ -128,8 +129,8 @@ func TestWhy_NamesWhatAnInstanceWaitsForAndWhere(t *testing.T) {
 			{name: "ForTimer", want: []durable.Reason{{Kind: durable.ReasonTimer, Due: began.Add(48*time.Hour + time.Second), Where: []string{line(t, "timer")}}}},
 			{name: "ForEvent", want: []durable.Reason{{Kind: durable.ReasonEvent, Name: "Signal", TaskID: -1, Where: []string{line(t, "event")}}}},
 			{name: "ForSome", want: []durable.Reason{ // and not for the timer
-				{Kind: durable.ReasonActivity, Name: "Work", TaskID: 1, Where: []string{line(t, "some")}},
-				{Kind: durable.ReasonActivity, Name: "Work", TaskID: 2}, // which it awaits after the first
+				{Kind: durable.ReasonActivity, Name: "Work", TaskID: 2, Where: []string{line(t, "some")}},
+				{Kind: durable.ReasonActivity, Name: "Work", TaskID: 3}, // which it awaits after the first
 			}},
 			{name: "ForEntity", want: []durable.Reason{{
 				Kind: durable.ReasonEntityCall, Name: "open", InstanceIDs: []durable.InstanceID{"@safe@s"}, Where: []string{line(t, "entity")},
@@ -241,7 +242,7 @@ func TestVerify_TellsWhichInstancesCannotGoOn(t *testing.T) {
 		other := durable.NewRegistry(durable.Orchestrator("ForSome", s.forActivity), durable.Activity("Work", s.work))
 		mismatch, ok := errors.AsType[*durable.HistoryMismatchError](other.Verify(read))
 		if !ok || mismatch.InstanceID != id || mismatch.Decision != 0 || mismatch.Name != "ForSome" ||
-			!strings.Contains(mismatch.Recorded, "timer") || !strings.Contains(mismatch.Produced, "Work") || mismatch.Event != 2 {
+			!strings.Contains(mismatch.Recorded, "Fail") || !strings.Contains(mismatch.Produced, "Work") || mismatch.Event != 2 {
 			t.Errorf("with other code: %+v", mismatch)
 		}
 	})

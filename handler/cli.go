@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -28,7 +29,7 @@ func hubCommand(app App, args []string, out, errs io.Writer) int {
 	tool := &hubTool{app: App{Functions: app.Functions}, logger: NewLogger(errs, slog.LevelError)}
 	return hubcli.Program{
 		Name: filepath.Base(os.Args[0]) + " hub", Stdin: os.Stdin, Stdout: out, Stderr: errs,
-		Open: tool.open, Delete: tool.delete, Copy: tool.copy, Crashes: tool.crashes,
+		Open: tool.open, Delete: tool.delete, Copy: tool.copy, Crashes: tool.crashes, Verify: tool.verifier(),
 	}.Run(ctx, args)
 }
 
@@ -163,6 +164,18 @@ func (t *hubTool) crashes(forget bool) ([]durable.Crash, error) {
 		err = os.Remove(cfg.crashFile())
 	}
 	return all, err
+}
+
+// verifier returns what replays a history with the app's orchestrators.
+func (t *hubTool) verifier() func(text []byte) error {
+	registry := sync.OnceValue(func() *durable.Registry { return durable.NewRegistry(t.app.Functions...) })
+	return func(text []byte) error {
+		events, err := durable.UnmarshalHistory(text)
+		if err != nil {
+			return err
+		}
+		return registry().Verify(events)
+	}
 }
 
 // copy copies a hub.

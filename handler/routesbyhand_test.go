@@ -27,7 +27,8 @@ var (
 		"POST makeprimary", "POST undecodable/retry", "GET scale", "GET configuration", "GET openapi.json",
 	}
 	routesWithACode = []string{ // of the instance, which a start hands out
-		"GET instances/{instanceId}", "GET instances/{instanceId}/tracking", "DELETE instances/{instanceId}",
+		"GET instances/{instanceId}", "GET instances/{instanceId}/tracking",
+		"GET instances/{instanceId}/why", "GET instances/{instanceId}/history", "DELETE instances/{instanceId}",
 		"POST instances/{instanceId}/raiseEvent/{eventName}", "POST instances/{instanceId}/terminate", "POST instances/{instanceId}/suspend",
 		"POST instances/{instanceId}/resume", "POST instances/{instanceId}/rewind", "POST instances/{instanceId}/restart",
 	}

@@ -19,6 +19,7 @@ func transcripts() map[string][]exchange {
 		"status":    statusExchanges(),
 		"list":      listExchanges(),
 		"tracking":  trackingExchanges(),
+		"why":       whyExchanges(),
 		"event":     eventExchanges(),
 		"terminate": controlExchanges("terminate"),
 		"suspend":   controlExchanges("suspend"),
@@ -30,6 +31,16 @@ func transcripts() map[string][]exchange {
 		"app":       appExchanges(),
 		"refused":   refusedExchanges(),
 	}
+}
+
+func whyExchanges() (all []exchange) {
+	for _, id := range append(states(), "full") {
+		all = append(all, exchange{note: "of one that is " + id, method: "GET", target: managed + "instances/" + id + "/why"})
+	}
+	for _, id := range []string{"full", "pending", "missing"} {
+		all = append(all, exchange{note: "the history of one that is " + id, method: "GET", target: managed + "instances/" + id + "/history"})
+	}
+	return all
 }
 
 // states are the IDs of instances, named for their status, and of none.

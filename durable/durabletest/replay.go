@@ -24,6 +24,7 @@ import (
 //
 // The file is JSON, in one of the forms in which histories can be had:
 //
+//   - What `hub record` writes, which is the whole history. Take this one if you can.
 //   - What `func durable get-history` prints. It reads histories with what was
 //     known to it only: no events that an orchestration sent, to another or to an
 //     entity, and no suspensions.

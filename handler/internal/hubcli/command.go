@@ -205,20 +205,12 @@ func (c command) list() error {
 			size = min(size, c.flags.top-len(all))
 		}
 		query.Set("top", strconv.Itoa(size))
-		header := http.Header{}
-		if continuation != "" {
-			header.Set(continuationHeader, continuation)
-		}
-		a, err := c.request(http.MethodGet, []string{"instances"}, query, nil, header)
-		if err != nil {
-			return err
-		}
-		page, err := decode[[]json.RawMessage](a)
+		page, next, err := c.page(query, continuation)
 		if err != nil {
 			return err
 		}
 		all = append(all, page...)
-		continuation = a.header.Get(continuationHeader)
+		continuation = next
 		if continuation == "" || !c.flags.all && len(all) >= c.flags.top {
 			break
 		}
@@ -230,6 +222,20 @@ func (c command) list() error {
 		c.tell(fmt.Sprintf("There are more than these %d; --top or --all shows them.", len(all)))
 	}
 	return c.instances(all)
+}
+
+// page returns a page of instances, and what asks for the next one, empty if it is the last.
+func (c command) page(query url.Values, continuation string) (page []json.RawMessage, next string, err error) {
+	header := http.Header{}
+	if continuation != "" {
+		header.Set(continuationHeader, continuation)
+	}
+	a, err := c.request(http.MethodGet, []string{"instances"}, query, nil, header)
+	if err != nil {
+		return nil, "", err
+	}
+	page, err = decode[[]json.RawMessage](a)
+	return page, a.header.Get(continuationHeader), err
 }
 
 func (c command) raise() error {

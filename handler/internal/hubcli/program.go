@@ -60,6 +60,9 @@ type Program struct {
 	// Copy copies one hub to another and returns how much it was, which is
 	// written as JSON and, by its String, as text.
 	Copy func(ctx context.Context, r CopyRequest) (fmt.Stringer, error)
+	// Verify reports whether an instance can go on with the program's orchestrators. The
+	// history is the management API's.
+	Verify func(history []byte) error
 	// Crashes returns the functions that crashed the app on this machine. With forget it
 	// removes the record.
 	Crashes func(forget bool) ([]durable.Crash, error)

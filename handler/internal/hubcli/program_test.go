@@ -31,6 +31,9 @@ var commands = []string{
 	"delete --help",
 	"copy --help",
 	"crashes --help",
+	"why --help",
+	"verify --help",
+	"record --help",
 	"nonsense",
 	"get",
 	"get one two",
@@ -61,6 +64,15 @@ var commands = []string{
 	"history done",
 	"history done --show-output --output json",
 	"history nobody",
+	"why",
+	"why waits",
+	"why waits --output json",
+	"why nobody",
+	"why waits --stuck",
+	"why --stuck --status Failed --output json",
+	"verify",
+	"verify --sample 1 --status Running --created-after 2026-01-31T12:00:00Z --output json",
+	"verify testdata/nowhere",
 	"raise done Approved",
 	"raise waits Approved --data true",
 	"raise waits Approved --data yes",
@@ -146,6 +158,16 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 		answer(410, "")
 	case r.Method == http.MethodPost:
 		answer(202, "")
+	case path == "instances/waits/why", path == "instances/failed/why":
+		answer(200, `{"instanceId":"waits","name":"Hello","runtimeStatus":"Running","reasons":[
+			{"kind":"event","text":"event \"Approved\"","name":"Approved","where":["hello.go:12"]},
+			{"kind":"timer","text":"timer","taskId":3,"where":["hello.go:12"]}]}`)
+	case strings.HasSuffix(path, "/why"):
+		answer(200, `{"instanceId":"done","name":"Hello","runtimeStatus":"Completed","reasons":[{"kind":"ended","text":"has ended: out"}]}`)
+	case path == "instances/failed/history":
+		answer(200, `["broken"]`)
+	case strings.HasSuffix(path, "/history"):
+		answer(200, `[]`)
 	case path == "instances/failed":
 		answer(200, instance("failed", "Failed", `"it broke"`))
 	default:
@@ -206,6 +228,12 @@ func transcript(t *testing.T, command string) string {
 			}
 			r.Progress(fmt.Sprintf("from %s to %s, hub %q, wait %v, ignore hidden %v", r.From, r.To, r.TaskHub, r.Wait, r.IgnoreHidden))
 			return copied{7}, nil
+		},
+		Verify: func(text []byte) error {
+			if string(text) == "[]" {
+				return nil
+			}
+			return &durable.HistoryMismatchError{InstanceID: "failed", Name: "Hello", Version: "1.0", Event: 3, Recorded: "an activity task named 'A'", Produced: "a timer task"}
 		},
 		Crashes: func(bool) ([]durable.Crash, error) {
 			at := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)

@@ -44,6 +44,37 @@ var verbs = []verb{
 		},
 	},
 	{
+		name: "why", args: []string{"[ID]"}, does: "Shows what an instance waits for, and at which lines of its code",
+		run:  func(c command) error { return (&replays{command: c}).why() },
+		more: "With --stuck it groups the instances that have not moved for a time by what they wait for.",
+		flags: func(f *flags) {
+			f.selects()
+			f.set.BoolVar(&f.children, "children", false, "also what the sub-orchestrations wait for, and theirs")
+			f.set.BoolVar(&f.stuck, "stuck", false, "all instances that have not moved for a time")
+			f.set.DurationVar(&f.idle, "idle", time.Hour, "how long that is, a `TIME` such as 30m")
+		},
+	},
+	{
+		name: "verify", args: []string{"[PATH]"}, does: "Replays live instances with the orchestrators of this program, and shows which cannot go on",
+		run: func(c command) error { return (&replays{command: c}).verify() },
+		more: "Nothing is written, and no activity runs. It exits with 1 if an instance cannot go on: run it with the\n" +
+			"new program before a deployment. PATH is a file that record wrote, or a folder of them; then the hub is not read.",
+		flags: func(f *flags) {
+			f.selects()
+			f.set.IntVar(&f.sample, "sample", 0, "`N` instances of each orchestrator and version at most; 0 is all")
+		},
+	},
+	{
+		name: "record", args: []string{"[ID]"}, does: "Writes the history of an instance, or of all that match, into files",
+		run:  func(c command) error { return (&replays{command: c}).record() },
+		more: "The files are for verify, and for durabletest.Replay. They have all payloads of the instances.",
+		flags: func(f *flags) {
+			f.selects()
+			f.set.IntVar(&f.sample, "sample", 0, "`N` instances of each orchestrator and version at most; 0 is all")
+			f.set.StringVar(&f.dir, "dir", "histories", "the `FOLDER` to write to")
+		},
+	},
+	{
 		name: "raise", args: []string{"ID", "EVENT"}, does: "Sends an event to an instance", run: command.raise,
 		flags: func(f *flags) {
 			f.set.StringVar(&f.data, "data", "", "what the event carries, as `JSON`; null if it is not given")
@@ -117,11 +148,12 @@ type flags struct {
 	output string
 
 	id, input, inputFile, version, reason, data, dataFile string
-	status, prefix, after, before, taskHub                string
-	wait                                                  time.Duration
-	top                                                   int
+	status, prefix, after, before, taskHub, name, dir     string
+	wait, idle                                            time.Duration
+	top, sample                                           int
 	all, noInput, showHistory, showOutput, sameID         bool
 	yes, force, ignoreHidden, allEnded, forget            bool
+	children, stuck                                       bool
 }
 
 func newFlags(v verb) *flags {
@@ -171,6 +203,13 @@ func (f *flags) usage(w io.Writer, program string) {
 		name := strings.TrimRight("--"+one.Name+" "+value, " ")
 		say(w, "  %-28s %s\n", name, does)
 	})
+}
+
+// selects are the flags that select live instances.
+func (f *flags) selects() {
+	f.filters()
+	f.set.StringVar(&f.prefix, "prefix", "", "those whose ID begins with `TEXT`")
+	f.set.StringVar(&f.name, "name", "", "those of the orchestrator `NAME`")
 }
 
 // filters are the flags that select instances.

@@ -197,19 +197,25 @@ func answerSchemas() schemaNode {
 	entity := object("entityId", object("name", text, "key", text), "lastOperationTime", text, "state", anySchema)
 	record := optional(object("ExecutionId", text, "SequenceNumber", whole, "Timestamp", timeSchema, "EventType", text),
 		"EventId", whole, "TaskScheduledId", whole, "Shortened", texts, "", anySchema)
+	reasons := optional(object("kind", text, "text", text), "name", text, "taskId", whole, "instanceIds", texts, "heldBy", text,
+		"since", timeSchema, "due", timeSchema, "where", texts)
 	return schemaNode{
-		"Any":           anySchema,
-		"Text":          text,
-		"Status":        status,
-		"Statuses":      schemaNode{"type": "array", "items": schemaNode{"$ref": "#/components/schemas/Status"}},
-		"Entities":      schemaNode{"type": "array", "items": entity},
-		"Tracking":      schemaNode{"type": "array", "items": record},
+		"Any":      anySchema,
+		"Text":     text,
+		"Status":   status,
+		"Statuses": schemaNode{"type": "array", "items": schemaNode{"$ref": "#/components/schemas/Status"}},
+		"Entities": schemaNode{"type": "array", "items": entity},
+		"Tracking": schemaNode{"type": "array", "items": record},
+		"Why":      object("instanceId", text, "name", text, "runtimeStatus", text, "reasons", schemaNode{"type": "array", "items": reasons}),
+		"History": schemaNode{"type": "array", "items": optional(object("EventType", text, "EventId", whole, "IsPlayed", flagSchema, "Timestamp", timeSchema),
+			"", anySchema)},
 		"Error":         failure,
 		"StatusOrError": schemaNode{"anyOf": []schemaNode{{"$ref": "#/components/schemas/Status"}, {"$ref": "#/components/schemas/Error"}}},
 		"Purged":        object("instancesDeleted", schemaNode{"type": "integer"}),
 		"Health": optional(object("status", schemaNode{"type": "string", "enum": []string{"live", "ready", "unavailable"}}), "reasons", texts, "waiting", texts,
 			"undecodable", object("count", whole, "messages", schemaNode{"type": "array", "items": object(
-				"queue", text, "messageId", text, "reason", text, "since", timeSchema, "setAside", flagSchema)})),
+				"queue", text, "messageId", text, "reason", text, "since", timeSchema, "setAside", flagSchema,
+			)})),
 		"Retried": object("messagesPutBack", whole),
 		"CheckStatus": optional(object("id", text, "statusQueryGetUri", text, "sendEventPostUri", text, "terminatePostUri", text, "rewindPostUri", text,
 			"purgeHistoryDeleteUri", text, "restartPostUri", text, "suspendPostUri", text, "resumePostUri", text), "warning", text),

@@ -183,6 +183,16 @@ var instanceRoutes = []Route{
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.tracking(p.instance()) },
 	},
 	{
+		Method: http.MethodGet, Path: "instances/{instanceId}/why", summary: "Says why an instance does not go on: what it waits for, and where in its code.", Open: true,
+		Answers:   []answerDoc{{http.StatusOK, "Why", "At least one reason."}, notThere},
+		operation: func(m *API, p pathValues) operation { return whyAPI{m}.why(p.instance()) },
+	},
+	{
+		Method: http.MethodGet, Path: "instances/{instanceId}/history", summary: "Reads the whole history of an instance's current execution.", Open: true,
+		Answers:   []answerDoc{{http.StatusOK, "History", "The events, with all that they have."}, notThere},
+		operation: func(m *API, p pathValues) operation { return whyAPI{m}.history(p.instance()) },
+	},
+	{
 		Method: http.MethodDelete, Path: "instances/{instanceId}", summary: "Purges an instance that has ended.", Open: true,
 		Answers: []answerDoc{
 			{http.StatusOK, "Purged", "It was purged."}, notThere, {http.StatusPreconditionFailed, "Text", "It has not ended."},

@@ -1,0 +1,355 @@
+package hubcli
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
+)
+
+// A replays does the work of the verbs that read histories of many instances.
+type replays struct {
+	command
+
+	mu sync.Mutex // protects what each of atOnce finds
+}
+
+// atOnce is how many instances are looked at, at the same time.
+const atOnce = 8
+
+// notEnded are the statuses of instances that can go on.
+const notEnded = "Pending,Running,Suspended,ContinuedAsNew"
+
+// each calls look for the instances that the flags select, by default those that have not
+// ended, and returns how many they were. It ends with the first error.
+func (r *replays) each(look func(one instance) error) (n int, err error) {
+	r.flags.status = cmp.Or(r.flags.status, notEnded)
+	query, err := r.selection()
+	if err != nil {
+		return 0, err
+	}
+	query.Set("showInput", "false")
+	query.Set("top", strconv.Itoa(pageSize))
+	taken := map[[2]string]int{}
+	for continuation := ""; ; {
+		page, next, err := r.page(query, continuation)
+		if err != nil {
+			return n, err
+		}
+		var all []instance
+		for _, raw := range page {
+			var one instance
+			if err := json.Unmarshal(raw, &one); err != nil {
+				return n, fmt.Errorf("%w: %w", errUnexpected, err)
+			}
+			kind := [2]string{one.Name, one.Version}
+			switch {
+			case strings.HasPrefix(one.InstanceID, "@"), r.flags.name != "" && !strings.EqualFold(one.Name, r.flags.name),
+				r.flags.sample > 0 && taken[kind] == r.flags.sample:
+				continue
+			}
+			taken[kind]++
+			all = append(all, one)
+		}
+		if err := sideBySide(all, look); err != nil {
+			return n, err
+		}
+		n += len(all)
+		if continuation = next; continuation == "" {
+			return n, nil
+		}
+		r.tell(fmt.Sprintf("%d instances …", n))
+	}
+}
+
+// sideBySide calls do for each, atOnce of them at a time, and returns the errors.
+func sideBySide[T any](all []T, do func(T) error) error {
+	var (
+		group sync.WaitGroup
+		mu    sync.Mutex
+		errs  []error
+	)
+	queue := make(chan T)
+	for range min(atOnce, len(all)) {
+		group.Go(func() {
+			for one := range queue {
+				if err := do(one); err != nil {
+					mu.Lock()
+					errs = append(errs, err)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	for _, one := range all {
+		queue <- one
+	}
+	close(queue)
+	group.Wait()
+	return errors.Join(errs...)
+}
+
+// ask requests something about an instance; it is nil if the instance is gone.
+func (r *replays) ask(id, what string) (*answer, error) {
+	a, err := r.request(http.MethodGet, []string{"instances", id, what}, nil, nil, nil)
+	if a != nil && a.status == http.StatusNotFound {
+		there, err := r.request(http.MethodGet, []string{"instances", id}, url.Values{"showInput": {"false"}}, nil, nil)
+		switch {
+		case err == nil:
+			return nil, fmt.Errorf("the app that has the task hub is of an earlier version, which does not tell the %s of an instance: stop it first", what)
+		case there != nil && there.status == http.StatusNotFound:
+			return nil, nil
+		}
+		return nil, err
+	}
+	if err != nil {
+		return nil, fmt.Errorf("instance %q: %w", id, err)
+	}
+	return a, nil
+}
+
+// A misfit is an instance that cannot go on with this program.
+type misfit struct {
+	InstanceID string `json:"instanceId"`
+	Name       string `json:"name"`
+	Version    string `json:"version,omitempty"`
+	Event      *int   `json:"event,omitempty"`    // its index in the history
+	Recorded   string `json:"recorded,omitempty"` // what the history has there
+	Produced   string `json:"produced,omitempty"` // what the code did
+	Problem    string `json:"problem"`
+}
+
+// verify replays instances, or the histories in files, and fails if one does not fit.
+func (r *replays) verify() error {
+	var misfits []misfit
+	check := func(one misfit, text []byte) {
+		err := r.program.Verify(text)
+		if err == nil {
+			return
+		}
+		one.Problem = err.Error()
+		if m, ok := errors.AsType[*durable.HistoryMismatchError](err); ok {
+			one.InstanceID, one.Name, one.Version = string(m.InstanceID), m.Name, string(m.Version)
+			one.Event, one.Recorded, one.Produced = &m.Event, m.Recorded, m.Produced
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		misfits = append(misfits, one)
+	}
+	n, err := 0, error(nil)
+	if len(r.args) == 1 {
+		n, err = r.files(r.args[0], func(file string, text []byte) { check(misfit{InstanceID: file}, text) })
+	} else {
+		n, err = r.each(func(one instance) error {
+			a, err := r.ask(one.InstanceID, "history")
+			if a != nil {
+				check(misfit{InstanceID: one.InstanceID, Name: one.Name, Version: one.Version}, a.body)
+			}
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	slices.SortFunc(misfits, func(a, b misfit) int { return strings.Compare(a.InstanceID, b.InstanceID) })
+	if r.flags.output == "json" {
+		err = r.print(append([]misfit{}, misfits...), "")
+	} else if len(misfits) > 0 {
+		rows := [][]string{{"ID", "NAME", "VERSION", "EVENT", "THE HISTORY HAS", "THE CODE DID"}}
+		for _, m := range misfits {
+			event := ""
+			if m.Event != nil {
+				event = strconv.Itoa(*m.Event)
+			}
+			rows = append(rows, []string{cell(m.InstanceID), cell(m.Name), cell(m.Version), event, short(cell(cmp.Or(m.Recorded, m.Problem))), short(cell(m.Produced))})
+		}
+		err = r.table(rows)
+	}
+	if err != nil {
+		return err
+	}
+	if len(misfits) > 0 {
+		return fmt.Errorf("%d of %d instances cannot go on with this program", len(misfits), n)
+	}
+	r.tell(fmt.Sprintf("All %d instances can go on with this program.", n))
+	return nil
+}
+
+// files calls look with a history's file, or with each in a folder, and returns how many
+// they were.
+func (r *replays) files(path string, look func(name string, text []byte)) (int, error) {
+	names := []string{path}
+	if info, err := os.Stat(path); err != nil {
+		return 0, err
+	} else if info.IsDir() {
+		if names, err = filepath.Glob(filepath.Join(path, "*.json")); err != nil {
+			return 0, err
+		}
+	}
+	return len(names), sideBySide(names, func(name string) error {
+		text, err := os.ReadFile(name)
+		if err == nil {
+			look(name, text)
+		}
+		return err
+	})
+}
+
+// record writes histories into files, one for each instance.
+func (r *replays) record() error {
+	if err := os.MkdirAll(r.flags.dir, 0o750); err != nil {
+		return err
+	}
+	write := func(id string) error {
+		a, err := r.ask(id, "history")
+		if err != nil || a == nil {
+			return err
+		}
+		return os.WriteFile(filepath.Join(r.flags.dir, url.PathEscape(id)+".json"), a.body, 0o600)
+	}
+	n, err := 1, error(nil)
+	if len(r.args) == 1 {
+		if _, err = r.instance(http.MethodGet, nil, url.Values{"showInput": {"false"}}, nil); err == nil {
+			err = write(r.args[0])
+		}
+	} else {
+		n, err = r.each(func(one instance) error { return write(one.InstanceID) })
+	}
+	if err != nil {
+		return err
+	}
+	return r.print(map[string]any{"recorded": n, "directory": r.flags.dir}, fmt.Sprintf("recorded %d histories in %s", n, r.flags.dir))
+}
+
+// why shows why an instance does not go on, or with --stuck many.
+func (r *replays) why() error {
+	switch {
+	case r.flags.stuck && len(r.args) == 0:
+		return r.stuck()
+	case r.flags.stuck || len(r.args) == 0:
+		return usageError("an ID or --stuck must say which, and not both")
+	}
+	var all []statusjson.Why
+	for ids := []string{r.args[0]}; len(ids) > 0; ids = ids[1:] {
+		a, err := r.request(http.MethodGet, []string{"instances", ids[0], "why"}, nil, nil, nil)
+		if err != nil {
+			return err
+		}
+		w, err := decode[statusjson.Why](a)
+		if err != nil {
+			return err
+		}
+		all = append(all, w)
+		for _, reason := range w.Reasons {
+			if r.flags.children && reason.Kind == string(durable.ReasonSubOrchestration) {
+				ids = append(ids, reason.InstanceIDs...)
+			}
+		}
+	}
+	if r.flags.output == "json" {
+		return r.print(all, "")
+	}
+	rows := [][]string{{"ID", "STATUS", "AT", "WAITS FOR", "SINCE", "DUE"}}
+	for _, w := range all {
+		for _, reason := range w.Reasons {
+			rows = append(rows, []string{
+				cell(w.InstanceID), w.RuntimeStatus, strings.Join(reason.Where, " "), cell(reason.Text), ago(reason.Since), ago(reason.Due),
+			})
+		}
+	}
+	return r.table(rows)
+}
+
+// ago returns a time as how far it is from now.
+func ago(text string) string {
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		return ""
+	}
+	d := time.Since(at).Round(time.Second)
+	if d < 0 {
+		return fmt.Sprintf("in %v", -d)
+	}
+	return fmt.Sprintf("%v ago", d)
+}
+
+// A jam is instances that wait for the same at the same place.
+type jam struct {
+	Count   int       `json:"count"`
+	Name    string    `json:"name"` // of the orchestrator
+	Kind    string    `json:"kind"`
+	Where   string    `json:"where,omitempty"`
+	What    string    `json:"what,omitempty"` // the name of what is waited for
+	Oldest  time.Time `json:"oldest"`
+	Example string    `json:"example"` // the instance that waits for longest
+}
+
+// stuck shows what instances wait for that have not moved for a time, grouped.
+func (r *replays) stuck() error {
+	jams := map[[4]string]*jam{}
+	_, err := r.each(func(one instance) error {
+		moved, err := time.Parse(time.RFC3339, one.LastUpdatedTime)
+		if err == nil && time.Since(moved) < r.flags.idle {
+			return nil
+		}
+		a, err := r.ask(one.InstanceID, "why")
+		if err != nil || a == nil {
+			return err
+		}
+		w, err := decode[statusjson.Why](a)
+		if err != nil {
+			return err
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		counted := map[[4]string]bool{}
+		for _, reason := range w.Reasons {
+			key := [4]string{w.Name, reason.Kind, strings.Join(reason.Where, " "), reason.Name}
+			if counted[key] {
+				continue
+			}
+			counted[key] = true
+			j := jams[key]
+			if j == nil {
+				j = &jam{Name: key[0], Kind: key[1], Where: key[2], What: key[3], Oldest: moved, Example: one.InstanceID}
+				jams[key] = j
+			}
+			if j.Count++; moved.Before(j.Oldest) {
+				j.Oldest, j.Example = moved, one.InstanceID
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	all := make([]*jam, 0, len(jams))
+	for _, j := range jams {
+		all = append(all, j)
+	}
+	slices.SortFunc(all, func(a, b *jam) int {
+		return cmp.Or(b.Count-a.Count, strings.Compare(a.Name+a.Kind+a.What+a.Where, b.Name+b.Kind+b.What+b.Where))
+	})
+	if r.flags.output == "json" {
+		return r.print(all, "")
+	}
+	rows := [][]string{{"COUNT", "NAME", "AT", "WAITS FOR", "FOR AT MOST", "EXAMPLE"}}
+	for _, j := range all {
+		rows = append(rows, []string{
+			strconv.Itoa(j.Count), cell(j.Name), j.Where, cell(strings.TrimSpace(j.Kind + " " + j.What)), ago(j.Oldest.Format(time.RFC3339)), cell(j.Example),
+		})
+	}
+	return r.table(rows)
+}

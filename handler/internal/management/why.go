@@ -1,0 +1,72 @@
+package management
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
+	"github.com/labstack/echo/v4"
+)
+
+// whyAPI has the operations that say what instances wait for and what they did.
+type whyAPI struct{ *API }
+
+// why answers GET instances/{id}/why.
+func (m whyAPI) why(id durable.InstanceID) operation {
+	return func(c echo.Context, _ web.Query) error {
+		w, err := m.instances.Why(c.Request().Context(), id)
+		if err != nil {
+			return err
+		}
+		answer := statusjson.Why{
+			InstanceID: w.State.Instance.InstanceID, Name: w.State.Name, RuntimeStatus: w.State.Status.String(),
+		}
+		for _, r := range w.Reasons {
+			answer.Reasons = append(answer.Reasons, reasonJSON(r))
+		}
+		return web.WriteJSON(c, http.StatusOK, answer)
+	}
+}
+
+func reasonJSON(r durable.Reason) statusjson.Reason {
+	reason := statusjson.Reason{
+		Kind: string(r.Kind), Text: r.String(), Name: r.Name, HeldBy: string(r.HeldBy),
+		Since: timeOrNone(r.Since), Due: timeOrNone(r.Due), Where: r.Where,
+	}
+	if r.TaskID >= 0 {
+		reason.TaskID = &r.TaskID
+	}
+	for _, id := range r.InstanceIDs {
+		reason.InstanceIDs = append(reason.InstanceIDs, string(id))
+	}
+	return reason
+}
+
+func timeOrNone(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// history answers GET instances/{id}/history: the events of the current execution with
+// all that they have.
+func (m whyAPI) history(id durable.InstanceID) operation {
+	return func(c echo.Context, _ web.Query) error {
+		ctx := c.Request().Context()
+		events, err := m.instances.History(ctx, id)
+		if err == nil && len(events) == 0 {
+			_, err = m.instances.Status(ctx, id, durable.Fetch{})
+		}
+		if err != nil {
+			return err
+		}
+		text, err := durable.MarshalHistory(events)
+		if err != nil {
+			return err
+		}
+		return c.JSONBlob(http.StatusOK, text)
+	}
+}
