@@ -10,10 +10,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -48,10 +51,43 @@ func testConfig(t testing.TB) Config {
 	}
 }
 
-// openHub opens a hub on Azurite.
+// accounts has the accounts in memory of the tests that are in a bubble.
+var accounts sync.Map // *azsim.Account by testing.TB
+
+// inBubble runs a test in virtual time, on an account in memory. It is for tests of how
+// long something takes: what else the machine does makes none of it late.
+func inBubble(t *testing.T, f func(t *testing.T)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		account := azsim.New(azsim.Config{MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
+		t.Cleanup(account.Wait)
+		accounts.Store(t, account)
+		f(t)
+	})
+}
+
+// account returns Azurite, or the account of the test's bubble, and what sends requests
+// there, nil for the usual.
+func account(t testing.TB) (connection string, transport policy.Transporter) {
+	t.Helper()
+	if a, ok := accounts.Load(t); ok {
+		a := a.(*azsim.Account)
+		return a.ConnectionString(), a.Worker(newHubName())
+	}
+	return azuritetest.Start(t), nil
+}
+
+// newCounter counts the requests to a test's account.
+func newCounter(t testing.TB) *azuritetest.Counter { return azuritetest.NewCounter(account(t)) }
+
+// openHub opens a hub on a test's account.
 func openHub(t testing.TB, cfg Config) *TaskHub {
 	t.Helper()
-	c, err := ParseConnectionString(azuritetest.Start(t))
+	connection, transport := account(t)
+	if cfg.Transport == nil {
+		cfg.Transport = transport
+	}
+	c, err := ParseConnectionString(connection)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,53 +35,55 @@ func TestBlobPartitions_AreLeasedWorkedOnAndReleased(t *testing.T) {
 	for _, m := range []PartitionManager{SafeBlobLeases, LegacyBlobLeases} {
 		t.Run(m.String(), func(t *testing.T) {
 			t.Parallel()
-			cfg := testConfig(t)
-			cfg.PartitionManager, cfg.PartitionCount, cfg.WorkerID = m, 2, "one"
-			cfg.LeaseInterval, cfg.LeaseAcquireInterval = 15*time.Second, 500*time.Millisecond
-			first := openHub(t, cfg)
-			cfg.WorkerID = "two"
-			second := openHub(t, cfg)
-			stopFirst := runHub(t, first)
-			stopSecond := runHub(t, second)
-			reads := func(h *TaskHub) (n int) {
-				for _, p := range h.partitions {
-					if p.isListening() {
-						n++
+			inBubble(t, func(t *testing.T) {
+				cfg := testConfig(t)
+				cfg.PartitionManager, cfg.PartitionCount, cfg.WorkerID = m, 2, "one"
+				cfg.LeaseInterval, cfg.LeaseAcquireInterval = 15*time.Second, 500*time.Millisecond
+				first := openHub(t, cfg)
+				cfg.WorkerID = "two"
+				second := openHub(t, cfg)
+				stopFirst := runHub(t, first)
+				stopSecond := runHub(t, second)
+				reads := func(h *TaskHub) (n int) {
+					for _, p := range h.partitions {
+						if p.isListening() {
+							n++
+						}
+					}
+					return n
+				}
+				eventually(t, "each has one", time.Minute, func() bool { return reads(first) == 1 && reads(second) == 1 })
+				for i := range 6 {
+					mustStart(t, first, fmt.Sprintf("i%d", i), fmt.Sprintf("e%d", i), `1`)
+				}
+				items := itemsOf(within(t, time.Minute), first, second)
+				for range 6 {
+					item, ok := <-items
+					if !ok {
+						t.Fatal("not all instances were handed out")
+					}
+					if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance}); err != nil {
+						t.Error(err)
+					}
+					if err := item.Session.Release(t.Context()); err != nil {
+						t.Error(err)
 					}
 				}
-				return n
-			}
-			eventually(t, "each has one", time.Minute, func() bool { return reads(first) == 1 && reads(second) == 1 })
-			for i := range 6 {
-				mustStart(t, first, fmt.Sprintf("i%d", i), fmt.Sprintf("e%d", i), `1`)
-			}
-			items := itemsOf(within(t, time.Minute), first, second)
-			for range 6 {
-				item, ok := <-items
-				if !ok {
-					t.Fatal("not all instances were handed out")
-				}
-				if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance}); err != nil {
-					t.Error(err)
-				}
-				if err := item.Session.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
-			}
-			stopFirst()
-			eventually(t, "the second has both", time.Minute, func() bool { return reads(second) == 2 })
-			stopSecond()
-			for _, folder := range []string{"default", "intent", "ownership"} {
-				left, err := second.leases.Leases(t.Context(), folder)
-				if err != nil {
-					t.Fatal(err)
-				}
-				for _, l := range left {
-					if l.Leased || l.Owner != "" || l.Epoch == 0 {
-						t.Errorf("%s/%s is left as %+v", folder, l.Partition, l)
+				stopFirst()
+				eventually(t, "the second has both", time.Minute, func() bool { return reads(second) == 2 })
+				stopSecond()
+				for _, folder := range []string{"default", "intent", "ownership"} {
+					left, err := second.leases.Leases(t.Context(), folder)
+					if err != nil {
+						t.Fatal(err)
+					}
+					for _, l := range left {
+						if l.Leased || l.Owner != "" || l.Epoch == 0 {
+							t.Errorf("%s/%s is left as %+v", folder, l.Partition, l)
+						}
 					}
 				}
-			}
+			})
 		})
 	}
 }

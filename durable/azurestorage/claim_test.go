@@ -48,7 +48,7 @@ func serving(t testing.TB, cfg Config) (h *TaskHub, stop func()) {
 // whoever takes over, and hidden.
 func TestClaim_IsInItsQueueAndHidden(t *testing.T) {
 	t.Parallel()
-	counter := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	counter := newCounter(t)
 	cfg := testConfig(t)
 	cfg.Transport = counter
 	h, _ := serving(t, cfg)
@@ -135,7 +135,7 @@ func TestClaim_BecomesVisibleWhenItCannotBeHandedOver(t *testing.T) {
 func TestClaim_BecomesVisibleWhenTheFateOfItsCheckpointIsUnknown(t *testing.T) {
 	t.Parallel()
 	var cut atomic.Bool
-	counter := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	counter := newCounter(t)
 	counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		if cut.Load() && call.Service == "table" {
 			return nil, errors.New("the test cut the connection")

@@ -160,7 +160,7 @@ func TestInstances_PagesThroughWhatMatches(t *testing.T) {
 func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	var refused atomic.Bool
-	counter := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	counter := newCounter(t)
 	counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		if refused.Load() && call.Name == "GetBlob" {
 			return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil

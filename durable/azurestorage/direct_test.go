@@ -58,25 +58,27 @@ func TestDirectResult_IsSentWhenItCannotBeTaken(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, stop := serving(t, testConfig(t))
-			scheduleOne(t, h, "direct")
-			completeActivity(t, h, `"a"`)
-			cause(t, h, stop)
-			if items, results := messageCount(t, h.workItems), messageCount(t, h.controlQueues[0]); items != 0 || results != 1 {
-				t.Errorf("%d work items and %d results are in the queues, want the result only", items, results)
-			}
-			other := h
-			if name == "the worker stopped" {
-				cfg := testConfig(t)
-				cfg.TaskHub = h.cfg.TaskHub
-				other = openHub(t, cfg)
-				runHub(t, other)
-			}
-			item := mustNext(t, other)
-			if done, ok := item.Messages[0].Event.(*history.TaskCompleted); !ok || store.Value(done.Result) != `"a"` {
-				t.Fatalf("messages %s, want the result", eventTypes(item.Messages))
-			}
-			commitEnd(t, item, 1, `1`)
+			inBubble(t, func(t *testing.T) {
+				h, stop := serving(t, testConfig(t))
+				scheduleOne(t, h, "direct")
+				completeActivity(t, h, `"a"`)
+				cause(t, h, stop)
+				if items, results := messageCount(t, h.workItems), messageCount(t, h.controlQueues[0]); items != 0 || results != 1 {
+					t.Errorf("%d work items and %d results are in the queues, want the result only", items, results)
+				}
+				other := h
+				if name == "the worker stopped" {
+					cfg := testConfig(t)
+					cfg.TaskHub = h.cfg.TaskHub
+					other = openHub(t, cfg)
+					runHub(t, other)
+				}
+				item := mustNext(t, other)
+				if done, ok := item.Messages[0].Event.(*history.TaskCompleted); !ok || store.Value(done.Result) != `"a"` {
+					t.Fatalf("messages %s, want the result", eventTypes(item.Messages))
+				}
+				commitEnd(t, item, 1, `1`)
+			})
 		})
 	}
 }
@@ -85,7 +87,7 @@ func TestDirectResult_IsSentWhenItCannotBeTaken(t *testing.T) {
 func TestDirectResult_LetsTheActivityRunAgainWhenItCannotBeSent(t *testing.T) {
 	t.Parallel()
 	var cut atomic.Bool
-	counter := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	counter := newCounter(t)
 	counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		if cut.Load() && call.Name == "PutMessage" {
 			return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil

@@ -23,7 +23,7 @@ var errLost = errors.New("the test lost the answer")
 
 // faulty returns a transport that asks decide what to do with each call.
 func faulty(t testing.TB, decide func(call azuritetest.Call) fault) *azuritetest.Counter {
-	c := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	c := newCounter(t)
 	c.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		switch decide(call) {
 		case refuse:
@@ -196,7 +196,7 @@ func TestCheckpoint_FindsOutThatItsHistoryWasWritten(t *testing.T) {
 // looks at it.
 func commitFollowed(t *testing.T, write func(h *TaskHub, etag string)) (h *TaskHub, item *provider.OrchestrationWorkItem, err error) {
 	t.Helper()
-	c := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	c := newCounter(t)
 	nth := onNth(loseAnswer, "table EntityGroupTransaction", 2) // the first makes the partition rows
 	c.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		resp, err := next()

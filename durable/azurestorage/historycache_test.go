@@ -13,7 +13,7 @@ import (
 
 // countHistoryReads runs h with a counter of the reads of its history.
 func countHistoryReads(t testing.TB, cfg Config) (h *TaskHub, reads func() int) {
-	counter := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	counter := newCounter(t)
 	cfg.Transport = counter
 	h = openHub(t, cfg)
 	return h, func() int {
@@ -28,18 +28,20 @@ func TestHistoryCache_SparesTheReadOfEveryEpisodeButTheFirst(t *testing.T) {
 	for bytes, want := range map[int]int{0: 1, -1: 4} {
 		t.Run(fmt.Sprint(bytes), func(t *testing.T) {
 			t.Parallel()
-			cfg := testConfig(t)
-			cfg.HistoryCacheBytes = bytes
-			h, reads := countHistoryReads(t, cfg)
-			runHub(t, h)
-			mustStart(t, h, "seq", "e1", `1`)
-			runHello(t, h, "Tokyo", "Seattle", "London")
-			if n := reads(); n > want {
-				t.Errorf("the history was read %d times, want %d", n, want)
-			}
-			if _, ok := h.instances.CachedHistories.Take("seq"); ok {
-				t.Error("a history that has ended is still remembered")
-			}
+			inBubble(t, func(t *testing.T) {
+				cfg := testConfig(t)
+				cfg.HistoryCacheBytes = bytes
+				h, reads := countHistoryReads(t, cfg)
+				runHub(t, h)
+				mustStart(t, h, "seq", "e1", `1`)
+				runHello(t, h, "Tokyo", "Seattle", "London")
+				if n := reads(); n > want {
+					t.Errorf("the history was read %d times, want %d", n, want)
+				}
+				if _, ok := h.instances.CachedHistories.Take("seq"); ok {
+					t.Error("a history that has ended is still remembered")
+				}
+			})
 		})
 	}
 }

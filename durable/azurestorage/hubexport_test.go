@@ -51,31 +51,33 @@ func abandoned(t *testing.T) *TaskHub {
 
 func TestExport_WaitsForWhatAWorkerThatDiedHadInHand(t *testing.T) {
 	t.Parallel()
-	h := abandoned(t)
-	h.cfg.WorkItemQueueVisibilityTimeout = time.Minute
-	var hidden []store.Message
-	eventually(t, "the activity in its queue", 20*time.Second, func() bool {
-		var err error
-		hidden, err = h.workItems.Receive(t.Context(), 1, 2*time.Second) // and then it dies
-		return err == nil && len(hidden) == 1
+	inBubble(t, func(t *testing.T) {
+		h := abandoned(t)
+		h.cfg.WorkItemQueueVisibilityTimeout = time.Minute
+		var hidden []store.Message
+		eventually(t, "the activity in its queue", 20*time.Second, func() bool {
+			var err error
+			hidden, err = h.workItems.Receive(t.Context(), 1, 2*time.Second) // and then it dies
+			return err == nil && len(hidden) == 1
+		})
+		var got taken
+		var notices []string
+		err := h.Export(t.Context(), &got, provider.ExportOptions{Notice: func(s string) { notices = append(notices, s) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := taken{"a e1 Running, 4 events", "activity 0 of a"}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("exported (-want +got):\n%s", diff)
+		}
+		if len(notices) != 1 {
+			t.Errorf("notices: %q, want one", notices)
+		}
+		// It is visible again at once: nothing was taken away.
+		if again, err := h.workItems.Receive(t.Context(), 1, time.Second); err != nil || len(again) != 1 {
+			t.Errorf("after the export there are %d visible activities (%v), want 1", len(again), err)
+		}
 	})
-	var got taken
-	var notices []string
-	err := h.Export(t.Context(), &got, provider.ExportOptions{Notice: func(s string) { notices = append(notices, s) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := taken{"a e1 Running, 4 events", "activity 0 of a"}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("exported (-want +got):\n%s", diff)
-	}
-	if len(notices) != 1 {
-		t.Errorf("notices: %q, want one", notices)
-	}
-	// It is visible again at once: nothing was taken away.
-	if again, err := h.workItems.Receive(t.Context(), 1, time.Second); err != nil || len(again) != 1 {
-		t.Errorf("after the export there are %d visible activities (%v), want 1", len(again), err)
-	}
 }
 
 func TestExport_RefusesToLoseWhatTheHistoryTellsOf(t *testing.T) {

@@ -51,60 +51,61 @@ func recorded(t *testing.T, r sdk.Reader, name, by string) map[string]float64 {
 
 func TestMetrics_TellWhatAHubDoes(t *testing.T) {
 	t.Parallel()
-	connection := azuritetest.Start(t)
-	counter := azuritetest.NewCounter(connection, nil)
-	counter.CountEmptyPolls = true
-	var refused atomic.Bool
-	counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-		if call.Name == "EntityGroupTransaction" && refused.CompareAndSwap(false, true) {
-			return azuritetest.Refusal(req, http.StatusServiceUnavailable, "ServerBusy"), nil
+	inBubble(t, func(t *testing.T) {
+		counter := newCounter(t)
+		counter.CountEmptyPolls = true
+		var refused atomic.Bool
+		counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			if call.Name == "EntityGroupTransaction" && refused.CompareAndSwap(false, true) {
+				return azuritetest.Refusal(req, http.StatusServiceUnavailable, "ServerBusy"), nil
+			}
+			return next()
 		}
-		return next()
-	}
-	reader := sdk.NewManualReader()
-	cfg := testConfig(t)
-	cfg.Transport, cfg.MeterProvider = counter, sdk.NewMeterProvider(sdk.WithReader(reader))
-	h := openHub(t, cfg)
-	stop := runHub(t, h)
-	control := h.controlQueues[0]
-	mustStart(t, h, "metered", "e1", `1`)
-	runHello(t, h, "Tokyo", "Seattle")
-	if _, err := control.Put(t.Context(), "no message of a hub", 0, true); err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "an unreadable message is counted", time.Minute, func() bool {
-		return recorded(t, reader, "durabletask.messages.held_back", "durabletask.reason")["unreadable"] > 0
-	})
+		reader := sdk.NewManualReader()
+		cfg := testConfig(t)
+		cfg.Transport, cfg.MeterProvider = counter, sdk.NewMeterProvider(sdk.WithReader(reader))
+		h := openHub(t, cfg)
+		stop := runHub(t, h)
+		control := h.controlQueues[0]
+		mustStart(t, h, "metered", "e1", `1`)
+		runHello(t, h, "Tokyo", "Seattle")
+		if _, err := control.Put(t.Context(), "no message of a hub", 0, true); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "an unreadable message is counted", time.Minute, func() bool {
+			return recorded(t, reader, "durabletask.messages.held_back", "durabletask.reason")["unreadable"] > 0
+		})
 
-	for _, want := range []struct{ metric, by, value string }{
-		{"durabletask.partitions.owned", "durabletask.queue", control.Name},
-		{"durabletask.partitions.changes", "durabletask.partition.change", "acquired"},
-		{"durabletask.queue.message.age", "durabletask.queue", control.Name},
-		{"durabletask.history_cache.lookups", "durabletask.cache.hit", "true"},
-		{"durabletask.storage.operation.duration", "durabletask.outcome", "throttled"},
-		{"durabletask.storage.retries", "durabletask.storage.operation", "EntityGroupTransaction"},
-	} {
-		if n := recorded(t, reader, want.metric, want.by)[want.value]; n == 0 {
-			t.Errorf("%s by %s says nothing of %s: %v", want.metric, want.by, want.value, recorded(t, reader, want.metric, want.by))
+		for _, want := range []struct{ metric, by, value string }{
+			{"durabletask.partitions.owned", "durabletask.queue", control.Name},
+			{"durabletask.partitions.changes", "durabletask.partition.change", "acquired"},
+			{"durabletask.queue.message.age", "durabletask.queue", control.Name},
+			{"durabletask.history_cache.lookups", "durabletask.cache.hit", "true"},
+			{"durabletask.storage.operation.duration", "durabletask.outcome", "throttled"},
+			{"durabletask.storage.retries", "durabletask.storage.operation", "EntityGroupTransaction"},
+		} {
+			if n := recorded(t, reader, want.metric, want.by)[want.value]; n == 0 {
+				t.Errorf("%s by %s says nothing of %s: %v", want.metric, want.by, want.value, recorded(t, reader, want.metric, want.by))
+			}
 		}
-	}
-	lengths := recorded(t, reader, "durabletask.queue.length", "durabletask.queue")
-	if _, ok := lengths[control.Name]; !ok || len(lengths) != 2 {
-		t.Errorf("lengths are told of the queues %v, want %s and the work items", lengths, control.Name)
-	}
-	stop()
-	if owned := recorded(t, reader, "durabletask.partitions.owned", "durabletask.queue")[control.Name]; owned != 0 {
-		t.Errorf("%v partitions are owned after the end", owned)
-	}
-	if released := recorded(t, reader, "durabletask.partitions.changes", "durabletask.partition.change")["released"]; released != 1 {
-		t.Errorf("%v partitions were released", released)
-	}
-	// The metrics count what the account saw.
-	operations := recorded(t, reader, "durabletask.storage.operation.duration", "durabletask.storage.operation")
-	for _, name := range []string{"GetMessages", "PutMessage", "EntityGroupTransaction", "InsertEntity"} {
-		saw := counter.Total(func(c azuritetest.Call) bool { return c.Name == name })
-		if int(operations[name]) != saw || saw == 0 {
-			t.Errorf("%v times %s were counted, the account saw %d", operations[name], name, saw)
+		lengths := recorded(t, reader, "durabletask.queue.length", "durabletask.queue")
+		if _, ok := lengths[control.Name]; !ok || len(lengths) != 2 {
+			t.Errorf("lengths are told of the queues %v, want %s and the work items", lengths, control.Name)
 		}
-	}
+		stop()
+		if owned := recorded(t, reader, "durabletask.partitions.owned", "durabletask.queue")[control.Name]; owned != 0 {
+			t.Errorf("%v partitions are owned after the end", owned)
+		}
+		if released := recorded(t, reader, "durabletask.partitions.changes", "durabletask.partition.change")["released"]; released != 1 {
+			t.Errorf("%v partitions were released", released)
+		}
+		// The metrics count what the account saw.
+		operations := recorded(t, reader, "durabletask.storage.operation.duration", "durabletask.storage.operation")
+		for _, name := range []string{"GetMessages", "PutMessage", "EntityGroupTransaction", "InsertEntity"} {
+			saw := counter.Total(func(c azuritetest.Call) bool { return c.Name == name })
+			if int(operations[name]) != saw || saw == 0 {
+				t.Errorf("%v times %s were counted, the account saw %d", operations[name], name, saw)
+			}
+		}
+	})
 }

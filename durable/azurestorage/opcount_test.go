@@ -17,7 +17,7 @@ func TestTaskHub_NeedsFewOperationsForASequence(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
 	cfg.LeaseInterval, cfg.LeaseAcquireInterval = 60*time.Second, 30*time.Second
-	counter := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	counter := newCounter(t)
 	cfg.Transport = counter
 	h, _ := serving(t, cfg)
 	ctx, cancel := context.WithCancel(t.Context())

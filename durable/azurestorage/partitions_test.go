@@ -7,14 +7,12 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -45,7 +43,7 @@ func heldCount(h *TaskHub) int {
 // cutOff returns a transport that fails from when the switch is set, as the
 // network of a worker does that was cut off or killed.
 func cutOff(t testing.TB, cut *atomic.Bool) *azuritetest.Counter {
-	c := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	c := newCounter(t)
 	c.Intercept = func(_ azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		if cut.Load() {
 			return nil, errors.New("the test cut the network")
@@ -235,19 +233,10 @@ func TestSession_TakesBackWhatItSentWhenItIsLost(t *testing.T) {
 
 func TestTaskHub_EndsInTimeWithWorkThatDoesNot(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		account := azsim.New(azsim.Config{MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
-		defer account.Wait()
-		c, err := ParseConnectionString(account.ConnectionString())
-		if err != nil {
-			t.Fatal(err)
-		}
+	inBubble(t, func(t *testing.T) {
 		cfg := testConfig(t)
-		cfg.DrainTimeout, cfg.LeaseInterval, cfg.Transport = 500*time.Millisecond, 20*time.Second, account.Worker("w")
-		h, err := Open(c, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		cfg.DrainTimeout, cfg.LeaseInterval = 500*time.Millisecond, 20*time.Second
+		h := openHub(t, cfg)
 		stop := runHub(t, h)
 		mustStart(t, h, "stuck", "e1", `1`)
 		item := mustNext(t, h)

@@ -132,7 +132,7 @@ func TestPurge_CanBeCutOffAnywhere(t *testing.T) {
 		id := fmt.Sprint("i", n)
 		endLarge(t, h, id)
 		var count atomic.Int32
-		cut := azuritetest.NewCounter(azuritetest.Start(t), nil)
+		cut := newCounter(t)
 		cut.Intercept = func(_ azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 			if count.Add(1) > n { // this process is dead
 				return azuritetest.Refusal(nil, http.StatusForbidden, "Dead"), nil
@@ -189,7 +189,7 @@ func mustSpareWhatBegan(t *testing.T, n int) (began bool) {
 	}
 	var requests atomic.Int32
 	input := `"` + strings.Repeat("x", 70<<10) + `"` // goes into a blob
-	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	transport := newCounter(t)
 	transport.Intercept = func(_ azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		if requests.Add(1) == int32(n) {
 			began = true

@@ -183,7 +183,7 @@ func TestRewind_CanBeCutOffAnywhere(t *testing.T) {
 			failInstance(t, h, "i")
 
 			var count atomic.Int32
-			cut := azuritetest.NewCounter(azuritetest.Start(t), nil)
+			cut := newCounter(t)
 			cut.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 				if count.Load() > n { // this process is dead
 					return nil, errors.New("the test cut the connection")

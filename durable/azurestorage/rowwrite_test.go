@@ -18,7 +18,7 @@ import (
 func TestInstanceRow_IsWrittenEveryTimeIfThatIsAskedFor(t *testing.T) {
 	t.Parallel()
 	for tolerance, want := range map[time.Duration]int{-1: 3, time.Hour: 2} {
-		counter := azuritetest.NewCounter(azuritetest.Start(t), nil)
+		counter := newCounter(t)
 		cfg := testConfig(t)
 		cfg.Transport, cfg.LastUpdatedTolerance = counter, tolerance
 		h := openHub(t, cfg)
@@ -39,7 +39,7 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var cut atomic.Bool
-			counter := azuritetest.NewCounter(azuritetest.Start(t), nil)
+			counter := newCounter(t)
 			counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 				if cut.Load() && (call.Name == "MergeEntity" || call.Name == "InsertEntity") {
 					return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
@@ -110,7 +110,7 @@ func TestInstanceRow_IsToldTheCustomStatusThatItMissed(t *testing.T) {
 func TestInstanceRow_IsPutRightByWhatWasTaken(t *testing.T) {
 	t.Parallel()
 	var cut atomic.Bool
-	counter := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	counter := newCounter(t)
 	counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		if cut.Load() && call.Name == "MergeEntity" {
 			return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil

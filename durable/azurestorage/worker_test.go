@@ -506,27 +506,29 @@ func TestControlQueue_KnowsAMessageThatItHasAlready(t *testing.T) {
 
 func TestRenewal_KeepsMessagesForAsLongAsTheyAreInUse(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	cfg.LeaseInterval = 6 * time.Second
-	cfg.WorkerID = "holder"
-	h := openHub(t, cfg)
-	runHub(t, h)
-	mustStart(t, h, "kept", "e1", `1`)
-	item := mustNext(t, h)
-	commitActivity(t, item, 0, `["x"]`)
-	activity := mustActivity(t, h)
-	mustStart(t, h, "held", "e1", `1`)
-	held := mustNext(t, h)
-	time.Sleep(9 * time.Second)
-	if logged(h, "DuplicateMessageDetected") || logged(h, "MessageGone") {
-		t.Error("a message came again while it was in use")
-	}
-	commitEnd(t, held, 0, `1`)
-	if err := activity.Lock.Complete(t.Context(), &history.TaskCompleted{Header: header(-1), TaskScheduledID: 0}); err != nil {
-		t.Fatal(err)
-	}
-	commitEnd(t, mustNext(t, h), 1, `1`)
-	eventually(t, "no message is left", 30*time.Second, func() bool { return messageCount(t, h.workItems)+messageCount(t, h.controlQueues[0]) == 0 })
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		cfg.LeaseInterval = 6 * time.Second
+		cfg.WorkerID = "holder"
+		h := openHub(t, cfg)
+		runHub(t, h)
+		mustStart(t, h, "kept", "e1", `1`)
+		item := mustNext(t, h)
+		commitActivity(t, item, 0, `["x"]`)
+		activity := mustActivity(t, h)
+		mustStart(t, h, "held", "e1", `1`)
+		held := mustNext(t, h)
+		time.Sleep(9 * time.Second)
+		if logged(h, "DuplicateMessageDetected") || logged(h, "MessageGone") {
+			t.Error("a message came again while it was in use")
+		}
+		commitEnd(t, held, 0, `1`)
+		if err := activity.Lock.Complete(t.Context(), &history.TaskCompleted{Header: header(-1), TaskScheduledID: 0}); err != nil {
+			t.Fatal(err)
+		}
+		commitEnd(t, mustNext(t, h), 1, `1`)
+		eventually(t, "no message is left", 30*time.Second, func() bool { return messageCount(t, h.workItems)+messageCount(t, h.controlQueues[0]) == 0 })
+	})
 }
 
 // The app that works on the hub has the app lease, which is on a container. It loses it.
