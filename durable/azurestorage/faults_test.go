@@ -116,40 +116,42 @@ func TestTaskHub_SurvivesRandomFaults(t *testing.T) {
 	for seed := range uint64(2) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			t.Parallel()
-			var mu sync.Mutex
-			random := rand.New(rand.NewPCG(seed, 1))
-			var quiet atomic.Bool
-			decide := func(azuritetest.Call) fault {
-				mu.Lock()
-				defer mu.Unlock()
-				if quiet.Load() || random.IntN(8) != 0 {
-					return pass
+			inBubble(t, func(t *testing.T) {
+				var mu sync.Mutex
+				random := rand.New(rand.NewPCG(seed, 1))
+				var quiet atomic.Bool
+				decide := func(azuritetest.Call) fault {
+					mu.Lock()
+					defer mu.Unlock()
+					if quiet.Load() || random.IntN(8) != 0 {
+						return pass
+					}
+					return fault(1 + random.IntN(4))
 				}
-				return fault(1 + random.IntN(4))
-			}
-			cfg := testConfig(t)
-			cfg.PartitionCount = 2
-			clients := openHub(t, cfg)
-			if err := clients.resources.ensureCreated(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithCancel(t.Context())
-			for i := range 2 {
-				cfg.WorkerID, cfg.Transport = fmt.Sprint("worker", i), faulty(t, decide)
-				h := openHub(t, cfg)
-				runHub(t, h)
-				defer runEngine(ctx, h)()
-			}
-			defer cancel()
-			var ids []string
-			for i := range 12 {
-				id := fmt.Sprint("seq", i)
-				mustStart(t, clients, id, "e"+id, `1`)
-				ids = append(ids, id)
-			}
-			time.AfterFunc(8*time.Second, func() { quiet.Store(true) })
-			awaitAll(t, clients, 55*time.Second, ids)
-			quiet.Store(true)
+				cfg := testConfig(t)
+				cfg.PartitionCount = 2
+				clients := openHub(t, cfg)
+				if err := clients.resources.ensureCreated(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				for i := range 2 {
+					cfg.WorkerID, cfg.Transport = fmt.Sprint("worker", i), faulty(t, decide)
+					h := openHub(t, cfg)
+					runHub(t, h)
+					defer runEngine(ctx, h)()
+				}
+				defer cancel()
+				var ids []string
+				for i := range 12 {
+					id := fmt.Sprint("seq", i)
+					mustStart(t, clients, id, "e"+id, `1`)
+					ids = append(ids, id)
+				}
+				time.AfterFunc(8*time.Second, func() { quiet.Store(true) })
+				awaitAll(t, clients, 55*time.Second, ids)
+				quiet.Store(true)
+			})
 		})
 	}
 }
@@ -161,31 +163,33 @@ func TestCheckpoint_FindsOutThatItsHistoryWasWritten(t *testing.T) {
 		for _, events := range []int{1, 150} {
 			t.Run(fmt.Sprint(name, " ", events), func(t *testing.T) {
 				t.Parallel()
-				cfg := testConfig(t)
-				// The first transaction makes the partition rows.
-				cfg.Transport = faulty(t, onNth(f, "table EntityGroupTransaction", 2))
-				h := openHub(t, cfg)
-				runHub(t, h)
-				mustStart(t, h, "one", "e1", `1`)
-				item := mustNext(t, h)
-				var decided []history.Event
-				for i := range events {
-					ev, _ := schedule(item, i, `["x"]`)
-					decided = append(decided, ev)
-				}
-				if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages, decided...)}); err != nil {
-					t.Fatal(err)
-				}
-				if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(nil)}); err != nil {
-					t.Fatalf("the next checkpoint: %v", err)
-				}
-				if err := item.Session.Release(t.Context()); err != nil {
-					t.Fatal(err)
-				}
-				stored, err := h.History(t.Context(), "one")
-				if err != nil || len(stored) != 3+events+2 {
-					t.Errorf("%d events, %v; want %d", len(stored), err, 3+events+2)
-				}
+				inBubble(t, func(t *testing.T) {
+					cfg := testConfig(t)
+					// The first transaction makes the partition rows.
+					cfg.Transport = faulty(t, onNth(f, "table EntityGroupTransaction", 2))
+					h := openHub(t, cfg)
+					runHub(t, h)
+					mustStart(t, h, "one", "e1", `1`)
+					item := mustNext(t, h)
+					var decided []history.Event
+					for i := range events {
+						ev, _ := schedule(item, i, `["x"]`)
+						decided = append(decided, ev)
+					}
+					if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages, decided...)}); err != nil {
+						t.Fatal(err)
+					}
+					if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(nil)}); err != nil {
+						t.Fatalf("the next checkpoint: %v", err)
+					}
+					if err := item.Session.Release(t.Context()); err != nil {
+						t.Fatal(err)
+					}
+					stored, err := h.History(t.Context(), "one")
+					if err != nil || len(stored) != 3+events+2 {
+						t.Errorf("%d events, %v; want %d", len(stored), err, 3+events+2)
+					}
+				})
 			})
 		}
 	}

@@ -92,46 +92,48 @@ func TestHistoryCache_DoesNotLetAnOldHistoryBeCommittedTo(t *testing.T) {
 	for name, events := range map[string]bool{"with events": true, "without events": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h := openHub(t, testConfig(t))
-			runHub(t, h)
-			mustStart(t, h, "seq", "e1", `1`)
-			commitActivity(t, mustNext(t, h), 0, `["Tokyo"]`)
-			instance := history.OrchestrationInstance{InstanceID: "seq", ExecutionID: "e1"}
-			stored, err := h.instances.Load(t.Context(), "seq", "e1")
-			if err != nil {
-				t.Fatal(err)
-			}
-			raise := func(name string) provider.TaskMessage {
-				return provider.TaskMessage{Target: instance, Event: &history.EventRaised{Header: history.NewHeader(time.Now()), Name: name}}
-			}
-			rows, err := h.instances.Histories.Encode(t.Context(), "seq", "e1", len(stored.Events), episode([]provider.TaskMessage{raise("other")}))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if _, _, err := h.instances.Histories.Append(t.Context(), instance, rows, stored.ETag, nil); err != nil {
-				t.Fatal(err)
-			}
-			if err := h.Send(t.Context(), raise("mine")); err != nil {
-				t.Fatal(err)
-			}
-			item := mustNext(t, h)
-			if len(item.History) != 4 {
-				t.Fatalf("handed out with %d events, want the 4 that are remembered", len(item.History))
-			}
-			cp := &provider.Checkpoint{Instance: item.Instance}
-			if events {
-				cp.NewEvents = episode(item.Messages)
-			}
-			if err := item.Session.Commit(t.Context(), cp); !errors.Is(err, provider.ErrSessionLost) {
-				t.Errorf("error %v, want ErrSessionLost", err)
-			}
-			if err := errors.Join(item.Session.Abandon(t.Context(), errLost), item.Session.Release(t.Context())); err != nil {
-				t.Fatal(err)
-			}
-			if item = mustNext(t, h); len(item.History) != 7 {
-				t.Errorf("handed out again with %d events, want the 7 that are stored", len(item.History))
-			}
-			commitEnd(t, item, 1, `"done"`)
+			inBubble(t, func(t *testing.T) {
+				h := openHub(t, testConfig(t))
+				runHub(t, h)
+				mustStart(t, h, "seq", "e1", `1`)
+				commitActivity(t, mustNext(t, h), 0, `["Tokyo"]`)
+				instance := history.OrchestrationInstance{InstanceID: "seq", ExecutionID: "e1"}
+				stored, err := h.instances.Load(t.Context(), "seq", "e1")
+				if err != nil {
+					t.Fatal(err)
+				}
+				raise := func(name string) provider.TaskMessage {
+					return provider.TaskMessage{Target: instance, Event: &history.EventRaised{Header: history.NewHeader(time.Now()), Name: name}}
+				}
+				rows, err := h.instances.Histories.Encode(t.Context(), "seq", "e1", len(stored.Events), episode([]provider.TaskMessage{raise("other")}))
+				if err != nil {
+					t.Fatal(err)
+				}
+				if _, _, err := h.instances.Histories.Append(t.Context(), instance, rows, stored.ETag, nil); err != nil {
+					t.Fatal(err)
+				}
+				if err := h.Send(t.Context(), raise("mine")); err != nil {
+					t.Fatal(err)
+				}
+				item := mustNext(t, h)
+				if len(item.History) != 4 {
+					t.Fatalf("handed out with %d events, want the 4 that are remembered", len(item.History))
+				}
+				cp := &provider.Checkpoint{Instance: item.Instance}
+				if events {
+					cp.NewEvents = episode(item.Messages)
+				}
+				if err := item.Session.Commit(t.Context(), cp); !errors.Is(err, provider.ErrSessionLost) {
+					t.Errorf("error %v, want ErrSessionLost", err)
+				}
+				if err := errors.Join(item.Session.Abandon(t.Context(), errLost), item.Session.Release(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+				if item = mustNext(t, h); len(item.History) != 7 {
+					t.Errorf("handed out again with %d events, want the 7 that are stored", len(item.History))
+				}
+				commitEnd(t, item, 1, `"done"`)
+			})
 		})
 	}
 }
