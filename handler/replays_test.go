@@ -91,7 +91,11 @@ func TestHubVerify_NamesExactlyTheInstancesThatAChangeBreaks(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hub.Close()
+	t.Cleanup(func() {
+		if err := hub.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 	before := durable.NewRegistry(shop{}.functions()...)
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
