@@ -34,7 +34,7 @@ func Divergence(d *replay.NonDeterminismError) *Difference {
 func (d *Difference) String() string {
 	text := ""
 	switch {
-	case !d.At.IsZero():
+	case d.Event < d.Events:
 		text = fmt.Sprintf("\tevent %d of %d, in episode %d, at %s: %s\n", d.Event, d.Events, d.Episode, Time(d.At), d.EventType)
 	case d.Events > 0:
 		text = fmt.Sprintf("\tafter the %d events of the history\n", d.Events)

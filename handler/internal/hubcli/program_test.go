@@ -72,6 +72,8 @@ var commands = []string{
 	"why --stuck --status Failed --output json",
 	"verify",
 	"verify --sample 1 --status Running --created-after 2026-01-31T12:00:00Z --output json",
+	"verify --prefix old",
+	"verify --prefix nobody",
 	"verify testdata/nowhere",
 	"raise done Approved",
 	"raise waits Approved --data true",
@@ -135,6 +137,12 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 		answer(404, "")
 	case path == "instances" && r.Method == http.MethodDelete:
 		answer(200, `{"instancesDeleted":7}`)
+	case path == "instances" && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=old"): // of an app without histories
+		answer(200, `[`+instance("old", "Running", `null`)+`]`)
+	case path == "instances/old/history":
+		answer(404, "")
+	case path == "instances" && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=nobody"): // purged since
+		answer(200, `[`+instance("nobody", "Running", `null`)+`]`)
 	case path == "instances" && r.Header.Get("X-Ms-Continuation-Token") == "":
 		w.Header().Set("X-Ms-Continuation-Token", "next")
 		answer(200, `[`+instance("done", "Completed", `"out"`)+`]`)
