@@ -27,6 +27,10 @@ const maxCounts = 1000
 type Count struct {
 	Crashes int       `json:"crashes"`
 	Last    time.Time `json:"last"`
+	// Aside tells of work that it came again after Limit crashes, and was set aside. Only
+	// then are those crashes its own: the process may also have ended just before it could
+	// note that the work had got to its end.
+	Aside bool `json:"aside,omitempty"`
 }
 
 // Counts has those of work since it last got to its end, and of functions, which are
@@ -54,25 +58,37 @@ func (c Counts) crashed(work string, at time.Time) {
 	if len(c) >= maxCounts {
 		clear(c)
 	}
-	one, function := c[work].Crashes+1, functionOf(work)
-	c[work] = Count{one, at}
+	one, function := c[work], functionOf(work)
+	one.Crashes, one.Last = one.Crashes+1, at
+	c[work] = one
 	all := c[function]
 	if at.Sub(all.Last) > inARow {
 		all.Crashes = 0
 	}
-	if all.Crashes++; one == Limit {
-		all.Crashes -= Limit // they are this work's own
-	}
-	if all.Last = at; all.Crashes > 0 {
-		c[function] = all
-	} else {
-		delete(c, function)
-	}
+	c[function] = Count{Crashes: all.Crashes + 1, Last: at}
 }
 
 // Holds reports whether work, or all of a function, is set aside.
 func (c Counts) Holds(work string) bool {
 	return work != functionOf(work) && c[work].Crashes >= Limit || c[functionOf(work)].Crashes >= functionLimit
+}
+
+// setAside takes the crashes of work that has come again after Limit of them from its
+// function's, and reports whether it did so now.
+func (c Counts) setAside(work string) bool {
+	one, function := c[work], functionOf(work)
+	if work == function || one.Crashes < Limit || one.Aside {
+		return false
+	}
+	one.Aside = true
+	c[work] = one
+	all := c[function]
+	if all.Crashes -= Limit; all.Crashes > 0 {
+		c[function] = all
+	} else {
+		delete(c, function)
+	}
+	return true
 }
 
 // done forgets the crashes of work, which has got to its end.

@@ -116,6 +116,9 @@ func (l *Ledger) Holds(work string) bool {
 		return false
 	}
 	l.reload()
+	if l.counts.setAside(work) {
+		_ = l.store() // if it fails, the work sets itself aside again
+	}
 	return l.counts.Holds(work)
 }
 

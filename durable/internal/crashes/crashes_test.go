@@ -31,7 +31,7 @@ func TestLedger_ForgetsWhatGotToItsEndAndWhatWasResumed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "ledger")
 	l := &Ledger{path: path, counts: Counts{}}
 	bad, its, other := Work("orchestrator", "O", "", 0, "b"), Work("activity", "A", "e", 1, "b"), Work("activity", "A", "e", 1, "a b")
-	held := Count{Crashes: Limit}
+	held := Count{Crashes: Limit, Aside: true}
 	inFile := func(want Counts) {
 		t.Helper()
 		if got, err := Read(path); err != nil || !maps.Equal(got, want) {
