@@ -16,7 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An entityRun is an entity in this worker's hands.
+// An entityRun runs the batches of one entity.
 type entityRun struct {
 	instanceID string
 	code       EntityCode
@@ -25,14 +25,14 @@ type entityRun struct {
 	newID      func() string
 	log        *slog.Logger
 	traced     *tracing.Entity
-	// stopping reports that the worker was told to stop.
+	// stopping reports whether the worker is stopping.
 	stopping func() bool
 
 	settled *settled
 	start   *history.ExecutionStarted // that of the last checkpoint; nil if there was none
 	state   *entity.State             // nil before it was read
 
-	// What the log tells of a batch when it is committed.
+	// For the log of a batch that is committed.
 	ran      int    // operations
 	lockedBy string // who had the lock before it
 }
@@ -51,11 +51,10 @@ func findEntity(functions Functions, instanceID string) (EntityCode, error) {
 	return nil, &unknownFunctionError{kind: "entity", name: id.Name}
 }
 
-// take runs the operations that messages ask for, and returns the checkpoint of
-// what came of them (DurableTask.Core/TaskEntityDispatcher.cs,
-// OnProcessWorkItemAsync). Past is the history that the last checkpoint wrote,
-// and is looked at by the first call only. Io ends when operations that do not
-// end are left behind.
+// take runs the operations that messages request, and returns the checkpoint with
+// their results (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync).
+// Past is the history that the last checkpoint wrote; only the first call reads it.
+// When io ends, take leaves operations behind that still run.
 func (e *entityRun) take(work, io context.Context, past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, error) {
 	events := make([]history.Event, len(messages))
 	for i, m := range messages {
@@ -76,33 +75,34 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 		// A history that DurableTask has written holds no events, but might.
 		events = append(raisedIn(past), events...)
 	}
-	state, settled := e.state, e.settled.knows(e.instanceID, e.execution())
+	state := e.state
 	e.state = nil // until this batch has come to its end
-	if settled {
+	if e.settled.knows(e.instanceID, e.execution()) {
 		state.Settle()
 	}
+	settings := e.settings
+	settings.Resend = e.isRecent()
 	e.ran, e.lockedBy = 0, state.Status().LockedBy
 	e.traced.Forget() // what was not committed
-	batch, problems := entity.Begin(e.instanceID, state, events, history.Ticks(e.now()), e.settings)
+	batch, problems := entity.Begin(e.instanceID, state, events, history.Ticks(e.now()), settings)
 	for _, problem := range problems {
 		e.log.Warn("dropped a message to an entity", "error", problem)
 	}
 	if err := e.run(work, io, batch); err != nil {
 		return nil, err
 	}
-	out := state.Send(batch.Finish(e.execution()), !settled && e.isRecent())
-	cp := e.checkpoint(state, out, batch.Repeats())
+	cp := e.checkpoint(state, batch.Finish(e.execution()), batch.Repeats())
 	e.state = state
 	return cp, nil
 }
 
-// resendTime is for how long after a checkpoint an entity's messages are sent
-// again at once by a worker that does not know that they were sent. Receivers
-// still know them then. Later they are sent again only if the messages that the
-// checkpoint took come again, which are deleted after they are sent.
+// resendTime is how long after a checkpoint a worker sends its outbox again at once,
+// if it does not know whether that was sent. Receivers still recognise duplicates
+// then. Later the outbox is sent again only if messages that the checkpoint took are
+// redelivered: those are deleted after the outbox is sent.
 const resendTime = 10 * time.Minute
 
-// isRecent reports whether the last checkpoint is of a short while ago.
+// isRecent reports whether to send the outbox of the last checkpoint again.
 func (e *entityRun) isRecent() bool {
 	within := resendTime
 	if w := e.settings.Window; w > 0 {
@@ -192,12 +192,12 @@ func operate(ctx context.Context, code EntityCode, op *entity.Operation) (r enti
 	return code(ctx, op)
 }
 
-// checkpoint returns what makes a state durable. As an orchestration that
-// continues as new, the entity gets a new history: that of its start, whose
-// input is the state.
+// checkpoint returns the checkpoint that stores a state. Like an orchestration that
+// continues as new, the entity gets a new history: that of its start, whose input
+// is the state.
 //
-// If nothing has changed, nothing is made durable, unless messages came before:
-// whoever took them may not have got to tell clients.
+// A state that has not changed is not stored, unless messages were redelivered: the
+// worker that took them may have died before clients could see the result.
 func (e *entityRun) checkpoint(state *entity.State, messages []entity.Message, repeats bool) *provider.Checkpoint {
 	now := e.now()
 	input := state.Encode()
@@ -254,8 +254,8 @@ func (e *entityRun) message(m entity.Message, self *history.ExecutionStarted, no
 // all entities of a hub.
 type EntityStepper struct{ settled settled }
 
-// Step runs the operations that a work item asks for, and returns what came of
-// them. Panics are the operations' failures.
+// Step runs the operations that a work item requests, and returns the checkpoint.
+// A panic fails its operation.
 func (s *EntityStepper) Step(ctx context.Context, functions Functions, cfg Config, item *provider.OrchestrationWorkItem) (*provider.Checkpoint, error) {
 	code, err := findEntity(functions, item.Instance.InstanceID)
 	if err != nil {
@@ -268,11 +268,11 @@ func (s *EntityStepper) Step(ctx context.Context, functions Functions, cfg Confi
 	return e.take(ctx, context.WithoutCancel(ctx), item.History, item.Messages)
 }
 
-// Committed is to be called when a checkpoint of Step is durable, all that it
-// sends is sent, and the messages of the work item are deleted.
+// Committed must be called when a checkpoint of Step is settled: it is stored, its
+// messages are sent, and those of the work item are deleted.
 func (s *EntityStepper) Committed(cp *provider.Checkpoint) { s.settled.add(cp.Instance) }
 
-// logCommitted logs what a batch of an entity came to that is committed.
+// logCommitted logs the result of a batch that is committed.
 func (e *entityRun) logCommitted(name string, cp *provider.Checkpoint) {
 	ctx := context.Background()
 	if !e.log.Enabled(ctx, slog.LevelDebug) {
@@ -292,7 +292,7 @@ func (e *entityRun) logCommitted(name string, cp *provider.Checkpoint) {
 		slog.Int("operations", e.ran), slog.Int("messages", len(cp.Messages)), slog.Int("queueSize", after.QueueSize))
 }
 
-// logOperation logs what an operation of an entity came to, if it counts.
+// logOperation logs the result of an operation, if it counts.
 func (e *entityRun) logOperation(op *entity.Operation, r *entity.Result, took time.Duration) {
 	ctx := context.Background()
 	if r.Failure != nil {

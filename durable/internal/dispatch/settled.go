@@ -6,13 +6,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// maxSettled is of how many entities a worker remembers that their last batch is
-// settled. Of others it sends the messages of the last batch again, for all it
-// knows.
+// maxSettled is for how many entities a worker remembers that their last batch is
+// settled. For others it may send the last outbox again.
 const maxSettled = 10_000
 
-// settled remembers of which executions of entities all was sent that they had to
-// send, and all was deleted that they took. Its zero value remembers none.
+// settled remembers the last settled execution of each entity: its outbox is sent,
+// and the messages that it took are deleted. Its zero value remembers none.
 type settled struct {
 	mu   sync.Mutex // protects the following
 	last map[string]string
@@ -26,7 +25,7 @@ func (o *settled) add(i history.OrchestrationInstance) {
 		o.last = make(map[string]string)
 	}
 	if _, known := o.last[i.InstanceID]; !known && len(o.last) >= maxSettled {
-		for id := range o.last { // whichever: it costs a message that is sent twice
+		for id := range o.last { // any: this costs duplicates, which receivers drop
 			delete(o.last, id)
 			break
 		}

@@ -10,11 +10,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A Batch is what an entity does with the messages that came: the operations
-// that are to run now, in order, and what becomes of the entity then
+// A Batch takes messages to an entity's next state: it has the operations that are
+// to run now, in order, and takes their results
 // (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync). While
-// [Batch.Next] returns operations, one of Done, Defer and Fail is called for
-// each; then Finish.
+// [Batch.Next] returns operations, call one of Done, Defer and Fail for each; then
+// Finish.
 type Batch struct {
 	id         ID
 	instanceID string
@@ -27,8 +27,8 @@ type Batch struct {
 	ran        int
 	lock       *Request   // to be granted after the operations
 	reschedule []*Request // came before their time
-	goesOn     bool       // there is more than fits into this batch
-	repeats    bool       // some of the messages came before
+	goesOn     bool       // there is more than this batch may run
+	repeats    bool       // some of the messages are duplicates
 
 	responses []Message
 	actions   []taken
@@ -41,18 +41,17 @@ type taken struct {
 	ordinal int // among those of the operation
 }
 
-// Begin takes events, in order, that came for the entity with the given
-// instance ID and state, which the Batch changes. Problems are about events
-// that no entity could understand; they are dropped.
+// Begin takes the events, in order, of the entity with the given instance ID and
+// state, which the Batch changes. Problems are errors of events that no entity could
+// decode; Begin drops these.
 func Begin(instanceID string, state *State, events []history.Event, now time.Time, settings Settings) (b *Batch, problems []error) {
 	id, err := ParseID(instanceID)
 	if err != nil {
 		problems = append(problems, err)
 	}
 	b = &Batch{id: id, instanceID: instanceID, state: state, settings: settings, now: now}
-	state.memory.begin(now, state.outbox)
+	state.memory.begin(now, settings.Resend)
 	state.sorter.forget(&state.memory, now)
-	state.outbox = nil
 	b.takeHolders()
 	for _, e := range events {
 		raised, ok := e.(*history.EventRaised)
@@ -90,10 +89,10 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 	return b, problems
 }
 
-// takeHolders takes what the holder of the lock sent before it had it, but what
-// came after its request for the lock, from behind what others sent: it comes
-// before what the holder sends now. Beyond DurableTask, where it comes after that,
-// and does not run before something else comes, for which the holder may wait.
+// takeHolders takes the requests of the lock's holder out of the queue, where those
+// that came after its request for the lock stand behind others'. They run first, and
+// before what the holder sends now. In DurableTask they run after that, and wait for
+// another message, for which the holder may wait.
 func (b *Batch) takeHolders() {
 	s := b.state
 	if s.lockedBy == "" {
@@ -117,66 +116,62 @@ func (b *Batch) receive(r *Request) []*Request {
 		b.reschedule = append(b.reschedule, r)
 		return nil
 	}
-	if sorts(r, b.settings.Window) && s.sorter.knows(r) {
-		b.repeats = true
-		s.memory.comesAgain(r.key())
-	}
+	known := b.knows(r.key())
 	deliver := s.sorter.Receive(r, b.settings.Window)
-	s.sorter.handOver(&s.memory, b.now)
 	if r.Position > 0 {
 		deliver = append(deliver, s.sorter.Passed(r, r.LockSet[r.Position-1].String())...)
 	}
-	// What no sorter knows must not come twice, either. Nor may a lock be granted
-	// whose release came first.
-	return slices.DeleteFunc(deliver, func(r *Request) bool {
-		switch {
-		case s.memory.comesAgain(r.key()):
-			b.repeats = true
+	// What the Sorter does not order is a duplicate, too, if the memory knows it: also
+	// a request for a lock whose release came first.
+	return slices.DeleteFunc(deliver, func(d *Request) bool {
+		if d == r && known || d != r && b.knows(d.key()) {
 			return true
-		case r.Parent == "":
-			s.memory.takeSignal(r.key())
-		case r.IsLock() || !sorts(r, b.settings.Window) || b.isLate(r):
-			s.memory.takeRepeated(r.key(), b.now)
-		default:
-			s.memory.take(r.key())
 		}
+		s.memory.take(d.key(), b.reason(d), b.now)
 		return false
 	})
 }
 
-// isLate reports whether a request took so long to come that the sorter may forget
-// its sender before that cannot send it again any more.
-func (b *Batch) isLate(r *Request) bool {
-	return b.now.Sub(r.Timestamp) > b.settings.Window-repeatTime
+// knows reports whether something with an ID has taken effect.
+func (b *Batch) knows(id string) bool {
+	known := b.state.memory.knows(id)
+	b.repeats = b.repeats || known
+	return known
 }
 
-// goOn takes an event that makes the entity go on. It does so as often as it
-// comes; but what comes again was taken by a batch that was not settled.
+// reason returns for how long the memory has to know a request. The Sorter knows those
+// that it orders, but may forget the sender of one that comes late too soon.
+func (b *Batch) reason(r *Request) reason {
+	switch {
+	case r.Parent == "":
+		return retry
+	case r.IsLock() || !sorts(r, b.settings.Window) || b.now.Sub(r.Timestamp) > b.settings.Window-rerunTime:
+		return rerun
+	}
+	return redelivery
+}
+
+// goOn takes an event that makes the entity go on, which a duplicate does, too. It is
+// remembered since a duplicate says that the batch that took it was not settled.
 func (b *Batch) goOn(e *history.EventRaised) {
-	if e.Input == nil {
-		return // another program's
+	if e.Input != nil && !b.knows(*e.Input) { // without input it is another program's
+		b.state.memory.take(*e.Input, redelivery, b.now)
 	}
-	if b.state.memory.comesAgain(*e.Input) {
-		b.repeats = true
-		return
-	}
-	b.state.memory.take(*e.Input)
 }
 
-// release gives the lock up that is named. Beyond DurableTask, which looks at
-// the holder only:
+// release ends a lock. Beyond DurableTask, which compares the holder only:
 //
-//  1. It must be the lock that is held, as far as that is known: a release that
-//     comes again does not end the holder's next critical section.
+//  1. The release must name the lock that is held, as far as that is known. A
+//     duplicate does not end the holder's next critical section.
 //  2. A request for the lock that is still in the queue, or is yet to come, is
 //     void: the orchestration ended before the lock was granted.
-//  3. A .NET worker that has taken an orchestration of ours over knows the lock by
-//     the ID that the history has, which may be that of another attempt than the one
-//     that got the lock. Its release counts.
+//  3. A .NET worker that has taken an orchestration of ours over names the lock by
+//     the ID in its history, which may be of another attempt than the one that got the
+//     lock. Its release counts.
 func (b *Batch) release(r Release) {
 	s, key := b.state, r.key()
 	orphaned := r.ID == OrphanedLock
-	again := !orphaned && s.memory.comesAgain(releaseOf(key))
+	again := !orphaned && b.knows(releaseOf(key))
 	dotnets := !again && r.Origin == "" && s.lockOrigin != ""
 	if s.lockedBy == r.Parent && (orphaned || s.lockID == "" || r.names(s.lockID, s.lockOrigin) || dotnets) {
 		s.lockedBy, s.lockID, s.lockOrigin = "", "", ""
@@ -185,21 +180,16 @@ func (b *Batch) release(r Release) {
 		return q.IsLock() && q.Parent == r.Parent && (orphaned || r.names(q.ID, q.Origin))
 	}
 	s.queue, b.ofHolder = slices.DeleteFunc(s.queue, void), slices.DeleteFunc(b.ofHolder, void)
-	switch {
-	case orphaned:
-	case again:
-		b.repeats = true
-	default:
-		s.memory.takeRepeated(key, b.now)
-		s.memory.takeRepeated(releaseOf(key), b.now)
+	if !orphaned && !again {
+		s.memory.take(key, rerun, b.now)
+		s.memory.take(releaseOf(key), rerun, b.now)
 	}
 }
 
-// releaseOf is what the release of a lock is remembered by, beside the ID of the
-// lock.
+// releaseOf returns the ID by which the release of a lock is remembered.
 func releaseOf(id string) string { return "-" + id }
 
-// choose takes as many requests from the queue as may run now.
+// choose takes the requests from the queue that may run now.
 func (b *Batch) choose() {
 	s := b.state
 	for !s.suspended && len(s.queue) > 0 && (s.lockedBy == "" || s.lockedBy == s.queue[0].Parent) {
@@ -218,11 +208,10 @@ func (b *Batch) choose() {
 	}
 }
 
-// Repeats reports whether some of the messages came before: those of an earlier
-// batch were not all deleted.
+// Repeats reports whether some of the messages are duplicates.
 func (b *Batch) Repeats() bool { return b.repeats }
 
-// Next returns the operation that is to run now; ok is false if there is none.
+// Next returns the operation to run now; ok is false if there is none.
 func (b *Batch) Next() (op *Operation, ok bool) {
 	if b.ran >= len(b.operations) {
 		return nil, false
@@ -234,7 +223,7 @@ func (b *Batch) Next() (op *Operation, ok bool) {
 	}, true
 }
 
-// Done takes what the last operation of Next came to.
+// Done takes the result of the last operation of Next.
 func (b *Batch) Done(result Result) {
 	r := b.operations[b.ran]
 	b.ran++
@@ -262,7 +251,7 @@ func (b *Batch) answer(r *Request, response Response, batchFailure string) {
 	})
 }
 
-// Defer puts the operations that have not run back, to run in another batch.
+// Defer puts the operations that have not run back into the queue.
 func (b *Batch) Defer() {
 	rest := slices.Clone(b.operations[b.ran:])
 	b.operations = b.operations[:b.ran]
@@ -274,7 +263,7 @@ func (b *Batch) Defer() {
 	b.goesOn = true
 }
 
-// Fail answers all operations that have not run by a failure
+// Fail answers all operations that have not run with a failure
 // (DurableTask.Core/TaskEntityDispatcher.cs, OnProcessWorkItemAsync).
 func (b *Batch) Fail(failure *history.FailureDetails) {
 	for ; b.ran < len(b.operations); b.ran++ {
@@ -282,8 +271,13 @@ func (b *Batch) Fail(failure *history.FailureDetails) {
 	}
 }
 
-// Finish returns what is to be sent, in order, by the entity's execution. The
-// state is that after the batch.
+// Finish ends the batch and returns the outbox of the state: the messages that the
+// entity's execution sends, in order, once the state is stored. Until the batch is
+// settled they are sent again: the outbox has the messages of earlier batches, too, if
+// a message that those took was redelivered, or if [Settings].Resend is set.
+//
+// DurableTask sends first. Then others may get the answer of a state that was never
+// stored, or a lock that is not held.
 func (b *Batch) Finish(execution string) []Message {
 	out := b.responses
 	for _, t := range b.actions {
@@ -303,11 +297,13 @@ func (b *Batch) Finish(execution string) []Message {
 			out[i].Sender, out[i].Number = execution, i
 		}
 	}
-	return out
+	last := &b.state.memory.last
+	last.outbox = append(last.outbox, out...)
+	return last.outbox
 }
 
-// continuation returns what tells the event apart by which the entity goes on
-// after this batch. Nobody reads it but [Batch.goOn].
+// continuation returns the unique content of the event with which the entity goes on
+// after this batch.
 func (b *Batch) continuation() string {
 	last := ""
 	if b.ran > 0 {
@@ -320,9 +316,8 @@ func event(instanceID, name string, input *string) Message {
 	return Message{Target: history.OrchestrationInstance{InstanceID: instanceID}, Name: name, Input: input}
 }
 
-// act returns the message that carries out an action. Its ID follows from the
-// request that the operation was for, so that an action which is taken again
-// after a crash is known as the same.
+// act returns the message that carries out an action. Its ID is derived from the
+// request's, so that receivers recognise a duplicate after a crash.
 func (b *Batch) act(t taken) Message {
 	id := DeriveID(b.instanceID, t.request.key(), strconv.Itoa(t.ordinal))
 	switch a := t.action.(type) {
@@ -344,8 +339,8 @@ func (b *Batch) act(t taken) Message {
 	}
 }
 
-// grant locks the entity, and returns what asks the next one to do so or tells
-// the orchestration that all have (DurableTask.Core/TaskEntityDispatcher.cs,
+// grant locks the entity, and returns the request to the next one or, if this is the
+// last, the answer to the orchestration (DurableTask.Core/TaskEntityDispatcher.cs,
 // ProcessLockRequest).
 func (b *Batch) grant(r *Request) Message {
 	b.state.lockedBy, b.state.lockID, b.state.lockOrigin = r.Parent, r.ID, r.Origin

@@ -26,7 +26,7 @@ func deliver(t *testing.T, state *entity.State, requests []*entity.Request) (ran
 		ran = append(ran, op)
 		b.Done(entity.Result{State: op.State})
 	}
-	state.Send(b.Finish("execution"), false)
+	b.Finish("execution")
 	return ran
 }
 
@@ -66,7 +66,9 @@ func (p *play) begin(events ...history.Event) *entity.Batch {
 }
 
 func (p *play) finish(b *entity.Batch) {
-	for _, m := range b.Finish("execution") {
+	sent := b.Finish("execution")
+	p.state.ForgetOutbox()
+	for _, m := range sent {
 		text := m.Name + " to " + m.Target.InstanceID
 		if len(m.Name) == 36 {
 			text = "answer to " + m.Target.InstanceID

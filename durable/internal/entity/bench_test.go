@@ -66,7 +66,7 @@ func work(b *testing.B, state *entity.State, events []history.Event, now time.Ti
 	for op, ok := batch.Next(); ok; op, ok = batch.Next() {
 		batch.Done(recordedCounter(op))
 	}
-	state.Send(batch.Finish("execution"), false)
+	batch.Finish("execution")
 	if len(state.Encode()) == 0 {
 		b.Fatal("nothing is stored")
 	}

@@ -1,14 +1,14 @@
-// Package entity is what a durable entity is between its messages and its
-// stored state, as DurableTask.Core has it: events in, operations to run,
-// events out. It knows no clock, no storage and no goroutine.
+// Package entity implements durable entities as DurableTask.Core has them: from
+// events to operations to run, and from their results to events. It has no clock, no
+// storage and no goroutines.
 //
 // An entity is an instance whose ID is "@name@key". It is stored as an
 // instance that continues as new with every batch of messages; the input of its
-// start is a [State]. What others send it are [Request]s and releases of locks
-// in external events; what it answers is a [Response].
+// start is a [State]. Others send it [Request]s and releases of locks in external
+// events. It answers with [Response]s.
 //
-// Two dialects are read: that of DurableTask.Core's entities, which is written,
-// too, and that of the Functions extension's older scheduler.
+// The package reads two dialects: that of DurableTask.Core's entities, which it
+// writes, too, and that of the Functions extension's older scheduler.
 //
 // # Model
 //
@@ -22,7 +22,8 @@
 // The dispatcher stores the State with a checkpoint, then sends the outbox, then
 // deletes the messages that the batch took. When all of that is known to be done the
 // batch is settled ([State.Settle]). A worker that dies earlier leaves a State whose
-// batch may or may not be settled; its successor finds out from what comes again.
+// batch may or may not be settled; its successor finds out from the messages that are
+// redelivered.
 //
 // These hold at each checkpoint:
 //
@@ -31,23 +32,31 @@
 //  2. In order: requests of one execution of a sender take effect in the order in
 //     which its checkpoints that count sent them, unless one is older than the
 //     reorder window.
-//  3. Nothing lost: what a stored State has in its outbox is sent until the batch is
-//     settled, and is the same each time, so that receivers know it by its ID.
+//  3. Nothing lost: the outbox of a stored State is sent until the batch is settled.
+//     It is the same each time, so that receivers recognise duplicates by their IDs.
 //
 // # Deduplication
 //
-// The same request can come again for four reasons. Each is known in its own way, and
-// for as long as that reason lasts:
+// The state has one memory of the IDs of what took effect. A message is looked for in it
+// and put into it once, when it leaves the Sorter. It stays for as long as it may come
+// again, each reason with a limit of its own, so that a burst for one makes nothing
+// forgotten that is remembered for another:
 //
-//   - The batch that took it was not settled: memory.taken and memory.doubtful, until
-//     it is settled, or for an hour.
-//   - Its sender's checkpoint was lost and the sender ran again, with other labels:
-//     run.recent of the sender's execution and source.before, as long as the Sorter
-//     knows the sender; memory.repeated for 15 minutes, for what no Sorter knows: locks,
-//     releases, requests for later, and senders that the Sorter has forgotten.
-//   - A client's library sent it twice: memory.signals, the last 128.
-//   - The network delivered it twice: by any of the above.
+//	reason      why it comes again                        how long it is remembered
+//	redelivery  the batch that took it is not settled     until it is settled, or an hour
+//	rerun       its sender's checkpoint was lost, and     15 minutes, at most 2,048
+//	            the sender runs again
+//	retry       a client's library or the network sends   the last 128
+//	            a client's signal again
 //
-// All of these are in the State. What the dispatcher remembers besides, of which
-// entities the last batch is settled, only spares sending the outbox again.
+// Requests that the Sorter orders are not in it for their sender's reruns, which label
+// them anew: the Sorter has their IDs with the other things that it knows of the sender's
+// execution (run.recent). It must: an episode may send thousands, which are to be known
+// for as long as the episode may run again. They can be forgotten once the next episode
+// is heard of, which only the labels tell. A memory with a limit of time or number would
+// make each state of a busy entity large, or forget too soon.
+//
+// Which entities' last batch is settled is not in the state either, since it is known only
+// after the state is stored. A dispatcher remembers it, which spares marking the batch as
+// unsettled and sending its outbox again.
 package entity

@@ -26,11 +26,13 @@ func FuzzBatch(f *testing.F) {
 			state = new(entity.State)
 		}
 		e := &history.EventRaised{Name: name, Input: &input}
+		settings := settings
+		settings.Resend = true
 		b, _ := entity.Begin("@a@b", state, []history.Event{e}, noon, settings)
 		for op, ok := b.Next(); ok; op, ok = b.Next() {
 			b.Done(entity.Result{State: op.Input, Output: op.State})
 		}
-		state.Send(b.Finish("x"), true)
+		b.Finish("x")
 		stored(t, stored(t, state))
 		_, _ = entity.ParseResponse(&input)
 		_, _ = entity.ParseStatus(&input)

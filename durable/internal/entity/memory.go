@@ -7,178 +7,153 @@ import (
 	"time"
 )
 
-// How long is remembered what came, counted from when it came or, if that is
-// later, from when a worker took the entity up that does not know what became of
-// the last batch: while nobody works on a hub, nothing comes.
+// A reason is why a message may come again after it took effect. It says how long the
+// message's ID is remembered. Each reason has a limit of its own: a burst for one makes
+// nothing forgotten that is remembered for another.
+type reason int
+
 const (
-	// doubtTime is that of messages which nobody knows to be deleted. A message
-	// comes again once its lock has ended, which by default is 5 minutes, and
-	// what is in the queue before it is worked off.
-	doubtTime = time.Hour
-	// repeatTime is that of what its sender may send again: the checkpoint that
-	// it was sent with was lost, and the sender runs again once the lock of its
-	// messages has ended.
-	repeatTime = 15 * time.Minute
+	redelivery reason = iota // its message was not deleted: until the batch is settled, or unsettledTime
+	rerun                    // its sender runs again, because its checkpoint was lost: rerunTime
+	retry                    // a client's library sends again: the last mostRetries
 )
 
-// How much is remembered at most besides what the last batch took.
+// Times count from when a message came or, if that is later, from when a worker took the
+// entity over that does not know whether the last batch is settled: while no worker
+// runs, nothing comes.
 const (
-	mostRepeated = 2048 // of what its sender may send again
-	mostSignals  = 128  // of clients, whose library may send one twice
+	// A message is redelivered after its visibility timeout, by default 5 minutes, and
+	// after what is in the queue before it.
+	unsettledTime = time.Hour
+	// A sender runs again after the visibility timeout of its messages.
+	rerunTime = 15 * time.Minute
+
+	mostReruns  = 2048
+	mostRetries = 128
 )
 
-// A memory knows requests that took effect, and releases, by their IDs. It
-// begins to forget a batch once that is settled: see [State.Settle].
+// A memory has the IDs of what took effect, and the outboxes of unsettled batches.
 type memory struct {
-	taken    marks      // by the last batch
-	doubtful []doubt    // the batches before that nobody knows to be settled
-	repeated []agedMark // what senders may send again, the oldest first
-	signals  marks      // the last of clients
-	woken    time.Time  // when a batch was last found that nobody knows to be settled
-	fresh    bool       // the last of doubtful is the last batch
+	last      batch   // the one that came to this State
+	unsettled []batch // before last
+	reruns    []minute
+	retries   marks
+	woken     time.Time // when an unsettled batch was last found
 }
 
-// A doubt is a batch of which it is not known whether all that it sent was sent,
-// and all that it took was deleted.
-type doubt struct {
+// A batch is what is remembered of one until it is settled: see [State.Settle].
+type batch struct {
 	taken  marks
 	outbox []Message
-	undone bool // something that it took came again: it was not settled
 }
 
-type agedMark struct {
-	mark uint64
-	at   time.Time
+// A minute has the marks of one minute.
+type minute struct {
+	at    time.Time
+	marks marks
 }
 
-// comesAgain reports whether what comes with an ID came before. If a batch took it
-// that nobody knows to be settled, then that was not.
-func (m *memory) comesAgain(id string) bool {
+// knows reports whether something with an ID has taken effect. If that was in an
+// unsettled batch, its outbox is sent again: the batch's messages are deleted after
+// its outbox is sent.
+func (m *memory) knows(id string) bool {
 	k := mark(id)
-	known := slices.Contains(m.taken, k)
-	for i := range m.doubtful {
-		if slices.Contains(m.doubtful[i].taken, k) {
-			m.doubtful[i].undone = true
-			known = true
+	known := slices.Contains(m.last.taken, k) || slices.Contains(m.retries, k) || m.mayRerun(k)
+	for i := range m.unsettled {
+		if b := &m.unsettled[i]; slices.Contains(b.taken, k) {
+			m.last.outbox, b.outbox, known = append(m.last.outbox, b.outbox...), nil, true
 		}
 	}
-	return known || slices.Contains(m.signals, k) ||
-		slices.ContainsFunc(m.repeated, func(r agedMark) bool { return r.mark == k })
+	return known
 }
 
-// take remembers what a batch takes.
-func (m *memory) take(id string) { m.taken = append(m.taken, mark(id)) }
-
-// takeSignal remembers a client's signal.
-func (m *memory) takeSignal(id string) {
-	m.take(id)
-	m.signals = append(m.signals.last(mostSignals-1), mark(id))
+func (m *memory) mayRerun(k uint64) bool {
+	return slices.ContainsFunc(m.reruns, func(in minute) bool { return slices.Contains(in.marks, k) })
 }
 
-// takeRepeated remembers what may be sent again, in other messages.
-func (m *memory) takeRepeated(id string, now time.Time) {
-	m.take(id)
-	m.repeat(mark(id), now)
+// take remembers an ID until the batch is settled, and for why.
+func (m *memory) take(id string, why reason, now time.Time) {
+	k := mark(id)
+	m.last.taken = append(m.last.taken, k)
+	switch {
+	case why == retry:
+		m.retries = append(m.retries.last(mostRetries-1), k)
+	case why == rerun && !m.mayRerun(k):
+		m.takeRerun(k, now.Truncate(time.Minute).Add(time.Minute))
+	}
 }
 
-func (m *memory) repeat(mark uint64, now time.Time) {
-	if slices.ContainsFunc(m.repeated, func(r agedMark) bool { return r.mark == mark }) {
-		return
+func (m *memory) takeRerun(k uint64, at time.Time) {
+	n := 0
+	for _, in := range m.reruns {
+		n += len(in.marks)
 	}
-	now = now.Truncate(time.Minute).Add(time.Minute) // many have their time in common
-	if len(m.repeated) >= mostRepeated {
-		m.repeated = slices.Clone(m.repeated[len(m.repeated)-mostRepeated+1:])
+	if n >= mostReruns {
+		m.reruns[0].marks = m.reruns[0].marks[1:]
+		m.reruns = slices.DeleteFunc(m.reruns, func(in minute) bool { return len(in.marks) == 0 })
 	}
-	// Workers' clocks differ: what has one time in common must be in one place.
-	i, _ := slices.BinarySearchFunc(m.repeated, now.Add(1), func(r agedMark, at time.Time) int { return r.at.Compare(at) })
-	m.repeated = slices.Insert(m.repeated, i, agedMark{mark, now})
+	i := slices.IndexFunc(m.reruns, func(in minute) bool { return in.at.Equal(at) })
+	if i < 0 {
+		i, m.reruns = len(m.reruns), append(m.reruns, minute{at: at})
+	}
+	m.reruns[i].marks = append(m.reruns[i].marks, k)
 }
 
-// begin begins a batch. Unless the last one is settled it may not be; what it
-// was to send is sent.
-func (m *memory) begin(now time.Time, sent []Message) {
-	m.fresh = len(m.taken) > 0 || len(sent) > 0
-	if m.fresh {
-		m.doubtful = append(m.doubtful, doubt{taken: m.taken, outbox: sent})
-		m.taken, m.woken = nil, now
+// begin begins a batch and forgets what is old. If resend is set and the last batch is
+// not settled, its outbox is sent again.
+func (m *memory) begin(now time.Time, resend bool) {
+	if b := m.last; len(b.taken) > 0 || len(b.outbox) > 0 {
+		m.last = batch{}
+		if resend {
+			m.last.outbox, b.outbox = b.outbox, nil
+		}
+		m.unsettled, m.woken = append(m.unsettled, b), now
 	}
-	if m.since(m.woken, now) > doubtTime {
-		m.doubtful = nil
+	if m.isOld(m.woken, now, unsettledTime) {
+		m.unsettled = nil
 	}
-	m.repeated = slices.DeleteFunc(m.repeated, func(r agedMark) bool { return m.since(r.at, now) > repeatTime })
-	if len(m.doubtful) == 0 && m.since(m.woken, now) > repeatTime {
+	m.reruns = slices.DeleteFunc(m.reruns, func(in minute) bool { return len(in.marks) == 0 || m.isOld(in.at, now, rerunTime) })
+	if len(m.unsettled) == 0 && m.isOld(m.woken, now, rerunTime) {
 		m.woken = time.Time{}
 	}
 }
 
-// since returns how long ago something was while there was somebody to work on
-// the entity.
-func (m *memory) since(at, now time.Time) time.Duration {
-	if m.woken.After(at) {
-		at = m.woken
-	}
-	return now.Sub(at)
+// isOld reports whether something came longer ago than within, and a worker has had the
+// entity for longer.
+func (m *memory) isOld(at, now time.Time, within time.Duration) bool {
+	return now.Sub(later(at, m.woken)) > within
 }
 
-// unsent takes out what may not have been sent by batches that were not settled
-// or, if lastToo is set, by the last one.
-func (m *memory) unsent(lastToo bool) (out []Message) {
-	for i := range m.doubtful {
-		if d := &m.doubtful[i]; d.undone || lastToo && m.fresh && i == len(m.doubtful)-1 {
-			out = append(out, d.outbox...)
-			d.outbox = nil
-		}
-	}
-	return out
-}
-
-func (m *memory) isEmpty() bool {
-	return len(m.taken) == 0 && len(m.doubtful) == 0 && len(m.repeated) == 0 && len(m.signals) == 0 && m.woken.IsZero()
-}
-
-// write writes a member of which DurableTask knows nothing.
+// write writes two members that DurableTask does not have: the memory, and the outbox
+// of the last batch.
 func (m *memory) write(w *writer) {
-	if m.isEmpty() {
-		return
-	}
-	w.key("memory")
-	w.open()
-	w.marks("taken", m.taken)
-	if len(m.doubtful) > 0 {
-		w.list("doubtful", len(m.doubtful), func(i int) {
-			w.open()
-			w.marks("taken", m.doubtful[i].taken)
-			w.messages("outbox", m.doubtful[i].outbox)
-			w.close()
-		})
-	}
-	m.writeRepeated(w)
-	w.marks("signals", m.signals)
-	if !m.woken.IsZero() {
-		w.time("woken", m.woken)
-	}
-	w.close()
-}
-
-// writeRepeated writes marks by the time at which they were made, which many
-// have in common.
-func (m *memory) writeRepeated(w *writer) {
-	if len(m.repeated) == 0 {
-		return
-	}
-	w.key("repeated")
-	w.open()
-	for rest := m.repeated; len(rest) > 0; {
-		n := 0
-		var same marks
-		for n < len(rest) && rest[n].at.Equal(rest[0].at) {
-			same = append(same, rest[n].mark)
-			n++
+	if len(m.last.taken) > 0 || len(m.unsettled) > 0 || len(m.reruns) > 0 || len(m.retries) > 0 || !m.woken.IsZero() {
+		w.key("memory")
+		w.open()
+		w.marks("taken", m.last.taken)
+		if len(m.unsettled) > 0 {
+			w.list("doubtful", len(m.unsettled), func(i int) {
+				w.open()
+				w.marks("taken", m.unsettled[i].taken)
+				w.messages("outbox", m.unsettled[i].outbox)
+				w.close()
+			})
 		}
-		w.marks(stampText(rest[0].at), same)
-		rest = rest[n:]
+		if len(m.reruns) > 0 {
+			w.key("repeated")
+			w.open()
+			for _, in := range m.reruns {
+				w.marks(stampText(in.at), in.marks)
+			}
+			w.close()
+		}
+		w.marks("signals", m.retries)
+		if !m.woken.IsZero() {
+			w.time("woken", m.woken)
+		}
+		w.close()
 	}
-	w.close()
+	w.messages("outbox", m.last.outbox)
 }
 
 // UnmarshalJSON reads a memory.
@@ -196,31 +171,28 @@ func (m *memory) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
 	}
-	*m = memory{taken: wire.Taken, signals: wire.Signals, woken: wire.Woken.Time}
-	for _, d := range wire.Doubtful {
-		m.doubtful = append(m.doubtful, doubt{taken: d.Taken, outbox: messagesOf(d.Outbox)})
+	*m = memory{last: batch{taken: wire.Taken}, retries: wire.Signals, woken: wire.Woken.Time}
+	for _, b := range wire.Doubtful {
+		m.unsettled = append(m.unsettled, batch{taken: b.Taken, outbox: messagesOf(b.Outbox)})
 	}
 	for _, text := range wire.Repeated.keys {
 		at, err := parseStamp(text)
 		if err != nil {
 			return err
 		}
-		for _, k := range wire.Repeated.values[text] {
-			m.repeated = append(m.repeated, agedMark{k, at})
-		}
+		m.reruns = append(m.reruns, minute{at, wire.Repeated.values[text]})
 	}
 	return nil
 }
 
-// Marks are what IDs are remembered by: 48 bits of each, in JSON a text of eight
-// characters for each. That one ID is taken for another is as likely as one in
-// fifty thousand million, if five thousand are remembered.
+// Marks are hashes of IDs: 48 bits each, in JSON eight characters. Among five thousand,
+// one ID is taken for another with a chance of one in fifty thousand million.
 type marks []uint64
 
 const markBytes = 6
 
-// mark returns what an ID is remembered by. It depends on all of the ID: some
-// kinds of GUIDs begin with the time.
+// mark returns the hash of an ID. It depends on all of the ID: some kinds of GUIDs
+// begin with the time.
 func mark(id string) uint64 {
 	h := uint64(14695981039346656037) // FNV-1a, and then the bits are mixed
 	for i := range len(id) {
@@ -231,8 +203,7 @@ func mark(id string) uint64 {
 	return (h ^ h>>33) >> (64 - 8*markBytes)
 }
 
-// last returns at most n marks, the newest. What is appended to them goes
-// nowhere else.
+// last returns the newest marks, at most n, without capacity for more.
 func (m marks) last(n int) marks {
 	if len(m) <= n {
 		return slices.Clip(m)

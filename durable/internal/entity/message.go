@@ -23,7 +23,7 @@ const (
 	continueEvent = "continue"
 )
 
-// IsRelease reports whether an event for an entity gives up a lock.
+// IsRelease reports whether an event for an entity releases a lock.
 func IsRelease(eventName string) bool { return eventName == releaseEvent }
 
 // longestDelay is how far ahead a signal can be sent: no queue message may be
@@ -32,9 +32,8 @@ func IsRelease(eventName string) bool { return eventName == releaseEvent }
 // MaximumSignalDelayTime). One that is due later comes early, and is sent again.
 const longestDelay = 6 * 24 * time.Hour
 
-// EventName returns the name of the event that brings a request which is due at
-// a time, zero for at once (EntityMessageEventNames.cs,
-// ScheduledRequestMessageEventName).
+// EventName returns the name of the event with a request that is due at a time, zero
+// for at once (EntityMessageEventNames.cs, ScheduledRequestMessageEventName).
 func EventName(due, now time.Time) string {
 	if due.IsZero() {
 		return requestEvent
@@ -60,7 +59,7 @@ func NewSignal(requestID, op string, input *string, due, now time.Time) (name, t
 // an orchestration that is gone.
 const OrphanedLock = "fix-orphaned-lock"
 
-// A Release gives up a lock
+// A Release ends a lock
 // (DurableTask.Core/Entities/EventFormat/ReleaseMessage.cs).
 type Release struct {
 	Parent string `json:"parent"` // the instance ID of the orchestration
@@ -125,7 +124,7 @@ func (r Response) encode(message string) string {
 }
 
 // OriginOfResponse returns the origin of the request that an event's content answers,
-// empty if it says none. It stands at the end of the answers of ours, which may be long.
+// empty if it has none. It is the last member of our answers, which may be long.
 func OriginOfResponse(text *string) string {
 	const member, length = `,"origin":"`, 36
 	if text == nil {
@@ -138,9 +137,8 @@ func OriginOfResponse(text *string) string {
 	return ""
 }
 
-// ParseResponse reads an answer in either dialect. The extension's older
-// scheduler tells of a failure by the exception's type, and has the serialized
-// exception for a result.
+// ParseResponse reads an answer in either dialect. In the older scheduler's a failure
+// has the exception's type, and the serialized exception as its result.
 func ParseResponse(text *string) (Response, error) {
 	if text == nil {
 		return Response{}, nil
@@ -162,8 +160,7 @@ func ParseResponse(text *string) (Response, error) {
 	return Response{Result: w.Result}, nil
 }
 
-// exceptionFailure returns the failure that an exception's type and what was
-// serialized of it tell of.
+// exceptionFailure returns the failure of an exception's type and serialized text.
 func exceptionFailure(exception string, serialized *string) *history.FailureDetails {
 	kind, _, _ := strings.Cut(exception, ",")
 	f := &history.FailureDetails{ErrorType: kind, ErrorMessage: exception}
@@ -178,8 +175,8 @@ func exceptionFailure(exception string, serialized *string) *history.FailureDeta
 	return f
 }
 
-// DeriveID returns a GUID that follows from parts: the same for the same ones,
-// and different for others.
+// DeriveID returns a GUID of parts: the same for the same ones, and different for
+// others.
 func DeriveID(parts ...string) string {
 	h := sha1.New() //nolint:gosec // see the import
 	h.Write([]byte("durable entity request"))
@@ -195,10 +192,10 @@ func DeriveID(parts ...string) string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", id[:4], id[4:6], id[6:8], id[8:10], id[10:])
 }
 
-// key returns by what the lock is known.
+// key returns the ID by which the lock is remembered.
 func (r Release) key() string { return cmp.Or(r.Origin, strings.ToLower(r.ID)) }
 
-// names reports whether a request for a lock is the one whose lock is given up.
+// names reports whether r releases the lock of the request with an ID and origin.
 func (r Release) names(id, origin string) bool {
 	if origin != "" && r.Origin != "" {
 		return origin == r.Origin

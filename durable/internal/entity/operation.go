@@ -6,24 +6,24 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// An Operation is what the code of an entity is called with.
+// An Operation is the argument of an entity's code.
 type Operation struct {
 	Entity ID
 	// Name is the operation's, as it was sent.
 	Name      string
 	Input     *string // JSON text
 	State     *string // JSON text; nil if the entity does not exist
-	Signal    bool    // nobody waits for the result
+	Signal    bool    // the caller does not wait for the result
 	RequestID string
 	// Caller is the instance ID of the orchestration or entity that sent the
 	// request; empty if a client did.
 	Caller string
 	Now    time.Time
-	Due    time.Time // when it was to be performed; zero: at once
+	Due    time.Time // zero: at once
 	Trace  Trace
 }
 
-// A Result is what an operation came to.
+// A Result is the result of an operation.
 type Result struct {
 	Output  *string                 // JSON text
 	Failure *history.FailureDetails // nil if it succeeded
@@ -31,24 +31,24 @@ type Result struct {
 	// the entity. If the operation failed and is rolled back, State and Actions
 	// do not count.
 	State *string
-	// Actions are what the operation sent and started, in program order.
+	// Actions are the operation's signals and starts, in program order.
 	Actions []Action
 }
 
-// An Action is something that an operation decided: a *[Signal] or a *[Start].
+// An Action is a *[Signal] or a *[Start].
 type Action interface{ action() }
 
-// A Signal is sent to an entity by another.
+// A Signal is a signal to another entity.
 type Signal struct {
 	Target    ID
 	Operation string
 	Input     *string
 	Due       time.Time // zero: at once
 
-	Trace *history.TraceContext // the parent of what comes of it; nil if that is not traced
+	Trace *history.TraceContext // the parent of its span; nil if it is not traced
 }
 
-// A Start starts an orchestration that the entity does not wait for.
+// A Start is the start of an orchestration.
 type Start struct {
 	Name       string
 	Version    string
@@ -63,10 +63,11 @@ type Start struct {
 func (*Signal) action() {}
 func (*Start) action()  {}
 
-// Settings say how an entity takes messages.
+// Settings configure a [Batch].
 type Settings struct {
-	MaxBatch int           // how many operations run between two checkpoints
+	MaxBatch int           // operations between two checkpoints
 	Window   time.Duration // the reorder window; zero or less: none
-	// KeepFailedEffects keeps what an operation did before it failed.
+	// KeepFailedEffects keeps the state and the actions of an operation that failed.
 	KeepFailedEffects bool
+	Resend            bool // send the outbox of the last batch again, unless it is settled
 }

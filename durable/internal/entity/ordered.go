@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// An ordered is a dictionary that keeps the order in which its keys came, as
-// those of .NET do when they are written.
+// An ordered is a map that is written in the order in which keys were added, as a
+// dictionary of .NET is.
 type ordered[V any] struct {
 	keys   []string
 	values map[string]V
@@ -29,7 +29,7 @@ func (o *ordered[V]) set(key string, v V) {
 	o.values[key] = v
 }
 
-// deleteFunc takes out the entries for which del is true.
+// deleteFunc deletes the entries for which del returns true.
 func (o *ordered[V]) deleteFunc(del func(V) bool) {
 	o.keys = slices.DeleteFunc(o.keys, func(key string) bool {
 		if !del(o.values[key]) {

@@ -42,7 +42,7 @@ func writeMessage(w *writer, m Message) {
 	w.close()
 }
 
-// wireMessage is a Message as JSON has it.
+// wireMessage is a Message in JSON.
 type wireMessage struct {
 	To        string            `json:"to"`
 	Execution string            `json:"execution"`

@@ -11,7 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A Request asks an entity to run an operation or to let itself be locked
+// A Request asks an entity to run an operation or to grant a lock
 // (DurableTask.Core/Entities/EventFormat/RequestMessage.cs).
 type Request struct {
 	ID        string // a GUID; the name of the event that answers
@@ -27,10 +27,9 @@ type Request struct {
 	Timestamp   time.Time
 	Predecessor time.Time
 	LockSet     []ID // nil if it is for an operation
-	Position    int  // in LockSet, of the entity that is to be locked next
-	// Origin is what all attempts have in common by which an orchestration may send
-	// the request, whose IDs differ. It is empty from other programs, and .NET
-	// ignores it.
+	Position    int  // in LockSet, of the entity to lock next
+	// Origin is the same for all attempts in which an orchestration sends the request,
+	// whose IDs differ. Other programs send none, and .NET ignores it.
 	Origin string
 
 	// These are kept as they came: JSON text, empty if there is none.
@@ -42,7 +41,7 @@ type Request struct {
 // IsLock reports whether r is for a lock.
 func (r *Request) IsLock() bool { return r.LockSet != nil }
 
-// key returns by what r is known when it is sent again.
+// key returns the ID by which r is recognised when it is sent again.
 func (r *Request) key() string { return cmp.Or(r.Origin, r.ID) }
 
 // Encode returns r as JSON text. The ID stands as near to the beginning as
@@ -95,8 +94,8 @@ func (r *Request) write(w *writer) {
 	w.close()
 }
 
-// wireRequest is a Request as JSON has it. What else there is, such as $type in
-// the messages of the extension's older scheduler, is ignored.
+// wireRequest is a Request in JSON. Other members are ignored, such as $type in the
+// messages of the extension's older scheduler.
 type wireRequest struct {
 	Operation       *string         `json:"op"`
 	Signal          bool            `json:"signal"`
@@ -147,7 +146,7 @@ func (r *Request) UnmarshalJSON(data []byte) error {
 	return r.check()
 }
 
-// check refuses a lock request that cannot be worked on.
+// check returns an error for an invalid lock request.
 func (r *Request) check() error {
 	if !r.IsLock() {
 		return nil
@@ -169,7 +168,7 @@ func present(raw json.RawMessage) string {
 	return string(raw)
 }
 
-// Trace returns what the request tells of its trace.
+// Trace returns the trace of the request.
 func (r *Request) Trace() Trace {
 	t := Trace{Create: r.createTrace}
 	var parent wireTrace
@@ -183,7 +182,7 @@ func (r *Request) Trace() Trace {
 	return t
 }
 
-// SetTrace has the request tell of a trace.
+// SetTrace sets the trace of the request.
 func (r *Request) SetTrace(t Trace) {
 	r.traceContext, r.requestTime, r.createTrace = "", "", t.Create
 	if t.Parent != nil {

@@ -9,46 +9,46 @@ import (
 
 // A run is what is known of one execution of a sender.
 //
-// Each attempt of it at an episode sends requests whose labels are a chain: each
-// follows the one before, the first of them the last of an episode that counts.
+// Each attempt at an episode sends requests whose labels are a chain: each follows
+// the one before, and the first follows the last of an episode that counts.
 // Attempts of one episode have different labels, and may have different requests.
-// Which of them counts is known when something of a later episode comes, which
-// follows its last request. Until then
+// A request of a later episode shows which attempt counts: it follows the last
+// request of that. Until then
 //
-//  1. a request takes effect when all before it in its chain have come. So what an
-//     orchestrator's branch sends takes effect in order, since it is in order in
-//     each chain;
-//  2. a request that has taken effect in one chain is a mere link of the others.
+//  1. a request takes effect when all before it in its chain have come. So the
+//     requests of an orchestrator's branch take effect in order, since they are in
+//     order in each chain;
+//  2. of a request that has taken effect in one chain, the others have only a link.
 type run struct {
-	last      time.Time // the greatest label that came; zero if nothing did
+	last      time.Time // the greatest label that came; zero: none
 	execution string
-	buffered  []*Request // that wait, in the order of their labels
+	buffered  []*Request // that wait, ordered by label
 	links     []link     // that wait
-	recent    marks      // of what was delivered last
-	came      chain      // with all before them; only what is after old
+	recent    marks      // of the requests that were delivered last
+	came      chain      // labels that came with all before them, after old
 
-	// old is the last label of an episode of which it is known that it counts: all
-	// that counts up to it came, and what else has such a label does not count, or
-	// comes again.
+	// old is the last label of the last episode that is known to count. All requests
+	// up to it that count have come. Others with such labels do not count, or come
+	// again.
 	old time.Time
-	// free is the last label for which nothing waits. If something did not wait,
-	// loose says that nothing can be told from labels.
+	// free is the last label for which no request waits. Loose says that one did not
+	// wait, so that labels do not show which episodes count.
 	free  time.Time
 	loose bool
 }
 
-// A link is a place in a chain of something that is known already.
+// A link is the place in a chain of a request that has taken effect.
 type link struct{ label, after time.Time }
 
-// has reports whether what has a label came, with all before it.
+// has reports whether a label came, with all before it.
 func (of *run) has(label time.Time) bool { return !label.After(of.old) || of.came.has(label) }
 
-// waits reports whether what follows a label is to wait for that.
+// waits reports whether what follows a label waits for it.
 func (of *run) waits(after, horizon time.Time) bool {
 	return !of.has(after) && after.After(of.free) && !after.Before(horizon)
 }
 
-// hold keeps r until its turn comes. If it is known, only its place is kept.
+// hold keeps r until its turn comes; of a duplicate, only its place.
 func (of *run) hold(r *Request, known bool) {
 	if known {
 		of.holdLink(link{r.Timestamp, r.Predecessor})
@@ -70,13 +70,13 @@ func (of *run) holdLink(l link) {
 	}
 }
 
-// compareRequests orders requests by their labels. Those of attempts whose clocks
-// are behind may have one label.
+// compareRequests orders requests by their labels, which attempts with clocks that are
+// behind may share.
 func compareRequests(a, b *Request) int {
 	return cmp.Or(a.Timestamp.Compare(b.Timestamp), cmp.Compare(a.key(), b.key()))
 }
 
-// unbuffer makes links of what is held back and known by a key.
+// unbuffer makes links of the buffered requests with a key.
 func (of *run) unbuffer(key string) {
 	of.buffered = slices.DeleteFunc(of.buffered, func(b *Request) bool {
 		if b.key() == key {
@@ -106,9 +106,9 @@ func (of *run) nextBuffered(horizon time.Time) (*Request, bool) {
 	return r, true
 }
 
-// link takes note of what came in its turn. If it follows something at another
-// clock reading, that is of an earlier checkpoint of the sender's, which counts:
-// only what comes from then on can be sent again with another label.
+// link records a label whose turn has come. If it follows a label of another clock
+// reading, that is of an earlier episode of the sender, which counts: only requests
+// after it can be sent again with another label.
 func (of *run) link(label, after, horizon time.Time) {
 	goesOn := of.came.has(after) && label.Sub(after) > tick
 	if !of.has(after) && !after.Before(horizon) {
@@ -125,9 +125,8 @@ func (of *run) link(label, after, horizon time.Time) {
 	}
 }
 
-// settle takes note that an episode whose last label is given counts. What is held
-// back and has a label before that is of an attempt that does not: what counts of
-// it comes again.
+// settle records that the episode with the given last label counts. Buffered requests
+// with earlier labels are of attempts that do not: those that count come again.
 func (of *run) settle(label time.Time) {
 	of.old = label
 	if !of.last.After(label) {
@@ -136,14 +135,14 @@ func (of *run) settle(label time.Time) {
 	of.forgetChains(label)
 }
 
-// forgetChains forgets what is not after a label.
+// forgetChains forgets labels and requests up to a label.
 func (of *run) forgetChains(label time.Time) {
 	of.came = slices.DeleteFunc(of.came, func(s span) bool { return !s.last.After(label) })
 	of.links = slices.DeleteFunc(of.links, func(l link) bool { return !l.label.After(label) })
 	of.buffered = slices.DeleteFunc(of.buffered, func(r *Request) bool { return !r.Timestamp.After(label) })
 }
 
-// forgetBefore forgets what is older than the horizon, of which nothing waits.
+// forgetBefore forgets what is older than the horizon, where nothing waits.
 func (of *run) forgetBefore(horizon time.Time) {
 	for _, label := range []*time.Time{&of.last, &of.old, &of.free} {
 		if label.Before(horizon) {
@@ -153,7 +152,7 @@ func (of *run) forgetBefore(horizon time.Time) {
 	of.forgetChains(horizon.Add(-tick))
 }
 
-// isOver reports whether there is nothing to remember.
+// isOver reports whether all of the run is older than the horizon.
 func (of *run) isOver() bool { return of.last.IsZero() && len(of.buffered) == 0 }
 
 func later(a, b time.Time) time.Time {
@@ -163,21 +162,21 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// A chain is a set of labels. Those of one episode mostly are one span.
+// A chain is a set of labels. Those of one episode are mostly one span.
 type chain []span
 
-// A span is labels of which each is a tick after the one before.
+// A span is a range of labels, a tick apart.
 type span struct{ first, last time.Time }
 
-// mostSpans is how many spans are known of an execution.
+// mostSpans is the most spans of an execution.
 const mostSpans = 16
 
 func (c chain) has(label time.Time) bool {
 	return slices.ContainsFunc(c, func(s span) bool { return !label.Before(s.first) && !label.After(s.last) })
 }
 
-// add adds a label. If there are too many spans it forgets the oldest and returns
-// its last label.
+// add adds a label. If there are then too many spans, it removes the oldest and
+// returns its last label.
 func (c *chain) add(label time.Time) (forgotten time.Time) {
 	for i := range *c {
 		if s := &(*c)[i]; s.last.Add(tick).Equal(label) {
@@ -194,13 +193,13 @@ func (c *chain) add(label time.Time) (forgotten time.Time) {
 	return oldest.last
 }
 
-// hasOurs reports whether a run has something that DurableTask knows nothing of.
+// hasOurs reports whether a run has members that DurableTask does not have.
 func (of *run) hasOurs() bool {
 	return len(of.recent) > 0 || len(of.came) > 0 || len(of.links) > 0 || of.loose || of.free.After(of.old)
 }
 
-// write writes DurableTask's members and then those that are ours, which need not
-// say that all is old if there are no others.
+// write writes DurableTask's members and then ours. Without others of ours, old is
+// left out.
 func (of *run) write(w *writer) {
 	w.time("Last", of.last)
 	w.filled("ExecutionId", of.execution)
@@ -208,7 +207,7 @@ func (of *run) write(w *writer) {
 		w.key("Buffered")
 		w.open()
 		var last time.Time
-		for _, r := range of.buffered { // a key is a label, but for those that are not the only one of theirs
+		for _, r := range of.buffered { // a key is a label, or later if several have one
 			if last = later(r.Timestamp, last.Add(tick)); !last.Equal(r.Timestamp) {
 				w.key(stampText(last.UTC()))
 			} else {
@@ -231,8 +230,8 @@ func (of *run) write(w *writer) {
 	of.writeChain(w)
 }
 
-// writeChain writes labels as ticks before Last: of each span the last and how many
-// there are besides, of each link both.
+// writeChain writes labels as ticks before Last: of each span the last label and its
+// length, of each link both labels.
 func (of *run) writeChain(w *writer) {
 	base := ticksOf(of.last)
 	if len(of.came) > 0 {

@@ -2,42 +2,42 @@ package entity
 
 import (
 	"encoding/json"
+	"slices"
 	"time"
 )
 
-// DefaultReorderWindow is how long a sorter waits for a request that others
-// came before (the extension's DurableTaskOptions.cs,
+// DefaultReorderWindow is how long a sorter waits for a request that others have
+// overtaken (the extension's DurableTaskOptions.cs,
 // EntityMessageReorderWindowInMinutes).
 const DefaultReorderWindow = 30 * time.Minute
 
-// sweepInterval is how much later than it could a sorter forgets, so that it
-// does not do so at every request
-// (DurableTask.Core/Entities/StateFormat/MessageSorter.cs,
+// sweepInterval is the least time between two sweeps, so that not every request
+// makes one (DurableTask.Core/Entities/StateFormat/MessageSorter.cs,
 // MinIntervalBetweenCollections).
 const sweepInterval = 10 * time.Second
 
 // A Sorter lets requests take effect in the order in which they were sent, and
-// once (DurableTask.Core/Entities/StateFormat/MessageSorter.cs). Those who send
-// label each request with a time and that of the request before; those who
-// receive hold back what comes before its predecessor. Both forget what is older
-// than the reorder window.
+// once (DurableTask.Core/Entities/StateFormat/MessageSorter.cs). Senders label each
+// request with a time and that of the request before; receivers buffer a request
+// that comes before its predecessor. Both forget what is older than the reorder
+// window.
 //
-// A window of zero or less means that nothing is sorted.
+// With a window of zero or less, nothing is sorted.
 type Sorter struct {
 	lastSent       ordered[time.Time]   // by destination
-	readings       map[string]time.Time // of the clock, at which that was labelled; not stored
+	readings       map[string]time.Time // of the clock for lastSent; not stored
 	received       ordered[*source]     // by sender
 	receiveHorizon time.Time
 	sendHorizon    time.Time
-	forgotten      marks // of senders that were forgotten, until handOver
+	keeps          bool // senders older than the horizon; not stored
 }
 
 // Label labels a request that is sent to destination.
 //
-// A clock that is behind the last label, as another worker's may be, does not count.
-// DurableTask gives the label that is a tick after the last then. Attempts of one
-// episode would all give that, but maybe to different requests. So the first label
-// has something of the clock's reading, too.
+// If the clock is behind the last label, as another worker's may be, the label is a
+// tick after the last in DurableTask. Attempts of one episode would all give that
+// label, maybe to different requests. So here their first labels also depend on the
+// clock.
 func (s *Sorter) Label(r *Request, destination string, now time.Time, window time.Duration) {
 	if window <= 0 {
 		return
@@ -64,9 +64,9 @@ func (s *Sorter) Label(r *Request, destination string, now time.Time, window tim
 	s.readings[destination] = now
 }
 
-// The first labels of attempts whose clocks are behind are spread over so long. If
-// labels are far ahead of the clock already it is not as long, so that those of one
-// who has many episodes do not run away from it.
+// The first labels of attempts whose clocks are behind are spread over this long, and
+// over less if labels are far ahead of the clock already: those of a sender with many
+// episodes must not run away from it.
 const (
 	spread       = 100 * time.Millisecond
 	farAhead     = 2 * time.Minute
@@ -81,9 +81,9 @@ func placeOf(now, last time.Time, window time.Duration) time.Duration {
 	return now.Sub(now.Truncate(spread))
 }
 
-// LabelPassed labels a lock request that is passed on. Since receivers do not
-// sort it, what is sent next must not follow it: DurableTask has it do so, and
-// receivers wait for it in vain.
+// LabelPassed labels a lock request that is passed on. Receivers do not sort it, so
+// the next request must not follow it. In DurableTask it does, and receivers wait for
+// it in vain.
 func (s *Sorter) LabelPassed(r *Request, destination string, now time.Time, window time.Duration) {
 	if window <= 0 {
 		return
@@ -97,30 +97,28 @@ func (s *Sorter) LabelPassed(r *Request, destination string, now time.Time, wind
 	}
 }
 
-// Sent notes that a request was sent with its label: what the next one follows.
+// Sent records the label of a request that was sent: the next one follows it.
 func (s *Sorter) Sent(r *Request, destination string) {
 	if !r.Timestamp.IsZero() {
 		s.lastSent.set(destination, r.Timestamp)
 	}
 }
 
-// Receive takes a request that came, and returns those that are to take effect
-// now, in order. Requests of clients and locks that were forwarded are not
-// sorted.
+// Receive takes a request that came, and returns those that take effect now, in
+// order. Requests of clients and locks that were passed on are not sorted.
 //
-// Beyond DurableTask, it is known that an orchestration whose checkpoint was
-// lost after its messages were sent sends them again, with other labels, and that
-// messages of several executions may meet:
+// Beyond DurableTask, an orchestration whose checkpoint was lost after its messages
+// were sent may send them again with other labels, and requests of several executions
+// may be mixed:
 //
-//  1. A request that came before is known by its ID, too.
-//  2. Each attempt of a sender gives its requests labels of its own, and no two
-//     follow from one another but by their clocks, which differ. So a request waits
-//     until that came whose label is its predecessor, and not only one with a later
-//     label: see [run].
-//  3. The requests of several executions, of which one continued as the next, may
-//     meet, and the next one's labels may be from a clock that is behind. Each
-//     execution's are in an order of their own. In .NET a late request of an
-//     execution that is over has those of the next wait for as long as the window.
+//  1. A duplicate is recognised by its ID, too.
+//  2. Each attempt of a sender gives its requests labels of its own, which depend on
+//     its clock. So a request waits until the very label of its predecessor came, and
+//     not just a later one: see [run].
+//  3. When an execution continues as new, its requests and those of the next may come
+//     mixed, and the clock of the next may be behind. Each execution has an order of
+//     its own. In .NET a late request of an execution that is over makes those of the
+//     next wait for as long as the window.
 func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) {
 	if !sorts(r, window) {
 		return []*Request{r}
@@ -129,11 +127,13 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 		s.receiveHorizon = r.Timestamp.Add(-window)
 		deliver = s.sweep()
 	}
-	if r.Timestamp.Before(s.receiveHorizon) {
-		return append(deliver, r)
-	}
 	from, ok := s.received.get(r.Parent)
-	if !ok {
+	switch {
+	case r.Timestamp.Before(s.receiveHorizon) && ok && from.has(r):
+		return deliver
+	case r.Timestamp.Before(s.receiveHorizon):
+		return append(deliver, r)
+	case !ok:
 		from = &source{run: run{execution: r.ParentExecution}}
 		s.received.set(r.Parent, from)
 	}
@@ -152,30 +152,15 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 	return from.follow(of, s.receiveHorizon, deliver)
 }
 
-// sorts reports whether a request has a place in an order. One without a label
-// has none, although .NET takes it for one that came before.
+// sorts reports whether a request has a place in an order. One without a label has
+// none; .NET takes it for a duplicate.
 func sorts(r *Request, window time.Duration) bool {
 	return window > 0 && r.Parent != "" && r.Position == 0 && r.Due.IsZero() && !r.Timestamp.IsZero()
 }
 
-// knows reports whether r came before, as far as is remembered.
-func (s *Sorter) knows(r *Request) bool {
-	from, ok := s.received.get(r.Parent)
-	if !ok {
-		return false
-	}
-	of := from.of(r.ParentExecution)
-	if of == nil {
-		of = new(run)
-	}
-	return from.knows(of, r)
-}
-
-// Passed takes note of a lock that an entity passed on. It has a place in what
-// that entity sends, although it is not sorted: what is sent after it follows it.
-// DurableTask takes no note, and holds that back for as long as the window.
-//
-// A sender of ours does not have the next request follow it.
+// Passed records a lock request that an entity passed on. It is not sorted, but in
+// DurableTask the next request of that entity follows it, which receivers of
+// DurableTask buffer for as long as the window. Ours have none follow it.
 func (s *Sorter) Passed(r *Request, by string) (deliver []*Request) {
 	from, ok := s.received.get(by)
 	if !ok {
@@ -186,8 +171,8 @@ func (s *Sorter) Passed(r *Request, by string) (deliver []*Request) {
 	return from.follow(of, s.receiveHorizon, nil)
 }
 
-// sweep forgets what is older than the horizon, and returns what need not wait
-// any more.
+// sweep forgets what is older than the horizon, and returns the requests that need
+// not wait any more.
 func (s *Sorter) sweep() (deliver []*Request) {
 	for _, key := range s.received.keys {
 		from := s.received.values[key]
@@ -195,39 +180,34 @@ func (s *Sorter) sweep() (deliver []*Request) {
 			deliver = from.follow(of, s.receiveHorizon, deliver)
 			of.forgetBefore(s.receiveHorizon)
 		}
-		s.forgotten = append(s.forgotten, from.forgetOthers()...)
 	}
-	s.received.deleteFunc(func(from *source) bool {
-		if !from.isOver() || len(from.others) > 0 {
-			return false
-		}
-		s.forgotten = append(append(s.forgotten, from.recent...), from.before...)
-		return true
-	})
+	s.forgetSenders()
 	return deliver
 }
 
-// handOver has m remember for a while what was known of senders that the sorter
-// has forgotten, if the entity was taken up after a time in which nobody may have
-// worked on the senders, either.
-func (s *Sorter) handOver(m *memory, now time.Time) {
-	if now.Sub(m.woken) <= repeatTime {
-		for _, k := range s.forgotten {
-			m.repeat(k, now)
-		}
+// forgetSenders forgets senders and executions that are older than the horizon.
+func (s *Sorter) forgetSenders() {
+	if s.keeps {
+		return
 	}
-	s.forgotten = nil
+	s.received.deleteFunc(func(from *source) bool {
+		from.others = slices.DeleteFunc(from.others, (*run).isOver)
+		return from.isOver() && len(from.others) == 0
+	})
 }
 
-// forget forgets what no sender sends again.
+// forget forgets IDs that no sender sends again. It keeps old senders for a while after
+// another worker took the entity over: they may not have run for as long as it did not.
 func (s *Sorter) forget(m *memory, now time.Time) {
 	for _, from := range s.received.values {
-		if m.since(from.last, now) > repeatTime {
+		if m.isOld(from.last, now, rerunTime) {
 			for _, of := range from.runs() {
 				of.recent = of.recent.last(recentOfRun)
 			}
 		}
 	}
+	s.keeps = !m.isOld(m.woken, now, rerunTime)
+	s.forgetSenders()
 }
 
 func (s *Sorter) write(w *writer) {

@@ -422,6 +422,9 @@ func TestSorter_TakesOnceWhatComesOfExecutionsThatItHasForgotten(t *testing.T) {
 			for _, op := range deliver(t, state, mail[:n]) {
 				taken[op.Name]++
 			}
+			if seed%2 == 0 {
+				state.Settle()
+			}
 			mail, state = mail[n:], stored(t, state)
 		}
 		for x := range executions {
@@ -430,6 +433,34 @@ func TestSorter_TakesOnceWhatComesOfExecutionsThatItHasForgotten(t *testing.T) {
 					t.Errorf("seed %d: %s was taken %d times", seed, op, taken[op])
 				}
 			}
+		}
+	}
+}
+
+// A sender that continues as new again and again has an entity remember a few of its IDs:
+// those of the last executions. It is the same if one of them waits for a late request.
+func TestSorter_DoesNotGrowWithTheExecutionsOfASender(t *testing.T) {
+	t.Parallel()
+	for late, limit := range map[bool]int{false: 1000, true: 1300} {
+		state := new(entity.State)
+		take := func(x int, after time.Time) (taken int) {
+			at := noon.Add(time.Duration(x) * time.Second)
+			r := &entity.Request{ID: entity.DeriveID(fmt.Sprint(x)), Parent: "i", ParentExecution: fmt.Sprint(x), Timestamp: at, Predecessor: after}
+			taken = len(deliver(t, state, []*entity.Request{r}))
+			state.Settle()
+			state = stored(t, state)
+			return taken
+		}
+		if late && take(0, noon.Add(-time.Second)) != 0 {
+			t.Error("a request was taken before its predecessor")
+		}
+		for x := 1; x < 200; x++ {
+			if take(x, time.Time{}) != 1 || take(max(1, x-10), time.Time{}) != 0 {
+				t.Errorf("request %d or %d is not taken once", x, x-10)
+			}
+		}
+		if n := len(state.Encode()); n > limit {
+			t.Errorf("the state has %d bytes, want at most %d", n, limit)
 		}
 	}
 }

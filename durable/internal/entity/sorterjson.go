@@ -5,14 +5,13 @@ import (
 	"time"
 )
 
-// What is stored of a [Sorter]: the members of DurableTask's MessageSorter, and
-// those that are ours, which DurableTask takes no notice of.
+// The JSON of a [Sorter] has the members of DurableTask's MessageSorter, and ours,
+// which DurableTask ignores.
 
 // ticksOf returns a time in ticks since 1970.
 func ticksOf(t time.Time) int64 { return t.Unix()*ticksPerSecond + int64(t.Nanosecond())/int64(tick) }
 
-// timeOf returns the time that a number of ticks since 1970 stands for; ok is false
-// if it is none of .NET's.
+// timeOf returns the time of ticks since 1970; ok is false if .NET has no such time.
 func timeOf(ticks int64) (t time.Time, ok bool) {
 	second := ticks / ticksPerSecond
 	t = time.Unix(second, (ticks-second*ticksPerSecond)*int64(tick)).UTC()
@@ -26,7 +25,7 @@ func stampText(t time.Time) string {
 	return string(quoted[1 : len(quoted)-1])
 }
 
-// A wireRun is a run as JSON has it.
+// A wireRun is a run in JSON.
 type wireRun struct {
 	Last        stamp
 	ExecutionID string `json:"ExecutionId"`

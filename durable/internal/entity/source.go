@@ -6,35 +6,32 @@ import (
 	"time"
 )
 
-// How many requests are remembered by their IDs.
+// How many IDs of requests are remembered.
 const (
-	// recentOfRun is how many of an execution are that it cannot have sent again,
-	// and recentOfOther of one that is not the last: its last episode may be.
+	// recentOfRun is for episodes of an execution that count, which cannot run again,
+	// recentOfOther for executions before the last, whose last episode may.
 	recentOfRun   = 32
 	recentOfOther = 256
-	// mostOfRun is how many of an execution are at most.
+	// mostOfRun is for an episode that may run again.
 	mostOfRun = 10_000
-	// recentBefore is how many are of executions that are forgotten.
-	recentBefore = 32
 )
 
-// otherRuns is how many executions of a sender are known besides the last.
+// otherRuns is how many executions of a sender are remembered besides the last.
 const otherRuns = 4
 
 // A source is what is known of one sender.
 type source struct {
-	run           // of the execution that is the last, as it seems
-	others []*run // of others, which have not ended for long or have just begun
-	// over is the last label of executions of which nothing else is known any more
-	// than some IDs.
-	over   time.Time
-	before marks
+	run           // of the execution with the last label, which should be the newest
+	others []*run // of other recent executions
+	// over is the last label of forgotten executions. Some of their IDs are among those
+	// of others.
+	over time.Time
 }
 
 // runs returns what is known of each execution, the last one last.
 func (from *source) runs() []*run { return append(slices.Clone(from.others), &from.run) }
 
-// of returns what is known of an execution, nil if nothing is.
+// of returns the run of an execution, nil if there is none.
 func (from *source) of(execution string) *run {
 	if from.execution == execution {
 		return &from.run
@@ -47,11 +44,11 @@ func (from *source) of(execution string) *run {
 	return nil
 }
 
-// begin begins to take note of the execution that r is of. What is held back of the
-// one that is forgotten instead is appended: it is all there will be.
+// begin begins a run of r's execution. If it forgets another for that, it appends the
+// buffered requests of that one to deliver.
 //
-// The execution may be one that was forgotten. What may follow such a one's
-// requests does not wait for them.
+// The execution may itself be a forgotten one. So its requests do not wait for labels
+// that a forgotten one may have had.
 func (from *source) begin(r *Request, deliver []*Request) (*run, []*Request) {
 	if len(from.others) == otherRuns {
 		deliver = append(deliver, from.forgetRun()...)
@@ -68,49 +65,48 @@ func (from *source) begin(r *Request, deliver []*Request) (*run, []*Request) {
 	return of, deliver
 }
 
-// forgetRun forgets the oldest execution but the last of which nothing is held
-// back, or else the oldest, and returns what is held back of that.
+// oldest returns which of the other executions is forgotten next: the oldest that has
+// nothing buffered, or else the oldest.
+func (from *source) oldest() int {
+	return max(0, slices.IndexFunc(from.others, func(o *run) bool { return len(o.buffered) == 0 }))
+}
+
+// forgetRun forgets the oldest execution. The next one keeps some of its IDs, and what it
+// has buffered is returned.
 func (from *source) forgetRun() (buffered []*Request) {
-	i := max(0, slices.IndexFunc(from.others, func(o *run) bool { return len(o.buffered) == 0 }))
+	i := from.oldest()
 	first := from.others[i]
-	from.others = slices.Delete(from.others, i, i+1)
 	from.over = later(from.over, first.last)
 	for _, r := range slices.Clone(first.buffered) { // add takes it out of there
 		from.over = later(from.over, r.Timestamp)
 		buffered = from.add(first, r, buffered)
 	}
-	from.before = append(from.before, first.recent...).last(recentBefore)
+	from.others = slices.Delete(from.others, i, i+1)
+	heir := from.others[from.oldest()]
+	heir.recent = append(first.recent.last(recentOfRun), heir.recent...)
 	return buffered
 }
 
-// forgetOthers forgets executions but the last of which nothing need be known, and
-// returns the IDs that were.
-func (from *source) forgetOthers() (ids marks) {
-	from.others = slices.DeleteFunc(from.others, func(o *run) bool {
-		if o.isOver() {
-			ids = append(ids, o.recent...)
-		}
-		return o.isOver()
-	})
-	return ids
+// has reports whether the ID of r is known.
+func (from *source) has(r *Request) bool {
+	k := mark(r.key())
+	return slices.Contains(from.recent, k) || slices.ContainsFunc(from.others, func(o *run) bool { return slices.Contains(o.recent, k) })
 }
 
-// knows reports whether r came before: by its ID or, if that may have been
+// knows reports whether r is a duplicate: by its ID or, if that may have been
 // forgotten, by its label.
-func (from *source) knows(of *run, r *Request) bool {
-	return !r.Timestamp.After(of.old) || slices.Contains(of.recent, mark(r.key())) || slices.Contains(from.before, mark(r.key()))
-}
+func (from *source) knows(of *run, r *Request) bool { return !r.Timestamp.After(of.old) || from.has(r) }
 
-// take takes r, whose turn it is, and appends it unless it came before.
+// take takes r, whose turn it is, and appends it unless it is a duplicate.
 func (from *source) take(of *run, r *Request, horizon time.Time, deliver []*Request) []*Request {
 	of.link(r.Timestamp, r.Predecessor, horizon)
 	of.last = later(of.last, r.Timestamp)
 	return from.add(of, r, deliver)
 }
 
-// add appends r unless it is known by its ID.
+// add appends r unless its ID is known.
 func (from *source) add(of *run, r *Request, deliver []*Request) []*Request {
-	if slices.Contains(of.recent, mark(r.key())) || slices.Contains(from.before, mark(r.key())) {
+	if from.has(r) {
 		return deliver
 	}
 	of.recent = append(of.recent.last(mostOfRun-1), mark(r.key()))
@@ -118,7 +114,7 @@ func (from *source) add(of *run, r *Request, deliver []*Request) []*Request {
 	return append(deliver, r)
 }
 
-// follow appends what was held back and has nothing more to wait for.
+// follow appends the buffered requests whose turn has come.
 func (from *source) follow(of *run, horizon time.Time, deliver []*Request) []*Request {
 	for {
 		if l, ok := of.nextLink(horizon); ok {
@@ -133,14 +129,13 @@ func (from *source) follow(of *run, horizon time.Time, deliver []*Request) []*Re
 	}
 }
 
-// write writes DurableTask's members and then those that are ours.
+// write writes DurableTask's members and then ours.
 func (from *source) write(w *writer) {
 	w.open()
 	from.run.write(w)
 	if !from.over.IsZero() {
 		w.time("over", from.over)
 	}
-	w.marks("before", from.before)
 	if len(from.others) > 0 {
 		w.list("others", len(from.others), func(i int) {
 			w.open()
@@ -151,7 +146,7 @@ func (from *source) write(w *writer) {
 	w.close()
 }
 
-// UnmarshalJSON reads what is known of a sender.
+// UnmarshalJSON reads a source.
 func (from *source) UnmarshalJSON(data []byte) error {
 	var wire struct {
 		wireRun
@@ -162,7 +157,8 @@ func (from *source) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
 	}
-	*from = source{run: wire.run(), over: wire.Over.Time, before: wire.Before}
+	*from = source{run: wire.run(), over: wire.Over.Time}
+	from.recent = append(wire.Before, from.recent...) // as earlier versions wrote it
 	for i := range wire.Others[:min(len(wire.Others), otherRuns)] {
 		from.others = append(from.others, new(wire.Others[i].run()))
 	}

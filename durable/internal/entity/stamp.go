@@ -11,10 +11,9 @@ import (
 // tick is the resolution of a DateTime.
 const tick = 100 * time.Nanosecond
 
-// zoneless is where times are that are written without a zone. DurableTask
-// loses it where it adds a tick
-// (DurableTask.Core/Entities/StateFormat/MessageSorter.cs,
-// LabelOutgoingMessage); they are in UTC all the same.
+// zoneless marks times that are written without a zone, which are in UTC, too.
+// DurableTask loses the zone where it adds a tick
+// (DurableTask.Core/Entities/StateFormat/MessageSorter.cs, LabelOutgoingMessage).
 var zoneless = time.FixedZone("zoneless", 0)
 
 func parseStamp(s string) (time.Time, error) {

@@ -5,8 +5,7 @@ import (
 	"fmt"
 )
 
-// A State is what is stored of an entity: its own state, and what the scheduler
-// has to know of its messages
+// A State is the stored state of an entity: its own, and that of its messages
 // (DurableTask.Core/Entities/StateFormat/SchedulerState.cs). The zero State is
 // that of an entity that never got a message.
 type State struct {
@@ -16,13 +15,11 @@ type State struct {
 	suspended bool
 	sorter    Sorter
 
-	// These are not DurableTask's, whose readers ignore them: the ID and the origin of
-	// the lock request that was granted last to lockedBy, what came, and what is to be
-	// sent.
+	// DurableTask does not have these, and ignores them: the ID and the origin of the
+	// lock request that was granted last to lockedBy, and what batches took and sent.
 	lockID     string
 	lockOrigin string
 	memory     memory
-	outbox     []Message
 }
 
 // Encode returns s as JSON text. "exists" is for the extension's older
@@ -47,13 +44,11 @@ func (s *State) Encode() string {
 	w.filled("lockId", s.lockID)
 	w.filled("lockOrigin", s.lockOrigin)
 	s.memory.write(&w)
-	w.messages("outbox", s.outbox)
 	w.close()
 	return string(w.buf)
 }
 
-// DecodeState reads what is stored of an entity, in either dialect. Nil is the
-// zero State.
+// DecodeState reads a State in either dialect. Nil is the zero State.
 func DecodeState(input *string) (*State, error) {
 	s := new(State)
 	if input == nil {
@@ -75,8 +70,9 @@ func DecodeState(input *string) (*State, error) {
 	}
 	*s = State{
 		Text: wire.State, lockedBy: wire.LockedBy, suspended: wire.Suspended,
-		sorter: wire.Sorter, lockID: wire.LockID, lockOrigin: wire.LockOrigin, memory: wire.Memory, outbox: messagesOf(wire.Outbox),
+		sorter: wire.Sorter, lockID: wire.LockID, lockOrigin: wire.LockOrigin, memory: wire.Memory,
 	}
+	s.memory.last.outbox = messagesOf(wire.Outbox)
 	for _, r := range wire.Queue {
 		if r != nil {
 			s.queue = append(s.queue, r)
@@ -85,8 +81,8 @@ func DecodeState(input *string) (*State, error) {
 	return s, nil
 }
 
-// StateText returns an entity's own state from what is stored of it, nil if the
-// entity does not exist.
+// StateText returns an entity's own state from its encoded State, nil if the entity
+// does not exist.
 func StateText(input *string) (*string, error) {
 	s, err := DecodeState(input)
 	if err != nil {
@@ -95,7 +91,7 @@ func StateText(input *string) (*string, error) {
 	return s.Text, nil
 }
 
-// Status returns what clients see of s without reading it.
+// Status returns the custom status of s, which clients see.
 func (s *State) Status() Status {
 	return Status{Exists: s.Text != nil, QueueSize: len(s.queue), LockedBy: s.lockedBy}
 }
@@ -123,8 +119,8 @@ func (s Status) Encode() string {
 	return string(w.buf)
 }
 
-// IsEmpty reports whether nothing is known of the entity but what its sorter
-// remembers: it can be cleaned up once that is older than the reorder window.
+// IsEmpty reports whether the entity has nothing but its sorter and memory: it can be
+// cleaned up once those are older than the reorder window.
 func (s Status) IsEmpty() bool { return s == Status{} }
 
 // ParseStatus reads the custom status of an entity's instance. Nil is the zero
@@ -147,23 +143,6 @@ func text(s *string) string {
 	return *s
 }
 
-// Send has s keep the messages of a batch, which are to be sent once s is stored,
-// and returns what is to be sent then. If a worker may have died in between, they
-// are sent again: then none is lost, and what others know of the entity follows
-// from stored states only. Who gets a message a second time knows it by its ID.
-//
-// So the messages of earlier batches are among what is returned if something
-// that those took has come again: they were not settled, since what was taken is
-// deleted after everything is sent. Those of the last batch are also if lastToo
-// is set.
-//
-// DurableTask sends first. Then an answer may tell of a state that never came to
-// be, and a lock may have been granted that is not held.
-func (s *State) Send(messages []Message, lastToo bool) []Message {
-	s.outbox = append(s.memory.unsent(lastToo), messages...)
-	return s.outbox
-}
-
-// Settle notes that what the last batch was to send was sent, and that what it
-// took does not come again. Whoever does not know that does not call it.
-func (s *State) Settle() { s.outbox, s.memory.taken = nil, nil }
+// Settle records that the last batch is settled: its outbox is sent, and the messages
+// that it took are deleted. A worker that does not know that does not call it.
+func (s *State) Settle() { s.memory.last = batch{} }
