@@ -20,7 +20,7 @@ type taskResult struct {
 	failure *history.FailureDetails
 }
 
-// event returns the message that tells the orchestrator.
+// event returns the event that carries the result to the orchestrator.
 func (r taskResult) event(taskID int, at time.Time) history.Event {
 	head := history.NewHeader(at)
 	if r.failure == nil {
@@ -33,8 +33,8 @@ func (r taskResult) event(taskID int, at time.Time) history.Event {
 var errGoexit = errors.New("the activity ended its goroutine with runtime.Goexit instead of returning")
 
 // call runs an activity on a goroutine of its own, so that a panic or a Goexit
-// ends that only. It does not wait longer than until patience ends; ok says
-// whether the activity had ended by then.
+// ends that only. It stops waiting when patience ends; ok reports whether the
+// activity had ended by then.
 func call(ctx, patience context.Context, fn func(context.Context, *string) (*string, error), input *string) (r taskResult, ok bool) {
 	results := make(chan taskResult, 1)
 	go func() { // waited for below, or left behind if it outlives patience

@@ -7,9 +7,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// ActivityInfo is what an activity can know of its own run.
+// ActivityInfo describes a run of an activity.
 type ActivityInfo struct {
-	Instance history.OrchestrationInstance // that waits for the result
+	Instance history.OrchestrationInstance // the orchestration that scheduled it
 	Name     string
 	TaskID   int
 	Attempt  int
@@ -26,7 +26,7 @@ func withActivityInfo(ctx context.Context, w *provider.ActivityWorkItem) context
 	})
 }
 
-// ActivityInfoFrom returns what is known of the activity that ctx was given to.
+// ActivityInfoFrom returns the info of the activity that runs with ctx.
 func ActivityInfoFrom(ctx context.Context) (info ActivityInfo, ok bool) {
 	info, ok = ctx.Value(activityInfoKey{}).(ActivityInfo)
 	return info, ok

@@ -10,15 +10,15 @@ import (
 	"github.com/google/uuid"
 )
 
-// record adds to cp what the execution begun by start decided at now: the
-// events that remember it, in the order of the actions, and the messages that
-// carry it out (DurableTask.Core/TaskOrchestrationDispatcher.cs, Process…Decision).
+// record adds to cp the actions that the execution begun by start decided at now: an
+// event for each, in order, and the messages that carry them out
+// (DurableTask.Core/TaskOrchestrationDispatcher.cs, Process…Decision).
 //
-// If the last action completes the execution, it is returned. A continuation
-// as new is not recorded, since the history it would stand in is replaced.
+// If the last action completes the execution, record returns it. A continuation
+// as new is not recorded, since its history is replaced.
 //
-// Inputs of activities and children are in messages only, unless storeInputs says
-// that histories have them, too (TaskOrchestrationDispatcher.IncludeParameters).
+// Inputs of activities and children are in messages only; storeInputs keeps them
+// in the history, too (TaskOrchestrationDispatcher.IncludeParameters).
 func record(cp *provider.Checkpoint, start *history.ExecutionStarted, actions []replay.Action, storeInputs bool, now time.Time) (*replay.Complete, error) {
 	for i, a := range actions {
 		head := history.Header{EventID: a.ActionID(), Timestamp: history.Ticks(now)}
@@ -113,8 +113,8 @@ func recordEnd(cp *provider.Checkpoint, start *history.ExecutionStarted, a *repl
 	}
 }
 
-// parentEvent returns what the parent of an execution is told about its end,
-// nil if nobody is to be told (DurableTask.Core/TaskOrchestrationDispatcher.cs,
+// parentEvent returns the event that reports an execution's end to its parent, nil
+// if no parent waits for it (DurableTask.Core/TaskOrchestrationDispatcher.cs,
 // ProcessWorkflowCompletedTaskDecision).
 func parentEvent(start *history.ExecutionStarted, a *replay.Complete, at time.Time) history.Event {
 	if start.Parent == nil {
@@ -157,11 +157,10 @@ func mergeTags(own, parents map[string]string) map[string]string {
 // childSpace makes the IDs of children differ from all other derived GUIDs.
 var childSpace = uuid.MustParse("5b7b5c1e-5f0b-5a55-8d0b-3a4c1c7d9e21")
 
-// nextExecutionID returns the ID of the execution by which another continues as
-// new. It follows from that one's, as a child's does: an episode that runs again
-// after a crash sends what its generations decide as the same executions.
-// DurableTask makes up a new one each time, and whoever gets something twice
-// cannot tell.
+// nextExecutionID returns the ID of the execution that i continues as new with. It
+// is derived from i's, as a child's is: when an episode runs again after a crash, its
+// generations send their messages as the same executions. DurableTask makes up a new
+// ID each time, so that receivers cannot recognise duplicates.
 func nextExecutionID(i history.OrchestrationInstance) string {
 	id := uuid.NewSHA1(childSpace, []byte(i.ExecutionID+"/next/"+i.InstanceID))
 	return fmt.Sprintf("%x", id[:])

@@ -39,31 +39,31 @@ type Config struct {
 	CheckVersion func(version string) error
 	FailMismatch bool // fail instances that CheckVersion refuses, rather than hand them back
 
-	// Instances that have not begun fail once they have waited this long for a
-	// worker that knows their function; zero means that they wait for ever, and less
-	// that they do not wait. FailUnknownBegun fails those that have begun then, too.
+	// FailUnknownAfter is how long an instance that has not begun waits for a worker
+	// that has its function before it fails. Zero: for ever. Negative: not at all.
+	// FailUnknownBegun fails instances that have begun, too.
 	FailUnknownAfter time.Duration
 	FailUnknownBegun bool
 
-	// Waiting, if not nil, is told what waits for functions that are not known.
+	// Waiting, if not nil, records what waits for functions that this worker lacks.
 	Waiting *Waiting
 
-	// Crashes, if not nil, says what is set aside since it has crashed the process.
+	// Crashes, if not nil, knows what is set aside because it crashed the process.
 	Crashes *crashes.Ledger
 
-	// StoreInputs keeps the inputs of activities and children in histories, for
-	// who looks at them: replay does not need them.
+	// StoreInputs keeps the inputs of activities and children in histories, where
+	// tools show them. Replay does not need them.
 	StoreInputs bool
 
 	Tracer *tracing.Tracer // nil writes no spans
 	Meter  *metering.Meter // nil counts nothing
 
-	// Lifecycle is told of instances that began or ended. It must return at once.
+	// Lifecycle is called when an instance begins or ends. It must return at once.
 	Lifecycle func(LifecycleEvent)
 
 	Logger *slog.Logger
 	Now    func() time.Time // the clock that episodes and events are dated by
-	NewID  func() string    // a new ID of an entity's execution each call
+	NewID  func() string    // returns a new ID for an entity's execution
 }
 
 func (c Config) unknown() unknownPolicy { return unknownPolicy{c.FailUnknownAfter, c.FailUnknownBegun} }

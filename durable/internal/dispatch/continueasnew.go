@@ -20,14 +20,15 @@ const maxGenerations = 100
 // decided this much: it is all kept in memory until the commit.
 const maxGenerationMessages = 1000
 
-// wakeData marks the GenericEvent that makes a generation run which was
-// committed before it ran.
+// wakeData marks the GenericEvent that wakes a generation that was committed
+// before it ran.
 const wakeData = "continue-as-new"
 
 // nextStart returns the ExecutionStarted of the generation that follows the one
 // begun by start (DurableTask.Core/TaskOrchestrationDispatcher.cs,
-// ProcessWorkflowCompletedTaskDecision): name, tags, parent and trace are kept,
-// and so is the version unless end has a new one; the generation counter, which counts creations by clients, is not.
+// ProcessWorkflowCompletedTaskDecision). It keeps name, tags, parent and trace, and
+// the version unless end has a new one. It does not keep the generation counter,
+// which counts creations by clients.
 func nextStart(start *history.ExecutionStarted, end *replay.Complete, executionID string, now time.Time) *history.ExecutionStarted {
 	version := start.Version
 	if end.NewVersion != nil {
@@ -45,10 +46,10 @@ func nextStart(start *history.ExecutionStarted, end *replay.Complete, executionI
 	}
 }
 
-// nextEvents returns the events that the generation begun by start begins with:
-// those of an episode that only took its start and what the one before, which
-// ended with end, left unread. They include OrchestratorCompleted, which is
-// there a second time once the generation has decided something
+// nextEvents returns the first events of the generation begun by start: those of an
+// episode that only took its start and the events that the generation before left
+// unread, which ended with end. They include OrchestratorCompleted, which the history
+// has a second time once the generation has decided something
 // (DurableTask.Core/TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync).
 //
 // Events that came before are copied: they may stand in a history already.
@@ -66,16 +67,16 @@ func nextEvents(start *history.ExecutionStarted, end *replay.Complete, now time.
 	return events
 }
 
-// wake returns the message that makes a generation run which was committed
-// before it ran.
+// wake returns the message that wakes a generation that was committed before it
+// ran.
 func wake(start *history.ExecutionStarted, now time.Time) provider.TaskMessage {
 	e := &history.GenericEvent{Header: history.NewHeader(now), Data: new(wakeData)}
 	return provider.TaskMessage{Event: e, Target: start.Instance}
 }
 
 // hasNotRun reports whether past is a generation that was committed before it
-// ran, and fresh has the message that is to wake it. Its orchestrator then sees
-// past for the first time, and not in replay.
+// ran, and fresh has the message that wakes it. Then past is not a replay: the
+// orchestrator sees it for the first time.
 func hasNotRun(past, fresh []history.Event) bool {
 	for i, e := range past {
 		switch e.(type) {

@@ -20,7 +20,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A Dispatcher runs what a provider hands out.
+// A Dispatcher runs the work items of a provider.
 type Dispatcher struct {
 	provider  provider.Worker
 	functions Functions
@@ -28,29 +28,28 @@ type Dispatcher struct {
 	log       *slog.Logger
 	watchdog  *watchdog
 
-	// extended and extendedEntities have room for each extended session, entities
-	// for each entity that is worked on, waiting for those that wait for that.
+	// Semaphores: extended sessions, entities that run, and entities that wait to run.
 	extended, extendedEntities, entities, waiting chan struct{}
 	orchestrations, activities                    places
 
 	fetchingInstances, fetchingActivities, committing, completing outage
 
 	settled settled
-	items   atomic.Int64 // counts what was handed out, to label it
+	items   atomic.Int64 // counts work items, to label them
 
 	mu      sync.Mutex // protects the following
 	running map[*item]struct{}
 	handled sync.WaitGroup
 }
 
-// An item is something that was handed out and is being worked on.
+// An item is a work item that runs.
 type item struct {
 	label string // unique in this process
 	what  string // for people
-	work  string // by which crashes are counted
+	work  string // the key under which crashes are counted
 }
 
-// New returns a Dispatcher of what p hands out.
+// New returns a Dispatcher of p's work items.
 func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 	log := cfg.Logger
 	if cfg.Waiting == nil {
@@ -79,18 +78,18 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 // maxExtended returns how many of a worker's orchestrations may be in extended
 // sessions: half of them, rounded up
 // (DurableTask.Core/TaskOrchestrationDispatcher.cs, concurrentSessionLock), but
-// not all, as DurableTask has it for a worker of one: others would have to wait
-// until the one that is kept has been idle for long enough.
+// never all. In DurableTask a worker of one keeps its only place, and other
+// orchestrations wait until that session has been idle for long enough.
 func maxExtended(orchestrators int) int {
 	return min((orchestrators+1)/2, orchestrators-1)
 }
 
-// errStopping is the cause that a worker's contexts end with when it stops.
+// errStopping is the cause with which a worker's contexts end when it stops.
 var errStopping = errors.New("the worker is stopping")
 
 // When the worker stops, storage operations may take ioGrace longer than user
-// code: what was done in time is still written. What is not is handed back, for
-// which there is handBackTime.
+// code, so that results that came in time are stored. Abandoning what did not end
+// may take handBackTime.
 const (
 	ioGrace      = 2 * time.Second
 	handBackTime = 2 * time.Second
@@ -103,9 +102,9 @@ type lifetimes struct {
 	io    context.Context // ends ioGrace later still: that of storage operations
 }
 
-// Run works until ctx ends. Then it fetches nothing more, waits for what was
-// handed out and returns nil. User code that does not end although its context
-// has is left behind, and Run returns an error that names it.
+// Run works until ctx ends. Then it fetches nothing more, waits for its work items
+// and returns nil. If user code goes on after its context has ended, Run leaves it
+// behind and returns an error that names it.
 //
 // If the provider ends by itself, Run stops in the same way and returns the
 // provider's error.
@@ -161,8 +160,8 @@ func delayed(parent context.Context, d time.Duration) (ctx context.Context, rele
 	}
 }
 
-// handBack returns a context for giving up what was handed out, which may be
-// because the others have ended.
+// handBack returns a context in which to abandon or release a work item after the
+// others have ended.
 func (l lifetimes) handBack() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(l.io), handBackTime)
 }
@@ -184,9 +183,8 @@ func (d *Dispatcher) handle(what, work string, f func(*item)) {
 	})
 }
 
-// wait waits until all that was handed out is dealt with, or until shortly
-// after io ends: then whatever still runs is user code that does not heed its
-// context, and is named in the error.
+// wait waits until all work items are done, or until shortly after io ends. What
+// still runs then is user code that ignores its context, which the error names.
 func (d *Dispatcher) wait(io context.Context) error {
 	all := make(chan struct{})
 	go func() { // ends with the last item, and is left behind with it
@@ -225,7 +223,7 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// fetchActivities hands out activities until the worker stops, at most
+// fetchActivities runs activities until the worker stops, at most
 // MaxConcurrentActivities at once.
 func (d *Dispatcher) fetchActivities(live lifetimes) {
 	for {
@@ -247,7 +245,7 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 	}
 }
 
-// runActivity runs an activity and sends what came of it.
+// runActivity runs an activity and sends its result.
 func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, work string) {
 	log := d.log.With("instanceId", w.Instance.InstanceID, "executionId", w.Instance.ExecutionID,
 		"name", w.Task.Name, "taskEventId", w.Task.EventID)
@@ -317,7 +315,7 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, w
 	d.noCrash(work)
 }
 
-// complete sends an activity's result, if need be several times.
+// complete sends an activity's result, and retries if that fails.
 func (d *Dispatcher) complete(live lifetimes, lock provider.ActivityLock, result history.Event, log *slog.Logger) error {
 	for try := 1; ; try++ {
 		err := lock.Complete(live.io, result)
@@ -334,9 +332,9 @@ func (d *Dispatcher) complete(live lifetimes, lock provider.ActivityLock, result
 	}
 }
 
-// enterEntity waits until there is room for one more entity, and reports whether
-// there is: not if the worker stops. It calls free to give back the room of an
-// orchestration, which the entity does not need.
+// enterEntity waits for a place for an entity and takes it. It reports false if the
+// worker stops first. It calls free to give back the place of an orchestration with
+// which the entity was fetched.
 func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
 	defer func() { free() }()
 	select {
@@ -356,8 +354,7 @@ func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
 	}
 }
 
-// runEntity works on an entity that was handed out, when there is room for one
-// more.
+// runEntity runs the work item of an entity once it has a place.
 func (d *Dispatcher) runEntity(live lifetimes, w *provider.OrchestrationWorkItem, it *item, free func()) {
 	s := &session{d: d, live: live, item: w, work: it.work}
 	s.logFor(w.Instance)
@@ -388,7 +385,7 @@ func (d *Dispatcher) runEntity(live lifetimes, w *provider.OrchestrationWorkItem
 	handledAll = true
 }
 
-// fetchOrchestrations hands out instances until the worker stops, at most
+// fetchOrchestrations runs instances until the worker stops, at most
 // MaxConcurrentOrchestrators at once.
 func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 	for {
@@ -424,8 +421,8 @@ func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkIt
 	s.x.crashed = func() bool { return d.config.Crashes.Holds(it.work) }
 	s.x.stopping = func() bool { return live.fetch.Err() != nil }
 
-	// What goes wrong with one instance ends here: the deferred calls also see a
-	// panic of ours, and an orchestrator that ended the goroutine.
+	// A failure of one instance ends here: the deferred calls also see a panic of
+	// ours, and an orchestrator that ended the goroutine.
 	s.outcome = metering.Completed
 	end := d.config.Meter.Begin(metering.Orchestration, d.config.Now)
 	defer func() { end(s.name(), s.outcome) }()
@@ -447,7 +444,7 @@ func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkIt
 	handledAll = true
 }
 
-// inUse counts what is given back once nothing is worked on.
+// inUse counts the resources that are free while no work item runs.
 func (d *Dispatcher) inUse() inuse.Counts {
 	d.mu.Lock()
 	running := len(d.running)
@@ -459,8 +456,8 @@ func (d *Dispatcher) inUse() inuse.Counts {
 	}
 }
 
-// holdEntity returns why operations of an entity whose function is not known are held
-// back, nil if they are to fail. One that does not exist has not begun.
+// holdEntity returns the error with which to hold the operations of an entity whose
+// function is unknown, nil if they are to fail. An entity without state has not begun.
 func (d *Dispatcher) holdEntity(w *provider.OrchestrationWorkItem, f *unknownFunctionError) error {
 	var begun bool
 	if start := history.StartOf(w.History); start != nil {
@@ -483,8 +480,8 @@ func (d *Dispatcher) holdEntity(w *provider.OrchestrationWorkItem, f *unknownFun
 	return policy.hold(f, due, begun)
 }
 
-// waits remembers that an instance waits for a function, and returns the level at
-// which that is to be logged: once as a warning, or as an error if it is set aside.
+// waits records that an instance waits for a function, and returns the level at which
+// to log it: the first time as a warning, or as an error if it is set aside.
 func (d *Dispatcher) waits(instanceID string, f *unknownFunctionError) slog.Level {
 	switch isNew := d.config.Waiting.add(instanceID, f, d.config.Now()); {
 	case isNew && f.crashed:
@@ -495,23 +492,23 @@ func (d *Dispatcher) waits(instanceID string, f *unknownFunctionError) slog.Leve
 	return slog.LevelDebug
 }
 
-// noCrash says that work has got to its end, so that it may crash again.
+// noCrash records that work has ended, which resets its count of crashes.
 func (d *Dispatcher) noCrash(work string) {
 	if err := d.config.Crashes.Done(work); err != nil {
 		d.log.Warn("cannot write the file of crashes", "error", err)
 	}
 }
 
-// resumed takes up again what is set aside of an instance.
+// resumed has what is set aside of an instance run again.
 func (d *Dispatcher) resumed(instanceID string) {
 	if err := d.config.Crashes.Resume(instanceID); err != nil {
 		d.log.Warn("cannot write the file of crashes", "error", err)
 	}
 }
 
-// failureOfUnknown returns what to answer for an activity whose function is not
-// known, nil if it is to wait for a worker that knows it. What nobody waits for is
-// answered to be rid of it: whoever gets the answer drops it.
+// failureOfUnknown returns the failure with which to complete an activity whose
+// function is unknown, nil to hold it for a worker that has it. If its orchestration
+// has ended, it completes just to be gone: the receiver drops its result.
 func (d *Dispatcher) failureOfUnknown(ctx context.Context, w *provider.ActivityWorkItem, f *unknownFunctionError, log *slog.Logger) *history.FailureDetails {
 	now := d.config.Now()
 	if !f.crashed && d.config.unknown().fails(w.Task.Timestamp, now, true) {

@@ -22,8 +22,8 @@ type AllFunctions interface {
 	EntityFunctions
 }
 
-// FunctionsOf returns what a *durable.Registry, which package durable's authors cannot
-// look into, has for the engine. Package durable sets it.
+// FunctionsOf returns the functions of a *durable.Registry. Package durable, which
+// sets it, does not export them.
 var FunctionsOf func(registry any) AllFunctions
 
 // EntityConfig says how a [Dispatcher] runs entities. Its zero value has the

@@ -13,11 +13,11 @@ func maxEntities(cfg Config) int {
 	return cfg.MaxConcurrentOrchestrators
 }
 
-// maxWaitingEntities is how many entities that were handed out may wait for room.
-// Any more take the room of orchestrations: what waits is kept in memory.
+// maxWaitingEntities is how many fetched entities may wait for a place of their own.
+// More of them keep the places of orchestrations, since each takes memory.
 const maxWaitingEntities = 1000
 
-// entityName returns the name of the entity that was handed out.
+// entityName returns the name of a work item's entity.
 func entityName(w *provider.OrchestrationWorkItem) string {
 	id, _ := entity.ParseID(w.Instance.InstanceID)
 	return id.Name

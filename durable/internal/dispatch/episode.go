@@ -11,31 +11,30 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An execution is an instance in this worker's hands.
+// An execution runs the episodes of one instance.
 type execution struct {
 	start *history.ExecutionStarted // nil until one was seen
 	code  replay.Code
 	live  *replay.Execution // nil until an episode ran
 	ended bool
 
-	// now is the worker's; stopping reports that it was told to stop.
+	// now is the worker's clock; stopping reports whether the worker is stopping.
 	now      func() time.Time
 	stopping func() bool
-	// watch is called before an orchestrator runs; what it returns, when it has
-	// yielded.
+	// watch is called before an orchestrator runs, and yielded when it has yielded.
 	watch func(*history.ExecutionStarted) (yielded func())
-	// ran, if not nil, is told what a generation did. Past is what its
-	// orchestrator had to be shown in replay.
+	// ran, if not nil, is called after each generation. Past is the history that was
+	// replayed.
 	ran func(past, fresh []history.Event, outcome replay.Outcome)
 	// storeInputs is the worker's.
 	storeInputs bool
-	// versions is what the worker says to the versions of instances, unknown what
-	// it says to those whose function it does not know.
+	// versions decides about the versions of instances, unknown about instances whose
+	// function the worker lacks.
 	versions versions
 	unknown  unknownPolicy
-	// failure is what this one is to fail with rather than run, nil if nothing.
+	// failure, if not nil, fails the execution instead of running it.
 	failure *history.FailureDetails
-	// crashed, if not nil, reports that the instance is set aside, since its code has
+	// crashed, if not nil, reports whether the instance is set aside because its code
 	// crashed the process.
 	crashed func() bool
 }
@@ -62,9 +61,9 @@ func (x *execution) begin(start *history.ExecutionStarted, functions Functions) 
 	return nil
 }
 
-// take runs the episode that takes messages, and returns what it decided and
-// which messages nobody wants. If nobody wants any of them, the checkpoint is
-// without events; it is for the given instance if there is no execution. Past is as in
+// take runs the episode that takes messages, and returns its checkpoint and the
+// messages that it drops. If it drops all, the checkpoint has no events; if there is
+// no execution either, it is for the given instance. Past is as in
 // [execution.episode].
 func (x *execution) take(functions Functions, instance history.OrchestrationInstance, past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, []droppedMessage, error) {
 	in, err := reconcile(x.start, past, messages)
@@ -86,7 +85,7 @@ func (x *execution) take(functions Functions, instance history.OrchestrationInst
 	return cp, in.dropped, nil
 }
 
-// takeEvents runs the episode that takes what an intake has, with code or without.
+// takeEvents runs the episode that takes the events of an intake.
 func (x *execution) takeEvents(functions Functions, past []history.Event, in intake) (*provider.Checkpoint, error) {
 	if x.code != nil {
 		return x.episode(functions, past, in.events)
@@ -110,8 +109,8 @@ func (x *execution) close() {
 }
 
 // episode runs the instance's next episode, which takes the arrived events, and
-// returns what it decided. Past is the execution's history if this x did not
-// run its earlier episodes itself.
+// returns its checkpoint. Past is the execution's history if this x did not run its
+// earlier episodes itself.
 //
 // An orchestrator that continues as new goes on with the next generation at
 // once (DurableTask.Core/TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync):
@@ -155,9 +154,8 @@ func (x *execution) episode(functions Functions, past, arrived []history.Event) 
 	}
 }
 
-// run lets the current generation see the events, and adds what it decided to
-// cp. It returns the action by which the generation continues as new, if it
-// does.
+// run runs the current generation with the events, and adds its decisions to cp. It
+// returns the action with which the generation continues as new, nil if it does not.
 func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*replay.Complete, error) {
 	outcome := x.decide(past, fresh)
 
@@ -182,8 +180,8 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 }
 
 // withAliases returns events with copies of answers under the names that .NET waits
-// for. The copy of one that an earlier episode took comes first: in a replay it has to
-// be there when the request is made that it answers.
+// for. The copy of an answer that an earlier episode took comes first: a replay needs
+// it when it makes the request.
 func withAliases(events []history.Event, aliases []replay.Alias) []history.Event {
 	for _, a := range aliases {
 		named := new(*a.Answer)
@@ -194,8 +192,7 @@ func withAliases(events []history.Event, aliases []replay.Alias) []history.Event
 	return events
 }
 
-// decide lets the current generation see the events, and returns what it
-// decided.
+// decide runs the current generation with the events.
 func (x *execution) decide(past, fresh []history.Event) replay.Outcome {
 	if x.live == nil {
 		x.live = replay.New(x.start.Instance, x.code)
@@ -214,9 +211,9 @@ func (x *execution) decide(past, fresh []history.Event) replay.Outcome {
 }
 
 // episodeTime returns the current time of an episode that takes the arrived
-// events and begins at now. It is not before a timer that fired, though clocks
-// differ: whoever slept until a time finds that it has come. Nor is it the same for
-// two attempts of the episode: see the Sorter of entity.
+// events and begins at now. It is not before a timer that fired, even if clocks
+// differ: after a sleep until a time, that time has come. Two attempts of an episode
+// have different times: see [entity.Sorter].
 func episodeTime(arrived []history.Event, now time.Time) time.Time {
 	at := now
 	for _, e := range arrived {
@@ -231,16 +228,16 @@ func messagesIn(cp *provider.Checkpoint) int {
 	return len(cp.Activities) + len(cp.Timers) + len(cp.Messages)
 }
 
-// takeWithoutCode runs an episode of an execution whose code is not to be had, if
-// that needs none: it is terminated by the episode, or suspended at its end, or it is
-// to fail. Otherwise it returns held, which says why there is no code.
+// takeWithoutCode runs an episode that needs no code: one that terminates the
+// execution, leaves it suspended, or is to fail it. Otherwise it returns held, which
+// says why there is no code.
 func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (*provider.Checkpoint, error) {
 	cp, err := x.episode(nil, past, arrived)
 	if err != nil || x.ended {
 		return cp, err
 	}
 	suspended := x.live.IsSuspended()
-	x.close() // who goes on has the code
+	x.close() // the next episode needs the code
 	if suspended {
 		return cp, nil
 	}

@@ -22,8 +22,8 @@ const (
 // roundTrip is the form in which .NET logs times.
 const roundTrip = "2006-01-02T15:04:05.0000000Z07:00"
 
-// isAnswer reports whether an event is an entity's answer, which is called after
-// the ID of the request, a GUID, unlike events that people name.
+// isAnswer reports whether an event is an entity's answer: its name is the ID of the
+// request, a GUID.
 func isAnswer(e *history.EventRaised) bool {
 	if len(e.Name) != len(uuid.Nil.String()) {
 		return false
@@ -32,8 +32,7 @@ func isAnswer(e *history.EventRaised) bool {
 	return err == nil
 }
 
-// logScheduled logs what a committed checkpoint of the function by has asked
-// others to do.
+// logScheduled logs what a committed checkpoint of the function by has scheduled.
 func logScheduled(log *slog.Logger, by string, cp *provider.Checkpoint) {
 	ctx := context.Background()
 	if !log.Enabled(ctx, slog.LevelDebug) {
@@ -68,8 +67,8 @@ func logScheduled(log *slog.Logger, by string, cp *provider.Checkpoint) {
 	}
 }
 
-// requestOf returns which operation of which entity an event asks for. One that
-// asks for a lock, or gives it up, asks for none.
+// requestOf returns the entity and the operation that an event requests. It is not
+// ok for lock requests and releases.
 func requestOf(target string, e *history.EventRaised) (id entity.ID, operation string, ok bool) {
 	if !history.IsEntity(target) || !strings.HasPrefix(e.Name, "op") {
 		return entity.ID{}, "", false

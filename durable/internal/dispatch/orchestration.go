@@ -12,8 +12,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// orchestratorName returns the name of the orchestrator of the instance that was handed
-// out, empty if that has not come.
+// orchestratorName returns the name of a work item's orchestrator, empty if its start
+// has not come.
 func orchestratorName(w *provider.OrchestrationWorkItem) string {
 	start := history.StartOf(w.History)
 	for i := 0; start == nil && i < len(w.Messages); i++ {
@@ -25,18 +25,17 @@ func orchestratorName(w *provider.OrchestrationWorkItem) string {
 	return start.Name
 }
 
-// A session is the time from when an instance was handed out to when it is
-// released.
+// A session handles an instance from the delivery of its work item to its release.
 type session struct {
 	d     *Dispatcher
 	live  lifetimes
 	item  *provider.OrchestrationWorkItem
 	label string
-	work  string       // by which crashes are counted
+	work  string       // the key under which crashes are counted
 	log   *slog.Logger // with the current execution's IDs
 	x     *execution
 
-	hasRoom bool // of an entity: it takes one of the places for those
+	hasRoom bool // of an entity: it has a place
 	outcome metering.Outcome
 }
 
@@ -126,8 +125,7 @@ func (s *session) run() {
 	}
 }
 
-// decide runs the episode that takes messages, and returns which of them nobody
-// wants, too. The checkpoint is empty if nobody wants any.
+// decide is [execution.take], and logs the messages that it drops.
 func (s *session) decide(past []history.Event, messages []provider.TaskMessage) (*provider.Checkpoint, []droppedMessage, error) {
 	cp, dropped, err := s.x.take(s.d.functions, s.item.Instance, past, messages)
 	for _, m := range dropped {
@@ -206,8 +204,7 @@ func (s *session) report(cp *provider.Checkpoint) {
 	}
 }
 
-// failureAttrs returns what the log tells of a failure, nothing if there is
-// none.
+// failureAttrs returns the attributes that log a failure, none if f is nil.
 func failureAttrs(f *history.FailureDetails) []slog.Attr {
 	if f == nil {
 		return nil
@@ -235,7 +232,7 @@ func (s *session) runEntity() {
 		s.log.Warn("operations of an entity fail: this worker does not know its function", "name", unknown.name)
 		code = unknown.failAll
 	} else if err != nil {
-		// No worker will ever make something of it.
+		// No worker can ever run it.
 		s.log.Error("dropped messages to what is no entity", "error", err, "messages", len(s.item.Messages))
 		if err := s.item.Session.Commit(s.live.io, &provider.Checkpoint{Instance: s.item.Instance}); err != nil {
 			s.commitFailed(err)
@@ -285,8 +282,8 @@ func (s *session) runEntity() {
 	}
 }
 
-// nextForEntity waits for the entity's next messages, and takes no room meanwhile.
-// It returns none if the session is to end.
+// nextForEntity waits for the entity's next messages, without a place meanwhile. It
+// returns none if the session is to end.
 func (s *session) nextForEntity() []provider.TaskMessage {
 	s.leaveRoom()
 	messages, err := s.item.Session.Next(s.live.fetch, s.d.config.ExtendedSessionIdle)
@@ -301,11 +298,11 @@ func (s *session) nextForEntity() []provider.TaskMessage {
 		s.hasRoom = true
 		return messages
 	case <-s.live.fetch.Done():
-		return nil // they are handed back when the session is released
+		return nil // Release gives them back
 	}
 }
 
-// leaveRoom gives back the room that the entity takes up, if it does.
+// leaveRoom gives back the place of the entity, if it has one.
 func (s *session) leaveRoom() {
 	if s.hasRoom {
 		s.hasRoom = false
@@ -313,11 +310,11 @@ func (s *session) leaveRoom() {
 	}
 }
 
-// logTaken logs what came to an orchestration and is committed, by the names of
-// .NET (WebJobs.Extensions.DurableTask/EndToEndTraceHelper.cs). It does not look
-// at histories: nothing is logged again in replay, and what a generation took
-// that has continued as new is logged, too. Dropped are some of the messages, in
-// the same order.
+// logTaken logs the messages of a committed episode by the names of .NET
+// (WebJobs.Extensions.DurableTask/EndToEndTraceHelper.cs). It does not read
+// histories: a replay logs nothing again, and messages of a generation that has
+// continued as new are logged, too. Dropped are some of the messages, in the same
+// order.
 func (s *session) logTaken(messages []provider.TaskMessage, dropped []droppedMessage) {
 	ctx := context.Background()
 	if !s.log.Enabled(ctx, slog.LevelInfo) {
@@ -348,10 +345,10 @@ func (s *session) logTaken(messages []provider.TaskMessage, dropped []droppedMes
 	}
 }
 
-// tell tells of what a committed checkpoint began and ended. Began says that its
-// episode was the first of the execution. An execution that continues as new is
-// completed (WebJobs.Extensions.DurableTask/OutOfProcMiddleware.cs,
-// CallOrchestratorAsync). Whoever listens may not hold up or end the session.
+// tell calls Lifecycle for what a committed checkpoint began and ended. Began says
+// that its episode was the first of the execution. An execution that continues as new
+// has completed (WebJobs.Extensions.DurableTask/OutOfProcMiddleware.cs,
+// CallOrchestratorAsync). A panic of Lifecycle does not end the session.
 func (s *session) tell(cp *provider.Checkpoint, began bool) {
 	listen := s.d.config.Lifecycle
 	if listen == nil || s.x.start == nil {
@@ -382,9 +379,8 @@ func (s *session) tell(cp *provider.Checkpoint, began bool) {
 	}
 }
 
-// tellTakenUp logs that an instance goes on here after another process left it,
-// one that died, stopped or lost its partition: how far it had come, and what it
-// waits for.
+// tellTakenUp logs that an instance continues here after another process died,
+// stopped or lost its partition: how far it had come, and what it waits for.
 func (s *session) tellTakenUp(past []history.Event) {
 	if len(past) == 0 {
 		return

@@ -12,12 +12,12 @@ const (
 	pauseMax = 30 * time.Second
 )
 
-// logInterval is the least time between two warnings of one outage: many
-// instances fail in it, each in words of its own.
+// logInterval is the least time between two warnings of one outage, in which many
+// instances fail with different texts.
 const logInterval = time.Minute
 
-// An outage remembers whether an operation on storage works, so that a failure
-// that lasts is logged when it begins and when it ends, and not at every try.
+// An outage logs when an operation on storage begins to fail and when it works
+// again, and not every attempt between.
 type outage struct {
 	what string // completes "cannot …"
 	log  *slog.Logger

@@ -5,15 +5,14 @@ import (
 	"sync/atomic"
 )
 
-// places bound how much of one kind is worked on at once. One of them is for what is
-// being fetched.
+// places limit how many items of one kind run at once. To fetch an item takes a
+// place, too.
 type places struct {
 	taken    chan struct{}
 	fetching atomic.Bool
 }
 
-// fetch takes a place for what next fetches, as soon as there is one. It keeps the place
-// unless there is an error.
+// fetch waits for a place and calls next. It gives the place back if next fails.
 func fetch[T any](ctx context.Context, p *places, next func(context.Context) (T, error)) (item T, err error) {
 	select {
 	case p.taken <- struct{}{}:
@@ -30,7 +29,7 @@ func fetch[T any](ctx context.Context, p *places, next func(context.Context) (T,
 
 func (p *places) leave() { <-p.taken }
 
-// inUse counts those that something is worked on in.
+// inUse counts the places of items that run.
 func (p *places) inUse() int {
 	n := len(p.taken)
 	if p.fetching.Load() {

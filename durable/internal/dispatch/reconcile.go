@@ -9,8 +9,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An intake is what is left of a batch of messages once those that nobody
-// wants are taken out.
+// An intake is what an episode takes of a batch of messages.
 type intake struct {
 	// start is the execution's first event, from its history or from the batch;
 	// nil if there is nothing to run.
@@ -19,7 +18,7 @@ type intake struct {
 	events []history.Event
 	// dropped are the messages that the next checkpoint deletes unread.
 	dropped []droppedMessage
-	// refused are those among them whose senders are to be told.
+	// refused are the starts among them that fail in their parents.
 	refused []refusedStart
 }
 
@@ -36,11 +35,11 @@ type droppedMessage struct {
 //  1. A history without its beginning takes no messages at all.
 //  2. An execution begins with ExecutionStarted: if the first message is
 //     another, all are dropped.
-//  3. A second ExecutionStarted is dropped. If it is that of another child, its
-//     parent is told.
+//  3. A second ExecutionStarted is dropped. If it is that of another child, it
+//     fails in its parent.
 //  4. A message that names another execution than the current one is dropped.
-//     One that names none belongs to whichever is current. So do events for an
-//     execution that is to follow it.
+//     One that names none is for the current one. So are events for an execution
+//     that is to follow it.
 //
 // Beyond DurableTask, where the storage provider sees to it:
 //
@@ -85,7 +84,7 @@ func reconcile(start *history.ExecutionStarted, past []history.Event, messages [
 	return in, nil
 }
 
-// refusesAll says why no message of the batch can be taken, or nothing.
+// refusesAll returns why no message of the batch can be taken, empty if one may.
 func refusesAll(start *history.ExecutionStarted, past []history.Event, messages []provider.TaskMessage) string {
 	if start == nil && len(past) > 0 {
 		return "the history has no ExecutionStarted"
@@ -110,9 +109,9 @@ func (in *intake) isForAnother(m provider.TaskMessage) bool {
 	return !isEvent || !isToFollow(in.start.Instance, id)
 }
 
-// isToFollow reports whether an execution with the given ID will be among those
-// by which i continues as new. It was before, in an episode whose checkpoint was
-// lost; what it was answered then is not for this one, which hands it on unread.
+// isToFollow reports whether i will continue as new with an execution of the given
+// ID. That has run before, in an episode whose checkpoint was lost. Events for it are
+// not for i, which carries them over unread.
 func isToFollow(i history.OrchestrationInstance, id string) bool {
 	for range maxGenerations {
 		if i.ExecutionID = nextExecutionID(i); i.ExecutionID == id {
@@ -126,12 +125,12 @@ func (in *intake) drop(m provider.TaskMessage, reason string) {
 	in.dropped = append(in.dropped, droppedMessage{m, reason})
 }
 
-// refusals returns what tells the parents of refused children. The child's
-// action fails there, as if the child had; the instance whose ID it was to have
-// is left alone. Whoever started a child and forgot it is told nothing.
+// refusals returns the messages by which refused children fail in their parents. The
+// instance that has the child's ID goes on. The parent of a fire-and-forget child
+// gets none.
 //
-// DurableTask replaces the instance that goes on, and its parent, if it has one,
-// waits for ever.
+// DurableTask replaces the instance that goes on, and that one's parent waits for
+// ever.
 func (in *intake) refusals(now time.Time) []provider.TaskMessage {
 	var messages []provider.TaskMessage
 	for _, r := range in.refused {

@@ -11,11 +11,11 @@ import (
 )
 
 // A Stepper runs the episodes of one instance for a caller that has no
-// [Dispatcher], such as a hub in virtual time: who fetches the work items, has
-// the clock and commits the checkpoints itself. It keeps the orchestrator in
-// memory between episodes.
+// [Dispatcher], such as a hub in virtual time. The caller fetches the work items, has
+// the clock and commits the checkpoints. A Stepper keeps the orchestrator in memory
+// between episodes.
 type Stepper struct {
-	// Ran, if not nil, is told of each generation that ran in an episode.
+	// Ran, if not nil, is called after each generation of an episode.
 	Ran func(Ran)
 
 	x       execution
@@ -47,8 +47,8 @@ func NewStepper(now func() time.Time) *Stepper {
 }
 
 // Step runs the episode that takes the item's messages. The item must have its
-// whole history, and the last checkpoint must have been committed. dropped says
-// why messages were dropped that nobody wants.
+// whole history, and the last checkpoint must have been committed. Dropped says
+// which messages were dropped and why.
 func (s *Stepper) Step(functions Functions, item *provider.OrchestrationWorkItem) (cp *provider.Checkpoint, dropped []string, err error) {
 	s.past, s.resumed = item.History, s.x.live != nil
 	if s.x.start == nil {
@@ -74,7 +74,7 @@ func (s *Stepper) ran(past, fresh []history.Event, outcome replay.Outcome) {
 	}
 }
 
-// Instance returns the execution that ran last, or is to.
+// Instance returns the execution that ran last or runs next.
 func (s *Stepper) Instance() history.OrchestrationInstance {
 	if s.x.start == nil {
 		return history.OrchestrationInstance{}
@@ -91,8 +91,7 @@ func (s *Stepper) Ended() bool { return s.x.ended }
 // Close takes the orchestrator out of memory.
 func (s *Stepper) Close() { s.x.close() }
 
-// IsUnknownFunction reports whether err says that there is no function with the
-// name that is wanted.
+// IsUnknownFunction reports whether err says that the worker lacks a function.
 func IsUnknownFunction(err error) bool {
 	_, ok := errors.AsType[*unknownFunctionError](err)
 	return ok

@@ -11,9 +11,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An unknownFunctionError says that a worker has no function of a name. Another
-// worker of the hub may have it. Or it has one and does not call it, for what has
-// crashed the process is set aside.
+// An unknownFunctionError says that this worker lacks a function, which another worker
+// of the hub may have, or that it does not call it because the work is set aside: it
+// crashed the process.
 type unknownFunctionError struct {
 	kind, name, version string
 	crashed             bool
@@ -37,31 +37,30 @@ func (e *unknownFunctionError) Error() string {
 	return fmt.Sprintf("this worker has no %s named %q", e.kind, e.name)
 }
 
-// Failure returns what histories are told.
+// Failure returns the failure that goes into histories.
 func (e *unknownFunctionError) Failure() *history.FailureDetails {
 	return &history.FailureDetails{ErrorType: UnknownFunctionFailure, ErrorMessage: e.Error(), IsNonRetriable: true}
 }
 
-// UnknownFunctionFailure is the type of the failure of what waited for a function
-// that no worker knew.
+// UnknownFunctionFailure is the type of the failure of work whose function no worker
+// had.
 const UnknownFunctionFailure = "FunctionNotFound"
 
-// unknownPolicy says what becomes of what needs a function that the worker does not
-// know.
+// unknownPolicy decides about work whose function the worker lacks.
 type unknownPolicy struct {
-	// after is how long what has not begun waits for a worker that knows the
-	// function before it fails. Zero is for ever, and less than zero not at all.
+	// after is how long work that has not begun waits for a worker that has the
+	// function before it fails. Zero: for ever. Negative: not at all.
 	after time.Duration
-	// begun says that what has begun fails then, too.
+	// begun says that work that has begun fails then, too.
 	begun bool
 }
 
-// fails reports whether what could have run since due is to fail at now.
+// fails reports whether work that could run since due fails at now.
 func (p unknownPolicy) fails(due, now time.Time, begun bool) bool {
 	return p.after != 0 && now.Sub(due) >= p.after && (p.begun || !begun)
 }
 
-// hold returns err, with the time at which what is held back by it is to fail, if it is.
+// hold returns err, with the time at which the held work fails, if it will.
 func (p unknownPolicy) hold(err error, due time.Time, begun bool) error {
 	if p.after <= 0 || begun && !p.begun {
 		return err
@@ -69,7 +68,7 @@ func (p unknownPolicy) hold(err error, due time.Time, begun bool) error {
 	return &provider.HeldError{Cause: err, Until: due.Add(p.after + time.Second)} // storage may count in whole seconds
 }
 
-// failAll is the code of an entity that nobody knows.
+// failAll is the code of an unknown entity: each operation fails.
 func (e *unknownFunctionError) failAll(_ context.Context, op *entity.Operation) entity.Result {
 	return entity.Result{State: op.State, Failure: e.Failure()}
 }
@@ -90,6 +89,6 @@ func hasResumption(messages []provider.TaskMessage) bool {
 	return slices.ContainsFunc(messages, func(m provider.TaskMessage) bool { return m.Event.Type() == history.TypeExecutionResumed })
 }
 
-// lateRow is how much later than an activity is scheduled what is told of its
-// instance may be of the time before.
+// lateRow is how long after an activity is scheduled the row of its instance may be
+// older than that.
 const lateRow = 5 * time.Minute

@@ -2,21 +2,21 @@ package dispatch
 
 import "github.com/durablefunctions-go/durablefunctions/durable/history"
 
-// versions is what a worker says to instances of other versions.
+// versions decides about instances of other versions.
 type versions struct {
 	refuses func(version string) error // nil: none
-	fails   bool                       // those that are refused fail; else they are handed back
+	fails   bool                       // refused instances fail; else they are abandoned
 }
 
-// A mismatch is that of an instance's version with its worker's.
+// A mismatch says that the worker does not take the version of an instance.
 type mismatch struct{ cause error }
 
 func (m *mismatch) Error() string {
 	return "this worker does not take the instance: " + m.cause.Error()
 }
 
-// check returns an error if an instance of a version is to be handed back, and
-// a mismatch if it is to fail.
+// check returns an error if an instance of a version is to be abandoned, and a
+// mismatch if it is to fail.
 func (v versions) check(version string) (*mismatch, error) {
 	if v.refuses == nil {
 		return nil, nil
@@ -31,7 +31,7 @@ func (v versions) check(version string) (*mismatch, error) {
 	return nil, &mismatch{cause}
 }
 
-// Failure returns what histories are told (DurableTask.Core/
+// Failure returns the failure that goes into histories (DurableTask.Core/
 // TaskOrchestrationDispatcher.cs, OnProcessWorkItemAsync).
 func (m *mismatch) Failure() *history.FailureDetails {
 	const kind = "VersionMismatch"

@@ -8,16 +8,15 @@ import (
 	"time"
 )
 
-// forgetWaiting is how long something is believed to wait here that was not handed
-// out again: longer than providers keep back what was abandoned.
+// forgetWaiting is how long work counts as waiting after its last delivery: longer
+// than providers take to deliver abandoned work again.
 const forgetWaiting = 20 * time.Minute
 
-// maxWaiting is of how many instances it is remembered that they wait. Any more are
-// not told of.
+// maxWaiting is how many waiting instances are remembered.
 const maxWaiting = 10_000
 
-// Waiting remembers what waits for functions that a worker does not know. Its zero
-// value remembers nothing.
+// Waiting remembers what waits for functions that a worker lacks. Its zero value is
+// empty.
 type Waiting struct {
 	mu   sync.Mutex // protects the following
 	work map[waitingWork]waited
@@ -30,16 +29,15 @@ type waitingWork struct {
 
 type waited struct{ since, last time.Time }
 
-// A WaitingFunction is a function that a worker does not know, and what waits for
-// it.
+// A WaitingFunction is a function that a worker lacks, and what waits for it.
 type WaitingFunction struct {
 	Kind, Name, Version string
-	Crashed             bool      // it is known, and what waits is set aside since it has crashed the process
-	Since               time.Time // when the worker first had something that waits
+	Crashed             bool      // the worker has it, but what waits is set aside because it crashed the process
+	Since               time.Time // when the first of them began to wait
 	Instances           []string  // that wait, or whose activities do, in order
 }
 
-// String says what waits for what.
+// String describes f.
 func (f WaitingFunction) String() string {
 	version := ""
 	if f.Version != "" {

@@ -14,14 +14,13 @@ import (
 
 // A watchdog reports orchestrators that do not yield: those that wait for
 // something else than a durable task, or compute without end. Their episode's
-// goroutine hangs with them, and nothing but the log can tell.
+// goroutine hangs with them, which only the log shows.
 type watchdog struct {
 	limit time.Duration // until the first report; each next takes twice as long
 }
 
 // watch begins to watch the orchestrator with the given name, which runs on
-// goroutines labelled with label for the instance that log's attributes tell.
-// The function that it returns must be called when they have yielded.
+// goroutines with the label. The caller must call yielded when they have yielded.
 func (w *watchdog) watch(log *slog.Logger, name, label string) (yielded func()) {
 	began := time.Now()
 	var mu sync.Mutex
@@ -54,8 +53,8 @@ func (w *watchdog) watch(log *slog.Logger, name, label string) (yielded func()) 
 	}
 }
 
-// itemLabel is the profiler label that goroutines have which work on an item.
-// The goroutines that they start inherit it, an orchestrator's coroutines too.
+// itemLabel is the profiler label of the goroutines of an item. Goroutines that they
+// start inherit it, an orchestrator's coroutines too.
 const itemLabel = "durable.item"
 
 // labelled runs f with an item's labels on its goroutine.
