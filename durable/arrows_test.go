@@ -110,6 +110,9 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		}},
 		{from: "handler/internal/management", to: module + "handler/internal/triggers"},
 		{from: "handler/internal/management", to: module + "handler/internal/hubcli"},
+		{from: "handler/internal/management", to: module + "handler/internal/console"},
+		{from: "handler/internal/console", to: module + "handler/internal/triggers"},
+		{from: "handler/internal/console", to: module + "handler/internal/hubcli"},
 	}
 	for _, pure := range []string{"durable/internal/coro", "durable/internal/entity", "durable/internal/replay"} {
 		for _, impure := range []string{"context", "sync", "log/slog", "net", "os", "math/rand", "crypto/rand"} {

@@ -107,6 +107,10 @@ type Config struct {
 	// if only this machine can reach the server, or behind the host, which checks keys.
 	Key string
 
+	// ReadKey is a second key, of callers that may only read. It needs a Key, and must be
+	// another one.
+	ReadKey string
+
 	// UseForwardedHost says that standalone, too, X-Forwarded-Host and
 	// X-Forwarded-Proto tell the origin of URLs. Set it only if a proxy in front
 	// of the app sets them.
@@ -239,16 +243,25 @@ func (c Config) mode() string {
 func (c Config) report() management.Configuration {
 	payload := management.Configuration{
 		Mode: c.mode(), Plan: c.plan.String(), Address: secrets.Mask(c.Address), AppRoot: secrets.Mask(c.Root), LogLevel: strings.ToLower(c.LogLevel.String()),
-		Key: "none", Settings: c.effective(), Notices: append([]string{}, c.Notices...), Problems: []string{},
-	}
-	if c.Key != "" {
-		payload.Key = "***"
+		Key: keyIn(c.Key), ReadKey: keyIn(c.ReadKey), Settings: c.effective(), Notices: append([]string{}, c.Notices...), Problems: []string{},
 	}
 	if c.Problem != nil {
 		payload.Problems = strings.Split(c.Problem.Error(), "\n")
 	}
 	return payload
 }
+
+// keyIn says whether there is a key.
+func keyIn(key string) string {
+	if key == "" {
+		return "none"
+	}
+	return "***"
+}
+
+// servesConsole reports whether the app has a web console. Azure lets everybody call it, so
+// that it needs a key there.
+func (c Config) servesConsole() bool { return !c.BehindHost || c.onDevMachine || c.Key != "" }
 
 // hubFile returns the path of the hub's file.
 func (c Config) hubFile() string {

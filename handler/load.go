@@ -78,6 +78,7 @@ func configure(env settings.Environment, found settings.Settings, environ []stri
 		RoutePrefix:  DefaultRoutePrefix,
 		SiteHostname: env.Hostname,
 		Key:          env.Key,
+		ReadKey:      env.ReadKey,
 		plan:         env.Plan(),
 		Worker:       durable.Config{ShutdownTimeout: DefaultDrainTimeout},
 		Storage:      azurestorage.Config{DrainTimeout: DefaultDrainTimeout},
@@ -115,8 +116,10 @@ func configure(env settings.Environment, found settings.Settings, environ []stri
 	if cfg.LogJSON, err = parseLogFormat(env.LogFormat); err != nil {
 		r.Notice("%v", err)
 	}
-	if n := len(env.Key); n > 0 && n < shortestKey {
-		r.Notice("The key DURABLE_KEY has %d characters; %d random ones or more cannot be guessed.", n, shortestKey)
+	for _, key := range [][2]string{{"DURABLE_KEY", env.Key}, {"DURABLE_READ_KEY", env.ReadKey}} {
+		if n := len(key[1]); n > 0 && n < shortestKey {
+			r.Notice("The key %s has %d characters; %d random ones or more cannot be guessed.", key[0], n, shortestKey)
+		}
 	}
 	cfg.Notices, cfg.Problem = r.Notices(), r.Problems()
 	return cfg

@@ -68,13 +68,13 @@ func TestRoutes_AreThoseThatAreListedByHand(t *testing.T) {
 	}
 }
 
-// What else one can ask for has a handler of echo: nothing beside the management API and
-// the questions whether the app lives.
+// What else one can ask for has a handler of echo: nothing beside the management API, the
+// console and the questions whether the app lives.
 func TestAccess_NothingIsServedBesideTheManagementAPI(t *testing.T) {
 	t.Parallel()
 	for behindHost, want := range map[bool][]string{
-		false: {"/*", "/api/durabletask", "/api/durabletask/*", "/health/live", "/health/ready", "/runtime/webhooks/durabletask", "/runtime/webhooks/durabletask/*"},
-		true:  {"/*", "/api/durabletask", "/api/durabletask/*"},
+		false: {"/*", "/api/durabletask", "/api/durabletask/*", "/api/durabletask/console", "/api/durabletask/console/*", "/health/live", "/health/ready", "/runtime/webhooks/durabletask", "/runtime/webhooks/durabletask/*"},
+		true:  {"/*", "/api/durabletask", "/api/durabletask/*", "/api/durabletask/console", "/api/durabletask/console/*"},
 	} {
 		cfg := fakeConfig(t, newFullHub())
 		cfg.Key, cfg.BehindHost = theKey, behindHost

@@ -19,6 +19,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/console"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/triggers"
@@ -51,8 +52,9 @@ type Server struct {
 	hub      *taskhub.Hub  // nil if the configuration is wrong
 	draining chan struct{} // closed when Run begins to stop
 
-	api    *management.API
-	notify func(context.Context) // tells Event Grid until its context ends
+	api     *management.API
+	console *console.Console
+	notify  func(context.Context) // tells Event Grid until its context ends
 }
 
 var _ http.Handler = (*Server)(nil)
@@ -66,17 +68,23 @@ func New(app App, cfg Config) *Server {
 		Address: cfg.Address, BehindHost: cfg.BehindHost, RoutePrefix: cfg.RoutePrefix, SiteHostname: cfg.SiteHostname,
 		UseForwardedHost: cfg.UseForwardedHost, LocalOnly: cfg.isForThisMachine(), MaxBody: cfg.MaxRequestBody, MaxBodies: cfg.MaxRequestBodies,
 	})
+	access := management.Access{Key: cfg.Key, ReadKey: cfg.ReadKey}
+	configuration := func() management.Configuration { return s.cfg.report() }
 	s.api = management.New(management.Config{
-		TaskHub: cfg.Storage.TaskHub, Connection: cfg.ConnectionName, Key: cfg.Key, BehindHost: cfg.BehindHost,
-		AppLease: !cfg.Storage.AppLease.Disabled, Configuration: func() management.Configuration { return s.cfg.report() },
+		TaskHub: cfg.Storage.TaskHub, Connection: cfg.ConnectionName, Access: access, BehindHost: cfg.BehindHost,
+		AppLease: !cfg.Storage.AppLease.Disabled, Configuration: configuration,
+	}, s.front, s.state, s.draining, s.logger)
+	s.console = console.New(console.Config{
+		TaskHub: cfg.Storage.TaskHub, Access: access, Configuration: configuration,
 	}, s.front, s.state, s.draining, s.logger)
 	s.echo = s.newEcho()
 	s.invoker = invoker{cfg: &s.cfg, logger: s.logger, echo: s.echo}
-	if err := s.exposed(); err != nil {
-		s.cfg.Problem = errors.Join(s.cfg.Problem, err)
-	}
+	s.cfg.Problem = errors.Join(s.cfg.Problem, s.exposed())
 	api := s.echo.Group(web.GroupPath(s.cfg.RoutePrefix))
 	s.api.AddTo(s.echo)
+	if cfg.servesConsole() {
+		s.console.AddTo(s.echo)
+	}
 	if s.cfg.Problem == nil {
 		s.cfg.Problem = s.open(app, api)
 	}
@@ -111,7 +119,9 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 	}
 	s.notify = startNotifications(&s.cfg)
 	worker := durable.NewWorker(store, registry, withIdentity(s.cfg.Worker, s.logger))
-	s.api.Open(management.Hub{Client: client, Registry: registry, Hub: hubClient, Worker: worker, Scaling: s.cfg.scaling})
+	hub := management.Hub{Client: client, Registry: registry, Hub: hubClient, Worker: worker, Scaling: s.cfg.scaling}
+	s.api.Open(hub)
+	s.console.Open(hub)
 	s.hub = &taskhub.Hub{
 		Name:   s.cfg.Storage.TaskHub,
 		Client: hubClient,
@@ -136,8 +146,12 @@ func (s *Server) newEcho() *echo.Echo {
 	return e
 }
 
-// exposed refuses to serve others than this machine without a key.
+// exposed refuses to serve others than this machine without a key, and a key that does not
+// bar what it seems to bar.
 func (s *Server) exposed() error {
+	if s.cfg.ReadKey != "" && (s.cfg.Key == "" || s.cfg.Key == s.cfg.ReadKey) {
+		return errors.New("DURABLE_READ_KEY is the key of callers that may only read: set DURABLE_KEY, too, to another key")
+	}
 	if s.cfg.BehindHost || s.cfg.Key != "" || web.IsLoopback(s.cfg.Address) {
 		return nil
 	}

@@ -425,6 +425,7 @@ func variableEffects() []effect {
 	const whole, consumption = 30*time.Minute - 10*time.Second, 5*time.Minute - 10*time.Second
 	return []effect{
 		{variable: "FUNCTIONS_CUSTOMHANDLER_PORT", values: map[string]any{"": 200, "7071": 404}, see: code(web.WebhookPath + "/instances")},
+		{variable: "DURABLE_READ_KEY", values: map[string]any{"": 200, theKey: 503}, see: code(managed + "instances")}, // it needs DURABLE_KEY
 		{variable: "DURABLE_KEY", values: map[string]any{"": 200, theKey: 401}, see: code(managed + "instances")},
 		{variable: "WEBSITE_HOSTNAME", hosted: true, values: map[string]any{"one.example": true, "two.example": false}, see: func(a *settingsApp) any {
 			return strings.Contains(a.ask("POST", "orchestrators/Quick", "", "Host", "").Body.String(), "//one.example/")

@@ -24,19 +24,48 @@ const headerKey = "X-Functions-Key"
 // instance's ID and the time. It is valid only for the instance that has the ID at that
 // time, since everybody gets such URLs who can start an instance, even through a route of
 // the app that needs no key.
-type Access struct{ Key string }
+type Access struct {
+	Key     string
+	ReadKey string // with which one can only read; "" if there is none
+}
+
+// A Right is what a caller may do.
+type Right int
+
+// The rights.
+const (
+	NoRight Right = iota
+	Read
+	Write // and read
+)
+
+// String returns the name of r.
+func (r Right) String() string { return [...]string{"none", "read", "write"}[r] }
+
+// Of returns what a caller may do who sends a key, "" if none.
+func (a Access) Of(key string) Right {
+	write, read := sameSecret(key, a.Key), sameSecret(key, a.ReadKey)
+	switch {
+	case a.open() || write:
+		return Write
+	case a.ReadKey != "" && read:
+		return Read
+	}
+	return NoRight
+}
 
 // open reports whether callers need no key.
 func (a Access) open() bool { return a.Key == "" }
 
-// full reports whether a request has the key.
+// of returns what the sender of a request may do.
+func (a Access) of(r *http.Request) Right {
+	return max(a.Of(web.ParseQuery(r.URL.RawQuery).Text("code")), a.Of(r.Header.Get(headerKey)))
+}
+
+// full reports whether a request has a key that is good for it.
 func (a Access) full(r *http.Request) bool {
-	if a.open() {
-		return true
-	}
-	fromURL := sameSecret(web.ParseQuery(r.URL.RawQuery).Text("code"), a.Key)
-	fromHeader := sameSecret(r.Header.Get(headerKey), a.Key)
-	return fromURL || fromHeader
+	right := a.of(r)
+	return right == Write || right == Read && (r.Method == http.MethodGet || r.Method == http.MethodHead)
 }
 
 // stampSize is the number of bytes of a code's time.

@@ -46,7 +46,7 @@ type API struct {
 // A Config configures a management API.
 type Config struct {
 	TaskHub, Connection string
-	Key                 string // of callers; "" if they need none
+	Access              Access
 	BehindHost          bool
 	AppLease            bool                 // apps on the hub take turns
 	Configuration       func() Configuration // the answer to GET configuration
@@ -55,7 +55,7 @@ type Config struct {
 // New returns an API without a hub, which answers only routes that need none. Draining is
 // closed when the server starts to shut down.
 func New(cfg Config, f *web.Front, state *taskhub.Readiness, draining <-chan struct{}, logger *slog.Logger) *API {
-	return &API{cfg: cfg, front: f, state: state, draining: draining, logger: logger, Access: Access{cfg.Key}, Routes: Routes()}
+	return &API{cfg: cfg, front: f, state: state, draining: draining, logger: logger, Access: cfg.Access, Routes: Routes()}
 }
 
 // A Hub is the task hub of a management API with its client and worker.
@@ -158,6 +158,8 @@ func (m *API) allowed(c echo.Context, route *Route, path pathValues) (bool, erro
 	switch {
 	case route != nil && route.Public, m.Access.full(c.Request()):
 		return true, nil
+	case m.Access.of(c.Request()) == Read:
+		return false, web.AnswerWith(http.StatusForbidden, web.ErrorBody{Message: "The key is for reading only."})
 	case route == nil || !route.Open:
 		return false, nil
 	}
@@ -247,8 +249,11 @@ func (m *API) needsNoHub(c echo.Context) bool {
 	if path := c.Request().URL.Path; path == LivePath || path == ReadyPath {
 		return !m.cfg.BehindHost
 	}
-	if !web.IsManagement(c) {
+	switch {
+	case !web.IsManagement(c):
 		return false
+	case strings.HasPrefix(c.Path(), m.front.ManagementBases()[0]+web.ConsolePath):
+		return true // its pages say themselves why there is none
 	}
 	route, _ := m.route(c)
 	return route != nil && route.Always

@@ -55,6 +55,7 @@ type Configuration struct {
 	AppRoot  string                      `json:"appRoot"`
 	LogLevel string                      `json:"logLevel"`
 	Key      string                      `json:"key"`
+	ReadKey  string                      `json:"readKey"`
 	Settings []settings.EffectiveSetting `json:"settings"`
 	Notices  []string                    `json:"notices"`
 	Problems []string                    `json:"problems"`

@@ -224,7 +224,7 @@ func answerSchemas() schemaNode {
 			"workItemQueueLatencyInSeconds", numberSchema, "workerCount", whole, "targetWorkerCount", whole,
 			"scaleRecommendation", object("action", schemaNode{"type": "string", "enum": []string{"None", "AddWorker", "RemoveWorker"}},
 				"keepWorkersAlive", flagSchema, "reason", text)),
-		"Configuration": object("mode", text, "plan", text, "address", text, "appRoot", text, "logLevel", text, "key", text,
+		"Configuration": object("mode", text, "plan", text, "address", text, "appRoot", text, "logLevel", text, "key", text, "readKey", text,
 			"settings", schemaNode{"type": "array", "items": setting}, "notices", texts, "problems", texts),
 	}
 }

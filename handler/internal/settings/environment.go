@@ -25,6 +25,7 @@ type Environment struct {
 	ContainerName string `envconfig:"CONTAINER_NAME"`
 	Address       string `envconfig:"DURABLE_ADDRESS"`
 	Key           string `envconfig:"DURABLE_KEY"`
+	ReadKey       string `envconfig:"DURABLE_READ_KEY"`
 	LogLevel      string `envconfig:"DURABLE_LOG_LEVEL"`
 	LogFormat     string `envconfig:"DURABLE_LOG_FORMAT"`
 }

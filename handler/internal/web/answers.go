@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -254,6 +255,19 @@ func answerTo(err error, management bool) answer {
 		body = WithCause(messageInternal, err)
 	}
 	return answer{http.StatusInternalServerError, &body}
+}
+
+// StatusOf returns the HTTP status of an error, and a sentence for a page that says what
+// went wrong.
+func StatusOf(err error) (status int, message string) {
+	a := answerTo(err, true)
+	if a.body == nil {
+		return a.status, http.StatusText(a.status) + "."
+	}
+	if a.body.ErrorCause != nil {
+		return a.status, strings.TrimSuffix(a.body.Message, ".") + ": " + a.body.ExceptionMessage
+	}
+	return a.status, a.body.Message
 }
 
 // outageMessage says why the hub's storage cannot be used.

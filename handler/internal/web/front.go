@@ -128,7 +128,7 @@ func (f *Front) RefusePages(next echo.HandlerFunc) echo.HandlerFunc {
 			if err := f.checkHost(c.Request()); err != nil {
 				return err
 			}
-			if err := f.checkOrigin(c.Request()); err != nil && (IsManagement(c) || !fromLocalPage(c.Request())) {
+			if err := f.CheckOrigin(c.Request()); err != nil && (IsManagement(c) || !fromLocalPage(c.Request())) {
 				return err
 			}
 		}
@@ -136,8 +136,8 @@ func (f *Front) RefusePages(next echo.HandlerFunc) echo.HandlerFunc {
 	}
 }
 
-// checkOrigin refuses unsafe requests from pages of another origin.
-func (f *Front) checkOrigin(r *http.Request) error {
+// CheckOrigin refuses unsafe requests from pages of another origin.
+func (f *Front) CheckOrigin(r *http.Request) error {
 	asked := *r
 	_, asked.Host, _ = strings.Cut(f.Origin(r), "://") // a host that proxies puts its own in r
 	if err := http.NewCrossOriginProtection().Check(&asked); err != nil {
@@ -288,6 +288,9 @@ func isOurName(host, site string) bool {
 const (
 	ManagementPath = "/durabletask"
 	WebhookPath    = "/runtime/webhooks/durabletask"
+
+	// ConsolePath is where the web console is below [ManagementPath].
+	ConsolePath = "/console"
 )
 
 // BaseKey is the key in an echo.Context of the base path of a request to the management

@@ -1,0 +1,180 @@
+package console
+
+import (
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
+	"github.com/labstack/echo/v4"
+)
+
+// A Config configures a console.
+type Config struct {
+	TaskHub       string
+	Access        management.Access
+	Configuration func() management.Configuration
+}
+
+// A Console serves the console of a hub. Make one with [New].
+type Console struct {
+	cfg      Config
+	front    *web.Front
+	state    *taskhub.Readiness
+	draining <-chan struct{}
+	logger   *slog.Logger
+	sessions sessions
+	base     string // path of the console, without a slash at the end
+	hub      management.Hub
+	began    time.Time
+}
+
+// New returns a Console without a hub, which says only why there is none. Draining is closed
+// when the server starts to shut down.
+func New(cfg Config, f *web.Front, state *taskhub.Readiness, draining <-chan struct{}, logger *slog.Logger) *Console {
+	unguessed := make([]byte, 32)
+	_, _ = rand.Read(unguessed) // it never fails
+	return &Console{
+		cfg: cfg, front: f, state: state, draining: draining, logger: logger, sessions: sessions{cfg.Access, unguessed},
+		base: f.ManagementBases()[0] + web.ConsolePath, began: time.Now(),
+	}
+}
+
+// Open sets the console's hub.
+func (c *Console) Open(h management.Hub) { c.hub = h }
+
+// AddTo adds the console to a server.
+func (c *Console) AddTo(e *echo.Echo) {
+	e.Any(c.base, c.handle)
+	e.Any(c.base+"/*", c.handle)
+}
+
+// A route is a page, a part of one, or what a form is sent to.
+type route struct {
+	method string
+	path   string // below the console; "" is the overview
+	serve  func(v *visit) error
+
+	forAll bool          // needs no session
+	always bool          // needs no hub
+	live   time.Duration // of a part: how often it is looked at while it is sent as events; 0: it is not
+}
+
+// allRoutes are the routes of the files in this package.
+var allRoutes = slices.Concat(loginRoutes, staticRoutes, overviewRoutes, instancesRoutes, instanceRoutes, entitiesRoutes, hubRoutes)
+
+// find returns the route of a request, nil if there is none.
+func (c *Console) find(r *http.Request) *route {
+	path := strings.Trim(r.URL.Path[len(c.base):], "/")
+	method := r.Method
+	if method == http.MethodHead {
+		method = http.MethodGet
+	}
+	i := slices.IndexFunc(allRoutes, func(r route) bool { return r.method == method && r.path == path })
+	if i < 0 {
+		return nil
+	}
+	return &allRoutes[i]
+}
+
+// policy lets a page load nothing but the console's own files, and nobody frame it.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// handle answers one request.
+func (c *Console) handle(e echo.Context) error {
+	h := e.Response().Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "same-origin") // with no-referrer a form has no origin
+	h.Set("Cache-Control", "no-store")
+	r := c.find(e.Request())
+	v := &visit{Context: e, console: c, hub: c.hub}
+	v.session, v.right = c.sessions.of(e.Request(), time.Now())
+	if r != nil && r.live > 0 && v.wantsEvents() {
+		return v.stream(r)
+	}
+	web.LimitAnswer(e)
+	if err := v.answer(r); err != nil {
+		return v.fail(err)
+	}
+	return nil
+}
+
+// errNoPage says that there is nothing at a path.
+var errNoPage = web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: "There is no such page."})
+
+// answer answers by a route, nil if there is none.
+func (v *visit) answer(r *route) error {
+	switch {
+	case v.right == management.NoRight && (r == nil || !r.forAll):
+		return v.askForKey()
+	case r == nil:
+		return errNoPage
+	}
+	if r.method == http.MethodPost {
+		if err := v.checkForm(r); err != nil {
+			return err
+		}
+	}
+	if !r.always {
+		if err := v.console.state.Await(v.Request().Context(), management.StartPatience); err != nil {
+			return err
+		}
+	}
+	return r.serve(v)
+}
+
+// checkForm reads a form, and refuses one that the caller may not send, or did not.
+func (v *visit) checkForm(r *route) error {
+	if err := v.console.front.CheckOrigin(v.Request()); err != nil {
+		return err
+	}
+	if err := v.readForm(); err != nil || r.forAll {
+		return err
+	}
+	token := v.value(csrfField)
+	if token == "" {
+		token = v.Request().Header.Get(csrfHeader)
+	}
+	switch {
+	case !v.console.sessions.isToken(token, v.session, v.right):
+		return web.AnswerWith(http.StatusForbidden, web.ErrorBody{Message: "The form is not of this session. Load the page again."})
+	case v.right != management.Write:
+		return web.AnswerWith(http.StatusForbidden, web.ErrorBody{Message: "The key is for reading only."})
+	}
+	return nil
+}
+
+// askForKey answers a caller without a session.
+func (v *visit) askForKey() error {
+	if v.isPart() || v.Request().Method != http.MethodGet {
+		v.Response().Header().Set("Hx-Refresh", "true")
+		return errSignedOut
+	}
+	return v.Redirect(http.StatusSeeOther, v.console.base+"/login")
+}
+
+var errSignedOut = web.AnswerWith(http.StatusUnauthorized, web.ErrorBody{Message: "You are not signed in any more. Load the page again."})
+
+// fail answers with an error.
+func (v *visit) fail(err error) error {
+	if v.events == nil && v.Response().Committed {
+		return err
+	}
+	status, message := web.StatusOf(err)
+	if status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable && v.Request().Context().Err() == nil {
+		v.console.logger.Error("request failed", "method", v.Request().Method, "path", v.Request().URL.Path,
+			"status", status, "requestId", web.RequestID(v), "error", secrets.Line(err))
+	}
+	v.status = status
+	if v.isPart() {
+		return v.part("error", "message", message)
+	}
+	return v.page("error", http.StatusText(status), message)
+}

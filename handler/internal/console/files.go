@@ -1,0 +1,119 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"encoding/json"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"path"
+	"strings"
+	"sync"
+	"time"
+)
+
+//go:embed templates static
+var files embed.FS
+
+// templates are the pages by their names, each with the layout. They are read by the first
+// visit.
+var templates = sync.OnceValue(func() map[string]*template.Template {
+	common := template.Must(template.New("").Funcs(functions).ParseFS(files, "templates/layout.html"))
+	pages := map[string]*template.Template{}
+	names, _ := fs.Glob(files, "templates/*.html") // the pattern is right
+	for _, name := range names {
+		page := strings.TrimSuffix(path.Base(name), ".html")
+		pages[page] = template.Must(template.Must(common.Clone()).ParseFS(files, name))
+	}
+	return pages
+})
+
+// functions are what templates can call.
+var functions = template.FuncMap{
+	"when":   when,
+	"ago":    ago,
+	"pretty": pretty,
+	"link":   func(v view, to, text string) link { return link{v.Base, to, text, v.Path == to} },
+}
+
+// A link leads to a page of the navigation.
+type link struct {
+	Base, To, Text string
+	Here           bool
+}
+
+// when returns a time as a page shows it, "" for none.
+func when(t time.Time) template.HTML {
+	if t.IsZero() {
+		return ""
+	}
+	t = t.UTC()
+	return template.HTML(`<time datetime="` + t.Format(time.RFC3339Nano) + `">` + t.Format("2006-01-02 15:04:05") + `</time>`)
+}
+
+// ago returns how long ago a time is, "" for none.
+func ago(now, t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return now.Sub(t).Round(time.Second).String()
+}
+
+// pretty returns JSON indented, and what is no JSON as it is.
+func pretty(text any) string {
+	raw, ok := text.([]byte)
+	switch s := text.(type) {
+	case string:
+		raw, ok = []byte(s), true
+	case *string:
+		if s == nil {
+			return ""
+		}
+		raw, ok = []byte(*s), true
+	case json.RawMessage:
+		raw, ok = s, true
+	}
+	var out bytes.Buffer
+	if !ok || json.Indent(&out, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return out.String()
+}
+
+// filesVersion is in the files' addresses, so that browsers can keep each version.
+var filesVersion = sync.OnceValue(func() string {
+	sum := sha256.New()
+	for _, name := range fileNames {
+		text, _ := files.ReadFile("static/" + name) // it is there
+		sum.Write(text)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:6])
+})
+
+// fileNames are the files that pages load.
+var fileNames = []string{"console.css", "console.js", "htmx.min.js", "icon.svg"}
+
+var staticRoutes = func() (routes []route) {
+	for _, name := range fileNames {
+		routes = append(routes, route{method: http.MethodGet, path: "static/" + name, serve: serveFile, forAll: true, always: true})
+	}
+	return routes
+}()
+
+// contentTypes are those of the files, by their extensions.
+var contentTypes = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
+
+// serveFile answers with a file for pages. It has a version in its address, and never changes.
+func serveFile(v *visit) error {
+	name := path.Base(v.Request().URL.Path)
+	text, err := files.ReadFile("static/" + name)
+	kind := contentTypes[path.Ext(name)]
+	if err != nil || kind == "" {
+		return errNoPage
+	}
+	v.Response().Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	return v.Blob(http.StatusOK, kind, text)
+}

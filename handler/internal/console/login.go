@@ -1,0 +1,42 @@
+package console
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
+)
+
+var loginRoutes = []route{
+	{method: http.MethodGet, path: "login", serve: showLogin, forAll: true, always: true},
+	{method: http.MethodPost, path: "login", serve: login, forAll: true, always: true},
+	{method: http.MethodPost, path: "logout", serve: logout, forAll: true, always: true},
+}
+
+// showLogin asks for the key. A link that has it in its parameter code signs in, as with the
+// management API.
+func showLogin(v *visit) error {
+	if v.value("code") != "" {
+		return login(v)
+	}
+	return v.page("login", "Sign in", nil)
+}
+
+// login begins a session. The form has no token: it does nothing for who does not have the
+// key.
+func login(v *visit) error {
+	now := time.Now()
+	right := v.console.cfg.Access.Of(v.value("code"))
+	if right == management.NoRight {
+		return web.AnswerWith(http.StatusForbidden, web.ErrorBody{Message: "That is not the key."})
+	}
+	v.setCookie(sessionCookie, v.console.sessions.newSession(right, now.Add(sessionTime)), sessionTime)
+	return v.Redirect(http.StatusSeeOther, v.console.base)
+}
+
+// logout ends the session in this browser.
+func logout(v *visit) error {
+	v.setCookie(sessionCookie, "", -1)
+	return v.Redirect(http.StatusSeeOther, v.console.base+"/login")
+}
