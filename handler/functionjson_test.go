@@ -104,7 +104,8 @@ func TestWriteFunctions_ChangesOnlyWhatIsItsOwnAndNotRight(t *testing.T) {
 	}
 	first := App{Triggers: []Trigger{Queue("Letters", "letters", nil2), Timer("Tick", "0 * * * * *", nilTimer)}}
 	says, err := runWrite(t, first, root)
-	if want := "wrote " + filepath.Join(root, "Letters", triggers.FileName) + "\nwrote " + filepath.Join(root, "Tick", triggers.FileName) + "\n"; err != nil || says != want {
+	if want := "wrote " + filepath.Join(root, "Letters", triggers.FileName) + "\nwrote " + filepath.Join(root, "Tick", triggers.FileName) +
+		"\nwrote " + filepath.Join(root, "durable-console", triggers.FileName) + "\n"; err != nil || says != want {
 		t.Errorf("first: %v %s, want %s", err, says, want)
 	}
 	before, err := os.Stat(filepath.Join(root, "Letters", triggers.FileName))
@@ -134,6 +135,29 @@ func TestWriteFunctions_ChangesOnlyWhatIsItsOwnAndNotRight(t *testing.T) {
 	}
 	if _, err := runWrite(t, App{Triggers: []Trigger{Manual("mine", nil2)}}, root); err == nil || !strings.Contains(err.Error(), "was not written by -write-functions") {
 		t.Errorf("over somebody else's: %v", err)
+	}
+}
+
+// Everybody may call the console's function, and nothing else through it.
+func TestWriteFunctions_LetsTheConsoleAskForTheKeyItself(t *testing.T) {
+	t.Parallel()
+	root := hostRoot(t, `{}`)
+	if _, err := runWrite(t, App{}, root); err != nil {
+		t.Fatal(err)
+	}
+	var got struct{ Bindings []map[string]any }
+	if err := json.Unmarshal([]byte(fileText(t, root, "durable-console", triggers.FileName)), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := []map[string]any{{
+		"type": "httpTrigger", "direction": "in", "name": "req", "authLevel": "anonymous",
+		"methods": []any{"get", "head", "post"}, "route": "durabletask/console/{*path}",
+	}, {"type": "http", "direction": "out", "name": "res"}}
+	if diff := cmp.Diff(want, got.Bindings); diff != "" {
+		t.Errorf("bindings (-want +got):\n%s", diff)
+	}
+	if _, err := runWrite(t, App{Triggers: []Trigger{Manual("Durable-Console", nil2)}}, root); err == nil || !strings.Contains(err.Error(), `two functions would have the name`) {
+		t.Errorf("a trigger of that name: %v", err)
 	}
 }
 

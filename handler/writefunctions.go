@@ -54,9 +54,30 @@ func writeFunctions(app App, root string, perRoute bool, out io.Writer) error {
 // functionsOf returns the functions that the host should know of an app.
 func functionsOf(app App, hostJSON []byte, perRoute bool) ([]*triggers.Function, error) {
 	functions := describe(app.Triggers)
-	if err := triggers.Check(functions); err != nil || !perRoute {
-		return functions, err
+	if err := triggers.Check(functions); err != nil {
+		return nil, err
 	}
+	functions = append(functions, consoleFunction())
+	if perRoute {
+		routes, err := routeFunctions(app, hostJSON)
+		if err != nil {
+			return nil, err
+		}
+		functions = append(functions, routes...)
+	}
+	for i, f := range functions {
+		for _, other := range functions[:i] {
+			if strings.EqualFold(f.Name, other.Name) {
+				return nil, fmt.Errorf("two functions would have the name %q: rename the one in App.Triggers", f.Name)
+			}
+		}
+	}
+	return functions, nil
+}
+
+// routeFunctions returns a function for each of the app's routes, and one for the management
+// API.
+func routeFunctions(app App, hostJSON []byte) ([]*triggers.Function, error) {
 	found, err := settings.ParseHostJSON(hostJSON)
 	if err != nil {
 		return nil, err
@@ -69,7 +90,7 @@ func functionsOf(app App, hostJSON []byte, perRoute bool) ([]*triggers.Function,
 	if err != nil {
 		return nil, err
 	}
-	more, err := triggers.RouteFunctions(routes)
+	functions, err := triggers.RouteFunctions(routes)
 	if err != nil {
 		return nil, err
 	}
@@ -77,16 +98,16 @@ func functionsOf(app App, hostJSON []byte, perRoute bool) ([]*triggers.Function,
 	if err != nil {
 		return nil, err
 	}
-	functions = append(functions, more...)
-	functions = append(functions, triggers.HTTPFunction("durabletask", management, []string{"get", "post", "delete", "head"}))
-	for i, f := range functions {
-		for _, other := range functions[:i] {
-			if strings.EqualFold(f.Name, other.Name) {
-				return nil, fmt.Errorf("two functions would have the name %q: rename the one in App.Triggers", f.Name)
-			}
-		}
-	}
-	return functions, nil
+	return append(functions, triggers.HTTPFunction("durabletask", management, "function", []string{"get", "post", "delete", "head"})), nil
+}
+
+// consoleFunction returns the function for the web console. A browser's cookie gets past no
+// function that wants a key: the app checks it itself, and without one serves no console. The
+// host tries functions in order of their names, so that this one comes before a function for
+// all routes named "functions" or "durabletask".
+func consoleFunction() *triggers.Function {
+	route := strings.TrimPrefix(web.ManagementPath+web.ConsolePath, "/") + "/{*path}"
+	return triggers.HTTPFunction("durable-console", route, "anonymous", []string{"get", "post", "head"})
 }
 
 // routesOf returns the methods of each path of the app's routes below the prefix. The

@@ -173,7 +173,7 @@ func RouteFunctions(methods map[string][]string) ([]*Function, error) {
 		if err != nil {
 			return nil, err
 		}
-		f := HTTPFunction(routeName(path), route, methods[path])
+		f := HTTPFunction(routeName(path), route, "function", methods[path])
 		if other, taken := seen[strings.ToLower(f.Name)]; taken {
 			return nil, fmt.Errorf("the routes %q and %q would both be function %s: without -per-route one function takes all of them", other, path, f.Name)
 		}
@@ -183,13 +183,14 @@ func RouteFunctions(methods map[string][]string) ([]*Function, error) {
 	return functions, nil
 }
 
-// HTTPFunction returns a function whose requests the host passes on.
-func HTTPFunction(name, route string, methods []string) *Function {
+// HTTPFunction returns a function whose requests the host passes on, of callers with its
+// key, or of everybody if authLevel is "anonymous".
+func HTTPFunction(name, route, authLevel string, methods []string) *Function {
 	slices.Sort(methods)
 	return &Function{
 		Name: name,
 		Source: Binding{Kind: "httpTrigger", Name: "req", Properties: Properties{
-			"authLevel": "function", "methods": slices.Compact(methods), "route": route,
+			"authLevel": authLevel, "methods": slices.Compact(methods), "route": route,
 		}},
 		Bindings: []Binding{{Kind: "http", Name: "res", Out: true}},
 	}
