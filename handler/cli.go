@@ -2,10 +2,12 @@ package handler
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -29,7 +31,7 @@ func hubCommand(app App, args []string, out, errs io.Writer) int {
 	tool := &hubTool{app: App{Functions: app.Functions}, logger: NewLogger(errs, slog.LevelError)}
 	return hubcli.Program{
 		Name: filepath.Base(os.Args[0]) + " hub", Stdin: os.Stdin, Stdout: out, Stderr: errs,
-		Open: tool.open, Delete: tool.delete, Copy: tool.copy, Crashes: tool.crashes, Verify: tool.verifier(),
+		Open: tool.open, Delete: tool.delete, Copy: tool.copy, Crashes: tool.crashes, Verify: tool.verifier(), Console: tool.console,
 	}.Run(ctx, args)
 }
 
@@ -59,25 +61,64 @@ func (t *hubTool) open(context.Context) (*hubcli.Target, error) {
 	if err != nil {
 		return nil, err
 	}
-	key := cfg.Key
-	cfg.Address, cfg.Key = "", "" // only this command calls it
+	s, err := t.server(cfg, "") // only this command calls it
+	if held, ok := errors.AsType[*embedded.HeldError](err); ok {
+		return askHolder(held, cfg.Key)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &hubcli.Target{
+		Client: &http.Client{Transport: inProcess{s}}, Base: "http://localhost" + web.WebhookPath, Close: s.hub.Close,
+	}, nil
+}
+
+// server returns a server of the hub, with a key, that does not work on it. If an app has the
+// hub's file, the error is an [*embedded.HeldError].
+func (t *hubTool) server(cfg Config, key string) (*Server, error) {
+	cfg.Address, cfg.Key, cfg.ReadKey = "", key, ""
 	s := New(t.app, cfg)
 	if s.cfg.Problem != nil {
 		return nil, s.cfg.Problem
 	}
 	if s.hub.File != nil {
-		err := s.hub.File.Open()
-		if held, ok := errors.AsType[*embedded.HeldError](err); ok {
-			return askHolder(held, key)
-		}
-		if err != nil {
+		if err := s.hub.File.Open(); err != nil {
 			return nil, &hubcli.UnavailableError{Err: err}
 		}
 	}
 	s.state.Ready()
-	return &hubcli.Target{
-		Client: &http.Client{Transport: inProcess{s}}, Base: "http://localhost" + web.WebhookPath, Close: s.hub.Close,
-	}, nil
+	return s, nil
+}
+
+// console serves the hub's console on this machine until ctx ends. It shows the address,
+// which has the key: others on the machine do not know it. The app that has the hub's file
+// serves one itself.
+func (t *hubTool) console(ctx context.Context, show func(address string) error) error {
+	cfg, err := t.config()
+	if err != nil {
+		return err
+	}
+	key := rand.Text()
+	s, err := t.server(cfg, key)
+	if held, ok := errors.AsType[*embedded.HeldError](err); ok && held.Contact != "" {
+		return show(held.Contact + web.ConsolePath)
+	}
+	if err != nil {
+		return err
+	}
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return errors.Join(err, s.hub.Close())
+	}
+	server := &http.Server{Handler: s, ReadHeaderTimeout: readHeaderTimeout, IdleTimeout: idleTimeout, MaxHeaderBytes: web.MaxHeader}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })() // requests in flight end with it
+	if err = show("http://" + listener.Addr().String() + s.console.Path() + "/login?code=" + key); err == nil {
+		err = server.Serve(listener)
+	}
+	if errors.Is(err, http.ErrServerClosed) {
+		err = nil
+	}
+	return errors.Join(err, server.Close(), s.hub.Close())
 }
 
 // askHolder returns the management API of the app that has the hub's file.

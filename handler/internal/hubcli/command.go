@@ -314,6 +314,10 @@ func (c command) purge() error {
 	return c.print(purged, fmt.Sprintf("purged %d instances", purged.InstancesDeleted))
 }
 
+func (c command) console() error {
+	return c.program.Console(c.ctx, func(address string) error { return c.print(map[string]string{"url": address}, address) })
+}
+
 func (c command) crashes() error {
 	all, err := c.program.Crashes(c.flags.forget)
 	if err != nil {

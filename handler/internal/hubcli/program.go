@@ -63,6 +63,9 @@ type Program struct {
 	// Verify reports whether an instance can go on with the program's orchestrators. The
 	// history is the management API's.
 	Verify func(history []byte) error
+	// Console serves the hub's web console on this machine until ctx ends, and shows its
+	// address.
+	Console func(ctx context.Context, show func(address string) error) error
 	// Crashes returns the functions that crashed the app on this machine. With forget it
 	// removes the record.
 	Crashes func(forget bool) ([]durable.Crash, error)

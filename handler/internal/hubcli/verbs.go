@@ -101,6 +101,11 @@ var verbs = []verb{
 		},
 	},
 	{
+		name: "console", does: "Serves the web console of the hub on this machine, and prints its address", run: command.console,
+		more: "Ctrl+C ends it. If a running app has the hub's file, the address is that of the app's own console, which asks\n" +
+			"for the key if there is one. Else no app can start on the file meanwhile.",
+	},
+	{
 		name: "crashes", does: "Shows what has ended the app with a panic on a goroutine of its own", run: command.crashes,
 		more: "What has done so twice is set aside, until its instance is suspended and resumed. It is counted on each\n" +
 			"machine: run this where the app runs.",
