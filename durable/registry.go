@@ -1,6 +1,7 @@
 package durable
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -252,6 +253,28 @@ func (r *Registry) Orchestrators() []string {
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// A RegisteredFunction is what is known of a function in a [Registry].
+type RegisteredFunction struct {
+	Kind    string // "orchestrator", "activity" or "entity"
+	Name    string
+	Version string // of an orchestrator; empty: for all versions that have none of their own
+}
+
+// Functions returns the orchestrators, activities and entities of r, in order of their kinds
+// and names.
+func (r *Registry) Functions() []RegisteredFunction {
+	var all []RegisteredFunction
+	for _, f := range r.byName {
+		if f.failure == nil {
+			all = append(all, RegisteredFunction{string(f.kind), f.name, string(f.version)})
+		}
+	}
+	slices.SortFunc(all, func(a, b RegisteredFunction) int {
+		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Name, b.Name), cmp.Compare(a.Version, b.Version))
+	})
+	return all
 }
 
 // contextOf returns the context of the orchestrator that f belongs to.

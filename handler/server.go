@@ -68,15 +68,11 @@ func New(app App, cfg Config) *Server {
 		Address: cfg.Address, BehindHost: cfg.BehindHost, RoutePrefix: cfg.RoutePrefix, SiteHostname: cfg.SiteHostname,
 		UseForwardedHost: cfg.UseForwardedHost, LocalOnly: cfg.isForThisMachine(), MaxBody: cfg.MaxRequestBody, MaxBodies: cfg.MaxRequestBodies,
 	})
-	access := management.Access{Key: cfg.Key, ReadKey: cfg.ReadKey}
-	configuration := func() management.Configuration { return s.cfg.report() }
 	s.api = management.New(management.Config{
-		TaskHub: cfg.Storage.TaskHub, Connection: cfg.ConnectionName, Access: access, BehindHost: cfg.BehindHost,
-		AppLease: !cfg.Storage.AppLease.Disabled, Configuration: configuration,
+		TaskHub: cfg.Storage.TaskHub, Connection: cfg.ConnectionName, Access: management.Access{Key: cfg.Key, ReadKey: cfg.ReadKey}, BehindHost: cfg.BehindHost,
+		AppLease: !cfg.Storage.AppLease.Disabled, Configuration: func() management.Configuration { return s.cfg.report() },
 	}, s.front, s.state, s.draining, s.logger)
-	s.console = console.New(console.Config{
-		TaskHub: cfg.Storage.TaskHub, Access: access, Configuration: configuration,
-	}, s.front, s.state, s.draining, s.logger)
+	s.console = console.New(console.Config{TaskHub: cfg.Storage.TaskHub, API: s.api}, s.front, s.state, s.draining, s.logger)
 	s.echo = s.newEcho()
 	s.invoker = invoker{cfg: &s.cfg, logger: s.logger, echo: s.echo}
 	s.cfg.Problem = errors.Join(s.cfg.Problem, s.exposed())

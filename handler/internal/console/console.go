@@ -17,9 +17,8 @@ import (
 
 // A Config configures a console.
 type Config struct {
-	TaskHub       string
-	Access        management.Access
-	Configuration func() management.Configuration
+	TaskHub string
+	API     *management.API // whose keys are the console's, too
 }
 
 // A Console serves the console of a hub. Make one with [New].
@@ -41,13 +40,16 @@ func New(cfg Config, f *web.Front, state *taskhub.Readiness, draining <-chan str
 	unguessed := make([]byte, 32)
 	_, _ = rand.Read(unguessed) // it never fails
 	return &Console{
-		cfg: cfg, front: f, state: state, draining: draining, logger: logger, sessions: sessions{cfg.Access, unguessed},
+		cfg: cfg, front: f, state: state, draining: draining, logger: logger, sessions: sessions{cfg.API.Access, unguessed},
 		base: f.ManagementBases()[0] + web.ConsolePath, began: time.Now(),
 	}
 }
 
 // Open sets the console's hub.
 func (c *Console) Open(h management.Hub) { c.hub = h }
+
+// Path returns the path of the console.
+func (c *Console) Path() string { return c.base }
 
 // AddTo adds the console to a server.
 func (c *Console) AddTo(e *echo.Echo) {

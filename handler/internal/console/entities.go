@@ -1,7 +1,130 @@
 package console
 
-import "net/http"
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
+)
 
 var entitiesRoutes = []route{
-	{method: http.MethodGet, path: "entities", serve: func(v *visit) error { return v.page("entities", "Entities", nil) }},
+	{method: http.MethodGet, path: "entities", serve: listEntities},
+	{method: http.MethodGet, path: "entity", serve: showEntity},
+	{method: http.MethodGet, path: "entity/now", serve: showEntityNow, live: 2 * time.Second},
+	{method: http.MethodPost, path: "entity/signal", serve: signalEntity},
+}
+
+// An entityList is a page of entities, and what selects them.
+type entityList struct {
+	Name, Prefix string
+	Empty        bool // also those without a state
+	Page         *durable.EntityPage
+	Next         string // the query of the next page; "" on the last
+}
+
+func listEntities(v *visit) error {
+	l := entityList{Name: strings.TrimSpace(v.value("name")), Prefix: v.value("prefix"), Empty: v.value("empty") != ""}
+	if l.Prefix != "" && l.Name == "" {
+		return web.BadRequest("A prefix of keys needs the name of the entities.")
+	}
+	var err error
+	l.Page, err = v.hub.Client.ListEntities(v.Request().Context(), durable.EntityQuery{
+		Name: l.Name, KeyPrefix: l.Prefix, IncludeEmpty: l.Empty, PageSize: 50, Continuation: v.value("continuation"),
+	})
+	if errors.Is(err, durable.ErrContinuation) {
+		return web.BadRequest("There is no such page of entities.")
+	}
+	if err != nil {
+		return err
+	}
+	if l.Page.Continuation != "" {
+		next := url.Values{"name": {l.Name}, "prefix": {l.Prefix}, "continuation": {l.Page.Continuation}}
+		if l.Empty {
+			next.Set("empty", "on")
+		}
+		l.Next = next.Encode()
+	}
+	return v.page("entities", "Entities", l)
+}
+
+// An entityPage is what there is to say about one entity.
+type entityPage struct {
+	ID    durable.EntityID
+	State *durable.EntityState // nil if nothing is stored of it
+	Text  string               // the state, cut if it is long
+	Cut   int                  // bytes that were cut
+}
+
+// mostState bounds what is shown of a state, in bytes.
+const mostState = 64 << 10
+
+func (v *visit) entity() (entityPage, error) {
+	p := entityPage{ID: durable.EntityID{Name: v.value("name"), Key: v.value("key")}}
+	// Of the keys with a prefix, that which is no longer than the prefix comes first.
+	found, err := v.hub.Client.ListEntities(v.Request().Context(), durable.EntityQuery{
+		Name: p.ID.Name, KeyPrefix: p.ID.Key, IncludeEmpty: true, FetchState: true, PageSize: 1,
+	})
+	if err != nil {
+		return p, err
+	}
+	if len(found.Unreadable) > 0 {
+		return p, found.Unreadable[0].Cause
+	}
+	if len(found.Entities) > 0 && found.Entities[0].ID.InstanceID() == p.ID.InstanceID() {
+		p.State = found.Entities[0]
+		p.Text = pretty(p.State.State)
+		if p.Cut = len(p.Text) - mostState; p.Cut > 0 {
+			p.Text = strings.ToValidUTF8(p.Text[:mostState], "")
+		}
+	}
+	return p, nil
+}
+
+func showEntity(v *visit) error {
+	p, err := v.entity()
+	if err != nil {
+		return err
+	}
+	return v.page("entity", p.ID.String(), p)
+}
+
+func showEntityNow(v *visit) error {
+	p, err := v.entity()
+	if err != nil {
+		return err
+	}
+	return v.part("entity", "now", p)
+}
+
+// signalEntity sends an operation, whether there is such an entity or not: a signal makes it.
+func signalEntity(v *visit) error {
+	id, operation := durable.EntityID{Name: v.value("name"), Key: v.value("key")}, strings.TrimSpace(v.value("operation"))
+	if operation == "" {
+		return web.BadRequest("The operation needs a name.")
+	}
+	if len(id.Name)+len(operation) > web.MaxName {
+		return web.BadRequest("The names of an entity and its operation must not exceed %d bytes.", web.MaxName)
+	}
+	input, err := web.ParseJSON([]byte(v.value("input")), notJSON)
+	if err != nil {
+		return err
+	}
+	if err := v.hub.Client.SignalEntity(v.Request().Context(), id, operation, input); err != nil {
+		return err
+	}
+	return v.done("entity?"+url.Values{"name": {id.Name}, "key": {id.Key}}.Encode(), "Sent "+operation+" to "+id.String()+".")
+}
+
+// notJSON refuses a field of a form that must have JSON.
+func notJSON(err error) error {
+	var syntax *json.SyntaxError
+	if errors.As(err, &syntax) {
+		return web.BadRequest("That is not JSON: %v, at byte %d. A text needs quotes.", syntax, syntax.Offset)
+	}
+	return web.BadRequest("That is not JSON: %v. A text needs quotes.", err)
 }

@@ -33,10 +33,20 @@ var templates = sync.OnceValue(func() map[string]*template.Template {
 
 // functions are what templates can call.
 var functions = template.FuncMap{
-	"when":   when,
-	"ago":    ago,
-	"pretty": pretty,
-	"link":   func(v view, to, text string) link { return link{v.Base, to, text, v.Path == to} },
+	"when": when,
+	"seconds": func(s float64) string {
+		return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
+	},
+	"ago":        ago,
+	"pretty":     pretty,
+	"entityForm": func(v view, name, key string) entityForm { return entityForm{v, name, key} },
+	"link":       func(v view, to, text string) link { return link{v.Base, to, text, v.Path == to} },
+}
+
+// An entityForm is a form that signals an entity, or one that is named in it if Name is "".
+type entityForm struct {
+	view
+	Name, Key string
 }
 
 // A link leads to a page of the navigation.

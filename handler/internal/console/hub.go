@@ -1,7 +1,32 @@
 package console
 
-import "net/http"
+import (
+	"net/http"
 
-var hubRoutes = []route{
-	{method: http.MethodGet, path: "hub", serve: func(v *visit) error { return v.page("hub", "Hub", nil) }},
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
+)
+
+var hubRoutes = []route{{method: http.MethodGet, path: "hub", serve: showHub, always: true}}
+
+// A hubPage is how the app was configured, also if it was wrongly.
+type hubPage struct {
+	Configuration management.Configuration
+	Functions     []durable.RegisteredFunction
+	Load          *management.ScalePayload // nil if the hub does not report it
+}
+
+func showHub(v *visit) error {
+	p := hubPage{Configuration: v.console.cfg.API.Configuration()}
+	if v.hub.Registry != nil {
+		p.Functions = v.hub.Registry.Functions()
+	}
+	if v.console.state.Now() == nil {
+		now, err := v.now()
+		if err != nil {
+			return err
+		}
+		p.Load = now.Load
+	}
+	return v.page("hub", "Hub", p)
 }

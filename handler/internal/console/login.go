@@ -26,12 +26,11 @@ func showLogin(v *visit) error {
 // login begins a session. The form has no token: it does nothing for who does not have the
 // key.
 func login(v *visit) error {
-	now := time.Now()
-	right := v.console.cfg.Access.Of(v.value("code"))
+	right := v.console.cfg.API.Access.Of(v.value("code"))
 	if right == management.NoRight {
 		return web.AnswerWith(http.StatusForbidden, web.ErrorBody{Message: "That is not the key."})
 	}
-	v.setCookie(sessionCookie, v.console.sessions.newSession(right, now.Add(sessionTime)), sessionTime)
+	v.setCookie(sessionCookie, v.console.sessions.newSession(right, time.Now().Add(sessionTime)), sessionTime)
 	return v.Redirect(http.StatusSeeOther, v.console.base)
 }
 

@@ -1,7 +1,138 @@
 package console
 
-import "net/http"
+import (
+	"cmp"
+	"errors"
+	"maps"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
+)
 
 var overviewRoutes = []route{
-	{method: http.MethodGet, path: "", serve: func(v *visit) error { return v.page("overview", "Overview", nil) }},
+	{method: http.MethodGet, path: "", serve: showOverview},
+	{method: http.MethodGet, path: "overview/now", serve: showNow, live: 5 * time.Second},
+	{method: http.MethodGet, path: "overview/counts", serve: showCounts},
+}
+
+// An overview is what the first page has.
+type overview struct {
+	Now     hubNow
+	Program program
+	Began   time.Time
+}
+
+// A hubNow is how the hub is at the moment, without a look at its instances.
+type hubNow struct {
+	Health management.HealthPayload
+	Load   *management.ScalePayload // nil if the hub does not report it
+}
+
+// A program is what was built into this process.
+type program struct{ Path, Version, Revision, Go string }
+
+func showOverview(v *visit) error {
+	now, err := v.now()
+	if err != nil {
+		return err
+	}
+	return v.page("overview", "Overview", overview{now, thisProgram(), v.console.began})
+}
+
+func showNow(v *visit) error {
+	now, err := v.now()
+	if err != nil {
+		return err
+	}
+	return v.part("overview", "now", overview{Now: now})
+}
+
+// now asks how the hub is.
+func (v *visit) now() (hubNow, error) {
+	ctx := v.Request().Context()
+	n := hubNow{Health: v.console.cfg.API.Health(ctx)}
+	load, err := v.console.cfg.API.Scale(ctx)
+	if err != nil && !errors.Is(err, durable.ErrNotSupported) && len(n.Health.Reasons) == 0 {
+		return n, err
+	}
+	n.Load = load
+	return n, nil
+}
+
+func thisProgram() program {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return program{}
+	}
+	p := program{Path: info.Path, Version: info.Main.Version, Go: info.GoVersion}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			p.Revision = s.Value
+		}
+	}
+	return p
+}
+
+// mostCounted bounds what is counted: a hub may have a million instances, and no store has
+// their number.
+const (
+	mostCounted = 1000
+	mostPages   = 5 // which may have few instances each
+)
+
+// counts are the instances of a hub by what they are.
+type counts struct {
+	All, Most     int
+	More          bool // there are others, which were not counted
+	Unreadable    int
+	Statuses      []count
+	Names         []count
+	OldestPending *durable.InstanceState // of those counted; nil if none is pending
+}
+
+// A count is how many instances have a status or a name.
+type count struct {
+	What string
+	N    int
+}
+
+func showCounts(v *visit) error {
+	c := counts{Most: mostCounted}
+	statuses, names := map[string]int{}, map[string]int{}
+	q := durable.Query{ExcludeEntities: true, PageSize: mostCounted}
+	for range mostPages {
+		page, err := v.hub.Client.List(v.Request().Context(), q)
+		if err != nil {
+			return err
+		}
+		for _, i := range page.Instances {
+			statuses[i.Status.String()]++
+			names[i.Name]++
+			if i.Status == history.Pending && (c.OldestPending == nil || i.CreatedAt.Before(c.OldestPending.CreatedAt)) {
+				c.OldestPending = i
+			}
+		}
+		c.All += len(page.Instances)
+		c.Unreadable += len(page.Unreadable)
+		q.Continuation, q.PageSize = page.Continuation, mostCounted-c.All
+		if c.More = q.Continuation != ""; !c.More || q.PageSize <= 0 {
+			break
+		}
+	}
+	c.Statuses, c.Names = sorted(statuses), sorted(names)
+	return v.part("overview", "counts", c)
+}
+
+// sorted returns counts, the highest first.
+func sorted(of map[string]int) (all []count) {
+	for _, what := range slices.Sorted(maps.Keys(of)) {
+		all = append(all, count{what, of[what]})
+	}
+	slices.SortStableFunc(all, func(a, b count) int { return cmp.Compare(b.N, a.N) })
+	return all
 }

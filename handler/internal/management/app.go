@@ -37,7 +37,7 @@ func (m appAPI) makePrimary(c echo.Context, _ web.Query) error {
 
 // scale answers GET scale.
 func (m appAPI) scale(c echo.Context, _ web.Query) error {
-	load, err := m.load.look(c.Request().Context())
+	load, err := m.Scale(c.Request().Context())
 	if errors.Is(err, durable.ErrNotSupported) {
 		return web.AnswerWith(http.StatusNotImplemented, web.WithCause("The storage of the task hub does not report its load.", err))
 	}
@@ -46,6 +46,12 @@ func (m appAPI) scale(c echo.Context, _ web.Query) error {
 	}
 	return web.WriteJSON(c, http.StatusOK, load)
 }
+
+// Scale returns the load of the hub, which it measures once in a second at most.
+func (m *API) Scale(ctx context.Context) (*ScalePayload, error) { return m.load.look(ctx) }
+
+// Configuration returns all settings and their sources, secrets masked.
+func (m *API) Configuration() Configuration { return m.cfg.Configuration() }
 
 // A Configuration is the answer to GET configuration.
 type Configuration struct {
@@ -64,7 +70,7 @@ type Configuration struct {
 // configuration answers GET configuration, also while the configuration is
 // wrong.
 func (m appAPI) configuration(c echo.Context, _ web.Query) error {
-	return web.WriteJSON(c, http.StatusOK, m.cfg.Configuration())
+	return web.WriteJSON(c, http.StatusOK, m.Configuration())
 }
 
 // A HealthPayload says how the app is.
@@ -91,37 +97,48 @@ func (m appAPI) live(c echo.Context, _ web.Query) error {
 // ready answers GET health/ready. Only callers with the key get the reasons; behind the
 // host, which checks keys, all do.
 func (m appAPI) ready(c echo.Context, _ web.Query) error {
-	err := m.state.Now()
-	if err == nil && m.checkup != nil {
-		if err = m.checkup.now(c.Request().Context()); err != nil {
-			err = fmt.Errorf("the storage of task hub %q cannot be used: %s", m.cfg.TaskHub, secrets.Line(err))
-		}
+	payload, status := m.Health(c.Request().Context()), http.StatusOK
+	if payload.Status != statusReady {
+		status = http.StatusServiceUnavailable
+		c.Response().Header().Set(echo.HeaderRetryAfter, web.RetryUnavailable)
 	}
-	reason := ""
-	if err != nil {
-		reason = err.Error()
+	if !m.Access.full(c.Request()) {
+		payload = HealthPayload{Status: payload.Status}
 	}
+	return web.WriteJSON(c, status, payload)
+}
+
+const statusReady = "ready"
+
+// Health returns how the app is. It asks the storage now and then.
+func (m *API) Health(ctx context.Context) HealthPayload {
+	if reason := m.unready(ctx); reason != "" {
+		return HealthPayload{Status: "unavailable", Reasons: []string{reason}}
+	}
+	payload := HealthPayload{Status: statusReady, Undecodable: appAPI{m}.undecodable()}
+	for _, f := range m.allWaiting() {
+		payload.Waiting = append(payload.Waiting, f.String())
+	}
+	return payload
+}
+
+// unready says why the app cannot serve, "" if it can.
+func (m *API) unready(ctx context.Context) string {
 	select {
 	case <-m.draining:
-		reason = "The app is stopping."
+		return "The app is stopping."
 	default:
 	}
-	if reason == "" {
-		payload := HealthPayload{Status: "ready"}
-		if m.Access.full(c.Request()) {
-			for _, f := range m.allWaiting() {
-				payload.Waiting = append(payload.Waiting, f.String())
-			}
-			payload.Undecodable = m.undecodable()
-		}
-		return web.WriteJSON(c, http.StatusOK, payload)
+	if err := m.state.Now(); err != nil {
+		return err.Error()
 	}
-	payload := HealthPayload{Status: "unavailable", Reasons: []string{reason}}
-	if !m.Access.full(c.Request()) {
-		payload.Reasons = nil
+	if m.checkup == nil {
+		return ""
 	}
-	c.Response().Header().Set(echo.HeaderRetryAfter, web.RetryUnavailable)
-	return web.WriteJSON(c, http.StatusServiceUnavailable, payload)
+	if err := m.checkup.now(ctx); err != nil {
+		return fmt.Sprintf("the storage of task hub %q cannot be used: %s", m.cfg.TaskHub, secrets.Line(err))
+	}
+	return ""
 }
 
 // A request for readiness checks the storage, for at most checkTime and at most once in

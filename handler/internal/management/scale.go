@@ -124,9 +124,9 @@ func isBusy(h []time.Duration) bool {
 	return slices.ContainsFunc(h, func(d time.Duration) bool { return milliseconds(d) > 0 })
 }
 
-// A scalePayload is the answer about the load of the hub. The names of the
+// A ScalePayload is the answer about the load of the hub. The names of the
 // figures are those of .NET's heartbeat (Monitoring/PerformanceHeartbeat.cs).
-type scalePayload struct {
+type ScalePayload struct {
 	PartitionCount        int            `json:"partitionCount"`
 	ControlQueueLengths   []int          `json:"controlQueueLengths"`
 	ControlQueueLatencies []float64      `json:"controlQueueLatenciesInSeconds"`
@@ -152,7 +152,7 @@ type loadMonitor struct {
 const sampleInterval = time.Second
 
 // look returns what there is to say about the load now.
-func (m *loadMonitor) look(ctx context.Context) (*scalePayload, error) {
+func (m *loadMonitor) look(ctx context.Context) (*ScalePayload, error) {
 	if m.hub == nil {
 		return nil, fmt.Errorf("tell the load of the hub: %w", durable.ErrNotSupported)
 	}
@@ -169,7 +169,7 @@ func (m *loadMonitor) look(ctx context.Context) (*scalePayload, error) {
 	}
 	last := m.looks[len(m.looks)-1]
 	maxActivities, maxOrchestrators, polling := m.cfg()
-	p := &scalePayload{
+	p := &ScalePayload{
 		PartitionCount: len(last.ControlQueues), WorkItemQueueLength: last.WorkItems.Length, WorkItemQueueLatency: last.WorkItems.Latency.Seconds(),
 		WorkerCount: last.Workers, TargetWorkerCount: targetWorkers(last, maxActivities, maxOrchestrators), ScaleRecommendation: recommend(m.looks, polling),
 	}
