@@ -111,6 +111,10 @@ type Config struct {
 	// another one.
 	ReadKey string
 
+	// TraceURL is the address of a trace, for the console: {traceId} and {spanId} in it are
+	// replaced. It must be http or https. Empty: the console has no links to traces.
+	TraceURL string
+
 	// UseForwardedHost says that standalone, too, X-Forwarded-Host and
 	// X-Forwarded-Proto tell the origin of URLs. Set it only if a proxy in front
 	// of the app sets them.

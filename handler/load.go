@@ -79,6 +79,7 @@ func configure(env settings.Environment, found settings.Settings, environ []stri
 		SiteHostname: env.Hostname,
 		Key:          env.Key,
 		ReadKey:      env.ReadKey,
+		TraceURL:     env.TraceURL,
 		plan:         env.Plan(),
 		Worker:       durable.Config{ShutdownTimeout: DefaultDrainTimeout},
 		Storage:      azurestorage.Config{DrainTimeout: DefaultDrainTimeout},
@@ -115,6 +116,10 @@ func configure(env settings.Environment, found settings.Settings, environ []stri
 	cfg.LogLevel = level
 	if cfg.LogJSON, err = parseLogFormat(env.LogFormat); err != nil {
 		r.Notice("%v", err)
+	}
+	if u := env.TraceURL; u != "" && !strings.HasPrefix(u, "https://") && !strings.HasPrefix(u, "http://") {
+		cfg.TraceURL = ""
+		r.Notice("DURABLE_TRACE_URL is %q; want a URL such as https://traces.example/trace/{traceId}. The console has no links to traces.", u)
 	}
 	for _, key := range [][2]string{{"DURABLE_KEY", env.Key}, {"DURABLE_READ_KEY", env.ReadKey}} {
 		if n := len(key[1]); n > 0 && n < shortestKey {

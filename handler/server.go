@@ -72,7 +72,7 @@ func New(app App, cfg Config) *Server {
 		TaskHub: cfg.Storage.TaskHub, Connection: cfg.ConnectionName, Access: management.Access{Key: cfg.Key, ReadKey: cfg.ReadKey}, BehindHost: cfg.BehindHost,
 		AppLease: !cfg.Storage.AppLease.Disabled, Configuration: func() management.Configuration { return s.cfg.report() },
 	}, s.front, s.state, s.draining, s.logger)
-	s.console = console.New(console.Config{TaskHub: cfg.Storage.TaskHub, API: s.api}, s.front, s.state, s.draining, s.logger)
+	s.console = console.New(console.Config{TaskHub: cfg.Storage.TaskHub, API: s.api, TraceURL: cfg.TraceURL}, s.front, s.state, s.draining, s.logger)
 	s.echo = s.newEcho()
 	s.invoker = invoker{cfg: &s.cfg, logger: s.logger, echo: s.echo}
 	s.cfg.Problem = errors.Join(s.cfg.Problem, s.exposed())

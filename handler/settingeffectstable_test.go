@@ -457,6 +457,7 @@ var programEffects = map[string]struct{ value, logged string }{
 	"DURABLE_ADDRESS":         {"0.0.0.0", `address=http://(0\.0\.0\.0|\[::\]):`},
 	"FUNCTIONS_APP_ROOT_PATH": {"/nowhere", "appRoot=/nowhere"},
 	"AzureWebJobsScriptRoot":  {"/nowhere", "appRoot=/nowhere"},
+	"DURABLE_TRACE_URL":       {"nowhere", `DURABLE_TRACE_URL is .*nowhere`},
 	"DURABLE_LOG_LEVEL":       {"debug", "level=DEBUG"},
 	"DURABLE_LOG_FORMAT":      {"json", `"msg":"listening"`},
 }

@@ -17,8 +17,9 @@ import (
 
 // A Config configures a console.
 type Config struct {
-	TaskHub string
-	API     *management.API // whose keys are the console's, too
+	TaskHub  string
+	API      *management.API // whose keys are the console's, too
+	TraceURL string          // of a trace, with {traceId} and {spanId}; "" if there is none
 }
 
 // A Console serves the console of a hub. Make one with [New].
@@ -31,6 +32,7 @@ type Console struct {
 	sessions sessions
 	base     string // path of the console, without a slash at the end
 	hub      management.Hub
+	reading  chan struct{} // holds one for each history that is in memory
 	began    time.Time
 }
 
@@ -42,6 +44,7 @@ func New(cfg Config, f *web.Front, state *taskhub.Readiness, draining <-chan str
 	return &Console{
 		cfg: cfg, front: f, state: state, draining: draining, logger: logger, sessions: sessions{cfg.API.Access, unguessed},
 		base: f.ManagementBases()[0] + web.ConsolePath, began: time.Now(),
+		reading: make(chan struct{}, histories),
 	}
 }
 

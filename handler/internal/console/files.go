@@ -41,6 +41,13 @@ var functions = template.FuncMap{
 	"pretty":     pretty,
 	"entityForm": func(v view, name, key string) entityForm { return entityForm{v, name, key} },
 	"link":       func(v view, to, text string) link { return link{v.Base, to, text, v.Path == to} },
+
+	"at":          address,
+	"instanceURL": instanceURL,
+	"later":       newLater,
+	"duration":    lengthOf,
+	"length":      func(from, to time.Time) string { return lengthOf(to.Sub(from)) },
+	"statusClass": statusClass,
 }
 
 // An entityForm is a form that signals an entity, or one that is named in it if Name is "".
@@ -104,7 +111,7 @@ var filesVersion = sync.OnceValue(func() string {
 })
 
 // fileNames are the files that pages load.
-var fileNames = []string{"console.css", "console.js", "htmx.min.js", "icon.svg"}
+var fileNames = []string{"console.css", "instances.css", "console.js", "htmx.min.js", "icon.svg"}
 
 var staticRoutes = func() (routes []route) {
 	for _, name := range fileNames {

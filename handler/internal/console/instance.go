@@ -1,3 +1,405 @@
 package console
 
-var instanceRoutes = []route{}
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
+	"golang.org/x/sync/errgroup"
+)
+
+var instanceRoutes = []route{
+	{method: http.MethodGet, path: "instance", serve: showInstance},
+	{method: http.MethodGet, path: "instance/status", serve: showStatus, live: 2 * time.Second},
+	{method: http.MethodGet, path: "instance/why", serve: showWhy},
+	{method: http.MethodGet, path: "instance/timeline", serve: showTimeline},
+	{method: http.MethodGet, path: "instance/children", serve: showChildren},
+	{method: http.MethodGet, path: "instance/history", serve: showHistory},
+	{method: http.MethodGet, path: "instance/payload", serve: showPart},
+	{method: http.MethodPost, path: "instance/act", serve: act},
+	{method: http.MethodPost, path: "instance/raise", serve: raise},
+}
+
+// id returns the ID of the instance that a request is about.
+func (v *visit) id() durable.InstanceID { return durable.InstanceID(v.value("id")) }
+
+// instance returns the state of the instance that a request is about.
+func (v *visit) instance(fetch durable.Fetch) (*durable.InstanceState, error) {
+	s, err := v.hub.Client.Status(v.Request().Context(), v.id(), fetch)
+	if errors.Is(err, durable.ErrInstanceNotFound) {
+		return nil, web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: fmt.Sprintf("There is no instance %q.", v.id())})
+	}
+	return s, err
+}
+
+// histories is how many histories may be in memory at once, for all visits.
+const histories = 4
+
+// withHistory calls use with the history of the instance that a request is about, which it must
+// not keep. Visits wait for each other if many need one.
+func (v *visit) withHistory(use func(events []history.Event) error) error {
+	ctx := v.Request().Context()
+	select {
+	case v.console.reading <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-v.console.reading }()
+	events, err := v.hub.Client.History(ctx, v.id())
+	if err == nil && len(events) == 0 {
+		_, err = v.instance(durable.Fetch{}) // is there one?
+	}
+	if err != nil {
+		return err
+	}
+	return use(events)
+}
+
+// An instanceView is what the page of an instance shows.
+type instanceView struct {
+	*durable.InstanceState
+	Query   string // that names it
+	Actions []action
+	Curl    []curlLine
+	Custom  shownPayload
+}
+
+// ID is the instance's.
+func (i instanceView) ID() string { return i.Instance.InstanceID }
+
+// Ended reports whether it has ended.
+func (i instanceView) Ended() bool { return i.Status.IsTerminal() }
+
+// A curlLine is a command that asks the management API.
+type curlLine struct{ Does, Command string }
+
+func (v *visit) shown(s *durable.InstanceState) instanceView {
+	return instanceView{InstanceState: s, Query: instanceQuery(s.Instance.InstanceID), Actions: actions, Custom: showPayload(s.CustomStatus)}
+}
+
+// showInstance answers GET instance. The parts that need the history are loaded later.
+func showInstance(v *visit) error {
+	s, err := v.instance(durable.Fetch{})
+	if err != nil {
+		return err
+	}
+	view := v.shown(s)
+	view.Curl = v.curl(s)
+	return v.page("instance", s.Instance.InstanceID, view)
+}
+
+// curl returns commands for the instance. Path segments are escaped so that no shell finds
+// anything in them.
+func (v *visit) curl(s *durable.InstanceState) []curlLine {
+	base := v.console.front.Origin(v.Request()) + v.console.front.ManagementBases()[0] + "/instances/" + url.PathEscape(s.Instance.InstanceID)
+	key := ""
+	if v.console.cfg.API.Access.Key != "" {
+		key = ` -H "x-functions-key: $DURABLE_KEY"`
+	}
+	lines := []curlLine{
+		{"Status", "curl" + key + " '" + base + "'"},
+		{"Why it waits", "curl" + key + " '" + base + "/why'"},
+		{"History", "curl" + key + " '" + base + "/history'"},
+	}
+	if v.right == management.Write {
+		lines = append(lines, curlLine{"Raise an event", "curl" + key + " -H 'content-type: application/json' -d '{}' '" + base + "/raiseEvent/NAME'"})
+		for _, a := range actions {
+			command := "curl -X POST" + key + " '" + base + "/" + a.Name + "'"
+			if a.Name == "purge" {
+				command = "curl -X DELETE" + key + " '" + base + "'"
+			}
+			lines = append(lines, curlLine{a.Title(), command})
+		}
+	}
+	return lines
+}
+
+// showStatus answers GET instance/status, which stays current.
+func showStatus(v *visit) error {
+	s, err := v.instance(durable.Fetch{})
+	if err != nil {
+		return err
+	}
+	return v.part("instance", "status", v.shown(s))
+}
+
+// showWhy answers GET instance/why.
+func showWhy(v *visit) error {
+	w, err := v.hub.Client.Why(v.Request().Context(), v.id())
+	if err != nil {
+		return err
+	}
+	return v.part("instance", "why", w)
+}
+
+// A timelineView is what the timeline's part shows, with what else the history tells.
+type timelineView struct {
+	*timeline
+	Query   string
+	Parent  string
+	Trace   string // URL
+	Failure string
+	Events  int
+}
+
+// mostReplayed is how many events are replayed for what the timeline says of events that are
+// waited for.
+const mostReplayed = 5000
+
+// showTimeline answers GET instance/timeline.
+func showTimeline(v *visit) error {
+	return v.withHistory(func(events []history.Event) error {
+		steps := stepsOf(events)
+		view := timelineView{Query: instanceQuery(string(v.id())), Events: len(events)}
+		began, end := time.Now().UTC(), time.Now().UTC()
+		if start := history.StartOf(events); start != nil {
+			began = start.Timestamp
+			if start.Parent != nil {
+				view.Parent = start.Parent.Instance.InstanceID
+			}
+			view.Trace = traceURL(v.console.cfg.TraceURL, start)
+		}
+		if done, ok := lastOf(events).(*history.ExecutionCompleted); ok {
+			end = done.Timestamp
+			if done.Failure != nil {
+				view.Failure = showPayload(payloadOf(done, "FailureDetails")).Text
+			}
+		} else if len(events) > 0 && len(events) <= mostReplayed {
+			if w, err := v.hub.Client.Why(v.Request().Context(), v.id()); err == nil {
+				steps = append(steps, awaited(w.Reasons)...)
+			}
+		}
+		view.timeline = drawTimeline(steps, began, end, v.QueryParams())
+		return v.part("timeline", "timeline", view)
+	})
+}
+
+// lastOf returns the last event of a history that is no mark of an episode, nil if there is none.
+func lastOf(events []history.Event) history.Event {
+	for _, e := range slices.Backward(events) {
+		if e.Type() != history.TypeOrchestratorStarted && e.Type() != history.TypeOrchestratorCompleted {
+			return e
+		}
+	}
+	return nil
+}
+
+// awaited returns the events that are waited for, as steps.
+func awaited(reasons []durable.Reason) (steps []step) {
+	for _, r := range reasons {
+		if r.Kind == durable.ReasonEvent {
+			steps = append(steps, step{Kind: stepEvent, Name: r.Name, Position: -1, Attempts: []attempt{{Begin: r.Since, Outcome: outcomeOpen}}})
+		}
+	}
+	return steps
+}
+
+// traceURL returns the address of the trace that an execution is in, "" if none is known.
+func traceURL(template string, start *history.ExecutionStarted) string {
+	if template == "" || start.ParentTraceContext == nil {
+		return ""
+	}
+	parts := strings.Split(start.ParentTraceContext.TraceParent, "-") // version, trace, span, flags
+	if len(parts) < 3 {
+		return ""
+	}
+	return strings.NewReplacer("{traceId}", url.PathEscape(parts[1]), "{spanId}", url.PathEscape(parts[2])).Replace(template)
+}
+
+// A child is a child of an instance, or what is known of it.
+type child struct {
+	ID, Name, Query string
+	State           *durable.InstanceState // nil if there is none
+}
+
+// A childList is a page of children.
+type childList struct {
+	Children []child
+	First    int // number of the first, from 1
+	All      int
+	Next     string // query
+}
+
+// childrenAtOnce is how many children are shown, and readAtOnce how many are read, at once.
+const (
+	childrenAtOnce = 50
+	readAtOnce     = 8
+)
+
+// showChildren answers GET instance/children: those that the execution has started.
+func showChildren(v *visit) error {
+	first, _ := strconv.Atoi(v.value("from"))
+	list := childList{First: max(first, 0) + 1}
+	err := v.withHistory(func(events []history.Event) error {
+		seen := map[string]bool{}
+		for _, e := range events {
+			c, ok := e.(*history.SubOrchestrationInstanceCreated)
+			if !ok || seen[c.InstanceID] {
+				continue
+			}
+			seen[c.InstanceID] = true
+			if list.All++; list.All >= list.First && len(list.Children) < childrenAtOnce {
+				list.Children = append(list.Children, child{ID: c.InstanceID, Name: c.Name, Query: instanceQuery(c.InstanceID)})
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	group, ctx := errgroup.WithContext(v.Request().Context())
+	group.SetLimit(readAtOnce)
+	for i := range list.Children {
+		c := &list.Children[i]
+		group.Go(func() error { return c.read(ctx, v.hub.Client) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	if end := list.First - 1 + len(list.Children); end < list.All {
+		list.Next = url.Values{"id": {string(v.id())}, "from": {strconv.Itoa(end)}}.Encode()
+	}
+	return v.part("instance", "children", list)
+}
+
+// read sets the child's state, if there is such an instance.
+func (c *child) read(ctx context.Context, client *durable.Client) error {
+	s, err := client.Status(ctx, durable.InstanceID(c.ID), durable.Fetch{})
+	if errors.Is(err, durable.ErrInstanceNotFound) {
+		return nil
+	}
+	c.State = s
+	return err
+}
+
+// A historyPage is a page of a history.
+type historyPage struct {
+	Rows           []historyRow
+	First          int // number of the first, from 1
+	All            int
+	Previous, Next string // queries
+	Last           string
+}
+
+// End is the number of the last row.
+func (p historyPage) End() int { return p.First + len(p.Rows) - 1 }
+
+// historyRows is how many events are shown at once.
+const historyRows = 200
+
+// showHistory answers GET instance/history: a page of the table.
+func showHistory(v *visit) error {
+	return v.withHistory(func(events []history.Event) error {
+		from, _ := strconv.Atoi(v.value("from"))
+		from = min(max(from, 0), max(0, len(events)-1)/historyRows*historyRows)
+		page := historyPage{First: from + 1, All: len(events)}
+		execution := executionOf(events)
+		for i, e := range events[from:min(from+historyRows, len(events))] {
+			page.Rows = append(page.Rows, historyRowOf(from+i, e, func(field string) string {
+				return url.Values{
+					"id": {string(v.id())}, "execution": {execution}, "event": {strconv.Itoa(from + i)}, "field": {field},
+				}.Encode()
+			}))
+		}
+		to := func(from int) string {
+			return url.Values{"id": {string(v.id())}, "from": {strconv.Itoa(from)}}.Encode()
+		}
+		if from > 0 {
+			page.Previous = to(max(0, from-historyRows))
+		}
+		if end := from + historyRows; end < len(events) {
+			page.Next, page.Last = to(end), to((len(events)-1)/historyRows*historyRows)
+		}
+		return v.part("instance", "history", page)
+	})
+}
+
+// executionOf returns the ID of the execution that a history is of.
+func executionOf(events []history.Event) string {
+	if start := history.StartOf(events); start != nil {
+		return start.Instance.ExecutionID
+	}
+	return ""
+}
+
+// A payloadView is a payload with what downloads it.
+type payloadView struct {
+	shownPayload
+	Download string // query
+}
+
+// showPart answers GET instance/payload: the beginning of a payload or, with download=1, all of it.
+func showPart(v *visit) error {
+	text, err := v.payload()
+	if err != nil {
+		return err
+	}
+	if v.value("download") == "" {
+		q := v.QueryParams()
+		q.Set("download", "1")
+		return v.part("instance", "payload", payloadView{showPayload(text), q.Encode()})
+	}
+	if text == nil {
+		text = new(string)
+	}
+	name := cmp.Or(v.value("field"), "payload") + ".txt"
+	v.Response().Header().Set("Content-Disposition", "attachment; filename=\""+fileName(name)+"\"")
+	return v.Stream(http.StatusOK, "text/plain; charset=utf-8", strings.NewReader(*text))
+}
+
+// fileName returns a name with letters, digits, dots and hyphens only.
+func fileName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '-'
+	}, name)
+}
+
+// errGone says that the page is of another execution.
+var errGone = web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: "The instance has another history by now: load the page again."})
+
+// payload returns the payload that a request names: of an event or, without one, of the
+// instance.
+func (v *visit) payload() (text *string, err error) {
+	if event := v.value("event"); event != "" {
+		n, err := strconv.Atoi(event)
+		if err != nil {
+			return nil, web.BadRequest("event is %q; want the number of an event.", event)
+		}
+		err = v.withHistory(func(events []history.Event) error {
+			if n < 0 || n >= len(events) || executionOf(events) != v.value("execution") {
+				return errGone
+			}
+			text = payloadOf(events[n], v.value("field"))
+			return nil
+		})
+		return text, err
+	}
+	field := v.value("field")
+	s, err := v.instance(durable.Fetch{Input: field == "input", Output: field == "output"})
+	if err != nil {
+		return nil, err
+	}
+	switch field {
+	case "input":
+		return s.Input, nil
+	case "output":
+		return s.Output, nil
+	case "customStatus":
+		return s.CustomStatus, nil
+	}
+	return nil, web.BadRequest("field is %q; want input, output or customStatus.", field)
+}

@@ -1,7 +1,127 @@
 package console
 
-import "net/http"
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
+)
 
 var instancesRoutes = []route{
-	{method: http.MethodGet, path: "instances", serve: func(v *visit) error { return v.page("instances", "Instances", nil) }},
+	{method: http.MethodGet, path: "instances", serve: showInstances},
+	{method: http.MethodPost, path: "instances/preview", serve: previewBulk},
+	{method: http.MethodPost, path: "instances/run", serve: runBulk},
+}
+
+// An instanceList is what the page of instances shows.
+type instanceList struct {
+	Filter     listFilter
+	Instances  []*durable.InstanceState
+	LookedAt   int // instances, for those that match
+	Unreadable int
+	Sizes      []sizeLink
+	Statuses   []string
+	Actions    []action
+	IsFirst    bool
+	First      string // query of the first page
+	Next       string // query of the next page, "" on the last
+}
+
+// A sizeLink leads to the list with another size of its pages.
+type sizeLink struct {
+	Size  int
+	Query string
+	Here  bool
+}
+
+// lookTime is how long instances are looked at for those with a tag or a version, which no
+// store selects by. The page then offers to go on.
+const lookTime = 2 * time.Second
+
+// showInstances answers GET instances: a page of the list. The store has an order of its
+// own, by which it goes on from any page without counting.
+func showInstances(v *visit) error {
+	list := instanceList{Filter: filterOf(v.QueryParams()), Statuses: statusNames, Actions: actions}
+	query := list.Filter.Values()
+	list.First = query.Encode()
+	continuation := v.value("continuation")
+	list.IsFirst = continuation == ""
+	for _, size := range pageSizes {
+		resized := list.Filter
+		resized.Size = size
+		list.Sizes = append(list.Sizes, sizeLink{size, resized.Values().Encode(), size == list.Filter.Size})
+	}
+	q, err := list.Filter.query(continuation)
+	if err != nil {
+		return err
+	}
+	for began := time.Now(); ; {
+		page, err := v.hub.Client.List(v.Request().Context(), q)
+		if err != nil {
+			return management.BadToken(err)
+		}
+		list.LookedAt += len(page.Instances)
+		list.Unreadable += len(page.Unreadable)
+		for _, s := range page.Instances {
+			if list.Filter.matches(s) {
+				list.Instances = append(list.Instances, s)
+			}
+		}
+		q.Continuation = page.Continuation
+		if q.Continuation == "" || len(list.Instances) >= list.Filter.Size || len(list.Instances) > 0 && list.Filter.storeSelects() || time.Since(began) > lookTime {
+			break
+		}
+	}
+	if q.Continuation != "" {
+		query.Set("continuation", q.Continuation)
+		list.Next = query.Encode()
+	}
+	return v.page("instances", "Instances", list)
+}
+
+// storeSelects reports whether all that the filter has is the store's to look at.
+func (f listFilter) storeSelects() bool { return f.Tag == "" && f.Version == "" }
+
+// statusNames are those of the form.
+var statusNames = func() (names []string) {
+	for _, s := range append(append([]history.RuntimeStatus{}, liveStatuses...), endedStatuses...) {
+		names = append(names, s.String())
+	}
+	return names
+}()
+
+// statusClass returns the class of a tag that shows a status.
+func statusClass(s history.RuntimeStatus) string {
+	switch s {
+	case history.Completed:
+		return "good"
+	case history.Failed:
+		return "bad"
+	case history.Suspended, history.Terminated, history.Canceled:
+		return "warn"
+	case history.Running, history.ContinuedAsNew:
+		return "busy"
+	case history.Pending:
+	}
+	return ""
+}
+
+// instanceQuery returns the query that names an instance.
+func instanceQuery(id string) string { return url.Values{"id": {id}}.Encode() }
+
+// address returns the address of a page or a part, with a query that is encoded.
+func address(v view, path, query string) string { return v.Base + "/" + path + "?" + query }
+
+// instanceURL returns the address of an instance's page. The ID is a string, or an InstanceID.
+func instanceURL(v view, id any) string { return address(v, "instance", instanceQuery(fmt.Sprint(id))) }
+
+// A laterPart is a part that is loaded when it is opened.
+type laterPart struct{ ID, Title, URL string }
+
+func newLater(v view, id, title, path, query string) laterPart {
+	return laterPart{id, title, address(v, path, query)}
 }

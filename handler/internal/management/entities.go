@@ -49,7 +49,7 @@ func (m entityAPI) listEntities(name string) operation {
 			Continuation:      c.Request().Header.Get(HeaderContinuation),
 		})
 		if err != nil {
-			return badToken(err)
+			return BadToken(err)
 		}
 		statuses := make([]entityStatus, len(page.Entities))
 		for i, s := range page.Entities {

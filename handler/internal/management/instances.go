@@ -239,7 +239,7 @@ func (m instanceAPI) list(c echo.Context, q web.Query) error {
 		Continuation: c.Request().Header.Get(HeaderContinuation),
 	})
 	if err != nil {
-		return badToken(err)
+		return BadToken(err)
 	}
 	payloads := make([]StatusPayload, len(page.Instances))
 	for i, state := range page.Instances {
@@ -253,9 +253,9 @@ func (m instanceAPI) list(c echo.Context, q web.Query) error {
 	return web.WriteJSON(c, http.StatusOK, payloads)
 }
 
-// badToken returns err or, if it is about a continuation token that is not the hub's, the
+// BadToken returns err or, if it is about a continuation token that is not the hub's, the
 // answer to that.
-func badToken(err error) error {
+func BadToken(err error) error {
 	if !errors.Is(err, durable.ErrContinuation) {
 		return err
 	}
@@ -389,7 +389,7 @@ func (m instanceAPI) tracking(id durable.InstanceID) operation {
 		case errors.Is(err, durable.ErrNotSupported):
 			return web.AnswerWith(http.StatusNotImplemented, web.WithCause("This hub does not track its orchestrations: set storageProvider.trackingEnabled.", err))
 		case err != nil:
-			return badToken(err)
+			return BadToken(err)
 		case len(page.Records) == 0 && from == "" && page.Continuation == "":
 			return notFoundEmpty(c)
 		}

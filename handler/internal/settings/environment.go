@@ -26,6 +26,7 @@ type Environment struct {
 	Address       string `envconfig:"DURABLE_ADDRESS"`
 	Key           string `envconfig:"DURABLE_KEY"`
 	ReadKey       string `envconfig:"DURABLE_READ_KEY"`
+	TraceURL      string `envconfig:"DURABLE_TRACE_URL"`
 	LogLevel      string `envconfig:"DURABLE_LOG_LEVEL"`
 	LogFormat     string `envconfig:"DURABLE_LOG_FORMAT"`
 }

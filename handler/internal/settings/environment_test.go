@@ -15,7 +15,7 @@ func TestProcessEnvironment_ReadsUpperCaseVariables(t *testing.T) {
 	for name, value := range map[string]string{
 		"FUNCTIONS_CUSTOMHANDLER_PORT": "", "PORT": "9001", "Port": "9002", "FUNCTIONS_APP_ROOT_PATH": "/r", "WEBSITE_SITE_NAME": "s",
 		"WEBSITE_SLOT_NAME": "x", "WEBSITE_HOSTNAME": "h", "DURABLE_LOG_LEVEL": "debug",
-		"WEBSITE_SKU": "Dynamic", "WEBSITE_INSTANCE_ID": "i", "CONTAINER_NAME": "c", "DURABLE_ADDRESS": "0.0.0.0", "DURABLE_KEY": "k", "DURABLE_READ_KEY": "r",
+		"WEBSITE_SKU": "Dynamic", "WEBSITE_INSTANCE_ID": "i", "CONTAINER_NAME": "c", "DURABLE_ADDRESS": "0.0.0.0", "DURABLE_KEY": "k", "DURABLE_READ_KEY": "r", "DURABLE_TRACE_URL": "t",
 	} {
 		t.Setenv(name, value)
 	}
@@ -23,7 +23,7 @@ func TestProcessEnvironment_ReadsUpperCaseVariables(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := Environment{Port: "9001", AppRoot: "/r", SiteName: "s", SlotName: "x", Hostname: "h", LogLevel: "debug", SKU: "Dynamic", InstanceID: "i", ContainerName: "c", Address: "0.0.0.0", Key: "k", ReadKey: "r"}
+	want := Environment{Port: "9001", AppRoot: "/r", SiteName: "s", SlotName: "x", Hostname: "h", LogLevel: "debug", SKU: "Dynamic", InstanceID: "i", ContainerName: "c", Address: "0.0.0.0", Key: "k", ReadKey: "r", TraceURL: "t"}
 	if diff := cmp.Diff(got, want); diff != "" {
 		t.Errorf("got, want:\n%s", diff)
 	}

@@ -55,3 +55,12 @@
     if (question && !confirm(question)) event.preventDefault();
   });
 })();
+
+// A box with data-all checks all boxes of that name; a button with data-copy copies the text
+// of the element with that ID.
+document.addEventListener("click", (event) => {
+  const all = event.target.closest("[data-all]");
+  if (all) for (const box of document.getElementsByName(all.dataset.all)) box.checked = all.checked;
+  const copies = event.target.closest("[data-copy]");
+  if (copies) navigator.clipboard?.writeText(document.getElementById(copies.dataset.copy).textContent).then(() => { copies.textContent = "Copied"; });
+});

@@ -1,0 +1,252 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+func TestInstance_FormsDoWhatTheySay(t *testing.T) {
+	t.Parallel()
+	a := newHubApp(t, usual()...)
+	do := func(id, action string, fields ...string) (notice string) {
+		t.Helper()
+		form := url.Values{"id": {id}, "action": {action}}
+		for i := 0; i < len(fields); i += 2 {
+			form.Set(fields[i], fields[i+1])
+		}
+		w := a.post("instance/act", form)
+		if w.Code != http.StatusSeeOther {
+			t.Fatalf("%s: %d %s", action, w.Code, w.Body)
+		}
+		cookie, _, _ := strings.Cut(w.Header().Get("Set-Cookie"), ";")
+		notice, _ = url.QueryUnescape(cookie)
+		return notice
+	}
+	a.await(a.start("Waits", "i"), history.Running)
+	do("i", "suspend", "reason", "lunch")
+	a.await("i", history.Suspended)
+	if why := a.part("instance/why?id=i"); !strings.Contains(why, "suspended: lunch") || !strings.Contains(why, `event &#34;Approval&#34;`) {
+		t.Errorf("why: %s", why)
+	}
+	do("i", "resume")
+	a.await("i", history.Running)
+	if w := a.post("instance/raise", url.Values{"id": {"i"}, "event": {"Approval"}, "payload": {`yes`}}); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "A text needs quotes") {
+		t.Errorf("a payload that is no JSON: %d %s", w.Code, w.Body)
+	}
+	if w := a.post("instance/raise", url.Values{"id": {"i"}, "event": {""}}); w.Code != http.StatusBadRequest {
+		t.Errorf("an event without a name: %d %s", w.Code, w.Body)
+	}
+	if w := a.post("instance/raise", url.Values{"id": {"i"}, "event": {"approval"}, "payload": {` "yes" `}}); w.Code != http.StatusSeeOther {
+		t.Errorf("raise: %d %s", w.Code, w.Body)
+	}
+	if s := a.await("i", history.Completed); *s.Output != `"yes"` {
+		t.Errorf("the output is %s", *s.Output)
+	}
+	if w := a.post("instance/act", url.Values{"id": {"i"}, "action": {"terminate"}}); w.Code != http.StatusConflict || !strings.Contains(w.Body.String(), "The instance is Completed; to terminate it, it must be Pending") {
+		t.Errorf("terminate what has ended: %d %s", w.Code, w.Body)
+	}
+	id := regexp.MustCompile(`It runs as (\w+)\.`).FindStringSubmatch(do("i", "restart"))
+	if id == nil {
+		t.Fatal("the new ID is not told")
+	}
+	a.await(id[1], history.Running)
+	do(id[1], "terminate", "reason", "enough", "option", "1")
+	a.await(id[1], history.Terminated)
+	do("i", "restart", "option", "1")
+	a.await("i", history.Running)
+	do(id[1], "purge", "option", "1")
+	if w := a.send(http.MethodGet, "instance?id="+id[1], nil, nil); w.Code != http.StatusNotFound || !strings.Contains(w.Body.String(), "There is no instance") {
+		t.Errorf("purged: %d %s", w.Code, w.Body)
+	}
+	a.await(a.start("Broken", "b"), history.Failed)
+	do("b", "rewind", "reason", "again")
+	for s := a.await("b", history.Failed); ; s = a.await("b", history.Failed) {
+		events, err := a.client.History(t.Context(), "b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if text := fmt.Sprint(events); len(events) > 4 && s.Status == history.Failed && text != "" {
+			break
+		}
+	}
+	for _, path := range []string{"", "/why", "/timeline", "/status", "/children", "/history", "/payload"} {
+		if w := a.send(http.MethodGet, "instance"+path+"?id=nobody&field=input", nil, nil); w.Code != http.StatusNotFound {
+			t.Errorf("%s of nobody: %d %s", path, w.Code, w.Body)
+		}
+	}
+}
+
+// A family is an orchestration with a child, a timer, and an activity that is tried again.
+func family(fail *bool) []*durable.Function {
+	return []*durable.Function{
+		durable.Orchestrator("Parent", func(ctx *durable.Context, _ durable.Void) (string, error) {
+			ctx.Sleep(time.Millisecond)
+			policy := &durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Millisecond}
+			if _, err := durable.ActivityName[string, string]("Charge").Call(ctx, "<em>card</em>", policy).Await(); err != nil {
+				return "", err
+			}
+			return durable.OrchestratorName[durable.Void, string]("Waits").Call(ctx, durable.Void{}, durable.InstanceID("the child")).Await()
+		}),
+		durable.Orchestrator("Waits", waits),
+		durable.Activity("Charge", func(context.Context, string) (string, error) {
+			if *fail {
+				*fail = false
+				return "", errors.New("no <u>money</u>")
+			}
+			return "paid", nil
+		}),
+	}
+}
+
+func TestInstance_PartsTellWhatHappened(t *testing.T) {
+	t.Parallel()
+	fail := true
+	a := newHubApp(t, family(&fail)...)
+	a.start("Parent", "the parent", durable.Tags{"team": "blue"}, durable.Version("2.0"))
+	a.await("the child", history.Running)
+	query := "?id=the+parent"
+	timeline := html.UnescapeString(a.part("instance/timeline" + query))
+	for _, want := range []string{
+		`<span class="kind timer">timer</span>`, `<span class="kind activity">activity</span> Charge`, `done, attempt 2`,
+		`<span class="kind child">child</span> Waits <a href="` + base + `/instance?id=the+child">the child</a>`, `<rect class="pause"`, `<rect class="failed"`, `<rect class="open"`,
+	} {
+		if !strings.Contains(timeline, want) {
+			t.Errorf("the timeline lacks %s:\n%s", want, timeline)
+		}
+	}
+	child := html.UnescapeString(a.part("instance/timeline?id=the+child"))
+	for _, want := range []string{`Child of <a href="` + base + `/instance?id=the+parent">the parent</a>`, `<span class="kind event">event</span> Approval`, "open"} {
+		if !strings.Contains(child, want) {
+			t.Errorf("the child's timeline lacks %s:\n%s", want, child)
+		}
+	}
+	tree := a.part("instance/children" + query)
+	if !strings.Contains(tree, ">the child</a>") || !strings.Contains(tree, ">Running<") {
+		t.Errorf("the children are %s", tree)
+	}
+	if leaf := a.part("instance/children?id=the+child"); !strings.Contains(leaf, "no children") {
+		t.Errorf("the child's children are %s", leaf)
+	}
+	status := a.part("instance/status" + query)
+	for _, want := range []string{">Running<", "Parent, version 2.0", "team=blue"} {
+		if !strings.Contains(status, want) {
+			t.Errorf("the status lacks %s: %s", want, status)
+		}
+	}
+	events := a.part("instance/history" + query)
+	failed := follow(events, `hx-get="([^"]+field=FailureDetails[^"]*)"`)
+	if text := html.UnescapeString(a.part(failed)); !strings.Contains(text, "no <u>money</u>") {
+		t.Errorf("the failure is %s", text)
+	}
+	input := follow(events, `<td>TaskScheduled</td>(?s:.*?)hx-get="([^"]+field=Input[^"]*)"`)
+	if input != "" { // the hub keeps inputs
+		if text := a.part(input); !strings.Contains(text, "card") {
+			t.Errorf("the input is %s", text)
+		}
+	}
+	if w := a.send(http.MethodGet, strings.Replace(failed, "execution=", "execution=x", 1), nil, nil); w.Code != http.StatusNotFound {
+		t.Errorf("an event of another execution: %d %s", w.Code, w.Body)
+	}
+	for _, bad := range []string{"event=x", "event=-1", "event=99", "field=nonsense"} {
+		if w := a.send(http.MethodGet, "instance/payload"+query+"&"+bad, nil, nil); w.Code != http.StatusNotFound && w.Code != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", bad, w.Code, w.Body)
+		}
+	}
+	page := a.get("instance" + query)
+	for _, want := range []string{"curl", "/api/durabletask/instances/the%20parent/raiseEvent/NAME", "$DURABLE_KEY", "Possible while it is Failed."} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %s", want)
+		}
+	}
+	if strings.Contains(page, theKey) {
+		t.Error("the page has the key")
+	}
+}
+
+func TestTraceURL_NamesTheTraceOfTheStart(t *testing.T) {
+	t.Parallel()
+	start := &history.ExecutionStarted{ParentTraceContext: &history.TraceContext{TraceParent: "00-0af7-b7ad-01"}}
+	for template, want := range map[string]string{"": "", "https://t/{traceId}/{spanId}": "https://t/0af7/b7ad"} {
+		if got := traceURL(template, start); got != want {
+			t.Errorf("%q becomes %q, want %q", template, got, want)
+		}
+	}
+	hostile := &history.ExecutionStarted{ParentTraceContext: &history.TraceContext{TraceParent: "00-a/../b?c#d-x"}}
+	if got := traceURL("https://t/{traceId}", hostile); got != "https://t/a%2F..%2Fb%3Fc%23d" {
+		t.Errorf("a trace ID becomes %s", got)
+	}
+	for _, none := range []*history.ExecutionStarted{{}, {ParentTraceContext: &history.TraceContext{TraceParent: "nonsense"}}} {
+		if got := traceURL("https://t/{traceId}", none); got != "" {
+			t.Errorf("without a trace it is %s", got)
+		}
+	}
+}
+
+// Whatever is in names and payloads is text in each page and part.
+func TestInstance_NoTextBecomesMarkup(t *testing.T) {
+	t.Parallel()
+	const evil = `"'><script>alert(1)</script><img src=x onerror=alert(1)>{{.}}&amp;${x}` + "`"
+	id := "id " + strings.ReplaceAll(evil, "/", "")
+	a := newHubApp(
+		t,
+		durable.Orchestrator(evil, func(ctx *durable.Context, _ durable.Void) (string, error) {
+			ctx.SetCustomStatus(evil)
+			_, _ = durable.ActivityName[string, string](evil).Call(ctx, evil).Await()
+			_, err := durable.OrchestratorName[durable.Void, string]("Waits").Call(ctx, durable.Void{}, durable.InstanceID("child "+id)).Await()
+			return evil, err
+		}),
+		durable.Activity(evil, func(context.Context, string) (string, error) { return "", errors.New(evil) }),
+		durable.Orchestrator("Waits", func(ctx *durable.Context, _ durable.Void) (string, error) {
+			return durable.Event[string](evil).Wait(ctx).Await()
+		}),
+	)
+	a.start(evil, id, durable.Tags{evil: evil}, durable.Version(evil))
+	a.await("child "+id, history.Running)
+	looks := func(path, got string) {
+		t.Helper()
+		for _, bad := range []string{"<script>alert", "<img src=x", `"'>`, "onerror=alert(1)>"} {
+			if strings.Contains(got, bad) {
+				t.Errorf("%s has %s:\n%s", path, bad, got)
+			}
+		}
+		if !strings.Contains(got, "alert(1)") {
+			t.Errorf("%s does not show it:\n%s", path, got)
+		}
+	}
+	query := instanceQuery(id)
+	for _, path := range []string{"instances", "instances?name=" + url.QueryEscape(evil), "instance?" + query} {
+		looks(path, a.get(path))
+	}
+	for _, part := range []string{"status", "why", "timeline", "children", "history"} {
+		looks(part, a.part("instance/"+part+"?"+query))
+	}
+	looks("why of the child", a.part("instance/why?"+instanceQuery("child "+id)))
+	events := a.part("instance/history?" + query)
+	looks("a payload", a.part(follow(events, `hx-get="([^"]+field=FailureDetails[^"]*)"`)))
+	looks("the preview", a.post("instances/preview", url.Values{"id": {id}, "action": {"terminate"}, "name": {evil}}).Body.String())
+	w := a.send(http.MethodGet, "instance/payload?field=customStatus&download=1&"+query, nil, nil)
+	if w.Header().Get("Content-Type") != "text/plain; charset=utf-8" || w.Header().Get("X-Content-Type-Options") != "nosniff" || !strings.HasPrefix(w.Header().Get("Content-Disposition"), "attachment") {
+		t.Errorf("a download has the header %v", w.Header())
+	}
+	// Links lead to it all the same.
+	if page := a.get(follow(a.get("instances?name="+url.QueryEscape(evil)), `<td class="id"><a href="([^"]+)"`)); !strings.Contains(page, html.EscapeString("child")) && !strings.Contains(page, "<h1>") {
+		t.Error("the link does not lead to the page")
+	}
+	if w := a.post("instance/act", url.Values{"id": {id}, "action": {"terminate"}, "reason": {evil}}); w.Code != http.StatusSeeOther {
+		t.Errorf("terminate: %d %s", w.Code, w.Body)
+	}
+	a.await(id, history.Terminated)
+	looks("why it ended", a.part("instance/why?"+query))
+	looks("output", a.part("instance/payload?field=output&"+query))
+}

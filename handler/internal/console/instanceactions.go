@@ -1,0 +1,184 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
+)
+
+// An action is what can be done to instances.
+type action struct {
+	Name      string
+	Past      string // what was done
+	Says      string // what it does to an instance
+	Option    string // what its check box says, "" if it has none
+	HasReason bool
+	IsDanger  bool
+	// Statuses are those in which it can be done.
+	Statuses []history.RuntimeStatus
+
+	// run does it, and returns what there is to say of it besides.
+	run func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (note string, err error)
+}
+
+// doing says how an action is done.
+type doing struct {
+	Reason string
+	Option bool
+}
+
+// Statuses of instances that go on, and of those that have ended.
+var (
+	liveStatuses  = []history.RuntimeStatus{history.Pending, history.Running, history.ContinuedAsNew, history.Suspended}
+	endedStatuses = []history.RuntimeStatus{history.Completed, history.Failed, history.Terminated, history.Canceled}
+)
+
+var actions = []action{
+	{
+		Name: "suspend", Past: "suspended", Says: "Nothing of it runs until it is resumed.", HasReason: true,
+		Statuses: []history.RuntimeStatus{history.Pending, history.Running, history.ContinuedAsNew},
+		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
+			return "", c.Suspend(ctx, id, how.Reason)
+		},
+	},
+	{
+		Name: "resume", Past: "resumed", Says: "It goes on after a suspension.", HasReason: true,
+		Statuses: []history.RuntimeStatus{history.Suspended},
+		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
+			return "", c.Resume(ctx, id, how.Reason)
+		},
+	},
+	{
+		Name: "terminate", Past: "terminated", Says: "It ends at once, with the reason as its output. Activities that run are not stopped.", HasReason: true, IsDanger: true,
+		Option: "its children too", Statuses: liveStatuses,
+		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
+			var opts []durable.TerminateOption
+			if how.Option {
+				opts = append(opts, durable.Recursive)
+			}
+			return "", c.Terminate(ctx, id, how.Reason, opts...)
+		},
+	},
+	{
+		Name: "rewind", Past: "rewound", Says: "Its failure is taken back: what failed is done again, what succeeded is not.", HasReason: true,
+		Statuses: []history.RuntimeStatus{history.Failed},
+		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
+			return "", c.Rewind(ctx, id, how.Reason)
+		},
+	},
+	{
+		Name: "restart", Past: "restarted", Says: "The same orchestrator starts with the same input, under a new ID.",
+		Option: "under the same ID, in place of what is stored of it", Statuses: endedStatuses,
+		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
+			var opts []durable.StartOption
+			if how.Option {
+				opts = append(opts, id)
+			}
+			restarted, err := c.Restart(ctx, id, opts...)
+			return fmt.Sprintf("It runs as %s.", restarted), err
+		},
+	},
+	{
+		Name: "purge", Past: "purged", Says: "Its state, its history and its payloads are deleted for good.", IsDanger: true,
+		Option: "its children too", Statuses: endedStatuses,
+		run: func(ctx context.Context, c *durable.Client, id durable.InstanceID, how doing) (string, error) {
+			var opts []durable.PurgeOption
+			if how.Option {
+				opts = append(opts, durable.Recursive)
+			}
+			_, err := c.Purge(ctx, id, opts...)
+			return "", err
+		},
+	},
+}
+
+// actionNamed returns the action with a name.
+func actionNamed(name string) (*action, error) {
+	i := slices.IndexFunc(actions, func(a action) bool { return a.Name == name })
+	if i < 0 {
+		return nil, web.BadRequest("There is no action %q.", name)
+	}
+	return &actions[i], nil
+}
+
+// act answers POST instance/act: it does what a form of the instance's page says.
+func act(v *visit) error {
+	a, err := actionNamed(v.value("action"))
+	if err != nil {
+		return err
+	}
+	id := durable.InstanceID(v.value("id"))
+	note, err := a.run(v.Request().Context(), v.hub.Client, id, doing{v.value("reason"), v.value("option") != ""})
+	if state, ok := errors.AsType[*durable.InstanceStateError](err); ok {
+		return web.AnswerWith(http.StatusConflict, web.ErrorBody{Message: fmt.Sprintf(
+			"The instance is %s; to %s it, it must be %s.", state.Status, a.Name, a.StatusList(),
+		)})
+	}
+	if err != nil {
+		return err
+	}
+	to, notice := instancePath(id), "The instance is "+a.Past+"."
+	switch {
+	case a.Name == "purge":
+		to, notice = "instances", "Instance "+string(id)+" is purged."
+	case note != "":
+		notice += " " + note
+	case a.HasReason:
+		notice = "The instance is to be " + a.Past + ": the worker that has it does so."
+	}
+	return v.done(to, notice)
+}
+
+// raise answers POST instance/raise: it sends an event.
+func raise(v *visit) error {
+	id, name := durable.InstanceID(v.value("id")), v.value("event")
+	if name == "" || len(name) > web.MaxName {
+		return web.BadRequest("The name of an event has %d bytes; want 1 to %d.", len(name), web.MaxName)
+	}
+	payload, err := web.ParseJSON([]byte(v.value("payload")), func(err error) error {
+		return web.BadRequest("The payload is no JSON: %v. A text needs quotes.", err)
+	})
+	if err != nil {
+		return err
+	}
+	if payload == nil {
+		payload = []byte("null")
+	}
+	if err := v.hub.Client.RaiseEvent(v.Request().Context(), id, name, payload); err != nil {
+		return err
+	}
+	return v.done(instancePath(id), "The event was sent.")
+}
+
+// instancePath returns the path of an instance's page below the console.
+func instancePath(id durable.InstanceID) string {
+	return "instance?" + instanceQuery(string(id))
+}
+
+// Title is the name at the beginning of a sentence.
+func (a action) Title() string { return strings.ToUpper(a.Name[:1]) + a.Name[1:] }
+
+// StatusList are the statuses in which it can be done, in words.
+func (a action) StatusList() string { return statusList(a.Statuses) }
+
+// statusList returns statuses in words.
+func statusList(all []history.RuntimeStatus) string {
+	text := ""
+	for i, s := range all {
+		switch {
+		case i > 0 && i == len(all)-1:
+			text += " or "
+		case i > 0:
+			text += ", "
+		}
+		text += s.String()
+	}
+	return text
+}

@@ -1,0 +1,425 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"html"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
+	"github.com/google/go-cmp/cmp"
+	"github.com/labstack/echo/v4"
+)
+
+// A hubApp is a console of an embedded hub that a worker works on.
+type hubApp struct {
+	testing.TB
+	echo   *echo.Echo
+	client *durable.Client
+	hub    *embedded.Hub
+	cookie string
+	token  string
+}
+
+const (
+	base     = "/api/durabletask/console"
+	theKey   = "a key that nobody guesses"
+	theOther = "another one, for those who only read"
+)
+
+func newHubApp(t testing.TB, functions ...*durable.Function) *hubApp {
+	t.Helper()
+	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	hub, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{Relaxed: true, Logger: logger})
+	if err != nil {
+		t.Fatal(err)
+	}
+	registry := durable.NewRegistry(functions...)
+	front := web.New(web.Config{Address: "127.0.0.1:80", RoutePrefix: "api", MaxBody: 8 << 20, MaxBodies: 64 << 20})
+	store := taskhub.Client{Hub: hub, Log: logger, Unreadable: new(taskhub.UnreadableLog)}
+	a := &hubApp{TB: t, echo: echo.New(), client: durable.NewClient(store, registry), hub: hub}
+	worker := durable.NewWorker(hub, registry, durable.Config{Logger: logger})
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error)
+	go func() { done <- worker.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if err := hub.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	state := taskhub.NewReadiness()
+	state.Ready()
+	draining := make(chan struct{})
+	api := management.New(management.Config{TaskHub: "MyHub", Access: management.Access{Key: theKey, ReadKey: theOther}}, front, state, draining, logger)
+	c := New(Config{TaskHub: "MyHub", API: api, TraceURL: "https://traces.example/{traceId}/{spanId}"}, front, state, draining, logger)
+	opened := management.Hub{Client: a.client, Registry: registry, Hub: store, Worker: worker}
+	api.Open(opened)
+	c.Open(opened)
+	c.AddTo(a.echo)
+	a.signIn(theKey)
+	return a
+}
+
+// signIn signs in with a key.
+func (a *hubApp) signIn(key string) {
+	a.Helper()
+	w := a.send(http.MethodPost, "login", url.Values{"code": {key}}, nil)
+	a.cookie, _, _ = strings.Cut(w.Header().Get("Set-Cookie"), ";")
+	page := a.get("instances")
+	a.token = attribute(page, `name="csrf" value="([^"]+)"`)
+	if a.token == "" {
+		a.Fatalf("no token in %s", page)
+	}
+}
+
+// attribute returns what the parentheses of an expression match, decoded.
+func attribute(page, expression string) string {
+	if m := regexp.MustCompile(expression).FindStringSubmatch(page); m != nil {
+		return html.UnescapeString(m[1])
+	}
+	return ""
+}
+
+func (a *hubApp) send(method, path string, form url.Values, header http.Header) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, "http://127.0.0.1"+base+"/"+path, strings.NewReader(form.Encode()))
+	for name := range header {
+		r.Header.Set(name, header.Get(name))
+	}
+	if form != nil {
+		r.Header.Set("Content-Type", echo.MIMEApplicationForm)
+		r.Header.Set("Origin", "http://127.0.0.1")
+	}
+	if a.cookie != "" {
+		r.Header.Set("Cookie", a.cookie)
+	}
+	w := httptest.NewRecorder()
+	a.echo.ServeHTTP(w, r)
+	return w
+}
+
+// get returns a page or a part that there must be.
+func (a *hubApp) get(path string) string {
+	a.Helper()
+	w := a.send(http.MethodGet, path, nil, nil)
+	if w.Code != http.StatusOK {
+		a.Fatalf("GET %s: %d %s", path, w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+// part is get as htmx asks.
+func (a *hubApp) part(path string) string {
+	a.Helper()
+	w := a.send(http.MethodGet, path, nil, http.Header{"Hx-Request": {"true"}})
+	if w.Code != http.StatusOK {
+		a.Fatalf("GET %s: %d %s", path, w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+// post sends a form with the session's token.
+func (a *hubApp) post(path string, form url.Values, header ...string) *httptest.ResponseRecorder {
+	form.Set("csrf", a.token)
+	h := http.Header{}
+	for i := 0; i < len(header); i += 2 {
+		h.Set(header[i], header[i+1])
+	}
+	return a.send(http.MethodPost, path, form, h)
+}
+
+// start starts an instance.
+func (a *hubApp) start(name, id string, opts ...durable.StartOption) string {
+	a.Helper()
+	if _, err := a.client.StartByName(a.Context(), name, nil, append(opts, durable.InstanceID(id))...); err != nil {
+		a.Fatal(err)
+	}
+	return id
+}
+
+// await waits until an instance has a status.
+func (a *hubApp) await(id string, want history.RuntimeStatus) *durable.InstanceState {
+	a.Helper()
+	for {
+		s, err := a.client.Status(a.Context(), durable.InstanceID(id), durable.Fetch{Input: true, Output: true})
+		if err == nil && s.Status == want {
+			return s
+		}
+		if err == nil && s.Status.IsTerminal() {
+			a.Fatalf("instance %s is %s, want %s", id, s.Status, want)
+		}
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-a.Context().Done():
+			a.Fatal("the test ends")
+		}
+	}
+}
+
+// waits waits for an event, and says so.
+func waits(ctx *durable.Context, _ durable.Void) (string, error) {
+	ctx.SetCustomStatus("<i>waiting</i>")
+	return durable.Event[string]("Approval").Wait(ctx).Await()
+}
+
+// quick ends at once.
+func quick(*durable.Context, durable.Void) (string, error) { return "done", nil }
+
+// broken fails.
+func broken(*durable.Context, durable.Void) (string, error) { return "", errors.New("it <b>broke</b>") }
+
+func usual() []*durable.Function {
+	return []*durable.Function{
+		durable.Orchestrator("Waits", waits), durable.Orchestrator("Quick", quick), durable.Orchestrator("Broken", broken),
+	}
+}
+
+var idLinks = regexp.MustCompile(`<td class="id"><a href="[^"]*">([^<]*)</a>`)
+
+// listed returns the IDs of a page of the list.
+func listed(page string) (ids []string) {
+	for _, m := range idLinks.FindAllStringSubmatch(page, -1) {
+		ids = append(ids, html.UnescapeString(m[1]))
+	}
+	return ids
+}
+
+// follow returns the path of the link or form that an expression finds in a page, "" if
+// there is none.
+func follow(page, expression string) string {
+	return strings.TrimPrefix(attribute(page, expression), base+"/")
+}
+
+const nextPage = `rel="next" href="([^"]+)"`
+
+func TestInstances_PagesSkipNothing(t *testing.T) {
+	t.Parallel()
+	a := newHubApp(t, usual()...)
+	want := map[string]int{}
+	for i := range 120 {
+		want[a.start("Waits", fmt.Sprintf("i-%03d", i))] = 1
+	}
+	for _, size := range []int{25, 50, 100, 500} {
+		seen := map[string]int{}
+		for path := fmt.Sprintf("instances?size=%d", size); path != ""; {
+			page := a.get(path)
+			ids := listed(page)
+			if len(ids) > size {
+				t.Errorf("a page of %d has %d instances", size, len(ids))
+			}
+			for _, id := range ids {
+				seen[id]++
+			}
+			path = follow(page, nextPage)
+		}
+		if d := cmp.Diff(want, seen); d != "" {
+			t.Errorf("pages of %d: %s", size, d)
+		}
+	}
+}
+
+func TestInstances_AreFiltered(t *testing.T) {
+	t.Parallel()
+	a := newHubApp(t, usual()...)
+	a.start("Waits", "a-1", durable.Tags{"team": "blue"}, durable.Version("1.0"))
+	a.start("Waits", "a-2", durable.Tags{"team": "red"})
+	a.start("Quick", "b-1")
+	a.start("Broken", "b-2", durable.Tags{"team": "blue"})
+	a.await("b-1", history.Completed)
+	a.await("b-2", history.Failed)
+	a.await("a-1", history.Running)
+	a.await("a-2", history.Running)
+	for query, want := range map[string]string{
+		"": "a-1 a-2 b-1 b-2", "status=Running": "a-1 a-2", "status=Failed&status=Completed": "b-1 b-2", "status=Nonsense": "a-1 a-2 b-1 b-2",
+		"name=Broken": "b-2", "prefix=a-": "a-1 a-2", "tag=team%3Dblue": "a-1 b-2", "tag=team": "a-1 a-2 b-2", "version=1.0": "a-1",
+		"createdFrom=2999-01-01T00:00": "", "createdTo=2999-01-01T00:00": "a-1 a-2 b-1 b-2", "createdTo=2001-01-01": "", "name=Waits&tag=team%3Dred": "a-2",
+	} {
+		page := a.get("instances?" + query)
+		ids := listed(page)
+		slices.Sort(ids)
+		if got := strings.Join(ids, " "); got != want {
+			t.Errorf("%s: %q, want %q", query, got, want)
+		}
+		filter, _ := url.ParseQuery(query)
+		if again := filterOf(filterOf(filter).Values()); !cmp.Equal(again, filterOf(filter)) {
+			t.Errorf("%s: the form would ask for %+v", query, again)
+		}
+	}
+	if w := a.send(http.MethodGet, "instances?createdFrom=yesterday", nil, nil); w.Code != http.StatusBadRequest || !strings.Contains(w.Body.String(), "yesterday") {
+		t.Errorf("a time that is none: %d %s", w.Code, w.Body)
+	}
+	if w := a.send(http.MethodGet, "instances?continuation=nonsense", nil, nil); w.Code != http.StatusBadRequest {
+		t.Errorf("a continuation that is none: %d %s", w.Code, w.Body)
+	}
+}
+
+// bulk does an action as the pages do: preview, confirm, and steps until it has ended. It
+// returns the last part, and how many steps there were.
+func (a *hubApp) bulk(form url.Values, confirm url.Values) (last string, steps int) {
+	a.Helper()
+	w := a.post("instances/preview", form)
+	if w.Code != http.StatusOK {
+		a.Fatalf("preview: %d %s", w.Code, w.Body)
+	}
+	confirm.Set("state", attribute(w.Body.String(), `name="state" value="([^"]*)"`))
+	confirm.Set("confirmed", "1")
+	page := a.post("instances/run", confirm).Body.String()
+	for strings.Contains(page, "hx-post") {
+		w := a.post("instances/run", url.Values{"state": {attribute(page, `name="state" value="([^"]*)"`)}}, "Hx-Request", "true")
+		page = w.Body.String()
+		if steps++; w.Code != http.StatusOK || steps > 50 {
+			a.Fatalf("step %d: %d %s", steps, w.Code, page)
+		}
+	}
+	return page, steps
+}
+
+func TestInstances_BulkActionsReachAllThatMatchAndNoOthers(t *testing.T) {
+	t.Parallel()
+	a := newHubApp(t, usual()...)
+	for i := range 230 {
+		a.start("Waits", fmt.Sprintf("w-%03d", i), durable.Tags{"n": strconv.Itoa(i % 2)})
+	}
+	a.start("Quick", "q-1")
+	a.await("q-1", history.Completed)
+	for i := range 230 {
+		a.await(fmt.Sprintf("w-%03d", i), history.Running)
+	}
+	all := func(action, filter string) url.Values {
+		form, _ := url.ParseQuery(filter)
+		form.Set("action", action)
+		form.Set("scope", "filter")
+		return form
+	}
+	count := func(status string) int {
+		return len(listed(a.get("instances?size=500&status=" + status)))
+	}
+	last, steps := a.bulk(all("suspend", "tag=n%3D1&name=Waits"), url.Values{"reason": {"for now"}})
+	if !strings.Contains(last, "115 suspended.") || steps != 3 {
+		t.Errorf("suspend, after %d steps: %s", steps, last)
+	}
+	for i := 1; i < 230; i += 2 {
+		a.await(fmt.Sprintf("w-%03d", i), history.Suspended)
+	}
+	if n := count("Running"); n != 115 {
+		t.Errorf("%d instances still run, want 115", n)
+	}
+	selected := url.Values{"action": {"resume"}, "scope": {"selected"}, "id": {"w-001", "w-002", "w-003", "gone"}}
+	if last, _ := a.bulk(selected, url.Values{}); !strings.Contains(last, "2 resumed, 2 skipped") {
+		t.Errorf("resume: %s", last)
+	}
+	a.await("w-001", history.Running)
+	a.await("w-003", history.Running)
+	if last, _ := a.bulk(all("terminate", "prefix=w-"), url.Values{"reason": {"enough"}}); !strings.Contains(last, "230 terminated.") {
+		t.Errorf("terminate: %s", last)
+	}
+	for i := range 230 {
+		if s := a.await(fmt.Sprintf("w-%03d", i), history.Terminated); *s.Output != `"enough"` && *s.Output != "enough" {
+			t.Fatalf("the output is %s", *s.Output)
+		}
+	}
+	// What a restart makes matches the filter, too, and is left alone.
+	if last, _ := a.bulk(all("restart", ""), url.Values{}); !strings.Contains(last, "231 restarted.") {
+		t.Errorf("restart: %s", last)
+	}
+	if last, _ := a.bulk(all("purge", "status=Terminated"), url.Values{}); !strings.Contains(last, "230 purged.") {
+		t.Errorf("purge: %s", last)
+	}
+	if n := count("Terminated"); n != 0 {
+		t.Errorf("%d terminated instances are left", n)
+	}
+	if n := count("Completed"); n != 2 {
+		t.Errorf("%d completed instances, want the one there was and its copy", n)
+	}
+}
+
+func TestInstances_BulkActionsAskAndStop(t *testing.T) {
+	t.Parallel()
+	a := newHubApp(t, usual()...)
+	for i := range 130 {
+		a.await(a.start("Waits", fmt.Sprintf("w-%03d", i)), history.Running)
+	}
+	form := url.Values{"action": {"terminate"}, "scope": {"filter"}}
+	preview := a.post("instances/preview", form).Body.String()
+	if !strings.Contains(preview, "<b>130</b> instances are to be terminated") || len(regexp.MustCompile("<li><a ").FindAllString(preview, -1)) != previewIDs {
+		t.Errorf("the preview is %s", preview)
+	}
+	if n := len(listed(a.get("instances?size=500&status=Running"))); n != 130 {
+		t.Errorf("%d instances run after the preview, want all", n)
+	}
+	state := attribute(preview, `name="state" value="([^"]*)"`)
+	page := a.post("instances/run", url.Values{"state": {state}, "confirmed": {"1"}, "reason": {"r"}}).Body.String()
+	part := a.post("instances/run", url.Values{"state": {attribute(page, `name="state" value="([^"]*)"`)}}, "Hx-Request", "true").Body.String()
+	if !strings.Contains(part, "100 terminated") || !strings.Contains(part, `value="100"`) {
+		t.Errorf("after a step: %s", part)
+	}
+	stopped := a.post("instances/run", url.Values{"state": {attribute(part, `name="state" value="([^"]*)"`)}, "stop": {"1"}}).Body.String()
+	if !strings.Contains(stopped, "Stopped.") || strings.Contains(stopped, "hx-post") {
+		t.Errorf("stopped: %s", stopped)
+	}
+	for i := range 100 {
+		a.await(fmt.Sprintf("w-%03d", i), history.Terminated)
+	}
+	if n := len(listed(a.get("instances?size=500&status=Running"))); n != 30 {
+		t.Errorf("%d instances run after the stop, want 30", n)
+	}
+	for name, form := range map[string]url.Values{
+		"nothing selected": {"action": {"purge"}}, "no such action": {"action": {"explode"}, "scope": {"filter"}},
+	} {
+		if w := a.post("instances/preview", form); w.Code != http.StatusBadRequest {
+			t.Errorf("%s: %d %s", name, w.Code, w.Body)
+		}
+	}
+	if w := a.post("instances/run", url.Values{"state": {"nonsense"}}); w.Code != http.StatusBadRequest {
+		t.Errorf("nonsense: %d %s", w.Code, w.Body)
+	}
+	if body := a.post("instances/preview", url.Values{"action": {"rewind"}, "scope": {"filter"}}).Body.String(); !strings.Contains(body, "There is no instance to rewind") {
+		t.Errorf("none to rewind: %s", body)
+	}
+}
+
+func TestInstances_ShowNoFormsToThoseWhoOnlyRead(t *testing.T) {
+	t.Parallel()
+	a := newHubApp(t, usual()...)
+	a.await(a.start("Waits", "i"), history.Running)
+	cookie, token := a.cookie, a.token
+	r := a.send(http.MethodPost, "login", url.Values{"code": {theOther}}, nil)
+	a.cookie, _, _ = strings.Cut(r.Header().Get("Set-Cookie"), ";")
+	for _, path := range []string{"instances", "instance?id=i"} {
+		if page := a.get(path); strings.Contains(page, base+"/instance/act") || strings.Contains(page, base+"/instances/preview\"") && strings.Contains(page, "name=\"action\"") ||
+			strings.Contains(page, base+"/instance/raise") || !strings.Contains(page, ">i<") {
+			t.Errorf("%s: %s", path, page)
+		}
+	}
+	for _, path := range []string{"instances/preview", "instances/run", "instance/act", "instance/raise"} {
+		for _, token := range []string{token, "", attribute(a.get("instances"), `name="csrf" value="([^"]+)"`)} {
+			a.token = token
+			if w := a.post(path, url.Values{"id": {"i"}, "action": {"terminate"}, "event": {"Approval"}, "scope": {"filter"}}); w.Code != http.StatusForbidden {
+				t.Errorf("%s: %d %s", path, w.Code, w.Body)
+			}
+		}
+	}
+	a.cookie, a.token = cookie, token
+	if s := a.await("i", history.Running); s.Status != history.Running {
+		t.Errorf("the instance is %s", s.Status)
+	}
+}

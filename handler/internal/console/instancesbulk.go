@@ -1,0 +1,227 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
+	"golang.org/x/sync/errgroup"
+)
+
+// A bulk is an action on many instances. All that is known of it is in the page, which
+// asks for one step after the other: whoever leaves the page stops it, nothing is left in
+// the process, and any process of the app can do the next step.
+type bulk struct {
+	Action string
+	How    doing
+
+	IDs    []string   // those that are left of a selection, nil if a filter selects
+	Filter listFilter // counts without IDs
+	// Until is when the instances must have been created, at the latest: those that a
+	// restart makes are not to be restarted. Zero: at any time.
+	Until        time.Time
+	Continuation string
+
+	Total   int  // as the preview counted
+	IsCut   bool // the preview has not counted them all
+	Done    int
+	Skipped int // they were in no status for it, or gone
+	Failed  int
+	Errors  []string // the first of them
+	Ended   bool
+}
+
+// Bounds of bulk actions.
+const (
+	bulkStep      = 100 // instances of a step
+	bulkAtOnce    = 10
+	maxBulkErrors = 5
+	countTime     = 2 * time.Second // of a preview
+	countPage     = 500
+	previewIDs    = 10
+)
+
+// Seen is how many instances it has come to.
+func (b *bulk) Seen() int { return b.Done + b.Skipped + b.Failed }
+
+// State is what the page sends with the next step.
+func (b *bulk) State() (string, error) {
+	text, err := json.Marshal(b)
+	return string(text), err
+}
+
+// query returns the question for the next instances; ok is false if none can match.
+func (b *bulk) query(a *action, size int) (q durable.Query, ok bool, err error) {
+	if q, err = b.Filter.query(b.Continuation); err != nil {
+		return q, false, err
+	}
+	q.PageSize = size
+	asked := q.Statuses
+	q.Statuses = slices.DeleteFunc(slices.Clone(a.Statuses), func(s history.RuntimeStatus) bool {
+		return len(asked) > 0 && !slices.Contains(asked, s)
+	})
+	if !b.Until.IsZero() && (q.CreatedTo.IsZero() || q.CreatedTo.After(b.Until)) {
+		q.CreatedTo = b.Until
+	}
+	return q, len(q.Statuses) > 0, nil
+}
+
+// count counts the instances that the filter selects, for a bounded time, and returns the
+// IDs of the first of them.
+func (b *bulk) count(ctx context.Context, c *durable.Client, a *action) (first []string, err error) {
+	if b.IDs != nil {
+		b.Total = len(b.IDs)
+		return b.IDs[:min(len(b.IDs), previewIDs)], nil
+	}
+	q, ok, err := b.query(a, countPage)
+	for began := time.Now(); ok && err == nil; {
+		var page *durable.Page
+		if page, err = c.List(ctx, q); err != nil {
+			break
+		}
+		for _, s := range page.Instances {
+			if !b.Filter.matches(s) {
+				continue
+			}
+			if b.Total++; len(first) < previewIDs {
+				first = append(first, s.Instance.InstanceID)
+			}
+		}
+		q.Continuation = page.Continuation
+		b.IsCut = q.Continuation != "" && time.Since(began) > countTime
+		ok = q.Continuation != "" && !b.IsCut
+	}
+	return first, err
+}
+
+// step does the action to the next instances.
+func (b *bulk) step(ctx context.Context, c *durable.Client, a *action) error {
+	ids, err := b.next(ctx, c, a)
+	if err != nil {
+		return err
+	}
+	var mu sync.Mutex // protects b
+	var group errgroup.Group
+	group.SetLimit(bulkAtOnce)
+	for _, id := range ids {
+		group.Go(func() error {
+			_, err := a.run(ctx, c, durable.InstanceID(id), b.How)
+			mu.Lock()
+			defer mu.Unlock()
+			b.tally(id, err)
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// next returns the IDs of the next step, and takes them off what is left.
+func (b *bulk) next(ctx context.Context, c *durable.Client, a *action) (ids []string, err error) {
+	if b.IDs != nil {
+		n := min(len(b.IDs), bulkStep)
+		ids, b.IDs = b.IDs[:n], b.IDs[n:]
+		b.Ended = len(b.IDs) == 0
+		return ids, nil
+	}
+	q, ok, err := b.query(a, bulkStep)
+	if err != nil || !ok {
+		b.Ended = true
+		return nil, err
+	}
+	page, err := c.List(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	for _, s := range page.Instances {
+		if b.Filter.matches(s) {
+			ids = append(ids, s.Instance.InstanceID)
+		}
+	}
+	b.Continuation = page.Continuation
+	b.Ended = page.Continuation == ""
+	return ids, nil
+}
+
+// tally counts what became of an instance.
+func (b *bulk) tally(id string, err error) {
+	_, inOther := errors.AsType[*durable.InstanceStateError](err)
+	switch {
+	case err == nil:
+		b.Done++
+	case inOther, errors.Is(err, durable.ErrInstanceNotFound):
+		b.Skipped++
+	default:
+		if b.Failed++; len(b.Errors) < maxBulkErrors {
+			b.Errors = append(b.Errors, id+": "+secrets.Line(err))
+		}
+	}
+}
+
+// A bulkView is what pages of bulk actions show.
+type bulkView struct {
+	*bulk
+	Doing            *action
+	First            []string
+	Preview, Stopped bool
+	Back             string // query of the list
+}
+
+// Step is how many instances a step has, at most.
+func (b bulkView) Step() int { return bulkStep }
+
+// CountTime is for how long a preview counts.
+func (b bulkView) CountTime() string { return lengthOf(countTime) }
+
+// previewBulk answers POST instances/preview: how many instances an action is for.
+func previewBulk(v *visit) error {
+	a, err := actionNamed(v.value("action"))
+	if err != nil {
+		return err
+	}
+	b := &bulk{Action: a.Name, Filter: filterOf(v.form)}
+	if v.value("scope") != "filter" {
+		if b.IDs = v.form["id"]; len(b.IDs) == 0 {
+			return web.BadRequest("No instance is selected. Select some, or choose all that match the filter.")
+		}
+	}
+	if a.Name == "restart" {
+		b.Until = time.Now().UTC()
+	}
+	first, err := b.count(v.Request().Context(), v.hub.Client, a)
+	if err != nil {
+		return err
+	}
+	return v.page("instancesbulk", "To "+a.Name, bulkView{bulk: b, Doing: a, First: first, Preview: true, Back: b.Filter.Values().Encode()})
+}
+
+// runBulk answers POST instances/run: it shows the page that asks for the steps, or does one.
+func runBulk(v *visit) error {
+	b := new(bulk)
+	if err := json.Unmarshal([]byte(v.value("state")), b); err != nil {
+		return web.BadRequest("The form cannot be read: %v.", err)
+	}
+	a, err := actionNamed(b.Action)
+	if err != nil {
+		return err
+	}
+	if v.value("confirmed") != "" {
+		b.How = doing{v.value("reason"), v.value("option") != ""}
+	}
+	view := bulkView{bulk: b, Doing: a, Stopped: v.value("stop") != "", Back: b.Filter.Values().Encode()}
+	if v.isPart() || v.value("step") != "" {
+		if err := b.step(v.Request().Context(), v.hub.Client, a); err != nil {
+			return err
+		}
+	}
+	if v.isPart() {
+		return v.part("instancesbulk", "progress", view)
+	}
+	return v.page("instancesbulk", "To "+a.Name, view)
+}

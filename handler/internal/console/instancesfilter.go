@@ -1,0 +1,128 @@
+package console
+
+import (
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
+)
+
+// A listFilter selects instances. Its fields are those of the page's form, as texts.
+type listFilter struct {
+	Statuses []string
+	Name     string
+	Prefix   string
+	From, To string
+	Tag      string // a name, or a name and a value as name=value
+	Version  string
+	Size     int
+}
+
+// Sizes of a page of instances.
+var pageSizes = []int{25, 50, 100, 500}
+
+const defaultSize = 50
+
+// filterOf reads a filter from a query or a form. Sizes that are not offered become the default.
+func filterOf(v url.Values) listFilter {
+	text := func(name string) string { return strings.TrimSpace(v.Get(name)) }
+	f := listFilter{
+		Name: text("name"), Prefix: text("prefix"), From: text("createdFrom"), To: text("createdTo"),
+		Tag: text("tag"), Version: text("version"), Size: defaultSize,
+	}
+	for _, s := range v["status"] {
+		if _, ok := history.ParseRuntimeStatus(s); ok && !slices.Contains(f.Statuses, s) {
+			f.Statuses = append(f.Statuses, s)
+		}
+	}
+	if n, err := strconv.Atoi(text("size")); err == nil && slices.Contains(pageSizes, n) {
+		f.Size = n
+	}
+	return f
+}
+
+// Values is the inverse of filterOf.
+func (f listFilter) Values() url.Values {
+	v := url.Values{}
+	for name, value := range map[string]string{
+		"name": f.Name, "prefix": f.Prefix, "createdFrom": f.From, "createdTo": f.To, "tag": f.Tag, "version": f.Version,
+	} {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	if len(f.Statuses) > 0 {
+		v["status"] = f.Statuses
+	}
+	if f.Size != defaultSize {
+		v.Set("size", strconv.Itoa(f.Size))
+	}
+	return v
+}
+
+// Has reports whether the filter asks for a status, for the form.
+func (f listFilter) Has(status string) bool { return slices.Contains(f.Statuses, status) }
+
+// Since is the first bound of the form's field for it, and Before the last.
+func (f listFilter) Since() string { return fieldTime(f.From) }
+
+// Before is the last bound for its field.
+func (f listFilter) Before() string { return fieldTime(f.To) }
+
+// fieldTime returns a time as fields of forms have it.
+func fieldTime(text string) string {
+	t, ok := web.ParseTime(text)
+	if !ok {
+		return ""
+	}
+	return t.Format("2006-01-02T15:04:05")
+}
+
+// IsSet reports whether the filter leaves anything out.
+func (f listFilter) IsSet() bool {
+	f.Size = defaultSize
+	return len(f.Values()) > 0
+}
+
+// query returns the question for the store. It fails if a time cannot be read.
+func (f listFilter) query(continuation string) (durable.Query, error) {
+	q := durable.Query{
+		IDPrefix: f.Prefix, Name: f.Name, ExcludeEntities: true, PageSize: f.Size, Continuation: continuation,
+	}
+	for _, s := range f.Statuses {
+		status, _ := history.ParseRuntimeStatus(s)
+		q.Statuses = append(q.Statuses, status)
+	}
+	for _, bound := range []struct {
+		name, text string
+		to         *time.Time
+	}{{"created from", f.From, &q.CreatedFrom}, {"created to", f.To, &q.CreatedTo}} {
+		if bound.text == "" {
+			continue
+		}
+		t, ok := web.ParseTime(bound.text)
+		if !ok {
+			return q, web.BadRequest("The time %q of %q cannot be read; want one such as 2026-01-31T12:00, in UTC.", bound.text, bound.name)
+		}
+		*bound.to = t
+	}
+	return q, nil
+}
+
+// matches reports whether an instance has what no store selects by.
+func (f listFilter) matches(s *durable.InstanceState) bool {
+	if f.Version != "" && s.Version != f.Version {
+		return false
+	}
+	if f.Tag == "" {
+		return true
+	}
+	name, want, valued := strings.Cut(f.Tag, "=")
+	value, ok := s.Tags[strings.TrimSpace(name)]
+	return ok && (!valued || value == strings.TrimSpace(want))
+}
