@@ -6,7 +6,8 @@
 //
 //  1. Write templates/NAME.html, which defines "main". It is executed with a [view], whose
 //     Data is the page's own. Links begin with {{$.Base}}. IDs and names stand in the query,
-//     never in the path: hosts change what is escaped in a path.
+//     never in the path, where hosts change what is escaped, and are put there by
+//     {{query "id" .ID}}: templates do not know that attributes such as hx-get are URLs.
 //  2. Write a function of a [visit] that reads the hub by v.hub and ends with v.page("NAME",
 //     "Title", data). An error that it returns becomes an error page with the status that fits.
 //  3. List it, and the list in allRoutes.

@@ -3,8 +3,8 @@ package console
 import (
 	"encoding/json"
 	"errors"
+	"html/template"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -24,7 +24,7 @@ type entityList struct {
 	Name, Prefix string
 	Empty        bool // also those without a state
 	Page         *durable.EntityPage
-	Next         string // the query of the next page; "" on the last
+	Next         template.URL // the query of the next page; "" on the last
 }
 
 func listEntities(v *visit) error {
@@ -43,11 +43,7 @@ func listEntities(v *visit) error {
 		return err
 	}
 	if l.Page.Continuation != "" {
-		next := url.Values{"name": {l.Name}, "prefix": {l.Prefix}, "continuation": {l.Page.Continuation}}
-		if l.Empty {
-			next.Set("empty", "on")
-		}
-		l.Next = next.Encode()
+		l.Next = query("name", l.Name, "prefix", l.Prefix, "empty", v.value("empty"), "continuation", l.Page.Continuation)
 	}
 	return v.page("entities", "Entities", l)
 }
@@ -117,7 +113,7 @@ func signalEntity(v *visit) error {
 	if err := v.hub.Client.SignalEntity(v.Request().Context(), id, operation, input); err != nil {
 		return err
 	}
-	return v.done("entity?"+url.Values{"name": {id.Name}, "key": {id.Key}}.Encode(), "Sent "+operation+" to "+id.String()+".")
+	return v.done("entity?"+string(query("name", id.Name, "key", id.Key)), "Sent "+operation+" to "+id.String()+".")
 }
 
 // notJSON refuses a field of a form that must have JSON.

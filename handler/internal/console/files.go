@@ -6,9 +6,11 @@ import (
 	"embed"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"html/template"
 	"io/fs"
 	"net/http"
+	"net/url"
 	"path"
 	"strings"
 	"sync"
@@ -39,6 +41,7 @@ var functions = template.FuncMap{
 	},
 	"ago":        ago,
 	"pretty":     pretty,
+	"query":      query,
 	"entityForm": func(v view, name, key string) entityForm { return entityForm{v, name, key} },
 	"link":       func(v view, to, text string) link { return link{v.Base, to, text, v.Path == to} },
 
@@ -60,6 +63,17 @@ type entityForm struct {
 type link struct {
 	Base, To, Text string
 	Here           bool
+}
+
+// query returns the query of a URL that has names and values in turn, for any attribute.
+// Templates escape values by themselves only in attributes that they know to be URLs, such as
+// href: not in hx-get.
+func query(pairs ...any) template.URL {
+	values := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		values.Add(fmt.Sprint(pairs[i]), fmt.Sprint(pairs[i+1]))
+	}
+	return template.URL(values.Encode())
 }
 
 // when returns a time as a page shows it, "" for none.
