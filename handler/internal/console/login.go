@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
 var loginRoutes = []route{
@@ -28,7 +27,8 @@ func showLogin(v *visit) error {
 func login(v *visit) error {
 	right := v.console.cfg.API.Access.Of(v.value("code"))
 	if right == management.NoRight {
-		return web.AnswerWith(http.StatusForbidden, web.ErrorBody{Message: "That is not the key."})
+		v.status = http.StatusForbidden
+		return v.page("login", "Sign in", "That is not the key.")
 	}
 	v.setCookie(sessionCookie, v.console.sessions.newSession(right, time.Now().Add(sessionTime)), sessionTime)
 	return v.Redirect(http.StatusSeeOther, v.console.base)
