@@ -28,15 +28,15 @@ import (
 //  2. The history grows, if it is still as it was read. This is the moment at
 //     which the checkpoint counts. Whoever receives one of the messages before it
 //     holds it back.
-//  3. The instance row follows the history. If it does not get to, the next
-//     checkpoint or any message to an ended instance puts it right.
+//  3. The instance row follows the history. If the worker dies before, the next
+//     checkpoint or a message that comes again repairs it.
 //  4. The messages that were taken are deleted, in parallel. If one is not, it
 //     comes again and the history shows that it was taken.
 //
-// The messages stay until the row says what is new, since no checkpoint might
-// follow that would put the row right. Nobody waits for step 4, and for step 3
-// nobody but the end of the session, the next checkpoint that writes the row, and
-// the end of the execution.
+// A message stays until the row says what is new, since no checkpoint might follow
+// that would repair the row. The commit waits for step 3 if clients look at the row
+// for what is new: an end, a suspension, a resumption. Else the row is pending, and
+// only the end of the session and the next checkpoint that writes the row wait for it.
 type commit struct {
 	*session
 	cp *provider.Checkpoint
@@ -79,29 +79,12 @@ func (c *commit) write(ctx context.Context) error {
 		return err
 	}
 	if err := c.follow(ctx, rows); err != nil {
-		u := c.updateOfRow(rows)
 		for _, d := range c.current {
-			d.notePending(u)
+			d.noteCommitted()
 		}
 		return err
 	}
-	c.removeReplaced(ctx)
 	return nil
-}
-
-// removeReplaced deletes the blobs of the generation before, unless the row, which
-// names some of them, was left for somebody else to write.
-func (c *commit) removeReplaced(ctx context.Context) {
-	names := c.loaded.Replaced
-	c.loaded.Replaced = nil
-	if c.loaded.Row == nil {
-		return
-	}
-	for _, name := range names {
-		if err := c.hub.largeMessages.Remove(ctx, name); err != nil {
-			c.hub.log.Warn("blob of an earlier generation could not be deleted", "instanceId", c.slot.id, "blob", name, "error", err)
-		}
-	}
 }
 
 // follow does steps 3 and 4 of a commit, of which the history is written.
@@ -109,23 +92,19 @@ func (c *commit) follow(ctx context.Context, rows []wire.Row) error {
 	if err := c.hub.tracking.commit(ctx, c.slot.id, c.loaded, c.tracking); err != nil {
 		return err
 	}
-	switch {
-	case instances.EndsExecution(c.cp) || history.IsEntity(c.slot.id):
-		// Nothing else might come for it, and clients look at nothing but the row.
-		end, err := c.writeInstanceRow(ctx, rows)
-		if err != nil {
-			return err
-		}
-		c.hub.endings.announce(c.slot.id, end)
-		c.removeTaken(ctx)
-	case c.cp.ContinuedAsNew: // the row may refer to blobs of the generation before
-		if _, err := c.writeInstanceRow(ctx, rows); err != nil {
-			return err
-		}
-		c.removeTaken(ctx)
-	default:
-		return c.writeInstanceRowLater(ctx, rows)
+	taken := c.takeOverRow()
+	u := c.hub.instances.UpdateOf(c.loaded, c.cp, rows)
+	if u != nil && u.MayBeLate() && c.writeRowLater(ctx, u, taken) {
+		return nil
 	}
+	c.current = append(c.current, taken...)
+	if u != nil {
+		var err error
+		if c.loaded.Row, err = u.Do(ctx); err != nil {
+			return err
+		}
+	}
+	c.removeTaken(ctx)
 	return nil
 }
 
@@ -233,74 +212,6 @@ func (c *commit) batchesAfter() (b wire.EntityBatches, isOne bool) {
 		c.loaded.Run = fmt.Sprintf("%08x", rand.Uint32())
 	}
 	return b.Next(c.loaded.Run), true
-}
-
-// A lateRow is an instance row that is being written in the background.
-type lateRow struct {
-	done chan struct{}     // closed at the end
-	row  *wire.InstanceRow // nil if it is not known what became of it
-}
-
-// writeInstanceRow makes the instance row say what the checkpoint changed. The
-// history is written already, so losing a race here undoes nothing; what must
-// not happen is that an older checkpoint, of a worker that was frozen in between,
-// hides a newer one, of which no other might follow for long, or a newer execution
-// (AzureTableTrackingStore.cs, UpdateStateAsync, with UseInstanceTableEtag). If
-// the execution ends it returns how, unless the row does not tell that.
-func (c *commit) writeInstanceRow(ctx context.Context, rows []wire.Row) (end *provider.InstanceState, err error) {
-	if u := c.updateOfRow(rows); u != nil {
-		c.loaded.Row, err = u.Do(ctx)
-		end = u.End
-	}
-	c.hub.instances.CachedRows.Put(c.slot.id, c.loaded.Row)
-	return end, err
-}
-
-// writeInstanceRowLater writes the row, and then deletes what was handed out, in
-// the background, as long as the partition is being read. awaitRow comes before
-// the next use of the row. If it could not be written the messages come again, and
-// put it right.
-func (c *commit) writeInstanceRowLater(ctx context.Context, rows []wire.Row) error {
-	u := c.updateOfRow(rows)
-	if u == nil {
-		c.hub.instances.CachedRows.Put(c.slot.id, c.loaded.Row)
-		c.removeTaken(ctx)
-		return nil
-	}
-	late := &lateRow{done: make(chan struct{})}
-	write := func(ctx context.Context) (err error) {
-		defer close(late.done)
-		late.row, err = u.Do(ctx)
-		return err
-	}
-	c.late = late
-	taken := c.current
-	r := c.slot.partition.currentReading()
-	background := func() {
-		if err := write(r.work); err != nil {
-			forEach(taken, func(d *delivery) {
-				d.notePending(u)
-				d.abandon(r.work, err.Error())
-			})
-			return
-		}
-		removeAll(r.work, taken)
-	}
-	if r != nil && r.spawn(background) {
-		c.current = nil
-		return nil
-	}
-	if err := write(ctx); err != nil {
-		return err
-	}
-	c.removeTaken(ctx)
-	return nil
-}
-
-// updateOfRow returns what is to be done to the row, nil if nothing is.
-func (c *commit) updateOfRow(rows []wire.Row) *instances.RowUpdate {
-	c.awaitRow()
-	return c.hub.instances.UpdateOf(c.loaded, c.cp, rows)
 }
 
 // send sends the checkpoint's messages. Their sender is the execution that the

@@ -118,17 +118,12 @@ func (r *reading) take(messages []store.Message) (taken int) {
 	held := h.held.take(p.queue, messages, h.held.controlLock(), func() { h.inbox.buffer.give(1) })
 	var fresh []*delivery
 	for _, d := range held {
-		done, spent := h.held.isSpent(d)
-		if spent && !done.pending {
-			r.do(func() { d.removeAgain(r.work) })
+		if done, spent := h.held.isSpent(d); spent {
+			r.do(func() { d.repair(r.work, done.repair) })
 			continue
 		}
 		if err := h.decode(r.work, d); err != nil {
 			r.do(func() { d.leave(r.work, err) })
-			continue
-		}
-		if spent {
-			r.do(func() { d.catchUp(r.work, done.update) })
 			continue
 		}
 		if !r.believe(d) {

@@ -156,29 +156,21 @@ func (d *delivery) removeAgain(ctx context.Context) {
 	d.discard(ctx)
 }
 
-// notePending notes that a message was taken, and is released since the row or the
-// tracking records of it could not be written. The history may not show for long that it
-// was taken: an instance that continues as new with an event has it no more. When the
-// message comes again, they are written, and it is deleted. u is the update of the row,
-// nil if there is none.
-func (d *delivery) notePending(u *instances.RowUpdate) {
+// noteCommitted notes that a checkpoint took a message which is released, since the
+// instance's row or its tracking records could not be written. The history may not show
+// for long that it was taken: an instance that continues as new with an event has it no
+// more. When the message comes again, both are repaired, and it is deleted.
+func (d *delivery) noteCommitted() {
 	if d.direct == nil && !history.IsEntity(d.target().InstanceID) { // an entity remembers what it took
-		d.hub.held.spend(d, spentMessage{pending: true, update: u})
+		d.hub.held.spend(d, spentMessage{repair: d.target().InstanceID})
 	}
 }
 
-// catchUp writes the row, by u, and the tracking records that a message was released for,
-// and deletes the message.
-func (d *delivery) catchUp(ctx context.Context, u *instances.RowUpdate) {
-	var err error
-	if u != nil {
-		err = u.Again(ctx)
-	}
-	if err == nil {
-		err = d.hub.tracking.again(ctx, d.target().InstanceID)
-	}
-	if err != nil {
-		d.notePending(u) // for as long anew
+// repair repairs the row and the tracking records for which a message was released, and
+// deletes the message.
+func (d *delivery) repair(ctx context.Context, instanceID string) {
+	if err := d.hub.repair(ctx, instanceID, nil); err != nil {
+		d.hub.held.spend(d, spentMessage{repair: instanceID}) // for as long anew
 		d.abandon(ctx, err.Error())
 		return
 	}

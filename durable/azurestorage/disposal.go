@@ -61,22 +61,26 @@ func (o disposals) apply(ctx context.Context) {
 }
 
 // repair puts right what has to be before a message may be discarded.
-func (o disposals) repair(ctx context.Context, r disposition.Repair) (err error) {
+func (o disposals) repair(ctx context.Context, r disposition.Repair) error {
 	switch r {
 	case disposition.RepairNothing:
 		return nil
-	case disposition.RepairEnded:
-		err = o.hub.instances.RepairEnded(ctx, o.instanceID, o.stored)
-	case disposition.RepairCurrent:
-		err = o.hub.instances.RepairCurrent(ctx, o.instanceID)
-	case disposition.RepairRunning:
-		err = o.hub.instances.RepairRunning(ctx, o.instanceID, o.stored)
 	case disposition.RepairTracking:
+		return o.hub.tracking.again(ctx, o.instanceID)
 	}
-	if err != nil {
+	return o.hub.repair(ctx, o.instanceID, o.stored)
+}
+
+// repair repairs the row and the tracking records of an instance, of which stored was read.
+// It reads it if stored is nil.
+func (h *TaskHub) repair(ctx context.Context, instanceID string, stored *instances.Instance) error {
+	if instanceID == "" {
+		return nil
+	}
+	if err := h.instances.Repair(ctx, instanceID, stored); err != nil {
 		return err
 	}
-	return o.hub.tracking.again(ctx, o.instanceID)
+	return h.tracking.again(ctx, instanceID)
 }
 
 // dispose does away with a message, unless err says that what it is about could not

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"golang.org/x/sync/errgroup"
@@ -22,7 +21,7 @@ type heldMessages struct {
 	// spent are messages that this process was done with, and whose deletion is
 	// not known to have succeeded: a receive was under way that made the receipt
 	// void, or the storage did not answer. Or it was done with all but the row or the
-	// tracking records, which could not be written, and has handed them back.
+	// tracking records, which could not be written, and has released them.
 	spent map[string]spentMessage
 	// none is closed when there are none; nil unless somebody waits for that.
 	none chan struct{}
@@ -30,9 +29,8 @@ type heldMessages struct {
 
 // spentMessage is a message that was done with.
 type spentMessage struct {
-	at      time.Time
-	pending bool                 // the row or the tracking records are still to be written
-	update  *instances.RowUpdate // what the row is, nil if nothing
+	at     time.Time
+	repair string // the instance whose row and tracking records may not be written, or empty
 }
 
 func newHeldMessages(h *TaskHub) *heldMessages {
@@ -82,8 +80,7 @@ func (h *heldMessages) spend(d *delivery, m spentMessage) {
 
 // isSpent reports whether d was done with before. Then it is only to be deleted:
 // what it says has come to pass, and not everything tells that it has, such as
-// the history of an instance that continued as new with an event. If it is pending,
-// the row and the tracking records are written before that.
+// the history of an instance that continued as new with an event.
 func (h *heldMessages) isSpent(d *delivery) (m spentMessage, spent bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

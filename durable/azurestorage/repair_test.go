@@ -44,7 +44,7 @@ func TestRepair_PutsTheRowOfAnEarlierGenerationRight(t *testing.T) {
 		if _, _, err := h.instances.Histories.Append(t.Context(), start.Target, rows, "", map[string]string{wire.FirstExecutionColumn: tt.first}); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.instances.RepairCurrent(t.Context(), id); err != nil {
+		if err := h.instances.Repair(t.Context(), id, nil); err != nil {
 			t.Fatal(err)
 		}
 		state, err := h.Instance(t.Context(), id, provider.Fetch{Output: true})
@@ -70,12 +70,12 @@ func TestRepair_PutsTheRowOfARunningInstanceRight(t *testing.T) {
 
 		before string // the execution that the row is of, if another one
 	}{
-		"running":    {want: history.Running},
-		"suspended":  {fresh: suspended, want: history.Suspended},
-		"terminated": {row: "Terminated", want: history.Terminated}, // by somebody who knows more
-		"earlier":    {fresh: suspended, row: "Running", want: history.Suspended, before: "e0"},
-		"ended":      {fresh: suspended, row: "Completed", want: history.Suspended, before: "e0"}, // whose ID a child has now
-		"next":       {fresh: suspended, want: history.Pending, before: "e2"},                     // of a client that starts it anew
+		"running":   {want: history.Running},
+		"suspended": {fresh: suspended, want: history.Suspended},
+		"rewound":   {row: "Failed", want: history.Running}, // by somebody who died before the row said so
+		"earlier":   {fresh: suspended, row: "Running", want: history.Suspended, before: "e0"},
+		"ended":     {fresh: suspended, row: "Completed", want: history.Suspended, before: "e0"}, // whose ID a child has now
+		"next":      {fresh: suspended, want: history.Pending, before: "e2"},                     // of a client that starts it anew
 	} {
 		mustStart(t, h, id, cmp.Or(tt.before, "e1"), `1`)
 		if tt.row != "" {
@@ -98,10 +98,10 @@ func TestRepair_PutsTheRowOfARunningInstanceRight(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := h.instances.RepairRunning(t.Context(), id, stored); err != nil {
+		if err := h.instances.Repair(t.Context(), id, stored); err != nil {
 			t.Fatal(err)
 		}
-		if err := h.instances.RepairCurrent(t.Context(), id); err != nil { // it is right already
+		if err := h.instances.Repair(t.Context(), id, nil); err != nil { // it is right already
 			t.Fatal(err)
 		}
 		state, err := h.Instance(t.Context(), id, provider.Fetch{})
@@ -126,7 +126,7 @@ func TestRepair_LeavesWhatHasChangedSinceItWasRead(t *testing.T) {
 	}{
 		"suspended": {func(t *testing.T, stored *instances.Instance) {
 			mustAppend(t, h, stored.Row.State.Instance, len(stored.Events), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.ETag)
-			if err := h.instances.RepairCurrent(t.Context(), "suspended"); err != nil {
+			if err := h.instances.Repair(t.Context(), "suspended", nil); err != nil {
 				t.Fatal(err)
 			}
 			row, err := h.instances.Rows.Read(t.Context(), "suspended")
@@ -147,10 +147,10 @@ func TestRepair_LeavesWhatHasChangedSinceItWasRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		tt.change(t, stored)
-		if err := h.instances.RepairRunning(t.Context(), id, stored); err == nil {
+		if err := h.instances.Repair(t.Context(), id, stored); err == nil {
 			t.Errorf("%s: the row was put right although something has changed", id)
 		}
-		if err := h.instances.RepairCurrent(t.Context(), id); err != nil { // when it comes once more
+		if err := h.instances.Repair(t.Context(), id, nil); err != nil { // when it comes once more
 			t.Fatal(err)
 		}
 		if got := runtimeStatus(t, h, id); got != tt.want {
@@ -169,7 +169,7 @@ func TestRepair_InsertsTheRowOfAChildThatGoesOn(t *testing.T) {
 	}
 	start := startMessage("i", "e1", `1`)
 	mustAppend(t, h, start.Target, 0, episode([]provider.TaskMessage{start}), "")
-	if err := h.instances.RepairCurrent(t.Context(), "i"); err != nil {
+	if err := h.instances.Repair(t.Context(), "i", nil); err != nil {
 		t.Fatal(err)
 	}
 	if got := runtimeStatus(t, h, "i"); got != history.Running {
@@ -193,7 +193,7 @@ func TestRepair_OfAMissingRowReplacesNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustStart(t, h, "i", "e2", `2`)
-	if err := h.instances.RepairEnded(t.Context(), "i", stored); !store.IsConflict(err) {
+	if err := h.instances.Repair(t.Context(), "i", stored); !store.IsConflict(err) {
 		t.Errorf("the repair ended with %v, want a conflict", err)
 	}
 	row, err := h.instances.Rows.Read(t.Context(), "i")

@@ -31,8 +31,8 @@ func TestInstanceRow_IsWrittenEveryTimeIfThatIsAskedFor(t *testing.T) {
 	}
 }
 
-// If the worker dies after the first checkpoint's history and before its row,
-// the next checkpoint tells the row what it has missed.
+// If the row cannot be written after the first checkpoint's history, the next
+// checkpoint tells the row what it has missed.
 func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 	t.Parallel()
 	for name, missing := range map[string]bool{"the row is pending": false, "a child has no row": true} {
@@ -74,9 +74,10 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 			if state, err := h.Instance(t.Context(), "i", provider.Fetch{}); err == nil && state.Status != history.Pending || missing && err == nil {
 				t.Fatalf("the row is %+v, %v: it was refused", state, err)
 			}
-			cut.Store(false)
 			completeActivity(t, h, `"a"`)
-			commitActivity(t, mustNext(t, h), 1, `["b"]`)
+			item = mustNext(t, h)
+			cut.Store(false)
+			commitActivity(t, item, 1, `["b"]`)
 			state, err := h.Instance(t.Context(), "i", provider.Fetch{Input: true})
 			if err != nil {
 				t.Fatal(err)
@@ -88,14 +89,41 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 	}
 }
 
+// If the worker dies after the first checkpoint's history and before its row, and the
+// start message with it, the next checkpoint tells the row of the start.
+func TestInstanceRow_IsToldOfAStartThatItMissed(t *testing.T) {
+	t.Parallel()
+	h := openHub(t, testConfig(t))
+	if err := h.resources.ensureCreated(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	runHub(t, h)
+	for id, hasRow := range map[string]bool{"pending": true, "child": false} {
+		start := startMessage(id, "e1", `"in"`)
+		if hasRow {
+			if _, err := h.instances.Rows.Create(t.Context(), start.Event.(*history.ExecutionStarted), nil, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustAppend(t, h, start.Target, 0, episode([]provider.TaskMessage{start}), "")
+		raise(t, h, id, "go", `1`)
+		item := mustNext(t, h)
+		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+		eventually(t, "the row says that the instance runs", 20*time.Second, func() bool {
+			state, err := h.Instance(t.Context(), id, provider.Fetch{Input: true})
+			return err == nil && state.Status == history.Running && store.Value(state.Input) == `"in"` && state.Name == "HelloSeq"
+		})
+	}
+}
+
 // The row is refused a custom status for a while, and nothing comes after that. What
-// was taken is kept, and when it comes again the row is told.
+// was taken is kept until the row is told.
 func TestInstanceRow_IsToldTheCustomStatusThatItMissed(t *testing.T) {
 	t.Parallel()
 	h, item, stuck := mustHaveAnEvent(t, "MergeEntity", refuse)
 	stuck.Store(true)
 	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)})
-	eventually(t, "the event is handed back", 20*time.Second, func() bool { return logged(h, "AbandoningMessage", "write row") })
+	eventually(t, "the row is refused", 20*time.Second, func() bool { return logged(h, "instance row could not be written") })
 	stuck.Store(false)
 	eventually(t, "the row has the custom status", 60*time.Second, func() bool {
 		state, err := h.Instance(t.Context(), "loop", provider.Fetch{})
@@ -127,8 +155,8 @@ func TestInstanceRow_IsPutRightByWhatWasTaken(t *testing.T) {
 	err := item.Session.Commit(t.Context(), &provider.Checkpoint{
 		Instance: item.Instance, NewEvents: episode(item.Messages, &history.ExecutionSuspended{Header: header(-1)}),
 	})
-	if err := errors.Join(err, item.Session.Release(t.Context())); err != nil {
-		t.Fatal(err)
+	if releaseErr := item.Session.Release(t.Context()); err == nil || releaseErr != nil {
+		t.Fatalf("the commit ended with %v though the row was refused, the release with %v", err, releaseErr)
 	}
 	if state, err := h.Instance(t.Context(), "i", provider.Fetch{}); err != nil || state.Status != history.Pending {
 		t.Fatalf("the row is %+v, %v: it was refused", state, err)

@@ -31,7 +31,7 @@ type session struct {
 	tracking *tracking.Plan // of the last checkpoint
 	inDoubt  bool           // some of what an entity took last may not be deleted
 	released bool
-	late     *lateRow // or nil
+	pending  *pendingRow // or nil
 
 	mu        sync.Mutex // protects the following
 	execution string
@@ -48,8 +48,10 @@ func newSession(b *inbox, s *slot, batch *messageBatch) *session {
 	if executionID == "" {
 		executionID = batch.executionID
 	}
+	pending, _ := b.hub.pendingRows.Load(s.id)
+	row, _ := pending.(*pendingRow) // nothing else is in the map
 	return &session{
-		inbox: b, hub: b.hub, slot: s,
+		inbox: b, hub: b.hub, slot: s, pending: row,
 		loaded: loaded, ordinal: len(loaded.Events), current: batch.deliveries, execution: executionID,
 	}
 }
@@ -135,7 +137,9 @@ func (s *session) Release(ctx context.Context) error {
 		return nil
 	}
 	s.released = true
-	s.awaitRow()
+	if s.pending != nil {
+		<-s.pending.tried // the next session need not read the row then
+	}
 	ctx = context.WithoutCancel(ctx)
 	if len(s.current) > 0 {
 		if err := s.Abandon(ctx, errors.New("the session ended before the messages were processed")); err != nil {
@@ -182,19 +186,6 @@ func (s *session) removeTaken(ctx context.Context) {
 	if history.IsEntity(s.slot.id) || len(taken) > 1 || r == nil || !r.spawn(func() { removeAll(r.work, taken) }) {
 		removeAll(ctx, taken)
 		s.inDoubt = slices.ContainsFunc(taken, (*delivery).isInDoubt)
-	}
-}
-
-// awaitRow waits until the row is written that is being written in the
-// background.
-func (s *session) awaitRow() {
-	if s.late == nil {
-		return
-	}
-	<-s.late.done
-	s.loaded.Row, s.late = s.late.row, nil
-	if !s.failed {
-		s.hub.instances.CachedRows.Put(s.slot.id, s.loaded.Row)
 	}
 }
 

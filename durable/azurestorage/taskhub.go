@@ -46,6 +46,7 @@ type TaskHub struct {
 	// undecodable are messages that nobody here can decode.
 	undecodable *undecodable
 	endings     endings
+	pendingRows sync.Map // of *pendingRow, by instance
 	partitions  []*partition
 	inbox       *inbox
 	tracking    *tracker
@@ -111,7 +112,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		HistoryTable: store.NewTable(s.Tables, s.TableEndpoint, names.HistoryTable()),
 		RowTable:     store.NewTable(s.Tables, s.TableEndpoint, names.InstancesTable()),
 		Blobs:        h.largeMessages, CacheBytes: cfg.HistoryCacheBytes, Tolerance: cfg.LastUpdatedTolerance, BeginWithin: h.held.controlLock() / 2,
-		Ended: func(id string) { h.endings.announce(id, nil) }, Log: h.log,
+		Ended: h.endings.announce, Log: h.log,
 	})
 	h.inbox = newInbox(h)
 	h.tracking = newTracker(h)

@@ -39,9 +39,7 @@ type Repair int
 const (
 	RepairNothing  Repair = iota
 	RepairTracking        // the tracking records only
-	RepairEnded           // and the row of the execution, which has ended
-	RepairRunning         // and the row of the execution, which goes on
-	RepairCurrent         // and the row of the execution that is current now, whichever it is
+	RepairRow             // and the row
 )
 
 // How often a message is received before it is believed that what it waits for
@@ -64,10 +62,10 @@ const (
 var (
 	deliver         = Disposition{}
 	unknownInstance = Disposition{Discard, RepairTracking, "DiscardingWorkItem", "No such instance"}
-	ended           = Disposition{Discard, RepairEnded, "DiscardingWorkItem", "Instance is Completed"}
-	foreign         = Disposition{Discard, RepairCurrent, "DiscardingWorkItem", "Invalid history (may have been overwritten by a newer instance)"}
+	ended           = Disposition{Discard, RepairRow, "DiscardingWorkItem", "Instance is Completed"}
+	foreign         = Disposition{Discard, RepairRow, "DiscardingWorkItem", "Invalid history (may have been overwritten by a newer instance)"}
 	otherAction     = Disposition{Discard, RepairTracking, "DiscardingWorkItem", "What it completes was scheduled by an episode that does not count"}
-	continued       = Disposition{Discard, RepairCurrent, duplicateMessage, "the execution has started already, and continued as new"}
+	continued       = Disposition{Discard, RepairRow, duplicateMessage, "the execution has started already, and continued as new"}
 	terminated      = Disposition{Terminate, RepairNothing, "DiscardingWorkItem", "Instance is Terminated"}
 	outOfOrder      = Disposition{HoldBack, RepairNothing, "ReceivedOutOfOrderMessage", "what it completes is not in the history yet"}
 	rewinding       = Disposition{HoldBack, RepairNothing, "ReceivedOutOfOrderMessage", "the instance has ended, unless what was read of it was from before it was rewound"}
@@ -81,7 +79,7 @@ var NotYetStarted = Disposition{HoldBack, RepairNothing, "ReceivedOutOfOrderMess
 const duplicateMessage = "DuplicateMessageDetected"
 
 func duplicate(reason string) Disposition {
-	return Disposition{Discard, RepairRunning, duplicateMessage, reason}
+	return Disposition{Discard, RepairRow, duplicateMessage, reason}
 }
 
 // Message is what decides about a message.

@@ -24,7 +24,7 @@ type Instance struct {
 	rowOf string
 	// unverified means that the history was not read but is remembered.
 	Unverified bool
-	// replaced are the blobs of the generation before, which the row may name until the
+	// Replaced are the blobs of the generation before, which the row may name until the
 	// checkpoint that continues as new has told it.
 	Replaced []string
 }
@@ -53,20 +53,22 @@ func (l *Instance) goesOn() bool {
 	return l.Known.Started && l.Known.Ended == nil && l.Row.State.Instance.ExecutionID == l.ExecutionID
 }
 
-// RowIsBehind reports whether the row of an execution that goes on says another
-// status than its history: the worker that suspended or resumed the instance died
-// before it could tell the row, or somebody who rewound it did. The row is then told
-// of the whole history.
+// RowIsBehind reports whether the row is missing, is of an earlier execution, or says
+// another status than the history: the worker that wrote the history died before it
+// wrote the row, or somebody who rewound the instance did. The row is then told of the
+// whole history.
 func (l *Instance) RowIsBehind() bool {
+	if !l.Known.Started || l.AwaitsStart() {
+		return false
+	}
 	row := l.Row
-	return row != nil && row.State.Instance.ExecutionID == l.ExecutionID && l.Known.Started && l.Known.Ended == nil &&
-		row.State.Status != l.Known.Status
+	return row == nil || row.State.Instance.ExecutionID != l.ExecutionID || row.State.Status != l.Known.Status
 }
 
 // isReplaced reports whether a client has put another execution in the place of
 // the one that the checkpoint goes on with, and that has yet to start.
 func (l *Instance) isReplaced(cp *provider.Checkpoint) bool {
-	return l.AwaitsStart() && l.Row.State.Instance.ExecutionID != "" && !startsExecution(cp)
+	return l.AwaitsStart() && l.Row.State.Instance.ExecutionID != "" && !startsExecution(cp.NewEvents)
 }
 
 // Advance makes l what is stored after a checkpoint that has added rows to the history.

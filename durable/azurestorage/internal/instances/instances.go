@@ -30,8 +30,9 @@ type Config struct {
 	// BeginWithin is how long the first write of a history is tried again: others may have
 	// had the instance since.
 	BeginWithin time.Duration
-	// Ended is called with the ID of an instance that has ended before it began.
-	Ended func(instanceID string)
+	// Ended is called when the row of an instance says that it has ended. end is how, nil
+	// if that is not all known.
+	Ended func(instanceID string, end *provider.InstanceState)
 	Log   *slog.Logger
 }
 
@@ -198,71 +199,38 @@ func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Ins
 	_, err = s.Rows.write(ctx, e, stored.Row)
 	switch {
 	case err == nil:
-		s.Ended(instanceID)
+		s.Ended(instanceID, nil)
 	case store.IsNotFound(err):
 		return nil // purged in the meantime
 	}
 	return err
 }
 
-// RepairCurrent is RepairEnded or RepairRunning, whichever is right for the
-// execution that is current.
-func (s *Store) RepairCurrent(ctx context.Context, instanceID string) error {
-	stored, err := s.Load(ctx, instanceID, "")
-	if err != nil {
-		return err
-	}
-	if stored.Known.Ended != nil {
-		return s.RepairEnded(ctx, instanceID, stored)
-	}
-	return s.RepairRunning(ctx, instanceID, stored)
-}
-
-// RepairEnded makes the row of an instance say that it has ended, if a crash
-// kept the last checkpoint from doing so
+// Repair makes the row of an instance say what its history does, if a crash kept the
+// checkpoint from it that took a message which has come again, and no other checkpoint may
+// follow for long: who resumes an instance, for instance, first looks whether its row says
+// that it is suspended
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// UpdateInstanceStatusForCompletedOrchestrationAsync). The row may still be that
-// of an earlier generation, but not of an execution that is yet to start.
-func (s *Store) RepairEnded(ctx context.Context, instanceID string, stored *Instance) error {
-	last := stored.Known.Ended
-	if last == nil {
-		return nil
-	}
-	if row := stored.Row; row != nil {
-		same := row.State.Instance.ExecutionID == stored.ExecutionID
-		if same && row.State.Status == last.Status || stored.AwaitsStart() {
-			return nil
+// UpdateInstanceStatusForCompletedOrchestrationAsync). What was read of the instance is
+// read anew if it is of another execution than the current one, or nil.
+func (s *Store) Repair(ctx context.Context, instanceID string, stored *Instance) (err error) {
+	if stored == nil || stored.ETag != "" && stored.ExecutionID != stored.Current.ExecutionID {
+		if stored, err = s.Load(ctx, instanceID, ""); err != nil {
+			return err
 		}
 	}
-	s.Log.Info("instance row repaired: the instance has ended", "instanceId", instanceID, "executionId", stored.ExecutionID, "status", last.Status.String())
-	return s.repairRow(ctx, instanceID, stored, last.Timestamp)
-}
-
-// RepairRunning makes the row of an instance say what its history does of an
-// execution that goes on, if a crash kept the checkpoint from it that took a
-// message which has come again. No other checkpoint may follow for long: one who
-// resumes an instance, for instance, first looks whether its row says that it is
-// suspended. The row may be missing, if the instance is a child, or still be that of
-// an earlier execution, but not of one that is yet to start.
-func (s *Store) RepairRunning(ctx context.Context, instanceID string, stored *Instance) error {
-	status, changes := statusAfter(stored.Events)
-	row := stored.Row
-	if !changes || stored.Known.Ended != nil || history.IsEntity(instanceID) {
+	if history.IsEntity(instanceID) || !stored.RowIsBehind() {
 		return nil
 	}
-	same := row != nil && row.State.Instance.ExecutionID == stored.ExecutionID
-	if same && (row.State.Status.IsTerminal() || row.State.Status == status) || stored.AwaitsStart() {
-		return nil
-	}
-	s.Log.Info("instance row repaired", "instanceId", instanceID, "executionId", stored.ExecutionID, "status", status.String())
-	return s.repairRow(ctx, instanceID, stored, stored.Events[len(stored.Events)-1].Head().Timestamp)
+	s.Log.Info("instance row repaired", "instanceId", instanceID, "executionId", stored.ExecutionID, "status", stored.Known.Status.String())
+	return s.repairRow(ctx, instanceID, stored)
 }
 
 // repairRow tells the row of an instance all that its history does, if neither has
 // changed since they were read. If one has, the error says so, and what came again
 // comes once more: the row that was read may be newer than the history that was, or
 // what changed it may be the late write of somebody who knows less than both.
-func (s *Store) repairRow(ctx context.Context, instanceID string, stored *Instance, at time.Time) error {
+func (s *Store) repairRow(ctx context.Context, instanceID string, stored *Instance) error {
 	rows, err := s.Histories.Encode(ctx, instanceID, stored.ExecutionID, 0, stored.Events)
 	if err != nil {
 		return err
@@ -273,7 +241,7 @@ func (s *Store) repairRow(ctx context.Context, instanceID string, stored *Instan
 	}
 	e := wire.EncodeInstanceCheckpoint(wire.InstanceCheckpoint{
 		Instance: history.OrchestrationInstance{InstanceID: instanceID, ExecutionID: stored.ExecutionID},
-		TaskHub:  s.TaskHub, Events: stored.Events, Rows: rows, BlobURL: s.Rows.BlobURL, CustomStatus: customStatus, Now: at,
+		TaskHub:  s.TaskHub, Events: stored.Events, Rows: rows, BlobURL: s.Rows.BlobURL, CustomStatus: customStatus, Now: stored.Events[len(stored.Events)-1].Head().Timestamp,
 	})
 	defer s.Forget(instanceID)
 	sentinel, err := s.Histories.SentinelETag(ctx, instanceID)
@@ -366,9 +334,11 @@ func (s *Store) UpdateOf(l *Instance, cp *provider.Checkpoint, rows []wire.Row) 
 		l.rowOf = l.Row.State.Instance.ExecutionID
 	}
 	u := &RowUpdate{store: s, cp: cp, row: l.Row, before: l.rowOf, sentinel: l.ETag, events: cp.NewEvents, rows: rows, replaced: l.Replaced}
+	l.Replaced = nil
 	_, changes := statusAfter(cp.NewEvents)
 	behind := !changes && l.RowIsBehind()
 	if !behind && saysNothingNew(u.row, cp, s.Tolerance) || l.isReplaced(cp) {
+		s.CachedRows.Put(cp.Instance.InstanceID, l.Row)
 		return nil
 	}
 	if behind || u.missedStart() {

@@ -30,18 +30,50 @@ type RowUpdate struct {
 	rows   []wire.Row
 	// replaced are blobs that are to be deleted, which the row must not name any more.
 	replaced []string
-	End      *provider.InstanceState // if the row tells of an end, and all is known of it
+}
+
+// InstanceID returns whose row it is.
+func (u *RowUpdate) InstanceID() string { return u.cp.Instance.InstanceID }
+
+// MayBeLate reports whether the commit need not wait for the row: the checkpoint starts the
+// execution or leaves the status as it is. Clients decide by other changes of the status,
+// and a row of a generation before may name blobs that go.
+func (u *RowUpdate) MayBeLate() bool {
+	status, changes := statusAfter(u.cp.NewEvents)
+	return !u.cp.ContinuedAsNew && !history.IsEntity(u.InstanceID()) &&
+		(!changes || status == history.Running && startsExecution(u.cp.NewEvents))
 }
 
 // Do writes the row and returns it, nil if there is an error. It is nil, too, if the row
 // is left alone: the session may have another checkpoint to tell, which is as late, and
-// must not do so by the ETag of what others wrote.
+// must not do so by the ETag of what others wrote. Then it tells who waits for the
+// instance of its end, and deletes the blobs that the row names no more.
 func (u *RowUpdate) Do(ctx context.Context) (*wire.InstanceRow, error) {
-	id := u.cp.Instance.InstanceID
+	row, end, err := u.write(ctx)
+	u.store.CachedRows.Put(u.InstanceID(), row)
+	if err != nil {
+		return nil, err
+	}
+	if EndsExecution(u.cp) {
+		u.store.Ended(u.InstanceID(), end)
+	}
+	if row != nil {
+		for _, name := range u.replaced {
+			if err := u.store.Blobs.Remove(ctx, name); err != nil {
+				u.store.Log.Warn("blob of an earlier generation could not be deleted", "instanceId", u.InstanceID(), "blob", name, "error", err)
+			}
+		}
+	}
+	return row, nil
+}
+
+// write is Do without what follows. It returns how the instance ended, if it did and the
+// row tells.
+func (u *RowUpdate) write(ctx context.Context) (_ *wire.InstanceRow, end *provider.InstanceState, err error) {
+	id := u.InstanceID()
 	if u.rows == nil {
-		var err error
 		if u.rows, err = u.store.Histories.Encode(ctx, id, u.cp.Instance.ExecutionID, 0, u.events); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	now := history.Ticks(time.Now())
@@ -53,39 +85,24 @@ func (u *RowUpdate) Do(ctx context.Context) (*wire.InstanceRow, error) {
 		etag, err := u.store.Rows.write(ctx, e, u.row)
 		if err == nil {
 			row := u.after(etag)
-			u.End = u.ending(row, &e, now)
-			return row, nil
+			return row, u.ending(row, &e, now), nil
 		}
 		if !store.IsConflict(err) && !store.IsNotFound(err) || n == maxRowAttempts {
-			return nil, err
+			return nil, nil, err
 		}
 		if u.row, err = u.store.Rows.Read(ctx, id); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		over, err := u.isOver(ctx)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if over {
 			u.store.Log.Warn("SplitBrainDetected", "instanceId", id, "executionId", u.cp.Instance.ExecutionID,
 				"details", "the instance row is for a newer checkpoint to write and is left alone")
-			return nil, nil
+			return nil, nil, nil
 		}
 	}
-}
-
-// Again does it later, beside others who may, if the row is still the checkpoint's
-// business. Where the attempts before had got to is forgotten.
-func (u *RowUpdate) Again(ctx context.Context) (err error) {
-	other := *u
-	if other.row, err = u.store.Rows.Read(ctx, u.cp.Instance.InstanceID); err != nil {
-		return err
-	}
-	over, err := other.isOver(ctx)
-	if err == nil && !over {
-		_, err = other.Do(ctx)
-	}
-	return err
 }
 
 // saysNothingNew reports whether a checkpoint need not be told to the instance
@@ -125,8 +142,8 @@ func statusAfter(events []history.Event) (status history.RuntimeStatus, changes 
 	return status, changes
 }
 
-func startsExecution(cp *provider.Checkpoint) bool {
-	return slices.ContainsFunc(cp.NewEvents, func(ev history.Event) bool { return ev.Type() == history.TypeExecutionStarted })
+func startsExecution(events []history.Event) bool {
+	return slices.ContainsFunc(events, func(ev history.Event) bool { return ev.Type() == history.TypeExecutionStarted })
 }
 
 // missedStart reports whether the execution began with an earlier checkpoint
@@ -135,7 +152,7 @@ func startsExecution(cp *provider.Checkpoint) bool {
 func (u *RowUpdate) missedStart() bool {
 	row := u.row
 	missed := row == nil || row.State.Status == history.Pending || row.State.Instance.ExecutionID != u.cp.Instance.ExecutionID
-	return missed && !startsExecution(u.cp)
+	return missed && !startsExecution(u.cp.NewEvents)
 }
 
 // isNew reports whether the row is to be that of a new instance, which no client
