@@ -21,13 +21,13 @@ import (
 // CompleteTaskOrchestrationWorkItemAsync):
 //
 //  1. Messages go out, in parallel. If nothing else follows, the episode runs
-//     again and sends them again; receivers recognize what they have. If somebody
-//     else turns out to have the instance, those that are still there are taken
-//     back. Those that are to be sent last, as an entity's, are hidden until step 2
+//     again and sends them again; receivers recognize what they have. If another
+//     worker turns out to have the instance, those that are still there are
+//     retracted. Those that are to be sent last, as an entity's, are hidden until step 2
 //     counts, and shown after it.
 //  2. The history grows, if it is still as it was read. This is the moment at
-//     which the checkpoint counts. Whoever receives one of the messages before it
-//     holds it back.
+//     which the checkpoint counts. A worker that receives one of the messages
+//     before it holds the message back.
 //  3. The instance row follows the history. If the worker dies before, the next
 //     checkpoint or a message that comes again repairs it.
 //  4. The messages that were taken are deleted, in parallel. If one is not, it

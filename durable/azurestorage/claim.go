@@ -6,22 +6,21 @@ import (
 )
 
 // A message for a queue that this process serves is put into the queue hidden,
-// as if it had been received already, and handed over in memory. That spares the
-// receive and the time until somebody looks.
+// as if it had been received already, and handed over in memory. That saves the
+// receive and the time until the next poll.
 //
 //  1. It is handed over only when that which sent it counts: a checkpoint's
 //     messages after its history was written, a start after its row.
-//  2. While it waits for that and while it is worked on its hiding is renewed,
-//     like that of a message that was received. A process that dies lets it
-//     appear within the time of a lease.
-//  3. If the checkpoint does not count it is deleted. If it cannot be handed over
-//     any more, because the partition was lost or the worker stops, it is made
-//     visible at once.
+//  2. While it waits for that and while it is in flight, its visibility timeout is
+//     renewed, like that of a received message. If the process dies, it becomes
+//     visible within the time of a lease.
+//  3. If the checkpoint does not count, it is retracted. If it cannot be handed over
+//     any more, because the partition was lost or the worker stops, it is released.
 //  4. It never overtakes what is visible in its queue: messages are claimed only
-//     while the last look at the queue has found all there was.
+//     while the last poll of the queue has received all there was.
 
-// backlog knows whether a queue may hold visible messages that this process has
-// not received.
+// backlog tracks whether a queue may hold visible messages that this process has not
+// received.
 type backlog struct {
 	mu   sync.Mutex // protects the following
 	adds int        // times that there was reason to believe so
@@ -35,14 +34,14 @@ func (b *backlog) add() {
 	b.adds++
 }
 
-// before returns what to give looked after a look that begins now.
+// before returns what to pass to looked after a poll that begins now.
 func (b *backlog) before() int {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.adds
 }
 
-// looked notes that a look asked for a number of messages, wanted, and got some.
+// looked notes that a poll asked for a number of messages, wanted, and got some.
 func (b *backlog) looked(before, got, wanted int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,7 +52,7 @@ func (b *backlog) looked(before, got, wanted int) {
 	}
 }
 
-// isEmpty reports whether the last look found all there was.
+// isEmpty reports whether the last poll received all there was.
 func (b *backlog) isEmpty() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -62,16 +61,16 @@ func (b *backlog) isEmpty() bool {
 
 // buffer bounds how many control-queue messages are in memory, over all
 // partitions (DurableTask.AzureStorage/Messaging/ControlQueue.cs,
-// GetMessagesAsync; .NET looks again every second, here whoever waits is told).
+// GetMessagesAsync; .NET looks again every second, here the waiter is woken).
 type buffer struct {
 	mu   sync.Mutex
 	free int
-	// freed is closed when room becomes free; nil unless somebody waits.
+	// freed is closed when room becomes free; nil unless there is a waiter.
 	freed chan struct{}
 }
 
-// take reserves room for up to n messages, at least one. It waits for it; 0
-// means that ctx ended. full is called once if it has to wait.
+// take waits until there is room, and reserves it for up to n messages. It returns 0 if
+// ctx ended. It calls full once if it has to wait.
 func (b *buffer) take(ctx context.Context, n int, full func()) int {
 	for {
 		b.mu.Lock()
@@ -97,7 +96,7 @@ func (b *buffer) take(ctx context.Context, n int, full func()) int {
 	}
 }
 
-// tryTake reserves room for n messages if there is as much.
+// tryTake reserves room for n messages if there is that much.
 func (b *buffer) tryTake(n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -15,12 +15,12 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// reading is one time of listening to a partition, from its begin to its end,
-// and the goroutines that belong to it.
+// reading is one period in which this worker reads a partition's queue, and the
+// goroutines that belong to it.
 type reading struct {
 	partition *partition
 	ctx       context.Context // ends with the reading
-	work      context.Context // goes on after it, for what is to be brought to an end
+	work      context.Context // goes on after it, for work that is to be completed
 	cancel    context.CancelFunc
 	begun     time.Time
 
@@ -74,8 +74,8 @@ func (r *reading) stop() {
 }
 
 // poll reads the partition's queue until the reading ends. A receive that is
-// under way then is not cut off: what it brings would be hidden for its time and
-// nobody would have it.
+// under way then is not cut off: the messages would stay hidden although no worker
+// has them.
 func (r *reading) poll() {
 	p := r.partition
 	h := p.hub
@@ -139,8 +139,8 @@ func (r *reading) take(messages []store.Message) (taken int) {
 	return len(held)
 }
 
-// decode reads a message's text, and its blob if it has one. If isUnreadable is false
-// for the error, the blob could not be asked for.
+// decode reads a message's text, and its blob if it has one. The error is a
+// [wire.DamageError] if the message cannot be decoded; else the blob could not be read.
 func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
 	env, err := h.readEnvelope(ctx, d.text())
 	if err != nil {
@@ -181,8 +181,8 @@ func (h *TaskHub) readEnvelope(ctx context.Context, text string) (*wire.Envelope
 	return env, nil
 }
 
-// arrive passes messages on whose time has come, together, so that what came for
-// an instance at once is worked on at once; the others follow.
+// arrive passes the messages that are due to the inbox, together, so that one episode
+// takes what came for an instance at once. The others follow when they are due.
 func (r *reading) arrive(deliveries ...*delivery) {
 	var due []*delivery
 	for _, d := range deliveries {
@@ -193,7 +193,8 @@ func (r *reading) arrive(deliveries ...*delivery) {
 	r.partition.hub.inbox.add(r, due...)
 }
 
-// isDue reports whether a message may be passed on now. If not it is taken care of.
+// isDue reports whether a message may be passed on now. If not, isDue holds it until it
+// may be, or abandons it.
 func (r *reading) isDue(d *delivery) bool {
 	if _, isTask := d.event().(*history.TaskScheduled); isTask {
 		r.do(func() { d.leave(r.work, &wire.DamageError{Cause: errors.New("an activity in a control queue")}) })
@@ -218,8 +219,8 @@ func (r *reading) isDue(d *delivery) bool {
 	return false
 }
 
-// believe reports whether a message that was received is to be passed on. One that came
-// to light by itself, of a batch that did not count, is deleted.
+// believe reports whether a message that was received is to be passed on. It deletes one
+// of an entity's batch that did not count, which became visible by itself.
 //
 // A batch of an entity that was purged since does not count, either. What it took was not
 // deleted, since that comes after its messages are shown: it comes again, and the entity

@@ -16,8 +16,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A delivery is a message that this process has: it was received, is hidden
-// from others, and will be deleted or handed back.
+// A delivery is a message that this process has in flight: it was received, is hidden
+// from others, and will be deleted, abandoned or released.
 type delivery struct {
 	hub   *TaskHub
 	queue *store.Queue
@@ -40,17 +40,17 @@ type delivery struct {
 	// an activity that ran here.
 	direct *directResult
 
-	// changing is held by whoever is changing the message in storage. Each
-	// change brings a new receipt and makes the old one void.
+	// changing is held while the message is changed in storage. Each change brings a
+	// new receipt and invalidates the old one.
 	changing chan struct{}
 
 	mu      sync.Mutex // protects the following
 	msg     store.Message
 	until   time.Time // when others may receive it, by our clock
 	lost    bool      // somebody else received it
-	leaving bool      // it is being handed back, and may be received anew from now on
+	leaving bool      // it is being given back, and may be received anew from now on
 	settled bool
-	// doubtful says that it was to be deleted, and that it is not known to be.
+	// inDoubt means that it was to be deleted, and that it is not known to be.
 	inDoubt bool
 }
 
@@ -87,9 +87,8 @@ func (d *delivery) attrs(more ...any) []any {
 	return append(attrs, more...)
 }
 
-// change calls f with the message as it is now, while nobody else changes it.
-// f returns the message as it is afterwards. It does nothing to a message that
-// is settled.
+// change calls f with the current message, while no other goroutine changes it. f
+// returns the message as it is afterwards. change does nothing to a settled message.
 func (d *delivery) change(ctx context.Context, f func(m store.Message) (store.Message, error)) error {
 	select {
 	case d.changing <- struct{}{}:
@@ -99,7 +98,8 @@ func (d *delivery) change(ctx context.Context, f func(m store.Message) (store.Me
 	return d.changeNow(f)
 }
 
-// changeNow is change for who has sent to d.changing, of which it takes care.
+// changeNow is change for a caller that has sent to d.changing. It receives from it at
+// the end.
 func (d *delivery) changeNow(f func(m store.Message) (store.Message, error)) error {
 	defer func() { <-d.changing }()
 	d.mu.Lock()
@@ -117,8 +117,8 @@ func (d *delivery) changeNow(f func(m store.Message) (store.Message, error)) err
 	return err
 }
 
-// remove deletes the message. If it fails the message will be seen again, in
-// spite of which it is not ours any more.
+// remove deletes the message and settles the delivery. If it fails, the message will be
+// received again.
 func (d *delivery) remove(ctx context.Context) error {
 	defer d.settle()
 	if d.direct != nil {
@@ -150,7 +150,7 @@ func (d *delivery) discard(ctx context.Context) {
 	}
 }
 
-// removeAgain deletes a message that came although this process is done with it.
+// removeAgain deletes a message that was received again after this process had taken it.
 func (d *delivery) removeAgain(ctx context.Context) {
 	d.hub.log.Warn("DuplicateMessageDetected", d.attrs("details", "it was taken before, and not deleted then")...)
 	d.discard(ctx)
@@ -191,12 +191,12 @@ func abandonDelay(dequeueCount int) time.Duration {
 	return min(time.Second<<max(dequeueCount, 0), maxAbandonDelay)
 }
 
-// abandon hands the message back after a delay that grows with every delivery.
+// abandon gives the message back after a delay that grows with every delivery.
 func (d *delivery) abandon(ctx context.Context, reason string) {
 	d.abandonAs(ctx, disposition.Abandoning, reason)
 }
 
-// abandonBecause is abandon for a cause that may want the message sooner.
+// abandonBecause is abandon for a cause that may ask for a shorter delay.
 func (d *delivery) abandonBecause(ctx context.Context, cause error) {
 	delay := abandonDelay(d.receives())
 	if sooner := provider.AbandonDelay(cause, time.Now(), delay); sooner < delay {
@@ -225,14 +225,15 @@ func (d *delivery) receives() int {
 	return d.dequeueCount
 }
 
-// abandonFor hands the message back for the given time, and logs that as event.
+// abandonFor gives the message back, hidden for the given time, and logs that as event.
 func (d *delivery) abandonFor(ctx context.Context, event string, delay time.Duration, reason string) {
 	d.hub.log.Warn(event, d.attrs("delay", delay, "reason", reason)...)
 	d.hub.meter.HeldBack(d.queue.Name, d.heldWhy())
 	d.handBack(ctx, delay)
 }
 
-// handBack makes the message visible to everybody after delay.
+// handBack gives the message back: it becomes visible after delay, and the delivery is
+// settled.
 func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
 	defer d.settle()
 	if d.direct != nil {
@@ -258,7 +259,7 @@ func (d *delivery) isLeaving() bool {
 	return d.leaving
 }
 
-// settle ends our having the message.
+// settle marks the delivery as deleted or given back, and returns its room.
 func (d *delivery) settle() {
 	d.mu.Lock()
 	first, give := !d.settled, d.onSettled
@@ -270,8 +271,8 @@ func (d *delivery) settle() {
 	}
 }
 
-// renew keeps the message hidden, unless somebody is about to change it otherwise.
-// That may take long, for which no other message must wait.
+// renew keeps the message hidden, unless another goroutine is changing it: waiting for
+// that could delay the renewal of other messages.
 func (d *delivery) renew(ctx context.Context) {
 	select {
 	case d.changing <- struct{}{}:
@@ -301,7 +302,7 @@ func (d *delivery) renew(ctx context.Context) {
 	}
 }
 
-// hiddenFor returns for how long the message is hidden from others yet; renewable is
+// hiddenFor returns for how long the message stays hidden from others. renewable is
 // false if it is not to be renewed.
 func (d *delivery) hiddenFor(now time.Time) (left time.Duration, renewable bool) {
 	d.mu.Lock()
@@ -309,8 +310,8 @@ func (d *delivery) hiddenFor(now time.Time) (left time.Duration, renewable bool)
 	return d.until.Sub(now), !d.settled && !d.leaving && !d.lost
 }
 
-// anyLost reports whether somebody else may have one of the messages: it could
-// not be renewed in time.
+// anyLost reports whether another worker may have one of the messages, since it was
+// not renewed in time.
 func anyLost(deliveries []*delivery) bool {
 	now := time.Now()
 	return slices.ContainsFunc(deliveries, func(d *delivery) bool {
@@ -323,7 +324,7 @@ func anyLost(deliveries []*delivery) bool {
 	})
 }
 
-// giveRoom returns the room that d takes up, though it is not settled yet.
+// giveRoom returns the room that d takes up, although d is not settled yet.
 func (d *delivery) giveRoom() {
 	d.mu.Lock()
 	give := d.onSettled
@@ -332,8 +333,8 @@ func (d *delivery) giveRoom() {
 	give()
 }
 
-// replace gives d the newer copy of its message: its visibility had ended, and
-// we received it again.
+// replace gives d the newer copy of its message, which became visible and was received
+// again by this process.
 func (d *delivery) replace(m store.Message) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -341,7 +342,7 @@ func (d *delivery) replace(m store.Message) {
 	d.until = m.Until()
 }
 
-// isDoubtful reports whether the message may be seen again although it was to be
+// isInDoubt reports whether the message may be received again although it was to be
 // deleted.
 func (d *delivery) isInDoubt() bool {
 	d.mu.Lock()
@@ -349,8 +350,8 @@ func (d *delivery) isInDoubt() bool {
 	return d.inDoubt
 }
 
-// taskEventID returns the number of the action that an event belongs to, -1 if
-// there is none.
+// taskEventID returns the ID of the action that an event belongs to, -1 if there is
+// none.
 func taskEventID(ev history.Event) int {
 	if id, ok := history.Completes(ev); ok {
 		return id
@@ -358,8 +359,8 @@ func taskEventID(ev history.Event) int {
 	return ev.Head().EventID
 }
 
-// heldWhy returns why a message is held back: it cannot be read, or it cannot be
-// taken now.
+// heldWhy returns why a message is held back: it cannot be decoded, or it came too
+// early.
 func (d *delivery) heldWhy() metering.Held {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -369,8 +370,8 @@ func (d *delivery) heldWhy() metering.Held {
 	return metering.Early
 }
 
-// ageOf returns for how long a message has waited that may be handed out now: a
-// timer since it was due.
+// ageOf returns for how long a message has waited in its queue, that of a timer since
+// it was due.
 func ageOf(d *delivery) time.Duration {
 	since := d.insertedOn
 	if d.env != nil && d.env.Message != nil {

@@ -18,12 +18,12 @@ type disposals struct {
 	stored     *instances.Instance
 
 	deliver      []*delivery
-	settled      []*delivery               // held back, discarded and so on
+	settled      []*delivery               // all others
 	dispositions []disposition.Disposition // of settled
 }
 
-// judge decides about deliveries for an instance.
-func judge(h *TaskHub, instanceID string, stored *instances.Instance, deliveries []*delivery) disposals {
+// dispositionsOf returns deliveries for an instance by their dispositions.
+func dispositionsOf(h *TaskHub, instanceID string, stored *instances.Instance, deliveries []*delivery) disposals {
 	messages := make([]disposition.Message, len(deliveries))
 	for i, d := range deliveries {
 		messages[i] = disposition.Message{
@@ -44,9 +44,10 @@ func judge(h *TaskHub, instanceID string, stored *instances.Instance, deliveries
 	return out
 }
 
-// apply does away with the settled messages. What fails comes back by itself.
+// apply holds back or discards the settled messages. A message for which that fails is
+// received again.
 func (o disposals) apply(ctx context.Context) {
-	// What is put right for one message is for all that came together.
+	// A repair for one message is one for all that came together.
 	repaired := map[disposition.Repair]error{}
 	for _, v := range o.dispositions {
 		if _, done := repaired[v.Repair]; !done {
@@ -60,7 +61,7 @@ func (o disposals) apply(ctx context.Context) {
 	})
 }
 
-// repair puts right what has to be before a message may be discarded.
+// repair makes the repair that a message needs before it may be discarded.
 func (o disposals) repair(ctx context.Context, r disposition.Repair) error {
 	switch r {
 	case disposition.RepairNothing:
@@ -71,8 +72,8 @@ func (o disposals) repair(ctx context.Context, r disposition.Repair) error {
 	return o.hub.repair(ctx, o.instanceID, o.stored)
 }
 
-// repair repairs the row and the tracking records of an instance, of which stored was read.
-// It reads it if stored is nil.
+// repair repairs the row and the tracking records of an instance, of which stored was
+// read. If stored is nil, repair reads it.
 func (h *TaskHub) repair(ctx context.Context, instanceID string, stored *instances.Instance) error {
 	if instanceID == "" {
 		return nil
@@ -83,8 +84,8 @@ func (h *TaskHub) repair(ctx context.Context, instanceID string, stored *instanc
 	return h.tracking.again(ctx, instanceID)
 }
 
-// dispose does away with a message, unless err says that what it is about could not
-// be put right.
+// dispose acts on a message's disposition. err is that of the repair: if it is not nil,
+// the message is abandoned instead of discarded.
 func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Disposition, err error) {
 	switch v.Action {
 	case disposition.HoldBack:
@@ -109,14 +110,14 @@ func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Dispo
 	d.discard(ctx)
 }
 
-// startPatience bounds how long a message is held back whose instance is just due
-// to start but has not yet.
+// startPatience bounds how long a message is held back whose instance is due to start
+// but has not started.
 const startPatience = 10 * time.Second
 
-// startDelay returns how long to hold back a message, received so many times, for
-// an instance that has not started. The delay grows as usual, but the message
-// comes with the start and not long after it: if the start is late, by a quarter
-// of what it is late at most.
+// startDelay returns how long to hold back a message, received dequeueCount times, for
+// an instance that has not started. The delay grows as usual, but is bounded so that
+// the message comes soon after the start: if the start is late, by a quarter of its
+// lateness at most.
 func startDelay(s *provider.InstanceState, dequeueCount int, now time.Time) time.Duration {
 	delay := abandonDelay(dequeueCount)
 	late := now.Sub(dueSince(s))

@@ -14,13 +14,13 @@
 //     partition that its instance's ID hashes to (hash.go, sending.go).
 //   - The worker that owns the partition (partitionpass.go decides,
 //     tablepartitions.go acts) receives it (controlqueue.go) and keeps it hidden
-//     from others until it is done with it (heldmessages.go).
+//     from others until it has taken it (heldmessages.go).
 //   - The inbox gathers the messages of an instance, reads what is stored of it,
-//     and judges them by that: to be handed out, held back, or discarded
+//     and decides their disposition: delivered, held back, or discarded
 //     (inbox.go, package disposition).
-//   - A session hands them out. Its commit sends messages, appends to the history,
+//   - A session delivers them. Its commit sends messages, appends to the history,
 //     updates the instance row and deletes what was taken, in that order
-//     (session.go, checkpoint.go).
+//     (session.go, checkpoint.go, pendingrow.go).
 //   - Activities come from the work-item queue, which all workers share
 //     (workitemqueue.go).
 //   - What a process sends to itself is in its queue, too, but hidden, and is
@@ -37,8 +37,8 @@
 //  3. A message may be seen before the checkpoint that sent it counts. It is held
 //     back until the history has what it belongs to.
 //  4. No request is repeated by the SDK. An operation is repeated where repeating
-//     does no harm; where it might, what is stored tells whether it took effect
+//     does no harm; where it might, what is stored shows whether it took effect
 //     (storageerror.go, historyappend.go).
-//  5. An outage ends nothing. Whoever needs the storage account tries again,
-//     less and less often, and says so once.
+//  5. An outage ends nothing. Requests are tried again, less and less often, and
+//     the outage is logged once.
 package azurestorage

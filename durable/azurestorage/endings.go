@@ -9,26 +9,27 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// maxRecentEndings is how many ends that nobody awaited are remembered.
+// maxRecentEndings bounds how many ends without a waiter are remembered.
 const maxRecentEndings = 1024
 
-// endings tells those who wait of instances that have ended.
+// endings notifies waiters of the ends of instances.
 type endings struct {
 	mu      sync.Mutex // protects the following
 	awaited map[string][]chan *provider.InstanceState
-	// recent holds ends for somebody who has just asked and is about to wait.
-	// Each is told once.
+	// recent holds ends for a caller that has just read the status and is about to
+	// wait. Each notifies one waiter.
 	recent map[string]bool
 	order  []string // of recent, the oldest first
 }
 
-// tell tells that an instance has ended, and how if that is known.
+// announce notifies all waiters of an instance that it has ended. state is how, nil if
+// that is not known.
 func (e *endings) announce(id string, state *provider.InstanceState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if waiting := e.awaited[id]; len(waiting) > 0 {
-		for _, told := range waiting {
-			told <- copyOf(state) // there is room, and each gets one
+		for _, notify := range waiting {
+			notify <- copyOf(state) // its buffer holds one, and each gets one
 		}
 		delete(e.awaited, id)
 		return
@@ -53,40 +54,40 @@ func copyOf(state *provider.InstanceState) *provider.InstanceState {
 	return new(*state)
 }
 
-// await waits until an instance has ended or ctx has, unless the end is known
-// already or will not be told of. It returns how the instance ended, if that is
-// known.
-func (e *endings) await(ctx context.Context, id string, willBeTold func() bool) (*provider.InstanceState, error) {
+// await waits until an instance ends or ctx does. It returns at once if the end is
+// known already, or if willBeAnnounced returns false. It returns how the instance
+// ended, nil if that is not known.
+func (e *endings) await(ctx context.Context, id string, willBeAnnounced func() bool) (*provider.InstanceState, error) {
 	e.mu.Lock()
 	if e.recent[id] {
 		delete(e.recent, id)
 		e.mu.Unlock()
 		return nil, nil
 	}
-	told := make(chan *provider.InstanceState, 1)
+	ended := make(chan *provider.InstanceState, 1)
 	if e.awaited == nil {
 		e.awaited = map[string][]chan *provider.InstanceState{}
 	}
-	e.awaited[id] = append(e.awaited[id], told)
+	e.awaited[id] = append(e.awaited[id], ended)
 	e.mu.Unlock()
-	if !willBeTold() { // looked at only now: an end that comes after this is told
-		e.forget(id, told)
+	if !willBeAnnounced() { // called after the waiter is noted: a later end finds it
+		e.forget(id, ended)
 		return nil, nil
 	}
 	select {
-	case state := <-told:
+	case state := <-ended:
 		return state, nil
 	case <-ctx.Done():
 	}
-	e.forget(id, told)
+	e.forget(id, ended)
 	return nil, ctx.Err()
 }
 
-// forget removes one who waits no longer.
-func (e *endings) forget(id string, told chan *provider.InstanceState) {
+// forget removes a waiter.
+func (e *endings) forget(id string, ended chan *provider.InstanceState) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	kept := slices.DeleteFunc(e.awaited[id], func(other chan *provider.InstanceState) bool { return other == told })
+	kept := slices.DeleteFunc(e.awaited[id], func(other chan *provider.InstanceState) bool { return other == ended })
 	if len(kept) == 0 {
 		delete(e.awaited, id)
 		return

@@ -13,21 +13,20 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// heldMessages are the messages that this process has, by queue and ID.
+// heldMessages are the messages that this process has in flight, by queue and ID.
 type heldMessages struct {
 	hub  *TaskHub
 	mu   sync.Mutex
 	byID map[string]*delivery
-	// spent are messages that this process was done with, and whose deletion is
-	// not known to have succeeded: a receive was under way that made the receipt
-	// void, or the storage did not answer. Or it was done with all but the row or the
-	// tracking records, which could not be written, and has released them.
+	// spent are messages that a checkpoint took and that may be received again: their
+	// deletion is in doubt, or they were released since the row or the tracking
+	// records could not be written.
 	spent map[string]spentMessage
 	// none is closed when there are none; nil unless somebody waits for that.
 	none chan struct{}
 }
 
-// spentMessage is a message that was done with.
+// spentMessage is a message that was taken.
 type spentMessage struct {
 	at     time.Time
 	repair string // the instance whose row and tracking records may not be written, or empty
@@ -41,8 +40,8 @@ func heldKey(queue, id string) string { return queue + "/" + id }
 
 // add registers d. If we have its message already, the older delivery gets the
 // newer receipt and is returned: the message's visibility ended while it was
-// here. One that is just being handed back makes room for d: the answer to that
-// may come later than the message.
+// here. One that is being given back makes room for d: the answer to that request may
+// come later than the message.
 func (h *heldMessages) add(d *delivery) (older *delivery) {
 	key := heldKey(d.queue.Name, d.id)
 	h.mu.Lock()
@@ -57,14 +56,14 @@ func (h *heldMessages) add(d *delivery) (older *delivery) {
 	return older
 }
 
-// How long a message is remembered that may come again, which is longer than it is
-// handed back for, and how many are.
+// How long a message is remembered that may be received again, which is longer than the
+// longest delay of an abandoned message, and how many are.
 const (
 	spentFor = 2 * maxAbandonDelay
 	maxSpent = 4096
 )
 
-// spend notes that d is done with and may come again.
+// spend notes that d was taken and may be received again.
 func (h *heldMessages) spend(d *delivery, m spentMessage) {
 	now := time.Now()
 	m.at = now
@@ -78,9 +77,8 @@ func (h *heldMessages) spend(d *delivery, m spentMessage) {
 	}
 }
 
-// isSpent reports whether d was done with before. Then it is only to be deleted:
-// what it says has come to pass, and not everything tells that it has, such as
-// the history of an instance that continued as new with an event.
+// isSpent reports whether d was taken before. Then it is only to be deleted. The history
+// may not show it: that of an instance that continued as new with an event does not.
 func (h *heldMessages) isSpent(d *delivery) (m spentMessage, spent bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -153,8 +151,8 @@ func (h *heldMessages) renew(ctx context.Context) {
 	_ = group.Wait() // no function returns an error
 }
 
-// awaitRenewals waits while renewals are late: what would be received now would only
-// come to be late, too. What was not renewed in time keeps nobody waiting.
+// awaitRenewals waits while renewals are late: messages that were received now would be
+// late, too. It does not wait for messages whose visibility timeout has ended.
 func (h *heldMessages) awaitRenewals(ctx context.Context) {
 	late := func(d *delivery) bool {
 		left, renewable := d.hiddenFor(time.Now())
@@ -165,7 +163,7 @@ func (h *heldMessages) awaitRenewals(ctx context.Context) {
 }
 
 // Where the queues answer slowly, messages are hidden for lockLatencies times as long as
-// an answer takes, so that they can be renewed in time, and for slowLocks times as long
+// an answer takes, so that they can be renewed in time, and for [disposition.SlowLocks] times as long
 // as usual at most.
 const lockLatencies = 8
 

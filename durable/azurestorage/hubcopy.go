@@ -10,25 +10,25 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A HiddenError says that there are messages in the queues of a hub that nobody
-// can see at the moment, and that are not explained by the histories.
+// A HiddenError means that the queues of a hub have hidden messages that the histories
+// do not explain.
 type HiddenError struct {
 	TaskHub string
 	// Hidden counts messages that are not explained: timers of executions that
 	// were purged or have continued as new, signals that clients and entities sent
 	// for later, messages that could not be processed and are held back.
 	Hidden int
-	// Missing counts what the histories say is under way and is not seen.
+	// Missing counts messages that must exist by the histories and are not visible.
 	Missing int
 }
 
-// Error says how many there are.
+// Error names both numbers.
 func (e *HiddenError) Error() string {
 	return fmt.Sprintf("the queues of task hub %s hide %d messages that cannot be read now, and %d that the histories tell of are missing",
 		e.TaskHub, e.Hidden, e.Missing)
 }
 
-// copier returns what copies the hub.
+// copier returns the copier of the hub.
 func (h *TaskHub) copier() *hubcopy.Hub {
 	return &hubcopy.Hub{
 		Name: h.cfg.TaskHub, Instances: h.instances, WorkItems: h.workItems, Queues: h.undecodable.messageQueues(),
@@ -50,9 +50,9 @@ func (h *TaskHub) copier() *hubcopy.Hub {
 // Export implements [provider.Portable].
 //
 // Queues do not show what is hidden in them. Of that, timers and scheduled
-// starts are made anew from the histories and the rows. What else the histories
-// say must be there is waited for, for as long as a worker that died can have
-// hidden it.
+// starts are made anew from the histories and the rows. Export waits for all other
+// messages that must exist by the histories, for as long as a worker that died can have
+// hidden them.
 //
 // The messages are received, which hides them for a few minutes, and made
 // visible again at the end.
@@ -66,8 +66,8 @@ func (h *TaskHub) Export(ctx context.Context, w provider.HubWriter, o provider.E
 	return h.copier().Export(ctx, w, o)
 }
 
-// Import implements [provider.Portable]. Histories and rows are written before
-// any message, so that what is cut off has nothing that runs.
+// Import implements [provider.Portable]. It writes histories and rows before any
+// message, so that nothing runs in a copy that was cut off.
 func (h *TaskHub) Import(ctx context.Context, fill func(provider.HubWriter) error) error {
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return err

@@ -12,19 +12,19 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 )
 
-// inbox holds the control-queue messages that were received and not yet handed
-// out, by instance. For each instance it has one thing going on at a time:
-// loading what is stored of it, waiting to be handed out, or being handed out
-// in a session (DurableTask.AzureStorage/OrchestrationSessionManager.cs).
+// inbox holds the control-queue messages that were received and not yet delivered, by
+// instance. An instance is in one state at a time: what is stored of it is being read,
+// it is ready, or it is in a session
+// (DurableTask.AzureStorage/OrchestrationSessionManager.cs).
 type inbox struct {
 	hub    *TaskHub
 	buffer buffer
 
 	mu      sync.Mutex // protects the following
 	slots   map[string]*slot
-	ready   []*slot       // instances whose first batch can be handed out
+	ready   []*slot       // instances whose first batch can be delivered
 	changed chan struct{} // closed when ready or closed changes
-	closed  bool          // nothing is handed out any more
+	closed  bool          // nothing is delivered any more
 }
 
 // slot is what the inbox has of one instance.
@@ -36,7 +36,7 @@ type slot struct {
 	batches   []*messageBatch // the first is being loaded or ready unless there is a session
 }
 
-// messageBatch is messages of one execution that are handed out together.
+// messageBatch is messages of one execution that are delivered together.
 type messageBatch struct {
 	executionID string // empty if no message names one
 	deliveries  []*delivery
@@ -50,13 +50,13 @@ func newInbox(h *TaskHub) *inbox {
 	}
 }
 
-// signal wakes all that wait for a change. b.mu is held.
+// signal wakes all waiters for a change. b.mu is held.
 func (b *inbox) signal() {
 	close(b.changed)
 	b.changed = make(chan struct{})
 }
 
-// close ends the handing out; sessions that wait for more messages get none.
+// close ends the delivery; sessions that wait for more messages get none.
 func (b *inbox) close() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,7 +64,7 @@ func (b *inbox) close() {
 	b.signal()
 }
 
-// add takes messages in, all before the first is handed out.
+// add takes messages in, all before the first is delivered.
 func (b *inbox) add(r *reading, deliveries ...*delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -145,8 +145,8 @@ var loading = new(instances.Instance)
 // could not be read (OrchestrationSessionManager.cs, ScheduleOrchestrationStatePrefetch).
 const prefetchRetryDelay = 5 * time.Second
 
-// load reads what is stored of an instance, disposes of the messages that
-// cannot be handed out now, and makes the instance ready if any are left.
+// load reads what is stored of an instance, disposes of the messages that cannot be
+// delivered now, and makes the instance ready if any are left.
 func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 	b.mu.Lock()
 	executionID, first, loaded := batch.executionID, batch.deliveries[0].event(), batch.deliveries[0].fresh
@@ -168,7 +168,7 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 		deliveries := slices.Clone(batch.deliveries)
 		b.mu.Unlock()
 
-		disposals := judge(b.hub, s.id, loaded, deliveries)
+		disposals := dispositionsOf(b.hub, s.id, loaded, deliveries)
 		if loaded.Unverified && len(disposals.settled) > 0 {
 			loaded = b.read(r.ctx, s.id, executionID, first)
 			continue
@@ -193,8 +193,8 @@ func (b *inbox) load(r *reading, s *slot, batch *messageBatch) {
 	}
 }
 
-// read reads what is stored of an instance, however long that takes; nil means
-// that ctx ended.
+// read reads what is stored of an instance. It tries until it succeeds, or returns nil
+// if ctx ends.
 func (b *inbox) read(ctx context.Context, instanceID, executionID string, first history.Event) *instances.Instance {
 	for delay := store.FirstOutageDelay; ; delay = min(2*delay, prefetchRetryDelay) {
 		loaded, err := b.hub.instances.LoadFor(ctx, instanceID, executionID, first)
@@ -216,16 +216,15 @@ func (b *inbox) read(ctx context.Context, instanceID, executionID string, first 
 	}
 }
 
-// The client writes the instance row just after the start message. What is
-// received between the two waits for a moment before it is handed back for
-// seconds.
+// The client writes the instance row just after the start message. A message that is
+// received between the two waits for a moment before it is abandoned for seconds.
 const (
 	rowPatience = 400 * time.Millisecond
 	rowInterval = 40 * time.Millisecond
 )
 
-// awaitInstanceRow reads the instance row again, for a moment, if a start
-// message is here before it.
+// awaitInstanceRow reads the instance row again, for rowPatience at most, if a start
+// message was received before the row was written.
 func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loaded *instances.Instance) {
 	b.mu.Lock()
 	first := batch.deliveries[0]
@@ -249,8 +248,8 @@ func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loade
 	}
 }
 
-// next waits for an instance that is ready and returns a session of it with
-// the messages to hand out.
+// next waits for an instance that is ready and returns a session of it with the
+// messages to deliver.
 func (b *inbox) next(ctx context.Context) (*session, error) {
 	work := context.WithoutCancel(ctx) // what was begun is brought to its end
 	for {
@@ -279,8 +278,8 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 		if sess == nil {
 			continue
 		}
-		// What came after the batch was judged is judged now.
-		disposals := judge(b.hub, s.id, sess.loaded, sess.current)
+		// The dispositions of what came meanwhile are not known yet.
+		disposals := dispositionsOf(b.hub, s.id, sess.loaded, sess.current)
 		if sess.loaded.Unverified && len(disposals.settled) > 0 {
 			b.putBack(sess)
 			continue
@@ -294,8 +293,8 @@ func (b *inbox) next(ctx context.Context) (*session, error) {
 	}
 }
 
-// putBack makes a batch of a session's messages again, to be judged by what is
-// stored.
+// putBack makes a batch of a session's messages again. Their dispositions are decided
+// anew by what is stored.
 func (b *inbox) putBack(sess *session) {
 	b.mu.Lock()
 	sess.slot.incoming = append(sess.current, sess.slot.incoming...)
@@ -305,8 +304,8 @@ func (b *inbox) putBack(sess *session) {
 }
 
 // takeReady takes the first instance that is ready, nil if there is none. Those of
-// a partition whose lease could not be renewed in time stay: it may be renewed
-// yet, and if it is lost, they are handed back. b.mu is held.
+// a partition whose lease could not be renewed in time stay: it may be renewed yet, and
+// if it is lost, they are released. b.mu is held.
 func (b *inbox) takeReady() *slot {
 	for i, s := range b.ready {
 		if !s.partition.hasLapsed() {
@@ -317,15 +316,15 @@ func (b *inbox) takeReady() *slot {
 	return nil
 }
 
-// resume hands out what had to wait because a lease had not been renewed in time.
+// resume delivers what had to wait because a lease had not been renewed in time.
 func (b *inbox) resume() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.signal()
 }
 
-// begin makes a session of the slot's first batch, nil if the partition is not
-// ours any more. b.mu is held.
+// begin makes a session of the slot's first batch, nil if this worker does not own the
+// partition any more. b.mu is held.
 func (b *inbox) begin(s *slot) *session {
 	if s.session != nil || len(s.batches) == 0 || s.batches[0].loaded == nil || !s.partition.sessionBegins() {
 		return nil
@@ -336,8 +335,8 @@ func (b *inbox) begin(s *slot) *session {
 	return s.session
 }
 
-// end takes the session off its slot. What came for it becomes a batch of its
-// own, to be judged by what is stored now.
+// end takes the session off its slot. What came for it becomes a batch of its own,
+// whose dispositions are decided by what is stored now.
 func (b *inbox) end(ctx context.Context, sess *session) {
 	s := sess.slot
 	b.mu.Lock()
@@ -361,7 +360,7 @@ func (b *inbox) end(ctx context.Context, sess *session) {
 	handBackAll(ctx, incoming)
 }
 
-// handBack gives everything that waits for a partition back to its queue.
+// handBack releases all messages of a partition that are not in a session.
 func (b *inbox) handBack(ctx context.Context, p *partition) {
 	var deliveries []*delivery
 	b.mu.Lock()
@@ -388,7 +387,7 @@ func (b *inbox) handBack(ctx context.Context, p *partition) {
 	handBackAll(ctx, deliveries)
 }
 
-// handBackAll makes messages visible to everybody at once.
+// handBackAll releases messages: they become visible now.
 func handBackAll(ctx context.Context, deliveries []*delivery) {
 	forEach(deliveries, func(d *delivery) { d.handBack(ctx, 0) })
 }
@@ -407,8 +406,8 @@ func (b *inbox) count(all inuse.Counts) {
 	all["instances with messages"], all["instances that are ready"] = len(b.slots), len(b.ready)
 }
 
-// hasStart reports whether the start of an instance is here, or may be since the
-// instance is being worked on.
+// hasStart reports whether the start message of an instance is in the inbox, or may be
+// in its session.
 func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
 	isStart := func(d *delivery) bool {
 		start, ok := d.event().(*history.ExecutionStarted)
@@ -422,8 +421,8 @@ func (b *inbox) hasStart(instance history.OrchestrationInstance) bool {
 	}))
 }
 
-// incoming takes what came for a session. wanted means that the session must
-// end: the worker stops, the partition is being given up, or the instance has
+// incoming takes the messages that came for a session. wanted means that the session
+// must end: the worker stops, the partition is being drained, or the instance has
 // messages for another execution.
 func (b *inbox) incoming(sess *session) (deliveries []*delivery, wanted bool, changed <-chan struct{}) {
 	b.mu.Lock()

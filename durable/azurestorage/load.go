@@ -43,7 +43,7 @@ func readLoads(ctx context.Context, queues []*store.Queue, loads []provider.Queu
 	})
 }
 
-// observeQueues has the metrics tell what waits in the queues that this worker
+// observeQueues makes the metrics report what waits in the queues that this worker
 // reads, until stop is called.
 func (h *TaskHub) observeQueues() (stop func()) {
 	unregister, err := h.meter.Observe(h.observe)
@@ -54,10 +54,10 @@ func (h *TaskHub) observeQueues() (stop func()) {
 	return func() { _ = unregister() } // it cannot be undone twice
 }
 
-// observeTime bounds how long one look at the queues takes.
+// observeTime bounds how long one observation of the queues takes.
 const observeTime = 10 * time.Second
 
-// observe looks into the queues that this worker reads.
+// observe reads the loads of the queues that this worker reads.
 func (h *TaskHub) observe(ctx context.Context) ([]metering.QueueState, error) {
 	ctx, cancel := context.WithTimeout(ctx, observeTime)
 	defer cancel()

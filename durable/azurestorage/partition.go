@@ -14,8 +14,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// A partition is a control queue and our right to read it. It is listening
-// while that is ours and nobody asked for it back.
+// A partition is a control queue and this worker's lease on it. It is listening while the
+// worker has the lease and no other worker has asked for it.
 type partition struct {
 	hub     *TaskHub
 	queue   *store.Queue
@@ -35,8 +35,8 @@ func newPartition(h *TaskHub, q *store.Queue) *partition {
 	return &partition{hub: h, queue: q, wake: store.NewNudge()}
 }
 
-// Listen begins to read the queue, or goes on if it does already; the right to
-// ends at until.
+// Listen begins to read the queue, or goes on if it does already. The lease ends at
+// until.
 func (p *partition) Listen(work context.Context, until time.Time) {
 	if p.hasLapsed() {
 		defer p.hub.inbox.resume()
@@ -92,22 +92,22 @@ func (p *partition) ownedSince() time.Time {
 	return time.Time{}
 }
 
-// hasLapsed reports whether the queue is ours to read but the lease has ended, and
-// may be renewed yet.
+// hasLapsed reports whether the queue is being read although the lease has ended. It may
+// still be renewed.
 func (p *partition) hasLapsed() bool { return p.Expired(time.Now()) }
 
-// Expired reports whether the queue is being read though the lease has ended.
+// Expired reports whether the queue is being read although the lease ended before now.
 func (p *partition) Expired(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.reading != nil && !now.Before(p.until)
 }
 
-// StopReading ends the reading of the queue. What was received and not handed
-// out goes back to the queue, visible at once; .NET lets it come back by itself
-// after minutes (OrchestrationSessionManager.cs, DrainAsync). From the call on
-// nothing of the partition is handed out any more. The returned function does
-// what takes time: it waits for a receive that is under way, and hands back.
+// StopReading ends the reading of the queue. Messages that were received and not
+// delivered are released; .NET lets them become visible by themselves after minutes
+// (OrchestrationSessionManager.cs, DrainAsync). From the call on no message of the
+// partition is delivered. The returned function does what takes time: it waits for a
+// receive that is under way, and releases.
 func (p *partition) StopReading(work context.Context) (finish func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -154,14 +154,14 @@ func (p *partition) DrainState() leases.DrainState {
 	return p.drain
 }
 
-// Released notes that the partition is nobody's or another's.
+// Released notes that the partition has no owner, or another one.
 func (p *partition) Released() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.drain = leases.NotDraining
 }
 
-// sessionBegins counts a session; false means that the partition is not ours.
+// sessionBegins counts a session. It returns false if this worker does not have the lease.
 func (p *partition) sessionBegins() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -205,11 +205,11 @@ func (p *partition) awaitIdle(ctx context.Context, limit time.Duration) bool {
 	return false
 }
 
-// visibilityDelay returns for how long a message to an instance is to be hidden
-// when it is sent (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs,
+// visibilityDelay returns for how long a message to an instance is hidden when it is sent
+// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs,
 // GetVisibilityDelay). The service hides nothing for longer than a week, and
-// counts in whole seconds; whoever receives the message before its time holds
-// it back.
+// counts in whole seconds; a worker that receives the message too early holds it
+// back.
 func visibilityDelay(m *provider.TaskMessage, now time.Time) time.Duration {
 	due := provider.Due(*m)
 	if due.IsZero() {
@@ -221,8 +221,8 @@ func visibilityDelay(m *provider.TaskMessage, now time.Time) time.Duration {
 // maxVisibility is the longest that a message can be hidden.
 const maxVisibility = 7 * 24 * time.Hour
 
-// claim reserves room for n messages to the partition that will be handed over
-// in memory; false means that they have to go the usual way.
+// claim reserves room for n messages to the partition that will be handed over in
+// memory. It returns false if they have to be received from the queue.
 func (p *partition) claim(n int) bool {
 	if n == 0 || !p.isListening() {
 		return false
@@ -230,8 +230,8 @@ func (p *partition) claim(n int) bool {
 	return p.backlog.isEmpty() && p.hub.inbox.buffer.tryTake(n)
 }
 
-// admit takes claimed messages in, as if they had been received now, before what
-// their sender sends next. What the partition cannot take any more becomes visible.
+// admit takes claimed messages in as if they had been received now, before what their
+// sender sends next. If the partition is not read any more, it releases them.
 func (p *partition) admit(ctx context.Context, claimed []*delivery) {
 	inOrder := func(a, b *delivery) int { return cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber) }
 	slices.SortFunc(claimed, inOrder)
@@ -247,8 +247,8 @@ func (p *partition) count(all inuse.Counts) {
 	all["sessions of partitions"] += p.sessions
 }
 
-// isQuiet reports whether the partition has been read for so long that a message which
-// somebody else had hidden would have come, and holds none that is visible.
+// isQuiet reports whether the queue holds no visible message, and has been read for so
+// long that a message which another worker had hidden would have become visible.
 func (p *partition) isQuiet() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

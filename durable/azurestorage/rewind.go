@@ -20,8 +20,8 @@ const maxRewindAttempts = 3
 // .NET changes them, but those of one execution together, and those of the
 // execution that the sentinel names: .NET takes the one with the longest
 // history, which can be one that was replaced. The sentinel gets another ETag, though
-// nothing of it changes: whoever is late to write that the execution has failed finds
-// that the history has gone on
+// nothing of it changes: a worker that is late to write that the execution has failed
+// finds that the history has gone on
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // RewindHistoryAsync).
 func (h *TaskHub) Rewind(ctx context.Context, id, reason string) error {

@@ -55,7 +55,7 @@ type sentMessage struct {
 	message     *provider.TaskMessage
 }
 
-// send puts a message into a queue, visible to everybody. Several copies of it do no harm.
+// send puts a message into a queue, visible. Several copies of it do no harm.
 func (s *sender) send(ctx context.Context, q *store.Queue, env *wire.Envelope) (sentMessage, error) {
 	return s.post(ctx, &outgoing{queue: q, env: env, duplicates: true})
 }
@@ -95,8 +95,8 @@ func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error
 	return sent, nil
 }
 
-// lockOf returns for how long a message is hidden that this process has of a
-// partition's queue, or of the work-item queue if p is nil.
+// lockOf returns for how long a message in flight is hidden, of a partition's queue, or
+// of the work-item queue if p is nil.
 func (s *sender) lockOf(p *partition) time.Duration {
 	if p == nil {
 		return s.hub.held.workItemLock()
@@ -104,7 +104,7 @@ func (s *sender) lockOf(p *partition) time.Duration {
 	return s.hub.held.controlLock()
 }
 
-// prepare gives a message its identity and makes of it what goes into the queue.
+// prepare gives a message its identity and encodes it for the queue.
 func (s *sender) prepare(ctx context.Context, out *outgoing) (err error) {
 	if out.claim {
 		defer func() {
@@ -163,8 +163,8 @@ func (s *sender) logSent(q *store.Queue, env *wire.Envelope) {
 		"executionId", env.Message.Target.ExecutionID, "eventType", env.Message.Event.Type().String(), "sequenceNumber", env.SequenceNumber)
 }
 
-// wake makes this process look at once, if it reads the queue, for a message
-// that is visible in it.
+// wake makes this process poll the queue now, if it reads it, for a message that is
+// visible.
 func (s *sender) wake(m sentMessage) {
 	if m.partition == nil {
 		s.hub.activities.backlog.add()
@@ -175,8 +175,8 @@ func (s *sender) wake(m sentMessage) {
 	m.partition.wake.Give()
 }
 
-// reserve decides which messages are handed over in memory. Those to one
-// partition are, or none of them, so that they keep their order.
+// reserve decides which messages are handed over in memory: all that go to one
+// partition or none of them, so that they keep their order.
 func (s *sender) reserve(out []*outgoing) {
 	now := time.Now()
 	byPartition := make([][]*outgoing, len(s.hub.partitions))
@@ -202,10 +202,10 @@ func (s *sender) reserve(out []*outgoing) {
 	}
 }
 
-// retract takes back what was sent by a checkpoint that does not count. What
-// somebody has received already is held back for a while and then discarded,
-// since no history has what it belongs to; an activity runs once too often. The blob of
-// a large message goes after it, unless somebody may have the message.
+// retract deletes what was sent by a checkpoint that does not count. A message that
+// another worker has received is held back for a while and then discarded, since no
+// history has what it belongs to; an activity runs once too often. The blob of a large
+// message is deleted after it, unless another worker may have the message.
 func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
@@ -230,7 +230,7 @@ func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 	})
 }
 
-// dropBlob deletes the blob of a message that nobody has, if it has one.
+// dropBlob deletes the blob, if there is one, of a message that is in no queue.
 func (s *sender) dropBlob(ctx context.Context, name string) {
 	if name == "" {
 		return
@@ -242,8 +242,7 @@ func (s *sender) dropBlob(ctx context.Context, name string) {
 	}
 }
 
-// reveal makes visible what was sent by a checkpoint of which it is not known
-// whether it counts.
+// reveal releases what was sent by a checkpoint whose outcome is not known.
 func (s *sender) reveal(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
@@ -258,8 +257,8 @@ func (s *sender) reveal(ctx context.Context, sent []sentMessage) {
 	handBackAll(ctx, claimed)
 }
 
-// settling returns a context for doing away with messages: it goes on when ctx
-// has ended, but not for long, since what fails comes right by itself.
+// settling returns a context for deleting and releasing messages. It outlives ctx, but
+// not for long: a message for which that fails becomes visible by itself.
 func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 	on, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	unhook := context.AfterFunc(ctx, func() { time.AfterFunc(settleTimeout, cancel) })
@@ -271,8 +270,8 @@ func settling(ctx context.Context) (context.Context, context.CancelFunc) {
 
 const settleTimeout = 10 * time.Second
 
-// An armedMessage is in its queue and hidden. It becomes visible when it is
-// released or, if this process dies before, by itself.
+// An armedMessage is hidden in its queue. It becomes visible when it is released or, if
+// this process dies before, by itself.
 type armedMessage struct {
 	partition *partition
 	msg       store.Message
@@ -302,7 +301,7 @@ func (s *sender) arm(ctx context.Context, messages []provider.TaskMessage) ([]ar
 	return armed, nil
 }
 
-// release makes messages visible. What fails becomes visible by itself.
+// release makes messages visible. One for which that fails becomes visible by itself.
 func (s *sender) release(ctx context.Context, armed []armedMessage) {
 	for _, a := range armed {
 		if _, err := a.partition.queue.Update(ctx, a.msg, 0); err != nil && !store.IsGone(err) {
@@ -323,7 +322,7 @@ func (s *sender) newClaim(out *outgoing, m store.Message) *delivery {
 	return d
 }
 
-// unclaim gives the room back that was reserved for a message.
+// unclaim returns the room that was reserved for a message.
 func (s *sender) unclaim(out *outgoing) {
 	if out.partition == nil {
 		s.hub.activities.give()
@@ -332,8 +331,8 @@ func (s *sender) unclaim(out *outgoing) {
 	s.hub.inbox.buffer.give(1)
 }
 
-// handOver makes what was sent be worked on, once it may be: claimed messages
-// are taken in, and queues that got others are looked at.
+// handOver delivers what was sent, once it may be delivered: it takes claimed messages
+// in, and polls the queues of the others.
 func (s *sender) handOver(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
@@ -362,9 +361,10 @@ func (s *sender) handOver(ctx context.Context, sent []sentMessage) {
 	}
 }
 
-// show lets what a batch has put hidden be seen, and no more be asked for: the batch
-// counts. It fails for what others may have received before, and deleted since it did not
-// count yet: what the batch took comes again then, and its messages are sent again.
+// show makes the messages of an entity's batch visible, which were put hidden: the batch
+// counts. It fails for a message that another worker may have received, and deleted
+// since the batch did not count yet: what the batch took comes again then, and its
+// messages are sent again.
 func (s *sender) show(ctx context.Context, sent []sentMessage) error {
 	return store.Each(ctx, store.MessagesAtOnce, sent, func(_ context.Context, _ int, m sentMessage) error {
 		switch {

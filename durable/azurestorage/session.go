@@ -14,10 +14,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// session is an instance that was handed out. Its history's sentinel must have
-// the ETag that was read, or that the last commit wrote, for the next commit to
-// succeed; that, and not the lease, is what keeps two workers from going on with
-// one instance.
+// session is an instance that was dispatched. The next commit succeeds only if the
+// history's sentinel has the ETag that was read, or that the last commit wrote. That, and
+// not the lease, keeps two workers from going on with one instance.
 type session struct {
 	inbox *inbox
 	hub   *TaskHub
@@ -26,10 +25,10 @@ type session struct {
 	// Owned by the goroutine that calls the methods.
 	loaded   *instances.Instance
 	ordinal  int            // of the next history row
-	current  []*delivery    // handed out and neither committed nor abandoned
+	current  []*delivery    // delivered, and neither committed nor abandoned
 	failed   bool           // what is loaded may not be what is stored
 	tracking *tracking.Plan // of the last checkpoint
-	inDoubt  bool           // some of what an entity took last may not be deleted
+	inDoubt  bool           // some messages that an entity took last may not be deleted
 	released bool
 	pending  *pendingRow // or nil
 
@@ -67,7 +66,7 @@ func (s *session) instance() history.OrchestrationInstance {
 	return history.OrchestrationInstance{InstanceID: s.slot.id, ExecutionID: s.executionID()}
 }
 
-// workItem returns what to hand out at the session's begin.
+// workItem returns the first work item of the session.
 func (s *session) workItem() *provider.OrchestrationWorkItem {
 	return &provider.OrchestrationWorkItem{
 		Instance: s.instance(), History: slices.Clip(s.loaded.Events), Messages: messagesOf(s.current),
@@ -114,7 +113,7 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 			return nil, nil
 		}
 		if len(deliveries) > 0 {
-			disposals := judge(s.hub, s.slot.id, s.loaded, deliveries)
+			disposals := dispositionsOf(s.hub, s.slot.id, s.loaded, deliveries)
 			disposals.apply(context.WithoutCancel(ctx))
 			if s.current = append(s.current, disposals.deliver...); len(disposals.deliver) > 0 {
 				return messagesOf(disposals.deliver), nil
@@ -174,10 +173,10 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	return fmt.Errorf("commit instance %q: %w", s.slot.id, err)
 }
 
-// removeTaken deletes the messages that were handed out. A single one is deleted
-// in the background, as long as the partition is being read: that is given up
-// after it. Where several came together more will, and are taken together if the
-// next episode begins later.
+// removeTaken deletes the messages that the commit took. It deletes a single one in the
+// background, as long as the partition is read, which is given up after that. Where
+// several came together more will follow, and one episode takes more of them if it
+// begins later.
 func (s *session) removeTaken(ctx context.Context) {
 	taken := s.current
 	s.current = nil
@@ -189,17 +188,17 @@ func (s *session) removeTaken(ctx context.Context) {
 	}
 }
 
-// isDoubtful reports whether somebody else may have gone on with the instance:
-// the partition is not ours any more, or others may have received a message.
+// isInDoubt reports whether another worker may have gone on with the instance: this one
+// does not own the partition any more, or others may have received a message.
 func (s *session) isInDoubt() bool {
 	return !s.slot.partition.isListening() || anyLost(s.current)
 }
 
-// checkDoubt looks, if there is reason to doubt it, whether the history is still
-// as the session knows it. What a lost session decided is then not sent in the
-// first place. The write of the history looks again in any case.
-func (s *session) checkDoubt(ctx context.Context, doubtful bool) error {
-	if !doubtful {
+// checkDoubt returns [provider.ErrSessionLost] if the history is in doubt and is not as
+// the session knows it. What a lost session decided is then not sent at all. The write
+// of the history checks it in any case.
+func (s *session) checkDoubt(ctx context.Context, inDoubt bool) error {
+	if !inDoubt {
 		return nil
 	}
 	etag, err := s.hub.instances.Histories.SentinelETag(ctx, s.slot.id)

@@ -133,7 +133,7 @@ func TestDelivery_AgesByTheClockOfTheService(t *testing.T) {
 		stored := &instances.Instance{History: instances.History{ExecutionID: "e", Known: instances.NewKnownEvents()}}
 		stored.Known.Add(&history.ExecutionStarted{})
 		stored.Known.Add(raised)
-		if out := judge(h, "i", stored, []*delivery{d}); len(out.deliver) > 0 {
+		if out := dispositionsOf(h, "i", stored, []*delivery{d}); len(out.deliver) > 0 {
 			t.Errorf("with a clock that is %v ahead an event is taken twice", ahead)
 		}
 		m.VisibleAt = time.Time{} // it was claimed

@@ -89,7 +89,7 @@ func (s *starter) startOver(ctx context.Context, start provider.TaskMessage, eve
 		s.hub.sender.retract(ctx, []sentMessage{sent})
 		return row, err
 	}
-	s.hub.sender.handOver(ctx, []sentMessage{sent}) // whoever receives it looks whether the row is there
+	s.hub.sender.handOver(ctx, []sentMessage{sent}) // its receiver checks whether the row is there
 	return row, err
 }
 

@@ -43,7 +43,7 @@ type TaskHub struct {
 	starts    *starter
 	instances *instances.Store
 	held      *heldMessages
-	// undecodable are messages that nobody here can decode.
+	// undecodable are messages that this version cannot decode.
 	undecodable *undecodable
 	endings     endings
 	pendingRows sync.Map // of *pendingRow, by instance
@@ -222,12 +222,12 @@ func (h *TaskHub) partitionOf(instanceID string) *partition {
 // StartInstance implements [provider.Client].
 //
 // The message goes out before the row, so that a row whose client has died, or was
-// cut off, never waits for a message that nobody sends
+// cut off, never waits for a message that was not sent
 // (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
-// CreateTaskOrchestrationAsync). The row decides: whoever receives a message
-// without its row holds it back for a while, and then drops it. So what was begun
-// either runs or leaves nothing behind, whatever becomes of the caller, and an
-// instance that somebody was told of stays.
+// CreateTaskOrchestrationAsync). The row decides: a worker that receives a message
+// without its row holds it back for a while, and then discards it. So a start that was
+// begun either runs or leaves nothing behind, whatever becomes of the caller, and an
+// instance that a caller was told of stays.
 //
 // Of two callers who start the same ID at the same time, the one who writes the
 // row wins; the other gets the error, which .NET does not tell it.
@@ -351,8 +351,8 @@ func (h *TaskHub) IsBusy() bool {
 	return h.services.QueuePace.IsBusy() || h.services.TablePace.IsBusy() || h.services.BlobPace.IsBusy()
 }
 
-// inUse counts what is given back once a worker has nothing to do, or has stopped in
-// time.
+// inUse counts the resources that are in use, which is none once a worker has nothing
+// to do, or has stopped in time.
 func (h *TaskHub) inUse() inuse.Counts {
 	all := inuse.Counts{}
 	if h.cutShort.Load() {
@@ -404,8 +404,8 @@ func (h *TaskHub) NextOrchestration(ctx context.Context) (*provider.Orchestratio
 
 // Purge implements [provider.Purger]. What was seen is compared with the instance row,
 // which is read after the history: what began in between is not purged in the place of
-// what was before. The row goes last: whoever was cut off finds it, and does the rest by
-// purging again. So that it can be read, it names no blobs any more when they go. Rows
+// what was before. The row goes last: a caller that was cut off finds it, and completes
+// the purge by another one. So that it can be read, it names no blobs any more when they go. Rows
 // are deleted as they were read, the sentinel first, and no blobs that were not there
 // before that: if somebody starts the ID anew meanwhile, that one stays, and the error
 // says so

@@ -29,14 +29,14 @@ func newTracker(h *TaskHub) *tracker {
 	})}
 }
 
-// tracks reports whether what becomes of an instance is recorded. Entities are
-// not: each of their batches is an execution of its own.
+// tracks reports whether an instance has tracking records. Entities have none: each of
+// their batches is an execution of its own.
 func (t *tracker) tracks(instanceID string) bool {
 	return t.hub.cfg.Tracking && !history.IsEntity(instanceID)
 }
 
-// plan decides what to record of a checkpoint, and sends what is stored
-// already and may not have been sent: the checkpoint may take its place.
+// plan decides the tracking records of a checkpoint. Before, it sends those of the stored
+// history that may not have been sent, since the checkpoint may replace that history.
 func (t *tracker) plan(ctx context.Context, s *session, cp *provider.Checkpoint) (*tracking.Plan, error) {
 	id, loaded := s.slot.id, s.loaded
 	if !t.tracks(id) {
@@ -54,8 +54,8 @@ func (t *tracker) plan(ctx context.Context, s *session, cp *provider.Checkpoint)
 	return loaded.Tracked.Plan(cp, s.instance(), messagesOf(s.current))
 }
 
-// commit sends what a checkpoint, which counts now, has to say. Whoever takes the
-// instance from here knows what it said before by the sentinel.
+// commit sends the tracking records of a checkpoint, which counts now. A worker that
+// takes the instance over knows by the sentinel which records may be missing.
 func (t *tracker) commit(ctx context.Context, id string, loaded *instances.Instance, plan *tracking.Plan) error {
 	if plan == nil {
 		return nil
@@ -79,8 +79,8 @@ func (t *tracker) send(ctx context.Context, instanceID string, rows []wire.Row) 
 	return nil
 }
 
-// again sends what is stored of an instance and may not have been sent:
-// somebody took messages and died before deleting them.
+// again sends the records of an instance that may not have been sent: a worker took
+// messages and died before it deleted them.
 func (t *tracker) again(ctx context.Context, instanceID string) error {
 	if !t.tracks(instanceID) {
 		return nil

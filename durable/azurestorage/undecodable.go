@@ -37,8 +37,8 @@ const (
 	undecodableFor      = 2 * maxAbandonDelay
 )
 
-// see notes that a message was received and cannot be decoded. It reports whether that
-// is to be logged.
+// see notes that a message was received that cannot be decoded. It reports whether to
+// log that.
 func (u *undecodable) see(queue, id string, cause error) (news bool) {
 	key, now := heldKey(queue, id), time.Now()
 	u.mu.Lock()
@@ -65,7 +65,7 @@ func (u *undecodable) see(queue, id string, cause error) (news bool) {
 	return !known
 }
 
-// knows reports whether a message was in vain before.
+// knows reports whether a message was received before and could not be decoded.
 func (u *undecodable) knows(queue, id string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -73,8 +73,8 @@ func (u *undecodable) knows(queue, id string) bool {
 	return known
 }
 
-// forgetOld forgets those that have not come for so long that somebody else must have
-// decoded or deleted them. u.mu is held.
+// forgetOld forgets the messages that have not come for so long that another worker must
+// have decoded or deleted them. u.mu is held.
 func (u *undecodable) forgetOld(now time.Time) {
 	maps.DeleteFunc(u.byKey, func(_ string, m undecodableMessage) bool { return !m.SetAside && now.Sub(m.seen) > undecodableFor })
 }
@@ -89,7 +89,7 @@ func (u *undecodable) setAside(queue, id string) {
 	}
 }
 
-// takenBack forgets the messages of a queue that were set aside.
+// takenBack forgets the messages of a queue that were set aside, since they are put back.
 func (u *undecodable) takenBack(queue string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -108,22 +108,22 @@ func (u *undecodable) all() []provider.UndecodableMessage {
 	return all
 }
 
-// errBlobGone says that the blob is not there that holds a message. It is written before
-// the message.
+// errBlobGone means that the blob of a large message does not exist. It is written
+// before the message.
 var errBlobGone = errors.New("its blob is not there")
 
 // blobMissedTimes is how often such a message must have been received before it is set
 // aside.
 const blobMissedTimes = 5
 
-// leave hands back a message that cannot be decoded, hidden for longer each time: a
-// worker of another version may be able to
+// leave abandons a message that cannot be decoded, for longer each time: a worker of
+// another version may be able to decode it
 // (DurableTask.AzureStorage/Messaging/ControlQueue.cs, GetMessagesAsync, and
 // TaskHubQueue.cs, AbandonMessageAsync). .NET logs it each time, we do once. It is set
 // aside when it is a poison message, if the configuration says so; sooner and in any case
-// if its blob is not there, since nobody can read it then: a request that came twice
+// if its blob is not there, since no worker can read it then: a request that came twice
 // leaves a copy of a large message, whose blob goes with the instance. A message whose
-// blob could not be asked for is abandoned as any other.
+// blob could not be read is abandoned like any other.
 func (d *delivery) leave(ctx context.Context, cause error) {
 	h := d.hub
 	if !store.IsUnreadable(cause) {
@@ -148,7 +148,7 @@ func (d *delivery) leave(ctx context.Context, cause error) {
 	d.handBack(ctx, delay)
 }
 
-// holdBack holds back a message that was received and cannot be read or stored, for longer each time.
+// holdBack abandons a message that cannot be decoded or stored, for longer each time.
 func (u *undecodable) holdBack(ctx context.Context, q *store.Queue, m store.Message, cause error) {
 	delay := abandonDelay(m.DequeueCount)
 	attrs := []any{"partition", q.Name, "messageId", m.ID, "dequeueCount", m.DequeueCount, "error", cause}
@@ -164,8 +164,8 @@ func (u *undecodable) holdBack(ctx context.Context, q *store.Queue, m store.Mess
 }
 
 // setAside moves the message, as it is, to the queue of those that are set aside, and
-// reports whether it is there. It is copied first: what dies in between leaves it in
-// both, and receivers know what comes twice.
+// reports whether it is there. It copies the message first: a worker that dies in between
+// leaves it in both queues, and receivers recognize duplicates.
 func (d *delivery) setAside(ctx context.Context) bool {
 	aside := d.hub.undecodable.asideOf(d.queue)
 	err := aside.Create(ctx)
@@ -182,8 +182,8 @@ func (d *delivery) setAside(ctx context.Context) bool {
 	return true
 }
 
-// asideOf returns the queue for messages of q that are set aside. It comes to be with
-// the first of them.
+// asideOf returns the queue for messages of q that are set aside. It is created with the
+// first of them.
 func (u *undecodable) asideOf(q *store.Queue) *store.Queue {
 	return store.NewQueue(u.hub.services.Queues, u.hub.names.Aside(q.Name))
 }
@@ -226,8 +226,8 @@ func (h *TaskHub) RetryUndecodable(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// lookAside forgets what was set aside and is not any more, since another process has
-// put it back. It asks only about queues in which this process has set something aside.
+// lookAside forgets messages that are not set aside any more, since another process has
+// put them back. It looks only into queues into which this process has put messages.
 func (u *undecodable) lookAside(ctx context.Context) error {
 	var queues []string
 	for _, m := range u.all() {

@@ -14,10 +14,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// activityQueue hands out what the work-item queue has. One goroutine receives,
-// and only while somebody waits; then it takes as many as there are free slots,
-// so that an empty queue is not asked by every worker goroutine, and nothing is
-// taken that would have to wait here.
+// activityQueue dispatches the messages of the work-item queue. One goroutine receives,
+// and only while a worker goroutine waits: an empty queue is not polled by all of them. It
+// receives as many as there are free slots, so that no message waits here.
 type activityQueue struct {
 	hub  *TaskHub
 	wake store.Nudge // something was sent to the queue from here
@@ -38,7 +37,7 @@ func newActivityQueue(h *TaskHub) *activityQueue {
 	}
 }
 
-// signal wakes all that wait for a change. q.mu is held.
+// signal wakes all waiters for a change. q.mu is held.
 func (q *activityQueue) signal() {
 	close(q.changed)
 	q.changed = make(chan struct{})
@@ -75,8 +74,8 @@ func (q *activityQueue) next(ctx context.Context) (*delivery, error) {
 // activity that had it, whose messages are claimed without asking the queue.
 const afterYou = time.Millisecond
 
-// demand waits until there are free slots and somebody waits, and returns how
-// many messages to ask for, and the state of the backlog before; 0 means that ctx ended.
+// demand waits until there are free slots and a waiter. It returns how many messages to
+// receive, 0 if ctx ended, and the state of the backlog before.
 func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 	for full := false; ; {
 		q.mu.Lock()
@@ -105,7 +104,7 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 	}
 }
 
-// fetch receives until ctx ends, and then hands back what nobody has taken.
+// fetch receives until ctx ends, and then releases what was not dispatched.
 func (q *activityQueue) fetch(ctx, work context.Context) {
 	backoff := store.PollBackoff{Max: q.hub.cfg.MaxQueuePollingInterval}
 	for {
@@ -174,7 +173,7 @@ func (q *activityQueue) give() {
 	q.signal()
 }
 
-// activityLock is a work item that was handed out.
+// activityLock is a work item that was dispatched.
 type activityLock struct {
 	hub *TaskHub
 	d   *delivery
@@ -232,8 +231,7 @@ func (q *activityQueue) claim(n int) int {
 	return n
 }
 
-// admit takes claimed messages in. Once nothing is handed out any more they
-// become visible.
+// admit takes claimed messages in. If the queue is closed, it releases them.
 func (q *activityQueue) admit(ctx context.Context, claimed []*delivery) {
 	q.mu.Lock()
 	closed := q.closed

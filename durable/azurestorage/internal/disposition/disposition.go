@@ -31,8 +31,8 @@ const (
 	Terminate               // mark the instance terminated, which has not started, and delete it
 )
 
-// Repair is what is made up for before a message is discarded: the worker that took
-// it may have died before it wrote the row of the instance, or its tracking records.
+// Repair is what is written before a message is discarded: the worker that took it may
+// have died before it wrote the row of the instance, or its tracking records.
 type Repair int
 
 // The repairs.
@@ -42,8 +42,7 @@ const (
 	RepairRow             // and the row
 )
 
-// How often a message is received before it is believed that what it waits for
-// will not come.
+// How often a message is received until what it waits for is taken to be lost.
 const (
 	// A completion for which nothing was scheduled
 	// (DurableTask.AzureStorage/Messaging/OrchestrationSession.cs,
@@ -75,7 +74,7 @@ var (
 // NotYetStarted is that of a message that comes before its instance starts.
 var NotYetStarted = Disposition{HoldBack, RepairNothing, "ReceivedOutOfOrderMessage", "the instance has not started yet"}
 
-// duplicateMessage is what a message is logged as that was taken before.
+// duplicateMessage is the event by which a message is logged that was taken before.
 const duplicateMessage = "DuplicateMessageDetected"
 
 func duplicate(reason string) Disposition {
@@ -106,7 +105,7 @@ func (m Message) isOld() bool { return m.Age > (SlowLocks+1)*m.Lock }
 // is stored of the instance. It is a function of its arguments.
 //
 // A start message is first if there is one. If it is not accepted, the messages
-// with it are judged as if it had not come.
+// with it are decided as if it had not come.
 func Decide(instanceID string, stored *instances.Instance, messages []Message) []Disposition {
 	all := make([]Disposition, len(messages))
 	starting := false
@@ -188,8 +187,8 @@ func scheduledAfter(row *wire.InstanceRow, start *history.ExecutionStarted, m Me
 }
 
 // ofUnstarted decides about a message for an instance without history. .NET
-// deletes what comes before the start, and retries a terminate of nobody for
-// ever (AzureStorageOrchestrationService.cs, LockNextTaskOrchestrationWorkItemAsync,
+// deletes what comes before the start, and retries a terminate of an unknown instance
+// for ever (AzureStorageOrchestrationService.cs, LockNextTaskOrchestrationWorkItemAsync,
 // and UpdateStatusForTerminationAsync).
 func ofUnstarted(instanceID string, stored *instances.Instance, m Message) Disposition {
 	if history.IsEntity(instanceID) {
@@ -293,7 +292,7 @@ func ofChildStart(start *history.ExecutionStarted, stored *instances.Instance, m
 	return otherStarts
 }
 
-// Abandoning is what a message is logged as that is handed back.
+// Abandoning is the event by which an abandoned message is logged.
 const Abandoning = "AbandoningMessage"
 
 // SlowLocks is how many times as long as usual a message is hidden at most.

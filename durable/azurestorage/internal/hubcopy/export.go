@@ -263,7 +263,7 @@ func (x *export) exportMessages(ctx context.Context) error {
 func (x *export) isOver(key action) bool {
 	to := x.instances[key.instance]
 	if to == nil || to.loaded.ExecutionID != key.execution {
-		return false // it runs although nobody waits for it
+		return false // it runs although no execution waits for it
 	}
 	known := to.loaded.Known
 	return known.Answered.Has(key.id) || !known.Actions.Has(key.id)
@@ -377,7 +377,7 @@ func (x *export) handBack(ctx context.Context) {
 	})
 }
 
-// tellOfAside tells of messages that were set aside, and are left behind.
+// tellOfAside reports messages that were set aside and are not copied.
 func (x *export) tellOfAside(ctx context.Context) error {
 	for _, q := range x.hub.Queues {
 		aside := x.hub.Aside(q)

@@ -18,7 +18,7 @@ import (
 //     entry's ETag, as always.
 //  2. Messages are handed out by what an entry says. Before one is held back or
 //     discarded, what is stored is read.
-//  3. Whoever uses an entry takes it out, and puts it back after a commit. An
+//  3. A session takes the entry out, and puts it back after a commit. An
 //     episode that failed, a lost partition, a rewind and a purge leave nothing.
 type HistoryCache struct {
 	mu    sync.Mutex // protects the following
@@ -91,7 +91,7 @@ func (c *HistoryCache) remove(at *list.Element) (stored History, ok bool) {
 
 // RowCache remembers the instance rows that this process wrote last, so that an
 // instance that goes on need not have its row read for every episode. An entry
-// may be out of date: whoever writes by its ETag finds out.
+// may be out of date: a write with its ETag fails then.
 type RowCache struct {
 	mu   sync.Mutex
 	rows map[string]*wire.InstanceRow // by instance ID

@@ -127,8 +127,8 @@ func (h *Histories) rowsOf(ctx context.Context, instanceID, executionID string) 
 	return nil, fmt.Errorf("the history of %q changed %d times while it was read", instanceID, maxHistoryReads)
 }
 
-// maxHistoryReads is how often a history is read that changes meanwhile. Nobody
-// but the owner of the instance changes it, and those who had it before.
+// maxHistoryReads is how often a history is read that changes meanwhile. Only the owner
+// of the instance changes it, and workers that owned it before.
 const maxHistoryReads = 5
 
 // SentinelETag returns the ETag of an instance's sentinel as it is stored, empty if

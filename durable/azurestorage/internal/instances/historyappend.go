@@ -135,7 +135,7 @@ func (w *historyWrite) attempt(ctx context.Context, etag string) (string, error)
 
 // look reads the sentinel, and says what became of our write. No other can have the
 // same last row: its time is when our episode ended. If the history is of another
-// execution, that may have come after ours: the error is an [otherExecutionError].
+// execution, that may have come after ours: the error is an [OtherExecutionError].
 func (w *historyWrite) look(ctx context.Context, before string) (became outcome, etag string, err error) {
 	sentinel, err := w.histories.Row(ctx, w.instance.InstanceID, wire.SentinelRowKey)
 	switch {

@@ -19,17 +19,17 @@ func (l *Instance) hasOther(wanted string) bool {
 type Instance struct {
 	History
 	Row *wire.InstanceRow // nil if there is none
-	// rowOf is the execution that the row was of when it was last known: what has
-	// become of it is not if it could not be written.
+	// rowOf is the execution that the row was of when it was last known. The row is not
+	// known after a write that failed.
 	rowOf string
-	// unverified means that the history was not read but is remembered.
+	// Unverified means that the history is a remembered one and was not read.
 	Unverified bool
-	// Replaced are the blobs of the generation before, which the row may name until the
-	// checkpoint that continues as new has told it.
+	// Replaced are the blobs of the generation before, which the row may name until it is
+	// written by the checkpoint that continues as new.
 	Replaced []string
 }
 
-// NewInstance returns an instance of which there is nothing but the row, as far as is remembered.
+// NewInstance returns an instance of which only the row is known, from memory.
 func NewInstance(row *wire.InstanceRow) *Instance {
 	return &Instance{
 		History: History{ExecutionID: row.State.Instance.ExecutionID, Known: NewKnownEvents()},
@@ -37,9 +37,9 @@ func NewInstance(row *wire.InstanceRow) *Instance {
 	}
 }
 
-// AwaitsStart reports whether the ID was started again, and that start is under
-// way: the row is of an execution that is pending, and not an earlier generation
-// of the stored one, whose checkpoints did not get to tell the row.
+// AwaitsStart reports whether the ID was started again and that execution has not begun:
+// the row is of an execution that is pending, and not of an earlier generation of the
+// stored one, whose worker died before it wrote the row.
 func (l *Instance) AwaitsStart() bool {
 	row := l.Row
 	return row != nil && row.State.Status == history.Pending &&
@@ -55,8 +55,8 @@ func (l *Instance) goesOn() bool {
 
 // RowIsBehind reports whether the row is missing, is of an earlier execution, or says
 // another status than the history: the worker that wrote the history died before it
-// wrote the row, or somebody who rewound the instance did. The row is then told of the
-// whole history.
+// wrote the row, or a client that rewound the instance did. The row is then written from
+// the whole history.
 func (l *Instance) RowIsBehind() bool {
 	if !l.Known.Started || l.AwaitsStart() {
 		return false
@@ -65,8 +65,8 @@ func (l *Instance) RowIsBehind() bool {
 	return row == nil || row.State.Instance.ExecutionID != l.ExecutionID || row.State.Status != l.Known.Status
 }
 
-// isReplaced reports whether a client has put another execution in the place of
-// the one that the checkpoint goes on with, and that has yet to start.
+// isReplaced reports whether a client has replaced the execution of the checkpoint by
+// another one, which has not begun.
 func (l *Instance) isReplaced(cp *provider.Checkpoint) bool {
 	return l.AwaitsStart() && l.Row.State.Instance.ExecutionID != "" && !startsExecution(cp.NewEvents)
 }

@@ -88,13 +88,13 @@ func (s *Store) Remembered(instanceID, executionID string) *Instance {
 	return loaded
 }
 
-// Forget makes this process remember nothing of an instance.
+// Forget drops what this process remembers of an instance.
 func (s *Store) Forget(instanceID string) {
 	s.CachedHistories.Take(instanceID)
 	s.CachedRows.Put(instanceID, nil)
 }
 
-// ForgetAll makes this process remember nothing of the instances for which which is true.
+// ForgetAll drops what this process remembers of the instances for which which is true.
 func (s *Store) ForgetAll(which func(instanceID string) bool) {
 	s.CachedHistories.drop(which)
 	s.CachedRows.drop(which)
@@ -146,13 +146,13 @@ func (s *Store) leftOver(ctx context.Context, loaded *Instance, instanceID, want
 	return loaded, nil
 }
 
-// TerminateUnstarted marks an instance terminated that has not started.
+// TerminateUnstarted marks an instance terminated that has not begun.
 func (s *Store) TerminateUnstarted(ctx context.Context, instanceID string, stored *Instance, event *history.ExecutionTerminated) error {
 	return s.endUnstarted(ctx, instanceID, stored, wire.EncodeEndedBeforeStart(instanceID, history.Terminated, event.Reason, event.Timestamp, time.Now()))
 }
 
-// FailUnstarted marks an instance failed whose start message nobody can read any
-// more, because a blob is gone that the row and the message name: a request that came
+// FailUnstarted marks an instance failed whose start message cannot be read any more,
+// because a blob is gone that the row and the message name: a request that came
 // late has written the row again of an instance that was purged, or somebody deleted
 // the blob. The row does not name it any more, so that it can be read.
 func (s *Store) FailUnstarted(ctx context.Context, pending history.OrchestrationInstance, cause error) error {
@@ -175,8 +175,8 @@ func (s *Store) FailUnstarted(ctx context.Context, pending history.Orchestration
 
 // endUnstarted merges e into the row of an instance that has not started. Its
 // start message is discarded when it comes. Before that, the history gets a
-// sentinel, or another one, so that nobody begins it any more: the first
-// checkpoint of a worker that was given up for dead may be on its way. The row must
+// sentinel, or another one, so that no worker begins it any more: the first checkpoint
+// of a worker that lost its lease may be on its way. The row must
 // be as it was read, since the ID may have been started anew if this one was given
 // up for dead; .NET writes it in any case.
 func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Instance, e wire.Row) error {
@@ -226,10 +226,10 @@ func (s *Store) Repair(ctx context.Context, instanceID string, stored *Instance)
 	return s.repairRow(ctx, instanceID, stored)
 }
 
-// repairRow tells the row of an instance all that its history does, if neither has
-// changed since they were read. If one has, the error says so, and what came again
-// comes once more: the row that was read may be newer than the history that was, or
-// what changed it may be the late write of somebody who knows less than both.
+// repairRow writes the row of an instance from its whole history, if neither has changed
+// since they were read. If one has, the error says so, and the message that came again
+// comes once more: the row that was read may be newer than the history, or what changed
+// it may be the late write of a worker that knows less than both.
 func (s *Store) repairRow(ctx context.Context, instanceID string, stored *Instance) error {
 	rows, err := s.Histories.Encode(ctx, instanceID, stored.ExecutionID, 0, stored.Events)
 	if err != nil {
@@ -327,8 +327,8 @@ func (s *Store) BlobsOf(ctx context.Context, id string) ([]string, error) {
 	return names, nil
 }
 
-// UpdateOf returns what is to be done to the row of an instance after a checkpoint, which
-// has added rows to the history; nil if nothing is.
+// UpdateOf returns the update of an instance's row after a checkpoint, which has added
+// rows to the history, nil if the row need not be written.
 func (s *Store) UpdateOf(l *Instance, cp *provider.Checkpoint, rows []wire.Row) *RowUpdate {
 	if l.Row != nil {
 		l.rowOf = l.Row.State.Instance.ExecutionID

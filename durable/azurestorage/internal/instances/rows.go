@@ -190,8 +190,8 @@ func (r *Rows) ResolveOrReadAgain(ctx context.Context, row *wire.InstanceRow, q 
 }
 
 // write merges e into the row that is known of an instance, or inserts it if none is. When
-// the fate of an attempt is unknown, the next one may find its own work, which looks like
-// somebody else's; merging again is harmless then.
+// the outcome of an attempt is unknown, the next one may find its own write, which looks
+// like that of another; merging again is harmless then.
 func (r *Rows) write(ctx context.Context, e wire.Row, known *wire.InstanceRow) (etag string, err error) {
 	err = store.Retry(ctx, "write row of instance "+wire.UnescapeKey(e.PartitionKey), func(ctx context.Context) (err error) {
 		if known == nil {
@@ -212,7 +212,7 @@ func (r *Rows) PendingSince(ctx context.Context, before time.Time, continuation 
 		Columns: wire.InstanceColumns(provider.Fetch{}), Top: size, Continuation: continuation,
 	})
 	for _, text := range raw {
-		if row, err := wire.DecodeInstanceRow(text); err == nil { // else who reads it by its ID is told
+		if row, err := wire.DecodeInstanceRow(text); err == nil { // else a read by its ID reports it
 			rows = append(rows, row)
 		}
 	}
@@ -279,8 +279,8 @@ func (r *Rows) Offload(ctx context.Context, row *wire.Row) error {
 	return nil
 }
 
-// withoutBlobs has an instance's row, which may be nil, name no blobs any more, and
-// returns it as it is then.
+// withoutBlobs removes the names of blobs from an instance's row, which may be nil. It
+// returns the row as it is then.
 func (r *Rows) withoutBlobs(ctx context.Context, row *wire.InstanceRow) (*wire.InstanceRow, error) {
 	for n := 1; row != nil; n++ {
 		e := wire.Row{PartitionKey: wire.EscapeKey(row.State.Instance.InstanceID)}
@@ -334,9 +334,9 @@ func (r *Rows) blobColumns(row *wire.InstanceRow) (columns []string) {
 	return columns
 }
 
-// MarkRewound makes the row of an instance say that it is pending, if it says
-// that the execution has ended. If somebody changes the row at the same time,
-// the instance goes on already, or was started anew: the row decides.
+// MarkRewound sets the status of an instance's row to Pending, if the row says that the
+// execution has ended. If the row changes at the same time, the instance goes on
+// already, or was started anew: the row decides.
 func (r *Rows) MarkRewound(ctx context.Context, instance history.OrchestrationInstance) error {
 	row, err := r.Read(ctx, instance.InstanceID)
 	if err != nil || row == nil {
@@ -359,13 +359,13 @@ func (r *Rows) MarkRewound(ctx context.Context, instance history.OrchestrationIn
 	return err
 }
 
-// ErrPurged says that the row is gone in whose place another was to be. The blob
-// of the start may be gone, too: a purge deletes all that there are before the row.
+// ErrPurged means that the row that was to be replaced is gone. The blob of the start
+// may be gone, too: a purge deletes all blobs before the row.
 var ErrPurged = errors.New("the instance was purged meanwhile")
 
-// Create inserts the row of a new instance, or replaces the one that was
-// read, and returns the row that is there afterwards: that of another execution
-// if somebody was faster.
+// Create inserts the row of a new instance, or replaces the one that was read, and
+// returns the row that is there afterwards: that of another execution if another client
+// was faster.
 func (r *Rows) Create(ctx context.Context, event *history.ExecutionStarted, before *wire.InstanceRow, messageBlob string) (*wire.InstanceRow, error) {
 	inputURL := ""
 	if messageBlob != "" {
@@ -395,7 +395,7 @@ func (r *Rows) Create(ctx context.Context, event *history.ExecutionStarted, befo
 	case !store.IsConflict(err) && !store.IsNotFound(err):
 		return nil, err
 	}
-	// Somebody was faster, or an attempt whose answer was lost was our own.
+	// Another client was faster, or an attempt of ours succeeded whose answer was lost.
 	row, readErr := r.Read(ctx, event.Instance.InstanceID)
 	if readErr != nil {
 		return nil, readErr

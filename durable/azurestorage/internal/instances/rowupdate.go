@@ -11,8 +11,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// maxRowAttempts is how often the instance row is read again because somebody
-// else changed it.
+// maxRowAttempts is how often the instance row is read again because another client or
+// worker changed it.
 const maxRowAttempts = 5
 
 // RowUpdate is the writing of an instance's row after a checkpoint.
@@ -24,11 +24,11 @@ type RowUpdate struct {
 	before string
 	// sentinel is the ETag that the checkpoint has left the history's sentinel with.
 	sentinel string
-	// events are what to tell the row of, with their history rows; rows is nil
-	// if they are yet to be made.
+	// events are those that the row is written from, with their history rows. rows is
+	// nil if they are not encoded yet.
 	events []history.Event
 	rows   []wire.Row
-	// replaced are blobs that are to be deleted, which the row must not name any more.
+	// replaced are blobs that will be deleted, which the row must not name any more.
 	replaced []string
 }
 
@@ -45,9 +45,9 @@ func (u *RowUpdate) MayBeLate() bool {
 }
 
 // Do writes the row and returns it, nil if there is an error. It is nil, too, if the row
-// is left alone: the session may have another checkpoint to tell, which is as late, and
-// must not do so by the ETag of what others wrote. Then it tells who waits for the
-// instance of its end, and deletes the blobs that the row names no more.
+// is left alone: a later checkpoint of the session, which is as late, must not use the
+// ETag of what others wrote. Then Do announces the end of the instance, and deletes the
+// blobs that the row names no more.
 func (u *RowUpdate) Do(ctx context.Context) (*wire.InstanceRow, error) {
 	row, end, err := u.write(ctx)
 	u.store.CachedRows.Put(u.InstanceID(), row)
@@ -67,8 +67,7 @@ func (u *RowUpdate) Do(ctx context.Context) (*wire.InstanceRow, error) {
 	return row, nil
 }
 
-// write is Do without what follows. It returns how the instance ended, if it did and the
-// row tells.
+// write writes the row. end is as returned by ending.
 func (u *RowUpdate) write(ctx context.Context) (_ *wire.InstanceRow, end *provider.InstanceState, err error) {
 	id := u.InstanceID()
 	if u.rows == nil {
@@ -105,9 +104,9 @@ func (u *RowUpdate) write(ctx context.Context) (_ *wire.InstanceRow, end *provid
 	}
 }
 
-// saysNothingNew reports whether a checkpoint need not be told to the instance
-// row: it changes no more than the time of the last update, and not by as much as
-// tolerance. .NET writes the row with every checkpoint.
+// saysNothingNew reports whether a checkpoint does not need the instance row to be
+// written: it changes only the time of the last update, and by less than tolerance. .NET
+// writes the row with every checkpoint.
 func saysNothingNew(row *wire.InstanceRow, cp *provider.Checkpoint, tolerance time.Duration) bool {
 	if row == nil || tolerance < 0 || row.State.Instance.ExecutionID != cp.Instance.ExecutionID {
 		return false
@@ -119,7 +118,7 @@ func saysNothingNew(row *wire.InstanceRow, cp *provider.Checkpoint, tolerance ti
 	return since < tolerance && customStatusText(row.State.CustomStatus) == customStatusText(cp.CustomStatus)
 }
 
-// lastUpdate returns the time that a checkpoint gives as its own.
+// lastUpdate returns the time of a checkpoint.
 func lastUpdate(cp *provider.Checkpoint) time.Time {
 	return cp.NewEvents[len(cp.NewEvents)-1].Head().Timestamp
 }
@@ -146,24 +145,23 @@ func startsExecution(events []history.Event) bool {
 	return slices.ContainsFunc(events, func(ev history.Event) bool { return ev.Type() == history.TypeExecutionStarted })
 }
 
-// missedStart reports whether the execution began with an earlier checkpoint
-// that did not get to tell the row, because the worker died, and this one does
-// not tell of it. The row is then told of the whole history.
+// missedStart reports whether the execution began with an earlier checkpoint whose
+// worker died before it wrote the row. The row is then written from the whole history.
 func (u *RowUpdate) missedStart() bool {
 	row := u.row
 	missed := row == nil || row.State.Status == history.Pending || row.State.Instance.ExecutionID != u.cp.Instance.ExecutionID
 	return missed && !startsExecution(u.cp.NewEvents)
 }
 
-// isNew reports whether the row is to be that of a new instance, which no client
-// started: there is none with its ID, or one that has ended.
+// isNew reports whether the row will be that of a new instance that no client started:
+// there is no row with its ID, or that of an instance that has ended.
 func (u *RowUpdate) isNew() bool {
 	row := u.row
 	return row == nil || row.State.Status.IsTerminal() && row.State.Instance.ExecutionID != u.cp.Instance.ExecutionID
 }
 
-// ending returns how an execution ended of which a row was written, nil if that
-// is not all known: the row was not, or the output is in a blob.
+// ending returns how an execution ended whose row was written, nil if it did not, or if
+// not all is known: the row was not known before, or the output is in a blob.
 func (u *RowUpdate) ending(row *wire.InstanceRow, written *wire.Row, now time.Time) *provider.InstanceState {
 	if u.row == nil || row.TagsBlob != "" || !EndsExecution(u.cp) {
 		return nil
@@ -179,21 +177,21 @@ func (u *RowUpdate) ending(row *wire.InstanceRow, written *wire.Row, now time.Ti
 	return &end
 }
 
-// isOver reports whether the row, which was read anew because somebody changed it,
-// is none of the checkpoint's business any more: the history has gone on, or a client
-// has put another execution in its place. Whoever went on with the history found the
-// row as it was then, and tells it what it lacks. When they wrote it is no sign, since
-// the clocks of workers differ. The history is looked at after the row: if it goes on
-// only now, the row is written after this and the ETag says so.
+// isOver reports whether the checkpoint must not write the row any more, which was read
+// anew because it had changed: the history has gone on, or a client has replaced the
+// execution. A worker that went on with the history read the row as it was then, and
+// writes what it lacks. The time of the last update proves nothing, since the clocks of
+// workers differ. The history is read after the row: if it goes on only now, the row is
+// written later, and the ETag does not match.
 func (u *RowUpdate) isOver(ctx context.Context) (bool, error) {
 	sentinel, err := u.store.Histories.SentinelETag(ctx, u.cp.Instance.InstanceID)
 	return sentinel != u.sentinel || isOfAnother(u.row, u.before, u.cp), err
 }
 
-// isOfAnother reports whether a row, which may be missing, is of an execution that a
-// client has put in the place of the checkpoint's and the one before: it waits to
-// start, or it never will. What else it may be is an earlier generation, of which
-// somebody was late to tell it.
+// isOfAnother reports whether a row, which may be nil, is of an execution by which a
+// client has replaced the checkpoint's and the one before: it is pending, or it ended
+// before it began. Else the row is of an earlier generation, whose worker was late to
+// write it.
 func isOfAnother(row *wire.InstanceRow, before string, cp *provider.Checkpoint) bool {
 	if row == nil {
 		return false
@@ -215,7 +213,7 @@ func EndsExecution(cp *provider.Checkpoint) bool {
 	return false
 }
 
-// after returns what is known of the row when it is written.
+// after returns the row as it is known after it was written.
 func (u *RowUpdate) after(etag string) *wire.InstanceRow {
 	cp, row := u.cp, &wire.InstanceRow{}
 	if u.row != nil {

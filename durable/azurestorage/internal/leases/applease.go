@@ -23,8 +23,8 @@ func appLeaseID(app string) string {
 	return fmt.Sprintf("%08x-0000-0000-0000-000000000000", h.Sum32())
 }
 
-// appLeaseInfo is the text of the blob that says who holds the app lease, and
-// who is to get it.
+// appLeaseInfo is the text of the blob that names the app that has the app lease, and the
+// app that is to get it.
 type appLeaseInfo struct {
 	OwnerID       *string `json:"OwnerId"`
 	DesiredSwapID *string `json:"DesiredSwapId"`
@@ -44,7 +44,7 @@ func NewAppManager(w *Worker) *AppManager {
 }
 
 // Run implements [Manager]. When the app is no longer the primary one,
-// the partitions are given up as at the end of a worker.
+// the partitions are released as at the end of a worker.
 func (a *AppManager) Run(ctx, work context.Context) {
 	for told := false; ctx.Err() == nil; {
 		err := a.acquire(ctx)
@@ -101,8 +101,8 @@ func (a *AppManager) lead(ctx, work context.Context) {
 	<-done
 }
 
-// acquire gets the lease, or has it changed to ours if the app was made the
-// primary one. A conflict means that another app has it.
+// acquire acquires the lease, or changes it to ours if this app was made the primary one.
+// A conflict means that another app has it.
 func (a *AppManager) acquire(ctx context.Context) error {
 	info, err := a.info(ctx)
 	if err != nil {
@@ -180,7 +180,7 @@ func (a *AppManager) write(ctx context.Context, info appLeaseInfo) error {
 	return nil
 }
 
-// MakePrimary has this app become the one whose workers work on the hub
+// MakePrimary makes this app the one whose workers work on the hub
 // (DurableTask.AzureStorage/Partitioning/AppLeaseManager.cs,
 // ForceChangeAppLeaseAsync).
 func (a *AppManager) MakePrimary(ctx context.Context) error {

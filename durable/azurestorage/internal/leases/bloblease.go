@@ -22,13 +22,13 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// A BlobLease is the right to a partition as the blob partition managers keep
-// it: a blob of the partition's name with a lease on it. Its text says who has
-// the lease and under which ID, which is what lets another worker take it over
+// A BlobLease is the lease on a partition as the blob partition managers keep it: a blob
+// of the partition's name with a lease on it. Its text names the owner and the ID of the
+// lease, by which another worker can take it over
 // (DurableTask.AzureStorage/Partitioning/BlobPartitionLease.cs, Lease.cs).
 type BlobLease struct {
 	Partition string // the control queue's name
-	Owner     string // empty: nobody's
+	Owner     string // empty if there is none
 	Token     string // the lease's ID
 	Epoch     int64  // how often it was taken
 	Leased    bool   // whether there is a lease on the blob
@@ -69,7 +69,7 @@ func parseBlobLease(raw []byte) (BlobLease, error) {
 	return l, nil
 }
 
-// isOwnedBy reports whether somebody has the lease, without regard to case
+// isOwnedBy reports whether a worker owns the lease, without regard to case
 // (DurableTask.AzureStorage/Partitioning/LeaseCollectionBalancer.cs).
 func (l BlobLease) isOwnedBy(worker string) bool { return strings.EqualFold(l.Owner, worker) }
 
@@ -152,9 +152,9 @@ func (s *leaseSet) read(ctx context.Context, partition string) (BlobLease, error
 	return parseBlobLease(raw)
 }
 
-// take acquires a lease that nobody has, or takes over one that somebody has
-// by the ID that its blob tells, and says so in the blob. A conflict means that
-// somebody was faster.
+// take acquires a lease without an owner, or takes over that of another worker by the ID
+// that its blob names, and writes the new owner into the blob. A conflict means that
+// another worker was faster.
 func (s *leaseSet) take(ctx context.Context, l BlobLease) (BlobLease, error) {
 	token := uuid.NewString()
 	if l.Leased {
@@ -189,7 +189,7 @@ func (s *leaseSet) renew(ctx context.Context, l BlobLease) error {
 	return nil
 }
 
-// release gives a lease of ours up, for anybody to take.
+// release releases a lease of ours.
 func (s *leaseSet) release(ctx context.Context, l BlobLease) error {
 	token := l.Token
 	l.Owner, l.Token = "", ""
@@ -332,7 +332,7 @@ func (k *leaseKeeper) balance(ctx context.Context, admit func(partition string) 
 	return stolen, err
 }
 
-// drop gives a lease of ours up.
+// drop releases a lease of ours and forgets it.
 func (k *leaseKeeper) drop(ctx context.Context, partition string) error {
 	l, ok := k.leases()[partition]
 	if !ok {
@@ -346,10 +346,10 @@ func (k *leaseKeeper) drop(ctx context.Context, partition string) error {
 	return err
 }
 
-// planLeases returns the leases that a worker is to take now, of all that there
-// are: those that nobody has, until it has its share, or else, if it steals, one
-// of the worker that has most (LeaseCollectionBalancer.cs, TakeLeasesAsync).
-// Without stealing it takes all that nobody has.
+// planLeases returns the leases that a worker is to take now, of all that there are:
+// those without an owner, until it has its share, or else, if it steals, one of the worker
+// that has most (LeaseCollectionBalancer.cs, TakeLeasesAsync). Without stealing it takes
+// all that have no owner.
 func planLeases(leases []BlobLease, worker string, steals bool) []BlobLease {
 	var free []BlobLease
 	counts := map[string]int{worker: 0}

@@ -79,8 +79,7 @@ func (b *blobPartitions) pass(work context.Context) (unsettled bool, err error) 
 // leasePassTimeout bounds one look at the leases with all that follows from it.
 const leasePassTimeout = 8 * time.Second
 
-// leave stops reading, and gives the leases up as the sessions of their queues
-// end.
+// leave stops reading, and releases the leases as the sessions of their queues end.
 func (b *blobPartitions) leave(work context.Context) {
 	b.leaving = true
 	for _, p := range b.worker.Partitions {
@@ -104,7 +103,7 @@ func (b *blobPartitions) leave(work context.Context) {
 // leavePause is how often a leaving worker looks whether sessions have ended.
 const leavePause = 20 * time.Millisecond
 
-// release gives the leases of a queue up that is not read any more.
+// release releases the leases of a queue that is not read any more.
 func (b *blobPartitions) release(work context.Context, queue string) {
 	ctx, cancel := context.WithTimeout(work, leasePassTimeout)
 	defer cancel()
@@ -180,10 +179,10 @@ func (l *legacyLeasing) pass(ctx, work context.Context) (unsettled bool, err err
 }
 
 // safeLeasing reads a queue by two leases. The intent says who is to read it,
-// and can be taken over at any time; the ownership says who may, and is never
-// taken over: it is given up when the sessions of the queue have ended
+// and can be taken over at any time; the ownership says who may, and is never taken over:
+// it is released when the sessions of the queue have ended
 // (DurableTask.AzureStorage/Partitioning/SafePartitionManager.cs). .NET lets it
-// run out instead, so that nobody reads the queue for half a minute.
+// run out instead, so that no worker reads the queue for half a minute.
 type safeLeasing struct {
 	*blobPartitions
 	intent, ownership *leaseKeeper
@@ -216,7 +215,7 @@ func (l *safeLeasing) pass(ctx, work context.Context) (unsettled bool, err error
 	errOwnership := l.passOwnerships(ctx, work)
 	for _, queue := range l.intent.partitions() {
 		if _, ok := l.ownership.has(queue); !ok && l.isOurs(queue) {
-			unsettled = true // whoever has it is letting go
+			unsettled = true // its owner is draining it
 		}
 	}
 	for _, queue := range l.ownership.partitions() {
@@ -273,7 +272,7 @@ func (l *safeLeasing) passOwnerships(ctx, work context.Context) error {
 	return errors.Join(err, errTake)
 }
 
-// letGo gives the ownership of a queue up whose sessions have ended.
+// letGo releases the ownership of a queue whose sessions have ended.
 func (l *safeLeasing) letGo(ctx context.Context, queue string) error {
 	if err := l.ownership.drop(ctx, queue); err != nil {
 		return err

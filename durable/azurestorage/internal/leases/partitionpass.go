@@ -17,7 +17,7 @@ type partitionState struct {
 	drains    map[string]DrainState
 }
 
-// DrainState says how far a partition is with being given up.
+// DrainState is how far the drain of a partition is.
 type DrainState int
 
 // The states, in their order.
@@ -35,7 +35,7 @@ type partitionPlan struct {
 	steps []partitionStep
 	// owned counts the partitions that are ours or will be.
 	owned int
-	// unsettled means to look again soon: somebody must let go.
+	// unsettled means to look again soon: a worker is to release a partition.
 	unsettled bool
 	// expiry is when the first lease of another worker ends, zero if there is
 	// none. A worker that lives renews long before.
@@ -56,7 +56,7 @@ type partitionStep struct {
 type partitionStepKind int
 
 const (
-	stepClaim   partitionStepKind = iota // take a partition that nobody has
+	stepClaim   partitionStepKind = iota // take a partition without an owner
 	stepRenew                            // keep ours
 	stepDrain                            // say that we are giving it up
 	stepRelease                          // give it up
@@ -135,8 +135,8 @@ func (p *partitionPlanner) leave(row wire.PartitionRow) {
 	}
 }
 
-// drainStep gives up a partition of ours: it stops being read, its sessions
-// end, and then it is released to whoever asked for it. NextOwner and the
+// drainStep drains a partition of ours: it stops being read, its sessions end, and then
+// it is released to the worker that asked for it. NextOwner and the
 // times stay (TablePartitionManager.cs, TryDrainPartitionAsync).
 func (p *partitionPlanner) drainStep(row wire.PartitionRow) {
 	p.plan.unsettled = true
@@ -196,8 +196,8 @@ func (p *partitionPlanner) loseVanished() {
 
 // balance asks others for partitions until we have as many as everybody should
 // (TablePartitionManager.cs, BalanceLeases). The division rounds down, so that
-// nobody asks for what would make the other poorer than itself; who has none to
-// spare but more than one above the average still gives one.
+// no worker asks for a partition that would leave the other with fewer than itself. A
+// worker that has none to spare but more than one above the average still gives one.
 func (p *partitionPlanner) balance() {
 	if len(p.owners) == 0 {
 		return

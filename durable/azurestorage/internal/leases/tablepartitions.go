@@ -16,7 +16,7 @@ import (
 // (DurableTask.AzureStorage/Partitioning/TablePartitionManager.cs,
 // PartitionManagerLoop and others).
 const (
-	// unsettledInterval is between looks while somebody has to let go.
+	// unsettledInterval is between looks while a worker is to release a partition.
 	unsettledInterval = time.Second
 	// passTimeout bounds one look at the table with all that follows from it, where
 	// that answers as usual.
@@ -75,7 +75,7 @@ func (t *tablePartitions) Run(ctx, work context.Context) {
 	}
 }
 
-// leave begins to give everything up.
+// leave begins to drain all partitions.
 func (t *tablePartitions) leave(work context.Context) {
 	t.leaving = true
 	for _, p := range t.worker.Partitions {
@@ -96,8 +96,8 @@ func (t *tablePartitions) awaitDrains(work context.Context) {
 	}
 }
 
-// pass looks at the table once and does what is to be done. It returns when to
-// look again; done means that we are leaving and have nothing left.
+// pass reads the table once and carries its plan out. It returns when to do so again.
+// done means that this worker is leaving and has no partition left.
 func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done bool) {
 	ctx, cancel := context.WithTimeout(work, t.patience())
 	defer cancel()
@@ -198,8 +198,8 @@ func (t *tablePartitions) state(rows []wire.PartitionRow) partitionState {
 	return s
 }
 
-// do makes one write and what follows from it. A write whose fate is unknown is
-// a failure: the next pass finds out.
+// do makes one write and what follows from it. A write whose outcome is unknown is a
+// failure: the next pass finds out.
 func (t *tablePartitions) do(ctx, work context.Context, step partitionStep) error {
 	p := t.byQueue[step.row.Queue]
 	if p == nil {

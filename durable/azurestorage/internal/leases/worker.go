@@ -78,7 +78,7 @@ type Worker struct {
 	AppBlobs *store.Container // of the app lease
 
 	TableLatency func() time.Duration // how slowly tables answer
-	Missing      func(err error)      // is told that the table does not exist
+	Missing      func(err error)      // is called if the table does not exist
 	Health       store.Health
 	Log          *slog.Logger
 	Meter        *metering.Hub

@@ -9,7 +9,7 @@ import (
 // pause; several are as good as one.
 type Nudge chan struct{}
 
-// NewNudge returns a nudge that nobody has given.
+// NewNudge returns a nudge that was not given.
 func NewNudge() Nudge { return make(Nudge, 1) }
 
 // Give ends the pause, or the next one.

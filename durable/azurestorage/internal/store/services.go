@@ -88,7 +88,7 @@ func NewServices(queues, tables Account, transport policy.Transporter, meter *me
 	return s, nil
 }
 
-// missingPolicy tells of answers by which a queue or a table is not there.
+// missingPolicy reports answers that say that a queue or a table does not exist.
 type missingPolicy struct{ tell func(error) }
 
 // Do implements policy.Policy.
@@ -203,7 +203,7 @@ func newHTTPClient(local bool, bound int) *http.Client {
 	}}
 }
 
-// Health is told whether a part of the storage account answers.
+// Health records whether a part of the storage account answers.
 type Health interface {
 	OK(part string)
 	Failed(part string, err error)

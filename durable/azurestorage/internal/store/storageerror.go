@@ -80,8 +80,8 @@ func IsMissing(err error) bool {
 }
 
 // IsGone reports whether err, of a queue message's delete or update, says that
-// the message is not ours any more: it was deleted, or its visibility ended and
-// somebody else received it.
+// the message is not ours any more: it was deleted, or it became visible and another
+// worker received it.
 func IsGone(err error) bool {
 	switch CodeOf(err) {
 	case CodeMessageNotFound, CodePopReceiptMismatch:
@@ -124,8 +124,8 @@ func WasNotApplied(err error) bool {
 var ErrNeverSent = errors.New("request was not sent")
 
 // Attempts at an idempotent operation, the delay after the first of them, and
-// the time that each may take. Two that take all of it are enough: who is answered as slowly
-// as that must not ask more often for it.
+// the time that each may take. Two that take all of it are enough: a service that answers
+// so slowly must not get more requests for it.
 const (
 	MaxAttempts     = 4
 	FirstRetryDelay = 30 * time.Millisecond
@@ -163,7 +163,7 @@ func RetryIf(ctx context.Context, what string, again func(error) bool, attempt f
 }
 
 // Once makes one attempt that ends within attemptTimeout. The time for which its
-// requests wait for their turn does not count: nobody has been asked for anything yet.
+// requests wait for their turn does not count: they have not been sent yet.
 func Once(ctx context.Context, attempt func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

@@ -46,7 +46,7 @@ func (n HubNames) ControlQueue(i int) string { return fmt.Sprintf("%s-control-%0
 // WorkItemQueue holds the activities to run.
 func (n HubNames) WorkItemQueue() string { return n.lower + "-workitems" }
 
-// Aside holds the messages of a queue that were set aside since nobody can decode them.
+// Aside holds the undecodable messages of a queue that were set aside.
 // It has the ending that the Functions host gives such queues, the longest for which
 // there is room.
 func (n HubNames) Aside(queue string) string { return queue + "-poison" }

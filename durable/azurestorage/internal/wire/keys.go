@@ -52,8 +52,8 @@ func CheckID(id string) error {
 	return nil
 }
 
-// UnescapeKey returns the instance ID that escapeKey made key from. After a ^,
-// what escapeKey cannot have written stands for itself (KeySanitation.cs,
+// UnescapeKey returns the instance ID that [EscapeKey] made key from. After a ^, what
+// EscapeKey cannot have written stands for itself (KeySanitation.cs,
 // UnescapePartitionKey).
 func UnescapeKey(key string) string {
 	if strings.IndexByte(key, '^') < 0 {

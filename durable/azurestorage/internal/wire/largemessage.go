@@ -117,7 +117,7 @@ func isUnreserved(c byte) bool {
 // Output refers to; ok is false if it is a value and no reference. .NET takes
 // any absolute URI for a reference, whatever it points at. Here it is one only
 // if it lies in our own container and is named as DurableTask names its blobs,
-// so that nobody can make us fetch something else.
+// so that no message can make a worker fetch anything else.
 func BlobNameFromURL(containerURL, value string) (name string, ok bool) {
 	prefix := strings.TrimSuffix(containerURL, "/") + "/"
 	if len(value) <= len(prefix) || !strings.HasSuffix(value, ".json.gz") || !hasURLPrefix(value, prefix) {

@@ -202,8 +202,8 @@ func DecodeQueueText(text string) ([]byte, error) {
 
 // DecodeEnvelopeJSON reads the JSON of a queue message, which is also the content of
 // the blob that a wrapper names. Members that it does not know are ignored, and $type
-// matters for the event only. It fails for what nobody could process: an
-// unknown event, a message for nobody.
+// matters for the event only. It fails for what no worker could process: an unknown
+// event, a message without a target.
 func DecodeEnvelopeJSON(data []byte) (_ *Envelope, err error) {
 	var wire wireEnvelope
 	if err := json.Unmarshal(data, &wire); err != nil {
