@@ -64,12 +64,13 @@ func (o disposals) apply(ctx context.Context) {
 // repair makes the repair that a message needs before it may be discarded.
 func (o disposals) repair(ctx context.Context, r disposition.Repair) error {
 	switch r {
-	case disposition.RepairNothing:
-		return nil
 	case disposition.RepairTracking:
 		return o.hub.tracking.again(ctx, o.instanceID)
+	case disposition.RepairRow:
+		return o.hub.repair(ctx, o.instanceID, o.stored)
+	case disposition.RepairNothing:
 	}
-	return o.hub.repair(ctx, o.instanceID, o.stored)
+	return nil
 }
 
 // repair repairs the row and the tracking records of an instance, of which stored was
