@@ -26,6 +26,7 @@ func TestAnalyzer_IgnoresWhatACommentAllows(t *testing.T)          { check(t, "i
 func TestAnalyzer_FollowsCallsAndNamesThem(t *testing.T)           { check(t, "chains") }
 func TestAnalyzer_FollowsCallsIntoOtherPackages(t *testing.T)      { check(t, "facts/app", "facts/lib") }
 func TestAnalyzer_KnowsOrchestratorsByTheirSignature(t *testing.T) { check(t, "shapes") }
+func TestAnalyzer_ReportsChangesWithoutAConstantID(t *testing.T)   { check(t, "patches") }
 func TestAnalyzer_AllowsPureCode(t *testing.T)                     { check(t, "pure") }
 
 // check fails t if the analyzer's findings in packages of testdata/src are not

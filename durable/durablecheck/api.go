@@ -57,7 +57,8 @@ func isActivity(sig *types.Signature) bool {
 // that goes into the history, or takes a value whose position counts, when an
 // orchestrator calls it. Everything does that gets the orchestrator's Context,
 // and those methods of Context and of tasks that can fail, return a task, or
-// return nothing; the others only read. NewUUID draws from a sequence.
+// return nothing; the others only read. NewUUID draws from a sequence, and what
+// Patched says is recorded.
 func isDurableCall(fn *types.Func) bool {
 	sig := fn.Signature()
 	if isOrchestrator(sig) || takesSignaler(sig) {
@@ -69,7 +70,7 @@ func isDurableCall(fn *types.Func) bool {
 	results := sig.Results()
 	switch receiver(fn) {
 	case "Context":
-		if fn.Name() == "NewUUID" || results.Len() == 0 {
+		if fn.Name() == "NewUUID" || fn.Name() == "Patched" || results.Len() == 0 {
 			return true
 		}
 	case "Task", "Awaitable":

@@ -63,6 +63,8 @@
 //	context   waiting on a context.Context: WithTimeout, WithDeadline, AfterFunc, Done, Err,
 //	          Deadline; and returning one
 //	client    what is for the outside of orchestrators: durable.Start, methods of the client
+//	patch     ctx.Patched with an ID that is not a constant: no one could say which changes
+//	          there are, and one that is made of a value can be another when replayed
 //	log       fmt.Print, log, the default logger of log/slog, print. A log line of the kind is
 //	          repeated on each replay, which is a lesser evil; the message says "prefer"
 //	ignore    a comment that ignores without a reason

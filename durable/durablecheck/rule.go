@@ -23,6 +23,7 @@ const (
 	ruleActivity rule = "activity"
 	ruleContext  rule = "context"
 	ruleMapOrder rule = "maporder"
+	rulePatch    rule = "patch"
 	ruleSync     rule = "sync"
 	ruleVariable rule = "variable"
 	ruleLog      rule = "log"
@@ -31,7 +32,7 @@ const (
 
 var rules = []rule{
 	ruleClient, ruleIO, ruleTimer, ruleClock, ruleRandom, ruleEnv, ruleGo, ruleSelect, ruleChannel, ruleThread,
-	ruleDefer, ruleActivity, ruleContext, ruleMapOrder, ruleSync, ruleVariable, ruleLog, ruleIgnore,
+	ruleDefer, ruleActivity, ruleContext, ruleMapOrder, rulePatch, ruleSync, ruleVariable, ruleLog, ruleIgnore,
 }
 
 // crosses reports whether what breaks r inside of a function of another

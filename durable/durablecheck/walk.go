@@ -10,6 +10,7 @@ import (
 var (
 	goStatement = &advice{ruleGo, "runs code whose timing the history does not record", "use durable.Go"}
 	selecting   = &advice{ruleSelect, "chooses by a timing that the history does not record", "use durable.AwaitAny"}
+	variableIDs = &advice{rulePatch, "names a change by what can be another value on replay", "give each change a constant of its own"}
 	channels    = &advice{ruleChannel, "waits for other goroutines, which the history does not record", "pass values in variables, and use tasks, durable.Go or an event to wait"}
 )
 
@@ -257,6 +258,7 @@ func (w *walker) call(n *ast.CallExpr) {
 	w.passOrder(n)
 	callee := calleeOf(w.TypesInfo, n)
 	w.fileOperation(n, callee)
+	w.patched(n, callee)
 	sig := signature(w.TypesInfo.TypeOf(n.Fun))
 	if sig == nil {
 		return
@@ -268,6 +270,17 @@ func (w *walker) call(n *ast.CallExpr) {
 		w.durable(n.Pos(), &durableUse{Call: text(n.Fun)})
 	case takesContext(sig):
 		w.calledWithContext(n, callee, sig)
+	}
+}
+
+// patched reports a change that has no constant ID.
+func (w *walker) patched(n *ast.CallExpr, callee types.Object) {
+	fn, ok := callee.(*types.Func)
+	if !ok || packagePath(fn.Pkg()) != durablePath || nameOf(fn) != "Context.Patched" || len(n.Args) != 1 {
+		return
+	}
+	if w.TypesInfo.Types[n.Args[0]].Value == nil {
+		w.use(w.f, n.Args[0].Pos(), variableIDs.about("Patched of "+text(n.Args[0])))
 	}
 }
 

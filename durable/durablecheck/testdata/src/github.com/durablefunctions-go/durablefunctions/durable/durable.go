@@ -38,6 +38,7 @@ func (c *Context) Logger() *slog.Logger                   { return slog.Default(
 func (c *Context) Sleep(d time.Duration)                  { time.Sleep(d) }
 func (c *Context) Timer(d time.Duration) *Task[time.Time] { go func() {}(); return nil }
 func (c *Context) SetCustomStatus(v any)                  {}
+func (c *Context) Patched(id string) bool                 { return false }
 func (c *Context) HistoryLength() int                     { return 0 }
 
 func (t *Task[T]) isDone() bool                                { return false }
