@@ -205,6 +205,27 @@ func (c *Context) Sleep(d time.Duration) {
 // them: then only NewUUID counts.
 func (c *Context) NewUUID() UUID { return UUID(c.x.NewGUID()) }
 
+// Patched reports whether the execution has the change of its orchestrator's code that
+// id names. It lets code be changed while instances are under way: those go on as they
+// began, and all others do the new thing.
+//
+//	if ctx.Patched("check-fraud") {
+//		… // the new code
+//	} else {
+//		… // the old code, if there was any
+//	}
+//
+// It is true for an execution that comes here for the first time now, and is recorded in
+// its history; false for one that came past here when the call was not there yet, and
+// true again whenever what was recorded is replayed. The first answer for an ID stands
+// for the whole execution, wherever else it asks. Continue-as-new begins another, which
+// has all changes.
+//
+// Executions that have a change go on when the call is taken out, if what they did is
+// kept; those that do not have it need the old code. `hub verify` says whether there are
+// any. An ID is a constant that was used for no other change of the orchestrator.
+func (c *Context) Patched(id string) bool { return c.x.Patched(id) }
+
 // Version returns the version that the instance was started with, and keeps
 // until it continues as new with another. It is empty if it has none.
 func (c *Context) Version() Version { return Version(c.x.Started().Version) }

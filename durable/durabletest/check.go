@@ -38,6 +38,9 @@ func compare(first, again replay.Outcome) string {
 		}
 		return fmt.Sprintf("\tdecision %d\n\tat first: %s\n\tagain:    %s", id, before, after)
 	}
+	if !reflect.DeepEqual(first.Patched, again.Patched) {
+		return fmt.Sprintf("\tcalls of Patched that were true\n\tat first: %q\n\tagain:    %q", first.Patched, again.Patched)
+	}
 	if !reflect.DeepEqual(first.CustomStatus, again.CustomStatus) {
 		return fmt.Sprintf("\tcustom status\n\tat first: %s\n\tagain:    %s", explain.Payload(first.CustomStatus), explain.Payload(again.CustomStatus))
 	}

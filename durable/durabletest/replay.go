@@ -184,7 +184,7 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 			continue
 		}
 		fresh[1] = renamed(fresh[1], requests)
-		for _, action := range x.Episode(nil, fresh).Actions {
+		for _, action := range x.Episode(fresh, nil).Actions {
 			if d := s.recordOf(action, begun); d != nil {
 				record(d)
 				noteRequest(requests, d.event, action)

@@ -287,6 +287,45 @@ func TestReplay_SaysWhatIsWrongWithAFile(t *testing.T) {
 	contains(t, fails(t, func(t durabletest.TB) { durabletest.Replay(t, functions, "testdata/nothing.json") }), "no such file")
 }
 
+// A change is in a history that has its marker, in each form, and in no other.
+func TestReplay_KnowsWhichChangesAHistoryHas(t *testing.T) {
+	t.Parallel()
+	changing := durable.Orchestrator("Changing", func(ctx *durable.Context, o Order) (string, error) {
+		first := durable.ActivityName[Order, string]("Reserve")
+		if ctx.Patched("escalate") {
+			first = "Escalate"
+		}
+		if _, err := first.Call(ctx, o).Await(); err != nil {
+			return "", err
+		}
+		by, err := Approval.Wait(ctx).Await()
+		return by.By, err
+	})
+	all := append([]*durable.Function{changing}, functions...)
+	const (
+		marker = `{"EventType":"GenericEvent","Data":"durable.Context.Patched: escalate","EventId":-1,"Timestamp":"2024-01-01T00:00:00Z"},`
+		begun  = `{"EventType":"OrchestratorStarted","EventId":-1,"Timestamp":"2024-01-01T00:00:00Z"},`
+		start  = `{"EventType":"ExecutionStarted","EventId":-1,"Name":"Changing","Input":"{}","Timestamp":"2024-01-01T00:00:00Z"},`
+		shown  = `{"EventType":"ExecutionStarted","Input":"{}","Timestamp":"2024-01-01T00:00:00Z","FunctionName":"Changing"},`
+	)
+	scheduled := func(name string) string {
+		return `{"EventType":"TaskScheduled","EventId":0,"Name":"` + name + `","Timestamp":"2024-01-01T00:00:00Z"},` +
+			`{"EventType":"OrchestratorCompleted","EventId":-1,"Timestamp":"2024-01-01T00:00:00Z"}`
+	}
+	completed := func(name string) string {
+		return `{"EventType":"TaskCompleted","Result":"r","Timestamp":"2024-01-01T00:00:02Z","ScheduledTime":"2024-01-01T00:00:00Z","FunctionName":"` + name + `"}`
+	}
+	for _, c := range []struct{ history, first, changed string }{
+		{begun + start, scheduled("Reserve"), scheduled("Escalate")},
+		{begun + marker + start, scheduled("Escalate"), scheduled("Reserve")},
+		{shown, completed("Reserve"), completed("Escalate")},
+		{strings.Replace(marker, `"EventId":-1,`, "", 1) + shown, completed("Escalate"), completed("Reserve")},
+	} {
+		durabletest.Replay(t, all, file(t, "["+c.history+c.first+"]"))
+		contains(t, fails(t, func(tb durabletest.TB) { durabletest.Replay(tb, all, file(t, "["+c.history+c.changed+"]")) }), "the code did: an activity task named")
+	}
+}
+
 // Calls that were begun at one time are told apart by what the code does.
 func TestReplay_OrdersWhatTheManagementAPIDoesNot(t *testing.T) {
 	t.Parallel()

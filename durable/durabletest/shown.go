@@ -91,7 +91,8 @@ func (s *shown) read(status, o object) error {
 	case *history.TimerFired:
 		s.arrivals = append(s.arrivals, &arrival{event: e, answers: s.timer(e)})
 	default:
-		s.rewound = s.rewound || e.Type() == history.TypeGenericEvent
+		_, patch := history.PatchOf(e)
+		s.rewound = s.rewound || e.Type() == history.TypeGenericEvent && !patch
 		s.arrivals = append(s.arrivals, &arrival{event: e})
 	}
 	return nil

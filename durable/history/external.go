@@ -16,8 +16,9 @@ type EventRaised struct {
 	ParentTraceContext *TraceContext
 }
 
-// GenericEvent has no effect on replay. Rewind puts it in the place of the
-// rows that it takes out, and sends it to wake an instance.
+// GenericEvent has no effect on a replay by DurableTask. Rewind puts it in the place of the
+// rows that it takes out, and sends it to wake an instance. One made by [NewPatch]
+// records a change of the orchestrator's code.
 type GenericEvent struct {
 	Header
 	Data *string

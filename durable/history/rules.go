@@ -1,6 +1,9 @@
 package history
 
-import "strings"
+import (
+	"strings"
+	"time"
+)
 
 // FireAndForget is the tag of a child whose parent does not get its result
 // (DurableTask.Core/OrchestrationTags.cs).
@@ -19,6 +22,26 @@ func StartOf(past []Event) *ExecutionStarted {
 		}
 	}
 	return nil
+}
+
+// patchMarker begins the data of a GenericEvent that records that an execution has a
+// change of its orchestrator's code. No .NET worker takes notice of it: replay has no
+// case for the type (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
+const patchMarker = "durable.Context.Patched: "
+
+// NewPatch returns the event which records that an execution has a change.
+func NewPatch(id string, at time.Time) *GenericEvent {
+	return &GenericEvent{Header: NewHeader(at), Data: new(patchMarker + id)}
+}
+
+// PatchOf returns the ID of the change that an event records; ok is false if it is
+// another event.
+func PatchOf(e Event) (id string, ok bool) {
+	g, ok := e.(*GenericEvent)
+	if !ok || g.Data == nil {
+		return "", false
+	}
+	return strings.CutPrefix(*g.Data, patchMarker)
 }
 
 // StatusAfter returns the status that an event of an instance's history leads to.

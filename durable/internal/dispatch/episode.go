@@ -165,6 +165,7 @@ func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*
 	}
 	cp.NewEvents = withAliases(cp.NewEvents, outcome.Aliases)
 	now := x.now()
+	cp.NewEvents = withPatches(cp.NewEvents, outcome.Patched, now)
 	end, err := record(cp, x.start, outcome.Actions, x.storeInputs, now)
 	if err != nil {
 		return nil, fmt.Errorf("record what %s decided: %w", x.start.Name, err)
@@ -188,6 +189,15 @@ func withAliases(events []history.Event, aliases []replay.Alias) []history.Event
 		named.Name = a.Name
 		same := func(e history.Event) bool { return e == history.Event(a.Answer) }
 		events = slices.Insert(events, max(0, slices.IndexFunc(events, same))+1, history.Event(named))
+	}
+	return events
+}
+
+// withPatches returns events, which begin with OrchestratorStarted, with the markers of
+// changes behind it: before all that may follow from them.
+func withPatches(events []history.Event, ids []string, now time.Time) []history.Event {
+	for i, id := range ids {
+		events = slices.Insert(events, 1+i, history.Event(history.NewPatch(id, now)))
 	}
 	return events
 }

@@ -59,6 +59,7 @@ type Execution struct {
 	events
 	guids
 	open
+	patches
 	recorded
 	timers
 	usage
@@ -70,7 +71,7 @@ type Execution struct {
 func New(instance history.OrchestrationInstance, code Code) *Execution {
 	x := &Execution{instance: instance, code: code, diverged: code == nil}
 	x.actions.x, x.entities.x, x.events.x, x.guids.x = x, x, x, x
-	x.open.x, x.recorded.x, x.timers.x, x.usage.x = x, x, x, x
+	x.open.x, x.patches.x, x.recorded.x, x.timers.x, x.usage.x = x, x, x, x, x
 	return x
 }
 
@@ -88,6 +89,9 @@ type Outcome struct {
 	// Aliases are the answers of entities that came under other names than those
 	// that the history's requests wait for.
 	Aliases []Alias
+	// Patched are the changes of the code that the execution has from this episode on
+	// ([patches.Patched]).
+	Patched []string
 }
 
 // Episode lets the orchestrator see past, the events of its history that it
@@ -120,7 +124,7 @@ func (x *Execution) outcome() Outcome {
 	if x.failure != nil && x.complete == nil && !x.over {
 		x.finish(history.Failed, x.failure)
 	}
-	o := Outcome{CustomStatus: x.status, Aliases: x.entities.aliases}
+	o := Outcome{CustomStatus: x.status, Aliases: x.entities.aliases, Patched: x.patches.take()}
 	x.entities.aliases = nil
 	switch {
 	case x.over, x.deferredEnd:
@@ -183,7 +187,7 @@ func (x *Execution) IsUnwinding() bool { return x.group.Closing() }
 // present episode that the orchestrator has seen or caused. It is the same in
 // every replay.
 func (x *Execution) HistoryLength() int {
-	return x.historySize.arrived + 2*x.historySize.episodes - 1 + x.actions.next
+	return x.historySize.arrived + 2*x.historySize.episodes - 1 + x.actions.next + x.patches.count
 }
 
 // HistorySize returns roughly how many bytes the history has: the texts that
@@ -328,6 +332,7 @@ func (x *Execution) see(e history.Event) {
 		x.ended()
 	case *history.GenericEvent:
 		x.rewind(e.EventID)
+		x.patches.see(e)
 	case *history.ExecutionTerminated:
 		x.terminate(e)
 	case *history.ExecutionSuspended:

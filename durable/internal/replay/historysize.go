@@ -16,7 +16,8 @@ type historySize struct {
 const eventSize = 128
 
 // add counts an event. The records that a rewind took away are those of
-// actions, which are counted when they are decided on again.
+// actions, which are counted when they are decided on again; markers of changes are
+// counted when the code asks for them.
 func (v *historySize) add(e history.Event) {
 	switch e := e.(type) {
 	case *history.OrchestratorStarted:
@@ -38,7 +39,7 @@ func (v *historySize) add(e history.Event) {
 	case *history.ExecutionStarted:
 		v.size += len(e.Name) + length(e.Input)
 	case *history.GenericEvent:
-		if e.EventID >= 0 {
+		if _, marker := history.PatchOf(e); marker || e.EventID >= 0 {
 			return
 		}
 	}

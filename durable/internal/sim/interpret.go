@@ -117,7 +117,7 @@ func (x *execution) step(i int, s Step) (string, error) {
 		return strings.Join(results, ","), err
 	case SleepStep:
 		ctx.Sleep(s.Wait)
-		return "slept", nil
+		return "slept", x.patched()
 	case EventStep, ReceiveStep:
 		return durable.Event[string](s.Event).Wait(ctx).Await()
 	case TimeoutStep, DeadlineStep:
@@ -199,6 +199,9 @@ func childPath(parent string, round, step, n int) string {
 func (x *execution) branches(i int) (string, error) {
 	branch := func(first int) *durable.Task[string] {
 		return durable.Go(x.ctx, func() (string, error) {
+			if err := x.patched(); err != nil {
+				return "", err
+			}
 			a, err := work.Call(x.ctx, x.task(i, first)).Await()
 			if err != nil {
 				return "", err
@@ -209,6 +212,16 @@ func (x *execution) branches(i int) (string, error) {
 	}
 	results, err := durable.AwaitAll(branch(0), branch(2))
 	return strings.Join(results, ","), err
+}
+
+// patched returns an error if the code of the app, which never changes, is said to have
+// been changed while the instance was under way. A generation that was suspended before
+// it began is shown its beginning in replay.
+func (x *execution) patched() error {
+	if x.in.Round == 0 && !x.ctx.Patched("first") {
+		return errors.New("what the history has was decided without the change")
+	}
+	return nil
 }
 
 // acts does the acts of a step. Its error means that the orchestrator cannot go

@@ -96,7 +96,11 @@ func (s *Stage) Episode(events ...history.Event) []replay.Action {
 	if s.Compare {
 		s.compare(fresh)
 	}
-	s.History = append(s.History, fresh...)
+	s.History = append(s.History, fresh[0])
+	for _, id := range s.Outcome.Patched {
+		s.History = append(s.History, history.NewPatch(id, s.Now))
+	}
+	s.History = append(s.History, fresh[1:]...)
 	s.History = append(s.History, Record(s.Outcome.Actions, s.Now)...)
 	s.History = append(s.History, &history.OrchestratorCompleted{Header: history.NewHeader(s.Now)})
 	s.Actions = append(s.Actions, s.Outcome.Actions...)

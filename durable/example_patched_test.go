@@ -1,0 +1,51 @@
+package durable_test
+
+import (
+	"fmt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// buyOnce is an orchestrator as it was first deployed.
+func buyOnce(ctx *durable.Context, c cart) (string, error) {
+	if _, err := durable.CallActivity(ctx, reserveStock, c).Await(); err != nil {
+		return "", err
+	}
+	return durable.CallActivity(ctx, charge, c).Await()
+}
+
+// buyChecked is buyOnce with a change, for instances that have not charged yet.
+func buyChecked(ctx *durable.Context, c cart) (string, error) {
+	if _, err := durable.CallActivity(ctx, reserveStock, c).Await(); err != nil {
+		return "", err
+	}
+	if ctx.Patched("check-fraud") {
+		if _, err := durable.CallActivity(ctx, checkFraud, c).Await(); err != nil {
+			return "", err
+		}
+	}
+	return durable.CallActivity(ctx, charge, c).Await()
+}
+
+// Code that is changed while instances are under way. One has charged already with the
+// code of before, and goes on without the check.
+func ExampleContext_Patched() {
+	activities := []*durable.Function{
+		durable.Activity("ReserveStock", reserveStock), durable.Activity("CheckFraud", checkFraud), durable.Activity("Charge", charge),
+	}
+	start := &history.ExecutionStarted{Header: history.Header{EventID: -1}, Name: "Order", Input: new(`{"id":"41"}`)}
+	before := []history.Event{
+		&history.OrchestratorStarted{Header: history.Header{EventID: -1}}, start,
+		&history.TaskScheduled{Header: history.Header{EventID: 0}, Name: "ReserveStock"}, &history.OrchestratorCompleted{},
+		&history.OrchestratorStarted{Header: history.Header{EventID: -1}},
+		&history.TaskCompleted{Header: history.Header{EventID: -1}, TaskScheduledID: 0, Result: new(`"ok"`)},
+		&history.TaskScheduled{Header: history.Header{EventID: 1}, Name: "Charge"}, &history.OrchestratorCompleted{},
+	}
+	registry := durable.NewRegistry(append(activities, durable.Orchestrator("Order", buyChecked))...)
+	fmt.Println("it can go on:", registry.Verify(before) == nil)
+	runExample(registry, buyChecked, cart{ID: "42"})
+	// Output:
+	// it can go on: true
+	// charged 42
+}

@@ -1,0 +1,226 @@
+package durable_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
+)
+
+// The stage runs each episode in memory and by a replay from the start, and fails if they
+// come out differently.
+func TestPatched_IsTrueForWhatIsNewAndFalseForWhatWasDoneWithout(t *testing.T) {
+	t.Parallel()
+	asks := false
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]bool, error) {
+		var all []bool
+		ask := func(id string) {
+			if asks {
+				all = append(all, ctx.Patched(id))
+			}
+		}
+		ask("first") // before the first await
+		if _, err := durable.CallActivity(ctx, count, "a").Await(); err != nil {
+			return nil, err
+		}
+		ask("second")
+		ask("first")
+		branch := durable.Go(ctx, func() (durable.Void, error) {
+			ask("in a branch")
+			_, err := durable.CallActivity(ctx, count, "b").Await()
+			ask("in a branch")
+			ask("later in it")
+			return durable.Void{}, err
+		})
+		_, err := branch.Await()
+		for range 2 {
+			ask("in a loop")
+		}
+		return all, err
+	})
+	s.Start(nil)
+	s.Evict() // the new code comes
+	asks = true
+	s.Episode(done(0, "1"))
+	s.Episode(done(1, "1"))
+	wantOutput(t, s, "[false,true,false,true,true,true,true,true]")
+	want := []string{"second", "in a branch", "later in it", "in a loop"}
+	if got := patchesIn(s.History); !slices.Equal(got, want) {
+		t.Errorf("the history has markers of %q, want %q", got, want)
+	}
+}
+
+// patchesIn returns the changes that a history has markers of. Each stands before all
+// else of its episode.
+func patchesIn(events []history.Event) []string {
+	var ids []string
+	begins := false
+	for _, e := range events {
+		id, ok := history.PatchOf(e)
+		switch {
+		case ok && begins:
+			ids = append(ids, id)
+		case ok:
+			ids = append(ids, id+" in the middle of an episode")
+		default:
+			begins = e.Type() == history.TypeOrchestratorStarted
+		}
+	}
+	return ids
+}
+
+// A random orchestrator in random episodes, changed at a random time: each of its
+// questions is answered by whether it came there before.
+func TestPatched_IsTheSameWhereverAnInstanceIsWhenTheCodeChanges(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(300) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		steps, deployed := make([][]string, 1+r.IntN(8)), r.IntN(9)
+		for i := range steps {
+			for range r.IntN(3) {
+				steps[i] = append(steps[i], fmt.Sprint("change-", r.IntN(4)))
+			}
+		}
+		done := 0 // steps
+		asks := false
+		s := stage(t, func(ctx *durable.Context, _ durable.Void) (string, error) {
+			var said []string
+			for i, ids := range steps {
+				for _, id := range ids {
+					if asks && ctx.Patched(id) {
+						said = append(said, fmt.Sprint(i, id))
+					}
+				}
+				if _, err := durable.CallActivity(ctx, count, "a").Await(); err != nil {
+					return "", err
+				}
+			}
+			return strings.Join(said, " "), nil
+		})
+		s.Cached = r.IntN(2) == 0
+		for done < len(steps) {
+			if done == deployed {
+				s.Evict()
+				asks = true
+			}
+			if done == 0 {
+				s.Start(nil)
+			} else {
+				s.Episode(replaytest.Done(done-1, "1"))
+			}
+			done++
+		}
+		s.Episode(replaytest.Done(done-1, "1"))
+		var want []string
+		answers := map[string]bool{}
+		for i, ids := range steps {
+			for _, id := range ids {
+				if _, asked := answers[id]; !asked {
+					answers[id] = i >= deployed
+				}
+				if answers[id] && deployed < len(steps) {
+					want = append(want, fmt.Sprint(i, id))
+				}
+			}
+		}
+		if got := s.Output(history.Completed); got != fmt.Sprintf("%q", strings.Join(want, " ")) {
+			t.Errorf("seed %d: changed at step %d of %q: %s, want %q", seed, deployed, steps, got, want)
+		}
+	}
+}
+
+func TestPatched_CanBeTakenOutOnceNoInstanceNeedsTheOldCode(t *testing.T) {
+	t.Parallel()
+	asks := true
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (int, error) {
+		if !asks || ctx.Patched("count first") {
+			if _, err := durable.CallActivity(ctx, count, "a").Await(); err != nil {
+				return 0, err
+			}
+		}
+		return durable.CallActivity(ctx, count, "b").Await()
+	})
+	s.Start(nil)
+	asks = false
+	s.Evict()
+	s.Episode(done(0, "1"))
+	s.Episode(done(1, "2"))
+	wantOutput(t, s, "2")
+}
+
+func TestPatched_CountsAsAnEventOfTheHistory(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) ([]int, error) {
+		before := ctx.HistoryLength()
+		for range 2 {
+			ctx.Patched("change")
+		}
+		lengths := []int{before, ctx.HistoryLength()}
+		ctx.Sleep(0)
+		return append(lengths, ctx.HistoryLength()), nil
+	})
+	s.Start(nil)
+	before := len(s.History)
+	s.Evict()
+	s.Episode(fired(0))
+	wantOutput(t, s, fmt.Sprintf("[2,3,%d]", before+2))
+}
+
+func TestPatched_NeedsAName(t *testing.T) {
+	t.Parallel()
+	s := stage(t, func(ctx *durable.Context, _ durable.Void) (bool, error) { return ctx.Patched(""), nil })
+	s.Start(nil)
+	wantFailure(t, s, "Patched was called without an ID")
+}
+
+// Each generation is an execution of its own, though a worker runs several at once.
+func TestPatched_BeginsAnewWithEachGeneration(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := memhub.New()
+		var again func(*durable.Context, int) (bool, error)
+		again = func(ctx *durable.Context, n int) (bool, error) {
+			patched := n > 0 && ctx.Patched("change")
+			if n < 2 {
+				return durable.ContinueAsNew(ctx, again, n+1)
+			}
+			ctx.Sleep(1)
+			return patched && ctx.Patched("change") && ctx.Patched("another"), nil
+		}
+		r := authors(durable.Orchestrator("Again", again))
+		defer run(t, h, r, durable.Config{})()
+		i, err := durable.Start(t.Context(), durable.NewClient(h, r), again, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if out, err := i.Wait(t.Context()); err != nil || !out {
+			t.Errorf("it said %t, %v", out, err)
+		}
+		events, err := durable.NewClient(h, r).History(t.Context(), i.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, want := patchesIn(events), []string{"change", "another"}; !slices.Equal(got, want) {
+			t.Errorf("the last generation's history has markers of %q, want %q", got, want)
+		}
+		if err := r.Verify(events); err != nil {
+			t.Errorf("the code does not fit its own history: %v", err)
+		}
+	})
+}
+
+// Rewinding wakes an instance by an event of the same type, with what the user said.
+func TestPatched_IsNotTakenForTheReasonOfARewind(t *testing.T) {
+	t.Parallel()
+	for _, data := range []*string{nil, new("change"), new("patched: change")} {
+		if id, ok := history.PatchOf(&history.GenericEvent{Data: data}); ok {
+			t.Errorf("it is taken for change %q", id)
+		}
+	}
+}
