@@ -114,6 +114,12 @@ type Config struct {
 	// function, or they are terminated: a wrong deployment does not end what runs.
 	FailUnknownFunctions bool
 
+	// HoldNonDeterministic holds instances back whose orchestrator does something else
+	// than their history has, until a worker has code that fits, or they are terminated:
+	// a wrong deployment does not end what runs. Otherwise they fail with a
+	// [NonDeterminismError].
+	HoldNonDeterministic bool
+
 	// CrashFile is the path of a small file in which the worker counts what crashed its
 	// process: a panic on a goroutine that a function started, which nothing can recover.
 	// What crashes it twice before it gets on is set aside, and all of a function that

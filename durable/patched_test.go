@@ -1,12 +1,14 @@
 package durable_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -223,4 +225,48 @@ func TestPatched_IsNotTakenForTheReasonOfARewind(t *testing.T) {
 			t.Errorf("it is taken for change %q", id)
 		}
 	}
+}
+
+// A bad deployment fails an instance when it goes on. Once there is code that fits, a
+// rewind lets it go on from there; the event that it failed with is not lost.
+func TestRewind_TakesBackWhatABadDeploymentFailed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := memhub.New()
+		good := func(ctx *durable.Context, _ durable.Void) (string, error) {
+			if _, err := durable.CallActivity(ctx, count, "a").Await(); err != nil {
+				return "", err
+			}
+			return durable.Event[string]("go").Wait(ctx).Await()
+		}
+		bad := func(ctx *durable.Context, _ durable.Void) (string, error) {
+			ctx.Sleep(1)
+			return good(ctx, durable.Void{})
+		}
+		fits := authors(durable.Orchestrator("Main", good))
+		c := durable.NewClient(h, fits)
+		stop := run(t, h, fits, durable.Config{})
+		i, err := durable.Start(t.Context(), c, good, durable.Void{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Wait()
+		time.Sleep(time.Second)
+		stop()
+		stop = run(t, h, authors(durable.Orchestrator("Main", bad)), durable.Config{})
+		if err := durable.Event[string]("go").Raise(t.Context(), c, i.ID, "now"); err != nil {
+			t.Fatal(err)
+		}
+		_, err = i.Wait(t.Context())
+		if _, ok := errors.AsType[*durable.NonDeterminismError](err); !ok {
+			t.Fatalf("with the bad code it ended with %v", err)
+		}
+		stop()
+		defer run(t, h, fits, durable.Config{})()
+		if err := c.Rewind(t.Context(), i.ID, "mended"); err != nil {
+			t.Fatal(err)
+		}
+		if out, err := i.Wait(t.Context()); err != nil || out != "now" {
+			t.Errorf("rewound it returned %q, %v", out, err)
+		}
+	})
 }

@@ -45,7 +45,8 @@ const (
 	// ReasonNotRegistered: no orchestrator is registered for the instance.
 	ReasonNotRegistered ReasonKind = "notRegistered"
 	// ReasonHistoryMismatch: the registered code does something else than the history
-	// has. The instance fails when it goes on, unless other code comes.
+	// has. The instance fails when it goes on, or is held back, as
+	// [Config.HoldNonDeterministic] says, unless other code comes.
 	ReasonHistoryMismatch ReasonKind = "historyMismatch"
 	// ReasonReady: nothing is waited for; the next episode is due or runs.
 	ReasonReady ReasonKind = "ready"

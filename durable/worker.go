@@ -58,6 +58,7 @@ func (w *Worker) Run(ctx context.Context) error {
 		FailMismatch:        cfg.VersionFailure == FailMismatch,
 		FailUnknownAfter:    w.failUnknownAfter(),
 		FailUnknownBegun:    cfg.FailUnknownFunctions,
+		HoldDifferent:       cfg.HoldNonDeterministic,
 		Waiting:             &w.waiting,
 		Crashes:             ledger,
 		StoreInputs:         cfg.StoreInputs,
@@ -126,7 +127,7 @@ func (w *Worker) failUnknownAfter() time.Duration {
 	return DefaultUnknownFunctionTimeout
 }
 
-// Waiting returns what waits for functions that this worker does not know, as far
+// Waiting returns what waits for functions that this worker does not know or run, as far
 // as it had it in hand in the last minutes.
 func (w *Worker) Waiting() []WaitingFunction {
 	var all []WaitingFunction
@@ -143,6 +144,7 @@ type WaitingFunction struct {
 	Name      string
 	Version   string
 	Crashed   bool      // it is known, and what waits is set aside since it has crashed the process
+	Differs   bool      // it is known, and does something else than the histories of those that wait have
 	Since     time.Time // when the worker first had something that waits
 	Instances []string  // that wait, or whose activities do, in order
 }

@@ -136,6 +136,12 @@ func engineSettingCases() []settingCase {
 			overridden: "true", override: true,
 		},
 		{
+			path: "onNonDeterminism", get: func(c Config) any { return c.Worker.HoldNonDeterministic },
+			byDefault: false, good: map[string]any{`"fail"`: false, `"Hold"`: true},
+			bad:        map[string]string{`"wait"`: `is "wait"; want "fail" or "hold"`, `true`: `is true; want "fail"`},
+			overridden: "hold", override: true,
+		},
+		{
 			path: "storeInputsInOrchestrationHistory", get: func(c Config) any { return c.Worker.StoreInputs },
 			byDefault: false, good: map[string]any{`true`: true, `false`: false, `"True"`: true},
 			bad:        map[string]string{`1`: "is 1; want true or false"},

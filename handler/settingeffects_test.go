@@ -371,6 +371,12 @@ func (a *settingsApp) app() App {
 			durable.Orchestrator("Chain", chain), durable.Orchestrator("Wait", wait), durable.Orchestrator("Ask", ask),
 			durable.Orchestrator("Signal", signal),
 			durable.Orchestrator("Version", func(ctx *durable.Context, _ durable.Void) (string, error) { return string(ctx.Version()), nil }),
+			durable.Orchestrator("Fickle", func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
+				if ctx.Sleep(time.Second); ctx.IsReplaying() {
+					ctx.Sleep(time.Second)
+				}
+				return durable.ActivityName[int, durable.Void]("Nap").Call(ctx, 7).Await()
+			}),
 			durable.Orchestrator("Lost", func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
 				return durable.ActivityName[durable.Void, durable.Void]("Nowhere").Call(ctx, durable.Void{}).Await()
 			}),

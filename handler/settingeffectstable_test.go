@@ -98,6 +98,10 @@ func engineEffects() []effect {
 			a.start("Lost/i", "", 10*time.Minute)
 			return a.status().RuntimeStatus
 		}},
+		{path: "onNonDeterminism", either: true, values: map[string]any{`"fail"`: "Failed", `"hold"`: "Running"}, see: func(a *settingsApp) any {
+			a.start("Fickle/i", "", 10*time.Minute)
+			return a.status().RuntimeStatus
+		}},
 		{path: "storeInputsInOrchestrationHistory", either: true, values: map[string]any{`true`: true, `false`: false}, see: func(a *settingsApp) any {
 			a.start("Fan/i", "1", time.Minute)
 			return strings.Contains(a.ask("GET", "instances/i?showHistory=true", "").Body.String(), `"FunctionName":"Nap","Input":"[7]"`)

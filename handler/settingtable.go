@@ -154,6 +154,20 @@ var hubRows = []settingRow{
 		Does: "fails instances that have begun after `unknownFunctionTimeout`, too, and activities. A wrong deployment then ends what runs",
 	},
 	{
+		Path: "onNonDeterminism",
+		Values: choiceValue{Names: []string{"fail", "hold"}, Set: func(cfg *Config, i int) {
+			cfg.Worker.HoldNonDeterministic = i == 1
+		}},
+		Initial: "`fail`",
+		Get: func(cfg *Config) any {
+			if cfg.Worker.HoldNonDeterministic {
+				return "hold"
+			}
+			return "fail"
+		},
+		Does: "what becomes of an instance whose orchestrator does something else than its history has: it fails, or it waits for code that fits, and can be terminated and suspended meanwhile. Not known to .NET",
+	},
+	{
 		Path:    "storeInputsInOrchestrationHistory",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.StoreInputs = b }},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Worker.StoreInputs },

@@ -45,7 +45,12 @@ type Config struct {
 	FailUnknownAfter time.Duration
 	FailUnknownBegun bool
 
-	// Waiting, if not nil, records what waits for functions that this worker lacks.
+	// HoldDifferent holds instances back whose code does something else than their
+	// history has, rather than fail them.
+	HoldDifferent bool
+
+	// Waiting, if not nil, records what waits for functions that this worker lacks or
+	// does not run.
 	Waiting *Waiting
 
 	// Crashes, if not nil, knows what is set aside because it crashed the process.

@@ -415,7 +415,7 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkItem, it *item) {
 	s := &session{d: d, live: live, item: w, label: it.label, work: it.work}
 	s.logFor(w.Instance)
-	s.x = &execution{now: d.config.Now, watch: s.watch, storeInputs: d.config.StoreInputs}
+	s.x = &execution{now: d.config.Now, watch: s.watch, storeInputs: d.config.StoreInputs, holdDifferent: d.config.HoldDifferent}
 	s.x.versions = versions{refuses: d.config.CheckVersion, fails: d.config.FailMismatch}
 	s.x.unknown = s.d.config.unknown()
 	s.x.crashed = func() bool { return d.config.Crashes.Holds(it.work) }

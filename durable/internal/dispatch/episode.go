@@ -32,6 +32,8 @@ type execution struct {
 	// function the worker lacks.
 	versions versions
 	unknown  unknownPolicy
+	// holdDifferent is the worker's.
+	holdDifferent bool
 	// failure, if not nil, fails the execution instead of running it.
 	failure *history.FailureDetails
 	// crashed, if not nil, reports whether the instance is set aside because its code
@@ -88,7 +90,7 @@ func (x *execution) take(functions Functions, instance history.OrchestrationInst
 // takeEvents runs the episode that takes the events of an intake.
 func (x *execution) takeEvents(functions Functions, past []history.Event, in intake) (*provider.Checkpoint, error) {
 	if x.code != nil {
-		return x.episode(functions, past, in.events)
+		return x.episodeThatFits(functions, past, in.events)
 	}
 	if x.start == nil && hasTermination(in.events) {
 		x.start = in.start // and never begins
@@ -97,7 +99,19 @@ func (x *execution) takeEvents(functions Functions, past []history.Event, in int
 	if held := x.begin(in.start, functions); held != nil {
 		return x.takeWithoutCode(past, in.events, held)
 	}
-	return x.episode(functions, past, in.events)
+	return x.episodeThatFits(functions, past, in.events)
+}
+
+// episodeThatFits runs an episode, but for one of a history that the code does not fit
+// and that is to be held back: then the code is none.
+func (x *execution) episodeThatFits(functions Functions, past, arrived []history.Event) (*provider.Checkpoint, error) {
+	cp, err := x.episode(functions, past, arrived)
+	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok && unknown.differs {
+		x.close()
+		x.code = nil
+		return x.takeWithoutCode(past, arrived, err)
+	}
+	return cp, err
 }
 
 // close unwinds the orchestrator.
@@ -158,6 +172,11 @@ func (x *execution) episode(functions Functions, past, arrived []history.Event) 
 // returns the action with which the generation continues as new, nil if it does not.
 func (x *execution) run(cp *provider.Checkpoint, past, fresh []history.Event) (*replay.Complete, error) {
 	outcome := x.decide(past, fresh)
+	if d := x.live.Divergence(); d != nil && x.holdDifferent {
+		return nil, fmt.Errorf("%w: %w", &unknownFunctionError{
+			kind: "orchestrator", name: x.start.Name, version: x.start.Version, differs: true,
+		}, d)
+	}
 
 	// A generation that sets no custom status keeps that of the one before.
 	if outcome.CustomStatus != nil {
@@ -254,7 +273,7 @@ func (x *execution) takeWithoutCode(past, arrived []history.Event, held error) (
 	unknown, ok := errors.AsType[*unknownFunctionError](held)
 	due, begun := dueOf(x.start), len(past) > 0
 	switch {
-	case !ok || unknown.crashed:
+	case !ok || unknown.crashed || unknown.differs:
 		return nil, held
 	case !x.unknown.fails(due, x.now(), begun):
 		return nil, x.unknown.hold(held, due, begun)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -140,7 +141,11 @@ func (s *session) refuse(err error) bool {
 		return false
 	}
 	if unknown, ok := errors.AsType[*unknownFunctionError](err); ok {
-		s.log.Log(context.Background(), s.d.waits(s.item.Instance.InstanceID, unknown),
+		log := s.log
+		if difference, ok := errors.AsType[*replay.NonDeterminismError](err); ok {
+			log = log.With("error", difference)
+		}
+		log.Log(context.Background(), s.d.waits(s.item.Instance.InstanceID, unknown),
 			"orchestration is held back: "+unknown.why(), "name", unknown.name, "version", unknown.version)
 	} else if mismatch, ok := errors.AsType[*mismatch](err); ok {
 		s.log.Warn("orchestration is held back: this worker does not take its version", "error", mismatch.cause)

@@ -12,11 +12,12 @@ import (
 )
 
 // An unknownFunctionError says that this worker lacks a function, which another worker
-// of the hub may have, or that it does not call it because the work is set aside: it
-// crashed the process.
+// of the hub may have, or that it does not call it because the work is set aside, since
+// it crashed the process, or because its code does something else than the history of
+// the instance has.
 type unknownFunctionError struct {
 	kind, name, version string
-	crashed             bool
+	crashed, differs    bool
 }
 
 // why says why something is held back, for the log.
@@ -24,12 +25,18 @@ func (e *unknownFunctionError) why() string {
 	if e.crashed {
 		return "a goroutine of it has ended the process with a panic, again and again. Mend the function, then suspend and resume the instance, or delete the file of crashes"
 	}
+	if e.differs {
+		return "its code does something else than its history has. Deploy code that fits; hub why tells the difference"
+	}
 	return "this worker does not know its function"
 }
 
 func (e *unknownFunctionError) Error() string {
 	if e.crashed {
 		return fmt.Sprintf("%s %q is set aside: %s", e.kind, e.name, e.why())
+	}
+	if e.differs {
+		return fmt.Sprintf("%s %q does something else than the history of the instance has", e.kind, e.name)
 	}
 	if e.version != "" {
 		return fmt.Sprintf("this worker has no %s named %q for version %s", e.kind, e.name, e.version)

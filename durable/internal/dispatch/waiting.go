@@ -33,6 +33,7 @@ type waited struct{ since, last time.Time }
 type WaitingFunction struct {
 	Kind, Name, Version string
 	Crashed             bool      // the worker has it, but what waits is set aside because it crashed the process
+	Differs             bool      // the worker has it, but it does something else than the histories of what waits have
 	Since               time.Time // when the first of them began to wait
 	Instances           []string  // that wait, or whose activities do, in order
 }
@@ -45,6 +46,10 @@ func (f WaitingFunction) String() string {
 	}
 	if f.Crashed {
 		return fmt.Sprintf("%s %q%s has ended the process with a panic; %d instances have been set aside since %s, until they are suspended and resumed",
+			f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
+	}
+	if f.Differs {
+		return fmt.Sprintf("%s %q%s does something else than the histories of %d instances have, which have waited for code that fits since %s",
 			f.Kind, f.Name, version, len(f.Instances), f.Since.UTC().Format(time.RFC3339))
 	}
 	return fmt.Sprintf("no %s named %q%s is known here; %d instances have waited for one since %s",
@@ -102,7 +107,8 @@ func (w *Waiting) All(now time.Time) []WaitingFunction {
 	for key, at := range w.work {
 		f, ok := found[key.unknownFunctionError]
 		if !ok || at.since.Before(f.Since) {
-			f.Kind, f.Name, f.Version, f.Crashed, f.Since = key.kind, key.name, key.version, key.crashed, at.since
+			f.Kind, f.Name, f.Version, f.Since = key.kind, key.name, key.version, at.since
+			f.Crashed, f.Differs = key.crashed, key.differs
 		}
 		f.Instances = append(f.Instances, key.instanceID)
 		found[key.unknownFunctionError] = f

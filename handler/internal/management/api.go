@@ -315,6 +315,9 @@ func (m *API) waitsFor(state *durable.InstanceState) string {
 			if f.Crashed {
 				return fmt.Sprintf("Set aside: the %s %s has ended the process with a panic, again and again. Mend it, then suspend and resume the instance, or run hub crashes --forget.", f.Kind, quoteName(f.Name, f.Version))
 			}
+			if f.Differs {
+				return fmt.Sprintf("Held back until there is code that fits: the %s %s does something else than the history has. hub why tells the difference.", f.Kind, quoteName(f.Name, f.Version))
+			}
 			return fmt.Sprintf("Waits for a worker that has %s %s.", withArticle(f.Kind), quoteName(f.Name, f.Version))
 		}
 	}

@@ -1,0 +1,92 @@
+package dispatch_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/google/go-cmp/cmp"
+)
+
+// sleepsFirst does something else than the history of what waitForGo began has, once it
+// has taken an event.
+func sleepsFirst(x *replay.Execution, _ *string) (*string, error) {
+	f := new(replay.Future)
+	x.CreateTimer(f, x.Now().Add(time.Second))
+	f.Await()
+	return waitEvent(x, "go").Input, nil
+}
+
+// An instance that a deployment does not fit is held back, and goes on with code that
+// does. What came meanwhile is not lost.
+func TestDifferentCode_HoldsAnInstanceBackUntilThereIsCodeThatFits(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.waits("i")
+		var waiting dispatch.Waiting
+		stop := b.work(one(sleepsFirst), func(c *dispatch.Config) { c.HoldDifferent, c.Waiting = true, &waiting })
+		b.send("i", &history.EventRaised{Name: "go", Input: encode("now")})
+		time.Sleep(time.Hour)
+		if s := b.state("i"); s.Status != history.Running {
+			t.Fatalf("it is %v", s.Status)
+		}
+		want := []dispatch.WaitingFunction{
+			{Kind: "orchestrator", Name: "O", Differs: true, Since: time.Now().Add(-time.Hour), Instances: []string{"i"}},
+		}
+		if diff := cmp.Diff(want, waiting.All(time.Now())); diff != "" {
+			t.Errorf("what waits (-want +got):\n%s", diff)
+		}
+		if n := b.log.count("level=WARN"); n != 1 || b.log.count("a timer task") == 0 {
+			t.Errorf("%d warnings, want one that names the difference:\n%s", n, b.log)
+		}
+		b.start("new", "O", nil)
+		b.send("new", &history.EventRaised{Name: "go", Input: encode("then")})
+		b.wantOutput("new", history.Completed, `"then"`) // others go on
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		b.work(one(waitForGo), func(c *dispatch.Config) { c.HoldDifferent, c.Waiting = true, &waiting })
+		b.wantOutput("i", history.Completed, `"now"`)
+		if all := waiting.All(time.Now()); len(all) != 0 {
+			t.Errorf("still waiting: %v", all)
+		}
+	})
+}
+
+func TestDifferentCode_TerminateAndSuspendNeedNone(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.waits("ended")
+		b.waits("suspended")
+		stop := b.work(one(sleepsFirst), func(c *dispatch.Config) { c.HoldDifferent = true })
+		b.send("ended", &history.ExecutionTerminated{Reason: new("enough")})
+		b.wantOutput("ended", history.Terminated, "enough")
+		b.send("suspended", &history.ExecutionSuspended{})
+		time.Sleep(time.Hour)
+		if s := b.state("suspended"); s.Status != history.Suspended {
+			t.Errorf("it is %v", s.Status)
+		}
+		b.send("suspended", &history.ExecutionResumed{})
+		b.send("suspended", &history.EventRaised{Name: "go", Input: encode("now")})
+		time.Sleep(time.Hour)
+		if s := b.state("suspended"); s.Status.IsTerminal() {
+			t.Errorf("it is %v without code that fits", s.Status)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		b.work(one(waitForGo))
+		b.wantOutput("suspended", history.Completed, `"now"`)
+	})
+}
+
+func TestDifferentCode_FailsAnInstanceByDefault(t *testing.T) {
+	bubble(t, func(b *bench) {
+		b.waits("i")
+		b.work(one(sleepsFirst))
+		b.send("i", &history.EventRaised{Name: "go", Input: encode("now")})
+		if s := b.end("i"); s.Status != history.Failed {
+			t.Errorf("it is %v", s.Status)
+		}
+	})
+}
