@@ -9,11 +9,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 )
 
-// Defaults of [Config]. The numbers of concurrent functions are per core, as
-// in the .NET extension (Options/DurableTaskOptions.cs).
+// Defaults of [Config]. The numbers of concurrent functions are per core. Those of
+// activities and entities, which wait for others and use memory as their authors will,
+// are as in the .NET extension (Options/DurableTaskOptions.cs). Of orchestrators it has
+// 10, too: here one is a goroutine that mostly waits until its checkpoint is stored.
 const (
 	DefaultMaxConcurrentActivitiesPerCore    = 10
-	DefaultMaxConcurrentOrchestratorsPerCore = 10
+	DefaultMaxConcurrentOrchestratorsPerCore = 64
 	DefaultMaxConcurrentEntitiesPerCore      = 10
 	DefaultMaxEntityBatch                    = 5_000
 	DefaultEntityReorderWindow               = 30 * time.Minute
@@ -39,7 +41,8 @@ type Config struct {
 	MaxConcurrentActivities int
 
 	// MaxConcurrentOrchestrators is how many instances this worker has in hand
-	// at once, 1-100000. Zero means 10 for each core.
+	// at once, with those that extended sessions keep, 1-100000. Zero means 64 for
+	// each core.
 	MaxConcurrentOrchestrators int
 
 	// MaxConcurrentEntities is how many entities this worker has in hand at once,
@@ -61,13 +64,16 @@ type Config struct {
 	// had not been.
 	KeepFailedEntityEffects bool
 
-	// ExtendedSessions keeps an instance in memory for a while after an
-	// episode, so that the next one need not read and replay its history. At
-	// most half of MaxConcurrentOrchestrators, rounded up, are kept.
-	ExtendedSessions bool
+	// NoExtendedSessions keeps no instance in memory after an episode. Otherwise it
+	// stays for a while, and the next episode need not read and replay its history.
+	// It leaves at once when another instance needs its place among
+	// MaxConcurrentOrchestrators, another worker its partition, or others its memory:
+	// the histories of those that wait may have 64 MiB. As many entities are kept as
+	// MaxConcurrentEntities.
+	NoExtendedSessions bool
 
-	// ExtendedSessionIdle is how long an instance is kept in memory without
-	// anything happening, at most a day. Zero means 30 s.
+	// ExtendedSessionIdle is how long an instance is kept in memory at most without
+	// anything happening, up to a day. Zero means 30 s.
 	ExtendedSessionIdle time.Duration
 
 	// ShutdownTimeout is how long running activities and episodes may go on

@@ -228,7 +228,7 @@ func TestContinueAsNew_GoesOnAsAnotherVersion(t *testing.T) {
 			old := durable.NewRegistry(
 				durable.Orchestrator("Loop", loopV1, durable.Version("1.0")),
 				durable.Orchestrator("Loop", loopV2, durable.Version("2.0")))
-			stop := run(t, h, old, durable.Config{ExtendedSessions: sessions})
+			stop := run(t, h, old, durable.Config{NoExtendedSessions: !sessions})
 			c := durable.NewClient(h, old)
 			i, err := durable.Start(t.Context(), c, loopV1, nil)
 			if err != nil {
@@ -243,7 +243,7 @@ func TestContinueAsNew_GoesOnAsAnotherVersion(t *testing.T) {
 			}
 			stop()
 			latest := durable.NewRegistry(durable.Orchestrator("Loop", loopAny))
-			defer run(t, h, latest, durable.Config{ExtendedSessions: sessions})()
+			defer run(t, h, latest, durable.Config{NoExtendedSessions: !sessions})()
 			out, err := i.Wait(t.Context())
 			if got := strings.Join(out, " "); err != nil || got != "one:1.0 two:2.0 two:2.0 any:3.0" {
 				t.Errorf("output %s, %v", got, err)

@@ -349,7 +349,7 @@ func TestEngineErrors_HaveTheirNamesAndAreFoundByErrorsAs(t *testing.T) {
 	r := durable.NewRegistry(durable.Orchestrator("Main", main), durable.Orchestrator("Fickle", fickle), durable.Activity("Echo", echo))
 	synctest.Test(t, func(t *testing.T) {
 		h := memhub.New()
-		defer run(t, h, r, durable.Config{})()
+		defer run(t, h, r, durable.Config{NoExtendedSessions: true})() // so that it replays
 		i, err := durable.Start(t.Context(), durable.NewClient(h, r), main, durable.Void{})
 		if err != nil {
 			t.Fatal(err)

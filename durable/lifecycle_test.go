@@ -53,7 +53,7 @@ func TestLifecycle_TellsWhatBeganAndEnded(t *testing.T) {
 						panic("listeners do no harm")
 					}
 					h, r := memhub.New(), durable.NewRegistry(durable.Orchestrator("Sleeper", lifecycleSleeper))
-					stop := run(t, h, r, durable.Config{Lifecycle: listen, ExtendedSessions: sessions})
+					stop := run(t, h, r, durable.Config{Lifecycle: listen, NoExtendedSessions: !sessions})
 					c := durable.NewClient(h, r)
 					i, err := durable.Start(t.Context(), c, lifecycleSleeper, test.input, durable.InstanceID("i"))
 					if err != nil {

@@ -14,10 +14,18 @@ import (
 )
 
 func TestMetrics_CountWorkItemsByWhatCameOfThem(t *testing.T) {
+	for _, sessions := range []bool{false, true} {
+		t.Run(fmt.Sprint("sessions ", sessions), func(t *testing.T) { countWorkItems(t, sessions) })
+	}
+}
+
+func countWorkItems(t *testing.T, sessions bool) {
 	synctest.Test(t, func(t *testing.T) {
 		reader := sdk.NewManualReader()
 		h, r := memhub.New(), tracedFunctions()
-		stop := run(t, h, r, durable.Config{Metrics: durable.Metrics{Provider: sdk.NewMeterProvider(sdk.WithReader(reader))}})
+		stop := run(t, h, r, durable.Config{
+			NoExtendedSessions: !sessions, Metrics: durable.Metrics{Provider: sdk.NewMeterProvider(sdk.WithReader(reader))},
+		})
 		c := durable.NewClient(h, r)
 		if _, err := durable.Start(t.Context(), c, tracedListener, durable.Void{}, durable.InstanceID("listener")); err != nil {
 			t.Fatal(err)

@@ -124,7 +124,7 @@ func works(t *testing.T, f func(t *testing.T, p *plant, c *durable.Client)) {
 		t.Run(fmt.Sprint("sessions ", sessions), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				h, p := memhub.New(), new(plant)
-				defer run(t, h, p.registry(), durable.Config{ExtendedSessions: sessions})()
+				defer run(t, h, p.registry(), durable.Config{NoExtendedSessions: !sessions})()
 				f(t, p, durable.NewClient(h, p.registry()))
 			})
 		})

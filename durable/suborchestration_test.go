@@ -164,7 +164,7 @@ func family[O any](t *testing.T, r *durable.Registry, main func(*durable.Context
 	for _, sessions := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			h := memhub.New()
-			defer run(t, h, r, durable.Config{ExtendedSessions: sessions})()
+			defer run(t, h, r, durable.Config{NoExtendedSessions: !sessions})()
 			c := durable.NewClient(h, r)
 			i, err := durable.Start(t.Context(), c, main, durable.Void{}, durable.InstanceID("main"), durable.Tags{"team": "blue"})
 			if err != nil {
@@ -239,7 +239,7 @@ func TestSubOrchestration_WithTheIDOfARunningInstanceFailsInTheParent(t *testing
 	for _, sessions := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
 			h := memhub.New()
-			defer run(t, h, r, durable.Config{ExtendedSessions: sessions})()
+			defer run(t, h, r, durable.Config{NoExtendedSessions: !sessions})()
 			c := durable.NewClient(h, r)
 			busy, err := durable.Start(t.Context(), c, waitForGo, 0, durable.InstanceID("busy"))
 			if err != nil {

@@ -50,7 +50,7 @@ func (w *Worker) Run(ctx context.Context) error {
 			MaxConcurrent: cfg.MaxConcurrentEntities, MaxBatch: cfg.MaxEntityBatch,
 			ReorderWindow: cfg.EntityReorderWindow, KeepFailedEffects: cfg.KeepFailedEntityEffects,
 		},
-		ExtendedSessions:    cfg.ExtendedSessions,
+		ExtendedSessions:    !cfg.NoExtendedSessions,
 		ExtendedSessionIdle: cfg.ExtendedSessionIdle,
 		ShutdownTimeout:     cfg.ShutdownTimeout,
 		EpisodeWarnAfter:    cfg.EpisodeWarnAfter,

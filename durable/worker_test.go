@@ -73,7 +73,7 @@ func TestWorker_RunsWhatClientsStart(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			h := memhub.New()
 			r := orders()
-			defer run(t, h, r, durable.Config{ExtendedSessions: sessions})()
+			defer run(t, h, r, durable.Config{NoExtendedSessions: !sessions})()
 			c := durable.NewClient(h, r)
 			approved, err := durable.Start(t.Context(), c, placeOrder, purchase{ID: "1"})
 			if err != nil {
@@ -191,8 +191,8 @@ func TestConfig_ZeroWorksAndEachFieldHasARange(t *testing.T) {
 		t.Errorf("zero value: %v", err)
 	}
 	full := durable.Config{}.WithDefaults()
-	if full.MaxConcurrentActivities < 10 || full.MaxConcurrentActivities%10 != 0 || full.MaxConcurrentOrchestrators != full.MaxConcurrentActivities ||
-		full.ExtendedSessions || full.ExtendedSessionIdle != 30*time.Second || full.ShutdownTimeout != 5*time.Second ||
+	if full.MaxConcurrentActivities < 10 || full.MaxConcurrentActivities%10 != 0 || full.MaxConcurrentOrchestrators != 64*full.MaxConcurrentActivities/10 ||
+		full.NoExtendedSessions || full.ExtendedSessionIdle != 30*time.Second || full.ShutdownTimeout != 5*time.Second ||
 		full.EpisodeWarnAfter != 10*time.Second || full.Logger == nil {
 		t.Errorf("defaults are %+v", full)
 	}

@@ -87,10 +87,10 @@ func engineSettingCases() []settingCase {
 			overridden: "FALSE", override: true,
 		},
 		{
-			path: "extendedSessionsEnabled", get: func(c Config) any { return c.Worker.ExtendedSessions },
-			byDefault: false, good: map[string]any{`true`: true, `false`: false, `"True"`: true},
+			path: "extendedSessionsEnabled", get: func(c Config) any { return c.Worker.NoExtendedSessions },
+			byDefault: false, good: map[string]any{`true`: false, `false`: true, `"False"`: true},
 			bad:        map[string]string{`1`: "is 1; want true or false", `"yes"`: `is "yes"; want true or false`},
-			overridden: "TRUE", override: true,
+			overridden: "FALSE", override: true,
 		},
 		{
 			path: "extendedSessionIdleTimeoutInSeconds", get: func(c Config) any { return c.Worker.ExtendedSessionIdle },

@@ -258,7 +258,7 @@ func storageEffects() []effect {
 			a.start("Chain/i", "5", time.Minute)
 			return a.number("^(POST|PUT|PATCH) .*Instances") > 6
 		}},
-		{path: "storageProvider.historyCacheMegabytes", values: map[string]any{`0`: true, `64`: false}, see: func(a *settingsApp) any {
+		{path: "storageProvider.historyCacheMegabytes", with: []string{"extendedSessionsEnabled=false"}, values: map[string]any{`0`: true, `64`: false}, see: func(a *settingsApp) any {
 			a.start("Chain/i", "5", time.Minute)
 			return a.number("^GET .*History") > 1
 		}},

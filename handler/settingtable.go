@@ -194,9 +194,10 @@ var concurrencyRows = []settingRow{
 	{
 		Path: "maxConcurrentOrchestratorFunctions", Flat: "maxConcurrentOrchestratorFunctions",
 		Values:  wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxConcurrentOrchestrators = n }},
-		Initial: "10 for each core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "5"},
-		Get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentOrchestrators },
-		Does: "how many instances this process runs at once. Each has its history in memory",
+		Initial: "64 for each core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "5"},
+		Get: func(cfg *Config) any { return cfg.Worker.MaxConcurrentOrchestrators },
+		Does: "how many instances this process runs at once, with those that extended sessions keep. Each has its history in memory. " +
+			"In .NET the default is 10 for each core; here one that waits for the storage takes no more than a goroutine, and more of them are stored together",
 	},
 }
 
@@ -264,9 +265,11 @@ var entityRows = []settingRow{
 // sessionRows are about what stays in memory.
 var sessionRows = []settingRow{
 	{
-		Path: "extendedSessionsEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.ExtendedSessions = b }},
-		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Worker.ExtendedSessions },
-		Does: "keeps instances in memory between two messages, so that histories are read and replayed less often",
+		Path: "extendedSessionsEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.NoExtendedSessions = !b }},
+		Initial: "`true`", Get: func(cfg *Config) any { return !cfg.Worker.NoExtendedSessions },
+		Does: "keeps instances in memory between two messages, so that histories are read and replayed less often. " +
+			"They leave as soon as others need their place, their partition or, beyond 64 MiB of histories, their memory. " +
+			"In .NET the default is `false`: what is kept there keeps its place until it has been idle for long enough",
 	},
 	{
 		Path: "extendedSessionIdleTimeoutInSeconds",
@@ -274,7 +277,7 @@ var sessionRows = []settingRow{
 			cfg.Worker.ExtendedSessionIdle = time.Duration(n) * time.Second
 		}},
 		Initial: "30", Get: func(cfg *Config) any { return int(cfg.Worker.ExtendedSessionIdle / time.Second) },
-		Does: "how long an idle instance stays in memory",
+		Does: "how long an idle instance stays in memory at most",
 	},
 }
 

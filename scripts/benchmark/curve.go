@@ -19,7 +19,7 @@ func drawCurve(ctx context.Context, o options, open opener, file string) error {
 	var points []point
 	for n := 1; n <= 128; n *= 2 {
 		w := workload{run: func(ctx context.Context, r *rig) ([]float64, error) { return perSecond(ctx, r, Hello, 1000, n) }}
-		values, _, err := once(ctx, o, open, w)
+		values, _, err := once(ctx, o, open, w, tuned)
 		if err != nil {
 			return err
 		}

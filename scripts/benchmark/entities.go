@@ -121,7 +121,7 @@ func Transfer(ctx *durable.Context, _ durable.Void) (int, error) {
 // signals has clients signal some meters, each as often as the others, and
 // returns how many operations a second became durable.
 func signals(ctx context.Context, r *rig, meters, each int) ([]float64, error) {
-	if !slow(ctx, r) {
+	if !r.slow {
 		each *= 10
 	}
 	key := func(i int) durable.EntityKey[Meter] {
@@ -177,7 +177,7 @@ func callsAtOnce(ctx context.Context, r *rig) ([]float64, error) {
 // and its next call to the meter.
 func calls(ctx context.Context, r *rig) ([]float64, error) {
 	n := 1000
-	if slow(ctx, r) {
+	if r.slow {
 		n = 100
 	}
 	added.take()
@@ -198,7 +198,7 @@ func calls(ctx context.Context, r *rig) ([]float64, error) {
 // transfers returns how long orchestrations take that lock two meters.
 func transfers(ctx context.Context, r *rig) ([]float64, error) {
 	n := 300
-	if slow(ctx, r) {
+	if r.slow {
 		n = 30
 	}
 	took := make([]float64, n)
@@ -220,7 +220,7 @@ func transfers(ctx context.Context, r *rig) ([]float64, error) {
 // heap afterwards.
 func idleEntities(ctx context.Context, r *rig) ([]float64, error) {
 	n := 100_000
-	if slow(ctx, r) {
+	if r.slow {
 		n /= 20
 	}
 	added.take()

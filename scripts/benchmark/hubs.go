@@ -20,16 +20,17 @@ type hub struct {
 	provider provider.Provider
 	close    func() error
 	requests *requests // to the storage account, nil if there is none
+	slow     bool      // a sequence takes so long that fewer will do
 }
 
-type opener func(options) (hub, error)
+type opener func(o options, as setting) (hub, error)
 
 // azureHub is the name of hubs in a storage account.
 const azureHub = "azure"
 
 var hubs = map[string]opener{
-	"embedded": func(o options) (hub, error) { return openFile(o, false) },
-	"relaxed":  func(o options) (hub, error) { return openFile(o, true) },
+	"embedded": func(o options, _ setting) (hub, error) { return openFile(o, false) },
+	"relaxed":  func(o options, _ setting) (hub, error) { return openFile(o, true) },
 	azureHub:   openAccount,
 }
 
@@ -46,44 +47,59 @@ func openFile(o options, relaxed bool) (hub, error) {
 }
 
 // openAccount opens a hub of a new name. It is left in the account.
-func openAccount(o options) (hub, error) {
+func openAccount(o options, as setting) (hub, error) {
 	c, err := azurestorage.ParseConnectionString(o.connection)
 	if err != nil {
 		return hub{}, err
 	}
 	made := newRequests()
-	h, err := azurestorage.Open(c, azurestorage.Config{
-		Transport: made,
-		TaskHub:   fmt.Sprintf("Bench%x", time.Now().UnixNano()), MaxConcurrentActivities: concurrency, ControlQueueBufferThreshold: 1000, Logger: quiet,
-	})
+	cfg := azurestorage.Config{Transport: made, TaskHub: fmt.Sprintf("Bench%x", time.Now().UnixNano()), Logger: quiet}
+	if as == tuned {
+		cfg.MaxConcurrentActivities, cfg.ControlQueueBufferThreshold = concurrency, 1000
+	}
+	h, err := azurestorage.Open(c, cfg)
 	if err != nil {
 		return hub{}, err
 	}
-	return hub{h, func() error { return nil }, made}, nil
+	return hub{provider: h, close: func() error { return nil }, requests: made, slow: true}, nil
 }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// concurrency is how many activities, and how many instances, are in hand.
+// A setting is how the hub and its worker are set up.
+type setting string
+
+const (
+	defaults setting = "defaults" // as they are with nothing said
+	tuned    setting = "tuned"    // for two cores and workloads like these
+)
+
+// concurrency is how many activities, and how many instances, are in hand if that is
+// tuned.
 const concurrency = 128
+
+func (s setting) worker() durable.Config {
+	cfg := durable.Config{Logger: quiet}
+	if s == tuned {
+		cfg.MaxConcurrentActivities, cfg.MaxConcurrentOrchestrators = concurrency, concurrency
+	}
+	return cfg
+}
 
 // A rig is a hub with a worker and a client.
 type rig struct {
 	client   *durable.Client
 	requests *requests
+	slow     bool
 	stop     func() error
 }
 
 // start runs a worker on h until the rig is stopped, and waits until it works.
-func start(ctx context.Context, h hub) (*rig, error) {
+func start(ctx context.Context, h hub, as setting) (*rig, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan error, 1)
-	go func() {
-		ended <- durable.NewWorker(h.provider, functions, durable.Config{
-			MaxConcurrentActivities: concurrency, MaxConcurrentOrchestrators: concurrency, ExtendedSessions: true, Logger: quiet,
-		}).Run(ctx)
-	}()
-	r := &rig{client: durable.NewClient(h.provider, functions), requests: h.requests}
+	go func() { ended <- durable.NewWorker(h.provider, functions, as.worker()).Run(ctx) }()
+	r := &rig{client: durable.NewClient(h.provider, functions), requests: h.requests, slow: h.slow}
 	r.stop = func() error {
 		cancel()
 		return errors.Join(<-ended, h.close())

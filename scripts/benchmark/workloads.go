@@ -17,8 +17,8 @@ type workload struct {
 	name    string
 	figures []figure // what it returns, in order
 	run     func(ctx context.Context, r *rig) ([]float64, error)
-	onlyOn  string // the only kind of hub that it says something of; empty: all
-	runs    int    // at most, because it takes long; 0: as many as asked for
+	only    []string // the kinds of hubs that it says something of; empty: all
+	runs    int      // at most, because it takes long; 0: as many as asked for
 }
 
 // The published figures. For embedded hubs: the best of five Go engines on two
@@ -57,6 +57,18 @@ var workloads = []workload{
 		run: fanOut,
 	},
 	{
+		name: "an activity of a fan-out",
+		figures: []figure{
+			{name: "of 1,000", unit: "µs", less: true},
+			{name: "of 4,000", unit: "µs", less: true},
+			{name: "of 16,000", unit: "µs", less: true},
+		},
+		run: func(ctx context.Context, r *rig) ([]float64, error) {
+			return growth(ctx, r, FanOut, 1000, 4000, 16_000)
+		},
+		only: []string{"embedded", "relaxed"},
+	},
+	{
 		name:    "empty orchestrations, 64 in flight",
 		figures: []figure{{unit: "/s", published: map[string]float64{"embedded": 1370, "relaxed": 2200, "azure": 68}}},
 		run:     func(ctx context.Context, r *rig) ([]float64, error) { return perSecond(ctx, r, Empty, 5000, 64) },
@@ -70,7 +82,7 @@ var workloads = []workload{
 		name:    "requests of a worker that idles",
 		figures: []figure{{unit: "a minute", less: true}},
 		run:     idleRequests,
-		onlyOn:  azureHub,
+		only:    []string{azureHub},
 		runs:    1,
 	},
 }
@@ -88,7 +100,7 @@ var largeWorkloads = []workload{
 // perSecond completes n instances, some in flight, and returns how many a
 // second.
 func perSecond[O any](ctx context.Context, r *rig, orchestrator func(*durable.Context, durable.Void) (O, error), n, inFlight int) ([]float64, error) {
-	if slow(ctx, r) {
+	if r.slow {
 		n /= 10
 	}
 	began := time.Now()
@@ -101,12 +113,6 @@ func perSecond[O any](ctx context.Context, r *rig, orchestrator func(*durable.Co
 		return err
 	})
 	return []float64{float64(n) / time.Since(began).Seconds()}, err
-}
-
-// slow reports whether a sequence takes so long that fewer will do.
-func slow(ctx context.Context, r *rig) bool {
-	began := time.Now()
-	return r.complete(ctx, Hello) != nil || time.Since(began) > 10*time.Millisecond
 }
 
 // inParallel calls f n times, some at a time, and returns the first error.
@@ -134,7 +140,7 @@ func inParallel(n, workers int, f func(i int) error) error {
 
 func latency(ctx context.Context, r *rig) ([]float64, error) {
 	n := 500
-	if slow(ctx, r) {
+	if r.slow {
 		n = 50
 	}
 	took := make([]float64, n)
@@ -165,6 +171,20 @@ func timed(ctx context.Context, r *rig, orchestrator func(*durable.Context, int)
 		err = fmt.Errorf("%d of %d were done", got, n)
 	}
 	return []float64{milliseconds(took), float64(n) / took.Seconds()}, err
+}
+
+// growth completes an instance of each size, and returns how many microseconds each of
+// what it does takes.
+func growth(ctx context.Context, r *rig, orchestrator func(*durable.Context, int) (int, error), sizes ...int) ([]float64, error) {
+	var each []float64
+	for _, n := range sizes {
+		took, err := timed(ctx, r, orchestrator, n)
+		if err != nil {
+			return nil, err
+		}
+		each = append(each, took[0]*1000/float64(n))
+	}
+	return each, nil
 }
 
 // fanOut completes an instance that calls activities at a time. It returns how

@@ -60,14 +60,14 @@ var costs = []struct {
 // measure runs an orchestration alone in one process, and returns how many
 // operations of each kind it takes. Polls that find nothing, the upkeep of
 // leases and questions about the status do not count.
-func measure(t *testing.T, which int) (counts []int) {
+func measure(t *testing.T, which int, cfg durable.Config) (counts []int) {
 	t.Helper()
 	cost := costs[which]
 	counts = make([]int, len(kinds))
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 1, MinLatency: 2 * time.Millisecond, MaxLatency: 2*time.Millisecond + 1})
 		defer account.Wait()
-		p := startProcess(t, account, "w1", func() {})
+		p := startProcessWith(t, account, "w1", func() {}, cfg)
 		time.Sleep(5 * time.Second)
 		before := len(account.Log())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -94,12 +94,12 @@ func measure(t *testing.T, which int) (counts []int) {
 
 // table measures everything. Where figures vary, those of the table before are
 // kept if they are not far off.
-func table(t *testing.T, before string) string {
+func table(t *testing.T, before string, cfg durable.Config) string {
 	was := strings.Split(before, "\n")
 	columns := make([][]int, len(costs))
 	head, rule, totals, dotnet := "| |", "|---|", "| **total** |", "| .NET |"
 	for i, cost := range costs {
-		columns[i] = measure(t, i)
+		columns[i] = measure(t, i, cfg)
 		sum := 0
 		for k := range kinds {
 			if cost.varies && 2+k < len(was) {
@@ -142,7 +142,13 @@ func steady(n, was int) int {
 }
 
 // The table in the README is what is measured.
-func TestOperations_AreThoseOfTheTable(t *testing.T) { holdTable(t, "operations", table) }
+func TestOperations_AreThoseOfTheTable(t *testing.T) {
+	for _, sessions := range []bool{false, true} {
+		holdTable(t, "operations", func(t *testing.T, before string) string {
+			return table(t, before, durable.Config{NoExtendedSessions: !sessions})
+		})
+	}
+}
 
 // holdTable compares the table of that name in the README with what is measured,
 // or writes it there. Measure gets what the README has.
@@ -174,7 +180,7 @@ func holdTable(t *testing.T, name string, measure func(t *testing.T, before stri
 // 36.
 func TestOperations_OfASequenceAreFew(t *testing.T) {
 	total := 0
-	for _, n := range measure(t, 0) {
+	for _, n := range measure(t, 0, durable.Config{}) {
 		total += n
 	}
 	if total > 16 {

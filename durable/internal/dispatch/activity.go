@@ -14,10 +14,23 @@ import (
 // is handed back, to run once more.
 const completeTries = 4
 
+// At most maxResults activities give their place back before their result is stored, so
+// that the next ones run meanwhile. Their results are in memory, so each has at most
+// maxSmallResult bytes.
+const (
+	maxResults     = 1000
+	maxSmallResult = 16 << 10
+)
+
 // A taskResult is what came of an activity.
 type taskResult struct {
 	output  *string
 	failure *history.FailureDetails
+}
+
+// isSmall reports whether many results like it may be in memory.
+func (r taskResult) isSmall() bool {
+	return r.failure == nil && (r.output == nil || len(*r.output) <= maxSmallResult)
 }
 
 // event returns the event that carries the result to the orchestrator.

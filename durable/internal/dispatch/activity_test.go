@@ -16,6 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -260,6 +261,74 @@ func TestActivity_ResultThatIsSentTwiceCountsOnce(t *testing.T) {
 			if n := b.Pending(); n != 0 {
 				t.Errorf("%d messages are left", n)
 			}
+		})
+	}
+}
+
+// A slowStore hands out activities, and does not get to store their results until it is
+// released.
+type slowStore struct {
+	provider.Worker
+	left     atomic.Int32
+	released chan struct{}
+}
+
+func (s *slowStore) Run(ctx context.Context) error {
+	<-ctx.Done()
+	return nil
+}
+
+func (s *slowStore) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func (s *slowStore) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
+	if s.left.Add(-1) < 0 {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &provider.ActivityWorkItem{Task: &history.TaskScheduled{Name: "A"}, Attempt: 1, Lock: s}, nil
+}
+
+func (s *slowStore) Complete(context.Context, history.Event) error {
+	<-s.released
+	return nil
+}
+
+func (s *slowStore) Abandon(context.Context, error) error { return nil }
+
+// Places are for user code: what waits until its result is stored takes none, unless the
+// result is large or there are too many of them.
+func TestActivity_WhoseResultIsBeingStoredTakesNoPlace(t *testing.T) {
+	for name, test := range map[string]struct{ activities, size, ran int }{
+		"small":    {20, 100, 20},
+		"large":    {20, 1 << 20, 2},
+		"too many": {2000, 100, 1002},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				s := &slowStore{released: make(chan struct{})}
+				s.left.Store(int32(test.activities))
+				var ran atomic.Int32
+				fns := functions{activities: map[string]activity{"A": func(context.Context, *string) (*string, error) {
+					ran.Add(1)
+					return new(strings.Repeat("a", test.size)), nil
+				}}}
+				stop := b.workOn(s, fns, func(c *dispatch.Config) { c.MaxConcurrentActivities = 2 })
+				time.Sleep(time.Second)
+				if got := int(ran.Load()); got != test.ran {
+					t.Errorf("%d activities ran while no result was stored, want %d", got, test.ran)
+				}
+				close(s.released)
+				time.Sleep(time.Second)
+				if got := int(ran.Load()); got != test.activities {
+					t.Errorf("%d activities ran in the end, want %d", got, test.activities)
+				}
+				if err := stop(); err != nil {
+					t.Error(err)
+				}
+			})
 		})
 	}
 }

@@ -28,9 +28,11 @@ type Dispatcher struct {
 	log       *slog.Logger
 	watchdog  *watchdog
 
-	// Semaphores: extended sessions, entities that run, and entities that wait to run.
-	extended, extendedEntities, entities, waiting chan struct{}
-	orchestrations, activities                    places
+	// Semaphores: entities that run, entities that wait to run, and small results of
+	// activities that are being stored.
+	entities, waiting, results chan struct{}
+	orchestrations, activities places
+	idleEntities               idle
 
 	fetchingInstances, fetchingActivities, committing, completing outage
 
@@ -61,11 +63,11 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 		config:             cfg,
 		log:                log,
 		watchdog:           &watchdog{limit: cfg.EpisodeWarnAfter},
-		extendedEntities:   make(chan struct{}, (maxEntities(cfg)+1)/2),
 		entities:           make(chan struct{}, maxEntities(cfg)),
 		waiting:            make(chan struct{}, maxWaitingEntities),
-		extended:           make(chan struct{}, maxExtended(cfg.MaxConcurrentOrchestrators)),
-		orchestrations:     places{taken: make(chan struct{}, cfg.MaxConcurrentOrchestrators)},
+		results:            make(chan struct{}, maxResults),
+		idleEntities:       idle{limit: maxEntities(cfg), now: cfg.Now},
+		orchestrations:     places{taken: make(chan struct{}, cfg.MaxConcurrentOrchestrators), idle: idle{limit: cfg.MaxConcurrentOrchestrators, now: cfg.Now}},
 		activities:         places{taken: make(chan struct{}, cfg.MaxConcurrentActivities)},
 		fetchingInstances:  outage{what: "fetch orchestrations", log: log},
 		fetchingActivities: outage{what: "fetch activities", log: log},
@@ -73,15 +75,6 @@ func New(p provider.Worker, fns Functions, cfg Config) *Dispatcher {
 		completing:         outage{what: "send the results of activities", log: log},
 		running:            make(map[*item]struct{}),
 	}
-}
-
-// maxExtended returns how many of a worker's orchestrations may be in extended
-// sessions: half of them, rounded up
-// (DurableTask.Core/TaskOrchestrationDispatcher.cs, concurrentSessionLock), but
-// never all. In DurableTask a worker of one keeps its only place, and other
-// orchestrations wait until that session has been idle for long enough.
-func maxExtended(orchestrators int) int {
-	return min((orchestrators+1)/2, orchestrators-1)
 }
 
 // errStopping is the cause with which a worker's contexts end when it stops.
@@ -239,14 +232,15 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 		what := fmt.Sprintf("activity %s of orchestration %s", w.Task.Name, w.Instance.InstanceID)
 		work := crashes.Work("activity", w.Task.Name, w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
 		d.handle(what, work, func(it *item) {
-			defer d.activities.leave()
-			d.runActivity(live, w, it.work)
+			d.runActivity(live, w, it.work, d.activities.leave)
 		})
 	}
 }
 
-// runActivity runs an activity and sends its result.
-func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, work string) {
+// runActivity runs an activity and sends its result. It calls free to give back the
+// activity's place.
+func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, work string, free func()) {
+	defer func() { free() }()
 	log := d.log.With("instanceId", w.Instance.InstanceID, "executionId", w.Instance.ExecutionID,
 		"name", w.Task.Name, "taskEventId", w.Task.EventID)
 	outcome, end := metering.Completed, d.config.Meter.Begin(metering.Activity, d.config.Now)
@@ -308,6 +302,14 @@ func (d *Dispatcher) runActivity(live lifetimes, w *provider.ActivityWorkItem, w
 		outcome = metering.Failed
 		log.LogAttrs(ctx, slog.LevelWarn, "activity failed", append(failureAttrs(r.failure), slog.String("event", "FunctionFailed"))...)
 	}
+	if r.isSmall() { // others need not wait with their user code until it is stored
+		select {
+		case d.results <- struct{}{}:
+			free()
+			free = func() { <-d.results }
+		default:
+		}
+	}
 	if err := d.complete(live, w.Lock, r.event(w.Task.EventID, d.config.Now()), log); err != nil {
 		abandon(fmt.Errorf("send result of activity: %w", err))
 		return
@@ -366,9 +368,8 @@ func (d *Dispatcher) runEntity(live lifetimes, w *provider.OrchestrationWorkItem
 	s.hasRoom = true
 	defer s.leaveRoom()
 
-	s.outcome = metering.Completed
-	end := d.config.Meter.Begin(metering.Entity, d.config.Now)
-	defer func() { end(entityName(w), s.outcome) }()
+	s.begin()
+	defer s.end()
 	handledAll := false
 	defer func() {
 		if handledAll {
@@ -423,9 +424,8 @@ func (d *Dispatcher) runInstance(live lifetimes, w *provider.OrchestrationWorkIt
 
 	// A failure of one instance ends here: the deferred calls also see a panic of
 	// ours, and an orchestrator that ended the goroutine.
-	s.outcome = metering.Completed
-	end := d.config.Meter.Begin(metering.Orchestration, d.config.Now)
-	defer func() { end(s.name(), s.outcome) }()
+	s.begin()
+	defer s.end()
 	handledAll := false
 	defer s.release()
 	defer func() {
@@ -452,7 +452,7 @@ func (d *Dispatcher) inUse() inuse.Counts {
 	return inuse.Counts{
 		"items that are worked on": running, "places of orchestrations": d.orchestrations.inUse(), "places of activities": d.activities.inUse(),
 		"places of entities": len(d.entities), "entities that wait for a place": len(d.waiting),
-		"extended sessions": len(d.extended), "extended sessions of entities": len(d.extendedEntities),
+		"extended sessions": d.orchestrations.idle.len(), "extended sessions of entities": d.idleEntities.len(), "results of activities": len(d.results),
 	}
 }
 

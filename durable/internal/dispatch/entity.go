@@ -119,6 +119,14 @@ func (e *entityRun) execution() string {
 	return e.start.Instance.ExecutionID
 }
 
+// size returns how much the entity takes in memory, in bytes.
+func (e *entityRun) size() int {
+	if e.start == nil || e.start.Input == nil {
+		return 0
+	}
+	return len(*e.start.Input)
+}
+
 func raisedIn(past []history.Event) []history.Event {
 	var raised []history.Event
 	for _, e := range past {

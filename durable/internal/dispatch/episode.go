@@ -114,6 +114,14 @@ func (x *execution) episodeThatFits(functions Functions, past, arrived []history
 	return cp, err
 }
 
+// size returns roughly how much the execution takes in memory, in bytes.
+func (x *execution) size() int {
+	if x.live == nil {
+		return 0
+	}
+	return x.live.HistorySize()
+}
+
 // close unwinds the orchestrator.
 func (x *execution) close() {
 	if x.live != nil {

@@ -59,7 +59,7 @@ func (b *bench) work(fns functions, change ...func(*dispatch.Config)) (stop func
 	return b.workOn(b.Hub.Worker, fns, change...)
 }
 
-func (b *bench) workOn(w *memhub.Worker, fns functions, change ...func(*dispatch.Config)) (stop func() error) {
+func (b *bench) workOn(w provider.Worker, fns functions, change ...func(*dispatch.Config)) (stop func() error) {
 	b.Helper()
 	cfg := dispatch.Config{
 		MaxConcurrentActivities:    10,

@@ -38,10 +38,14 @@ type session struct {
 
 	hasRoom bool // of an entity: it has a place
 	outcome metering.Outcome
+	metered func(name string, o metering.Outcome) // ends the measurement that begin began, nil if there is none
 }
 
-// name returns the name of the orchestrator, empty if it is not known.
+// name returns the name of the orchestrator or entity, empty if it is not known.
 func (s *session) name() string {
+	if s.x == nil {
+		return entityName(s.item)
+	}
 	if s.x.start == nil {
 		return ""
 	}
@@ -52,6 +56,42 @@ func (s *session) logFor(i history.OrchestrationInstance) {
 	s.log = s.d.log.With("instanceId", i.InstanceID, "executionId", i.ExecutionID)
 }
 
+// begin begins to measure an episode or a batch.
+func (s *session) begin() {
+	kind := metering.Orchestration
+	if s.x == nil {
+		kind = metering.Entity
+	}
+	s.outcome, s.metered = metering.Completed, s.d.config.Meter.Begin(kind, s.d.config.Now)
+}
+
+// end ends the measurement of the episode or batch, if one has begun.
+func (s *session) end() {
+	if s.metered != nil {
+		s.metered(s.name(), s.outcome)
+		s.metered = nil
+	}
+}
+
+// next waits for the instance's next messages as one of the idle sessions. It returns
+// none if the session is to end: it was idle for too long, has to give way, or the worker
+// stops. Size is that of the instance in memory, in bytes.
+func (s *session) next(among *idle, size int) []provider.TaskMessage {
+	s.end()
+	ctx, leave := among.enter(s.live.fetch, size)
+	goesOn := false
+	defer func() { leave(goesOn) }()
+	messages, err := s.item.Session.Next(ctx, s.d.config.ExtendedSessionIdle)
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("cannot wait for the instance's next messages", "error", err)
+	}
+	if err != nil || len(messages) == 0 {
+		return nil
+	}
+	goesOn = true
+	return messages
+}
+
 // run runs episodes until the instance ends, has nothing more to do for now, or
 // something fails.
 func (s *session) run() {
@@ -59,12 +99,6 @@ func (s *session) run() {
 	s.x.start = history.StartOf(past)
 	s.tellTakenUp(past)
 	traced := s.d.config.Tracer.Instance(past)
-	extended := false
-	defer func() {
-		if extended {
-			<-s.d.extended
-		}
-	}()
 	for {
 		began := s.x.start == nil
 		cp, dropped, err := s.decide(past, messages)
@@ -105,24 +139,10 @@ func (s *session) run() {
 		case cp.ContinuedAsNew:
 			past = cp.NewEvents // of a generation that is yet to run
 		}
-		// As DurableTask, take part in extended sessions only while there is
-		// room (DurableTask.Core/TaskOrchestrationDispatcher.cs,
-		// OnProcessWorkItemSessionAsync).
-		if !extended {
-			select {
-			case s.d.extended <- struct{}{}:
-				extended = true
-			default:
-				return
-			}
-		}
-		messages, err = s.item.Session.Next(s.live.fetch, s.d.config.ExtendedSessionIdle)
-		if err != nil && s.live.fetch.Err() == nil {
-			s.log.Warn("cannot wait for the instance's next messages", "error", err)
-		}
-		if err != nil || len(messages) == 0 {
+		if messages = s.next(&s.d.orchestrations.idle, s.x.size()); len(messages) == 0 {
 			return
 		}
+		s.begin()
 	}
 }
 
@@ -250,7 +270,7 @@ func (s *session) runEntity() {
 		stopping: func() bool { return s.live.fetch.Err() != nil },
 	}
 	past, messages := s.item.History, s.item.Messages
-	for extended := false; ; past = nil {
+	for {
 		cp, err := e.take(s.live.work, s.live.io, past, messages)
 		if err != nil {
 			s.log.Error("cannot run the entity's operations", "event", "EntityBatchFailed", "name", entityName(s.item), "error", err)
@@ -272,16 +292,7 @@ func (s *session) runEntity() {
 		if !s.d.config.ExtendedSessions {
 			return
 		}
-		if !extended {
-			select {
-			case s.d.extendedEntities <- struct{}{}:
-				extended = true
-				defer func() { <-s.d.extendedEntities }()
-			default:
-				return
-			}
-		}
-		if messages = s.nextForEntity(); len(messages) == 0 {
+		if past, messages = nil, s.nextForEntity(e.size()); len(messages) == 0 {
 			return
 		}
 	}
@@ -289,18 +300,16 @@ func (s *session) runEntity() {
 
 // nextForEntity waits for the entity's next messages, without a place meanwhile. It
 // returns none if the session is to end.
-func (s *session) nextForEntity() []provider.TaskMessage {
+func (s *session) nextForEntity(size int) []provider.TaskMessage {
 	s.leaveRoom()
-	messages, err := s.item.Session.Next(s.live.fetch, s.d.config.ExtendedSessionIdle)
-	if err != nil && s.live.fetch.Err() == nil {
-		s.log.Warn("cannot wait for the entity's next messages", "error", err)
-	}
-	if err != nil || len(messages) == 0 {
+	messages := s.next(&s.d.idleEntities, size)
+	if len(messages) == 0 {
 		return nil
 	}
 	select {
 	case s.d.entities <- struct{}{}:
 		s.hasRoom = true
+		s.begin()
 		return messages
 	case <-s.live.fetch.Done():
 		return nil // Release gives them back

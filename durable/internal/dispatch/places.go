@@ -10,14 +10,22 @@ import (
 type places struct {
 	taken    chan struct{}
 	fetching atomic.Bool
+	idle     idle // sessions that keep their place
 }
 
-// fetch waits for a place and calls next. It gives the place back if next fails.
+// fetch waits for a place and calls next. It gives the place back if next fails. Only
+// one goroutine fetches into p.
 func fetch[T any](ctx context.Context, p *places, next func(context.Context) (T, error)) (item T, err error) {
 	select {
 	case p.taken <- struct{}{}:
-	case <-ctx.Done():
-		return item, context.Cause(ctx)
+	default:
+		p.idle.giveWay()
+		select {
+		case p.taken <- struct{}{}:
+		case <-ctx.Done():
+			return item, context.Cause(ctx)
+		}
+		p.idle.satisfied()
 	}
 	p.fetching.Store(true)
 	defer p.fetching.Store(false)

@@ -74,35 +74,43 @@ func TestExtendedSession_EndsWhenNothingHappens(t *testing.T) {
 	})
 }
 
-// TestExtendedSessions_TakeHalfOfTheWorker checks
-// DurableTask.Core/TaskOrchestrationDispatcher.cs, concurrentSessionLock: at
-// most half of the concurrent orchestrators, rounded up.
-func TestExtendedSessions_TakeHalfOfTheWorker(t *testing.T) {
-	bubble(t, func(b *bench) {
-		fns, runs := counted()
-		b.work(fns, extendedSessions, func(c *dispatch.Config) { c.MaxConcurrentOrchestrators = 5 })
-		id := func(i int) string { return fmt.Sprint("i", i) }
-		for i := range 8 {
-			b.start(id(i), "O", nil)
-			time.Sleep(time.Millisecond)
-		}
-		for range 2 {
-			for i := range 8 {
-				b.send(id(i), &history.EventRaised{Name: "go"})
-				time.Sleep(time.Second)
-			}
-		}
-		kept := 0
-		for i := range 8 {
-			b.wantOutput(id(i), history.Completed, "<nil>")
-			if runs(id(i)) == 1 {
-				kept++
-			}
-		}
-		if kept != 3 {
-			t.Errorf("%d instances were kept in memory, want 3", kept)
-		}
-	})
+// Of eight instances that go on in turn a worker of five keeps three: one place is for what
+// is fetched, one for the others.
+func TestExtendedSessions_GiveWayInTurn(t *testing.T) {
+	for name, test := range map[string]struct {
+		passes time.Duration // between two messages
+		kept   int
+	}{
+		"lately": {time.Millisecond, 3}, "long ago": {time.Second, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(b *bench) {
+				fns, runs := counted()
+				b.work(fns, extendedSessions, func(c *dispatch.Config) { c.MaxConcurrentOrchestrators = 5 })
+				id := func(i int) string { return fmt.Sprint("i", i) }
+				for i := range 8 {
+					b.start(id(i), "O", nil)
+					time.Sleep(test.passes)
+				}
+				for range 2 {
+					for i := range 8 {
+						b.send(id(i), &history.EventRaised{Name: "go"})
+						time.Sleep(test.passes)
+					}
+				}
+				kept := 0
+				for i := range 8 {
+					b.wantOutput(id(i), history.Completed, "<nil>")
+					if runs(id(i)) == 1 {
+						kept++
+					}
+				}
+				if kept != test.kept {
+					t.Errorf("%d instances were kept in memory, want %d", kept, test.kept)
+				}
+			})
+		})
+	}
 }
 
 // DurableTask's worker of one keeps its one instance, and lets others wait.

@@ -68,7 +68,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers), busy: map[Process]int{}, working: map[Process]*inuse.Watch{},
 		open: map[int]bool{},
 		cfg: durable.Config{
-			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, ExtendedSessions: plan.Sessions,
+			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, NoExtendedSessions: !plan.Sessions,
 			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeWarnAfter: time.Hour, Logger: logger,
 			MaxConcurrentEntities: 4, MaxEntityBatch: plan.EntityBatch,
 			UnknownFunctionTimeout: durable.DefaultUnknownFunctionTimeout, // also where no other worker can come
