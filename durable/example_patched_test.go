@@ -7,15 +7,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// buyOnce is an orchestrator as it was first deployed.
-func buyOnce(ctx *durable.Context, c cart) (string, error) {
-	if _, err := durable.CallActivity(ctx, reserveStock, c).Await(); err != nil {
-		return "", err
-	}
-	return durable.CallActivity(ctx, charge, c).Await()
-}
-
-// buyChecked is buyOnce with a change, for instances that have not charged yet.
+// buyChecked was first deployed without the check for fraud. Instances that have not
+// charged yet have it, too.
 func buyChecked(ctx *durable.Context, c cart) (string, error) {
 	if _, err := durable.CallActivity(ctx, reserveStock, c).Await(); err != nil {
 		return "", err

@@ -124,13 +124,14 @@ func retried[O any](ctx *Context, p *RetryPolicy, begin func(*replay.Future)) *T
 			}
 			timer := new(replay.Future)
 			x.CreateTimer(timer, x.Now().Add(wait))
-			timer.Await()
+			next := replay.Attempt{Of: &task.f, Number: attempt + 1, Most: policy.MaxAttempts}
+			x.AwaitAttempt(timer, next)
 			if attempt == policy.MaxAttempts {
 				return last
 			}
 			last = new(replay.Future)
 			begin(last)
-			if last.Await(); !last.HasFailed() {
+			if x.AwaitAttempt(last, next); !last.HasFailed() {
 				return last
 			}
 		}

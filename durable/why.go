@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -48,6 +49,9 @@ const (
 	// has. The instance fails when it goes on, or is held back, as
 	// [Config.HoldNonDeterministic] says, unless other code comes.
 	ReasonHistoryMismatch ReasonKind = "historyMismatch"
+	// ReasonHeldBack: a worker holds the instance or an activity of it back; see
+	// [Worker.Waiting]. Only the management API tells, of its own worker.
+	ReasonHeldBack ReasonKind = "heldBack"
 	// ReasonReady: nothing is waited for; the next episode is due or runs.
 	ReasonReady ReasonKind = "ready"
 )
@@ -55,8 +59,12 @@ const (
 // A Reason is one reason why an instance does not go on.
 type Reason struct {
 	Kind ReasonKind
-	// Name is that of the activity, sub-orchestration, event or entity operation.
+	// Name is that of the activity, sub-orchestration, event or entity operation. A timer
+	// has that of what is tried again when it fires, by a [RetryPolicy].
 	Name string
+	// Attempt says which attempt it is, or which begins when the timer fires, and Attempts
+	// how many there may be. Both are zero if none has failed.
+	Attempt, Attempts int
 	// TaskID is the number of the action that is waited for, -1 if it is none.
 	TaskID int
 	// InstanceIDs are those of the child, or of the entities that are called or locked.
@@ -79,11 +87,11 @@ func (r Reason) String() string {
 	var text string
 	switch r.Kind {
 	case ReasonActivity:
-		text = fmt.Sprintf("activity %q", r.Name)
+		text = fmt.Sprintf("activity %q", r.Name) + r.attempt(", attempt %d of %d")
 	case ReasonSubOrchestration:
-		text = fmt.Sprintf("sub-orchestration %q, instance %q", r.Name, r.InstanceIDs[0])
+		text = fmt.Sprintf("sub-orchestration %q, instance %q", r.Name, r.InstanceIDs[0]) + r.attempt(", attempt %d of %d")
 	case ReasonTimer:
-		text = "timer"
+		text = "timer" + r.attempt(" before attempt %d of %d of "+strconv.Quote(r.Name))
 	case ReasonEvent:
 		text = fmt.Sprintf("event %q", r.Name)
 	case ReasonEntityCall:
@@ -105,6 +113,8 @@ func (r Reason) String() string {
 		text = fmt.Sprintf("orchestrator %q is not registered in this app", r.Name)
 	case ReasonHistoryMismatch:
 		text = "the code does not fit the history"
+	case ReasonHeldBack:
+		text = "held back"
 	case ReasonReady:
 		text = "waits for nothing: it runs, or is about to"
 	}
@@ -112,6 +122,14 @@ func (r Reason) String() string {
 		text += ": " + r.Detail
 	}
 	return text
+}
+
+// attempt returns which attempt it is in words, empty if none has failed.
+func (r Reason) attempt(words string) string {
+	if r.Attempt == 0 {
+		return ""
+	}
+	return fmt.Sprintf(words, r.Attempt, r.Attempts)
 }
 
 // A Wait says why an instance does not go on.
@@ -158,7 +176,7 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 			"decision %d: the history has %s, and the code did %s", m.Decision, m.Recorded, m.Produced)})
 	}
 	for _, one := range waits {
-		r := Reason{Kind: ReasonKind(one.Kind), Name: one.Name, TaskID: one.Task, Since: one.Since, Due: one.Due, Where: one.Where}
+		r := Reason{Kind: ReasonKind(one.Kind), Name: one.Name, TaskID: one.Task, Since: one.Since, Due: one.Due, Where: one.Where, Attempt: one.Attempt, Attempts: one.Attempts}
 		for _, instance := range one.Instances {
 			r.InstanceIDs = append(r.InstanceIDs, InstanceID(instance))
 		}

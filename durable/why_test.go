@@ -43,7 +43,19 @@ func (s *stuck) work(ctx context.Context, _ string) (string, error) {
 }
 
 func (s *stuck) forRetry(ctx *durable.Context, _ durable.Void) (string, error) {
-	return durable.CallActivity(ctx, s.fail, "", durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Hour}).Await()
+	return durable.CallActivity(ctx, s.fail, "", durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Hour}).Await() // retry
+}
+
+func (s *stuck) forLastAttempt(ctx *durable.Context, _ durable.Void) (string, error) {
+	return durable.CallActivity(ctx, s.failOnce, "", durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1}).Await() // attempt
+}
+
+func (s *stuck) failOnce(ctx context.Context, _ string) (string, error) {
+	if info, _ := durable.ActivityInfoFrom(ctx); info.TaskID == 0 {
+		return "", errors.New("not yet")
+	}
+	<-ctx.Done()
+	return "", ctx.Err()
 }
 
 func (s *stuck) fail(context.Context, string) (string, error) { return "", errors.New("not yet") }
@@ -81,7 +93,8 @@ func (s *stuck) holds(ctx *durable.Context, _ durable.Void) (string, error) {
 func (s *stuck) registry() *durable.Registry {
 	return durable.NewRegistry(
 		durable.Orchestrator("Child", s.child), durable.Orchestrator("ForActivity", s.forActivity), durable.Activity("Work", s.work),
-		durable.Orchestrator("ForRetry", s.forRetry), durable.Activity("Fail", s.fail), durable.Orchestrator("ForChild", s.forChild),
+		durable.Orchestrator("ForRetry", s.forRetry), durable.Activity("Fail", s.fail),
+		durable.Orchestrator("ForLastAttempt", s.forLastAttempt), durable.Activity("FailOnce", s.failOnce), durable.Orchestrator("ForChild", s.forChild),
 		durable.Orchestrator("ForTimer", s.forTimer), durable.Orchestrator("ForEvent", s.forEvent), durable.Orchestrator("ForSome", s.forSome),
 		durable.Orchestrator("ForEntity", s.forEntity), durable.Orchestrator("Holds", s.holds),
 		durable.Entity("Safe", durable.Op("open", (*safe).Open)),
@@ -122,7 +135,12 @@ func TestWhy_NamesWhatAnInstanceWaitsForAndWhere(t *testing.T) {
 			want []durable.Reason
 		}{
 			{name: "ForActivity", want: []durable.Reason{{Kind: durable.ReasonActivity, Name: "Work", Where: []string{line(t, "activity")}}}},
-			{name: "ForRetry", want: []durable.Reason{{Kind: durable.ReasonTimer, TaskID: 1, Due: began.Add(time.Hour + time.Second)}}},
+			{name: "ForRetry", want: []durable.Reason{{
+				Kind: durable.ReasonTimer, Name: "Fail", Attempt: 2, Attempts: 3, TaskID: 1, Due: began.Add(time.Hour + time.Second), Where: []string{line(t, "retry")},
+			}}},
+			{name: "ForLastAttempt", want: []durable.Reason{{
+				Kind: durable.ReasonActivity, Name: "FailOnce", Attempt: 2, Attempts: 2, TaskID: 2, Where: []string{line(t, "attempt")},
+			}}},
 			{name: "ForChild", want: []durable.Reason{{
 				Kind: durable.ReasonSubOrchestration, Name: "Child", InstanceIDs: []durable.InstanceID{"the-child"}, Where: []string{line(t, "sub-orchestration")},
 			}}},

@@ -3,6 +3,7 @@ package handler
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -10,6 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 )
 
 func idle(*durable.Context, string) (string, error) { return "", nil }
@@ -21,6 +23,12 @@ func unknownApp(t *testing.T, change func(*Config)) *Server {
 	cfg.Provider, cfg.StorageType, cfg.Embedded.Path = nil, Embedded, t.TempDir()+"/hub.db"
 	change(&cfg)
 	s := readyServer(t, App{Functions: []*durable.Function{
+		durable.Orchestrator("Unsteady", func(ctx *durable.Context, _ durable.Void) (durable.Void, error) {
+			if ctx.Sleep(1); !ctx.IsReplaying() {
+				ctx.Sleep(1)
+			}
+			return durable.Event[durable.Void]("E").Wait(ctx).Await()
+		}),
 		durable.Orchestrator("Second", idle), durable.Orchestrator("First", func(*durable.Context, int) (int, error) { return 0, nil }),
 	}}, cfg)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -133,5 +141,27 @@ func TestUnknownFunction_IsSeenInStatusAndHealthAndEndsWhenTerminated(t *testing
 	eventually(t, "it can be purged", func() bool { return call(s, "DELETE", managed+"instances/a", "").Code == 200 })
 	if health := got[management.HealthPayload](t, s, "GET", managed+"health/ready"); len(health.Waiting) > 0 {
 		t.Errorf("health still tells %q", health.Waiting)
+	}
+}
+
+// An instance that is held back since its code has changed is told of like one of an unknown
+// function, and hub why says how the code differs.
+func TestHeldBack_IsSeenInStatusHealthAndWhy(t *testing.T) {
+	t.Parallel()
+	s := unknownApp(t, func(cfg *Config) { cfg.Worker.HoldNonDeterministic = true })
+	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Unsteady/a")
+	eventually(t, "health tells of it", func() bool {
+		health := got[management.HealthPayload](t, s, "GET", managed+"health/ready")
+		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Unsteady" does something else than the histories of 1 instances have`)
+	})
+	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.RuntimeStatus != "Running" || !strings.Contains(i.WaitsFor, "Held back until there is code that fits") {
+		t.Errorf("it is %s and waits for %q", i.RuntimeStatus, i.WaitsFor)
+	}
+	var kinds []string
+	for _, r := range got[statusjson.Why](t, s, "GET", managed+"instances/a/why").Reasons {
+		kinds = append(kinds, r.Kind)
+	}
+	if want := []string{"historyMismatch", "heldBack"}; !slices.Equal(kinds, want) {
+		t.Errorf("it waits for %q, want %q", kinds, want)
 	}
 }

@@ -27,12 +27,15 @@ const (
 // A Wait is something that an orchestrator waits for.
 type Wait struct {
 	Kind      string
-	Name      string    // of the function, operation or event
+	Name      string    // of the function, operation or event; of a timer, of what is tried again then
 	Task      int       // the number of the action; -1 for an event
 	Instances []string  // the child, or the entities
 	Since     time.Time // when it was begun; for an event, the time of the last episode
 	Due       time.Time // when the timer fires; zero for all else
-	Where     []string  // where the code waits, such as "order.go:103"; nil where it does not, or is not known
+	// Attempt says which attempt it is, or the timer is before, of how many there may be,
+	// if an earlier one has failed; else both are zero.
+	Attempt, Attempts int
+	Where             []string // where the code waits, such as "order.go:103"; nil where it does not, or is not known
 }
 
 // Waits returns what the execution of a history waits for: with code, what its
@@ -60,6 +63,12 @@ func Waits(code replay.Code, events []history.Event) ([]Wait, *Difference) {
 	}
 	var all []Wait
 	add := func(f *replay.Future, w Wait) {
+		if a, ok := x.Attempt(f); ok {
+			if a.Number <= a.Most { // after the last there is a timer, too
+				w.Name, w.Attempt, w.Attempts = a.Of.Name(), a.Number, a.Most
+			}
+			f = a.Of
+		}
 		if f.IsAwaited() {
 			w.Where = places(f.Waiters())
 		} else if w.Kind == Timer || w.Kind == Event {

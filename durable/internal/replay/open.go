@@ -10,6 +10,33 @@ type open struct {
 	slots []*Future         // nil where there is none
 	head  int               // the first slot that is not nil
 	again map[*Future]Again // of what is tried again when it fails
+	// attempts are those of what is tried again, by what each waits for. Only what has
+	// failed has any.
+	attempts map[*Future]Attempt
+}
+
+// An Attempt is one of several at the same thing.
+type Attempt struct {
+	Of     *Future // the first, which stands for all
+	Number int     // counted from 1
+	Most   int     // how many there may be
+}
+
+// AwaitAttempt waits until f is complete: an attempt, or the timer before it.
+func (o *open) AwaitAttempt(f *Future, a Attempt) {
+	if o.attempts == nil {
+		o.attempts = make(map[*Future]Attempt)
+	}
+	o.attempts[f] = a
+	f.Await()
+	delete(o.attempts, f)
+}
+
+// Attempt returns which attempt f is, or is the timer before; ok is false if it is none,
+// or the first.
+func (o *open) Attempt(f *Future) (a Attempt, ok bool) {
+	a, ok = o.attempts[f]
+	return a, ok
 }
 
 // add keeps f as the future with the given number, which is above all others'.

@@ -74,6 +74,7 @@ var commands = []string{
 	"verify --sample 1 --status Running --created-after 2026-01-31T12:00:00Z --output json",
 	"verify --prefix old",
 	"verify --prefix nobody",
+	"verify --prefix unreadable",
 	"verify testdata/nowhere",
 	"raise done Approved",
 	"raise waits Approved --data true",
@@ -143,6 +144,11 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 		answer(404, "")
 	case path == "instances" && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=nobody"): // purged since
 		answer(200, `[`+instance("nobody", "Running", `null`)+`]`)
+	case path == "instances" && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=unreadable") && r.Header.Get("X-Ms-Continuation-Token") == "":
+		w.Header().Set("X-Ms-Continuation-Token", "next")
+		answer(200, `[`+instance("unreadable", "Running", `null`)+`]`)
+	case path == "instances/unreadable/history":
+		answer(500, `{"Message":"Something went wrong","ExceptionMessage":"history row 3 has an EventType of 7"}`)
 	case path == "instances" && r.Header.Get("X-Ms-Continuation-Token") == "":
 		w.Header().Set("X-Ms-Continuation-Token", "next")
 		answer(200, `[`+instance("done", "Completed", `"out"`)+`]`)

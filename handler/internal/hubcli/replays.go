@@ -134,6 +134,11 @@ type misfit struct {
 // verify replays instances, or the histories in files, and fails if one does not fit.
 func (r *replays) verify() error {
 	var misfits []misfit
+	add := func(one misfit) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		misfits = append(misfits, one)
+	}
 	check := func(one misfit, text []byte) {
 		err := r.program.Verify(text)
 		if err == nil {
@@ -144,18 +149,28 @@ func (r *replays) verify() error {
 			one.InstanceID, one.Name, one.Version = string(m.InstanceID), m.Name, string(m.Version)
 			one.Event, one.Recorded, one.Produced = &m.Event, m.Recorded, m.Produced
 		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		misfits = append(misfits, one)
+		add(one)
 	}
 	n, err := 0, error(nil)
 	if len(r.args) == 1 {
-		n, err = r.files(r.args[0], func(file string, text []byte) { check(misfit{InstanceID: file}, text) })
+		n, err = r.files(r.args[0], func(file string, text []byte, err error) {
+			if err != nil {
+				add(misfit{InstanceID: file, Problem: err.Error()})
+				return
+			}
+			check(misfit{InstanceID: file}, text)
+		})
 	} else {
 		n, err = r.each(func(one instance) error {
 			a, err := r.ask(one.InstanceID, "history")
+			this := misfit{InstanceID: one.InstanceID, Name: one.Name, Version: one.Version}
 			if a != nil {
-				check(misfit{InstanceID: one.InstanceID, Name: one.Name, Version: one.Version}, a.body)
+				check(this, a.body)
+			}
+			if answer, ok := errors.AsType[*answerError](err); ok && exitCode(answer) == ExitFailed {
+				this.Problem = err.Error()
+				add(this) // of the others there is more to say
+				return nil
 			}
 			return err
 		})
@@ -187,9 +202,9 @@ func (r *replays) verify() error {
 	return nil
 }
 
-// files calls look with a history's file, or with each in a folder, and returns how many
-// they were.
-func (r *replays) files(path string, look func(name string, text []byte)) (int, error) {
+// files calls look with what is in a history's file, or in each in a folder, and returns
+// how many they were.
+func (r *replays) files(path string, look func(name string, text []byte, err error)) (int, error) {
 	names := []string{path}
 	if info, err := os.Stat(path); err != nil {
 		return 0, err
@@ -200,10 +215,8 @@ func (r *replays) files(path string, look func(name string, text []byte)) (int, 
 	}
 	return len(names), sideBySide(names, func(name string) error {
 		text, err := os.ReadFile(name)
-		if err == nil {
-			look(name, text)
-		}
-		return err
+		look(name, text, err)
+		return nil
 	})
 }
 

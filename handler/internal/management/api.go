@@ -307,25 +307,36 @@ func (m *API) knownOrchestrators() []string {
 // waitsFor says which function an instance waits for that this app does not have, "" if it
 // waits for none.
 func (m *API) waitsFor(state *durable.InstanceState) string {
-	if state.Status.IsTerminal() {
-		return ""
+	if held := m.heldBack(state); held != "" {
+		return held
 	}
-	for _, f := range m.allWaiting() {
-		if slices.Contains(f.Instances, state.Instance.InstanceID) {
-			if f.Crashed {
-				return fmt.Sprintf("Set aside: the %s %s has ended the process with a panic, again and again. Mend it, then suspend and resume the instance, or run hub crashes --forget.", f.Kind, quoteName(f.Name, f.Version))
-			}
-			if f.Differs {
-				return fmt.Sprintf("Held back until there is code that fits: the %s %s does something else than the history has. hub why tells the difference.", f.Kind, quoteName(f.Name, f.Version))
-			}
-			return fmt.Sprintf("Waits for a worker that has %s %s.", withArticle(f.Kind), quoteName(f.Name, f.Version))
-		}
-	}
-	if history.IsEntity(state.Instance.InstanceID) || len(m.knownOrchestrators()) == 0 {
+	if state.Status.IsTerminal() || history.IsEntity(state.Instance.InstanceID) || len(m.knownOrchestrators()) == 0 {
 		return ""
 	}
 	if !m.registry.HasOrchestrator(state.Name, durable.Version(state.Version)) {
 		return fmt.Sprintf("This app has no orchestrator named %s.", quoteName(state.Name, state.Version))
+	}
+	return ""
+}
+
+// heldBack says why this app's worker holds an instance or an activity of it back, "" if it
+// does not.
+func (m *API) heldBack(state *durable.InstanceState) string {
+	if state.Status.IsTerminal() {
+		return ""
+	}
+	for _, f := range m.allWaiting() {
+		if !slices.Contains(f.Instances, state.Instance.InstanceID) {
+			continue
+		}
+		name := quoteName(f.Name, f.Version)
+		switch {
+		case f.Crashed:
+			return fmt.Sprintf("Set aside: the %s %s has ended the process with a panic, again and again. Mend it, then suspend and resume the instance, or run hub crashes --forget.", f.Kind, name)
+		case f.Differs:
+			return fmt.Sprintf("Held back until there is code that fits: the %s %s does something else than the history has. hub why tells the difference.", f.Kind, name)
+		}
+		return fmt.Sprintf("Waits for a worker that has %s %s.", withArticle(f.Kind), name)
 	}
 	return ""
 }

@@ -26,13 +26,16 @@ func (m whyAPI) why(id durable.InstanceID) operation {
 		for _, r := range w.Reasons {
 			answer.Reasons = append(answer.Reasons, reasonJSON(r))
 		}
+		if held := m.heldBack(w.State); held != "" {
+			answer.Reasons = append(answer.Reasons, reasonJSON(durable.Reason{Kind: durable.ReasonHeldBack, TaskID: -1, Detail: held}))
+		}
 		return web.WriteJSON(c, http.StatusOK, answer)
 	}
 }
 
 func reasonJSON(r durable.Reason) statusjson.Reason {
 	reason := statusjson.Reason{
-		Kind: string(r.Kind), Text: r.String(), Name: r.Name, HeldBy: string(r.HeldBy),
+		Kind: string(r.Kind), Text: r.String(), Name: r.Name, Attempt: r.Attempt, Attempts: r.Attempts, HeldBy: string(r.HeldBy),
 		Since: timeOrNone(r.Since), Due: timeOrNone(r.Due), Where: r.Where,
 	}
 	if r.TaskID >= 0 {

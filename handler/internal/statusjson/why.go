@@ -13,6 +13,8 @@ type Reason struct {
 	Kind        string   `json:"kind"` // one of durable's ReasonKinds
 	Text        string   `json:"text"` // in words
 	Name        string   `json:"name,omitempty"`
+	Attempt     int      `json:"attempt,omitempty"`  // of what has failed before
+	Attempts    int      `json:"attempts,omitempty"` // how many there may be
 	TaskID      *int     `json:"taskId,omitempty"`
 	InstanceIDs []string `json:"instanceIds,omitempty"`
 	HeldBy      string   `json:"heldBy,omitempty"`

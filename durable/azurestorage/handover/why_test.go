@@ -1,0 +1,68 @@
+package handover_test
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+)
+
+// What instances wait for that .NET began is told after each of its writes, on the way
+// through a scenario.
+func TestWhy_TellsWhatInstancesWaitForThatDotNetBegan(t *testing.T) {
+	t.Parallel()
+	const about = "waits for nothing: it runs, or is about to" // its history has ended, and its row not yet
+	for _, tt := range []struct {
+		scenario
+		want []string // what is told of the instance, in order, without repetitions
+	}{
+		{scenario{file: "kinds", scenarios: []string{"retry"}, instances: []string{"retry"}}, []string{
+			`waits for a worker to begin with it`, `activity "Boom"`,
+			`timer before attempt 2 of 2 of "Boom"`, `activity "Boom", attempt 2 of 2`, `timer`, about,
+			"has ended: DurableTask.Core.Exceptions.TaskFailedException: Task 'Boom' (#2) failed with an unhandled exception: kaboom f1",
+		}},
+		{scenario{file: "kinds", scenarios: []string{"timer"}, instances: []string{"tim"}}, []string{
+			`waits for a worker to begin with it`, `timer`, about, `has ended: "timer done"`,
+		}},
+		{scenario{file: "kinds", scenarios: []string{"terminate"}, instances: []string{"ev2"}}, []string{
+			`waits for a worker to begin with it`, `event "greet"`, about, `has ended: stop it`,
+		}},
+		{scenario{file: "hello", scenarios: []string{"noext-begin"}, instances: []string{"seq1"}}, []string{
+			`waits for a worker to begin with it`, `activity "Hello"`, about, `has ended: ["Hello Tokyo!","Hello Seattle!","Hello London!"]`,
+		}},
+	} {
+		t.Run(tt.scenarios[0], func(t *testing.T) {
+			t.Parallel()
+			changes := recordedChanges(t, tt.file, tt.scenarios...)
+			h := newHub(t)
+			connection, err := azurestorage.ParseConnectionString(azuritetest.Start(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			storage, err := azurestorage.Open(connection, azurestorage.Config{TaskHub: h.name, PartitionCount: 1})
+			if err != nil {
+				t.Fatal(err)
+			}
+			client := durable.NewClient(storage, durable.NewRegistry(functions...))
+			var got []string
+			for cut := 1; cut <= len(changes); cut++ {
+				tt.restore(t, h, changes, cut, cut, false)
+				w, err := client.Why(t.Context(), durable.InstanceID(fmt.Sprintf("%s-d%02d", tt.instances[0], cut)))
+				if err != nil {
+					continue // it does not exist yet
+				}
+				for _, r := range w.Reasons {
+					if text := r.String(); !slices.Contains(got[max(0, len(got)-1):], text) {
+						got = append(got, text)
+					}
+				}
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("told\n%q, want\n%q", got, tt.want)
+			}
+		})
+	}
+}
