@@ -103,7 +103,7 @@ func TestAccess_KeysAreNeverLogged(t *testing.T) {
 	var log bytes.Buffer
 	hub := newFullHub()
 	cfg := fakeConfig(t, hub)
-	cfg.Key, cfg.Logger = theKey, slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	cfg.Key, cfg.ReadKey, cfg.Logger = theKey, theReadKey, slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	app := App{Routes: starterThatPanics}
 	s := readyServer(t, app, cfg)
 	s.logStart("127.0.0.1:1")
@@ -114,15 +114,16 @@ func TestAccess_KeysAreNeverLogged(t *testing.T) {
 	} {
 		for _, method := range []string{"GET", "POST"} {
 			call(s, method, target, "", "x-functions-key", theKey)
+			call(s, method, target, "", "x-functions-key", theReadKey)
 		}
 	}
 	hub.fail(errNoStorage)
 	call(s, "GET", managed+"instances/running?code="+theKey, "")
-	if text := log.String(); strings.Contains(text, theKey) || strings.Contains(text, code) || !strings.Contains(text, "panic in a route") || !strings.Contains(text, "effective configuration") {
+	if text := log.String(); strings.Contains(text, theKey) || strings.Contains(text, theReadKey) || strings.Contains(text, code) || !strings.Contains(text, "panic in a route") || !strings.Contains(text, "effective configuration") {
 		t.Errorf("the log tells\n%s", text)
 	}
 	w := call(s, "GET", managed+"configuration", "", "x-functions-key", theKey)
-	if w.Code != http.StatusOK || strings.Contains(w.Body.String(), theKey) {
+	if w.Code != http.StatusOK || strings.Contains(w.Body.String(), theKey) || strings.Contains(w.Body.String(), theReadKey) {
 		t.Errorf("%d %s", w.Code, w.Body)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
@@ -36,11 +37,8 @@ func listEntities(v *visit) error {
 	l.Page, err = v.hub.Client.ListEntities(v.Request().Context(), durable.EntityQuery{
 		Name: l.Name, KeyPrefix: l.Prefix, IncludeEmpty: l.Empty, PageSize: 50, Continuation: v.value("continuation"),
 	})
-	if errors.Is(err, durable.ErrContinuation) {
-		return web.BadRequest("There is no such page of entities.")
-	}
 	if err != nil {
-		return err
+		return management.BadToken(err)
 	}
 	if l.Page.Continuation != "" {
 		l.Next = query("name", l.Name, "prefix", l.Prefix, "empty", v.value("empty"), "continuation", l.Page.Continuation)
