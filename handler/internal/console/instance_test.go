@@ -149,7 +149,7 @@ func TestInstance_PartsTellWhatHappened(t *testing.T) {
 	if text := html.UnescapeString(a.part(failed)); !strings.Contains(text, "no <u>money</u>") {
 		t.Errorf("the failure is %s", text)
 	}
-	input := follow(events, `<td>TaskScheduled</td>(?s:.*?)hx-get="([^"]+field=Input[^"]*)"`)
+	input := follow(events, `<td class="nowrap">TaskScheduled</td>(?s:.*?)hx-get="([^"]+field=Input[^"]*)"`)
 	if input != "" { // the hub keeps inputs
 		if text := a.part(input); !strings.Contains(text, "card") {
 			t.Errorf("the input is %s", text)

@@ -133,7 +133,7 @@ func TestInstance_ALargePayloadIsNeverInAPage(t *testing.T) {
 		a.measured(path, 100<<10, 100<<20)
 	}
 	output := a.measured("instance/payload?id=i&field=output", 10*mostShown, 100<<20)
-	a.measured(follow(a.part("instance/history?id=i"), `<td>EventRaised</td>(?s:.*?)hx-get="([^"]+field=Input[^"]*)"`), 10*mostShown, 100<<20)
+	a.measured(follow(a.part("instance/history?id=i"), `<td class="nowrap">EventRaised</td>(?s:.*?)hx-get="([^"]+field=Input[^"]*)"`), 10*mostShown, 100<<20)
 	w := a.send(http.MethodGet, follow(output, `href="([^"]+download=1[^"]*)"`), nil, nil)
 	if w.Code != http.StatusOK || w.Body.Len() != size+2 {
 		t.Errorf("the download: %d, %d bytes", w.Code, w.Body.Len())

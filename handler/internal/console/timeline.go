@@ -21,7 +21,7 @@ type timeline struct {
 	Zones        []zone
 	From, Width  float64 // the window in the overview
 
-	Previous, Next, In, Out, Earlier, Later, Whole string // queries, empty where there is nothing
+	Previous, Next, In, Out, Earlier, Later, Whole, Again string // queries, empty where there is nothing
 }
 
 // Last is the number of the last row.
@@ -38,6 +38,7 @@ func (t *timeline) Links() []timelineLink {
 		{"Earlier", t.Earlier},
 		{"Later", t.Later},
 		{"All", t.Whole},
+		{"Look again", t.Again},
 		{"Previous steps", t.Previous},
 		{"Next steps", t.Next},
 	}
@@ -51,6 +52,7 @@ const (
 	zones          = 10  // of the overview, that can be opened
 	timelineRows   = 200 // at once
 	smallestBar    = 2
+	whole          = "row=0" // the query for all, which grows while an instance goes on
 )
 
 // A span of time.
@@ -228,8 +230,10 @@ func (t *timeline) links(first int) {
 	if w.length() > time.Millisecond {
 		t.In = span{w.From.Add(quarter), w.To.Add(-quarter)}.query(0)
 	}
+	t.Again = whole
 	if w != all {
-		t.Whole = all.query(0)
+		t.Again = w.query(first)
+		t.Whole = whole
 		t.Out = span{w.From.Add(-2 * quarter), w.To.Add(2 * quarter)}.query(0)
 	}
 	if w.From.After(all.From) {
