@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"net"
 	"net/http"
@@ -31,7 +32,8 @@ func hubCommand(app App, args []string, out, errs io.Writer) int {
 	tool := &hubTool{app: App{Functions: app.Functions}, logger: NewLogger(errs, slog.LevelError)}
 	return hubcli.Program{
 		Name: filepath.Base(os.Args[0]) + " hub", Stdin: os.Stdin, Stdout: out, Stderr: errs,
-		Open: tool.open, Delete: tool.delete, Copy: tool.copy, Crashes: tool.crashes, Verify: tool.verifier(), Console: tool.console,
+		Open: tool.open, Delete: tool.delete, Compact: tool.compact, Copy: tool.copy, Crashes: tool.crashes,
+		Verify: tool.verifier(), Console: tool.console,
 	}.Run(ctx, args)
 }
 
@@ -172,6 +174,30 @@ func (t *hubTool) delete(ctx context.Context, r hubcli.DeleteRequest) (string, e
 		return "", err
 	}
 	return fmt.Sprintf("task hub %s of connection %s", cfg.Storage.TaskHub, cfg.ConnectionName), deleteHub(ctx, hub, r)
+}
+
+// compact compacts the hub's file.
+func (t *hubTool) compact() (hubcli.Compacted, error) {
+	cfg, err := t.config()
+	if err != nil {
+		return hubcli.Compacted{}, err
+	}
+	return compactHub(cfg)
+}
+
+func compactHub(cfg Config) (hubcli.Compacted, error) {
+	if cfg.StorageType != Embedded {
+		return hubcli.Compacted{}, errors.New("the task hub is in Azure Storage; only one in a local file is compacted")
+	}
+	path := cfg.hubFile()
+	before, after, err := embedded.Compact(path, embedded.Config{Logger: cfg.Logger})
+	if errors.Is(err, fs.ErrNotExist) {
+		return hubcli.Compacted{}, fmt.Errorf("there is no task hub: %w", err)
+	}
+	if held, ok := errors.AsType[*embedded.HeldError](err); ok {
+		return hubcli.Compacted{}, &hubcli.UnavailableError{Err: fmt.Errorf("%w; stop that process first", held)}
+	}
+	return hubcli.Compacted{Path: path, Before: before, After: after}, err
 }
 
 // A deleter is a hub that can be deleted.

@@ -48,6 +48,8 @@ type Config struct {
 
 	// Logger is the hub's logger. Default [slog.Default].
 	Logger *slog.Logger
+
+	compact bool // compacts the file in any case
 }
 
 // WithDefaults returns a copy of c in which every field has its value.

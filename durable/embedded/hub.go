@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"sync/atomic"
@@ -39,7 +40,7 @@ var (
 
 // Open opens the task hub in the file at path, and creates it if there is none.
 // While it is open there are files beside it, whose names are the same with the
-// suffixes ".journal-0", ".journal-1" and ".owner".
+// suffixes ".journal-0", ".journal-1" and ".owner", and while it is compacted ".compact".
 //
 // It fails with a *[HeldError] if another process has the file open, with a
 // *[FormatError] if the file is of a newer version, and with a *[CorruptError] if
@@ -65,6 +66,7 @@ func open(path string, cfg Config) (*Hub, error) {
 	cfg.Logger = log.With("path", path)
 	file, err := hubfile.Open(path, hubfile.Options{
 		Tables: hubTables, LockTimeout: cfg.LockTimeout, Relaxed: cfg.Relaxed, Contact: cfg.Contact, Logger: cfg.Logger,
+		Compact: cfg.compact,
 	})
 	if err != nil {
 		return nil, fileError(path, err)
@@ -82,6 +84,35 @@ func open(path string, cfg Config) (*Hub, error) {
 		Failed:  func(err error) error { return fmt.Errorf("write to task hub %s: %w", path, h.fileError(err)) },
 	})
 	return h, nil
+}
+
+// Compact rewrites the file of the task hub at path without its free space, which [Open]
+// does by itself if most of the file is free, and returns how many bytes the file had
+// before and has now. Meanwhile the disk needs room for both. If it cannot be rewritten it
+// stays as it is. Compact fails as Open does, and with [fs.ErrNotExist] if there is no
+// file.
+func Compact(path string, cfg Config) (before, after int64, err error) {
+	if before, err = sizeOf(path); err != nil {
+		return 0, 0, fmt.Errorf("compact task hub: %w", err)
+	}
+	cfg.compact = true
+	h, err := Open(path, cfg)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := h.Close(); err != nil {
+		return 0, 0, err
+	}
+	after, err = sizeOf(path)
+	return before, after, err
+}
+
+func sizeOf(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
 }
 
 // Path returns the name of the hub's file.

@@ -28,6 +28,9 @@ type File interface {
 type Disk interface {
 	// Open opens a file for reading and writing, and makes it if there is none.
 	Open(path string) (File, error)
+	// Rename replaces the file to with the file from. That is durable once the folder is
+	// synced.
+	Rename(from, to string) error
 	// SyncDir makes the names of new files in a folder durable, where folders can be
 	// synced.
 	SyncDir(dir string) error
@@ -62,6 +65,9 @@ func (System) Open(path string) (File, error) {
 	}
 	return systemFile{f}, nil
 }
+
+// Rename implements [Disk].
+func (System) Rename(from, to string) error { return os.Rename(from, to) }
 
 // SyncDir implements [Disk].
 func (System) SyncDir(dir string) error {

@@ -367,6 +367,15 @@ func (c command) deleteHub() error {
 	return c.print(map[string]string{"deleted": what}, "deleted "+what)
 }
 
+func (c command) compact() error {
+	defer c.working("compacting")()
+	done, err := c.program.Compact()
+	if err != nil {
+		return err
+	}
+	return c.print(done, fmt.Sprintf("compacted %s: %.1f MB, before %.1f MB", done.Path, float64(done.After)/1e6, float64(done.Before)/1e6))
+}
+
 func (c command) copyHub() error {
 	report, err := c.program.Copy(c.ctx, CopyRequest{
 		From: c.args[0], To: c.args[1], TaskHub: c.flags.taskHub, Wait: c.flags.wait, IgnoreHidden: c.flags.ignoreHidden, Progress: c.tell,

@@ -47,6 +47,13 @@ type DeleteRequest struct {
 	Warn  func(string) // warns of the consequences
 }
 
+// Compacted says what became of a hub's file.
+type Compacted struct {
+	Path   string `json:"compacted"`
+	Before int64  `json:"bytesBefore"`
+	After  int64  `json:"bytesAfter"`
+}
+
 // A Program is the command line.
 type Program struct {
 	Name           string // it is called by, such as "bin/app hub"
@@ -57,6 +64,8 @@ type Program struct {
 	Open func(ctx context.Context) (*Target, error)
 	// Delete deletes that hub and returns what it was.
 	Delete func(ctx context.Context, r DeleteRequest) (string, error)
+	// Compact makes the file of that hub as small as it can be.
+	Compact func() (Compacted, error)
 	// Copy copies one hub to another and returns how much it was, which is
 	// written as JSON and, by its String, as text.
 	Copy func(ctx context.Context, r CopyRequest) (fmt.Stringer, error)

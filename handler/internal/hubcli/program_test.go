@@ -99,6 +99,8 @@ var commands = []string{
 	"delete",
 	"delete --yes",
 	"delete --yes --force --output json",
+	"compact",
+	"compact --output json",
 	"copy embedded azurestorage",
 	"copy embedded azurestorage:Other --task-hub Other --wait 1s --ignore-hidden --output json",
 	"copy embedded nowhere",
@@ -235,6 +237,9 @@ func transcript(t *testing.T, command string) string {
 			}
 			r.Warn("a worker has it")
 			return "task hub Hub", nil
+		},
+		Compact: func() (hubcli.Compacted, error) {
+			return hubcli.Compacted{Path: "/app/.durable-Hub.db", Before: 123_456_789, After: 1_234_567}, nil
 		},
 		Copy: func(_ context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {
 			if r.To == "nowhere" {

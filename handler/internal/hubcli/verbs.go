@@ -124,6 +124,10 @@ var verbs = []verb{
 		},
 	},
 	{
+		name: "compact", does: "Makes the local file of the task hub as small as it can be", run: command.compact,
+		more: "Stop the app first. A file of which most is free is also compacted when an app opens it.",
+	},
+	{
 		name: "copy", args: []string{"FROM", "TO"}, does: "Copies a task hub with all that is under way, and counts what is there", run: command.copyHub,
 		more: "FROM and TO are embedded, or embedded:FILE, or azurestorage, or azurestorage:CONNECTION.\n" +
 			"TO must be empty. Stop the app first, and start it on TO: what runs on both runs twice.",

@@ -44,6 +44,9 @@ type Options struct {
 	LockTimeout time.Duration
 	// Relaxed lets the journal acknowledge what the disk may not have yet.
 	Relaxed bool
+	// Compact rewrites the file without its free space in any case. Otherwise Open does
+	// so if most of it is free.
+	Compact bool
 	// Contact is where others can ask this process for what is in the hub.
 	Contact string
 	// Logger is the store's, too. It has the hub's path.
@@ -86,21 +89,23 @@ func Open(path string, o Options) (_ *File, err error) {
 	if err != nil {
 		return nil, err
 	}
-	db.AllocSize = 32 << 10 // of the file beyond what is needed; a layer is written at once
 	f := &File{path: path, tables: o.Tables, log: o.Logger, db: db}
 	defer func() {
 		if err != nil {
-			_ = db.Close() // err is why
+			_ = f.db.Close() // err is why
 			if f.journal != nil {
 				_ = f.journal.close()
 			}
 		}
 	}()
-	if f.info, err = os.Stat(path); err != nil {
-		return nil, err
-	}
 	id, applied, err := f.checkFormat()
 	if err != nil {
+		return nil, err
+	}
+	if f.db, err = compact(f.db, path, o.Compact, o.Logger); err != nil {
+		return nil, err
+	}
+	if f.info, err = os.Stat(path); err != nil {
 		return nil, err
 	}
 	if err := thisOwner(o.Contact).write(path); err != nil {
@@ -349,8 +354,18 @@ func openBolt(path string, timeout time.Duration, o *bolt.Options) (db *bolt.DB,
 		db, err = bolt.Open(path, 0o600, o)
 		return err
 	})
+	if err == nil && !isAt(file, path) { // another process compacted or deleted it before this one got the lock
+		if err := db.Close(); err != nil {
+			return nil, err
+		}
+		if _, err := os.Stat(path); err != nil { // opening would create it
+			return nil, err
+		}
+		return openBolt(path, timeout, o)
+	}
 	switch {
 	case err == nil:
+		db.AllocSize = 32 << 10 // of the file beyond what is needed; a layer is written at once
 		return db, nil
 	case errors.Is(err, boltErrors.ErrTimeout):
 		held := &HeldError{}
@@ -367,6 +382,16 @@ func openBolt(path string, timeout time.Duration, o *bolt.Options) (db *bolt.DB,
 		return nil, &CorruptError{err}
 	}
 	return nil, err
+}
+
+// isAt reports whether an open file is still the one at path.
+func isAt(f *os.File, path string) bool {
+	opened, err := f.Stat()
+	if err != nil {
+		return false
+	}
+	named, err := os.Stat(path)
+	return err == nil && os.SameFile(opened, named)
 }
 
 // checkFormat checks that the database is a hub of a known format, and returns the
@@ -466,7 +491,7 @@ func Delete(path string) error {
 	}
 	// The journal goes first: without it, a file that was not closed cannot be opened
 	// as it was some time ago.
-	for _, name := range []string{journalPath(path, 0), journalPath(path, 1), ownerPath(path), path} {
+	for _, name := range []string{journalPath(path, 0), journalPath(path, 1), ownerPath(path), compactPath(path), path} {
 		if err := os.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

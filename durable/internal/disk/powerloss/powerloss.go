@@ -24,11 +24,14 @@ const Block = 512
 type Disk struct {
 	dir string
 
-	mu     sync.Mutex // protects the following
-	files  map[string]*state
-	names  map[string]bool // that last
-	counts map[string]int
-	before func(call string)
+	mu    sync.Mutex // protects the following
+	files map[string]*state
+	names map[string]bool // that last
+	// replaced is the content of files whose names others got by a rename that does not
+	// last yet.
+	replaced map[string][]byte
+	counts   map[string]int
+	before   func(call string)
 }
 
 // state is what is on the disk of a file.
@@ -44,7 +47,7 @@ type write struct {
 
 // Under puts a Disk under a folder until restore is called. What the folder holds lasts.
 func Under(dir string) (d *Disk, restore func(), err error) {
-	d = &Disk{dir: dir, files: make(map[string]*state), names: make(map[string]bool), counts: make(map[string]int)}
+	d = &Disk{dir: dir, files: make(map[string]*state), names: make(map[string]bool), counts: make(map[string]int), replaced: make(map[string][]byte)}
 	if err := d.SyncDir(dir); err != nil {
 		return nil, nil, err
 	}
@@ -53,7 +56,7 @@ func Under(dir string) (d *Disk, restore func(), err error) {
 }
 
 // Before has f called before each call of the disk, with what the call is: "open",
-// "write", "sync" or "sync folder". A nil f ends that.
+// "write", "sync", "rename" or "sync folder". A nil f ends that.
 func (d *Disk) Before(f func(call string)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -93,6 +96,9 @@ func (d *Disk) Open(path string) (disk.File, error) {
 			return nil, err
 		}
 		d.files[name] = &state{lasting: there}
+		if !d.names[name] { // somebody wrote it without the disk, and has not synced it
+			d.files[name] = &state{pending: []write{{0, there}}}
+		}
 	}
 	return &file{File: f, disk: d, state: d.files[name]}, nil
 }
@@ -109,6 +115,33 @@ func (d *Disk) SyncDir(dir string) error {
 	for _, e := range entries {
 		d.names[e.Name()] = true
 	}
+	clear(d.replaced)
+	return nil
+}
+
+// Rename implements [disk.Disk], for files that are written without the disk. What was
+// not synced through the disk before may be lost.
+func (d *Disk) Rename(from, to string) error {
+	d.called("rename")
+	was, err := os.ReadFile(to)
+	if err != nil {
+		return err
+	}
+	is, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	if err := os.Rename(from, to); err != nil {
+		return err
+	}
+	from, to = filepath.Base(from), filepath.Base(to)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.replaced[to] = was
+	if s := d.files[from]; s == nil || !slices.Equal(s.lasting, is) {
+		d.files[to] = &state{pending: []write{{0, is}}}
+	}
+	delete(d.files, from)
 	return nil
 }
 
@@ -157,7 +190,7 @@ func (d *Disk) Lose(r *rand.Rand, to string, copyFile func(from, to string) erro
 	for _, name := range slices.Sorted(maps.Keys(d.files)) {
 		left[name] = d.files[name].leftovers(r)
 	}
-	names := maps.Clone(d.names)
+	names, replaced := maps.Clone(d.names), maps.Clone(d.replaced)
 	d.mu.Unlock()
 	entries, err := os.ReadDir(d.dir)
 	if err != nil {
@@ -165,7 +198,10 @@ func (d *Disk) Lose(r *rand.Rand, to string, copyFile func(from, to string) erro
 	}
 	for _, e := range entries {
 		content, opened := left[e.Name()]
+		was, isNew := replaced[e.Name()]
 		switch {
+		case isNew && r.IntN(2) == 0: // the old one still has the name
+			err = os.WriteFile(filepath.Join(to, e.Name()), was, 0o600)
 		case !names[e.Name()] && r.IntN(2) == 0: // its name is lost
 		case opened:
 			err = os.WriteFile(filepath.Join(to, e.Name()), content, 0o600)
