@@ -98,7 +98,7 @@ func engineEffects() []effect {
 			a.start("Lost/i", "", 10*time.Minute)
 			return a.status().RuntimeStatus
 		}},
-		{path: "onNonDeterminism", either: true, values: map[string]any{`"fail"`: "Failed", `"hold"`: "Running"}, see: func(a *settingsApp) any {
+		{path: "onNonDeterminism", either: true, with: []string{"extendedSessionsEnabled=false"}, values: map[string]any{`"fail"`: "Failed", `"hold"`: "Running"}, see: func(a *settingsApp) any {
 			a.start("Fickle/i", "", 10*time.Minute)
 			return a.status().RuntimeStatus
 		}},

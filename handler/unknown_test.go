@@ -148,7 +148,7 @@ func TestUnknownFunction_IsSeenInStatusAndHealthAndEndsWhenTerminated(t *testing
 // function, and hub why says how the code differs.
 func TestHeldBack_IsSeenInStatusHealthAndWhy(t *testing.T) {
 	t.Parallel()
-	s := unknownApp(t, func(cfg *Config) { cfg.Worker.HoldNonDeterministic = true })
+	s := unknownApp(t, func(cfg *Config) { cfg.Worker.HoldNonDeterministic, cfg.Worker.NoExtendedSessions = true, true })
 	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Unsteady/a")
 	eventually(t, "health tells of it", func() bool {
 		health := got[management.HealthPayload](t, s, "GET", managed+"health/ready")
