@@ -257,6 +257,12 @@ func TestPages_SayWhyThereIsNoHub(t *testing.T) {
 	}
 }
 
+// A connection records what is sent over it.
+type connection struct{ *httptest.ResponseRecorder }
+
+// SetWriteDeadline does nothing, as a recorder, which is no connection, cannot.
+func (connection) SetWriteDeadline(time.Time) error { return nil }
+
 // A slowPart changes every ten seconds.
 func slowPart(began time.Time) *route {
 	return &route{method: http.MethodGet, live: 2 * time.Second, always: true, serve: func(v *visit) error {
@@ -268,7 +274,7 @@ func TestStream_SendsAPartWhenItHasChangedAndEndsBeforeThePlatformDoes(t *testin
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		c, e := newConsole(management.Access{})
-		began, w := time.Now(), httptest.NewRecorder()
+		began, w := time.Now(), connection{httptest.NewRecorder()}
 		v := &visit{Context: e.NewContext(httptest.NewRequest(http.MethodGet, base, nil), w), console: c, right: management.Write}
 		v.Request().Header.Set("Accept", "text/event-stream")
 		if err := v.stream(slowPart(began)); err != nil {
@@ -293,16 +299,16 @@ func TestStream_EndsWithTheServerOrTheCaller(t *testing.T) {
 		for name, end := range map[string]func(drain, leave func()){
 			"the server stops":    func(drain, _ func()) { drain() },
 			"the caller leaves":   func(_, leave func()) { leave() },
-			"it cannot be passed": func(_, _ func()) {},
+			"it goes as a whole": func(_, _ func()) {},
 		} {
 			c, e := newConsole(management.Access{})
 			draining := make(chan struct{})
 			c.draining = draining
 			ctx, leave := context.WithCancel(t.Context())
-			var w http.ResponseWriter = httptest.NewRecorder()
+			var w http.ResponseWriter = connection{httptest.NewRecorder()}
 			wait := time.Minute
-			if name == "it cannot be passed" {
-				w, wait = struct{ http.ResponseWriter }{w}, 0
+			if name == "it goes as a whole" {
+				w, wait = httptest.NewRecorder(), 0
 			}
 			v := &visit{Context: e.NewContext(httptest.NewRequest(http.MethodGet, base, nil).WithContext(ctx), w), console: c, right: management.Write}
 			began := time.Now()

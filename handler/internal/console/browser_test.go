@@ -17,6 +17,7 @@ import (
 
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
 	"github.com/chromedp/chromedp"
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
@@ -29,7 +30,7 @@ var screenshots = flag.String("screenshots", "", "write a picture of each page, 
 const (
 	checkout = "../../.."
 	// patience is how long a page may take, on a machine that has much else to do.
-	patience = 30 * time.Second
+	patience = 2 * time.Minute
 
 	theKey     = "the key of this test"
 	theReadKey = "the read key of this test"
@@ -246,6 +247,14 @@ func (b *browser) said() []string {
 
 // see waits until the page shows an element, found by an expression of XPath.
 func see(path string) chromedp.Action[chromedp.Void] { return chromedp.WaitVisible(path) }
+
+// onNewPages runs a script in pages before their own.
+func onNewPages(script string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+		return err
+	})
+}
 
 // colours sets the scheme that the page is shown in, light or dark.
 func colours(scheme string) chromedp.Action[chromedp.Void] {

@@ -2,12 +2,12 @@ package console
 
 import (
 	"bytes"
-	"errors"
 	"net/http"
 	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
 
@@ -21,21 +21,23 @@ func (v *visit) wantsEvents() bool {
 }
 
 // stream sends a part as events: now, and whenever it has changed. The stream ends
-// at once if the server cannot send it bit by bit: the page then asks again and again.
+// at once if it is not on a connection of its own, which alone has deadlines, but below a host
+// that wraps answers: the page then asks again and again.
 func (v *visit) stream(r *route) error {
 	w := http.NewResponseController(v.Response().Writer)
 	if v.right == management.NoRight {
 		return v.NoContent(http.StatusUnauthorized)
 	}
+	end := time.Now().Add(streamTime)
+	whole := w.SetWriteDeadline(end.Add(web.AnswerTime)) != nil
 	h := v.Response().Header()
 	h.Set(echo.HeaderContentType, "text/event-stream")
 	h.Set("X-Accel-Buffering", "no") // asks proxies to pass events on at once
 	v.events = new(bytes.Buffer)
-	end, tick := time.NewTimer(streamTime), time.NewTicker(r.live)
-	defer end.Stop()
+	tick := time.NewTicker(r.live)
 	defer tick.Stop()
 	last := ""
-	for {
+	for time.Now().Before(end) {
 		v.events.Reset()
 		if err := v.answer(r); err != nil {
 			v.events.Reset()
@@ -50,17 +52,16 @@ func (v *visit) stream(r *route) error {
 		if _, err := v.Response().Write([]byte(event)); err != nil {
 			return nil
 		}
-		if err := w.Flush(); errors.Is(err, http.ErrNotSupported) {
+		if err := w.Flush(); err != nil || whole {
 			return nil
 		}
 		select {
 		case <-tick.C:
-		case <-end.C:
-			return nil
 		case <-v.console.draining:
 			return nil
 		case <-v.Request().Context().Done():
 			return nil
 		}
 	}
+	return nil
 }

@@ -120,3 +120,35 @@ func TestConsole_ShowsNoActionsToWhoCanOnlyRead(t *testing.T) {
 		}
 	}
 }
+
+// Where events do not come through, the page asks by itself.
+func TestConsole_PollsWhereEventsDoNotComeThrough(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	a := startApp(t, functions, nil)
+	b.do(onNewPages(`window.EventSource = class { static CLOSED = 2; readyState = 2; constructor() { setTimeout(() => this.onerror(), 10); } close() {} }`))
+	b.do(chromedp.Navigate(a.url+"/entity?name=Counter&key=k"), see(`//p[contains(.,"Nothing is stored")]`))
+	if err := a.client.SignalEntity(t.Context(), durable.EntityID{Name: "Counter", Key: "k"}, "add", []byte("41")); err != nil {
+		t.Fatal(err)
+	}
+	b.do(see(`//pre[contains(.,"41")]`))
+	b.checkPage("polled")
+}
+
+// A tab in the background has no connection.
+func TestConsole_IsSilentInTheBackground(t *testing.T) {
+	t.Parallel()
+	b := newBrowser(t)
+	a := startApp(t, functions, nil)
+	b.do(onNewPages(`window.seen = []; window.EventSource = class extends EventSource { constructor(url) { super(url); seen.push("open"); } close() { super.close(); seen.push("close"); } }`))
+	b.do(chromedp.Navigate(a.url), see(`//h1[.="Overview"]`))
+	seen := run(b, chromedp.Evaluate[[]string](`
+		for (const hidden of [true, false, true]) {
+			Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
+			document.dispatchEvent(new Event("visibilitychange"));
+		}
+		seen`))
+	if want := "open close close open close"; strings.Join(seen, " ") != want { // the second close is of what is closed
+		t.Errorf("the page connects as %q, want %q", seen, want)
+	}
+}

@@ -5,7 +5,7 @@
   const part = document.querySelector("[data-live]");
   const patience = 10000; // ms, until the first event must have come; else the part is polled
   const pause = 5000; // ms between polls
-  let source, timer, polls = false;
+  let source, timer, polls = false, turn = 0;
 
   // show replaces the part, and keeps the focus and what is open.
   function show(html) {
@@ -18,14 +18,16 @@
   }
 
   async function poll() {
+    const mine = turn;
     try {
       const answer = await fetch(part.dataset.live, { headers: { "HX-Request": "true" } });
       if (answer.status === 401) return location.reload();
-      show(await answer.text());
+      const html = await answer.text();
+      if (mine === turn) show(html);
     } catch {
       // The app is away: the next poll may find it.
     }
-    if (!document.hidden) timer = setTimeout(poll, pause);
+    if (mine === turn) timer = setTimeout(poll, pause);
   }
 
   function start() {
@@ -39,6 +41,7 @@
   }
 
   function stop() {
+    turn++;
     clearTimeout(timer);
     source?.close();
   }
