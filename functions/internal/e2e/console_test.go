@@ -1,0 +1,177 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"bufio"
+	"net/http"
+	"net/http/cookiejar"
+	"net/url"
+	"os"
+	"os/exec"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+)
+
+const consoleKey = "the key of the console"
+
+// A visitor is a browser, as far as cookies and forms go.
+type visitor struct {
+	t      *testing.T
+	client *http.Client
+	base   string // of the console
+}
+
+func newVisitor(t *testing.T, base string) *visitor {
+	t.Helper()
+	jar, err := cookiejar.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &visitor{t, &http.Client{Jar: jar, Timeout: time.Minute}, base}
+}
+
+// visit gets a page, or sends a form, and returns the page that came of it.
+func (v *visitor) visit(path string, form url.Values) (status int, page string) {
+	v.t.Helper()
+	method, body := http.MethodGet, ""
+	if form != nil {
+		method, body = http.MethodPost, form.Encode()
+	}
+	r, err := http.NewRequestWithContext(v.t.Context(), method, v.base+path, strings.NewReader(body))
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if form != nil {
+		origin, _, _ := strings.Cut(strings.TrimPrefix(v.base, "http://"), "/")
+		r.Header.Set("Origin", "http://"+origin)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	resp, err := v.client.Do(r)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var text strings.Builder
+	if _, err := bufio.NewReader(resp.Body).WriteTo(&text); err != nil {
+		v.t.Fatal(err)
+	}
+	return resp.StatusCode, text.String()
+}
+
+var csrfInput = regexp.MustCompile(`name="csrf" value="([^"]+)"`)
+
+// firstEvent returns the first event of a part, and how long it took to come.
+func (v *visitor) firstEvent(path string) (text string, took time.Duration) {
+	v.t.Helper()
+	r, err := http.NewRequestWithContext(v.t.Context(), http.MethodGet, v.base+path, nil)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	r.Header.Set("Accept", "text/event-stream")
+	began := time.Now()
+	resp, err := v.client.Do(r)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	line, err := bufio.NewReader(resp.Body).ReadString('\n')
+	if err != nil || resp.StatusCode != http.StatusOK {
+		v.t.Fatalf("%s: %d %q %v", path, resp.StatusCode, line, err)
+	}
+	return line, time.Since(began)
+}
+
+// The host asks for a key of its own, which a browser's cookie is not, but not for the
+// console, which asks for the app's key itself.
+func TestHost_LetsTheConsoleAskForTheKeyItself(t *testing.T) {
+	t.Parallel()
+	requireFunc(t)
+	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
+	writeFunctions(t, e2eApp, root)
+	a := launchHost(t, e2eApp, root, []string{"DURABLE_KEY=" + consoleKey}, "--enableAuth")
+	v := newVisitor(t, a.url+"/api/durabletask/console")
+	eventually(t, 90*time.Second, "the console below the host", func() bool {
+		got, err := a.try(http.MethodGet, "/api/durabletask/console", nil)
+		return err == nil && got.status == http.StatusOK && strings.Contains(got.body, "Sign in")
+	})
+	for _, path := range []string{"/api/durabletask/instances", "/api/durabletask/configuration", "/api/start", "/api/durabletask/console/../instances", "/api/durabletask/console/..%2Finstances"} {
+		if got := a.call(http.MethodGet, path, nil); got.status < 400 && !strings.Contains(got.body, "Sign in") {
+			t.Errorf("%s without a key of the host: %d %.200s", path, got.status, got.body)
+		}
+	}
+	if status, _ := v.visit("/login", url.Values{"code": {"wrong"}}); status != http.StatusForbidden {
+		t.Errorf("a wrong key: %d", status)
+	}
+	if status, page := v.visit("/login", url.Values{"code": {consoleKey}}); status != http.StatusOK || !strings.Contains(page, "Backlog") || !strings.Contains(page, "Partition") {
+		t.Errorf("the key: %d %s", status, page)
+	}
+	if event, took := v.firstEvent("/overview/now"); !strings.HasPrefix(event, "data: <div") || took > 20*time.Second {
+		t.Errorf("the first event came after %v: %q", took, event)
+	}
+	_, page := v.visit("/entities", nil)
+	token := csrfInput.FindStringSubmatch(page)
+	if token == nil {
+		t.Fatalf("there is no form on %s", page)
+	}
+	form := url.Values{"name": {"Counter"}, "key": {"k"}, "operation": {"get"}, "csrf": {token[1]}}
+	if status, page := v.visit("/entity/signal", form); status != http.StatusOK || !strings.Contains(page, "Sent get to @counter@k.") {
+		t.Errorf("a form: %d %s", status, page)
+	}
+	form.Set("csrf", "wrong")
+	if status, _ := v.visit("/entity/signal", form); status != http.StatusForbidden {
+		t.Errorf("a form without the token: %d", status)
+	}
+}
+
+func TestHubTool_ServesTheConsoleUntilItIsInterrupted(t *testing.T) {
+	t.Parallel()
+	for name, root := range map[string]string{
+		"embedded": newRoot(t, newHub(), "", nil), "Azure Storage": newRoot(t, newHub(), azuritetest.Start(t), nil),
+	} {
+		t.Run(name, func(t *testing.T) {
+			mustHub(t, root, nil, "start", "Waits", "--id", "a")
+			cmd := exec.CommandContext(t.Context(), binary(t, e2eApp), "hub", "console")
+			cmd.Dir, cmd.Env, cmd.Stderr = root, environment("DURABLE_KEY=the app's own key"), os.Stderr
+			out, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			address, err := bufio.NewReader(out).ReadString('\n')
+			if err != nil {
+				t.Fatal(err)
+			}
+			base, _, _ := strings.Cut(address, "/login")
+			v := newVisitor(t, base)
+			if status, page := v.visit("", nil); status != http.StatusOK || !strings.Contains(page, "Sign in") {
+				t.Errorf("without the key: %d %s", status, page)
+			}
+			if status, page := v.visit(strings.TrimSpace(strings.TrimPrefix(address, base)), nil); status != http.StatusOK || !strings.Contains(page, "Overview") {
+				t.Errorf("%s: %d %s", address, status, page)
+			}
+			if status, page := v.visit("/overview/counts", nil); status != http.StatusOK || !strings.Contains(page, "Waits") {
+				t.Errorf("%d %s", status, page)
+			}
+			if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("after an interrupt: %v", err)
+			}
+		})
+	}
+	root := newRoot(t, newHub(), "", nil)
+	a := startStandalone(t, e2eApp, root)
+	eventually(t, 30*time.Second, "the app to have its file", func() bool { return strings.Contains(a.log(), "storage answers") })
+	if got, want := mustHub(t, root, nil, "console"), a.url+"/api/durabletask/console\n"; got != want {
+		t.Errorf("of a hub that an app has: %q, want %q", got, want)
+	}
+}
