@@ -46,24 +46,31 @@ func (v *visit) instance(fetch durable.Fetch) (*durable.InstanceState, error) {
 // histories is how many histories may be in memory at once, for all visits.
 const histories = 4
 
-// withHistory calls use with the history of the instance that a request is about, which it must
-// not keep. Visits wait for each other if many need one.
-func (v *visit) withHistory(use func(events []history.Event) error) error {
+// inTurn calls use, which reads a history. Visits wait for each other if many do.
+func (v *visit) inTurn(use func(ctx context.Context) error) error {
 	ctx := v.Request().Context()
 	select {
 	case v.console.reading <- struct{}{}:
+		defer func() { <-v.console.reading }()
+		return use(ctx)
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-v.console.reading }()
-	events, err := v.hub.Client.History(ctx, v.id())
-	if err == nil && len(events) == 0 {
-		_, err = v.instance(durable.Fetch{}) // is there one?
-	}
-	if err != nil {
-		return err
-	}
-	return use(events)
+}
+
+// withHistory calls use with the history of the instance that a request is about, which it must
+// not keep.
+func (v *visit) withHistory(use func(events []history.Event) error) error {
+	return v.inTurn(func(ctx context.Context) error {
+		events, err := v.hub.Client.History(ctx, v.id())
+		if err == nil && len(events) == 0 {
+			_, err = v.instance(durable.Fetch{}) // is there one?
+		}
+		if err != nil {
+			return err
+		}
+		return use(events)
+	})
 }
 
 // An instanceView is what the page of an instance shows.
@@ -104,8 +111,12 @@ func showInstance(v *visit) error {
 func (v *visit) curl(s *durable.InstanceState) []curlLine {
 	base := v.console.front.Origin(v.Request()) + v.console.front.ManagementBases()[0] + "/instances/" + url.PathEscape(s.Instance.InstanceID)
 	key := ""
-	if v.console.cfg.API.Access.Key != "" {
+	switch {
+	case v.console.cfg.API.Access.Key == "":
+	case v.right == management.Write:
 		key = ` -H "x-functions-key: $DURABLE_KEY"`
+	default:
+		key = ` -H "x-functions-key: $DURABLE_READ_KEY"`
 	}
 	lines := []curlLine{
 		{"Status", "curl" + key + " '" + base + "'"},
@@ -136,11 +147,13 @@ func showStatus(v *visit) error {
 
 // showWhy answers GET instance/why.
 func showWhy(v *visit) error {
-	w, err := v.hub.Client.Why(v.Request().Context(), v.id())
-	if err != nil {
-		return err
-	}
-	return v.part("instance", "why", w)
+	return v.inTurn(func(ctx context.Context) error {
+		w, err := v.hub.Client.Why(ctx, v.id())
+		if err != nil {
+			return err
+		}
+		return v.part("instance", "why", w)
+	})
 }
 
 // A timelineView is what the timeline's part shows, with what else the history tells.

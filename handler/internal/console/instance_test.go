@@ -250,3 +250,15 @@ func TestInstance_NoTextBecomesMarkup(t *testing.T) {
 	looks("why it ended", a.part("instance/why?"+query))
 	looks("output", a.part("instance/payload?field=output&"+query))
 }
+
+func TestInstanceURL_LeadsToEntitiesToo(t *testing.T) {
+	t.Parallel()
+	v := view{Base: base}
+	for id, want := range map[any]string{
+		"a b": "/instance?id=a+b", durable.InstanceID("x"): "/instance?id=x", "@counter@a b": "/entity?key=a+b&name=counter", "@nothing": "/instance?id=%40nothing",
+	} {
+		if got := instanceURL(v, id); got != base+want {
+			t.Errorf("%q leads to %s, want %s", id, got, want)
+		}
+	}
+}

@@ -116,8 +116,15 @@ func instanceQuery(id string) string { return url.Values{"id": {id}}.Encode() }
 // address returns the address of a page or a part, with a query that is encoded.
 func address(v view, path, query string) string { return v.Base + "/" + path + "?" + query }
 
-// instanceURL returns the address of an instance's page. The ID is a string, or an InstanceID.
-func instanceURL(v view, id any) string { return address(v, "instance", instanceQuery(fmt.Sprint(id))) }
+// instanceURL returns the address of an instance's page, or of an entity's. The ID is a
+// string, or an InstanceID.
+func instanceURL(v view, id any) string {
+	text := fmt.Sprint(id)
+	if e, err := durable.ParseEntityID(durable.InstanceID(text)); err == nil {
+		return address(v, "entity", url.Values{"name": {e.Name}, "key": {e.Key}}.Encode())
+	}
+	return address(v, "instance", instanceQuery(text))
+}
 
 // A laterPart is a part that is loaded when it is opened.
 type laterPart struct{ ID, Title, URL string }

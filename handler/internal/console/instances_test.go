@@ -30,11 +30,12 @@ import (
 // A hubApp is a console of an embedded hub that a worker works on.
 type hubApp struct {
 	testing.TB
-	echo   *echo.Echo
-	client *durable.Client
-	hub    *embedded.Hub
-	cookie string
-	token  string
+	echo    *echo.Echo
+	client  *durable.Client
+	hub     *embedded.Hub
+	console *Console
+	cookie  string
+	token   string
 }
 
 const (
@@ -76,6 +77,7 @@ func newHubApp(t testing.TB, functions ...*durable.Function) *hubApp {
 	api.Open(opened)
 	c.Open(opened)
 	c.AddTo(a.echo)
+	a.console = c
 	a.signIn(theKey)
 	return a
 }
@@ -214,16 +216,20 @@ const nextPage = `rel="next" href="([^"]+)"`
 func TestInstances_PagesSkipNothing(t *testing.T) {
 	t.Parallel()
 	a := newHubApp(t, usual()...)
-	want := map[string]int{}
+	want, third := map[string]int{}, map[string]int{}
 	for i := range 120 {
-		want[a.start("Waits", fmt.Sprintf("i-%03d", i))] = 1
+		tags := durable.Tags{"n": strconv.Itoa(i % 3)}
+		if id := a.start("Waits", fmt.Sprintf("i-%03d", i), tags); i%3 == 2 {
+			third[id] = 1
+		}
+		want[fmt.Sprintf("i-%03d", i)] = 1
 	}
-	for _, size := range []int{25, 50, 100, 500} {
+	all := func(size int, filter string) map[string]int {
 		seen := map[string]int{}
-		for path := fmt.Sprintf("instances?size=%d", size); path != ""; {
+		for path := fmt.Sprintf("instances?size=%d%s", size, filter); path != ""; {
 			page := a.get(path)
 			ids := listed(page)
-			if len(ids) > size {
+			if len(ids) > size && filter == "" || len(ids) >= 2*size || len(ids) == 0 {
 				t.Errorf("a page of %d has %d instances", size, len(ids))
 			}
 			for _, id := range ids {
@@ -231,8 +237,14 @@ func TestInstances_PagesSkipNothing(t *testing.T) {
 			}
 			path = follow(page, nextPage)
 		}
-		if d := cmp.Diff(want, seen); d != "" {
+		return seen
+	}
+	for _, size := range []int{25, 50, 100, 500} {
+		if d := cmp.Diff(want, all(size, "")); d != "" {
 			t.Errorf("pages of %d: %s", size, d)
+		}
+		if d := cmp.Diff(third, all(size, "&tag=n%3D2")); d != "" {
+			t.Errorf("pages of %d of those with a tag: %s", size, d)
 		}
 	}
 }

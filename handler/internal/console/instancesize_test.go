@@ -1,8 +1,10 @@
 package console
 
 import (
+	"context"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"runtime"
 	"strings"
@@ -137,5 +139,35 @@ func TestInstance_ALargePayloadIsNeverInAPage(t *testing.T) {
 	w := a.send(http.MethodGet, follow(output, `href="([^"]+download=1[^"]*)"`), nil, nil)
 	if w.Code != http.StatusOK || w.Body.Len() != size+2 {
 		t.Errorf("the download: %d, %d bytes", w.Code, w.Body.Len())
+	}
+}
+
+// Histories are in memory while they are read: few at a time, however many ask.
+func TestInstance_PartsWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	a := newHubApp(t, usual()...)
+	a.await(a.start("Waits", "i"), history.Running)
+	for range histories {
+		a.console.reading <- struct{}{}
+	}
+	for _, part := range []string{"why", "timeline", "history", "children", "payload"} {
+		ctx, stop := context.WithCancel(t.Context())
+		stop() // the browser is gone
+		r := httptest.NewRequestWithContext(ctx, http.MethodGet, "http://127.0.0.1"+base+"/instance/"+part+"?id=i&event=1", nil)
+		r.Header.Set("Cookie", a.cookie)
+		w := httptest.NewRecorder()
+		a.echo.ServeHTTP(w, r)
+		if w.Code == http.StatusOK {
+			t.Errorf("%s does not wait: %s", part, w.Body)
+		}
+	}
+	for range histories {
+		<-a.console.reading
+	}
+	for _, part := range []string{"why", "timeline", "history", "children"} {
+		a.part("instance/" + part + "?id=i")
+	}
+	if n := len(a.console.reading); n != 0 {
+		t.Errorf("%d histories are still in memory", n)
 	}
 }
