@@ -20,6 +20,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
@@ -27,12 +28,11 @@ import (
 	"github.com/labstack/echo/v4"
 )
 
-// A hubApp is a console of an embedded hub that a worker works on.
+// A hubApp is a console of a hub that a worker works on.
 type hubApp struct {
 	testing.TB
 	echo    *echo.Echo
 	client  *durable.Client
-	hub     *embedded.Hub
 	console *Console
 	cookie  string
 	token   string
@@ -46,15 +46,26 @@ const (
 
 func newHubApp(t testing.TB, functions ...*durable.Function) *hubApp {
 	t.Helper()
-	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	hub, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{Relaxed: true, Logger: logger})
+	hub, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{Relaxed: true})
 	if err != nil {
 		t.Fatal(err)
 	}
+	t.Cleanup(func() {
+		if err := hub.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return newHubAppOn(t, hub, functions...)
+}
+
+// newHubAppOn is newHubApp on another hub.
+func newHubAppOn(t testing.TB, hub provider.Provider, functions ...*durable.Function) *hubApp {
+	t.Helper()
+	logger := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	registry := durable.NewRegistry(functions...)
 	front := web.New(web.Config{Address: "127.0.0.1:80", RoutePrefix: "api", MaxBody: 8 << 20, MaxBodies: 64 << 20})
 	store := taskhub.Client{Hub: hub, Log: logger, Unreadable: new(taskhub.UnreadableLog)}
-	a := &hubApp{TB: t, echo: echo.New(), client: durable.NewClient(store, registry), hub: hub}
+	a := &hubApp{TB: t, echo: echo.New(), client: durable.NewClient(store, registry)}
 	worker := durable.NewWorker(hub, registry, durable.Config{Logger: logger})
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error)
@@ -62,9 +73,6 @@ func newHubApp(t testing.TB, functions ...*durable.Function) *hubApp {
 	t.Cleanup(func() {
 		stop()
 		if err := <-done; err != nil {
-			t.Error(err)
-		}
-		if err := hub.Close(); err != nil {
 			t.Error(err)
 		}
 	})
