@@ -262,3 +262,45 @@ func TestInstanceURL_LeadsToEntitiesToo(t *testing.T) {
 		}
 	}
 }
+
+func TestInstance_ChildrenComeByPages(t *testing.T) {
+	t.Parallel()
+	const children = 2*childrenAtOnce + 7
+	a := newHubApp(
+		t,
+		durable.Orchestrator("Fan", func(ctx *durable.Context, _ durable.Void) (string, error) {
+			for i := range children {
+				durable.OrchestratorName[durable.Void, string]("Quick").Call(ctx, durable.Void{}, durable.InstanceID(fmt.Sprintf("child-%03d", i)))
+			}
+			return durable.Event[string]("Go").Wait(ctx).Await()
+		}),
+		durable.Orchestrator("Quick", quick),
+	)
+	a.start("Fan", "i")
+	for i := range children {
+		a.await(fmt.Sprintf("child-%03d", i), history.Completed)
+	}
+	if _, err := a.client.Purge(t.Context(), "child-000"); err != nil {
+		t.Fatal(err)
+	}
+	seen := 0
+	for path := "instance/children?id=i"; path != ""; path = follow(a.part(path), `hx-get="([^"]+from=[^"]+)"`) {
+		part := a.part(path)
+		shown := regexp.MustCompile(`>(child-\d+)</a>`).FindAllStringSubmatch(part, -1)
+		if len(shown) > childrenAtOnce {
+			t.Errorf("%d children are shown at once", len(shown))
+		}
+		for _, m := range shown {
+			if m[1] != fmt.Sprintf("child-%03d", seen) {
+				t.Fatalf("%s stands where number %d is due", m[1], seen)
+			}
+			seen++
+		}
+		if gone := strings.Contains(part, ">not there<"); gone != strings.Contains(part, "child-000") {
+			t.Errorf("which children are not there: %s", part)
+		}
+	}
+	if seen != children {
+		t.Errorf("%d of %d children are seen", seen, children)
+	}
+}

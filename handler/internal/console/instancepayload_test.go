@@ -3,6 +3,7 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"runtime"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -26,14 +27,19 @@ func TestIndented_IsJSONOfTheSameValue(t *testing.T) {
 }
 
 // A few megabytes can nest so that they become gigabytes when each level is indented.
-func TestShowPayload_IsBounded(t *testing.T) {
-	t.Parallel()
+func TestShowPayload_IsBounded(t *testing.T) { // not beside others: it looks at the memory
 	deep := strings.Repeat("[", 5000) + strings.Repeat("1,", 500_000) + "1" + strings.Repeat("]", 5000)
 	for name, text := range map[string]string{
 		"deep": deep, "long": `"` + strings.Repeat("ä", 3<<20) + `"`, "no JSON": strings.Repeat("ä", 3<<20), "no UTF-8": strings.Repeat("\xbf", 1<<20),
 		"backslashes": `"` + strings.Repeat(`\\`, 1<<20) + `"`,
 	} {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		p := showPayload(&text)
+		runtime.ReadMemStats(&after)
+		if made := after.TotalAlloc - before.TotalAlloc; made > 20*mostShown {
+			t.Errorf("%s: %d bytes are allocated", name, made)
+		}
 		if !p.Cut || len(p.Text) > mostShown || len(p.Text) < mostShown-utf8.UTFMax {
 			t.Errorf("%s: %d bytes are shown of %d, cut: %v", name, len(p.Text), len(text), p.Cut)
 		}

@@ -2,6 +2,7 @@ package console
 
 import (
 	"fmt"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -22,7 +23,7 @@ func TestInstances_OnAzureStorage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hub, err := azurestorage.Open(connection, azurestorage.Config{TaskHub: "console", PartitionCount: 1})
+	hub, err := azurestorage.Open(connection, azurestorage.Config{TaskHub: "console", PartitionCount: 1, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -190,6 +190,10 @@ func TestTimeline_ZoomsToAWindow(t *testing.T) {
 	if out := drawTimeline(steps, noon, end, q); out.Shown < 1960 || out.Shown > 2040 {
 		t.Errorf("zoomed out there are %d steps, want double of %d", out.Shown, part.Shown)
 	}
+	q, _ = url.ParseQuery(part.Whole)
+	if later := drawTimeline(steps, noon, end.Add(time.Hour), q); later.Shown != len(steps) || later.Whole != "" { // it goes on meanwhile
+		t.Errorf("all of it are %d steps, and %q is more", later.Shown, later.Whole)
+	}
 	q, _ = url.ParseQuery(part.Later)
 	if later := drawTimeline(steps, noon, end, q); !later.Window.From.After(part.Window.From) || later.Shown < 980 {
 		t.Errorf("later is from %v with %d steps", later.Window.From, later.Shown)
