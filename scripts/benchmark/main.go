@@ -56,7 +56,7 @@ func run(ctx context.Context, o options) error {
 	}
 	r := &report{}
 	r.printf("Hub %s, %d cores, %s, median of %d runs (lowest to highest)\n\n%s", o.hub, runtime.NumCPU(), runtime.Version(), o.runs, heading(o.hub))
-	for _, w := range slices.Concat(workloads, entityWorkloads, largeWorkloads) {
+	for _, w := range slices.Concat(workloads, entityWorkloads, growthWorkloads, largeWorkloads) {
 		if !only.MatchString(w.name) || len(w.only) > 0 && !slices.Contains(w.only, o.hub) {
 			continue
 		}

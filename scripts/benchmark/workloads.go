@@ -57,18 +57,6 @@ var workloads = []workload{
 		run: fanOut,
 	},
 	{
-		name: "an activity of a fan-out",
-		figures: []figure{
-			{name: "of 1,000", unit: "µs", less: true},
-			{name: "of 4,000", unit: "µs", less: true},
-			{name: "of 16,000", unit: "µs", less: true},
-		},
-		run: func(ctx context.Context, r *rig) ([]float64, error) {
-			return growth(ctx, r, FanOut, 1000, 4000, 16_000)
-		},
-		only: []string{"embedded", "relaxed"},
-	},
-	{
 		name:    "empty orchestrations, 64 in flight",
 		figures: []figure{{unit: "/s", published: map[string]float64{"embedded": 1370, "relaxed": 2200, "azure": 68}}},
 		run:     func(ctx context.Context, r *rig) ([]float64, error) { return perSecond(ctx, r, Empty, 5000, 64) },
@@ -171,20 +159,6 @@ func timed(ctx context.Context, r *rig, orchestrator func(*durable.Context, int)
 		err = fmt.Errorf("%d of %d were done", got, n)
 	}
 	return []float64{milliseconds(took), float64(n) / took.Seconds()}, err
-}
-
-// growth completes an instance of each size, and returns how many microseconds each of
-// what it does takes.
-func growth(ctx context.Context, r *rig, orchestrator func(*durable.Context, int) (int, error), sizes ...int) ([]float64, error) {
-	var each []float64
-	for _, n := range sizes {
-		took, err := timed(ctx, r, orchestrator, n)
-		if err != nil {
-			return nil, err
-		}
-		each = append(each, took[0]*1000/float64(n))
-	}
-	return each, nil
 }
 
 // fanOut completes an instance that calls activities at a time. It returns how
