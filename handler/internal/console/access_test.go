@@ -297,8 +297,8 @@ func TestStream_EndsWithTheServerOrTheCaller(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		for name, end := range map[string]func(drain, leave func()){
-			"the server stops":    func(drain, _ func()) { drain() },
-			"the caller leaves":   func(_, leave func()) { leave() },
+			"the server stops":   func(drain, _ func()) { drain() },
+			"the caller leaves":  func(_, leave func()) { leave() },
 			"it goes as a whole": func(_, _ func()) {},
 		} {
 			c, e := newConsole(management.Access{})

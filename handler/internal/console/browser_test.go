@@ -302,7 +302,7 @@ func (b *browser) screenshot(name string) {
 		return
 	}
 	picture := run(b, chromedp.FullScreenshot(100))
-	if err := os.WriteFile(filepath.Join(*screenshots, strings.ReplaceAll(name, " ", "-")+".png"), picture, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(*screenshots, strings.ReplaceAll(b.t.Name(), "/", "-")+"-"+name+".png"), picture, 0o644); err != nil {
 		b.t.Fatal(err)
 	}
 }

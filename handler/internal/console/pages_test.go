@@ -8,7 +8,10 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/handler"
+	"github.com/google/uuid"
 )
 
 // A counter is the state of an entity.
@@ -53,13 +56,34 @@ func (a app) start(t *testing.T, name string, id durable.InstanceID, input, stat
 
 func TestConsole_PagesInABrowser(t *testing.T) {
 	t.Parallel()
+	t.Run("embedded", func(t *testing.T) {
+		t.Parallel()
+		testPages(t, nil)
+	})
+	t.Run("azure", func(t *testing.T) {
+		t.Parallel()
+		testPages(t, func(cfg *handler.Config) {
+			var err error
+			if cfg.Connection, err = azurestorage.ParseConnectionString(azuritetest.Start(t)); err != nil {
+				t.Fatal(err)
+			}
+			cfg.StorageType, cfg.Storage.TaskHub = handler.AzureStorage, "Hub"+strings.ReplaceAll(uuid.NewString(), "-", "")
+		})
+	})
+}
+
+// testPages visits each page of the console of an app.
+func testPages(t *testing.T, change func(*handler.Config)) {
 	b := newBrowser(t)
-	a := startApp(t, functions, nil)
+	a := startApp(t, functions, change)
 	a.start(t, "Await", "waits", "{}", "Running")
 	a.start(t, "Fail", "fails", "{}", "Failed")
 	a.start(t, "Hold", "holds", `"held"`, "Running")
 
 	b.do(chromedp.Navigate(a.url), see(`//h2[.="Health"]/..//*[.="ready"]`))
+	if change != nil { // only that hub has partitions
+		b.do(see(`//tr[td="3"]/td[.="0s"]`))
+	}
 	b.checkPage("overview")
 	b.do(chromedp.Click(`//button[.="Count"]`), see(`//*[@id="counts"]//tr[td="Failed"]/td[.="1"]`), see(`//*[@id="counts"]//tr[td="Await"]/td[.="1"]`))
 	b.checkPage("counts")
