@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"bufio"
+	"html"
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
@@ -122,6 +123,15 @@ func TestHost_LetsTheConsoleAskForTheKeyItself(t *testing.T) {
 	form := url.Values{"name": {"Counter"}, "key": {"k"}, "operation": {"get"}, "csrf": {token[1]}}
 	if status, page := v.visit("/entity/signal", form); status != http.StatusOK || !strings.Contains(page, "Sent get to @counter@k.") {
 		t.Errorf("a form: %d %s", status, page)
+	}
+	for path, want := range map[string]string{"/instances?status=Running&prefix=a%25b": "No instance matches", "/instance/history?id=%40counter%40k": "ExecutionStarted", "/instance?id=a+b%2Fc%25d": "a b/c%d"} {
+		if _, page := v.visit(path, nil); !strings.Contains(html.UnescapeString(page), want) {
+			t.Errorf("%s lacks %q: %s", path, want, page)
+		}
+	}
+	purge := url.Values{"id": {"@counter@k"}, "action": {"purge"}, "csrf": {token[1]}}
+	if status, page := v.visit("/instance/act", purge); status != http.StatusOK || !strings.Contains(page, "Instance @counter@k is purged.") {
+		t.Errorf("an action: %d %s", status, page)
 	}
 	form.Set("csrf", "wrong")
 	if status, _ := v.visit("/entity/signal", form); status != http.StatusForbidden {
