@@ -27,6 +27,7 @@ var starterFiles = [][2]string{
 	{"functions/" + triggers.FileName, triggers.FileName},
 	{".funcignore", "funcignore.txt"},
 	{".gitignore", "gitignore.txt"},
+	{".github/workflows/ci.yml", "ci.yml"},
 }
 
 // initCommand is -init.
