@@ -55,6 +55,10 @@ func runCommand(app App, args []string, out, errs io.Writer) (code int, done boo
 			c.usage(out)
 			return exitOK, true
 		}
+		if len(args) > 1 && slices.Contains(versionWords, args[1]) {
+			_, _ = fmt.Fprintln(out, programVersion(debug.ReadBuildInfo()))
+			return exitOK, true
+		}
 		if err := c.run(app, args[1:], out); err != nil {
 			_, _ = fmt.Fprintln(errs, err)
 			return exitFailed, true

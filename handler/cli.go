@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"syscall"
 
@@ -29,12 +30,24 @@ import (
 func hubCommand(app App, args []string, out, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	terminal := isTerminal(out)
 	tool := &hubTool{app: App{Functions: app.Functions}, logger: NewLogger(errs, slog.LevelError)}
 	return hubcli.Program{
-		Name: filepath.Base(os.Args[0]) + " hub", Stdin: os.Stdin, Stdout: out, Stderr: errs,
+		Name: filepath.Base(os.Args[0]) + " hub", Version: programVersion(debug.ReadBuildInfo()), Stdin: os.Stdin, Stdout: out, Stderr: errs,
+		Terminal: terminal, Colors: terminal && os.Getenv("NO_COLOR") == "",
 		Open: tool.open, Delete: tool.delete, Compact: tool.compact, Copy: tool.copy, Crashes: tool.crashes,
 		Verify: tool.verifier(), Console: tool.console,
 	}.Run(ctx, args)
+}
+
+// isTerminal reports whether a person reads what is written.
+func isTerminal(out io.Writer) bool {
+	file, ok := out.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
 
 // A hubTool works on the hub that the configuration names, without serving it.

@@ -258,7 +258,7 @@ func TestCrash_WhatCrashesTheProcessIsSetAside(t *testing.T) {
 			if _, body := get(t, m.base+management.ReadyPath); !strings.Contains(body, "1 instances have been set aside") {
 				t.Errorf("the health is %s", body)
 			}
-			if told := m.hub("crashes"); !strings.Contains(told, "yes        "+tt.what) {
+			if told := m.hub("crashes"); !strings.Contains(told, "yes\t"+tt.what) {
 				t.Errorf("the command line says %s", told)
 			}
 			m.post("orchestrators/Good/good", false)
@@ -308,7 +308,7 @@ func TestCrash_EachMachineOfAHubInAzureStorageSetsItAside(t *testing.T) {
 				m.crashed()
 				m.start()
 				lineWith(t, m.out, "held back")
-				if told := m.hub("crashes"); !strings.Contains(told, "yes ") {
+				if told := m.hub("crashes"); !strings.Contains(told, "yes\t") {
 					t.Errorf("the command line says %s", told)
 				}
 			}

@@ -60,10 +60,10 @@ func TestHubTool_WorksOnAHubThatNobodyServes(t *testing.T) {
 			if got := hubTool(t, root, nil, "get", "b"); got.code != 3 {
 				t.Errorf("get of nobody: %+v, want exit code 3", got)
 			}
-			if got := mustHub(t, root, nil, "get", "a"); !strings.Contains(got, "Status   Pending") {
+			if got := mustHub(t, root, nil, "get", "a"); !strings.Contains(got, "Status\tPending") {
 				t.Errorf("get printed %s", got)
 			}
-			if got := mustHub(t, root, nil, "list"); !strings.Contains(got, "a   Waits  Pending") {
+			if got := mustHub(t, root, nil, "list"); !strings.Contains(got, "a\tWaits\tPending") {
 				t.Errorf("list printed %s", got)
 			}
 			if got := hubTool(t, root, nil, "delete"); got.code != 2 {
@@ -89,16 +89,16 @@ func TestHubTool_AsksTheAppThatHasTheFile(t *testing.T) {
 	})
 	mustHub(t, root, key, "start", "Waits", "--id", "a")
 	eventually(t, 30*time.Second, "the app to run it", func() bool {
-		return strings.Contains(mustHub(t, root, key, "get", "a"), "Status         Running")
+		return strings.Contains(mustHub(t, root, key, "get", "a"), "Status\tRunning")
 	})
 	mustHub(t, root, key, "suspend", "a", "--reason", "wait")
 	eventually(t, 30*time.Second, "the suspension", func() bool {
-		return strings.Contains(mustHub(t, root, key, "list", "--status", "suspended"), "a   Waits  Suspended")
+		return strings.Contains(mustHub(t, root, key, "list", "--status", "suspended"), "a\tWaits\tSuspended")
 	})
 	mustHub(t, root, key, "resume", "a")
 	mustHub(t, root, key, "raise", "a", "Answer", "--data", `"yes"`)
 	eventually(t, 30*time.Second, "the end", func() bool {
-		return strings.Contains(mustHub(t, root, key, "get", "a"), `Output         "yes"`)
+		return strings.Contains(mustHub(t, root, key, "get", "a"), "Output\t\"yes\"")
 	})
 	if got := mustHub(t, root, key, "history", "a"); !strings.Contains(got, "ExecutionCompleted") || !strings.Contains(got, "Answer") {
 		t.Errorf("history printed %s", got)

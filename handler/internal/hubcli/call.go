@@ -20,6 +20,7 @@ import (
 type call struct {
 	ctx     context.Context // of the program
 	program Program
+	verbs   []verb // all there are
 	verb    string
 	flags   *flags
 	args    []string
@@ -104,8 +105,14 @@ func (c *call) reason(a *answer) string {
 	case json.Unmarshal(a.body, &text) == nil && text != "":
 	case a.status == http.StatusNotFound && c.verb == "purge" && len(c.args) == 0:
 		text = "there is no such instance that has ended"
+	case a.status == http.StatusNotFound && strings.HasPrefix(c.verb, "entity "):
+		text = "there is no such entity"
 	case a.status == http.StatusNotFound && len(c.args) > 0:
 		text = fmt.Sprintf("there is no instance %q", c.args[0])
+	case a.status == http.StatusNotFound && len(c.args) == 0:
+		text = "there is no such instance"
+	case a.status == http.StatusGone && len(c.args) == 0:
+		text = "it has ended"
 	case a.status == http.StatusGone:
 		text = fmt.Sprintf("instance %q has ended", c.args[0])
 	case a.status == http.StatusUnauthorized, a.status == http.StatusForbidden:
@@ -203,22 +210,51 @@ func (c *call) json(text []byte) error {
 	return err
 }
 
-// table prints rows with their cells below each other.
+// table prints rows with their cells below each other, the first as their names. Where no
+// terminal shows them, a tab is between cells.
 func (c *call) table(rows [][]string) error {
 	var out bytes.Buffer
 	w := tabwriter.NewWriter(&out, 0, 0, 2, ' ', 0)
 	for _, row := range rows {
-		say(w, "%s\n", strings.Join(row, "\t"))
+		if !c.program.Terminal {
+			say(&out, "%s\n", strings.Join(row, "\t"))
+		} else {
+			say(w, "%s\n", strings.Join(row, "\t"))
+		}
 	}
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	at := -1 // where statuses stand
 	for line := range strings.Lines(out.String()) {
-		if _, err := fmt.Fprintln(c.program.Stdout, strings.TrimRight(line, " \n")); err != nil {
+		line = strings.TrimRight(line, " \n")
+		if c.program.Colors {
+			if at < 0 {
+				at = utf8.RuneCountInString(strings.SplitN(line+"STATUS", "STATUS", 2)[0])
+			}
+			line = coloured(line, at)
+		}
+		if _, err := fmt.Fprintln(c.program.Stdout, line); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// colours are those of statuses, as terminals take them.
+var colours = map[string]string{"Failed": "31", "Completed": "32", "Pending": "33", "Suspended": "33", "Running": "36", "Terminated": "35"}
+
+// coloured returns a line whose status stands at a place.
+func coloured(line string, at int) string {
+	runes := []rune(line)
+	if at >= len(runes) {
+		return line
+	}
+	status, rest, _ := strings.Cut(string(runes[at:]), " ")
+	if colours[status] == "" {
+		return line
+	}
+	return string(runes[:at]) + "\x1b[" + colours[status] + "m" + status + "\x1b[0m" + strings.TrimRight(" "+rest, " ")
 }
 
 // show prints the instance in an answer.
@@ -291,7 +327,7 @@ func (c *call) events(all []event) error {
 		if e.FireAt != "" && detail == "" {
 			detail = "at " + e.FireAt
 		}
-		rows = append(rows, []string{e.Timestamp, e.EventType, cell(name), short(detail)})
+		rows = append(rows, []string{e.Timestamp, e.EventType, cell(name), c.short(detail)})
 	}
 	return c.table(rows)
 }
@@ -324,9 +360,9 @@ func whole(payload json.RawMessage) string {
 	return cell(out.String())
 }
 
-// short returns the beginning of a text that is long.
-func short(text string) string {
-	if utf8.RuneCountInString(text) <= longest {
+// short returns the beginning of a text that is long, for a terminal.
+func (c *call) short(text string) string {
+	if !c.program.Terminal || utf8.RuneCountInString(text) <= longest {
 		return text
 	}
 	return string([]rune(text)[:longest-1]) + "…"

@@ -193,11 +193,30 @@ func (c command) list() error {
 	if err != nil {
 		return err
 	}
-	if c.flags.top < 1 {
-		return usageError(fmt.Sprintf("--top is %d; want 1 or more", c.flags.top))
+	if c.flags.entities && c.flags.prefix == "" {
+		query.Set("instanceIdPrefix", "@")
 	}
 	query.Set("showInput", "false")
-	var all []json.RawMessage
+	all, err := c.pages([]string{"instances"}, query, func(raw json.RawMessage) bool {
+		var one instance
+		return json.Unmarshal(raw, &one) != nil || c.hasName(one) && (!c.flags.entities || strings.HasPrefix(one.InstanceID, "@"))
+	})
+	if err != nil {
+		return err
+	}
+	return c.instances(all)
+}
+
+// hasName reports whether an instance is of the orchestrator that --name names, if it does.
+func (c command) hasName(one instance) bool {
+	return c.flags.name == "" || strings.EqualFold(one.Name, c.flags.name)
+}
+
+// pages returns what keep keeps of the pages of a path, as many as --top and --all say.
+func (c command) pages(path []string, query url.Values, keep func(json.RawMessage) bool) (all []json.RawMessage, err error) {
+	if c.flags.top < 1 {
+		return nil, usageError(fmt.Sprintf("--top is %d; want 1 or more", c.flags.top))
+	}
 	continuation := ""
 	for {
 		size := pageSize
@@ -205,32 +224,36 @@ func (c command) list() error {
 			size = min(size, c.flags.top-len(all))
 		}
 		query.Set("top", strconv.Itoa(size))
-		page, next, err := c.page(query, continuation)
+		page, next, err := c.page(path, query, continuation)
 		if err != nil {
-			return err
+			return nil, err
 		}
-		all = append(all, page...)
+		for _, raw := range page {
+			if keep(raw) {
+				all = append(all, raw)
+			}
+		}
 		continuation = next
 		if continuation == "" || !c.flags.all && len(all) >= c.flags.top {
 			break
 		}
 		if c.flags.all {
-			c.tell(fmt.Sprintf("%d instances …", len(all)))
+			c.tell(fmt.Sprintf("%d %s …", len(all), path[0]))
 		}
 	}
 	if continuation != "" {
 		c.tell(fmt.Sprintf("There are more than these %d; --top or --all shows them.", len(all)))
 	}
-	return c.instances(all)
+	return all, nil
 }
 
-// page returns a page of instances, and what asks for the next one, empty if it is the last.
-func (c command) page(query url.Values, continuation string) (page []json.RawMessage, next string, err error) {
+// page returns a page of a path, and what asks for the next one, empty if it is the last.
+func (c command) page(path []string, query url.Values, continuation string) (page []json.RawMessage, next string, err error) {
 	header := http.Header{}
 	if continuation != "" {
 		header.Set(continuationHeader, continuation)
 	}
-	a, err := c.request(http.MethodGet, []string{"instances"}, query, nil, header)
+	a, err := c.request(http.MethodGet, path, query, nil, header)
 	if err != nil {
 		return nil, "", err
 	}
@@ -246,72 +269,23 @@ func (c command) raise() error {
 	if data == nil {
 		data = []byte("null")
 	}
-	if _, err := c.instance(http.MethodPost, []string{"raiseEvent", c.args[1]}, nil, data); err != nil {
+	event := c.args[len(c.args)-1]
+	act := func(id string) error {
+		_, err := c.request(http.MethodPost, []string{"instances", id, "raiseEvent", event}, nil, data, nil)
 		return err
 	}
-	return c.done(fmt.Sprintf("raised %s for %s", c.args[1], c.args[0]))
-}
-
-// control does what the verb's name says.
-func (c command) control() error {
-	query := url.Values{}
-	if c.flags.reason != "" {
-		query.Set("reason", c.flags.reason)
+	if c.args = c.args[:len(c.args)-1]; len(c.args) == 0 || c.flags.dryRun {
+		return c.many("sent "+event, notEnded, act)
 	}
-	if _, err := c.instance(http.MethodPost, []string{c.verb}, query, nil); err != nil {
+	if err := act(c.args[0]); err != nil {
 		return err
 	}
-	past := map[string]string{"terminate": "terminated", "suspend": "suspended", "resume": "resumed", "rewind": "rewound"}[c.verb]
-	return c.done(past + " " + c.args[0])
+	return c.done(fmt.Sprintf("raised %s for %s", event, c.args[0]))
 }
 
 // done prints what was done to the instance that the first argument names.
 func (c command) done(text string) error {
 	return c.print(map[string]string{"instanceId": c.args[0], "done": text}, text)
-}
-
-func (c command) restart() error {
-	query := url.Values{"restartWithNewInstanceId": {strconv.FormatBool(!c.flags.sameID)}}
-	a, err := c.instance(http.MethodPost, []string{"restart"}, query, nil)
-	if err != nil {
-		return err
-	}
-	started, err := decode[struct{ ID string }](a)
-	if err != nil {
-		return err
-	}
-	return c.print(map[string]string{"instanceId": started.ID}, started.ID)
-}
-
-func (c command) purge() error {
-	if len(c.args) == 1 {
-		if _, err := c.instance(http.MethodDelete, nil, nil, nil); err != nil {
-			return err
-		}
-		return c.done("purged " + c.args[0])
-	}
-	query, err := c.selection()
-	if err != nil {
-		return err
-	}
-	if c.flags.after == "" {
-		if !c.flags.allEnded && c.flags.before == "" {
-			return usageError("an ID, --created-after, --created-before or --all must say what to purge")
-		}
-		query.Set("createdTimeFrom", "0001-01-02T00:00:00Z")
-	}
-	defer c.working("purging")()
-	a, err := c.request(http.MethodDelete, []string{"instances"}, query, nil, nil)
-	if err != nil {
-		return err
-	}
-	purged, err := decode[struct {
-		InstancesDeleted int `json:"instancesDeleted"`
-	}](a)
-	if err != nil {
-		return err
-	}
-	return c.print(purged, fmt.Sprintf("purged %d instances", purged.InstancesDeleted))
 }
 
 func (c command) console() error {

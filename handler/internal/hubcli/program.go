@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,9 +57,13 @@ type Compacted struct {
 
 // A Program is the command line.
 type Program struct {
-	Name           string // it is called by, such as "bin/app hub"
+	Name           string // it is called by, such as "app hub"
+	Version        string // of the program
 	Stdin          io.Reader
 	Stdout, Stderr io.Writer
+	// Terminal says that a person reads Stdout: tables have columns, which are cut, and
+	// with Colors colours. Else cells are whole, with tabs between them.
+	Terminal, Colors bool
 
 	// Open reaches the hub that the app's configuration names.
 	Open func(ctx context.Context) (*Target, error)
@@ -103,14 +108,33 @@ func (p Program) Run(ctx context.Context, args []string) int {
 		p.usage(out)
 		return code
 	}
+	if isVersion(args[0]) {
+		say(p.Stdout, "%s\n", p.Version)
+		return ExitOK
+	}
+	var group []string // the verbs of which args has the first word only
 	for _, v := range verbs {
-		if v.name == args[0] {
-			return p.runVerb(ctx, v, args[1:])
+		words := strings.Fields(v.name)
+		if len(args) >= len(words) && slices.Equal(words, args[:len(words)]) {
+			return p.runVerb(ctx, v, args[len(words):])
+		}
+		if words[0] == args[0] {
+			group = append(group, v.name)
 		}
 	}
-	say(p.Stderr, "%s: there is no %q. See %[1]s --help.\n", p.Name, args[0])
+	switch {
+	case len(group) > 0 && len(args) > 1 && isHelp(args[1]):
+		say(p.Stdout, "Verbs: %s. See %s VERB --help.\n", strings.Join(group, ", "), p.Name)
+		return ExitOK
+	case len(group) > 0:
+		say(p.Stderr, "%s: which of %s? See %[1]s --help.\n", p.Name, strings.Join(group, ", "))
+	default:
+		say(p.Stderr, "%s: there is no %q. See %[1]s --help.\n", p.Name, args[0])
+	}
 	return ExitUsage
 }
+
+func isVersion(arg string) bool { return arg == "--version" || arg == "-version" || arg == "version" }
 
 func isHelp(arg string) bool {
 	return arg == "--help" || arg == "-help" || arg == "-h" || arg == "help"
@@ -123,6 +147,9 @@ func (p Program) runVerb(ctx context.Context, v verb, args []string) int {
 	case errors.Is(err, errHelp):
 		f.usage(p.Stdout, p.Name)
 		return ExitOK
+	case errors.Is(err, errVersion):
+		say(p.Stdout, "%s\n", p.Version)
+		return ExitOK
 	case err == nil:
 		err = v.checkArgs(given)
 	}
@@ -130,7 +157,7 @@ func (p Program) runVerb(ctx context.Context, v verb, args []string) int {
 		say(p.Stderr, "%s %s: %v. See %[1]s %[2]s --help.\n", p.Name, v.name, err)
 		return ExitUsage
 	}
-	c := &call{ctx: ctx, program: p, verb: v.name, flags: f, args: given}
+	c := &call{ctx: ctx, program: p, verbs: verbs, verb: v.name, flags: f, args: given}
 	err = v.run(command{c})
 	if c.target != nil && c.target.Close != nil {
 		err = errors.Join(err, c.target.Close())
@@ -145,10 +172,14 @@ func (p Program) runVerb(ctx context.Context, v verb, args []string) int {
 // checkArgs checks how many arguments there are. A name in brackets may be
 // left out.
 func (v verb) checkArgs(given []string) error {
-	for i, name := range v.args {
-		if i >= len(given) && !strings.HasPrefix(name, "[") {
-			return usageError(name + " is missing")
+	var needed []string
+	for _, name := range v.args {
+		if !strings.HasPrefix(name, "[") {
+			needed = append(needed, name)
 		}
+	}
+	if len(given) < len(needed) {
+		return usageError(needed[len(given)] + " is missing")
 	}
 	if len(given) > len(v.args) {
 		return usageError(fmt.Sprintf("%q is one argument too many", given[len(v.args)]))
@@ -211,7 +242,9 @@ asked by way of that app.
 	}
 	say(w, `
 %s VERB --help tells the flags of a verb. All have
-  --output table|json          how to print; table by default
+  --output table|json          how to print; table by default. Where no terminal reads
+                               them, the cells of a table are whole, with tabs between
+%[1]s --version prints the version of the program.
 
 Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 no such instance, 4 refused
 for the instance's state, 5 the hub is out of reach.

@@ -9,7 +9,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -34,6 +37,12 @@ var commands = []string{
 	"why --help",
 	"verify --help",
 	"record --help",
+	"terminate --help",
+	"list --version",
+	"--version",
+	"entity",
+	"entity --help",
+	"entity signal --help",
 	"nonsense",
 	"get",
 	"get one two",
@@ -59,6 +68,8 @@ var commands = []string{
 	"list --top 1",
 	"list --all",
 	"list --top 0",
+	"list --name nobody",
+	"list --entities",
 	"list --status odd",
 	"list --created-after yesterday",
 	"history done",
@@ -77,6 +88,28 @@ var commands = []string{
 	"verify --prefix unreadable",
 	"verify testdata/nowhere",
 	"raise done Approved",
+	"raise",
+	"raise Approved",
+	"raise Approved --all --data true",
+	"raise waits Approved --dry-run",
+	"terminate",
+	"terminate --status Running,Failed --dry-run",
+	"terminate --name Hello --reason enough",
+	"suspend --prefix f --dry-run --output json",
+	"rewind --all",
+	"restart --created-after 2026-01-31T12:00:00Z --output json",
+	"purge --name Hello",
+	"purge --all --dry-run",
+	"entity list",
+	"entity list Counter --state --output json",
+	"entity get Counter a",
+	"entity get Counter nobody",
+	"entity signal Counter a add --data 5",
+	"tail tailed --every 1ms",
+	"tail tailed --output json",
+	"tail nobody",
+	"tail --every 0s",
+	"completion tcsh",
 	"raise waits Approved --data true",
 	"raise waits Approved --data yes",
 	"raise nobody Approved --data-file - --output json",
@@ -156,6 +189,15 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 		answer(200, `[`+instance("done", "Completed", `"out"`)+`]`)
 	case path == "instances":
 		answer(200, `[`+instance("failed", "Failed", `"it broke"`)+`]`)
+	case path == "entities", path == "entities/Counter" && r.Method == http.MethodGet:
+		answer(200, `[{"entityId":{"name":"counter","key":"a"},"lastOperationTime":"2026-11-21T12:00:00Z","state":{"n":5}}]`)
+	case path == "entities/Counter/nobody":
+		answer(404, "")
+	case path == "entities/Counter/a" && r.Method == http.MethodGet:
+		answer(200, `{"n":5}`)
+	case path == "instances/tailed/history":
+		answer(200, `[{"EventType":"OrchestratorStarted","EventId":-1,"Timestamp":"2026-11-21T12:00:00Z"},
+			{"EventType":"ExecutionStarted","EventId":-1,"Name":"Hello","Input":"{}","Timestamp":"2026-11-21T12:00:00Z"}]`)
 	case path == "undecodable/retry":
 		answer(200, `{"messagesPutBack":3}`)
 	case strings.HasSuffix(path, "/restart"):
@@ -206,11 +248,16 @@ func instance(id, status, output string) string {
 }
 
 // asking notes the requests that are made.
-type asking struct{ asked []string }
+type asking struct {
+	mu    sync.Mutex
+	asked []string
+}
 
 func (a *asking) RoundTrip(r *http.Request) (*http.Response, error) {
 	w := httptest.NewRecorder()
 	fakeAPI(w, r)
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	a.asked = append(a.asked, w.Header().Get("Asked"))
 	return w.Result(), nil
 }
@@ -227,7 +274,7 @@ func transcript(t *testing.T, command string) string {
 	var out, errs strings.Builder
 	api := &asking{}
 	p := hubcli.Program{
-		Name: "app hub", Stdin: strings.NewReader(`{"from":"stdin"}`), Stdout: &out, Stderr: &errs,
+		Name: "app hub", Version: "app v1.2.3, go1.26", Terminal: true, Stdin: strings.NewReader(`{"from":"stdin"}`), Stdout: &out, Stderr: &errs,
 		Open: func(context.Context) (*hubcli.Target, error) {
 			return &hubcli.Target{Client: &http.Client{Transport: api}, Base: "http://app/api/durabletask"}, nil
 		},
@@ -262,6 +309,11 @@ func transcript(t *testing.T, command string) string {
 	code := p.Run(t.Context(), strings.Fields(command))
 	var all strings.Builder
 	fmt.Fprintf(&all, "$ app hub %s\n", command)
+	last := len(api.asked)
+	for last > 0 && !strings.HasPrefix(api.asked[last-1], "GET") {
+		last--
+	}
+	slices.Sort(api.asked[last:]) // made at the same time
 	for _, asked := range api.asked {
 		fmt.Fprintf(&all, "asks %s\n", asked)
 	}
@@ -342,5 +394,109 @@ func TestProgram_SendsTheKeyAndLetsGoOfTheHub(t *testing.T) {
 	}}
 	if code := p.Run(t.Context(), []string{"list", "--all"}); code != hubcli.ExitOK || key != "secret" || closed != 1 {
 		t.Errorf("exit code %d, key %q, closed %d times, want 0, the key, once", code, key, closed)
+	}
+}
+
+// A list is one that a program reads unless a terminal shows it.
+func TestProgram_PrintsColumnsAndColoursForTerminalsOnly(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		terminal, colors bool
+		want             string
+	}{
+		{false, false, "failed\tHello\tFailed\t2026"},
+		{true, false, "failed  Hello  Failed     2026"},
+		{true, true, "failed  Hello  \x1b[31mFailed\x1b[0m     2026"},
+	} {
+		var out strings.Builder
+		p := hubcli.Program{
+			Name: "app hub", Stdout: &out, Stderr: io.Discard, Terminal: tt.terminal, Colors: tt.colors,
+			Open: func(context.Context) (*hubcli.Target, error) {
+				return &hubcli.Target{Client: &http.Client{Transport: &asking{}}, Base: "http://app/api/durabletask"}, nil
+			},
+		}
+		if code := p.Run(t.Context(), []string{"list", "--all"}); code != 0 || !strings.Contains(out.String(), tt.want) {
+			t.Errorf("terminal %t, colours %t: %d\n%q, want %q in it", tt.terminal, tt.colors, code, out.String(), tt.want)
+		}
+	}
+}
+
+// changing is a hub of which more is known each time that it is asked.
+type changing struct {
+	pages []string
+	done  func() // called when nothing more will change
+}
+
+func (c *changing) RoundTrip(*http.Request) (*http.Response, error) {
+	w := httptest.NewRecorder()
+	_, _ = io.WriteString(w, c.pages[0])
+	if len(c.pages) > 1 {
+		c.pages = c.pages[1:]
+	} else {
+		c.done()
+	}
+	return w.Result(), nil
+}
+
+func TestTail_ShowsTheInstancesWhoseStatusChangesUntilItIsInterrupted(t *testing.T) {
+	t.Parallel()
+	ctx, stop := context.WithCancel(t.Context())
+	api := &changing{done: stop, pages: []string{
+		"[" + instance("a", "Running", "null") + "]",
+		"[" + instance("a", "Running", "null") + "," + instance("b", "Pending", "null") + "]",
+		"[" + instance("a", "Completed", "1") + "," + instance("b", "Pending", "null") + "]",
+		"[]",
+	}}
+	var out strings.Builder
+	p := hubcli.Program{Name: "app hub", Stdout: &out, Stderr: io.Discard, Open: func(context.Context) (*hubcli.Target, error) {
+		return &hubcli.Target{Client: &http.Client{Transport: api}, Base: "http://app"}, nil
+	}}
+	code := p.Run(ctx, []string{"tail", "--every", "1ms"})
+	want := "2026-11-21T12:00:05Z\tPending\tHello\tb\n2026-11-21T12:00:05Z\tCompleted\tHello\ta\n"
+	if code != 0 || out.String() != want {
+		t.Errorf("%d\n%s, want\n%s", code, out.String(), want)
+	}
+}
+
+// The scripts are asked in the shells that there are on this machine.
+func TestCompletion_ScriptsCompleteVerbsFlagsAndValues(t *testing.T) {
+	t.Parallel()
+	for shell, ask := range map[string]string{
+		"bash": "%s\n" + `COMP_WORDS=(%s ''); COMP_CWORD=$((${#COMP_WORDS[@]}-1)); _my_app; echo " ${COMPREPLY[@]} "`,
+		"zsh": `compdef() { }; compadd() { shift; echo " $* "; }; _files() { echo ' files '; }
+%s
+words=(%s ''); CURRENT=${#words}; _my_app`,
+		"fish": "%s\n" + `function commandline; string split ' ' '%s'; end; echo " "(_my_app)" "`,
+	} {
+		var script strings.Builder
+		p := hubcli.Program{Name: "my-app hub", Stdout: &script, Stderr: io.Discard}
+		if code := p.Run(t.Context(), []string{"completion", shell}); code != 0 {
+			t.Fatalf("%s: exit code %d", shell, code)
+		}
+		for line, want := range map[string]string{
+			"my-app":                      " hub ",
+			"my-app hub":                  " terminate ",
+			"my-app hub entity":           " signal ",
+			"my-app hub entity list":      " --state ",
+			"my-app hub start Hello":      " --input-file ",
+			"my-app hub list --output":    " json ",
+			"my-app hub purge --status":   " Failed ",
+			"my-app hub completion":       " fish ",
+			"my-app hub list --name":      " --dry-run ", // not there
+			"my-app hub terminate --name": " --dry-run ",
+		} {
+			if !strings.Contains(script.String(), strings.TrimSpace(want)) {
+				t.Errorf("%s has no %s", shell, want)
+			}
+			program, err := exec.LookPath(shell)
+			if err != nil {
+				continue
+			}
+			out, err := exec.CommandContext(t.Context(), program, "-c", fmt.Sprintf(ask, script.String(), line)).CombinedOutput()
+			text := strings.ReplaceAll(string(out), "\n", " ")
+			if missing := line == "my-app hub list --name"; err != nil || strings.Contains(text, want) == missing {
+				t.Errorf("%s completes %q with %v:\n%s", shell, line, err, text)
+			}
+		}
 	}
 }

@@ -44,7 +44,7 @@ func (r *replays) each(look func(one instance) error) (n int, err error) {
 	query.Set("top", strconv.Itoa(pageSize))
 	taken := map[[2]string]int{}
 	for continuation := ""; ; {
-		page, next, err := r.page(query, continuation)
+		page, next, err := r.page([]string{"instances"}, query, continuation)
 		if err != nil {
 			return n, err
 		}
@@ -56,7 +56,7 @@ func (r *replays) each(look func(one instance) error) (n int, err error) {
 			}
 			kind := [2]string{one.Name, one.Version}
 			switch {
-			case strings.HasPrefix(one.InstanceID, "@"), r.flags.name != "" && !strings.EqualFold(one.Name, r.flags.name),
+			case strings.HasPrefix(one.InstanceID, "@"), !r.hasName(one),
 				r.flags.sample > 0 && taken[kind] == r.flags.sample:
 				continue
 			}
@@ -188,7 +188,7 @@ func (r *replays) verify() error {
 			if m.Event != nil {
 				event = strconv.Itoa(*m.Event)
 			}
-			rows = append(rows, []string{cell(m.InstanceID), cell(m.Name), cell(m.Version), event, short(cell(cmp.Or(m.Recorded, m.Problem))), short(cell(m.Produced))})
+			rows = append(rows, []string{cell(m.InstanceID), cell(m.Name), cell(m.Version), event, r.short(cell(cmp.Or(m.Recorded, m.Problem))), r.short(cell(m.Produced))})
 		}
 		err = r.table(rows)
 	}

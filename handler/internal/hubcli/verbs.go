@@ -31,10 +31,9 @@ var verbs = []verb{
 	{
 		name: "list", does: "Lists instances", run: command.list,
 		flags: func(f *flags) {
-			f.filters()
-			f.set.StringVar(&f.prefix, "prefix", "", "those whose ID begins with `TEXT`")
-			f.set.IntVar(&f.top, "top", 100, "`N` instances at most")
-			f.set.BoolVar(&f.all, "all", false, "all of them, however many")
+			f.selects()
+			f.set.BoolVar(&f.entities, "entities", false, "entities only, with what they are stored as")
+			f.pages("instances")
 		},
 	},
 	{
@@ -75,29 +74,55 @@ var verbs = []verb{
 		},
 	},
 	{
-		name: "raise", args: []string{"ID", "EVENT"}, does: "Sends an event to an instance", run: command.raise,
+		name: "tail", args: []string{"[ID]"}, does: "Shows what happens to an instance, or which change their status, until Ctrl+C", run: command.tail,
+		more: "With an ID it shows the events of the history as they come, and ends with the instance. Without one it asks\n" +
+			"for all that match each time: on a large hub say which.",
 		flags: func(f *flags) {
+			f.selects()
+			f.set.DurationVar(&f.every, "every", 2*time.Second, "asks once in this `TIME`")
+		},
+	},
+	{
+		name: "raise", args: []string{"[ID]", "EVENT"}, does: "Sends an event to an instance, or to all that match", run: command.raise,
+		more: whichOfMany,
+		flags: func(f *flags) {
+			f.many()
 			f.set.StringVar(&f.data, "data", "", "what the event carries, as `JSON`; null if it is not given")
 			f.set.StringVar(&f.dataFile, "data-file", "", "the `FILE` that has it; - is standard input")
 		},
 	},
-	control("terminate", "Ends an instance"),
-	control("suspend", "Suspends an instance: nothing of it runs until it is resumed"),
-	control("resume", "Lets a suspended instance go on"),
-	control("rewind", "Takes back the failure of an instance: what failed is done again"),
+	control("terminate", "Ends an instance, or all that match"),
+	control("suspend", "Suspends an instance, or all that match: nothing of it runs until it is resumed"),
+	control("resume", "Lets a suspended instance go on, or all that match"),
+	control("rewind", "Takes back the failure of an instance, or of all that match: what failed is done again"),
 	{
-		name: "restart", args: []string{"ID"}, does: "Starts an instance again, with the same input, and prints the new ID", run: command.restart,
+		name: "restart", args: []string{"[ID]"}, does: "Starts an instance again, with the same input, and prints the new ID, or all that match", run: command.restart,
+		more: whichOfMany,
 		flags: func(f *flags) {
+			f.many()
 			f.set.BoolVar(&f.sameID, "same-id", false, "under the same ID, if it has ended")
 		},
 	},
 	{
 		name: "purge", args: []string{"[ID]"}, does: "Deletes an instance that has ended, or all that match", run: command.purge,
-		more: "Without an ID, --created-after, --created-before or --all must say which.",
+		more:  whichOfMany,
+		flags: func(f *flags) { f.many() },
+	},
+	{
+		name: "entity list", args: []string{"[NAME]"}, does: "Lists entities, or those of a name", run: command.listEntities,
 		flags: func(f *flags) {
-			f.filters()
-			f.set.StringVar(&f.prefix, "prefix", "", "those whose ID begins with `TEXT`")
-			f.set.BoolVar(&f.allEnded, "all", false, "all that have ended")
+			f.pages("entities")
+			f.set.BoolVar(&f.showState, "state", false, "with their states")
+		},
+	},
+	{
+		name: "entity get", args: []string{"NAME", "KEY"}, does: "Shows the state of an entity", run: command.getEntity,
+	},
+	{
+		name: "entity signal", args: []string{"NAME", "KEY", "OPERATION"}, does: "Has an entity perform an operation, and does not wait for it", run: command.signalEntity,
+		flags: func(f *flags) {
+			f.set.StringVar(&f.data, "data", "", "the input of the operation, as `JSON`; none if it is not given")
+			f.set.StringVar(&f.dataFile, "data-file", "", "the `FILE` that has it; - is standard input")
 		},
 	},
 	{
@@ -137,18 +162,32 @@ var verbs = []verb{
 			f.set.BoolVar(&f.ignoreHidden, "ignore-hidden", false, "leaves behind what the queues hide for no known reason")
 		},
 	},
+	{
+		name: "completion", args: []string{"SHELL"}, does: "Prints a script by which bash, zsh or fish completes these commands", run: command.completion,
+		more: "For one session: source <(PROGRAM hub completion bash). For all, put that line into .bashrc or .zshrc; fish reads\n" +
+			"~/.config/fish/completions/PROGRAM.fish. It completes the program by its name, wherever it is.",
+	},
 }
+
+// whichOfMany says how a verb that takes one ID is told of many.
+const whichOfMany = "Without an ID, filters or --all must say which; --dry-run shows them and does nothing."
 
 // control is a verb that does something to an instance for a reason.
 func control(name, does string) verb {
 	return verb{
-		name: name, args: []string{"ID"}, does: does, run: command.control,
-		flags: func(f *flags) { f.set.StringVar(&f.reason, "reason", "", "`TEXT` that says why") },
+		name: name, args: []string{"[ID]"}, does: does, more: whichOfMany, run: command.control,
+		flags: func(f *flags) {
+			f.many()
+			f.set.StringVar(&f.reason, "reason", "", "`TEXT` that says why")
+		},
 	}
 }
 
-// errHelp says that help was asked for.
-var errHelp = errors.New("help")
+// errHelp and errVersion say that help was asked for, or the program's version.
+var (
+	errHelp    = errors.New("help")
+	errVersion = errors.New("version")
+)
 
 // flags are the flags of one verb.
 type flags struct {
@@ -161,8 +200,9 @@ type flags struct {
 	wait, idle                                            time.Duration
 	top, sample                                           int
 	all, noInput, showHistory, showOutput, sameID         bool
-	yes, force, ignoreHidden, allEnded, forget            bool
-	children, stuck                                       bool
+	yes, force, ignoreHidden, forget                      bool
+	children, stuck, entities, showState, dryRun          bool
+	every                                                 time.Duration
 }
 
 func newFlags(v verb) *flags {
@@ -178,6 +218,9 @@ func newFlags(v verb) *flags {
 // parse reads flags wherever they stand, and returns the other arguments. After
 // "--" there are no more flags.
 func (f *flags) parse(args []string) (given []string, err error) {
+	if len(args) > 0 && args[0] == "--version" && f.set.Lookup("version") == nil {
+		return nil, errVersion
+	}
 	for len(args) > 0 {
 		if err := f.set.Parse(args); errors.Is(err, flag.ErrHelp) {
 			return nil, errHelp
@@ -214,7 +257,20 @@ func (f *flags) usage(w io.Writer, program string) {
 	})
 }
 
-// selects are the flags that select live instances.
+// pages are the flags that say how much is listed.
+func (f *flags) pages(of string) {
+	f.set.IntVar(&f.top, "top", 100, "`N` "+of+" at most")
+	f.set.BoolVar(&f.all, "all", false, "all of them, however many")
+}
+
+// many are the flags of what is done to one instance or to all that they select.
+func (f *flags) many() {
+	f.selects()
+	f.set.BoolVar(&f.all, "all", false, "all that it can be done to")
+	f.set.BoolVar(&f.dryRun, "dry-run", false, "shows which, and does nothing")
+}
+
+// selects are the flags that select instances, by their orchestrator, too.
 func (f *flags) selects() {
 	f.filters()
 	f.set.StringVar(&f.prefix, "prefix", "", "those whose ID begins with `TEXT`")

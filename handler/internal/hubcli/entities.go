@@ -1,0 +1,53 @@
+package hubcli
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+)
+
+func (c command) listEntities() error {
+	query := url.Values{"fetchState": {strconv.FormatBool(c.flags.showState)}}
+	all, err := c.pages(append([]string{"entities"}, c.args...), query, func(json.RawMessage) bool { return true })
+	if err != nil {
+		return err
+	}
+	if c.flags.output == "json" {
+		return c.print(append([]json.RawMessage{}, all...), "")
+	}
+	rows := [][]string{{"NAME", "KEY", "LAST OPERATION", "STATE"}}
+	for _, raw := range all {
+		var one struct {
+			EntityID          struct{ Name, Key string }
+			LastOperationTime string
+			State             json.RawMessage
+		}
+		if err := json.Unmarshal(raw, &one); err != nil {
+			return fmt.Errorf("%w: %w", errUnexpected, err)
+		}
+		rows = append(rows, []string{cell(one.EntityID.Name), cell(one.EntityID.Key), one.LastOperationTime, c.short(whole(one.State))})
+	}
+	return c.table(rows)
+}
+
+func (c command) getEntity() error {
+	a, err := c.request(http.MethodGet, []string{"entities", c.args[0], c.args[1]}, nil, nil, nil)
+	if err != nil {
+		return err
+	}
+	return c.json(a.body)
+}
+
+func (c command) signalEntity() error {
+	input, err := c.payload(c.flags.data, c.flags.dataFile, "--data and --data-file")
+	if err != nil {
+		return err
+	}
+	if _, err := c.request(http.MethodPost, []string{"entities", c.args[0], c.args[1]}, url.Values{"op": {c.args[2]}}, input, nil); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("signalled %s of %s %s", c.args[2], c.args[0], c.args[1])
+	return c.print(map[string]string{"entity": c.args[0], "key": c.args[1], "done": text}, text)
+}
