@@ -295,7 +295,8 @@ func TestReplay_KnowsWhichChangesAHistoryHas(t *testing.T) {
 		if ctx.Patched("escalate") {
 			first = "Escalate"
 		}
-		if _, err := first.Call(ctx, o).Await(); err != nil {
+		one, two := first.Call(ctx, o), durable.CallActivity(ctx, Charge, o)
+		if _, err := durable.AwaitAll(two, one); err != nil {
 			return "", err
 		}
 		by, err := Approval.Wait(ctx).Await()
@@ -310,10 +311,12 @@ func TestReplay_KnowsWhichChangesAHistoryHas(t *testing.T) {
 	)
 	scheduled := func(name string) string {
 		return `{"EventType":"TaskScheduled","EventId":0,"Name":"` + name + `","Timestamp":"2024-01-01T00:00:00Z"},` +
+			`{"EventType":"TaskScheduled","EventId":1,"Name":"Charge","Timestamp":"2024-01-01T00:00:00Z"},` +
 			`{"EventType":"OrchestratorCompleted","EventId":-1,"Timestamp":"2024-01-01T00:00:00Z"}`
 	}
-	completed := func(name string) string {
-		return `{"EventType":"TaskCompleted","Result":"r","Timestamp":"2024-01-01T00:00:02Z","ScheduledTime":"2024-01-01T00:00:00Z","FunctionName":"` + name + `"}`
+	completed := func(name string) string { // which of them was begun first is told by what the code does
+		const one = `{"EventType":"TaskCompleted","Result":"r","Timestamp":"2024-01-01T00:00:02Z","ScheduledTime":"2024-01-01T00:00:00Z","FunctionName":"`
+		return one + `Charge"},` + one + name + `"}`
 	}
 	for _, c := range []struct{ history, first, changed string }{
 		{begun + start, scheduled("Reserve"), scheduled("Escalate")},
