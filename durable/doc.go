@@ -136,11 +136,12 @@
 //   - make durable calls where errors are handled, not in deferred calls, which
 //     also run when the orchestrator is taken out of memory;
 //   - change the code only so that instances which are under way take the same
-//     path, give those that are new another [Version], or wait until the old ones
-//     have ended.
+//     path, by [Context.Patched] if need be, give those that are new another
+//     [Version], or wait until the old ones have ended.
 //
 // An orchestrator that does something else than its history says fails with a
-// [NonDeterminismError] that names the difference.
+// [NonDeterminismError] that names the difference, or waits for code that fits, as
+// [Config] says.
 //
 // An orchestrator that goes on for ever ends each round with [ContinueAsNew],
 // which begins with an empty history; [Context.HistoryLength] tells when it is

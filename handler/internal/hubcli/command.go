@@ -261,28 +261,6 @@ func (c command) page(path []string, query url.Values, continuation string) (pag
 	return page, a.header.Get(continuationHeader), err
 }
 
-func (c command) raise() error {
-	data, err := c.payload(c.flags.data, c.flags.dataFile, "--data and --data-file")
-	if err != nil {
-		return err
-	}
-	if data == nil {
-		data = []byte("null")
-	}
-	event := c.args[len(c.args)-1]
-	act := func(id string) error {
-		_, err := c.request(http.MethodPost, []string{"instances", id, "raiseEvent", event}, nil, data, nil)
-		return err
-	}
-	if c.args = c.args[:len(c.args)-1]; len(c.args) == 0 || c.flags.dryRun {
-		return c.many("sent "+event, notEnded, act)
-	}
-	if err := act(c.args[0]); err != nil {
-		return err
-	}
-	return c.done(fmt.Sprintf("raised %s for %s", event, c.args[0]))
-}
-
 // done prints what was done to the instance that the first argument names.
 func (c command) done(text string) error {
 	return c.print(map[string]string{"instanceId": c.args[0], "done": text}, text)

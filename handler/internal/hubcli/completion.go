@@ -49,9 +49,12 @@ func choices(verbs []verb) []choice {
 // values are what can follow flags.
 var values = []choice{{"--output", []string{"table", "json"}}, {"--status", statuses}}
 
-// completion prints the script of a shell, in which the words before the one that is
+// A completion is the work of the verb of that name.
+type completion struct{ command }
+
+// run prints the script of a shell, in which the words before the one that is
 // completed are compared with choices.
-func (c command) completion() error {
+func (c completion) run() error {
 	program, _, _ := strings.Cut(c.program.Name, " ")
 	function := "_" + strings.Map(func(r rune) rune {
 		if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {

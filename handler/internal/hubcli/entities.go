@@ -8,7 +8,10 @@ import (
 	"strconv"
 )
 
-func (c command) listEntities() error {
+// An entityCommand is the work of a verb about entities.
+type entityCommand struct{ command }
+
+func (c entityCommand) list() error {
 	query := url.Values{"fetchState": {strconv.FormatBool(c.flags.showState)}}
 	all, err := c.pages(append([]string{"entities"}, c.args...), query, func(json.RawMessage) bool { return true })
 	if err != nil {
@@ -32,7 +35,7 @@ func (c command) listEntities() error {
 	return c.table(rows)
 }
 
-func (c command) getEntity() error {
+func (c entityCommand) get() error {
 	a, err := c.request(http.MethodGet, []string{"entities", c.args[0], c.args[1]}, nil, nil, nil)
 	if err != nil {
 		return err
@@ -40,7 +43,7 @@ func (c command) getEntity() error {
 	return c.json(a.body)
 }
 
-func (c command) signalEntity() error {
+func (c entityCommand) signal() error {
 	input, err := c.payload(c.flags.data, c.flags.dataFile, "--data and --data-file")
 	if err != nil {
 		return err

@@ -10,8 +10,11 @@ import (
 	"strings"
 )
 
+// A bulk does to one instance, or to all that match, what its verb says.
+type bulk struct{ command }
+
 // control does what the verb's name says.
-func (c command) control() error {
+func (c bulk) control() error {
 	query := url.Values{}
 	if c.flags.reason != "" {
 		query.Set("reason", c.flags.reason)
@@ -33,10 +36,32 @@ func (c command) control() error {
 	return c.done(kind.past + " " + c.args[0])
 }
 
+func (c bulk) raise() error {
+	data, err := c.payload(c.flags.data, c.flags.dataFile, "--data and --data-file")
+	if err != nil {
+		return err
+	}
+	if data == nil {
+		data = []byte("null")
+	}
+	event := c.args[len(c.args)-1]
+	act := func(id string) error {
+		_, err := c.request(http.MethodPost, []string{"instances", id, "raiseEvent", event}, nil, data, nil)
+		return err
+	}
+	if c.args = c.args[:len(c.args)-1]; len(c.args) == 0 || c.flags.dryRun {
+		return c.many("sent "+event, notEnded, act)
+	}
+	if err := act(c.args[0]); err != nil {
+		return err
+	}
+	return c.done(fmt.Sprintf("raised %s for %s", event, c.args[0]))
+}
+
 // ended are the statuses of instances to which nothing happens any more.
 const ended = "Completed,Failed,Terminated,Canceled"
 
-func (c command) restart() error {
+func (c bulk) restart() error {
 	act := func(id string) (string, error) {
 		query := url.Values{"restartWithNewInstanceId": {strconv.FormatBool(!c.flags.sameID)}}
 		a, err := c.request(http.MethodPost, []string{"instances", id, "restart"}, query, nil, nil)
@@ -56,7 +81,7 @@ func (c command) restart() error {
 	return c.print(map[string]string{"instanceId": id}, id)
 }
 
-func (c command) purge() error {
+func (c bulk) purge() error {
 	act := func(id string) error {
 		_, err := c.request(http.MethodDelete, []string{"instances", id}, nil, nil, nil)
 		return err
@@ -74,7 +99,7 @@ func (c command) purge() error {
 }
 
 // purgeMany has the app purge all that the flags select, which is faster than one by one.
-func (c command) purgeMany() error {
+func (c bulk) purgeMany() error {
 	if err := c.mustSelect(); err != nil {
 		return err
 	}
@@ -100,7 +125,7 @@ func (c command) purgeMany() error {
 }
 
 // mustSelect returns an error unless the flags say which instances are meant.
-func (c command) mustSelect() error {
+func (c bulk) mustSelect() error {
 	f := c.flags
 	if !f.all && f.status == "" && f.name == "" && f.prefix == "" && f.after == "" && f.before == "" {
 		return usageError("an ID, a filter such as --name or --status, or --all must say which instances are meant")
@@ -112,10 +137,10 @@ func (c command) mustSelect() error {
 // those in some statuses, and prints how many they were. With --dry-run it only shows them.
 // All are looked up before anything is done. What became impossible meanwhile is told, and
 // does not end it.
-func (c command) many(past, statuses string, act func(id string) error) error {
+func (c bulk) many(past, statuses string, act func(id string) error) error {
 	var found []json.RawMessage
 	var ids []string
-	r := &replays{command: c}
+	r := &replays{command: c.command}
 	if len(c.args) == 1 {
 		a, err := c.instance(http.MethodGet, nil, url.Values{"showInput": {"false"}}, nil)
 		if err != nil {

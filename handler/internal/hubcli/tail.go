@@ -8,9 +8,12 @@ import (
 	"time"
 )
 
-// tail shows what happens, until the program is interrupted or the instance that is named
+// A tail is the work of the verb of that name.
+type tail struct{ command }
+
+// run shows what happens, until the program is interrupted or the instance that is named
 // has ended.
-func (c command) tail() error {
+func (c tail) run() error {
 	if c.flags.every <= 0 {
 		return usageError(fmt.Sprintf("--every is %v; want a time above 0", c.flags.every))
 	}
@@ -35,7 +38,7 @@ func (c command) tail() error {
 }
 
 // line prints what happened: cells, or with JSON v on a line of its own.
-func (c command) line(v any, cells ...string) error {
+func (c tail) line(v any, cells ...string) error {
 	text := strings.TrimRight(strings.Join(cells, "\t"), "\t")
 	if c.flags.output == "json" {
 		b, err := json.Marshal(v)
@@ -50,7 +53,7 @@ func (c command) line(v any, cells ...string) error {
 
 // newEvents returns what prints the events that have come to the history since it was last
 // called, and reports whether the instance has ended.
-func (c command) newEvents() func() (over bool, err error) {
+func (c tail) newEvents() func() (over bool, err error) {
 	seen, first := 0, ""
 	return func() (bool, error) {
 		a, err := c.instance(http.MethodGet, nil, nil, nil)
@@ -87,13 +90,13 @@ func (c command) newEvents() func() (over bool, err error) {
 
 // statusChanges returns what prints the instances whose status has changed since it was
 // first called, and those that are new.
-func (c command) statusChanges() func() (over bool, err error) {
+func (c tail) statusChanges() func() (over bool, err error) {
 	var before map[string]string // statuses by ID
 	anyStatus := c.flags.status == ""
 	return func() (bool, error) {
 		now := map[string]string{}
 		var changed []instance
-		r := &replays{command: c}
+		r := &replays{command: c.command}
 		if anyStatus {
 			c.flags.status = strings.Join(statuses, ",")
 		}

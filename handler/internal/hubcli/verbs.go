@@ -74,16 +74,16 @@ var verbs = []verb{
 		},
 	},
 	{
-		name: "tail", args: []string{"[ID]"}, does: "Shows what happens to an instance, or which change their status, until Ctrl+C", run: command.tail,
+		name: "tail", args: []string{"[ID]"}, does: "Shows what happens to an instance, or which change their status, until Ctrl+C", run: func(c command) error { return tail{c}.run() },
 		more: "With an ID it shows the events of the history as they come, and ends with the instance. Without one it asks\n" +
-			"for all that match each time: on a large hub say which.",
+			"for all that match each time: on a large hub say which. No app can start on a hub file that it has meanwhile.",
 		flags: func(f *flags) {
 			f.selects()
 			f.set.DurationVar(&f.every, "every", 2*time.Second, "asks once in this `TIME`")
 		},
 	},
 	{
-		name: "raise", args: []string{"[ID]", "EVENT"}, does: "Sends an event to an instance, or to all that match", run: command.raise,
+		name: "raise", args: []string{"[ID]", "EVENT"}, does: "Sends an event to an instance, or to all that match", run: func(c command) error { return bulk{c}.raise() },
 		more: whichOfMany,
 		flags: func(f *flags) {
 			f.many()
@@ -96,7 +96,7 @@ var verbs = []verb{
 	control("resume", "Lets a suspended instance go on, or all that match"),
 	control("rewind", "Takes back the failure of an instance, or of all that match: what failed is done again"),
 	{
-		name: "restart", args: []string{"[ID]"}, does: "Starts an instance again, with the same input, and prints the new ID, or all that match", run: command.restart,
+		name: "restart", args: []string{"[ID]"}, does: "Starts an instance again, with the same input, and prints the new ID, or all that match", run: func(c command) error { return bulk{c}.restart() },
 		more: whichOfMany,
 		flags: func(f *flags) {
 			f.many()
@@ -104,22 +104,22 @@ var verbs = []verb{
 		},
 	},
 	{
-		name: "purge", args: []string{"[ID]"}, does: "Deletes an instance that has ended, or all that match", run: command.purge,
+		name: "purge", args: []string{"[ID]"}, does: "Deletes an instance that has ended, or all that match", run: func(c command) error { return bulk{c}.purge() },
 		more:  whichOfMany,
 		flags: func(f *flags) { f.many() },
 	},
 	{
-		name: "entity list", args: []string{"[NAME]"}, does: "Lists entities, or those of a name", run: command.listEntities,
+		name: "entity list", args: []string{"[NAME]"}, does: "Lists entities, or those of a name", run: func(c command) error { return entityCommand{c}.list() },
 		flags: func(f *flags) {
 			f.pages("entities")
 			f.set.BoolVar(&f.showState, "state", false, "with their states")
 		},
 	},
 	{
-		name: "entity get", args: []string{"NAME", "KEY"}, does: "Shows the state of an entity", run: command.getEntity,
+		name: "entity get", args: []string{"NAME", "KEY"}, does: "Shows the state of an entity", run: func(c command) error { return entityCommand{c}.get() },
 	},
 	{
-		name: "entity signal", args: []string{"NAME", "KEY", "OPERATION"}, does: "Has an entity perform an operation, and does not wait for it", run: command.signalEntity,
+		name: "entity signal", args: []string{"NAME", "KEY", "OPERATION"}, does: "Has an entity perform an operation, and does not wait for it", run: func(c command) error { return entityCommand{c}.signal() },
 		flags: func(f *flags) {
 			f.set.StringVar(&f.data, "data", "", "the input of the operation, as `JSON`; none if it is not given")
 			f.set.StringVar(&f.dataFile, "data-file", "", "the `FILE` that has it; - is standard input")
@@ -163,7 +163,7 @@ var verbs = []verb{
 		},
 	},
 	{
-		name: "completion", args: []string{"SHELL"}, does: "Prints a script by which bash, zsh or fish completes these commands", run: command.completion,
+		name: "completion", args: []string{"SHELL"}, does: "Prints a script by which bash, zsh or fish completes these commands", run: func(c command) error { return completion{c}.run() },
 		more: "For one session: source <(PROGRAM hub completion bash). For all, put that line into .bashrc or .zshrc; fish reads\n" +
 			"~/.config/fish/completions/PROGRAM.fish. It completes the program by its name, wherever it is.",
 	},
@@ -175,7 +175,7 @@ const whichOfMany = "Without an ID, filters or --all must say which; --dry-run s
 // control is a verb that does something to an instance for a reason.
 func control(name, does string) verb {
 	return verb{
-		name: name, args: []string{"[ID]"}, does: does, more: whichOfMany, run: command.control,
+		name: name, args: []string{"[ID]"}, does: does, more: whichOfMany, run: func(c command) error { return bulk{c}.control() },
 		flags: func(f *flags) {
 			f.many()
 			f.set.StringVar(&f.reason, "reason", "", "`TEXT` that says why")
