@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
@@ -114,72 +113,4 @@ func (c *Console) handle(e echo.Context) error {
 // errNoPage says that there is nothing at a path.
 var errNoPage = web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: "There is no such page."})
 
-// answer answers by a route, nil if there is none.
-func (v *visit) answer(r *route) error {
-	switch {
-	case v.right == management.NoRight && (r == nil || !r.forAll):
-		return v.askForKey()
-	case r == nil:
-		return errNoPage
-	}
-	if r.method == http.MethodPost {
-		if err := v.checkForm(r); err != nil {
-			return err
-		}
-	}
-	if !r.always {
-		if err := v.console.state.Await(v.Request().Context(), management.StartPatience); err != nil {
-			return err
-		}
-	}
-	return r.serve(v)
-}
-
-// checkForm reads a form, and refuses one that the caller may not send, or did not.
-func (v *visit) checkForm(r *route) error {
-	if err := v.console.front.CheckOrigin(v.Request()); err != nil {
-		return err
-	}
-	if err := v.readForm(); err != nil || r.forAll {
-		return err
-	}
-	token := v.value(csrfField)
-	if token == "" {
-		token = v.Request().Header.Get(csrfHeader)
-	}
-	switch {
-	case !v.console.sessions.isToken(token, v.session, v.right):
-		return web.AnswerWith(http.StatusForbidden, web.ErrorBody{Message: "The form is not of this session. Load the page again."})
-	case v.right != management.Write:
-		return web.AnswerWith(http.StatusForbidden, web.ErrorBody{Message: "The key is for reading only."})
-	}
-	return nil
-}
-
-// askForKey answers a caller without a session.
-func (v *visit) askForKey() error {
-	if v.isPart() || v.Request().Method != http.MethodGet {
-		v.Response().Header().Set("Hx-Refresh", "true")
-		return errSignedOut
-	}
-	return v.Redirect(http.StatusSeeOther, v.console.base+"/login")
-}
-
 var errSignedOut = web.AnswerWith(http.StatusUnauthorized, web.ErrorBody{Message: "You are not signed in any more. Load the page again."})
-
-// fail answers with an error.
-func (v *visit) fail(err error) error {
-	if v.events == nil && v.Response().Committed {
-		return err
-	}
-	status, message := web.StatusOf(err)
-	if status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable && v.Request().Context().Err() == nil {
-		v.console.logger.Error("request failed", "method", v.Request().Method, "path", v.Request().URL.Path,
-			"status", status, "requestId", web.RequestID(v), "error", secrets.Line(err))
-	}
-	v.status = status
-	if v.isPart() {
-		return v.part("error", "message", message)
-	}
-	return v.page("error", http.StatusText(status), message)
-}

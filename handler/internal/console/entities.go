@@ -57,7 +57,7 @@ type entityPage struct {
 // mostState bounds what is shown of a state, in bytes.
 const mostState = 64 << 10
 
-func (v *visit) entity() (entityPage, error) {
+func entityOf(v *visit) (entityPage, error) {
 	p := entityPage{ID: durable.EntityID{Name: v.value("name"), Key: v.value("key")}}
 	// Of the keys with a prefix, that which is no longer than the prefix comes first.
 	found, err := v.hub.Client.ListEntities(v.Request().Context(), durable.EntityQuery{
@@ -80,7 +80,7 @@ func (v *visit) entity() (entityPage, error) {
 }
 
 func showEntity(v *visit) error {
-	p, err := v.entity()
+	p, err := entityOf(v)
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func showEntity(v *visit) error {
 }
 
 func showEntityNow(v *visit) error {
-	p, err := v.entity()
+	p, err := entityOf(v)
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func showHub(v *visit) error {
 		p.Functions = v.hub.Registry.Functions()
 	}
 	if v.console.state.Now() == nil {
-		now, err := v.now()
+		now, err := hubNowOf(v)
 		if err != nil {
 			return err
 		}

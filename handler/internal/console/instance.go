@@ -31,14 +31,14 @@ var instanceRoutes = []route{
 	{method: http.MethodPost, path: "instance/raise", serve: raise},
 }
 
-// id returns the ID of the instance that a request is about.
-func (v *visit) id() durable.InstanceID { return durable.InstanceID(v.value("id")) }
+// instanceID returns the ID of the instance that a request is about.
+func instanceID(v *visit) durable.InstanceID { return durable.InstanceID(v.value("id")) }
 
-// instance returns the state of the instance that a request is about.
-func (v *visit) instance(fetch durable.Fetch) (*durable.InstanceState, error) {
-	s, err := v.hub.Client.Status(v.Request().Context(), v.id(), fetch)
+// instanceOf returns the state of the instance that a request is about.
+func instanceOf(v *visit, fetch durable.Fetch) (*durable.InstanceState, error) {
+	s, err := v.hub.Client.Status(v.Request().Context(), instanceID(v), fetch)
 	if errors.Is(err, durable.ErrInstanceNotFound) {
-		return nil, web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: fmt.Sprintf("There is no instance %q.", v.id())})
+		return nil, web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: fmt.Sprintf("There is no instance %q.", instanceID(v))})
 	}
 	return s, err
 }
@@ -47,7 +47,7 @@ func (v *visit) instance(fetch durable.Fetch) (*durable.InstanceState, error) {
 const histories = 4
 
 // inTurn calls use, which reads a history. Visits wait for each other if many do.
-func (v *visit) inTurn(use func(ctx context.Context) error) error {
+func inTurn(v *visit, use func(ctx context.Context) error) error {
 	ctx := v.Request().Context()
 	select {
 	case v.console.reading <- struct{}{}:
@@ -60,11 +60,11 @@ func (v *visit) inTurn(use func(ctx context.Context) error) error {
 
 // withHistory calls use with the history of the instance that a request is about, which it must
 // not keep.
-func (v *visit) withHistory(use func(events []history.Event) error) error {
-	return v.inTurn(func(ctx context.Context) error {
-		events, err := v.hub.Client.History(ctx, v.id())
+func withHistory(v *visit, use func(events []history.Event) error) error {
+	return inTurn(v, func(ctx context.Context) error {
+		events, err := v.hub.Client.History(ctx, instanceID(v))
 		if err == nil && len(events) == 0 {
-			_, err = v.instance(durable.Fetch{}) // is there one?
+			_, err = instanceOf(v, durable.Fetch{}) // is there one?
 		}
 		if err != nil {
 			return err
@@ -91,24 +91,24 @@ func (i instanceView) Ended() bool { return i.Status.IsTerminal() }
 // A curlLine is a command that asks the management API.
 type curlLine struct{ Does, Command string }
 
-func (v *visit) shown(s *durable.InstanceState) instanceView {
+func shownInstance(v *visit, s *durable.InstanceState) instanceView {
 	return instanceView{InstanceState: s, Query: instanceQuery(s.Instance.InstanceID), Actions: actions, Custom: showPayload(s.CustomStatus)}
 }
 
 // showInstance answers GET instance. The parts that need the history are loaded later.
 func showInstance(v *visit) error {
-	s, err := v.instance(durable.Fetch{})
+	s, err := instanceOf(v, durable.Fetch{})
 	if err != nil {
 		return err
 	}
-	view := v.shown(s)
-	view.Curl = v.curl(s)
+	view := shownInstance(v, s)
+	view.Curl = curlLines(v, s)
 	return v.page("instance", s.Instance.InstanceID, view)
 }
 
-// curl returns commands for the instance. Path segments are escaped so that no shell finds
+// curlLines returns commands for the instance. Path segments are escaped so that no shell finds
 // anything in them.
-func (v *visit) curl(s *durable.InstanceState) []curlLine {
+func curlLines(v *visit, s *durable.InstanceState) []curlLine {
 	base := v.console.front.Origin(v.Request()) + v.console.front.ManagementBases()[0] + "/instances/" + url.PathEscape(s.Instance.InstanceID)
 	key := ""
 	switch {
@@ -138,17 +138,17 @@ func (v *visit) curl(s *durable.InstanceState) []curlLine {
 
 // showStatus answers GET instance/status, which stays current.
 func showStatus(v *visit) error {
-	s, err := v.instance(durable.Fetch{})
+	s, err := instanceOf(v, durable.Fetch{})
 	if err != nil {
 		return err
 	}
-	return v.part("instance", "status", v.shown(s))
+	return v.part("instance", "status", shownInstance(v, s))
 }
 
 // showWhy answers GET instance/why.
 func showWhy(v *visit) error {
-	return v.inTurn(func(ctx context.Context) error {
-		w, err := v.hub.Client.Why(ctx, v.id())
+	return inTurn(v, func(ctx context.Context) error {
+		w, err := v.hub.Client.Why(ctx, instanceID(v))
 		if err != nil {
 			return err
 		}
@@ -172,9 +172,9 @@ const mostReplayed = 5000
 
 // showTimeline answers GET instance/timeline.
 func showTimeline(v *visit) error {
-	return v.withHistory(func(events []history.Event) error {
+	return withHistory(v, func(events []history.Event) error {
 		steps := stepsOf(events)
-		view := timelineView{Query: instanceQuery(string(v.id())), Events: len(events)}
+		view := timelineView{Query: instanceQuery(string(instanceID(v))), Events: len(events)}
 		began, end := time.Now().UTC(), time.Now().UTC()
 		if start := history.StartOf(events); start != nil {
 			began = start.Timestamp
@@ -189,7 +189,7 @@ func showTimeline(v *visit) error {
 				view.Failure = showPayload(payloadOf(done, "FailureDetails")).Text
 			}
 		} else if len(events) > 0 && len(events) <= mostReplayed {
-			if w, err := v.hub.Client.Why(v.Request().Context(), v.id()); err == nil {
+			if w, err := v.hub.Client.Why(v.Request().Context(), instanceID(v)); err == nil {
 				steps = append(steps, awaited(w.Reasons)...)
 			}
 		}
@@ -254,7 +254,7 @@ const (
 func showChildren(v *visit) error {
 	first, _ := strconv.Atoi(v.value("from"))
 	list := childList{First: max(first, 0) + 1}
-	err := v.withHistory(func(events []history.Event) error {
+	err := withHistory(v, func(events []history.Event) error {
 		seen := map[string]bool{}
 		for _, e := range events {
 			c, ok := e.(*history.SubOrchestrationInstanceCreated)
@@ -281,7 +281,7 @@ func showChildren(v *visit) error {
 		return err
 	}
 	if end := list.First - 1 + len(list.Children); end < list.All {
-		list.Next = url.Values{"id": {string(v.id())}, "from": {strconv.Itoa(end)}}.Encode()
+		list.Next = url.Values{"id": {string(instanceID(v))}, "from": {strconv.Itoa(end)}}.Encode()
 	}
 	return v.part("instance", "children", list)
 }
@@ -313,7 +313,7 @@ const historyRows = 200
 
 // showHistory answers GET instance/history: a page of the table.
 func showHistory(v *visit) error {
-	return v.withHistory(func(events []history.Event) error {
+	return withHistory(v, func(events []history.Event) error {
 		from, _ := strconv.Atoi(v.value("from"))
 		from = min(max(from, 0), max(0, len(events)-1)/historyRows*historyRows)
 		page := historyPage{First: from + 1, All: len(events)}
@@ -321,12 +321,12 @@ func showHistory(v *visit) error {
 		for i, e := range events[from:min(from+historyRows, len(events))] {
 			page.Rows = append(page.Rows, historyRowOf(from+i, e, func(field string) string {
 				return url.Values{
-					"id": {string(v.id())}, "execution": {execution}, "event": {strconv.Itoa(from + i)}, "field": {field},
+					"id": {string(instanceID(v))}, "execution": {execution}, "event": {strconv.Itoa(from + i)}, "field": {field},
 				}.Encode()
 			}))
 		}
 		to := func(from int) string {
-			return url.Values{"id": {string(v.id())}, "from": {strconv.Itoa(from)}}.Encode()
+			return url.Values{"id": {string(instanceID(v))}, "from": {strconv.Itoa(from)}}.Encode()
 		}
 		if from > 0 {
 			page.Previous = to(max(0, from-historyRows))
@@ -354,7 +354,7 @@ type payloadView struct {
 
 // showPart answers GET instance/payload: the beginning of a payload or, with download=1, all of it.
 func showPart(v *visit) error {
-	text, err := v.payload()
+	text, err := wantedPayload(v)
 	if err != nil {
 		return err
 	}
@@ -384,15 +384,15 @@ func fileName(name string) string {
 // errGone says that the page is of another execution.
 var errGone = web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: "The instance has another history by now: load the page again."})
 
-// payload returns the payload that a request names: of an event or, without one, of the
+// wantedPayload returns the payload that a request names: of an event or, without one, of the
 // instance.
-func (v *visit) payload() (text *string, err error) {
+func wantedPayload(v *visit) (text *string, err error) {
 	if event := v.value("event"); event != "" {
 		n, err := strconv.Atoi(event)
 		if err != nil {
 			return nil, web.BadRequest("event is %q; want the number of an event.", event)
 		}
-		err = v.withHistory(func(events []history.Event) error {
+		err = withHistory(v, func(events []history.Event) error {
 			if n < 0 || n >= len(events) || executionOf(events) != v.value("execution") {
 				return errGone
 			}
@@ -402,7 +402,7 @@ func (v *visit) payload() (text *string, err error) {
 		return text, err
 	}
 	field := v.value("field")
-	s, err := v.instance(durable.Fetch{Input: field == "input", Output: field == "output"})
+	s, err := instanceOf(v, durable.Fetch{Input: field == "input", Output: field == "output"})
 	if err != nil {
 		return nil, err
 	}

@@ -83,9 +83,6 @@ func showInstances(v *visit) error {
 	return v.page("instances", "Instances", list)
 }
 
-// storeSelects reports whether all that the filter has is the store's to look at.
-func (f listFilter) storeSelects() bool { return f.Tag == "" && f.Version == "" }
-
 // statusNames are those of the form.
 var statusNames = func() (names []string) {
 	for _, s := range append(append([]history.RuntimeStatus{}, liveStatuses...), endedStatuses...) {

@@ -126,3 +126,6 @@ func (f listFilter) matches(s *durable.InstanceState) bool {
 	value, ok := s.Tags[strings.TrimSpace(name)]
 	return ok && (!valued || value == strings.TrimSpace(want))
 }
+
+// storeSelects reports whether all that the filter has is the store's to look at.
+func (f listFilter) storeSelects() bool { return f.Tag == "" && f.Version == "" }

@@ -37,7 +37,7 @@ type hubNow struct {
 type program struct{ Path, Version, Revision, Go string }
 
 func showOverview(v *visit) error {
-	now, err := v.now()
+	now, err := hubNowOf(v)
 	if err != nil {
 		return err
 	}
@@ -45,15 +45,15 @@ func showOverview(v *visit) error {
 }
 
 func showNow(v *visit) error {
-	now, err := v.now()
+	now, err := hubNowOf(v)
 	if err != nil {
 		return err
 	}
 	return v.part("overview", "now", overview{Now: now})
 }
 
-// now asks how the hub is.
-func (v *visit) now() (hubNow, error) {
+// hubNowOf asks how the hub is.
+func hubNowOf(v *visit) (hubNow, error) {
 	ctx := v.Request().Context()
 	n := hubNow{Health: v.console.cfg.API.Health(ctx)}
 	load, err := v.console.cfg.API.Scale(ctx)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 	"github.com/labstack/echo/v4"
 )
@@ -127,4 +128,126 @@ func (v *visit) setCookie(name, value string, lasts time.Duration) {
 		Name: name, Value: value, Path: v.console.base, MaxAge: seconds, HttpOnly: true, SameSite: http.SameSiteStrictMode,
 		Secure: strings.HasPrefix(v.console.front.Origin(v.Request()), "https:"),
 	})
+}
+
+// answer answers by a route, nil if there is none.
+func (v *visit) answer(r *route) error {
+	switch {
+	case v.right == management.NoRight && (r == nil || !r.forAll):
+		return v.askForKey()
+	case r == nil:
+		return errNoPage
+	}
+	if r.method == http.MethodPost {
+		if err := v.checkForm(r); err != nil {
+			return err
+		}
+	}
+	if !r.always {
+		if err := v.console.state.Await(v.Request().Context(), management.StartPatience); err != nil {
+			return err
+		}
+	}
+	return r.serve(v)
+}
+
+// checkForm reads a form, and refuses one that the caller may not send, or did not.
+func (v *visit) checkForm(r *route) error {
+	if err := v.console.front.CheckOrigin(v.Request()); err != nil {
+		return err
+	}
+	if err := v.readForm(); err != nil || r.forAll {
+		return err
+	}
+	token := v.value(csrfField)
+	if token == "" {
+		token = v.Request().Header.Get(csrfHeader)
+	}
+	switch {
+	case !v.console.sessions.isToken(token, v.session, v.right):
+		return web.AnswerWith(http.StatusForbidden, web.ErrorBody{Message: "The form is not of this session. Load the page again."})
+	case v.right != management.Write:
+		return web.AnswerWith(http.StatusForbidden, web.ErrorBody{Message: "The key is for reading only."})
+	}
+	return nil
+}
+
+// askForKey answers a caller without a session.
+func (v *visit) askForKey() error {
+	if v.isPart() || v.Request().Method != http.MethodGet {
+		v.Response().Header().Set("Hx-Refresh", "true")
+		return errSignedOut
+	}
+	return v.Redirect(http.StatusSeeOther, v.console.base+"/login")
+}
+
+// fail answers with an error.
+func (v *visit) fail(err error) error {
+	if v.events == nil && v.Response().Committed {
+		return err
+	}
+	status, message := web.StatusOf(err)
+	if status >= http.StatusInternalServerError && status != http.StatusServiceUnavailable && v.Request().Context().Err() == nil {
+		v.console.logger.Error("request failed", "method", v.Request().Method, "path", v.Request().URL.Path,
+			"status", status, "requestId", web.RequestID(v), "error", secrets.Line(err))
+	}
+	v.status = status
+	if v.isPart() {
+		return v.part("error", "message", message)
+	}
+	return v.page("error", http.StatusText(status), message)
+}
+// streamTime is how long events are sent over one connection. The platform's limit of a
+// request is 230 s; the page connects again by itself.
+const streamTime = 200 * time.Second
+
+// wantsEvents reports whether a page asks for a part as events.
+func (v *visit) wantsEvents() bool {
+	return strings.Contains(v.Request().Header.Get(echo.HeaderAccept), "text/event-stream")
+}
+
+// stream sends a part as events: now, and whenever it has changed. The stream ends
+// at once if it is not on a connection of its own, which alone has deadlines, but below a host
+// that wraps answers: the page then asks again and again.
+func (v *visit) stream(r *route) error {
+	w := http.NewResponseController(v.Response().Writer)
+	if v.right == management.NoRight {
+		return v.NoContent(http.StatusUnauthorized)
+	}
+	end := time.Now().Add(streamTime)
+	whole := w.SetWriteDeadline(end.Add(web.AnswerTime)) != nil
+	h := v.Response().Header()
+	h.Set(echo.HeaderContentType, "text/event-stream")
+	h.Set("X-Accel-Buffering", "no") // asks proxies to pass events on at once
+	v.events = new(bytes.Buffer)
+	tick := time.NewTicker(r.live)
+	defer tick.Stop()
+	last := ""
+	for time.Now().Before(end) {
+		v.events.Reset()
+		if err := v.answer(r); err != nil {
+			v.events.Reset()
+			if err := v.fail(err); err != nil {
+				return err
+			}
+		}
+		event := ":\n\n" // keeps the connection, and finds out whether it is there
+		if now := v.events.String(); now != last {
+			event, last = "data: "+strings.ReplaceAll(strings.TrimSpace(now), "\n", "\ndata: ")+"\n\n", now
+		}
+		if _, err := v.Response().Write([]byte(event)); err != nil {
+			return nil
+		}
+		if err := w.Flush(); err != nil || whole {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-v.console.draining:
+			return nil
+		case <-v.Request().Context().Done():
+			return nil
+		}
+	}
+	return nil
 }

@@ -1,6 +1,7 @@
 package management
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
@@ -385,4 +387,41 @@ func (m *API) codeFor(r *http.Request) func(durable.InstanceID) string {
 		}
 		return given
 	}
+}
+
+// Scale returns the load of the hub, which it measures once in a second at most.
+func (m *API) Scale(ctx context.Context) (*ScalePayload, error) { return m.load.look(ctx) }
+
+// Configuration returns all settings and their sources, secrets masked.
+func (m *API) Configuration() Configuration { return m.cfg.Configuration() }
+
+// Health returns how the app is. It asks the storage now and then.
+func (m *API) Health(ctx context.Context) HealthPayload {
+	if reason := m.unready(ctx); reason != "" {
+		return HealthPayload{Status: "unavailable", Reasons: []string{reason}}
+	}
+	payload := HealthPayload{Status: statusReady, Undecodable: appAPI{m}.undecodable()}
+	for _, f := range m.allWaiting() {
+		payload.Waiting = append(payload.Waiting, f.String())
+	}
+	return payload
+}
+
+// unready says why the app cannot serve, "" if it can.
+func (m *API) unready(ctx context.Context) string {
+	select {
+	case <-m.draining:
+		return "The app is stopping."
+	default:
+	}
+	if err := m.state.Now(); err != nil {
+		return err.Error()
+	}
+	if m.checkup == nil {
+		return ""
+	}
+	if err := m.checkup.now(ctx); err != nil {
+		return fmt.Sprintf("the storage of task hub %q cannot be used: %s", m.cfg.TaskHub, secrets.Line(err))
+	}
+	return ""
 }

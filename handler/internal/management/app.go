@@ -47,12 +47,6 @@ func (m appAPI) scale(c echo.Context, _ web.Query) error {
 	return web.WriteJSON(c, http.StatusOK, load)
 }
 
-// Scale returns the load of the hub, which it measures once in a second at most.
-func (m *API) Scale(ctx context.Context) (*ScalePayload, error) { return m.load.look(ctx) }
-
-// Configuration returns all settings and their sources, secrets masked.
-func (m *API) Configuration() Configuration { return m.cfg.Configuration() }
-
 // A Configuration is the answer to GET configuration.
 type Configuration struct {
 	Mode     string                      `json:"mode"`
@@ -109,37 +103,6 @@ func (m appAPI) ready(c echo.Context, _ web.Query) error {
 }
 
 const statusReady = "ready"
-
-// Health returns how the app is. It asks the storage now and then.
-func (m *API) Health(ctx context.Context) HealthPayload {
-	if reason := m.unready(ctx); reason != "" {
-		return HealthPayload{Status: "unavailable", Reasons: []string{reason}}
-	}
-	payload := HealthPayload{Status: statusReady, Undecodable: appAPI{m}.undecodable()}
-	for _, f := range m.allWaiting() {
-		payload.Waiting = append(payload.Waiting, f.String())
-	}
-	return payload
-}
-
-// unready says why the app cannot serve, "" if it can.
-func (m *API) unready(ctx context.Context) string {
-	select {
-	case <-m.draining:
-		return "The app is stopping."
-	default:
-	}
-	if err := m.state.Now(); err != nil {
-		return err.Error()
-	}
-	if m.checkup == nil {
-		return ""
-	}
-	if err := m.checkup.now(ctx); err != nil {
-		return fmt.Sprintf("the storage of task hub %q cannot be used: %s", m.cfg.TaskHub, secrets.Line(err))
-	}
-	return ""
-}
 
 // A request for readiness checks the storage, for at most checkTime and at most once in
 // checkEvery, however many requests there are.
