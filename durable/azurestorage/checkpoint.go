@@ -112,6 +112,9 @@ func (c *commit) follow(ctx context.Context, rows []wire.Row) error {
 // added. If it is not known whether the checkpoint counts, its messages are made
 // visible: either their history is there, or they will be found not to have one.
 func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
+	if err := storeOne(ctx, c.current); err != nil {
+		return nil, err
+	}
 	sent, err := c.send(ctx)
 	if err != nil {
 		c.hub.sender.retract(ctx, sent)

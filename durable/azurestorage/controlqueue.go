@@ -149,7 +149,7 @@ func (h *TaskHub) decode(ctx context.Context, d *delivery) error {
 	d.mu.Lock()
 	d.env = env
 	d.mu.Unlock()
-	if d.dequeueCount > 1 && !h.undecodable.knows(d.queue.Name, d.id) {
+	if d.dequeueCount > 1 && !h.undecodable.knows(d.queue.Name, d.id()) {
 		h.log.Info("message recovered: it was received before and is delivered again", d.attrs("attempt", d.dequeueCount)...)
 	}
 	return nil

@@ -21,7 +21,6 @@ import (
 type delivery struct {
 	hub   *TaskHub
 	queue *store.Queue
-	id    string         // of the message
 	env   *wire.Envelope // set by decode, nil before and if the message cannot be read
 	lock  time.Duration  // for how long a renewal hides it
 
@@ -39,6 +38,9 @@ type delivery struct {
 	// direct is set if this is not a message of a control queue but the result of
 	// an activity that ran here.
 	direct *directResult
+	// raised is set if this is an event of a client of this process, which may not be in
+	// its queue yet.
+	raised *directEvent
 
 	// changing is held while the message is changed in storage. Each change brings a
 	// new receipt and invalidates the old one.
@@ -52,6 +54,13 @@ type delivery struct {
 	settled bool
 	// inDoubt means that it was to be deleted, and that it is not known to be.
 	inDoubt bool
+}
+
+// id returns the message's ID, empty if it is not in its queue.
+func (d *delivery) id() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.msg.ID
 }
 
 // text returns the message as it was received.
@@ -71,7 +80,7 @@ func (d *delivery) target() history.OrchestrationInstance { return d.env.Message
 func (d *delivery) attrs(more ...any) []any {
 	attrs := []any{
 		slog.String("partition", d.queue.Name),
-		slog.String("messageId", d.id),
+		slog.String("messageId", d.id()),
 		slog.Int("dequeueCount", d.dequeueCount),
 	}
 	d.mu.Lock() // a renewal may log it while it is being read
@@ -124,6 +133,9 @@ func (d *delivery) remove(ctx context.Context) error {
 	if d.direct != nil {
 		return d.direct.item.remove(ctx)
 	}
+	if d.raised.taken() {
+		return nil
+	}
 	deleted := false
 	defer func() {
 		d.mu.Lock()
@@ -161,7 +173,7 @@ func (d *delivery) removeAgain(ctx context.Context) {
 // for long that it was taken: an instance that continues as new with an event has it no
 // more. When the message comes again, both are repaired, and it is deleted.
 func (d *delivery) noteCommitted() {
-	if d.direct == nil && !history.IsEntity(d.target().InstanceID) { // an entity remembers what it took
+	if d.direct == nil && !d.raised.noteCommitted() && !history.IsEntity(d.target().InstanceID) { // an entity remembers what it took
 		d.hub.held.spend(d, spentMessage{repair: d.target().InstanceID})
 	}
 }
@@ -238,6 +250,9 @@ func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
 	defer d.settle()
 	if d.direct != nil {
 		d.direct.send(ctx, d.env, delay)
+		return
+	}
+	if d.raised.send(ctx, delay) {
 		return
 	}
 	d.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -54,7 +55,7 @@ func (h *TaskHub) newDirect(p *partition, item *delivery, env *wire.Envelope) (*
 	}
 	now := time.Now()
 	return &delivery{
-		hub: h, queue: item.queue, id: item.id, env: asReceived, lock: item.lock,
+		hub: h, queue: item.queue, msg: store.Message{ID: item.id()}, env: asReceived, lock: item.lock,
 		dequeueCount: 1, insertedOn: now, receivedAt: now,
 		onSettled: func() { h.inbox.buffer.give(1) },
 		claimed:   true,

@@ -24,7 +24,8 @@
 //   - Activities come from the work-item queue, which all workers share
 //     (workitemqueue.go).
 //   - What a process sends to itself is in its queue, too, but hidden, and is
-//     handed over in memory (claim.go, direct.go).
+//     handed over in memory (claim.go, direct.go). Of its clients' events that come
+//     together one is (directevent.go).
 //
 // # What holds it together
 //

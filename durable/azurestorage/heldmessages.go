@@ -43,7 +43,7 @@ func heldKey(queue, id string) string { return queue + "/" + id }
 // here. One that is being given back makes room for d: the answer to that request may
 // come later than the message.
 func (h *heldMessages) add(d *delivery) (older *delivery) {
-	key := heldKey(d.queue.Name, d.id)
+	key := heldKey(d.queue.Name, d.id())
 	h.mu.Lock()
 	older = h.byID[key]
 	if older == nil || older.isLeaving() {
@@ -67,29 +67,31 @@ const (
 func (h *heldMessages) spend(d *delivery, m spentMessage) {
 	now := time.Now()
 	m.at = now
+	key := heldKey(d.queue.Name, d.id())
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if len(h.spent) >= maxSpent {
 		maps.DeleteFunc(h.spent, func(_ string, m spentMessage) bool { return now.Sub(m.at) > spentFor })
 	}
 	if len(h.spent) < maxSpent {
-		h.spent[heldKey(d.queue.Name, d.id)] = m
+		h.spent[key] = m
 	}
 }
 
 // isSpent reports whether d was taken before. Then it is only to be deleted. The history
 // may not show it: that of an instance that continued as new with an event does not.
 func (h *heldMessages) isSpent(d *delivery) (m spentMessage, spent bool) {
+	key := heldKey(d.queue.Name, d.id())
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	m, ok := h.spent[heldKey(d.queue.Name, d.id)]
+	m, ok := h.spent[key]
 	return m, ok && time.Since(m.at) <= spentFor
 }
 
 func (h *heldMessages) forget(d *delivery) {
+	key := heldKey(d.queue.Name, d.id())
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	key := heldKey(d.queue.Name, d.id)
 	if h.byID[key] == d {
 		delete(h.byID, key)
 	}
@@ -207,7 +209,7 @@ func (h *heldMessages) take(q *store.Queue, messages []store.Message, lock time.
 func (h *heldMessages) newDelivery(q *store.Queue, m store.Message, lock time.Duration, onSettled func()) *delivery {
 	now := time.Now()
 	return &delivery{
-		hub: h.hub, queue: q, id: m.ID, lock: lock, msg: m,
+		hub: h.hub, queue: q, lock: lock, msg: m,
 		dequeueCount: m.DequeueCount, insertedOn: m.InsertedOn, age: m.Age(),
 		receivedAt: now, until: m.Until(), onSettled: onSettled,
 		changing: make(chan struct{}, 1),

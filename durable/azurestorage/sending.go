@@ -71,28 +71,36 @@ func (s *sender) post(ctx context.Context, out *outgoing) (sentMessage, error) {
 
 // enqueue puts a prepared message into its queue.
 func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error) {
+	put, m, err := s.put(ctx, out)
+	if err != nil {
+		if out.claim {
+			s.unclaim(out)
+		}
+		return sentMessage{}, err
+	}
+	sent := sentMessage{queue: out.queue, partition: out.partition, Sent: put, shown: out.shown, blob: out.blob, message: out.env.Message}
+	if out.claim {
+		sent.claimed = s.newClaim(out, m)
+	}
+	return sent, nil
+}
+
+// put puts a prepared message into its queue, hidden if it is claimed. It also returns it
+// as if it had been received.
+func (s *sender) put(ctx context.Context, out *outgoing) (put store.Sent, m store.Message, err error) {
 	start := time.Now()
 	delay := visibilityDelay(out.env.Message, start) + out.delay
 	if out.claim || out.batch != "" {
 		delay = min(delay+s.lockOf(out.partition), maxVisibility)
 	}
-	put, err := out.queue.Put(ctx, out.text, delay, out.duplicates)
-	if err != nil {
-		if out.claim {
-			s.unclaim(out)
-		}
+	if put, err = out.queue.Put(ctx, out.text, delay, out.duplicates); err != nil {
 		if store.WasNotApplied(err) && !put.Twice {
 			s.dropBlob(ctx, out.blob)
 		}
-		return sentMessage{}, err
+		return put, m, err
 	}
 	s.logSent(out.queue, out.env)
-	sent := sentMessage{queue: out.queue, partition: out.partition, Sent: put, shown: out.shown, blob: out.blob, message: out.env.Message}
-	if out.claim {
-		m := store.Message{ID: put.ID, Receipt: put.Receipt, Text: out.text, DequeueCount: 1, InsertedOn: start, AskedAt: start, HiddenFor: delay}
-		sent.claimed = s.newClaim(out, m)
-	}
-	return sent, nil
+	return put, store.Message{ID: put.ID, Receipt: put.Receipt, Text: out.text, DequeueCount: 1, InsertedOn: start, AskedAt: start, HiddenFor: delay}, nil
 }
 
 // lockOf returns for how long a message in flight is hidden, of a partition's queue, or

@@ -168,6 +168,9 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	if errors.Is(err, provider.ErrSessionLost) {
 		s.hub.log.Warn("SplitBrainDetected", "instanceId", s.slot.id, "executionId", s.executionID(), "partition", s.slot.partition.queue.Name, "error", err)
 	}
+	for _, d := range s.current {
+		d.raised.noteDoubt()
+	}
 	s.failed, s.loaded.Run = true, ""
 	s.hub.instances.Forget(s.slot.id)
 	return fmt.Errorf("commit instance %q: %w", s.slot.id, err)

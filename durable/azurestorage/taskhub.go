@@ -263,15 +263,19 @@ func (h *TaskHub) Send(ctx context.Context, msg provider.TaskMessage) error {
 	p := h.partitionOf(msg.Target.InstanceID)
 	out := []*outgoing{{queue: p.queue, partition: p, env: &wire.Envelope{Message: &msg, Sender: &history.OrchestrationInstance{}}}}
 	h.sender.reserve(out)
-	sent, err := h.sender.post(ctx, out[0])
-	switch {
-	case err == nil:
-		h.sender.handOver(ctx, []sentMessage{sent})
-		return nil
-	case store.IsTransient(err) && !store.WasNotApplied(err):
-		return fmt.Errorf("%s: it may have arrived or not: %w", what, err)
+	taken, err := h.sendDirectly(ctx, out[0])
+	if !taken {
+		var sent sentMessage
+		if sent, err = h.sender.post(ctx, out[0]); err == nil {
+			h.sender.handOver(ctx, []sentMessage{sent})
+		} else {
+			err = notSent(err)
+		}
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }
 
 // History implements [provider.Client].

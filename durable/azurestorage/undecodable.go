@@ -131,7 +131,7 @@ func (d *delivery) leave(ctx context.Context, cause error) {
 		d.abandon(ctx, cause.Error())
 		return
 	}
-	if h.undecodable.see(d.queue.Name, d.id, cause) {
+	if h.undecodable.see(d.queue.Name, d.id(), cause) {
 		h.log.Error("MessageFailure", d.attrs("error", cause)...)
 	}
 	delay := abandonDelay(d.receives())
@@ -177,7 +177,7 @@ func (d *delivery) setAside(ctx context.Context) bool {
 		return false
 	}
 	d.hub.log.Error("MessageSetAside", d.attrs("queue", aside.Name)...)
-	d.hub.undecodable.setAside(d.queue.Name, d.id)
+	d.hub.undecodable.setAside(d.queue.Name, d.id())
 	d.discard(ctx)
 	return true
 }

@@ -2,11 +2,14 @@ package sim_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,6 +29,8 @@ type azure struct {
 	watch   blobWatch
 	// quiet says that nothing goes wrong.
 	quiet bool
+	// inside are the hubs of workers through which clients send, if the plan says so.
+	inside *insiders
 	// strangers counts the messages that nobody can decode and that have come.
 	strangers atomic.Int32
 }
@@ -41,6 +46,9 @@ func newAzure(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.
 		TaskHub: "Sim", PartitionCount: p.Partitions, MaxConcurrentActivities: 6, MaxQueuePollingInterval: 15 * time.Second, Logger: logger,
 		Tracking: p.Audit,
 	}}
+	if p.Inside {
+		a.inside = &insiders{seed: p.Seed}
+	}
 	if p.Varied {
 		vary(p.Seed, &a.cfg)
 	}
@@ -181,7 +189,85 @@ func (a *azure) open(w *azsim.Worker) (*azurestorage.TaskHub, error) {
 	return azurestorage.Open(c, cfg)
 }
 
-func (a *azure) Client() provider.Client { return a.client }
+func (a *azure) Client() provider.Client {
+	if a.inside != nil {
+		return insideClient{a.client, a.inside}
+	}
+	return a.client
+}
+
+// insiders are the processes of workers, which clients are in as well.
+type insiders struct {
+	mu   sync.Mutex
+	all  []azureProcess
+	sent uint64
+	seed uint64
+}
+
+func (i *insiders) add(p azureProcess) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.all = append(i.all, p)
+}
+
+// next returns the process that the next client is in, false if none lives.
+func (i *insiders) next() (p azureProcess, ok bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.all = slices.DeleteFunc(i.all, func(p azureProcess) bool {
+		select {
+		case <-p.Dead():
+			return true
+		default:
+			return false
+		}
+	})
+	if len(i.all) == 0 {
+		return p, false
+	}
+	i.sent++
+	return i.all[rand.New(rand.NewPCG(i.seed, i.sent)).IntN(len(i.all))], true
+}
+
+// insideClient is a client that sends by way of workers' processes.
+type insideClient struct {
+	*azurestorage.TaskHub
+	inside *insiders
+}
+
+var everyStatus = []history.RuntimeStatus{
+	history.Running, history.Completed, history.Failed, history.Canceled, history.Terminated, history.Pending, history.Suspended,
+}
+
+// StartInstance starts an instance by another way if that fails.
+func (c insideClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	p, ok := c.inside.next()
+	if !ok {
+		return c.TaskHub.StartInstance(ctx, start, refuse)
+	}
+	err := p.StartInstance(ctx, start, refuse)
+	if err == nil || errors.Is(err, provider.ErrInstanceExists) {
+		return err
+	}
+	if err = c.TaskHub.StartInstance(ctx, start, everyStatus); errors.Is(err, provider.ErrInstanceExists) {
+		return nil // by the first attempt
+	}
+	return err
+}
+
+// Send sends a signal again, by another way, if it is not known whether it arrived: the
+// entity knows it as the same.
+func (c insideClient) Send(ctx context.Context, msg provider.TaskMessage) error {
+	p, ok := c.inside.next()
+	if !ok {
+		return c.TaskHub.Send(ctx, msg)
+	}
+	err := p.Send(ctx, msg)
+	if err != nil && history.IsEntity(msg.Target.InstanceID) {
+		return c.TaskHub.Send(ctx, msg)
+	}
+	return err
+}
 
 func (a *azure) Caller(name string) (provider.Client, func(), error) {
 	w := a.account.Worker("client " + name)
@@ -252,7 +338,11 @@ func (a *azure) Worker(name string, skew time.Duration) (sim.Process, error) {
 	w := a.account.Worker(name)
 	w.Skew(skew)
 	hub, err := a.open(w)
-	return azureProcess{hub, w, new(atomic.Int64)}, err
+	p := azureProcess{hub, w, new(atomic.Int64)}
+	if err == nil && a.inside != nil {
+		a.inside.add(p)
+	}
+	return p, err
 }
 
 func (a *azure) Status(id string) (history.RuntimeStatus, error) {

@@ -52,6 +52,10 @@ type Plan struct {
 	Purger bool
 	Purged time.Duration
 
+	// Inside says that what clients send goes through processes of workers, as long as one
+	// lives, and may fail as what these do.
+	Inside bool
+
 	// Awaited says that clients in the processes of workers wait for the end of each
 	// instance, and that most of them go away before.
 	Awaited bool
@@ -221,6 +225,24 @@ func NewSignalerPlan(seed uint64) *Plan {
 			c.At += time.Duration(r.Int64N(int64(5 * time.Second)))
 			p.App.Signals = append(p.App.Signals, c)
 		}
+	}
+	return p
+}
+
+// unsure reports whether what clients ask for may fail.
+func (p *Plan) unsure() bool { return p.Cuts > 0 || p.Inside }
+
+// NewInsiderPlan is [NewStreamPlan], with events that are raised at once, or every third
+// time [NewSignalerPlan], with clients in the processes of workers.
+func NewInsiderPlan(seed uint64) *Plan {
+	p := NewSignalerPlan(seed)
+	if seed%3 > 0 {
+		p = NewStreamPlan(seed)
+	}
+	r := rand.New(rand.NewPCG(seed, 0x1251DE))
+	p.Inside = true
+	for i := range p.Streams {
+		p.Streams[i].Burst = r.IntN(8)
 	}
 	return p
 }

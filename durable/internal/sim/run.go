@@ -17,6 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"golang.org/x/sync/errgroup"
 )
 
 // How long a simulation waits, in its own time, for what must happen. Patience
@@ -52,8 +53,9 @@ type simulation struct {
 	begun     int                             // operations of ledgers
 	receipts  map[orderKey]map[string]Receipt // of ledgers
 	bids      []*bid
-	open      map[int]bool // the workers whose process is there, or about to be
-	moving    bool         // the hub is about to be copied: no worker begins
+	doubted   map[string][]int // of streams, the events of which an attempt failed that may have been made
+	open      map[int]bool     // the workers whose process is there, or about to be
+	moving    bool             // the hub is about to be copied: no worker begins
 }
 
 // Run carries a plan out and returns what was not as it must be. It must be
@@ -66,7 +68,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	s := &simulation{
 		plan: plan, platform: platform, begin: time.Now(),
 		processes: make([]Process, plan.Workers), stops: make([]context.CancelFunc, plan.Workers), busy: map[Process]int{}, working: map[Process]*inuse.Watch{},
-		open: map[int]bool{},
+		open: map[int]bool{}, doubted: map[string][]int{},
 		cfg: durable.Config{
 			MaxConcurrentActivities: 6, MaxConcurrentOrchestrators: 4, NoExtendedSessions: !plan.Sessions,
 			ExtendedSessionIdle: 4 * time.Second, ShutdownTimeout: 2 * time.Second, EpisodeWarnAfter: time.Hour, Logger: logger,
@@ -356,7 +358,7 @@ func (s *simulation) duration(t Task) time.Duration {
 func (s *simulation) drive(ctx context.Context, in Instance) {
 	s.at(in.At)
 	err := s.insist(ctx, "start "+in.ID, func(ctx context.Context) error { return s.start(ctx, in) })
-	if err != nil && !(s.plan.Cuts > 0 && errors.Is(err, durable.ErrInstanceExists)) { // an attempt that was cut off may have started it
+	if err != nil && !(s.plan.unsure() && errors.Is(err, durable.ErrInstanceExists)) { // an attempt that was cut off may have started it
 		s.fault("start %s: %v", in.ID, err)
 		return
 	}
@@ -367,7 +369,7 @@ func (s *simulation) drive(ctx context.Context, in Instance) {
 			err := s.insist(ctx, "raise "+e.Name+in.ID, func(ctx context.Context) error {
 				return durable.Event[string](e.Name).Raise(ctx, s.client, durable.InstanceID(in.ID), s.plan.App.padded(e.Name+" raised"))
 			})
-			if err != nil && !(s.plan.Cuts > 0 && errors.Is(err, durable.ErrInstanceEnded)) { // it may have ended because of an attempt that was cut off
+			if err != nil && !(s.plan.unsure() && errors.Is(err, durable.ErrInstanceEnded)) { // it may have ended because of an attempt that was cut off
 				s.fault("raise %s for %s: %v", e.Name, in.ID, err)
 			}
 		})
@@ -381,7 +383,7 @@ func (s *simulation) drive(ctx context.Context, in Instance) {
 			err := s.insist(ctx, "terminate "+in.ID, func(ctx context.Context) error {
 				return s.client.Terminate(ctx, durable.InstanceID(in.ID), s.plan.App.padded("enough"))
 			})
-			if err != nil && !(s.plan.Cuts > 0 && errors.Is(err, durable.ErrInstanceEnded)) { // an attempt that was cut off may have done it
+			if err != nil && !(s.plan.unsure() && errors.Is(err, durable.ErrInstanceEnded)) { // an attempt that was cut off may have done it
 				s.fault("terminate %s: %v", in.ID, err)
 			}
 		})
@@ -664,8 +666,11 @@ func (s *simulation) insist(ctx context.Context, what string, f func(context.Con
 		}
 		err = f(attempt)
 		cancel()
-		if err == nil || s.plan.Cuts == 0 || errors.Is(err, durable.ErrInstanceEnded) || errors.Is(err, durable.ErrInstanceExists) {
+		if err == nil || !s.plan.unsure() || errors.Is(err, durable.ErrInstanceEnded) || errors.Is(err, durable.ErrInstanceExists) {
 			return err
+		}
+		if s.plan.Inside {
+			pause(ctx, time.Duration(n)*interval) // there may be an outage
 		}
 	}
 	return err
@@ -778,9 +783,10 @@ func (s *simulation) stream(ctx context.Context, st Stream) {
 		}
 		return nil
 	}
-	for n := range st.Count {
-		steps = append(steps, func() error { return streamEvent(st, n).Raise(ctx, s.client, id, n) })
-		if n < st.Count-1 && g.oneIn(4) { // it goes on at least until the last event
+	for n := 0; n < st.Count; n++ {
+		first, last := n, min(n+st.Burst, st.Count-1)
+		steps = append(steps, func() error { return s.raise(ctx, st, first, last) })
+		if n = last; n < st.Count-1 && g.oneIn(4) { // it goes on at least until the last event
 			steps = append(steps, toggle)
 		}
 	}
@@ -809,6 +815,46 @@ func (s *simulation) stream(ctx context.Context, st Stream) {
 	}
 }
 
+// raise raises events of a stream at once. One is raised again if that fails in a client
+// that may fail.
+func (s *simulation) raise(ctx context.Context, st Stream, first, last int) error {
+	var all errgroup.Group
+	for n := first; n <= last; n++ {
+		all.Go(func() error {
+			return s.insist(ctx, fmt.Sprintf("stream %s %d", st.ID, n), func(ctx context.Context) error {
+				err := streamEvent(st, n).Raise(ctx, s.client, durable.InstanceID(st.ID), n)
+				if err == nil {
+					return nil
+				}
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if errors.Is(err, durable.ErrInstanceEnded) && len(s.doubted[st.ID]) > 0 {
+					return nil // it got another event twice
+				}
+				s.doubted[st.ID] = append(s.doubted[st.ID], n)
+				return err
+			})
+		})
+	}
+	return all.Wait()
+}
+
+// isWhole reports whether an instance got each event of its stream once. Those of which an
+// attempt failed may come more often, and in the place of others.
+func (s *simulation) isWhole(st Stream, got []int) bool {
+	spare, seen := 0, map[int]bool{}
+	for _, n := range got {
+		if seen[n] && !slices.Contains(s.doubted[st.ID], n) {
+			return false
+		}
+		if seen[n] {
+			spare++
+		}
+		seen[n] = true
+	}
+	return len(got) == st.Count && len(seen)+spare == st.Count
+}
+
 // checkStreams holds what instances got against what was sent: each name in the order of
 // the history and, where the hub keeps it, all in the order of sending.
 func (s *simulation) checkStreams(ctx context.Context) {
@@ -826,19 +872,16 @@ func (s *simulation) checkStreams(ctx context.Context) {
 				s.fault("stream %s: %v", st.ID, err)
 			}
 		}
-		want := make([]int, st.Count)
-		for n := range want {
-			want[n] = n
-		}
+		inOrder := s.keepsOrder() && st.Burst == 0 && len(s.doubted[st.ID]) == 0
 		switch {
 		case st.Renews > 0 && !s.keepsOrder(): // a generation does not know what the one before took, and may get it again
-		case !slices.Equal(slices.Sorted(slices.Values(got)), want):
+		case !s.isWhole(st, got):
 			s.fault("stream %s of %d events got %v", st.ID, st.Count, got)
-		case s.keepsOrder() && !slices.Equal(got, want):
+		case inOrder && !slices.IsSorted(got):
 			s.fault("stream %s got %v, though nothing was put back", st.ID, got)
 		}
 		came := cameIn(past)
-		if s.keepsOrder() && !slices.IsSorted(came) {
+		if inOrder && !slices.IsSorted(came) {
 			s.fault("the history of stream %s has the events %v, though nothing was put back", st.ID, came)
 		}
 		for name := range st.Names {

@@ -93,6 +93,7 @@ var simulations = []struct {
 	{"entities", sim.NewEntityPlan, usualRuns, bothHubs},
 	{"repeatedentities", sim.NewRepeatedEntityPlan, usualRuns, bothHubs[:1]},
 	{"signalers", sim.NewSignalerPlan, usualRuns, bothHubs},
+	{"insiders", sim.NewInsiderPlan, usualRuns, bothHubs[:1]},
 	{"moved", sim.NewMovedPlan, usualRuns, []string{"moving"}},
 }
 

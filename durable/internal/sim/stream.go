@@ -17,6 +17,7 @@ type Stream struct {
 	Begin time.Duration
 	Count int // of events
 	Names int // that they have by turns
+	Burst int // how many more are raised at the same time
 	// Renews says after how many events the instance continues as new, while others may
 	// wait, Works after how many it calls an activity; zero means never.
 	Renews, Works int
