@@ -197,6 +197,7 @@ func (v *visit) fail(err error) error {
 	}
 	return v.page("error", http.StatusText(status), message)
 }
+
 // streamTime is how long events are sent over one connection. The platform's limit of a
 // request is 230 s; the page connects again by itself.
 const streamTime = 200 * time.Second
