@@ -97,7 +97,7 @@ func TestHost_NeedsNoStorage(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(root, ".durable-"+hub+".db")); err != nil {
 		t.Error(err)
 	}
-	if got := mustHub(t, root, nil, "list"); !strings.Contains(got, "E1_HelloSequence  Completed") {
+	if got := mustHub(t, root, nil, "list"); !strings.Contains(got, "\tE1_HelloSequence\tCompleted\t") {
 		t.Errorf("hub list, which asks the app below the host, printed %s", got)
 	}
 	if strings.Contains(a.log(), "Host configuration file reading has changed") || strings.Contains(a.log(), "Restarting host") {
