@@ -219,7 +219,8 @@ func (c *Context) NewUUID() UUID { return UUID(c.x.NewGUID()) }
 // its history; false for one that came past here when the call was not there yet, and
 // true again whenever what was recorded is replayed. The first answer for an ID stands
 // for the whole execution, wherever else it asks. Continue-as-new begins another, which
-// has all changes.
+// has all changes. An execution that was suspended before its code had run at all has
+// none: nothing tells it from one whose code did not ask.
 //
 // Executions that have a change go on when the call is taken out, if what they did is
 // kept; those that do not have it need the old code. `hub verify` says whether there are

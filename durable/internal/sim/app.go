@@ -24,6 +24,9 @@ type App struct {
 	// Large says that nothing which users give or get fits into a message or a row, but
 	// for custom statuses, which must.
 	Large bool
+	// BegunByOthers says that workers without its code may suspend an instance before the
+	// code has run. Its beginning is then shown to the code in replay.
+	BegunByOthers bool
 
 	received func(Receipt) // of those that run: Registry
 }

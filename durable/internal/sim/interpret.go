@@ -218,7 +218,7 @@ func (x *execution) branches(i int) (string, error) {
 // been changed while the instance was under way. A generation that was suspended before
 // it began is shown its beginning in replay.
 func (x *execution) patched() error {
-	if x.in.Round == 0 && !x.ctx.Patched("first") {
+	if x.in.Round == 0 && !x.app.BegunByOthers && !x.ctx.Patched("first") {
 		return errors.New("what the history has was decided without the change")
 	}
 	return nil

@@ -183,6 +183,7 @@ func NewEndingPlan(seed uint64) *Plan {
 	for range p.Workers {
 		p.Ignorant = append(p.Ignorant, r.IntN(2) == 0)
 	}
+	p.App.BegunByOthers = true
 	return p
 }
 
