@@ -237,7 +237,7 @@ func TestFile_KeepsItsModeAndPlaceWhenItIsCompacted(t *testing.T) {
 func TestFile_ThatIsCompactedIsNotOpenedTwice(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS != "linux" {
-		t.Skip("looks at open files in /proc")
+		t.Skip("the test waits until a process has the file open, which only /proc of Linux shows")
 	}
 	path := filepath.Join(t.TempDir(), "hub.db")
 	if err := newStore(t, path).Close(); err != nil {

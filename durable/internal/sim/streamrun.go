@@ -1,0 +1,153 @@
+package sim
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"golang.org/x/sync/errgroup"
+)
+
+// A streamRun is the part of a simulation that works on streams.
+type streamRun struct{ *simulation }
+
+// keepsOrder reports whether the hub keeps the order in which one client sends.
+func (s streamRun) keepsOrder() bool {
+	return s.platform.KeepsOrder() || s.plan.Workers == 1 && s.plan.Faults+s.plan.Repeats == 0 && !s.plan.Loose && len(s.plan.Disturbances) == 0
+}
+
+// stream raises the events of a stream, and suspends and resumes the instance among them.
+func (s streamRun) stream(ctx context.Context, st Stream) {
+	s.at(st.Begin)
+	r := rand.New(rand.NewPCG(s.plan.Seed, mix(0x57AE, st.ID)))
+	g := generator{r: r}
+	id := durable.InstanceID(st.ID)
+	steps := []func() error{func() error {
+		_, err := listen.Start(ctx, s.client, listening{Stream: st}, id)
+		return err
+	}}
+	suspended := false
+	toggle := func() error { // it may not be as far as that, and refuse
+		if suspended = !suspended; suspended {
+			_ = s.client.Suspend(ctx, id, "for a while")
+		} else {
+			_ = s.client.Resume(ctx, id, "again")
+		}
+		return nil
+	}
+	for n := 0; n < st.Count; n++ {
+		first, last := n, min(n+st.Burst, st.Count-1)
+		steps = append(steps, func() error { return s.raise(ctx, st, first, last) })
+		if n = last; n < st.Count-1 && g.oneIn(4) { // it goes on at least until the last event
+			steps = append(steps, toggle)
+		}
+	}
+	for _, step := range steps {
+		if err := step(); err != nil {
+			s.fault("stream %s: %v", st.ID, err)
+			return
+		}
+		if g.oneIn(3) {
+			pause(ctx, g.upTo(3*time.Second))
+		}
+	}
+	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
+		state, err := s.client.Status(ctx, id, durable.Fetch{})
+		switch {
+		case err != nil:
+		case state.Status.IsTerminal():
+			return
+		case state.Status == history.Suspended:
+			_ = s.client.Resume(ctx, id, "again") // it may have gone on meanwhile
+		}
+		if time.Now().After(deadline) {
+			s.fault("stream %s has not ended, it is %+v, %v", st.ID, state, err)
+			return
+		}
+	}
+}
+
+// raise raises events of a stream at once. One is raised again if that fails in a client
+// that may fail.
+func (s streamRun) raise(ctx context.Context, st Stream, first, last int) error {
+	var all errgroup.Group
+	for n := first; n <= last; n++ {
+		all.Go(func() error {
+			return s.insist(ctx, fmt.Sprintf("stream %s %d", st.ID, n), func(ctx context.Context) error {
+				err := streamEvent(st, n).Raise(ctx, s.client, durable.InstanceID(st.ID), n)
+				if err == nil {
+					return nil
+				}
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				if errors.Is(err, durable.ErrInstanceEnded) && len(s.doubted[st.ID]) > 0 {
+					return nil // it got another event twice
+				}
+				s.doubted[st.ID] = append(s.doubted[st.ID], n)
+				return err
+			})
+		})
+	}
+	return all.Wait()
+}
+
+// isWhole reports whether an instance got each event of its stream once. Those of which an
+// attempt failed may come more often, and in the place of others.
+func (s streamRun) isWhole(st Stream, got []int) bool {
+	spare, seen := 0, map[int]bool{}
+	for _, n := range got {
+		if seen[n] && !slices.Contains(s.doubted[st.ID], n) {
+			return false
+		}
+		if seen[n] {
+			spare++
+		}
+		seen[n] = true
+	}
+	return len(got) == st.Count && len(seen)+spare == st.Count
+}
+
+// checkStreams holds what instances got against what was sent: each name in the order of
+// the history and, where the hub keeps it, all in the order of sending.
+func (s streamRun) checkStreams(ctx context.Context) {
+	for _, st := range s.plan.Streams {
+		state, err := s.client.Status(ctx, durable.InstanceID(st.ID), durable.Fetch{Input: true, Output: true})
+		if err != nil || state.Status != history.Completed {
+			s.fault("stream %s: %+v, %v", st.ID, state, err)
+			continue
+		}
+		var got []int
+		var last listening
+		past, err := s.client.History(ctx, durable.InstanceID(st.ID))
+		for _, err := range []error{err, json.Unmarshal([]byte(*state.Output), &got), json.Unmarshal([]byte(*state.Input), &last)} {
+			if err != nil {
+				s.fault("stream %s: %v", st.ID, err)
+			}
+		}
+		inOrder := s.keepsOrder() && st.Burst == 0 && len(s.doubted[st.ID]) == 0
+		switch {
+		case st.Renews > 0 && !s.keepsOrder(): // a generation does not know what the one before took, and may get it again
+		case !s.isWhole(st, got):
+			s.fault("stream %s of %d events got %v", st.ID, st.Count, got)
+		case inOrder && !slices.IsSorted(got):
+			s.fault("stream %s got %v, though nothing was put back", st.ID, got)
+		}
+		came := cameIn(past)
+		if inOrder && !slices.IsSorted(came) {
+			s.fault("the history of stream %s has the events %v, though nothing was put back", st.ID, came)
+		}
+		for name := range st.Names {
+			ofName := func(n int) bool { return n%st.Names != name }
+			took := slices.DeleteFunc(slices.Clone(got[min(len(last.Got), len(got)):]), ofName)
+			if came := slices.DeleteFunc(slices.Clone(came), ofName); !slices.Equal(came[:min(len(took), len(came))], took) {
+				s.fault("stream %s: of event-%d its last generation got %v, the history has %v", st.ID, name, took, came)
+			}
+		}
+	}
+}
