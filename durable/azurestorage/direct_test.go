@@ -43,19 +43,22 @@ func TestDirectResult_KeepsTheWorkItemUntilTheResultIsStored(t *testing.T) {
 	eventually(t, "the work item is gone after the checkpoint", 30*time.Second, func() bool { return messageCount(t, h.workItems) == 0 && heldCount(h) == 0 })
 }
 
+// givenBack are the causes for which what was handed over in memory cannot be taken.
+var givenBack = map[string]func(t *testing.T, h *TaskHub, stop func()){
+	"the episode failed": func(t *testing.T, h *TaskHub, _ func()) {
+		item := mustNext(t, h)
+		if err := errors.Join(item.Session.Abandon(t.Context(), errLost), item.Session.Release(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+	},
+	"the worker stopped": func(_ *testing.T, _ *TaskHub, stop func()) { stop() },
+}
+
 // A result that this process cannot take after all is not lost, and the activity
 // does not run again.
 func TestDirectResult_IsSentWhenItCannotBeTaken(t *testing.T) {
 	t.Parallel()
-	for name, cause := range map[string]func(t *testing.T, h *TaskHub, stop func()){
-		"the episode failed": func(t *testing.T, h *TaskHub, _ func()) {
-			item := mustNext(t, h)
-			if err := errors.Join(item.Session.Abandon(t.Context(), errLost), item.Session.Release(t.Context())); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"the worker stopped": func(_ *testing.T, _ *TaskHub, stop func()) { stop() },
-	} {
+	for name, cause := range givenBack {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {

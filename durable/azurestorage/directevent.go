@@ -19,9 +19,9 @@ import (
 // lost.
 //
 // Of the events that one checkpoint takes one at least is in the queue before the history
-// is written, unless the checkpoint takes another message ([storeOne]). If this process
-// dies then, that message comes again and the instance's row is repaired. So many events
-// that come together cost two requests instead of two for each.
+// is written, unless the checkpoint takes another message (see [storeOne]). If this process
+// dies then, that message comes again and the instance's row is repaired. So all events
+// that come together cost two requests, instead of two each.
 
 // eventPatience is how long a client waits for the checkpoint before the event is put into
 // the queue.

@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -96,16 +97,9 @@ func TestDirectEvent_IsPutIntoTheQueueWhenNoCheckpointTakesIt(t *testing.T) {
 // What this process cannot take after all is in the queue when the call returns.
 func TestDirectEvent_IsSentWhenItCannotBeTaken(t *testing.T) {
 	t.Parallel()
-	for name, cause := range map[string]func(t *testing.T, h *TaskHub, stop func()){
-		"the episode failed": func(t *testing.T, h *TaskHub, _ func()) {
-			item := mustNext(t, h)
-			if err := errors.Join(item.Session.Abandon(t.Context(), errLost), item.Session.Release(t.Context())); err != nil {
-				t.Fatal(err)
-			}
-		},
-		"the worker stopped":        func(_ *testing.T, _ *TaskHub, stop func()) { stop() },
-		"the instance is not there": func(*testing.T, *TaskHub, func()) {},
-	} {
+	causes := maps.Clone(givenBack)
+	causes["the instance is not there"] = func(*testing.T, *TaskHub, func()) {}
+	for name, cause := range causes {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			inBubble(t, func(t *testing.T) {
