@@ -2,6 +2,7 @@ package azuritetest
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"sort"
 	"strings"
 	"sync"
+	"sync/atomic"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
@@ -146,4 +148,17 @@ func Refusal(req *http.Request, status int, code string) *http.Response {
 		Header:        http.Header{"X-Ms-Error-Code": {code}, "Content-Type": {"application/json"}},
 		ContentLength: int64(len(body)), Body: io.NopCloser(strings.NewReader(body)),
 	}
+}
+
+// WhileAlive returns the transport of a process that makes no more requests once it is
+// dead.
+func WhileAlive(connection string, alive *atomic.Bool) *Counter {
+	c := NewCounter(connection, nil)
+	c.Intercept = func(_ Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+		if !alive.Load() {
+			return nil, errors.New("the process is dead")
+		}
+		return next()
+	}
+	return c
 }

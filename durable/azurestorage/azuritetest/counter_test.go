@@ -1,6 +1,7 @@
 package azuritetest
 
 import (
+	"crypto/rand"
 	"errors"
 	"net/http"
 	"strings"
@@ -17,14 +18,15 @@ import (
 func TestCounter_NamesWhatTheSDKsAskOfAzurite(t *testing.T) {
 	connection := Start(t)
 	counter := NewCounter(connection, nil)
-	askEverything(t, connection, counter, "counted")
+	name := anyName()
+	askEverything(t, connection, counter, name)
 
 	want := map[Call]int{
-		{"queue", "CreateQueue", "counted"}: 1, {"queue", "PutMessage", "counted"}: 1, {"queue", "GetMessages", "counted"}: 1,
-		{"queue", "UpdateMessage", "counted"}: 1, {"queue", "DeleteMessage", "counted"}: 1,
-		{"table", "CreateTable", ""}: 1, {"table", "InsertEntity", "Counted"}: 1, {"table", "MergeEntity", "Counted"}: 1,
-		{"table", "EntityGroupTransaction", "Counted"}: 1, {"table", "QueryEntities", "Counted"}: 1,
-		{"blob", "CreateContainer", "counted"}: 1, {"blob", "PutBlob", "counted"}: 1, {"blob", "GetBlob", "counted"}: 1,
+		{"queue", "CreateQueue", name}: 1, {"queue", "PutMessage", name}: 1, {"queue", "GetMessages", name}: 1,
+		{"queue", "UpdateMessage", name}: 1, {"queue", "DeleteMessage", name}: 1,
+		{"table", "CreateTable", ""}: 1, {"table", "InsertEntity", tableName(name)}: 1, {"table", "MergeEntity", tableName(name)}: 1,
+		{"table", "EntityGroupTransaction", tableName(name)}: 1, {"table", "QueryEntities", tableName(name)}: 1,
+		{"blob", "CreateContainer", name}: 1, {"blob", "PutBlob", name}: 1, {"blob", "GetBlob", name}: 1,
 	}
 	if diff := cmp.Diff(want, counter.Counts()); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
@@ -50,7 +52,7 @@ func askEverything(t *testing.T, connection string, counter *Counter, name strin
 	up := must(queue.UpdateMessage(ctx, *m.MessageID, *m.PopReceipt, "x", nil))
 	check(t, second(queue.DeleteMessage(ctx, *m.MessageID, *up.PopReceipt, nil)))
 
-	rows := tables.NewClient(strings.ToUpper(name[:1]) + name[1:])
+	rows := tables.NewClient(tableName(name))
 	check(t, second(rows.CreateTable(ctx, nil)))
 	row := []byte(`{"PartitionKey":"p","RowKey":"1"}`)
 	check(t, second(rows.AddEntity(ctx, row, nil)))
@@ -81,6 +83,11 @@ func TestCounter_InterceptCanRefuseARequest(t *testing.T) {
 		t.Errorf("err = %v, want 503 ServerBusy", err)
 	}
 }
+
+// anyName returns a name that no other test and no earlier run of this one has.
+func anyName() string { return "n" + strings.ToLower(rand.Text()) }
+
+func tableName(name string) string { return strings.ToUpper(name[:1]) + name[1:] }
 
 func must[T any](v T, err error) T {
 	if err != nil {

@@ -29,8 +29,12 @@ type Config struct {
 
 	// Loose makes the account promise no more than the service's documentation
 	// does: messages are not received in the order in which they were sent, and
-	// pages of a query may be short, or empty, and yet have a continuation.
+	// pages of a query or a list may be short, or empty, and yet have a continuation.
 	Loose bool
+
+	// MaxBlocks is how many blocks an append blob can have; zero means 50,000, as
+	// the service has it.
+	MaxBlocks int
 
 	// Decide chooses what goes wrong with a request; nil means that nothing does.
 	// It is called once for each request, before it is sent. It must depend on
@@ -361,7 +365,9 @@ func (a *Account) Worker(name string) *Worker {
 // than usual it takes.
 func (a *Account) admit(r *Request) (fault Fault, delay time.Duration) {
 	r.key = hashOf(r.Worker, r.method, withoutNoise(r.Path), withoutNoise(r.queryText()), r.header.Get("x-ms-lease-action"))
-	r.key = mix(r.key, fingerprint(r.Body))
+	if r.Operation != "AppendBlock" { // whose checksums and numbers differ with the GUIDs and times beside them
+		r.key = mix(r.key, fingerprint(r.Body))
+	}
 	a.mu.Lock()
 	n := a.asked[r.key]
 	a.asked[r.key]++

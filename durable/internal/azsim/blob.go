@@ -23,13 +23,26 @@ type container struct {
 
 type blob struct {
 	name        string
+	kind        string // BlockBlob or AppendBlob
 	content     []byte
+	blocks      int    // of an append blob
+	md5         string // of a block blob
 	contentType string
 	metadata    http.Header
 	etag        string
 	created     time.Time
 	changed     time.Time
 	lease       lease
+}
+
+// The types of blobs.
+const (
+	blockBlob  = "BlockBlob"
+	appendBlob = "AppendBlob"
+)
+
+func conditionNotMet() *reply {
+	return refuseBlob(http.StatusPreconditionFailed, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.")
 }
 
 func refuseBlob(status int, code, message string) *reply {
@@ -41,14 +54,15 @@ func etagOf(at time.Time) string { return fmt.Sprintf(`"0x%X"`, at.UnixNano()) }
 
 // matchBlob holds a request's conditions against a blob.
 func matchBlob(b *blob, r *Request) *reply {
-	wanted, unwanted := r.header.Get("If-Match"), r.header.Get("If-None-Match")
+	etag := strings.Trim(b.etag, `"`) // lists have it without quotes, and so it is accepted
+	wanted, unwanted := strings.Trim(r.header.Get("If-Match"), `"`), strings.Trim(r.header.Get("If-None-Match"), `"`)
 	switch {
-	case wanted != "" && wanted != "*" && wanted != b.etag:
-		return refuseBlob(http.StatusPreconditionFailed, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.")
-	case unwanted != "" && (unwanted == "*" || unwanted == b.etag) && r.method != http.MethodPut && r.method != http.MethodDelete:
+	case wanted != "" && wanted != "*" && wanted != etag:
+		return conditionNotMet()
+	case unwanted != "" && (unwanted == "*" || unwanted == etag) && r.method != http.MethodPut && r.method != http.MethodDelete:
 		return refuseBlob(http.StatusNotModified, "ConditionNotMet", "")
-	case unwanted != "" && (unwanted == "*" || unwanted == b.etag):
-		return refuseBlob(http.StatusPreconditionFailed, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.")
+	case unwanted != "" && (unwanted == "*" || unwanted == etag):
+		return conditionNotMet()
 	}
 	return nil
 }
@@ -64,8 +78,13 @@ func sum(content []byte) string {
 // for.
 func (b *blob) answer(r *Request) *reply {
 	answer := newReply(http.StatusOK, "ETag", b.etag, "Last-Modified", b.changed.UTC().Format(http.TimeFormat),
-		"x-ms-blob-type", "BlockBlob", "x-ms-creation-time", b.created.UTC().Format(http.TimeFormat), "Accept-Ranges", "bytes",
-		"Content-MD5", sum(b.content), "Content-Length", strconv.Itoa(len(b.content)))
+		"x-ms-blob-type", b.kind, "x-ms-creation-time", b.created.UTC().Format(http.TimeFormat), "Accept-Ranges", "bytes",
+		"Content-Length", strconv.Itoa(len(b.content)))
+	if b.kind == appendBlob {
+		answer.header.Set("x-ms-blob-committed-block-count", strconv.Itoa(b.blocks))
+	} else {
+		answer.header.Set("Content-MD5", b.md5)
+	}
 	b.lease.tell(answer)
 	copyMetadata(answer.header, b.metadata)
 	answer.with(b.contentType, b.content)
@@ -78,12 +97,15 @@ func (b *blob) answer(r *Request) *reply {
 	}
 	first, last := 0, len(b.content)-1
 	if n, err := fmt.Sscanf(span, "bytes=%d-%d", &first, &last); n == 0 || err != nil && n < 1 || first >= len(b.content) {
-		return refuseBlob(http.StatusRequestedRangeNotSatisfiable, "InvalidRange", "The range specified is invalid for the current size of the resource.")
+		refused := refuseBlob(http.StatusRequestedRangeNotSatisfiable, "InvalidRange", "The range specified is invalid for the current size of the resource.")
+		refused.header.Set("Content-Range", fmt.Sprintf("bytes */%d", len(b.content)))
+		return refused
 	}
 	last = min(last, len(b.content)-1)
 	answer.status, answer.body = http.StatusPartialContent, b.content[first:last+1]
 	answer.header.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, last, len(b.content)))
 	answer.header.Set("Content-Length", strconv.Itoa(last+1-first))
+	answer.header.Del("Content-MD5") // it is that of the whole
 	return answer
 }
 
@@ -93,8 +115,8 @@ func (b *blob) writeItem(w *bytes.Buffer, withMetadata bool) {
 	props := newReply(0)
 	b.lease.tell(props)
 	fmt.Fprintf(w, "</Name><Properties><Creation-Time>%s</Creation-Time><Last-Modified>%s</Last-Modified><Etag>%s</Etag><Content-Length>%d</Content-Length>"+
-		"<Content-Type>%s</Content-Type><BlobType>BlockBlob</BlobType><LeaseStatus>%s</LeaseStatus><LeaseState>%s</LeaseState></Properties>",
-		b.created.UTC().Format(http.TimeFormat), b.changed.UTC().Format(http.TimeFormat), strings.Trim(b.etag, `"`), len(b.content), b.contentType,
+		"<Content-Type>%s</Content-Type><BlobType>%s</BlobType><LeaseStatus>%s</LeaseStatus><LeaseState>%s</LeaseState></Properties>",
+		b.created.UTC().Format(http.TimeFormat), b.changed.UTC().Format(http.TimeFormat), strings.Trim(b.etag, `"`), len(b.content), b.contentType, b.kind,
 		props.header.Get("x-ms-lease-status"), props.header.Get("x-ms-lease-state"))
 	if withMetadata {
 		w.WriteString("<Metadata>")
@@ -125,21 +147,31 @@ func (a blobService) serveBlob(r *Request) *reply {
 	switch {
 	case name == "":
 		return a.serveContainer(c, r)
-	case r.Operation == "PutBlob":
+	case r.Operation == "PutBlob", r.Operation == "CreateAppendBlob":
 		return a.putBlob(c, name, r)
 	}
 	b := c.blobs[name]
-	if b == nil {
+	switch {
+	case b == nil && r.header.Get("If-Match") != "" && r.Operation != "AppendBlock":
+		return conditionNotMet()
+	case b == nil:
 		return refuseBlob(http.StatusNotFound, "BlobNotFound", "The specified blob does not exist.")
-	}
-	if strings.HasSuffix(r.Operation, "Lease") {
-		return a.serveLease(&b.lease, r, b.etag, b.changed)
+	case r.Operation == "AppendBlock":
+		return appendBlock(a, b, r)
 	}
 	if failure := matchBlob(b, r); failure != nil {
 		return failure
 	}
+	if strings.HasSuffix(r.Operation, "Lease") {
+		return a.serveLease(&b.lease, r, b.etag, b.changed)
+	}
 	switch r.Operation {
 	case "GetBlob", "GetBlobProperties":
+		if r.header.Get("x-ms-lease-id") != "" { // a read needs none, but if it has one it must be right
+			if failure := b.lease.allowsWrite(r); failure != nil {
+				return failure
+			}
+		}
 		return b.answer(r)
 	case "DeleteBlob":
 		if failure := b.lease.allowsWrite(r); failure != nil {
@@ -193,13 +225,14 @@ func (a blobService) serveContainer(c *container, r *Request) *reply {
 		c.etag = etagOf(c.changed)
 		return newReply(http.StatusOK, "ETag", c.etag, "Last-Modified", c.changed.Format(http.TimeFormat))
 	case "ListBlobs":
-		return listBlobs(c, r)
+		return listBlobs(a, c, r)
 	}
 	return refuseBlob(http.StatusMethodNotAllowed, "UnsupportedHttpVerb", "The resource doesn't support the specified Http Verb.")
 }
 
 func (a blobService) putBlob(c *container, name string, r *Request) *reply {
-	if r.header.Get("x-ms-blob-type") != "BlockBlob" {
+	kind := r.header.Get("x-ms-blob-type")
+	if kind != blockBlob && kind != appendBlob {
 		return refuseBlob(http.StatusBadRequest, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format: x-ms-blob-type")
 	}
 	b := c.blobs[name]
@@ -207,7 +240,7 @@ func (a blobService) putBlob(c *container, name string, r *Request) *reply {
 	case b != nil && r.header.Get("If-None-Match") == "*":
 		return refuseBlob(http.StatusConflict, "BlobAlreadyExists", "The specified blob already exists.")
 	case b == nil && r.header.Get("If-Match") != "":
-		return refuseBlob(http.StatusPreconditionFailed, "ConditionNotMet", "The condition specified using HTTP conditional header(s) is not met.")
+		return conditionNotMet()
 	case b == nil && r.header.Get("x-ms-lease-id") != "":
 		return refuseBlob(http.StatusPreconditionFailed, "LeaseNotPresentWithBlobOperation", "There is currently no lease on the blob.")
 	case b != nil:
@@ -221,7 +254,7 @@ func (a blobService) putBlob(c *container, name string, r *Request) *reply {
 		b = &blob{name: name, created: time.Now()}
 		c.blobs[name] = b
 	}
-	b.content, b.metadata = r.Body, metadataOf(r.header)
+	b.kind, b.content, b.blocks, b.metadata = kind, r.Body, 0, metadataOf(r.header)
 	b.contentType = "application/octet-stream"
 	for _, name := range []string{"Content-Type", "x-ms-blob-content-type"} {
 		if v := r.header.Get(name); v != "" {
@@ -229,8 +262,12 @@ func (a blobService) putBlob(c *container, name string, r *Request) *reply {
 		}
 	}
 	b.stamp(a.tick())
-	return newReply(http.StatusCreated, "ETag", b.etag, "Last-Modified", b.changed.Format(http.TimeFormat),
-		"Content-MD5", sum(b.content), "x-ms-request-server-encrypted", "true")
+	answer := newReply(http.StatusCreated, "ETag", b.etag, "Last-Modified", b.changed.Format(http.TimeFormat), "x-ms-request-server-encrypted", "true")
+	if kind == blockBlob {
+		b.md5 = sum(b.content)
+		answer.header.Set("Content-MD5", b.md5)
+	}
+	return answer
 }
 
 func (a blobService) listContainers(r *Request) *reply {

@@ -31,13 +31,17 @@ func hashOf(parts ...string) uint64 {
 // fraction returns a number of a generator as one in [0, 1).
 func fraction(roll uint64) float64 { return float64(roll>>11) / (1 << 53) }
 
-// fingerprint is a body without its noise, as a number.
+// fingerprint is a body without its noise, as a number. Nobody can tell what is
+// noise in a body that is not text, so that counts for nothing.
 func fingerprint(body []byte) uint64 {
 	if len(body) == 0 {
 		return 0
 	}
 	if text, ok := unpacked(body); ok {
 		body = text
+	}
+	if !isText(body) {
+		return 0
 	}
 	h := fnv.New64a()
 	_, _ = h.Write(appendWithoutNoise(nil, body)) // never fails

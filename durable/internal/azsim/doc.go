@@ -14,5 +14,5 @@
 // What the account answers is compared with what Azurite answers by the tests of
 // package azsim/differential. Where the documentation of the service promises
 // less than Azurite does, [Config.Loose] makes the account promise less, too:
-// queues are not in order, and pages of a query end anywhere.
+// queues are not in order, and pages of a query or a list end anywhere.
 package azsim

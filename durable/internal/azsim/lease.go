@@ -98,6 +98,8 @@ func (l *lease) acquire(r *Request, answer *reply, state leaseState, now time.Ti
 	switch {
 	case err != nil || seconds != -1 && (seconds < 15 || seconds > 60):
 		return refuseBlob(http.StatusBadRequest, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format: x-ms-lease-duration")
+	case proposed != "" && identifier([]byte(proposed), 0) != len(proposed): // a GUID, in one of its forms
+		return refuseBlob(http.StatusBadRequest, "InvalidHeaderValue", "The value for one of the HTTP headers is not in the correct format: x-ms-proposed-lease-id")
 	case state == breaking || state == leased && proposed != l.id:
 		return refuseBlob(http.StatusConflict, "LeaseAlreadyPresent", "There is already a lease present.")
 	}

@@ -1,5 +1,10 @@
 package azsim
 
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
 // Noise is what differs between two runs of one seed without meaning anything:
 // identifiers that somebody made up, times, and numbers that goroutines took in
 // the order in which they happened to run.
@@ -28,6 +33,9 @@ func appendWithoutNoise(b, text []byte) []byte {
 	}
 	return b
 }
+
+// isText reports whether a body is text, as JSON and XML are.
+func isText(body []byte) bool { return bytes.IndexByte(body, 0) < 0 && utf8.Valid(body) }
 
 func isHex(c byte) bool { return isDigit(c) || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F' }
 

@@ -87,6 +87,9 @@ func newRequest(worker string, raw *http.Request) (*Request, error) {
 	return r, nil
 }
 
+// Header returns a header of the request, "" if it has none of the name.
+func (r *Request) Header(name string) string { return r.header.Get(name) }
+
 // rest returns what follows the target in the path.
 func (r *Request) rest() string {
 	_, rest, _ := strings.Cut(strings.TrimPrefix(r.Path, "/"), "/")
@@ -169,6 +172,8 @@ func blobOperation(r *Request, rest string) string {
 	case comp == "lease":
 		verb := strings.ToLower(r.header.Get("x-ms-lease-action"))
 		return strings.ToUpper(verb[:min(1, len(verb))]) + verb[min(1, len(verb)):] + "Lease"
+	case comp == "appendblock":
+		return "AppendBlock"
 	case comp == "list" && restype == "container":
 		return "ListBlobs"
 	case comp == "list":
@@ -179,6 +184,8 @@ func blobOperation(r *Request, rest string) string {
 		return choose(r.method, "PUT", "CreateContainer", "DELETE", "DeleteContainer", "GET", "GetContainerProperties", "HEAD", "GetContainerProperties")
 	case comp == "metadata":
 		return "SetBlobMetadata"
+	case r.method == http.MethodPut && r.header.Get("x-ms-blob-type") == appendBlob:
+		return "CreateAppendBlob"
 	}
 	return choose(r.method, "PUT", "PutBlob", "GET", "GetBlob", "HEAD", "GetBlobProperties", "DELETE", "DeleteBlob")
 }

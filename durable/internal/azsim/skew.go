@@ -8,13 +8,17 @@ import (
 )
 
 // shiftTimes returns text with all times in it moved by d: those of JSON and XML.
-// Those in ETags, which are escaped, stay.
+// Those in ETags, which are escaped, stay, as does what is not text, which has
+// lengths and checksums.
 func shiftTimes(text []byte, d time.Duration) []byte {
 	if d == 0 {
 		return text
 	}
 	if plain, ok := unpacked(text); ok {
 		return packed(shiftTimes(plain, d))
+	}
+	if !isText(text) {
+		return text
 	}
 	var moved []byte // text up to done; nil as long as there is nothing to move
 	done := 0

@@ -67,6 +67,8 @@ func ofBlob(req *http.Request, rest string) string {
 	case query.Get("comp") == "lease":
 		verb := strings.ToLower(req.Header.Get("x-ms-lease-action"))
 		return strings.ToUpper(verb[:min(1, len(verb))]) + verb[min(1, len(verb)):] + "Lease"
+	case query.Get("comp") == "appendblock":
+		return "AppendBlock"
 	case query.Get("comp") == "list" && query.Get("restype") == "container":
 		return "ListBlobs"
 	case query.Get("comp") == "list":

@@ -38,6 +38,7 @@ func TestOf_CallsOperationsAsTheReferenceDoes(t *testing.T) {
 		{Blob, "DELETE", "/c?restype=container", "DeleteContainer"},
 		{Blob, "GET", "/c?restype=container&comp=list", "ListBlobs"},
 		{Blob, "PUT", "/c/b?comp=lease", "RenewLease"},
+		{Blob, "PUT", "/c/b?comp=appendblock", "AppendBlock"},
 		{Blob, "PUT", "/c/b?comp=metadata", "SetBlobMetadata"},
 		{Blob, "PUT", "/c/a/b", "PutBlob"},
 		{Blob, "GET", "/c/a/b", "GetBlob"},

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
@@ -60,7 +61,7 @@ func (s *Container) CreateBlob(ctx context.Context, name string, content []byte)
 				ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: new(azcore.ETagAny)},
 			},
 		})
-		return Ignore(err, http.StatusConflict, http.StatusPreconditionFailed)
+		return Ignore(ignoreExisting(err), http.StatusPreconditionFailed)
 	})
 }
 
@@ -135,6 +136,68 @@ func (s *Container) ReadUpTo(ctx context.Context, name string, limit int64) (tex
 		return nil, fmt.Errorf("read blob %s/%s: %w", s.Name, name, err)
 	}
 	return text, nil
+}
+
+// errCut says that an answer ended in the middle.
+var errCut = errors.New("the answer was cut off")
+
+// ReadAt fills p with what a blob has from an offset on. The error wraps
+// [io.ErrUnexpectedEOF] if the blob is shorter.
+func (s *Container) ReadAt(ctx context.Context, name string, offset int64, p []byte) error {
+	what, isShort := "read blob "+s.Name+"/"+name, false
+	err := Retry(ctx, what, func(ctx context.Context) error {
+		resp, err := s.Client.NewBlobClient(name).DownloadStream(ctx, &blob.DownloadStreamOptions{
+			Range: blob.HTTPRange{Offset: offset, Count: int64(len(p))},
+		})
+		if isShort = StatusOf(err) == http.StatusRequestedRangeNotSatisfiable; isShort || err != nil {
+			return Ignore(err, http.StatusRequestedRangeNotSatisfiable)
+		}
+		defer resp.Body.Close()
+		if isShort = Value(resp.ContentLength) < int64(len(p)); isShort {
+			return nil
+		}
+		_, err = io.ReadFull(resp.Body, p)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			return errCut
+		}
+		return err
+	})
+	if err == nil && isShort {
+		return fmt.Errorf("%s at %d: %w", what, offset, io.ErrUnexpectedEOF)
+	}
+	return err
+}
+
+// ReadPart reads a part of a blob as it is, see [AppendBlob.Read].
+func (s *Container) ReadPart(ctx context.Context, name string, offset, count int64) (part BlobPart, err error) {
+	err = Retry(ctx, "read blob "+s.Name+"/"+name, func(ctx context.Context) (err error) {
+		part, err = s.AppendBlob(name).Read(ctx, offset, count)
+		return err
+	})
+	return part, err
+}
+
+// Stamp writes an empty blob with metadata, and returns the time of that by the storage's
+// clock.
+func (s *Container) Stamp(ctx context.Context, name string, metadata map[string]string) (at time.Time, err error) {
+	options := &blockblob.UploadOptions{HTTPHeaders: Octets, Metadata: map[string]*string{}}
+	for key, value := range metadata {
+		options.Metadata[key] = &value
+	}
+	err = Retry(ctx, "write blob "+s.Name+"/"+name, func(ctx context.Context) error {
+		resp, err := s.Client.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(nil)), options)
+		at = Value(resp.LastModified)
+		return err
+	})
+	return at, err
+}
+
+// Delete deletes the container with all blobs.
+func (s *Container) Delete(ctx context.Context) error {
+	return Retry(ctx, "delete container "+s.Name, func(ctx context.Context) error {
+		_, err := s.Client.Delete(ctx, nil)
+		return err
+	})
 }
 
 // Remove deletes a blob if it is there.

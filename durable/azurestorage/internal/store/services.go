@@ -79,13 +79,34 @@ func NewServices(queues, tables Account, transport policy.Transporter, meter *me
 	if s.Leases, err = newTableService(tables, clientOptions(tables.Table, watchedTables, substitutionPolicy{})); err != nil {
 		return nil, fmt.Errorf("open table service: %w", err)
 	}
-	if s.Blobs, err = newBlobService(tables, clientOptions(tables.Blob, s.BlobPace.Bound(watchedBlobs))); err != nil {
-		return nil, fmt.Errorf("open blob service: %w", err)
-	}
-	if s.LeaseBlobs, err = newBlobService(tables, clientOptions(tables.Blob, watchedBlobs)); err != nil {
-		return nil, fmt.Errorf("open blob service: %w", err)
+	if s.Blobs, s.LeaseBlobs, err = newBlobServices(tables, watchedBlobs, s.BlobPace); err != nil {
+		return nil, err
 	}
 	return s, nil
+}
+
+// NewBlobServices returns clients of the blob service alone: one with a bound on the
+// requests in flight and one without. See [NewServices].
+func NewBlobServices(account Account, transport policy.Transporter, meter *metering.Hub) (bounded, urgent *azblob.Client, err error) {
+	if account.Blob == "" {
+		return nil, nil, fmt.Errorf("no storage connection")
+	}
+	bound := requestBound(account.Blob)
+	if transport == nil {
+		transport = newHTTPClient(isEmulator(account.Blob), bound)
+	}
+	pace := NewPace(bound)
+	return newBlobServices(account, pace.Watch(measured(transport, meter, account)), pace)
+}
+
+func newBlobServices(account Account, transport policy.Transporter, pace *Pace) (bounded, urgent *azblob.Client, err error) {
+	if bounded, err = newBlobService(account, clientOptions(account.Blob, pace.Bound(transport))); err != nil {
+		return nil, nil, fmt.Errorf("open blob service: %w", err)
+	}
+	if urgent, err = newBlobService(account, clientOptions(account.Blob, transport)); err != nil {
+		return nil, nil, fmt.Errorf("open blob service: %w", err)
+	}
+	return bounded, urgent, nil
 }
 
 // missingPolicy reports answers that say that a queue or a table does not exist.

@@ -23,6 +23,7 @@ const (
 	CodeMessageNotFound    = "MessageNotFound"
 	CodePopReceiptMismatch = "PopReceiptMismatch"
 	CodeLeaseIDMissing     = "LeaseIdMissing"
+	CodeAppendPosition     = "AppendPositionConditionNotMet"
 	codeBlobNotFound       = "BlobNotFound"
 	codeContainerNotFound  = "ContainerNotFound"
 	codeResourceNotFound   = "ResourceNotFound"

@@ -58,7 +58,6 @@ func listBlobs(ctx context.Context, a *account, name string) {
 }
 
 func leaseScript(ctx context.Context, a *account, name string) {
-	const first, second = "11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"
 	_, err := a.blobs.CreateContainer(ctx, name, nil)
 	a.note("create", err)
 	c := a.blobs.ServiceClient().NewContainerClient(name)

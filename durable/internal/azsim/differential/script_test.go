@@ -90,6 +90,7 @@ func TestAccount_AnswersAsAzuriteDoes(t *testing.T) {
 		{"filters", filterScript},
 		{"blobs", blobScript},
 		{"leases", leaseScript},
+		{"append blobs", appendScript},
 	}
 	azurite := azuritetest.Start(t)
 	for i, s := range scripts {

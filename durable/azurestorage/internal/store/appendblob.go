@@ -1,0 +1,215 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/appendblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
+)
+
+// AppendBlob is an append blob of a container. Each method makes one request: only who
+// knows what it was for can say whether it may be made again.
+type AppendBlob struct {
+	Name   string
+	client *appendblob.Client
+}
+
+// AppendBlob returns the append blob with the name, which need not exist.
+func (s *Container) AppendBlob(name string) *AppendBlob {
+	return &AppendBlob{Name: name, client: s.Client.NewAppendBlobClient(name)}
+}
+
+// Forever is the length of a lease that does not run out.
+const Forever time.Duration = -time.Second
+
+// AnyPosition lets an append go wherever the blob ends.
+const AnyPosition = -1
+
+// Create makes the blob, empty, and returns its ETag. [IsConflict] is true of the error if
+// there is one.
+func (b *AppendBlob) Create(ctx context.Context, metadata map[string]string) (etag string, err error) {
+	options := &appendblob.CreateOptions{
+		HTTPHeaders: Octets, Metadata: map[string]*string{},
+		AccessConditions: &blob.AccessConditions{
+			ModifiedAccessConditions: &blob.ModifiedAccessConditions{IfNoneMatch: new(azcore.ETagAny)},
+		},
+	}
+	for key, value := range metadata {
+		options.Metadata[key] = &value
+	}
+	resp, err := b.client.Create(ctx, options)
+	return string(Value(resp.ETag)), err
+}
+
+// Append adds a block under a lease, at the position at which the blob must end, and returns
+// the position at which the block begins, and how many blocks there are with it.
+func (b *AppendBlob) Append(ctx context.Context, block []byte, leaseID string, position int64) (at int64, blocks int, err error) {
+	options := &appendblob.AppendBlockOptions{
+		AccessConditions: &blob.AccessConditions{LeaseAccessConditions: &blob.LeaseAccessConditions{LeaseID: &leaseID}},
+	}
+	if position != AnyPosition {
+		options.AppendPositionAccessConditions = &appendblob.AppendPositionAccessConditions{AppendPosition: &position}
+	}
+	resp, err := b.client.AppendBlock(ctx, streaming.NopCloser(bytes.NewReader(block)), options)
+	if err != nil {
+		return 0, 0, err
+	}
+	at, _ = strconv.ParseInt(Value(resp.BlobAppendOffset), 10, 64)
+	return at, int(Value(resp.BlobCommittedBlockCount)), nil
+}
+
+// BlobPart is a part of a blob, and what the answer says of the blob.
+type BlobPart struct {
+	Content  []byte
+	Size     int64 // of the whole blob
+	Metadata map[string]string
+}
+
+// Read returns up to count bytes from an offset on, or all if count is 0. An offset at the
+// end of the blob is refused with the status 416, but for offset 0 with count 0.
+func (b *AppendBlob) Read(ctx context.Context, offset, count int64) (BlobPart, error) {
+	resp, err := b.client.DownloadStream(ctx, &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: offset, Count: count}})
+	if err != nil {
+		return BlobPart{}, err
+	}
+	defer resp.Body.Close()
+	part := BlobPart{Size: Value(resp.ContentLength), Metadata: plain(resp.Metadata)}
+	part.Content = make([]byte, part.Size)
+	if _, err := io.ReadFull(resp.Body, part.Content); err != nil {
+		return BlobPart{}, err
+	}
+	if _, size, found := strings.Cut(Value(resp.ContentRange), "/"); found {
+		if part.Size, err = strconv.ParseInt(size, 10, 64); err != nil {
+			return BlobPart{}, err
+		}
+	}
+	return part, nil
+}
+
+// plain returns metadata with its keys in lower case: headers do not keep theirs.
+func plain(metadata map[string]*string) map[string]string {
+	m := make(map[string]string, len(metadata))
+	for key, value := range metadata {
+		m[strings.ToLower(key)] = Value(value)
+	}
+	return m
+}
+
+// Remove deletes the blob, which must have the ETag unless that is empty, and the lease
+// unless that is.
+func (b *AppendBlob) Remove(ctx context.Context, leaseID, etag string) error {
+	conditions := &blob.AccessConditions{ModifiedAccessConditions: ifMatch(etag)}
+	if leaseID != "" {
+		conditions.LeaseAccessConditions = &blob.LeaseAccessConditions{LeaseID: &leaseID}
+	}
+	_, err := b.client.Delete(ctx, &blob.DeleteOptions{AccessConditions: conditions})
+	return err
+}
+
+func ifMatch(etag string) *blob.ModifiedAccessConditions {
+	if etag == "" {
+		return nil
+	}
+	return &blob.ModifiedAccessConditions{IfMatch: new(azcore.ETag(etag))}
+}
+
+// Acquire takes a lease for 15 to 60 seconds or [Forever]. The blob must have the ETag
+// unless that is empty. Who has the lease with this ID already has it for as long from now.
+func (b *AppendBlob) Acquire(ctx context.Context, leaseID string, d time.Duration, etag string) error {
+	return b.lease(leaseID, func(c *lease.BlobClient) error {
+		_, err := c.AcquireLease(ctx, int32(d/time.Second), &lease.BlobAcquireOptions{ModifiedAccessConditions: ifMatch(etag)})
+		return err
+	})
+}
+
+// Renew begins a lease's time anew.
+func (b *AppendBlob) Renew(ctx context.Context, leaseID string) error {
+	return b.lease(leaseID, func(c *lease.BlobClient) error {
+		_, err := c.RenewLease(ctx, nil)
+		return err
+	})
+}
+
+// Change gives a lease another ID. It may have that already.
+func (b *AppendBlob) Change(ctx context.Context, leaseID, to string) error {
+	return b.lease(leaseID, func(c *lease.BlobClient) error {
+		_, err := c.ChangeLease(ctx, to, nil)
+		return err
+	})
+}
+
+// Release ends a lease.
+func (b *AppendBlob) Release(ctx context.Context, leaseID string) error {
+	return b.lease(leaseID, func(c *lease.BlobClient) error {
+		_, err := c.ReleaseLease(ctx, nil)
+		return err
+	})
+}
+
+// Break ends anybody's lease at once. The blob must have the ETag.
+func (b *AppendBlob) Break(ctx context.Context, etag string) error {
+	return b.lease("", func(c *lease.BlobClient) error {
+		_, err := c.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: new(int32(0)), ModifiedAccessConditions: ifMatch(etag)})
+		return err
+	})
+}
+
+func (b *AppendBlob) lease(id string, ask func(*lease.BlobClient) error) error {
+	c, err := lease.NewBlobClient(b.client, &lease.BlobClientOptions{LeaseID: &id})
+	if err != nil {
+		return err
+	}
+	return ask(c)
+}
+
+// quoted returns an ETag as conditions have it. Lists have it without quotes.
+func quoted(etag string) string { return `"` + strings.Trim(etag, `"`) + `"` }
+
+// BlobInfo is what a list tells of a blob.
+type BlobInfo struct {
+	Name     string
+	Size     int64
+	ETag     string
+	Leased   bool
+	Changed  time.Time
+	Metadata map[string]string
+}
+
+// ListInfo lists the blobs whose names begin with prefix, in the order of their names. pages
+// is how many requests that took: a list of several pages shows no single moment.
+func (s *Container) ListInfo(ctx context.Context, prefix string) (blobs []BlobInfo, pages int, err error) {
+	options := &container.ListBlobsFlatOptions{Prefix: &prefix, Include: container.ListBlobsInclude{Metadata: true}}
+	for {
+		var page container.ListBlobsFlatResponse
+		err := Retry(ctx, "list blobs of "+s.Name, func(ctx context.Context) (err error) {
+			page, err = s.Client.NewListBlobsFlatPager(options).NextPage(ctx)
+			return Ignore(err, http.StatusNotFound)
+		})
+		pages++
+		if err != nil || page.Segment == nil {
+			return blobs, pages, err
+		}
+		for _, item := range page.Segment.BlobItems {
+			state := Value(item.Properties.LeaseState)
+			blobs = append(blobs, BlobInfo{
+				Name: Value(item.Name), Size: Value(item.Properties.ContentLength), ETag: quoted(string(Value(item.Properties.ETag))),
+				Leased:  state == lease.StateTypeLeased || state == lease.StateTypeBreaking,
+				Changed: Value(item.Properties.LastModified), Metadata: plain(item.Metadata),
+			})
+		}
+		if Value(page.NextMarker) == "" {
+			return blobs, pages, nil
+		}
+		options.Marker = page.NextMarker
+	}
+}

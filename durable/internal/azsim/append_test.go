@@ -1,0 +1,120 @@
+package azsim_test
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/appendblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+)
+
+// blobs returns a client for a container of a worker, which it creates.
+func blobs(t *testing.T, a *azsim.Account, w *azsim.Worker) *container.Client {
+	t.Helper()
+	options := azcore.ClientOptions{Transport: w, Retry: policy.RetryOptions{MaxRetries: -1}}
+	c, err := container.NewClientFromConnectionString(a.ConnectionString(), "hub-log", &container.ClientOptions{ClientOptions: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func create(t *testing.T, c *container.Client, name string) *appendblob.Client {
+	t.Helper()
+	b := c.NewAppendBlobClient(name)
+	if _, err := b.Create(t.Context(), nil); err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func add(t *testing.T, b *appendblob.Client, text string) error {
+	t.Helper()
+	_, err := b.AppendBlock(t.Context(), streaming.NopCloser(strings.NewReader(text)), nil)
+	return err
+}
+
+// What is appended has checksums over GUIDs and times, so it must not decide when the
+// request arrives, or what becomes of it.
+func TestAppendBlob_IsAskedForTheSameWhateverIsAppended(t *testing.T) {
+	trace := func(texts ...string) (asked string) {
+		synctest.Test(t, func(t *testing.T) {
+			a := azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: time.Second})
+			defer a.Wait()
+			c := blobs(t, a, a.Worker("w"))
+			b := create(t, c, "log")
+			for _, text := range texts {
+				if err := add(t, b, text); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := c.NewBlockBlobClient("base").Upload(t.Context(), streaming.NopCloser(strings.NewReader("\x00"+text)), nil); err != nil {
+					t.Fatal(err)
+				}
+			}
+			asked = a.Trace()
+		})
+		return asked
+	}
+	first, second := trace("one", "two"), trace("other", "texts")
+	if first != second {
+		t.Errorf("traces\n%s\n%s\nwant the same", first, second)
+	}
+	if !strings.Contains(first, "CreateAppendBlob") || strings.Count(first, "AppendBlock") != 2 {
+		t.Errorf("trace\n%s\nwant a CreateAppendBlob and two AppendBlock", first)
+	}
+}
+
+// A clock that is ahead moves no times in what has lengths and checksums.
+func TestAppendBlob_KeepsItsBytesWhateverTheClock(t *testing.T) {
+	a := azsim.New(azsim.Config{})
+	w := a.Worker("w")
+	w.Skew(time.Hour)
+	const frame = "\x00\x00\x00\x182026-01-02T03:04:05Z"
+	if err := add(t, create(t, blobs(t, a, w), "log"), frame); err != nil {
+		t.Fatal(err)
+	}
+	if got := string(a.Blobs()[0].Content); got != frame {
+		t.Errorf("content %q, want %q", got, frame)
+	}
+}
+
+// However a loose account cuts pages, all blobs come, once each.
+func TestAccount_LooseListsFindEveryBlobOnce(t *testing.T) {
+	a := azsim.New(azsim.Config{Seed: 3, Loose: true})
+	c := blobs(t, a, a.Worker("w"))
+	for _, name := range []string{"p00/log-1", "p00/log-2", "p00/log-3", "p00/log-4"} {
+		create(t, c, name)
+	}
+	short := 0
+	for range 50 {
+		var names strings.Builder
+		pages := 0
+		for pager := c.NewListBlobsFlatPager(nil); pager.More(); pages++ {
+			page, err := pager.NextPage(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, b := range page.Segment.BlobItems {
+				names.WriteString(*b.Name + " ")
+			}
+		}
+		if pages > 1 {
+			short++
+		}
+		if want := "p00/log-1 p00/log-2 p00/log-3 p00/log-4 "; names.String() != want {
+			t.Fatalf("blobs %s, want each once", names.String())
+		}
+	}
+	if short == 0 {
+		t.Error("no page was short")
+	}
+}
