@@ -95,15 +95,3 @@ func (c Config) Validate() error {
 	}
 	return nil
 }
-
-// abandonDelay returns the time until work that was abandoned at the given attempt,
-// counted from 1, is dispatched again
-// (DurableTask.AzureStorage/Messaging/TaskHubQueue.cs, AbandonMessageAsync: the
-// delay doubles up to a limit).
-func (c Config) abandonDelay(attempt int) time.Duration {
-	d := c.AbandonDelay
-	for ; attempt > 1 && d < c.MaxAbandonDelay; attempt-- {
-		d *= 2
-	}
-	return min(d, c.MaxAbandonDelay)
-}

@@ -1,10 +1,8 @@
 package embedded
 
 import (
-	"errors"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 )
 
@@ -39,48 +37,4 @@ func TestConfig_ValidateNamesFieldValueAndRange(t *testing.T) {
 			t.Errorf("Open: got %v, want %s", err, tt.want)
 		}
 	}
-}
-
-func TestHub_AbandonDelayDoublesUpToItsLimit(t *testing.T) {
-	t.Parallel()
-	c := Config{AbandonDelay: time.Second, MaxAbandonDelay: 5 * time.Second}
-	for attempt, want := range map[int]time.Duration{1: 1, 2: 2, 3: 4, 4: 5, 1000000: 5} {
-		if got := c.abandonDelay(attempt); got != want*time.Second {
-			t.Errorf("delay of attempt %d is %v, want %v", attempt, got, want*time.Second)
-		}
-	}
-}
-
-// The delay counts the sessions since the last that got on: what has failed often in its
-// life waits no longer than what fails for the first time, after a checkpoint or when
-// another instance begins under the ID.
-func TestHub_AbandonDelayBeginsAnewOnceTheInstanceGetsOn(t *testing.T) {
-	t.Parallel()
-	path := t.TempDir() + "/hub.db"
-	synctest.Test(t, func(t *testing.T) {
-		r := openRig(t, path)
-		r.start("a")
-		item := r.next()
-		for _, getsOn := range []func(){
-			func() {},
-			func() { r.send("a", "E"); r.finish(item); item = r.next() },
-			func() {
-				r.must(item.Session.Abandon(t.Context(), errors.New("it cannot be done")))
-				r.must(item.Session.Release(t.Context()))
-				r.start("a") // in its place
-				item = r.next()
-			},
-		} {
-			getsOn()
-			for want := time.Millisecond; want < 10*time.Millisecond; want *= 2 {
-				r.must(item.Session.Abandon(t.Context(), errors.New("it cannot be done")))
-				r.must(item.Session.Release(t.Context()))
-				began := time.Now()
-				item = r.next()
-				if took := time.Since(began); took != want {
-					t.Errorf("work that was abandoned is handed out again after %v, want %v", took, want)
-				}
-			}
-		}
-	})
 }

@@ -30,27 +30,17 @@
 //
 // # Layers
 //
-//	Hub       what callers see: client, worker, copies
-//	work      pending messages, activities, alarms and locks, in memory
-//	txn       changes of records, and their effects on work
-//	logstore  group commit, layers in memory (durable/internal/logstore)
-//	hubfile   journal and database (internal/hubfile)
+//	Hub        the file as a hub that callers see
+//	partition  pending work in memory, and transactions (durable/internal/partition)
+//	logstore   group commit, layers in memory (durable/internal/logstore)
+//	hubfile    journal and database (internal/hubfile)
 //
-// One goroutine commits all pending operations as one group: it applies them,
-// appends their changes to the journal with one sync, and then runs their effects on
-// work. Operations that come during a sync share the next one.
+// A group of operations takes one sync of the journal.
 //
 // Changes stay in memory, on top of the database, until the journal has 8 MB. Then
 // they are written to the database in the background, in one transaction, and the
 // other journal file takes over. Most messages and activities are deleted by then,
 // and never get to the database.
-//
-// Nothing is polled: an idle hub does nothing until its next timer is due.
-//
-// An orchestration gets the result of an activity before the result is stored. Most
-// often the checkpoint that takes the result makes it durable, and the activity's
-// completion waits for that checkpoint, so that a step of an orchestration costs one
-// sync. Readers see only what is durable.
 //
 // # Why bbolt
 //

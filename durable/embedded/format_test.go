@@ -18,6 +18,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded/internal/hubfile"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition/partitiontest"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -57,25 +58,52 @@ var ignoringTimes = cmpopts.IgnoreTypes(time.Time{})
 func sampleHub(t *testing.T, path string, relaxed bool) {
 	t.Helper()
 	live := filepath.Join(t.TempDir(), "live.db")
-	r := openRigWith(t, live, Config{Relaxed: relaxed})
-	r.start("ended")
-	r.finish(r.next(), ended())
-	r.start("runs")
+	r := openRunning(t, live, relaxed)
+	r.Start("ended")
+	r.Finish(r.Next(), partitiontest.Ended())
+	r.Start("runs")
 	timer := &history.TimerCreated{Header: history.Header{EventID: 2}, FireAt: history.Ticks(time.Now().Add(1000 * time.Hour))}
-	r.finish(r.next(), scheduled(0), scheduled(1), timer)
-	r.must(r.nextActivity().Lock.Complete(t.Context(), resultOf(0)))
+	r.Finish(r.Next(), partitiontest.Scheduled(0), partitiontest.Scheduled(1), timer)
+	r.Must(r.TakeActivity().Lock.Complete(t.Context(), partitiontest.ResultOf(0)))
 	r.stop()
-	r.must(r.Close())
+	r.Must(r.Close())
 
-	r = openRigWith(t, live, Config{Relaxed: relaxed})
-	r.send("runs", strings.Repeat("a long name ", 3000)) // in several pieces
-	r.startAt("scheduled", time.Now().Add(1000*time.Hour))
-	r.start("gone")
+	r = openRunning(t, live, relaxed)
+	r.Raise("runs", strings.Repeat("a long name ", 3000)) // in several pieces
+	r.StartAt("scheduled", time.Now().Add(1000*time.Hour))
+	r.Start("gone")
 	r.stop()
-	r.must(r.Purge(t.Context(), "ended", nil))
+	r.Must(r.Purge(t.Context(), "ended", nil))
 	for _, suffix := range []string{".journal-0", ".journal-1", ""} {
-		r.must(powerloss.CopyFile(live+suffix, path+suffix))
+		r.Must(powerloss.CopyFile(live+suffix, path+suffix))
 	}
+}
+
+// running is a hub that runs until stop is called.
+type running struct {
+	*partitiontest.Stage
+	*Hub
+	stop func()
+}
+
+func openRunning(t *testing.T, path string, relaxed bool) *running {
+	t.Helper()
+	h, err := Open(path, Config{Relaxed: relaxed, DrainTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { // awaited by stop
+		defer close(done)
+		_ = h.Run(ctx) // nil, or that the hub is closed
+	}()
+	r := &running{&partitiontest.Stage{T: t, Hub: h}, h, func() { cancel(); <-done }}
+	t.Cleanup(func() {
+		r.stop()
+		_ = h.Close() // may have been closed
+	})
+	return r
 }
 
 // contents opens a hub and returns what is in it.

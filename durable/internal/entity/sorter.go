@@ -22,7 +22,8 @@ const sweepInterval = 10 * time.Second
 // that comes before its predecessor. Both forget what is older than the reorder
 // window.
 //
-// With a window of zero or less, nothing is sorted.
+// With a window of zero or less, nothing is sorted, and what was buffered before the
+// window was set so takes effect. In .NET that waits for ever.
 type Sorter struct {
 	lastSent       ordered[time.Time]   // by destination
 	readings       map[string]time.Time // of the clock for lastSent; not stored
@@ -120,6 +121,13 @@ func (s *Sorter) Sent(r *Request, destination string) {
 //     its own. In .NET a late request of an execution that is over makes those of the
 //     next wait for as long as the window.
 func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) {
+	if window <= 0 && len(s.received.keys) > 0 {
+		deliver, known := s.release(r)
+		if known {
+			return deliver
+		}
+		return append(deliver, r)
+	}
 	if !sorts(r, window) {
 		return []*Request{r}
 	}
@@ -150,6 +158,17 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 	}
 	deliver = from.take(of, r, s.receiveHorizon, deliver)
 	return from.follow(of, s.receiveHorizon, deliver)
+}
+
+// release returns all requests that wait, and reports whether r is one of those that came.
+func (s *Sorter) release(r *Request) (deliver []*Request, known bool) {
+	from, ok := s.received.get(r.Parent)
+	known = ok && r.Parent != "" && from.has(r)
+	horizon := s.receiveHorizon
+	s.receiveHorizon = time.Unix(1<<40, 0) // nothing is newer
+	deliver = s.sweep()
+	s.receiveHorizon = horizon
+	return deliver, known || slices.ContainsFunc(deliver, func(d *Request) bool { return d.key() == r.key() })
 }
 
 // sorts reports whether a request has a place in an order. One without a label has

@@ -373,6 +373,32 @@ func TestSorter_DeliversInOrderAndOnceWhateverComes(t *testing.T) {
 	}
 }
 
+// A hub had a reorder window, and then has none. What waits for a request that is late, or
+// never comes, takes effect with the next request, whoever sends that.
+func TestSorter_WithoutAWindowNothingWaits(t *testing.T) {
+	t.Parallel()
+	first, second, third := sentRequest{op: "1", at: 1, after: -1}.request(), sentRequest{op: "2", at: 2, after: 1}.request(), sentRequest{op: "3", at: 3, after: 2}.request()
+	for _, next := range []*entity.Request{
+		first, third, sentRequest{op: "other", from: "b", at: 9, after: 8}.request(), sentRequest{op: "signal", from: "a client", at: -1, after: -1}.request(),
+	} {
+		var s entity.Sorter
+		s.Receive(sentRequest{op: "0", at: 0.5, after: -1}.request(), window)
+		if got := names(s.Receive(second, window)) + names(s.Receive(third, window)); got != "" {
+			t.Fatalf("%q took effect before what they follow", got)
+		}
+		want := "2 3"
+		if next != third {
+			want += " " + next.Operation
+		}
+		if got := names(s.Receive(next, 0)); got != want {
+			t.Errorf("with %s, %q took effect, want %q", next.Operation, got, want)
+		}
+		if got := names(s.Receive(sentRequest{op: "later", at: 5, after: 4}.request(), 0)); got != "later" {
+			t.Errorf("then %q took effect, want later", got)
+		}
+	}
+}
+
 // A sender of ours passes a lock on and gives its next request a label that is not
 // after the lock's, since its clock went back or has not moved. One of .NET has its
 // next request follow the lock.

@@ -26,6 +26,6 @@
 //   - After an [UncertainError] of the log or the base nothing more is written to
 //     it: what follows could build on what is not there.
 //
-// The package knows neither files nor instances: durable/embedded puts a task hub
+// The package knows neither files nor instances: durable/internal/partition puts a task hub
 // into it, and durable/embedded/internal/hubfile is its log and its base in files.
 package logstore

@@ -46,6 +46,9 @@ type refusal struct{ error }
 
 func (r *refusal) Unwrap() error { return r.error }
 
+// IsRefused reports whether an error is one of [Refuse].
+func IsRefused(err error) bool { return errors.As(err, new(*refusal)) }
+
 // Refuse returns an error by which an operation of a [Writer] ends without a
 // change. It reaches the caller as cause, and the group goes on without the
 // operation.

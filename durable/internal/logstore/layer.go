@@ -83,6 +83,9 @@ func (l *Layer) add(later *Layer) {
 	l.Last = later.Last
 }
 
+// Size returns how many bytes of keys and values the layer has.
+func (l *Layer) Size() int { return l.size }
+
 // Changes calls f with the records of a table that the layer changes, in the order
 // of their keys, and nil for those that it deletes, until f returns false.
 func (l *Layer) Changes(table Table, f func(key string, value []byte) bool) {

@@ -48,6 +48,9 @@ type Reader interface {
 	// Scan calls f with the keys from the given one on, in order, and with what
 	// reads the record, until f returns true or an error.
 	Scan(table Table, from []byte, f func(key []byte, value func() ([]byte, error)) (stop bool, err error)) error
+	// Group calls f with the keys of a group of a grouped table, in order, and with what
+	// reads the record, until f returns an error.
+	Group(table Table, group uint64, f func(key []byte, value func() ([]byte, error)) error) error
 	// Last returns the last key of a group of a grouped table, nil if there is
 	// none.
 	Last(table Table, group uint64) ([]byte, error)
@@ -114,8 +117,13 @@ func (s *Store) Start() {
 	})
 }
 
-// View calls f with the records as they are now.
-func (s *Store) View(f func(*View) error) error { return s.view(nil, f) }
+// View calls f with the records as they are now. Writes wait for it. The lock comes first:
+// a layer that gets to the base meanwhile must be seen in one of the two.
+func (s *Store) View(f func(*View) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.see(s.viewOf(nil), f)
+}
 
 // Snapshot is View for what takes long: writes do not wait for it, and it does not
 // see them. What is written while it lasts costs more.
@@ -134,11 +142,17 @@ func (s *Store) Snapshot(f func(*View) error) error {
 	})
 }
 
-// view is View with the changes of staged on top, if there are any. The lock comes
-// first: a layer that gets to the base meanwhile must be seen in one of the two.
+// view is View with the changes of staged on top, for the writer. Nobody else changes
+// layers, so it needs no lock while the base is read.
 func (s *Store) view(staged *Layer, f func(*View) error) error {
 	s.mu.RLock()
-	defer s.mu.RUnlock()
+	v := s.viewOf(staged)
+	s.mu.RUnlock()
+	return s.see(v, f)
+}
+
+// viewOf returns a view of the layers. mu is locked.
+func (s *Store) viewOf(staged *Layer) *View {
 	v := &View{tables: s.tables}
 	v.layers = v.room[:0]
 	for _, l := range []*Layer{staged, s.active, s.flushing} {
@@ -146,6 +160,11 @@ func (s *Store) view(staged *Layer, f func(*View) error) error {
 			v.layers = append(v.layers, l)
 		}
 	}
+	return v
+}
+
+// see calls f with a view on top of the base.
+func (s *Store) see(v *View, f func(*View) error) error {
 	return s.base.View(func(r Reader) error {
 		v.base = r
 		return f(v)
@@ -275,6 +294,22 @@ func (s *Store) flush() {
 			return
 		}
 	}
+}
+
+// Replay adds a group that another process has appended to the log. The store must only
+// be read.
+func (s *Store) Replay(number uint64, changes []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.active.Replay(number, changes)
+}
+
+// Replace puts a layer in the place of all that are on top of the base, after that has
+// changed. The store must only be read.
+func (s *Store) Replace(l *Layer) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.active = l
 }
 
 // Flushing reports whether a layer is on its way to the base, and why the last

@@ -98,12 +98,19 @@ func (b *memoryBase) Scan(table Table, from []byte, f func([]byte, func() ([]byt
 	return nil
 }
 
-func (b *memoryBase) Last(table Table, group uint64) (last []byte, err error) {
-	err = b.Scan(table, NumberKey(group), func(key []byte, _ func() ([]byte, error)) (bool, error) {
-		if bytes.HasPrefix(key, NumberKey(group)) {
-			last = key
+func (b *memoryBase) Group(table Table, group uint64, f func([]byte, func() ([]byte, error)) error) error {
+	return b.Scan(table, NumberKey(group), func(key []byte, value func() ([]byte, error)) (bool, error) {
+		if !bytes.HasPrefix(key, NumberKey(group)) {
+			return true, nil
 		}
-		return !bytes.HasPrefix(key, NumberKey(group)), nil
+		return false, f(key, value)
+	})
+}
+
+func (b *memoryBase) Last(table Table, group uint64) (last []byte, err error) {
+	err = b.Group(table, group, func(key []byte, _ func() ([]byte, error)) error {
+		last = key
+		return nil
 	})
 	return last, err
 }

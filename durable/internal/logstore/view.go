@@ -19,6 +19,9 @@ type View struct {
 	key    []byte // of the base, so that callers' keys do not escape to the heap
 }
 
+// Has reports whether the store has a table.
+func (v *View) Has(table Table) bool { return int(table) < len(v.tables) }
+
 // Damage returns the error of a record that is not what was written.
 func (v *View) Damage(table Table, key []byte, cause error) error {
 	return &DamageError{v.tables[table].Name, bytes.Clone(key), cause}
@@ -54,21 +57,18 @@ type Record struct {
 // Group returns the records of a group, in the order of their keys.
 func (v *View) Group(table Table, group uint64) ([]Record, error) {
 	var all []Record
-	prefix := NumberKey(group)
-	err := v.base.Scan(table, prefix, func(key []byte, read func() ([]byte, error)) (bool, error) {
-		if !bytes.HasPrefix(key, prefix) {
-			return true, nil
-		}
+	prefix := string(NumberKey(group))
+	err := v.base.Group(table, group, func(key []byte, read func() ([]byte, error)) error {
 		value, err := read()
 		all = append(all, Record{string(key), value})
-		return false, err
+		return err
 	})
 	if err != nil {
 		return nil, err
 	}
 	for _, l := range slices.Backward(v.layers) {
-		l.overlays[table].Ascend(string(prefix), func(key string, value []byte) bool {
-			if !strings.HasPrefix(key, string(prefix)) {
+		l.overlays[table].Ascend(prefix, func(key string, value []byte) bool {
+			if !strings.HasPrefix(key, prefix) {
 				return false
 			}
 			all = apply(all, Record{key, value})

@@ -122,6 +122,13 @@ func (w *Writer[T]) Submit(o *Op[T]) error {
 	return nil
 }
 
+// Waiting returns how many operations are queued that cannot wait.
+func (w *Writer[T]) Waiting() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.queue)
+}
+
 // SubmitLazy queues an operation that can wait: it is committed with others that
 // come within 3 ms, or after that.
 func (w *Writer[T]) SubmitLazy(o *Op[T]) error {

@@ -224,6 +224,17 @@ func (r *reader) Scan(t logstore.Table, from []byte, f func(key []byte, value fu
 	return b.scan(from, f)
 }
 
+// Group implements [logstore.Reader].
+func (r *reader) Group(t logstore.Table, group uint64, f func(key []byte, value func() ([]byte, error)) error) error {
+	prefix := logstore.NumberKey(group)
+	return r.Scan(t, prefix, func(key []byte, value func() ([]byte, error)) (bool, error) {
+		if !bytes.HasPrefix(key, prefix) {
+			return true, nil
+		}
+		return false, f(key, value)
+	})
+}
+
 // Last implements [logstore.Reader].
 func (r *reader) Last(t logstore.Table, group uint64) ([]byte, error) {
 	b, err := r.bucket(t)

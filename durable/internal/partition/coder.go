@@ -1,4 +1,4 @@
-package embedded
+package partition
 
 import (
 	"fmt"
@@ -362,4 +362,55 @@ func (c *coder) trace(v **history.TraceContext) {
 	c.Text(&t.ID)
 	c.Text(&t.SpanID)
 	c.Text(&t.ActivityStartTime)
+}
+
+func (c *coder) mail(m *Mail) {
+	c.version(recordVersion)
+	c.String(&m.Sender)
+	c.Uint(&m.Answered)
+	list(c, &m.Requests, c.request)
+}
+
+func (c *coder) request(r *Request) {
+	c.Uint(&r.Number)
+	c.Byte((*byte)(&r.Kind))
+	switch r.Kind {
+	case RequestMessage:
+		c.bytes(&r.Message)
+	case RequestStart:
+		c.bytes(&r.Message)
+		list(c, &r.Refuse, c.status)
+	case RequestPurge:
+		c.String(&r.ID)
+		if c.Present(r.Seen != nil) {
+			if c.Reading {
+				r.Seen = &provider.InstanceState{}
+			}
+			c.String(&r.Seen.Instance.ExecutionID)
+			c.status(&r.Seen.Status)
+			c.Time(&r.Seen.LastUpdatedAt)
+		}
+	case RequestRewind:
+		c.instance(&r.Execution.Instance)
+		list(c, &r.Execution.TakeOut, c.Int)
+		list(c, &r.Execution.Mark, c.Int)
+		c.Time(&r.Time)
+	default:
+		c.Fail(fmt.Errorf("there is no request of kind %d", r.Kind))
+	}
+}
+
+func (c *coder) bytes(v *[]byte) {
+	s := string(*v)
+	c.String(&s)
+	if c.Reading {
+		*v = []byte(s)
+	}
+}
+
+func (c *coder) answer(a *answer) {
+	c.version(recordVersion)
+	c.Byte(&a.kind)
+	c.status(&a.status)
+	c.String(&a.text)
 }

@@ -1,6 +1,9 @@
-package embedded
+package partition
 
-import "slices"
+import (
+	"slices"
+	"time"
+)
 
 // instance is an orchestration instance in memory: one that has messages or
 // timers, or that is locked. work.mu protects its fields.
@@ -16,7 +19,8 @@ type instance struct {
 	timers []*message
 
 	session *session
-	ready   bool // is among work.ready
+	ready   bool      // is among work.ready
+	since   time.Time // when it became ready
 	// attempts counts the sessions since the last one that committed.
 	attempts int
 	// pause is set after the instance was abandoned. Until it fires the instance is
@@ -101,6 +105,9 @@ type fifo[T any] struct {
 }
 
 func (q *fifo[T]) len() int { return len(q.items) - q.head }
+
+// waiting returns what is in the queue, the first first.
+func (q *fifo[T]) waiting() []T { return q.items[q.head:] }
 
 func (q *fifo[T]) push(v T) { q.items = append(q.items, v) }
 

@@ -1,11 +1,10 @@
-package embedded
+package partition
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -13,29 +12,30 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition/partitiontest"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-func TestHub_AStepIsOneGroupAndLeavesNothingInMemory(t *testing.T) {
+func TestPartition_AStepIsOneGroupAndLeavesNothingInMemory(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for range 3 {
 		before := r.groups()
-		r.start("a")
-		r.finish(r.next(), scheduled(0))
+		r.Start("a")
+		r.Finish(r.Next(), partitiontest.Scheduled(0))
 		for i := range 3 {
-			a := r.nextActivity()
+			a := r.TakeActivity()
 			var completion sync.WaitGroup
 			completion.Go(func() {
-				if err := a.Lock.Complete(context.Background(), resultOf(i)); err != nil {
+				if err := a.Lock.Complete(context.Background(), partitiontest.ResultOf(i)); err != nil {
 					t.Error(err)
 				}
 			})
-			item := r.next()
+			item := r.Next()
 			if i < 2 {
-				r.finish(item, scheduled(i+1))
+				r.Finish(item, partitiontest.Scheduled(i+1))
 			} else {
-				r.finish(item, ended())
+				r.Finish(item, partitiontest.Ended())
 			}
 			completion.Wait()
 		}
@@ -47,38 +47,37 @@ func TestHub_AStepIsOneGroupAndLeavesNothingInMemory(t *testing.T) {
 	}
 }
 
-func TestHub_AResultThatNobodyTakesIsStored(t *testing.T) {
+func TestPartition_AResultThatNobodyTakesIsStored(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.start("a")
-	r.finish(r.next(), scheduled(0))
-	r.send("a", "keeps it busy")
-	item := r.next()
-	r.must(r.nextActivity().Lock.Complete(t.Context(), resultOf(0)))
-	copied := filepath.Join(t.TempDir(), "hub.db")
-	copyHub(t, r.path, copied)
-	r.finish(item)
-	r.finish(r.next(), ended())
+	r.Start("a")
+	r.Finish(r.Next(), partitiontest.Scheduled(0))
+	r.Raise("a", "keeps it busy")
+	item := r.Next()
+	r.Must(r.TakeActivity().Lock.Complete(t.Context(), partitiontest.ResultOf(0)))
+	copied := r.disk.copy()
+	r.Finish(item)
+	r.Finish(r.Next(), partitiontest.Ended())
 	r.forgets()
 
 	left := openRig(t, copied) // as if the process had died after Complete
-	item = left.next()
+	item = left.Next()
 	if len(item.Messages) != 2 {
 		t.Errorf("got %d messages, want the event and the result", len(item.Messages))
 	}
-	left.finish(item, ended())
+	left.Finish(item, partitiontest.Ended())
 	left.forgets()
 }
 
-func TestHub_EndsAnInstanceThatHasNotStarted(t *testing.T) {
+func TestPartition_EndsAnInstanceThatHasNotStarted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	instance := r.startAt("a", time.Now().Add(time.Hour))
-	r.send("a", "early")
+	instance := r.StartAt("a", time.Now().Add(time.Hour))
+	r.Raise("a", "early")
 	e := &history.ExecutionTerminated{Header: history.NewHeader(time.Now()), Reason: new("changed my mind")}
-	r.must(r.Send(t.Context(), provider.TaskMessage{Event: e, Target: history.OrchestrationInstance{InstanceID: "a"}}))
+	r.Must(r.Send(t.Context(), provider.TaskMessage{Event: e, Target: history.OrchestrationInstance{InstanceID: "a"}}))
 	s, err := r.Instance(t.Context(), "a", provider.Fetch{Output: true})
-	r.must(err)
+	r.Must(err)
 	if s.Instance != instance || s.Status != history.Terminated || *s.Output != "changed my mind" || !s.CompletedAt.Equal(e.Timestamp) {
 		t.Errorf("the instance is %+v, want it terminated", s)
 	}
@@ -91,75 +90,75 @@ func TestHub_EndsAnInstanceThatHasNotStarted(t *testing.T) {
 	r.forgets()
 }
 
-func TestHub_ForgetsTheTimersOfWhatHasEnded(t *testing.T) {
+func TestPartition_ForgetsTheTimersOfWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	for _, last := range []history.Event{ended(), nil} {
-		r.start("a")
-		item := r.next()
+	for _, last := range []history.Event{partitiontest.Ended(), nil} {
+		r.Start("a")
+		item := r.Next()
 		var timers []history.Event
 		for i := range 20 {
 			timers = append(timers, &history.TimerCreated{Header: history.Header{EventID: i}, FireAt: time.Now().Add(time.Hour)})
 		}
-		r.finish(item, timers...)
-		r.send("a", "finish")
-		item = r.next()
+		r.Finish(item, timers...)
+		r.Raise("a", "finish")
+		item = r.Next()
 		if last != nil {
-			r.finish(item, last)
+			r.Finish(item, last)
 		} else {
-			r.must(r.Purge(t.Context(), "a", nil))
-			if err := item.Session.Commit(t.Context(), taking(item)); !errors.Is(err, provider.ErrSessionLost) {
+			r.Must(r.Purge(t.Context(), "a", nil))
+			if err := item.Session.Commit(t.Context(), partitiontest.Taking(item)); !errors.Is(err, provider.ErrSessionLost) {
 				t.Errorf("Commit for a purged instance returned %v, want %v", err, provider.ErrSessionLost)
 			}
-			r.must(item.Session.Release(t.Context()))
+			r.Must(item.Session.Release(t.Context()))
 		}
 		r.forgets()
 	}
 	r.stop()
-	r.must(r.Close())
-	left := openRig(t, r.path)
+	r.close()
+	left := openRig(t, r.disk)
 	left.forgets()
 }
 
 // Of the generation before, what is still to come goes. What the instance tells stays.
-func TestHub_ForgetsTheTimersOfWhatHasContinuedAsNew(t *testing.T) {
+func TestPartition_ForgetsTheTimersOfWhatHasContinuedAsNew(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	instance := r.start("a")
-	r.finish(r.next(), &history.TimerCreated{Header: history.Header{EventID: 0}, FireAt: time.Now().Add(time.Hour)})
+	instance := r.Start("a")
+	r.Finish(r.Next(), &history.TimerCreated{Header: history.Header{EventID: 0}, FireAt: time.Now().Add(time.Hour)})
 	reason := strings.Repeat("r", 2*maxInline)
-	r.must(r.Send(t.Context(), provider.TaskMessage{Event: &history.ExecutionSuspended{Header: history.NewHeader(time.Now()), Reason: &reason}, Target: instance}))
-	item := r.next()
-	r.must(item.Session.Commit(t.Context(), taking(item)))
+	r.Must(r.Send(t.Context(), provider.TaskMessage{Event: &history.ExecutionSuspended{Header: history.NewHeader(time.Now()), Reason: &reason}, Target: instance}))
+	item := r.Next()
+	r.Must(item.Session.Commit(t.Context(), partitiontest.Taking(item)))
 	instance.ExecutionID = "the next"
 	started := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "Orchestrator", Instance: instance}
-	r.must(item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: instance, ContinuedAsNew: true, NewEvents: []history.Event{started}}))
-	r.must(item.Session.Release(t.Context()))
+	r.Must(item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: instance, ContinuedAsNew: true, NewEvents: []history.Event{started}}))
+	r.Must(item.Session.Release(t.Context()))
 	r.forgets()
 	s, err := r.Instance(t.Context(), "a", provider.Fetch{Output: true})
-	r.must(err)
+	r.Must(err)
 	if s.Instance != instance || s.Output == nil || *s.Output != reason {
 		t.Errorf("the instance is %+v, want the next generation, and why it was suspended", s)
 	}
 }
 
-func TestHub_HandsOutManyMessagesInParts(t *testing.T) {
+func TestPartition_HandsOutManyMessagesInParts(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.start("a")
+	r.Start("a")
 	const n = 2*maxMessages + 10
 	var all sync.WaitGroup
 	for s := range 10 {
 		all.Go(func() {
 			for i := range n / 10 {
-				r.send("a", fmt.Sprintf("%d.%d", s, i))
+				r.Raise("a", fmt.Sprintf("%d.%d", s, i))
 			}
 		})
 	}
 	all.Wait()
 	seen := make(map[string]bool)
 	for len(seen) < n {
-		item := r.next()
+		item := r.Next()
 		if len(item.Messages) > maxMessages {
 			t.Errorf("%d messages were handed out at once, want at most %d", len(item.Messages), maxMessages)
 		}
@@ -171,27 +170,27 @@ func TestHub_HandsOutManyMessagesInParts(t *testing.T) {
 				seen[e.Name] = true
 			}
 		}
-		r.finish(item)
+		r.Finish(item)
 	}
 	r.forgets()
 }
 
-func TestHub_CountsDeliveriesAcrossAnOrderlyClose(t *testing.T) {
+func TestPartition_CountsDeliveriesAcrossAnOrderlyClose(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.start("a")
-	r.finish(r.next(), scheduled(0), scheduled(1))
-	if a := r.nextActivity(); a.Attempt != 1 || a.Task.EventID != 0 {
+	r.Start("a")
+	r.Finish(r.Next(), partitiontest.Scheduled(0), partitiontest.Scheduled(1))
+	if a := r.TakeActivity(); a.Attempt != 1 || a.Task.EventID != 0 {
 		t.Fatalf("got attempt %d of %d", a.Attempt, a.Task.EventID)
 	}
 	r.stop()
-	r.must(r.Close())
-	r = openRig(t, r.path)
+	r.close()
+	r = openRig(t, r.disk)
 	attempts := make(map[int]int)
 	for range 2 {
-		a := r.nextActivity()
+		a := r.TakeActivity()
 		attempts[a.Task.EventID] = a.Attempt
-		r.must(a.Lock.Complete(t.Context(), resultOf(a.Task.EventID)))
+		r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(a.Task.EventID)))
 	}
 	if attempts[0] != 2 || attempts[1] != 1 {
 		t.Errorf("attempts are %v, want 2 of the one that had been handed out and 1 of the other", attempts)
@@ -202,86 +201,86 @@ func TestHub_CountsDeliveriesAcrossAnOrderlyClose(t *testing.T) {
 // others to be written with. What Close notes about activities is written after
 // the result, and only about those that are not done: the one that is does not
 // come back.
-func TestHub_CloseLeavesAnActivityDoneThatIsBeingCompleted(t *testing.T) {
+func TestPartition_CloseLeavesAnActivityDoneThatIsBeingCompleted(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.start("a")
-	r.finish(r.next(), scheduled(0), scheduled(1))
+	r.Start("a")
+	r.Finish(r.Next(), partitiontest.Scheduled(0), partitiontest.Scheduled(1))
 	r.stop()
-	r.must(r.Close()) // both are in the database
+	r.close() // both are in the database
 	synctest.Test(t, func(t *testing.T) {
-		h, err := Open(r.path, Config{Logger: slog.New(slog.DiscardHandler)})
+		h, err := r.disk.openWith(Config{DrainTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		stopped := make(chan error)
 		go func() { stopped <- h.Run(ctx) }()
-		r := &rig{T: t, Hub: h}
-		a, other := r.nextActivity(), r.nextActivity()
+		r := &rig{Stage: &partitiontest.Stage{T: t, Hub: h}, Partition: h, disk: r.disk}
+		a, other := r.TakeActivity(), r.TakeActivity()
 		if a.Task.EventID != 0 || other.Task.EventID != 1 {
 			t.Fatalf("got activities %d and %d, want 0 and 1", a.Task.EventID, other.Task.EventID)
 		}
 		cancel()
-		r.must(<-stopped)
+		r.Must(<-stopped)
 		completed := make(chan error)
-		go func() { completed <- a.Lock.Complete(t.Context(), resultOf(0)) }()
+		go func() { completed <- a.Lock.Complete(t.Context(), partitiontest.ResultOf(0)) }()
 		synctest.Wait() // until the result waits
 		closed := make(chan error)
-		go func() { closed <- h.Close() }()
-		r.must(<-completed)
-		r.must(<-closed)
+		go func() { closed <- closeAll(h) }()
+		r.Must(<-completed)
+		r.Must(<-closed)
+		r.disk.open = false
 	})
 
-	r = openRig(t, r.path)
+	r = openRig(t, r.disk)
 	totals, err := r.Totals(t.Context())
-	r.must(err)
+	r.Must(err)
 	if totals.Activities != 1 || totals.Messages != 1 {
 		t.Errorf("the hub has %d activities and %d messages, want 1 of each", totals.Activities, totals.Messages)
 	}
-	a := r.nextActivity()
+	a := r.TakeActivity()
 	if a.Task.EventID != 1 || a.Attempt != 2 {
 		t.Errorf("got attempt %d of activity %d, want 2 of the one that was not completed", a.Attempt, a.Task.EventID)
 	}
-	r.must(a.Lock.Complete(t.Context(), resultOf(a.Task.EventID)))
+	r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(a.Task.EventID)))
 }
 
-func TestHub_FiresDistantTimersOnTime(t *testing.T) {
+func TestPartition_FiresDistantTimersOnTime(t *testing.T) {
 	t.Parallel()
-	path := filepath.Join(t.TempDir(), "hub.db")
 	synctest.Test(t, func(t *testing.T) {
-		h, err := Open(path, Config{Logger: slog.New(slog.DiscardHandler)})
+		h, err := newDisk().openWith(Config{DrainTimeout: time.Second, Logger: slog.New(slog.DiscardHandler)})
 		if err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- h.Run(ctx) }()
-		r := &rig{T: t, Hub: h}
-		r.start("a")
+		r := &rig{Stage: &partitiontest.Stage{T: t, Hub: h}, Partition: h}
+		r.Start("a")
 		item, err := h.NextOrchestration(ctx)
-		r.must(err)
+		r.Must(err)
 		var timers []history.Event
 		for i, after := range []time.Duration{72 * time.Hour, time.Second, 5 * time.Minute} {
 			timers = append(timers, &history.TimerCreated{Header: history.Header{EventID: i}, FireAt: time.Now().Add(after)})
 		}
-		r.finish(item, timers...)
+		r.Finish(item, timers...)
 		for _, want := range []int{1, 2, 0} {
 			item, err := h.NextOrchestration(ctx)
-			r.must(err)
+			r.Must(err)
 			fired := item.Messages[0].Event.(*history.TimerFired)
 			if late := time.Since(fired.FireAt); fired.TimerID != want || late < 0 || late > time.Second {
 				t.Errorf("timer %d came %v after its time, want timer %d", fired.TimerID, late, want)
 			}
-			r.finish(item)
+			r.Finish(item)
 		}
 		cancel()
-		r.must(<-done)
-		r.must(h.Close())
+		r.Must(<-done)
+		r.Must(closeAll(h))
 	})
 }
 
-func TestHub_TellsThoseWhoAwaitAnEnd(t *testing.T) {
+func TestPartition_TellsThoseWhoAwaitAnEnd(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	if err := r.AwaitEnd(t.Context(), "nobody"); !errors.Is(err, provider.ErrInstanceNotFound) {
@@ -289,16 +288,16 @@ func TestHub_TellsThoseWhoAwaitAnEnd(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	r.start("a")
+	r.Start("a")
 	if err := r.AwaitEnd(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("of an instance that goes on: %v", err)
 	}
 	for _, end := range []func(){
-		func() { r.finish(r.next(), ended()) },
-		func() { r.must(r.Purge(t.Context(), "a", nil)) },
-		func() { r.start("a") },
+		func() { r.Finish(r.Next(), partitiontest.Ended()) },
+		func() { r.Must(r.Purge(t.Context(), "a", nil)) },
+		func() { r.Start("a") },
 	} {
-		r.start("a")
+		r.Start("a")
 		told := make(chan error, 2)
 		for range 2 {
 			go func() { told <- r.AwaitEnd(t.Context(), "a") }()
@@ -315,8 +314,8 @@ func TestHub_TellsThoseWhoAwaitAnEnd(t *testing.T) {
 			}
 		}
 	}
-	r.finish(r.next(), ended())
-	r.must(r.AwaitEnd(t.Context(), "a"))
+	r.Finish(r.Next(), partitiontest.Ended())
+	r.Must(r.AwaitEnd(t.Context(), "a"))
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if len(r.waiters) > 0 {
@@ -324,50 +323,50 @@ func TestHub_TellsThoseWhoAwaitAnEnd(t *testing.T) {
 	}
 }
 
-func TestHub_TakesBackWhatOutlivesTheDrainTimeout(t *testing.T) {
+func TestPartition_TakesBackWhatOutlivesTheDrainTimeout(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	r.cfg.DrainTimeout = 10 * time.Millisecond
-	r.start("a")
-	r.finish(r.next(), scheduled(0))
-	r.send("a", "Event")
-	late, lateActivity := r.next(), r.nextActivity()
+	r.Start("a")
+	r.Finish(r.Next(), partitiontest.Scheduled(0))
+	r.Raise("a", "Event")
+	late, lateActivity := r.Next(), r.TakeActivity()
 	r.stop()
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
-	go func() { done <- r.Hub.Run(ctx) }()
+	go func() { done <- r.Partition.Run(ctx) }()
 
-	item, again := r.next(), r.nextActivity()
+	item, again := r.Next(), r.TakeActivity()
 	if again.Attempt != 2 {
 		t.Errorf("attempt of the activity is %d, want 2", again.Attempt)
 	}
-	if err := late.Session.Commit(t.Context(), taking(late)); !errors.Is(err, provider.ErrSessionLost) {
+	if err := late.Session.Commit(t.Context(), partitiontest.Taking(late)); !errors.Is(err, provider.ErrSessionLost) {
 		t.Errorf("the late commit returned %v, want %v", err, provider.ErrSessionLost)
 	}
-	r.must(late.Session.Abandon(t.Context(), provider.ErrSessionLost))
-	r.must(late.Session.Release(t.Context()))
-	r.finish(item)
-	if err := late.Session.Commit(t.Context(), taking(late)); !errors.Is(err, provider.ErrSessionLost) {
+	r.Must(late.Session.Abandon(t.Context(), provider.ErrSessionLost))
+	r.Must(late.Session.Release(t.Context()))
+	r.Finish(item)
+	if err := late.Session.Commit(t.Context(), partitiontest.Taking(late)); !errors.Is(err, provider.ErrSessionLost) {
 		t.Errorf("the late commit returned %v, want %v", err, provider.ErrSessionLost)
 	}
 
 	// Whoever is first to complete an activity does; the other is told that it
 	// is done.
-	r.must(lateActivity.Lock.Complete(t.Context(), resultOf(0)))
-	r.must(again.Lock.Complete(t.Context(), resultOf(0)))
-	item = r.next()
+	r.Must(lateActivity.Lock.Complete(t.Context(), partitiontest.ResultOf(0)))
+	r.Must(again.Lock.Complete(t.Context(), partitiontest.ResultOf(0)))
+	item = r.Next()
 	if len(item.Messages) != 1 {
 		t.Errorf("got %v, want one result", item.Messages)
 	}
-	r.finish(item, ended())
+	r.Finish(item, partitiontest.Ended())
 	r.forgets()
 	cancel()
-	r.must(<-done)
+	r.Must(<-done)
 }
 
 // Who stops waiting at the instant that work comes does not take it from those
 // who go on waiting.
-func TestHub_WakesWhoStillWaitsWhenAnotherHasStopped(t *testing.T) {
+func TestPartition_WakesWhoStillWaitsWhenAnotherHasStopped(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for i := range 300 {
@@ -382,7 +381,7 @@ func TestHub_WakesWhoStillWaitsWhenAnotherHasStopped(t *testing.T) {
 		steadyCtx, stop := context.WithTimeout(t.Context(), 10*time.Second)
 		go wait(steadyCtx, steady)
 		go cancel()
-		r.start(fmt.Sprint("a", i))
+		r.Start(fmt.Sprint("a", i))
 		item := <-fickle
 		if item == nil {
 			if item = <-steady; item == nil {
@@ -393,6 +392,6 @@ func TestHub_WakesWhoStillWaitsWhenAnotherHasStopped(t *testing.T) {
 			<-steady
 		}
 		stop()
-		r.finish(item, ended())
+		r.Finish(item, partitiontest.Ended())
 	}
 }

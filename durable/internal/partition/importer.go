@@ -1,4 +1,4 @@
-package embedded
+package partition
 
 import (
 	"context"
@@ -15,29 +15,33 @@ const (
 	importedBytesAtOnce = 4 << 20
 )
 
-// importer is a [provider.HubWriter] that writes many records in one transaction.
-type importer struct {
-	h       *Hub
+// Importer is a [provider.HubWriter] that writes many records in one transaction. Flush
+// writes the last of them.
+type Importer struct {
+	p       *Partition
 	pending []func(*txn) error
 	size    int
 }
 
-func (im *importer) add(ctx context.Context, size int, apply func(*txn) error) error {
+// NewImporter returns an importer into an empty partition.
+func NewImporter(p *Partition) *Importer { return &Importer{p: p} }
+
+func (im *Importer) add(ctx context.Context, size int, apply func(*txn) error) error {
 	im.pending, im.size = append(im.pending, apply), im.size+size
 	if len(im.pending) < importedAtOnce && im.size < importedBytesAtOnce {
 		return nil
 	}
-	return im.flush(ctx)
+	return im.Flush(ctx)
 }
 
-// flush makes the pending records durable.
-func (im *importer) flush(ctx context.Context) error {
+// Flush makes the pending records durable.
+func (im *Importer) Flush(ctx context.Context) error {
 	all := im.pending
 	im.pending, im.size = nil, 0
 	if len(all) == 0 {
 		return nil
 	}
-	err := im.h.writer.Do(ctx, func(t *txn) error {
+	err := im.p.writer.Do(ctx, func(t *txn) error {
 		for _, apply := range all {
 			if err := apply(t); err != nil {
 				return err
@@ -55,9 +59,9 @@ func (im *importer) flush(ctx context.Context) error {
 const importedEvents = 64
 
 // Instance implements [provider.HubWriter].
-func (im *importer) Instance(ctx context.Context, state *provider.InstanceState, past []history.Event) error {
+func (im *Importer) Instance(ctx context.Context, state *provider.InstanceState, past []history.Event) error {
 	id := state.Instance.InstanceID
-	if err := checkID(id); err != nil {
+	if err := CheckID(id); err != nil {
 		return fmt.Errorf("import instance: %w", err)
 	}
 	var episodes [][]byte
@@ -71,7 +75,7 @@ func (im *importer) Instance(ctx context.Context, state *provider.InstanceState,
 		episodes, rest, size = append(episodes, b), rest[n:], size+len(b)
 	}
 	return im.add(ctx, size, func(t *txn) error {
-		r := &row{number: t.h.numbers.Add(1), InstanceState: *state}
+		r := &row{number: t.p.numbers.Add(1), InstanceState: *state}
 		for i, b := range episodes {
 			t.Put(historyTable, eventKey(r.number, i*importedEvents), b)
 		}
@@ -80,7 +84,7 @@ func (im *importer) Instance(ctx context.Context, state *provider.InstanceState,
 }
 
 // Activity implements [provider.HubWriter].
-func (im *importer) Activity(ctx context.Context, task provider.TaskMessage) error {
+func (im *Importer) Activity(ctx context.Context, task provider.TaskMessage) error {
 	record, err := encodeMessage(task)
 	if err != nil {
 		return fmt.Errorf("import activity: %w", err)
@@ -92,8 +96,8 @@ func (im *importer) Activity(ctx context.Context, task provider.TaskMessage) err
 }
 
 // Message implements [provider.HubWriter].
-func (im *importer) Message(ctx context.Context, msg provider.TaskMessage) error {
-	if err := checkID(msg.Target.InstanceID); err != nil {
+func (im *Importer) Message(ctx context.Context, msg provider.TaskMessage) error {
+	if err := CheckID(msg.Target.InstanceID); err != nil {
 		return fmt.Errorf("import message: %w", err)
 	}
 	record, err := encodeMessage(msg)

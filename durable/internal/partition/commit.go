@@ -1,4 +1,4 @@
-package embedded
+package partition
 
 import (
 	"errors"
@@ -40,7 +40,7 @@ func newCommit(s *session, cp *provider.Checkpoint) (*commit, error) {
 		to   *[][]byte
 	}{{cp.Activities, &c.activities}, {cp.Timers, &c.timers}, {cp.Messages, &c.messages}} {
 		for _, m := range part.from {
-			if err := checkID(m.Target.InstanceID); err != nil {
+			if err := CheckID(m.Target.InstanceID); err != nil {
 				return nil, err
 			}
 			b, err := encodeMessage(m)
@@ -129,7 +129,7 @@ func (c *commit) advance(t *txn, r *row) error {
 		r = &row{}
 	}
 	if r.number == 0 || c.cp.ContinuedAsNew {
-		if err := t.renumber(r, t.h.numbers.Add(1)); err != nil {
+		if err := t.renumber(r, t.p.numbers.Add(1)); err != nil {
 			return err
 		}
 		c.next, isNew = 0, true
@@ -146,7 +146,7 @@ func (c *commit) advance(t *txn, r *row) error {
 	}
 	if !ended && r.Status.IsTerminal() {
 		t.cancelTimers(id)
-		t.Then(func() { t.h.notifyEnded(id) })
+		t.Then(func() { t.p.notifyEnded(id) })
 	}
 	c.number, c.execution, c.next = r.number, r.Instance.ExecutionID, c.next+len(c.cp.NewEvents)
 	return nil
@@ -155,7 +155,8 @@ func (c *commit) advance(t *txn, r *row) error {
 // maxIDLength is the length of the longest instance ID, in bytes.
 const maxIDLength = 4096
 
-func checkID(id string) error {
+// CheckID returns an error if no instance can have the ID.
+func CheckID(id string) error {
 	switch {
 	case id == "":
 		return errors.New("message names no instance")

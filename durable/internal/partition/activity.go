@@ -1,8 +1,9 @@
-package embedded
+package partition
 
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
@@ -20,6 +21,7 @@ type activity struct {
 	earlier    int
 	deliveries int
 
+	since time.Time // when it was last ready
 	lock  *activityLock
 	pause *alarm // set after the activity was abandoned
 	// result is on its way to the orchestration. It may be unstored.
@@ -28,9 +30,14 @@ type activity struct {
 	done bool
 }
 
+// isReady reports whether an activity waits for somebody to run it. work.mu is locked.
+func (a *activity) isReady() bool {
+	return !a.done && a.result == nil && a.lock == nil && a.pause == nil
+}
+
 // activityLock is the lock on an activity.
 type activityLock struct {
-	h       *Hub
+	p       *Partition
 	a       *activity
 	attempt int
 	waiting history.OrchestrationInstance // for the result
@@ -42,7 +49,7 @@ var _ provider.ActivityLock = (*activityLock)(nil)
 func (l *activityLock) item() (*provider.ActivityWorkItem, error) {
 	record := l.a.body
 	if record == nil {
-		err := l.h.read("read activity", func(t tables) error {
+		err := l.p.read("read activity", func(t tables) error {
 			b, err := t.Must(activitiesTable, logstore.NumberKey(l.a.number))
 			record = append([]byte(nil), b...)
 			return err
@@ -83,18 +90,45 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 	if err != nil {
 		return fmt.Errorf("complete activity: %w", err)
 	}
+	if !l.p.cfg.Owns(l.waiting.InstanceID) {
+		return l.post(ctx, record, msg)
+	}
 	o := l.deliver(record, result.Type())
 	if o == nil {
 		return nil
 	}
-	if err := l.h.writer.SubmitLazy(o); err != nil {
+	if err := l.p.writer.SubmitLazy(o); err != nil {
 		return fmt.Errorf("complete activity: %w", err)
 	}
-	if err := l.h.writer.Await(ctx, o); err != nil {
+	if err := l.p.writer.Await(ctx, o); err != nil {
 		return fmt.Errorf("complete activity: %w", err)
 	}
-	l.h.mu.Lock()
-	defer l.h.mu.Unlock()
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.release()
+	return nil
+}
+
+// post stores the result for an instance of another partition.
+func (l *activityLock) post(ctx context.Context, record []byte, msg provider.TaskMessage) error {
+	p, a := l.p, l.a
+	err := p.writer.Do(ctx, func(t *txn) error {
+		p.mu.Lock()
+		done := a.done
+		p.mu.Unlock()
+		if done {
+			return nil
+		}
+		t.Remove(activitiesTable, logstore.NumberKey(a.number))
+		t.post(record, msg)
+		t.Then(func() { p.finish(a) })
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("complete activity: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	l.release()
 	return nil
 }
@@ -102,9 +136,9 @@ func (l *activityLock) Complete(ctx context.Context, result history.Event) error
 // deliver gives the result to the orchestration, and returns the operation that
 // stores it, none if the activity is done.
 func (l *activityLock) deliver(record []byte, kind history.EventType) *logstore.Op[*txn] {
-	h, a := l.h, l.a
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	p, a := l.p, l.a
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if a.done {
 		l.release()
 		return nil
@@ -112,34 +146,34 @@ func (l *activityLock) deliver(record []byte, kind history.EventType) *logstore.
 	m := a.result
 	if m == nil {
 		m = &message{
-			number:   h.numbers.Add(1),
+			number:   p.numbers.Add(1),
 			route:    route{kind: kind, target: l.waiting},
 			body:     record,
 			unstored: true,
 			activity: a,
 		}
 		a.result = m
-		h.deliver(m)
+		p.deliver(m)
 	}
 	o := logstore.NewOp(func(t *txn) error {
 		t.store(m)
 		return nil
 	})
-	m.answer = func() { h.writer.Answer(o, nil) }
+	m.answer = func() { p.writer.Answer(o, nil) }
 	return o
 }
 
 // Abandon implements [provider.ActivityLock].
 func (l *activityLock) Abandon(_ context.Context, cause error) error {
-	l.h.log.Debug("activity was abandoned", "instanceId", l.waiting.InstanceID, "executionId", l.waiting.ExecutionID, "error", cause)
+	l.p.cfg.Logger.Debug("activity was abandoned", "instanceId", l.waiting.InstanceID, "executionId", l.waiting.ExecutionID, "error", cause)
 	l.abandon(cause)
 	return nil
 }
 
 func (l *activityLock) abandon(cause error) {
-	h, a := l.h, l.a
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	p, a := l.p, l.a
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	held := a.lock == l
 	l.release()
 	if !held || a.done {
@@ -150,11 +184,11 @@ func (l *activityLock) abandon(cause error) {
 			return // an episode has the result: the activity need not run again
 		}
 		a.result = nil
-		h.remove(m)
+		p.remove(m)
 	}
-	a.pause = h.setAlarm(h.retryAt(a.deliveries, cause), func() {
+	a.pause = p.setAlarm(p.retryAt(a.deliveries, cause), func() {
 		a.pause = nil
-		h.makeReady(a)
+		p.makeReady(a)
 	})
 }
 
@@ -163,8 +197,8 @@ func (l *activityLock) release() {
 	if l.a.lock == l {
 		l.a.lock = nil
 	}
-	delete(l.h.locks, l)
-	l.h.checkDrained()
+	delete(l.p.locks, l)
+	l.p.checkDrained()
 }
 
 // revoke takes the lock from the caller, who may still complete the activity. mu is
@@ -172,6 +206,6 @@ func (l *activityLock) release() {
 func (l *activityLock) revoke() {
 	l.release()
 	if !l.a.done && l.a.result == nil {
-		l.h.makeReady(l.a)
+		l.p.makeReady(l.a)
 	}
 }

@@ -1,4 +1,4 @@
-package embedded
+package partition
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 type txn struct {
 	*logstore.Txn
 	tables
-	h *Hub
+	p *Partition
 	// consumed are the messages that the transaction deletes.
 	consumed map[*message]struct{}
 	// stored are the results to which the transaction gives records of their own.
@@ -23,6 +23,8 @@ type txn struct {
 	// staged are the messages that the transaction adds, by instance. They are not in
 	// memory yet.
 	staged map[string][]*message
+	// received is what the transaction makes of those from whom it takes mail.
+	received map[string]*correspondent
 }
 
 // consume deletes a message.
@@ -30,9 +32,9 @@ func (t *txn) consume(m *message) {
 	if _, twice := t.consumed[m]; twice {
 		return
 	}
-	t.h.mu.Lock()
+	t.p.mu.Lock()
 	deleted := m.deleted
-	t.h.mu.Unlock()
+	t.p.mu.Unlock()
 	if deleted {
 		return
 	}
@@ -44,13 +46,13 @@ func (t *txn) consume(m *message) {
 		t.consumed = make(map[*message]struct{})
 	}
 	t.consumed[m] = struct{}{}
-	t.Then(func() { t.h.delete(m) })
+	t.Then(func() { t.p.delete(m) })
 }
 
 // newMessage returns a message with the next number, and stages it.
 func (t *txn) newMessage(record []byte, m provider.TaskMessage) *message {
 	staged := &message{
-		number: t.h.numbers.Add(1),
+		number: t.p.numbers.Add(1),
 		route:  route{kind: m.Event.Type(), target: m.Target},
 		body:   keep(record),
 	}
@@ -66,7 +68,7 @@ func (t *txn) newMessage(record []byte, m provider.TaskMessage) *message {
 func (t *txn) addMessage(record []byte, msg provider.TaskMessage) {
 	m := t.newMessage(record, msg)
 	t.Put(messagesTable, logstore.NumberKey(m.number), record)
-	t.Then(func() { t.h.deliver(m) })
+	t.Then(func() { t.p.deliver(m) })
 }
 
 // addTimer stores a message to deliver at a time.
@@ -77,22 +79,22 @@ func (t *txn) addTimer(record []byte, msg provider.TaskMessage, due time.Time) {
 		m.due = m.due.Add(time.Second)
 	}
 	t.Put(timersTable, timerKey(m.due, m.number), record)
-	t.Then(func() { t.h.deliverWhenDue(m) })
+	t.Then(func() { t.p.deliverWhenDue(m) })
 }
 
 // addActivity stores an activity to run.
 func (t *txn) addActivity(message []byte) {
-	record := encodeActivity(activityHead{crashes: t.h.file.Crashes}, message)
-	a := &activity{number: t.h.numbers.Add(1), body: keep(record)}
+	record := encodeActivity(activityHead{crashes: t.p.cfg.Crashes}, message)
+	a := &activity{number: t.p.numbers.Add(1), body: keep(record)}
 	t.Put(activitiesTable, logstore.NumberKey(a.number), record)
-	t.Then(func() { t.h.makeReady(a) })
+	t.Then(func() { t.p.makeReady(a) })
 }
 
 // store gives a result a record of its own, in the place of its activity's.
 func (t *txn) store(m *message) {
-	t.h.mu.Lock()
+	t.p.mu.Lock()
 	done := m.deleted || !m.unstored
-	t.h.mu.Unlock()
+	t.p.mu.Unlock()
 	if _, consumed := t.consumed[m]; done || consumed {
 		return
 	}
@@ -107,16 +109,16 @@ func (t *txn) store(m *message) {
 		if !m.inFlight { // else it is being read
 			m.body = keep(m.body)
 		}
-		t.h.finish(m.activity)
+		t.p.finish(m.activity)
 	})
 }
 
 // pending returns the messages of an instance, in memory and staged.
 func (t *txn) pending(id string) []*message {
-	t.h.mu.Lock()
-	defer t.h.mu.Unlock()
+	t.p.mu.Lock()
+	defer t.p.mu.Unlock()
 	var all []*message
-	if inst := t.h.instances[id]; inst != nil {
+	if inst := t.p.instances[id]; inst != nil {
 		all = slices.Concat(inst.inbox, inst.early, inst.timers)
 		if inst.session != nil {
 			all = append(all, inst.session.inFlight...)
@@ -143,10 +145,48 @@ func (t *txn) cancelTimers(id string) {
 	t.cancel(id, func(m *message) bool { return m.isTimer() && m.target.ExecutionID != "" })
 }
 
+// start stores a client's start of an instance.
+func (t *txn) start(msg provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	given, ok := msg.Event.(*history.ExecutionStarted)
+	if !ok {
+		return logstore.Refuse(fmt.Errorf("the message is a %T; want a *history.ExecutionStarted", msg.Event))
+	}
+	id := msg.Target.InstanceID
+	r, err := t.row(id)
+	if err != nil {
+		return err
+	}
+	if r != nil && slices.Contains(refuse, r.Status) {
+		return logstore.Refuse(&provider.InstanceExistsError{InstanceID: id, Status: r.Status})
+	}
+	// Unless the client counts, as DurableTask.AzureStorage does
+	// (AzureStorageOrchestrationService.cs, CreateTaskOrchestrationAsync).
+	start := new(*given)
+	if start.Generation == nil {
+		start.Generation = new(int)
+		if r != nil {
+			*start.Generation = r.Generation + 1
+		}
+	}
+	msg.Event = start
+	record, err := encodeMessage(msg)
+	if err != nil {
+		return logstore.Refuse(err)
+	}
+	return t.begin(r, start, record, msg)
+}
+
 // send stores a message for an instance. A start makes the instance known.
 func (t *txn) send(record []byte, m provider.TaskMessage) error {
 	id := m.Target.InstanceID
+	if _, isActivity := m.Event.(*history.TaskScheduled); !isActivity && !t.p.cfg.Owns(id) {
+		t.post(record, m)
+		return nil
+	}
 	switch e := m.Event.(type) {
+	case *history.TaskScheduled:
+		t.addActivity(record)
+		return nil
 	case *history.ExecutionStarted:
 		r, err := t.row(id)
 		if err != nil {
@@ -188,11 +228,11 @@ func (t *txn) terminateUnstarted(id string, e *history.ExecutionTerminated) (boo
 		return false, err
 	}
 	t.Then(func() {
-		if inst := t.h.instances[id]; inst != nil {
+		if inst := t.p.instances[id]; inst != nil {
 			inst.retryEarly()
-			t.h.schedule(inst)
+			t.p.schedule(inst)
 		}
-		t.h.notifyEnded(id)
+		t.p.notifyEnded(id)
 	})
 	t.cancelTimers(id)
 	return true, nil
@@ -209,13 +249,13 @@ func (t *txn) begin(old *row, start *history.ExecutionStarted, record []byte, m 
 		was := old.Instance.ExecutionID
 		t.cancel(id, func(m *message) bool { return m.isTimer() || was != "" && m.target.ExecutionID == was })
 	}
-	r := &row{number: t.h.numbers.Add(1), InstanceState: *provider.NewInstanceState(start)}
+	r := &row{number: t.p.numbers.Add(1), InstanceState: *provider.NewInstanceState(start)}
 	r.Instance.InstanceID = id
 	if err := t.putRow(r); err != nil {
 		return err
 	}
 	if old != nil {
-		t.Then(func() { t.h.restart(id) })
+		t.Then(func() { t.p.restart(id) })
 	}
 	if start.ScheduledStart.After(time.Now()) {
 		t.addTimer(record, m, start.ScheduledStart)
@@ -296,7 +336,7 @@ func (t *txn) purge(id string, seen *provider.InstanceState) error {
 	}
 	t.Remove(instancesTable, []byte(id))
 	t.cancel(id, func(*message) bool { return true })
-	t.Then(func() { t.h.restart(id) })
+	t.Then(func() { t.p.restart(id) })
 	return nil
 }
 
@@ -379,7 +419,7 @@ func (t *txn) rewindExecution(x provider.RewoundExecution, at time.Time) error {
 	if err := t.putRow(r); err != nil {
 		return err
 	}
-	t.Then(func() { t.h.restart(id) })
+	t.Then(func() { t.p.restart(id) })
 	return nil
 }
 
@@ -414,4 +454,15 @@ func (t *txn) restoreTimers(instance history.OrchestrationInstance, past []histo
 		t.addTimer(record, m, created.FireAt)
 	}
 	return nil
+}
+
+// post stores a message for an instance of another partition, to be sent.
+func (t *txn) post(record []byte, m provider.TaskMessage) {
+	t.postTo(Outgoing{To: m.Target.InstanceID, Record: record})
+}
+
+func (t *txn) postTo(m Outgoing) {
+	m.Number = t.p.numbers.Add(1)
+	t.Put(outboxTable, logstore.NumberKey(m.Number), m.Record)
+	t.Then(func() { t.p.cfg.Post(m) })
 }

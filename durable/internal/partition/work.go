@@ -1,4 +1,4 @@
-package embedded
+package partition
 
 import (
 	"container/heap"
@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -105,7 +106,7 @@ func (w *work) run(ctx context.Context) error {
 	switch {
 	case w.closed:
 		w.mu.Unlock()
-		return ErrClosed
+		return logstore.ErrClosed
 	case w.running:
 		w.mu.Unlock()
 		return errRunning
@@ -119,7 +120,7 @@ func (w *work) run(ctx context.Context) error {
 	w.watchClock(ctx)
 	w.drain()
 	if ctx.Err() == nil {
-		return ErrClosed
+		return logstore.ErrClosed
 	}
 	return nil
 }
@@ -225,7 +226,7 @@ func (w *work) lockInstance(ctx context.Context, s *session) error {
 		w.mu.Lock()
 		if w.closed {
 			w.mu.Unlock()
-			return ErrClosed
+			return logstore.ErrClosed
 		}
 		for w.serves() && w.ready.len() > 0 {
 			inst := w.ready.pop()
@@ -262,7 +263,7 @@ func (w *work) lockActivity(ctx context.Context, l *activityLock) error {
 		w.mu.Lock()
 		if w.closed {
 			w.mu.Unlock()
-			return ErrClosed
+			return logstore.ErrClosed
 		}
 		for w.serves() && w.readyActivities.len() > 0 {
 			a := w.readyActivities.pop()
@@ -310,7 +311,7 @@ func (w *work) schedule(inst *instance) {
 		}
 	case inst.ready || inst.pause != nil:
 	case len(inst.inbox) > 0:
-		inst.ready = true
+		inst.ready, inst.since = true, time.Now()
 		w.ready.push(inst)
 		notify(w.instanceReady)
 	case len(inst.early) == 0 && len(inst.timers) == 0:
@@ -411,6 +412,7 @@ func (w *work) retryAt(attempt int, cause error) time.Time {
 
 // makeReady lets an activity be dispatched. mu is locked.
 func (w *work) makeReady(a *activity) {
+	a.since = time.Now()
 	w.readyActivities.push(a)
 	notify(w.activityReady)
 }
@@ -505,4 +507,10 @@ func notify(c chan struct{}) {
 	case c <- struct{}{}:
 	default:
 	}
+}
+
+// Backlog is what waits for somebody to take it.
+type Backlog struct {
+	Messages   provider.QueueLoad // messages of instances that are ready
+	Activities provider.QueueLoad
 }

@@ -1,4 +1,4 @@
-package embedded
+package partition
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // session is the lock on an instance.
 type session struct {
-	h    *Hub
+	p    *Partition
 	inst *instance
 	// changed has room for one token, left when the instance gets messages or the
 	// session is to end.
@@ -36,9 +36,9 @@ var _ provider.Session = (*session)(nil)
 
 // open returns the work item of the session, nil if no message can be dispatched.
 func (s *session) open() (*provider.OrchestrationWorkItem, error) {
-	item := &provider.OrchestrationWorkItem{OwnedSince: s.h.opened, Session: s}
+	item := &provider.OrchestrationWorkItem{OwnedSince: s.p.opened, Session: s}
 	var c classified
-	err := s.h.read("read instance "+s.inst.id, func(t tables) error {
+	err := s.p.read("read instance "+s.inst.id, func(t tables) error {
 		r, err := t.row(s.inst.id)
 		if err != nil {
 			return err
@@ -112,9 +112,9 @@ func classify(t tables, p *provider.Progress, messages []*message) (classified, 
 // accept removes the messages that are not delivered from the session. It reports
 // whether messages are left and may still be dispatched.
 func (s *session) accept(c classified) bool {
-	h := s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	p := s.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if s.lost {
 		return false // all were requeued
 	}
@@ -131,7 +131,7 @@ func (s *session) accept(c classified) bool {
 		s.inFlight = slices.DeleteFunc(s.inFlight, func(m *message) bool { return !m.inFlight })
 		s.discard(c.discard)
 	}
-	return len(c.deliver) > 0 && h.serves()
+	return len(c.deliver) > 0 && p.serves()
 }
 
 // discard has messages deleted, when there is time.
@@ -140,10 +140,10 @@ func (s *session) discard(messages []*message) {
 		return
 	}
 	for _, m := range messages {
-		s.h.log.Debug("discarded a message", "instanceId", m.target.InstanceID, "executionId", m.target.ExecutionID, "eventType", m.kind.String())
+		s.p.cfg.Logger.Debug("discarded a message", "instanceId", m.target.InstanceID, "executionId", m.target.ExecutionID, "eventType", m.kind.String())
 	}
 	// If it fails, they are discarded when the hub is next opened.
-	_ = s.h.writer.SubmitLazy(logstore.NewOp(func(t *txn) error {
+	_ = s.p.writer.SubmitLazy(logstore.NewOp(func(t *txn) error {
 		for _, m := range messages {
 			t.consume(m)
 		}
@@ -157,8 +157,8 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 	if err != nil {
 		return fmt.Errorf("commit checkpoint of instance %s: %w", s.inst.id, err)
 	}
-	if err := s.h.writer.Do(ctx, c.apply); err != nil {
-		if errors.Is(err, ErrClosed) {
+	if err := s.p.writer.Do(ctx, c.apply); err != nil {
+		if errors.Is(err, logstore.ErrClosed) {
 			err = fmt.Errorf("%w: %w", provider.ErrSessionLost, err)
 		}
 		return fmt.Errorf("commit checkpoint of instance %s: %w", s.inst.id, err)
@@ -169,15 +169,15 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 
 // uncommitted returns the messages in flight.
 func (s *session) uncommitted() []*message {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
 	return slices.Clone(s.inFlight)
 }
 
 // isOver reports whether the session can commit nothing any more.
 func (s *session) isOver() bool {
-	s.h.mu.Lock()
-	defer s.h.mu.Unlock()
+	s.p.mu.Lock()
+	defer s.p.mu.Unlock()
 	return s.lost || s.over
 }
 
@@ -186,13 +186,13 @@ func (s *session) committed() {
 	s.inFlight = slices.DeleteFunc(s.inFlight, func(m *message) bool { return m.deleted })
 	s.inst.attempts = 0
 	s.inst.retryEarly()
-	s.h.schedule(s.inst)
-	s.h.checkDrained()
+	s.p.schedule(s.inst)
+	s.p.checkDrained()
 }
 
 // Abandon implements [provider.Session].
 func (s *session) Abandon(_ context.Context, cause error) error {
-	s.h.log.Debug("instance was abandoned", "instanceId", s.inst.id, "executionId", s.execution, "error", cause)
+	s.p.cfg.Logger.Debug("instance was abandoned", "instanceId", s.inst.id, "executionId", s.execution, "error", cause)
 	s.abandon(cause)
 	return nil
 }
@@ -208,26 +208,26 @@ func (s *session) Release(context.Context) error {
 
 // abandon requeues the messages in flight. The instance then pauses.
 func (s *session) abandon(cause error) {
-	h := s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	p := s.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if s.over || s.lost {
 		return // they were requeued already
 	}
 	s.over = true
 	s.requeue()
-	h.pauseInstance(s.inst, cause)
-	h.checkDrained()
+	p.pauseInstance(s.inst, cause)
+	p.checkDrained()
 }
 
 // end releases the lock.
 func (s *session) end() {
-	h := s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	p := s.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	s.over = true
 	s.unlock()
-	h.checkDrained()
+	p.checkDrained()
 }
 
 // revoke takes the lock from the caller. mu is locked.
@@ -238,16 +238,16 @@ func (s *session) revoke() {
 	s.lost = true
 	s.unlock()
 	notify(s.changed)
-	s.h.checkDrained()
+	s.p.checkDrained()
 }
 
 // unlock lets the instance be dispatched again. mu is locked.
 func (s *session) unlock() {
-	delete(s.h.sessions, s)
+	delete(s.p.sessions, s)
 	if s.inst.session == s {
 		s.requeue()
 		s.inst.session = nil
-		s.h.schedule(s.inst)
+		s.p.schedule(s.inst)
 	}
 }
 
@@ -285,10 +285,10 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 // takeMore takes new messages. ended is true if the session has to end: Run stops,
 // or another execution is to begin.
 func (s *session) takeMore() (more []*message, ended bool) {
-	h := s.h
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if s.over || s.lost || !h.serves() || slices.ContainsFunc(s.inst.inbox, (*message).starts) {
+	p := s.p
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if s.over || s.lost || !p.serves() || slices.ContainsFunc(s.inst.inbox, (*message).starts) {
 		return nil, true
 	}
 	more = s.inst.take()
@@ -299,7 +299,7 @@ func (s *session) takeMore() (more []*message, ended bool) {
 // load returns those of the taken messages that can be dispatched.
 func (s *session) load(more []*message) ([]provider.TaskMessage, error) {
 	var c classified
-	err := s.h.read("read messages of instance "+s.inst.id, func(t tables) error {
+	err := s.p.read("read messages of instance "+s.inst.id, func(t tables) error {
 		r, err := t.row(s.inst.id)
 		if err != nil {
 			return err

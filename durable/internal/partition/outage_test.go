@@ -1,4 +1,4 @@
-package embedded
+package partition
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition/partitiontest"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -16,22 +17,22 @@ func (r *rig) spoil() (mend func()) {
 	return func() { r.disk.off.Store(false) }
 }
 
-func TestHub_KeepsEverythingWhileItCannotWrite(t *testing.T) {
+func TestPartition_KeepsEverythingWhileItCannotWrite(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.start("a")
-	r.finish(r.next(), scheduled(0))
-	r.send("a", "Event")
-	a, item := r.nextActivity(), r.next()
+	r.Start("a")
+	r.Finish(r.Next(), partitiontest.Scheduled(0))
+	r.Raise("a", "Event")
+	a, item := r.TakeActivity(), r.Next()
 
 	mend := r.spoil()
 	before, err := r.History(t.Context(), "a")
-	r.must(err)
-	if err := item.Session.Commit(t.Context(), taking(item, scheduled(1))); err == nil || errors.Is(err, provider.ErrSessionLost) {
+	r.Must(err)
+	if err := item.Session.Commit(t.Context(), partitiontest.Taking(item, partitiontest.Scheduled(1))); err == nil || errors.Is(err, provider.ErrSessionLost) {
 		t.Errorf("Commit returned %v, want the error of the disk", err)
 	}
 	for range 2 {
-		if err := a.Lock.Complete(t.Context(), resultOf(0)); err == nil {
+		if err := a.Lock.Complete(t.Context(), partitiontest.ResultOf(0)); err == nil {
 			t.Error("Complete returned no error")
 		}
 	}
@@ -49,56 +50,56 @@ func TestHub_KeepsEverythingWhileItCannotWrite(t *testing.T) {
 		t.Error("Check says that the hub can take work")
 	}
 	mend()
-	r.must(r.Check(t.Context()))
+	r.Must(r.Check(t.Context()))
 
-	r.must(item.Session.Abandon(t.Context(), err))
-	r.must(a.Lock.Abandon(t.Context(), err))
-	r.must(item.Session.Release(t.Context()))
-	item = r.next()
+	r.Must(item.Session.Abandon(t.Context(), err))
+	r.Must(a.Lock.Abandon(t.Context(), err))
+	r.Must(item.Session.Release(t.Context()))
+	item = r.Next()
 	if len(item.Messages) != 1 || item.Messages[0].Event.Type() != history.TypeEventRaised {
 		t.Errorf("got %v, want the event alone", item.Messages)
 	}
-	r.finish(item, scheduled(1))
+	r.Finish(item, partitiontest.Scheduled(1))
 	for range 2 {
-		a := r.nextActivity()
+		a := r.TakeActivity()
 		if want := 2 - a.Task.EventID; a.Attempt != want {
 			t.Errorf("attempt of %d is %d, want %d", a.Task.EventID, a.Attempt, want)
 		}
-		r.must(a.Lock.Complete(t.Context(), resultOf(a.Task.EventID)))
+		r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(a.Task.EventID)))
 	}
 	for got := 0; got < 2; {
-		item := r.next()
+		item := r.Next()
 		got += len(item.Messages)
-		r.finish(item)
+		r.Finish(item)
 	}
-	r.send("a", "finish")
-	r.finish(r.next(), ended())
+	r.Raise("a", "finish")
+	r.Finish(r.Next(), partitiontest.Ended())
 	r.forgets()
 }
 
 // A result that is in an episode's hands when it could not be stored is not
 // lost, and the activity does not run again.
-func TestHub_AResultInHandSurvivesAFailedWrite(t *testing.T) {
+func TestPartition_AResultInHandSurvivesAFailedWrite(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.start("a")
-	r.finish(r.next(), scheduled(0))
-	a := r.nextActivity()
+	r.Start("a")
+	r.Finish(r.Next(), partitiontest.Scheduled(0))
+	a := r.TakeActivity()
 	mend := r.spoil()
 	failed := make(chan error)
-	go func() { failed <- a.Lock.Complete(context.Background(), resultOf(0)) }()
-	item := r.next() // before the hub has tried to store the result
+	go func() { failed <- a.Lock.Complete(context.Background(), partitiontest.ResultOf(0)) }()
+	item := r.Next() // before the hub has tried to store the result
 	if err := <-failed; err == nil {
 		t.Error("Complete returned no error")
 	}
 	mend()
-	r.must(a.Lock.Abandon(t.Context(), errors.New("its result could not be sent")))
-	r.finish(item, ended())
+	r.Must(a.Lock.Abandon(t.Context(), errors.New("its result could not be sent")))
+	r.Finish(item, partitiontest.Ended())
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	if a, err := r.NextActivity(ctx); err == nil {
 		t.Errorf("attempt %d of the activity was handed out", a.Attempt)
 	}
-	r.must(a.Lock.Complete(t.Context(), resultOf(0))) // again, as an engine may
+	r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(0))) // again, as an engine may
 	r.forgets()
 }

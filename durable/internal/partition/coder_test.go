@@ -1,4 +1,4 @@
-package embedded
+package partition
 
 import (
 	"encoding/hex"

@@ -1,10 +1,11 @@
-package embedded
+package partition
 
 import (
 	"testing"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition/partitiontest"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -15,16 +16,16 @@ func TestTxn_CancelsATimerThatItHasStored(t *testing.T) {
 	r := newRig(t)
 	timer := provider.TaskMessage{Event: &history.TimerFired{}, Target: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "e"}}
 	record, err := encodeMessage(timer)
-	r.must(err)
-	r.must(r.writer.Do(t.Context(), func(tx *txn) error {
+	r.Must(err)
+	r.Must(r.writer.Do(t.Context(), func(tx *txn) error {
 		tx.addTimer(record, timer, time.Now().Add(time.Hour))
 		tx.cancelTimers("a")
 		return nil
 	}))
 	r.forgets()
 	r.stop()
-	r.must(r.Close())
-	openRig(t, r.path).forgets()
+	r.close()
+	openRig(t, r.disk).forgets()
 }
 
 // The operation that stores the result of an activity may be in one transaction with
@@ -32,18 +33,18 @@ func TestTxn_CancelsATimerThatItHasStored(t *testing.T) {
 func TestTxn_TakesAResultThatItHasStored(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.start("a")
-	r.finish(r.next(), scheduled(0))
-	activity := r.nextActivity().Lock.(*activityLock)
-	record, err := encodeMessage(provider.TaskMessage{Event: resultOf(0), Target: activity.waiting})
-	r.must(err)
+	r.Start("a")
+	r.Finish(r.Next(), partitiontest.Scheduled(0))
+	activity := r.TakeActivity().Lock.(*activityLock)
+	record, err := encodeMessage(provider.TaskMessage{Event: partitiontest.ResultOf(0), Target: activity.waiting})
+	r.Must(err)
 	activity.deliver(record, history.TypeTaskCompleted)
-	r.must(r.writer.Do(t.Context(), func(tx *txn) error {
+	r.Must(r.writer.Do(t.Context(), func(tx *txn) error {
 		tx.store(activity.a.result)
 		tx.consume(activity.a.result)
 		return nil
 	}))
 	r.stop()
-	r.must(r.Close())
-	openRig(t, r.path).forgets()
+	r.close()
+	openRig(t, r.disk).forgets()
 }

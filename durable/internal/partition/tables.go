@@ -1,4 +1,4 @@
-package embedded
+package partition
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,6 +24,8 @@ import (
 //	messages    message number                         message
 //	timers      due time, message number               message
 //	activities  message number                         activity
+//	outbox      message number                         message for another partition
+//	mail        see mail.go
 //
 // Messages, timers and activities are pending work: few, and numbered in the
 // order in which they came, so that records that change at the same time are
@@ -34,9 +37,15 @@ const (
 	messagesTable
 	timersTable
 	activitiesTable
+	outboxTable
+	mailTable
 )
 
-var hubTables = logstore.Tables{
+// MailTables are the tables of a partition of several.
+var MailTables = append(slices.Clip(Tables), logstore.TableInfo{Name: "outbox", Transient: true}, logstore.TableInfo{Name: "mail"})
+
+// Tables are the tables of a partition that is a whole hub.
+var Tables = logstore.Tables{
 	instancesTable:  {Name: "instances"},
 	payloadsTable:   {Name: "payloads", Grouped: true},
 	historyTable:    {Name: "history", Grouped: true},
@@ -231,7 +240,7 @@ func (t tables) exportActivities(ctx context.Context, w provider.HubWriter) erro
 // exportMessages exports the messages that could be delivered, and then the
 // timers.
 func (t tables) exportMessages(ctx context.Context, w provider.HubWriter) error {
-	for _, table := range []logstore.Table{messagesTable, timersTable} {
+	for _, table := range t.ofMessages() {
 		err := t.each(table, func(_, value []byte) error {
 			m, err := decodeMessage(value)
 			if err != nil {
@@ -268,24 +277,33 @@ func (t tables) totals(ctx context.Context) (totals provider.Totals, err error) 
 	if err != nil {
 		return totals, err
 	}
-	for table, count := range map[logstore.Table]*int{
-		activitiesTable: &totals.Activities, messagesTable: &totals.Messages, timersTable: &totals.Messages,
-	} {
-		err := t.each(table, func(_, _ []byte) error {
-			*count++
+	count := func(table logstore.Table, n *int) {
+		err = errors.Join(err, t.each(table, func(_, _ []byte) error {
+			*n++
 			return nil
-		})
-		if err != nil {
-			return totals, err
-		}
+		}))
 	}
-	return totals, ctx.Err()
+	count(activitiesTable, &totals.Activities)
+	for _, table := range t.ofMessages() {
+		count(table, &totals.Messages)
+	}
+	return totals, errors.Join(err, ctx.Err())
+}
+
+// ofMessages returns the tables with messages for instances, those that could be
+// delivered first.
+func (t tables) ofMessages() []logstore.Table {
+	all := []logstore.Table{messagesTable, outboxTable, timersTable}
+	return slices.DeleteFunc(all, func(table logstore.Table) bool { return !t.Has(table) })
 }
 
 // isEmpty reports whether there are no records.
 func (t tables) isEmpty() (bool, error) {
 	empty := true
-	for table := range hubTables {
+	for table := range MailTables {
+		if table == int(mailTable) || !t.Has(logstore.Table(table)) {
+			continue
+		}
 		err := t.Scan(logstore.Table(table), "", func(string, []byte) (bool, error) {
 			empty = false
 			return true, nil

@@ -1,4 +1,4 @@
-package embedded
+package partition
 
 import (
 	"errors"
@@ -16,13 +16,13 @@ import (
 func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
-	r.start("a")
+	r.Start("a")
 	created := history.Ticks(time.Now())
 	due := created.Add(time.Hour)
-	r.finish(r.next(),
+	r.Finish(r.Next(),
 		&history.TimerCreated{Header: history.Header{EventID: 0}, FireAt: time.Now()},
 		&history.TimerCreated{Header: history.Header{EventID: 1, Timestamp: created}, FireAt: due})
-	r.finish(r.next(), &history.ExecutionCompleted{Header: history.Header{EventID: 2}, Status: history.Failed})
+	r.Finish(r.Next(), &history.ExecutionCompleted{Header: history.Header{EventID: 2}, Status: history.Failed})
 	r.forgets()
 	check := func(when string) {
 		t.Helper()
@@ -36,7 +36,7 @@ func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 			t.Fatalf("%s: the instance waits for the timers %+v, want one that is due at %v", when, timers, due)
 		}
 		var m provider.TaskMessage
-		r.must(r.read("look", func(t tables) (err error) {
+		r.Must(r.read("look", func(t tables) (err error) {
 			m, err = timers[0].load(t)
 			return err
 		}))
@@ -45,19 +45,19 @@ func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 			t.Fatalf("%s: the event that it waits for (-want +got):\n%s", when, diff)
 		}
 	}
-	r.must(r.Rewind(t.Context(), "a", "it was mended"))
+	r.Must(r.Rewind(t.Context(), "a", "it was mended"))
 	check("rewound")
-	r.must(r.Rewind(t.Context(), "a", "it was mended"))
+	r.Must(r.Rewind(t.Context(), "a", "it was mended"))
 	check("rewound again before it goes on")
-	r.finish(r.next())
+	r.Finish(r.Next())
 	if err := r.Rewind(t.Context(), "a", "it was mended"); !errors.Is(err, provider.ErrInstanceChanged) {
 		t.Errorf("Rewind of an instance that goes on: %v, want %v", err, provider.ErrInstanceChanged)
 	}
 	check("not rewound while it goes on")
 	r.stop()
-	r.must(r.Close())
-	r = openRig(t, r.path)
+	r.close()
+	r = openRig(t, r.disk)
 	check("opened again")
-	r.must(r.Purge(t.Context(), "a", nil))
+	r.Must(r.Purge(t.Context(), "a", nil))
 	r.forgets()
 }

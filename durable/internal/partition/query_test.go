@@ -1,4 +1,4 @@
-package embedded
+package partition
 
 import (
 	"testing"
@@ -10,9 +10,9 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)
 	for _, id := range []string{"a", "b", "c", "d"} {
-		r.start(id)
+		r.Start(id)
 	}
-	r.must(r.writer.Do(t.Context(), func(t *txn) error {
+	r.Must(r.writer.Do(t.Context(), func(t *txn) error {
 		t.Put(instancesTable, []byte("b"), []byte{255})
 		c, err := t.row("c")
 		if err != nil {
@@ -25,7 +25,7 @@ func TestInstances_LeavesOutWhatCannotBeRead(t *testing.T) {
 	q := provider.Query{PageSize: 1, Fetch: provider.Fetch{Input: true}}
 	for {
 		page, err := r.Instances(t.Context(), q)
-		r.must(err)
+		r.Must(err)
 		for _, s := range page.Instances {
 			got += s.Instance.InstanceID
 		}

@@ -1,0 +1,129 @@
+package partition
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// inbox is a transaction that takes mail.
+type inbox struct{ *txn }
+
+// receive does what mail asks for. Only the writer's goroutine looks at
+// correspondents, and changes them once the transaction is durable.
+func (t inbox) receive(m *Mail) error {
+	from := t.p.correspondents[m.Sender]
+	now := cmp.Or(t.received[m.Sender], from, &correspondent{})
+	next := &correspondent{at: time.Now(), last: now.last, answered: slices.Clone(now.answered)}
+	for _, r := range m.Requests {
+		if r.Number <= next.last {
+			continue
+		}
+		next.last = r.Number
+		if r.Kind == RequestMessage {
+			if err := t.deliver(r.Message); err != nil {
+				return err
+			}
+			continue
+		}
+		err := t.carryOut(r)
+		if !logstore.IsRefused(err) && err != nil && !isDamage(err) {
+			return err
+		}
+		c := writing(nil)
+		a := answerOf(err)
+		c.answer(&a)
+		t.Put(mailTable, answerKey(m.Sender, r.Number), c.Buf)
+		next.answered = append(next.answered, r.Number)
+	}
+	next.answered = slices.DeleteFunc(next.answered, func(n uint64) bool {
+		if n <= m.Answered {
+			t.Remove(mailTable, answerKey(m.Sender, n))
+		}
+		return n <= m.Answered
+	})
+	c := writing(nil)
+	c.Time(&next.at)
+	c.Uint(&next.last)
+	t.Put(mailTable, []byte(markPrefix+m.Sender), c.Buf)
+	if t.received == nil {
+		t.received = make(map[string]*correspondent)
+	}
+	t.received[m.Sender] = next
+	t.Then(func() { t.p.correspondents[m.Sender] = next })
+	return nil
+}
+
+// deliver stores a message. One that this program cannot decode stays in the mailbox, with
+// what comes after it, for a newer program.
+func (t inbox) deliver(record []byte) error {
+	msg, err := decodeMessage(record)
+	if err != nil {
+		return err
+	}
+	if err = t.send(record, msg); isDamage(err) {
+		t.addMessage(record, msg) // held back with the instance, whose record is damaged
+		return nil
+	}
+	return err
+}
+
+func isDamage(err error) bool { return errors.As(err, new(*logstore.DamageError)) }
+
+// carryOut does what a client asks for. An error that is refused has changed nothing.
+func (t inbox) carryOut(r Request) error {
+	switch r.Kind {
+	case RequestStart:
+		msg, err := decodeMessage(r.Message)
+		if err == nil {
+			err = CheckID(msg.Target.InstanceID)
+		}
+		if err != nil {
+			return logstore.Refuse(err)
+		}
+		return t.start(msg, r.Refuse)
+	case RequestPurge:
+		return t.purge(r.ID, r.Seen)
+	default:
+		return t.rewindSeen(r.Execution, r.Time)
+	}
+}
+
+// rewindSeen is rewindExecution unless the execution has gone on.
+func (t inbox) rewindSeen(x provider.RewoundExecution, at time.Time) error {
+	r, err := t.row(x.Instance.InstanceID)
+	if err != nil {
+		return err
+	}
+	if r == nil || r.Instance.ExecutionID != x.Instance.ExecutionID || !provider.CanRewind(r.Status) {
+		return logstore.Refuse(provider.ErrInstanceChanged)
+	}
+	past, err := t.events(r.number)
+	if err != nil {
+		return err
+	}
+	if places := slices.Concat(x.TakeOut, x.Mark); len(places) > 0 && slices.Max(places) >= len(past) {
+		return logstore.Refuse(provider.ErrInstanceChanged)
+	}
+	return t.rewindExecution(x, at)
+}
+
+// forgetClients forgets clients that have sent nothing for a day: what they send in doubt
+// comes sooner.
+func (t inbox) forgetClients() {
+	for name, from := range t.p.correspondents {
+		if !strings.HasPrefix(name, clientPrefix) || time.Since(from.at) < clientsFor {
+			continue
+		}
+		t.Remove(mailTable, []byte(markPrefix+name))
+		for _, n := range from.answered {
+			t.Remove(mailTable, answerKey(name, n))
+		}
+		t.Then(func() { delete(t.p.correspondents, name) })
+	}
+}

@@ -1,0 +1,270 @@
+package partition
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition/partitiontest"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
+)
+
+// tray is what a partition has to send.
+type tray struct {
+	mu   sync.Mutex
+	sent []Outgoing
+}
+
+func (y *tray) post(m Outgoing) {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	y.sent = append(y.sent, m)
+}
+
+// take returns the messages since the last call.
+func (y *tray) take() []Outgoing {
+	y.mu.Lock()
+	defer y.mu.Unlock()
+	defer func() { y.sent = nil }()
+	return y.sent
+}
+
+// A partition of several has the instances whose IDs begin with its letter.
+func openShare(t *testing.T, d *disk, letter string) (*rig, *tray) {
+	t.Helper()
+	y := &tray{}
+	cfg := rigConfig()
+	cfg.Owns, cfg.Post = func(id string) bool { return id[:1] == letter }, y.post
+	return openRigWith(t, d, cfg), y
+}
+
+func newShare(t *testing.T, letter string) (*rig, *tray) {
+	t.Helper()
+	return openShare(t, diskOf(MailTables), letter)
+}
+
+// mailOf returns messages as mail that was encoded on its way.
+func (r *rig) mailOf(sender string, sent []Outgoing) []*Mail {
+	m := &Mail{Sender: sender}
+	for _, l := range sent {
+		m.Requests = append(m.Requests, Request{Number: l.Number, Kind: RequestMessage, Message: l.Record})
+	}
+	return []*Mail{r.decoded(m)}
+}
+
+func (r *rig) decoded(m *Mail) *Mail {
+	r.Helper()
+	b, err := m.Encode()
+	r.Must(err)
+	again, err := DecodeMail(b)
+	r.Must(err)
+	if diff := cmp.Diff(m, again); diff != "" {
+		r.Fatalf("mail (-sent +received):\n%s", diff)
+	}
+	return again
+}
+
+func TestMail_TakesMessagesToOtherPartitionsOnce(t *testing.T) {
+	t.Parallel()
+	a, out := newShare(t, "a")
+	b, back := newShare(t, "b")
+	a.Start("a")
+	b.Start("b")
+	b.Finish(b.Next())
+	item := a.Next()
+	cp := partitiontest.Taking(item)
+	event := provider.TaskMessage{Event: &history.EventRaised{Header: history.NewHeader(time.Now()), Name: "E"}, Target: history.OrchestrationInstance{InstanceID: "b"}}
+	cp.Messages = []provider.TaskMessage{event}
+	a.Must(item.Session.Commit(t.Context(), cp))
+	a.Must(item.Session.Release(t.Context()))
+
+	sent := out.take()
+	if len(sent) != 1 || sent[0].To != "b" {
+		t.Fatalf("messages %+v, want one to b", sent)
+	}
+	a, out = openShare(t, a.disk.copy(), "a") // the process died before it was sent
+	if again := out.take(); !cmp.Equal(sent, again) {
+		t.Fatalf("messages %+v after a crash, want %+v", again, sent)
+	}
+	for range 3 {
+		b.Must(b.Receive(t.Context(), b.mailOf("p0", sent), []byte("there")))
+	}
+	a.Sent([]uint64{sent[0].Number})
+	item = b.Next()
+	if len(item.Messages) != 1 || item.Messages[0].Event.(*history.EventRaised).Name != "E" {
+		t.Errorf("messages %v, want the event", item.Messages)
+	}
+	b.Finish(item, partitiontest.Ended())
+	b, _ = openShare(t, b.disk.copy(), "b")
+	b.Must(b.Receive(t.Context(), b.mailOf("p0", sent), nil))
+	if string(b.Position()) != "there" || len(back.take()) > 0 {
+		t.Errorf("the mailbox was read up to %q, want there", b.Position())
+	}
+	b.forgets()
+	a.groups()
+	a.stop()
+	a.close()
+	if _, out := openShare(t, a.disk, "a"); len(out.take()) > 0 {
+		t.Error("a message is sent again that was sent")
+	}
+}
+
+func TestMail_AnswersRequestsUntilTheSenderHasTheAnswers(t *testing.T) {
+	t.Parallel()
+	r, _ := newShare(t, "a")
+	sender := ClientSender("x")
+	startOf := func(id string) []byte {
+		start := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "O", Instance: history.OrchestrationInstance{InstanceID: id, ExecutionID: "e"}}
+		b, err := EncodeMessage(provider.TaskMessage{Event: start, Target: start.Instance})
+		r.Must(err)
+		return b
+	}
+	seen := &provider.InstanceState{Status: history.Failed}
+	m := r.decoded(&Mail{Sender: sender, Requests: []Request{
+		{Number: 1, Kind: RequestStart, Message: startOf("a1")},
+		{Number: 2, Kind: RequestStart, Message: startOf("a1"), Refuse: []history.RuntimeStatus{history.Pending}},
+		{Number: 3, Kind: RequestPurge, ID: "a2"},
+		{Number: 4, Kind: RequestPurge, ID: "a1", Seen: seen},
+		{Number: 5, Kind: RequestRewind, Execution: provider.RewoundExecution{Instance: history.OrchestrationInstance{InstanceID: "a1", ExecutionID: "e"}, TakeOut: []int{7}}},
+		{Number: 6, Kind: RequestStart, Message: []byte("no message")},
+		{Number: 7, Kind: RequestPurge, ID: "a1"},
+	}})
+	wants := []error{
+		nil, &provider.InstanceExistsError{InstanceID: "a1", Status: history.Pending}, provider.ErrInstanceNotFound, provider.ErrInstanceChanged,
+		provider.ErrInstanceChanged, errors.New("decode message: record has version 110; this program knows versions up to 1"), nil,
+	}
+	for range 2 {
+		r.Must(r.Receive(t.Context(), []*Mail{m}, nil))
+	}
+	r, _ = openShare(t, r.disk.copy(), "a")
+	for i, want := range wants {
+		answered, err := r.Answer(sender, uint64(i+1))
+		if !answered || (err == nil) != (want == nil) || want != nil && err.Error() != want.Error() {
+			t.Errorf("answer %d: %v, %v; want %v", i+1, answered, err, want)
+		}
+	}
+	r.Must(r.Receive(t.Context(), []*Mail{{Sender: sender, Answered: 6}}, nil))
+	for n := range uint64(9) {
+		if answered, _ := r.Answer(sender, n); answered != (n == 7) {
+			t.Errorf("request %d is answered: %v; want 7 alone", n, answered)
+		}
+	}
+}
+
+// An activity can run in another partition than the instance that waits for it.
+func TestMail_TakesTheResultOfAnActivityToItsPartition(t *testing.T) {
+	t.Parallel()
+	r, out := newShare(t, "b")
+	r.Must(r.writer.Do(t.Context(), func(t *txn) error {
+		record, err := encodeMessage(provider.TaskMessage{Event: partitiontest.Scheduled(3), Target: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "e"}})
+		t.addActivity(record)
+		return err
+	}))
+	a := r.TakeActivity()
+	r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(3)))
+	r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(3)))
+	sent := out.take()
+	if !slices.EqualFunc(sent, []string{"a"}, func(l Outgoing, to string) bool { return l.To == to }) {
+		t.Errorf("messages %+v, want one to a", sent)
+	}
+	r.forgets()
+}
+
+// What waits too long for somebody to run it can run in another partition.
+func TestOffload_GivesAwayWhatHasWaitedAndSendsItsResultBack(t *testing.T) {
+	t.Parallel()
+	a, out := newShare(t, "a")
+	b, back := newShare(t, "b")
+	a.Start("a")
+	a.Finish(a.Next(), partitiontest.Scheduled(0), partitiontest.Scheduled(1), partitiontest.Scheduled(2))
+	if n, err := a.Offload(t.Context(), 2, time.Hour, 7); n != 0 || err != nil {
+		t.Errorf("%d activities were given away that have not waited, %v", n, err)
+	}
+	held := a.TakeActivity()
+	if n, err := a.Offload(t.Context(), 9, 0, 7); n != 2 || err != nil {
+		t.Fatalf("%d activities were given away, %v; want the two that nobody runs", n, err)
+	}
+	if got := a.Backlog().Activities.Length; got != 0 {
+		t.Errorf("%d activities are ready, want none", got)
+	}
+	sent := out.take()
+	for _, l := range sent {
+		if l.Partition != 7 {
+			t.Errorf("a message to partition %d, want 7", l.Partition)
+		}
+	}
+	b.Must(b.Receive(t.Context(), b.mailOf("p0", sent), nil))
+	if got := b.Backlog().Activities.Length; got != 2 {
+		t.Errorf("%d activities are ready, want 2", got)
+	}
+	for range 2 {
+		x := b.TakeActivity()
+		b.Must(x.Lock.Complete(t.Context(), partitiontest.ResultOf(x.Task.EventID)))
+	}
+	a.Must(held.Lock.Complete(t.Context(), partitiontest.ResultOf(held.Task.EventID)))
+	a.Must(a.Receive(t.Context(), a.mailOf("p1", back.take()), nil))
+	for got := 0; got < 3; {
+		item := a.Next()
+		got += len(item.Messages)
+		if got < 3 {
+			a.Finish(item)
+		} else {
+			a.Finish(item, partitiontest.Ended())
+		}
+	}
+	a.forgets()
+	b.forgets()
+
+	// Those that were not sent come back.
+	c, _ := openShare(t, a.disk.copy(), "a")
+	c.stop()
+	again := c.mailOf("p0", sent)
+	c.Must(c.Receive(t.Context(), again, nil))
+	if got := c.Backlog().Activities.Length; got != 2 {
+		t.Errorf("%d activities came back, want 2", got)
+	}
+}
+
+// A message of a newer program stays in the mailbox, with what comes after it.
+func TestMail_LosesNothingThatItCannotDecode(t *testing.T) {
+	t.Parallel()
+	r, _ := newShare(t, "a")
+	record, err := EncodeMessage(provider.TaskMessage{Event: &history.EventRaised{Name: "E"}, Target: history.OrchestrationInstance{InstanceID: "a"}})
+	r.Must(err)
+	newer := slices.Clone(record)
+	newer[0] = recordVersion + 1
+	all := []*Mail{{Sender: "p1", Requests: []Request{{Number: 1, Message: newer}, {Number: 2, Message: record}}}}
+	if err := r.Receive(t.Context(), all, []byte("there")); err == nil {
+		t.Error("it was received")
+	}
+	if messages, _, err := r.Pending(); err != nil || messages != 0 || r.Position() != nil {
+		t.Errorf("%d messages are stored, and the mail was read to %q, %v", messages, r.Position(), err)
+	}
+	all[0].Requests[0].Message = record // as the newer program reads it
+	r.Must(r.Receive(t.Context(), all, nil))
+	if messages, _, err := r.Pending(); err != nil || messages != 2 {
+		t.Errorf("%d messages are stored, %v; want both", messages, err)
+	}
+}
+
+// A message for an instance whose record is damaged is held back with it.
+func TestMail_KeepsWhatIsForADamagedInstance(t *testing.T) {
+	t.Parallel()
+	r, _ := newShare(t, "a")
+	r.Must(r.Update(t.Context(), func(t *logstore.Txn) error {
+		t.Put(instancesTable, []byte("a"), []byte{255})
+		return nil
+	}))
+	start := &history.ExecutionStarted{Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "e"}}
+	record, err := EncodeMessage(provider.TaskMessage{Event: start, Target: start.Instance})
+	r.Must(err)
+	r.Must(r.Receive(t.Context(), []*Mail{{Sender: "p1", Requests: []Request{{Number: 1, Message: record}}}}, nil))
+	if messages, _, err := r.Pending(); err != nil || messages != 1 {
+		t.Errorf("%d messages are stored, %v; want the start", messages, err)
+	}
+}

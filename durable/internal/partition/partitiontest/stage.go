@@ -1,0 +1,112 @@
+// Package partitiontest drives partitions, and hubs that are made of them, in tests.
+package partitiontest
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// Stage is a hub that runs, and who works on it.
+type Stage struct {
+	*testing.T
+	Hub provider.Provider
+}
+
+// Must ends the test if there is an error.
+func (s *Stage) Must(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// Start starts an instance.
+func (s *Stage) Start(id string) history.OrchestrationInstance {
+	s.Helper()
+	return s.StartAt(id, time.Time{})
+}
+
+// StartAt starts an instance at a time, or at once if that is zero.
+func (s *Stage) StartAt(id string, at time.Time) history.OrchestrationInstance {
+	s.Helper()
+	start := &history.ExecutionStarted{
+		Header: history.NewHeader(time.Now()), Name: "Orchestrator", ScheduledStart: history.Ticks(at),
+		Instance: history.OrchestrationInstance{InstanceID: id, ExecutionID: "execution of " + id},
+	}
+	s.Must(s.Hub.StartInstance(s.Context(), provider.TaskMessage{Event: start, Target: start.Instance}, nil))
+	return start.Instance
+}
+
+// Raise sends an event of the name to an instance.
+func (s *Stage) Raise(id, name string) {
+	s.Helper()
+	e := &history.EventRaised{Header: history.NewHeader(time.Now()), Name: name}
+	s.Must(s.Hub.Send(s.Context(), provider.TaskMessage{Event: e, Target: history.OrchestrationInstance{InstanceID: id}}))
+}
+
+// Next returns the next work item of an orchestration.
+func (s *Stage) Next() *provider.OrchestrationWorkItem {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
+	defer cancel()
+	item, err := s.Hub.NextOrchestration(ctx)
+	s.Must(err)
+	return item
+}
+
+// TakeActivity returns the next activity to run.
+func (s *Stage) TakeActivity() *provider.ActivityWorkItem {
+	s.Helper()
+	ctx, cancel := context.WithTimeout(s.Context(), 10*time.Second)
+	defer cancel()
+	a, err := s.Hub.NextActivity(ctx)
+	s.Must(err)
+	return a
+}
+
+// Taking returns a checkpoint that takes an item's messages and decides
+// something.
+func Taking(item *provider.OrchestrationWorkItem, decided ...history.Event) *provider.Checkpoint {
+	cp := &provider.Checkpoint{Instance: item.Instance}
+	for _, m := range item.Messages {
+		cp.NewEvents = append(cp.NewEvents, m.Event)
+	}
+	for _, e := range decided {
+		cp.NewEvents = append(cp.NewEvents, e)
+		switch e := e.(type) {
+		case *history.TaskScheduled:
+			cp.Activities = append(cp.Activities, provider.TaskMessage{Event: e, Target: item.Instance})
+		case *history.TimerCreated:
+			fired := &history.TimerFired{Header: history.NewHeader(time.Now()), TimerID: e.EventID, FireAt: e.FireAt}
+			cp.Timers = append(cp.Timers, provider.TaskMessage{Event: fired, Target: item.Instance})
+		}
+	}
+	return cp
+}
+
+// Finish commits a checkpoint that takes an item's messages and decides something, and
+// releases the session.
+func (s *Stage) Finish(item *provider.OrchestrationWorkItem, decided ...history.Event) {
+	s.Helper()
+	s.Must(item.Session.Commit(s.Context(), Taking(item, decided...)))
+	s.Must(item.Session.Release(s.Context()))
+}
+
+// Scheduled returns the event that schedules an activity.
+func Scheduled(id int) *history.TaskScheduled {
+	return &history.TaskScheduled{Header: history.Header{EventID: id}, Name: "Activity"}
+}
+
+// Ended returns the end of an execution that has completed.
+func Ended() *history.ExecutionCompleted {
+	return &history.ExecutionCompleted{Header: history.Header{EventID: 100}, Status: history.Completed}
+}
+
+// ResultOf returns the result of an activity.
+func ResultOf(id int) *history.TaskCompleted {
+	return &history.TaskCompleted{Header: history.NewHeader(time.Now()), TaskScheduledID: id}
+}

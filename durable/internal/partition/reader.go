@@ -1,0 +1,193 @@
+package partition
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// Reader reads a partition's records.
+type Reader struct {
+	cfg   Config
+	store *logstore.Store
+}
+
+// NewReader returns a reader of a store that this process does not write to.
+func NewReader(store *logstore.Store, cfg Config) *Reader { return &Reader{cfg.withDefaults(), store} }
+
+// read calls f with the records as they are now. Writes wait for it unless the base is slow.
+func (r *Reader) read(what string, f func(tables) error) error {
+	if r.cfg.Slow {
+		return r.scan(what, f)
+	}
+	return r.see(what, r.store.View, f)
+}
+
+// scan is read for what may take long: writes do not wait for it.
+func (r *Reader) scan(what string, f func(tables) error) error {
+	return r.see(what, r.store.Snapshot, f)
+}
+
+func (r *Reader) see(what string, view func(func(*logstore.View) error) error, f func(tables) error) error {
+	err := r.cfg.Readable()
+	if err == nil {
+		err = view(func(v *logstore.View) error { return f(tables{v}) })
+	}
+	if err == nil || errors.Is(err, provider.ErrInstanceNotFound) {
+		return err
+	}
+	return fmt.Errorf("%s: %w", what, r.cfg.Error(err))
+}
+
+// Instance implements [provider.Client].
+func (r *Reader) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var state *provider.InstanceState
+	err := r.read("read instance "+id, func(t tables) error {
+		row, err := t.row(id)
+		if err != nil {
+			return err
+		}
+		if row == nil {
+			return provider.ErrInstanceNotFound
+		}
+		state, err = t.state(row, fetch)
+		return err
+	})
+	return state, err
+}
+
+// Instances implements [provider.Client]. Pages are in the order of instance IDs.
+// A continuation is the first ID of the next page.
+func (r *Reader) Instances(ctx context.Context, q provider.Query) (page *provider.Page, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	from, size := q.IDPrefix, q.PageSize
+	if size <= 0 {
+		size = r.cfg.PageSize
+	}
+	if q.Continuation != "" {
+		places, err := provider.DecodeContinuation(q.Continuation, 1)
+		if err != nil {
+			return nil, fmt.Errorf("query instances: %w", err)
+		}
+		from = max(from, places[0])
+	}
+	err = r.scan("query instances", func(t tables) error {
+		page, err = t.page(q, from, size)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return page, nil
+}
+
+// History implements [provider.Client].
+func (r *Reader) History(ctx context.Context, id string) ([]history.Event, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var past []history.Event
+	err := r.scan("read history of instance "+id, func(t tables) error {
+		row, err := t.row(id)
+		if row == nil || err != nil {
+			return err
+		}
+		past, err = t.events(row.number)
+		return err
+	})
+	return past, err
+}
+
+// Totals implements [provider.Portable].
+func (r *Reader) Totals(ctx context.Context) (totals provider.Totals, err error) {
+	err = r.scan("count task hub", func(t tables) error {
+		totals, err = t.totals(ctx)
+		return err
+	})
+	return totals, err
+}
+
+// IsEmpty reports whether there are no instances, messages and activities.
+func (r *Reader) IsEmpty() (empty bool, err error) {
+	err = r.read("look into task hub", func(t tables) (err error) {
+		empty, err = t.isEmpty()
+		return err
+	})
+	return empty, err
+}
+
+// export writes one state of the partition, and reads records one at a time.
+func (r *Reader) export(ctx context.Context, w provider.HubWriter) error {
+	return r.scan("export task hub", func(t tables) error {
+		if err := t.exportInstances(ctx, w); err != nil {
+			return err
+		}
+		if err := t.exportActivities(ctx, w); err != nil {
+			return err
+		}
+		return t.exportMessages(ctx, w)
+	})
+}
+
+// ExportInstances writes the instances with their histories.
+func (r *Reader) ExportInstances(ctx context.Context, w provider.HubWriter) error {
+	return r.scan("export instances", func(t tables) error { return t.exportInstances(ctx, w) })
+}
+
+// ExportActivities writes the pending activities.
+func (r *Reader) ExportActivities(ctx context.Context, w provider.HubWriter) error {
+	return r.scan("export activities", func(t tables) error { return t.exportActivities(ctx, w) })
+}
+
+// ExportMessages writes the messages for instances.
+func (r *Reader) ExportMessages(ctx context.Context, w provider.HubWriter) error {
+	return r.scan("export messages", func(t tables) error { return t.exportMessages(ctx, w) })
+}
+
+// Answer reports whether a sender's request has been answered, and how.
+func (r *Reader) Answer(sender string, number uint64) (answered bool, err error) {
+	var a answer
+	err = r.read("read answer", func(t tables) error {
+		b, err := t.Get(mailTable, answerKey(sender, number))
+		if b == nil || err != nil {
+			return err
+		}
+		c := reading(b)
+		c.answer(&a)
+		answered = true
+		return c.End()
+	})
+	if err != nil || !answered {
+		return false, err
+	}
+	return true, a.err()
+}
+
+// maxPending is how many records [Reader.Pending] counts.
+const maxPending = 1000
+
+// Pending returns how many messages and activities are stored, 1,000 of each at most.
+func (r *Reader) Pending() (messages, activities int, err error) {
+	err = r.scan("count what is pending", func(t tables) error {
+		for table, n := range map[logstore.Table]*int{messagesTable: &messages, activitiesTable: &activities} {
+			err := t.Scan(table, "", func(string, []byte) (bool, error) {
+				*n++
+				return *n == maxPending, nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return messages, activities, err
+}

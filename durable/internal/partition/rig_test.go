@@ -1,0 +1,165 @@
+package partition
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition/partitiontest"
+)
+
+// A rig is a partition that runs, and who works on it.
+type rig struct {
+	*partitiontest.Stage
+	*Partition
+	disk *disk
+	stop func()
+}
+
+// disk is the log of a partition, in memory. The base stays empty.
+type disk struct {
+	tables         logstore.Tables
+	off            atomic.Bool     // Append fails
+	kept           *logstore.Layer // what was appended; of the writer
+	opens, crashes uint64
+	open           bool
+}
+
+func newDisk() *disk { return diskOf(Tables) }
+
+func diskOf(tables logstore.Tables) *disk {
+	return &disk{tables: tables, kept: logstore.NewLayer(tables, 0)}
+}
+
+// copy returns the disk as a process leaves it that dies now.
+func (d *disk) copy() *disk {
+	c := &disk{tables: d.tables, kept: logstore.NewLayer(d.tables, d.kept.Last), opens: d.opens, crashes: d.crashes, open: d.open}
+	for table := range d.tables {
+		d.kept.Changes(logstore.Table(table), func(key string, value []byte) bool {
+			c.kept.Set(logstore.Table(table), key, value)
+			return true
+		})
+	}
+	return c
+}
+
+func (d *disk) Append(number uint64, changes []byte) error {
+	if d.off.Load() {
+		return errors.New("the disk is off")
+	}
+	return d.kept.Replay(number, bytes.Clone(changes))
+}
+
+func (d *disk) Reserve(int64) error {
+	if d.off.Load() {
+		return errors.New("the disk is off")
+	}
+	return nil
+}
+
+func (d *disk) Size() int64      { return 0 }
+func (d *disk) Turn()            {}
+func (d *disk) Close(bool) error { return nil }
+
+// emptyBase is a base without records.
+type emptyBase struct{}
+
+func (emptyBase) View(f func(logstore.Reader) error) error   { return f(emptyBase{}) }
+func (emptyBase) Write(*logstore.Layer, bool) error          { return nil }
+func (emptyBase) Close() error                               { return nil }
+func (emptyBase) Get(logstore.Table, []byte) ([]byte, error) { return nil, nil }
+func (emptyBase) Scan(logstore.Table, []byte, func([]byte, func() ([]byte, error)) (bool, error)) error {
+	return nil
+}
+
+func (emptyBase) Group(logstore.Table, uint64, func([]byte, func() ([]byte, error)) error) error {
+	return nil
+}
+func (emptyBase) Last(logstore.Table, uint64) ([]byte, error) { return nil, nil }
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	return openRig(t, newDisk())
+}
+
+// openWith opens the partition of a disk.
+func (d *disk) openWith(cfg Config) (*Partition, error) {
+	d.opens++
+	if d.open {
+		d.crashes++
+	}
+	d.open = true
+	cfg.Name, cfg.Opens, cfg.Crashes = "task hub", d.opens, d.crashes
+	recovered := d.copy().kept
+	return Open(logstore.New(emptyBase{}, d, recovered, cfg.Logger), cfg)
+}
+
+func rigConfig() Config {
+	return Config{
+		AbandonDelay: time.Millisecond, MaxAbandonDelay: time.Minute, DrainTimeout: time.Second, PageSize: 100, Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+func openRig(t *testing.T, d *disk) *rig {
+	t.Helper()
+	return openRigWith(t, d, rigConfig())
+}
+
+func openRigWith(t *testing.T, d *disk, cfg Config) *rig {
+	t.Helper()
+	p, err := d.openWith(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() { // awaited by stop
+		defer close(done)
+		_ = p.Run(ctx) // nil, or that the partition is closed
+	}()
+	r := &rig{Stage: &partitiontest.Stage{T: t, Hub: p}, Partition: p, disk: d, stop: func() { cancel(); <-done }}
+	t.Cleanup(func() {
+		r.stop()
+		_ = closeAll(p) // may have been closed
+	})
+	return r
+}
+
+// close closes the partition in good order.
+func (r *rig) close() {
+	r.Helper()
+	r.Must(closeAll(r.Partition))
+	r.disk.open = false
+}
+
+// closeAll closes a partition and its store.
+func closeAll(p *Partition) error {
+	first, err := p.Close()
+	if first {
+		p.store.Stop()
+	}
+	return err
+}
+
+// groups returns how many groups the journal has got.
+func (r *rig) groups() uint64 {
+	var n uint64
+	r.Must(r.writer.Do(context.Background(), func(*txn) error { n = r.store.Last(); return nil }))
+	return n
+}
+
+// forgets fails the test if the hub has anything in memory.
+func (r *rig) forgets() {
+	r.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(r.instances)+len(r.sessions)+len(r.locks)+len(r.delivered)+len(r.alarms) > 0 {
+		r.Errorf("the hub remembers %d instances, %d sessions, %d locks, %d activities and %d alarms",
+			len(r.instances), len(r.sessions), len(r.locks), len(r.delivered), len(r.alarms))
+	}
+}
