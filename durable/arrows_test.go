@@ -78,6 +78,22 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 			module + "durable/azurestorage/internal/wire", module + "durable/history", module + "durable/provider", module + "durable/internal/chance", module + "durable/internal/eventjson",
 			module + "durable/internal/inuse", module + "durable/internal/metering", module + "durable/internal/storageop",
 		}},
+		{from: "durable/azurestorage/partitionlog/internal/chain", to: module + "durable/azurestorage", but: []string{
+			module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/wire",
+		}},
+		{from: "durable/azurestorage/partitionlog/internal/chain", to: module + "durable/internal/logstore"},
+		{from: "durable/azurestorage/partitionlog/internal/bloblog", to: module + "durable/azurestorage", but: []string{
+			module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/wire", module + "durable/azurestorage/partitionlog/internal/chain",
+		}},
+		{from: "durable/azurestorage/partitionlog/internal/mailbox", to: module + "durable/azurestorage", but: []string{
+			module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/wire", module + "durable/azurestorage/partitionlog/internal/chain",
+		}},
+		{from: "durable/azurestorage/partitionlog/internal/runs", to: module, but: []string{
+			module + "durable/azurestorage/partitionlog/internal/runs", module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/wire",
+			module + "durable/history", module + "durable/provider", module + "durable/internal/chance", module + "durable/internal/eventjson", module + "durable/internal/inuse",
+			module + "durable/internal/logstore", module + "durable/internal/metering", module + "durable/internal/storageop",
+		}},
+		{from: "durable/azurestorage/partitionlog/internal/runs", to: "github.com/Azure/", direct: true},
 		{from: "durable/internal/metering", to: module},
 		{from: "durable/internal/storageop", to: module},
 		{from: "durable/internal/eventjson", to: module, but: []string{module + "durable/history"}},
@@ -86,8 +102,14 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		}},
 		{from: "durable/embedded", to: module, but: []string{
 			module + "durable/embedded", module + "durable/embedded/internal/hubfile", module + "durable/history", module + "durable/provider",
-			module + "durable/internal/disk", module + "durable/internal/inuse", module + "durable/internal/logstore",
+			module + "durable/internal/disk", module + "durable/internal/inuse", module + "durable/internal/logstore", module + "durable/internal/partition",
 		}},
+		{from: "durable/internal/partition", to: module, but: []string{
+			module + "durable/history", module + "durable/provider", module + "durable/internal/inuse", module + "durable/internal/logstore",
+			module + "durable/internal/partition",
+		}},
+		{from: "durable/internal/partition", to: "go.etcd.io/"},
+		{from: "durable/internal/partition", to: "os", direct: true},
 		{from: "durable/embedded", to: "go.etcd.io/", direct: true},
 		{from: "durable/embedded/internal/hubfile", to: module, but: []string{
 			module + "durable/embedded/internal/hubfile", module + "durable/internal/disk", module + "durable/internal/logstore",
@@ -122,7 +144,7 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 	for _, impure := range []string{"context", "sync", "log/slog", "os", "net/http"} {
 		rules = append(rules, forbidden{from: "durable/azurestorage/internal/wire", to: impure, direct: true})
 	}
-	for _, production := range []string{"durable", "durable/history", "durable/provider", "durable/azurestorage", "durable/embedded", "durable/embedded/internal/hubfile", "durable/internal/logstore", "durable/internal/replay", "durable/internal/dispatch", "handler", "functions"} {
+	for _, production := range []string{"durable", "durable/history", "durable/provider", "durable/azurestorage", "durable/embedded", "durable/embedded/internal/hubfile", "durable/azurestorage/partitionlog/internal/bloblog", "durable/azurestorage/partitionlog/internal/mailbox", "durable/azurestorage/partitionlog/internal/runs", "durable/internal/logstore", "durable/internal/partition", "durable/internal/replay", "durable/internal/dispatch", "handler", "functions"} {
 		rules = append(rules, forbidden{from: production, to: "testing"})
 	}
 	packages := list(t)

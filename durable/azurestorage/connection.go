@@ -5,7 +5,11 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
+	"go.opentelemetry.io/otel/metric"
 )
 
 // A Connection says where a storage account is and how to prove who is asking.
@@ -33,6 +37,17 @@ func (c Connection) tables() store.Account {
 		return *c.tracking
 	}
 	return c.account
+}
+
+// BlobClients returns clients of the account's blob service, which send by transport, or
+// by a client of their own if it is nil. They make each request once. The requests of
+// urgent never wait for others. meter, which may be nil, receives the times of requests.
+func (c Connection) BlobClients(transport policy.Transporter, meter metric.MeterProvider) (bounded, urgent *azblob.Client, err error) {
+	hub, err := metering.NewHub(meter)
+	if err != nil {
+		return nil, nil, err
+	}
+	return store.NewBlobServices(c.account, transport, hub)
 }
 
 // ParseConnectionString reads an Azure Storage connection string: one with an

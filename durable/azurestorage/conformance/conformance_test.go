@@ -4,11 +4,9 @@
 package conformance_test
 
 import (
-	"errors"
 	"flag"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"sync/atomic"
 	"testing"
@@ -51,7 +49,7 @@ func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
 		open := func() *azurestorage.TaskHub {
 			alive = new(atomic.Bool)
 			alive.Store(true)
-			cfg.Transport = whileAlive(connection, alive)
+			cfg.Transport = azuritetest.WhileAlive(connection, alive)
 			c, err := azurestorage.ParseConnectionString(connection)
 			if err != nil {
 				t.Fatal(err)
@@ -84,17 +82,4 @@ func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
 			AbandonDelay: time.Second,                      // two, but the service counts in whole seconds
 		}
 	})
-}
-
-// whileAlive returns the transport of a process that makes no more requests
-// once it is dead.
-func whileAlive(connection string, alive *atomic.Bool) *azuritetest.Counter {
-	c := azuritetest.NewCounter(connection, nil)
-	c.Intercept = func(_ azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-		if !alive.Load() {
-			return nil, errors.New("the process is dead")
-		}
-		return next()
-	}
-	return c
 }

@@ -1,0 +1,301 @@
+package partitionlog_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+func greet(_ context.Context, name string) (string, error) { return "Hello " + name + "!", nil }
+
+func hello(ctx *durable.Context, _ durable.Void) (all []string, err error) {
+	for _, city := range []string{"Tokyo", "Seattle", "London"} {
+		greeting, err := durable.CallActivity(ctx, greet, city).Await()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, greeting)
+	}
+	return all, nil
+}
+
+var greetings = durable.NewRegistry(durable.Orchestrator("Hello", hello), durable.Activity("Greet", greet))
+
+// simulated is a hub on an account in memory, in virtual time.
+type simulated struct {
+	*testing.T
+	account *azsim.Account
+	counted int // of the account's log
+}
+
+func (s *simulated) open(name string) (*partitionlog.Hub, *azsim.Worker) {
+	s.Helper()
+	w := s.account.Worker(name)
+	c, err := azurestorage.ParseConnectionString(s.account.ConnectionString())
+	if err != nil {
+		s.Fatal(err)
+	}
+	h, err := partitionlog.Open(c, partitionlog.Config{TaskHub: "Sim", WorkerID: name, Transport: w, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		s.Fatal(err)
+	}
+	return h, w
+}
+
+// work runs a worker until stop is called.
+func (s *simulated) work(h *partitionlog.Hub) (stop func()) {
+	ctx, cancel := context.WithCancel(s.Context())
+	done := make(chan struct{})
+	go func() { // stop waits for it
+		defer close(done)
+		if err := durable.NewWorker(h, greetings, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx); err != nil {
+			s.Error(err)
+		}
+	}()
+	return func() {
+		cancel()
+		<-done
+		_ = h.Close() // a dead process cannot let go of anything
+		s.account.Wait()
+	}
+}
+
+func (s *simulated) greet(c *durable.Client, times int) {
+	s.Helper()
+	var all sync.WaitGroup
+	for range times {
+		all.Go(func() {
+			i, err := durable.Start(s.Context(), c, hello, durable.Void{})
+			if err == nil {
+				_, err = i.Wait(s.Context())
+			}
+			if err != nil {
+				s.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// requests returns how many requests of each kind there were since the last call: to logs,
+// to mailboxes and to the rest.
+func (s *simulated) requests() map[string]int {
+	counts := make(map[string]int)
+	log := s.account.Log()
+	for _, e := range log[s.counted:] {
+		of := "other"
+		for _, kind := range []string{"log", "mail", "workers"} {
+			if strings.Contains(e.Path, "/"+kind) {
+				of = kind
+			}
+		}
+		counts[e.Operation+" "+of]++
+	}
+	s.counted = len(log)
+	return counts
+}
+
+func inBubble(t *testing.T, f func(*simulated)) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f(&simulated{T: t, account: azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})})
+	})
+}
+
+// What an idle hub of four partitions asks of the storage in ten minutes, and what a
+// sequence of three activities does, alone and beside many others.
+func TestHub_AsksTheStorageForNoMoreThanItsDocumentationSays(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		h, _ := s.open("w")
+		stop := s.work(h)
+		defer stop()
+		c := durable.NewClient(h, greetings)
+		s.greet(c, 16)
+		time.Sleep(time.Minute)
+		s.requests()
+
+		time.Sleep(10 * time.Minute)
+		most := map[string]int{"GetBlob mail": 10 * 4 * 60, "RenewLease log": 10 * 4 * 6, "PutBlob workers": 121, "ListBlobs other": 130}
+		for kind, n := range s.requests() {
+			if n > most[kind] {
+				s.Errorf("in ten idle minutes there were %d of %s, want %d at most", n, kind, most[kind])
+			}
+		}
+		appends := func(all map[string]int) (n int) {
+			for kind, count := range all {
+				if strings.HasPrefix(kind, "AppendBlock") {
+					n += count
+				}
+			}
+			return n
+		}
+		s.greet(c, 1)
+		if n := appends(s.requests()); n > 6 {
+			s.Errorf("a sequence alone took %d appends, want 6 at most", n)
+		}
+		const many = 640
+		s.greet(c, many)
+		if n := appends(s.requests()); n > many/2 {
+			s.Errorf("%d sequences took %d appends, want half as many at most", many, n)
+		} else {
+			s.Logf("%d sequences side by side took %d appends", many, n)
+		}
+	})
+}
+
+// When the process of an owner dies, others go on with its partitions as soon as its leases
+// have run out.
+func TestHub_GoesOnSoonAfterAnOwnerDied(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		h, w := s.open("a")
+		stop := s.work(h)
+		defer stop()
+		client, _ := s.open("client")
+		defer func() { _ = client.Close() }()
+		c := durable.NewClient(client, greetings)
+		s.greet(c, 16)
+		w.Kill()
+		died := time.Now()
+		h, _ = s.open("b")
+		stopOther := s.work(h)
+		defer stopOther()
+		s.greet(c, 16)
+		if took := time.Since(died); took > partitionlog.DefaultLeaseInterval+3*time.Second {
+			s.Errorf("it took %v until others went on, want the lease and 3s at most", took)
+		}
+	})
+}
+
+// A worker that stops lets others go on at once, and one that comes gets its share.
+func TestHub_HandsPartitionsOverWithoutAPause(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		a, _ := s.open("a")
+		stop := s.work(a)
+		c := durable.NewClient(a, greetings)
+		s.greet(c, 16)
+		b, _ := s.open("b")
+		stopOther := s.work(b)
+		defer stopOther()
+		time.Sleep(30 * time.Second)
+		load, err := b.Load(s.Context())
+		if err != nil || load.Workers != 2 {
+			s.Errorf("the load is %+v, %v; want 2 workers", load, err)
+		}
+		began := time.Now()
+		s.greet(c, 64)
+		if took := time.Since(began); took > 3*time.Second {
+			s.Errorf("with two workers, 64 sequences took %v", took)
+		}
+		stop()
+		began = time.Now()
+		s.greet(durable.NewClient(b, greetings), 64)
+		if took := time.Since(began); took > 5*time.Second {
+			s.Errorf("after a worker had stopped, 64 sequences took %v", took)
+		}
+	})
+}
+
+// What was sent before a worker came counts from the beginning: it is dispatched with the
+// start, and does not come later.
+func TestHub_TakesTheMailBeforeItDispatches(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		client, _ := s.open("client")
+		instance := history.OrchestrationInstance{InstanceID: "a", ExecutionID: "e"}
+		start := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "Hello", Instance: instance}
+		if err := client.StartInstance(s.Context(), provider.TaskMessage{Event: start, Target: instance}, nil); err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(10 * time.Second) // until the client has given the partition up
+		for range 5 {
+			if err := client.Send(s.Context(), provider.TaskMessage{Event: &history.EventRaised{Header: history.NewHeader(time.Now()), Name: "E"}, Target: instance}); err != nil {
+				s.Fatal(err)
+			}
+		}
+		h, _ := s.open("w")
+		ctx, cancel := context.WithCancel(s.Context())
+		ended := make(chan error)
+		go func() { ended <- h.Run(ctx) }()
+		item, err := h.NextOrchestration(ctx)
+		if err != nil || len(item.Messages) != 6 {
+			s.Errorf("dispatched: %+v, %v; want the start and five events", item, err)
+		}
+		if err := item.Session.Release(ctx); err != nil {
+			s.Error(err)
+		}
+		cancel()
+		if err := errors.Join(<-ended, h.Close(), client.Close()); err != nil {
+			s.Error(err)
+		}
+		s.account.Wait()
+	})
+}
+
+// A hub that does not exist is not made by who wants to copy it.
+func TestExport_SaysThatThereIsNoHub(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		h, _ := s.open("w")
+		if err := h.Export(s.Context(), nil, provider.ExportOptions{}); !errors.Is(err, partitionlog.ErrNoHub) {
+			s.Errorf("Export: %v, want %v", err, partitionlog.ErrNoHub)
+		}
+		if len(s.account.Blobs()) > 0 {
+			s.Error("there is a hub now")
+		}
+		if err := h.Close(); err != nil {
+			s.Error(err)
+		}
+		s.account.Wait()
+	})
+}
+
+// A message is safe when Send returns.
+func TestSend_ReturnsWhenTheMailboxHasTheMessage(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		client, w := s.open("client")
+		send := func() {
+			event := &history.EventRaised{Header: history.NewHeader(time.Now()), Name: "E"}
+			if err := client.Send(s.Context(), provider.TaskMessage{Event: event, Target: history.OrchestrationInstance{InstanceID: "a"}}); err != nil {
+				s.Error(err)
+			}
+		}
+		send() // makes the hub and the mailbox
+		const cutOff = 3 * time.Second
+		w.Freeze(cutOff)
+		began := time.Now()
+		send()
+		if took := time.Since(began); took < cutOff {
+			s.Errorf("Send returned after %v, when nothing had reached the mailbox", took)
+		}
+		if err := client.Close(); err != nil {
+			s.Error(err)
+		}
+		s.account.Wait()
+	})
+}
+
+// What a partition has sent by mail comes before what it sends directly, since the other
+// partition has come to the same process meanwhile.
+func TestMail_IsNotPassedByWhatIsSentDirectly(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		h, _ := s.open("w")
+		took, err := h.MailThenDirect(s.Context())
+		if err != nil || took != 2 {
+			s.Errorf("%d messages were received, %v; want the one in the mailbox and the one that was sent directly", took, err)
+		}
+		if err := h.Close(); err != nil {
+			s.Error(err)
+		}
+		s.account.Wait()
+	})
+}

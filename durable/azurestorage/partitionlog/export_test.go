@@ -1,0 +1,113 @@
+package partitionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// Sweep deletes the files of the first partition's base that it does not need, after the
+// partition was written to its base and another that a crash may have left was put there, and returns those that there are before
+// and after. With lost, the partition is lost meanwhile.
+func (h *Hub) Sweep(ctx context.Context, left string, lost bool) (before, after []string, err error) {
+	if err := h.ensure(ctx); err != nil {
+		return nil, nil, err
+	}
+	s := h.shares[0]
+	o, err := s.take(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	err = o.Update(ctx, func(t *logstore.Txn) error {
+		o.store.Limits.Flush = 1
+		t.Put(0, []byte("key"), []byte("value"))
+		return nil
+	})
+	for flushing := true; err == nil && flushing; flushing, _ = o.store.Flushing() {
+		time.Sleep(time.Millisecond)
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := h.blobs.CreateBlob(ctx, s.prefix+left, []byte("left")); err != nil {
+		return nil, nil, err
+	}
+	if lost {
+		o.finish()
+	}
+	before, err = h.blobs.List(ctx, s.prefix+"base-")
+	if err == nil {
+		err = o.sweep(ctx)
+	}
+	if err == nil {
+		after, err = h.blobs.List(ctx, s.prefix+"base-")
+	}
+	return before, after, err
+}
+
+// Damage makes the record of an instance one that cannot be read.
+func (h *Hub) Damage(ctx context.Context, id string) error {
+	if err := h.ensure(ctx); err != nil {
+		return err
+	}
+	o, err := h.share(id).take(ctx)
+	if err != nil {
+		return err
+	}
+	const instances = 0 // of partition.MailTables
+	return o.Update(ctx, func(t *logstore.Txn) error {
+		t.Put(instances, []byte(id), []byte{255})
+		return nil
+	})
+}
+
+// MailThenDirect has partition 0 send a message to partition 1 by mail, which is not looked
+// at for a while, and then one directly. It returns how many partition 1 has received.
+func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {
+	if err := h.ensure(ctx); err != nil {
+		return 0, err
+	}
+	from, err := h.shares[0].take(ctx)
+	if err != nil {
+		return 0, err
+	}
+	to, err := h.shares[1].take(ctx)
+	if err != nil {
+		return 0, err
+	}
+	id := "a"
+	for n := 0; h.share(id) != h.shares[1]; n++ {
+		id = fmt.Sprint("a", n)
+	}
+	mail := func(number uint64) *partition.Mail {
+		record, err := partition.EncodeMessage(provider.TaskMessage{Event: &history.EventRaised{Name: "E"}, Target: history.OrchestrationInstance{InstanceID: id}})
+		if err != nil {
+			panic(err)
+		}
+		return &partition.Mail{Sender: from.share.name(), Requests: []partition.Request{{Number: number, Message: record}}}
+	}
+	to.mailing <- struct{}{} // nobody looks into the mailbox
+	c := from.couriers[1]
+	c.sender = mailbox.NewSender(to.share.mailConfig())
+	if err := sendMail(ctx, c.sender, mail(1)); err != nil {
+		return 0, err
+	}
+	c.mailed = h.moment()
+	brought := make(chan bool)
+	go func() { brought <- c.bring(mail(2)) }()
+	time.Sleep(time.Second)
+	<-to.mailing
+	if !<-brought {
+		return 0, errors.New("the mail was not brought")
+	}
+	time.Sleep(10 * time.Second) // until the mailbox was looked into
+	received, _, err = to.Pending()
+	return received, err
+}

@@ -1,0 +1,171 @@
+package partitionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/runs"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
+)
+
+// follower reads a partition of another process: its base, and the log since.
+type follower struct {
+	share *share
+	busy  chan struct{} // held by whoever reads the log; made with the follower
+	view  *followed     // nil until the log was read
+}
+
+// followed is the state of a partition as a follower has it.
+type followed struct {
+	log    *bloblog.Reader
+	base   *runs.Base
+	store  *logstore.Store
+	reader *partition.Reader
+	groups []bloblog.Frame // since the base
+	asked  time.Time       // when the last look at the log began
+	forget *time.Timer
+}
+
+// keepFor is how long a follower keeps what it has read after it was last asked.
+const keepFor = time.Minute
+
+// read calls f with a reader of all that was durable when it was called.
+func (f *follower) read(ctx context.Context, see func(*partition.Reader) error) error {
+	since := time.Now()
+	for attempt := 1; ; attempt++ {
+		v, err := f.current(ctx, since)
+		if err != nil {
+			return err
+		}
+		err = see(v.reader)
+		if !errors.Is(err, runs.ErrGone) || attempt == 5 {
+			return err
+		}
+		f.drop(v) // its files were replaced
+	}
+}
+
+func (f *follower) lock(ctx context.Context) error {
+	select {
+	case f.busy <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// current returns the partition as it was at a time or later. Who asks while the log is
+// being read waits for the next look, which is for all of them.
+func (f *follower) current(ctx context.Context, since time.Time) (*followed, error) {
+	if err := f.lock(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { <-f.busy }()
+	if f.view != nil && f.view.asked.After(since) {
+		return f.view, nil
+	}
+	asked := time.Now()
+	if f.view != nil {
+		err := f.view.follow(ctx)
+		if err != nil && !errors.Is(err, bloblog.ErrReopen) {
+			return nil, err
+		}
+		if err != nil {
+			f.view = nil
+		}
+	}
+	if f.view == nil {
+		v, err := f.share.follow(ctx)
+		if err != nil {
+			return nil, err
+		}
+		v.forget = time.AfterFunc(keepFor, func() { f.drop(v) })
+		f.view = v
+	}
+	f.view.asked = asked
+	f.view.forget.Reset(keepFor)
+	return f.view, nil
+}
+
+// drop forgets a state, if it is still the current one.
+func (f *follower) drop(v *followed) {
+	f.busy <- struct{}{}
+	defer func() { <-f.busy }()
+	v.forget.Stop()
+	if f.view == v {
+		f.view = nil
+	}
+}
+
+// forget forgets everything.
+func (f *follower) forget() {
+	f.busy <- struct{}{}
+	defer func() { <-f.busy }()
+	if f.view != nil {
+		f.view.forget.Stop()
+		f.view = nil
+	}
+}
+
+// follow opens a reader of the partition's log.
+func (s *share) follow(ctx context.Context) (*followed, error) {
+	log, left, err := bloblog.OpenReader(ctx, s.logConfig())
+	if err != nil {
+		return nil, err
+	}
+	base, err := runs.Open(ctx, s.baseConfig(), left.Manifest)
+	if err != nil {
+		return nil, fmt.Errorf("read partition %d: %w", s.number, err)
+	}
+	v := &followed{log: log, base: base, groups: left.Groups}
+	layer, err := v.layer(left.Base)
+	if err != nil {
+		return nil, err
+	}
+	v.store = logstore.New(base, nil, layer, s.hub.log)
+	v.reader = partition.NewReader(v.store, s.readerConfig())
+	return v, nil
+}
+
+// layer returns the groups since the base.
+func (v *followed) layer(base uint64) (*logstore.Layer, error) {
+	layer := logstore.NewLayer(partition.MailTables, base)
+	for _, g := range v.groups {
+		if err := layer.Replay(g.Number, g.Changes); err != nil {
+			return nil, err
+		}
+	}
+	return layer, nil
+}
+
+// follow reads what was appended to the log since.
+func (v *followed) follow(ctx context.Context) error {
+	frames, err := v.log.Next(ctx)
+	if err != nil {
+		return err
+	}
+	for _, f := range frames {
+		if f.Manifest != nil {
+			v.groups = slices.DeleteFunc(v.groups, func(g bloblog.Frame) bool { return g.Number <= f.Number })
+			if err := v.base.Rebase(f.Manifest); err != nil {
+				return err
+			}
+			layer, err := v.layer(f.Number)
+			if err != nil {
+				return err
+			}
+			v.store.Replace(layer)
+			continue
+		}
+		v.groups = append(v.groups, f)
+		if err := v.store.Replay(f.Number, f.Changes); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,169 @@
+package bloblog
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain/chaintest"
+)
+
+// on returns the configuration of a log in a new container of an Azurite, and what counts
+// the requests.
+func onAzurite(t *testing.T) (Config, *azuritetest.Counter) {
+	t.Helper()
+	c, counter := chaintest.Azurite(t)
+	return Config{Blobs: c, Hub: "hub", Prefix: "p00/"}, counter
+}
+
+func open(t *testing.T, cfg Config) (*Log, *Recovered) {
+	t.Helper()
+	l, r, err := Open(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.Abandon)
+	return l, r
+}
+
+func appendGroups(t *testing.T, l *Log, from, to uint64) {
+	t.Helper()
+	for n := from; n <= to; n++ {
+		if err := l.Append(n, group(n)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// group returns the changes of a group. Every fifth is large.
+func group(n uint64) []byte {
+	b := fmt.Appendf(nil, "group %d", n)
+	if n%5 == 0 {
+		b = append(b, bytes.Repeat([]byte{byte(n)}, 1000)...)
+	}
+	return b
+}
+
+func wantGroups(t *testing.T, frames []Frame, from, to uint64) {
+	t.Helper()
+	if len(frames) != int(to-from+1) {
+		t.Errorf("%d groups, want %d to %d", len(frames), from, to)
+	}
+	for i, f := range frames {
+		if n := from + uint64(i); f.Number != n || string(f.Changes) != string(group(n)) {
+			t.Errorf("group %d is %d: %.20q", n, f.Number, f.Changes)
+		}
+	}
+}
+
+func TestLog_IsThereForTheNextOwnerAndForReaders(t *testing.T) {
+	cfg, _ := onAzurite(t)
+	cfg.MaxBlock = 400
+	if _, _, err := OpenReader(t.Context(), cfg); !errors.Is(err, ErrNone) {
+		t.Errorf("a reader of nothing: %v", err)
+	}
+	l, r := open(t, cfg)
+	if r.Last != 0 || r.Manifest != nil || len(r.Groups) != 0 || r.Opens != 1 || r.Crashes != 0 {
+		t.Errorf("a new log has %+v", r)
+	}
+	reader, _, err := OpenReader(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	appendGroups(t, l, 1, 10)
+	if _, _, err := Open(t.Context(), cfg); !errors.As(err, new(*HeldError)) {
+		t.Errorf("a second owner: %v", err)
+	}
+	l.Turn()
+	appendGroups(t, l, 11, 20)
+	frames, err := reader.Next(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	wantGroups(t, frames, 1, 20)
+	if err := l.SetBase(12, []byte("manifest")); err != nil {
+		t.Fatal(err)
+	}
+	if frames, err = reader.Next(t.Context()); err != nil || len(frames) != 1 || string(frames[0].Manifest) != "manifest" || frames[0].Number != 12 {
+		t.Errorf("after a manifest: %v, %v", frames, err)
+	}
+	l.Turn()
+	appendGroups(t, l, 21, 22)
+	if err := l.Close(false); err != nil {
+		t.Fatal(err)
+	}
+	l, r = open(t, cfg)
+	if r.Last != 22 || string(r.Manifest) != "manifest" || r.Base != 12 || r.Opens != 2 || r.Crashes != 0 {
+		t.Errorf("the next owner has %+v", r)
+	}
+	wantGroups(t, r.Groups, 13, 22)
+	appendGroups(t, l, 23, 23)
+	if frames, err = reader.Next(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wantGroups(t, frames, 21, 23)
+}
+
+func TestLog_RequestsAreAsFewAsDocumented(t *testing.T) {
+	cfg, counter := onAzurite(t)
+	cost := func(what string, want int, f func()) {
+		t.Helper()
+		counter.Reset()
+		f()
+		if got := counter.Total(nil); got != want {
+			t.Errorf("%s: %d requests, want %d:\n%s", what, got, want, counter)
+		}
+	}
+	var l *Log
+	cost("making a log", 7, func() { l, _ = open(t, cfg) })
+	cost("ten groups", 10, func() { appendGroups(t, l, 1, 10) })
+	cost("a log that somebody has", 1, func() { _, _, _ = Open(t.Context(), cfg) })
+	cost("going on in the next blob", 6, func() { // with the group
+		l.Turn()
+		appendGroups(t, l, 11, 11)
+		l.tasks.Wait()
+	})
+	var reader *Reader
+	cost("opening a reader", 4, func() { reader, _, _ = OpenReader(t.Context(), cfg) })
+	cost("reading nothing", 1, func() { _, _ = reader.Next(t.Context()) })
+	l.Turn()
+	appendGroups(t, l, 12, 12)
+	cost("a manifest with which a blob is not needed any more", 2, func() {
+		l.tasks.Wait()
+		counter.Reset()
+		if err := l.SetBase(11, []byte("manifest")); err != nil {
+			t.Error(err)
+		}
+		l.tasks.Wait()
+	})
+	cost("closing", 2, func() {
+		if err := l.Close(false); err != nil {
+			t.Error(err)
+		}
+	})
+	cost("opening", 5, func() { l, _ = open(t, cfg) })
+	cost("opening a reader at the end", 3, func() { _, _, _ = OpenReader(t.Context(), cfg) })
+}
+
+func TestLog_OfAnotherHubIsRefused(t *testing.T) {
+	cfg, _ := onAzurite(t)
+	l, _ := open(t, cfg)
+	if err := l.Close(false); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Hub = "other"
+	_, _, err := Open(t.Context(), cfg)
+	if d, ok := errors.AsType[*chain.DamageError](err); !ok || !strings.HasPrefix(d.Blob, "p00/log-") {
+		t.Errorf("opened: %v", err)
+	}
+	cfg.Hub = "hub"
+	if l, _, err = Open(t.Context(), cfg); err != nil {
+		t.Errorf("after somebody was refused: %v", err)
+	} else {
+		l.Abandon()
+	}
+}

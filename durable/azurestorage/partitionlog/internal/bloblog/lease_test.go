@@ -1,0 +1,255 @@
+package bloblog
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain/chaintest"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+)
+
+// simulated runs a test with a log in a simulated account, whose requests fail while outage
+// is set.
+func simulated(t *testing.T, test func(t *testing.T, w *world, cfg Config, l *Log, outage *atomic.Bool)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var outage atomic.Bool
+		w := newWorld(t, azsim.Config{MinLatency: time.Millisecond, MaxLatency: 2 * time.Millisecond, Decide: func(azsim.Request) azsim.Fault {
+			if outage.Load() {
+				return azsim.FailBefore
+			}
+			return azsim.None
+		}})
+		cfg := w.config(chaintest.NewProcess(w.account.Worker("owner")))
+		l, _ := open(t, cfg)
+		test(t, w, cfg, l, &outage)
+		l.Abandon()
+		l.renewal.Wait()
+		l.tasks.Wait()
+		w.account.Wait()
+	})
+}
+
+func TestLog_IsKeptByRenewalsWhileNothingIsAppended(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
+		before := len(w.account.Log())
+		time.Sleep(time.Hour)
+		if !l.Valid() || l.Err() != nil {
+			t.Errorf("after an hour it is lost: %v", l.Err())
+		}
+		if got, want := len(w.account.Log())-before, int(time.Hour/(cfg.Lease/3)); got < want-2 || got > want+2 {
+			t.Errorf("an hour took %d requests, want %d", got, want)
+		}
+		appendGroups(t, l, 1, 1)
+	})
+}
+
+func TestLog_IsLostInTimeWhenItCannotBeRenewed(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, outage *atomic.Bool) {
+		time.Sleep(time.Minute)
+		outage.Store(true)
+		began := time.Now()
+		<-l.Lost()
+		if after := time.Since(began); l.Valid() || after > cfg.Lease || after < cfg.Lease/2 || !errors.Is(l.Err(), errRanOut) {
+			t.Errorf("lost after %v of %v: %v", after, cfg.Lease, l.Err())
+		}
+		if err := l.Append(1, group(1)); !errors.As(err, new(*logstore.UncertainError)) {
+			t.Errorf("appended: %v", err)
+		}
+		outage.Store(false)
+		time.Sleep(cfg.Lease / 2)
+		next, r := open(t, cfg)
+		if r.Opens != 2 || r.Crashes != 1 {
+			t.Errorf("the next owner has %+v", r)
+		}
+		next.Abandon()
+		next.renewal.Wait()
+	})
+}
+
+func TestLog_SurvivesAnOutageThatIsShorterThanTheLease(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, outage *atomic.Bool) {
+		outage.Store(true)
+		time.AfterFunc(cfg.Lease*3/4, func() { outage.Store(false) })
+		appendGroups(t, l, 1, 3)
+		if !l.Valid() {
+			t.Errorf("it is lost: %v", l.Err())
+		}
+	})
+}
+
+func TestLog_IsLostToWhoeverBreaksItsLease(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
+		appendGroups(t, l, 1, 3)
+		newest, _, err := l.chain.Find(t.Context(), 1)
+		if err != nil || newest.Number == 0 {
+			t.Fatal(newest, err)
+		}
+		if err := l.chain.Blob(1).Break(t.Context(), newest.ETag); err != nil {
+			t.Fatal(err)
+		}
+		next, r := open(t, cfg)
+		wantGroups(t, r.Groups, 1, 3)
+		appendGroups(t, next, 4, 4)
+		if err := l.Append(4, []byte("other")); !errors.As(err, new(*logstore.UncertainError)) || l.Valid() {
+			t.Errorf("appended by the former owner: %v", err)
+		}
+		<-l.Lost()
+		next.Abandon()
+		next.renewal.Wait()
+	})
+}
+
+func TestLog_ThatIsDamagedIsLeftAsItIs(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
+		appendGroups(t, l, 1, 2)
+		own := l.current
+		for _, block := range []string{"dfl1 is what a frame begins with, and there it ends......", "dfl1"} {
+			if _, _, err := own.Append(t.Context(), []byte(block), own.leaseID, store.AnyPosition); err != nil {
+				t.Fatal(err)
+			}
+			if err := l.leases(own).Release(t.Context(), own.leaseID); err != nil {
+				t.Fatal(err)
+			}
+			size := len(w.account.Blobs()[0].Content)
+			_, _, err := Open(t.Context(), cfg)
+			damage, ok := errors.AsType[*chain.DamageError](err)
+			if !ok || damage.Blob != own.Name || damage.Offset != own.offset || !strings.Contains(err.Error(), own.Name) {
+				t.Errorf("opened: %v, want damage of %s at %d", err, own.Name, own.offset)
+			}
+			if _, _, err := OpenReader(t.Context(), cfg); !errors.As(err, new(*chain.DamageError)) {
+				t.Errorf("read: %v", err)
+			}
+			after := w.account.Blobs()[0]
+			if len(after.Content) != size || after.LeaseID != "" {
+				t.Errorf("%d bytes became %d, leased by %q", size, len(after.Content), after.LeaseID)
+			}
+			if err := own.Acquire(t.Context(), own.leaseID, cfg.Lease, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// What did not come to its end, as one append after the other does when a process dies between
+// them, is not there, and the number is used again.
+func TestLog_AGroupWithoutItsLastPartDoesNotCount(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
+		appendGroups(t, l, 1, 2)
+		if err := l.appendTo(l.current, chain.Frame{Kind: kindFirst, Number: 3, Payload: []byte("lost")}); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Close(false); err != nil {
+			t.Fatal(err)
+		}
+		next, r := open(t, cfg)
+		wantGroups(t, r.Groups, 1, 2)
+		appendGroups(t, next, 3, 5)
+		if err := next.Close(false); err != nil {
+			t.Fatal(err)
+		}
+		next, r = open(t, cfg)
+		wantGroups(t, r.Groups, 1, 5)
+		next.Abandon()
+		next.renewal.Wait()
+	})
+}
+
+func TestOpen_RefusesALeaseThatTheServiceDoes(t *testing.T) {
+	t.Parallel()
+	for _, d := range []time.Duration{time.Second, 2 * time.Minute, 15500 * time.Millisecond} {
+		if _, _, err := Open(t.Context(), Config{Lease: d}); err == nil || !strings.Contains(err.Error(), "want 15s to 60s") {
+			t.Errorf("a lease of %v: %v", d, err)
+		}
+	}
+}
+
+func TestLog_ReleaseEndsWithItsContext(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, outage *atomic.Bool) {
+		outage.Store(true)
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		began := time.Now()
+		if err := l.Release(ctx); err == nil || time.Since(began) > 3*time.Second {
+			t.Errorf("released after %v: %v", time.Since(began), err)
+		}
+		if err := l.Release(t.Context()); err != nil {
+			t.Errorf("released again: %v", err)
+		}
+	})
+}
+
+// A former owner that was frozen makes a blob where another was, which readers were reading.
+func TestReader_NoticesThatItsBlobIsAnother(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
+		reader, _, err := OpenReader(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		content := w.account.Blobs()[0].Content
+		for n := uint64(1); n < 4; n++ {
+			l.Turn()
+			appendGroups(t, l, n, n)
+		}
+		if err := l.SetBase(3, []byte("3")); err != nil {
+			t.Fatal(err)
+		}
+		l.tasks.Wait()
+		if _, err := reader.Next(t.Context()); !errors.Is(err, ErrReopen) {
+			t.Errorf("read of a blob that is gone: %v", err)
+		}
+		b := l.chain.Blob(1)
+		if _, err := b.Create(t.Context(), map[string]string{"nonce": "of another"}); err != nil {
+			t.Fatal(err)
+		}
+		id := "11111111-1111-4111-8111-111111111111"
+		if err := b.Acquire(t.Context(), id, cfg.Lease, ""); err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := b.Append(t.Context(), content, id, 0); err != nil {
+			t.Fatal(err)
+		}
+		if frames, err := reader.Next(t.Context()); !errors.Is(err, ErrReopen) {
+			t.Errorf("read of another blob: %v, %v", frames, err)
+		}
+	})
+}
+
+func TestLog_IsLostWhereSomethingElseWasAppended(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
+		appendGroups(t, l, 1, 2)
+		own := l.current
+		other := l.chain.AppendFrame(nil, groupFrames(3, []byte("other"), cfg.MaxBlock)[0])
+		if _, _, err := own.Append(t.Context(), other, own.leaseID, own.offset); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Append(3, []byte("mine!")); !errors.As(err, new(*logstore.UncertainError)) || !errors.Is(err, errOthers) || l.Valid() {
+			t.Errorf("appended: %v", err)
+		}
+	})
+}
+
+func TestLog_AnAppendThatIsThereAlreadyHasHappened(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config, l *Log, _ *atomic.Bool) {
+		own := l.current
+		same := l.chain.AppendFrame(nil, groupFrames(1, group(1), cfg.MaxBlock)[0])
+		if _, _, err := own.Append(t.Context(), same, own.leaseID, own.offset); err != nil {
+			t.Fatal(err)
+		}
+		appendGroups(t, l, 1, 3)
+		_, r, err := OpenReader(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		wantGroups(t, r.Groups, 1, 3)
+	})
+}

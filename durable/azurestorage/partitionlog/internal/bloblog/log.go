@@ -1,0 +1,421 @@
+package bloblog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/google/uuid"
+)
+
+// Log is a partition's log, of its owner. It is a [logstore.Log]; see there for Append, Size,
+// Turn, Reserve and Close.
+type Log struct {
+	ownership
+	chain *chain.Chain
+	tasks sync.WaitGroup // in the background
+
+	// Of the goroutine that appends groups.
+	size, part int64 // bytes since the last turn, and between the last two
+	turned     bool
+
+	mu      chain.Lock // one append at a time; protects the following
+	history history
+	before  []blobGroups  // the blobs before the current one
+	next    chan prepared // the blob after it, nil if nobody has begun to make that
+	buf     []byte
+	closed  bool
+}
+
+var _ logstore.Log = (*Log)(nil)
+
+// blobGroups says up to which group a blob has them, at most.
+type blobGroups struct{ number, last uint64 }
+
+// prepared is the next blob, or why there is none.
+type prepared struct {
+	blob *ownBlob
+	err  error
+}
+
+// Open takes the log, which it makes if there is none, and returns what it has. The error is
+// a *[HeldError] if somebody else has it, and a *[chain.DamageError], with nothing changed, if
+// it is not what was written.
+func Open(ctx context.Context, cfg Config) (*Log, *Recovered, error) {
+	if err := cfg.setDefaults(); err != nil {
+		return nil, nil, err
+	}
+	var l *Log
+	var r *Recovered
+	err := settled(func() (err error) {
+		l = &Log{ownership: ownership{cfg: cfg}, chain: cfg.chain(), mu: chain.NewLock(), part: min(cfg.MaxSize, 8<<20)}
+		l.own, l.end = context.WithCancel(context.WithoutCancel(ctx))
+		if r, err = l.take(ctx); err != nil {
+			l.Abandon()
+			l.renewal.Wait()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, nil, fmt.Errorf("open log %s: %w", cfg.Prefix, err)
+	}
+	return l, r, nil
+}
+
+// take looks for the log and takes it.
+func (l *Log) take(ctx context.Context) (*Recovered, error) {
+	current, all, err := find(ctx, l.chain)
+	if errors.Is(err, ErrNone) {
+		if _, _, err = l.chain.Create(ctx, 1); err == nil {
+			err = errMoved // whether it is the log is looked for
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	held := &HeldError{l.chain.Name(current.Number), current.Changed}
+	if current.Leased {
+		return nil, held
+	}
+	own := l.ownBlob(current)
+	if err := l.acquire(ctx, own); err != nil {
+		switch store.StatusOf(err) {
+		case http.StatusConflict:
+			return nil, held
+		case http.StatusNotFound, http.StatusPreconditionFailed:
+			return nil, fmt.Errorf("%w: %w", errMoved, err)
+		}
+		return nil, err
+	}
+	l.current = own
+	l.renewal.Go(l.renew) // to read it can take longer than the lease
+	r, err := l.recover(ctx, own, all)
+	if err != nil {
+		_ = l.leases(own).Release(ctx, own.leaseID) // else it runs out
+		return nil, err
+	}
+	return r, nil
+}
+
+// recover reads a log that was taken, and notes in it who has it now.
+func (l *Log) recover(ctx context.Context, own *ownBlob, all []chain.Link) (_ *Recovered, err error) {
+	s := scan{chain: l.chain}
+	if own.offset, err = s.readWhole(ctx, own.Link); err != nil {
+		return nil, err
+	}
+	if s.sealed != "" {
+		return nil, errMoved
+	}
+	own.blocks = s.frames
+	r, err := s.recovered(ctx, own.Link, all)
+	if err != nil {
+		return nil, err
+	}
+	l.history = s.history
+	for _, earlier := range all {
+		if earlier.Number < own.Number {
+			l.before = append(l.before, blobGroups{earlier.Number, s.before})
+		}
+	}
+	if own.offset == 0 {
+		if err := l.appendTo(own, l.header(own.Number)); err != nil {
+			return nil, err
+		}
+	}
+	l.history.open()
+	r.Opens, r.Crashes = l.history.opens, l.history.deaths
+	opened := numbered(kindOpened, l.history.opens, func(c *logstore.Coder) { c.Uint(&l.history.deaths) })
+	return r, l.appendTo(own, opened)
+}
+
+func (l *Log) ownBlob(link chain.Link) *ownBlob {
+	return &ownBlob{Link: link, AppendBlob: l.chain.Blob(link.Number), leaseID: uuid.NewString()}
+}
+
+// header returns the first frame of a blob.
+func (l *Log) header(number uint64) chain.Frame { return numbered(kindHeader, number, l.history.code) }
+
+// Append implements [logstore.Log].
+func (l *Log) Append(number uint64, changes []byte) error {
+	if len(changes) > maxGroup {
+		return fmt.Errorf("%w: %d bytes of changes; want at most %d", logstore.ErrTooLarge, len(changes), maxGroup)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if number != l.history.last+1 {
+		return fmt.Errorf("group %d after group %d; want %d", number, l.history.last, l.history.last+1)
+	}
+	frames := groupFrames(number, changes, l.cfg.MaxBlock-chain.FrameHead)
+	if b := l.current; l.turned || b.offset >= l.cfg.MaxSize || b.blocks+len(frames) > l.cfg.MaxBlocks {
+		if err := l.rollOver(); err != nil {
+			return err
+		}
+	}
+	for _, f := range frames {
+		if err := l.appendTo(l.current, f); err != nil {
+			return err
+		}
+	}
+	l.history.last = number
+	l.size += int64(len(changes))
+	if b := l.current; l.next == nil && (l.size >= l.part*3/4 || b.offset >= l.cfg.MaxSize*3/4 || b.blocks >= l.cfg.MaxBlocks*3/4) {
+		l.prepare()
+	}
+	return nil
+}
+
+// maxGroup is how long the changes of a group can be, in bytes: it is in memory as a whole.
+const maxGroup = 512 << 20
+
+// Size implements [logstore.Log].
+func (l *Log) Size() int64 { return l.size }
+
+// Turn implements [logstore.Log]. The next group begins another blob.
+func (l *Log) Turn() { l.part, l.size, l.turned = max(l.size, l.cfg.MaxSize/64), 0, true }
+
+// Reserve implements [logstore.Log]. There is always room.
+func (l *Log) Reserve(int64) error { return nil }
+
+// SetBase makes a manifest count that has all groups up to last, and deletes, in the
+// background, blobs that are not needed with it. Any goroutine may call it, at any time.
+// Errors are those of Append.
+func (l *Log) SetBase(last uint64, manifest []byte) error {
+	if most := l.cfg.MaxBlock / 2; len(manifest) > most {
+		return fmt.Errorf("%w: a manifest of %d bytes; want at most %d", logstore.ErrTooLarge, len(manifest), most)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if last < l.history.base || last > l.history.last {
+		return fmt.Errorf("a manifest of group %d; want %d to %d", last, l.history.base, l.history.last)
+	}
+	if err := l.appendTo(l.current, chain.Frame{Kind: kindBase, Number: last, Payload: manifest}); err != nil {
+		return err
+	}
+	l.history.base, l.history.manifest = last, slices.Clone(manifest)
+	var covered []blobGroups
+	l.before = slices.DeleteFunc(l.before, func(b blobGroups) bool {
+		is := b.last <= last && b.number+1 < l.current.Number // the one before the current one stays
+		if is {
+			covered = append(covered, b)
+		}
+		return is
+	})
+	if len(covered) > 0 {
+		l.tasks.Go(func() { l.remove(covered) })
+	}
+	return nil
+}
+
+// remove deletes blobs. What cannot be deleted is tried again with the next manifest.
+func (l *Log) remove(covered []blobGroups) {
+	for _, b := range covered {
+		if err := l.chain.Blob(b.number).Remove(l.own, "", ""); err != nil && !store.IsNotFound(err) {
+			l.mu.Lock()
+			l.before = append(l.before, b)
+			l.mu.Unlock()
+		}
+	}
+}
+
+// Release leaves the log to others at once, or abandons it if ctx ends before.
+func (l *Log) Release(ctx context.Context) error {
+	defer context.AfterFunc(ctx, l.Abandon)()
+	l.mu.Lock()
+	if l.closed {
+		l.mu.Unlock()
+		return nil
+	}
+	err := l.appendTo(l.current, chain.Frame{Kind: kindClosed})
+	next, current := l.next, l.current
+	l.next, l.closed = nil, true
+	l.mu.Unlock()
+	if err == nil {
+		if next != nil {
+			l.tasks.Go(func() {
+				if p := <-next; p.err == nil {
+					_ = p.blob.Remove(l.own, p.blob.leaseID, "") // else the next roll-over does
+				}
+			})
+		}
+		l.tasks.Wait()
+	}
+	l.Abandon()
+	l.renewal.Wait()
+	released := l.leases(current).Release(ctx, current.leaseID)
+	return errors.Join(err, store.Ignore(released, http.StatusConflict, http.StatusNotFound))
+}
+
+// Close implements [logstore.Log]: it is Release, which waits for a third of the lease.
+func (l *Log) Close(bool) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(l.own), l.cfg.Lease/3)
+	defer cancel()
+	return l.Release(ctx)
+}
+
+// appendTo appends a frame to a blob. It tries until that is certain, or until the lease has
+// run out. Errors other than an [logstore.UncertainError] say that nothing was appended.
+func (l *Log) appendTo(b *ownBlob, f chain.Frame) error {
+	if l.closed {
+		return errOver
+	}
+	l.buf = l.chain.AppendFrame(l.buf[:0], f)
+	defer func() {
+		if cap(l.buf) > 1<<20 {
+			l.buf = nil
+		}
+	}()
+	doubt := false
+	for delay := store.FirstRetryDelay; ; delay = min(2*delay, time.Second) {
+		if !l.Valid() {
+			return l.lose(errRanOut)
+		}
+		err := l.once(func(ctx context.Context) error {
+			_, _, err := b.Append(ctx, l.buf, b.leaseID, b.offset)
+			return err
+		})
+		if store.CodeOf(err) == store.CodeAppendPosition {
+			doubt = true
+			err = l.compare(b)
+		}
+		switch {
+		case err == nil:
+			b.offset += int64(len(l.buf))
+			b.blocks++
+			return nil
+		case l.own.Err() != nil:
+			return l.lose(errOver)
+		case !errors.Is(err, errOthers) && store.IsTransient(err):
+			doubt = doubt || !store.WasNotApplied(err)
+		case doubt, store.IsConflict(err), store.IsNotFound(err):
+			return l.lose(fmt.Errorf("append to %s: %w", b.Name, err))
+		default:
+			return fmt.Errorf("append to %s: %w", b.Name, err)
+		}
+		store.Sleep(l.own, store.Jitter(l.own, "append again", delay))
+	}
+}
+
+// once makes a request that waits for its answer for a third of the lease.
+func (l *Log) once(ask func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(l.own, l.cfg.Lease/3)
+	defer cancel()
+	return ask(ctx)
+}
+
+// errOthers is the error of an append where somebody else has written.
+var errOthers = errors.New("something else was appended at this position")
+
+// compare returns nil if what was to be appended is where it was to go.
+func (l *Log) compare(b *ownBlob) error {
+	return l.once(func(ctx context.Context) error {
+		part, err := b.Read(ctx, b.offset, int64(len(l.buf)))
+		if err == nil && (!b.Is(part) || string(part.Content) != string(l.buf)) {
+			return errOthers
+		}
+		return err
+	})
+}
+
+// prepare creates and leases the next blob in the background. mu is locked.
+func (l *Log) prepare() {
+	next, b := make(chan prepared, 1), l.current
+	l.next = next
+	l.tasks.Go(func() {
+		own, err := l.create(b)
+		next <- prepared{own, err}
+	})
+}
+
+// create creates and leases the blob after the current one.
+func (l *Log) create(current *ownBlob) (*ownBlob, error) {
+	number := current.Number + 1
+	for range findAttempts {
+		link, mine, err := l.chain.Create(l.own, number)
+		if err == nil && !mine {
+			err = l.removeLeftover(current, number)
+		} else if err == nil {
+			own := l.ownBlob(link)
+			if err = l.acquire(l.own, own); err == nil {
+				return own, nil
+			}
+		}
+		if err != nil && !store.IsConflict(err) && !store.IsNotFound(err) { // else others do the same
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("create %s: %w", l.chain.Name(number), errMoved)
+}
+
+// removeLeftover deletes the blob after the current one, which others left behind when they
+// had that. After the blob was looked at, the lease is renewed: so nobody else had the log
+// when the blob was seen, and it is none that became the log since.
+func (l *Log) removeLeftover(current *ownBlob, number uint64) error {
+	left, _, err := l.chain.Find(l.own, number)
+	if err != nil || left.Number == 0 {
+		return err
+	}
+	err = store.Retry(l.own, "renew the lease", func(ctx context.Context) error { return l.renewed(ctx, current) })
+	if err != nil {
+		if store.IsTransient(err) {
+			return err
+		}
+		return l.lose(err)
+	}
+	blob := l.chain.Blob(number)
+	return store.Retry(l.own, "delete "+blob.Name, func(ctx context.Context) error {
+		if left.Leased {
+			if err := store.Ignore(blob.Break(ctx, left.ETag), http.StatusConflict); err != nil { // it ran out
+				return err
+			}
+		}
+		return blob.Remove(ctx, "", left.ETag)
+	})
+}
+
+// rollOver makes the log go on in the next blob. mu is locked.
+func (l *Log) rollOver() error {
+	old := l.current
+	next, err := l.prepared()
+	for err != nil && store.IsTransient(err) && l.Valid() && store.Sleep(l.own, time.Second) {
+		next, err = l.prepared()
+	}
+	if err == nil {
+		err = l.appendTo(next, l.header(next.Number))
+	}
+	if err == nil {
+		err = l.appendTo(old, sealFrame(next.Link))
+	}
+	if err != nil {
+		return err
+	}
+	l.state.Lock()
+	l.current = next
+	l.state.Unlock()
+	l.before = append(l.before, blobGroups{old.Number, l.history.last})
+	l.turned = false
+	l.tasks.Go(func() { _ = l.leases(old).Release(l.own, old.leaseID) }) // else it runs out
+	return nil
+}
+
+// prepared returns the next blob with a fresh lease. mu is locked.
+func (l *Log) prepared() (*ownBlob, error) {
+	if l.closed {
+		return nil, errOver
+	}
+	if l.next == nil {
+		l.prepare()
+	}
+	p := <-l.next
+	l.next = nil
+	if p.err == nil && time.Since(p.blob.renewed) > l.cfg.Lease/3 {
+		p.err = l.renewed(l.own, p.blob)
+	}
+	return p.blob, p.err
+}

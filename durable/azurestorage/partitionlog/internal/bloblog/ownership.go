@@ -1,0 +1,141 @@
+package bloblog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+)
+
+// ownership is the lease on a log, which is that on its current blob.
+type ownership struct {
+	cfg     Config
+	own     context.Context // ends with the ownership
+	renewal sync.WaitGroup
+
+	state   sync.Mutex // protects the following; it is not held during requests
+	current *ownBlob
+	cause   error // why the ownership is over
+	end     context.CancelFunc
+}
+
+// ownBlob is a blob that the owner has a lease on.
+type ownBlob struct {
+	chain.Link
+	*store.AppendBlob
+	leaseID string
+	offset  int64 // where the next append goes; Log.mu protects it
+	blocks  int   // Log.mu protects it
+
+	renewed, until time.Time // ownership.state protects them
+}
+
+// leases is the blob by the client for leases.
+func (o *ownership) leases(b *ownBlob) *store.AppendBlob { return o.cfg.Leases.AppendBlob(b.Name) }
+
+// acquire takes a lease on the very blob that was created or listed.
+func (o *ownership) acquire(ctx context.Context, b *ownBlob) error {
+	return store.Retry(ctx, "lease "+b.Name, func(ctx context.Context) error {
+		return o.extend(b, func() error { return o.leases(b).Acquire(ctx, b.leaseID, o.cfg.Lease, b.ETag) })
+	})
+}
+
+// renewed renews a lease. It fails if anybody else had one since it was acquired.
+func (o *ownership) renewed(ctx context.Context, b *ownBlob) error {
+	return o.extend(b, func() error { return o.leases(b).Renew(ctx, b.leaseID) })
+}
+
+// extend notes that ask acquired or renewed a lease. Its time counts from before.
+func (o *ownership) extend(b *ownBlob, ask func() error) error {
+	sent := time.Now()
+	err := ask()
+	if err == nil {
+		o.state.Lock()
+		defer o.state.Unlock()
+		b.renewed, b.until = sent, sent.Add(o.cfg.Lease-o.cfg.Lease/10) // clocks do not run alike
+	}
+	return err
+}
+
+// Valid reports whether nobody else can have the log now: the last request that acquired or
+// renewed the lease was sent less than its length ago, by any clock.
+func (o *ownership) Valid() bool {
+	o.state.Lock()
+	defer o.state.Unlock()
+	return o.valid()
+}
+
+func (o *ownership) valid() bool {
+	now := time.Now()
+	return o.cause == nil && now.Before(o.current.until) && now.Round(0).Before(o.current.until.Round(0))
+}
+
+// Lost returns a channel that is closed when the log is no longer this owner's: the lease is
+// lost or has run out, an append is in doubt, or Release or Abandon was called.
+func (o *ownership) Lost() <-chan struct{} { return o.own.Done() }
+
+// Err returns why the log is no longer this owner's, nil while it is.
+func (o *ownership) Err() error {
+	o.state.Lock()
+	defer o.state.Unlock()
+	return o.cause
+}
+
+var errOver = errors.New("the log was closed")
+
+// lose ends the ownership, and returns the error of an append that may have happened.
+func (o *ownership) lose(cause error) error {
+	o.state.Lock()
+	defer o.state.Unlock()
+	if o.cause == nil {
+		o.cause = cause
+		o.end()
+		if !errors.Is(cause, errOver) {
+			o.cfg.Log.Warn("the partition's log is lost to this process", "log", o.cfg.Prefix, "reason", cause)
+		}
+	}
+	return &logstore.UncertainError{Cause: fmt.Errorf("log %s: %w", o.cfg.Prefix, o.cause)}
+}
+
+// errRanOut is the error of a lease that could not be renewed in time.
+var errRanOut = errors.New("the lease ran out before it could be renewed")
+
+// renew renews the lease until it is lost.
+func (o *ownership) renew() {
+	every := o.cfg.Lease / 3
+	for wait := every; store.Sleep(o.own, wait); {
+		o.state.Lock()
+		b, until := o.current, o.current.until
+		wait = time.Until(b.renewed.Add(every))
+		o.state.Unlock()
+		if wait > 0 { // it became the current one since
+			continue
+		}
+		ctx, cancel := context.WithDeadline(o.own, until)
+		err := o.renewed(ctx, b)
+		cancel()
+		o.state.Lock()
+		current, valid := b == o.current, o.valid()
+		o.state.Unlock()
+		switch wait = every; {
+		case err == nil:
+		case !current: // the log went on
+		case o.own.Err() != nil:
+		case !valid:
+			_ = o.lose(fmt.Errorf("%w: %w", errRanOut, err))
+		case store.IsTransient(err):
+			wait = min(every/10, time.Until(until))
+		default:
+			_ = o.lose(fmt.Errorf("renew the lease: %w", err))
+		}
+	}
+}
+
+// Abandon ends the ownership without a request, as the death of the process does. Others can
+// have the log when the lease has run out.
+func (o *ownership) Abandon() { _ = o.lose(errOver) }

@@ -1,0 +1,137 @@
+// Package chaintest runs what keeps logs and mail in append blobs: on Azurite, and in
+// processes of a simulated account that freeze at their requests.
+package chaintest
+
+import (
+	"context"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/google/uuid"
+)
+
+// Azurite returns a new container, and what counts the requests to it.
+func Azurite(t *testing.T) (*store.Container, *azuritetest.Counter) {
+	t.Helper()
+	connection := azuritetest.Start(t)
+	counter := azuritetest.NewCounter(connection, nil)
+	c := container(t, connection, counter, "c"+uuid.NewString())
+	if err := c.Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	counter.Reset()
+	return c, counter
+}
+
+// Simulated returns the hub's container of a simulated account, as a process sees it.
+func Simulated(t *testing.T, account *azsim.Account, process policy.Transporter) *store.Container {
+	t.Helper()
+	return container(t, account.ConnectionString(), process, "hub-log")
+}
+
+func container(t *testing.T, connection string, transport policy.Transporter, name string) *store.Container {
+	t.Helper()
+	account, err := store.ParseAccount(connection)
+	if err != nil {
+		t.Fatal(err)
+	}
+	services, err := store.NewServices(account, account, transport, nil, func(error) {})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return store.NewContainer(services.Blobs, services.BlobEndpoint, name)
+}
+
+// A Process is the transport of a process that can be frozen. It does not notice that: what
+// it was about to send it sends when it wakes, whatever it was to wait for.
+type Process struct {
+	// Freeze returns for how long the process is frozen before its n-th request, counted
+	// from 1, or after that had its effect. Nil means never.
+	Freeze func(n int, after bool) time.Duration
+
+	next policy.Transporter
+	mu   sync.Mutex // protects the following
+	n    int
+	thaw time.Time
+}
+
+// NewProcess returns a process that sends by next.
+func NewProcess(next policy.Transporter) *Process { return &Process{next: next} }
+
+// Requests returns how many requests there were.
+func (p *Process) Requests() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.n
+}
+
+// Do implements [policy.Transporter].
+func (p *Process) Do(req *http.Request) (*http.Response, error) {
+	p.mu.Lock()
+	p.n++
+	n := p.n
+	p.mu.Unlock()
+	if p.pause(n, false) {
+		req = req.WithContext(context.WithoutCancel(req.Context()))
+	}
+	resp, err := p.next.Do(req)
+	p.pause(n, true)
+	return resp, err
+}
+
+// pause waits while the process is frozen, and reports whether it was.
+func (p *Process) pause(n int, after bool) (frozen bool) {
+	if p.Freeze != nil {
+		if d := p.Freeze(n, after); d > 0 {
+			p.mu.Lock()
+			p.thaw = time.Now().Add(d)
+			p.mu.Unlock()
+		}
+	}
+	for {
+		p.mu.Lock()
+		d := time.Until(p.thaw)
+		p.mu.Unlock()
+		if d <= 0 {
+			return frozen
+		}
+		frozen = true
+		time.Sleep(d)
+	}
+}
+
+// Faults returns what goes wrong with requests: something with one of so many, as chance has it,
+// until stop returns true.
+func Faults(oneOf uint64, stop func() bool) func(azsim.Request) azsim.Fault {
+	faults := []azsim.Fault{
+		azsim.Throttle, azsim.FailBefore, azsim.FailAfter, azsim.RefuseAfter, azsim.Slow, azsim.FreezeAfter, azsim.Twice, azsim.Echo, azsim.Late,
+	}
+	return func(r azsim.Request) azsim.Fault {
+		if stop() || r.Roll%oneOf != 0 {
+			return azsim.None
+		}
+		return faults[r.Roll/oneOf%uint64(len(faults))]
+	}
+}
+
+// Naps returns a [Process.Freeze] that freezes a process at one of so many requests, for up
+// to two minutes.
+func Naps(seed uint64, oneOf int, stop func() bool) func(int, bool) time.Duration {
+	var mu sync.Mutex
+	random := rand.New(rand.NewPCG(seed, 1))
+	return func(int, bool) time.Duration {
+		mu.Lock()
+		defer mu.Unlock()
+		if stop() || random.IntN(oneOf) != 0 {
+			return 0
+		}
+		return time.Duration(random.IntN(120)) * time.Second
+	}
+}

@@ -1,0 +1,12 @@
+// Package chain has what the logs and the mailboxes of partitions share: append blobs that
+// follow each other, and the frames in them.
+//
+// Blobs of a chain are numbered from 1 on. The one that is in use is the newest, or the one
+// before it, while the newest is being prepared. Blobs are deleted only before that: the one in
+// use and the one before it are always there. So the two newest of a list belong to the chain.
+//
+// What is before them may be garbage: a request to create a blob may arrive, or be made by
+// somebody who was frozen, or arrive once more, when that has long been deleted. Nobody may
+// take garbage for what was there: each blob has a nonce in its metadata, from its creation
+// on, and what is done to a blob on the strength of a list has its ETag as a condition.
+package chain

@@ -1,0 +1,106 @@
+package mailbox
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain/chaintest"
+)
+
+// onAzurite returns the configuration of a mailbox in a new container of an Azurite, and
+// what counts the requests.
+func onAzurite(t *testing.T) (Config, *azuritetest.Counter) {
+	t.Helper()
+	c, counter := chaintest.Azurite(t)
+	return Config{Blobs: c, Hub: "hub", Prefix: "p00/"}, counter
+}
+
+func TestMailbox_GivesMailInOrderBlobAfterBlob(t *testing.T) {
+	cfg, _ := onAzurite(t)
+	cfg.MaxBlocks, cfg.MaxBlock = 3, 200
+	r := NewReceiver(cfg, Position{})
+	if items, err := r.Next(t.Context()); err != nil || len(items) > 0 {
+		t.Fatalf("of a mailbox that is not there: %v, %v", items, err)
+	}
+	senders := []*Sender{NewSender(cfg), NewSender(cfg)}
+	var got []string
+	var after Position
+	for n := range 20 {
+		text := fmt.Sprintf("mail %d", n)
+		if n%7 == 3 {
+			text += strings.Repeat(" is long", 100)
+		}
+		if err := senders[n%2].Send(t.Context(), []byte(text)); err != nil {
+			t.Fatal(err)
+		}
+		if n == 9 || n == 15 { // another owner goes on
+			items, err := r.Next(t.Context())
+			if err != nil || len(items) == 0 {
+				t.Fatal(items, err)
+			}
+			for _, item := range items {
+				got = append(got, string(item.Payload[:min(len(item.Payload), 10)]))
+				after = item.After
+			}
+			if err := r.Done(t.Context(), after); err != nil {
+				t.Fatal(err)
+			}
+			r = NewReceiver(cfg, after)
+		}
+	}
+	for {
+		items, err := r.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(items) == 0 {
+			break
+		}
+		for _, item := range items {
+			got = append(got, string(item.Payload[:min(len(item.Payload), 10)]))
+			after = item.After
+		}
+	}
+	for n := range 20 {
+		if want := fmt.Sprintf("mail %d", n); len(got) <= n || !strings.HasPrefix(got[n]+" ", want+" ") {
+			t.Fatalf("got %q", got)
+		}
+	}
+	if len(got) != 20 {
+		t.Errorf("got %q", got)
+	}
+	if err := r.Done(t.Context(), after); err != nil {
+		t.Fatal(err)
+	}
+	left, _, err := cfg.Blobs.ListInfo(t.Context(), cfg.Prefix)
+	if err != nil || len(left) > 2 {
+		t.Errorf("left over: %v, %v", left, err)
+	}
+}
+
+func TestMailbox_RequestsAreAsFewAsDocumented(t *testing.T) {
+	cfg, counter := onAzurite(t)
+	cfg.MaxBlock = 200
+	cost := func(what string, want int, f func() error) {
+		t.Helper()
+		counter.Reset()
+		if err := f(); err != nil {
+			t.Fatal(err)
+		}
+		if got := counter.Total(nil); got != want {
+			t.Errorf("%s: %d requests, want %d:\n%s", what, got, want, counter)
+		}
+	}
+	s, r := NewSender(cfg), NewReceiver(cfg, Position{})
+	send := func() error { return s.Send(t.Context(), []byte("mail")) }
+	next := func() error { _, err := r.Next(t.Context()); return err }
+	cost("making a mailbox", 5, send)
+	cost("mail", 1, send)
+	cost("a letter", 2, func() error { return s.Send(t.Context(), make([]byte, 1000)) })
+	cost("taking mail and a letter", 2, next)
+	cost("taking nothing", 1, next)
+	s = NewSender(cfg)
+	cost("the first mail of another sender", 2, send)
+}

@@ -1,0 +1,55 @@
+package mailbox
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
+	"github.com/google/uuid"
+)
+
+// Config says where a partition's mailbox is.
+type Config struct {
+	// Blobs is the hub's container.
+	Blobs *store.Container
+	// Hub is the hub's ID. Mail for another hub is refused.
+	Hub string
+	// Prefix is what the names of the partition's blobs begin with, such as "p00/".
+	Prefix string
+	// MaxSize and MaxBlocks are the bytes and the mails after which a sender makes the next
+	// blob. Default 32 MiB and 40,000, of 50,000 that the service allows.
+	MaxSize   int64
+	MaxBlocks int
+	// MaxBlock is the longest append, in bytes. Default 4 MiB.
+	MaxBlock int
+}
+
+func (c *Config) setDefaults() {
+	c.MaxSize = cmp.Or(c.MaxSize, 32<<20)
+	c.MaxBlocks = cmp.Or(c.MaxBlocks, 40_000)
+	c.MaxBlock = cmp.Or(c.MaxBlock, chain.MaxPayload+chain.FrameHead)
+}
+
+func (c *Config) chain() *chain.Chain { return chain.New(c.Blobs, c.Hub, c.Prefix+"mail-") }
+
+// letters is what the names of letters begin with.
+func (c *Config) letters() string { return c.Prefix + "letter-" }
+
+// lettersOf is what the names of those letters begin with that mail in a blob names.
+func (c *Config) lettersOf(blob uint64) string { return fmt.Sprintf("%s%010d-", c.letters(), blob) }
+
+// The kinds of frames.
+const (
+	kindMail   byte = iota + 1
+	kindLetter      // mail that is in a blob of its own, whose name this is
+	kindEnd         // there is nothing after it; the next blob has more
+)
+
+// openID and closedID return the IDs of the lease on a blob that is open and on one that is
+// closed.
+func openID(l chain.Link) string { return l.Nonce }
+
+func closedID(l chain.Link) string {
+	return uuid.NewSHA1(uuid.NameSpaceOID, []byte(l.Nonce)).String()
+}

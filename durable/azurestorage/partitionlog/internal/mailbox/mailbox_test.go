@@ -1,0 +1,215 @@
+package mailbox
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain/chaintest"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+)
+
+// simulated runs a test with a mailbox in a simulated account, whose blobs are full after two
+// mails.
+func simulated(t *testing.T, test func(t *testing.T, w *world, cfg Config)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, azsim.Config{MinLatency: time.Millisecond, MaxLatency: 2 * time.Millisecond})
+		cfg := w.config(chaintest.NewProcess(w.account.Worker("process")))
+		cfg.MaxBlocks = 2
+		test(t, w, cfg)
+		w.account.Wait()
+	})
+}
+
+func send(t *testing.T, s *Sender, mails ...string) {
+	t.Helper()
+	for _, mail := range mails {
+		if err := s.Send(t.Context(), []byte(mail)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// receive takes all that is there, and deletes it.
+func receive(t *testing.T, r *Receiver) (got []string) {
+	t.Helper()
+	for {
+		items, err := r.Next(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(items) == 0 {
+			return got
+		}
+		for _, item := range items {
+			got = append(got, string(item.Payload))
+		}
+		if err := r.Done(t.Context(), items[len(items)-1].After); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestMailbox_GoingOnInAnotherBlobTakesFewRequests(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config) {
+		one, two := NewSender(cfg), NewSender(cfg)
+		send(t, one, "1")
+		send(t, two, "2") // and the blob is full
+		send(t, two, "3")
+		before := len(w.account.Log())
+		send(t, one, "4")
+		// Refused, end, list, append; and since that blob is full, too: create, list, open, close, end.
+		if got := len(w.account.Log()) - before; got != 9 {
+			t.Errorf("it took %d requests, want 9:\n%s", got, w.account.Trace())
+		}
+		if got := receive(t, NewReceiver(cfg, Position{})); strings.Join(got, " ") != "1 2 3 4" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestReceiver_LeavesOutALetterThatWasTakenBefore(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config) {
+		cfg.MaxBlocks = 10
+		s, r := NewSender(cfg), NewReceiver(cfg, Position{})
+		long := strings.Repeat("letter ", 100)
+		send(t, s, long)
+		if got := receive(t, r); len(got) != 1 || got[0] != long {
+			t.Fatalf("got %q", got)
+		}
+		part, err := r.read(t.Context(), r.chain.Name(1), 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := s.chain.Blob(1).Append(t.Context(), part.Content, openID(s.newest[0]), store.AnyPosition); err != nil { // sent again
+			t.Fatal(err)
+		}
+		send(t, s, "after it")
+		if got := receive(t, r); len(got) != 1 || got[0] != "after it" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+func TestReceiver_DeletesLettersThatNoMailNames(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config) {
+		for _, name := range []string{"p00/letter-0000000001-x", "p00/letter-0000000003-y"} {
+			if err := cfg.Blobs.CreateBlob(t.Context(), name, []byte("its sender died")); err != nil {
+				t.Fatal(err)
+			}
+		}
+		s := NewSender(cfg)
+		send(t, s, "1", "2", "3", "4", "5")
+		receive(t, NewReceiver(cfg, Position{}))
+		var names []string
+		for _, b := range w.account.Blobs() {
+			names = append(names, b.Name)
+		}
+		if got, want := fmt.Sprint(names), "[p00/letter-0000000003-y p00/mail-0000000002 p00/mail-0000000003]"; got != want {
+			t.Errorf("left are %s, want %s", got, want)
+		}
+	})
+}
+
+func TestReceiver_NamesWhereMailIsDamagedOrGone(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config) {
+		s := NewSender(cfg)
+		send(t, s, "1")
+		if _, _, err := s.chain.Blob(1).Append(t.Context(), []byte("junk"), openID(s.newest[0]), store.AnyPosition); err != nil {
+			t.Fatal(err)
+		}
+		_, err := NewReceiver(cfg, Position{}).Next(t.Context())
+		if d, ok := errors.AsType[*chain.DamageError](err); !ok || d.Blob != "p00/mail-0000000001" || d.Offset != int64(chain.FrameHead+1) {
+			t.Errorf("junk: %v", err)
+		}
+		_, err = NewReceiver(cfg, Position{Blob: 2}).Next(t.Context())
+		if d, ok := errors.AsType[*chain.DamageError](err); !ok || d.Blob != "p00/mail-0000000002" {
+			t.Errorf("no blob: %v", err)
+		}
+		cfg.Hub = "other"
+		if _, err = NewReceiver(cfg, Position{}).Next(t.Context()); !errors.As(err, new(*chain.DamageError)) {
+			t.Errorf("another hub's: %v", err)
+		}
+	})
+}
+
+// A sender that was frozen does not put mail where nobody reads it: into a blob that was made
+// anew in the place of the one that it knows, as a request that arrives once more does.
+func TestSender_SendsNothingIntoABlobThatWasMadeAnew(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config) {
+		frozen, s, r := NewSender(cfg), NewSender(cfg), NewReceiver(cfg, Position{})
+		send(t, frozen, "1")
+		nonce := frozen.newest[0].Nonce
+		send(t, s, "2", "3", "4", "5", "6", "7")
+		got := receive(t, r)
+		if _, err := frozen.chain.Blob(1).Create(t.Context(), map[string]string{"nonce": nonce}); err != nil {
+			t.Fatal(err)
+		}
+		send(t, frozen, "8")
+		send(t, NewSender(cfg), "9")
+		if got = append(got, receive(t, r)...); strings.Join(got, "") != "123456789" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// The same, of a sender that was frozen when it was about to open the first blob.
+func TestSender_OpensNoBlobThatWasMadeAnew(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config) {
+		p := chaintest.NewProcess(w.account.Worker("frozen"))
+		p.Freeze = func(n int, after bool) time.Duration {
+			if n == 4 && !after {
+				return 30 * time.Second
+			}
+			return 0
+		}
+		late := w.config(p)
+		late.MaxBlocks = 2
+		var frozen sync.WaitGroup
+		frozen.Go(func() { send(t, NewSender(late), "8") })
+		time.Sleep(time.Second)
+		first, _, err := cfg.chain().Find(t.Context(), 1)
+		if err != nil || first.Leased {
+			t.Fatal(first, err)
+		}
+		r := NewReceiver(cfg, Position{})
+		send(t, NewSender(cfg), "1", "2", "3", "4", "5", "6", "7")
+		got := receive(t, r)
+		if _, err := cfg.chain().Blob(1).Create(t.Context(), map[string]string{"nonce": first.Nonce}); err != nil {
+			t.Fatal(err)
+		}
+		frozen.Wait()
+		if got = append(got, receive(t, r)...); strings.Join(got, "") != "12345678" {
+			t.Errorf("got %q", got)
+		}
+	})
+}
+
+// A sender that died when it had made and opened the next blob, and had not closed the old
+// one, keeps nobody's mail from the receiver.
+func TestSender_SendsToTheOldBlobUntilThatIsClosed(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config) {
+		died, r := NewSender(cfg), NewReceiver(cfg, Position{})
+		send(t, died, "1")
+		next, _, err := died.chain.Create(t.Context(), 2)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := died.unlock(t.Context(), next); err != nil {
+			t.Fatal(err)
+		}
+		cfg.MaxBlocks = 10
+		send(t, NewSender(cfg), "2")
+		if got := receive(t, r); strings.Join(got, "") != "12" {
+			t.Errorf("got %q", got)
+		}
+	})
+}

@@ -1,0 +1,268 @@
+package mailbox
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain/chaintest"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+)
+
+var (
+	firstSeed = flag.Uint64("mail.seed", 1, "the first seed of simulated mailboxes")
+	seeds     = flag.Uint64("mail.seeds", 6, "how many seeds to simulate")
+)
+
+// world is a mailbox in a simulated account, and what its partition has taken: a mark for each
+// sender, as the partition keeps it, together with the position.
+type world struct {
+	t       *testing.T
+	account *azsim.Account
+
+	mu       sync.Mutex
+	position Position       // that is durable
+	owner    int            // who may make another durable
+	taken    map[string]int // the last number by sender
+	sent     map[string]int // those of which the sender was told that they are there
+}
+
+func newWorld(t *testing.T, cfg azsim.Config) *world {
+	w := &world{t: t, account: azsim.New(cfg), taken: map[string]int{}, sent: map[string]int{}}
+	if err := chaintest.Simulated(t, w.account, w.account.Worker("setup")).Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+func (w *world) config(p *chaintest.Process) Config {
+	return Config{Blobs: chaintest.Simulated(w.t, w.account, p), Hub: "hub", Prefix: "p00/", MaxBlocks: 7, MaxBlock: 100}
+}
+
+// send sends mail with the numbers from 1 on, each until it is there.
+func (w *world) send(who string, cfg Config, random *rand.Rand, stop func() bool) {
+	s := NewSender(cfg)
+	for n := 1; !stop(); n++ {
+		mail := fmt.Sprintf("%s:%d:", who, n)
+		if random.IntN(6) == 0 {
+			mail += strings.Repeat("long", 50)
+		}
+		for {
+			err := s.Send(w.t.Context(), []byte(mail))
+			if err == nil {
+				break
+			}
+			if stop() {
+				return
+			}
+			if random.IntN(4) == 0 { // another process goes on
+				s = NewSender(cfg)
+			}
+			time.Sleep(time.Second)
+		}
+		w.mu.Lock()
+		w.sent[who] = n
+		w.mu.Unlock()
+		if random.IntN(10) == 0 {
+			time.Sleep(time.Duration(random.IntN(100)) * time.Second)
+		}
+		time.Sleep(time.Duration(random.IntN(2000)) * time.Millisecond)
+	}
+}
+
+// take takes items, as the owner with the number, and reports whether that still is the owner.
+func (w *world) take(owner int, items []Item) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if owner != w.owner {
+		return false
+	}
+	for _, item := range items {
+		fields := strings.Split(string(item.Payload), ":")
+		n, err := strconv.Atoi(fields[1])
+		if err != nil || fields[2] != "" && fields[2] != strings.Repeat("long", 50) {
+			w.t.Errorf("mail %q", item.Payload)
+		}
+		switch last := w.taken[fields[0]]; {
+		case n == last+1:
+			w.taken[fields[0]] = n
+		case n > last:
+			w.t.Errorf("mail %d of %s came after %d", n, fields[0], last)
+		}
+		w.position = item.After
+	}
+	return true
+}
+
+// receive is the owner for a while: it goes on where the last one was.
+func (w *world) receive(cfg Config, random *rand.Rand, stop func() bool) {
+	w.mu.Lock()
+	w.owner++
+	owner, from := w.owner, w.position
+	w.mu.Unlock()
+	r := NewReceiver(cfg, from)
+	for rounds := random.IntN(100); rounds > 0 && !stop(); rounds-- {
+		items, err := r.Next(w.t.Context())
+		if err == nil && len(items) > 0 {
+			if !w.take(owner, items) {
+				return
+			}
+			if random.IntN(3) > 0 {
+				_ = r.Done(w.t.Context(), items[len(items)-1].After)
+			}
+		}
+		w.mu.Lock()
+		owns := owner == w.owner
+		w.mu.Unlock()
+		if !owns {
+			return
+		}
+		if errors.As(err, new(*chain.DamageError)) {
+			w.t.Errorf("owner %d: %v", owner, err)
+			return
+		}
+		time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond)
+	}
+}
+
+// end takes what is left, by a process that works.
+func (w *world) end() {
+	w.owner++
+	r := NewReceiver(w.config(chaintest.NewProcess(w.account.Worker("last"))), w.position)
+	for {
+		items, err := r.Next(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if len(items) == 0 {
+			break
+		}
+		w.take(w.owner, items)
+		if err := r.Done(w.t.Context(), w.position); err != nil {
+			w.t.Error(err)
+		}
+	}
+	for who, n := range w.sent {
+		if w.taken[who] < n {
+			w.t.Errorf("%s was told that %d mails are there; %d came", who, n, w.taken[who])
+		}
+	}
+}
+
+func TestMailbox_LosesNothingAndKeepsTheOrderWhateverHappens(t *testing.T) {
+	for seed := *firstSeed; seed < *firstSeed+*seeds; seed++ {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				end := time.Now().Add(20 * time.Minute)
+				stop := func() bool { return time.Now().After(end) || t.Failed() }
+				w := newWorld(t, azsim.Config{
+					Seed: seed, MinLatency: 5 * time.Millisecond, MaxLatency: 60 * time.Millisecond, Loose: true,
+					Decide: func(r azsim.Request) azsim.Fault {
+						if r.Worker == "setup" || r.Worker == "last" {
+							return azsim.None
+						}
+						return chaintest.Faults(15+30*(seed%4), stop)(r)
+					},
+				})
+				var all sync.WaitGroup
+				for i := range uint64(3) {
+					name := fmt.Sprintf("sender %d", i)
+					p := chaintest.NewProcess(w.account.Worker(name))
+					p.Freeze = chaintest.Naps(seed*10+i, 60, stop)
+					all.Go(func() { w.send(name, w.config(p), rand.New(rand.NewPCG(seed, i)), stop) })
+				}
+				for i := range uint64(2) {
+					p := chaintest.NewProcess(w.account.Worker(fmt.Sprintf("owner %d", i)))
+					p.Freeze = chaintest.Naps(seed*10+5+i, 60, stop)
+					random := rand.New(rand.NewPCG(seed, 5+i))
+					all.Go(func() {
+						for !stop() {
+							w.receive(w.config(p), random, stop)
+							time.Sleep(time.Duration(random.IntN(60)) * time.Second)
+						}
+					})
+				}
+				all.Wait()
+				w.account.Wait()
+				w.end()
+				w.account.Wait()
+				t.Logf("%v were sent, mail is in blob %d, %d blobs are left", w.sent, w.position.Blob, len(w.account.Blobs()))
+				if t.Failed() {
+					tail := strings.Split(w.account.Trace(), "\n")
+					t.Log(strings.Join(tail[max(0, len(tail)-100):], "\n"))
+				}
+			})
+		})
+	}
+}
+
+// A sender is frozen before or after each of its requests, while others send and the receiver
+// deletes what it took; then it wakes.
+func TestMailbox_ASenderThatWakesLosesNoMailAtAnyRequest(t *testing.T) {
+	t.Parallel()
+	requests := 0
+	for at := 1; at == 1 || at <= requests; at++ {
+		for i := range 4 {
+			after, long := i%2 == 0, time.Duration(i/2)*4*time.Minute+50*time.Second
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld(t, azsim.Config{MinLatency: time.Millisecond, MaxLatency: 2 * time.Millisecond})
+				send := func(who string, p *chaintest.Process, n int) {
+					s := NewSender(w.config(p))
+					for i := range n {
+						for tries := 1; ; tries++ {
+							err := s.Send(w.t.Context(), fmt.Appendf(nil, "%s:%d:", who, i+1))
+							if err == nil {
+								break
+							}
+							if tries == 20 {
+								t.Errorf("%s: %v", who, err)
+								return
+							}
+							time.Sleep(time.Second)
+						}
+						w.mu.Lock()
+						w.sent[who] = i + 1
+						w.mu.Unlock()
+						time.Sleep(time.Second)
+					}
+				}
+				p := chaintest.NewProcess(w.account.Worker("first"))
+				p.Freeze = func(n int, is bool) time.Duration {
+					if n == at && is == after {
+						return long
+					}
+					return 0
+				}
+				var first sync.WaitGroup
+				first.Go(func() { send("first", p, 16) })
+				first.Go(func() { send("second", chaintest.NewProcess(w.account.Worker("second")), 25) })
+				for owner := range 3 {
+					time.Sleep(10 * time.Second)
+					w.receive(w.config(chaintest.NewProcess(w.account.Worker("owner"))), rand.New(rand.NewPCG(uint64(owner), 100)), func() bool { return false })
+				}
+				first.Wait()
+				w.end()
+				w.account.Wait()
+				if t.Failed() {
+					t.Logf("frozen at request %d, after it: %v, for %v\n%s", at, after, long, w.account.Trace())
+				}
+				requests = max(requests, min(p.Requests(), 60))
+			})
+			if t.Failed() {
+				return
+			}
+		}
+	}
+	if requests < 20 {
+		t.Errorf("the sender made %d requests, want more", requests)
+	}
+}

@@ -1,0 +1,272 @@
+package runs
+
+import (
+	"bytes"
+	"errors"
+	"hash/crc32"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// written returns a base that was written, and merged in part.
+func written(t testing.TB) *stage {
+	s := newStage(t, 7)
+	for range 6 {
+		if err := s.write(40, false); err != nil {
+			t.Fatal(err)
+		}
+		s.settle()
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// readDamaged reads everything of a base with another file in the place of one, and
+// reports data that is wrong.
+func (s *stage) readDamaged(name string, content []byte) error {
+	s.files = &memoryFiles{files: maps.Clone(s.files.files), calls: map[string]int{}, bytes: map[string]int{}}
+	if s.files.files[name] = content; content == nil {
+		delete(s.files.files, name)
+	}
+	s.open()
+	defer func() { _ = s.Close() }()
+	return s.View(func(r logstore.Reader) error { return s.hasAll(r, s.truth[s.last]) })
+}
+
+func TestBase_ReportsEachDamagedByte(t *testing.T) {
+	t.Parallel()
+	s := written(t)
+	for name, content := range s.files.files {
+		if !slices.Contains(s.Names(), name) {
+			continue // it waits for its deletion
+		}
+		check := func(what string, offset, latest int, damaged []byte) {
+			t.Helper()
+			d, ok := errors.AsType[*DamageError]((&stage{TB: t, files: s.files, manifest: s.manifest, truth: s.truth, random: s.random}).readDamaged(name, damaged))
+			switch {
+			case !ok:
+				t.Errorf("%s at %d of %d of %s is not noticed", what, offset, len(content), name)
+			case d.File != name || d.Offset > int64(latest) || d.Offset < 0 || !strings.Contains(d.Error(), name):
+				t.Errorf("%s at %d of %d of %s: %v", what, offset, len(content), name, d)
+			}
+		}
+		for at := 0; at < len(content); at += 1 + at%7 {
+			damaged := bytes.Clone(content)
+			damaged[at] ^= 1 << (at % 8)
+			check("a wrong bit", at, at, damaged)
+		}
+		for at := 0; at < len(content); at += 31 {
+			check("an end", at, len(content), bytes.Clone(content[:at]))
+		}
+		for other, content := range s.files.files {
+			if other != name && len(content) >= len(s.files.files[name]) {
+				check("another file", 0, len(content), content)
+			}
+		}
+	}
+}
+
+// Copies of blocks and files, and files of another hub, have checksums of their own.
+func TestBase_NoticesFilesOfAnotherHub(t *testing.T) {
+	t.Parallel()
+	s := written(t)
+	cfg := s.config()
+	cfg.Seed = []byte("another hub")
+	b, err := Open(t.Context(), cfg, s.manifest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.View(func(r logstore.Reader) error { return s.hasAll(r, s.truth[s.last]) })
+	if !errors.As(err, new(*DamageError)) || !errors.Is(err, errChecksum) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestBase_WritesNothingOfADamagedFile(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 7)
+	defer func() { _ = s.Close() }()
+	merges := s.cfg.Cache.short
+	if err := merges.Acquire(t.Context(), shortMerges); err != nil {
+		t.Fatal(err)
+	}
+	for range 6 {
+		if err := s.write(60, false); err != nil {
+			t.Fatal(err)
+		}
+	}
+	was := s.Names()
+	damaged := was[len(was)-1] // what is merged first is the oldest
+	s.files.files[damaged][10] ^= 1
+	merges.Release(shortMerges)
+	s.settle()
+	if !slices.Contains(s.Names(), damaged) {
+		t.Error("a damaged file was merged")
+	}
+	reads := s.files.bytes["read"]
+	for range 30 { // what is newer is merged, without another look at it
+		if err := s.write(10, false); err != nil {
+			t.Fatal(err)
+		}
+		s.settle()
+	}
+	if n := len(s.version().runs); n > 16 || s.files.bytes["read"]-reads > 100_000 {
+		t.Errorf("%d runs, %d bytes read", n, s.files.bytes["read"]-reads)
+	}
+	s.files.files[damaged][10] ^= 1
+	s.compare()
+}
+
+func FuzzDamagedFile(f *testing.F) {
+	s := written(f)
+	names := slices.Sorted(slices.Values(s.Names()))
+	f.Add(uint8(0), uint32(3), []byte{1, 2, 3})
+	f.Add(uint8(1), uint32(900), []byte{})
+	f.Fuzz(func(t *testing.T, which uint8, at uint32, patch []byte) {
+		s := &stage{TB: t, files: s.files, manifest: s.manifest, truth: s.truth, random: s.random}
+		name := names[int(which)%len(names)]
+		content := bytes.Clone(s.files.files[name])
+		begin := int(at) % len(content)
+		if len(patch) == 0 {
+			content = content[:begin]
+		} else {
+			copy(content[begin:], patch)
+		}
+		same := bytes.Equal(content, s.files.files[name])
+		err := s.readDamaged(name, content)
+		if _, damaged := errors.AsType[*DamageError](err); same != (err == nil) || !same && !damaged {
+			t.Errorf("changed: %v; got %v", !same, err)
+		}
+	})
+}
+
+// What passes its checksums can be wrong, too, but does not end the process.
+func FuzzContent(f *testing.F) {
+	good := &fileWriter{b: &Base{cfg: Config{Tables: testTables, BlockSize: 1000, FileSize: 1000}}}
+	for _, key := range []string{"\x00a", "\x00b", "\x01\x00\x00\x00\x00\x00\x00\x00\x01x"} {
+		if err := good.add([]byte(key), []byte("value")); err != nil {
+			f.Fatal(err)
+		}
+	}
+	good.endBlock()
+	good.tail.filter = makeFilter(good.hashes)
+	c := &logstore.Coder{}
+	good.tail.code(c)
+	f.Add(good.content, c.Buf)
+	f.Add([]byte{}, []byte{1, 1, 0, 0, 0, 0})
+	f.Fuzz(func(t *testing.T, blocks, tail []byte) {
+		files := newFiles()
+		files.files["x"] = append(bytes.Clone(blocks), tail...)
+		cfg := Config{Tables: testTables, Files: files, BlockSize: 100, FileSize: 1000}
+		v := &version{runs: []*run{{files: []*file{{
+			name: "x", size: uint64(len(blocks) + len(tail)), tail: uint64(len(tail)), first: []byte{0}, last: []byte{2, 0xff},
+		}}}}}
+		b, err := Open(t.Context(), cfg, v.encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		v.runs[0].files[0].sum = b.checksum("x", tail)
+		if decoded, err := decodeTail(tail, uint64(len(blocks))); err == nil {
+			for _, o := range decoded.blocks { // as if all checksums were right
+				b.cfg.Cache.blocks.put(place{"x", o.offset}, blocks[o.offset:o.offset+o.size], int(o.size))
+			}
+		}
+		if err := b.Rebase(v.encode()); err != nil {
+			t.Fatal(err)
+		}
+		_ = b.View(func(r logstore.Reader) error {
+			for table := range testTables {
+				_, _ = r.Get(logstore.Table(table), []byte("a"))
+				n := 0
+				_ = r.Scan(logstore.Table(table), nil, func([]byte, func() ([]byte, error)) (bool, error) {
+					n++
+					return n > 1000, nil
+				})
+			}
+			_, _ = r.Last(grouped, 1)
+			return r.Group(grouped, 1, func([]byte, func() ([]byte, error)) error { return nil })
+		})
+	})
+}
+
+func FuzzManifest(f *testing.F) {
+	s := written(f)
+	f.Add(s.manifest)
+	f.Add([]byte{})
+	f.Add([]byte{1, 0, 0})
+	f.Add([]byte{2, 0, 0})
+	f.Fuzz(func(t *testing.T, manifest []byte) {
+		v, err := decodeManifest(manifest)
+		if err != nil {
+			if !errors.As(err, new(*ManifestError)) {
+				t.Errorf("got %T", err)
+			}
+			return
+		}
+		again, err := decodeManifest(v.encode())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(v, again, cmp.AllowUnexported(version{}, run{}, file{}), cmpopts.EquateEmpty()); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestOpen_RefusesManifestsThatItCannotRead(t *testing.T) {
+	t.Parallel()
+	good := func() *version {
+		return &version{last: 5, runs: []*run{{files: []*file{
+			{name: "x", size: 9, tail: 3, first: []byte("a"), last: []byte("b")}, {name: "y", size: 9, tail: 3, first: []byte("c"), last: []byte("c")},
+		}}}}
+	}
+	tests := map[string]struct {
+		change func(*version)
+		want   string
+	}{
+		"a whole one":                 {func(*version) {}, ""},
+		"a run without files":         {func(v *version) { v.runs[0].files = nil }, "a run has no files"},
+		"a tail larger than its file": {func(v *version) { v.runs[0].files[1].tail = 10 }, "file y has 9 bytes and a tail of 10"},
+		"a file without keys":         {func(v *version) { v.runs[0].files[0].first = nil }, "keys of file x are out of order"},
+		"files that overlap":          {func(v *version) { v.runs[0].files[1].first = []byte("b") }, "keys of file y are out of order"},
+		"a file that is too large":    {func(v *version) { v.runs[0].files[0].size = 1 << 50 }, "file x has"},
+	}
+	for name, test := range tests {
+		v := good()
+		test.change(v)
+		_, err := Open(t.Context(), Config{}, v.encode())
+		if test.want == "" && err != nil || test.want != "" && (!errors.As(err, new(*ManifestError)) || !strings.Contains(err.Error(), test.want)) {
+			t.Errorf("%s: %v; want %q", name, err, test.want)
+		}
+	}
+	manifest := good().encode()
+	for n := 1; n < len(manifest); n++ {
+		if _, err := Open(t.Context(), Config{}, manifest[:n]); err == nil {
+			t.Errorf("a manifest that is cut off after %d of %d bytes is taken", n, len(manifest))
+		}
+	}
+	manifest[0] = 2
+	if _, err := Open(t.Context(), Config{}, manifest); err == nil || !strings.Contains(err.Error(), "format version is 2; want 1") {
+		t.Errorf("a newer manifest: %v", err)
+	}
+}
+
+// The checksum of an earlier version of the code is that of this one.
+func TestChecksum_IsCRC32COfSeedNameAndContent(t *testing.T) {
+	t.Parallel()
+	b, err := Open(t.Context(), Config{Seed: []byte("12")}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got, want := b.checksum("345", []byte("6789")), crc32.Checksum([]byte("123456789"), castagnoli); got != want || want != 0xe3069283 {
+		t.Errorf("got %x, want %x", got, want)
+	}
+}

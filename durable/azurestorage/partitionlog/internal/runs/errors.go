@@ -1,0 +1,44 @@
+package runs
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+)
+
+var (
+	// ErrGone is the error of a file that does not exist. A reader that meets it needs a
+	// newer manifest ([Base.Rebase]).
+	ErrGone = errors.New("file does not exist")
+
+	errChecksum = errors.New("checksum does not match")
+	errShort    = errors.New("file ends too early")
+	errForm     = errors.New("content is not well formed")
+)
+
+// DamageError is the error of a file that is not what was written.
+type DamageError struct {
+	File   string
+	Offset int64 // of what cannot be used, in bytes
+	Cause  error
+}
+
+func (e *DamageError) Error() string {
+	return fmt.Sprintf("base file %s is damaged at byte %d: %v", e.File, e.Offset, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *DamageError) Unwrap() error { return e.Cause }
+
+// ManifestError is the error of a manifest that cannot be used.
+type ManifestError struct{ Cause error }
+
+func (e *ManifestError) Error() string {
+	return "the base's manifest cannot be read: " + e.Cause.Error()
+}
+
+// Unwrap returns the cause.
+func (e *ManifestError) Unwrap() error { return e.Cause }
+
+func isUncertain(err error) bool { return errors.As(err, new(*logstore.UncertainError)) }

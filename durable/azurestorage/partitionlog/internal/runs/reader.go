@@ -1,0 +1,398 @@
+package runs
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strconv"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+)
+
+// readAhead is how many bytes a long scan reads of a run with one request. It begins
+// with one block.
+const readAhead = 1 << 20
+
+// read reads a part of a file.
+func (b *Base) read(ctx context.Context, f *file, offset uint64, p []byte) error {
+	err := b.cfg.Files.ReadAt(ctx, f.name, int64(offset), p)
+	switch {
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return &DamageError{f.name, int64(offset), errShort}
+	case err != nil:
+		return fmt.Errorf("read base file %s at %d: %w", f.name, offset, err)
+	}
+	return nil
+}
+
+// load returns what the cache has of a place in a file, or reads it, once for all who
+// want it at that time.
+func (b *Base) load(c *lru, at place, read func() (value any, size int, err error)) (any, error) {
+	if value := c.get(at); value != nil {
+		return value, nil
+	}
+	value, err, _ := b.loading.Do(at.file+" "+strconv.FormatUint(at.offset, 10), func() (any, error) {
+		value, size, err := read()
+		if err == nil {
+			c.put(at, value, size)
+		}
+		return value, err
+	})
+	return value, err
+}
+
+// tailOf returns a file's tail.
+func (b *Base) tailOf(f *file) (*tail, error) {
+	offset := f.size - f.tail
+	value, err := b.load(&b.cfg.Cache.tails, place{f.name, offset}, func() (any, int, error) {
+		p := make([]byte, f.tail)
+		if err := b.read(b.ctx, f, offset, p); err != nil {
+			return nil, 0, err
+		}
+		if b.checksum(f.name, p) != f.sum {
+			return nil, 0, &DamageError{f.name, int64(offset), errChecksum}
+		}
+		t, err := decodeTail(p, offset)
+		if err != nil {
+			return nil, 0, &DamageError{f.name, int64(offset), err}
+		}
+		return t, t.size, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return value.(*tail), nil
+}
+
+// block returns a block of a file.
+func (b *Base) block(f *file, t *tail, i int) ([]byte, error) {
+	value, err := b.load(&b.cfg.Cache.blocks, place{f.name, t.blocks[i].offset}, func() (any, int, error) {
+		p, err := b.readBlocks(b.ctx, f, t.blocks[i:i+1])
+		return p, len(p), err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return value.([]byte), nil
+}
+
+// readBlocks reads successive blocks with one request.
+func (b *Base) readBlocks(ctx context.Context, f *file, blocks []block) ([]byte, error) {
+	first, last := blocks[0], blocks[len(blocks)-1]
+	p := make([]byte, last.offset+last.size-first.offset)
+	if err := b.read(ctx, f, first.offset, p); err != nil {
+		return nil, err
+	}
+	for _, o := range blocks {
+		if b.checksum(f.name, p[o.offset-first.offset:][:o.size]) != o.sum {
+			return nil, &DamageError{f.name, int64(o.offset), errChecksum}
+		}
+	}
+	return p, nil
+}
+
+// reader is a [logstore.Reader] of a version.
+type reader struct {
+	b *Base
+	v *version
+}
+
+func tableKey(t logstore.Table, key []byte) []byte {
+	return append(append(make([]byte, 0, 1+len(key)), byte(t)), key...)
+}
+
+// following returns the first key that is greater than all keys with a prefix, nil if
+// there is none.
+func following(prefix []byte) []byte {
+	for n := len(prefix); n > 0; n-- {
+		if prefix[n-1] < 0xff {
+			next := bytes.Clone(prefix[:n])
+			next[n-1]++
+			return next
+		}
+	}
+	return nil
+}
+
+// from returns the first of a run's files that may have a key or a later one.
+func (r *run) from(key []byte) int {
+	return sort.Search(len(r.files), func(i int) bool { return bytes.Compare(r.files[i].last, key) >= 0 })
+}
+
+// Get implements [logstore.Reader].
+func (r *reader) Get(t logstore.Table, key []byte) ([]byte, error) {
+	key = tableKey(t, key)
+	hash, end := xxhash.Sum64(key), append(key, 0)
+	for _, run := range r.v.runs {
+		i := run.from(key)
+		if i == len(run.files) || bytes.Compare(run.files[i].first, key) > 0 {
+			continue
+		}
+		t, err := r.b.tailOf(run.files[i])
+		if err != nil {
+			return nil, err
+		}
+		if !t.mayHave(hash) {
+			continue
+		}
+		found, err := r.b.lastIn(run.files[i], t, end)
+		if err != nil || bytes.Equal(found.key, key) {
+			return found.value, err
+		}
+	}
+	return nil, nil
+}
+
+// Scan implements [logstore.Reader].
+func (r *reader) Scan(t logstore.Table, from []byte, f func(key []byte, value func() ([]byte, error)) (stop bool, err error)) error {
+	var all merged
+	for _, run := range r.v.runs {
+		all = append(all, &cursor{ctx: r.b.ctx, b: r.b, run: run, end: following([]byte{byte(t)})})
+	}
+	return all.scan(tableKey(t, from), f)
+}
+
+// Group implements [logstore.Reader].
+func (r *reader) Group(t logstore.Table, group uint64, f func(key []byte, value func() ([]byte, error)) error) error {
+	prefix := tableKey(t, logstore.NumberKey(group))
+	with, err := r.b.withGroup(r.v.runs, prefix)
+	if err != nil {
+		return err
+	}
+	var all merged
+	for _, run := range with {
+		all = append(all, &cursor{ctx: r.b.ctx, b: r.b, run: run, end: following(prefix)})
+	}
+	return all.scan(prefix, func(key []byte, value func() ([]byte, error)) (bool, error) { return false, f(key, value) })
+}
+
+// withGroup returns the runs that may have records of a group. If a run has any, the first of
+// its files that ends after the group's prefix has some.
+func (b *Base) withGroup(runs []*run, prefix []byte) (with []*run, err error) {
+	hash, end := xxhash.Sum64(prefix), following(prefix)
+	for _, r := range runs {
+		i := r.from(prefix)
+		if i == len(r.files) || end != nil && bytes.Compare(r.files[i].first, end) >= 0 {
+			continue
+		}
+		t, err := b.tailOf(r.files[i])
+		if err != nil {
+			return nil, err
+		}
+		if t.mayHave(hash) {
+			with = append(with, r)
+		}
+	}
+	return with, nil
+}
+
+// Last implements [logstore.Reader].
+func (r *reader) Last(t logstore.Table, group uint64) ([]byte, error) {
+	prefix := tableKey(t, logstore.NumberKey(group))
+	with, err := r.b.withGroup(r.v.runs, prefix)
+	if err != nil {
+		return nil, err
+	}
+	for before := following(prefix); ; {
+		var last record
+		for _, run := range with { // the newest first
+			found, err := r.b.lastBefore(run, before)
+			if err != nil {
+				return nil, err
+			}
+			if bytes.Compare(found.key, last.key) > 0 {
+				last = found
+			}
+		}
+		switch {
+		case !bytes.HasPrefix(last.key, prefix):
+			return nil, nil
+		case last.value != nil:
+			return last.key[1:], nil
+		}
+		before = last.key // it is deleted
+	}
+}
+
+// lastBefore returns the last record of a run whose key is less than before.
+func (b *Base) lastBefore(r *run, before []byte) (last record, err error) {
+	i := sort.Search(len(r.files), func(i int) bool { return bytes.Compare(r.files[i].first, before) >= 0 })
+	if i == 0 {
+		return record{}, nil
+	}
+	f := r.files[i-1]
+	t, err := b.tailOf(f)
+	if err != nil {
+		return record{}, err
+	}
+	return b.lastIn(f, t, before)
+}
+
+// lastIn returns the last record of a file whose key is less than before.
+func (b *Base) lastIn(f *file, t *tail, before []byte) (last record, err error) {
+	n := t.find(before)
+	p, err := b.block(f, t, n)
+	for err == nil && len(p) > 0 {
+		next, rest, ok := cut(p)
+		if !ok {
+			return record{}, &DamageError{f.name, int64(t.blocks[n].offset), errForm}
+		}
+		if bytes.Compare(next.key, before) >= 0 {
+			break
+		}
+		last, p = next, rest
+	}
+	return last, err
+}
+
+// cursor goes through the records of a run.
+type cursor struct {
+	ctx  context.Context
+	b    *Base
+	run  *run
+	end  []byte // no record from here on is wanted; nil if all are
+	span uint64 // how many bytes are read at a time; at first one block
+
+	ok bool // there is a record
+	record
+
+	file  int // index of the next one
+	now   *file
+	tail  *tail  // of now
+	block int    // index of the next one
+	rest  []byte // of the blocks that were read
+	at    uint64 // where what was read last begins
+}
+
+// seek goes to the first record from a key on.
+func (c *cursor) seek(from []byte) error {
+	c.file = c.run.from(from)
+	if c.file < len(c.run.files) && bytes.Compare(c.run.files[c.file].first, from) < 0 {
+		if err := c.open(); err != nil {
+			return err
+		}
+		c.block = c.tail.find(append(bytes.Clone(from), 0))
+	}
+	for {
+		if err := c.next(); err != nil || !c.ok || bytes.Compare(c.key, from) >= 0 {
+			return err
+		}
+	}
+}
+
+// open begins with the next file.
+func (c *cursor) open() (err error) {
+	c.now = c.run.files[c.file]
+	c.tail, err = c.b.tailOf(c.now)
+	c.file, c.block = c.file+1, 0
+	return err
+}
+
+// next goes to the next record.
+func (c *cursor) next() (err error) {
+	if len(c.rest) == 0 {
+		if c.ok, err = c.fill(); err != nil || !c.ok {
+			return err
+		}
+	}
+	if c.record, c.rest, c.ok = cut(c.rest); !c.ok {
+		return &DamageError{c.now.name, int64(c.at), errForm}
+	}
+	c.ok = c.isWanted(c.key)
+	return nil
+}
+
+func (c *cursor) isWanted(key []byte) bool { return c.end == nil || bytes.Compare(key, c.end) < 0 }
+
+// fill reads the next blocks. It returns false if there are none.
+func (c *cursor) fill() (ok bool, err error) {
+	if c.tail == nil || c.block == len(c.tail.blocks) {
+		if c.file == len(c.run.files) || !c.isWanted(c.run.files[c.file].first) {
+			return false, nil
+		}
+		if err := c.open(); err != nil {
+			return false, err
+		}
+	}
+	begin := c.tail.blocks[c.block]
+	if !c.isWanted(begin.first) {
+		return false, nil
+	}
+	c.at = begin.offset
+	if c.span == 0 { // another scan may begin here
+		c.rest, err = c.b.block(c.now, c.tail, c.block)
+		c.block, c.span = c.block+1, 2*uint64(c.b.cfg.BlockSize)
+		return true, err
+	}
+	n := c.block + 1
+	for n < len(c.tail.blocks) && c.tail.blocks[n].offset+c.tail.blocks[n].size-begin.offset <= c.span && c.isWanted(c.tail.blocks[n].first) {
+		n++
+	}
+	if c.rest, err = c.b.readBlocks(c.ctx, c.now, c.tail.blocks[c.block:n]); err != nil {
+		return false, err
+	}
+	c.block, c.span = n, min(2*c.span, readAhead)
+	return true, nil
+}
+
+// merged goes through the records of several runs, the newest first. What a newer one
+// has under a key hides what older ones have.
+type merged []*cursor
+
+// seek goes to the first record from a key on.
+func (m merged) seek(from []byte) error {
+	for _, c := range m {
+		if err := c.seek(from); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// now returns the record at which m is, without a key if there is none.
+func (m merged) now() (first record) {
+	for _, c := range m {
+		if c.ok && (first.key == nil || bytes.Compare(c.key, first.key) < 0) {
+			first = c.record
+		}
+	}
+	return first
+}
+
+// pass goes on after the record with a key.
+func (m merged) pass(key []byte) error {
+	for _, c := range m {
+		if c.ok && bytes.Equal(c.key, key) {
+			if err := c.next(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// scan calls f with what is not deleted, until it returns true or an error. Keys are
+// without their tables.
+func (m merged) scan(from []byte, f func(key []byte, value func() ([]byte, error)) (stop bool, err error)) error {
+	if err := m.seek(from); err != nil {
+		return err
+	}
+	for {
+		r := m.now()
+		if r.key == nil {
+			return nil
+		}
+		if r.value != nil {
+			if stop, err := f(r.key[1:], func() ([]byte, error) { return r.value, nil }); stop || err != nil {
+				return err
+			}
+		}
+		if err := m.pass(r.key); err != nil {
+			return err
+		}
+	}
+}

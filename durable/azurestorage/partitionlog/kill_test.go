@@ -1,0 +1,252 @@
+package partitionlog_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
+)
+
+var kills = flag.Int("kills", 6, "how often a worker's process is killed")
+
+// childVariable has the connection and the hub of a process that only works on it.
+const childVariable = "PARTITIONLOG_WORKER"
+
+// account is an entity that holds money.
+type account struct{ Cents, Changes int }
+
+func (a *account) Read(*durable.EntityContext, durable.Void) (account, error) { return *a, nil }
+
+func (a *account) Add(_ *durable.EntityContext, cents int) (durable.Void, error) {
+	a.Cents += cents
+	a.Changes++
+	return durable.Void{}, nil
+}
+
+type transfer struct {
+	From, To durable.EntityKey[account]
+	Cents    int
+}
+
+func move(ctx *durable.Context, t transfer) (int, error) {
+	unlock := durable.LockEntities(ctx, t.From, t.To)
+	defer unlock()
+	if _, err := durable.CallEntity(ctx, t.From, (*account).Add, -t.Cents).Await(); err != nil {
+		return 0, err
+	}
+	_, err := durable.CallEntity(ctx, t.To, (*account).Add, t.Cents).Await()
+	return t.Cents, err
+}
+
+func square(_ context.Context, n int) (int, error) { return n * n, nil }
+
+func squares(ctx *durable.Context, n int) (sum int, err error) {
+	var all []*durable.Task[int]
+	for i := range n {
+		all = append(all, durable.CallActivity(ctx, square, i))
+	}
+	each, err := durable.AwaitAll(all...)
+	for _, s := range each {
+		sum += s
+	}
+	return sum, err
+}
+
+// family has children, which may be in other partitions, one after the other and side by side.
+func family(ctx *durable.Context, n int) (int, error) {
+	one, err := durable.CallSubOrchestrator(ctx, squares, n).Await()
+	if err != nil {
+		return 0, err
+	}
+	more, err := durable.AwaitAll(durable.CallSubOrchestrator(ctx, squares, n), durable.CallSubOrchestrator(ctx, squares, n+1))
+	if err != nil {
+		return 0, err
+	}
+	return one + more[0] + more[1], nil
+}
+
+const word = durable.Event[string]("Word")
+
+// listen returns the words that it hears, in their order, and goes on as new in between.
+func listen(ctx *durable.Context, heard []string) (string, error) {
+	next, err := word.Wait(ctx).Await()
+	if err != nil {
+		return "", err
+	}
+	if heard = append(heard, next); len(heard) == 5 {
+		return strings.Join(heard, " "), nil
+	}
+	if len(heard) == 2 {
+		return durable.ContinueAsNew(ctx, listen, heard)
+	}
+	ctx.Sleep(100 * time.Millisecond)
+	return listen(ctx, heard)
+}
+
+var shapes = durable.NewRegistry(
+	durable.Orchestrator("Move", move), durable.Orchestrator("Squares", squares), durable.Orchestrator("Family", family),
+	durable.Orchestrator("Listen", listen), durable.Activity("Square", square),
+	durable.Entity("account", durable.Op("Read", (*account).Read), durable.Op("Add", (*account).Add)),
+)
+
+func killConfig(hub string) partitionlog.Config {
+	return partitionlog.Config{
+		TaskHub: hub, PartitionCount: 6, LeaseInterval: 15 * time.Second, BalanceInterval: 500 * time.Millisecond, DrainTimeout: time.Second,
+		Logger: slog.New(slog.DiscardHandler),
+	}
+}
+
+func openHub(connection, hub string) (*partitionlog.Hub, error) {
+	c, err := azurestorage.ParseConnectionString(connection)
+	if err != nil {
+		return nil, err
+	}
+	return partitionlog.Open(c, killConfig(hub))
+}
+
+// workUntilKilled is what a worker's process does.
+func workUntilKilled(arg string) error {
+	connection, name, _ := strings.Cut(arg, " ")
+	h, err := openHub(connection, name)
+	if err != nil {
+		return err
+	}
+	return durable.NewWorker(h, shapes, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(context.Background())
+}
+
+// Workers are killed without warning, again and again, and others come in their place. What
+// clients in another process have started ends as it should, once, and no money is lost.
+func TestHub_LosesNothingWhenProcessesAreKilled(t *testing.T) {
+	t.Parallel()
+	connection := azuritetest.Start(t)
+	name := fmt.Sprintf("K%dx%d", os.Getpid(), hubNumber.Add(1))
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := func() *exec.Cmd {
+		c := exec.Command(self)
+		c.Env = append(os.Environ(), childVariable+"="+connection+" "+name)
+		c.Stderr = os.Stderr
+		if err := c.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	end := func(c *exec.Cmd) {
+		_ = c.Process.Kill() // fails only if it has ended
+		_ = c.Wait()         // reports that it was killed
+	}
+	workers := []*exec.Cmd{begin(), begin(), begin()}
+	defer func() {
+		for _, c := range workers {
+			end(c)
+		}
+	}()
+	h, err := openHub(connection, name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := h.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	client := durable.NewClient(h, shapes)
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Minute)
+	defer cancel()
+
+	var all sync.WaitGroup
+	over := make(chan struct{})
+	want := map[durable.EntityKey[account]]*account{"a": {}, "b": {}, "c": {}}
+	var moved sync.Mutex // protects want
+	for range 4 {
+		all.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-over:
+					return
+				default:
+				}
+				if err := useAll(ctx, client, n, func(m transfer) {
+					moved.Lock()
+					defer moved.Unlock()
+					want[m.From].Cents -= m.Cents
+					want[m.To].Cents += m.Cents
+					want[m.From].Changes++
+					want[m.To].Changes++
+				}); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range *kills {
+		time.Sleep(time.Duration(500+rand.IntN(2000)) * time.Millisecond)
+		i := rand.IntN(len(workers))
+		end(workers[i])
+		workers[i] = begin()
+	}
+	close(over)
+	all.Wait()
+	sum := 0
+	for key, want := range want {
+		s, err := durable.ReadEntity(ctx, client, key)
+		if err != nil && !errors.Is(err, durable.ErrEntityNotFound) { // as one that was never used
+			t.Fatal(err)
+		}
+		if s != *want {
+			t.Errorf("account %s has %+v, want %+v", key, s, *want)
+		}
+		sum += want.Changes
+	}
+	t.Logf("%d changes of accounts while %d processes were killed", sum, *kills)
+}
+
+// useAll starts an instance of each shape and checks how they end.
+func useAll(ctx context.Context, c *durable.Client, n int, done func(transfer)) error {
+	keys := []durable.EntityKey[account]{"a", "b", "c"}
+	m := transfer{From: keys[n%3], To: keys[(n+1)%3], Cents: n%7 + 1}
+	moving, err := durable.Start(ctx, c, move, m)
+	if err != nil {
+		return fmt.Errorf("start a transfer: %w", err)
+	}
+	parent, err := durable.Start(ctx, c, family, 3)
+	if err != nil {
+		return fmt.Errorf("start a family: %w", err)
+	}
+	listener, err := durable.Start(ctx, c, listen, nil)
+	if err != nil {
+		return fmt.Errorf("start a listener: %w", err)
+	}
+	for i := range 5 {
+		if err := word.Raise(ctx, c, listener.ID, fmt.Sprint("w", i)); err != nil {
+			return fmt.Errorf("raise an event: %w", err)
+		}
+	}
+	if got, err := moving.Wait(ctx); err != nil || got != m.Cents {
+		return fmt.Errorf("transfer %s: %d, %w", moving.ID, got, err)
+	}
+	done(m)
+	if got, err := parent.Wait(ctx); err != nil || got != 5+5+14 {
+		return fmt.Errorf("family %s: %d, %w", parent.ID, got, err)
+	}
+	if got, err := listener.Wait(ctx); err != nil || got != "w0 w1 w2 w3 w4" {
+		return fmt.Errorf("listener %s: %q, %w", listener.ID, got, err)
+	}
+	return nil
+}

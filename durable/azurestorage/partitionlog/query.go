@@ -1,0 +1,172 @@
+package partitionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"golang.org/x/sync/errgroup"
+)
+
+// Instances implements [provider.Client]. Pages are in the order of instance IDs. A
+// continuation is the first ID of the next page.
+func (h *Hub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	if q.PageSize <= 0 {
+		q.PageSize = h.cfg.PageSize
+	}
+	pages := make([]*provider.Page, len(h.shares))
+	group, groupCtx := errgroup.WithContext(ctx)
+	for n, s := range h.shares {
+		group.Go(func() error {
+			err := s.readIfAny(groupCtx, func(r *partition.Reader) (err error) {
+				pages[n], err = r.Instances(groupCtx, q)
+				return err
+			})
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	return mergePages(pages, q)
+}
+
+// mergePages makes one page of those of all partitions, nil for those without a log.
+func mergePages(pages []*provider.Page, q provider.Query) (*provider.Page, error) {
+	merged := &provider.Page{}
+	var all []*provider.InstanceState
+	end := "" // what comes from here on is on later pages
+	for _, p := range pages {
+		if p == nil {
+			continue
+		}
+		all = append(all, p.Instances...)
+		merged.Unreadable = append(merged.Unreadable, p.Unreadable...)
+		if p.Continuation != "" {
+			places, err := provider.DecodeContinuation(p.Continuation, 1)
+			if err != nil {
+				return nil, err
+			}
+			if end == "" || places[0] < end {
+				end = places[0]
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *provider.InstanceState) int {
+		return strings.Compare(a.Instance.InstanceID, b.Instance.InstanceID)
+	})
+	room := q.Room()
+	for _, s := range all {
+		id := s.Instance.InstanceID
+		if end != "" && id >= end {
+			break
+		}
+		if len(merged.Instances) == q.PageSize || room.Left() == 0 {
+			end = id
+			break
+		}
+		room.Take(s)
+		merged.Instances = append(merged.Instances, s)
+	}
+	if end != "" {
+		merged.Continuation = provider.EncodeContinuation(end)
+		merged.Unreadable = slices.DeleteFunc(merged.Unreadable, func(u provider.UnreadableInstance) bool { return u.InstanceID >= end })
+	}
+	slices.SortFunc(merged.Unreadable, func(a, b provider.UnreadableInstance) int { return strings.Compare(a.InstanceID, b.InstanceID) })
+	return merged, nil
+}
+
+// readIfAny is read of a partition that has something: one that nobody has opened has no
+// log, and f is not called.
+func (s *share) readIfAny(ctx context.Context, f func(*partition.Reader) error) error {
+	err := s.read(ctx, f)
+	if errors.Is(err, bloblog.ErrNone) {
+		return nil
+	}
+	return err
+}
+
+// Instance implements [provider.Client].
+func (h *Hub) Instance(ctx context.Context, id string, fetch provider.Fetch) (state *provider.InstanceState, err error) {
+	err = h.share(id).readIfAny(ctx, func(r *partition.Reader) error {
+		state, err = r.Instance(ctx, id, fetch)
+		return err
+	})
+	if state == nil && err == nil {
+		return nil, provider.ErrInstanceNotFound
+	}
+	return state, err
+}
+
+// History implements [provider.Client].
+func (h *Hub) History(ctx context.Context, id string) (past []history.Event, err error) {
+	err = h.share(id).readIfAny(ctx, func(r *partition.Reader) error {
+		past, err = r.History(ctx, id)
+		return err
+	})
+	return past, err
+}
+
+// AwaitEnd implements [provider.Awaiter]. It does not poll if this process owns the
+// instance's partition.
+func (h *Hub) AwaitEnd(ctx context.Context, id string) error {
+	s := h.share(id)
+	for gap := 20 * time.Millisecond; ; gap = min(gap*3/2, h.cfg.MaxPollingInterval) {
+		if err := h.ensure(ctx); err != nil {
+			return err
+		}
+		if o := s.owner(); o != nil {
+			if err := o.AwaitEnd(ctx, id); err == nil || ctx.Err() != nil || !o.isOver() {
+				return err
+			}
+		}
+		state, err := h.Instance(ctx, id, provider.Fetch{})
+		if err != nil || state.Status.IsTerminal() {
+			return err
+		}
+		if !store.Sleep(ctx, gap) {
+			return ctx.Err()
+		}
+	}
+}
+
+// Rewind implements [provider.Rewinder]. Each instance is changed in one transaction of its
+// partition, children before their parents; after a crash it can be repeated.
+func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
+	at := time.Now()
+	state, err := h.Instance(ctx, id, provider.Fetch{})
+	if err != nil {
+		return err
+	}
+	if !provider.CanRewind(state.Status) {
+		return provider.ErrInstanceChanged
+	}
+	plan, err := provider.PlanRewind(ctx, id, reason, at, h.History)
+	if err != nil {
+		return err
+	}
+	for _, x := range plan.Executions {
+		err := h.share(x.Instance.InstanceID).ask(ctx, partition.Request{Kind: partition.RequestRewind, Execution: x, Time: at},
+			func(p *partition.Partition) error { return p.RewindExecution(ctx, x, at) })
+		if err != nil {
+			return fmt.Errorf("rewind instance %s: %w", x.Instance.InstanceID, err)
+		}
+	}
+	for _, m := range plan.Messages {
+		if err := h.Send(ctx, m); err != nil {
+			return err
+		}
+	}
+	for _, x := range plan.Executions {
+		h.log.Info("instance rewound", "event", "FunctionRewound", "instanceId", x.Instance.InstanceID, "executionId", x.Instance.ExecutionID, "reason", reason)
+	}
+	return nil
+}

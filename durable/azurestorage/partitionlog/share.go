@@ -1,0 +1,220 @@
+package partitionlog
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
+)
+
+// share is one partition of a hub, whether this process owns it or not.
+type share struct {
+	hub    *Hub
+	number int
+	prefix string // of its blobs
+
+	taking chan struct{} // held by whoever takes the partition or gives it up
+	held   atomic.Int32  // how many need the partition for longer than a request
+	own    atomic.Pointer[owner]
+	reader follower
+	mail   clientMail
+}
+
+func newShare(h *Hub, number int) *share {
+	s := &share{hub: h, number: number, prefix: fmt.Sprintf("p%02d/", number), taking: make(chan struct{}, 1)}
+	s.reader = follower{share: s, busy: make(chan struct{}, 1)}
+	s.mail.share = s
+	return s
+}
+
+// name is the partition's name among those who send mail.
+func (s *share) name() string { return fmt.Sprintf("p%02d", s.number) }
+
+func (s *share) logConfig() bloblog.Config {
+	return bloblog.Config{Blobs: s.hub.blobs, Leases: s.hub.leases, Hub: s.hub.id, Prefix: s.prefix, Lease: s.hub.cfg.LeaseInterval, Log: s.hub.log}
+}
+
+func (s *share) mailConfig() mailbox.Config {
+	return mailbox.Config{Blobs: s.hub.blobs, Hub: s.hub.id, Prefix: s.prefix}
+}
+
+// owner returns the partition if this process owns it, else nil.
+func (s *share) owner() *owner {
+	o := s.own.Load()
+	if o == nil || o.isOver() {
+		return nil
+	}
+	return o
+}
+
+// take makes this process the partition's owner, if nobody else is.
+func (s *share) take(ctx context.Context) (*owner, error) {
+	select {
+	case s.taking <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	defer func() { <-s.taking }()
+	if s.hub.life.Err() != nil {
+		return nil, ErrClosed
+	}
+	if o := s.own.Load(); o != nil {
+		if !o.isOver() {
+			return o, nil
+		}
+		o.abandon()
+		s.own.Store(nil)
+	}
+	o, err := openOwner(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	s.own.Store(o)
+	s.reader.forget()
+	return o, nil
+}
+
+// giveUp lets others have the partition, if this process owns it and does not need it.
+func (s *share) giveUp(ctx context.Context) error {
+	s.taking <- struct{}{}
+	defer func() { <-s.taking }()
+	o := s.own.Load()
+	if o == nil || s.held.Load() > 0 {
+		return nil
+	}
+	defer s.own.Store(nil)
+	return o.release(ctx)
+}
+
+// lose ends what works on a partition that this process has lost.
+func (s *share) lose(o *owner) {
+	s.taking <- struct{}{}
+	defer func() { <-s.taking }()
+	if s.own.CompareAndSwap(o, nil) {
+		o.abandon()
+	}
+}
+
+// close gives up the partition, in bounded time.
+func (s *share) close() error {
+	ctx, cancel := context.WithTimeout(context.Background(), s.hub.cfg.LeaseInterval/3)
+	defer cancel()
+	s.reader.forget()
+	return s.giveUp(ctx)
+}
+
+// read calls f with what reads the partition's records: what the owner has in memory if
+// that is this process, else what the log has now.
+func (s *share) read(ctx context.Context, f func(*partition.Reader) error) error {
+	if err := s.hub.ensure(ctx); err != nil {
+		return err
+	}
+	if o := s.owner(); o != nil {
+		if err := f(&o.Reader); err == nil || !o.isOver() { // else they may be old
+			return err
+		}
+	}
+	return s.reader.read(ctx, f)
+}
+
+// The pace at which a client looks for the answer to a request.
+const (
+	firstLook  = 5 * time.Millisecond
+	longestGap = 250 * time.Millisecond
+	takeAfter  = 150 * time.Millisecond // without an answer, it tries to take the partition
+	takeAgain  = 2 * time.Second
+	borrowFor  = time.Second // is how long the partition is kept after that
+)
+
+// ask has the partition do something: direct, if this process owns it, else as mail. It
+// returns when that is durable and, but for messages, done.
+func (s *share) ask(ctx context.Context, r partition.Request, direct func(*partition.Partition) error) error {
+	if err := s.hub.ensure(ctx); err != nil {
+		return err
+	}
+	if o := s.owner(); o != nil && o.drainSince(ctx, s.mail.lastMailed()) == nil { // mail that was sent before comes first
+		err := direct(o.Partition)
+		if !errors.Is(err, logstore.ErrClosed) || ctx.Err() != nil {
+			return err
+		}
+	}
+	number, err := s.mail.send(ctx, r)
+	if err != nil || r.Kind == partition.RequestMessage {
+		return err
+	}
+	defer s.mail.answered(number)
+	return s.awaitAnswer(ctx, number)
+}
+
+// awaitAnswer waits for the answer to a request that is in the mailbox. If nobody owns the
+// partition, this process takes it for a moment.
+func (s *share) awaitAnswer(ctx context.Context, number uint64) error {
+	gap, take := firstLook, time.Now().Add(takeAfter)
+	for {
+		var answered bool
+		var answer error
+		err := s.read(ctx, func(r *partition.Reader) (err error) {
+			answered, err = r.Answer(s.hub.sender, number)
+			if answered {
+				answer, err = err, nil
+			}
+			return err
+		})
+		if answered {
+			return answer
+		}
+		if err != nil && !errors.Is(err, bloblog.ErrNone) {
+			return err
+		}
+		if s.owner() == nil && (err != nil || time.Now().After(take)) {
+			take = time.Now().Add(takeAgain)
+			if err := s.borrow(ctx); err != nil {
+				return err
+			}
+		}
+		if !store.Sleep(ctx, gap) {
+			return ctx.Err()
+		}
+		gap = min(gap*3/2, longestGap)
+	}
+}
+
+// borrow takes the partition if nobody owns it, and gives it up when no client has needed it
+// for a while, unless this process is a worker by then.
+func (s *share) borrow(ctx context.Context) error {
+	o, err := s.take(ctx)
+	if held := (*bloblog.HeldError)(nil); errors.As(err, &held) {
+		return nil
+	}
+	if err != nil || !o.borrowed.CompareAndSwap(false, true) {
+		return err
+	}
+	s.hub.borrowing.Go(func() {
+		for {
+			select {
+			case <-time.After(borrowFor):
+			case <-s.hub.life.Done():
+				return // Close gives it up
+			case <-o.over.Done():
+				return
+			}
+			if s.hub.isRunning() {
+				return // the worker decides
+			}
+			if s.mail.isIdle() && s.held.Load() == 0 {
+				if err := s.close(); err != nil {
+					s.hub.log.Warn("a partition could not be given up; its lease runs out", "partition", s.number, "error", err)
+				}
+				return
+			}
+		}
+	})
+	return nil
+}

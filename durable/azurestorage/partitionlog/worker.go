@@ -1,0 +1,404 @@
+package partitionlog
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// worker is what a hub needs to hand out work: what its partitions have ready.
+type worker struct {
+	orchestrations chan *provider.OrchestrationWorkItem
+	activities     chan *provider.ActivityWorkItem
+
+	idle atomic.Int32 // calls of NextActivity that wait
+
+	state   sync.Mutex // protects the following
+	running context.Context
+}
+
+func newWorker() worker {
+	return worker{orchestrations: make(chan *provider.OrchestrationWorkItem), activities: make(chan *provider.ActivityWorkItem)}
+}
+
+// isRunning reports whether Run runs and has not been asked to end.
+func (w *worker) isRunning() bool {
+	w.state.Lock()
+	defer w.state.Unlock()
+	return w.running != nil && w.running.Err() == nil
+}
+
+// begin notes that Run runs with a context. It fails if it does already.
+func (w *worker) begin(ctx context.Context) error {
+	w.state.Lock()
+	defer w.state.Unlock()
+	if w.running != nil {
+		return errors.New("task hub is running already")
+	}
+	w.running = ctx
+	return nil
+}
+
+// ended notes that Run has ended.
+func (w *worker) ended() {
+	w.state.Lock()
+	defer w.state.Unlock()
+	w.running = nil
+}
+
+// NextOrchestration implements [provider.Worker].
+func (w *worker) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
+	return next(ctx, w.orchestrations)
+}
+
+// NextActivity implements [provider.Worker].
+func (w *worker) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
+	w.idle.Add(1)
+	defer w.idle.Add(-1)
+	return next(ctx, w.activities)
+}
+
+func next[T any](ctx context.Context, items chan T) (item T, err error) {
+	if err := ctx.Err(); err != nil {
+		return item, err
+	}
+	select {
+	case item = <-items:
+		return item, nil
+	case <-ctx.Done():
+		return item, ctx.Err()
+	}
+}
+
+// tick is how often a worker tries to take partitions that it should have.
+const tick = time.Second
+
+// Run implements [provider.Worker]. It takes the partitions that are this worker's share,
+// and gives up those that others should have.
+func (h *Hub) Run(ctx context.Context) error {
+	if err := h.begin(ctx); err != nil {
+		return err
+	}
+	defer h.ended()
+	var workers map[string]*heartbeat
+	var beaten time.Time
+	for ctx.Err() == nil {
+		err := h.ensure(ctx)
+		if wrong := (*PartitionCountError)(nil); errors.As(err, &wrong) {
+			return err
+		}
+		if wrong := (*FormatError)(nil); errors.As(err, &wrong) {
+			return err
+		}
+		if errors.Is(err, ErrClosed) {
+			return err
+		}
+		if err == nil && time.Since(beaten) >= h.cfg.BalanceInterval {
+			beaten = time.Now()
+			if all, failed := h.beat(ctx); failed == nil {
+				workers = all
+			} else {
+				err = failed
+			}
+		}
+		if err == nil && h.balance(ctx, workers) {
+			beaten = time.Time{}
+		}
+		if err == nil {
+			h.offload(ctx, workers)
+		}
+		if err != nil && ctx.Err() == nil {
+			h.log.Warn("the task hub's storage does not answer; trying again", "error", err)
+		}
+		store.Sleep(ctx, min(tick, h.cfg.BalanceInterval))
+	}
+	var all sync.WaitGroup
+	for _, s := range h.shares {
+		all.Go(func() {
+			if err := s.close(); err != nil {
+				h.log.Warn("a partition could not be given up; its lease runs out", "partition", s.number, "error", err)
+			}
+		})
+	}
+	all.Wait()
+	h.leave()
+	return nil
+}
+
+// balance gives up partitions that others should have, and takes those that this worker
+// should have and nobody has. It reports whether anything has changed.
+func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat) (changed bool) {
+	workers := map[string][]int{}
+	for id, b := range all {
+		workers[id] = slices.Sorted(maps.Keys(b.Backlogs))
+	}
+	var mine []int
+	owners := h.owners()
+	for _, o := range owners {
+		o.serve(ctx) // it may be one that a client took
+		mine = append(mine, o.share.number)
+	}
+	workers[h.cfg.WorkerID] = mine
+	release, want, from := plan(h.cfg.WorkerID, workers, len(h.shares))
+	for _, o := range owners[len(owners)-release:] {
+		h.log.Info("giving up a partition, which another worker should have", "partition", o.share.number)
+		if err := o.share.giveUp(ctx); err != nil && ctx.Err() == nil {
+			h.log.Warn("a partition could not be given up; its lease runs out", "partition", o.share.number, "error", err)
+		}
+		changed = true
+	}
+	for want > 0 && len(from) > 0 && ctx.Err() == nil {
+		some := from[:min(want, len(from))]
+		from = from[len(some):]
+		taken := h.takeAll(ctx, some)
+		want -= taken
+		changed = changed || taken > 0
+	}
+	return changed
+}
+
+// takeAll takes those of some partitions that nobody has, and returns how many.
+func (h *Hub) takeAll(ctx context.Context, some []int) int {
+	var taken atomic.Int32
+	var all sync.WaitGroup
+	for _, n := range some {
+		all.Go(func() {
+			o, err := h.shares[n].take(ctx)
+			switch held := (*bloblog.HeldError)(nil); {
+			case err == nil:
+				o.serve(ctx)
+				taken.Add(1)
+			case !errors.As(err, &held) && ctx.Err() == nil:
+				h.log.Error("a partition cannot be opened", "partition", n, "error", err)
+			}
+		})
+	}
+	all.Wait()
+	return int(taken.Load())
+}
+
+// Activities that have waited for so long are run by others that have nothing to do.
+const offloadAfter = time.Second
+
+// offload gives activities that wait here, since all places are taken, to workers that have
+// nothing to do.
+func (h *Hub) offload(ctx context.Context, all map[string]*heartbeat) {
+	for id, b := range all {
+		to := slices.Collect(maps.Keys(b.Backlogs))
+		if id == h.cfg.WorkerID || b.Idle == 0 || len(to) == 0 {
+			continue
+		}
+		for _, o := range h.owners() {
+			moved, err := o.Offload(ctx, b.Idle, offloadAfter, to[rand.IntN(len(to))])
+			if err != nil && ctx.Err() == nil {
+				h.log.Warn("activities cannot be given to another worker", "partition", o.share.number, "error", err)
+			}
+			if b.Idle -= moved; b.Idle == 0 {
+				break
+			}
+		}
+	}
+}
+
+// owners returns the partitions that this process owns, in their order. Any of them may be
+// lost meanwhile.
+func (h *Hub) owners() (mine []*owner) {
+	for _, s := range h.shares {
+		if o := s.owner(); o != nil {
+			mine = append(mine, o)
+		}
+	}
+	return mine
+}
+
+// serve lets the partition's work be dispatched until ctx ends or it is given up.
+func (o *owner) serve(ctx context.Context) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.serving != nil {
+		return
+	}
+	ctx, o.serving = context.WithCancel(ctx)
+	o.served = make(chan struct{})
+	h, done, began := o.share.hub, o.served, o.share.hub.moment()
+	go func() { // stopServing waits for it
+		defer close(done)
+		_ = o.drainSince(ctx, began) // what was sent before counts from the beginning; after an error it comes later
+		var feeding sync.WaitGroup
+		feeding.Go(func() {
+			for {
+				item, err := o.NextOrchestration(ctx)
+				if err != nil {
+					return
+				}
+				select {
+				case h.orchestrations <- item:
+				case <-ctx.Done():
+					_ = item.Session.Release(context.WithoutCancel(ctx)) // it is in memory only
+				}
+			}
+		})
+		feeding.Go(func() {
+			for {
+				item, err := o.NextActivity(ctx)
+				if err != nil {
+					return
+				}
+				select {
+				case h.activities <- item:
+				case <-ctx.Done():
+					_ = item.Lock.Abandon(context.WithoutCancel(ctx), ctx.Err()) // it is in memory only
+				}
+			}
+		})
+		_ = o.Partition.Run(ctx) // nil, or that the partition is closed
+		feeding.Wait()
+	}()
+}
+
+// stopServing ends what serve began, and waits for the work in flight.
+func (o *owner) stopServing() {
+	o.mu.Lock()
+	stop, done := o.serving, o.served
+	o.mu.Unlock()
+	if stop != nil {
+		stop()
+		<-done
+	}
+}
+
+// heartbeat is what a worker says of itself again and again, in the metadata of a blob of
+// its own.
+type heartbeat struct {
+	// Idle is how many activities more it could run.
+	Idle int `json:"idle"`
+	// Backlogs are of its partitions, by their numbers.
+	Backlogs map[int]backlog `json:"partitions"`
+}
+
+// backlog is a [partition.Backlog]: numbers, and ages in milliseconds.
+type backlog struct {
+	Messages      int   `json:"m,omitempty"`
+	MessagesAge   int64 `json:"ma,omitempty"`
+	Activities    int   `json:"a,omitempty"`
+	ActivitiesAge int64 `json:"aa,omitempty"`
+}
+
+const (
+	workersPrefix = "workers/"
+	heartbeatKey  = "heartbeat"
+)
+
+// heartbeat returns what this worker says of itself.
+func (h *Hub) heartbeat() *heartbeat {
+	b := &heartbeat{Idle: int(h.idle.Load()), Backlogs: map[int]backlog{}}
+	for _, o := range h.owners() {
+		waits := o.Backlog()
+		b.Backlogs[o.share.number] = backlog{
+			waits.Messages.Length, waits.Messages.Latency.Milliseconds(), waits.Activities.Length, waits.Activities.Latency.Milliseconds(),
+		}
+	}
+	return b
+}
+
+// beat writes this worker's heartbeat, and returns those of all workers.
+func (h *Hub) beat(ctx context.Context) (map[string]*heartbeat, error) {
+	text, err := json.Marshal(h.heartbeat())
+	if err != nil {
+		return nil, err
+	}
+	now, err := h.leases.Stamp(ctx, workersPrefix+h.cfg.WorkerID, map[string]string{heartbeatKey: string(text)})
+	if err != nil {
+		return nil, fmt.Errorf("write this worker's heartbeat: %w", err)
+	}
+	return h.heartbeats(ctx, now)
+}
+
+// heartbeats returns those of the workers that are alive at a time, by their IDs.
+func (h *Hub) heartbeats(ctx context.Context, now time.Time) (map[string]*heartbeat, error) {
+	blobs, _, err := h.leases.ListInfo(ctx, workersPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("list the workers: %w", err)
+	}
+	all := make(map[string]*heartbeat)
+	for _, b := range blobs {
+		switch silent := now.Sub(b.Changed); {
+		case silent > 24*time.Hour:
+			_ = h.leases.Remove(ctx, b.Name) // else another worker does it
+		case silent <= 3*h.cfg.BalanceInterval+time.Second: // times are whole seconds
+			beat := &heartbeat{}
+			if err := json.Unmarshal([]byte(b.Metadata[heartbeatKey]), beat); err != nil {
+				h.log.Warn("the heartbeat of a worker cannot be read", "blob", b.Name, "error", err)
+				continue
+			}
+			maps.DeleteFunc(beat.Backlogs, func(n int, _ backlog) bool { return n < 0 || n >= len(h.shares) })
+			all[strings.TrimPrefix(b.Name, workersPrefix)] = beat
+		}
+	}
+	return all, nil
+}
+
+// leave removes this worker's heartbeat.
+func (h *Hub) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := h.leases.Remove(ctx, workersPrefix+h.cfg.WorkerID); err != nil {
+		h.log.Warn("this worker counts as alive for a while, since its heartbeat could not be deleted", "error", err)
+	}
+}
+
+// Load implements [provider.LoadReporter]. Of partitions that other workers have, it is what
+// those said last; of those that nobody has, what is stored.
+func (h *Hub) Load(ctx context.Context) (*provider.Load, error) {
+	if err := h.ensure(ctx); err != nil {
+		return nil, err
+	}
+	all, err := h.heartbeats(ctx, time.Now())
+	if err != nil {
+		return nil, fmt.Errorf("read the hub's load: %w", err)
+	}
+	if h.isRunning() {
+		all[h.cfg.WorkerID] = h.heartbeat()
+	}
+	load := &provider.Load{ControlQueues: make([]provider.QueueLoad, len(h.shares))}
+	known := make(map[int]bool)
+	for _, beat := range all {
+		if len(beat.Backlogs) > 0 {
+			load.Workers++
+		}
+		for n, b := range beat.Backlogs {
+			known[n] = true
+			load.ControlQueues[n] = provider.QueueLoad{Length: b.Messages, Latency: time.Duration(b.MessagesAge) * time.Millisecond}
+			load.WorkItems.Length += b.Activities
+			load.WorkItems.Latency = max(load.WorkItems.Latency, time.Duration(b.ActivitiesAge)*time.Millisecond)
+		}
+	}
+	for n, s := range h.shares {
+		if known[n] {
+			continue
+		}
+		err := s.readIfAny(ctx, func(r *partition.Reader) error {
+			messages, activities, err := r.Pending()
+			load.ControlQueues[n].Length = messages
+			load.WorkItems.Length += activities
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read the hub's load: %w", err)
+		}
+	}
+	return load, nil
+}
