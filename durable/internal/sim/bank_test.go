@@ -76,7 +76,8 @@ func transfer(ctx *durable.Context, n int) (moved bool, err error) {
 	unlock := durable.LockEntities(ctx, from, to)
 	defer unlock()
 	balances, err := durable.AwaitAll(
-		durable.CallEntity(ctx, from, (*account).Read, durable.Void{}), durable.CallEntity(ctx, to, (*account).Read, durable.Void{}))
+		durable.CallEntity(ctx, from, (*account).Read, durable.Void{}), durable.CallEntity(ctx, to, (*account).Read, durable.Void{}),
+	)
 	if err != nil {
 		return false, err
 	}

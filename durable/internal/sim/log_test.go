@@ -1,0 +1,223 @@
+package sim_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// logs is a hub in append blobs of a storage account in memory.
+type logs struct {
+	account *azsim.Account
+	cfg     partitionlog.Config
+	client  *partitionlog.Hub
+
+	mu       sync.Mutex // protects the following
+	opened   []*partitionlog.Hub
+	running  int       // workers
+	appended time.Time // when something last was
+}
+
+// newLogs returns the platform for a plan. Decide says what goes wrong with requests; nil
+// means what the plan says.
+func newLogs(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.Logger) (*logs, error) {
+	if decide == nil {
+		decide = faultsOf(p)
+	}
+	l := &logs{cfg: partitionlog.Config{TaskHub: "Sim", PartitionCount: p.Partitions, Logger: logger}}
+	if p.Varied {
+		random := rand.New(rand.NewPCG(p.Seed, 0x10C))
+		l.cfg.LeaseInterval = []time.Duration{15 * time.Second, 30 * time.Second, time.Minute}[random.IntN(3)]
+		l.cfg.BalanceInterval = []time.Duration{time.Second, 5 * time.Second}[random.IntN(2)]
+	}
+	l.account = azsim.New(azsim.Config{
+		Seed: p.Seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond, Loose: p.Loose, Decide: decide, Watch: l.after,
+	})
+	var err error
+	l.client, err = l.open(l.account.Worker("client"))
+	return l, err
+}
+
+// after looks at what a request has done.
+func (l *logs) after(_ azsim.View, e azsim.Entry) {
+	if e.Operation == "AppendBlock" && e.Status == http.StatusCreated {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.appended = time.Now()
+	}
+}
+
+func (l *logs) open(w *azsim.Worker) (*partitionlog.Hub, error) {
+	c, err := azurestorage.ParseConnectionString(l.account.ConnectionString())
+	if err != nil {
+		return nil, err
+	}
+	cfg := l.cfg
+	cfg.WorkerID, cfg.Transport = w.Name(), w
+	h, err := partitionlog.Open(c, cfg)
+	if err == nil {
+		l.mu.Lock()
+		l.opened = append(l.opened, h)
+		l.mu.Unlock()
+	}
+	return h, err
+}
+
+// close ends all processes.
+func (l *logs) close() {
+	l.mu.Lock()
+	all := l.opened
+	l.mu.Unlock()
+	for _, h := range all {
+		_ = h.Close() // those that are dead cannot let go of anything
+	}
+	l.account.Wait()
+}
+
+func (l *logs) Client() provider.Client { return l.client }
+
+func (l *logs) Caller(name string) (provider.Client, func(), error) {
+	w := l.account.Worker("client " + name)
+	h, err := l.open(w)
+	return h, w.Kill, err
+}
+
+func (l *logs) Context(ctx context.Context, name string) context.Context {
+	return chance.With(ctx, l.account.Chance(name))
+}
+
+// logProcess is a worker on the account.
+type logProcess struct {
+	*partitionlog.Hub
+	*azsim.Worker
+	logs       *logs
+	activities *atomic.Int64 // that were handed out
+}
+
+// Worker returns a process whose clock is right: times are within frames, which an account
+// cannot change.
+func (l *logs) Worker(name string, _ time.Duration) (sim.Process, error) {
+	w := l.account.Worker(name)
+	h, err := l.open(w)
+	return logProcess{h, w, l, new(atomic.Int64)}, err
+}
+
+// Run ends the process with it.
+func (p logProcess) Run(ctx context.Context) error {
+	p.logs.begin(1)
+	err := p.Hub.Run(ctx)
+	_ = p.Close() // which it may not be able to do in order
+	p.logs.begin(-1)
+	return err
+}
+
+// begin notes that so many workers begin to run.
+func (l *logs) begin(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.running += n
+}
+
+// NextOrchestration hands out sessions of which no two commit at one instant.
+func (p logProcess) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
+	item, err := p.Hub.NextOrchestration(ctx)
+	if err == nil {
+		item.Session = logSession{item.Session, item.Instance.InstanceID}
+	}
+	return item, err
+}
+
+type logSession struct {
+	provider.Session
+	instanceID string
+}
+
+func (s logSession) Commit(ctx context.Context, cp *provider.Checkpoint) error {
+	takeTurn(s.instanceID)
+	return s.Session.Commit(ctx, cp)
+}
+
+// NextActivity hands out activities of which no two end at one instant.
+func (p logProcess) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
+	item, err := p.Hub.NextActivity(ctx)
+	if err == nil {
+		item.Lock = activityInTurn{item.Lock, fmt.Sprint(p.activities.Add(1))}
+	}
+	return item, err
+}
+
+func (l *logs) Status(id string) (history.RuntimeStatus, error) {
+	state, err := l.client.Instance(context.Background(), id, provider.Fetch{})
+	if err != nil {
+		return 0, err
+	}
+	return state.Status, nil
+}
+
+func (l *logs) KeepsOrder() bool { return true }
+
+// quietFor is for how long nothing must be appended until nothing is on its way: a partition
+// whose owner died has a new one by then.
+const quietFor = 75 * time.Second
+
+func (l *logs) Pending() (all []string) {
+	if n := l.account.Late(); n > 0 {
+		all = append(all, fmt.Sprintf("%d requests", n))
+	}
+	l.mu.Lock()
+	running, appended := l.running, l.appended
+	l.mu.Unlock()
+	if running > 0 { // nobody else can look at everything then
+		if ago := time.Since(appended); ago < quietFor {
+			all = append(all, fmt.Sprintf("what was appended %v ago", ago))
+		}
+		return all
+	}
+	t, err := l.client.Totals(context.Background())
+	switch {
+	case err != nil:
+		all = append(all, err.Error())
+	case t.Messages+t.Activities > 0:
+		all = append(all, t.String())
+	}
+	return all
+}
+
+func (l *logs) Settle() { l.account.Wait() }
+
+// Stored is asked for when nobody works on the hub.
+func (l *logs) Stored() []string {
+	var all lister
+	if err := l.client.Export(context.Background(), &all, provider.ExportOptions{}); err != nil {
+		all = append(all, err.Error())
+	}
+	return all
+}
+
+func (l *logs) Audit() []string { return nil }
+
+// Inspect looks at all that was ever asked of the account: whoever appends to a log names
+// the lease and the position, which keep all others from it.
+func (l *logs) Inspect([]sim.ActivityRun) (faults []string) {
+	for _, e := range l.account.Log() {
+		if e.Operation == "AppendBlock" && strings.Contains(e.Path, "/log-") &&
+			(e.Header("x-ms-lease-id") == "" || e.Header("x-ms-blob-condition-appendpos") == "") {
+			faults = append(faults, fmt.Sprintf("%s appends without a lease or a position: %v", e.Worker, e))
+		}
+	}
+	return faults
+}
