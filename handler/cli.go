@@ -20,6 +20,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
@@ -182,7 +183,7 @@ func (t *hubTool) delete(ctx context.Context, r hubcli.DeleteRequest) (string, e
 		}
 		return path, embedded.Delete(path)
 	}
-	hub, err := azurestorage.Open(cfg.Connection, cfg.Storage)
+	hub, err := openDeleter(cfg)
 	if err != nil {
 		return "", err
 	}
@@ -216,6 +217,14 @@ func compactHub(cfg Config) (hubcli.Compacted, error) {
 // A deleter is a hub that can be deleted.
 type deleter interface {
 	Delete(ctx context.Context, force bool) error
+}
+
+// openDeleter returns the hub in the storage account.
+func openDeleter(cfg Config) (deleter, error) {
+	if cfg.StorageType == PartitionLog {
+		return partitionlog.Open(cfg.Connection, cfg.partitionLogConfig())
+	}
+	return azurestorage.Open(cfg.Connection, cfg.Storage)
 }
 
 // deleteHub deletes a hub, or with force one that a worker has. Such a worker creates the

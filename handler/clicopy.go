@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
@@ -47,6 +48,9 @@ func (c hubCopy) run(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, e
 	waiting := false
 	for deadline := time.Now().Add(r.Wait); ; {
 		totals, err := c.once(ctx, r)
+		if c.takeCountOf(err, r) {
+			continue
+		}
 		busy := errors.Is(err, provider.ErrHubBusy) || taskhub.IsHeld(err)
 		if !busy || time.Now().After(deadline) {
 			return totals, err
@@ -99,8 +103,13 @@ func (c hubCopy) place(text string) (kind StorageType, name string, err error) {
 			name = c.ConnectionName
 		}
 		return AzureStorage, name, nil
+	case "partitionlog":
+		if name == "" {
+			name = c.ConnectionName
+		}
+		return PartitionLog, name, nil
 	}
-	return 0, "", fmt.Errorf("%q is neither embedded nor azurestorage", text)
+	return 0, "", fmt.Errorf("%q is neither embedded nor azurestorage nor partitionlog", text)
 }
 
 // checkApart refuses to copy a hub onto itself.
@@ -114,7 +123,7 @@ func (c hubCopy) checkApart(from, to string) error {
 		return err
 	}
 	same := fromKind == toKind
-	if same && fromKind == AzureStorage {
+	if same && fromKind != Embedded {
 		same = settings.SameConnection(source, target)
 	} else if same {
 		same = isOneFile(source, target) || isOneFile(source, unfinished(target))
@@ -142,8 +151,8 @@ func (c hubCopy) source(text string) (hubPlace, error) {
 	if err != nil {
 		return hubPlace{}, err
 	}
-	if kind == AzureStorage {
-		return c.accountPlace(name)
+	if kind != Embedded {
+		return c.accountPlace(kind, name)
 	}
 	if _, err := os.Stat(name); err != nil {
 		return hubPlace{}, err
@@ -161,8 +170,8 @@ func (c hubCopy) target(text string) (hubPlace, error) {
 	if err != nil {
 		return hubPlace{}, err
 	}
-	if kind == AzureStorage {
-		return c.accountPlace(name)
+	if kind != Embedded {
+		return c.accountPlace(kind, name)
 	}
 	if err := c.removeEmpty(name); err != nil {
 		return hubPlace{}, err
@@ -205,11 +214,40 @@ func (c hubCopy) removeEmpty(path string) error {
 	return embedded.Delete(path)
 }
 
-func (c hubCopy) accountPlace(connection string) (hubPlace, error) {
+// takeCountOf has the source opened with the number of partitions that it has, which is not
+// that of the configuration: that one is the target's, if the two are of different kinds.
+// It reports whether err says that the numbers differ.
+func (c *hubCopy) takeCountOf(err error, r hubcli.CopyRequest) bool {
+	from, _, _ := c.place(r.From) // checkApart has checked them
+	to, _, _ := c.place(r.To)
+	queues, isQueues := errors.AsType[*azurestorage.PartitionCountError](err)
+	logs, isLogs := errors.AsType[*partitionlog.PartitionCountError](err)
+	switch {
+	case from == to:
+		return false
+	case isQueues && from == AzureStorage && c.Storage.PartitionCount != queues.Existing && queues.Existing > 0:
+		c.Storage.PartitionCount = queues.Existing
+	case isLogs && from == PartitionLog:
+		c.PartitionLog.PartitionCount = logs.Existing
+	default:
+		return false
+	}
+	return true
+}
+
+// accountPlace opens a hub in a storage account.
+func (c hubCopy) accountPlace(kind StorageType, connection string) (hubPlace, error) {
 	vars := settings.NewVariables(os.Environ())
 	resolved, err := azurestorage.ResolveConnection(connection, vars.Connection)
 	if err != nil {
 		return hubPlace{}, err
+	}
+	if kind == PartitionLog {
+		hub, err := partitionlog.Open(resolved, c.partitionLogConfig())
+		if err != nil {
+			return hubPlace{}, err
+		}
+		return hubPlace{hub, func(bool) error { return hub.Close() }}, nil
 	}
 	if settings.SameConnection(connection, c.ConnectionName) {
 		// Of a hub in another account nothing says that it is divided.

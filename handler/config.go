@@ -15,6 +15,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
@@ -92,9 +93,12 @@ type Config struct {
 	Worker  durable.Config
 
 	// StorageType says what stores the hub: Azure Storage as Connection and
-	// Storage say, or a local file as Embedded says.
-	StorageType StorageType
-	Embedded    EmbeddedConfig
+	// Storage say, a local file as Embedded says, or logs in Azure Storage as Connection
+	// and PartitionLog say. The task hub's name is in Storage in any case, and PartitionLog
+	// has from there what else it does not say.
+	StorageType  StorageType
+	Embedded     EmbeddedConfig
+	PartitionLog partitionlog.Config
 
 	// EventGrid configures the publication of status changes to an Event Grid topic.
 	EventGrid EventGridConfig
@@ -216,7 +220,7 @@ func (c Config) withoutSecrets() Config {
 // effective returns the settings that have an effect, with secrets masked.
 func (c Config) effective() []settings.EffectiveSetting {
 	c = c.WithDefaults()
-	c.Worker, c.Storage = c.Worker.WithDefaults(), c.Storage.WithDefaults()
+	c.Worker, c.PartitionLog, c.Storage = c.Worker.WithDefaults(), c.partitionLogConfig().WithDefaults(), c.Storage.WithDefaults()
 	return settings.Effective(settingRows(), &c, c.sources)
 }
 
@@ -232,7 +236,11 @@ func (c Config) isForThisMachine() bool {
 // scaling returns what the number of workers depends on.
 func (c Config) scaling() (maxActivities, maxOrchestrators int, polling time.Duration) {
 	worker := c.Worker.WithDefaults()
-	return worker.MaxConcurrentActivities, worker.MaxConcurrentOrchestrators, c.Storage.WithDefaults().MaxQueuePollingInterval
+	polling = c.Storage.WithDefaults().MaxQueuePollingInterval
+	if c.StorageType == PartitionLog {
+		polling = c.partitionLogConfig().WithDefaults().MaxPollingInterval
+	}
+	return worker.MaxConcurrentActivities, worker.MaxConcurrentOrchestrators, polling
 }
 
 // mode says whether the Functions host started the program.
@@ -332,6 +340,20 @@ func (c Config) embeddedConfig() embedded.Config {
 	return embedded.Config{Relaxed: c.Embedded.Relaxed, DrainTimeout: c.Storage.DrainTimeout, Logger: c.Storage.Logger}
 }
 
+// partitionLogConfig returns the configuration of the hub in partition logs.
+func (c Config) partitionLogConfig() partitionlog.Config {
+	cfg, s := c.PartitionLog, c.Storage
+	cfg.TaskHub, cfg.Logger = s.TaskHub, s.Logger
+	cfg.DrainTimeout, cfg.WorkerID = cmp.Or(cfg.DrainTimeout, s.DrainTimeout), cmp.Or(cfg.WorkerID, s.WorkerID)
+	if cfg.MeterProvider == nil {
+		cfg.MeterProvider = s.MeterProvider
+	}
+	if cfg.Transport == nil {
+		cfg.Transport = s.Transport
+	}
+	return cfg
+}
+
 // hostLimit returns how long the host lets an invocation run, 0 if without end.
 func (c Config) hostLimit() time.Duration {
 	switch {
@@ -374,10 +396,11 @@ type StorageType int
 const (
 	AzureStorage StorageType = iota // an Azure Storage account
 	Embedded                        // one local file
+	PartitionLog                    // logs in an Azure Storage account
 )
 
 // storageTypes are the names of storage types in host.json, by their values.
-var storageTypes = []string{"AzureStorage", "embedded"}
+var storageTypes = []string{"AzureStorage", "embedded", "partitionLog"}
 
 // String returns the name of t in host.json.
 func (t StorageType) String() string {
@@ -412,6 +435,10 @@ func chooseStorage(cfg *Config, vars settings.Variables) error {
 		return nil
 	}
 	connection, err := azurestorage.ResolveConnection(cfg.ConnectionName, vars.Connection)
+	if err == nil && cfg.StorageType == PartitionLog {
+		cfg.Connection = connection
+		return nil
+	}
 	if err == nil {
 		cfg.Connection, err = cfg.withTrackingStore(connection, vars)
 		return err

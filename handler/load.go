@@ -135,6 +135,9 @@ func durableProblem(cfg *Config, vars settings.Variables) error {
 	if err := cfg.Storage.Validate(); err != nil {
 		return fmt.Errorf("%s: %w", settings.DurableTaskPath, err)
 	}
+	if err := cfg.partitionLogConfig().Validate(); err != nil {
+		return fmt.Errorf("%s: %w", settings.DurableTaskPath, err)
+	}
 	if err := cfg.Worker.Validate(); err != nil {
 		return fmt.Errorf("%s: %w", settings.DurableTaskPath, err)
 	}

@@ -134,7 +134,7 @@ func TestSchema_TakesTheSampleAndTellsMistakes(t *testing.T) {
 	}
 	for _, bad := range []string{
 		`{}`, durableTaskJSON(`"hubbName": "x"`), durableTaskJSON(`"hubName": "my-hub"`), durableTaskJSON(`"maxConcurrentActivityFunctions": 0`),
-		durableTaskJSON(`"storageProvider": {"partitionCount": 17}`), durableTaskJSON(`"storageProvider": {"maxQueuePollingInterval": "30 s"}`),
+		durableTaskJSON(`"storageProvider": {"partitionCount": 65}`), durableTaskJSON(`"storageProvider": {"maxQueuePollingInterval": "30 s"}`),
 		durableTaskJSON(`"versionMatchStrategy": "Newest"`), durableTaskJSON(`"extendedSessionsEnabled": "yes"`),
 		durableTaskJSON(`"notifications": {"eventGrid": {"publishEventTypes": ["Begun"]}}`), `{"version": "1.0"}`,
 	} {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/console"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
@@ -127,6 +128,9 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 		Notice: s.cfg.storageNotice(),
 	}
 	s.hub.File, _ = store.(*taskhub.File)
+	if s.cfg.Provider == nil {
+		s.hub.Closer, _ = store.(io.Closer)
+	}
 	return nil
 }
 
@@ -332,6 +336,8 @@ func (s *Server) openProvider() (provider.Provider, error) {
 		return s.cfg.Provider, nil
 	case s.cfg.StorageType == Embedded:
 		return taskhub.NewFile(s.cfg.hubFile(), s.cfg.embeddedConfig()), nil
+	case s.cfg.StorageType == PartitionLog:
+		return partitionlog.Open(s.cfg.Connection, s.cfg.partitionLogConfig())
 	}
 	return azurestorage.Open(s.cfg.Connection, s.cfg.Storage)
 }

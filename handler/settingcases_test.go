@@ -207,8 +207,8 @@ func storageSettingCases() []settingCase {
 		},
 		{
 			path: "storageProvider.type", get: func(c Config) any { return c.StorageType },
-			byDefault: AzureStorage, good: map[string]any{`"azurestorage"`: AzureStorage, `"AzureStorage"`: AzureStorage, `"Embedded"`: Embedded, `"embedded"`: Embedded},
-			bad: map[string]string{`"mssql"`: `is "mssql"; want "AzureStorage" or "embedded"`}, overridden: "embedded", override: Embedded,
+			byDefault: AzureStorage, good: map[string]any{`"azurestorage"`: AzureStorage, `"AzureStorage"`: AzureStorage, `"Embedded"`: Embedded, `"embedded"`: Embedded, `"PartitionLog"`: PartitionLog, `"partitionLog"`: PartitionLog},
+			bad: map[string]string{`"mssql"`: `is "mssql"; want "AzureStorage" or "embedded" or "partitionLog"`}, overridden: "embedded", override: Embedded,
 		},
 		{
 			path: "storageProvider.path", get: func(c Config) any { return c.Embedded.Path },
@@ -225,6 +225,12 @@ func storageSettingCases() []settingCase {
 			byDefault: 0, good: map[string]any{`1`: 1, `16`: 16},
 			bad:        map[string]string{`0`: "is 0; want a whole number from 1 to 16", `17`: "is 17; want a whole number from 1 to 16"},
 			overridden: "12", override: 12,
+		},
+		{
+			path: "storageProvider.partitionLeaseInterval", get: func(c Config) any { return c.PartitionLog.LeaseInterval },
+			byDefault: time.Duration(0), good: map[string]any{`"00:00:15"`: 15 * time.Second, `"00:00:20.5"`: 20 * time.Second},
+			bad:        map[string]string{`"00:00:10"`: `is "00:00:10"; want a time span from 00:00:15 to 00:01:00`},
+			overridden: "00:00:45", override: 45 * time.Second,
 		},
 		{
 			path: "storageProvider.controlQueueBatchSize", get: func(c Config) any { return c.Storage.ControlQueueBatchSize },

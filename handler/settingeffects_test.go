@@ -34,7 +34,7 @@ type effect struct {
 	see    func(a *settingsApp) any // uses the app, and returns what it sees
 	with   []string                 // other settings that there are then, PATH=VALUE
 	hosted bool                     // behind the host
-	either bool                     // it has the same effect on a hub in a file, which is looked at, too
+	either bool                     // it has the same effect on hubs of the other types, which are looked at, too
 	idle   bool                     // a client only: nobody works
 	// variable names what is turned instead of a setting; values are its texts.
 	variable string
@@ -59,16 +59,16 @@ func TestSettings_EachHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 		different := map[any]bool{}
 		for value, want := range e.values {
 			different[want] = true
-			for _, inFile := range hubsOf(e) {
-				t.Run(fmt.Sprintf("%s=%s, in a file %v", row.Path, value, inFile), func(t *testing.T) {
+			for _, hub := range hubsOf(e) {
+				t.Run(fmt.Sprintf("%s=%s, %v", row.Path, value, hub), func(t *testing.T) {
 					t.Parallel()
 					found, err := settings.ParseHostJSON([]byte(wrapped(row.FullPath(), value)))
 					if err != nil {
 						t.Fatal(err)
 					}
 					e := e
-					if inFile {
-						e.with = append(slices.Clone(e.with), "storageProvider.type=embedded")
+					if hub != AzureStorage {
+						e.with = append(slices.Clone(e.with), "storageProvider.type="+hub.String())
 					}
 					e.isSeen(t, found, want)
 				})
@@ -144,12 +144,12 @@ func (e effect) isSeen(t *testing.T, found settings.Settings, want any) {
 	})
 }
 
-// hubsOf says in which hubs, in a file or not, an effect is looked at.
-func hubsOf(e effect) []bool {
+// hubsOf says in which hubs an effect is looked at.
+func hubsOf(e effect) []StorageType {
 	if e.either {
-		return []bool{false, true}
+		return []StorageType{AzureStorage, Embedded, PartitionLog}
 	}
-	return []bool{false}
+	return []StorageType{AzureStorage}
 }
 
 // wrapped puts a value into a host.json of its own.

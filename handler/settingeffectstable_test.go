@@ -162,6 +162,9 @@ func engineEffects() []effect {
 	}
 }
 
+// inLogs puts the hub into partition logs.
+const inLogs = "storageProvider.type=partitionLog"
+
 func storageEffects() []effect {
 	// A message that a worker has hidden is waited for by who copies the hub.
 	hidden := func(a *settingsApp) any {
@@ -193,9 +196,18 @@ func storageEffects() []effect {
 		return time.Since(began).Truncate(time.Minute)
 	}
 	return []effect{
-		{path: "storageProvider.type", values: map[string]any{`"AzureStorage"`: true, `"embedded"`: false}, see: func(a *settingsApp) any {
-			a.start("Quick/i", "", time.Second)
-			return a.number(".") > 0
+		{path: "storageProvider.type", values: map[string]any{`"AzureStorage"`: "queues", `"embedded"`: "a file", `"partitionLog"`: "logs"}, see: func(a *settingsApp) any {
+			a.start("Quick/i", "", time.Minute)
+			if a.status().RuntimeStatus != "Completed" {
+				return "nothing"
+			}
+			switch {
+			case a.number(`^POST .*-control-`) > 0:
+				return "queues"
+			case a.number(`^PUT .*/testhubname-log/p../log-`) > 0:
+				return "logs"
+			}
+			return "a file"
 		}},
 		{path: "storageProvider.path", with: []string{"storageProvider.type=embedded"}, values: map[string]any{`"one.db"`: true, `"two.db"`: false}, see: func(a *settingsApp) any {
 			a.start("Quick/i", "", time.Second)
@@ -221,6 +233,10 @@ func storageEffects() []effect {
 		{path: "storageProvider.partitionCount", values: map[string]any{`1`: 1, `7`: 7}, see: func(a *settingsApp) any {
 			a.start("Quick/i", "", time.Second)
 			return a.number(`^PUT .*-control-\d\d `)
+		}},
+		{path: "storageProvider.partitionLeaseInterval", with: []string{inLogs}, values: map[string]any{`"00:00:20"`: "20", `"00:00:45"`: "45"}, see: func(a *settingsApp) any {
+			a.start("Quick/i", "", time.Minute)
+			return a.first(`(?i)^PUT .*/log-.*x-ms-lease-action:\[acquire.*x-ms-lease-duration:\[(\d+)`)
 		}},
 		{path: "storageProvider.controlQueueBatchSize", values: map[string]any{`5`: "5", `32`: "32"}, see: func(a *settingsApp) any {
 			a.start("Quick/i", "", time.Minute)

@@ -46,6 +46,11 @@ func settingRows() []settingRow {
 	} {
 		rows = append(rows, part...)
 	}
+	for i, row := range rows {
+		if strings.HasPrefix(row.Path, "storageProvider.") && !slices.Contains(partitionLogSettings, row.Path) || strings.HasPrefix(row.Path, "appLease") || row.Path == "useAppLease" {
+			rows[i].Off = offInPartitionLog
+		}
+	}
 	return rows
 }
 

@@ -5,8 +5,26 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 )
+
+// maxQueues is how many partitions a hub in queues and tables has at most.
+const maxQueues = 16
+
+// partitionLogSettings are the settings of the storage that count for a hub in partition logs.
+var partitionLogSettings = []string{
+	"storageProvider.type", "storageProvider.connectionName", "storageProvider.partitionCount",
+	"storageProvider.partitionLeaseInterval", "storageProvider.maxQueuePollingInterval",
+}
+
+// offInPartitionLog says why another setting has no effect.
+func offInPartitionLog(cfg *Config) string {
+	if cfg.StorageType == PartitionLog {
+		return "storageProvider.type is partitionLog"
+	}
+	return ""
+}
 
 // storageRows say where and how the hub is stored.
 var storageRows = []settingRow{
@@ -14,7 +32,7 @@ var storageRows = []settingRow{
 		Path:    "storageProvider.type",
 		Values:  choiceValue{Names: storageTypes, Set: func(cfg *Config, i int) { cfg.StorageType = StorageType(i) }},
 		Initial: "`AzureStorage`; `embedded` if no storage connection is set or named", Get: func(cfg *Config) any { return cfg.StorageType },
-		Does: "what stores the hub: a storage account, or one local file",
+		Does: "what stores the hub: a storage account as .NET lays it out, one local file, or logs in a storage account, which take more work but which .NET cannot read",
 	},
 	{
 		Path: "storageProvider.path",
@@ -40,9 +58,28 @@ var storageRows = []settingRow{
 	},
 	{
 		Path: "storageProvider.partitionCount", Flat: "partitionCount",
-		Values:  wholeValue{Low: 1, High: 16, Set: func(cfg *Config, n int) { cfg.Storage.PartitionCount = n }},
-		Initial: "4", Get: func(cfg *Config) any { return cfg.Storage.PartitionCount },
-		Does: "the number of control queues, and with it of processes that can share the orchestrations. It must not change on a hub that exists",
+		Values: wholeValue{Low: 1, High: partitionlog.MaxPartitionCount, Most: func(cfg *Config) int {
+			if cfg.StorageType == AzureStorage {
+				return maxQueues
+			}
+			return partitionlog.MaxPartitionCount
+		}, Set: func(cfg *Config, n int) {
+			cfg.PartitionLog.PartitionCount, cfg.Storage.PartitionCount = n, min(n, maxQueues)
+		}},
+		Initial: "4",
+		Get: func(cfg *Config) any {
+			if cfg.StorageType == PartitionLog {
+				return cfg.PartitionLog.PartitionCount
+			}
+			return cfg.Storage.PartitionCount
+		},
+		Does: "the number of control queues, or of partition logs, and with it of processes that can share the orchestrations. Up to 16 in queues. It must not change on a hub that exists",
+	},
+	{
+		Path:    "storageProvider.partitionLeaseInterval",
+		Values:  spanValue{Low: 15 * time.Second, High: time.Minute, Set: func(cfg *Config, d time.Duration) { cfg.PartitionLog.LeaseInterval = d.Truncate(time.Second) }},
+		Initial: "`00:00:30`", Get: func(cfg *Config) any { return cfg.PartitionLog.LeaseInterval },
+		Does: "how long a partition log stays with a process that has died. In whole seconds. Only with the type `partitionLog`",
 	},
 	{
 		Path: "storageProvider.controlQueueBatchSize", Flat: "controlQueueBatchSize",
@@ -71,10 +108,17 @@ var storageRows = []settingRow{
 	},
 	{
 		Path: "storageProvider.maxQueuePollingInterval", Flat: "maxQueuePollingInterval",
-		Values:  spanValue{Low: 50 * time.Millisecond, High: time.Hour, Set: func(cfg *Config, d time.Duration) { cfg.Storage.MaxQueuePollingInterval = d }},
-		Initial: "`00:00:30`", OnPlan: map[settings.Plan]string{settings.PlanFlex: "00:00:01"},
-		Get:  func(cfg *Config) any { return cfg.Storage.MaxQueuePollingInterval },
-		Does: "the longest polling interval of an idle queue. A shorter one receives messages of other programs sooner; a longer one costs fewer storage operations",
+		Values: spanValue{Low: 50 * time.Millisecond, High: time.Hour, Set: func(cfg *Config, d time.Duration) {
+			cfg.Storage.MaxQueuePollingInterval, cfg.PartitionLog.MaxPollingInterval = d, min(d, time.Minute)
+		}},
+		Initial: "`00:00:30`; `00:00:01` with the type `partitionLog`", OnPlan: map[settings.Plan]string{settings.PlanFlex: "00:00:01"},
+		Get: func(cfg *Config) any {
+			if cfg.StorageType == PartitionLog {
+				return cfg.PartitionLog.MaxPollingInterval
+			}
+			return cfg.Storage.MaxQueuePollingInterval
+		},
+		Does: "the longest polling interval of an idle queue, or of the mail of a partition log, there a minute at most. A shorter one receives messages of other programs sooner; a longer one costs fewer storage operations",
 	},
 	{
 		Path: "storageProvider.lastUpdatedTolerance",

@@ -179,7 +179,11 @@ type checkStatus struct {
 // start starts an orchestration through the management API.
 func (a *app) start(name string, input any) checkStatus {
 	a.t.Helper()
-	got := a.call(http.MethodPost, "/api/durabletask/orchestrators/"+name, input)
+	var got answer
+	eventually(a.t, 15*time.Second, "an answer to the start of "+name, func() bool {
+		got = a.call(http.MethodPost, "/api/durabletask/orchestrators/"+name, input)
+		return got.status != http.StatusServiceUnavailable // of a storage that is slow, or an app that has just begun
+	})
 	if got.status != http.StatusAccepted {
 		a.t.Fatalf("start %s: %d %s", name, got.status, got.body)
 	}

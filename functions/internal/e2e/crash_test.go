@@ -96,5 +96,6 @@ func TestCrash_AStopReleasesThePartitionsForTheNextProcess(t *testing.T) {
 	second := startStandalone(t, e2eApp, root)
 
 	// Leases that had to run out first would take 30 seconds.
-	second.completed(second.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, 15*time.Second, "[1]")
+	const soon = 25 * time.Second / patience
+	second.completed(second.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, soon, "[1]")
 }

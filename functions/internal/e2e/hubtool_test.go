@@ -49,6 +49,7 @@ func TestHubTool_WorksOnAHubThatNobodyServes(t *testing.T) {
 	t.Parallel()
 	for name, root := range map[string]string{
 		"embedded": newRoot(t, newHub(), "", nil), "Azure Storage": newRoot(t, newHub(), azuritetest.Start(t), nil),
+		"partition logs": newRoot(t, newHub(), azuritetest.Start(t), inPartitionLogs),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := mustHub(t, root, nil, "start", "Waits", "--id", "a"); got != "a\n" {
@@ -206,12 +207,17 @@ func (a *app) raise(id, answer string) {
 }
 
 func TestHubTool_CopiesWhatIsUnderWay(t *testing.T) {
-	for _, tt := range []struct{ from, to string }{{"embedded", "azurestorage"}, {"azurestorage", "embedded"}} {
+	for _, tt := range []struct{ from, to string }{
+		{"embedded", "azurestorage"}, {"azurestorage", "embedded"}, {"embedded", "partitionlog"}, {"partitionlog", "azurestorage"},
+	} {
 		t.Run(tt.from+" to "+tt.to, func(t *testing.T) {
 			t.Parallel()
 			root := newRoot(t, newHub(), "", func(durableTask map[string]any) { durableTask["maxConcurrentActivityFunctions"] = 2 })
 			account := "AzureWebJobsStorage=" + azuritetest.Start(t)
-			env := map[string][]string{"embedded": nil, "azurestorage": {account}}
+			env := map[string][]string{
+				"embedded": nil, "azurestorage": {account},
+				"partitionlog": {account, "AzureFunctionsJobHost__extensions__durableTask__storageProvider__type=partitionLog"},
+			}
 			first := startStandalone(t, e2eApp, root, env[tt.from]...)
 			w := fill(t, first, root, env[tt.from])
 

@@ -179,8 +179,11 @@ func (p *program) ended() bool {
 
 // eventually polls until a condition holds. What goes on is in other processes,
 // so there is no signal to wait for.
+//
+// The timeout is that of a machine with nothing else to do: it waits several times as long.
 func eventually(t *testing.T, timeout time.Duration, what string, holds func() bool) {
 	t.Helper()
+	timeout *= patience
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
 	defer cancel()
 	for tick := time.NewTicker(50 * time.Millisecond); !holds(); {
@@ -194,6 +197,9 @@ func eventually(t *testing.T, timeout time.Duration, what string, holds func() b
 		}
 	}
 }
+
+// patience is how much slower than one at rest a machine may be.
+const patience = 4
 
 // running reports whether a process exists that is not a zombie.
 func running(pid int) bool {

@@ -154,7 +154,7 @@ var verbs = []verb{
 	},
 	{
 		name: "copy", args: []string{"FROM", "TO"}, does: "Copies a task hub with all that is under way, and counts what is there", run: command.copyHub,
-		more: "FROM and TO are embedded, or embedded:FILE, or azurestorage, or azurestorage:CONNECTION.\n" +
+		more: "FROM and TO are embedded, or embedded:FILE, or azurestorage, or partitionlog, or each of the two with :CONNECTION.\n" +
 			"TO must be empty. Stop the app first, and start it on TO: what runs on both runs twice.",
 		flags: func(f *flags) {
 			f.set.DurationVar(&f.wait, "wait", 45*time.Second, "how long to wait for workers to let go of the hubs, a `TIME` such as 45s")

@@ -94,6 +94,9 @@ func (r *Reader[C]) row(row *Row[C], cfg *C) {
 			r.Notice("The setting %s has no effect (%s): %s is given.", path, s.Source, counts)
 		case r.take(row, path, s, cfg):
 			counts = path
+			if row.Off != nil && row.Off(cfg) != "" {
+				r.Notice("The setting %s has no effect (%s): %s.", path, s.Source, row.Off(cfg))
+			}
 			if strings.HasPrefix(path, FlatPath+".") {
 				r.Notice("The setting %s is taken for %s (%s): that is where it stands since version 2 of the host.", path, row.FullPath(), s.Source)
 			}

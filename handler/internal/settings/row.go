@@ -49,6 +49,10 @@ type Row[C any] struct {
 
 	// Inert says why the setting has no effect here, "" if it has one.
 	Inert string
+
+	// Off, if not nil, says why the setting has no effect in a configuration, "" if it has
+	// one. What it depends on must stand in rows before.
+	Off func(cfg *C) string
 }
 
 // FullPath returns where the setting stands in host.json.

@@ -119,12 +119,19 @@ func WantSettingName(value string) string {
 type Whole[C any] struct {
 	Low, High int
 	Set       func(cfg *C, n int)
+
+	// Most, if not nil, is High in a configuration, if that is less.
+	Most func(cfg *C) int
 }
 
 func (k Whole[C]) take(_ *Reader[C], path string, s Setting, cfg *C) error {
+	high := k.High
+	if k.Most != nil {
+		high = k.Most(cfg)
+	}
 	n, err := strconv.Atoi(strings.TrimSpace(s.Text))
-	if err != nil || n < k.Low || n > k.High || s.kind != kindNumber && s.kind != kindString {
-		return s.wrong(path, wholeRange(k.Low, k.High))
+	if err != nil || n < k.Low || n > high || s.kind != kindNumber && s.kind != kindString {
+		return s.wrong(path, wholeRange(k.Low, high))
 	}
 	if k.Set != nil {
 		k.Set(cfg, n)

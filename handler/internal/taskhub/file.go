@@ -72,8 +72,8 @@ func isLasting(err error) bool {
 	return corrupt
 }
 
-// close closes the file if it is open, for good.
-func (f *File) close() error {
+// Close closes the file if it is open, for good.
+func (f *File) Close() error {
 	f.opening.Lock()
 	defer f.opening.Unlock()
 	f.mu.Lock()

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 )
@@ -38,6 +40,8 @@ type Hub struct {
 	Logger *slog.Logger
 	Notice string // logged at the start, unless empty
 	File   *File  // nil unless the hub is in a local file
+	// Closer, if not nil, closes the hub in the end.
+	Closer io.Closer
 }
 
 // Run works until ctx ends and the worker has stopped. It returns the worker's error.
@@ -75,7 +79,7 @@ func (h *Hub) awaitStorage(ctx context.Context) bool {
 				return false
 			}
 			continue
-		case isLasting(err):
+		case isLasting(err) || isWrongHub(err):
 			h.ComplainUntil(ctx, fmt.Sprintf("Task hub %q cannot be used: %s. Restart the app when this is mended.", h.Name, secrets.Line(err)))
 			return false
 		case err == nil && !complained.IsZero():
@@ -121,12 +125,20 @@ func (h *Hub) SetContact(url string) {
 	}
 }
 
-// Close closes a hub in a file. It may be called on nil.
+// Close closes the hub. It may be called on nil.
 func (h *Hub) Close() error {
-	if h == nil || h.File == nil {
+	if h == nil || h.Closer == nil {
 		return nil
 	}
-	return h.File.close()
+	return h.Closer.Close()
+}
+
+// isWrongHub reports whether err says that the hub in partition logs is not one that the
+// configuration describes.
+func isWrongHub(err error) bool {
+	_, count := errors.AsType[*partitionlog.PartitionCountError](err)
+	_, format := errors.AsType[*partitionlog.FormatError](err)
+	return count || format
 }
 
 // IsHeld reports whether another process has the hub's file open. When the Functions
