@@ -11,6 +11,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -28,10 +29,14 @@ type opener func(o options, as setting) (hub, error)
 // azureHub is the name of hubs in a storage account.
 const azureHub = "azure"
 
+// logHub is the name of hubs in a blob container.
+const logHub = "log"
+
 var hubs = map[string]opener{
 	"embedded": func(o options, _ setting) (hub, error) { return openFile(o, false) },
 	"relaxed":  func(o options, _ setting) (hub, error) { return openFile(o, true) },
 	azureHub:   openAccount,
+	logHub:     openLog,
 }
 
 func openFile(o options, relaxed bool) (hub, error) {
@@ -62,6 +67,24 @@ func openAccount(o options, as setting) (hub, error) {
 		return hub{}, err
 	}
 	return hub{provider: h, close: func() error { return nil }, requests: made, slow: true}, nil
+}
+
+// openLog opens a hub of a new name. It is left in the account.
+func openLog(o options, as setting) (hub, error) {
+	c, err := azurestorage.ParseConnectionString(o.connection)
+	if err != nil {
+		return hub{}, err
+	}
+	made := newRequests()
+	cfg := partitionlog.Config{Transport: made, TaskHub: fmt.Sprintf("Bench%x", time.Now().UnixNano()), Logger: quiet}
+	if as == tuned {
+		cfg.PartitionCount = 1 // for one worker
+	}
+	h, err := partitionlog.Open(c, cfg)
+	if err != nil {
+		return hub{}, err
+	}
+	return hub{provider: h, close: h.Close, requests: made}, nil
 }
 
 var quiet = slog.New(slog.DiscardHandler)

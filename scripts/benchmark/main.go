@@ -21,8 +21,8 @@ import (
 
 func main() {
 	o := options{}
-	flag.StringVar(&o.hub, "hub", "embedded", "what stores the hub: embedded, relaxed (embedded without waiting for the disk) or azure")
-	flag.StringVar(&o.connection, "connection", "UseDevelopmentStorage=true", "storage connection string of -hub azure")
+	flag.StringVar(&o.hub, "hub", "embedded", "what stores the hub: embedded, relaxed (embedded without waiting for the disk), azure or log (a partition log in the account)")
+	flag.StringVar(&o.connection, "connection", "UseDevelopmentStorage=true", "storage connection string of -hub azure and log")
 	flag.StringVar(&o.dir, "dir", os.TempDir(), "folder for the files of embedded hubs")
 	flag.IntVar(&o.runs, "runs", 5, "how often each workload is run; the median counts")
 	flag.StringVar(&o.only, "only", "", "regular expression for the names of the workloads to run")
@@ -52,7 +52,7 @@ func run(ctx context.Context, o options) error {
 	}
 	open, ok := hubs[o.hub]
 	if !ok {
-		return fmt.Errorf("-hub is %q: want embedded, relaxed or azure", o.hub)
+		return fmt.Errorf("-hub is %q: want embedded, relaxed, azure or log", o.hub)
 	}
 	r := &report{}
 	r.printf("Hub %s, %d cores, %s, median of %d runs (lowest to highest)\n\n%s", o.hub, runtime.NumCPU(), runtime.Version(), o.runs, heading(o.hub))
