@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -174,10 +175,10 @@ func TestPartitionLog_AnOutageIsAnswered503UntilItIsOver(t *testing.T) {
 	t.Parallel()
 	onLogs(t, func(a *settingsApp) {
 		a.start("Wait/i", "", time.Minute)
-		down := false
+		var down atomic.Bool
 		cfg := a.cfg
 		cfg.Storage.Transport = recorded(func(r *http.Request) (*http.Response, error) {
-			if down {
+			if down.Load() {
 				return nil, refusedConnection
 			}
 			return a.cfg.Storage.Transport.Do(r)
@@ -191,13 +192,13 @@ func TestPartitionLog_AnOutageIsAnswered503UntilItIsOver(t *testing.T) {
 			}
 		}
 		ask(http.StatusOK, "GET", "health/ready")
-		down = true
+		down.Store(true)
 		time.Sleep(time.Minute)
 		for _, r := range []string{"GET health/ready", "GET instances/i", "GET instances", "POST orchestrators/Wait/j", "POST instances/i/raiseEvent/E"} {
 			method, path, _ := strings.Cut(r, " ")
 			ask(http.StatusServiceUnavailable, method, path)
 		}
-		down = false
+		down.Store(false)
 		time.Sleep(time.Minute)
 		ask(http.StatusOK, "GET", "health/ready")
 		ask(http.StatusAccepted, "POST", "instances/i/raiseEvent/E")

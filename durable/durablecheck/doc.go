@@ -13,7 +13,11 @@
 //	go install github.com/durablefunctions-go/durablefunctions/durable/durablecheck/cmd/durablecheck@latest
 //	go vet -vettool=$(which durablecheck) ./...
 //
-// On its own, `durablecheck ./...` prints the same. In a program that runs
+// Always name the same packages: Go 1.26 keeps what it found in a package that it
+// vetted only because another imports it, which is nothing, and then reports
+// nothing for that package when it is named later. go vet -a starts afresh.
+//
+// On its own, `durablecheck ./...` prints the same, and keeps nothing. In a program that runs
 // several analyzers, such as one built on multichecker, it is [Analyzer].
 //
 // In golangci-lint it is a module plugin: package golangci, beside this one, says
