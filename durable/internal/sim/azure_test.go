@@ -2,14 +2,11 @@ package sim_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
-	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -189,84 +186,15 @@ func (a *azure) open(w *azsim.Worker) (*azurestorage.TaskHub, error) {
 	return azurestorage.Open(c, cfg)
 }
 
+func (a *azure) storage() *azsim.Account { return a.account }
+
+func (a *azure) close() { a.account.Wait() }
+
 func (a *azure) Client() provider.Client {
 	if a.inside != nil {
 		return insideClient{a.client, a.inside}
 	}
 	return a.client
-}
-
-// insiders are the processes of workers, which clients are in as well.
-type insiders struct {
-	mu   sync.Mutex
-	all  []azureProcess
-	sent uint64
-	seed uint64
-}
-
-func (i *insiders) add(p azureProcess) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.all = append(i.all, p)
-}
-
-// next returns the process that the next client is in, false if none lives.
-func (i *insiders) next() (p azureProcess, ok bool) {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	i.all = slices.DeleteFunc(i.all, func(p azureProcess) bool {
-		select {
-		case <-p.Dead():
-			return true
-		default:
-			return false
-		}
-	})
-	if len(i.all) == 0 {
-		return p, false
-	}
-	i.sent++
-	return i.all[rand.New(rand.NewPCG(i.seed, i.sent)).IntN(len(i.all))], true
-}
-
-// insideClient is a client that sends by way of workers' processes.
-type insideClient struct {
-	*azurestorage.TaskHub
-	inside *insiders
-}
-
-var everyStatus = []history.RuntimeStatus{
-	history.Running, history.Completed, history.Failed, history.Canceled, history.Terminated, history.Pending, history.Suspended,
-}
-
-// StartInstance starts an instance by another way if that fails.
-func (c insideClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
-	p, ok := c.inside.next()
-	if !ok {
-		return c.TaskHub.StartInstance(ctx, start, refuse)
-	}
-	err := p.StartInstance(ctx, start, refuse)
-	if err == nil || errors.Is(err, provider.ErrInstanceExists) {
-		return err
-	}
-	if err = c.TaskHub.StartInstance(ctx, start, everyStatus); errors.Is(err, provider.ErrInstanceExists) {
-		return nil // by the first attempt
-	}
-	return err
-}
-
-// Send sends a signal again, by another way, if it is not known whether it arrived: the
-// entity knows it as the same.
-func (c insideClient) Send(ctx context.Context, msg provider.TaskMessage) error {
-	p, ok := c.inside.next()
-	if !ok {
-		return c.TaskHub.Send(ctx, msg)
-	}
-	err := p.Send(ctx, msg)
-	if err != nil && history.IsEntity(msg.Target.InstanceID) {
-		return c.TaskHub.Send(ctx, msg)
-	}
-	return err
 }
 
 func (a *azure) Caller(name string) (provider.Client, func(), error) {

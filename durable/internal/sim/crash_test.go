@@ -7,18 +7,19 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
 )
 
-// crashApps are what the crash matrix runs.
-var crashApps = []struct {
+type crashApp struct {
 	name string
 	app  sim.App
-}{
+}
+
+// crashApps are what the crash matrix runs.
+var crashApps = []crashApp{
 	{"hello sequence", oneProgram(sim.Step{Kind: sim.CallStep}, sim.Step{Kind: sim.CallStep}, sim.Step{Kind: sim.CallStep})},
 	{"fan-out of 10", oneProgram(sim.Step{Kind: sim.FanOutStep, Count: 10})},
 	{"timer", oneProgram(sim.Step{Kind: sim.SleepStep, Wait: 5 * time.Second})},
@@ -38,10 +39,7 @@ var crashApps = []struct {
 }
 
 // largeApps are apps of which nothing fits into messages and rows.
-var largeApps = []struct {
-	name string
-	app  sim.App
-}{
+var largeApps = []crashApp{
 	{"steps", large(withEvent(sim.App{
 		Programs: []sim.Program{
 			{Steps: []sim.Step{
@@ -102,96 +100,93 @@ func crashPlan(app sim.App) *sim.Plan {
 // runCrash runs a plan whose first worker meets the given fault at its n-th
 // request, counted from 1, and returns what was found and how many requests that
 // worker made.
-func runCrash(t *testing.T, plan *sim.Plan, fault azsim.Fault, n int) (faults []string, requests int, trace string) {
+func runCrash(t *testing.T, hub string, plan *sim.Plan, fault azsim.Fault, n int) (faults []string, requests int, trace string) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		decide := func(r azsim.Request) azsim.Fault {
-			if r.Worker == "w0.0" && r.Number == n {
-				return fault
-			}
-			return azsim.None
+	faults, account := runMeeting(t, hub, plan, atRequest("w0.0", fault, n))
+	return faults, numberOf(account.Log(), "w0.0"), account.Trace()
+}
+
+// atRequest lets the n-th request of a worker meet a fault.
+func atRequest(worker string, fault azsim.Fault, n int) func(azsim.Request) azsim.Fault {
+	return func(r azsim.Request) azsim.Fault {
+		if r.Worker == worker && r.Number == n {
+			return fault
 		}
-		a, err := newAzure(plan, decide, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
+		return azsim.None
+	}
+}
+
+// eachApp runs a test of each app on each hub in an account.
+func eachApp(t *testing.T, apps []crashApp, test func(t *testing.T, hub string, app sim.App)) {
+	for _, c := range apps {
+		for _, hub := range storedHubs {
+			t.Run(c.name+"/"+hub, func(t *testing.T) { test(t, hub, c.app) })
 		}
-		faults = sim.Run(t.Context(), plan, a, nil)
-		a.account.Wait()
-		for _, e := range a.account.Log() {
-			if e.Worker == "w0.0" {
-				requests = max(requests, e.Number)
-			}
-		}
-		trace = a.account.Trace()
-	})
-	return faults, requests, trace
+	}
 }
 
 // A worker that dies before or after any of its requests loses nothing, does
 // nothing twice, and leaves nothing behind.
 func TestCrash_AnyRequestMayBeTheLast(t *testing.T) {
-	for _, c := range crashApps {
-		t.Run(c.name, func(t *testing.T) {
-			_, requests, _ := runCrash(t, crashPlan(c.app), azsim.None, 0)
-			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
-				for n := 1; n <= requests; n += oneOf(crashEvery) {
-					if faults, _, trace := runCrash(t, crashPlan(c.app), fault, n); len(faults) > 0 {
-						t.Fatalf("%v request %d of %d: %s\n%s", fault, n, requests, strings.Join(faults, "\n"), around(trace, fault))
-					}
-				}
+	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) { killAtRequests(t, hub, app, oneOf(hub, crashEvery)) })
+}
+
+// killAtRequests kills the first worker before and after one of so many requests.
+func killAtRequests(t *testing.T, hub string, app sim.App, every int) {
+	t.Helper()
+	faults, requests, _ := runCrash(t, hub, crashPlan(app), azsim.None, 0)
+	if len(faults) > 0 {
+		t.Fatalf("nothing goes wrong: %s", strings.Join(faults, "\n"))
+	}
+	meetAtRequests(t, hub, app, every, requests, azsim.KillBefore, azsim.KillAfter)
+	t.Logf("died before and after %d of %d requests", (requests+every-1)/every, requests)
+}
+
+// meetAtRequests lets one of so many requests of the first worker meet each of the faults.
+func meetAtRequests(t *testing.T, hub string, app sim.App, every, requests int, faults ...azsim.Fault) {
+	t.Helper()
+	for _, fault := range faults {
+		for n := 1; n <= requests; n += every {
+			if found, _, trace := runCrash(t, hub, crashPlan(app), fault, n); len(found) > 0 {
+				t.Fatalf("%v, request %d of %d: %s\n%s", fault, n, requests, strings.Join(found, "\n"), around(trace, fault))
 			}
-			t.Logf("died before and after %d of %d requests", (requests+oneOf(crashEvery)-1)/oneOf(crashEvery), requests)
-		})
+		}
 	}
 }
 
-// oneOf returns of how many requests one is the last, if it usually is so many.
-func oneOf(usual int) int {
-	if *every > 0 {
+// oneOf returns of how many requests one is the last, if it usually is so many on the hub in
+// tables and queues. Partition logs make more of them, which say less: most look for mail.
+func oneOf(hub string, usual int) int {
+	switch {
+	case *every > 0:
 		return *every
+	case hub == "log":
+		return 8 * usual
 	}
 	return usual
 }
 
 // The same with payloads in every place that are too large for it.
 func TestCrash_AnyRequestMayBeTheLastThoughPayloadsAreLarge(t *testing.T) {
-	for _, c := range largeApps {
-		t.Run(c.name, func(t *testing.T) {
-			faults, log := runMeeting(t, crashPlan(c.app), nil)
-			if len(faults) > 0 {
-				t.Fatalf("nothing goes wrong: %s", strings.Join(faults, "\n"))
-			}
-			requests := numberOf(log, "w0.0")
-			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
-				for n := 1; n <= requests; n += oneOf(largeEvery) {
-					if faults, _, trace := runCrash(t, crashPlan(c.app), fault, n); len(faults) > 0 {
-						t.Fatalf("%v request %d of %d: %s\n%s", fault, n, requests, strings.Join(faults, "\n"), around(trace, fault))
-					}
-				}
-			}
-		})
-	}
+	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) { killAtRequests(t, hub, app, oneOf(hub, largeEvery)) })
 }
 
 // What is to be deleted may not be for a while, or it is not known whether it is.
 func TestCrash_AnyDeletionMayFailForAWhile(t *testing.T) {
-	for _, c := range largeApps {
-		t.Run(c.name, func(t *testing.T) {
-			_, log := runMeeting(t, crashPlan(c.app), nil)
-			deletions := len(deletionsIn(log))
-			if deletions < 3 {
-				t.Fatalf("the worker deleted %d times only", deletions)
-			}
-			for _, fault := range []azsim.Fault{azsim.Throttle, azsim.FailAfter} {
-				for n := 1; n <= deletions; n += oneOf((largeEvery + 5) / 6) {
-					meet := func() func(azsim.Request) azsim.Fault { return failDeletion(n, fault) }
-					if faults, _ := runMeeting(t, crashPlan(c.app), meet); len(faults) > 0 {
-						t.Fatalf("%v deletion %d of %d: %s", fault, n, deletions, strings.Join(faults, "\n"))
-					}
+	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) {
+		_, account := runMeeting(t, hub, crashPlan(app), nil)
+		deletions := len(deletionsIn(account.Log()))
+		if hub == "azure" && deletions < 3 {
+			t.Fatalf("the worker deleted %d times only", deletions)
+		}
+		for _, fault := range []azsim.Fault{azsim.Throttle, azsim.FailAfter} {
+			for n := 1; n <= deletions; n += oneOf("azure", (largeEvery+5)/6) {
+				if faults, _ := runMeeting(t, hub, crashPlan(app), failDeletion(n, fault)); len(faults) > 0 {
+					t.Fatalf("%v deletion %d of %d: %s", fault, n, deletions, strings.Join(faults, "\n"))
 				}
 			}
-		})
-	}
+		}
+	})
 }
 
 // deletionsIn returns the paths of what the first worker deletes, each once.
@@ -231,55 +226,32 @@ func failDeletion(n int, fault azsim.Fault) func(azsim.Request) azsim.Fault {
 // A client that purges may die before or after any of its requests: who purges again
 // finds the rest.
 func TestCrash_AnyRequestOfAPurgeMayBeTheLast(t *testing.T) {
-	for _, c := range largeApps {
-		t.Run(c.name, func(t *testing.T) {
-			plan := func() *sim.Plan {
-				p := crashPlan(c.app)
-				p.Purger = true
-				return p
-			}
-			_, log := runMeeting(t, plan(), nil)
-			requests := numberOf(log, "client purger")
-			if requests < 5 {
-				t.Fatalf("the client made %d requests only", requests)
-			}
-			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
-				for n := 1; n <= requests; n += oneOf(largeEvery) {
-					meet := func() func(azsim.Request) azsim.Fault {
-						return func(r azsim.Request) azsim.Fault {
-							if r.Worker == "client purger" && r.Number == n {
-								return fault
-							}
-							return azsim.None
-						}
-					}
-					if faults, _ := runMeeting(t, plan(), meet); len(faults) > 0 {
-						t.Fatalf("%v request %d of %d: %s", fault, n, requests, strings.Join(faults, "\n"))
-					}
+	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) {
+		plan := func() *sim.Plan {
+			p := crashPlan(app)
+			p.Purger = true
+			return p
+		}
+		_, account := runMeeting(t, hub, plan(), nil)
+		requests := numberOf(account.Log(), "client purger")
+		if requests < 5 {
+			t.Fatalf("the client made %d requests only", requests)
+		}
+		for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
+			for n := 1; n <= requests; n += oneOf(hub, largeEvery) {
+				if faults, _ := runMeeting(t, hub, plan(), atRequest("client purger", fault, n)); len(faults) > 0 {
+					t.Fatalf("%v request %d of %d: %s", fault, n, requests, strings.Join(faults, "\n"))
 				}
 			}
-		})
-	}
+		}
+	})
 }
 
 // runMeeting runs a plan of which requests meet faults, none if meet is nil, and returns
-// what was found and all requests.
-func runMeeting(t *testing.T, plan *sim.Plan, meet func() func(azsim.Request) azsim.Fault) (faults []string, log []azsim.Entry) {
+// what was found and the account.
+func runMeeting(t *testing.T, hub string, plan *sim.Plan, meet func(azsim.Request) azsim.Fault) (faults []string, account *azsim.Account) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		var decide func(azsim.Request) azsim.Fault
-		if meet != nil {
-			decide = meet()
-		}
-		a, err := newAzure(plan, decide, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		faults = sim.Run(t.Context(), plan, a, nil)
-		a.account.Wait()
-		log = a.account.Log()
-	})
-	return faults, log
+	return simulateStored(t, hub, plan, meet, slog.New(slog.DiscardHandler))
 }
 
 // numberOf returns how many requests a worker made.
@@ -294,18 +266,18 @@ func numberOf(log []azsim.Entry, worker string) (n int) {
 
 // A request that a worker makes may be delivered twice, once more later, or late.
 func TestCrash_AnyRequestMayComeTwiceOrLate(t *testing.T) {
-	for _, c := range crashApps {
-		t.Run(c.name, func(t *testing.T) {
-			_, requests, _ := runCrash(t, crashPlan(c.app), azsim.None, 0)
-			for _, fault := range repeats {
-				for n := 1; n <= requests; n += crashEvery {
-					if faults, _, trace := runCrash(t, crashPlan(c.app), fault, n); len(faults) > 0 {
-						t.Errorf("%v, request %d of %d: %s\n%s", fault, n, requests, strings.Join(faults, "\n"), around(trace, fault))
-					}
-				}
-			}
-		})
-	}
+	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
+		_, requests, _ := runCrash(t, hub, crashPlan(app), azsim.None, 0)
+		meetAtRequests(t, hub, app, oneOf(hub, crashEvery), requests, repeats...)
+	})
+}
+
+// A worker may be frozen at any request for longer than it has what it works on.
+func TestCrash_AnyRequestMayFreezeTheWorker(t *testing.T) {
+	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
+		_, requests, _ := runCrash(t, hub, crashPlan(app), azsim.None, 0)
+		meetAtRequests(t, hub, app, oneOf(hub, crashEvery), requests, azsim.FreezeAfter)
+	})
 }
 
 // around returns the lines of a trace up to where the fault is, and some after

@@ -2,6 +2,7 @@ package sim_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -25,6 +26,8 @@ type logs struct {
 	account *azsim.Account
 	cfg     partitionlog.Config
 	client  *partitionlog.Hub
+	// inside are the hubs of workers through which clients send, if the plan says so.
+	inside *insiders
 
 	mu       sync.Mutex // protects the following
 	opened   []*partitionlog.Hub
@@ -39,6 +42,9 @@ func newLogs(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.L
 		decide = faultsOf(p)
 	}
 	l := &logs{cfg: partitionlog.Config{TaskHub: "Sim", PartitionCount: p.Partitions, Logger: logger}}
+	if p.Inside {
+		l.inside = &insiders{seed: p.Seed}
+	}
 	if p.Varied {
 		random := rand.New(rand.NewPCG(p.Seed, 0x10C))
 		l.cfg.LeaseInterval = []time.Duration{15 * time.Second, 30 * time.Second, time.Minute}[random.IntN(3)]
@@ -88,7 +94,14 @@ func (l *logs) close() {
 	l.account.Wait()
 }
 
-func (l *logs) Client() provider.Client { return l.client }
+func (l *logs) storage() *azsim.Account { return l.account }
+
+func (l *logs) Client() provider.Client {
+	if l.inside != nil {
+		return insideClient{l.client, l.inside}
+	}
+	return l.client
+}
 
 func (l *logs) Caller(name string) (provider.Client, func(), error) {
 	w := l.account.Worker("client " + name)
@@ -113,7 +126,11 @@ type logProcess struct {
 func (l *logs) Worker(name string, _ time.Duration) (sim.Process, error) {
 	w := l.account.Worker(name)
 	h, err := l.open(w)
-	return logProcess{h, w, l, new(atomic.Int64)}, err
+	p := logProcess{h, w, l, new(atomic.Int64)}
+	if err == nil && l.inside != nil {
+		l.inside.add(p)
+	}
+	return p, err
 }
 
 // Run ends the process with it.
@@ -187,7 +204,11 @@ func (l *logs) Pending() (all []string) {
 		}
 		return all
 	}
-	t, err := l.client.Totals(context.Background())
+	var t provider.Totals
+	err := unowned(func() (err error) {
+		t, err = l.client.Totals(context.Background())
+		return err
+	})
 	switch {
 	case err != nil:
 		all = append(all, err.Error())
@@ -200,12 +221,27 @@ func (l *logs) Pending() (all []string) {
 func (l *logs) Settle() { l.account.Wait() }
 
 // Stored is asked for when nobody works on the hub.
-func (l *logs) Stored() []string {
-	var all lister
-	if err := l.client.Export(context.Background(), &all, provider.ExportOptions{}); err != nil {
+func (l *logs) Stored() (all []string) {
+	err := unowned(func() error {
+		var list lister
+		err := l.client.Export(context.Background(), &list, provider.ExportOptions{})
+		all = list
+		return err
+	})
+	if err != nil {
 		all = append(all, err.Error())
 	}
 	return all
+}
+
+// unowned asks for what needs all partitions when nobody works on the hub. Leases of workers
+// that were killed run out first.
+func unowned(ask func() error) error {
+	for deadline := time.Now().Add(quietFor); ; time.Sleep(time.Second) {
+		if err := ask(); !errors.Is(err, provider.ErrHubBusy) || time.Now().After(deadline) {
+			return err
+		}
+	}
 }
 
 func (l *logs) Audit() []string { return nil }

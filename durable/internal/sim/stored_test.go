@@ -1,0 +1,124 @@
+package sim_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"slices"
+	"sync"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// storedHubs are the hubs in an account, allHubs all.
+var (
+	storedHubs = []string{"azure", "log"}
+	allHubs    = append(slices.Clip(storedHubs), "embedded")
+)
+
+// storedPlatform is a platform in an account in memory.
+type storedPlatform interface {
+	sim.Platform
+	storage() *azsim.Account
+	close() // ends all processes
+}
+
+// newStored returns the platform for a plan on one of the hubs in an account. Decide says
+// what goes wrong with requests; nil means what the plan says.
+func newStored(hub string, p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.Logger) (storedPlatform, error) {
+	if hub == "log" {
+		return newLogs(p, decide, logger)
+	}
+	return newAzure(p, decide, logger)
+}
+
+// storedHub is what clients ask of a hub in an account.
+type storedHub interface {
+	provider.Client
+	provider.Awaiter
+	provider.Purger
+	provider.Rewinder
+}
+
+// An insider is the process of a worker through which clients send.
+type insider interface {
+	sim.Process
+	storedHub
+}
+
+// insiders are the processes of workers, which clients are in as well.
+type insiders struct {
+	mu   sync.Mutex
+	all  []insider
+	sent uint64
+	seed uint64
+}
+
+func (i *insiders) add(p insider) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.all = append(i.all, p)
+}
+
+// next returns the process that the next client is in, false if none lives.
+func (i *insiders) next() (p insider, ok bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.all = slices.DeleteFunc(i.all, func(p insider) bool {
+		select {
+		case <-p.Dead():
+			return true
+		default:
+			return false
+		}
+	})
+	if len(i.all) == 0 {
+		return p, false
+	}
+	i.sent++
+	return i.all[rand.New(rand.NewPCG(i.seed, i.sent)).IntN(len(i.all))], true
+}
+
+// insideClient is a client that sends by way of workers' processes.
+type insideClient struct {
+	storedHub
+	inside *insiders
+}
+
+var everyStatus = []history.RuntimeStatus{
+	history.Running, history.Completed, history.Failed, history.Canceled, history.Terminated, history.Pending, history.Suspended,
+}
+
+// StartInstance starts an instance by another way if that fails.
+func (c insideClient) StartInstance(ctx context.Context, start provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	p, ok := c.inside.next()
+	if !ok {
+		return c.storedHub.StartInstance(ctx, start, refuse)
+	}
+	err := p.StartInstance(ctx, start, refuse)
+	if err == nil || errors.Is(err, provider.ErrInstanceExists) {
+		return err
+	}
+	if err = c.storedHub.StartInstance(ctx, start, everyStatus); errors.Is(err, provider.ErrInstanceExists) {
+		return nil // by the first attempt
+	}
+	return err
+}
+
+// Send sends a signal again, by another way, if it is not known whether it arrived: the
+// entity knows it as the same.
+func (c insideClient) Send(ctx context.Context, msg provider.TaskMessage) error {
+	p, ok := c.inside.next()
+	if !ok {
+		return c.storedHub.Send(ctx, msg)
+	}
+	err := p.Send(ctx, msg)
+	if err != nil && history.IsEntity(msg.Target.InstanceID) {
+		return c.storedHub.Send(ctx, msg)
+	}
+	return err
+}
