@@ -17,6 +17,7 @@ var entitiesRoutes = []route{
 	{method: http.MethodGet, path: "entities", serve: listEntities},
 	{method: http.MethodGet, path: "entity", serve: showEntity},
 	{method: http.MethodGet, path: "entity/now", serve: showEntityNow, live: 2 * time.Second},
+	{method: http.MethodGet, path: "entity/state", serve: downloadState},
 	{method: http.MethodPost, path: "entity/signal", serve: signalEntity},
 }
 
@@ -50,12 +51,8 @@ func listEntities(v *visit) error {
 type entityPage struct {
 	ID    durable.EntityID
 	State *durable.EntityState // nil if nothing is stored of it
-	Text  string               // the state, cut if it is long
-	Cut   int                  // bytes that were cut
+	Shown shownPayload         // the state
 }
-
-// mostState bounds what is shown of a state, in bytes.
-const mostState = 64 << 10
 
 func entityOf(v *visit) (entityPage, error) {
 	p := entityPage{ID: durable.EntityID{Name: v.value("name"), Key: v.value("key")}}
@@ -71,12 +68,18 @@ func entityOf(v *visit) (entityPage, error) {
 	}
 	if len(found.Entities) > 0 && found.Entities[0].ID.InstanceID() == p.ID.InstanceID() {
 		p.State = found.Entities[0]
-		p.Text = pretty(p.State.State)
-		if p.Cut = len(p.Text) - mostState; p.Cut > 0 {
-			p.Text = strings.ToValidUTF8(p.Text[:mostState], "")
-		}
+		p.Shown = showPayload(p.text())
 	}
 	return p, nil
+}
+
+// text returns the state, nil if there is none.
+func (p entityPage) text() *string {
+	if p.State == nil || !p.State.Exists {
+		return nil
+	}
+	text := string(p.State.State)
+	return &text
 }
 
 func showEntity(v *visit) error {
@@ -93,6 +96,19 @@ func showEntityNow(v *visit) error {
 		return err
 	}
 	return v.part("entity", "now", p)
+}
+
+// downloadState answers GET entity/state with the whole state.
+func downloadState(v *visit) error {
+	p, err := entityOf(v)
+	if err != nil {
+		return err
+	}
+	text := p.text()
+	if text == nil {
+		return web.AnswerWith(http.StatusNotFound, web.ErrorBody{Message: "Entity " + p.ID.String() + " has no state."})
+	}
+	return v.download("state", *text)
 }
 
 // signalEntity sends an operation, whether there is such an entity or not: a signal makes it.

@@ -1,11 +1,9 @@
 package console
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"io/fs"
@@ -40,7 +38,6 @@ var functions = template.FuncMap{
 		return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 	},
 	"ago":        ago,
-	"pretty":     pretty,
 	"query":      query,
 	"entityForm": func(v view, name, key string) entityForm { return entityForm{v, name, key} },
 	"link":       func(v view, to, text string) link { return link{v.Base, to, text, v.Path == to} },
@@ -91,27 +88,6 @@ func ago(now, t time.Time) string {
 		return ""
 	}
 	return now.Sub(t).Round(time.Second).String()
-}
-
-// pretty returns JSON indented, and what is no JSON as it is.
-func pretty(text any) string {
-	raw, ok := text.([]byte)
-	switch s := text.(type) {
-	case string:
-		raw, ok = []byte(s), true
-	case *string:
-		if s == nil {
-			return ""
-		}
-		raw, ok = []byte(*s), true
-	case json.RawMessage:
-		raw, ok = s, true
-	}
-	var out bytes.Buffer
-	if !ok || json.Indent(&out, raw, "", "  ") != nil {
-		return string(raw)
-	}
-	return out.String()
 }
 
 // filesVersion is in the files' addresses, so that browsers can keep each version.

@@ -366,19 +366,7 @@ func showPart(v *visit) error {
 	if text == nil {
 		text = new(string)
 	}
-	name := cmp.Or(v.value("field"), "payload") + ".txt"
-	v.Response().Header().Set("Content-Disposition", "attachment; filename=\""+fileName(name)+"\"")
-	return v.Stream(http.StatusOK, "text/plain; charset=utf-8", strings.NewReader(*text))
-}
-
-// fileName returns a name with letters, digits, dots and hyphens only.
-func fileName(name string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '.' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
-			return r
-		}
-		return '-'
-	}, name)
+	return v.download(cmp.Or(v.value("field"), "payload"), *text)
 }
 
 // errGone says that the page is of another execution.

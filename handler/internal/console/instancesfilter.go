@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
 )
 
@@ -116,15 +117,7 @@ func (f listFilter) query(continuation string) (durable.Query, error) {
 
 // matches reports whether an instance has what no store selects by.
 func (f listFilter) matches(s *durable.InstanceState) bool {
-	if f.Version != "" && s.Version != f.Version {
-		return false
-	}
-	if f.Tag == "" {
-		return true
-	}
-	name, want, valued := strings.Cut(f.Tag, "=")
-	value, ok := s.Tags[strings.TrimSpace(name)]
-	return ok && (!valued || value == strings.TrimSpace(want))
+	return (f.Version == "" || s.Version == f.Version) && (f.Tag == "" || statusjson.Tags(s.Tags).Have(f.Tag))
 }
 
 // storeSelects reports whether all that the filter has is the store's to look at.

@@ -104,6 +104,22 @@ func (v *visit) done(path, notice string) error {
 	return v.Redirect(http.StatusSeeOther, v.console.base+"/"+path)
 }
 
+// download answers with a text as a file of a name, to which .txt is added.
+func (v *visit) download(name, text string) error {
+	v.Response().Header().Set("Content-Disposition", "attachment; filename=\""+fileName(name)+".txt\"")
+	return v.Stream(http.StatusOK, "text/plain; charset=utf-8", strings.NewReader(text))
+}
+
+// fileName returns a name with letters, digits, dots and hyphens only.
+func fileName(name string) string {
+	return strings.Map(func(r rune) rune {
+		if r == '.' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' {
+			return r
+		}
+		return '-'
+	}, name)
+}
+
 // takeNotice returns the notice of the last form, and forgets it.
 func (v *visit) takeNotice() string {
 	cookie, err := v.Request().Cookie(noticeCookie)

@@ -267,6 +267,7 @@ func (c *call) show(a *answer, i instance) error {
 		{"Name", i.Name},
 		{"Version", i.Version},
 		{"Status", i.RuntimeStatus},
+		{"Tags", cell(i.Tags.String())},
 		{"Note", i.WaitsFor},
 		{"Created", i.CreatedTime},
 		{"Updated", i.LastUpdatedTime},

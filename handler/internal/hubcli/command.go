@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -199,7 +200,7 @@ func (c command) list() error {
 	query.Set("showInput", "false")
 	all, err := c.pages([]string{"instances"}, query, func(raw json.RawMessage) bool {
 		var one instance
-		return json.Unmarshal(raw, &one) != nil || c.hasName(one) && (!c.flags.entities || strings.HasPrefix(one.InstanceID, "@"))
+		return json.Unmarshal(raw, &one) != nil || c.matches(one) && (!c.flags.entities || strings.HasPrefix(one.InstanceID, "@"))
 	})
 	if err != nil {
 		return err
@@ -207,9 +208,14 @@ func (c command) list() error {
 	return c.instances(all)
 }
 
-// hasName reports whether an instance is of the orchestrator that --name names, if it does.
-func (c command) hasName(one instance) bool {
-	return c.flags.name == "" || strings.EqualFold(one.Name, c.flags.name)
+// picks reports whether the flags select by what the management API does not select by.
+func (c command) picks() bool { return c.flags.name != "" || len(c.flags.tags) > 0 }
+
+// matches reports whether an instance has what the management API does not select by: the
+// orchestrator that --name names, and the tags that --tag says.
+func (c command) matches(one instance) bool {
+	return (c.flags.name == "" || strings.EqualFold(one.Name, c.flags.name)) &&
+		!slices.ContainsFunc(c.flags.tags, func(tag string) bool { return !one.Tags.Have(tag) })
 }
 
 // pages returns what keep keeps of the pages of a path, as many as --top and --all say.
@@ -220,7 +226,7 @@ func (c command) pages(path []string, query url.Values, keep func(json.RawMessag
 	continuation := ""
 	for {
 		size := pageSize
-		if !c.flags.all {
+		if !c.flags.all && !c.picks() {
 			size = min(size, c.flags.top-len(all))
 		}
 		query.Set("top", strconv.Itoa(size))
@@ -241,7 +247,11 @@ func (c command) pages(path []string, query url.Values, keep func(json.RawMessag
 			c.tell(fmt.Sprintf("%d %s …", len(all), path[0]))
 		}
 	}
-	if continuation != "" {
+	more := continuation != ""
+	if !c.flags.all && len(all) > c.flags.top {
+		all, more = all[:c.flags.top], true
+	}
+	if more {
 		c.tell(fmt.Sprintf("There are more than these %d; --top or --all shows them.", len(all)))
 	}
 	return all, nil

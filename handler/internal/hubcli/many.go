@@ -87,7 +87,7 @@ func (c bulk) purge() error {
 		return err
 	}
 	switch {
-	case c.flags.dryRun, len(c.args) == 0 && c.flags.name != "":
+	case c.flags.dryRun, len(c.args) == 0 && c.picks():
 		return c.many("purged", ended, act)
 	case len(c.args) == 0:
 		return c.purgeMany()
@@ -127,8 +127,8 @@ func (c bulk) purgeMany() error {
 // mustSelect returns an error unless the flags say which instances are meant.
 func (c bulk) mustSelect() error {
 	f := c.flags
-	if !f.all && f.status == "" && f.name == "" && f.prefix == "" && f.after == "" && f.before == "" {
-		return usageError("an ID, a filter such as --name or --status, or --all must say which instances are meant")
+	if !f.all && !c.picks() && f.status == "" && f.prefix == "" && f.after == "" && f.before == "" {
+		return usageError("an ID, a filter such as --name, --tag or --status, or --all must say which instances are meant")
 	}
 	return nil
 }

@@ -69,6 +69,10 @@ var commands = []string{
 	"list --all",
 	"list --top 0",
 	"list --name nobody",
+	"list --tag team=blue",
+	"list --tag team --tag urgent= --top 1",
+	"list --tag team=red",
+	"list --tag =blue",
 	"list --entities",
 	"list --status odd",
 	"list --created-after yesterday",
@@ -98,7 +102,9 @@ var commands = []string{
 	"suspend --prefix f --dry-run --output json",
 	"rewind --all",
 	"restart --created-after 2026-01-31T12:00:00Z --output json",
+	"terminate --tag team=blue --status Completed --dry-run",
 	"purge --name Hello",
+	"purge --tag team=red",
 	"purge --all --dry-run",
 	"entity list",
 	"entity list Counter --state --output json",
@@ -186,7 +192,7 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 		answer(500, `{"Message":"Something went wrong","ExceptionMessage":"history row 3 has an EventType of 7"}`)
 	case path == "instances" && r.Header.Get("X-Ms-Continuation-Token") == "":
 		w.Header().Set("X-Ms-Continuation-Token", "next")
-		answer(200, `[`+instance("done", "Completed", `"out"`)+`]`)
+		answer(200, `[`+tagged(instance("done", "Completed", `"out"`))+`]`)
 	case path == "instances":
 		answer(200, `[`+instance("failed", "Failed", `"it broke"`)+`]`)
 	case path == "entities", path == "entities/Counter" && r.Method == http.MethodGet:
@@ -229,7 +235,7 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 	case path == "instances/failed":
 		answer(200, instance("failed", "Failed", `"it broke"`))
 	default:
-		text := instance("done", "Completed", `["Hello Tokyo!","Hello Seattle!"]`)
+		text := tagged(instance("done", "Completed", `["Hello Tokyo!","Hello Seattle!"]`))
 		if strings.Contains(r.URL.RawQuery, "showHistory=true") {
 			text = strings.TrimSuffix(text, "}") + `,"historyEvents":[
 				{"EventType":"ExecutionStarted","Timestamp":"2026-11-21T12:00:00.1234567Z","FunctionName":"Hello","Input":null},
@@ -240,6 +246,10 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 		}
 		answer(200, text)
 	}
+}
+
+func tagged(instance string) string {
+	return strings.TrimSuffix(instance, "}") + `,"tags":{"team":"blue","urgent":""}}`
 }
 
 func instance(id, status, output string) string {

@@ -56,7 +56,7 @@ func (r *replays) each(look func(one instance) error) (n int, err error) {
 			}
 			kind := [2]string{one.Name, one.Version}
 			switch {
-			case strings.HasPrefix(one.InstanceID, "@"), !r.hasName(one),
+			case strings.HasPrefix(one.InstanceID, "@"), !r.matches(one),
 				r.flags.sample > 0 && taken[kind] == r.flags.sample:
 				continue
 			}

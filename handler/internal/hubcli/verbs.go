@@ -203,6 +203,7 @@ type flags struct {
 	yes, force, ignoreHidden, forget                      bool
 	children, stuck, entities, showState, dryRun          bool
 	every                                                 time.Duration
+	tags                                                  []string // each NAME or NAME=VALUE
 }
 
 func newFlags(v verb) *flags {
@@ -270,11 +271,18 @@ func (f *flags) many() {
 	f.set.BoolVar(&f.dryRun, "dry-run", false, "shows which, and does nothing")
 }
 
-// selects are the flags that select instances, by their orchestrator, too.
+// selects are the flags that select instances, by their orchestrator and tags, too.
 func (f *flags) selects() {
 	f.filters()
 	f.set.StringVar(&f.prefix, "prefix", "", "those whose ID begins with `TEXT`")
 	f.set.StringVar(&f.name, "name", "", "those of the orchestrator `NAME`")
+	f.set.Func("tag", "those with the tag `NAME[=VALUE]`; given again, with each of them", func(text string) error {
+		if name, _, _ := strings.Cut(text, "="); strings.TrimSpace(name) == "" {
+			return errors.New("a tag needs a name")
+		}
+		f.tags = append(f.tags, text)
+		return nil
+	})
 }
 
 // filters are the flags that select instances.

@@ -138,6 +138,7 @@ func (m instanceAPI) statusOf(state *durable.InstanceState) StatusPayload {
 		CreatedTime:     wholeSeconds(state.CreatedAt),
 		LastUpdatedTime: wholeSeconds(state.LastUpdatedAt),
 		Version:         state.Version,
+		Tags:            state.Tags,
 		WaitsFor:        m.waitsFor(state),
 	}
 }

@@ -1,0 +1,54 @@
+package console
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+// A note is an entity whose state is as long as it is told to be.
+type note struct{ Text string }
+
+func (n *note) write(_ *durable.EntityContext, bytes int) (int, error) {
+	n.Text = strings.Repeat("ä", bytes/len("ä"))
+	return len(n.Text), nil
+}
+
+func TestEntity_ShowsTheBeginningOfALongStateAndHasAllOfItAsADownload(t *testing.T) {
+	t.Parallel()
+	a := newHubApp(t, durable.Entity("Note", durable.Op("write", (*note).write)))
+	for _, tt := range []struct {
+		key, bytes, says string
+		length           int
+	}{
+		{"long", "5000000", "This is the beginning; the state has 4.8 MB", 5_000_000 + len(`{"Text":""}`)},
+		{"short", "10", "<p class=\"hint\">21 B", 10 + len(`{"Text":""}`)},
+	} {
+		if err := a.client.SignalEntity(t.Context(), durable.EntityID{Name: "Note", Key: tt.key}, "write", []byte(tt.bytes)); err != nil {
+			t.Fatal(err)
+		}
+		path := "name=Note&key=" + tt.key
+		page := a.get("entity?" + path)
+		for !strings.Contains(page, "Download") {
+			select {
+			case <-time.After(2 * time.Millisecond):
+			case <-t.Context().Done():
+				t.Fatal("the test ends")
+			}
+			page = a.get("entity?" + path)
+		}
+		if len(page) > 3*mostShown || !strings.Contains(page, tt.says) {
+			t.Errorf("the page of the %s state has %d bytes, want at most %d, and %q: %.500s", tt.key, len(page), 3*mostShown, tt.says, page)
+		}
+		w := a.send(http.MethodGet, follow(page, `id="download" href="([^"]+)"`), nil, nil)
+		if w.Code != http.StatusOK || w.Body.Len() != tt.length || !strings.HasPrefix(w.Header().Get("Content-Disposition"), "attachment") {
+			t.Errorf("the download of the %s state: %d with %d bytes, want %d; %v", tt.key, w.Code, w.Body.Len(), tt.length, w.Header())
+		}
+	}
+	if w := a.send(http.MethodGet, "entity/state?name=Note&key=nobody", nil, nil); w.Code != http.StatusNotFound {
+		t.Errorf("the state of nobody: %d %s", w.Code, w.Body)
+	}
+}
