@@ -28,7 +28,12 @@ type instanceList struct {
 	Actions    []action
 	IsFirst    bool
 	First      string // query of the first page
+	Previous   string // query of the page before; it counts if HasBack
+	HasBack    bool
 	Next       string // query of the next page, "" on the last
+	Order      listOrder
+	Headings   []heading
+	IsWhole    bool // all that match are on the page, which alone can be sorted
 }
 
 // A sizeLink leads to the list with another size of its pages.
@@ -45,7 +50,7 @@ const lookTime = 2 * time.Second
 // showInstances answers GET instances: a page of the list. The store has an order of its
 // own, by which it goes on from any page without counting.
 func showInstances(v *visit) error {
-	list := instanceList{Filter: filterOf(v.QueryParams()), Statuses: statusNames, Actions: actions}
+	list := instanceList{Filter: filterOf(v.QueryParams()), Order: orderOf(v.QueryParams()), Statuses: statusNames, Actions: actions}
 	query := list.Filter.Values()
 	list.First = query.Encode()
 	continuation := v.value("continuation")
@@ -53,7 +58,9 @@ func showInstances(v *visit) error {
 	for _, size := range pageSizes {
 		resized := list.Filter
 		resized.Size = size
-		list.Sizes = append(list.Sizes, sizeLink{size, resized.Values().Encode(), size == list.Filter.Size})
+		q := resized.Values()
+		list.Order.addTo(q)
+		list.Sizes = append(list.Sizes, sizeLink{size, q.Encode(), size == list.Filter.Size})
 	}
 	q, err := list.Filter.query(continuation)
 	if err != nil {
@@ -76,10 +83,20 @@ func showInstances(v *visit) error {
 			break
 		}
 	}
+	came := way(v.QueryParams()["way"])
+	if list.IsFirst {
+		came = nil
+	}
+	list.Previous, list.HasBack = came.back(list.Filter)
 	if q.Continuation != "" {
 		query.Set("continuation", q.Continuation)
+		query["way"] = came.onwards(continuation)
 		list.Next = query.Encode()
 	}
+	if list.IsWhole = list.IsFirst && list.Next == ""; list.IsWhole {
+		list.Order.sort(list.Instances)
+	}
+	list.Headings = headings(list.Filter, list.Order, list.IsWhole)
 	return v.page("instances", "Instances", list)
 }
 

@@ -92,7 +92,13 @@ func TestInstances_InABrowser(t *testing.T) {
 	b.do(chromedp.Navigate(a.url+"/instances"), see(`//a[.="wait-00"]`))
 	b.checkPage("instances")
 	b.do(chromedp.Click(`//a[.="Next page"]`), see(`//a[.="wait-59"]`), see(`//a[.="First page"]`))
+	b.do(chromedp.Click(`//a[.="Previous page"]`), see(`//a[.="wait-00"]`))
 	b.do(chromedp.Click(`//a[.="500"]`), see(`//a[.="wait-59"]`), see(`//a[.="wait-00"]`))
+	b.do(chromedp.Click(`//a[.="ID"]`), see(`//th[@aria-sort="ascending"]`), chromedp.Click(`//th[@aria-sort="ascending"]/a`), see(`//th[@aria-sort="descending"]`))
+	if id := run(b, chromedp.Evaluate[string](`document.querySelector("td.id").innerText`)); id != "wait-59" {
+		t.Errorf("the greatest ID is %s, want wait-59", id)
+	}
+	b.checkPage("instances-sorted")
 	b.do(chromedp.SendKeys(chromedp.CSS("input[name=prefix]"), "wait-0"), chromedp.Click(`//button[.="Filter"]`), see(`//a[.="Clear"]`))
 	if n := run(b, chromedp.Evaluate[int](`document.querySelectorAll("td.id").length`)); n != 10 {
 		t.Errorf("%d instances begin with wait-0, want 10", n)

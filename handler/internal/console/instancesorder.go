@@ -1,0 +1,106 @@
+package console
+
+import (
+	"cmp"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+// A column is one of the list of instances.
+type column struct {
+	Name, Title string
+	compare     func(a, b *durable.InstanceState) int // nil: it has no order
+}
+
+var columns = []column{
+	{"id", "ID", func(a, b *durable.InstanceState) int {
+		return strings.Compare(a.Instance.InstanceID, b.Instance.InstanceID)
+	}},
+	{"name", "Name", func(a, b *durable.InstanceState) int { return strings.Compare(a.Name, b.Name) }},
+	{"status", "Status", func(a, b *durable.InstanceState) int { return strings.Compare(a.Status.String(), b.Status.String()) }},
+	{"version", "Version", func(a, b *durable.InstanceState) int { return strings.Compare(a.Version, b.Version) }},
+	{"created", "Created", func(a, b *durable.InstanceState) int { return a.CreatedAt.Compare(b.CreatedAt) }},
+	{"updated", "Updated", func(a, b *durable.InstanceState) int { return a.LastUpdatedAt.Compare(b.LastUpdatedAt) }},
+	{"took", "Took", func(a, b *durable.InstanceState) int { return cmp.Compare(tookOf(a), tookOf(b)) }},
+	{"tags", "Tags", nil},
+}
+
+// tookOf returns how long an instance took, -1 if it has not ended.
+func tookOf(s *durable.InstanceState) int64 {
+	if !s.Status.IsTerminal() {
+		return -1
+	}
+	return int64(s.LastUpdatedAt.Sub(s.CreatedAt))
+}
+
+// A listOrder is the column by which the list is sorted. No store sorts: only a page that has
+// all instances that match can be.
+type listOrder struct {
+	Column string // "": the store's order
+	Down   bool   // the greatest first
+}
+
+// orderOf reads an order from a query. A column that cannot be sorted by is none.
+func orderOf(v url.Values) listOrder {
+	o := listOrder{v.Get("sort"), v.Get("down") != ""}
+	if !slices.ContainsFunc(columns, func(c column) bool { return c.Name == o.Column && c.compare != nil }) {
+		return listOrder{}
+	}
+	return o
+}
+
+// addTo adds what orderOf reads to a query.
+func (o listOrder) addTo(v url.Values) {
+	if o.Column != "" {
+		v.Set("sort", o.Column)
+	}
+	if o.Down {
+		v.Set("down", "1")
+	}
+}
+
+// sort sorts instances; those that are equal stay in the store's order.
+func (o listOrder) sort(all []*durable.InstanceState) {
+	i := slices.IndexFunc(columns, func(c column) bool { return c.Name == o.Column })
+	if i < 0 {
+		return
+	}
+	slices.SortStableFunc(all, func(a, b *durable.InstanceState) int {
+		if o.Down {
+			a, b = b, a
+		}
+		return columns[i].compare(a, b)
+	})
+}
+
+// A heading is a column's, with what it is sorted by.
+type heading struct {
+	Title string
+	Query string // sorts by it, or the other way round; "": it cannot be
+	Sort  string // ascending, descending or, if it is not sorted by it, ""
+}
+
+// headings returns those of a list that a filter selects. Whole says that all that match are
+// on the page.
+func headings(f listFilter, o listOrder, whole bool) (all []heading) {
+	for _, c := range columns {
+		h := heading{Title: c.Title}
+		if whole && c.compare != nil {
+			next := listOrder{Column: c.Name}
+			if o.Column == c.Name {
+				next.Down, h.Sort = !o.Down, "ascending"
+				if o.Down {
+					h.Sort = "descending"
+				}
+			}
+			q := f.Values()
+			next.addTo(q)
+			h.Query = q.Encode()
+		}
+		all = append(all, h)
+	}
+	return all
+}
