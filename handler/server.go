@@ -115,6 +115,9 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 		return err
 	}
 	s.notify = startNotifications(&s.cfg)
+	if s.cfg.servesConsole() {
+		s.countForConsole()
+	}
 	worker := durable.NewWorker(store, registry, withIdentity(s.cfg.Worker, s.logger))
 	hub := management.Hub{Client: client, Registry: registry, Hub: hubClient, Worker: worker, Scaling: s.cfg.scaling}
 	s.api.Open(hub)
@@ -132,6 +135,17 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 		s.hub.Closer, _ = store.(io.Closer)
 	}
 	return nil
+}
+
+// countForConsole has the console count the orchestrations of the worker.
+func (s *Server) countForConsole() {
+	others := s.cfg.Worker.Lifecycle
+	s.cfg.Worker.Lifecycle = func(e durable.LifecycleEvent) {
+		s.console.Count(e)
+		if others != nil {
+			others(e)
+		}
+	}
 }
 
 // newEcho returns an echo with the middleware and without routes.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
@@ -33,6 +34,7 @@ type Console struct {
 	hub      management.Hub
 	reading  chan struct{} // holds one for each history that is in memory
 	began    time.Time
+	rates    rates
 }
 
 // New returns a Console without a hub, which says only why there is none. Draining is closed
@@ -49,6 +51,9 @@ func New(cfg Config, f *web.Front, state *taskhub.Readiness, draining <-chan str
 
 // Open sets the console's hub.
 func (c *Console) Open(h management.Hub) { c.hub = h }
+
+// Count counts an orchestration that began or ended in this process, for the overview.
+func (c *Console) Count(e durable.LifecycleEvent) { c.rates.add(e.Status, time.Now()) }
 
 // Path returns the path of the console.
 func (c *Console) Path() string { return c.base }

@@ -23,6 +23,7 @@ var overviewRoutes = []route{
 // An overview is what the first page has.
 type overview struct {
 	Now     hubNow
+	Rates   []rate
 	Program program
 	Began   time.Time
 }
@@ -41,7 +42,7 @@ func showOverview(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.page("overview", "Overview", overview{now, thisProgram(), v.console.began})
+	return v.page("overview", "Overview", overview{now, v.console.rates.lately(time.Now()), thisProgram(), v.console.began})
 }
 
 func showNow(v *visit) error {
@@ -49,7 +50,7 @@ func showNow(v *visit) error {
 	if err != nil {
 		return err
 	}
-	return v.part("overview", "now", overview{Now: now})
+	return v.part("overview", "now", overview{Now: now, Rates: v.console.rates.lately(time.Now()), Began: v.console.began})
 }
 
 // hubNowOf asks how the hub is.

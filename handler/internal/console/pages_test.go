@@ -84,6 +84,7 @@ func testPages(t *testing.T, change func(*handler.Config)) {
 	if change != nil { // only that hub has partitions
 		b.do(see(`//tr[td="3"]/td[.="0s"]`))
 	}
+	b.do(see(`//dt[.="Failed"]/following-sibling::dd[1][contains(.,"1 in 60 minutes")]`), see(`//dt[.="Started"]/following-sibling::dd[1][contains(.,"3 in 60 minutes")]`))
 	b.checkPage("overview")
 	b.do(chromedp.Click(`//button[.="Count"]`), see(`//*[@id="counts"]//tr[td="Failed"]/td[.="1"]`), see(`//*[@id="counts"]//tr[td="Await"]/td[.="1"]`))
 	b.checkPage("counts")
