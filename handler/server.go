@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"sync"
 	"syscall"
@@ -351,7 +353,9 @@ func (s *Server) openProvider() (provider.Provider, error) {
 	case s.cfg.StorageType == Embedded:
 		return taskhub.NewFile(s.cfg.hubFile(), s.cfg.embeddedConfig()), nil
 	case s.cfg.StorageType == PartitionLog:
-		return partitionlog.Open(s.cfg.Connection, s.cfg.partitionLogConfig())
+		cfg := s.cfg.partitionLogConfig()
+		cfg.Build = cmp.Or(cfg.Build, programVersion(debug.ReadBuildInfo()))
+		return partitionlog.Open(s.cfg.Connection, cfg)
 	}
 	return azurestorage.Open(s.cfg.Connection, s.cfg.Storage)
 }

@@ -20,12 +20,22 @@ func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 		return nil, fmt.Errorf("read the hub's load: %w", err)
 	}
 	loads := make([]provider.QueueLoad, len(h.controlQueues)+1)
-	load := &provider.Load{}
+	load := &provider.Load{Owners: make([]string, len(h.controlQueues))}
+	if h.running.Load() {
+		load.Self = h.cfg.WorkerID
+	}
 	group, groupCtx := errgroup.WithContext(ctx)
 	group.Go(func() error { return readLoads(groupCtx, h.undecodable.messageQueues(), loads) })
 	group.Go(func() (err error) {
 		owners, err := h.leases.Owners(groupCtx)
-		load.Workers = len(owners)
+		for i, q := range h.controlQueues {
+			load.Owners[i] = owners[q.Name]
+		}
+		workers := map[string]bool{}
+		for _, owner := range owners {
+			workers[owner] = true
+		}
+		load.Workers = len(workers)
 		return err
 	})
 	if err := group.Wait(); err != nil {

@@ -16,6 +16,14 @@ type Load struct {
 	ControlQueues []QueueLoad // messages for instances, by partition
 	WorkItems     QueueLoad   // activities
 	Workers       int         // that own partitions
+
+	// Owners are the IDs of the workers that own the partitions, by partition, "" for one
+	// that nobody owns; nil if they are not known.
+	Owners []string
+	// Self is the ID of the worker in this process, "" if there is none.
+	Self string
+	// Builds say which programs workers are, by their IDs, as far as the hub knows.
+	Builds map[string]string
 }
 
 // QueueLoad is the load of a queue.

@@ -68,6 +68,10 @@ type Config struct {
 	// process ID and a random part.
 	WorkerID string
 
+	// Build says which program this process is, for those who look at the hub: its name and
+	// version, for example. Of a long text the first 200 bytes count. Default: nothing.
+	Build string
+
 	// Logger is the hub's logger. Default [slog.Default].
 	Logger *slog.Logger
 
@@ -79,7 +83,7 @@ type Config struct {
 	Transport policy.Transporter
 }
 
-// WithDefaults returns a copy of c in which every field but the last two has its value.
+// WithDefaults returns a copy of c in which every field but Build and the last two has its value.
 func (c Config) WithDefaults() Config {
 	c.TaskHub = cmp.Or(c.TaskHub, azurestorage.DefaultTaskHub)
 	c.PartitionCount = cmp.Or(c.PartitionCount, DefaultPartitionCount)

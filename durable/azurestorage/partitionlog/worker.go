@@ -285,6 +285,8 @@ func (o *owner) stopServing() {
 type heartbeat struct {
 	// Idle is how many activities more it could run.
 	Idle int `json:"idle"`
+	// Build says which program it is, in ASCII.
+	Build string `json:"build,omitempty"`
 	// Backlogs are of its partitions, by their numbers.
 	Backlogs map[int]backlog `json:"partitions"`
 }
@@ -304,7 +306,7 @@ const (
 
 // heartbeat returns what this worker says of itself.
 func (h *Hub) heartbeat() *heartbeat {
-	b := &heartbeat{Idle: int(h.idle.Load()), Backlogs: map[int]backlog{}}
+	b := &heartbeat{Idle: int(h.idle.Load()), Build: ascii(h.cfg.Build, 200), Backlogs: map[int]backlog{}}
 	for _, o := range h.owners() {
 		waits := o.Backlog()
 		b.Backlogs[o.share.number] = backlog{
@@ -312,6 +314,18 @@ func (h *Hub) heartbeat() *heartbeat {
 		}
 	}
 	return b
+}
+
+// ascii returns the first bytes of a text, at most so many, with "?" for what no HTTP header
+// can have.
+func ascii(text string, most int) string {
+	text = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, text)
+	return text[:min(len(text), most)]
 }
 
 // beat writes this worker's heartbeat, and returns those of all workers.
@@ -373,14 +387,24 @@ func (h *Hub) Load(ctx context.Context) (*provider.Load, error) {
 	if h.isRunning() {
 		all[h.cfg.WorkerID] = h.heartbeat()
 	}
-	load := &provider.Load{ControlQueues: make([]provider.QueueLoad, len(h.shares))}
+	load := &provider.Load{
+		ControlQueues: make([]provider.QueueLoad, len(h.shares)), Owners: make([]string, len(h.shares)), Builds: make(map[string]string),
+	}
+	if h.isRunning() {
+		load.Self = h.cfg.WorkerID
+	}
 	known := make(map[int]bool)
-	for _, beat := range all {
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		beat := all[id]
+		if beat.Build != "" {
+			load.Builds[id] = beat.Build
+		}
 		if len(beat.Backlogs) > 0 {
 			load.Workers++
 		}
 		for n, b := range beat.Backlogs {
 			known[n] = true
+			load.Owners[n] = id
 			load.ControlQueues[n] = provider.QueueLoad{Length: b.Messages, Latency: time.Duration(b.MessagesAge) * time.Millisecond}
 			load.WorkItems.Length += b.Activities
 			load.WorkItems.Latency = max(load.WorkItems.Latency, time.Duration(b.ActivitiesAge)*time.Millisecond)

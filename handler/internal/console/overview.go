@@ -3,6 +3,7 @@ package console
 import (
 	"cmp"
 	"errors"
+	"fmt"
 	"maps"
 	"net/http"
 	"runtime/debug"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 )
 
@@ -32,6 +34,20 @@ type overview struct {
 type hubNow struct {
 	Health management.HealthPayload
 	Load   *management.ScalePayload // nil if the hub does not report it
+	IsSole bool                     // no other process can work on it
+}
+
+// Warnings are what an operator should look at, besides what the health has.
+func (n hubNow) Warnings() (all []string) {
+	if n.Load == nil {
+		return nil
+	}
+	for i, owner := range n.Load.ControlQueueOwners {
+		if owner == "" && n.Load.ControlQueueLengths[i] > 0 {
+			all = append(all, fmt.Sprintf("%d messages wait in partition %d, which no worker has.", n.Load.ControlQueueLengths[i], i))
+		}
+	}
+	return all
 }
 
 // A program is what was built into this process.
@@ -62,6 +78,9 @@ func hubNowOf(v *visit) (hubNow, error) {
 		return n, err
 	}
 	n.Load = load
+	if sole, ok := v.hub.Hub.Hub.(provider.Sole); ok {
+		n.IsSole = sole.IsSole()
+	}
 	return n, nil
 }
 

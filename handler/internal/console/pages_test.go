@@ -82,7 +82,7 @@ func testPages(t *testing.T, change func(*handler.Config)) {
 
 	b.do(chromedp.Navigate(a.url), see(`//h2[.="Health"]/..//*[.="ready"]`))
 	if change != nil { // only that hub has partitions
-		b.do(see(`//tr[td="3"]/td[.="0s"]`))
+		b.do(see(`//tr[td="3"]/td[.="0s"]`), see(`//td[contains(.,"this process")]/../td[2][contains(.,"3")]`))
 	}
 	b.do(see(`//dt[.="Failed"]/following-sibling::dd[1][contains(.,"1 in 60 minutes")]`), see(`//dt[.="Started"]/following-sibling::dd[1][contains(.,"3 in 60 minutes")]`))
 	b.checkPage("overview")

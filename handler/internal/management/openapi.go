@@ -219,11 +219,13 @@ func answerSchemas() schemaNode {
 		"Retried": object("messagesPutBack", whole),
 		"CheckStatus": optional(object("id", text, "statusQueryGetUri", text, "sendEventPostUri", text, "terminatePostUri", text, "rewindPostUri", text,
 			"purgeHistoryDeleteUri", text, "restartPostUri", text, "suspendPostUri", text, "resumePostUri", text), "warning", text),
-		"Scale": object("partitionCount", whole, "controlQueueLengths", schemaNode{"type": "array", "items": whole},
+		"Scale": optional(object("partitionCount", whole, "controlQueueLengths", schemaNode{"type": "array", "items": whole},
 			"controlQueueLatenciesInSeconds", schemaNode{"type": "array", "items": numberSchema}, "workItemQueueLength", whole,
 			"workItemQueueLatencyInSeconds", numberSchema, "workerCount", whole, "targetWorkerCount", whole,
 			"scaleRecommendation", object("action", schemaNode{"type": "string", "enum": []string{"None", "AddWorker", "RemoveWorker"}},
 				"keepWorkersAlive", flagSchema, "reason", text)),
+			"controlQueueOwners", texts, "workers", schemaNode{"type": "array", "items": optional(object(
+				"id", text, "isThisProcess", flagSchema, "partitions", schemaNode{"type": "array", "items": whole}), "build", text)}),
 		"Configuration": object("mode", text, "plan", text, "address", text, "appRoot", text, "logLevel", text, "key", text, "readKey", text,
 			"settings", schemaNode{"type": "array", "items": setting}, "notices", texts, "problems", texts),
 	}

@@ -3,6 +3,7 @@ package management
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -135,6 +136,38 @@ type ScalePayload struct {
 	WorkerCount           int            `json:"workerCount"`
 	TargetWorkerCount     int            `json:"targetWorkerCount"`
 	ScaleRecommendation   recommendation `json:"scaleRecommendation"`
+
+	// .NET has no such members. An owner is "" if nobody has the partition.
+	ControlQueueOwners []string        `json:"controlQueueOwners,omitempty"`
+	Workers            []WorkerPayload `json:"workers,omitempty"`
+}
+
+// A WorkerPayload is a worker of the hub.
+type WorkerPayload struct {
+	ID            string `json:"id"`
+	Build         string `json:"build,omitempty"` // which program it is; "" if the hub does not know
+	IsThisProcess bool   `json:"isThisProcess"`
+	Partitions    []int  `json:"partitions"`
+}
+
+// workersOf returns the workers that a load tells of, in the order of their IDs.
+func workersOf(l *provider.Load) (all []WorkerPayload) {
+	partitions := map[string][]int{}
+	if l.Self != "" {
+		partitions[l.Self] = []int{}
+	}
+	for id := range l.Builds {
+		partitions[id] = []int{}
+	}
+	for n, owner := range l.Owners {
+		if owner != "" {
+			partitions[owner] = append(partitions[owner], n)
+		}
+	}
+	for _, id := range slices.Sorted(maps.Keys(partitions)) {
+		all = append(all, WorkerPayload{id, l.Builds[id], id == l.Self, partitions[id]})
+	}
+	return all
 }
 
 // A loadMonitor looks at the load of a hub and remembers the last looks.
@@ -172,6 +205,7 @@ func (m *loadMonitor) look(ctx context.Context) (*ScalePayload, error) {
 	p := &ScalePayload{
 		PartitionCount: len(last.ControlQueues), WorkItemQueueLength: last.WorkItems.Length, WorkItemQueueLatency: last.WorkItems.Latency.Seconds(),
 		WorkerCount: last.Workers, TargetWorkerCount: targetWorkers(last, maxActivities, maxOrchestrators), ScaleRecommendation: recommend(m.looks, polling),
+		ControlQueueOwners: last.Owners, Workers: workersOf(last),
 	}
 	for _, q := range last.ControlQueues {
 		p.ControlQueueLengths = append(p.ControlQueueLengths, q.Length)

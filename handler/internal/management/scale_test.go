@@ -8,6 +8,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/go-cmp/cmp"
 )
 
 // WebJobs.Extensions.DurableTask/Listener/DurableTaskTargetScaler.cs,
@@ -128,5 +129,24 @@ func TestLoadMonitor_SaysWhyThereIsNothingToTell(t *testing.T) {
 	broken := errors.New("storage is down")
 	if _, err := (&loadMonitor{hub: &loads{err: broken}, now: time.Now, cfg: cfg}).look(t.Context()); !errors.Is(err, broken) {
 		t.Errorf("a hub that is down: %v", err)
+	}
+}
+
+func TestWorkersOf_HasAllThatTheHubKnows(t *testing.T) {
+	t.Parallel()
+	got := workersOf(&provider.Load{
+		Owners: []string{"b", "", "a", "b"}, Self: "idle", Builds: map[string]string{"a": "app v2", "other": "app v1"},
+	})
+	want := []WorkerPayload{
+		{ID: "a", Build: "app v2", Partitions: []int{2}},
+		{ID: "b", Partitions: []int{0, 3}},
+		{ID: "idle", IsThisProcess: true, Partitions: []int{}},
+		{ID: "other", Build: "app v1", Partitions: []int{}},
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		t.Errorf("the workers (-want +got): %s", d)
+	}
+	if got := workersOf(&provider.Load{Workers: 3}); got != nil {
+		t.Errorf("of a hub that knows none there are %v", got)
 	}
 }

@@ -133,27 +133,27 @@ func (w *Worker) Active(ctx context.Context) (map[Kind]bool, error) {
 // kindOf says whose leases are in a folder.
 var kindOf = map[string]Kind{defaultLeases: LegacyBlobs, intentLeases: SafeBlobs, ownershipLeases: SafeBlobs}
 
-// Owners returns the workers that have partitions now.
-func (w *Worker) Owners(ctx context.Context) (map[string]bool, error) {
+// Owners returns the workers that have partitions now, by their queues.
+func (w *Worker) Owners(ctx context.Context) (map[string]string, error) {
 	if w.Kind == TableRows {
 		return w.tableOwners(ctx)
 	}
-	owners := map[string]bool{}
+	owners := map[string]string{}
 	leases, err := w.Leases(ctx, w.folders()[len(w.folders())-1])
 	for _, l := range leases {
 		if l.Leased && l.Owner != "" {
-			owners[l.Owner] = true
+			owners[l.Partition] = l.Owner
 		}
 	}
 	return owners, err
 }
 
-func (w *Worker) tableOwners(ctx context.Context) (map[string]bool, error) {
-	owners := map[string]bool{}
+func (w *Worker) tableOwners(ctx context.Context) (map[string]string, error) {
+	owners := map[string]string{}
 	rows, ahead, err := ReadRows(ctx, w.Table)
 	for _, row := range rows {
 		if row.CurrentOwner != "" && row.ExpiresAt.After(time.Now().Add(ahead)) {
-			owners[row.CurrentOwner] = true
+			owners[row.Queue] = row.CurrentOwner
 		}
 	}
 	return owners, err

@@ -1,0 +1,18 @@
+package partitionlog
+
+import (
+	"strings"
+	"testing"
+)
+
+// A heartbeat is in a header of HTTP.
+func TestASCII_IsWhatAHeaderCanHave(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"": "", "app v1.2.3, go1.26": "app v1.2.3, go1.26", "ä\n\x7fb": "???b", strings.Repeat("ä", 300): strings.Repeat("?", 200),
+	} {
+		if got := ascii(text, 200); got != want {
+			t.Errorf("%q becomes %q, want %q", text, got, want)
+		}
+	}
+}
