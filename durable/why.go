@@ -13,6 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/explain"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // A ReasonKind says what kind of thing an instance waits for.
@@ -78,6 +79,9 @@ type Reason struct {
 	// Where are the lines of code that wait, such as "order.go:103"; nil if none waits just
 	// now, as for the rest of a fan-out, or they are not known.
 	Where []string
+	// Place is where an instance stands that has not begun; nil for all else, or if the hub
+	// cannot tell.
+	Place *Place
 	// Detail is the reason of a suspension, the output of what has ended, or what differs.
 	Detail string
 }
@@ -107,6 +111,9 @@ func (r Reason) String() string {
 		text = "is scheduled to start later"
 	case ReasonNotStarted:
 		text = "waits for a worker to begin with it"
+		if r.Place != nil {
+			text += ": " + r.Place.String()
+		}
 	case ReasonSuspended:
 		text = "suspended"
 	case ReasonNotRegistered:
@@ -131,6 +138,9 @@ func (r Reason) attempt(words string) string {
 	}
 	return fmt.Sprintf(words, r.Attempt, r.Attempts)
 }
+
+// A Place is where an instance stands that no worker has begun with.
+type Place = provider.Place
 
 // A Wait says why an instance does not go on.
 type Wait struct {
@@ -158,7 +168,9 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 	}
 	start := history.StartOf(events)
 	if start == nil {
-		w.notStarted()
+		if err := w.notStarted(ctx, c); err != nil {
+			return nil, err
+		}
 		return w, nil
 	}
 	w.suspension(events)
@@ -196,12 +208,24 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 func (w *Wait) add(r Reason) { w.Reasons = append(w.Reasons, r) }
 
 // notStarted says why an instance without a history waits.
-func (w *Wait) notStarted() {
-	if s := w.State; s.ScheduledAt.After(time.Now()) {
+func (w *Wait) notStarted(ctx context.Context, c *Client) error {
+	s := w.State
+	if s.ScheduledAt.After(time.Now()) {
 		w.add(Reason{Kind: ReasonScheduled, TaskID: -1, Since: s.CreatedAt, Due: s.ScheduledAt})
-	} else {
-		w.add(Reason{Kind: ReasonNotStarted, TaskID: -1, Since: s.CreatedAt})
+		return nil
 	}
+	r := Reason{Kind: ReasonNotStarted, TaskID: -1, Since: s.CreatedAt}
+	if placer, ok := c.hub.(provider.Placer); ok {
+		place, err := placer.Place(ctx, s.Instance.InstanceID)
+		switch {
+		case err == nil:
+			r.Place = &place
+		case !errors.Is(err, provider.ErrNotSupported):
+			return fmt.Errorf("find the place of instance %s: %w", s.Instance.InstanceID, err)
+		}
+	}
+	w.add(r)
+	return nil
 }
 
 // suspension notes that the instance is suspended, if it is.

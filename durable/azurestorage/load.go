@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"golang.org/x/sync/errgroup"
@@ -43,6 +44,23 @@ func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 	}
 	load.ControlQueues, load.WorkItems = loads[:len(loads)-1], loads[len(loads)-1]
 	return load, nil
+}
+
+// Place implements [provider.Placer], by about how many messages the partition's queue has.
+// Those that are hidden, such as timers that are not due, are among them.
+func (h *TaskHub) Place(ctx context.Context, id string) (provider.Place, error) {
+	if err := h.resources.ensureCreated(ctx); err != nil {
+		return provider.Place{}, err
+	}
+	place := provider.Place{Partition: wire.PartitionOf(id, len(h.controlQueues))}
+	queue := h.controlQueues[place.Partition]
+	waits, err := queue.Load(ctx, time.Now())
+	if err != nil {
+		return place, err
+	}
+	owners, err := h.leases.Owners(ctx)
+	place.Owner, place.Before = owners[queue.Name], max(0, waits.Length-1)
+	return place, err
 }
 
 // readLoads reads the loads of queues.

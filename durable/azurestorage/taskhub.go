@@ -66,6 +66,7 @@ var (
 	_ provider.UndecodableKeeper = (*TaskHub)(nil)
 	_ provider.Tracker           = (*TaskHub)(nil)
 	_ provider.Rewinder          = (*TaskHub)(nil)
+	_ provider.Placer            = (*TaskHub)(nil)
 	_ provider.Purger            = (*TaskHub)(nil)
 	_ provider.Portable          = (*TaskHub)(nil)
 	_ provider.Follower          = (*TaskHub)(nil)

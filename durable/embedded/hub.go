@@ -32,6 +32,7 @@ var (
 	_ provider.Checker  = (*Hub)(nil)
 	_ provider.Purger   = (*Hub)(nil)
 	_ provider.Rewinder = (*Hub)(nil)
+	_ provider.Placer   = (*Hub)(nil)
 	_ provider.Portable = (*Hub)(nil)
 )
 
@@ -145,3 +146,13 @@ func (h *Hub) Check(ctx context.Context) error {
 
 // IsSole implements [provider.Sole]: one process has the file.
 func (h *Hub) IsSole() bool { return true }
+
+// Place implements [provider.Placer].
+func (h *Hub) Place(ctx context.Context, id string) (provider.Place, error) {
+	before, served := h.Before(id)
+	place := provider.Place{Partition: -1, Before: before, IsExact: true}
+	if served {
+		place.Owner = "this process"
+	}
+	return place, ctx.Err()
+}

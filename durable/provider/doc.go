@@ -37,8 +37,8 @@
 //
 // # What a provider may offer besides
 //
-// Optional interfaces are found by type assertion: [Purger], [Rewinder] and
-// [Awaiter] are for clients, [Clock] is a hub's own time, [LoadReporter] and
+// Optional interfaces are found by type assertion: [Purger], [Rewinder],
+// [Placer] and [Awaiter] are for clients, [Clock] is a hub's own time, [LoadReporter] and
 // [Primary] are for operators of workers, and with [Portable] a hub can be copied to
 // another provider while instances are running.
 //

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -32,6 +33,35 @@ type Purger interface {
 // ErrInstanceChanged is the error of an operation on an instance that has changed
 // since the caller read its state. The operation had no effect.
 var ErrInstanceChanged = errors.New("instance has changed since it was read")
+
+// Placer is a [Client] that can tell where an instance stands that no worker has begun with.
+type Placer interface {
+	// Place returns the place of such an instance.
+	Place(ctx context.Context, id string) (Place, error)
+}
+
+// Place is where an instance stands that no worker has begun with.
+type Place struct {
+	Partition int    // -1 in a hub without partitions
+	Owner     string // who works on the partition; "" if nobody does
+	Before    int    // messages that are to be taken before its own
+	IsExact   bool   // whether Before is
+}
+
+// String returns the place in words.
+func (p Place) String() string {
+	where, about, owner := fmt.Sprintf("partition %d", p.Partition), "about ", "nobody works on it"
+	if p.Partition < 0 {
+		where = "the hub"
+	}
+	if p.IsExact {
+		about = ""
+	}
+	if p.Owner != "" {
+		owner = "its owner is " + p.Owner
+	}
+	return fmt.Sprintf("%s has %s%d messages before it, %s", where, about, p.Before, owner)
+}
 
 // Rewinder is a [Client] that can rewind failed instances.
 type Rewinder interface {

@@ -51,6 +51,7 @@ var (
 	_ provider.Checker      = (*Hub)(nil)
 	_ provider.Purger       = (*Hub)(nil)
 	_ provider.Rewinder     = (*Hub)(nil)
+	_ provider.Placer       = (*Hub)(nil)
 	_ provider.Portable     = (*Hub)(nil)
 )
 

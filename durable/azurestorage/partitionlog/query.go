@@ -170,3 +170,35 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 	}
 	return nil
 }
+
+// Place implements [provider.Placer]. It is exact of a partition that this process works on;
+// of others it is what their owners said last of all that waits, or what is stored.
+func (h *Hub) Place(ctx context.Context, id string) (provider.Place, error) {
+	if err := h.ensure(ctx); err != nil {
+		return provider.Place{}, err
+	}
+	place := provider.Place{Partition: h.numberOf(id)}
+	s := h.shares[place.Partition]
+	if o := s.owner(); o != nil {
+		if before, served := o.Before(id); served {
+			place.Owner, place.Before, place.IsExact = h.cfg.WorkerID, before, true
+			return place, nil
+		}
+	}
+	all, err := h.heartbeats(ctx, time.Now())
+	if err != nil {
+		return place, err
+	}
+	for worker, beat := range all {
+		if b, owns := beat.Backlogs[place.Partition]; owns {
+			place.Owner, place.Before = worker, b.Messages
+			return place, nil
+		}
+	}
+	err = s.readIfAny(ctx, func(r *partition.Reader) error {
+		messages, _, err := r.Pending()
+		place.Before = max(0, messages-1)
+		return err
+	})
+	return place, err
+}

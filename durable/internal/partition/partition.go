@@ -382,6 +382,24 @@ func (p *Partition) Backlog() (b Backlog) {
 	return b
 }
 
+// Before returns how many messages are to be taken before those of an instance, and whether
+// anybody takes them. It is 0 if the instance does not wait for its turn.
+func (p *Partition) Before(id string) (messages int, served bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	inst := p.instances[id]
+	if inst == nil || !inst.ready {
+		return 0, p.serves()
+	}
+	for _, other := range p.ready.waiting() {
+		if other == inst {
+			break
+		}
+		messages += len(other.inbox)
+	}
+	return messages, p.serves()
+}
+
 // Offload gives up to n activities that have waited for as long as given to another
 // partition, which runs them and sends their results. Those that came last go first.
 func (p *Partition) Offload(ctx context.Context, n int, waited time.Duration, to int) (moved int, err error) {

@@ -40,6 +40,7 @@ var (
 	_ provider.Client       = Client{}
 	_ provider.Purger       = Client{}
 	_ provider.Rewinder     = Client{}
+	_ provider.Placer       = Client{}
 	_ provider.Tracker      = Client{}
 	_ provider.LoadReporter = Client{}
 	_ provider.Primary      = Client{}
@@ -141,6 +142,15 @@ func (c Client) Rewind(ctx context.Context, id, reason string) error {
 		return provider.ErrNotSupported
 	}
 	return markOutage(ctx, rewinder.Rewind(ctx, id, reason))
+}
+
+// Place implements [provider.Placer].
+func (c Client) Place(ctx context.Context, id string) (provider.Place, error) {
+	placer, ok := c.Hub.(provider.Placer)
+	if !ok {
+		return provider.Place{}, provider.ErrNotSupported
+	}
+	return bounded(ctx, func(ctx context.Context) (provider.Place, error) { return placer.Place(ctx, id) })
 }
 
 // Tracking implements [provider.Tracker].

@@ -31,6 +31,7 @@ var (
 	_ provider.Provider = (*File)(nil)
 	_ provider.Purger   = (*File)(nil)
 	_ provider.Rewinder = (*File)(nil)
+	_ provider.Placer   = (*File)(nil)
 	_ provider.Awaiter  = (*File)(nil)
 	_ provider.Checker  = (*File)(nil)
 )
@@ -156,6 +157,11 @@ func (f *File) Purge(ctx context.Context, id string, seen *provider.InstanceStat
 // Rewind implements [provider.Rewinder].
 func (f *File) Rewind(ctx context.Context, id, reason string) error {
 	return f.use(func(hub *embedded.Hub) error { return hub.Rewind(ctx, id, reason) })
+}
+
+// Place implements [provider.Placer].
+func (f *File) Place(ctx context.Context, id string) (provider.Place, error) {
+	return ask(f, func(hub *embedded.Hub) (provider.Place, error) { return hub.Place(ctx, id) })
 }
 
 // Check implements [provider.Checker].

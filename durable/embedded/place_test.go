@@ -1,0 +1,37 @@
+package embedded_test
+
+import (
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
+)
+
+func TestPlace_CountsTheMessagesBeforeAnInstanceThatHasNotBegun(t *testing.T) {
+	t.Parallel()
+	hub, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{Relaxed: true, Logger: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hub.Close()
+	client := durable.NewClient(hub, durable.NewRegistry())
+	for _, id := range []durable.InstanceID{"first", "second", "third"} {
+		if _, err := client.StartByName(t.Context(), "Nobody", nil, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for id, want := range map[durable.InstanceID]string{
+		"first": "waits for a worker to begin with it: the hub has 0 messages before it, nobody works on it",
+		"third": "waits for a worker to begin with it: the hub has 2 messages before it, nobody works on it",
+	} {
+		w, err := client.Why(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := w.Reasons[0].String(); got != want {
+			t.Errorf("%s %s, want %s", id, got, want)
+		}
+	}
+}

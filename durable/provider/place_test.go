@@ -1,0 +1,21 @@
+package provider_test
+
+import (
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+func TestPlace_SaysHowMuchIsBeforeAnInstance(t *testing.T) {
+	t.Parallel()
+	for want, p := range map[string]provider.Place{
+		"partition 3 has about 1204 messages before it, its owner is w1": {Partition: 3, Owner: "w1", Before: 1204},
+		"partition 0 has 7 messages before it, nobody works on it":       {Before: 7, IsExact: true},
+		"the hub has 0 messages before it, its owner is this process":    {Partition: -1, Owner: "this process", IsExact: true},
+		"partition 1 has about 0 messages before it, nobody works on it": {Partition: 1},
+	} {
+		if got := p.String(); got != want {
+			t.Errorf("%+v is %q, want %q", p, got, want)
+		}
+	}
+}
