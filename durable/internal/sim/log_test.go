@@ -185,7 +185,8 @@ func (l *logs) Status(id string) (history.RuntimeStatus, error) {
 	return state.Status, nil
 }
 
-func (l *logs) KeepsOrder() bool { return true }
+// KeepsOrder is true for what one process sends.
+func (l *logs) KeepsOrder() bool { return l.inside == nil }
 
 // quietFor is for how long nothing must be appended until nothing is on its way: a partition
 // whose owner died has a new one by then.
