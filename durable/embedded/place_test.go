@@ -15,7 +15,11 @@ func TestPlace_CountsTheMessagesBeforeAnInstanceThatHasNotBegun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer hub.Close()
+	defer func() {
+		if err := hub.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
 	client := durable.NewClient(hub, durable.NewRegistry())
 	for _, id := range []durable.InstanceID{"first", "second", "third"} {
 		if _, err := client.StartByName(t.Context(), "Nobody", nil, id); err != nil {
