@@ -6,7 +6,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 )
 
-// ActivityInfo is what an activity can know of its own run, for its log or to
+// ActivityInfo describes the current run of an activity, for its log or to
 // recognise a repetition.
 type ActivityInfo struct {
 	InstanceID InstanceID // of the orchestration that waits for the result
@@ -17,8 +17,8 @@ type ActivityInfo struct {
 	Tags       Tags       // that the call was given
 }
 
-// ActivityInfoFrom returns what is known of the activity that ctx was given to.
-// ok is false if ctx is no activity's.
+// ActivityInfoFrom returns the ActivityInfo of an activity's context. ok is false for
+// other contexts.
 func ActivityInfoFrom(ctx context.Context) (info ActivityInfo, ok bool) {
 	i, ok := dispatch.ActivityInfoFrom(ctx)
 	return ActivityInfo{

@@ -53,7 +53,7 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 			module + "durable/azurestorage", module + "durable/azurestorage/internal/disposition", module + "durable/azurestorage/internal/hubcopy",
 			module + "durable/azurestorage/internal/instances", module + "durable/azurestorage/internal/jumpstart", module + "durable/azurestorage/internal/leases", module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/tracking",
 			module + "durable/azurestorage/internal/wire", module + "durable/history", module + "durable/provider", module + "durable/internal/eventjson",
-			module + "durable/internal/chance", module + "durable/internal/inuse", module + "durable/internal/metering", module + "durable/internal/storageop",
+			module + "durable/internal/chance", module + "durable/internal/inuse", module + "durable/internal/metering", module + "durable/internal/pause", module + "durable/internal/storageop",
 		}},
 		{from: "durable/azurestorage/internal/wire", to: module, but: []string{module + "durable/history", module + "durable/internal/eventjson", module + "durable/provider"}},
 		{from: "durable/azurestorage/internal/wire", to: "github.com/Azure/"},
@@ -76,7 +76,7 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		}},
 		{from: "durable/azurestorage/internal/store", to: module, but: []string{
 			module + "durable/azurestorage/internal/wire", module + "durable/history", module + "durable/provider", module + "durable/internal/chance", module + "durable/internal/eventjson",
-			module + "durable/internal/inuse", module + "durable/internal/metering", module + "durable/internal/storageop",
+			module + "durable/internal/inuse", module + "durable/internal/metering", module + "durable/internal/pause", module + "durable/internal/storageop",
 		}},
 		{from: "durable/azurestorage/partitionlog/internal/chain", to: module + "durable/azurestorage", but: []string{
 			module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/wire",
@@ -91,7 +91,7 @@ func TestArrows_PointDownwardsOnly(t *testing.T) {
 		{from: "durable/azurestorage/partitionlog/internal/runs", to: module, but: []string{
 			module + "durable/azurestorage/partitionlog/internal/runs", module + "durable/azurestorage/internal/store", module + "durable/azurestorage/internal/wire",
 			module + "durable/history", module + "durable/provider", module + "durable/internal/chance", module + "durable/internal/eventjson", module + "durable/internal/inuse",
-			module + "durable/internal/logstore", module + "durable/internal/metering", module + "durable/internal/storageop",
+			module + "durable/internal/logstore", module + "durable/internal/metering", module + "durable/internal/pause", module + "durable/internal/storageop",
 		}},
 		{from: "durable/azurestorage/partitionlog/internal/runs", to: "github.com/Azure/", direct: true},
 		{from: "durable/internal/metering", to: module},

@@ -33,7 +33,7 @@ func AwaitAll[T any](tasks ...*Task[T]) ([]T, error) {
 // The other tasks go on and may be awaited later. A task that waits for an
 // external event and was not first receives none until it is awaited again, so
 // that it takes no event away from others; an event that comes in between is
-// kept for whoever asks next.
+// kept for the next Wait.
 func AwaitAny(ctx *Context, tasks ...Awaitable) Awaitable {
 	futures := make([]*replay.Future, len(tasks))
 	for i, t := range tasks {

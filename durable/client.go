@@ -424,7 +424,7 @@ func (c *Client) rewind(ctx context.Context, id InstanceID, reason string) error
 		return ErrNotSupported
 	}
 	err = rewinder.Rewind(ctx, string(id), reason)
-	if errors.Is(err, provider.ErrInstanceChanged) || errors.Is(err, ErrInstanceNotFound) { // somebody was faster
+	if errors.Is(err, provider.ErrInstanceChanged) || errors.Is(err, ErrInstanceNotFound) { // another client was faster
 		if s, lookErr := c.instance(ctx, id, provider.Fetch{}); lookErr == nil && s.Status != history.Failed {
 			return &InstanceStateError{InstanceID: id, Operation: OperationRewind, Status: s.Status}
 		}
@@ -432,10 +432,10 @@ func (c *Client) rewind(ctx context.Context, id InstanceID, reason string) error
 	return err
 }
 
-// send sends e to whichever execution the instance has by then. It looks first
-// whether there is one that takes it: a hub does not keep messages that nobody
-// will take. Without statuses, any will do in which the instance has not ended,
-// and the hub need not be asked if this process runs the instance.
+// send sends e to the execution that the instance has when it arrives. It first checks
+// that the instance has one of the statuses: a hub does not keep messages for which
+// there is no receiver. Without statuses, any will do in which the instance has not
+// ended, and the hub need not be asked if this process runs the instance.
 func (c *Client) send(ctx context.Context, id InstanceID, e history.Event, operation string, statuses ...history.RuntimeStatus) error {
 	if err := checkTexts(e.Type().String(), e); err != nil {
 		return err
@@ -460,8 +460,8 @@ func (c *Client) send(ctx context.Context, id InstanceID, e history.Event, opera
 //
 // An instance that is unknown makes it fail with [ErrInstanceNotFound], one that
 // has not ended with an *[InstanceStateError], and a hub that cannot purge with
-// [ErrNotSupported]. An instance that somebody starts anew or rewinds while it is
-// looked at stays: the error is an *[InstanceStateError] then too, or
+// [ErrNotSupported]. An instance that is started anew or rewound meanwhile
+// stays: the error is an *[InstanceStateError] then too, or
 // [ErrInstanceChanged] if it has ended again.
 func (c *Client) Purge(ctx context.Context, id InstanceID, opts ...PurgeOption) (PurgeResult, error) {
 	n, err := (&purge{c, purgeOptionsOf(opts), new(provider.Query)}).run(ctx, id)

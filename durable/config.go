@@ -40,28 +40,27 @@ type Config struct {
 	// worker, 1-100000. Zero means 10 for each core.
 	MaxConcurrentActivities int
 
-	// MaxConcurrentOrchestrators is how many instances this worker has in hand
+	// MaxConcurrentOrchestrators is how many instances this worker has in memory
 	// at once, with those that extended sessions keep, 1-100000. Zero means 64 for
 	// each core.
 	MaxConcurrentOrchestrators int
 
-	// MaxConcurrentEntities is how many entities this worker has in hand at once,
-	// 1-100000. Zero means 10 for each core.
+	// MaxConcurrentEntities is how many entities this worker runs at once, 1-100000.
+	// Zero means 10 for each core.
 	MaxConcurrentEntities int
 
-	// MaxEntityBatch is how many operations of an entity are performed before
-	// what came of them is stored, 1-100000. Zero means 5,000.
+	// MaxEntityBatch is how many operations of an entity are performed before their
+	// results are stored, 1-100000. Zero means 5,000.
 	MaxEntityBatch int
 
-	// EntityReorderWindow is for how long it is told which messages an entity has
-	// received, at most a year: those that come in the wrong order are sorted, and
-	// those that come again are dropped. Zero means 30 minutes, and less than zero
-	// that neither is done.
+	// EntityReorderWindow is how long an entity remembers received messages, to order
+	// them and to drop duplicates, at most a year. Zero means 30 minutes, and less than
+	// zero that it does neither.
 	EntityReorderWindow time.Duration
 
-	// KeepFailedEntityEffects lets an entity's state stay as an operation left it
-	// that failed, and lets what that sent go. Otherwise it is as if the operation
-	// had not been.
+	// KeepFailedEntityEffects keeps what a failed operation did: its change of the
+	// entity's state, and the messages that it sent. Otherwise a failed operation has
+	// no effect.
 	KeepFailedEntityEffects bool
 
 	// NoExtendedSessions keeps no instance in memory after an episode. Otherwise it
@@ -77,7 +76,7 @@ type Config struct {
 	ExtendedSessionIdle time.Duration
 
 	// ShutdownTimeout is how long running activities and episodes may go on
-	// after the worker was told to stop, at most an hour. Then the activities'
+	// after the worker was stopped, at most an hour. Then the activities'
 	// contexts are cancelled. Zero means 5 s.
 	ShutdownTimeout time.Duration
 
@@ -87,8 +86,8 @@ type Config struct {
 	EpisodeWarnAfter time.Duration
 
 	// MaxOrchestrationActions is how many things an execution may begin or send,
-	// 1-100000000, before it fails: one that begins more most likely does so
-	// without end. Zero means 100,000.
+	// 1-100000000, before it fails: one that begins more most likely never
+	// ends. Zero means 100,000.
 	MaxOrchestrationActions int
 
 	// StoreInputs keeps the inputs of activities and sub-orchestrations in the
@@ -120,17 +119,17 @@ type Config struct {
 	// function, or they are terminated: a wrong deployment does not end what runs.
 	FailUnknownFunctions bool
 
-	// HoldNonDeterministic holds instances back whose orchestrator does something else
-	// than their history has, until a worker has code that fits, or they are terminated:
-	// a wrong deployment does not end what runs. Otherwise they fail with a
+	// HoldNonDeterministic holds back instances whose orchestrator differs from their
+	// history, until a worker has code that fits, or they are terminated: a wrong
+	// deployment does not end what runs. Otherwise they fail with a
 	// [NonDeterminismError].
 	HoldNonDeterministic bool
 
 	// CrashFile is the path of a small file in which the worker counts what crashed its
 	// process: a panic on a goroutine that a function started, which nothing can recover.
-	// What crashes it twice before it gets on is set aside, and all of a function that
-	// does so five times in a row though its work gets on, until an instance of it is
-	// suspended and resumed or the file is deleted. The worker then sets the process's
+	// Work that crashes it twice before any progress is set aside. So is all work of a
+	// function that crashes it five times in a row in spite of progress, until an instance
+	// of it is suspended and resumed or the file is deleted. The worker then sets the process's
 	// crash output, and adds tracebacklabels=1 to its GODEBUG, so that the texts of panics
 	// name instances. Empty means that nothing is counted.
 	CrashFile string
@@ -144,10 +143,10 @@ type Config struct {
 	// Metrics says where metrics go. Zero means nowhere.
 	Metrics Metrics
 
-	// Lifecycle is told of orchestrations that began or ended here, in the order
-	// in which that was stored. It must return at once. What ends before any
-	// worker has it in hand is not told of, and what a process that dies has
-	// stored last may not be. Nil means that nobody is told.
+	// Lifecycle is called when an orchestration has begun or ended on this worker, in
+	// the order in which that was stored. It must return at once. It is not called for
+	// an instance that ends before any worker runs it, and may not be called for what a
+	// process stored just before it died. Nil means no calls.
 	Lifecycle func(LifecycleEvent)
 
 	// Logger gets the worker's log, and that of orchestrators. Nil means
@@ -235,7 +234,7 @@ func (c Config) Validate() error {
 	return c.HTTP.validate()
 }
 
-// lifecycle returns what a dispatcher tells of instances, nil if nobody listens.
+// lifecycle returns the dispatcher's callback, nil if there is no listener.
 func (c Config) lifecycle() func(dispatch.LifecycleEvent) {
 	if c.Lifecycle == nil {
 		return nil

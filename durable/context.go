@@ -90,7 +90,7 @@ type foreignCalls Context
 func (*foreignCalls) UsageError(sentence string) error { return &UsageError{sentence} }
 
 // Note keeps the first call, which fails the orchestration, and logs each: if the
-// orchestrator has ended, or waits for the goroutine, nothing else tells of it.
+// orchestrator has ended, or waits for the goroutine, only the log shows it.
 func (c *foreignCalls) Note(err error) {
 	c.noted.CompareAndSwap(nil, &err)
 	c.registry.baseLogger().Error("a goroutine that an orchestrator started made a durable call, and was ended",

@@ -106,7 +106,7 @@
 //	total, err := durable.CallEntity(ctx, meter, (*Counter).Add, 5).Await()
 //	durable.SignalEntity(ctx, meter, (*Counter).Add, 5, durable.SignalAfter(time.Hour))
 //
-// Nobody creates an entity: its first operation finds the type's zero value, or
+// An entity need not be created: its first operation finds the type's zero value, or
 // what [InitialState] says. An operation that fails changes nothing, and sends
 // nothing. A client signals by [Signal] and reads by [ReadEntity];
 // [Client.AllEntities] finds entities, and [Client.CleanEntities] removes what is

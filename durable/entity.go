@@ -66,8 +66,8 @@ func Entity[S any](name string, ops ...Operation[S]) *Function {
 // extension's EntityScheduler/EntityId.cs).
 func lowerName(name string) string { return strings.ToLower(name) }
 
-// An Operation is what is said of the entities whose state is an S: that they have
-// an operation, by [Op] or [AnyOp], or how they begin, by [InitialState].
+// An Operation describes entities with state S: an operation that they have, by [Op] or
+// [AnyOp], or their first state, by [InitialState].
 type Operation[S any] interface {
 	applyEntity(f *Function)
 	of(*S) // tells the operations of one type from those of another
@@ -83,8 +83,8 @@ func (entityOption[S]) of(*S)                     {}
 // (*Counter).Add. The method may be any function of this form that is not generic.
 //
 // What it leaves in its receiver is the entity's state from then on. If it returns
-// an error or panics, nothing is changed, nothing is sent of what it would have
-// sent, and whoever called it gets the error as that of a failed activity. (With
+// an error or panics, nothing is changed, none of its messages is sent, and the caller
+// gets the error as that of a failed activity. (With
 // [Config.KeepFailedEntityEffects] what it did counts all the same.)
 //
 // It may do anything that takes time; nothing else happens to the entity in the
@@ -100,7 +100,7 @@ func Op[S, I, O any](name string, method func(*S, *EntityContext, I) (O, error))
 		case method == nil:
 			panic(fmt.Sprintf("durable: operation %q of entity %q is a nil function", name, f.name))
 		case isGeneric(symbol):
-			panic(fmt.Sprintf("durable: operation %q of entity %q is the generic function %s, which cannot be told from its other instances; "+
+			panic(fmt.Sprintf("durable: operation %q of entity %q is the generic function %s, which looks the same as its other instances; "+
 				"register a plain function that calls it", name, f.name, symbol))
 		}
 		f.entity.add(f, name, fn, performs(method))
@@ -182,8 +182,8 @@ func (e *entityType) add(f *Function, name string, fn reflect.Value, op operatio
 	e.names.put(fn, name)
 }
 
-// deleteOperation is what every entity can be told (durabletask-dotnet's
-// TaskEntity.cs, TryDispatchImplicit).
+// deleteOperation is an operation of every entity (durabletask-dotnet's TaskEntity.cs,
+// TryDispatchImplicit).
 const deleteOperation = "delete"
 
 // deletes reports whether the operation with the given name is the one that every

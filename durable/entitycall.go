@@ -57,13 +57,13 @@ var (
 	_ Signaler = (*EntityContext)(nil)
 )
 
-// SignalEntity has an entity perform an operation whose result nobody waits for:
+// SignalEntity has an entity perform an operation without waiting for its result:
 //
 //	durable.SignalEntity(ctx, Meter, (*Counter).Add, 5, durable.SignalAfter(time.Hour))
 //
 // From an orchestrator it is sent when that next awaits something or returns, from
-// an operation of another entity when that has succeeded. What comes of it is told
-// to nobody; an operation that fails is logged.
+// an operation of another entity when that has succeeded. Its
+// result is dropped; an operation that fails is logged.
 //
 // If the input cannot be encoded, the entity or the operation is not registered,
 // the key cannot be one, or the entity is one that the orchestrator has locked, it
@@ -117,9 +117,8 @@ func dueAt(now time.Time, opts []SignalOption) time.Time {
 	return o.due
 }
 
-// LockEntities begins a critical section: it waits until all of the entities are
-// this orchestration's, and nobody else's operations are performed on them, until
-// unlock is called. unlock may be deferred:
+// LockEntities begins a critical section: it waits until this orchestration has locked
+// all of the entities. They perform no operations of others until unlock is called. unlock may be deferred:
 //
 //	unlock := durable.LockEntities(ctx, from, to)
 //	defer unlock()

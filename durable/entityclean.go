@@ -17,8 +17,8 @@ import (
 type EntityCleaning struct {
 	KeepEmpty bool // do not remove what is left of entities that do not exist
 	KeepLocks bool // do not release locks whose holder is gone
-	// ReorderWindow is how long an entity must have been without an operation for
-	// what is left of it to be removed: it tells messages that came before. Zero
+	// ReorderWindow is how long an entity must have been without an operation before its
+	// remains are removed, which recognise duplicates. Zero
 	// means 30 minutes; it should not be less than the workers'
 	// [Config.EntityReorderWindow].
 	ReorderWindow time.Duration
@@ -40,7 +40,7 @@ type entityCleaner struct {
 	errs   []error // the first of them
 }
 
-// clean does what is to be done about an entity
+// clean removes the remains of an entity and releases its orphaned lock
 // (DurableTask.AzureStorage/EntityTrackingStoreQueries.cs, CleanEntityStorageAsync).
 func (c *entityCleaner) clean(ctx context.Context, row *InstanceState) {
 	status, err := entity.ParseStatus(row.CustomStatus)

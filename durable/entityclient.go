@@ -16,7 +16,7 @@ import (
 var ErrEntityNotFound = errors.New("entity does not exist")
 
 // Signal has an entity perform an operation, named by its method expression. It
-// returns when the signal is sent; what comes of the operation is told to nobody.
+// returns when the signal is sent; the result of the operation is dropped.
 // The client must have a registry.
 func Signal[S, I, O any](ctx context.Context, c *Client, key EntityKey[S], operation func(*S, *EntityContext, I) (O, error), in I, opts ...SignalOption) error {
 	id, name, err := operationOf(c.registry, key, operation)

@@ -11,9 +11,9 @@ import (
 	"github.com/google/uuid"
 )
 
-// EntityContext is what an operation of an entity knows, and how it reaches
-// others. It is a context.Context, for what the operation calls; it ends when the
-// worker has to stop. It is worthless when the operation has returned.
+// EntityContext gives an operation access to its entity, and lets it signal others. It
+// is a context.Context, for calls of the operation, and is cancelled when the worker has
+// to stop. It must not be used after the operation has returned.
 type EntityContext struct {
 	stdContext
 	registry *Registry
@@ -40,7 +40,7 @@ func (c *EntityContext) Operation() string { return c.op.Name }
 // HasState reports whether the entity existed before this operation.
 func (c *EntityContext) HasState() bool { return c.op.State != nil }
 
-// IsSignal reports whether nobody waits for the operation's result.
+// IsSignal reports whether the operation is a signal, whose result is dropped.
 func (c *EntityContext) IsSignal() bool { return c.op.Signal }
 
 // Caller returns the ID of the instance that sent the operation, an orchestration
@@ -130,8 +130,8 @@ func (c *EntityContext) start(name string, version Version, in any, opts []Start
 
 // StartOrchestration starts an orchestration from an operation of an entity, with
 // an orchestrator of the registry, when the operation has succeeded. It returns the
-// instance's ID, which is random unless an [InstanceID] is among opts. An instance
-// that has the ID and has not ended goes on, and nothing is started; nobody is told.
+// instance's ID, which is random unless an [InstanceID] is among opts. If an
+// instance with the ID has not ended, it goes on, and nothing is started, without an error.
 func StartOrchestration[I, O any](ctx *EntityContext, orch func(*Context, I) (O, error), in I, opts ...StartOption) (InstanceID, error) {
 	f, err := ctx.registry.functionOf(orchestratorKind, orch)
 	if err != nil {

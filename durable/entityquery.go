@@ -39,9 +39,9 @@ const (
 	emptyPages = 10
 )
 
-// rows returns the query for what a hub has of the entities: the row of one that
-// works is made anew with each batch of operations, so that the time of its
-// creation is that of the last
+// rows returns the query for what a hub has of the entities: each batch of
+// operations writes the row of a busy entity again, so that the time of its creation is
+// that of the last
 // (DurableTask.AzureStorage/EntityTrackingStoreQueries.cs, QueryEntitiesAsync).
 func (q EntityQuery) rows() (provider.Query, error) {
 	prefix := "@"

@@ -121,31 +121,30 @@ func engineError(name string, of func(message string) error) *namedError {
 // namedErrors are the errors of a registry, in the order in which they were added.
 type namedErrors []*namedError
 
-// A told error is one that histories are told of besides the first of its tree.
-type told struct {
+// A recordedError is an error of a tree that is recorded in histories.
+type recordedError struct {
 	err   error
 	named *namedError             // nil for the failure of a task
 	task  *history.FailureDetails // of a task that failed
 }
 
-// tell returns what there is to tell of err and of what it wraps, in the order of
-// errors.Is: what has a name, and the failures of tasks, which tell themselves what
-// they wrap.
-func (registered namedErrors) tell(err error) []told {
-	var all []told
+// recorded returns what histories record of err and of what it wraps, in the order of
+// errors.Is: errors with names, and failures of tasks with all that they wrap.
+func (registered namedErrors) recorded(err error) []recordedError {
+	var all []recordedError
 	var walk func(error)
 	walk = func(err error) {
 		if err == nil {
 			return
 		}
 		if task, ok := err.(*TaskFailedError); ok { //nolint:errorlint // the tree is walked here
-			all = append(all, told{err: err, task: task.FailureDetails()})
+			all = append(all, recordedError{err: err, task: task.FailureDetails()})
 			return
 		}
 		for _, known := range []namedErrors{registered, knownErrors, httpErrors} {
 			for _, n := range known {
 				if n.matches(err) {
-					all = append(all, told{err: err, named: n})
+					all = append(all, recordedError{err: err, named: n})
 				}
 			}
 		}
@@ -162,18 +161,18 @@ func (registered namedErrors) tell(err error) []told {
 	return all
 }
 
-// failure returns the failure that tells of t.
-func (t told) failure() *history.FailureDetails {
-	if t.task != nil {
-		return new(*t.task)
+// failure returns the failure that records e.
+func (e recordedError) failure() *history.FailureDetails {
+	if e.task != nil {
+		return new(*e.task)
 	}
-	f := t.named.tell(t.err, replay.FailureOf(t.err))
-	f.InnerFailure = nil // what it wraps is told by itself
+	f := e.named.fill(e.err, replay.FailureOf(e.err))
+	f.InnerFailure = nil // what it wraps is recorded by itself
 	return f
 }
 
-// tell puts what is told of err, which has the name, into d.
-func (n *namedError) tell(err error, d *history.FailureDetails) *history.FailureDetails {
+// fill puts the name and the properties of err into d.
+func (n *namedError) fill(err error, d *history.FailureDetails) *history.FailureDetails {
 	d.ErrorType = n.name
 	if n.properties {
 		d.Properties = propertiesOf(err)
@@ -181,31 +180,30 @@ func (n *namedError) tell(err error, d *history.FailureDetails) *history.Failure
 	return d
 }
 
-// maxTold bounds how many errors of a tree are told of, and maxChained how many
-// failures that is with what those have for inner ones. Each is the inner failure of
-// the one before, since a failure has one at most, and .NET reads no JSON that is nested
-// more than 64 deep (Newtonsoft.Json, JsonReader.MaxDepth).
+// maxRecorded bounds how many errors of a tree are recorded, and maxChained how many
+// failures those are with their inner ones. Each is the inner failure of the one before,
+// since a failure has one at most, and .NET reads no JSON that is nested more than 64 deep (Newtonsoft.Json, JsonReader.MaxDepth).
 const (
-	maxTold    = 8
-	maxChained = 32
+	maxRecorded = 8
+	maxChained  = 32
 )
 
-// describe returns err, which a function returned, as an error that says what
-// histories are told of it.
+// describe returns err, which a function returned, as an error that carries the failure
+// for histories.
 func (registered namedErrors) describe(err error) error {
 	if err == nil {
 		return nil
 	}
-	all := registered.tell(err)
+	all := registered.recorded(err)
 	marked := isNonRetryable(err)
-	first := slices.IndexFunc(all, func(t told) bool { return t.named != nil })
+	first := slices.IndexFunc(all, func(e recordedError) bool { return e.named != nil })
 	if first < 0 && !marked && len(all) < 2 {
 		return err
 	}
 	d := replay.FailureOf(err)
 	d.IsNonRetriable = d.IsNonRetriable || marked
 	if first >= 0 {
-		all[first].named.tell(all[first].err, d)
+		all[first].named.fill(all[first].err, d)
 		all = slices.Delete(all, first, first+1)
 	}
 	if len(all) > 0 {
@@ -214,16 +212,16 @@ func (registered namedErrors) describe(err error) error {
 	return &describedError{err, d}
 }
 
-// chained returns the failures that tell of all, each the inner failure of the last
-// of the one before. The same failure is told once.
-func chained(all []told) *history.FailureDetails {
+// chained returns the failures that record all, each the inner failure of the last
+// of the one before. The same failure is recorded once.
+func chained(all []recordedError) *history.FailureDetails {
 	var first *history.FailureDetails
 	seen, length := map[string]bool{}, 0
 	end := &first
-	for _, t := range all {
-		f := t.failure()
+	for _, e := range all {
+		f := e.failure()
 		key := fmt.Sprint(f, f.Properties)
-		if seen[key] || len(seen) == maxTold || length == maxChained {
+		if seen[key] || len(seen) == maxRecorded || length == maxChained {
 			continue
 		}
 		seen[key] = true
@@ -239,7 +237,7 @@ func chained(all []told) *history.FailureDetails {
 	return first
 }
 
-// A describedError is an error together with what histories are told of it.
+// A describedError is an error together with its failure in histories.
 type describedError struct {
 	error
 	failure *history.FailureDetails

@@ -15,15 +15,15 @@ import (
 type Event[T any] string
 
 // Wait returns a task that is complete when the event is raised. One event
-// completes one task: if several wait, the one that began last. An event that
-// nobody waits for is kept, and the next Wait takes the oldest.
+// completes one task: if several wait, the one that began last. An event for
+// which nothing waits is kept, and the next Wait takes the oldest.
 func (e Event[T]) Wait(ctx *Context) *Task[T] {
 	return newTask[T](func(f *replay.Future) { ctx.x.WaitEvent(f, string(e)) })
 }
 
 // RaiseFrom raises the event for another orchestration. It is sent when the
-// orchestrator next awaits something or returns; whether there is an instance
-// with that ID, which has not ended, is not told. The error says that the ID
+// orchestrator next awaits something or returns; it is not known whether
+// an instance with that ID exists and has not ended. The error says that the ID
 // cannot be an instance's, or that v cannot be encoded; then nothing is sent.
 func (e Event[T]) RaiseFrom(ctx *Context, id InstanceID, v T) error {
 	if err := ValidateInstanceID(id); err != nil {

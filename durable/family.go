@@ -14,8 +14,7 @@ import (
 // them.
 type family struct {
 	children []InstanceID
-	// unborn are those of whom nothing is stored: they have not begun, or were
-	// purged.
+	// unborn are those without stored records: they have not begun, or were purged.
 	unborn []InstanceID
 }
 

@@ -13,8 +13,7 @@ import (
 // is in into others, each has code of its own for the literal.
 type byFunction[V any] map[goFunction]V
 
-// A goFunction is what a function is told from others by: its code or its
-// literal. Instances of one generic function can have the same code.
+// A goFunction is the identity of a function: its code or its literal. Instances of one generic function can have the same code.
 type goFunction struct {
 	signature reflect.Type
 	code      uintptr

@@ -213,8 +213,8 @@ func (r *HTTPResponse) UnmarshalJSON(text []byte) error {
 // location is relative to that, and empty if it is the same.
 //
 // It is as the extension's CreateLocationPollRequest, with the rule of its later
-// versions that credentials are for the origin of the first request only: where
-// to ask is up to whoever answered, and must not get what is not theirs. They
+// versions that credentials are for the origin of the first request only: the
+// server that answered chose where to poll, and must not get another origin's. They
 // take out Authorization and Cookie; here only headers that hold no key stay, and
 // those of crossOrigin.
 func (r HTTPRequest) poll(last *url.URL, location string, crossOrigin []string) (HTTPRequest, *url.URL, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -83,12 +84,13 @@ func (i *Instance[O]) follow(ctx context.Context) *InstanceState {
 func (i *Instance[O]) pause(ctx context.Context, d time.Duration) error {
 	hub, ok := i.client.hub.(provider.Awaiter)
 	if !ok {
-		return sleep(ctx, d)
+		pause.For(ctx, d)
+		return context.Cause(ctx)
 	}
 	patience, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
 	if err := hub.AwaitEnd(patience, string(i.ID)); err != nil && patience.Err() == nil {
-		return sleep(ctx, d) // what is wrong, the next question tells
+		pause.For(ctx, d) // what is wrong, the next question tells
 	}
 	return context.Cause(ctx)
 }
@@ -164,18 +166,6 @@ func (e *OrchestrationFailedError) Error() string {
 		return fmt.Sprintf("orchestration %s %s", e.InstanceID, how)
 	}
 	return fmt.Sprintf("orchestration %s %s: %s", e.InstanceID, how, *e.Output)
-}
-
-// sleep waits for d, or until ctx ends and then returns its error.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
 }
 
 // Status is [Client.Status] of the instance.

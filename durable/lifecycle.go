@@ -4,8 +4,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// A LifecycleEvent says that an orchestration began or ended, for whoever
-// [Config.Lifecycle] tells. One that continues as new ends, Completed, and begins
+// A LifecycleEvent is the beginning or the end of an orchestration, for
+// [Config.Lifecycle]. An orchestration that continues as new ends, Completed, and begins
 // again, as in .NET.
 type LifecycleEvent struct {
 	Name       string

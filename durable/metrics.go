@@ -9,7 +9,7 @@ import "go.opentelemetry.io/otel/metric"
 //	durabletask.work_items          counter    by durabletask.type (orchestration, activity, entity),
 //	                                           durabletask.task.name and durabletask.outcome
 //	                                           (completed, failed, abandoned)
-//	durabletask.work_items.active   up-down    by durabletask.type: what is in hand
+//	durabletask.work_items.active   up-down    by durabletask.type: items in flight
 //	durabletask.work_item.duration  histogram  seconds, by the attributes of work_items
 //	durabletask.activity.wait       histogram  seconds from schedule to run, by durabletask.task.name
 type Metrics struct{ Provider metric.MeterProvider }

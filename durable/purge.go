@@ -43,7 +43,7 @@ type PurgeFilter struct {
 	Name        string // of the orchestrator; empty: any
 }
 
-// Purges at a time, and the errors that the result of many tells of.
+// Purges at a time, and the errors that the result of many lists.
 const (
 	purgesAtOnce   = 10
 	maxPurgeErrors = 10

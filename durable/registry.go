@@ -127,7 +127,7 @@ func newFunction(kind functionKind, name string, fn any) *Function {
 	}
 	f := &Function{kind: kind, name: name, fn: v, symbol: symbolOf(v.Pointer())}
 	if isGeneric(f.symbol) {
-		panic(fmt.Sprintf("durable: %s %q is the generic function %s, which cannot be told from its other instances; "+
+		panic(fmt.Sprintf("durable: %s %q is the generic function %s, which looks the same as its other instances; "+
 			"register a plain function that calls it", kind, name, f.symbol))
 	}
 	return f
@@ -189,8 +189,8 @@ func NewRegistry(fns ...*Function) *Registry {
 //   - All closures that one function literal makes are the same function, so a call by
 //     reference finds whichever of them is registered; literals of one type that begin
 //     in one line count as one.
-//   - Instances of a generic function cannot be told apart, and cannot be registered: a
-//     plain function that calls one can.
+//   - Instances of a generic function look the same, and cannot be registered: a plain
+//     function that calls one can.
 //
 // Two differently configured activities with the same code need an [ActivityName] for
 // their calls, and a function of their own each to register.

@@ -100,7 +100,7 @@ func TestRegistry_RefusesMistakesAtTheStart(t *testing.T) {
 		{"a nil Function", func() { durable.NewRegistry(nil) }, "durable: a nil *Function was added to a registry"},
 		{
 			"a generic function", func() { durable.Activity("X", generic[int]) },
-			`durable: activity "X" is the generic function ` + here + "generic[...], which cannot be told from its other instances; register a plain function that calls it",
+			`durable: activity "X" is the generic function ` + here + "generic[...], which looks the same as its other instances; register a plain function that calls it",
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {

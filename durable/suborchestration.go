@@ -23,10 +23,9 @@ type subOrchestrationOptions struct {
 	detached bool
 }
 
-// FireAndForget is the [SubOrchestrationOption] that lets a child go its own way:
-// it does not tell its parent how it ended. The task is complete at once, with the
-// zero value. That an instance with the chosen ID is running already is not told
-// either; then nothing comes of the call.
+// FireAndForget is the [SubOrchestrationOption] that starts a child without waiting for
+// its result. The task is complete at once, with the zero value. If an instance with the
+// chosen ID is running already, nothing is started, without an error.
 type FireAndForget struct{}
 
 func (FireAndForget) applySubOrchestration(o *subOrchestrationOptions) { o.detached = true }
@@ -118,7 +117,7 @@ func callSubOrchestrator[O any](ctx *Context, name string, version Version, in a
 		return retried[O](ctx, o.retry, func(f *replay.Future) { ctx.x.CreateSubOrchestrationAs(f, child()) })
 	}
 	if o.retry != nil {
-		return endedTask[O](ctx, fmt.Errorf("call sub-orchestrator %s: a RetryPolicy is of no use with FireAndForget, since nobody learns that it failed", name))
+		return endedTask[O](ctx, fmt.Errorf("call sub-orchestrator %s: a RetryPolicy is of no use with FireAndForget, which does not learn of failures", name))
 	}
 	ctx.x.StartOrchestration(child())
 	return endedTask[O](ctx, nil)

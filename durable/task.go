@@ -13,7 +13,7 @@ import (
 // branch. Tasks are made by the functions that begin such things.
 //
 // A task belongs to the orchestrator that began it. It goes on whether it is
-// awaited or not; when the orchestrator returns, nobody waits for it any more.
+// awaited or not; when the orchestrator returns, its result is dropped.
 type Task[T any] struct {
 	f        replay.Future
 	call     *entityCall // nil if it is not the call of an entity

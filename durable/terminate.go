@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"golang.org/x/sync/errgroup"
 )
@@ -97,8 +98,8 @@ func childrenOfEnded(ctx context.Context, hub provider.Client, id InstanceID) ([
 			}
 			waited += interval
 		}
-		if err := sleep(ctx, interval); err != nil {
-			return nil, fmt.Errorf("wait for it to end: %w", err)
+		if !pause.For(ctx, interval) {
+			return nil, fmt.Errorf("wait for it to end: %w", context.Cause(ctx))
 		}
 	}
 }

@@ -82,6 +82,10 @@ type Reason struct {
 	// Place is where an instance stands that has not begun; nil for all else, or if the hub
 	// cannot tell.
 	Place *Place
+	// RunsHere says whether this app's worker runs the activity, and RunningSince since when.
+	// RunsHere is nil for all else, and if it is not known: only the management API tells.
+	RunsHere     *bool
+	RunningSince time.Time
 	// Detail is the reason of a suspension, the output of what has ended, or what differs.
 	Detail string
 }
@@ -92,6 +96,13 @@ func (r Reason) String() string {
 	switch r.Kind {
 	case ReasonActivity:
 		text = fmt.Sprintf("activity %q", r.Name) + r.attempt(", attempt %d of %d")
+		switch {
+		case r.RunsHere == nil:
+		case *r.RunsHere:
+			text += ", runs on this worker"
+		default:
+			text += ", waits in its queue or runs elsewhere"
+		}
 	case ReasonSubOrchestration:
 		text = fmt.Sprintf("sub-orchestration %q, instance %q", r.Name, r.InstanceIDs[0]) + r.attempt(", attempt %d of %d")
 	case ReasonTimer:
@@ -185,7 +196,7 @@ func why(ctx context.Context, c *Client, id InstanceID) (*Wait, error) {
 	if difference != nil {
 		m := mismatch(start, difference)
 		w.add(Reason{Kind: ReasonHistoryMismatch, TaskID: m.Decision, Since: m.Time, Detail: fmt.Sprintf(
-			"decision %d: the history has %s, and the code did %s", m.Decision, m.Recorded, m.Produced)})
+			"decision %d: the history has %s, and the code did %s; it would fit to %s", m.Decision, m.Recorded, m.Produced, difference.Compatible())})
 	}
 	for _, one := range waits {
 		r := Reason{Kind: ReasonKind(one.Kind), Name: one.Name, TaskID: one.Task, Since: one.Since, Due: one.Due, Where: one.Where, Attempt: one.Attempt, Attempts: one.Attempts}

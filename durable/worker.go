@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync/atomic"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/crashes"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
@@ -20,10 +22,12 @@ type Worker struct {
 	registry *Registry
 	config   Config
 	waiting  dispatch.Waiting
+
+	dispatcher atomic.Pointer[dispatch.Dispatcher] // nil unless Run runs
 }
 
-// NewWorker returns a Worker that runs what p hands out with the functions in
-// r. What is added to r after [Worker.Run] was called may not be seen.
+// NewWorker returns a Worker that runs the work items of p with the functions in r.
+// What is added to r after [Worker.Run] was called may not be seen.
 func NewWorker(p provider.Worker, r *Registry, cfg Config) *Worker {
 	return &Worker{hub: p, registry: r, config: cfg}
 }
@@ -43,7 +47,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	ledger := openCrashes(cfg)
 	functions := w.registry.forWorker(workerSettings{logger: cfg.Logger, version: cfg.Version, maxActions: cfg.MaxOrchestrationActions, entityWindow: cfg.EntityReorderWindow, http: cfg.HTTP})
-	return dispatch.New(w.hub, (*engineFunctions)(functions), dispatch.Config{
+	dispatcher := dispatch.New(w.hub, (*engineFunctions)(functions), dispatch.Config{
 		MaxConcurrentActivities:    cfg.MaxConcurrentActivities,
 		MaxConcurrentOrchestrators: cfg.MaxConcurrentOrchestrators,
 		Entities: dispatch.EntityConfig{
@@ -68,7 +72,23 @@ func (w *Worker) Run(ctx context.Context) error {
 		Logger:              cfg.Logger,
 		Now:                 time.Now,
 		NewID:               newID,
-	}).Run(ctx)
+	})
+	w.dispatcher.Store(dispatcher)
+	defer w.dispatcher.Store(nil)
+	return dispatcher.Run(ctx)
+}
+
+// A RunningActivity is an activity that a worker runs.
+type RunningActivity = dispatch.RunningActivity
+
+// Running returns the activities of an instance's execution that this worker runs, in no
+// order. works is false if it runs nothing, since [Worker.Run] was not called or has returned.
+func (w *Worker) Running(id InstanceID, executionID string) (all []RunningActivity, works bool) {
+	d := w.dispatcher.Load()
+	if d == nil {
+		return nil, false
+	}
+	return d.Running(history.OrchestrationInstance{InstanceID: string(id), ExecutionID: executionID}), true
 }
 
 // openCrashes returns what is known of crashes, nil if that is not kept.
@@ -122,13 +142,13 @@ func (w *Worker) failUnknownAfter() time.Duration {
 		return 0 // for ever
 	}
 	if sole, ok := w.hub.(provider.Sole); ok && sole.IsSole() {
-		return -1 // nobody else can come
+		return -1 // there can be no other worker
 	}
 	return DefaultUnknownFunctionTimeout
 }
 
-// Waiting returns what waits for functions that this worker does not know or run, as far
-// as it had it in hand in the last minutes.
+// Waiting returns the work that waits for functions that this worker does not know or
+// run, as far as it received it in the last minutes.
 func (w *Worker) Waiting() []WaitingFunction {
 	var all []WaitingFunction
 	for _, f := range w.waiting.All(time.Now()) {

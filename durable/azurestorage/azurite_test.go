@@ -2,7 +2,6 @@ package azurestorage
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -20,15 +19,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// TestMain lets more tests run at a time than there are processors: those that
-// talk to Azurite mostly wait.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("8") // a number in range
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { azuritetest.Main(m) }
 
 // The tests that talk to Azurite keep out of each other's way by the names of
 // their hubs.

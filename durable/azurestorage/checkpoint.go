@@ -36,7 +36,9 @@ import (
 // A message stays until the row says what is new, since no checkpoint might follow
 // that would repair the row. The commit waits for step 3 if clients look at the row
 // for what is new: an end, a suspension, a resumption. Else the row is pending, and
-// only the end of the session and the next checkpoint that writes the row wait for it.
+// only the end of the session and the next checkpoint that writes the row wait for it. That
+// an execution has begun is put off besides (see [putOffFor]), and only the next checkpoint
+// waits for that, or leaves it out.
 type commit struct {
 	*session
 	cp *provider.Checkpoint
@@ -92,15 +94,17 @@ func (c *commit) follow(ctx context.Context, rows []wire.Row) error {
 	if err := c.hub.tracking.commit(ctx, c.slot.id, c.loaded, c.tracking); err != nil {
 		return err
 	}
-	taken := c.takeOverRow()
-	u := c.hub.instances.UpdateOf(c.loaded, c.cp, rows)
-	if u != nil && u.MayBeLate() && c.writeRowLater(ctx, u, taken) {
+	taken, leftOut := c.takeOverRow()
+	u := c.hub.instances.UpdateOf(c.loaded, c.cp, rows, leftOut.updateOrNil())
+	if u != nil && u.MayBeLate() && c.writeRowLater(ctx, u, taken, leftOut) {
 		return nil
 	}
 	c.current = append(c.current, taken...)
 	if u != nil {
 		var err error
-		if c.loaded.Row, err = u.Do(ctx); err != nil {
+		c.loaded.Row, err = u.Do(ctx)
+		c.hub.begun.remove(c.slot.id)
+		if err != nil {
 			return err
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/storageop"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"go.opentelemetry.io/otel/metric"
 )
 
@@ -39,15 +41,30 @@ func (c Connection) tables() store.Account {
 	return c.account
 }
 
+// BlobClients are clients of a blob service. They make each request once.
+type BlobClients struct {
+	Bounded *azblob.Client
+	Urgent  *azblob.Client // whose requests never wait for others
+
+	usage store.Usage
+}
+
 // BlobClients returns clients of the account's blob service, which send by transport, or
-// by a client of their own if it is nil. They make each request once. The requests of
-// urgent never wait for others. meter, which may be nil, receives the times of requests.
-func (c Connection) BlobClients(transport policy.Transporter, meter metric.MeterProvider) (bounded, urgent *azblob.Client, err error) {
+// by a client of their own if it is nil. meter, which may be nil, receives the times of
+// requests.
+func (c Connection) BlobClients(transport policy.Transporter, meter metric.MeterProvider) (*BlobClients, error) {
 	hub, err := metering.NewHub(meter)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	return store.NewBlobServices(c.account, transport, hub)
+	b := &BlobClients{}
+	b.Bounded, b.Urgent, err = store.NewBlobServices(c.account, transport, hub, &b.usage)
+	return b, err
+}
+
+// Usage returns how many requests the clients have made.
+func (b *BlobClients) Usage() []provider.Usage {
+	return []provider.Usage{b.usage.Blobs.Usage(storageop.Blob)}
 }
 
 // ParseConnectionString reads an Azure Storage connection string: one with an

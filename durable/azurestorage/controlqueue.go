@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -83,7 +84,7 @@ func (r *reading) poll() {
 	for r.ctx.Err() == nil {
 		h.held.awaitRenewals(r.ctx)
 		if !p.isListening() { // the lease ran out and could not be renewed
-			store.Sleep(r.ctx, time.Second)
+			pause.For(r.ctx, time.Second)
 			continue
 		}
 		room := h.inbox.buffer.take(r.ctx, h.cfg.ControlQueueBatchSize, func() {
@@ -207,7 +208,7 @@ func (r *reading) isDue(d *delivery) bool {
 	case wait <= d.lock/2:
 		// The service counts in seconds, so a timer comes up to one early.
 		r.do(func() {
-			if !store.Sleep(r.ctx, wait) {
+			if !pause.For(r.ctx, wait) {
 				d.handBack(r.work, 0)
 				return
 			}

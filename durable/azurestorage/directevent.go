@@ -22,6 +22,10 @@ import (
 // is written, unless the checkpoint takes another message (see [storeOne]). If this process
 // dies then, that message comes again and the instance's row is repaired. So all events
 // that come together cost two requests, instead of two each.
+//
+// So is the start of an instance, after its row (see [starter.startDirectly]). It costs no
+// request besides: the row is pending until it says what the history does, and for one that
+// is so for long the start is sent (see [overdueStarts]).
 
 // eventPatience is how long a client waits for the checkpoint before the event is put into
 // the queue.
@@ -32,6 +36,7 @@ const eventPatience = 100 * time.Millisecond
 type directEvent struct {
 	d       *delivery
 	out     *outgoing
+	isStart bool       // of an instance, whose row is there
 	outcome chan error // what the client's call returns
 
 	// lock is held while the event is put, and protects the following. It is a channel
@@ -51,7 +56,7 @@ func (h *TaskHub) sendDirectly(ctx context.Context, out *outgoing) (taken bool, 
 	if _, isEvent := out.env.Message.Event.(*history.EventRaised); !isEvent || !out.claim || r == nil || visibilityDelay(out.env.Message, time.Now()) > 0 {
 		return false, nil
 	}
-	e, err := h.newDirectEvent(out)
+	e, _, err := h.newDirectEvent(out)
 	if err != nil {
 		h.sender.unclaim(out)
 		return true, err
@@ -59,19 +64,25 @@ func (h *TaskHub) sendDirectly(ctx context.Context, out *outgoing) (taken bool, 
 	if !r.run(func() { r.arrive(e.d) }) {
 		return false, nil
 	}
+	return true, e.await(ctx)
+}
+
+// await waits until the event is in the history or the queue, and puts it there if that
+// takes long.
+func (e *directEvent) await(ctx context.Context) error {
 	timer := time.NewTimer(eventPatience)
 	defer timer.Stop()
 	select {
-	case err = <-e.outcome:
-		return true, err
+	case err := <-e.outcome:
+		return err
 	case <-ctx.Done():
-		return true, maybeSent(context.Cause(ctx))
+		return maybeSent(context.Cause(ctx))
 	case <-timer.C:
 	}
 	if err := e.store(ctx); err != nil {
-		return true, maybeSent(err)
+		return maybeSent(err)
 	}
-	return true, <-e.outcome
+	return <-e.outcome
 }
 
 // notSent returns the error of a call whose message could not be sent. If it is not known
@@ -88,21 +99,24 @@ var errMaybeSent = errors.New("it may have arrived or not")
 
 func maybeSent(err error) error { return fmt.Errorf("%w: %w", errMaybeSent, err) }
 
-func (h *TaskHub) newDirectEvent(out *outgoing) (*directEvent, error) {
+// newDirectEvent returns what hands over what out is about, and how many bytes its message
+// would have.
+func (h *TaskHub) newDirectEvent(out *outgoing) (e *directEvent, size int, err error) {
 	out.env.SequenceNumber = h.sender.sequence.Add(1)
 	out.number = out.env.SequenceNumber
 	text, err := encode(out.env)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	d := h.held.newDelivery(out.queue, store.Message{DequeueCount: 1}, h.held.controlLock(), func() { h.sender.unclaim(out) })
 	if d.env, err = wire.DecodeEnvelopeJSON(text); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	d.claimed, d.insertedOn, d.age = true, d.receivedAt, 0
 	d.until = d.receivedAt.Add(math.MaxInt64) // nobody else can receive it
-	d.raised = &directEvent{d: d, out: out, outcome: make(chan error, 1), lock: make(chan struct{}, 1)}
-	return d.raised, nil
+	_, isStart := d.event().(*history.ExecutionStarted)
+	d.raised = &directEvent{d: d, out: out, isStart: isStart, outcome: make(chan error, 1), lock: make(chan struct{}, 1)}
+	return d.raised, len(text), nil
 }
 
 func (e *directEvent) unlock() { <-e.lock }
@@ -146,7 +160,7 @@ func (e *directEvent) store(ctx context.Context) error {
 // checkpoint takes something that comes again if this process dies.
 func storeOne(ctx context.Context, taken []*delivery) error {
 	for _, d := range taken {
-		if d.raised.isStored() {
+		if d.raised.comesAgain() {
 			return nil
 		}
 	}
@@ -156,9 +170,10 @@ func storeOne(ctx context.Context, taken []*delivery) error {
 	return taken[0].raised.store(ctx)
 }
 
-// isStored reports whether the delivery comes again if this process dies.
-func (e *directEvent) isStored() bool {
-	if e == nil {
+// comesAgain reports whether the delivery comes again if this process dies. A start does
+// for as long as the row is pending.
+func (e *directEvent) comesAgain() bool {
+	if e == nil || e.isStart {
 		return true
 	}
 	e.lock <- struct{}{}
@@ -202,7 +217,8 @@ func (e *directEvent) noteDoubt() {
 
 // send puts the event into its queue, to be received after delay, if it is not there. It
 // reports whether it was not. One that may be in the history is hidden for so long that
-// its receiver looks for it there.
+// its receiver looks for it there. That of a start does so in any case, and repairs the row:
+// a start is put there even if it is in the history.
 func (e *directEvent) send(ctx context.Context, delay time.Duration) bool {
 	if e == nil {
 		return false
@@ -212,6 +228,7 @@ func (e *directEvent) send(ctx context.Context, delay time.Duration) bool {
 	switch {
 	case e.stored:
 		return false
+	case e.isStart:
 	case e.committed, e.answered:
 		e.answer(nil)
 		return true

@@ -10,6 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/disposition"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -139,7 +140,7 @@ func (h *heldMessages) renew(ctx context.Context) {
 	lock := min(h.controlLock(), h.workItemLock())
 	var group errgroup.Group
 	group.SetLimit(renewalsAtOnce)
-	for store.Sleep(ctx, lock/8) {
+	for pause.For(ctx, lock/8) {
 		for _, d := range h.all() {
 			if left, renewable := d.hiddenFor(time.Now()); !renewable || left > h.stretched(d.lock)/2 {
 				continue
@@ -160,7 +161,7 @@ func (h *heldMessages) awaitRenewals(ctx context.Context) {
 		left, renewable := d.hiddenFor(time.Now())
 		return renewable && left > 0 && left <= d.lock/8
 	}
-	for slices.ContainsFunc(h.all(), late) && store.Sleep(ctx, time.Second) {
+	for slices.ContainsFunc(h.all(), late) && pause.For(ctx, time.Second) {
 	}
 }
 

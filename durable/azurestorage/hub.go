@@ -14,13 +14,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"golang.org/x/sync/errgroup"
 )
 
 // A PartitionCountError says that a hub has another number of partitions than
 // was configured. Workers and clients that count differently would send the
-// messages of one instance to different queues.
+// messages of one instance to different queues. Partition logs have it, too.
 type PartitionCountError struct {
 	TaskHub    string
 	Configured int
@@ -169,7 +170,7 @@ func (r *resources) createPartitionRows(ctx context.Context) error {
 		case len(rows) > len(want) || time.Now().After(deadline):
 			return &PartitionCountError{TaskHub: r.hub.cfg.TaskHub, Configured: len(want), Existing: len(rows)}
 		default:
-			if !store.Sleep(ctx, store.Jitter(ctx, "partition rows", 200*time.Millisecond)) {
+			if !pause.For(ctx, store.Jitter(ctx, "partition rows", 200*time.Millisecond)) {
 				return context.Cause(ctx)
 			}
 		}
@@ -272,7 +273,7 @@ func (r *resources) awaitSoleManager(ctx context.Context) error {
 		default:
 			r.hub.log.Warn("waiting for other workers to stop", "reason", mismatch)
 		}
-		if !store.Sleep(ctx, store.Jitter(ctx, "look at the partitions", r.hub.cfg.LeaseInterval/10)) {
+		if !pause.For(ctx, store.Jitter(ctx, "look at the partitions", r.hub.cfg.LeaseInterval/10)) {
 			return nil
 		}
 	}
@@ -310,7 +311,7 @@ func (r *resources) awaitCreated(ctx context.Context) error {
 		if ctx.Err() == nil {
 			r.hub.health.Failed("storage account", err)
 		}
-		if !store.Sleep(ctx, store.Jitter(ctx, "create the hub", delay)) {
+		if !pause.For(ctx, store.Jitter(ctx, "create the hub", delay)) {
 			return nil
 		}
 	}

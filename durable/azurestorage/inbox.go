@@ -10,6 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // inbox holds the control-queue messages that were received and not yet delivered, by
@@ -210,7 +211,7 @@ func (b *inbox) read(ctx context.Context, instanceID, executionID string, first 
 		} else {
 			b.hub.log.Error("OrchestrationProcessingFailure", "instanceId", instanceID, "executionId", executionID, "details", "read what is stored of it", "error", err)
 		}
-		if !store.Sleep(ctx, store.Jitter(ctx, "load "+instanceID, delay)) {
+		if !pause.For(ctx, store.Jitter(ctx, "load "+instanceID, delay)) {
 			return nil
 		}
 	}
@@ -237,7 +238,7 @@ func (b *inbox) awaitInstanceRow(ctx context.Context, batch *messageBatch, loade
 		if loaded.Row != nil && loaded.Row.State.Instance.ExecutionID == start.Instance.ExecutionID {
 			return
 		}
-		if !store.Sleep(ctx, rowInterval) {
+		if !pause.For(ctx, rowInterval) {
 			return
 		}
 		row, err := b.hub.instances.Rows.Read(ctx, start.Instance.InstanceID)
@@ -404,6 +405,21 @@ func (b *inbox) count(all inuse.Counts) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all["instances with messages"], all["instances that are ready"] = len(b.slots), len(b.ready)
+}
+
+// before returns how many messages are delivered before those of an instance that is ready.
+func (b *inbox) before(id string) (messages int, isReady bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, s := range b.ready {
+		if s.id == id {
+			return messages, true
+		}
+		if len(s.batches) > 0 {
+			messages += len(s.batches[0].deliveries)
+		}
+	}
+	return 0, false
 }
 
 // hasStart reports whether the start message of an instance is in the inbox, or may be

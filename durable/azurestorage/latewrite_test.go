@@ -202,6 +202,7 @@ func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			cfg := testConfig(t)
+			cfg.LastUpdatedTolerance = -1 // no row is put off
 			other := openHub(t, cfg)
 			var merges atomic.Int32
 			transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
@@ -280,6 +281,7 @@ func TestInstanceRow_IsNotLeftToAnEarlierGeneration(t *testing.T) {
 func TestInstanceRow_IsLeftAloneIfTheInstanceWasRewound(t *testing.T) {
 	t.Parallel()
 	cfg := testConfig(t)
+	cfg.LastUpdatedTolerance = -1 // no row is put off
 	other := openHub(t, cfg)
 	var fails atomic.Bool
 	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)

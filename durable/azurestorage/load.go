@@ -8,6 +8,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/storageop"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"golang.org/x/sync/errgroup"
 )
@@ -46,13 +47,18 @@ func (h *TaskHub) Load(ctx context.Context) (*provider.Load, error) {
 	return load, nil
 }
 
-// Place implements [provider.Placer], by about how many messages the partition's queue has.
-// Those that are hidden, such as timers that are not due, are among them.
+// Place implements [provider.Placer]. It is exact of an instance that this process has taken
+// from its queue. Of others it is about how many messages the partition's queue has: with
+// those that are hidden, such as timers that are not due, and none if all are.
 func (h *TaskHub) Place(ctx context.Context, id string) (provider.Place, error) {
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return provider.Place{}, err
 	}
 	place := provider.Place{Partition: wire.PartitionOf(id, len(h.controlQueues))}
+	if before, ready := h.inbox.before(id); ready {
+		place.Owner, place.Before, place.IsExact = h.cfg.WorkerID, before, true
+		return place, nil
+	}
 	queue := h.controlQueues[place.Partition]
 	waits, err := queue.Load(ctx, time.Now())
 	if err != nil {
@@ -61,6 +67,12 @@ func (h *TaskHub) Place(ctx context.Context, id string) (provider.Place, error) 
 	owners, err := h.leases.Owners(ctx)
 	place.Owner, place.Before = owners[queue.Name], max(0, waits.Length-1)
 	return place, err
+}
+
+// Usage implements [provider.UsageReporter].
+func (h *TaskHub) Usage() []provider.Usage {
+	u := h.services.Usage
+	return []provider.Usage{u.Queues.Usage(storageop.Queue), u.Tables.Usage(storageop.Table), u.Blobs.Usage(storageop.Blob)}
 }
 
 // readLoads reads the loads of queues.

@@ -7,47 +7,9 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
-	"go.opentelemetry.io/otel/attribute"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering/meteringtest"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
-	"go.opentelemetry.io/otel/sdk/metric/metricdata"
 )
-
-// recorded is what a metric has recorded: a number for each value of one of its
-// attributes.
-func recorded(t *testing.T, r sdk.Reader, name, by string) map[string]float64 {
-	t.Helper()
-	var all metricdata.ResourceMetrics
-	if err := r.Collect(t.Context(), &all); err != nil {
-		t.Fatal(err)
-	}
-	got := map[string]float64{}
-	add := func(of attribute.Set, n float64) {
-		v, _ := of.Value(attribute.Key(by))
-		got[v.String()] += n
-	}
-	for _, s := range all.ScopeMetrics {
-		for _, m := range s.Metrics {
-			if m.Name != name {
-				continue
-			}
-			switch data := m.Data.(type) {
-			case metricdata.Sum[int64]:
-				for _, p := range data.DataPoints {
-					add(p.Attributes, float64(p.Value))
-				}
-			case metricdata.Histogram[float64]:
-				for _, p := range data.DataPoints {
-					add(p.Attributes, float64(p.Count))
-				}
-			case metricdata.Gauge[int64]:
-				for _, p := range data.DataPoints {
-					add(p.Attributes, float64(p.Value))
-				}
-			}
-		}
-	}
-	return got
-}
 
 func TestMetrics_TellWhatAHubDoes(t *testing.T) {
 	t.Parallel()
@@ -73,7 +35,7 @@ func TestMetrics_TellWhatAHubDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		eventually(t, "an unreadable message is counted", time.Minute, func() bool {
-			return recorded(t, reader, "durabletask.messages.held_back", "durabletask.reason")["unreadable"] > 0
+			return meteringtest.Recorded(t, reader, "durabletask.messages.held_back", "durabletask.reason")["unreadable"] > 0
 		})
 
 		for _, want := range []struct{ metric, by, value string }{
@@ -84,23 +46,23 @@ func TestMetrics_TellWhatAHubDoes(t *testing.T) {
 			{"durabletask.storage.operation.duration", "durabletask.outcome", "throttled"},
 			{"durabletask.storage.retries", "durabletask.storage.operation", "EntityGroupTransaction"},
 		} {
-			if n := recorded(t, reader, want.metric, want.by)[want.value]; n == 0 {
-				t.Errorf("%s by %s says nothing of %s: %v", want.metric, want.by, want.value, recorded(t, reader, want.metric, want.by))
+			if n := meteringtest.Recorded(t, reader, want.metric, want.by)[want.value]; n == 0 {
+				t.Errorf("%s by %s says nothing of %s: %v", want.metric, want.by, want.value, meteringtest.Recorded(t, reader, want.metric, want.by))
 			}
 		}
-		lengths := recorded(t, reader, "durabletask.queue.length", "durabletask.queue")
+		lengths := meteringtest.Recorded(t, reader, "durabletask.queue.length", "durabletask.queue")
 		if _, ok := lengths[control.Name]; !ok || len(lengths) != 2 {
 			t.Errorf("lengths are told of the queues %v, want %s and the work items", lengths, control.Name)
 		}
 		stop()
-		if owned := recorded(t, reader, "durabletask.partitions.owned", "durabletask.queue")[control.Name]; owned != 0 {
+		if owned := meteringtest.Recorded(t, reader, "durabletask.partitions.owned", "durabletask.queue")[control.Name]; owned != 0 {
 			t.Errorf("%v partitions are owned after the end", owned)
 		}
-		if released := recorded(t, reader, "durabletask.partitions.changes", "durabletask.partition.change")["released"]; released != 1 {
+		if released := meteringtest.Recorded(t, reader, "durabletask.partitions.changes", "durabletask.partition.change")["released"]; released != 1 {
 			t.Errorf("%v partitions were released", released)
 		}
 		// The metrics count what the account saw.
-		operations := recorded(t, reader, "durabletask.storage.operation.duration", "durabletask.storage.operation")
+		operations := meteringtest.Recorded(t, reader, "durabletask.storage.operation.duration", "durabletask.storage.operation")
 		for _, name := range []string{"GetMessages", "PutMessage", "EntityGroupTransaction", "InsertEntity"} {
 			saw := counter.Total(func(c azuritetest.Call) bool { return c.Name == name })
 			if int(operations[name]) != saw || saw == 0 {

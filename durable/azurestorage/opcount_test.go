@@ -9,9 +9,10 @@ import (
 )
 
 // maxSequenceOperations is how many storage operations a sequence of three
-// activities may take on one worker, without extended sessions. .NET takes 33 to
-// 36.
-const maxSequenceOperations = 16
+// activities may take on one worker, without extended sessions: 12, and 3 more where the
+// machine is so slow that the start gets into the queue and the row is written twice. .NET
+// takes 33 to 36.
+const maxSequenceOperations = 15
 
 func TestTaskHub_NeedsFewOperationsForASequence(t *testing.T) {
 	t.Parallel()
@@ -29,7 +30,7 @@ func TestTaskHub_NeedsFewOperationsForASequence(t *testing.T) {
 		return logged(h, "AppendedInstanceHistory", "counted", "rows=4") && counter.Total(isCommit) == 4
 	})
 	eventually(t, "its messages are deleted", 30*time.Second, func() bool {
-		return counter.Total(func(c azuritetest.Call) bool { return c.Name == "DeleteMessage" }) == 4
+		return counter.Total(func(c azuritetest.Call) bool { return c.Name == "DeleteMessage" }) >= 3 && heldCount(h) == 0
 	})
 	total := counter.Total(nil)
 	t.Logf("%d operations:\n%s", total, counter)

@@ -47,7 +47,8 @@ func (h *TaskHub) rewind(ctx context.Context, id, reason string) error {
 	if err != nil {
 		return err
 	}
-	if row != nil && !provider.CanRewind(row.State.Status) {
+	// One that is pending and has never ended was started anew, and may have begun.
+	if row != nil && (!provider.CanRewind(row.State.Status) || row.State.Status == history.Pending && row.State.CompletedAt.IsZero()) {
 		return provider.ErrInstanceChanged
 	}
 	rows := map[string][]*wire.HistoryRow{} // by instance

@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"errors"
 	"net/http"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -14,10 +15,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// With a negative tolerance every checkpoint is told to the row.
+// With a negative tolerance every checkpoint is told to the row. Else the end is, and the
+// begin if that was a second before.
 func TestInstanceRow_IsWrittenEveryTimeIfThatIsAskedFor(t *testing.T) {
 	t.Parallel()
-	for tolerance, want := range map[time.Duration]int{-1: 3, time.Hour: 2} {
+	for tolerance, want := range map[time.Duration][]int{-1: {3}, time.Hour: {1, 2}} {
 		counter := newCounter(t)
 		cfg := testConfig(t)
 		cfg.Transport, cfg.LastUpdatedTolerance = counter, tolerance
@@ -25,8 +27,8 @@ func TestInstanceRow_IsWrittenEveryTimeIfThatIsAskedFor(t *testing.T) {
 		runHub(t, h)
 		mustStart(t, h, "rows", "e1", `1`)
 		runHello(t, h, "Tokyo", "Seattle")
-		if n := counter.Total(func(c azuritetest.Call) bool { return c.Name == "MergeEntity" }); n != want {
-			t.Errorf("tolerance %v: the row was written %d times by 3 checkpoints, want %d", tolerance, n, want)
+		if n := counter.Total(func(c azuritetest.Call) bool { return c.Name == "MergeEntity" }); !slices.Contains(want, n) {
+			t.Errorf("tolerance %v: the row was written %d times by 3 checkpoints, want %v", tolerance, n, want)
 		}
 	}
 }
@@ -47,7 +49,7 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 				return next()
 			}
 			cfg := testConfig(t)
-			cfg.Transport = counter
+			cfg.Transport, cfg.LastUpdatedTolerance = counter, -1 // no row is put off
 			h := openHub(t, cfg)
 			if err := h.resources.ensureCreated(t.Context()); err != nil {
 				t.Fatal(err)
@@ -101,7 +103,7 @@ func TestInstanceRow_IsToldOfAStartThatItMissed(t *testing.T) {
 	for id, hasRow := range map[string]bool{"pending": true, "child": false} {
 		start := startMessage(id, "e1", `"in"`)
 		if hasRow {
-			if _, err := h.instances.Rows.Create(t.Context(), start.Event.(*history.ExecutionStarted), nil, ""); err != nil {
+			if _, _, err := h.instances.Rows.Create(t.Context(), start.Event.(*history.ExecutionStarted), nil, ""); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -136,9 +136,7 @@ func (s *session) Release(ctx context.Context) error {
 		return nil
 	}
 	s.released = true
-	if s.pending != nil {
-		<-s.pending.tried // the next session need not read the row then
-	}
+	s.pending.awaitFirst() // the next session need not read the row then
 	ctx = context.WithoutCancel(ctx)
 	if len(s.current) > 0 {
 		if err := s.Abandon(ctx, errors.New("the session ended before the messages were processed")); err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/uuid"
 )
@@ -39,22 +40,35 @@ func (s *starter) start(ctx context.Context, start provider.TaskMessage, event h
 	return s.startRecorded(ctx, &start, &event, func() error { return s.startUnlessRefused(ctx, start, event, generation, refuse) })
 }
 
+// maxReplaceAttempts is how often a start tries to replace an instance whose row its worker
+// writes at the same time.
+const maxReplaceAttempts = 5
+
 // startUnlessRefused starts an instance, in the place of one that has its ID if
 // that is not in one of the statuses in refuse.
 func (s *starter) startUnlessRefused(ctx context.Context, start provider.TaskMessage, event history.ExecutionStarted, generation *int, refuse []history.RuntimeStatus) error {
 	start.Event = &event
+	begun := s.hub.begun.of(event.Instance.InstanceID)
 	before, err := s.startOver(ctx, start, &event, nil)
 	if before == nil || err != nil {
 		return err
 	}
-	if !slices.Contains(refuse, before.State.Status) {
+	now := *before // what is remembered of the row stays as the row says
+	before = &now
+	begun.tell(&before.State)
+	for n := 1; n <= maxReplaceAttempts && !slices.Contains(refuse, before.State.Status); n++ {
 		if generation == nil {
 			event.Generation = new(before.State.Generation + 1)
 		}
+		seen := before.State
 		before, err = s.startOver(ctx, start, &event, before)
-	}
-	if before == nil || err != nil {
-		return err
+		if before == nil || err != nil {
+			return err
+		}
+		// If it is not the same, or a later generation of it, another client was faster.
+		if now := before.State; now.Instance != seen.Instance && (now.FirstCreatedAt.IsZero() || !now.FirstCreatedAt.Equal(seen.FirstCreatedAt)) {
+			break
+		}
 	}
 	return &provider.InstanceExistsError{InstanceID: event.Instance.InstanceID, Status: before.State.Status}
 }
@@ -68,21 +82,23 @@ func (s *starter) startOver(ctx context.Context, start provider.TaskMessage, eve
 		env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}},
 	}
 	s.hub.sender.reserve([]*outgoing{out}) // it is claimed if this process runs the partition
+	if before == nil {
+		if row, begun, err := s.startDirectly(ctx, out, event); begun {
+			return row, err
+		}
+	}
 	sent, err := s.hub.sender.post(ctx, out)
 	if err != nil {
 		return nil, err
 	}
-	row, err := s.hub.instances.Rows.Create(ctx, event, before, out.blob)
+	row, made, err := s.hub.instances.Rows.Create(ctx, event, before, out.blob)
 	switch {
 	case errors.Is(err, instances.ErrPurged):
 		s.hub.sender.retract(ctx, []sentMessage{sent})
 		return s.startOver(ctx, start, event, nil)
 	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
-		if before == nil && sent.claimed != nil {
-			// This process takes the start, and knows that there is nothing but the row.
-			row.State.Input = nil // it is in the message, and can be large
-			s.hub.instances.CachedRows.Put(row.State.Instance.InstanceID, row)
-			sent.claimed.fresh = instances.NewInstance(row)
+		if before == nil && made && sent.claimed != nil {
+			s.knowNew(sent.claimed, row)
 		}
 		row = nil
 	case err == nil || store.WasNotApplied(err):
@@ -91,6 +107,58 @@ func (s *starter) startOver(ctx context.Context, start provider.TaskMessage, eve
 	}
 	s.hub.sender.handOver(ctx, []sentMessage{sent}) // its receiver checks whether the row is there
 	return row, err
+}
+
+// knowNew remembers that there is nothing of the instance that d starts but its row, which
+// this process has just inserted.
+func (s *starter) knowNew(d *delivery, row *wire.InstanceRow) {
+	row.State.Input = nil // it is in the message, and can be large
+	s.hub.instances.CachedRows.Put(row.State.Instance.InstanceID, row)
+	d.fresh = instances.NewInstance(row)
+}
+
+// startDirectly is startOver for an ID that may be free, if this process runs the partition.
+// It inserts the row and then hands the start over in memory, as [TaskHub.sendDirectly] does
+// an event. If this process dies before the history is written, no caller was told of the
+// instance, and a worker sends its start (see [overdueStarts]). begun is false if the start
+// has to be sent before the row: it is not due yet, or large, so that the row names the blob
+// that it is in.
+func (s *starter) startDirectly(ctx context.Context, out *outgoing, event *history.ExecutionStarted) (taken *wire.InstanceRow, begun bool, err error) {
+	h, r := s.hub, out.partition.currentReading()
+	if !out.claim || r == nil || !provider.Due(*out.env.Message).IsZero() {
+		return nil, false, nil
+	}
+	e, size, err := h.newDirectEvent(out)
+	if err != nil {
+		h.sender.unclaim(out)
+		return nil, true, err
+	}
+	if size > wire.LargeMessageThreshold {
+		return nil, false, nil
+	}
+	row, made, err := h.instances.Rows.Create(ctx, event, nil, "")
+	switch {
+	case errors.Is(err, instances.ErrPurged):
+		h.sender.unclaim(out)
+		taken, err = s.startOver(ctx, *out.env.Message, event, nil)
+		return taken, true, err
+	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
+	case err == nil || store.WasNotApplied(err):
+		h.sender.unclaim(out)
+		return row, true, err
+	default: // it is sent, since the row may be there; its receiver looks
+		if send := func() { e.d.handBack(r.work, 0) }; !r.spawn(send) {
+			send()
+		}
+		return nil, true, err
+	}
+	if made {
+		s.knowNew(e.d, row)
+	}
+	if !r.run(func() { r.arrive(e.d) }) {
+		e.d.handBack(r.work, 0)
+	}
+	return nil, true, e.await(ctx)
 }
 
 // startRecorded makes a start by f, with a record of it beside.
@@ -150,7 +218,7 @@ func (s *starter) startAgain(ctx context.Context, pending history.OrchestrationI
 // jumpStarts sends those starts of a partition again that have not arrived, for as long as it
 // is read.
 func (s *starter) jumpStarts(ctx context.Context, p *partition) {
-	for store.Sleep(ctx, s.hub.cfg.JumpStart.Interval) {
+	for pause.For(ctx, s.hub.cfg.JumpStart.Interval) {
 		rows, err := s.records.Of(ctx, p.queue.Name)
 		for _, row := range rows {
 			if err == nil {
@@ -229,7 +297,7 @@ type overdueStarts struct {
 
 // run looks now and then, until ctx ends.
 func (o *overdueStarts) run(ctx context.Context) {
-	for store.Sleep(ctx, overdueInterval) {
+	for pause.For(ctx, overdueInterval) {
 		if err := o.look(ctx); err != nil && ctx.Err() == nil {
 			o.hub.log.Warn("could not look for instances that are pending for long", "error", err)
 		}

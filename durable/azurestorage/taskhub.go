@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -47,6 +48,7 @@ type TaskHub struct {
 	undecodable *undecodable
 	endings     endings
 	pendingRows sync.Map // of *pendingRow, by instance
+	begun       begun
 	partitions  []*partition
 	inbox       *inbox
 	tracking    *tracker
@@ -67,6 +69,7 @@ var (
 	_ provider.Tracker           = (*TaskHub)(nil)
 	_ provider.Rewinder          = (*TaskHub)(nil)
 	_ provider.Placer            = (*TaskHub)(nil)
+	_ provider.UsageReporter     = (*TaskHub)(nil)
 	_ provider.Purger            = (*TaskHub)(nil)
 	_ provider.Portable          = (*TaskHub)(nil)
 	_ provider.Follower          = (*TaskHub)(nil)
@@ -228,7 +231,8 @@ func (h *TaskHub) partitionOf(instanceID string) *partition {
 // CreateTaskOrchestrationAsync). The row decides: a worker that receives a message
 // without its row holds it back for a while, and then discards it. So a start that was
 // begun either runs or leaves nothing behind, whatever becomes of the caller, and an
-// instance that a caller was told of stays.
+// instance that a caller was told of stays. A start that this process takes itself is in
+// no queue; if the process dies before the history has it, it runs some minutes later.
 //
 // Of two callers who start the same ID at the same time, the one who writes the
 // row wins; the other gets the error, which .NET does not tell it.
@@ -299,17 +303,30 @@ func (h *TaskHub) Instance(ctx context.Context, id string, fetch provider.Fetch)
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return nil, err
 	}
-	return h.instances.Rows.State(ctx, id, fetch)
+	begun := h.begun.of(id)
+	state, err := h.instances.Rows.State(ctx, id, fetch)
+	if state != nil {
+		begun.tell(state)
+	}
+	return state, err
 }
 
 // Instances implements [provider.Client]. See [instances.Rows.Page] for the order and the size of pages.
 func (h *TaskHub) Instances(ctx context.Context, q provider.Query) (page *provider.Page, err error) {
+	begun, asked := h.begun.each(), q.Statuses
+	if len(begun) > 0 && slices.Contains(asked, history.Running) && !slices.Contains(asked, history.Pending) {
+		q.Statuses = append(slices.Clone(asked), history.Pending) // as the rows of those say
+	}
 	if err = h.resources.ensureCreated(ctx); err == nil {
 		page, err = h.instances.Rows.Page(ctx, q)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("query instances: %w", err)
 	}
+	page.Instances = slices.DeleteFunc(page.Instances, func(state *provider.InstanceState) bool {
+		begun.tell(state)
+		return len(asked) > 0 && !slices.Contains(asked, state.Status)
+	})
 	return page, nil
 }
 
@@ -426,6 +443,7 @@ func (h *TaskHub) Purge(ctx context.Context, id string, seen *provider.InstanceS
 	if err := h.resources.ensureCreated(ctx); err != nil {
 		return err
 	}
+	h.writePutOff(ctx, id) // else the row may change meanwhile
 	return h.instances.Purge(ctx, id, seen, h.starts.dropRecords)
 }
 

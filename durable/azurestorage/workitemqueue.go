@@ -11,6 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -97,7 +98,7 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 			}
 		case full:
 			full = false
-			store.Sleep(ctx, afterYou)
+			pause.For(ctx, afterYou)
 		default:
 			return wanted, before
 		}

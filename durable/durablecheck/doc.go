@@ -57,8 +57,8 @@
 //	channel   making, closing, sending to, receiving from and ranging over channels
 //	sync      everything of sync and sync/atomic
 //	thread    runtime.LockOSThread, which ends the process in a coroutine, and runtime.Goexit
-//	variable  package-level variables, as told below
-//	maporder  ranging over a map, as told below
+//	variable  package-level variables, as said below
+//	maporder  ranging over a map, as said below
 //	defer     durable calls in a deferred call. An instance that is unloaded from memory runs
 //	          its deferred calls, so that compensation belongs in plain code after the error
 //	activity  calls of functions that take a context.Context: an activity that is called

@@ -41,7 +41,7 @@ var (
 	fatals     = &advice{ruleIO, "ends the worker and every instance in it, again on each replay", "return an error"}
 )
 
-// forbidden lists by package path what orchestrators are told about. The first
+// forbidden lists by package path what orchestrators must not use. The first
 // entry that matches decides; what no entry matches is free, and so are the
 // packages that are not listed.
 var forbidden = map[string][]entry{

@@ -6,7 +6,7 @@ import (
 	"go/types"
 )
 
-// A function is what is known of a function of the package at hand: a declared
+// A function is what is known of a function of the current package: a declared
 // one, an orchestrator's literal, a literal with a name of its own, or the
 // initialiser of a package-level variable.
 type function struct {

@@ -16,7 +16,7 @@ type leakCheck struct {
 
 	key      types.Object
 	changing map[types.Object]bool // the variables whose value depends on the turn
-	stack    []ast.Node            // from the loop's body to the node at hand
+	stack    []ast.Node            // from the loop's body to the current node
 	counts   bool                  // something outside adds up from turn to turn
 	breaks   bool                  // the loop can end early
 	leak     string                // what happens, empty if nothing
@@ -275,7 +275,7 @@ func (l *leakCheck) isKey(e ast.Expr) bool {
 	return ok && l.key != nil && l.TypesInfo.Uses[id] == l.key
 }
 
-// isForOneKey reports whether the node at hand runs for at most one key: an if
+// isForOneKey reports whether the current node runs for at most one key: an if
 // around it compares the key with something that stays the same.
 func (l *leakCheck) isForOneKey() bool {
 	return l.guarded(func(cond ast.Expr) bool { return l.fixesKey(cond) })
@@ -296,7 +296,7 @@ func (l *leakCheck) fixesKey(cond ast.Expr) bool {
 	}
 }
 
-// isCompared reports whether an if around the node at hand compares target
+// isCompared reports whether an if around the current node compares target
 // with value, so that the greatest or least of all values remains.
 func (l *leakCheck) isCompared(target, value ast.Expr) bool {
 	pair := func(a, b ast.Expr) bool {
@@ -328,8 +328,8 @@ func (l *leakCheck) isCompared(target, value ast.Expr) bool {
 	})
 }
 
-// guarded reports whether one of the ifs whose body the node at hand is in has
-// a condition that holds.
+// guarded reports whether the current node is in the body of an if whose condition
+// holds.
 func (l *leakCheck) guarded(holds func(cond ast.Expr) bool) bool {
 	for i, n := range l.stack {
 		if s, ok := n.(*ast.IfStmt); ok && i+1 < len(l.stack) && l.stack[i+1] == ast.Node(s.Body) && holds(s.Cond) {
@@ -339,7 +339,7 @@ func (l *leakCheck) guarded(holds func(cond ast.Expr) bool) bool {
 	return false
 }
 
-// inLiteral reports whether the node at hand belongs to a function literal in
+// inLiteral reports whether the current node belongs to a function literal in
 // the loop.
 func (l *leakCheck) inLiteral() bool {
 	for _, n := range l.stack {

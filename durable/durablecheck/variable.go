@@ -15,7 +15,7 @@ type change int
 const (
 	assigned     change = iota // in whole or in part
 	assignedPart               // in part
-	addressed                  // by whoever gets its address
+	addressed                  // through its address
 	called                     // by a method
 )
 

@@ -27,7 +27,7 @@ type walker struct {
 	// What has been learnt of nodes from those around them.
 	called   map[*ast.Ident]*ast.CallExpr // by the names of what is called
 	start    map[*ast.Ident]token.Pos     // of the qualified names that they end
-	escaping map[ast.Node]bool            // function values that are only handed out
+	escaping map[ast.Node]bool            // function values that are only passed on
 	part     map[ast.Node]bool            // operations that are reported as part of another
 	orders   map[*ast.CallExpr]order      // what becomes of the order of results
 }
@@ -203,8 +203,8 @@ func (w *walker) assigned(n *ast.AssignStmt) {
 
 // literal reads a function literal where it stands, as something that the
 // function may call there. Orchestrators among them are looked at on their
-// own, activities not at all. What a function that is no orchestrator only
-// hands out runs elsewhere.
+// own, activities not at all. A literal that a function other than an
+// orchestrator only passes on runs elsewhere.
 func (w *walker) literal(lit *ast.FuncLit) {
 	sig := w.TypesInfo.TypeOf(lit).(*types.Signature)
 	if isOrchestrator(sig) || takesContext(sig) {
@@ -266,7 +266,7 @@ func (w *walker) call(n *ast.CallExpr) {
 	_, declared := callee.(*types.Func)
 	switch {
 	case isOrchestrator(sig) && (!declared || isInterfaceMethod(callee.(*types.Func))):
-		// Nobody can tell what it does, but it got the means.
+		// What it does is unknown, but it got a context.
 		w.durable(n.Pos(), &durableUse{Call: text(n.Fun)})
 	case takesContext(sig):
 		w.calledWithContext(n, callee, sig)

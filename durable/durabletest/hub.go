@@ -26,8 +26,8 @@ type TB interface {
 	Cleanup(func())
 }
 
-// DefaultMaxEpisodes is how many episodes a hub runs at the bidding of one call,
-// unless [Hub.MaxEpisodes] says otherwise.
+// DefaultMaxEpisodes is how many episodes a hub runs within one call, unless
+// [Hub.MaxEpisodes] says otherwise.
 const DefaultMaxEpisodes = 100_000
 
 // epoch is when a hub's clock begins, as that of a testing/synctest bubble does.
@@ -315,8 +315,8 @@ func (h *Hub) leave() {
 	h.running = false
 }
 
-// settle lets everything happen that can happen now. If the hub runs, it is left
-// to whoever runs it.
+// settle lets everything happen that can happen now. If the hub runs, its runner
+// does so.
 func (h *Hub) settle() {
 	h.t.Helper()
 	if h.tryEnter() {
@@ -406,7 +406,7 @@ func (h *Hub) inMemory(execution history.OrchestrationInstance) *instance {
 	id := execution.InstanceID
 	i := h.instances[id]
 	if i != nil && i.Instance() != execution {
-		i.Close() // somebody else has the ID now
+		i.Close() // another instance has the ID now
 		i = nil
 	}
 	if i == nil {

@@ -81,7 +81,7 @@ func (i *Instance[O]) Resume(reason string) {
 	i.sent(i.hub.client.Resume(i.hub.ctx, i.ID, reason))
 }
 
-// sent lets happen what comes of a message that was sent, if err is nil.
+// sent lets the hub process a message that was sent, if err is nil.
 func (i *Instance[O]) sent(err error) {
 	i.hub.t.Helper()
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 // code of today would do: an instance that is at this point can go on with it,
 // and one that has ended would have ended there and in the same way. Results are
 // not compared with what the code would return, nor inputs with what it would
-// pass on, since a change of those strands nobody. If the history does not fit,
+// pass on, since a change of those strands no instance. If the history does not fit,
 // the test fails with the first difference.
 //
 // The file is JSON, in one of the forms in which histories can be had:
@@ -132,9 +132,9 @@ func (r *replayer) read(text []byte) ([]history.Event, error) {
 	return nil, errors.New("it is neither rows of a History table, nor what func durable get-history prints, nor a status with historyEvents")
 }
 
-// restore makes a history of what is shown of it. The numbers of actions follow
-// from their times; those of one time are told apart by what the code does. From
-// where the code does something else, they stand as they were shown.
+// restore makes a history of a shown one. The numbers of actions follow from their
+// times, and those of one time from what the code does. Where the code begins to do
+// something else, the events stay in the shown order.
 func (r *replayer) restore(s *shown) ([]history.Event, error) {
 	var beginning []history.Event
 	for _, a := range s.arrivals {
@@ -150,58 +150,74 @@ func (r *replayer) restore(s *shown) ([]history.Event, error) {
 		return nil, err
 	}
 	defer x.Close()
-	var now time.Time
-	var events []history.Event
-	begun, fits, over := 0, true, false
-	requests := make(map[string]string) // of entities: the IDs that the code made here, by those of the history
-	record := func(d *decision) {
-		d.event.Head().EventID = begun
-		begun++
-		events = append(events, d.event)
-	}
+	made := restored{shown: s, fits: true, requests: map[string]string{}}
 	for _, a := range s.arrivals {
-		if fits = fits && (a.answers == nil || a.answers.known()); !fits {
-			// The code did not begin what is complete here. That it did not is
-			// found when the history is replayed.
-			for _, d := range s.decisions {
-				if !d.known() {
-					record(d)
-				}
-			}
-		}
-		now = latest(now, a.event)
-		fresh := []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(now)}, a.answer()}
-		// What ends the execution has the rest in its episode. One that was terminated
-		// before it decided anything is taken for one that had not begun.
-		_, ends := a.event.(*history.ExecutionTerminated)
-		if len(events) == 0 {
-			events = append(events, fresh[0])
-		} else if !over && !(ends && len(s.decisions) == 0) {
-			events = append(events, &history.OrchestratorCompleted{Header: history.NewHeader(now)}, fresh[0])
-		}
-		events = append(events, fresh[1])
-		if !fits {
-			continue
-		}
-		fresh[1] = renamed(fresh[1], requests)
-		for _, action := range x.Episode(fresh, nil).Actions {
-			if d := s.recordOf(action, begun); d != nil {
-				record(d)
-				noteRequest(requests, d.event, action)
-			} else if _, over = action.(*replay.Complete); !over {
-				fits = false
-				break
-			}
-		}
+		made.add(a, x)
 	}
-	for _, d := range s.decisions {
-		if !d.known() {
-			record(d)
-		}
-	}
+	made.recordRest()
 	if s.end != nil {
-		s.end.EventID = begun
-		events = append(events, s.end)
+		s.end.EventID = made.begun
+		made.events = append(made.events, s.end)
 	}
-	return append(events, &history.OrchestratorCompleted{Header: history.NewHeader(now)}), nil
+	return append(made.events, &history.OrchestratorCompleted{Header: history.NewHeader(made.now)}), nil
+}
+
+// A restored history is made of a shown one.
+type restored struct {
+	shown    *shown
+	events   []history.Event
+	now      time.Time
+	begun    int               // the number of the next action
+	fits     bool              // the code has done what is shown
+	over     bool              // the code has ended
+	requests map[string]string // of entities: the IDs that the code made here, by those of the history
+}
+
+// add adds an arrival, in an episode, and what the code does then.
+func (h *restored) add(a *arrival, x *replay.Execution) {
+	if h.fits = h.fits && (a.answers == nil || a.answers.known()); !h.fits {
+		// The code did not begin what is complete here. That it did not is
+		// found when the history is replayed.
+		h.recordRest()
+	}
+	h.now = latest(h.now, a.event)
+	fresh := []history.Event{&history.OrchestratorStarted{Header: history.NewHeader(h.now)}, a.answer()}
+	// What ends the execution has the rest in its episode. One that was terminated
+	// before it decided anything is taken for one that had not begun.
+	_, ends := a.event.(*history.ExecutionTerminated)
+	if len(h.events) == 0 {
+		h.events = append(h.events, fresh[0])
+	} else if !h.over && !(ends && len(h.shown.decisions) == 0) {
+		h.events = append(h.events, &history.OrchestratorCompleted{Header: history.NewHeader(h.now)}, fresh[0])
+	}
+	h.events = append(h.events, fresh[1])
+	if !h.fits {
+		return
+	}
+	fresh[1] = renamed(fresh[1], h.requests)
+	for _, action := range x.Episode(fresh, nil).Actions {
+		if d := h.shown.recordOf(action, h.begun); d != nil {
+			h.record(d)
+			noteRequest(h.requests, d.event, action)
+		} else if _, h.over = action.(*replay.Complete); !h.over {
+			h.fits = false
+			return
+		}
+	}
+}
+
+// record adds a decision with the next number.
+func (h *restored) record(d *decision) {
+	d.event.Head().EventID = h.begun
+	h.begun++
+	h.events = append(h.events, d.event)
+}
+
+// recordRest adds the decisions that have no number yet.
+func (h *restored) recordRest() {
+	for _, d := range h.shown.decisions {
+		if !d.known() {
+			h.record(d)
+		}
+	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 )
 
-// A shown history is what the management API tells of one
+// A shown history is what the management API returns of one
 // (WebJobs.Extensions.DurableTask/ContextImplementations/DurableClient.cs,
 // ConvertOrchestrationStateToStatus): without the marks of episodes, without
 // the numbers of actions, and with what was begun left out once it is complete.
@@ -99,8 +99,8 @@ func (s *shown) read(status, o object) error {
 }
 
 // readAnswer takes in the end of a task or of a child, which shows what is known
-// of its beginning. One that shows nothing is a second answer, which nobody
-// waited for.
+// of its beginning. One that shows nothing is a second answer, for which nothing
+// waited.
 func (s *shown) readAnswer(o object, e history.Event) error {
 	name := o.text("FunctionName")
 	if name == "" {

@@ -22,6 +22,7 @@ type Hub struct {
 	log   *slog.Logger
 	file  *hubfile.File
 	store *logstore.Store
+	began uint64 // the number of the last group when the file was opened
 }
 
 // engine has the methods of the Hub that do not depend on where it is.
@@ -33,7 +34,10 @@ var (
 	_ provider.Purger   = (*Hub)(nil)
 	_ provider.Rewinder = (*Hub)(nil)
 	_ provider.Placer   = (*Hub)(nil)
+	_ provider.Exact    = (*Hub)(nil)
 	_ provider.Portable = (*Hub)(nil)
+
+	_ provider.UsageReporter = (*Hub)(nil)
 )
 
 // Open opens the task hub in the file at path, and creates it if there is none.
@@ -70,6 +74,7 @@ func open(path string, cfg Config) (*Hub, error) {
 		return nil, fileError(path, err)
 	}
 	h.store = h.file.Store()
+	h.began = h.store.Newest()
 	h.engine, err = partition.Open(h.store, partition.Config{
 		Name: "task hub " + path, Opens: h.file.Opens, Crashes: h.file.Crashes,
 		DrainTimeout: cfg.DrainTimeout, AbandonDelay: cfg.AbandonDelay, MaxAbandonDelay: cfg.MaxAbandonDelay, PageSize: cfg.PageSize,
@@ -146,6 +151,15 @@ func (h *Hub) Check(ctx context.Context) error {
 
 // IsSole implements [provider.Sole]: one process has the file.
 func (h *Hub) IsSole() bool { return true }
+
+// Usage implements [provider.UsageReporter], by the groups of operations that were written
+// together. Errors of the file are in what [Hub.Check] returns.
+func (h *Hub) Usage() []provider.Usage {
+	return []provider.Usage{{Part: "file", Requests: int64(h.store.Newest() - h.began), Errors: -1}}
+}
+
+// IsExact implements [provider.Exact]: a checkpoint is one record of the file.
+func (h *Hub) IsExact() bool { return true }
 
 // Place implements [provider.Placer].
 func (h *Hub) Place(ctx context.Context, id string) (provider.Place, error) {

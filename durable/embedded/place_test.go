@@ -1,6 +1,7 @@
 package embedded_test
 
 import (
+	"fmt"
 	"log/slog"
 	"path/filepath"
 	"testing"
@@ -36,6 +37,31 @@ func TestPlace_CountsTheMessagesBeforeAnInstanceThatHasNotBegun(t *testing.T) {
 		}
 		if got := w.Reasons[0].String(); got != want {
 			t.Errorf("%s %s, want %s", id, got, want)
+		}
+	}
+}
+
+func TestUsage_CountsTheWritesSinceTheFileWasOpened(t *testing.T) {
+	t.Parallel()
+	path, cfg := filepath.Join(t.TempDir(), "hub.db"), embedded.Config{Relaxed: true, Logger: slog.New(slog.DiscardHandler)}
+	for opened := range int64(2) {
+		hub, err := embedded.Open(path, cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		before := hub.Usage()[0]
+		client := durable.NewClient(hub, durable.NewRegistry())
+		for n := range 3 {
+			if _, err := client.StartByName(t.Context(), "Nobody", nil, durable.InstanceID(fmt.Sprint("i", opened, n))); err != nil {
+				t.Fatal(err)
+			}
+		}
+		after := hub.Usage()[0]
+		if before.Part != "file" || before.Requests > 1 || after.Requests-before.Requests != 3 || after.Errors != -1 {
+			t.Errorf("the usage is %+v, and after three starts %+v", before, after)
+		}
+		if err := hub.Close(); err != nil {
+			t.Fatal(err)
 		}
 	}
 }

@@ -38,9 +38,10 @@
 // # What a provider may offer besides
 //
 // Optional interfaces are found by type assertion: [Purger], [Rewinder],
-// [Placer] and [Awaiter] are for clients, [Clock] is a hub's own time, [LoadReporter] and
-// [Primary] are for operators of workers, and with [Portable] a hub can be copied to
-// another provider while instances are running.
+// [Placer] and [Awaiter] are for clients, [Clock] is a hub's own time, [LoadReporter],
+// [UsageReporter] and [Primary] are for operators of workers, [Sole] lets the engine do less,
+// [Exact] promises more, and with [Portable] a hub can be copied to another provider while
+// instances are running.
 //
 // providertest.Exercise tests all of it.
 package provider

@@ -18,7 +18,7 @@ type Load struct {
 	Workers       int         // that own partitions
 
 	// Owners are the IDs of the workers that own the partitions, by partition, "" for one
-	// that nobody owns; nil if they are not known.
+	// without an owner; nil if they are not known.
 	Owners []string
 	// Self is the ID of the worker in this process, "" if there is none.
 	Self string

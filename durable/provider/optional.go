@@ -43,7 +43,7 @@ type Placer interface {
 // Place is where an instance stands that no worker has begun with.
 type Place struct {
 	Partition int    // -1 in a hub without partitions
-	Owner     string // who works on the partition; "" if nobody does
+	Owner     string // the worker of the partition; "" if there is none
 	Before    int    // messages that are to be taken before its own
 	IsExact   bool   // whether Before is
 }
@@ -63,6 +63,22 @@ func (p Place) String() string {
 	return fmt.Sprintf("%s has %s%d messages before it, %s", where, about, p.Before, owner)
 }
 
+// UsageReporter is a [Client] that counts how often this process turns to the storage.
+type UsageReporter interface {
+	// Usage returns what was counted since the hub was opened, for each part of the
+	// storage. It asks nobody.
+	Usage() []Usage
+}
+
+// Usage is how often a process has turned to a part of the storage.
+type Usage struct {
+	Part     string // such as "table", or "file"
+	Requests int64  // of a file, the writes that made something durable
+	// Errors are the requests that had no answer or were refused, but not those that found
+	// a thing changed, missing or there already. It is -1 if they are not counted.
+	Errors int64
+}
+
 // Rewinder is a [Client] that can rewind failed instances.
 type Rewinder interface {
 	// Rewind removes the failures from the history of a failed instance, and of its
@@ -71,6 +87,23 @@ type Rewinder interface {
 	// error is [ErrInstanceChanged] or [ErrInstanceNotFound]. The latter is also the
 	// error of an instance without history.
 	Rewind(ctx context.Context, id, reason string) error
+}
+
+// Exact is a [Worker] that knows whether its hub delivers messages in order and once,
+// beyond what package provider promises. providertest checks it of those that say they do.
+// The engine makes no use of it: a hub may be copied to another one that is not exact, with
+// all that is under way.
+type Exact interface {
+	// IsExact reports that the hub always promises these:
+	//
+	//  1. Messages of one sender to one instance are delivered in the order in which they
+	//     were sent. Those that were handed out and not committed come again before
+	//     later ones, also after a worker has died.
+	//  2. A checkpoint is durable as a whole: its events, that its messages are sent, and
+	//     that those which it took are not delivered any more. What a checkpoint would
+	//     have sent that did not become durable is not delivered, and what one has sent
+	//     is delivered until a checkpoint takes it, which only one does.
+	IsExact() bool
 }
 
 // Sole is a [Worker] that knows whether its hub can have other workers at the same

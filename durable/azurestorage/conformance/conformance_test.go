@@ -4,7 +4,6 @@
 package conformance_test
 
 import (
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -18,15 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider/providertest"
 )
 
-// TestMain lets more tests run at a time than there are processors, since they
-// mostly wait.
-func TestMain(m *testing.M) {
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("8") // a number in range
-	}
-	os.Exit(m.Run())
-}
+func TestMain(m *testing.M) { azuritetest.Main(m) }
 
 var hubNumber atomic.Int32
 

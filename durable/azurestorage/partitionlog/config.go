@@ -34,7 +34,8 @@ type Config struct {
 	TaskHub string
 
 	// PartitionCount is the number of partitions of a hub that is made. It never changes:
-	// a hub of another number is refused with a *[PartitionCountError]. Default 4; 1 to 64.
+	// a hub of another number is refused with a *[azurestorage.PartitionCountError]. Default
+	// 4; 1 to 64.
 	PartitionCount int
 
 	// LeaseInterval is how long a partition stays with an owner that has died. Default
@@ -75,7 +76,8 @@ type Config struct {
 	// Logger is the hub's logger. Default [slog.Default].
 	Logger *slog.Logger
 
-	// MeterProvider receives the times of storage requests. Default: nobody.
+	// MeterProvider receives the metrics of the hub: which partitions this process has,
+	// what waits in them, and the times of storage requests. Default: nobody.
 	MeterProvider metric.MeterProvider
 
 	// Transport carries the requests to the blob service. Default: a client of the hub's

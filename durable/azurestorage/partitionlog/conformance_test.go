@@ -1,7 +1,6 @@
 package partitionlog_test
 
 import (
-	"flag"
 	"fmt"
 	"log/slog"
 	"os"
@@ -16,18 +15,13 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider/providertest"
 )
 
-// TestMain lets more tests run at a time than there are processors, since they mostly
-// wait. In a process of TestHub_LosesNothing… it works.
+// TestMain works if this is a process of TestHub_LosesNothing….
 func TestMain(m *testing.M) {
 	if arg := os.Getenv(childVariable); arg != "" {
 		fmt.Fprintln(os.Stderr, workUntilKilled(arg))
 		os.Exit(1)
 	}
-	flag.Parse()
-	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
-		_ = f.Value.Set("8") // a number in range
-	}
-	os.Exit(m.Run())
+	azuritetest.Main(m)
 }
 
 var hubNumber atomic.Int32

@@ -10,6 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -55,7 +56,7 @@ func (h *Hub) hold(ctx context.Context, f func([]*owner) error) error {
 func (o *owner) awaitSent(ctx context.Context) error {
 	for _, c := range o.couriers {
 		for !c.isIdle() {
-			if !store.Sleep(ctx, 5*time.Millisecond) {
+			if !pause.For(ctx, 5*time.Millisecond) {
 				return ctx.Err()
 			}
 		}

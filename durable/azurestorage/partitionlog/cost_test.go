@@ -42,12 +42,19 @@ type simulated struct {
 
 func (s *simulated) open(name string) (*partitionlog.Hub, *azsim.Worker) {
 	s.Helper()
+	return s.openWith(name, partitionlog.Config{})
+}
+
+// openWith is open with some configuration.
+func (s *simulated) openWith(name string, cfg partitionlog.Config) (*partitionlog.Hub, *azsim.Worker) {
+	s.Helper()
 	w := s.account.Worker(name)
 	c, err := azurestorage.ParseConnectionString(s.account.ConnectionString())
 	if err != nil {
 		s.Fatal(err)
 	}
-	h, err := partitionlog.Open(c, partitionlog.Config{TaskHub: "Sim", WorkerID: name, Transport: w, Logger: slog.New(slog.DiscardHandler)})
+	cfg.TaskHub, cfg.WorkerID, cfg.Transport, cfg.Logger = "Sim", name, w, slog.New(slog.DiscardHandler)
+	h, err := partitionlog.Open(c, cfg)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -68,7 +75,6 @@ func (s *simulated) work(h *partitionlog.Hub) (stop func()) {
 		cancel()
 		<-done
 		_ = h.Close() // a dead process cannot let go of anything
-		s.account.Wait()
 	}
 }
 
@@ -110,7 +116,9 @@ func (s *simulated) requests() map[string]int {
 func inBubble(t *testing.T, f func(*simulated)) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		f(&simulated{T: t, account: azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})})
+		s := &simulated{T: t, account: azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})}
+		defer s.account.Wait() // when no worker begins anything any more
+		f(s)
 	})
 }
 
@@ -238,7 +246,6 @@ func TestHub_TakesTheMailBeforeItDispatches(t *testing.T) {
 		if err := errors.Join(<-ended, h.Close(), client.Close()); err != nil {
 			s.Error(err)
 		}
-		s.account.Wait()
 	})
 }
 
@@ -255,7 +262,6 @@ func TestExport_SaysThatThereIsNoHub(t *testing.T) {
 		if err := h.Close(); err != nil {
 			s.Error(err)
 		}
-		s.account.Wait()
 	})
 }
 
@@ -280,7 +286,6 @@ func TestSend_ReturnsWhenTheMailboxHasTheMessage(t *testing.T) {
 		if err := client.Close(); err != nil {
 			s.Error(err)
 		}
-		s.account.Wait()
 	})
 }
 
@@ -296,6 +301,5 @@ func TestMail_IsNotPassedByWhatIsSentDirectly(t *testing.T) {
 		if err := h.Close(); err != nil {
 			s.Error(err)
 		}
-		s.account.Wait()
 	})
 }

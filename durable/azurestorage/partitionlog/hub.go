@@ -18,6 +18,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/runs"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/uuid"
@@ -27,9 +28,11 @@ import (
 type Hub struct {
 	cfg    Config
 	log    *slog.Logger
+	meter  *metering.Hub
 	blobs  *store.Container
 	leases *store.Container // the same, by a client whose requests never wait
 	cache  *runs.Cache
+	usage  func() []provider.Usage
 	sender string // this process among those that send mail
 
 	moments  atomic.Int64  // see moment
@@ -53,24 +56,13 @@ var (
 	_ provider.Rewinder     = (*Hub)(nil)
 	_ provider.Placer       = (*Hub)(nil)
 	_ provider.Portable     = (*Hub)(nil)
+	_ provider.Exact        = (*Hub)(nil)
+
+	_ provider.UsageReporter = (*Hub)(nil)
 )
 
 // ErrClosed is the error of a [Hub] that is used after [Hub.Close].
 var ErrClosed = errors.New("task hub is closed")
-
-// PartitionCountError is the error of a hub that has another number of partitions than
-// was configured. Instances belong to partitions by that number.
-type PartitionCountError struct {
-	TaskHub    string
-	Configured int
-	Existing   int
-}
-
-// Error names both numbers.
-func (e *PartitionCountError) Error() string {
-	return fmt.Sprintf("task hub %s has %d partitions, but PartitionCount is %d: use the hub's count, or a hub of another name",
-		e.TaskHub, e.Existing, e.Configured)
-}
 
 // FormatError is the error of a container that is no hub, or one of a newer format.
 type FormatError struct {
@@ -93,15 +85,19 @@ func Open(connection azurestorage.Connection, cfg Config) (*Hub, error) {
 		return nil, fmt.Errorf("open task hub: %w", err)
 	}
 	cfg = cfg.WithDefaults()
-	bounded, urgent, err := connection.BlobClients(cfg.Transport, cfg.MeterProvider)
+	clients, err := connection.BlobClients(cfg.Transport, cfg.MeterProvider)
 	if err != nil {
 		return nil, fmt.Errorf("open task hub %s: %w", cfg.TaskHub, err)
+	}
+	meter, err := metering.NewHub(cfg.MeterProvider)
+	if err != nil {
+		return nil, fmt.Errorf("make the metrics of task hub %s: %w", cfg.TaskHub, err)
 	}
 	container := func(c *azblob.Client) *store.Container {
 		return store.NewContainer(c, strings.TrimSuffix(c.URL(), "/"), ContainerName(cfg.TaskHub))
 	}
 	h := &Hub{
-		cfg: cfg, log: cfg.Logger.With("taskHub", cfg.TaskHub), blobs: container(bounded), leases: container(urgent),
+		cfg: cfg, log: cfg.Logger.With("taskHub", cfg.TaskHub), meter: meter, blobs: container(clients.Bounded), leases: container(clients.Urgent), usage: clients.Usage,
 		cache: runs.NewCache(32<<20, 32<<20), sender: partition.ClientSender(uuid.NewString()),
 		creation: make(chan struct{}, 1), worker: newWorker(),
 	}
@@ -163,7 +159,7 @@ func (h *Hub) ensure(ctx context.Context) error {
 		return fmt.Errorf("open task hub %s: %w", h.cfg.TaskHub, err)
 	}
 	if info.Partitions != h.cfg.PartitionCount {
-		return &PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: h.cfg.PartitionCount, Existing: info.Partitions}
+		return &azurestorage.PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: h.cfg.PartitionCount, Existing: info.Partitions}
 	}
 	h.id = info.ID
 	h.ready.Store(true)
@@ -259,7 +255,7 @@ func (h *Hub) Check(ctx context.Context) error {
 	}
 	for _, s := range h.shares {
 		if o := s.owner(); o != nil {
-			if err := o.Check(ctx); err != nil && !o.isOver() {
+			if err := o.Check(ctx); err != nil && !o.hasGone(err) {
 				return err
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,7 +21,10 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 )
 
-var kills = flag.Int("kills", 6, "how often a worker's process is killed")
+var (
+	kills     = flag.Int("kills", 6, "how often a worker's process is killed")
+	killEvery = flag.Duration("kills.every", 1500*time.Millisecond, "the mean time between two kills; what a killed process owned waits 15 s")
+)
 
 // childVariable has the connection and the hub of a process that only works on it.
 const childVariable = "PARTITIONLOG_WORKER"
@@ -96,15 +100,25 @@ func listen(ctx *durable.Context, heard []string) (string, error) {
 	return listen(ctx, heard)
 }
 
+// signaled is an account that nobody calls: who pays in does not hear that it came.
+const signaled = durable.EntityKey[account]("d")
+
+// later pays in after a time in which its owner may have died.
+func later(ctx *durable.Context, cents int) (int, error) {
+	ctx.Sleep(3 * time.Second)
+	durable.SignalEntity(ctx, signaled, (*account).Add, cents)
+	return cents, nil
+}
+
 var shapes = durable.NewRegistry(
 	durable.Orchestrator("Move", move), durable.Orchestrator("Squares", squares), durable.Orchestrator("Family", family),
-	durable.Orchestrator("Listen", listen), durable.Activity("Square", square),
+	durable.Orchestrator("Listen", listen), durable.Orchestrator("Later", later), durable.Activity("Square", square),
 	durable.Entity("account", durable.Op("Read", (*account).Read), durable.Op("Add", (*account).Add)),
 )
 
 func killConfig(hub string) partitionlog.Config {
 	return partitionlog.Config{
-		TaskHub: hub, PartitionCount: 6, LeaseInterval: 15 * time.Second, BalanceInterval: 500 * time.Millisecond, DrainTimeout: time.Second,
+		TaskHub: hub, PartitionCount: 8, LeaseInterval: 15 * time.Second, BalanceInterval: 500 * time.Millisecond, DrainTimeout: time.Second,
 		Logger: slog.New(slog.DiscardHandler),
 	}
 }
@@ -150,7 +164,7 @@ func TestHub_LosesNothingWhenProcessesAreKilled(t *testing.T) {
 		_ = c.Process.Kill() // fails only if it has ended
 		_ = c.Wait()         // reports that it was killed
 	}
-	workers := []*exec.Cmd{begin(), begin(), begin()}
+	workers := []*exec.Cmd{begin(), begin(), begin(), begin()}
 	defer func() {
 		for _, c := range workers {
 			end(c)
@@ -171,9 +185,10 @@ func TestHub_LosesNothingWhenProcessesAreKilled(t *testing.T) {
 
 	var all sync.WaitGroup
 	over := make(chan struct{})
-	want := map[durable.EntityKey[account]]*account{"a": {}, "b": {}, "c": {}}
+	want := map[durable.EntityKey[account]]*account{"a": {}, "b": {}, "c": {}, signaled: {}}
 	var moved sync.Mutex // protects want
-	for range 4 {
+	var passes atomic.Int32
+	for range 6 {
 		all.Go(func() {
 			for n := 0; ; n++ {
 				select {
@@ -181,22 +196,21 @@ func TestHub_LosesNothingWhenProcessesAreKilled(t *testing.T) {
 					return
 				default:
 				}
-				if err := useAll(ctx, client, n, func(m transfer) {
+				if err := useAll(ctx, client, n, func(to durable.EntityKey[account], cents int) {
 					moved.Lock()
 					defer moved.Unlock()
-					want[m.From].Cents -= m.Cents
-					want[m.To].Cents += m.Cents
-					want[m.From].Changes++
-					want[m.To].Changes++
+					want[to].Cents += cents
+					want[to].Changes++
 				}); err != nil {
 					t.Error(err)
 					return
 				}
+				passes.Add(1)
 			}
 		})
 	}
 	for range *kills {
-		time.Sleep(time.Duration(500+rand.IntN(2000)) * time.Millisecond)
+		time.Sleep(*killEvery/3 + rand.N(*killEvery*4/3))
 		i := rand.IntN(len(workers))
 		end(workers[i])
 		workers[i] = begin()
@@ -205,26 +219,40 @@ func TestHub_LosesNothingWhenProcessesAreKilled(t *testing.T) {
 	all.Wait()
 	sum := 0
 	for key, want := range want {
-		s, err := durable.ReadEntity(ctx, client, key)
-		if err != nil && !errors.Is(err, durable.ErrEntityNotFound) { // as one that was never used
-			t.Fatal(err)
-		}
-		if s != *want {
-			t.Errorf("account %s has %+v, want %+v", key, s, *want)
+		for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(time.Second) { // signals are on their way
+			s, err := durable.ReadEntity(ctx, client, key)
+			if err != nil && !errors.Is(err, durable.ErrEntityNotFound) { // as one that was never used
+				t.Fatal(err)
+			}
+			if s == *want {
+				break
+			}
+			if key != signaled || time.Now().After(deadline) {
+				t.Errorf("account %s has %+v, want %+v", key, s, *want)
+				break
+			}
 		}
 		sum += want.Changes
 	}
-	t.Logf("%d changes of accounts while %d processes were killed", sum, *kills)
+	t.Logf("%d passes of all shapes, with %d changes of accounts, while %d processes were killed", passes.Load(), sum, *kills)
 }
 
 // useAll starts an instance of each shape and checks how they end.
-func useAll(ctx context.Context, c *durable.Client, n int, done func(transfer)) error {
+func useAll(ctx context.Context, c *durable.Client, n int, paid func(to durable.EntityKey[account], cents int)) error {
 	keys := []durable.EntityKey[account]{"a", "b", "c"}
 	m := transfer{From: keys[n%3], To: keys[(n+1)%3], Cents: n%7 + 1}
 	moving, err := durable.Start(ctx, c, move, m)
 	if err != nil {
 		return fmt.Errorf("start a transfer: %w", err)
 	}
+	waiting, err := durable.Start(ctx, c, later, m.Cents)
+	if err != nil {
+		return fmt.Errorf("start what pays later: %w", err)
+	}
+	if err := durable.Signal(ctx, c, signaled, (*account).Add, 1); err != nil {
+		return fmt.Errorf("signal an account: %w", err)
+	}
+	paid(signaled, 1)
 	parent, err := durable.Start(ctx, c, family, 3)
 	if err != nil {
 		return fmt.Errorf("start a family: %w", err)
@@ -241,7 +269,12 @@ func useAll(ctx context.Context, c *durable.Client, n int, done func(transfer)) 
 	if got, err := moving.Wait(ctx); err != nil || got != m.Cents {
 		return fmt.Errorf("transfer %s: %d, %w", moving.ID, got, err)
 	}
-	done(m)
+	paid(m.From, -m.Cents)
+	paid(m.To, m.Cents)
+	if got, err := waiting.Wait(ctx); err != nil || got != m.Cents {
+		return fmt.Errorf("what pays later, %s: %d, %w", waiting.ID, got, err)
+	}
+	paid(signaled, m.Cents)
 	if got, err := parent.Wait(ctx); err != nil || got != 5+5+14 {
 		return fmt.Errorf("family %s: %d, %w", parent.ID, got, err)
 	}

@@ -2,12 +2,13 @@ package partitionlog
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // clientMail sends a partition the requests of clients of this process.
@@ -124,6 +125,9 @@ func (c *clientMail) run() {
 		}
 		c.mu.Unlock()
 		err := sendMail(c.share.hub.life, c.sender, m)
+		if err != nil && c.share.hub.life.Err() != nil {
+			err = fmt.Errorf("%w; what it was sending may have arrived", ErrClosed)
+		}
 		c.mu.Lock()
 		c.mailed = c.share.hub.moment()
 		c.mu.Unlock()
@@ -140,7 +144,7 @@ func sendMail(ctx context.Context, to *mailbox.Sender, m *partition.Mail) error 
 		return err
 	}
 	for gap := 50 * time.Millisecond; ; gap = min(2*gap, 5*time.Second) {
-		if err = to.Send(ctx, b); err == nil || !store.Sleep(ctx, gap) {
+		if err = to.Send(ctx, b); err == nil || !pause.For(ctx, gap) {
 			return err
 		}
 	}

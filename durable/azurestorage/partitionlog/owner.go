@@ -159,6 +159,10 @@ func (s *share) receiverAt(stored []byte) (*mailbox.Receiver, error) {
 // process by now.
 func (o *owner) isOver() bool { return o.over.Err() != nil || !o.log.Valid() }
 
+// hasGone reports whether an error may be due to another process that has the partition by now,
+// or is about to have it.
+func (o *owner) hasGone(err error) bool { return o.isOver() || errors.Is(err, logstore.ErrClosed) }
+
 // begin runs f in a goroutine that the end of the ownership waits for. It reports false if
 // that has ended.
 func (o *owner) begin(f func()) bool {

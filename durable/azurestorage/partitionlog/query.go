@@ -8,10 +8,10 @@ import (
 	"strings"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"golang.org/x/sync/errgroup"
 )
@@ -124,7 +124,7 @@ func (h *Hub) AwaitEnd(ctx context.Context, id string) error {
 			return err
 		}
 		if o := s.owner(); o != nil {
-			if err := o.AwaitEnd(ctx, id); err == nil || ctx.Err() != nil || !o.isOver() {
+			if err := o.AwaitEnd(ctx, id); err == nil || ctx.Err() != nil || !o.hasGone(err) {
 				return err
 			}
 		}
@@ -132,7 +132,7 @@ func (h *Hub) AwaitEnd(ctx context.Context, id string) error {
 		if err != nil || state.Status.IsTerminal() {
 			return err
 		}
-		if !store.Sleep(ctx, gap) {
+		if !pause.For(ctx, gap) {
 			return ctx.Err()
 		}
 	}
@@ -170,6 +170,13 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 	}
 	return nil
 }
+
+// Usage implements [provider.UsageReporter].
+func (h *Hub) Usage() []provider.Usage { return h.usage() }
+
+// IsExact implements [provider.Exact]: a checkpoint is one record of its partition's log,
+// and what it sends to others is mail, which has numbers that they count.
+func (h *Hub) IsExact() bool { return true }
 
 // Place implements [provider.Placer]. It is exact of a partition that this process works on;
 // of others it is what their owners said last of all that waits, or what is stored.

@@ -7,11 +7,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // share is one partition of a hub, whether this process owns it or not.
@@ -25,6 +26,8 @@ type share struct {
 	own    atomic.Pointer[owner]
 	reader follower
 	mail   clientMail
+
+	answerTook atomic.Int64 // nanoseconds from when a client's request was in the mailbox
 }
 
 func newShare(h *Hub, number int) *share {
@@ -36,6 +39,9 @@ func newShare(h *Hub, number int) *share {
 
 // name is the partition's name among those who send mail.
 func (s *share) name() string { return fmt.Sprintf("p%02d", s.number) }
+
+// queue is its name in metrics.
+func (s *share) queue() string { return s.hub.blobs.Name + "/" + s.name() }
 
 func (s *share) logConfig() bloblog.Config {
 	return bloblog.Config{Blobs: s.hub.blobs, Leases: s.hub.leases, Hub: s.hub.id, Prefix: s.prefix, Lease: s.hub.cfg.LeaseInterval, Log: s.hub.log}
@@ -70,13 +76,15 @@ func (s *share) take(ctx context.Context) (*owner, error) {
 			return o, nil
 		}
 		o.abandon()
-		s.own.Store(nil)
+		s.disown(metering.Lost)
 	}
 	o, err := openOwner(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	s.own.Store(o)
+	s.hub.meter.Partition(s.queue(), metering.Acquired)
+	s.hub.meter.Owns(s.queue(), 1)
 	s.reader.forget()
 	return o, nil
 }
@@ -89,7 +97,11 @@ func (s *share) giveUp(ctx context.Context) error {
 	if o == nil || s.held.Load() > 0 {
 		return nil
 	}
-	defer s.own.Store(nil)
+	change := metering.Released
+	if o.isOver() {
+		change = metering.Lost
+	}
+	defer s.disown(change)
 	return o.release(ctx)
 }
 
@@ -97,9 +109,17 @@ func (s *share) giveUp(ctx context.Context) error {
 func (s *share) lose(o *owner) {
 	s.taking <- struct{}{}
 	defer func() { <-s.taking }()
-	if s.own.CompareAndSwap(o, nil) {
+	if s.own.Load() == o {
 		o.abandon()
+		s.disown(metering.Lost)
 	}
+}
+
+// disown notes that this process does not own the partition any more. s.taking is held.
+func (s *share) disown(why metering.Change) {
+	s.own.Store(nil)
+	s.hub.meter.Partition(s.queue(), why)
+	s.hub.meter.Owns(s.queue(), -1)
 }
 
 // close gives up the partition, in bounded time.
@@ -117,7 +137,7 @@ func (s *share) read(ctx context.Context, f func(*partition.Reader) error) error
 		return err
 	}
 	if o := s.owner(); o != nil {
-		if err := f(&o.Reader); err == nil || !o.isOver() { // else they may be old
+		if err := f(&o.Reader); err == nil || !o.hasGone(err) { // else they may be old
 			return err
 		}
 	}
@@ -126,11 +146,11 @@ func (s *share) read(ctx context.Context, f func(*partition.Reader) error) error
 
 // The pace at which a client looks for the answer to a request.
 const (
-	firstLook  = 5 * time.Millisecond
-	longestGap = 250 * time.Millisecond
-	takeAfter  = 150 * time.Millisecond // without an answer, it tries to take the partition
-	takeAgain  = 2 * time.Second
-	borrowFor  = time.Second // is how long the partition is kept after that
+	shortestGap = 5 * time.Millisecond
+	longestGap  = 250 * time.Millisecond
+	takeAfter   = 150 * time.Millisecond // without an answer, it tries to take the partition
+	takeAgain   = 2 * time.Second
+	borrowFor   = time.Second // is how long the partition is kept after that
 )
 
 // ask has the partition do something: direct, if this process owns it, else as mail. It
@@ -154,9 +174,12 @@ func (s *share) ask(ctx context.Context, r partition.Request, direct func(*parti
 }
 
 // awaitAnswer waits for the answer to a request that is in the mailbox. If nobody owns the
-// partition, this process takes it for a moment.
+// partition, this process takes it for a moment. A look costs a request: the first one is
+// when the answer is about to come, if it takes as long as the last one did.
 func (s *share) awaitAnswer(ctx context.Context, number uint64) error {
-	gap, take := firstLook, time.Now().Add(takeAfter)
+	sent := time.Now()
+	gap, take := shortestGap, sent.Add(takeAfter)
+	pause.For(ctx, min(time.Duration(s.answerTook.Load())*3/4, takeAfter)) // at its end the look fails
 	for {
 		var answered bool
 		var answer error
@@ -168,6 +191,7 @@ func (s *share) awaitAnswer(ctx context.Context, number uint64) error {
 			return err
 		})
 		if answered {
+			s.answerTook.Store(int64(time.Since(sent)))
 			return answer
 		}
 		if err != nil && !errors.Is(err, bloblog.ErrNone) {
@@ -179,7 +203,7 @@ func (s *share) awaitAnswer(ctx context.Context, number uint64) error {
 				return err
 			}
 		}
-		if !store.Sleep(ctx, gap) {
+		if !pause.For(ctx, gap) {
 			return ctx.Err()
 		}
 		gap = min(gap*3/2, longestGap)

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // sweepAfter is how long after a partition was taken files are deleted that its base does
@@ -14,7 +14,7 @@ const sweepAfter = 5 * time.Minute
 
 // sweepLater deletes the files of the base that crashes and former owners left.
 func (o *owner) sweepLater() {
-	if !store.Sleep(o.over, sweepAfter) {
+	if !pause.For(o.over, sweepAfter) {
 		return
 	}
 	if err := o.sweep(o.over); err != nil && o.over.Err() == nil {

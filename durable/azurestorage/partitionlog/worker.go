@@ -13,9 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -93,11 +95,17 @@ func (h *Hub) Run(ctx context.Context) error {
 		return err
 	}
 	defer h.ended()
+	stop, err := h.meter.Observe(h.observe)
+	if err != nil {
+		h.log.Warn("the metrics do not tell what waits in the partitions", "error", err)
+	} else {
+		defer func() { _ = stop() }() // it cannot be undone twice
+	}
 	var workers map[string]*heartbeat
 	var beaten time.Time
 	for ctx.Err() == nil {
 		err := h.ensure(ctx)
-		if wrong := (*PartitionCountError)(nil); errors.As(err, &wrong) {
+		if wrong := (*azurestorage.PartitionCountError)(nil); errors.As(err, &wrong) {
 			return err
 		}
 		if wrong := (*FormatError)(nil); errors.As(err, &wrong) {
@@ -123,7 +131,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		if err != nil && ctx.Err() == nil {
 			h.log.Warn("the task hub's storage does not answer; trying again", "error", err)
 		}
-		store.Sleep(ctx, min(tick, h.cfg.BalanceInterval))
+		pause.For(ctx, min(tick, h.cfg.BalanceInterval))
 	}
 	var all sync.WaitGroup
 	for _, s := range h.shares {
@@ -363,6 +371,18 @@ func (h *Hub) heartbeats(ctx context.Context, now time.Time) (map[string]*heartb
 		}
 	}
 	return all, nil
+}
+
+// observe tells the metrics what waits in the partitions that this worker serves.
+func (h *Hub) observe(context.Context) (states []metering.QueueState, err error) {
+	activities := metering.QueueState{Queue: h.blobs.Name + "/activities"}
+	for _, o := range h.owners() {
+		waits := o.Backlog()
+		states = append(states, metering.QueueState{Queue: o.share.queue(), Length: waits.Messages.Length, Latency: waits.Messages.Latency})
+		activities.Length += waits.Activities.Length
+		activities.Latency = max(activities.Latency, waits.Activities.Latency)
+	}
+	return append(states, activities), nil
 }
 
 // leave removes this worker's heartbeat.

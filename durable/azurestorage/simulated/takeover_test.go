@@ -79,6 +79,7 @@ var takeovers = []struct {
 	// .NET, too, which performs an operation again where we do not.
 	entities bool
 }{
+	{name: "nothing", run: quick},
 	{name: "sequence", run: three, want: "Hello Tokyo! Hello Seattle! Hello London!"},
 	{name: "fan-out", run: fanOut, input: 10, want: "10"},
 	{name: "timer", run: nap, input: 5, want: "awake"},

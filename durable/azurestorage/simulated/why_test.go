@@ -10,6 +10,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/whytest"
 )
 
 // waitForMuch waits for an activity that nobody knows, a timer and an event.
@@ -63,5 +64,13 @@ func TestWhy_TellsWhatAnInstanceInAzureStorageWaitsFor(t *testing.T) {
 		if err := <-stopped; err != nil {
 			t.Error(err)
 		}
+	})
+}
+
+func TestWhy_NamesWhatAnInstanceInAzureStorageWaitsFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		account := azsim.New(azsim.Config{Seed: 1})
+		defer account.Wait()
+		whytest.Exercise(t, open(t, account.Worker("w"), account))
 	})
 }

@@ -20,7 +20,7 @@
 //	issues:
 //	  uniq-by-line: false # else one finding a line is shown
 //
-// Nobody needs to import this package.
+// No program needs to import this package.
 package golangci
 
 import (

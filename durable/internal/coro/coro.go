@@ -43,7 +43,7 @@ type Routine struct {
 }
 
 // A Ticket stands for one stay of a Routine in [Group.Park]. It is worthless
-// afterwards, so that whoever holds an old one cannot wake a later stay.
+// afterwards, so that an old one cannot wake a later stay.
 type Ticket uint64
 
 // A Crash says how a coroutine ended that did not return.
@@ -143,7 +143,7 @@ func (g *Group) Close() {
 	for g.last != nil {
 		r := g.last
 		g.remove(r)
-		// A coroutine's Goexit is passed on to whoever called stop, so each gets
+		// A coroutine's Goexit is passed on to the caller of stop, so each gets
 		// a goroutine of its own to end. This one waits for it.
 		done := make(chan struct{})
 		go func() {
@@ -171,7 +171,7 @@ func (r *Routine) run(yield func(struct{}) bool) {
 		}
 		r.group.crash = &Crash{Value: v, Goexit: v == nil, Stack: stack()}
 		if v == nil {
-			// A Goexit goes on to whoever resumed this coroutine, and would end
+			// A Goexit goes on to the goroutine that resumed this coroutine, and would end
 			// the owner's goroutine. Parking in the middle of it keeps it here
 			// until Close gives it another goroutine to end.
 			yield(struct{}{})

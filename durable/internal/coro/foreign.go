@@ -13,8 +13,8 @@ const leastStack = 2 << 10
 var entry = runtime.FuncForPC(reflect.ValueOf((*Routine).run).Pointer()).Entry()
 
 // InRoutine reports whether the calling goroutine is a coroutine of some
-// Group, as far as that can be told: when the stack is very deep the answer is
-// yes. It takes under a microsecond.
+// Group, as far as the stack shows: when the stack is very deep the answer is yes.
+// It takes under a microsecond.
 //
 // While a coroutine waits for a goroutine that it started itself, that
 // goroutine finds the coroutine in [Group.Running] and could act in its name.

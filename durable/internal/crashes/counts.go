@@ -27,9 +27,9 @@ const maxCounts = 1000
 type Count struct {
 	Crashes int       `json:"crashes"`
 	Last    time.Time `json:"last"`
-	// Aside tells of work that it came again after Limit crashes, and was set aside. Only
-	// then are those crashes its own: the process may also have ended just before it could
-	// note that the work had got to its end.
+	// Aside reports whether the work came again after Limit crashes, and was set aside. Only
+	// then did it cause those crashes: the process may also have ended just before it could
+	// note the work's end.
 	Aside bool `json:"aside,omitempty"`
 }
 

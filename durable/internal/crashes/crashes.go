@@ -1,10 +1,10 @@
 // Package crashes finds out which work a panic of one of its own goroutines ended the
 // process with, and counts that from process to process.
 //
-// Go cannot recover a panic of a goroutine that somebody else's code started. But such
+// Go cannot recover a panic of a goroutine that other code started. But such
 // a goroutine has inherited the profiler labels of the one that started it, and the
 // runtime can write them into a file with the panic. What ends a process otherwise,
-// such as a kill or too little memory, writes nothing there, and counts for nobody.
+// such as a kill or too little memory, writes nothing there, and is not counted.
 package crashes
 
 import (
@@ -104,7 +104,7 @@ func Read(path string) (Counts, error) {
 	return counts, nil
 }
 
-// Holds reports whether work is set aside. What somebody has taken out of the file
+// Holds reports whether work is set aside. What an operator has taken out of the file
 // meanwhile is not.
 func (l *Ledger) Holds(work string) bool {
 	if l == nil {
@@ -154,7 +154,7 @@ func (l *Ledger) change(f func(Counts)) error {
 	return l.store()
 }
 
-// store writes the file. l.mu is held, or nobody else has l yet.
+// store writes the file. l.mu is held, or l is not shared yet.
 func (l *Ledger) store() error {
 	text, err := json.MarshalIndent(l.counts, "", "  ")
 	if err != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -49,6 +50,27 @@ type item struct {
 	label string // unique in this process
 	what  string // for people
 	work  string // the key under which crashes are counted
+
+	activity *provider.ActivityWorkItem // nil if it is none
+	began    time.Time                  // of an activity
+}
+
+// A RunningActivity is an activity that runs.
+type RunningActivity struct {
+	TaskID int
+	Since  time.Time
+}
+
+// Running returns the activities of an execution that run, in no order.
+func (d *Dispatcher) Running(of history.OrchestrationInstance) (all []RunningActivity) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for it := range d.running {
+		if it.activity != nil && it.activity.Instance == of {
+			all = append(all, RunningActivity{it.activity.Task.EventID, it.began})
+		}
+	}
+	return all
 }
 
 // New returns a Dispatcher of p's work items.
@@ -161,8 +183,8 @@ func (l lifetimes) handBack() (context.Context, context.CancelFunc) {
 
 // handle runs f on a goroutine of its own, for one item. Whatever f does to its
 // goroutine stays there.
-func (d *Dispatcher) handle(what, work string, f func(*item)) {
-	it := &item{label: fmt.Sprintf("%d", d.items.Add(1)), what: what, work: work}
+func (d *Dispatcher) handle(it *item, f func(*item)) {
+	it.label = fmt.Sprintf("%d", d.items.Add(1))
 	d.mu.Lock()
 	d.running[it] = struct{}{}
 	d.mu.Unlock()
@@ -206,16 +228,6 @@ func (d *Dispatcher) wait(io context.Context) error {
 	return fmt.Errorf("stopped while user code goes on that does not heed its context: %s", strings.Join(names, ", "))
 }
 
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
-	}
-}
-
 // fetchActivities runs activities until the worker stops, at most
 // MaxConcurrentActivities at once.
 func (d *Dispatcher) fetchActivities(live lifetimes) {
@@ -225,13 +237,13 @@ func (d *Dispatcher) fetchActivities(live lifetimes) {
 			if live.fetch.Err() != nil {
 				return
 			}
-			pause(live.fetch, d.fetchingActivities.failed(err))
+			pause.For(live.fetch, d.fetchingActivities.failed(err))
 			continue
 		}
 		d.fetchingActivities.worked()
 		what := fmt.Sprintf("activity %s of orchestration %s", w.Task.Name, w.Instance.InstanceID)
 		work := crashes.Work("activity", w.Task.Name, w.Instance.ExecutionID, w.Task.EventID, w.Instance.InstanceID)
-		d.handle(what, work, func(it *item) {
+		d.handle(&item{what: what, work: work, activity: w, began: d.config.Now()}, func(it *item) {
 			d.runActivity(live, w, it.work, d.activities.leave)
 		})
 	}
@@ -330,7 +342,7 @@ func (d *Dispatcher) complete(live lifetimes, lock provider.ActivityLock, result
 		if try == completeTries || live.io.Err() != nil {
 			return err
 		}
-		pause(live.io, wait)
+		pause.For(live.io, wait)
 	}
 }
 
@@ -395,16 +407,17 @@ func (d *Dispatcher) fetchOrchestrations(live lifetimes) {
 			if live.fetch.Err() != nil {
 				return
 			}
-			pause(live.fetch, d.fetchingInstances.failed(err))
+			pause.For(live.fetch, d.fetchingInstances.failed(err))
 			continue
 		}
 		d.fetchingInstances.worked()
 		if history.IsEntity(w.Instance.InstanceID) {
-			d.handle("entity "+w.Instance.InstanceID, crashes.Work("entity", entityName(w), "", 0, w.Instance.InstanceID),
+			d.handle(&item{what: "entity " + w.Instance.InstanceID, work: crashes.Work("entity", entityName(w), "", 0, w.Instance.InstanceID)},
 				func(it *item) { d.runEntity(live, w, it, d.orchestrations.leave) })
 			continue
 		}
-		d.handle("orchestration "+w.Instance.InstanceID, crashes.Work("orchestrator", orchestratorName(w), "", 0, w.Instance.InstanceID), func(it *item) {
+		work := crashes.Work("orchestrator", orchestratorName(w), "", 0, w.Instance.InstanceID)
+		d.handle(&item{what: "orchestration " + w.Instance.InstanceID, work: work}, func(it *item) {
 			defer d.orchestrations.leave()
 			d.runInstance(live, w, it)
 		})

@@ -53,7 +53,7 @@ func reconcile(start *history.ExecutionStarted, past []history.Event, messages [
 	if refusal := refusesAll(start, past, messages); refusal != "" {
 		for _, m := range messages {
 			if start != nil && meetsAnother(start, m) {
-				return intake{}, fmt.Errorf("a child is started with the ID of an instance that has ended, and was handed out with its history")
+				return intake{}, fmt.Errorf("a child is started with the ID of an instance that has ended, and the work item has its history")
 			}
 			in.drop(m, refusal)
 		}

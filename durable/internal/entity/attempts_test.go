@@ -65,28 +65,68 @@ func (s *teller) episode() {
 func TestSorter_AttemptsThatDoNotCountChangeNothing(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(400) {
-		r := rand.New(rand.NewPCG(seed, 1))
-		skew := []int{0, 1, 60}[seed%3]
-		now := noon
-		var mail []*entity.Request
-		want := map[string]int{}
-		for execution := range 1 + r.IntN(3) {
-			s := &teller{r: r, execution: fmt.Sprint("x", execution), now: now, skew: skew, told: make([]int, 1+r.IntN(3))}
-			for range 1 + r.IntN(6) {
-				s.episode()
+		tellAndCheck(t, seed, func(state *entity.State, r *rand.Rand) {
+			if r.IntN(2) == 0 {
+				state.Settle()
 			}
-			now, mail = s.now, append(mail, s.mail...)
-			for branch, n := range s.told {
-				want[fmt.Sprint(s.execution, " ", branch)] = n
-			}
-		}
-		checkTold(t, seed, mail, want, r)
+		})
 	}
+}
+
+// It is the same if so many others send something between any two batches that the entity
+// puts the orchestration into its past again and again.
+func TestPast_AttemptsThatDoNotCountChangeNothing(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(30) {
+		crowd := 0
+		tellAndCheck(t, seed, func(state *entity.State, _ *rand.Rand) {
+			state.Settle()
+			var requests []*entity.Request
+			for range 140 {
+				crowd++
+				requests = append(requests, fromCrowd(crowd, 10*time.Minute))
+			}
+			if ran := deliver(t, state, requests); len(ran) != len(requests) {
+				t.Errorf("seed %d: %d of %d others were heard", seed, len(ran), len(requests))
+			}
+			state.Settle()
+			deliver(t, state, nil) // now there are too many
+			state.Settle()
+		})
+	}
+}
+
+// fromCrowd is the only request of one of many senders.
+func fromCrowd(n int, after time.Duration) *entity.Request {
+	at := noon.Add(after + time.Duration(n)*time.Millisecond)
+	return &entity.Request{ID: entity.DeriveID("crowd", fmt.Sprint(n)), Operation: "crowd", Input: new("crowd"), Parent: fmt.Sprint("member ", n), ParentExecution: "x", Timestamp: at}
+}
+
+// tellAndCheck has some executions of a teller tell an entity something. Between is what
+// happens between two batches of that.
+func tellAndCheck(t *testing.T, seed uint64, between func(*entity.State, *rand.Rand)) {
+	t.Helper()
+	r := rand.New(rand.NewPCG(seed, 1))
+	skew := []int{0, 1, 60}[seed%3]
+	now := noon
+	var mail []*entity.Request
+	want := map[string]int{}
+	for execution := range 1 + r.IntN(3) {
+		s := &teller{r: r, execution: fmt.Sprint("x", execution), now: now, skew: skew, told: make([]int, 1+r.IntN(3))}
+		for range 1 + r.IntN(6) {
+			s.episode()
+		}
+		now, mail = s.now, append(mail, s.mail...)
+		for branch, n := range s.told {
+			want[fmt.Sprint(s.execution, " ", branch)] = n
+		}
+	}
+	checkTold(t, seed, mail, want, r, between)
 }
 
 // checkTold has a sorter receive mail, some of it twice, and looks what is
 // delivered. What does not count may be, after what does.
-func checkTold(t *testing.T, seed uint64, mail []*entity.Request, want map[string]int, r *rand.Rand) {
+func checkTold(t *testing.T, seed uint64, mail []*entity.Request, want map[string]int, r *rand.Rand, between func(*entity.State, *rand.Rand)) {
 	t.Helper()
 	for _, m := range mail {
 		if r.IntN(10) == 0 {
@@ -106,9 +146,7 @@ func checkTold(t *testing.T, seed uint64, mail []*entity.Request, want map[strin
 			}
 			got[op.Name]++
 		}
-		if r.IntN(2) == 0 {
-			state.Settle()
-		}
+		between(state, r)
 		mail, state = mail[n:], stored(t, state)
 	}
 	for name, n := range want {

@@ -65,13 +65,7 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 				problems = append(problems, err)
 				continue
 			}
-			for _, r := range b.receive(r) {
-				if state.lockedBy != "" && state.lockedBy == r.Parent {
-					b.ofHolder = append(b.ofHolder, r)
-				} else {
-					state.queue = append(state.queue, r)
-				}
-			}
+			b.receive(r)
 		case IsRelease(raised.Name):
 			release, err := decodeRelease(raised.Input)
 			if err != nil {
@@ -83,6 +77,9 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 			state.suspended = false
 			b.goOn(raised)
 		}
+	}
+	if settings.Window <= 0 {
+		b.enqueue(state.sorter.leave(now))
 	}
 	state.queue = append(b.ofHolder, state.queue...)
 	b.choose()
@@ -109,27 +106,39 @@ func (b *Batch) takeHolders() {
 	s.queue = others
 }
 
-// receive returns the requests that are to be queued now that r has come.
-func (b *Batch) receive(r *Request) []*Request {
+// receive queues the requests whose turn it is now that r has come.
+func (b *Batch) receive(r *Request) {
 	s := b.state
 	if r.Due.Sub(b.now) > 100*time.Millisecond {
 		b.reschedule = append(b.reschedule, r)
-		return nil
+		return
 	}
 	known := b.knows(r.key())
 	deliver := s.sorter.Receive(r, b.settings.Window)
 	if r.Position > 0 {
 		deliver = append(deliver, s.sorter.Passed(r, r.LockSet[r.Position-1].String())...)
 	}
-	// What the Sorter does not order is a duplicate, too, if the memory knows it: also
-	// a request for a lock whose release came first.
-	return slices.DeleteFunc(deliver, func(d *Request) bool {
-		if d == r && known || d != r && b.knows(d.key()) {
-			return true
+	if known {
+		deliver = slices.DeleteFunc(deliver, func(d *Request) bool { return d == r })
+	}
+	b.enqueue(deliver)
+}
+
+// enqueue queues requests unless the memory knows them. What the Sorter does not order
+// is a duplicate then, too: also a request for a lock whose release came first.
+func (b *Batch) enqueue(requests []*Request) {
+	s := b.state
+	for _, r := range requests {
+		switch {
+		case b.knows(r.key()):
+			continue
+		case s.lockedBy != "" && s.lockedBy == r.Parent:
+			b.ofHolder = append(b.ofHolder, r)
+		default:
+			s.queue = append(s.queue, r)
 		}
-		s.memory.take(d.key(), b.reason(d), b.now)
-		return false
-	})
+		s.memory.take(r.key(), b.reason(r), b.now)
+	}
 }
 
 // knows reports whether something with an ID has taken effect.
@@ -145,7 +154,7 @@ func (b *Batch) reason(r *Request) reason {
 	switch {
 	case r.Parent == "":
 		return retry
-	case r.IsLock() || !sorts(r, b.settings.Window) || b.now.Sub(r.Timestamp) > b.settings.Window-rerunTime:
+	case b.settings.Window <= 0 || r.IsLock() || !r.isLabelled() || b.now.Sub(r.Timestamp) > b.settings.Window-rerunTime:
 		return rerun
 	}
 	return redelivery

@@ -2,6 +2,7 @@ package entity_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -24,7 +25,7 @@ func BenchmarkEntityBatch(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				state := new(entity.State)
-				work(b, state, batches[i%len(batches)], noon)
+				work(b, state, batches[i%len(batches)], noon, settings)
 			}
 			b.ReportMetric(float64(b.N)*float64(n)/b.Elapsed().Seconds(), "operations/s")
 		})
@@ -34,21 +35,27 @@ func BenchmarkEntityBatch(b *testing.B) {
 // BenchmarkEntityOfManySenders measures one call of an entity that many
 // orchestrations have called within the reorder window, each once.
 func BenchmarkEntityOfManySenders(b *testing.B) {
-	for _, senders := range []int{10, 1000} {
+	for _, senders := range []int{100, 1000, 10_000} {
 		b.Run(fmt.Sprint("senders=", senders), func(b *testing.B) {
 			state := new(entity.State)
 			call := func(i int) history.Event {
 				at := noon.Add(time.Duration(i) * time.Millisecond)
 				id := entity.DeriveID(fmt.Sprint(i))
-				return op(entity.Request{ID: id, Operation: "get", Parent: fmt.Sprint("sender ", i%senders), ParentExecution: id, Timestamp: at})
+				r := entity.Request{ID: id, Operation: "get", Parent: id, ParentExecution: strings.ReplaceAll(id, "-", "")}
+				r.Timestamp = at
+				return op(r)
 			}
-			for i := range senders {
-				work(b, state, []history.Event{call(i)}, noon)
+			for i := 0; i < senders; {
+				var events []history.Event
+				for ; i < senders && len(events) < 100; i++ {
+					events = append(events, call(i))
+				}
+				work(b, state, events, noon, settings)
 				state.Settle()
 			}
 			b.ReportAllocs()
 			for i := senders; b.Loop(); i++ {
-				work(b, state, []history.Event{call(i)}, noon)
+				work(b, state, []history.Event{call(i)}, noon, settings)
 				state.Settle()
 			}
 			b.ReportMetric(float64(len(state.Encode())), "B/state")
@@ -57,7 +64,7 @@ func BenchmarkEntityOfManySenders(b *testing.B) {
 }
 
 // work has an entity take a batch.
-func work(b *testing.B, state *entity.State, events []history.Event, now time.Time) {
+func work(b *testing.B, state *entity.State, events []history.Event, now time.Time, settings entity.Settings) {
 	b.Helper()
 	batch, problems := entity.Begin("@counter@a", state, events, now, settings)
 	if len(problems) > 0 {

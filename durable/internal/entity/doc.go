@@ -48,6 +48,7 @@
 //	            the sender runs again
 //	retry       a client's library or the network sends   the last 128
 //	            a client's signal again
+//	never       the hub is exact                          not at all
 //
 // Requests that the Sorter orders are not in it for their sender's reruns, which label
 // them anew: the Sorter has their IDs with the other things that it knows of the sender's
@@ -59,4 +60,17 @@
 // Which entities' last batch is settled is not in the state either, since it is known only
 // after the state is stored. A dispatcher remembers it, which spares marking the batch as
 // unsettled and sending its outbox again.
+//
+// # Who sorts and remembers
+//
+// A state is stored whole with each batch, so that what it has of each sender is what a call
+// costs when there are many:
+//
+//  1. The Sorter has an entry for each sender, which it needs in full only for as
+//     long as something waits or the sender's last batch is not settled. Others go into its
+//     [past] when there are many: an entry becomes the marks of its IDs and last labels.
+//  2. The past is limited, by time as entries are, and by number. What was forgotten for its
+//     number counts as come, as what is older than the window does.
+//  3. Without a window nobody new gets an entry. Who has one is sorted, until it is forgotten
+//     by the clock, since no labels tell the time.
 package entity

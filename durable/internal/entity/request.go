@@ -41,6 +41,12 @@ type Request struct {
 // IsLock reports whether r is for a lock.
 func (r *Request) IsLock() bool { return r.LockSet != nil }
 
+// isLabelled reports whether r has a place in the order of its sender's requests. .NET
+// takes one without a label for a duplicate.
+func (r *Request) isLabelled() bool {
+	return r.Parent != "" && r.Position == 0 && r.Due.IsZero() && !r.Timestamp.IsZero()
+}
+
 // key returns the ID by which r is recognised when it is sent again.
 func (r *Request) key() string { return cmp.Or(r.Origin, r.ID) }
 

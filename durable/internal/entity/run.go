@@ -251,3 +251,19 @@ func (of *run) writeChain(w *writer) {
 		})
 	}
 }
+
+// ends returns the labels that the next request of a run may follow.
+func (of *run) ends() []time.Time {
+	all := []time.Time{of.last}
+	add := func(label time.Time) {
+		if !label.IsZero() && !slices.ContainsFunc(all, label.Equal) {
+			all = append(all, label)
+		}
+	}
+	add(of.old)
+	add(of.free)
+	for _, s := range of.came {
+		add(s.last)
+	}
+	return all
+}

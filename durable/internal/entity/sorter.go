@@ -22,8 +22,10 @@ const sweepInterval = 10 * time.Second
 // that comes before its predecessor. Both forget what is older than the reorder
 // window.
 //
-// With a window of zero or less, nothing is sorted, and what was buffered before the
-// window was set so takes effect. In .NET that waits for ever.
+// With a window of zero or less, requests of new senders are not sorted. Those of senders
+// that are known from when there was a window are, so that what waits takes effect in its
+// turn, and known IDs are known, until the senders are forgotten by the clock. In .NET
+// what waits then waits for ever.
 type Sorter struct {
 	lastSent       ordered[time.Time]   // by destination
 	readings       map[string]time.Time // of the clock for lastSent; not stored
@@ -31,6 +33,7 @@ type Sorter struct {
 	receiveHorizon time.Time
 	sendHorizon    time.Time
 	keeps          bool // senders older than the horizon; not stored
+	past           past // of senders that are not in received
 }
 
 // Label labels a request that is sent to destination.
@@ -121,23 +124,21 @@ func (s *Sorter) Sent(r *Request, destination string) {
 //     its own. In .NET a late request of an execution that is over makes those of the
 //     next wait for as long as the window.
 func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) {
-	if window <= 0 && len(s.received.keys) > 0 {
-		deliver, known := s.release(r)
-		if known {
-			return deliver
-		}
-		return append(deliver, r)
-	}
-	if !sorts(r, window) {
-		return []*Request{r}
-	}
-	if s.receiveHorizon.Add(window + sweepInterval).Before(r.Timestamp) {
-		s.receiveHorizon = r.Timestamp.Add(-window)
-		deliver = s.sweep()
-	}
 	from, ok := s.received.get(r.Parent)
 	switch {
-	case r.Timestamp.Before(s.receiveHorizon) && ok && from.has(r):
+	case window <= 0 && r.Parent != "" && s.past.has(mark(r.key())):
+		return nil
+	case !r.isLabelled() && window <= 0 && ok:
+		return from.add(&from.run, r, nil)
+	case !r.isLabelled() || window <= 0 && !ok:
+		return []*Request{r}
+	case window > 0 && s.receiveHorizon.Add(window+sweepInterval).Before(r.Timestamp):
+		s.receiveHorizon = r.Timestamp.Add(-window)
+		deliver = s.sweep()
+		from, ok = s.received.get(r.Parent)
+	}
+	switch {
+	case r.Timestamp.Before(s.receiveHorizon) && (ok && from.has(r) || s.past.has(mark(r.key()))):
 		return deliver
 	case r.Timestamp.Before(s.receiveHorizon):
 		return append(deliver, r)
@@ -149,6 +150,7 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 	if of == nil {
 		of, deliver = from.begin(r, deliver)
 	}
+	s.past.recall(of, r)
 	switch {
 	case of.has(r.Timestamp) && from.knows(of, r):
 		return deliver
@@ -160,21 +162,20 @@ func (s *Sorter) Receive(r *Request, window time.Duration) (deliver []*Request) 
 	return from.follow(of, s.receiveHorizon, deliver)
 }
 
-// release returns all requests that wait, and reports whether r is one of those that came.
-func (s *Sorter) release(r *Request) (deliver []*Request, known bool) {
-	from, ok := s.received.get(r.Parent)
-	known = ok && r.Parent != "" && from.has(r)
-	horizon := s.receiveHorizon
-	s.receiveHorizon = time.Unix(1<<40, 0) // nothing is newer
-	deliver = s.sweep()
-	s.receiveHorizon = horizon
-	return deliver, known || slices.ContainsFunc(deliver, func(d *Request) bool { return d.key() == r.key() })
-}
-
-// sorts reports whether a request has a place in an order. One without a label has
-// none; .NET takes it for a duplicate.
-func sorts(r *Request, window time.Duration) bool {
-	return window > 0 && r.Parent != "" && r.Position == 0 && r.Due.IsZero() && !r.Timestamp.IsZero()
+// leave forgets, by the clock, what the Sorter knows from when there was a window. It
+// returns the requests that need not wait any more.
+func (s *Sorter) leave(now time.Time) (deliver []*Request) {
+	horizon := now.Add(-DefaultReorderWindow)
+	s.sendHorizon = time.Time{}
+	s.lastSent.deleteFunc(func(at time.Time) bool { return at.Before(horizon) })
+	if s.receiveHorizon.Add(sweepInterval).Before(horizon) {
+		s.receiveHorizon = horizon
+		deliver = s.sweep()
+	}
+	if len(s.received.keys) == 0 && s.past.horizon().IsZero() {
+		s.receiveHorizon = time.Time{}
+	}
+	return deliver
 }
 
 // Passed records a lock request that an entity passed on. It is not sorted, but in
@@ -209,6 +210,7 @@ func (s *Sorter) forgetSenders() {
 	if s.keeps {
 		return
 	}
+	s.past.forgetBefore(s.receiveHorizon)
 	s.received.deleteFunc(func(from *source) bool {
 		from.others = slices.DeleteFunc(from.others, (*run).isOver)
 		return from.isOver() && len(from.others) == 0
@@ -227,6 +229,7 @@ func (s *Sorter) forget(m *memory, now time.Time) {
 	}
 	s.keeps = !m.isOld(m.woken, now, rerunTime)
 	s.forgetSenders()
+	s.remember()
 }
 
 func (s *Sorter) write(w *writer) {
@@ -248,12 +251,17 @@ func (s *Sorter) write(w *writer) {
 		}
 		w.close()
 	}
-	if !s.receiveHorizon.IsZero() {
-		w.time("ReceiveHorizon", s.receiveHorizon)
+	horizon := later(s.receiveHorizon, s.past.horizon())
+	if !horizon.IsZero() {
+		w.time("ReceiveHorizon", horizon)
 	}
 	if !s.sendHorizon.IsZero() {
 		w.time("SendHorizon", s.sendHorizon)
 	}
+	if horizon.After(s.receiveHorizon) {
+		w.time("horizon", s.receiveHorizon)
+	}
+	s.past.write(w)
 	w.close()
 }
 
@@ -264,11 +272,21 @@ func (s *Sorter) UnmarshalJSON(data []byte) error {
 		ReceivedFromInstance ordered[*source]
 		ReceiveHorizon       stamp
 		SendHorizon          stamp
+		Horizon              *stamp         `json:"horizon"`
+		Past                 ordered[marks] `json:"past"`
+		Forgotten            stamp          `json:"forgotten"`
 	}
 	if err := json.Unmarshal(data, &wire); err != nil {
 		return err
 	}
 	*s = Sorter{receiveHorizon: wire.ReceiveHorizon.Time, sendHorizon: wire.SendHorizon.Time}
+	if wire.Horizon != nil {
+		s.receiveHorizon = wire.Horizon.Time
+	}
+	var err error
+	if s.past, err = pastOf(wire.Past, wire.Forgotten.Time); err != nil {
+		return err
+	}
 	for _, to := range wire.LastSentToInstance.keys {
 		s.lastSent.set(to, wire.LastSentToInstance.values[to].Time)
 	}
@@ -278,4 +296,28 @@ func (s *Sorter) UnmarshalJSON(data []byte) error {
 		}
 	}
 	return nil
+}
+
+// remember puts senders into the past that have been quiet for longest, if there are many.
+func (s *Sorter) remember() {
+	if s.keeps || len(s.received.keys) <= 2*mostSenders {
+		return
+	}
+	var quiet []string
+	for _, sender := range s.received.keys {
+		if s.received.values[sender].isQuiet() {
+			quiet = append(quiet, sender)
+		}
+	}
+	slices.SortStableFunc(quiet, func(a, b string) int {
+		return s.received.values[a].last.Compare(s.received.values[b].last)
+	})
+	gone := make(map[*source]bool)
+	for _, sender := range quiet[:max(0, len(quiet)-mostSenders)] {
+		from := s.received.values[sender]
+		s.past.add(sender, from)
+		gone[from] = true
+	}
+	s.received.deleteFunc(func(from *source) bool { return gone[from] })
+	s.past.limit()
 }

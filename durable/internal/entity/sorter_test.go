@@ -373,29 +373,89 @@ func TestSorter_DeliversInOrderAndOnceWhateverComes(t *testing.T) {
 	}
 }
 
-// A hub had a reorder window, and then has none. What waits for a request that is late, or
-// never comes, takes effect with the next request, whoever sends that.
-func TestSorter_WithoutAWindowNothingWaits(t *testing.T) {
+// withoutWindow returns an entity that knows request 0 of sender a, and holds 2 and 3 until 1
+// comes, in a hub that had a reorder window then and has none now.
+func withoutWindow(t *testing.T) (p *play, ran map[string]int) {
+	p, ran = newPlay(t), map[string]int{}
+	p.now = noon.Add(3 * time.Minute)
+	for _, r := range []sentRequest{{op: "0", at: 0.5, after: -1}, {op: "2", at: 2, after: 1}, {op: "3", at: 3, after: 2}} {
+		p.run(ran, op(*r.request()))
+		p.state.Settle()
+	}
+	if ran["0"] != 1 || len(ran) != 1 {
+		t.Fatalf("ran %v, want 0 only", ran)
+	}
+	p.settings.Window = 0
+	return p, ran
+}
+
+// What waits for a request that is late takes effect after that, whoever else sends something
+// meanwhile: others wait for nobody.
+func TestSorter_WithoutAWindowWhatWaitsTakesItsTurn(t *testing.T) {
 	t.Parallel()
-	first, second, third := sentRequest{op: "1", at: 1, after: -1}.request(), sentRequest{op: "2", at: 2, after: 1}.request(), sentRequest{op: "3", at: 3, after: 2}.request()
-	for _, next := range []*entity.Request{
-		first, third, sentRequest{op: "other", from: "b", at: 9, after: 8}.request(), sentRequest{op: "signal", from: "a client", at: -1, after: -1}.request(),
+	p, _ := withoutWindow(t)
+	for _, r := range []sentRequest{
+		{op: "other", from: "b", at: 9, after: 8},
+		{op: "signal", from: "a client", at: -1, after: -1},
+		{op: "unlabelled", at: -1, after: -1},
+		{op: "1", at: 1, after: -1},
+		{op: "4", at: 4, after: 3},
 	} {
-		var s entity.Sorter
-		s.Receive(sentRequest{op: "0", at: 0.5, after: -1}.request(), window)
-		if got := names(s.Receive(second, window)) + names(s.Receive(third, window)); got != "" {
-			t.Fatalf("%q took effect before what they follow", got)
+		p.get(op(*r.request()))
+		p.state.Settle()
+	}
+	var ran []string
+	for _, line := range p.log {
+		if name, ok := strings.CutPrefix(line, "ran "); ok {
+			ran = append(ran, name)
 		}
-		want := "2 3"
-		if next != third {
-			want += " " + next.Operation
+	}
+	if got, want := strings.Join(ran, " "), "other signal unlabelled 1 2 3 4"; got != want {
+		t.Errorf("ran %q, want %q", got, want)
+	}
+}
+
+// An episode runs again where requests have no labels, and sends all of its requests again.
+func TestSorter_WithoutAWindowItKnowsWhatItKnew(t *testing.T) {
+	t.Parallel()
+	p, ran := withoutWindow(t)
+	for range 2 {
+		for _, r := range []sentRequest{{op: "0", at: -1, after: -1}, {op: "1", at: -1, after: -1}, {op: "2", at: -1, after: -1}, {op: "3", at: -1, after: -1}} {
+			p.run(ran, op(*r.request()))
+			p.state.Settle()
 		}
-		if got := names(s.Receive(next, 0)); got != want {
-			t.Errorf("with %s, %q took effect, want %q", next.Operation, got, want)
-		}
-		if got := names(s.Receive(sentRequest{op: "later", at: 5, after: 4}.request(), 0)); got != "later" {
-			t.Errorf("then %q took effect, want later", got)
-		}
+	}
+	for _, r := range []sentRequest{{op: "1", at: 1, after: -1}, {op: "2", at: 2, after: 1}} { // of the attempt that was lost
+		p.run(ran, op(*r.request()))
+		p.state.Settle()
+	}
+	if diff := cmp.Diff(map[string]int{"0": 1, "1": 1, "2": 1, "3": 1}, ran); diff != "" {
+		t.Errorf("operations (-want +got):\n%s", diff)
+	}
+}
+
+// What waits for a request that never comes takes effect when the clock says so, and of
+// senders nothing stays.
+func TestSorter_WithoutAWindowItForgetsByTheClock(t *testing.T) {
+	t.Parallel()
+	p, ran := withoutWindow(t)
+	p.now = noon.Add(30 * time.Minute)
+	p.run(ran, clientSignal("get"))
+	if ran["2"]+ran["3"] > 0 {
+		t.Errorf("ran %v before the time has come", ran)
+	}
+	p.state.Settle()
+	p.now = noon.Add(32 * time.Minute)
+	p.run(ran, clientSignal("get"))
+	p.state.Settle()
+	p.now = noon.Add(34 * time.Minute)
+	p.run(ran, clientSignal("get"))
+	p.state.Settle()
+	if diff := cmp.Diff(map[string]int{"0": 1, "2": 1, "3": 1, "get": 3}, ran); diff != "" {
+		t.Errorf("operations (-want +got):\n%s", diff)
+	}
+	if state := p.state.Encode(); !strings.Contains(state, `"sorter":{}`) {
+		t.Errorf("the state is %s, want that nothing is left to sort", state)
 	}
 }
 

@@ -164,3 +164,15 @@ func (from *source) UnmarshalJSON(data []byte) error {
 	}
 	return nil
 }
+
+// isQuiet reports whether nothing of a sender waits, and little has to be known of it.
+func (from *source) isQuiet() bool {
+	n := 0
+	for _, of := range from.runs() {
+		n += len(of.recent) + len(of.ends())
+		if len(of.buffered) > 0 || len(of.links) > 0 || of.last.IsZero() {
+			return false
+		}
+	}
+	return n <= mostOfSender
+}

@@ -43,7 +43,20 @@ func (d *Difference) String() string {
 	if d.Err != nil {
 		text += "\n" + d.Err.Error()
 	}
-	return text
+	return text + "\n\tit would fit to " + d.Compatible()
+}
+
+// Compatible says which change of the code would have fitted the history.
+func (d *Difference) Compatible() string {
+	switch {
+	case d.Err == nil:
+		return "end as the history does, and otherwise only where Context.Patched returns true"
+	case d.Err.Produced == "":
+		return "keep what the history has, and to leave it out only where Context.Patched returns true"
+	case d.Err.Recorded == "":
+		return "do what is new only where Context.Patched returns true"
+	}
+	return "do what the history has first, and what is new only where Context.Patched returns true"
 }
 
 // locate notes where in a history the event of the decision is.

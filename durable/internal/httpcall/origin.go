@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// SameOrigin reports whether two URLs have scheme, host and port in common: what
-// may be told to the one may be told to the other.
+// SameOrigin reports whether two URLs have scheme, host and port in common: a
+// credential for the one may be sent to the other.
 func SameOrigin(a, b *url.URL) bool {
 	return strings.EqualFold(a.Scheme, b.Scheme) && strings.EqualFold(a.Hostname(), b.Hostname()) && port(a) == port(b)
 }

@@ -1,6 +1,6 @@
-// Package inuse is how tests see that what was taken is given back: slots, room,
-// messages that are held, sessions, those who wait. What has such things tells whoever
-// looks, by the context that it runs below. If nobody does, nothing is done.
+// Package inuse lets tests check that resources are given back: slots, room, held
+// messages, sessions, waiting calls. A component registers its counts with the [Watch] of
+// its context. Without one it does nothing.
 package inuse
 
 import (
@@ -13,18 +13,18 @@ import (
 // Counts say how many there are of what is in use, by what it is.
 type Counts map[string]int
 
-// A Watch looks at what runs below its context. Its zero value is ready.
+// A Watch counts what is in use below its context. Its zero value is ready.
 type Watch struct {
-	mu   sync.Mutex // protects the following
-	told []func() Counts
+	mu     sync.Mutex // protects the following
+	counts []func() Counts
 }
 
 type key struct{}
 
-// With returns a context below which w looks.
+// With returns a context with w.
 func With(ctx context.Context, w *Watch) context.Context { return context.WithValue(ctx, key{}, w) }
 
-// Tell has whoever looks below ctx be told by count, from now on.
+// Tell adds count to the Watch of ctx, if there is one.
 func Tell(ctx context.Context, count func() Counts) {
 	w, ok := ctx.Value(key{}).(*Watch)
 	if !ok {
@@ -32,15 +32,15 @@ func Tell(ctx context.Context, count func() Counts) {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, count)
+	w.counts = append(w.counts, count)
 }
 
-// All returns what is in use now, in words and in order. Less than none is too much given
-// back, and told, too.
+// All returns what is in use now, in words and in order, and what was given back too
+// often, as a negative number.
 func (w *Watch) All() (all []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, count := range w.told {
+	for _, count := range w.counts {
 		for what, n := range count() {
 			if n != 0 {
 				all = append(all, fmt.Sprintf("%d %s", n, what))

@@ -4,7 +4,8 @@
 // A [Writer] runs operations in groups. One goroutine takes all that are
 // pending, applies them to one [Txn] and appends its changes to the log as one
 // group, so that operations that come while the log writes share the next
-// write. An operation returns when its group is durable.
+// write. An operation returns when its group is durable. Where the log is slow, a
+// group waits a little for the callers that the one before answered.
 //
 // A [Store] holds the changes of groups in layers in memory, on top of the base:
 //

@@ -30,8 +30,8 @@ type Log interface {
 
 // Base keeps the records of the groups that were written to it.
 type Base interface {
-	// View calls f with the records at one time. It returns [ErrClosed] after
-	// Close.
+	// View calls f with the records at one time, which may be that of the first read,
+	// see [LateReader]. It returns [ErrClosed] after Close.
 	View(f func(Reader) error) error
 	// Write stores a layer's changes and the number of its last group, all or
 	// nothing. closing notes that the base alone has everything. After an
@@ -54,6 +54,14 @@ type Reader interface {
 	// Last returns the last key of a group of a grouped table, nil if there is
 	// none.
 	Last(table Table, group uint64) ([]byte, error)
+}
+
+// LateReader is a Reader that sees the base as it is when it is first asked, or when
+// Begin is called: most reads find all in memory. What a layer brings into the base before
+// that does not matter to who has the layer, too.
+type LateReader interface {
+	Reader
+	Begin() error
 }
 
 // Limits bound what a store holds in memory.
@@ -136,6 +144,11 @@ func (s *Store) Snapshot(f func(*View) error) error {
 		v.layers = append(v.layers, s.flushing)
 	}
 	return s.base.View(func(r Reader) error {
+		if late, ok := r.(LateReader); ok { // later, layers that v does not have may be in the base
+			if err := late.Begin(); err != nil {
+				return err
+			}
+		}
 		unlock()
 		v.base = r
 		return f(v)
@@ -212,6 +225,13 @@ func (s *Store) append(changes []byte) error {
 // Last returns the number of the last group. Only operations of the Writer may
 // call it.
 func (s *Store) Last() uint64 { return s.last }
+
+// Newest returns the number of the last group that can be seen.
+func (s *Store) Newest() uint64 {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	return s.active.Last
+}
 
 // Unwritten returns the size in bytes of the largest group that could not be
 // written since one as large could, 0 if there is none.

@@ -16,7 +16,12 @@ type Writer[T any] struct {
 	store *Store
 	cfg   WriterConfig[T]
 	wake  chan struct{} // has room for one
+	due   *time.Timer   // wakes the goroutine when a lazy operation is due, and may do so for nothing
 	done  chan struct{} // closed when the goroutine has ended
+	// Of the goroutine, so that a group takes no new memory for them: what the group
+	// changes, and how many bytes the changes of the last one took.
+	staged *Layer
+	size   int
 
 	mu     sync.Mutex // protects the following
 	queue  []*Op[T]
@@ -33,7 +38,15 @@ type WriterConfig[T any] struct {
 	// Failed returns the error that operations of a group get when the group
 	// fails with err.
 	Failed func(err error) error
+	// Gather has a group wait for the operations that are likely to follow those that
+	// the group before it made durable, for at most an eighth of the time that it took.
+	// Where writing to the log takes long, groups are then as large as there are
+	// callers. Otherwise the callers split in two halves that take turns.
+	Gather bool
 }
+
+// gatherShare is the share of the time that a group took which the next one may wait.
+const gatherShare = 8
 
 // Op is an operation, which is durable as a whole or not at all.
 type Op[T any] struct {
@@ -58,6 +71,9 @@ func NewOp[T any](apply func(T) error) *Op[T] {
 // lazyDelay is how long a lazy operation may wait for others that would be
 // committed anyway, or that make it superfluous.
 const lazyDelay = 3 * time.Millisecond
+
+// maxRoom is for how many bytes of changes a group has room from the beginning, at most.
+const maxRoom = 64 << 10
 
 // Txn is the changes of a group.
 type Txn struct {
@@ -86,15 +102,23 @@ func (t *Txn) Then(effect func()) { t.effects = append(t.effects, effect) }
 // NewWriter returns a store's writer and starts its goroutine, which [Writer.Close]
 // ends. A store has one writer.
 func NewWriter[T any](store *Store, cfg WriterConfig[T]) *Writer[T] {
-	w := &Writer[T]{store: store, cfg: cfg, wake: make(chan struct{}, 1), done: make(chan struct{})}
+	w := &Writer[T]{store: store, cfg: cfg, wake: make(chan struct{}, 1), done: make(chan struct{}), staged: NewLayer(store.tables, 0)}
+	// It runs only while there are lazy operations.
+	w.due = time.AfterFunc(lazyDelay, func() { signal(w.wake) })
+	w.due.Stop()
 	go func() { // Close waits for it
 		defer close(w.done)
+		defer w.due.Stop()
 		for {
 			batch, ok := w.next()
 			if !ok {
 				return
 			}
+			began := time.Now()
 			w.commit(batch)
+			if cfg.Gather {
+				w.gather(len(batch), time.Since(began)/gatherShare)
+			}
 		}
 	}()
 	return w
@@ -140,7 +164,7 @@ func (w *Writer[T]) SubmitLazy(o *Op[T]) error {
 	o.lazySince = time.Now()
 	w.lazy = append(w.lazy, o)
 	if len(w.lazy) == 1 {
-		signal(w.wake) // to set the timer
+		w.due.Reset(lazyDelay)
 	}
 	return nil
 }
@@ -195,28 +219,42 @@ func (w *Writer[T]) Close(last func(T) error) error {
 // Writer is closed and nothing is left.
 func (w *Writer[T]) next() ([]*Op[T], bool) {
 	for {
-		batch, wait, closed := w.collect()
+		batch, closed := w.collect()
 		switch {
 		case len(batch) > 0:
 			return batch, true
 		case closed:
 			return nil, false
-		case wait == 0:
-			<-w.wake
-			continue
 		}
-		timer := time.NewTimer(wait)
-		select {
-		case <-w.wake:
-		case <-timer.C:
-		}
-		timer.Stop()
+		<-w.wake
 	}
 }
 
-// collect takes the operations to commit now, the lazy ones last. If there are
-// none, wait is the time until a lazy one is due, 0 if there is none.
-func (w *Writer[T]) collect() (batch []*Op[T], wait time.Duration, closed bool) {
+// gather waits until so many operations were added to those that are queued, at most
+// for the given time.
+func (w *Writer[T]) gather(more int, atMost time.Duration) {
+	want := w.Waiting() + more
+	timer := time.NewTimer(atMost)
+	defer timer.Stop()
+	for !w.has(want) {
+		select {
+		case <-w.wake:
+		case <-timer.C:
+			return
+		}
+	}
+}
+
+// has reports whether so many operations are queued, or no more come.
+func (w *Writer[T]) has(want int) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.closed || len(w.queue) >= want
+}
+
+// collect takes the operations to commit now, the lazy ones last. If lazy ones are left,
+// the goroutine is woken when the first is due.
+func (w *Writer[T]) collect() (batch []*Op[T], closed bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	batch = w.take(batch, w.queue)
@@ -232,7 +270,7 @@ func (w *Writer[T]) collect() (batch []*Op[T], wait time.Duration, closed bool) 
 				continue
 			}
 			if age := now.Sub(o.lazySince); age < lazyDelay {
-				wait = lazyDelay - age
+				w.due.Reset(lazyDelay - age)
 				break
 			}
 		}
@@ -241,7 +279,7 @@ func (w *Writer[T]) collect() (batch []*Op[T], wait time.Duration, closed bool) 
 	rest := copy(w.lazy, w.lazy[due:])
 	clear(w.lazy[rest:])
 	w.lazy = w.lazy[:rest]
-	return batch, wait, w.closed
+	return batch, w.closed
 }
 
 // take appends those of ops that have no answer yet to batch. mu is locked.
@@ -291,7 +329,8 @@ func (w *Writer[T]) commit(batch []*Op[T]) {
 // fails, nothing has happened, and failed is its index; else failed is -1, and
 // err is the error of the transaction.
 func (w *Writer[T]) try(batch []*Op[T], outcomes []error) (t *Txn, failed int, err error) {
-	t = &Txn{changed: NewLayer(w.store.tables, 0)}
+	defer func() { *w.staged = Layer{tables: w.store.tables} }() // nobody reads it any more
+	t = &Txn{changed: w.staged, group: Coder{Buf: make([]byte, 0, w.size)}}
 	failed = -1
 	err = w.store.view(t.changed, func(now *View) error {
 		t.View = now
@@ -311,5 +350,6 @@ func (w *Writer[T]) try(batch []*Op[T], outcomes []error) (t *Txn, failed int, e
 	if err != nil || len(t.group.Buf) == 0 {
 		return t, failed, err
 	}
+	w.size = min(len(t.group.Buf), maxRoom)
 	return t, -1, w.store.commit(t.changed, t.group.Buf)
 }

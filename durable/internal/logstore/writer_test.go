@@ -3,7 +3,13 @@ package logstore
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 )
 
 func TestWriter_AnOperationThatFailsDoesNotFailOthers(t *testing.T) {
@@ -58,4 +64,135 @@ func TestWriter_AnOperationThatFailsDoesNotFailOthers(t *testing.T) {
 		t.Error(err)
 	}
 	s.close()
+}
+
+// slowLog is a log that takes long and counts the groups.
+type slowLog struct {
+	memoryLog
+	takes   time.Duration
+	appends int
+}
+
+func (l *slowLog) Append(number uint64, changes []byte) error {
+	time.Sleep(l.takes)
+	l.appends++
+	return l.memoryLog.Append(number, changes)
+}
+
+// Callers that one group answers and that come back soon are all in the next group, not in
+// one half of them that takes turns with another.
+func TestWriter_GathersThoseWhomItAnswered(t *testing.T) {
+	t.Parallel()
+	const callers, times, takes = 16, 20, 8 * time.Millisecond
+	for _, c := range []struct {
+		name      string
+		gather    bool
+		pause     time.Duration // between an answer and the next operation
+		groups    int           // at most
+		longest   time.Duration // of all operations of a caller
+		wantTurns bool
+	}{
+		{name: "not asked for", pause: time.Millisecond / 2, groups: 2*times + 2, longest: time.Hour, wantTurns: true},
+		{name: "callers that come back soon", gather: true, pause: time.Millisecond / 2, groups: times + 2, longest: (times + 2) * (takes + time.Millisecond)},
+		{name: "callers that come back late", gather: true, pause: 3 * time.Millisecond, groups: 2*times + 2, longest: (2*times + 2) * (takes + time.Millisecond)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := &slowLog{memoryLog: memoryLog{groups: map[uint64][]byte{}}, takes: takes}
+				store := New(&memoryBase{records: [3]map[string][]byte{{}, {}, {}}}, log, NewLayer(testTables, 0), slog.New(slog.DiscardHandler))
+				store.Start()
+				w := NewWriter(store, WriterConfig[*Txn]{
+					Begin: func(t *Txn) *Txn { return t }, Effects: new(sync.Mutex), Failed: func(err error) error { return err }, Gather: c.gather,
+				})
+				began := time.Now()
+				var all sync.WaitGroup
+				for i := range callers {
+					all.Go(func() {
+						time.Sleep(time.Duration(i) * time.Microsecond)
+						for n := range times {
+							err := w.Do(t.Context(), func(t *Txn) error { t.Put(plain, fmt.Append(nil, i, n), []byte("value")); return nil })
+							if err != nil {
+								t.Error(err)
+							}
+							time.Sleep(c.pause)
+						}
+					})
+				}
+				all.Wait()
+				took := time.Since(began)
+				if log.appends > c.groups || took > c.longest {
+					t.Errorf("%d groups in %v, want at most %d in %v", log.appends, took, c.groups, c.longest)
+				}
+				if c.wantTurns && log.appends < 2*times {
+					t.Errorf("%d groups without waiting: the test does not show what waiting is for", log.appends)
+				}
+				if err := errors.Join(w.Close(func(*Txn) error { return nil }), store.Close()); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+// A lazy operation is committed when it is due, whatever became of those before it.
+func TestWriter_CommitsLazyOperationsWhenTheyAreDue(t *testing.T) {
+	t.Parallel()
+	const ms = time.Millisecond
+	for name, test := range map[string]struct {
+		submitted []time.Duration // when
+		answered  int             // how many of the first are answered, 1 ms after they came
+		hurried   time.Duration   // when an operation comes that cannot wait, 0 for none
+		want      []time.Duration // when those are committed that are not answered
+	}{
+		"one":                               {[]time.Duration{0}, 0, 0, []time.Duration{3 * ms}},
+		"one after another":                 {[]time.Duration{0, 2 * ms, 4 * ms}, 0, 0, []time.Duration{3 * ms, 5 * ms, 7 * ms}},
+		"one that another made superfluous": {[]time.Duration{0, 2 * ms}, 1, 0, []time.Duration{5 * ms}},
+		"after all before are superfluous":  {[]time.Duration{0, 0, 9 * ms}, 2, 0, []time.Duration{12 * ms}},
+		"after one that cannot wait":        {[]time.Duration{0, 1 * ms}, 0, 2 * ms, []time.Duration{3 * ms, 4 * ms}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				s, began := emptyStage(t), time.Now()
+				defer s.close()
+				var got []time.Duration // of the goroutine that writes
+				var ops []*Op[*Txn]
+				var waits sync.WaitGroup
+				if test.hurried > 0 {
+					waits.Go(func() {
+						time.Sleep(test.hurried)
+						if err := s.w.Do(t.Context(), func(*Txn) error { return nil }); err != nil {
+							t.Error(err)
+						}
+					})
+				}
+				for i, at := range test.submitted {
+					if i > 0 && i == test.answered {
+						time.Sleep(ms)
+						for _, o := range ops {
+							s.w.Answer(o, nil)
+						}
+					}
+					time.Sleep(time.Until(began.Add(at)))
+					o := NewOp(func(*Txn) error {
+						got = append(got, time.Since(began))
+						return nil
+					})
+					if err := s.w.SubmitLazy(o); err != nil {
+						t.Fatal(err)
+					}
+					ops = append(ops, o)
+				}
+				for _, o := range ops {
+					if err := s.w.Await(t.Context(), o); err != nil {
+						t.Error(err)
+					}
+				}
+				waits.Wait()
+				if !slices.Equal(got, test.want) {
+					t.Errorf("committed after %v, want %v", got, test.want)
+				}
+			})
+		})
+	}
 }

@@ -133,6 +133,9 @@ func (h *Hub) StartInstance(ctx context.Context, start provider.TaskMessage, ref
 		if slices.Contains(refuse, i.state.Status) {
 			return &provider.InstanceExistsError{InstanceID: e.Instance.InstanceID, Status: i.state.Status}
 		}
+		if i.state.Instance == e.Instance {
+			return nil
+		}
 		generation = i.state.Generation + 1
 		i.history = nil
 		if i.session != nil {

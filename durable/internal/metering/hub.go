@@ -95,8 +95,8 @@ type QueueState struct {
 	Latency time.Duration
 }
 
-// Observe has look tell of the queues whenever the metrics are collected, until
-// stop is called.
+// Observe calls look for the state of the queues whenever the metrics are collected,
+// until stop is called.
 func (h *Hub) Observe(look func(ctx context.Context) ([]QueueState, error)) (stop func() error, err error) {
 	if h == nil {
 		return func() error { return nil }, nil

@@ -56,16 +56,16 @@ func New(p metric.MeterProvider) (*Meter, error) {
 	m.finished, errs[0] = source.Int64Counter("durabletask.work_items",
 		metric.WithUnit("{work_item}"), metric.WithDescription("Work items that this worker has dealt with."))
 	m.active, errs[1] = source.Int64UpDownCounter("durabletask.work_items.active",
-		metric.WithUnit("{work_item}"), metric.WithDescription("Work items that this worker has in hand."))
+		metric.WithUnit("{work_item}"), metric.WithDescription("Work items in flight on this worker."))
 	m.took, errs[2] = source.Float64Histogram("durabletask.work_item.duration", seconds,
-		metric.WithUnit("s"), metric.WithDescription("Time from when a work item was handed out until it was dealt with."))
+		metric.WithUnit("s"), metric.WithDescription("Time from the delivery of a work item until it was completed or abandoned."))
 	m.waited, errs[3] = source.Float64Histogram("durabletask.activity.wait", seconds,
 		metric.WithUnit("s"), metric.WithDescription("Time from when an activity was scheduled until it ran."))
 	return m, errors.Join(errs[:]...)
 }
 
-// Begin records that a work item is in hand. The caller must call end with what
-// came of it and the name of its function, which may be empty if it is not
+// Begin records that a work item is in flight. The caller must call end with its
+// outcome and the name of its function, which may be empty if it is not
 // known.
 func (m *Meter) Begin(kind Kind, now func() time.Time) (end func(name string, o Outcome)) {
 	if m == nil {

@@ -319,25 +319,30 @@ func (c *coder) status(v *history.RuntimeStatus) {
 	}
 }
 
+// optional codes whether there is a value, and returns it, nil if there is none. What is read
+// is a new one.
+func optional[T any](c *coder, v **T) *T {
+	if there := c.Present(*v != nil); c.Reading {
+		if *v = nil; there {
+			*v = new(T)
+		}
+	}
+	return *v
+}
+
 // maxInnerFailures bounds how deep failures are nested, for reading as for
 // writing: what is deeper would let damaged bytes exhaust the stack.
 const maxInnerFailures = 1000
 
 func (c *coder) failure(v **history.FailureDetails, depth int) {
-	if !c.Present(*v != nil) {
-		if c.Reading {
-			*v = nil
-		}
+	f := optional(c, v)
+	if f == nil {
 		return
 	}
 	if depth == maxInnerFailures {
 		c.Fail(fmt.Errorf("failure has more than %d inner failures", maxInnerFailures))
 		return
 	}
-	if c.Reading {
-		*v = &history.FailureDetails{}
-	}
-	f := *v
 	c.String(&f.ErrorType)
 	c.String(&f.ErrorMessage)
 	c.Text(&f.StackTrace)
@@ -347,16 +352,10 @@ func (c *coder) failure(v **history.FailureDetails, depth int) {
 }
 
 func (c *coder) trace(v **history.TraceContext) {
-	if !c.Present(*v != nil) {
-		if c.Reading {
-			*v = nil
-		}
+	t := optional(c, v)
+	if t == nil {
 		return
 	}
-	if c.Reading {
-		*v = &history.TraceContext{}
-	}
-	t := *v
 	c.String(&t.TraceParent)
 	c.Text(&t.TraceState)
 	c.Text(&t.ID)

@@ -24,6 +24,7 @@ type commit struct {
 	number    uint64
 	execution string
 	next      int
+	ended     bool // the execution is over
 }
 
 // newCommit encodes a checkpoint.
@@ -69,7 +70,7 @@ func (c *commit) apply(t *txn) error {
 	if err != nil {
 		return err
 	}
-	c.number, c.execution, c.next = c.s.number, c.s.execution, c.s.next
+	c.number, c.execution, c.next, c.ended = c.s.number, c.s.execution, c.s.next, false
 	for _, m := range c.s.uncommitted() {
 		t.consume(m)
 	}
@@ -82,6 +83,9 @@ func (c *commit) apply(t *txn) error {
 		t.addActivity(b)
 	}
 	for i, b := range c.timers {
+		if c.ended { // nobody waits for it, as for those that advance has canceled
+			break
+		}
 		t.addTimer(b, c.cp.Timers[i], c.cp.Timers[i].Event.(*history.TimerFired).FireAt)
 	}
 	for i, b := range c.messages {
@@ -144,7 +148,8 @@ func (c *commit) advance(t *txn, r *row) error {
 			return err
 		}
 	}
-	if !ended && r.Status.IsTerminal() {
+	c.ended = r.Status.IsTerminal()
+	if !ended && c.ended {
 		t.cancelTimers(id)
 		t.Then(func() { t.p.notifyEnded(id) })
 	}

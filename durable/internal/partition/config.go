@@ -27,8 +27,9 @@ type Config struct {
 	// Readable returns why the records in memory do not count any more, nil if they do.
 	// Default: they do.
 	Readable func() error
-	// Slow says that records that are not in memory take long to read, so that writes must
-	// not wait for reads.
+	// Slow says that the storage takes long, so that writes must not wait for reads of
+	// records that are not in memory, and pay if they wait a little for each other
+	// (Gather of logstore.WriterConfig).
 	Slow bool
 	// Error returns an error of the storage as callers know it. Default: as it is.
 	Error func(error) error

@@ -44,6 +44,7 @@ func Open(store *logstore.Store, cfg Config) (*Partition, error) {
 		Begin:   func(t *logstore.Txn) *txn { return &txn{Txn: t, tables: tables{t.View}, p: p} },
 		Effects: &p.mu,
 		Failed:  func(err error) error { return fmt.Errorf("write to %s: %w", cfg.Name, cfg.Error(err)) },
+		Gather:  cfg.Slow,
 	})
 	if len(p.correspondents) > 0 {
 		_ = p.writer.SubmitLazy(logstore.NewOp(func(t *txn) error { // if it fails, the next Open tries again
@@ -115,8 +116,8 @@ func (p *Partition) AwaitEnd(ctx context.Context, id string) error {
 	ended, cancel := p.awaitEnd(id)
 	defer cancel()
 	// Read only now: an end that comes later closes the channel.
-	s, err := p.Instance(ctx, id, provider.Fetch{})
-	if err != nil || s.Status.IsTerminal() {
+	status, err := p.status(ctx, id)
+	if err != nil || status.IsTerminal() {
 		return err
 	}
 	select {

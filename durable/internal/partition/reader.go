@@ -45,11 +45,29 @@ func (r *Reader) see(what string, view func(func(*logstore.View) error) error, f
 
 // Instance implements [provider.Client].
 func (r *Reader) Instance(ctx context.Context, id string, fetch provider.Fetch) (*provider.InstanceState, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
 	var state *provider.InstanceState
-	err := r.read("read instance "+id, func(t tables) error {
+	err := r.readRow(ctx, id, func(t tables, row *row) (err error) {
+		state, err = t.state(row, fetch)
+		return err
+	})
+	return state, err
+}
+
+// status returns an instance's status, and reads nothing else.
+func (r *Reader) status(ctx context.Context, id string) (status history.RuntimeStatus, err error) {
+	err = r.readRow(ctx, id, func(_ tables, row *row) error {
+		status = row.Status
+		return nil
+	})
+	return status, err
+}
+
+// readRow calls f with an instance's row.
+func (r *Reader) readRow(ctx context.Context, id string, f func(tables, *row) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return r.read("read instance "+id, func(t tables) error {
 		row, err := t.row(id)
 		if err != nil {
 			return err
@@ -57,10 +75,8 @@ func (r *Reader) Instance(ctx context.Context, id string, fetch provider.Fetch) 
 		if row == nil {
 			return provider.ErrInstanceNotFound
 		}
-		state, err = t.state(row, fetch)
-		return err
+		return f(t, row)
 	})
-	return state, err
 }
 
 // Instances implements [provider.Client]. Pages are in the order of instance IDs.

@@ -61,3 +61,29 @@ func TestRewind_RestoresEachTimerOnce(t *testing.T) {
 	r.Must(r.Purge(t.Context(), "a", nil))
 	r.forgets()
 }
+
+// Nobody waits for a timer that is set in the episode that ends its instance.
+func TestCommit_AnEndLeavesNoTimer(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	r.Start("a")
+	session := r.Next()
+	due := time.Now().Add(time.Hour)
+	target := history.OrchestrationInstance{InstanceID: "a", ExecutionID: session.Instance.ExecutionID}
+	r.Must(session.Session.Commit(t.Context(), &provider.Checkpoint{
+		Instance: target,
+		NewEvents: []history.Event{
+			session.Messages[0].Event,
+			&history.TimerCreated{Header: history.Header{EventID: 0}, FireAt: due},
+			&history.ExecutionCompleted{Header: history.Header{EventID: 1}, Status: history.Completed},
+		},
+		Timers: []provider.TaskMessage{{Event: &history.TimerFired{TimerID: 0, FireAt: due}, Target: target}},
+	}))
+	r.Must(session.Session.Release(t.Context()))
+	r.mu.Lock()
+	left := len(r.instances) + len(r.alarms)
+	r.mu.Unlock()
+	if left > 0 {
+		t.Errorf("%d instances with messages and timers are left", left)
+	}
+}

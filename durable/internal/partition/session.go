@@ -25,6 +25,7 @@ type session struct {
 	number    uint64
 	execution string
 	next      int
+	idle      *time.Timer // of Next, nil before the first
 
 	// Protected by work.mu.
 	inFlight []*message
@@ -258,7 +259,7 @@ func (s *session) requeue() {
 
 // Next implements [provider.Session].
 func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.TaskMessage, error) {
-	timeout := time.NewTimer(idle)
+	timeout := s.startTimer(idle)
 	defer timeout.Stop()
 	for {
 		taken, ended := s.takeMore()
@@ -280,6 +281,16 @@ func (s *session) Next(ctx context.Context, idle time.Duration) ([]provider.Task
 			return nil, ctx.Err()
 		}
 	}
+}
+
+// startTimer starts the session's timer, which Next stops.
+func (s *session) startTimer(d time.Duration) *time.Timer {
+	if s.idle == nil {
+		s.idle = time.NewTimer(d)
+	} else {
+		s.idle.Reset(d)
+	}
+	return s.idle
 }
 
 // takeMore takes new messages. ended is true if the session has to end: Run stops,

@@ -159,6 +159,9 @@ func (t *txn) start(msg provider.TaskMessage, refuse []history.RuntimeStatus) er
 	if r != nil && slices.Contains(refuse, r.Status) {
 		return logstore.Refuse(&provider.InstanceExistsError{InstanceID: id, Status: r.Status})
 	}
+	if r != nil && r.Instance == given.Instance {
+		return nil // sent once more by a client that did not know whether it arrived
+	}
 	// Unless the client counts, as DurableTask.AzureStorage does
 	// (AzureStorageOrchestrationService.cs, CreateTaskOrchestrationAsync).
 	start := new(*given)

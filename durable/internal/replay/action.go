@@ -51,7 +51,7 @@ type Complete struct {
 	Status  history.RuntimeStatus
 	Result  *string // output, failure message, reason; for ContinuedAsNew the next input
 	Failure *history.FailureDetails
-	// CarryOver holds the events that nobody consumed, for the next generation.
+	// CarryOver holds the events that were not consumed, for the next generation.
 	// Only set for ContinuedAsNew.
 	CarryOver []*history.EventRaised
 	// NewVersion is the version of the next generation; nil means that it has

@@ -104,7 +104,7 @@ func (s *actions) CreateSubOrchestrationAs(f *Future, a *CreateSubOrchestration)
 	s.x.track(f, a.ID, childKind, a.Name)
 }
 
-// StartOrchestration decides to start a child that nobody waits for.
+// StartOrchestration decides to start a child without waiting for it.
 func (s *actions) StartOrchestration(a *CreateSubOrchestration) {
 	s.x.check("CallSubOrchestrator")
 	s.x.checkChild()

@@ -9,7 +9,7 @@ type continueAsNew struct {
 
 // A Continuation says how an execution goes on as a new one.
 type Continuation struct {
-	// DiscardEvents leaves events behind that nobody consumed.
+	// DiscardEvents drops the events that were not consumed.
 	DiscardEvents bool
 	// NewVersion is the version of the new execution; nil means the same.
 	NewVersion *string

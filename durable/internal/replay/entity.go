@@ -19,8 +19,8 @@ type entities struct {
 	window  time.Duration  // 0: the default; negative: none
 	counts  map[string]int // how often a request was sent that is the same in all it says
 	pending map[int]*request
-	// calls are the requests that are answered, by ID. Those that were stay, as
-	// nil, so that an answer which comes again is known.
+	// calls are the requests that want an answer, by ID. An answered one stays, as
+	// nil, so that a duplicate answer is known.
 	calls   map[string]*request
 	ids     map[string]string // of calls, by their origins
 	aliases []Alias
@@ -78,7 +78,7 @@ func (v *entities) await(r *request) {
 
 // An Alias is an answer that came under another name than that of the request
 // which the history has, since an attempt of the episode that was lost had sent it.
-// Whoever knows nothing of origins needs one of that name.
+// A program that knows no origins needs an answer of that name.
 type Alias struct {
 	Answer *history.EventRaised
 	Name   string

@@ -13,12 +13,12 @@ import (
 //
 //  1. Names are compared without regard to case.
 //  2. Of several that wait for one name, the newest gets the event; of several
-//     events that nobody waited for, the oldest is taken first (the extension's
+//     events for which nothing waited, the oldest is taken first (the extension's
 //     DurableOrchestrationContext.cs, WaitForExternalEvent and RaiseEvent).
 //  3. What lost a race waits no longer, and can take no event from others. It
 //     waits anew, as the newest, when it is awaited again.
-//  4. An event that went to a task which nobody ever looked at is as unread as
-//     one that nobody waited for.
+//  4. An event that went to a task which was never awaited is as unread as one
+//     for which nothing waited.
 type events struct {
 	x       *Execution
 	names   map[string]*eventName
@@ -69,8 +69,7 @@ func (v *events) of(name string) *eventName {
 	return n
 }
 
-// take takes the oldest event with the given name that nobody waits for, nil if
-// there is none.
+// take takes the oldest unclaimed event with the given name, nil if there is none.
 func (v *events) take(name string) *history.EventRaised {
 	n := v.names[strings.ToUpper(name)]
 	if n == nil || len(n.buffered) == 0 {
@@ -91,8 +90,7 @@ func (v *events) hand(f *Future, a arrival) {
 }
 
 // renew makes f wait for its event, unless it does so already, it has one or
-// it is no event: f takes the oldest that nobody took, or is the newest to
-// wait.
+// it is no event: f takes the oldest unclaimed event, or is the newest to wait.
 func (v *events) renew(f *Future) {
 	w := f.wait
 	if w == nil || w.waits || f.IsComplete() {
@@ -163,8 +161,8 @@ func (v *events) WaitEvent(f *Future, name string) {
 	v.renew(f)
 }
 
-// raise gives an event to whoever waits for it. An entity's answer to what is yet to
-// be asked waits under its origin.
+// raise gives an event to the future that waits for it. An entity's answer to a
+// request that replay has not made yet waits under its origin.
 func (v *events) raise(e *history.EventRaised) {
 	n := v.of(cmp.Or(entity.OriginOfResponse(e.Input), e.Name))
 	a := arrival{e, v.arrived}

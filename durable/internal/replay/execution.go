@@ -41,7 +41,7 @@ type Execution struct {
 	// lateEvents came after the end, and pendingSuspend, too.
 	lateEvents     []*history.EventRaised
 	pendingSuspend *history.ExecutionSuspended
-	failure        *history.FailureDetails // what Fail was told
+	failure        *history.FailureDetails // the argument of Fail
 
 	replaying      bool
 	suspended      bool
@@ -50,7 +50,7 @@ type Execution struct {
 	// deferredEnd says that the history has pendingSuspend: the generation was committed
 	// before it ran, and was to wait. How it would end does not count until it is resumed.
 	deferredEnd bool
-	over        bool // the end was told, or the history has it
+	over        bool // the end was reported, or the history has it
 	diverged    bool // the code does not do what the history has, or there is none
 
 	// Its parts. Each has its methods beside it, which are the execution's, too.
@@ -435,7 +435,7 @@ func (x *Execution) AwaitAny(fs []*Future) int {
 	return winner
 }
 
-// withdraw lets those of fs that nobody waits for receive no external event.
+// withdraw makes those of fs for which nothing waits receive no external event.
 func (x *Execution) withdraw(fs []*Future) {
 	for _, f := range fs {
 		if f.wait != nil && !f.IsComplete() && !f.isAwaited() {

@@ -7,14 +7,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
-// FailureOf returns what a history and other languages' programs are told of
-// an error: its type and its text. The type is that of the first error in the
+// FailureOf returns the failure that histories and programs of other languages get
+// for an error: its type and its text. The type is that of the first error in the
 // chain that has one: errors.New, fmt.Errorf and errors.Join make errors that
 // have nothing but words. If there is none, it is "error".
 //
 // The failure of a task that the error wraps becomes the inner failure. Such an
-// error has a method FailureDetails. An error with a method Failure says itself
-// what is told of it.
+// error has a method FailureDetails. An error with a method Failure chooses its
+// failure itself.
 //
 // The methods of an error, and of what it wraps, are the user's and may panic: a nil
 // *fs.PathError cannot be unwrapped, for instance. It has its type then, and a text.

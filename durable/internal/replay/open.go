@@ -53,7 +53,7 @@ func (o *open) add(id int, f *Future) {
 		o.head = 0
 	}
 	for o.base+len(o.slots) < id {
-		o.slots = append(o.slots, nil) // an action that nobody waits for
+		o.slots = append(o.slots, nil) // an action without an awaiter
 	}
 	o.slots = append(o.slots, f)
 }
@@ -121,8 +121,8 @@ func isFailure(e history.Event) bool {
 	return false
 }
 
-// Retry has again run, as a coroutine, before anybody is told that f failed. It
-// costs nothing unless f fails.
+// Retry runs again, as a coroutine, before the failure of f is delivered. It costs
+// nothing unless f fails.
 //
 // In DurableTask, what is to be tried again is tried by the coroutine that
 // called it (DurableTask.Core/RetryInterceptor.cs, Invoke). The actions come in

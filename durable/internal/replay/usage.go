@@ -9,9 +9,9 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/coro"
 )
 
-// A Guard is how package durable takes part in refusing calls: it has the type of
-// what they panic with, and is told of calls from goroutines that are none of the
-// orchestrator's. Its methods are called from any goroutine.
+// A Guard is package durable's part in refusing calls: it makes the panic values, and
+// records calls from goroutines other than the orchestrator's. Its methods are called from
+// any goroutine.
 type Guard interface {
 	// UsageError returns an error of type [usageError] with a sentence that says what
 	// was wrong, and what to do instead.
@@ -28,7 +28,7 @@ const usageError = "*durable.UsageError"
 // usage refuses durable calls that are made in the wrong place or with invalid arguments.
 type usage struct {
 	x     *Execution
-	guard Guard // nil: what it would be told of panics
+	guard Guard // nil: what it would record panics
 	limit int   // the most actions there may be; 0 for no limit
 }
 
@@ -52,9 +52,9 @@ func (u *usage) misuse(sentence string) error {
 
 // check panics unless the caller is the coroutine that is taking a step.
 //
-// Nobody recovers a panic on a goroutine that the orchestrator started: it would
-// end the process, at each replay anew. Such a goroutine is ended instead, and
-// the guard is told, so that the execution fails.
+// A panic on a goroutine that the orchestrator started would end the process, at each
+// replay anew. Such a goroutine is ended instead, and the guard records the call, so that
+// the execution fails.
 func (u *usage) check(call string) {
 	if u.x.group.Inside() && !u.x.group.Closing() {
 		return

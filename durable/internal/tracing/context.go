@@ -56,7 +56,7 @@ type begun struct {
 }
 
 // begin returns the span of the orchestration that t says the parent of, and t
-// with that span in it. One that t has already is the span: whoever ran the
+// with that span in it. One that t has already is the span: the worker of the
 // first episode chose it (TraceHelper.cs,
 // StartTraceActivityForOrchestrationExecution).
 func begin(t *history.TraceContext, now time.Time) (*begun, *history.TraceContext) {

@@ -84,8 +84,7 @@ func stampRequests(cp *provider.Checkpoint, b *begun, now time.Time) {
 	}
 }
 
-// An Entity writes the spans of an entity that a worker has in hand. A nil one
-// does nothing.
+// An Entity writes the spans of an entity that a worker runs. A nil one does nothing.
 type Entity struct {
 	tracer     *Tracer
 	instanceID string

@@ -9,8 +9,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// An Instance writes the spans of an instance that a worker has in hand. A nil
-// one does nothing.
+// An Instance writes the spans of an instance that a worker runs. A nil one does
+// nothing.
 type Instance struct {
 	tracer *Tracer
 	start  *history.ExecutionStarted

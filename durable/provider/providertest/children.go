@@ -98,7 +98,7 @@ func childTwice(w *world) {
 	start := childStart("child", "execution of child", parent, 0)
 	w.next("parent").child(0, start).finish()
 	w.next("child").finish()
-	w.send(start)
+	w.sendAgain(start)
 	w.idle(func(e *episode) { w.equal("execution that gets the start", e.item.Instance, start.Target) })
 
 	// As one that continued as new.
@@ -107,13 +107,13 @@ func childTwice(w *world) {
 	e.cp.NewEvents[1].(*history.ExecutionStarted).Parent = start.Event.(*history.ExecutionStarted).Parent
 	second := e.cp.Instance
 	e.finish()
-	w.send(start)
+	w.sendAgain(start)
 	w.idle(func(e *episode) { w.equal("execution that gets the start", e.item.Instance, second) })
 
 	// And when that has ended.
 	w.send(raised("child", "finish", nil))
 	w.next("child").end(history.Completed, text("done")).finish()
-	w.send(start)
+	w.sendAgain(start)
 	w.idle(func(e *episode) { w.equal("execution that gets the start", e.item.Instance, second) })
 	w.equal("output", w.state("child").Output, text("done"))
 	w.equal("history", w.history("child"), w.histories[second])

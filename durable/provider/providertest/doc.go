@@ -84,7 +84,7 @@ func Exercise(t *testing.T, open func(t *testing.T) Hub) {
 func ExerciseIn(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Hub) {
 	t.Helper()
 	for _, a := range []area{
-		starting, racing, children, messages, order, workItems, sessions, commits, continuing, statuses, activities,
+		starting, racing, children, messages, order, exact, workItems, sessions, commits, continuing, statuses, activities,
 		timers, ordering, payloads, identifiers, queries, entities, endings, optional, checking, copying, stopping, restarting,
 	} {
 		t.Run(a.name, func(t *testing.T) {

@@ -210,6 +210,9 @@ func (e *episode) more(idle time.Duration) []provider.TaskMessage {
 	messages, err := e.item.Session.Next(ctx, idle)
 	e.w.must("Session.Next", err)
 	e.checkOrder(messages)
+	e.w.mu.Lock()
+	e.onlyOnce(messages)
+	e.w.mu.Unlock()
 	e.fresh = append(e.fresh, messages...)
 	return messages
 }
@@ -264,5 +267,18 @@ func (e *episode) arrive(n int) {
 			e.w.Fatalf("only %d of %d messages came through Next", len(e.fresh), n)
 		}
 		e.more(e.w.hub.Patience)
+	}
+}
+
+// onlyOnce reports messages that were committed before, if the provider is exact.
+func (e *episode) onlyOnce(messages []provider.TaskMessage) {
+	e.w.Helper()
+	if !e.w.isExact() {
+		return
+	}
+	for _, m := range messages {
+		if id := fingerprint(m); e.w.taken[id] && !e.w.again[id] {
+			e.w.Errorf("the provider is exact, and %q was handed out with a message that was committed before: %s", e.item.Instance.InstanceID, fingerprint(m))
+		}
 	}
 }

@@ -21,6 +21,7 @@ var racing = area{"races", []test{
 	{"a start that races with an instance that continues as new is refused", running(racingContinuation)},
 	{"a start that replaces whatever there is wins over an end that comes at the same time", running(racingOver(false))},
 	{"a start that replaces whatever there is wins over a continuation that comes at the same time", running(racingOver(true))},
+	{"a start that arrives twice begins one execution", running(startedTwice)},
 	{"a start for later that replaces whatever there is stays though that goes on", running(replacedLater)},
 }}
 
@@ -180,6 +181,21 @@ func racingOver(continues bool) func(*world) {
 			w.equal("history", w.history(id), w.histories[start.Instance])
 		}
 	}
+}
+
+func startedTwice(w *world) {
+	start := started("a", "execution", text("input"))
+	w.must("StartInstance", w.tryCreate(start, nil))
+	w.must("StartInstance before it has begun", w.tryCreate(start, nil))
+	w.next("a").finish()
+	w.must("StartInstance when it has begun", w.tryCreate(start, nil))
+	w.send(raised("a", "Event", nil))
+	e := w.next("a")
+	if n := len(e.item.History); n == 0 {
+		w.Error("the execution was begun anew")
+	}
+	e.end(history.Completed, nil).finish()
+	w.equal("history", w.history("a"), w.histories[start.Instance])
 }
 
 func replacedLater(w *world) {

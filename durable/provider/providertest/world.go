@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"sync"
@@ -20,19 +19,16 @@ import (
 
 // A world is a hub under test, and what it should hold.
 type world struct {
-	*testing.T
-	hub Hub
-	p   provider.Provider // as it is open now
-
-	halt    context.CancelFunc // ends Run's context
-	stopped chan error         // has what Run returned
+	*bench
 
 	mu sync.Mutex // protects the following
 	// histories holds what was committed of each execution.
 	histories map[history.OrchestrationInstance][]history.Event
 	// taken holds what was committed of messages, to tell those that come twice.
 	taken map[string]bool
-	// held holds the instances that are in somebody's hands.
+	// again holds what the test sends twice.
+	again map[string]bool
+	// held holds the instances that are locked by a work item.
 	held map[string]bool
 }
 
@@ -45,9 +41,10 @@ func newWorld(t *testing.T, hub Hub) *world {
 		hub.Quiet = 100 * time.Millisecond
 	}
 	w := &world{
-		T: t, hub: hub, p: hub.Provider,
+		bench:     &bench{T: t, hub: hub, p: hub.Provider},
 		histories: make(map[history.OrchestrationInstance][]history.Event),
 		taken:     make(map[string]bool),
+		again:     make(map[string]bool),
 		held:      make(map[string]bool),
 	}
 	t.Cleanup(func() {
@@ -67,35 +64,6 @@ func running(f func(*world)) func(*world) {
 		w.start()
 		f(w)
 	}
-}
-
-// start calls Run.
-func (w *world) start() {
-	w.Helper()
-	ctx, halt := context.WithCancel(context.WithoutCancel(w.Context()))
-	w.halt, w.stopped = halt, make(chan error, 1)
-	p, stopped := w.p, w.stopped
-	go func() { stopped <- p.Run(ctx) }() // awaited by stop, or when the test ends
-}
-
-// stop ends Run's context and waits for Run to return.
-func (w *world) stop() {
-	w.Helper()
-	w.halt()
-	w.awaitStop()
-}
-
-func (w *world) awaitStop() {
-	w.Helper()
-	select {
-	case err := <-w.stopped:
-		if err != nil {
-			w.Fatalf("Run returned %v, want nil", err)
-		}
-	case <-time.After(w.hub.Patience + w.hub.DrainTimeout):
-		w.Fatal("Run does not return although its context has ended")
-	}
-	w.halt = nil
 }
 
 // reopen stops the hub if it runs, opens it again and runs it.
@@ -129,11 +97,6 @@ func (w *world) use(p provider.Provider) {
 	clear(w.held)
 	w.mu.Unlock()
 	w.start()
-}
-
-// patient returns a context for what must happen.
-func (w *world) patient() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(w.Context(), w.hub.Patience)
 }
 
 // try fetches a work item until ctx ends; then it returns none. What is
@@ -205,31 +168,6 @@ func (w *world) idle(look func(*episode)) {
 	}
 }
 
-// nextActivity returns the next activity.
-func (w *world) nextActivity() *provider.ActivityWorkItem {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	a, err := w.p.NextActivity(ctx)
-	if err != nil {
-		w.Fatalf("NextActivity: %v", err)
-	}
-	if a.Lock == nil || a.Task == nil || a.Attempt < 1 {
-		w.Fatalf("activity is not whole: %+v", a)
-	}
-	return a
-}
-
-// noActivity fails the test if an activity is handed out before long.
-func (w *world) noActivity(why string) {
-	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), w.hub.Quiet)
-	defer cancel()
-	if a, err := w.p.NextActivity(ctx); err == nil {
-		w.Fatalf("activity %s (event %d of %q) was handed out: %s", a.Task.Name, a.Task.EventID, a.Instance.InstanceID, why)
-	}
-}
-
 // check returns an item as an episode, and reports what must not be about it.
 func (w *world) check(item *provider.OrchestrationWorkItem) *episode {
 	w.Helper()
@@ -256,6 +194,7 @@ func (w *world) check(item *provider.OrchestrationWorkItem) *episode {
 	}
 	e := &episode{w: w, item: item, fresh: item.Messages, past: slices.Clone(item.History)}
 	e.checkOrder(item.Messages)
+	e.onlyOnce(item.Messages)
 	return e
 }
 
@@ -288,65 +227,12 @@ func describe(messages []provider.TaskMessage) string {
 	return fmt.Sprint(names)
 }
 
-// must fails the test if err is not nil.
-func (w *world) must(what string, err error) {
-	w.Helper()
-	if err != nil {
-		w.Fatalf("%s: %v", what, err)
-	}
-}
-
-// equal fails the test if got is not want.
-func (w *world) equal(what string, got, want any) {
-	w.Helper()
-	if diff := cmp.Diff(want, got, same); diff != "" {
-		w.Errorf("%s (-want +got):\n%s", what, diff)
-	}
-}
-
 // scheduled starts an instance that waits for one activity, and returns it.
 func (w *world) scheduled(id string) *provider.ActivityWorkItem {
 	w.Helper()
 	w.create(id)
 	w.next(id).schedule(0, "Activity", text(`"input"`)).finish()
 	return w.nextActivity()
-}
-
-// runOne runs an activity that returns its input.
-func (w *world) runOne() error {
-	ctx, cancel := w.patient()
-	defer cancel()
-	a, err := w.p.NextActivity(ctx)
-	if err != nil {
-		return err
-	}
-	return a.Lock.Complete(ctx, completed(a.Task.EventID, a.Task.Input))
-}
-
-// ready fails the test if the hub says that it cannot take work, or would rather not.
-func (w *world) ready() {
-	w.Helper()
-	p, ok := w.p.(provider.Checker)
-	if !ok {
-		w.Skip("the provider cannot be checked")
-	}
-	ctx, cancel := w.patient()
-	defer cancel()
-	w.must("Check", p.Check(ctx))
-	if p.IsBusy() {
-		w.Error("the hub is busy though nobody uses it")
-	}
-}
-
-// portable returns the provider as one whose hub can be copied, and another
-// that is empty.
-func (w *world) portable() (from, to provider.Portable) {
-	w.Helper()
-	from, ok := w.p.(provider.Portable)
-	if !ok || w.hub.Another == nil {
-		w.Skip("the hub cannot be copied")
-	}
-	return from, w.hub.Another(w.T).(provider.Portable)
 }
 
 // copyHub copies the hub, which is stopped for it, and goes on with the copy.
@@ -357,43 +243,6 @@ func (w *world) copyHub() provider.Totals {
 	totals := w.mustCopy(from, to)
 	w.use(to.(provider.Provider))
 	return totals
-}
-
-// rest stops the hub if it runs.
-func (w *world) rest() {
-	w.Helper()
-	if w.halt != nil {
-		w.stop()
-	}
-}
-
-func (w *world) mustCopy(from, to provider.Portable) provider.Totals {
-	w.Helper()
-	ctx, cancel := context.WithTimeout(w.Context(), 2*w.hub.Patience)
-	defer cancel()
-	totals := w.tryCopy(ctx, from, to)
-	counted, err := from.Totals(ctx)
-	w.must("Totals of the source", err)
-	w.equal("totals of the source", counted, totals)
-	return totals
-}
-
-// tryCopy copies a hub once its workers have let go of it. One that had no time to give
-// up its partitions has them until they run out.
-func (w *world) tryCopy(ctx context.Context, from, to provider.Portable) provider.Totals {
-	w.Helper()
-	for {
-		totals, err := provider.CopyHub(ctx, from, to, provider.ExportOptions{}, nil)
-		if !errors.Is(err, provider.ErrHubBusy) {
-			w.must("CopyHub", err)
-			return totals
-		}
-		select {
-		case <-time.After(w.hub.Quiet):
-		case <-ctx.Done():
-			w.Fatalf("the hub is busy for ever: %v", err)
-		}
-	}
 }
 
 // stages fills the hub with instances in all stages, and stops it.
@@ -417,17 +266,6 @@ func (w *world) stages() {
 	w.send(raised("generations", "Again", nil))
 	w.next("generations").continueAsNew("second execution of generations", text(`"again"`)).finish()
 	w.stop()
-}
-
-// messagesOf returns what is on the way in a hub that rests, in the order of the
-// receivers.
-func (w *world) messagesOf(hub provider.Portable) (found []string) {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	w.must("Export", hub.Export(ctx, (*messageList)(&found), provider.ExportOptions{}))
-	slices.Sort(found)
-	return found
 }
 
 // unchanged disposes of what is handed out to an instance that has ended, as
@@ -456,26 +294,6 @@ func (w *world) takeUntil(id string, m provider.TaskMessage, due time.Time) {
 	}
 }
 
-// create starts an instance, whose execution is named after it.
-func (w *world) create(id string) history.OrchestrationInstance {
-	w.Helper()
-	return w.createAs(started(id, "execution of "+id, text(`"input"`)))
-}
-
-func (w *world) createAs(start *history.ExecutionStarted) history.OrchestrationInstance {
-	w.Helper()
-	w.must("StartInstance", w.tryCreate(start, live))
-	return start.Instance
-}
-
-// tryCreate starts an instance unless it is in a status of refuse. Unlike
-// create, it may be called by other goroutines than the test's.
-func (w *world) tryCreate(start *history.ExecutionStarted, refuse []history.RuntimeStatus) error {
-	ctx, cancel := w.patient()
-	defer cancel()
-	return w.p.StartInstance(ctx, provider.TaskMessage{Event: start, Target: start.Instance}, refuse)
-}
-
 // begin starts an instance and commits an episode that takes its start.
 func (w *world) begin(id string) history.OrchestrationInstance {
 	w.Helper()
@@ -484,35 +302,13 @@ func (w *world) begin(id string) history.OrchestrationInstance {
 	return instance
 }
 
-func (w *world) send(m provider.TaskMessage) {
+// sendAgain sends a message that was sent before, and so may come again.
+func (w *world) sendAgain(m provider.TaskMessage) {
 	w.Helper()
-	w.must("Send", w.trySend(m))
-}
-
-// trySend sends a message. Unlike send, it may be called by other goroutines
-// than the test's.
-func (w *world) trySend(m provider.TaskMessage) error {
-	ctx, cancel := w.patient()
-	defer cancel()
-	return w.p.Send(ctx, m)
-}
-
-func (w *world) state(id string) *provider.InstanceState {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	s, err := w.p.Instance(ctx, id, provider.Fetch{Input: true, Output: true})
-	w.must("Instance", err)
-	return s
-}
-
-func (w *world) history(id string) []history.Event {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	past, err := w.p.History(ctx, id)
-	w.must("History", err)
-	return past
+	w.mu.Lock()
+	w.again[fingerprint(m)] = true
+	w.mu.Unlock()
+	w.send(m)
 }
 
 // collect takes work items of an instance, and commits them, until n messages
@@ -534,60 +330,6 @@ func (w *world) collect(id string, n int) []provider.TaskMessage {
 	return all
 }
 
-// complete completes an activity.
-func (w *world) complete(a *provider.ActivityWorkItem, result history.Event) {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	w.must("Complete", a.Lock.Complete(ctx, result))
-}
-
-func (w *world) purge(id string) error {
-	w.Helper()
-	return w.purgeSeen(id, nil)
-}
-
-func (w *world) purgeSeen(id string, seen *provider.InstanceState) error {
-	w.Helper()
-	p, ok := w.p.(provider.Purger)
-	if !ok {
-		w.Skip("the provider does not purge")
-	}
-	ctx, cancel := w.patient()
-	defer cancel()
-	return p.Purge(ctx, id, seen)
-}
-
-func (w *world) rewind(id, reason string) error {
-	w.Helper()
-	p, ok := w.p.(provider.Rewinder)
-	if !ok {
-		w.Skip("the provider does not rewind")
-	}
-	ctx, cancel := w.patient()
-	defer cancel()
-	return p.Rewind(ctx, id, reason)
-}
-
-// gone checks that nothing is known of an instance.
-func (w *world) gone(id string) {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	if s, err := w.p.Instance(ctx, id, provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
-		w.Errorf("Instance returned %+v, %v, want %v", s, err, provider.ErrInstanceNotFound)
-	}
-	w.equal("history", w.history(id), []history.Event(nil))
-}
-
-// spared checks that an instance is not purged that has changed.
-func (w *world) spared(id string, seen *provider.InstanceState) {
-	w.Helper()
-	if err := w.purgeSeen(id, seen); !errors.Is(err, provider.ErrInstanceChanged) {
-		w.Fatalf("Purge returned %v, want %v", err, provider.ErrInstanceChanged)
-	}
-}
-
 // purgedLeftovers takes what is handed out yet of a purged instance: without a
 // history, or loaded before the purge, and then it cannot be committed.
 func (w *world) purgedLeftovers() {
@@ -605,17 +347,6 @@ func (w *world) purgedLeftovers() {
 			w.refused(e)
 		}
 	}
-}
-
-// refused gives the session of an episode up, which could not be committed.
-func (w *world) refused(e *episode) {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	if err := e.tryCommit(ctx); !errors.Is(err, provider.ErrSessionLost) {
-		w.Errorf("commit of a purged instance returned %v, want %v", err, provider.ErrSessionLost)
-	}
-	e.release()
 }
 
 // failing starts an instance that fails when its activity does.
@@ -692,65 +423,6 @@ func (w *world) waitsForTimer(id string) {
 	w.quiet("all its timers have fired")
 }
 
-// becomes waits for an instance to have a status.
-func (w *world) becomes(id string, status history.RuntimeStatus) {
-	w.Helper()
-	ctx, cancel := w.patient()
-	defer cancel()
-	for w.state(id).Status != status {
-		select {
-		case <-ctx.Done():
-			w.Fatalf("instance %q is %v, want %v", id, w.state(id).Status, status)
-		case <-time.After(w.hub.Quiet / 4):
-		}
-	}
-}
-
-// list returns the instances of all pages.
-func (w *world) list(q provider.Query) []*provider.InstanceState {
-	w.Helper()
-	var all []*provider.InstanceState
-	for page := range w.pages(q) {
-		all = append(all, page.Instances...)
-	}
-	return all
-}
-
-// pages returns all pages.
-func (w *world) pages(q provider.Query) iter.Seq[*provider.Page] {
-	return func(yield func(*provider.Page) bool) {
-		for pages := 0; ; pages++ {
-			if pages > 1000 {
-				w.Fatal("the query does not come to an end")
-			}
-			ctx, cancel := w.patient()
-			page, err := w.p.Instances(ctx, q)
-			cancel()
-			w.must("Instances", err)
-			if q.PageSize > 0 && len(page.Instances) > q.PageSize {
-				w.Errorf("a page has %d instances, want at most %d", len(page.Instances), q.PageSize)
-			}
-			if !yield(page) || page.Continuation == "" {
-				return
-			}
-			if strings.Trim(page.Continuation, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_") != "" {
-				w.Fatalf("the continuation %q is not in base64url, and would not pass through HTTP unchanged", page.Continuation)
-			}
-			q.Continuation = page.Continuation
-		}
-	}
-}
-
-func (w *world) listIDs(q provider.Query) []string {
-	w.Helper()
-	var ids []string
-	for _, s := range w.list(q) {
-		ids = append(ids, s.Instance.InstanceID)
-	}
-	slices.Sort(ids)
-	return ids
-}
-
 // nextOf returns the next work item of an instance; those of others are
 // released as they are.
 func (w *world) nextOf(id string) *episode {
@@ -785,31 +457,6 @@ func (w *world) nextBut(replaced history.OrchestrationInstance) *episode {
 	}
 }
 
-// startAtOnce starts an instance several times at once, unless it goes on, while others do
-// what they do. It returns which start won, -1 if none did.
-func (w *world) startAtOnce(id, name string, others ...func()) (winner int) {
-	w.Helper()
-	const racers = 6
-	errs := make([]error, racers)
-	for i := range racers {
-		others = append(others, func() { errs[i] = w.tryCreate(started(id, fmt.Sprintf("%s %d", name, i), nil), live) })
-	}
-	atOnce(others...)
-	winner = -1
-	for i, err := range errs {
-		_, exists := errors.AsType[*provider.InstanceExistsError](err)
-		switch {
-		case err == nil && winner >= 0:
-			w.Errorf("starts %d and %d were both told that they won", winner, i)
-		case err == nil:
-			winner = i
-		case !exists:
-			w.Errorf("start %d: %v, want an *InstanceExistsError", i, err)
-		}
-	}
-	return winner
-}
-
 // race is startAtOnce of an instance that one of the starts must get, and returns the
 // first episode of that.
 func (w *world) race(id, name string, others ...func()) *episode {
@@ -833,32 +480,6 @@ func (w *world) isWinner(e *episode, name string, winner int) {
 	w.equal("execution in the instance's state", w.state(id).Instance, want)
 }
 
-// tryAgain starts an instance anew, with another execution.
-func (w *world) tryAgain(id string, refuse []history.RuntimeStatus) (history.OrchestrationInstance, error) {
-	start := started(id, "second execution of "+id, text(`"again"`))
-	return start.Instance, w.tryCreate(start, refuse)
-}
-
-func (w *world) mustExist(err error, id string, status history.RuntimeStatus) {
-	w.Helper()
-	exists, ok := errors.AsType[*provider.InstanceExistsError](err)
-	if !ok {
-		w.Fatalf("StartInstance returned %v, want an *InstanceExistsError", err)
-	}
-	w.equal("the error", *exists, provider.InstanceExistsError{InstanceID: id, Status: status})
-}
-
-// stays fails the test if Run returns before long.
-func (w *world) stays(why string) {
-	w.Helper()
-	select {
-	case err := <-w.stopped:
-		w.halt = nil
-		w.Fatalf("Run returned %v although %s", err, why)
-	case <-time.After(w.hub.Quiet):
-	}
-}
-
 // firings takes work items of an instance until n timers have fired, and
 // reports those that are early.
 func (w *world) firings(id string, n int) []provider.TaskMessage {
@@ -880,28 +501,15 @@ func (w *world) firings(id string, n int) []provider.TaskMessage {
 	return all
 }
 
-// grow checks the delays after which something came again that was abandoned
-// twice. On a busy machine they are longer, so that they cannot be compared with
-// each other.
-func (w *world) grow(delays []time.Duration) {
-	w.Helper()
-	first, second := w.hub.AbandonDelay, w.hub.AbandonDelay*3/2
-	if delays[0] < first || delays[1] < second {
-		w.Errorf("delays are %v, want at least %v and %v", delays, first, second)
-	}
+func (w *world) isExact() bool {
+	x, ok := w.p.(provider.Exact)
+	return ok && x.IsExact()
 }
 
-// hold abandons what is wanted again at a time until it would come too late without
-// that. again abandons it, and returns when it has come.
-func (w *world) hold(again func(cause error)) {
+// telling has an entity that got a message make a checkpoint that sends another one.
+func (w *world) telling() (e *episode, told provider.TaskMessage) {
 	w.Helper()
-	short := max(w.hub.AbandonDelay, w.hub.Quiet)
-	for delay := short / 2; delay < w.hub.Patience; delay *= 2 {
-		again(&provider.HeldError{Cause: errAbandoned, Until: time.Now().Add(short)})
-	}
-	until := time.Now().Add(3 * time.Second)
-	again(&provider.HeldError{Cause: errAbandoned, Until: until})
-	if early := time.Until(until); early > time.Second { // storage may count in whole ones
-		w.Errorf("it came %v before it was wanted", early)
-	}
+	w.send(signal(entityID, "tell"))
+	told = signal("@told@a", "told")
+	return w.next(entityID).become("first", "state").tell(told), told
 }

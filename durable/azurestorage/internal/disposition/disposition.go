@@ -52,7 +52,7 @@ const (
 	// (DurableTask.AzureStorage/OrchestrationSessionManager.cs,
 	// DedupeExecutionStartedMessagesAsync).
 	maxStartDeliveries = 10
-	// A message to an instance of which nothing is known. It may have overtaken
+	// A message to an instance without stored records. It may have overtaken
 	// the start message of a child, which has no row until its first checkpoint,
 	// and which is hidden for a while if the worker that sent it has died.
 	maxUnknownInstanceDeliveries = 1
@@ -165,9 +165,9 @@ func ofStart(start *history.ExecutionStarted, stored *instances.Instance, m Mess
 	case row != nil && sameGeneration(row.Generation, start.Generation) && scheduledAfter(row, start, m):
 		return duplicate("the instance was created by another start message")
 	case m.DequeueCount >= maxStartDeliveries:
-		return duplicate("no row of the instance tells of this execution")
+		return duplicate("the instance has no row with this execution")
 	}
-	return Disposition{HoldBack, RepairNothing, Abandoning, "no row of the instance tells of this execution yet"}
+	return Disposition{HoldBack, RepairNothing, Abandoning, "the instance has no row with this execution yet"}
 }
 
 func sameGeneration(a, b *int) bool {
@@ -260,8 +260,8 @@ func ofRunning(instanceID string, stored *instances.Instance, m Message) Disposi
 }
 
 // foreignOr returns wait until m was received more than maxOutOfOrderDeliveries times
-// and is old, and then foreign: what m is about may be decided anew when a message
-// comes that a dead worker still hides.
+// and is old, and then foreign: a message that
+// a dead worker still hides may change what fits.
 func foreignOr(wait Disposition, m Message) Disposition {
 	if m.DequeueCount > maxOutOfOrderDeliveries && m.isOld() {
 		return foreign

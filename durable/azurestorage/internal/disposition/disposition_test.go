@@ -129,11 +129,11 @@ func TestDecide(t *testing.T) {
 		},
 		"a start waits for its row": {
 			stored: stored(nil), messages: []Message{msg(startOf("x"), "x", 1)},
-			want: []Disposition{{HoldBack, RepairNothing, "AbandoningMessage", "no row of the instance tells of this execution yet"}},
+			want: []Disposition{{HoldBack, RepairNothing, "AbandoningMessage", "the instance has no row with this execution yet"}},
 		},
 		"but not for ever": {
 			stored: stored(nil), messages: []Message{msg(startOf("x"), "x", 10)},
-			want: []Disposition{duplicate("no row of the instance tells of this execution")},
+			want: []Disposition{duplicate("the instance has no row with this execution")},
 		},
 		"a start that lost to another client's, whose row was there before": {
 			stored: stored(instanceRowOf("y", history.Pending, -1)), messages: []Message{msg(startOf("x"), "x", 1)},
@@ -145,7 +145,7 @@ func TestDecide(t *testing.T) {
 		},
 		"a start of another generation waits for its row": {
 			stored: stored(&wire.InstanceRow{Generation: new(1), State: instanceRowOf("y", history.Completed, -1).State}), messages: []Message{msg(startOf("x"), "x", 1)},
-			want: []Disposition{{HoldBack, RepairNothing, "AbandoningMessage", "no row of the instance tells of this execution yet"}},
+			want: []Disposition{{HoldBack, RepairNothing, "AbandoningMessage", "the instance has no row with this execution yet"}},
 		},
 		"a start of an execution that was terminated before does not begin": {
 			stored: stored(instanceRowOf("x", history.Terminated, 0)), messages: []Message{msg(startOf("x"), "x", 1)},
@@ -196,7 +196,7 @@ func TestDecide(t *testing.T) {
 		},
 		"what comes with a start that has to wait, waits": {
 			stored: stored(nil), messages: []Message{msg(startOf("x"), "x", 1), msg(raised, "", 1)},
-			want: []Disposition{{HoldBack, RepairNothing, "AbandoningMessage", "no row of the instance tells of this execution yet"}, NotYetStarted},
+			want: []Disposition{{HoldBack, RepairNothing, "AbandoningMessage", "the instance has no row with this execution yet"}, NotYetStarted},
 		},
 
 		// Instances without history.

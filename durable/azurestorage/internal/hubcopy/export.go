@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -116,8 +117,8 @@ type receivedMessage struct {
 	env   *wire.Envelope
 }
 
-// exportLock is how long what an export receives is hidden, should the process
-// die before it makes it visible again.
+// exportLock is the visibility timeout of messages that an export receives. It makes
+// them visible at its end; the timeout counts if its process dies.
 const exportLock = 5 * time.Minute
 
 // lookAgain is how often an export looks for what was hidden.
@@ -127,7 +128,7 @@ const lookAgain = time.Second
 func (x *export) receiveAll(ctx context.Context) error {
 	h := x.hub
 	deadline := time.Now().Add(h.HiddenFor)
-	for told := false; ; {
+	for reported := false; ; {
 		inQueues := 0
 		x.lookedAt = time.Now()
 		for _, q := range h.Queues {
@@ -154,11 +155,11 @@ func (x *export) receiveAll(ctx context.Context) error {
 			x.notice(fmt.Sprintf("%v; they are left behind", problem))
 			return nil
 		}
-		if !told {
+		if !reported {
 			x.notice(fmt.Sprintf("%v; waiting for them until %s", problem, deadline.Format(time.TimeOnly)))
-			told = true
+			reported = true
 		}
-		if !store.Sleep(ctx, lookAgain) {
+		if !pause.For(ctx, lookAgain) {
 			return context.Cause(ctx)
 		}
 	}
@@ -224,8 +225,8 @@ func (x *export) pending() pending {
 	return p
 }
 
-// exportMessages passes on what was received and is wanted, and what is made
-// anew of what is hidden.
+// exportMessages passes on the received messages that are wanted, and hidden ones, which
+// it makes from the histories and rows.
 func (x *export) exportMessages(ctx context.Context) error {
 	slices.SortStableFunc(x.order, func(a, b *receivedMessage) int {
 		return cmp.Or(a.msg.InsertedOn.Compare(b.msg.InsertedOn), cmp.Compare(a.env.SequenceNumber, b.env.SequenceNumber))
@@ -269,9 +270,8 @@ func (x *export) isOver(key action) bool {
 	return known.Answered.Has(key.id) || !known.Actions.Has(key.id)
 }
 
-// isWanted holds a message against what is stored of its instance. No
-// checkpoint is under way, so that what waits for one is what a checkpoint left
-// that was cut off.
+// isWanted reports whether the message fits the stored instance. No checkpoint is under
+// way, so a message that waits for one is left from a checkpoint that was cut off.
 func (x *export) isWanted(r *receivedMessage, taken map[action]bool) bool {
 	m := r.env.Message
 	if !x.hasCounted(r.env) {
@@ -336,7 +336,7 @@ func (x *export) isOrphan(start *history.ExecutionStarted) bool {
 		!parent.loaded.Known.Actions.Has(start.Parent.TaskScheduleID)
 }
 
-// exportHidden passes on what the histories and rows tell of hidden messages.
+// exportHidden passes on the hidden messages that follow from the histories and rows.
 func (x *export) exportHidden(ctx context.Context, p pending) error {
 	for _, id := range slices.Sorted(maps.Keys(x.instances)) {
 		inst := x.instances[id]

@@ -10,8 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// An exported is what has to be remembered of an instance that was exported, to
-// decide on the messages for it.
+// An exported remembers of an exported instance what decides on its messages.
 type exported struct {
 	loaded instances.Instance // without the events
 	state  *provider.InstanceState
@@ -84,8 +83,8 @@ func (x *exported) isAwaited() bool {
 	return !x.loaded.Known.Started && x.state.Status == history.Pending
 }
 
-// start returns the message that starts an instance which is to start later,
-// made anew from its row.
+// start returns the start message of an instance that is scheduled for later, made from
+// its row.
 func (x *exported) start() *provider.TaskMessage {
 	s := x.state
 	return &provider.TaskMessage{
@@ -97,7 +96,7 @@ func (x *exported) start() *provider.TaskMessage {
 	}
 }
 
-// fired returns the message of a timer, made anew from the history.
+// fired returns the message of a timer, made from the history.
 func (x *exported) fired(t *history.TimerCreated, now time.Time) *provider.TaskMessage {
 	return &provider.TaskMessage{
 		Target: history.OrchestrationInstance{InstanceID: x.state.Instance.InstanceID, ExecutionID: x.loaded.ExecutionID},
@@ -111,7 +110,7 @@ type action struct {
 	id                  int
 }
 
-// pending is what the messages of a hub say is under way.
+// pending is the work in flight, by the messages of a hub.
 type pending struct {
 	runs      map[action]bool // activities that are to be run
 	completed map[action]bool // whatever has its completion on the way
@@ -127,7 +126,7 @@ func signalOf(m provider.TaskMessage) signal {
 	return signal{m.Target.InstanceID, ev.Name, store.Value(ev.Input)}
 }
 
-// hiddenSignals returns what an instance sent for later that nobody has seen yet.
+// hiddenSignals returns the delayed signals of an instance that were not received yet.
 func (p pending) hiddenSignals(x *exported, now time.Time) (hidden []provider.TaskMessage) {
 	for _, m := range x.signals {
 		if provider.Due(m).After(now) && !p.signals[signalOf(m)] {
@@ -165,7 +164,7 @@ func (p pending) missing(instances map[string]*exported) int {
 }
 
 // explained counts what may be hidden in the queues and need not be read: it can
-// be made anew, or nobody waits for it.
+// be made from histories and rows, or nothing waits for it.
 func (p pending) explained(instances map[string]*exported, now time.Time) int {
 	explained := 0
 	for id, x := range instances {

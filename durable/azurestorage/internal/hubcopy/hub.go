@@ -26,7 +26,7 @@ type Hub struct {
 	QueueOf func(instanceID string) *store.Queue
 	// Aside returns the queue for the messages of q that are set aside.
 	Aside func(q *store.Queue) *store.Queue
-	// HiddenFor is how long a worker that died can have hidden a message.
+	// HiddenFor is the longest time for which a dead worker can have hidden a message.
 	HiddenFor time.Duration
 	// Read reads a message's text, and its blob if it has one.
 	Read func(ctx context.Context, text string) (*wire.Envelope, error)

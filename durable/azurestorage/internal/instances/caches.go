@@ -16,7 +16,7 @@ import (
 //
 //  1. A checkpoint that is based on one counts only if the sentinel still has the
 //     entry's ETag, as always.
-//  2. Messages are handed out by what an entry says. Before one is held back or
+//  2. An entry decides which messages are delivered. Before one is held back or
 //     discarded, what is stored is read.
 //  3. A session takes the entry out, and puts it back after a commit. An
 //     episode that failed, a lost partition, a rewind and a purge leave nothing.
@@ -33,8 +33,7 @@ type cachedHistory struct {
 	history    History
 }
 
-// cacheOverhead is what an entry takes up besides its rows, in bytes; a rough
-// guess.
+// cacheOverhead is the size of an entry besides its rows, in bytes; a rough guess.
 const cacheOverhead = 1024
 
 func (h *cachedHistory) size() int { return h.history.bytes + cacheOverhead }

@@ -22,8 +22,8 @@ type Histories struct{ *Config }
 // as they need, each of which must find the sentinel as the one before left it
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // UploadHistoryBatch). It returns the sentinel's new ETag, and how many rows are
-// known to be written. [provider.ErrSessionLost] means that somebody else wrote
-// in between. notes are more columns of the sentinel.
+// known to be written. [provider.ErrSessionLost] means that another
+// writer came in between. notes are more columns of the sentinel.
 func (h *Histories) Append(ctx context.Context, instance history.OrchestrationInstance, rows []wire.Row, etag string, notes map[string]string) (newETag string, written int, err error) {
 	for _, batch := range splitHistory(rows) {
 		last := batch.complete
@@ -41,8 +41,8 @@ func (h *Histories) Append(ctx context.Context, instance history.OrchestrationIn
 // current one
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
 // GetHistoryEventsAsync). If another execution than the wanted one is current,
-// there are no events, but the sentinel's ETag is what the first checkpoint of
-// the wanted one must meet.
+// there are no events, but the sentinel's ETag is the one that the first checkpoint
+// of the wanted execution must match.
 func (h *Histories) Load(ctx context.Context, instanceID, executionID string) (History, error) {
 	rows, err := h.rowsOf(ctx, instanceID, executionID)
 	if err != nil {

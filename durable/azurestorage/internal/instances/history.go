@@ -23,7 +23,7 @@ type History struct {
 	Run         string // the mark of this process's batches of an entity since it read this, empty if there was none
 }
 
-// Generation is what the sentinel says of whose the history is.
+// Generation identifies the execution of a history, by its sentinel.
 type Generation struct {
 	ExecutionID string
 	First       string // the execution of which it is a later generation, empty if it is the first itself
@@ -91,8 +91,7 @@ func currentExecution(rows []*wire.HistoryRow, wanted string) ([]*wire.HistoryRo
 	return current, stored
 }
 
-// KnownEvents is what has to be remembered of a history to tell whether a
-// message fits it.
+// KnownEvents remembers of a history what decides whether a message fits it.
 type KnownEvents struct {
 	Started  bool
 	Ended    *history.ExecutionCompleted // nil while the execution goes on
@@ -126,12 +125,12 @@ func NewKnownEvents() *KnownEvents {
 	return &KnownEvents{MaxAction: -1, raised: map[raisedEvent]bool{}, open: map[int]openAction{}}
 }
 
-// IsOfOtherAction reports whether a completion is of another action than the one that
-// the history has with its ID and that has no completion. scheduled is when the activity
-// was that a result is of, zero if it does not say so. An episode of which it was not
-// known whether it counts lets its activities, children and timers go on. If it does not
-// count, the one that does may have got its messages in another order, and have given the
-// ID to something else. .NET takes the completion of the one for that of the other.
+// IsOfOtherAction reports whether a completion belongs to another action than the open
+// one that has its ID in the history. scheduled is the time at which the activity of a
+// result was scheduled, zero if the result does not say so. An episode in doubt leaves its
+// activities, children and timers running. If it does not count, the one that does may
+// have got its messages in another order, and have given the ID to another action. .NET
+// takes the completion of the one for that of the other.
 func (k *KnownEvents) IsOfOtherAction(completion history.Event, id int, scheduled time.Time) bool {
 	action, isOpen := k.open[id]
 	switch e := completion.(type) {
@@ -145,7 +144,7 @@ func (k *KnownEvents) IsOfOtherAction(completion history.Event, id int, schedule
 
 // Add notes that ev is in the history.
 func (k *KnownEvents) Add(ev history.Event) {
-	// What a rewind has taken out is decided anew.
+	// Replay decides again on what a rewind has taken out.
 	if id := ev.Head().EventID; id >= 0 && ev.Type() != history.TypeGenericEvent {
 		k.Actions.Add(id)
 		k.MaxAction = max(k.MaxAction, id)

@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -35,7 +36,7 @@ func splitHistory(rows []wire.Row) []historyBatch {
 	return batches
 }
 
-// maxRowEstimate is what a row can add to a transaction at most: nine columns
+// maxRowEstimate is the most that a row can add to a transaction: nine columns
 // of the greatest size that is not offloaded. Leaving room for one keeps the
 // transaction below the service's bound.
 const maxRowEstimate = 1024 + len(wire.LargeTextColumns)*2*wire.MaxColumnUnits
@@ -56,13 +57,13 @@ type outcome int
 const (
 	notWritten outcome = iota
 	written            // and nothing else was since
-	followed           // somebody else wrote since
+	followed           // another writer wrote since
 )
 
 // do makes attempts until the rows are written or cannot be. When the fate of
 // an attempt is unknown it looks at the sentinel before it makes another. A conflict
 // says no more, not even that of the first attempt: a request may be delivered twice,
-// and the answer be that of the second. If somebody else wrote since, it counts
+// and the answer be that of the second. If another writer wrote since, the attempt counts
 // nevertheless, but nothing can be added with the ETag that is returned.
 //
 // A history that begins has no ETag to meet. If others may have had the instance since
@@ -96,7 +97,7 @@ func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err
 		case lookErr != nil && !store.IsTransient(lookErr):
 			return "", fmt.Errorf("append to history: %w", errors.Join(err, lookErr))
 		}
-		if !store.Sleep(ctx, store.Jitter(ctx, "append to history of "+w.instance.InstanceID, delay)) {
+		if !pause.For(ctx, store.Jitter(ctx, "append to history of "+w.instance.InstanceID, delay)) {
 			return "", fmt.Errorf("append to history: %w", errors.Join(context.Cause(ctx), err))
 		}
 		delay *= 3

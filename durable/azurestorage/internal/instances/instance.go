@@ -29,7 +29,7 @@ type Instance struct {
 	Replaced []string
 }
 
-// NewInstance returns an instance of which only the row is known, from memory.
+// NewInstance returns an instance with a row from memory, and no history.
 func NewInstance(row *wire.InstanceRow) *Instance {
 	return &Instance{
 		History: History{ExecutionID: row.State.Instance.ExecutionID, Known: NewKnownEvents()},
@@ -71,9 +71,9 @@ func (l *Instance) isReplaced(cp *provider.Checkpoint) bool {
 	return l.AwaitsStart() && l.Row.State.Instance.ExecutionID != "" && !startsExecution(cp.NewEvents)
 }
 
-// Advance makes l what is stored after a checkpoint that has added rows to the history.
-// etag is that of the sentinel, and first the execution of which that of the checkpoint is
-// a later generation, empty if it is the first itself.
+// Advance applies to l a checkpoint that has added rows to the history. etag is the
+// sentinel's, and first the first execution of the checkpoint's generation, empty if it is
+// the first itself.
 func (l *Instance) Advance(cp *provider.Checkpoint, etag, first string, rows []wire.Row) error {
 	if cp.ContinuedAsNew {
 		l.History, l.Replaced = History{Known: NewKnownEvents(), Batches: l.Batches, Run: l.Run}, l.Blobs

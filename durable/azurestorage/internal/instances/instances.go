@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
@@ -27,11 +28,11 @@ type Config struct {
 	// Tolerance is by how much the time of the last update in a row may be behind the
 	// last checkpoint.
 	Tolerance time.Duration
-	// BeginWithin is how long the first write of a history is tried again: others may have
-	// had the instance since.
+	// BeginWithin is how long the first write of a history is retried: later, another worker
+	// may have had the instance.
 	BeginWithin time.Duration
-	// Ended is called when the row of an instance says that it has ended. end is how, nil
-	// if that is not all known.
+	// Ended is called when the row of an instance says that it has ended. end is its state,
+	// nil if that is not all known.
 	Ended func(instanceID string, end *provider.InstanceState)
 	Log   *slog.Logger
 }
@@ -130,10 +131,10 @@ func (s *Store) Load(ctx context.Context, instanceID, executionID string) (*Inst
 	return loaded, nil
 }
 
-// leftOver returns what Load does where a blob is gone that the history names.
-// If the row is not of that history's execution, the history is what a request that
-// came late has written again of an instance that was purged. It does not count, and
-// what replaces it must meet its sentinel. Else it is damaged: that is err.
+// leftOver returns the result of Load if a blob is gone that the history names. If the
+// row is of another execution, a late request wrote the history of a purged instance
+// again. That history does not count, and the next one must match its sentinel. Otherwise
+// the history is damaged: that is err.
 func (s *Store) leftOver(ctx context.Context, loaded *Instance, instanceID, wanted string, cause error) (_ *Instance, err error) {
 	if loaded.Row, err = s.Rows.Read(ctx, instanceID); err != nil {
 		return nil, err
@@ -152,9 +153,9 @@ func (s *Store) TerminateUnstarted(ctx context.Context, instanceID string, store
 }
 
 // FailUnstarted marks an instance failed whose start message cannot be read any more,
-// because a blob is gone that the row and the message name: a request that came
-// late has written the row again of an instance that was purged, or somebody deleted
-// the blob. The row does not name it any more, so that it can be read.
+// because the blob that the row and the message name is gone: a late request wrote the
+// row of a purged instance again, or the blob was deleted by hand. The row does not name
+// it any more, so that it can be read.
 func (s *Store) FailUnstarted(ctx context.Context, pending history.OrchestrationInstance, cause error) error {
 	instanceID := pending.InstanceID
 	stored, err := s.Load(ctx, instanceID, pending.ExecutionID)
@@ -177,7 +178,7 @@ func (s *Store) FailUnstarted(ctx context.Context, pending history.Orchestration
 // start message is discarded when it comes. Before that, the history gets a
 // sentinel, or another one, so that no worker begins it any more: the first checkpoint
 // of a worker that lost its lease may be on its way. The row must
-// be as it was read, since the ID may have been started anew if this one was given
+// be as it was read, since the ID may have been started again if this one was given
 // up for dead; .NET writes it in any case.
 func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Instance, e wire.Row) error {
 	defer s.Forget(instanceID)
@@ -190,7 +191,7 @@ func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Ins
 		}
 		return err
 	})
-	if err != nil { // of a conflict, too: somebody has begun it, or this is done already
+	if err != nil { // of a conflict, too: the instance has begun, or this is done already
 		return err
 	}
 	if err := s.Rows.Offload(ctx, &e); err != nil {
@@ -211,8 +212,8 @@ func (s *Store) endUnstarted(ctx context.Context, instanceID string, stored *Ins
 // follow for long: who resumes an instance, for instance, first looks whether its row says
 // that it is suspended
 // (DurableTask.AzureStorage/Tracking/AzureTableTrackingStore.cs,
-// UpdateInstanceStatusForCompletedOrchestrationAsync). What was read of the instance is
-// read anew if it is of another execution than the current one, or nil.
+// UpdateInstanceStatusForCompletedOrchestrationAsync). stored is read
+// again if it is nil or of another execution than the current one.
 func (s *Store) Repair(ctx context.Context, instanceID string, stored *Instance) (err error) {
 	if stored == nil || stored.ETag != "" && stored.ExecutionID != stored.Current.ExecutionID {
 		if stored, err = s.Load(ctx, instanceID, ""); err != nil {
@@ -313,8 +314,8 @@ func changedSince(err error) error {
 // (DurableTask.AzureStorage/MessageManager.cs, DeleteLargeMessageBlobs).
 //
 // The service takes a backslash in a blob's name for a slash. Large messages to
-// an ID with a backslash, which clients refuse, stay behind, since they cannot
-// be told from those to an ID with a slash.
+// an ID with a backslash, which clients refuse, stay behind, since they look
+// like those to an ID with a slash.
 func (s *Store) BlobsOf(ctx context.Context, id string) ([]string, error) {
 	var names []string
 	for _, prefix := range []string{id + "/message-", wire.EscapeKey(id) + "/history-"} {
@@ -328,8 +329,9 @@ func (s *Store) BlobsOf(ctx context.Context, id string) ([]string, error) {
 }
 
 // UpdateOf returns the update of an instance's row after a checkpoint, which has added
-// rows to the history, nil if the row need not be written.
-func (s *Store) UpdateOf(l *Instance, cp *provider.Checkpoint, rows []wire.Row) *RowUpdate {
+// rows to the history, nil if the row need not be written. leftOut is that of the checkpoint
+// before if it was not written, or nil: the row is told of both.
+func (s *Store) UpdateOf(l *Instance, cp *provider.Checkpoint, rows []wire.Row, leftOut *RowUpdate) *RowUpdate {
 	if l.Row != nil {
 		l.rowOf = l.Row.State.Instance.ExecutionID
 	}
@@ -341,7 +343,10 @@ func (s *Store) UpdateOf(l *Instance, cp *provider.Checkpoint, rows []wire.Row) 
 		s.CachedRows.Put(cp.Instance.InstanceID, l.Row)
 		return nil
 	}
-	if behind || u.missedStart() {
+	switch {
+	case leftOut != nil && leftOut.cp.Instance == cp.Instance && len(leftOut.events)+len(cp.NewEvents) == len(l.Events): // nobody else went on
+		u.events, u.rows = slices.Concat(leftOut.events, cp.NewEvents), slices.Concat(leftOut.rows, rows)
+	case behind || u.missedStart():
 		u.events, u.rows = l.Events, nil
 	}
 	return u

@@ -336,7 +336,7 @@ func (r *Rows) blobColumns(row *wire.InstanceRow) (columns []string) {
 
 // MarkRewound sets the status of an instance's row to Pending, if the row says that the
 // execution has ended. If the row changes at the same time, the instance goes on
-// already, or was started anew: the row decides.
+// already, or was started again: the row decides.
 func (r *Rows) MarkRewound(ctx context.Context, instance history.OrchestrationInstance) error {
 	row, err := r.Read(ctx, instance.InstanceID)
 	if err != nil || row == nil {
@@ -365,18 +365,18 @@ var ErrPurged = errors.New("the instance was purged meanwhile")
 
 // Create inserts the row of a new instance, or replaces the one that was read, and
 // returns the row that is there afterwards: that of another execution if another client
-// was faster.
-func (r *Rows) Create(ctx context.Context, event *history.ExecutionStarted, before *wire.InstanceRow, messageBlob string) (*wire.InstanceRow, error) {
+// was faster. made says that this call wrote it for certain.
+func (r *Rows) Create(ctx context.Context, event *history.ExecutionStarted, before *wire.InstanceRow, messageBlob string) (row *wire.InstanceRow, made bool, err error) {
 	inputURL := ""
 	if messageBlob != "" {
 		inputURL = r.BlobURL(messageBlob)
 	}
 	e := wire.EncodeNewInstance(event, r.TaskHub, inputURL, time.Now())
 	if err := r.Offload(ctx, &e); err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	var etag string
-	err := store.Retry(ctx, "write row of instance "+event.Instance.InstanceID, func(ctx context.Context) (err error) {
+	err = store.Retry(ctx, "write row of instance "+event.Instance.InstanceID, func(ctx context.Context) (err error) {
 		if before == nil {
 			etag, err = r.RowTable.Insert(ctx, e)
 		} else {
@@ -388,25 +388,25 @@ func (r *Rows) Create(ctx context.Context, event *history.ExecutionStarted, befo
 	case err == nil:
 		row, err := wire.DecodeInstanceRow(e.JSON())
 		if err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		row.ETag = etag
-		return row, nil
+		return row, true, nil
 	case !store.IsConflict(err) && !store.IsNotFound(err):
-		return nil, err
+		return nil, false, err
 	}
 	// Another client was faster, or an attempt of ours succeeded whose answer was lost.
 	row, readErr := r.Read(ctx, event.Instance.InstanceID)
 	if readErr != nil {
-		return nil, readErr
+		return nil, false, readErr
 	}
 	switch {
 	case row == nil && (before != nil || store.IsConflict(err)):
-		return nil, ErrPurged
+		return nil, false, ErrPurged
 	case row == nil:
-		return nil, err
+		return nil, false, err
 	}
-	return row, nil
+	return row, false, nil
 }
 
 // partitionKeyOf returns the key of a row that perhaps cannot be decoded as a whole, "" if

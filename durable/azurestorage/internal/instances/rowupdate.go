@@ -44,6 +44,25 @@ func (u *RowUpdate) MayBeLate() bool {
 		(!changes || status == history.Running && startsExecution(u.cp.NewEvents))
 }
 
+// PutOff reports whether the row may be written some time later: it would say nothing but
+// that an execution has begun whose row is pending, and since when that is so. The row is
+// remembered as it is.
+func (u *RowUpdate) PutOff() (since time.Time, ok bool) {
+	row := u.row
+	if u.store.Tolerance < 0 || row == nil || row.ETag == "" || row.State.Status != history.Pending || row.State.Instance != u.cp.Instance ||
+		!startsExecution(u.events) || customStatusText(u.cp.CustomStatus) != wire.JSONNull {
+		return time.Time{}, false
+	}
+	if status, _ := statusAfter(u.events); status != history.Running {
+		return time.Time{}, false
+	}
+	u.store.CachedRows.Put(u.InstanceID(), row)
+	return lastUpdate(u.cp), true
+}
+
+// Before returns the row as it is known to be before it is written.
+func (u *RowUpdate) Before() *wire.InstanceRow { return u.row }
+
 // Do writes the row and returns it, nil if there is an error. It is nil, too, if the row
 // is left alone: a later checkpoint of the session, which is as late, must not use the
 // ETag of what others wrote. Then Do announces the end of the instance, and deletes the
@@ -178,7 +197,7 @@ func (u *RowUpdate) ending(row *wire.InstanceRow, written *wire.Row, now time.Ti
 }
 
 // isOver reports whether the checkpoint must not write the row any more, which was read
-// anew because it had changed: the history has gone on, or a client has replaced the
+// again because it had changed: the history has gone on, or a client has replaced the
 // execution. A worker that went on with the history read the row as it was then, and
 // writes what it lacks. The time of the last update proves nothing, since the clocks of
 // workers differ. The history is read after the row: if it goes on only now, the row is

@@ -46,8 +46,8 @@ func (r *Start) Progress(there *wire.InstanceRow, now time.Time, timeout time.Du
 	if there != nil {
 		state := &there.State
 		ours := state.Instance.ExecutionID == r.ExecutionID
-		// A row that is older is that of an instance which the start is to replace;
-		// one that is not is of an execution that came of the start, or later.
+		// An older row belongs to an instance that the start replaces; a newer one to
+		// the execution of the start, or a later one.
 		if ours && state.Status != history.Pending || !ours && (!state.Status.IsTerminal() || !state.CreatedAt.Before(r.RecordedAt)) {
 			return Arrived
 		}
@@ -62,7 +62,7 @@ func (r *Start) Progress(there *wire.InstanceRow, now time.Time, timeout time.Du
 	return Missing
 }
 
-// maxInline is how many bytes of a message are kept in a row.
+// maxInline is the greatest size in bytes of a message that is kept in a row.
 const maxInline = wire.MaxColumnUnits
 
 func (r Start) keys() wire.Row {

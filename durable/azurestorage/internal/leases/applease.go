@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/blockblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // appLeaseID returns the ID of the lease that an app has, the same in all its
@@ -46,10 +47,10 @@ func NewAppManager(w *Worker) *AppManager {
 // Run implements [Manager]. When the app is no longer the primary one,
 // the partitions are released as at the end of a worker.
 func (a *AppManager) Run(ctx, work context.Context) {
-	for told := false; ctx.Err() == nil; {
+	for reported := false; ctx.Err() == nil; {
 		err := a.acquire(ctx)
 		if err == nil {
-			told = false
+			reported = false
 			a.worker.Health.OK("app lease")
 			a.worker.Log.Info("this app is the hub's primary one", "app", a.worker.App.AppName, "leaseId", a.id)
 			a.lead(ctx, work)
@@ -62,8 +63,8 @@ func (a *AppManager) Run(ctx, work context.Context) {
 		case !store.IsConflict(err):
 			a.worker.Health.Failed("app lease", err)
 			wait = min(wait, store.MaxOutageDelay)
-		case !told:
-			told = true
+		case !reported:
+			reported = true
 			a.worker.Log.Warn("another app is the hub's primary one: this one does not work on it", "app", a.worker.App.AppName,
 				"fix", "give both the same name, make this app the primary one, or turn the app lease off (useAppLease)")
 		}
@@ -80,7 +81,7 @@ func (a *AppManager) lead(ctx, work context.Context) {
 		defer close(done)
 		NewManager(a.worker).Run(primary, work)
 	})
-	for until := time.Now().Add(a.worker.App.Interval); store.Sleep(primary, a.worker.App.RenewInterval); {
+	for until := time.Now().Add(a.worker.App.Interval); pause.For(primary, a.worker.App.RenewInterval); {
 		began := time.Now()
 		err := a.renew(primary)
 		switch {

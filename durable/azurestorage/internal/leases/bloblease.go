@@ -277,7 +277,7 @@ func (k *leaseKeeper) forget(partition string) {
 }
 
 // renew renews our leases and returns the partitions whose lease is lost:
-// somebody has taken it over, or it ended before the storage answered again.
+// another worker took it over, or it ended before the storage answered again.
 // .NET takes any failure but the first for a success
 // (LeaseCollectionBalancer.cs, RenewLeaseAsync).
 func (k *leaseKeeper) renew(ctx context.Context) (lost []string, err error) {
@@ -308,8 +308,8 @@ func (k *leaseKeeper) renew(ctx context.Context) (lost []string, err error) {
 	return lost, err
 }
 
-// balance takes what planLeases says of the partitions that admit lets it, and
-// returns those that it took over from others.
+// balance acquires the leases that planLeases names, of the partitions for which admit is
+// true, and returns those that it stole.
 func (k *leaseKeeper) balance(ctx context.Context, admit func(partition string) bool, steals bool) (stolen []string, err error) {
 	all, err := k.set.list(ctx, k.leases())
 	if err != nil {

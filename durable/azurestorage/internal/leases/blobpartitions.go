@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // blobPartitions is the part that the blob partition managers share: they look
@@ -63,7 +63,7 @@ func (b *blobPartitions) Run(ctx, work context.Context) {
 		if unsettled || err != nil {
 			wait = min(wait, unsettledInterval)
 		}
-		if !store.Sleep(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			break
 		}
 	}
@@ -87,7 +87,7 @@ func (b *blobPartitions) leave(work context.Context) {
 			p.BeginDrain(work, b.worker.DrainTimeout)
 		}
 	}
-	for pause := time.Millisecond; store.Sleep(work, pause); pause = leavePause { // those that are idle end at once
+	for wait := time.Millisecond; pause.For(work, wait); wait = leavePause { // those that are idle end at once
 		held := b.leases.held()
 		if len(held) == 0 {
 			return
@@ -178,8 +178,8 @@ func (l *legacyLeasing) pass(ctx, work context.Context) (unsettled bool, err err
 	return false, errors.Join(errRenew, errTake)
 }
 
-// safeLeasing reads a queue by two leases. The intent says who is to read it,
-// and can be taken over at any time; the ownership says who may, and is never taken over:
+// safeLeasing reads a queue by two leases. The intent names the next reader,
+// and can be stolen at any time; the ownership names the current one, and is never stolen:
 // it is released when the sessions of the queue have ended
 // (DurableTask.AzureStorage/Partitioning/SafePartitionManager.cs). .NET lets it
 // run out instead, so that no worker reads the queue for half a minute.

@@ -6,7 +6,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 )
 
-// partitionState is what a worker knows when it looks at the partitions table.
+// partitionState is a worker's state at a look at the partitions table.
 type partitionState struct {
 	rows      []wire.PartitionRow // all of them, in the table's order
 	now       time.Time

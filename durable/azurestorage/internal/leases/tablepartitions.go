@@ -10,6 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // The times of the table partition manager besides those that are settings
@@ -24,8 +25,8 @@ const (
 	// drainLimit is for how long a partition that another worker wants waits for
 	// its sessions.
 	drainLimit = time.Minute
-	// quickDrain is how long a pass waits for a drain to end, since most do at
-	// once, to give the partition up in the same pass.
+	// quickDrain is how long a pass waits for a drain to end. Most end at once, and the
+	// same pass releases the partition.
 	quickDrain = 250 * time.Millisecond
 	// hurriedRetries is how often a pass that failed is repeated without waiting
 	// for the next interval.
@@ -61,12 +62,12 @@ func (t *tablePartitions) Run(ctx, work context.Context) {
 			return
 		}
 		if t.leaving {
-			if !store.Sleep(work, min(wait, quickDrain)) {
+			if !pause.For(work, min(wait, quickDrain)) {
 				return
 			}
 			continue
 		}
-		if !store.Sleep(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			t.leave(work)
 		}
 		if work.Err() != nil {
@@ -89,14 +90,14 @@ func (t *tablePartitions) leave(work context.Context) {
 // awaitDrains waits a little for the drains that are under way. Those that have
 // nothing to wait for end while it waits for the first time.
 func (t *tablePartitions) awaitDrains(work context.Context) {
-	for deadline := time.Now().Add(quickDrain); store.Sleep(work, 5*time.Millisecond) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(quickDrain); pause.For(work, 5*time.Millisecond) && time.Now().Before(deadline); {
 		if !slices.ContainsFunc(t.worker.Partitions, func(p Partition) bool { return p.DrainState() == Draining }) {
 			return
 		}
 	}
 }
 
-// pass reads the table once and carries its plan out. It returns when to do so again.
+// pass reads the table once and carries its plan out. It returns the wait until the next pass.
 // done means that this worker is leaving and has no partition left.
 func (t *tablePartitions) pass(work context.Context) (wait time.Duration, done bool) {
 	ctx, cancel := context.WithTimeout(work, t.patience())

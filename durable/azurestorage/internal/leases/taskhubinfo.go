@@ -20,8 +20,8 @@ type taskHubInfo struct {
 }
 
 // CreateInfo makes the container of lease blobs and the blob that describes the hub,
-// unless they are there, and returns how many partitions the hub has. .NET writes the
-// count anew instead, though both counts go on being used
+// unless they are there, and returns how many partitions the hub has. .NET overwrites
+// the count instead, though both counts go on being used
 // (DurableTask.AzureStorage/Partitioning/BlobPartitionLeaseManager.cs,
 // CreateLeaseStoreIfNotExistsAsync).
 func (w *Worker) CreateInfo(ctx context.Context, taskHub string) (partitions int, err error) {

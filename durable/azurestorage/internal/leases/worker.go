@@ -61,7 +61,7 @@ type App struct {
 	AcquireInterval time.Duration
 }
 
-// A Worker is whom leases are kept for, and what they are kept in.
+// A Worker is the owner of leases, and the storage that they are in.
 type Worker struct {
 	ID         string
 	Kind       Kind
@@ -99,8 +99,8 @@ func NewManager(w *Worker) Manager {
 	return newBlobPartitions(w)
 }
 
-// Active returns the kinds of which leases are alive. Of table rows it says nothing if
-// that is the worker's own kind.
+// Active returns the kinds that have unexpired leases. It leaves table rows out if that is
+// the worker's own kind.
 func (w *Worker) Active(ctx context.Context) (map[Kind]bool, error) {
 	active := map[Kind]bool{}
 	if w.Kind != TableRows {

@@ -132,7 +132,7 @@ func (b *AppendBlob) Acquire(ctx context.Context, leaseID string, d time.Duratio
 	})
 }
 
-// Renew begins a lease's time anew.
+// Renew restarts a lease's time.
 func (b *AppendBlob) Renew(ctx context.Context, leaseID string) error {
 	return b.lease(leaseID, func(c *lease.BlobClient) error {
 		_, err := c.RenewLease(ctx, nil)
@@ -156,7 +156,7 @@ func (b *AppendBlob) Release(ctx context.Context, leaseID string) error {
 	})
 }
 
-// Break ends anybody's lease at once. The blob must have the ETag.
+// Break ends the lease at once, whichever process has it. The blob must have the ETag.
 func (b *AppendBlob) Break(ctx context.Context, etag string) error {
 	return b.lease("", func(c *lease.BlobClient) error {
 		_, err := c.BreakLease(ctx, &lease.BlobBreakOptions{BreakPeriod: new(int32(0)), ModifiedAccessConditions: ifMatch(etag)})
@@ -175,7 +175,7 @@ func (b *AppendBlob) lease(id string, ask func(*lease.BlobClient) error) error {
 // quoted returns an ETag as conditions have it. Lists have it without quotes.
 func quoted(etag string) string { return `"` + strings.Trim(etag, `"`) + `"` }
 
-// BlobInfo is what a list tells of a blob.
+// BlobInfo is the entry of a blob in a list.
 type BlobInfo struct {
 	Name     string
 	Size     int64
@@ -186,7 +186,7 @@ type BlobInfo struct {
 }
 
 // ListInfo lists the blobs whose names begin with prefix, in the order of their names. pages
-// is how many requests that took: a list of several pages shows no single moment.
+// is the number of requests: a list of several pages shows no single moment.
 func (s *Container) ListInfo(ctx context.Context, prefix string) (blobs []BlobInfo, pages int, err error) {
 	options := &container.ListBlobsFlatOptions{Prefix: &prefix, Include: container.ListBlobsInclude{Metadata: true}}
 	for {

@@ -42,7 +42,7 @@ func (s *Container) Create(ctx context.Context) error {
 	})
 }
 
-// BreakLease ends the lease on the container at once, whoever has it.
+// BreakLease ends the lease on the container at once, whichever process has it.
 func (s *Container) BreakLease(ctx context.Context) error {
 	c, err := lease.NewContainerClient(s.Client, nil)
 	if err != nil {
@@ -214,11 +214,11 @@ var Octets = &blob.HTTPHeaders{BlobContentType: new("application/octet-stream")}
 // Unpacking bounds the bytes of text that all hubs of the process unpack at a time.
 var Unpacking = semaphore.NewWeighted(2 * wire.MaxDecompressed)
 
-// Downloading bounds the bytes of blobs, before they are unpacked, that all hubs of the
-// process have at a time. Who has them may wait for unpacking, and nobody the other way.
+// Downloading bounds the bytes of packed blobs that all hubs of the process have at a
+// time. Acquire it before the room for unpacking, never after, so that no two wait for each other.
 var Downloading = semaphore.NewWeighted(2 * wire.MaxDecompressed)
 
-// Unpack is [wire.Decompress] of a blob that somebody else may have written. It waits while
+// Unpack is [wire.Decompress] of a blob that another program may have written. It waits while
 // too much is being unpacked, and fails if there is more text than the blob says.
 func Unpack(ctx context.Context, data []byte) ([]byte, error) {
 	size := min(wire.TextSize(data), wire.MaxDecompressed)

@@ -1,27 +1,50 @@
 package store
 
 import (
+	"context"
+	"errors"
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/storageop"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
-// measured returns a transport that records what it passes on to the services
-// of the accounts.
-func measured(next policy.Transporter, m *metering.Hub, accounts ...Account) policy.Transporter {
-	if m == nil {
-		return next
+// Usage counts the requests to the services of an account.
+type Usage struct{ Queues, Tables, Blobs Count }
+
+// of returns the count of a service.
+func (u *Usage) of(service string) *Count {
+	switch service {
+	case storageop.Queue:
+		return &u.Queues
+	case storageop.Table:
+		return &u.Tables
 	}
+	return &u.Blobs
+}
+
+// A Count is how many requests there were to a service.
+type Count struct{ requests, errors atomic.Int64 }
+
+// Usage returns the count as that of a service.
+func (c *Count) Usage(service string) provider.Usage {
+	return provider.Usage{Part: service, Requests: c.requests.Load(), Errors: c.errors.Load()}
+}
+
+// measured returns a transport that counts what it passes on to the services of the
+// accounts, and records it if m is not nil.
+func measured(next policy.Transporter, m *metering.Hub, usage *Usage, accounts ...Account) policy.Transporter {
 	t := &measuredTransport{next: next, meter: m, services: map[string]service{}}
 	for _, c := range accounts {
 		for name, endpoint := range map[string]string{storageop.Queue: c.Queue, storageop.Table: c.Table, storageop.Blob: c.Blob} {
 			if u, err := url.Parse(endpoint); err == nil {
-				t.services[u.Host] = service{name: name, pathStyle: isEmulator(endpoint)}
+				t.services[u.Host] = service{name: name, pathStyle: isEmulator(endpoint), count: usage.of(name)}
 			}
 		}
 	}
@@ -37,26 +60,47 @@ type measuredTransport struct {
 type service struct {
 	name      string
 	pathStyle bool // the account is in the path
+	count     *Count
 }
 
-// Do sends req, and records how long that took and how it was answered.
+// Do sends req, and notes how it was answered and, for the meter, how long that took.
 func (t *measuredTransport) Do(req *http.Request) (*http.Response, error) {
-	s, path := t.services[req.URL.Host], strings.TrimPrefix(req.URL.Path, "/")
+	s := t.services[req.URL.Host]
+	if t.meter == nil {
+		resp, err := t.next.Do(req)
+		s.count.add(req, resp, err)
+		return resp, err
+	}
+	path := strings.TrimPrefix(req.URL.Path, "/")
 	if s.pathStyle {
 		_, path, _ = strings.Cut(path, "/")
 	}
 	attempt, _ := req.Context().Value(attemptKey{}).(int)
 	operation, began := storageop.Of(s.name, req, path), time.Now()
 	resp, err := t.next.Do(req)
-	answer := metering.NoAnswer
-	if err == nil {
-		answer = answerOf(resp.StatusCode)
-	}
-	t.meter.Operation(s.name, operation, answer, time.Since(began), attempt)
+	t.meter.Operation(s.name, operation, s.count.add(req, resp, err), time.Since(began), attempt)
 	return resp, err
 }
 
-func answerOf(status int) metering.Answer {
+// add counts a request by what came of it, and returns that. A request that its sender gave
+// up is no error of the storage.
+func (c *Count) add(req *http.Request, resp *http.Response, err error) metering.Answer {
+	answer := answerOf(resp, err)
+	if c == nil {
+		return answer // of a host that is not one of the services
+	}
+	c.requests.Add(1)
+	if answer != metering.OK && answer != metering.Conflict && !errors.Is(req.Context().Err(), context.Canceled) {
+		c.errors.Add(1)
+	}
+	return answer
+}
+
+func answerOf(resp *http.Response, err error) metering.Answer {
+	if err != nil {
+		return metering.NoAnswer
+	}
+	status := resp.StatusCode
 	switch {
 	case status < http.StatusBadRequest:
 		return metering.OK

@@ -85,7 +85,7 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration, dupli
 }
 
 // Sent is a message that was put into a queue. With its ID and receipt it can be
-// deleted until somebody receives it.
+// deleted until a worker receives it.
 type Sent struct {
 	ID, Receipt string
 	Twice       bool // there may be another one of it, of an attempt that was not answered
@@ -177,7 +177,7 @@ func (q *Queue) Length(ctx context.Context) (n int, err error) {
 }
 
 // Load returns how many messages wait in the queue, and for how long the first
-// of them has. Those that are hidden count only if there is one that is not.
+// of them has. Hidden ones count only if one is visible.
 func (q *Queue) Load(ctx context.Context, now time.Time) (load provider.QueueLoad, err error) {
 	err = Retry(ctx, "look into queue "+q.Name, func(ctx context.Context) error {
 		load = provider.QueueLoad{}

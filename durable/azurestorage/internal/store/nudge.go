@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A Nudge cuts a pause short. One that comes while nobody pauses is for the next
-// pause; several are as good as one.
+// A Nudge cuts a pause short. One that comes outside of a pause ends the next
+// one; several are as good as one.
 type Nudge chan struct{}
 
 // NewNudge returns a nudge that was not given.

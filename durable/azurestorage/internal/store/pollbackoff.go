@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // MinPollingInterval is the first pause after a queue was found empty.
@@ -22,13 +23,13 @@ type PollBackoff struct {
 	outage   time.Duration // how long the last pause after a failed look was at most; 0 after one that was answered
 }
 
-// Wait waits after a look at what, in which so many messages were found, until the next
-// one is due, or a nudge says that something was sent from here. After one that failed it
-// waits longer and longer, and begins anew once one is answered.
+// Wait waits after a poll of what that found so many messages, until the next poll is due
+// or a nudge says that this process sent a message. After failed polls it waits longer and
+// longer, until one succeeds.
 func (b *PollBackoff) Wait(ctx context.Context, wake Nudge, what string, found int, err error) {
 	if err != nil {
 		b.outage = min(max(2*b.outage, FirstOutageDelay), MaxOutageDelay)
-		Sleep(ctx, Jitter(ctx, "outage of "+what, b.outage))
+		pause.For(ctx, Jitter(ctx, "outage of "+what, b.outage))
 		return
 	}
 	b.outage = 0

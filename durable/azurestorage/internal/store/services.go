@@ -47,6 +47,8 @@ type Services struct {
 
 	TableEndpoint string
 	BlobEndpoint  string
+
+	Usage *Usage
 }
 
 // NewServices returns the clients of the services, which may be in two accounts. They
@@ -63,8 +65,10 @@ func NewServices(queues, tables Account, transport policy.Transporter, meter *me
 	if transport == nil {
 		transport = newHTTPClient(isEmulator(queues.Queue) || isEmulator(tables.Table), bound)
 	}
-	transport = measured(transport, meter, queues, tables)
+	usage := &Usage{}
+	transport = measured(transport, meter, usage, queues, tables)
 	s := &Services{
+		Usage:         usage,
 		TableEndpoint: tables.Table, BlobEndpoint: tables.Blob,
 		QueuePace: NewPace(requestBound(queues.Queue)), TablePace: NewPace(requestBound(tables.Table)), BlobPace: NewPace(requestBound(tables.Blob)),
 	}
@@ -85,9 +89,9 @@ func NewServices(queues, tables Account, transport policy.Transporter, meter *me
 	return s, nil
 }
 
-// NewBlobServices returns clients of the blob service alone: one with a bound on the
-// requests in flight and one without. See [NewServices].
-func NewBlobServices(account Account, transport policy.Transporter, meter *metering.Hub) (bounded, urgent *azblob.Client, err error) {
+// NewBlobServices returns the clients of the blob service alone, which usage counts. See
+// [NewServices].
+func NewBlobServices(account Account, transport policy.Transporter, meter *metering.Hub, usage *Usage) (bounded, urgent *azblob.Client, err error) {
 	if account.Blob == "" {
 		return nil, nil, fmt.Errorf("no storage connection")
 	}
@@ -96,9 +100,10 @@ func NewBlobServices(account Account, transport policy.Transporter, meter *meter
 		transport = newHTTPClient(isEmulator(account.Blob), bound)
 	}
 	pace := NewPace(bound)
-	return newBlobServices(account, pace.Watch(measured(transport, meter, account)), pace)
+	return newBlobServices(account, pace.Watch(measured(transport, meter, usage, account)), pace)
 }
 
+// newBlobServices returns a client with a bound on the requests in flight and one without.
 func newBlobServices(account Account, transport policy.Transporter, pace *Pace) (bounded, urgent *azblob.Client, err error) {
 	if bounded, err = newBlobService(account, clientOptions(account.Blob, pace.Bound(transport))); err != nil {
 		return nil, nil, fmt.Errorf("open blob service: %w", err)

@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // Error codes of the storage services that decisions depend on. While a queue,
@@ -156,7 +157,7 @@ func RetryIf(ctx context.Context, what string, again func(error) bool, attempt f
 		case !again(err):
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		if !Sleep(ctx, Jitter(ctx, what, delay)) {
+		if !pause.For(ctx, Jitter(ctx, what, delay)) {
 			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
 		}
 		delay *= 3
@@ -187,18 +188,6 @@ func Jitter(ctx context.Context, purpose string, d time.Duration) time.Duration 
 	return d/2 + time.Duration(chance.Float64(ctx, purpose)*float64(d/2+1))
 }
 
-// Sleep waits for d; false means that ctx ended first.
-func Sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // ignoreExisting returns nil instead of the error that says that a resource to
 // create exists.
 func ignoreExisting(err error) error {
@@ -216,8 +205,7 @@ func Ignore(err error, statuses ...int) error {
 	return err
 }
 
-// attemptKey is where a context says which attempt at an operation it is for, if
-// that is not the first.
+// attemptKey is the key under which a context has the number of a repeated attempt.
 type attemptKey struct{}
 
 // attempts returns the context of the n-th attempt.

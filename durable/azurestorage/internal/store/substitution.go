@@ -28,7 +28,7 @@ func substitute(ctx context.Context, r substitution) context.Context {
 	return context.WithValue(ctx, substitutionKey{}, r)
 }
 
-// placeholderEntity is what the SDK is asked to write.
+// placeholderEntity is the row that the SDK gets; the real body takes its place.
 var placeholderEntity = []byte(`{"PartitionKey":"p","RowKey":"r"}`)
 
 // substitutionPolicy does what substitute says. It runs before the request is

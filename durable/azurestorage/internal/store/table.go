@@ -51,8 +51,8 @@ func (t *Table) Merge(ctx context.Context, e wire.Row, etag string) (newETag str
 }
 
 // write makes one request that changes a row. aztables refuses rows with an
-// empty key, of which DurableTask has two kinds; so it is asked to write
-// another, and sends what is to be sent.
+// empty key, of which DurableTask has two kinds; so it gets a placeholder,
+// and sends the real row.
 func (t *Table) write(ctx context.Context, method string, e wire.Row, etag string) (newETag string, err error) {
 	path := "/" + t.Name
 	if method != http.MethodPost {

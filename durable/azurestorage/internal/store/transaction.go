@@ -194,8 +194,8 @@ func newTransactionError(part, status int, body []byte) error {
 	return e
 }
 
-// placeholderTransaction is what the SDK is asked to send; the real body takes
-// its place.
+// placeholderTransaction is the transaction that the SDK gets; the real body takes its
+// place.
 var placeholderTransaction = []aztables.TransactionAction{{
 	ActionType: aztables.TransactionTypeAdd,
 	Entity:     []byte(`{"PartitionKey":"","RowKey":""}`),

@@ -11,6 +11,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -80,7 +81,7 @@ func (t *Queue) Run(ctx, work context.Context, mayRead func() bool) {
 	backoff := store.PollBackoff{Max: t.MaxPollingInterval}
 	for ctx.Err() == nil {
 		if !mayRead() {
-			store.Sleep(ctx, time.Second)
+			pause.For(ctx, time.Second)
 			continue
 		}
 		messages, err := t.Queue.Receive(work, store.MaxReceive, t.Lock())

@@ -1,14 +1,13 @@
 // Package tracking keeps tracking records of orchestrations, as the Durable Task Framework
 // did on Service Bus: every event of every execution, in a table to which rows are
-// only added. What a checkpoint made durable goes to the tracking queue, as the
-// rows that are to be, and the worker that has the first partition moves it from
-// there into the table.
+// only added. The events of a checkpoint go to the tracking queue, as rows, and the owner
+// of the first partition moves them into the table.
 //
 // Nothing is lost when a worker dies, and nothing is there twice:
 //
 //  1. A checkpoint's rows are sent after its history is written and before the
 //     messages that it took are deleted. If the worker dies in between, these
-//     come again, are found to be taken, and the history is sent anew.
+//     come again as duplicates, and the history is sent again.
 //  2. The sentinel of a history says how much of it was sent for certain before
 //     the checkpoint that wrote it. What follows that is sent before anything
 //     takes its place.
@@ -92,7 +91,7 @@ func rowOf(instance history.OrchestrationInstance, began time.Time, number int, 
 	return e
 }
 
-// keyTime is how the time of an execution's begin stands in keys.
+// keyTime is the format of an execution's begin in keys.
 const keyTime = "20060102T150405.0000000Z"
 
 // maxColumn is how many bytes a column of the tracking records may have as JSON. A
@@ -193,7 +192,7 @@ func (s *State) Unsent(of history.OrchestrationInstance, events []history.Event)
 	return rows, nil
 }
 
-// A Plan is what to record of a checkpoint. The zero value is that of one of which nothing is.
+// A Plan is what to record of a checkpoint. The zero value records nothing.
 type Plan struct {
 	Rows []wire.Row // to be sent once the checkpoint counts
 	Next State      // after that
@@ -247,8 +246,8 @@ func lastEpisode(at position, old history.OrchestrationInstance, cp *provider.Ch
 	return at.add(rows, old, &history.OrchestratorCompleted{Header: now})
 }
 
-// NeverStarted returns the rows of an instance that was terminated before it
-// began, of which there is no history.
+// NeverStarted returns the rows of an instance that was terminated before it began, and
+// has no history.
 func NeverStarted(row *wire.InstanceRow) (rows []wire.Row) {
 	if row == nil || row.State.Status != history.Terminated {
 		return nil
@@ -259,7 +258,7 @@ func NeverStarted(row *wire.InstanceRow) (rows []wire.Row) {
 	return at.add(rows, row.State.Instance, &history.OrchestratorCompleted{Header: now})
 }
 
-// A mark is what a sentinel says of the tracking records.
+// A mark is the state of the tracking records, in a column of the sentinel.
 type mark struct {
 	ExecutionID string
 	// Events is how many of the history's first events are recorded for certain.
@@ -273,8 +272,7 @@ type mark struct {
 // takes no notice of it.
 const column = "Tracking"
 
-// maxMarkBytes is how long the text of a mark may be: as many characters as
-// a column can have.
+// maxMarkBytes is the greatest length of a mark: a column has no more characters.
 const maxMarkBytes = 32_000
 
 // errMarkTooLong says that a mark does not fit into a column.
@@ -299,8 +297,7 @@ func (m mark) encode(before []wire.Row) (string, error) {
 	return string(text), nil
 }
 
-// decodeMark reads the column of a sentinel, of which other programs may
-// have kept an old one.
+// decodeMark reads the column of a sentinel. Other programs may have kept an old one.
 func decodeMark(text string) (m mark, before []wire.Row, err error) {
 	if text == "" {
 		return mark{}, nil, nil
@@ -341,7 +338,7 @@ func (m mark) encodeWhatFits(before []wire.Row) (string, error) {
 	return m.encode(slices.Concat(short[:1], short[len(short)-rowsOfEnd:]))
 }
 
-// rowsOfEnd is how many rows tell that an execution continued as new.
+// rowsOfEnd is the number of rows that record continue-as-new.
 const rowsOfEnd = 3
 
 // withoutTexts returns rows without what makes them long.

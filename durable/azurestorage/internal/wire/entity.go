@@ -195,8 +195,7 @@ func fitted(column, text string, limit int) string {
 	return truncateUTF16(text, limit-utf16Length(provider.CutMark)) + provider.CutMark
 }
 
-// ColumnBlobName names the blob for the value of a column. random, of which 31
-// bits are used, keeps workers that race for one row apart
+// ColumnBlobName names the blob for the value of a column. random, with 31 bits, keeps workers that race for one row apart
 // (AzureTableTrackingStore.cs, GetBlobName).
 func (e *Row) ColumnBlobName(column string, random uint32) string {
 	kind := e.Text("EventType")
@@ -259,8 +258,8 @@ func truncateUTF16(s string, limit int) string {
 	return s
 }
 
-// JSON returns the body of a request that writes e. Int32, Boolean and String
-// are what they look like, a DateTime is annotated.
+// JSON returns the body of a request that writes e. The service infers Int32, Boolean and
+// String; a DateTime is annotated.
 func (e *Row) JSON() []byte {
 	size := 64 + len(e.PartitionKey) + len(e.RowKey)
 	for i := range e.Properties {

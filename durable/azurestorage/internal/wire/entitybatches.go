@@ -6,20 +6,19 @@ import (
 	"strings"
 )
 
-// What a batch of an entity sends is put into its queue hidden, before the state is
-// stored that the batch comes to, and shown after it. A process that dies in between
-// lets it come to light by itself: so a .NET worker that takes the entity over, which
-// knows nothing of what is yet to be sent, need not send it.
+// The messages of an entity's batch are put into their queues hidden, before the batch's
+// state is stored, and made visible after it. If the process dies in between they become
+// visible by themselves: a .NET worker that takes the entity over has no outbox, and need
+// not send them.
 //
-// What comes to light by itself names its batch, which .NET ignores. A receiver of ours
-// asks the entity's sentinel whether the batch counted. What was handed over in memory,
-// or shown, did.
+// Such a message names its batch, which .NET ignores. This receiver asks the entity's
+// sentinel whether the batch counted. A message that was delivered in memory, or made
+// visible, belongs to a batch that counted.
 
-// A run is the batches with messages that one worker does of an entity one after the
-// other, from when it reads the history until one of them fails. All of its batches
-// counted that have no greater number than the last of them that did. So what a batch
-// sent that did not count is known for what it is when it comes to light, however many
-// have followed.
+// A run is a sequence of batches with messages that one worker does of an entity, from
+// reading the history until a batch fails. In a run, batch n counted if and only if
+// n <= the last number that counted. So a message of a batch that did not count is known
+// as such whenever it becomes visible, however many batches have followed.
 
 // EntityBatchesColumn is the column of an entity's sentinel that says which batches with
 // messages counted: the runs that were last, the newest first, as MARK:NUMBER of the
@@ -85,7 +84,7 @@ func (b EntityBatches) Next(mark string) EntityBatches {
 func (b EntityBatches) Name() string { return fmt.Sprintf("%d %s", b[0].last, b[0].mark) }
 
 // Counted reports whether a batch with the given name counted. One of a run that is older
-// than what is known did, as far as anybody can tell: receivers know requests and answers
+// than the known ones is taken to have counted: receivers know requests and answers
 // that they got before.
 func (b EntityBatches) Counted(name string) bool {
 	number, mark, _ := strings.Cut(name, " ")

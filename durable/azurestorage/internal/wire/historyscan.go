@@ -99,7 +99,7 @@ func scanColumnOf(name []byte) scanColumn {
 	return scanNowhere
 }
 
-// scannedRow is what the scanner found of a row. Texts are what is between the
+// scannedRow holds the values that the scanner found in a row. Texts are without their
 // quotes.
 type scannedRow struct {
 	seen    uint // a bit for each scanColumn
@@ -149,9 +149,8 @@ func (s *RowScanner) Decode(raw []byte) (row *HistoryRow, ok bool) {
 	return row, true
 }
 
-// event returns the event of a row; ok is false for a type that is not read
-// here, since it is rare or has JSON in it. A result or an input is part of what
-// is allocated for its event.
+// event returns the event of a row; ok is false for a type that is not read here, since it
+// is rare or has JSON in it. A result or an input is part of the allocation of its event.
 func (s *RowScanner) event(r *scannedRow) (ev history.Event, ok bool) {
 	switch string(r.texts[scanEventType]) {
 	case "OrchestratorStarted":

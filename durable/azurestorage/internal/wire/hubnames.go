@@ -54,8 +54,8 @@ func (n HubNames) Aside(queue string) string { return queue + "-poison" }
 // JumpStartTable holds the records of starts, if they are kept.
 func (n HubNames) JumpStartTable() string { return "JumpStart00" + n.hub }
 
-// TrackingQueue and InstanceHistoryTable are what an audit of the orchestrations
-// goes through and ends in, if it is kept. The table has the name that the
+// TrackingQueue and InstanceHistoryTable carry and hold the tracking records of
+// orchestrations, if they are kept. The table has the name that the
 // framework gave it (DurableTask.ServiceBus/Tracking/AzureTableConstants.cs,
 // InstanceHistoryTableNamePrefix).
 func (n HubNames) TrackingQueue() string { return n.lower + "-tracking" }

@@ -64,7 +64,7 @@ func (e *Row) SetInline(column string, v *string) {
 	e.setOptional(column, v)
 }
 
-// An InstanceCheckpoint is what a checkpoint means for the instance's row.
+// An InstanceCheckpoint is the part of a checkpoint that changes the instance's row.
 type InstanceCheckpoint struct {
 	Instance history.OrchestrationInstance // the execution that Events belong to
 	TaskHub  string
@@ -79,7 +79,7 @@ type InstanceCheckpoint struct {
 	CustomStatus *string
 	// Now becomes the time of completion of an instance that ends.
 	Now time.Time
-	// IsNew says that the row is to be that of an instance which no client started.
+	// IsNew says that the row begins an instance which no client started.
 	IsNew bool
 	// Replaced are the blobs of the generation before, which will be deleted.
 	Replaced []string

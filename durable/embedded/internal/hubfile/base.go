@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	bolt "go.etcd.io/bbolt"
+	boltErrors "go.etcd.io/bbolt/errors"
 )
 
 // In the database a record is one or more pieces, whose keys are the record's
@@ -182,28 +183,49 @@ func splitPieceKey(k []byte) (key []byte, n int) {
 	return key, int(binary.BigEndian.Uint16(k[len(key):]))
 }
 
-// reader is a [logstore.Reader] of a transaction.
+// reader is a [logstore.LateReader] of a transaction.
 type reader struct {
-	tx      *bolt.Tx
+	db      *bolt.DB
+	tx      *bolt.Tx // nil until it begins
 	tables  logstore.Tables
-	buckets [logstore.MaxTables]bucket // opened when they are needed
+	buckets [logstore.MaxTables]*bolt.Bucket // opened when they are needed
 }
 
 func newReader(tx *bolt.Tx, tables logstore.Tables) *reader {
 	return &reader{tx: tx, tables: tables}
 }
 
+// Begin implements [logstore.LateReader].
+func (r *reader) Begin() (err error) {
+	if r.tx != nil {
+		return nil
+	}
+	r.tx, err = r.db.Begin(false)
+	if errors.Is(err, boltErrors.ErrDatabaseNotOpen) {
+		return logstore.ErrClosed
+	}
+	return err
+}
+
+// end ends a transaction that only read.
+func (r *reader) end() {
+	if r.tx != nil {
+		_ = r.tx.Rollback() // fails only if it has ended
+	}
+}
+
 // bucket returns a table's bucket.
 func (r *reader) bucket(t logstore.Table) (bucket, error) {
-	if r.buckets[t].Bucket == nil {
-		name := r.tables[t].Name
-		b := r.tx.Bucket([]byte(name))
-		if b == nil {
+	if err := r.Begin(); err != nil {
+		return bucket{}, err
+	}
+	name := r.tables[t].Name
+	if r.buckets[t] == nil {
+		if r.buckets[t] = r.tx.Bucket([]byte(name)); r.buckets[t] == nil {
 			return bucket{}, &logstore.DamageError{Table: name, Cause: logstore.ErrMissing}
 		}
-		r.buckets[t] = bucket{b, name}
 	}
-	return r.buckets[t], nil
+	return bucket{r.buckets[t], name}, nil
 }
 
 // Get implements [logstore.Reader].

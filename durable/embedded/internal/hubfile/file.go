@@ -69,6 +69,7 @@ type File struct {
 	journal *journal
 	last    uint64       // the last group in the database, when it was opened
 	seen    atomic.Int64 // when the file was last seen in its place, in Unix nanoseconds
+	closed  atomic.Bool
 }
 
 // Open opens a hub's files, creates them if there are none, writes the groups that
@@ -157,15 +158,14 @@ func (f *File) recover(applied uint64) (*logstore.Layer, error) {
 	return l, nil
 }
 
-// View implements [logstore.Base].
+// View implements [logstore.Base]. Who finds all in memory costs no transaction.
 func (f *File) View(see func(logstore.Reader) error) error {
-	err := guard(func() error {
-		return f.db.View(func(tx *bolt.Tx) error { return see(newReader(tx, f.tables)) })
-	})
-	if errors.Is(err, boltErrors.ErrDatabaseNotOpen) {
+	if f.closed.Load() {
 		return logstore.ErrClosed
 	}
-	return err
+	r := &reader{db: f.db, tables: f.tables}
+	defer r.end()
+	return guard(func() error { return see(r) })
 }
 
 // Write implements [logstore.Base].
@@ -216,10 +216,13 @@ func (f *File) certain(txid int, cause error) error {
 }
 
 // Close implements [logstore.Base].
-func (f *File) Close() error { return f.db.Close() }
+func (f *File) Close() error {
+	f.closed.Store(true)
+	return f.db.Close()
+}
 
 // Abandon closes the files as they are, for Open to recover from.
-func (f *File) Abandon() { _ = errors.Join(f.journal.close(), f.db.Close()) }
+func (f *File) Abandon() { _ = errors.Join(f.journal.close(), f.Close()) }
 
 // RemoveOwner deletes the note of which process has the hub open.
 func (f *File) RemoveOwner() error { return removeOwner(f.path) }

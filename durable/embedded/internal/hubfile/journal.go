@@ -41,12 +41,21 @@ type journal struct {
 // The checksum is over the hub's ID, so that a foreign journal is recognised,
 // and all of the record but itself and the padding.
 const (
-	recordHead   = 17
-	recordAlign  = 8
-	flagRelaxed  = 1 // the record was not synced before the next was written
-	maxGroup     = 1 << 30
-	journalGrows = 1 << 20 // bytes by which a file is extended
+	recordHead  = 17
+	recordAlign = 8
+	flagRelaxed = 1 // the record was not synced before the next was written
+	maxGroup    = 1 << 30
 )
+
+// A file is extended by stretches of zeros: by as much as it has, but at least and at most
+// these many bytes. The group that needs a stretch waits until the disk has it, so the
+// first is short, and so is the journal of a hub that does little.
+const (
+	minStretch = 64 << 10
+	maxStretch = 256 << 10
+)
+
+const maxKept = 4 << 20 // bytes of a buffer that is kept for the next group
 
 func journalPath(path string, i int) string { return fmt.Sprintf("%s.journal-%d", path, i) }
 
@@ -122,7 +131,7 @@ func (j *journal) Append(number uint64, payload []byte) error {
 		}
 	}
 	j.offset += int64(len(j.buf))
-	if cap(j.buf) > 4*journalGrows {
+	if cap(j.buf) > maxKept {
 		j.buf = nil
 	}
 	return nil
@@ -170,10 +179,13 @@ func (j *journal) lengthen(f disk.File, to int64) error {
 	if to <= size {
 		return nil
 	}
-	to = (to + journalGrows - 1) / journalGrows * journalGrows
-	zeros := make([]byte, journalGrows)
-	for size < to {
-		n, err := f.WriteAt(zeros[:min(to-size, journalGrows)], size)
+	end := size
+	for end < to {
+		end = (end + min(max(end, minStretch), maxStretch)) / minStretch * minStretch
+	}
+	zeros := make([]byte, min(end-size, maxStretch))
+	for size < end {
+		n, err := f.WriteAt(zeros[:min(end-size, maxStretch)], size)
 		size += int64(n)
 		if err != nil {
 			return fmt.Errorf("extend journal: %w", err)

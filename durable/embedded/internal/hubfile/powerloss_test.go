@@ -282,15 +282,15 @@ func TestJournal_TakesGroupsThatFillTheFile(t *testing.T) {
 		for _, relaxed := range []bool{false, true} {
 			path := filepath.Join(t.TempDir(), "hub.db")
 			j := newJournal(t, path, relaxed)
-			if err := j.Append(1, make([]byte, journalGrows-recordHead-left)); err != nil {
+			if err := j.Append(1, make([]byte, minStretch-recordHead-left)); err != nil {
 				t.Fatal(err)
 			}
 			j.mustAppend(t, 2)
 			groups, lost, err := newJournal(t, path, relaxed).recover(0)
-			if err != nil || lost > 0 || len(groups) != 2 || len(groups[0].payload) != journalGrows-recordHead-left {
+			if err != nil || lost > 0 || len(groups) != 2 || len(groups[0].payload) != minStretch-recordHead-left {
 				t.Errorf("%d bytes left, relaxed %v: %d groups, lost %d, %v", left, relaxed, len(groups), lost, err)
 			}
-			if err := os.Truncate(journalPath(path, 0), int64(journalGrows-left)); err != nil { // with no padding
+			if err := os.Truncate(journalPath(path, 0), int64(minStretch-left)); err != nil { // with no padding
 				t.Fatal(err)
 			}
 			groups, _, err = newJournal(t, path, relaxed).recover(0)
@@ -298,5 +298,94 @@ func TestJournal_TakesGroupsThatFillTheFile(t *testing.T) {
 				t.Errorf("%d bytes left, relaxed %v, cut off there: %d groups, %v; want the first", left, relaxed, len(groups), err)
 			}
 		}
+	}
+}
+
+// The files of a journal grow seldom, in stretches: a sync then need not write how long the
+// file is and where. The first stretch is short.
+func TestJournal_GrowsByStretches(t *testing.T) {
+	t.Parallel()
+	const group, groups = 700, 3000
+	path := filepath.Join(t.TempDir(), "hub.db")
+	j := newJournal(t, path, false)
+	var sizes []int64
+	for n := range uint64(groups) {
+		if err := j.Append(n+1, make([]byte, group)); err != nil {
+			t.Fatal(err)
+		}
+		if size := sizeOf(t, journalPath(path, 0)); len(sizes) == 0 || size != sizes[len(sizes)-1] {
+			sizes = append(sizes, size)
+		}
+	}
+	want := []int64{minStretch, 2 * minStretch}
+	for size := int64(maxStretch); len(want) == 2 || want[len(want)-1] < groups*(recordHead+group); size += maxStretch {
+		want = append(want, size)
+	}
+	if !slices.Equal(sizes, want) {
+		t.Errorf("the file had the sizes %v, want %v", sizes, want)
+	}
+	j.Turn()
+	j.Turn() // as often as it was written, it has the length that it needs
+	for n := range uint64(groups) {
+		if err := j.Append(groups+n+1, make([]byte, group)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if size := sizeOf(t, journalPath(path, 0)); size != want[len(want)-1] {
+		t.Errorf("after a second turn the file has %d bytes, want %d", size, want[len(want)-1])
+	}
+}
+
+// Records of earlier turns begin just where new ones do, if all are of a size. The power
+// goes at any moment, and takes any blocks of what was not synced: what is left ends with
+// the last group that was acknowledged, or with the one after it.
+func TestJournal_TellsItsRecordsFromThoseOfEarlierTurns(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(12) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			r := rand.New(rand.NewPCG(seed, 11))
+			dir := t.TempDir()
+			d, restore, err := powerloss.Under(dir)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer restore()
+			j := newJournal(t, filepath.Join(dir, "hub.db"), false)
+			size := 1 + r.IntN(3*powerloss.Block)
+			payload := func(n uint64) []byte { return bytes.Repeat([]byte{byte(n)}, size) }
+			acknowledged, turned, applied := uint64(0), uint64(0), uint64(0)
+			d.Before(func(string) {
+				to := t.TempDir()
+				if err := d.Lose(r, to, powerloss.CopyFile); err != nil {
+					t.Fatal(err)
+				}
+				left, err := openJournal(filepath.Join(to, "hub.db"), testID, false)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer func() { _ = left.close() }()
+				groups, lost, err := left.recover(applied)
+				last := applied + uint64(len(groups))
+				if err != nil || lost > 0 || last != acknowledged && last != acknowledged+1 {
+					t.Fatalf("groups to %d are left, %d is lost, %v; %d was acknowledged", last, lost, err, acknowledged)
+				}
+				for i, g := range groups {
+					if want := applied + uint64(i) + 1; g.number != want || !bytes.Equal(g.payload, payload(want)) {
+						t.Fatalf("group %d is another", want)
+					}
+				}
+			})
+			for range 60 {
+				if err := j.Append(acknowledged+1, payload(acknowledged+1)); err != nil {
+					t.Fatal(err)
+				}
+				acknowledged++
+				if r.IntN(4) == 0 { // the part before the one that ends is in the database
+					j.Turn()
+					applied, turned = turned, acknowledged
+				}
+			}
+		})
 	}
 }

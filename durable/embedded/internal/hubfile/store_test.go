@@ -322,3 +322,59 @@ func TestStore_APanicFailsItsOperationOnly(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What is written while a snapshot lasts is not in it, even once that has got to the
+// database before the snapshot reads there.
+func TestStore_ASnapshotSeesNothingThatCameLater(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, filepath.Join(t.TempDir(), "hub.db"))
+	defer func() { _ = s.Close() }()
+	s.Limits.Flush = 10_000
+	if err := s.put(instancesTable, "a", []byte("before")); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Snapshot(func(v *logstore.View) error {
+		for n := range 30 {
+			if err := errors.Join(s.put(instancesTable, "a", make([]byte, 1000)), s.put(instancesTable, fmt.Sprint("new ", n), []byte("new"))); err != nil {
+				return err
+			}
+		}
+		s.await(func(flushing bool, _ error) bool { return !flushing })
+		return v.Scan(instancesTable, "", func(key string, value []byte) (bool, error) {
+			if key != "a" || string(value) != "before" {
+				t.Errorf("the snapshot has %s with %d bytes", key, len(value))
+			}
+			return false, nil
+		})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is in memory is read without a transaction of the database.
+func TestStore_ReadsInMemoryWithoutTheDatabase(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, filepath.Join(t.TempDir(), "hub.db"))
+	if err := errors.Join(s.put(instancesTable, "a", []byte("in memory")), s.file.db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	read := func(key string) (value []byte, err error) {
+		err = s.View(func(v *logstore.View) error {
+			value, err = v.Get(instancesTable, []byte(key))
+			return err
+		})
+		return value, err
+	}
+	if value, err := read("a"); err != nil || string(value) != "in memory" {
+		t.Errorf("a record in memory: %q, %v", value, err)
+	}
+	if value, err := read("b"); !errors.Is(err, logstore.ErrClosed) {
+		t.Errorf("one that only the database could have: %q, %v; want %v", value, err, logstore.ErrClosed)
+	}
+	s.die()
+	if value, err := read("a"); !errors.Is(err, logstore.ErrClosed) {
+		t.Errorf("after the file was closed: %q, %v; want %v", value, err, logstore.ErrClosed)
+	}
+	s.Stop()
+}

@@ -3,6 +3,9 @@ package partitiontest
 
 import (
 	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +16,8 @@ import (
 // Stage is a hub that runs, and who works on it.
 type Stage struct {
 	*testing.T
-	Hub provider.Provider
+	Hub    provider.Provider
+	starts sync.Map // by instance ID, an *atomic.Int64: each start is an execution of its own
 }
 
 // Must ends the test if there is an error.
@@ -33,9 +37,14 @@ func (s *Stage) Start(id string) history.OrchestrationInstance {
 // StartAt starts an instance at a time, or at once if that is zero.
 func (s *Stage) StartAt(id string, at time.Time) history.OrchestrationInstance {
 	s.Helper()
+	execution := "execution of " + id
+	starts, _ := s.starts.LoadOrStore(id, new(atomic.Int64))
+	if n := starts.(*atomic.Int64).Add(1); n > 1 {
+		execution = fmt.Sprintf("execution %d of %s", n, id)
+	}
 	start := &history.ExecutionStarted{
 		Header: history.NewHeader(time.Now()), Name: "Orchestrator", ScheduledStart: history.Ticks(at),
-		Instance: history.OrchestrationInstance{InstanceID: id, ExecutionID: "execution of " + id},
+		Instance: history.OrchestrationInstance{InstanceID: id, ExecutionID: execution},
 	}
 	s.Must(s.Hub.StartInstance(s.Context(), provider.TaskMessage{Event: start, Target: start.Instance}, nil))
 	return start.Instance

@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/google/uuid"
 )
 
@@ -298,7 +299,7 @@ func (l *Log) appendTo(b *ownBlob, f chain.Frame) error {
 		default:
 			return fmt.Errorf("append to %s: %w", b.Name, err)
 		}
-		store.Sleep(l.own, store.Jitter(l.own, "append again", delay))
+		pause.For(l.own, store.Jitter(l.own, "append again", delay))
 	}
 }
 
@@ -383,7 +384,7 @@ func (l *Log) removeLeftover(current *ownBlob, number uint64) error {
 func (l *Log) rollOver() error {
 	old := l.current
 	next, err := l.prepared()
-	for err != nil && store.IsTransient(err) && l.Valid() && store.Sleep(l.own, time.Second) {
+	for err != nil && store.IsTransient(err) && l.Valid() && pause.For(l.own, time.Second) {
 		next, err = l.prepared()
 	}
 	if err == nil {

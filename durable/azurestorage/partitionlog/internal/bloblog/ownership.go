@@ -10,6 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // ownership is the lease on a log, which is that on its current blob.
@@ -108,7 +109,7 @@ var errRanOut = errors.New("the lease ran out before it could be renewed")
 // renew renews the lease until it is lost.
 func (o *ownership) renew() {
 	every := o.cfg.Lease / 3
-	for wait := every; store.Sleep(o.own, wait); {
+	for wait := every; pause.For(o.own, wait); {
 		o.state.Lock()
 		b, until := o.current, o.current.until
 		wait = time.Until(b.renewed.Add(every))

@@ -3,11 +3,9 @@ package bloblog
 import (
 	"bytes"
 	"errors"
-	"flag"
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -20,10 +18,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
-var (
-	firstSeed = flag.Uint64("log.seed", 1, "the first seed of simulated logs")
-	seeds     = flag.Uint64("log.seeds", 6, "how many seeds to simulate")
-)
+var seeds = chaintest.NewSeeds("log")
 
 // world is a partition in a simulated account, and what anybody was told of its log: what
 // was acknowledged, recovered or read must stay.
@@ -38,11 +33,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, cfg azsim.Config) *world {
-	w := &world{t: t, account: azsim.New(cfg), groups: map[uint64]string{}, hashes: map[uint64]uint64{0: 0}}
-	if err := chaintest.Simulated(t, w.account, w.account.Worker("setup")).Create(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return w
+	return &world{t: t, account: chaintest.NewAccount(t, cfg), groups: map[uint64]string{}, hashes: map[uint64]uint64{0: 0}}
 }
 
 func (w *world) config(p *chaintest.Process) Config {
@@ -221,7 +212,7 @@ func (w *world) read(who string, cfg Config, random *rand.Rand, stop func() bool
 
 // end opens the log once more, by a process that works.
 func (w *world) end() {
-	l, r, err := Open(w.t.Context(), w.config(chaintest.NewProcess(w.account.Worker("last"))))
+	l, r, err := Open(w.t.Context(), w.config(chaintest.NewProcess(w.account.Worker(chaintest.Last))))
 	if err != nil {
 		w.t.Errorf("at the end: %v", err)
 		return
@@ -232,47 +223,29 @@ func (w *world) end() {
 }
 
 func TestLog_KeepsWhatWasAcknowledgedWhateverHappens(t *testing.T) {
-	for seed := *firstSeed; seed < *firstSeed+*seeds; seed++ {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				end := time.Now().Add(30 * time.Minute)
-				stop := func() bool { return time.Now().After(end) || t.Failed() }
-				w := newWorld(t, azsim.Config{
-					Seed: seed, MinLatency: 5 * time.Millisecond, MaxLatency: 60 * time.Millisecond, Loose: true,
-					Decide: func(r azsim.Request) azsim.Fault {
-						if r.Worker == "setup" || r.Worker == "last" {
-							return azsim.None
-						}
-						return chaintest.Faults(20+30*(seed%4), stop)(r)
-					},
-				})
-				var all sync.WaitGroup
-				for i := range uint64(3) {
-					name := fmt.Sprintf("owner %d", i)
-					p := chaintest.NewProcess(w.account.Worker(name))
-					p.Freeze = chaintest.Naps(seed*10+i, 80, stop)
-					all.Go(func() { w.own(name, w.config(p), rand.New(rand.NewPCG(seed, i)), stop) })
-				}
-				for i := range uint64(2) {
-					name := fmt.Sprintf("reader %d", i)
-					p := chaintest.NewProcess(w.account.Worker(name))
-					p.Freeze = chaintest.Naps(seed*10+5+i, 100, stop)
-					all.Go(func() { w.read(name, w.config(p), rand.New(rand.NewPCG(seed, 5+i)), stop) })
-				}
-				all.Wait()
-				w.account.Wait()
-				time.Sleep(2 * time.Minute) // leases have run out
-				w.end()
-				w.account.Wait()
-				t.Logf("%d groups, %d blobs are left", w.acked, len(w.account.Blobs()))
-				if t.Failed() {
-					tail := strings.Split(w.account.Trace(), "\n")
-					t.Log(strings.Join(tail[max(0, len(tail)-60):], "\n"))
-				}
-			})
-		})
-	}
+	seeds.Each(t, 30*time.Minute, func(t *testing.T, seed uint64, stop func() bool) {
+		w := newWorld(t, chaintest.Rough(seed, 20+30*(seed%4), stop))
+		var all sync.WaitGroup
+		for i := range uint64(3) {
+			name := fmt.Sprintf("owner %d", i)
+			p := chaintest.NewProcess(w.account.Worker(name))
+			p.Freeze = chaintest.Naps(seed*10+i, 80, stop)
+			all.Go(func() { w.own(name, w.config(p), rand.New(rand.NewPCG(seed, i)), stop) })
+		}
+		for i := range uint64(2) {
+			name := fmt.Sprintf("reader %d", i)
+			p := chaintest.NewProcess(w.account.Worker(name))
+			p.Freeze = chaintest.Naps(seed*10+5+i, 100, stop)
+			all.Go(func() { w.read(name, w.config(p), rand.New(rand.NewPCG(seed, 5+i)), stop) })
+		}
+		all.Wait()
+		w.account.Wait()
+		time.Sleep(2 * time.Minute) // leases have run out
+		w.end()
+		w.account.Wait()
+		t.Logf("%d groups, %d blobs are left", w.acked, len(w.account.Blobs()))
+		chaintest.LogEnd(t, w.account, 60)
+	})
 }
 
 // A former owner is frozen before or after each of its requests, while two others take the

@@ -2,7 +2,6 @@ package mailbox
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -17,10 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-var (
-	firstSeed = flag.Uint64("mail.seed", 1, "the first seed of simulated mailboxes")
-	seeds     = flag.Uint64("mail.seeds", 6, "how many seeds to simulate")
-)
+var seeds = chaintest.NewSeeds("mail")
 
 // world is a mailbox in a simulated account, and what its partition has taken: a mark for each
 // sender, as the partition keeps it, together with the position.
@@ -36,11 +32,7 @@ type world struct {
 }
 
 func newWorld(t *testing.T, cfg azsim.Config) *world {
-	w := &world{t: t, account: azsim.New(cfg), taken: map[string]int{}, sent: map[string]int{}}
-	if err := chaintest.Simulated(t, w.account, w.account.Worker("setup")).Create(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	return w
+	return &world{t: t, account: chaintest.NewAccount(t, cfg), taken: map[string]int{}, sent: map[string]int{}}
 }
 
 func (w *world) config(p *chaintest.Process) Config {
@@ -136,7 +128,7 @@ func (w *world) receive(cfg Config, random *rand.Rand, stop func() bool) {
 // end takes what is left, by a process that works.
 func (w *world) end() {
 	w.owner++
-	r := NewReceiver(w.config(chaintest.NewProcess(w.account.Worker("last"))), w.position)
+	r := NewReceiver(w.config(chaintest.NewProcess(w.account.Worker(chaintest.Last))), w.position)
 	for {
 		items, err := r.Next(w.t.Context())
 		if err != nil {
@@ -158,51 +150,33 @@ func (w *world) end() {
 }
 
 func TestMailbox_LosesNothingAndKeepsTheOrderWhateverHappens(t *testing.T) {
-	for seed := *firstSeed; seed < *firstSeed+*seeds; seed++ {
-		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
-			t.Parallel()
-			synctest.Test(t, func(t *testing.T) {
-				end := time.Now().Add(20 * time.Minute)
-				stop := func() bool { return time.Now().After(end) || t.Failed() }
-				w := newWorld(t, azsim.Config{
-					Seed: seed, MinLatency: 5 * time.Millisecond, MaxLatency: 60 * time.Millisecond, Loose: true,
-					Decide: func(r azsim.Request) azsim.Fault {
-						if r.Worker == "setup" || r.Worker == "last" {
-							return azsim.None
-						}
-						return chaintest.Faults(15+30*(seed%4), stop)(r)
-					},
-				})
-				var all sync.WaitGroup
-				for i := range uint64(3) {
-					name := fmt.Sprintf("sender %d", i)
-					p := chaintest.NewProcess(w.account.Worker(name))
-					p.Freeze = chaintest.Naps(seed*10+i, 60, stop)
-					all.Go(func() { w.send(name, w.config(p), rand.New(rand.NewPCG(seed, i)), stop) })
-				}
-				for i := range uint64(2) {
-					p := chaintest.NewProcess(w.account.Worker(fmt.Sprintf("owner %d", i)))
-					p.Freeze = chaintest.Naps(seed*10+5+i, 60, stop)
-					random := rand.New(rand.NewPCG(seed, 5+i))
-					all.Go(func() {
-						for !stop() {
-							w.receive(w.config(p), random, stop)
-							time.Sleep(time.Duration(random.IntN(60)) * time.Second)
-						}
-					})
-				}
-				all.Wait()
-				w.account.Wait()
-				w.end()
-				w.account.Wait()
-				t.Logf("%v were sent, mail is in blob %d, %d blobs are left", w.sent, w.position.Blob, len(w.account.Blobs()))
-				if t.Failed() {
-					tail := strings.Split(w.account.Trace(), "\n")
-					t.Log(strings.Join(tail[max(0, len(tail)-100):], "\n"))
+	seeds.Each(t, 20*time.Minute, func(t *testing.T, seed uint64, stop func() bool) {
+		w := newWorld(t, chaintest.Rough(seed, 15+30*(seed%4), stop))
+		var all sync.WaitGroup
+		for i := range uint64(3) {
+			name := fmt.Sprintf("sender %d", i)
+			p := chaintest.NewProcess(w.account.Worker(name))
+			p.Freeze = chaintest.Naps(seed*10+i, 60, stop)
+			all.Go(func() { w.send(name, w.config(p), rand.New(rand.NewPCG(seed, i)), stop) })
+		}
+		for i := range uint64(2) {
+			p := chaintest.NewProcess(w.account.Worker(fmt.Sprintf("owner %d", i)))
+			p.Freeze = chaintest.Naps(seed*10+5+i, 60, stop)
+			random := rand.New(rand.NewPCG(seed, 5+i))
+			all.Go(func() {
+				for !stop() {
+					w.receive(w.config(p), random, stop)
+					time.Sleep(time.Duration(random.IntN(60)) * time.Second)
 				}
 			})
-		})
-	}
+		}
+		all.Wait()
+		w.account.Wait()
+		w.end()
+		w.account.Wait()
+		t.Logf("%v were sent, mail is in blob %d, %d blobs are left", w.sent, w.position.Blob, len(w.account.Blobs()))
+		chaintest.LogEnd(t, w.account, 100)
+	})
 }
 
 // A sender is frozen before or after each of its requests, while others send and the receiver

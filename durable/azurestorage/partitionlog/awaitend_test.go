@@ -1,0 +1,69 @@
+package partitionlog_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+// Whoever waits for the end of an instance goes on with that while its partition goes to
+// another worker, and hears of the end there. The hub is in good health meanwhile.
+func TestAwaitEnd_OutlastsTheHandOverOfAPartition(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		a, _ := s.open("a")
+		stop := s.work(a)
+		c := durable.NewClient(a, greetings)
+		started := time.Now()
+		var all sync.WaitGroup
+		for n := range 16 {
+			id, err := c.StartByName(s.Context(), "Nobody", nil, durable.InstanceID(fmt.Sprint("i", n)))
+			if err != nil {
+				s.Fatal(err)
+			}
+			all.Go(func() {
+				if err := a.AwaitEnd(s.Context(), string(id)); err != nil || time.Since(started) < 5*time.Minute {
+					s.Errorf("the end of %s came after %v: %v", id, time.Since(started), err)
+				}
+			})
+		}
+		time.Sleep(time.Minute)
+		b, _ := s.open("b")
+		stopOther := s.work(b) // has half of the partitions soon
+		for began := time.Now(); time.Since(began) < 5*time.Minute; time.Sleep(time.Millisecond) {
+			if time.Since(began) < 3*time.Second { // so that something is being written meanwhile
+				all.Go(func() {
+					if err := durable.Event[int]("E").Raise(s.Context(), c, durable.InstanceID(fmt.Sprint("i", time.Since(began).Milliseconds()%16)), 0); err != nil {
+						s.Error(err)
+					}
+					if err := a.Check(s.Context()); err != nil {
+						s.Errorf("the health of the hub: %v", err)
+					}
+				})
+			} else {
+				time.Sleep(time.Minute)
+			}
+		}
+		for n := range 16 {
+			if err := c.Terminate(s.Context(), durable.InstanceID(fmt.Sprint("i", n)), ""); err != nil {
+				s.Fatal(err)
+			}
+		}
+		all.Wait()
+		ctx, cancel := context.WithTimeout(s.Context(), time.Second)
+		defer cancel()
+		id, err := c.StartByName(s.Context(), "Nobody", nil)
+		if err != nil {
+			s.Fatal(err)
+		}
+		if err := a.AwaitEnd(ctx, string(id)); !errors.Is(err, context.DeadlineExceeded) {
+			s.Errorf("within a second: %v", err)
+		}
+		stopOther()
+		stop()
+	})
+}

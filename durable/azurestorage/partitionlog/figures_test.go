@@ -1,0 +1,294 @@
+package partitionlog_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"golang.org/x/sync/errgroup"
+)
+
+var figures = flag.Int("figures", 0, "how many orchestrations each worker gets in the figures of the standard account; 0 means a sample")
+
+// What a step takes of a core, as BenchmarkCPU measures it. In virtual time the code itself
+// takes nothing.
+const (
+	startCPU    = 70 * time.Microsecond
+	episodeCPU  = 60 * time.Microsecond // replayed and committed
+	activityCPU = 60 * time.Microsecond
+	requestCPU  = 450 * time.Microsecond
+)
+
+// cores are the processors of a worker in virtual time.
+type cores chan struct{}
+
+// coresOfWorker is how many a worker has, as an instance of plan EP2.
+const coresOfWorker = 2
+
+// use occupies one core for a time.
+func (c cores) use(d time.Duration) {
+	c <- struct{}{}
+	time.Sleep(d)
+	<-c
+}
+
+// Do occupies a core and sends a request.
+type busyTransport struct {
+	next  policy.Transporter
+	cores cores
+}
+
+func (t busyTransport) Do(r *http.Request) (*http.Response, error) {
+	t.cores.use(requestCPU)
+	return t.next.Do(r)
+}
+
+// busyHub is a hub whose steps occupy cores.
+type busyHub struct {
+	provider.Provider
+	cores cores
+	ended func(instanceID string)
+}
+
+func (h busyHub) StartInstance(ctx context.Context, m provider.TaskMessage, refuse []history.RuntimeStatus) error {
+	h.cores.use(startCPU)
+	return h.Provider.StartInstance(ctx, m, refuse)
+}
+
+func (h busyHub) NextOrchestration(ctx context.Context) (*provider.OrchestrationWorkItem, error) {
+	item, err := h.Provider.NextOrchestration(ctx)
+	if err == nil {
+		item.Session = busySession{item.Session, h, item.Instance.InstanceID}
+	}
+	return item, err
+}
+
+func (h busyHub) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, error) {
+	item, err := h.Provider.NextActivity(ctx)
+	if err == nil {
+		item.Lock = busyActivity{item.Lock, h.cores}
+	}
+	return item, err
+}
+
+type busySession struct {
+	provider.Session
+	hub        busyHub
+	instanceID string
+}
+
+func (s busySession) Commit(ctx context.Context, cp *provider.Checkpoint) error {
+	s.hub.cores.use(episodeCPU)
+	err := s.Session.Commit(ctx, cp)
+	if ends := func(e history.Event) bool { return e.Type() == history.TypeExecutionCompleted }; err == nil && slices.ContainsFunc(cp.NewEvents, ends) {
+		s.hub.ended(s.instanceID)
+	}
+	return err
+}
+
+type busyActivity struct {
+	provider.ActivityLock
+	cores cores
+}
+
+func (a busyActivity) Complete(ctx context.Context, result history.Event) error {
+	a.cores.use(activityCPU)
+	return a.ActivityLock.Complete(ctx, result)
+}
+
+// helloCities5 calls five activities in a row: ten events, as Netherite's documentation
+// counts them.
+func helloCities5(ctx *durable.Context, _ durable.Void) (all []string, err error) {
+	for _, city := range []string{"Tokyo", "Seattle", "London", "Amsterdam", "Seoul"} {
+		greeting, err := durable.CallActivity(ctx, greet, city).Await()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, greeting)
+	}
+	return all, nil
+}
+
+const eventsOfHello = 10
+
+var cities = durable.NewRegistry(durable.Orchestrator("HelloCities5", helloCities5), durable.Activity("Greet", greet))
+
+// A figure is what a run came to.
+type figure struct {
+	events   float64        // a second, from the first start to the last end
+	requests map[string]int // by kind, while the orchestrations ran
+	refused  int            // of them
+}
+
+// opener opens a hub of so many partitions for a worker.
+type opener func(c azurestorage.Connection, name string, transport policy.Transporter, partitions int) (provider.Provider, error)
+
+func openLog(c azurestorage.Connection, name string, transport policy.Transporter, partitions int) (provider.Provider, error) {
+	return partitionlog.Open(c, partitionlog.Config{
+		TaskHub: "Sim", PartitionCount: partitions, WorkerID: name, Transport: transport, Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+func openQueues(c azurestorage.Connection, name string, transport policy.Transporter, partitions int) (provider.Provider, error) {
+	return azurestorage.Open(c, azurestorage.Config{
+		TaskHub: "Sim", PartitionCount: partitions, WorkerID: name, Transport: transport, Logger: slog.New(slog.DiscardHandler),
+	})
+}
+
+// measure runs the benchmark on a standard account in virtual time: each worker starts so many
+// orchestrations at once, of which some belong to partitions of others.
+func measure(t *testing.T, open opener, partitions, workers, each int) (f figure) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		var standard azsim.Standard
+		account := azsim.New(azsim.Config{Seed: 1, Delay: standard.Delay, Decide: standard.Decide})
+		c, err := azurestorage.ParseConnectionString(account.ConnectionString())
+		if err != nil {
+			t.Fatal(err)
+		}
+		var running sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		var mu sync.Mutex // protects left
+		left := make(map[string]bool)
+		var over chan struct{}
+		var clients []*durable.Client
+		for n := range workers {
+			name := fmt.Sprint("w", n)
+			cores := make(cores, coresOfWorker)
+			p, err := open(c, name, busyTransport{account.Worker(name), cores}, partitions)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hub := busyHub{p, cores, func(id string) {
+				mu.Lock()
+				defer mu.Unlock()
+				if delete(left, id); len(left) == 0 {
+					close(over)
+				}
+			}}
+			clients = append(clients, durable.NewClient(hub, cities))
+			running.Go(func() {
+				cfg := durable.Config{
+					MaxConcurrentOrchestrators: durable.DefaultMaxConcurrentOrchestratorsPerCore * coresOfWorker,
+					MaxConcurrentActivities:    durable.DefaultMaxConcurrentActivitiesPerCore * coresOfWorker,
+					Logger:                     slog.New(slog.DiscardHandler),
+				}
+				if err := durable.NewWorker(hub, cities, cfg).Run(ctx); err != nil {
+					t.Error(err)
+				}
+				if c, ok := p.(interface{ Close() error }); ok {
+					_ = c.Close() // all is measured
+				}
+			})
+		}
+		time.Sleep(3 * time.Minute) // until the partitions are where they belong
+		hello := func(n int) {
+			over = make(chan struct{})
+			var starts errgroup.Group
+			starts.SetLimit(100 * workers)
+			for i := range n * workers {
+				left[fmt.Sprintf("hello %d of %d", i, n)] = true
+			}
+			for i := range n * workers {
+				starts.Go(func() error {
+					_, err := durable.Start(ctx, clients[i%workers], helloCities5, durable.Void{}, durable.InstanceID(fmt.Sprintf("hello %d of %d", i, n)))
+					return err
+				})
+			}
+			if err := starts.Wait(); err != nil {
+				t.Error(err)
+			}
+			select {
+			case <-over:
+			case <-time.After(time.Hour):
+				t.Errorf("after an hour %d of %d orchestrations have not ended", len(left), n*workers)
+			}
+		}
+		hello(64)
+		before, refused := len(account.Log()), standard.Refused()
+		began := time.Now()
+		hello(each)
+		f = figure{
+			events: eventsOfHello * float64(each*workers) / time.Since(began).Seconds(), refused: standard.Refused() - refused,
+			requests: make(map[string]int),
+		}
+		for _, e := range account.Log()[before:] {
+			f.requests[e.Operation]++
+		}
+		stop()
+		running.Wait()
+		account.Wait()
+	})
+	return f
+}
+
+// perMillion tells how many requests a million orchestrations take, in millions, by kind.
+func (f figure) perMillion(orchestrations int) string {
+	var all []string
+	sum := 0
+	for _, kind := range slices.Sorted(maps.Keys(f.requests)) {
+		sum += f.requests[kind]
+		all = append(all, fmt.Sprintf("%s %.3f", kind, float64(f.requests[kind])/float64(orchestrations)))
+	}
+	return fmt.Sprintf("%.2f: %s", float64(sum)/float64(orchestrations), strings.Join(all, ", "))
+}
+
+// log tells of a figure.
+func (f figure) log(t *testing.T, what string, orchestrations int) {
+	t.Helper()
+	t.Logf("%s: %.0f events/s, %d requests were refused; a million orchestrations take millions of requests: %s",
+		what, f.events, f.refused, f.perMillion(orchestrations))
+}
+
+// On a standard account one worker with two cores and two partitions has twice the throughput
+// that Netherite's documentation has of such a one, several workers have about as many times
+// that of one, and an orchestration costs a share of the requests that it costs in queues and
+// tables. README.md has the figures of -figures=1000.
+func TestFigures_OnAStandardAccount(t *testing.T) {
+	t.Parallel()
+	const netherite = 1708
+	n, workers, linear, reads := 400, 3, 0.6, 0.75 // the first moments count for much in a sample
+	if *figures > 0 {
+		n, workers, linear, reads = *figures, 8, 0.8, 1.5
+		measure(t, openQueues, 4, 1, n).log(t, "queues and tables, 4 control queues, 1 worker", n)
+	}
+	two := measure(t, openLog, 2, 1, n)
+	two.log(t, "2 partitions, 1 worker", n)
+	if two.events < 2*netherite {
+		t.Errorf("%.0f events/s, want twice %d", two.events, netherite)
+	}
+	if two.refused > 0 {
+		t.Errorf("%d requests were over a limit of the account", two.refused)
+	}
+	if of := two.requests["AppendBlock"]; of > n/3 {
+		t.Errorf("%d orchestrations took %d appends, want a third of them at most", n, of)
+	}
+	one := measure(t, openLog, 4, 1, n)
+	one.log(t, "4 partitions, 1 worker", n)
+	all := measure(t, openLog, 4*workers, workers, n)
+	all.log(t, fmt.Sprintf("%d partitions, %d workers", 4*workers, workers), n*workers)
+	if of := float64(all.requests["GetBlob"]) / float64(n*workers); of > reads { // most are looks for the answer to a start
+		t.Errorf("with %d workers an orchestration took %.2f reads, want %.2f at most", workers, of, reads)
+	}
+	share := all.events / one.events / float64(workers)
+	t.Logf("%d workers have %.0f %% of %d times the throughput of one", workers, 100*share, workers)
+	if share < linear {
+		t.Errorf("%d workers have %.0f %% of %d times the throughput of one, want %.0f %%", workers, 100*share, workers, 100*linear)
+	}
+}

@@ -1,0 +1,76 @@
+package chaintest
+
+import (
+	"flag"
+	"strconv"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+)
+
+// Seeds are what a test simulates, as its flags say.
+type Seeds struct{ first, count *uint64 }
+
+// NewSeeds makes the flags what.seed and what.seeds.
+func NewSeeds(what string) Seeds {
+	return Seeds{
+		flag.Uint64(what+".seed", 1, "the first seed to simulate of "+what),
+		flag.Uint64(what+".seeds", 6, "how many seeds to simulate"),
+	}
+}
+
+// Each runs a test for each seed, in a bubble of its own. Faults end after a time, or when
+// the test has failed, of which stop tells.
+func (s Seeds) Each(t *testing.T, lasts time.Duration, test func(t *testing.T, seed uint64, stop func() bool)) {
+	for seed := *s.first; seed < *s.first+*s.count; seed++ {
+		t.Run(strconv.FormatUint(seed, 10), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				end := time.Now().Add(lasts)
+				test(t, seed, func() bool { return time.Now().After(end) || t.Failed() })
+			})
+		})
+	}
+}
+
+// The workers for which nothing goes wrong.
+const (
+	Setup = "setup" // makes the container
+	Last  = "last"  // looks at what is left
+)
+
+// NewAccount returns a simulated account with the hub's container.
+func NewAccount(t *testing.T, cfg azsim.Config) *azsim.Account {
+	t.Helper()
+	account := azsim.New(cfg)
+	if err := Simulated(t, account, account.Worker(Setup)).Create(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return account
+}
+
+// Rough is the configuration of an account with [Faults].
+func Rough(seed, oneOf uint64, stop func() bool) azsim.Config {
+	faults := Faults(oneOf, stop)
+	return azsim.Config{
+		Seed: seed, MinLatency: 5 * time.Millisecond, MaxLatency: 60 * time.Millisecond, Loose: true,
+		Decide: func(r azsim.Request) azsim.Fault {
+			if r.Worker == Setup || r.Worker == Last {
+				return azsim.None
+			}
+			return faults(r)
+		},
+	}
+}
+
+// LogEnd logs the last lines of an account's trace if the test has failed.
+func LogEnd(t *testing.T, account *azsim.Account, lines int) {
+	t.Helper()
+	if t.Failed() {
+		tail := strings.Split(account.Trace(), "\n")
+		t.Log(strings.Join(tail[max(0, len(tail)-lines):], "\n"))
+	}
+}

@@ -1,0 +1,169 @@
+package whytest
+
+import (
+	"context"
+	_ "embed" // stuck.go
+	"errors"
+	"fmt"
+	"log/slog"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+//go:embed stuck.go
+var source string
+
+// line returns where stuck.go has a comment.
+func line(comment string) string {
+	for i, l := range strings.Split(source, "\n") {
+		if strings.HasSuffix(l, " // "+comment) {
+			return fmt.Sprintf("stuck.go:%d", i+1)
+		}
+	}
+	panic("stuck.go has no line with // " + comment)
+}
+
+// withinRun is longer than Exercise takes: times are not compared more exactly.
+const withinRun = 30 * time.Minute
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+// Exercise checks what clients say of instances that wait for one thing each. It runs a
+// worker on the hub, and is called in a bubble of testing/synctest.
+func Exercise(t *testing.T, hub provider.Provider) {
+	t.Helper()
+	s := new(Stuck)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() {
+		ended <- durable.NewWorker(hub, s.Registry(), durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+	}()
+	defer func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	}()
+	c := durable.NewClient(hub, s.Registry())
+	time.Sleep(time.Minute) // until the worker has its partitions
+	began := time.Now().UTC()
+	unknown := durable.Reason{Kind: durable.ReasonNotStarted, TaskID: -1}
+	if sole, ok := hub.(provider.Sole); ok && sole.IsSole() { // no other worker can know the function
+		unknown = durable.Reason{Kind: durable.ReasonEnded, TaskID: -1, Detail: `FunctionNotFound: this worker has no orchestrator named "Unknown"`}
+	}
+	start := func(name, id string, opts ...durable.StartOption) durable.InstanceID {
+		return must[durable.InstanceID](t)(c.StartByName(t.Context(), name, nil, append(opts, durable.InstanceID(id))...))
+	}
+	start("Holds", "holder")
+	time.Sleep(time.Minute)
+	for n, tt := range []struct {
+		name string
+		opts []durable.StartOption
+		then func(id durable.InstanceID)
+		want []durable.Reason
+	}{
+		{name: "ForActivity", want: []durable.Reason{{Kind: durable.ReasonActivity, Name: "Work", Where: []string{line("activity")}}}},
+		{name: "ForRetry", want: []durable.Reason{{
+			Kind: durable.ReasonTimer, Name: "Fail", Attempt: 2, Attempts: 3, TaskID: 1, Due: began.Add(time.Hour), Where: []string{line("retry")},
+		}}},
+		{name: "ForLastAttempt", want: []durable.Reason{{
+			Kind: durable.ReasonActivity, Name: "FailOnce", Attempt: 2, Attempts: 2, TaskID: 2, Where: []string{line("attempt")},
+		}}},
+		{name: "ForChild", want: []durable.Reason{{
+			Kind: durable.ReasonSubOrchestration, Name: "Child", InstanceIDs: []durable.InstanceID{"the-child"}, Where: []string{line("sub-orchestration")},
+		}}},
+		{name: "ForTimer", want: []durable.Reason{{Kind: durable.ReasonTimer, Due: began.Add(48 * time.Hour), Where: []string{line("timer")}}}},
+		{name: "ForEvent", want: []durable.Reason{{Kind: durable.ReasonEvent, Name: "Signal", TaskID: -1, Where: []string{line("event")}}}},
+		{name: "ForSome", want: []durable.Reason{ // and not for the timer
+			{Kind: durable.ReasonActivity, Name: "Work", TaskID: 2, Where: []string{line("some")}},
+			{Kind: durable.ReasonActivity, Name: "Work", TaskID: 3}, // which it awaits after the first
+		}},
+		{name: "ForEntity", want: []durable.Reason{{
+			Kind: durable.ReasonEntityCall, Name: "open", InstanceIDs: []durable.InstanceID{"@safe@s"}, Where: []string{line("entity")},
+		}}},
+		{name: "Holds", want: []durable.Reason{{
+			Kind: durable.ReasonEntityLock, InstanceIDs: []durable.InstanceID{"@safe@l"}, HeldBy: "holder", Where: []string{line("lock")},
+		}}},
+		{name: "Holds", opts: []durable.StartOption{durable.StartAt(began.Add(24 * time.Hour))}, want: []durable.Reason{{
+			Kind: durable.ReasonScheduled, TaskID: -1, Due: began.Add(24 * time.Hour),
+		}}},
+		{name: "Unknown", want: []durable.Reason{unknown}},
+		{
+			name: "ForEvent", then: func(id durable.InstanceID) {
+				if err := c.Suspend(t.Context(), id, "an audit"); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []durable.Reason{
+				{Kind: durable.ReasonSuspended, TaskID: -1, Detail: "an audit"},
+				{Kind: durable.ReasonEvent, Name: "Signal", TaskID: -1, Where: []string{line("event")}},
+			},
+		},
+		{
+			name: "ForEvent", then: func(id durable.InstanceID) {
+				if err := c.Terminate(t.Context(), id, "enough"); err != nil {
+					t.Fatal(err)
+				}
+			},
+			want: []durable.Reason{{Kind: durable.ReasonEnded, TaskID: -1, Detail: "enough"}},
+		},
+	} {
+		id := start(tt.name, fmt.Sprintf("%s-%d", tt.name, n), tt.opts...)
+		time.Sleep(time.Minute)
+		if tt.then != nil {
+			tt.then(id)
+			time.Sleep(time.Minute)
+		}
+		w := must[*durable.Wait](t)(c.Why(t.Context(), id))
+		got := slices.Clone(w.Reasons)
+		for i := range got {
+			if got[i].Since.IsZero() || got[i].Since.After(time.Now()) {
+				t.Errorf("%s: since %v", tt.name, got[i].Since)
+			}
+			if i < len(tt.want) && got[i].Due.Sub(tt.want[i].Due).Abs() < withinRun {
+				got[i].Due = tt.want[i].Due
+			}
+			if placer, ok := hub.(provider.Placer); got[i].Kind == durable.ReasonNotStarted {
+				place, err := provider.Place{}, provider.ErrNotSupported
+				if ok {
+					place, err = placer.Place(t.Context(), string(id))
+				}
+				if told := got[i].Place; (told == nil) != errors.Is(err, provider.ErrNotSupported) || told != nil && told.Partition != place.Partition {
+					t.Errorf("%s has the place %v; the hub says %v, %v", id, told, place, err)
+				}
+			}
+			got[i].Since, got[i].Place = time.Time{}, nil
+		}
+		if !reflect.DeepEqual(got, tt.want) {
+			t.Errorf("%s waits for\n%+v, want\n%+v", id, got, tt.want)
+		}
+	}
+	others := durable.NewClient(hub, s.Changed())
+	changed := []durable.Reason{{Kind: durable.ReasonHistoryMismatch, Detail: "decision 0: the history has an activity task named 'Work', and the code did " +
+		"a sub-orchestration task named 'Child'; it would fit to do what the history has first, and what is new only where Context.Patched returns true"}}
+	if w := must[*durable.Wait](t)(others.Why(t.Context(), "ForActivity-0")); len(w.Reasons) == 1 {
+		w.Reasons[0].Since = time.Time{}
+		if !reflect.DeepEqual(w.Reasons, changed) {
+			t.Errorf("with changed code: %+v, want %+v", w.Reasons, changed)
+		}
+	} else {
+		t.Errorf("with changed code: %+v", w.Reasons)
+	}
+	if _, err := c.Why(t.Context(), "nobody"); !errors.Is(err, durable.ErrInstanceNotFound) {
+		t.Errorf("of nobody: %v", err)
+	}
+}

@@ -1,0 +1,116 @@
+// Package whytest checks on a hub that clients name what instances wait for. It stands apart
+// from the internal packages since lines of those are not named.
+package whytest
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+)
+
+const event = durable.Event[string]("Signal")
+
+// A safe is an entity that somebody holds.
+type safe struct{ Opened int }
+
+func (s *safe) Open(ctx *durable.EntityContext, _ durable.Void) (int, error) {
+	<-ctx.Done()
+	s.Opened++
+	return s.Opened, nil
+}
+
+// Stuck has orchestrators that wait for one thing each, at lines with a comment.
+type Stuck struct{}
+
+// Child waits for an event.
+func (s *Stuck) Child(ctx *durable.Context, _ durable.Void) (string, error) {
+	return event.Wait(ctx).Await() // child
+}
+
+// ForActivity waits for an activity.
+func (s *Stuck) ForActivity(ctx *durable.Context, _ durable.Void) (string, error) {
+	return durable.CallActivity(ctx, s.Work, "w").Await() // activity
+}
+
+// Work runs until its worker ends.
+func (s *Stuck) Work(ctx context.Context, _ string) (string, error) {
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+// ForRetry waits to try an activity again.
+func (s *Stuck) ForRetry(ctx *durable.Context, _ durable.Void) (string, error) {
+	return durable.CallActivity(ctx, s.Fail, "", durable.RetryPolicy{MaxAttempts: 3, FirstInterval: time.Hour}).Await() // retry
+}
+
+// ForLastAttempt waits for the second attempt of an activity.
+func (s *Stuck) ForLastAttempt(ctx *durable.Context, _ durable.Void) (string, error) {
+	return durable.CallActivity(ctx, s.FailOnce, "", durable.RetryPolicy{MaxAttempts: 2, FirstInterval: 1}).Await() // attempt
+}
+
+// FailOnce fails once, and then runs until its worker ends.
+func (s *Stuck) FailOnce(ctx context.Context, _ string) (string, error) {
+	if info, _ := durable.ActivityInfoFrom(ctx); info.TaskID == 0 {
+		return "", errors.New("not yet")
+	}
+	<-ctx.Done()
+	return "", ctx.Err()
+}
+
+// Fail fails.
+func (s *Stuck) Fail(context.Context, string) (string, error) { return "", errors.New("not yet") }
+
+// ForChild waits for a child.
+func (s *Stuck) ForChild(ctx *durable.Context, _ durable.Void) (string, error) {
+	return durable.CallSubOrchestrator(ctx, s.Child, durable.Void{}, durable.InstanceID("the-child")).Await() // sub-orchestration
+}
+
+// ForTimer waits for a timer.
+func (s *Stuck) ForTimer(ctx *durable.Context, _ durable.Void) (string, error) {
+	ctx.Sleep(48 * time.Hour) // timer
+	return "", nil
+}
+
+// ForEvent waits for an event.
+func (s *Stuck) ForEvent(ctx *durable.Context, _ durable.Void) (string, error) {
+	return event.Wait(ctx).Await() // event
+}
+
+// ForSome waits for two activities, and not for its timer.
+func (s *Stuck) ForSome(ctx *durable.Context, _ durable.Void) (string, error) {
+	_, _ = durable.CallActivity(ctx, s.Fail, "").Await() // is complete
+	ctx.Timer(time.Hour)
+	one, two := durable.CallActivity(ctx, s.Work, "one"), durable.CallActivity(ctx, s.Work, "two")
+	_, err := durable.AwaitAll(one, two) // some
+	return "", err
+}
+
+// ForEntity waits for an operation of an entity.
+func (s *Stuck) ForEntity(ctx *durable.Context, _ durable.Void) (int, error) {
+	return durable.CallEntity(ctx, durable.EntityKey[safe]("s"), (*safe).Open, durable.Void{}).Await() // entity
+}
+
+// Holds locks an entity and waits for an event.
+func (s *Stuck) Holds(ctx *durable.Context, _ durable.Void) (string, error) {
+	defer durable.LockEntities(ctx, durable.EntityKey[safe]("l"))() // lock
+	return event.Wait(ctx).Await()                                  // holds
+}
+
+// Registry returns all of it.
+func (s *Stuck) Registry() *durable.Registry {
+	return durable.NewRegistry(
+		durable.Orchestrator("Child", s.Child), durable.Orchestrator("ForActivity", s.ForActivity), durable.Activity("Work", s.Work),
+		durable.Orchestrator("ForRetry", s.ForRetry), durable.Activity("Fail", s.Fail),
+		durable.Orchestrator("ForLastAttempt", s.ForLastAttempt), durable.Activity("FailOnce", s.FailOnce), durable.Orchestrator("ForChild", s.ForChild),
+		durable.Orchestrator("ForTimer", s.ForTimer), durable.Orchestrator("ForEvent", s.ForEvent), durable.Orchestrator("ForSome", s.ForSome),
+		durable.Orchestrator("ForEntity", s.ForEntity), durable.Orchestrator("Holds", s.Holds),
+		durable.Entity("Safe", durable.Op("open", (*safe).Open)),
+	)
+}
+
+// Changed returns a version of the app in which an orchestrator does something else.
+func (s *Stuck) Changed() *durable.Registry {
+	return durable.NewRegistry(durable.Orchestrator("ForActivity", s.ForChild), durable.Orchestrator("Child", s.Child))
+}
