@@ -163,6 +163,9 @@ func (g *generator) instance(i int) {
 	g.send(i)
 }
 
+// beforeSend is how long an instance waits before it sends an event to another.
+const beforeSend = 12 * time.Second
+
 // send lets an instance send an event to one that comes later; so no two wait
 // for each other.
 func (g *generator) send(i int) {
@@ -176,8 +179,9 @@ func (g *generator) send(i int) {
 		return
 	}
 	event := fmt.Sprintf("from-%s-%d", from.ID, i)
-	// The receiver is there when the event arrives: it was started long before.
-	program.Steps = append(program.Steps, Step{Kind: SleepStep, Wait: 12 * time.Second}, Step{Kind: SendStep, Peer: to.ID, Event: event})
+	// The receiver is there when the event arrives: it was started long before, if there
+	// was no outage.
+	program.Steps = append(program.Steps, Step{Kind: SleepStep, Wait: beforeSend}, Step{Kind: SendStep, Peer: to.ID, Event: event})
 	g.app.Programs[to.Program].Steps = append(g.app.Programs[to.Program].Steps, Step{Kind: ReceiveStep, Event: event, Peer: from.ID})
 }
 

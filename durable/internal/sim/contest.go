@@ -14,6 +14,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -111,7 +112,7 @@ func (s contestRun) bidFor(ctx context.Context, c Contest, name string) {
 		return
 	}
 	_, _ = client.Instance(ctx, c.ID, provider.Fetch{}) // it creates no hub any more when it is cut off
-	pause(ctx, g.upTo(100*time.Millisecond))
+	pause.For(ctx, g.upTo(100*time.Millisecond))
 	for n := range 1 + r.IntN(4) {
 		b := &bid{contest: c, path: fmt.Sprintf("%s.%d", name, n), called: time.Since(s.begin)}
 		s.mu.Lock()
@@ -145,7 +146,7 @@ func (s contestRun) bidFor(ctx context.Context, c Contest, name string) {
 		if b.outcome != cutOffBid || dies {
 			return
 		}
-		pause(ctx, g.upTo(time.Duration(1+r.IntN(20))*time.Second))
+		pause.For(ctx, g.upTo(time.Duration(1+r.IntN(20))*time.Second))
 	}
 }
 
@@ -177,7 +178,7 @@ func (s contestRun) meddle(ctx context.Context, c Contest, round int) {
 	g := generator{r: r}
 	id := durable.InstanceID(c.ID)
 	for n := range r.IntN(4) {
-		pause(ctx, g.upTo(6*time.Second))
+		pause.For(ctx, g.upTo(6*time.Second))
 		// What is refused is refused: the instance may be in any state.
 		_ = s.insist(ctx, fmt.Sprint("meddle ", c.ID, round, n), func(ctx context.Context) (err error) {
 			switch (mix(s.plan.Seed, c.ID) + uint64(round+n)) % 5 {
@@ -200,7 +201,7 @@ func (s contestRun) meddle(ctx context.Context, c Contest, round int) {
 // awaitContest waits until the ID of a contest is free, or what has it has ended.
 func (s contestRun) awaitContest(ctx context.Context, c Contest) bool {
 	id := durable.InstanceID(c.ID)
-	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
+	for deadline := time.Now().Add(patience); ; pause.For(ctx, interval) {
 		state, err := s.client.Status(ctx, id, durable.Fetch{})
 		switch {
 		case errors.Is(err, durable.ErrInstanceNotFound):
@@ -233,51 +234,64 @@ func (s contestRun) checkContests(ctx context.Context) {
 }
 
 func (s contestRun) checkBids(c Contest, last *durable.InstanceState) {
-	began, ended := map[string]time.Duration{}, map[string]time.Duration{}
+	x := contestResult{contest: c, began: map[string]time.Duration{}, ended: map[string]time.Duration{}}
 	s.mu.Lock()
 	for _, run := range slices.Backward(s.runs) { // the first one counts
 		path, rest, _ := strings.Cut(run.Key, "/")
-		began[path] = run.At
+		x.began[path] = run.At
 		if strings.HasPrefix(rest, fmt.Sprintf("0/%d/", lastOfContest)) {
-			ended[path] = run.At
+			x.ended[path] = run.At
 		}
 	}
-	bids := slices.DeleteFunc(slices.Clone(s.bids), func(b *bid) bool { return b.contest.ID != c.ID })
+	x.bids = slices.DeleteFunc(slices.Clone(s.bids), func(b *bid) bool { return b.contest.ID != c.ID })
 	s.mu.Unlock()
-	ran := func(times map[string]time.Duration, b *bid) bool { _, ok := times[b.path]; return ok }
-	var final *bid
-	for _, b := range bids {
+	for _, b := range x.bids {
 		if last != nil && last.Input != nil && strings.Contains(*last.Input, strconv.Quote(b.path)) {
-			final = b
+			x.final = b
 		}
 	}
-	if last != nil && final == nil && !s.cameLate(last) {
+	if last != nil && x.final == nil && !s.cameLate(last) {
 		s.fault("%s is of none of the starts: %+v", c.ID, last)
 	}
-	for i, b := range bids {
-		what := fmt.Sprintf("start %s from %v to %v, %v,", b.path, b.called, b.returned, b.outcome)
-		switch {
-		case b.outcome == refusedBid && ran(began, b) && s.plan.Repeats == 0 && s.plan.Faults == 0:
-			s.fault("%s ran all the same", what)
-		case b.outcome == wonBid && c.Meddled:
-		case b.outcome == wonBid && c.Any:
-			if final == nil || final.outcome == wonBid && final.returned < b.called {
-				s.fault("%s is gone: %+v", what, final)
-			}
-		case b.outcome == wonBid && !ran(ended, b):
-			s.fault("%s did not run to its end", what)
-		case b.outcome == wonBid:
-			for _, other := range bids[:i] {
-				if other.outcome == wonBid && ended[b.path] > other.returned && ended[other.path] > b.returned {
-					s.fault("%s and %s from %v to %v were both told that they won", what, other.path, other.called, other.returned)
-				}
-			}
-		}
+	for _, b := range x.bids {
+		s.checkBid(&x, b)
 	}
-	if final == nil || c.Meddled {
+	if x.final == nil || c.Meddled {
 		return
 	}
-	if sum, _ := s.plan.App.expect(Input{Path: final.path, Program: c.Program}); last.Status != history.Completed || *last.Output != strconv.FormatUint(sum, 10) {
+	if sum, _ := s.plan.App.expect(Input{Path: x.final.path, Program: c.Program}); last.Status != history.Completed || *last.Output != strconv.FormatUint(sum, 10) {
 		s.fault("%s is %+v, want it completed with %d", c.ID, last, sum)
+	}
+}
+
+// A contestResult is what came of the starts of a contest.
+type contestResult struct {
+	contest      Contest
+	bids         []*bid // in the order in which they began
+	final        *bid   // the one whose instance is there; nil if none is
+	began, ended map[string]time.Duration
+}
+
+// checkBid holds one start against what ran, and against the starts before it.
+func (s contestRun) checkBid(x *contestResult, b *bid) {
+	what := fmt.Sprintf("start %s from %v to %v, %v,", b.path, b.called, b.returned, b.outcome)
+	_, began := x.began[b.path]
+	end, ended := x.ended[b.path]
+	switch {
+	case b.outcome == refusedBid && began && s.plan.Repeats == 0 && s.plan.Faults == 0:
+		s.fault("%s ran all the same", what)
+	case b.outcome != wonBid || x.contest.Meddled:
+	case x.contest.Any:
+		if x.final == nil || x.final.outcome == wonBid && x.final.returned < b.called {
+			s.fault("%s is gone: %+v", what, x.final)
+		}
+	case !ended:
+		s.fault("%s did not run to its end", what)
+	default:
+		for _, other := range x.bids[:slices.Index(x.bids, b)] {
+			if other.outcome == wonBid && end > other.returned && x.ended[other.path] > b.returned {
+				s.fault("%s and %s from %v to %v were both acknowledged", what, other.path, other.called, other.returned)
+			}
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // isEntity reports whether an instance is an entity, which does not end.
@@ -33,7 +34,7 @@ func (s ledgerRun) take(p Process, worker int) func(context.Context, Order) erro
 		s.mu.Unlock()
 		h := mix(s.plan.Seed, o.key().String())
 		if h%4 == 0 {
-			pause(ctx, time.Duration(h>>8%700)*time.Millisecond+time.Duration(h>>32%uint64(time.Millisecond)))
+			pause.For(ctx, time.Duration(h>>8%700)*time.Millisecond+time.Duration(h>>32%uint64(time.Millisecond)))
 		}
 		return ctx.Err()
 	}
@@ -101,7 +102,7 @@ func (s ledgerRun) orphans() bool {
 func (s ledgerRun) keepFreeingOrphans(work, clients context.Context) {
 	for work.Err() == nil {
 		s.freeOrphans(clients)
-		pause(work, 3*time.Minute)
+		pause.For(work, 3*time.Minute)
 	}
 }
 

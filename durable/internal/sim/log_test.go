@@ -41,6 +41,10 @@ func newLogs(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.L
 	if decide == nil {
 		decide = faultsOf(p)
 	}
+	account := azsim.Config{Seed: p.Seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond, Loose: p.Loose, Decide: decide}
+	if p.App.Large {
+		readBaseAtOnce(p, &account)
+	}
 	l := &logs{cfg: partitionlog.Config{TaskHub: "Sim", PartitionCount: p.Partitions, Logger: logger}}
 	if p.Inside {
 		l.inside = &insiders{seed: p.Seed}
@@ -50,13 +54,78 @@ func newLogs(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.L
 		l.cfg.LeaseInterval = []time.Duration{15 * time.Second, 30 * time.Second, time.Minute}[random.IntN(3)]
 		l.cfg.BalanceInterval = []time.Duration{time.Second, 5 * time.Second}[random.IntN(2)]
 	}
-	l.account = azsim.New(azsim.Config{
-		Seed: p.Seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond, Loose: p.Loose, Decide: decide, Watch: l.after,
-	})
+	account.Watch = l.after
+	l.account = azsim.New(account)
+	sendStrangeBlobs(p, l.account)
 	var err error
 	l.client, err = l.open(l.account.Worker("client"))
 	return l, err
 }
+
+// readBaseAtOnce has reads of the base's files take no time and go well: they are made while
+// a lock is held, for which no bubble can wait. So nobody must be frozen.
+func readBaseAtOnce(p *sim.Plan, cfg *azsim.Config) {
+	decide, lo, span := cfg.Decide, cfg.MinLatency, uint64(cfg.MaxLatency-cfg.MinLatency)
+	cfg.MinLatency, cfg.MaxLatency = 0, 0
+	isBase := func(r azsim.Request) bool { return r.Operation == "GetBlob" && strings.Contains(r.Path, "/base-") }
+	cfg.Delay = func(r azsim.Request, _ int) time.Duration {
+		if isBase(r) {
+			return 0
+		}
+		return 2 * (lo + time.Duration(r.Roll%span))
+	}
+	cfg.Decide = func(r azsim.Request) azsim.Fault {
+		fault := decide(r)
+		switch {
+		case isBase(r):
+			return azsim.None
+		case fault == azsim.FreezeAfter:
+			return azsim.KillAfter
+		}
+		return fault
+	}
+	for i := range p.Disturbances {
+		if p.Disturbances[i].Kind == sim.FreezeIt {
+			p.Disturbances[i].Kind = sim.KillIt
+		}
+	}
+}
+
+// sendStrangeBlobs puts blobs into the hub's container that no worker knows: among the
+// workers' heartbeats and beside the logs and mailboxes. Mail that nobody can decode is not
+// among them: whoever has the partition waits for a program that can.
+func sendStrangeBlobs(p *sim.Plan, account *azsim.Account) {
+	random := rand.New(rand.NewPCG(p.Seed, 0x57A4))
+	stranger := account.Worker("client stranger")
+	for i := range p.Strangers {
+		folder := "workers"
+		if random.IntN(2) == 0 {
+			folder = fmt.Sprintf("p%02d", random.IntN(p.Partitions))
+		}
+		url := fmt.Sprintf("https://sim.blob.core.windows.net/sim-log/%s/%s%d", folder, isStrangeBlob, i)
+		var put func()
+		put = func() {
+			r, err := http.NewRequest(http.MethodPut, url, strings.NewReader("strange"))
+			if err != nil {
+				panic(err) // the address is one
+			}
+			r.Header.Set("x-ms-version", "2025-01-05")
+			r.Header.Set("x-ms-blob-type", "BlockBlob")
+			r.Header.Set("x-ms-meta-heartbeat", `{"partitions":"strange"}`)
+			answer, err := stranger.Do(r)
+			if err == nil {
+				_ = answer.Body.Close() // of a simulated account
+			}
+			if err != nil || answer.StatusCode != http.StatusCreated {
+				time.AfterFunc(time.Second, put) // the hub is yet to be made
+			}
+		}
+		time.AfterFunc(time.Duration(random.Int64N(int64(p.Quiet))), put)
+	}
+}
+
+// isStrangeBlob is what the names of blobs begin with that no worker knows.
+const isStrangeBlob = "strange-"
 
 // after looks at what a request has done.
 func (l *logs) after(_ azsim.View, e azsim.Entry) {
@@ -137,6 +206,9 @@ func (l *logs) Worker(name string, _ time.Duration) (sim.Process, error) {
 func (p logProcess) Run(ctx context.Context) error {
 	p.logs.begin(1)
 	err := p.Hub.Run(ctx)
+	if p.logs.inside != nil {
+		p.logs.inside.remove(p)
+	}
 	_ = p.Close() // which it may not be able to do in order
 	p.logs.begin(-1)
 	return err
@@ -254,6 +326,9 @@ func (l *logs) Inspect([]sim.ActivityRun) (faults []string) {
 		if e.Operation == "AppendBlock" && strings.Contains(e.Path, "/log-") &&
 			(e.Header("x-ms-lease-id") == "" || e.Header("x-ms-blob-condition-appendpos") == "") {
 			faults = append(faults, fmt.Sprintf("%s appends without a lease or a position: %v", e.Worker, e))
+		}
+		if strings.Contains(e.Path, isStrangeBlob) && e.Operation != "PutBlob" && e.Asked < 24*time.Hour { // older heartbeats are removed
+			faults = append(faults, fmt.Sprintf("%s touches a blob that it does not know: %v", e.Worker, e))
 		}
 	}
 	return faults

@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// moving is a hub that is copied from one provider to the other and back.
+// moving is a hub that is copied from one provider to another, and on.
 type moving struct {
 	sim.Platform // the one that the hub is on now
 
@@ -31,12 +31,18 @@ type moving struct {
 	exact bool // nobody was ever cut off, so that all that is stored is the same in the copy
 }
 
+// kinds is how many kinds of hubs there are.
+const kinds = 3
+
 func newMoving(plan *sim.Plan, dir string, logger *slog.Logger) (*moving, error) {
 	m := &moving{turn: make(chan struct{}, 1), exact: plan.Faults == 0 && plan.Repeats == 0 && len(plan.Disturbances) == 0}
-	first := int(plan.Seed / 2 % 2)
+	first, step := int(plan.Seed/2%3), 1+int(plan.Seed/6%2)
 	m.open = func(n int) (sim.Platform, error) {
-		if (first+n)%2 == 0 {
+		switch (first + n*step) % kinds {
+		case 0:
 			return newAzure(plan, nil, logger)
+		case 1:
+			return newLogs(plan, nil, logger)
 		}
 		return newLocal(plan, filepath.Join(dir, fmt.Sprint(n)), logger)
 	}
@@ -47,8 +53,11 @@ func newMoving(plan *sim.Plan, dir string, logger *slog.Logger) (*moving, error)
 
 // portable returns the hub as one that can be copied.
 func portable(p sim.Platform) provider.Portable {
-	if l, ok := p.(*local); ok {
-		return l.hub
+	switch p := p.(type) {
+	case *local:
+		return p.hub
+	case *logs:
+		return p.client
 	}
 	return p.(*azure).client
 }
@@ -92,13 +101,16 @@ func (m *moving) again(to sim.Platform, err error) (sim.Platform, error) {
 	if err := closePlatform(to); err != nil {
 		return to, err
 	}
-	m.n += 2
+	m.n += kinds
 	return m.open(m.n)
 }
 
 func closePlatform(p sim.Platform) error {
-	if l, ok := p.(*local); ok {
-		return l.leave()
+	switch p := p.(type) {
+	case *local:
+		return p.leave()
+	case *logs:
+		p.close()
 	}
 	return nil
 }

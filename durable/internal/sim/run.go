@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -16,7 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
-	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // How long a simulation waits, in its own time, for what must happen. Patience
@@ -75,7 +74,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 			UnknownFunctionTimeout: durable.DefaultUnknownFunctionTimeout, // also where no other worker can come
 		},
 	}
-	ledgers, contests, streams := ledgerRun{s}, contestRun{s}, streamRun{s}
+	instances, ledgers, contests, streams := instanceRun{s}, ledgerRun{s}, contestRun{s}, streamRun{s}
 	s.client = durable.NewClient(platform.Client(), nil)
 	work, stop := context.WithCancel(ctx)
 	defer stop()
@@ -87,11 +86,11 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	}
 	clients := platform.Context(ctx, "client")
 	for _, in := range plan.App.Instances {
-		others.Go(func() { s.drive(clients, in) })
+		others.Go(func() { instances.drive(clients, in) })
 	}
 	if plan.Awaited {
 		for _, in := range plan.App.Instances {
-			waiters.Go(func() { s.await(waiting, in.ID) })
+			waiters.Go(func() { instances.await(waiting, in.ID) })
 		}
 	}
 	for _, c := range plan.App.Signals {
@@ -101,7 +100,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 		others.Go(func() { contests.contest(clients, c) })
 	}
 	for _, r := range plan.Restarts {
-		others.Go(func() { s.restart(clients, r) })
+		others.Go(func() { instances.restart(clients, r) })
 	}
 	for _, st := range plan.Streams {
 		others.Go(func() { streams.stream(clients, st) })
@@ -122,13 +121,13 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	}
 	others.Wait()
 	s.awaitEnds(clients)
-	s.checkRestarts(clients)
+	instances.checkRestarts(clients)
 	s.awaitQuiet()
 	ledgers.settleLedgers(clients)
 	goAway()
 	waiters.Wait()
 	s.awaitIdle()
-	s.checkEnds(clients)
+	instances.checkEnds(clients)
 	ledgers.checkLedgers(clients)
 	contests.checkContests(clients)
 	streams.checkStreams(clients)
@@ -178,7 +177,7 @@ func (s *simulation) at(d time.Duration) {
 func (s *simulation) live(ctx context.Context, worker int) {
 	for n := 0; ctx.Err() == nil; n++ {
 		if !s.mayBegin(worker) {
-			pause(ctx, interval)
+			pause.For(ctx, interval)
 			continue
 		}
 		name := fmt.Sprintf("w%d.%d", worker, n)
@@ -220,7 +219,7 @@ func (s *simulation) live(ctx context.Context, worker int) {
 		}
 		delete(s.open, worker)
 		s.mu.Unlock()
-		pause(ctx, time.Duration(1+mix(s.plan.Seed, name)%20)*time.Second)
+		pause.For(ctx, time.Duration(1+mix(s.plan.Seed, name)%20)*time.Second)
 	}
 }
 
@@ -248,15 +247,6 @@ func isDead(p Process) bool {
 		return true
 	default:
 		return false
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }
 
@@ -293,7 +283,7 @@ func (s *simulation) perform(p Process, worker string) func(context.Context, Tas
 		}
 		info, _ := durable.ActivityInfoFrom(ctx)
 		ended := s.beginRun(p, ActivityRun{InstanceID: string(info.InstanceID), TaskID: info.TaskID, Key: t.Key, Worker: worker})
-		pause(ctx, s.duration(t))
+		pause.For(ctx, s.duration(t))
 		ended()
 		switch {
 		case ctx.Err() != nil:
@@ -351,82 +341,6 @@ func (s *simulation) duration(t Task) time.Duration {
 		d += 35 * time.Second
 	}
 	return d
-}
-
-// drive does what clients do to an instance.
-func (s *simulation) drive(ctx context.Context, in Instance) {
-	s.at(in.At)
-	err := s.insist(ctx, "start "+in.ID, func(ctx context.Context) error { return s.start(ctx, in) })
-	if err != nil && !(s.plan.unsure() && errors.Is(err, durable.ErrInstanceExists)) { // an attempt that was cut off may have started it
-		s.fault("start %s: %v", in.ID, err)
-		return
-	}
-	var all sync.WaitGroup
-	for _, e := range in.Raised {
-		all.Go(func() {
-			s.at(e.At)
-			err := s.insist(ctx, "raise "+e.Name+in.ID, func(ctx context.Context) error {
-				return durable.Event[string](e.Name).Raise(ctx, s.client, durable.InstanceID(in.ID), s.plan.App.padded(e.Name+" raised"))
-			})
-			if err != nil && !(s.plan.unsure() && errors.Is(err, durable.ErrInstanceEnded)) { // it may have ended because of an attempt that was cut off
-				s.fault("raise %s for %s: %v", e.Name, in.ID, err)
-			}
-		})
-	}
-	if in.Suspended > 0 {
-		all.Go(func() { s.suspend(ctx, in) })
-	}
-	if in.Terminated > 0 {
-		all.Go(func() {
-			s.at(in.Terminated)
-			err := s.insist(ctx, "terminate "+in.ID, func(ctx context.Context) error {
-				return s.client.Terminate(ctx, durable.InstanceID(in.ID), s.plan.App.padded("enough"))
-			})
-			if err != nil && !(s.plan.unsure() && errors.Is(err, durable.ErrInstanceEnded)) { // an attempt that was cut off may have done it
-				s.fault("terminate %s: %v", in.ID, err)
-			}
-		})
-	}
-	all.Wait()
-}
-
-// start starts an instance, with an execution ID that the seed decides about: those
-// of its children are made of it, and with them their instance IDs.
-func (s *simulation) start(ctx context.Context, in Instance) error {
-	input, err := json.Marshal(Input{Path: in.ID, Program: in.Program, Pad: s.plan.App.padded("")})
-	if err != nil {
-		return err
-	}
-	started := &history.ExecutionStarted{
-		Header:   history.NewHeader(time.Now()),
-		Instance: history.OrchestrationInstance{InstanceID: in.ID, ExecutionID: fmt.Sprintf("%032x", mix(s.plan.Seed, in.ID))},
-		Name:     string(child), Input: new(string(input)),
-	}
-	if s.plan.App.Large {
-		started.Tags = map[string]string{"large": s.plan.App.padded("")}
-	}
-	if in.Unknown {
-		started.Name = "Nobody"
-	}
-	if in.Delay > 0 {
-		started.ScheduledStart = history.Ticks(time.Now().Add(in.Delay))
-	}
-	var refuse []history.RuntimeStatus
-	if s.plan.Cuts > 0 { // one that was started must not be begun anew
-		refuse = allStatuses
-	}
-	return s.platform.Client().StartInstance(ctx, provider.TaskMessage{Event: started, Target: started.Instance}, refuse)
-}
-
-// suspend suspends an instance for a while, if it has not ended yet.
-func (s *simulation) suspend(ctx context.Context, in Instance) {
-	s.at(in.Suspended)
-	id := durable.InstanceID(in.ID)
-	if err := s.insist(ctx, "suspend "+in.ID, func(ctx context.Context) error { return s.client.Suspend(ctx, id, s.plan.App.padded("for a while")) }); err != nil {
-		return
-	}
-	pause(ctx, suspension)
-	_ = s.insist(ctx, "resume "+in.ID, func(ctx context.Context) error { return s.client.Resume(ctx, id, s.plan.App.padded("again")) }) // it may not be suspended yet: awaitEnds resumes it
 }
 
 // awaitEnds waits until all instances that were started have ended. It resumes
@@ -519,91 +433,16 @@ func (s *simulation) awaitIdle() {
 	}
 }
 
-// await waits for the end of an instance, until ctx ends, in whichever process there is.
-// It seldom has the patience for it.
-func (s *simulation) await(ctx context.Context, id string) {
-	for n := 0; ctx.Err() == nil; n++ {
-		s.mu.Lock()
-		p := s.processes[n%len(s.processes)]
-		s.mu.Unlock()
-		stays := time.Duration(1+mix(s.plan.Seed, fmt.Sprint("await ", id, n))%2000) * time.Millisecond
-		awaiter, ok := p.(provider.Awaiter)
-		if !ok || isDead(p) {
-			pause(ctx, stays)
-			continue
-		}
-		waits, cancel := context.WithTimeout(ctx, stays)
-		if err := awaiter.AwaitEnd(waits, id); err != nil && waits.Err() == nil {
-			pause(waits, stays) // it does not know the instance yet
-		} else if err == nil {
-			pause(ctx, time.Minute)
-		}
-		cancel()
-	}
-}
-
-// checkEnds holds all instances against what they must have come to.
-func (s *simulation) checkEnds(ctx context.Context) {
-	for _, in := range s.plan.App.Instances {
-		state, err := s.client.Status(ctx, durable.InstanceID(in.ID), durable.Fetch{Output: true})
-		if err != nil {
-			s.fault("status of %s: %v", in.ID, err)
-			continue
-		}
-		want := s.plan.App.Expect(in)
-		output := ""
-		if state.Output != nil {
-			output = *state.Output
-		}
-		switch {
-		case state.Status != want.Status:
-			s.fault("%s is %v with %.100q, want %v", in.ID, state.Status, output, want.Status)
-		case want.Status == history.Completed && !s.returned(output, want.Sum):
-			s.fault("%s returned %.100s, want %d", in.ID, output, want.Sum)
-		}
-	}
-	for state, err := range s.client.All(ctx, durable.Query{}) {
-		if err != nil {
-			s.fault("list instances: %v", err)
-			return
-		}
-		id := state.Instance.InstanceID
-		if isEntity(state) {
-			continue
-		}
-		if !state.Status.IsTerminal() {
-			s.fault("%s is %v at the end", id, state.Status)
-			continue
-		}
-		past, err := s.client.History(ctx, durable.InstanceID(id))
-		if err != nil {
-			s.fault("history of %s: %v", id, err)
-			continue
-		}
-		if len(past) == 0 && s.cameLate(state) {
-			continue
-		}
-		for _, what := range CheckHistory(past, state.Status == history.Terminated) {
-			// A copy has activities of generations that no checkpoint began, since it cannot
-			// tell them from those of older ones. A local file then takes two results.
-			if len(s.plan.Moves) > 0 && strings.HasPrefix(what, history.TypeTaskScheduled.String()) && strings.HasSuffix(what, "was completed 2 times") {
-				continue
-			}
-			s.fault("history of %s: %s", id, what)
-		}
-	}
+// returned reports whether an output is that of an orchestration that came to a sum.
+func (s *simulation) returned(output string, sum uint64) bool {
+	var got Output
+	return json.Unmarshal([]byte(output), &got) == nil && got == s.plan.App.output(sum)
 }
 
 // cameLate reports whether an instance can be one that a request brought back which was
 // delivered again after the instance was purged: its input is gone, and so it failed.
 func (s *simulation) cameLate(state *durable.InstanceState) bool {
 	return s.plan.Repeats > 0 && state.Status == history.Failed
-}
-
-// returned reports whether an output is that of an orchestration that came to a sum.
-func (s *simulation) returned(output string, sum uint64) bool {
-	var got Output
-	return json.Unmarshal([]byte(output), &got) == nil && got == s.plan.App.output(sum)
 }
 
 // purgeHalf lets a client purge everything that dies meanwhile.
@@ -669,7 +508,7 @@ func (s *simulation) insist(ctx context.Context, what string, f func(context.Con
 			return err
 		}
 		if s.plan.Inside {
-			pause(ctx, time.Duration(n)*interval) // there may be an outage
+			pause.For(ctx, time.Duration(n)*interval) // there may be an outage
 		}
 	}
 	return err
@@ -681,7 +520,7 @@ func (s *simulation) move(ctx context.Context, m Mover) {
 	s.moving = true
 	s.mu.Unlock()
 	for s.stopAll() {
-		pause(ctx, interval)
+		pause.For(ctx, interval)
 	}
 	for _, what := range m.Move(ctx) {
 		s.fault("copy: %s", what)
@@ -712,48 +551,4 @@ func (s *simulation) mayBegin(worker int) bool {
 	}
 	s.open[worker] = true
 	return true
-}
-
-// restart lets a client restart an instance once there is one. It goes away meanwhile,
-// and asks again.
-func (s *simulation) restart(ctx context.Context, r Restart) {
-	s.at(r.At)
-	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
-		err := s.insist(ctx, "restart "+r.ID, func(ctx context.Context) error {
-			_, err := s.client.Restart(ctx, durable.InstanceID(r.Of.ID), durable.InstanceID(r.ID))
-			return err
-		})
-		switch {
-		case err == nil, errors.Is(err, durable.ErrInstanceExists): // an attempt that was cut off may have started it
-			return
-		case !errors.Is(err, durable.ErrInstanceNotFound), time.Now().After(deadline):
-			s.fault("restart %s: %v", r.ID, err)
-			return
-		}
-	}
-}
-
-// checkRestarts waits until what was restarted has ended, and holds it against what it
-// must have come to.
-func (s *simulation) checkRestarts(ctx context.Context) {
-	for _, r := range s.plan.Restarts {
-		want, output := s.plan.App.Expect(r.Of), ""
-		state, err := s.awaitEnd(ctx, r.ID)
-		if state != nil && state.Output != nil {
-			output = *state.Output
-		}
-		if err != nil || state.Status != want.Status || want.Status == history.Completed && output != strconv.FormatUint(want.Sum, 10) {
-			s.fault("%s, a restart of %s, is %+v with %q, %v, want %+v", r.ID, r.Of.ID, state, output, err, want)
-		}
-	}
-}
-
-// awaitEnd returns the state in which an instance ended, or is after a long time.
-func (s *simulation) awaitEnd(ctx context.Context, id string) (*durable.InstanceState, error) {
-	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
-		state, err := s.client.Status(ctx, durable.InstanceID(id), durable.Fetch{Output: true})
-		if err != nil || state.Status.IsTerminal() || time.Now().After(deadline) {
-			return state, err
-		}
-	}
 }

@@ -64,6 +64,13 @@ func (i *insiders) add(p insider) {
 	i.all = append(i.all, p)
 }
 
+// remove takes out a process that has stopped.
+func (i *insiders) remove(p insider) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.all = slices.DeleteFunc(i.all, func(other insider) bool { return other == p })
+}
+
 // next returns the process that the next client is in, false if none lives.
 func (i *insiders) next() (p insider, ok bool) {
 	i.mu.Lock()

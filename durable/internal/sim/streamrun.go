@@ -11,6 +11,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -54,10 +55,10 @@ func (s streamRun) stream(ctx context.Context, st Stream) {
 			return
 		}
 		if g.oneIn(3) {
-			pause(ctx, g.upTo(3*time.Second))
+			pause.For(ctx, g.upTo(3*time.Second))
 		}
 	}
-	for deadline := time.Now().Add(patience); ; pause(ctx, interval) {
+	for deadline := time.Now().Add(patience); ; pause.For(ctx, interval) {
 		state, err := s.client.Status(ctx, id, durable.Fetch{})
 		switch {
 		case err != nil:

@@ -7,7 +7,7 @@ const (
 	usualRuns   = 60  // seeds
 	repetitions = 20  // of one seed
 	largeRuns   = 10  // those of apps with large payloads, which take longer
-	crashEvery  = 2   // of so many requests one is the last of a worker
+	crashEvery  = 4   // of so many requests one is the last of a worker
 	largeEvery  = 30  // the same of apps with large payloads
 	foundAtMost = 100 // of the seeds that found one bug
 

@@ -6,11 +6,11 @@ package sim_test
 // does not show it the next seldom does: a sample of each kind is enough. scripts/test
 // runs the rest without it.
 const (
-	usualRuns   = 3
+	usualRuns   = 2
 	repetitions = 2
 	largeRuns   = 1
-	crashEvery  = 40
-	largeEvery  = 200
+	crashEvery  = 80
+	largeEvery  = 400
 	foundAtMost = 1
 
 	bankTransfers = 100
