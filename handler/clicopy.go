@@ -77,7 +77,7 @@ func (c hubCopy) once(ctx context.Context, r hubcli.CopyRequest) (totals provide
 	}
 	var reported time.Time
 	began := time.Now()
-	totals, err = provider.CopyHub(ctx, from.hub, to.hub, provider.ExportOptions{IgnoreHidden: r.IgnoreHidden, Notice: r.Progress}, func(t provider.Totals) {
+	totals, err = provider.CopyHub(ctx, copySource{from.hub}, to.hub, provider.ExportOptions{IgnoreHidden: r.IgnoreHidden, Notice: r.Progress}, func(t provider.Totals) {
 		if now := time.Now(); now.Sub(began) > reportEvery && now.Sub(reported) > reportEvery {
 			reported = now
 			r.Progress(fmt.Sprintf("copied %v …", t))
@@ -220,20 +220,36 @@ func (c hubCopy) removeEmpty(path string) error {
 func (c *hubCopy) takeCountOf(err error, r hubcli.CopyRequest) bool {
 	from, _, _ := c.place(r.From) // checkApart has checked them
 	to, _, _ := c.place(r.To)
-	queues, isQueues := errors.AsType[*azurestorage.PartitionCountError](err)
-	logs, isLogs := errors.AsType[*partitionlog.PartitionCountError](err)
-	switch {
-	case from == to:
-		return false
-	case isQueues && from == AzureStorage && c.Storage.PartitionCount != queues.Existing && queues.Existing > 0:
-		c.Storage.PartitionCount = queues.Existing
-	case isLogs && from == PartitionLog:
-		c.PartitionLog.PartitionCount = logs.Existing
-	default:
+	_, ofSource := errors.AsType[*sourceError](err)
+	wrong, isCount := errors.AsType[*azurestorage.PartitionCountError](err)
+	if from == to || !ofSource || !isCount || wrong.Existing == 0 {
 		return false
 	}
+	count := &c.Storage.PartitionCount
+	if from == PartitionLog {
+		count = &c.PartitionLog.PartitionCount
+	}
+	if *count == wrong.Existing {
+		return false
+	}
+	*count = wrong.Existing
 	return true
 }
+
+// copySource is the hub that is copied. Its errors are [sourceError]s.
+type copySource struct{ provider.Portable }
+
+func (s copySource) Export(ctx context.Context, w provider.HubWriter, o provider.ExportOptions) error {
+	if err := s.Portable.Export(ctx, w, o); err != nil {
+		return &sourceError{err}
+	}
+	return nil
+}
+
+// sourceError is an error of the hub that is copied, or of what is written of it.
+type sourceError struct{ error }
+
+func (e *sourceError) Unwrap() error { return e.error }
 
 // accountPlace opens a hub in a storage account.
 func (c hubCopy) accountPlace(kind StorageType, connection string) (hubPlace, error) {

@@ -1,12 +1,16 @@
 package handler
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
@@ -61,5 +65,47 @@ func TestHubCopy_TaskHubNamesTheHubInAzureStorageOnly(t *testing.T) {
 	})
 	if err != nil || totals != (provider.Totals{}) {
 		t.Errorf("copied %v, %v, want the hub of the configuration", totals, err)
+	}
+}
+
+// refusing is a hub that cannot be read.
+type refusing struct {
+	provider.Portable
+	err error
+}
+
+func (r refusing) Export(context.Context, provider.HubWriter, provider.ExportOptions) error {
+	return r.err
+}
+
+// The source is opened with the number of partitions that it has. That of the target stays
+// as it is configured, and so does the source's if it has that already.
+func TestHubCopy_TakesTheCountOfPartitionsFromItsSource(t *testing.T) {
+	t.Parallel()
+	of := func(hub error) error {
+		return fmt.Errorf("read the source: %w", copySource{refusing{err: hub}}.Export(t.Context(), nil, provider.ExportOptions{}))
+	}
+	wrong := &azurestorage.PartitionCountError{Configured: 4, Existing: 16}
+	for _, tt := range []struct {
+		name, from, to string
+		err            error
+		queues, logs   int // how many partitions each kind has then
+		want           bool
+	}{
+		{"of queues", "azurestorage", "partitionlog", of(wrong), 16, 4, true},
+		{"of logs", "partitionlog", "azurestorage", of(wrong), 4, 16, true},
+		{"of logs, to a file", "partitionlog", "embedded", of(wrong), 4, 16, true},
+		{"of the target", "azurestorage", "partitionlog", wrong, 4, 4, false},
+		{"both of one kind", "partitionlog", "partitionlog:Other", of(wrong), 4, 4, false},
+		{"none yet", "azurestorage", "partitionlog", of(&azurestorage.PartitionCountError{Configured: 4}), 4, 4, false},
+		{"taken already", "partitionlog", "embedded", of(&azurestorage.PartitionCountError{Configured: 8, Existing: 4}), 4, 4, false},
+		{"another error", "partitionlog", "embedded", of(errors.New("no")), 4, 4, false},
+	} {
+		c := hubCopy{Config{}.WithDefaults()}
+		c.Storage.PartitionCount, c.PartitionLog.PartitionCount = 4, 4
+		got := c.takeCountOf(tt.err, hubcli.CopyRequest{From: tt.from, To: tt.to})
+		if got != tt.want || c.Storage.PartitionCount != tt.queues || c.PartitionLog.PartitionCount != tt.logs {
+			t.Errorf("%s: %v, %d queues, %d logs; want %v, %d, %d", tt.name, got, c.Storage.PartitionCount, c.PartitionLog.PartitionCount, tt.want, tt.queues, tt.logs)
+		}
 	}
 }

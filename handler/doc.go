@@ -41,7 +41,7 @@
 // The Functions host starts the program with FUNCTIONS_CUSTOMHANDLER_PORT set, sends GET /
 // until it gets an answer, and then passes on the HTTP requests of functions that have a
 // function.json. It kills the program to stop it, and restarts it at most twice when it
-// exits with an error; then the host shuts down. Hence:
+// exits with an error; then the host shuts down. Therefore:
 //
 //  1. The server listens first, and answers GET / at once in every state.
 //  2. Only a port that cannot be listened on ends the program. With a wrong setting or

@@ -172,7 +172,7 @@ func (i *invoker) isFromHost(r *http.Request) bool {
 
 // notFound answers requests that no route takes. One of the host's default
 // invocation protocol is recognised by its body: the host sends it for an HTTP
-// function if it does not know, or was not told, to pass the request itself on,
+// function if it cannot, or is not configured to, pass the request itself on,
 // and for every function with another trigger
 // (azure-functions-host: Workers/Http/DefaultHttpWorkerService.cs).
 func (i *invoker) notFound(c echo.Context) error {

@@ -131,6 +131,7 @@ func (s *Server) open(app App, api *echo.Group) (err error) {
 		State:  s.state,
 		Logger: s.logger,
 		Notice: s.cfg.storageNotice(),
+		IsLog:  s.cfg.StorageType == PartitionLog,
 	}
 	s.hub.File, _ = store.(*taskhub.File)
 	if s.cfg.Provider == nil {

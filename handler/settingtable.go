@@ -257,7 +257,7 @@ var entityRows = []settingRow{
 			}
 		}},
 		Initial: "30", Get: func(cfg *Config) any { return int(max(cfg.Worker.EntityReorderWindow, 0) / time.Minute) },
-		Does: "how long an entity remembers received messages, to order and deduplicate them; 0 does neither",
+		Does: "how long an entity in Azure Storage remembers received messages, to order and deduplicate them; 0 does neither",
 	},
 	{
 		Path:    "rollbackEntityOperationsOnExceptions",

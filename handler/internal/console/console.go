@@ -35,6 +35,7 @@ type Console struct {
 	reading  chan struct{} // holds one for each history that is in memory
 	began    time.Time
 	rates    rates
+	usage    usageLog
 }
 
 // New returns a Console without a hub, which says only why there is none. Draining is closed

@@ -1,7 +1,9 @@
 package console
 
 import (
+	"encoding/json"
 	"net/http"
+	"net/url"
 	"strings"
 	"testing"
 	"time"
@@ -50,5 +52,39 @@ func TestEntity_ShowsTheBeginningOfALongStateAndHasAllOfItAsADownload(t *testing
 	}
 	if w := a.send(http.MethodGet, "entity/state?name=Note&key=nobody", nil, nil); w.Code != http.StatusNotFound {
 		t.Errorf("the state of nobody: %d %s", w.Code, w.Body)
+	}
+}
+
+func (n *note) set(_ *durable.EntityContext, text string) (string, error) {
+	n.Text = text
+	return text, nil
+}
+
+func TestEntity_NoTextBecomesMarkup(t *testing.T) {
+	t.Parallel()
+	name := strings.ReplaceAll(evil, "/", "")
+	a := newHubApp(t, durable.Entity(name, durable.Op("set", (*note).set)))
+	id := durable.EntityID{Name: name, Key: "key " + name}
+	input, err := json.Marshal(evil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.client.SignalEntity(t.Context(), id, "set", input); err != nil {
+		t.Fatal(err)
+	}
+	path := "entity?" + url.Values{"name": {id.Name}, "key": {id.Key}}.Encode()
+	page := a.get(path)
+	for !strings.Contains(page, "Download") {
+		select {
+		case <-time.After(2 * time.Millisecond):
+		case <-t.Context().Done():
+			t.Fatal("the test ends")
+		}
+		page = a.get(path)
+	}
+	_, state, _ := strings.Cut(page, `id="state"`)
+	checkEvilIsText(t, "the state", state)
+	for _, path := range []string{path, "entities", "entities?name=" + url.QueryEscape(name), "hub", "entity?" + url.Values{"name": {name}, "key": {name}}.Encode()} {
+		checkEvilIsText(t, path, a.get(path))
 	}
 }

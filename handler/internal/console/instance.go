@@ -120,7 +120,7 @@ func curlLines(v *visit, s *durable.InstanceState) []curlLine {
 	}
 	lines := []curlLine{
 		{"Status", "curl" + key + " '" + base + "'"},
-		{"Why it waits", "curl" + key + " '" + base + "/why'"},
+		{"Why it does not go on", "curl" + key + " '" + base + "/why'"},
 		{"History", "curl" + key + " '" + base + "/history'"},
 	}
 	if v.right == management.Write {
@@ -148,7 +148,7 @@ func showStatus(v *visit) error {
 // showWhy answers GET instance/why.
 func showWhy(v *visit) error {
 	return inTurn(v, func(ctx context.Context) error {
-		w, err := v.hub.Client.Why(ctx, instanceID(v))
+		w, err := v.console.cfg.API.Why(ctx, instanceID(v))
 		if err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -193,10 +194,25 @@ func TestTraceURL_NamesTheTraceOfTheStart(t *testing.T) {
 	}
 }
 
+// evil is a text that would be markup, or run, if a page had it as it is.
+const evil = `"'><script>alert(1)</script><img src=x onerror=alert(1)>{{.}}&amp;${x}` + "`"
+
+// checkEvilIsText checks that a page, or a part of one, has the text as text.
+func checkEvilIsText(t *testing.T, path, page string) {
+	t.Helper()
+	for _, bad := range []string{"<script>alert", "<img src=x", `"'>`, "onerror=alert(1)>"} {
+		if strings.Contains(page, bad) {
+			t.Errorf("%s has %s:\n%s", path, bad, page)
+		}
+	}
+	if !strings.Contains(page, "alert(1)") {
+		t.Errorf("%s does not show it:\n%s", path, page)
+	}
+}
+
 // Whatever is in names and payloads is text in each page and part.
 func TestInstance_NoTextBecomesMarkup(t *testing.T) {
 	t.Parallel()
-	const evil = `"'><script>alert(1)</script><img src=x onerror=alert(1)>{{.}}&amp;${x}` + "`"
 	id := "id " + strings.ReplaceAll(evil, "/", "")
 	a := newHubApp(
 		t,
@@ -213,17 +229,7 @@ func TestInstance_NoTextBecomesMarkup(t *testing.T) {
 	)
 	a.start(evil, id, durable.Tags{evil: evil}, durable.Version(evil))
 	a.await("child "+id, history.Running)
-	looks := func(path, got string) {
-		t.Helper()
-		for _, bad := range []string{"<script>alert", "<img src=x", `"'>`, "onerror=alert(1)>"} {
-			if strings.Contains(got, bad) {
-				t.Errorf("%s has %s:\n%s", path, bad, got)
-			}
-		}
-		if !strings.Contains(got, "alert(1)") {
-			t.Errorf("%s does not show it:\n%s", path, got)
-		}
-	}
+	looks := func(path, got string) { t.Helper(); checkEvilIsText(t, path, got) }
 	query := instanceQuery(id)
 	for _, path := range []string{"instances", "instances?name=" + url.QueryEscape(evil), "instance?" + query} {
 		looks(path, a.get(path))
@@ -302,5 +308,37 @@ func TestInstance_ChildrenComeByPages(t *testing.T) {
 	}
 	if seen != children {
 		t.Errorf("%d of %d children are seen", seen, children)
+	}
+}
+
+// What the worker of the app knows of an instance is among what it waits for.
+func TestInstance_WhyHasWhatTheWorkerKnows(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	a := newHubApp(t,
+		durable.Orchestrator("Works", func(ctx *durable.Context, _ durable.Void) (string, error) {
+			return durable.ActivityName[durable.Void, string]("Slow").Call(ctx, durable.Void{}).Await()
+		}),
+		durable.Activity("Slow", func(context.Context, durable.Void) (string, error) { <-release; return "", nil }),
+		durable.Orchestrator("Lacks", func(ctx *durable.Context, _ durable.Void) (string, error) {
+			return durable.ActivityName[durable.Void, string]("Nope").Call(ctx, durable.Void{}).Await()
+		}),
+	)
+	defer close(release)
+	a.start("Works", "works")
+	a.start("Lacks", "lacks")
+	for id, wants := range map[string][]string{
+		"works": {`activity "Slow", runs on this worker`, ", runs since "},
+		"lacks": {`activity "Nope", waits in its queue or runs elsewhere`, `held back: Waits for a worker that has an activity named "Nope".`},
+	} {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			why := html.UnescapeString(a.part("instance/why?id=" + id))
+			if !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(why, want) }) {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s waits for %s, want %q", id, why, wants)
+			}
+		}
 	}
 }

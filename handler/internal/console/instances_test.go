@@ -79,7 +79,7 @@ func newHubAppOn(t testing.TB, hub provider.Provider, functions ...*durable.Func
 	state := taskhub.NewReadiness()
 	state.Ready()
 	draining := make(chan struct{})
-	api := management.New(management.Config{TaskHub: "MyHub", Access: management.Access{Key: theKey, ReadKey: theOther}}, front, state, draining, logger)
+	api := management.New(management.Config{TaskHub: "MyHub", Access: management.Access{Key: theKey, ReadKey: theOther}, Configuration: func() (none management.Configuration) { return none }}, front, state, draining, logger)
 	c := New(Config{TaskHub: "MyHub", API: api, TraceURL: "https://traces.example/{traceId}/{spanId}"}, front, state, draining, logger)
 	opened := management.Hub{Client: a.client, Registry: registry, Hub: store, Worker: worker}
 	api.Open(opened)

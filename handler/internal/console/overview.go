@@ -35,12 +35,20 @@ type hubNow struct {
 	Health management.HealthPayload
 	Load   *management.ScalePayload // nil if the hub does not report it
 	IsSole bool                     // no other process can work on it
+	Usage  *usage                   // of the storage by this process; nil if the hub does not count it
 }
 
 // Warnings are what an operator should look at, besides what the health has.
 func (n hubNow) Warnings() (all []string) {
+	if n.Usage != nil {
+		for _, p := range n.Usage.Parts {
+			if p.CountsErrors() && p.Lately.Errors > 0 {
+				all = append(all, fmt.Sprintf("%d of %d requests to the storage's %s service failed within %s.", p.Lately.Errors, p.Lately.Requests, p.Part, lengthOf(n.Usage.For)))
+			}
+		}
+	}
 	if n.Load == nil {
-		return nil
+		return all
 	}
 	for i, owner := range n.Load.ControlQueueOwners {
 		if owner == "" && n.Load.ControlQueueLengths[i] > 0 {
@@ -80,6 +88,11 @@ func hubNowOf(v *visit) (hubNow, error) {
 	n.Load = load
 	if sole, ok := v.hub.Hub.Hub.(provider.Sole); ok {
 		n.IsSole = sole.IsSole()
+	}
+	if reporter, ok := v.hub.Hub.Hub.(provider.UsageReporter); ok {
+		if parts := reporter.Usage(); len(parts) > 0 {
+			n.Usage = v.console.usage.look(parts, time.Now(), v.console.began)
+		}
 	}
 	return n, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/handler"
+	"github.com/durablefunctions-go/durablefunctions/handler/browsertest"
 	"github.com/google/uuid"
 )
 
@@ -54,92 +55,97 @@ func (a app) start(t *testing.T, name string, id durable.InstanceID, input, stat
 	a.await(t, id, status)
 }
 
-func TestConsole_PagesInABrowser(t *testing.T) {
+// onEachHub runs a test of an app on a hub of each kind in use by apps.
+func onEachHub(t *testing.T, test func(t *testing.T, change func(*handler.Config))) {
 	t.Parallel()
 	t.Run("embedded", func(t *testing.T) {
 		t.Parallel()
-		testPages(t, nil)
+		test(t, nil)
 	})
 	t.Run("azure", func(t *testing.T) {
 		t.Parallel()
-		testPages(t, func(cfg *handler.Config) {
+		test(t, func(cfg *handler.Config) {
 			var err error
 			if cfg.Connection, err = azurestorage.ParseConnectionString(azuritetest.Start(t)); err != nil {
 				t.Fatal(err)
 			}
-			cfg.StorageType, cfg.Storage.TaskHub = handler.AzureStorage, "Hub"+strings.ReplaceAll(uuid.NewString(), "-", "")
+			cfg.StorageType, cfg.Storage.TaskHub, cfg.Storage.WorkerID = handler.AzureStorage, "Shop"+uuid.NewString()[:8], "worker-1"
 		})
 	})
 }
 
+func TestConsole_PagesInABrowser(t *testing.T) { onEachHub(t, testPages) }
+
 // testPages visits each page of the console of an app.
 func testPages(t *testing.T, change func(*handler.Config)) {
-	b := newBrowser(t)
+	b := browsertest.New(t)
 	a := startApp(t, functions, change)
 	a.start(t, "Await", "waits", "{}", "Running")
 	a.start(t, "Fail", "fails", "{}", "Failed")
 	a.start(t, "Hold", "holds", `"held"`, "Running")
 
-	b.do(chromedp.Navigate(a.url), see(`//h2[.="Health"]/..//*[.="ready"]`))
-	if change != nil { // only that hub has partitions
-		b.do(see(`//tr[td="3"]/td[.="0s"]`), see(`//td[contains(.,"this process")]/../td[2][contains(.,"3")]`))
+	b.Do(chromedp.Navigate(a.url), browsertest.See(`//h2[.="Health"]/..//*[.="ready"]`))
+	if change == nil {
+		b.Do(browsertest.See(`//h2[.="Storage"]/..//dd[contains(.,"a second")]`))
+	} else { // only that hub has partitions, and services
+		b.Do(browsertest.See(`//h2[.="Storage"]/..//tr[td="table"]`), browsertest.See(`//tr[td="3"]/td[.="0s"]`), browsertest.See(`//td[contains(.,"this process")]/../td[2][contains(.,"3")]`))
 	}
-	b.do(see(`//dt[.="Failed"]/following-sibling::dd[1][contains(.,"1 in 60 minutes")]`), see(`//dt[.="Started"]/following-sibling::dd[1][contains(.,"3 in 60 minutes")]`))
-	b.checkPage("overview")
-	b.do(chromedp.Click(`//button[.="Count"]`), see(`//*[@id="counts"]//tr[td="Failed"]/td[.="1"]`), see(`//*[@id="counts"]//tr[td="Await"]/td[.="1"]`))
-	b.checkPage("counts")
+	b.Do(browsertest.See(`//dt[.="Failed"]/following-sibling::dd[1][contains(.,"1 in 60 minutes")]`), browsertest.See(`//dt[.="Started"]/following-sibling::dd[1][contains(.,"3 in 60 minutes")]`))
+	b.CheckPage("overview")
+	b.Do(chromedp.Click(`//button[.="Count"]`), browsertest.See(`//*[@id="counts"]//tr[td="Failed"]/td[.="1"]`), browsertest.See(`//*[@id="counts"]//tr[td="Await"]/td[.="1"]`))
+	b.CheckPage("counts")
 
-	b.do(chromedp.Navigate(a.url+"/hub"), see(`//tr[td="counter"]/td[.="entity"]`), see(`//td[contains(.,"hubName")]`))
-	b.checkPage("hub")
+	b.Do(chromedp.Navigate(a.url+"/hub"), browsertest.See(`//tr[td="counter"]/td[.="entity"]`), browsertest.See(`//td[contains(.,"hubName")]`))
+	b.CheckPage("hub")
 
-	b.do(chromedp.Navigate(a.url+"/entities?name=Counter&empty=on"), see(`//tr[td[contains(.,"held")]]//a[.="holds"]`))
-	b.checkPage("entities")
-	b.do(
+	b.Do(chromedp.Navigate(a.url+"/entities?name=Counter&empty=on"), browsertest.See(`//tr[td[contains(.,"held")]]//a[.="holds"]`))
+	b.CheckPage("entities")
+	b.Do(
 		chromedp.Click(chromedp.CSS("summary")),
 		chromedp.SendKeys(chromedp.CSS("#s-name"), "Counter"), chromedp.SendKeys(chromedp.CSS("#s-key"), "a b+ü"),
 		chromedp.SendKeys(chromedp.CSS("#s-operation"), "add"), chromedp.SendKeys(chromedp.CSS("#s-input"), "7"),
 	)
-	b.checkPage("entities-signal")
-	b.do(chromedp.Click(`//button[.="Send"]`), see(`//*[@role="status"][.="Sent add to @counter@a b+ü."]`), see(`//pre[contains(.,"7")]`))
-	b.checkPage("entity")
+	b.CheckPage("entities-signal")
+	b.Do(chromedp.Click(`//button[.="Send"]`), browsertest.See(`//*[@role="status"][.="Sent add to @counter@a b+ü."]`), browsertest.See(`//pre[contains(.,"7")]`))
+	b.CheckPage("entity")
 	// The state changes on the page that is open.
 	if err := a.client.SignalEntity(t.Context(), durable.EntityID{Name: "Counter", Key: "a b+ü"}, "add", []byte("5")); err != nil {
 		t.Fatal(err)
 	}
-	b.do(see(`//pre[contains(.,"12")]`))
+	b.Do(browsertest.See(`//pre[contains(.,"12")]`))
 
-	b.do(chromedp.Navigate(a.url+"/entity?name=Counter&key=nobody"), see(`//p[contains(.,"Nothing is stored")]`))
-	b.checkPage("entity-unknown")
+	b.Do(chromedp.Navigate(a.url+"/entity?name=Counter&key=nobody"), browsertest.See(`//p[contains(.,"Nothing is stored")]`))
+	b.CheckPage("entity-unknown")
 }
 
 func TestConsole_SignsInByKeyboard(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t)
+	b := browsertest.New(t)
 	a := startApp(t, functions, withKeys)
-	b.do(chromedp.Navigate(a.url+"/entities"), see(`//h1[.="Sign in"]`))
-	b.checkPage("login")
-	b.do(chromedp.KeyEvent("not the key"), chromedp.KeyEvent(kb.Enter), see(`//*[@role="alert"][.="That is not the key."]`))
-	if said := b.said(); len(said) != 1 || !strings.Contains(said[0], "403") {
+	b.Do(chromedp.Navigate(a.url+"/entities"), browsertest.See(`//h1[.="Sign in"]`))
+	b.CheckPage("login")
+	b.Do(chromedp.KeyEvent("not the key"), chromedp.KeyEvent(kb.Enter), browsertest.See(`//*[@role="alert"][.="That is not the key."]`))
+	if said := b.Said(); len(said) != 1 || !strings.Contains(said[0], "403") {
 		t.Errorf("a wrong key: the browser's console says %q", said)
 	}
-	b.checkPage("login-wrong")
-	b.do(chromedp.KeyEvent(theKey), chromedp.KeyEvent(kb.Enter), see(`//h1[.="Overview"]`))
+	b.CheckPage("login-wrong")
+	b.Do(chromedp.KeyEvent(theKey), chromedp.KeyEvent(kb.Enter), browsertest.See(`//h1[.="Overview"]`))
 	// The first key leads past the navigation, the next to its links.
-	b.do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab),
-		chromedp.KeyEvent(kb.Enter), see(`//h1[.="Entities"]`))
-	b.checkPage("entities-none")
-	b.do(chromedp.Click(`//button[.="Sign out"]`), see(`//h1[.="Sign in"]`), chromedp.Navigate(a.url+"/hub"), see(`//h1[.="Sign in"]`))
+	b.Do(chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(kb.Tab),
+		chromedp.KeyEvent(kb.Enter), browsertest.See(`//h1[.="Entities"]`))
+	b.CheckPage("entities-none")
+	b.Do(chromedp.Click(`//button[.="Sign out"]`), browsertest.See(`//h1[.="Sign in"]`), chromedp.Navigate(a.url+"/hub"), browsertest.See(`//h1[.="Sign in"]`))
 }
 
 func TestConsole_ShowsNoActionsToWhoCanOnlyRead(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t)
+	b := browsertest.New(t)
 	a := startApp(t, functions, withKeys)
-	b.do(chromedp.Navigate(a.url+"/login"), chromedp.SendKeys(chromedp.CSS("#code"), theReadKey+kb.Enter), see(`//h1[.="Overview"]`), see(`//*[.="read only"]`))
-	b.checkPage("read-only")
+	b.Do(chromedp.Navigate(a.url+"/login"), chromedp.SendKeys(chromedp.CSS("#code"), theReadKey+kb.Enter), browsertest.See(`//h1[.="Overview"]`), browsertest.See(`//*[.="read only"]`))
+	b.CheckPage("read-only")
 	for _, path := range []string{"", "/instances", "/entities", "/entity?name=Counter&key=k", "/hub"} {
-		b.do(chromedp.Navigate(a.url+path), see(`//h1`))
-		forms := run(b, chromedp.Evaluate[[]string](`[...document.forms].filter(f => f.method == "post").map(f => f.action)`))
+		b.Do(chromedp.Navigate(a.url+path), browsertest.See(`//h1`))
+		forms := browsertest.Run(b, chromedp.Evaluate[[]string](`[...document.forms].filter(f => f.method == "post").map(f => f.action)`))
 		if len(forms) != 1 || !strings.HasSuffix(forms[0], "/logout") {
 			t.Errorf("%s has the forms %q, want only that to sign out", path, forms)
 		}
@@ -149,25 +155,25 @@ func TestConsole_ShowsNoActionsToWhoCanOnlyRead(t *testing.T) {
 // Where events do not come through, the page asks by itself.
 func TestConsole_PollsWhereEventsDoNotComeThrough(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t)
+	b := browsertest.New(t)
 	a := startApp(t, functions, nil)
-	b.do(onNewPages(`window.EventSource = class { static CLOSED = 2; readyState = 2; constructor() { setTimeout(() => this.onerror(), 10); } close() {} }`))
-	b.do(chromedp.Navigate(a.url+"/entity?name=Counter&key=k"), see(`//p[contains(.,"Nothing is stored")]`))
+	b.Do(browsertest.OnNewPages(`window.EventSource = class { static CLOSED = 2; readyState = 2; constructor() { setTimeout(() => this.onerror(), 10); } close() {} }`))
+	b.Do(chromedp.Navigate(a.url+"/entity?name=Counter&key=k"), browsertest.See(`//p[contains(.,"Nothing is stored")]`))
 	if err := a.client.SignalEntity(t.Context(), durable.EntityID{Name: "Counter", Key: "k"}, "add", []byte("41")); err != nil {
 		t.Fatal(err)
 	}
-	b.do(see(`//pre[contains(.,"41")]`))
-	b.checkPage("polled")
+	b.Do(browsertest.See(`//pre[contains(.,"41")]`))
+	b.CheckPage("polled")
 }
 
 // A tab in the background has no connection.
 func TestConsole_IsSilentInTheBackground(t *testing.T) {
 	t.Parallel()
-	b := newBrowser(t)
+	b := browsertest.New(t)
 	a := startApp(t, functions, nil)
-	b.do(onNewPages(`window.seen = []; window.EventSource = class extends EventSource { constructor(url) { super(url); seen.push("open"); } close() { super.close(); seen.push("close"); } }`))
-	b.do(chromedp.Navigate(a.url), see(`//h1[.="Overview"]`))
-	seen := run(b, chromedp.Evaluate[[]string](`
+	b.Do(browsertest.OnNewPages(`window.seen = []; window.EventSource = class extends EventSource { constructor(url) { super(url); seen.push("open"); } close() { super.close(); seen.push("close"); } }`))
+	b.Do(chromedp.Navigate(a.url), browsertest.See(`//h1[.="Overview"]`))
+	seen := browsertest.Run(b, chromedp.Evaluate[[]string](`
 		for (const hidden of [true, false, true]) {
 			Object.defineProperty(document, "hidden", { value: hidden, configurable: true });
 			document.dispatchEvent(new Event("visibilitychange"));

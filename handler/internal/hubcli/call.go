@@ -78,7 +78,7 @@ func (c *call) request(method string, path []string, query url.Values, body []by
 	}
 	a := &answer{resp.StatusCode, resp.Header, text}
 	if a.status >= http.StatusBadRequest {
-		return a, &answerError{a.status, c.reason(a)}
+		return a, c.answerError(a)
 	}
 	return a, nil
 }
@@ -89,18 +89,23 @@ func (c *call) instance(method string, below []string, query url.Values, body []
 	return c.request(method, append([]string{"instances", c.args[0]}, below...), query, body, nil)
 }
 
-// reason says why an answer is an error.
-func (c *call) reason(a *answer) string {
+// answerError returns the error that an answer is.
+func (c *call) answerError(a *answer) *answerError {
 	var told struct {
 		Message          string
 		ExceptionMessage string
+		ExceptionType    string
 	}
-	var text string
+	status, text := a.status, ""
 	switch {
-	case json.Unmarshal(a.body, &told) == nil && told.Message != "":
+	case json.Unmarshal(a.body, &told) == nil && told.ExceptionType == "System.InvalidOperationException":
+		// The management API of .NET answers 500 to who suspends or resumes an instance that is
+		// not in a state for it.
+		status, text = http.StatusConflict, told.ExceptionMessage
+	case told.Message != "":
 		text = told.Message
 		if told.ExceptionMessage != "" && !strings.Contains(text, told.ExceptionMessage) {
-			text += ": " + told.ExceptionMessage
+			text = strings.TrimRight(text, ".") + ": " + told.ExceptionMessage
 		}
 	case json.Unmarshal(a.body, &text) == nil && text != "":
 	case a.status == http.StatusNotFound && c.verb == "purge" && len(c.args) == 0:
@@ -120,7 +125,7 @@ func (c *call) reason(a *answer) string {
 	default:
 		text = fmt.Sprintf("the answer is %d %s", a.status, http.StatusText(a.status))
 	}
-	return strings.TrimRight(text, ".")
+	return &answerError{status, strings.TrimRight(text, ".")}
 }
 
 // payload returns JSON that was given as text or as a file, nil if it was not.

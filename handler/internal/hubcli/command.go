@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 )
 
@@ -200,7 +201,7 @@ func (c command) list() error {
 	query.Set("showInput", "false")
 	all, err := c.pages([]string{"instances"}, query, func(raw json.RawMessage) bool {
 		var one instance
-		return json.Unmarshal(raw, &one) != nil || c.matches(one) && (!c.flags.entities || strings.HasPrefix(one.InstanceID, "@"))
+		return json.Unmarshal(raw, &one) != nil || c.matches(one) && (!c.flags.entities || history.IsEntity(one.InstanceID))
 	})
 	if err != nil {
 		return err

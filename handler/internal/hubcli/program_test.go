@@ -122,6 +122,7 @@ var commands = []string{
 	"terminate waits --reason enough",
 	"terminate done",
 	"suspend waits --output json",
+	"suspend suspended",
 	"resume waits",
 	"rewind failed --reason mended",
 	"rewind done",
@@ -218,6 +219,8 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 		answer(412, `"The instance has not ended."`)
 	case r.Method == http.MethodPost && strings.HasPrefix(path, "instances/done/rewind"):
 		answer(412, `"The rewind operation is only supported on failed orchestration instances."`)
+	case path == "instances/suspended/suspend": // as in handler/testdata/transcripts/suspend.txt
+		answer(500, `{"Message":"Something went wrong while processing your request","ExceptionMessage":"Cannot suspend the orchestration instance suspended because instance is in the Suspended state.","ExceptionType":"System.InvalidOperationException","StackTrace":""}`)
 	case r.Method == http.MethodPost && strings.HasPrefix(path, "instances/done/"):
 		answer(410, "")
 	case r.Method == http.MethodPost:

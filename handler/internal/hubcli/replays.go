@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
 )
 
@@ -56,7 +57,7 @@ func (r *replays) each(look func(one instance) error) (n int, err error) {
 			}
 			kind := [2]string{one.Name, one.Version}
 			switch {
-			case strings.HasPrefix(one.InstanceID, "@"), !r.matches(one),
+			case history.IsEntity(one.InstanceID), !r.matches(one),
 				r.flags.sample > 0 && taken[kind] == r.flags.sample:
 				continue
 			}
@@ -277,8 +278,12 @@ func (r *replays) why() error {
 	rows := [][]string{{"ID", "STATUS", "AT", "WAITS FOR", "SINCE", "DUE"}}
 	for _, w := range all {
 		for _, reason := range w.Reasons {
+			text := reason.Text
+			if reason.RunningSince != "" {
+				text += ", begun " + ago(reason.RunningSince)
+			}
 			rows = append(rows, []string{
-				cell(w.InstanceID), w.RuntimeStatus, strings.Join(reason.Where, " "), cell(reason.Text), ago(reason.Since), ago(reason.Due),
+				cell(w.InstanceID), w.RuntimeStatus, strings.Join(reason.Where, " "), cell(text), ago(reason.Since), ago(reason.Due),
 			})
 		}
 	}

@@ -37,6 +37,7 @@ type API struct {
 	// These are nil if the configuration is wrong.
 	instances *durable.Client
 	registry  *durable.Registry
+	worker    *durable.Worker
 	waiting   func() []durable.WaitingFunction
 	hub       *taskhub.Client
 	load      *loadMonitor
@@ -71,7 +72,7 @@ type Hub struct {
 
 // Open sets the API's hub.
 func (m *API) Open(h Hub) {
-	m.instances, m.registry, m.hub, m.waiting = h.Client, h.Registry, &h.Hub, h.Worker.Waiting
+	m.instances, m.registry, m.hub, m.worker, m.waiting = h.Client, h.Registry, &h.Hub, h.Worker, h.Worker.Waiting
 	m.checkup = &checkup{check: h.Hub.Check}
 	m.load = &loadMonitor{hub: h.Hub, cfg: h.Scaling, now: time.Now}
 }
@@ -424,4 +425,19 @@ func (m *API) unready(ctx context.Context) string {
 		return fmt.Sprintf("the storage of task hub %q cannot be used: %s", m.cfg.TaskHub, secrets.Line(err))
 	}
 	return ""
+}
+
+// Why says why an instance does not go on, with what this app's worker knows of it.
+func (m *API) Why(ctx context.Context, id durable.InstanceID) (*durable.Wait, error) {
+	w, err := m.instances.Why(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if running, works := m.worker.Running(id, w.State.Instance.ExecutionID); works {
+		markRunning(w.Reasons, running)
+	}
+	if held := m.heldBack(w.State); held != "" {
+		w.Reasons = append(w.Reasons, durable.Reason{Kind: durable.ReasonHeldBack, TaskID: -1, Detail: held})
+	}
+	return w, nil
 }

@@ -17,7 +17,7 @@ import (
 // entityAPI has the operations on entities.
 type entityAPI struct{ *API }
 
-// entityStatus is what a list of entities tells of one
+// entityStatus is the entry of an entity in a list
 // (WebJobs.Extensions.DurableTask/DurableEntityStatus.cs).
 type entityStatus struct {
 	EntityID          durable.EntityID `json:"entityId"`

@@ -198,7 +198,8 @@ func answerSchemas() schemaNode {
 	record := optional(object("ExecutionId", text, "SequenceNumber", whole, "Timestamp", timeSchema, "EventType", text),
 		"EventId", whole, "TaskScheduledId", whole, "Shortened", texts, "", anySchema)
 	reasons := optional(object("kind", text, "text", text), "name", text, "taskId", whole, "instanceIds", texts, "heldBy", text,
-		"since", timeSchema, "due", timeSchema, "where", texts)
+		"since", timeSchema, "due", timeSchema, "runsHere", flagSchema, "runningSince", timeSchema, "where", texts, "attempt", whole, "attempts", whole,
+		"place", optional(object("messagesBefore", whole, "isExact", flagSchema), "partition", whole, "owner", text))
 	return schemaNode{
 		"Any":      anySchema,
 		"Text":     text,

@@ -137,7 +137,7 @@ type ScalePayload struct {
 	TargetWorkerCount     int            `json:"targetWorkerCount"`
 	ScaleRecommendation   recommendation `json:"scaleRecommendation"`
 
-	// .NET has no such members. An owner is "" if nobody has the partition.
+	// .NET has no such members. An owner is "" if no worker has the partition.
 	ControlQueueOwners []string        `json:"controlQueueOwners,omitempty"`
 	Workers            []WorkerPayload `json:"workers,omitempty"`
 }
@@ -150,7 +150,7 @@ type WorkerPayload struct {
 	Partitions    []int  `json:"partitions"`
 }
 
-// workersOf returns the workers that a load tells of, in the order of their IDs.
+// workersOf returns the workers that a load lists, in the order of their IDs.
 func workersOf(l *provider.Load) (all []WorkerPayload) {
 	partitions := map[string][]int{}
 	if l.Self != "" {

@@ -2,6 +2,7 @@ package management
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -16,7 +17,7 @@ type whyAPI struct{ *API }
 // why answers GET instances/{id}/why.
 func (m whyAPI) why(id durable.InstanceID) operation {
 	return func(c echo.Context, _ web.Query) error {
-		w, err := m.instances.Why(c.Request().Context(), id)
+		w, err := m.Why(c.Request().Context(), id)
 		if err != nil {
 			return err
 		}
@@ -26,10 +27,20 @@ func (m whyAPI) why(id durable.InstanceID) operation {
 		for _, r := range w.Reasons {
 			answer.Reasons = append(answer.Reasons, reasonJSON(r))
 		}
-		if held := m.heldBack(w.State); held != "" {
-			answer.Reasons = append(answer.Reasons, reasonJSON(durable.Reason{Kind: durable.ReasonHeldBack, TaskID: -1, Detail: held}))
-		}
 		return web.WriteJSON(c, http.StatusOK, answer)
+	}
+}
+
+// markRunning notes which activities run here.
+func markRunning(reasons []durable.Reason, running []durable.RunningActivity) {
+	for i := range reasons {
+		if r := &reasons[i]; r.Kind == durable.ReasonActivity {
+			n := slices.IndexFunc(running, func(a durable.RunningActivity) bool { return a.TaskID == r.TaskID })
+			r.RunsHere = new(n >= 0)
+			if n >= 0 {
+				r.RunningSince = running[n].Since
+			}
+		}
 	}
 }
 
@@ -37,9 +48,16 @@ func reasonJSON(r durable.Reason) statusjson.Reason {
 	reason := statusjson.Reason{
 		Kind: string(r.Kind), Text: r.String(), Name: r.Name, Attempt: r.Attempt, Attempts: r.Attempts, HeldBy: string(r.HeldBy),
 		Since: timeOrNone(r.Since), Due: timeOrNone(r.Due), Where: r.Where,
+		RunsHere: r.RunsHere, RunningSince: timeOrNone(r.RunningSince),
 	}
 	if r.TaskID >= 0 {
 		reason.TaskID = &r.TaskID
+	}
+	if p := r.Place; p != nil {
+		reason.Place = &statusjson.Place{Owner: p.Owner, Before: p.Before, IsExact: p.IsExact}
+		if p.Partition >= 0 {
+			reason.Place.Partition = &p.Partition
+		}
 	}
 	for _, id := range r.InstanceIDs {
 		reason.InstanceIDs = append(reason.InstanceIDs, string(id))

@@ -67,7 +67,7 @@ func (e Environment) ListenPort(byDefault int) (int, error) {
 	return n, nil
 }
 
-// Plan returns what the platform tells of the plan
+// Plan returns what the environment says of the plan
 // (WebJobs.Extensions.DurableTask/DefaultPlatformInformation.cs,
 // IsInConsumptionPlan). Unlike the extension it takes CONTAINER_NAME for a sign
 // of Azure only if there is a site: other places set a variable of that name,

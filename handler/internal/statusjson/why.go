@@ -21,4 +21,17 @@ type Reason struct {
 	Since       string   `json:"since,omitempty"`
 	Due         string   `json:"due,omitempty"`
 	Where       []string `json:"where,omitempty"`
+
+	RunsHere     *bool  `json:"runsHere,omitempty"` // of an activity, if the app's worker knows
+	RunningSince string `json:"runningSince,omitempty"`
+
+	Place *Place `json:"place,omitempty"` // of what has not begun, if the hub can tell
+}
+
+// A Place is where an instance stands that has not begun.
+type Place struct {
+	Partition *int   `json:"partition,omitempty"` // none in a hub without partitions
+	Owner     string `json:"owner,omitempty"`     // the worker that has the partition, if one does
+	Before    int    `json:"messagesBefore"`
+	IsExact   bool   `json:"isExact"` // whether it is that number, and not about
 }

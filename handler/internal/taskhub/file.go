@@ -32,8 +32,11 @@ var (
 	_ provider.Purger   = (*File)(nil)
 	_ provider.Rewinder = (*File)(nil)
 	_ provider.Placer   = (*File)(nil)
+	_ provider.Exact    = (*File)(nil)
 	_ provider.Awaiter  = (*File)(nil)
 	_ provider.Checker  = (*File)(nil)
+
+	_ provider.UsageReporter = (*File)(nil)
 )
 
 // NewFile returns the hub in the file at path, which is not open yet.
@@ -164,6 +167,12 @@ func (f *File) Place(ctx context.Context, id string) (provider.Place, error) {
 	return ask(f, func(hub *embedded.Hub) (provider.Place, error) { return hub.Place(ctx, id) })
 }
 
+// Usage implements [provider.UsageReporter].
+func (f *File) Usage() []provider.Usage {
+	usage, _ := ask(f, func(hub *embedded.Hub) ([]provider.Usage, error) { return hub.Usage(), nil }) // none while it is not open
+	return usage
+}
+
 // Check implements [provider.Checker].
 func (f *File) Check(ctx context.Context) error {
 	return f.use(func(hub *embedded.Hub) error { return hub.Check(ctx) })
@@ -194,3 +203,6 @@ func (f *File) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, er
 
 // IsSole implements [provider.Sole].
 func (f *File) IsSole() bool { return true }
+
+// IsExact implements [provider.Exact].
+func (f *File) IsExact() bool { return true }

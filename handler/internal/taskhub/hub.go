@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
@@ -40,6 +41,7 @@ type Hub struct {
 	Logger *slog.Logger
 	Notice string // logged at the start, unless empty
 	File   *File  // nil unless the hub is in a local file
+	IsLog  bool   // the hub is in partition logs
 	// Closer, if not nil, closes the hub in the end.
 	Closer io.Closer
 }
@@ -79,7 +81,7 @@ func (h *Hub) awaitStorage(ctx context.Context) bool {
 				return false
 			}
 			continue
-		case isLasting(err) || isWrongHub(err):
+		case isLasting(err) || h.IsLog && isWrongHub(err):
 			h.ComplainUntil(ctx, fmt.Sprintf("Task hub %q cannot be used: %s. Restart the app when this is mended.", h.Name, secrets.Line(err)))
 			return false
 		case err == nil && !complained.IsZero():
@@ -134,9 +136,10 @@ func (h *Hub) Close() error {
 }
 
 // isWrongHub reports whether err says that the hub in partition logs is not one that the
-// configuration describes.
+// configuration describes. In tables and queues the number of partitions may be about to
+// change: .NET makes them one by one.
 func isWrongHub(err error) bool {
-	_, count := errors.AsType[*partitionlog.PartitionCountError](err)
+	_, count := errors.AsType[*azurestorage.PartitionCountError](err)
 	_, format := errors.AsType[*partitionlog.FormatError](err)
 	return count || format
 }

@@ -30,7 +30,7 @@ type Function struct {
 // Problem notes something that is wrong with the function.
 func (f *Function) Problem(err error) { f.problems = append(f.problems, err) }
 
-// Require notes that a value is missing without which there is no trigger.
+// Require records that a required value is missing.
 func (f *Function) Require(what, value string) {
 	if value == "" {
 		f.Problem(fmt.Errorf("function %q has no %s", f.Name, what))

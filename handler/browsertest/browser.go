@@ -1,0 +1,238 @@
+// Package browsertest lets tests look at pages in Chromium.
+package browsertest
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/page"
+	"github.com/chromedp/chromedp"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+)
+
+var screenshots = flag.String("screenshots", "", "write a picture of each page, in light and dark, into this `folder`")
+
+// Patience is how long a test may look at pages, on a machine that has much else to do.
+const Patience = 5 * time.Minute
+
+// chromium is the browser that all tests share, each in a context of its own. It ends with
+// the process.
+var chromium = sync.OnceValues(func() (context.Context, error) {
+	path, err := findChromium()
+	if err != nil {
+		return nil, err
+	}
+	opts := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.WSURLReadTimeout(Patience))
+	ctx, _ := chromedp.NewExecAllocator(context.Background(), opts...)
+	ctx, stopChromium = chromedp.NewContext(ctx)
+	return ctx, chromedp.Do(ctx)
+})
+
+var stopChromium = func() {}
+
+// Stop ends the browser. A TestMain calls it after the tests.
+func Stop() { stopChromium() }
+
+func findChromium() (path string, err error) {
+	for _, name := range []string{"chromium", "chromium-browser", "google-chrome"} {
+		if path, err = exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", err
+}
+
+// axe returns the source of axe, which checks whether everybody can use a page.
+var axe = sync.OnceValues(func() (string, error) {
+	checkout, err := root()
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(checkout, ".npmclient", "node_modules", "axe-core", "axe.min.js")
+	if _, err := os.Stat(path); err != nil {
+		if out, err := exec.Command(filepath.Join(checkout, "scripts", "npmclient")).CombinedOutput(); err != nil {
+			return "", fmt.Errorf("%w\n%s", err, out)
+		}
+	}
+	text, err := os.ReadFile(path)
+	return string(text), err
+})
+
+// root returns the folder of the module.
+func root() (string, error) {
+	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}").Output()
+	return strings.TrimSpace(string(out)), err
+}
+
+// A Browser is a browser without a past.
+type Browser struct {
+	t   *testing.T
+	ctx context.Context
+
+	mu       sync.Mutex // protects the following
+	problems []string   // what the console of the browser says
+}
+
+// New starts a browser. The test is skipped without Chromium, unless it is required.
+func New(t *testing.T) *Browser {
+	t.Helper()
+	if _, err := findChromium(); err != nil {
+		if azuritetest.Required("chromium") {
+			t.Fatal(err)
+		}
+		t.Skipf("this test needs Chromium: %v", err)
+	}
+	if _, err := exec.LookPath("npm"); err != nil && !azuritetest.Required("npm") {
+		t.Skipf("this test needs axe from npm: %v", err)
+	}
+	parent, err := chromium()
+	if err != nil {
+		t.Fatalf("start Chromium: %v", err)
+	}
+	b := &Browser{t: t}
+	ctx, stop := chromedp.NewContext(parent, chromedp.WithNewBrowserContext())
+	t.Cleanup(stop)
+	if err := chromedp.Do(ctx); err != nil {
+		t.Fatal(err)
+	}
+	messages := chromedp.Console(ctx)
+	go func() { // ends with ctx
+		for m, err := range messages {
+			if err != nil {
+				return
+			}
+			b.mu.Lock()
+			b.problems = append(b.problems, m.String())
+			b.mu.Unlock()
+		}
+	}()
+	b.ctx, stop = context.WithTimeout(ctx, Patience)
+	t.Cleanup(stop)
+	b.Do(chromedp.EmulateViewport(1280, 900))
+	return b
+}
+
+// Do carries out actions one after another.
+func (b *Browser) Do(actions ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	if err := chromedp.Do(b.ctx, actions...); err != nil {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(b.ctx), 10*time.Second)
+		defer stop()
+		page, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("location + '\\n' + document.body.innerText"))
+		b.t.Fatalf("%v; the browser's console: %q; the page:\n%s", err, b.Said(), page)
+	}
+}
+
+// Run carries out an action and returns its value.
+func Run[T any](b *Browser, action chromedp.Action[T]) T {
+	b.t.Helper()
+	value, err := chromedp.Run(b.ctx, action)
+	if err != nil {
+		b.t.Fatalf("%v; the browser's console: %q", err, b.Said())
+	}
+	return value
+}
+
+// Said returns what the browser's console has said since the last call.
+func (b *Browser) Said() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.problems
+	b.problems = nil
+	return all
+}
+
+// See waits until the page shows an element, found by an expression of XPath.
+func See(path string) chromedp.Action[chromedp.Void] { return chromedp.WaitVisible(path) }
+
+// Agree has the page's next question answered with yes.
+func (b *Browser) Agree() {
+	b.t.Helper()
+	Run(b, chromedp.Evaluate[int](`window.confirm = () => true; 0`))
+}
+
+// Press clicks on an element, found by an expression of XPath, when no part is loaded any more
+// that would move it or bring another.
+func Press(path string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		if _, err := See(path)(ctx, t); err != nil {
+			return err
+		}
+		_, err := chromedp.Evaluate[int](fmt.Sprintf(`(async () => {
+			while (document.querySelector(".htmx-request, .htmx-swapping, .htmx-settling, .htmx-added")) await new Promise(requestAnimationFrame);
+			document.evaluate(%q, document, null, 9).singleNodeValue.click();
+			return 0;
+		})()`, path), chromedp.EvalAwaitPromise)(ctx, t)
+		return err
+	})
+}
+
+// OnNewPages runs a script in pages before their own.
+func OnNewPages(script string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		_, err := cdp.Call(ctx, t, page.AddScriptToEvaluateOnNewDocument, page.AddScriptToEvaluateOnNewDocumentParams{Source: script})
+		return err
+	})
+}
+
+// colours sets the scheme that the page is shown in, light or dark.
+func colours(scheme string) chromedp.Action[chromedp.Void] {
+	return chromedp.Func(func(ctx context.Context, t *chromedp.Target) error {
+		media := emulation.SetEmulatedMediaParams{Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}}
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, media)
+		return err
+	})
+}
+
+// CheckPage looks at the page that is open: the browser's console is silent, axe finds
+// nothing, in light and dark, and nothing is wider than the narrowest screen.
+func (b *Browser) CheckPage(name string) {
+	b.t.Helper()
+	source, err := axe()
+	if err != nil {
+		b.t.Fatalf("install axe: %v", err)
+	}
+	Run(b, chromedp.Evaluate[int](source+";0"))
+	for _, scheme := range []string{"light", "dark"} {
+		b.Do(colours(scheme))
+		findings := Run(b, chromedp.Evaluate[[]string](
+			`axe.run().then(r => r.violations.map(v => v.id + ": " + v.help + " " + v.nodes.map(n => n.html + " " + n.failureSummary).join("; ")))`, chromedp.EvalAwaitPromise))
+		if len(findings) > 0 {
+			b.t.Errorf("%s, %s: axe finds %q", name, scheme, findings)
+		}
+		b.screenshot(name + "-" + scheme)
+	}
+	b.Do(chromedp.EmulateViewport(320, 700))
+	wide := Run(b, chromedp.Evaluate[[]string](
+		`[...document.querySelectorAll("body *")].filter(e => e.getBoundingClientRect().right > 321 && !e.closest(".scroll, svg")).map(e => e.outerHTML.slice(0, 200))`))
+	if len(wide) > 0 {
+		b.t.Errorf("%s: wider than 320 px: %q", name, wide)
+	}
+	b.screenshot(name + "-320")
+	b.Do(chromedp.EmulateViewport(1280, 900), colours("light"))
+	if said := b.Said(); len(said) > 0 {
+		b.t.Errorf("%s: the browser's console says %q", name, said)
+	}
+}
+
+func (b *Browser) screenshot(name string) {
+	b.t.Helper()
+	if *screenshots == "" {
+		return
+	}
+	picture := Run(b, chromedp.FullScreenshot(100))
+	if err := os.WriteFile(filepath.Join(*screenshots, strings.ReplaceAll(b.t.Name(), "/", "-")+"-"+name+".png"), picture, 0o644); err != nil {
+		b.t.Fatal(err)
+	}
+}
