@@ -120,8 +120,8 @@ func CopyFile(_ context.Context, f SiteFile) (size int64, err error) {
 	return size, backup.Rename(part, file)
 }
 
-// makeTarget makes the folder of a site's backup. Who may look into the site may
-// look into that, and nobody into what had to be made above it.
+// makeTarget makes the folder of a site's backup. It has the permissions of the site;
+// folders made above it are private.
 func makeTarget(site *os.Root, target string) error {
 	if err := os.MkdirAll(filepath.Dir(target), 0o700); err != nil {
 		return err

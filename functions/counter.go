@@ -8,7 +8,7 @@ import (
 )
 
 // A Counter is an entity: a number that is stored under a key, and changed by one
-// operation at a time. Nobody has to create it.
+// operation at a time. It need not be created.
 //
 //	curl -X POST -H 'Content-Type: application/json' -d 5 'http://localhost:7071/api/durabletask/entities/Counter/visits?op=add'
 //	curl http://localhost:7071/api/durabletask/entities/Counter/visits
@@ -44,7 +44,7 @@ type Move struct {
 }
 
 // MoveCount takes from one counter what it adds to another, and returns both
-// values. It locks them, so that nobody sees one changed without the other.
+// values. It locks them, so that no operation sees one changed without the other.
 func MoveCount(ctx *durable.Context, m Move) ([]int, error) {
 	if m.From == m.To || m.By <= 0 {
 		return nil, errors.New(`the input must be like {"from": "a", "to": "b", "by": 3}`)

@@ -16,7 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/browsertest"
 )
 
 const consoleKey = "the key of the console"
@@ -136,6 +139,77 @@ func TestHost_LetsTheConsoleAskForTheKeyItself(t *testing.T) {
 	form.Set("csrf", "wrong")
 	if status, _ := v.visit("/entity/signal", form); status != http.StatusForbidden {
 		t.Errorf("a form without the token: %d", status)
+	}
+	mustHub(t, root, nil, "start", "Waits", "--id", "order-7")
+	t.Run("in a browser", func(t *testing.T) { browse(t, v.base, root) })
+}
+
+// browse does in a browser what people do in the console. It has the key, and the instance order-7
+// waits for an Answer.
+func browse(t *testing.T, base, root string) {
+	b := browsertest.New(t)
+	b.Do(chromedp.Navigate(base+"/entities"), browsertest.See(`//h1[.="Sign in"]`))
+	b.CheckPage("login")
+	b.Do(chromedp.SendKeys(chromedp.CSS("#code"), consoleKey+kb.Enter), browsertest.See(`//h1[.="Overview"]`),
+		browsertest.See(`//h2[.="Storage"]/..//tr[td="table"]`), browsertest.See(`//td[contains(.,"this process")]/../td[2][contains(.,"3")]`))
+	b.CheckPage("overview")
+	b.Do(chromedp.Navigate(base+"/instances"), browsertest.See(`//a[.="order-7"]`))
+	b.CheckPage("instances")
+	b.Do(chromedp.Click(`//a[.="order-7"]`), browsertest.See(`//ul[@class="reasons"]/li[contains(.,'event "Answer"')]`))
+	b.CheckPage("instance")
+
+	// What another process does shows on the page that is open.
+	mustHub(t, root, nil, "suspend", "order-7", "--reason", "lunch")
+	b.Do(browsertest.See(`//dd/span[.="Suspended"]`))
+	b.Do(browsertest.Press(`//details[@id="resume"]/summary`), browsertest.Press(`//button[.="Resume the instance"]`),
+		browsertest.See(`//*[@role="status"][contains(.,"is to be resumed")]`), browsertest.See(`//dd/span[.="Running"]`))
+
+	// A page of another session, or of another site, has no token that counts.
+	b.Do(browsertest.Press(`//details[@id="suspend"]/summary`))
+	browsertest.Run(b, chromedp.Evaluate[int](`document.querySelectorAll("input[name=csrf]").forEach(e => e.value = "wrong"); 0`))
+	b.Do(browsertest.Press(`//button[.="Suspend the instance"]`), browsertest.See(`//*[@role="alert"][contains(.,"The form is not of this session")]`))
+	if said := b.Said(); len(said) != 1 || !strings.Contains(said[0], "403") {
+		t.Errorf("a wrong token: the browser's console says %q", said)
+	}
+	b.CheckPage("refused")
+
+	b.Do(chromedp.Navigate(base+"/instance?id=order-7"), browsertest.See(`//dd/span[.="Running"]`))
+	b.Do(browsertest.Press(`//details[@id="raise"]/summary`), chromedp.SendKeys(chromedp.CSS("#event"), "Answer"), chromedp.SendKeys(chromedp.CSS("#payload"), `"yes"`),
+		browsertest.Press(`//button[.="Raise the event"]`), browsertest.See(`//dd/span[.="Completed"]`))
+	do := func(action, button, notice, status string) {
+		t.Helper()
+		b.Do(browsertest.Press(`//details[@id="`+action+`"]/summary`), browsertest.Press(`//button[.="`+button+` the instance"]`),
+			browsertest.See(`//*[@role="status"][contains(.,"`+notice+`")]`))
+		if status != "" {
+			b.Do(browsertest.See(`//dd/span[.="` + status + `"]`))
+		}
+	}
+	b.Do(browsertest.Press(`//*[@id="restart"]//input[@name="option"]`)) // with its ID
+	do("restart", "Restart", "restarted", "Running")
+	do("suspend", "Suspend", "is to be suspended", "Suspended")
+	b.Agree()
+	do("terminate", "Terminate", "is to be terminated", "Terminated")
+	b.Agree()
+	do("purge", "Purge", "is purged", "")
+	mustHub(t, root, nil, "start", "ActivityFails", "--id", "broken")
+	b.Do(chromedp.Navigate(base+"/instance?id=broken"), browsertest.See(`//dd/span[.="Failed"]`))
+	do("rewind", "Rewind", "is to be rewound", "")
+
+	// Many at once, and an entity.
+	for _, id := range []string{"many-1", "many-2", "many-3"} {
+		mustHub(t, root, nil, "start", "Waits", "--id", id)
+	}
+	b.Do(chromedp.Navigate(base+"/instances?prefix=many-"), browsertest.See(`//a[.="many-3"]`), chromedp.Click(chromedp.CSS("input[data-all]")),
+		chromedp.Click(`//button[.="Terminate …"]`), browsertest.See(`//b[.="3"]`))
+	b.CheckPage("preview")
+	b.Do(chromedp.Click(`//button[.="Terminate 3 instances"]`), browsertest.See(`//p[contains(.,"3 terminated")]`))
+	b.CheckPage("done")
+	b.Do(chromedp.Navigate(base+"/entity?name=Counter&key=e"), chromedp.SendKeys(chromedp.CSS("input[name=operation]"), "get"), chromedp.Click(`//button[.="Send"]`),
+		browsertest.See(`//*[@role="status"][.="Sent get to @counter@e."]`))
+	b.CheckPage("entity")
+	for path, heading := range map[string]string{"/entities": "Entities", "/hub": "Hub"} {
+		b.Do(chromedp.Navigate(base+path), browsertest.See(`//h1[.="`+heading+`"]`))
+		b.CheckPage(heading)
 	}
 }
 

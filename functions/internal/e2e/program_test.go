@@ -18,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/browsertest"
 )
 
 // checkout is the root of the repository, from this folder.
@@ -40,6 +42,7 @@ func TestMain(m *testing.M) {
 			return 1
 		}
 		defer os.RemoveAll(binaries)
+		defer browsertest.Stop()
 		return m.Run()
 	}())
 }
