@@ -178,10 +178,7 @@ func (t *hubTool) delete(ctx context.Context, r hubcli.DeleteRequest) (string, e
 	}
 	if cfg.StorageType == Embedded {
 		path := cfg.hubFile()
-		if _, err := os.Stat(path); err != nil {
-			return "", fmt.Errorf("there is no task hub: %w", err)
-		}
-		return path, embedded.Delete(path)
+		return path, fileError(embedded.Delete(path))
 	}
 	hub, err := openDeleter(cfg)
 	if err != nil {
@@ -205,13 +202,18 @@ func compactHub(cfg Config) (hubcli.Compacted, error) {
 	}
 	path := cfg.hubFile()
 	before, after, err := embedded.Compact(path, embedded.Config{Logger: cfg.Logger})
+	return hubcli.Compacted{Path: path, Before: before, After: after}, fileError(err)
+}
+
+// fileError returns the error for what was to be done with the file of a hub and ended with err.
+func fileError(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
-		return hubcli.Compacted{}, fmt.Errorf("there is no task hub: %w", err)
+		return fmt.Errorf("there is no task hub: %w", err)
 	}
 	if held, ok := errors.AsType[*embedded.HeldError](err); ok {
-		return hubcli.Compacted{}, &hubcli.UnavailableError{Err: fmt.Errorf("%w; stop that process first", held)}
+		return &hubcli.UnavailableError{Err: fmt.Errorf("%w; stop that process first", held)}
 	}
-	return hubcli.Compacted{Path: path, Before: before, After: after}, err
+	return err
 }
 
 // A deleter is a hub that can be deleted.
@@ -235,7 +237,8 @@ func deleteHub(ctx context.Context, hub deleter, r hubcli.DeleteRequest) error {
 	case !errors.Is(err, provider.ErrHubBusy):
 		return err
 	case !r.Force:
-		return fmt.Errorf("%w; stop the workers first. With --force it is deleted all the same, and workers that run make it again, empty", err)
+		err = fmt.Errorf("%w; stop the workers first. With --force it is deleted all the same, and workers that run make it again, empty", err)
+		return &hubcli.UnavailableError{Err: err}
 	}
 	r.Warn(err.Error() + "; workers that run make it again, empty. To be rid of it stop them, then delete it once more.")
 	return hub.Delete(ctx, true)

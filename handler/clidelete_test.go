@@ -45,6 +45,9 @@ func TestDeleteHub_SaysWhatToDoAboutWorkers(t *testing.T) {
 		if (err != nil) != (tt.wantErr != "") || err != nil && !strings.Contains(err.Error(), tt.wantErr) {
 			t.Errorf("%s: %v, want %q", name, err, tt.wantErr)
 		}
+		if unavailable := errors.As(err, new(*hubcli.UnavailableError)); unavailable != (errors.Is(tt.err, provider.ErrHubBusy) && !tt.force) {
+			t.Errorf("%s: it counts as out of reach: %v", name, unavailable)
+		}
 		if hub.deleted != tt.deleted || !strings.Contains(said, tt.wantSaid) || (said == "") != (tt.wantSaid == "") {
 			t.Errorf("%s: deleted %v, and said %q", name, hub.deleted, said)
 		}

@@ -145,7 +145,7 @@ func TestHubVerify_NamesExactlyTheInstancesThatAChangeBreaks(t *testing.T) {
 	s := readyServer(t, App{Functions: shop{}.functions()}, fakeConfig(t, hub))
 
 	out, errs, code := hubRun(t, s, shop{}, "verify")
-	if code != 0 || out != "" || !strings.HasSuffix(errs, fmt.Sprintf("All %d instances can go on with this program.\n", len(live))) {
+	if code != 0 || out != "" || !strings.HasSuffix(errs, fmt.Sprintf("Instances that can go on with this program: all %d\n", len(live))) {
 		t.Errorf("with the same code: %d %s%s", code, out, errs)
 	}
 	names := func(text string) (ids []string) {

@@ -121,7 +121,7 @@ func (c bulk) purgeMany() error {
 	if err != nil {
 		return err
 	}
-	return c.print(purged, fmt.Sprintf("purged %d instances", purged.InstancesDeleted))
+	return c.print(purged, fmt.Sprintf("instances purged: %d", purged.InstancesDeleted))
 }
 
 // mustSelect returns an error unless the flags say which instances are meant.
@@ -165,7 +165,7 @@ func (c bulk) many(past, statuses string, act func(id string) error) error {
 		}
 	}
 	if c.flags.dryRun {
-		c.tell(fmt.Sprintf("%d instances would be %s; nothing was done.", len(found), past))
+		c.tell(fmt.Sprintf("Nothing was done. Instances that would be %s: %d", past, len(found)))
 		return c.instances(found)
 	}
 	defer c.working(c.verb)()
@@ -181,7 +181,7 @@ func (c bulk) many(past, statuses string, act func(id string) error) error {
 		}
 		return err
 	})
-	text := fmt.Sprintf("%d instances were %s", len(ids)-refused, past)
+	text := fmt.Sprintf("instances %s: %d", past, len(ids)-refused)
 	err = errors.Join(err, c.print(map[string]any{"done": past, "instances": len(ids) - refused, "refused": refused}, text))
 	if err == nil && refused > 0 {
 		err = fmt.Errorf("%d of %d instances were not in a state for it any more", refused, len(ids))

@@ -21,7 +21,7 @@ const (
 	ExitUsage       = 2 // the arguments make no sense
 	ExitNotFound    = 3 // there is no such instance
 	ExitRefused     = 4 // the instance is not in a state for it, or an ID is taken
-	ExitUnavailable = 5 // the hub is out of reach
+	ExitUnavailable = 5 // the hub is out of reach, or in use
 )
 
 // A Target is a management API that can be asked.
@@ -247,7 +247,8 @@ asked by way of that app.
 %[1]s --version prints the version of the program.
 
 Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 no such instance, 4 refused
-for the instance's state, 5 the hub is out of reach.
+for the instance's state, 5 the hub is out of reach
+or in use.
 `, p.Name)
 }
 

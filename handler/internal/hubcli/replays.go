@@ -71,7 +71,7 @@ func (r *replays) each(look func(one instance) error) (n int, err error) {
 		if continuation = next; continuation == "" {
 			return n, nil
 		}
-		r.tell(fmt.Sprintf("%d instances …", n))
+		r.tell(fmt.Sprintf("instances so far: %d", n))
 	}
 }
 
@@ -199,7 +199,7 @@ func (r *replays) verify() error {
 	if len(misfits) > 0 {
 		return fmt.Errorf("%d of %d instances cannot go on with this program", len(misfits), n)
 	}
-	r.tell(fmt.Sprintf("All %d instances can go on with this program.", n))
+	r.tell(fmt.Sprintf("Instances that can go on with this program: all %d", n))
 	return nil
 }
 

@@ -1,0 +1,180 @@
+package partitionlog_test
+
+import (
+	"context"
+	"flag"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
+	"golang.org/x/sync/errgroup"
+)
+
+var baseSize = flag.Int("base", 64, "how large the base of the partition is that BenchmarkHandOver hands over, in MB")
+
+// keep has its input in its history.
+func keep(_ *durable.Context, _ string) (durable.Void, error) { return durable.Void{}, nil }
+
+var keepers = durable.NewRegistry(durable.Orchestrator("Keep", keep))
+
+// takeOverConfig is of a hub with one partition.
+func takeOverConfig(transport policy.Transporter) partitionlog.Config {
+	return partitionlog.Config{
+		TaskHub: "TakeOver", PartitionCount: 1, LeaseInterval: 15 * time.Second, BalanceInterval: 500 * time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler), Transport: transport,
+	}
+}
+
+// noBase refuses to write files of bases, so that the log grows, and counts how much is
+// appended to it.
+type noBase struct {
+	*azuritetest.Counter
+	appended atomic.Int64
+}
+
+func (n *noBase) Do(r *http.Request) (*http.Response, error) {
+	switch {
+	case r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/base-"):
+		return azuritetest.Refusal(r, http.StatusServiceUnavailable, "ServerBusy"), nil
+	case r.URL.Query().Get("comp") == "appendblock":
+		n.appended.Add(r.ContentLength)
+	}
+	return n.Counter.Do(r)
+}
+
+// worked opens the hub and works on it until stop is called.
+func worked(b *testing.B, transport policy.Transporter) (h *partitionlog.Hub, stop func()) {
+	b.Helper()
+	h = opened(b, transport)
+	ctx, cancel := context.WithCancel(b.Context())
+	done := make(chan struct{})
+	go func() { // stop waits for it
+		defer close(done)
+		_ = durable.NewWorker(h, keepers, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx) // a killed one fails
+	}()
+	return h, func() {
+		cancel()
+		<-done
+		_ = h.Close() // a killed one cannot let go of anything
+	}
+}
+
+func opened(b *testing.B, transport policy.Transporter) *partitionlog.Hub {
+	b.Helper()
+	c, err := azurestorage.ParseConnectionString(azuritetest.Start(b))
+	if err != nil {
+		b.Fatal(err)
+	}
+	h, err := partitionlog.Open(c, takeOverConfig(transport))
+	if err != nil {
+		b.Fatal(err)
+	}
+	return h
+}
+
+func remove(b *testing.B) {
+	b.Helper()
+	h := opened(b, nil)
+	if err := h.Delete(b.Context(), true); err != nil {
+		b.Fatal(err)
+	}
+	_ = h.Close()
+}
+
+// fill ends instances with inputs of so many bytes, until there are enough.
+func fill(b *testing.B, h *partitionlog.Hub, inputSize int, enough func(instances int) bool) {
+	b.Helper()
+	c := durable.NewClient(h, keepers)
+	input := strings.Repeat("0123456789abcdef", inputSize/16)
+	var all errgroup.Group
+	all.SetLimit(16)
+	for n := 0; !enough(n); n++ {
+		all.Go(func() error {
+			i, err := durable.Start(b.Context(), c, keep, input)
+			if err == nil {
+				_, err = i.Wait(b.Context())
+			}
+			return err
+		})
+	}
+	if err := all.Wait(); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// BenchmarkTakeOver kills the process that has a partition with 64 MB of log which its base
+// has not, and measures the time until another one answers. The lease is 15 s, of which
+// up to 5 have passed when a process dies.
+func BenchmarkTakeOver(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		alive := new(atomic.Bool)
+		alive.Store(true)
+		transport := &noBase{Counter: azuritetest.WhileAlive(azuritetest.Start(b), alive)}
+		h, stop := worked(b, transport)
+		fill(b, h, 16<<10, func(int) bool { return transport.appended.Load() >= 64<<20 })
+		alive.Store(false)
+		b.StartTimer()
+		died := time.Now()
+		next, stopNext := worked(b, nil)
+		if _, err := durable.Start(b.Context(), durable.NewClient(next, keepers), keep, ""); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(time.Since(died).Seconds(), "s-without-owner")
+		b.StopTimer()
+		stop()
+		stopNext()
+		remove(b)
+		b.StartTimer()
+	}
+}
+
+// BenchmarkHandOver has a worker come, and the other one stop in good order, and measures
+// the longest time that a client waited for an answer meanwhile. -base=5120 makes the base of
+// the partition 5 GB large.
+func BenchmarkHandOver(b *testing.B) {
+	for b.Loop() {
+		b.StopTimer()
+		a, stop := worked(b, nil)
+		fill(b, a, 512<<10, func(n int) bool { return n/2 >= *baseSize })
+		h := opened(b, nil)
+		client := durable.NewClient(h, keepers)
+		var longest time.Duration
+		var over atomic.Bool
+		var asking errgroup.Group
+		asking.Go(func() error {
+			for !over.Load() {
+				began := time.Now()
+				if _, err := durable.Start(b.Context(), client, keep, ""); err != nil {
+					return err
+				}
+				longest = max(longest, time.Since(began))
+			}
+			return nil
+		})
+		time.Sleep(2 * time.Second)
+		b.StartTimer()
+		_, stopNext := worked(b, nil)
+		time.Sleep(2 * time.Second)
+		stop()
+		time.Sleep(2 * time.Second)
+		b.StopTimer()
+		over.Store(true)
+		if err := asking.Wait(); err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(longest.Seconds(), "s-longest-answer")
+		_ = h.Close()
+		stopNext()
+		remove(b)
+		b.StartTimer()
+	}
+}
