@@ -2,14 +2,18 @@ package partitionlog_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
@@ -49,16 +53,23 @@ func (s *simulated) open(name string) (*partitionlog.Hub, *azsim.Worker) {
 func (s *simulated) openWith(name string, cfg partitionlog.Config) (*partitionlog.Hub, *azsim.Worker) {
 	s.Helper()
 	w := s.account.Worker(name)
+	cfg.WorkerID = name
+	return s.openBy(w, cfg), w
+}
+
+// openBy is openWith for a process whose requests transport carries.
+func (s *simulated) openBy(transport policy.Transporter, cfg partitionlog.Config) *partitionlog.Hub {
+	s.Helper()
 	c, err := azurestorage.ParseConnectionString(s.account.ConnectionString())
 	if err != nil {
 		s.Fatal(err)
 	}
-	cfg.TaskHub, cfg.WorkerID, cfg.Transport, cfg.Logger = "Sim", name, w, slog.New(slog.DiscardHandler)
+	cfg.TaskHub, cfg.Transport, cfg.Logger = "Sim", transport, slog.New(slog.DiscardHandler)
 	h, err := partitionlog.Open(c, cfg)
 	if err != nil {
 		s.Fatal(err)
 	}
-	return h, w
+	return h
 }
 
 // work runs a worker until stop is called.
@@ -211,6 +222,51 @@ func TestHub_HandsPartitionsOverWithoutAPause(t *testing.T) {
 		s.greet(durable.NewClient(b, greetings), 64)
 		if took := time.Since(began); took > 5*time.Second {
 			s.Errorf("after a worker had stopped, 64 sequences took %v", took)
+		}
+	})
+}
+
+// slowBase is a storage that takes ten minutes to store a file of a base.
+type slowBase struct {
+	policy.Transporter
+	begun atomic.Bool
+}
+
+func (b *slowBase) Do(r *http.Request) (*http.Response, error) {
+	if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/base-") {
+		b.begun.Store(true)
+		select {
+		case <-time.After(10 * time.Minute):
+		case <-r.Context().Done():
+			return nil, r.Context().Err()
+		}
+	}
+	return b.Transporter.Do(r)
+}
+
+// Who gives a partition up does not wait for what is on its way to the base: the log has it.
+func TestHub_HandsPartitionsOverWhileTheBaseIsWritten(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		slow := &slowBase{Transporter: s.account.Worker("a")}
+		a := s.openBy(slow, partitionlog.Config{WorkerID: "a", PartitionCount: 1})
+		stop := s.work(a)
+		long := `"` + strings.Repeat("0123456789abcdef", 16<<10) + `"`
+		for range 40 {
+			if _, err := durable.NewClient(a, greetings).StartByName(s.Context(), "Nobody", json.RawMessage(long)); err != nil {
+				s.Fatal(err)
+			}
+		}
+		if !slow.begun.Load() {
+			s.Fatal("nothing is on its way to the base")
+		}
+		began := time.Now()
+		stop()
+		b, _ := s.openWith("b", partitionlog.Config{PartitionCount: 1})
+		stopOther := s.work(b)
+		defer stopOther()
+		s.greet(durable.NewClient(b, greetings), 1)
+		if took := time.Since(began); took > 10*time.Second {
+			s.Errorf("a sequence took %v after a worker had stopped", took)
 		}
 	})
 }

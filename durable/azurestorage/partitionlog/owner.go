@@ -188,6 +188,7 @@ func (o *owner) release(ctx context.Context) error {
 	_, err := o.Partition.Close() // writes what is pending
 	o.finish()
 	o.tasks.Wait()
+	o.base.EndWork() // what is on its way there is in the log, from which the next owner takes it
 	o.store.Stop()
 	return errors.Join(err, o.log.Release(ctx), o.base.Close())
 }
@@ -196,6 +197,7 @@ func (o *owner) release(ctx context.Context) error {
 func (o *owner) abandon() {
 	o.finish()
 	o.log.Abandon()
+	o.base.EndWork()
 	_, _ = o.Partition.Close() // it can write nothing; work in flight is the next owner's
 	o.stopServing()
 	o.tasks.Wait()

@@ -144,7 +144,7 @@ func BenchmarkHandOver(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		a, stop := worked(b, nil)
-		fill(b, a, 512<<10, func(n int) bool { return n/2 >= *baseSize })
+		fill(b, a, 32<<10, func(n int) bool { return n/32 >= *baseSize })
 		h := opened(b, nil)
 		client := durable.NewClient(h, keepers)
 		var longest time.Duration

@@ -35,7 +35,8 @@ type Base interface {
 	View(f func(Reader) error) error
 	// Write stores a layer's changes and the number of its last group, all or
 	// nothing. closing notes that the base alone has everything. After an
-	// *[UncertainError] the base must not be written again.
+	// *[UncertainError] the base must not be written again. It returns [ErrClosed] if
+	// the base is about to be closed, and the layer stays in the log.
 	Write(l *Layer, closing bool) error
 	// Close closes the base.
 	Close() error
@@ -293,6 +294,9 @@ func (s *Store) flush() {
 		}
 		s.mu.Unlock()
 		signal(s.flushed)
+		if errors.Is(err, ErrClosed) {
+			return // the log has the layer
+		}
 		if doomed {
 			s.log.Error("task hub takes no more writes until it is opened again", "error", err)
 			return

@@ -61,7 +61,7 @@ type Base struct {
 	cfg     Config
 	seed    uint32
 	ctx     context.Context
-	merging context.Context // ends when there is to be no merge any more
+	working context.Context // ends when nothing goes on any more
 	stop    context.CancelFunc
 	work    sync.WaitGroup // goroutines
 	loading singleflight.Group
@@ -101,7 +101,7 @@ func Open(ctx context.Context, cfg Config, manifest []byte) (*Base, error) {
 		cfg.RemoveAfter = 2 * time.Minute
 	}
 	b := &Base{cfg: cfg, seed: crc32.Checksum(cfg.Seed, castagnoli), ctx: context.WithoutCancel(ctx), now: v, views: map[*version]int{}, known: map[string]bool{}, installing: make(chan struct{}, 1)}
-	b.merging, b.stop = context.WithCancel(b.ctx)
+	b.working, b.stop = context.WithCancel(b.ctx)
 	b.merged = sync.NewCond(&b.mu)
 	for _, name := range b.Names() {
 		b.known[name] = true
@@ -186,16 +186,18 @@ func (b *Base) View(f func(logstore.Reader) error) error {
 }
 
 // Write implements [logstore.Base]. With closing it ends merges first: nothing is
-// committed after it.
+// committed after it. Without, it fails with [logstore.ErrClosed] after [Base.EndWork].
 func (b *Base) Write(l *logstore.Layer, closing bool) error {
+	ctx := b.working
 	if closing {
-		b.endWork()
+		b.EndWork()
+		ctx = b.ctx
 	}
 	now, err := b.awaitMerges()
 	if err != nil {
 		return err
 	}
-	w := b.newWriter(b.ctx, l.Last, l.Size())
+	w := b.newWriter(ctx, l.Last, l.Size())
 	err = w.layer(l, len(now.runs) == 0)
 	if err == nil && len(w.files) == 0 && l.Last == now.last {
 		return nil
@@ -205,12 +207,15 @@ func (b *Base) Write(l *logstore.Layer, closing bool) error {
 			return &version{last: l.Last, runs: slices.Concat(w.run(), now.runs)}
 		})
 	}
-	if err != nil {
+	switch {
+	case err == nil:
+		b.startMerges()
+	case ctx.Err() != nil && !isUncertain(err):
+		return logstore.ErrClosed
+	default:
 		b.giveUp(w, err)
-		return err
 	}
-	b.startMerges()
-	return nil
+	return err
 }
 
 // layer adds what a layer changes. If nothing is below it, deletions have nothing to hide.
@@ -271,17 +276,18 @@ func (b *Base) install(next func(now *version) *version) error {
 }
 
 // background runs f in a goroutine, unless such work has ended. f is to end with
-// b.merging.
+// b.working.
 func (b *Base) background(f func()) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.merging.Err() == nil {
+	if b.working.Err() == nil {
 		b.work.Go(f)
 	}
 }
 
-// endWork ends what goes on in the background.
-func (b *Base) endWork() {
+// EndWork ends merges and writes that are under way, and waits for the merges. What they
+// have stored is left for whoever opens the partition next.
+func (b *Base) EndWork() {
 	b.mu.Lock()
 	b.stop()
 	b.mu.Unlock()
@@ -291,7 +297,7 @@ func (b *Base) endWork() {
 // Close implements [logstore.Base]. Files that wait for their deletion stay, for whoever
 // opens the partition next.
 func (b *Base) Close() error {
-	b.endWork()
+	b.EndWork()
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.closed = true

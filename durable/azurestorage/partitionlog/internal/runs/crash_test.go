@@ -507,3 +507,27 @@ func TestUnneeded_AreFilesThatFormerOwnersLeft(t *testing.T) {
 		}
 	})
 }
+
+// A write that EndWork ends says that the base is closed, and one with everything goes on.
+func TestEndWork_EndsAWrite(t *testing.T) {
+	t.Parallel()
+	s := newStage(t, 1)
+	if err := s.write(30, false); err != nil {
+		t.Fatal(err)
+	}
+	s.files.follow(func(op string) fate {
+		if op == "create" {
+			go s.EndWork()
+			<-s.working.Done()
+		}
+		return succeeds
+	})
+	if err := s.write(30, false); !errors.Is(err, logstore.ErrClosed) {
+		t.Errorf("a write that was ended: %v, want %v", err, logstore.ErrClosed)
+	}
+	s.compare()
+	if err := s.write(30, true); err != nil {
+		t.Errorf("a write of everything: %v", err)
+	}
+	s.compare()
+}

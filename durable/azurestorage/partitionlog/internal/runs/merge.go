@@ -43,7 +43,7 @@ func toMerge(runs []weight, oldest bool) (n int) {
 func (b *Base) startMerges() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.merging.Err() != nil || b.doomed != nil {
+	if b.working.Err() != nil || b.doomed != nil {
 		return
 	}
 	free := slices.IndexFunc(b.now.runs, func(r *run) bool { return r.merging })
@@ -86,7 +86,7 @@ func (b *Base) merge(some []*run, oldest bool) {
 		b.startMerges()
 	case damaged:
 		b.cfg.Logger.Error("a file of the base is damaged; it is not merged any more", "error", err)
-	case b.merging.Err() == nil:
+	case b.working.Err() == nil:
 		b.cfg.Logger.Warn("cannot merge files of the base; it is tried again after the next write", "error", err)
 	}
 }
@@ -100,11 +100,11 @@ func (b *Base) tryMerge(some []*run, oldest bool) error {
 	if size >= longMerge {
 		slots = b.cfg.Cache.long
 	}
-	if err := slots.Acquire(b.merging, 1); err != nil {
+	if err := slots.Acquire(b.working, 1); err != nil {
 		return err
 	}
 	defer slots.Release(1)
-	w := b.newWriter(b.merging, b.version().last, int(size))
+	w := b.newWriter(b.working, b.version().last, int(size))
 	err := w.merge(some, oldest)
 	if err == nil {
 		err = b.install(func(now *version) *version {
@@ -163,7 +163,7 @@ func (b *Base) removeLater(some []*run) {
 		timer := time.NewTimer(b.cfg.RemoveAfter)
 		select {
 		case <-timer.C:
-		case <-b.merging.Done():
+		case <-b.working.Done():
 			timer.Stop()
 			return
 		}
@@ -192,7 +192,7 @@ func (b *Base) isRead(some []*run) bool {
 
 func (b *Base) remove(names []string) {
 	for _, name := range names {
-		if err := b.cfg.Files.Remove(b.merging, name); err != nil && b.merging.Err() == nil {
+		if err := b.cfg.Files.Remove(b.working, name); err != nil && b.working.Err() == nil {
 			b.cfg.Logger.Warn("cannot delete a file that the base does not need", "file", name, "error", err)
 		}
 		b.mu.Lock()
