@@ -3,6 +3,7 @@ package entity_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -99,10 +100,9 @@ func (p *play) want(log ...string) {
 	p.log = nil
 }
 
-var requestNumber = func() func() string {
-	n := 0
-	return func() string { n++; return entity.DeriveID(fmt.Sprint(n)) }
-}()
+var requests atomic.Int64 // made so far
+
+func requestNumber() string { return entity.DeriveID(fmt.Sprint(requests.Add(1))) }
 
 func op(r entity.Request) *history.EventRaised {
 	if r.ID == "" {
