@@ -52,8 +52,11 @@ func (c hubCopy) run(ctx context.Context, r hubcli.CopyRequest) (fmt.Stringer, e
 			continue
 		}
 		busy := errors.Is(err, provider.ErrHubBusy) || taskhub.IsHeld(err)
-		if !busy || time.Now().After(deadline) {
+		if !busy {
 			return totals, err
+		}
+		if time.Now().After(deadline) {
+			return totals, &hubcli.UnavailableError{Err: err}
 		}
 		if !waiting {
 			waiting = true

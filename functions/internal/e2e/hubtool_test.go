@@ -247,14 +247,14 @@ func TestHubTool_RefusesToCopyWhatAWorkerHas(t *testing.T) {
 	a := startStandalone(t, e2eApp, root, account)
 	a.completed(a.start("Steps", map[string]int{"steps": 1}).StatusQueryGetURI, 30*time.Second, "[1]")
 	got := hubTool(t, root, []string{account}, "copy", "azurestorage", "embedded", "--wait", "1s")
-	if got.code != 1 || !strings.Contains(got.errs, "is being worked on") {
-		t.Errorf("%+v, want exit code 1 and that the hub is being worked on", got)
+	if got.code != 5 || !strings.Contains(got.errs, "is being worked on") {
+		t.Errorf("%+v, want exit code 5 and that the hub is being worked on", got)
 	}
 	if left, err := filepath.Glob(filepath.Join(root, ".durable-*")); err != nil || len(left) > 0 {
 		t.Errorf("left of the copy: %v, %v", left, err)
 	}
-	if got := hubTool(t, root, []string{account}, "delete", "--yes"); got.code != 1 || !strings.Contains(got.errs, "is being worked on") {
-		t.Errorf("delete: %+v, want exit code 1 and that the hub is being worked on", got)
+	if got := hubTool(t, root, []string{account}, "delete", "--yes"); got.code != 5 || !strings.Contains(got.errs, "is being worked on") {
+		t.Errorf("delete: %+v, want exit code 5 and that the hub is being worked on", got)
 	}
 	if _, err := os.Stat(filepath.Join(root, "host.json")); err != nil {
 		t.Error(err)

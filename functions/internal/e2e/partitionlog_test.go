@@ -48,8 +48,8 @@ func TestStandalone_AHubInPartitionLogsGoesOnAfterARestart(t *testing.T) {
 	if got := hubTool(t, root, nil, "get", id); got.code != 3 {
 		t.Errorf("get of what was purged: %+v, want exit code 3", got)
 	}
-	if got := hubTool(t, root, nil, "delete", "--yes"); got.code != 1 || !strings.Contains(got.errs, "is being worked on") {
-		t.Errorf("delete of what is in use: %+v, want exit code 1 and why", got)
+	if got := hubTool(t, root, nil, "delete", "--yes"); got.code != 5 || !strings.Contains(got.errs, "is being worked on") {
+		t.Errorf("delete of what is in use: %+v, want exit code 5 and why", got)
 	}
 	if got := hubTool(t, root, nil, "compact"); got.code != 1 || !strings.Contains(got.errs, "only one in a local file is compacted") {
 		t.Errorf("compact: %+v, want that it does not apply", got)

@@ -200,7 +200,7 @@ type answerError struct {
 
 func (e *answerError) Error() string { return e.text }
 
-// An UnavailableError says that the hub cannot be reached.
+// An UnavailableError says that the hub cannot be reached, or that another process uses it.
 type UnavailableError struct{ Err error }
 
 func (e *UnavailableError) Error() string { return e.Err.Error() }
