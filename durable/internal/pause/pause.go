@@ -1,4 +1,4 @@
-// Package pause waits.
+// Package pause waits for a time or for the end of a context, whichever is first.
 package pause
 
 import (

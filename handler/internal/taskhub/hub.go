@@ -163,7 +163,8 @@ func (h *Hub) ComplainUntil(ctx context.Context, reason string) {
 	}
 }
 
-// Pause waits for d. It returns false if ctx ended first.
+// Pause waits for d. It returns false if ctx ended first. Package durable/internal/pause does the same,
+// which only packages below durable may import.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
