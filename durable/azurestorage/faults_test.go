@@ -72,6 +72,11 @@ func onNth(f fault, name string, n int32) func(azuritetest.Call) fault {
 	}
 }
 
+// historyWrite is how calls begin that write histories.
+func historyWrite(cfg Config) string {
+	return "table EntityGroupTransaction " + cfg.TaskHub + "History"
+}
+
 // One fault in any place of a sequence changes nothing that can be seen.
 func TestTaskHub_SurvivesOneFaultAnywhere(t *testing.T) {
 	t.Parallel()
@@ -165,8 +170,7 @@ func TestCheckpoint_FindsOutThatItsHistoryWasWritten(t *testing.T) {
 				t.Parallel()
 				inBubble(t, func(t *testing.T) {
 					cfg := testConfig(t)
-					// The first transaction makes the partition rows.
-					cfg.Transport = faulty(t, onNth(f, "table EntityGroupTransaction", 2))
+					cfg.Transport = faulty(t, onNth(f, historyWrite(cfg), 1))
 					h := openHub(t, cfg)
 					runHub(t, h)
 					mustStart(t, h, "one", "e1", `1`)
@@ -200,8 +204,8 @@ func TestCheckpoint_FindsOutThatItsHistoryWasWritten(t *testing.T) {
 // looks at it.
 func commitFollowed(t *testing.T, write func(h *TaskHub, etag string)) (h *TaskHub, item *provider.OrchestrationWorkItem, err error) {
 	t.Helper()
-	c := newCounter(t)
-	nth := onNth(loseAnswer, "table EntityGroupTransaction", 2) // the first makes the partition rows
+	c, cfg := newCounter(t), testConfig(t)
+	nth := onNth(loseAnswer, historyWrite(cfg), 1)
 	c.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		resp, err := next()
 		if nth(call) != loseAnswer || err != nil {
@@ -219,7 +223,6 @@ func commitFollowed(t *testing.T, write func(h *TaskHub, etag string)) (h *TaskH
 		write(h, etags[4])
 		return nil, errLost
 	}
-	cfg := testConfig(t)
 	cfg.Transport = c
 	h = openHub(t, cfg)
 	runHub(t, h)

@@ -338,7 +338,7 @@ func TestAppendHistory_AfterSomebodyElseDoesNotGoOn(t *testing.T) {
 	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
 	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		resp, err := next()
-		if call.Name != "EntityGroupTransaction" || err != nil || lost.Swap(true) {
+		if !isCommit(call) || err != nil || lost.Swap(true) {
 			return resp, err
 		}
 		resp.Body.Close()
@@ -376,7 +376,7 @@ func TestAppendHistory_DoesNotBeginAnewWhatWasPurged(t *testing.T) {
 	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
 	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		resp, err := next()
-		if call.Name != "EntityGroupTransaction" || err != nil || away.Swap(true) {
+		if !isCommit(call) || err != nil || away.Swap(true) {
 			return resp, err
 		}
 		resp.Body.Close()

@@ -2,6 +2,7 @@ package azurestorage
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -39,4 +40,7 @@ func TestTaskHub_NeedsFewOperationsForASequence(t *testing.T) {
 	}
 }
 
-func isCommit(c azuritetest.Call) bool { return c.Name == "EntityGroupTransaction" }
+// isCommit reports whether a call writes a history.
+func isCommit(c azuritetest.Call) bool {
+	return c.Name == "EntityGroupTransaction" && strings.HasSuffix(c.Target, "History")
+}

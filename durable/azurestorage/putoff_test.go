@@ -186,7 +186,7 @@ func TestPutOff_ARowIsWrittenBeforeItsInstanceIsPurged(t *testing.T) {
 		counter := newCounter(t)
 		var purging atomic.Bool
 		counter.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-			if purging.Load() && call.Name == "EntityGroupTransaction" { // between reading the row and deleting it
+			if purging.Load() && isCommit(call) { // between reading the row and deleting it
 				time.Sleep(2 * putOffFor)
 			}
 			return next()

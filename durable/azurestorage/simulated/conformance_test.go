@@ -1,6 +1,7 @@
 package simulated_test
 
 import (
+	"fmt"
 	"log/slog"
 	"testing"
 	"testing/synctest"
@@ -42,9 +43,11 @@ func simulatedHub(t *testing.T, loose bool, latency time.Duration) providertest.
 		Logger: slog.New(slog.DiscardHandler),
 	}
 	var worker *azsim.Worker
+	opened := 0
 	open := func() *azurestorage.TaskHub {
 		worker = account.Worker("w")
-		cfg.Transport = worker
+		opened++
+		cfg.Transport, cfg.WorkerID = worker, fmt.Sprint("w", opened) // what takes how long depends on it
 		c, err := azurestorage.ParseConnectionString(account.ConnectionString())
 		if err != nil {
 			t.Fatal(err)

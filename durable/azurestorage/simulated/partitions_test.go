@@ -1,6 +1,7 @@
 package simulated_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -25,7 +27,11 @@ type fleet struct {
 	config  azurestorage.Config
 	began   time.Time
 	running map[string]*member
+	delay   *atomic.Int64 // of each answer, besides the latency
 }
+
+// slow has each answer take longer by that much from now on.
+func (f *fleet) slow(delay time.Duration) { f.delay.Store(int64(delay)) }
 
 type member struct {
 	worker *azsim.Worker
@@ -36,12 +42,16 @@ type member struct {
 // inFleet runs f in a bubble with an account.
 func inFleet(t *testing.T, cfg azurestorage.Config, f func(*fleet)) {
 	synctest.Test(t, func(t *testing.T) {
-		account := azsim.New(azsim.Config{Seed: 7, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
+		var delay atomic.Int64
+		account := azsim.New(azsim.Config{
+			Seed: 7, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond,
+			Delay: func(azsim.Request, int) time.Duration { return time.Duration(delay.Load()) },
+		})
 		defer account.Wait()
 		if cfg.TaskHub == "" {
 			cfg.TaskHub = "Fleet"
 		}
-		w := &fleet{T: t, account: account, config: cfg, began: time.Now(), running: map[string]*member{}}
+		w := &fleet{T: t, account: account, config: cfg, began: time.Now(), running: map[string]*member{}, delay: &delay}
 		defer func() {
 			for name := range w.running {
 				w.leave(name)
@@ -281,6 +291,31 @@ func TestPartitions_DoNotGoByTheClocksOfWorkers(t *testing.T) {
 		}
 		f.kill("one") // its leases end in time, though its clock was ahead
 		f.evenOut(45*time.Second, "two", "three")
+	})
+}
+
+// TestPartitions_AreKeptWhereAnswersAreSlow has a worker renew so many leases that it
+// could not do it one after another before the last of them ends.
+func TestPartitions_AreKeptWhereAnswersAreSlow(t *testing.T) {
+	forManagers(t, func(f *fleet) {
+		var log bytes.Buffer
+		f.config.PartitionCount, f.config.Logger = 16, slog.New(slog.NewTextHandler(&log, nil))
+		f.join("one", nil)
+		time.Sleep(time.Minute)
+		f.slow(3 * time.Second)
+		before := f.elapsed()
+		time.Sleep(10 * time.Minute)
+		readBy := map[string]bool{}
+		for _, l := range f.looks(before) {
+			readBy[l.queue] = true
+		}
+		if len(readBy) != 16 {
+			f.Errorf("%d queues are read, want 16", len(readBy))
+		}
+		f.leave("one")
+		if n := strings.Count(log.String(), "partition lost"); n > 0 {
+			f.Errorf("%d leases were lost:\n%s", n, log.String())
+		}
 	})
 }
 

@@ -258,15 +258,14 @@ func (e *episode) survives() bool {
 	return err == nil
 }
 
-// arrive fetches messages through Next until n have come.
+// arrive fetches messages through Next until n have come. The session must not end before.
 func (e *episode) arrive(n int) {
 	e.w.Helper()
-	deadline := time.Now().Add(e.w.hub.Patience)
 	for len(e.fresh) < n {
-		if time.Now().After(deadline) {
-			e.w.Fatalf("only %d of %d messages came through Next", len(e.fresh), n)
+		began := time.Now()
+		if len(e.more(e.w.hub.Patience)) == 0 {
+			e.w.Fatalf("only %d of %d messages came through Next, which returned none after %v", len(e.fresh), n, time.Since(began))
 		}
-		e.more(e.w.hub.Patience)
 	}
 }
 

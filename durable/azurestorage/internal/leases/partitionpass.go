@@ -27,8 +27,8 @@ const (
 	Drained                // nothing of the partition is in use
 )
 
-// partitionPlan is what to do about it. The steps are in order; a step that
-// loses its ETag race makes the rest void.
+// partitionPlan is what to do about it. A step that loses its ETag race makes all of them
+// void.
 type partitionPlan struct {
 	lost  []string // queues to stop reading: another worker has them
 	drain []string // queues to stop reading, and to give up once their sessions end

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -171,12 +172,7 @@ func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan
 			t.worker.Tasks.Go(p.StopReading(work))
 		}
 	}
-	for _, step := range plan.steps {
-		if err := t.do(ctx, work, step); err != nil {
-			return plan, err
-		}
-	}
-	return plan, nil
+	return plan, t.write(ctx, work, plan.steps)
 }
 
 func (t *tablePartitions) drainTime() time.Duration {
@@ -199,16 +195,33 @@ func (t *tablePartitions) state(rows []wire.PartitionRow) partitionState {
 	return s
 }
 
-// do makes one write and what follows from it. A write whose outcome is unknown is a
-// failure: the next pass finds out.
-func (t *tablePartitions) do(ctx, work context.Context, step partitionStep) error {
-	p := t.byQueue[step.row.Queue]
-	if p == nil {
-		return nil // of a hub with more partitions; Run has refused those
+// write makes all writes of a plan or none, in one request: where answers are slow the
+// leases that come last are not renewed too late. .NET makes a request for each. What
+// follows from the writes follows then. If their outcome is unknown that is a failure: the
+// next pass finds out.
+func (t *tablePartitions) write(ctx, work context.Context, steps []partitionStep) error {
+	steps = slices.Clone(steps)
+	// Of a hub with more partitions, which Run has refused, there are others.
+	steps = slices.DeleteFunc(steps, func(s partitionStep) bool { return t.byQueue[s.row.Queue] == nil })
+	var ops []store.Operation
+	for _, s := range steps {
+		ops = append(ops, store.Operation{Method: http.MethodPut, Entity: s.row.Row(), IfMatch: s.row.ETag})
 	}
-	if _, err := t.worker.Table.Replace(ctx, step.row.Row(), step.row.ETag); err != nil {
+	if len(ops) == 0 {
+		return nil
+	}
+	if _, err := t.worker.Table.Transact(ctx, ops); err != nil {
 		return err
 	}
+	for _, s := range steps {
+		t.wrote(work, s)
+	}
+	return nil
+}
+
+// wrote does what follows from a write.
+func (t *tablePartitions) wrote(work context.Context, step partitionStep) {
+	p := t.byQueue[step.row.Queue]
 	switch step.kind {
 	case stepRelease:
 		p.Released()
@@ -222,7 +235,6 @@ func (t *tablePartitions) do(ctx, work context.Context, step partitionStep) erro
 	if step.listen && !t.leaving {
 		p.Listen(work, step.row.ExpiresAt.Add(-dateGrain-t.ahead))
 	}
-	return nil
 }
 
 // dropExpired stops reading queues whose lease has ended because the table was
