@@ -146,7 +146,7 @@ func TestHub_AsksTheStorageForNoMoreThanItsDocumentationSays(t *testing.T) {
 		s.requests()
 
 		time.Sleep(10 * time.Minute)
-		most := map[string]int{"GetBlob mail": 10 * 4 * 60, "RenewLease log": 10 * 4 * 6, "PutBlob workers": 121, "ListBlobs other": 130}
+		most := map[string]int{"GetBlob mail": 10 * 4 * 60, "RenewLease log": 10 * 4 * 6, "PutBlob workers": 121, "ListBlobs other": 130, "GetBlobProperties other": 10 * 2 * 60}
 		for kind, n := range s.requests() {
 			if n > most[kind] {
 				s.Errorf("in ten idle minutes there were %d of %s, want %d at most", n, kind, most[kind])
@@ -223,6 +223,53 @@ func TestHub_HandsPartitionsOverWithoutAPause(t *testing.T) {
 		if took := time.Since(began); took > 5*time.Second {
 			s.Errorf("after a worker had stopped, 64 sequences took %v", took)
 		}
+	})
+}
+
+// withoutOwner returns how long partitions had no owner between who gave them up and who
+// took them.
+func (s *simulated) withoutOwner() (all []time.Duration) {
+	free := make(map[string]time.Duration) // since when, by what is leased
+	for _, e := range s.account.Log() {
+		switch given, is := free[e.Path]; {
+		case e.Operation == "ReleaseLease" && e.Status == http.StatusOK:
+			free[e.Path] = e.At
+		case e.Operation == "AcquireLease" && e.Status == http.StatusCreated && is:
+			all = append(all, e.At-given)
+			delete(free, e.Path)
+		}
+	}
+	return all
+}
+
+// A partition that a worker gives up, since another one has come or it stops, is without an
+// owner for a second at most, though no client asks for it.
+func TestHub_HandsPartitionsOverWithinASecond(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		begin := func(name string) (stop func()) {
+			h, _ := s.open(name)
+			stop = s.work(h)
+			time.Sleep(30*time.Second + 300*time.Millisecond) // they do not all look at the same time
+			return stop
+		}
+		var stops []func()
+		for _, name := range []string{"a", "b", "c"} {
+			stops = append(stops, begin(name))
+		}
+		for _, stop := range stops[:2] {
+			stop()
+			time.Sleep(30 * time.Second)
+		}
+		all := s.withoutOwner()
+		if len(all) < 6 {
+			s.Errorf("%d partitions were handed over, want at least 6", len(all))
+		}
+		for _, d := range all {
+			if d > time.Second {
+				s.Errorf("a partition had no owner for %v", d)
+			}
+		}
+		stops[2]()
 	})
 }
 

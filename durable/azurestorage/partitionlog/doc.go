@@ -19,6 +19,7 @@
 //	p00/base-…                block blobs: what the log had when it got long, sorted
 //	p00/mail-…                append blobs: what others ask of the partition
 //	workers/…                 who works, and on which partitions
+//	roster                    is written when partitions have changed hands
 //
 // Everybody else reads the log itself: base, groups, and then the log's tail with one
 // request for each look. So a client in any process sees all that was acknowledged, at

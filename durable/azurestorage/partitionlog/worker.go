@@ -85,8 +85,9 @@ func next[T any](ctx context.Context, items chan T) (item T, err error) {
 	}
 }
 
-// tick is how often a worker tries to take partitions that it should have.
-const tick = time.Second
+// tick is how often a worker tries to take partitions that it should have, and looks whether
+// those of others have changed, unless it is to ask the storage for less.
+const tick = 500 * time.Millisecond
 
 // Run implements [provider.Worker]. It takes the partitions that are this worker's share,
 // and gives up those that others should have.
@@ -103,7 +104,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	var workers map[string]*heartbeat
 	var beaten time.Time
+	roster := roster{hub: h}
 	for ctx.Err() == nil {
+		wait := min(max(tick, h.cfg.MaxPollingInterval/2), h.cfg.BalanceInterval)
 		err := h.ensure(ctx)
 		if wrong := (*azurestorage.PartitionCountError)(nil); errors.As(err, &wrong) {
 			return err
@@ -114,25 +117,27 @@ func (h *Hub) Run(ctx context.Context) error {
 		if errors.Is(err, ErrClosed) {
 			return err
 		}
-		if err == nil && time.Since(beaten) >= h.cfg.BalanceInterval {
+		if err == nil && (time.Since(beaten) >= h.cfg.BalanceInterval || roster.hasChanged(ctx)) {
 			beaten = time.Now()
-			if all, failed := h.beat(ctx); failed == nil {
+			if all, failed := roster.beat(ctx); failed == nil {
 				workers = all
 			} else {
 				err = failed
 			}
 		}
-		if err == nil && h.balance(ctx, workers) {
-			beaten = time.Time{}
-		}
 		if err == nil {
+			h.balance(ctx, workers)
 			h.offload(ctx, workers)
+			if roster.isOutdated() {
+				beaten, wait = time.Time{}, 0
+			}
 		}
 		if err != nil && ctx.Err() == nil {
 			h.log.Warn("the task hub's storage does not answer; trying again", "error", err)
 		}
-		pause.For(ctx, min(tick, h.cfg.BalanceInterval))
+		pause.For(ctx, wait)
 	}
+	roster.leave() // others try to take the partitions until they are given up
 	var all sync.WaitGroup
 	for _, s := range h.shares {
 		all.Go(func() {
@@ -142,13 +147,12 @@ func (h *Hub) Run(ctx context.Context) error {
 		})
 	}
 	all.Wait()
-	h.leave()
 	return nil
 }
 
 // balance gives up partitions that others should have, and takes those that this worker
-// should have and nobody has. It reports whether anything has changed.
-func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat) (changed bool) {
+// should have and nobody has.
+func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat) {
 	workers := map[string][]int{}
 	for id, b := range all {
 		workers[id] = slices.Sorted(maps.Keys(b.Backlogs))
@@ -166,16 +170,12 @@ func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat) (changed b
 		if err := o.share.giveUp(ctx); err != nil && ctx.Err() == nil {
 			h.log.Warn("a partition could not be given up; its lease runs out", "partition", o.share.number, "error", err)
 		}
-		changed = true
 	}
 	for want > 0 && len(from) > 0 && ctx.Err() == nil {
 		some := from[:min(want, len(from))]
 		from = from[len(some):]
-		taken := h.takeAll(ctx, some)
-		want -= taken
-		changed = changed || taken > 0
+		want -= h.takeAll(ctx, some)
 	}
-	return changed
 }
 
 // takeAll takes those of some partitions that nobody has, and returns how many.
@@ -336,19 +336,6 @@ func ascii(text string, most int) string {
 	return text[:min(len(text), most)]
 }
 
-// beat writes this worker's heartbeat, and returns those of all workers.
-func (h *Hub) beat(ctx context.Context) (map[string]*heartbeat, error) {
-	text, err := json.Marshal(h.heartbeat())
-	if err != nil {
-		return nil, err
-	}
-	now, err := h.leases.Stamp(ctx, workersPrefix+h.cfg.WorkerID, map[string]string{heartbeatKey: string(text)})
-	if err != nil {
-		return nil, fmt.Errorf("write this worker's heartbeat: %w", err)
-	}
-	return h.heartbeats(ctx, now)
-}
-
 // heartbeats returns those of the workers that are alive at a time, by their IDs.
 func (h *Hub) heartbeats(ctx context.Context, now time.Time) (map[string]*heartbeat, error) {
 	blobs, _, err := h.leases.ListInfo(ctx, workersPrefix)
@@ -383,15 +370,6 @@ func (h *Hub) observe(context.Context) (states []metering.QueueState, err error)
 		activities.Latency = max(activities.Latency, waits.Activities.Latency)
 	}
 	return append(states, activities), nil
-}
-
-// leave removes this worker's heartbeat.
-func (h *Hub) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
-	if err := h.leases.Remove(ctx, workersPrefix+h.cfg.WorkerID); err != nil {
-		h.log.Warn("this worker counts as alive for a while, since its heartbeat could not be deleted", "error", err)
-	}
 }
 
 // Load implements [provider.LoadReporter]. Of partitions that other workers have, it is what

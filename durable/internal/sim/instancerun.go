@@ -30,12 +30,13 @@ func (s instanceRun) drive(ctx context.Context, in Instance) {
 	}
 	var all sync.WaitGroup
 	for _, event := range s.tooSoon(in) {
-		all.Go(func() { s.raise(ctx, in, event, " sent") })
+		// It may have come after all, and the instance have ended.
+		all.Go(func() { s.raise(ctx, in, event, " sent", true) })
 	}
 	for _, e := range in.Raised {
 		all.Go(func() {
 			s.at(e.At)
-			s.raise(ctx, in, e.Name, " raised")
+			s.raise(ctx, in, e.Name, " raised", s.plan.unsure()) // an attempt that was cut off may have raised it
 		})
 	}
 	if in.Suspended > 0 {
@@ -55,12 +56,13 @@ func (s instanceRun) drive(ctx context.Context, in Instance) {
 	all.Wait()
 }
 
-// raise raises an event whose payload is its name and how it came.
-func (s instanceRun) raise(ctx context.Context, in Instance, event, how string) {
+// raise raises an event whose payload is its name and how it came, for an instance that may
+// have ended or not.
+func (s instanceRun) raise(ctx context.Context, in Instance, event, how string, mayHaveEnded bool) {
 	err := s.insist(ctx, "raise "+event+in.ID, func(ctx context.Context) error {
 		return durable.Event[string](event).Raise(ctx, s.client, durable.InstanceID(in.ID), s.plan.App.padded(event+how))
 	})
-	if err != nil && !(s.plan.unsure() && errors.Is(err, durable.ErrInstanceEnded)) { // it may have ended because of an attempt that was cut off
+	if err != nil && !(mayHaveEnded && errors.Is(err, durable.ErrInstanceEnded)) {
 		s.fault("raise %s for %s: %v", event, in.ID, err)
 	}
 }

@@ -192,6 +192,16 @@ func (s *Container) Stamp(ctx context.Context, name string, metadata map[string]
 	return at, err
 }
 
+// ETag returns that of a blob, empty if there is none.
+func (s *Container) ETag(ctx context.Context, name string) (etag string, err error) {
+	err = Retry(ctx, "look at blob "+s.Name+"/"+name, func(ctx context.Context) error {
+		resp, err := s.Client.NewBlobClient(name).GetProperties(ctx, nil)
+		etag = string(Value(resp.ETag))
+		return Ignore(err, http.StatusNotFound)
+	})
+	return etag, err
+}
+
 // Delete deletes the container with all blobs.
 func (s *Container) Delete(ctx context.Context) error {
 	return Retry(ctx, "delete container "+s.Name, func(ctx context.Context) error {

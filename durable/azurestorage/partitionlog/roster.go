@@ -1,0 +1,71 @@
+package partitionlog
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// roster is what a worker says to the others, and hears of them: which of them are alive, with
+// which partitions. What it says has a blob of its own that it writes again and again; a blob
+// of all is written when partitions have changed hands or a worker has stopped, so that the
+// others need not wait for their next turn to list what is said.
+type roster struct {
+	hub    *Hub
+	spoken bool   // it has said something
+	said   []int  // which partitions it has
+	etag   string // of the blob of all, when it was last looked at
+}
+
+const rosterBlob = "roster"
+
+// hasChanged reports whether partitions have changed hands since the last call. If that
+// cannot be found out, the next heartbeat is soon enough.
+func (r *roster) hasChanged(ctx context.Context) bool {
+	etag, err := r.hub.leases.ETag(ctx, rosterBlob)
+	if err != nil || etag == r.etag {
+		return false
+	}
+	r.etag = etag
+	return true
+}
+
+// beat writes this worker's heartbeat, and returns those of all workers.
+func (r *roster) beat(ctx context.Context) (map[string]*heartbeat, error) {
+	beat := r.hub.heartbeat()
+	text, err := json.Marshal(beat)
+	if err != nil {
+		return nil, err
+	}
+	now, err := r.hub.leases.Stamp(ctx, workersPrefix+r.hub.cfg.WorkerID, map[string]string{heartbeatKey: string(text)})
+	if err != nil {
+		return nil, fmt.Errorf("write this worker's heartbeat: %w", err)
+	}
+	if has := slices.Sorted(maps.Keys(beat.Backlogs)); !r.spoken || !slices.Equal(r.said, has) {
+		r.spoken, r.said = true, has
+		r.change(ctx)
+	}
+	return r.hub.heartbeats(ctx, now)
+}
+
+// isOutdated reports whether this worker has other partitions than it said.
+func (r *roster) isOutdated() bool {
+	return r.spoken && !slices.EqualFunc(r.said, r.hub.owners(), func(n int, o *owner) bool { return n == o.share.number })
+}
+
+// change tells the other workers that partitions have changed hands. If that fails, they
+// notice it at their next heartbeats.
+func (r *roster) change(ctx context.Context) { _, _ = r.hub.leases.Stamp(ctx, rosterBlob, nil) }
+
+// leave removes this worker's heartbeat.
+func (r *roster) leave() {
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	if err := r.hub.leases.Remove(ctx, workersPrefix+r.hub.cfg.WorkerID); err != nil {
+		r.hub.log.Warn("this worker counts as alive for a while, since its heartbeat could not be deleted", "error", err)
+	}
+	r.change(ctx)
+}
