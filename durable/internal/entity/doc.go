@@ -48,7 +48,6 @@
 //	            the sender runs again
 //	retry       a client's library or the network sends   the last 128
 //	            a client's signal again
-//	never       the hub is exact                          not at all
 //
 // Requests that the Sorter orders are not in it for their sender's reruns, which label
 // them anew: the Sorter has their IDs with the other things that it knows of the sender's
