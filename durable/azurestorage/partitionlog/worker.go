@@ -137,8 +137,8 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		pause.For(ctx, wait)
 	}
-	roster.leave() // others try to take the partitions until they are given up
 	var all sync.WaitGroup
+	all.Go(roster.leave) // others try to take the partitions until they are given up
 	for _, s := range h.shares {
 		all.Go(func() {
 			if err := s.close(); err != nil {
