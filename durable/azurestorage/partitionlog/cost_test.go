@@ -291,21 +291,29 @@ func (b *slowBase) Do(r *http.Request) (*http.Response, error) {
 	return b.Transporter.Do(r)
 }
 
+// writing returns a worker of a hub with one partition whose base is being written.
+func (s *simulated) writing(name string) (w *azsim.Worker, stop func()) {
+	s.Helper()
+	w = s.account.Worker(name)
+	slow := &slowBase{Transporter: w}
+	h := s.openBy(slow, partitionlog.Config{WorkerID: name, PartitionCount: 1})
+	stop = s.work(h)
+	long := `"` + strings.Repeat("0123456789abcdef", 16<<10) + `"`
+	for range 40 {
+		if _, err := durable.NewClient(h, greetings).StartByName(s.Context(), "Nobody", json.RawMessage(long)); err != nil {
+			s.Fatal(err)
+		}
+	}
+	if !slow.begun.Load() {
+		s.Fatal("nothing is on its way to the base")
+	}
+	return w, stop
+}
+
 // Who gives a partition up does not wait for what is on its way to the base: the log has it.
 func TestHub_HandsPartitionsOverWhileTheBaseIsWritten(t *testing.T) {
 	inBubble(t, func(s *simulated) {
-		slow := &slowBase{Transporter: s.account.Worker("a")}
-		a := s.openBy(slow, partitionlog.Config{WorkerID: "a", PartitionCount: 1})
-		stop := s.work(a)
-		long := `"` + strings.Repeat("0123456789abcdef", 16<<10) + `"`
-		for range 40 {
-			if _, err := durable.NewClient(a, greetings).StartByName(s.Context(), "Nobody", json.RawMessage(long)); err != nil {
-				s.Fatal(err)
-			}
-		}
-		if !slow.begun.Load() {
-			s.Fatal("nothing is on its way to the base")
-		}
+		_, stop := s.writing("a")
 		began := time.Now()
 		stop()
 		b, _ := s.openWith("b", partitionlog.Config{PartitionCount: 1})
@@ -314,6 +322,24 @@ func TestHub_HandsPartitionsOverWhileTheBaseIsWritten(t *testing.T) {
 		s.greet(durable.NewClient(b, greetings), 1)
 		if took := time.Since(began); took > 10*time.Second {
 			s.Errorf("a sequence took %v after a worker had stopped", took)
+		}
+	})
+}
+
+// Nor does who loses it.
+func TestHub_LosesPartitionsWhileTheBaseIsWritten(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		w, stop := s.writing("a")
+		w.Freeze(2 * partitionlog.DefaultLeaseInterval)
+		b, _ := s.openWith("b", partitionlog.Config{PartitionCount: 1})
+		stopOther := s.work(b)
+		defer stopOther()
+		s.greet(durable.NewClient(b, greetings), 1) // once the lease of the other one has run out
+		time.Sleep(2 * partitionlog.DefaultLeaseInterval)
+		began := time.Now()
+		stop()
+		if took := time.Since(began); took > 10*time.Second {
+			s.Errorf("a worker that had lost its partition took %v to stop", took)
 		}
 	})
 }
