@@ -73,12 +73,15 @@ func (s *simulated) openBy(transport policy.Transporter, cfg partitionlog.Config
 }
 
 // work runs a worker until stop is called.
-func (s *simulated) work(h *partitionlog.Hub) (stop func()) {
+func (s *simulated) work(h *partitionlog.Hub) (stop func()) { return s.workAs(h, greetings) }
+
+// workAs is work of some functions.
+func (s *simulated) workAs(h *partitionlog.Hub, functions *durable.Registry) (stop func()) {
 	ctx, cancel := context.WithCancel(s.Context())
 	done := make(chan struct{})
 	go func() { // stop waits for it
 		defer close(done)
-		if err := durable.NewWorker(h, greetings, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx); err != nil {
+		if err := durable.NewWorker(h, functions, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx); err != nil {
 			s.Error(err)
 		}
 	}()
@@ -260,17 +263,75 @@ func TestHub_HandsPartitionsOverWithinASecond(t *testing.T) {
 			stop()
 			time.Sleep(30 * time.Second)
 		}
-		all := s.withoutOwner()
-		if len(all) < 6 {
-			s.Errorf("%d partitions were handed over, want at least 6", len(all))
-		}
-		for _, d := range all {
-			if d > time.Second {
-				s.Errorf("a partition had no owner for %v", d)
-			}
-		}
+		s.wantOwners(6)
 		stops[2]()
 	})
+}
+
+// nap takes three seconds.
+func nap(context.Context, int) (int, error) {
+	time.Sleep(3 * time.Second)
+	return 0, nil
+}
+
+func naps(ctx *durable.Context, n int) (none durable.Void, err error) {
+	for range n {
+		if _, err := durable.CallActivity(ctx, nap, 0).Await(); err != nil {
+			return none, err
+		}
+	}
+	return none, nil
+}
+
+var napping = durable.NewRegistry(durable.Orchestrator("Naps", naps), durable.Activity("Nap", nap))
+
+// A worker that is busy brings to its end what it has in hand, for each partition by itself,
+// and another one has that right after it, also if the first one is stopped meanwhile.
+func TestHub_HandsPartitionsOverWithinASecondWhileItIsBusy(t *testing.T) {
+	for name, stopAfter := range map[string]time.Duration{"": 0, "and is stopped when another one comes": 50 * time.Millisecond, "and is stopped in the middle": time.Second} {
+		t.Run("it works "+name, func(t *testing.T) {
+			inBubble(t, func(s *simulated) {
+				a, _ := s.openWith("z", partitionlog.Config{PartitionCount: 8})
+				stop := s.workAs(a, napping)
+				time.Sleep(20 * time.Second)
+				for range 40 {
+					if _, err := durable.Start(s.Context(), durable.NewClient(a, napping), naps, 30); err != nil {
+						s.Fatal(err)
+					}
+				}
+				time.Sleep(10 * time.Second)
+				b, _ := s.openWith("b", partitionlog.Config{PartitionCount: 8})
+				stopOther := s.workAs(b, napping)
+				if stopAfter > 0 {
+					time.Sleep(stopAfter)
+					stop()
+				}
+				time.Sleep(time.Minute)
+				if stopAfter > 0 {
+					s.wantOwners(8)
+				} else {
+					s.wantOwners(4)
+					stop()
+				}
+				stopOther()
+			})
+		})
+	}
+}
+
+// wantOwners reports partitions that were handed over with too long a pause, and whether there
+// were fewer of them than expected.
+func (s *simulated) wantOwners(least int) {
+	s.Helper()
+	all := s.withoutOwner()
+	if len(all) < least {
+		s.Errorf("%d partitions were handed over, want at least %d", len(all), least)
+	}
+	for _, d := range all {
+		if d > time.Second {
+			s.Errorf("a partition had no owner for %v", d)
+		}
+	}
 }
 
 // slowBase is a storage that takes ten minutes to store a file of a base.

@@ -182,14 +182,17 @@ func (o *owner) finish() {
 	o.end()
 }
 
-// release gives the partition up: others can have it at once.
-func (o *owner) release(ctx context.Context) error {
+// release gives the partition up: others can have it at once, or when its lease has run out
+// if the storage does not answer.
+func (o *owner) release() error {
 	o.stopServing()
 	_, err := o.Partition.Close() // writes what is pending
 	o.finish()
 	o.tasks.Wait()
 	o.base.EndWork() // what is on its way there is in the log, from which the next owner takes it
 	o.store.Stop()
+	ctx, cancel := context.WithTimeout(context.Background(), o.share.hub.cfg.LeaseInterval/3)
+	defer cancel()
 	return errors.Join(err, o.log.Release(ctx), o.base.Close())
 }
 

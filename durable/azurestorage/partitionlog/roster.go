@@ -25,6 +25,8 @@ const rosterBlob = "roster"
 // hasChanged reports whether partitions have changed hands since the last call. If that
 // cannot be found out, the next heartbeat is soon enough.
 func (r *roster) hasChanged(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
 	etag, err := r.hub.leases.ETag(ctx, rosterBlob)
 	if err != nil || etag == r.etag {
 		return false
@@ -58,7 +60,11 @@ func (r *roster) isOutdated() bool {
 
 // change tells the other workers that partitions have changed hands. If that fails, they
 // notice it at their next heartbeats.
-func (r *roster) change(ctx context.Context) { _, _ = r.hub.leases.Stamp(ctx, rosterBlob, nil) }
+func (r *roster) change(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	_, _ = r.hub.leases.Stamp(ctx, rosterBlob, nil)
+}
 
 // leave removes this worker's heartbeat.
 func (r *roster) leave() {

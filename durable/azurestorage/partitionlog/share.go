@@ -27,6 +27,8 @@ type share struct {
 	reader follower
 	mail   clientMail
 
+	leaving atomic.Bool // a worker is giving the partition up
+
 	answerTook atomic.Int64 // nanoseconds from when a client's request was in the mailbox
 }
 
@@ -89,8 +91,9 @@ func (s *share) take(ctx context.Context) (*owner, error) {
 	return o, nil
 }
 
-// giveUp lets others have the partition, if this process owns it and does not need it.
-func (s *share) giveUp(ctx context.Context) error {
+// close lets others have the partition, if this process owns it and does not need it.
+func (s *share) close() error {
+	s.reader.forget()
 	s.taking <- struct{}{}
 	defer func() { <-s.taking }()
 	o := s.own.Load()
@@ -102,7 +105,7 @@ func (s *share) giveUp(ctx context.Context) error {
 		change = metering.Lost
 	}
 	defer s.disown(change)
-	return o.release(ctx)
+	return o.release()
 }
 
 // lose ends what works on a partition that this process has lost.
@@ -120,14 +123,6 @@ func (s *share) disown(why metering.Change) {
 	s.own.Store(nil)
 	s.hub.meter.Partition(s.queue(), why)
 	s.hub.meter.Owns(s.queue(), -1)
-}
-
-// close gives up the partition, in bounded time.
-func (s *share) close() error {
-	ctx, cancel := context.WithTimeout(context.Background(), s.hub.cfg.LeaseInterval/3)
-	defer cancel()
-	s.reader.forget()
-	return s.giveUp(ctx)
 }
 
 // read calls f with what reads the partition's records: what the owner has in memory if

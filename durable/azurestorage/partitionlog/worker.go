@@ -17,7 +17,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -87,7 +86,10 @@ func next[T any](ctx context.Context, items chan T) (item T, err error) {
 
 // tick is how often a worker tries to take partitions that it should have, and looks whether
 // those of others have changed, unless it is to ask the storage for less.
-const tick = 500 * time.Millisecond
+const (
+	tick = 500 * time.Millisecond
+	soon = 20 * time.Millisecond
+)
 
 // Run implements [provider.Worker]. It takes the partitions that are this worker's share,
 // and gives up those that others should have.
@@ -105,6 +107,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	var workers map[string]*heartbeat
 	var beaten time.Time
 	roster := roster{hub: h}
+	leaving := leaving{hub: h, over: make(chan struct{}, 1)}
+	defer leaving.tasks.Wait()
+	heard := true // the last heartbeat was written, and those of the others read
 	for ctx.Err() == nil {
 		wait := min(max(tick, h.cfg.MaxPollingInterval/2), h.cfg.BalanceInterval)
 		err := h.ensure(ctx)
@@ -119,40 +124,74 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		if err == nil && (time.Since(beaten) >= h.cfg.BalanceInterval || roster.hasChanged(ctx)) {
 			beaten = time.Now()
-			if all, failed := roster.beat(ctx); failed == nil {
+			all, failed := roster.beat(ctx)
+			if heard = failed == nil; heard {
 				workers = all
 			} else {
 				err = failed
 			}
 		}
 		if err == nil {
-			h.balance(ctx, workers)
+			h.balance(ctx, workers, &leaving)
 			h.offload(ctx, workers)
-			if roster.isOutdated() {
-				beaten, wait = time.Time{}, 0
-			}
 		}
 		if err != nil && ctx.Err() == nil {
 			h.log.Warn("the task hub's storage does not answer; trying again", "error", err)
 		}
-		pause.For(ctx, wait)
+		switch {
+		case !heard:
+			wait = max(wait, time.Second)
+		case err == nil && roster.isOutdated():
+			beaten, wait = time.Time{}, soon
+		}
+		leaving.pause(ctx, wait)
 	}
-	var all sync.WaitGroup
-	all.Go(roster.leave) // others try to take the partitions until they are given up
+	leaving.tasks.Go(roster.leave) // others try to take the partitions until they are given up
 	for _, s := range h.shares {
-		all.Go(func() {
-			if err := s.close(); err != nil {
-				h.log.Warn("a partition could not be given up; its lease runs out", "partition", s.number, "error", err)
-			}
-		})
+		leaving.giveUp(s)
 	}
-	all.Wait()
 	return nil
+}
+
+// leaving are the partitions that are being given up, which takes as long as the work in
+// flight does.
+type leaving struct {
+	hub   *Hub
+	tasks sync.WaitGroup
+	over  chan struct{} // gets one when a partition was given up
+}
+
+// giveUp gives a partition up in the background, unless that is going on.
+func (l *leaving) giveUp(s *share) {
+	if !s.leaving.CompareAndSwap(false, true) {
+		return
+	}
+	l.tasks.Go(func() {
+		defer s.leaving.Store(false)
+		if err := s.close(); err != nil {
+			l.hub.log.Warn("a partition could not be given up; its lease runs out", "partition", s.number, "error", err)
+		}
+		select {
+		case l.over <- struct{}{}:
+		default:
+		}
+	})
+}
+
+// pause waits for d, for the end of ctx or until a partition was given up.
+func (l *leaving) pause(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-l.over:
+	case <-ctx.Done():
+	}
 }
 
 // balance gives up partitions that others should have, and takes those that this worker
 // should have and nobody has.
-func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat) {
+func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *leaving) {
 	workers := map[string][]int{}
 	for id, b := range all {
 		workers[id] = slices.Sorted(maps.Keys(b.Backlogs))
@@ -166,9 +205,9 @@ func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat) {
 	workers[h.cfg.WorkerID] = mine
 	release, want, from := plan(h.cfg.WorkerID, workers, len(h.shares))
 	for _, o := range owners[len(owners)-release:] {
-		h.log.Info("giving up a partition, which another worker should have", "partition", o.share.number)
-		if err := o.share.giveUp(ctx); err != nil && ctx.Err() == nil {
-			h.log.Warn("a partition could not be given up; its lease runs out", "partition", o.share.number, "error", err)
+		if !o.share.leaving.Load() {
+			h.log.Info("giving up a partition, which another worker should have", "partition", o.share.number)
+			leaving.giveUp(o.share)
 		}
 	}
 	for want > 0 && len(from) > 0 && ctx.Err() == nil {

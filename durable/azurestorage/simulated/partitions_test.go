@@ -319,6 +319,33 @@ func TestPartitions_AreKeptWhereAnswersAreSlow(t *testing.T) {
 	})
 }
 
+// TestPartitions_OfDeadWorkersAreTakenWhereAnswersAreSlow has many workers want the same
+// partitions at the same time, which must not keep them from renewing their own.
+func TestPartitions_OfDeadWorkersAreTakenWhereAnswersAreSlow(t *testing.T) {
+	var log bytes.Buffer
+	cfg := azurestorage.Config{PartitionCount: 16, MaxQueuePollingInterval: 10 * time.Second, Logger: slog.New(slog.NewTextHandler(&log, nil))}
+	inFleet(t, cfg, func(f *fleet) {
+		for i := range 16 {
+			f.join(fmt.Sprint("w", i), nil)
+		}
+		time.Sleep(2 * time.Minute)
+		f.slow(4 * time.Second)
+		time.Sleep(time.Minute)
+		for i := range 8 {
+			f.kill(fmt.Sprint("w", i))
+		}
+		time.Sleep(3 * time.Minute)
+		for i := range 8 {
+			f.join(fmt.Sprint("x", i), nil)
+		}
+		time.Sleep(5 * time.Minute)
+		f.slow(0)
+	})
+	if n := strings.Count(log.String(), "its lease ended before"); n > 0 {
+		t.Errorf("%d leases ended before they were renewed", n)
+	}
+}
+
 func TestPartitions_AreWorkedOnWithEveryManager(t *testing.T) {
 	forManagers(t, func(f *fleet) {
 		h := f.join("one", nil)

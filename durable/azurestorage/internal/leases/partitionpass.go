@@ -27,8 +27,8 @@ const (
 	Drained                // nothing of the partition is in use
 )
 
-// partitionPlan is what to do about it. A step that loses its ETag race makes all of them
-// void.
+// partitionPlan is what to do about it. A step that loses its ETag race makes those void
+// that are written with it.
 type partitionPlan struct {
 	lost  []string // queues to stop reading: another worker has them
 	drain []string // queues to stop reading, and to give up once their sessions end

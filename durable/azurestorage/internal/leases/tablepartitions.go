@@ -172,7 +172,12 @@ func (t *tablePartitions) readAndWrite(ctx, work context.Context) (partitionPlan
 			t.worker.Tasks.Go(p.StopReading(work))
 		}
 	}
-	return plan, t.write(ctx, work, plan.steps)
+	// What others may want, too, comes last: who loses that has renewed what is its own.
+	isOwn := func(s partitionStep) bool { return s.kind != stepClaim && s.kind != stepSteal }
+	if err := t.write(ctx, work, plan.steps, isOwn); err != nil {
+		return plan, err
+	}
+	return plan, t.write(ctx, work, plan.steps, func(s partitionStep) bool { return !isOwn(s) })
 }
 
 func (t *tablePartitions) drainTime() time.Duration {
@@ -195,16 +200,18 @@ func (t *tablePartitions) state(rows []wire.PartitionRow) partitionState {
 	return s
 }
 
-// write makes all writes of a plan or none, in one request: where answers are slow the
-// leases that come last are not renewed too late. .NET makes a request for each. What
-// follows from the writes follows then. If their outcome is unknown that is a failure: the
-// next pass finds out.
-func (t *tablePartitions) write(ctx, work context.Context, steps []partitionStep) error {
-	steps = slices.Clone(steps)
-	// Of a hub with more partitions, which Run has refused, there are others.
-	steps = slices.DeleteFunc(steps, func(s partitionStep) bool { return t.byQueue[s.row.Queue] == nil })
+// write makes some of a plan's writes or none of them, in one request: where answers are
+// slow the leases that come last are not renewed too late. .NET makes a request for each.
+// What follows from the writes follows then. If their outcome is unknown that is a failure:
+// the next pass finds out.
+func (t *tablePartitions) write(ctx, work context.Context, all []partitionStep, which func(partitionStep) bool) error {
+	var steps []partitionStep
 	var ops []store.Operation
-	for _, s := range steps {
+	for _, s := range all {
+		if t.byQueue[s.row.Queue] == nil || !which(s) {
+			continue // the first: of a hub with more partitions, which Run has refused
+		}
+		steps = append(steps, s)
 		ops = append(ops, store.Operation{Method: http.MethodPut, Entity: s.row.Row(), IfMatch: s.row.ETag})
 	}
 	if len(ops) == 0 {
