@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -79,6 +80,24 @@ func (a app) await(t *testing.T, id durable.InstanceID, status string) {
 			t.Fatal(err)
 		}
 		if state.Status.String() == status {
+			return
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// awaitEvent waits until an instance waits for an event: a page says what it waited for when
+// the page was opened.
+func (a app) awaitEvent(t *testing.T, id durable.InstanceID, name string) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(t.Context(), browsertest.Patience)
+	defer stop()
+	for {
+		wait, err := a.client.Why(ctx, id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if slices.ContainsFunc(wait.Reasons, func(r durable.Reason) bool { return r.Kind == durable.ReasonEvent && r.Name == name }) {
 			return
 		}
 		time.Sleep(20 * time.Millisecond)

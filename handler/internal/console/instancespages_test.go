@@ -105,6 +105,7 @@ func testInstance(t *testing.T, change func(*handler.Config)) {
 	b := browsertest.New(t)
 	a := startApp(t, orders(), withKeys, change)
 	a.start(t, "Order", "order-7", `{"customer": "`+strings.ReplaceAll(nasty, `"`, `\"`)+`", "items": ["a", "b"]}`, "Running")
+	a.awaitEvent(t, "order-7", "Go")
 	a.signIn(b)
 	b.Do(chromedp.Navigate(a.url+"/instance?id=order-7"), browsertest.See(`//pre[contains(.,"paid")]`), browsertest.See(`//ul[@class="reasons"]/li[contains(.,'event "Go"')]`), browsertest.See(`//td[contains(.,"Charge")]`))
 	for _, id := range []string{"children", "history", "input", "output", "raise", "terminate", "curl"} {
