@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -437,6 +438,40 @@ func TestHub_TakesTheMailBeforeItDispatches(t *testing.T) {
 			s.Error(err)
 		}
 	})
+}
+
+// What a client was told is there when it asks next, also if its process takes the partition
+// at that moment: the log then has what the partition's new owner does not know yet.
+func TestHub_ReadsNothingOlderThanWhatItSaidWhileItTakesAPartition(t *testing.T) {
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			s := &simulated{T: t, account: azsim.New(azsim.Config{Seed: seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond})}
+			defer s.account.Wait()
+			h, _ := s.openWith("client", partitionlog.Config{PartitionCount: 1})
+			for round := range 3 {
+				var all sync.WaitGroup
+				for i := range 8 {
+					all.Go(func() {
+						id := fmt.Sprint(round, "-", i)
+						instance := history.OrchestrationInstance{InstanceID: id, ExecutionID: "e"}
+						start := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "Hello", Instance: instance}
+						time.Sleep(time.Duration(i) * 23 * time.Millisecond)
+						if err := h.StartInstance(s.Context(), provider.TaskMessage{Event: start, Target: instance}, nil); err != nil {
+							s.Error(err)
+						}
+						if _, err := h.Instance(s.Context(), id, provider.Fetch{}); err != nil {
+							s.Errorf("seed %d: %s was started, and then: %v", seed, id, err)
+						}
+					})
+				}
+				all.Wait()
+				time.Sleep(10 * time.Second) // until the client has given the partition up
+			}
+			if err := h.Close(); err != nil {
+				s.Error(err)
+			}
+		})
+	}
 }
 
 // A hub that does not exist is not made by who wants to copy it.

@@ -131,12 +131,20 @@ func (s *share) read(ctx context.Context, f func(*partition.Reader) error) error
 	if err := s.hub.ensure(ctx); err != nil {
 		return err
 	}
-	if o := s.owner(); o != nil {
-		if err := f(&o.Reader); err == nil || !o.hasGone(err) { // else they may be old
+	for {
+		o := s.owner()
+		if o != nil {
+			if err := f(&o.Reader); err == nil || !o.hasGone(err) { // else they may be old
+				return err
+			}
+		}
+		err := s.reader.read(ctx, f)
+		if now := s.owner(); now == nil || now == o {
 			return err
 		}
+		// This process has taken the partition meanwhile. The log may have what its owner has
+		// written and does not know yet, so that later reads would be of an earlier time.
 	}
-	return s.reader.read(ctx, f)
 }
 
 // The pace at which a client looks for the answer to a request.
