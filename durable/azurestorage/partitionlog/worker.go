@@ -84,10 +84,11 @@ func next[T any](ctx context.Context, items chan T) (item T, err error) {
 	}
 }
 
-// tick is how often a worker tries to take partitions that it should have, and looks whether
-// those of others have changed, unless it is to ask the storage for less.
 const (
+	// tick is how often a worker tries to take partitions that it should have, and looks
+	// whether those of others have changed, unless it is to ask the storage for less.
 	tick = 500 * time.Millisecond
+	// soon is how long it waits when it has other partitions than it said.
 	soon = 20 * time.Millisecond
 )
 
@@ -151,42 +152,6 @@ func (h *Hub) Run(ctx context.Context) error {
 		leaving.giveUp(s)
 	}
 	return nil
-}
-
-// leaving are the partitions that are being given up, which takes as long as the work in
-// flight does.
-type leaving struct {
-	hub   *Hub
-	tasks sync.WaitGroup
-	over  chan struct{} // gets one when a partition was given up
-}
-
-// giveUp gives a partition up in the background, unless that is going on.
-func (l *leaving) giveUp(s *share) {
-	if !s.leaving.CompareAndSwap(false, true) {
-		return
-	}
-	l.tasks.Go(func() {
-		defer s.leaving.Store(false)
-		if err := s.close(); err != nil {
-			l.hub.log.Warn("a partition could not be given up; its lease runs out", "partition", s.number, "error", err)
-		}
-		select {
-		case l.over <- struct{}{}:
-		default:
-		}
-	})
-}
-
-// pause waits for d, for the end of ctx or until a partition was given up.
-func (l *leaving) pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-l.over:
-	case <-ctx.Done():
-	}
 }
 
 // balance gives up partitions that others should have, and takes those that this worker
