@@ -156,6 +156,14 @@ func (e *directEvent) store(ctx context.Context) error {
 	return nil
 }
 
+// handBackLate hands the delivery back for the client's call, whose context is ctx: the reading
+// of the partition has ended, and its worker may not do anything any more.
+func (e *directEvent) handBackLate(ctx context.Context) {
+	ctx, cancel := settling(ctx)
+	defer cancel()
+	e.d.handBack(ctx, 0)
+}
+
 // storeOne puts one of the events that a checkpoint takes into its queue, unless the
 // checkpoint takes something that comes again if this process dies.
 func storeOne(ctx context.Context, taken []*delivery) error {

@@ -1,10 +1,13 @@
 package azurestorage
 
 import (
+	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -82,6 +85,36 @@ func TestDirectStart_IsSentWhenItCannotBeTaken(t *testing.T) {
 			})
 		})
 	}
+}
+
+// The client whose row is being inserted when the worker stops is not told that it stops: its
+// start is sent once the row is there.
+func TestDirectStart_IsSentWhenTheWorkerStopsBeforeTheRowIsThere(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		counter := newCounter(t)
+		inserting, inserted := make(chan struct{}), make(chan struct{})
+		counter.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			if call.Name == "InsertEntity" && strings.HasSuffix(call.Target, "Instances") {
+				close(inserting)
+				<-inserted
+			}
+			return next()
+		}
+		cfg := testConfig(t)
+		cfg.Transport = counter
+		h, stop := serving(t, cfg)
+		done := starting(t, h, startMessage("i", "e1", `1`))
+		<-inserting
+		stop()
+		close(inserted)
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		if all, visible := messageCount(t, h.controlQueues[0]), visibleMessages(t, h.controlQueues[0]); all != 1 || visible != 1 {
+			t.Errorf("%d messages of which %d are visible, want the start", all, visible)
+		}
+	})
 }
 
 // A start that the history has is sent if the row could not be written: who receives it

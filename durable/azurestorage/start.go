@@ -147,8 +147,8 @@ func (s *starter) startDirectly(ctx context.Context, out *outgoing, event *histo
 		h.sender.unclaim(out)
 		return row, true, err
 	default: // it is sent, since the row may be there; its receiver looks
-		if send := func() { e.d.handBack(r.work, 0) }; !r.spawn(send) {
-			send()
+		if !r.spawn(func() { e.d.handBack(r.work, 0) }) {
+			e.handBackLate(ctx)
 		}
 		return nil, true, err
 	}
@@ -156,7 +156,7 @@ func (s *starter) startDirectly(ctx context.Context, out *outgoing, event *histo
 		s.knowNew(e.d, row)
 	}
 	if !r.run(func() { r.arrive(e.d) }) {
-		e.d.handBack(r.work, 0)
+		e.handBackLate(ctx)
 	}
 	return nil, true, e.await(ctx)
 }
