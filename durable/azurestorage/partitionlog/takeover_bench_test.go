@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/bloberror"
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
@@ -80,6 +82,29 @@ func opened(b *testing.B, transport policy.Transporter) *partitionlog.Hub {
 	return h
 }
 
+// baseBytes returns how large the files of the partition's base are.
+func baseBytes(b *testing.B) (all int64) {
+	b.Helper()
+	c, err := azblob.NewClientFromConnectionString(azuritetest.Start(b), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	files := c.NewListBlobsFlatPager("takeover-log", &azblob.ListBlobsFlatOptions{Prefix: new("p00/base-")})
+	for files.More() {
+		page, err := files.NextPage(b.Context())
+		if bloberror.HasCode(err, bloberror.ContainerNotFound) {
+			return 0
+		}
+		if err != nil {
+			b.Fatal(err)
+		}
+		for _, f := range page.Segment.BlobItems {
+			all += *f.Properties.ContentLength
+		}
+	}
+	return all
+}
+
 func remove(b *testing.B) {
 	b.Helper()
 	h := opened(b, nil)
@@ -144,7 +169,7 @@ func BenchmarkHandOver(b *testing.B) {
 	for b.Loop() {
 		b.StopTimer()
 		a, stop := worked(b, nil)
-		fill(b, a, 32<<10, func(n int) bool { return n/32 >= *baseSize })
+		fill(b, a, 32<<10, func(n int) bool { return n%500 == 0 && baseBytes(b) >= int64(*baseSize)<<20 })
 		h := opened(b, nil)
 		client := durable.NewClient(h, keepers)
 		var longest time.Duration
