@@ -23,8 +23,6 @@ type TableInfo struct {
 	Grouped bool
 	// Transient tables use a key once: a record is put, never changed, and
 	// deleted. One that is deleted before it gets to the base leaves no trace.
-	// Changes of such records are allowed if nothing is deleted after them until
-	// the store is closed.
 	Transient bool
 }
 

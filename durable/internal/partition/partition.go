@@ -2,10 +2,12 @@ package partition
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -67,12 +69,12 @@ func (p *Partition) Close() (first bool, err error) {
 }
 
 // keepDeliveries stores how often the activities that are not done were dispatched:
-// after a crash, any of them may have been. It must be the hub's last operation, since it
-// changes records of a transient table.
+// after a crash, any of them may have been. It must be the hub's last operation: each of
+// them gets another record, since those of a transient table do not change.
 func (p *Partition) keepDeliveries(t *txn) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for a := range p.delivered {
+	for _, a := range slices.SortedFunc(maps.Keys(p.delivered), func(a, b *activity) int { return cmp.Compare(a.number, b.number) }) {
 		record, err := t.Must(activitiesTable, logstore.NumberKey(a.number))
 		if err != nil {
 			return err
@@ -82,7 +84,8 @@ func (p *Partition) keepDeliveries(t *txn) error {
 			return err
 		}
 		head := activityHead{crashes: p.cfg.Crashes, deliveries: uint64(a.earlier + a.deliveries)}
-		t.Put(activitiesTable, logstore.NumberKey(a.number), encodeActivity(head, message))
+		t.Remove(activitiesTable, logstore.NumberKey(a.number))
+		t.Put(activitiesTable, logstore.NumberKey(p.numbers.Add(1)), encodeActivity(head, message))
 	}
 	return nil
 }

@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"maps"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -26,6 +28,7 @@ type disk struct {
 	tables         logstore.Tables
 	off            atomic.Bool     // Append fails
 	kept           *logstore.Layer // what was appended; of the writer
+	put            map[string]bool // keys of transient tables that were put; of the writer
 	opens, crashes uint64
 	open           bool
 }
@@ -33,12 +36,12 @@ type disk struct {
 func newDisk() *disk { return diskOf(Tables) }
 
 func diskOf(tables logstore.Tables) *disk {
-	return &disk{tables: tables, kept: logstore.NewLayer(tables, 0)}
+	return &disk{tables: tables, kept: logstore.NewLayer(tables, 0), put: map[string]bool{}}
 }
 
 // copy returns the disk as a process leaves it that dies now.
 func (d *disk) copy() *disk {
-	c := &disk{tables: d.tables, kept: logstore.NewLayer(d.tables, d.kept.Last), opens: d.opens, crashes: d.crashes, open: d.open}
+	c := &disk{tables: d.tables, put: maps.Clone(d.put), kept: logstore.NewLayer(d.tables, d.kept.Last), opens: d.opens, crashes: d.crashes, open: d.open}
 	for table := range d.tables {
 		d.kept.Changes(logstore.Table(table), func(key string, value []byte) bool {
 			c.kept.Set(logstore.Table(table), key, value)
@@ -52,7 +55,31 @@ func (d *disk) Append(number uint64, changes []byte) error {
 	if d.off.Load() {
 		return errors.New("the disk is off")
 	}
+	if err := d.checkTransient(number, bytes.Clone(changes)); err != nil {
+		return err
+	}
 	return d.kept.Replay(number, bytes.Clone(changes))
+}
+
+// checkTransient returns an error if a group puts a record of a transient table that was put
+// before: if the base had the first one, that would come back when the second is deleted.
+func (d *disk) checkTransient(number uint64, changes []byte) (err error) {
+	group := logstore.NewLayer(d.tables, number-1)
+	if err := group.Replay(number, changes); err != nil {
+		return err
+	}
+	for table, info := range d.tables {
+		group.Changes(logstore.Table(table), func(key string, value []byte) bool {
+			if at := info.Name + "/" + key; info.Transient && value != nil {
+				if d.put[at] {
+					err = fmt.Errorf("record %q of a transient table is put again", at)
+				}
+				d.put[at] = true
+			}
+			return err == nil
+		})
+	}
+	return err
 }
 
 func (d *disk) Reserve(int64) error {
