@@ -32,7 +32,7 @@ type logs struct {
 	mu       sync.Mutex // protects the following
 	opened   []*partitionlog.Hub
 	running  int       // workers
-	appended time.Time // when something last was
+	appended time.Time // when something last was, or what keeps a partition came late
 }
 
 // newLogs returns the platform for a plan. Decide says what goes wrong with requests; nil
@@ -127,9 +127,11 @@ func sendStrangeBlobs(p *sim.Plan, account *azsim.Account) {
 // isStrangeBlob is what the names of blobs begin with that no worker knows.
 const isStrangeBlob = "strange-"
 
-// after looks at what a request has done.
+// after looks at what a request has done. A heartbeat or the renewal of a lease that comes
+// late keeps the others from the partitions of a worker that has died or lost them meanwhile.
 func (l *logs) after(_ azsim.View, e azsim.Entry) {
-	if e.Operation == "AppendBlock" && e.Status == http.StatusCreated {
+	isLate := e.At-e.Asked > time.Second && (e.Operation == "RenewLease" || strings.Contains(e.Path, "/workers/"))
+	if isLate || e.Operation == "AppendBlock" && e.Status == http.StatusCreated {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.appended = time.Now()
@@ -260,8 +262,8 @@ func (l *logs) Status(id string) (history.RuntimeStatus, error) {
 // KeepsOrder is true for what one process sends.
 func (l *logs) KeepsOrder() bool { return l.inside == nil }
 
-// quietFor is for how long nothing must be appended until nothing is on its way: a partition
-// whose owner died has a new one by then.
+// quietFor is for how long nothing must be appended, and nothing come late that keeps a
+// partition, until nothing is on its way: one whose owner died has a new one by then.
 const quietFor = 75 * time.Second
 
 func (l *logs) Pending() (all []string) {

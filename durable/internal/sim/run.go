@@ -456,6 +456,8 @@ func (s *simulation) purgeHalf(ctx context.Context) {
 		defer time.AfterFunc(s.plan.Purged, kill).Stop()
 	}
 	client := durable.NewClient(c, nil)
+	ctx, cancel := context.WithTimeout(ctx, time.Minute) // on logs the dead try for ever
+	defer cancel()
 	for state, err := range client.All(ctx, durable.Query{}) {
 		if err == nil {
 			_, _ = client.Purge(ctx, durable.InstanceID(state.Instance.InstanceID)) // it is dead at some time

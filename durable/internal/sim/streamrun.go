@@ -87,7 +87,7 @@ func (s streamRun) raise(ctx context.Context, st Stream, first, last int) error 
 				}
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				if errors.Is(err, durable.ErrInstanceEnded) && len(s.doubted[st.ID]) > 0 {
+				if errors.Is(err, durable.ErrInstanceEnded) && (len(s.doubted[st.ID]) > 0 || s.forgets(st)) {
 					return nil // it got another event twice
 				}
 				s.doubted[st.ID] = append(s.doubted[st.ID], n)
@@ -97,6 +97,10 @@ func (s streamRun) raise(ctx context.Context, st Stream, first, last int) error 
 	}
 	return all.Wait()
 }
+
+// forgets reports whether an instance may get an event twice: a generation does not know what
+// the one before took, and gets it again if that did not get to deleting it.
+func (s streamRun) forgets(st Stream) bool { return st.Renews > 0 && !s.keepsOrder() }
 
 // isWhole reports whether an instance got each event of its stream once. Those of which an
 // attempt failed may come more often, and in the place of others.
@@ -133,7 +137,7 @@ func (s streamRun) checkStreams(ctx context.Context) {
 		}
 		inOrder := s.keepsOrder() && st.Burst == 0 && len(s.doubted[st.ID]) == 0
 		switch {
-		case st.Renews > 0 && !s.keepsOrder(): // a generation does not know what the one before took, and may get it again
+		case s.forgets(st):
 		case !s.isWhole(st, got):
 			s.fault("stream %s of %d events got %v", st.ID, st.Count, got)
 		case inOrder && !slices.IsSorted(got):
