@@ -28,6 +28,10 @@
 // [Hub.Export] and [Hub.Import] copy a hub to and from other providers, by
 // provider.CopyHub. [Delete] deletes a hub's files.
 //
+// The file notes whether something was imported: entities of a hub that was always in this
+// file need not know messages that come again, and cost the same however many have called
+// them ([Hub.IsExact]).
+//
 // # Layers
 //
 //	Hub        the file as a hub that callers see

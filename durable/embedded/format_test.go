@@ -51,6 +51,50 @@ func TestOpen_ReadsWhatEachFormatLeft(t *testing.T) {
 	}
 }
 
+// A file is that of an exact hub if it was created as one and nothing was imported. Files of
+// before that was noted may be of either kind.
+func TestOpen_KnowsWhetherSomethingWasImported(t *testing.T) {
+	t.Parallel()
+	isExact := func(path string) bool {
+		h, err := Open(path, Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := h.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		return h.IsExact()
+	}
+	created, filled, old := filepath.Join(t.TempDir(), "hub.db"), filepath.Join(t.TempDir(), "hub.db"), filepath.Join(t.TempDir(), "hub.db")
+	for _, when := range []string{"when it is created", "when it is opened again"} {
+		if !isExact(created) {
+			t.Errorf("a new hub is not exact %s", when)
+		}
+	}
+	h, err := Open(filled, Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Import(t.Context(), func(provider.HubWriter) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if h.IsExact() {
+		t.Error("a hub that is filled is exact")
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if isExact(filled) {
+		t.Error("a hub that was filled is exact when it is opened again")
+	}
+	unpackHub(t, filepath.Join("testdata", "format1", "durable"), old)
+	if isExact(old) {
+		t.Error("a hub of which nothing is known is exact")
+	}
+}
+
 var ignoringTimes = cmpopts.IgnoreTypes(time.Time{})
 
 // sampleHub makes a hub that has something of everything, some of it in the database

@@ -158,8 +158,21 @@ func (h *Hub) Usage() []provider.Usage {
 	return []provider.Usage{{Part: "file", Requests: int64(h.store.Newest() - h.began), Errors: -1}}
 }
 
-// IsExact implements [provider.Exact]: a checkpoint is one record of the file.
-func (h *Hub) IsExact() bool { return true }
+// IsExact implements [provider.Exact]: a checkpoint is one record of the file. Files of hubs
+// that were filled by Import are not exact, nor are those of versions before this one that
+// did not note which those were.
+func (h *Hub) IsExact() bool { return h.file.IsExact() }
+
+// Import implements [provider.Portable]. A hub whose import failed looks like a complete one:
+// import into a file of another name, and rename it afterwards.
+func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) error {
+	return h.engine.Import(ctx, func(w provider.HubWriter) error {
+		if err := h.file.SetInexact(); err != nil {
+			return fileError(h.path, err)
+		}
+		return fill(w)
+	})
+}
 
 // Place implements [provider.Placer].
 func (h *Hub) Place(ctx context.Context, id string) (provider.Place, error) {

@@ -89,12 +89,12 @@ type Rewinder interface {
 	Rewind(ctx context.Context, id, reason string) error
 }
 
-// Exact is a [Worker] that knows whether its hub delivers messages in order and once,
-// beyond what package provider promises. providertest checks it of those that say they do.
-// The engine makes no use of it: a hub may be copied to another one that is not exact, with
-// all that is under way.
+// Exact is a [Worker] that knows whether its hub delivers what instances send in order and
+// once, beyond what package provider promises. What clients send may come again. providertest checks it of those that say they do.
+// Entities on such a hub remember hardly anything of who has called them.
 type Exact interface {
-	// IsExact reports that the hub always promises these:
+	// IsExact reports that the hub always promises these, and that nothing was imported into
+	// it: what comes from another hub may have been delivered there, and come again.
 	//
 	//  1. Messages of one sender to one instance are delivered in the order in which they
 	//     were sent. Those that were handed out and not committed come again before

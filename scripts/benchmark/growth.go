@@ -76,7 +76,7 @@ func besides[O any](prepare func(context.Context, *rig) error, o orchestrator[O]
 		if err := inParallel(more, 64, func(int) error { return prepare(ctx, r) }); err != nil {
 			return 0, err
 		}
-		const n = 500
+		const n = 2000
 		rate, err := perSecond(ctx, r, o, n, 16)
 		return time.Duration(float64(time.Second) / rate[0]), err
 	}

@@ -117,6 +117,12 @@ func (h *Hub) Import(ctx context.Context, fill func(provider.HubWriter) error) e
 			}
 			im.parts = append(im.parts, partition.NewImporter(o.Partition))
 		}
+		h.imported.Store(true)
+		for _, o := range all {
+			if err := o.SetImported(ctx); err != nil {
+				return err
+			}
+		}
 		if err := fill(im); err != nil {
 			return err
 		}

@@ -38,6 +38,7 @@ type Hub struct {
 	moments  atomic.Int64  // see moment
 	creation chan struct{} // held by whoever creates the hub or reads what it is
 	ready    atomic.Bool   // id is known
+	imported atomic.Bool   // a partition that this process had says that something was imported
 	id       string
 	shares   []*share
 

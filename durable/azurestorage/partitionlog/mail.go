@@ -200,13 +200,11 @@ func (c *courier) run() {
 		}
 		c.mu.Unlock()
 		m := &partition.Mail{Sender: c.owner.share.name()}
-		numbers := make([]uint64, 0, len(all))
 		for _, l := range all {
 			m.Requests = append(m.Requests, partition.Request{Number: l.Number, Kind: partition.RequestMessage, Message: l.Record})
-			numbers = append(numbers, l.Number)
 		}
 		if c.bring(m) {
-			c.owner.Sent(numbers)
+			c.owner.Sent(all)
 		}
 	}
 }

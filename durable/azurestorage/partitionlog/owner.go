@@ -92,6 +92,9 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 	if o.Partition, err = partition.Open(o.store, cfg); err != nil {
 		return nil, fmt.Errorf("open partition %d: %w", s.number, err)
 	}
+	if o.IsImported() {
+		s.hub.imported.Store(true)
+	}
 	if o.receiver, err = s.receiverAt(o.Position()); err != nil {
 		_, _ = o.Partition.Close() // err is why
 		o.store.Stop()

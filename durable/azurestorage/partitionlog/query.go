@@ -175,8 +175,9 @@ func (h *Hub) Rewind(ctx context.Context, id, reason string) error {
 func (h *Hub) Usage() []provider.Usage { return h.usage() }
 
 // IsExact implements [provider.Exact]: a checkpoint is one record of its partition's log,
-// and what it sends to others is mail, which has numbers that they count.
-func (h *Hub) IsExact() bool { return true }
+// and what it sends to others is mail, which has numbers that they count. Hubs that were filled
+// by Import are not exact, which the first partition that this process takes tells it.
+func (h *Hub) IsExact() bool { return !h.imported.Load() }
 
 // Place implements [provider.Placer]. It is exact of a partition that this process works on;
 // of others it is what their owners said last of all that waits, or what is stored.

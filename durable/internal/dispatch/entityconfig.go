@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
 // EntityCode runs one operation of an entity. It may panic.
@@ -40,6 +41,14 @@ type EntityConfig struct {
 // checkpoints (the extension's Options/DurableTaskOptions.cs,
 // MaxEntityOperationBatchSize).
 const DefaultMaxEntityBatch = 5000
+
+// settingsOn returns how entities of a hub are run.
+func (c EntityConfig) settingsOn(hub provider.Worker) entity.Settings {
+	s := c.settings()
+	exact, ok := hub.(provider.Exact)
+	s.Exact = ok && exact.IsExact()
+	return s
+}
 
 func (c EntityConfig) settings() entity.Settings {
 	s := entity.Settings{MaxBatch: c.MaxBatch, Window: c.ReorderWindow, KeepFailedEffects: c.KeepFailedEffects}

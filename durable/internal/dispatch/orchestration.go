@@ -265,7 +265,7 @@ func (s *session) runEntity() {
 		return
 	}
 	e := &entityRun{
-		settled: &s.d.settled, instanceID: s.item.Instance.InstanceID, code: code, settings: s.d.config.Entities.settings(),
+		settled: &s.d.settled, instanceID: s.item.Instance.InstanceID, code: code, settings: s.d.config.Entities.settingsOn(s.d.provider),
 		now: s.d.config.Now, newID: s.d.config.NewID, log: s.log, traced: s.d.config.Tracer.Entity(s.item.Instance.InstanceID),
 		stopping: func() bool { return s.live.fetch.Err() != nil },
 	}

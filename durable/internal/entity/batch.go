@@ -50,8 +50,11 @@ func Begin(instanceID string, state *State, events []history.Event, now time.Tim
 		problems = append(problems, err)
 	}
 	b = &Batch{id: id, instanceID: instanceID, state: state, settings: settings, now: now}
+	if settings.Exact {
+		state.Settle() // a program of before may not have stored it so
+	}
 	state.memory.begin(now, settings.Resend)
-	state.sorter.forget(&state.memory, now)
+	state.sorter.forget(&state.memory, now, limitsOn(settings.Exact))
 	b.takeHolders()
 	for _, e := range events {
 		raised, ok := e.(*history.EventRaised)
@@ -154,6 +157,8 @@ func (b *Batch) reason(r *Request) reason {
 	switch {
 	case r.Parent == "":
 		return retry
+	case b.settings.Exact:
+		return redelivery
 	case b.settings.Window <= 0 || r.IsLock() || !r.isLabelled() || b.now.Sub(r.Timestamp) > b.settings.Window-rerunTime:
 		return rerun
 	}
@@ -182,13 +187,19 @@ func (b *Batch) release(r Release) {
 	orphaned := r.ID == OrphanedLock
 	again := !orphaned && b.knows(releaseOf(key))
 	dotnets := !again && r.Origin == "" && s.lockOrigin != ""
+	ended := false
 	if s.lockedBy == r.Parent && (orphaned || s.lockID == "" || r.names(s.lockID, s.lockOrigin) || dotnets) {
-		s.lockedBy, s.lockID, s.lockOrigin = "", "", ""
+		s.lockedBy, s.lockID, s.lockOrigin, ended = "", "", "", true
 	}
 	void := func(q *Request) bool {
-		return q.IsLock() && q.Parent == r.Parent && (orphaned || r.names(q.ID, q.Origin))
+		is := q.IsLock() && q.Parent == r.Parent && (orphaned || r.names(q.ID, q.Origin))
+		ended = ended || is
+		return is
 	}
 	s.queue, b.ofHolder = slices.DeleteFunc(s.queue, void), slices.DeleteFunc(b.ofHolder, void)
+	if b.settings.Exact && ended { // neither it nor the request comes again
+		return
+	}
 	if !orphaned && !again {
 		s.memory.take(key, rerun, b.now)
 		s.memory.take(releaseOf(key), rerun, b.now)
@@ -308,7 +319,11 @@ func (b *Batch) Finish(execution string) []Message {
 	}
 	last := &b.state.memory.last
 	last.outbox = append(last.outbox, out...)
-	return last.outbox
+	out = last.outbox
+	if b.settings.Exact {
+		b.state.Settle()
+	}
+	return out
 }
 
 // continuation returns the unique content of the event with which the entity goes on

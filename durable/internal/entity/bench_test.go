@@ -33,10 +33,13 @@ func BenchmarkEntityBatch(b *testing.B) {
 }
 
 // BenchmarkEntityOfManySenders measures one call of an entity that many
-// orchestrations have called within the reorder window, each once.
+// orchestrations have called within the reorder window, each once, on a hub that is exact
+// and on one that is not.
 func BenchmarkEntityOfManySenders(b *testing.B) {
-	for _, senders := range []int{100, 1000, 10_000} {
-		b.Run(fmt.Sprint("senders=", senders), func(b *testing.B) {
+	for i := range 6 {
+		settings, senders := settings, []int{100, 1000, 10_000}[i%3]
+		settings.Exact = i >= 3
+		b.Run(fmt.Sprintf("exact=%t/senders=%d", settings.Exact, senders), func(b *testing.B) {
 			state := new(entity.State)
 			call := func(i int) history.Event {
 				at := noon.Add(time.Duration(i) * time.Millisecond)

@@ -70,6 +70,10 @@
 //     [past] when there are many: an entry becomes the marks of its IDs and last labels.
 //  2. The past is limited, by time as entries are, and by number. What was forgotten for its
 //     number counts as come, as what is older than the window does.
-//  3. Without a window nobody new gets an entry. Who has one is sorted, until it is forgotten
+//  3. On a hub that delivers what instances send in order and once ([Settings].Exact) the
+//     Sorter knows a few senders and nothing else. The memory has what clients sent, as
+//     elsewhere, and of releases only those of locks that are yet to be asked for, which
+//     comes by way of another entity.
+//  4. Without a window nobody new gets an entry. Who has one is sorted, until it is forgotten
 //     by the clock, since no labels tell the time.
 package entity

@@ -70,4 +70,7 @@ type Settings struct {
 	// KeepFailedEffects keeps the state and the actions of an operation that failed.
 	KeepFailedEffects bool
 	Resend            bool // send the outbox of the last batch again, unless it is settled
+	// Exact says that the hub delivers what instances send in order and once, and always has.
+	// So a batch is settled when it is stored, and little has to be known of senders.
+	Exact bool
 }

@@ -6,13 +6,27 @@ import (
 	"time"
 )
 
-const (
-	// mostSenders is how many quiet senders a Sorter knows in full, of which it lets twice as
-	// many come before it puts the older half into its past.
-	mostSenders = 64
-	// mostPast is the most marks of a past, which are 64 KiB in a state: those of some 4,000
+// limits are how much a Sorter knows.
+type limits struct {
+	// senders is how many quiet senders it knows in full, of which it lets twice as many
+	// come before it puts the older half into its past.
+	senders int
+	// marks is the most marks of a past. 8,192 are 64 KiB in a state: those of some 4,000
 	// senders of one request each.
-	mostPast = 8192
+	marks int
+}
+
+// limitsOn returns what is needed on a hub. What an exact one delivers needs none, but it may
+// be copied to another one, which is not: there, what is on its way must wait for what was
+// sent before it. That is later than what a sender sent that has been quiet for long.
+func limitsOn(exact bool) limits {
+	if exact {
+		return limits{senders: 16}
+	}
+	return limits{senders: 64, marks: 8192}
+}
+
+const (
 	// pastMarks is how many marks are forgotten together, and mostOfSender how many a sender
 	// may have.
 	pastMarks    = 256
@@ -89,13 +103,13 @@ func (p *past) add(sender string, from *source) {
 	}
 }
 
-// limit forgets the oldest if there is too much.
-func (p *past) limit() {
+// limit forgets the oldest if there are more marks than most.
+func (p *past) limit(most int) {
 	n := 0
 	for _, m := range p.marked {
 		n += len(m.marks)
 	}
-	for ; n > mostPast; p.marked = p.marked[1:] {
+	for ; n > most; p.marked = p.marked[1:] {
 		n -= len(p.marked[0].marks)
 		p.forgotten = later(p.forgotten, p.marked[0].at)
 	}

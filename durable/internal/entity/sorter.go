@@ -219,7 +219,7 @@ func (s *Sorter) forgetSenders() {
 
 // forget forgets IDs that no sender sends again. It keeps old senders for a while after
 // another worker took the entity over: they may not have run for as long as it did not.
-func (s *Sorter) forget(m *memory, now time.Time) {
+func (s *Sorter) forget(m *memory, now time.Time, most limits) {
 	for _, from := range s.received.values {
 		if m.isOld(from.last, now, rerunTime) {
 			for _, of := range from.runs() {
@@ -229,7 +229,7 @@ func (s *Sorter) forget(m *memory, now time.Time) {
 	}
 	s.keeps = !m.isOld(m.woken, now, rerunTime)
 	s.forgetSenders()
-	s.remember()
+	s.remember(most)
 }
 
 func (s *Sorter) write(w *writer) {
@@ -299,8 +299,8 @@ func (s *Sorter) UnmarshalJSON(data []byte) error {
 }
 
 // remember puts senders into the past that have been quiet for longest, if there are many.
-func (s *Sorter) remember() {
-	if s.keeps || len(s.received.keys) <= 2*mostSenders {
+func (s *Sorter) remember(most limits) {
+	if s.keeps || len(s.received.keys) <= 2*most.senders {
 		return
 	}
 	var quiet []string
@@ -313,11 +313,11 @@ func (s *Sorter) remember() {
 		return s.received.values[a].last.Compare(s.received.values[b].last)
 	})
 	gone := make(map[*source]bool)
-	for _, sender := range quiet[:max(0, len(quiet)-mostSenders)] {
+	for _, sender := range quiet[:max(0, len(quiet)-most.senders)] {
 		from := s.received.values[sender]
 		s.past.add(sender, from)
 		gone[from] = true
 	}
 	s.received.deleteFunc(func(from *source) bool { return gone[from] })
-	s.past.limit()
+	s.past.limit(most.marks)
 }

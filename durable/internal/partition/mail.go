@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -95,13 +96,16 @@ func ClientSender(id string) string { return clientPrefix + id }
 // The records of mail:
 //
 //	outbox  number                      a message for another partition
+//	outbox  number, partition           an activity that the partition is to run
 //	mail    'a', sender, 0, number      an answer
 //	mail    'm', sender                 when the sender last sent, and the last number
 //	mail    'p'                         how far the mailbox was read
+//	mail    'i'                         1 if something was imported
 const (
 	answerPrefix = "a"
 	markPrefix   = "m"
 	positionKey  = "p"
+	importedKey  = "i"
 )
 
 func answerKey(sender string, number uint64) []byte {
@@ -155,12 +159,39 @@ func (a answer) err() error {
 // Outgoing is a message for another partition: that of an instance, or one that is to run
 // an activity.
 type Outgoing struct {
-	Number uint64
-	To     string // the instance; empty if Partition is set
-	// Partition is the number of the partition that is to run an activity. An activity
-	// that was not sent when the partition was last closed has To instead, and comes back.
-	Partition int
+	Number    uint64
+	To        string // the instance; empty if Partition is set
+	Partition int    // the number of the partition that is to run an activity
 	Record    []byte
+}
+
+// key returns the key of a message in the outbox. The partition that is to run an activity is
+// part of it: what may have arrived there must not be sent to another one.
+func (m Outgoing) key() []byte {
+	k := logstore.NumberKey(m.Number)
+	if m.To == "" {
+		k = binary.BigEndian.AppendUint16(k, uint16(m.Partition))
+	}
+	return k
+}
+
+// outgoingOf returns the message of a record of the outbox.
+func outgoingOf(key, record []byte) (Outgoing, error) {
+	m := Outgoing{Record: bytes.Clone(record)}
+	switch len(key) {
+	case 8:
+		r, err := decodeRoute(record)
+		if err != nil {
+			return m, err
+		}
+		m.To = r.target.InstanceID
+	case 10:
+		m.Partition = int(binary.BigEndian.Uint16(key[8:]))
+	default:
+		return m, fmt.Errorf("key has %d bytes; want 8 or 10", len(key))
+	}
+	m.Number = binary.BigEndian.Uint64(key)
+	return m, nil
 }
 
 // correspondent is who has sent mail, in memory.

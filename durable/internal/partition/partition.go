@@ -29,6 +29,7 @@ type Partition struct {
 	correspondents map[string]*correspondent
 	position       []byte // how far the mailbox was read; protected by work.mu
 	opened         time.Time
+	imported       atomic.Bool
 	numbers        atomic.Uint64 // the last number of a message, an activity or an execution
 }
 
@@ -267,8 +268,7 @@ func (p *Partition) Export(ctx context.Context, w provider.HubWriter, _ provider
 	return p.export(ctx, w)
 }
 
-// Import implements [provider.Portable]. A hub whose import failed looks like a
-// complete one: import into a file of another name, and rename it afterwards.
+// Import is [provider.Portable]'s, into a partition that is a whole hub.
 func (p *Partition) Import(ctx context.Context, fill func(provider.HubWriter) error) error {
 	if err := p.checkIdle(); err != nil {
 		return err
@@ -293,12 +293,13 @@ func (p *Partition) loadMail(t tables) error {
 	if !t.Has(mailTable) {
 		return nil
 	}
-	err := t.eachOf(outboxTable, 8, func(key, value []byte) error {
-		r, err := decodeRoute(value)
-		if err == nil {
-			p.cfg.Post(Outgoing{Number: binary.BigEndian.Uint64(key), To: r.target.InstanceID, Record: bytes.Clone(value)})
+	err := t.each(outboxTable, func(key, value []byte) error {
+		m, err := outgoingOf(key, value)
+		if err != nil {
+			return t.Damage(outboxTable, key, err)
 		}
-		return err
+		p.cfg.Post(m)
+		return nil
 	})
 	if err != nil {
 		return err
@@ -307,6 +308,8 @@ func (p *Partition) loadMail(t tables) error {
 		switch rest := string(key[1:]); string(key[:1]) {
 		case positionKey:
 			p.position = bytes.Clone(value)
+		case importedKey:
+			p.imported.Store(true)
 		case markPrefix:
 			c := reading(value)
 			from := p.correspondent(rest)
@@ -333,11 +336,11 @@ func (p *Partition) correspondent(sender string) *correspondent {
 }
 
 // Sent deletes outgoing messages that have reached the mailbox of their partition.
-func (p *Partition) Sent(numbers []uint64) {
+func (p *Partition) Sent(all []Outgoing) {
 	// If it fails they are sent again when the partition is next opened.
 	_ = p.writer.SubmitLazy(logstore.NewOp(func(t *txn) error {
-		for _, n := range numbers {
-			t.Remove(outboxTable, logstore.NumberKey(n))
+		for _, m := range all {
+			t.Remove(outboxTable, m.key())
 		}
 		return nil
 	}))
@@ -360,6 +363,18 @@ func (p *Partition) Receive(ctx context.Context, all []*Mail, position []byte) e
 		return nil
 	})
 }
+
+// SetImported notes that something is imported into the partition of several, for good.
+func (p *Partition) SetImported(ctx context.Context) error {
+	return p.writer.Do(ctx, func(t *txn) error {
+		t.Put(mailTable, []byte(importedKey), []byte{1})
+		t.Then(func() { p.imported.Store(true) })
+		return nil
+	})
+}
+
+// IsImported reports whether something was imported into the partition of several.
+func (p *Partition) IsImported() bool { return p.imported.Load() }
 
 // Position returns how far the mailbox was read, nil if it was not.
 func (p *Partition) Position() []byte {

@@ -90,6 +90,45 @@ func TestPartition_EndsAnInstanceThatHasNotStarted(t *testing.T) {
 	r.forgets()
 }
 
+// A client that does not know whether its start arrived sends it again. It begins nothing,
+// however far the instance has come, and is not told that the ID is taken.
+func TestPartition_KnowsAStartThatComesAgain(t *testing.T) {
+	t.Parallel()
+	r := newRig(t)
+	start := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "O", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "first"}}
+	again := func(when string) {
+		t.Helper()
+		msg := provider.TaskMessage{Event: start, Target: start.Instance}
+		if err := r.StartInstance(t.Context(), msg, []history.RuntimeStatus{history.Pending, history.Running}); err != nil {
+			t.Errorf("%s: %v, want that nothing is wrong", when, err)
+		}
+	}
+	again("the first time")
+	again("before it has begun")
+	r.Finish(r.Next())
+	again("when it runs")
+	r.Raise("a", "go on")
+	item := r.Next()
+	time.Sleep(2 * time.Millisecond) // a clock may be coarse
+	next := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "O", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "second"}}
+	r.Must(item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: next.Instance, ContinuedAsNew: true, NewEvents: []history.Event{next}}))
+	r.Must(item.Session.Release(t.Context()))
+	again("when it has continued as new")
+	r.Raise("a", "end")
+	r.Finish(r.Next(), partitiontest.Ended())
+	again("when it has ended")
+	s, err := r.Instance(t.Context(), "a", provider.Fetch{})
+	r.Must(err)
+	if s.Instance != next.Instance || s.Status != history.Completed {
+		t.Errorf("the instance is %+v, want that it has ended", s)
+	}
+	start = &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "O", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "third"}}
+	again("when another one is started")
+	if s, err = r.Instance(t.Context(), "a", provider.Fetch{}); err != nil || s.Instance != start.Instance {
+		t.Errorf("the instance is %+v, %v, want that which was started last", s, err)
+	}
+}
+
 func TestPartition_ForgetsTheTimersOfWhatHasEnded(t *testing.T) {
 	t.Parallel()
 	r := newRig(t)

@@ -1,6 +1,9 @@
 package partition
 
-import "github.com/durablefunctions-go/durablefunctions/durable/provider"
+import (
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
 
 // row is the record of an instance, beside its history.
 type row struct {
@@ -46,6 +49,16 @@ func (r *row) commit(cp *provider.Checkpoint) (changed bool) {
 		r.Input = was.Input // stored with the start
 	}
 	return changed || was.CustomStatus == unread || !equalText(was.CustomStatus, r.CustomStatus)
+}
+
+// isOf reports whether it was start that began the instance, in this generation or in one
+// before.
+func (r *row) isOf(start *history.ExecutionStarted) bool {
+	if r.Instance.ExecutionID == start.Instance.ExecutionID {
+		return true
+	}
+	continued := r.CreatedAt.After(r.FirstCreatedAt)
+	return continued && r.Name == start.Name && r.FirstCreatedAt.Equal(start.Timestamp)
 }
 
 func equalText(a, b *string) bool {

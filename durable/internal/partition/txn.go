@@ -156,11 +156,11 @@ func (t *txn) start(msg provider.TaskMessage, refuse []history.RuntimeStatus) er
 	if err != nil {
 		return err
 	}
+	if r != nil && r.isOf(given) {
+		return nil // sent once more by a client that did not know whether it arrived
+	}
 	if r != nil && slices.Contains(refuse, r.Status) {
 		return logstore.Refuse(&provider.InstanceExistsError{InstanceID: id, Status: r.Status})
-	}
-	if r != nil && r.Instance == given.Instance {
-		return nil // sent once more by a client that did not know whether it arrived
 	}
 	// Unless the client counts, as DurableTask.AzureStorage does
 	// (AzureStorageOrchestrationService.cs, CreateTaskOrchestrationAsync).
@@ -466,6 +466,6 @@ func (t *txn) post(record []byte, m provider.TaskMessage) {
 
 func (t *txn) postTo(m Outgoing) {
 	m.Number = t.p.numbers.Add(1)
-	t.Put(outboxTable, logstore.NumberKey(m.Number), m.Record)
+	t.Put(outboxTable, m.key(), m.Record)
 	t.Then(func() { t.p.cfg.Post(m) })
 }

@@ -23,6 +23,7 @@ var copying = area{"copying", []test{
 	{"a copied timer is that of the current generation", copiedGenerations},
 	{"the hub that was copied goes on as before", copiedLeftAlone},
 	{"an empty hub is copied", copiedNothing},
+	{"a hub that was filled is not exact", copiedInexactly},
 	{"a hub is not copied while it is worked on", copiedAtWork},
 	{"a hub that is not empty is not filled", copiedOver},
 	{"what fails while it is copied is told", copiedInVain},
@@ -278,6 +279,16 @@ func copiedNothing(w *world) {
 	_, err := w.p.Instances(ctx, provider.Query{}) // makes the hub exist
 	w.must("Instances", err)
 	w.equal("totals", w.mustCopy(from, to), provider.Totals{})
+}
+
+func copiedInexactly(w *world) {
+	from, to := w.portable()
+	w.create("a")
+	w.rest()
+	w.mustCopy(from, to)
+	if hub, ok := to.(provider.Exact); ok && hub.IsExact() {
+		w.Errorf("a hub that was copied into says that it is exact; what came may come again")
+	}
 }
 
 func copiedAtWork(w *world) {

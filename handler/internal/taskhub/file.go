@@ -205,4 +205,7 @@ func (f *File) NextActivity(ctx context.Context) (*provider.ActivityWorkItem, er
 func (f *File) IsSole() bool { return true }
 
 // IsExact implements [provider.Exact].
-func (f *File) IsExact() bool { return true }
+func (f *File) IsExact() bool {
+	exact, _ := ask(f, func(hub *embedded.Hub) (bool, error) { return hub.IsExact(), nil }) // not while it is not open
+	return exact
+}

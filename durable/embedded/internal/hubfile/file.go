@@ -1,7 +1,6 @@
 package hubfile
 
 import (
-	"crypto/rand"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -34,6 +33,7 @@ var (
 	opensKey   = []byte("opens")   // how often it was opened
 	openKey    = []byte("open")    // 1 while a process has it open, and after a crash
 	crashesKey = []byte("crashes") // how often one died
+	exactKey   = []byte("exact")   // 1 if nothing was imported; versions before did not note it
 )
 
 // Options configure [Open].
@@ -70,6 +70,7 @@ type File struct {
 	last    uint64       // the last group in the database, when it was opened
 	seen    atomic.Int64 // when the file was last seen in its place, in Unix nanoseconds
 	closed  atomic.Bool
+	exact   atomic.Bool
 }
 
 // Open opens a hub's files, creates them if there are none, writes the groups that
@@ -221,6 +222,17 @@ func (f *File) Close() error {
 	return f.db.Close()
 }
 
+// IsExact reports whether nothing was imported into the hub.
+func (f *File) IsExact() bool { return f.exact.Load() }
+
+// SetInexact notes that something is imported into the hub, for good.
+func (f *File) SetInexact() error {
+	f.exact.Store(false)
+	return guard(func() error {
+		return f.db.Update(func(tx *bolt.Tx) error { return putNumber(tx.Bucket([]byte(hubBucket)), exactKey, 0) })
+	})
+}
+
 // Abandon closes the files as they are, for Open to recover from.
 func (f *File) Abandon() { _ = errors.Join(f.journal.close(), f.Close()) }
 
@@ -251,53 +263,6 @@ func (f *File) CheckPlace() error {
 	}
 	f.seen.Store(time.Now().UnixNano())
 	return nil
-}
-
-// createFile creates an empty hub at path unless there is a file. The file gets its
-// name when it is complete, so that no process sees half of it. The name becomes
-// durable with those of the journal's files.
-func createFile(path string, tables logstore.Tables) error {
-	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	dir, name := filepath.Split(path)
-	f, err := os.CreateTemp(dir, name+".new-*")
-	if err != nil {
-		return err
-	}
-	f.Close()
-	defer func() { _ = os.Remove(f.Name()) }()
-	db, err := openBolt(f.Name(), time.Second, &bolt.Options{})
-	if err != nil {
-		return err
-	}
-	err = errors.Join(db.Update(func(tx *bolt.Tx) error { return layOut(tx, tables) }), db.Close())
-	if err != nil {
-		return err
-	}
-	// Unlike a rename, a link does not replace a file of another process.
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
-		if err := os.Rename(f.Name(), path); err != nil { // a file system without links
-			return err
-		}
-	}
-	return nil
-}
-
-// layOut creates the buckets of a new hub.
-func layOut(tx *bolt.Tx, tables logstore.Tables) error {
-	hub, err := tx.CreateBucket([]byte(hubBucket))
-	if err != nil {
-		return err
-	}
-	for _, t := range tables {
-		if _, err := tx.CreateBucket([]byte(t.Name)); err != nil {
-			return err
-		}
-	}
-	id := make([]byte, 16)
-	rand.Read(id) // never fails
-	return errors.Join(hub.Put(idKey, id), putNumber(hub, formatKey, FormatVersion))
 }
 
 // inspectFile checks an existing file while no other process can write it.
@@ -444,11 +409,13 @@ func (f *File) checkFormat() (id []byte, applied uint64, err error) {
 
 // markOpened notes that a process has the hub open.
 func (f *File) markOpened(hub *bolt.Bucket) error {
-	var errs [3]error
-	var open uint64
+	var errs [4]error
+	var open, exact uint64
 	open, errs[0] = number(hub, openKey)
 	f.Opens, errs[1] = number(hub, opensKey)
 	f.Crashes, errs[2] = number(hub, crashesKey)
+	exact, errs[3] = number(hub, exactKey)
+	f.exact.Store(exact == 1)
 	if err := errors.Join(errs[:]...); err != nil {
 		return err
 	}
