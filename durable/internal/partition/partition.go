@@ -70,12 +70,18 @@ func (p *Partition) Close() (first bool, err error) {
 }
 
 // keepDeliveries stores how often the activities that are not done were dispatched:
-// after a crash, any of them may have been. It must be the hub's last operation: each of
-// them gets another record, since those of a transient table do not change.
+// after a crash, any of them may have been. It must be the hub's last operation. Each of
+// them gets a new record: if one in the base were changed, the activity would run again
+// after it is done, see [logstore.TableInfo].
 func (p *Partition) keepDeliveries(t *txn) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, a := range slices.SortedFunc(maps.Keys(p.delivered), func(a, b *activity) int { return cmp.Compare(a.number, b.number) }) {
+	p.mu.Lock() // not while the base is read
+	all := slices.SortedFunc(maps.Keys(p.delivered), func(a, b *activity) int { return cmp.Compare(a.number, b.number) })
+	heads := make([]activityHead, len(all))
+	for i, a := range all {
+		heads[i] = activityHead{crashes: p.cfg.Crashes, deliveries: uint64(a.earlier + a.deliveries)}
+	}
+	p.mu.Unlock()
+	for i, a := range all {
 		record, err := t.Must(activitiesTable, logstore.NumberKey(a.number))
 		if err != nil {
 			return err
@@ -84,9 +90,8 @@ func (p *Partition) keepDeliveries(t *txn) error {
 		if err != nil {
 			return err
 		}
-		head := activityHead{crashes: p.cfg.Crashes, deliveries: uint64(a.earlier + a.deliveries)}
 		t.Remove(activitiesTable, logstore.NumberKey(a.number))
-		t.Put(activitiesTable, logstore.NumberKey(p.numbers.Add(1)), encodeActivity(head, message))
+		t.Put(activitiesTable, logstore.NumberKey(p.numbers.Add(1)), encodeActivity(heads[i], message))
 	}
 	return nil
 }

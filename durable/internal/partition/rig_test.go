@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"runtime"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -93,21 +94,64 @@ func (d *disk) Size() int64      { return 0 }
 func (d *disk) Turn()            {}
 func (d *disk) Close(bool) error { return nil }
 
-// emptyBase is a base without records.
-type emptyBase struct{}
-
-func (emptyBase) View(f func(logstore.Reader) error) error   { return f(emptyBase{}) }
-func (emptyBase) Write(*logstore.Layer, bool) error          { return nil }
-func (emptyBase) Close() error                               { return nil }
-func (emptyBase) Get(logstore.Table, []byte) ([]byte, error) { return nil, nil }
-func (emptyBase) Scan(logstore.Table, []byte, func([]byte, func() ([]byte, error)) (bool, error)) error {
-	return nil
+// base is a base in memory, as a process finds it. A real one can take long to read: it
+// cannot be read by what has locked the partition's mu.
+type base struct {
+	kept      *logstore.Layer
+	partition atomic.Pointer[Partition]
 }
 
-func (emptyBase) Group(logstore.Table, uint64, func([]byte, func() ([]byte, error)) error) error {
-	return nil
+func (b *base) View(f func(logstore.Reader) error) error { return f(b) }
+func (*base) Write(*logstore.Layer, bool) error          { return errors.New("the base is full") }
+func (*base) Close() error                               { return nil }
+
+func (b *base) Get(table logstore.Table, key []byte) (found []byte, err error) {
+	err = b.Scan(table, key, func(at []byte, value func() ([]byte, error)) (bool, error) {
+		if bytes.Equal(at, key) {
+			found, _ = value()
+		}
+		return true, nil
+	})
+	return found, err
 }
-func (emptyBase) Last(logstore.Table, uint64) ([]byte, error) { return nil, nil }
+
+func (b *base) Scan(table logstore.Table, from []byte, f func([]byte, func() ([]byte, error)) (bool, error)) (err error) {
+	if p := b.partition.Load(); p != nil {
+		for tries := 0; !p.mu.TryLock(); runtime.Gosched() { // a bubble's clock would stand still
+			if tries++; tries == 1e8 {
+				return errors.New("the base is read by what has locked mu")
+			}
+		}
+		p.mu.Unlock()
+	}
+	b.kept.Changes(table, func(key string, value []byte) (more bool) {
+		if value == nil || key < string(from) {
+			return true
+		}
+		var stop bool
+		stop, err = f([]byte(key), func() ([]byte, error) { return value, nil })
+		return !stop && err == nil
+	})
+	return err
+}
+
+func (b *base) Group(table logstore.Table, group uint64, f func([]byte, func() ([]byte, error)) error) error {
+	prefix := logstore.NumberKey(group)
+	return b.Scan(table, prefix, func(key []byte, value func() ([]byte, error)) (bool, error) {
+		if !bytes.HasPrefix(key, prefix) {
+			return true, nil
+		}
+		return false, f(key, value)
+	})
+}
+
+func (b *base) Last(table logstore.Table, group uint64) (last []byte, err error) {
+	err = b.Group(table, group, func(key []byte, _ func() ([]byte, error)) error {
+		last = key
+		return nil
+	})
+	return last, err
+}
 
 func newRig(t *testing.T) *rig {
 	t.Helper()
@@ -122,8 +166,10 @@ func (d *disk) openWith(cfg Config) (*Partition, error) {
 	}
 	d.open = true
 	cfg.Name, cfg.Opens, cfg.Crashes = "task hub", d.opens, d.crashes
-	recovered := d.copy().kept
-	return Open(logstore.New(emptyBase{}, d, recovered, cfg.Logger), cfg)
+	base := &base{kept: d.copy().kept}
+	p, err := Open(logstore.New(base, d, logstore.NewLayer(d.tables, base.kept.Last), cfg.Logger), cfg)
+	base.partition.Store(p)
+	return p, err
 }
 
 func rigConfig() Config {
