@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
@@ -46,6 +47,47 @@ func TestPendingStart_FailsWhenItsInputIsGone(t *testing.T) {
 		t.Errorf("its first checkpoint ended with %v, want %v", err, provider.ErrSessionLost)
 	}
 	mustStart(t, h, "i", "e2", `2`)
+}
+
+// A process dies that has inserted the row of an instance and nothing else. The client, which
+// got no answer, starts it again, with another execution ID: it is told that the instance
+// exists, and the instance begins at once, wherever the client is.
+func TestPendingStart_IsSentForAClientThatStartsItAgain(t *testing.T) {
+	for name, open := range map[string]func(t *testing.T) *TaskHub{
+		"with a worker":    func(t *testing.T) *TaskHub { h, _ := idleInstance(t, "warm-up"); return h },
+		"without a worker": func(t *testing.T) *TaskHub { return openHub(t, testConfig(t)) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			inBubble(t, func(t *testing.T) {
+				h := open(t)
+				if err := h.resources.ensureCreated(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for id, at := range map[string]time.Time{"i": {}, "later": time.Now().Add(time.Hour)} {
+					start := startMessage(id, "e1", `1`).Event.(*history.ExecutionStarted)
+					start.ScheduledStart = at
+					if _, _, err := h.instances.Rows.Create(t.Context(), start, nil, ""); err != nil {
+						t.Fatal(err)
+					}
+					again := startMessage(id, "e2", `1`)
+					if err := h.StartInstance(t.Context(), again, liveStatuses); !errors.Is(err, provider.ErrInstanceExists) {
+						t.Errorf("starting %s again returned %v, want %v", id, err, provider.ErrInstanceExists)
+					}
+				}
+				if n := messageCount(t, h.controlQueues[0]); n != 1 {
+					t.Errorf("%d messages are in the queue, want one start", n)
+				}
+				worker := h
+				if name == "without a worker" {
+					worker, _ = serving(t, h.cfg)
+				}
+				if item := mustNext(t, worker); item.Instance.ExecutionID != "e1" || eventTypes(item.Messages) != "ExecutionStarted " {
+					t.Errorf("%s of %v came, want the start of the first execution", eventTypes(item.Messages), item.Instance)
+				}
+			})
+		})
+	}
 }
 
 // One that has begun, or has continued as new, is not failed, though its row was not

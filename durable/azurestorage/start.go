@@ -70,6 +70,9 @@ func (s *starter) startUnlessRefused(ctx context.Context, start provider.TaskMes
 			break
 		}
 	}
+	if err := s.sendPending(ctx, &before.State); err != nil {
+		return fmt.Errorf("instance %s is pending; send its start again: %w", event.Instance.InstanceID, err)
+	}
 	return &provider.InstanceExistsError{InstanceID: event.Instance.InstanceID, Status: before.State.Status}
 }
 
@@ -120,9 +123,9 @@ func (s *starter) knowNew(d *delivery, row *wire.InstanceRow) {
 // startDirectly is startOver for an ID that may be free, if this process runs the partition.
 // It inserts the row and then hands the start over in memory, as [TaskHub.sendDirectly] does
 // an event. If this process dies before the history is written, no caller was told of the
-// instance, and a worker sends its start (see [overdueStarts]). begun is false if the start
-// has to be sent before the row: it is not due yet, or large, so that the row names the blob
-// that it is in.
+// instance. Its start is sent when a client starts it again (see sendPending), or later by a
+// worker (see [overdueStarts]). begun is false if the start has to be sent before the row: it
+// is not due yet, or large, so that the row names the blob that it is in.
 func (s *starter) startDirectly(ctx context.Context, out *outgoing, event *history.ExecutionStarted) (taken *wire.InstanceRow, begun bool, err error) {
 	h, r := s.hub, out.partition.currentReading()
 	if !out.claim || r == nil || !provider.Due(*out.env.Message).IsZero() {
@@ -183,6 +186,18 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 	return err
 }
 
+// sendPending sends the start of an instance that is due and pending, for a client that was
+// refused its ID: that may be the client which started it and got no answer, and the process
+// which inserted the row may have died before anything had the start.
+func (s *starter) sendPending(ctx context.Context, state *provider.InstanceState) error {
+	h := s.hub
+	hasStart := h.partitionOf(state.Instance.InstanceID).currentReading() != nil && h.inbox.hasStart(state.Instance)
+	if state.Status != history.Pending || state.ScheduledAt.After(time.Now()) || hasStart {
+		return nil
+	}
+	return s.startAgain(ctx, state.Instance)
+}
+
 // startAgain sends the start of an instance again if it is pending still. The
 // execution is the same, so that it is run once even if there is another message. An
 // instance whose input is gone fails.
@@ -199,8 +214,10 @@ func (s *starter) startAgain(ctx context.Context, pending history.OrchestrationI
 		return err
 	}
 	state := &row.State
-	h.log.Warn("instance is pending for long: its start is sent again",
-		"instanceId", state.Instance.InstanceID, "executionId", state.Instance.ExecutionID, "created", state.CreatedAt)
+	if isOverdue(state, time.Now()) {
+		h.log.Warn("instance is pending for long: its start is sent again",
+			"instanceId", state.Instance.InstanceID, "executionId", state.Instance.ExecutionID, "created", state.CreatedAt)
+	}
 	start := provider.TaskMessage{Target: state.Instance, Event: &history.ExecutionStarted{
 		Header: history.NewHeader(state.CreatedAt), Instance: state.Instance,
 		Name: state.Name, Version: state.Version, Input: state.Input, Tags: state.Tags,
