@@ -26,13 +26,21 @@ func TestStartInstance_RefusesAnIDInAStatusThatIsRefused(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))
 	mustStart(t, h, "one", "e1", `1`)
-	err := h.StartInstance(t.Context(), startMessage("one", "e2", `2`), liveStatuses)
-	exists, ok := errors.AsType[*provider.InstanceExistsError](err)
-	if !ok || exists.InstanceID != "one" || exists.Status != history.Pending {
-		t.Fatalf("error %v, want an InstanceExistsError in status Pending", err)
+	for range 3 {
+		err := h.StartInstance(t.Context(), startMessage("one", "e2", `2`), liveStatuses)
+		exists, ok := errors.AsType[*provider.InstanceExistsError](err)
+		if !ok || exists.InstanceID != "one" || exists.Status != history.Pending {
+			t.Fatalf("error %v, want an InstanceExistsError in status Pending", err)
+		}
 	}
-	if n := len(queueTexts(t, h.controlQueues[0])); n != 1 {
-		t.Errorf("%d messages in the queue, want 1: the refused start must change nothing", n)
+	all := queueTexts(t, h.controlQueues[0])
+	for _, text := range all {
+		if strings.Contains(text, "e2") {
+			t.Errorf("the start that was refused is in the queue: %s", text)
+		}
+	}
+	if len(all) != 2 {
+		t.Errorf("%d messages in the queue, want the start twice: it is sent again once", len(all))
 	}
 }
 

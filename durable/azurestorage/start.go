@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
@@ -22,6 +23,7 @@ import (
 type starter struct {
 	hub     *TaskHub
 	records *jumpstart.Records
+	again   sentAgain
 }
 
 // start starts an instance with the given event.
@@ -192,7 +194,7 @@ func (s *starter) startRecorded(ctx context.Context, start *provider.TaskMessage
 func (s *starter) sendPending(ctx context.Context, state *provider.InstanceState) error {
 	h := s.hub
 	hasStart := h.partitionOf(state.Instance.InstanceID).currentReading() != nil && h.inbox.hasStart(state.Instance)
-	if state.Status != history.Pending || state.ScheduledAt.After(time.Now()) || hasStart {
+	if state.Status != history.Pending || state.ScheduledAt.After(time.Now()) || hasStart || s.again.has(state.Instance) {
 		return nil
 	}
 	return s.startAgain(ctx, state.Instance)
@@ -226,10 +228,36 @@ func (s *starter) startAgain(ctx context.Context, pending history.OrchestrationI
 	p := h.partitionOf(state.Instance.InstanceID)
 	sent, err := h.sender.send(ctx, p.queue, &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}})
 	if err == nil {
+		s.again.add(state.Instance)
 		sent.partition = p
 		h.sender.wake(sent)
 	}
 	return err
+}
+
+// sentAgain are the instances whose starts this process has sent again. It forgets the oldest
+// when there are many.
+type sentAgain struct {
+	mu            sync.Mutex
+	latest, older map[history.OrchestrationInstance]bool
+}
+
+// sentAgainMax bounds how many instances each map has.
+const sentAgainMax = 10_000
+
+func (s *sentAgain) has(instance history.OrchestrationInstance) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.latest[instance] || s.older[instance]
+}
+
+func (s *sentAgain) add(instance history.OrchestrationInstance) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest == nil || len(s.latest) == sentAgainMax {
+		s.latest, s.older = map[history.OrchestrationInstance]bool{}, s.latest
+	}
+	s.latest[instance] = true
 }
 
 // jumpStarts sends those starts of a partition again that have not arrived, for as long as it
@@ -299,8 +327,6 @@ const (
 	overdueInterval = 5 * time.Minute
 	// overdueAtOnce bounds how many of them a look finds; the next one goes on there.
 	overdueAtOnce = 100
-	// overdueRemembered bounds how many starts a worker sends again in its life.
-	overdueRemembered = 10_000
 )
 
 // overdueStarts finds instances that are pending for long and whose start is not in
@@ -309,7 +335,6 @@ const (
 type overdueStarts struct {
 	hub          *TaskHub
 	continuation string
-	sent         map[string]bool // executions whose start was sent again
 }
 
 // run looks now and then, until ctx ends.
@@ -329,7 +354,7 @@ func (o *overdueStarts) look(ctx context.Context) error {
 			quiet[p] = true
 		}
 	}
-	if len(quiet) == 0 || len(o.sent) >= overdueRemembered {
+	if len(quiet) == 0 {
 		return nil
 	}
 	before := time.Now().Add(-startOverdue)
@@ -340,10 +365,9 @@ func (o *overdueStarts) look(ctx context.Context) error {
 	o.continuation = continuation
 	for _, row := range rows {
 		instance := row.State.Instance
-		if !quiet[h.partitionOf(instance.InstanceID)] || h.inbox.hasStart(instance) || o.sent[instance.ExecutionID] || !isOverdue(&row.State, time.Now()) {
+		if !quiet[h.partitionOf(instance.InstanceID)] || h.inbox.hasStart(instance) || h.starts.again.has(instance) || !isOverdue(&row.State, time.Now()) {
 			continue
 		}
-		o.sent[instance.ExecutionID] = true
 		if err := h.starts.startAgain(ctx, instance); err != nil {
 			return err
 		}

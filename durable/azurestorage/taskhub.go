@@ -168,7 +168,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 
 	h.tasks.Go(func() { h.held.renew(work) })
 	h.tasks.Go(func() { h.activities.fetch(ctx, work) })
-	h.tasks.Go(func() { (&overdueStarts{hub: h, sent: map[string]bool{}}).run(ctx) })
+	h.tasks.Go(func() { (&overdueStarts{hub: h}).run(ctx) })
 	h.tasks.Go(func() { h.resources.recreate(ctx) })
 	managerDone := make(chan struct{})
 	h.tasks.Go(func() {
