@@ -252,12 +252,12 @@ func totalSteps() (n int) {
 	return n
 }
 
-// awaitSteps waits until so many steps of the round have begun, or nothing has
-// happened for some minutes, and then a random part of a step.
+// awaitSteps waits until so many steps of the round have begun, or nothing has happened for
+// two leases, and then a random part of a step.
 func (v *victim) awaitSteps(n int) {
 	v.Helper()
 	seen := 0
-	for since := time.Now(); seen < n && time.Since(since) < 2*time.Minute; time.Sleep(5 * time.Millisecond) {
+	for since := time.Now(); seen < n && time.Since(since) < 2*v.lease; time.Sleep(5 * time.Millisecond) {
 		before := seen
 		seen = 0
 		for _, e := range v.errands {
