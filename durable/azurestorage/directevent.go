@@ -156,8 +156,8 @@ func (e *directEvent) store(ctx context.Context) error {
 	return nil
 }
 
-// handBackLate hands the delivery back for the client's call, whose context is ctx: the reading
-// of the partition has ended, and its worker may not do anything any more.
+// handBackLate hands the delivery back when the worker that read the partition has stopped:
+// what that takes is done within the client's call, whose context is ctx.
 func (e *directEvent) handBackLate(ctx context.Context) {
 	ctx, cancel := settling(ctx)
 	defer cancel()

@@ -29,10 +29,10 @@ type logs struct {
 	// inside are the hubs of workers through which clients send, if the plan says so.
 	inside *insiders
 
-	mu       sync.Mutex // protects the following
-	opened   []*partitionlog.Hub
-	running  int       // workers
-	appended time.Time // when something last was, or what keeps a partition came late
+	mu      sync.Mutex // protects the following
+	opened  []*partitionlog.Hub
+	running int       // workers
+	active  time.Time // when something last was appended, or came late that keeps a partition
 }
 
 // newLogs returns the platform for a plan. Decide says what goes wrong with requests; nil
@@ -134,7 +134,7 @@ func (l *logs) after(_ azsim.View, e azsim.Entry) {
 	if isLate || e.Operation == "AppendBlock" && e.Status == http.StatusCreated {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		l.appended = time.Now()
+		l.active = time.Now()
 	}
 }
 
@@ -271,7 +271,7 @@ func (l *logs) Pending() (all []string) {
 		all = append(all, fmt.Sprintf("%d requests", n))
 	}
 	l.mu.Lock()
-	running, appended := l.running, l.appended
+	running, appended := l.running, l.active
 	l.mu.Unlock()
 	if running > 0 { // nobody else can look at everything then
 		if ago := time.Since(appended); ago < quietFor {
