@@ -2,10 +2,13 @@ package azurestorage
 
 import (
 	"errors"
+	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -88,6 +91,37 @@ func TestPendingStart_IsSentForAClientThatStartsItAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A worker that finds an instance pending for long sends its start again until it can.
+func TestPendingStart_IsSentByAWorkerWhenTheStorageLetsIt(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		var refuses atomic.Bool
+		counter := newCounter(t)
+		counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			if call.Name == "PutMessage" && refuses.Load() {
+				return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+			}
+			return next()
+		}
+		cfg := testConfig(t)
+		cfg.Transport = counter
+		h, _ := serving(t, cfg)
+		if _, _, err := h.instances.Rows.Create(t.Context(), startMessage("i", "e1", `1`).Event.(*history.ExecutionStarted), nil, ""); err != nil {
+			t.Fatal(err)
+		}
+		refuses.Store(true)
+		time.Sleep(overdueInterval + startOverdue)
+		if messageCount(t, h.controlQueues[0]) != 0 || !logged(h, "could not look for instances that are pending for long") {
+			t.Fatal("its start was not refused")
+		}
+		refuses.Store(false)
+		time.Sleep(2 * overdueInterval)
+		if item := mustNext(t, h); item.Instance.InstanceID != "i" || eventTypes(item.Messages) != "ExecutionStarted " {
+			t.Errorf("%s of %v came, want the start", eventTypes(item.Messages), item.Instance)
+		}
+	})
 }
 
 // One that has begun, or has continued as new, is not failed, though its row was not
