@@ -4,7 +4,7 @@ package sim_test
 
 // How much is simulated if nothing is said about it.
 const (
-	usualRuns   = 40  // seeds
+	usualRuns   = 30  // seeds
 	repetitions = 20  // of one seed
 	largeRuns   = 10  // those of apps with large payloads, which take longer
 	crashEvery  = 4   // of so many requests one is the last of a worker
