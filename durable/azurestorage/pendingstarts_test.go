@@ -124,6 +124,28 @@ func TestPendingStart_IsSentByAWorkerWhenTheStorageLetsIt(t *testing.T) {
 	})
 }
 
+// An instance whose start is in the queue and is sent again begins once.
+func TestPendingStart_ThatIsThereTwiceBeginsOnce(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		client := openHub(t, testConfig(t))
+		mustStart(t, client, "i", "e1", `1`)
+		if err := client.starts.startAgain(t.Context(), startMessage("i", "e1", `1`).Target); err != nil {
+			t.Fatal(err)
+		}
+		if n := messageCount(t, client.controlQueues[0]); n != 2 {
+			t.Fatalf("%d messages are in the queue, want the start twice", n)
+		}
+		h, _ := serving(t, client.cfg)
+		item := mustNext(t, h)
+		if eventTypes(item.Messages) != "ExecutionStarted " {
+			t.Errorf("%s came, want one start", eventTypes(item.Messages))
+		}
+		commitEnd(t, item, 0, `1`)
+		eventually(t, "the messages are gone", 5*time.Minute, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+	})
+}
+
 // One that has begun, or has continued as new, is not failed, though its row was not
 // told.
 func TestPendingStart_DoesNotFailIfItHasBegun(t *testing.T) {
