@@ -90,8 +90,9 @@ type Rewinder interface {
 }
 
 // Exact is a [Worker] that knows whether its hub delivers what instances send in order and
-// once, beyond what package provider promises. What clients send may come again. providertest checks it of those that say they do.
-// Entities on such a hub remember hardly anything of who has called them.
+// once, beyond what package provider promises. What clients send may come again. providertest
+// checks it of those that say they do. Entities on such a hub remember hardly anything of who
+// has called them.
 type Exact interface {
 	// IsExact reports that the hub always promises these, and that nothing was imported into
 	// it: what comes from another hub may have been delivered there, and come again.
