@@ -286,10 +286,10 @@ func TestCrash_WhatCrashesTheProcessIsSetAside(t *testing.T) {
 func TestCrash_EachMachineOfAHubInAzureStorageSetsItAside(t *testing.T) {
 	t.Parallel()
 	connection := "AzureWebJobsStorage=" + azuritetest.Start(t)
-	for name, start := range map[string]string{
-		"an activity":     "orchestrators/activity/bad",
-		"an orchestrator": "orchestrators/orchestrator/bad",
-		"an entity":       "entities/crasher/bad?op=crash",
+	for name, start := range map[string][]string{
+		"an activity":     {"start", "activity", "--id", "bad"},
+		"an orchestrator": {"start", "orchestrator", "--id", "bad"},
+		"an entity":       {"entity", "signal", "crasher", "bad", "crash"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -297,7 +297,7 @@ func TestCrash_EachMachineOfAHubInAzureStorageSetsItAside(t *testing.T) {
 			a, b := newMachine(t, hub, connection, crasherLease+"=3s"), newMachine(t, hub, connection, crasherLease+"=3s")
 			a.start()
 			lineWith(t, a.out, "storage answers")
-			a.post(start, true)
+			a.hub(start...) // what the process itself is asked for, and does not come to answer, can be gone with it
 			for _, m := range []*machine{a, b} {
 				if m == b {
 					a.kill()
