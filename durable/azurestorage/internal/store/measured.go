@@ -63,8 +63,12 @@ type service struct {
 	count     *Count
 }
 
-// Do sends req, and notes how it was answered and, for the meter, how long that took.
+// Do sends req, and notes how it was answered and, for the meter, how long that took. What
+// its sender has given up before is not sent, and does not count.
 func (t *measuredTransport) Do(req *http.Request) (*http.Response, error) {
+	if req.Context().Err() != nil {
+		return nil, context.Cause(req.Context())
+	}
 	s := t.services[req.URL.Host]
 	if t.meter == nil {
 		resp, err := t.next.Do(req)
