@@ -82,46 +82,50 @@ func TestExport_WaitsForWhatAWorkerThatDiedHadInHand(t *testing.T) {
 
 func TestExport_RefusesToLoseWhatTheHistoryTellsOf(t *testing.T) {
 	t.Parallel()
-	h := abandoned(t)
-	eventually(t, "the activity in its queue", 20*time.Second, func() bool {
-		lost, err := h.workItems.Receive(t.Context(), 1, time.Minute)
-		return err == nil && len(lost) == 1
+	inBubble(t, func(t *testing.T) {
+		h := abandoned(t)
+		eventually(t, "the activity in its queue", 20*time.Second, func() bool {
+			lost, err := h.workItems.Receive(t.Context(), 1, time.Minute)
+			return err == nil && len(lost) == 1
+		})
+		var got taken
+		err := h.Export(t.Context(), &got, provider.ExportOptions{IgnoreHidden: true})
+		hidden, ok := errors.AsType[*HiddenError](err)
+		if !ok || hidden.Missing != 1 {
+			t.Errorf("error %v, want a *HiddenError with one message missing", err)
+		}
 	})
-	var got taken
-	err := h.Export(t.Context(), &got, provider.ExportOptions{IgnoreHidden: true})
-	hidden, ok := errors.AsType[*HiddenError](err)
-	if !ok || hidden.Missing != 1 {
-		t.Errorf("error %v, want a *HiddenError with one message missing", err)
-	}
 }
 
 func TestExport_LeavesHiddenMessagesBehindOnlyIfItIsTold(t *testing.T) {
 	t.Parallel()
-	h := abandoned(t)
-	event := provider.TaskMessage{
-		Target: history.OrchestrationInstance{InstanceID: "a"}, Event: &history.EventRaised{Header: header(history.NoEventID), Name: "E"},
-	}
-	text, err := wire.EncodeEnvelope(&wire.Envelope{Message: &event, Sender: &history.OrchestrationInstance{}})
-	if err == nil {
-		_, err = h.controlQueues[0].Client.EnqueueMessage(t.Context(), string(text), &azqueue.EnqueueMessageOptions{VisibilityTimeout: new(int32(3600))})
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got taken
-	hidden, ok := errors.AsType[*HiddenError](h.Export(t.Context(), &got, provider.ExportOptions{}))
-	if !ok || hidden.Hidden != 1 || hidden.Missing != 0 {
-		t.Errorf("error %+v, want a *HiddenError with one message hidden", hidden)
-	}
-	got = nil
-	var notices []string
-	err = h.Export(t.Context(), &got, provider.ExportOptions{IgnoreHidden: true, Notice: func(s string) { notices = append(notices, s) }})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := (taken{"a e1 Running, 4 events", "activity 0 of a"}); !slices.Equal(got, want) || len(notices) != 2 {
-		t.Errorf("exported %q with notices %q, want %q and that something is left behind", got, notices, want)
-	}
+	inBubble(t, func(t *testing.T) {
+		h := abandoned(t)
+		event := provider.TaskMessage{
+			Target: history.OrchestrationInstance{InstanceID: "a"}, Event: &history.EventRaised{Header: header(history.NoEventID), Name: "E"},
+		}
+		text, err := wire.EncodeEnvelope(&wire.Envelope{Message: &event, Sender: &history.OrchestrationInstance{}})
+		if err == nil {
+			_, err = h.controlQueues[0].Client.EnqueueMessage(t.Context(), string(text), &azqueue.EnqueueMessageOptions{VisibilityTimeout: new(int32(3600))})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got taken
+		hidden, ok := errors.AsType[*HiddenError](h.Export(t.Context(), &got, provider.ExportOptions{}))
+		if !ok || hidden.Hidden != 1 || hidden.Missing != 0 {
+			t.Errorf("error %+v, want a *HiddenError with one message hidden", hidden)
+		}
+		got = nil
+		var notices []string
+		err = h.Export(t.Context(), &got, provider.ExportOptions{IgnoreHidden: true, Notice: func(s string) { notices = append(notices, s) }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := (taken{"a e1 Running, 4 events", "activity 0 of a"}); !slices.Equal(got, want) || len(notices) != 2 {
+			t.Errorf("exported %q with notices %q, want %q and that something is left behind", got, notices, want)
+		}
+	})
 }
 
 // A worker died before it told the row of an instance that it began, which continued
