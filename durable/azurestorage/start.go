@@ -235,14 +235,14 @@ func (s *starter) startAgain(ctx context.Context, pending history.OrchestrationI
 	return err
 }
 
-// sentAgain are the instances whose starts this process has sent again. It forgets the oldest
-// when there are many.
+// sentAgain are the instances whose starts this process has sent again, at least the last
+// sentAgainMax of them.
 type sentAgain struct {
 	mu            sync.Mutex
 	latest, older map[history.OrchestrationInstance]bool
 }
 
-// sentAgainMax bounds how many instances each map has.
+// sentAgainMax is how many instances each map has at most.
 const sentAgainMax = 10_000
 
 func (s *sentAgain) has(instance history.OrchestrationInstance) bool {

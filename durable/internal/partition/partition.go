@@ -74,7 +74,7 @@ func (p *Partition) Close() (first bool, err error) {
 // them gets a new record: if one in the base were changed, the activity would run again
 // after it is done, see [logstore.TableInfo].
 func (p *Partition) keepDeliveries(t *txn) error {
-	p.mu.Lock() // not while the base is read
+	p.mu.Lock() // and not while the base is read, which can take long
 	all := slices.SortedFunc(maps.Keys(p.delivered), func(a, b *activity) int { return cmp.Compare(a.number, b.number) })
 	heads := make([]activityHead, len(all))
 	for i, a := range all {

@@ -94,15 +94,15 @@ func (d *disk) Size() int64      { return 0 }
 func (d *disk) Turn()            {}
 func (d *disk) Close(bool) error { return nil }
 
-// base is a base in memory, as a process finds it. A real one can take long to read: it
-// cannot be read by what has locked the partition's mu.
+// base is a base in memory, which stays as a process finds it. A real one can take long to
+// read: it cannot be read by what has locked the partition's mu.
 type base struct {
 	kept      *logstore.Layer
 	partition atomic.Pointer[Partition]
 }
 
 func (b *base) View(f func(logstore.Reader) error) error { return f(b) }
-func (*base) Write(*logstore.Layer, bool) error          { return errors.New("the base is full") }
+func (*base) Write(*logstore.Layer, bool) error          { return errors.New("nothing is written to the base") }
 func (*base) Close() error                               { return nil }
 
 func (b *base) Get(table logstore.Table, key []byte) (found []byte, err error) {
