@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"errors"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -144,6 +145,25 @@ func TestPendingStart_ThatIsThereTwiceBeginsOnce(t *testing.T) {
 		commitEnd(t, item, 0, `1`)
 		eventually(t, "the messages are gone", 5*time.Minute, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 	})
+}
+
+// A process remembers the last instances whose starts it has sent again, and no more than it must.
+func TestPendingStart_OnlyTheLastAreRemembered(t *testing.T) {
+	t.Parallel()
+	var again sentAgain
+	of := func(i int) history.OrchestrationInstance {
+		return history.OrchestrationInstance{InstanceID: strconv.Itoa(i)}
+	}
+	const sent = 5 * sentAgainMax / 2
+	for i := range sent {
+		again.add(of(i))
+		if !again.has(of(i)) || !again.has(of(max(0, i-sentAgainMax+1))) {
+			t.Fatalf("after %d, one of the last %d is forgotten", i, sentAgainMax)
+		}
+	}
+	if n := len(again.latest) + len(again.older); n > 2*sentAgainMax || again.has(of(0)) {
+		t.Errorf("%d are remembered, the first: %t", n, again.has(of(0)))
+	}
 }
 
 // One that has begun, or has continued as new, is not failed, though its row was not
