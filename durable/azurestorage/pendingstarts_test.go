@@ -113,12 +113,12 @@ func TestPendingStart_IsSentByAWorkerWhenTheStorageLetsIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		refuses.Store(true)
-		time.Sleep(overdueInterval + startOverdue)
+		time.Sleep(overdueInterval + time.Second)
 		if messageCount(t, h.controlQueues[0]) != 0 || !logged(h, "could not look for instances that are pending for long") {
 			t.Fatal("its start was not refused")
 		}
 		refuses.Store(false)
-		time.Sleep(2 * overdueInterval)
+		time.Sleep(overdueInterval)
 		if item := mustNext(t, h); item.Instance.InstanceID != "i" || eventTypes(item.Messages) != "ExecutionStarted " {
 			t.Errorf("%s of %v came, want the start", eventTypes(item.Messages), item.Instance)
 		}
