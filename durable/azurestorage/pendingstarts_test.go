@@ -68,9 +68,11 @@ func TestPendingStart_IsSentForAClientThatStartsItAgain(t *testing.T) {
 				if err := h.resources.ensureCreated(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				for id, at := range map[string]time.Time{"i": {}, "later": time.Now().Add(time.Hour)} {
+				for _, id := range []string{"later", "i"} { // the latter's message would send what comes after it through the queue
 					start := startMessage(id, "e1", `1`).Event.(*history.ExecutionStarted)
-					start.ScheduledStart = at
+					if id == "later" {
+						start.ScheduledStart = time.Now().Add(time.Hour)
+					}
 					if _, _, err := h.instances.Rows.Create(t.Context(), start, nil, ""); err != nil {
 						t.Fatal(err)
 					}
