@@ -1,6 +1,7 @@
 package sim_test
 
 import (
+	"cmp"
 	"errors"
 	"flag"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 // An account is an entity that holds money. Changes counts how often it was set.
@@ -46,7 +48,7 @@ type round struct {
 	Refused           int // of those before
 }
 
-var bankSize = flag.Int("sim.transfers", bankTransfers, "how many transfers the bank does on the embedded hub")
+var bankSize = flag.Int("sim.transfers", 0, "how many transfers the bank does on the embedded hub; 0 means as usual")
 
 // transfers is how many a teller does before it continues as new.
 const transfers = 10
@@ -98,12 +100,14 @@ var bank = []*durable.Function{
 // The total of a bank never changes, and no transfer is done twice or by half,
 // while workers are killed.
 func TestBank_KeepsItsTotalWhileWorkersAreKilled(t *testing.T) {
+	size := cmp.Or(*bankSize, usual().bankTransfers)
 	for _, c := range []struct {
 		provider       string
 		tellers, total int
 		every          time.Duration
-	}{{"embedded", 20, *bankSize, 500 * time.Millisecond}, {"azure", 10, min(*bankSize, 100), 10 * time.Second}} {
+	}{{"embedded", 20, size, 500 * time.Millisecond}, {"azure", 10, min(size, 100), 10 * time.Second}} {
 		t.Run(c.provider, func(t *testing.T) {
+			testshare.Only(t)
 			killed := withKills(t, c.provider, c.every, bank, func(h *hub) {
 				refused := 0
 				for _, n := range runAll(h, tell, c.tellers, func(i int) round {
@@ -165,6 +169,7 @@ func TestSignals_ComeOnceAndInOrderWhileWorkersAreKilled(t *testing.T) {
 	}
 	for _, provider := range []string{"embedded", "azure"} {
 		t.Run(provider, func(t *testing.T) {
+			testshare.Only(t)
 			withKills(t, provider, 3*time.Second, functions, func(h *hub) {
 				runAll(h, dictate, dictators, func(i int) int { return i })
 				heard := readEntity[journal](h, "j")
@@ -242,6 +247,7 @@ func TestPhilosophers_DineWhileWorkersAreKilled(t *testing.T) {
 	}
 	for _, provider := range []string{"embedded", "azure"} {
 		t.Run(provider, func(t *testing.T) {
+			testshare.Only(t)
 			withKills(t, provider, 8*time.Second, functions, func(h *hub) {
 				runAll(h, dine, philosophers, func(i int) int { return i })
 				for i := range philosophers {

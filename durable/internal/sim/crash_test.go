@@ -11,6 +11,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 type crashApp struct {
@@ -128,7 +129,9 @@ func eachApp(t *testing.T, apps []crashApp, test func(t *testing.T, hub string, 
 // A worker that dies before or after any of its requests loses nothing, does
 // nothing twice, and leaves nothing behind.
 func TestCrash_AnyRequestMayBeTheLast(t *testing.T) {
-	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) { killAtRequests(t, hub, app, oneOf(hub, crashEvery)) })
+	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
+		killAtRequests(t, hub, app, oneOf(hub, usual().crashEvery))
+	})
 }
 
 // killAtRequests kills the first worker before and after one of so many requests.
@@ -139,19 +142,48 @@ func killAtRequests(t *testing.T, hub string, app sim.App, every int) {
 		t.Fatalf("nothing goes wrong: %s", strings.Join(faults, "\n"))
 	}
 	meetAtRequests(t, hub, app, every, requests, azsim.KillBefore, azsim.KillAfter)
-	t.Logf("died before and after %d of %d requests", (requests+every-1)/every, requests)
 }
 
 // meetAtRequests lets one of so many requests of the first worker meet each of the faults.
 func meetAtRequests(t *testing.T, hub string, app sim.App, every, requests int, faults ...azsim.Fault) {
 	t.Helper()
+	tryAt(t, requests, every, faults, func(fault azsim.Fault, n int) (*sim.Plan, []string, *azsim.Account) {
+		plan := crashPlan(app)
+		found, account := runMeeting(t, hub, plan, atRequest("w0.0", fault, n))
+		return plan, found, account
+	})
+}
+
+// tryAt calls run with each fault and one of so many numbers from 1 to n, this process's share
+// of them, and ends the test at the first failure.
+func tryAt(t *testing.T, n, every int, faults []azsim.Fault, run func(fault azsim.Fault, n int) (*sim.Plan, []string, *azsim.Account)) {
+	t.Helper()
+	points := pointsOf(t, n, every)
 	for _, fault := range faults {
-		for n := 1; n <= requests; n += every {
-			if found, _, trace := runCrash(t, hub, crashPlan(app), fault, n); len(found) > 0 {
-				t.Fatalf("%v, request %d of %d: %s\n%s", fault, n, requests, strings.Join(found, "\n"), around(trace, fault))
+		for _, at := range points {
+			if plan, found, account := run(fault, at); len(found) > 0 {
+				trace := account.Trace()
+				found = append([]string{around(trace, fault), fmt.Sprintf("%v at %d of %d", fault, at, n)}, found...)
+				report(t, plan, found, trace, fmt.Sprintf("-sim.request=%d", at))
+				t.FailNow()
 			}
 		}
 	}
+	t.Logf("%v at %d of %d", faults, len(points), n)
+}
+
+// pointsOf returns one of so many numbers from 1 to n, this process's share of them, or only
+// that of the flag -sim.request.
+func pointsOf(t *testing.T, n, every int) (points []int) {
+	if *request > 0 {
+		return []int{*request}
+	}
+	for i := 0; 1+i*every <= n; i++ {
+		if testshare.Has(t, i) {
+			points = append(points, 1+i*every)
+		}
+	}
+	return points
 }
 
 // oneOf returns of how many requests one is the last, if it usually is so many on the hub in
@@ -168,7 +200,9 @@ func oneOf(hub string, usual int) int {
 
 // The same with payloads in every place that are too large for it.
 func TestCrash_AnyRequestMayBeTheLastThoughPayloadsAreLarge(t *testing.T) {
-	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) { killAtRequests(t, hub, app, oneOf(hub, largeEvery)) })
+	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) {
+		killAtRequests(t, hub, app, oneOf(hub, usual().largeEvery))
+	})
 }
 
 // What is to be deleted may not be for a while, or it is not known whether it is.
@@ -179,13 +213,11 @@ func TestCrash_AnyDeletionMayFailForAWhile(t *testing.T) {
 		if hub == "azure" && deletions < 3 {
 			t.Fatalf("the worker deleted %d times only", deletions)
 		}
-		for _, fault := range []azsim.Fault{azsim.Throttle, azsim.FailAfter} {
-			for n := 1; n <= deletions; n += oneOf("azure", (largeEvery+5)/6) {
-				if faults, _ := runMeeting(t, hub, crashPlan(app), failDeletion(n, fault)); len(faults) > 0 {
-					t.Fatalf("%v deletion %d of %d: %s", fault, n, deletions, strings.Join(faults, "\n"))
-				}
-			}
-		}
+		tryAt(t, deletions, oneOf("azure", (usual().largeEvery+5)/6), []azsim.Fault{azsim.Throttle, azsim.FailAfter}, func(fault azsim.Fault, n int) (*sim.Plan, []string, *azsim.Account) {
+			plan := crashPlan(app)
+			faults, account := runMeeting(t, hub, plan, failDeletion(n, fault))
+			return plan, faults, account
+		})
 	})
 }
 
@@ -237,13 +269,11 @@ func TestCrash_AnyRequestOfAPurgeMayBeTheLast(t *testing.T) {
 		if requests < 5 {
 			t.Fatalf("the client made %d requests only", requests)
 		}
-		for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
-			for n := 1; n <= requests; n += oneOf(hub, largeEvery) {
-				if faults, _ := runMeeting(t, hub, plan(), atRequest("client purger", fault, n)); len(faults) > 0 {
-					t.Fatalf("%v request %d of %d: %s", fault, n, requests, strings.Join(faults, "\n"))
-				}
-			}
-		}
+		tryAt(t, requests, oneOf(hub, usual().largeEvery), []azsim.Fault{azsim.KillBefore, azsim.KillAfter}, func(fault azsim.Fault, n int) (*sim.Plan, []string, *azsim.Account) {
+			plan := plan()
+			faults, account := runMeeting(t, hub, plan, atRequest("client purger", fault, n))
+			return plan, faults, account
+		})
 	})
 }
 
@@ -268,7 +298,7 @@ func numberOf(log []azsim.Entry, worker string) (n int) {
 func TestCrash_AnyRequestMayComeTwiceOrLate(t *testing.T) {
 	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
 		_, requests, _ := runCrash(t, hub, crashPlan(app), azsim.None, 0)
-		meetAtRequests(t, hub, app, oneOf(hub, crashEvery), requests, repeats...)
+		meetAtRequests(t, hub, app, oneOf(hub, usual().crashEvery), requests, repeats...)
 	})
 }
 
@@ -276,7 +306,7 @@ func TestCrash_AnyRequestMayComeTwiceOrLate(t *testing.T) {
 func TestCrash_AnyRequestMayFreezeTheWorker(t *testing.T) {
 	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
 		_, requests, _ := runCrash(t, hub, crashPlan(app), azsim.None, 0)
-		meetAtRequests(t, hub, app, oneOf(hub, crashEvery), requests, azsim.FreezeAfter)
+		meetAtRequests(t, hub, app, oneOf(hub, usual().crashEvery), requests, azsim.FreezeAfter)
 	})
 }
 

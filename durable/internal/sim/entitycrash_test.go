@@ -55,20 +55,21 @@ func TestCrash_EntitiesCountEverythingOnceWhicheverRequestIsTheLast(t *testing.T
 	for _, c := range []struct {
 		down  time.Duration
 		every int
-	}{{5 * time.Second, crashEvery}, {3 * time.Hour, 5 * crashEvery}} {
+	}{{5 * time.Second, usual().crashEvery}, {3 * time.Hour, 5 * usual().crashEvery}} {
 		t.Run(fmt.Sprint("down for ", c.down), func(t *testing.T) {
 			_, requests := runEntityCrash(t, azsim.None, 0, c.down)
 			if requests < 30 {
 				t.Fatalf("the worker made %d requests only", requests)
 			}
+			points := pointsOf(t, requests, c.every)
 			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter} {
-				for n := 1; n <= requests; n += c.every {
+				for _, n := range points {
 					if problem, _ := runEntityCrash(t, fault, n, c.down); problem != "" {
-						t.Fatalf("%v request %d of %d: %s", fault, n, requests, problem)
+						t.Fatalf("%v request %d of %d: %s\nrepeat: %s", fault, n, requests, problem, repeatCommand(t, fmt.Sprintf("-sim.request=%d", n)))
 					}
 				}
 			}
-			t.Logf("died before and after %d of %d requests", (requests+c.every-1)/c.every, requests)
+			t.Logf("died before and after %d of %d requests", len(points), requests)
 		})
 	}
 }

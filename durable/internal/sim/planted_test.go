@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"go/ast"
 	"go/importer"
@@ -17,17 +18,22 @@ import (
 	"path"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
-// plantedRuns names the environment variable that says how many seeds a planted
-// bug may take to be found, as in "500". Without it nothing is planted, since that
-// means to build the module once for each bug. "500/7" plants one of seven bugs
-// each day, so that all have been planted after seven.
-const plantedRuns = "DURABLE_SIM_PLANTED"
+var (
+	plantedFlag = flag.String("sim.planted", "", "which bugs to plant: fixed for three fixed ones and those in the files of -sim.changed, all, or a share such as 1/14; the default is none, since each builds the module")
+	changed     = flag.String("sim.changed", "", "files that differ from the merge base, separated by commas, for -sim.planted=fixed")
+	plantedRuns = flag.Int("sim.plantedruns", 500, "how many seeds a planted bug may take to be found")
+)
+
+// fixedBugs are planted with -sim.planted=fixed: one each in a codec, an engine and a simulation.
+var fixedBugs = []string{"entities/forget-quiet-senders", "disk/sync-every-other-group", "episodes/delete-before-commit"}
 
 // moduleRoot is where the files are that a patch names.
 const moduleRoot = "../../.."
@@ -65,30 +71,64 @@ func plantedBugs(t *testing.T) (all []planted) {
 	return all
 }
 
-// plantedToday returns those of the bugs that are planted today, and how many seeds
-// each may take to be found.
-func plantedToday(t *testing.T, setting string, all []planted) (today []planted, runs string) {
-	t.Helper()
-	runs, part, sampled := strings.Cut(setting, "/")
-	every, err := strconv.Atoi(part)
-	if !sampled {
-		return all, runs
+// selectBugs returns the bugs that the flags select.
+func selectBugs(setting, changed string, all []planted) (selected []planted, err error) {
+	if setting == "all" {
+		return all, nil
 	}
-	if err != nil || every < 1 {
-		t.Fatalf("%s is %q; want a number of seeds, or one and a number of days as in 500/7", plantedRuns, setting)
-	}
-	day := int(time.Now().Unix() / (24 * 60 * 60))
-	for i, bug := range all {
-		if (i+day)%every == 0 {
-			today = append(today, bug)
+	var part testshare.Share
+	if setting != "fixed" {
+		if err := part.Set(setting); err != nil {
+			return nil, fmt.Errorf("-sim.planted: want fixed, all or a share: %w", err)
 		}
 	}
-	return today, runs
+	files := strings.Split(changed, ",")
+	for i, bug := range all {
+		isChanged := func(file string) bool { return slices.Contains(files, file) }
+		switch {
+		case setting != "fixed":
+			if part.Has(i) {
+				selected = append(selected, bug)
+			}
+		case slices.Contains(fixedBugs, bug.name), slices.ContainsFunc(bug.files(), isChanged):
+			selected = append(selected, bug)
+		}
+	}
+	return selected, nil
+}
+
+func TestPlanted_FlagsSelectBugs(t *testing.T) {
+	all := plantedBugs(t)
+	number := func(setting, changed string) int {
+		selected, err := selectBugs(setting, changed, all)
+		if err != nil {
+			t.Error(err)
+		}
+		return len(selected)
+	}
+	if got := number("all", ""); got != len(all) {
+		t.Errorf("all selects %d bugs, want %d", got, len(all))
+	}
+	if got := number("1/2", "") + number("2/2", ""); got != len(all) {
+		t.Errorf("two halves have %d bugs, want %d", got, len(all))
+	}
+	if got := number("fixed", ""); got != len(fixedBugs) {
+		t.Errorf("fixed selects %d bugs, want %d", got, len(fixedBugs))
+	}
+	if got := number("fixed", "README.md,"+all[0].files()[0]); got <= len(fixedBugs) {
+		t.Errorf("fixed selects %d bugs with a changed file, want more than %d", got, len(fixedBugs))
+	}
+	for _, wrong := range []string{"some", "0/2", "500"} {
+		if selected, err := selectBugs(wrong, "", all); err == nil {
+			t.Errorf("%s selects %d bugs, want an error", wrong, len(selected))
+		}
+	}
 }
 
 // A patch that does not fit the code any more or does not compile plants nothing, and a
 // test that has another name finds nothing.
 func TestPlanted_PatchesFitTheCode(t *testing.T) {
+	testshare.Only(t)
 	skipWithoutGit(t)
 	bugs := plantedBugs(t)
 	build := builder(t, bugs)
@@ -169,14 +209,17 @@ func builder(t *testing.T, bugs []planted) func(bug planted, dir string) error {
 // Each patch in testdata/planted puts a bug into the code. The test that it names must
 // find it: a simulation within so many seeds, another at once.
 func TestPlanted_EachBugIsFound(t *testing.T) {
-	setting := os.Getenv(plantedRuns)
-	if setting == "" {
-		t.Skipf("the environment variable %s is not set", plantedRuns)
+	if *plantedFlag == "" {
+		t.Skip("without -sim.planted no bug is planted")
 	}
 	skipWithoutGit(t)
-	bugs, runs := plantedToday(t, setting, plantedBugs(t))
+	bugs, err := selectBugs(*plantedFlag, *changed, plantedBugs(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, bug := range bugs {
 		t.Run(bug.name, func(t *testing.T) {
+			testshare.Only(t)
 			overlay, err := bug.plant(t.TempDir())
 			if err != nil {
 				t.Fatalf("the code has changed, make the patch anew: %v", err)
@@ -188,7 +231,7 @@ func TestPlanted_EachBugIsFound(t *testing.T) {
 				}
 				found = bug.test(t, "-overlay", overlay)
 			} else {
-				for _, seeds := range [][2]string{{bug.seed, "1"}, {"1", runs}} {
+				for _, seeds := range [][2]string{{bug.seed, "1"}, {"1", strconv.Itoa(*plantedRuns)}} {
 					if found = bug.test(t, "-overlay", overlay, "-sim.stop=1", "-sim.seed="+seeds[0], "-sim.runs="+seeds[1]); found != "" {
 						break
 					}

@@ -1,11 +1,11 @@
 package sim_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 var (
@@ -20,6 +21,7 @@ var (
 	runs      = flag.Int("sim.runs", 0, "how many seeds to simulate; 0 means as many as the tests usually do")
 	stopAfter = flag.Int("sim.stop", 10, "how many seeds may fail before the rest is not simulated")
 	every     = flag.Int("sim.every", 0, "of so many requests one is the last of a worker, where that is tried; 0 means as usual")
+	request   = flag.Int("sim.request", 0, "the only request at which crash tests inject faults; 0 means as many as usual")
 	verbose   = flag.Bool("sim.log", false, "log what workers log, and the trace")
 )
 
@@ -86,74 +88,86 @@ func simulateEmbedded(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults
 var simulations = []struct {
 	name   string
 	planOf func(seed uint64) *sim.Plan
-	runs   int // how many seeds if nothing is said about it
 	hubs   []string
 }{
-	{"varied", sim.NewVariedPlan, usualRuns, allHubs},
-	{"repeated", sim.NewRepeatedPlan, usualRuns, storedHubs},
-	{"strange", sim.NewStrangePlan, usualRuns, storedHubs},
-	{"audited", sim.NewAuditedPlan, usualRuns, allHubs[:1]}, // others have no tracking
-	{"large", sim.NewLargePlan, largeRuns, allHubs},
-	{"ending", sim.NewEndingPlan, usualRuns, allHubs},
-	{"callers", sim.NewCallerPlan, usualRuns, allHubs},
-	{"restarts", sim.NewRestartPlan, usualRuns, allHubs},
-	{"streams", sim.NewStreamPlan, usualRuns, allHubs},
-	{"entities", sim.NewEntityPlan, usualRuns, allHubs},
-	{"repeatedentities", sim.NewRepeatedEntityPlan, usualRuns, storedHubs},
-	{"signalers", sim.NewSignalerPlan, usualRuns, allHubs},
-	{"insiders", sim.NewInsiderPlan, usualRuns, storedHubs},
-	{"moved", sim.NewMovedPlan, usualRuns, []string{"moving"}},
+	{"varied", sim.NewVariedPlan, allHubs},
+	{"repeated", sim.NewRepeatedPlan, storedHubs},
+	{"strange", sim.NewStrangePlan, storedHubs},
+	{"audited", sim.NewAuditedPlan, allHubs[:1]}, // others have no tracking
+	{"large", sim.NewLargePlan, allHubs},
+	{"ending", sim.NewEndingPlan, allHubs},
+	{"callers", sim.NewCallerPlan, allHubs},
+	{"restarts", sim.NewRestartPlan, allHubs},
+	{"streams", sim.NewStreamPlan, allHubs},
+	{"entities", sim.NewEntityPlan, allHubs},
+	{"repeatedentities", sim.NewRepeatedEntityPlan, storedHubs},
+	{"signalers", sim.NewSignalerPlan, allHubs},
+	{"insiders", sim.NewInsiderPlan, storedHubs},
+	{"moved", sim.NewMovedPlan, []string{"moving"}},
 }
-
-// logRuns is how many seeds are simulated at most on logs, which take longer.
-const logRuns = 20
 
 // -run TestSim_AppsEndAsTheOracleSays/callers/azure -sim.seed=1 -sim.runs=1000 simulates as
 // many seeds of one plan on one hub.
 func TestSim_AppsEndAsTheOracleSays(t *testing.T) {
-	for _, s := range simulations {
-		for _, hub := range s.hubs {
-			usual := s.runs
-			if hub == "log" {
-				usual = min(usual, logRuns)
-			}
-			t.Run(s.name+"/"+hub, func(t *testing.T) { simulateMany(t, hub, s.planOf, usual) })
+	for i, s := range simulations {
+		for j, hub := range s.hubs {
+			t.Run(s.name+"/"+hub, func(t *testing.T) {
+				n := cmp.Or(*runs, usualRuns(s.name, hub))
+				if *runs == 0 && usual().oneHub && j != i%len(s.hubs) {
+					testshare.LeaveToFull(t)
+				}
+				simulateMany(t, hub, s.planOf, n)
+			})
 		}
 	}
 }
 
-// simulateMany runs the plans of as many seeds as is asked for, or else as many as usual.
-func simulateMany(t *testing.T, provider string, planOf func(seed uint64) *sim.Plan, usual int) {
-	n := *runs
-	if n == 0 {
-		n = usual
+// usualRuns returns how many seeds of a plan run on a hub unless a flag says otherwise.
+func usualRuns(plan, hub string) int {
+	n := usual().runs
+	if plan == "large" {
+		n = usual().largeRuns
 	}
+	if hub == "log" {
+		n = min(n, usual().logRuns)
+	}
+	return n
+}
+
+// simulateMany runs the plans of n seeds, or this process's share of them.
+func simulateMany(t *testing.T, provider string, planOf func(seed uint64) *sim.Plan, n int) {
 	begin := time.Now()
-	failed := 0
-	for seed := *firstSeed; seed < *firstSeed+uint64(n); seed++ {
-		if done := seed - *firstSeed; done > 0 && done%1000 == 0 {
-			t.Logf("%d seeds on %s so far, in %v", done, provider, time.Since(begin).Round(time.Second))
+	done, failed := 0, 0
+	for i := range n {
+		if !testshare.Has(t, i) {
+			continue
 		}
+		seed := *firstSeed + uint64(i)
 		faults, trace := simulate(t, planOf(seed), provider)
 		if *verbose {
 			fmt.Fprint(os.Stderr, trace())
 		}
+		done++
 		if len(faults) > 0 {
-			report(t, planOf(seed), faults, trace())
+			report(t, planOf(seed), faults, trace(), fmt.Sprintf("-sim.seed=%d -sim.runs=1", seed))
 			if failed++; failed == *stopAfter {
-				t.Fatalf("%d of %d seeds failed; the rest is not run", failed, seed-*firstSeed+1)
+				t.Fatalf("%d of %d seeds failed; the rest is not run", failed, done)
 			}
 		}
+		if done%1000 == 0 {
+			t.Logf("%d seeds on %s so far, in %v", done, provider, time.Since(begin).Round(time.Second))
+		}
 	}
-	t.Logf("%d seeds on %s in %v", n, provider, time.Since(begin).Round(time.Millisecond))
+	t.Logf("%d seeds on %s in %v", done, provider, time.Since(begin).Round(time.Millisecond))
 }
 
 // What a simulation asks of the account is the same each time.
 func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
 	for _, c := range crashApps {
 		t.Run(c.name, func(t *testing.T) {
+			testshare.Only(t)
 			var first []string
-			for n := range repetitions {
+			for n := range usual().repetitions {
 				_, _, trace := runCrash(t, "azure", crashPlan(c.app), azsim.KillAfter, 30)
 				lines := strings.Split(trace, "\n")
 				if n == 0 {
@@ -171,9 +185,13 @@ func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
 // instant the scheduler says which one gets the last place of a worker (seeds 47 and
 // 53). A seed that has two courses is run once more, and must take one of them.
 func TestSim_ARandomSeedStandsForOneCourseOfEvents(t *testing.T) {
-	for seed := range uint64(repeatedSeeds) {
+	for i := range usual().repeatedSeeds {
+		if !testshare.Has(t, i) {
+			continue
+		}
+		seed := *firstSeed + uint64(i)
 		run := func() []string {
-			_, trace := simulate(t, sim.NewVariedPlan(seed+1), "azure")
+			_, trace := simulate(t, sim.NewVariedPlan(seed), "azure")
 			return strings.Split(trace(), "\n")
 		}
 		first, second := run(), run()
@@ -181,9 +199,9 @@ func TestSim_ARandomSeedStandsForOneCourseOfEvents(t *testing.T) {
 		if difference == "" {
 			continue
 		}
-		t.Logf("seed %d: %s", seed+1, difference)
+		t.Logf("seed %d: %s", seed, difference)
 		if third := run(); firstDifference(first, third) != "" && firstDifference(second, third) != "" {
-			t.Errorf("seed %d took a third course: %s", seed+1, firstDifference(first, third))
+			t.Errorf("seed %d took a third course: %s", seed, firstDifference(first, third))
 		}
 	}
 }
@@ -198,16 +216,4 @@ func firstDifference(a, b []string) string {
 		return fmt.Sprintf("%d requests and then %d", len(a), len(b))
 	}
 	return ""
-}
-
-// report tells of a seed that failed, and how to repeat it.
-func report(t *testing.T, plan *sim.Plan, faults []string, trace string) {
-	t.Helper()
-	file := filepath.Join(os.TempDir(), fmt.Sprintf("%s-%d.txt", strings.ReplaceAll(t.Name(), "/", "-"), plan.Seed))
-	note := "the trace is in " + file
-	if err := os.WriteFile(file, []byte(trace), 0o600); err != nil {
-		note = err.Error()
-	}
-	t.Errorf("seed %d: %s\nworkers %d, partitions %d, faults %v, repeats %v, loose %v, disturbances %v, stopped at operation %d\nrepeat it with: go test ./durable/internal/sim -run %s -sim.seed=%[1]d -sim.runs=1; %s",
-		plan.Seed, strings.Join(faults, "\n"), plan.Workers, plan.Partitions, plan.Faults, plan.Repeats, plan.Loose, plan.Disturbances, plan.StopAt, t.Name(), note)
 }

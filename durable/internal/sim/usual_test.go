@@ -2,16 +2,22 @@
 
 package sim_test
 
-// How much is simulated if nothing is said about it.
-const (
-	usualRuns   = 30  // seeds
-	repetitions = 20  // of one seed
-	largeRuns   = 10  // those of apps with large payloads, which take longer
-	crashEvery  = 4   // of so many requests one is the last of a worker
-	largeEvery  = 30  // the same of apps with large payloads
-	foundAtMost = 100 // of the seeds that found one bug
+import "testing"
 
-	bankTransfers = 600
-
-	repeatedSeeds = 10 // random ones, of which each is repeated once
-)
+// usual returns how much is simulated unless a flag says otherwise.
+func usual() amounts {
+	if testing.Short() {
+		return amounts{
+			runs: 5, logRuns: 3, largeRuns: 2,
+			crashEvery: 16, largeEvery: 120,
+			repetitions: 3, repeatedSeeds: 4,
+			foundAtMost: 1, bankTransfers: 100,
+		}
+	}
+	return amounts{
+		runs: 30, logRuns: 20, largeRuns: 10,
+		crashEvery: 4, largeEvery: 30,
+		repetitions: 20, repeatedSeeds: 10,
+		foundAtMost: 100, bankTransfers: 600,
+	}
+}

@@ -2,18 +2,19 @@
 
 package sim_test
 
-// The race detector makes simulations ten times as slow, and what one course of events
-// does not show it the next seldom does: a sample of each kind is enough. scripts/test
-// runs the rest without it.
-const (
-	usualRuns   = 2
-	repetitions = 2
-	largeRuns   = 1
-	crashEvery  = 80
-	largeEvery  = 400
-	foundAtMost = 1
+import "testing"
 
-	bankTransfers = 100
-
-	repeatedSeeds = 1
-)
+// usual returns how much is simulated unless a flag says otherwise. The race detector makes
+// simulations ten times as slow, and a second run of one kind seldom shows it more than the first.
+func usual() amounts {
+	a := amounts{
+		runs: 2, logRuns: 2, largeRuns: 1,
+		crashEvery: 80, largeEvery: 400,
+		repetitions: 2, repeatedSeeds: 1,
+		foundAtMost: 1, bankTransfers: 100,
+	}
+	if testing.Short() {
+		a.runs, a.logRuns, a.oneHub = 1, 1, true
+	}
+	return a
+}

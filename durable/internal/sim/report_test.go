@@ -1,0 +1,45 @@
+package sim_test
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
+)
+
+// report fails the test. Its last lines are the faults, the seed, the command that repeats the
+// run, and the file with the trace. Flags select the run among those of the test.
+func report(t *testing.T, plan *sim.Plan, faults []string, trace, flags string) {
+	t.Helper()
+	t.Errorf("workers %d, partitions %d, faults %v, repeats %v, loose %v, disturbances %v, stopped at operation %d\n%s\nseed %d\nrepeat: %s\ntrace: %s",
+		plan.Workers, plan.Partitions, plan.Faults, plan.Repeats, plan.Loose, plan.Disturbances, plan.StopAt,
+		strings.Join(faults, "\n"), plan.Seed, repeatCommand(t, flags), keepTrace(t, plan, faults, trace))
+}
+
+// repeatCommand returns the command that runs a test again with more flags.
+func repeatCommand(t *testing.T, flags string) string {
+	var pattern []string
+	for part := range strings.SplitSeq(t.Name(), "/") {
+		pattern = append(pattern, "^"+regexp.QuoteMeta(part)+"$")
+	}
+	return strings.TrimSuffix(fmt.Sprintf("go test ./durable/internal/sim -run '%s' %s", strings.Join(pattern, "/"), flags), " ")
+}
+
+// keepTrace writes the trace to a file that no other process writes and returns its name.
+func keepTrace(t *testing.T, plan *sim.Plan, faults []string, trace string) string {
+	if trace == "" {
+		return "none on this hub, -sim.log prints the log"
+	}
+	f, err := os.CreateTemp("", fmt.Sprintf("%s-%d-*.txt", strings.ReplaceAll(t.Name(), "/", "-"), plan.Seed))
+	if err != nil {
+		return err.Error()
+	}
+	defer f.Close()
+	if _, err := fmt.Fprintf(f, "%s\n%s\n", trace, strings.Join(faults, "\n")); err != nil {
+		return err.Error()
+	}
+	return f.Name()
+}
