@@ -1,0 +1,93 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"regexp"
+	"strings"
+)
+
+// tests are the events of a test binary.
+type tests struct {
+	ran, passed int
+	failed      []test             // in the order in which they failed
+	unfinished  []test             // tests that ran when the process ended
+	skipped     map[string]int     // number of tests by reason
+	elapsed     map[string]float64 // seconds of each passed top-level test
+	output      []string           // lines that belong to no test
+}
+
+// A test is the name of a test and the lines that it printed.
+type test struct {
+	name  string
+	lines []string
+}
+
+// event is a line of test2json's output.
+type event struct {
+	Action, Test, Output string
+	Elapsed              float64
+}
+
+var (
+	frame      = regexp.MustCompile(`^\s*(=== (RUN|PAUSE|CONT|NAME)|--- PASS)`)
+	skipReason = regexp.MustCompile(`^\s+\S+\.go:\d+: (.*)`)
+)
+
+// collect reads the events of a test binary up to their end.
+func collect(stream io.Reader) *tests {
+	t := &tests{skipped: map[string]int{}, elapsed: map[string]float64{}}
+	open := map[string]*test{}
+	var order []*test
+	decoder := json.NewDecoder(stream)
+	for {
+		var e event
+		if err := decoder.Decode(&e); err != nil {
+			break
+		}
+		current := open[e.Test]
+		if current == nil && e.Test != "" {
+			current = &test{name: e.Test}
+			open[e.Test] = current
+			order = append(order, current)
+		}
+		switch {
+		case e.Action == "output" && frame.MatchString(e.Output):
+		case e.Action == "output" && current != nil:
+			current.lines = append(current.lines, e.Output)
+		case e.Action == "output":
+			t.output = append(t.output, e.Output)
+		case current == nil:
+		case e.Action == "run":
+			t.ran++
+		case e.Action == "pass":
+			t.passed++
+			if !strings.Contains(e.Test, "/") {
+				t.elapsed[e.Test] = e.Elapsed
+			}
+			delete(open, e.Test)
+		case e.Action == "fail":
+			t.failed = append(t.failed, *current)
+			delete(open, e.Test)
+		case e.Action == "skip":
+			t.skipped[reason(current.lines)]++
+			delete(open, e.Test)
+		}
+	}
+	for _, o := range order {
+		if open[o.name] == o {
+			t.unfinished = append(t.unfinished, *o)
+		}
+	}
+	return t
+}
+
+// reason returns the text that a test passed to Skip.
+func reason(lines []string) string {
+	for _, line := range lines {
+		if m := skipReason.FindStringSubmatch(strings.TrimRight(line, "\n")); m != nil {
+			return m[1]
+		}
+	}
+	return "no reason given"
+}

@@ -1,0 +1,165 @@
+// Command runtests runs the tests of the repository. scripts/test calls it.
+//
+//	go run ./scripts/runtests [-full] [-repeat N] [-record]
+//
+// It builds the test binaries, runs them as parts (parts.go) in the order that the scheduler
+// decides (schedule.go), and prints failures last (report.go).
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"time"
+)
+
+func main() {
+	full := flag.Bool("full", false, "run every test, in full amounts; by default each layer is represented")
+	repeat := flag.Int("repeat", 1, "run the command this many times and stop at the first failure; each result is appended to bin/test-runs.log")
+	record := flag.Bool("record", false, "write the measured time of each part to scripts/runtests/times.tsv")
+	shuffle := flag.Uint64("shuffle", 0, "the seed of the tests' order; 0 chooses one")
+	flag.Parse()
+	if flag.NArg() > 0 {
+		flag.Usage()
+		os.Exit(2)
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	for n := range *repeat {
+		if *repeat > 1 {
+			fmt.Printf("== run %d of %d\n", n+1, *repeat)
+		}
+		r := run{full: *full, record: *record, shuffle: *shuffle, out: filepath.Join("bin", "tests"), started: time.Now()}
+		if r.shuffle == 0 {
+			r.shuffle = rand.Uint64N(1 << 32)
+		}
+		err := r.run(ctx)
+		if *repeat > 1 {
+			if err := appendLog(filepath.Join("bin", "test-runs.log"), r.logLine(err)); err != nil {
+				fmt.Fprintln(os.Stderr, "runtests:", err)
+			}
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "runtests:", err)
+			os.Exit(1)
+		}
+	}
+}
+
+// A run is one run of the test command.
+type run struct {
+	full, record bool
+	shuffle      uint64
+	out          string // folder of the test binaries
+	started      time.Time
+	race         bool // the race detector can be used
+	version      string
+	tools        []string // storage emulator, host and browser that the tests use, with versions
+	missing      []string // layers that cannot run here, with the reason
+	test2json    string
+	times        times
+}
+
+// run builds and runs all parts. It returns an error if a test failed or could not run.
+func (r *run) run(ctx context.Context) error {
+	if err := r.prepare(ctx); err != nil {
+		return err
+	}
+	parts, err := r.parts(ctx)
+	if err != nil {
+		return err
+	}
+	results := r.schedule(ctx, parts)
+	if r.record {
+		if err := r.times.record(results); err != nil {
+			return err
+		}
+	}
+	return r.report(os.Stdout, results)
+}
+
+// prepare reads the measured times and finds the tools.
+func (r *run) prepare(ctx context.Context) (err error) {
+	if r.times, err = readTimes(); err != nil {
+		return err
+	}
+	r.times.full = r.full
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return err
+	}
+	return r.findTools(ctx)
+}
+
+// findTools finds the tools that decide which layers run.
+func (r *run) findTools(ctx context.Context) error {
+	path, err := output(ctx, "go", "tool", "-n", "test2json")
+	if err != nil {
+		return err
+	}
+	r.test2json = path
+	r.version, _ = output(ctx, "git", "describe", "--always", "--dirty", "--abbrev=12") // an export has no history
+	compiler, err := output(ctx, "go", "env", "CC")
+	if err != nil {
+		return err
+	}
+	if _, err := exec.LookPath(strings.Fields(compiler + " cc")[0]); err == nil {
+		r.race = true
+	} else {
+		r.missing = append(r.missing, "race detector (no C compiler)")
+	}
+	required := os.Getenv("DURABLE_TEST_REQUIRE")
+	for _, tool := range []struct{ name, title, absent string }{
+		{"azurite", "Azurite", "Azurite is not installed"},
+		{"func", "Functions host", "func is not on PATH"},
+		{"chromium", "Chromium", "no Chromium is installed"},
+	} {
+		if strings.Contains(required, tool.name) {
+			r.tools = append(r.tools, tool.title)
+		} else {
+			r.missing = append(r.missing, fmt.Sprintf("%s (%s)", tool.title, tool.absent))
+		}
+	}
+	return nil
+}
+
+// output returns what a command prints to standard output, without the final newline.
+func output(ctx context.Context, name string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, name, args...)
+	out, err := cmd.Output()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", cmd, err)
+	}
+	return strings.TrimSpace(string(out)), nil
+}
+
+// logLine describes the result of a run: date, commit, mode, seed, result and duration.
+func (r *run) logLine(err error) string {
+	result := "ok"
+	if err != nil {
+		result = err.Error()
+	}
+	mode := "short"
+	if r.full {
+		mode = "full"
+	}
+	return fmt.Sprintf("%s\t%s\t%s\tshuffle %d\t%d CPUs\t%v\t%s\n", r.started.UTC().Format(time.RFC3339), r.version, mode, r.shuffle,
+		runtime.NumCPU(), time.Since(r.started).Round(time.Second), result)
+}
+
+func appendLog(file, line string) error {
+	f, err := os.OpenFile(file, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	_, err = f.WriteString(line)
+	return err
+}

@@ -1,0 +1,197 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"hash/crc32"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+)
+
+// A part is one process: a build, or a test binary with its flags.
+type part struct {
+	name     string // unique; the key in times.tsv
+	build    []string
+	requires string // the name of the build that must have succeeded
+
+	dir    string // folder of the tested package, below the module's root
+	binary string
+	flags  []string
+	env    []string
+	repeat string // the command that repeats one test of the part, up to the test's name
+}
+
+const (
+	module    = "github.com/durablefunctions-go/durablefunctions"
+	simulator = "durable/internal/sim"
+	endToEnd  = "functions/internal/e2e"
+)
+
+// oneCPU is the environment of simulations: only with one processor does a seed repeat exactly.
+var oneCPU = []string{"GOMAXPROCS=1", "GOGC=400"}
+
+// plainPackages start no goroutine, so that the race detector has nothing to find in them.
+var plainPackages = map[string]bool{
+	simulator: true, // the part "seeds with the race detector" covers it
+	"durable/azurestorage/internal/disposition":        true,
+	"durable/azurestorage/internal/tracking":           true,
+	"durable/azurestorage/internal/wire":               true,
+	"durable/azurestorage/partitionlog/internal/chain": true,
+	"durable/history":                                  true,
+	"durable/internal/chance":                          true,
+	"durable/internal/entity":                          true,
+	"durable/internal/eventjson":                       true,
+	"durable/internal/metering":                        true,
+	"durable/internal/storageop":                       true,
+	"durable/provider":                                 true,
+	"handler/internal/secrets":                         true,
+	"handler/internal/settings":                        true,
+	"scripts/zipapp":                                   true,
+}
+
+// parts returns every part of the run.
+func (r *run) parts(ctx context.Context) ([]part, error) {
+	list, err := output(ctx, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", "./...")
+	if err != nil {
+		return nil, err
+	}
+	var packages []string
+	binaries := map[string]string{}
+	for _, p := range strings.Fields(list) {
+		p = strings.TrimPrefix(p, module+"/")
+		if other, ok := binaries[path.Base(p)]; ok {
+			return nil, fmt.Errorf("the packages %s and %s have test binaries of the same name; rename one", other, p)
+		}
+		binaries[path.Base(p)] = p
+		packages = append(packages, p)
+	}
+
+	// The end-to-end tests take longest and mostly wait, so they are built and started first.
+	parts := []part{}
+	var plain, race []string
+	for _, p := range packages {
+		switch {
+		case p == endToEnd:
+			parts = append(parts, r.testBuild("end to end", r.race, p))
+			parts = append(parts, r.test(p, "end to end", r.race))
+		case plainPackages[p] || !r.race:
+			plain = append(plain, p)
+		default:
+			race = append(race, p)
+		}
+		if p == simulator && r.race {
+			race = append(race, p)
+		}
+	}
+	parts = append(parts, r.testBuild("plain", false, plain...))
+	for _, p := range plain {
+		if p == simulator {
+			parts = append(parts, r.simulations(ctx)...)
+		} else {
+			parts = append(parts, r.test(p, "plain", false))
+		}
+	}
+	if r.race {
+		parts = append(parts, r.testBuild("race", true, race...))
+	}
+	for _, p := range race {
+		t := r.test(p, "race", true)
+		if p == simulator {
+			t = t.named("seeds with the race detector", "-test.run=AppsEnd")
+			t.env = oneCPU
+		}
+		parts = append(parts, t)
+	}
+	if r.full {
+		parts = append(parts, r.fullOnly()...)
+	}
+	return parts, nil
+}
+
+// fullOnly returns the parts that only a full run has.
+func (r *run) fullOnly() []part {
+	// Without inlining, as in a debugger, functions must have the same names.
+	noInlining := r.testBuild("no inlining", false, "durable", "durable/durabletest")
+	noInlining.build = append(noInlining.build[:2:2], append([]string{"-gcflags=-l"}, noInlining.build[2:]...)...)
+	parts := []part{noInlining}
+	for _, p := range []string{"durable", "durable/durabletest"} {
+		parts = append(parts, r.test(p, "no inlining", false).named(p+" without inlining", "-test.run=Registry|Replay"))
+	}
+	return parts
+}
+
+// testBuild builds the test binaries of packages.
+func (r *run) testBuild(name string, race bool, packages ...string) part {
+	args := []string{"go", "test", "-c", "-vet=off", "-o", filepath.Join(r.out, name) + string(filepath.Separator)}
+	if race {
+		args = append(args, "-race")
+	}
+	for _, p := range packages {
+		args = append(args, "./"+p)
+	}
+	return part{name: "build: " + name, build: args}
+}
+
+// test runs all tests of a package.
+func (r *run) test(p, build string, race bool) part {
+	t := part{
+		name:     p,
+		requires: "build: " + build,
+		dir:      p,
+		binary:   filepath.Join(r.out, build, path.Base(p)+".test"),
+		repeat:   fmt.Sprintf("scripts/test -shuffle=%d ./%s", r.shuffle, p),
+		env:      []string{"GORACE=atexit_sleep_ms=0"}, // a race-built process sleeps for a second before it exits otherwise
+	}
+	if !race && r.race {
+		t.repeat = fmt.Sprintf("scripts/test -race=false -shuffle=%d ./%s", r.shuffle, p)
+	}
+	if !r.full {
+		t.flags = append(t.flags, "-test.short")
+		t.repeat += " -short"
+	}
+	return t
+}
+
+// named returns the part with another name and further flags.
+func (p part) named(name string, flags ...string) part {
+	p.name = name
+	p.flags = append(p.flags[:len(p.flags):len(p.flags)], flags...)
+	return p
+}
+
+// simulations returns the parts of the simulator: two processes that share the seeds, and the planted bugs.
+func (r *run) simulations(ctx context.Context) []part {
+	t := r.test(simulator, "plain", false)
+	t.env = oneCPU
+	planted := []string{"-test.run=TestPlanted_EachBugIsFound"}
+	if r.full {
+		planted = append(planted, fmt.Sprintf("-sim.planted=%d/14", 1+crc32.ChecksumIEEE([]byte(strings.TrimSuffix(r.version, "-dirty")))%14))
+	} else {
+		planted = append(planted, "-sim.planted=fixed", "-sim.changed="+strings.Join(changedFiles(ctx), ","))
+	}
+	parts := []part{
+		t.named("simulations 1/2", "-sim.share=1/2"),
+		t.named("simulations 2/2", "-sim.share=2/2"),
+		t.named("planted bugs", planted...),
+	}
+	if r.full {
+		parts = append(parts, t.named("300 simulated hubs", "-test.run=TestSim_AppsEndAsTheOracleSays/^varied$/^azure$", "-sim.seed=1001", "-sim.runs=300"))
+	}
+	return parts
+}
+
+// changedFiles returns the files that differ from the branch's origin: uncommitted changes,
+// and commits that are not on origin/main. It returns none outside a repository.
+func changedFiles(ctx context.Context) []string {
+	base := "HEAD"
+	if out, err := exec.CommandContext(ctx, "git", "merge-base", "HEAD", "origin/main").Output(); err == nil {
+		base = strings.TrimSpace(string(out))
+	}
+	out, err := exec.CommandContext(ctx, "git", "diff", "--name-only", base, "--", "*.go").Output()
+	if err != nil {
+		return nil
+	}
+	return strings.Fields(string(out))
+}

@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"time"
+)
+
+// stopGrace is how long a process may take to print its goroutines before it is killed.
+const stopGrace = 20 * time.Second
+
+// runPart runs a build or a test binary to its end.
+func (r *run) runPart(ctx context.Context, p part) result {
+	res := result{part: p}
+	started := time.Now()
+	if p.build != nil {
+		var shown bytes.Buffer
+		cmd := exec.CommandContext(ctx, p.build[0], p.build[1:]...)
+		cmd.Stdout, cmd.Stderr = &shown, &shown
+		res.err = cmd.Run()
+		res.shown = shown.String()
+		if cmd.ProcessState != nil {
+			res.cpu = cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		}
+	} else {
+		res.limit = r.times.limit(p)
+		res.tests, res.cpu, res.err = r.runTests(ctx, p, res.limit)
+	}
+	res.wall = time.Since(started)
+	return res
+}
+
+// runTests runs a test binary and collects the events of its tests. A binary that has not ended after
+// its limit prints its goroutines, by its own timeout or by SIGQUIT, and is killed.
+func (r *run) runTests(ctx context.Context, p part, limit time.Duration) (*tests, time.Duration, error) {
+	binary, err := filepath.Abs(p.binary)
+	if err != nil {
+		return nil, 0, err
+	}
+	flags := append([]string{"-test.v=test2json", "-test.timeout=" + limit.String(), "-test.shuffle=" + strconv.FormatUint(r.shuffle, 10)}, p.flags...)
+	cmd := exec.Command(binary, flags...)
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), p.env...)
+	inOwnGroup(cmd)
+	events := exec.Command(r.test2json, "-t", "-p", p.dir)
+	inOwnGroup(events) // an interrupt must not end it before the binary's last output
+	read, write, err := os.Pipe()
+	if err != nil {
+		return nil, 0, err
+	}
+	defer read.Close()
+	cmd.Stdout, cmd.Stderr, events.Stdin = write, write, read
+	stream, err := events.StdoutPipe()
+	if err != nil {
+		return nil, 0, err
+	}
+	if err := events.Start(); err != nil {
+		return nil, 0, err
+	}
+	err = cmd.Start()
+	write.Close()
+	if err != nil {
+		return nil, 0, errors.Join(err, events.Wait())
+	}
+	collected := make(chan *tests, 1)
+	go func() { collected <- collect(stream) }()
+	ended := make(chan struct{})
+	go func() {
+		select {
+		case <-ended:
+			return
+		case <-ctx.Done():
+		case <-time.After(limit + stopGrace):
+		}
+		quit(cmd)
+		select {
+		case <-ended:
+		case <-time.After(stopGrace):
+			kill(cmd)
+		}
+	}()
+	waitErr := cmd.Wait()
+	close(ended)
+	kill(cmd) // processes that the tests left behind hold the pipe open
+	found := <-collected
+	err = errors.Join(ctx.Err(), waitErr, events.Wait())
+	if err == nil && found.ran == 0 {
+		err = fmt.Errorf("no test ran")
+	}
+	return found, cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime(), err
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+const (
+	leftToFull = "left to scripts/test --full" // the reason of tests that skip in the short command
+
+	shownLines     = 300 // the last lines of each failed test that are printed
+	shownTests     = 20  // failed tests of one part that are printed with their output
+	goroutineLines = 400
+)
+
+// report prints what failed and how to repeat it, then one line with the layers that ran. It
+// returns an error if a part failed.
+func (r *run) report(w io.Writer, results []result) error {
+	failedParts := 0
+	for _, res := range results {
+		if res.err == nil {
+			continue
+		}
+		if failedParts++; !errors.Is(res.err, errBuildFailed) {
+			res.explain(w)
+		}
+	}
+	fmt.Fprintln(w, r.summary(results))
+	if failedParts > 0 {
+		return fmt.Errorf("%d of %d parts failed", failedParts, len(results))
+	}
+	return nil
+}
+
+// explain prints why a part failed.
+func (res result) explain(w io.Writer) {
+	fmt.Fprintf(w, "\n==== %s failed: %v\n", res.name, res.err)
+	if res.tests == nil {
+		fmt.Fprintln(w, res.shown)
+		return
+	}
+	if res.limit > 0 && res.wall >= res.limit {
+		fmt.Fprintf(w, "The part did not end within its limit of %v, which is five times its measured time.\n", res.limit)
+	}
+	fmt.Fprint(w, strings.Join(tail(packageOutput(res.tests.output), goroutineLines), ""))
+	for i, t := range append(slices.Clone(res.tests.failed), res.tests.unfinished...) {
+		if i == shownTests {
+			fmt.Fprintf(w, "... and %d more tests\n", len(res.tests.failed)+len(res.tests.unfinished)-i)
+			break
+		}
+		state := "failed"
+		if i >= len(res.tests.failed) {
+			state = "did not end"
+		}
+		fmt.Fprintf(w, "---- %s %s %s\n%s", res.dir, t.name, state, strings.Join(tail(packageOutput(t.lines), shownLines), ""))
+	}
+	fmt.Fprintf(w, "Repeat with: %s", res.repeat)
+	if all := append(slices.Clone(res.tests.failed), res.tests.unfinished...); len(all) > 0 {
+		fmt.Fprintf(w, " -run '%s'", pattern(all[0].name))
+	}
+	fmt.Fprintln(w)
+}
+
+// pattern returns the -run pattern that matches one test.
+func pattern(name string) string {
+	levels := strings.Split(name, "/")
+	for i, l := range levels {
+		levels[i] = "^" + regexp.QuoteMeta(l) + "$"
+	}
+	return strings.Join(levels, "/")
+}
+
+func tail(lines []string, n int) []string {
+	if len(lines) <= n {
+		return lines
+	}
+	return append([]string{fmt.Sprintf("... %d lines before these\n", len(lines)-n)}, lines[len(lines)-n:]...)
+}
+
+// packageOutput removes goroutines that only wait for parallel tests.
+func packageOutput(lines []string) []string {
+	var kept []string
+	for _, block := range blocks(lines) {
+		if strings.HasPrefix(block[0], "goroutine ") && slices.ContainsFunc(block, func(l string) bool { return strings.Contains(l, "(*testState).waitParallel") }) {
+			continue
+		}
+		kept = append(kept, block...)
+	}
+	return kept
+}
+
+// blocks splits lines after each empty line.
+func blocks(lines []string) (all [][]string) {
+	begin := 0
+	for i, l := range lines {
+		if strings.TrimSpace(l) == "" {
+			all = append(all, lines[begin:i+1])
+			begin = i + 1
+		}
+	}
+	if begin < len(lines) {
+		all = append(all, lines[begin:])
+	}
+	return all
+}
+
+// summary returns the last line of a run: the result, the layers that ran, the layers and tests
+// that were left out with the reason, and the shuffle seed.
+func (r *run) summary(results []result) string {
+	ran, left, failed := 0, 0, 0
+	reasons := map[string]int{}
+	for _, res := range results {
+		if res.err != nil {
+			failed++
+		}
+		if res.tests == nil {
+			continue
+		}
+		ran += res.tests.passed + len(res.tests.failed)
+		for reason, n := range res.tests.skipped {
+			if reason == leftToFull {
+				left += n
+			} else {
+				reasons[reason] += n
+			}
+		}
+	}
+	layers := []string{"unit", "conformance on each store", "simulations", "planted bugs"}
+	if r.race {
+		layers = append(layers, "race detector")
+	}
+	layers = append(layers, r.tools...)
+	out := slices.Clone(r.missing)
+	if left > 0 {
+		out = append(out, fmt.Sprintf("%d tests (%s)", left, leftToFull))
+	}
+	for _, reason := range slices.Sorted(maps.Keys(reasons)) {
+		out = append(out, fmt.Sprintf("%d tests (%s)", reasons[reason], reason))
+	}
+	if len(out) == 0 {
+		out = []string{"nothing"}
+	}
+	state := "PASS"
+	if failed > 0 {
+		state = fmt.Sprintf("FAIL (%d parts)", failed)
+	}
+	return fmt.Sprintf("%s: %d tests in %v. Layers: %s. Left out: %s. Shuffle seed: %d.", state, ran,
+		time.Since(r.started).Round(time.Second), strings.Join(layers, ", "), strings.Join(out, "; "), r.shuffle)
+}

@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// failingPart builds testdata/failing and returns a run and the part that runs it.
+func failingPart(t *testing.T) (*run, part) {
+	t.Helper()
+	t.Chdir(filepath.Join("..", ".."))
+	r := &run{out: t.TempDir(), started: time.Now(), shuffle: 7, times: times{parts: map[string][2]measured{}}}
+	if err := r.findTools(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.race = false
+	const dir = "scripts/runtests/testdata/failing"
+	if res := r.runPart(t.Context(), r.testBuild("plain", false, dir)); res.err != nil {
+		t.Fatal(res.err, res.shown)
+	}
+	return r, r.test(dir, "plain", false)
+}
+
+func TestReport_ExplainsEachFailureAndSaysHowToRepeatIt(t *testing.T) {
+	r, p := failingPart(t)
+	res := r.runPart(t.Context(), p)
+	var out bytes.Buffer
+	if err := r.report(&out, []result{res}); err == nil {
+		t.Error("the report of a failed part returned no error")
+	}
+	text := out.String()
+	for _, want := range []string{
+		"---- scripts/runtests/testdata/failing TestFails/case_one failed",
+		"got 1; want 2",
+		"Repeat with: scripts/test -shuffle=7 ./scripts/runtests/testdata/failing -short -run '^TestFails$/^case_one$'",
+		"FAIL (1 parts): 5 tests",
+		"1 tests (left to scripts/test --full); 1 tests (no such tool); 1 tests (only on request)",
+		"Shuffle seed: 7.",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the report does not contain %q:\n%s", want, text)
+		}
+	}
+	if strings.Contains(text, "a line of a test that passes") {
+		t.Errorf("the report contains the output of a test that passed:\n%s", text)
+	}
+}
+
+func TestReport_ShowsTheGoroutinesOfATestThatDoesNotEnd(t *testing.T) {
+	r, p := failingPart(t)
+	p.env = append(p.env, "FAILING_HANGS=yes")
+	res := result{part: p, limit: time.Second, wall: time.Second}
+	res.tests, _, res.err = r.runTests(t.Context(), p, res.limit)
+	var out bytes.Buffer
+	if err := r.report(&out, []result{res}); err == nil {
+		t.Error("the report of a part that did not end returned no error")
+	}
+	for _, want := range []string{"did not end within its limit of 1s", "about to wait", "goroutine ", "failing.TestHangs", "-run '^TestHangs$'"} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("the report does not contain %q:\n%s", want, &out)
+		}
+	}
+}
+
+// One processor has room for a part that computes and for parts that wait; a part of the
+// full share waits until the first has ended.
+func TestNext_StartsTheLongestPartThatTheProcessorsHaveRoomFor(t *testing.T) {
+	r := &run{times: times{parts: map[string][2]measured{
+		"waits":    {{100 * time.Second, 10 * time.Second}},
+		"computes": {{60 * time.Second, 60 * time.Second}},
+		"short":    {{10 * time.Second, 10 * time.Second}},
+	}}}
+	build := part{name: "build: plain", build: []string{"true"}}
+	pending := []part{{name: "short", requires: build.name}, {name: "computes", requires: build.name}, {name: "waits", requires: build.name}, build}
+	slices.SortStableFunc(pending, r.times.order)
+	running, built := map[string]part{}, map[string]bool{}
+	start := func() (started []string) {
+		for {
+			i := r.next(pending, running, built, nil, 1.5)
+			if i < 0 {
+				return started
+			}
+			running[pending[i].name] = pending[i]
+			started = append(started, pending[i].name)
+			pending = slices.Delete(pending, i, i+1)
+		}
+	}
+	if got := start(); !slices.Equal(got, []string{"build: plain"}) {
+		t.Fatalf("started %v; want only the build", got)
+	}
+	delete(running, build.name)
+	built[build.name] = true
+	if got := start(); !slices.Equal(got, []string{"waits", "computes"}) {
+		t.Fatalf("started %v; want the two longest, which share the processor", got)
+	}
+	delete(running, "computes")
+	if got := start(); !slices.Equal(got, []string{"short"}) {
+		t.Errorf("started %v; want the rest", got)
+	}
+}
+
+func TestLimit_IsFiveTimesTheMeasuredTimeAndAtLeastTwoMinutes(t *testing.T) {
+	m := times{parts: map[string][2]measured{"quick": {{time.Second, time.Second}}, "slow": {{time.Minute, time.Second}}}}
+	for name, want := range map[string]time.Duration{"quick": 2 * time.Minute, "slow": 5 * time.Minute, "new": 10 * time.Minute} {
+		if got := m.limit(part{name: name}); got != want {
+			t.Errorf("limit of %s: %v; want %v", name, got, want)
+		}
+	}
+}
+
+// A recorded short run keeps the times of the full one, and parts that no longer exist go.
+func TestTimes_RecordReplacesTheTimesOfOneMode(t *testing.T) {
+	t.Chdir(t.TempDir())
+	content := "# comment\nboth\t1\t2\t3\t4\ngone\t1\t2\t0\t0\nonly full\t0\t0\t5\t6\n"
+	if err := errors.Join(os.MkdirAll(filepath.Dir(timesFile), 0o755), os.WriteFile(timesFile, []byte(content), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	read, err := readTimes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := read.record([]result{{part: part{name: "both"}, wall: 10 * time.Second, cpu: 20 * time.Second}}); err != nil {
+		t.Fatal(err)
+	}
+	again, err := readTimes()
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[string][2]measured{
+		"both":      {{10 * time.Second, 20 * time.Second}, {3 * time.Second, 4 * time.Second}},
+		"only full": {{}, {5 * time.Second, 6 * time.Second}},
+	}
+	if !maps.Equal(again.parts, want) {
+		t.Errorf("read %v; want %v", again.parts, want)
+	}
+}

@@ -1,0 +1,40 @@
+// Package failing has one test of each outcome. The tests of scripts/runtests run it.
+package failing
+
+import (
+	"os"
+	"os/exec"
+	"testing"
+)
+
+func TestPasses(t *testing.T) { t.Log("a line of a test that passes") }
+
+func TestFails(t *testing.T) {
+	t.Run("case one", func(t *testing.T) { t.Error("got 1; want 2") })
+	t.Run("case two", func(t *testing.T) {})
+}
+
+func TestSkips(t *testing.T) { t.Skip("no such tool") }
+
+func TestSkipsInShortMode(t *testing.T) {
+	if testing.Short() {
+		t.Skip("left to scripts/test --full")
+	}
+}
+
+func TestHangs(t *testing.T) {
+	if os.Getenv("FAILING_HANGS") == "" {
+		t.Skip("only on request")
+	}
+	t.Log("about to wait")
+	select {}
+}
+
+// TestLeavesAProcess ends while a process that it started holds its standard output.
+func TestLeavesAProcess(t *testing.T) {
+	child := exec.Command("sleep", "600")
+	child.Stdout = os.Stdout
+	if err := child.Start(); err != nil {
+		t.Fatal(err)
+	}
+}

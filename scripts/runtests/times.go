@@ -1,0 +1,97 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"time"
+)
+
+// timesFile holds the measured time of each part on two idle processors: name, seconds and CPU seconds of
+// the short command, then the same of the full one. `go run ./scripts/runtests -record` rewrites it.
+var timesFile = filepath.Join("scripts", "runtests", "times.tsv")
+
+// A measured is the time that a part took.
+type measured struct{ wall, cpu time.Duration }
+
+// times are the measured parts of one mode, by name.
+type times struct {
+	full  bool
+	parts map[string][2]measured // short, full
+}
+
+// unmeasured is assumed of parts that have no line in the file.
+var unmeasured = measured{2 * time.Minute, time.Minute}
+
+func readTimes() (times, error) {
+	t := times{parts: map[string][2]measured{}}
+	content, err := os.ReadFile(timesFile)
+	if err != nil {
+		return t, err
+	}
+	lines := bufio.NewScanner(bytes.NewReader(content))
+	for n := 1; lines.Scan(); n++ {
+		name, rest, _ := strings.Cut(lines.Text(), "\t")
+		if strings.HasPrefix(name, "#") || name == "" {
+			continue
+		}
+		var s [4]float64
+		if _, err := fmt.Sscanf(rest, "%g\t%g\t%g\t%g", &s[0], &s[1], &s[2], &s[3]); err != nil {
+			return t, fmt.Errorf("%s:%d: want a name and four numbers, separated by tabs: %w", timesFile, n, err)
+		}
+		t.parts[name] = [2]measured{{seconds(s[0]), seconds(s[1])}, {seconds(s[2]), seconds(s[3])}}
+	}
+	return t, nil
+}
+
+func seconds(s float64) time.Duration { return time.Duration(s * float64(time.Second)) }
+
+// of returns the measured time of a part.
+func (t times) of(p part) measured {
+	m := t.parts[p.name][b2i(t.full)]
+	if p.build != nil { // the compiler uses every processor
+		return measured{max(m.wall, time.Second), max(m.wall, time.Second) * time.Duration(runtime.NumCPU())}
+	}
+	if m.wall == 0 {
+		return unmeasured
+	}
+	return m
+}
+
+// share is the number of processors that the part keeps busy, at least a tenth of one.
+func (m measured) share() float64 { return max(0.1, m.cpu.Seconds()/m.wall.Seconds()) }
+
+// limit is the time after which a part has failed: five times the measured time, at least two minutes.
+// A build has no limit, because the compiler may have nothing in its cache.
+func (t times) limit(p part) time.Duration {
+	return max(2*time.Minute, 5*t.of(p).wall)
+}
+
+// record writes the results into the file. It keeps the times of the other mode.
+func (t times) record(results []result) error {
+	recorded := map[string][2]measured{}
+	for _, res := range results {
+		m := t.parts[res.name]
+		m[b2i(t.full)] = measured{res.wall, res.cpu}
+		recorded[res.name] = m
+	}
+	for name, m := range t.parts {
+		if _, ran := recorded[name]; !ran && (!t.full && m[1].wall > 0 || t.full && m[0].wall > 0) {
+			m[b2i(t.full)] = measured{}
+			recorded[name] = m
+		}
+	}
+	var b strings.Builder
+	b.WriteString("# part\tseconds\tCPU seconds\tseconds with --full\tCPU seconds with --full\n")
+	for _, name := range slices.Sorted(maps.Keys(recorded)) {
+		m := recorded[name]
+		fmt.Fprintf(&b, "%s\t%.1f\t%.1f\t%.1f\t%.1f\n", name, m[0].wall.Seconds(), m[0].cpu.Seconds(), m[1].wall.Seconds(), m[1].cpu.Seconds())
+	}
+	return os.WriteFile(timesFile, []byte(b.String()), 0o644)
+}
