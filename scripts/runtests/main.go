@@ -1,6 +1,6 @@
 // Command runtests runs the tests of the repository. scripts/test calls it.
 //
-//	go run ./scripts/runtests [-full] [-repeat N] [-record]
+//	go run ./scripts/runtests [-full] [-repeat N] [-record] [-shuffle SEED] [-slowest N]
 //
 // It builds the test binaries, runs them as parts (parts.go) in the order that the scheduler
 // decides (schedule.go), and prints failures last (report.go).
@@ -26,6 +26,7 @@ func main() {
 	repeat := flag.Int("repeat", 1, "run the command this many times and stop at the first failure; each result is appended to bin/test-runs.log")
 	record := flag.Bool("record", false, "write the measured time of each part to scripts/runtests/times.tsv")
 	shuffle := flag.Uint64("shuffle", 0, "the seed of the tests' order; 0 chooses one")
+	slowest := flag.Int("slowest", 0, "print this many of the tests that took longest")
 	flag.Parse()
 	if flag.NArg() > 0 {
 		flag.Usage()
@@ -37,7 +38,7 @@ func main() {
 		if *repeat > 1 {
 			fmt.Printf("== run %d of %d\n", n+1, *repeat)
 		}
-		r := run{full: *full, record: *record, shuffle: *shuffle, out: filepath.Join("bin", "tests"), started: time.Now()}
+		r := run{full: *full, record: *record, shuffle: *shuffle, slowest: *slowest, out: filepath.Join("bin", "tests"), started: time.Now()}
 		if r.shuffle == 0 {
 			r.shuffle = rand.Uint64N(1 << 32)
 		}
@@ -58,6 +59,7 @@ func main() {
 type run struct {
 	full, record bool
 	shuffle      uint64
+	slowest      int
 	out          string // folder of the test binaries
 	started      time.Time
 	race         bool // the race detector can be used

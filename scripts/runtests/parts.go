@@ -100,7 +100,7 @@ func (r *run) parts(ctx context.Context) ([]part, error) {
 		t := r.test(p, "race", true)
 		if p == simulator {
 			t = t.named("seeds with the race detector", "-test.run=AppsEnd")
-			t.env = oneCPU
+			t.env = append(t.env, oneCPU...)
 		}
 		parts = append(parts, t)
 	}
@@ -164,7 +164,7 @@ func (p part) named(name string, flags ...string) part {
 // simulations returns the parts of the simulator: two processes that share the seeds, and the planted bugs.
 func (r *run) simulations(ctx context.Context) []part {
 	t := r.test(simulator, "plain", false)
-	t.env = oneCPU
+	t.env = append(t.env, oneCPU...)
 	planted := []string{"-test.run=TestPlanted_EachBugIsFound"}
 	if r.full {
 		planted = append(planted, fmt.Sprintf("-sim.planted=%d/14", 1+crc32.ChecksumIEEE([]byte(strings.TrimSuffix(r.version, "-dirty")))%14))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -31,11 +32,34 @@ func (r *run) report(w io.Writer, results []result) error {
 			res.explain(w)
 		}
 	}
+	for _, t := range slowestTests(results, r.slowest) {
+		fmt.Fprintf(w, "%6.1fs  %s\n", t.seconds, t.name)
+	}
 	fmt.Fprintln(w, r.summary(results))
 	if failedParts > 0 {
 		return fmt.Errorf("%d of %d parts failed", failedParts, len(results))
 	}
 	return nil
+}
+
+// A timed test is a passed top-level test and the seconds that it took.
+type timed struct {
+	name    string
+	seconds float64
+}
+
+// slowestTests returns the n tests that took longest.
+func slowestTests(results []result, n int) (all []timed) {
+	for _, res := range results {
+		if res.tests == nil {
+			continue
+		}
+		for name, seconds := range res.tests.elapsed {
+			all = append(all, timed{res.name + " " + name, seconds})
+		}
+	}
+	slices.SortFunc(all, func(a, b timed) int { return cmp.Compare(b.seconds, a.seconds) })
+	return all[:min(n, len(all))]
 }
 
 // explain prints why a part failed.
