@@ -14,6 +14,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -28,25 +29,30 @@ var hubNumber atomic.Int32
 func newHubName() string { return fmt.Sprintf("T%dx%d", os.Getpid(), hubNumber.Add(1)) }
 
 // testConfig returns a configuration with intervals that do not keep a test
-// waiting, on a hub of its own.
+// waiting, on a hub of its own. Leases are short in a bubble only: on Azurite a busy
+// machine would lose them.
 func testConfig(t testing.TB) Config {
-	return Config{
+	cfg := Config{
 		TaskHub:                 newHubName(),
 		PartitionCount:          1,
 		MaxQueuePollingInterval: 100 * time.Millisecond,
-		LeaseInterval:           3 * time.Second,
 		LeaseAcquireInterval:    200 * time.Millisecond,
 		DrainTimeout:            2 * time.Second,
 		MaxConcurrentActivities: 8,
 		Logger:                  slog.New(newLogCapture(t)),
 	}
+	if _, ok := accounts.Load(t); ok {
+		cfg.LeaseInterval = 3 * time.Second
+	}
+	return cfg
 }
 
 // accounts has the accounts in memory of the tests that are in a bubble.
 var accounts sync.Map // *azsim.Account by testing.TB
 
-// inBubble runs a test in virtual time, on an account in memory. It is for tests of how
-// long something takes: what else the machine does makes none of it late.
+// inBubble runs a test in virtual time, on an account in memory. Use it for each test of a
+// hub that runs: leases, locks and delays last as long as configured, however busy the
+// machine is. The tests of package conformance run hubs on Azurite.
 func inBubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -102,20 +108,12 @@ func runHub(t testing.TB, h *TaskHub) (stop func()) {
 			if err != nil {
 				t.Errorf("Run: %v", err)
 			}
-		case <-time.After(30 * time.Second):
+		case <-time.After(patience.Limit()):
 			t.Error("Run did not return")
 		}
 	})
 	t.Cleanup(stop)
 	return stop
-}
-
-// within returns a context for one step of a test.
-func within(t testing.TB, d time.Duration) context.Context {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), d)
-	t.Cleanup(cancel)
-	return ctx
 }
 
 func startMessage(id, executionID, input string) provider.TaskMessage {
@@ -130,14 +128,14 @@ func startMessage(id, executionID, input string) provider.TaskMessage {
 
 func mustStart(t testing.TB, h *TaskHub, id, executionID, input string) {
 	t.Helper()
-	if err := h.StartInstance(within(t, 20*time.Second), startMessage(id, executionID, input), nil); err != nil {
+	if err := h.StartInstance(patience.Context(t), startMessage(id, executionID, input), nil); err != nil {
 		t.Fatal(err)
 	}
 }
 
 func mustNext(t testing.TB, h *TaskHub) *provider.OrchestrationWorkItem {
 	t.Helper()
-	item, err := h.NextOrchestration(within(t, 20*time.Second))
+	item, err := h.NextOrchestration(patience.Context(t))
 	if err != nil {
 		t.Fatalf("no orchestration: %v", err)
 	}
@@ -146,7 +144,7 @@ func mustNext(t testing.TB, h *TaskHub) *provider.OrchestrationWorkItem {
 
 func mustActivity(t testing.TB, h *TaskHub) *provider.ActivityWorkItem {
 	t.Helper()
-	item, err := h.NextActivity(within(t, 20*time.Second))
+	item, err := h.NextActivity(patience.Context(t))
 	if err != nil {
 		t.Fatalf("no activity: %v", err)
 	}
@@ -195,14 +193,4 @@ next:
 		return true
 	}
 	return false
-}
-
-// eventually waits until what is true.
-func eventually(t testing.TB, what string, limit time.Duration, is func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(limit); !is(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not so within %v: %s", limit, what)
-		}
-	}
 }

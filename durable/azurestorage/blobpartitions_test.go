@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -52,11 +53,11 @@ func TestBlobPartitions_AreLeasedWorkedOnAndReleased(t *testing.T) {
 					}
 					return n
 				}
-				eventually(t, "each has one", time.Minute, func() bool { return reads(first) == 1 && reads(second) == 1 })
+				patience.Until(t, "each has one", func() bool { return reads(first) == 1 && reads(second) == 1 })
 				for i := range 6 {
 					mustStart(t, first, fmt.Sprintf("i%d", i), fmt.Sprintf("e%d", i), `1`)
 				}
-				items := itemsOf(within(t, time.Minute), first, second)
+				items := itemsOf(patience.Context(t), first, second)
 				for range 6 {
 					item, ok := <-items
 					if !ok {
@@ -70,7 +71,7 @@ func TestBlobPartitions_AreLeasedWorkedOnAndReleased(t *testing.T) {
 					}
 				}
 				stopFirst()
-				eventually(t, "the second has both", time.Minute, func() bool { return reads(second) == 2 })
+				patience.Until(t, "the second has both", func() bool { return reads(second) == 2 })
 				stopSecond()
 				for _, folder := range []string{"default", "intent", "ownership"} {
 					left, err := second.leases.Leases(t.Context(), folder)

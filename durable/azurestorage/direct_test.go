@@ -5,10 +5,10 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -19,28 +19,30 @@ func scheduleOne(t testing.TB, h *TaskHub, id string) {
 	t.Helper()
 	mustStart(t, h, id, "e1", `1`)
 	commitActivity(t, mustNext(t, h), 0, `["a"]`)
-	eventually(t, "the start message is gone", 30*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+	patience.Until(t, "the start message is gone", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 }
 
 // The work item is there, hidden, until the result is in the history; there is
 // never a message with the result.
 func TestDirectResult_KeepsTheWorkItemUntilTheResultIsStored(t *testing.T) {
 	t.Parallel()
-	h, _ := serving(t, testConfig(t))
-	scheduleOne(t, h, "direct")
-	completeActivity(t, h, `"a"`)
-	item := mustNext(t, h)
-	if eventTypes(item.Messages) != "TaskCompleted " {
-		t.Fatalf("messages %s, want the result", eventTypes(item.Messages))
-	}
-	if all, visible := messageCount(t, h.workItems), visibleMessages(t, h.workItems); all != 1 || visible != 0 {
-		t.Errorf("%d work items of which %d are visible, want one that is hidden", all, visible)
-	}
-	if n := messageCount(t, h.controlQueues[0]); n != 0 {
-		t.Errorf("%d messages with results, want none", n)
-	}
-	commitEnd(t, item, 1, `1`)
-	eventually(t, "the work item is gone after the checkpoint", 30*time.Second, func() bool { return messageCount(t, h.workItems) == 0 && heldCount(h) == 0 })
+	inBubble(t, func(t *testing.T) {
+		h, _ := serving(t, testConfig(t))
+		scheduleOne(t, h, "direct")
+		completeActivity(t, h, `"a"`)
+		item := mustNext(t, h)
+		if eventTypes(item.Messages) != "TaskCompleted " {
+			t.Fatalf("messages %s, want the result", eventTypes(item.Messages))
+		}
+		if all, visible := messageCount(t, h.workItems), visibleMessages(t, h.workItems); all != 1 || visible != 0 {
+			t.Errorf("%d work items of which %d are visible, want one that is hidden", all, visible)
+		}
+		if n := messageCount(t, h.controlQueues[0]); n != 0 {
+			t.Errorf("%d messages with results, want none", n)
+		}
+		commitEnd(t, item, 1, `1`)
+		patience.Until(t, "the work item is gone after the checkpoint", func() bool { return messageCount(t, h.workItems) == 0 && heldCount(h) == 0 })
+	})
 }
 
 // givenBack are the causes for which what was handed over in memory cannot be taken.
@@ -89,59 +91,63 @@ func TestDirectResult_IsSentWhenItCannotBeTaken(t *testing.T) {
 // If not even that works the activity runs again.
 func TestDirectResult_LetsTheActivityRunAgainWhenItCannotBeSent(t *testing.T) {
 	t.Parallel()
-	var cut atomic.Bool
-	counter := newCounter(t)
-	counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-		if cut.Load() && call.Name == "PutMessage" {
-			return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+	inBubble(t, func(t *testing.T) {
+		var cut atomic.Bool
+		counter := newCounter(t)
+		counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			if cut.Load() && call.Name == "PutMessage" {
+				return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+			}
+			return next()
 		}
-		return next()
-	}
-	cfg := testConfig(t)
-	cfg.Transport = counter
-	h, _ := serving(t, cfg)
-	scheduleOne(t, h, "direct")
-	completeActivity(t, h, `"a"`)
-	item := mustNext(t, h)
-	cut.Store(true)
-	if err := errors.Join(item.Session.Abandon(t.Context(), errLost), item.Session.Release(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	cut.Store(false)
-	completeActivity(t, h, `"again"`)
-	item = mustNext(t, h)
-	if done, ok := item.Messages[0].Event.(*history.TaskCompleted); !ok || store.Value(done.Result) != `"again"` {
-		t.Fatalf("messages %s, want the second result", eventTypes(item.Messages))
-	}
-	commitEnd(t, item, 1, `1`)
+		cfg := testConfig(t)
+		cfg.Transport = counter
+		h, _ := serving(t, cfg)
+		scheduleOne(t, h, "direct")
+		completeActivity(t, h, `"a"`)
+		item := mustNext(t, h)
+		cut.Store(true)
+		if err := errors.Join(item.Session.Abandon(t.Context(), errLost), item.Session.Release(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		cut.Store(false)
+		completeActivity(t, h, `"again"`)
+		item = mustNext(t, h)
+		if done, ok := item.Messages[0].Event.(*history.TaskCompleted); !ok || store.Value(done.Result) != `"again"` {
+			t.Fatalf("messages %s, want the second result", eventTypes(item.Messages))
+		}
+		commitEnd(t, item, 1, `1`)
+	})
 }
 
 // A slot is free again when its activity has ended, not when the result is
 // stored.
 func TestDirectResult_DoesNotTakeTheSlotOfAnActivity(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	cfg.MaxConcurrentActivities = 1
-	h, _ := serving(t, cfg)
-	mustStart(t, h, "two", "e1", `1`)
-	item := mustNext(t, h)
-	cp := &provider.Checkpoint{Instance: item.Instance}
-	var decided []history.Event
-	for i := range 2 {
-		ev, msg := schedule(item, i, `["a"]`)
-		decided, cp.Activities = append(decided, ev), append(cp.Activities, msg)
-	}
-	cp.NewEvents = episode(item.Messages, decided...)
-	mustCommit(t, item, cp)
-	completeActivity(t, h, `1`)
-	completeActivity(t, h, `2`) // while nobody has taken the first result
-	results := map[int]bool{}
-	for len(results) < 2 {
-		item = mustNext(t, h)
-		for _, m := range item.Messages {
-			results[m.Event.(*history.TaskCompleted).TaskScheduledID] = true
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		cfg.MaxConcurrentActivities = 1
+		h, _ := serving(t, cfg)
+		mustStart(t, h, "two", "e1", `1`)
+		item := mustNext(t, h)
+		cp := &provider.Checkpoint{Instance: item.Instance}
+		var decided []history.Event
+		for i := range 2 {
+			ev, msg := schedule(item, i, `["a"]`)
+			decided, cp.Activities = append(decided, ev), append(cp.Activities, msg)
 		}
-		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
-	}
-	eventually(t, "no work item is left", 30*time.Second, func() bool { return messageCount(t, h.workItems) == 0 })
+		cp.NewEvents = episode(item.Messages, decided...)
+		mustCommit(t, item, cp)
+		completeActivity(t, h, `1`)
+		completeActivity(t, h, `2`) // while nobody has taken the first result
+		results := map[int]bool{}
+		for len(results) < 2 {
+			item = mustNext(t, h)
+			for _, m := range item.Messages {
+				results[m.Event.(*history.TaskCompleted).TaskScheduledID] = true
+			}
+			mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+		}
+		patience.Until(t, "no work item is left", func() bool { return messageCount(t, h.workItems) == 0 })
+	})
 }

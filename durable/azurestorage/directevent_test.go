@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -34,7 +35,7 @@ func idleInstance(t *testing.T, id string) (h *TaskHub, stop func()) {
 	mustStart(t, h, id, "e1", `1`)
 	item := mustNext(t, h)
 	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
-	eventually(t, "the start message is gone", 30*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+	patience.Until(t, "the start message is gone", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 	return h, stop
 }
 
@@ -90,7 +91,7 @@ func TestDirectEvent_IsPutIntoTheQueueWhenNoCheckpointTakesIt(t *testing.T) {
 			t.Errorf("%d messages of which %d are visible, want one that is hidden", all, visible)
 		}
 		commitEnd(t, item, 0, `1`)
-		eventually(t, "the message is gone after the checkpoint", 30*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 && heldCount(h) == 0 })
+		patience.Until(t, "the message is gone after the checkpoint", func() bool { return messageCount(t, h.controlQueues[0]) == 0 && heldCount(h) == 0 })
 	})
 }
 

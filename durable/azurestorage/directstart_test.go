@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -65,7 +66,7 @@ func TestDirectStart_IsPutIntoTheQueueWhenNoCheckpointTakesIt(t *testing.T) {
 			t.Errorf("%d messages of which %d are visible, want one that is hidden", all, visible)
 		}
 		commitEnd(t, mustNext(t, h), 0, `1`)
-		eventually(t, "the message is gone after the checkpoint", 30*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 && heldCount(h) == 0 })
+		patience.Until(t, "the message is gone after the checkpoint", func() bool { return messageCount(t, h.controlQueues[0]) == 0 && heldCount(h) == 0 })
 	})
 }
 
@@ -135,8 +136,8 @@ func TestDirectStart_IsSentToRepairTheRow(t *testing.T) {
 		if !taken.raised.send(t.Context(), 0) {
 			t.Fatal("it is not sent")
 		}
-		eventually(t, "the row is repaired", 30*time.Second, func() bool { return runtimeStatus(t, h, "i") == history.Running })
-		eventually(t, "the message is gone", 5*time.Minute, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+		patience.Until(t, "the row is repaired", func() bool { return runtimeStatus(t, h, "i") == history.Running })
+		patience.Until(t, "the message is gone", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 		if !logged(h, "DuplicateMessageDetected", "instanceId=i ") {
 			t.Error("the start was not known")
 		}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -76,20 +76,13 @@ func runEpisode(ctx context.Context, item *provider.OrchestrationWorkItem) {
 
 // awaitAll waits until the instances have completed, and checks that their
 // histories hold every step once.
-func awaitAll(t *testing.T, h *TaskHub, limit time.Duration, ids []string) {
+func awaitAll(t *testing.T, h *TaskHub, ids []string) {
 	t.Helper()
-	deadline := time.Now().Add(limit)
 	for _, id := range ids {
-		for {
+		patience.Until(t, id+" has completed", func() bool {
 			state, err := h.Instance(t.Context(), id, provider.Fetch{})
-			if err == nil && state.Status == history.Completed {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s has not completed within %v: %+v, %v", id, limit, state, err)
-			}
-			time.Sleep(50 * time.Millisecond)
-		}
+			return err == nil && state.Status == history.Completed
+		})
 		checkSequence(t, h, id)
 	}
 }

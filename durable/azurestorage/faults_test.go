@@ -15,6 +15,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -87,29 +88,31 @@ func TestTaskHub_SurvivesOneFaultAnywhere(t *testing.T) {
 		for f, name := range map[fault]string{refuse: "refused", failBefore: "not sent", loseAnswer: "answer lost", refuseAfter: "refused but done"} {
 			t.Run(call+" "+name, func(t *testing.T) {
 				t.Parallel()
-				cfg := testConfig(t)
-				var faults [3]func(azuritetest.Call) fault
-				for i := range faults {
-					faults[i] = onNth(f, call, int32(2+4*i))
-				}
-				cfg.Transport = faulty(t, func(c azuritetest.Call) fault {
-					for _, decide := range faults {
-						if f := decide(c); f != pass {
-							return f
-						}
+				inBubble(t, func(t *testing.T) {
+					cfg := testConfig(t)
+					var faults [3]func(azuritetest.Call) fault
+					for i := range faults {
+						faults[i] = onNth(f, call, int32(2+4*i))
 					}
-					return pass
+					cfg.Transport = faulty(t, func(c azuritetest.Call) fault {
+						for _, decide := range faults {
+							if f := decide(c); f != pass {
+								return f
+							}
+						}
+						return pass
+					})
+					h := openHub(t, cfg)
+					ctx, cancel := context.WithCancel(t.Context())
+					if err := h.resources.awaitCreated(ctx); err != nil {
+						t.Fatal(err)
+					}
+					runHub(t, h)
+					defer runEngine(ctx, h)()
+					defer cancel()
+					mustStart(t, h, "seq", "e1", `1`)
+					awaitAll(t, h, []string{"seq"})
 				})
-				h := openHub(t, cfg)
-				ctx, cancel := context.WithCancel(t.Context())
-				if err := h.resources.awaitCreated(ctx); err != nil {
-					t.Fatal(err)
-				}
-				runHub(t, h)
-				defer runEngine(ctx, h)()
-				defer cancel()
-				mustStart(t, h, "seq", "e1", `1`)
-				awaitAll(t, h, 40*time.Second, []string{"seq"})
 			})
 		}
 	}
@@ -154,7 +157,7 @@ func TestTaskHub_SurvivesRandomFaults(t *testing.T) {
 					ids = append(ids, id)
 				}
 				time.AfterFunc(8*time.Second, func() { quiet.Store(true) })
-				awaitAll(t, clients, 55*time.Second, ids)
+				awaitAll(t, clients, ids)
 				quiet.Store(true)
 			})
 		})
@@ -242,44 +245,48 @@ func commitFollowed(t *testing.T, write func(h *TaskHub, etag string)) (h *TaskH
 // What is on top of it is not written over by who made it.
 func TestCheckpoint_ThatSomebodyElseFollowedIsTheLastOfItsSession(t *testing.T) {
 	t.Parallel()
-	h, item, err := commitFollowed(t, func(h *TaskHub, etag string) {
-		theirs := &history.EventRaised{Header: header(-1), Name: "theirs"}
-		mustAppend(t, h, history.OrchestrationInstance{InstanceID: "one", ExecutionID: "e1"}, 4, episode(nil, theirs), etag)
+	inBubble(t, func(t *testing.T) {
+		h, item, err := commitFollowed(t, func(h *TaskHub, etag string) {
+			theirs := &history.EventRaised{Header: header(-1), Name: "theirs"}
+			mustAppend(t, h, history.OrchestrationInstance{InstanceID: "one", ExecutionID: "e1"}, 4, episode(nil, theirs), etag)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		mine := &history.EventRaised{Header: header(-1), Name: "mine"}
+		err = item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(nil, mine)})
+		if !errors.Is(err, provider.ErrSessionLost) {
+			t.Errorf("the next checkpoint: %v, want ErrSessionLost", err)
+		}
+		if err := item.Session.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stored, err := h.History(t.Context(), "one")
+		if err != nil || len(stored) != 7 {
+			t.Fatalf("%d events, %v; want 7", len(stored), err)
+		}
+		if raised, ok := stored[5].(*history.EventRaised); !ok || raised.Name != "theirs" {
+			t.Errorf("the history has %+v, want what the other wrote", stored[5])
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	mine := &history.EventRaised{Header: header(-1), Name: "mine"}
-	err = item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(nil, mine)})
-	if !errors.Is(err, provider.ErrSessionLost) {
-		t.Errorf("the next checkpoint: %v, want ErrSessionLost", err)
-	}
-	if err := item.Session.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	stored, err := h.History(t.Context(), "one")
-	if err != nil || len(stored) != 7 {
-		t.Fatalf("%d events, %v; want 7", len(stored), err)
-	}
-	if raised, ok := stored[5].(*history.EventRaised); !ok || raised.Name != "theirs" {
-		t.Errorf("the history has %+v, want what the other wrote", stored[5])
-	}
 }
 
 // If somebody else has continued the instance as new, it cannot be told whether the
 // checkpoint before counted. What it sent is left to who receives it.
 func TestCheckpoint_ThatMayHaveBeenFollowedTakesNothingBack(t *testing.T) {
 	t.Parallel()
-	_, item, err := commitFollowed(t, func(h *TaskHub, etag string) {
-		next := startMessage("one", "e2", `1`)
-		mustAppend(t, h, next.Target, 0, episode([]provider.TaskMessage{next}), etag)
+	inBubble(t, func(t *testing.T) {
+		_, item, err := commitFollowed(t, func(h *TaskHub, etag string) {
+			next := startMessage("one", "e2", `1`)
+			mustAppend(t, h, next.Target, 0, episode([]provider.TaskMessage{next}), etag)
+		})
+		if !errors.Is(err, provider.ErrSessionLost) || !strings.Contains(err.Error(), `the history is of execution "e2"`) {
+			t.Errorf("error %v, want ErrSessionLost that names the other execution", err)
+		}
+		if err := item.Session.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	})
-	if !errors.Is(err, provider.ErrSessionLost) || !strings.Contains(err.Error(), `the history is of execution "e2"`) {
-		t.Errorf("error %v, want ErrSessionLost that names the other execution", err)
-	}
-	if err := item.Session.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestSend_DoesNotRepeatAnEventWhoseFateIsUnknown(t *testing.T) {
@@ -302,33 +309,35 @@ func TestSend_DoesNotRepeatAnEventWhoseFateIsUnknown(t *testing.T) {
 
 func TestTaskHub_WaitsForAStorageAccountThatIsDown(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	var down atomic.Bool
-	down.Store(true)
-	cfg.Transport = cutOff(t, &down)
-	h := openHub(t, cfg)
-	runHub(t, h)
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	if err := h.StartInstance(ctx, startMessage("i", "e1", "1"), nil); err == nil || !strings.Contains(err.Error(), "create task hub") {
-		t.Errorf("error %v; want one that says what was tried", err)
-	}
-	eventually(t, "the outage is logged", 5*time.Second, func() bool { return logged(h, "out of reach") })
-	down.Store(false)
-	mustStart(t, h, "i", "e1", `1`)
-	commitEnd(t, mustNext(t, h), 0, `1`)
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		var down atomic.Bool
+		down.Store(true)
+		cfg.Transport = cutOff(t, &down)
+		h := openHub(t, cfg)
+		runHub(t, h)
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		if err := h.StartInstance(ctx, startMessage("i", "e1", "1"), nil); err == nil || !strings.Contains(err.Error(), "create task hub") {
+			t.Errorf("error %v; want one that says what was tried", err)
+		}
+		patience.Until(t, "the outage is logged", func() bool { return logged(h, "out of reach") })
+		down.Store(false)
+		mustStart(t, h, "i", "e1", `1`)
+		commitEnd(t, mustNext(t, h), 0, `1`)
 
-	down.Store(true)
-	time.Sleep(4 * time.Second) // longer than the lease
-	down.Store(false)
-	mustStart(t, h, "j", "e1", `1`)
-	commitEnd(t, mustNext(t, h), 0, `1`)
+		down.Store(true)
+		time.Sleep(4 * time.Second) // longer than the lease
+		down.Store(false)
+		mustStart(t, h, "j", "e1", `1`)
+		commitEnd(t, mustNext(t, h), 0, `1`)
 
-	c := h.cfg.Logger.Handler().(*logCapture)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	reported := strings.Count(strings.Join(*c.lines, ""), "out of reach")
-	if reported < 2 || reported > 6 {
-		t.Errorf("two outages were reported %d times; want once for each part that was down", reported)
-	}
+		c := h.cfg.Logger.Handler().(*logCapture)
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		reported := strings.Count(strings.Join(*c.lines, ""), "out of reach")
+		if reported < 2 || reported > 6 {
+			t.Errorf("two outages were reported %d times; want once for each part that was down", reported)
+		}
+	})
 }

@@ -51,40 +51,42 @@ func TestHistoryCache_SparesTheReadOfEveryEpisodeButTheFirst(t *testing.T) {
 // on an old history does not count.
 func TestHistoryCache_IsNotBelievedWhenAnotherWorkerWentOn(t *testing.T) {
 	t.Parallel()
-	h := openHub(t, testConfig(t))
-	runHub(t, h)
-	mustStart(t, h, "seq", "e1", `1`)
-	commitActivity(t, mustNext(t, h), 0, `["Tokyo"]`)
+	inBubble(t, func(t *testing.T) {
+		h := openHub(t, testConfig(t))
+		runHub(t, h)
+		mustStart(t, h, "seq", "e1", `1`)
+		commitActivity(t, mustNext(t, h), 0, `["Tokyo"]`)
 
-	// Another worker takes the first result and schedules the second activity.
-	stored, err := h.instances.Load(t.Context(), "seq", "e1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	instance := history.OrchestrationInstance{InstanceID: "seq", ExecutionID: "e1"}
-	done := &history.TaskCompleted{Header: header(history.NoEventID), TaskScheduledID: 0, Result: new(`"Hello"`)}
-	second := &history.TaskScheduled{Header: header(1), Name: "Hello"}
-	events := episode([]provider.TaskMessage{{Event: done, Target: instance}}, second)
-	rows, err := h.instances.Histories.Encode(t.Context(), "seq", "e1", len(stored.Events), events)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := h.instances.Histories.Append(t.Context(), instance, rows, stored.ETag, nil); err != nil {
-		t.Fatal(err)
-	}
+		// Another worker takes the first result and schedules the second activity.
+		stored, err := h.instances.Load(t.Context(), "seq", "e1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		instance := history.OrchestrationInstance{InstanceID: "seq", ExecutionID: "e1"}
+		done := &history.TaskCompleted{Header: header(history.NoEventID), TaskScheduledID: 0, Result: new(`"Hello"`)}
+		second := &history.TaskScheduled{Header: header(1), Name: "Hello"}
+		events := episode([]provider.TaskMessage{{Event: done, Target: instance}}, second)
+		rows, err := h.instances.Histories.Encode(t.Context(), "seq", "e1", len(stored.Events), events)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := h.instances.Histories.Append(t.Context(), instance, rows, stored.ETag, nil); err != nil {
+			t.Fatal(err)
+		}
 
-	// The second result is out of order by what is remembered, and in order by
-	// what is stored.
-	if err := h.Send(t.Context(), provider.TaskMessage{Target: instance, Event: &history.TaskCompleted{
-		Header: header(history.NoEventID), TaskScheduledID: 1, Result: new(`"Hello again"`),
-	}}); err != nil {
-		t.Fatal(err)
-	}
-	item := mustNext(t, h)
-	if len(item.History) != 8 {
-		t.Errorf("handed out with %d events, want the 8 that are stored", len(item.History))
-	}
-	commitEnd(t, item, 2, `"done"`)
+		// The second result is out of order by what is remembered, and in order by
+		// what is stored.
+		if err := h.Send(t.Context(), provider.TaskMessage{Target: instance, Event: &history.TaskCompleted{
+			Header: header(history.NoEventID), TaskScheduledID: 1, Result: new(`"Hello again"`),
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		item := mustNext(t, h)
+		if len(item.History) != 8 {
+			t.Errorf("handed out with %d events, want the 8 that are stored", len(item.History))
+		}
+		commitEnd(t, item, 2, `"done"`)
+	})
 }
 
 func TestHistoryCache_DoesNotLetAnOldHistoryBeCommittedTo(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
@@ -55,7 +56,7 @@ func TestExport_WaitsForWhatAWorkerThatDiedHadInHand(t *testing.T) {
 		h := abandoned(t)
 		h.cfg.WorkItemQueueVisibilityTimeout = time.Minute
 		var hidden []store.Message
-		eventually(t, "the activity in its queue", 20*time.Second, func() bool {
+		patience.Until(t, "the activity in its queue", func() bool {
 			var err error
 			hidden, err = h.workItems.Receive(t.Context(), 1, 2*time.Second) // and then it dies
 			return err == nil && len(hidden) == 1
@@ -84,7 +85,7 @@ func TestExport_RefusesToLoseWhatTheHistoryTellsOf(t *testing.T) {
 	t.Parallel()
 	inBubble(t, func(t *testing.T) {
 		h := abandoned(t)
-		eventually(t, "the activity in its queue", 20*time.Second, func() bool {
+		patience.Until(t, "the activity in its queue", func() bool {
 			lost, err := h.workItems.Receive(t.Context(), 1, time.Minute)
 			return err == nil && len(lost) == 1
 		})

@@ -4,9 +4,9 @@ import (
 	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -69,30 +69,32 @@ func TestPartition_AdmitsInTheOrderOfSending(t *testing.T) {
 // side: whoever receives some together sorts them by it.
 func TestSession_NumbersMessagesInTheOrderOfTheDecisions(t *testing.T) {
 	t.Parallel()
-	const activities = 20
-	cfg := testConfig(t)
-	cfg.MaxConcurrentActivities = activities
-	h, _ := serving(t, cfg)
-	mustStart(t, h, "fanout", "e1", `1`)
-	item := mustNext(t, h)
-	cp := &provider.Checkpoint{Instance: item.Instance}
-	var decided []history.Event
-	for i := range activities {
-		ev, msg := schedule(item, i, `["a"]`)
-		decided, cp.Activities = append(decided, ev), append(cp.Activities, msg)
-	}
-	cp.NewEvents = episode(item.Messages, decided...)
-	mustCommit(t, item, cp)
-	numbers := make([]int64, activities)
-	for range activities {
-		d, err := h.activities.next(within(t, 30*time.Second))
-		if err != nil {
-			t.Fatal(err)
+	inBubble(t, func(t *testing.T) {
+		const activities = 20
+		cfg := testConfig(t)
+		cfg.MaxConcurrentActivities = activities
+		h, _ := serving(t, cfg)
+		mustStart(t, h, "fanout", "e1", `1`)
+		item := mustNext(t, h)
+		cp := &provider.Checkpoint{Instance: item.Instance}
+		var decided []history.Event
+		for i := range activities {
+			ev, msg := schedule(item, i, `["a"]`)
+			decided, cp.Activities = append(decided, ev), append(cp.Activities, msg)
 		}
-		numbers[taskOf(d.event())] = d.env.SequenceNumber
-		d.abandon(t.Context(), "it was looked at")
-	}
-	if !slices.IsSorted(numbers) || numbers[0] == 0 {
-		t.Errorf("numbers %v, want them to rise", numbers)
-	}
+		cp.NewEvents = episode(item.Messages, decided...)
+		mustCommit(t, item, cp)
+		numbers := make([]int64, activities)
+		for range activities {
+			d, err := h.activities.next(patience.Context(t))
+			if err != nil {
+				t.Fatal(err)
+			}
+			numbers[taskOf(d.event())] = d.env.SequenceNumber
+			d.abandon(t.Context(), "it was looked at")
+		}
+		if !slices.IsSorted(numbers) || numbers[0] == 0 {
+			t.Errorf("numbers %v, want them to rise", numbers)
+		}
+	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -29,7 +30,7 @@ func TestLoadHistory_IsOfOneInstantThoughItHasSeveralPages(t *testing.T) {
 	etag := mustAppend(t, writer, start.Target, 0, first, "")
 
 	pages := 0
-	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	transport := newCounter(t)
 	transport.Intercept = func(_ azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		if req.Method != http.MethodGet || !strings.HasSuffix(req.URL.Path, "History()") {
 			return next()
@@ -98,35 +99,37 @@ func TestTerminate_OfAnInstanceThatHasNotStartedKeepsItFromStarting(t *testing.T
 // One that was terminated before it started can be replaced, as any that ended.
 func TestTerminate_OfAnInstanceThatHasNotStartedLeavesTheIDFree(t *testing.T) {
 	t.Parallel()
-	h := openHub(t, testConfig(t))
-	mustStart(t, h, "i", "e1", `1`)
-	stored, err := h.instances.Load(t.Context(), "i", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.instances.TerminateUnstarted(t.Context(), "i", stored, &history.ExecutionTerminated{Header: header(-1)}); err != nil {
-		t.Fatal(err)
-	}
-	mustStart(t, h, "i", "e2", `2`)
-	runHub(t, h)
-	deadline := time.Now().Add(time.Minute)
-	for {
-		item := mustNext(t, h)
-		if item.Instance.ExecutionID == "e2" {
-			cp := &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages, &history.ExecutionCompleted{Header: header(0), Status: history.Completed})}
-			if err := item.Session.Commit(t.Context(), cp); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := item.Session.Release(t.Context()); err != nil {
+	inBubble(t, func(t *testing.T) {
+		h := openHub(t, testConfig(t))
+		mustStart(t, h, "i", "e1", `1`)
+		stored, err := h.instances.Load(t.Context(), "i", "")
+		if err != nil {
 			t.Fatal(err)
 		}
-		if got := runtimeStatus(t, h, "i"); got == history.Completed {
-			return
-		} else if time.Now().After(deadline) {
-			t.Fatalf("the second execution is %v", got)
+		if err := h.instances.TerminateUnstarted(t.Context(), "i", stored, &history.ExecutionTerminated{Header: header(-1)}); err != nil {
+			t.Fatal(err)
 		}
-	}
+		mustStart(t, h, "i", "e2", `2`)
+		runHub(t, h)
+		deadline := time.Now().Add(time.Minute)
+		for {
+			item := mustNext(t, h)
+			if item.Instance.ExecutionID == "e2" {
+				cp := &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages, &history.ExecutionCompleted{Header: header(0), Status: history.Completed})}
+				if err := item.Session.Commit(t.Context(), cp); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := item.Session.Release(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := runtimeStatus(t, h, "i"); got == history.Completed {
+				return
+			} else if time.Now().After(deadline) {
+				t.Fatalf("the second execution is %v", got)
+			}
+		}
+	})
 }
 
 // A worker dies between the history that says that an instance is suspended and
@@ -134,37 +137,39 @@ func TestTerminate_OfAnInstanceThatHasNotStartedLeavesTheIDFree(t *testing.T) {
 // it is about something else: nobody resumes what does not seem to be suspended.
 func TestInstanceRow_IsToldOfASuspensionThatItMissed(t *testing.T) {
 	t.Parallel()
-	h := openHub(t, testConfig(t))
-	runHub(t, h)
-	mustStart(t, h, "i", "e", `1`)
-	item := mustNext(t, h)
-	started := episode(item.Messages)
-	if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: started}); err != nil {
-		t.Fatal(err)
-	}
-	if err := item.Session.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	stored, err := h.instances.Load(t.Context(), "i", "e")
-	if err != nil {
-		t.Fatal(err)
-	}
-	mustAppend(t, h, item.Instance, len(started), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.ETag)
-	h.instances.Forget("i") // as if another worker had done that
-	raised := provider.TaskMessage{Target: item.Instance, Event: &history.EventRaised{Header: header(-1), Name: "else"}}
-	if err := h.Send(t.Context(), raised); err != nil {
-		t.Fatal(err)
-	}
-	item = mustNext(t, h)
-	if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)}); err != nil {
-		t.Fatal(err)
-	}
-	if err := item.Session.Release(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := runtimeStatus(t, h, "i"); got != history.Suspended {
-		t.Errorf("the row says %v, want %v", got, history.Suspended)
-	}
+	inBubble(t, func(t *testing.T) {
+		h := openHub(t, testConfig(t))
+		runHub(t, h)
+		mustStart(t, h, "i", "e", `1`)
+		item := mustNext(t, h)
+		started := episode(item.Messages)
+		if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: started}); err != nil {
+			t.Fatal(err)
+		}
+		if err := item.Session.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		stored, err := h.instances.Load(t.Context(), "i", "e")
+		if err != nil {
+			t.Fatal(err)
+		}
+		mustAppend(t, h, item.Instance, len(started), episode(nil, &history.ExecutionSuspended{Header: header(-1)}), stored.ETag)
+		h.instances.Forget("i") // as if another worker had done that
+		raised := provider.TaskMessage{Target: item.Instance, Event: &history.EventRaised{Header: header(-1), Name: "else"}}
+		if err := h.Send(t.Context(), raised); err != nil {
+			t.Fatal(err)
+		}
+		item = mustNext(t, h)
+		if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)}); err != nil {
+			t.Fatal(err)
+		}
+		if err := item.Session.Release(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := runtimeStatus(t, h, "i"); got != history.Suspended {
+			t.Errorf("the row says %v, want %v", got, history.Suspended)
+		}
+	})
 }
 
 // The row is written, the answer is lost, and the worker is away for a while. When it
@@ -201,39 +206,41 @@ func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			cfg := testConfig(t)
-			cfg.LastUpdatedTolerance = -1 // no row is put off
-			other := openHub(t, cfg)
-			var merges atomic.Int32
-			transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
-			transport.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-				if call.Name != "MergeEntity" || merges.Add(1) > 1 {
-					return next()
+			inBubble(t, func(t *testing.T) {
+				cfg := testConfig(t)
+				cfg.LastUpdatedTolerance = -1 // no row is put off
+				other := openHub(t, cfg)
+				var merges atomic.Int32
+				transport := newCounter(t)
+				transport.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+					if call.Name != "MergeEntity" || merges.Add(1) > 1 {
+						return next()
+					}
+					resp, err := next()
+					if err != nil {
+						return nil, err
+					}
+					resp.Body.Close()
+					tt.meanwhile(t, other)
+					return azuritetest.Refusal(req, http.StatusInternalServerError, "InternalError"), nil
 				}
-				resp, err := next()
-				if err != nil {
-					return nil, err
+				cfg.Transport = transport
+				h := openHub(t, cfg)
+				runHub(t, h)
+				mustStart(t, h, "i", "e", `1`)
+				item := mustNext(t, h)
+				mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+				state, err := h.Instance(t.Context(), "i", provider.Fetch{})
+				switch {
+				case tt.gone && !errors.Is(err, provider.ErrInstanceNotFound):
+					t.Errorf("the row is %+v, %v, want none", state, err)
+				case !tt.gone && (err != nil || state.Status != tt.want):
+					t.Errorf("the row is %+v, %v, want %v", state, err, tt.want)
 				}
-				resp.Body.Close()
-				tt.meanwhile(t, other)
-				return azuritetest.Refusal(req, http.StatusInternalServerError, "InternalError"), nil
-			}
-			cfg.Transport = transport
-			h := openHub(t, cfg)
-			runHub(t, h)
-			mustStart(t, h, "i", "e", `1`)
-			item := mustNext(t, h)
-			mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
-			state, err := h.Instance(t.Context(), "i", provider.Fetch{})
-			switch {
-			case tt.gone && !errors.Is(err, provider.ErrInstanceNotFound):
-				t.Errorf("the row is %+v, %v, want none", state, err)
-			case !tt.gone && (err != nil || state.Status != tt.want):
-				t.Errorf("the row is %+v, %v, want %v", state, err, tt.want)
-			}
-			if merges.Load() < 2 {
-				t.Errorf("the row was written %d times", merges.Load())
-			}
+				if merges.Load() < 2 {
+					t.Errorf("the row was written %d times", merges.Load())
+				}
+			})
 		})
 	}
 }
@@ -242,37 +249,39 @@ func TestInstanceRow_IsLeftAloneIfTheHistoryHasGoneOn(t *testing.T) {
 // continues as new. That is no newer execution.
 func TestInstanceRow_IsNotLeftToAnEarlierGeneration(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	other := openHub(t, cfg)
-	var late atomic.Bool
-	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
-	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-		if call.Name == "MergeEntity" && late.Swap(false) {
-			mustMerge(t, other, "i", "e2", history.Running)
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		other := openHub(t, cfg)
+		var late atomic.Bool
+		transport := newCounter(t)
+		transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			if call.Name == "MergeEntity" && late.Swap(false) {
+				mustMerge(t, other, "i", "e2", history.Running)
+			}
+			return next()
 		}
-		return next()
-	}
-	cfg.Transport = transport
-	h := openHub(t, cfg)
-	runHub(t, h)
-	mustStart(t, h, "i", "e1", `1`)
-	item := mustNext(t, h)
-	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
-	stored, err := other.instances.Load(t.Context(), "i", "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	second, third := startMessage("i", "e2", `2`), startMessage("i", "e3", `3`)
-	mustAppend(t, other, second.Target, 0, episode([]provider.TaskMessage{second}), stored.ETag)
-	h.instances.Forget("i")
-	raise(t, h, "i", "go", `1`)
-	item = mustNext(t, h)
-	late.Store(true)
-	mustCommit(t, item, &provider.Checkpoint{Instance: third.Target, ContinuedAsNew: true, NewEvents: episode([]provider.TaskMessage{third})})
-	row, err := h.instances.Rows.Read(t.Context(), "i")
-	if err != nil || row.State.Instance.ExecutionID != "e3" || late.Load() {
-		t.Errorf("the row is %+v, %v, want one of e3", row, err)
-	}
+		cfg.Transport = transport
+		h := openHub(t, cfg)
+		runHub(t, h)
+		mustStart(t, h, "i", "e1", `1`)
+		item := mustNext(t, h)
+		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+		stored, err := other.instances.Load(t.Context(), "i", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		second, third := startMessage("i", "e2", `2`), startMessage("i", "e3", `3`)
+		mustAppend(t, other, second.Target, 0, episode([]provider.TaskMessage{second}), stored.ETag)
+		h.instances.Forget("i")
+		raise(t, h, "i", "go", `1`)
+		item = mustNext(t, h)
+		late.Store(true)
+		mustCommit(t, item, &provider.Checkpoint{Instance: third.Target, ContinuedAsNew: true, NewEvents: episode([]provider.TaskMessage{third})})
+		row, err := h.instances.Rows.Read(t.Context(), "i")
+		if err != nil || row.State.Instance.ExecutionID != "e3" || late.Load() {
+			t.Errorf("the row is %+v, %v, want one of e3", row, err)
+		}
+	})
 }
 
 // The row says that an instance has failed, the answer is lost, and a client rewinds
@@ -280,49 +289,51 @@ func TestInstanceRow_IsNotLeftToAnEarlierGeneration(t *testing.T) {
 // failed.
 func TestInstanceRow_IsLeftAloneIfTheInstanceWasRewound(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	cfg.LastUpdatedTolerance = -1 // no row is put off
-	other := openHub(t, cfg)
-	var fails atomic.Bool
-	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
-	transport.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-		resp, err := next()
-		if call.Name != "MergeEntity" || !fails.Swap(false) || err != nil {
-			return resp, err
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		cfg.LastUpdatedTolerance = -1 // no row is put off
+		other := openHub(t, cfg)
+		var fails atomic.Bool
+		transport := newCounter(t)
+		transport.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			resp, err := next()
+			if call.Name != "MergeEntity" || !fails.Swap(false) || err != nil {
+				return resp, err
+			}
+			resp.Body.Close()
+			if err := other.Rewind(t.Context(), "i", "again"); err != nil {
+				t.Error(err)
+			}
+			return azuritetest.Refusal(req, http.StatusInternalServerError, "InternalError"), nil
 		}
-		resp.Body.Close()
-		if err := other.Rewind(t.Context(), "i", "again"); err != nil {
-			t.Error(err)
+		cfg.Transport = transport
+		h := openHub(t, cfg)
+		stop := runHub(t, h)
+		mustStart(t, h, "i", "e", `1`)
+		commitActivity(t, mustNext(t, h), 0, `["a"]`)
+		task := mustActivity(t, h)
+		err := task.Lock.Complete(t.Context(), &history.TaskFailed{Header: header(history.NoEventID), TaskScheduledID: task.Task.EventID})
+		if err != nil {
+			t.Fatal(err)
 		}
-		return azuritetest.Refusal(req, http.StatusInternalServerError, "InternalError"), nil
-	}
-	cfg.Transport = transport
-	h := openHub(t, cfg)
-	stop := runHub(t, h)
-	mustStart(t, h, "i", "e", `1`)
-	commitActivity(t, mustNext(t, h), 0, `["a"]`)
-	task := mustActivity(t, h)
-	err := task.Lock.Complete(t.Context(), &history.TaskFailed{Header: header(history.NoEventID), TaskScheduledID: task.Task.EventID})
-	if err != nil {
-		t.Fatal(err)
-	}
-	item := mustNext(t, h)
-	fails.Store(true)
-	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages,
-		&history.ExecutionCompleted{Header: header(1), Status: history.Failed, Result: new("no")})})
-	if got := runtimeStatus(t, h, "i"); got != history.Pending || fails.Load() {
-		t.Errorf("the row says %v, want %v", got, history.Pending)
-	}
-	stop()
+		item := mustNext(t, h)
+		fails.Store(true)
+		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages,
+			&history.ExecutionCompleted{Header: header(1), Status: history.Failed, Result: new("no")})})
+		if got := runtimeStatus(t, h, "i"); got != history.Pending || fails.Load() {
+			t.Errorf("the row says %v, want %v", got, history.Pending)
+		}
+		stop()
 
-	// Whoever rewound it died before the row said so: the next checkpoint does.
-	mustMerge(t, other, "i", "", history.Failed)
-	runHub(t, other)
-	item = mustNext(t, other)
-	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
-	if got := runtimeStatus(t, other, "i"); got != history.Running {
-		t.Errorf("the row of what goes on says %v, want %v", got, history.Running)
-	}
+		// Whoever rewound it died before the row said so: the next checkpoint does.
+		mustMerge(t, other, "i", "", history.Failed)
+		runHub(t, other)
+		item = mustNext(t, other)
+		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+		if got := runtimeStatus(t, other, "i"); got != history.Running {
+			t.Errorf("the row of what goes on says %v, want %v", got, history.Running)
+		}
+	})
 }
 
 // A checkpoint is written, the answer is lost, and somebody goes on with the instance
@@ -335,7 +346,7 @@ func TestAppendHistory_AfterSomebodyElseDoesNotGoOn(t *testing.T) {
 	start := startMessage("i", "e", `1`)
 	first := episode([]provider.TaskMessage{start})
 	var lost atomic.Bool
-	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	transport := newCounter(t)
 	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
 		resp, err := next()
 		if !isCommit(call) || err != nil || lost.Swap(true) {
@@ -369,34 +380,36 @@ func TestAppendHistory_AfterSomebodyElseDoesNotGoOn(t *testing.T) {
 // must not begin once more.
 func TestAppendHistory_DoesNotBeginAnewWhatWasPurged(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	cfg.LeaseInterval = 2 * time.Second // and so the messages' lock
-	other := openHub(t, cfg)
-	var away atomic.Bool
-	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
-	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-		resp, err := next()
-		if !isCommit(call) || err != nil || away.Swap(true) {
-			return resp, err
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		cfg.LeaseInterval = 2 * time.Second // and so the messages' lock
+		other := openHub(t, cfg)
+		var away atomic.Bool
+		transport := newCounter(t)
+		transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			resp, err := next()
+			if !isCommit(call) || err != nil || away.Swap(true) {
+				return resp, err
+			}
+			resp.Body.Close()
+			if err := other.Purge(t.Context(), "i", nil); err != nil {
+				t.Error(err)
+			}
+			time.Sleep(cfg.LeaseInterval)
+			return nil, errLost
 		}
-		resp.Body.Close()
-		if err := other.Purge(t.Context(), "i", nil); err != nil {
-			t.Error(err)
+		cfg.Transport = transport
+		h := openHub(t, cfg)
+		mustStart(t, other, "i", "e", `1`)
+		start := startMessage("i", "e", `1`)
+		_, _, err := h.instances.Histories.Append(t.Context(), start.Target, mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start})), "", nil)
+		if err == nil || !away.Load() {
+			t.Error("the history begins once more")
 		}
-		time.Sleep(cfg.LeaseInterval)
-		return nil, errLost
-	}
-	cfg.Transport = transport
-	h := openHub(t, cfg)
-	mustStart(t, other, "i", "e", `1`)
-	start := startMessage("i", "e", `1`)
-	_, _, err := h.instances.Histories.Append(t.Context(), start.Target, mustRows(t, h, start.Target, 0, episode([]provider.TaskMessage{start})), "", nil)
-	if err == nil || !away.Load() {
-		t.Error("the history begins once more")
-	}
-	if rows := storedRows(t, h.instances.HistoryTable, "i"); len(rows) > 0 {
-		t.Errorf("there are %d rows", len(rows))
-	}
+		if rows := storedRows(t, h.instances.HistoryTable, "i"); len(rows) > 0 {
+			t.Errorf("there are %d rows", len(rows))
+		}
+	})
 }
 
 // A worker is away while two checkpoints have yet to be told to the row. Somebody goes on
@@ -404,47 +417,49 @@ func TestAppendHistory_DoesNotBeginAnewWhatWasPurged(t *testing.T) {
 // finds out what is there.
 func TestInstanceRow_IsLeftAloneByAllThatIsLate(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	other := openHub(t, cfg)
-	var away atomic.Bool
-	back := make(chan struct{})
-	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
-	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-		if call.Name == "MergeEntity" && !away.Swap(true) {
-			<-back
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		other := openHub(t, cfg)
+		var away atomic.Bool
+		back := make(chan struct{})
+		transport := newCounter(t)
+		transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			if call.Name == "MergeEntity" && !away.Swap(true) {
+				<-back
+			}
+			return next()
 		}
-		return next()
-	}
-	cfg.Transport = transport
-	h := openHub(t, cfg)
-	runHub(t, h)
-	mustStart(t, h, "i", "e", `1`)
-	item := mustNext(t, h)
-	first := episode(item.Messages)
-	if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: first}); err != nil {
-		t.Fatal(err)
-	}
-	second := episode(nil, &history.ExecutionSuspended{Header: header(-1)})
-	done := make(chan error)
-	go func() {
-		done <- item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: second})
-	}()
-	var stored *instances.Instance
-	eventually(t, "both checkpoints are in the history, and a row is on its way", 20*time.Second, func() (ok bool) {
-		var err error
-		stored, err = other.instances.Load(t.Context(), "i", "")
-		return err == nil && len(stored.Events) == len(first)+len(second) && away.Load()
+		cfg.Transport = transport
+		h := openHub(t, cfg)
+		runHub(t, h)
+		mustStart(t, h, "i", "e", `1`)
+		item := mustNext(t, h)
+		first := episode(item.Messages)
+		if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: first}); err != nil {
+			t.Fatal(err)
+		}
+		second := episode(nil, &history.ExecutionSuspended{Header: header(-1)})
+		done := make(chan error)
+		go func() {
+			done <- item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, NewEvents: second})
+		}()
+		var stored *instances.Instance
+		patience.Until(t, "both checkpoints are in the history, and a row is on its way", func() (ok bool) {
+			var err error
+			stored, err = other.instances.Load(t.Context(), "i", "")
+			return err == nil && len(stored.Events) == len(first)+len(second) && away.Load()
+		})
+		end := &history.ExecutionCompleted{Header: header(0), Status: history.Completed}
+		mustAppend(t, other, item.Instance, len(stored.Events), episode(nil, end), stored.ETag)
+		mustMerge(t, other, "i", "", history.Completed)
+		close(back)
+		if err := errors.Join(<-done, item.Session.Release(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		if got := runtimeStatus(t, other, "i"); got != history.Completed {
+			t.Errorf("the row says %v, want %v", got, history.Completed)
+		}
 	})
-	end := &history.ExecutionCompleted{Header: header(0), Status: history.Completed}
-	mustAppend(t, other, item.Instance, len(stored.Events), episode(nil, end), stored.ETag)
-	mustMerge(t, other, "i", "", history.Completed)
-	close(back)
-	if err := errors.Join(<-done, item.Session.Release(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	if got := runtimeStatus(t, other, "i"); got != history.Completed {
-		t.Errorf("the row says %v, want %v", got, history.Completed)
-	}
 }
 
 // mustMerge makes an instance's row say that it is of an execution, if one is given,
@@ -467,7 +482,7 @@ func TestTerminate_OfAnInstanceThatHasNotStartedSparesTheNextOfItsID(t *testing.
 	t.Parallel()
 	cfg := testConfig(t)
 	other := openHub(t, cfg)
-	transport := azuritetest.NewCounter(azuritetest.Start(t), nil)
+	transport := newCounter(t)
 	terminate := &history.ExecutionTerminated{Header: header(-1), Reason: new("enough")}
 	var away atomic.Bool
 	transport.Intercept = func(call azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {

@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering/meteringtest"
 	sdk "go.opentelemetry.io/otel/sdk/metric"
 )
@@ -34,7 +34,7 @@ func TestMetrics_TellWhatAHubDoes(t *testing.T) {
 		if _, err := control.Put(t.Context(), "no message of a hub", 0, true); err != nil {
 			t.Fatal(err)
 		}
-		eventually(t, "an unreadable message is counted", time.Minute, func() bool {
+		patience.Until(t, "an unreadable message is counted", func() bool {
 			return meteringtest.Recorded(t, reader, "durabletask.messages.held_back", "durabletask.reason")["unreadable"] > 0
 		})
 

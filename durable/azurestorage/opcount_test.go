@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 )
 
 // maxSequenceOperations is how many storage operations a sequence of three
@@ -27,10 +28,10 @@ func TestTaskHub_NeedsFewOperationsForASequence(t *testing.T) {
 	defer cancel()
 	counter.Reset()
 	mustStart(t, h, "counted", "e2", `1`)
-	eventually(t, "it has completed", 30*time.Second, func() bool {
+	patience.Until(t, "it has completed", func() bool {
 		return logged(h, "AppendedInstanceHistory", "counted", "rows=4") && counter.Total(isCommit) == 4
 	})
-	eventually(t, "its messages are deleted", 30*time.Second, func() bool {
+	patience.Until(t, "its messages are deleted", func() bool {
 		return counter.Total(func(c azuritetest.Call) bool { return c.Name == "DeleteMessage" }) >= 3 && heldCount(h) == 0
 	})
 	total := counter.Total(nil)

@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/leases"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -55,180 +56,190 @@ func cutOff(t testing.TB, cut *atomic.Bool) *azuritetest.Counter {
 
 func TestPartitions_AreSharedEvenedOutAndTakenOver(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	cfg.PartitionCount = 4
-	cfg.WorkerID = "one"
-	first := openHub(t, cfg)
-	var cut atomic.Bool
-	cfg.WorkerID, cfg.Transport = "two", cutOff(t, &cut)
-	second := openHub(t, cfg)
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		cfg.PartitionCount = 4
+		cfg.WorkerID = "one"
+		first := openHub(t, cfg)
+		var cut atomic.Bool
+		cfg.WorkerID, cfg.Transport = "two", cutOff(t, &cut)
+		second := openHub(t, cfg)
 
-	ctx, cancel := context.WithCancel(t.Context())
-	runHub(t, first)
-	defer runEngine(ctx, first)()
-	defer cancel()
-	eventually(t, "the first has all", 10*time.Second, func() bool { return owners(t, first)["one"] == 4 })
-	runHub(t, second)
-	defer runEngine(ctx, second)()
-	defer cancel()
-	var ids []string
-	start := func(n int) {
-		for range n {
-			id := fmt.Sprintf("seq-%d", len(ids))
-			mustStart(t, first, id, "e"+id, `1`)
-			ids = append(ids, id)
+		ctx, cancel := context.WithCancel(t.Context())
+		runHub(t, first)
+		defer runEngine(ctx, first)()
+		defer cancel()
+		patience.Until(t, "the first has all", func() bool { return owners(t, first)["one"] == 4 })
+		runHub(t, second)
+		defer runEngine(ctx, second)()
+		defer cancel()
+		var ids []string
+		start := func(n int) {
+			for range n {
+				id := fmt.Sprintf("seq-%d", len(ids))
+				mustStart(t, first, id, "e"+id, `1`)
+				ids = append(ids, id)
+			}
 		}
-	}
-	start(10)
-	eventually(t, "they have two each", 15*time.Second, func() bool {
-		o := owners(t, first)
-		return o["one"] == 2 && o["two"] == 2
-	})
-	start(10)
-	cut.Store(true)
-	start(10)
-	eventually(t, "the first has all again", 20*time.Second, func() bool { return owners(t, first)["one"] == 4 })
-	awaitAll(t, first, 40*time.Second, ids)
-	eventually(t, "the second knows that it lost its partitions", 10*time.Second, func() bool {
-		return logged(second, "partition lost: its lease ended before it could be renewed")
+		start(10)
+		patience.Until(t, "they have two each", func() bool {
+			o := owners(t, first)
+			return o["one"] == 2 && o["two"] == 2
+		})
+		start(10)
+		cut.Store(true)
+		start(10)
+		patience.Until(t, "the first has all again", func() bool { return owners(t, first)["one"] == 4 })
+		awaitAll(t, first, ids)
+		patience.Until(t, "the second knows that it lost its partitions", func() bool {
+			return logged(second, "partition lost: its lease ended before it could be renewed")
+		})
 	})
 }
 
 func TestPartitions_AreHandedOverAtOnceByAWorkerThatLeaves(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	cfg.PartitionCount = 2
-	cfg.LeaseInterval, cfg.LeaseAcquireInterval = 30*time.Second, 300*time.Millisecond
-	cfg.WorkerID = "leaver"
-	leaver := openHub(t, cfg)
-	stop := runHub(t, leaver)
-	eventually(t, "the leaver has all", 10*time.Second, func() bool { return owners(t, leaver)["leaver"] == 2 })
-	mustStart(t, leaver, "waiting", "e1", `1`) // received, but nobody asks for it
-	eventually(t, "its message is in memory", 10*time.Second, func() bool { return heldCount(leaver) == 1 })
-	begin := time.Now()
-	stop()
-	if took := time.Since(begin); took > cfg.LeaseInterval/2 {
-		t.Errorf("Run took %v to end", took)
-	}
-	if o := owners(t, leaver); o[""] != 2 {
-		t.Errorf("owners after the end: %v", o)
-	}
-	cfg.WorkerID = "heir"
-	heir := openHub(t, cfg)
-	runHub(t, heir)
-	item := mustNext(t, heir)
-	if took := time.Since(begin); item.Instance.InstanceID != "waiting" || took > cfg.LeaseInterval {
-		t.Errorf("%s came to the heir after %v", item.Instance.InstanceID, took)
-	}
-	commitEnd(t, item, 0, `1`)
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		cfg.PartitionCount = 2
+		cfg.LeaseInterval, cfg.LeaseAcquireInterval = 30*time.Second, 300*time.Millisecond
+		cfg.WorkerID = "leaver"
+		leaver := openHub(t, cfg)
+		stop := runHub(t, leaver)
+		patience.Until(t, "the leaver has all", func() bool { return owners(t, leaver)["leaver"] == 2 })
+		mustStart(t, leaver, "waiting", "e1", `1`) // received, but nobody asks for it
+		patience.Until(t, "its message is in memory", func() bool { return heldCount(leaver) == 1 })
+		begin := time.Now()
+		stop()
+		if took := time.Since(begin); took > cfg.LeaseInterval/2 {
+			t.Errorf("Run took %v to end", took)
+		}
+		if o := owners(t, leaver); o[""] != 2 {
+			t.Errorf("owners after the end: %v", o)
+		}
+		cfg.WorkerID = "heir"
+		heir := openHub(t, cfg)
+		runHub(t, heir)
+		item := mustNext(t, heir)
+		if took := time.Since(begin); item.Instance.InstanceID != "waiting" || took > cfg.LeaseInterval {
+			t.Errorf("%s came to the heir after %v", item.Instance.InstanceID, took)
+		}
+		commitEnd(t, item, 0, `1`)
+	})
 }
 
 func TestPartitions_WaitForTheirSessionsBeforeTheyAreGivenAway(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	cfg.PartitionCount = 2
-	cfg.WorkerID = "one"
-	first := openHub(t, cfg)
-	runHub(t, first)
-	items := map[string]*provider.OrchestrationWorkItem{}
-	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
-		mustStart(t, first, id, "e"+id, `1`)
-		items[id] = mustNext(t, first)
-	}
-	cfg.WorkerID = "two"
-	second := openHub(t, cfg)
-	runHub(t, second)
-	eventually(t, "the second asked for one", 10*time.Second, func() bool { return logged(second, "AttemptingToStealLease") })
-	time.Sleep(time.Second)
-	if o := owners(t, first); o["one"] != 2 {
-		t.Fatalf("owners %v: a partition was given away in the middle of its sessions", o)
-	}
-	for id, item := range items {
-		commitEnd(t, item, 0, `"`+id+`"`)
-	}
-	eventually(t, "each has one", 10*time.Second, func() bool {
-		o := owners(t, first)
-		return o["one"] == 1 && o["two"] == 1
-	})
-	for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
-		if state, err := first.Instance(t.Context(), id, provider.Fetch{}); err != nil || state.Status != history.Completed {
-			t.Errorf("%s: %+v, %v", id, state, err)
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		cfg.PartitionCount = 2
+		cfg.WorkerID = "one"
+		first := openHub(t, cfg)
+		runHub(t, first)
+		items := map[string]*provider.OrchestrationWorkItem{}
+		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+			mustStart(t, first, id, "e"+id, `1`)
+			items[id] = mustNext(t, first)
 		}
-	}
+		cfg.WorkerID = "two"
+		second := openHub(t, cfg)
+		runHub(t, second)
+		patience.Until(t, "the second asked for one", func() bool { return logged(second, "AttemptingToStealLease") })
+		time.Sleep(time.Second)
+		if o := owners(t, first); o["one"] != 2 {
+			t.Fatalf("owners %v: a partition was given away in the middle of its sessions", o)
+		}
+		for id, item := range items {
+			commitEnd(t, item, 0, `"`+id+`"`)
+		}
+		patience.Until(t, "each has one", func() bool {
+			o := owners(t, first)
+			return o["one"] == 1 && o["two"] == 1
+		})
+		for _, id := range []string{"a", "b", "c", "d", "e", "f"} {
+			if state, err := first.Instance(t.Context(), id, provider.Fetch{}); err != nil || state.Status != history.Completed {
+				t.Errorf("%s: %+v, %v", id, state, err)
+			}
+		}
+	})
 }
 
 // A worker that is frozen past its lease and then goes on loses the race for
 // the history, and what it decided does not count.
 func TestSession_OfAWorkerThatWasFrozenIsLost(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	var cut atomic.Bool
-	cfg.WorkerID, cfg.Transport = "frozen", cutOff(t, &cut)
-	frozen := openHub(t, cfg)
-	cfg.WorkerID, cfg.Transport = "other", nil
-	other := openHub(t, cfg)
-	runHub(t, frozen)
-	mustStart(t, other, "split", "e1", `1`)
-	late := mustNext(t, frozen)
-	cut.Store(true)
-	runHub(t, other)
-	commitActivity(t, mustNext(t, other), 0, `["by the other"]`)
-	cut.Store(false)
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		var cut atomic.Bool
+		cfg.WorkerID, cfg.Transport = "frozen", cutOff(t, &cut)
+		frozen := openHub(t, cfg)
+		cfg.WorkerID, cfg.Transport = "other", nil
+		other := openHub(t, cfg)
+		runHub(t, frozen)
+		mustStart(t, other, "split", "e1", `1`)
+		late := mustNext(t, frozen)
+		cut.Store(true)
+		runHub(t, other)
+		commitActivity(t, mustNext(t, other), 0, `["by the other"]`)
+		cut.Store(false)
 
-	ev, msg := schedule(late, 0, `["by the frozen"]`)
-	err := late.Session.Commit(t.Context(), &provider.Checkpoint{
-		Instance: late.Instance, NewEvents: episode(late.Messages, ev), Activities: []provider.TaskMessage{msg},
+		ev, msg := schedule(late, 0, `["by the frozen"]`)
+		err := late.Session.Commit(t.Context(), &provider.Checkpoint{
+			Instance: late.Instance, NewEvents: episode(late.Messages, ev), Activities: []provider.TaskMessage{msg},
+		})
+		if !errors.Is(err, provider.ErrSessionLost) {
+			t.Fatalf("error %v, want ErrSessionLost", err)
+		}
+		if !logged(frozen, "SplitBrainDetected", "split") {
+			t.Error("the split brain was not logged")
+		}
+		if err := errors.Join(late.Session.Abandon(t.Context(), err), late.Session.Release(t.Context())); err != nil {
+			t.Fatal(err)
+		}
+		events, err := other.History(t.Context(), "split")
+		if err != nil || len(events) != 4 {
+			t.Errorf("%d events, %v; want those of the other worker only", len(events), err)
+		}
+		activity := mustActivity(t, other)
+		if input := store.Value(activity.Task.Input); input != `["by the other"]` {
+			t.Errorf("activity %s runs", input)
+		}
+		if n := messageCount(t, other.workItems); n != 1 {
+			t.Errorf("%d work items, want none of the frozen worker", n)
+		}
 	})
-	if !errors.Is(err, provider.ErrSessionLost) {
-		t.Fatalf("error %v, want ErrSessionLost", err)
-	}
-	if !logged(frozen, "SplitBrainDetected", "split") {
-		t.Error("the split brain was not logged")
-	}
-	if err := errors.Join(late.Session.Abandon(t.Context(), err), late.Session.Release(t.Context())); err != nil {
-		t.Fatal(err)
-	}
-	events, err := other.History(t.Context(), "split")
-	if err != nil || len(events) != 4 {
-		t.Errorf("%d events, %v; want those of the other worker only", len(events), err)
-	}
-	activity := mustActivity(t, other)
-	if input := store.Value(activity.Task.Input); input != `["by the other"]` {
-		t.Errorf("activity %s runs", input)
-	}
-	if n := messageCount(t, other.workItems); n != 1 {
-		t.Errorf("%d work items, want none of the frozen worker", n)
-	}
 }
 
 // Even a session that has no reason to doubt takes back what it sent when it
 // turns out that the history is not what it was.
 func TestSession_TakesBackWhatItSentWhenItIsLost(t *testing.T) {
 	t.Parallel()
-	h := openHub(t, testConfig(t))
-	runHub(t, h)
-	mustStart(t, h, "split", "e1", `1`)
-	item := mustNext(t, h)
-	other, err := h.instances.Histories.Encode(t.Context(), "split", "e1", 0, episode(item.Messages))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := h.instances.Histories.Append(t.Context(), item.Instance, other, "", nil); err != nil {
-		t.Fatal(err)
-	}
-	ev, msg := schedule(item, 0, `["x"]`)
-	err = item.Session.Commit(t.Context(), &provider.Checkpoint{
-		Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg},
+	inBubble(t, func(t *testing.T) {
+		h := openHub(t, testConfig(t))
+		runHub(t, h)
+		mustStart(t, h, "split", "e1", `1`)
+		item := mustNext(t, h)
+		other, err := h.instances.Histories.Encode(t.Context(), "split", "e1", 0, episode(item.Messages))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, _, err := h.instances.Histories.Append(t.Context(), item.Instance, other, "", nil); err != nil {
+			t.Fatal(err)
+		}
+		ev, msg := schedule(item, 0, `["x"]`)
+		err = item.Session.Commit(t.Context(), &provider.Checkpoint{
+			Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg},
+		})
+		if !errors.Is(err, provider.ErrSessionLost) || !logged(h, "SplitBrainDetected") {
+			t.Fatalf("error %v, want ErrSessionLost, logged", err)
+		}
+		if n := messageCount(t, h.workItems); n != 0 {
+			t.Errorf("%d work items, want none", n)
+		}
+		if err := errors.Join(item.Session.Abandon(t.Context(), err), item.Session.Release(t.Context())); err != nil {
+			t.Fatal(err)
+		}
 	})
-	if !errors.Is(err, provider.ErrSessionLost) || !logged(h, "SplitBrainDetected") {
-		t.Fatalf("error %v, want ErrSessionLost, logged", err)
-	}
-	if n := messageCount(t, h.workItems); n != 0 {
-		t.Errorf("%d work items, want none", n)
-	}
-	if err := errors.Join(item.Session.Abandon(t.Context(), err), item.Session.Release(t.Context())); err != nil {
-		t.Fatal(err)
-	}
 }
 
 func TestTaskHub_EndsInTimeWithWorkThatDoesNot(t *testing.T) {

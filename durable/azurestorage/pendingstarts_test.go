@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -145,7 +146,7 @@ func TestPendingStart_ThatIsThereTwiceBeginsOnce(t *testing.T) {
 			t.Errorf("%s came, want one start", eventTypes(item.Messages))
 		}
 		commitEnd(t, item, 0, `1`)
-		eventually(t, "the messages are gone", 5*time.Minute, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+		patience.Until(t, "the messages are gone", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 	})
 }
 

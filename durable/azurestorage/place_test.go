@@ -3,8 +3,8 @@ package azurestorage
 import (
 	"fmt"
 	"testing"
-	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -12,34 +12,36 @@ import (
 // long the queue of its partition is, until a worker has taken it.
 func TestPlace_IsExactOnceThisProcessHasTheMessages(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	cfg.WorkerID = "w"
-	client, h := openHub(t, cfg), openHub(t, cfg)
-	for n := range 3 {
-		mustStart(t, client, fmt.Sprint("i", n), fmt.Sprint("e", n), `1`)
-	}
-	place := func(h *TaskHub, id string) provider.Place {
-		got, err := h.Place(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return got
-	}
-	if got, want := place(client, "i1"), (provider.Place{Before: 2}); got != want {
-		t.Errorf("without a worker the place is %+v, want %+v", got, want)
-	}
-	runHub(t, h)
-	eventually(t, "the worker has all", time.Minute, func() bool {
-		places := map[provider.Place]bool{place(h, "i0"): true, place(h, "i1"): true, place(h, "i2"): true}
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		cfg.WorkerID = "w"
+		client, h := openHub(t, cfg), openHub(t, cfg)
 		for n := range 3 {
-			if !places[provider.Place{Owner: "w", Before: n, IsExact: true}] {
-				return false
-			}
+			mustStart(t, client, fmt.Sprint("i", n), fmt.Sprint("e", n), `1`)
 		}
-		return true
+		place := func(h *TaskHub, id string) provider.Place {
+			got, err := h.Place(t.Context(), id)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got
+		}
+		if got, want := place(client, "i1"), (provider.Place{Before: 2}); got != want {
+			t.Errorf("without a worker the place is %+v, want %+v", got, want)
+		}
+		runHub(t, h)
+		patience.Until(t, "the worker has all", func() bool {
+			places := map[provider.Place]bool{place(h, "i0"): true, place(h, "i1"): true, place(h, "i2"): true}
+			for n := range 3 {
+				if !places[provider.Place{Owner: "w", Before: n, IsExact: true}] {
+					return false
+				}
+			}
+			return true
+		})
+		// Another process sees no messages in the queue any more.
+		if got, want := place(client, "i1"), (provider.Place{Owner: "w"}); got != want {
+			t.Errorf("of another process the place is %+v, want %+v", got, want)
+		}
 	})
-	// Another process sees no messages in the queue any more.
-	if got, want := place(client, "i1"), (provider.Place{Owner: "w"}); got != want {
-		t.Errorf("of another process the place is %+v, want %+v", got, want)
-	}
 }

@@ -51,39 +51,41 @@ func leftOf(t testing.TB, h *TaskHub, id string) []string {
 // those with escaped IDs behind.
 func TestPurge_RemovesAllOfOneInstanceAndNothingOfOthers(t *testing.T) {
 	t.Parallel()
-	h := openHub(t, testConfig(t))
-	runHub(t, h)
-	ids := []string{"par", "parf", "par/x", "par^0x", "a#c?\t", "it's"}
-	want := map[string]int{}
-	for _, id := range ids {
-		endLarge(t, h, id)
-		want[id] = len(leftOf(t, h, id))
-		if want[id] < 8 {
-			t.Fatalf("%q has %d rows and blobs, want 6 rows and some blobs", id, want[id])
-		}
-	}
-	for i, id := range ids {
-		if err := h.Purge(t.Context(), id, nil); err != nil {
-			t.Fatal(err)
-		}
-		if left := leftOf(t, h, id); len(left) > 0 {
-			t.Errorf("left of %q: %q", id, left)
-		}
-		for _, other := range ids[i+1:] {
-			if n := len(leftOf(t, h, other)); n != want[other] {
-				t.Errorf("purging %q left %d of the %d rows and blobs of %q", id, n, want[other], other)
+	inBubble(t, func(t *testing.T) {
+		h := openHub(t, testConfig(t))
+		runHub(t, h)
+		ids := []string{"par", "parf", "par/x", "par^0x", "a#c?\t", "it's"}
+		want := map[string]int{}
+		for _, id := range ids {
+			endLarge(t, h, id)
+			want[id] = len(leftOf(t, h, id))
+			if want[id] < 8 {
+				t.Fatalf("%q has %d rows and blobs, want 6 rows and some blobs", id, want[id])
 			}
 		}
-		if _, err := h.Instance(t.Context(), id, provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
-			t.Errorf("instance %q: %v, want ErrInstanceNotFound", id, err)
+		for i, id := range ids {
+			if err := h.Purge(t.Context(), id, nil); err != nil {
+				t.Fatal(err)
+			}
+			if left := leftOf(t, h, id); len(left) > 0 {
+				t.Errorf("left of %q: %q", id, left)
+			}
+			for _, other := range ids[i+1:] {
+				if n := len(leftOf(t, h, other)); n != want[other] {
+					t.Errorf("purging %q left %d of the %d rows and blobs of %q", id, n, want[other], other)
+				}
+			}
+			if _, err := h.Instance(t.Context(), id, provider.Fetch{}); !errors.Is(err, provider.ErrInstanceNotFound) {
+				t.Errorf("instance %q: %v, want ErrInstanceNotFound", id, err)
+			}
+			if err := h.Purge(t.Context(), id, nil); !errors.Is(err, provider.ErrInstanceNotFound) {
+				t.Errorf("purging %q again: %v, want ErrInstanceNotFound", id, err)
+			}
 		}
-		if err := h.Purge(t.Context(), id, nil); !errors.Is(err, provider.ErrInstanceNotFound) {
-			t.Errorf("purging %q again: %v, want ErrInstanceNotFound", id, err)
+		if names := blobNames(t, h); len(names) > 0 {
+			t.Errorf("blobs are left: %q", names)
 		}
-	}
-	if names := blobNames(t, h); len(names) > 0 {
-		t.Errorf("blobs are left: %q", names)
-	}
+	})
 }
 
 func TestPurge_RemovesHistoriesThatNoTransactionTakes(t *testing.T) {
@@ -124,40 +126,42 @@ func TestPurge_RemovesHistoriesThatNoTransactionTakes(t *testing.T) {
 // purging again does the rest.
 func TestPurge_CanBeCutOffAnywhere(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	h := openHub(t, cfg)
-	runHub(t, h)
-	completed := false
-	for n := int32(0); !completed; n++ {
-		id := fmt.Sprint("i", n)
-		endLarge(t, h, id)
-		var count atomic.Int32
-		cut := newCounter(t)
-		cut.Intercept = func(_ azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-			if count.Add(1) > n { // this process is dead
-				return azuritetest.Refusal(nil, http.StatusForbidden, "Dead"), nil
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		h := openHub(t, cfg)
+		runHub(t, h)
+		completed := false
+		for n := int32(0); !completed; n++ {
+			id := fmt.Sprint("i", n)
+			endLarge(t, h, id)
+			var count atomic.Int32
+			cut := newCounter(t)
+			cut.Intercept = func(_ azuritetest.Call, _ *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+				if count.Add(1) > n { // this process is dead
+					return azuritetest.Refusal(nil, http.StatusForbidden, "Dead"), nil
+				}
+				return next()
 			}
-			return next()
-		}
-		dyingCfg := cfg
-		dyingCfg.Transport = cut
-		dying := openHub(t, dyingCfg)
-		dying.resources.created.Store(true)
-		if completed = dying.Purge(t.Context(), id, nil) == nil; !completed {
-			if rows := storedRows(t, h.instances.RowTable, id); len(rows) != 1 {
-				t.Fatalf("cut off after %d requests: %d instance rows, want 1", n, len(rows))
+			dyingCfg := cfg
+			dyingCfg.Transport = cut
+			dying := openHub(t, dyingCfg)
+			dying.resources.created.Store(true)
+			if completed = dying.Purge(t.Context(), id, nil) == nil; !completed {
+				if rows := storedRows(t, h.instances.RowTable, id); len(rows) != 1 {
+					t.Fatalf("cut off after %d requests: %d instance rows, want 1", n, len(rows))
+				}
+				if err := h.Purge(t.Context(), id, nil); err != nil {
+					t.Fatal(err)
+				}
 			}
-			if err := h.Purge(t.Context(), id, nil); err != nil {
-				t.Fatal(err)
+			if left := leftOf(t, h, id); len(left) > 0 {
+				t.Errorf("cut off after %d requests: left %q", n, left)
+			}
+			if n > 30 {
+				t.Fatal("the purge never ends")
 			}
 		}
-		if left := leftOf(t, h, id); len(left) > 0 {
-			t.Errorf("cut off after %d requests: left %q", n, left)
-		}
-		if n > 30 {
-			t.Fatal("the purge never ends")
-		}
-	}
+	})
 }
 
 // A client has looked at an instance that has ended, and purges it. The ID is started anew
@@ -248,24 +252,26 @@ func TestPurge_LeavesAHistoryWholeThatHasGoneOn(t *testing.T) {
 
 func TestPurge_BearsThatRowsAreGone(t *testing.T) {
 	t.Parallel()
-	h := openHub(t, testConfig(t))
-	runHub(t, h)
-	endLarge(t, h, "i")
-	keys, err := h.instances.Histories.Versions(t.Context(), "i")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := h.instances.HistoryTable.Remove(t.Context(), wire.Row{PartitionKey: "i", RowKey: keys[1].RowKey}); err != nil {
-		t.Fatal(err)
-	}
-	never := keys[1]
-	never.RowKey = "never"
-	if err := h.instances.Histories.Remove(t.Context(), "i", append(keys, never)); err != nil {
-		t.Error(err)
-	}
-	if left := storedRows(t, h.instances.HistoryTable, "i"); len(left) > 0 {
-		t.Errorf("%d rows are left", len(left))
-	}
+	inBubble(t, func(t *testing.T) {
+		h := openHub(t, testConfig(t))
+		runHub(t, h)
+		endLarge(t, h, "i")
+		keys, err := h.instances.Histories.Versions(t.Context(), "i")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := h.instances.HistoryTable.Remove(t.Context(), wire.Row{PartitionKey: "i", RowKey: keys[1].RowKey}); err != nil {
+			t.Fatal(err)
+		}
+		never := keys[1]
+		never.RowKey = "never"
+		if err := h.instances.Histories.Remove(t.Context(), "i", append(keys, never)); err != nil {
+			t.Error(err)
+		}
+		if left := storedRows(t, h.instances.HistoryTable, "i"); len(left) > 0 {
+			t.Errorf("%d rows are left", len(left))
+		}
+	})
 }
 
 func TestInstances_ByName(t *testing.T) {

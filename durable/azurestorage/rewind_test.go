@@ -1,6 +1,7 @@
 package azurestorage
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
@@ -85,89 +87,93 @@ func runtimeStatus(t testing.TB, h *TaskHub, id string) history.RuntimeStatus {
 
 func TestRewind_LetsTheActivityRunAgain(t *testing.T) {
 	t.Parallel()
-	h := openHub(t, testConfig(t))
-	runHub(t, h)
-	failInstance(t, h, "a/b")
-	if err := h.Rewind(t.Context(), "a/b", "try again"); err != nil {
-		t.Fatal(err)
-	}
-	if status := runtimeStatus(t, h, "a/b"); status != history.Pending {
-		t.Errorf("after the rewind it is %v, want Pending as in .NET", status)
-	}
-	finishRewound(t, h)
+	inBubble(t, func(t *testing.T) {
+		h := openHub(t, testConfig(t))
+		runHub(t, h)
+		failInstance(t, h, "a/b")
+		if err := h.Rewind(t.Context(), "a/b", "try again"); err != nil {
+			t.Fatal(err)
+		}
+		if status := runtimeStatus(t, h, "a/b"); status != history.Pending {
+			t.Errorf("after the rewind it is %v, want Pending as in .NET", status)
+		}
+		finishRewound(t, h)
 
-	events, err := h.History(t.Context(), "a/b")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var got []string
-	for _, ev := range events {
-		got = append(got, ev.Type().String())
-	}
-	want := []string{
-		"OrchestratorStarted", "ExecutionStarted", "GenericEvent", "OrchestratorCompleted",
-		"OrchestratorStarted", "GenericEvent", "GenericEvent", "OrchestratorCompleted",
-		"OrchestratorStarted", "GenericEvent", "TaskScheduled", "OrchestratorCompleted",
-		"OrchestratorStarted", "TaskCompleted", "ExecutionCompleted", "OrchestratorCompleted",
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("history (-want +got):\n%s", diff)
-	}
-	if reason := events[9].(*history.GenericEvent).Data; store.Value(reason) != "try again" {
-		t.Errorf("the reason in the history is %q", store.Value(reason))
-	}
-	if status := runtimeStatus(t, h, "a/b"); status != history.Completed {
-		t.Errorf("at the end it is %v", status)
-	}
+		events, err := h.History(t.Context(), "a/b")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, ev := range events {
+			got = append(got, ev.Type().String())
+		}
+		want := []string{
+			"OrchestratorStarted", "ExecutionStarted", "GenericEvent", "OrchestratorCompleted",
+			"OrchestratorStarted", "GenericEvent", "GenericEvent", "OrchestratorCompleted",
+			"OrchestratorStarted", "GenericEvent", "TaskScheduled", "OrchestratorCompleted",
+			"OrchestratorStarted", "TaskCompleted", "ExecutionCompleted", "OrchestratorCompleted",
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("history (-want +got):\n%s", diff)
+		}
+		if reason := events[9].(*history.GenericEvent).Data; store.Value(reason) != "try again" {
+			t.Errorf("the reason in the history is %q", store.Value(reason))
+		}
+		if status := runtimeStatus(t, h, "a/b"); status != history.Completed {
+			t.Errorf("at the end it is %v", status)
+		}
+	})
 }
 
 func TestRewind_GoesThroughAFailedChild(t *testing.T) {
 	t.Parallel()
-	h := openHub(t, testConfig(t))
-	runHub(t, h)
-	mustStart(t, h, "parent", "pe", `1`)
-	item := mustNext(t, h)
-	parent := history.ParentInstance{Name: "HelloSeq", Instance: item.Instance, TaskScheduleID: 0}
-	child := history.OrchestrationInstance{InstanceID: "child", ExecutionID: "ce"}
-	mustCommit(t, item, &provider.Checkpoint{
-		Instance:  item.Instance,
-		NewEvents: episode(item.Messages, &history.SubOrchestrationInstanceCreated{Header: header(0), Name: "Child", InstanceID: "child"}),
-		Messages: []provider.TaskMessage{{Target: child, Event: &history.ExecutionStarted{
-			Header: header(history.NoEventID), Instance: child, Parent: &parent, Name: "Child",
-		}}},
-	})
-	commitActivity(t, mustNext(t, h), 0, `["x"]`)
-	failActivity(t, h)
-	commitFailure(t, mustNext(t, h), 1, &parent)
-	commitFailure(t, mustNext(t, h), 1, nil) // the parent's
+	inBubble(t, func(t *testing.T) {
+		h := openHub(t, testConfig(t))
+		runHub(t, h)
+		mustStart(t, h, "parent", "pe", `1`)
+		item := mustNext(t, h)
+		parent := history.ParentInstance{Name: "HelloSeq", Instance: item.Instance, TaskScheduleID: 0}
+		child := history.OrchestrationInstance{InstanceID: "child", ExecutionID: "ce"}
+		mustCommit(t, item, &provider.Checkpoint{
+			Instance:  item.Instance,
+			NewEvents: episode(item.Messages, &history.SubOrchestrationInstanceCreated{Header: header(0), Name: "Child", InstanceID: "child"}),
+			Messages: []provider.TaskMessage{{Target: child, Event: &history.ExecutionStarted{
+				Header: header(history.NoEventID), Instance: child, Parent: &parent, Name: "Child",
+			}}},
+		})
+		commitActivity(t, mustNext(t, h), 0, `["x"]`)
+		failActivity(t, h)
+		commitFailure(t, mustNext(t, h), 1, &parent)
+		commitFailure(t, mustNext(t, h), 1, nil) // the parent's
 
-	if err := h.Rewind(t.Context(), "parent", "again"); err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range []string{"parent", "child"} {
-		if status := runtimeStatus(t, h, id); status != history.Pending {
-			t.Errorf("%s is %v, want Pending", id, status)
+		if err := h.Rewind(t.Context(), "parent", "again"); err != nil {
+			t.Fatal(err)
 		}
-	}
-	item = mustNext(t, h)
-	if item.Instance != child {
-		t.Fatalf("%v goes on, want the child", item.Instance)
-	}
-	commitActivity(t, item, 0, `["x"]`)
-	completeActivity(t, h, `"ok"`)
-	item = mustNext(t, h)
-	mustCommit(t, item, &provider.Checkpoint{
-		Instance:  item.Instance,
-		NewEvents: episode(item.Messages, &history.ExecutionCompleted{Header: header(1), Status: history.Completed, Result: new(`"ok"`)}),
-		Messages: []provider.TaskMessage{{Target: parent.Instance, Event: &history.SubOrchestrationInstanceCompleted{
-			Header: header(history.NoEventID), TaskScheduledID: 0, Result: new(`"ok"`),
-		}}},
+		for _, id := range []string{"parent", "child"} {
+			if status := runtimeStatus(t, h, id); status != history.Pending {
+				t.Errorf("%s is %v, want Pending", id, status)
+			}
+		}
+		item = mustNext(t, h)
+		if item.Instance != child {
+			t.Fatalf("%v goes on, want the child", item.Instance)
+		}
+		commitActivity(t, item, 0, `["x"]`)
+		completeActivity(t, h, `"ok"`)
+		item = mustNext(t, h)
+		mustCommit(t, item, &provider.Checkpoint{
+			Instance:  item.Instance,
+			NewEvents: episode(item.Messages, &history.ExecutionCompleted{Header: header(1), Status: history.Completed, Result: new(`"ok"`)}),
+			Messages: []provider.TaskMessage{{Target: parent.Instance, Event: &history.SubOrchestrationInstanceCompleted{
+				Header: header(history.NoEventID), TaskScheduledID: 0, Result: new(`"ok"`),
+			}}},
+		})
+		item = mustNext(t, h)
+		if item.Instance != parent.Instance || arrivedTypes(item) != "SubOrchestrationInstanceCompleted" {
+			t.Fatalf("%v got %s, want the parent to get the child's result", item.Instance, arrivedTypes(item))
+		}
+		commitEnd(t, item, 1, `"ok"`)
 	})
-	item = mustNext(t, h)
-	if item.Instance != parent.Instance || arrivedTypes(item) != "SubOrchestrationInstanceCompleted" {
-		t.Fatalf("%v got %s, want the parent to get the child's result", item.Instance, arrivedTypes(item))
-	}
-	commitEnd(t, item, 1, `"ok"`)
 }
 
 // Wherever a rewind is cut off, doing it again, or nothing at all, lets the
@@ -177,38 +183,41 @@ func TestRewind_CanBeCutOffAnywhere(t *testing.T) {
 	for n := range int32(12) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			t.Parallel()
-			cfg := testConfig(t)
-			h := openHub(t, cfg)
-			runHub(t, h)
-			failInstance(t, h, "i")
+			inBubble(t, func(t *testing.T) {
+				cfg := testConfig(t)
+				h := openHub(t, cfg)
+				runHub(t, h)
+				failInstance(t, h, "i")
 
-			var count atomic.Int32
-			cut := newCounter(t)
-			cut.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-				if count.Load() > n { // this process is dead
-					return nil, errors.New("the test cut the connection")
+				var count atomic.Int32
+				cut := newCounter(t)
+				cut.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+					if count.Load() > n { // this process is dead
+						return nil, errors.New("the test cut the connection")
+					}
+					if strings.Contains(req.URL.Path, cfg.TaskHub+"History") || strings.Contains(req.URL.Path, cfg.TaskHub+"Instances") ||
+						strings.Contains(req.URL.Path, "$batch") || strings.Contains(req.URL.Path, "messages") {
+						count.Add(1)
+					}
+					return next()
 				}
-				if strings.Contains(req.URL.Path, cfg.TaskHub+"History") || strings.Contains(req.URL.Path, cfg.TaskHub+"Instances") ||
-					strings.Contains(req.URL.Path, "$batch") || strings.Contains(req.URL.Path, "messages") {
-					count.Add(1)
+				cfg.Transport = cut
+				dying := openHub(t, cfg)
+				dying.resources.created.Store(true)
+				dying.sender.armedFor = 3 * time.Second
+				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+				defer cancel()
+				if err := dying.Rewind(ctx, "i", "first"); err == nil && n < 4 {
+					t.Errorf("the rewind succeeded with %d requests", n)
 				}
-				return next()
-			}
-			cfg.Transport = cut
-			dying := openHub(t, cfg)
-			dying.resources.created.Store(true)
-			dying.sender.armedFor = 3 * time.Second
-			ctx := within(t, 2*time.Second)
-			if err := dying.Rewind(ctx, "i", "first"); err == nil && n < 4 {
-				t.Errorf("the rewind succeeded with %d requests", n)
-			}
-			// As a client would: rewind again if it still says that it failed.
-			if runtimeStatus(t, h, "i") == history.Failed {
-				if err := h.Rewind(t.Context(), "i", "second"); err != nil {
-					t.Fatal(err)
+				// As a client would: rewind again if it still says that it failed.
+				if runtimeStatus(t, h, "i") == history.Failed {
+					if err := h.Rewind(t.Context(), "i", "second"); err != nil {
+						t.Fatal(err)
+					}
 				}
-			}
-			finishRewoundByNow(t, h)
+				finishRewoundByNow(t, h)
+			})
 		})
 	}
 }
@@ -217,7 +226,7 @@ func TestRewind_CanBeCutOffAnywhere(t *testing.T) {
 // hidden, or come twice.
 func finishRewoundByNow(t testing.TB, h *TaskHub) {
 	t.Helper()
-	item, err := h.NextOrchestration(within(t, 20*time.Second))
+	item, err := h.NextOrchestration(patience.Context(t))
 	if err != nil {
 		t.Fatalf("the instance was not woken: %v", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -19,18 +20,20 @@ import (
 // begin if that was a second before.
 func TestInstanceRow_IsWrittenEveryTimeIfThatIsAskedFor(t *testing.T) {
 	t.Parallel()
-	for tolerance, want := range map[time.Duration][]int{-1: {3}, time.Hour: {1, 2}} {
-		counter := newCounter(t)
-		cfg := testConfig(t)
-		cfg.Transport, cfg.LastUpdatedTolerance = counter, tolerance
-		h := openHub(t, cfg)
-		runHub(t, h)
-		mustStart(t, h, "rows", "e1", `1`)
-		runHello(t, h, "Tokyo", "Seattle")
-		if n := counter.Total(func(c azuritetest.Call) bool { return c.Name == "MergeEntity" }); !slices.Contains(want, n) {
-			t.Errorf("tolerance %v: the row was written %d times by 3 checkpoints, want %v", tolerance, n, want)
+	inBubble(t, func(t *testing.T) {
+		for tolerance, want := range map[time.Duration][]int{-1: {3}, time.Hour: {1, 2}} {
+			counter := newCounter(t)
+			cfg := testConfig(t)
+			cfg.Transport, cfg.LastUpdatedTolerance = counter, tolerance
+			h := openHub(t, cfg)
+			runHub(t, h)
+			mustStart(t, h, "rows", "e1", `1`)
+			runHello(t, h, "Tokyo", "Seattle")
+			if n := counter.Total(func(c azuritetest.Call) bool { return c.Name == "MergeEntity" }); !slices.Contains(want, n) {
+				t.Errorf("tolerance %v: the row was written %d times by 3 checkpoints, want %v", tolerance, n, want)
+			}
 		}
-	}
+	})
 }
 
 // If the row cannot be written after the first checkpoint's history, the next
@@ -40,53 +43,55 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 	for name, missing := range map[string]bool{"the row is pending": false, "a child has no row": true} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var cut atomic.Bool
-			counter := newCounter(t)
-			counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-				if cut.Load() && (call.Name == "MergeEntity" || call.Name == "InsertEntity") {
-					return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+			inBubble(t, func(t *testing.T) {
+				var cut atomic.Bool
+				counter := newCounter(t)
+				counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+					if cut.Load() && (call.Name == "MergeEntity" || call.Name == "InsertEntity") {
+						return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+					}
+					return next()
 				}
-				return next()
-			}
-			cfg := testConfig(t)
-			cfg.Transport, cfg.LastUpdatedTolerance = counter, -1 // no row is put off
-			h := openHub(t, cfg)
-			if err := h.resources.ensureCreated(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			runHub(t, h)
-			if missing {
-				start := startMessage("i", "e1", `"in"`)
-				start.Event.(*history.ExecutionStarted).Parent = &history.ParentInstance{Name: "P", Instance: history.OrchestrationInstance{InstanceID: "p", ExecutionID: "p1"}}
-				if _, err := h.sender.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{InstanceID: "p"}}); err != nil {
+				cfg := testConfig(t)
+				cfg.Transport, cfg.LastUpdatedTolerance = counter, -1 // no row is put off
+				h := openHub(t, cfg)
+				if err := h.resources.ensureCreated(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-			} else {
-				mustStart(t, h, "i", "e1", `"in"`)
-			}
-			item := mustNext(t, h)
-			ev, msg := schedule(item, 0, `["a"]`)
-			cut.Store(true)
-			err := item.Session.Commit(t.Context(), &provider.Checkpoint{
-				Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg},
+				runHub(t, h)
+				if missing {
+					start := startMessage("i", "e1", `"in"`)
+					start.Event.(*history.ExecutionStarted).Parent = &history.ParentInstance{Name: "P", Instance: history.OrchestrationInstance{InstanceID: "p", ExecutionID: "p1"}}
+					if _, err := h.sender.send(t.Context(), h.controlQueues[0], &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{InstanceID: "p"}}); err != nil {
+						t.Fatal(err)
+					}
+				} else {
+					mustStart(t, h, "i", "e1", `"in"`)
+				}
+				item := mustNext(t, h)
+				ev, msg := schedule(item, 0, `["a"]`)
+				cut.Store(true)
+				err := item.Session.Commit(t.Context(), &provider.Checkpoint{
+					Instance: item.Instance, NewEvents: episode(item.Messages, ev), Activities: []provider.TaskMessage{msg},
+				})
+				if err := errors.Join(err, item.Session.Release(t.Context())); err != nil {
+					t.Fatal(err)
+				}
+				if state, err := h.Instance(t.Context(), "i", provider.Fetch{}); err == nil && state.Status != history.Pending || missing && err == nil {
+					t.Fatalf("the row is %+v, %v: it was refused", state, err)
+				}
+				completeActivity(t, h, `"a"`)
+				item = mustNext(t, h)
+				cut.Store(false)
+				commitActivity(t, item, 1, `["b"]`)
+				state, err := h.Instance(t.Context(), "i", provider.Fetch{Input: true})
+				if err != nil {
+					t.Fatal(err)
+				}
+				if state.Status != history.Running || store.Value(state.Input) != `"in"` || state.Name != "HelloSeq" {
+					t.Errorf("the row is %v %q with input %s, want Running, the name and the input", state.Status, state.Name, store.Value(state.Input))
+				}
 			})
-			if err := errors.Join(err, item.Session.Release(t.Context())); err != nil {
-				t.Fatal(err)
-			}
-			if state, err := h.Instance(t.Context(), "i", provider.Fetch{}); err == nil && state.Status != history.Pending || missing && err == nil {
-				t.Fatalf("the row is %+v, %v: it was refused", state, err)
-			}
-			completeActivity(t, h, `"a"`)
-			item = mustNext(t, h)
-			cut.Store(false)
-			commitActivity(t, item, 1, `["b"]`)
-			state, err := h.Instance(t.Context(), "i", provider.Fetch{Input: true})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if state.Status != history.Running || store.Value(state.Input) != `"in"` || state.Name != "HelloSeq" {
-				t.Errorf("the row is %v %q with input %s, want Running, the name and the input", state.Status, state.Name, store.Value(state.Input))
-			}
 		})
 	}
 }
@@ -95,43 +100,47 @@ func TestInstanceRow_IsToldWhatItMissed(t *testing.T) {
 // start message with it, the next checkpoint tells the row of the start.
 func TestInstanceRow_IsToldOfAStartThatItMissed(t *testing.T) {
 	t.Parallel()
-	h := openHub(t, testConfig(t))
-	if err := h.resources.ensureCreated(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	runHub(t, h)
-	for id, hasRow := range map[string]bool{"pending": true, "child": false} {
-		start := startMessage(id, "e1", `"in"`)
-		if hasRow {
-			if _, _, err := h.instances.Rows.Create(t.Context(), start.Event.(*history.ExecutionStarted), nil, ""); err != nil {
-				t.Fatal(err)
-			}
+	inBubble(t, func(t *testing.T) {
+		h := openHub(t, testConfig(t))
+		if err := h.resources.ensureCreated(t.Context()); err != nil {
+			t.Fatal(err)
 		}
-		mustAppend(t, h, start.Target, 0, episode([]provider.TaskMessage{start}), "")
-		raise(t, h, id, "go", `1`)
-		item := mustNext(t, h)
-		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
-		eventually(t, "the row says that the instance runs", 20*time.Second, func() bool {
-			state, err := h.Instance(t.Context(), id, provider.Fetch{Input: true})
-			return err == nil && state.Status == history.Running && store.Value(state.Input) == `"in"` && state.Name == "HelloSeq"
-		})
-	}
+		runHub(t, h)
+		for id, hasRow := range map[string]bool{"pending": true, "child": false} {
+			start := startMessage(id, "e1", `"in"`)
+			if hasRow {
+				if _, _, err := h.instances.Rows.Create(t.Context(), start.Event.(*history.ExecutionStarted), nil, ""); err != nil {
+					t.Fatal(err)
+				}
+			}
+			mustAppend(t, h, start.Target, 0, episode([]provider.TaskMessage{start}), "")
+			raise(t, h, id, "go", `1`)
+			item := mustNext(t, h)
+			mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+			patience.Until(t, "the row says that the instance runs", func() bool {
+				state, err := h.Instance(t.Context(), id, provider.Fetch{Input: true})
+				return err == nil && state.Status == history.Running && store.Value(state.Input) == `"in"` && state.Name == "HelloSeq"
+			})
+		}
+	})
 }
 
 // The row is refused a custom status for a while, and nothing comes after that. What
 // was taken is kept until the row is told.
 func TestInstanceRow_IsToldTheCustomStatusThatItMissed(t *testing.T) {
 	t.Parallel()
-	h, item, stuck := mustHaveAnEvent(t, "MergeEntity", refuse)
-	stuck.Store(true)
-	mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)})
-	eventually(t, "the row is refused", 20*time.Second, func() bool { return logged(h, "instance row could not be written") })
-	stuck.Store(false)
-	eventually(t, "the row has the custom status", 60*time.Second, func() bool {
-		state, err := h.Instance(t.Context(), "loop", provider.Fetch{})
-		return err == nil && store.Value(state.CustomStatus) == `"busy"`
+	inBubble(t, func(t *testing.T) {
+		h, item, stuck := mustHaveAnEvent(t, "MergeEntity", refuse)
+		stuck.Store(true)
+		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)})
+		patience.Until(t, "the row is refused", func() bool { return logged(h, "instance row could not be written") })
+		stuck.Store(false)
+		patience.Until(t, "the row has the custom status", func() bool {
+			state, err := h.Instance(t.Context(), "loop", provider.Fetch{})
+			return err == nil && store.Value(state.CustomStatus) == `"busy"`
+		})
+		patience.Until(t, "what was taken is deleted", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 	})
-	eventually(t, "what was taken is deleted", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 }
 
 // An instance is suspended, its row cannot be told, and no checkpoint follows:
@@ -139,34 +148,36 @@ func TestInstanceRow_IsToldTheCustomStatusThatItMissed(t *testing.T) {
 // the row says so, comes again and puts it right.
 func TestInstanceRow_IsPutRightByWhatWasTaken(t *testing.T) {
 	t.Parallel()
-	var cut atomic.Bool
-	counter := newCounter(t)
-	counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
-		if cut.Load() && call.Name == "MergeEntity" {
-			return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+	inBubble(t, func(t *testing.T) {
+		var cut atomic.Bool
+		counter := newCounter(t)
+		counter.Intercept = func(call azuritetest.Call, req *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			if cut.Load() && call.Name == "MergeEntity" {
+				return azuritetest.Refusal(req, http.StatusForbidden, "AuthorizationFailure"), nil
+			}
+			return next()
 		}
-		return next()
-	}
-	cfg := testConfig(t)
-	cfg.Transport = counter
-	h := openHub(t, cfg)
-	runHub(t, h)
-	mustStart(t, h, "i", "e1", `"in"`)
-	item := mustNext(t, h)
-	cut.Store(true)
-	err := item.Session.Commit(t.Context(), &provider.Checkpoint{
-		Instance: item.Instance, NewEvents: episode(item.Messages, &history.ExecutionSuspended{Header: header(-1)}),
+		cfg := testConfig(t)
+		cfg.Transport = counter
+		h := openHub(t, cfg)
+		runHub(t, h)
+		mustStart(t, h, "i", "e1", `"in"`)
+		item := mustNext(t, h)
+		cut.Store(true)
+		err := item.Session.Commit(t.Context(), &provider.Checkpoint{
+			Instance: item.Instance, NewEvents: episode(item.Messages, &history.ExecutionSuspended{Header: header(-1)}),
+		})
+		if releaseErr := item.Session.Release(t.Context()); err == nil || releaseErr != nil {
+			t.Fatalf("the commit ended with %v though the row was refused, the release with %v", err, releaseErr)
+		}
+		if state, err := h.Instance(t.Context(), "i", provider.Fetch{}); err != nil || state.Status != history.Pending {
+			t.Fatalf("the row is %+v, %v: it was refused", state, err)
+		}
+		cut.Store(false)
+		patience.Until(t, "the row says that the instance is suspended", func() bool {
+			state, err := h.Instance(t.Context(), "i", provider.Fetch{})
+			return err == nil && state.Status == history.Suspended
+		})
+		patience.Until(t, "what was taken is deleted", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 	})
-	if releaseErr := item.Session.Release(t.Context()); err == nil || releaseErr != nil {
-		t.Fatalf("the commit ended with %v though the row was refused, the release with %v", err, releaseErr)
-	}
-	if state, err := h.Instance(t.Context(), "i", provider.Fetch{}); err != nil || state.Status != history.Pending {
-		t.Fatalf("the row is %+v, %v: it was refused", state, err)
-	}
-	cut.Store(false)
-	eventually(t, "the row says that the instance is suspended", 60*time.Second, func() bool {
-		state, err := h.Instance(t.Context(), "i", provider.Fetch{})
-		return err == nil && state.Status == history.Suspended
-	})
-	eventually(t, "what was taken is deleted", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 }

@@ -1,12 +1,14 @@
 package azurestorage
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -25,71 +27,77 @@ func visibleMessages(t testing.TB, q *store.Queue) int {
 // start; here it is hidden again each time that it is received too early.
 func TestScheduledStart_MayBeWeeksAway(t *testing.T) {
 	t.Parallel()
-	h := openHub(t, testConfig(t))
-	due := time.Now().Add(30 * 24 * time.Hour)
-	start := startMessage("patient", "e1", `1`)
-	event := start.Event.(*history.ExecutionStarted)
-	event.ScheduledStart = due
-	if err := h.StartInstance(t.Context(), start, nil); err != nil {
-		t.Fatal(err)
-	}
-	state, err := h.Instance(t.Context(), "patient", provider.Fetch{})
-	if err != nil || state.Status != history.Pending || !state.ScheduledAt.Equal(history.Ticks(due)) {
-		t.Fatalf("%+v, %v; want Pending until %v", state, err, due)
-	}
-	if n := visibleMessages(t, h.controlQueues[0]); n != 0 {
-		t.Errorf("%d messages are visible before their time", n)
-	}
+	inBubble(t, func(t *testing.T) {
+		h := openHub(t, testConfig(t))
+		due := time.Now().Add(30 * 24 * time.Hour)
+		start := startMessage("patient", "e1", `1`)
+		event := start.Event.(*history.ExecutionStarted)
+		event.ScheduledStart = due
+		if err := h.StartInstance(t.Context(), start, nil); err != nil {
+			t.Fatal(err)
+		}
+		state, err := h.Instance(t.Context(), "patient", provider.Fetch{})
+		if err != nil || state.Status != history.Pending || !state.ScheduledAt.Equal(history.Ticks(due)) {
+			t.Fatalf("%+v, %v; want Pending until %v", state, err, due)
+		}
+		if n := visibleMessages(t, h.controlQueues[0]); n != 0 {
+			t.Errorf("%d messages are visible before their time", n)
+		}
 
-	// A week later the message comes to light.
-	out := &outgoing{env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}}}
-	if err := h.sender.prepare(t.Context(), out); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := h.controlQueues[0].Put(t.Context(), out.text, 0, false); err != nil {
-		t.Fatal(err)
-	}
-	runHub(t, h)
-	eventually(t, "the message is hidden again", 10*time.Second, func() bool {
-		return visibleMessages(t, h.controlQueues[0]) == 0 && heldCount(h) == 0
+		// A week later the message comes to light.
+		out := &outgoing{env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}}}
+		if err := h.sender.prepare(t.Context(), out); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := h.controlQueues[0].Put(t.Context(), out.text, 0, false); err != nil {
+			t.Fatal(err)
+		}
+		runHub(t, h)
+		patience.Until(t, "the message is hidden again", func() bool {
+			return visibleMessages(t, h.controlQueues[0]) == 0 && heldCount(h) == 0
+		})
+		if n := messageCount(t, h.controlQueues[0]); n != 2 {
+			t.Errorf("%d messages in the queue, want both", n)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		if item, err := h.NextOrchestration(ctx); err == nil {
+			t.Errorf("%v was handed out before its time", item.Instance)
+		}
 	})
-	if n := messageCount(t, h.controlQueues[0]); n != 2 {
-		t.Errorf("%d messages in the queue, want both", n)
-	}
-	if item, err := h.NextOrchestration(within(t, 500*time.Millisecond)); err == nil {
-		t.Errorf("%v was handed out before its time", item.Instance)
-	}
 }
 
 // What is suspended before it starts gets to know with its start or after it.
 func TestScheduledStart_KeepsASuspensionThatComesBeforeIt(t *testing.T) {
 	t.Parallel()
-	h := openHub(t, testConfig(t))
-	runHub(t, h)
-	start := startMessage("asleep", "e1", `1`)
-	start.Event.(*history.ExecutionStarted).ScheduledStart = time.Now().Add(2 * time.Second)
-	if err := h.StartInstance(t.Context(), start, nil); err != nil {
-		t.Fatal(err)
-	}
-	suspend := provider.TaskMessage{
-		Target: history.OrchestrationInstance{InstanceID: "asleep"},
-		Event:  &history.ExecutionSuspended{Header: header(history.NoEventID), Reason: new("not yet")},
-	}
-	if err := h.Send(t.Context(), suspend); err != nil {
-		t.Fatal(err)
-	}
-	item := mustNext(t, h)
-	types := eventTypes(item.Messages)
-	commitActivity(t, item, 0, `["x"]`)
-	if types == "ExecutionStarted " {
-		item = mustNext(t, h)
-		types += eventTypes(item.Messages)
-		mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
-	}
-	if types != "ExecutionStarted ExecutionSuspended " {
-		t.Errorf("the instance got %s", types)
-	}
-	if status := runtimeStatus(t, h, "asleep"); status != history.Suspended {
-		t.Errorf("it is %v, want Suspended", status)
-	}
+	inBubble(t, func(t *testing.T) {
+		h := openHub(t, testConfig(t))
+		runHub(t, h)
+		start := startMessage("asleep", "e1", `1`)
+		start.Event.(*history.ExecutionStarted).ScheduledStart = time.Now().Add(2 * time.Second)
+		if err := h.StartInstance(t.Context(), start, nil); err != nil {
+			t.Fatal(err)
+		}
+		suspend := provider.TaskMessage{
+			Target: history.OrchestrationInstance{InstanceID: "asleep"},
+			Event:  &history.ExecutionSuspended{Header: header(history.NoEventID), Reason: new("not yet")},
+		}
+		if err := h.Send(t.Context(), suspend); err != nil {
+			t.Fatal(err)
+		}
+		item := mustNext(t, h)
+		types := eventTypes(item.Messages)
+		commitActivity(t, item, 0, `["x"]`)
+		if types == "ExecutionStarted " {
+			item = mustNext(t, h)
+			types += eventTypes(item.Messages)
+			mustCommit(t, item, &provider.Checkpoint{Instance: item.Instance, NewEvents: episode(item.Messages)})
+		}
+		if types != "ExecutionStarted ExecutionSuspended " {
+			t.Errorf("the instance got %s", types)
+		}
+		if status := runtimeStatus(t, h, "asleep"); status != history.Suspended {
+			t.Errorf("it is %v, want Suspended", status)
+		}
+	})
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -38,25 +39,27 @@ func mustHaveAnEvent(t *testing.T, failing string, how fault) (h *TaskHub, item 
 // The history of the new execution does not tell that the old one had the event.
 func TestControlQueue_AnEventThatCouldNotBeDeletedDoesNotReachTheNextExecution(t *testing.T) {
 	t.Parallel()
-	h, item, stuck := mustHaveAnEvent(t, "DeleteMessage", failBefore)
-	next := history.OrchestrationInstance{InstanceID: "loop", ExecutionID: "e2"}
-	stuck.Store(true)
-	mustCommit(t, item, &provider.Checkpoint{
-		Instance: next, ContinuedAsNew: true,
-		NewEvents: episode(nil, &history.ExecutionStarted{Header: header(-1), Instance: next, Name: "HelloSeq", Input: new(`"second"`)}),
-	})
-	eventually(t, "the event comes again", 60*time.Second, func() bool {
-		return logged(h, "DuplicateMessageDetected", "not deleted then")
-	})
-	stuck.Store(false)
-	eventually(t, "it is deleted", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+	inBubble(t, func(t *testing.T) {
+		h, item, stuck := mustHaveAnEvent(t, "DeleteMessage", failBefore)
+		next := history.OrchestrationInstance{InstanceID: "loop", ExecutionID: "e2"}
+		stuck.Store(true)
+		mustCommit(t, item, &provider.Checkpoint{
+			Instance: next, ContinuedAsNew: true,
+			NewEvents: episode(nil, &history.ExecutionStarted{Header: header(-1), Instance: next, Name: "HelloSeq", Input: new(`"second"`)}),
+		})
+		patience.Until(t, "the event comes again", func() bool {
+			return logged(h, "DuplicateMessageDetected", "not deleted then")
+		})
+		stuck.Store(false)
+		patience.Until(t, "it is deleted", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
 
-	raise(t, h, "loop", "second", `2`)
-	item = mustNext(t, h)
-	if got := eventNames(item.Messages); got != "second" || item.Instance.ExecutionID != "e2" {
-		t.Errorf("execution %s was handed the events %q, want only the second in e2", item.Instance.ExecutionID, got)
-	}
-	commitEnd(t, item, 0, `1`)
+		raise(t, h, "loop", "second", `2`)
+		item = mustNext(t, h)
+		if got := eventNames(item.Messages); got != "second" || item.Instance.ExecutionID != "e2" {
+			t.Errorf("execution %s was handed the events %q, want only the second in e2", item.Instance.ExecutionID, got)
+		}
+		commitEnd(t, item, 0, `1`)
+	})
 }
 
 // An event is taken, the row cannot be told what is new, and the instance continues as
@@ -66,41 +69,43 @@ func TestControlQueue_AnEventWhoseRowCouldNotBeToldDoesNotReachTheNextExecution(
 	for name, first := range map[string]bool{"of the checkpoint before": true, "of the same checkpoint": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			h, item, stuck := mustHaveAnEvent(t, "MergeEntity", refuse)
-			stuck.Store(true)
-			if first {
-				if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)}); err != nil {
+			inBubble(t, func(t *testing.T) {
+				h, item, stuck := mustHaveAnEvent(t, "MergeEntity", refuse)
+				stuck.Store(true)
+				if first {
+					if err := item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: item.Instance, CustomStatus: new(`"busy"`), NewEvents: episode(item.Messages)}); err != nil {
+						t.Fatal(err)
+					}
+					patience.Until(t, "the row is refused", func() bool { return logged(h, "instance row could not be written") })
+					stuck.Store(false)
+				}
+				next := history.OrchestrationInstance{InstanceID: "loop", ExecutionID: "e2"}
+				err := item.Session.Commit(t.Context(), &provider.Checkpoint{
+					Instance: next, ContinuedAsNew: true,
+					NewEvents: episode(nil, &history.ExecutionStarted{Header: header(-1), Instance: next, Name: "HelloSeq", Input: new(`"second"`)}),
+				})
+				if (err == nil) != first {
+					t.Fatalf("the checkpoint ended with %v", err)
+				}
+				stuck.Store(false)
+				if err := item.Session.Release(t.Context()); err != nil {
 					t.Fatal(err)
 				}
-				eventually(t, "the row is refused", 20*time.Second, func() bool { return logged(h, "instance row could not be written") })
-				stuck.Store(false)
-			}
-			next := history.OrchestrationInstance{InstanceID: "loop", ExecutionID: "e2"}
-			err := item.Session.Commit(t.Context(), &provider.Checkpoint{
-				Instance: next, ContinuedAsNew: true,
-				NewEvents: episode(nil, &history.ExecutionStarted{Header: header(-1), Instance: next, Name: "HelloSeq", Input: new(`"second"`)}),
+				if !first {
+					patience.Until(t, "the event comes again", func() bool { return logged(h, "DuplicateMessageDetected", "not deleted then") })
+				}
+				patience.Until(t, "it is deleted", func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
+				row, err := h.instances.Rows.Read(t.Context(), "loop")
+				if err != nil || row.State.Instance.ExecutionID != "e2" {
+					t.Errorf("the row is %+v, %v, want one of e2", row, err)
+				}
+				raise(t, h, "loop", "second", `2`)
+				item = mustNext(t, h)
+				if names := eventNames(item.Messages); names != "second" || item.Instance.ExecutionID != "e2" {
+					t.Errorf("execution %s was handed the events %q, want only the second in e2", item.Instance.ExecutionID, names)
+				}
+				commitEnd(t, item, 0, `1`)
 			})
-			if (err == nil) != first {
-				t.Fatalf("the checkpoint ended with %v", err)
-			}
-			stuck.Store(false)
-			if err := item.Session.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			if !first {
-				eventually(t, "the event comes again", 60*time.Second, func() bool { return logged(h, "DuplicateMessageDetected", "not deleted then") })
-			}
-			eventually(t, "it is deleted", 60*time.Second, func() bool { return messageCount(t, h.controlQueues[0]) == 0 })
-			row, err := h.instances.Rows.Read(t.Context(), "loop")
-			if err != nil || row.State.Instance.ExecutionID != "e2" {
-				t.Errorf("the row is %+v, %v, want one of e2", row, err)
-			}
-			raise(t, h, "loop", "second", `2`)
-			item = mustNext(t, h)
-			if names := eventNames(item.Messages); names != "second" || item.Instance.ExecutionID != "e2" {
-				t.Errorf("execution %s was handed the events %q, want only the second in e2", item.Instance.ExecutionID, names)
-			}
-			commitEnd(t, item, 0, `1`)
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -17,7 +18,7 @@ import (
 // the kinds of its records.
 func auditOf(t *testing.T, h *TaskHub, id, status string) (kinds []string) {
 	t.Helper()
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	patience.Until(t, fmt.Sprintf("the audit of %q ends with %s", id, status), func() bool {
 		page, err := h.Tracking(t.Context(), id, provider.TrackingQuery{})
 		if err != nil {
 			t.Fatal(err)
@@ -33,13 +34,9 @@ func auditOf(t *testing.T, h *TaskHub, id, status string) (kinds []string) {
 				last = *s.State
 			}
 		}
-		if last == fmt.Sprintf(`{"OrchestrationStatus":"%s"}`, status) {
-			return kinds
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the audit of %q has %q, and ends with %s, want %s", id, kinds, last, status)
-		}
-	}
+		return last == fmt.Sprintf(`{"OrchestrationStatus":"%s"}`, status)
+	})
+	return kinds
 }
 
 func TestTracking_OnAzurite(t *testing.T) {
@@ -87,7 +84,7 @@ func TestTracking_OnAzurite(t *testing.T) {
 	if after := storedRows(t, h.tracking.queue.Table, id); len(after) != len(want) {
 		t.Errorf("after the purge %d rows are left, want %d", len(after), len(want))
 	}
-	eventually(t, "of the tracking queue only the three are left that are held back", 30*time.Second, func() bool {
+	patience.Until(t, "of the tracking queue only the three are left that are held back", func() bool {
 		return messageCount(t, h.tracking.queue.Queue) == 3
 	})
 	stop()
@@ -102,26 +99,28 @@ func TestTracking_OnAzurite(t *testing.T) {
 // What an instance was before it began is told, too.
 func TestTracking_TellsOfInstancesThatWereTerminatedBeforeTheyBegan(t *testing.T) {
 	t.Parallel()
-	cfg := testConfig(t)
-	cfg.Tracking = true
-	h := openHub(t, cfg)
-	runHub(t, h)
-	start := startMessage("later", "e1", `"in"`)
-	start.Event.(*history.ExecutionStarted).ScheduledStart = time.Now().Add(time.Hour)
-	if err := h.StartInstance(t.Context(), start, nil); err != nil {
-		t.Fatal(err)
-	}
-	err := h.Send(t.Context(), provider.TaskMessage{
-		Target: history.OrchestrationInstance{InstanceID: "later"},
-		Event:  &history.ExecutionTerminated{Header: history.NewHeader(time.Now()), Reason: new("no need")},
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		cfg.Tracking = true
+		h := openHub(t, cfg)
+		runHub(t, h)
+		start := startMessage("later", "e1", `"in"`)
+		start.Event.(*history.ExecutionStarted).ScheduledStart = time.Now().Add(time.Hour)
+		if err := h.StartInstance(t.Context(), start, nil); err != nil {
+			t.Fatal(err)
+		}
+		err := h.Send(t.Context(), provider.TaskMessage{
+			Target: history.OrchestrationInstance{InstanceID: "later"},
+			Event:  &history.ExecutionTerminated{Header: history.NewHeader(time.Now()), Reason: new("no need")},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"ExecutionTerminated", "OrchestratorCompleted", "HistoryState"}
+		if got := auditOf(t, h, "later", "Terminated"); !slices.Equal(got, want) {
+			t.Errorf("recorded %q, want %q", got, want)
+		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := []string{"ExecutionTerminated", "OrchestratorCompleted", "HistoryState"}
-	if got := auditOf(t, h, "later", "Terminated"); !slices.Equal(got, want) {
-		t.Errorf("recorded %q, want %q", got, want)
-	}
 }
 
 func TestTracking_SaysThatThereIsNone(t *testing.T) {
