@@ -20,6 +20,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 )
 
 // The accounts that it has. The first is the one that every Azurite has, the
@@ -29,10 +31,6 @@ const (
 	secondName  = "devstoreaccount2"
 	accountKey  = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
-
-// startTimeout is how long Azurite may take until it listens; it is a second
-// on a machine at rest.
-const startTimeout = 60 * time.Second
 
 var shared struct {
 	once       sync.Once
@@ -143,7 +141,7 @@ func start() (connection string, pipe *os.File, err error) {
 
 // awaitPorts reads the log until it names the ports of all three services.
 func awaitPorts(log string) (string, error) {
-	for deadline := time.Now().Add(startTimeout); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(patience.Limit()); ; time.Sleep(20 * time.Millisecond) {
 		text, err := os.ReadFile(log)
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
 			return "", err

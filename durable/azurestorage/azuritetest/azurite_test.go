@@ -7,7 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 )
 
 func TestConnectionString_IsEmptyUntilAllServicesListen(t *testing.T) {
@@ -108,9 +109,5 @@ func TestStart_LeavesNothingBehindWhenTheTestProcessIsKilled(t *testing.T) {
 	}
 	_ = cmd.Wait() // killed, as we know
 
-	for deadline := time.Now().Add(10 * time.Second); answers(endpoint); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("Azurite still listens on %s", endpoint)
-		}
-	}
+	patience.Until(t, "Azurite stops listening on "+endpoint, func() bool { return !answers(endpoint) })
 }

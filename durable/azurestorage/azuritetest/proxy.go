@@ -8,7 +8,9 @@ import (
 	"maps"
 	"net"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -34,7 +36,7 @@ const (
 	// that of the second.
 	Twice
 	// Abandon delivers the request and then closes both connections, as if the caller
-	// had gone away, if there is no answer when Fate.Hold has passed.
+	// had gone away, if there is no answer within Fate.Hold of the delivery.
 	Abandon
 )
 
@@ -76,8 +78,11 @@ type front struct {
 	proxy   *Proxy
 	service string // "blob", "queue", "table" or another name
 	address string // in front
-	behind  *url.URL
-	server  *http.Server // nil while the proxy is away
+	// reservation keeps the port while the proxy is away; nil if the system cannot.
+	reservation *os.File
+	behind      *url.URL
+	listener    net.Listener
+	server      *http.Server // nil while the proxy is away
 }
 
 // NewProxy returns a proxy that stands in front of nothing yet.
@@ -117,7 +122,10 @@ func (p *Proxy) Service(name, endpoint string) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	f := &front{proxy: p, service: name, address: "127.0.0.1:0", behind: behind}
+	f := &front{proxy: p, service: name, behind: behind}
+	if f.address, f.reservation, err = reservePort(); err != nil {
+		return "", fmt.Errorf("proxy in front of %s: %w", behind, err)
+	}
 	if err := f.open(); err != nil {
 		return "", err
 	}
@@ -142,7 +150,8 @@ func (p *Proxy) Leave() {
 	defer p.mu.Unlock()
 	for _, f := range p.fronts {
 		if f.server != nil {
-			_ = f.server.Close() // the listener and all connections
+			f.listener.Close()   // the server may not know it yet
+			_ = f.server.Close() // all connections
 			f.server = nil
 		}
 	}
@@ -191,7 +200,7 @@ func (f *front) open() error {
 	if err != nil {
 		return fmt.Errorf("proxy in front of %s: %w", f.behind, err)
 	}
-	f.address, f.server = l.Addr().String(), &http.Server{Handler: f, ReadHeaderTimeout: time.Minute}
+	f.address, f.listener, f.server = l.Addr().String(), l, &http.Server{Handler: f, ReadHeaderTimeout: time.Minute}
 	go func(server *http.Server) { _ = server.Serve(l) }(f.server) // ends when Leave closes the server
 	return nil
 }
@@ -214,8 +223,11 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		deliveries = 2
 	case Abandon:
 		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, fate.Hold)
+		ctx, cancel = context.WithCancel(ctx)
 		defer cancel()
+		ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) {
+			time.AfterFunc(fate.Hold, cancel)
+		}})
 	case Pass, DropAnswer, Cut:
 	}
 	var got *answer

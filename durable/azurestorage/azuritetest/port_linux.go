@@ -1,0 +1,34 @@
+package azuritetest
+
+import (
+	"net"
+	"os"
+	"syscall"
+)
+
+// reservePort reserves a free loopback port as long as the returned file is open. Only a
+// caller that knows the port can listen on it: Linux gives no process a free port that
+// another socket is bound to.
+func reservePort() (address string, reservation *os.File, err error) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return "", nil, os.NewSyscallError("socket", err)
+	}
+	reservation = os.NewFile(uintptr(fd), "reserved port")
+	// A listener has this option, too, and both sockets need it to share the port.
+	if err := syscall.SetsockoptInt(fd, syscall.SOL_SOCKET, syscall.SO_REUSEADDR, 1); err != nil {
+		reservation.Close()
+		return "", nil, os.NewSyscallError("setsockopt", err)
+	}
+	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}); err != nil {
+		reservation.Close()
+		return "", nil, os.NewSyscallError("bind", err)
+	}
+	bound, err := syscall.Getsockname(fd)
+	if err != nil {
+		reservation.Close()
+		return "", nil, os.NewSyscallError("getsockname", err)
+	}
+	local := bound.(*syscall.SockaddrInet4)
+	return (&net.TCPAddr{IP: local.Addr[:], Port: local.Port}).String(), reservation, nil
+}
