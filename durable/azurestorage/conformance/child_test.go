@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/google/go-cmp/cmp"
@@ -63,21 +64,19 @@ func TestChild_WithTheIDOfARunningInstanceFailsAndHarmsNobody(t *testing.T) {
 		}
 	}()
 
-	patient, cancelWait := context.WithTimeout(t.Context(), 40*time.Second)
-	defer cancelWait()
+	patient := patience.Context(t)
 	c := durable.NewClient(hub, r)
 	listener, err := durable.Start(patient, c, listen, durable.Void{}, durable.InstanceID("listener"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for { // until it listens
-		if past, err := listener.History(patient); err != nil {
+	patience.Until(t, "the instance listens", func() bool {
+		past, err := listener.History(patient)
+		if err != nil {
 			t.Fatal(err)
-		} else if len(past) > 0 {
-			break
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return len(past) > 0
+	})
 	before, err := listener.History(patient)
 	if err != nil {
 		t.Fatal(err)
@@ -86,16 +85,13 @@ func TestChild_WithTheIDOfARunningInstanceFailsAndHarmsNobody(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for {
+	patience.Until(t, "the call of the running instance fails", func() bool {
 		s, err := parent.Status(patient, durable.Fetch{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if s.CustomStatus != nil {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return s.CustomStatus != nil
+	})
 	after, err := listener.History(patient)
 	if err != nil {
 		t.Fatal(err)
@@ -112,14 +108,13 @@ func TestChild_WithTheIDOfARunningInstanceFailsAndHarmsNobody(t *testing.T) {
 	if err := word.Raise(patient, c, parent.ID, "go on"); err != nil {
 		t.Fatal(err)
 	}
-	for { // until it listens again
-		if s, err := listener.Status(patient, durable.Fetch{}); err != nil {
+	patience.Until(t, "the instance listens again", func() bool {
+		s, err := listener.Status(patient, durable.Fetch{})
+		if err != nil {
 			t.Fatal(err)
-		} else if s.Status == history.Running {
-			break
 		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return s.Status == history.Running
+	})
 	if err := word.Raise(patient, c, listener.ID, "second"); err != nil {
 		t.Fatal(err)
 	}

@@ -2,6 +2,7 @@ package differential_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -273,7 +274,7 @@ func expiryScript(ctx context.Context, a *account, name string) {
 	b.renew(ctx, "renew what ran out and was written", first)
 	b.acquire(ctx, "acquire what ran out and was written", first, 15)
 	b = blobs["taken"]
-	b.acquire(ctx, "acquire another's that ran out", second, 15)
+	b.acquire(ctx, "acquire another's that ran out", second, 60)
 	b.renew(ctx, "renew what another has by now", first)
 	b.add(ctx, "append to what another has by now", "x", anywhere(), leasedAs(first))
 	b.add(ctx, "append to what was another's", "x", anywhere(), leasedAs(second))
@@ -286,7 +287,7 @@ func expiryScript(ctx context.Context, a *account, name string) {
 // Where Azurite does not do what the documentation of the service says, the simulated
 // account does that. If this fails Azurite has changed, and the step may go to a script.
 func TestAccount_DoesAsTheServiceIsDocumentedWhereAzuriteDoesNot(t *testing.T) {
-	azurite := azuritetest.Start(t)
+	azurite, container := azuritetest.Start(t), fmt.Sprint("documented", runNumber.Add(1))
 	none := blob.AccessConditions{}
 	for _, tt := range []struct {
 		name               string
@@ -316,7 +317,7 @@ func TestAccount_DoesAsTheServiceIsDocumentedWhereAzuriteDoesNot(t *testing.T) {
 			for want, a := range map[string]*account{
 				tt.azurite: newAccount(t, azurite, nil), tt.simulated: newAccount(t, sim.ConnectionString(), sim.Worker("w")),
 			} {
-				b := a.appender(t.Context(), "documented", strings.ReplaceAll(tt.name, " ", "-"))
+				b := a.appender(t.Context(), container, strings.ReplaceAll(tt.name, " ", "-"))
 				b.create(t.Context(), "create", none)
 				b.add(t.Context(), "append", "01234", anywhere(), none)
 				tt.step(t.Context(), b)
@@ -331,12 +332,12 @@ func TestAccount_DoesAsTheServiceIsDocumentedWhereAzuriteDoesNot(t *testing.T) {
 // Leases run out at the same time, which takes Azurite a while.
 func TestAccount_LetsLeasesRunOutAsAzuriteDoes(t *testing.T) {
 	t.Parallel()
-	want := newAccount(t, azuritetest.Start(t), nil)
-	expiryScript(t.Context(), want, "expiry")
+	want, name := newAccount(t, azuritetest.Start(t), nil), fmt.Sprint("expiry", runNumber.Add(1))
+	expiryScript(t.Context(), want, name)
 	synctest.Test(t, func(t *testing.T) {
 		sim := azsim.New(azsim.Config{Seed: 1})
 		got := newAccount(t, sim.ConnectionString(), sim.Worker("w"))
-		expiryScript(t.Context(), got, "expiry")
+		expiryScript(t.Context(), got, name)
 		if diff := cmp.Diff(want.notes, got.notes); diff != "" {
 			t.Errorf("answers (-Azurite +simulated):\n%s", diff)
 		}

@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,6 +21,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/google/go-cmp/cmp"
 )
@@ -103,7 +105,7 @@ func TestAccount_AnswersARunOfOursAsAzuriteDid(t *testing.T) {
 	recorded := recordRun(t)
 	synctest.Test(t, func(t *testing.T) {
 		sim := azsim.New(azsim.Config{Seed: 1})
-		p := &player{transport: sim.Worker("w"), names: map[string]string{}, versions: map[[2]string]string{}}
+		p := &player{transport: sim.Worker("w"), names: map[string]string{}, receipts: map[[2]string]string{}, versions: map[[2]string]string{}}
 		begin := time.Now()
 		for i, e := range recorded {
 			time.Sleep(time.Until(begin.Add(e.due())))
@@ -121,12 +123,14 @@ func TestAccount_AnswersARunOfOursAsAzuriteDid(t *testing.T) {
 }
 
 // player asks the simulated account what was asked of Azurite. Names are what
-// accounts make up, message IDs, receipts and ETags, by what Azurite had made up. It
+// accounts make up, message IDs and ETags, by what Azurite had made up. It
 // gives rows that are written together one ETag; versions are those of rows that were
-// read, by their keys and what Azurite had.
+// read, by their keys and what Azurite had. receipts has pop receipts by the message ID and
+// the receipt of Azurite, which may give two messages the same receipt.
 type player struct {
 	transport *azsim.Worker
 	names     map[string]string
+	receipts  map[[2]string]string
 	versions  map[[2]string]string
 }
 
@@ -135,7 +139,7 @@ func (p *player) play(t *testing.T, e *exchange) (want, got []string) {
 	t.Helper()
 	address := fmt.Sprintf("https://sim.%s.core.windows.net%s", e.service, p.translate(e.path))
 	if e.query != "" {
-		address += "?" + p.translate(e.query)
+		address += "?" + p.translate(p.translateReceipt(messageOf(e.path), e.query))
 	}
 	body := strings.ReplaceAll(p.translate(p.translateVersions(string(e.body))), e.accountAddress, "https://sim.table.core.windows.net")
 	req, err := http.NewRequestWithContext(t.Context(), e.method, address, strings.NewReader(body))
@@ -157,20 +161,39 @@ func (p *player) play(t *testing.T, e *exchange) (want, got []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.learn(e.answered, resp.Header, string(e.answer), string(answer))
+	p.learn(messageOf(e.path), e.answered, resp.Header, string(e.answer), string(answer))
 	return compared(e.service, e.status, e.answered, e.answer), compared(e.service, resp.StatusCode, resp.Header, answer)
 }
 
 // made finds what accounts make up in an answer.
-var made = regexp.MustCompile(`<(?:MessageId|PopReceipt)>([^<]*)<|(?i:etag)"?: ?"?(W/\\?"datetime'[^']*'\\?")`)
+var made = regexp.MustCompile(`<MessageId>([^<]*)<|(?i:etag)"?: ?"?(W/\\?"datetime'[^']*'\\?")`)
+
+// message finds the path of a message.
+var message = regexp.MustCompile(`/messages/([^/]+)$`)
+
+// messageOf returns the message ID in a path, or "" if it has none.
+func messageOf(path string) string {
+	if found := message.FindStringSubmatch(path); found != nil {
+		return found[1]
+	}
+	return ""
+}
+
+// received finds the messages in an answer, with their receipts.
+var received = regexp.MustCompile(`(?s)<MessageId>([^<]*)<.*?<PopReceipt>([^<]*)<`)
 
 // learn notes what the simulated account has made up in the place of what
-// Azurite had.
-func (p *player) learn(wasHeader, isHeader http.Header, was, is string) {
-	for _, name := range []string{"ETag", "x-ms-popreceipt"} {
-		if w, i := wasHeader.Get(name), isHeader.Get(name); w != "" && i != "" {
-			p.names[w] = i
-		}
+// Azurite had. id is the message ID of the request, or "".
+func (p *player) learn(id string, wasHeader, isHeader http.Header, was, is string) {
+	if w, i := wasHeader.Get("ETag"), isHeader.Get("ETag"); w != "" && i != "" {
+		p.names[w] = i
+	}
+	if w, i := wasHeader.Get("x-ms-popreceipt"), isHeader.Get("x-ms-popreceipt"); w != "" && i != "" {
+		p.receipts[[2]string{id, w}] = i
+	}
+	wereReceived, areReceived := received.FindAllStringSubmatch(was, -1), received.FindAllStringSubmatch(is, -1)
+	for n := range min(len(wereReceived), len(areReceived)) {
+		p.receipts[[2]string(wereReceived[n][1:])] = areReceived[n][2]
 	}
 	wereRows, areRows := versionsIn(was), versionsIn(is)
 	for n := range min(len(wereRows), len(areRows)) {
@@ -209,6 +232,20 @@ func (p *player) translateVersions(text string) string {
 			return strings.TrimSuffix(op, found[2]) + is
 		}
 		return op
+	})
+}
+
+// popReceipt finds the receipt in a query.
+var popReceipt = regexp.MustCompile(`popreceipt=([^&]*)`)
+
+// translateReceipt replaces the receipt of a message.
+func (p *player) translateReceipt(id, query string) string {
+	return popReceipt.ReplaceAllStringFunc(query, func(parameter string) string {
+		was, err := url.QueryUnescape(popReceipt.FindStringSubmatch(parameter)[1])
+		if is, ok := p.receipts[[2]string{id, was}]; ok && err == nil {
+			return "popreceipt=" + url.QueryEscape(is)
+		}
+		return parameter
 	})
 }
 
@@ -274,6 +311,9 @@ func doubles(ctx *durable.Context, n string) (int, error) {
 	return len(strings.Join(all, "")), err
 }
 
+// runNumber makes names unique, because all runs of this process share Azurite.
+var runNumber atomic.Int32
+
 // recordRun runs a hub on Azurite and returns what it asked for.
 func recordRun(t *testing.T) []*exchange {
 	t.Helper()
@@ -284,7 +324,7 @@ func recordRun(t *testing.T) []*exchange {
 		t.Fatal(err)
 	}
 	hub, err := azurestorage.Open(c, azurestorage.Config{
-		TaskHub: "Recorded", PartitionCount: 2, LeaseInterval: 20 * time.Second, LeaseAcquireInterval: time.Second,
+		TaskHub: fmt.Sprint("Recorded", runNumber.Add(1)), PartitionCount: 2, LeaseInterval: 20 * time.Second, LeaseAcquireInterval: time.Second,
 		MaxQueuePollingInterval: time.Second, Transport: r.counter, Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
@@ -297,8 +337,7 @@ func recordRun(t *testing.T) []*exchange {
 		stopped <- durable.NewWorker(hub, registry, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
 	}()
 	client := durable.NewClient(hub, registry)
-	patient, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
+	patient := patience.Context(t)
 	for i := range 3 {
 		instance, err := durable.Start(patient, client, doubles, "x", durable.InstanceID(fmt.Sprint("it's ", i)))
 		if err != nil {

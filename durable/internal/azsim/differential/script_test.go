@@ -97,7 +97,7 @@ func TestAccount_AnswersAsAzuriteDoes(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			sim := azsim.New(azsim.Config{Seed: 1})
 			want, got := newAccount(t, azurite, nil), newAccount(t, sim.ConnectionString(), sim.Worker("w"))
-			name := fmt.Sprintf("script%d", i)
+			name := fmt.Sprintf("script%dx%d", i, runNumber.Add(1))
 			s.run(t.Context(), want, name)
 			s.run(t.Context(), got, name)
 			if len(want.notes) == 0 {
