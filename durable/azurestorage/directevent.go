@@ -249,6 +249,9 @@ func (e *directEvent) send(ctx context.Context, delay time.Duration) bool {
 	h, out := e.d.hub, *e.out
 	out.claim, out.delay = false, delay
 	sent, err := h.sender.post(ctx, &out)
+	if err != nil && e.isStart {
+		h.overdue.soon.Give() // the row may be there, and nothing else
+	}
 	switch {
 	case err != nil && e.inDoubt:
 		err = maybeSent(err)

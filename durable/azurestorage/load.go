@@ -7,6 +7,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/storageop"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -66,7 +67,25 @@ func (h *TaskHub) Place(ctx context.Context, id string) (provider.Place, error) 
 	}
 	owners, err := h.leases.Owners(ctx)
 	place.Owner, place.Before = owners[queue.Name], max(0, waits.Length-1)
+	if err != nil {
+		return place, err
+	}
+	place.StartMissing, err = h.lacksStart(ctx, id, queue)
 	return place, err
+}
+
+// lacksStart reports whether an instance without a history seems to have no start message.
+// A queue does not show hidden messages, so that of a direct start may be among them.
+func (h *TaskHub) lacksStart(ctx context.Context, id string, queue *store.Queue) (bool, error) {
+	row, err := h.instances.Rows.Read(ctx, id)
+	if err != nil || row == nil || row.State.Status != history.Pending || time.Since(dueSince(&row.State)) < interruptedAfter {
+		return false, err
+	}
+	if row.AwaitsDirectStart() {
+		return true, nil
+	}
+	n, err := queue.Length(ctx)
+	return n == 0, err
 }
 
 // Usage implements [provider.UsageReporter].

@@ -53,6 +53,7 @@ func (p *partition) Listen(work context.Context, until time.Time) {
 	r := &reading{partition: p, ctx: ctx, work: work, cancel: cancel, begun: time.Now()}
 	p.reading = r
 	r.spawn(func() { r.poll() })
+	p.hub.overdue.soon.Give()
 	if p.hub.cfg.JumpStart.Enabled {
 		r.spawn(func() { p.hub.starts.jumpStarts(r.ctx, p) })
 	}

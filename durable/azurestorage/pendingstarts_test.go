@@ -116,7 +116,7 @@ func TestPendingStart_IsSentByAWorkerWhenTheStorageLetsIt(t *testing.T) {
 			t.Fatal(err)
 		}
 		refuses.Store(true)
-		time.Sleep(overdueInterval + time.Second)
+		time.Sleep(overdueInterval + 2*time.Minute)
 		if messageCount(t, h.controlQueues[0]) != 0 || !logged(h, "could not look for instances that are pending for long") {
 			t.Fatal("its start was not refused")
 		}

@@ -141,7 +141,7 @@ func (s *starter) startDirectly(ctx context.Context, out *outgoing, event *histo
 	if size > wire.LargeMessageThreshold {
 		return nil, false, nil
 	}
-	row, made, err := h.instances.Rows.Create(ctx, event, nil, "")
+	row, made, err := h.instances.Rows.CreateDirect(ctx, event)
 	switch {
 	case errors.Is(err, instances.ErrPurged):
 		h.sender.unclaim(out)
@@ -216,8 +216,8 @@ func (s *starter) startAgain(ctx context.Context, pending history.OrchestrationI
 		return err
 	}
 	state := &row.State
-	if isOverdue(state, time.Now()) {
-		h.log.Warn("instance is pending for long: its start is sent again",
+	if now := time.Now(); isOverdue(state, now) || isInterrupted(row, now) {
+		h.log.Warn("instance is pending and its start message is missing: it is sent again",
 			"instanceId", state.Instance.InstanceID, "executionId", state.Instance.ExecutionID, "created", state.CreatedAt)
 	}
 	start := provider.TaskMessage{Target: state.Instance, Event: &history.ExecutionStarted{
@@ -322,57 +322,91 @@ const (
 	// startOverdue is for how long an instance may be pending before its start is
 	// looked for.
 	startOverdue = 2 * time.Minute
-	// overdueInterval is between two looks for such instances. Each is one request
-	// of a worker that has partitions.
+	// overdueInterval is between two looks for such instances. Each takes one request for
+	// every 1,000 pending instances.
 	overdueInterval = 5 * time.Minute
-	// overdueAtOnce bounds how many of them a look finds; the next one goes on there.
-	overdueAtOnce = 100
+
+	// interruptedAfter is the age from which a direct start counts as interrupted if this
+	// process, which owns the partition, does not know it. By then a message that another
+	// process has put or handed back is visible.
+	interruptedAfter = 30 * time.Second
+	// looksSoon is the number of looks for interrupted starts after a partition was
+	// acquired, interruptedAfter apart: what the previous owner has in flight may be stored
+	// late. A look for all pending instances follows.
+	looksSoon = 3
+	// firstLook is the time until the first of these looks. Partitions that are acquired
+	// together share it.
+	firstLook = time.Second
 )
 
-// overdueStarts finds instances that are pending for long and whose start is not in
-// the queue that this worker reads: the queue was cleared, or what wrote the row sent
-// no message. It sends their starts again.
+// overdueStarts finds pending instances whose start is neither in a queue nor in this
+// process, and sends the start again. There are two kinds:
+//
+//   - An interrupted start: the process died that had inserted the row and was to hand the
+//     start over in memory. The row has [wire.DirectStartColumn], and no message is waited for.
+//   - A lost start: the queue was cleared, or another program wrote the row and sent no
+//     message. A worker cannot tell it from a start that waits in the queue, so it takes
+//     the queue's word, once no visible message is left.
 type overdueStarts struct {
-	hub          *TaskHub
-	continuation string
+	hub  *TaskHub
+	soon store.Nudge // a partition was acquired, or a start of this process was interrupted
 }
 
-// run looks now and then, until ctx ends.
+// run looks for overdue starts until ctx ends.
 func (o *overdueStarts) run(ctx context.Context) {
-	for pause.For(ctx, overdueInterval) {
-		if err := o.look(ctx); err != nil && ctx.Err() == nil {
+	soon := 0
+	for {
+		wait := overdueInterval
+		if soon > 0 {
+			wait = interruptedAfter
+		}
+		if o.soon.Pause(ctx, wait) {
+			soon = looksSoon + 1
+			pause.For(ctx, firstLook)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		soon = max(0, soon-1)
+		if err := o.look(ctx, soon > 0); err != nil && ctx.Err() == nil {
 			o.hub.log.Warn("could not look for instances that are pending for long", "error", err)
+			soon = max(1, soon)
 		}
 	}
 }
 
-func (o *overdueStarts) look(ctx context.Context) error {
-	h := o.hub
-	quiet := map[*partition]bool{}
-	for _, p := range h.partitions {
-		if p.isQuiet() {
-			quiet[p] = true
-		}
-	}
-	if len(quiet) == 0 {
+// look sends the overdue starts of the partitions that this process owns: all, or only the
+// interrupted ones.
+func (o *overdueStarts) look(ctx context.Context, onlyInterrupted bool) error {
+	h, now := o.hub, time.Now()
+	if !slices.ContainsFunc(h.partitions, (*partition).isListening) {
 		return nil
 	}
-	before := time.Now().Add(-startOverdue)
-	rows, continuation, err := h.instances.Rows.PendingSince(ctx, before, o.continuation, overdueAtOnce)
-	if err != nil {
-		return err
-	}
-	o.continuation = continuation
-	for _, row := range rows {
-		instance := row.State.Instance
-		if !quiet[h.partitionOf(instance.InstanceID)] || h.inbox.hasStart(instance) || h.starts.again.has(instance) || !isOverdue(&row.State, time.Now()) {
-			continue
+	quiet := slices.DeleteFunc(slices.Clone(h.partitions), func(p *partition) bool { return !p.isQuiet() })
+	q := instances.PendingQuery{Before: now.Add(-interruptedAfter), Direct: onlyInterrupted || len(quiet) == 0}
+	return h.instances.Rows.EachPending(ctx, q, func(row *wire.InstanceRow) error {
+		if !o.isOverdue(row, quiet, now) {
+			return nil
 		}
-		if err := h.starts.startAgain(ctx, instance); err != nil {
-			return err
-		}
+		return h.starts.startAgain(ctx, row.State.Instance)
+	})
+}
+
+// isOverdue reports whether this process is to send the start of a pending instance again.
+// No visible message is left in the queues of quiet.
+func (o *overdueStarts) isOverdue(row *wire.InstanceRow, quiet []*partition, now time.Time) bool {
+	h, instance := o.hub, row.State.Instance
+	p := h.partitionOf(instance.InstanceID)
+	if _, writes := h.pendingRows.Load(instance.InstanceID); writes || !p.isListening() || h.inbox.hasStart(instance) || h.starts.again.has(instance) {
+		return false
 	}
-	return nil
+	return isInterrupted(row, now) || slices.Contains(quiet, p) && isOverdue(&row.State, now)
+}
+
+// isInterrupted reports whether a direct start is so old that a process which does not
+// know it can send it again.
+func isInterrupted(row *wire.InstanceRow, now time.Time) bool {
+	return row.AwaitsDirectStart() && now.Sub(row.DirectStartAt) >= interruptedAfter
 }
 
 // isOverdue reports whether an instance should have begun to run by now.

@@ -42,6 +42,7 @@ type TaskHub struct {
 	sender    *sender
 	health    health
 	starts    *starter
+	overdue   *overdueStarts
 	instances *instances.Store
 	held      *heldMessages
 	// undecodable are messages that this version cannot decode.
@@ -123,6 +124,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 	h.starts = &starter{hub: h, records: &jumpstart.Records{
 		Table: store.NewTable(s.Tables, s.TableEndpoint, names.JumpStartTable()), Blobs: h.largeMessages,
 	}}
+	h.overdue = &overdueStarts{hub: h, soon: store.NewNudge()}
 	h.activities = newActivityQueue(h)
 	for i := range cfg.PartitionCount {
 		q := store.NewQueue(s.Queues, names.ControlQueue(i))
@@ -168,7 +170,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 
 	h.tasks.Go(func() { h.held.renew(work) })
 	h.tasks.Go(func() { h.activities.fetch(ctx, work) })
-	h.tasks.Go(func() { (&overdueStarts{hub: h}).run(ctx) })
+	h.tasks.Go(func() { h.overdue.run(ctx) })
 	h.tasks.Go(func() { h.resources.recreate(ctx) })
 	managerDone := make(chan struct{})
 	h.tasks.Go(func() {
@@ -232,7 +234,8 @@ func (h *TaskHub) partitionOf(instanceID string) *partition {
 // without its row holds it back for a while, and then discards it. So a start that was
 // begun either runs or leaves nothing behind, whatever becomes of the caller, and an
 // instance that a caller was told of stays. A start that this process takes itself is in
-// no queue; if the process dies before the history has it, it runs some minutes later.
+// no queue; if the process dies before the history has it, the worker that owns the partition
+// sends it within 90 seconds.
 //
 // Of two callers who start the same ID at the same time, the one who writes the
 // row wins; the other gets the error, which .NET does not tell it.

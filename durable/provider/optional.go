@@ -46,6 +46,9 @@ type Place struct {
 	Owner     string // the worker of the partition; "" if there is none
 	Before    int    // messages that are to be taken before its own
 	IsExact   bool   // whether Before is
+	// StartMissing reports that the instance seems to have no start message. The worker that
+	// owns the partition sends the start again.
+	StartMissing bool
 }
 
 // String returns the place in words.
@@ -59,6 +62,9 @@ func (p Place) String() string {
 	}
 	if p.Owner != "" {
 		owner = "its owner is " + p.Owner
+	}
+	if p.StartMissing {
+		return fmt.Sprintf("its start message is missing; the owner of %s sends it again within 90 seconds, %s", where, owner)
 	}
 	return fmt.Sprintf("%s has %s%d messages before it, %s", where, about, p.Before, owner)
 }

@@ -86,7 +86,7 @@ func measureEntity(t *testing.T, which int) (counts []int) {
 		}
 		signal(firstSum, 0)
 		signal(secondSum, 0)
-		time.Sleep(time.Minute)
+		time.Sleep(2 * time.Minute) // the looks for interrupted starts are over
 		before := len(account.Log())
 		for range cost.signals {
 			go signal(firstSum, 1)

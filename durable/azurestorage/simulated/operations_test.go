@@ -68,7 +68,7 @@ func measure(t *testing.T, which int, cfg durable.Config) (counts []int) {
 		account := azsim.New(azsim.Config{Seed: 1, MinLatency: 2 * time.Millisecond, MaxLatency: 2*time.Millisecond + 1})
 		defer account.Wait()
 		p := startProcessWith(t, account, "w1", func() {}, cfg)
-		time.Sleep(5 * time.Second)
+		time.Sleep(2 * time.Minute) // the looks for interrupted starts are over
 		before := len(account.Log())
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()

@@ -54,7 +54,7 @@ func reasonJSON(r durable.Reason) statusjson.Reason {
 		reason.TaskID = &r.TaskID
 	}
 	if p := r.Place; p != nil {
-		reason.Place = &statusjson.Place{Owner: p.Owner, Before: p.Before, IsExact: p.IsExact}
+		reason.Place = &statusjson.Place{Owner: p.Owner, Before: p.Before, IsExact: p.IsExact, StartMissing: p.StartMissing}
 		if p.Partition >= 0 {
 			reason.Place.Partition = &p.Partition
 		}

@@ -21,6 +21,7 @@ func TestWhy_HasThePlaceOfWhatHasNotBegun(t *testing.T) {
 		{"none is known", nil, ""},
 		{"a hub without partitions", &durable.Place{Partition: -1, Before: 7, IsExact: true}, `{"messagesBefore":7,"isExact":true}`},
 		{"a partition that nobody has", &durable.Place{Partition: 0, Before: 3}, `{"partition":0,"messagesBefore":3,"isExact":false}`},
+		{"a start message that is missing", &durable.Place{Partition: 0, StartMissing: true}, `{"partition":0,"messagesBefore":0,"isExact":false,"startMissing":true}`},
 		{"a partition of a worker", &durable.Place{Partition: 2, Owner: "w1", Before: 0, IsExact: true}, `{"partition":2,"owner":"w1","messagesBefore":0,"isExact":true}`},
 	} {
 		b, err := json.Marshal(reasonJSON(durable.Reason{Kind: durable.ReasonNotStarted, TaskID: -1, Place: c.place}))

@@ -34,4 +34,6 @@ type Place struct {
 	Owner     string `json:"owner,omitempty"`     // the worker that has the partition, if one does
 	Before    int    `json:"messagesBefore"`
 	IsExact   bool   `json:"isExact"` // whether it is that number, and not about
+
+	StartMissing bool `json:"startMissing,omitempty"` // the instance seems to have no start message
 }

@@ -204,19 +204,33 @@ func (r *Rows) write(ctx context.Context, e wire.Row, known *wire.InstanceRow) (
 	return etag, err
 }
 
-// PendingSince returns a page of the rows of instances that have been pending since
-// before the given time, without those that cannot be decoded.
-func (r *Rows) PendingSince(ctx context.Context, before time.Time, continuation string, size int) (rows []*wire.InstanceRow, next string, err error) {
-	raw, next, err := r.RowTable.Page(ctx, store.Query{
-		Filter:  statusCondition([]history.RuntimeStatus{history.Pending}) + " and LastUpdatedTime lt " + odataTime(before),
-		Columns: wire.InstanceColumns(provider.Fetch{}), Top: size, Continuation: continuation,
-	})
-	for _, text := range raw {
-		if row, err := wire.DecodeInstanceRow(text); err == nil { // else a read by its ID reports it
-			rows = append(rows, row)
-		}
+// A PendingQuery selects rows of pending instances.
+type PendingQuery struct {
+	Before time.Time // of the last update
+	// Direct selects only the rows whose start was handed over in memory.
+	Direct bool
+}
+
+// pendingColumns are the columns that [Rows.EachPending] reads.
+var pendingColumns = []string{
+	"PartitionKey", "RowKey", "ExecutionId", "CreatedTime", "LastUpdatedTime", "RuntimeStatus", "ScheduledStartTime", wire.DirectStartColumn,
+}
+
+// EachPending calls each with every row that q selects, page by page, until each returns an
+// error. It skips rows that cannot be decoded. A row has only what decides about its start.
+func (r *Rows) EachPending(ctx context.Context, q PendingQuery, each func(*wire.InstanceRow) error) error {
+	column := "LastUpdatedTime"
+	if q.Direct {
+		column = wire.DirectStartColumn // rows without it do not match
 	}
-	return rows, next, err
+	filter := statusCondition([]history.RuntimeStatus{history.Pending}) + " and " + column + " lt " + odataTime(q.Before)
+	return r.RowTable.All(ctx, store.Query{Filter: filter, Columns: pendingColumns}, func(raw []byte) error {
+		row, err := wire.DecodeInstanceRow(raw)
+		if err != nil {
+			return nil // a read by its ID reports it
+		}
+		return each(row)
+	})
 }
 
 func statusCondition(statuses []history.RuntimeStatus) string {
@@ -371,7 +385,18 @@ func (r *Rows) Create(ctx context.Context, event *history.ExecutionStarted, befo
 	if messageBlob != "" {
 		inputURL = r.BlobURL(messageBlob)
 	}
-	e := wire.EncodeNewInstance(event, r.TaskHub, inputURL, time.Now())
+	return r.create(ctx, event, before, wire.EncodeNewInstance(event, r.TaskHub, inputURL, time.Now()))
+}
+
+// CreateDirect is Create for a new instance whose start has no message yet. The row says so.
+func (r *Rows) CreateDirect(ctx context.Context, event *history.ExecutionStarted) (row *wire.InstanceRow, made bool, err error) {
+	now := time.Now()
+	e := wire.EncodeNewInstance(event, r.TaskHub, "", now)
+	e.SetTime(wire.DirectStartColumn, now)
+	return r.create(ctx, event, nil, e)
+}
+
+func (r *Rows) create(ctx context.Context, event *history.ExecutionStarted, before *wire.InstanceRow, e wire.Row) (row *wire.InstanceRow, made bool, err error) {
 	if err := r.Offload(ctx, &e); err != nil {
 		return nil, false, err
 	}

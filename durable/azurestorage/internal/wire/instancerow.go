@@ -46,6 +46,12 @@ func EncodeNewInstance(start *history.ExecutionStarted, taskHub, inputURL string
 // and the first checkpoint of a child sets it.
 const FirstCreatedColumn = "FirstCreatedTime"
 
+// DirectStartColumn is a column that .NET does not have. It has the time at which a worker
+// inserted the row of an instance whose start it hands over in memory. Together with the
+// status Pending it marks a start that may have no message. Later writes leave the column
+// alone, so it counts only while LastUpdatedTime has the same value.
+const DirectStartColumn = "DirectStartTime"
+
 // SetName sets the name of an instance's orchestrator. Readers do not look for
 // it in a blob.
 func (e *Row) SetName(name string) { e.SetString("Name", fitted("Name", name, MaxColumnUnits)) }
@@ -206,6 +212,14 @@ type InstanceRow struct {
 	// TagsBlob names the blob that has the tags, if the row says so.
 	TagsBlob string
 	ETag     string
+	// DirectStartAt is the value of [DirectStartColumn], zero if the row has none.
+	DirectStartAt time.Time
+}
+
+// AwaitsDirectStart reports whether the row is as the worker inserted it that hands the start
+// over in memory.
+func (r *InstanceRow) AwaitsDirectStart() bool {
+	return r.State.Status == history.Pending && !r.DirectStartAt.IsZero() && r.DirectStartAt.Equal(r.State.LastUpdatedAt)
 }
 
 // StateOrNil returns what the row says, nil if there is no row.
@@ -241,7 +255,7 @@ func InstanceColumns(fetch provider.Fetch) []string {
 	columns := []string{
 		"PartitionKey", "RowKey", "ExecutionId", "Name", "Version", "CustomStatus", "CreatedTime", "LastUpdatedTime",
 		"CompletedTime", "RuntimeStatus", "ScheduledStartTime", "Generation", "Tags",
-		"TagsBlobName", FirstCreatedColumn,
+		"TagsBlobName", FirstCreatedColumn, DirectStartColumn,
 	}
 	if fetch.Input {
 		columns = append(columns, "Input", "InputBlobName")
@@ -268,6 +282,7 @@ func DecodeInstanceRow(raw []byte) (*InstanceRow, error) {
 		CustomStatus       *string
 		CreatedTime        eventjson.Time
 		FirstCreatedTime   eventjson.Time
+		DirectStartTime    eventjson.Time
 		LastUpdatedTime    eventjson.Time
 		CompletedTime      eventjson.Time
 		RuntimeStatus      string
@@ -279,7 +294,7 @@ func DecodeInstanceRow(raw []byte) (*InstanceRow, error) {
 	if err := json.Unmarshal(raw, &c); err != nil {
 		return nil, fmt.Errorf("decode row of instance %q: %w", UnescapeKey(c.PartitionKey), err)
 	}
-	r := &InstanceRow{ETag: c.ETag, InputBlob: c.InputBlobName, TagsBlob: c.TagsBlobName, Generation: c.Generation}
+	r := &InstanceRow{ETag: c.ETag, InputBlob: c.InputBlobName, TagsBlob: c.TagsBlobName, Generation: c.Generation, DirectStartAt: c.DirectStartTime.Time}
 	r.State = provider.InstanceState{
 		Instance:      history.OrchestrationInstance{InstanceID: UnescapeKey(c.PartitionKey), ExecutionID: c.ExecutionID},
 		Name:          c.Name,
