@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -73,15 +74,29 @@ func suffixOf(id string) string {
 // operation counts once and no lock stays.
 func TestWorker_CarriesOnDotNetsEntities(t *testing.T) {
 	t.Parallel()
+	for name, faults := range map[string]float64{"without faults": 0, "with faults": 0.05} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { carryOnEntities(t, simulated(t, 1, faults)) })
+		})
+	}
+	t.Run("in Azurite", func(t *testing.T) {
+		t.Parallel()
+		leftToFull(t)
+		carryOnEntities(t, inAzurite(t))
+	})
+}
+
+func carryOnEntities(t *testing.T, in store) {
 	s := scenario{
 		name: "entities", file: "ent", scenarios: []string{"orch", "signal", "sched"},
 		instances: []string{"entorch", "fromentity", "@counter@k1", "@counter@k2", "@counter@other", "k1", "k2"},
 	}
 	changes := recordedChanges(t, s.file, s.scenarios...)
-	h := newHub(t)
+	h := newHub(t, in)
 	var all []*entityTakeover
-	for cut := 2; cut <= len(changes); cut++ {
-		undeleted := cut%2 == 0 // one way for each: there are many
+	for cut := 2; cut <= len(changes); cut += stride() {
+		undeleted := len(all)%2 == 0 // one way for each: there are many
 		if !recoverable(changes, cut, undeleted) {
 			continue
 		}
@@ -97,8 +112,8 @@ func TestWorker_CarriesOnDotNetsEntities(t *testing.T) {
 	}
 	h.leave(t)
 	client := s.work(t, h)
-	deadline := time.Now().Add(2 * patience)
-	for open := all; len(open) > 0; time.Sleep(100 * time.Millisecond) {
+	deadline := time.Now().Add(2 * h.patience)
+	for open := all; len(open) > 0; time.Sleep(2 * h.pause) {
 		open = slices.DeleteFunc(slices.Clone(open), func(o *entityTakeover) bool { return o.difference(t, client) == "" })
 		if time.Now().After(deadline) {
 			for _, o := range open {
@@ -107,8 +122,8 @@ func TestWorker_CarriesOnDotNetsEntities(t *testing.T) {
 			t.FailNow()
 		}
 	}
-	for deadline := time.Now().Add(patience); h.messages(t) > 0 && time.Now().Before(deadline); {
-		time.Sleep(50 * time.Millisecond) // whatever is left changes nothing
+	for deadline := time.Now().Add(h.patience); h.messages(t) > 0 && time.Now().Before(deadline); {
+		time.Sleep(h.pause) // whatever is left changes nothing
 	}
 	for _, o := range all {
 		if d := o.difference(t, client); d != "" {

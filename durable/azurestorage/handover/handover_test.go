@@ -1,8 +1,8 @@
 // Package handover_test lets this module's worker carry on with what .NET
 // began. It cuts recordings of DurableTask.AzureStorage off after every write,
-// puts what was in storage then into Azurite, and lets a worker take over, for
-// which each orchestration must end with the history and the output that .NET
-// gave it.
+// puts what was in storage then into a simulated account or into Azurite, and lets
+// a worker take over, for which each orchestration must end with the history and
+// the output that .NET gave it.
 package handover_test
 
 import (
@@ -12,16 +12,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/google/go-cmp/cmp"
 )
-
-// patience is how long a takeover may last. It takes a few seconds at rest.
-const patience = 2 * time.Minute
 
 // A scenario is a part of a recording that can be carried on.
 type scenario struct {
@@ -36,41 +33,83 @@ type scenario struct {
 	// result is what blobs with the values of history rows have in them: the
 	// recordings do not have blobs.
 	result string
-	// stale says that results of former generations stay on the queue beyond the
-	// test: they are held back for a minute, and then dropped.
+	// stale says that results of former generations stay on the queue for a
+	// minute, which the test waits for in virtual time only.
 	stale bool
+	// inOrder says that the scenario depends on the order of the queues. A suspension
+	// that is redelivered after the resumption counts again.
+	inOrder bool
+}
+
+var scenarios = []scenario{
+	{name: "hello", file: "hello", scenarios: []string{"noext-begin"}, instances: []string{"seq1"}},
+	{name: "helloExtended", file: "hello", scenarios: []string{"ext-begin"}, instances: []string{"seq1"}},
+	{name: "one", file: "kinds", scenarios: []string{"one"}, instances: []string{"one"}},
+	{name: "fails", file: "kinds", scenarios: []string{"fails"}, instances: []string{"fails"}},
+	{name: "failsSerialized", file: "kinds", scenarios: []string{"fails-run2"}, instances: []string{"fails"}},
+	{name: "retry", file: "kinds", scenarios: []string{"retry"}, instances: []string{"retry"}},
+	{name: "retrySerialized", file: "kinds", scenarios: []string{"retry-run2"}, instances: []string{"retry"}},
+	{name: "parent", file: "kinds", scenarios: []string{"parent"}, instances: []string{"par"}},
+	{name: "parentfail", file: "kinds", scenarios: []string{"parentfail"}, instances: []string{"parf"}},
+	{name: "parentfailSerialized", file: "kinds", scenarios: []string{"parentfail-run2"}, instances: []string{"parf"}},
+	{name: "timer", file: "kinds", scenarios: []string{"timer"}, instances: []string{"tim"}},
+	{name: "loop", file: "kinds", scenarios: []string{"loop"}, instances: []string{"loop"}, stale: true},
+	{name: "loopfast", file: "kinds", scenarios: []string{"loopfast"}, instances: []string{"loopfast"}},
+	{name: "events", file: "kinds", scenarios: []string{"events", "suspend"}, instances: []string{"ev1", "snd"}, inOrder: true},
+	{name: "terminate", file: "kinds", scenarios: []string{"terminate"}, instances: []string{"ev2"}},
+	{
+		name: "bigout", file: "kinds", scenarios: []string{"bigout"}, instances: []string{"bigout"},
+		result: `"` + strings.Repeat("z", 40_000) + `"`,
+	},
+	{name: "tags", file: "kinds", scenarios: []string{"tags"}, instances: []string{"tagged"}},
+	// What comes first failed, and the client's changes of a rewind, which are not cut.
+	{name: "rewind", file: "kinds", scenarios: []string{"parentfail", "rewind"}, instances: []string{"parf"}, from: 24},
 }
 
 func TestWorker_CarriesOnWhatDotNetBegan(t *testing.T) {
 	t.Parallel()
-	for _, s := range []scenario{
-		{name: "hello", file: "hello", scenarios: []string{"noext-begin"}, instances: []string{"seq1"}},
-		{name: "helloExtended", file: "hello", scenarios: []string{"ext-begin"}, instances: []string{"seq1"}},
-		{name: "one", file: "kinds", scenarios: []string{"one"}, instances: []string{"one"}},
-		{name: "fails", file: "kinds", scenarios: []string{"fails"}, instances: []string{"fails"}},
-		{name: "failsSerialized", file: "kinds", scenarios: []string{"fails-run2"}, instances: []string{"fails"}},
-		{name: "retry", file: "kinds", scenarios: []string{"retry"}, instances: []string{"retry"}},
-		{name: "retrySerialized", file: "kinds", scenarios: []string{"retry-run2"}, instances: []string{"retry"}},
-		{name: "parent", file: "kinds", scenarios: []string{"parent"}, instances: []string{"par"}},
-		{name: "parentfail", file: "kinds", scenarios: []string{"parentfail"}, instances: []string{"parf"}},
-		{name: "parentfailSerialized", file: "kinds", scenarios: []string{"parentfail-run2"}, instances: []string{"parf"}},
-		{name: "timer", file: "kinds", scenarios: []string{"timer"}, instances: []string{"tim"}},
-		{name: "loop", file: "kinds", scenarios: []string{"loop"}, instances: []string{"loop"}, stale: true},
-		{name: "loopfast", file: "kinds", scenarios: []string{"loopfast"}, instances: []string{"loopfast"}},
-		{name: "events", file: "kinds", scenarios: []string{"events", "suspend"}, instances: []string{"ev1", "snd"}},
-		{name: "terminate", file: "kinds", scenarios: []string{"terminate"}, instances: []string{"ev2"}},
-		{
-			name: "bigout", file: "kinds", scenarios: []string{"bigout"}, instances: []string{"bigout"},
-			result: `"` + strings.Repeat("z", 40_000) + `"`,
-		},
-		{name: "tags", file: "kinds", scenarios: []string{"tags"}, instances: []string{"tagged"}},
-		// What comes first failed, and the client's changes of a rewind, which are not cut.
-		{name: "rewind", file: "kinds", scenarios: []string{"parentfail", "rewind"}, instances: []string{"parf"}, from: 24},
-	} {
+	for name, faults := range map[string]float64{"without faults": 0, "with faults": 0.05} {
+		for _, s := range scenarios {
+			if s.inOrder && faults > 0 {
+				continue
+			}
+			t.Run(name+"/"+s.name, func(t *testing.T) {
+				t.Parallel()
+				synctest.Test(t, func(t *testing.T) { s.carryOn(t, simulated(t, 1, faults)) })
+			})
+		}
+	}
+}
+
+func TestWorker_CarriesOnInAzurite(t *testing.T) {
+	t.Parallel()
+	for _, s := range scenarios {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			s.carryOn(t)
+			if s.name != "parent" {
+				leftToFull(t)
+			}
+			s.carryOn(t, inAzurite(t))
 		})
+	}
+}
+
+// stride returns the number of writes between two cuts of a recording.
+func stride() int {
+	switch {
+	case testing.Short():
+		return 8
+	case underRace:
+		return 2
+	}
+	return 1
+}
+
+// leftToFull skips a test whose layer another test represents in a short run.
+func leftToFull(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("left to scripts/test --full")
 	}
 }
 
@@ -90,19 +129,19 @@ type pending struct {
 	rows   int
 }
 
-func (s scenario) carryOn(t *testing.T) {
+func (s scenario) carryOn(t *testing.T, in store) {
 	changes := recordedChanges(t, s.file, s.scenarios...)
-	h := newHub(t)
+	h := newHub(t, in)
 	var all []*takeover
-	for cut := max(s.from, 1); cut <= len(changes); cut++ {
+	for cut := max(s.from, 1); cut <= len(changes); cut += stride() {
 		all = append(all,
 			s.restore(t, h, changes, cut, len(all), false),
 			s.restore(t, h, changes, cut, len(all)+1, true))
 	}
 	h.leave(t)
 	client := s.work(t, h)
-	deadline := time.Now().Add(patience)
-	for open := all; len(open) > 0; time.Sleep(50 * time.Millisecond) {
+	deadline := time.Now().Add(h.patience)
+	for open := all; len(open) > 0; time.Sleep(h.pause) {
 		open = slices.DeleteFunc(slices.Clone(open), func(o *takeover) bool { return o.goOn(t, h) && o.ended(t, client) })
 		if time.Now().After(deadline) {
 			for _, o := range open {
@@ -115,11 +154,11 @@ func (s scenario) carryOn(t *testing.T) {
 		o.check(t, h, client)
 		o.checkOutput(t, client, s.result)
 	}
-	for !s.stale && h.messages(t) > 0 {
+	for (h.worker != nil || !s.stale) && h.messages(t) > 0 {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d messages are left on the queues", h.messages(t))
 		}
-		time.Sleep(50 * time.Millisecond)
+		time.Sleep(h.pause)
 	}
 	t.Logf("%d takeovers", len(all))
 }
@@ -188,14 +227,14 @@ func countSteps(t *testing.T, stored map[string]map[string]string) (n int) {
 // work runs a worker on the hub until the test ends.
 func (s scenario) work(t *testing.T, h *hub) *durable.Client {
 	t.Helper()
-	connection, err := azurestorage.ParseConnectionString(azuritetest.Start(t))
+	connection, err := azurestorage.ParseConnectionString(h.connection)
 	if err != nil {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	storage, err := azurestorage.Open(connection, azurestorage.Config{
-		TaskHub: h.name, PartitionCount: 1, MaxQueuePollingInterval: 100 * time.Millisecond,
-		LeaseInterval: 15 * time.Second, LeaseAcquireInterval: 300 * time.Millisecond, Logger: log,
+		TaskHub: h.name, PartitionCount: 1, MaxQueuePollingInterval: h.polling,
+		LeaseInterval: 15 * time.Second, LeaseAcquireInterval: 3 * h.polling, Transport: h.worker, Logger: log,
 	})
 	if err != nil {
 		t.Fatal(err)

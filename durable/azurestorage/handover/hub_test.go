@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"os"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"sync/atomic"
@@ -15,36 +17,78 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/to"
 	"github.com/Azure/azure-sdk-for-go/sdk/data/aztables"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
-// A hub is the storage of a task hub of one partition, as .NET made it.
-type hub struct {
-	name   string
-	tables *aztables.ServiceClient
-	queues *azqueue.ServiceClient
-	blobs  *azblob.Client
+// A store is the storage account of a hub.
+type store struct {
+	name       string // of the hub
+	connection string
+	worker     policy.Transporter // of the worker under test; nil is the network
+	test       policy.Transporter // of the test's own clients
+	patience   time.Duration      // limits the wait for the worker
+	pause      time.Duration      // between two looks at the storage
+	polling    time.Duration      // MaxQueuePollingInterval of the worker
 }
 
 // hubNumber tells the hubs of a process apart.
 var hubNumber atomic.Int32
 
-func newHub(t *testing.T) *hub {
+// inAzurite returns a store in the Azurite that the tests of this process share.
+func inAzurite(t *testing.T) store {
 	t.Helper()
-	connection := azuritetest.Start(t)
-	h := &hub{name: fmt.Sprintf("H%dx%d", os.Getpid(), hubNumber.Add(1))}
+	name := fmt.Sprintf("H%dx%d", os.Getpid(), hubNumber.Add(1))
+	return store{name: name, connection: azuritetest.Start(t), patience: 2 * time.Minute, pause: 50 * time.Millisecond, polling: 100 * time.Millisecond}
+}
+
+// simulated returns a store in memory, in virtual time. faults is the share of the worker's requests that fail.
+func simulated(t *testing.T, seed uint64, faults float64) store {
+	t.Helper()
+	kinds := []azsim.Fault{azsim.Throttle, azsim.FailBefore, azsim.FailAfter, azsim.RefuseAfter, azsim.Slow}
+	account := azsim.New(azsim.Config{
+		Seed: seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond,
+		Decide: func(r azsim.Request) azsim.Fault {
+			if random := rand.New(rand.NewPCG(r.Roll, 0)); r.Worker == "worker" && random.Float64() < faults {
+				return kinds[random.IntN(len(kinds))]
+			}
+			return azsim.None
+		},
+	})
+	t.Cleanup(account.Wait)
+	return store{
+		name: "Simulated", connection: account.ConnectionString(), worker: account.Worker("worker"), test: account.Worker("test"),
+		patience: time.Hour, pause: time.Second, polling: time.Second,
+	}
+}
+
+// A hub is the storage of a task hub of one partition, as .NET made it.
+type hub struct {
+	store
+	tables *aztables.ServiceClient
+	queues *azqueue.ServiceClient
+	blobs  *azblob.Client
+
+	templates *templates // of the recording that is restored into it
+}
+
+func newHub(t *testing.T, in store) *hub {
+	t.Helper()
+	h := &hub{store: in}
+	options := azcore.ClientOptions{Transport: in.test}
 	var err error
-	if h.tables, err = aztables.NewServiceClientFromConnectionString(connection, nil); err != nil {
+	if h.tables, err = aztables.NewServiceClientFromConnectionString(in.connection, &aztables.ClientOptions{ClientOptions: options}); err != nil {
 		t.Fatal(err)
 	}
-	if h.queues, err = azqueue.NewServiceClientFromConnectionString(connection, nil); err != nil {
+	if h.queues, err = azqueue.NewServiceClientFromConnectionString(in.connection, &azqueue.ClientOptions{ClientOptions: options}); err != nil {
 		t.Fatal(err)
 	}
-	if h.blobs, err = azblob.NewClientFromConnectionString(connection, nil); err != nil {
+	if h.blobs, err = azblob.NewClientFromConnectionString(in.connection, &azblob.ClientOptions{ClientOptions: options}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := h.blobs.CreateContainer(t.Context(), h.container(), nil); err != nil {
@@ -164,28 +208,22 @@ func (h *hub) rows(t *testing.T, instance string) (rows []string) {
 // A copier turns what was recorded of some instances into another such recording:
 // of other instances and executions, at another time.
 type copier struct {
-	hub     string
-	blobs   string // the address of the container
-	suffix  string // of instance IDs
-	number  int    // in execution IDs
-	shift   time.Duration
-	replace []*regexp.Regexp
+	hub       string
+	blobs     string // the address of the container
+	suffix    string // of instance IDs
+	number    int    // in execution IDs
+	shift     time.Duration
+	templates *templates
 }
 
-var (
-	dates      = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?`)
-	executions = regexp.MustCompile(`(?:"|u0022)[0-9a-f]{32}`)
-	hubColumn  = regexp.MustCompile(`"TaskHubName":"\w+"`)
-	containers = regexp.MustCompile(`http://[^/"]+/devstoreaccount1/\w+-largemessages/`)
-)
-
 func newCopier(h *hub, instances []string, suffix string, number int, shift time.Duration) *copier {
-	c := &copier{hub: h.name, blobs: h.blobs.ServiceClient().NewContainerClient(h.container()).URL(), suffix: suffix, number: number, shift: shift}
-	for _, id := range instances {
-		// In JSON, and in JSON inside of JSON.
-		c.replace = append(c.replace, regexp.MustCompile(`("|u0022)(`+regexp.QuoteMeta(id)+`)(-child)?(["\\])`))
+	if h.templates == nil {
+		h.templates = newTemplates(instances)
 	}
-	return c
+	return &copier{
+		hub: h.name, blobs: h.blobs.ServiceClient().NewContainerClient(h.container()).URL(),
+		suffix: suffix, number: number, shift: shift, templates: h.templates,
+	}
 }
 
 func (c *copier) id(instance string) string {
@@ -194,24 +232,98 @@ func (c *copier) id(instance string) string {
 }
 
 func (c *copier) text(s string) string {
-	for _, r := range c.replace {
-		s = r.ReplaceAllString(s, "${1}${2}"+c.suffix+"${3}${4}")
+	var b strings.Builder
+	at := 0
+	for _, e := range c.templates.of(s) {
+		b.WriteString(s[at:e.start])
+		at = e.end
+		switch e.kind {
+		case suffixOfID:
+			b.WriteString(c.suffix)
+		case numberOfExecution:
+			fmt.Fprintf(&b, "%04x", c.number)
+		case container:
+			b.WriteString(c.blobs + "/")
+		case hubName:
+			b.WriteString(c.hub)
+		case date:
+			b.WriteString(c.date(s[e.start:e.end]))
+		}
 	}
-	s = executions.ReplaceAllStringFunc(s, func(id string) string { return fmt.Sprintf("%s%04x", id[:len(id)-4], c.number) })
-	s = containers.ReplaceAllLiteralString(s, c.blobs+"/")
-	s = hubColumn.ReplaceAllString(s, `"TaskHubName":"`+c.hub+`"`)
-	return dates.ReplaceAllStringFunc(s, func(date string) string {
-		utc, isUTC := strings.CutSuffix(date, "Z")
-		at, err := time.Parse("2006-01-02T15:04:05.999999999", utc)
-		if err != nil || at.IsZero() {
-			return date
+	b.WriteString(s[at:])
+	return b.String()
+}
+
+func (c *copier) date(date string) string {
+	utc, isUTC := strings.CutSuffix(date, "Z")
+	at, err := time.Parse("2006-01-02T15:04:05.999999999", utc)
+	if err != nil || at.IsZero() {
+		return date
+	}
+	shifted := at.Add(c.shift).Format("2006-01-02T15:04:05.0000000")
+	if isUTC {
+		shifted += "Z"
+	}
+	return shifted
+}
+
+// templates finds the parts of recorded texts that a copier changes, once for each text.
+type templates struct {
+	instances []*regexp.Regexp
+	known     map[string][]edit
+}
+
+// An edit is a part of a recorded text that a copier changes.
+type edit struct {
+	start, end int
+	kind       editKind
+}
+
+type editKind int
+
+const (
+	suffixOfID editKind = iota
+	numberOfExecution
+	container
+	hubName
+	date
+)
+
+var others = map[editKind]*regexp.Regexp{
+	numberOfExecution: regexp.MustCompile(`(?:"|u0022)[0-9a-f]{28}([0-9a-f]{4})`),
+	container:         regexp.MustCompile(`(http://[^/"]+/devstoreaccount1/\w+-largemessages/)`),
+	hubName:           regexp.MustCompile(`"TaskHubName":"(\w+)"`),
+	date:              regexp.MustCompile(`(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z?)`),
+}
+
+func newTemplates(instances []string) *templates {
+	t := &templates{known: make(map[string][]edit)}
+	for _, id := range instances {
+		// In JSON, and in JSON inside of JSON.
+		t.instances = append(t.instances, regexp.MustCompile(`(?:"|u0022)`+regexp.QuoteMeta(id)+`()(?:-child)?["\\]`))
+	}
+	return t
+}
+
+func (t *templates) of(text string) []edit {
+	if edits, ok := t.known[text]; ok {
+		return edits
+	}
+	var edits []edit
+	find := func(kind editKind, r *regexp.Regexp) {
+		for _, m := range r.FindAllStringSubmatchIndex(text, -1) {
+			edits = append(edits, edit{m[2], m[3], kind})
 		}
-		shifted := at.Add(c.shift).Format("2006-01-02T15:04:05.0000000")
-		if isUTC {
-			shifted += "Z"
-		}
-		return shifted
-	})
+	}
+	for _, r := range t.instances {
+		find(suffixOfID, r)
+	}
+	for kind, r := range others {
+		find(kind, r)
+	}
+	slices.SortFunc(edits, func(a, b edit) int { return a.start - b.start })
+	t.known[text] = edits
+	return edits
 }
 
 // A step is what two histories that say the same have in common in a row.

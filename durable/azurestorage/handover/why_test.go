@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
 
 // What instances wait for that .NET began is told after each of its writes, on the way
@@ -37,40 +37,42 @@ func TestWhy_TellsWhatInstancesWaitForThatDotNetBegan(t *testing.T) {
 	} {
 		t.Run(tt.scenarios[0], func(t *testing.T) {
 			t.Parallel()
-			changes := recordedChanges(t, tt.file, tt.scenarios...)
-			h := newHub(t)
-			connection, err := azurestorage.ParseConnectionString(azuritetest.Start(t))
-			if err != nil {
-				t.Fatal(err)
-			}
-			storage, err := azurestorage.Open(connection, azurestorage.Config{TaskHub: h.name, PartitionCount: 1})
-			if err != nil {
-				t.Fatal(err)
-			}
-			client := durable.NewClient(storage, durable.NewRegistry(functions...))
-			var got []string
-			for cut := 1; cut <= len(changes); cut++ {
-				tt.restore(t, h, changes, cut, cut, false)
-				w, err := client.Why(t.Context(), durable.InstanceID(fmt.Sprintf("%s-d%02d", tt.instances[0], cut)))
+			synctest.Test(t, func(t *testing.T) {
+				changes := recordedChanges(t, tt.file, tt.scenarios...)
+				h := newHub(t, simulated(t, 1, 0))
+				connection, err := azurestorage.ParseConnectionString(h.connection)
 				if err != nil {
-					continue // it does not exist yet
+					t.Fatal(err)
 				}
-				for _, r := range w.Reasons {
-					text, place, _ := strings.Cut(r.String(), " it: partition 0 has about ")
-					if place != "" {
-						text += " it"
+				storage, err := azurestorage.Open(connection, azurestorage.Config{TaskHub: h.name, PartitionCount: 1, Transport: h.worker})
+				if err != nil {
+					t.Fatal(err)
+				}
+				client := durable.NewClient(storage, durable.NewRegistry(functions...))
+				var got []string
+				for cut := 1; cut <= len(changes); cut++ {
+					tt.restore(t, h, changes, cut, cut, false)
+					w, err := client.Why(t.Context(), durable.InstanceID(fmt.Sprintf("%s-d%02d", tt.instances[0], cut)))
+					if err != nil {
+						continue // it does not exist yet
 					}
-					if (r.Kind == durable.ReasonNotStarted) != (place != "") {
-						t.Errorf("%q tells the place of an instance, or does not", r)
-					}
-					if !slices.Contains(got[max(0, len(got)-1):], text) {
-						got = append(got, text)
+					for _, r := range w.Reasons {
+						text, place, _ := strings.Cut(r.String(), " it: partition 0 has about ")
+						if place != "" {
+							text += " it"
+						}
+						if (r.Kind == durable.ReasonNotStarted) != (place != "") {
+							t.Errorf("%q tells the place of an instance, or does not", r)
+						}
+						if !slices.Contains(got[max(0, len(got)-1):], text) {
+							got = append(got, text)
+						}
 					}
 				}
-			}
-			if !slices.Equal(got, tt.want) {
-				t.Errorf("told\n%q, want\n%q", got, tt.want)
-			}
+				if !slices.Equal(got, tt.want) {
+					t.Errorf("told\n%q, want\n%q", got, tt.want)
+				}
+			})
 		})
 	}
 }
