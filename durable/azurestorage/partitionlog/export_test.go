@@ -68,8 +68,8 @@ func (h *Hub) Damage(ctx context.Context, id string) error {
 	})
 }
 
-// MailThenDirect has partition 0 send a message to partition 1 by mail, which is not looked
-// at for a while, and then one directly. It returns how many partition 1 has received.
+// MailThenDirect has partition 0 send a message to partition 1 by mail, and one directly before
+// the mailbox is looked at. It returns how many partition 1 has received.
 func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {
 	if err := h.ensure(ctx); err != nil {
 		return 0, err
@@ -93,18 +93,14 @@ func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {
 		}
 		return &partition.Mail{Sender: from.share.name(), Requests: []partition.Request{{Number: number, Message: record}}}
 	}
-	to.mailing <- struct{}{} // nobody looks into the mailbox
+	time.Sleep(10 * time.Second) // until looks into the mailbox are seldom
 	c := from.couriers[1]
 	c.sender = mailbox.NewSender(to.share.mailConfig())
 	if err := sendMail(ctx, c.sender, mail(1)); err != nil {
 		return 0, err
 	}
 	c.mailed = h.moment()
-	brought := make(chan bool)
-	go func() { brought <- c.bring(mail(2)) }()
-	time.Sleep(time.Second)
-	<-to.mailing
-	if !<-brought {
+	if !c.bring(mail(2)) {
 		return 0, errors.New("the mail was not brought")
 	}
 	time.Sleep(10 * time.Second) // until the mailbox was looked into

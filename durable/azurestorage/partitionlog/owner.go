@@ -30,14 +30,21 @@ type owner struct {
 	couriers []*courier  // by the partitions that they go to
 	borrowed atomic.Bool // a client took it
 
-	mailing  chan struct{} // held by whoever takes mail, with the following
-	receiver *mailbox.Receiver
+	opened   int64             // the moment at which the partition was opened
+	receiver *mailbox.Receiver // of receive
+	look     chan struct{}     // has receive look into the mailbox now
 
 	mu      sync.Mutex // protects the following
-	drained int64      // the moment at which a look into the mailbox began that found it empty
-	look    chan struct{}
+	drained int64      // the last moment whose mail was taken
+	looking *look
 	serving context.CancelFunc // ends Run; nil while it does not run
 	served  chan struct{}
+}
+
+// look is a look into the mailbox.
+type look struct {
+	over chan struct{} // closed when the look is over
+	err  error         // of the look, when it is over
 }
 
 // errNotOwner is the error of records in memory that do not count any more.
@@ -46,7 +53,7 @@ var errNotOwner = errors.New("the partition belongs to another process by now")
 // openOwner takes a partition that nobody owns. The error is a *[bloblog.HeldError] if
 // somebody does.
 func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
-	o := &owner{share: s, look: make(chan struct{}, 1), mailing: make(chan struct{}, 1)}
+	o := &owner{share: s, look: make(chan struct{}, 1), looking: &look{over: make(chan struct{})}}
 	var left *bloblog.Recovered
 	if o.log, left, err = bloblog.Open(ctx, s.logConfig()); err != nil {
 		return nil, err
@@ -100,6 +107,7 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 		o.store.Stop()
 		return nil, err
 	}
+	o.opened = s.hub.moment()
 	o.begin(o.receive)
 	o.begin(o.sweepLater)
 	go func() { // ends with the ownership
@@ -214,23 +222,30 @@ func (o *owner) abandon() {
 // The pace at which an owner looks into its mailbox: fast while there is mail.
 const (
 	shortestLook = 10 * time.Millisecond
-	busyFor      = time.Second     // after mail
-	lookWithin   = 5 * time.Second // a look that takes longer is made again
+	busyFor      = time.Second // after mail
+	// lookWithin is how long a look waits for the first bytes. After a look without bytes the
+	// next one waits twice as long, up to longestWait.
+	lookWithin  = 5 * time.Second
+	longestWait = time.Minute
 )
 
 // receive takes mail until the partition is given up or lost.
 func (o *owner) receive() {
-	gap, last := shortestLook, time.Now()
+	gap, last, within := shortestLook, time.Now(), lookWithin
 	for {
 		began := time.Now()
-		n, err := o.takeMail(o.over)
-		if err != nil && o.over.Err() == nil {
+		took, err := o.takeMail(within)
+		o.lookedInto(err)
+		within = lookWithin
+		switch {
+		case err != nil && o.over.Err() == nil:
 			o.share.hub.log.Warn("cannot read the mail of a partition; trying again", "partition", o.share.number, "error", err)
 			gap = max(2*gap, time.Second)
-		} else if n > 0 {
+			within = min(max(2*time.Since(began), lookWithin), longestWait)
+		case took:
 			gap, last = shortestLook, began
 			continue
-		} else if time.Since(last) > busyFor {
+		case time.Since(last) > busyFor:
 			gap *= 2
 		}
 		gap = min(gap, max(o.share.hub.cfg.MaxPollingInterval, shortestLook))
@@ -246,6 +261,15 @@ func (o *owner) receive() {
 	}
 }
 
+// lookedInto ends a look, and begins the next.
+func (o *owner) lookedInto(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.looking.err = err
+	close(o.looking.over)
+	o.looking = &look{over: make(chan struct{})}
+}
+
 // wake has the owner look into the mailbox now.
 func (o *owner) wake() {
 	select {
@@ -254,42 +278,44 @@ func (o *owner) wake() {
 	}
 }
 
-// takeMail does what the mail asks for that has come, and returns how much it was.
-func (o *owner) takeMail(ctx context.Context) (int, error) {
-	select {
-	case o.mailing <- struct{}{}:
-	case <-ctx.Done():
-		return 0, ctx.Err()
-	}
-	defer func() { <-o.mailing }()
-	began := o.share.hub.moment()
-	within, cancel := context.WithTimeout(ctx, lookWithin)
-	items, err := o.receiver.Next(within)
+// takeMail does what the mail asks for that has come, and reports whether it downloaded any.
+// It waits for a time for the first bytes.
+func (o *owner) takeMail(patience time.Duration) (took bool, err error) {
+	ctx, cancel := context.WithTimeout(o.over, patience)
+	batch, err := o.receiver.Next(ctx, o.share.hub.moment())
 	cancel()
 	if err != nil {
-		return 0, err
+		return false, err
 	}
-	if len(items) == 0 {
+	if len(batch.Items) > 0 {
+		if err := o.receiveAll(batch.Items); err != nil {
+			return false, errors.Join(err, o.readAgain())
+		}
+	}
+	if batch.Seen > 0 {
 		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.drained = began
-		return 0, nil
+		o.drained = batch.Seen
+		o.mu.Unlock()
 	}
-	after := items[len(items)-1].After
+	if len(batch.Items) > 0 {
+		err = o.receiver.Done(o.over, batch.Items[len(batch.Items)-1].After)
+	}
+	return batch.Read > 0 || len(batch.Items) > 0, err
+}
+
+// receiveAll does what mail asks for.
+func (o *owner) receiveAll(items []mailbox.Item) error {
 	position := &logstore.Coder{}
-	after.Code(position)
+	items[len(items)-1].After.Code(position)
 	var all []*partition.Mail
 	for _, item := range items {
 		m, err := partition.DecodeMail(item.Payload)
 		if err != nil {
-			return 0, errors.Join(err, o.readAgain()) // a newer program may know it
+			return err // a newer program may know it
 		}
 		all = append(all, m)
 	}
-	if err := o.Receive(ctx, all, position.Buf); err != nil {
-		return 0, errors.Join(err, o.readAgain())
-	}
-	return len(items), o.receiver.Done(ctx, after)
+	return o.Receive(o.over, all, position.Buf)
 }
 
 // readAgain goes back to the mail that was not taken.
@@ -301,21 +327,29 @@ func (o *owner) readAgain() error {
 	return err
 }
 
-// drainSince takes mail until a look into the mailbox has found it empty that began after a
-// moment, or none if that is zero.
+// drainSince waits until the owner has taken all mail that was in the mailbox at a moment. It
+// does not wait if the moment is zero.
 func (o *owner) drainSince(ctx context.Context, since int64) error {
 	if since == 0 {
 		return nil
 	}
 	for {
 		o.mu.Lock()
-		done := o.drained > since
+		done, looking := o.drained > since, o.looking
 		o.mu.Unlock()
 		if done {
 			return nil
 		}
-		if _, err := o.takeMail(ctx); err != nil {
-			return err
+		o.wake()
+		select {
+		case <-looking.over:
+			if looking.err != nil {
+				return looking.err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-o.over.Done():
+			return errNotOwner
 		}
 	}
 }

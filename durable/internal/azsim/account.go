@@ -27,6 +27,11 @@ type Config struct {
 	// nil means that none does. It is called once for each request, when it is sent.
 	Delay func(r Request, underway int) time.Duration
 
+	// Bandwidth returns how many bytes of an answer's body arrive per second; 0, or a nil
+	// function, means that all arrive at once. It must depend on nothing but its argument
+	// and what the test controls.
+	Bandwidth func(Request) int
+
 	// Loose makes the account promise no more than the service's documentation
 	// does: messages are not received in the order in which they were sent, and
 	// pages of a query or a list may be short, or empty, and yet have a continuation.

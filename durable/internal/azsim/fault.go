@@ -38,13 +38,16 @@ const (
 	Echo
 	// Late loses the connection, and delivers the request after several seconds.
 	Late
+	// Cut resets the connection in the middle of the answer's body, after the request
+	// has had its effect. An answer without a body is lost.
+	Cut
 )
 
 // String returns the name of the fault.
 func (f Fault) String() string {
 	names := [...]string{
 		"", "throttled", "lost", "answer lost", "refused after", "slow", "killed before", "killed after", "frozen after",
-		"delivered twice", "delivered again", "delivered late",
+		"delivered twice", "delivered again", "delivered late", "cut off",
 	}
 	if f < 0 || int(f) >= len(names) {
 		return "unknown fault"

@@ -124,7 +124,12 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 	if x.err != nil {
 		return nil, x.err
 	}
-	return x.reply.skewed(-w.clockAhead()).response(raw, x.id, x.at.Add(-w.clockAhead())), nil
+	answer := x.reply.skewed(-w.clockAhead())
+	resp := answer.response(raw, x.id, x.at.Add(-w.clockAhead()))
+	if raw.Method != http.MethodHead {
+		resp.Body = x.download(ctx, answer.body)
+	}
+	return resp, nil
 }
 
 // exchange is a request on its way, and its answer.
@@ -186,7 +191,7 @@ func (x *exchange) there() error {
 	case Late:
 		x.deliverLate()
 		return errLost
-	case None, FailAfter, RefuseAfter, KillAfter, FreezeAfter, Twice, Echo:
+	case None, FailAfter, RefuseAfter, KillAfter, FreezeAfter, Twice, Echo, Cut:
 	}
 	x.reply = x.a.serve(x)
 	switch x.fault {
@@ -206,6 +211,10 @@ func (x *exchange) there() error {
 	case FreezeAfter:
 		x.w.Freeze(stall(mix(x.r.Roll, 4)))
 		return errLost
+	case Cut:
+		if len(x.reply.body) == 0 {
+			return errLost
+		}
 	case None, Throttle, FailBefore, Slow, KillBefore, Late:
 	}
 	return nil

@@ -53,6 +53,9 @@ func newLogs(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.L
 		random := rand.New(rand.NewPCG(p.Seed, 0x10C))
 		l.cfg.LeaseInterval = []time.Duration{15 * time.Second, 30 * time.Second, time.Minute}[random.IntN(3)]
 		l.cfg.BalanceInterval = []time.Duration{time.Second, 5 * time.Second}[random.IntN(2)]
+		if random.IntN(4) == 0 {
+			slowMail(p, &account)
+		}
 	}
 	account.Watch = l.after
 	l.account = azsim.New(account)
@@ -88,6 +91,28 @@ func readBaseAtOnce(p *sim.Plan, cfg *azsim.Config) {
 		if p.Disturbances[i].Kind == sim.FreezeIt {
 			p.Disturbances[i].Kind = sim.KillIt
 		}
+	}
+}
+
+// slowMail has mail arrive at 200 bytes per second until the plan is quiet, and cuts every
+// tenth download of it off.
+func slowMail(p *sim.Plan, cfg *azsim.Config) {
+	begin, decide := time.Now(), cfg.Decide
+	isSlow := func(r azsim.Request) bool {
+		return r.Operation == "GetBlob" && time.Since(begin) < p.Quiet && (strings.Contains(r.Path, "/mail-") || strings.Contains(r.Path, "/letter-"))
+	}
+	cfg.Bandwidth = func(r azsim.Request) int {
+		if isSlow(r) {
+			return 200
+		}
+		return 0
+	}
+	cfg.Decide = func(r azsim.Request) azsim.Fault {
+		fault := decide(r)
+		if fault == azsim.None && isSlow(r) && r.Roll/7%10 == 0 {
+			return azsim.Cut
+		}
+		return fault
 	}
 }
 

@@ -3,7 +3,9 @@ package store
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"maps"
 	"net/http"
 	"strconv"
 	"strings"
@@ -75,25 +77,74 @@ type BlobPart struct {
 	Metadata map[string]string
 }
 
-// Read returns up to count bytes from an offset on, or all if count is 0. An offset at the
-// end of the blob is refused with the status 416, but for offset 0 with count 0.
+// Read returns up to count bytes from an offset on, or all if count is 0. The service refuses
+// an offset at the end of the blob with the status 416, but for offset 0. If the answer breaks
+// off, Read returns the bytes that arrived with the error.
 func (b *AppendBlob) Read(ctx context.Context, offset, count int64) (BlobPart, error) {
-	resp, err := b.client.DownloadStream(ctx, &blob.DownloadStreamOptions{Range: blob.HTTPRange{Offset: offset, Count: count}})
+	span := blob.HTTPRange{Offset: offset, Count: count}
+	if offset == 0 {
+		span.Count = 0 // no range fits an empty blob
+	}
+	resp, err := b.client.DownloadStream(ctx, &blob.DownloadStreamOptions{Range: span})
 	if err != nil {
 		return BlobPart{}, err
 	}
 	defer resp.Body.Close()
 	part := BlobPart{Size: Value(resp.ContentLength), Metadata: plain(resp.Metadata)}
-	part.Content = make([]byte, part.Size)
-	if _, err := io.ReadFull(resp.Body, part.Content); err != nil {
-		return BlobPart{}, err
+	length := part.Size
+	if count > 0 {
+		length = min(length, count)
 	}
 	if _, size, found := strings.Cut(Value(resp.ContentRange), "/"); found {
 		if part.Size, err = strconv.ParseInt(size, 10, 64); err != nil {
 			return BlobPart{}, err
 		}
 	}
-	return part, nil
+	part.Content = make([]byte, length)
+	n, err := io.ReadFull(resp.Body, part.Content)
+	part.Content = part.Content[:n]
+	return part, err
+}
+
+// errReplaced is the error of a blob that was deleted and created again during a download.
+var errReplaced = errors.New("the blob was replaced while it was read")
+
+// Download is [AppendBlob.Read] that retries, and continues where an answer broke off: an
+// attempt that brings bytes does not count as failed. With an error it returns the bytes
+// that arrived.
+func (b *AppendBlob) Download(ctx context.Context, offset, count int64) (got BlobPart, err error) {
+	for {
+		have := int64(len(got.Content))
+		replaced := false
+		err = Retry(ctx, "read blob "+b.Name, func(ctx context.Context) error {
+			rest := count
+			if count > 0 {
+				rest -= have
+			}
+			part, err := b.Read(ctx, offset+have, rest)
+			switch {
+			case have == 0:
+				got = part
+			case len(part.Content) > 0:
+				replaced = !maps.Equal(part.Metadata, got.Metadata)
+				got.Content = append(got.Content, part.Content...)
+			}
+			if len(part.Content) > 0 {
+				return nil
+			}
+			return err
+		})
+		all := got.Size - offset
+		if count > 0 {
+			all = min(all, count)
+		}
+		switch {
+		case replaced:
+			return BlobPart{}, errReplaced
+		case err != nil || int64(len(got.Content)) >= all:
+			return got, err
+		}
+	}
 }
 
 // plain returns metadata with its keys in lower case: headers do not keep theirs.

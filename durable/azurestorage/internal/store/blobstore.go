@@ -168,13 +168,9 @@ func (s *Container) ReadAt(ctx context.Context, name string, offset int64, p []b
 	return err
 }
 
-// ReadPart reads a part of a blob as it is, see [AppendBlob.Read].
-func (s *Container) ReadPart(ctx context.Context, name string, offset, count int64) (part BlobPart, err error) {
-	err = Retry(ctx, "read blob "+s.Name+"/"+name, func(ctx context.Context) (err error) {
-		part, err = s.AppendBlob(name).Read(ctx, offset, count)
-		return err
-	})
-	return part, err
+// ReadPart reads a part of a blob as it is, see [AppendBlob.Download].
+func (s *Container) ReadPart(ctx context.Context, name string, offset, count int64) (BlobPart, error) {
+	return s.AppendBlob(name).Download(ctx, offset, count)
 }
 
 // Stamp writes an empty blob with metadata, and returns the time of that by the storage's

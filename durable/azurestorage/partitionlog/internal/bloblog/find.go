@@ -131,13 +131,10 @@ func sealFrame(next chain.Link) chain.Frame {
 	return numbered(kindSeal, next.Number, func(c *logstore.Coder) { c.String(&next.Nonce) })
 }
 
-// readBlob reads a part of a link's blob; see [store.AppendBlob.Read]. If the blob is gone, or
+// readBlob reads a part of a link's blob; see [store.AppendBlob.Download]. If the blob is gone, or
 // another is in its place, the error is errMoved.
-func readBlob(ctx context.Context, c *chain.Chain, l chain.Link, offset, count int64) (part store.BlobPart, err error) {
-	err = store.Retry(ctx, "read blob "+c.Name(l.Number), func(ctx context.Context) (err error) {
-		part, err = c.Blob(l.Number).Read(ctx, offset, count)
-		return err
-	})
+func readBlob(ctx context.Context, c *chain.Chain, l chain.Link, offset, count int64) (store.BlobPart, error) {
+	part, err := c.Blob(l.Number).Download(ctx, offset, count)
 	switch status := store.StatusOf(err); {
 	case status == http.StatusNotFound, status == http.StatusRequestedRangeNotSatisfiable:
 		return part, fmt.Errorf("%w: %w", errMoved, err)

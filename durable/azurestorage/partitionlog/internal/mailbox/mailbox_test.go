@@ -1,8 +1,10 @@
 package mailbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -38,11 +40,109 @@ func send(t *testing.T, s *Sender, mails ...string) {
 	}
 }
 
+// look takes mail.
+func look(t *testing.T, r *Receiver) ([]Item, error) {
+	t.Helper()
+	b, err := r.Next(t.Context(), 1)
+	return b.Items, err
+}
+
+// A look that ends early keeps the downloaded bytes, and a receiver holds little in memory.
+func TestReceiver_ContinuesADownloadThatBreaksOff(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		cut := 0
+		w := newWorld(t, azsim.Config{
+			Bandwidth: func(r azsim.Request) int { return map[bool]int{true: 250_000}[r.Operation == "GetBlob"] },
+			Decide: func(r azsim.Request) azsim.Fault {
+				if r.Operation == "GetBlob" && r.Roll%3 == 0 {
+					cut++
+					return azsim.Cut
+				}
+				return azsim.None
+			},
+		})
+		cfg := w.config(chaintest.NewProcess(w.account.Worker("process")))
+		cfg.MaxBlocks, cfg.MaxBlock = 10, 0
+		var want []int
+		s := NewSender(cfg)
+		for _, size := range []int{10, chain.MaxPayload, 3 << 20, 9 << 20, 2 << 20, 3 << 20, 20} {
+			send(t, s, strings.Repeat("x", size))
+			want = append(want, size)
+		}
+		var got []int
+		r := NewReceiver(cfg, Position{})
+		for looks := 1; len(got) < len(want) && looks < 100; looks++ {
+			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+			b, err := r.Next(ctx, int64(looks))
+			cancel()
+			if err != nil {
+				t.Fatalf("look %d: %v", looks, err)
+			}
+			if b.Read > 10<<20 || len(r.buf)+len(r.letter) > 10<<20 {
+				t.Errorf("look %d: read %d bytes, holds %d and %d; want a part of the mailbox", looks, b.Read, len(r.buf), len(r.letter))
+			}
+			for _, item := range b.Items {
+				got = append(got, len(item.Payload))
+			}
+			if len(b.Items) > 0 {
+				if err := r.Done(t.Context(), b.Items[len(b.Items)-1].After); err != nil {
+					t.Error(err)
+				}
+			}
+			if (b.Seen > 0) != (len(got) == len(want)) {
+				t.Errorf("look %d: seen %d after %d of %d mails", looks, b.Seen, len(got), len(want))
+			}
+		}
+		if !slices.Equal(got, want) || cut == 0 {
+			t.Errorf("got mail of %d bytes, want %d; %d answers were cut off", got, want, cut)
+		}
+		if removed := strings.Count(w.account.Trace(), "DeleteBlob"); removed != 1 {
+			t.Errorf("%d blobs were deleted, want the letter, once", removed)
+		}
+		w.account.Wait()
+	})
+}
+
+// All mail that was there at a moment is taken at last, also while senders are as fast as the
+// receiver.
+func TestReceiver_SaysWhenItHasTakenAllMailOfAMoment(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, azsim.Config{Bandwidth: func(r azsim.Request) int { return map[bool]int{true: 1000}[r.Operation == "GetBlob"] }})
+		cfg := w.config(chaintest.NewProcess(w.account.Worker("process")))
+		cfg.MaxBlocks, cfg.MaxBlock = 1000, 0
+		s, r := NewSender(cfg), NewReceiver(cfg, Position{})
+		for range 10 {
+			send(t, s, strings.Repeat("x", 1000))
+		}
+		var seen []int64
+		taken := 0
+		for look := range int64(40) {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			b, err := r.Next(ctx, look+1)
+			cancel()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if taken += len(b.Items); b.Seen > 0 {
+				if seen = append(seen, b.Seen); taken < 9+int(b.Seen) {
+					t.Errorf("moment %d was seen with %d mails", b.Seen, taken)
+				}
+			}
+			send(t, s, strings.Repeat("x", 900)) // the mailbox is never empty
+		}
+		if len(seen) < 2 || seen[0] != 1 {
+			t.Errorf("the moments seen are %d, want 1 and later ones", seen)
+		}
+	})
+}
+
 // receive takes all that is there, and deletes it.
 func receive(t *testing.T, r *Receiver) (got []string) {
 	t.Helper()
 	for {
-		items, err := r.Next(t.Context())
+		items, err := look(t, r)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -85,7 +185,7 @@ func TestReceiver_LeavesOutALetterThatWasTakenBefore(t *testing.T) {
 		if got := receive(t, r); len(got) != 1 || got[0] != long {
 			t.Fatalf("got %q", got)
 		}
-		part, err := r.read(t.Context(), r.chain.Name(1), 0, 0)
+		part, err := r.chain.Blob(1).Read(t.Context(), 0, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -126,16 +226,20 @@ func TestReceiver_NamesWhereMailIsDamagedOrGone(t *testing.T) {
 		if _, _, err := s.chain.Blob(1).Append(t.Context(), []byte("junk"), openID(s.newest[0]), store.AnyPosition); err != nil {
 			t.Fatal(err)
 		}
-		_, err := NewReceiver(cfg, Position{}).Next(t.Context())
+		r := NewReceiver(cfg, Position{})
+		if items, err := look(t, r); err != nil || len(items) != 1 {
+			t.Errorf("before the junk: %v, %v; want the mail", items, err)
+		}
+		_, err := look(t, r)
 		if d, ok := errors.AsType[*chain.DamageError](err); !ok || d.Blob != "p00/mail-0000000001" || d.Offset != int64(chain.FrameHead+1) {
 			t.Errorf("junk: %v", err)
 		}
-		_, err = NewReceiver(cfg, Position{Blob: 2}).Next(t.Context())
+		_, err = look(t, NewReceiver(cfg, Position{Blob: 2}))
 		if d, ok := errors.AsType[*chain.DamageError](err); !ok || d.Blob != "p00/mail-0000000002" {
 			t.Errorf("no blob: %v", err)
 		}
 		cfg.Hub = "other"
-		if _, err = NewReceiver(cfg, Position{}).Next(t.Context()); !errors.As(err, new(*chain.DamageError)) {
+		if _, err = look(t, NewReceiver(cfg, Position{})); !errors.As(err, new(*chain.DamageError)) {
 			t.Errorf("another hub's: %v", err)
 		}
 	})

@@ -35,14 +35,43 @@ type Item struct {
 	After   Position // the position when it was taken
 }
 
+// Batch is the result of a look into the mailbox.
+type Batch struct {
+	Items []Item
+	// Read is the number of bytes that the look downloaded. A batch without items can have
+	// them: they are the start of longer mail.
+	Read int
+	// Seen is the moment of a look: this batch and those before it have all mail that was in
+	// the mailbox then. It is 0 if there is no such look since the last batch that had one.
+	Seen int64
+}
+
+// unlessRead returns the error of a look that brought nothing, or of a damaged blob.
+func (b *Batch) unlessRead(err error) error {
+	if b.Read > 0 && !errors.As(err, new(*chain.DamageError)) {
+		return nil
+	}
+	return err
+}
+
 // Receiver takes mail, for the partition's owner. Next and Done must not be called at the
 // same time.
 type Receiver struct {
 	cfg     Config
 	chain   *chain.Chain
 	at      Position
+	buf     []byte // downloaded bytes after at
+	letter  []byte // downloaded bytes of the letter that the frame after at names
+	goal    answer // the first answer since the last batch with Seen
+	last    answer // the last answer
 	cleaned uint64 // blobs before this one were deleted
 	letters []letter
+}
+
+// answer is the answer to a request for the blob that is being read.
+type answer struct {
+	size   int64 // of the blob
+	moment int64 // of the look; 0 without an answer
 }
 
 // letter is a blob with the mail before a position.
@@ -58,82 +87,137 @@ func NewReceiver(cfg Config, from Position) *Receiver {
 	return &Receiver{cfg: cfg, chain: cfg.chain(), at: from, cleaned: 1}
 }
 
-// readAtOnce is how much a receiver reads with one request.
-const readAtOnce = 16 << 20
+// readAtOnce bounds the bytes that a receiver downloads before it decodes them, and the bytes
+// of the mail that it returns together, but for the last.
+const readAtOnce = 4 << 20
 
-// Next returns mail that was not returned before, in order: all that was there when it was
-// called, up to some 16 MiB. There may be none. Mail of which a sender was in doubt comes
-// twice.
-func (r *Receiver) Next(ctx context.Context) ([]Item, error) {
-	for {
-		items, ended, err := r.more(ctx)
-		if err != nil || len(items) > 0 || !ended {
-			return items, err
+// Next returns mail that was not returned before, in order. Mail of which a sender was in
+// doubt comes twice. The caller numbers its looks with rising moments, for [Batch.Seen].
+//
+// The receiver keeps downloaded bytes when a look fails, and the next look continues after
+// them. So it reads any mailbox, however slow the downloads are and however early ctx ends.
+// Next returns no error with items, nor when a download breaks off that brought bytes.
+func (r *Receiver) Next(ctx context.Context, moment int64) (b Batch, err error) {
+	for asked := false; ; {
+		ended, err := r.decode(ctx, &b)
+		switch {
+		case len(b.Items) > 0:
+			b.Seen = r.seen()
+			return b, nil
+		case err != nil:
+			return b, b.unlessRead(err)
+		case ended:
+			asked = false
+			continue
+		case asked && int64(r.at.Offset) == r.last.size:
+			b.Seen = r.seen()
+			return b, nil
 		}
+		n, err := r.download(ctx, moment)
+		b.Read += n
+		switch {
+		case store.IsNotFound(err) && r.at == (Position{Blob: 1}): // no sender has sent anything
+			b.Seen = moment
+			return b, nil
+		case err != nil && n == 0:
+			return b, b.unlessRead(err)
+		}
+		asked = true
 	}
 }
 
-// more reads what is in the blob, and goes to the next one at its end. It reads the last byte
-// again that it has, since a read at the end of a blob is refused.
-func (r *Receiver) more(ctx context.Context) (items []Item, ended bool, err error) {
-	name, offset := r.chain.Name(r.at.Blob), int64(r.at.Offset)
-	again, count := min(offset, 1), int64(readAtOnce)
-	if offset == 0 { // it may be empty
-		count = 0
+// seen returns the moment of the last look whose mail was returned completely, 0 if a batch
+// had it before.
+func (r *Receiver) seen() (moment int64) {
+	switch at := int64(r.at.Offset); {
+	case r.last.moment > 0 && at >= r.last.size:
+		moment, r.goal = r.last.moment, answer{}
+	case r.goal.moment > 0 && at >= r.goal.size:
+		moment, r.goal = r.goal.moment, r.last
 	}
-	part, err := r.read(ctx, name, offset-again, count)
-	if store.IsNotFound(err) && r.at == (Position{Blob: 1}) { // nobody has sent anything
-		return nil, false, nil
+	return moment
+}
+
+// download reads more of the blob, and returns the number of new bytes. It reads the last
+// byte again, since the service refuses a read at the end of a blob.
+func (r *Receiver) download(ctx context.Context, moment int64) (n int, err error) {
+	name, from := r.chain.Name(r.at.Blob), int64(r.at.Offset)+int64(len(r.buf))
+	again := min(from, 1)
+	part, err := r.cfg.Blobs.AppendBlob(name).Download(ctx, from-again, readAtOnce)
+	if err == nil || len(part.Content) > 0 {
+		r.last = answer{part.Size, moment}
+		if r.goal.moment == 0 {
+			r.goal = r.last
+		}
 	}
-	if status := store.StatusOf(err); status == http.StatusNotFound || status == http.StatusRequestedRangeNotSatisfiable {
-		err = &chain.DamageError{Blob: name, Offset: offset, Cause: fmt.Errorf("mail up to there was taken: %w", err)}
+	fresh := part.Content[min(again, int64(len(part.Content))):]
+	if len(r.buf) == 0 {
+		r.buf = fresh
+	} else {
+		r.buf = slices.Concat(r.buf, fresh)
 	}
-	if err != nil {
-		return nil, false, err
+	status := store.StatusOf(err)
+	if status == http.StatusRequestedRangeNotSatisfiable || status == http.StatusNotFound && r.at != (Position{Blob: 1}) {
+		err = r.damage(fmt.Errorf("mail up to there was taken: %w", err))
 	}
-	at := r.at
-	for b := part.Content[again:]; len(b) > 0; {
-		f, rest, err := r.chain.DecodeFrame(b)
-		if errors.Is(err, chain.ErrCut) && int64(at.Offset)+int64(len(b)) < part.Size {
+	return len(fresh), err
+}
+
+// damage returns the error of a blob that is damaged at the receiver's position. The next look
+// downloads again what is there.
+func (r *Receiver) damage(cause error) error {
+	r.buf, r.letter = nil, nil
+	return &chain.DamageError{Blob: r.chain.Name(r.at.Blob), Offset: int64(r.at.Offset), Cause: cause}
+}
+
+// decode adds the mail of downloaded bytes to a batch, up to a bound, and goes to the next
+// blob at the end of this one.
+func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error) {
+	for size := 0; len(r.buf) > 0 && size < readAtOnce; {
+		f, rest, err := r.chain.DecodeFrame(r.buf)
+		if errors.Is(err, chain.ErrCut) && int64(r.at.Offset)+int64(len(r.buf)) < r.last.size {
 			break
 		}
 		if err != nil {
-			return nil, false, &chain.DamageError{Blob: name, Offset: int64(at.Offset), Cause: err}
+			return false, r.damage(err)
 		}
-		at.Offset += uint64(len(b) - len(rest))
-		b = rest
-		item := Item{Payload: f.Payload, After: at}
+		after := Position{r.at.Blob, r.at.Offset + uint64(len(r.buf)-len(rest))}
 		switch f.Kind {
-		case kindEnd:
-			r.at = Position{Blob: at.Blob + 1}
-			return items, true, nil
-		case kindLetter:
-			letterName := string(f.Payload)
-			part, err := r.read(ctx, letterName, 0, 0)
-			if store.IsNotFound(err) { // it was sent twice, and taken before
-				continue
-			}
-			if err != nil {
-				return nil, false, err
-			}
-			item.Payload = part.Content
-			r.letters = append(r.letters, letter{letterName, at})
 		case kindMail:
+			b.Items = append(b.Items, Item{f.Payload, after})
+			size += len(f.Payload)
+		case kindLetter:
+			name := string(f.Payload)
+			n, err := r.downloadLetter(ctx, name)
+			b.Read += n
+			if err == nil {
+				b.Items = append(b.Items, Item{r.letter, after})
+				r.letters = append(r.letters, letter{name, after})
+				size += len(r.letter)
+			} else if !store.IsNotFound(err) { // else it was sent twice, and taken before
+				return false, err
+			}
+			r.letter = nil
+		case kindEnd:
+			r.at, r.buf, r.goal, r.last = Position{Blob: r.at.Blob + 1}, nil, answer{}, answer{}
+			return true, nil
 		default:
-			return nil, false, &chain.DamageError{Blob: name, Offset: int64(at.Offset), Cause: fmt.Errorf("it has frames of kind %d: it was written by a newer version", f.Kind)}
+			return false, r.damage(fmt.Errorf("it has frames of kind %d: it was written by a newer version", f.Kind))
 		}
-		items = append(items, item)
+		r.at, r.buf = after, rest
 	}
-	r.at = at
-	return items, false, nil
+	return false, nil
 }
 
-func (r *Receiver) read(ctx context.Context, name string, offset, count int64) (part store.BlobPart, err error) {
-	err = store.Retry(ctx, "read blob "+name, func(ctx context.Context) (err error) {
-		part, err = r.cfg.Blobs.AppendBlob(name).Read(ctx, offset, count)
-		return err
-	})
-	return part, err
+// downloadLetter reads the rest of a letter, and returns the number of new bytes.
+func (r *Receiver) downloadLetter(ctx context.Context, name string) (n int, err error) {
+	part, err := r.cfg.Blobs.AppendBlob(name).Download(ctx, int64(len(r.letter)), 0)
+	if r.letter == nil {
+		r.letter = part.Content
+	} else {
+		r.letter = append(r.letter, part.Content...)
+	}
+	return len(part.Content), err
 }
 
 // Done deletes mail up to a position, which must be durable. What cannot be deleted is, the

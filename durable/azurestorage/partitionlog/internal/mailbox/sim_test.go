@@ -1,6 +1,7 @@
 package mailbox
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -102,7 +103,10 @@ func (w *world) receive(cfg Config, random *rand.Rand, stop func() bool) {
 	w.mu.Unlock()
 	r := NewReceiver(cfg, from)
 	for rounds := random.IntN(100); rounds > 0 && !stop(); rounds-- {
-		items, err := r.Next(w.t.Context())
+		ctx, cancel := context.WithTimeout(w.t.Context(), 5*time.Second) // as the owner does
+		batch, err := r.Next(ctx, 1)
+		cancel()
+		items := batch.Items
 		if err == nil && len(items) > 0 {
 			if !w.take(owner, items) {
 				return
@@ -130,7 +134,7 @@ func (w *world) end() {
 	w.owner++
 	r := NewReceiver(w.config(chaintest.NewProcess(w.account.Worker(chaintest.Last))), w.position)
 	for {
-		items, err := r.Next(w.t.Context())
+		items, err := look(w.t, r)
 		if err != nil {
 			w.t.Fatal(err)
 		}

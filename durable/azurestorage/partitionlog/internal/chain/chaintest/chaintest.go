@@ -112,6 +112,7 @@ func (p *Process) pause(n int, after bool) (frozen bool) {
 func Faults(oneOf uint64, stop func() bool) func(azsim.Request) azsim.Fault {
 	faults := []azsim.Fault{
 		azsim.Throttle, azsim.FailBefore, azsim.FailAfter, azsim.RefuseAfter, azsim.Slow, azsim.FreezeAfter, azsim.Twice, azsim.Echo, azsim.Late,
+		azsim.Cut,
 	}
 	return func(r azsim.Request) azsim.Fault {
 		if stop() || r.Roll%oneOf != 0 {

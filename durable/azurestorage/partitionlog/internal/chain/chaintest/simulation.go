@@ -52,7 +52,8 @@ func NewAccount(t *testing.T, cfg azsim.Config) *azsim.Account {
 	return account
 }
 
-// Rough is the configuration of an account with [Faults].
+// Rough is the configuration of an account with [Faults]. With every third seed, mailboxes
+// arrive at 40 bytes per second until stop returns true.
 func Rough(seed, oneOf uint64, stop func() bool) azsim.Config {
 	faults := Faults(oneOf, stop)
 	return azsim.Config{
@@ -62,6 +63,12 @@ func Rough(seed, oneOf uint64, stop func() bool) azsim.Config {
 				return azsim.None
 			}
 			return faults(r)
+		},
+		Bandwidth: func(r azsim.Request) int {
+			if seed%3 == 0 && !stop() && r.Operation == "GetBlob" && strings.Contains(r.Path, "/mail-") {
+				return 40
+			}
+			return 0
 		},
 	}
 }

@@ -1,0 +1,54 @@
+package azsim
+
+import (
+	"context"
+	"io"
+	"time"
+)
+
+// download is the body of an answer on its way to a worker.
+type download struct {
+	ctx  context.Context
+	rest []byte
+	rate int   // bytes per second; 0 means all at once
+	err  error // after rest
+}
+
+// download returns the body of the exchange's answer, which arrives at the account's bandwidth.
+func (x *exchange) download(ctx context.Context, body []byte) io.ReadCloser {
+	d := &download{ctx: ctx, rest: body, err: io.EOF}
+	if x.a.cfg.Bandwidth != nil {
+		d.rate = x.a.cfg.Bandwidth(*x.r)
+	}
+	if x.fault == Cut {
+		d.rest, d.err = body[:int(fraction(mix(x.r.Roll, 6))*float64(len(body)))], errLost
+	}
+	return d
+}
+
+// Read implements [io.Reader]. It returns a tenth of a second's bytes at most.
+func (d *download) Read(p []byte) (int, error) {
+	if d.ctx.Err() != nil {
+		return 0, context.Cause(d.ctx)
+	}
+	if len(d.rest) == 0 {
+		return 0, d.err
+	}
+	n := min(len(p), len(d.rest))
+	if d.rate > 0 && n > 0 {
+		n = min(n, max(d.rate/10, 1))
+		timer := time.NewTimer(time.Duration(n) * time.Second / time.Duration(d.rate))
+		defer timer.Stop()
+		select {
+		case <-timer.C:
+		case <-d.ctx.Done():
+			return 0, context.Cause(d.ctx)
+		}
+	}
+	copy(p, d.rest[:n])
+	d.rest = d.rest[n:]
+	return n, nil
+}
+
+// Close implements [io.Closer].
+func (d *download) Close() error { return nil }
