@@ -13,23 +13,25 @@ import (
 )
 
 func TestBlobStore_WaitsWhileTooMuchIsBeingDownloaded(t *testing.T) {
-	h := openHub(t, testConfig(t))
-	if err := h.largeMessages.Write(t.Context(), "blob", []byte("text")); err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Downloading.Acquire(t.Context(), 2*wire.MaxDecompressed); err != nil {
-		t.Fatal(err)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
-	defer cancel()
-	text, err := h.largeMessages.Read(ctx, "blob")
-	store.Downloading.Release(2 * wire.MaxDecompressed)
-	if err == nil {
-		t.Errorf("with no room it was read: %q", text)
-	}
-	if text, err = h.largeMessages.Read(t.Context(), "blob"); err != nil || string(text) != "text" {
-		t.Errorf("with room: %q, %v", text, err)
-	}
+	inBubble(t, func(t *testing.T) {
+		h := openHub(t, testConfig(t))
+		if err := h.largeMessages.Write(t.Context(), "blob", []byte("text")); err != nil {
+			t.Fatal(err)
+		}
+		if err := store.Downloading.Acquire(t.Context(), 2*wire.MaxDecompressed); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		text, err := h.largeMessages.Read(ctx, "blob")
+		store.Downloading.Release(2 * wire.MaxDecompressed)
+		if err == nil {
+			t.Errorf("with no room it was read: %q", text)
+		}
+		if text, err = h.largeMessages.Read(t.Context(), "blob"); err != nil || string(text) != "text" {
+			t.Errorf("with room: %q, %v", text, err)
+		}
+	})
 }
 
 // Each blob is bounded by itself, too, but there may be many at a time.

@@ -7,13 +7,15 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 )
 
 // TestMain fails if a test leaves a goroutine or a coroutine behind.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	// A goroutine that has told of its end may still be there for a moment.
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(patience.Limit())
 	for code == 0 {
 		left := leaked()
 		if left == "" {
@@ -23,7 +25,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "goroutines were left behind:\n"+left)
 			code = 1
 		}
-		time.Sleep(time.Millisecond)
+		time.Sleep(time.Millisecond) //realtime: no test runs any more
 	}
 	os.Exit(code)
 }

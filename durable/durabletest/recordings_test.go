@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -22,6 +23,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler"
@@ -112,15 +114,13 @@ func TestRecord(t *testing.T) {
 		if _, err := durable.Start(ctx, c, journey, in, id); err != nil {
 			t.Fatal(err)
 		}
-		for packed := false; !packed; time.Sleep(100 * time.Millisecond) {
+		patience.Until(t, fmt.Sprintf("the child of %s has completed", id), func() bool {
 			events, err := c.History(ctx, id)
 			if err != nil {
 				t.Fatal(err)
 			}
-			for _, e := range events {
-				packed = packed || e.Type() == history.TypeSubOrchestrationInstanceCompleted
-			}
-		}
+			return slices.ContainsFunc(events, func(e history.Event) bool { return e.Type() == history.TypeSubOrchestrationInstanceCompleted })
+		})
 	}
 	if err := leave.Raise(ctx, c, "ended", 7); err != nil {
 		t.Fatal(err)

@@ -20,6 +20,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
@@ -328,14 +329,11 @@ func (d *driver) rewind(then history.RuntimeStatus) {
 
 func (d *driver) await(status history.RuntimeStatus) {
 	d.t.Helper()
-	for {
+	patience.Until(d.t, fmt.Sprintf("%s is %v", d.id, status), func() bool {
 		s, err := d.c.Status(d.ctx, d.id, durable.Fetch{})
 		d.must(err)
-		if s.Status == status {
-			return
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+		return s.Status == status
+	})
 }
 
 // origins are the members by which only we know requests to entities again.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -27,7 +28,7 @@ func holdHub(path string) error {
 		return err
 	}
 	fmt.Println("open")
-	time.Sleep(time.Hour) // the runtime ends a process in which nothing can ever go on
+	time.Sleep(time.Hour) //realtime: until the parent kills this process; the runtime would report a deadlock
 	return nil
 }
 
@@ -278,10 +279,10 @@ func TestHub_TakesNothingAndTellsNothingWhenItsFileIsGone(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		// A read looks at most each second.
-		for began := time.Now(); err == nil && time.Since(began) < time.Minute; time.Sleep(10 * time.Millisecond) {
+		patience.Until(t, "a read finds the file "+name, func() bool { // a read looks at most each second
 			_, err = hub.Instance(t.Context(), "before", provider.Fetch{})
-		}
+			return err != nil
+		})
 		for what, err := range readings(t, hub, err) {
 			if !errors.As(err, new(*fs.PathError)) || !strings.Contains(err.Error(), "was deleted or moved") {
 				t.Errorf("%s: %s returned %v, want that the file was deleted or moved", name, what, err)

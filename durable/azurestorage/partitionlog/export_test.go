@@ -10,6 +10,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -31,7 +32,9 @@ func (h *Hub) Sweep(ctx context.Context, left string, lost bool) (before, after 
 		return nil
 	})
 	for flushing := true; err == nil && flushing; flushing, _ = o.store.Flushing() {
-		time.Sleep(time.Millisecond)
+		if !pause.For(ctx, time.Millisecond) {
+			err = ctx.Err()
+		}
 	}
 	if err != nil {
 		return nil, nil, err

@@ -18,8 +18,8 @@ const Most = 2 * time.Minute
 // reserve is the time that a failed test needs to print its message and to clean up.
 const reserve = 10 * time.Second
 
-// interval is the time between two calls of a condition.
-const interval = 20 * time.Millisecond
+// maxInterval is the longest time between two calls of a condition.
+const maxInterval = 50 * time.Millisecond
 
 // started is the time at which the process started, without the monotonic clock, which
 // has another origin in a bubble.
@@ -57,10 +57,11 @@ func Context(tb testing.TB) context.Context {
 // reports what did not happen.
 func Until(tb testing.TB, what string, condition func() bool) {
 	tb.Helper()
-	limit := Limit()
-	for began := time.Now(); !condition(); time.Sleep(interval) {
+	limit, interval := Limit(), time.Millisecond
+	for began := time.Now(); !condition(); interval = min(2*interval, maxInterval) {
 		if time.Since(began) > limit {
 			tb.Fatalf("did not happen within %v: %s", limit.Round(time.Second), what)
 		}
+		time.Sleep(interval)
 	}
 }

@@ -126,7 +126,9 @@ func BenchmarkIdleEntity(b *testing.B) {
 // A goroutine for each of these entities alone would take 30 MB.
 func TestEntity_IdleOnesTakeNoMemory(t *testing.T) {
 	const n = 12_000
-	if kept := idleEntities(newBench(t), n); kept > 10_000_000 {
-		t.Errorf("%d idle entities take %d bytes of memory", n, kept)
-	}
+	bubble(t, func(b *bench) {
+		if kept := idleEntities(b, n); kept > 10_000_000 {
+			b.Errorf("%d idle entities take %d bytes of memory", n, kept)
+		}
+	})
 }

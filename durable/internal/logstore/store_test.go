@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -225,9 +226,7 @@ func TestStore_NeedsNoMoreThanALogAndABase(t *testing.T) {
 		defer s.base.mu.Unlock()
 		return s.base.last
 	}
-	for reached() == 0 { // layers are written to the base in the background
-		time.Sleep(time.Millisecond)
-	}
+	patience.Until(t, "a layer is in the base", func() bool { return reached() > 0 })
 	s.base.mu.Lock()
 	last := s.base.last
 	recovered := NewLayer(testTables, last)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -81,25 +82,27 @@ func TestPartition_KeepsEverythingWhileItCannotWrite(t *testing.T) {
 // lost, and the activity does not run again.
 func TestPartition_AResultInHandSurvivesAFailedWrite(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	r.Start("a")
-	r.Finish(r.Next(), partitiontest.Scheduled(0))
-	a := r.TakeActivity()
-	mend := r.spoil()
-	failed := make(chan error)
-	go func() { failed <- a.Lock.Complete(context.Background(), partitiontest.ResultOf(0)) }()
-	item := r.Next() // before the hub has tried to store the result
-	if err := <-failed; err == nil {
-		t.Error("Complete returned no error")
-	}
-	mend()
-	r.Must(a.Lock.Abandon(t.Context(), errors.New("its result could not be sent")))
-	r.Finish(item, partitiontest.Ended())
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if a, err := r.NextActivity(ctx); err == nil {
-		t.Errorf("attempt %d of the activity was handed out", a.Attempt)
-	}
-	r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(0))) // again, as an engine may
-	r.forgets()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		r.Start("a")
+		r.Finish(r.Next(), partitiontest.Scheduled(0))
+		a := r.TakeActivity()
+		mend := r.spoil()
+		failed := make(chan error)
+		go func() { failed <- a.Lock.Complete(context.Background(), partitiontest.ResultOf(0)) }()
+		item := r.Next() // before the hub has tried to store the result
+		if err := <-failed; err == nil {
+			t.Error("Complete returned no error")
+		}
+		mend()
+		r.Must(a.Lock.Abandon(t.Context(), errors.New("its result could not be sent")))
+		r.Finish(item, partitiontest.Ended())
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if a, err := r.NextActivity(ctx); err == nil {
+			t.Errorf("attempt %d of the activity was handed out", a.Attempt)
+		}
+		r.Must(a.Lock.Complete(t.Context(), partitiontest.ResultOf(0))) // again, as an engine may
+		r.forgets()
+	})
 }

@@ -71,62 +71,66 @@ func TestPartition_AResultThatNobodyTakesIsStored(t *testing.T) {
 
 func TestPartition_EndsAnInstanceThatHasNotStarted(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	instance := r.StartAt("a", time.Now().Add(time.Hour))
-	r.Raise("a", "early")
-	e := &history.ExecutionTerminated{Header: history.NewHeader(time.Now()), Reason: new("changed my mind")}
-	r.Must(r.Send(t.Context(), provider.TaskMessage{Event: e, Target: history.OrchestrationInstance{InstanceID: "a"}}))
-	s, err := r.Instance(t.Context(), "a", provider.Fetch{Output: true})
-	r.Must(err)
-	if s.Instance != instance || s.Status != history.Terminated || *s.Output != "changed my mind" || !s.CompletedAt.Equal(e.Timestamp) {
-		t.Errorf("the instance is %+v, want it terminated", s)
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
-	defer cancel()
-	if item, err := r.NextOrchestration(ctx); err == nil {
-		t.Errorf("%v was handed out", item.Messages)
-	}
-	r.groups() // what was dropped is deleted
-	r.forgets()
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		instance := r.StartAt("a", time.Now().Add(time.Hour))
+		r.Raise("a", "early")
+		e := &history.ExecutionTerminated{Header: history.NewHeader(time.Now()), Reason: new("changed my mind")}
+		r.Must(r.Send(t.Context(), provider.TaskMessage{Event: e, Target: history.OrchestrationInstance{InstanceID: "a"}}))
+		s, err := r.Instance(t.Context(), "a", provider.Fetch{Output: true})
+		r.Must(err)
+		if s.Instance != instance || s.Status != history.Terminated || *s.Output != "changed my mind" || !s.CompletedAt.Equal(e.Timestamp) {
+			t.Errorf("the instance is %+v, want it terminated", s)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		if item, err := r.NextOrchestration(ctx); err == nil {
+			t.Errorf("%v was handed out", item.Messages)
+		}
+		r.groups() // what was dropped is deleted
+		r.forgets()
+	})
 }
 
 // A client that does not know whether its start arrived sends it again. It begins nothing,
 // however far the instance has come, and is not told that the ID is taken.
 func TestPartition_KnowsAStartThatComesAgain(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	start := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "O", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "first"}}
-	again := func(when string) {
-		t.Helper()
-		msg := provider.TaskMessage{Event: start, Target: start.Instance}
-		if err := r.StartInstance(t.Context(), msg, []history.RuntimeStatus{history.Pending, history.Running}); err != nil {
-			t.Errorf("%s: %v, want that nothing is wrong", when, err)
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		start := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "O", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "first"}}
+		again := func(when string) {
+			t.Helper()
+			msg := provider.TaskMessage{Event: start, Target: start.Instance}
+			if err := r.StartInstance(t.Context(), msg, []history.RuntimeStatus{history.Pending, history.Running}); err != nil {
+				t.Errorf("%s: %v, want that nothing is wrong", when, err)
+			}
 		}
-	}
-	again("the first time")
-	again("before it has begun")
-	r.Finish(r.Next())
-	again("when it runs")
-	r.Raise("a", "go on")
-	item := r.Next()
-	time.Sleep(2 * time.Millisecond) // a clock may be coarse
-	next := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "O", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "second"}}
-	r.Must(item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: next.Instance, ContinuedAsNew: true, NewEvents: []history.Event{next}}))
-	r.Must(item.Session.Release(t.Context()))
-	again("when it has continued as new")
-	r.Raise("a", "end")
-	r.Finish(r.Next(), partitiontest.Ended())
-	again("when it has ended")
-	s, err := r.Instance(t.Context(), "a", provider.Fetch{})
-	r.Must(err)
-	if s.Instance != next.Instance || s.Status != history.Completed {
-		t.Errorf("the instance is %+v, want that it has ended", s)
-	}
-	start = &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "O", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "third"}}
-	again("when another one is started")
-	if s, err = r.Instance(t.Context(), "a", provider.Fetch{}); err != nil || s.Instance != start.Instance {
-		t.Errorf("the instance is %+v, %v, want that which was started last", s, err)
-	}
+		again("the first time")
+		again("before it has begun")
+		r.Finish(r.Next())
+		again("when it runs")
+		r.Raise("a", "go on")
+		item := r.Next()
+		time.Sleep(2 * time.Millisecond) // a clock may be coarse
+		next := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "O", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "second"}}
+		r.Must(item.Session.Commit(t.Context(), &provider.Checkpoint{Instance: next.Instance, ContinuedAsNew: true, NewEvents: []history.Event{next}}))
+		r.Must(item.Session.Release(t.Context()))
+		again("when it has continued as new")
+		r.Raise("a", "end")
+		r.Finish(r.Next(), partitiontest.Ended())
+		again("when it has ended")
+		s, err := r.Instance(t.Context(), "a", provider.Fetch{})
+		r.Must(err)
+		if s.Instance != next.Instance || s.Status != history.Completed {
+			t.Errorf("the instance is %+v, want that it has ended", s)
+		}
+		start = &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "O", Instance: history.OrchestrationInstance{InstanceID: "a", ExecutionID: "third"}}
+		again("when another one is started")
+		if s, err = r.Instance(t.Context(), "a", provider.Fetch{}); err != nil || s.Instance != start.Instance {
+			t.Errorf("the instance is %+v, %v, want that which was started last", s, err)
+		}
+	})
 }
 
 func TestPartition_ForgetsTheTimersOfWhatHasEnded(t *testing.T) {
@@ -321,45 +325,47 @@ func TestPartition_FiresDistantTimersOnTime(t *testing.T) {
 
 func TestPartition_TellsThoseWhoAwaitAnEnd(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	if err := r.AwaitEnd(t.Context(), "nobody"); !errors.Is(err, provider.ErrInstanceNotFound) {
-		t.Errorf("of an unknown instance: %v", err)
-	}
-	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	r.Start("a")
-	if err := r.AwaitEnd(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("of an instance that goes on: %v", err)
-	}
-	for _, end := range []func(){
-		func() { r.Finish(r.Next(), partitiontest.Ended()) },
-		func() { r.Must(r.Purge(t.Context(), "a", nil)) },
-		func() { r.Start("a") },
-	} {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		if err := r.AwaitEnd(t.Context(), "nobody"); !errors.Is(err, provider.ErrInstanceNotFound) {
+			t.Errorf("of an unknown instance: %v", err)
+		}
+		short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+		defer cancel()
 		r.Start("a")
-		told := make(chan error, 2)
-		for range 2 {
-			go func() { told <- r.AwaitEnd(t.Context(), "a") }()
+		if err := r.AwaitEnd(short, "a"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("of an instance that goes on: %v", err)
 		}
-		for waiting := 0; waiting < 2; {
-			r.mu.Lock()
-			waiting = len(r.waiters["a"])
-			r.mu.Unlock()
-		}
-		end()
-		for range 2 {
-			if err := <-told; err != nil && !errors.Is(err, provider.ErrInstanceNotFound) {
-				t.Errorf("got %v", err)
+		for _, end := range []func(){
+			func() { r.Finish(r.Next(), partitiontest.Ended()) },
+			func() { r.Must(r.Purge(t.Context(), "a", nil)) },
+			func() { r.Start("a") },
+		} {
+			r.Start("a")
+			told := make(chan error, 2)
+			for range 2 {
+				go func() { told <- r.AwaitEnd(t.Context(), "a") }()
+			}
+			for waiting := 0; waiting < 2; {
+				r.mu.Lock()
+				waiting = len(r.waiters["a"])
+				r.mu.Unlock()
+			}
+			end()
+			for range 2 {
+				if err := <-told; err != nil && !errors.Is(err, provider.ErrInstanceNotFound) {
+					t.Errorf("got %v", err)
+				}
 			}
 		}
-	}
-	r.Finish(r.Next(), partitiontest.Ended())
-	r.Must(r.AwaitEnd(t.Context(), "a"))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.waiters) > 0 {
-		t.Errorf("%d instances are awaited by nobody", len(r.waiters))
-	}
+		r.Finish(r.Next(), partitiontest.Ended())
+		r.Must(r.AwaitEnd(t.Context(), "a"))
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if len(r.waiters) > 0 {
+			t.Errorf("%d instances are awaited by nobody", len(r.waiters))
+		}
+	})
 }
 
 func TestPartition_TakesBackWhatOutlivesTheDrainTimeout(t *testing.T) {
@@ -407,30 +413,32 @@ func TestPartition_TakesBackWhatOutlivesTheDrainTimeout(t *testing.T) {
 // who go on waiting.
 func TestPartition_WakesWhoStillWaitsWhenAnotherHasStopped(t *testing.T) {
 	t.Parallel()
-	r := newRig(t)
-	for i := range 300 {
-		ctx, cancel := context.WithCancel(t.Context())
-		fickle := make(chan *provider.OrchestrationWorkItem, 1)
-		steady := make(chan *provider.OrchestrationWorkItem, 1)
-		wait := func(ctx context.Context, got chan *provider.OrchestrationWorkItem) {
-			item, _ := r.NextOrchestration(ctx) // none if ctx has ended
-			got <- item
-		}
-		go wait(ctx, fickle)
-		steadyCtx, stop := context.WithTimeout(t.Context(), 10*time.Second)
-		go wait(steadyCtx, steady)
-		go cancel()
-		r.Start(fmt.Sprint("a", i))
-		item := <-fickle
-		if item == nil {
-			if item = <-steady; item == nil {
-				t.Fatal("the instance was handed out to nobody")
+	synctest.Test(t, func(t *testing.T) {
+		r := newRig(t)
+		for i := range 300 {
+			ctx, cancel := context.WithCancel(t.Context())
+			fickle := make(chan *provider.OrchestrationWorkItem, 1)
+			steady := make(chan *provider.OrchestrationWorkItem, 1)
+			wait := func(ctx context.Context, got chan *provider.OrchestrationWorkItem) {
+				item, _ := r.NextOrchestration(ctx) // none if ctx has ended
+				got <- item
 			}
-		} else {
+			go wait(ctx, fickle)
+			steadyCtx, stop := context.WithTimeout(t.Context(), time.Minute)
+			go wait(steadyCtx, steady)
+			go cancel()
+			r.Start(fmt.Sprint("a", i))
+			item := <-fickle
+			if item == nil {
+				if item = <-steady; item == nil {
+					t.Fatal("the instance was handed out to nobody")
+				}
+			} else {
+				stop()
+				<-steady
+			}
 			stop()
-			<-steady
+			r.Finish(item, partitiontest.Ended())
 		}
-		stop()
-		r.Finish(item, partitiontest.Ended())
-	}
+	})
 }

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 )
 
@@ -29,12 +29,12 @@ func TestStore_GoesOnWhileTheDatabaseIsFull(t *testing.T) {
 			t.Fatalf("put %d: %v", n, err)
 		}
 	}
-	s.await(func(flushing bool, failure error) bool { return failure != nil })
+	s.await(t, "a flush fails", func(_ bool, failure error) bool { return failure != nil })
 	if flushing, _ := s.Flushing(); !flushing {
 		t.Error("the layer that could not be flushed is gone")
 	}
 	s.limit(t, 0)
-	s.await(func(_ bool, failure error) bool { return failure == nil }) // it is tried again
+	s.await(t, "the store retries the flush", func(_ bool, failure error) bool { return failure == nil })
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -67,10 +67,9 @@ func (s *opened) limit(t *testing.T, size int) {
 }
 
 // await waits for a state of flushing.
-func (s *opened) await(is func(flushing bool, failure error) bool) {
-	for !is(s.Flushing()) {
-		time.Sleep(time.Millisecond)
-	}
+func (s *opened) await(t *testing.T, what string, is func(flushing bool, failure error) bool) {
+	t.Helper()
+	patience.Until(t, what, func() bool { return is(s.Flushing()) })
 }
 
 func TestStore_RefusesWritesWhenTheDatabaseIsFullForLong(t *testing.T) {
@@ -88,7 +87,7 @@ func TestStore_RefusesWritesWhenTheDatabaseIsFullForLong(t *testing.T) {
 		t.Fatalf("got %v, want an error of the database", err)
 	}
 	s.limit(t, 0)
-	s.await(func(_ bool, failure error) bool { return failure == nil })
+	s.await(t, "the store retries the flush", func(_ bool, failure error) bool { return failure == nil })
 	if err := s.put(instancesTable, "one more", value); err != nil {
 		t.Errorf("put after there was room again: %v", err)
 	}

@@ -269,7 +269,7 @@ func TestStore_HoldsWhatAModelHolds(t *testing.T) {
 					}
 					s = newStore(t, path)
 				case 1:
-					s.await(func(flushing bool, _ error) bool { return !flushing }) // or the copy of the database would not be of one time
+					s.await(t, "the flush ends", func(flushing bool, _ error) bool { return !flushing }) // or the copy of the database would not be of one time
 					copied := filepath.Join(t.TempDir(), "hub.db")
 					copyHub(t, path, copied)
 					if err := s.Close(); err != nil {
@@ -339,7 +339,7 @@ func TestStore_ASnapshotSeesNothingThatCameLater(t *testing.T) {
 				return err
 			}
 		}
-		s.await(func(flushing bool, _ error) bool { return !flushing })
+		s.await(t, "the flush ends", func(flushing bool, _ error) bool { return !flushing })
 		return v.Scan(instancesTable, "", func(key string, value []byte) (bool, error) {
 			if key != "a" || string(value) != "before" {
 				t.Errorf("the snapshot has %s with %d bytes", key, len(value))

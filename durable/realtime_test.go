@@ -1,0 +1,219 @@
+package durable_test
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// timed are the functions that wait for real time outside of a bubble.
+var timed = map[string][]string{
+	"time":    {"Sleep", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick"},
+	"context": {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause"},
+}
+
+// realTime marks a line that may wait for real time, and says why.
+const realTime = "//realtime: "
+
+// Tests below durable wait for real time only where a comment says why: in a bubble, time
+// passes when all goroutines wait, and package patience waits for events.
+func TestTests_WaitForRealTimeOnlyWithAReason(t *testing.T) {
+	t.Parallel()
+	found := 0
+	err := filepath.WalkDir(".", func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.IsDir() {
+			return err
+		}
+		if entry.Name() == "testdata" {
+			return filepath.SkipDir
+		}
+		p, err := parseTests(path)
+		if err != nil {
+			return err
+		}
+		for _, c := range p.waits() {
+			found++
+			if reason, ok := strings.CutPrefix(p.comments[c.position.Filename][c.position.Line], realTime); !ok || reason == "" {
+				t.Errorf("%s: %s outside of a bubble: use synctest.Test or package patience, or end the line with %s and the reason", c.position, c.name, realTime)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if found == 0 {
+		t.Error("no test waits for real time, although some kill processes at random times")
+	}
+}
+
+// testFiles are the test files of a folder.
+type testFiles struct {
+	set      *token.FileSet
+	files    []*ast.File
+	comments map[string]map[int]string // by file and line
+	bubbles  map[string]bool           // functions that run their arguments in a bubble
+}
+
+// wait is a call of a function in [timed].
+type wait struct {
+	position token.Position
+	name     string
+}
+
+func parseTests(dir string) (*testFiles, error) {
+	p := &testFiles{set: token.NewFileSet(), comments: map[string]map[int]string{}, bubbles: map[string]bool{".Each": true}} // of chaintest.Seeds
+	names, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range names {
+		file, err := parser.ParseFile(p.set, name, nil, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return nil, err
+		}
+		p.files = append(p.files, file)
+		lines := map[int]string{}
+		for _, group := range file.Comments {
+			for _, c := range group.List {
+				lines[p.set.Position(c.Pos()).Line] = c.Text
+			}
+		}
+		p.comments[name] = lines
+	}
+	return p, nil
+}
+
+// A scope is where a piece of code runs: in a bubble, or wherever its function is called.
+type scope struct {
+	function string // or the variable, with a dot before the name of a method
+	bubble   bool
+}
+
+// walk visits all expressions of the files with their scopes.
+func (p *testFiles) walk(visit func(n ast.Node, in scope)) {
+	for _, file := range p.files {
+		for _, declaration := range file.Decls {
+			switch d := declaration.(type) {
+			case *ast.FuncDecl:
+				name := d.Name.Name
+				if d.Recv != nil {
+					name = "." + name
+				}
+				p.inspect(d.Body, scope{function: name}, visit)
+			case *ast.GenDecl:
+				for _, spec := range d.Specs {
+					if v, ok := spec.(*ast.ValueSpec); ok {
+						for _, value := range v.Values {
+							p.inspect(value, scope{function: v.Names[0].Name}, visit)
+						}
+					}
+				}
+			}
+		}
+	}
+}
+
+func (p *testFiles) inspect(root ast.Node, in scope, visit func(ast.Node, scope)) {
+	ast.Inspect(root, func(n ast.Node) bool {
+		visit(n, in)
+		call, ok := n.(*ast.CallExpr)
+		if !ok || in.bubble || !p.bubbles[calleeName(call)] && !isCall(call, "synctest", "Test") {
+			return true
+		}
+		p.inspect(call.Fun, in, visit)
+		for _, arg := range call.Args {
+			_, literal := arg.(*ast.FuncLit)
+			p.inspect(arg, scope{in.function, literal}, visit)
+		}
+		return false
+	})
+}
+
+// waits returns the calls of functions in [timed] that a test makes outside of a bubble.
+func (p *testFiles) waits() (found []wait) {
+	for before := -1; before < len(p.bubbles); { // a function that calls one of these is one
+		before = len(p.bubbles)
+		p.walk(func(n ast.Node, in scope) {
+			if call, ok := n.(*ast.CallExpr); ok && (isCall(call, "synctest", "Test") || p.bubbles[calleeName(call)]) && !isRoot(in.function) {
+				p.bubbles[in.function] = true
+			}
+		})
+	}
+	outside := map[string]bool{} // functions that a test calls outside of a bubble
+	for before := -1; before < len(outside); {
+		before = len(outside)
+		p.walk(func(n ast.Node, in scope) {
+			if in.bubble || !isTest(in.function) && !outside[in.function] {
+				return
+			}
+			switch n := n.(type) {
+			case *ast.SelectorExpr:
+				outside["."+n.Sel.Name] = true
+			case *ast.Ident:
+				outside[n.Name] = true
+			}
+		})
+	}
+	p.walk(func(n ast.Node, in scope) {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || in.bubble || !isTest(in.function) && !outside[in.function] {
+			return
+		}
+		for _, pkg := range slices.Sorted(maps.Keys(timed)) {
+			for _, name := range timed[pkg] {
+				if isCall(call, pkg, name) && !slices.ContainsFunc(call.Args, isLimit) {
+					found = append(found, wait{p.set.Position(call.Pos()), fmt.Sprintf("%s.%s", pkg, name)})
+				}
+			}
+		}
+	})
+	return found
+}
+
+var rootName = regexp.MustCompile(`^(Test|Fuzz|Benchmark)([^a-z]|$)|^init$`)
+
+// isRoot reports whether go test calls a function by its name.
+func isRoot(function string) bool { return rootName.MatchString(function) }
+
+// isTest reports whether go test calls a function by its name, other than a benchmark,
+// which measures real time.
+func isTest(function string) bool {
+	return isRoot(function) && !strings.HasPrefix(function, "Benchmark")
+}
+
+// isCall reports whether call calls a function of a package.
+func isCall(call *ast.CallExpr, pkg, name string) bool {
+	selector, ok := call.Fun.(*ast.SelectorExpr)
+	if !ok || selector.Sel.Name != name {
+		return false
+	}
+	id, ok := selector.X.(*ast.Ident)
+	return ok && id.Name == pkg
+}
+
+// isLimit reports whether an expression is the limit of package patience.
+func isLimit(e ast.Expr) bool {
+	call, ok := e.(*ast.CallExpr)
+	return ok && isCall(call, "patience", "Limit")
+}
+
+// calleeName returns the name of a function that is called, with a dot before the name of
+// a method.
+func calleeName(call *ast.CallExpr) string {
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		return f.Name
+	case *ast.SelectorExpr:
+		return "." + f.Sel.Name
+	}
+	return ""
+}
