@@ -22,7 +22,7 @@ type plant struct {
 }
 
 func (p *plant) fragile(_ context.Context, part string) (string, error) {
-	time.Sleep(time.Second) //realtime: the worker runs in a bubble; what works is done before
+	time.Sleep(time.Second) // real time: the worker runs in a bubble; what works is done before
 	p.attempts.Add(1)
 	if !p.mended.Load() {
 		return "", errors.New(part + " is broken")
@@ -36,7 +36,7 @@ func (p *plant) sturdy(_ context.Context, part string) (string, error) {
 }
 
 func (p *plant) slow(ctx context.Context, part string) (string, error) {
-	time.Sleep(time.Minute) //realtime: the worker runs in a bubble
+	time.Sleep(time.Minute) // real time: the worker runs in a bubble
 	return p.sturdy(ctx, part)
 }
 

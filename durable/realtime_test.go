@@ -21,7 +21,7 @@ var timed = map[string][]string{
 }
 
 // realTime marks a line that may wait for real time, and says why.
-const realTime = "//realtime: "
+const realTime = "// real time: "
 
 // Tests below durable wait for real time only where a comment says why: in a bubble, time
 // passes when all goroutines wait, and package patience waits for events.
@@ -42,7 +42,7 @@ func TestTests_WaitForRealTimeOnlyWithAReason(t *testing.T) {
 		for _, c := range p.waits() {
 			found++
 			if reason, ok := strings.CutPrefix(p.comments[c.position.Filename][c.position.Line], realTime); !ok || reason == "" {
-				t.Errorf("%s: %s outside of a bubble: use synctest.Test or package patience, or end the line with %s and the reason", c.position, c.name, realTime)
+				t.Errorf("%s: %s outside of a bubble: use synctest.Test or package patience, or end the line with \"%s\" and the reason", c.position, c.name, strings.TrimSpace(realTime))
 			}
 		}
 		return nil

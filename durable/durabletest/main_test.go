@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 			fmt.Fprintln(os.Stderr, "goroutines were left behind:\n"+left)
 			code = 1
 		}
-		time.Sleep(time.Millisecond) //realtime: no test runs any more
+		time.Sleep(time.Millisecond) // real time: no test runs any more
 	}
 	os.Exit(code)
 }

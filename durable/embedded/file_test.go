@@ -28,7 +28,7 @@ func holdHub(path string) error {
 		return err
 	}
 	fmt.Println("open")
-	time.Sleep(time.Hour) //realtime: until the parent kills this process; the runtime would report a deadlock
+	time.Sleep(time.Hour) // real time: until the parent kills this process; the runtime would report a deadlock
 	return nil
 }
 

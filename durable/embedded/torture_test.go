@@ -40,7 +40,7 @@ func TestHub_KeepsWhatItAcknowledgedWhenItsProcessIsKilled(t *testing.T) {
 		if got := c.line(t); got != "open" {
 			t.Fatalf("round %d: the child says %q", round, got)
 		}
-		killed := time.AfterFunc(time.Duration(r.IntN(150))*time.Millisecond, func() { _ = c.Process.Kill() }) //realtime: a process dies at a random time
+		killed := time.AfterFunc(time.Duration(r.IntN(150))*time.Millisecond, func() { _ = c.Process.Kill() }) // real time: a process dies at a random time
 		for c.out.Scan() {
 			v.note(t, c.out.Text())
 		}
@@ -214,7 +214,7 @@ func takeAll(t *testing.T, hub *embedded.Hub, all map[string]*found, activities 
 		taken += len(more)
 	}
 	for ; ; taken++ {
-		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond) //realtime: the caller tries again
+		ctx, cancel := context.WithTimeout(t.Context(), 40*time.Millisecond) // real time: the caller tries again
 		item, err := hub.NextOrchestration(ctx)
 		cancel()
 		if err != nil {
@@ -225,7 +225,7 @@ func takeAll(t *testing.T, hub *embedded.Hub, all map[string]*found, activities 
 		}
 	}
 	for ; ; taken++ {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) //realtime: the caller tries again
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond) // real time: the caller tries again
 		a, err := hub.NextActivity(ctx)
 		cancel()
 		if err != nil {

@@ -100,7 +100,7 @@ func (x *torturer) anyID(r *rand.Rand) (string, bool) {
 }
 
 func (x *torturer) start(r *rand.Rand) error {
-	time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond) //realtime: the parent kills this process at a random time
+	time.Sleep(time.Duration(r.IntN(20)) * time.Millisecond) // real time: the parent kills this process at a random time
 	id := "i" + x.token()
 	start := &history.ExecutionStarted{
 		Header: history.NewHeader(time.Now()), Name: "Orchestrator", Input: new(strings.Repeat("x", r.IntN(2000))),
@@ -127,7 +127,7 @@ func (x *torturer) event(r *rand.Rand, id string) provider.TaskMessage {
 }
 
 func (x *torturer) send(r *rand.Rand) error {
-	time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond) //realtime: the parent kills this process at a random time
+	time.Sleep(time.Duration(r.IntN(1000)) * time.Microsecond) // real time: the parent kills this process at a random time
 	id, ok := x.anyID(r)
 	if !ok {
 		return nil

@@ -141,7 +141,7 @@ func (s scenario) carryOn(t *testing.T, in store) {
 	h.leave(t)
 	client := s.work(t, h)
 	deadline := time.Now().Add(h.patience)
-	for open := all; len(open) > 0; time.Sleep(h.pause) {
+	for open := all; len(open) > 0; time.Sleep(h.pause) { // real time: on Azurite, until h.patience ends
 		open = slices.DeleteFunc(slices.Clone(open), func(o *takeover) bool { return o.goOn(t, h) && o.ended(t, client) })
 		if time.Now().After(deadline) {
 			for _, o := range open {
@@ -158,7 +158,7 @@ func (s scenario) carryOn(t *testing.T, in store) {
 		if time.Now().After(deadline) {
 			t.Fatalf("%d messages are left on the queues", h.messages(t))
 		}
-		time.Sleep(h.pause)
+		time.Sleep(h.pause) // real time: on Azurite, until h.patience ends
 	}
 	t.Logf("%d takeovers", len(all))
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
@@ -44,7 +45,7 @@ var hubNumber atomic.Int32
 func inAzurite(t *testing.T) store {
 	t.Helper()
 	name := fmt.Sprintf("H%dx%d", os.Getpid(), hubNumber.Add(1))
-	return store{name: name, connection: azuritetest.Start(t), patience: 2 * time.Minute, pause: 50 * time.Millisecond, polling: 100 * time.Millisecond}
+	return store{name: name, connection: azuritetest.Start(t), patience: patience.Limit(), pause: 50 * time.Millisecond, polling: 100 * time.Millisecond}
 }
 
 // simulated returns a store in memory, in virtual time. faults is the share of the worker's requests that fail.

@@ -219,7 +219,7 @@ func TestHub_LosesNothingWhenProcessesAreKilled(t *testing.T) {
 		})
 	}
 	for range *kills {
-		time.Sleep(*killEvery/3 + time.Duration(random.Int64N(int64(*killEvery*4/3)))) //realtime: processes die at random times
+		time.Sleep(*killEvery/3 + time.Duration(random.Int64N(int64(*killEvery*4/3)))) // real time: processes die at random times
 		i := random.IntN(len(workers))
 		end(workers[i])
 		workers[i] = begin()

@@ -141,7 +141,7 @@ func (b *bench) end(id string) *provider.InstanceState {
 		if err == nil && s.Status.IsTerminal() {
 			return s
 		}
-		time.Sleep(time.Second) //realtime: all callers run in a bubble
+		time.Sleep(time.Second) // real time: all callers run in a bubble
 	}
 	s, err := b.Instance(b.Context(), id, provider.Fetch{})
 	b.Fatalf("instance %s does not end: %+v, %v\nlog:\n%s", id, s, err, b.log)

@@ -108,16 +108,16 @@ func TestHistories_AreThoseThatDotNetRecorded(t *testing.T) {
 		},
 		"events": func(b *bench) {
 			b.start("ev1", "WaitEv", "x")
-			time.Sleep(time.Second) //realtime: each scenario runs in a bubble
+			time.Sleep(time.Second) // real time: each scenario runs in a bubble
 			b.send("ev1", &history.ExecutionSuspended{Reason: new("hold")})
-			time.Sleep(time.Second) //realtime: each scenario runs in a bubble
+			time.Sleep(time.Second) // real time: each scenario runs in a bubble
 			b.send("ev1", &history.ExecutionResumed{Reason: new("go")})
-			time.Sleep(time.Second) //realtime: each scenario runs in a bubble
+			time.Sleep(time.Second) // real time: each scenario runs in a bubble
 			b.start("snd", "Sender", "ev1")
 		},
 		"terminate": func(b *bench) {
 			b.start("ev2", "WaitEv", "x")
-			time.Sleep(time.Second) //realtime: each scenario runs in a bubble
+			time.Sleep(time.Second) // real time: each scenario runs in a bubble
 			b.send("ev2", &history.ExecutionTerminated{Reason: new("stop it")})
 		},
 	}

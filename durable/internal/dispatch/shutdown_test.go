@@ -152,7 +152,7 @@ type hopeless struct {
 }
 
 func (h hopeless) Run(ctx context.Context) error {
-	time.Sleep(time.Minute) //realtime: the worker runs in a bubble
+	time.Sleep(time.Minute) // real time: the worker runs in a bubble
 	return h.err
 }
 
@@ -195,7 +195,7 @@ func TestRun_EndsInAnOutage(t *testing.T) {
 	bubble(t, func(b *bench) {
 		b.Inject(memhub.FetchFails, func() bool { return true })
 		stop := b.work(helloFunctions)
-		time.Sleep(time.Minute) //realtime: the worker runs in a bubble
+		time.Sleep(time.Minute) // real time: the worker runs in a bubble
 		if err := stop(); err != nil {
 			t.Error(err)
 		}

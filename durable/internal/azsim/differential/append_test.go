@@ -258,7 +258,7 @@ func expiryScript(ctx context.Context, a *account, name string) {
 	}
 	for _, what := range []string{"renewed", "written", "taken", "broken"} {
 		for state := lease.StateTypeLeased; state == lease.StateTypeLeased; { // how often that is asked must not be noted
-			time.Sleep(100 * time.Millisecond) //realtime: Azurite's leases end in real time
+			time.Sleep(100 * time.Millisecond) // real time: Azurite's leases end in real time
 			if resp, err := blobs[what].GetProperties(ctx, nil); err == nil {
 				state = *resp.LeaseState
 			}

@@ -206,7 +206,7 @@ func (w *world) read(who string, cfg Config, random *rand.Rand, stop func() bool
 		if reader == nil && stopped && w.t.Failed() {
 			return
 		}
-		time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond) //realtime: all callers run in a bubble
+		time.Sleep(time.Duration(random.IntN(3000)) * time.Millisecond) // real time: all callers run in a bubble
 	}
 }
 
@@ -261,7 +261,7 @@ func TestLog_AnOwnerThatWakesDoesNoHarmAtAnyRequest(t *testing.T) {
 				return
 			}
 			if err != nil {
-				time.Sleep(4 * time.Second) //realtime: all callers run in a bubble
+				time.Sleep(4 * time.Second) // real time: all callers run in a bubble
 				continue
 			}
 			w.check(who, r, acked)
