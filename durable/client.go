@@ -400,7 +400,8 @@ func (c *Client) terminate(ctx context.Context, id InstanceID, reason string) er
 //
 // An instance that is unknown makes it fail with [ErrInstanceNotFound], one that
 // has not failed with an *[InstanceStateError], and a hub that cannot rewind
-// with [ErrNotSupported].
+// with [ErrNotSupported]. If a rewind is interrupted, repeat it: it completes the
+// interrupted one.
 func (c *Client) Rewind(ctx context.Context, id InstanceID, reason string) error {
 	if err := c.rewind(ctx, id, reason); err != nil {
 		return fmt.Errorf("rewind instance %s: %w", id, err)
@@ -413,7 +414,9 @@ func (c *Client) rewind(ctx context.Context, id InstanceID, reason string) error
 	if err != nil {
 		return err
 	}
-	if s.Status != history.Failed {
+	// A rewind that was interrupted leaves the instance Pending. The provider tells it from an
+	// instance that was only started.
+	if s.Status != history.Failed && s.Status != history.Pending {
 		return &InstanceStateError{InstanceID: id, Operation: OperationRewind, Status: s.Status}
 	}
 	if err := checkTexts("reason", reason); err != nil {

@@ -48,6 +48,7 @@ func TestInstanceStateError_SaysWhatCannotBeDoneAndWhy(t *testing.T) {
 	works(t, func(t *testing.T, p *plant, c *durable.Client) {
 		running := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, "", durable.InstanceID("r")))
 		ended := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.assembles, "", durable.InstanceID("e")))
+		unstarted := must[*durable.Instance[string]](t)(durable.Start(t.Context(), c, p.waits, "", durable.InstanceID("u"), durable.StartAt(time.Now().Add(time.Hour))))
 		nobody := durable.InstanceOf[string](c, "nobody")
 		_, _ = ended.Wait(t.Context())
 		purge := func(ctx context.Context, i *durable.Instance[string]) error {
@@ -84,6 +85,11 @@ func TestInstanceStateError_SaysWhatCannotBeDoneAndWhy(t *testing.T) {
 				running, func(ctx context.Context, i *durable.Instance[string]) error { return i.Rewind(ctx, "") },
 				durable.InstanceStateError{InstanceID: "r", Operation: "rewind", Status: history.Running},
 				`This orchestration has status Running, but only orchestrations in the "Failed" state can be rewound.`,
+			},
+			{
+				unstarted, func(ctx context.Context, i *durable.Instance[string]) error { return i.Rewind(ctx, "") },
+				durable.InstanceStateError{InstanceID: "u", Operation: "rewind", Status: history.Pending},
+				`This orchestration has status Pending, but only orchestrations in the "Failed" state can be rewound.`,
 			},
 			{
 				running, purge,

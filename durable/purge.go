@@ -153,13 +153,19 @@ func (p *purge) endedFamily(ctx context.Context, root InstanceID, seen map[Insta
 			if err != nil {
 				return nil, err
 			}
-			for _, child := range f.children {
+			for i, child := range slices.Concat(f.children, f.unborn) {
 				if _, again := seen[child]; again {
 					continue
 				}
 				s, err := p.ended(ctx, child)
+				isUnborn := i >= len(f.children)
+				if isUnborn && (errors.Is(err, ErrInstanceNotFound) || errors.As(err, new(*InstanceStateError))) {
+					continue
+				}
+				// A purge that was interrupted leaves a history without a state, or the state of
+				// an ended instance without a history.
 				if errors.Is(err, ErrInstanceNotFound) {
-					s, err = new(provider.InstanceState), nil // what is left of it can go
+					s, err = new(provider.InstanceState), nil
 				}
 				if err != nil {
 					return nil, err

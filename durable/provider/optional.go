@@ -89,9 +89,10 @@ type Usage struct {
 type Rewinder interface {
 	// Rewind removes the failures from the history of a failed instance, and of its
 	// failed children, so that only what failed is done again, and wakes them. The
-	// caller has seen that the instance has failed. If it was started again since, the
-	// error is [ErrInstanceChanged] or [ErrInstanceNotFound]. The latter is also the
-	// error of an instance without history.
+	// caller has seen that the instance has failed, or that it is Pending: Rewind then
+	// completes a rewind that was interrupted. If the instance was started again since, or
+	// was only started, the error is [ErrInstanceChanged] or [ErrInstanceNotFound]. The
+	// latter is also the error of an instance without history.
 	Rewind(ctx context.Context, id, reason string) error
 }
 

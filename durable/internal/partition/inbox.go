@@ -110,6 +110,9 @@ func (t inbox) rewindSeen(x provider.RewoundExecution, at time.Time) error {
 	if places := slices.Concat(x.TakeOut, x.Mark); len(places) > 0 && slices.Max(places) >= len(past) {
 		return logstore.Refuse(provider.ErrInstanceChanged)
 	}
+	if slices.ContainsFunc(x.Apply(past), isEnd) { // it has ended since the rewind was planned
+		return logstore.Refuse(provider.ErrInstanceChanged)
+	}
 	return t.rewindExecution(x, at)
 }
 

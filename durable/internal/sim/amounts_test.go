@@ -9,6 +9,7 @@ type amounts struct {
 
 	crashEvery int // of so many requests one is the last of a worker
 	largeEvery int // the same of apps with large payloads
+	cutEvery   int // of so many steps of a client's operation, one is interrupted
 
 	repetitions   int // of one seed that must take the same course
 	repeatedSeeds int // random seeds that run twice and must take the same course

@@ -410,3 +410,7 @@ func (c localClient) History(ctx context.Context, id string) (past []history.Eve
 func (c localClient) Purge(ctx context.Context, id string, seen *provider.InstanceState) error {
 	return c.l.with(func(h *embedded.Hub) error { return h.Purge(ctx, id, seen) })
 }
+
+func (c localClient) Rewind(ctx context.Context, id, reason string) error {
+	return c.l.with(func(h *embedded.Hub) error { return h.Rewind(ctx, id, reason) })
+}

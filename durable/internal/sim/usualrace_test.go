@@ -9,7 +9,7 @@ import "testing"
 func usual() amounts {
 	a := amounts{
 		runs: 2, logRuns: 2, largeRuns: 1,
-		crashEvery: 80, largeEvery: 400,
+		crashEvery: 80, largeEvery: 400, cutEvery: 40,
 		repetitions: 2, repeatedSeeds: 1,
 		foundAtMost: 1, bankTransfers: 100,
 	}

@@ -24,6 +24,7 @@ var optional = area{"purging and rewinding", []test{
 	{"a rewound instance keeps the timers that it waits for", running(rewoundWithTimer)},
 	{"a child that is rewound keeps the timers that it waits for", running(rewoundWithTimerOfChild)},
 	{"what has no history cannot be rewound", running(rewoundUnknown)},
+	{"what was only started cannot be rewound", running(rewoundUnstarted)},
 }}
 
 func purged(w *world) {
@@ -203,4 +204,14 @@ func rewoundUnknown(w *world) {
 	if err := w.rewind("nobody", "why"); !errors.Is(err, provider.ErrInstanceNotFound) {
 		w.Errorf("Rewind returned %v, want %v", err, provider.ErrInstanceNotFound)
 	}
+}
+
+func rewoundUnstarted(w *world) {
+	w.create("a")
+	err := w.rewind("a", "why")
+	if !errors.Is(err, provider.ErrInstanceNotFound) && !errors.Is(err, provider.ErrInstanceChanged) {
+		w.Errorf("Rewind returned %v, want %v or %v", err, provider.ErrInstanceNotFound, provider.ErrInstanceChanged)
+	}
+	w.next("a").end(history.Completed, nil).finish()
+	w.equal("status", w.state("a").Status, history.Completed)
 }
