@@ -20,6 +20,9 @@ var ErrNoHub = errors.New("there is no such task hub")
 func (h *Hub) Delete(ctx context.Context, force bool) error {
 	if !force {
 		blobs, _, err := h.leases.ListInfo(ctx, "p")
+		if store.IsContainerMissing(err) {
+			err = ErrNoHub
+		}
 		if err != nil {
 			return fmt.Errorf("delete task hub %s: %w", h.cfg.TaskHub, err)
 		}

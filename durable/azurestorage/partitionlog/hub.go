@@ -43,8 +43,8 @@ type Hub struct {
 	shares   []*share
 
 	worker
-	life      context.Context // ends with Close
-	end       context.CancelFunc
+	life      context.Context // ends with Close, or when the hub was deleted
+	end       context.CancelCauseFunc
 	borrowing sync.WaitGroup // who give up partitions that clients took
 }
 
@@ -79,6 +79,23 @@ func (e *FormatError) Error() string {
 // Unwrap returns the cause.
 func (e *FormatError) Unwrap() error { return e.Cause }
 
+// DeletedError is the error of a hub that was deleted while this process used it. The process
+// cannot use the hub any more: open it again, or restart the process.
+type DeletedError struct {
+	TaskHub string
+	// Replaced means that another hub of this name exists now.
+	Replaced bool
+}
+
+// Error names the hub and says what to do.
+func (e *DeletedError) Error() string {
+	again := ""
+	if e.Replaced {
+		again = " and created again"
+	}
+	return fmt.Sprintf("task hub %s was deleted%s while this process used it; restart the process to use the hub", e.TaskHub, again)
+}
+
 // Open returns the hub of an account. It sends nothing: the first use of the hub makes it
 // if it does not exist. Close it in the end.
 func Open(connection azurestorage.Connection, cfg Config) (*Hub, error) {
@@ -102,7 +119,7 @@ func Open(connection azurestorage.Connection, cfg Config) (*Hub, error) {
 		cache: runs.NewCache(32<<20, 32<<20), sender: partition.ClientSender(uuid.NewString()),
 		creation: make(chan struct{}, 1), worker: newWorker(),
 	}
-	h.life, h.end = context.WithCancel(context.Background())
+	h.life, h.end = context.WithCancelCause(context.Background())
 	for n := range cfg.PartitionCount {
 		h.shares = append(h.shares, newShare(h, n))
 	}
@@ -115,7 +132,7 @@ func ContainerName(taskHub string) string { return strings.ToLower(taskHub) + "-
 // Close lets go of the partitions that clients of this process took. Call it after Run has
 // returned.
 func (h *Hub) Close() error {
-	h.end()
+	h.end(ErrClosed)
 	h.borrowing.Wait()
 	var errs []error
 	for _, s := range h.shares {
@@ -138,6 +155,9 @@ const infoName = "hub.json"
 
 // ensure makes the hub unless it exists, and reads what it is. It does so once.
 func (h *Hub) ensure(ctx context.Context) error {
+	if err := h.deleted(); err != nil {
+		return err
+	}
 	if h.ready.Load() {
 		return nil
 	}
@@ -164,6 +184,31 @@ func (h *Hub) ensure(ctx context.Context) error {
 	}
 	h.id = info.ID
 	h.ready.Store(true)
+	return nil
+}
+
+// confirm reads again which hub the container holds, and stops this process's use of the hub if
+// it is not the one that the process has used: the error is a *[DeletedError] then.
+func (h *Hub) confirm(ctx context.Context) error {
+	info, err := h.readInfo(ctx)
+	switch {
+	case store.IsContainerMissing(err):
+		err = &DeletedError{TaskHub: h.cfg.TaskHub}
+		h.end(err)
+	case store.IsNotFound(err):
+		err = fmt.Errorf("blob %s of container %s is missing; restore it, or delete the task hub", infoName, h.blobs.Name)
+	case err == nil && info.ID != h.id:
+		err = &DeletedError{TaskHub: h.cfg.TaskHub, Replaced: true}
+		h.end(err)
+	}
+	return err
+}
+
+// deleted returns a *[DeletedError] if the hub was found to be deleted, else nil.
+func (h *Hub) deleted() error {
+	if err, deleted := errors.AsType[*DeletedError](context.Cause(h.life)); deleted {
+		return err
+	}
 	return nil
 }
 
@@ -245,13 +290,13 @@ func (h *Hub) Purge(ctx context.Context, id string, seen *provider.InstanceState
 		func(p *partition.Partition) error { return p.Purge(ctx, id, seen) })
 }
 
-// Check implements [provider.Checker]. It reads what the hub is, and has the partitions of
+// Check implements [provider.Checker]. It reads which hub the container holds, and has the partitions of
 // this process write.
 func (h *Hub) Check(ctx context.Context) error {
 	if err := h.ensure(ctx); err != nil {
 		return err
 	}
-	if _, err := h.readInfo(ctx); err != nil {
+	if err := h.confirm(ctx); err != nil {
 		return err
 	}
 	for _, s := range h.shares {

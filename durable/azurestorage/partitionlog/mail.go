@@ -126,7 +126,7 @@ func (c *clientMail) run() {
 		c.mu.Unlock()
 		err := sendMail(c.share.hub.life, c.sender, m)
 		if err != nil && c.share.hub.life.Err() != nil {
-			err = fmt.Errorf("%w; what it was sending may have arrived", ErrClosed)
+			err = fmt.Errorf("%w; what it was sending may have arrived", context.Cause(c.share.hub.life))
 		}
 		c.mu.Lock()
 		c.mailed = c.share.hub.moment()

@@ -7,6 +7,9 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 )
 
 // roster is what a worker says to the others, and hears of them: which of them are alive, with
@@ -23,16 +26,20 @@ type roster struct {
 const rosterBlob = "roster"
 
 // hasChanged reports whether partitions have changed hands since the last call. If that
-// cannot be found out, the next heartbeat is soon enough.
-func (r *roster) hasChanged(ctx context.Context) bool {
+// cannot be found out, the next heartbeat is soon enough. The error is a *[DeletedError].
+func (r *roster) hasChanged(ctx context.Context) (bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	etag, err := r.hub.leases.ETag(ctx, rosterBlob)
-	if err != nil || etag == r.etag {
-		return false
+	info, err := r.hub.leases.Stat(ctx, rosterBlob)
+	gone := store.IsContainerMissing(err)
+	if !gone && (err != nil || info.ETag == r.etag) {
+		return false, nil
 	}
-	r.etag = etag
-	return true
+	if gone || info.Metadata[chain.HubKey] != r.hub.id {
+		_ = r.hub.confirm(ctx) // another error than a DeletedError is no reason to stop
+	}
+	r.etag = info.ETag
+	return true, r.hub.deleted()
 }
 
 // beat writes this worker's heartbeat, and returns those of all workers.
@@ -42,7 +49,7 @@ func (r *roster) beat(ctx context.Context) (map[string]*heartbeat, error) {
 	if err != nil {
 		return nil, err
 	}
-	now, err := r.hub.leases.Stamp(ctx, workersPrefix+r.hub.cfg.WorkerID, map[string]string{heartbeatKey: string(text)})
+	now, err := r.hub.leases.Stamp(ctx, workersPrefix+r.hub.cfg.WorkerID, r.hub.stamp(map[string]string{heartbeatKey: string(text)}))
 	if err != nil {
 		return nil, fmt.Errorf("write this worker's heartbeat: %w", err)
 	}
@@ -51,6 +58,12 @@ func (r *roster) beat(ctx context.Context) (map[string]*heartbeat, error) {
 		r.change(ctx)
 	}
 	return r.hub.heartbeats(ctx, now)
+}
+
+// stamp adds the ID of the hub to the metadata of a blob.
+func (h *Hub) stamp(metadata map[string]string) map[string]string {
+	metadata[chain.HubKey] = h.id
+	return metadata
 }
 
 // isOutdated reports whether this worker has other partitions than it said.
@@ -63,7 +76,7 @@ func (r *roster) isOutdated() bool {
 func (r *roster) change(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, lookWithin)
 	defer cancel()
-	_, _ = r.hub.leases.Stamp(ctx, rosterBlob, nil)
+	_, _ = r.hub.leases.Stamp(ctx, rosterBlob, r.hub.stamp(map[string]string{}))
 }
 
 // leave removes this worker's heartbeat.

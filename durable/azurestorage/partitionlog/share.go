@@ -46,11 +46,11 @@ func (s *share) name() string { return fmt.Sprintf("p%02d", s.number) }
 func (s *share) queue() string { return s.hub.blobs.Name + "/" + s.name() }
 
 func (s *share) logConfig() bloblog.Config {
-	return bloblog.Config{Blobs: s.hub.blobs, Leases: s.hub.leases, Hub: s.hub.id, Prefix: s.prefix, Lease: s.hub.cfg.LeaseInterval, Log: s.hub.log}
+	return bloblog.Config{Blobs: s.hub.blobs, Leases: s.hub.leases, Hub: s.hub.id, Confirm: s.hub.confirm, Prefix: s.prefix, Lease: s.hub.cfg.LeaseInterval, Log: s.hub.log}
 }
 
 func (s *share) mailConfig() mailbox.Config {
-	return mailbox.Config{Blobs: s.hub.blobs, Hub: s.hub.id, Prefix: s.prefix}
+	return mailbox.Config{Blobs: s.hub.blobs, Hub: s.hub.id, Confirm: s.hub.confirm, Prefix: s.prefix}
 }
 
 // owner returns the partition if this process owns it, else nil.
@@ -71,7 +71,7 @@ func (s *share) take(ctx context.Context) (*owner, error) {
 	}
 	defer func() { <-s.taking }()
 	if s.hub.life.Err() != nil {
-		return nil, ErrClosed
+		return nil, context.Cause(s.hub.life)
 	}
 	if o := s.own.Load(); o != nil {
 		if !o.isOver() {

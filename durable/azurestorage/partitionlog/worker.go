@@ -14,7 +14,9 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -111,7 +113,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	leaving := leaving{hub: h, over: make(chan struct{}, 1)}
 	defer leaving.tasks.Wait()
 	heard := true // the last heartbeat was written, and those of the others read
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && h.deleted() == nil {
 		wait := min(max(tick, h.cfg.MaxPollingInterval/2), h.cfg.BalanceInterval)
 		err := h.ensure(ctx)
 		if wrong := (*azurestorage.PartitionCountError)(nil); errors.As(err, &wrong) {
@@ -123,7 +125,11 @@ func (h *Hub) Run(ctx context.Context) error {
 		if errors.Is(err, ErrClosed) {
 			return err
 		}
-		if err == nil && (time.Since(beaten) >= h.cfg.BalanceInterval || roster.hasChanged(ctx)) {
+		due := time.Since(beaten) >= h.cfg.BalanceInterval
+		if err == nil && !due {
+			due, err = roster.hasChanged(ctx)
+		}
+		if err == nil && due {
 			beaten = time.Now()
 			all, failed := roster.beat(ctx)
 			if heard = failed == nil; heard {
@@ -136,7 +142,7 @@ func (h *Hub) Run(ctx context.Context) error {
 			h.balance(ctx, workers, &leaving)
 			h.offload(ctx, workers)
 		}
-		if err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil && h.deleted() == nil {
 			h.log.Warn("the task hub's storage does not answer; trying again", "error", err)
 		}
 		switch {
@@ -147,11 +153,14 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		leaving.pause(ctx, wait)
 	}
-	leaving.tasks.Go(roster.leave) // others try to take the partitions until they are given up
+	deleted := h.deleted()
+	if deleted == nil {
+		leaving.tasks.Go(roster.leave) // others try to take the partitions until they are given up
+	}
 	for _, s := range h.shares {
 		leaving.giveUp(s)
 	}
-	return nil
+	return deleted
 }
 
 // balance gives up partitions that others should have, and takes those that this worker
@@ -343,11 +352,21 @@ func ascii(text string, most int) string {
 // heartbeats returns those of the workers that are alive at a time, by their IDs.
 func (h *Hub) heartbeats(ctx context.Context, now time.Time) (map[string]*heartbeat, error) {
 	blobs, _, err := h.leases.ListInfo(ctx, workersPrefix)
+	if store.IsContainerMissing(err) {
+		err = errors.Join(h.confirm(ctx), err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list the workers: %w", err)
 	}
 	all := make(map[string]*heartbeat)
 	for _, b := range blobs {
+		if id := b.Metadata[chain.HubKey]; id != "" && id != h.id {
+			if err := h.confirm(ctx); err != nil {
+				return nil, err
+			}
+			_ = h.leases.Remove(ctx, b.Name) // else it is ignored again
+			continue
+		}
 		switch silent := now.Sub(b.Changed); {
 		case silent > 24*time.Hour:
 			_ = h.leases.Remove(ctx, b.Name) // else another worker does it

@@ -235,6 +235,7 @@ type Blob struct {
 	Container, Name string
 	Content         []byte
 	LeaseID         string // of the lease that is active now, if any
+	Metadata        http.Header
 }
 
 // Blobs returns the blobs of all containers, in the order of their names.
@@ -249,7 +250,7 @@ func (a *Account) Blobs() []Blob {
 			if b.lease.state(now) == leased {
 				id = b.lease.id
 			}
-			all = append(all, Blob{Container: name, Name: b.name, Content: slices.Clone(b.content), LeaseID: id})
+			all = append(all, Blob{Container: name, Name: b.name, Content: slices.Clone(b.content), LeaseID: id, Metadata: b.metadata.Clone()})
 		}
 	}
 	slices.SortFunc(all, func(x, y Blob) int {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -237,14 +236,15 @@ type BlobInfo struct {
 }
 
 // ListInfo lists the blobs whose names begin with prefix, in the order of their names. pages
-// is the number of requests: a list of several pages shows no single moment.
+// is the number of requests: a list of several pages shows no single moment. [IsContainerMissing]
+// is true of the error if there is no container.
 func (s *Container) ListInfo(ctx context.Context, prefix string) (blobs []BlobInfo, pages int, err error) {
 	options := &container.ListBlobsFlatOptions{Prefix: &prefix, Include: container.ListBlobsInclude{Metadata: true}}
 	for {
 		var page container.ListBlobsFlatResponse
 		err := Retry(ctx, "list blobs of "+s.Name, func(ctx context.Context) (err error) {
 			page, err = s.Client.NewListBlobsFlatPager(options).NextPage(ctx)
-			return Ignore(err, http.StatusNotFound)
+			return err
 		})
 		pages++
 		if err != nil || page.Segment == nil {

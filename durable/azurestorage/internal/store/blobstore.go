@@ -188,14 +188,20 @@ func (s *Container) Stamp(ctx context.Context, name string, metadata map[string]
 	return at, err
 }
 
-// ETag returns that of a blob, empty if there is none.
-func (s *Container) ETag(ctx context.Context, name string) (etag string, err error) {
+// Stat returns the ETag and the metadata of a blob, zero if the container has no such blob.
+// [IsContainerMissing] is true of the error if there is no container.
+func (s *Container) Stat(ctx context.Context, name string) (info BlobInfo, err error) {
 	err = Retry(ctx, "look at blob "+s.Name+"/"+name, func(ctx context.Context) error {
 		resp, err := s.Client.NewBlobClient(name).GetProperties(ctx, nil)
-		etag = string(Value(resp.ETag))
-		return Ignore(err, http.StatusNotFound)
+		if err == nil {
+			info = BlobInfo{Name: name, ETag: string(Value(resp.ETag)), Metadata: plain(resp.Metadata)}
+		}
+		if IsBlobGone(err) {
+			return nil
+		}
+		return err
 	})
-	return etag, err
+	return info, err
 }
 
 // Delete deletes the container with all blobs.

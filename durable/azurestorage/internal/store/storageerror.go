@@ -75,6 +75,9 @@ func IsNotFound(err error) bool { return StatusOf(err) == http.StatusNotFound }
 // IsBlobGone reports whether err says that a blob is not there, in a container that is.
 func IsBlobGone(err error) bool { return CodeOf(err) == codeBlobNotFound }
 
+// IsContainerMissing reports whether err says that there is no such container.
+func IsContainerMissing(err error) bool { return CodeOf(err) == codeContainerNotFound }
+
 // IsMissing reports whether err says that a queue or a table is not there.
 func IsMissing(err error) bool {
 	code := CodeOf(err)

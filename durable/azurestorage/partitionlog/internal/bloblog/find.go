@@ -24,6 +24,9 @@ type Config struct {
 	Leases *store.Container
 	// Hub is the hub's ID. Logs of other hubs are refused.
 	Hub string
+	// Confirm reads again which hub the container holds, and returns an error if its ID is
+	// not Hub. Default: the container always holds this hub.
+	Confirm func(context.Context) error
 	// Prefix is what the names of the partition's blobs begin with, such as "p00/".
 	Prefix string
 	// Lease is how long an owner has the log if it does not renew: 15 s to 60 s, which it
@@ -52,7 +55,7 @@ func (c *Config) setDefaults() error {
 	return nil
 }
 
-func (c *Config) chain() *chain.Chain { return chain.New(c.Blobs, c.Hub, c.Prefix+"log-") }
+func (c *Config) chain() *chain.Chain { return chain.New(c.Blobs, c.Hub, c.Prefix+"log-", c.Confirm) }
 
 // ErrNone is the error of a log that nobody has opened yet.
 var ErrNone = errors.New("the partition has no log yet")
@@ -108,6 +111,9 @@ func find(ctx context.Context, c *chain.Chain) (current chain.Link, all []chain.
 		return newest, all, nil
 	}
 	if len(all) == 1 || all[len(all)-2].Number+1 != newest.Number {
+		if err := c.Confirm(ctx); err != nil { // this process may have created the newest in another hub
+			return current, nil, err
+		}
 		return current, nil, &chain.DamageError{Blob: c.Name(newest.Number - 1), Cause: fmt.Errorf("it is missing, and there is %s", c.Name(newest.Number))}
 	}
 	before := all[len(all)-2]

@@ -23,7 +23,7 @@ func opened(opens, deaths uint64) chain.Frame {
 }
 
 func TestScan_TakesWhatIsWholeAndRefusesWhatCannotBe(t *testing.T) {
-	c := chain.New(nil, "hub", "p00/log-")
+	c := chain.New(nil, "hub", "p00/log-", nil)
 	group := func(n uint64) chain.Frame { return chain.Frame{Kind: kindGroup, Number: n, Payload: []byte("g")} }
 	part := func(kind byte, n uint64) chain.Frame { return chain.Frame{Kind: kind, Number: n, Payload: []byte("p")} }
 	first := header(1, history{})
@@ -61,7 +61,7 @@ func TestScan_TakesWhatIsWholeAndRefusesWhatCannotBe(t *testing.T) {
 
 // A blob with the same frames is read alike however it is cut into reads.
 func FuzzScan(f *testing.F) {
-	c := chain.New(nil, "hub", "p00/log-")
+	c := chain.New(nil, "hub", "p00/log-", nil)
 	b := blob(c, header(1, history{}), opened(1, 0), chain.Frame{Kind: kindGroup, Number: 1, Payload: []byte("group")})
 	f.Add(b, 7)
 	f.Add(append(b, b[:30]...), 50)

@@ -85,6 +85,11 @@ func (l *Log) take(ctx context.Context) (*Recovered, error) {
 	if current.Leased {
 		return nil, held
 	}
+	if current.Size == 0 {
+		if err := l.chain.Confirm(ctx); err != nil {
+			return nil, err
+		}
+	}
 	own := l.ownBlob(current)
 	if err := l.acquire(ctx, own); err != nil {
 		switch store.StatusOf(err) {
@@ -342,8 +347,12 @@ func (l *Log) create(current *ownBlob) (*ownBlob, error) {
 		if err == nil && !mine {
 			err = l.removeLeftover(current, number)
 		} else if err == nil {
+			err = l.chain.Confirm(l.own)
 			own := l.ownBlob(link)
-			if err = l.acquire(l.own, own); err == nil {
+			if err == nil {
+				err = l.acquire(l.own, own)
+			}
+			if err == nil {
 				return own, nil
 			}
 		}

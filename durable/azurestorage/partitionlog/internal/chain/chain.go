@@ -2,8 +2,10 @@ package chain
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"hash/crc32"
+	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,15 +17,31 @@ import (
 
 // Chain is append blobs that follow each other.
 type Chain struct {
-	blobs  *store.Container
-	prefix string
-	seed   uint32
+	blobs   *store.Container
+	hub     string
+	prefix  string
+	seed    uint32
+	confirm func(context.Context) error
 }
 
 // New returns the chain of blobs whose names begin with prefix, such as "p00/log-". Frames
-// of one hub are not taken for those of another.
-func New(blobs *store.Container, hub, prefix string) *Chain {
-	return &Chain{blobs: blobs, prefix: prefix, seed: crc32.Checksum([]byte(hub+"\x00"+prefix), checksums)}
+// of one hub are not taken for those of another. confirm reads again which hub the container
+// holds, and returns an error if that is not this one; nil means that it cannot be known.
+func New(blobs *store.Container, hub, prefix string, confirm func(context.Context) error) *Chain {
+	return &Chain{
+		blobs: blobs, hub: hub, prefix: prefix, confirm: confirm,
+		seed: crc32.Checksum([]byte(hub+"\x00"+prefix), checksums),
+	}
+}
+
+// Confirm returns an error if the container holds another hub or none. Call it after a blob was
+// created or listed, and before the first append to it or the first lease on it. The chain may
+// have been deleted and created again before that blob was created, but not after.
+func (c *Chain) Confirm(ctx context.Context) error {
+	if c.confirm == nil {
+		return nil
+	}
+	return c.confirm(ctx)
 }
 
 // Link is a blob of a chain, as a list shows it.
@@ -42,15 +60,18 @@ func (c *Chain) Name(number uint64) string { return fmt.Sprintf("%s%010d", c.pre
 // Blob returns the blob with the number, which need not exist.
 func (c *Chain) Blob(number uint64) *store.AppendBlob { return c.blobs.AppendBlob(c.Name(number)) }
 
-// nonceKey is the metadata in which a blob has its nonce.
-const nonceKey = "nonce"
+// The metadata of a blob.
+const (
+	nonceKey = "nonce"
+	HubKey   = "hub" // the ID of the hub whose process wrote the blob; older versions wrote none
+)
 
 // Create makes a blob, empty, unless there is one with the number, which it returns then;
 // mine is false.
 func (c *Chain) Create(ctx context.Context, number uint64) (l Link, mine bool, err error) {
 	l = Link{Number: number, Nonce: uuid.NewString()}
 	err = store.Retry(ctx, "create blob "+c.Name(number), func(ctx context.Context) (err error) {
-		l.ETag, err = c.Blob(number).Create(ctx, map[string]string{nonceKey: l.Nonce})
+		l.ETag, err = c.Blob(number).Create(ctx, map[string]string{nonceKey: l.Nonce, HubKey: c.hub})
 		return err
 	})
 	if err == nil || !store.IsConflict(err) {
@@ -75,12 +96,26 @@ func (c *Chain) Find(ctx context.Context, number uint64) (l Link, newest bool, e
 func (l Link) Is(p store.BlobPart) bool { return p.Metadata[nonceKey] == l.Nonce }
 
 // List returns the blobs that there are, in order, garbage too, as they were at one moment:
-// a list of several pages counts if nothing came or went until it was read again.
+// a list of several pages counts if nothing came or went until it was read again. It deletes
+// blobs that processes of another hub created, see the package's documentation.
 func (c *Chain) List(ctx context.Context) ([]Link, error) {
 	var before []Link
+	confirmed := false
 	for first := true; ; first = false {
 		infos, pages, err := c.blobs.ListInfo(ctx, c.prefix)
+		if store.IsContainerMissing(err) {
+			err = errors.Join(c.Confirm(ctx), err)
+		}
 		if err != nil {
+			return nil, err
+		}
+		if !confirmed && slices.ContainsFunc(infos, func(b store.BlobInfo) bool { return b.Metadata[HubKey] != c.hub }) {
+			if err := c.Confirm(ctx); err != nil {
+				return nil, err
+			}
+			confirmed = true
+		}
+		if infos, err = c.removeForeign(ctx, infos); err != nil {
 			return nil, err
 		}
 		var links, seen []Link
@@ -98,6 +133,27 @@ func (c *Chain) List(ctx context.Context) ([]Link, error) {
 		}
 		before = seen
 	}
+}
+
+// removeForeign deletes blobs that processes of another hub created, and returns the others.
+func (c *Chain) removeForeign(ctx context.Context, infos []store.BlobInfo) (ours []store.BlobInfo, err error) {
+	for _, b := range infos {
+		hub := b.Metadata[HubKey]
+		switch {
+		case hub == "" || hub == c.hub:
+			ours = append(ours, b)
+		case c.confirm == nil:
+			return nil, &DamageError{Blob: b.Name, Cause: fmt.Errorf("it belongs to the task hub with the ID %s; want %s", hub, c.hub)}
+		default:
+			err := store.Retry(ctx, "delete "+b.Name, func(ctx context.Context) error {
+				return c.blobs.AppendBlob(b.Name).Remove(ctx, "", b.ETag)
+			})
+			if err := store.Ignore(err, http.StatusNotFound, http.StatusPreconditionFailed); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return ours, nil
 }
 
 // Lock is a lock that may be held during requests: who waits for it in a simulation waits for

@@ -9,4 +9,16 @@
 // somebody who was frozen, or arrive once more, when that has long been deleted. Nobody may
 // take garbage for what was there: each blob has a nonce in its metadata, from its creation
 // on, and what is done to a blob on the strength of a list has its ETag as a condition.
+//
+// # Hubs that are deleted and created again
+//
+// A process may keep running while its hub is deleted and another one is created in the same
+// container. Each blob names its hub in its metadata, and hub.json names the current one. The
+// process reads hub.json again before the first append to a blob or the first lease on it, and
+// when a list shows a blob of another hub or one without a name. If hub.json names another hub,
+// the process stops. Later appends need no check: they name the lease, and the lease ends with
+// the blob.
+//
+// So a process of a deleted hub leaves empty blobs at most in the new one. Any process of the
+// new hub that lists such a blob deletes it.
 package chain

@@ -8,7 +8,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-func chains() (ours, theirs *Chain) { return New(nil, "hub", "p00/log-"), New(nil, "hub", "p01/log-") }
+func chains() (ours, theirs *Chain) {
+	return New(nil, "hub", "p00/log-", nil), New(nil, "hub", "p01/log-", nil)
+}
 
 func TestDecodeFrame_ReturnsWhatWasAppended(t *testing.T) {
 	ours, theirs := chains()

@@ -2,6 +2,7 @@ package mailbox
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
@@ -15,6 +16,9 @@ type Config struct {
 	Blobs *store.Container
 	// Hub is the hub's ID. Mail for another hub is refused.
 	Hub string
+	// Confirm reads again which hub the container holds, and returns an error if its ID is
+	// not Hub. Default: the container always holds this hub.
+	Confirm func(context.Context) error
 	// Prefix is what the names of the partition's blobs begin with, such as "p00/".
 	Prefix string
 	// MaxSize and MaxBlocks are the bytes and the mails after which a sender makes the next
@@ -31,7 +35,7 @@ func (c *Config) setDefaults() {
 	c.MaxBlock = cmp.Or(c.MaxBlock, chain.MaxPayload+chain.FrameHead)
 }
 
-func (c *Config) chain() *chain.Chain { return chain.New(c.Blobs, c.Hub, c.Prefix+"mail-") }
+func (c *Config) chain() *chain.Chain { return chain.New(c.Blobs, c.Hub, c.Prefix+"mail-", c.Confirm) }
 
 // letters is what the names of letters begin with.
 func (c *Config) letters() string { return c.Prefix + "letter-" }

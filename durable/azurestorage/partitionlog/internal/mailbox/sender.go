@@ -95,7 +95,10 @@ func (s *Sender) open(ctx context.Context) (chain.Link, error) {
 			continue
 		}
 		newest := slices.DeleteFunc(all[max(0, len(all)-2):], func(l chain.Link) bool { return l.Number <= s.closed })
-		if len(newest) > 0 && !newest[0].Leased {
+		switch {
+		case len(newest) == 0: // the successor of the closed blob exists, unless the hub was deleted
+			err = s.chain.Confirm(ctx)
+		case !newest[0].Leased:
 			err = s.unlock(ctx, newest[0])
 		}
 		if err != nil {
@@ -108,6 +111,9 @@ func (s *Sender) open(ctx context.Context) (chain.Link, error) {
 
 // unlock opens a blob that nobody has opened since it was listed.
 func (s *Sender) unlock(ctx context.Context, l chain.Link) error {
+	if err := s.chain.Confirm(ctx); err != nil {
+		return err
+	}
 	err := store.Retry(ctx, "open "+s.chain.Name(l.Number), func(ctx context.Context) error {
 		return s.chain.Blob(l.Number).Acquire(ctx, openID(l), store.Forever, l.ETag)
 	})
