@@ -184,7 +184,11 @@ func (t *hubTool) delete(ctx context.Context, r hubcli.DeleteRequest) (string, e
 	if err != nil {
 		return "", err
 	}
-	return fmt.Sprintf("task hub %s of connection %s", cfg.Storage.TaskHub, cfg.ConnectionName), deleteHub(ctx, hub, r)
+	workers := "running workers create it again, empty"
+	if cfg.StorageType == PartitionLog {
+		workers = "running workers stop with an error until the app is restarted"
+	}
+	return fmt.Sprintf("task hub %s of connection %s", cfg.Storage.TaskHub, cfg.ConnectionName), deleteHub(ctx, hub, workers, r)
 }
 
 // compact compacts the hub's file.
@@ -229,18 +233,18 @@ func openDeleter(cfg Config) (deleter, error) {
 	return azurestorage.Open(cfg.Connection, cfg.Storage)
 }
 
-// deleteHub deletes a hub, or with force one that a worker has. Such a worker creates the
-// hub again, of which deleteHub warns.
-func deleteHub(ctx context.Context, hub deleter, r hubcli.DeleteRequest) error {
+// deleteHub deletes a hub, or with force one that a worker has. workers says what running
+// workers do then.
+func deleteHub(ctx context.Context, hub deleter, workers string, r hubcli.DeleteRequest) error {
 	err := hub.Delete(ctx, false)
 	switch {
 	case !errors.Is(err, provider.ErrHubBusy):
 		return err
 	case !r.Force:
-		err = fmt.Errorf("%w; stop the workers first. With --force it is deleted all the same, and workers that run make it again, empty", err)
+		err = fmt.Errorf("%w; stop the workers first. With --force it is deleted all the same, and %s", err, workers)
 		return &hubcli.UnavailableError{Err: err}
 	}
-	r.Warn(err.Error() + "; workers that run make it again, empty. To be rid of it stop them, then delete it once more.")
+	r.Warn(err.Error() + "; " + workers + ". If the hub exists again later, stop the workers, and delete it once more.")
 	return hub.Delete(ctx, true)
 }
 

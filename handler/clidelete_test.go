@@ -35,13 +35,13 @@ func TestDeleteHub_SaysWhatToDoAboutWorkers(t *testing.T) {
 	}{
 		"idle":               {deleted: true},
 		"idle, by force":     {force: true, deleted: true},
-		"busy":               {err: busy, wantErr: "worker w has partition p: the task hub is being worked on; stop the workers first"},
-		"busy, by force":     {err: busy, force: true, deleted: true, wantSaid: "make it again, empty. To be rid of it stop them"},
+		"busy":               {err: busy, wantErr: "worker w has partition p: the task hub is being worked on; stop the workers first. With --force it is deleted all the same, and workers stop"},
+		"busy, by force":     {err: busy, force: true, deleted: true, wantSaid: "workers stop. If the hub exists again later, stop the workers"},
 		"out of reach":       {err: errNoStorage, wantErr: errNoStorage.Error()},
 		"the same, by force": {err: errNoStorage, force: true, wantErr: errNoStorage.Error()},
 	} {
 		hub, said := &deletable{err: tt.err}, ""
-		err := deleteHub(t.Context(), hub, hubcli.DeleteRequest{Force: tt.force, Warn: func(text string) { said += text }})
+		err := deleteHub(t.Context(), hub, "workers stop", hubcli.DeleteRequest{Force: tt.force, Warn: func(text string) { said += text }})
 		if (err != nil) != (tt.wantErr != "") || err != nil && !strings.Contains(err.Error(), tt.wantErr) {
 			t.Errorf("%s: %v, want %q", name, err, tt.wantErr)
 		}

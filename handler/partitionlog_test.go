@@ -212,6 +212,10 @@ func TestPartitionLog_IsDeletedIfNobodyHasItOrByForce(t *testing.T) {
 	t.Parallel()
 	onLogs(t, func(a *settingsApp) {
 		a.start("Wait/i", "", time.Minute)
+		client := readyServer(a.T, App{}, a.cfg)
+		if w := call(client, "GET", managed+"instances/i", ""); w.Code != http.StatusAccepted {
+			a.Errorf("a client sees %d %s, want 202", w.Code, w.Body)
+		}
 		hub, err := openDeleter(a.cfg)
 		if err != nil {
 			a.Fatal(err)
@@ -223,8 +227,20 @@ func TestPartitionLog_IsDeletedIfNobodyHasItOrByForce(t *testing.T) {
 			a.Fatal(err)
 		}
 		time.Sleep(time.Minute)
-		if w := a.ask("GET", "health/ready", ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "ContainerNotFound") {
-			a.Errorf("%d %s, want 503 with ContainerNotFound", w.Code, w.Body)
+		if w := a.ask("GET", "health/ready", ""); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "was deleted while this process used it") {
+			a.Errorf("%d %s, want 503 with the reason", w.Code, w.Body)
+		}
+		for _, r := range []string{"GET instances/i", "GET instances", "POST orchestrators/Wait/j", "POST instances/i/raiseEvent/E", "DELETE instances/i"} {
+			method, path, _ := strings.Cut(r, " ")
+			if w := a.ask(method, path, "1"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "deleted") {
+				a.Errorf("%s: %d %s, want 503 with the reason", r, w.Code, w.Body)
+			}
+			if w := call(client, method, managed+path, "1"); w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), "was deleted. Restart the app") {
+				a.Errorf("%s by a client: %d %s, want 503 with the reason", r, w.Code, w.Body)
+			}
+		}
+		if err := client.hub.Close(); err != nil {
+			a.Error(err)
 		}
 		if err := hub.Delete(a.Context(), false); !errors.Is(err, partitionlog.ErrNoHub) {
 			a.Errorf("deleted twice: %v", err)

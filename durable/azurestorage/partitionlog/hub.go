@@ -80,7 +80,7 @@ func (e *FormatError) Error() string {
 func (e *FormatError) Unwrap() error { return e.Cause }
 
 // DeletedError is the error of a hub that was deleted while this process used it. The process
-// cannot use the hub any more: open it again, or restart the process.
+// writes nothing into a hub that was created in its place, and cannot use the [Hub] any more.
 type DeletedError struct {
 	TaskHub string
 	// Replaced means that another hub of this name exists now.
@@ -89,11 +89,10 @@ type DeletedError struct {
 
 // Error names the hub and says what to do.
 func (e *DeletedError) Error() string {
-	again := ""
 	if e.Replaced {
-		again = " and created again"
+		return fmt.Sprintf("task hub %s was deleted and created again while this process used it; restart the process to use the new hub", e.TaskHub)
 	}
-	return fmt.Sprintf("task hub %s was deleted%s while this process used it; restart the process to use the hub", e.TaskHub, again)
+	return fmt.Sprintf("task hub %s was deleted while this process used it; restart the process to create the hub again", e.TaskHub)
 }
 
 // Open returns the hub of an account. It sends nothing: the first use of the hub makes it

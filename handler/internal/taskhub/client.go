@@ -13,6 +13,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
@@ -298,6 +299,9 @@ func markOutage(ctx context.Context, err error) error {
 }
 
 func isOutage(err error) bool {
+	if IsStopped(err) {
+		return true
+	}
 	if e, ok := errors.AsType[*azcore.ResponseError](err); ok {
 		switch e.StatusCode {
 		case http.StatusUnauthorized, http.StatusForbidden, http.StatusRequestTimeout, http.StatusTooManyRequests:
@@ -320,10 +324,17 @@ func IsDeletedHub(err error) bool {
 		return false
 	}
 	switch e.ErrorCode {
-	case "TableNotFound", "QueueNotFound":
+	case "TableNotFound", "QueueNotFound", "ContainerNotFound":
 		return true
 	}
 	return strings.HasSuffix(e.ErrorCode, "BeingDeleted")
+}
+
+// IsStopped reports whether err says that the hub was deleted, and that this process does not
+// create it again before it is restarted.
+func IsStopped(err error) bool {
+	_, stopped := errors.AsType[*partitionlog.DeletedError](err)
+	return stopped
 }
 
 // maxUnreadable bounds how many unreadable instances are logged and remembered.

@@ -110,6 +110,7 @@ func TestLog_IsThereForTheNextOwnerAndForReaders(t *testing.T) {
 
 func TestLog_RequestsAreAsFewAsDocumented(t *testing.T) {
 	cfg, counter := onAzurite(t)
+	cfg.Confirm = chaintest.Identify(t, cfg.Blobs, "hub")
 	cost := func(what string, want int, f func()) {
 		t.Helper()
 		counter.Reset()
@@ -119,10 +120,10 @@ func TestLog_RequestsAreAsFewAsDocumented(t *testing.T) {
 		}
 	}
 	var l *Log
-	cost("making a log", 7, func() { l, _ = open(t, cfg) })
+	cost("making a log", 8, func() { l, _ = open(t, cfg) })
 	cost("ten groups", 10, func() { appendGroups(t, l, 1, 10) })
 	cost("a log that somebody has", 1, func() { _, _, _ = Open(t.Context(), cfg) })
-	cost("going on in the next blob", 6, func() { // with the group
+	cost("going on in the next blob", 7, func() { // with the group
 		l.Turn()
 		appendGroups(t, l, 11, 11)
 		l.tasks.Wait()

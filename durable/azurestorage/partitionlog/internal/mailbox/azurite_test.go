@@ -83,6 +83,7 @@ func TestMailbox_GivesMailInOrderBlobAfterBlob(t *testing.T) {
 func TestMailbox_RequestsAreAsFewAsDocumented(t *testing.T) {
 	cfg, counter := onAzurite(t)
 	cfg.MaxBlock = 200
+	cfg.Confirm = chaintest.Identify(t, cfg.Blobs, "hub")
 	cost := func(what string, want int, f func() error) {
 		t.Helper()
 		counter.Reset()
@@ -96,7 +97,7 @@ func TestMailbox_RequestsAreAsFewAsDocumented(t *testing.T) {
 	s, r := NewSender(cfg), NewReceiver(cfg, Position{})
 	send := func() error { return s.Send(t.Context(), []byte("mail")) }
 	next := func() error { _, err := look(t, r); return err }
-	cost("making a mailbox", 5, send)
+	cost("making a mailbox", 6, send)
 	cost("mail", 1, send)
 	cost("a letter", 2, func() error { return s.Send(t.Context(), make([]byte, 1000)) })
 	cost("taking mail and a letter", 2, next)

@@ -18,6 +18,6 @@
 // Mail that is longer than a block is in a blob of its own, a letter, which the mail names.
 //
 // [Sender.Send] is one request, or two for a letter, and one list before the first; making a mailbox
-// takes three more. [Receiver.Next] is one for each 4 MiB, and one more for each letter. A
+// takes four more. [Receiver.Next] is one for each 4 MiB, and one more for each letter. A
 // download that breaks off continues with another request.
 package mailbox

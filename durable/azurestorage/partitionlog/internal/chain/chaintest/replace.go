@@ -28,6 +28,15 @@ func Confirm(c *store.Container, hub string) func(context.Context) error {
 	}
 }
 
+// Identify makes a container hold a hub, and returns the function that confirms it.
+func Identify(t *testing.T, c *store.Container, hub string) func(context.Context) error {
+	t.Helper()
+	if err := c.CreateBlob(t.Context(), hubBlob, []byte(hub)); err != nil {
+		t.Fatal(err)
+	}
+	return Confirm(c, hub)
+}
+
 // Replace deletes the container of a hub, and creates it for another hub.
 func Replace(t *testing.T, account *azsim.Account, hub string) {
 	t.Helper()
