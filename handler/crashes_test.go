@@ -3,13 +3,10 @@
 package handler
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -18,6 +15,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/google/uuid"
@@ -119,9 +117,8 @@ type machine struct {
 	root    string
 	environ []string
 
-	cmd  *exec.Cmd
-	out  *bufio.Reader
-	base string
+	process *process
+	base    string
 }
 
 // newMachine returns one whose app has a hub that the given part of host.json says.
@@ -137,34 +134,25 @@ func newMachine(t *testing.T, durableTask string, environ ...string) *machine {
 // start starts the process, which ends when the test does.
 func (m *machine) start() {
 	m.Helper()
-	m.cmd = command(m.T, m.role, "{}", append(m.environ, "XDG_CACHE_HOME="+m.root)...)
-	m.cmd.Dir = m.root
-	pipe, err := m.cmd.StdoutPipe()
-	if err != nil {
-		m.Fatal(err)
-	}
-	if err := m.cmd.Start(); err != nil {
-		m.Fatal(err)
-	}
-	cmd := m.cmd
-	m.Cleanup(func() { _ = cmd.Process.Kill() })
-	m.out = bufio.NewReader(pipe)
-	m.base = addressIn(m.T, lineWith(m.T, m.out, "msg=listening"))
+	cmd := command(m.T, m.role, "{}", append(m.environ, "XDG_CACHE_HOME="+m.root)...)
+	cmd.Dir = m.root
+	m.process = launch(m.T, cmd)
+	m.base = addressIn(m.T, m.process.lineWith("msg=listening"))
 }
 
 // crashed waits for the process to end with a panic.
 func (m *machine) crashed() {
 	m.Helper()
-	_, _ = io.Copy(io.Discard, m.out)
-	_ = m.cmd.Wait()
-	if code := m.cmd.ProcessState.ExitCode(); code != 2 {
+	m.process.rest()
+	_ = m.process.wait()
+	if code := m.process.cmd.ProcessState.ExitCode(); code != 2 {
 		m.Fatalf("the process ends with code %d, want the 2 of a panic", code)
 	}
 }
 
 func (m *machine) kill() {
-	_ = m.cmd.Process.Signal(syscall.SIGKILL)
-	_ = m.cmd.Wait()
+	m.process.signal(syscall.SIGKILL)
+	_ = m.process.wait()
 }
 
 // post sends a request. A process that crashes may not come to answer.
@@ -190,7 +178,7 @@ func (m *machine) post(path string, crashing bool) {
 // becomes waits until an instance has a status.
 func (m *machine) becomes(id, want string) {
 	m.Helper()
-	eventually(m.T, id+" is "+want, func() bool {
+	patience.Until(m.T, id+" is "+want, func() bool {
 		_, body := get(m.T, m.base+managed+"instances/"+id)
 		return strings.Contains(body, `"runtimeStatus":"`+want+`"`)
 	})
@@ -200,7 +188,7 @@ func (m *machine) becomes(id, want string) {
 func (m *machine) entityExists(key string) {
 	m.Helper()
 	m.post("entities/crasher/"+key+"?op=set", false)
-	eventually(m.T, "entity "+key+" has a state", func() bool {
+	patience.Until(m.T, "entity "+key+" has a state", func() bool {
 		code, _ := get(m.T, m.base+managed+"entities/crasher/"+key)
 		return code == http.StatusOK
 	})
@@ -239,7 +227,7 @@ func TestCrash_WhatCrashesTheProcessIsSetAside(t *testing.T) {
 			t.Parallel()
 			m := newMachine(t, inAFile)
 			m.start()
-			lineWith(t, m.out, "storage answers")
+			m.process.lineWith("storage answers")
 			m.entityExists("bad")
 			m.post(tt.start, true)
 			m.crashed()
@@ -249,7 +237,7 @@ func TestCrash_WhatCrashesTheProcessIsSetAside(t *testing.T) {
 			}
 
 			m.start()
-			if line := lineWith(t, m.out, "held back"); !strings.Contains(line, "level=ERROR") || !strings.Contains(line, "instanceId="+tt.id) {
+			if line := m.process.lineWith("held back"); !strings.Contains(line, "level=ERROR") || !strings.Contains(line, "instanceId="+tt.id) {
 				t.Errorf("the log says %s", line)
 			}
 			if _, body := get(t, m.base+managed+"instances/"+tt.id); !strings.Contains(body, "Set aside: the "+strings.ReplaceAll(tt.what, `"`, `\"`)) {
@@ -268,7 +256,7 @@ func TestCrash_WhatCrashesTheProcessIsSetAside(t *testing.T) {
 			// A kill is no crash, and a start does not forget.
 			m.kill()
 			m.start()
-			lineWith(t, m.out, "held back")
+			m.process.lineWith("held back")
 			if tt.id == "bad" {
 				m.post("instances/bad/suspend?reason=x", false)
 				m.becomes("bad", "Suspended")
@@ -296,7 +284,7 @@ func TestCrash_EachMachineOfAHubInAzureStorageSetsItAside(t *testing.T) {
 			hub := `"hubName": "Crash` + uuid.NewString()[:8] + `", "storageProvider": {"type": "AzureStorage", "maxQueuePollingInterval": "00:00:01"}`
 			a, b := newMachine(t, hub, connection, crasherLease+"=3s"), newMachine(t, hub, connection, crasherLease+"=3s")
 			a.start()
-			lineWith(t, a.out, "storage answers")
+			a.process.lineWith("storage answers")
 			a.hub(start...) // what the process itself is asked for, and does not come to answer, can be gone with it
 			for _, m := range []*machine{a, b} {
 				if m == b {
@@ -307,7 +295,7 @@ func TestCrash_EachMachineOfAHubInAzureStorageSetsItAside(t *testing.T) {
 				m.start()
 				m.crashed()
 				m.start()
-				lineWith(t, m.out, "held back")
+				m.process.lineWith("held back")
 				if told := m.hub("crashes"); !strings.Contains(told, "yes\t") {
 					t.Errorf("the command line says %s", told)
 				}

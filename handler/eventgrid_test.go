@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 )
 
 func eventGridSettingCases() []settingCase {
@@ -102,7 +103,7 @@ func TestEventGrid_IsToldOfAnAppsOrchestrations(t *testing.T) {
 			if line != want {
 				t.Errorf("the topic got\n%s\nwant\n%s", line, want)
 			}
-		case <-time.After(time.Minute):
+		case <-patience.Context(t).Done():
 			t.Fatalf("the topic was not told of %s", status)
 		}
 	}

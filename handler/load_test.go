@@ -11,7 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 )
 
 // A thousand callers at a time, each with a start, a wait for its end that is in
@@ -22,6 +23,7 @@ func TestServer_AThousandCallersAtATimeLeaveNothingBehind(t *testing.T) {
 	cfg := fakeConfig(t, hub)
 	cfg.Logger, cfg.BehindHost, cfg.Address = quiet, true, "127.0.0.1:41000"
 	const callers = 1000
+	patient := patience.Context(t)
 	var waiting atomic.Int64
 	all := make(chan struct{})
 	app := App{Triggers: []Trigger{Manual("Run", func(context.Context, *Invocation, string) error {
@@ -31,7 +33,7 @@ func TestServer_AThousandCallersAtATimeLeaveNothingBehind(t *testing.T) {
 		select {
 		case <-all:
 			return nil
-		case <-time.After(2 * time.Minute):
+		case <-patient.Done():
 			return fmt.Errorf("only %d are there", waiting.Load())
 		}
 	})}}
@@ -81,15 +83,14 @@ func TestServer_AThousandCallersAtATimeLeaveNothingBehind(t *testing.T) {
 	transport.CloseIdleConnections()
 	server.Close()
 	hub.fakeHub.clear()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		after := usage()
-		if after.goroutines <= before.goroutines+5 && after.heap <= before.heap+16<<20 {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%d goroutines and %d MiB of heap before, %d and %d after", before.goroutines, before.heap>>20, after.goroutines, after.heap>>20)
-		}
-	}
+	var after used
+	defer func() {
+		t.Logf("%d goroutines and %d MiB of heap before, %d and %d after", before.goroutines, before.heap>>20, after.goroutines, after.heap>>20)
+	}()
+	patience.Until(t, "the server releases what the callers used", func() bool {
+		after = usage()
+		return after.goroutines <= before.goroutines+5 && after.heap <= before.heap+16<<20
+	})
 }
 
 type used struct {

@@ -5,10 +5,8 @@ package handler
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,8 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
-	"github.com/durablefunctions-go/durablefunctions/handler/internal/taskhub"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
 // childRole is the variable that makes the test program play another: "app"
@@ -65,37 +64,94 @@ func command(t *testing.T, role, hostJSON string, environ ...string) *exec.Cmd {
 	return cmd
 }
 
-// program starts a command and returns it with what it prints.
-func program(t *testing.T, role, hostJSON string, environ ...string) (*exec.Cmd, *bufio.Reader) {
+// A process is the test program in a role. A failed test shows the end of its log.
+type process struct {
+	*testing.T
+	cmd    *exec.Cmd
+	stdout io.ReadCloser
+	out    *bufio.Reader // of stdout
+}
+
+// program starts the test program in a role.
+func program(t *testing.T, role, hostJSON string, environ ...string) *process {
 	t.Helper()
-	cmd := command(t, role, hostJSON, environ...)
-	out, err := cmd.StdoutPipe()
+	return launch(t, command(t, role, hostJSON, environ...))
+}
+
+// launch starts a command, which ends with the test.
+func launch(t *testing.T, cmd *exec.Cmd) *process {
+	t.Helper()
+	pipe, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+	var log bytes.Buffer
+	p := &process{t, cmd, pipe, bufio.NewReader(io.TeeReader(pipe, &log))}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_, _ = cmd.Process.Wait()
+		_ = cmd.Process.Kill() // it may have ended
+		if t.Failed() {
+			_ = pipe.(*os.File).SetReadDeadline(time.Now().Add(time.Second)) // a child may keep the pipe open
+			_, _ = io.Copy(io.Discard, p.out)
+			t.Logf("the log of process %d ends with:\n%s", cmd.Process.Pid, processtest.Last(log.String()))
+		}
+		_ = cmd.Wait() // the test may have called it
 	})
-	return cmd, bufio.NewReader(out)
+	return p
+}
+
+// limited calls f. It kills the process if f takes too long, so that f returns.
+func (p *process) limited(f func()) {
+	p.Helper()
+	limit := patience.Limit()
+	timer := time.AfterFunc(limit, func() {
+		p.Logf("killed process %d, for which the test waited %v", p.cmd.Process.Pid, limit)
+		_ = p.cmd.Process.Kill()
+	})
+	defer timer.Stop()
+	f()
 }
 
 // lineWith reads lines until one contains text.
-func lineWith(t *testing.T, out *bufio.Reader, text string) string {
-	t.Helper()
-	var all bytes.Buffer
-	for {
-		line, err := out.ReadString('\n')
-		all.WriteString(line)
-		if strings.Contains(line, text) {
-			return line
+func (p *process) lineWith(text string) string {
+	p.Helper()
+	var line string
+	var err error
+	p.limited(func() {
+		for err == nil {
+			if line, err = p.out.ReadString('\n'); strings.Contains(line, text) {
+				return
+			}
 		}
-		if err != nil {
-			t.Fatalf("no line with %q in\n%s", text, all.String())
-		}
+	})
+	if err != nil && !strings.Contains(line, text) {
+		p.Fatalf("no line with %q", text)
+	}
+	return line
+}
+
+// rest reads lines until the process closes its standard output.
+func (p *process) rest() string {
+	p.Helper()
+	var text []byte
+	p.limited(func() { text, _ = io.ReadAll(p.out) }) // the exit code shows whether it ended well
+	return string(text)
+}
+
+// wait waits until the process ends. The error is nil after exit code 0.
+func (p *process) wait() (err error) {
+	p.Helper()
+	p.limited(func() { err = p.cmd.Wait() })
+	return err
+}
+
+// signal sends a signal to the process.
+func (p *process) signal(s os.Signal) {
+	p.Helper()
+	if err := p.cmd.Process.Signal(s); err != nil {
+		p.Fatal(err)
 	}
 }
 
@@ -110,32 +166,26 @@ func addressIn(t *testing.T, line string) string {
 	return address
 }
 
-// deadStorage is a connection to a port that nobody listens on.
+// deadStorage is a connection to a port on which no process listens.
 func deadStorage(t *testing.T) string {
 	t.Helper()
-	at := "http://127.0.0.1:" + freePort(t) + "/a"
+	at := "http://127.0.0.1:" + reservedPort(t) + "/a"
 	return "AzureWebJobsStorage=AccountName=a;AccountKey=eA==;BlobEndpoint=" + at + ";QueueEndpoint=" + at + ";TableEndpoint=" + at
 }
 
 func TestMain_StopsOnSIGTERMWithCode0(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []os.Signal{syscall.SIGTERM, os.Interrupt} {
-		cmd, out := program(t, "app", "{}", "PORT=0", deadStorage(t))
-		base := addressIn(t, lineWith(t, out, "msg=listening"))
+		p := program(t, "app", "{}", "PORT=0", deadStorage(t))
+		base := addressIn(t, p.lineWith("msg=listening"))
 		if code, _ := get(t, base+"/"); code != http.StatusOK {
 			t.Errorf("/ is answered with %d", code)
 		}
-		began := time.Now()
-		if err := cmd.Process.Signal(signal); err != nil {
-			t.Fatal(err)
-		}
-		lineWith(t, out, "msg=stopping reason=\""+signal.String())
-		lineWith(t, out, "msg=stopped")
-		if err := cmd.Wait(); err != nil {
+		p.signal(signal)
+		p.lineWith("msg=stopping reason=\"" + signal.String())
+		p.lineWith("msg=stopped")
+		if err := p.wait(); err != nil {
 			t.Errorf("%v: %v, want exit code 0", signal, err)
-		}
-		if took := time.Since(began); took > DefaultShutdownTimeout {
-			t.Errorf("%v: took %v", signal, took)
 		}
 	}
 }
@@ -146,13 +196,11 @@ func TestMain_StopsOnSIGTERMWithCode0(t *testing.T) {
 func TestMain_BehindTheHostWarningsAndErrorsGoToStandardError(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"text", "json"} {
-		cmd, out, errs := programWithErrors(t, "{", "FUNCTIONS_CUSTOMHANDLER_PORT="+freePort(t), "DURABLE_LOG_LEVEL=loud", "DURABLE_LOG_FORMAT="+format, deadStorage(t))
-		lineWith(t, out, "listening")
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		lineWith(t, out, "stopped")
-		if err := cmd.Wait(); err != nil {
+		p, errs := programWithErrors(t, "{", "FUNCTIONS_CUSTOMHANDLER_PORT="+reservedPort(t), "DURABLE_LOG_LEVEL=loud", "DURABLE_LOG_FORMAT="+format, deadStorage(t))
+		p.lineWith("listening")
+		p.signal(syscall.SIGTERM)
+		p.lineWith("stopped")
+		if err := p.wait(); err != nil {
 			t.Error(err)
 		}
 		for _, want := range []string{"WARN", "DURABLE_LOG_LEVEL is", "ERROR"} {
@@ -170,34 +218,24 @@ func TestMain_BehindTheHostWarningsAndErrorsGoToStandardError(t *testing.T) {
 func TestMain_LogsNothingToStandardError(t *testing.T) {
 	t.Parallel()
 	for _, format := range []string{"text", "json"} {
-		cmd, out, errs := programWithErrors(t, "{", "PORT=0", "DURABLE_LOG_LEVEL=debug", "DURABLE_LOG_FORMAT="+format, deadStorage(t))
-		lineWith(t, out, "listening")
-		lineWith(t, out, "ERROR") // host.json is wrong
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		lineWith(t, out, "stopped")
-		if err := cmd.Wait(); err != nil || errs.Len() > 0 {
+		p, errs := programWithErrors(t, "{", "PORT=0", "DURABLE_LOG_LEVEL=debug", "DURABLE_LOG_FORMAT="+format, deadStorage(t))
+		p.lineWith("listening")
+		p.lineWith("ERROR") // host.json is wrong
+		p.signal(syscall.SIGTERM)
+		p.lineWith("stopped")
+		if err := p.wait(); err != nil || errs.Len() > 0 {
 			t.Errorf("%s: %v, standard error has %q", format, err, errs)
 		}
 	}
 }
 
 // programWithErrors starts an app whose standard error is kept.
-func programWithErrors(t *testing.T, hostJSON string, environ ...string) (*exec.Cmd, *bufio.Reader, *bytes.Buffer) {
+func programWithErrors(t *testing.T, hostJSON string, environ ...string) (*process, *bytes.Buffer) {
 	t.Helper()
 	cmd := command(t, "app", hostJSON, environ...)
 	errs := new(bytes.Buffer)
 	cmd.Stderr = errs
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() }) // it has ended already if all is well
-	return cmd, bufio.NewReader(out), errs
+	return launch(t, cmd), errs
 }
 
 func TestMain_WrongConfigurationDoesNotEndTheProgram(t *testing.T) {
@@ -210,9 +248,9 @@ func TestMain_WrongConfigurationDoesNotEndTheProgram(t *testing.T) {
 		{"no JSON", "{", "AzureWebJobsStorage=UseDevelopmentStorage=true", "host.json line 1: the file ends before its object does"},
 		{"no connection", durableTaskJSON(`"storageProvider": {"type": "AzureStorage"}`), "X=", "none of the settings AzureWebJobsStorage"},
 	} {
-		_, out := program(t, "app", tt.hostJSON, "PORT=0", tt.setting)
-		base := addressIn(t, lineWith(t, out, "msg=listening"))
-		if logged := lineWith(t, out, "level=ERROR"); !strings.Contains(logged, tt.want) {
+		p := program(t, "app", tt.hostJSON, "PORT=0", tt.setting)
+		base := addressIn(t, p.lineWith("msg=listening"))
+		if logged := p.lineWith("level=ERROR"); !strings.Contains(logged, tt.want) {
 			t.Errorf("%s: the log says %s, want %s", tt.name, logged, tt.want)
 		}
 		if code, body := get(t, base+"/api/durabletask/instances"); code != http.StatusServiceUnavailable || !strings.Contains(body, tt.want) {
@@ -223,9 +261,9 @@ func TestMain_WrongConfigurationDoesNotEndTheProgram(t *testing.T) {
 
 func TestMain_PortThatMakesNoSenseEndsTheProgram(t *testing.T) {
 	t.Parallel()
-	cmd, out := program(t, "app", "{}", "PORT=eighty")
-	_, _ = io.Copy(io.Discard, out)
-	if err := cmd.Wait(); err == nil || cmd.ProcessState.ExitCode() != exitNoConfig {
+	p := program(t, "app", "{}", "PORT=eighty")
+	p.rest()
+	if err := p.wait(); err == nil || p.cmd.ProcessState.ExitCode() != exitNoConfig {
 		t.Errorf("%v, want exit code %d", err, exitNoConfig)
 	}
 }
@@ -234,22 +272,16 @@ func TestMain_PortThatMakesNoSenseEndsTheProgram(t *testing.T) {
 func TestMain_BeginsAsEachVariableSays(t *testing.T) {
 	t.Parallel()
 	logged := func(environ ...string) string {
-		cmd, out := program(t, "app", "{}", append([]string{"PORT=0", deadStorage(t)}, environ...)...)
-		first := lineWith(t, out, "listening")
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		rest, err := io.ReadAll(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return first + string(rest)
+		p := program(t, "app", "{}", append([]string{"PORT=0", deadStorage(t)}, environ...)...)
+		first := p.lineWith("listening")
+		p.signal(syscall.SIGTERM)
+		return first + p.rest()
 	}
 	without := logged()
 	for variable, e := range programEffects {
 		value, expression := e.value, e.logged
 		if variable == "PORT" { // another one may be taken
-			value = freePort(t)
+			value = reservedPort(t)
 			expression = strings.ReplaceAll(expression, e.value, value)
 		}
 		says := regexp.MustCompile(expression)
@@ -272,8 +304,7 @@ func TestMain_StandaloneReadsLocalSettings(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		_, out := program(t, "app", "{}", append(environ, "FUNCTIONS_APP_ROOT_PATH="+root)...)
-		return lineWith(t, out, "msg=listening")
+		return program(t, "app", "{}", append(environ, "FUNCTIONS_APP_ROOT_PATH="+root)...).lineWith("msg=listening")
 	}
 	if line := run(); !strings.Contains(line, "taskHub=LocalHub") || strings.Contains(line, ":8080") {
 		t.Errorf("the log says %s", line)
@@ -286,33 +317,21 @@ func TestMain_StandaloneReadsLocalSettings(t *testing.T) {
 // host: EmptyProcessRegistry.cs; on Linux a handler outlives a killed host.
 func TestMain_EndsByItselfWhenTheHostIsKilled(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	host, out := program(t, "host", "{}", "FUNCTIONS_CUSTOMHANDLER_PORT="+port, deadStorage(t))
+	port := reservedPort(t)
+	host := program(t, "host", "{}", "FUNCTIONS_CUSTOMHANDLER_PORT="+port, deadStorage(t))
 	var child int
-	if _, err := fmt.Sscanf(lineWith(t, out, "child "), "child %d", &child); err != nil {
+	if _, err := fmt.Sscanf(host.lineWith("child "), "child %d", &child); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = syscall.Kill(child, syscall.SIGKILL) })
-	lineWith(t, out, `mode="Functions host"`)
+	host.lineWith(`mode="Functions host"`)
 	if code, _ := get(t, "http://127.0.0.1:"+port+"/"); code != http.StatusOK {
 		t.Errorf("/ is answered with %d", code)
 	}
-	if err := host.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
-	began := time.Now()
-	lineWith(t, out, `msg=stopping reason="the parent process, the Functions host, has died"`)
-	lineWith(t, out, "msg=stopped")
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
-	defer cancel()
-	for syscall.Kill(child, 0) == nil && !isZombie(child) {
-		if !taskhub.Pause(ctx, 20*time.Millisecond) {
-			t.Fatal("the handler is still there after 5 seconds")
-		}
-	}
-	if took := time.Since(began); took > 5*time.Second {
-		t.Errorf("it took %v, want less than 5s", took)
-	}
+	host.signal(syscall.SIGKILL)
+	host.lineWith(`msg=stopping reason="the parent process, the Functions host, has died"`)
+	host.lineWith("msg=stopped")
+	patience.Until(t, "the handler ends", func() bool { return syscall.Kill(child, 0) != nil || isZombie(child) })
 }
 
 // isZombie reports whether a process has ended but nobody has taken notice: in
@@ -330,35 +349,17 @@ func isZombie(pid int) bool {
 // to it must not end the handler before it has given its leases back.
 func TestMain_OutputThatNobodyReadsDoesNotKill(t *testing.T) {
 	t.Parallel()
-	port := freePort(t)
-	read, write, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	cmd := command(t, "app", "{}", "PORT="+port, deadStorage(t))
-	cmd.Stdout = write
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Kill() })
-	_ = write.Close()
-	lineWith(t, bufio.NewReader(read), "msg=listening")
-	_ = read.Close()
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil { // it logs that it stops
-		t.Fatal(err)
-	}
-	if err := cmd.Wait(); err != nil {
+	p := program(t, "app", "{}", "PORT=0", deadStorage(t))
+	p.lineWith("msg=listening")
+	_ = p.stdout.Close()
+	p.signal(syscall.SIGTERM) // it logs that it stops
+	if err := p.wait(); err != nil {
 		t.Errorf("%v, want exit code 0", err)
 	}
 }
 
-// freePort returns a port that was free just now.
-func freePort(t *testing.T) string {
+// reservedPort returns a port that no other process gets.
+func reservedPort(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return strconv.Itoa(l.Addr().(*net.TCPAddr).Port)
+	return strconv.Itoa(processtest.ReservePort(t))
 }

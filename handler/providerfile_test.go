@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -12,9 +13,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	bbolt "go.etcd.io/bbolt"
@@ -67,15 +68,25 @@ func (a *fileApp) ask(method, target string) *httptest.ResponseRecorder {
 // await asks until the answer has the given status.
 func (a *fileApp) await(t *testing.T, method, target string, status int) string {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	return a.awaitAnswer(t, method, target, status, "")
+}
+
+// awaitAnswer asks until the answer has the given status and its body contains a text.
+func (a *fileApp) awaitAnswer(t *testing.T, method, target string, status int, text string) (body string) {
+	t.Helper()
+	var last string
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("%s %s: last answer %s", method, target, last)
+		}
+	})
+	patience.Until(t, fmt.Sprintf("%s %s: %d with %q", method, target, status, text), func() bool {
 		w := a.ask(method, target)
-		if w.Code == status {
-			return w.Body.String()
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("%s %s: %d %s, want %d", method, target, w.Code, w.Body, status)
-		}
-	}
+		body = w.Body.String()
+		last = fmt.Sprint(w.Code, " ", body)
+		return w.Code == status && strings.Contains(body, text)
+	})
+	return body
 }
 
 func (a *fileApp) completes(t *testing.T) {
@@ -191,11 +202,8 @@ func TestServer_TellsWhatIsWrongWithTheFile(t *testing.T) {
 			tt.make(t, path)
 			before, _ := os.ReadFile(path) // nothing of a folder
 			a := startFileApp(t, path)
-			body := a.await(t, http.MethodGet, "/durabletask/instances", http.StatusServiceUnavailable)
-			for deadline := time.Now().Add(30 * time.Second); !strings.Contains(body, tt.want) && time.Now().Before(deadline); {
-				body = a.await(t, http.MethodGet, "/durabletask/instances", http.StatusServiceUnavailable)
-			}
-			if !strings.Contains(body, tt.want) || !strings.Contains(body, path) {
+			body := a.awaitAnswer(t, http.MethodGet, "/durabletask/instances", http.StatusServiceUnavailable, tt.want)
+			if !strings.Contains(body, path) {
 				t.Errorf("503 with %s, want %q and %s", body, tt.want, path)
 			}
 			if code := a.ask(http.MethodGet, "/").Code; code != http.StatusOK {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
@@ -130,13 +131,10 @@ func TestHubVerify_NamesExactlyTheInstancesThatAChangeBreaks(t *testing.T) {
 		}
 	}
 	for id := range live { // until all wait for the event
-		for {
+		patience.Until(t, id+" waits for the event", func() bool {
 			w, err := client.Why(t.Context(), durable.InstanceID(id))
-			if err == nil && slices.ContainsFunc(w.Reasons, func(r durable.Reason) bool { return r.Kind == durable.ReasonEvent }) {
-				break
-			}
-			time.Sleep(5 * time.Millisecond)
-		}
+			return err == nil && slices.ContainsFunc(w.Reasons, func(r durable.Reason) bool { return r.Kind == durable.ReasonEvent })
+		})
 	}
 	stop()
 	if err := <-ended; err != nil {

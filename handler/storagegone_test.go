@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/google/uuid"
 	"github.com/labstack/echo/v4"
@@ -71,7 +72,7 @@ func (m *machine) send(method, path, body string) (int, string) {
 // isReady waits until the app says whether it is ready, and returns why not.
 func (m *machine) isReady(want bool) (body string) {
 	m.Helper()
-	eventually(m.T, fmt.Sprintf("it is ready: %v", want), func() bool {
+	patience.Until(m.T, fmt.Sprintf("it is ready: %v", want), func() bool {
 		var status int
 		status, body = m.send("GET", management.ReadyPath, "")
 		return (status == http.StatusOK) == want

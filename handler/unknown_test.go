@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/statusjson"
@@ -40,7 +41,7 @@ func unknownApp(t *testing.T, change func(*Config)) *Server {
 			t.Error(err)
 		}
 	})
-	eventually(t, "the hub is open", func() bool { return call(s, "GET", managed+"instances", "").Code == 200 })
+	patience.Until(t, "the hub is open", func() bool { return call(s, "GET", managed+"instances", "").Code == 200 })
 	return s
 }
 
@@ -53,16 +54,6 @@ func got[T any](t *testing.T, s *Server, method, target string) T {
 		t.Fatalf("%s %s: %d %s: %v", method, target, w.Code, w.Body, err)
 	}
 	return v
-}
-
-// eventually waits until f says that it is so.
-func eventually(t *testing.T, what string, f func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); !f(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("it is not so that %s", what)
-		}
-	}
 }
 
 func TestUnknownFunction_OfAStartIsToldWithThoseThatAreKnown(t *testing.T) {
@@ -78,7 +69,7 @@ func TestUnknownFunction_OfAStartIsToldWithThoseThatAreKnown(t *testing.T) {
 			t.Errorf("the warning is %q, want %q in it", started.Warning, part)
 		}
 	}
-	eventually(t, "it fails at once", func() bool {
+	patience.Until(t, "it fails at once", func() bool {
 		return got[management.StatusPayload](t, s, "GET", managed+"instances/a").RuntimeStatus == history.Failed.String()
 	})
 	if i := got[management.StatusPayload](t, s, "GET", managed+"instances/a"); i.WaitsFor != "" || !strings.Contains(string(i.Output), "Third") {
@@ -97,7 +88,7 @@ func TestUnknownFunction_IsToldWhoeverWaitsAndWhoeverRestarts(t *testing.T) {
 		if p := got[ManagementPayload](t, s, "POST", managed+"instances/a/restart"+query); !strings.Contains(p.Warning, want) {
 			t.Errorf("restart%s warns %q", query, p.Warning)
 		}
-		eventually(t, "it fails again", func() bool {
+		patience.Until(t, "it fails again", func() bool {
 			return got[management.StatusPayload](t, s, "GET", managed+"instances/a").RuntimeStatus == history.Failed.String()
 		})
 	}
@@ -109,7 +100,7 @@ func TestUnknownFunction_IsToldWhoeverWaitsAndWhoeverRestarts(t *testing.T) {
 		t.Errorf("who waited in vain is warned %q", p.Warning)
 	}
 	known := got[ManagementPayload](t, waiting, "POST", managed+"orchestrators/First/b")
-	eventually(t, "it ends", func() bool {
+	patience.Until(t, "it ends", func() bool {
 		return got[management.StatusPayload](t, waiting, "GET", managed+"instances/b").RuntimeStatus == history.Completed.String()
 	})
 	if p := got[ManagementPayload](t, waiting, "POST", managed+"instances/b/restart"); p.Warning+known.Warning != "" {
@@ -121,7 +112,7 @@ func TestUnknownFunction_IsSeenInStatusAndHealthAndEndsWhenTerminated(t *testing
 	t.Parallel()
 	s := unknownApp(t, func(cfg *Config) { cfg.Worker.UnknownFunctionTimeout = time.Hour })
 	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Third/a")
-	eventually(t, "health tells of it", func() bool {
+	patience.Until(t, "health tells of it", func() bool {
 		health := got[management.HealthPayload](t, s, "GET", managed+"health/ready")
 		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Third"`)
 	})
@@ -134,11 +125,11 @@ func TestUnknownFunction_IsSeenInStatusAndHealthAndEndsWhenTerminated(t *testing
 	if w := call(s, "POST", managed+"instances/a/terminate", ""); w.Code != 202 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	eventually(t, "it ends", func() bool {
+	patience.Until(t, "it ends", func() bool {
 		i := got[management.StatusPayload](t, s, "GET", managed+"instances/a")
 		return i.RuntimeStatus == history.Terminated.String() && i.WaitsFor == ""
 	})
-	eventually(t, "it can be purged", func() bool { return call(s, "DELETE", managed+"instances/a", "").Code == 200 })
+	patience.Until(t, "it can be purged", func() bool { return call(s, "DELETE", managed+"instances/a", "").Code == 200 })
 	if health := got[management.HealthPayload](t, s, "GET", managed+"health/ready"); len(health.Waiting) > 0 {
 		t.Errorf("health still tells %q", health.Waiting)
 	}
@@ -150,7 +141,7 @@ func TestHeldBack_IsSeenInStatusHealthAndWhy(t *testing.T) {
 	t.Parallel()
 	s := unknownApp(t, func(cfg *Config) { cfg.Worker.HoldNonDeterministic, cfg.Worker.NoExtendedSessions = true, true })
 	_ = got[ManagementPayload](t, s, "POST", managed+"orchestrators/Unsteady/a")
-	eventually(t, "health tells of it", func() bool {
+	patience.Until(t, "health tells of it", func() bool {
 		health := got[management.HealthPayload](t, s, "GET", managed+"health/ready")
 		return health.Status == "ready" && len(health.Waiting) == 1 && strings.Contains(health.Waiting[0], `"Unsteady" does something else than the histories of 1 instances have`)
 	})

@@ -3,15 +3,16 @@ package console_test
 import (
 	"context"
 	"flag"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/handler"
 	"github.com/durablefunctions-go/durablefunctions/handler/browsertest"
 	"github.com/labstack/echo/v4"
@@ -54,17 +55,14 @@ func startApp(t *testing.T, functions []*durable.Function, changes ...func(*hand
 		}
 	})
 	a.url = <-listening
-	for { // the app answers when it has opened the hub
+	patience.Until(t, "the app opens the hub", func() bool {
 		answer, err := http.Get(a.url + "/health/ready")
 		if err != nil {
 			t.Fatal(err)
 		}
 		answer.Body.Close()
-		if answer.StatusCode == http.StatusOK {
-			break
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return answer.StatusCode == http.StatusOK
+	})
 	a.url += "/api/durabletask/console"
 	return a
 }
@@ -72,36 +70,26 @@ func startApp(t *testing.T, functions []*durable.Function, changes ...func(*hand
 // await waits until an instance has a status.
 func (a app) await(t *testing.T, id durable.InstanceID, status string) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), browsertest.Patience)
-	defer stop()
-	for {
-		state, err := a.client.Status(ctx, id, durable.Fetch{})
+	patience.Until(t, fmt.Sprintf("instance %s is %s", id, status), func() bool {
+		state, err := a.client.Status(t.Context(), id, durable.Fetch{})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if state.Status.String() == status {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return state.Status.String() == status
+	})
 }
 
 // awaitEvent waits until an instance waits for an event: a page says what it waited for when
 // the page was opened.
 func (a app) awaitEvent(t *testing.T, id durable.InstanceID, name string) {
 	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), browsertest.Patience)
-	defer stop()
-	for {
-		wait, err := a.client.Why(ctx, id)
+	patience.Until(t, fmt.Sprintf("instance %s waits for event %s", id, name), func() bool {
+		wait, err := a.client.Why(t.Context(), id)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if slices.ContainsFunc(wait.Reasons, func(r durable.Reason) bool { return r.Kind == durable.ReasonEvent && r.Name == name }) {
-			return
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return slices.ContainsFunc(wait.Reasons, func(r durable.Reason) bool { return r.Kind == durable.ReasonEvent && r.Name == name })
+	})
 }
 
 // An addressLog is a log that sends the address of which the server says that it listens.

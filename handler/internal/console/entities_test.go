@@ -6,9 +6,9 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 )
 
 // A note is an entity whose state is as long as it is told to be.
@@ -33,15 +33,11 @@ func TestEntity_ShowsTheBeginningOfALongStateAndHasAllOfItAsADownload(t *testing
 			t.Fatal(err)
 		}
 		path := "name=Note&key=" + tt.key
-		page := a.get("entity?" + path)
-		for !strings.Contains(page, "Download") {
-			select {
-			case <-time.After(2 * time.Millisecond):
-			case <-t.Context().Done():
-				t.Fatal("the test ends")
-			}
+		var page string
+		patience.Until(t, "the entity has a state", func() bool {
 			page = a.get("entity?" + path)
-		}
+			return strings.Contains(page, "Download")
+		})
 		if len(page) > 3*mostShown || !strings.Contains(page, tt.says) {
 			t.Errorf("the page of the %s state has %d bytes, want at most %d, and %q: %.500s", tt.key, len(page), 3*mostShown, tt.says, page)
 		}
@@ -73,15 +69,11 @@ func TestEntity_NoTextBecomesMarkup(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := "entity?" + url.Values{"name": {id.Name}, "key": {id.Key}}.Encode()
-	page := a.get(path)
-	for !strings.Contains(page, "Download") {
-		select {
-		case <-time.After(2 * time.Millisecond):
-		case <-t.Context().Done():
-			t.Fatal("the test ends")
-		}
+	var page string
+	patience.Until(t, "the entity has a state", func() bool {
 		page = a.get(path)
-	}
+		return strings.Contains(page, "Download")
+	})
 	_, state, _ := strings.Cut(page, `id="state"`)
 	checkEvilIsText(t, "the state", state)
 	for _, path := range []string{path, "entities", "entities?name=" + url.QueryEscape(name), "hub", "entity?" + url.Values{"name": {name}, "key": {name}}.Encode()} {

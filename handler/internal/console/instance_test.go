@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
@@ -331,14 +332,9 @@ func TestInstance_WhyHasWhatTheWorkerKnows(t *testing.T) {
 		"works": {`activity "Slow", runs on this worker`, ", runs since "},
 		"lacks": {`activity "Nope", waits in its queue or runs elsewhere`, `held back: Waits for a worker that has an activity named "Nope".`},
 	} {
-		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+		patience.Until(t, fmt.Sprintf("%s waits for %q", id, wants), func() bool {
 			why := html.UnescapeString(a.part("instance/why?id=" + id))
-			if !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(why, want) }) {
-				break
-			}
-			if time.Now().After(deadline) {
-				t.Fatalf("%s waits for %s, want %q", id, why, wants)
-			}
-		}
+			return !slices.ContainsFunc(wants, func(want string) bool { return !strings.Contains(why, want) })
+		})
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -169,20 +169,16 @@ func (a *hubApp) start(name, id string, opts ...durable.StartOption) string {
 // await waits until an instance has a status.
 func (a *hubApp) await(id string, want history.RuntimeStatus) *durable.InstanceState {
 	a.Helper()
-	for {
-		s, err := a.client.Status(a.Context(), durable.InstanceID(id), durable.Fetch{Input: true, Output: true})
-		if err == nil && s.Status == want {
-			return s
-		}
-		if err == nil && s.Status.IsTerminal() {
+	var s *durable.InstanceState
+	patience.Until(a, fmt.Sprintf("instance %s is %s", id, want), func() bool {
+		var err error
+		s, err = a.client.Status(a.Context(), durable.InstanceID(id), durable.Fetch{Input: true, Output: true})
+		if err == nil && s.Status != want && s.Status.IsTerminal() {
 			a.Fatalf("instance %s is %s, want %s", id, s.Status, want)
 		}
-		select {
-		case <-time.After(2 * time.Millisecond):
-		case <-a.Context().Done():
-			a.Fatal("the test ends")
-		}
-	}
+		return err == nil && s.Status == want
+	})
+	return s
 }
 
 // waits waits for an event, and says so.

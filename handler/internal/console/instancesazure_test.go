@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/google/uuid"
 )
 
 // The pages do on Azure Storage what they do on a local file.
@@ -23,7 +24,7 @@ func TestInstances_OnAzureStorage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	hub, err := azurestorage.Open(connection, azurestorage.Config{TaskHub: "console", PartitionCount: 1, Logger: slog.New(slog.DiscardHandler)})
+	hub, err := azurestorage.Open(connection, azurestorage.Config{TaskHub: "Console" + uuid.NewString()[:8], PartitionCount: 1, Logger: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"golang.org/x/sync/errgroup"
 )
@@ -91,15 +92,13 @@ func TestInstance_PartsOfALongHistoryAreSmall(t *testing.T) {
 		return durable.Event[string]("Go").Wait(ctx).Await()
 	}))
 	a.start("Sends", "i")
-	for events := 0; events < sent; {
+	patience.Until(t, "the instance sends all events", func() bool {
 		h, err := a.client.History(t.Context(), "i")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if events = len(h); events < sent {
-			time.Sleep(20 * time.Millisecond)
-		}
-	}
+		return len(h) >= sent
+	})
 	a.measured("instance?id=i", 100<<10, 8<<20)
 	timeline := a.measured("instance/timeline?id=i", 400<<10, 200<<20)
 	if !strings.Contains(timeline, "of 50000 steps") {
