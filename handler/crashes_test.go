@@ -18,6 +18,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 	"github.com/google/uuid"
 )
 
@@ -281,6 +282,9 @@ func TestCrash_EachMachineOfAHubInAzureStorageSetsItAside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			if name != "an activity" {
+				processtest.LeaveToFull(t)
+			}
 			hub := `"hubName": "Crash` + uuid.NewString()[:8] + `", "storageProvider": {"type": "AzureStorage", "maxQueuePollingInterval": "00:00:01"}`
 			a, b := newMachine(t, hub, connection, crasherLease+"=3s"), newMachine(t, hub, connection, crasherLease+"=3s")
 			a.start()

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -13,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 	"github.com/labstack/echo/v4"
 )
 
@@ -90,6 +92,7 @@ func TestServer_StopsWhenRequestsAndWorkHaveEnded(t *testing.T) {
 	t.Parallel()
 	hub := newFakeHub()
 	cfg, log := anyPort(t, hub)
+	cfg.Address = fmt.Sprintf("127.0.0.1:%d", processtest.ReservePort(t)) // no other program listens on it after the stop
 	entered, release := make(chan struct{}), make(chan struct{})
 	s := New(App{Routes: func(api *echo.Group, _ *durableClient) {
 		api.GET("/slow", func(c echo.Context) error {
@@ -121,7 +124,7 @@ func TestServer_StopsWhenRequestsAndWorkHaveEnded(t *testing.T) {
 	if log.count("msg=stopping") != 1 {
 		t.Errorf("the log does not tell of the stop:\n%s", log.text.String())
 	}
-	if _, err := net.DialTimeout("tcp", strings.TrimPrefix(base, "http://"), time.Second); err == nil {
+	if _, err := net.Dial("tcp", strings.TrimPrefix(base, "http://")); err == nil {
 		t.Error("the port is still open")
 	}
 }
@@ -223,7 +226,7 @@ func TestServer_WarnsOfTriggersThatTheHostDoesNotKnow(t *testing.T) {
 // The host gives a restarted handler the port of the one before.
 func TestServer_PortThatIsTakenIsTriedAgainBehindTheHost(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", processtest.ReservePort(t)))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/handler"
 	"github.com/durablefunctions-go/durablefunctions/handler/browsertest"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 	"github.com/google/uuid"
 )
 
@@ -64,6 +65,7 @@ func onEachHub(t *testing.T, test func(t *testing.T, change func(*handler.Config
 	})
 	t.Run("azure", func(t *testing.T) {
 		t.Parallel()
+		processtest.LeaveToFull(t)
 		test(t, func(cfg *handler.Config) {
 			var err error
 			if cfg.Connection, err = azurestorage.ParseConnectionString(azuritetest.Start(t)); err != nil {
