@@ -5,7 +5,6 @@ package e2e_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -98,21 +97,8 @@ type app struct {
 // listens.
 func startStandalone(t *testing.T, built func() (string, error), root string, env ...string) *app {
 	t.Helper()
-	port := freePort(t)
-	env = append(environment(fmt.Sprintf("PORT=%d", port), "DURABLE_LOG_LEVEL=debug"), env...)
-	a := &app{run(t, root, env, binary(t, built)), fmt.Sprintf("http://127.0.0.1:%d", port), root}
-	eventually(t, 20*time.Second, "an answer to GET /", func() bool {
-		if a.ended() {
-			t.Fatal("the app has ended")
-		}
-		resp, err := http.Get(a.url + "/")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode < 500
-	})
-	return a
+	p := run(t, root, append(environment("PORT=0", "DURABLE_LOG_LEVEL=debug"), env...), binary(t, built))
+	return &app{p, p.awaitLog(`msg=listening address=(\S+)`, 0)[1], root}
 }
 
 // An answer is what came back on a request.

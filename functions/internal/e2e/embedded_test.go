@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
 func TestStandalone_NeedsNoStorage(t *testing.T) {
@@ -108,6 +110,7 @@ func TestHost_NeedsNoStorage(t *testing.T) {
 // The host starts the program anew when host.json changes, while the one before
 // may live for a moment and have the file.
 func TestHost_ARestartedHandlerGoesOnFromItsFile(t *testing.T) {
+	processtest.LeaveToFull(t)
 	t.Parallel()
 	root := newRoot(t, newHub(), "", nil)
 	a := startHost(t, e2eApp, root)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
 // A request of a start is held up while the caller goes away or the process is killed.
@@ -37,6 +38,9 @@ func TestFaults_AStartThatIsCutOffRunsOrLeavesNothing(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
+			if test.name != "the message's insert" {
+				processtest.LeaveToFull(t)
+			}
 			proxy, through := newProxy(t, azuritetest.Start(t))
 			v := newVictim(t, through, killLease, rand.New(rand.NewPCG(1, 1)))
 			v.app = v.start()
@@ -123,10 +127,10 @@ func TestFaults_AStartThatIsCutOffRunsOrLeavesNothing(t *testing.T) {
 				}
 			}
 			for _, id := range []string{"timeout", "closed", "killed"} {
-				v.app.completed("/api/durabletask/instances/"+id, 3*time.Minute, want)
+				v.app.completed("/api/durabletask/instances/"+id, time.Minute, want)
 			}
 			left := map[any]any{} // a message without a row is dropped in its time
-			eventually(t, 3*time.Minute, "the end of all that there is", func() bool {
+			eventually(t, time.Minute, "the end of all that there is", func() bool {
 				done := true
 				for _, row := range queryRows(t, v.connection, v.hub+"Instances", "") {
 					left[row["PartitionKey"]] = row["RuntimeStatus"]
@@ -146,6 +150,7 @@ func TestFaults_AStartThatIsCutOffRunsOrLeavesNothing(t *testing.T) {
 // DURABLE_FAULTS says for how long, such as 20m, this goes on, in waves; the default is
 // one wave. DURABLE_FAULTS_SEED chooses other faults.
 func TestFaults_TwoWorkersCarryEverythingOut(t *testing.T) {
+	processtest.LeaveToFull(t)
 	t.Parallel()
 	seed, until := uint64(1), time.Now()
 	if text := os.Getenv("DURABLE_FAULTS_SEED"); text != "" {
@@ -154,6 +159,7 @@ func TestFaults_TwoWorkersCarryEverythingOut(t *testing.T) {
 	if text := os.Getenv("DURABLE_FAULTS"); text != "" {
 		until = until.Add(parsed(t, text, time.ParseDuration))
 	}
+	t.Logf("DURABLE_FAULTS_SEED=%d repeats the faults and the kills", seed)
 	proxy, through := newProxy(t, azuritetest.Start(t))
 	v := newVictim(t, through, killLease, rand.New(rand.NewPCG(seed, 0xFA117)))
 	workers := make([]atomic.Pointer[app], 2)

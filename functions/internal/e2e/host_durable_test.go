@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -60,6 +61,7 @@ func jsonIn(out string) string {
 }
 
 func TestHost_FuncDurableWorksOnTheHub(t *testing.T) {
+	processtest.LeaveToFull(t)
 	t.Parallel()
 	a := startHost(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	payload := filepath.Join(a.root, "answer.json")

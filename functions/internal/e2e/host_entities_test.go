@@ -8,11 +8,13 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
 // The routes of entities below the host, whose proxy has its own mind about
 // paths, bodies and methods.
 func TestHost_ServesTheRoutesOfEntities(t *testing.T) {
+	processtest.LeaveToFull(t)
 	t.Parallel()
 	requireFunc(t)
 	a := startHost(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))

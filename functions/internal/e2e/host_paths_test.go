@@ -6,11 +6,14 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
 // What handler/README.md says about escaped characters in the IDs of starts, as
 // the real host has them arrive in each mode.
 func TestHost_IDsThatCannotBeAreRefusedAsFarAsTheHostLets(t *testing.T) {
+	processtest.LeaveToFull(t)
 	t.Parallel()
 	requireFunc(t)
 	const refused, accepted, nowhere = http.StatusBadRequest, http.StatusAccepted, http.StatusNotFound
@@ -32,6 +35,7 @@ func TestHost_IDsThatCannotBeAreRefusedAsFarAsTheHostLets(t *testing.T) {
 	}
 	for _, mode := range []string{"proxying", "forwarding", "wrapping"} {
 		t.Run(mode, func(t *testing.T) {
+			t.Parallel()
 			root := newRoot(t, newHub(), "", nil)
 			setCustomHandler(t, root, map[string]any{"enableProxyingHttpRequest": mode == "proxying", "enableForwardingHttpRequest": mode != "wrapping"})
 			a := startHost(t, e2eApp, root)

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
 // writeFunctions has the program write the function.json of its triggers.
@@ -93,6 +94,7 @@ func TestHost_RunsTimerManualAndWarmUpFunctions(t *testing.T) {
 }
 
 func TestHost_WhatPanicsTenTimesTakesNothingDown(t *testing.T) {
+	processtest.LeaveToFull(t)
 	t.Parallel()
 	requireFunc(t)
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
@@ -134,6 +136,10 @@ func TestHost_EveryHTTPModeServesTheRoutes(t *testing.T) {
 		{"wrapped without a prefix", false, false, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			if tt.name != "wrapped" { // of the short run, other tests use the default mode
+				processtest.LeaveToFull(t)
+			}
 			root := newRoot(t, newHub(), azuritetest.Start(t), nil)
 			setCustomHandler(t, root, map[string]any{"enableProxyingHttpRequest": tt.proxying, "enableForwardingHttpRequest": tt.forwarding})
 			setRoutePrefix(t, root, tt.prefix)
@@ -183,6 +189,7 @@ func TestHost_EveryHTTPModeServesTheRoutes(t *testing.T) {
 
 // What the host forwards cannot be told from its own where the path is free.
 func TestHost_ForwardingWithoutAPrefixDoesNotServeTriggers(t *testing.T) {
+	processtest.LeaveToFull(t)
 	t.Parallel()
 	requireFunc(t)
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
@@ -196,6 +203,7 @@ func TestHost_ForwardingWithoutAPrefixDoesNotServeTriggers(t *testing.T) {
 }
 
 func TestHost_ProxyingStreamsAnswers(t *testing.T) {
+	processtest.LeaveToFull(t)
 	t.Parallel()
 	a := startHost(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	resp, err := http.Get(a.url + "/api/stream")
@@ -270,6 +278,7 @@ func writtenFunctions(t *testing.T, root string) []string {
 }
 
 func TestHost_ListsAFunctionForEachRoute(t *testing.T) {
+	processtest.LeaveToFull(t)
 	t.Parallel()
 	requireFunc(t)
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)

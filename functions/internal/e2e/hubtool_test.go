@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
 // A ran is what came of a run of the program as a tool.
@@ -207,11 +208,15 @@ func (a *app) raise(id, answer string) {
 }
 
 func TestHubTool_CopiesWhatIsUnderWay(t *testing.T) {
-	for _, tt := range []struct{ from, to string }{
+	t.Parallel()
+	for i, tt := range []struct{ from, to string }{
 		{"embedded", "azurestorage"}, {"azurestorage", "embedded"}, {"embedded", "partitionlog"}, {"partitionlog", "azurestorage"},
 	} {
 		t.Run(tt.from+" to "+tt.to, func(t *testing.T) {
 			t.Parallel()
+			if i > 0 {
+				processtest.LeaveToFull(t)
+			}
 			root := newRoot(t, newHub(), "", func(durableTask map[string]any) { durableTask["maxConcurrentActivityFunctions"] = 2 })
 			account := "AzureWebJobsStorage=" + azuritetest.Start(t)
 			env := map[string][]string{

@@ -10,47 +10,54 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
 const welcome = `["Hello, you!","Bonjour, you!","Guten Tag, you!"]`
 
-// newcomer is a new app in a folder of its own, and a way to build it. Its
-// module is this checkout instead of a release.
-func newcomer(t *testing.T) (root string, built func() (string, error)) {
+// A newcomer is a new app in a folder of its own. Its module is this checkout instead of a
+// release.
+type newcomer struct {
+	root, program string
+}
+
+// do runs a command in the app's folder. The go command downloads nothing.
+func (n newcomer) do(t *testing.T, name string, args ...string) {
 	t.Helper()
-	root = filepath.Join(t.TempDir(), "shop")
-	do := func(name string, args ...string) {
-		cmd := exec.Command(name, args...)
-		cmd.Dir, cmd.Env = root, append(environment(), "GOFLAGS=-mod=mod", "GOWORK=off")
-		if name != "go" {
-			cmd.Dir = ""
-		}
-		if out, err := cmd.CombinedOutput(); err != nil {
-			t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
-		}
+	cmd := exec.Command(name, args...)
+	cmd.Dir, cmd.Env = n.root, append(environment(), "GOFLAGS=-mod=mod", "GOPROXY=off", "GOWORK=off")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, out)
 	}
-	do(binary(t, sampleApp), "-init", root)
+}
+
+// durableModule is the path of the module of this checkout.
+const durableModule = "github.com/durablefunctions-go/durablefunctions"
+
+// newNewcomer writes and builds a new app.
+func newNewcomer(t *testing.T) newcomer {
+	t.Helper()
+	parent := t.TempDir()
+	n := newcomer{filepath.Join(parent, "shop"), filepath.Join(t.TempDir(), "app")}
+	newcomer{root: parent}.do(t, binary(t, sampleApp), "-init", n.root)
 	checkout, err := filepath.Abs(checkout)
 	if err != nil {
 		t.Fatal(err)
 	}
-	const module = "github.com/durablefunctions-go/durablefunctions"
-	do("go", "mod", "edit", "-require="+module+"@v0.0.0", "-replace="+module+"="+checkout)
+	n.do(t, "go", "mod", "edit", "-require="+durableModule+"@v0.0.0", "-replace="+durableModule+"="+checkout)
 	sums, err := os.ReadFile(filepath.Join(checkout, "go.sum"))
 	if err == nil {
-		err = os.WriteFile(filepath.Join(root, "go.sum"), sums, 0o644)
+		err = os.WriteFile(filepath.Join(n.root, "go.sum"), sums, 0o644)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	program := filepath.Join(t.TempDir(), "app")
-	do("go", "build", "-o", program, ".")
-	do("go", "vet", ".")
-	do("go", "mod", "edit", "-tool="+module+"/durable/durablecheck/cmd/durablecheck")
-	do("go", "mod", "tidy")
-	do("go", "tool", "durablecheck", "./...")
-	return root, func() (string, error) { return program, nil }
+	n.do(t, "go", "build", "-o", n.program, ".")
+	return n
 }
+
+func (n newcomer) built() (string, error) { return n.program, nil }
 
 func (a *app) welcomes() {
 	a.t.Helper()
@@ -64,15 +71,16 @@ func (a *app) welcomes() {
 // What -init writes builds and runs, with no storage at all.
 func TestInit_TheNewAppRunsItsFirstOrchestration(t *testing.T) {
 	t.Parallel()
-	began := time.Now()
-	root, built := newcomer(t)
-	made := time.Now()
-	t.Run("standalone", func(t *testing.T) { startStandalone(t, built, root).welcomes() })
+	n := newNewcomer(t)
+	t.Run("standalone", func(t *testing.T) { startStandalone(t, n.built, n.root).welcomes() })
 	t.Run("below the host", func(t *testing.T) {
-		started := time.Now()
-		startHost(t, built, root).welcomes()
-		// What a newcomer types: -init, go build, func start, and a request.
-		t.Logf("4 commands, from nothing to the first completed orchestration: %v, of which writing and building the app took %v",
-			(made.Sub(began) + time.Since(started)).Round(100*time.Millisecond), made.Sub(began).Round(100*time.Millisecond))
+		processtest.LeaveToFull(t)
+		startHost(t, n.built, n.root).welcomes()
+	})
+	t.Run("checks", func(t *testing.T) {
+		processtest.LeaveToFull(t)
+		n.do(t, "go", "vet", ".")
+		n.do(t, "go", "mod", "edit", "-tool="+durableModule+"/durable/durablecheck/cmd/durablecheck")
+		n.do(t, "go", "tool", "durablecheck", "./...")
 	})
 }

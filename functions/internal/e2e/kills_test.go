@@ -17,6 +17,7 @@ import (
 
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azqueue/v2"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
 // A deed is an orchestration that is killed in the middle.
@@ -90,6 +91,10 @@ func TestCrash_KilledAtRandomPointsEverythingCompletesOnce(t *testing.T) {
 	for i := range hubs {
 		t.Run(fmt.Sprint("hub ", i), func(t *testing.T) {
 			t.Parallel()
+			if i > 0 {
+				processtest.LeaveToFull(t)
+			}
+			t.Logf("DURABLE_KILLS_SEED=%d repeats the kills", seed)
 			v := newVictim(t, azuritetest.Start(t), lease, rand.New(rand.NewPCG(seed, uint64(i))))
 			v.app = v.start()
 			v.prepare(0)
@@ -190,7 +195,7 @@ func (e *errand) raise(a *app) bool {
 func (v *victim) insist() {
 	v.Helper()
 	for _, e := range v.errands {
-		eventually(v.T, 4*time.Minute, "the start of "+e.id, func() bool {
+		eventually(v.T, time.Minute, "the start of "+e.id, func() bool {
 			if e.accepted {
 				return true
 			}
@@ -205,7 +210,7 @@ func (v *victim) insist() {
 			time.Sleep(time.Second)
 			return false
 		})
-		eventually(v.T, 4*time.Minute, "the events of "+e.id, func() bool { return e.raise(v.app) })
+		eventually(v.T, time.Minute, "the events of "+e.id, func() bool { return e.raise(v.app) })
 	}
 }
 
@@ -300,7 +305,7 @@ func (v *victim) report() {
 func (v *victim) complete() {
 	v.Helper()
 	for _, e := range v.errands {
-		v.app.completed(e.url(), 4*time.Minute, e.want())
+		v.app.completed(e.url(), time.Minute, e.want())
 	}
 }
 

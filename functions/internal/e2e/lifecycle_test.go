@@ -36,6 +36,7 @@ func (a *app) becomes(id, want string) {
 }
 
 func TestStandalone_ASuspendedInstanceWaitsUntilItIsResumed(t *testing.T) {
+	t.Parallel()
 	a := startStandalone(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	i := a.start("Waits", nil)
 	a.becomes(i.ID, "Running")
@@ -60,6 +61,7 @@ func TestStandalone_ASuspendedInstanceWaitsUntilItIsResumed(t *testing.T) {
 }
 
 func TestStandalone_ARecursiveTerminateReachesTheChild(t *testing.T) {
+	t.Parallel()
 	a := startStandalone(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	i := a.start("ChildWaits", nil)
 	a.becomes(i.ID+"-child", "Running")
@@ -72,6 +74,7 @@ func TestStandalone_ARecursiveTerminateReachesTheChild(t *testing.T) {
 }
 
 func TestStandalone_ARewoundInstanceDoesAgainWhatFailed(t *testing.T) {
+	t.Parallel()
 	a := startStandalone(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	for _, orchestrator := range []string{"NeedsFile", "ChildNeedsFile"} {
 		file := filepath.Join(t.TempDir(), "needed")
@@ -92,6 +95,7 @@ func TestStandalone_ARewoundInstanceDoesAgainWhatFailed(t *testing.T) {
 }
 
 func TestStandalone_RestartsAndPurges(t *testing.T) {
+	t.Parallel()
 	a := startStandalone(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	first := a.start("Steps", map[string]int{"steps": 2})
 	a.completed(first.StatusQueryGetURI, 30*time.Second, "[1,4]")

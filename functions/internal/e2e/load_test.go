@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
 func sayHello(_ context.Context, city string) (string, error) { return "Hello " + city + "!", nil }
@@ -32,6 +33,7 @@ func helloSequence(ctx *durable.Context, _ durable.Void) ([]string, error) {
 
 // In one process, since an app behind HTTP refuses starts while the storage is slow.
 func TestLoad_TwoHundredHelloSequencesAtOnceAllComplete(t *testing.T) {
+	processtest.LeaveToFull(t)
 	connection, err := azurestorage.ParseConnectionString(azuritetest.Start(t))
 	if err != nil {
 		t.Fatal(err)

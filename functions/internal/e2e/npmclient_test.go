@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -70,6 +71,7 @@ func TestStandalone_ServesTheJavaScriptClient(t *testing.T) {
 
 // The client follows the pages of a list by itself.
 func TestStandalone_TheJavaScriptClientListsEveryPage(t *testing.T) {
+	processtest.LeaveToFull(t)
 	requireNPM(t)
 	modules, err := npmClient()
 	if err != nil {

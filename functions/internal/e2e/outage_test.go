@@ -13,6 +13,7 @@ import (
 )
 
 func TestOutage_AWrongHostJSONIsAnsweredWith503AndTheReason(t *testing.T) {
+	t.Parallel()
 	root := newRoot(t, newHub(), azuritetest.Start(t), func(durableTask map[string]any) {
 		durableTask["storageProvider"].(map[string]any)["partitionCount"] = 17
 	})
@@ -22,6 +23,7 @@ func TestOutage_AWrongHostJSONIsAnsweredWith503AndTheReason(t *testing.T) {
 }
 
 func TestOutage_AMissingConnectionIsAnsweredWith503AndWhatWasLookedFor(t *testing.T) {
+	t.Parallel()
 	root := newRoot(t, newHub(), "", func(durableTask map[string]any) {
 		durableTask["storageProvider"].(map[string]any)["type"] = "AzureStorage"
 	})

@@ -16,9 +16,10 @@ func TestStandalone_TwoProcessesOnOneInstanceAreTwoWorkers(t *testing.T) {
 	t.Parallel()
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
 	instance := "WEBSITE_INSTANCE_ID=0123456789abcdef"
-	first := startStandalone(t, e2eApp, root, instance)
+	const lease = "E2E_LEASE=1m" // so long that a slow machine loses no lease
+	first := startStandalone(t, e2eApp, root, instance, lease)
 	first.awaitLog("event=LeaseAcquisitionSucceeded", 60*time.Second)
-	second := startStandalone(t, e2eApp, root, instance)
+	second := startStandalone(t, e2eApp, root, instance, lease)
 	second.awaitLog("event=LeaseAcquisitionSucceeded", 60*time.Second)
 
 	var started []checkStatus

@@ -7,7 +7,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,7 +18,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/handler/browsertest"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
 // checkout is the root of the repository, from this folder.
@@ -49,6 +50,7 @@ func TestMain(m *testing.M) {
 
 // The programs under test, built once. They have the race detector in them if
 // the tests have, and a race that it finds fails the test that caused it.
+// Under -short they have no race detector.
 var (
 	sampleApp = sync.OnceValues(func() (string, error) { return build("sample", "../..") })
 	e2eApp    = sync.OnceValues(func() (string, error) { return build("e2eapp", "../e2eapp") })
@@ -57,7 +59,7 @@ var (
 func build(name, pkg string) (string, error) {
 	path := filepath.Join(binaries, name)
 	args := []string{"build", "-o", path}
-	if raceEnabled {
+	if raceEnabled && !testing.Short() { // in the short run, other packages represent the race detector
 		args = append(args, "-race")
 	}
 	if out, err := exec.Command("go", append(args, pkg)...).CombinedOutput(); err != nil {
@@ -120,7 +122,7 @@ func run(t *testing.T, dir string, env []string, name string, args ...string) *p
 			t.Error("the race detector found something")
 		}
 		if t.Failed() {
-			t.Logf("output of %s (%d):\n%s", filepath.Base(name), p.cmd.Process.Pid, p.log())
+			t.Logf("the output of %s (%d) ends with:\n%s", filepath.Base(name), p.cmd.Process.Pid, processtest.Last(p.log()))
 		}
 	})
 	return p
@@ -146,10 +148,14 @@ func (p *program) awaitLog(pattern string, timeout time.Duration) []string {
 	re := regexp.MustCompile(pattern)
 	var found []string
 	eventually(p.t, timeout, "output that matches "+pattern, func() bool {
+		ended := p.ended()
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		text := p.output.String()[p.scan:]
 		at := re.FindStringSubmatchIndex(text)
+		if at == nil && ended {
+			p.t.Fatalf("the program has ended without output that matches %s", pattern)
+		}
 		if at == nil {
 			return false
 		}
@@ -180,29 +186,26 @@ func (p *program) ended() bool {
 	}
 }
 
-// eventually polls until a condition holds. What goes on is in other processes,
-// so there is no signal to wait for.
+// eventually polls until a condition holds. The work runs in other processes, so the test has
+// no signal to wait for.
 //
-// The timeout is that of a machine with nothing else to do: it waits several times as long.
-func eventually(t *testing.T, timeout time.Duration, what string, holds func() bool) {
+// takes is the time that leases and timers need on any machine. The limit is much longer:
+// [patience.Most] is added for the speed of the machine.
+func eventually(t *testing.T, takes time.Duration, what string, holds func() bool) {
 	t.Helper()
-	timeout *= patience
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), takes)
 	defer cancel()
-	for tick := time.NewTicker(50 * time.Millisecond); !holds(); {
+	for tick := time.NewTicker(50 * time.Millisecond); ctx.Err() == nil; {
+		if holds() {
+			return
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			if !holds() {
-				t.Fatalf("waited %v in vain for %s", timeout, what)
-			}
-			return
 		}
 	}
+	patience.Until(t, what, holds)
 }
-
-// patience is how much slower than one at rest a machine may be.
-const patience = 4
 
 // running reports whether a process exists that is not a zombie.
 func running(pid int) bool {
@@ -211,27 +214,18 @@ func running(pid int) bool {
 	return stat != "" && !strings.HasPrefix(stat, "Z")
 }
 
-// freePort returns a loopback port that nobody listened on a moment ago.
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 // environment is this process's without what a developer may have set for the
 // app, and with the given variables.
 func environment(variables ...string) []string {
-	env := slices.DeleteFunc(os.Environ(), func(v string) bool {
+	// A program with the race detector sleeps for a second at its end by default.
+	env := []string{"GORACE=atexit_sleep_ms=0"}
+	env = append(env, slices.DeleteFunc(os.Environ(), func(v string) bool {
 		for _, prefix := range []string{"AzureWebJobs", "AzureFunctionsJobHost__", "FUNCTIONS_", "WEBSITE_", "PORT=", "CONTAINER_NAME=", "DURABLE_LOG_LEVEL="} {
 			if strings.HasPrefix(v, prefix) {
 				return true
 			}
 		}
 		return false
-	})
+	})...)
 	return append(env, variables...)
 }

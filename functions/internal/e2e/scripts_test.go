@@ -10,20 +10,28 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// One after the other, since each builds bin/app.
+// startScript is held by the test that runs scripts/start, which builds bin/app.
+var startScript sync.Mutex
+
 func TestScripts_StartRunsTheAppUntilItIsStopped(t *testing.T) {
 	t.Parallel()
+	startScript.Lock()
+	defer startScript.Unlock()
 	t.Run("standalone", func(t *testing.T) {
+		processtest.LeaveToFull(t)
 		testStart(t, pathWithoutFunc(), "mode=standalone", "AzureWebJobsStorage="+azuritetest.Start(t))
 	})
 	t.Run("below the host", func(t *testing.T) {
+		processtest.LeaveToFull(t)
 		requireFunc(t)
 		testStart(t, os.Getenv("PATH"), `mode="Functions host"`, "AzureWebJobsStorage="+azuritetest.Start(t))
 	})
@@ -40,6 +48,9 @@ func TestScripts_StartRunsTheAppUntilItIsStopped(t *testing.T) {
 
 // Another program's answers must not pass for the app's.
 func TestScripts_StartRefusesAPortThatIsTaken(t *testing.T) {
+	t.Parallel()
+	startScript.Lock()
+	defer startScript.Unlock()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -47,7 +58,7 @@ func TestScripts_StartRefusesAPortThatIsTaken(t *testing.T) {
 	defer taken.Close()
 	port := taken.Addr().(*net.TCPAddr).Port
 	p := run(t, "/", environment("PATH="+pathWithoutFunc(), fmt.Sprintf("PORT=%d", port)), script(t, "start"))
-	eventually(t, 8*time.Minute, "the end of scripts/start", p.ended) // it builds the app
+	eventually(t, time.Minute, "the end of scripts/start", p.ended) // it builds the app
 	if log := p.log(); !strings.Contains(log, fmt.Sprintf("another program listens on port %d", port)) || strings.Contains(log, "The app listens") {
 		t.Errorf("the log is %s", log)
 	}
@@ -55,7 +66,7 @@ func TestScripts_StartRefusesAPortThatIsTaken(t *testing.T) {
 
 func testStart(t *testing.T, path, wantLog, storage string) {
 	t.Helper()
-	port := freePort(t)
+	port := processtest.ReservePort(t)
 	env := environment(
 		"PATH="+path,
 		fmt.Sprintf("PORT=%d", port),
@@ -63,7 +74,7 @@ func testStart(t *testing.T, path, wantLog, storage string) {
 		"AzureFunctionsJobHost__extensions__durableTask__hubName="+newHub(),
 	)
 	a := &app{run(t, "/", env, script(t, "start")), fmt.Sprintf("http://localhost:%d", port), ""}
-	curl := a.awaitLog(`curl -i -X POST (http://localhost:\d+/api/orchestrators/E1_HelloSequence)`, 8*time.Minute) // it builds the app
+	curl := a.awaitLog(`curl -i -X POST (http://localhost:\d+/api/orchestrators/E1_HelloSequence)`, time.Minute) // it builds the app
 	var started answer
 	eventually(t, 60*time.Second, "a start to be accepted", func() bool {
 		started = a.call(http.MethodPost, curl[1], nil)

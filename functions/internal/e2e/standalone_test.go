@@ -19,6 +19,7 @@ import (
 const helloOutput = `["Hello Tokyo!","Hello Seattle!","Hello London!"]`
 
 func TestStandalone_HelloSequenceCompletes(t *testing.T) {
+	t.Parallel()
 	a := startStandalone(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 
 	got := a.call(http.MethodPost, "/api/orchestrators/E1_HelloSequence", nil)
@@ -47,6 +48,7 @@ func TestStandalone_HelloSequenceCompletes(t *testing.T) {
 }
 
 func TestStandalone_StatusHasTheHistoryWhenAskedForIt(t *testing.T) {
+	t.Parallel()
 	a := startStandalone(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	started := a.start("E1_HelloSequence", nil)
 	a.completed(started.StatusQueryGetURI, 30*time.Second, helloOutput)
@@ -70,6 +72,7 @@ func TestStandalone_StatusHasTheHistoryWhenAskedForIt(t *testing.T) {
 }
 
 func TestStandalone_InstanceIDsAreTheCallersChoiceAndTakenOnlyOnce(t *testing.T) {
+	t.Parallel()
 	a := startStandalone(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 
 	got := a.call(http.MethodPost, "/api/orchestrators/E4_SmsPhoneVerification?instanceId=order-7", "+12065550100")
@@ -88,6 +91,7 @@ func TestStandalone_InstanceIDsAreTheCallersChoiceAndTakenOnlyOnce(t *testing.T)
 }
 
 func TestStandalone_EventsArriveAndTerminateEnds(t *testing.T) {
+	t.Parallel()
 	a := startStandalone(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 
 	answered := a.start("Waits", nil)
@@ -112,6 +116,7 @@ func TestStandalone_EventsArriveAndTerminateEnds(t *testing.T) {
 }
 
 func TestStandalone_FailuresAreToldAndTheProcessLives(t *testing.T) {
+	t.Parallel()
 	a := startStandalone(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	for _, test := range []struct {
 		orchestrator string
@@ -137,6 +142,7 @@ func TestStandalone_FailuresAreToldAndTheProcessLives(t *testing.T) {
 }
 
 func TestStandalone_AnUnknownActivityIsHeldBackAndLogged(t *testing.T) {
+	t.Parallel()
 	a := startStandalone(t, e2eApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 
 	waiting := a.start("ActivityUnknown", nil)
@@ -149,6 +155,7 @@ func TestStandalone_AnUnknownActivityIsHeldBackAndLogged(t *testing.T) {
 }
 
 func TestStandalone_BackupCopiesAllFilesAndReturnsTheirBytes(t *testing.T) {
+	t.Parallel()
 	site, backup := t.TempDir(), t.TempDir()
 	var total int
 	for i := range 20 {
@@ -194,6 +201,7 @@ func TestStandalone_MonitorSeesTheFileAppear(t *testing.T) {
 }
 
 func TestStandalone_PhoneVerificationTakesTheCodeThatItSent(t *testing.T) {
+	t.Parallel()
 	a := startStandalone(t, sampleApp, newRoot(t, newHub(), azuritetest.Start(t), nil))
 	answer := func(s checkStatus, code any) {
 		t.Helper()

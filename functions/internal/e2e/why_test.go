@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
 // Below the real host, the app and the tool beside it tell what instances wait for, with the
 // lines of the app's code.
 func TestHost_TellsWhatInstancesWaitFor(t *testing.T) {
+	processtest.LeaveToFull(t)
 	t.Parallel()
 	root := newRoot(t, newHub(), azuritetest.Start(t), nil)
 	a := startHost(t, e2eApp, root)

@@ -45,7 +45,7 @@ func TestWorkers_ShareTheirHubAndTakeOverFromOneThatIsKilled(t *testing.T) {
 	began = time.Now()
 
 	for _, id := range ids {
-		b.completed("/api/durabletask/instances/"+id, 4*time.Minute, tenSquares)
+		b.completed("/api/durabletask/instances/"+id, time.Minute, tenSquares)
 	}
 	t.Logf("all were complete %v after one of the workers was killed", time.Since(began).Round(time.Second))
 	eventually(t, 30*time.Second, "four partitions of the survivor", func() bool {
