@@ -318,30 +318,6 @@ func TestMatch_UnwindsTheOrchestratorThatDiverges(t *testing.T) {
 	}
 }
 
-func TestExecution_ReplaysALongHistoryInLinearTime(t *testing.T) {
-	// Not parallel: it measures. Four times as many activities take about four
-	// times as long; if the time grew with the square it would be sixteen. Other
-	// load on the machine can spoil a measurement, so one good one is enough.
-	measure := func(n int) time.Duration {
-		past, best := fanOutHistory(n), time.Hour
-		for range 3 {
-			began := time.Now()
-			run(t, fanOut(n), past, replaytest.Done(n-1, ""))
-			best = min(best, time.Since(began))
-		}
-		return best
-	}
-	var ratios []float64
-	for range 5 {
-		ratio := float64(measure(40_000)) / float64(measure(10_000))
-		if ratio < 8 {
-			return
-		}
-		ratios = append(ratios, ratio)
-	}
-	t.Errorf("40,000 activities take so many times as long as 10,000: %.1f", ratios)
-}
-
 // fanOut schedules n activities and takes their results as they come.
 func fanOut(n int) replay.Code {
 	return func(x *replay.Execution, _ *string) (*string, error) {
