@@ -22,7 +22,7 @@ func TestHub_KeepsThePromisesOfAProvider(t *testing.T) {
 
 func TestHub_KeepsThePromisesOfAProviderWhenRelaxed(t *testing.T) {
 	t.Parallel()
-	providertest.Exercise(t, func(t *testing.T) providertest.Hub { return exercised(t, embedded.Config{Relaxed: true}) })
+	providertest.ExerciseSample(t, 100, providertest.Directly, func(t *testing.T) providertest.Hub { return exercised(t, embedded.Config{Relaxed: true}) })
 }
 
 func exercised(t *testing.T, cfg embedded.Config) providertest.Hub {

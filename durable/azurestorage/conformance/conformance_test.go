@@ -1,6 +1,6 @@
-// Package conformance_test holds azurestorage to the contract of providers. It
-// is apart from the package's own tests because most of its time is waiting,
-// which the two can do side by side.
+// Package conformance_test checks azurestorage in Azurite against the contract of
+// providers. It is separate from the package's own tests because it mostly waits,
+// and the two can wait at the same time.
 package conformance_test
 
 import (
@@ -23,7 +23,8 @@ var hubNumber atomic.Int32
 
 func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
 	t.Parallel()
-	providertest.Exercise(t, func(t *testing.T) providertest.Hub {
+	// The whole suite also runs on simulated accounts.
+	providertest.ExerciseSample(t, 100, providertest.Directly, func(t *testing.T) providertest.Hub {
 		t.Parallel()
 		connection := azuritetest.Start(t)
 		cfg := azurestorage.Config{

@@ -6,11 +6,14 @@ import (
 	"os"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider/providertest"
 )
@@ -28,12 +31,41 @@ var hubNumber atomic.Int32
 
 func TestHub_KeepsThePromisesOfAProvider(t *testing.T) {
 	t.Parallel()
-	providertest.Exercise(t, exercised)
+	providertest.ExerciseSample(t, 4, func(t *testing.T, test func(*testing.T)) {
+		t.Parallel()
+		synctest.Test(t, test)
+	}, simulatedHub)
 }
 
-func exercised(t *testing.T) providertest.Hub {
+func TestHub_KeepsThePromisesOfAProviderInAzurite(t *testing.T) {
 	t.Parallel()
-	connection := azuritetest.Start(t)
+	providertest.ExerciseSample(t, 100, providertest.Directly, func(t *testing.T) providertest.Hub {
+		t.Parallel()
+		connection := azuritetest.Start(t)
+		hub := exercised(t, connection, func() (transport policy.Transporter, kill func()) {
+			alive := new(atomic.Bool)
+			alive.Store(true)
+			return azuritetest.WhileAlive(connection, alive), func() { alive.Store(false) }
+		})
+		hub.Patience, hub.Quiet = 2*time.Minute, 100*time.Millisecond
+		return hub
+	})
+}
+
+// simulatedHub returns a hub on a simulated account, for a test in a bubble.
+func simulatedHub(t *testing.T) providertest.Hub {
+	account := azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond})
+	t.Cleanup(account.Wait)
+	hub := exercised(t, account.ConnectionString(), func() (transport policy.Transporter, kill func()) {
+		w := account.Worker("w")
+		return w, w.Kill
+	})
+	hub.Patience, hub.Quiet = 10*time.Minute, time.Second
+	return hub
+}
+
+// exercised returns a hub whose processes begin makes.
+func exercised(t *testing.T, connection string, begin func() (transport policy.Transporter, kill func())) providertest.Hub {
 	cfg := partitionlog.Config{
 		TaskHub:         fmt.Sprintf("C%dx%d", os.Getpid(), hubNumber.Add(1)),
 		PartitionCount:  2,
@@ -43,12 +75,11 @@ func exercised(t *testing.T) providertest.Hub {
 		DrainTimeout:    2 * time.Second,
 		Logger:          slog.New(slog.DiscardHandler),
 	}
-	var alive *atomic.Bool
+	var kill func()
 	var hub *partitionlog.Hub
 	open := func() *partitionlog.Hub {
-		alive = new(atomic.Bool)
-		alive.Store(true)
-		cfg.Transport = azuritetest.WhileAlive(connection, alive)
+		var end func()
+		cfg.Transport, end = begin()
 		c, err := azurestorage.ParseConnectionString(connection)
 		if err != nil {
 			t.Fatal(err)
@@ -57,13 +88,13 @@ func exercised(t *testing.T) providertest.Hub {
 		if err != nil {
 			t.Fatal(err)
 		}
-		process := alive
+		killed := false
 		t.Cleanup(func() {
-			if err := h.Close(); err != nil && process.Load() {
+			if err := h.Close(); err != nil && !killed {
 				t.Errorf("Close: %v", err)
 			}
 		})
-		hub = h
+		hub, kill = h, func() { killed = true; end() }
 		return h
 	}
 	open()
@@ -76,13 +107,13 @@ func exercised(t *testing.T) providertest.Hub {
 			return open()
 		},
 		Kill: func(*testing.T) provider.Provider {
-			alive.Store(false)
+			kill()
 			return open()
 		},
 		Another: func(*testing.T) provider.Provider {
 			defer func(name string) { cfg.TaskHub = name }(cfg.TaskHub)
 			cfg.TaskHub += "other"
-			defer func(h *partitionlog.Hub) { hub = h }(hub)
+			defer func(h *partitionlog.Hub, f func()) { hub, kill = h, f }(hub, kill)
 			return open()
 		},
 		Damage: func(t *testing.T, id string) {
@@ -90,8 +121,6 @@ func exercised(t *testing.T) providertest.Hub {
 				t.Fatal(err)
 			}
 		},
-		Patience:     2 * time.Minute,
-		Quiet:        100 * time.Millisecond,
 		DrainTimeout: cfg.DrainTimeout,
 		AbandonDelay: cfg.AbandonDelay,
 		Order:        providertest.OrderAlways,

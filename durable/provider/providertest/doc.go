@@ -76,20 +76,42 @@ type test struct {
 // its t what is to be done at the end.
 func Exercise(t *testing.T, open func(t *testing.T) Hub) {
 	t.Helper()
-	ExerciseIn(t, func(t *testing.T, test func(t *testing.T)) { test(t) }, open)
+	ExerciseIn(t, Directly, open)
 }
 
 // ExerciseIn is [Exercise] with each test run by in, such as synctest.Test, which
 // gets the test's t and may give test another one.
 func ExerciseIn(t *testing.T, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Hub) {
 	t.Helper()
+	exercise(t, 1, in, open)
+}
+
+// ExerciseSample is [ExerciseIn]. In a short run it runs one test of each group of
+// consecutive tests of an area, and skips the others.
+func ExerciseSample(t *testing.T, group int, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Hub) {
+	t.Helper()
+	if !testing.Short() {
+		group = 1
+	}
+	exercise(t, group, in, open)
+}
+
+// Directly calls test.
+func Directly(t *testing.T, test func(t *testing.T)) { test(t) }
+
+func exercise(t *testing.T, group int, in func(t *testing.T, test func(t *testing.T)), open func(t *testing.T) Hub) {
+	t.Helper()
 	for _, a := range []area{
 		starting, racing, children, messages, order, exact, workItems, sessions, commits, continuing, statuses, activities,
 		timers, ordering, payloads, identifiers, queries, entities, endings, optional, checking, copying, stopping, restarting,
 	} {
 		t.Run(a.name, func(t *testing.T) {
-			for _, tt := range a.tests {
+			t.Parallel()
+			for i, tt := range a.tests {
 				t.Run(tt.name, func(t *testing.T) {
+					if i%group > 0 {
+						t.Skip("left to scripts/test --full")
+					}
 					in(t, func(t *testing.T) { tt.run(newWorld(t, open(t))) })
 				})
 			}
