@@ -50,7 +50,7 @@ func (s *share) logConfig() bloblog.Config {
 }
 
 func (s *share) mailConfig() mailbox.Config {
-	return mailbox.Config{Blobs: s.hub.blobs, Hub: s.hub.id, Confirm: s.hub.confirm, Prefix: s.prefix}
+	return mailbox.Config{Blobs: s.hub.blobs, Hub: s.hub.id, Confirm: s.hub.confirm, Prefix: s.prefix, Log: s.hub.log}
 }
 
 // owner returns the partition if this process owns it, else nil.

@@ -259,6 +259,23 @@ func (a *Account) Blobs() []Blob {
 	return all
 }
 
+// Restore replaces blobs by copies of themselves, as tools do that copy or undelete a
+// container: content and metadata are the same, ETags are new, and no copy has a lease. It
+// replaces the blobs whose names contain a text.
+func (a *Account) Restore(text string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, name := range slices.Sorted(maps.Keys(a.containers)) {
+		blobs := a.containers[name].blobs
+		for _, b := range slices.Sorted(maps.Keys(blobs)) {
+			if strings.Contains(b, text) {
+				blobs[b].lease = lease{}
+				blobs[b].stamp(a.tick())
+			}
+		}
+	}
+}
+
 // Chance returns a source of numbers in [0, 1) for what a worker leaves to
 // chance, such as how long it waits before it tries again. The n-th number for a
 // purpose depends on the seed, the worker and the purpose only.

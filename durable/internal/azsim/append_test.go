@@ -11,6 +11,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/appendblob"
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/container"
+	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob/lease"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 )
 
@@ -116,5 +117,29 @@ func TestAccount_LooseListsFindEveryBlobOnce(t *testing.T) {
 	}
 	if short == 0 {
 		t.Error("no page was short")
+	}
+}
+
+func TestRestore_KeepsTheContentAndDropsTheLeases(t *testing.T) {
+	a := azsim.New(azsim.Config{})
+	b := create(t, blobs(t, a, a.Worker("w")), "log")
+	if err := add(t, b, "text"); err != nil {
+		t.Fatal(err)
+	}
+	l, err := lease.NewBlobClient(b, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := l.AcquireLease(t.Context(), -1, nil); err != nil {
+		t.Fatal(err)
+	}
+	before, err := b.GetProperties(t.Context(), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	a.Restore("")
+	after, err := b.GetProperties(t.Context(), nil)
+	if err != nil || *after.LeaseState != lease.StateTypeAvailable || *after.ETag == *before.ETag || string(a.Blobs()[0].Content) != "text" {
+		t.Errorf("%v, %s, ETag %s, which was %s; want the text, no lease and a new ETag", err, *after.LeaseState, *after.ETag, *before.ETag)
 	}
 }

@@ -60,6 +60,9 @@ func newLogs(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.L
 	account.Watch = l.after
 	l.account = azsim.New(account)
 	sendStrangeBlobs(p, l.account)
+	if p.Varied {
+		restoreMail(p, l.account)
+	}
 	var err error
 	l.client, err = l.open(l.account.Worker("client"))
 	return l, err
@@ -113,6 +116,17 @@ func slowMail(p *sim.Plan, cfg *azsim.Config) {
 			return azsim.Cut
 		}
 		return fault
+	}
+}
+
+// restoreMail restores the mailboxes without their leases, three times in every fourth plan.
+func restoreMail(p *sim.Plan, account *azsim.Account) {
+	random := rand.New(rand.NewPCG(p.Seed, 0x2E5))
+	if random.IntN(4) > 0 {
+		return
+	}
+	for range 3 {
+		time.AfterFunc(time.Duration(random.Int64N(int64(p.Quiet))), func() { account.Restore("/mail-") })
 	}
 }
 

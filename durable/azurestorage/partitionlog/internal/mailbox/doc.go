@@ -15,6 +15,10 @@
 // receiver does not find. Only the receiver deletes, what is before its position, but for the
 // last blob there.
 //
+// A blob can lose its lease: an operator breaks it, or a tool restores the container without
+// leases. A sender then opens the newest blob again. It closes a blob that has a successor,
+// because that may have an end frame, and continues with the successor.
+//
 // Mail that is longer than a block is in a blob of its own, a letter, which the mail names.
 //
 // [Sender.Send] is one request, or two for a letter, and one list before the first; making a mailbox

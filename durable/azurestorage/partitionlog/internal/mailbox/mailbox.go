@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
@@ -27,12 +28,15 @@ type Config struct {
 	MaxBlocks int
 	// MaxBlock is the longest append, in bytes. Default 4 MiB.
 	MaxBlock int
+	// Log gets mail that is lost. By default it is discarded.
+	Log *slog.Logger
 }
 
 func (c *Config) setDefaults() {
 	c.MaxSize = cmp.Or(c.MaxSize, 32<<20)
 	c.MaxBlocks = cmp.Or(c.MaxBlocks, 40_000)
 	c.MaxBlock = cmp.Or(c.MaxBlock, chain.MaxPayload+chain.FrameHead)
+	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
 }
 
 func (c *Config) chain() *chain.Chain { return chain.New(c.Blobs, c.Hub, c.Prefix+"mail-", c.Confirm) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"sync"
@@ -316,4 +317,82 @@ func TestSender_SendsToTheOldBlobUntilThatIsClosed(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	})
+}
+
+// Mail reaches the receiver after the lease of a closed blob was broken, and after a restore
+// that keeps no leases, wherever the mailbox was.
+func TestSender_OpensNoBlobThatHasASuccessor(t *testing.T) {
+	for before := 1; before <= 5; before++ {
+		for name, disturb := range map[string]func(t *testing.T, w *world, cfg Config){
+			"the lease of a closed blob is broken": func(t *testing.T, _ *world, cfg Config) {
+				all, err := cfg.chain().List(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, l := range all[:len(all)-1] {
+					if err := cfg.chain().Blob(l.Number).Break(t.Context(), l.ETag); err != nil {
+						t.Fatal(err)
+					}
+				}
+			},
+			"the mailbox is restored without leases": func(_ *testing.T, w *world, _ Config) { w.account.Restore("") },
+		} {
+			t.Run(fmt.Sprintf("%s after %d", name, before), func(t *testing.T) {
+				simulated(t, func(t *testing.T, w *world, cfg Config) {
+					known, r := NewSender(cfg), NewReceiver(cfg, Position{})
+					var want []string
+					for n := range before {
+						want = append(want, fmt.Sprint("before ", n))
+						send(t, known, want[n])
+					}
+					got := receive(t, r)
+					disturb(t, w, cfg)
+					for n, s := range []*Sender{NewSender(cfg), known, NewSender(cfg)} {
+						mail := fmt.Sprint("after ", n)
+						want = append(want, mail)
+						send(t, s, mail)
+					}
+					if got = append(got, receive(t, r)...); !slices.Equal(got, want) {
+						t.Errorf("got %q, want %q", got, want)
+					}
+				})
+			})
+		}
+	}
+}
+
+// The receiver logs mail that an older program has appended to a closed blob: at once if it
+// is there already, and before it deletes the blob.
+func TestReceiver_ReportsMailBehindAnEndFrame(t *testing.T) {
+	for _, late := range []bool{false, true} {
+		t.Run(fmt.Sprintf("late: %v", late), func(t *testing.T) {
+			simulated(t, func(t *testing.T, _ *world, cfg Config) {
+				var logged strings.Builder
+				cfg.Log = slog.New(slog.NewTextHandler(&logged, nil))
+				s, r := NewSender(cfg), NewReceiver(cfg, Position{})
+				send(t, s, "1", "2", "3")
+				lose := func() {
+					l, _, err := cfg.chain().Find(t.Context(), 1)
+					if err == nil {
+						_, _, err = s.append(t.Context(), l, closedID(l), chain.Frame{Kind: kindMail, Payload: []byte("lost")})
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+				if !late {
+					lose()
+				}
+				receive(t, r)
+				if late {
+					lose()
+				}
+				send(t, s, "4", "5", "6")
+				receive(t, r)
+				if got := strings.Count(logged.String(), "lost to"); got != 1 || !strings.Contains(logged.String(), "blob=p00/mail-0000000001 offset=65 mails=1") {
+					t.Errorf("logged\n%s\nwant one loss in the first blob", logged.String())
+				}
+			})
+		})
+	}
 }

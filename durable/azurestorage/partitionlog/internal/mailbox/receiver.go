@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -66,6 +67,7 @@ type Receiver struct {
 	last    answer // the last answer
 	cleaned uint64 // blobs before this one were deleted
 	letters []letter
+	ends    map[uint64]int64 // by blob, the offset behind its end frame and the mail that was reported
 }
 
 // answer is the answer to a request for the blob that is being read.
@@ -84,7 +86,7 @@ type letter struct {
 func NewReceiver(cfg Config, from Position) *Receiver {
 	cfg.setDefaults()
 	from.Blob = max(from.Blob, 1)
-	return &Receiver{cfg: cfg, chain: cfg.chain(), at: from, cleaned: 1}
+	return &Receiver{cfg: cfg, chain: cfg.chain(), at: from, cleaned: 1, ends: map[uint64]int64{}}
 }
 
 // readAtOnce bounds the bytes that a receiver downloads before it decodes them, and the bytes
@@ -199,6 +201,7 @@ func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error)
 			}
 			r.letter = nil
 		case kindEnd:
+			r.ends[after.Blob] = r.reportLost(after.Blob, int64(after.Offset), rest)
 			r.at, r.buf, r.goal, r.last = Position{Blob: r.at.Blob + 1}, nil, answer{}, answer{}
 			return true, nil
 		default:
@@ -207,6 +210,42 @@ func (r *Receiver) decode(ctx context.Context, b *Batch) (ended bool, err error)
 		r.at, r.buf = after, rest
 	}
 	return false, nil
+}
+
+// reportLost logs mail that is behind the end frame of a blob, where no receiver looks for it:
+// older programs appended there after the blob had lost its lease. It returns the offset
+// behind the whole frames in b, which begins at the given offset.
+func (r *Receiver) reportLost(blob uint64, offset int64, b []byte) (end int64) {
+	mails := 0
+	end = offset
+	for len(b) > 0 {
+		f, rest, err := r.chain.DecodeFrame(b)
+		if err != nil {
+			break
+		}
+		if f.Kind != kindEnd {
+			mails++
+		}
+		end += int64(len(b) - len(rest))
+		b = rest
+	}
+	if mails > 0 {
+		r.cfg.Log.Error("mail is lost to its partition: it is behind the end of a mailbox blob", "blob", r.chain.Name(blob), "offset", offset, "mails", mails)
+	}
+	return end
+}
+
+// reportLate is reportLost of mail that came after the receiver had left the blob.
+func (r *Receiver) reportLate(ctx context.Context, l chain.Link) error {
+	end, known := r.ends[l.Number]
+	if !known || l.Size <= end {
+		return nil
+	}
+	part, err := r.chain.Blob(l.Number).Download(ctx, end, l.Size-end)
+	if err == nil {
+		r.ends[l.Number] = r.reportLost(l.Number, end, part.Content)
+	}
+	return store.Ignore(err, http.StatusNotFound, http.StatusRequestedRangeNotSatisfiable)
 }
 
 // downloadLetter reads the rest of a letter, and returns the number of new bytes.
@@ -238,7 +277,11 @@ func (r *Receiver) Done(ctx context.Context, upTo Position) error {
 	errs = append(errs, err)
 	for _, l := range all {
 		if l.Number+1 < upTo.Blob { // see chain
-			errs = append(errs, r.remove(ctx, l))
+			err := r.reportLate(ctx, l)
+			if err == nil {
+				err = r.remove(ctx, l)
+			}
+			errs = append(errs, err)
 		}
 	}
 	infos, _, err := r.cfg.Blobs.ListInfo(ctx, r.cfg.letters())
@@ -252,6 +295,7 @@ func (r *Receiver) Done(ctx context.Context, upTo Position) error {
 		return fmt.Errorf("delete mail that was taken: %w", err)
 	}
 	r.cleaned = upTo.Blob
+	maps.DeleteFunc(r.ends, func(blob uint64, _ int64) bool { return blob+1 < upTo.Blob })
 	return nil
 }
 

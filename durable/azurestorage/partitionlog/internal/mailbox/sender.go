@@ -95,6 +95,12 @@ func (s *Sender) open(ctx context.Context) (chain.Link, error) {
 			continue
 		}
 		newest := slices.DeleteFunc(all[max(0, len(all)-2):], func(l chain.Link) bool { return l.Number <= s.closed })
+		if len(newest) == 2 && !newest[0].Leased {
+			if err := s.close(ctx, newest[0]); err != nil {
+				return chain.Link{}, err
+			}
+			continue
+		}
 		switch {
 		case len(newest) == 0: // the successor of the closed blob exists, unless the hub was deleted
 			err = s.chain.Confirm(ctx)
@@ -117,6 +123,22 @@ func (s *Sender) unlock(ctx context.Context, l chain.Link) error {
 	err := store.Retry(ctx, "open "+s.chain.Name(l.Number), func(ctx context.Context) error {
 		return s.chain.Blob(l.Number).Acquire(ctx, openID(l), store.Forever, l.ETag)
 	})
+	return store.Ignore(err, http.StatusConflict, http.StatusPreconditionFailed, http.StatusNotFound)
+}
+
+// close closes a blob that has a successor and has lost its lease: the lease was broken, or the
+// container was restored without its leases. The blob may have an end frame already, so mail
+// behind it may be lost. mu is locked.
+func (s *Sender) close(ctx context.Context, l chain.Link) error {
+	err := store.Retry(ctx, "close "+s.chain.Name(l.Number), func(ctx context.Context) error {
+		return s.chain.Blob(l.Number).Acquire(ctx, closedID(l), store.Forever, l.ETag)
+	})
+	if err == nil {
+		_, _, err = s.append(ctx, l, closedID(l), chain.Frame{Kind: kindEnd})
+	}
+	if err == nil {
+		s.closed = max(s.closed, l.Number)
+	}
 	return store.Ignore(err, http.StatusConflict, http.StatusPreconditionFailed, http.StatusNotFound)
 }
 

@@ -174,6 +174,15 @@ func TestMailbox_LosesNothingAndKeepsTheOrderWhateverHappens(t *testing.T) {
 				}
 			})
 		}
+		if seed%2 == 0 {
+			random := rand.New(rand.NewPCG(seed, 9))
+			all.Go(func() {
+				for !stop() {
+					time.Sleep(time.Duration(random.IntN(120)) * time.Second)
+					w.account.Restore("")
+				}
+			})
+		}
 		all.Wait()
 		w.account.Wait()
 		w.end()
