@@ -10,13 +10,15 @@ import (
 // itself among them. Every worker has a quota: all of them take the same number of partitions, and the
 // first ones in the order of their IDs one more, until all are taken. So all workers that
 // see the same ones agree.
-func plan(me string, workers map[string][]int, partitions int) (release, want int, from []int) {
-	ids := make([]string, 0, len(workers)+1)
+//
+// A young worker may be one that crashes again and again, so it has no quota in the plans of
+// the others, unless they are young, too. It takes partitions that no worker has.
+func plan(me string, workers map[string][]int, young map[string]bool, partitions int) (release, want int, from []int) {
+	ids := []string{me}
 	for id := range workers {
-		ids = append(ids, id)
-	}
-	if _, known := workers[me]; !known {
-		ids = append(ids, me)
+		if id != me && (!young[id] || young[me]) {
+			ids = append(ids, id)
+		}
 	}
 	slices.SortFunc(ids, strings.Compare)
 	quota := partitions / len(ids)

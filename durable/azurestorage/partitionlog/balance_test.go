@@ -27,7 +27,7 @@ func TestPlan_SharesAllPartitionsEvenlyAndThenRests(t *testing.T) {
 			}
 			for range 3 {
 				for _, me := range slices.Sorted(maps.Keys(workers)) {
-					release, want, from := plan(me, workers, partitions)
+					release, want, from := plan(me, workers, nil, partitions)
 					if release > 0 && want > 0 || want > 0 && me == "w0" {
 						t.Errorf("of %d partitions and %d workers, %s gives up %d and takes %d", partitions, n, me, release, want)
 					}
@@ -39,7 +39,7 @@ func TestPlan_SharesAllPartitionsEvenlyAndThenRests(t *testing.T) {
 				if len(mine) < partitions/n || len(mine) > partitions/n+1 {
 					t.Errorf("of %d partitions and %d workers, %s has %d", partitions, n, me, len(mine))
 				}
-				if release, want, _ := plan(me, workers, partitions); release+want != 0 {
+				if release, want, _ := plan(me, workers, nil, partitions); release+want != 0 {
 					t.Errorf("of %d partitions and %d workers, %s does not rest", partitions, n, me)
 				}
 				all = append(all, mine...)
@@ -55,9 +55,32 @@ func TestPlan_SharesAllPartitionsEvenlyAndThenRests(t *testing.T) {
 // A partition that nobody claims may still have a lease, so more are tried than wanted.
 func TestPlan_TriesAllThatNobodyClaims(t *testing.T) {
 	t.Parallel()
-	release, want, from := plan("b", map[string][]int{"a": {0, 1}, "c": {9, -1}}, 6)
+	release, want, from := plan("b", map[string][]int{"a": {0, 1}, "c": {9, -1}}, nil, 6)
 	if release != 0 || want != 2 || !cmp.Equal(from, []int{2, 3, 4, 5}) {
 		t.Errorf("got %d, %d, %v; want to take 2 of 2, 3, 4 and 5", release, want, from)
+	}
+}
+
+func TestPlan_GivesYoungWorkersWhatNoWorkerHas(t *testing.T) {
+	t.Parallel()
+	young := map[string]bool{"a": true, "b": true}
+	all := []int{0, 1, 2, 3}
+	for _, tt := range []struct {
+		what, me      string
+		workers       map[string][]int
+		release, want int
+		from          []int
+	}{
+		{"a worker keeps its partitions beside young ones", "old", map[string][]int{"a": nil, "b": nil, "old": all}, 0, 0, nil},
+		{"it takes those that no worker has", "old", map[string][]int{"a": {0}, "old": {1}}, 0, 3, []int{2, 3}},
+		{"a young worker takes them, too", "a", map[string][]int{"a": nil, "old": {0, 1}}, 0, 2, []int{2, 3}},
+		{"young workers share", "a", map[string][]int{"a": all, "b": nil}, 2, 0, nil},
+		{"workers share with one that has worked for long", "old", map[string][]int{"old": all, "older": nil}, 2, 0, nil},
+	} {
+		release, want, from := plan(tt.me, tt.workers, young, 4)
+		if release != tt.release || want != tt.want || !cmp.Equal(from, tt.from) {
+			t.Errorf("%s: got %d, %d, %v; want %d, %d, %v", tt.what, release, want, from, tt.release, tt.want, tt.from)
+		}
 	}
 }
 

@@ -47,8 +47,8 @@ type Config struct {
 	MaxPollingInterval time.Duration
 
 	// BalanceInterval is how often a worker says that it works, and looks who else does.
-	// Who says nothing for three times as long does not count. Default 5 s; 100 ms to a
-	// minute.
+	// Who says nothing for three times as long does not count. Other workers give a worker
+	// partitions when it has worked for three times as long. Default 5 s; 100 ms to a minute.
 	BalanceInterval time.Duration
 
 	// DrainTimeout is how long Run waits for work in flight after its context has

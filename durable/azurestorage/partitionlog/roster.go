@@ -18,12 +18,19 @@ import (
 // others need not wait for their next turn to list what is said.
 type roster struct {
 	hub    *Hub
-	spoken bool   // it has said something
-	said   []int  // which partitions it has
-	etag   string // of the blob of all, when it was last looked at
+	spoken bool      // it has said something
+	since  time.Time // when it said something first
+	young  bool      // it has said that it is young
+	said   []int     // which partitions it has
+	etag   string    // of the blob of all, when it was last looked at
 }
 
 const rosterBlob = "roster"
+
+// deadAfter is the number of intervals without a heartbeat after which a worker counts as dead.
+// A worker is young for as long. So the lives of a worker that crashes sooner than that, again
+// and again, do not add up: other workers give them no partitions.
+const deadAfter = 3
 
 // hasChanged reports whether partitions have changed hands since the last call. If that
 // cannot be found out, the next heartbeat is soon enough. The error is a *[DeletedError].
@@ -45,6 +52,10 @@ func (r *roster) hasChanged(ctx context.Context) (bool, error) {
 // beat writes this worker's heartbeat, and returns those of all workers.
 func (r *roster) beat(ctx context.Context) (map[string]*heartbeat, error) {
 	beat := r.hub.heartbeat()
+	if !r.spoken {
+		r.since = time.Now()
+	}
+	beat.Young = time.Since(r.since) < deadAfter*r.hub.cfg.BalanceInterval
 	text, err := json.Marshal(beat)
 	if err != nil {
 		return nil, err
@@ -53,8 +64,8 @@ func (r *roster) beat(ctx context.Context) (map[string]*heartbeat, error) {
 	if err != nil {
 		return nil, fmt.Errorf("write this worker's heartbeat: %w", err)
 	}
-	if has := slices.Sorted(maps.Keys(beat.Backlogs)); !r.spoken || !slices.Equal(r.said, has) {
-		r.spoken, r.said = true, has
+	if has := slices.Sorted(maps.Keys(beat.Backlogs)); !r.spoken || r.young != beat.Young || !slices.Equal(r.said, has) {
+		r.spoken, r.young, r.said = true, beat.Young, has
 		r.change(ctx)
 	}
 	return r.hub.heartbeats(ctx, now)

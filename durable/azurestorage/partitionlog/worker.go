@@ -166,9 +166,9 @@ func (h *Hub) Run(ctx context.Context) error {
 // balance gives up partitions that others should have, and takes those that this worker
 // should have and nobody has.
 func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *leaving) {
-	workers := map[string][]int{}
+	workers, young := map[string][]int{}, map[string]bool{}
 	for id, b := range all {
-		workers[id] = slices.Sorted(maps.Keys(b.Backlogs))
+		workers[id], young[id] = slices.Sorted(maps.Keys(b.Backlogs)), b.Young
 	}
 	var mine []int
 	owners := h.owners()
@@ -177,7 +177,7 @@ func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *l
 		mine = append(mine, o.share.number)
 	}
 	workers[h.cfg.WorkerID] = mine
-	release, want, from := plan(h.cfg.WorkerID, workers, len(h.shares))
+	release, want, from := plan(h.cfg.WorkerID, workers, young, len(h.shares))
 	for _, o := range owners[len(owners)-release:] {
 		if !o.share.leaving.Load() {
 			h.log.Info("giving up a partition, which another worker should have", "partition", o.share.number)
@@ -306,6 +306,8 @@ func (o *owner) stopServing() {
 type heartbeat struct {
 	// Idle is how many activities more it could run.
 	Idle int `json:"idle"`
+	// Young says that it has worked for a short time only: others give it no partitions.
+	Young bool `json:"young,omitempty"`
 	// Build says which program it is, in ASCII.
 	Build string `json:"build,omitempty"`
 	// Backlogs are of its partitions, by their numbers.
@@ -370,7 +372,7 @@ func (h *Hub) heartbeats(ctx context.Context, now time.Time) (map[string]*heartb
 		switch silent := now.Sub(b.Changed); {
 		case silent > 24*time.Hour:
 			_ = h.leases.Remove(ctx, b.Name) // else another worker does it
-		case silent <= 3*h.cfg.BalanceInterval+time.Second: // times are whole seconds
+		case silent <= deadAfter*h.cfg.BalanceInterval+time.Second: // times are whole seconds
 			beat := &heartbeat{}
 			if err := json.Unmarshal([]byte(b.Metadata[heartbeatKey]), beat); err != nil {
 				h.log.Warn("the heartbeat of a worker cannot be read", "blob", b.Name, "error", err)
