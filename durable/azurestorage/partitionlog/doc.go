@@ -34,4 +34,7 @@
 //   - Messages between partitions are in the sender's log until the receiver's mailbox has
 //     them, and the receiver's log has the number of the last that it took: each is taken
 //     once, in the order in which it was sent.
+//   - Acknowledged requests of one process to an instance are delivered in order. Requests
+//     through several processes have no order, with one exception: what a process sends
+//     after it has opened the partition comes after all that was acknowledged before.
 package partitionlog

@@ -71,6 +71,17 @@ func (h *Hub) Damage(ctx context.Context, id string) error {
 	})
 }
 
+// SendDirectly sends a message to an instance whose partition this process takes just before.
+func (h *Hub) SendDirectly(ctx context.Context, msg provider.TaskMessage) error {
+	if err := h.ensure(ctx); err != nil {
+		return err
+	}
+	if _, err := h.share(msg.Target.InstanceID).take(ctx); err != nil {
+		return err
+	}
+	return h.Send(ctx, msg)
+}
+
 // MailThenDirect has partition 0 send a message to partition 1 by mail, and one directly before
 // the mailbox is looked at. It returns how many partition 1 has received.
 func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/runs"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
@@ -303,6 +304,9 @@ func (o *owner) takeMail(patience time.Duration) (took bool, err error) {
 	return batch.Read > 0 || len(batch.Items) > 0, err
 }
 
+// errUnknownMail is the error of mail that cannot be decoded. A newer program may know it.
+var errUnknownMail = errors.New("this program does not know the mail")
+
 // receiveAll does what mail asks for.
 func (o *owner) receiveAll(items []mailbox.Item) error {
 	position := &logstore.Coder{}
@@ -311,7 +315,7 @@ func (o *owner) receiveAll(items []mailbox.Item) error {
 	for _, item := range items {
 		m, err := partition.DecodeMail(item.Payload)
 		if err != nil {
-			return err // a newer program may know it
+			return fmt.Errorf("%w: %w", errUnknownMail, err)
 		}
 		all = append(all, m)
 	}
@@ -352,4 +356,14 @@ func (o *owner) drainSince(ctx context.Context, since int64) error {
 			return errNotOwner
 		}
 	}
+}
+
+// isDirect reports whether a request of a client can go to the partition directly: the owner
+// has taken all mail that this process sent up to a moment, and that was in the mailbox when
+// the partition was opened. If the mailbox is unreadable until an operator acts, only mail of
+// this process keeps requests from going directly.
+func (o *owner) isDirect(ctx context.Context, mailed int64) bool {
+	err := o.drainSince(ctx, max(o.opened, mailed))
+	unreadable := errors.Is(err, errUnknownMail) || errors.As(err, new(*chain.DamageError))
+	return err == nil || unreadable && mailed == 0
 }

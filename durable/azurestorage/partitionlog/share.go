@@ -162,7 +162,7 @@ func (s *share) ask(ctx context.Context, r partition.Request, direct func(*parti
 	if err := s.hub.ensure(ctx); err != nil {
 		return err
 	}
-	if o := s.owner(); o != nil && o.drainSince(ctx, s.mail.lastMailed()) == nil { // mail that was sent before comes first
+	if o := s.owner(); o != nil && o.isDirect(ctx, s.mail.lastMailed()) {
 		err := direct(o.Partition)
 		if !errors.Is(err, logstore.ErrClosed) || ctx.Err() != nil {
 			return err
