@@ -83,7 +83,8 @@ func ParseConnectionString(s string) (Connection, error) {
 // identity-based connection: __accountName or __blobServiceUri,
 // __queueServiceUri and __tableServiceUri, with __credential "managedidentity"
 // and __clientId for a managed identity, without for the default chain of
-// credentials. An error says which settings were looked for; it is
+// credentials. With __accountName, __endpointSuffix names another cloud, such as
+// core.chinacloudapi.cn. A partition log needs no URI but __blobServiceUri. An error says which settings were looked for; it is
 // [ErrNoConnection] if none of them is set.
 func ResolveConnection(name string, lookup func(string) (string, bool)) (Connection, error) {
 	a, names, err := store.ResolveAccount(name, lookup)

@@ -80,6 +80,8 @@ func TestResolveConnection(t *testing.T) {
 		"one of its own":             {"Mine", map[string]string{"Mine": dev}, "http://127.0.0.1:10001/devstoreaccount1", ""},
 		"the host's way comes first": {"Mine", map[string]string{"Mine": "AccountName=b;AccountKey=a2V5", "AzureWebJobsMine": "AccountName=a;AccountKey=a2V5"}, "https://a.queue.core.windows.net", ""},
 		"an identity by account":     {"Mine", map[string]string{"Mine__accountName": "acc"}, "https://acc.queue.core.windows.net", ""},
+		"an identity in another cloud": {"Mine", map[string]string{"Mine__accountName": "acc", "Mine__endpointSuffix": "core.chinacloudapi.cn"},
+			"https://acc.queue.core.chinacloudapi.cn", ""},
 		"a managed identity": {"Mine", map[string]string{
 			"AzureWebJobsMine__queueServiceUri": "https://q.example/", "AzureWebJobsMine__tableServiceUri": "https://t.example",
 			"AzureWebJobsMine__blobServiceUri": "https://b.example", "AzureWebJobsMine__credential": "managedidentity", "AzureWebJobsMine__clientId": "id",
@@ -116,5 +118,32 @@ func TestResolveConnection(t *testing.T) {
 func TestOpen_RefusesAConnectionThatLeadsNowhere(t *testing.T) {
 	if _, err := Open(Connection{}, Config{}); err == nil {
 		t.Error("the zero Connection was opened")
+	}
+}
+
+// A hub in queues and tables names the settings that are missing; one in blobs alone does not
+// need them.
+func TestResolveConnection_NeedsOnlyTheBlobEndpointOfAHubInBlobs(t *testing.T) {
+	for settings, missing := range map[string]string{
+		"Mine__blobServiceUri=https://b.example":                                  "Mine__queueServiceUri, Mine__tableServiceUri",
+		"Mine=BlobEndpoint=https://b.example;SharedAccessSignature=sv=1&sig=a%3D": "QueueEndpoint, TableEndpoint",
+	} {
+		c, err := ResolveConnection("Mine", func(name string) (string, bool) {
+			value, found := strings.CutPrefix(settings, name+"=")
+			if !found {
+				return "", false
+			}
+			return value, true
+		})
+		if err != nil {
+			t.Errorf("%s: %v", settings, err)
+			continue
+		}
+		if _, err := c.BlobClients(nil, nil); err != nil {
+			t.Errorf("%s: blob clients: %v", settings, err)
+		}
+		if _, err := Open(c, Config{}); err == nil || !strings.Contains(err.Error(), missing) {
+			t.Errorf("%s: %v, want an error that names %s", settings, err, missing)
+		}
 	}
 }

@@ -297,8 +297,10 @@ func (r *resources) newLeases(s *store.Services) *leases.Worker {
 }
 
 // awaitCreated makes the hub exist, however long the storage account is down.
-// It returns an error only if the hub can never be used, and nil if ctx ended.
+// It returns an error only if the hub can never be used or the account refuses access, and
+// nil if ctx ended.
 func (r *resources) awaitCreated(ctx context.Context) error {
+	begun := time.Now()
 	for delay := store.FirstOutageDelay; ; delay = min(2*delay, store.MaxOutageDelay) {
 		err := r.ensureCreated(ctx)
 		if _, mismatch := errors.AsType[*PartitionCountError](err); mismatch {
@@ -307,6 +309,13 @@ func (r *resources) awaitCreated(ctx context.Context) error {
 		if err == nil {
 			r.hub.health.OK("storage account")
 			return nil
+		}
+		retry, giveUp := store.AccessWait(err, time.Since(begun))
+		if giveUp {
+			return err
+		}
+		if retry {
+			r.hub.log.Warn(store.AwaitRole, "patience", store.RolePatience, "error", err)
 		}
 		if ctx.Err() == nil {
 			r.hub.health.Failed("storage account", err)

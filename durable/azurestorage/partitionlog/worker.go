@@ -107,6 +107,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	} else {
 		defer func() { _ = stop() }() // it cannot be undone twice
 	}
+	began := time.Now()
 	var workers map[string]*heartbeat
 	var beaten time.Time
 	roster := roster{hub: h}
@@ -124,6 +125,13 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		if errors.Is(err, ErrClosed) {
 			return err
+		}
+		retry, giveUp := store.AccessWait(err, time.Since(began))
+		if giveUp {
+			return err
+		}
+		if retry {
+			h.log.Warn(store.AwaitRole, "patience", store.RolePatience, "error", err)
 		}
 		due := time.Since(beaten) >= h.cfg.BalanceInterval
 		if err == nil && !due {

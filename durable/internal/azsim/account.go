@@ -41,6 +41,18 @@ type Config struct {
 	// the service has it.
 	MaxBlocks int
 
+	// DeletionDelay is how long a queue, table or container that was deleted cannot be
+	// created again. Zero means that it can be at once.
+	DeletionDelay time.Duration
+
+	// Directories makes flat lists of blobs show the directories that the blobs are in, as
+	// accounts with a hierarchical namespace do.
+	Directories bool
+
+	// Forbid returns the code with which the account refuses a request with the status 403,
+	// or an empty text; nil means that it refuses none.
+	Forbid func(Request) (code string)
+
 	// Decide chooses what goes wrong with a request; nil means that nothing does.
 	// It is called once for each request, before it is sent. It must depend on
 	// nothing but its argument and what the test controls.
@@ -68,8 +80,9 @@ type Account struct {
 	queues     map[string]*queue
 	tables     map[string]*table // by their names in lower case
 	containers map[string]*container
-	asked      map[uint64]int // how often each thing was asked for
-	busy       map[string]int // requests under way, by service
+	deleted    map[string]time.Time // when queues, tables and containers were deleted, by service and name
+	asked      map[uint64]int       // how often each thing was asked for
+	busy       map[string]int       // requests under way, by service
 	log        []Entry
 }
 
@@ -81,6 +94,7 @@ func New(cfg Config) *Account {
 		queues:     map[string]*queue{},
 		tables:     map[string]*table{},
 		containers: map[string]*container{},
+		deleted:    map[string]time.Time{},
 		asked:      map[uint64]int{},
 		busy:       map[string]int{},
 	}
@@ -422,6 +436,11 @@ func (a *Account) serve(x *exchange) *reply {
 	x.id = requestID(x.r.Roll)
 	r := x.r
 	var answer *reply
+	if code := a.forbid(r); code != "" {
+		answer = refusal(r.Service, http.StatusForbidden, code, "This request is not authorized to perform this operation.")
+		a.record(x, answer)
+		return answer
+	}
 	switch r.Service {
 	case QueueService:
 		answer = queueService{a}.serveQueue(r)
@@ -432,6 +451,43 @@ func (a *Account) serve(x *exchange) *reply {
 	default:
 		answer = refusal(r.Service, http.StatusBadRequest, "InvalidUri", "no service of this account: "+r.host)
 	}
+	switch r.Operation {
+	case "DeleteQueue", "DeleteTable", "DeleteContainer":
+		if answer.status < http.StatusBadRequest {
+			a.deleted[r.Service+"/"+strings.ToLower(r.Target)] = x.at
+		}
+	}
 	a.record(x, answer)
 	return answer
+}
+
+// forbid returns the code with which the account refuses a request.
+func (a *Account) forbid(r *Request) string {
+	if a.cfg.Forbid == nil {
+		return ""
+	}
+	return a.cfg.Forbid(*r)
+}
+
+// beingDeleted returns the refusal to create what is still being deleted, or nil.
+func (a *Account) beingDeleted(service, name string) *reply {
+	at, was := a.deleted[service+"/"+strings.ToLower(name)]
+	if !was || time.Since(at) >= a.cfg.DeletionDelay {
+		return nil
+	}
+	what := map[string]string{QueueService: "Queue", TableService: "Table", BlobService: "Container"}[service]
+	return refusal(service, http.StatusConflict, what+"BeingDeleted", "The specified "+strings.ToLower(what)+" is being deleted.")
+}
+
+// Snapshot makes a snapshot of a blob, without which the blob cannot be deleted. It returns
+// false if there is no such blob.
+func (a *Account) Snapshot(containerName, blobName string) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.containers[containerName]
+	if c == nil || c.blobs[blobName] == nil {
+		return false
+	}
+	c.blobs[blobName].snapshots++
+	return true
 }

@@ -33,6 +33,7 @@ type blob struct {
 	created     time.Time
 	changed     time.Time
 	lease       lease
+	snapshots   int
 }
 
 // The types of blobs.
@@ -177,6 +178,9 @@ func (a blobService) serveBlob(r *Request) *reply {
 		if failure := b.lease.allowsWrite(r); failure != nil {
 			return failure
 		}
+		if b.snapshots > 0 && r.header.Get("x-ms-delete-snapshots") == "" {
+			return refuseBlob(http.StatusConflict, "SnapshotsPresent", "This operation is not permitted because the blob has snapshots.")
+		}
 		delete(c.blobs, name)
 		return newReply(http.StatusAccepted)
 	case "SetBlobMetadata":
@@ -196,6 +200,9 @@ func (a blobService) createContainer(c *container, r *Request) *reply {
 	}
 	if !validQueueName(r.Target) { // the same rules
 		return refuseBlob(http.StatusBadRequest, "InvalidResourceName", "The specified resource name contains invalid characters.")
+	}
+	if refused := a.beingDeleted(BlobService, r.Target); refused != nil {
+		return refused
 	}
 	at := a.tick()
 	c = &container{metadata: metadataOf(r.header), blobs: map[string]*blob{}, etag: etagOf(at), changed: at}

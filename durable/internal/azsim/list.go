@@ -26,7 +26,7 @@ func listBlobs(a blobService, c *container, r *Request) *reply {
 	writeEscaped(&b, prefix)
 	b.WriteString("</Prefix><Blobs>")
 	next, folders, n := "", map[string]bool{}, 0
-	for _, name := range slices.Sorted(maps.Keys(c.blobs)) {
+	for _, name := range c.names(a.cfg.Directories && delimiter == "") {
 		if !strings.HasPrefix(name, prefix) || name < marker {
 			continue
 		}
@@ -48,10 +48,37 @@ func listBlobs(a blobService, c *container, r *Request) *reply {
 			}
 		}
 		n++
+		if c.blobs[name] == nil {
+			writeDirectory(&b, name)
+			continue
+		}
 		c.blobs[name].writeItem(&b, strings.Contains(strings.ToLower(r.query.Get("include")), "metadata"))
 	}
 	b.WriteString("</Blobs><NextMarker>")
 	writeEscaped(&b, next)
 	b.WriteString("</NextMarker></EnumerationResults>")
 	return newReply(http.StatusOK).with("application/xml", b.Bytes())
+}
+
+// names returns the names of the blobs, in order, and of the directories that they are in.
+func (c *container) names(withDirectories bool) []string {
+	all := map[string]bool{}
+	for name := range c.blobs {
+		all[name] = true
+		for i, r := range name {
+			if withDirectories && r == '/' && i > 0 {
+				all[name[:i]] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// writeDirectory writes the entry of a directory. The service adds the metadata whether it
+// is asked for or not.
+func writeDirectory(w *bytes.Buffer, name string) {
+	w.WriteString("<Blob><Name>")
+	writeEscaped(w, name)
+	w.WriteString("</Name><Properties><Content-Length>0</Content-Length><BlobType>BlockBlob</BlobType><ResourceType>directory</ResourceType>" +
+		"<LeaseStatus>unlocked</LeaseStatus><LeaseState>available</LeaseState></Properties><Metadata><hdi_isfolder>true</hdi_isfolder></Metadata></Blob>")
 }

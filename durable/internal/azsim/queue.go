@@ -212,6 +212,9 @@ func (a queueService) createQueue(r *Request) *reply {
 	case !validQueueName(r.Target):
 		return refusal(QueueService, http.StatusBadRequest, "InvalidResourceName", "The specified resource name contains invalid characters.")
 	case q == nil:
+		if refused := a.beingDeleted(QueueService, r.Target); refused != nil {
+			return refused
+		}
 		a.queues[r.Target] = &queue{metadata: metadata}
 		return newReply(http.StatusCreated)
 	case !maps.EqualFunc(q.metadata, metadata, slices.Equal[[]string]):

@@ -148,6 +148,9 @@ func (a tableService) createTable(r *Request) *reply {
 	if a.tables[foldName(wanted.TableName)] != nil {
 		return refuseTable(http.StatusConflict, "TableAlreadyExists", "The table specified already exists.")
 	}
+	if refused := a.beingDeleted(TableService, wanted.TableName); refused != nil {
+		return refused
+	}
 	a.tables[foldName(wanted.TableName)] = &table{name: wanted.TableName, entities: map[[2]string]*entity{}}
 	if r.header.Get("Prefer") == "return-no-content" {
 		return newReply(http.StatusNoContent, "Preference-Applied", "return-no-content")

@@ -51,6 +51,7 @@ func newAzure(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.
 	}
 	a.account = azsim.New(azsim.Config{
 		Seed: p.Seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond, Loose: p.Loose, Decide: decide, Watch: a.watch.after,
+		Directories: p.Strangers > 0,
 	})
 	var err error
 	a.cfg.SetAsideUndecodable = p.Strangers%2 == 1

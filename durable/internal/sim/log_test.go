@@ -41,7 +41,7 @@ func newLogs(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.L
 	if decide == nil {
 		decide = faultsOf(p)
 	}
-	account := azsim.Config{Seed: p.Seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond, Loose: p.Loose, Decide: decide}
+	account := azsim.Config{Seed: p.Seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond, Loose: p.Loose, Decide: decide, Directories: p.Strangers > 0}
 	if p.App.Large {
 		readBaseAtOnce(p, &account)
 	}

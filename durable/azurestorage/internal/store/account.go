@@ -17,7 +17,8 @@ type Account struct {
 	Key                string // shared key, Base64; empty if there is none
 	SAS                string // shared access signature, without "?"; empty if there is none
 	Credential         azcore.TokenCredential
-	Queue, Table, Blob string // endpoints without a slash at the end
+	Queue, Table, Blob string   // endpoints without a slash at the end; a hub in blobs alone needs Blob only
+	Missing            []string // what to set for the endpoints that are empty
 }
 
 // The account that every Azurite has. Its key is public.
@@ -25,6 +26,9 @@ const (
 	DevelopmentAccount = "devstoreaccount1"
 	DevelopmentKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
+
+// defaultSuffix is the end of the addresses of accounts in the public cloud.
+const defaultSuffix = "core.windows.net"
 
 // ParseAccount reads an Azure Storage connection string. Errors do not repeat the text,
 // since it holds a secret.
@@ -54,7 +58,7 @@ func ParseAccount(s string) (Account, error) {
 		scheme = "https"
 	}
 	if suffix == "" {
-		suffix = "core.windows.net"
+		suffix = defaultSuffix
 	}
 	for _, e := range []struct {
 		service  string
@@ -64,13 +68,17 @@ func ParseAccount(s string) (Account, error) {
 		given := fields[strings.ToLower(name)]
 		if given == "" {
 			if c.Name == "" {
-				return Account{}, fmt.Errorf("connection string has neither %s nor AccountName", name)
+				c.Missing = append(c.Missing, name)
+				continue
 			}
 			given = fmt.Sprintf("%s://%s.%s.%s", scheme, c.Name, e.service, suffix)
 		}
 		if *e.endpoint, err = endpoint(name, given); err != nil {
 			return Account{}, fmt.Errorf("connection string: %w", err)
 		}
+	}
+	if c.Blob == "" {
+		return Account{}, fmt.Errorf("connection string has neither %s nor AccountName", c.Missing[0])
 	}
 	return c, nil
 }
@@ -152,32 +160,34 @@ func identityAccount(name string, lookup func(string) (string, bool)) (c Account
 		value, _ := lookup(name + "__" + suffix)
 		return strings.TrimSpace(value)
 	}
-	accountName := setting("accountName")
-	var missing []string
+	accountName, suffix := setting("accountName"), setting("endpointSuffix")
+	if suffix == "" {
+		suffix = defaultSuffix
+	}
 	for _, e := range []struct {
 		service  string
 		endpoint *string
 	}{{"queue", &c.Queue}, {"table", &c.Table}, {"blob", &c.Blob}} {
-		suffix := e.service + "ServiceUri"
-		given := setting(suffix)
+		uri := e.service + "ServiceUri"
+		given := setting(uri)
 		switch {
 		case given != "":
 			found = true
 		case accountName != "":
-			given = fmt.Sprintf("https://%s.%s.core.windows.net", accountName, e.service)
+			given = fmt.Sprintf("https://%s.%s.%s", accountName, e.service, suffix)
 		default:
-			missing = append(missing, name+"__"+suffix)
+			c.Missing = append(c.Missing, name+"__"+uri)
 			continue
 		}
-		if *e.endpoint, err = endpoint("setting "+name+"__"+suffix, given); err != nil {
+		if *e.endpoint, err = endpoint("setting "+name+"__"+uri, given); err != nil {
 			return Account{}, true, err
 		}
 	}
 	switch {
 	case !found && accountName == "":
 		return Account{}, false, nil
-	case len(missing) > 0:
-		return Account{}, true, fmt.Errorf("storage connection %q: %s not set", name, strings.Join(missing, ", "))
+	case c.Blob == "":
+		return Account{}, true, fmt.Errorf("storage connection %q: %s not set", name, strings.Join(c.Missing, ", "))
 	}
 	if c.Credential, err = tokenCredential(setting("credential"), setting("clientId")); err != nil {
 		return Account{}, true, fmt.Errorf("storage connection %q: %w", name, err)

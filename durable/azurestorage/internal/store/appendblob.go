@@ -162,7 +162,7 @@ func (b *AppendBlob) Remove(ctx context.Context, leaseID, etag string) error {
 	if leaseID != "" {
 		conditions.LeaseAccessConditions = &blob.LeaseAccessConditions{LeaseID: &leaseID}
 	}
-	_, err := b.client.Delete(ctx, &blob.DeleteOptions{AccessConditions: conditions})
+	_, err := b.client.Delete(ctx, &blob.DeleteOptions{AccessConditions: conditions, DeleteSnapshots: withSnapshots})
 	return err
 }
 
@@ -251,6 +251,9 @@ func (s *Container) ListInfo(ctx context.Context, prefix string) (blobs []BlobIn
 			return blobs, pages, err
 		}
 		for _, item := range page.Segment.BlobItems {
+			if isDirectory(item) {
+				continue
+			}
 			state := Value(item.Properties.LeaseState)
 			blobs = append(blobs, BlobInfo{
 				Name: Value(item.Name), Size: Value(item.Properties.ContentLength), ETag: quoted(string(Value(item.Properties.ETag))),

@@ -36,7 +36,7 @@ func NewContainer(service *azblob.Client, endpoint, name string) *Container {
 
 // Create makes the container if it is not there.
 func (s *Container) Create(ctx context.Context) error {
-	return Retry(ctx, "create container "+s.Name, func(ctx context.Context) error {
+	return retryCreation(ctx, "create container "+s.Name, func(ctx context.Context) error {
 		_, err := s.Client.Create(ctx, nil)
 		return ignoreExisting(err)
 	})
@@ -215,9 +215,27 @@ func (s *Container) Delete(ctx context.Context) error {
 // Remove deletes a blob if it is there.
 func (s *Container) Remove(ctx context.Context, name string) error {
 	return Retry(ctx, "delete blob "+s.Name+"/"+name, func(ctx context.Context) error {
-		_, err := s.Client.NewBlobClient(name).Delete(ctx, nil)
+		_, err := s.Client.NewBlobClient(name).Delete(ctx, &blob.DeleteOptions{DeleteSnapshots: withSnapshots})
 		return Ignore(err, http.StatusNotFound)
 	})
+}
+
+// withSnapshots deletes a blob together with its snapshots. Without it, the service refuses to
+// delete a blob that has any.
+var withSnapshots = new(blob.DeleteSnapshotsOptionTypeInclude)
+
+// isDirectory reports whether an entry of a flat list is a directory. Accounts with a
+// hierarchical namespace list directories among the blobs.
+func isDirectory(item *container.BlobItem) bool {
+	if item.Properties != nil && Value(item.Properties.ResourceType) == "directory" {
+		return true
+	}
+	for key, value := range item.Metadata {
+		if strings.EqualFold(key, "hdi_isfolder") && strings.EqualFold(Value(value), "true") {
+			return true
+		}
+	}
+	return false
 }
 
 // Octets is the content type of blobs.

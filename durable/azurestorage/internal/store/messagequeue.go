@@ -53,7 +53,7 @@ func (m Message) Age() time.Duration {
 
 // Create makes the queue if it is not there.
 func (q *Queue) Create(ctx context.Context) error {
-	return Retry(ctx, "create queue "+q.Name, func(ctx context.Context) error {
+	return retryCreation(ctx, "create queue "+q.Name, func(ctx context.Context) error {
 		_, err := q.Client.Create(ctx, nil)
 		return ignoreExisting(err)
 	})

@@ -55,6 +55,9 @@ type Services struct {
 // send by transport, or by a client of their own if it is nil. missing gets each answer by
 // which a queue or a table does not exist.
 func NewServices(queues, tables Account, transport policy.Transporter, meter *metering.Hub, missing func(error)) (*Services, error) {
+	if queues.Queue == "" && queues.Blob != "" || tables.Table == "" && tables.Blob != "" {
+		return nil, fmt.Errorf("the storage connection has no endpoint for queues or tables: %s not set", strings.Join(append(queues.Missing, tables.Missing...), ", "))
+	}
 	if queues.Queue == "" {
 		return nil, fmt.Errorf("no storage connection")
 	}
@@ -114,6 +117,20 @@ func newBlobServices(account Account, transport policy.Transporter, pace *Pace) 
 	return bounded, urgent, nil
 }
 
+// serviceVersion is the version of the queue and blob services that requests ask for. It is
+// the oldest that has all that they use. The SDKs ask for their newest, which other clouds and
+// older emulators may refuse.
+const serviceVersion = "2022-11-02"
+
+// versionPolicy sets serviceVersion.
+type versionPolicy struct{}
+
+// Do implements policy.Policy.
+func (versionPolicy) Do(req *policy.Request) (*http.Response, error) {
+	req.Raw().Header["x-ms-version"] = []string{serviceVersion} // the SDKs set it in lower case
+	return req.Next()
+}
+
 // missingPolicy reports answers that say that a queue or a table does not exist.
 type missingPolicy struct{ tell func(error) }
 
@@ -156,10 +173,11 @@ func clientOptions(endpoint string, t policy.Transporter, perCall ...policy.Poli
 }
 
 func newQueueService(c Account, o azcore.ClientOptions) (*azqueue.ServiceClient, error) {
+	o.PerCallPolicies = append(o.PerCallPolicies, versionPolicy{})
 	options := &azqueue.ClientOptions{ClientOptions: o}
 	switch {
 	case c.Credential != nil:
-		return azqueue.NewServiceClient(c.Queue, c.Credential, options)
+		return azqueue.NewServiceClient(c.Queue, markedCredential{c.Credential}, options)
 	case c.SAS != "":
 		return azqueue.NewServiceClientWithNoCredential(c.Queue+"/?"+c.SAS, options)
 	}
@@ -174,7 +192,7 @@ func newTableService(c Account, o azcore.ClientOptions) (*aztables.ServiceClient
 	options := &aztables.ClientOptions{ClientOptions: o}
 	switch {
 	case c.Credential != nil:
-		return aztables.NewServiceClient(c.Table, c.Credential, options)
+		return aztables.NewServiceClient(c.Table, markedCredential{c.Credential}, options)
 	case c.SAS != "":
 		return aztables.NewServiceClientWithNoCredential(c.Table+"/?"+c.SAS, options)
 	}
@@ -186,10 +204,11 @@ func newTableService(c Account, o azcore.ClientOptions) (*aztables.ServiceClient
 }
 
 func newBlobService(c Account, o azcore.ClientOptions) (*azblob.Client, error) {
+	o.PerCallPolicies = append(o.PerCallPolicies, versionPolicy{})
 	options := &azblob.ClientOptions{ClientOptions: o}
 	switch {
 	case c.Credential != nil:
-		return azblob.NewClient(c.Blob, c.Credential, options)
+		return azblob.NewClient(c.Blob, markedCredential{c.Credential}, options)
 	case c.SAS != "":
 		return azblob.NewClientWithNoCredential(c.Blob+"/?"+c.SAS, options)
 	}

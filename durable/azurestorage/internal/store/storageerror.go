@@ -59,15 +59,32 @@ func CodeOf(err error) string {
 // IsConflict reports whether err says that a conditional write lost: the row is
 // there already, its ETag is another, or it was deleted since, as a purge does
 // (a table that is not there has a code of its own).
+//
+// Other refusals with the status 409 are none: an immutability policy, snapshots, or the
+// number of blocks refuses the write however often it is repeated.
 func IsConflict(err error) bool {
 	switch StatusOf(err) {
-	case http.StatusConflict, http.StatusPreconditionFailed:
+	case http.StatusConflict:
+		code := CodeOf(err)
+		return code == "" || slices.Contains(conflictCodes, code) || isExisting(code)
+	case http.StatusPreconditionFailed:
 		return true
 	case http.StatusNotFound:
 		return CodeOf(err) == codeResourceNotFound
 	}
 	return false
 }
+
+// conflictCodes are the codes, with the status 409, of writes that lost against another
+// process, besides those of what exists already.
+var conflictCodes = []string{
+	"UpdateConditionNotSatisfied", "ConditionNotMet",
+	"LeaseAlreadyPresent", "LeaseAlreadyBroken", "LeaseIdMismatchWithLeaseOperation", "LeaseNotPresentWithLeaseOperation",
+	"LeaseIsBreakingAndCannotBeAcquired", "LeaseIsBreakingAndCannotBeChanged", "LeaseIsBrokenAndCannotBeRenewed",
+}
+
+// isExisting reports whether a code says that what a request creates exists.
+func isExisting(code string) bool { return strings.HasSuffix(code, "AlreadyExists") }
 
 // IsNotFound reports whether err says that what was asked for does not exist.
 func IsNotFound(err error) bool { return StatusOf(err) == http.StatusNotFound }
@@ -115,7 +132,7 @@ func IsTransient(err error) bool {
 // refusal by a status that stands for overload is not certain: it may come from
 // a gateway before which the request had passed.
 func WasNotApplied(err error) bool {
-	if errors.Is(err, ErrNeverSent) {
+	if errors.Is(err, ErrNeverSent) || errors.Is(err, errNoToken) {
 		return true
 	}
 	if status := StatusOf(err); status != 0 {
@@ -158,7 +175,7 @@ func RetryIf(ctx context.Context, what string, again func(error) bool, attempt f
 		case again(err) && (n == MaxAttempts || time.Since(begun) >= 2*attemptTimeout):
 			return fmt.Errorf("%s: %d attempts: %w", what, n, err)
 		case !again(err):
-			return fmt.Errorf("%s: %w", what, err)
+			return fmt.Errorf("%s: %w", what, explained(err))
 		}
 		if !pause.For(ctx, Jitter(ctx, what, delay)) {
 			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
@@ -191,10 +208,27 @@ func Jitter(ctx context.Context, purpose string, d time.Duration) time.Duration 
 	return d/2 + time.Duration(chance.Float64(ctx, purpose)*float64(d/2+1))
 }
 
+// deletionPatience is how long the service may take to delete a queue, a table or a
+// container, during which it refuses to create one with the same name.
+const deletionPatience = 2 * time.Minute
+
+// retryCreation is [Retry] of the creation of a resource. It also waits until the service has
+// deleted an earlier one with the same name.
+func retryCreation(ctx context.Context, what string, attempt func(ctx context.Context) error) error {
+	begun := time.Now()
+	for delay := time.Second; ; delay = min(2*delay, 5*time.Second) {
+		err := Retry(ctx, what, attempt)
+		isBeingDeleted := StatusOf(err) == http.StatusConflict && strings.HasSuffix(CodeOf(err), codeSuffixBeingDeleted)
+		if !isBeingDeleted || time.Since(begun) >= deletionPatience || !pause.For(ctx, Jitter(ctx, what, delay)) {
+			return err
+		}
+	}
+}
+
 // ignoreExisting returns nil instead of the error that says that a resource to
 // create exists.
 func ignoreExisting(err error) error {
-	if StatusOf(err) == http.StatusConflict && !IsTransient(err) {
+	if code := CodeOf(err); StatusOf(err) == http.StatusConflict && (code == "" || isExisting(code)) {
 		return nil
 	}
 	return err

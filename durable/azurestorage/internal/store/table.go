@@ -28,7 +28,7 @@ func NewTable(service *aztables.ServiceClient, endpoint, name string) *Table {
 
 // Create makes the table if it is not there.
 func (t *Table) Create(ctx context.Context) error {
-	return Retry(ctx, "create table "+t.Name, func(ctx context.Context) error {
+	return retryCreation(ctx, "create table "+t.Name, func(ctx context.Context) error {
 		_, err := t.Client.CreateTable(ctx, nil)
 		return ignoreExisting(err)
 	})

@@ -1,0 +1,99 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+)
+
+// RolePatience is the longest time that a role assignment takes to reach the storage services
+// (https://learn.microsoft.com/azure/role-based-access-control/troubleshooting).
+const RolePatience = 10 * time.Minute
+
+// codeRoleMissing refuses an identity without a role. It is also the answer until a new role
+// assignment has reached the service.
+const codeRoleMissing = "AuthorizationPermissionMismatch"
+
+// AwaitRole is the log message of a process that retries because a role assignment may still
+// be on its way to the services.
+const AwaitRole = "the storage account refuses access because the app's identity has no role; " +
+	"a new role assignment takes up to 10 minutes to take effect, so the app retries"
+
+// accessAdvice says which setting to change after a refusal with the status 403.
+var accessAdvice = map[string]string{
+	codeRoleMissing: "assign the roles Storage Queue Data Contributor, Storage Table Data Contributor and Storage Blob Data Owner to the app's identity",
+	"KeyBasedAuthenticationNotPermitted": "the account does not allow shared keys: connect with an identity (__accountName), " +
+		"or set allowSharedKeyAccess of the account to true",
+	"AuthorizationFailure": "the account's firewall refuses this network: add the network to the account's networking settings, " +
+		"or use a private endpoint",
+	"AuthenticationFailed":              "check the account key or the SAS in the connection, and this machine's clock",
+	"AuthorizationResourceTypeMismatch": "the SAS needs the resource types Service, Container and Object (srt=sco)",
+	"AuthorizationServiceMismatch":      "the SAS needs the services Blob, Queue and Table (ss=bqt)",
+	"AuthorizationProtocolMismatch":     "the SAS does not allow this protocol: connect by HTTPS",
+	"AuthorizationSourceIPMismatch":     "the SAS does not allow this machine's address (sip)",
+	"AccountIsDisabled":                 "the storage account is disabled",
+	"InsufficientAccountPermissions":    "the SAS needs the permissions rwdlacup",
+}
+
+// AccessError is a refusal with the status 403: the account does not let this app in.
+type AccessError struct {
+	Code   string // such as AuthorizationFailure
+	Advice string // the setting to change; empty if that is not known
+	Cause  error
+}
+
+// Error names the code, the setting to change and the cause.
+func (e *AccessError) Error() string {
+	if e.Advice == "" {
+		return fmt.Sprintf("the storage account refuses access (%s): %v", e.Code, e.Cause)
+	}
+	return fmt.Sprintf("the storage account refuses access (%s): %s: %v", e.Code, e.Advice, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *AccessError) Unwrap() error { return e.Cause }
+
+// IsRoleMissing reports whether the refusal ends by itself once a new role assignment has
+// reached the service.
+func (e *AccessError) IsRoleMissing() bool { return e.Code == codeRoleMissing }
+
+// explained returns a refusal with the status 403 as an *[AccessError], and any other error
+// as it is.
+func explained(err error) error {
+	if StatusOf(err) != http.StatusForbidden || errors.As(err, new(*AccessError)) {
+		return err
+	}
+	return &AccessError{Code: CodeOf(err), Advice: accessAdvice[CodeOf(err)], Cause: err}
+}
+
+// AccessWait decides what a process that starts does after an error: retry because a role
+// assignment may still be on its way, or give up because the account refuses access. Without
+// either it is an error like others. since is the time since the first attempt.
+func AccessWait(err error, since time.Duration) (retry, giveUp bool) {
+	refusal, ok := errors.AsType[*AccessError](err)
+	if !ok {
+		return false, false
+	}
+	retry = refusal.IsRoleMissing() && since < RolePatience
+	return retry, !retry
+}
+
+// errNoToken marks errors of credentials: the request that needed the token was not sent.
+var errNoToken = errors.New("no access token for the storage account")
+
+// markedCredential marks the errors of a credential.
+type markedCredential struct{ azcore.TokenCredential }
+
+// GetToken implements [azcore.TokenCredential].
+func (c markedCredential) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
+	token, err := c.TokenCredential.GetToken(ctx, o)
+	if err != nil {
+		err = fmt.Errorf("%w: %w", errNoToken, err)
+	}
+	return token, err
+}

@@ -1,0 +1,81 @@
+package simulated_test
+
+import (
+	"context"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+)
+
+// openForAccess opens a hub of each kind, whose worker is w.
+var openForAccess = map[string]func(azurestorage.Connection, *azsim.Worker, *slog.Logger) (func(context.Context) error, func() error, error){
+	"queues": func(c azurestorage.Connection, w *azsim.Worker, log *slog.Logger) (func(context.Context) error, func() error, error) {
+		h, err := azurestorage.Open(c, azurestorage.Config{TaskHub: "Sim", WorkerID: w.Name(), Transport: w, Logger: log})
+		return h.Run, func() error { return nil }, err
+	},
+	"log": func(c azurestorage.Connection, w *azsim.Worker, log *slog.Logger) (func(context.Context) error, func() error, error) {
+		h, err := partitionlog.Open(c, partitionlog.Config{TaskHub: "Sim", WorkerID: w.Name(), Transport: w, Logger: log})
+		return h.Run, h.Close, err
+	},
+}
+
+// A worker that starts waits for its role assignment and says so. It stops after any other
+// refusal, and after a refusal that lasts.
+func TestRun_WaitsForItsRoleAssignment(t *testing.T) {
+	const missing = "AuthorizationPermissionMismatch"
+	for kind, open := range openForAccess {
+		for name, tt := range map[string]struct {
+			code    string
+			refuses time.Duration // how long the account refuses
+			stops   string        // what the error says of a worker that stops
+			stopsIn time.Duration
+		}{
+			"the role arrives late":    {missing, 9 * time.Minute, "", 0},
+			"there is no role":         {missing, 24 * time.Hour, "Storage Queue Data Contributor", 12 * time.Minute},
+			"shared keys are disabled": {"KeyBasedAuthenticationNotPermitted", time.Hour, "allowSharedKeyAccess", time.Second},
+			"the firewall refuses":     {"AuthorizationFailure", time.Hour, "firewall", time.Second},
+		} {
+			t.Run(kind+"/"+name, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					began := time.Now()
+					account := azsim.New(azsim.Config{Forbid: func(azsim.Request) string {
+						if time.Since(began) < tt.refuses {
+							return tt.code
+						}
+						return ""
+					}})
+					defer account.Wait()
+					c, err := azurestorage.ParseConnectionString(account.ConnectionString())
+					if err != nil {
+						t.Fatal(err)
+					}
+					log := &lockedBuffer{}
+					run, shut, err := open(c, account.Worker("w"), slog.New(slog.NewTextHandler(log, nil)))
+					if err != nil {
+						t.Fatal(err)
+					}
+					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
+					defer cancel()
+					err = run(ctx)
+					took := time.Since(began)
+					_ = shut() // of a hub that may never have been there
+					switch {
+					case tt.stops == "" && (err != nil || took < 20*time.Minute):
+						t.Errorf("it ended after %v with %v, want it to work", took, err)
+					case tt.stops != "" && (err == nil || !strings.Contains(err.Error(), tt.stops) || took > tt.stopsIn):
+						t.Errorf("it ended after %v with %v, want an error that names %q within %v", took, err, tt.stops, tt.stopsIn)
+					}
+					if says := log.count("takes up to 10 minutes"); (says > 0) != (tt.code == missing) {
+						t.Errorf("the log says %d times that a role assignment takes time", says)
+					}
+				})
+			})
+		}
+	}
+}
