@@ -43,7 +43,7 @@ func TestParseConnectionString(t *testing.T) {
 		"no secret":                    {text: "AccountName=acc", wantErr: "neither AccountKey nor SharedAccessSignature"},
 		"a key that is none":           {text: "AccountName=acc;AccountKey=s3cret!", wantErr: "AccountKey is not Base64"},
 		"a key without an account":     {text: "AccountKey=a2V5", wantErr: "no AccountName"},
-		"a signature without endpoint": {text: "SharedAccessSignature=x;QueueEndpoint=https://q.example", wantErr: "neither TableEndpoint nor AccountName"},
+		"a signature without endpoint": {text: "SharedAccessSignature=x;QueueEndpoint=https://q.example", wantErr: "neither TableEndpoint, BlobEndpoint nor AccountName"},
 		"an endpoint that is none":     {text: "AccountName=a;AccountKey=a2V5;BlobEndpoint=blob", wantErr: `BlobEndpoint "blob"`},
 	} {
 		t.Run(name, func(t *testing.T) {

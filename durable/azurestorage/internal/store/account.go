@@ -17,8 +17,16 @@ type Account struct {
 	Key                string // shared key, Base64; empty if there is none
 	SAS                string // shared access signature, without "?"; empty if there is none
 	Credential         azcore.TokenCredential
-	Queue, Table, Blob string   // endpoints without a slash at the end; a hub in blobs alone needs Blob only
-	Missing            []string // what to set for the endpoints that are empty
+	Queue, Table, Blob string // endpoints without a slash at the end; a hub in blobs alone needs Blob only
+	Missing            string // what to set for the endpoints that are empty; "A, B"
+}
+
+// miss notes what to set for an endpoint that is empty.
+func (a *Account) miss(setting string) {
+	if a.Missing != "" {
+		a.Missing += ", "
+	}
+	a.Missing += setting
 }
 
 // The account that every Azurite has. Its key is public.
@@ -68,7 +76,7 @@ func ParseAccount(s string) (Account, error) {
 		given := fields[strings.ToLower(name)]
 		if given == "" {
 			if c.Name == "" {
-				c.Missing = append(c.Missing, name)
+				c.miss(name)
 				continue
 			}
 			given = fmt.Sprintf("%s://%s.%s.%s", scheme, c.Name, e.service, suffix)
@@ -78,7 +86,7 @@ func ParseAccount(s string) (Account, error) {
 		}
 	}
 	if c.Blob == "" {
-		return Account{}, fmt.Errorf("connection string has neither %s nor AccountName", c.Missing[0])
+		return Account{}, fmt.Errorf("connection string has neither %s nor AccountName", c.Missing)
 	}
 	return c, nil
 }
@@ -176,7 +184,7 @@ func identityAccount(name string, lookup func(string) (string, bool)) (c Account
 		case accountName != "":
 			given = fmt.Sprintf("https://%s.%s.%s", accountName, e.service, suffix)
 		default:
-			c.Missing = append(c.Missing, name+"__"+uri)
+			c.miss(name + "__" + uri)
 			continue
 		}
 		if *e.endpoint, err = endpoint("setting "+name+"__"+uri, given); err != nil {
@@ -187,7 +195,7 @@ func identityAccount(name string, lookup func(string) (string, bool)) (c Account
 	case !found && accountName == "":
 		return Account{}, false, nil
 	case c.Blob == "":
-		return Account{}, true, fmt.Errorf("storage connection %q: %s not set", name, strings.Join(c.Missing, ", "))
+		return Account{}, true, fmt.Errorf("storage connection %q: %s not set", name, c.Missing)
 	}
 	if c.Credential, err = tokenCredential(setting("credential"), setting("clientId")); err != nil {
 		return Account{}, true, fmt.Errorf("storage connection %q: %w", name, err)

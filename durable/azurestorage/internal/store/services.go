@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net"
@@ -56,7 +57,7 @@ type Services struct {
 // which a queue or a table does not exist.
 func NewServices(queues, tables Account, transport policy.Transporter, meter *metering.Hub, missing func(error)) (*Services, error) {
 	if queues.Queue == "" && queues.Blob != "" || tables.Table == "" && tables.Blob != "" {
-		return nil, fmt.Errorf("the storage connection has no endpoint for queues or tables: %s not set", strings.Join(append(queues.Missing, tables.Missing...), ", "))
+		return nil, fmt.Errorf("the storage connection has no endpoint for queues or tables: %s not set", cmp.Or(queues.Missing, tables.Missing))
 	}
 	if queues.Queue == "" {
 		return nil, fmt.Errorf("no storage connection")
