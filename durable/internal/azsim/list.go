@@ -2,8 +2,8 @@ package azsim
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -25,34 +25,26 @@ func listBlobs(a blobService, c *container, r *Request) *reply {
 	fmt.Fprintf(&b, `<?xml version="1.0" encoding="UTF-8" standalone="yes"?><EnumerationResults ServiceEndpoint="%s" ContainerName="%s"><Prefix>`, r.host, r.Target)
 	writeEscaped(&b, prefix)
 	b.WriteString("</Prefix><Blobs>")
-	next, folders, n := "", map[string]bool{}, 0
-	for _, name := range c.names(a.cfg.Directories && delimiter == "") {
-		if !strings.HasPrefix(name, prefix) || name < marker {
+	next, n := "", 0
+	for _, i := range a.order(c, prefix, delimiter) {
+		if i.marker < marker {
 			continue
 		}
 		if n == most {
-			next = name
+			next = i.marker
 			break
 		}
-		if delimiter != "" {
-			if i := strings.Index(name[len(prefix):], delimiter); i >= 0 {
-				folder := name[:len(prefix)+i+len(delimiter)]
-				if !folders[folder] {
-					folders[folder] = true
-					n++
-					b.WriteString("<BlobPrefix><Name>")
-					writeEscaped(&b, folder)
-					b.WriteString("</Name></BlobPrefix>")
-				}
-				continue
-			}
-		}
 		n++
-		if c.blobs[name] == nil {
-			writeDirectory(&b, name)
-			continue
+		switch {
+		case i.blob != nil:
+			i.blob.writeItem(&b, strings.Contains(strings.ToLower(r.query.Get("include")), "metadata"))
+		case delimiter == "":
+			writeDirectory(&b, i.name)
+		default:
+			b.WriteString("<BlobPrefix><Name>")
+			writeEscaped(&b, i.name)
+			b.WriteString("</Name></BlobPrefix>")
 		}
-		c.blobs[name].writeItem(&b, strings.Contains(strings.ToLower(r.query.Get("include")), "metadata"))
 	}
 	b.WriteString("</Blobs><NextMarker>")
 	writeEscaped(&b, next)
@@ -60,18 +52,40 @@ func listBlobs(a blobService, c *container, r *Request) *reply {
 	return newReply(http.StatusOK).with("application/xml", b.Bytes())
 }
 
-// names returns the names of the blobs, in order, and of the directories that they are in.
-func (c *container) names(withDirectories bool) []string {
-	all := map[string]bool{}
-	for name := range c.blobs {
-		all[name] = true
+// An item of a list is a blob or, if that is nil, what blobs are in: a directory, or with a
+// delimiter a folder. Items are in the order of their markers.
+type item struct {
+	name   string
+	marker string
+	blob   *blob
+}
+
+// order returns what a list with a prefix contains. Clients make up parts of many names, so the
+// order by name differs from run to run. The order here depends on the other parts of the names,
+// the times of creation and the seed.
+func (a blobService) order(c *container, prefix, delimiter string) (all []item) {
+	seen := map[string]bool{}
+	add := func(name string, b *blob, place uint64) {
+		if !seen[name] && strings.HasPrefix(name, prefix) {
+			seen[name] = true
+			all = append(all, item{name, fmt.Sprintf("%s!%016x!%s", withoutNoise(name), mix(a.cfg.Seed, place), name), b})
+		}
+	}
+	for name, b := range c.blobs {
+		rest, _ := strings.CutPrefix(name, prefix)
+		if i := strings.Index(rest, delimiter); i >= 0 && delimiter != "" {
+			add(name[:len(name)-len(rest)+i+len(delimiter)], nil, 0)
+			continue
+		}
+		add(name, b, uint64(b.created.Sub(a.start)))
 		for i, r := range name {
-			if withDirectories && r == '/' && i > 0 {
-				all[name[:i]] = true
+			if a.cfg.Directories && delimiter == "" && r == '/' && i > 0 {
+				add(name[:i], nil, 0)
 			}
 		}
 	}
-	return slices.Sorted(maps.Keys(all))
+	slices.SortFunc(all, func(x, y item) int { return cmp.Compare(x.marker, y.marker) })
+	return all
 }
 
 // writeDirectory writes the entry of a directory. The service adds the metadata whether it
