@@ -125,6 +125,16 @@ func Open(connection azurestorage.Connection, cfg Config) (*Hub, error) {
 	return h, nil
 }
 
+// untilClosed returns a context with the values of ctx that ends when ctx or the hub does.
+func (h *Hub) untilClosed(ctx context.Context) (context.Context, func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	unhook := context.AfterFunc(h.life, cancel)
+	return ctx, func() {
+		unhook()
+		cancel()
+	}
+}
+
 // ContainerName returns the name of a hub's container.
 func ContainerName(taskHub string) string { return strings.ToLower(taskHub) + "-log" }
 

@@ -52,7 +52,7 @@ func (c *clientMail) send(ctx context.Context, r partition.Request) (uint64, err
 	c.pending = append(c.pending, p)
 	if !c.sending {
 		c.sending = true
-		go c.run() // ends when nothing is left
+		go c.run(context.WithoutCancel(ctx)) // ends when nothing is left
 	}
 	c.mu.Unlock()
 	select {
@@ -104,7 +104,9 @@ func nextMail[T any](all []T, message func(T) []byte) (next, rest []T) {
 
 // run sends what is pending until nothing is left. Mail that may or may not have arrived is
 // sent again under the same numbers until the hub is closed, so that no later one passes it.
-func (c *clientMail) run() {
+func (c *clientMail) run(ctx context.Context) {
+	ctx, stop := c.share.hub.untilClosed(ctx)
+	defer stop()
 	for {
 		c.mu.Lock()
 		var all []*posted
@@ -124,7 +126,7 @@ func (c *clientMail) run() {
 			c.sender = mailbox.NewSender(c.share.mailConfig())
 		}
 		c.mu.Unlock()
-		err := sendMail(c.share.hub.life, c.sender, m)
+		err := sendMail(ctx, c.sender, m)
 		if err != nil && c.share.hub.life.Err() != nil {
 			err = fmt.Errorf("%w; what it was sending may have arrived", context.Cause(c.share.hub.life))
 		}

@@ -61,10 +61,10 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 	}
 	defer func() {
 		if err != nil {
-			o.discard()
+			o.discard(context.WithoutCancel(ctx))
 		}
 	}()
-	o.over, o.end = context.WithCancel(context.Background())
+	o.over, o.end = context.WithCancel(context.WithoutCancel(ctx))
 	config := s.baseConfig()
 	config.Commit = o.log.SetBase
 	if o.base, err = runs.Open(ctx, config, left.Manifest); err != nil {
@@ -126,11 +126,11 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 }
 
 // discard closes what openOwner has opened.
-func (o *owner) discard() {
+func (o *owner) discard(ctx context.Context) {
 	if o.end != nil {
 		o.end()
 	}
-	_ = o.log.Release(context.Background())
+	_ = o.log.Release(ctx)
 	if o.base != nil {
 		_ = o.base.Close()
 	}
@@ -203,7 +203,7 @@ func (o *owner) release() error {
 	o.tasks.Wait()
 	o.base.EndWork() // what is on its way there is in the log, from which the next owner takes it
 	o.store.Stop()
-	ctx, cancel := context.WithTimeout(context.Background(), o.share.hub.cfg.LeaseInterval/3)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(o.over), o.share.hub.cfg.LeaseInterval/3)
 	defer cancel()
 	return errors.Join(err, o.log.Release(ctx), o.base.Close())
 }

@@ -91,8 +91,8 @@ func (r *roster) change(ctx context.Context) {
 }
 
 // leave removes this worker's heartbeat.
-func (r *roster) leave() {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+func (r *roster) leave(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	if err := r.hub.leases.Remove(ctx, workersPrefix+r.hub.cfg.WorkerID); err != nil {
 		r.hub.log.Warn("this worker counts as alive for a while, since its heartbeat could not be deleted", "error", err)

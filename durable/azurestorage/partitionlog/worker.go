@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -17,6 +16,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
@@ -163,7 +163,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	}
 	deleted := h.deleted()
 	if deleted == nil {
-		leaving.tasks.Go(roster.leave) // others try to take the partitions until they are given up
+		leaving.tasks.Go(func() { roster.leave(context.WithoutCancel(ctx)) }) // others try to take the partitions until they are given up
 	}
 	for _, s := range h.shares {
 		leaving.giveUp(s)
@@ -225,13 +225,15 @@ const offloadAfter = time.Second
 // offload gives activities that wait here, since all places are taken, to workers that have
 // nothing to do.
 func (h *Hub) offload(ctx context.Context, all map[string]*heartbeat) {
-	for id, b := range all {
-		to := slices.Collect(maps.Keys(b.Backlogs))
+	for _, id := range slices.Sorted(maps.Keys(all)) {
+		b := all[id]
+		to := slices.Sorted(maps.Keys(b.Backlogs))
 		if id == h.cfg.WorkerID || b.Idle == 0 || len(to) == 0 {
 			continue
 		}
 		for _, o := range h.owners() {
-			moved, err := o.Offload(ctx, b.Idle, offloadAfter, to[rand.IntN(len(to))])
+			n := int(chance.Float64(ctx, "offload") * float64(len(to)))
+			moved, err := o.Offload(ctx, b.Idle, offloadAfter, to[n])
 			if err != nil && ctx.Err() == nil {
 				h.log.Warn("activities cannot be given to another worker", "partition", o.share.number, "error", err)
 			}

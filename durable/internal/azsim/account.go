@@ -2,6 +2,7 @@ package azsim
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"maps"
 	"net/http"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
 
 // Config says how an [Account] behaves. The zero value answers at once, without
@@ -301,6 +304,15 @@ func (a *Account) Chance(worker string) func(purpose string) float64 {
 		a.asked[key]++
 		a.mu.Unlock()
 		return fraction(mix(a.cfg.Seed, key, uint64(n)))
+	}
+}
+
+// Turns returns what a worker's callers at one instant call, to come one after the other. Their
+// order depends on the seed, the worker and their names only.
+func (a *Account) Turns(worker string) func(ctx context.Context, name string) {
+	return func(ctx context.Context, name string) {
+		roll := mix(a.cfg.Seed, hashOf("turn", worker, withoutNoise(name)))
+		pause.For(ctx, time.Duration(roll%uint64(10*time.Microsecond)))
 	}
 }
 

@@ -6,6 +6,7 @@ package chance
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
 )
 
@@ -13,7 +14,10 @@ import (
 // so that what one goroutine gets need not depend on what others ask for.
 type Source func(purpose string) float64
 
-type key struct{}
+type (
+	key     struct{}
+	turnKey struct{}
+)
 
 // With returns a context below which numbers come from s.
 func With(ctx context.Context, s Source) context.Context {
@@ -27,4 +31,17 @@ func Float64(ctx context.Context, purpose string) float64 {
 		return s(purpose)
 	}
 	return rand.Float64()
+}
+
+// WithTurns returns a context below which [TakeTurn] calls turn.
+func WithTurns(ctx context.Context, turn func(ctx context.Context, name string)) context.Context {
+	return context.WithValue(ctx, turnKey{}, turn)
+}
+
+// TakeTurn returns at once, except in simulations: of several callers at one instant, the names
+// decide which comes first, and not the scheduler.
+func TakeTurn(ctx context.Context, name fmt.Stringer) {
+	if turn, ok := ctx.Value(turnKey{}).(func(context.Context, string)); ok {
+		turn(ctx, name.String())
+	}
 }

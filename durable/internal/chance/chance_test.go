@@ -1,6 +1,10 @@
 package chance
 
-import "testing"
+import (
+	"context"
+	"net/url"
+	"testing"
+)
 
 func TestFloat64_ComesFromTheSourceOfTheContext(t *testing.T) {
 	ctx := With(t.Context(), func(purpose string) float64 { return float64(len(purpose)) / 10 })
@@ -20,5 +24,15 @@ func TestFloat64_IsRandomWithoutASource(t *testing.T) {
 	}
 	if len(seen) < 50 {
 		t.Errorf("100 numbers have %d different values", len(seen))
+	}
+}
+
+func TestTakeTurn_CallsTheFunctionOfTheContext(t *testing.T) {
+	var got []string
+	ctx := WithTurns(t.Context(), func(_ context.Context, name string) { got = append(got, name) })
+	TakeTurn(ctx, &url.URL{Path: "/a"})
+	TakeTurn(t.Context(), &url.URL{Path: "/b"})
+	if len(got) != 1 || got[0] != "/a" {
+		t.Errorf("turns of %q, want that of /a only", got)
 	}
 }

@@ -205,7 +205,7 @@ func (a *azure) Caller(name string) (provider.Client, func(), error) {
 }
 
 func (a *azure) Context(ctx context.Context, name string) context.Context {
-	return chance.With(ctx, a.account.Chance(name))
+	return chance.WithTurns(chance.With(ctx, a.account.Chance(name)), a.account.Turns(name))
 }
 
 // azureProcess is a worker on the account.

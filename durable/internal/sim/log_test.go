@@ -68,12 +68,16 @@ func newLogs(p *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.L
 	return l, err
 }
 
+// isBaseFile reports whether a path or a URL is of a file of a partition's base. Some readers of
+// the base hold a lock, and no time passes in a bubble while others wait for that.
+func isBaseFile(path string) bool { return strings.Contains(path, "/base-") }
+
 // readBaseAtOnce has reads of the base's files take no time and go well: they are made while
 // a lock is held, for which no bubble can wait. So nobody must be frozen.
 func readBaseAtOnce(p *sim.Plan, cfg *azsim.Config) {
 	decide, lo, span := cfg.Decide, cfg.MinLatency, uint64(cfg.MaxLatency-cfg.MinLatency)
 	cfg.MinLatency, cfg.MaxLatency = 0, 0
-	isBase := func(r azsim.Request) bool { return r.Operation == "GetBlob" && strings.Contains(r.Path, "/base-") }
+	isBase := func(r azsim.Request) bool { return r.Operation == "GetBlob" && isBaseFile(r.Path) }
 	cfg.Delay = func(r azsim.Request, _ int) time.Duration {
 		if isBase(r) {
 			return 0
@@ -220,7 +224,12 @@ func (l *logs) Caller(name string) (provider.Client, func(), error) {
 }
 
 func (l *logs) Context(ctx context.Context, name string) context.Context {
-	return chance.With(ctx, l.account.Chance(name))
+	turn := l.account.Turns(name)
+	return chance.WithTurns(chance.With(ctx, l.account.Chance(name)), func(ctx context.Context, name string) {
+		if !isBaseFile(name) {
+			turn(ctx, name)
+		}
+	})
 }
 
 // logProcess is a worker on the account.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/inuse"
 )
 
@@ -109,6 +110,7 @@ func (l *limiter) Do(req *http.Request) (*http.Response, error) {
 	if timer != nil {
 		timer.Stop()
 	}
+	chance.TakeTurn(req.Context(), req.URL)
 	if err := l.pace.Begin(req.Context()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNeverSent, err)
 	}

@@ -159,7 +159,7 @@ func requestBound(endpoint string) int {
 	if isEmulator(endpoint) {
 		return emulatorConcurrency
 	}
-	return concurrencyPerCore * runtime.NumCPU()
+	return concurrencyPerCore * runtime.GOMAXPROCS(0)
 }
 
 func clientOptions(endpoint string, t policy.Transporter, perCall ...policy.Policy) azcore.ClientOptions {
