@@ -13,6 +13,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider/providertest"
 )
@@ -66,7 +67,7 @@ func TestTaskHub_KeepsThePromisesOfAProvider(t *testing.T) {
 			Damage: func(t *testing.T, id string) {
 				azuritetest.Damage(t.Context(), t, connection, nil, cfg.TaskHub, id)
 			},
-			Patience:     2 * time.Minute,
+			Patience:     patience.Most,
 			Quiet:        100 * time.Millisecond,
 			DrainTimeout: cfg.DrainTimeout,
 			Visibility:   6 * time.Second,
