@@ -13,6 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider/providertest"
@@ -47,7 +48,7 @@ func TestHub_KeepsThePromisesOfAProviderInAzurite(t *testing.T) {
 			alive.Store(true)
 			return azuritetest.WhileAlive(connection, alive), func() { alive.Store(false) }
 		})
-		hub.Patience, hub.Quiet = 2*time.Minute, 100*time.Millisecond
+		hub.Patience, hub.Quiet = patience.Most, 100*time.Millisecond
 		return hub
 	})
 }

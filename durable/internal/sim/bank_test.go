@@ -23,12 +23,12 @@ type account struct {
 var errOverdrawn = errors.New("the account would be overdrawn")
 
 func (a *account) Read(ctx *durable.EntityContext, _ durable.Void) (int, error) {
-	time.Sleep(5 * time.Millisecond) // real time: each simulation runs in a bubble
+	time.Sleep(5 * time.Millisecond)
 	return a.Balance, ctx.Err()
 }
 
 func (a *account) Set(ctx *durable.EntityContext, to int) (durable.Void, error) {
-	time.Sleep(10 * time.Millisecond) // real time: each simulation runs in a bubble
+	time.Sleep(10 * time.Millisecond)
 	a.Balance = to
 	a.Changes++
 	if to < -overdraft {
@@ -139,7 +139,7 @@ func (j *journal) Write(ctx *durable.EntityContext, n int) (durable.Void, error)
 	if *j == nil {
 		*j = journal{}
 	}
-	time.Sleep(time.Millisecond) // real time: each simulation runs in a bubble
+	time.Sleep(time.Millisecond)
 	(*j)[ctx.Caller()] = append((*j)[ctx.Caller()], n)
 	return durable.Void{}, ctx.Err()
 }

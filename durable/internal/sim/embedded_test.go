@@ -71,7 +71,7 @@ func (l *local) open(path string) (*embedded.Hub, error) {
 // machine can die.
 func (l *local) takeTime(string) {
 	if n := time.Now().UnixNano() % 7; n < 2 { // by chance, and the same each time
-		time.Sleep(time.Duration(n+1) * 3 * time.Millisecond) // real time: each simulation runs in a bubble
+		time.Sleep(time.Duration(n+1) * 3 * time.Millisecond)
 	}
 }
 
