@@ -80,7 +80,7 @@ func TestInit_TheNewAppRunsItsFirstOrchestration(t *testing.T) {
 	t.Run("checks", func(t *testing.T) {
 		processtest.LeaveToFull(t)
 		n.do(t, "go", "vet", ".")
-		n.do(t, "go", "mod", "edit", "-tool="+durableModule+"/durable/durablecheck/cmd/durablecheck")
+		n.do(t, "go", "get", "-tool", durableModule+"/durable/durablecheck/cmd/durablecheck")
 		n.do(t, "go", "tool", "durablecheck", "./...")
 	})
 }

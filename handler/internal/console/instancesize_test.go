@@ -15,6 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -82,6 +83,7 @@ func TestInstances_APageCostsTheSameInAHubOfAnySize(t *testing.T) {
 }
 
 func TestInstance_PartsOfALongHistoryAreSmall(t *testing.T) {
+	processtest.LeaveToFull(t)
 	const sent = 50_000
 	a := newHubApp(t, durable.Orchestrator("Sends", func(ctx *durable.Context, _ durable.Void) (string, error) {
 		for range sent {
