@@ -33,6 +33,9 @@ func (h *fullHub) Purge(_ context.Context, id string, _ *provider.InstanceState)
 func (h *fullHub) Rewind(_ context.Context, id, reason string) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if i := h.instances[id]; i != nil && i.Status == history.Pending {
+		return provider.ErrInstanceChanged // it was only started
+	}
 	h.rewound = append(h.rewound, id+": "+reason)
 	return nil
 }

@@ -93,9 +93,21 @@ type app struct {
 	root string
 }
 
-// startStandalone runs a program under test on its own, and returns when it
-// listens.
+// startStandalone runs a program under test on its own, and returns when it has
+// opened its hub.
 func startStandalone(t *testing.T, built func() (string, error), root string, env ...string) *app {
+	t.Helper()
+	a := launchStandalone(t, built, root, env...)
+	eventually(t, 0, "the app to be ready", func() bool {
+		got, err := a.try(http.MethodGet, "/health/ready", nil)
+		return err == nil && got.status == http.StatusOK
+	})
+	return a
+}
+
+// launchStandalone runs a program under test on its own, and returns when it
+// listens.
+func launchStandalone(t *testing.T, built func() (string, error), root string, env ...string) *app {
 	t.Helper()
 	p := run(t, root, append(environment("PORT=0", "DURABLE_LOG_LEVEL=debug"), env...), binary(t, built))
 	return &app{p, p.awaitLog(`msg=listening address=(\S+)`, 0)[1], root}

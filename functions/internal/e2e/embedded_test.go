@@ -70,7 +70,7 @@ func TestStandalone_ASecondAppWaitsForTheFileAndGoesOn(t *testing.T) {
 	first := startStandalone(t, e2eApp, root)
 	id := first.start("Waits", nil).ID
 	first.becomes(id, "Running")
-	second := startStandalone(t, e2eApp, root)
+	second := launchStandalone(t, e2eApp, root)
 	var refused answer
 	eventually(t, 60*time.Second, "the second to say who has the file", func() bool {
 		refused = second.call(http.MethodGet, "/api/durabletask/instances/"+id, nil)

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
+	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
@@ -36,10 +37,15 @@ func hubTool(t *testing.T, root string, env []string, args ...string) ran {
 	return ran{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// mustHub is hubTool for what must work; it returns what was printed.
+// mustHub is hubTool for what must work; it returns what was printed. On a slow machine,
+// the storage answers late. The tool says so, and mustHub tries again.
 func mustHub(t *testing.T, root string, env []string, args ...string) string {
 	t.Helper()
-	got := hubTool(t, root, env, args...)
+	var got ran
+	patience.Until(t, "the storage answers", func() bool {
+		got = hubTool(t, root, env, args...)
+		return !strings.Contains(got.errs, "does not answer. Try again later")
+	})
 	if got.code != 0 {
 		t.Fatalf("hub %s: exit code %d\n%s%s", strings.Join(args, " "), got.code, got.stdout, got.errs)
 	}

@@ -149,7 +149,7 @@ func newVictim(t *testing.T, through string, lease time.Duration, chance *rand.R
 // start starts a process.
 func (v *victim) start() *app {
 	v.Helper()
-	return startStandalone(v.T, e2eApp, v.root, "E2E_LEASE="+v.lease.String())
+	return launchStandalone(v.T, e2eApp, v.root, "E2E_LEASE="+v.lease.String())
 }
 
 // prepare makes errands of all deeds, one of each in a round.

@@ -17,7 +17,7 @@ func TestOutage_AWrongHostJSONIsAnsweredWith503AndTheReason(t *testing.T) {
 	root := newRoot(t, newHub(), azuritetest.Start(t), func(durableTask map[string]any) {
 		durableTask["storageProvider"].(map[string]any)["partitionCount"] = 17
 	})
-	a := startStandalone(t, sampleApp, root)
+	a := launchStandalone(t, sampleApp, root)
 
 	wantRefusal(t, a, "partitionCount", "17", "1 to 16")
 }
@@ -27,7 +27,7 @@ func TestOutage_AMissingConnectionIsAnsweredWith503AndWhatWasLookedFor(t *testin
 	root := newRoot(t, newHub(), "", func(durableTask map[string]any) {
 		durableTask["storageProvider"].(map[string]any)["type"] = "AzureStorage"
 	})
-	a := startStandalone(t, sampleApp, root)
+	a := launchStandalone(t, sampleApp, root)
 
 	wantRefusal(t, a, "AzureWebJobsStorage")
 }
@@ -56,7 +56,7 @@ func TestOutage_StorageThatIsDownAtStartIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	proxy, connection := newProxy(t, azuritetest.Start(t))
 	proxy.Leave()
-	a := startStandalone(t, sampleApp, newRoot(t, newHub(), connection, nil))
+	a := launchStandalone(t, sampleApp, newRoot(t, newHub(), connection, nil))
 	got := a.call(http.MethodPost, "/api/orchestrators/E1_HelloSequence", nil)
 	if got.status != http.StatusServiceUnavailable {
 		t.Errorf("while storage is down: %d %s, want 503", got.status, got.body)

@@ -16,7 +16,7 @@ import (
 // triggers are the functions that the real host can run without an extension
 // bundle.
 var triggers = []handler.Trigger{
-	handler.Timer("Tick", "0 0 3 1 1 *", tick, handler.RunOnStartup, handler.FixedRetry(2, time.Second)),
+	handler.Timer("Tick", "0 0 3 1 1 *", tick, handler.RunOnStartup, handler.FixedRetry(20, time.Second)),
 	handler.Manual("Order", order),
 	handler.Manual("Poison", func(context.Context, *handler.Invocation, string) error { panic("the function's own panic") }),
 	handler.Manual("Overrun", overrun, handler.Timeout(time.Second)),
