@@ -337,7 +337,7 @@ func (c Config) storageNotice() string {
 
 // embeddedConfig returns the configuration of the hub in a local file.
 func (c Config) embeddedConfig() embedded.Config {
-	return embedded.Config{Relaxed: c.Embedded.Relaxed, DrainTimeout: c.Storage.DrainTimeout, Logger: c.Storage.Logger}
+	return embedded.Config{Relaxed: c.Embedded.Relaxed, AllowNetworkFile: c.Embedded.AllowNetworkFile, DrainTimeout: c.Storage.DrainTimeout, Logger: c.Storage.Logger}
 }
 
 // partitionLogConfig returns the configuration of the hub in partition logs.
@@ -419,6 +419,9 @@ type EmbeddedConfig struct {
 	// Relaxed lets what was acknowledged in the last moments be lost when the
 	// machine dies, though not when the process does. See [embedded.Config].
 	Relaxed bool
+
+	// AllowNetworkFile opens a file on a network file system. See [embedded.Config].
+	AllowNetworkFile bool
 }
 
 // DefaultHubFile returns the name of the file of a hub for which none was given.

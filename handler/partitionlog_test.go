@@ -45,7 +45,7 @@ func TestPartitionLog_HasItsSettingsFromHostJSON(t *testing.T) {
 func TestPartitionLog_SettingsOfOtherTypesAreRemarkedOn(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]string{
-		"path": `"a.db"`, "relaxedDurability": "true", "controlQueueBatchSize": "8", "trackingEnabled": "true",
+		"path": `"a.db"`, "relaxedDurability": "true", "allowNetworkFile": "true", "controlQueueBatchSize": "8", "trackingEnabled": "true",
 		"trackingStoreConnectionName": `"Missing"`, "useTablePartitionManagement": "false", "jumpStartEnabled": "true",
 	} {
 		cfg := configured(t, durableTaskJSON(`"storageProvider": {"type": "partitionLog", "`+name+`": `+value+`}`))

@@ -221,6 +221,11 @@ func storageSettingCases() []settingCase {
 			bad: map[string]string{`"maybe"`: `is "maybe"; want true or false`}, overridden: "true", override: true,
 		},
 		{
+			path: "storageProvider.allowNetworkFile", get: func(c Config) any { return c.embeddedConfig().AllowNetworkFile },
+			byDefault: false, good: map[string]any{`true`: true, `"True"`: true, `false`: false},
+			bad: map[string]string{`"maybe"`: `is "maybe"; want true or false`}, overridden: "true", override: true,
+		},
+		{
 			path: "storageProvider.partitionCount", get: func(c Config) any { return c.Storage.PartitionCount },
 			byDefault: 0, good: map[string]any{`1`: 1, `16`: 16},
 			bad:        map[string]string{`0`: "is 0; want a whole number from 1 to 16", `17`: "is 17; want a whole number from 1 to 16"},

@@ -226,6 +226,12 @@ func storageEffects() []effect {
 				return journal[16]
 			},
 		},
+		{
+			path: "storageProvider.allowNetworkFile", with: []string{"storageProvider.type=embedded", "storageProvider.path=hub.db"},
+			values: map[string]any{`true`: true, `false`: false}, see: func(a *settingsApp) any {
+				return a.cfg.embeddedConfig().AllowNetworkFile // tests run on local file systems
+			},
+		},
 		{path: "storageProvider.connectionName", values: map[string]any{`"Storage"`: false, `"Second"`: true}, see: func(a *settingsApp) any {
 			a.start("Quick/i", "", time.Second)
 			return a.number(`^PUT second\.queue\.`) > 0

@@ -49,6 +49,12 @@ var storageRows = []settingRow{
 		Does: "lets an embedded hub acknowledge writes before they are on the disk. That is faster; a crash of the process loses nothing, a crash of the machine the last moments",
 	},
 	{
+		Path:    "storageProvider.allowNetworkFile",
+		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Embedded.AllowNetworkFile = b }},
+		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Embedded.AllowNetworkFile },
+		Does: "opens the file of an embedded hub on a network file system (NFS, SMB, CIFS), such as Azure Files. Locks and memory maps are not safe there: two processes can damage the file. Only Linux checks the file system",
+	},
+	{
 		Path: "storageProvider.connectionName", Older: []string{"connectionStringName"}, Flat: "azureStorageConnectionStringName",
 		Values: textValue{Resolved: true, EmptyIsUnset: true, Want: settings.WantSettingName, Hidden: true, Words: "the name of a storage connection, below", Set: func(cfg *Config, value string) {
 			cfg.ConnectionName = value

@@ -24,6 +24,12 @@ type Config struct {
 	// acknowledged write is on the disk.
 	Relaxed bool
 
+	// AllowNetworkFile opens a file on a network file system (NFS, SMB or CIFS, such as Azure
+	// Files), which Open otherwise refuses with a *[NetworkFileError]: locks and memory maps
+	// are not safe there, and two processes can damage the file. Linux only; other platforms
+	// do not check.
+	AllowNetworkFile bool
+
 	// LockTimeout is how long Open waits for another process to close the file.
 	// Default 1 s; 1 ms to an hour.
 	LockTimeout time.Duration

@@ -44,6 +44,19 @@ func (e *FormatError) Error() string {
 	return fmt.Sprintf("task hub %s has format version %d; this program knows versions up to %d: use a newer program", e.Path, e.Version, e.Supported)
 }
 
+// NetworkFileError is the error of a hub's file on a network file system. No file was created
+// or changed.
+type NetworkFileError struct {
+	Path       string
+	FileSystem string // such as NFS
+}
+
+// Error names the file and says what to do.
+func (e *NetworkFileError) Error() string {
+	return fmt.Sprintf("task hub %s is on a network file system (%s), where locks and memory maps are not safe: "+
+		"use a path on a local disk, or a storage account; to force it, set storageProvider.allowNetworkFile (Config.AllowNetworkFile)", e.Path, e.FileSystem)
+}
+
 // CorruptError is the error of a hub's file that is damaged or not a task hub. The
 // file was not changed.
 type CorruptError struct {
@@ -66,6 +79,9 @@ func fileError(path string, err error) error {
 	}
 	if format, ok := errors.AsType[*hubfile.VersionError](err); ok {
 		return &FormatError{Path: path, Version: format.Version, Supported: format.Supported}
+	}
+	if network, ok := errors.AsType[*hubfile.NetworkError](err); ok {
+		return &NetworkFileError{Path: path, FileSystem: network.FileSystem}
 	}
 	if corrupt, ok := errors.AsType[*hubfile.CorruptError](err); ok {
 		return &CorruptError{Path: path, Cause: corrupt.Cause}

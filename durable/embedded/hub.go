@@ -68,7 +68,7 @@ func open(path string, cfg Config) (*Hub, error) {
 	log := cfg.Logger.With("path", path)
 	h.file, err = hubfile.Open(path, hubfile.Options{
 		Tables: partition.Tables, LockTimeout: cfg.LockTimeout, Relaxed: cfg.Relaxed, Contact: cfg.Contact, Logger: log,
-		Compact: cfg.compact,
+		Compact: cfg.compact, AllowNetwork: cfg.AllowNetworkFile,
 	})
 	if err != nil {
 		return nil, fileError(path, err)

@@ -47,10 +47,14 @@ type Options struct {
 	// Compact rewrites the file without its free space in any case. Otherwise Open does
 	// so if most of it is free.
 	Compact bool
+	// AllowNetwork opens a file on a network file system.
+	AllowNetwork bool
 	// Contact is where others can ask this process for what is in the hub.
 	Contact string
 	// Logger is the store's, too. It has the hub's path.
 	Logger *slog.Logger
+
+	statfs func(folder string) (magic uint32, known bool) // nil means that of the platform
 }
 
 // File is the file of a hub, open in this process. It is the [logstore.Base] of
@@ -76,9 +80,15 @@ type File struct {
 // Open opens a hub's files, creates them if there are none, writes the groups that
 // are only in the journal to the database, and marks the hub as open. It changes
 // nothing in files that are not a valid hub of a known format. The error is a
-// *[HeldError], *[VersionError] or *[CorruptError] if that is the reason.
+// *[HeldError], *[VersionError], *[CorruptError] or *[NetworkError] if that is the reason.
 func Open(path string, o Options) (_ *File, err error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return nil, err
+	}
+	if o.statfs == nil {
+		o.statfs = fileSystemOf
+	}
+	if err := checkLocal(path, o.statfs); err != nil && !o.AllowNetwork {
 		return nil, err
 	}
 	if err := createFile(path, o.Tables); err != nil {

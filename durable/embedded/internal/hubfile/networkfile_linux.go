@@ -1,0 +1,12 @@
+package hubfile
+
+import "syscall"
+
+// fileSystemOf returns the number of the file system that a folder is on.
+func fileSystemOf(folder string) (magic uint32, known bool) {
+	var s syscall.Statfs_t
+	if err := syscall.Statfs(folder, &s); err != nil {
+		return 0, false
+	}
+	return uint32(s.Type), true
+}
