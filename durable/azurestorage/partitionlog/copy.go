@@ -66,7 +66,7 @@ func (o *owner) awaitSent(ctx context.Context) error {
 
 // Export implements [provider.Portable]. It fails with [ErrNoHub] if there is no hub.
 func (h *Hub) Export(ctx context.Context, w provider.HubWriter, _ provider.ExportOptions) error {
-	if _, err := h.readInfo(ctx); store.IsNotFound(err) {
+	if _, _, err := h.readInfo(ctx); store.IsNotFound(err) {
 		return fmt.Errorf("%s: %w", h.cfg.TaskHub, ErrNoHub)
 	}
 	return h.hold(ctx, func(all []*owner) error {

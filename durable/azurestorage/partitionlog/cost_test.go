@@ -137,6 +137,15 @@ func inBubble(t *testing.T, f func(*simulated)) {
 	})
 }
 
+// inOrder is inBubble in the goroutine of the test.
+func inOrder(t *testing.T, f func(*simulated)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &simulated{T: t}
+		f(s)
+		s.account.Wait()
+	})
+}
+
 // What an idle hub of four partitions asks of the storage in ten minutes, and what a
 // sequence of three activities does, alone and beside many others.
 func TestHub_AsksTheStorageForNoMoreThanItsDocumentationSays(t *testing.T) {

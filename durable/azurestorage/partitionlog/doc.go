@@ -21,6 +21,9 @@
 //	workers/…                 who works, and on which partitions
 //	roster                    is written when partitions have changed hands
 //
+// The first log and mailbox blob of each partition are created with the hub. So a missing one is
+// damage: the partition is not opened, and its blobs are not created again.
+//
 // Everybody else reads the log itself: base, groups, and then the log's tail with one
 // request for each look. So a client in any process sees all that was acknowledged, at
 // once. A client's request to a partition of another process is mail; its answer is in

@@ -110,7 +110,7 @@ func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {
 	time.Sleep(10 * time.Second) // until looks into the mailbox are seldom
 	c := from.couriers[1]
 	c.sender = mailbox.NewSender(to.share.mailConfig())
-	if err := sendMail(ctx, c.sender, mail(1)); err != nil {
+	if err := sendMail(ctx, c.sender, mail(1), isDamage); err != nil {
 		return 0, err
 	}
 	c.mailed = h.moment()
@@ -120,4 +120,17 @@ func (h *Hub) MailThenDirect(ctx context.Context) (received int, err error) {
 	time.Sleep(10 * time.Second) // until the mailbox was looked into
 	received, _, err = to.Pending()
 	return received, err
+}
+
+// Roll has the log of a partition of this process continue in its third blob.
+func (h *Hub) Roll(ctx context.Context, number int) error {
+	o, err := h.shares[number].take(ctx)
+	for round := 0; err == nil && round < 2; round++ {
+		o.log.Turn()
+		err = o.Update(ctx, func(t *logstore.Txn) error {
+			t.Put(0, fmt.Append(nil, "key", round), []byte("value"))
+			return nil
+		})
+	}
+	return err
 }

@@ -1,14 +1,11 @@
 package partitionlog
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/runs"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
@@ -40,6 +38,7 @@ type Hub struct {
 	ready    atomic.Bool   // id is known
 	imported atomic.Bool   // a partition that this process had says that something was imported
 	id       string
+	chains   creation
 	shares   []*share
 
 	worker
@@ -79,21 +78,8 @@ func (e *FormatError) Error() string {
 // Unwrap returns the cause.
 func (e *FormatError) Unwrap() error { return e.Cause }
 
-// DeletedError is the error of a hub that was deleted while this process used it. The process
-// writes nothing into a hub that was created in its place, and cannot use the [Hub] any more.
-type DeletedError struct {
-	TaskHub string
-	// Replaced means that another hub of this name exists now.
-	Replaced bool
-}
-
-// Error names the hub and says what to do.
-func (e *DeletedError) Error() string {
-	if e.Replaced {
-		return fmt.Sprintf("task hub %s was deleted and created again while this process used it; restart the process to use the new hub", e.TaskHub)
-	}
-	return fmt.Sprintf("task hub %s was deleted while this process used it; restart the process to create the hub again", e.TaskHub)
-}
+// DamageError is the error of blobs of a hub that are damaged or missing.
+type DamageError = chain.DamageError
 
 // Open returns the hub of an account. It sends nothing: the first use of the hub makes it
 // if it does not exist. Close it in the end.
@@ -148,107 +134,6 @@ func (h *Hub) Close() error {
 		errs = append(errs, s.close())
 	}
 	return errors.Join(errs...)
-}
-
-// formatVersion is the version of a hub's layout.
-const formatVersion = 1
-
-// hubInfo is the content of hub.json.
-type hubInfo struct {
-	Format     int    `json:"format"`
-	Partitions int    `json:"partitions"`
-	ID         string `json:"id"`
-}
-
-const infoName = "hub.json"
-
-// ensure makes the hub unless it exists, and reads what it is. It does so once.
-func (h *Hub) ensure(ctx context.Context) error {
-	if err := h.deleted(); err != nil {
-		return err
-	}
-	if h.ready.Load() {
-		return nil
-	}
-	select {
-	case h.creation <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-h.life.Done():
-		return ErrClosed
-	}
-	defer func() { <-h.creation }()
-	if h.ready.Load() {
-		return nil
-	}
-	info, err := h.readInfo(ctx)
-	if store.StatusOf(err) == http.StatusNotFound {
-		info, err = h.create(ctx)
-	}
-	if err != nil {
-		return fmt.Errorf("open task hub %s: %w", h.cfg.TaskHub, err)
-	}
-	if info.Partitions != h.cfg.PartitionCount {
-		return &azurestorage.PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: h.cfg.PartitionCount, Existing: info.Partitions}
-	}
-	h.id = info.ID
-	h.ready.Store(true)
-	return nil
-}
-
-// confirm reads again which hub the container holds, and stops this process's use of the hub if
-// it is not the one that the process has used: the error is a *[DeletedError] then.
-func (h *Hub) confirm(ctx context.Context) error {
-	info, err := h.readInfo(ctx)
-	switch {
-	case store.IsContainerMissing(err):
-		err = &DeletedError{TaskHub: h.cfg.TaskHub}
-		h.end(err)
-	case store.IsNotFound(err):
-		err = fmt.Errorf("blob %s of container %s is missing; restore it, or delete the task hub", infoName, h.blobs.Name)
-	case err == nil && info.ID != h.id:
-		err = &DeletedError{TaskHub: h.cfg.TaskHub, Replaced: true}
-		h.end(err)
-	}
-	return err
-}
-
-// deleted returns a *[DeletedError] if the hub was found to be deleted, else nil.
-func (h *Hub) deleted() error {
-	if err, deleted := errors.AsType[*DeletedError](context.Cause(h.life)); deleted {
-		return err
-	}
-	return nil
-}
-
-// create makes the hub. If another process does so at the same time, one of them wins.
-func (h *Hub) create(ctx context.Context) (hubInfo, error) {
-	if err := h.blobs.Create(ctx); err != nil {
-		return hubInfo{}, err
-	}
-	content, err := json.Marshal(hubInfo{Format: formatVersion, Partitions: h.cfg.PartitionCount, ID: uuid.NewString()})
-	if err != nil {
-		return hubInfo{}, err
-	}
-	if err := h.blobs.CreateBlob(ctx, infoName, content); err != nil {
-		return hubInfo{}, err
-	}
-	return h.readInfo(ctx)
-}
-
-func (h *Hub) readInfo(ctx context.Context) (info hubInfo, err error) {
-	part, err := h.blobs.ReadPart(ctx, infoName, 0, 1<<16)
-	if err != nil {
-		return info, err
-	}
-	decoder := json.NewDecoder(bytes.NewReader(part.Content))
-	if err := decoder.Decode(&info); err != nil {
-		return info, &FormatError{h.blobs.Name, fmt.Errorf("%s: %w", infoName, err)}
-	}
-	if info.Format != formatVersion || info.ID == "" {
-		return info, &FormatError{h.blobs.Name, fmt.Errorf("its format is version %d; this program knows version %d", info.Format, formatVersion)}
-	}
-	return info, nil
 }
 
 // moment returns a number that is greater than all that it returned before. Moments say which

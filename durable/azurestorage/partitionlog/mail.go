@@ -2,6 +2,7 @@ package partitionlog
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -126,7 +127,7 @@ func (c *clientMail) run(ctx context.Context) {
 			c.sender = mailbox.NewSender(c.share.mailConfig())
 		}
 		c.mu.Unlock()
-		err := sendMail(ctx, c.sender, m)
+		err := sendMail(ctx, c.sender, m, isDamage)
 		if err != nil && c.share.hub.life.Err() != nil {
 			err = fmt.Errorf("%w; what it was sending may have arrived", context.Cause(c.share.hub.life))
 		}
@@ -139,14 +140,17 @@ func (c *clientMail) run(ctx context.Context) {
 	}
 }
 
-// sendMail puts mail into a mailbox. It tries until it succeeds or ctx ends.
-func sendMail(ctx context.Context, to *mailbox.Sender, m *partition.Mail) error {
+// isDamage reports whether err says that blobs are damaged or missing.
+func isDamage(err error) bool { return errors.As(err, new(*DamageError)) }
+
+// sendMail puts mail into a mailbox. It tries until it succeeds, ctx ends, or an error is final.
+func sendMail(ctx context.Context, to *mailbox.Sender, m *partition.Mail, final func(error) bool) error {
 	b, err := m.Encode()
 	if err != nil {
 		return err
 	}
 	for gap := 50 * time.Millisecond; ; gap = min(2*gap, 5*time.Second) {
-		if err = to.Send(ctx, b); err == nil || !pause.For(ctx, gap) {
+		if err = to.Send(ctx, b); err == nil || final(err) || !pause.For(ctx, gap) {
 			return err
 		}
 	}
@@ -226,7 +230,7 @@ func (c *courier) bring(m *partition.Mail) bool {
 	if c.sender == nil {
 		c.sender = mailbox.NewSender(c.to.mailConfig())
 	}
-	err := sendMail(ctx, c.sender, m)
+	err := sendMail(ctx, c.sender, m, func(error) bool { return false }) // no later mail may pass it
 	c.mailed = c.to.hub.moment()
 	if err != nil {
 		return false

@@ -46,11 +46,11 @@ func (s *share) name() string { return fmt.Sprintf("p%02d", s.number) }
 func (s *share) queue() string { return s.hub.blobs.Name + "/" + s.name() }
 
 func (s *share) logConfig() bloblog.Config {
-	return bloblog.Config{Blobs: s.hub.blobs, Leases: s.hub.leases, Hub: s.hub.id, Confirm: s.hub.confirm, Prefix: s.prefix, Lease: s.hub.cfg.LeaseInterval, Log: s.hub.log}
+	return bloblog.Config{Blobs: s.hub.blobs, Leases: s.hub.leases, Hub: s.hub.id, Confirm: s.hub.confirm, Missing: s.missingLog, Prefix: s.prefix, Lease: s.hub.cfg.LeaseInterval, Log: s.hub.log}
 }
 
 func (s *share) mailConfig() mailbox.Config {
-	return mailbox.Config{Blobs: s.hub.blobs, Hub: s.hub.id, Confirm: s.hub.confirm, Prefix: s.prefix, Log: s.hub.log}
+	return mailbox.Config{Blobs: s.hub.blobs, Hub: s.hub.id, Confirm: s.hub.confirm, Created: s.hub.chains == created, Prefix: s.prefix, Log: s.hub.log}
 }
 
 // owner returns the partition if this process owns it, else nil.

@@ -293,6 +293,17 @@ func (a *Account) Restore(text string) {
 	}
 }
 
+// Vanish removes blobs of a container without a request, as a lifecycle rule does, and returns
+// their number. is selects them by their names.
+func (a *Account) Vanish(containerName string, is func(name string) bool) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	c := a.containers[containerName]
+	before := len(c.blobs)
+	maps.DeleteFunc(c.blobs, func(name string, _ *blob) bool { return is(name) })
+	return before - len(c.blobs)
+}
+
 // Chance returns a source of numbers in [0, 1) for what a worker leaves to
 // chance, such as how long it waits before it tries again. The n-th number for a
 // purpose depends on the seed, the worker and the purpose only.

@@ -299,7 +299,7 @@ func markOutage(ctx context.Context, err error) error {
 }
 
 func isOutage(err error) bool {
-	if IsStopped(err) {
+	if IsStopped(err) || IsDamaged(err) {
 		return true
 	}
 	if e, ok := errors.AsType[*azcore.ResponseError](err); ok {
@@ -336,6 +336,9 @@ func IsStopped(err error) bool {
 	_, stopped := errors.AsType[*partitionlog.DeletedError](err)
 	return stopped
 }
+
+// IsDamaged reports whether err says that blobs of a hub in partition logs are damaged or missing.
+func IsDamaged(err error) bool { return errors.As(err, new(*partitionlog.DamageError)) }
 
 // maxUnreadable bounds how many unreadable instances are logged and remembered.
 const maxUnreadable = 1000

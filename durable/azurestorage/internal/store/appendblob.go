@@ -73,6 +73,7 @@ func (b *AppendBlob) Append(ctx context.Context, block []byte, leaseID string, p
 type BlobPart struct {
 	Content  []byte
 	Size     int64 // of the whole blob
+	ETag     string
 	Metadata map[string]string
 }
 
@@ -89,7 +90,7 @@ func (b *AppendBlob) Read(ctx context.Context, offset, count int64) (BlobPart, e
 		return BlobPart{}, err
 	}
 	defer resp.Body.Close()
-	part := BlobPart{Size: Value(resp.ContentLength), Metadata: plain(resp.Metadata)}
+	part := BlobPart{Size: Value(resp.ContentLength), ETag: string(Value(resp.ETag)), Metadata: plain(resp.Metadata)}
 	length := part.Size
 	if count > 0 {
 		length = min(length, count)

@@ -65,6 +65,17 @@ func (s *Container) CreateBlob(ctx context.Context, name string, content []byte)
 	})
 }
 
+// ReplaceBlob overwrites a blob that must have the ETag. [IsConflict] is true of the error if it
+// has another, also if an earlier attempt of this call succeeded without an answer.
+func (s *Container) ReplaceBlob(ctx context.Context, name string, content []byte, etag string) error {
+	return Retry(ctx, "replace blob "+s.Name+"/"+name, func(ctx context.Context) error {
+		_, err := s.Client.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(content)), &blockblob.UploadOptions{
+			HTTPHeaders: Octets, AccessConditions: &blob.AccessConditions{ModifiedAccessConditions: ifMatch(etag)},
+		})
+		return err
+	})
+}
+
 // Write compresses text into a blob. The container comes to be with the first
 // blob (DurableTask.AzureStorage/MessageManager.cs, UploadToBlobAsync).
 func (s *Container) Write(ctx context.Context, name string, text []byte) error {

@@ -27,6 +27,9 @@ type Config struct {
 	// Confirm reads again which hub the container holds, and returns an error if its ID is
 	// not Hub. Default: the container always holds this hub.
 	Confirm func(context.Context) error
+	// Missing is called if there is no log. It returns nil if the log was never created. Default:
+	// a log that is missing was never created.
+	Missing func(context.Context) error
 	// Prefix is what the names of the partition's blobs begin with, such as "p00/".
 	Prefix string
 	// Lease is how long an owner has the log if it does not renew: 15 s to 60 s, which it
@@ -56,6 +59,9 @@ func (c *Config) setDefaults() error {
 }
 
 func (c *Config) chain() *chain.Chain { return chain.New(c.Blobs, c.Hub, c.Prefix+"log-", c.Confirm) }
+
+// Create creates the log, empty, unless it exists.
+func Create(ctx context.Context, cfg Config) error { return cfg.chain().Ensure(ctx) }
 
 // ErrNone is the error of a log that nobody has opened yet.
 var ErrNone = errors.New("the partition has no log yet")
@@ -89,22 +95,41 @@ var errMoved = errors.New("the log went on meanwhile")
 // findAttempts is how often somebody starts over because others went on.
 const findAttempts = 10
 
+// sealedError is the error of a log that continues in a blob that was not listed.
+type sealedError struct{ blob, next string }
+
+func (e *sealedError) Error() string {
+	return fmt.Sprintf("the log went on from %s to %s", e.blob, e.next)
+}
+
+func (e *sealedError) Unwrap() error { return errMoved }
+
 // settled calls f until nobody else interferes.
 func settled(f func() error) error {
 	for n := 1; ; n++ {
-		if err := f(); !errors.Is(err, errMoved) || n == findAttempts {
+		err := f()
+		if !errors.Is(err, errMoved) {
+			return err
+		}
+		if n == findAttempts {
+			if sealed, is := errors.AsType[*sealedError](err); is {
+				err = &chain.DamageError{Blob: sealed.next, Cause: fmt.Errorf("it is missing, and %s says that the log continues there", sealed.blob)}
+			}
 			return err
 		}
 	}
 }
 
 // find returns the blob that is the log, and all that were listed.
-func find(ctx context.Context, c *chain.Chain) (current chain.Link, all []chain.Link, err error) {
+func (cfg *Config) find(ctx context.Context, c *chain.Chain) (current chain.Link, all []chain.Link, err error) {
 	if all, err = c.List(ctx); err != nil {
 		return current, nil, err
 	}
 	if len(all) == 0 {
-		return current, nil, ErrNone
+		if cfg.Missing != nil {
+			err = cfg.Missing(ctx)
+		}
+		return current, nil, cmp.Or(err, ErrNone)
 	}
 	newest := all[len(all)-1]
 	if newest.Number == 1 {
@@ -167,6 +192,11 @@ func (s *scan) readWhole(ctx context.Context, l chain.Link) (int64, error) {
 		err = &chain.DamageError{Blob: s.chain.Name(l.Number), Offset: n, Cause: chain.ErrCut}
 	}
 	return n, err
+}
+
+// movedFrom returns the error of a blob that was read and is sealed.
+func (s *scan) movedFrom(l chain.Link) error {
+	return &sealedError{s.chain.Name(l.Number), s.chain.Name(l.Number + 1)}
 }
 
 // recovered returns what the log has, after the blob that is the log was read into s. It reads

@@ -72,7 +72,7 @@ func Open(ctx context.Context, cfg Config) (*Log, *Recovered, error) {
 
 // take looks for the log and takes it.
 func (l *Log) take(ctx context.Context) (*Recovered, error) {
-	current, all, err := find(ctx, l.chain)
+	current, all, err := l.cfg.find(ctx, l.chain)
 	if errors.Is(err, ErrNone) {
 		if _, _, err = l.chain.Create(ctx, 1); err == nil {
 			err = errMoved // whether it is the log is looked for
@@ -117,7 +117,7 @@ func (l *Log) recover(ctx context.Context, own *ownBlob, all []chain.Link) (_ *R
 		return nil, err
 	}
 	if s.sealed != "" {
-		return nil, errMoved
+		return nil, s.movedFrom(own.Link)
 	}
 	own.blocks = s.frames
 	r, err := s.recovered(ctx, own.Link, all)

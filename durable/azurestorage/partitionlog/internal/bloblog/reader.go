@@ -29,7 +29,10 @@ func OpenReader(ctx context.Context, cfg Config) (*Reader, *Recovered, error) {
 	var recovered *Recovered
 	err := settled(func() error {
 		r.scan = scan{chain: cfg.chain()}
-		current, all, err := find(ctx, r.scan.chain)
+		current, all, err := cfg.find(ctx, r.scan.chain)
+		if err == nil && current.Size == 0 && current.Number == 1 {
+			err = ErrNone
+		}
 		if err != nil {
 			return err
 		}
@@ -37,8 +40,8 @@ func OpenReader(ctx context.Context, cfg Config) (*Reader, *Recovered, error) {
 		if r.pos, err = r.scan.readWhole(ctx, current); err != nil {
 			return err
 		}
-		if r.pos == 0 {
-			return ErrNone
+		if r.scan.sealed != "" {
+			return r.scan.movedFrom(current)
 		}
 		recovered, err = r.scan.recovered(ctx, current, all)
 		return err

@@ -81,6 +81,19 @@ func (c *Chain) Create(ctx context.Context, number uint64) (l Link, mine bool, e
 	return there, there.Nonce == l.Nonce, err
 }
 
+// Ensure creates the first blob of a chain that has none.
+func (c *Chain) Ensure(ctx context.Context) error {
+	for range ensureAttempts {
+		// Another process may have created the blob, for this hub or for an earlier one.
+		if l, _, err := c.Create(ctx, 1); err != nil || l.Number > 0 {
+			return err
+		}
+	}
+	return fmt.Errorf("create blob %s: other processes create and delete it", c.Name(1))
+}
+
+const ensureAttempts = 10
+
 // Find returns the blob with the number, zero if there is none, and whether it is the newest.
 func (c *Chain) Find(ctx context.Context, number uint64) (l Link, newest bool, err error) {
 	all, err := c.List(ctx)

@@ -3,6 +3,7 @@ package mailbox
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
@@ -20,6 +21,9 @@ type Config struct {
 	// Confirm reads again which hub the container holds, and returns an error if its ID is
 	// not Hub. Default: the container always holds this hub.
 	Confirm func(context.Context) error
+	// Created means that the mailbox was created with the hub: one without blobs is damaged.
+	// Default: the first sender creates it.
+	Created bool
 	// Prefix is what the names of the partition's blobs begin with, such as "p00/".
 	Prefix string
 	// MaxSize and MaxBlocks are the bytes and the mails after which a sender makes the next
@@ -40,6 +44,17 @@ func (c *Config) setDefaults() {
 }
 
 func (c *Config) chain() *chain.Chain { return chain.New(c.Blobs, c.Hub, c.Prefix+"mail-", c.Confirm) }
+
+// Create creates the mailbox, empty, unless it exists.
+func Create(ctx context.Context, cfg Config) error { return cfg.chain().Ensure(ctx) }
+
+// missing returns the error of a mailbox without blobs, nil if it was never created.
+func (c *Config) missing() error {
+	if !c.Created {
+		return nil
+	}
+	return &chain.DamageError{Blob: c.chain().Name(1), Cause: errors.New("all blobs of the mailbox are missing")}
+}
 
 // letters is what the names of letters begin with.
 func (c *Config) letters() string { return c.Prefix + "letter-" }

@@ -119,6 +119,9 @@ func (r *Receiver) Next(ctx context.Context, moment int64) (b Batch, err error) 
 		b.Read += n
 		switch {
 		case store.IsNotFound(err) && r.at == (Position{Blob: 1}): // no sender has sent anything
+			if err := r.cfg.missing(); err != nil {
+				return b, b.unlessRead(err)
+			}
 			b.Seen = moment
 			return b, nil
 		case err != nil && n == 0:

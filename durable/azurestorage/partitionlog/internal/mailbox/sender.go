@@ -89,6 +89,9 @@ func (s *Sender) open(ctx context.Context) (chain.Link, error) {
 			return chain.Link{}, err
 		}
 		if len(all) == 0 { // whether it is the mailbox is looked for
+			if err := s.cfg.missing(); err != nil {
+				return chain.Link{}, errors.Join(s.chain.Confirm(ctx), err)
+			}
 			if _, _, err := s.chain.Create(ctx, 1); err != nil {
 				return chain.Link{}, err
 			}

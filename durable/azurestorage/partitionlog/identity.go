@@ -1,0 +1,259 @@
+package partitionlog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
+	"github.com/google/uuid"
+)
+
+// formatVersion is the version of a hub's layout.
+const formatVersion = 1
+
+// hubInfo is the content of hub.json.
+type hubInfo struct {
+	Format     int    `json:"format"`
+	Partitions int    `json:"partitions"`
+	ID         string `json:"id"`
+	// Chains says how far the creation of the partitions' logs and mailboxes is. Hubs of older
+	// versions have none: their first users create them.
+	Chains creation `json:"chains,omitempty"`
+}
+
+// creation is the progress of a creation.
+type creation string
+
+const (
+	creating creation = "creating"
+	created  creation = "created"
+)
+
+const infoName = "hub.json"
+
+// ensure makes the hub unless it exists, and reads what it is. It does so once.
+func (h *Hub) ensure(ctx context.Context) error {
+	if err := h.deleted(); err != nil {
+		return err
+	}
+	if h.ready.Load() {
+		return nil
+	}
+	select {
+	case h.creation <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-h.life.Done():
+		return ErrClosed
+	}
+	defer func() { <-h.creation }()
+	if h.ready.Load() {
+		return nil
+	}
+	info, err := h.create(ctx)
+	if err != nil {
+		return fmt.Errorf("open task hub %s: %w", h.cfg.TaskHub, err)
+	}
+	h.id, h.chains = info.ID, info.Chains
+	h.ready.Store(true)
+	return nil
+}
+
+// DeletedError is the error of a hub that was deleted while this process used it. The process
+// writes nothing into a hub that was created in its place, and cannot use the [Hub] any more.
+type DeletedError struct {
+	TaskHub string
+	// Replaced means that another hub of this name exists now.
+	Replaced bool
+}
+
+// Error names the hub and says what to do.
+func (e *DeletedError) Error() string {
+	if e.Replaced {
+		return fmt.Sprintf("task hub %s was deleted and created again while this process used it; restart the process to use the new hub", e.TaskHub)
+	}
+	return fmt.Sprintf("task hub %s was deleted while this process used it; restart the process to create the hub again", e.TaskHub)
+}
+
+// confirm reads again which hub the container holds, and stops this process's use of the hub if
+// it is not the one that the process has used: the error is a *[DeletedError] then.
+func (h *Hub) confirm(ctx context.Context) error {
+	info, _, err := h.readInfo(ctx)
+	switch {
+	case store.IsContainerMissing(err):
+		err = &DeletedError{TaskHub: h.cfg.TaskHub}
+		h.end(err)
+	case store.IsNotFound(err):
+		err = fmt.Errorf("blob %s of container %s is missing; restore it, or delete the task hub", infoName, h.blobs.Name)
+	case err == nil && info.ID != h.id:
+		err = &DeletedError{TaskHub: h.cfg.TaskHub, Replaced: true}
+		h.end(err)
+	}
+	return err
+}
+
+// deleted returns a *[DeletedError] if the hub was found to be deleted, else nil.
+func (h *Hub) deleted() error {
+	if err, deleted := errors.AsType[*DeletedError](context.Cause(h.life)); deleted {
+		return err
+	}
+	return nil
+}
+
+// create reads which hub the container holds, and creates one if there is none. Any number of
+// processes may do so at once: one of them creates hub.json, and each continues what another one
+// has started.
+func (h *Hub) create(ctx context.Context) (hubInfo, error) {
+	for {
+		info, etag, err := h.readInfo(ctx)
+		switch {
+		case store.IsNotFound(err):
+			err = h.createInfo(ctx)
+		case err == nil && info.Partitions != h.cfg.PartitionCount:
+			return info, &azurestorage.PartitionCountError{TaskHub: h.cfg.TaskHub, Configured: h.cfg.PartitionCount, Existing: info.Partitions}
+		case err == nil && info.Chains == creating:
+			err = h.createChains(ctx, info, etag)
+		case err == nil:
+			return info, nil
+		}
+		if err != nil {
+			return info, err
+		}
+	}
+}
+
+// createInfo creates hub.json unless it exists. It refuses a container that holds partitions or
+// blobs that are not of a task hub.
+func (h *Hub) createInfo(ctx context.Context) error {
+	if err := h.blobs.Create(ctx); err != nil {
+		return err
+	}
+	blobs, _, err := h.blobs.ListInfo(ctx, "")
+	if err != nil {
+		return err
+	}
+	if cause := obstacle(blobs); cause != nil {
+		return &FormatError{h.blobs.Name, cause}
+	}
+	content, err := json.Marshal(hubInfo{Format: formatVersion, Partitions: h.cfg.PartitionCount, ID: uuid.NewString(), Chains: creating})
+	if err != nil {
+		return err
+	}
+	return h.blobs.CreateBlob(ctx, infoName, content)
+}
+
+// ownBlob matches the names of blobs and folders of a task hub.
+var ownBlob = regexp.MustCompile(`^(p\d\d|workers)(/|$)|^(` + infoName + `|` + rosterBlob + `)$`)
+
+// partBlob matches the names of blobs that a partition's records are in.
+var partBlob = regexp.MustCompile(`^p\d\d/(log|mail|base)-`)
+
+// obstacle returns why no hub can be created where the blobs are. Processes of a deleted hub may
+// have left empty blobs, letters and heartbeats.
+func obstacle(blobs []store.BlobInfo) error {
+	for _, b := range blobs {
+		switch {
+		case b.Name == infoName: // another process has created it
+			return nil
+		case !ownBlob.MatchString(b.Name):
+			return fmt.Errorf("it holds %s, which is not a blob of a task hub; choose another name for the hub", b.Name)
+		case b.Size > 0 && partBlob.MatchString(b.Name):
+			return fmt.Errorf("%s is missing, and %s has records; restore %[1]s, or delete the task hub", infoName, b.Name)
+		}
+	}
+	return nil
+}
+
+// createChains creates the logs and mailboxes of a new hub, empty. So a missing one is known to
+// be lost.
+func (h *Hub) createChains(ctx context.Context, info hubInfo, etag string) error {
+	confirm := func(ctx context.Context) error {
+		now, _, err := h.readInfo(ctx)
+		if err == nil && now.ID != info.ID {
+			err = errors.New("another process has deleted the hub and created it again")
+		}
+		return err
+	}
+	err := store.Each(ctx, createsAtOnce, h.shares, func(ctx context.Context, _ int, s *share) error {
+		log, mail := s.logConfig(), s.mailConfig()
+		log.Hub, log.Confirm, mail.Hub, mail.Confirm = info.ID, confirm, info.ID, confirm
+		if err := bloblog.Create(ctx, log); err != nil {
+			return err
+		}
+		return mailbox.Create(ctx, mail)
+	})
+	if err != nil {
+		return err
+	}
+	info.Chains = created
+	content, err := json.Marshal(info)
+	if err != nil {
+		return err
+	}
+	return store.Ignore(h.blobs.ReplaceBlob(ctx, infoName, content, etag), http.StatusPreconditionFailed) // another process did
+}
+
+const createsAtOnce = 16
+
+// missingLog returns an error unless the partition's log was never created.
+func (s *share) missingLog(ctx context.Context) error {
+	if err := s.hub.confirm(ctx); err != nil {
+		return err
+	}
+	lost := s.hub.chains == created
+	if !lost {
+		blobs, _, err := s.hub.blobs.ListInfo(ctx, s.prefix)
+		if err != nil {
+			return err
+		}
+		lost = wasUsed(blobs, s.prefix)
+	}
+	if lost {
+		return &chain.DamageError{Blob: s.prefix + "log-", Cause: errors.New("all blobs of the log are missing")}
+	}
+	return nil
+}
+
+// wasUsed reports whether the blobs of a partition show that it had a log: it has files of a
+// base, or an owner has deleted the first blob of its mailbox. Mail alone can come before the
+// first owner.
+func wasUsed(blobs []store.BlobInfo, prefix string) bool {
+	first := uint64(0)
+	for _, b := range blobs {
+		name := strings.TrimPrefix(b.Name, prefix)
+		if strings.HasPrefix(name, "base-") {
+			return true
+		}
+		if number, is := strings.CutPrefix(name, "mail-"); is && first == 0 {
+			first, _ = strconv.ParseUint(number, 10, 64)
+		}
+	}
+	return first > 1
+}
+
+// readInfo returns the content of hub.json, and its ETag.
+func (h *Hub) readInfo(ctx context.Context) (info hubInfo, etag string, err error) {
+	part, err := h.blobs.ReadPart(ctx, infoName, 0, 1<<16)
+	if err != nil {
+		return info, "", err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(part.Content))
+	if err := decoder.Decode(&info); err != nil {
+		return info, "", &FormatError{h.blobs.Name, fmt.Errorf("%s: %w", infoName, err)}
+	}
+	if info.Format != formatVersion || info.ID == "" {
+		return info, "", &FormatError{h.blobs.Name, fmt.Errorf("its format is version %d; this program knows version %d", info.Format, formatVersion)}
+	}
+	return info, part.ETag, nil
+}
