@@ -133,6 +133,9 @@ func (s *Sender) unlock(ctx context.Context, l chain.Link) error {
 // container was restored without its leases. The blob may have an end frame already, so mail
 // behind it may be lost. mu is locked.
 func (s *Sender) close(ctx context.Context, l chain.Link) error {
+	if err := s.chain.Confirm(ctx); err != nil {
+		return err
+	}
 	err := store.Retry(ctx, "close "+s.chain.Name(l.Number), func(ctx context.Context) error {
 		return s.chain.Blob(l.Number).Acquire(ctx, closedID(l), store.Forever, l.ETag)
 	})
