@@ -111,6 +111,7 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 	o.opened = s.hub.moment()
 	o.begin(o.receive)
 	o.begin(o.sweepLater)
+	o.begin(o.forgetClients)
 	go func() { // ends with the ownership
 		select {
 		case <-o.log.Lost():

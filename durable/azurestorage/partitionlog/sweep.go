@@ -2,6 +2,7 @@ package partitionlog
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"time"
 
@@ -22,6 +23,16 @@ func (o *owner) sweepLater() {
 	}
 }
 
+// forgetClientsEvery is the interval at which an owner forgets clients that sent nothing for
+// long: each client that calls once leaves a record.
+const forgetClientsEvery = time.Hour
+
+func (o *owner) forgetClients() {
+	for pause.For(o.over, forgetClientsEvery) {
+		o.ForgetClients()
+	}
+}
+
 // sweep deletes the files that are there while the partition certainly belongs to this
 // process, and that its base does not know. However late that happens, no file of a
 // later owner is among them.
@@ -36,6 +47,14 @@ func (o *owner) sweep(ctx context.Context) error {
 		there = append(there, strings.TrimPrefix(f.Name, prefix))
 	}
 	unneeded := o.base.Unneeded(there)
+	if len(unneeded) == 0 {
+		return nil
+	}
+	// A paused machine does not notice that the lease ran out. If the lease can be renewed, no
+	// other process owned the partition when the files were listed.
+	if err := o.log.Renew(ctx); err != nil {
+		return fmt.Errorf("renew the lease before files are deleted: %w", err)
+	}
 	for i, name := range unneeded {
 		unneeded[i] = prefix + name
 	}

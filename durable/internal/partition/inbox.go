@@ -120,7 +120,7 @@ func (t inbox) rewindSeen(x provider.RewoundExecution, at time.Time) error {
 // comes sooner.
 func (t inbox) forgetClients() {
 	for name, from := range t.p.correspondents {
-		if !strings.HasPrefix(name, clientPrefix) || time.Since(from.at) < clientsFor {
+		if !strings.HasPrefix(name, clientPrefix) || time.Since(from.at) < clientsFor || t.received[name] != nil {
 			continue
 		}
 		t.Remove(mailTable, []byte(markPrefix+name))

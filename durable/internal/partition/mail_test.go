@@ -266,3 +266,36 @@ func TestMail_KeepsWhatIsForADamagedInstance(t *testing.T) {
 		t.Errorf("%d messages are stored, %v; want the start", messages, err)
 	}
 }
+
+// A partition forgets clients that sent nothing for a day while it is open, and keeps those that
+// send at that moment, and other partitions.
+func TestForgetClients_KeepsAllThatSentSomethingOfLate(t *testing.T) {
+	t.Parallel()
+	r, _ := newShare(t, "a")
+	gone, back, late := ClientSender("gone"), ClientSender("back"), ClientSender("late")
+	mail := func(sender string, number uint64) *Mail {
+		return r.decoded(&Mail{Sender: sender, Requests: []Request{{Number: number, Kind: RequestPurge, ID: "a"}}})
+	}
+	r.Must(r.Receive(t.Context(), []*Mail{mail(gone, 1), mail(back, 1), mail(late, 1), mail("p1", 1)}, nil))
+	for _, sender := range []string{gone, back, "p1"} {
+		r.correspondents[sender].at = time.Now().Add(-25 * time.Hour)
+	}
+	r.Must(r.writer.Do(t.Context(), func(t *txn) error {
+		err := inbox{t}.receive(mail(back, 2))
+		inbox{t}.forgetClients()
+		return err
+	}))
+	r, _ = openShare(t, r.disk.copy(), "a")
+	for sender, want := range map[string]uint64{gone: 0, back: 2, late: 1, "p1": 1} {
+		var got uint64
+		if c := r.correspondents[sender]; c != nil {
+			got = c.last
+		}
+		if got != want {
+			t.Errorf("the last request of %s is %d, want %d", sender, got, want)
+		}
+	}
+	if answered, _ := r.Answer(gone, 1); answered {
+		t.Error("the answer to a client that is forgotten is stored")
+	}
+}

@@ -50,12 +50,18 @@ func Open(store *logstore.Store, cfg Config) (*Partition, error) {
 		Gather:  cfg.Slow,
 	})
 	if len(p.correspondents) > 0 {
-		_ = p.writer.SubmitLazy(logstore.NewOp(func(t *txn) error { // if it fails, the next Open tries again
-			inbox{t}.forgetClients()
-			return nil
-		}))
+		p.ForgetClients()
 	}
 	return p, nil
+}
+
+// ForgetClients removes, in the background, the records of clients that have sent nothing for
+// a day. If that fails, the next call does it.
+func (p *Partition) ForgetClients() {
+	_ = p.writer.SubmitLazy(logstore.NewOp(func(t *txn) error {
+		inbox{t}.forgetClients()
+		return nil
+	}))
 }
 
 // Close revokes locks that are still held and finishes the writes that are under

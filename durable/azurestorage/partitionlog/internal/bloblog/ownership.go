@@ -137,6 +137,14 @@ func (o *ownership) renew() {
 	}
 }
 
+// Renew renews the lease. It fails if another process owned the log since this one opened it.
+func (o *ownership) Renew(ctx context.Context) error {
+	o.state.Lock()
+	b := o.current
+	o.state.Unlock()
+	return o.renewed(ctx, b)
+}
+
 // Abandon ends the ownership without a request, as the death of the process does. Others can
 // have the log when the lease has run out.
 func (o *ownership) Abandon() { _ = o.lose(errOver) }
