@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 // The stage runs each episode in memory and by a replay from the start, and fails if they
@@ -82,7 +83,7 @@ func patchesIn(events []history.Event) []string {
 // questions is answered by whether it came there before.
 func TestPatched_IsTheSameWhereverAnInstanceIsWhenTheCodeChanges(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(300) {
+	for seed := range uint64(testshare.Amount(300, 40)) {
 		r := rand.New(rand.NewPCG(seed, 0))
 		steps, deployed := make([][]string, 1+r.IntN(8)), r.IntN(9)
 		for i := range steps {

@@ -13,6 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay/replaytest"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 // random is an orchestrator made from a seed: a few branches of a few steps
@@ -189,10 +190,7 @@ func (w *world) next(decided []replay.Action) history.Event {
 // then: it decides the same.
 func TestInstance_DecidesTheSameHoweverItsEventsArrive(t *testing.T) {
 	t.Parallel()
-	seeds := 120
-	if testing.Short() {
-		seeds = 20
-	}
+	seeds := testshare.Amount(120, 20)
 	r := authors(durable.Orchestrator("Main", random), durable.Orchestrator("Greet", greet))
 	ends := map[history.RuntimeStatus]int{}
 	for seed := range uint64(seeds) {

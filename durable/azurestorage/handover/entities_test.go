@@ -12,6 +12,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 // Counter is the entity of the recordings.
@@ -82,7 +83,7 @@ func TestWorker_CarriesOnDotNetsEntities(t *testing.T) {
 	}
 	t.Run("in Azurite", func(t *testing.T) {
 		t.Parallel()
-		leftToFull(t)
+		testshare.LeaveToFull(t)
 		carryOnEntities(t, inAzurite(t))
 	})
 }

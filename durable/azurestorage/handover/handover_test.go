@@ -17,6 +17,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -87,7 +88,7 @@ func TestWorker_CarriesOnInAzurite(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			if s.name != "parent" {
-				leftToFull(t)
+				testshare.LeaveToFull(t)
 			}
 			s.carryOn(t, inAzurite(t))
 		})
@@ -95,23 +96,7 @@ func TestWorker_CarriesOnInAzurite(t *testing.T) {
 }
 
 // stride returns the number of writes between two cuts of a recording.
-func stride() int {
-	switch {
-	case testing.Short():
-		return 8
-	case underRace:
-		return 2
-	}
-	return 1
-}
-
-// leftToFull skips a test whose layer another test represents in a short run.
-func leftToFull(t *testing.T) {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("left to scripts/test --full")
-	}
-}
+func stride() int { return testshare.Amount(1, 8) }
 
 // A takeover is one copy of a scenario, cut off.
 type takeover struct {

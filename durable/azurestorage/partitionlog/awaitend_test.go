@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 // Whoever waits for the end of an instance goes on with that while its partition goes to
@@ -34,7 +35,8 @@ func TestAwaitEnd_OutlastsTheHandOverOfAPartition(t *testing.T) {
 		time.Sleep(time.Minute)
 		b, _ := s.open("b")
 		stopOther := s.work(b) // has half of the partitions soon
-		for began := time.Now(); time.Since(began) < 5*time.Minute; time.Sleep(time.Millisecond) {
+		pause := time.Duration(testshare.Amount(1, 20)) * time.Millisecond
+		for began := time.Now(); time.Since(began) < 5*time.Minute; time.Sleep(pause) {
 			if time.Since(began) < 3*time.Second { // so that something is being written meanwhile
 				all.Go(func() {
 					if err := durable.Event[int]("E").Raise(s.Context(), c, durable.InstanceID(fmt.Sprint("i", time.Since(began).Milliseconds()%16)), 0); err != nil {

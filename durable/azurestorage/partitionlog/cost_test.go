@@ -20,6 +20,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -300,6 +301,9 @@ var napping = durable.NewRegistry(durable.Orchestrator("Naps", naps), durable.Ac
 func TestHub_HandsPartitionsOverWithinASecondWhileItIsBusy(t *testing.T) {
 	for name, stopAfter := range map[string]time.Duration{"": 0, "and is stopped when another one comes": 50 * time.Millisecond, "and is stopped in the middle": time.Second} {
 		t.Run("it works "+name, func(t *testing.T) {
+			if stopAfter < time.Second {
+				testshare.LeaveToFull(t)
+			}
 			inBubble(t, func(s *simulated) {
 				a, _ := s.openWith("z", partitionlog.Config{PartitionCount: 8})
 				stop := s.workAs(a, napping)
@@ -452,7 +456,7 @@ func TestHub_TakesTheMailBeforeItDispatches(t *testing.T) {
 // What a client was told is there when it asks next, also if its process takes the partition
 // at that moment: the log then has what the partition's new owner does not know yet.
 func TestHub_ReadsNothingOlderThanWhatItSaidWhileItTakesAPartition(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(testshare.Amount(200, 15)) {
 		synctest.Test(t, func(t *testing.T) {
 			s := &simulated{T: t, account: azsim.New(azsim.Config{Seed: seed, MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond})}
 			defer s.account.Wait()

@@ -20,6 +20,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"golang.org/x/sync/errgroup"
 )
@@ -262,6 +263,7 @@ func (f figure) log(t *testing.T, what string, orchestrations int) {
 // tables. README.md has the figures of -figures=1000.
 func TestFigures_OnAStandardAccount(t *testing.T) {
 	t.Parallel()
+	testshare.LeaveToFull(t)
 	const netherite = 1708
 	n, workers, linear, reads := 400, 3, 0.6, 0.75 // the first moments count for much in a sample
 	if *figures > 0 {

@@ -20,10 +20,11 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 var (
-	kills     = flag.Int("kills", 6, "how often a worker's process is killed")
+	kills     = flag.Int("kills", 0, "the number of times that a worker process is killed; default 6, or 2 in a short run")
 	killSeed  = flag.Uint64("kills.seed", 0, "seed of which worker is killed when; 0 takes one from the time")
 	killEvery = flag.Duration("kills.every", 1500*time.Millisecond, "the mean time between two kills; what a killed process owned waits 15 s")
 )
@@ -153,6 +154,10 @@ func TestHub_LosesNothingWhenProcessesAreKilled(t *testing.T) {
 	}
 	t.Logf("-kills.seed=%d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))
+	killed := *kills
+	if killed == 0 {
+		killed = testshare.Amount(6, 2)
+	}
 	connection := azuritetest.Start(t)
 	name := fmt.Sprintf("K%dx%d", os.Getpid(), hubNumber.Add(1))
 	self, err := os.Executable()
@@ -218,7 +223,7 @@ func TestHub_LosesNothingWhenProcessesAreKilled(t *testing.T) {
 			}
 		})
 	}
-	for range *kills {
+	for range killed {
 		time.Sleep(*killEvery/3 + time.Duration(random.Int64N(int64(*killEvery*4/3)))) // real time: processes die at random times
 		i := random.IntN(len(workers))
 		end(workers[i])
@@ -242,7 +247,7 @@ func TestHub_LosesNothingWhenProcessesAreKilled(t *testing.T) {
 		}
 		sum += want.Changes
 	}
-	t.Logf("%d passes of all shapes, with %d changes of accounts, while %d processes were killed", passes.Load(), sum, *kills)
+	t.Logf("%d passes of all shapes, with %d changes of accounts, while %d processes were killed", passes.Load(), sum, killed)
 }
 
 // useAll starts an instance of each shape and checks how they end.

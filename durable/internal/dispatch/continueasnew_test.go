@@ -11,6 +11,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 // countDown continues as new until its input is 0.
@@ -91,9 +92,10 @@ func TestContinueAsNew_CanBeSuspendedThoughItNeverWaits(t *testing.T) {
 	for _, change := range []func(*dispatch.Config){func(*dispatch.Config) {}, extendedSessions} {
 		bubble(t, func(b *bench) {
 			var runs atomic.Int64
+			runsPerSecond := testshare.Amount(1000, 100)
 			b.work(one(func(x *replay.Execution, input *string) (*string, error) {
-				time.Sleep(time.Millisecond)
-				if runs.Add(1) > 30_000 {
+				time.Sleep(time.Second / time.Duration(runsPerSecond))
+				if runs.Add(1) > int64(30*runsPerSecond) {
 					return encode("done"), nil
 				}
 				return nil, x.ContinueAsNew(input)

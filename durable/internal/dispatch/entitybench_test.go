@@ -8,6 +8,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 // untilState waits in real time until an entity has a state.
@@ -125,6 +126,7 @@ func BenchmarkIdleEntity(b *testing.B) {
 
 // A goroutine for each of these entities alone would take 30 MB.
 func TestEntity_IdleOnesTakeNoMemory(t *testing.T) {
+	testshare.LeaveToFull(t)
 	const n = 12_000
 	bubble(t, func(b *bench) {
 		if kept := idleEntities(b, n); kept > 10_000_000 {

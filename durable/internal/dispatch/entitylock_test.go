@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 // A transfer moves an amount between two accounts.
@@ -93,7 +94,7 @@ func runBank(b *bench, r *rand.Rand, accounts, transfers int) {
 
 func TestEntityLocks_KeepABanksTotalUnderFaults(t *testing.T) {
 	for _, way := range bothWays {
-		for seed := range uint64(3) {
+		for seed := range uint64(testshare.Amount(3, 1)) {
 			t.Run(fmt.Sprintf("%s/seed %d", way.name, seed), func(t *testing.T) {
 				bubble(t, func(b *bench) {
 					r := rand.New(rand.NewPCG(seed, 1))
@@ -102,7 +103,7 @@ func TestEntityLocks_KeepABanksTotalUnderFaults(t *testing.T) {
 					}
 					b.work(bankFunctions, way.change)
 					b.workOn(b.NewWorker(), bankFunctions, way.change)
-					runBank(b, r, 4, 40)
+					runBank(b, r, 4, testshare.Amount(40, 15))
 				})
 			})
 		}
@@ -127,7 +128,7 @@ func TestEntityLocks_KeepABanksTotalWhileWorkersAreKilled(t *testing.T) {
 				}
 			}
 		}()
-		runBank(b, r, 5, 100)
+		runBank(b, r, 5, testshare.Amount(100, 30))
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/entity"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 // journal is an entity that keeps what it was told, by who told it. What "pass"
@@ -51,7 +52,8 @@ var journalFunctions = functions{
 // it on to another. Whatever goes wrong, each hears everything in the order in
 // which it was said, once.
 func TestEntity_HearsEachSenderInOrderAndOnceUnderFaults(t *testing.T) {
-	const senders, each = 50, 20
+	const each = 20
+	senders := testshare.Amount(50, 10)
 	for _, way := range bothWays {
 		for seed := range uint64(1) {
 			t.Run(fmt.Sprintf("%s/seed %d", way.name, seed), func(t *testing.T) {
@@ -122,7 +124,7 @@ func TestEntity_CountsEachGenerationsRequestsOnceUnderFaults(t *testing.T) {
 	}
 	fns := functions{entities: entityFunctions.entities, orchestrators: map[string]replay.Code{"Eternal": code}}
 	for _, way := range bothWays {
-		for seed := range uint64(3) {
+		for seed := range uint64(testshare.Amount(3, 1)) {
 			t.Run(fmt.Sprintf("%s/seed %d", way.name, seed), func(t *testing.T) {
 				bubble(t, func(b *bench) {
 					for _, f := range entityFaults {

@@ -15,6 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/dispatch"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/memhub"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/replay"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -174,11 +175,7 @@ func TestWorkers_TakeOverFromOneThatDies(t *testing.T) {
 }
 
 func TestSimulation_OfFaultsOfAllKindsAtOnce(t *testing.T) {
-	seeds := 20
-	if testing.Short() {
-		seeds = 5
-	}
-	for seed := range uint64(seeds) {
+	for seed := range uint64(testshare.Amount(20, 4)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			bubble(t, func(b *bench) { simulate(b, seed) })
 		})

@@ -13,6 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 	"github.com/google/uuid"
 )
 
@@ -133,7 +134,7 @@ func TestBlobs_HoldABase(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := s.layer(0)
-	large := strings.Repeat("large", 8<<20)
+	large := strings.Repeat("large", testshare.Amount(8, 2)<<20)
 	l.Set(plain, "large", []byte(large))
 	s.truth[s.last+1][plain]["large"] = large
 	if err := s.Write(l, true); err != nil {

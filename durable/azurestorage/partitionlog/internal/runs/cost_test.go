@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 // fill writes a layer of records with successive keys, and waits for merges.
@@ -90,7 +91,7 @@ func TestToMerge_TakesAsManyAsAreWorthIt(t *testing.T) {
 func TestToMerge_LeavesFewRuns(t *testing.T) {
 	t.Parallel()
 	random := rand.New(rand.NewPCG(1, 2))
-	for round := range 200 {
+	for round := range testshare.Amount(200, 20) {
 		var runs []weight
 		spread := 1 + random.IntN(20)
 		for range 1000 {
@@ -281,7 +282,7 @@ func TestBase_TakesLargeRecords(t *testing.T) {
 	s := newStage(t, 1)
 	defer func() { _ = s.Close() }()
 	s.cfg.BlockSize, s.cfg.FileSize = 32<<10, 1<<20
-	large := make([]byte, 100<<20)
+	large := make([]byte, testshare.Amount(100, 10)<<20)
 	for at := range large {
 		large[at] = byte(at * at >> 8)
 	}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 // scriptedLast is how many layers a crash test writes.
@@ -98,7 +99,7 @@ func TestBase_IsWholeAfterACrashAtEachCall(t *testing.T) {
 func TestBase_HasWhatWasWrittenAmongFaults(t *testing.T) {
 	t.Parallel()
 	failures, uncertain := 0, 0
-	for seed := range uint64(12) {
+	for seed := range uint64(testshare.Amount(12, 4)) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newStage(t, seed)
 			fault := func(string) fate {
@@ -143,7 +144,7 @@ func TestBase_HasWhatWasWrittenAmongFaults(t *testing.T) {
 			_ = s.Close()
 		})
 	}
-	if failures < 30 || uncertain < 5 {
+	if failures < testshare.Amount(30, 10) || uncertain < testshare.Amount(5, 3) {
 		t.Errorf("%d failures, %d uncertain; want more", failures, uncertain)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
@@ -43,6 +44,7 @@ func (s *stage) readDamaged(name string, content []byte) error {
 
 func TestBase_ReportsEachDamagedByte(t *testing.T) {
 	t.Parallel()
+	every := testshare.Amount(1, 5)
 	s := written(t)
 	for name, content := range s.files.files {
 		if !slices.Contains(s.Names(), name) {
@@ -58,12 +60,12 @@ func TestBase_ReportsEachDamagedByte(t *testing.T) {
 				t.Errorf("%s at %d of %d of %s: %v", what, offset, len(content), name, d)
 			}
 		}
-		for at := 0; at < len(content); at += 1 + at%7 {
+		for at := 0; at < len(content); at += (1 + at%7) * every {
 			damaged := bytes.Clone(content)
 			damaged[at] ^= 1 << (at % 8)
 			check("a wrong bit", at, at, damaged)
 		}
-		for at := 0; at < len(content); at += 31 {
+		for at := 0; at < len(content); at += 31 * every {
 			check("an end", at, len(content), bytes.Clone(content[:at]))
 		}
 		for other, content := range s.files.files {

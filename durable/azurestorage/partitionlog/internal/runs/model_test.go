@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -360,7 +361,7 @@ func lastOf(keys []string) string {
 
 func TestBase_HasWhatWasWritten(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(12) {
+	for seed := range uint64(testshare.Amount(12, 3)) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newStage(t, seed)

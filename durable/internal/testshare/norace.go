@@ -1,5 +1,5 @@
 //go:build !race
 
-package handover_test
+package testshare
 
 const underRace = false

@@ -1,0 +1,12 @@
+package testshare
+
+import "testing"
+
+// Amount returns the number of repetitions of a test: full, or reduced under -short or
+// the race detector. A race that some repetitions do not show, more seldom do.
+func Amount(full, reduced int) int {
+	if underRace || testing.Short() {
+		return reduced
+	}
+	return full
+}
