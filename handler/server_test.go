@@ -182,7 +182,7 @@ func (h stuckHub) Run(context.Context) error {
 
 func TestServer_PortThatIsTakenIsAnErrorStandalone(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:forbidigo // the port stays taken
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -226,7 +226,7 @@ func TestServer_WarnsOfTriggersThatTheHostDoesNotKnow(t *testing.T) {
 // The host gives a restarted handler the port of the one before.
 func TestServer_PortThatIsTakenIsTriedAgainBehindTheHost(t *testing.T) {
 	t.Parallel()
-	taken, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", processtest.ReservePort(t)))
+	taken, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", processtest.ReservePort(t))) //nolint:forbidigo // the port stays reserved
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ func TestReservePort_IsForProgramsThatAskForIt(t *testing.T) {
 				}
 				t.Errorf("dial before a program listens: error %v, want connection refused", err)
 			}
-			l, err := net.Listen("tcp", address)
+			l, err := net.Listen("tcp", address) //nolint:forbidigo // the port stays reserved
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -51,7 +51,7 @@ func TestScripts_StartRefusesAPortThatIsTaken(t *testing.T) {
 	t.Parallel()
 	startScript.Lock()
 	defer startScript.Unlock()
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	taken, err := net.Listen("tcp", "127.0.0.1:0") //nolint:forbidigo // the port stays taken
 	if err != nil {
 		t.Fatal(err)
 	}
