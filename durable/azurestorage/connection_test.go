@@ -80,8 +80,11 @@ func TestResolveConnection(t *testing.T) {
 		"one of its own":             {"Mine", map[string]string{"Mine": dev}, "http://127.0.0.1:10001/devstoreaccount1", ""},
 		"the host's way comes first": {"Mine", map[string]string{"Mine": "AccountName=b;AccountKey=a2V5", "AzureWebJobsMine": "AccountName=a;AccountKey=a2V5"}, "https://a.queue.core.windows.net", ""},
 		"an identity by account":     {"Mine", map[string]string{"Mine__accountName": "acc"}, "https://acc.queue.core.windows.net", ""},
-		"an identity in another cloud": {"Mine", map[string]string{"Mine__accountName": "acc", "Mine__endpointSuffix": "core.chinacloudapi.cn"},
-			"https://acc.queue.core.chinacloudapi.cn", ""},
+		"an identity in another cloud": {
+			"Mine",
+			map[string]string{"Mine__accountName": "acc", "Mine__endpointSuffix": "core.chinacloudapi.cn"},
+			"https://acc.queue.core.chinacloudapi.cn", "",
+		},
 		"a managed identity": {"Mine", map[string]string{
 			"AzureWebJobsMine__queueServiceUri": "https://q.example/", "AzureWebJobsMine__tableServiceUri": "https://t.example",
 			"AzureWebJobsMine__blobServiceUri": "https://b.example", "AzureWebJobsMine__credential": "managedidentity", "AzureWebJobsMine__clientId": "id",

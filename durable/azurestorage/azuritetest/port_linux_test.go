@@ -33,7 +33,7 @@ func TestProxy_KeepsItsPortWhileItIsAway(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer syscall.Close(fd)
+	defer func() { _ = syscall.Close(fd) }()
 	if err := syscall.Bind(fd, &syscall.SockaddrInet4{Port: port, Addr: [4]byte{127, 0, 0, 1}}); !errors.Is(err, syscall.EADDRINUSE) {
 		t.Errorf("binding the port ends with %v, want %v", err, syscall.EADDRINUSE)
 	}

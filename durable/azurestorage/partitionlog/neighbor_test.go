@@ -14,8 +14,11 @@ func (s *simulated) live(name string, lasts time.Duration) {
 	s.Helper()
 	h, w := s.open(name)
 	ctx, cancel := context.WithCancel(s.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- h.Run(ctx) }()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = h.Run(ctx) // a dead process cannot stop in order
+	}()
 	time.Sleep(lasts)
 	w.Kill()
 	cancel()

@@ -33,7 +33,7 @@ func keepTrace(t *testing.T, plan *sim.Plan, faults []string, trace string) stri
 	if trace == "" {
 		return "none on this hub, -sim.log prints the log"
 	}
-	f, err := os.CreateTemp("", fmt.Sprintf("%s-%d-*.txt", strings.ReplaceAll(t.Name(), "/", "-"), plan.Seed))
+	f, err := os.CreateTemp("", fmt.Sprintf("%s-%d-*.txt", strings.ReplaceAll(t.Name(), "/", "-"), plan.Seed)) //nolint:usetesting // the trace outlives the test
 	if err != nil {
 		return err.Error()
 	}
