@@ -27,7 +27,7 @@ func TestStart_ThatWasCutOffRunsOrLeavesNothing(t *testing.T) {
 	for _, large := range []bool{false, true} {
 		for n := range 4 {
 			for _, fault := range []azsim.Fault{azsim.KillBefore, azsim.KillAfter, azsim.Slow, azsim.Late, azsim.Twice, azsim.Echo} {
-				if cases++; cases%sample != 0 {
+				if cases++; cases%usual().startSample != 0 {
 					continue
 				}
 				t.Run(fmt.Sprintf("large %v, %v request %d", large, fault, n), func(t *testing.T) { cutOffStart(t, large, n, fault) })

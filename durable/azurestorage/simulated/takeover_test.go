@@ -309,7 +309,7 @@ func leftovers(account *azsim.Account) (faults []string) {
 // all, or some. Of those that .NET carries on from, those around the moment at which a
 // batch of an entity counts: what it sends is to be seen by then.
 func deathsOf(requests []azsim.Request, entities bool) (deaths []death) {
-	step := max(1, len(requests)/takeoverKills)
+	step := max(1, len(requests)/usual().takeoverKills)
 	if *everyPoint {
 		step = 1
 	}

@@ -2,7 +2,12 @@
 
 package simulated_test
 
-const (
-	sample        = 1 // of so many cases of one kind one is tried
-	takeoverKills = 3 // points at which a worker dies, of each kind of instance
-)
+import "testing"
+
+// usual returns how many cases run.
+func usual() amounts {
+	if testing.Short() {
+		return amounts{sample: 1, startSample: 5, takeoverKills: 3}
+	}
+	return amounts{sample: 1, startSample: 1, takeoverKills: 3}
+}

@@ -2,9 +2,13 @@
 
 package simulated_test
 
-// The race detector makes simulations ten times as slow, and what one case does not
-// show it the next of its kind seldom does. scripts/test runs all of them without it.
-const (
-	sample        = 5
-	takeoverKills = 1
-)
+import "testing"
+
+// usual returns how many cases run. The race detector makes simulations ten times as slow, and a
+// second case of one kind seldom shows it more than the first.
+func usual() amounts {
+	if testing.Short() {
+		return amounts{sample: 5, startSample: 25, takeoverKills: 1}
+	}
+	return amounts{sample: 5, startSample: 5, takeoverKills: 1}
+}

@@ -100,6 +100,7 @@ var bank = []*durable.Function{
 // The total of a bank never changes, and no transfer is done twice or by half,
 // while workers are killed.
 func TestBank_KeepsItsTotalWhileWorkersAreKilled(t *testing.T) {
+	testshare.SkipShortRace(t)
 	size := cmp.Or(*bankSize, usual().bankTransfers)
 	for _, c := range []struct {
 		provider       string
@@ -162,6 +163,7 @@ func dictate(ctx *durable.Context, _ int) (durable.Void, error) {
 
 // An entity hears 1,000 signals of 50 senders, each sender's in order.
 func TestSignals_ComeOnceAndInOrderWhileWorkersAreKilled(t *testing.T) {
+	testshare.SkipShortRace(t)
 	functions := []*durable.Function{durable.Orchestrator("Dictate", dictate), durable.Entity("journal", durable.Op("Write", (*journal).Write))}
 	var want []int
 	for n := range dictated {
@@ -241,6 +243,7 @@ func dine(ctx *durable.Context, me int) (durable.Void, error) {
 
 // Philosophers dine, and none of them starves.
 func TestPhilosophers_DineWhileWorkersAreKilled(t *testing.T) {
+	testshare.SkipShortRace(t)
 	functions := []*durable.Function{
 		durable.Orchestrator("Dine", dine),
 		durable.Entity("fork", durable.Op("Take", (*fork).Take), durable.Op("Put", (*fork).Put)),

@@ -129,6 +129,7 @@ func eachApp(t *testing.T, apps []crashApp, test func(t *testing.T, hub string, 
 // A worker that dies before or after any of its requests loses nothing, does
 // nothing twice, and leaves nothing behind.
 func TestCrash_AnyRequestMayBeTheLast(t *testing.T) {
+	testshare.SkipShortRace(t)
 	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
 		killAtRequests(t, hub, app, oneOf(hub, usual().crashEvery))
 	})
@@ -161,10 +162,15 @@ func tryAt(t *testing.T, n, every int, faults []azsim.Fault, run func(fault azsi
 	points := pointsOf(t, n, every)
 	for _, fault := range faults {
 		for _, at := range points {
-			if plan, found, account := run(fault, at); len(found) > 0 {
+			flags := fmt.Sprintf("-sim.request=%d", at)
+			var plan *sim.Plan
+			var found []string
+			var account *azsim.Account
+			repeatable(t, flags, func() { plan, found, account = run(fault, at) })
+			if len(found) > 0 {
 				trace := account.Trace()
 				found = append([]string{around(trace, fault), fmt.Sprintf("%v at %d of %d", fault, at, n)}, found...)
-				report(t, plan, found, trace, fmt.Sprintf("-sim.request=%d", at))
+				report(t, plan, found, trace, flags)
 				t.FailNow()
 			}
 		}
@@ -200,6 +206,7 @@ func oneOf(hub string, usual int) int {
 
 // The same with payloads in every place that are too large for it.
 func TestCrash_AnyRequestMayBeTheLastThoughPayloadsAreLarge(t *testing.T) {
+	testshare.SkipShortRace(t)
 	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) {
 		killAtRequests(t, hub, app, oneOf(hub, usual().largeEvery))
 	})
@@ -207,6 +214,7 @@ func TestCrash_AnyRequestMayBeTheLastThoughPayloadsAreLarge(t *testing.T) {
 
 // What is to be deleted may not be for a while, or it is not known whether it is.
 func TestCrash_AnyDeletionMayFailForAWhile(t *testing.T) {
+	testshare.SkipShortRace(t)
 	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) {
 		_, account := runMeeting(t, hub, crashPlan(app), nil)
 		deletions := len(deletionsIn(account.Log()))
@@ -258,6 +266,7 @@ func failDeletion(n int, fault azsim.Fault) func(azsim.Request) azsim.Fault {
 // A client that purges may die before or after any of its requests: who purges again
 // finds the rest.
 func TestCrash_AnyRequestOfAPurgeMayBeTheLast(t *testing.T) {
+	testshare.SkipShortRace(t)
 	eachApp(t, largeApps, func(t *testing.T, hub string, app sim.App) {
 		plan := func() *sim.Plan {
 			p := crashPlan(app)
@@ -296,6 +305,7 @@ func numberOf(log []azsim.Entry, worker string) (n int) {
 
 // A request that a worker makes may be delivered twice, once more later, or late.
 func TestCrash_AnyRequestMayComeTwiceOrLate(t *testing.T) {
+	testshare.SkipShortRace(t)
 	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
 		_, requests, _ := runCrash(t, hub, crashPlan(app), azsim.None, 0)
 		meetAtRequests(t, hub, app, oneOf(hub, usual().crashEvery), requests, repeats...)
@@ -304,6 +314,7 @@ func TestCrash_AnyRequestMayComeTwiceOrLate(t *testing.T) {
 
 // A worker may be frozen at any request for longer than it has what it works on.
 func TestCrash_AnyRequestMayFreezeTheWorker(t *testing.T) {
+	testshare.SkipShortRace(t)
 	eachApp(t, crashApps, func(t *testing.T, hub string, app sim.App) {
 		_, requests, _ := runCrash(t, hub, crashPlan(app), azsim.None, 0)
 		meetAtRequests(t, hub, app, oneOf(hub, usual().crashEvery), requests, azsim.FreezeAfter)

@@ -356,6 +356,7 @@ var cutOperations = []cutOperation{
 // A client's operation that is interrupted at any of its steps, by a caller that gives up or
 // dies, succeeds when it is repeated.
 func TestCut_OperationsSucceedWhenRepeated(t *testing.T) {
+	testshare.SkipShortRace(t)
 	for _, hub := range allHubs {
 		for _, op := range cutOperations {
 			t.Run(op.name+"/"+hub, func(t *testing.T) {

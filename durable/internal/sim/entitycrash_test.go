@@ -15,6 +15,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/sim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 // A tally is an entity that counts. Passing on tells another one.
@@ -52,6 +53,7 @@ var entityFunctions = []*durable.Function{
 // A worker that dies before or after any of its requests neither loses what
 // entities were told nor lets it take effect twice, and leaves no locks.
 func TestCrash_EntitiesCountEverythingOnceWhicheverRequestIsTheLast(t *testing.T) {
+	testshare.SkipShortRace(t)
 	for _, c := range []struct {
 		down  time.Duration
 		every int

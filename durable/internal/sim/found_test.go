@@ -15,6 +15,7 @@ import (
 // mustEndOnAzure simulates the plans of some seeds.
 func mustEndOnAzure(t *testing.T, plan func(seed uint64) *sim.Plan, seeds ...uint64) {
 	t.Helper()
+	testshare.SkipShortRace(t)
 	for i, seed := range seeds[:min(len(seeds), usual().foundAtMost)] {
 		if !testshare.Has(t, i) {
 			continue
@@ -29,6 +30,7 @@ func mustEndOnAzure(t *testing.T, plan func(seed uint64) *sim.Plan, seeds ...uin
 // dropped. The embedded hub kept it for ever when it was stored and dropped in
 // one transaction (found by seed 109).
 func TestEmbedded_KeepsNoResultThatComesAfterTheEnd(t *testing.T) {
+	testshare.SkipShortRace(t)
 	testshare.Only(t)
 	app := oneProgram(sim.Step{Kind: sim.CallStep})
 	app.Instances[0].Terminated = 5 * time.Second
@@ -55,8 +57,9 @@ func TestAzure_AResultIsTakenForNoOtherKindOfAction(t *testing.T) {
 // of its history. It continues as new, and the blob goes with that history: the row must
 // not name it any more.
 func TestAzure_TheRowNamesNoReasonOfAnEarlierGeneration(t *testing.T) {
+	testshare.LeaveToFull(t) // each of these seeds takes seconds, with the race detector minutes
 	if usual().foundAtMost == 1 {
-		t.Skip("with the race detector one of these seeds takes minutes; without it they are simulated")
+		t.Skip("the race detector makes these seeds slow; they run without it")
 	}
 	mustEndOnAzure(t, sim.NewLargePlan, 10000008, 10000029)
 }

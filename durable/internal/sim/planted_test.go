@@ -98,6 +98,7 @@ func selectBugs(setting, changed string, all []planted) (selected []planted, err
 }
 
 func TestPlanted_FlagsSelectBugs(t *testing.T) {
+	testshare.SkipShortRace(t)
 	all := plantedBugs(t)
 	number := func(setting, changed string) int {
 		selected, err := selectBugs(setting, changed, all)
@@ -128,6 +129,7 @@ func TestPlanted_FlagsSelectBugs(t *testing.T) {
 // A patch that does not fit the code any more or does not compile plants nothing, and a
 // test that has another name finds nothing.
 func TestPlanted_PatchesFitTheCode(t *testing.T) {
+	testshare.SkipShortRace(t)
 	testshare.Only(t)
 	skipWithoutGit(t)
 	bugs := plantedBugs(t)

@@ -1,9 +1,11 @@
 package sim_test
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"regexp"
+	"runtime/pprof"
 	"strings"
 	"testing"
 
@@ -26,6 +28,13 @@ func repeatCommand(t *testing.T, flags string) string {
 		pattern = append(pattern, "^"+regexp.QuoteMeta(part)+"$")
 	}
 	return strings.TrimSuffix(fmt.Sprintf("go test ./durable/internal/sim -run '%s' %s", strings.Join(pattern, "/"), flags), " ")
+}
+
+// repeatable calls f on goroutines whose tracebacks name the command that repeats the run, also
+// after a panic or a timeout.
+func repeatable(t *testing.T, flags string, f func()) {
+	t.Helper()
+	pprof.Do(t.Context(), pprof.Labels("repeat", repeatCommand(t, flags)), func(context.Context) { f() })
 }
 
 // keepTrace writes the trace to a file that no other process writes and returns its name.

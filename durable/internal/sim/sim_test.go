@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"runtime"
+	"runtime/debug"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -31,6 +32,10 @@ var (
 func TestMain(m *testing.M) {
 	if os.Getenv("GOMAXPROCS") == "" {
 		runtime.GOMAXPROCS(1)
+	}
+	debug.SetTraceback("all") // of all goroutines, some have the label of repeatable
+	if err := os.Setenv("GODEBUG", os.Getenv("GODEBUG")+",tracebacklabels=1"); err != nil {
+		panic(err)
 	}
 	os.Exit(m.Run())
 }
@@ -122,11 +127,10 @@ func TestSim_AppsEndAsTheOracleSays(t *testing.T) {
 	for i, s := range simulations {
 		for j, hub := range s.hubs {
 			t.Run(s.name+"/"+hub, func(t *testing.T) {
-				n := cmp.Or(*runs, usualRuns(s.name, hub))
 				if *runs == 0 && usual().oneHub && j != i%len(s.hubs) {
-					testshare.LeaveToFull(t)
+					testshare.SkipShortRace(t)
 				}
-				simulateMany(t, hub, s.planOf, n)
+				simulateMany(t, hub, s.planOf, cmp.Or(*runs, usualRuns(s.name, hub)))
 			})
 		}
 	}
@@ -153,13 +157,16 @@ func simulateMany(t *testing.T, provider string, planOf func(seed uint64) *sim.P
 			continue
 		}
 		seed := *firstSeed + uint64(i)
-		faults, trace := simulate(t, planOf(seed), provider)
+		flags := fmt.Sprintf("-sim.seed=%d -sim.runs=1", seed)
+		var faults []string
+		var trace func() string
+		repeatable(t, flags, func() { faults, trace = simulate(t, planOf(seed), provider) })
 		if *verbose {
 			fmt.Fprint(os.Stderr, trace())
 		}
 		done++
 		if len(faults) > 0 {
-			report(t, planOf(seed), faults, trace(), fmt.Sprintf("-sim.seed=%d -sim.runs=1", seed))
+			report(t, planOf(seed), faults, trace(), flags)
 			if failed++; failed == *stopAfter {
 				t.Fatalf("%d of %d seeds failed; the rest is not run", failed, done)
 			}
@@ -173,6 +180,7 @@ func simulateMany(t *testing.T, provider string, planOf func(seed uint64) *sim.P
 
 // What a simulation asks of the account is the same each time.
 func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
+	testshare.SkipShortRace(t)
 	for _, c := range crashApps {
 		t.Run(c.name, func(t *testing.T) {
 			testshare.Only(t)
@@ -193,6 +201,7 @@ func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
 
 // So is what a random plan asks, on each hub in an account.
 func TestSim_ARandomSeedStandsForOneCourseOfEvents(t *testing.T) {
+	testshare.SkipShortRace(t)
 	for _, hub := range storedHubs {
 		t.Run(hub, func(t *testing.T) {
 			for i := range cmp.Or(*runs, usual().repeatedSeeds) {

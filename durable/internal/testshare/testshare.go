@@ -39,6 +39,14 @@ func LeaveToFull(t testing.TB) {
 	}
 }
 
+// SkipShortRace skips a test under -short with the race detector. Without it, -short runs the test.
+func SkipShortRace(t testing.TB) {
+	t.Helper()
+	if testing.Short() && underRace {
+		t.Skip("-short runs it without the race detector")
+	}
+}
+
 // A Share is one of several parts of a list, counted from 1.
 type Share struct{ n, of int }
 
