@@ -8,7 +8,7 @@ import "testing"
 func usual() amounts {
 	if testing.Short() {
 		return amounts{
-			runs: 10, logRuns: 7, largeRuns: 2,
+			runs: 12, logRuns: 8, largeRuns: 2,
 			crashEvery: 16, largeEvery: 120, cutEvery: 16,
 			repetitions: 3, repeatedSeeds: 6,
 			foundAtMost: 1, bankTransfers: 100,
