@@ -124,7 +124,9 @@ func TestHub_AnIdleWorkerOfADeletedHubStops(t *testing.T) {
 			inBubble(t, func(s *simulated) {
 				h, _ := s.open("w")
 				ended := make(chan error, 1)
-				go func() { ended <- h.Run(s.Context()) }()
+				ctx, cancel := context.WithTimeout(s.Context(), 5*time.Minute)
+				defer cancel()
+				go func() { ended <- h.Run(ctx) }()
 				time.Sleep(time.Minute)
 				admin, _ := s.open("admin")
 				if err := admin.Delete(s.Context(), true); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -202,7 +203,9 @@ func TestHub_IsNotCreatedWhereThereAreBlobs(t *testing.T) {
 				tt.change(s)
 				before := len(s.account.Log())
 				h, _ = s.open("next")
-				err := h.Run(s.Context())
+				ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
+				defer cancel()
+				err := h.Run(ctx)
 				if !errors.As(err, new(*partitionlog.FormatError)) || !strings.Contains(err.Error(), tt.want) {
 					s.Errorf("Run: %v; want a FormatError with %q", err, tt.want)
 				}
@@ -226,14 +229,14 @@ func TestHub_IsCreatedOnceWhateverHappensMeanwhile(t *testing.T) {
 	for at := 0; at <= requests; at++ {
 		for _, together := range []bool{false, true} {
 			inOrder(t, func(s *simulated) {
-				var n int
+				var asked atomic.Int64
 				s.account = azsim.New(azsim.Config{
 					Seed: uint64(at), MinLatency: time.Millisecond, MaxLatency: 20 * time.Millisecond,
 					Decide: func(r azsim.Request) azsim.Fault {
 						if r.Worker != "first" {
 							return azsim.None
 						}
-						if n++; n == at {
+						if asked.Add(1) == int64(at) {
 							return azsim.KillAfter
 						}
 						return azsim.None
@@ -254,7 +257,7 @@ func TestHub_IsCreatedOnceWhateverHappensMeanwhile(t *testing.T) {
 				if err := <-done; err != nil && at == 0 {
 					s.Errorf("the first process: %v", err)
 				}
-				requests = max(requests, n)
+				requests = max(requests, int(asked.Load()))
 				stop := s.work(second)
 				s.greet(durable.NewClient(second, greetings), 4)
 				stop()

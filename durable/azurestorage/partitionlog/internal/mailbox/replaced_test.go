@@ -44,3 +44,27 @@ func TestSender_OfADeletedHubSendsNothingIntoTheNewOne(t *testing.T) {
 	}
 	chaintest.EachReplacement(t, 20, old, replacing)
 }
+
+// Two senders of a deleted hub have created blobs in the new one. A third sender takes neither for
+// a blob that has lost its lease, and the new hub uses both names.
+func TestSender_OfADeletedHubClosesNoBlobOfTheNewOne(t *testing.T) {
+	simulated(t, func(t *testing.T, w *world, cfg Config) {
+		old := cfg
+		cfg.Confirm = chaintest.Identify(t, cfg.Blobs, cfg.Hub)
+		old.Hub = "old"
+		old.Confirm = chaintest.Confirm(cfg.Blobs, old.Hub)
+		left := old.chain()
+		for n := range uint64(2) {
+			if _, _, err := left.Create(t.Context(), n+1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := NewSender(old).Send(t.Context(), []byte("old")); !errors.Is(err, chaintest.ErrReplaced) {
+			t.Errorf("mail of the deleted hub: %v; want %v", err, chaintest.ErrReplaced)
+		}
+		send(t, NewSender(cfg), "1", "2", "3", "4", "5")
+		if got := fmt.Sprint(receive(t, NewReceiver(cfg, Position{}))); got != "[1 2 3 4 5]" {
+			t.Errorf("received %s, want 1 to 5", got)
+		}
+	})
+}
