@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -49,7 +50,7 @@ func TestHub_LivesWithDamageOfAnyKind(t *testing.T) {
 	content := read(t, path)
 
 	refused := 0
-	for seed := range uint64(150) {
+	for seed := range uint64(testshare.Amount(150, 25)) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		harmed := append([]byte(nil), content...)
 		for range 1 << r.IntN(8) {

@@ -32,7 +32,7 @@ var hubNumber atomic.Int32
 
 func TestHub_KeepsThePromisesOfAProvider(t *testing.T) {
 	t.Parallel()
-	providertest.ExerciseSample(t, 4, func(t *testing.T, test func(*testing.T)) {
+	providertest.ExerciseSample(t, 2, func(t *testing.T, test func(*testing.T)) {
 		t.Parallel()
 		synctest.Test(t, test)
 	}, simulatedHub)

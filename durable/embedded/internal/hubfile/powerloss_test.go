@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -76,7 +77,7 @@ func (m *model) indexIn(states []model) int {
 // relaxed is in a state that it was in once since it was opened.
 func TestStore_SurvivesLossesOfPower(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(24) {
+	for seed := range uint64(testshare.Amount(24, 6)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 7))
