@@ -8,6 +8,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -24,7 +25,7 @@ import (
 func main() {
 	full := flag.Bool("full", false, "run every test, in full amounts; by default each layer is represented")
 	repeat := flag.Int("repeat", 1, "run the command this many times and stop at the first failure; each result is appended to bin/test-runs.log")
-	record := flag.Bool("record", false, "write the measured time of each part to scripts/runtests/times.tsv")
+	record := flag.Bool("record", false, "write the time of each part to scripts/runtests/times.tsv if all tests pass")
 	shuffle := flag.Uint64("shuffle", 0, "the seed of the tests' order; 0 chooses one")
 	slowest := flag.Int("slowest", 0, "print this many of the tests that took longest")
 	flag.Parse()
@@ -75,17 +76,17 @@ func (r *run) run(ctx context.Context) error {
 	if err := r.prepare(ctx); err != nil {
 		return err
 	}
-	parts, err := r.parts(ctx)
+	parts, err := partsOf(ctx, r)
 	if err != nil {
 		return err
 	}
-	results := r.schedule(ctx, parts)
-	if r.record {
-		if err := r.times.record(results); err != nil {
-			return err
-		}
+	results := schedule(ctx, r, parts)
+	text, err := report(r, results)
+	fmt.Println(text)
+	if err = errors.Join(err, ctx.Err()); err != nil || !r.record {
+		return err
 	}
-	return r.report(os.Stdout, results)
+	return r.times.record(results)
 }
 
 // prepare reads the measured times and finds the tools.

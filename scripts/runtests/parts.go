@@ -51,8 +51,8 @@ var plainPackages = map[string]bool{
 	"scripts/zipapp":                                   true,
 }
 
-// parts returns every part of the run.
-func (r *run) parts(ctx context.Context) ([]part, error) {
+// partsOf returns every part of a run.
+func partsOf(ctx context.Context, r *run) ([]part, error) {
 	list, err := output(ctx, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", "./...")
 	if err != nil {
 		return nil, err
@@ -74,8 +74,8 @@ func (r *run) parts(ctx context.Context) ([]part, error) {
 	for _, p := range packages {
 		switch {
 		case p == endToEnd:
-			parts = append(parts, r.testBuild("end to end", r.race, p))
-			parts = append(parts, r.test(p, "end to end", r.race))
+			parts = append(parts, testBuild(r, "end to end", r.race, p))
+			parts = append(parts, testPart(r, p, "end to end", r.race))
 		case plainPackages[p] || !r.race:
 			plain = append(plain, p)
 		default:
@@ -85,19 +85,19 @@ func (r *run) parts(ctx context.Context) ([]part, error) {
 			race = append(race, p)
 		}
 	}
-	parts = append(parts, r.testBuild("plain", false, plain...))
+	parts = append(parts, testBuild(r, "plain", false, plain...))
 	for _, p := range plain {
 		if p == simulator {
-			parts = append(parts, r.simulations(ctx)...)
+			parts = append(parts, simulations(ctx, r)...)
 		} else {
-			parts = append(parts, r.test(p, "plain", false))
+			parts = append(parts, testPart(r, p, "plain", false))
 		}
 	}
 	if r.race {
-		parts = append(parts, r.testBuild("race", true, race...))
+		parts = append(parts, testBuild(r, "race", true, race...))
 	}
 	for _, p := range race {
-		t := r.test(p, "race", true)
+		t := testPart(r, p, "race", true)
 		if p == simulator {
 			t = t.named("seeds with the race detector", "-test.run=AppsEnd")
 			t.env = append(t.env, oneCPU...)
@@ -105,25 +105,25 @@ func (r *run) parts(ctx context.Context) ([]part, error) {
 		parts = append(parts, t)
 	}
 	if r.full {
-		parts = append(parts, r.fullOnly()...)
+		parts = append(parts, fullOnly(r)...)
 	}
 	return parts, nil
 }
 
 // fullOnly returns the parts that only a full run has.
-func (r *run) fullOnly() []part {
+func fullOnly(r *run) []part {
 	// Without inlining, as in a debugger, functions must have the same names.
-	noInlining := r.testBuild("no inlining", false, "durable", "durable/durabletest")
+	noInlining := testBuild(r, "no inlining", false, "durable", "durable/durabletest")
 	noInlining.build = append(noInlining.build[:2:2], append([]string{"-gcflags=-l"}, noInlining.build[2:]...)...)
 	parts := []part{noInlining}
 	for _, p := range []string{"durable", "durable/durabletest"} {
-		parts = append(parts, r.test(p, "no inlining", false).named(p+" without inlining", "-test.run=Registry|Replay"))
+		parts = append(parts, testPart(r, p, "no inlining", false).named(p+" without inlining", "-test.run=Registry|Replay"))
 	}
 	return parts
 }
 
 // testBuild builds the test binaries of packages.
-func (r *run) testBuild(name string, race bool, packages ...string) part {
+func testBuild(r *run, name string, race bool, packages ...string) part {
 	args := []string{"go", "test", "-c", "-vet=off", "-o", filepath.Join(r.out, name) + string(filepath.Separator)}
 	if race {
 		args = append(args, "-race")
@@ -134,8 +134,8 @@ func (r *run) testBuild(name string, race bool, packages ...string) part {
 	return part{name: "build: " + name, build: args}
 }
 
-// test runs all tests of a package.
-func (r *run) test(p, build string, race bool) part {
+// testPart runs all tests of a package.
+func testPart(r *run, p, build string, race bool) part {
 	t := part{
 		name:     p,
 		requires: "build: " + build,
@@ -162,8 +162,8 @@ func (p part) named(name string, flags ...string) part {
 }
 
 // simulations returns the parts of the simulator: two processes that share the seeds, and the planted bugs.
-func (r *run) simulations(ctx context.Context) []part {
-	t := r.test(simulator, "plain", false)
+func simulations(ctx context.Context, r *run) []part {
+	t := testPart(r, simulator, "plain", false)
 	t.env = append(t.env, oneCPU...)
 	planted := []string{"-test.run=TestPlanted_EachBugIsFound"}
 	if r.full {

@@ -16,7 +16,7 @@ import (
 const stopGrace = 20 * time.Second
 
 // runPart runs a build or a test binary to its end.
-func (r *run) runPart(ctx context.Context, p part) result {
+func runPart(ctx context.Context, r *run, p part) result {
 	res := result{part: p}
 	started := time.Now()
 	if p.build != nil {
@@ -30,7 +30,7 @@ func (r *run) runPart(ctx context.Context, p part) result {
 		}
 	} else {
 		res.limit = r.times.limit(p)
-		res.tests, res.cpu, res.err = r.runTests(ctx, p, res.limit)
+		res.tests, res.cpu, res.err = runTests(ctx, r, p, res.limit)
 	}
 	res.wall = time.Since(started)
 	return res
@@ -38,7 +38,7 @@ func (r *run) runPart(ctx context.Context, p part) result {
 
 // runTests runs a test binary and collects the events of its tests. A binary that has not ended after
 // its limit prints its goroutines, by its own timeout or by SIGQUIT, and is killed.
-func (r *run) runTests(ctx context.Context, p part, limit time.Duration) (*tests, time.Duration, error) {
+func runTests(ctx context.Context, r *run, p part, limit time.Duration) (*tests, time.Duration, error) {
 	binary, err := filepath.Abs(p.binary)
 	if err != nil {
 		return nil, 0, err

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"regexp"
 	"slices"
@@ -20,26 +19,27 @@ const (
 	goroutineLines = 400
 )
 
-// report prints what failed and how to repeat it, then one line with the layers that ran. It
-// returns an error if a part failed.
-func (r *run) report(w io.Writer, results []result) error {
+// report returns a text that explains what failed and how to repeat it, and ends with one line about
+// the layers that ran. It returns an error if a part failed.
+func report(r *run, results []result) (string, error) {
+	w := &strings.Builder{}
 	failedParts := 0
 	for _, res := range results {
 		if res.err == nil {
 			continue
 		}
 		if failedParts++; !errors.Is(res.err, errBuildFailed) {
-			res.explain(w)
+			explain(w, res)
 		}
 	}
 	for _, t := range slowestTests(results, r.slowest) {
 		fmt.Fprintf(w, "%6.1fs  %s\n", t.seconds, t.name)
 	}
-	fmt.Fprintln(w, r.summary(results))
+	w.WriteString(summary(r, results))
 	if failedParts > 0 {
-		return fmt.Errorf("%d of %d parts failed", failedParts, len(results))
+		return w.String(), fmt.Errorf("%d of %d parts failed", failedParts, len(results))
 	}
-	return nil
+	return w.String(), nil
 }
 
 // A timed test is a passed top-level test and the seconds that it took.
@@ -63,7 +63,7 @@ func slowestTests(results []result, n int) (all []timed) {
 }
 
 // explain prints why a part failed.
-func (res result) explain(w io.Writer) {
+func explain(w *strings.Builder, res result) {
 	fmt.Fprintf(w, "\n==== %s failed: %v\n", res.name, res.err)
 	if res.tests == nil {
 		fmt.Fprintln(w, res.shown)
@@ -136,7 +136,7 @@ func blocks(lines []string) (all [][]string) {
 
 // summary returns the last line of a run: the result, the layers that ran, the layers and tests
 // that were left out with the reason, and the shuffle seed.
-func (r *run) summary(results []result) string {
+func summary(r *run, results []result) string {
 	ran, left, failed := 0, 0, 0
 	reasons := map[string]int{}
 	for _, res := range results {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"maps"
 	"os"
@@ -22,20 +21,19 @@ func failingPart(t *testing.T) (*run, part) {
 	}
 	r.race = false
 	const dir = "scripts/runtests/testdata/failing"
-	if res := r.runPart(t.Context(), r.testBuild("plain", false, dir)); res.err != nil {
+	if res := runPart(t.Context(), r, testBuild(r, "plain", false, dir)); res.err != nil {
 		t.Fatal(res.err, res.shown)
 	}
-	return r, r.test(dir, "plain", false)
+	return r, testPart(r, dir, "plain", false)
 }
 
 func TestReport_ExplainsEachFailureAndSaysHowToRepeatIt(t *testing.T) {
 	r, p := failingPart(t)
-	res := r.runPart(t.Context(), p)
-	var out bytes.Buffer
-	if err := r.report(&out, []result{res}); err == nil {
+	res := runPart(t.Context(), r, p)
+	text, err := report(r, []result{res})
+	if err == nil {
 		t.Error("the report of a failed part returned no error")
 	}
-	text := out.String()
 	for _, want := range []string{
 		"---- scripts/runtests/testdata/failing TestFails/case_one failed",
 		"got 1; want 2",
@@ -57,14 +55,14 @@ func TestReport_ShowsTheGoroutinesOfATestThatDoesNotEnd(t *testing.T) {
 	r, p := failingPart(t)
 	p.env = append(p.env, "FAILING_HANGS=yes")
 	res := result{part: p, limit: time.Second, wall: time.Second}
-	res.tests, _, res.err = r.runTests(t.Context(), p, res.limit)
-	var out bytes.Buffer
-	if err := r.report(&out, []result{res}); err == nil {
+	res.tests, _, res.err = runTests(t.Context(), r, p, res.limit)
+	text, err := report(r, []result{res})
+	if err == nil {
 		t.Error("the report of a part that did not end returned no error")
 	}
 	for _, want := range []string{"did not end within its limit of 1s", "about to wait", "goroutine ", "failing.TestHangs", "-run '^TestHangs$'"} {
-		if !strings.Contains(out.String(), want) {
-			t.Errorf("the report does not contain %q:\n%s", want, &out)
+		if !strings.Contains(text, want) {
+			t.Errorf("the report does not contain %q:\n%s", want, text)
 		}
 	}
 }
@@ -72,18 +70,18 @@ func TestReport_ShowsTheGoroutinesOfATestThatDoesNotEnd(t *testing.T) {
 // One processor has room for a part that computes and for parts that wait; a part of the
 // full share waits until the first has ended.
 func TestNext_StartsTheLongestPartThatTheProcessorsHaveRoomFor(t *testing.T) {
-	r := &run{times: times{parts: map[string][2]measured{
+	m := times{parts: map[string][2]measured{
 		"waits":    {{100 * time.Second, 10 * time.Second}},
 		"computes": {{60 * time.Second, 60 * time.Second}},
 		"short":    {{10 * time.Second, 10 * time.Second}},
-	}}}
+	}}
 	build := part{name: "build: plain", build: []string{"true"}}
 	pending := []part{{name: "short", requires: build.name}, {name: "computes", requires: build.name}, {name: "waits", requires: build.name}, build}
-	slices.SortStableFunc(pending, r.times.order)
+	slices.SortStableFunc(pending, m.order)
 	running, built := map[string]part{}, map[string]bool{}
 	start := func() (started []string) {
 		for {
-			i := r.next(pending, running, built, nil, 1.5)
+			i := next(m, pending, running, built, nil, 1.5)
 			if i < 0 {
 				return started
 			}

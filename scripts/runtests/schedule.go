@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +24,7 @@ var errBuildFailed = errors.New("not run, because its build failed")
 
 // schedule runs the parts: builds first, then the longest. It starts a part only while the
 // processors have room for the share that the part used when its time was measured.
-func (r *run) schedule(ctx context.Context, parts []part) []result {
+func schedule(ctx context.Context, r *run, parts []part) []result {
 	var (
 		pending  = slices.Clone(parts)
 		running  = map[string]part{}
@@ -37,7 +36,7 @@ func (r *run) schedule(ctx context.Context, parts []part) []result {
 	)
 	slices.SortStableFunc(pending, r.times.order)
 	for len(pending)+len(running) > 0 {
-		if i := r.next(pending, running, built, failed, capacity); i >= 0 && ctx.Err() == nil {
+		if i := next(r.times, pending, running, built, failed, capacity); i >= 0 && ctx.Err() == nil {
 			p := pending[i]
 			pending = slices.Delete(pending, i, i+1)
 			if failed[p.requires] {
@@ -45,7 +44,7 @@ func (r *run) schedule(ctx context.Context, parts []part) []result {
 				continue
 			}
 			running[p.name] = p
-			go func() { finished <- r.runPart(ctx, p) }()
+			go func() { finished <- runPart(ctx, r, p) }()
 			continue
 		}
 		if len(running) == 0 { // the run was interrupted
@@ -57,59 +56,30 @@ func (r *run) schedule(ctx context.Context, parts []part) []result {
 			built[done.name], failed[done.name] = done.err == nil, done.err != nil
 		}
 		results = append(results, done)
-		r.progress(done, len(results), len(parts), r.times.left(pending, running))
+		progress(done, len(results), len(parts), r.times.left(pending, running))
 	}
 	return results
 }
 
 // next returns the index of the pending part to start, or -1 if one of the running parts must end first.
-func (r *run) next(pending []part, running map[string]part, built, failed map[string]bool, capacity float64) int {
+func next(t times, pending []part, running map[string]part, built, failed map[string]bool, capacity float64) int {
 	used := 0.0
 	for _, p := range running {
-		used += r.times.of(p).share()
+		used += t.of(p).share()
 	}
 	for i, p := range pending {
 		if p.requires != "" && !built[p.requires] && !failed[p.requires] {
 			continue
 		}
-		if len(running) == 0 || failed[p.requires] || used+r.times.of(p).share() <= capacity {
+		if len(running) == 0 || failed[p.requires] || used+t.of(p).share() <= capacity {
 			return i
 		}
 	}
 	return -1
 }
 
-// order sorts builds before tests, and tests by time, longest first.
-func (t times) order(a, b part) int {
-	if c := cmp.Compare(b2i(a.build == nil), b2i(b.build == nil)); c != 0 || a.build != nil {
-		return c
-	}
-	return cmp.Compare(t.of(b).wall, t.of(a).wall)
-}
-
-func b2i(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
-}
-
-// left estimates the time until all parts have ended.
-func (t times) left(pending []part, running map[string]part) time.Duration {
-	var work, longest time.Duration
-	for _, p := range pending {
-		work += t.of(p).cpu
-		longest = max(longest, t.of(p).wall)
-	}
-	for _, p := range running {
-		work += t.of(p).cpu / 2
-		longest = max(longest, t.of(p).wall/2)
-	}
-	return max(longest, work/time.Duration(runtime.NumCPU())).Round(10 * time.Second)
-}
-
 // progress prints one line for a part that has ended.
-func (r *run) progress(done result, n, of int, left time.Duration) {
+func progress(done result, n, of int, left time.Duration) {
 	state := "ok  "
 	if done.err != nil {
 		state = "FAIL"

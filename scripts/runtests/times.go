@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
@@ -71,6 +72,35 @@ func (m measured) share() float64 { return max(0.1, m.cpu.Seconds()/m.wall.Secon
 // A build has no limit, because the compiler may have nothing in its cache.
 func (t times) limit(p part) time.Duration {
 	return max(2*time.Minute, 5*t.of(p).wall)
+}
+
+// order sorts builds before tests, and tests by time, longest first.
+func (t times) order(a, b part) int {
+	if c := cmp.Compare(b2i(a.build == nil), b2i(b.build == nil)); c != 0 || a.build != nil {
+		return c
+	}
+	return cmp.Compare(t.of(b).wall, t.of(a).wall)
+}
+
+func b2i(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// left estimates the time until all parts have ended.
+func (t times) left(pending []part, running map[string]part) time.Duration {
+	var work, longest time.Duration
+	for _, p := range pending {
+		work += t.of(p).cpu
+		longest = max(longest, t.of(p).wall)
+	}
+	for _, p := range running {
+		work += t.of(p).cpu / 2
+		longest = max(longest, t.of(p).wall/2)
+	}
+	return max(longest, work/time.Duration(runtime.NumCPU())).Round(10 * time.Second)
 }
 
 // record writes the results into the file. It keeps the times of the other mode.

@@ -14,8 +14,8 @@ type download struct {
 	err  error // after rest
 }
 
-// download returns the body of the exchange's answer, which arrives at the account's bandwidth.
-func (x *exchange) download(ctx context.Context, body []byte) io.ReadCloser {
+// newDownload returns the body of the exchange's answer, which arrives at the account's bandwidth.
+func newDownload(ctx context.Context, x *exchange, body []byte) io.ReadCloser {
 	d := &download{ctx: ctx, rest: body, err: io.EOF}
 	if x.a.cfg.Bandwidth != nil {
 		d.rate = x.a.cfg.Bandwidth(*x.r)

@@ -26,7 +26,7 @@ func listBlobs(a blobService, c *container, r *Request) *reply {
 	writeEscaped(&b, prefix)
 	b.WriteString("</Prefix><Blobs>")
 	next, n := "", 0
-	for _, i := range a.order(c, prefix, delimiter) {
+	for _, i := range inOrder(a, c, prefix, delimiter) {
 		if i.marker < marker {
 			continue
 		}
@@ -60,10 +60,10 @@ type item struct {
 	blob   *blob
 }
 
-// order returns what a list with a prefix contains. Clients make up parts of many names, so the
+// inOrder returns what a list with a prefix contains. Clients make up parts of many names, so the
 // order by name differs from run to run. The order here depends on the other parts of the names,
 // the times of creation and the seed.
-func (a blobService) order(c *container, prefix, delimiter string) (all []item) {
+func inOrder(a blobService, c *container, prefix, delimiter string) (all []item) {
 	seen := map[string]bool{}
 	add := func(name string, b *blob, place uint64) {
 		if !seen[name] && strings.HasPrefix(name, prefix) {

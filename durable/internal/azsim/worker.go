@@ -127,7 +127,7 @@ func (w *Worker) Do(raw *http.Request) (*http.Response, error) {
 	answer := x.reply.skewed(-w.clockAhead())
 	resp := answer.response(raw, x.id, x.at.Add(-w.clockAhead()))
 	if raw.Method != http.MethodHead {
-		resp.Body = x.download(ctx, answer.body)
+		resp.Body = newDownload(ctx, &x, answer.body)
 	}
 	return resp, nil
 }

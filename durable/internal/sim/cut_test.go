@@ -193,7 +193,7 @@ func (h *cutHub) must(err error) {
 // start starts an instance and waits until its family has one of the statuses.
 func (h *cutHub) start(name, input string, status history.RuntimeStatus, ids ...durable.InstanceID) {
 	h.t.Helper()
-	_, err := h.client.StartByName(h.ctx, name, []byte(fmt.Sprintf("%q", input)), durable.InstanceID(ids[0]))
+	_, err := h.client.StartByName(h.ctx, name, []byte(fmt.Sprintf("%q", input)), ids[0])
 	h.must(err)
 	h.await(status, ids...)
 }

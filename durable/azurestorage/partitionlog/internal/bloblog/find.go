@@ -45,20 +45,22 @@ type Config struct {
 	Log *slog.Logger
 }
 
-func (c *Config) setDefaults() error {
-	c.Leases = cmp.Or(c.Leases, c.Blobs)
-	c.Lease = cmp.Or(c.Lease, 30*time.Second)
-	c.MaxSize = cmp.Or(c.MaxSize, 64<<20)
-	c.MaxBlocks = cmp.Or(c.MaxBlocks, 40_000)
-	c.MaxBlock = cmp.Or(c.MaxBlock, chain.MaxPayload+chain.FrameHead)
-	c.Log = cmp.Or(c.Log, slog.New(slog.DiscardHandler))
-	if c.Lease < 15*time.Second || c.Lease > time.Minute || c.Lease%time.Second != 0 {
-		return fmt.Errorf("lease is %v; want 15s to 60s, in whole seconds", c.Lease)
+func (cfg *Config) setDefaults() error {
+	cfg.Leases = cmp.Or(cfg.Leases, cfg.Blobs)
+	cfg.Lease = cmp.Or(cfg.Lease, 30*time.Second)
+	cfg.MaxSize = cmp.Or(cfg.MaxSize, 64<<20)
+	cfg.MaxBlocks = cmp.Or(cfg.MaxBlocks, 40_000)
+	cfg.MaxBlock = cmp.Or(cfg.MaxBlock, chain.MaxPayload+chain.FrameHead)
+	cfg.Log = cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	if cfg.Lease < 15*time.Second || cfg.Lease > time.Minute || cfg.Lease%time.Second != 0 {
+		return fmt.Errorf("lease is %v; want 15s to 60s, in whole seconds", cfg.Lease)
 	}
 	return nil
 }
 
-func (c *Config) chain() *chain.Chain { return chain.New(c.Blobs, c.Hub, c.Prefix+"log-", c.Confirm) }
+func (cfg *Config) chain() *chain.Chain {
+	return chain.New(cfg.Blobs, cfg.Hub, cfg.Prefix+"log-", cfg.Confirm)
+}
 
 // Create creates the log, empty, unless it exists.
 func Create(ctx context.Context, cfg Config) error { return cfg.chain().Ensure(ctx) }
