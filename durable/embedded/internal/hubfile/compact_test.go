@@ -14,6 +14,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 	bolt "go.etcd.io/bbolt"
 )
 
@@ -128,7 +129,7 @@ func TestFile_SurvivesALossOfPowerWhileItIsCompacted(t *testing.T) {
 	o.Compact = true
 	steps := map[string]bool{}
 	for step, lost := 0, true; lost; step++ {
-		for range 4 { // what lasts is left to chance
+		for range testshare.Amount(4, 1) { // what lasts is left to chance
 			from, image := t.TempDir(), t.TempDir()
 			copyHub(t, path, filepath.Join(from, "hub.db"))
 			d, restore, err := powerloss.Under(from)

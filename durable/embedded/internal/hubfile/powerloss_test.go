@@ -342,7 +342,7 @@ func TestJournal_GrowsByStretches(t *testing.T) {
 // the last group that was acknowledged, or with the one after it.
 func TestJournal_TellsItsRecordsFromThoseOfEarlierTurns(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(12) {
+	for seed := range uint64(testshare.Amount(12, 3)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 11))

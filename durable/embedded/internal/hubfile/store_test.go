@@ -17,6 +17,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/disk/powerloss"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
@@ -248,7 +249,7 @@ func (m *model) check(t *testing.T, s *opened) {
 
 func TestStore_HoldsWhatAModelHolds(t *testing.T) {
 	t.Parallel()
-	for seed := range uint64(6) {
+	for seed := range uint64(testshare.Amount(6, 2)) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			r := rand.New(rand.NewPCG(seed, 1))
@@ -260,7 +261,7 @@ func TestStore_HoldsWhatAModelHolds(t *testing.T) {
 				m[id] = make(map[string][]byte)
 			}
 			next := uint64(0)
-			for step := range 120 {
+			for step := range testshare.Amount(120, 60) {
 				m.change(t, s, r, &next)
 				switch r.IntN(25) {
 				case 0:
