@@ -148,20 +148,32 @@ func (p *testFiles) waits() (found []wait) {
 			}
 		})
 	}
+	names := map[string][]string{} // that each function mentions outside of a bubble
+	p.walk(func(n ast.Node, in scope) {
+		if in.bubble {
+			return
+		}
+		switch n := n.(type) {
+		case *ast.SelectorExpr:
+			names[in.function] = append(names[in.function], "."+n.Sel.Name)
+		case *ast.Ident:
+			names[in.function] = append(names[in.function], n.Name)
+		}
+	})
 	outside := map[string]bool{} // functions that a test calls outside of a bubble
-	for before := -1; before < len(outside); {
-		before = len(outside)
-		p.walk(func(n ast.Node, in scope) {
-			if in.bubble || !isTest(in.function) && !outside[in.function] {
-				return
+	var mention func(function string)
+	mention = func(function string) {
+		for _, name := range names[function] {
+			if !outside[name] {
+				outside[name] = true
+				mention(name)
 			}
-			switch n := n.(type) {
-			case *ast.SelectorExpr:
-				outside["."+n.Sel.Name] = true
-			case *ast.Ident:
-				outside[n.Name] = true
-			}
-		})
+		}
+	}
+	for function := range names {
+		if isTest(function) {
+			mention(function)
+		}
 	}
 	p.walk(func(n ast.Node, in scope) {
 		call, ok := n.(*ast.CallExpr)

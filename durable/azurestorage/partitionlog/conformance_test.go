@@ -65,8 +65,8 @@ func simulatedHub(t *testing.T) providertest.Hub {
 	return hub
 }
 
-// exercised returns a hub whose processes begin makes.
-func exercised(t *testing.T, connection string, begin func() (transport policy.Transporter, kill func())) providertest.Hub {
+// exercised returns a hub whose workers have the transports of newProcess.
+func exercised(t *testing.T, connection string, newProcess func() (transport policy.Transporter, kill func())) providertest.Hub {
 	cfg := partitionlog.Config{
 		TaskHub:         fmt.Sprintf("C%dx%d", os.Getpid(), hubNumber.Add(1)),
 		PartitionCount:  2,
@@ -80,7 +80,7 @@ func exercised(t *testing.T, connection string, begin func() (transport policy.T
 	var hub *partitionlog.Hub
 	open := func() *partitionlog.Hub {
 		var end func()
-		cfg.Transport, end = begin()
+		cfg.Transport, end = newProcess()
 		c, err := azurestorage.ParseConnectionString(connection)
 		if err != nil {
 			t.Fatal(err)

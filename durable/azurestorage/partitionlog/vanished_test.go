@@ -57,8 +57,8 @@ func (s *simulated) names(n int) string {
 	return fmt.Sprint(all)
 }
 
-// begin starts an instance by the provider's interface.
-func begin(ctx context.Context, h *partitionlog.Hub, id string) error {
+// startHello starts an instance by the provider's interface.
+func startHello(ctx context.Context, h *partitionlog.Hub, id string) error {
 	instance := history.OrchestrationInstance{InstanceID: id, ExecutionID: "e"}
 	start := &history.ExecutionStarted{Header: history.NewHeader(time.Now()), Name: "Hello", Instance: instance}
 	return h.StartInstance(ctx, provider.TaskMessage{Event: start, Target: instance}, nil)
@@ -124,7 +124,7 @@ func TestHub_APartitionWithoutItsBlobsIsNotServedEmpty(t *testing.T) {
 					}
 				}
 				for _, id := range []string{id, other} {
-					if err := begin(s.Context(), h, id); err != nil {
+					if err := startHello(s.Context(), h, id); err != nil {
 						s.Fatal(err)
 					}
 				}
@@ -151,7 +151,7 @@ func TestHub_APartitionWithoutItsBlobsIsNotServedEmpty(t *testing.T) {
 						s.wantDamage("read by a "+who, err)
 						_, err = h.Instances(ctx, provider.Query{})
 						s.wantDamage("list by a "+who, err)
-						s.wantDamage("start by a "+who, begin(ctx, h, id))
+						s.wantDamage("start by a "+who, startHello(ctx, h, id))
 					}
 					if _, err := h.Instance(ctx, other, provider.Fetch{}); err != nil {
 						s.Errorf("%s: the instance of another partition: %v", who, err)
@@ -178,21 +178,16 @@ func TestHub_APartitionWithoutItsBlobsIsNotServedEmpty(t *testing.T) {
 
 // A hub is not created where partitions of another one have records, nor among other blobs.
 func TestHub_IsNotCreatedWhereThereAreBlobs(t *testing.T) {
+	all := func(string) bool { return true }
 	for name, tt := range map[string]struct {
-		change func(s *simulated)
-		want   string
+		vanish   func(name string) bool
+		put      string // the name of a blob that is there instead
+		contents string
+		want     string
 	}{
-		"partitions": {func(s *simulated) {
-			s.account.Vanish(containerName, func(name string) bool { return name == "hub.json" })
-		}, "hub.json is missing, and p0"},
-		"a base": {func(s *simulated) {
-			s.account.Vanish(containerName, func(name string) bool { return true })
-			s.put("p02/base-0000000001-a", "records")
-		}, "hub.json is missing, and p02/base-0000000001-a has records"},
-		"other blobs": {func(s *simulated) {
-			s.account.Vanish(containerName, func(name string) bool { return true })
-			s.put("holidays/beach.jpg", "sand")
-		}, "it holds holidays/beach.jpg, which is not a blob of a task hub"},
+		"partitions":  {func(name string) bool { return name == "hub.json" }, "", "", "hub.json is missing, and p0"},
+		"a base":      {all, "p02/base-0000000001-a", "records", "hub.json is missing, and p02/base-0000000001-a has records"},
+		"other blobs": {all, "holidays/beach.jpg", "sand", "it holds holidays/beach.jpg, which is not a blob of a task hub"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(s *simulated) {
@@ -200,7 +195,10 @@ func TestHub_IsNotCreatedWhereThereAreBlobs(t *testing.T) {
 				stop := s.work(h)
 				s.greet(durable.NewClient(h, greetings), 16)
 				stop()
-				tt.change(s)
+				s.account.Vanish(containerName, tt.vanish)
+				if tt.put != "" {
+					s.put(tt.put, tt.contents)
+				}
 				before := len(s.account.Log())
 				h, _ = s.open("next")
 				ctx, cancel := context.WithTimeout(s.Context(), time.Minute)
