@@ -51,6 +51,29 @@ var plainPackages = map[string]bool{
 	"scripts/zipapp":                                   true,
 }
 
+// plainInShort are packages without the race detector in the short command. Package simulated starts
+// goroutines, but in the short command its many cases run without the race
+// detector. The analyzer starts none; its tests type-check much code.
+var plainInShort = map[string]bool{
+	"durable/azurestorage/simulated": true,
+	"durable/durablecheck":           true,
+}
+
+// twice are packages that a full run tests without the race detector as well. With it, some
+// of their tests run only a sample of their cases (durable/internal/testshare).
+var twice = map[string]bool{
+	"durable":                                            true,
+	"durable/azurestorage/handover":                      true,
+	"durable/azurestorage/simulated":                     true,
+	"durable/azurestorage/partitionlog":                  true,
+	"durable/azurestorage/partitionlog/internal/bloblog": true,
+	"durable/azurestorage/partitionlog/internal/mailbox": true,
+	"durable/azurestorage/partitionlog/internal/runs":    true,
+	"durable/embedded":                                   true,
+	"durable/embedded/internal/hubfile":                  true,
+	"durable/internal/dispatch":                          true,
+}
+
 // partsOf returns every part of a run.
 func partsOf(ctx context.Context, r *run) ([]part, error) {
 	list, err := output(ctx, "go", "list", "-f", "{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}", "./...")
@@ -76,10 +99,13 @@ func partsOf(ctx context.Context, r *run) ([]part, error) {
 		case p == endToEnd:
 			parts = append(parts, testBuild(r, "end to end", r.race, p))
 			parts = append(parts, testPart(r, p, "end to end", r.race))
-		case plainPackages[p] || !r.race:
+		case plainPackages[p] || plainInShort[p] && !r.full || !r.race:
 			plain = append(plain, p)
 		default:
 			race = append(race, p)
+			if twice[p] && r.full {
+				plain = append(plain, p)
+			}
 		}
 		if p == simulator && r.race {
 			race = append(race, p)
@@ -90,7 +116,12 @@ func partsOf(ctx context.Context, r *run) ([]part, error) {
 		if p == simulator {
 			parts = append(parts, simulations(ctx, r)...)
 		} else {
-			parts = append(parts, testPart(r, p, "plain", false))
+			t := testPart(r, p, "plain", false)
+			if twice[p] && r.race {
+				t = t.named(p + " without the race detector")
+				t.env = append(t.env, oneCPU...)
+			}
+			parts = append(parts, t)
 		}
 	}
 	if r.race {

@@ -358,7 +358,7 @@ func (b *slowBase) Do(r *http.Request) (*http.Response, error) {
 	if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/base-") {
 		b.begun.Store(true)
 		select {
-		case <-time.After(10 * time.Minute):
+		case <-time.After(10 * time.Minute): // real time: the test ends the request earlier
 		case <-r.Context().Done():
 			return nil, r.Context().Err()
 		}

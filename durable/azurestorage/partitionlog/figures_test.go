@@ -45,7 +45,7 @@ const coresOfWorker = 2
 // use occupies one core for a time.
 func (c cores) use(d time.Duration) {
 	c <- struct{}{}
-	time.Sleep(d)
+	time.Sleep(d) // real time: every caller runs in a bubble
 	<-c
 }
 

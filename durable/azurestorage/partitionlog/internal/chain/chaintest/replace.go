@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/testshare"
 )
 
 // ErrReplaced is the error of [Confirm] if the container holds another hub.
@@ -79,7 +80,7 @@ func EachReplacement(t *testing.T, least int, old, replacing func(r *Replacement
 	t.Helper()
 	t.Parallel()
 	requests := 0
-	for at := 1; at == 1 || at <= requests; at++ {
+	for at := 1; at == 1 || at <= requests; at += testshare.Amount(1, 4) {
 		for i := range 12 {
 			after, before, afterwards := i%2 == 0, i/4 != 1, i/4 != 0
 			long := []time.Duration{3 * time.Second, 5 * time.Minute}[i/2%2] // a lease lasts longer than the first
