@@ -92,7 +92,7 @@ func parseTests(dir string) (*testFiles, error) {
 	return p, nil
 }
 
-// A scope is where a piece of code runs: in a bubble, or wherever its function is called.
+// A scope is the place of a piece of code: a bubble, or a function.
 type scope struct {
 	function string // or the variable, with a dot before the name of a method
 	bubble   bool

@@ -74,8 +74,8 @@ func TestHistoryCache_IsNotBelievedWhenAnotherWorkerWentOn(t *testing.T) {
 			t.Fatal(err)
 		}
 
-		// The second result is out of order by what is remembered, and in order by
-		// what is stored.
+		// The second result is out of order in the cached history, and in order in
+		// the stored one.
 		if err := h.Send(t.Context(), provider.TaskMessage{Target: instance, Event: &history.TaskCompleted{
 			Header: header(history.NoEventID), TaskScheduledID: 1, Result: new(`"Hello again"`),
 		}}); err != nil {

@@ -325,7 +325,8 @@ func TestInstanceRow_IsLeftAloneIfTheInstanceWasRewound(t *testing.T) {
 		}
 		stop()
 
-		// Whoever rewound it died before the row said so: the next checkpoint does.
+		// The client died after it changed the history and before it wrote the row. The next
+		// checkpoint writes the row.
 		mustMerge(t, other, "i", "", history.Failed)
 		runHub(t, other)
 		item = mustNext(t, other)

@@ -75,7 +75,7 @@ func (h *TaskHub) Place(ctx context.Context, id string) (provider.Place, error) 
 }
 
 // lacksStart reports whether an instance without a history seems to have no start message.
-// A queue does not show hidden messages, so that of a direct start may be among them.
+// A queue does not show hidden messages, and a direct start may be among them.
 func (h *TaskHub) lacksStart(ctx context.Context, id string, queue *store.Queue) (bool, error) {
 	row, err := h.instances.Rows.Read(ctx, id)
 	if err != nil || row == nil || row.State.Status != history.Pending || time.Since(dueSince(&row.State)) < interruptedAfter {

@@ -44,7 +44,7 @@ func TestScheduledStart_MayBeWeeksAway(t *testing.T) {
 			t.Errorf("%d messages are visible before their time", n)
 		}
 
-		// A week later the message comes to light.
+		// The message becomes visible a week later.
 		out := &outgoing{env: &wire.Envelope{Message: &start, Sender: &history.OrchestrationInstance{}}}
 		if err := h.sender.prepare(t.Context(), out); err != nil {
 			t.Fatal(err)

@@ -92,7 +92,7 @@ type taskKey struct {
 	id                  int
 }
 
-// missing returns the kinds of operations of which none was acknowledged.
+// missing returns the kinds of operations without an acknowledgment.
 func (v *victim) missing() []string {
 	return slices.DeleteFunc([]string{"S", "E", "C", "A"}, func(op string) bool { return v.counts[op] > 0 })
 }

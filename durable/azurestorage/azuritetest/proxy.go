@@ -36,7 +36,7 @@ const (
 	// that of the second.
 	Twice
 	// Abandon delivers the request and then closes both connections, as if the caller
-	// had gone away, if there is no answer within Fate.Hold of the delivery.
+	// had gone away, unless the answer arrives within Fate.Hold of the delivery.
 	Abandon
 )
 

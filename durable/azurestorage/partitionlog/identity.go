@@ -111,7 +111,7 @@ func (h *Hub) deleted() error {
 	return nil
 }
 
-// create reads which hub the container holds, and creates one if there is none. Any number of
+// create reads which hub the container holds, and creates one if the container is empty. Any number of
 // processes may do so at once: one of them creates hub.json, and each continues what another one
 // has started.
 func (h *Hub) create(ctx context.Context) (hubInfo, error) {

@@ -225,7 +225,7 @@ func (o *owner) abandon() {
 const (
 	shortestLook = 10 * time.Millisecond
 	busyFor      = time.Second // after mail
-	// lookWithin is how long a look waits for the first bytes. After a look without bytes the
+	// lookWithin limits the wait of a look for its first bytes. After a look without bytes the
 	// next one waits twice as long, up to longestWait.
 	lookWithin  = 5 * time.Second
 	longestWait = time.Minute

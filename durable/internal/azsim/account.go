@@ -44,16 +44,16 @@ type Config struct {
 	// the service has it.
 	MaxBlocks int
 
-	// DeletionDelay is how long a queue, table or container that was deleted cannot be
-	// created again. Zero means that it can be at once.
+	// DeletionDelay is the time during which a deleted queue, table or container cannot be
+	// created again. Default: none.
 	DeletionDelay time.Duration
 
 	// Directories makes flat lists of blobs show the directories that the blobs are in, as
 	// accounts with a hierarchical namespace do.
 	Directories bool
 
-	// Forbid returns the code with which the account refuses a request with the status 403,
-	// or an empty text; nil means that it refuses none.
+	// Forbid returns the error code of a request that the account refuses with the status
+	// 403, or an empty text. Default: the account refuses none.
 	Forbid func(Request) (code string)
 
 	// Decide chooses what goes wrong with a request; nil means that nothing does.
@@ -484,7 +484,7 @@ func (a *Account) serve(x *exchange) *reply {
 	return answer
 }
 
-// forbid returns the code with which the account refuses a request.
+// forbid returns the error code of a request that the account refuses.
 func (a *Account) forbid(r *Request) string {
 	if a.cfg.Forbid == nil {
 		return ""
@@ -503,7 +503,7 @@ func (a *Account) beingDeleted(service, name string) *reply {
 }
 
 // Snapshot makes a snapshot of a blob, without which the blob cannot be deleted. It returns
-// false if there is no such blob.
+// false if the blob does not exist.
 func (a *Account) Snapshot(containerName, blobName string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -135,7 +135,7 @@ func TestCrash_AnyRequestMayBeTheLast(t *testing.T) {
 	})
 }
 
-// killAtRequests kills the first worker before and after one of so many requests.
+// killAtRequests kills the first worker before and after every n-th request; n is every.
 func killAtRequests(t *testing.T, hub string, app sim.App, every int) {
 	t.Helper()
 	faults, requests, _ := runCrash(t, hub, crashPlan(app), azsim.None, 0)
@@ -145,7 +145,7 @@ func killAtRequests(t *testing.T, hub string, app sim.App, every int) {
 	meetAtRequests(t, hub, app, every, requests, azsim.KillBefore, azsim.KillAfter)
 }
 
-// meetAtRequests lets one of so many requests of the first worker meet each of the faults.
+// meetAtRequests lets every n-th request of the first worker meet each of the faults; n is every.
 func meetAtRequests(t *testing.T, hub string, app sim.App, every, requests int, faults ...azsim.Fault) {
 	t.Helper()
 	tryAt(t, requests, every, faults, func(fault azsim.Fault, n int) (*sim.Plan, []string, *azsim.Account) {
@@ -155,8 +155,8 @@ func meetAtRequests(t *testing.T, hub string, app sim.App, every, requests int, 
 	})
 }
 
-// tryAt calls run with each fault and one of so many numbers from 1 to n, this process's share
-// of them, and ends the test at the first failure.
+// tryAt calls run with each fault and this process's share of the points (see pointsOf). It ends
+// the test at the first failure.
 func tryAt(t *testing.T, n, every int, faults []azsim.Fault, run func(fault azsim.Fault, n int) (*sim.Plan, []string, *azsim.Account)) {
 	t.Helper()
 	points := pointsOf(t, n, every)
@@ -178,8 +178,8 @@ func tryAt(t *testing.T, n, every int, faults []azsim.Fault, run func(fault azsi
 	t.Logf("%v at %d of %d", faults, len(points), n)
 }
 
-// pointsOf returns one of so many numbers from 1 to n, this process's share of them, or only
-// that of the flag -sim.request.
+// pointsOf returns this process's share of the numbers from 1 to n in steps of every, or only
+// the number of the flag -sim.request.
 func pointsOf(t *testing.T, n, every int) (points []int) {
 	if *request > 0 {
 		return []int{*request}

@@ -13,7 +13,7 @@ import (
 )
 
 // report fails the test. Its last lines are the faults, the seed, the command that repeats the
-// run, and the file with the trace. Flags select the run among those of the test.
+// run, and the file with the trace. Flags select one run of the test.
 func report(t *testing.T, plan *sim.Plan, faults []string, trace, flags string) {
 	t.Helper()
 	t.Errorf("workers %d, partitions %d, faults %v, repeats %v, loose %v, disturbances %v, stopped at operation %d\n%s\nseed %d\nrepeat: %s\ntrace: %s",

@@ -199,7 +199,7 @@ func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
 	}
 }
 
-// So is what a random plan asks, on each hub in an account.
+// A random plan also makes the same requests each time, on each hub in an account.
 func TestSim_ARandomSeedStandsForOneCourseOfEvents(t *testing.T) {
 	testshare.SkipShortRace(t)
 	for _, hub := range storedHubs {

@@ -19,8 +19,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/handler/processtest"
 )
 
-// What the default intervals need: leases last 30 seconds, and workers look at
-// them every 10.
+// At the defaults leases last 30 seconds, and workers look at them every 10.
 const (
 	balancedWithin = 30 * time.Second
 	leftWithin     = 10 * time.Second
@@ -28,7 +27,7 @@ const (
 
 	quietFor = 15 * time.Second // in which each worker looks at the leases
 
-	// overlapSlack is the time by which a log record may be late. A defect would let two
+	// overlapSlack limits the delay of a log record. A defect would let two
 	// processes read a queue for as long as a lease lasts.
 	overlapSlack = 10 * time.Second
 )

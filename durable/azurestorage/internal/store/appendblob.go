@@ -238,7 +238,7 @@ type BlobInfo struct {
 
 // ListInfo lists the blobs whose names begin with prefix, in the order of their names. pages
 // is the number of requests: a list of several pages shows no single moment. [IsContainerMissing]
-// is true of the error if there is no container.
+// is true of the error if the container does not exist.
 func (s *Container) ListInfo(ctx context.Context, prefix string) (blobs []BlobInfo, pages int, err error) {
 	options := &container.ListBlobsFlatOptions{Prefix: &prefix, Include: container.ListBlobsInclude{Metadata: true}}
 	for {

@@ -200,7 +200,7 @@ func (s *Container) Stamp(ctx context.Context, name string, metadata map[string]
 }
 
 // Stat returns the ETag and the metadata of a blob, zero if the container has no such blob.
-// [IsContainerMissing] is true of the error if there is no container.
+// [IsContainerMissing] is true of the error if the container does not exist.
 func (s *Container) Stat(ctx context.Context, name string) (info BlobInfo, err error) {
 	err = Retry(ctx, "look at blob "+s.Name+"/"+name, func(ctx context.Context) error {
 		resp, err := s.Client.NewBlobClient(name).GetProperties(ctx, nil)

@@ -60,7 +60,7 @@ func CodeOf(err error) string {
 // there already, its ETag is another, or it was deleted since, as a purge does
 // (a table that is not there has a code of its own).
 //
-// Other refusals with the status 409 are none: an immutability policy, snapshots, or the
+// Other refusals with the status 409 are not conflicts: an immutability policy, snapshots, or the
 // number of blocks refuses the write however often it is repeated.
 func IsConflict(err error) bool {
 	switch StatusOf(err) {
@@ -76,7 +76,7 @@ func IsConflict(err error) bool {
 }
 
 // conflictCodes are the codes, with the status 409, of writes that lost against another
-// process, besides those of what exists already.
+// process. The codes for a name that exists already are not among them.
 var conflictCodes = []string{
 	"UpdateConditionNotSatisfied", "ConditionNotMet",
 	"LeaseAlreadyPresent", "LeaseAlreadyBroken", "LeaseIdMismatchWithLeaseOperation", "LeaseNotPresentWithLeaseOperation",
@@ -92,7 +92,7 @@ func IsNotFound(err error) bool { return StatusOf(err) == http.StatusNotFound }
 // IsBlobGone reports whether err says that a blob is not there, in a container that is.
 func IsBlobGone(err error) bool { return CodeOf(err) == codeBlobNotFound }
 
-// IsContainerMissing reports whether err says that there is no such container.
+// IsContainerMissing reports whether err says that the container does not exist.
 func IsContainerMissing(err error) bool { return CodeOf(err) == codeContainerNotFound }
 
 // IsMissing reports whether err says that a queue or a table is not there.
@@ -208,8 +208,8 @@ func Jitter(ctx context.Context, purpose string, d time.Duration) time.Duration 
 	return d/2 + time.Duration(chance.Float64(ctx, purpose)*float64(d/2+1))
 }
 
-// deletionPatience is how long the service may take to delete a queue, a table or a
-// container, during which it refuses to create one with the same name.
+// deletionPatience is the longest wait for the service to delete a queue, a table or a
+// container. Until then the service refuses to create one with the same name.
 const deletionPatience = 2 * time.Minute
 
 // retryCreation is [Retry] of the creation of a resource. It also waits until the service has

@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 )
 
-// networkFileSystems are the file systems, by the number with which statfs(2) names them, whose
-// locks and memory maps bbolt cannot rely on: another machine may open the same file.
+// networkFileSystems maps numbers that statfs(2) returns to file systems whose locks and memory
+// maps do not protect bbolt: another machine may open the same file.
 var networkFileSystems = map[uint32]string{
 	0x6969:     "NFS",
 	0x517B:     "SMB",

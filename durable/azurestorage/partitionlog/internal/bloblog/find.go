@@ -27,7 +27,7 @@ type Config struct {
 	// Confirm reads again which hub the container holds, and returns an error if its ID is
 	// not Hub. Default: the container always holds this hub.
 	Confirm func(context.Context) error
-	// Missing is called if there is no log. It returns nil if the log was never created. Default:
+	// Missing is called if no log exists. It returns nil if the log was never created. Default:
 	// a log that is missing was never created.
 	Missing func(context.Context) error
 	// Prefix is what the names of the partition's blobs begin with, such as "p00/".

@@ -25,7 +25,7 @@ type Chain struct {
 }
 
 // New returns the chain of blobs whose names begin with prefix, such as "p00/log-". Frames
-// of one hub are not taken for those of another. confirm reads again which hub the container
+// carry the hub's ID, so that a blob of another hub is detected. confirm reads again which hub the container
 // holds, and returns an error if that is not this one; nil means that it cannot be known.
 func New(blobs *store.Container, hub, prefix string, confirm func(context.Context) error) *Chain {
 	return &Chain{

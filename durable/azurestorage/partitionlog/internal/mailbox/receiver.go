@@ -43,7 +43,7 @@ type Batch struct {
 	// them: they are the start of longer mail.
 	Read int
 	// Seen is the moment of a look: this batch and those before it have all mail that was in
-	// the mailbox then. It is 0 if there is no such look since the last batch that had one.
+	// the mailbox then. It is 0 if no look has ended since the last batch with a moment.
 	Seen int64
 }
 
@@ -93,8 +93,8 @@ func NewReceiver(cfg Config, from Position) *Receiver {
 // of the mail that it returns together, but for the last.
 const readAtOnce = 4 << 20
 
-// Next returns mail that was not returned before, in order. Mail of which a sender was in
-// doubt comes twice. The caller numbers its looks with rising moments, for [Batch.Seen].
+// Next returns mail that was not returned before, in order. Mail that a sender
+// was in doubt about is returned twice. The caller numbers its looks with rising moments, for [Batch.Seen].
 //
 // The receiver keeps downloaded bytes when a look fails, and the next look continues after
 // them. So it reads any mailbox, however slow the downloads are and however early ctx ends.
