@@ -43,6 +43,8 @@ func testConfig(t testing.TB) Config {
 	}
 	if _, ok := accounts.Load(t); ok {
 		cfg.LeaseInterval = 3 * time.Second
+		cfg.LeaseAcquireInterval = time.Second
+		cfg.MaxQueuePollingInterval = time.Second
 	}
 	return cfg
 }
