@@ -133,6 +133,9 @@ func partsOf(ctx context.Context, r *run) ([]part, error) {
 			t = t.named("seeds with the race detector", "-test.run=AppsEnd")
 			t.env = append(t.env, oneCPU...)
 		}
+		if plainInShort[p] {
+			t.flags = append(t.flags, "-test.short") // its other cases run without the race detector
+		}
 		parts = append(parts, t)
 	}
 	if r.full {

@@ -15,9 +15,9 @@ func usual() amounts {
 		}
 	}
 	return amounts{
-		runs: 30, logRuns: 20, largeRuns: 10,
-		crashEvery: 4, largeEvery: 30, cutEvery: 2,
-		repetitions: 20, repeatedSeeds: 20,
-		foundAtMost: 100, bankTransfers: 600,
+		runs: 20, logRuns: 12, largeRuns: 6,
+		crashEvery: 6, largeEvery: 45, cutEvery: 4,
+		repetitions: 10, repeatedSeeds: 10,
+		foundAtMost: 40, bankTransfers: 600,
 	}
 }
