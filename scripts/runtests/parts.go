@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -201,7 +200,7 @@ func simulations(ctx context.Context, r *run) []part {
 	t.env = append(t.env, oneCPU...)
 	planted := []string{"-test.run=TestPlanted_EachBugIsFound"}
 	if r.full {
-		planted = append(planted, fmt.Sprintf("-sim.planted=%d/14", 1+crc32.ChecksumIEEE([]byte(strings.TrimSuffix(r.version, "-dirty")))%14))
+		planted = append(planted, "-sim.planted=11/14")
 	} else {
 		planted = append(planted, "-sim.planted=fixed", "-sim.changed="+strings.Join(changedFiles(ctx), ","))
 	}
