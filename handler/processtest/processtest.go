@@ -3,9 +3,33 @@
 package processtest
 
 import (
+	"net"
+	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/azuritetest"
 )
+
+// ReservePort returns a port of 127.0.0.1 on which no process listens.
+//
+// The port stays reserved until the test ends: the system gives it to no process that asks
+// for any free port. A program that asks for this port can listen on it, again and again.
+// Only Linux has such a reservation. On other systems another process may get the port.
+func ReservePort(tb testing.TB) int {
+	tb.Helper()
+	address, reservation, err := azuritetest.ReservePort()
+	if err != nil {
+		tb.Fatalf("reserve a port: %v", err)
+	}
+	tb.Cleanup(func() { _ = reservation.Close() }) // a nil file returns an error
+	_, text, _ := net.SplitHostPort(address)
+	port, err := strconv.Atoi(text)
+	if err != nil {
+		tb.Fatalf("reserve a port: %v", err)
+	}
+	return port
+}
 
 // maxLines is the number of lines that [Last] keeps.
 const maxLines = 100

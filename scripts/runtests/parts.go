@@ -12,6 +12,7 @@ import (
 // A part is one process: a build, or a test binary with its flags.
 type part struct {
 	name     string // unique; the key in times.tsv
+	layer    string // of the tests, for the last line of the run
 	build    []string
 	requires string // the name of the build that must have succeeded
 
@@ -27,6 +28,17 @@ const (
 	simulator = "durable/internal/sim"
 	endToEnd  = "functions/internal/e2e"
 )
+
+// The layers, in the order in which the last line of a run names them.
+const (
+	unit        = "unit"
+	conformance = "conformance on each store"
+	simulations = "simulations"
+	bugs        = "planted bugs"
+	app         = "the app end to end"
+)
+
+var layers = []string{unit, conformance, simulations, bugs, app}
 
 // oneCPU is the environment of simulations: only with one processor does a seed repeat exactly.
 var oneCPU = []string{"GOMAXPROCS=1", "GOGC=400"}
@@ -113,7 +125,7 @@ func partsOf(ctx context.Context, r *run) ([]part, error) {
 	parts = append(parts, testBuild(r, "plain", false, plain...))
 	for _, p := range plain {
 		if p == simulator {
-			parts = append(parts, simulations(ctx, r)...)
+			parts = append(parts, simulatorParts(ctx, r)...)
 		} else {
 			t := testPart(r, p, "plain", false)
 			if twice[p] && r.race {
@@ -171,6 +183,7 @@ func testBuild(r *run, name string, race bool, packages ...string) part {
 func testPart(r *run, p, build string, race bool) part {
 	t := part{
 		name:     p,
+		layer:    layerOf(p),
 		requires: "build: " + build,
 		dir:      p,
 		binary:   filepath.Join(r.out, build, path.Base(p)+".test"),
@@ -187,6 +200,25 @@ func testPart(r *run, p, build string, race bool) part {
 	return t
 }
 
+// layerOf returns the layer that the tests of a package belong to.
+func layerOf(p string) string {
+	switch p {
+	case "durable/azurestorage/conformance", "durable/azurestorage/partitionlog", "durable/embedded":
+		return conformance
+	case simulator, "durable/azurestorage/simulated":
+		return simulations
+	case endToEnd:
+		return app
+	}
+	return unit
+}
+
+// in returns the part with another layer.
+func (p part) in(layer string) part {
+	p.layer = layer
+	return p
+}
+
 // named returns the part with another name and further flags.
 func (p part) named(name string, flags ...string) part {
 	p.name = name
@@ -194,20 +226,20 @@ func (p part) named(name string, flags ...string) part {
 	return p
 }
 
-// simulations returns the parts of the simulator: two processes that share the seeds, and the planted bugs.
-func simulations(ctx context.Context, r *run) []part {
+// simulatorParts returns the parts of the simulator: two processes that share the seeds, and the planted bugs.
+func simulatorParts(ctx context.Context, r *run) []part {
 	t := testPart(r, simulator, "plain", false)
 	t.env = append(t.env, oneCPU...)
 	planted := []string{"-test.run=TestPlanted_EachBugIsFound"}
 	if r.full {
-		planted = append(planted, "-sim.planted=11/14")
+		planted = append(planted, "-sim.planted=11/14") // the nightly job plants all
 	} else {
 		planted = append(planted, "-sim.planted=fixed", "-sim.changed="+strings.Join(changedFiles(ctx), ","))
 	}
 	parts := []part{
 		t.named("simulations 1/2", "-sim.share=1/2"),
 		t.named("simulations 2/2", "-sim.share=2/2"),
-		t.named("planted bugs", planted...),
+		t.named("planted bugs", planted...).in(bugs),
 	}
 	if r.full {
 		parts = append(parts, t.named("300 simulated hubs", "-test.run=TestSim_AppsEndAsTheOracleSays/^varied$/^azure$", "-sim.seed=1001", "-sim.runs=300"))

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// stopGrace is how long a process may take to print its goroutines before it is killed.
+// stopGrace is the time for a process to print its goroutines. After it the process is killed.
 const stopGrace = 20 * time.Second
 
 // runPart runs a build or a test binary to its end.

@@ -12,7 +12,8 @@ import (
 )
 
 const (
-	leftToFull = "left to scripts/test --full" // the reason of tests that skip in the short command
+	leftToFull  = "left to scripts/test --full" // the reason of tests that skip in the short command
+	anotherPart = "runs in another part"        // how the reasons of tests begin that another part runs
 
 	shownLines     = 300 // the last lines of each failed test that are printed
 	shownTests     = 20  // failed tests of one part that are printed with their output
@@ -138,6 +139,7 @@ func blocks(lines []string) (all [][]string) {
 // that were left out with the reason, and the shuffle seed.
 func summary(r *run, results []result) string {
 	ran, left, failed := 0, 0, 0
+	has := map[string]bool{}
 	reasons := map[string]int{}
 	for _, res := range results {
 		if res.err != nil {
@@ -146,20 +148,20 @@ func summary(r *run, results []result) string {
 		if res.tests == nil {
 			continue
 		}
+		has[res.layer] = true
+		has["race detector"] = has["race detector"] || res.requires == "build: race"
 		ran += res.tests.passed + len(res.tests.failed)
 		for reason, n := range res.tests.skipped {
-			if reason == leftToFull {
+			switch {
+			case reason == leftToFull:
 				left += n
-			} else {
+			case !strings.HasPrefix(reason, anotherPart):
 				reasons[reason] += n
 			}
 		}
 	}
-	layers := []string{"unit", "conformance on each store", "simulations", "planted bugs"}
-	if r.race {
-		layers = append(layers, "race detector")
-	}
-	layers = append(layers, r.tools...)
+	shown := slices.DeleteFunc(append(slices.Clone(layers), "race detector"), func(l string) bool { return !has[l] })
+	shown = append(shown, r.tools...)
 	out := slices.Clone(r.missing)
 	if left > 0 {
 		out = append(out, fmt.Sprintf("%d tests (%s)", left, leftToFull))
@@ -175,5 +177,5 @@ func summary(r *run, results []result) string {
 		state = fmt.Sprintf("FAIL (%d parts)", failed)
 	}
 	return fmt.Sprintf("%s: %d tests in %v. Layers: %s. Left out: %s. Shuffle seed: %d.", state, ran,
-		time.Since(r.started).Round(time.Second), strings.Join(layers, ", "), strings.Join(out, "; "), r.shuffle)
+		time.Since(r.started).Round(time.Second), strings.Join(shown, ", "), strings.Join(out, "; "), r.shuffle)
 }

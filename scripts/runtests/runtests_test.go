@@ -40,11 +40,15 @@ func TestReport_ExplainsEachFailureAndSaysHowToRepeatIt(t *testing.T) {
 		"Repeat with: scripts/test -shuffle=7 ./scripts/runtests/testdata/failing -short -run '^TestFails$/^case_one$'",
 		"FAIL (1 parts): 5 tests",
 		"1 tests (left to scripts/test --full); 1 tests (no such tool); 1 tests (only on request)",
+		"Layers: unit. Left out: ",
 		"Shuffle seed: 7.",
 	} {
 		if !strings.Contains(text, want) {
 			t.Errorf("the report does not contain %q:\n%s", want, text)
 		}
+	}
+	if strings.Contains(text, anotherPart) {
+		t.Errorf("the report counts a test as left out that another part runs:\n%s", text)
 	}
 	if strings.Contains(text, "a line of a test that passes") {
 		t.Errorf("the report contains the output of a test that passed:\n%s", text)

@@ -6,10 +6,10 @@ import (
 	"syscall"
 )
 
-// reservePort reserves a free loopback port as long as the returned file is open. Only a
-// caller that knows the port can listen on it: Linux gives no process a free port that
+// ReservePort reserves a free loopback port as long as the returned file is open. Only a
+// program that knows the port can listen on it: Linux gives no process a free port that
 // another socket is bound to.
-func reservePort() (address string, reservation *os.File, err error) {
+func ReservePort() (address string, reservation *os.File, err error) {
 	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return "", nil, os.NewSyscallError("socket", err)

@@ -2,9 +2,18 @@
 
 package azuritetest
 
-import "os"
+import (
+	"net"
+	"os"
+)
 
-// reservePort reserves nothing: the listener chooses a free port.
-func reservePort() (address string, reservation *os.File, err error) {
-	return "127.0.0.1:0", nil, nil
+// ReservePort returns a loopback port on which no process listens. On this system it cannot
+// reserve the port, so another process may get it; reservation is nil.
+func ReservePort() (address string, reservation *os.File, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil, nil
 }

@@ -123,7 +123,7 @@ func (p *Proxy) Service(name, endpoint string) (string, error) {
 		return "", err
 	}
 	f := &front{proxy: p, service: name, behind: behind}
-	if f.address, f.reservation, err = reservePort(); err != nil {
+	if f.address, f.reservation, err = ReservePort(); err != nil {
 		return "", fmt.Errorf("proxy in front of %s: %w", behind, err)
 	}
 	if err := f.open(); err != nil {

@@ -212,7 +212,7 @@ func builder(t *testing.T, bugs []planted) func(bug planted, dir string) error {
 // find it: a simulation within so many seeds, another at once.
 func TestPlanted_EachBugIsFound(t *testing.T) {
 	if *plantedFlag == "" {
-		t.Skip("without -sim.planted no bug is planted")
+		t.Skip("runs in another part: with -sim.planted")
 	}
 	skipWithoutGit(t)
 	bugs, err := selectBugs(*plantedFlag, *changed, plantedBugs(t))

@@ -27,7 +27,7 @@ func Has(t testing.TB, i int) bool {
 func Only(t testing.TB) {
 	t.Helper()
 	if !Has(t, 0) {
-		t.Skipf("not in share %v", current)
+		t.Skipf("runs in another part: not in share %v", current)
 	}
 }
 
@@ -43,7 +43,7 @@ func LeaveToFull(t testing.TB) {
 func SkipShortRace(t testing.TB) {
 	t.Helper()
 	if testing.Short() && underRace {
-		t.Skip("-short runs it without the race detector")
+		t.Skip("runs in another part: without the race detector")
 	}
 }
 

@@ -16,6 +16,8 @@ func TestFails(t *testing.T) {
 
 func TestSkips(t *testing.T) { t.Skip("no such tool") }
 
+func TestRunsInAnotherPart(t *testing.T) { t.Skip("runs in another part: without the race detector") }
+
 func TestSkipsInShortMode(t *testing.T) {
 	if testing.Short() {
 		t.Skip("left to scripts/test --full")
