@@ -11,9 +11,11 @@ import (
 	"time"
 )
 
-// failingPart builds testdata/failing and returns a run and the part that runs it.
+// failingPart builds testdata/failing and returns a run, which has only the Functions host as a
+// tool, and the part that runs it.
 func failingPart(t *testing.T) (*run, part) {
 	t.Helper()
+	t.Setenv("DURABLE_TEST_REQUIRE", "func")
 	t.Chdir(filepath.Join("..", ".."))
 	r := &run{out: t.TempDir(), started: time.Now(), shuffle: 7, times: times{parts: map[string][2]measured{}}}
 	if err := r.findTools(t.Context()); err != nil {
@@ -40,7 +42,8 @@ func TestReport_ExplainsEachFailureAndSaysHowToRepeatIt(t *testing.T) {
 		"Repeat with: scripts/test -shuffle=7 ./scripts/runtests/testdata/failing -short -run '^TestFails$/^case_one$'",
 		"FAIL (1 parts): 5 tests",
 		"1 tests (left to scripts/test --full); 1 tests (no such tool); 1 tests (only on request)",
-		"Layers: unit. Left out: ",
+		"Layers: unit, Functions host. Left out: ",
+		"Chromium (no Chromium is installed)",
 		"Shuffle seed: 7.",
 	} {
 		if !strings.Contains(text, want) {
