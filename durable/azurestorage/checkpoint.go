@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
@@ -13,6 +12,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/google/uuid"
 )
 
 // A commit is the writing of a checkpoint. The order of the writes is what makes
@@ -216,7 +216,7 @@ func (c *commit) batchesAfter() (b wire.EntityBatches, isOne bool) {
 		return b, false
 	}
 	if c.loaded.Run == "" {
-		c.loaded.Run = fmt.Sprintf("%08x", rand.Uint32())
+		c.loaded.Run = uuid.NewString()[:8]
 	}
 	return b.Next(c.loaded.Run), true
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"sync"
@@ -309,21 +310,29 @@ func (a *Account) Vanish(containerName string, is func(name string) bool) int {
 // purpose depends on the seed, the worker and the purpose only.
 func (a *Account) Chance(worker string) func(purpose string) float64 {
 	return func(purpose string) float64 {
-		key := hashOf("chance", worker, withoutNoise(purpose))
-		a.mu.Lock()
-		n := a.asked[key]
-		a.asked[key]++
-		a.mu.Unlock()
-		return fraction(mix(a.cfg.Seed, key, uint64(n)))
+		return fraction(a.roll("chance", worker, withoutNoise(purpose)))
 	}
 }
 
+// roll returns the next number of those that the seed assigns to a purpose.
+func (a *Account) roll(purpose ...string) uint64 {
+	key := hashOf(purpose...)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	n := a.asked[key]
+	a.asked[key]++
+	return mix(a.cfg.Seed, key, uint64(n))
+}
+
 // Turns returns what a worker's callers at one instant call, to come one after the other. Their
-// order depends on the seed, the worker and their names only.
+// order depends on the seed, the worker and their names only. Callers of one name get different
+// times, since the runtime fires timers of one instant in a random order.
 func (a *Account) Turns(worker string) func(ctx context.Context, name string) {
 	return func(ctx context.Context, name string) {
-		roll := mix(a.cfg.Seed, hashOf("turn", worker, withoutNoise(name)))
-		pause.For(ctx, time.Duration(roll%uint64(10*time.Microsecond)))
+		if text, err := url.PathUnescape(name); err == nil {
+			name = text // noise between escapes is not recognized
+		}
+		pause.For(ctx, time.Duration(a.roll("turn", worker, withoutNoise(name))%uint64(10*time.Microsecond)))
 	}
 }
 

@@ -20,7 +20,10 @@ func appendWithoutNoise(b, text []byte) []byte {
 		switch c := text[i]; {
 		case c == 'S':
 			n = sequenceNumber(text[i:])
-		case isHex(c) && (i == 0 || !isHex(text[i-1])):
+		case c == 'g' || c == 'b' || c == '0':
+			n = inStack(text[i:])
+		}
+		if n == 0 && isHex(text[i]) && (i == 0 || !isHex(text[i-1])) {
 			n = identifier(text, i)
 		}
 		if n > 0 {
@@ -32,6 +35,22 @@ func appendWithoutNoise(b, text []byte) []byte {
 		i++
 	}
 	return b
+}
+
+// inStack returns the length of what begins text and differs between two stack traces of one
+// panic: the number of a goroutine or a bubble, or an address.
+func inStack(text []byte) int {
+	for _, word := range []string{"goroutine ", "bubble "} {
+		if rest, ok := bytes.CutPrefix(text, []byte(word)); ok {
+			if n := span(rest, isDigit); n > 0 {
+				return len(word) + n
+			}
+		}
+	}
+	if rest, ok := bytes.CutPrefix(text, []byte("0x")); ok && span(rest, isHex) > 0 {
+		return len("0x") + span(rest, isHex)
+	}
+	return 0
 }
 
 // isText reports whether a body is text, as JSON and XML are.

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -84,7 +83,7 @@ const signalsMeanwhile = 70
 // and a client sends signals meanwhile. It returns what was wrong in the end.
 func runEntityCrash(t *testing.T, fault azsim.Fault, n int, down time.Duration) (problem string, requests int) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, 7, func(t *testing.T) {
 		decide := func(r azsim.Request) azsim.Fault {
 			if r.Worker == "w0" && r.Number == n {
 				return fault

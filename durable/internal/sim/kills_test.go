@@ -8,7 +8,6 @@ import (
 	"os"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
@@ -32,8 +31,8 @@ type hub struct {
 func withKills(t *testing.T, provider string, every time.Duration, functions []*durable.Function, f func(*hub)) (killed int) {
 	t.Helper()
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		plan := &sim.Plan{Seed: 11, Workers: 3, Partitions: 4}
+	plan := &sim.Plan{Seed: 11, Workers: 3, Partitions: 4}
+	inBubble(t, plan.Seed, func(t *testing.T) {
 		var platform sim.Platform
 		if provider == "embedded" {
 			plan.Workers = 1

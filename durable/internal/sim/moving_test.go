@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
@@ -231,7 +230,7 @@ func (c movingClient) Purge(ctx context.Context, id string, seen *provider.Insta
 func simulateMoved(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults []string) {
 	t.Helper()
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, plan.Seed, func(t *testing.T) {
 		m, err := newMoving(plan, dir, logger)
 		if err != nil {
 			t.Fatal(err)

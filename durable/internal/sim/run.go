@@ -78,13 +78,13 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	s.client = durable.NewClient(platform.Client(), nil)
 	work, stop := context.WithCancel(ctx)
 	defer stop()
-	waiting, goAway := context.WithCancel(ctx)
+	clients := platform.Context(ctx, "client")
+	waiting, goAway := context.WithCancel(clients)
 	defer goAway()
 	var workers, waiters, others sync.WaitGroup
 	for i := range plan.Workers {
 		workers.Go(func() { s.live(work, i) })
 	}
-	clients := platform.Context(ctx, "client")
 	for _, in := range plan.App.Instances {
 		others.Go(func() { instances.drive(clients, in) })
 	}

@@ -8,8 +8,10 @@ import (
 	"os"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
+	"testing/cryptotest"
 	"testing/synctest"
 	"time"
 
@@ -40,6 +42,13 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
+// inBubble calls f in a bubble. The identifiers that the code makes up depend on the seed.
+func inBubble(t *testing.T, seed uint64, f func(t *testing.T)) {
+	t.Helper()
+	cryptotest.SetGlobalRandom(t, seed)
+	synctest.Test(t, f)
+}
+
 // simulate runs the plan of a seed and returns what was found and how the trace
 // can be had, if the provider has one.
 func simulate(t *testing.T, plan *sim.Plan, provider string) (faults []string, trace func() string) {
@@ -62,7 +71,7 @@ func simulate(t *testing.T, plan *sim.Plan, provider string) (faults []string, t
 // with requests; nil means what the plan says.
 func simulateStored(t *testing.T, provider string, plan *sim.Plan, decide func(azsim.Request) azsim.Fault, logger *slog.Logger) (faults []string, account *azsim.Account) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, plan.Seed, func(t *testing.T) {
 		p, err := newStored(provider, plan, decide, logger)
 		if err != nil {
 			t.Fatal(err)
@@ -82,7 +91,7 @@ func simulateEmbedded(t *testing.T, plan *sim.Plan, logger *slog.Logger) (faults
 	for i := range plan.Disturbances {
 		plan.Disturbances[i].Worker = 0
 	}
-	synctest.Test(t, func(t *testing.T) {
+	inBubble(t, plan.Seed, func(t *testing.T) {
 		l, err := newLocal(plan, dir, logger)
 		if err != nil {
 			t.Fatal(err)
@@ -199,29 +208,34 @@ func TestSim_ASeedStandsForOneCourseOfEvents(t *testing.T) {
 	}
 }
 
-// A random plan also makes the same requests each time, on each hub in an account.
+// A random plan of each kind also makes the same requests each time, on each hub in an account.
 func TestSim_ARandomSeedStandsForOneCourseOfEvents(t *testing.T) {
 	testshare.SkipShortRace(t)
 	for _, hub := range storedHubs {
-		t.Run(hub, func(t *testing.T) {
-			for i := range cmp.Or(*runs, usual().repeatedSeeds) {
-				if testshare.Has(t, i) {
-					repeatSeed(t, hub, *firstSeed+uint64(i))
-				}
+		for _, s := range simulations {
+			if !slices.Contains(s.hubs, hub) {
+				continue
 			}
-		})
+			t.Run(s.name+"/"+hub, func(t *testing.T) {
+				for i := range cmp.Or(*runs, usual().repeatedSeeds) {
+					if testshare.Has(t, i) {
+						repeatSeed(t, hub, s.planOf, *firstSeed+uint64(i))
+					}
+				}
+			})
+		}
 	}
 }
 
-func repeatSeed(t *testing.T, hub string, seed uint64) {
+func repeatSeed(t *testing.T, hub string, planOf func(seed uint64) *sim.Plan, seed uint64) {
 	t.Helper()
 	run := func() []string {
-		_, trace := simulate(t, sim.NewVariedPlan(seed), hub)
+		_, trace := simulate(t, planOf(seed), hub)
 		return strings.Split(trace(), "\n")
 	}
 	first, second := run(), run()
 	if difference := firstDifference(first, second); difference != "" {
-		plan := sim.NewVariedPlan(seed)
+		plan := planOf(seed)
 		kept := keepTrace(t, plan, nil, strings.Join(first, "\n"))
 		report(t, plan, []string{difference, "the first trace: " + kept}, strings.Join(second, "\n"), fmt.Sprintf("-sim.seed=%d -sim.runs=1", seed))
 	}
