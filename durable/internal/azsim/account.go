@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"net/url"
@@ -325,14 +326,20 @@ func (a *Account) roll(purpose ...string) uint64 {
 }
 
 // Turns returns what a worker's callers at one instant call, to come one after the other. Their
-// order depends on the seed, the worker and their names only. Callers of one name get different
-// times, since the runtime fires timers of one instant in a random order.
-func (a *Account) Turns(worker string) func(ctx context.Context, name string) {
-	return func(ctx context.Context, name string) {
+// order depends on the seed, the worker, and the names and contents. Callers that have these in
+// common get different times, since the runtime fires timers of one instant in a random order.
+func (a *Account) Turns(worker string) func(ctx context.Context, name string, content io.Reader) {
+	return func(ctx context.Context, name string, content io.Reader) {
 		if text, err := url.PathUnescape(name); err == nil {
 			name = text // noise between escapes is not recognized
 		}
-		pause.For(ctx, time.Duration(a.roll("turn", worker, withoutNoise(name))%uint64(10*time.Microsecond)))
+		sum := uint64(0)
+		if s, ok := content.(io.ReadSeeker); ok {
+			body, _ := io.ReadAll(s) // in memory
+			_, _ = s.Seek(0, io.SeekStart)
+			sum = fingerprint(body)
+		}
+		pause.For(ctx, time.Duration(a.roll("turn", worker, withoutNoise(name), fmt.Sprint(sum))%uint64(10*time.Microsecond)))
 	}
 }
 

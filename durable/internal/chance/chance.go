@@ -7,6 +7,7 @@ package chance
 import (
 	"context"
 	"fmt"
+	"io"
 	"math/rand/v2"
 )
 
@@ -34,14 +35,14 @@ func Float64(ctx context.Context, purpose string) float64 {
 }
 
 // WithTurns returns a context below which [TakeTurn] calls turn.
-func WithTurns(ctx context.Context, turn func(ctx context.Context, name string)) context.Context {
+func WithTurns(ctx context.Context, turn func(ctx context.Context, name string, content io.Reader)) context.Context {
 	return context.WithValue(ctx, turnKey{}, turn)
 }
 
 // TakeTurn returns at once, except in simulations: of several callers at one instant, the names
-// decide which comes first, and not the scheduler.
-func TakeTurn(ctx context.Context, name fmt.Stringer) {
-	if turn, ok := ctx.Value(turnKey{}).(func(context.Context, string)); ok {
-		turn(ctx, name.String())
+// and the content decide which comes first, and not the scheduler.
+func TakeTurn(ctx context.Context, name fmt.Stringer, content io.Reader) {
+	if turn, ok := ctx.Value(turnKey{}).(func(context.Context, string, io.Reader)); ok {
+		turn(ctx, name.String(), content)
 	}
 }

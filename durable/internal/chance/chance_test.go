@@ -2,7 +2,9 @@ package chance
 
 import (
 	"context"
+	"io"
 	"net/url"
+	"strings"
 	"testing"
 )
 
@@ -29,10 +31,13 @@ func TestFloat64_IsRandomWithoutASource(t *testing.T) {
 
 func TestTakeTurn_CallsTheFunctionOfTheContext(t *testing.T) {
 	var got []string
-	ctx := WithTurns(t.Context(), func(_ context.Context, name string) { got = append(got, name) })
-	TakeTurn(ctx, &url.URL{Path: "/a"})
-	TakeTurn(t.Context(), &url.URL{Path: "/b"})
-	if len(got) != 1 || got[0] != "/a" {
+	ctx := WithTurns(t.Context(), func(_ context.Context, name string, content io.Reader) {
+		text, _ := io.ReadAll(content)
+		got = append(got, name+string(text))
+	})
+	TakeTurn(ctx, &url.URL{Path: "/a"}, strings.NewReader("!"))
+	TakeTurn(t.Context(), &url.URL{Path: "/b"}, strings.NewReader("?"))
+	if len(got) != 1 || got[0] != "/a!" {
 		t.Errorf("turns of %q, want that of /a only", got)
 	}
 }

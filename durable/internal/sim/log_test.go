@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -225,9 +226,9 @@ func (l *logs) Caller(name string) (provider.Client, func(), error) {
 
 func (l *logs) Context(ctx context.Context, name string) context.Context {
 	turn := l.account.Turns(name)
-	return chance.WithTurns(chance.With(ctx, l.account.Chance(name)), func(ctx context.Context, name string) {
+	return chance.WithTurns(chance.With(ctx, l.account.Chance(name)), func(ctx context.Context, name string, content io.Reader) {
 		if !isBaseFile(name) {
-			turn(ctx, name)
+			turn(ctx, name, content)
 		}
 	})
 }

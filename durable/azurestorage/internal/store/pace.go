@@ -110,7 +110,7 @@ func (l *limiter) Do(req *http.Request) (*http.Response, error) {
 	if timer != nil {
 		timer.Stop()
 	}
-	chance.TakeTurn(req.Context(), req.URL)
+	chance.TakeTurn(req.Context(), req.URL, req.Body)
 	if err := l.pace.Begin(req.Context()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNeverSent, err)
 	}
