@@ -3,6 +3,8 @@ package handler
 import (
 	"context"
 	"errors"
+	"fmt"
+	"hash/fnv"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -77,9 +79,14 @@ func TestPartitionLog_TellsWhatItsSettingsMayBe(t *testing.T) {
 // onLogs runs an app whose hub is in partition logs of an account in memory.
 func onLogs(t *testing.T, see func(a *settingsApp)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) {
-		runSettingsApp(t, effect{with: []string{inLogs}, see: func(a *settingsApp) any { see(a); return nil }}, settings.New())
-	})
+	onLogsWith(t, effect{}, see)
+}
+
+// onLogsWith is onLogs for an app with other properties.
+func onLogsWith(t *testing.T, e effect, see func(a *settingsApp)) {
+	t.Helper()
+	e.with, e.see = []string{inLogs}, func(a *settingsApp) any { see(a); return nil }
+	synctest.Test(t, func(t *testing.T) { runSettingsApp(t, e, settings.New()) })
 }
 
 // another runs another app on the hub until see returns.
@@ -245,5 +252,27 @@ func TestPartitionLog_IsDeletedIfNobodyHasItOrByForce(t *testing.T) {
 		if err := hub.Delete(a.Context(), false); !errors.Is(err, partitionlog.ErrNoHub) {
 			a.Errorf("deleted twice: %v", err)
 		}
+	})
+}
+
+// An app starts and serves the other partitions if one is damaged, also if the app's first
+// request is for that one.
+func TestPartitionLog_AnAppStartsWithADamagedPartition(t *testing.T) {
+	t.Parallel()
+	onLogsWith(t, effect{idle: true}, func(a *settingsApp) {
+		a.start("Quick/i", "", 10*time.Second) // until the client has released the partition
+		hash := fnv.New32a()
+		_, _ = hash.Write([]byte("@@probe"))
+		lost := fmt.Sprintf("p%02d/log-", hash.Sum32()%4)
+		if n := a.account.Vanish("testhubname-log", func(name string) bool { return strings.HasPrefix(name, lost) }); n == 0 {
+			a.Fatalf("no blob has vanished; there are %v", a.account.Blobs())
+		}
+		a.another(func(*Config) {}, func(s *Server) {
+			time.Sleep(time.Minute)
+			w := call(s, "GET", managed+"health/ready", "")
+			if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"problem":"notOpened","reason":"`) || !strings.Contains(w.Body.String(), lost) {
+				a.Errorf("%d %s, want 200 with the damaged partition", w.Code, w.Body)
+			}
+		})
 	})
 }

@@ -59,3 +59,36 @@ func TestReady_ShowsMessagesThatCannotBeDecoded(t *testing.T) {
 		t.Errorf("there are none, and health says %s", w.Body)
 	}
 }
+
+// A blockedHub has partitions that its worker cannot serve.
+type blockedHub struct {
+	*fakeHub
+	blocked []provider.BlockedPartition
+	all     bool
+}
+
+func (h *blockedHub) BlockedPartitions() ([]provider.BlockedPartition, bool) { return h.blocked, h.all }
+
+func TestReady_ShowsBlockedPartitionsAndFailsIfNoneIsServed(t *testing.T) {
+	t.Parallel()
+	hub := &blockedHub{fakeHub: newFakeHub(), blocked: []provider.BlockedPartition{
+		{Partition: 2, Problem: provider.PartitionNotOpened, Cause: "blob p02/log- is damaged; AccountKey=secret", Since: time.Unix(0, 0)},
+	}}
+	cfg := fakeConfig(t, hub)
+	cfg.Key = theKey
+	s := readyServer(t, App{}, cfg)
+	const partition = `"blockedPartitions":{"count":1,"partitions":[{"partition":2,"problem":"notOpened","reason":"blob p02/log- is damaged; AccountKey=***","since":"1970-01-01T00:00:00Z"}]}`
+	w := call(s, "GET", managed+"health/ready?code="+theKey, "")
+	if w.Code != http.StatusOK || !strings.Contains(w.Body.String(), `"status":"ready"`) || !strings.Contains(w.Body.String(), partition) {
+		t.Errorf("one partition is blocked: %d %s, want 200 with %s", w.Code, w.Body, partition)
+	}
+	if w := call(s, "GET", managed+"health/ready", ""); strings.Contains(w.Body.String(), "blocked") {
+		t.Errorf("a caller without the key gets %s", w.Body)
+	}
+	hub.all = true
+	w = call(s, "GET", managed+"health/ready?code="+theKey, "")
+	const reason = `"reasons":["this app can serve none of its partitions of task hub`
+	if w.Code != http.StatusServiceUnavailable || !strings.Contains(w.Body.String(), reason) || !strings.Contains(w.Body.String(), partition) {
+		t.Errorf("all partitions are blocked: %d %s, want 503 with %s and %s", w.Code, w.Body, reason, partition)
+	}
+}

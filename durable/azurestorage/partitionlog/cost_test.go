@@ -1,6 +1,7 @@
 package partitionlog_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,7 +67,7 @@ func (s *simulated) openBy(transport policy.Transporter, cfg partitionlog.Config
 	if err != nil {
 		s.Fatal(err)
 	}
-	cfg.TaskHub, cfg.Transport, cfg.Logger = "Sim", transport, slog.New(slog.DiscardHandler)
+	cfg.TaskHub, cfg.Transport, cfg.Logger = "Sim", transport, cmp.Or(cfg.Logger, slog.New(slog.DiscardHandler))
 	h, err := partitionlog.Open(c, cfg)
 	if err != nil {
 		s.Fatal(err)

@@ -33,6 +33,7 @@ type Hub struct {
 	usage  func() []provider.Usage
 	sender string // this process among those that send mail
 
+	blocked  blocked
 	moments  atomic.Int64  // see moment
 	creation chan struct{} // held by whoever creates the hub or reads what it is
 	ready    atomic.Bool   // id is known
@@ -58,7 +59,8 @@ var (
 	_ provider.Portable     = (*Hub)(nil)
 	_ provider.Exact        = (*Hub)(nil)
 
-	_ provider.UsageReporter = (*Hub)(nil)
+	_ provider.UsageReporter     = (*Hub)(nil)
+	_ provider.PartitionReporter = (*Hub)(nil)
 )
 
 // ErrClosed is the error of a [Hub] that is used after [Hub.Close].

@@ -239,9 +239,11 @@ func (o *owner) receive() {
 		took, err := o.takeMail(within)
 		o.lookedInto(err)
 		within = lookWithin
+		if o.over.Err() == nil {
+			o.share.mailRead(err)
+		}
 		switch {
 		case err != nil && o.over.Err() == nil:
-			o.share.hub.log.Warn("cannot read the mail of a partition; trying again", "partition", o.share.number, "error", err)
 			gap = max(2*gap, time.Second)
 			within = min(max(2*time.Since(began), lookWithin), longestWait)
 		case took:

@@ -121,6 +121,7 @@ func (s *share) lose(o *owner) {
 // disown notes that this process does not own the partition any more. s.taking is held.
 func (s *share) disown(why metering.Change) {
 	s.own.Store(nil)
+	s.mailRead(nil)
 	s.hub.meter.Partition(s.queue(), why)
 	s.hub.meter.Owns(s.queue(), -1)
 }

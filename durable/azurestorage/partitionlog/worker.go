@@ -150,8 +150,9 @@ func (h *Hub) Run(ctx context.Context) error {
 			h.balance(ctx, workers, &leaving)
 			h.offload(ctx, workers)
 		}
-		if err != nil && ctx.Err() == nil && h.deleted() == nil {
-			h.log.Warn("the task hub's storage does not answer; trying again", "error", err)
+		const silent = "the task hub's storage does not answer; trying again"
+		if err != nil && ctx.Err() == nil && h.deleted() == nil && h.blocked.isNews(silent, err) {
+			h.log.Warn(silent, "error", err)
 		}
 		switch {
 		case !heard:
@@ -161,6 +162,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		leaving.pause(ctx, wait)
 	}
+	h.notOpened(nil)
 	deleted := h.deleted()
 	if deleted == nil {
 		leaving.tasks.Go(func() { roster.leave(context.WithoutCancel(ctx)) }) // others try to take the partitions until they are given up
@@ -192,31 +194,40 @@ func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *l
 			leaving.giveUp(o.share)
 		}
 	}
+	failed := make(map[int]error)
 	for want > 0 && len(from) > 0 && ctx.Err() == nil {
 		some := from[:min(want, len(from))]
 		from = from[len(some):]
-		want -= h.takeAll(ctx, some)
+		want -= h.takeAll(ctx, some, failed)
+	}
+	if ctx.Err() == nil {
+		h.notOpened(failed)
 	}
 }
 
-// takeAll takes those of some partitions that nobody has, and returns how many.
-func (h *Hub) takeAll(ctx context.Context, some []int) int {
-	var taken atomic.Int32
+// takeAll takes those of some partitions that no process has, and returns their number. It adds
+// the errors of partitions that cannot be opened to failed.
+func (h *Hub) takeAll(ctx context.Context, some []int, failed map[int]error) (taken int) {
+	var mu sync.Mutex // protects taken and failed
 	var all sync.WaitGroup
 	for _, n := range some {
 		all.Go(func() {
 			o, err := h.shares[n].take(ctx)
+			if err == nil {
+				o.serve(ctx)
+			}
+			mu.Lock()
+			defer mu.Unlock()
 			switch held := (*bloblog.HeldError)(nil); {
 			case err == nil:
-				o.serve(ctx)
-				taken.Add(1)
-			case !errors.As(err, &held) && ctx.Err() == nil:
-				h.log.Error("a partition cannot be opened", "partition", n, "error", err)
+				taken++
+			case !errors.As(err, &held):
+				failed[n] = err
 			}
 		})
 	}
 	all.Wait()
-	return int(taken.Load())
+	return taken
 }
 
 // Activities that have waited for so long are run by others that have nothing to do.

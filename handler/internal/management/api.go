@@ -399,9 +399,14 @@ func (m *API) Configuration() Configuration { return m.cfg.Configuration() }
 // Health returns how the app is. It asks the storage now and then.
 func (m *API) Health(ctx context.Context) HealthPayload {
 	if reason := m.unready(ctx); reason != "" {
-		return HealthPayload{Status: "unavailable", Reasons: []string{reason}}
+		return HealthPayload{Status: statusUnavailable, Reasons: []string{reason}}
 	}
 	payload := HealthPayload{Status: statusReady, Undecodable: appAPI{m}.undecodable()}
+	blocked, all := appAPI{m}.blocked()
+	payload.BlockedPartitions = blocked
+	if all {
+		payload.Status, payload.Reasons = statusUnavailable, []string{fmt.Sprintf("this app can serve none of its partitions of task hub %q", m.cfg.TaskHub)}
+	}
 	for _, f := range m.allWaiting() {
 		payload.Waiting = append(payload.Waiting, f.String())
 	}

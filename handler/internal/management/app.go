@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/secrets"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/settings"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/web"
@@ -75,6 +76,8 @@ type HealthPayload struct {
 	Waiting []string `json:"waiting,omitempty"`
 	// Undecodable are messages that this app cannot decode.
 	Undecodable *undecodablePayload `json:"undecodable,omitempty"`
+	// BlockedPartitions are partitions that this app's worker cannot open or whose mail it cannot read.
+	BlockedPartitions *blockedPayload `json:"blockedPartitions,omitempty"`
 }
 
 // The paths of health checks standalone, besides those of the management API.
@@ -102,7 +105,10 @@ func (m appAPI) ready(c echo.Context, _ web.Query) error {
 	return web.WriteJSON(c, status, payload)
 }
 
-const statusReady = "ready"
+const (
+	statusReady       = "ready"
+	statusUnavailable = "unavailable"
+)
 
 // A request for readiness checks the storage, for at most checkTime and at most once in
 // checkEvery, however many requests there are.
@@ -163,6 +169,36 @@ func (m appAPI) undecodable() *undecodablePayload {
 		payload.Messages = append(payload.Messages, undecodableMessage{u.Queue, u.ID, secrets.Mask(u.Cause), u.Since.UTC(), u.SetAside})
 	}
 	return payload
+}
+
+// blockedPayload lists partitions that this process's worker cannot serve.
+type blockedPayload struct {
+	Count      int                `json:"count"`
+	Partitions []blockedPartition `json:"partitions"`
+}
+
+type blockedPartition struct {
+	Partition int                       `json:"partition"`
+	Problem   provider.PartitionProblem `json:"problem"`
+	Reason    string                    `json:"reason"`
+	Since     time.Time                 `json:"since"`
+}
+
+// blocked returns the blocked partitions for a health check, nil if all can be served, and
+// whether the worker serves none because of them.
+func (m appAPI) blocked() (payload *blockedPayload, all bool) {
+	if m.hub == nil {
+		return nil, false
+	}
+	partitions, all := m.hub.BlockedPartitions()
+	if len(partitions) == 0 {
+		return nil, false
+	}
+	payload = &blockedPayload{Count: len(partitions)}
+	for _, p := range partitions {
+		payload.Partitions = append(payload.Partitions, blockedPartition{p.Partition, p.Problem, secrets.Mask(p.Cause), p.Since.UTC()})
+	}
+	return payload, all
 }
 
 // A retriedPayload is the answer to POST undecodable/retry.

@@ -216,6 +216,9 @@ func answerSchemas() schemaNode {
 		"Health": optional(object("status", schemaNode{"type": "string", "enum": []string{"live", "ready", "unavailable"}}), "reasons", texts, "waiting", texts,
 			"undecodable", object("count", whole, "messages", schemaNode{"type": "array", "items": object(
 				"queue", text, "messageId", text, "reason", text, "since", timeSchema, "setAside", flagSchema,
+			)}),
+			"blockedPartitions", object("count", whole, "partitions", schemaNode{"type": "array", "items": object(
+				"partition", whole, "problem", text, "reason", text, "since", timeSchema,
 			)})),
 		"Retried": object("messagesPutBack", whole),
 		"CheckStatus": optional(object("id", text, "statusQueryGetUri", text, "sendEventPostUri", text, "terminatePostUri", text, "rewindPostUri", text,

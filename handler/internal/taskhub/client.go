@@ -50,6 +50,7 @@ var (
 	_ provider.Checker      = Client{}
 
 	_ provider.UndecodableKeeper = Client{}
+	_ provider.PartitionReporter = Client{}
 )
 
 // StartInstance implements [provider.Client].
@@ -188,7 +189,7 @@ func (c Client) Check(ctx context.Context) error {
 // first successful probe creates the hub.
 func (c Client) probe(ctx context.Context) error {
 	_, err := c.Hub.Instance(ctx, "@@probe", provider.Fetch{})
-	if errors.Is(err, provider.ErrInstanceNotFound) {
+	if errors.Is(err, provider.ErrInstanceNotFound) || IsDamaged(err) { // other partitions may work
 		return nil
 	}
 	return markOutage(ctx, err)
@@ -219,6 +220,14 @@ func (c Client) RetryUndecodable(ctx context.Context) (int, error) {
 	}
 	n, err := keeper.RetryUndecodable(ctx)
 	return n, markOutage(ctx, err)
+}
+
+// BlockedPartitions implements [provider.PartitionReporter] for every provider.
+func (c Client) BlockedPartitions() (blocked []provider.BlockedPartition, all bool) {
+	if reporter, ok := c.Hub.(provider.PartitionReporter); ok {
+		return reporter.BlockedPartitions()
+	}
+	return nil, false
 }
 
 // MakePrimary implements [provider.Primary].
