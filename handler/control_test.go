@@ -2,6 +2,8 @@ package handler
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"net/http"
 	"strings"
 	"testing"
@@ -11,6 +13,7 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+	"github.com/durablefunctions-go/durablefunctions/handler/internal/management"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -18,13 +21,17 @@ import (
 type fullHub struct {
 	*fakeHub
 	rewound []string // IDs and reasons
+	cannot  error    // of the purge of the instance "failed"
 }
 
 func (h *fullHub) Purge(_ context.Context, id string, _ *provider.InstanceState) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.instances[id] == nil {
+	switch {
+	case h.instances[id] == nil:
 		return provider.ErrInstanceNotFound
+	case id == "failed" && h.cannot != nil:
+		return h.cannot
 	}
 	delete(h.instances, id)
 	return nil
@@ -242,6 +249,31 @@ func TestPurgeMany_RemovesOnlyWhatHasEnded(t *testing.T) {
 	call(s, "DELETE", "/api/durabletask/instances?createdTimeFrom=2026-01-02T03:04:05Z&createdTimeTo=2026-01-03", "")
 	if q := hub.queries[0]; !q.CreatedFrom.Equal(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)) || !q.CreatedTo.Equal(time.Date(2026, 1, 3, 0, 0, 0, 0, time.UTC)) {
 		t.Errorf("asked for %v to %v", q.CreatedFrom, q.CreatedTo)
+	}
+}
+
+func TestPurgeMany_TellsHowManyWerePurgedThoughSomeCouldNotBe(t *testing.T) {
+	t.Parallel()
+	hub := newFullHub()
+	hub.cannot = errors.New("its row cannot be read")
+	hub.unreadable = []provider.UnreadableInstance{{InstanceID: "broken", Cause: errors.New("no JSON")}}
+	s := readyServer(t, App{}, fakeConfig(t, hub))
+	w := call(s, "DELETE", "/api/durabletask/instances?createdTimeFrom=2020-01-01", "")
+	var got struct {
+		Message, ExceptionMessage string
+		InstancesDeleted          int
+	}
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	if w.Code != http.StatusInternalServerError || got.InstancesDeleted != 3 || !strings.Contains(got.ExceptionMessage, "its row cannot be read") {
+		t.Errorf("%d %s, want 500, 3 purged and the reason", w.Code, w.Body)
+	}
+	if n := w.Header().Get(management.HeaderUnreadable); n != "1" {
+		t.Errorf("%s is %q, want 1", management.HeaderUnreadable, n)
+	}
+	if w := call(s, "GET", "/api/durabletask/instances?top=no", ""); strings.Contains(w.Body.String(), "instancesDeleted") {
+		t.Errorf("another error has a count: %s", w.Body)
 	}
 }
 

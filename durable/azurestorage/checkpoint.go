@@ -187,6 +187,7 @@ func (c *commit) firstExecution() string {
 // advance makes the session know what was committed.
 func (c *commit) advance(etag string, ordinal int, rows []wire.Row) error {
 	first := c.firstExecution()
+	c.noteSuperseded()
 	if after, isOne := c.batchesAfter(); isOne {
 		c.loaded.Batches = after.String()
 	}
@@ -198,6 +199,31 @@ func (c *commit) advance(etag string, ordinal int, rows []wire.Row) error {
 	c.execution = c.cp.Instance.ExecutionID
 	c.mu.Unlock()
 	return nil
+}
+
+// noteSuperseded remembers the generations that the checkpoint has replaced: the execution of
+// the session, and each generation that began and continued as new in the same episode.
+func (c *commit) noteSuperseded() {
+	if !c.cp.ContinuedAsNew || history.IsEntity(c.slot.id) {
+		return
+	}
+	note := func(generation history.OrchestrationInstance) {
+		if generation.InstanceID == c.slot.id && generation != c.cp.Instance {
+			c.hub.superseded.add(generation)
+		}
+	}
+	note(c.instance())
+	for _, m := range c.cp.Activities {
+		note(m.Target)
+	}
+	for _, m := range c.cp.Messages {
+		if start, isStart := m.Event.(*history.ExecutionStarted); isStart && start.Parent != nil {
+			note(start.Parent.Instance)
+		}
+	}
+	for _, m := range c.cp.Timers {
+		note(m.Target)
+	}
 }
 
 // forEach calls f for each delivery, several at a time.

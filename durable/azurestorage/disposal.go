@@ -30,6 +30,7 @@ func dispositionsOf(h *TaskHub, instanceID string, stored *instances.Instance, d
 			Event: d.event(), ExecutionID: d.target().ExecutionID,
 			DequeueCount: d.dequeueCount, ReceivedAt: d.receivedAt,
 			Age: d.age, Lock: d.lock, Scheduled: d.env.Scheduled,
+			Superseded: h.superseded.has(d.target()),
 		}
 	}
 	out := disposals{hub: h, instanceID: instanceID, stored: stored}

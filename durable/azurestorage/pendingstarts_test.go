@@ -153,18 +153,18 @@ func TestPendingStart_ThatIsThereTwiceBeginsOnce(t *testing.T) {
 // A process remembers the last instances whose starts it has sent again, and no more than it must.
 func TestPendingStart_OnlyTheLastAreRemembered(t *testing.T) {
 	t.Parallel()
-	var again sentAgain
+	var again recentExecutions
 	of := func(i int) history.OrchestrationInstance {
 		return history.OrchestrationInstance{InstanceID: strconv.Itoa(i)}
 	}
-	const sent = 5 * sentAgainMax / 2
+	const sent = 5 * recentMax / 2
 	for i := range sent {
 		again.add(of(i))
-		if !again.has(of(i)) || !again.has(of(max(0, i-sentAgainMax+1))) {
-			t.Fatalf("after %d, one of the last %d is forgotten", i, sentAgainMax)
+		if !again.has(of(i)) || !again.has(of(max(0, i-recentMax+1))) {
+			t.Fatalf("after %d, one of the last %d is forgotten", i, recentMax)
 		}
 	}
-	if n := len(again.latest) + len(again.older); n > 2*sentAgainMax || again.has(of(0)) {
+	if n := len(again.latest) + len(again.older); n > 2*recentMax || again.has(of(0)) {
 		t.Errorf("%d are remembered, the first: %t", n, again.has(of(0)))
 	}
 }

@@ -274,6 +274,57 @@ func TestPurge_BearsThatRowsAreGone(t *testing.T) {
 	})
 }
 
+// The list of blobs cannot name the ID U+FFFF in its answer, which is XML. The rows go, and
+// other instances are purged.
+func TestPurge_RemovesTheRowsOfAnIDThatXMLCannotContain(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		h := openHub(t, testConfig(t))
+		runHub(t, h)
+		endLarge(t, h, "other") // the list needs a container
+		for _, id := range []string{"a\uFFFF", "a\uFFFEb"} {
+			mustStart(t, h, id, id+"-e", `1`)
+			commitEnd(t, mustNext(t, h), 0, `1`)
+			if err := h.Purge(t.Context(), id, nil); err != nil {
+				t.Errorf("purge %q: %v", id, err)
+			}
+			if left := leftOf(t, h, id); len(left) > 0 {
+				t.Errorf("left of %q: %q", id, left)
+			}
+		}
+		if err := h.Purge(t.Context(), "other", nil); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// A list that fails for another reason ends the purge, which leaves the row.
+func TestPurge_OfAnOrdinaryIDFailsIfItsBlobsCannotBeListed(t *testing.T) {
+	t.Parallel()
+	inBubble(t, func(t *testing.T) {
+		cfg := testConfig(t)
+		h := openHub(t, cfg)
+		runHub(t, h)
+		endLarge(t, h, "i")
+		refusing := newCounter(t)
+		refusing.Intercept = func(_ azuritetest.Call, r *http.Request, next func() (*http.Response, error)) (*http.Response, error) {
+			if r.URL.Query().Get("comp") == "list" {
+				return azuritetest.Refusal(nil, http.StatusInternalServerError, "InternalError"), nil
+			}
+			return next()
+		}
+		cfg.Transport = refusing
+		other := openHub(t, cfg)
+		other.resources.created.Store(true)
+		if err := other.Purge(t.Context(), "i", nil); store.StatusOf(err) != http.StatusInternalServerError {
+			t.Errorf("the purge ended with %v, want status 500", err)
+		}
+		if rows := storedRows(t, h.instances.RowTable, "i"); len(rows) != 1 {
+			t.Errorf("%d instance rows are left, want 1", len(rows))
+		}
+	})
+}
+
 func TestInstances_ByName(t *testing.T) {
 	t.Parallel()
 	h := openHub(t, testConfig(t))

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
@@ -23,7 +22,7 @@ import (
 type starter struct {
 	hub     *TaskHub
 	records *jumpstart.Records
-	again   sentAgain
+	again   recentExecutions // whose starts this process has sent again
 }
 
 // start starts an instance with the given event.
@@ -233,31 +232,6 @@ func (s *starter) startAgain(ctx context.Context, pending history.OrchestrationI
 		h.sender.wake(sent)
 	}
 	return err
-}
-
-// sentAgain are the instances whose starts this process has sent again, at least the last
-// sentAgainMax of them.
-type sentAgain struct {
-	mu            sync.Mutex
-	latest, older map[history.OrchestrationInstance]bool
-}
-
-// sentAgainMax is how many instances each map has at most.
-const sentAgainMax = 10_000
-
-func (s *sentAgain) has(instance history.OrchestrationInstance) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.latest[instance] || s.older[instance]
-}
-
-func (s *sentAgain) add(instance history.OrchestrationInstance) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.latest == nil || len(s.latest) == sentAgainMax {
-		s.latest, s.older = map[history.OrchestrationInstance]bool{}, s.latest
-	}
-	s.latest[instance] = true
 }
 
 // jumpStarts sends those starts of a partition again that have not arrived, for as long as it

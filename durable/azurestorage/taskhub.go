@@ -50,10 +50,12 @@ type TaskHub struct {
 	endings     endings
 	pendingRows sync.Map // of *pendingRow, by instance
 	begun       begun
-	partitions  []*partition
-	inbox       *inbox
-	tracking    *tracker
-	activities  *activityQueue
+	// superseded are executions that this process has replaced by their next generation.
+	superseded recentExecutions
+	partitions []*partition
+	inbox      *inbox
+	tracking   *tracker
+	activities *activityQueue
 
 	running  atomic.Bool    // Run was called
 	cutShort atomic.Bool    // Run ended although there was work in progress

@@ -95,6 +95,7 @@ func (c *call) answerError(a *answer) *answerError {
 		Message          string
 		ExceptionMessage string
 		ExceptionType    string
+		InstancesDeleted *int
 	}
 	status, text := a.status, ""
 	switch {
@@ -125,7 +126,11 @@ func (c *call) answerError(a *answer) *answerError {
 	default:
 		text = fmt.Sprintf("the answer is %d %s", a.status, http.StatusText(a.status))
 	}
-	return &answerError{status, strings.TrimRight(text, ".")}
+	text = strings.TrimRight(text, ".")
+	if told.InstancesDeleted != nil {
+		text = fmt.Sprintf("instances purged: %d, and then: %s", *told.InstancesDeleted, text)
+	}
+	return &answerError{status, text}
 }
 
 // payload returns JSON that was given as text or as a file, nil if it was not.

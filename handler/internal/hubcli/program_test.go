@@ -134,6 +134,7 @@ var commands = []string{
 	"purge --all --status Failed",
 	"purge --created-before 2027-01-31T12:00:00Z --output json",
 	"purge --created-after 2027-01-31T12:00:00Z",
+	"purge --prefix unreadable",
 	"retry-undecodable",
 	"retry-undecodable --output json",
 	"delete",
@@ -178,6 +179,8 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 		answer(202, `{"id":"0123456789abcdef"}`)
 	case path == "instances" && r.Method == http.MethodDelete && strings.Contains(r.URL.RawQuery, "createdTimeFrom=2027"):
 		answer(404, "")
+	case path == "instances" && r.Method == http.MethodDelete && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=unreadable"):
+		answer(500, `{"Message":"Something went wrong","ExceptionMessage":"instance i: its row cannot be read","instancesDeleted":3}`)
 	case path == "instances" && r.Method == http.MethodDelete:
 		answer(200, `{"instancesDeleted":7}`)
 	case path == "instances" && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=old"): // of an app without histories

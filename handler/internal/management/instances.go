@@ -370,7 +370,7 @@ func (m instanceAPI) purgeMany(c echo.Context, q web.Query) error {
 	setUnreadable(c, result.Unreadable)
 	switch {
 	case err != nil:
-		return err
+		return web.WithPurged(err, result.Instances)
 	case result.Instances == 0:
 		return c.NoContent(http.StatusNotFound)
 	}

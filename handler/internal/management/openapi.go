@@ -192,7 +192,7 @@ func answerSchemas() schemaNode {
 	}}, "input", anySchema, "customStatus", anySchema, "output", anySchema, "createdTime", timeSchema, "lastUpdatedTime", timeSchema)
 	optional(status, "version", text, "tags", schemaNode{"type": "object", "additionalProperties": textSchema}, "waitsFor", text, "warning", text, "historyEvents", schemaNode{"type": "array", "items": optional(object("EventType", text, "Timestamp", timeSchema), "", anySchema)})
 	failure := object("Message", text)
-	optional(failure, "ExceptionMessage", text, "ExceptionType", text, "StackTrace", text)
+	optional(failure, "ExceptionMessage", text, "ExceptionType", text, "StackTrace", text, "instancesDeleted", whole)
 	setting := object("name", text, "value", anySchema, "source", text)
 	entity := object("entityId", object("name", text, "key", text), "lastOperationTime", text, "state", anySchema)
 	record := optional(object("ExecutionId", text, "SequenceNumber", whole, "Timestamp", timeSchema, "EventType", text),

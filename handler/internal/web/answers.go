@@ -125,6 +125,8 @@ func WriteJSON(c echo.Context, status int, v any) error {
 type ErrorBody struct {
 	Message string `json:"Message"`
 	*ErrorCause
+	// InstancesDeleted is set by [WithPurged].
+	InstancesDeleted *int `json:"instancesDeleted,omitempty"`
 }
 
 // An ErrorCause is the part of an [ErrorBody] about an exception.
@@ -182,6 +184,17 @@ func (e *answerError) Error() string { return e.body.Message }
 // AnswerWith returns an error that is answered with a status and a body.
 func AnswerWith(status int, body ErrorBody) error { return &answerError{status, body} }
 
+// A purgeError is the error of a purge that removed some instances.
+type purgeError struct {
+	error
+	purged int
+}
+
+func (e *purgeError) Unwrap() error { return e.error }
+
+// WithPurged returns err for an answer that also says how many instances were purged.
+func WithPurged(err error, purged int) error { return &purgeError{err, purged} }
+
 // BadRequest returns an error with status 400 and a sentence that says why.
 func BadRequest(format string, args ...any) error {
 	return &answerError{http.StatusBadRequest, ErrorBody{Message: fmt.Sprintf(format, args...)}}
@@ -210,6 +223,15 @@ type answer struct {
 // management API, as from the extension; of the app's own routes only that of the error
 // types below.
 func answerTo(err error, management bool) answer {
+	if e, ok := errors.AsType[*purgeError](err); ok {
+		a := answerTo(e.error, management)
+		body := ErrorBody{Message: http.StatusText(a.status)}
+		if a.body != nil {
+			body = *a.body
+		}
+		body.InstancesDeleted = &e.purged
+		return answer{a.status, &body}
+	}
 	if e, ok := errors.AsType[*answerError](err); ok {
 		return answer{e.status, &e.body}
 	}

@@ -90,6 +90,8 @@ type Message struct {
 	Age          time.Duration // since it was put into the queue, when it was received
 	Lock         time.Duration // for how long a worker hides a message at a time
 	Scheduled    time.Time     // when what it completes was, zero if it does not say so
+	// Superseded means that this process knows the execution as an earlier generation.
+	Superseded bool
 }
 
 // mayHaveBeenTaken reports whether another worker may have had the message
@@ -200,7 +202,7 @@ func ofUnstarted(instanceID string, stored *instances.Instance, m Message) Dispo
 	elsewhere := row != nil && m.ExecutionID != "" && m.ExecutionID != row.State.Instance.ExecutionID
 	switch {
 	case row == nil && isCompletion, elsewhere:
-		return foreignOr(outOfOrder, m)
+		return foreignOr(outOfOrder, stored, m)
 	case row == nil:
 		if m.DequeueCount > maxUnknownInstanceDeliveries && m.isOld() {
 			return unknownInstance
@@ -211,11 +213,11 @@ func ofUnstarted(instanceID string, stored *instances.Instance, m Message) Dispo
 	case isTerminate && row.State.Status == history.Pending:
 		return terminated
 	case isCompletion:
-		return foreignOr(outOfOrder, m)
+		return foreignOr(outOfOrder, stored, m)
 	case row.State.Status == history.Pending:
 		return NotYetStarted
 	}
-	return foreignOr(NotYetStarted, m)
+	return foreignOr(NotYetStarted, stored, m)
 }
 
 // ofEnded decides about a message for an instance whose execution has ended.
@@ -244,13 +246,13 @@ func ofRunning(instanceID string, stored *instances.Instance, m Message) Disposi
 	id, completes := history.Completes(m.Event)
 	switch {
 	case d == provider.Foreign:
-		return foreignOr(outOfOrder, m)
+		return foreignOr(outOfOrder, stored, m)
 	case completes && known.Answered.Has(id):
 		return duplicate("the history has this completion already")
 	case completes && d == provider.Deliver && known.IsOfOtherAction(m.Event, id, m.Scheduled):
 		return otherAction
 	case d == provider.Wait && (!known.Started || id < known.MaxAction):
-		return foreignOr(outOfOrder, m)
+		return foreignOr(outOfOrder, stored, m)
 	case d == provider.Wait:
 		return outOfOrder
 	case m.mayHaveBeenTaken() && known.HasRaised(m.Event):
@@ -259,14 +261,33 @@ func ofRunning(instanceID string, stored *instances.Instance, m Message) Disposi
 	return deliver
 }
 
-// foreignOr returns wait until m was received more than maxOutOfOrderDeliveries times
-// and is old, and then foreign: a message that
-// a dead worker still hides may change what fits.
-func foreignOr(wait Disposition, m Message) Disposition {
-	if m.DequeueCount > maxOutOfOrderDeliveries && m.isOld() {
+// foreignOr returns foreign if m is for an earlier generation, or if m was received more
+// than maxOutOfOrderDeliveries times and is old. Until then it returns wait: the execution may
+// be the next one, whose history is not stored yet, or a dead worker may hide its start.
+func foreignOr(wait Disposition, stored *instances.Instance, m Message) Disposition {
+	if isForEarlier(stored, m) || m.DequeueCount > maxOutOfOrderDeliveries && m.isOld() {
 		return foreign
 	}
 	return wait
+}
+
+// maxClockDifference bounds by how much the clocks of two workers differ.
+const maxClockDifference = 5 * time.Minute
+
+// isForEarlier reports whether the execution of m is proved to be an earlier generation of the
+// stored one: this process or the sentinel knows it as one, or it scheduled an activity before
+// the execution in the row began.
+func isForEarlier(stored *instances.Instance, m Message) bool {
+	row := stored.Row
+	switch {
+	case m.ExecutionID == "" || m.ExecutionID == stored.Current.ExecutionID:
+		return false
+	case m.Superseded || stored.HasContinued(m.ExecutionID):
+		return true
+	case row == nil || m.Scheduled.IsZero() || m.ExecutionID == row.State.Instance.ExecutionID:
+		return false
+	}
+	return m.Scheduled.Add(maxClockDifference).Before(row.State.CreatedAt)
 }
 
 // ofChildStart decides about the start of a child when another execution

@@ -91,6 +91,18 @@ func continuedFrom(first string, row *wire.InstanceRow) *instances.Instance {
 	return l
 }
 
+// current returns l with a sentinel of its own execution.
+func current(l *instances.Instance) *instances.Instance {
+	l.ETag, l.Current = "e", instances.Generation{ExecutionID: l.ExecutionID}
+	return l
+}
+
+// superseded returns m as a process receives it that has replaced its execution.
+func superseded(m Message) Message {
+	m.Superseded = true
+	return m
+}
+
 // after returns m as it is when it is received so long after it was sent.
 func after(age time.Duration, m Message) Message {
 	m.Age = age
@@ -308,6 +320,38 @@ func TestDecide(t *testing.T) {
 		"a result of another execution waits a while, since that may be the next": {
 			stored: stored(running, startOf("x")), messages: []Message{msg(taskDone(0), "y", 5), old(msg(taskDone(0), "y", 6))},
 			want: []Disposition{outOfOrder, foreign},
+		},
+		"a result for the first generation is discarded while a later one runs": {
+			stored: continuedFrom("x", instanceRowOf("y", history.Running, 0)), messages: []Message{msg(taskDone(0), "x", 1)},
+			want: []Disposition{foreign},
+		},
+		"a result for a generation that this process has replaced is discarded": {
+			stored: continuedFrom("w", instanceRowOf("y", history.Running, 0)), messages: []Message{superseded(msg(taskDone(0), "x", 1))},
+			want: []Disposition{foreign},
+		},
+		"a result of an activity that was scheduled before the execution began is discarded": {
+			stored: continuedFrom("w", instanceRowOf("y", history.Running, 0)), messages: []Message{resultOf(judgeTime.Add(-5*time.Minute-1), taskDone(0))},
+			want: []Disposition{foreign},
+		},
+		"a result waits if the clocks of workers leave open which execution began first": {
+			stored: continuedFrom("w", instanceRowOf("y", history.Running, 0)), messages: []Message{resultOf(judgeTime.Add(-5*time.Minute), taskDone(0))},
+			want: []Disposition{outOfOrder},
+		},
+		"a result for an execution that no record names waits": {
+			stored: continuedFrom("w", instanceRowOf("y", history.Running, 0)), messages: []Message{msg(taskDone(0), "x", 1)},
+			want: []Disposition{outOfOrder},
+		},
+		"a result of the execution in the row waits, whenever it was scheduled": {
+			stored: stored(pending), messages: []Message{resultOf(judgeTime.Add(-time.Hour), taskDone(0))},
+			want: []Disposition{outOfOrder},
+		},
+		"a result for an earlier generation is discarded when another one is loaded": {
+			stored: stored(running, startOf("x"), scheduled(0)), messages: []Message{superseded(msg(taskDone(0), "w", 1))},
+			want: []Disposition{foreign},
+		},
+		"a result that the current execution waits for is delivered whatever this process remembers": {
+			stored: current(stored(running, startOf("x"), scheduled(0))), messages: []Message{superseded(msg(taskDone(0), "x", 1)), superseded(msg(taskDone(7), "x", 1))},
+			want: []Disposition{deliver, outOfOrder},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

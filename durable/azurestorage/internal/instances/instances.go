@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
@@ -320,12 +321,24 @@ func (s *Store) BlobsOf(ctx context.Context, id string) ([]string, error) {
 	var names []string
 	for _, prefix := range []string{id + "/message-", wire.EscapeKey(id) + "/history-"} {
 		more, err := s.Blobs.List(ctx, prefix)
-		if err != nil {
+		switch {
+		case err == nil:
+		case ctx.Err() == nil && !isInXML(id):
+			s.Log.Warn("large payloads of the instance, if any, stay behind: their blobs cannot be listed", "instanceId", id, "prefix", prefix, "error", err)
+		default:
 			return nil, err
 		}
 		names = append(names, more...)
 	}
 	return names, nil
+}
+
+// isInXML reports whether XML can contain all characters of a text
+// (https://www.w3.org/TR/xml/#charsets).
+func isInXML(text string) bool {
+	return !strings.ContainsFunc(text, func(r rune) bool {
+		return r < ' ' && r != '\t' && r != '\n' && r != '\r' || r == 0xFFFE || r == 0xFFFF
+	})
 }
 
 // UpdateOf returns the update of an instance's row after a checkpoint, which has added
