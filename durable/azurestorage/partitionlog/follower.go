@@ -9,6 +9,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/runs"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/logstore"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
 )
@@ -50,6 +51,11 @@ func (f *follower) read(ctx context.Context, see func(*partition.Reader) error) 
 	}
 }
 
+// turn names a resource that callers share, for [chance.TakeTurn].
+type turn string
+
+func (t turn) String() string { return string(t) }
+
 func (f *follower) lock(ctx context.Context) error {
 	select {
 	case f.busy <- struct{}{}:
@@ -62,6 +68,7 @@ func (f *follower) lock(ctx context.Context) error {
 // current returns the partition as it was at a time or later. Who asks while the log is
 // being read waits for the next look, which is for all of them.
 func (f *follower) current(ctx context.Context, since time.Time) (*followed, error) {
+	chance.TakeTurn(ctx, turn("follow"), nil)
 	if err := f.lock(ctx); err != nil {
 		return nil, err
 	}

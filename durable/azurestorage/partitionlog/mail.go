@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 )
@@ -41,6 +42,7 @@ type posted struct {
 // while mail is on its way shares the next one.
 func (c *clientMail) send(ctx context.Context, r partition.Request) (uint64, error) {
 	p := &posted{Request: r, done: make(chan error, 1)}
+	chance.TakeTurn(ctx, turn("mail"), nil)
 	c.mu.Lock()
 	c.last++
 	p.Number = c.last

@@ -351,6 +351,14 @@ func (d *Dispatcher) complete(live lifetimes, lock provider.ActivityLock, result
 // which the entity was fetched.
 func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
 	defer func() { free() }()
+	if live.fetch.Err() != nil {
+		return false
+	}
+	select {
+	case d.entities <- struct{}{}:
+		return true
+	default:
+	}
 	select {
 	case d.entities <- struct{}{}:
 		return true
@@ -360,12 +368,7 @@ func (d *Dispatcher) enterEntity(live lifetimes, free func()) bool {
 	case <-live.fetch.Done():
 		return false
 	}
-	select {
-	case d.entities <- struct{}{}:
-		return true
-	case <-live.fetch.Done():
-		return false
-	}
+	return acquire(live.fetch, d.entities)
 }
 
 // runEntity runs the work item of an entity once it has a place.

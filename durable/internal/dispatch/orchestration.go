@@ -306,14 +306,12 @@ func (s *session) nextForEntity(size int) []provider.TaskMessage {
 	if len(messages) == 0 {
 		return nil
 	}
-	select {
-	case s.d.entities <- struct{}{}:
-		s.hasRoom = true
-		s.begin()
-		return messages
-	case <-s.live.fetch.Done():
-		return nil // Release gives them back
+	if !acquire(s.live.fetch, s.d.entities) {
+		return nil // release hands the messages back
 	}
+	s.hasRoom = true
+	s.begin()
+	return messages
 }
 
 // leaveRoom gives back the place of the entity, if it has one.

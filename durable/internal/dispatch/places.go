@@ -20,9 +20,7 @@ func fetch[T any](ctx context.Context, p *places, next func(context.Context) (T,
 	case p.taken <- struct{}{}:
 	default:
 		p.idle.giveWay()
-		select {
-		case p.taken <- struct{}{}:
-		case <-ctx.Done():
+		if !acquire(ctx, p.taken) {
 			return item, context.Cause(ctx)
 		}
 		p.idle.satisfied()
@@ -33,6 +31,20 @@ func fetch[T any](ctx context.Context, p *places, next func(context.Context) (T,
 		p.leave()
 	}
 	return item, err
+}
+
+// acquire waits for a free place and takes it. It returns false once ctx has ended, also while a
+// place is free.
+func acquire(ctx context.Context, places chan<- struct{}) bool {
+	if ctx.Err() != nil {
+		return false
+	}
+	select {
+	case places <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 func (p *places) leave() { <-p.taken }

@@ -111,6 +111,7 @@ func (s contestRun) bidFor(ctx context.Context, c Contest, name string) {
 		s.fault("open client %s: %v", name, err)
 		return
 	}
+	ctx = s.platform.Context(ctx, name)
 	_, _ = client.Instance(ctx, c.ID, provider.Fetch{}) // it creates no hub any more when it is cut off
 	pause.For(ctx, g.upTo(100*time.Millisecond))
 	for n := range 1 + r.IntN(4) {
@@ -127,7 +128,7 @@ func (s contestRun) bidFor(ctx context.Context, c Contest, name string) {
 				context.AfterFunc(attempt, kill)
 			}
 		}
-		err := s.place(s.platform.Context(attempt, name), client, b)
+		err := s.place(attempt, client, b)
 		cancel()
 		s.mu.Lock()
 		b.returned = time.Since(s.begin)

@@ -79,6 +79,8 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 	work, stop := context.WithCancel(ctx)
 	defer stop()
 	clients := platform.Context(ctx, "client")
+	// as names a caller: callers of different names take turns in an order that the seed decides.
+	as := func(ctx context.Context, name string) context.Context { return platform.Context(ctx, "client "+name) }
 	waiting, goAway := context.WithCancel(clients)
 	defer goAway()
 	var workers, waiters, others sync.WaitGroup
@@ -86,24 +88,24 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 		workers.Go(func() { s.live(work, i) })
 	}
 	for _, in := range plan.App.Instances {
-		others.Go(func() { instances.drive(clients, in) })
+		others.Go(func() { instances.drive(as(ctx, in.ID), in) })
 	}
 	if plan.Awaited {
 		for _, in := range plan.App.Instances {
-			waiters.Go(func() { instances.await(waiting, in.ID) })
+			waiters.Go(func() { instances.await(as(waiting, "awaits "+in.ID), in.ID) })
 		}
 	}
-	for _, c := range plan.App.Signals {
-		others.Go(func() { ledgers.signal(clients, c) })
+	for i, c := range plan.App.Signals {
+		others.Go(func() { ledgers.signal(as(ctx, fmt.Sprint("signals ", i)), c) })
 	}
 	for _, c := range plan.Contests {
-		others.Go(func() { contests.contest(clients, c) })
+		others.Go(func() { contests.contest(as(ctx, c.ID), c) })
 	}
 	for _, r := range plan.Restarts {
-		others.Go(func() { instances.restart(clients, r) })
+		others.Go(func() { instances.restart(as(ctx, "restarts "+r.ID), r) })
 	}
 	for _, st := range plan.Streams {
-		others.Go(func() { streams.stream(clients, st) })
+		others.Go(func() { streams.stream(as(ctx, st.ID), st) })
 	}
 	for _, d := range plan.Disturbances {
 		others.Go(func() { s.disturb(d) })
@@ -117,7 +119,7 @@ func Run(ctx context.Context, plan *Plan, platform Platform, logger *slog.Logger
 		})
 	}
 	if ledgers.orphans() {
-		workers.Go(func() { ledgers.keepFreeingOrphans(work, clients) })
+		workers.Go(func() { ledgers.keepFreeingOrphans(work, as(ctx, "frees orphans")) })
 	}
 	others.Wait()
 	s.awaitEnds(clients)
@@ -499,6 +501,7 @@ func (s *simulation) cut(what string) (after time.Duration, ok bool) {
 // insist calls f until its caller is told what came of it: callers go away meanwhile, or
 // get to know that it may have been done or not.
 func (s *simulation) insist(ctx context.Context, what string, f func(context.Context) error) (err error) {
+	ctx = s.platform.Context(ctx, "client "+what)
 	for n := range 10 {
 		attempt, cancel := ctx, func() {}
 		if after, ok := s.cut(fmt.Sprint(what, " ", n)); ok && n < 9 { // the last has all the time it takes
