@@ -57,6 +57,9 @@ type turn string
 func (t turn) String() string { return string(t) }
 
 func (f *follower) lock(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	select {
 	case f.busy <- struct{}{}:
 		return nil

@@ -330,6 +330,9 @@ func (a *Account) roll(purpose ...string) uint64 {
 // common get different times, since the runtime fires timers of one instant in a random order.
 func (a *Account) Turns(worker string) func(ctx context.Context, name string, content io.Reader) {
 	return func(ctx context.Context, name string, content io.Reader) {
+		if ctx.Err() != nil {
+			return
+		}
 		if text, err := url.PathUnescape(name); err == nil {
 			name = text // noise between escapes is not recognized
 		}
