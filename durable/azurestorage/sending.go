@@ -88,10 +88,9 @@ func (s *sender) enqueue(ctx context.Context, out *outgoing) (sentMessage, error
 // put puts a prepared message into its queue, hidden if it is claimed. It also returns it
 // as if it had been received.
 func (s *sender) put(ctx context.Context, out *outgoing) (put store.Sent, m store.Message, err error) {
-	start := time.Now()
-	delay := visibilityDelay(out.env.Message, start) + out.delay
+	delay := visibilityDelay(out.env.Message, time.Now()) + out.delay
 	if out.claim || out.batch != "" {
-		delay = min(delay+s.lockOf(out.partition), maxVisibility)
+		delay = min(delay+s.hub.held.stretched(s.lockOf(out.partition)), maxVisibility)
 	}
 	if put, err = out.queue.Put(ctx, out.text, delay, out.duplicates); err != nil {
 		if store.WasNotApplied(err) && !put.Twice {
@@ -100,11 +99,11 @@ func (s *sender) put(ctx context.Context, out *outgoing) (put store.Sent, m stor
 		return put, m, err
 	}
 	s.logSent(out.queue, out.env)
-	return put, store.Message{ID: put.ID, Receipt: put.Receipt, Text: out.text, DequeueCount: 1, InsertedOn: start, AskedAt: start, HiddenFor: delay}, nil
+	return put, store.Message{ID: put.ID, Receipt: put.Receipt, Text: out.text, DequeueCount: 1, InsertedOn: put.AskedAt, AskedAt: put.AskedAt, HiddenFor: delay}, nil
 }
 
-// lockOf returns for how long a message in flight is hidden, of a partition's queue, or
-// of the work-item queue if p is nil.
+// lockOf returns for how long a message in flight is hidden while the queues answer as
+// usual, of a partition's queue, or of the work-item queue if p is nil.
 func (s *sender) lockOf(p *partition) time.Duration {
 	if p == nil {
 		return s.hub.held.workItemLock()
@@ -299,7 +298,7 @@ func (s *sender) arm(ctx context.Context, messages []provider.TaskMessage) ([]ar
 		if err := s.prepare(ctx, out); err != nil {
 			return nil, err
 		}
-		m, err := p.queue.Put(ctx, out.text, s.armedFor, true)
+		m, err := p.queue.Put(ctx, out.text, s.hub.held.stretched(s.armedFor), true)
 		if err != nil {
 			return nil, err
 		}
@@ -314,7 +313,7 @@ func (s *sender) release(ctx context.Context, armed []armedMessage) {
 	for _, a := range armed {
 		if _, err := a.partition.queue.Update(ctx, a.msg, 0); err != nil && !store.IsGone(err) {
 			s.hub.log.Warn("message could not be released, it comes by itself",
-				"partition", a.partition.queue.Name, "messageId", a.msg.ID, "after", s.armedFor, "error", err)
+				"partition", a.partition.queue.Name, "messageId", a.msg.ID, "after", s.hub.held.stretched(s.armedFor), "error", err)
 			continue
 		}
 		s.wake(sentMessage{partition: a.partition})

@@ -35,7 +35,7 @@ type Message struct {
 	InsertedOn   time.Time
 	VisibleAt    time.Time // when others may receive it
 
-	AskedAt   time.Time     // when it was asked for, by our clock
+	AskedAt   time.Time     // when the request was sent, by our clock
 	HiddenFor time.Duration // from when the service took that up
 }
 
@@ -76,6 +76,7 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration, dupli
 		if err != nil {
 			return err
 		}
+		m.AskedAt = sentAt(ctx)
 		for _, put := range resp.Messages {
 			m.ID, m.Receipt = Value(put.MessageID), Value(put.PopReceipt)
 		}
@@ -89,6 +90,7 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration, dupli
 type Sent struct {
 	ID, Receipt string
 	Twice       bool // there may be another one of it, of an attempt that was not answered
+	AskedAt     time.Time // when the request was sent, by our clock
 }
 
 // Receive returns up to n messages and hides them from others for lock. It
@@ -96,9 +98,7 @@ type Sent struct {
 // themselves.
 func (q *Queue) Receive(ctx context.Context, n int, lock time.Duration) ([]Message, error) {
 	var messages []Message
-	var asked time.Time
 	err := Once(ctx, func(ctx context.Context) error {
-		asked = time.Now()
 		resp, err := q.Client.DequeueMessages(ctx, &azqueue.DequeueMessagesOptions{
 			NumberOfMessages:  new(int32(n)),
 			VisibilityTimeout: new(int32(lock / time.Second)),
@@ -114,7 +114,7 @@ func (q *Queue) Receive(ctx context.Context, n int, lock time.Duration) ([]Messa
 				DequeueCount: int(Value(m.DequeueCount)),
 				InsertedOn:   Value(m.InsertionTime),
 				VisibleAt:    Value(m.TimeNextVisible),
-				AskedAt:      asked,
+				AskedAt:      sentAt(ctx),
 				HiddenFor:    lock,
 			})
 		}
@@ -128,13 +128,13 @@ func (q *Queue) Receive(ctx context.Context, n int, lock time.Duration) ([]Messa
 // otherwise. An error for which isGone is true means that others have it.
 func (q *Queue) Update(ctx context.Context, m Message, delay time.Duration) (Message, error) {
 	err := Retry(ctx, "update message "+m.ID+" in queue "+q.Name, func(ctx context.Context) error {
-		m.AskedAt, m.HiddenFor = time.Now(), delay
 		resp, err := q.Client.UpdateMessage(ctx, m.ID, m.Receipt, m.Text, &azqueue.UpdateMessageOptions{
 			VisibilityTimeout: new(int32(delay / time.Second)),
 		})
 		if err != nil {
 			return err
 		}
+		m.AskedAt, m.HiddenFor = sentAt(ctx), delay
 		m.Receipt, m.VisibleAt = Value(resp.PopReceipt), Value(resp.TimeNextVisible)
 		return nil
 	})

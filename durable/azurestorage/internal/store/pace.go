@@ -106,17 +106,18 @@ func (l *limiter) Do(req *http.Request) (*http.Response, error) {
 	if isUrgent(req.Context()) {
 		return l.next.Do(req)
 	}
-	timer, _ := req.Context().Value(attemptTimerKey{}).(*time.Timer)
-	if timer != nil {
-		timer.Stop()
+	turn, _ := req.Context().Value(turnKey{}).(*turn)
+	if turn != nil {
+		turn.timer.Stop()
 	}
 	chance.TakeTurn(req.Context(), req.URL, req.Body)
 	if err := l.pace.Begin(req.Context()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNeverSent, err)
 	}
 	defer l.pace.end()
-	if timer != nil {
-		timer.Reset(attemptTimeout)
+	if turn != nil {
+		turn.timer.Reset(attemptTimeout)
+		turn.at = time.Now()
 	}
 	return l.next.Do(req)
 }

@@ -191,15 +191,24 @@ func Once(ctx context.Context, attempt func(ctx context.Context) error) error {
 	defer cancel(nil)
 	timer := time.AfterFunc(attemptTimeout, func() { cancel(context.DeadlineExceeded) })
 	defer timer.Stop()
-	err := attempt(context.WithValue(ctx, attemptTimerKey{}, timer))
+	err := attempt(context.WithValue(ctx, turnKey{}, &turn{timer: timer, at: time.Now()}))
 	if err != nil && errors.Is(err, context.Canceled) && errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
 		return fmt.Errorf("no answer within %v: %w", attemptTimeout, context.DeadlineExceeded)
 	}
 	return err
 }
 
-// attemptTimerKey is where a context has the timer that ends an attempt.
-type attemptTimerKey struct{}
+// A turn is the part of an attempt that begins when its request may be sent.
+type turn struct {
+	timer *time.Timer // ends the attempt
+	at    time.Time   // when the turn came; before that, when the attempt began
+}
+
+// turnKey is the key under which the context of an attempt has its *turn.
+type turnKey struct{}
+
+// sentAt returns when the last request of an attempt was sent at the earliest.
+func sentAt(ctx context.Context) time.Time { return ctx.Value(turnKey{}).(*turn).at }
 
 // Jitter returns a duration between half of d and d that is left to chance, so
 // that those who failed together do not come back together. The purpose is what

@@ -1,0 +1,139 @@
+package simulated_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/azsim"
+	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
+)
+
+// signalTwo signals an entity and calls another one.
+func signalTwo(ctx *durable.Context, n int) (int, error) {
+	durable.SignalEntity(ctx, firstSum, (*sum).Add, n)
+	return durable.CallEntity(ctx, secondSum, (*sum).Add, n).Await()
+}
+
+// everyShape has one orchestrator for each shape of work, by the prefix of its instances.
+var everyShape = []struct {
+	name      string
+	instances int
+	start     func(ctx context.Context, c *durable.Client, id durable.InstanceID) error
+}{
+	{"chain", 4, starting(three, 0)},
+	{"fan-out", 1, starting(fanOut, 20)},
+	{"timer", 2, starting(nap, 5)},
+	{"event", 2, starting(listen, 0)},
+	{"children", 1, starting(parent, 3)},
+	{"generations", 1, starting(threeGenerations, 0)},
+	{"call", 2, starting(callSum, 1)},
+	{"signal", 2, starting(signalTwo, 1)},
+	{"lock", 8, starting(moveSum, 1)},
+}
+
+// starting returns a function that starts an instance of an orchestrator.
+func starting[O any](run func(ctx *durable.Context, in int) (O, error), in int) func(context.Context, *durable.Client, durable.InstanceID) error {
+	return func(ctx context.Context, c *durable.Client, id durable.InstanceID) error {
+		_, err := durable.Start(ctx, c, run, in, id)
+		return err
+	}
+}
+
+func everyShapeRegistry() *durable.Registry {
+	return durable.NewRegistry(
+		durable.Activity("sayHello", sayHello), durable.Entity("sum", durable.Op("Add", (*sum).Add)),
+		durable.Orchestrator("three", three), durable.Orchestrator("fanOut", fanOut), durable.Orchestrator("nap", nap), durable.Orchestrator("listen", listen),
+		durable.Orchestrator("parent", parent), durable.Orchestrator("child", child), durable.Orchestrator("threeGenerations", threeGenerations),
+		durable.Orchestrator("callSum", callSum), durable.Orchestrator("signalTwo", signalTwo), durable.Orchestrator("moveSum", moveSum),
+	)
+}
+
+// runEveryShape starts instances of every shape on one worker of an account, and returns the
+// IDs of those that have not completed after limit.
+func runEveryShape(t *testing.T, cfg azsim.Config, begins func(), limit time.Duration) (open []string, log []azsim.Entry) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		account := azsim.New(cfg)
+		defer account.Wait()
+		registry := everyShapeRegistry()
+		hub := openWith(t, "w", account, account.Worker("w"))
+		client := durable.NewClient(openWith(t, "client", account, account.Worker("client")), registry)
+		ctx, stop := context.WithCancel(chance.With(t.Context(), account.Chance("w")))
+		var running sync.WaitGroup
+		running.Go(func() {
+			_ = durable.NewWorker(hub, registry, durable.Config{Logger: slog.New(slog.DiscardHandler)}).Run(ctx)
+		})
+		time.Sleep(30 * time.Second)
+		begins()
+		var all []string
+		for _, shape := range everyShape {
+			for i := range shape.instances {
+				id := fmt.Sprintf("%s-%d", shape.name, i)
+				all = append(all, id)
+				running.Go(func() {
+					err := shape.start(ctx, client, durable.InstanceID(id))
+					for ; err != nil && ctx.Err() == nil; err = shape.start(ctx, client, durable.InstanceID(id)) {
+						if strings.Contains(err.Error(), "exists") {
+							break
+						}
+						time.Sleep(5 * time.Second)
+					}
+					for shape.name == "event" && ctx.Err() == nil && goOn.Raise(ctx, client, durable.InstanceID(id), "now") != nil {
+						time.Sleep(5 * time.Second)
+					}
+				})
+			}
+		}
+		for began := time.Now(); time.Since(began) < limit; time.Sleep(10 * time.Second) {
+			open = nil
+			for _, id := range all {
+				if row, _ := account.Row("SimInstances", id, ""); row.Text("RuntimeStatus") != history.Completed.String() {
+					open = append(open, id)
+				}
+			}
+			if len(open) == 0 {
+				t.Logf("all have completed after %v", time.Since(began))
+				break
+			}
+		}
+		log = account.Log()
+		stop()
+		running.Wait()
+	})
+	return open, log
+}
+
+// A service that answers slowly, but steadily and within a lease, delays every shape of work
+// and stops none.
+func TestSteadyLatency_StopsNoShapeOfWork(t *testing.T) {
+	cases := 0
+	for _, services := range []string{azsim.QueueService, azsim.TableService, azsim.QueueService + azsim.TableService} {
+		for _, latency := range []time.Duration{12 * time.Second, 20 * time.Second, 28 * time.Second} {
+			if cases++; cases%sample != 0 {
+				continue
+			}
+			t.Run(fmt.Sprintf("%v of %s", latency, services), func(t *testing.T) {
+				var slow atomic.Bool
+				cfg := azsim.Config{Seed: 5, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Delay: func(r azsim.Request, _ int) time.Duration {
+					if slow.Load() && strings.Contains(services, r.Service) && r.Target != "SimPartitions" {
+						return latency
+					}
+					return 0
+				}}
+				open, _ := runEveryShape(t, cfg, func() { slow.Store(true) }, 2*time.Hour)
+				if len(open) > 0 {
+					t.Errorf("not completed: %q", open)
+				}
+			})
+		}
+	}
+}
