@@ -133,7 +133,7 @@ func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
 		c.hub.sender.retract(ctx, sent)
 		return nil, err
 	}
-	etag, written, err := c.hub.instances.Histories.Append(ctx, c.cp.Instance, rows, c.loaded.ETag, c.notes())
+	etag, written, err := c.hub.instances.Histories.Append(store.RetryBefore(ctx, c.slot.partition.leaseEnd()), c.cp.Instance, rows, c.loaded.ETag, c.notes())
 	switch {
 	case err == nil:
 	case written == 0 && errors.Is(err, provider.ErrSessionLost) && !c.mayHaveBeenFollowed(err):

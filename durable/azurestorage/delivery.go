@@ -145,6 +145,7 @@ func (d *delivery) remove(ctx context.Context) error {
 			d.hub.held.spend(d, spentMessage{})
 		}
 	}()
+	ctx = d.whileHidden(ctx)
 	return d.change(ctx, func(m store.Message) (store.Message, error) {
 		gone, err := d.queue.Remove(ctx, m.ID, m.Receipt)
 		deleted = err == nil && !gone
@@ -258,7 +259,7 @@ func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
 	d.mu.Lock()
 	d.leaving = true
 	d.mu.Unlock()
-	err := d.change(ctx, func(m store.Message) (store.Message, error) { return d.queue.Update(ctx, m, delay) })
+	err := d.change(ctx, func(m store.Message) (store.Message, error) { return d.queue.Update(d.whileHidden(ctx), m, delay) })
 	switch {
 	case err == nil:
 	case store.IsGone(err):
@@ -295,7 +296,7 @@ func (d *delivery) renew(ctx context.Context) {
 		return
 	}
 	err := d.changeNow(func(m store.Message) (store.Message, error) {
-		m, err := d.queue.Update(store.Urgent(ctx), m, d.hub.held.stretched(d.lock))
+		m, err := d.queue.Update(store.Urgent(d.whileHidden(ctx)), m, d.hub.held.stretched(d.lock))
 		if err == nil {
 			d.hub.log.Debug("RenewingMessage", d.attrs()...)
 			d.mu.Lock()
@@ -315,6 +316,14 @@ func (d *delivery) renew(ctx context.Context) {
 	case ctx.Err() == nil:
 		d.hub.health.Failed("queues", err)
 	}
+}
+
+// whileHidden returns a context whose operations are not retried for longer than the message
+// is hidden from others.
+func (d *delivery) whileHidden(ctx context.Context) context.Context {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return store.RetryBefore(ctx, d.until)
 }
 
 // hiddenFor returns for how long the message stays hidden from others. renewable is

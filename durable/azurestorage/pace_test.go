@@ -75,8 +75,8 @@ func TestPace_AsksLessOfAServiceThatAnswersSlowly(t *testing.T) {
 		if s.most() != 32 || p.Latency() != 10*time.Millisecond {
 			t.Errorf("a quick service was asked by %d at a time, want 32; its latency is %v", s.most(), p.Latency())
 		}
-		if !p.IsBusy() {
-			t.Error("68 wait for their turn, and it is not busy")
+		if p.IsBusy() {
+			t.Error("68 wait for their turn, which comes soon, and it is busy")
 		}
 		s.answerIn(20 * time.Second)
 		time.Sleep(10 * time.Second)
@@ -88,6 +88,9 @@ func TestPace_AsksLessOfAServiceThatAnswersSlowly(t *testing.T) {
 		time.Sleep(2 * time.Minute)
 		if s.most() != store.LeastInFlight {
 			t.Errorf("a slow service was asked by %d at a time, want %d", s.most(), store.LeastInFlight)
+		}
+		if !p.IsBusy() {
+			t.Error("nearly 100 wait for minutes, and it is not busy")
 		}
 		began := time.Now()
 		if err := ask(store.Urgent(t.Context())); err != nil || time.Since(began) != 20*time.Second {

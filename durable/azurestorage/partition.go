@@ -93,6 +93,13 @@ func (p *partition) ownedSince() time.Time {
 	return time.Time{}
 }
 
+// leaseEnd returns when the lease ends if it is not renewed.
+func (p *partition) leaseEnd() time.Time {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.until
+}
+
 // hasLapsed reports whether the queue is being read although the lease has ended. It may
 // still be renewed.
 func (p *partition) hasLapsed() bool { return p.Expired(time.Now()) }

@@ -63,6 +63,10 @@ type Config struct {
 	// nothing but its argument and what the test controls.
 	Decide func(Request) Fault
 
+	// RetryAfter is the Retry-After of requests that are throttled, in whole seconds; zero
+	// means that they have none.
+	RetryAfter time.Duration
+
 	// Watch is told of each request that took effect or was refused, before the next
 	// one is looked at; nil means that nobody is. It must not call the account.
 	Watch func(View, Entry)

@@ -3,6 +3,7 @@ package azsim
 import (
 	"context"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 )
@@ -178,6 +179,9 @@ func (x *exchange) there() error {
 		return errLost
 	case Throttle:
 		x.reply = refused(x.r, x.fault)
+		if after := x.a.cfg.RetryAfter; after > 0 {
+			x.reply.header.Set("Retry-After", strconv.Itoa(int(after/time.Second)))
+		}
 		x.a.note(x, x.reply)
 		return nil
 	case KillBefore:

@@ -12,7 +12,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
-	"github.com/durablefunctions-go/durablefunctions/durable/internal/pause"
 	"github.com/durablefunctions-go/durablefunctions/durable/provider"
 )
 
@@ -70,8 +69,8 @@ const (
 // the first attempt, they may have had all of it, and it may have been purged: there is
 // no second attempt then.
 func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err error) {
-	begun, delay := time.Now(), store.FirstRetryDelay
-	for n := 1; ; n++ {
+	begun := time.Now()
+	for retries := store.NewRetries(); ; {
 		err := store.Once(ctx, func(ctx context.Context) (err error) {
 			newETag, err = w.attempt(ctx, etag)
 			return err
@@ -92,15 +91,14 @@ func (w *historyWrite) do(ctx context.Context, etag string) (newETag string, err
 			return "", w.lost(err)
 		case errors.Is(lookErr, provider.ErrSessionLost):
 			return "", w.lost(errors.Join(err, lookErr))
-		case n == store.MaxAttempts || ctx.Err() != nil || etag == "" && time.Since(begun) > w.histories.BeginWithin:
-			return "", fmt.Errorf("append to history: %d attempts: %w", n, errors.Join(err, lookErr))
+		case ctx.Err() != nil || etag == "" && time.Since(begun) > w.histories.BeginWithin:
+			return "", fmt.Errorf("append to history: %d attempts: %w", retries.Made()+1, errors.Join(err, lookErr))
 		case lookErr != nil && !store.IsTransient(lookErr):
 			return "", fmt.Errorf("append to history: %w", errors.Join(err, lookErr))
 		}
-		if !pause.For(ctx, store.Jitter(ctx, "append to history of "+w.instance.InstanceID, delay)) {
-			return "", fmt.Errorf("append to history: %w", errors.Join(context.Cause(ctx), err))
+		if !retries.Again(ctx, "append to history of "+w.instance.InstanceID, err) {
+			return "", fmt.Errorf("append to history: %d attempts: %w", retries.Made(), errors.Join(context.Cause(ctx), err, lookErr))
 		}
-		delay *= 3
 	}
 }
 

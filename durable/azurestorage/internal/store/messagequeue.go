@@ -89,7 +89,7 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration, dupli
 // deleted until a worker receives it.
 type Sent struct {
 	ID, Receipt string
-	Twice       bool // there may be another one of it, of an attempt that was not answered
+	Twice       bool      // there may be another one of it, of an attempt that was not answered
 	AskedAt     time.Time // when the request was sent, by our clock
 }
 

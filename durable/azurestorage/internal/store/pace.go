@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -15,6 +17,9 @@ import (
 // Pace watches how long a service takes to answer, and from that bounds how many
 // requests are in flight to it: one that answers slowly gets fewer, so that who works
 // on the hub does not keep it slow (additive increase, multiplicative decrease).
+//
+// A service that refuses requests because it is overloaded gets none for a while, and then
+// only so many per second (see [throttle]).
 type Pace struct {
 	Most int // requests in flight at a time
 
@@ -25,6 +30,13 @@ type Pace struct {
 	InFlight map[*http.Request]time.Time // since when, all of them
 	recent   time.Duration               // how long the slowest of late took
 	cutAt    time.Time                   // when limit was cut last
+
+	throttle throttle
+	urgent   []chan struct{} // urgent requests that wait until the service may be sent more
+	served   bool            // the last turn went to an urgent request
+	wake     *time.Timer     // gives turns when the service may be sent more; nil unless set
+	gap      time.Duration   // between two turns while others wait, of late
+	turnAt   time.Time       // of the last turn
 }
 
 const (
@@ -40,7 +52,8 @@ func NewPace(most int) *Pace {
 }
 
 // Latency returns how long an answer may take now: as long as the slowest of late did,
-// or as that which is waited for has taken so far.
+// or as that which is waited for has taken so far. A service that refuses requests answers
+// an urgent one when its turn has come.
 func (p *Pace) Latency() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -48,15 +61,32 @@ func (p *Pace) Latency() time.Duration {
 	for _, since := range p.InFlight {
 		slowest = max(slowest, now.Sub(since))
 	}
-	return slowest
+	return max(slowest, time.Duration(len(p.urgent))*p.throttle.interval())
 }
 
-// IsBusy reports whether so many requests wait for their turn that one more would
-// wait for long.
+// Rate returns how many requests per second the service takes, and false if it refuses none.
+func (p *Pace) Rate() (perSecond float64, limited bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.throttle.forget(time.Now())
+	return p.throttle.rate, p.throttle.rate > 0
+}
+
+// busyWait is the wait for a turn from which the service counts as busy. A client's request
+// takes up to three turns, one after another, and has 30 seconds.
+const busyWait = 8 * time.Second
+
+// IsBusy reports whether a request that comes now would wait for its turn for longer than a
+// client's request can.
 func (p *Pace) IsBusy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return len(p.Turns) > 2*p.Most
+	now := time.Now()
+	if len(p.Turns) == 0 {
+		return p.throttle.next.Sub(now) > busyWait
+	}
+	gap := max(p.gap, now.Sub(p.turnAt)) // between turns
+	return time.Duration(len(p.Turns))*gap > busyWait
 }
 
 // Watch returns a transport whose requests p gets to know.
@@ -77,7 +107,16 @@ func (w *watcher) Do(req *http.Request) (*http.Response, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	delete(p.InFlight, req)
-	p.answered(since, time.Now())
+	now := time.Now()
+	switch {
+	case err == nil && isOverload(resp):
+		p.throttle.refused(since, now, retryAfter(resp, now), func(d time.Duration) time.Duration { return Jitter(req.Context(), "overload", d) })
+	case err == nil:
+		p.throttle.answered(since, now)
+		p.answered(since, now)
+	default:
+		p.answered(since, now)
+	}
 	return resp, err
 }
 
@@ -93,6 +132,23 @@ func (p *Pace) answered(since, now time.Time) {
 	}
 }
 
+// isOverload reports whether a service refuses a request because it gets too many.
+func isOverload(resp *http.Response) bool {
+	return resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests
+}
+
+// retryAfter returns for how long a service wants no request, 0 if it does not say so.
+func retryAfter(resp *http.Response, now time.Time) time.Duration {
+	text := resp.Header.Get("Retry-After")
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return max(0, time.Duration(seconds)*time.Second)
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(0, at.Sub(now))
+	}
+	return 0
+}
+
 // Bound returns a transport that sends requests as soon as it is their turn.
 func (p *Pace) Bound(next policy.Transporter) policy.Transporter { return &limiter{next, p} }
 
@@ -101,20 +157,21 @@ type limiter struct {
 	pace *Pace
 }
 
-// Do sends req as soon as it may. One that is urgent may at once.
+// Do sends req as soon as it may. An urgent one waits only while the service may be sent no
+// more.
 func (l *limiter) Do(req *http.Request) (*http.Response, error) {
-	if isUrgent(req.Context()) {
-		return l.next.Do(req)
-	}
 	turn, _ := req.Context().Value(turnKey{}).(*turn)
 	if turn != nil {
 		turn.timer.Stop()
 	}
 	chance.TakeTurn(req.Context(), req.URL, req.Body)
-	if err := l.pace.Begin(req.Context()); err != nil {
+	urgent := isUrgent(req.Context())
+	if err := l.pace.begin(req.Context(), urgent); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNeverSent, err)
 	}
-	defer l.pace.end()
+	if !urgent {
+		defer l.pace.end()
+	}
 	if turn != nil {
 		turn.timer.Reset(attemptTimeout)
 		turn.at = time.Now()
@@ -123,16 +180,23 @@ func (l *limiter) Do(req *http.Request) (*http.Response, error) {
 }
 
 // Begin waits for a turn.
-func (p *Pace) Begin(ctx context.Context) error {
+func (p *Pace) Begin(ctx context.Context) error { return p.begin(ctx, false) }
+
+func (p *Pace) begin(ctx context.Context, urgent bool) error {
 	p.mu.Lock()
-	if len(p.Turns) == 0 && p.Running < int(p.limit) {
-		p.Running++
-		p.mu.Unlock()
-		return nil
+	queue := &p.Turns
+	if urgent {
+		queue = &p.urgent
 	}
 	turn := make(chan struct{}, 1)
-	p.Turns = append(p.Turns, turn)
+	*queue = append(*queue, turn)
+	p.next()
 	p.mu.Unlock()
+	select { // a turn that is there must not depend on chance
+	case <-turn:
+		return nil
+	default:
+	}
 	select {
 	case <-turn:
 		return nil
@@ -140,14 +204,14 @@ func (p *Pace) Begin(ctx context.Context) error {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, t := range p.Turns {
-		if t == turn {
-			p.Turns = append(p.Turns[:i], p.Turns[i+1:]...)
-			return ctx.Err()
-		}
+	if i := slices.Index(*queue, turn); i >= 0 {
+		*queue = slices.Delete(*queue, i, i+1)
+		return ctx.Err()
 	}
-	p.Running-- // its turn came at the same time
-	p.next()
+	if !urgent { // its turn came at the same time
+		p.Running--
+		p.next()
+	}
 	return ctx.Err()
 }
 
@@ -158,13 +222,56 @@ func (p *Pace) end() {
 	p.next()
 }
 
-// next gives turns to those who wait. p.mu is held.
+// next gives turns to those who wait, as many as the service may be sent now. p.mu is held.
 func (p *Pace) next() {
-	for len(p.Turns) > 0 && p.Running < int(p.limit) {
-		p.Running++
-		p.Turns[0] <- struct{}{}
-		p.Turns = p.Turns[1:]
+	for now := time.Now(); ; {
+		others := len(p.Turns) > 0 && p.Running < int(p.limit)
+		if len(p.urgent) == 0 && !others {
+			return
+		}
+		p.throttle.forget(now)
+		if wait := p.throttle.next.Sub(now); wait > 0 {
+			p.wakeIn(wait)
+			return
+		}
+		if others && (len(p.urgent) == 0 || p.served && p.throttle.rate > 0) {
+			p.Running++
+			p.Turns, p.served = give(p.Turns), false
+			p.noteTurn(now)
+		} else {
+			p.urgent, p.served = give(p.urgent), true
+		}
+		p.throttle.spend(now)
 	}
+}
+
+// give gives a turn to the first of those who wait, and returns the rest.
+func give(waiting []chan struct{}) []chan struct{} {
+	waiting[0] <- struct{}{}
+	return waiting[1:]
+}
+
+// noteTurn takes note of a turn that was given now. p.mu is held.
+func (p *Pace) noteTurn(now time.Time) {
+	if len(p.Turns) == 0 {
+		p.gap = 0
+	} else {
+		p.gap += (now.Sub(p.turnAt) - p.gap) / 4
+	}
+	p.turnAt = now
+}
+
+// wakeIn has turns given after a time. p.mu is held.
+func (p *Pace) wakeIn(wait time.Duration) {
+	if p.wake != nil {
+		return
+	}
+	p.wake = time.AfterFunc(wait, func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.wake = nil
+		p.next()
+	})
 }
 
 // Urgent returns a context whose requests wait for no turn: what is late if it is not
@@ -181,5 +288,5 @@ func (p *Pace) Count(all inuse.Counts, service string) {
 	defer p.mu.Unlock()
 	all["requests to "+service] = p.Running
 	all["requests in flight to "+service] = len(p.InFlight)
-	all["requests that wait for "+service] = len(p.Turns)
+	all["requests that wait for "+service] = len(p.Turns) + len(p.urgent)
 }

@@ -2,11 +2,14 @@ package store
 
 import (
 	"context"
+	"errors"
 	"net/http"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 )
 
 // answering is a service that answers with a status after a time.
@@ -70,5 +73,211 @@ func TestPace_ARequestIsSentWhenItsTurnComes(t *testing.T) {
 			})
 		}
 		all.Wait()
+	})
+}
+
+// refuseFirst returns the status of the first n requests: the service refuses them.
+func refuseFirst(n int) func(int) int {
+	return func(i int) int {
+		if i <= n {
+			return http.StatusServiceUnavailable
+		}
+		return http.StatusOK
+	}
+}
+
+// After a refusal the service gets nothing for as long as it says, not even what is urgent.
+func TestPace_SendsNothingUntilRetryAfter(t *testing.T) {
+	for header, want := range map[string]time.Duration{"7": 7 * time.Second, "": firstPause / 2} {
+		synctest.Test(t, func(t *testing.T) {
+			service := &answering{after: time.Millisecond, status: refuseFirst(1), header: http.Header{"Retry-After": {header}}}
+			p := NewPace(16)
+			transport := p.Bound(p.Watch(service))
+			if status, err := get(t.Context(), t, transport); status != http.StatusServiceUnavailable || err != nil {
+				t.Fatal(status, err)
+			}
+			refused := time.Now()
+			var all sync.WaitGroup
+			for n := range 10 {
+				ctx := t.Context()
+				if n%2 == 0 {
+					ctx = Urgent(ctx)
+				}
+				all.Go(func() {
+					if status, err := get(ctx, t, transport); status != http.StatusOK || err != nil {
+						t.Error(status, err)
+					}
+				})
+			}
+			all.Wait()
+			if got := service.sent[1].Sub(refused); got < want || want > time.Second && got > want {
+				t.Errorf("Retry-After %q: the next request was sent after %v, want %v", header, got, want)
+			}
+		})
+	}
+}
+
+// Requests that are refused together are one burst.
+func TestPace_HalvesTheRateOncePerBurst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := &answering{after: 10 * time.Millisecond, status: func(i int) int {
+			if i > 200 && i <= 216 {
+				return http.StatusServiceUnavailable
+			}
+			return http.StatusOK
+		}}
+		p := NewPace(16)
+		transport := p.Bound(p.Watch(service))
+		for range 11 { // 176 requests
+			time.Sleep(100 * time.Millisecond)
+			send(t, transport, 16)
+		}
+		if rate, limited := p.Rate(); limited {
+			t.Fatalf("without a refusal the rate is limited to %v", rate)
+		}
+		send(t, transport, 24)
+		send(t, transport, 16)
+		if rate, _ := p.Rate(); rate < 50 || rate > 100 {
+			t.Errorf("about 160 requests per second were answered, and after one burst the rate is %v; want half of it", rate)
+		}
+		time.Sleep(2 * throttleMemory)
+		if rate, limited := p.Rate(); limited {
+			t.Errorf("long after the refusals the rate is limited to %v", rate)
+		}
+	})
+}
+
+// send sends requests at once and waits for them.
+func send(t *testing.T, transport interface {
+	Do(*http.Request) (*http.Response, error)
+}, n int) {
+	var all sync.WaitGroup
+	for range n {
+		all.Go(func() {
+			if _, err := get(t.Context(), t, transport); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+}
+
+// A caller that gives up while it waits takes no turn from others.
+func TestPace_ACallerThatGivesUpTakesNoTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		service := &answering{after: time.Millisecond, status: refuseFirst(1), header: http.Header{"Retry-After": {"20"}}}
+		p := NewPace(1)
+		transport := p.Bound(p.Watch(service))
+		if _, err := get(t.Context(), t, transport); err != nil {
+			t.Fatal(err)
+		}
+		for _, ctx := range []context.Context{t.Context(), Urgent(t.Context())} {
+			impatient, cancel := context.WithTimeout(ctx, time.Second)
+			if _, err := get(impatient, t, transport); !errors.Is(err, ErrNeverSent) {
+				t.Errorf("a request that waits ends with %v, want %v", err, ErrNeverSent)
+			}
+			cancel()
+		}
+		if status, err := get(t.Context(), t, transport); status != http.StatusOK || err != nil || len(service.sent) != 2 {
+			t.Errorf("%d, %v after %d requests", status, err, len(service.sent))
+		}
+		if p.Running != 0 || len(p.Turns) != 0 || len(p.urgent) != 0 {
+			t.Errorf("%d run, and %d and %d wait", p.Running, len(p.Turns), len(p.urgent))
+		}
+	})
+}
+
+// A service is busy only if a request would wait for longer than a client can.
+func TestPace_IsBusyOnlyIfTheWaitIsLong(t *testing.T) {
+	for _, tt := range []struct {
+		after   time.Duration
+		callers int
+		want    bool
+	}{{10 * time.Millisecond, 1000, false}, {200 * time.Millisecond, 100, false}, {time.Second, 1000, true}, {20 * time.Second, 100, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			p := NewPace(16)
+			transport := p.Bound(p.Watch(&answering{after: tt.after}))
+			ctx, stop := context.WithCancel(t.Context())
+			var all sync.WaitGroup
+			for range tt.callers {
+				all.Go(func() {
+					for ctx.Err() == nil {
+						_, _ = get(ctx, t, transport) // it ends with ctx
+					}
+				})
+			}
+			time.Sleep(45 * time.Second)
+			if got := p.IsBusy(); got != tt.want {
+				t.Errorf("%d callers of a service that answers within %v: busy %v, want %v", tt.callers, tt.after, got, tt.want)
+			}
+			stop()
+			all.Wait()
+			if p.IsBusy() {
+				t.Error("without callers it is busy")
+			}
+		})
+	}
+}
+
+// refusing returns an attempt that an overloaded service refuses for a time.
+func refusing(d time.Duration) (attempt func(context.Context) error, made *int) {
+	until := time.Now().Add(d)
+	made = new(int)
+	return func(context.Context) error {
+		*made++
+		if time.Now().Before(until) {
+			return &azcore.ResponseError{StatusCode: http.StatusServiceUnavailable, ErrorCode: "ServerBusy"}
+		}
+		return nil
+	}, made
+}
+
+// An operation that the service refuses is retried for 30 seconds, but not past what limits it.
+func TestRetry_GoesOnWhileTheServiceRefuses(t *testing.T) {
+	deadline := func(ctx context.Context, d time.Duration) context.Context {
+		ctx, cancel := context.WithTimeout(ctx, d)
+		t.Cleanup(cancel)
+		return ctx
+	}
+	for name, tt := range map[string]struct {
+		refuses time.Duration
+		limit   func(context.Context) context.Context
+		longest time.Duration // 0 if it succeeds
+	}{
+		"for 25 seconds":        {refuses: 25 * time.Second},
+		"for minutes":           {refuses: time.Hour, longest: refusedFor + maxRetryDelay},
+		"past a deadline":       {refuses: time.Hour, limit: func(ctx context.Context) context.Context { return deadline(ctx, 9*time.Second) }, longest: 9 * time.Second},
+		"past the end of lease": {refuses: time.Hour, limit: func(ctx context.Context) context.Context { return RetryBefore(ctx, time.Now().Add(9*time.Second)) }, longest: 9 * time.Second},
+		"after the lease":       {refuses: time.Hour, limit: func(ctx context.Context) context.Context { return RetryBefore(ctx, time.Now()) }, longest: time.Second},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			ctx, began := t.Context(), time.Now()
+			if tt.limit != nil {
+				ctx = tt.limit(ctx)
+			}
+			attempt, made := refusing(tt.refuses)
+			err := Retry(ctx, "try", attempt)
+			took := time.Since(began)
+			if (err == nil) != (tt.longest == 0) || tt.longest > 0 && took > tt.longest || *made < MaxAttempts {
+				t.Errorf("%s: %d attempts, %v after %v", name, *made, err, took)
+			}
+			if tt.longest > refusedFor && took < refusedFor {
+				t.Errorf("%s: it gave up after %v", name, took)
+			}
+		})
+	}
+}
+
+// An operation without an answer is retried only a few times: each layer above tries again.
+func TestRetry_GivesUpSoonWithoutAnAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, made := time.Now(), 0
+		err := Retry(t.Context(), "try", func(context.Context) error {
+			made++
+			return errors.New("connection refused")
+		})
+		if err == nil || made != MaxAttempts || time.Since(began) > time.Second {
+			t.Errorf("%d attempts in %v, %v", made, time.Since(began), err)
+		}
 	})
 }

@@ -147,11 +147,14 @@ var ErrNeverSent = errors.New("request was not sent")
 
 // Attempts at an idempotent operation, the delay after the first of them, and
 // the time that each may take. Two that take all of it are enough: a service that answers
-// so slowly must not get more requests for it.
+// so slowly must not get more requests for it. An operation that an overloaded service
+// refuses is tried for refusedFor.
 const (
 	MaxAttempts     = 4
 	FirstRetryDelay = 30 * time.Millisecond
+	maxRetryDelay   = 5 * time.Second
 	attemptTimeout  = time.Minute
+	refusedFor      = 30 * time.Second
 )
 
 // Retry makes attempts at an operation that may be repeated without harm until
@@ -164,25 +167,68 @@ func Retry(ctx context.Context, what string, attempt func(ctx context.Context) e
 // RetryIf is retry for an operation that may be repeated only after failures
 // for which again is true.
 func RetryIf(ctx context.Context, what string, again func(error) bool, attempt func(ctx context.Context) error) error {
-	begun, delay := time.Now(), FirstRetryDelay
-	for n := 1; ; n++ {
-		err := Once(attempts(ctx, n), attempt)
+	for retries := NewRetries(); ; {
+		err := Once(attempts(ctx, retries.made+1), attempt)
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
-		case again(err) && (n == MaxAttempts || time.Since(begun) >= 2*attemptTimeout):
-			return fmt.Errorf("%s: %d attempts: %w", what, n, err)
 		case !again(err):
 			return fmt.Errorf("%s: %w", what, explained(err))
-		}
-		if !pause.For(ctx, Jitter(ctx, what, delay)) {
+		case retries.Again(ctx, what, err):
+		case ctx.Err() != nil:
 			return fmt.Errorf("%s: %w", what, errors.Join(context.Cause(ctx), err))
+		default:
+			return fmt.Errorf("%s: %d attempts: %w", what, retries.made, err)
 		}
-		delay *= 3
 	}
 }
+
+// Retries decides whether an operation is tried again.
+type Retries struct {
+	begun time.Time
+	made  int // attempts
+	delay time.Duration
+}
+
+// NewRetries returns the retries of an operation that begins now.
+func NewRetries() *Retries { return &Retries{begun: time.Now(), delay: FirstRetryDelay} }
+
+// Made returns how many attempts have failed.
+func (r *Retries) Made() int { return r.made }
+
+// Again waits until the next attempt, after one has failed with err. It returns false if
+// there is none: enough were made, the time that [RetryBefore] names comes first, or ctx
+// ended.
+func (r *Retries) Again(ctx context.Context, what string, err error) bool {
+	r.made++
+	passed, wait := time.Since(r.begun), Jitter(ctx, what, r.delay)
+	r.delay = min(3*r.delay, maxRetryDelay)
+	if passed >= 2*attemptTimeout || r.made >= MaxAttempts && (!isRefusal(err) || passed >= refusedFor || isTooLate(ctx, wait)) {
+		return false
+	}
+	return pause.For(ctx, wait)
+}
+
+// isRefusal reports whether err is the answer of a service that cannot serve a request now.
+func isRefusal(err error) bool { return StatusOf(err) != 0 && IsTransient(err) }
+
+// isTooLate reports whether an attempt after a wait is of no use.
+func isTooLate(ctx context.Context, wait time.Duration) bool {
+	at := time.Now().Add(wait)
+	deadline, ok := ctx.Deadline()
+	before, limited := ctx.Value(retryBeforeKey{}).(time.Time)
+	return ok && !at.Before(deadline) || limited && !at.Before(before)
+}
+
+// RetryBefore returns a context whose operations are tried only a few times at once if they
+// would be tried again after limit: when a lease ends, or others may receive a message.
+func RetryBefore(ctx context.Context, limit time.Time) context.Context {
+	return context.WithValue(ctx, retryBeforeKey{}, limit)
+}
+
+type retryBeforeKey struct{}
 
 // Once makes one attempt that ends within attemptTimeout. The time for which its
 // requests wait for their turn does not count: they have not been sent yet.
