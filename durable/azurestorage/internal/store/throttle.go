@@ -28,7 +28,7 @@ const (
 	throttleMemory = time.Minute
 
 	firstPause = 250 * time.Millisecond
-	maxPause   = 10 * time.Second
+	maxPause   = 2 * time.Second
 )
 
 // refused takes note of the refusal of a request that was sent at since. after is for how

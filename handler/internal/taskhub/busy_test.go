@@ -1,0 +1,30 @@
+package taskhub
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/provider"
+)
+
+// busyHub is a hub whose storage is overloaded.
+type busyHub struct{ provider.Provider }
+
+func (busyHub) IsBusy() bool                { return true }
+func (busyHub) Check(context.Context) error { return nil }
+func (busyHub) Instances(context.Context, provider.Query) (*provider.Page, error) {
+	return &provider.Page{}, nil
+}
+
+// A client is refused a list at its beginning, and not between its pages.
+func TestClient_RefusesNoListBetweenItsPages(t *testing.T) {
+	c := Client{Hub: busyHub{}}
+	_, err := c.Instances(t.Context(), provider.Query{})
+	if _, refused := errors.AsType[*OutageError](err); !refused {
+		t.Errorf("the first page ended with %v", err)
+	}
+	if _, err := c.Instances(t.Context(), provider.Query{Continuation: "next"}); err != nil {
+		t.Errorf("the second page ended with %v", err)
+	}
+}
