@@ -26,7 +26,9 @@ func TestTaskHub_NeedsFewOperationsForASequence(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer runEngine(ctx, h)()
 	defer cancel()
-	isLook := func(c azuritetest.Call) bool { return c.Name == "QueryEntities" && strings.HasSuffix(c.Target, "Instances") }
+	isLook := func(c azuritetest.Call) bool {
+		return c.Name == "QueryEntities" && strings.HasSuffix(c.Target, "Instances")
+	}
 	patience.Until(t, "the worker has looked for interrupted starts", func() bool { return counter.Total(isLook) > 0 })
 	counter.Reset()
 	mustStart(t, h, "counted", "e2", `1`)
