@@ -145,9 +145,8 @@ func (d *delivery) remove(ctx context.Context) error {
 			d.hub.held.spend(d, spentMessage{})
 		}
 	}()
-	ctx = d.whileHidden(ctx)
 	return d.change(ctx, func(m store.Message) (store.Message, error) {
-		gone, err := d.queue.Remove(ctx, m.ID, m.Receipt)
+		gone, err := d.queue.Remove(d.whileHidden(ctx), m.ID, m.Receipt)
 		deleted = err == nil && !gone
 		if gone {
 			d.hub.log.Warn("MessageGone", d.attrs("details", "it was deleted, or received by somebody else")...)
@@ -318,8 +317,8 @@ func (d *delivery) renew(ctx context.Context) {
 	}
 }
 
-// whileHidden returns a context whose operations are not retried for longer than the message
-// is hidden from others.
+// whileHidden returns a context whose operations are not retried after the message becomes
+// visible.
 func (d *delivery) whileHidden(ctx context.Context) context.Context {
 	d.mu.Lock()
 	defer d.mu.Unlock()

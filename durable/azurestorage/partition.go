@@ -93,7 +93,7 @@ func (p *partition) ownedSince() time.Time {
 	return time.Time{}
 }
 
-// leaseEnd returns when the lease ends if it is not renewed.
+// leaseEnd returns the time at which the lease ends unless it is renewed.
 func (p *partition) leaseEnd() time.Time {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -102,8 +102,8 @@ func (s *sender) put(ctx context.Context, out *outgoing) (put store.Sent, m stor
 	return put, store.Message{ID: put.ID, Receipt: put.Receipt, Text: out.text, DequeueCount: 1, InsertedOn: put.AskedAt, AskedAt: put.AskedAt, HiddenFor: delay}, nil
 }
 
-// lockOf returns for how long a message in flight is hidden while the queues answer as
-// usual, of a partition's queue, or of the work-item queue if p is nil.
+// lockOf returns the visibility timeout of a message in flight while the queues answer as
+// usual. The message is in the partition's queue, or in the work-item queue if p is nil.
 func (s *sender) lockOf(p *partition) time.Duration {
 	if p == nil {
 		return s.hub.held.workItemLock()
@@ -298,12 +298,13 @@ func (s *sender) arm(ctx context.Context, messages []provider.TaskMessage) ([]ar
 		if err := s.prepare(ctx, out); err != nil {
 			return nil, err
 		}
-		m, err := p.queue.Put(ctx, out.text, s.hub.held.stretched(s.armedFor), true)
+		hiddenFor := s.hub.held.stretched(s.armedFor)
+		m, err := p.queue.Put(ctx, out.text, hiddenFor, true)
 		if err != nil {
 			return nil, err
 		}
 		s.logSent(p.queue, env)
-		armed[i] = armedMessage{partition: p, msg: store.Message{ID: m.ID, Receipt: m.Receipt, Text: out.text}}
+		armed[i] = armedMessage{partition: p, msg: store.Message{ID: m.ID, Receipt: m.Receipt, Text: out.text, HiddenFor: hiddenFor}}
 	}
 	return armed, nil
 }
@@ -313,7 +314,7 @@ func (s *sender) release(ctx context.Context, armed []armedMessage) {
 	for _, a := range armed {
 		if _, err := a.partition.queue.Update(ctx, a.msg, 0); err != nil && !store.IsGone(err) {
 			s.hub.log.Warn("message could not be released, it comes by itself",
-				"partition", a.partition.queue.Name, "messageId", a.msg.ID, "after", s.hub.held.stretched(s.armedFor), "error", err)
+				"partition", a.partition.queue.Name, "messageId", a.msg.ID, "after", a.msg.HiddenFor, "error", err)
 			continue
 		}
 		s.wake(sentMessage{partition: a.partition})

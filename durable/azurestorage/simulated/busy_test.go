@@ -15,9 +15,8 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 )
 
-// A hub whose requests wait in line, and are served in time, is not busy: clients in its
-// process are not refused.
-func TestBusy_IsNotAHubThatServesItsClientsInTime(t *testing.T) {
+// A hub is not busy while its requests wait for a short time only.
+func TestBusy_AHubThatServesItsClientsInTimeIsNot(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		account := azsim.New(azsim.Config{Seed: 5, MinLatency: time.Millisecond, MaxLatency: 2 * time.Millisecond, Delay: func(_ azsim.Request, underway int) time.Duration {
 			return time.Duration(underway) * 2 * time.Millisecond // as one thread answers

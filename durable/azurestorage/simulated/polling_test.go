@@ -65,7 +65,7 @@ func TestQueues_AreLookedAtOftenAgainAfterAMessageAndAfterAnOutage(t *testing.T)
 				silent.Store(false)
 				time.Sleep(time.Minute)
 				silent.Store(true)
-				if shortest, _ := pauses(time.Minute); shortest > 3*time.Second {
+				if shortest, _ := pauses(time.Minute); shortest > 3*time.Second { // after refusals the worker sends nothing for up to two seconds
 					t.Errorf("in the next outage no two looks are less than %v apart", shortest)
 				}
 				silent.Store(false)

@@ -63,8 +63,8 @@ type Config struct {
 	// nothing but its argument and what the test controls.
 	Decide func(Request) Fault
 
-	// RetryAfter is the Retry-After of requests that are throttled, in whole seconds; zero
-	// means that they have none.
+	// RetryAfter is the Retry-After header of throttled requests, in whole seconds. Zero
+	// means no header.
 	RetryAfter time.Duration
 
 	// Watch is told of each request that took effect or was refused, before the next

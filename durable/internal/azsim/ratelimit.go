@@ -2,14 +2,13 @@ package azsim
 
 import "sync"
 
-// A RateLimit refuses the requests to one service beyond a rate with 503 ServerBusy. Its
-// Decide is for [Config.Decide].
+// A RateLimit refuses requests to one service beyond a rate with 503 ServerBusy.
 type RateLimit struct {
 	Service   string
-	PerSecond float64 // requests that are allowed; up to as many may come at once
+	PerSecond float64 // allowed requests; a burst may be as large
 
-	limits           Standard
 	mu               sync.Mutex // protects the following
+	limits           Standard
 	allowed, refused int
 }
 
@@ -18,12 +17,9 @@ func (l *RateLimit) Decide(r Request) Fault {
 	if r.Service != l.Service {
 		return None
 	}
-	l.limits.mu.Lock()
-	within := l.limits.take(l.Service, l.PerSecond)
-	l.limits.mu.Unlock()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if !within {
+	if !l.limits.take(l.Service, l.PerSecond) {
 		l.refused++
 		return Throttle
 	}
@@ -31,7 +27,7 @@ func (l *RateLimit) Decide(r Request) Fault {
 	return None
 }
 
-// Counts returns how many requests were allowed and refused.
+// Counts returns the numbers of allowed and refused requests.
 func (l *RateLimit) Counts() (allowed, refused int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

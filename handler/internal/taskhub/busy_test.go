@@ -17,8 +17,8 @@ func (busyHub) Instances(context.Context, provider.Query) (*provider.Page, error
 	return &provider.Page{}, nil
 }
 
-// A client is refused a list at its beginning, and not between its pages.
-func TestClient_RefusesNoListBetweenItsPages(t *testing.T) {
+// A busy hub refuses a list at its first page only.
+func TestClient_RefusesNoListAfterItsFirstPage(t *testing.T) {
 	c := Client{Hub: busyHub{}}
 	_, err := c.Instances(t.Context(), provider.Query{})
 	if _, refused := errors.AsType[*OutageError](err); !refused {

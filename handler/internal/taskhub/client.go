@@ -87,7 +87,7 @@ func (c Client) Instance(ctx context.Context, id string, fetch provider.Fetch) (
 
 // Instances implements [provider.Client].
 func (c Client) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
-	if q.Continuation == "" && c.IsBusy() { // a list does not fail between its pages
+	if q.Continuation == "" && c.IsBusy() { // a list that has started continues
 		return nil, &OutageError{errBusy}
 	}
 	page, err := bounded(ctx, func(ctx context.Context) (*provider.Page, error) { return c.Hub.Instances(ctx, q) })

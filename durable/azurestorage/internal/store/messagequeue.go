@@ -35,7 +35,7 @@ type Message struct {
 	InsertedOn   time.Time
 	VisibleAt    time.Time // when others may receive it
 
-	AskedAt   time.Time     // when the request was sent, by our clock
+	AskedAt   time.Time     // when the request was sent, by the local clock
 	HiddenFor time.Duration // from when the service took that up
 }
 
@@ -90,7 +90,7 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration, dupli
 type Sent struct {
 	ID, Receipt string
 	Twice       bool      // there may be another one of it, of an attempt that was not answered
-	AskedAt     time.Time // when the request was sent, by our clock
+	AskedAt     time.Time // when the request was sent, by the local clock
 }
 
 // Receive returns up to n messages and hides them from others for lock. It

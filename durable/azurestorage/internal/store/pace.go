@@ -18,8 +18,8 @@ import (
 // requests are in flight to it: one that answers slowly gets fewer, so that who works
 // on the hub does not keep it slow (additive increase, multiplicative decrease).
 //
-// A service that refuses requests because it is overloaded gets none for a while, and then
-// only so many per second (see [throttle]).
+// A service that refuses requests because it is overloaded gets none for a pause, and then a
+// limited number per second (see [throttle]).
 type Pace struct {
 	Most int // requests in flight at a time
 
@@ -31,12 +31,12 @@ type Pace struct {
 	recent   time.Duration               // how long the slowest of late took
 	cutAt    time.Time                   // when limit was cut last
 
-	throttle throttle
-	urgent   []chan struct{} // urgent requests that wait until the service may be sent more
-	served   bool            // the last turn went to an urgent request
-	wake     *time.Timer     // gives turns when the service may be sent more; nil unless set
-	gap      time.Duration   // between two turns while others wait, of late
-	turnAt   time.Time       // of the last turn
+	throttle  throttle
+	urgent    []chan struct{} // turns of urgent requests; they wait for the throttle only
+	wasUrgent bool            // the last turn went to an urgent request
+	wake      *time.Timer     // runs next when the throttle allows a request; nil unless set
+	gap       time.Duration   // average of recent times between two turns while requests wait
+	gapBegan  time.Time       // the last turn, or later if no request waited then
 }
 
 const (
@@ -52,8 +52,8 @@ func NewPace(most int) *Pace {
 }
 
 // Latency returns how long an answer may take now: as long as the slowest of late did,
-// or as that which is waited for has taken so far. A service that refuses requests answers
-// an urgent one when its turn has come.
+// or as that which is waited for has taken so far. Behind a throttle, an answer to an urgent
+// request takes at least as long as its turn.
 func (p *Pace) Latency() time.Duration {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -64,29 +64,20 @@ func (p *Pace) Latency() time.Duration {
 	return max(slowest, time.Duration(len(p.urgent))*p.throttle.interval())
 }
 
-// Rate returns how many requests per second the service takes, and false if it refuses none.
-func (p *Pace) Rate() (perSecond float64, limited bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.throttle.forget(time.Now())
-	return p.throttle.rate, p.throttle.rate > 0
-}
-
-// busyWait is the wait for a turn from which the service counts as busy. A client's request
+// busyWait is the longest wait for a turn at which clients are served. A client's request
 // takes up to three turns, one after another, and has 30 seconds.
 const busyWait = 8 * time.Second
 
-// IsBusy reports whether a request that comes now would wait for its turn for longer than a
-// client's request can.
+// IsBusy reports whether a new request would wait for its turn for longer than busyWait.
 func (p *Pace) IsBusy() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	now := time.Now()
-	if len(p.Turns) == 0 {
-		return p.throttle.next.Sub(now) > busyWait
+	gap := max(p.gap, p.throttle.interval())
+	if now.After(p.throttle.next) { // the service may be slower now than before
+		gap = max(gap, now.Sub(p.gapBegan))
 	}
-	gap := max(p.gap, now.Sub(p.turnAt)) // between turns
-	return time.Duration(len(p.Turns))*gap > busyWait
+	return max(p.throttle.next.Sub(now), time.Duration(len(p.Turns))*gap) > busyWait
 }
 
 // Watch returns a transport whose requests p gets to know.
@@ -120,7 +111,7 @@ func (w *watcher) Do(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// answered takes note of a request that was sent at since. p.mu is held.
+// answered records the answer to a request that was sent at since. p.mu is held.
 func (p *Pace) answered(since, now time.Time) {
 	took := now.Sub(since)
 	p.recent = max(took, p.recent-(p.recent-took)/8)
@@ -132,12 +123,12 @@ func (p *Pace) answered(since, now time.Time) {
 	}
 }
 
-// isOverload reports whether a service refuses a request because it gets too many.
+// isOverload reports whether a service refuses a request because it receives too many.
 func isOverload(resp *http.Response) bool {
 	return resp.StatusCode == http.StatusServiceUnavailable || resp.StatusCode == http.StatusTooManyRequests
 }
 
-// retryAfter returns for how long a service wants no request, 0 if it does not say so.
+// retryAfter returns the time for which a service wants no request, 0 if it names none.
 func retryAfter(resp *http.Response, now time.Time) time.Duration {
 	text := resp.Header.Get("Retry-After")
 	if seconds, err := strconv.Atoi(text); err == nil {
@@ -157,8 +148,7 @@ type limiter struct {
 	pace *Pace
 }
 
-// Do sends req as soon as it may. An urgent one waits only while the service may be sent no
-// more.
+// Do sends req when its turn comes. An urgent request waits for the throttle only.
 func (l *limiter) Do(req *http.Request) (*http.Response, error) {
 	turn, _ := req.Context().Value(turnKey{}).(*turn)
 	if turn != nil {
@@ -182,17 +172,20 @@ func (l *limiter) Do(req *http.Request) (*http.Response, error) {
 // Begin waits for a turn.
 func (p *Pace) Begin(ctx context.Context) error { return p.begin(ctx, false) }
 
+// begin waits for a turn. That of an urgent request does not end.
 func (p *Pace) begin(ctx context.Context, urgent bool) error {
 	p.mu.Lock()
 	queue := &p.Turns
 	if urgent {
 		queue = &p.urgent
+	} else if len(p.Turns) == 0 {
+		p.gapBegan = time.Now()
 	}
 	turn := make(chan struct{}, 1)
 	*queue = append(*queue, turn)
 	p.next()
 	p.mu.Unlock()
-	select { // a turn that is there must not depend on chance
+	select { // a turn that has come counts, even if ctx has ended
 	case <-turn:
 		return nil
 	default:
@@ -222,7 +215,7 @@ func (p *Pace) end() {
 	p.next()
 }
 
-// next gives turns to those who wait, as many as the service may be sent now. p.mu is held.
+// next gives turns to waiting requests, as many as the limits allow now. p.mu is held.
 func (p *Pace) next() {
 	for now := time.Now(); ; {
 		others := len(p.Turns) > 0 && p.Running < int(p.limit)
@@ -234,34 +227,34 @@ func (p *Pace) next() {
 			p.wakeIn(wait)
 			return
 		}
-		if others && (len(p.urgent) == 0 || p.served && p.throttle.rate > 0) {
+		if others && (len(p.urgent) == 0 || p.wasUrgent && p.throttle.rate > 0) {
 			p.Running++
-			p.Turns, p.served = give(p.Turns), false
-			p.noteTurn(now)
+			p.Turns, p.wasUrgent = give(p.Turns), false
+			p.measureGap(now)
 		} else {
-			p.urgent, p.served = give(p.urgent), true
+			p.urgent, p.wasUrgent = give(p.urgent), true
 		}
 		p.throttle.spend(now)
 	}
 }
 
-// give gives a turn to the first of those who wait, and returns the rest.
+// give gives the first turn, and returns the others.
 func give(waiting []chan struct{}) []chan struct{} {
 	waiting[0] <- struct{}{}
 	return waiting[1:]
 }
 
-// noteTurn takes note of a turn that was given now. p.mu is held.
-func (p *Pace) noteTurn(now time.Time) {
+// measureGap ends the time between two turns at a turn that was given now. p.mu is held.
+func (p *Pace) measureGap(now time.Time) {
 	if len(p.Turns) == 0 {
 		p.gap = 0
 	} else {
-		p.gap += (now.Sub(p.turnAt) - p.gap) / 4
+		p.gap += (now.Sub(p.gapBegan) - p.gap) / 16
 	}
-	p.turnAt = now
+	p.gapBegan = now
 }
 
-// wakeIn has turns given after a time. p.mu is held.
+// wakeIn calls next after a time, unless a call is pending. p.mu is held.
 func (p *Pace) wakeIn(wait time.Duration) {
 	if p.wake != nil {
 		return
@@ -274,8 +267,8 @@ func (p *Pace) wakeIn(wait time.Duration) {
 	})
 }
 
-// Urgent returns a context whose requests wait for no turn: what is late if it is not
-// done now makes more work than it is.
+// Urgent returns a context whose requests wait for the throttle only. A late renewal of a
+// message causes more requests than a timely one.
 func Urgent(ctx context.Context) context.Context { return context.WithValue(ctx, urgentKey{}, true) }
 
 type urgentKey struct{}

@@ -10,12 +10,13 @@ import (
 	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
+	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 )
 
-// answering is a service that answers with a status after a time.
+// answering is a service that answers each request after the same time.
 type answering struct {
 	after  time.Duration
-	status func(n int) int // of the n-th request, from 1
+	status func(n int) int // status of the n-th request, from 1; nil means 200
 	header http.Header
 
 	mu   sync.Mutex
@@ -35,10 +36,8 @@ func (a *answering) Do(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: status, Header: a.header, Body: http.NoBody}, nil
 }
 
-// get sends a request within ctx, and returns its status.
-func get(ctx context.Context, t *testing.T, transport interface {
-	Do(*http.Request) (*http.Response, error)
-}) (int, error) {
+// get sends a request and returns its status.
+func get(ctx context.Context, t *testing.T, transport policy.Transporter) (int, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://queue", nil)
 	if err != nil {
@@ -51,9 +50,8 @@ func get(ctx context.Context, t *testing.T, transport interface {
 	return resp.StatusCode, resp.Body.Close()
 }
 
-// The time for which a message is hidden begins when the request is sent, not when it begins
-// to wait for its turn.
-func TestPace_ARequestIsSentWhenItsTurnComes(t *testing.T) {
+// A message is hidden from the time of its request, which may wait for its turn before.
+func TestPace_KnowsWhenARequestIsSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, service := NewPace(1), &answering{after: 10 * time.Second}
 		transport, began := p.Bound(service), time.Now()
@@ -76,7 +74,7 @@ func TestPace_ARequestIsSentWhenItsTurnComes(t *testing.T) {
 	})
 }
 
-// refuseFirst returns the status of the first n requests: the service refuses them.
+// refuseFirst returns the status function of a service that refuses the first n requests.
 func refuseFirst(n int) func(int) int {
 	return func(i int) int {
 		if i <= n {
@@ -86,7 +84,7 @@ func refuseFirst(n int) func(int) int {
 	}
 }
 
-// After a refusal the service gets nothing for as long as it says, not even what is urgent.
+// After a refusal the service gets no request for the time that it names, not even an urgent one.
 func TestPace_SendsNothingUntilRetryAfter(t *testing.T) {
 	for header, want := range map[string]time.Duration{"7": 7 * time.Second, "": firstPause / 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -117,7 +115,7 @@ func TestPace_SendsNothingUntilRetryAfter(t *testing.T) {
 	}
 }
 
-// Requests that are refused together are one burst.
+// Requests that are refused at the same time are one burst.
 func TestPace_HalvesTheRateOncePerBurst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := &answering{after: 10 * time.Millisecond, status: func(i int) int {
@@ -132,25 +130,40 @@ func TestPace_HalvesTheRateOncePerBurst(t *testing.T) {
 			time.Sleep(100 * time.Millisecond)
 			send(t, transport, 16)
 		}
-		if rate, limited := p.Rate(); limited {
-			t.Fatalf("without a refusal the rate is limited to %v", rate)
+		if p.throttle.rate != 0 {
+			t.Fatalf("without a refusal the rate is limited to %v", p.throttle.rate)
 		}
 		send(t, transport, 24)
 		send(t, transport, 16)
-		if rate, _ := p.Rate(); rate < 50 || rate > 100 {
+		if rate := p.throttle.rate; rate < 50 || rate > 100 {
 			t.Errorf("about 160 requests per second were answered, and after one burst the rate is %v; want half of it", rate)
 		}
 		time.Sleep(2 * throttleMemory)
-		if rate, limited := p.Rate(); limited {
-			t.Errorf("long after the refusals the rate is limited to %v", rate)
+		send(t, transport, 1)
+		if p.throttle.rate != 0 {
+			t.Errorf("long after the refusals the rate is limited to %v", p.throttle.rate)
 		}
 	})
 }
 
-// send sends requests at once and waits for them.
-func send(t *testing.T, transport interface {
-	Do(*http.Request) (*http.Response, error)
-}, n int) {
+// Answers to few requests do not show that the service accepts many.
+func TestPace_DoesNotRaiseARateThatIsNotUsed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := NewPace(16)
+		transport := p.Bound(p.Watch(&answering{after: time.Millisecond, status: refuseFirst(1)}))
+		send(t, transport, 1)
+		for range 100 {
+			time.Sleep(500 * time.Millisecond)
+			send(t, transport, 1)
+		}
+		if p.throttle.rate > firstRate {
+			t.Errorf("after two requests per second the rate is %v, want at most %d", p.throttle.rate, firstRate)
+		}
+	})
+}
+
+// send sends n requests at the same time and waits for their answers.
+func send(t *testing.T, transport policy.Transporter, n int) {
 	var all sync.WaitGroup
 	for range n {
 		all.Go(func() {
@@ -162,8 +175,8 @@ func send(t *testing.T, transport interface {
 	all.Wait()
 }
 
-// A caller that gives up while it waits takes no turn from others.
-func TestPace_ACallerThatGivesUpTakesNoTurn(t *testing.T) {
+// A canceled caller takes no turn from others.
+func TestPace_ACanceledCallerTakesNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		service := &answering{after: time.Millisecond, status: refuseFirst(1), header: http.Header{"Retry-After": {"20"}}}
 		p := NewPace(1)
@@ -182,12 +195,34 @@ func TestPace_ACallerThatGivesUpTakesNoTurn(t *testing.T) {
 			t.Errorf("%d, %v after %d requests", status, err, len(service.sent))
 		}
 		if p.Running != 0 || len(p.Turns) != 0 || len(p.urgent) != 0 {
-			t.Errorf("%d run, and %d and %d wait", p.Running, len(p.Turns), len(p.urgent))
+			t.Errorf("%d requests run, and %d and %d wait", p.Running, len(p.Turns), len(p.urgent))
 		}
 	})
 }
 
-// A service is busy only if a request would wait for longer than a client can.
+// A pause that the service asks for counts as a wait only if it is long.
+func TestPace_IsBusyDuringALongPauseOnly(t *testing.T) {
+	for after, want := range map[string]bool{"5": false, "20": true} {
+		synctest.Test(t, func(t *testing.T) {
+			p := NewPace(16)
+			service := &answering{after: time.Millisecond, status: refuseFirst(1), header: http.Header{"Retry-After": {after}}}
+			transport := p.Bound(p.Watch(service))
+			time.Sleep(time.Hour) // the time since the last turn is not a wait
+			send(t, transport, 1)
+			var all sync.WaitGroup
+			all.Go(func() { send(t, transport, 3) })
+			for range 8 {
+				if got := p.IsBusy(); got != want {
+					t.Errorf("Retry-After %s: busy %v, want %v", after, got, want)
+				}
+				time.Sleep(500 * time.Millisecond)
+			}
+			all.Wait()
+		})
+	}
+}
+
+// A service is busy only if a request waits for longer than a client can.
 func TestPace_IsBusyOnlyIfTheWaitIsLong(t *testing.T) {
 	for _, tt := range []struct {
 		after   time.Duration
@@ -202,24 +237,24 @@ func TestPace_IsBusyOnlyIfTheWaitIsLong(t *testing.T) {
 			for range tt.callers {
 				all.Go(func() {
 					for ctx.Err() == nil {
-						_, _ = get(ctx, t, transport) // it ends with ctx
+						_, _ = get(ctx, t, transport) // fails when ctx ends
 					}
 				})
 			}
 			time.Sleep(45 * time.Second)
 			if got := p.IsBusy(); got != tt.want {
-				t.Errorf("%d callers of a service that answers within %v: busy %v, want %v", tt.callers, tt.after, got, tt.want)
+				t.Errorf("%d callers, answers after %v: busy %v, want %v", tt.callers, tt.after, got, tt.want)
 			}
 			stop()
 			all.Wait()
 			if p.IsBusy() {
-				t.Error("without callers it is busy")
+				t.Error("the service is busy without callers")
 			}
 		})
 	}
 }
 
-// refusing returns an attempt that an overloaded service refuses for a time.
+// refusing returns an attempt that an overloaded service refuses for a time, and a counter.
 func refusing(d time.Duration) (attempt func(context.Context) error, made *int) {
 	until := time.Now().Add(d)
 	made = new(int)
@@ -232,8 +267,8 @@ func refusing(d time.Duration) (attempt func(context.Context) error, made *int) 
 	}, made
 }
 
-// An operation that the service refuses is retried for 30 seconds, but not past what limits it.
-func TestRetry_GoesOnWhileTheServiceRefuses(t *testing.T) {
+// A refused operation is retried for 30 seconds, but not past a deadline or a limit.
+func TestRetry_RepeatsARefusedOperation(t *testing.T) {
 	deadline := func(ctx context.Context, d time.Duration) context.Context {
 		ctx, cancel := context.WithTimeout(ctx, d)
 		t.Cleanup(cancel)
@@ -244,11 +279,11 @@ func TestRetry_GoesOnWhileTheServiceRefuses(t *testing.T) {
 		limit   func(context.Context) context.Context
 		longest time.Duration // 0 if it succeeds
 	}{
-		"for 25 seconds":        {refuses: 25 * time.Second},
-		"for minutes":           {refuses: time.Hour, longest: refusedFor + maxRetryDelay},
-		"past a deadline":       {refuses: time.Hour, limit: func(ctx context.Context) context.Context { return deadline(ctx, 9*time.Second) }, longest: 9 * time.Second},
-		"past the end of lease": {refuses: time.Hour, limit: func(ctx context.Context) context.Context { return RetryBefore(ctx, time.Now().Add(9*time.Second)) }, longest: 9 * time.Second},
-		"after the lease":       {refuses: time.Hour, limit: func(ctx context.Context) context.Context { return RetryBefore(ctx, time.Now()) }, longest: time.Second},
+		"refusals of 25 seconds": {refuses: 25 * time.Second},
+		"refusals of an hour":    {refuses: time.Hour, longest: refusedFor + maxRetryDelay},
+		"a deadline":             {refuses: time.Hour, limit: func(ctx context.Context) context.Context { return deadline(ctx, 9*time.Second) }, longest: 9 * time.Second},
+		"a limit":                {refuses: time.Hour, limit: func(ctx context.Context) context.Context { return RetryBefore(ctx, time.Now().Add(9*time.Second)) }, longest: 9 * time.Second},
+		"a limit in the past":    {refuses: time.Hour, limit: func(ctx context.Context) context.Context { return RetryBefore(ctx, time.Now()) }, longest: time.Second},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			ctx, began := t.Context(), time.Now()
@@ -262,14 +297,14 @@ func TestRetry_GoesOnWhileTheServiceRefuses(t *testing.T) {
 				t.Errorf("%s: %d attempts, %v after %v", name, *made, err, took)
 			}
 			if tt.longest > refusedFor && took < refusedFor {
-				t.Errorf("%s: it gave up after %v", name, took)
+				t.Errorf("%s: no retry after %v", name, took)
 			}
 		})
 	}
 }
 
-// An operation without an answer is retried only a few times: each layer above tries again.
-func TestRetry_GivesUpSoonWithoutAnAnswer(t *testing.T) {
+// An operation without an answer is retried a few times only: its caller repeats it later.
+func TestRetry_FailsSoonWithoutAnAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		began, made := time.Now(), 0
 		err := Retry(t.Context(), "try", func(context.Context) error {

@@ -147,8 +147,8 @@ var ErrNeverSent = errors.New("request was not sent")
 
 // Attempts at an idempotent operation, the delay after the first of them, and
 // the time that each may take. Two that take all of it are enough: a service that answers
-// so slowly must not get more requests for it. An operation that an overloaded service
-// refuses is tried for refusedFor.
+// so slowly must not get more requests for it. An operation that the service refuses is
+// retried for refusedFor.
 const (
 	MaxAttempts     = 4
 	FirstRetryDelay = 30 * time.Millisecond
@@ -185,36 +185,39 @@ func RetryIf(ctx context.Context, what string, again func(error) bool, attempt f
 	}
 }
 
-// Retries decides whether an operation is tried again.
+// Retries decides whether an operation is retried.
 type Retries struct {
 	begun time.Time
-	made  int // attempts
-	delay time.Duration
+	made  int           // failed attempts
+	delay time.Duration // before the next attempt
 }
 
-// NewRetries returns the retries of an operation that begins now.
+// NewRetries returns the retries of an operation that starts now.
 func NewRetries() *Retries { return &Retries{begun: time.Now(), delay: FirstRetryDelay} }
 
-// Made returns how many attempts have failed.
+// Made returns the number of failed attempts.
 func (r *Retries) Made() int { return r.made }
 
-// Again waits until the next attempt, after one has failed with err. It returns false if
-// there is none: enough were made, the time that [RetryBefore] names comes first, or ctx
-// ended.
+// Again waits for the next attempt after one has failed with err. It returns false if the
+// operation is not retried: MaxAttempts have failed and the service did not refuse the last
+// one, refusedFor has passed, the limit of [RetryBefore] or the deadline is too close, or ctx
+// has ended.
 func (r *Retries) Again(ctx context.Context, what string, err error) bool {
 	r.made++
 	passed, wait := time.Since(r.begun), Jitter(ctx, what, r.delay)
 	r.delay = min(3*r.delay, maxRetryDelay)
-	if passed >= 2*attemptTimeout || r.made >= MaxAttempts && (!isRefusal(err) || passed >= refusedFor || isTooLate(ctx, wait)) {
+	isLast := !isRefusal(err) || passed >= refusedFor || isTooLate(ctx, wait)
+	if passed >= 2*attemptTimeout || r.made >= MaxAttempts && isLast {
 		return false
 	}
 	return pause.For(ctx, wait)
 }
 
-// isRefusal reports whether err is the answer of a service that cannot serve a request now.
+// isRefusal reports whether err is the answer of a service that may accept the request later.
 func isRefusal(err error) bool { return StatusOf(err) != 0 && IsTransient(err) }
 
-// isTooLate reports whether an attempt after a wait is of no use.
+// isTooLate reports whether the time after a wait is past the deadline of ctx or past the
+// limit of [RetryBefore].
 func isTooLate(ctx context.Context, wait time.Duration) bool {
 	at := time.Now().Add(wait)
 	deadline, ok := ctx.Deadline()
@@ -222,8 +225,8 @@ func isTooLate(ctx context.Context, wait time.Duration) bool {
 	return ok && !at.Before(deadline) || limited && !at.Before(before)
 }
 
-// RetryBefore returns a context whose operations are tried only a few times at once if they
-// would be tried again after limit: when a lease ends, or others may receive a message.
+// RetryBefore returns a context whose operations are not retried after limit, for example
+// the end of a lease. The first MaxAttempts follow each other quickly and ignore the limit.
 func RetryBefore(ctx context.Context, limit time.Time) context.Context {
 	return context.WithValue(ctx, retryBeforeKey{}, limit)
 }
@@ -244,16 +247,16 @@ func Once(ctx context.Context, attempt func(ctx context.Context) error) error {
 	return err
 }
 
-// A turn is the part of an attempt that begins when its request may be sent.
+// A turn records when an attempt may send its request.
 type turn struct {
 	timer *time.Timer // ends the attempt
 	at    time.Time   // when the turn came; before that, when the attempt began
 }
 
-// turnKey is the key under which the context of an attempt has its *turn.
+// turnKey is the context key of an attempt's *turn.
 type turnKey struct{}
 
-// sentAt returns when the last request of an attempt was sent at the earliest.
+// sentAt returns the earliest time at which the last request of an attempt was sent.
 func sentAt(ctx context.Context) time.Time { return ctx.Value(turnKey{}).(*turn).at }
 
 // Jitter returns a duration between half of d and d that is left to chance, so

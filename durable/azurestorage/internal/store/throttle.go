@@ -2,27 +2,28 @@ package store
 
 import "time"
 
-// A throttle limits the rate of requests to a service that refuses some because it is
-// overloaded. After a refusal the service gets nothing for the time that it names, or for a
-// pause that grows with each refusal in a row. The rate halves once for each burst of
-// refusals, and grows with each answer. The zero value limits nothing.
+// A throttle limits the rate of requests to an overloaded service. After a refusal the
+// service gets no request for the time that it names, or for a pause that grows with each
+// refusal in a row. The rate halves once for each burst of refusals, and grows with each
+// answer. The zero value limits nothing.
 type throttle struct {
-	rate    float64   // requests per second; 0 is without a limit
-	next    time.Time // when the next request may be sent
-	refusal time.Time // the last one that was not of the same burst as the one before
-	pause   time.Duration
+	rate    float64       // requests per second; 0 means no limit
+	next    time.Time     // earliest time of the next request
+	refusal time.Time     // first refusal of the last burst
+	pause   time.Duration // after the last burst; 0 if an answer has come since
 
-	answers int       // since counted
-	counted time.Time // a second ago or less
-	before  int       // answers in the second before that
+	answers  int       // since counted
+	counted  time.Time // a second ago or less
+	previous int       // answers in the second before counted
 }
 
 const (
-	// The rate after the first refusal is half of what the service has answered in the last
-	// second, but at least firstRate.
+	// The rate after the first refusal is half of the answers in the last second, but at
+	// least firstRate.
 	firstRate = 10
 	leastRate = 0.5
-	// Each answer makes the rate grow by rateGrowth of itself.
+	// Each answer increases the rate by this share, up to twice the answers in the last
+	// second.
 	rateGrowth = 0.05
 	// throttleMemory is the time after the last refusal from which the rate has no limit.
 	throttleMemory = time.Minute
@@ -31,17 +32,16 @@ const (
 	maxPause   = 2 * time.Second
 )
 
-// refused takes note of the refusal of a request that was sent at since. after is for how
-// long the service wants no request, 0 if it does not say so.
-func (t *throttle) refused(since, now time.Time, after time.Duration, jitter func(time.Duration) time.Duration) {
-	if !since.After(t.refusal) { // of a burst that was answered for already
+// refused records the refusal of a request that was sent at sent. The service wants no
+// request for the time after; 0 means that it does not name a time.
+func (t *throttle) refused(sent, now time.Time, after time.Duration, jitter func(time.Duration) time.Duration) {
+	if !sent.After(t.refusal) { // of the last burst
 		t.hold(now.Add(after))
 		return
 	}
 	t.refusal = now
 	if t.rate == 0 {
-		t.count(now)
-		t.rate = max(firstRate, float64(max(t.answers, t.before))/2)
+		t.rate = max(firstRate, float64(t.lastSecond(now))/2)
 	} else {
 		t.rate = max(leastRate, t.rate/2)
 	}
@@ -52,34 +52,38 @@ func (t *throttle) refused(since, now time.Time, after time.Duration, jitter fun
 	t.hold(now.Add(after))
 }
 
-// hold sends nothing before until.
+// hold allows no request before until.
 func (t *throttle) hold(until time.Time) {
 	if until.After(t.next) {
 		t.next = until
 	}
 }
 
-// answered takes note of the answer to a request that was sent at since.
-func (t *throttle) answered(since, now time.Time) {
-	t.count(now)
+// answered records the answer to a request that was sent at sent.
+func (t *throttle) answered(sent, now time.Time) {
+	most := max(firstRate, 2*float64(t.lastSecond(now)))
 	t.answers++
-	if t.rate > 0 && since.After(t.refusal) {
-		t.rate += t.rate * rateGrowth
+	if t.rate > 0 && sent.After(t.refusal) {
 		t.pause = 0
+		if t.rate < most { // a rate that is not used must not grow without bound
+			t.rate = min(t.rate*(1+rateGrowth), most)
+		}
 	}
 }
 
-// count begins to count answers anew after a second.
-func (t *throttle) count(now time.Time) {
+// lastSecond returns the number of answers in the last second, or in the second before if
+// those were more.
+func (t *throttle) lastSecond(now time.Time) int {
 	switch passed := now.Sub(t.counted); {
 	case passed >= 2*time.Second:
-		t.before, t.answers, t.counted = 0, 0, now
+		t.previous, t.answers, t.counted = 0, 0, now
 	case passed >= time.Second:
-		t.before, t.answers, t.counted = t.answers, 0, now
+		t.previous, t.answers, t.counted = t.answers, 0, now
 	}
+	return max(t.previous, t.answers)
 }
 
-// spend takes note of a request that is sent.
+// spend records that a request is sent.
 func (t *throttle) spend(now time.Time) {
 	if t.rate > 0 {
 		t.next = now.Add(t.interval())
@@ -94,7 +98,7 @@ func (t *throttle) interval() time.Duration {
 	return time.Duration(float64(time.Second) / t.rate)
 }
 
-// forget lifts the limit if the last refusal is long ago.
+// forget removes the limit if the last refusal is longer than throttleMemory ago.
 func (t *throttle) forget(now time.Time) {
 	if t.rate > 0 && now.Sub(t.refusal) > throttleMemory && now.After(t.next) {
 		t.rate = 0
