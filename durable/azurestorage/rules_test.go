@@ -90,7 +90,7 @@ func TestRetry_MakesAFewAttemptsAndSaysSo(t *testing.T) {
 		attempts := 0
 		err := store.Retry(t.Context(), "read row", func(context.Context) error {
 			attempts++
-			return &azcore.ResponseError{StatusCode: 503}
+			return errors.New("connection reset")
 		})
 		if attempts != store.MaxAttempts || err == nil || !strings.HasPrefix(err.Error(), "read row: 4 attempts: ") {
 			t.Errorf("%d attempts, error %v", attempts, err)
