@@ -188,25 +188,53 @@ func (t *hubTool) delete(ctx context.Context, r hubcli.DeleteRequest) (string, e
 	if cfg.StorageType == PartitionLog {
 		workers = "running workers stop with an error until the app is restarted"
 	}
-	return fmt.Sprintf("task hub %s of connection %s", cfg.Storage.TaskHub, cfg.ConnectionName), deleteHub(ctx, hub, workers, r)
+	return cfg.hubInAccount(), deleteHub(ctx, hub, workers, r)
 }
 
-// compact compacts the hub's file.
-func (t *hubTool) compact() (hubcli.Compacted, error) {
+// compact compacts the hub.
+func (t *hubTool) compact(ctx context.Context) (hubcli.Compacted, error) {
 	cfg, err := t.config()
 	if err != nil {
 		return hubcli.Compacted{}, err
 	}
-	return compactHub(cfg)
+	return compactHub(ctx, cfg)
 }
 
-func compactHub(cfg Config) (hubcli.Compacted, error) {
-	if cfg.StorageType != Embedded {
-		return hubcli.Compacted{}, errors.New("the task hub is in Azure Storage; only one in a local file is compacted")
+func compactHub(ctx context.Context, cfg Config) (hubcli.Compacted, error) {
+	switch cfg.StorageType {
+	case PartitionLog:
+		return compactLogs(ctx, cfg)
+	case AzureStorage:
+		return hubcli.Compacted{}, errors.New("the task hub is in queues and tables; only a hub in a local file or in partition logs is compacted")
 	}
 	path := cfg.hubFile()
 	before, after, err := embedded.Compact(path, embedded.Config{Logger: cfg.Logger})
 	return hubcli.Compacted{Path: path, Before: before, After: after}, fileError(err)
+}
+
+// compactLogs compacts a hub in partition logs.
+func compactLogs(ctx context.Context, cfg Config) (done hubcli.Compacted, err error) {
+	hub, err := partitionlog.Open(cfg.Connection, cfg.partitionLogConfig())
+	if err != nil {
+		return done, err
+	}
+	defer func() { err = errors.Join(err, hub.Close()) }()
+	done.Path = cfg.hubInAccount()
+	done.Before, done.After, err = hub.Compact(ctx)
+	return done, busyError(err)
+}
+
+// hubInAccount names a hub in a storage account.
+func (cfg Config) hubInAccount() string {
+	return fmt.Sprintf("task hub %s of connection %s", cfg.Storage.TaskHub, cfg.ConnectionName)
+}
+
+// busyError adds what to do to the error of a hub that a worker has.
+func busyError(err error) error {
+	if errors.Is(err, provider.ErrHubBusy) {
+		return &hubcli.UnavailableError{Err: fmt.Errorf("%w; stop the workers first", err)}
+	}
+	return err
 }
 
 // fileError returns the error for what was to be done with the file of a hub and ended with err.

@@ -7,7 +7,9 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
 	"github.com/durablefunctions-go/durablefunctions/durable/embedded"
 	"github.com/durablefunctions-go/durablefunctions/handler/internal/hubcli"
 )
@@ -15,18 +17,18 @@ import (
 func TestHubTool_CompactsAndDeletesAFileThatNobodyHas(t *testing.T) {
 	t.Parallel()
 	cfg := Config{StorageType: AzureStorage, Logger: slog.New(slog.DiscardHandler)}
-	if _, err := compactHub(cfg); err == nil || !strings.Contains(err.Error(), "only one in a local file") {
-		t.Errorf("in Azure Storage: %v", err)
+	if _, err := compactHub(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "only a hub in a local file or in partition logs") {
+		t.Errorf("in queues and tables: %v", err)
 	}
 	cfg.StorageType, cfg.Embedded.Path = Embedded, filepath.Join(t.TempDir(), "hub.db")
-	if _, err := compactHub(cfg); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "there is no task hub") {
+	if _, err := compactHub(t.Context(), cfg); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "there is no task hub") {
 		t.Errorf("no file: %v", err)
 	}
 	h, err := embedded.Open(cfg.Embedded.Path, embedded.Config{Logger: cfg.Logger})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := compactHub(cfg); !errors.As(err, new(*hubcli.UnavailableError)) || !strings.Contains(err.Error(), "stop that process first") {
+	if _, err := compactHub(t.Context(), cfg); !errors.As(err, new(*hubcli.UnavailableError)) || !strings.Contains(err.Error(), "stop that process first") {
 		t.Errorf("a file that is open: %v", err)
 	}
 	if err := fileError(embedded.Delete(cfg.Embedded.Path)); !errors.As(err, new(*hubcli.UnavailableError)) || !strings.Contains(err.Error(), "stop that process first") {
@@ -35,7 +37,7 @@ func TestHubTool_CompactsAndDeletesAFileThatNobodyHas(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if done, err := compactHub(cfg); err != nil || done.Path != cfg.Embedded.Path || done.Before == 0 || done.After == 0 {
+	if done, err := compactHub(t.Context(), cfg); err != nil || done.Path != cfg.Embedded.Path || done.Before == 0 || done.After == 0 {
 		t.Errorf("%+v, %v", done, err)
 	}
 	if err := fileError(embedded.Delete(cfg.Embedded.Path)); err != nil {
@@ -44,4 +46,30 @@ func TestHubTool_CompactsAndDeletesAFileThatNobodyHas(t *testing.T) {
 	if err := fileError(embedded.Delete(cfg.Embedded.Path)); !errors.Is(err, fs.ErrNotExist) || !strings.Contains(err.Error(), "there is no task hub") {
 		t.Errorf("delete what is not there: %v", err)
 	}
+}
+
+func TestPartitionLog_IsCompactedIfNoWorkerHasIt(t *testing.T) {
+	t.Parallel()
+	onLogs(t, func(a *settingsApp) {
+		a.start("Quick/i", "", time.Second)
+		if _, err := compactHub(a.Context(), a.cfg); !errors.As(err, new(*hubcli.UnavailableError)) || !strings.Contains(err.Error(), "stop the workers first") {
+			a.Errorf("compacted while a worker has it: %v", err)
+		}
+		cfg := a.cfg
+		cfg.Storage.TaskHub = "Other"
+		if _, err := compactHub(a.Context(), cfg); !errors.Is(err, partitionlog.ErrNoHub) {
+			a.Errorf("compacted a hub that does not exist: %v", err)
+		}
+		hub, err := partitionlog.Open(cfg.Connection, cfg.partitionLogConfig())
+		if err != nil {
+			a.Fatal(err)
+		}
+		if err := errors.Join(hub.Check(a.Context()), hub.Close()); err != nil {
+			a.Fatal(err)
+		}
+		done, err := compactHub(a.Context(), cfg)
+		if err != nil || !strings.HasPrefix(done.Path, "task hub Other of connection ") || done.Before == 0 || done.After == 0 {
+			a.Errorf("%+v, %v", done, err)
+		}
+	})
 }

@@ -26,17 +26,7 @@ func (h *Hub) Sweep(ctx context.Context, left string, lost bool) (before, after 
 	if err != nil {
 		return nil, nil, err
 	}
-	err = o.Update(ctx, func(t *logstore.Txn) error {
-		o.store.Limits.Flush = 1
-		t.Put(0, []byte("key"), []byte("value"))
-		return nil
-	})
-	for flushing := true; err == nil && flushing; flushing, _ = o.store.Flushing() {
-		if !pause.For(ctx, time.Millisecond) {
-			err = ctx.Err()
-		}
-	}
-	if err != nil {
+	if err := h.Flush(ctx, s.number, 1); err != nil {
 		return nil, nil, err
 	}
 	if err := h.blobs.CreateBlob(ctx, s.prefix+left, []byte("left")); err != nil {
@@ -47,13 +37,38 @@ func (h *Hub) Sweep(ctx context.Context, left string, lost bool) (before, after 
 	}
 	before, err = h.blobs.List(ctx, s.prefix+"base-")
 	if err == nil {
-		err = o.sweep(ctx)
+		err = o.sweep(ctx, nil)
 	}
 	if err == nil {
 		after, err = h.blobs.List(ctx, s.prefix+"base-")
 	}
 	return before, after, err
 }
+
+// Flush writes a partition of this process to its base, several times, each time with another
+// record.
+func (h *Hub) Flush(ctx context.Context, number, times int) error {
+	if err := h.ensure(ctx); err != nil {
+		return err
+	}
+	o, err := h.shares[number].take(ctx)
+	for n := 0; err == nil && n < times; n++ {
+		err = o.Update(ctx, func(t *logstore.Txn) error {
+			o.store.Limits.Flush = 1
+			t.Put(0, fmt.Append(nil, "key", n), []byte("value"))
+			return nil
+		})
+		for flushing := true; err == nil && flushing; flushing, _ = o.store.Flushing() {
+			if !pause.For(ctx, time.Millisecond) {
+				err = ctx.Err()
+			}
+		}
+	}
+	return err
+}
+
+// Named returns the number of files that the base of a partition of this process names.
+func (h *Hub) Named(number int) int { return len(h.shares[number].owner().base.Names()) }
 
 // Damage makes the record of an instance one that cannot be read.
 func (h *Hub) Damage(ctx context.Context, id string) error {

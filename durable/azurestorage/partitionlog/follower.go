@@ -133,7 +133,7 @@ func (s *share) follow(ctx context.Context) (*followed, error) {
 		return nil, fmt.Errorf("read partition %d: %w", s.number, err)
 	}
 	v := &followed{log: log, base: base, groups: left.Groups}
-	layer, err := v.layer(left.Base)
+	layer, err := layerOf(left.Base, v.groups)
 	if err != nil {
 		return nil, err
 	}
@@ -142,10 +142,10 @@ func (s *share) follow(ctx context.Context) (*followed, error) {
 	return v, nil
 }
 
-// layer returns the groups since the base.
-func (v *followed) layer(base uint64) (*logstore.Layer, error) {
+// layerOf returns a layer with the groups after the last one that the base has.
+func layerOf(base uint64, groups []bloblog.Frame) (*logstore.Layer, error) {
 	layer := logstore.NewLayer(partition.MailTables, base)
-	for _, g := range v.groups {
+	for _, g := range groups {
 		if err := layer.Replay(g.Number, g.Changes); err != nil {
 			return nil, err
 		}
@@ -165,7 +165,7 @@ func (v *followed) follow(ctx context.Context) error {
 			if err := v.base.Rebase(f.Manifest); err != nil {
 				return err
 			}
-			layer, err := v.layer(f.Number)
+			layer, err := layerOf(f.Number, v.groups)
 			if err != nil {
 				return err
 			}

@@ -70,11 +70,13 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 	if o.base, err = runs.Open(ctx, config, left.Manifest); err != nil {
 		return nil, fmt.Errorf("open partition %d: %w", s.number, err)
 	}
-	layer := logstore.NewLayer(partition.MailTables, left.Base)
-	for _, group := range left.Groups {
-		if err = layer.Replay(group.Number, group.Changes); err != nil {
-			return nil, fmt.Errorf("open partition %d: %w", s.number, err)
-		}
+	recent, err := namedBy(left.Recent)
+	if err != nil {
+		return nil, fmt.Errorf("open partition %d: %w", s.number, err)
+	}
+	layer, err := layerOf(left.Base, left.Groups)
+	if err != nil {
+		return nil, fmt.Errorf("open partition %d: %w", s.number, err)
 	}
 	layer.Last = left.Last
 	o.store = logstore.New(o.base, o.log, layer, s.hub.log)
@@ -110,7 +112,7 @@ func openOwner(ctx context.Context, s *share) (_ *owner, err error) {
 	}
 	o.opened = s.hub.moment()
 	o.begin(o.receive)
-	o.begin(o.sweepLater)
+	o.begin(func() { o.sweepAll(recent) })
 	o.begin(o.forgetClients)
 	go func() { // ends with the ownership
 		select {

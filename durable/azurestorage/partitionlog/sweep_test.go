@@ -1,11 +1,14 @@
 package partitionlog_test
 
 import (
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/policy"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog"
@@ -33,11 +36,79 @@ func TestOwner_DeletesFilesThatItsBaseDoesNotNeed(t *testing.T) {
 	})
 }
 
+// A partition changes hands more often than files are due to be deleted: processes die and stop
+// in turn. The files that they leave do not pile up, and after a calm time none is left.
+func TestOwner_DeletesFilesWhileItsPartitionChangesHands(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		files := func() int { return strings.Count(s.names(0), "/base-") }
+		for life := range 20 {
+			h, w := s.open(fmt.Sprint("w", life))
+			if err := h.Flush(s.Context(), 0, 10); err != nil {
+				s.Fatal(err)
+			}
+			if n := files(); n > 30 {
+				s.Fatalf("after %d lives there are %d files, of which %d are needed", life+1, n, h.Named(0))
+			}
+			if life%2 == 0 {
+				w.Kill()
+			}
+			_ = h.Close() // a dead process releases nothing
+			time.Sleep(partitionlog.DefaultLeaseInterval)
+		}
+		h, _ := s.open("last")
+		if err := h.Flush(s.Context(), 0, 1); err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(6 * time.Minute)
+		if n, want := files(), h.Named(0); n != want || n == 0 {
+			s.Errorf("after a calm time there are %d files, want %d", n, want)
+		}
+		if err := h.Close(); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
+// A partition changes hands just after files were merged. They stay for readers that have the
+// previous manifest, and are deleted later.
+func TestOwner_KeepsRecentFilesForReaders(t *testing.T) {
+	inBubble(t, func(s *simulated) {
+		files := func() int { return strings.Count(s.names(0), "/base-") }
+		h, w := s.open("a")
+		for named, before := 0, 0; named >= before; {
+			before = named
+			if err := h.Flush(s.Context(), 0, 1); err != nil {
+				s.Fatal(err)
+			}
+			time.Sleep(time.Second) // merges end
+			named = h.Named(0)
+		}
+		w.Kill()
+		_ = h.Close() // a dead process releases nothing
+		time.Sleep(partitionlog.DefaultLeaseInterval)
+		h, _ = s.open("b")
+		if err := h.Flush(s.Context(), 0, 1); err != nil {
+			s.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		if n, most := files(), h.Named(0); n < most+4 {
+			s.Errorf("after a minute there are %d files, of which %d are needed; want the merged ones, too", n, most)
+		}
+		time.Sleep(5 * time.Minute)
+		if n, want := files(), h.Named(0); n != want {
+			s.Errorf("after 6 minutes there are %d files, want %d", n, want)
+		}
+		if err := h.Close(); err != nil {
+			s.Error(err)
+		}
+	})
+}
+
 // A paused machine does not notice that its lease has ended. Its owner deletes nothing then.
 func TestOwner_DeletesNoFilesUnlessTheLeaseCanBeRenewed(t *testing.T) {
 	inBubble(t, func(s *simulated) {
 		w := s.account.Worker("w")
-		h := s.openBy(&endsLeases{w, s.account}, partitionlog.Config{WorkerID: "w"})
+		h := s.openBy(&endsLeases{Transporter: w, account: s.account}, partitionlog.Config{WorkerID: "w"})
 		const left = "base-0000000001-left"
 		before, after, err := h.Sweep(s.Context(), left, false)
 		if err == nil || len(after) > 0 || !slices.Contains(before, "p00/"+left) {
@@ -51,14 +122,18 @@ func TestOwner_DeletesNoFilesUnlessTheLeaseCanBeRenewed(t *testing.T) {
 }
 
 // endsLeases carries requests to an account that ends all leases when the files of a base are
-// listed.
+// listed after a crash has left one.
 type endsLeases struct {
 	policy.Transporter
 	account *azsim.Account
+	left    atomic.Bool
 }
 
 func (e *endsLeases) Do(r *http.Request) (*http.Response, error) {
-	if r.Method == http.MethodGet && strings.Contains(r.URL.RawQuery, "base-") {
+	if strings.HasSuffix(r.URL.Path, "-left") {
+		e.left.Store(true)
+	}
+	if r.Method == http.MethodGet && strings.Contains(r.URL.RawQuery, "base-") && e.left.Load() {
 		e.account.Restore("/log-")
 	}
 	return e.Transporter.Do(r)

@@ -332,7 +332,7 @@ func (c command) deleteHub() error {
 
 func (c command) compact() error {
 	defer c.working("compacting")()
-	done, err := c.program.Compact()
+	done, err := c.program.Compact(c.ctx)
 	if err != nil {
 		return err
 	}

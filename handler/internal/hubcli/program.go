@@ -48,7 +48,7 @@ type DeleteRequest struct {
 	Warn  func(string) // warns of the consequences
 }
 
-// Compacted says what became of a hub's file.
+// Compacted is the result of a compaction: which hub or file, and its sizes in bytes.
 type Compacted struct {
 	Path   string `json:"compacted"`
 	Before int64  `json:"bytesBefore"`
@@ -69,8 +69,8 @@ type Program struct {
 	Open func(ctx context.Context) (*Target, error)
 	// Delete deletes that hub and returns what it was.
 	Delete func(ctx context.Context, r DeleteRequest) (string, error)
-	// Compact makes the file of that hub as small as it can be.
-	Compact func() (Compacted, error)
+	// Compact makes that hub as small as possible.
+	Compact func(ctx context.Context) (Compacted, error)
 	// Copy copies one hub to another and returns how much it was, which is
 	// written as JSON and, by its String, as text.
 	Copy func(ctx context.Context, r CopyRequest) (fmt.Stringer, error)

@@ -301,7 +301,7 @@ func transcript(t *testing.T, command string) string {
 			r.Warn("a worker has it")
 			return "task hub Hub", nil
 		},
-		Compact: func() (hubcli.Compacted, error) {
+		Compact: func(context.Context) (hubcli.Compacted, error) {
 			return hubcli.Compacted{Path: "/app/.durable-Hub.db", Before: 123_456_789, After: 1_234_567}, nil
 		},
 		Copy: func(_ context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {

@@ -149,8 +149,8 @@ var verbs = []verb{
 		},
 	},
 	{
-		name: "compact", does: "Makes the local file of the task hub as small as it can be", run: command.compact,
-		more: "Stop the app first. A file of which most is free is also compacted when an app opens it.",
+		name: "compact", does: "Makes the task hub as small as possible, in a local file or in partition logs", run: command.compact,
+		more: "Stop the app first. A local file of which most is free is also compacted when an app opens it.",
 	},
 	{
 		name: "copy", args: []string{"FROM", "TO"}, does: "Copies a task hub with all that is under way, and counts what is there", run: command.copyHub,

@@ -83,12 +83,13 @@ func (e *HeldError) Error() string {
 
 // Recovered is what a log has.
 type Recovered struct {
-	Manifest []byte  // the newest that counts, nil if there is none
-	Base     uint64  // the last group that it has
-	Groups   []Frame // those after it, in order
-	Last     uint64  // the number of the last group of all
-	Opens    uint64  // how often the log was opened
-	Crashes  uint64  // how many owners did not close it
+	Manifest []byte   // the newest that counts, nil if there is none
+	Recent   [][]byte // the manifests that counted since the current blob began, Manifest among them
+	Base     uint64   // the last group that it has
+	Groups   []Frame  // those after it, in order
+	Last     uint64   // the number of the last group of all
+	Opens    uint64   // how often the log was opened
+	Crashes  uint64   // how many owners did not close it
 }
 
 // errMoved is the error of who looked while others changed what it looked at.
@@ -207,6 +208,12 @@ func (s *scan) recovered(ctx context.Context, current chain.Link, all []chain.Li
 	r := &Recovered{Manifest: s.manifest, Base: s.base, Last: s.last, Opens: s.opens, Crashes: s.deaths}
 	if len(r.Manifest) == 0 {
 		r.Manifest = nil
+	}
+	r.Recent = [][]byte{s.first}
+	for _, f := range s.out {
+		if f.Manifest != nil {
+			r.Recent = append(r.Recent, f.Manifest)
+		}
 	}
 	parts := [][]Frame{s.out}
 	for next, first := current, s.before; first > s.base; {

@@ -65,6 +65,7 @@ type scan struct {
 	history
 	started bool    // there was a header
 	before  uint64  // the last group before the blob
+	first   []byte  // the manifest that counted before the blob
 	out     []Frame // that were read
 	sealed  string  // the nonce of the next blob
 	frames  int     // that were read
@@ -138,7 +139,7 @@ func (s *scan) take(blob uint64, f chain.Frame) error {
 		if s.history.code(&c); s.started && s.last != last {
 			return fmt.Errorf("%w: the blob goes on after %d, and the one before it ends with %d", errGap, s.last, last)
 		}
-		s.started, s.before = true, s.last
+		s.started, s.before, s.first = true, s.last, s.manifest
 	case kindOpened:
 		s.opens, s.deaths, s.alive = f.Number, 0, true
 		c.Uint(&s.deaths)

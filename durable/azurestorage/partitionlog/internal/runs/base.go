@@ -127,8 +127,19 @@ func (b *Base) Manifest() []byte { return b.version().encode() }
 func (b *Base) Last() uint64 { return b.version().last }
 
 // Names returns the names of the files that the manifest names.
-func (b *Base) Names() (names []string) {
-	for _, r := range b.version().runs {
+func (b *Base) Names() (names []string) { return b.version().names() }
+
+// Names returns the names of the files that a manifest names. The error is a *[ManifestError].
+func Names(manifest []byte) ([]string, error) {
+	v, err := decodeManifest(manifest)
+	if err != nil {
+		return nil, err
+	}
+	return v.names(), nil
+}
+
+func (v *version) names() (names []string) {
+	for _, r := range v.runs {
 		for _, f := range r.files {
 			names = append(names, f.name)
 		}

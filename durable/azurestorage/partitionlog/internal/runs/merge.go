@@ -1,6 +1,7 @@
 package runs
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"time"
@@ -71,7 +72,7 @@ func (b *Base) startMerges() {
 // merge puts one run into the place of some that are next to each other. If they are the
 // oldest, deletions have nothing to hide.
 func (b *Base) merge(some []*run, oldest bool) {
-	err := b.tryMerge(some, oldest)
+	err := b.tryMerge(b.working, some, oldest)
 	damaged := errors.As(err, new(*DamageError))
 	b.mu.Lock()
 	b.merges--
@@ -91,7 +92,23 @@ func (b *Base) merge(some []*run, oldest bool) {
 	}
 }
 
-func (b *Base) tryMerge(some []*run, oldest bool) error {
+// Compact puts one run without deletions into the place of all runs. It ends merges first. Only
+// [Base.Close] and another Compact may follow it. The files of the previous runs stay.
+func (b *Base) Compact(ctx context.Context) error {
+	b.EndWork()
+	all := b.version().runs
+	deletions := uint64(0)
+	for _, r := range all {
+		_, n := r.counts()
+		deletions += n
+	}
+	if len(all) < 2 && deletions == 0 {
+		return nil
+	}
+	return b.tryMerge(ctx, all, true)
+}
+
+func (b *Base) tryMerge(ctx context.Context, some []*run, oldest bool) error {
 	size := uint64(0)
 	for _, r := range some {
 		size += r.size()
@@ -100,11 +117,11 @@ func (b *Base) tryMerge(some []*run, oldest bool) error {
 	if size >= longMerge {
 		slots = b.cfg.Cache.long
 	}
-	if err := slots.Acquire(b.working, 1); err != nil {
+	if err := slots.Acquire(ctx, 1); err != nil {
 		return err
 	}
 	defer slots.Release(1)
-	w := b.newWriter(b.working, b.version().last, int(size))
+	w := b.newWriter(ctx, b.version().last, int(size))
 	err := w.merge(some, oldest)
 	if err == nil {
 		err = b.install(func(now *version) *version {
