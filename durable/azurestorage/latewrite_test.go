@@ -532,3 +532,8 @@ func mustAppend(t *testing.T, h *TaskHub, instance history.OrchestrationInstance
 	}
 	return etag
 }
+
+// isCommit reports whether a call writes a history.
+func isCommit(c azuritetest.Call) bool {
+	return c.Name == "EntityGroupTransaction" && strings.HasSuffix(c.Target, "History")
+}

@@ -118,6 +118,9 @@ func TestLimit_IsFiveTimesTheMeasuredTimeAndAtLeastTwoMinutes(t *testing.T) {
 			t.Errorf("limit of %s: %v; want %v", name, got, want)
 		}
 	}
+	if got := m.limit(part{name: "quick", layer: bugs}); got != 30*time.Minute {
+		t.Errorf("limit of a part that compiles: %v; want 30 minutes", got)
+	}
 }
 
 // A recorded short run keeps the times of the full one, and parts that no longer exist go.
