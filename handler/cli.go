@@ -224,11 +224,6 @@ func compactLogs(ctx context.Context, cfg Config) (done hubcli.Compacted, err er
 	return done, busyError(err)
 }
 
-// hubInAccount names a hub in a storage account.
-func (cfg Config) hubInAccount() string {
-	return fmt.Sprintf("task hub %s of connection %s", cfg.Storage.TaskHub, cfg.ConnectionName)
-}
-
 // busyError adds what to do to the error of a hub that a worker has.
 func busyError(err error) error {
 	if errors.Is(err, provider.ErrHubBusy) {

@@ -455,3 +455,8 @@ func chooseStorage(cfg *Config, vars settings.Variables) error {
 	}
 	return fmt.Errorf("%s: %w", connectionNamePath, err)
 }
+
+// hubInAccount names a hub in a storage account.
+func (c Config) hubInAccount() string {
+	return fmt.Sprintf("task hub %s of connection %s", c.Storage.TaskHub, c.ConnectionName)
+}

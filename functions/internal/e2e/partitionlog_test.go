@@ -51,7 +51,7 @@ func TestStandalone_AHubInPartitionLogsGoesOnAfterARestart(t *testing.T) {
 	if got := hubTool(t, root, nil, "delete", "--yes"); got.code != 5 || !strings.Contains(got.errs, "is being worked on") {
 		t.Errorf("delete of what is in use: %+v, want exit code 5 and why", got)
 	}
-	if got := hubTool(t, root, nil, "compact"); got.code != 1 || !strings.Contains(got.errs, "only one in a local file is compacted") {
-		t.Errorf("compact: %+v, want that it does not apply", got)
+	if got := hubTool(t, root, nil, "compact"); got.code != 5 || !strings.Contains(got.errs, "stop the workers first") {
+		t.Errorf("compact of a hub in use: %+v, want exit code 5 and the action", got)
 	}
 }

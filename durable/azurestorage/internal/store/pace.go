@@ -74,8 +74,8 @@ func (p *Pace) IsBusy() bool {
 	defer p.mu.Unlock()
 	now := time.Now()
 	gap := max(p.gap, p.throttle.interval())
-	if now.After(p.throttle.next) { // the service may be slower now than before
-		gap = max(gap, now.Sub(p.gapBegan))
+	if now.After(p.throttle.next) { // the service may be slower now than before; requests in flight may end together
+		gap = max(gap, now.Sub(p.gapBegan)/time.Duration(max(1, p.Running)))
 	}
 	return max(p.throttle.next.Sub(now), time.Duration(len(p.Turns))*gap) > busyWait
 }
@@ -172,7 +172,7 @@ func (l *limiter) Do(req *http.Request) (*http.Response, error) {
 // Begin waits for a turn.
 func (p *Pace) Begin(ctx context.Context) error { return p.begin(ctx, false) }
 
-// begin waits for a turn. That of an urgent request does not end.
+// begin waits for a turn. An urgent request never ends its turn.
 func (p *Pace) begin(ctx context.Context, urgent bool) error {
 	p.mu.Lock()
 	queue := &p.Turns

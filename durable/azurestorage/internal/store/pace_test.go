@@ -270,7 +270,7 @@ func refusing(d time.Duration) (attempt func(context.Context) error, made *int) 
 // A refused operation is retried for 30 seconds, but not past a deadline or a limit.
 func TestRetry_RepeatsARefusedOperation(t *testing.T) {
 	deadline := func(ctx context.Context, d time.Duration) context.Context {
-		ctx, cancel := context.WithTimeout(ctx, d)
+		ctx, cancel := context.WithTimeout(ctx, d) // real time: the tests call it in a bubble
 		t.Cleanup(cancel)
 		return ctx
 	}
