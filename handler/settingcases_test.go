@@ -150,7 +150,7 @@ func engineSettingCases() []settingCase {
 		{
 			path: "httpSettings.crossOriginHeaders", get: func(c Config) any { return strings.Join(c.Worker.HTTP.CrossOriginHeaders, " ") },
 			byDefault: "", good: map[string]any{`["X-Trace", "x-tenant"]`: "X-Trace x-tenant"},
-			bad: map[string]string{`"X-Trace"`: `is "X-Trace"; want a list of names of headers`, `["a b"]`: `contains "a b"; want a list of names of headers`},
+			bad: map[string]string{`"X-Trace"`: `is "X-Trace"; want a list of header names`, `["a b"]`: `contains "a b"; want a list of header names`},
 		},
 		{
 			path: "httpSettings.maxRequestBodyMegabytes", get: func(c Config) any { return c.MaxRequestBody },

@@ -117,25 +117,27 @@ func TestEnvironment_EachVariableHasItsEffectOnWhatTheAppDoes(t *testing.T) {
 			t.Errorf("nobody looks at the effect of %s", name)
 		}
 	}
-	readme, err := os.ReadFile("README.md")
+	page, err := os.ReadFile(settingsPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, table, _ := strings.Cut(string(readme), "## Environment variables\n")
-	table, _, _ = strings.Cut(table, "\n\n## ")
-	table, _, _ = strings.Cut(strings.TrimSpace(table), "\n\n")
+	_, table, _ := strings.Cut(string(page), "\n## Environment variables\n")
+	table, _, _ = strings.Cut(table, "\n## ")
 	for line := range strings.Lines(table) {
+		if !strings.HasPrefix(line, "| ") {
+			continue
+		}
 		names, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), "|") // of the first column
 		for _, match := range regexp.MustCompile("`([A-Z][A-Za-z_]+)`").FindAllStringSubmatch(names, -1) {
 			elsewhere := strings.HasPrefix(match[1], "OTEL_") || match[1] == "AzureWebJobsStorage" // TestTelemetry_IsOnOnlyIfTheEnvironmentAsksForIt; all effects of settings
 			if !turned[match[1]] && !elsewhere {
-				t.Errorf("nobody looks at the effect of %s, which the README has", match[1])
+				t.Errorf("nobody looks at the effect of %s, which %s has", match[1], settingsPage)
 			}
 			delete(turned, match[1])
 		}
 	}
 	for name := range turned {
-		t.Errorf("the README has no word on %s", name)
+		t.Errorf("%s has no word on %s", settingsPage, name)
 	}
 }
 

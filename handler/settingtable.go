@@ -65,7 +65,7 @@ var hostRows = []settingRow{
 			return ""
 		}},
 		Initial: "none", Get: func(*Config) any { return "2.0" },
-		Does: "the shape of `host.json`",
+		Does: "the format version of `host.json`",
 	},
 	{
 		Path: timeoutPath, Absolute: true,
@@ -97,7 +97,7 @@ var hostRows = []settingRow{
 			Set: func(cfg *Config, value string) { cfg.RoutePrefix = strings.Trim(value, "/") },
 		},
 		Initial: "`api`", Get: func(cfg *Config) any { return cfg.RoutePrefix },
-		Does: "where all routes begin, those of the management API too",
+		Does: "the first path segments of all routes, including the management API",
 	},
 }
 
@@ -116,7 +116,7 @@ var hubRows = []settingRow{
 			Set: func(cfg *Config, value string) { cfg.Storage.TaskHub = value },
 		},
 		Initial: "`WEBSITE_SITE_NAME` made fit, else `TestHubName`", Get: func(cfg *Config) any { return cfg.Storage.TaskHub },
-		Does: "the task hub: what the names of all its queues, tables and containers begin with. In a deployment slot it must be given",
+		Does: "the task hub. The names of its queues, tables and containers start with it. A deployment slot must set it",
 	},
 	{
 		Path: "overridableExistingInstanceStates",
@@ -130,13 +130,14 @@ var hubRows = []settingRow{
 			}
 			return "NonRunningStates"
 		},
-		Does: "which instances a start with their ID replaces: those that have ended, or any",
+		Does: "whether a new start may replace an existing instance with the same ID: only if that instance has ended (`NonRunningStates`), " +
+			"or always (`AnyState`)",
 	},
 	{
 		Path:    "maxOrchestrationActions",
 		Values:  wholeValue{Low: 1, High: 100_000_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxOrchestrationActions = n }},
 		Initial: "100000", Get: func(cfg *Config) any { return cfg.Worker.MaxOrchestrationActions },
-		Does: "how many activities, timers, sub-orchestrations and events an execution may begin or send before it fails",
+		Does: "the number of activities, timers, sub-orchestrations and events that an execution may schedule or send. It fails above that",
 	},
 	{
 		Path: "unknownFunctionTimeout",
@@ -150,13 +151,14 @@ var hubRows = []settingRow{
 			}
 			return cmp.Or(cfg.Worker.UnknownFunctionTimeout, durable.DefaultUnknownFunctionTimeout)
 		},
-		Does: "how long an instance that has not begun waits for a worker that knows its function before it fails. Those that have begun wait for ever, and can be terminated and suspended meanwhile",
+		Does: "how long an instance that has not started waits for a worker that has its function before it fails. Instances that have " +
+			"started wait without limit; they can be terminated and suspended",
 	},
 	{
 		Path:    "failUnknownFunctions",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.FailUnknownFunctions = b }},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Worker.FailUnknownFunctions },
-		Does: "fails instances that have begun after `unknownFunctionTimeout`, too, and activities. A wrong deployment then ends what runs",
+		Does: "whether started instances and activities also fail after `unknownFunctionTimeout`. A wrong deployment then ends running instances",
 	},
 	{
 		Path: "onNonDeterminism",
@@ -170,13 +172,15 @@ var hubRows = []settingRow{
 			}
 			return "fail"
 		},
-		Does: "what becomes of an instance whose orchestrator does something else than its history has: it fails, or it waits for code that fits, and can be terminated and suspended meanwhile. Not known to .NET",
+		Does: "the reaction to an orchestrator that does not match the recorded history: the instance fails, or it waits for matching code " +
+			"(`hold`). A waiting instance can be terminated and suspended. Not known to .NET",
 	},
 	{
 		Path:    "storeInputsInOrchestrationHistory",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.StoreInputs = b }},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Worker.StoreInputs },
-		Does: "keeps the inputs of activities and sub-orchestrations in the histories of those that call them, where `showHistory=true` shows them. Otherwise only the called have them",
+		Does: "whether a history contains the inputs of activities and sub-orchestrations, for `showHistory=true`. By default only the " +
+			"callee stores them",
 	},
 	{
 		Path: "throwStatusExceptionsOnRaiseEvent", Values: boolValue{}, Initial: "`true`",
@@ -192,17 +196,19 @@ var concurrencyRows = []settingRow{
 		Values: wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) {
 			cfg.Worker.MaxConcurrentActivities, cfg.Storage.MaxConcurrentActivities = n, n
 		}},
-		Initial: "10 for each core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "10"},
-		Get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentActivities },
-		Does: "how many activities this process runs at once. More use the machine better if activities mostly wait; fewer spare memory and what they call",
+		Initial: "10 per core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "10"},
+		Get: func(cfg *Config) any { return cfg.Worker.MaxConcurrentActivities },
+		Does: "the number of activities that this process runs at once. Raise it if activities mostly wait for other services. Lower it to " +
+			"save memory or to protect a service that they call",
 	},
 	{
 		Path: "maxConcurrentOrchestratorFunctions", Flat: "maxConcurrentOrchestratorFunctions",
 		Values:  wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxConcurrentOrchestrators = n }},
-		Initial: "64 for each core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "5"},
+		Initial: "64 per core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "5"},
 		Get: func(cfg *Config) any { return cfg.Worker.MaxConcurrentOrchestrators },
-		Does: "how many instances this process runs at once, with those that extended sessions keep. Each has its history in memory. " +
-			"In .NET the default is 10 for each core; here one that waits for the storage takes no more than a goroutine, and more of them are stored together",
+		Does: "the number of instances that this process runs at once, including instances that extended sessions keep. Each has its " +
+			"history in memory. The default in .NET is 10 per core. A waiting instance costs one goroutine here, and a higher number lets " +
+			"more steps share a write",
 	},
 }
 
@@ -211,19 +217,20 @@ var versionRows = []settingRow{
 	{
 		Path: "defaultVersion", Values: textValue{Words: "any text", Set: func(cfg *Config, value string) { cfg.Worker.Version = durable.Version(value) }},
 		Initial: "none", Get: func(cfg *Config) any { return string(cfg.Worker.Version) },
-		Does: "the version of what this app runs: that of instances and sub-orchestrations for which none was chosen",
+		Does: "the version of this app. Instances and sub-orchestrations that are started without a version get it",
 	},
 	{
 		Path:    "versionMatchStrategy",
 		Values:  choiceValue{Names: namesOf(versionMatches), Set: func(cfg *Config, i int) { cfg.Worker.VersionMatch = versionMatches[i] }},
 		Initial: "`CurrentOrOlder`", Get: func(cfg *Config) any { return cfg.Worker.VersionMatch },
-		Does: "which instances this app takes, by their version and `defaultVersion`: the same or an older one, the same only (`Strict`), or all (`None`). Without a `defaultVersion` it takes all",
+		Does: "the instances that this app runs, compared with `defaultVersion`: the same or an older version, only the same (`Strict`), or " +
+			"all (`None`). Without a `defaultVersion` it runs all",
 	},
 	{
 		Path:    "versionFailureStrategy",
 		Values:  choiceValue{Names: namesOf(versionFailures), Set: func(cfg *Config, i int) { cfg.Worker.VersionFailure = versionFailures[i] }},
 		Initial: "`Reject`", Get: func(cfg *Config) any { return cfg.Worker.VersionFailure },
-		Does: "what happens to the others: other workers of the hub run them, or they fail",
+		Does: "the reaction to an instance of another version: leave it to other workers of the hub, or fail it",
 	},
 }
 
@@ -237,16 +244,17 @@ var entityRows = []settingRow{
 	{
 		Path:    "maxConcurrentEntityFunctions",
 		Values:  wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxConcurrentEntities = n }},
-		Initial: "10 for each core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "10"},
+		Initial: "10 per core", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "10"},
 		Get:  func(cfg *Config) any { return cfg.Worker.MaxConcurrentEntities },
-		Does: "how many entities this process runs at once",
+		Does: "the number of entities that this process runs at once",
 	},
 	{
 		Path:    "maxEntityOperationBatchSize",
 		Values:  wholeValue{Low: 1, High: 100_000, Set: func(cfg *Config, n int) { cfg.Worker.MaxEntityBatch = n }},
 		Initial: "5000", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "50"},
-		Get:  func(cfg *Config) any { return cfg.Worker.MaxEntityBatch },
-		Does: "how many operations of an entity run before their results are stored. More are faster; fewer run again after a crash",
+		Get: func(cfg *Config) any { return cfg.Worker.MaxEntityBatch },
+		Does: "the number of operations that an entity runs before it stores the results. A larger batch is faster; a smaller one repeats " +
+			"less after a crash",
 	},
 	{
 		Path: "entityMessageReorderWindowInMinutes",
@@ -257,13 +265,13 @@ var entityRows = []settingRow{
 			}
 		}},
 		Initial: "30", Get: func(cfg *Config) any { return int(max(cfg.Worker.EntityReorderWindow, 0) / time.Minute) },
-		Does: "how long an entity in Azure Storage remembers received messages, to order and deduplicate them; 0 does neither",
+		Does: "how long an entity in Azure Storage remembers received messages, to order and deduplicate them; 0 turns both off",
 	},
 	{
 		Path:    "rollbackEntityOperationsOnExceptions",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.KeepFailedEntityEffects = !b }},
 		Initial: "`true`", Get: func(cfg *Config) any { return !cfg.Worker.KeepFailedEntityEffects },
-		Does: "rolls back an entity's state when an operation fails, and discards the messages that it sent",
+		Does: "whether a failed operation restores the entity's state and discards the messages that it sent",
 	},
 }
 
@@ -272,9 +280,9 @@ var sessionRows = []settingRow{
 	{
 		Path: "extendedSessionsEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Worker.NoExtendedSessions = !b }},
 		Initial: "`true`", Get: func(cfg *Config) any { return !cfg.Worker.NoExtendedSessions },
-		Does: "keeps instances in memory between two messages, so that histories are read and replayed less often. " +
-			"They leave as soon as others need their place, their partition or, beyond 64 MiB of histories, their memory. " +
-			"In .NET the default is `false`: what is kept there keeps its place until it has been idle for long enough",
+		Does: "whether instances stay in memory between two messages, so that their histories are read and replayed less often. An instance " +
+			"leaves when another one needs its slot, when its partition moves, or when histories exceed 64 MiB. The default in .NET is " +
+			"`false`: instances keep their slots there until they are idle long enough",
 	},
 	{
 		Path: "extendedSessionIdleTimeoutInSeconds",
@@ -282,7 +290,7 @@ var sessionRows = []settingRow{
 			cfg.Worker.ExtendedSessionIdle = time.Duration(n) * time.Second
 		}},
 		Initial: "30", Get: func(cfg *Config) any { return int(cfg.Worker.ExtendedSessionIdle / time.Second) },
-		Does: "how long an idle instance stays in memory at most",
+		Does: "the longest time that an idle instance stays in memory",
 	},
 }
 
@@ -294,34 +302,36 @@ var httpRows = []settingRow{
 			cfg.Worker.HTTP.PollInterval = time.Duration(n) * time.Millisecond
 		}},
 		Initial: "30000", Get: func(cfg *Config) any { return int(cfg.Worker.HTTP.PollInterval / time.Millisecond) },
-		Does: "how long `durable.CallHTTP` waits before it asks again, when the response does not say",
+		Does: "how long `durable.CallHTTP` waits before it polls again if the response has no `Retry-After`",
 	},
 	{
 		Path: "httpSettings.crossOriginHeaders",
-		Values: listValue{Item: settings.Schema{"type": "string", "pattern": headerName.String()}, Words: "a list of names of headers", Each: func(cfg *Config, s settings.Setting) bool {
+		Values: listValue{Item: settings.Schema{"type": "string", "pattern": headerName.String()}, Words: "a list of header names", Each: func(cfg *Config, s settings.Setting) bool {
 			cfg.Worker.HTTP.CrossOriginHeaders = append(cfg.Worker.HTTP.CrossOriginHeaders, s.Text)
 			return headerName.MatchString(s.Text)
 		}},
 		Initial: "none", Get: func(cfg *Config) any { return strings.Join(cfg.Worker.HTTP.CrossOriginHeaders, " ") },
-		Does: "which headers `durable.CallHTTP` may send to another origin than that of the URL, if a redirect or a 202 response names one, " +
-			"besides such as `Accept` and `User-Agent`, which hold no key. Only this engine has it",
+		Does: "the headers that `durable.CallHTTP` may send to another origin after a redirect or a 202 response, in addition to headers " +
+			"without secrets such as `Accept` and `User-Agent`. Not known to .NET",
 	},
 	{
 		Path: "httpSettings.useForwardedHost", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.UseForwardedHost = b }},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.UseForwardedHost },
-		Does: "standalone, takes the origin of URLs from `X-Forwarded-Host` and `X-Forwarded-Proto`: for an app behind a proxy of its own. Behind the host they always count",
+		Does: "standalone only: whether URLs take their origin from `X-Forwarded-Host` and `X-Forwarded-Proto`. Set it for an app behind " +
+			"your own proxy. Behind the Functions host these headers always count",
 	},
 	{
 		Path:    "httpSettings.maxRequestBodyMegabytes",
 		Values:  wholeValue{Low: 1, High: 65_536, Set: func(cfg *Config, n int) { cfg.MaxRequestBody = int64(n) << 20 }},
 		Initial: "100", Get: func(cfg *Config) any { return int(cfg.MaxRequestBody >> 20) },
-		Does: "how long the body of a request may be; a longer one gets status 413. The host has a limit of its own, 100 MB by default. Not known to .NET",
+		Does: "the largest request body. A larger one gets status 413. The Functions host has its own limit, 100 MB by default. Not known to .NET",
 	},
 	{
 		Path:    "httpSettings.maxRequestBodiesMegabytes",
 		Values:  wholeValue{Low: 1, High: 65_536, Set: func(cfg *Config, n int) { cfg.MaxRequestBodies = int64(n) << 20 }},
 		Initial: "256", Get: func(cfg *Config) any { return int(cfg.MaxRequestBodies >> 20) },
-		Does: "how much the bodies of all requests may have together that are being answered, and at least one as long as may be; others get status 503 meanwhile. Memory takes a few times as much. Not known to .NET",
+		Does: "the largest total size of the request bodies that are processed at once, and at least one body of the largest size. Requests " +
+			"above it get status 503. They need a few times as much memory. Not known to .NET",
 	},
 }
 

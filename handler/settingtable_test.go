@@ -72,16 +72,19 @@ func current(t *testing.T, path, want string) {
 	}
 }
 
-func TestSettings_ReadmeHasARowForEach(t *testing.T) {
+// settingsPage is the page of the documentation with all settings and environment variables.
+const settingsPage = "../durable/docs/reference-settings.md"
+
+func TestSettings_ThePageHasARowForEach(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("README.md")
+	text, err := os.ReadFile(settingsPage)
 	if err != nil {
 		t.Fatal(err)
 	}
 	want := replaceBetween(t, string(text), "<!-- settings -->", "<!-- end of settings -->", settingsTable(false))
 	want = replaceBetween(t, want, "<!-- settings without effect -->", "<!-- end of settings without effect -->", settingsTable(true))
 	want = replaceBetween(t, want, "<!-- flat settings -->", "<!-- end of flat settings -->", "`"+strings.Join(flatNames(), "`, `")+"`\n")
-	current(t, "README.md", want)
+	current(t, settingsPage, want)
 }
 
 const schemaFile = "host.schema.json"

@@ -16,11 +16,11 @@ import (
 var tracingRows = []settingRow{
 	{
 		Path: "tracing.traceInputsAndOutputs", Flat: "traceInputsAndOutputs", Values: boolValue{}, Initial: "`false`",
-		Does: "puts payloads into the log", Inert: "payloads are never logged",
+		Does: "writes payloads to the log", Inert: "payloads are never logged",
 	},
 	{
 		Path: "tracing.traceReplayEvents", Flat: "logReplayEvents", Values: boolValue{}, Initial: "`false`",
-		Does: "logs what is replayed", Inert: "replays are not logged",
+		Does: "logs replayed events", Inert: "replays are not logged",
 	},
 	{
 		Path: "tracing.allowVerboseLinuxTelemetry", Values: boolValue{}, Initial: "`false`",
@@ -32,17 +32,17 @@ var tracingRows = []settingRow{
 	},
 	{
 		Path: "tracing.distributedTracingProtocol", Values: choiceValue{Names: []string{"HttpCorrelationProtocol", "W3CTraceContext"}},
-		Initial: "`HttpCorrelationProtocol`", Does: "how traces of version 1 are named", Inert: noTracing,
+		Initial: "`HttpCorrelationProtocol`", Does: "the naming of traces of version 1", Inert: noTracing,
 	},
 	{
 		Path: "tracing.version", Values: choiceValue{Names: []string{"None", "V1", "V2"}}, Initial: "`V1`",
-		Does: "which kind of traces there are", Inert: noTracing,
+		Does: "the version of the trace format", Inert: noTracing,
 	},
 }
 
 const (
-	noTelemetry = "nothing is sent to the platform: what is logged goes to standard output"
-	noTracing   = "tracing is on when the environment names an OTLP endpoint (`OTEL_EXPORTER_OTLP_ENDPOINT`), and of version 2"
+	noTelemetry = "the app sends nothing to the platform; the log goes to standard output"
+	noTracing   = "tracing is on if `OTEL_EXPORTER_OTLP_ENDPOINT` is set, and always of version 2"
 )
 
 // notificationRows are the settings of Event Grid.
@@ -60,7 +60,7 @@ var notificationRows = []settingRow{
 			Set: func(cfg *Config, value string) { cfg.EventGrid.Endpoint = value },
 		},
 		Initial: "none", Get: func(cfg *Config) any { return cfg.EventGrid.Endpoint },
-		Does: "the Event Grid topic to which the status changes of orchestrations are published, see Event Grid below",
+		Does: "the Event Grid topic to which the app publishes status changes of orchestrations",
 	},
 	{
 		Path: "notifications.eventGrid.keySettingName", Flat: "eventGridKeySettingName",
@@ -68,13 +68,13 @@ var notificationRows = []settingRow{
 			cfg.EventGrid.KeySetting = value
 		}},
 		Initial: "none", Get: func(cfg *Config) any { return cfg.EventGrid.KeySetting },
-		Does: "the setting, an environment variable, that has the topic's key",
+		Does: "the setting or environment variable with the topic's key",
 	},
 	{
 		Path: "notifications.eventGrid.publishRetryCount", Flat: "eventGridPublishRetryCount",
 		Values:  wholeValue{Low: 0, High: 1000, Set: func(cfg *Config, n int) { cfg.EventGrid.RetryCount = n }},
 		Initial: "0", Get: func(cfg *Config) any { return cfg.EventGrid.RetryCount },
-		Does: "how often an event is sent again after a failure",
+		Does: "the number of retries after a failed publish",
 	},
 	{
 		Path: "notifications.eventGrid.publishRetryInterval", Flat: "eventGridPublishRetryInterval",
@@ -90,7 +90,7 @@ var notificationRows = []settingRow{
 			return err == nil && n >= 100 && n <= 599
 		}},
 		Initial: "none", Get: func(cfg *Config) any { return strings.Trim(fmt.Sprint(cfg.EventGrid.RetryStatuses), "[]") },
-		Does: "after which answers an event is sent again, besides errors of the network and 503",
+		Does: "the HTTP statuses that cause a retry, in addition to network errors and 503",
 	},
 	{
 		Path: "notifications.eventGrid.publishEventTypes", Flat: "eventGridPublishEventTypes",
@@ -103,7 +103,7 @@ var notificationRows = []settingRow{
 			},
 		},
 		Initial: "all", Get: func(cfg *Config) any { return cmp.Or(strings.Join(cfg.EventGrid.Statuses, " "), "all") },
-		Does: "which status changes are published",
+		Does: "the status changes that are published",
 	},
 }
 
@@ -117,7 +117,7 @@ var eventTypes = map[string]string{
 var otherRows = []settingRow{
 	{
 		Path: "useGracefulShutdown", Values: boolValue{}, Initial: "`false`",
-		Does: "lets running functions come to an end when the app stops", Inert: "that is always so",
+		Does: "lets running functions complete when the app stops", Inert: "running functions always get time to complete",
 	},
 	{
 		Path: "localRpcEndpointEnabled", Values: boolValue{}, Initial: "by language",
@@ -125,12 +125,12 @@ var otherRows = []settingRow{
 	},
 	{
 		Path: "maxGrpcMessageSizeInBytes", Values: wholeValue{Low: 1, High: math.MaxInt32}, Initial: "4194304",
-		Does: "how long a gRPC message may be", Inert: noGRPC,
+		Does: "the largest gRPC message", Inert: noGRPC,
 	},
 	{
 		Path: "grpcHttpClientTimeout", Values: spanValue{Low: time.Second, High: 24 * time.Hour}, Initial: "`00:01:40`",
-		Does: "how long a gRPC call may take", Inert: noGRPC,
+		Does: "the timeout of a gRPC call", Inert: noGRPC,
 	},
 }
 
-const noGRPC = "there is no gRPC endpoint"
+const noGRPC = "the app has no gRPC endpoint"

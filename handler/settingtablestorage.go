@@ -32,7 +32,8 @@ var storageRows = []settingRow{
 		Path:    "storageProvider.type",
 		Values:  choiceValue{Names: storageTypes, Set: func(cfg *Config, i int) { cfg.StorageType = StorageType(i) }},
 		Initial: "`AzureStorage`; `embedded` if no storage connection is set or named", Get: func(cfg *Config) any { return cfg.StorageType },
-		Does: "what stores the hub: a storage account as .NET lays it out, one local file, or logs in a storage account, which take more work but which .NET cannot read",
+		Does: "the store of the hub: a storage account in the layout of .NET, one local file, or logs in a storage account. Logs have a " +
+			"higher throughput, but .NET cannot read them",
 	},
 	{
 		Path: "storageProvider.path",
@@ -40,19 +41,22 @@ var storageRows = []settingRow{
 			cfg.Embedded.Path = value
 		}},
 		Initial: "`.durable-{hubName}.db`", Get: func(cfg *Config) any { return cfg.hubFile() },
-		Does: "the file of an embedded hub. Some have names that begin with it. In a folder of its own right below `host.json` it would make the Functions host restart the app once, when that folder appears",
+		Does: "the file of an embedded hub. The names of a few more files start with it. A new folder directly below `host.json` makes the " +
+			"Functions host restart the app once",
 	},
 	{
 		Path:    "storageProvider.relaxedDurability",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Embedded.Relaxed = b }},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Embedded.Relaxed },
-		Does: "lets an embedded hub acknowledge writes before they are on the disk. That is faster; a crash of the process loses nothing, a crash of the machine the last moments",
+		Does: "whether an embedded hub acknowledges writes before they are on the disk. This is faster. A process crash loses nothing; a " +
+			"machine crash can lose the last moments",
 	},
 	{
 		Path:    "storageProvider.allowNetworkFile",
 		Values:  boolValue{Set: func(cfg *Config, b bool) { cfg.Embedded.AllowNetworkFile = b }},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Embedded.AllowNetworkFile },
-		Does: "opens the file of an embedded hub on a network file system (NFS, SMB, CIFS), such as Azure Files. Locks and memory maps are not safe there: two processes can damage the file. Only Linux checks the file system",
+		Does: "whether an embedded hub may be on a network file system (NFS, SMB, CIFS), such as Azure Files. Locks and memory maps are not " +
+			"safe there: two processes can damage the file. Only Linux checks the file system",
 	},
 	{
 		Path: "storageProvider.connectionName", Older: []string{"connectionStringName"}, Flat: "azureStorageConnectionStringName",
@@ -60,7 +64,7 @@ var storageRows = []settingRow{
 			cfg.ConnectionName = value
 		}},
 		Initial: "`Storage`", Get: func(cfg *Config) any { return cfg.ConnectionName },
-		Does: "the storage account that the hub is in",
+		Does: "the connection to the storage account of the hub",
 	},
 	{
 		Path: "storageProvider.partitionCount", Flat: "partitionCount",
@@ -79,32 +83,35 @@ var storageRows = []settingRow{
 			}
 			return cfg.Storage.PartitionCount
 		},
-		Does: "the number of control queues, or of partition logs, and with it of processes that can share the orchestrations. Up to 16 in queues. It must not change on a hub that exists",
+		Does: "the number of control queues or partition logs. At most this many processes share the orchestrations. At most 16 in queues. " +
+			"It cannot change on an existing hub",
 	},
 	{
 		Path:    "storageProvider.partitionLeaseInterval",
 		Values:  spanValue{Low: 15 * time.Second, High: time.Minute, Set: func(cfg *Config, d time.Duration) { cfg.PartitionLog.LeaseInterval = d.Truncate(time.Second) }},
 		Initial: "`00:00:30`", Get: func(cfg *Config) any { return cfg.PartitionLog.LeaseInterval },
-		Does: "how long a partition log stays with a process that has died. In whole seconds. Only with the type `partitionLog`",
+		Does: "the lease duration of a partition log, in whole seconds. If its owner dies, another process takes over after this time. Only " +
+			"with the type `partitionLog`",
 	},
 	{
 		Path: "storageProvider.controlQueueBatchSize", Flat: "controlQueueBatchSize",
 		Values:  wholeValue{Low: 1, High: 32, Set: func(cfg *Config, n int) { cfg.Storage.ControlQueueBatchSize = n }},
 		Initial: "32", Get: func(cfg *Config) any { return cfg.Storage.ControlQueueBatchSize },
-		Does: "how many messages are received at once",
+		Does: "the number of messages per receive request",
 	},
 	{
 		Path:    "storageProvider.controlQueueBufferThreshold",
 		Values:  wholeValue{Low: 1, High: 1000, Set: func(cfg *Config, n int) { cfg.Storage.ControlQueueBufferThreshold = n }},
 		Initial: "256", OnPlan: map[settings.Plan]string{settings.PlanConsumption: "128"},
 		Get:  func(cfg *Config) any { return cfg.Storage.ControlQueueBufferThreshold },
-		Does: "how many received messages are in memory at most",
+		Does: "the largest number of received messages in memory",
 	},
 	{
 		Path: "storageProvider.controlQueueVisibilityTimeout", Flat: "controlQueueVisibilityTimeout",
 		Values:  spanValue{Low: time.Minute, High: time.Hour, Set: func(cfg *Config, d time.Duration) { cfg.Storage.ControlQueueVisibilityTimeout = d }},
 		Initial: "`00:05:00`", Get: func(cfg *Config) any { return cfg.Storage.ControlQueueVisibilityTimeout },
-		Does: "for how long `hub copy` waits for a message that a worker has hidden, such as one in .NET that died; the longer of this and the next counts. A worker of this package hides messages for 30 seconds at a time, whatever this says",
+		Does: "how long `hub copy` waits for messages that a worker, for example a crashed .NET worker, has hidden. The larger of this and " +
+			"`workItemQueueVisibilityTimeout` applies. Workers of this app hide a message for 30 seconds at a time",
 	},
 	{
 		Path: "storageProvider.workItemQueueVisibilityTimeout", Flat: "workItemQueueVisibilityTimeout",
@@ -124,7 +131,8 @@ var storageRows = []settingRow{
 			}
 			return cfg.Storage.MaxQueuePollingInterval
 		},
-		Does: "the longest polling interval of an idle queue, or of the mail of a partition log, there a minute at most. A shorter one receives messages of other programs sooner; a longer one costs fewer storage operations",
+		Does: "the longest polling interval of an idle queue, or of the mail of a partition log (there at most a minute). A shorter " +
+			"interval receives messages of other processes sooner; a longer one sends fewer requests",
 	},
 	{
 		Path: "storageProvider.lastUpdatedTolerance",
@@ -135,7 +143,8 @@ var storageRows = []settingRow{
 			cfg.Storage.LastUpdatedTolerance = d
 		}},
 		Initial: "`00:00:03`", Get: func(cfg *Config) any { return max(cfg.Storage.LastUpdatedTolerance, 0) },
-		Does: "by how much the time of an instance's last update may be behind. What would change no more than that is not written to its row; zero writes it every time, as .NET does. Not known to .NET",
+		Does: "how far the stored time of an instance's last update may lag behind. A step that changes nothing else within this time is " +
+			"not written to the instance's row. Zero writes every step, as .NET does. Not known to .NET",
 	},
 	{
 		Path: "storageProvider.historyCacheMegabytes",
@@ -146,7 +155,7 @@ var storageRows = []settingRow{
 			cfg.Storage.HistoryCacheBytes = n << 20
 		}},
 		Initial: "64", Get: func(cfg *Config) any { return max(cfg.Storage.HistoryCacheBytes>>20, 0) },
-		Does: "how much memory the histories of instances that go on may take up, so that they need not be read for every episode. Not known to .NET",
+		Does: "the memory for cached histories of running instances. A cached history is not read again for each step. Not known to .NET",
 	},
 	{
 		Path: "storageProvider.queueClientMessageEncoding",
@@ -160,7 +169,7 @@ var storageRows = []settingRow{
 			}
 			return "UTF8"
 		},
-		Does: "how messages are written. Both forms are always read",
+		Does: "the encoding of messages that the app writes. It always reads both",
 	},
 	{
 		Path: "storageProvider.trackingStoreConnectionName", Older: []string{"trackingStoreConnectionStringName"}, Flat: "trackingStoreConnectionStringName",
@@ -168,7 +177,8 @@ var storageRows = []settingRow{
 			cfg.TrackingStoreConnectionName = value
 		}},
 		Initial: "none", Get: func(cfg *Config) any { return cfg.TrackingStoreConnectionName },
-		Does: "a storage account of its own for the tables and blobs of the hub, as in .NET; the queues stay in that of `connectionName`. It must not change on a hub that exists",
+		Does: "the connection to a separate account for the tables and blobs of the hub, as in .NET. The queues stay in the account of " +
+			"`connectionName`. It cannot change on an existing hub",
 	},
 	{
 		Path: "storageProvider.trackingStoreNamePrefix", Flat: "trackingStoreNamePrefix",
@@ -183,17 +193,17 @@ var storageRows = []settingRow{
 			Set: func(cfg *Config, value string) { cfg.Storage.TrackingStoreNamePrefix = value },
 		},
 		Initial: "`DurableTask`", Get: func(cfg *Config) any { return cfg.Storage.TrackingStoreNamePrefix },
-		Does: "what the names of the tables with histories and instances begin with in an account of their own, instead of the hub's name. " +
-			"Hubs that share such an account need a prefix each. Without such an account it has no effect",
+		Does: "the prefix of the history and instance tables in a separate account, instead of the hub's name. Hubs that share the account " +
+			"need different prefixes. It has no effect without a separate account",
 	},
 	{
 		Path: "storageProvider.fetchLargeMessagesAutomatically", Values: boolValue{}, Initial: "`true`",
-		Does:  "reads payloads from blobs when a status is asked for",
-		Inert: "payloads are always read when they are asked for",
+		Does:  "reads payloads from blobs when a status is requested",
+		Inert: "payloads are always read on request",
 	},
 	{
 		Path: "storageProvider.allowReplayingTerminalInstances", Values: boolValue{}, Initial: "`false`",
-		Does: "runs instances that have ended again when a message comes", Inert: "an instance that has ended stays so",
+		Does: "runs ended instances again when a message arrives", Inert: "an ended instance never runs again",
 	},
 }
 
@@ -207,7 +217,7 @@ var partitionRows = []settingRow{
 			}
 		}},
 		Initial: "`true`", Get: func(cfg *Config) any { return cfg.Storage.PartitionManager == azurestorage.TablePartitions },
-		Does: "shares the partitions by a table; `false` by the leases of blobs. All processes on a hub must agree, those of .NET too",
+		Does: "whether workers share partitions by a table; `false` uses blob leases. All processes on a hub must use the same, including .NET",
 	},
 	{
 		Path: "storageProvider.useLegacyPartitionManagement",
@@ -223,12 +233,12 @@ var partitionRows = []settingRow{
 			return fmt.Errorf("%s is true, but so is useTablePartitionManagement: set that to false (%s)", path, s.Source)
 		},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Storage.PartitionManager == azurestorage.LegacyBlobLeases },
-		Does: "with `useTablePartitionManagement` `false`, shares them by the leases of version 1, without the hand-over of later ones",
+		Does: "with `useTablePartitionManagement` `false`: whether workers use the leases of version 1, without the handover of later versions",
 	},
 	{
 		Path: "useAppLease", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.AppLease.Disabled = !b }},
 		Initial: "`true`", Get: func(cfg *Config) any { return !cfg.Storage.AppLease.Disabled },
-		Does: "lets only one of the apps on a hub work on it, whichever number of processes it has. Apps differ by `WEBSITE_SITE_NAME`",
+		Does: "whether only one of several apps on a hub works on it, with all its processes. Apps differ by `WEBSITE_SITE_NAME`",
 	},
 	{
 		Path:    "appLeaseOptions.acquireInterval",
@@ -240,7 +250,7 @@ var partitionRows = []settingRow{
 		Path:    "appLeaseOptions.leaseInterval",
 		Values:  spanValue{Low: 15 * time.Second, High: time.Minute, Set: func(cfg *Config, d time.Duration) { cfg.Storage.AppLease.Interval = d }},
 		Initial: "`00:01:00`", Get: func(cfg *Config) any { return cfg.Storage.AppLease.Interval },
-		Does: "how long the lease lasts",
+		Does: "the duration of the lease",
 	},
 	{
 		Path:    "appLeaseOptions.renewInterval",
@@ -251,19 +261,22 @@ var partitionRows = []settingRow{
 	{
 		Path: "storageProvider.setAsideUndecodableMessages", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.SetAsideUndecodable = b }},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Storage.SetAsideUndecodable },
-		Does: "moves messages that this process cannot decode and has received ten times, which takes some 17 minutes, into queues whose names end with `-poison`; " +
-			"`bin/app hub retry-undecodable` puts them back. Otherwise they stay, as in .NET, and become visible every ten minutes: a worker of another version or engine may be able to decode them. Not known to .NET",
+		Does: "whether messages that this process cannot decode move to a queue with the suffix `-poison` after ten deliveries, which takes " +
+			"about 17 minutes. `bin/app hub retry-undecodable` moves them back. By default they stay, as in .NET, and become visible " +
+			"every ten minutes, because a worker of another version may be able to decode them. Not known to .NET",
 	},
 	{
 		Path: "storageProvider.trackingEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.Tracking = b }},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Storage.Tracking },
-		Does: "tracks the orchestrations: records every event of every execution in the table `InstanceHistory00{hubName}`, which `GET instances/{instanceId}/tracking` reads. " +
-			"A queue message for each checkpoint, and what moves it into the table. Not known to .NET",
+		Does: "whether every event of every execution is recorded in the table `InstanceHistory00{hubName}`, which `GET " +
+			"instances/{instanceId}/tracking` reads. It costs a queue message per step and the requests that move it into the table. Not " +
+			"known to .NET",
 	},
 	{
 		Path: "storageProvider.jumpStartEnabled", Values: boolValue{Set: func(cfg *Config, b bool) { cfg.Storage.JumpStart.Enabled = b }},
 		Initial: "`false`", Get: func(cfg *Config) any { return cfg.Storage.JumpStart.Enabled },
-		Does: "records each start in a table before it is sent, and sends it again if it does not arrive, as when the client dies in between. Three more storage operations a start. Not known to .NET, whose workers take no notice of the table",
+		Does: "whether each start is recorded in a table before it is sent, and sent again if it does not arrive, for example because the " +
+			"client crashed. It costs three more storage operations per start. Not known to .NET, whose workers ignore the table",
 	},
 	{
 		Path:    "storageProvider.jumpStartTimeout",
@@ -275,6 +288,6 @@ var partitionRows = []settingRow{
 		Path:    "storageProvider.jumpStartInterval",
 		Values:  spanValue{Low: time.Second, High: time.Hour, Set: func(cfg *Config, d time.Duration) { cfg.Storage.JumpStart.Interval = d }},
 		Initial: "`00:00:05`", Get: func(cfg *Config) any { return cfg.Storage.JumpStart.Interval },
-		Does: "how often a process looks at the records of each of its partitions",
+		Does: "how often a process reads the recorded starts of each of its partitions",
 	},
 }

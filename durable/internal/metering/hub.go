@@ -66,25 +66,25 @@ func NewHub(p metric.MeterProvider) (*Hub, error) {
 	h := &Hub{source: source}
 	var errs [10]error
 	h.owned, errs[0] = source.Int64UpDownCounter("durabletask.partitions.owned",
-		metric.WithUnit("{partition}"), metric.WithDescription("Partitions that this worker reads."))
+		metric.WithUnit("{partition}"), metric.WithDescription("Partitions that this worker owns."))
 	h.changes, errs[1] = source.Int64Counter("durabletask.partitions.changes",
-		metric.WithUnit("{change}"), metric.WithDescription("Partitions that this worker has acquired, asked others for, released or lost."))
+		metric.WithUnit("{change}"), metric.WithDescription("Partitions that this worker acquired, requested from another worker, released or lost."))
 	h.age, errs[2] = source.Float64Histogram("durabletask.queue.message.age", seconds,
-		metric.WithUnit("s"), metric.WithDescription("Time from when a message was sent, or became due, until this worker received it."))
+		metric.WithUnit("s"), metric.WithDescription("Time from when a message was sent or became due until this worker received it."))
 	h.lookups, errs[3] = source.Int64Counter("durabletask.history_cache.lookups",
-		metric.WithUnit("{lookup}"), metric.WithDescription("Histories that were wanted, and whether they were in memory."))
+		metric.WithUnit("{lookup}"), metric.WithDescription("Lookups of histories, by whether the history was in memory."))
 	h.held, errs[4] = source.Int64Counter("durabletask.messages.held_back",
-		metric.WithUnit("{message}"), metric.WithDescription("Messages that were handed back to their queue for later."))
+		metric.WithUnit("{message}"), metric.WithDescription("Messages that this worker returned to their queue for later."))
 	h.poison, errs[5] = source.Int64Counter("durabletask.messages.poison",
-		metric.WithUnit("{message}"), metric.WithDescription("Messages that were handed back after so many deliveries that a person should look at them."))
+		metric.WithUnit("{message}"), metric.WithDescription("Messages that this worker returned to their queue after ten or more deliveries."))
 	h.operations, errs[6] = source.Float64Histogram("durabletask.storage.operation.duration", seconds,
-		metric.WithUnit("s"), metric.WithDescription("Time that the storage took for an operation."))
+		metric.WithUnit("s"), metric.WithDescription("Duration of a storage operation. The count is the number of requests."))
 	h.retries, errs[7] = source.Int64Counter("durabletask.storage.retries",
-		metric.WithUnit("{operation}"), metric.WithDescription("Storage operations that were made again because they had failed."))
+		metric.WithUnit("{operation}"), metric.WithDescription("Storage operations that were retried after a failure."))
 	h.waiting, errs[8] = source.Int64ObservableGauge("durabletask.queue.length",
-		metric.WithUnit("{message}"), metric.WithDescription("Messages in a queue that this worker reads, roughly; 0 if all are hidden."))
+		metric.WithUnit("{message}"), metric.WithDescription("Approximate number of messages in a queue that this worker reads; 0 if all are hidden."))
 	h.latency, errs[9] = source.Float64ObservableGauge("durabletask.queue.latency",
-		metric.WithUnit("s"), metric.WithDescription("For how long the first message of a queue has waited."))
+		metric.WithUnit("s"), metric.WithDescription("Waiting time of the first message in a queue."))
 	return h, errors.Join(errs[:]...)
 }
 

@@ -54,13 +54,13 @@ func New(p metric.MeterProvider) (*Meter, error) {
 	m := &Meter{}
 	var errs [4]error
 	m.finished, errs[0] = source.Int64Counter("durabletask.work_items",
-		metric.WithUnit("{work_item}"), metric.WithDescription("Work items that this worker has dealt with."))
+		metric.WithUnit("{work_item}"), metric.WithDescription("Work items that this worker completed, failed or abandoned: steps of orchestrations, activities, and batches of entity operations."))
 	m.active, errs[1] = source.Int64UpDownCounter("durabletask.work_items.active",
 		metric.WithUnit("{work_item}"), metric.WithDescription("Work items in flight on this worker."))
 	m.took, errs[2] = source.Float64Histogram("durabletask.work_item.duration", seconds,
 		metric.WithUnit("s"), metric.WithDescription("Time from the delivery of a work item until it was completed or abandoned."))
 	m.waited, errs[3] = source.Float64Histogram("durabletask.activity.wait", seconds,
-		metric.WithUnit("s"), metric.WithDescription("Time from when an activity was scheduled until it ran."))
+		metric.WithUnit("s"), metric.WithDescription("Time from the scheduling of an activity until it started."))
 	return m, errors.Join(errs[:]...)
 }
 

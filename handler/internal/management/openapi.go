@@ -17,24 +17,24 @@ type parameterDoc struct {
 
 // queryParameters are those that some routes have.
 var queryParameters = map[string]parameterDoc{
-	"timeout":                            {numberSchema, "With `pollingInterval`: how many seconds to wait for the instance to end."},
-	"pollingInterval":                    {numberSchema, "With `timeout`: how often to look, in seconds."},
-	"version":                            {textSchema, "The instance's version, else `defaultVersion`."},
-	"returnInternalServerErrorOnFailure": {flagSchema, "Answers 500 instead of 200 if the instance has failed."},
-	"showHistory":                        {flagSchema, "With the history."},
-	"showHistoryOutput":                  {flagSchema, "With the results in the history."},
-	"showInput":                          {flagSchema, "With the input; `true` by default."},
+	"timeout":                            {numberSchema, "With `pollingInterval`: the seconds to wait for the end of the instance."},
+	"pollingInterval":                    {numberSchema, "With `timeout`: the seconds between two checks."},
+	"version":                            {textSchema, "The version of the instance; `defaultVersion` by default."},
+	"returnInternalServerErrorOnFailure": {flagSchema, "Whether a failed instance is answered with 500 instead of 200; `false` by default."},
+	"showHistory":                        {flagSchema, "Whether to include the history; `false` by default."},
+	"showHistoryOutput":                  {flagSchema, "Whether to include results in the history; `false` by default."},
+	"showInput":                          {flagSchema, "Whether to include the input; `true` by default."},
 	"createdTimeFrom":                    {timeSchema, "Created at this time or later."},
 	"createdTimeTo":                      {timeSchema, "Created at this time or earlier."},
-	"runtimeStatus":                      {textSchema, "A list of statuses, separated by commas; it may be repeated."},
-	"instanceIdPrefix":                   {textSchema, "What IDs begin with."},
-	"top":                                {schemaNode{"type": "integer", "minimum": 1}, "How many a page has at most; 100 by default."},
-	"lastOperationTimeFrom":              {timeSchema, "Worked on at this time or later."},
-	"lastOperationTimeTo":                {timeSchema, "Worked on at this time or earlier."},
-	"fetchState":                         {flagSchema, "With the state; `false` by default."},
+	"runtimeStatus":                      {textSchema, "Statuses separated by commas; the parameter may be repeated."},
+	"instanceIdPrefix":                   {textSchema, "The prefix of the IDs."},
+	"top":                                {schemaNode{"type": "integer", "minimum": 1}, "The largest number on a page; 100 by default."},
+	"lastOperationTimeFrom":              {timeSchema, "Last operation at this time or later."},
+	"lastOperationTimeTo":                {timeSchema, "Last operation at this time or earlier."},
+	"fetchState":                         {flagSchema, "Whether to include the state; `false` by default."},
 	"op":                                 {textSchema, "The name of the operation."},
-	"reason":                             {textSchema, "Why; the instance's history keeps it."},
-	"restartWithNewInstanceId":           {flagSchema, "Under a new ID; `true` by default."},
+	"reason":                             {textSchema, "The reason, which the history of the instance records."},
+	"restartWithNewInstanceId":           {flagSchema, "Whether the new instance gets a new ID; `true` by default."},
 }
 
 // A schemaNode is a part of an OpenAPI document.
@@ -94,7 +94,7 @@ func documentOf(r *Route) schemaNode {
 		parameters = append(parameters, schemaNode{"name": name, "in": "query", "schema": p.schema, "description": p.says})
 	}
 	if len(r.Answers) > 0 && isPage(r.Answers[0]) {
-		parameters = append(parameters, schemaNode{"name": HeaderContinuation, "in": "header", "schema": textSchema, "description": "Asks for the next page."})
+		parameters = append(parameters, schemaNode{"name": HeaderContinuation, "in": "header", "schema": textSchema, "description": "The token of the next page, from the previous answer."})
 	}
 	for name := range hubParameters() {
 		parameters = append(parameters, schemaNode{"$ref": "#/components/parameters/" + name})
@@ -146,7 +146,7 @@ func documentOfAnswer(a answerDoc) schemaNode {
 		headers[HeaderContinuation] = schemaNode{"schema": textSchema, "description": "Empty on the last page. A page may have fewer than top and not be the last."}
 	}
 	if a.schema == "Statuses" || a.schema == "Entities" || a.schema == "Purged" {
-		headers[HeaderUnreadable] = schemaNode{"schema": textSchema, "description": "How many were left out since what is stored of them cannot be read, if any were."}
+		headers[HeaderUnreadable] = schemaNode{"schema": textSchema, "description": "The number of records that were skipped because they cannot be read."}
 	}
 	if a.Status == http.StatusAccepted && a.schema != "" {
 		headers[echo.HeaderLocation] = schemaNode{"schema": textSchema}
@@ -165,8 +165,8 @@ func jsonContent(schema schemaNode) schemaNode {
 // hubParameters are what every route takes.
 func hubParameters() schemaNode {
 	return schemaNode{
-		"taskHub":    schemaNode{"name": "taskHub", "in": "query", "schema": textSchema, "description": "The app's task hub; another is refused with status 400."},
-		"connection": schemaNode{"name": "connection", "in": "query", "schema": textSchema, "description": "The app's storage connection; another is refused with status 400."},
+		"taskHub":    schemaNode{"name": "taskHub", "in": "query", "schema": textSchema, "description": "The task hub of the app; another name is refused with status 400."},
+		"connection": schemaNode{"name": "connection", "in": "query", "schema": textSchema, "description": "The storage connection of the app; another name is refused with status 400."},
 	}
 }
 
@@ -174,12 +174,12 @@ func hubParameters() schemaNode {
 func commonAnswers() schemaNode {
 	reason := jsonContent(schemaNode{"$ref": "#/components/schemas/Error"})
 	return schemaNode{
-		"400": schemaNode{"description": "The request is wrong, or for another task hub.", "content": reason},
+		"400": schemaNode{"description": "The request is not valid, or names another task hub.", "content": reason},
 		"401": schemaNode{"description": "The key is missing or wrong."},
-		"403": schemaNode{"description": "A page of another site may not do this.", "content": reason},
-		"413": schemaNode{"description": "The body is too long.", "content": reason},
-		"500": schemaNode{"description": "Something unexpected happened.", "content": reason},
-		"503": schemaNode{"description": "The app cannot serve now. `Retry-After` says when to try again.", "content": reason},
+		"403": schemaNode{"description": "The read key does not allow this, or a page of another site sent it.", "content": reason},
+		"413": schemaNode{"description": "The body is too large.", "content": reason},
+		"500": schemaNode{"description": "An unexpected error.", "content": reason},
+		"503": schemaNode{"description": "The app cannot serve now. `Retry-After` is the delay.", "content": reason},
 	}
 }
 

@@ -73,26 +73,26 @@ func (r *Route) Match(segments []string) (values pathValues, ok bool) {
 
 // Answers that several routes have.
 var (
-	notThere      = answerDoc{http.StatusNotFound, "", "There is no such instance."}
+	notThere      = answerDoc{http.StatusNotFound, "", "The instance does not exist."}
 	hasEnded      = answerDoc{http.StatusGone, "", "The instance has ended."}
-	badRequest400 = answerDoc{http.StatusBadRequest, "Error", "The request is wrong: the body says how."}
-	started202    = answerDoc{http.StatusAccepted, "CheckStatus", "Started. `Location` is where to ask for the status, `Retry-After` when."}
-	output200     = answerDoc{http.StatusOK, "Any", "It has ended in time: its output if it completed, else its status."}
-	failed500     = answerDoc{http.StatusInternalServerError, "Any", "The instance has failed, and that was to be answered so."}
+	badRequest400 = answerDoc{http.StatusBadRequest, "Error", "The request is not valid; the body has the reason."}
+	started202    = answerDoc{http.StatusAccepted, "CheckStatus", "Started. `Location` is the URL of the status."}
+	output200     = answerDoc{http.StatusOK, "Any", "The instance ended within `timeout`: its output if it completed, otherwise its status."}
+	failed500     = answerDoc{http.StatusInternalServerError, "Any", "The instance failed, and `returnInternalServerErrorOnFailure` is true."}
 	accepted202   = answerDoc{http.StatusAccepted, "", "Accepted."}
 )
 
 var orchestratorRoutes = []Route{
 	{
 		Method: http.MethodPost, Path: "orchestrators/{functionName}", summary: "Starts an instance under a new ID.",
-		Query: []string{"timeout", "pollingInterval", "version", "returnInternalServerErrorOnFailure"}, Body: "The input, if any.",
+		Query: []string{"timeout", "pollingInterval", "version", "returnInternalServerErrorOnFailure"}, Body: "The input as JSON, if any.",
 		Answers:   []answerDoc{output200, started202, badRequest400, failed500},
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.start(p["functionName"], "") },
 	},
 	{
 		Method: http.MethodPost, Path: "orchestrators/{functionName}/{instanceId}", summary: "Starts an instance.", chosen: "instanceId",
-		Query: []string{"timeout", "pollingInterval", "version", "returnInternalServerErrorOnFailure"}, Body: "The input, if any.",
-		Answers:   []answerDoc{output200, started202, badRequest400, {http.StatusConflict, "Error", "The ID is that of a live instance."}, failed500},
+		Query: []string{"timeout", "pollingInterval", "version", "returnInternalServerErrorOnFailure"}, Body: "The input as JSON, if any.",
+		Answers:   []answerDoc{output200, started202, badRequest400, {http.StatusConflict, "Error", "An instance with this ID is running."}, failed500},
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.start(p["functionName"], p.instance()) },
 	},
 }
@@ -112,7 +112,7 @@ var entityRoutes = []Route{
 	},
 	{
 		Method: http.MethodGet, Path: "entities/{entityName}/{entityKey}", summary: "Reads the state of an entity.",
-		Answers:   []answerDoc{{http.StatusOK, "Any", "The state."}, {http.StatusNotFound, "", "There is no such entity, or it has no state."}, badRequest400},
+		Answers:   []answerDoc{{http.StatusOK, "Any", "The state."}, {http.StatusNotFound, "", "The entity does not exist or has no state."}, badRequest400},
 		operation: func(m *API, p pathValues) operation { return entityAPI{m}.readEntity(p["entityName"], p["entityKey"]) },
 	},
 	{
@@ -151,12 +151,12 @@ var instanceRoutes = []Route{
 		operation: func(m *API, _ pathValues) operation { return instanceAPI{m}.list },
 	},
 	{
-		Method: http.MethodDelete, Path: "instances", summary: "Purges the instances that match, of those that have ended.",
+		Method: http.MethodDelete, Path: "instances", summary: "Purges the ended instances that match.",
 		Query: []string{"createdTimeFrom", "createdTimeTo", "runtimeStatus", "instanceIdPrefix"},
 		Answers: []answerDoc{
-			{http.StatusOK, "Purged", "How many were purged."},
+			{http.StatusOK, "Purged", "The number of purged instances."},
 			{http.StatusBadRequest, "Text", "`createdTimeFrom` is missing."},
-			{http.StatusNotFound, "", "None matched."},
+			{http.StatusNotFound, "", "No instance matched."},
 		},
 		operation: func(m *API, _ pathValues) operation { return instanceAPI{m}.purgeMany },
 	},
@@ -164,10 +164,10 @@ var instanceRoutes = []Route{
 		Method: http.MethodGet, Path: "instances/{instanceId}", summary: "Reads the status of an instance.", Open: true,
 		Query: []string{"showHistory", "showHistoryOutput", "showInput", "returnInternalServerErrorOnFailure"},
 		Answers: []answerDoc{
-			{http.StatusOK, "Status", "It has ended."},
-			{http.StatusAccepted, "Status", "It has not. `Location` is where to ask again, `Retry-After` when."},
+			{http.StatusOK, "Status", "The instance has ended."},
+			{http.StatusAccepted, "Status", "The instance has not ended. `Location` is the URL to poll, `Retry-After` the delay."},
 			notThere,
-			{http.StatusInternalServerError, "StatusOrError", "It has failed, and `returnInternalServerErrorOnFailure` is true; or something unexpected happened."},
+			{http.StatusInternalServerError, "StatusOrError", "The instance failed, and `returnInternalServerErrorOnFailure` is true; or an unexpected error."},
 		},
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.status(p.instance()) },
 	},
@@ -177,25 +177,25 @@ var instanceRoutes = []Route{
 		Answers: []answerDoc{
 			{http.StatusOK, "Tracking", "A page of records, oldest first. `x-ms-continuation-token` asks for the next one; it is empty on the last."},
 			badRequest400,
-			{http.StatusNotFound, "", "Nothing was recorded of such an instance."},
-			{http.StatusNotImplemented, "Error", "The hub does not track its orchestrations."},
+			{http.StatusNotFound, "", "No records of the instance exist."},
+			{http.StatusNotImplemented, "Error", "The hub does not track its orchestrations (`storageProvider.trackingEnabled`)."},
 		},
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.tracking(p.instance()) },
 	},
 	{
-		Method: http.MethodGet, Path: "instances/{instanceId}/why", summary: "Says why an instance does not go on: what it waits for, and where in its code.", Open: true,
+		Method: http.MethodGet, Path: "instances/{instanceId}/why", summary: "Reads the reasons why an instance is waiting, with the lines of its code.", Open: true,
 		Answers:   []answerDoc{{http.StatusOK, "Why", "At least one reason."}, notThere},
 		operation: func(m *API, p pathValues) operation { return whyAPI{m}.why(p.instance()) },
 	},
 	{
-		Method: http.MethodGet, Path: "instances/{instanceId}/history", summary: "Reads the whole history of an instance's current execution.", Open: true,
-		Answers:   []answerDoc{{http.StatusOK, "History", "The events, with all that they have."}, notThere},
+		Method: http.MethodGet, Path: "instances/{instanceId}/history", summary: "Reads the complete history of an instance's current execution.", Open: true,
+		Answers:   []answerDoc{{http.StatusOK, "History", "The complete events."}, notThere},
 		operation: func(m *API, p pathValues) operation { return whyAPI{m}.history(p.instance()) },
 	},
 	{
 		Method: http.MethodDelete, Path: "instances/{instanceId}", summary: "Purges an instance that has ended.", Open: true,
 		Answers: []answerDoc{
-			{http.StatusOK, "Purged", "It was purged."}, notThere, {http.StatusPreconditionFailed, "Text", "It has not ended."},
+			{http.StatusOK, "Purged", "The instance was purged."}, notThere, {http.StatusPreconditionFailed, "Text", "The instance has not ended."},
 		},
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.purge(p.instance()) },
 	},
@@ -224,12 +224,12 @@ var controlRoutes = []Route{
 		operation: func(m *API, p pathValues) operation { return accepted(p.instance(), m.instances.Resume) },
 	},
 	{
-		Method: http.MethodPost, Path: "instances/{instanceId}/rewind", summary: "Rewinds a failed instance: what failed runs again.", Open: true,
+		Method: http.MethodPost, Path: "instances/{instanceId}/rewind", summary: "Rewinds a failed instance: the failed steps run again.", Open: true,
 		Query: []string{"reason"},
 		Answers: []answerDoc{
 			accepted202,
-			{http.StatusNotFound, "Text", "There is no such instance."},
-			{http.StatusPreconditionFailed, "Text", "It has not failed."},
+			{http.StatusNotFound, "Text", "The instance does not exist."},
+			{http.StatusPreconditionFailed, "Text", "The instance has not failed."},
 			{http.StatusNotImplemented, "Error", "The hub's storage cannot rewind."},
 		},
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.rewind(p.instance()) },
@@ -239,8 +239,8 @@ var controlRoutes = []Route{
 		Query: []string{"restartWithNewInstanceId", "timeout", "pollingInterval", "returnInternalServerErrorOnFailure"},
 		Answers: []answerDoc{
 			output200, started202,
-			{http.StatusBadRequest, "Error", "There is no such instance."},
-			{http.StatusConflict, "Error", "It has not ended, and its ID was to be used again."},
+			{http.StatusBadRequest, "Error", "The instance does not exist."},
+			{http.StatusConflict, "Error", "The instance has not ended, and `restartWithNewInstanceId` is false."},
 			failed500,
 		},
 		operation: func(m *API, p pathValues) operation { return instanceAPI{m}.restart(p.instance()) },
@@ -253,18 +253,18 @@ var wrongState = answerDoc{http.StatusInternalServerError, "Error", "The instanc
 func selfRoutes() []Route {
 	return []Route{
 		{
-			Method: http.MethodPost, Path: "makeprimary", summary: "Makes this app the one whose processes work on the task hub.",
-			Answers:   []answerDoc{{http.StatusOK, "", "It will be."}, badRequest400},
+			Method: http.MethodPost, Path: "makeprimary", summary: "Makes this app the active one of several apps on the task hub.",
+			Answers:   []answerDoc{{http.StatusOK, "", "The app becomes the active one."}, badRequest400},
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.makePrimary },
 		},
 		{
-			Method: http.MethodPost, Path: "undecodable/retry", summary: "Puts messages that could not be decoded, and were set aside, back into their queues.",
-			Answers:   []answerDoc{{http.StatusOK, "Retried", "How many there were."}},
+			Method: http.MethodPost, Path: "undecodable/retry", summary: "Moves undecodable messages that were set aside back into their queues.",
+			Answers:   []answerDoc{{http.StatusOK, "Retried", "The number of messages."}},
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.retryUndecodable },
 		},
 		{
-			Method: http.MethodGet, Path: "scale", summary: "Reads the load of the hub, and how many workers it needs.",
-			Answers:   []answerDoc{{http.StatusOK, "Scale", "The load now."}, {http.StatusNotImplemented, "Error", "The hub's storage does not report its load."}},
+			Method: http.MethodGet, Path: "scale", summary: "Reads the load of the hub and the number of workers that it needs.",
+			Answers:   []answerDoc{{http.StatusOK, "Scale", "The current load."}, {http.StatusNotImplemented, "Error", "The hub's storage does not report its load."}},
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.scale },
 		},
 		{
@@ -273,18 +273,18 @@ func selfRoutes() []Route {
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.configuration },
 		},
 		{
-			Method: http.MethodGet, Path: "openapi.json", Always: true, summary: "This document.",
+			Method: http.MethodGet, Path: "openapi.json", Always: true, summary: "Reads the OpenAPI document of this API.",
 			Answers:   []answerDoc{{http.StatusOK, "Any", "The document."}},
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.openAPI },
 		},
 		{
-			Method: http.MethodGet, Path: "health/live", Always: true, summary: "Reports that the process lives.", Public: true,
-			Answers:   []answerDoc{{http.StatusOK, "Health", "It does."}},
+			Method: http.MethodGet, Path: "health/live", Always: true, summary: "Reports that the process is alive.", Public: true,
+			Answers:   []answerDoc{{http.StatusOK, "Health", "The process is alive."}},
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.live },
 		},
 		{
-			Method: http.MethodGet, Path: "health/ready", Always: true, summary: "Reports whether the app can serve, and if not, why.", Public: true,
-			Answers:   []answerDoc{{http.StatusOK, "Health", "It can."}, {http.StatusServiceUnavailable, "Health", "It cannot."}},
+			Method: http.MethodGet, Path: "health/ready", Always: true, summary: "Reports whether the app can serve, with the reasons if it cannot.", Public: true,
+			Answers:   []answerDoc{{http.StatusOK, "Health", "The app can serve."}, {http.StatusServiceUnavailable, "Health", "The app cannot serve."}},
 			operation: func(m *API, _ pathValues) operation { return appAPI{m}.ready },
 		},
 	}
