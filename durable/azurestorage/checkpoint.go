@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/instances"
@@ -24,7 +25,7 @@ import (
 //     again and sends them again; receivers recognize what they have. If another
 //     worker turns out to have the instance, those that are still there are
 //     retracted. Those that are to be sent last, as an entity's, are hidden until step 2
-//     counts, and shown after it.
+//     counts, and shown after it (see [grantHidden] for locks).
 //  2. The history grows, if it is still as it was read. This is the moment at
 //     which the checkpoint counts. A worker that receives one of the messages
 //     before it holds the message back.
@@ -116,7 +117,7 @@ func (c *commit) follow(ctx context.Context, rows []wire.Row) error {
 // added. If it is not known whether the checkpoint counts, its messages are made
 // visible: either their history is there, or they will be found not to have one.
 func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
-	if err := storeOne(ctx, c.current); err != nil {
+	if err := storeOne(ctx, c.current, c.sendsToOthers()); err != nil {
 		return nil, err
 	}
 	sent, err := c.send(ctx)
@@ -143,12 +144,20 @@ func (c *commit) writeHistory(ctx context.Context) ([]wire.Row, error) {
 		c.hub.sender.reveal(ctx, sent)
 		return nil, err
 	}
+	if c.cp.HideUntilDeleted {
+		c.removeTaken(ctx)
+	}
 	if err := c.hub.sender.show(ctx, sent); err != nil {
 		c.hub.sender.reveal(ctx, sent)
 		return nil, fmt.Errorf("the history is written, but not all messages can be seen: %w", err)
 	}
 	c.hub.sender.handOver(ctx, sent)
 	return rows, c.advance(etag, ordinal, rows)
+}
+
+// sendsToOthers reports whether the checkpoint has messages to other instances.
+func (c *commit) sendsToOthers() bool {
+	return slices.ContainsFunc(c.cp.Messages, func(m provider.TaskMessage) bool { return m.Target.InstanceID != c.slot.id })
 }
 
 // mayHaveBeenFollowed reports whether an error leaves open that a checkpoint counted
@@ -247,6 +256,14 @@ func (c *commit) batchesAfter() (b wire.EntityBatches, isOne bool) {
 	return b.Next(c.loaded.Run), true
 }
 
+// grantHidden is how much longer than usual the messages of a batch stay hidden that took a lock
+// request from another entity. .NET grants such a request each time it is delivered, even if the
+// lock was released since: the entity then stays locked. So the request is deleted before the
+// answer is shown. If this process dies before that, a .NET worker gets the request first and
+// answers it. The hidden answer appears later, when no caller waits for it. The time is enough to
+// acquire a partition and to poll its queue.
+const grantHidden = 2 * time.Minute
+
 // send sends the checkpoint's messages. Their sender is the execution that the
 // work item was of, also when it has continued as new
 // (DurableTask.AzureStorage/AzureStorageOrchestrationService.cs,
@@ -262,6 +279,9 @@ func (c *commit) send(ctx context.Context) ([]sentMessage, error) {
 		batch = after.Name()
 	}
 	for _, o := range out {
+		if c.cp.HideUntilDeleted {
+			o.delay = grantHidden
+		}
 		o.batch = batch
 		o.env.Episode, o.env.Sender = &episode, &sender
 		o.number = c.hub.sender.sequence.Add(1) // in the order of the decisions, whichever is sent first

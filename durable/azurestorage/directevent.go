@@ -25,7 +25,9 @@ import (
 //
 // So is the start of an instance, after its row (see [starter.startDirectly]). It costs no
 // request besides: the row is pending until it says what the history does, and for one that
-// is so for long the start is sent (see [overdueStarts]).
+// is so for long the start is sent (see [overdueStarts]). .NET does not look for such rows. So if
+// the first checkpoint sends anything to an entity, a child or another instance, its start is
+// put into the queue before: a .NET worker may act on these messages before it has the start.
 
 // eventPatience is how long a client waits for the checkpoint before the event is put into
 // the queue.
@@ -165,8 +167,14 @@ func (e *directEvent) handBackLate(ctx context.Context) {
 }
 
 // storeOne puts one of the events that a checkpoint takes into its queue, unless the
-// checkpoint takes something that comes again if this process dies.
-func storeOne(ctx context.Context, taken []*delivery) error {
+// checkpoint takes something that comes again if this process dies. If the checkpoint sends
+// messages to other instances, storeOne puts its start there.
+func storeOne(ctx context.Context, taken []*delivery, sendsToOthers bool) error {
+	for _, d := range taken {
+		if sendsToOthers && d.raised != nil && d.raised.isStart {
+			return d.raised.store(ctx)
+		}
+	}
 	for _, d := range taken {
 		if d.raised.comesAgain() {
 			return nil

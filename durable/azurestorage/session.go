@@ -180,6 +180,9 @@ func (s *session) Commit(ctx context.Context, cp *provider.Checkpoint) error {
 // begins later.
 func (s *session) removeTaken(ctx context.Context) {
 	taken := s.current
+	if len(taken) == 0 {
+		return
+	}
 	s.current = nil
 	r := s.slot.partition.currentReading()
 	// An entity remembers what it took until it is known to be gone.

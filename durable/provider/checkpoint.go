@@ -28,6 +28,10 @@ type Checkpoint struct {
 	// what may have to be sent again. Otherwise Messages are sent before NewEvents are
 	// durable, and need not be sent again.
 	SendLast bool
+	// HideUntilDeleted is for a provider that stores the Messages of SendLast, hidden, before
+	// NewEvents: it deletes the messages in flight before it shows Messages. Otherwise it
+	// deletes them afterwards.
+	HideUntilDeleted bool
 
 	// CustomStatus is the instance's custom status after the episode, as JSON
 	// text; nil if it has none.

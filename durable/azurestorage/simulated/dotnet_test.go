@@ -59,7 +59,7 @@ func (h dotnetHub) NextOrchestration(ctx context.Context) (*provider.Orchestrati
 type dotnetSession struct{ provider.Session }
 
 func (s dotnetSession) Commit(ctx context.Context, cp *provider.Checkpoint) error {
-	cp.SendLast = false
+	cp.SendLast, cp.HideUntilDeleted = false, false
 	for _, e := range cp.NewEvents {
 		if e, isStart := e.(*history.ExecutionStarted); isStart && e.Input != nil {
 			e.Input = new(stateWithoutOurs(*e.Input))
@@ -84,6 +84,8 @@ func (d dotnet) Do(req *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	switch {
+	case strings.Contains(req.URL.Query().Get("$filter"), pendingFilter):
+		body = []byte(`{"value":[]}`) // .NET looks for no lost start
 	case strings.Contains(req.URL.Path, "SimHistory"):
 		body = withoutOurs(body)
 	case strings.HasSuffix(req.URL.Path, "/messages"):
@@ -98,6 +100,9 @@ func (d dotnet) Do(req *http.Request) (*http.Response, error) {
 	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
 	return resp, nil
 }
+
+// pendingFilter is in the queries for instances whose start was lost.
+const pendingFilter = "RuntimeStatus eq 'Pending' and "
 
 var (
 	messageText = regexp.MustCompile(`<MessageText>[^<]*</MessageText>`)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"html"
 	"os"
 	"strings"
 	"testing"
@@ -48,13 +49,16 @@ var costs = []struct {
 	input  int
 	event  bool
 	varies bool // by a few, with what happens to come at the same time
-	dotnet string
+	// startIsPut says that the first episode sends to another instance, so that the start is
+	// put into the queue.
+	startIsPut bool
+	dotnet     string
 }{
 	{name: "sequence of 3", run: three, dotnet: "36"},
 	{name: "fan-out of 100", run: fanOut, input: 100, varies: true, dotnet: "509 + 4k, k from 4 to 100"},
 	{name: "timer", run: nap, input: 1, dotnet: "15"},
 	{name: "event", run: listen, event: true, dotnet: "15"},
-	{name: "child", run: withChild, dotnet: "22"},
+	{name: "child", run: withChild, startIsPut: true, dotnet: "22"},
 }
 
 // measure runs an orchestration alone in one process, and returns how many
@@ -84,12 +88,26 @@ func measure(t *testing.T, which int, cfg durable.Config) (counts []int) {
 		}
 		time.Sleep(2 * time.Minute)
 		countOperations(account.Log()[before:], counts)
+		if n := startsPut(account.Log()[before:], "i"); (n == 1) != cost.startIsPut || n > 1 {
+			t.Errorf("%s: %d start messages were put into the queue, want one: %t", cost.name, n, cost.startIsPut)
+		}
 		if _, err := instance.Wait(ctx); err != nil {
 			t.Error(err)
 		}
 		p.stop()
 	})
 	return counts
+}
+
+// startsPut counts the start messages of an instance.
+func startsPut(log []azsim.Entry, id string) (n int) {
+	for _, e := range log {
+		body := html.UnescapeString(string(e.Body))
+		if e.Operation == "PutMessage" && strings.Contains(body, "ExecutionStartedEvent") && strings.Contains(body, `"OrchestrationInstance":{"$type":"DurableTask.Core.OrchestrationInstance","InstanceId":"`+id+`"`) && !strings.Contains(body, `"ParentInstance":{`) {
+			n++
+		}
+	}
+	return n
 }
 
 // table measures everything. Where figures vary, those of the table before are

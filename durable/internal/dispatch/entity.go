@@ -92,6 +92,7 @@ func (e *entityRun) take(work, io context.Context, past []history.Event, message
 		return nil, err
 	}
 	cp := e.checkpoint(state, batch.Finish(e.execution()), batch.Repeats())
+	cp.HideUntilDeleted = cp.SendLast && batch.TookPassedOn()
 	e.state = state
 	return cp, nil
 }

@@ -29,6 +29,7 @@ type Batch struct {
 	reschedule []*Request // came before their time
 	goesOn     bool       // there is more than this batch may run
 	repeats    bool       // some of the messages are duplicates
+	passedOn   bool       // some of the messages are lock requests that another entity passed on
 
 	responses []Message
 	actions   []taken
@@ -119,6 +120,7 @@ func (b *Batch) receive(r *Request) {
 	known := b.knows(r.key())
 	deliver := s.sorter.Receive(r, b.settings.Window)
 	if r.Position > 0 {
+		b.passedOn = true
 		deliver = append(deliver, s.sorter.Passed(r, r.LockSet[r.Position-1].String())...)
 	}
 	if known {
@@ -230,6 +232,11 @@ func (b *Batch) choose() {
 
 // Repeats reports whether some of the messages are duplicates.
 func (b *Batch) Repeats() bool { return b.repeats }
+
+// TookPassedOn reports whether another entity passed some of the messages on. They are lock
+// requests, and DurableTask grants such a request again each time it is delivered
+// (DurableTask.Core/Entities/StateFormat/MessageSorter.cs, ReceiveInOrder).
+func (b *Batch) TookPassedOn() bool { return b.passedOn }
 
 // Next returns the operation to run now; ok is false if there is none.
 func (b *Batch) Next() (op *Operation, ok bool) {
