@@ -279,14 +279,14 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// docsPrograms are the programs that commands of pages run besides scripts and the app, with the
-// mark that a block with them needs.
+// docsPrograms are the programs in commands of pages, except scripts and the app, with the mark
+// that their block needs.
 var docsPrograms = map[string]string{
 	"go": "", "git": "", "cd": "", "curl": "", "func": "", "export": "", "source": "", "mkdir": "", "cp": "", "kill": "", "jq": "", "docker": "", "touch": "",
 	"az": "azure", "kubectl": "cluster", "helm": "cluster",
 }
 
-// appArguments are the first arguments of an app's program besides hub.
+// appArguments are the first arguments of an app's program, except hub.
 var appArguments = []string{"-write-functions", "-schema", "-openapi", "-init", "--help", "--version"}
 
 // Commands in pages name scripts, verbs and flags that exist. In blocks of sh each line is a
@@ -550,7 +550,7 @@ func TestREADME_SettingsOfPagesExist(t *testing.T) {
 	t.Logf("settings in JSON blocks: %d checked", checked)
 }
 
-// A hostSchema is what the JSON schema of host.json says of a value.
+// A hostSchema is the JSON schema of host.json, or of a value in it.
 type hostSchema struct {
 	Type       any                   `json:"type"`
 	Properties map[string]hostSchema `json:"properties"`
