@@ -225,6 +225,10 @@ func (c *Context) NewUUID() UUID { return UUID(c.x.NewGUID()) }
 // Executions that have a change go on when the call is taken out, if what they did is
 // kept; those that do not have it need the old code. `hub verify` says whether there are
 // any. An ID is a constant that was used for no other change of the orchestrator.
+//
+// A .NET worker on the same hub records nothing. If it has carried an execution past the call,
+// the decisions that follow in the history tell the answer: false if the history fits that, else
+// true. A patch whose two answers begin alike needs a hub without .NET workers.
 func (c *Context) Patched(id string) bool { return c.x.Patched(id) }
 
 // Version returns the version that the instance was started with, and keeps

@@ -271,3 +271,69 @@ func TestRewind_TakesBackWhatABadDeploymentFailed(t *testing.T) {
 		}
 	})
 }
+
+// A .NET worker has carried an execution past questions. The history has the decisions of the new
+// code and no markers (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent).
+func TestPatched_IsToldByTheDecisionsOfAWorkerThatWritesNoMarkers(t *testing.T) {
+	t.Parallel()
+	const questions = 3
+	for old := -1; old < questions-1; old++ { // activities that end while the old code runs; -1: it never runs
+		for carried := range 2 * questions { // activities that end while .NET runs the new code
+			asks := old < 0
+			r := authors(durable.Orchestrator("Main", func(ctx *durable.Context, _ durable.Void) (string, error) {
+				var all []string
+				for i := range questions {
+					patched := asks && ctx.Patched(fmt.Sprint("change-", i))
+					all = append(all, fmt.Sprint(patched))
+					if patched {
+						if _, err := durable.CallActivity(ctx, touch, durable.Void{}).Await(); err != nil {
+							return "", err
+						}
+					}
+					if _, err := durable.CallActivity(ctx, count, fmt.Sprint(i)).Await(); err != nil {
+						return "", err
+					}
+				}
+				return strings.Join(all, " "), nil
+			}))
+			s := stageOf(t, r)
+			ended := 0
+			step := func() {
+				if s.End() == nil {
+					s.Episode(done(ended, "null"))
+					ended++
+				}
+			}
+			s.Start(nil)
+			for range old {
+				step()
+			}
+			s.Evict()
+			asks = true
+			for range carried {
+				step()
+			}
+			if s.End() != nil {
+				continue
+			}
+			s.Evict()
+			s.History = slices.DeleteFunc(s.History, func(e history.Event) bool {
+				_, isMarker := history.PatchOf(e)
+				return isMarker
+			})
+			if err := r.Verify(s.History); err != nil {
+				t.Errorf("%d by the old code, %d by .NET: %v", old, carried, err)
+			}
+			for range 2 * questions {
+				step()
+			}
+			var want []string
+			for i := range questions {
+				want = append(want, fmt.Sprint(i > old))
+			}
+			if got := s.Output(history.Completed); got != fmt.Sprintf("%q", strings.Join(want, " ")) {
+				t.Errorf("%d by the old code, %d by .NET: %s, want %q", old, carried, got, want)
+			}
+		}
+	}
+}

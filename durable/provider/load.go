@@ -30,6 +30,7 @@ type Load struct {
 type QueueLoad struct {
 	Length  int           // about, with messages in flight; 0 if none waits
 	Latency time.Duration // age of the first message
+	Stored  int           // about, with all that are hidden, such as timers that are not due
 }
 
 // Checker is a [Client] that can check its hub's health.

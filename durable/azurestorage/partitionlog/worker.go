@@ -449,7 +449,7 @@ func (h *Hub) Load(ctx context.Context) (*provider.Load, error) {
 		for n, b := range beat.Backlogs {
 			known[n] = true
 			load.Owners[n] = id
-			load.ControlQueues[n] = provider.QueueLoad{Length: b.Messages, Latency: time.Duration(b.MessagesAge) * time.Millisecond}
+			load.ControlQueues[n] = provider.QueueLoad{Length: b.Messages, Latency: time.Duration(b.MessagesAge) * time.Millisecond, Stored: b.Messages}
 			load.WorkItems.Length += b.Activities
 			load.WorkItems.Latency = max(load.WorkItems.Latency, time.Duration(b.ActivitiesAge)*time.Millisecond)
 		}

@@ -231,7 +231,8 @@ func withPatches(events []history.Event, ids []string, now time.Time) []history.
 
 // decide runs the current generation with the events.
 func (x *execution) decide(past, fresh []history.Event) replay.Outcome {
-	if x.live == nil {
+	isFirst := x.live == nil
+	if isFirst {
 		x.live = replay.New(x.start.Instance, x.code)
 	}
 	if x.code == nil {
@@ -240,6 +241,12 @@ func (x *execution) decide(past, fresh []history.Event) replay.Outcome {
 	}
 	yielded := x.watch(x.start)
 	outcome := x.live.Episode(past, fresh)
+	if isFirst {
+		if fits, o := x.live.Refit(past, fresh); fits != nil {
+			x.live.Close()
+			x.live, outcome = fits, o
+		}
+	}
 	yielded()
 	if x.ran != nil {
 		x.ran(past, fresh, outcome)

@@ -83,6 +83,10 @@ func Compare(x *replay.Execution, events []history.Event) *Difference {
 	}
 	past, end := untilEnd(events)
 	outcome := x.Episode(past, nil)
+	if fits, o := x.Refit(past, nil); fits != nil {
+		defer fits.Close()
+		x, outcome = fits, o
+	}
 	if d := x.Divergence(); d != nil {
 		return Divergence(d).locate(events)
 	}

@@ -58,6 +58,10 @@ func Waits(code replay.Code, events []history.Event) ([]Wait, *Difference) {
 	x.TraceWaits()
 	past, _ := untilEnd(events)
 	x.Episode(past, nil)
+	if fits, _ := x.Refit(past, nil); fits != nil {
+		defer fits.Close()
+		x = fits
+	}
 	if d := x.Divergence(); d != nil {
 		return nil, Divergence(d).locate(events)
 	}

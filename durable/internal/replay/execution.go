@@ -29,6 +29,7 @@ type Execution struct {
 	instance history.OrchestrationInstance
 	code     Code
 	group    coro.Group
+	traced   bool // see [Execution.TraceWaits]
 
 	started     *history.ExecutionStarted // nil before the orchestrator began
 	now         time.Time
@@ -77,7 +78,10 @@ func New(instance history.OrchestrationInstance, code Code) *Execution {
 
 // TraceWaits keeps where the code waits, for [Future.Waiters]. It is called before the
 // first episode.
-func (x *Execution) TraceWaits() { x.group.Trace() }
+func (x *Execution) TraceWaits() {
+	x.traced = true
+	x.group.Trace()
+}
 
 // An Outcome is what an episode decided.
 type Outcome struct {

@@ -1,6 +1,10 @@
 package replay
 
-import "github.com/durablefunctions-go/durablefunctions/durable/history"
+import (
+	"slices"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
 
 // patches are the changes of its code that an orchestrator has asked about.
 //
@@ -14,6 +18,13 @@ type patches struct {
 	answers  map[string]bool
 	count    int      // of the answers that were yes
 	added    []string // whose markers are yet to be recorded
+
+	// unmarked are the changes that were answered no in replay, in the order of the first
+	// questions. newFrom is the first of them that is answered yes, with all later ones;
+	// isNew says that it was asked about.
+	unmarked []string
+	newFrom  string
+	isNew    bool
 }
 
 // see notes that the history has the marker of a change, if e is one.
@@ -44,15 +55,44 @@ func (p *patches) Patched(id string) bool {
 	if p.answers == nil {
 		p.answers = make(map[string]bool)
 	}
-	answer = p.recorded[id] || !p.x.replaying
-	p.answers[id] = answer
-	if answer {
+	isNow := p.recorded[id] || !p.x.replaying
+	p.isNew = p.isNew || p.newFrom != "" && p.newFrom == id
+	p.answers[id] = isNow || p.isNew
+	switch {
+	case isNow:
 		p.count++
 		if !p.recorded[id] {
 			p.added = append(p.added, id)
 		}
+	default:
+		p.unmarked = append(p.unmarked, id)
 	}
-	return answer
+	return p.answers[id]
+}
+
+// Refit returns an Execution that fits a history which x does not fit, and its outcome; nil if
+// none does. X has seen nothing but past and fresh. The answers of [Execution.Patched] differ:
+// DurableTask replays a GenericEvent without any effect and writes no markers
+// (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent). So if a .NET worker has carried
+// the execution past a question, only the decisions behind it tell the answer. From one of the
+// questions without a marker on, all answers are yes. The last question for which the history
+// fits is the one.
+func (x *Execution) Refit(past, fresh []history.Event) (*Execution, Outcome) {
+	if x.Divergence() == nil || x.code == nil {
+		return nil, Outcome{}
+	}
+	for _, id := range slices.Backward(x.patches.unmarked) {
+		y := New(x.instance, x.code)
+		if x.traced {
+			y.TraceWaits()
+		}
+		y.patches.newFrom = id
+		if o := y.Episode(past, fresh); y.Divergence() == nil {
+			return y, o
+		}
+		y.Close()
+	}
+	return nil, Outcome{}
 }
 
 // take returns the changes whose markers are to be recorded, which they then are.

@@ -142,6 +142,8 @@ var commands = []string{
 	"delete --yes --force --output json",
 	"compact",
 	"compact --output json",
+	"drained",
+	"drained --output json",
 	"copy embedded azurestorage",
 	"copy embedded azurestorage:Other --task-hub Other --wait 1s --ignore-hidden --output json",
 	"copy embedded nowhere",
@@ -183,6 +185,11 @@ func fakeAPI(w http.ResponseWriter, r *http.Request) {
 		answer(500, `{"Message":"Something went wrong","ExceptionMessage":"instance i: its row cannot be read","instancesDeleted":3}`)
 	case path == "instances" && r.Method == http.MethodDelete:
 		answer(200, `{"instancesDeleted":7}`)
+	case path == "scale":
+		answer(200, `{"partitionCount":1,"workerCount":2,"storedMessageCount":4}`)
+	case path == "instances" && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=%40"):
+		answer(200, `[{"instanceId":"@counter@a","customStatus":{"entityExists":true,"lockedBy":"waits"}},
+			{"instanceId":"@counter@b","customStatus":{"entityExists":true,"queueSize":2}},{"instanceId":"@counter@c","customStatus":null}]`)
 	case path == "instances" && strings.Contains(r.URL.RawQuery, "instanceIdPrefix=old"): // of an app without histories
 		answer(200, `[`+instance("old", "Running", `null`)+`]`)
 	case path == "instances/old/history":

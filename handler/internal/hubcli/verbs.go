@@ -153,6 +153,11 @@ var verbs = []verb{
 		more: "Stop the app first. A local file of which most is free is also compacted when an app opens it.",
 	},
 	{
+		name: "drained", does: "Shows whether work is in flight, for example before a change of engines", run: command.drained,
+		more: "It exits with 1 if there is any: an instance that has not ended, a message in a queue, also a hidden one, or an\n" +
+			"entity that is locked or has queued operations. First stop all programs that start instances.",
+	},
+	{
 		name: "copy", args: []string{"FROM", "TO"}, does: "Copies a task hub with all that is under way, and counts what is there", run: command.copyHub,
 		more: "FROM and TO are embedded, or embedded:FILE, or azurestorage, or partitionlog, or each of the two with :CONNECTION.\n" +
 			"TO must be empty. Stop the app first, and start it on TO: what runs on both runs twice.",

@@ -228,7 +228,7 @@ func answerSchemas() schemaNode {
 			"workItemQueueLatencyInSeconds", numberSchema, "workerCount", whole, "targetWorkerCount", whole,
 			"scaleRecommendation", object("action", schemaNode{"type": "string", "enum": []string{"None", "AddWorker", "RemoveWorker"}},
 				"keepWorkersAlive", flagSchema, "reason", text)),
-			"controlQueueOwners", texts, "workers", schemaNode{"type": "array", "items": optional(object(
+			"storedMessageCount", whole, "controlQueueOwners", texts, "workers", schemaNode{"type": "array", "items": optional(object(
 				"id", text, "isThisProcess", flagSchema, "partitions", schemaNode{"type": "array", "items": whole}), "build", text)}),
 		"Configuration": object("mode", text, "plan", text, "address", text, "appRoot", text, "logLevel", text, "key", text, "readKey", text,
 			"settings", schemaNode{"type": "array", "items": setting}, "notices", texts, "problems", texts),

@@ -140,6 +140,8 @@ type ScalePayload struct {
 	// .NET has no such members. An owner is "" if no worker has the partition.
 	ControlQueueOwners []string        `json:"controlQueueOwners,omitempty"`
 	Workers            []WorkerPayload `json:"workers,omitempty"`
+	// StoredMessageCount is of all queues, with hidden messages.
+	StoredMessageCount int `json:"storedMessageCount,omitempty"`
 }
 
 // A WorkerPayload is a worker of the hub.
@@ -207,7 +209,9 @@ func (m *loadMonitor) look(ctx context.Context) (*ScalePayload, error) {
 		WorkerCount: last.Workers, TargetWorkerCount: targetWorkers(last, maxActivities, maxOrchestrators), ScaleRecommendation: recommend(m.looks, polling),
 		ControlQueueOwners: last.Owners, Workers: workersOf(last),
 	}
+	p.StoredMessageCount = last.WorkItems.Stored
 	for _, q := range last.ControlQueues {
+		p.StoredMessageCount += q.Stored
 		p.ControlQueueLengths = append(p.ControlQueueLengths, q.Length)
 		p.ControlQueueLatencies = append(p.ControlQueueLatencies, q.Latency.Seconds())
 	}

@@ -150,3 +150,14 @@ func TestWorkersOf_HasAllThatTheHubKnows(t *testing.T) {
 		t.Errorf("of a hub that knows none there are %v", got)
 	}
 }
+
+func TestScale_CountsHiddenMessages(t *testing.T) {
+	hub := &loads{all: []*provider.Load{{
+		ControlQueues: []provider.QueueLoad{{Stored: 2}, {Length: 3, Stored: 3}}, WorkItems: provider.QueueLoad{Stored: 4},
+	}}}
+	m := &loadMonitor{hub: hub, now: time.Now, cfg: func() (int, int, time.Duration) { return 10, 10, 30 * time.Second }}
+	p, err := m.look(t.Context())
+	if err != nil || p.StoredMessageCount != 9 {
+		t.Errorf("%+v, %v; want 9 messages", p, err)
+	}
+}

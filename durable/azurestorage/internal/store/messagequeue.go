@@ -177,19 +177,23 @@ func (q *Queue) Length(ctx context.Context) (n int, err error) {
 }
 
 // Load returns how many messages wait in the queue, and for how long the first
-// of them has. Hidden ones count only if one is visible.
+// of them has. Hidden ones count only if one is visible, but for Stored.
 func (q *Queue) Load(ctx context.Context, now time.Time) (load provider.QueueLoad, err error) {
 	err = Retry(ctx, "look into queue "+q.Name, func(ctx context.Context) error {
 		load = provider.QueueLoad{}
 		first, err := q.Client.PeekMessage(ctx, nil)
-		if err != nil || len(first.Messages) == 0 {
+		if err != nil {
 			return err
 		}
 		properties, err := q.Client.GetProperties(ctx, nil)
 		if err != nil {
 			return err
 		}
-		load.Length = int(Value(properties.ApproximateMessagesCount))
+		load.Stored = int(Value(properties.ApproximateMessagesCount))
+		if len(first.Messages) == 0 {
+			return nil
+		}
+		load.Length = load.Stored
 		if at := first.Messages[0].InsertionTime; at != nil {
 			load.Latency = max(0, now.Sub(*at))
 		}

@@ -86,13 +86,11 @@ func (s *Stage) Start(input any, more ...history.Event) []replay.Action {
 func (s *Stage) Episode(events ...history.Event) []replay.Action {
 	s.tb.Helper()
 	fresh := append([]history.Event{&history.OrchestratorStarted{Header: history.NewHeader(s.Now)}}, events...)
-	past := s.History
 	if s.live == nil {
-		s.live = replay.New(s.Instance, s.code)
+		s.live, s.Outcome = s.replay(fresh)
 	} else {
-		past = nil
+		s.Outcome = s.live.Episode(nil, fresh)
 	}
-	s.Outcome = s.live.Episode(past, fresh)
 	if s.Compare {
 		s.compare(fresh)
 	}
@@ -110,12 +108,22 @@ func (s *Stage) Episode(events ...history.Event) []replay.Action {
 	return s.Outcome.Actions
 }
 
+// replay runs an episode in a new execution.
+func (s *Stage) replay(fresh []history.Event) (*replay.Execution, replay.Outcome) {
+	x := replay.New(s.Instance, s.code)
+	outcome := x.Episode(s.History, fresh)
+	if fits, o := x.Refit(s.History, fresh); fits != nil {
+		x.Close()
+		return fits, o
+	}
+	return x, outcome
+}
+
 // compare fails the test unless a replay from the start comes out the same.
 func (s *Stage) compare(fresh []history.Event) {
 	s.tb.Helper()
-	other := replay.New(s.Instance, s.code)
+	other, got := s.replay(fresh)
 	defer other.Close()
-	got := other.Episode(s.History, fresh)
 	withoutStacks(s.Outcome.Actions)
 	withoutStacks(got.Actions)
 	if !reflect.DeepEqual(got, s.Outcome) {
