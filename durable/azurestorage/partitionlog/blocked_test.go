@@ -73,7 +73,7 @@ func TestHub_ReportsPartitionsWhoseMailItCannotRead(t *testing.T) {
 		refused.Store(new("none"))
 		s.account = azsim.New(azsim.Config{Seed: 1, MinLatency: time.Millisecond, MaxLatency: 5 * time.Millisecond, Decide: func(r azsim.Request) azsim.Fault {
 			if r.Operation == "GetBlob" && strings.Contains(r.Path, *refused.Load()) {
-				return azsim.Throttle
+				return azsim.FailBefore
 			}
 			return azsim.None
 		}})

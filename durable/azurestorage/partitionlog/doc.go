@@ -18,8 +18,8 @@
 //	p00/log-…                 append blobs: the changes, in groups. The owner has a lease
 //	p00/base-…                block blobs: what the log had when it got long, sorted
 //	p00/mail-…                append blobs: what others ask of the partition
-//	workers/…                 who works, and on which partitions
-//	roster                    is written when partitions have changed hands
+//	workers/…                 append blobs: who works, and on which partitions
+//	workers/~bell             an append blob: partitions have changed hands, or have mail
 //
 // The first log and mailbox blob of each partition are created with the hub. So a missing one is
 // damage: the partition is not opened, and its blobs are not created again.

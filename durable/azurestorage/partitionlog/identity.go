@@ -154,7 +154,7 @@ func (h *Hub) createInfo(ctx context.Context) error {
 }
 
 // ownBlob matches the names of blobs and folders of a task hub.
-var ownBlob = regexp.MustCompile(`^(p\d\d|workers)(/|$)|^(` + infoName + `|` + rosterBlob + `)$`)
+var ownBlob = regexp.MustCompile(`^(p\d\d|workers)(/|$)|^(` + infoName + `|` + oldRoster + `)$`)
 
 // partBlob matches the names of blobs that a partition's records are in.
 var partBlob = regexp.MustCompile(`^p\d\d/(log|mail|base)-`)

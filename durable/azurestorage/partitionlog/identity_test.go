@@ -44,6 +44,7 @@ func TestObstacle_IsNotWhatADeletedHubLeaves(t *testing.T) {
 		{"p00/letter-0000000001-a", 1, false},
 		{"p00", 0, false},
 		{"workers/w", 0, false},
+		{"workers/~bell", 3, false},
 		{"roster", 0, false},
 		{"hub.json", 1, false},
 		{"hub.json.bak", 1, true},

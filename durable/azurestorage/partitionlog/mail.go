@@ -136,6 +136,9 @@ func (c *clientMail) run(ctx context.Context) {
 		c.mu.Lock()
 		c.mailed = c.share.hub.moment()
 		c.mu.Unlock()
+		if err == nil {
+			c.share.announce(ctx)
+		}
 		for _, p := range all {
 			p.done <- err
 		}
@@ -237,8 +240,6 @@ func (c *courier) bring(m *partition.Mail) bool {
 	if err != nil {
 		return false
 	}
-	if o := c.to.owner(); o != nil {
-		o.wake()
-	}
+	c.to.announce(ctx)
 	return true
 }

@@ -227,6 +227,10 @@ func (o *owner) abandon() {
 const (
 	shortestLook = 10 * time.Millisecond
 	busyFor      = time.Second // after mail
+	// restAfter is the time without mail and without work after which an owner is at rest. It
+	// then looks every restLook, and when a sender rings.
+	restAfter = 30 * time.Second
+	restLook  = 30 * time.Second
 	// lookWithin limits the wait of a look for its first bytes. After a look without bytes the
 	// next one waits twice as long, up to longestWait.
 	lookWithin  = 5 * time.Second
@@ -236,6 +240,7 @@ const (
 // receive takes mail until the partition is given up or lost.
 func (o *owner) receive() {
 	gap, last, within := shortestLook, time.Now(), lookWithin
+	worked, newest := last, o.store.Newest()
 	for {
 		began := time.Now()
 		took, err := o.takeMail(within)
@@ -249,20 +254,47 @@ func (o *owner) receive() {
 			gap = max(2*gap, time.Second)
 			within = min(max(2*time.Since(began), lookWithin), longestWait)
 		case took:
-			gap, last = shortestLook, began
+			gap, last, worked = shortestLook, began, began
 			continue
 		case time.Since(last) > busyFor:
 			gap *= 2
 		}
-		gap = min(gap, max(o.share.hub.cfg.MaxPollingInterval, shortestLook))
-		timer := time.NewTimer(gap)
+		if n := o.store.Newest(); n != newest {
+			worked, newest = began, n
+		}
+		gap = min(gap, o.longestGap(worked))
+		if !o.awaitLook(gap, newest) {
+			return
+		}
+	}
+}
+
+// longestGap returns the longest time between two looks into the mailbox of an owner that last
+// worked at a time. Only workers listen to the bell.
+func (o *owner) longestGap(worked time.Time) time.Duration {
+	most := max(o.share.hub.cfg.MaxPollingInterval, shortestLook)
+	if time.Since(worked) > restAfter && o.share.hub.isRunning() {
+		most = max(most, restLook)
+	}
+	return most
+}
+
+// awaitLook waits for the time of the next look: for a gap, until the owner is woken, or until the
+// partition has changes after the newest ones. It returns false if the ownership has ended.
+func (o *owner) awaitLook(gap time.Duration, newest uint64) bool {
+	for due := time.Now().Add(gap); ; {
+		timer := time.NewTimer(min(time.Until(due), max(o.share.hub.cfg.MaxPollingInterval, shortestLook)))
 		select {
 		case <-timer.C:
+			if !time.Now().Before(due) || o.store.Newest() != newest {
+				return true
+			}
 		case <-o.look:
 			timer.Stop()
+			return true
 		case <-o.over.Done():
 			timer.Stop()
-			return
+			return false
 		}
 	}
 }

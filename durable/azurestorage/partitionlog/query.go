@@ -193,7 +193,10 @@ func (h *Hub) Place(ctx context.Context, id string) (provider.Place, error) {
 			return place, nil
 		}
 	}
-	all, err := h.heartbeats(ctx, time.Now())
+	all, _, err := h.heartbeats(ctx)
+	if err == nil {
+		err = h.refresh(ctx, all)
+	}
 	if err != nil {
 		return place, err
 	}

@@ -29,6 +29,8 @@ type share struct {
 
 	leaving atomic.Bool // a worker is giving the partition up
 
+	announced atomic.Pointer[time.Time] // the last mail of this process that the owner was told of
+
 	answerTook atomic.Int64 // nanoseconds from when a client's request was in the mailbox
 }
 

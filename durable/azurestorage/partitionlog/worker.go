@@ -2,7 +2,6 @@ package partitionlog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -15,7 +14,6 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
-	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/chance"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/metering"
 	"github.com/durablefunctions-go/durablefunctions/durable/internal/partition"
@@ -110,9 +108,10 @@ func (h *Hub) Run(ctx context.Context) error {
 	began := time.Now()
 	var workers map[string]*heartbeat
 	var beaten time.Time
-	roster := roster{hub: h}
+	roster := roster{listener: listener{hub: h}}
 	leaving := leaving{hub: h, over: make(chan struct{}, 1)}
 	defer leaving.tasks.Wait()
+	wants := true // this worker should have more partitions than it has
 	heard := true // the last heartbeat was written, and those of the others read
 	for ctx.Err() == nil && h.deleted() == nil {
 		wait := min(max(tick, h.cfg.MaxPollingInterval/2), h.cfg.BalanceInterval)
@@ -135,7 +134,7 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		due := time.Since(beaten) >= h.cfg.BalanceInterval
 		if err == nil && !due {
-			due, err = roster.hasChanged(ctx)
+			due, err = roster.hasChanged(ctx, wants)
 		}
 		if err == nil && due {
 			beaten = time.Now()
@@ -147,7 +146,7 @@ func (h *Hub) Run(ctx context.Context) error {
 			}
 		}
 		if err == nil {
-			h.balance(ctx, workers, &leaving)
+			wants = h.balance(ctx, workers, &leaving)
 			h.offload(ctx, workers)
 		}
 		const silent = "the task hub's storage does not answer; trying again"
@@ -173,9 +172,9 @@ func (h *Hub) Run(ctx context.Context) error {
 	return deleted
 }
 
-// balance gives up partitions that others should have, and takes those that this worker
-// should have and nobody has.
-func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *leaving) {
+// balance releases partitions that other workers should have, and takes free partitions that this
+// worker should have. It reports whether this worker should have more partitions.
+func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *leaving) (wants bool) {
 	workers, young := map[string][]int{}, map[string]bool{}
 	for id, b := range all {
 		workers[id], young[id] = slices.Sorted(maps.Keys(b.Backlogs)), b.Young
@@ -203,6 +202,7 @@ func (h *Hub) balance(ctx context.Context, all map[string]*heartbeat, leaving *l
 	if ctx.Err() == nil {
 		h.notOpened(failed)
 	}
+	return want > 0
 }
 
 // takeAll takes those of some partitions that no process has, and returns their number. It adds
@@ -236,6 +236,12 @@ const offloadAfter = time.Second
 // offload gives activities that wait here, since all places are taken, to workers that have
 // nothing to do.
 func (h *Hub) offload(ctx context.Context, all map[string]*heartbeat) {
+	if !slices.ContainsFunc(h.owners(), func(o *owner) bool { return o.Backlog().Activities.Latency >= offloadAfter }) {
+		return
+	}
+	if err := h.refresh(ctx, all); err != nil {
+		return // the storage does not answer
+	}
 	for _, id := range slices.Sorted(maps.Keys(all)) {
 		b := all[id]
 		to := slices.Sorted(maps.Keys(b.Backlogs))
@@ -322,9 +328,10 @@ func (o *owner) stopServing() {
 	}
 }
 
-// heartbeat is what a worker says of itself again and again, in the metadata of a blob of
-// its own.
+// heartbeat is a report of a worker about itself, see [roster].
 type heartbeat struct {
+	size int64 // of the blob whose metadata has it; 0 if it is not older than the blob's content
+
 	// Idle is how many activities more it could run.
 	Idle int `json:"idle"`
 	// Young says that it has worked for a short time only: others give it no partitions.
@@ -372,40 +379,6 @@ func ascii(text string, most int) string {
 	return text[:min(len(text), most)]
 }
 
-// heartbeats returns those of the workers that are alive at a time, by their IDs.
-func (h *Hub) heartbeats(ctx context.Context, now time.Time) (map[string]*heartbeat, error) {
-	blobs, _, err := h.leases.ListInfo(ctx, workersPrefix)
-	if store.IsContainerMissing(err) {
-		err = errors.Join(h.confirm(ctx), err)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list the workers: %w", err)
-	}
-	all := make(map[string]*heartbeat)
-	for _, b := range blobs {
-		if id := b.Metadata[chain.HubKey]; id != "" && id != h.id {
-			if err := h.confirm(ctx); err != nil {
-				return nil, err
-			}
-			_ = h.leases.Remove(ctx, b.Name) // else it is ignored again
-			continue
-		}
-		switch silent := now.Sub(b.Changed); {
-		case silent > 24*time.Hour:
-			_ = h.leases.Remove(ctx, b.Name) // else another worker does it
-		case silent <= deadAfter*h.cfg.BalanceInterval+time.Second: // times are whole seconds
-			beat := &heartbeat{}
-			if err := json.Unmarshal([]byte(b.Metadata[heartbeatKey]), beat); err != nil {
-				h.log.Warn("the heartbeat of a worker cannot be read", "blob", b.Name, "error", err)
-				continue
-			}
-			maps.DeleteFunc(beat.Backlogs, func(n int, _ backlog) bool { return n < 0 || n >= len(h.shares) })
-			all[strings.TrimPrefix(b.Name, workersPrefix)] = beat
-		}
-	}
-	return all, nil
-}
-
 // observe tells the metrics what waits in the partitions that this worker serves.
 func (h *Hub) observe(context.Context) (states []metering.QueueState, err error) {
 	activities := metering.QueueState{Queue: h.blobs.Name + "/activities"}
@@ -424,7 +397,10 @@ func (h *Hub) Load(ctx context.Context) (*provider.Load, error) {
 	if err := h.ensure(ctx); err != nil {
 		return nil, err
 	}
-	all, err := h.heartbeats(ctx, time.Now())
+	all, _, err := h.heartbeats(ctx)
+	if err == nil {
+		err = h.refresh(ctx, all)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the hub's load: %w", err)
 	}

@@ -175,7 +175,8 @@ const isStrangeBlob = "strange-"
 // late keeps the others from the partitions of a worker that has died or lost them meanwhile.
 func (l *logs) after(_ azsim.View, e azsim.Entry) {
 	isLate := e.At-e.Asked > time.Second && (e.Operation == "RenewLease" || strings.Contains(e.Path, "/workers/"))
-	if isLate || e.Operation == "AppendBlock" && e.Status == http.StatusCreated {
+	isWork := e.Operation == "AppendBlock" && e.Status == http.StatusCreated && !strings.Contains(e.Path, "/workers/")
+	if isLate || isWork {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.active = time.Now()

@@ -69,6 +69,30 @@ func (b *AppendBlob) Append(ctx context.Context, block []byte, leaseID string, p
 	return at, int(Value(resp.BlobCommittedBlockCount)), nil
 }
 
+// AppendTo appends a block to an append blob without a lease, and returns the number of blocks.
+// After an attempt without an answer the block may be there twice. [IsBlobGone] is true of the
+// error if the blob does not exist.
+func (s *Container) AppendTo(ctx context.Context, name string, block []byte) (blocks int, err error) {
+	err = Retry(ctx, "append to blob "+s.Name+"/"+name, func(ctx context.Context) error {
+		resp, err := s.Client.NewAppendBlobClient(name).AppendBlock(ctx, streaming.NopCloser(bytes.NewReader(block)), nil)
+		blocks = int(Value(resp.BlobCommittedBlockCount))
+		return err
+	})
+	return blocks, err
+}
+
+// Restart creates an append blob, empty, in the place of any blob with this name.
+func (s *Container) Restart(ctx context.Context, name string, metadata map[string]string) error {
+	options := &appendblob.CreateOptions{HTTPHeaders: Octets, Metadata: map[string]*string{}}
+	for key, value := range metadata {
+		options.Metadata[key] = &value
+	}
+	return Retry(ctx, "create blob "+s.Name+"/"+name, func(ctx context.Context) error {
+		_, err := s.Client.NewAppendBlobClient(name).Create(ctx, options)
+		return err
+	})
+}
+
 // BlobPart is a part of a blob, and what the answer says of the blob.
 type BlobPart struct {
 	Content  []byte
@@ -240,6 +264,17 @@ type BlobInfo struct {
 // is the number of requests: a list of several pages shows no single moment. [IsContainerMissing]
 // is true of the error if the container does not exist.
 func (s *Container) ListInfo(ctx context.Context, prefix string) (blobs []BlobInfo, pages int, err error) {
+	blobs, pages, _, err = s.list(ctx, prefix)
+	return blobs, pages, err
+}
+
+// ListAt is [Container.ListInfo] that returns the time of the list by the storage's clock.
+func (s *Container) ListAt(ctx context.Context, prefix string) (blobs []BlobInfo, at time.Time, err error) {
+	blobs, _, at, err = s.list(ctx, prefix)
+	return blobs, at, err
+}
+
+func (s *Container) list(ctx context.Context, prefix string) (blobs []BlobInfo, pages int, at time.Time, err error) {
 	options := &container.ListBlobsFlatOptions{Prefix: &prefix, Include: container.ListBlobsInclude{Metadata: true}}
 	for {
 		var page container.ListBlobsFlatResponse
@@ -248,8 +283,11 @@ func (s *Container) ListInfo(ctx context.Context, prefix string) (blobs []BlobIn
 			return err
 		})
 		pages++
+		if at.IsZero() {
+			at = Value(page.Date)
+		}
 		if err != nil || page.Segment == nil {
-			return blobs, pages, err
+			return blobs, pages, at, err
 		}
 		for _, item := range page.Segment.BlobItems {
 			if isDirectory(item) {
@@ -263,7 +301,7 @@ func (s *Container) ListInfo(ctx context.Context, prefix string) (blobs []BlobIn
 			})
 		}
 		if Value(page.NextMarker) == "" {
-			return blobs, pages, nil
+			return blobs, pages, at, nil
 		}
 		options.Marker = page.NextMarker
 	}

@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore"
 	"github.com/Azure/azure-sdk-for-go/sdk/azcore/streaming"
@@ -182,37 +181,6 @@ func (s *Container) ReadAt(ctx context.Context, name string, offset int64, p []b
 // ReadPart reads a part of a blob as it is, see [AppendBlob.Download].
 func (s *Container) ReadPart(ctx context.Context, name string, offset, count int64) (BlobPart, error) {
 	return s.AppendBlob(name).Download(ctx, offset, count)
-}
-
-// Stamp writes an empty blob with metadata, and returns the time of that by the storage's
-// clock.
-func (s *Container) Stamp(ctx context.Context, name string, metadata map[string]string) (at time.Time, err error) {
-	options := &blockblob.UploadOptions{HTTPHeaders: Octets, Metadata: map[string]*string{}}
-	for key, value := range metadata {
-		options.Metadata[key] = &value
-	}
-	err = Retry(ctx, "write blob "+s.Name+"/"+name, func(ctx context.Context) error {
-		resp, err := s.Client.NewBlockBlobClient(name).Upload(ctx, streaming.NopCloser(bytes.NewReader(nil)), options)
-		at = Value(resp.LastModified)
-		return err
-	})
-	return at, err
-}
-
-// Stat returns the ETag and the metadata of a blob, zero if the container has no such blob.
-// [IsContainerMissing] is true of the error if the container does not exist.
-func (s *Container) Stat(ctx context.Context, name string) (info BlobInfo, err error) {
-	err = Retry(ctx, "look at blob "+s.Name+"/"+name, func(ctx context.Context) error {
-		resp, err := s.Client.NewBlobClient(name).GetProperties(ctx, nil)
-		if err == nil {
-			info = BlobInfo{Name: name, ETag: string(Value(resp.ETag)), Metadata: plain(resp.Metadata)}
-		}
-		if IsBlobGone(err) {
-			return nil
-		}
-		return err
-	})
-	return info, err
 }
 
 // Delete deletes the container with all blobs.
