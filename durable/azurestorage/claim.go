@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"context"
 	"sync"
+	"time"
 )
 
 // A message for a queue that this process serves is put into the queue hidden,
@@ -63,36 +64,58 @@ func (b *backlog) isEmpty() bool {
 // partitions (DurableTask.AzureStorage/Messaging/ControlQueue.cs,
 // GetMessagesAsync; .NET looks again every second, here the waiter is woken).
 type buffer struct {
-	mu   sync.Mutex
-	free int
+	size int        // largest number of messages in memory
+	most func() int // number of messages from which no more are received; at least 1
+
+	mu   sync.Mutex // protects the following
+	used int
 	// freed is closed when room becomes free; nil unless there is a waiter.
 	freed chan struct{}
 }
 
-// take waits until there is room, and reserves it for up to n messages. It returns 0 if
-// ctx ended. It calls full once if it has to wait.
+func newBuffer(size int, most func() int) buffer { return buffer{size: size, most: most} }
+
+// limitInterval is the time after which a waiting receiver looks again whether the limit for
+// received messages has risen.
+const limitInterval = time.Second
+
+// take waits until there is room for received messages, and reserves it for up to n. It
+// returns 0 if ctx ended. It calls full once if it waits because the buffer is full.
 func (b *buffer) take(ctx context.Context, n int, full func()) int {
 	for {
 		b.mu.Lock()
-		if got := min(n, b.free); got > 0 && ctx.Err() == nil {
-			b.free -= got
+		if got := min(n, b.size-b.used, b.most()-b.used); got > 0 && ctx.Err() == nil {
+			b.used += got
 			b.mu.Unlock()
 			return got
 		}
+		isFull := b.used >= b.size
 		if b.freed == nil {
 			b.freed = make(chan struct{})
 		}
 		freed := b.freed
 		b.mu.Unlock()
-		if full != nil {
+		if isFull && full != nil {
 			full()
 			full = nil
 		}
-		select {
-		case <-freed:
-		case <-ctx.Done():
+		if awaitChange(ctx, freed, !isFull); ctx.Err() != nil {
 			return 0
 		}
+	}
+}
+
+// awaitChange waits for a change or until ctx ends. If received messages are limited, it waits
+// for limitInterval at most.
+func awaitChange(ctx context.Context, changed <-chan struct{}, limited bool) {
+	var look <-chan time.Time
+	if limited {
+		look = time.After(limitInterval)
+	}
+	select {
+	case <-changed:
+	case <-look:
+	case <-ctx.Done():
 	}
 }
 
@@ -100,11 +123,18 @@ func (b *buffer) take(ctx context.Context, n int, full func()) int {
 func (b *buffer) tryTake(n int) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.free < n {
+	if b.size-b.used < n {
 		return false
 	}
-	b.free -= n
+	b.used += n
 	return true
+}
+
+// inUse returns the number of messages for which room is taken.
+func (b *buffer) inUse() int {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.used
 }
 
 // give returns room for n messages.
@@ -114,7 +144,7 @@ func (b *buffer) give(n int) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.free += n
+	b.used -= n
 	if b.freed != nil {
 		close(b.freed)
 		b.freed = nil

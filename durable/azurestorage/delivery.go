@@ -162,6 +162,15 @@ func (d *delivery) discard(ctx context.Context) {
 	}
 }
 
+// refuse deletes the message of a start that does not count, and remembers its blob: another
+// copy of the message may be in the queue.
+func (d *delivery) refuse(ctx context.Context) {
+	d.discard(ctx)
+	if wrapper, err := wire.DecodeEnvelope(d.text()); err == nil {
+		d.hub.starts.blobs.remember(wrapper.CompressedBlobName)
+	}
+}
+
 // removeAgain deletes a message that was received again after this process had taken it.
 func (d *delivery) removeAgain(ctx context.Context) {
 	d.hub.log.Warn("DuplicateMessageDetected", d.attrs("details", "it was taken before, and not deleted then")...)
@@ -266,6 +275,13 @@ func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
 	default:
 		d.hub.log.Warn("message could not be handed back, it comes back by itself", d.attrs("after", d.lock, "error", err)...)
 	}
+}
+
+// isOrdered reports whether a later message of the instance must not overtake this one. It is
+// also true for a message that was handed over in memory.
+func (d *delivery) isOrdered() bool {
+	_, isEvent := d.event().(*history.EventRaised)
+	return isEvent || d.claimed
 }
 
 func (d *delivery) isLeaving() bool {

@@ -102,13 +102,17 @@ func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Dispo
 		if err = o.hub.instances.TerminateUnstarted(ctx, o.instanceID, o.stored, event); err == nil {
 			err = o.hub.tracking.again(ctx, o.instanceID)
 		}
-	case disposition.Deliver, disposition.Discard:
+	case disposition.Deliver, disposition.Discard, disposition.Refuse:
 	}
 	if err != nil {
 		d.abandon(ctx, err.Error())
 		return
 	}
 	o.hub.log.Warn(v.Event, d.attrs("reason", v.Reason)...)
+	if v.Action == disposition.Refuse {
+		d.refuse(ctx)
+		return
+	}
 	d.discard(ctx)
 }
 

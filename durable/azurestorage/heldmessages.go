@@ -3,6 +3,7 @@ package azurestorage
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -141,6 +142,7 @@ func (h *heldMessages) renew(ctx context.Context) {
 	var group errgroup.Group
 	group.SetLimit(renewalsAtOnce)
 	for pause.For(ctx, lock/8) {
+		h.hub.inbox.shed(h.most())
 		for _, d := range h.all() {
 			if left, renewable := d.hiddenFor(time.Now()); !renewable || left > h.stretched(d.lock)/2 {
 				continue
@@ -163,6 +165,20 @@ func (h *heldMessages) awaitRenewals(ctx context.Context) {
 	}
 	for slices.ContainsFunc(h.all(), late) && pause.For(ctx, time.Second) {
 	}
+}
+
+// renewalShare is the share of the requests to throttled queues that may renew messages.
+const renewalShare = 0.25
+
+// most returns the number of messages of each kind, control-queue messages and work items,
+// that this process can renew and finish now. A message is renewed once in half of its lock.
+func (h *heldMessages) most() int {
+	rate, limited := h.hub.services.QueuePace.Rate()
+	if !limited {
+		return math.MaxInt32
+	}
+	lock := min(h.controlLock(), h.workItemLock())
+	return max(1, int(rate*renewalShare*(lock/2).Seconds()/2))
 }
 
 // Where the queues answer slowly, messages are hidden for lockLatencies times as long as

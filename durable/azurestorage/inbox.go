@@ -46,7 +46,7 @@ type messageBatch struct {
 
 func newInbox(h *TaskHub) *inbox {
 	return &inbox{
-		hub: h, buffer: buffer{free: h.cfg.ControlQueueBufferThreshold},
+		hub: h, buffer: newBuffer(h.cfg.ControlQueueBufferThreshold, h.held.most),
 		slots: map[string]*slot{}, changed: make(chan struct{}),
 	}
 }
@@ -388,6 +388,39 @@ func (b *inbox) handBack(ctx context.Context, p *partition) {
 	handBackAll(ctx, deliveries)
 }
 
+// shed releases received messages if the buffer holds more than twice as many messages as
+// this process can renew and finish, which is most. It sends no request: the messages are not
+// renewed, and become visible when their visibility timeouts end. It keeps the messages of an
+// instance if one of them is ordered.
+func (b *inbox) shed(most int) {
+	excess := b.buffer.inUse() - most
+	if excess <= most {
+		return
+	}
+	var shed []*delivery
+	b.mu.Lock()
+	for i, s := range slices.Backward(b.ready) { // the newest first
+		var all []*delivery
+		for _, batch := range s.batches {
+			all = append(all, batch.deliveries...)
+		}
+		if len(shed) >= excess || slices.ContainsFunc(all, (*delivery).isOrdered) {
+			continue
+		}
+		b.ready = slices.Delete(b.ready, i, i+1)
+		delete(b.slots, s.id)
+		s.partition.backlog.add()
+		shed = append(shed, all...)
+	}
+	b.mu.Unlock()
+	for _, d := range shed {
+		d.settle()
+	}
+	if len(shed) > 0 {
+		b.hub.log.Warn("messages released: the queues accept too few requests to renew them", "count", len(shed))
+	}
+}
+
 // handBackAll releases messages: they become visible now.
 func handBackAll(ctx context.Context, deliveries []*delivery) {
 	forEach(deliveries, func(d *delivery) { d.handBack(ctx, 0) })
@@ -400,7 +433,7 @@ func without(all, some []*delivery) []*delivery {
 
 func (b *inbox) count(all inuse.Counts) {
 	b.buffer.mu.Lock()
-	all["places of control-queue messages"] = b.hub.cfg.ControlQueueBufferThreshold - b.buffer.free
+	all["places of control-queue messages"] = b.buffer.inUse()
 	b.buffer.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()

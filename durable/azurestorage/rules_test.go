@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -119,9 +121,31 @@ func TestRetry_MakesAFewAttemptsAndSaysSo(t *testing.T) {
 	})
 }
 
+// The limit for received messages may rise while a receiver waits. Claims ignore it.
+func TestBuffer_LimitsWhatIsReceived(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var most atomic.Int64
+		most.Store(2)
+		b := newBuffer(5, func() int { return int(most.Load()) })
+		if got := b.take(t.Context(), 32, nil); got != 2 {
+			t.Fatalf("took %d, want 2", got)
+		}
+		if !b.tryTake(1) || b.inUse() != 3 {
+			t.Errorf("no room for a claim, %d in use", b.inUse())
+		}
+		got := make(chan int)
+		go func() { got <- b.take(t.Context(), 32, func() { t.Error("the buffer counts as full") }) }()
+		synctest.Wait()
+		most.Store(4)
+		if n := <-got; n != 1 {
+			t.Errorf("took %d after the limit has risen, want 1", n)
+		}
+	})
+}
+
 func TestBuffer_GivesRoomToWhoWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := buffer{free: 5}
+		b := newBuffer(5, func() int { return math.MaxInt32 })
 		if got := b.take(t.Context(), 32, nil); got != 5 {
 			t.Fatalf("took %d, want 5", got)
 		}

@@ -93,8 +93,8 @@ func (s *sender) put(ctx context.Context, out *outgoing) (put store.Sent, m stor
 		delay = min(delay+s.hub.held.stretched(s.lockOf(out.partition)), maxVisibility)
 	}
 	if put, err = out.queue.Put(ctx, out.text, delay, out.duplicates); err != nil {
-		if store.WasNotApplied(err) && !put.Twice {
-			s.dropBlob(ctx, out.blob)
+		if (store.WasNotApplied(err) || store.IsServerBusy(err)) && !put.Twice && s.dropBlob(ctx, out.blob) {
+			out.blob = ""
 		}
 		return put, m, err
 	}
@@ -135,6 +135,9 @@ func (s *sender) prepare(ctx context.Context, out *outgoing) (err error) {
 	if len(encoded) > wire.LargeMessageThreshold {
 		out.blob = wire.MessageBlobName(env.Message.Target.InstanceID, env.ActivityID, env.Message.Event.Type())
 		if err := s.hub.largeMessages.Write(ctx, out.blob, encoded); err != nil {
+			if store.WasNotApplied(err) || s.dropBlob(ctx, out.blob) {
+				out.blob = ""
+			}
 			return err
 		}
 		env = wire.NewWrapper(out.blob)
@@ -212,11 +215,12 @@ func (s *sender) reserve(out []*outgoing) {
 // retract deletes what was sent by a checkpoint that does not count. A message that
 // another worker has received is held back for a while and then discarded, since no
 // history has what it belongs to; an activity runs once too often. The blob of a large
-// message is deleted after it, unless another worker may have the message.
+// message is deleted after it, unless another worker may have the message. If it is deleted,
+// the entry of sent no longer names it.
 func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	_ = store.Each(ctx, store.MessagesAtOnce, sent, func(ctx context.Context, _ int, m sentMessage) (err error) {
+	_ = store.Each(ctx, store.MessagesAtOnce, sent, func(ctx context.Context, i int, m sentMessage) (err error) {
 		var gone bool
 		switch {
 		case m.queue == nil: // it was not sent
@@ -230,23 +234,26 @@ func (s *sender) retract(ctx context.Context, sent []sentMessage) {
 		switch {
 		case err != nil:
 			s.hub.log.Warn("message that does not count could not be taken back", "messageId", m.ID, "partition", m.queue.Name, "error", err)
-		case !gone && !m.Twice:
-			s.dropBlob(ctx, m.blob)
+		case !gone && !m.Twice && s.dropBlob(ctx, m.blob):
+			sent[i].blob = ""
 		}
 		return nil
 	})
 }
 
-// dropBlob deletes the blob, if there is one, of a message that is in no queue.
-func (s *sender) dropBlob(ctx context.Context, name string) {
+// dropBlob deletes the blob, if there is one, of a message that is in no queue. It returns
+// false if that fails.
+func (s *sender) dropBlob(ctx context.Context, name string) bool {
 	if name == "" {
-		return
+		return true
 	}
 	ctx, cancel := settling(ctx)
 	defer cancel()
-	if err := s.hub.largeMessages.Remove(ctx, name); err != nil {
+	err := s.hub.largeMessages.Remove(ctx, name)
+	if err != nil {
 		s.hub.log.Warn("blob of a message that does not count could not be deleted", "blob", name, "error", err)
 	}
+	return err == nil
 }
 
 // reveal releases what was sent by a checkpoint whose outcome is not known.

@@ -23,6 +23,7 @@ type starter struct {
 	hub     *TaskHub
 	records *jumpstart.Records
 	again   recentExecutions // whose starts this process has sent again
+	blobs   startBlobs
 }
 
 // start starts an instance with the given event.
@@ -30,6 +31,7 @@ func (s *starter) start(ctx context.Context, start provider.TaskMessage, event h
 	if err := s.hub.resources.ensureCreated(ctx); err != nil {
 		return err
 	}
+	s.removeBlobs(ctx)
 	if event.Instance.ExecutionID == "" {
 		event.Instance.ExecutionID = strings.ReplaceAll(uuid.NewString(), "-", "")
 	}
@@ -93,12 +95,13 @@ func (s *starter) startOver(ctx context.Context, start provider.TaskMessage, eve
 	}
 	sent, err := s.hub.sender.post(ctx, out)
 	if err != nil {
+		s.blobs.remember(out.blob)
 		return nil, err
 	}
 	row, made, err := s.hub.instances.Rows.Create(ctx, event, before, out.blob)
 	switch {
 	case errors.Is(err, instances.ErrPurged):
-		s.hub.sender.retract(ctx, []sentMessage{sent})
+		s.retract(ctx, sent)
 		return s.startOver(ctx, start, event, nil)
 	case err == nil && row.State.Instance.ExecutionID == event.Instance.ExecutionID:
 		if before == nil && made && sent.claimed != nil {
@@ -106,7 +109,7 @@ func (s *starter) startOver(ctx context.Context, start provider.TaskMessage, eve
 		}
 		row = nil
 	case err == nil || store.WasNotApplied(err):
-		s.hub.sender.retract(ctx, []sentMessage{sent})
+		s.retract(ctx, sent)
 		return row, err
 	}
 	s.hub.sender.handOver(ctx, []sentMessage{sent}) // its receiver checks whether the row is there
@@ -342,6 +345,7 @@ func (o *overdueStarts) run(ctx context.Context) {
 			return
 		}
 		soon = max(0, soon-1)
+		o.hub.starts.removeBlobs(ctx)
 		if err := o.look(ctx, soon > 0); err != nil && ctx.Err() == nil {
 			o.hub.log.Warn("could not look for instances that are pending for long", "error", err)
 			soon = max(1, soon)

@@ -21,6 +21,7 @@ import (
 type activityQueue struct {
 	hub  *TaskHub
 	wake store.Nudge // something was sent to the queue from here
+	most func() int  // number of work items in flight from which no more are received; at least 1
 
 	mu      sync.Mutex // protects the following
 	waiting int        // callers of next
@@ -33,7 +34,7 @@ type activityQueue struct {
 
 func newActivityQueue(h *TaskHub) *activityQueue {
 	return &activityQueue{
-		hub: h, wake: store.NewNudge(), free: h.cfg.MaxConcurrentActivities, changed: make(chan struct{}),
+		hub: h, wake: store.NewNudge(), most: h.held.most, free: h.cfg.MaxConcurrentActivities, changed: make(chan struct{}),
 		backlog: backlog{adds: 1}, // what was sent before is yet to be seen
 	}
 }
@@ -79,11 +80,14 @@ const afterYou = time.Millisecond
 // receive, 0 if ctx ended, and the state of the backlog before.
 func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 	for full := false; ; {
+		limited := false
 		q.mu.Lock()
 		wanted, before = 0, q.backlog.before()
 		changed := q.changed
 		if q.waiting > len(q.items) {
-			wanted = max(min(q.free, store.MaxReceive), 0)
+			inFlight := q.hub.cfg.MaxConcurrentActivities - q.free
+			wanted = max(min(q.free, q.most()-inFlight, store.MaxReceive), 0)
+			limited = wanted == 0 && q.free > 0
 		}
 		full = full || q.free <= 0
 		q.mu.Unlock()
@@ -92,10 +96,7 @@ func (q *activityQueue) demand(ctx context.Context) (wanted, before int) {
 		}
 		switch {
 		case wanted == 0:
-			select {
-			case <-changed:
-			case <-ctx.Done():
-			}
+			awaitChange(ctx, changed, limited)
 		case full:
 			full = false
 			pause.For(ctx, afterYou)

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
 )
 
 // Only a slot that was freed is left to what follows from the activity that had it.
@@ -41,7 +43,9 @@ func TestActivityQueue_LetsTheNextActivityHaveASlotThatWasFreed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				q := newActivityQueue(&TaskHub{cfg: Config{MaxConcurrentActivities: c.free}})
+				h := &TaskHub{cfg: Config{MaxConcurrentActivities: c.free}, services: &store.Services{QueuePace: store.NewPace(1)}}
+				h.held = newHeldMessages(h)
+				q := newActivityQueue(h)
 				q.waiting = c.waiting
 				begin := time.Now()
 				if c.then != nil {

@@ -29,6 +29,7 @@ const (
 	HoldBack                // hide it for a while: its time has not come
 	Discard                 // delete it
 	Terminate               // mark the instance terminated, which has not started, and delete it
+	Refuse                  // delete a start message whose instance does not exist, and its blob
 )
 
 // Repair is what is written before a message is discarded: the worker that took it may
@@ -52,6 +53,9 @@ const (
 	// (DurableTask.AzureStorage/OrchestrationSessionManager.cs,
 	// DedupeExecutionStartedMessagesAsync).
 	maxStartDeliveries = 10
+	// StartAge is the least age at which such a message is discarded. Ten deliveries with the
+	// usual delays take longer. Workers of a slow queue release messages after shorter times.
+	StartAge = 15 * time.Minute
 	// A message to an instance without stored records. It may have overtaken
 	// the start message of a child, which has no row until its first checkpoint,
 	// and which is hidden for a while if the worker that sent it has died.
@@ -79,6 +83,11 @@ const duplicateMessage = "DuplicateMessageDetected"
 
 func duplicate(reason string) Disposition {
 	return Disposition{Discard, RepairRow, duplicateMessage, reason}
+}
+
+// refused is the disposition of the message of a start that has no row.
+func refused(reason string) Disposition {
+	return Disposition{Refuse, RepairRow, duplicateMessage, reason}
 }
 
 // Message is what decides about a message.
@@ -165,9 +174,9 @@ func ofStart(start *history.ExecutionStarted, stored *instances.Instance, m Mess
 	case sameExecution, row != nil && row.State.Instance.ExecutionID == "":
 		return deliver
 	case row != nil && sameGeneration(row.Generation, start.Generation) && scheduledAfter(row, start, m):
-		return duplicate("the instance was created by another start message")
-	case m.DequeueCount >= maxStartDeliveries:
-		return duplicate("the instance has no row with this execution")
+		return refused("the instance was created by another start message")
+	case m.DequeueCount >= maxStartDeliveries && m.Age >= StartAge:
+		return refused("the instance has no row with this execution")
 	}
 	return Disposition{HoldBack, RepairNothing, Abandoning, "the instance has no row with this execution yet"}
 }

@@ -144,16 +144,20 @@ func TestDecide(t *testing.T) {
 			want: []Disposition{{HoldBack, RepairNothing, "AbandoningMessage", "the instance has no row with this execution yet"}},
 		},
 		"but not for ever": {
-			stored: stored(nil), messages: []Message{msg(startOf("x"), "x", 10)},
-			want: []Disposition{duplicate("the instance has no row with this execution")},
+			stored: stored(nil), messages: []Message{after(17*time.Minute, msg(startOf("x"), "x", 10))},
+			want: []Disposition{refused("the instance has no row with this execution")},
+		},
+		"a start that workers have released often waits as long": {
+			stored: stored(nil), messages: []Message{after(5*time.Minute, msg(startOf("x"), "x", 20))},
+			want: []Disposition{{HoldBack, RepairNothing, "AbandoningMessage", "the instance has no row with this execution yet"}},
 		},
 		"a start that lost to another client's, whose row was there before": {
 			stored: stored(instanceRowOf("y", history.Pending, -1)), messages: []Message{msg(startOf("x"), "x", 1)},
-			want: []Disposition{duplicate("the instance was created by another start message")},
+			want: []Disposition{refused("the instance was created by another start message")},
 		},
 		"a start that lost, seen again after the row was written": {
 			stored: stored(instanceRowOf("y", history.Running, 1)), messages: []Message{msg(startOf("x"), "x", 2)},
-			want: []Disposition{duplicate("the instance was created by another start message")},
+			want: []Disposition{refused("the instance was created by another start message")},
 		},
 		"a start of another generation waits for its row": {
 			stored: stored(&wire.InstanceRow{Generation: new(1), State: instanceRowOf("y", history.Completed, -1).State}), messages: []Message{msg(startOf("x"), "x", 1)},

@@ -68,7 +68,7 @@ func (q *Queue) Put(ctx context.Context, text string, delay time.Duration, dupli
 		options.VisibilityTimeout = &seconds
 	}
 	again := func(err error) bool {
-		m.Twice = m.Twice || !WasNotApplied(err)
+		m.Twice = m.Twice || !WasNotApplied(err) && !IsServerBusy(err)
 		return IsTransient(err) && (duplicates || WasNotApplied(err))
 	}
 	err = RetryIf(ctx, "send to queue "+q.Name, again, func(ctx context.Context) error {

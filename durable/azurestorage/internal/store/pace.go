@@ -64,6 +64,15 @@ func (p *Pace) Latency() time.Duration {
 	return max(slowest, time.Duration(len(p.urgent))*p.throttle.interval())
 }
 
+// Rate returns the number of requests per second that the throttle allows, and false if it
+// limits nothing.
+func (p *Pace) Rate() (perSecond float64, limited bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.throttle.forget(time.Now())
+	return p.throttle.rate, p.throttle.rate > 0
+}
+
 // busyWait is the longest wait for a turn at which clients are served. A client's request
 // takes up to three turns, one after another, and has 30 seconds.
 const busyWait = 8 * time.Second

@@ -27,6 +27,7 @@ const (
 	CodeAppendPosition     = "AppendPositionConditionNotMet"
 	codeBlobNotFound       = "BlobNotFound"
 	codeContainerNotFound  = "ContainerNotFound"
+	codeServerBusy         = "ServerBusy"
 	codeResourceNotFound   = "ResourceNotFound"
 	codeQueueNotFound      = "QueueNotFound"
 	codeTableNotFound      = "TableNotFound"
@@ -141,6 +142,10 @@ func WasNotApplied(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && op.Op == "dial"
 }
+
+// IsServerBusy reports whether an overloaded service refused the request and did not process
+// it. A gateway, which the request may have passed before, does not answer with this code.
+func IsServerBusy(err error) bool { return CodeOf(err) == codeServerBusy }
 
 // ErrNeverSent marks errors that kept a request from being sent.
 var ErrNeverSent = errors.New("request was not sent")

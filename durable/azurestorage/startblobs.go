@@ -1,0 +1,69 @@
+package azurestorage
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// startBlobs remembers the blobs of refused starts whose message may be in a queue. No row
+// names them, so no purge deletes them. This process deletes them later, when a worker has
+// discarded the message.
+type startBlobs struct {
+	mu    sync.Mutex // protects blobs
+	blobs []startBlob
+}
+
+type startBlob struct {
+	name string
+	due  time.Time // when to delete it
+}
+
+const (
+	// startBlobAge is the time until the deletion of a remembered blob. A worker discards a
+	// start message without a row after [disposition.StartAge] or soon after that.
+	startBlobAge = time.Hour
+	// maxStartBlobs is the number of remembered blobs. The oldest are forgotten.
+	maxStartBlobs = 1000
+)
+
+// remember adds a blob. An empty name means that there is none.
+func (b *startBlobs) remember(name string) {
+	if name == "" {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.blobs) == maxStartBlobs {
+		b.blobs = b.blobs[1:]
+	}
+	b.blobs = append(b.blobs, startBlob{name, time.Now().Add(startBlobAge)})
+}
+
+// take removes the names of the blobs to delete now from b, and returns them.
+func (b *startBlobs) take(now time.Time) (names []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for len(b.blobs) > 0 && !now.Before(b.blobs[0].due) {
+		names = append(names, b.blobs[0].name)
+		b.blobs = b.blobs[1:]
+	}
+	return names
+}
+
+// removeBlobs deletes the blobs of refused starts that are old enough.
+func (s *starter) removeBlobs(ctx context.Context) {
+	for _, name := range s.blobs.take(time.Now()) {
+		if !s.hub.sender.dropBlob(ctx, name) {
+			s.blobs.remember(name)
+		}
+	}
+}
+
+// retract deletes the message of a refused start, and its blob. If the message may still be in
+// the queue, retract remembers the blob.
+func (s *starter) retract(ctx context.Context, sent sentMessage) {
+	all := []sentMessage{sent}
+	s.hub.sender.retract(ctx, all)
+	s.blobs.remember(all[0].blob)
+}
