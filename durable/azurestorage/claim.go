@@ -65,7 +65,7 @@ func (b *backlog) isEmpty() bool {
 // GetMessagesAsync; .NET looks again every second, here the waiter is woken).
 type buffer struct {
 	size int        // largest number of messages in memory
-	most func() int // number of messages from which no more are received; at least 1
+	most func() int // number of messages from which no more are received
 
 	mu   sync.Mutex // protects the following
 	used int

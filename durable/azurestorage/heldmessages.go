@@ -172,13 +172,14 @@ const renewalShare = 0.25
 
 // most returns the number of messages of each kind, control-queue messages and work items,
 // that this process can renew and finish now. A message is renewed once in half of its lock.
+// most is at least [store.LeastInFlight]: one long activity must not stop the others.
 func (h *heldMessages) most() int {
 	rate, limited := h.hub.services.QueuePace.Rate()
 	if !limited {
 		return math.MaxInt32
 	}
 	lock := min(h.controlLock(), h.workItemLock())
-	return max(1, int(rate*renewalShare*(lock/2).Seconds()/2))
+	return max(store.LeastInFlight, int(rate*renewalShare*(lock/2).Seconds()/2))
 }
 
 // Where the queues answer slowly, messages are hidden for lockLatencies times as long as

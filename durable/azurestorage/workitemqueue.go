@@ -21,7 +21,7 @@ import (
 type activityQueue struct {
 	hub  *TaskHub
 	wake store.Nudge // something was sent to the queue from here
-	most func() int  // number of work items in flight from which no more are received; at least 1
+	most func() int  // number of work items in flight from which no more are received
 
 	mu      sync.Mutex // protects the following
 	waiting int        // callers of next
