@@ -433,7 +433,7 @@ func without(all, some []*delivery) []*delivery {
 
 func (b *inbox) count(all inuse.Counts) {
 	b.buffer.mu.Lock()
-	all["places of control-queue messages"] = b.buffer.inUse()
+	all["places of control-queue messages"] = b.buffer.used
 	b.buffer.mu.Unlock()
 	b.mu.Lock()
 	defer b.mu.Unlock()
