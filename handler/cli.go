@@ -15,6 +15,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime/debug"
+	"strconv"
 	"sync"
 	"syscall"
 
@@ -36,7 +37,7 @@ func hubCommand(app App, args []string, out, errs io.Writer) int {
 	return hubcli.Program{
 		Name: filepath.Base(os.Args[0]) + " hub", Version: programVersion(debug.ReadBuildInfo()), Stdin: os.Stdin, Stdout: out, Stderr: errs,
 		Terminal: terminal, Colors: terminal && os.Getenv("NO_COLOR") == "",
-		Open: tool.open, Delete: tool.delete, Compact: tool.compact, Copy: tool.copy, Crashes: tool.crashes,
+		Open: tool.open, Delete: tool.delete, Compact: tool.compact, Repair: tool.repair, Copy: tool.copy, Crashes: tool.crashes,
 		Verify: tool.verifier(), Console: tool.console,
 	}.Run(ctx, args)
 }
@@ -221,6 +222,37 @@ func compactLogs(ctx context.Context, cfg Config) (done hubcli.Compacted, err er
 	defer func() { err = errors.Join(err, hub.Close()) }()
 	done.Path = cfg.hubInAccount()
 	done.Before, done.After, err = hub.Compact(ctx)
+	return done, busyError(err)
+}
+
+// repair looks for damage of the hub, and with apply repairs what it can.
+func (t *hubTool) repair(ctx context.Context, apply bool) (hubcli.Repaired, error) {
+	cfg, err := t.config()
+	if err != nil {
+		return hubcli.Repaired{}, err
+	}
+	return repairHub(ctx, cfg, apply)
+}
+
+func repairHub(ctx context.Context, cfg Config, apply bool) (done hubcli.Repaired, err error) {
+	if cfg.StorageType != PartitionLog {
+		return done, errors.New("only a task hub in partition logs is repaired")
+	}
+	report, err := partitionlog.Repair(ctx, cfg.Connection, cfg.partitionLogConfig(), apply)
+	if report == nil {
+		return done, busyError(err)
+	}
+	done = hubcli.Repaired{Hub: cfg.hubInAccount(), Report: report, Blobs: [][]string{{"PARTITION", "LOG", "MAILBOX", "BASE"}}}
+	for _, p := range report.Partitions {
+		row := []string{strconv.Itoa(p.Partition)}
+		for _, c := range []partitionlog.BlobCount{p.Log, p.Mailbox, p.Base} {
+			row = append(row, fmt.Sprintf("%d blobs, %.1f MB", c.Blobs, float64(c.Bytes)/1e6))
+		}
+		done.Blobs = append(done.Blobs, row)
+	}
+	for _, p := range report.Problems {
+		done.Problems = append(done.Problems, hubcli.RepairProblem{What: p.What, Lost: p.Lost, Repair: p.Repair, Repaired: p.Repaired})
+	}
 	return done, busyError(err)
 }
 

@@ -73,3 +73,24 @@ func TestPartitionLog_IsCompactedIfNoWorkerHasIt(t *testing.T) {
 		}
 	})
 }
+
+func TestPartitionLog_IsRepairedFromTheCommandLine(t *testing.T) {
+	t.Parallel()
+	onLogs(t, func(a *settingsApp) {
+		a.start("Quick/i", "", time.Second)
+		if n := a.account.Vanish("testhubname-log", func(name string) bool { return name == "hub.json" }); n != 1 {
+			a.Fatalf("%d blobs have vanished, want hub.json", n)
+		}
+		for _, tt := range []struct{ apply, problem, repaired bool }{{false, true, false}, {true, true, true}, {false, false, false}} {
+			r, err := repairHub(a.Context(), a.cfg, tt.apply)
+			if err != nil || !strings.HasPrefix(r.Hub, "task hub TestHubName of connection ") || len(r.Blobs) != 5 || (len(r.Problems) == 1) != tt.problem || tt.problem && r.Problems[0].Repaired != tt.repaired {
+				a.Errorf("apply %v: %+v, %v; want problem %v, repaired %v", tt.apply, r, err, tt.problem, tt.repaired)
+			}
+		}
+		cfg := a.cfg
+		cfg.StorageType = AzureStorage
+		if _, err := repairHub(a.Context(), cfg, false); err == nil || !strings.Contains(err.Error(), "only a task hub in partition logs") {
+			a.Errorf("in queues and tables: %v", err)
+		}
+	})
+}

@@ -177,6 +177,22 @@ func (r *resources) createPartitionRows(ctx context.Context) error {
 	}
 }
 
+// warnOfLogs logs a warning if the account has a hub of the same name in partition logs. An app
+// whose storage type was changed by mistake sees an empty hub instead.
+func (r *resources) warnOfLogs(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookForLogs)
+	defer cancel()
+	logs := store.NewContainer(r.hub.services.LeaseBlobs, r.hub.services.BlobEndpoint, r.hub.names.Log())
+	if _, err := logs.ReadPart(ctx, r.hub.names.LogInfo(), 0, 0); err == nil { // else there is none, or it cannot be known now
+		r.hub.log.Warn("the storage account also has a task hub of this name in partition logs; this app does not see its instances. "+
+			"Set storageProvider.type to partitionLog to use that hub, copy it with `hub copy partitionlog azurestorage`, or delete it",
+			"event", "GeneralWarning", "container", logs.Name)
+	}
+}
+
+// lookForLogs limits the time for which the start of a worker waits for warnOfLogs.
+const lookForLogs = 5 * time.Second
+
 // checkExists fails if there is no such hub, rather than making one.
 func (r *resources) checkExists(ctx context.Context) error {
 	n, err := r.countPartitions(ctx)

@@ -162,6 +162,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 	if err := h.resources.awaitSoleManager(ctx); err != nil || ctx.Err() != nil {
 		return err
 	}
+	h.resources.warnOfLogs(ctx)
 	h.log.Info("task hub ready", "workerId", h.cfg.WorkerID, "partitions", len(h.partitions))
 	defer h.observeQueues()()
 

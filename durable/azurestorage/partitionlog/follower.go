@@ -124,7 +124,11 @@ func (f *follower) forget() {
 
 // follow opens a reader of the partition's log.
 func (s *share) follow(ctx context.Context) (*followed, error) {
-	log, left, err := bloblog.OpenReader(ctx, s.logConfig())
+	return s.followLog(ctx, s.logConfig())
+}
+
+func (s *share) followLog(ctx context.Context, cfg bloblog.Config) (*followed, error) {
+	log, left, err := bloblog.OpenReader(ctx, cfg)
 	if err != nil {
 		return nil, err
 	}

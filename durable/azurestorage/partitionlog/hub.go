@@ -13,6 +13,7 @@ import (
 	"github.com/Azure/azure-sdk-for-go/sdk/storage/azblob"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/runs"
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
@@ -29,6 +30,7 @@ type Hub struct {
 	meter  *metering.Hub
 	blobs  *store.Container
 	leases *store.Container // the same, by a client whose requests never wait
+	queues *store.Container // of a hub of the same name in queues and tables
 	cache  *runs.Cache
 	usage  func() []provider.Usage
 	sender string // this process among those that send mail
@@ -98,11 +100,13 @@ func Open(connection azurestorage.Connection, cfg Config) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make the metrics of task hub %s: %w", cfg.TaskHub, err)
 	}
-	container := func(c *azblob.Client) *store.Container {
-		return store.NewContainer(c, strings.TrimSuffix(c.URL(), "/"), ContainerName(cfg.TaskHub))
+	names := wire.NewHubNames(cfg.TaskHub)
+	container := func(c *azblob.Client, name string) *store.Container {
+		return store.NewContainer(c, strings.TrimSuffix(c.URL(), "/"), name)
 	}
 	h := &Hub{
-		cfg: cfg, log: cfg.Logger.With("taskHub", cfg.TaskHub), meter: meter, blobs: container(clients.Bounded), leases: container(clients.Urgent), usage: clients.Usage,
+		cfg: cfg, log: cfg.Logger.With("taskHub", cfg.TaskHub), meter: meter, usage: clients.Usage,
+		blobs: container(clients.Bounded, names.Log()), leases: container(clients.Urgent, names.Log()), queues: container(clients.Urgent, names.AppLease()),
 		cache: runs.NewCache(32<<20, 32<<20), sender: partition.ClientSender(uuid.NewString()),
 		creation: make(chan struct{}, 1), worker: newWorker(),
 	}
@@ -124,7 +128,7 @@ func (h *Hub) untilClosed(ctx context.Context) (context.Context, func()) {
 }
 
 // ContainerName returns the name of a hub's container.
-func ContainerName(taskHub string) string { return strings.ToLower(taskHub) + "-log" }
+func ContainerName(taskHub string) string { return wire.NewHubNames(taskHub).Log() }
 
 // Close lets go of the partitions that clients of this process took. Call it after Run has
 // returned.

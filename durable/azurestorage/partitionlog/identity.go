@@ -13,6 +13,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/bloblog"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/chain"
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/partitionlog/internal/mailbox"
@@ -40,7 +41,7 @@ const (
 	created  creation = "created"
 )
 
-const infoName = "hub.json"
+var infoName = wire.HubNames{}.LogInfo()
 
 // ensure makes the hub unless it exists, and reads what it is. It does so once.
 func (h *Hub) ensure(ctx context.Context) error {
@@ -70,6 +71,18 @@ func (h *Hub) ensure(ctx context.Context) error {
 	return nil
 }
 
+// warnOfQueues logs a warning if the account has a hub of the same name in queues and tables. An
+// app whose storage type was changed by mistake sees an empty hub instead.
+func (h *Hub) warnOfQueues(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lookWithin)
+	defer cancel()
+	if _, err := h.queues.ReadPart(ctx, wire.NewHubNames(h.cfg.TaskHub).AppLeaseInfo(), 0, 0); err == nil { // else there is none, or it cannot be known now
+		h.log.Warn("the storage account also has a task hub of this name in queues and tables; this app does not see its instances. "+
+			"Set storageProvider.type to azureStorage to use that hub, copy it with `hub copy azurestorage partitionlog`, or delete it",
+			"container", h.queues.Name)
+	}
+}
+
 // DeletedError is the error of a hub that was deleted while this process used it. The process
 // writes nothing into a hub that was created in its place, and cannot use the [Hub] any more.
 type DeletedError struct {
@@ -95,7 +108,7 @@ func (h *Hub) confirm(ctx context.Context) error {
 		err = &DeletedError{TaskHub: h.cfg.TaskHub}
 		h.end(err)
 	case store.IsNotFound(err):
-		err = fmt.Errorf("blob %s of container %s is missing; restore it, or delete the task hub", infoName, h.blobs.Name)
+		err = fmt.Errorf("blob %s of container %s is missing; restore it, run `hub repair`, or delete the task hub", infoName, h.blobs.Name)
 	case err == nil && info.ID != h.id:
 		err = &DeletedError{TaskHub: h.cfg.TaskHub, Replaced: true}
 		h.end(err)
@@ -146,7 +159,12 @@ func (h *Hub) createInfo(ctx context.Context) error {
 	if cause := obstacle(blobs); cause != nil {
 		return &FormatError{h.blobs.Name, cause}
 	}
-	content, err := json.Marshal(hubInfo{Format: formatVersion, Partitions: h.cfg.PartitionCount, ID: uuid.NewString(), Chains: creating})
+	return h.writeInfo(ctx, hubInfo{Format: formatVersion, Partitions: h.cfg.PartitionCount, ID: uuid.NewString(), Chains: creating})
+}
+
+// writeInfo creates hub.json unless it exists.
+func (h *Hub) writeInfo(ctx context.Context, info hubInfo) error {
+	content, err := json.Marshal(info)
 	if err != nil {
 		return err
 	}
@@ -169,7 +187,7 @@ func obstacle(blobs []store.BlobInfo) error {
 		case !ownBlob.MatchString(b.Name):
 			return fmt.Errorf("it holds %s, which is not a blob of a task hub; choose another name for the hub", b.Name)
 		case b.Size > 0 && partBlob.MatchString(b.Name):
-			return fmt.Errorf("%s is missing, and %s has records; restore %[1]s, or delete the task hub", infoName, b.Name)
+			return fmt.Errorf("%s is missing, and %s has records; restore %[1]s, run `hub repair`, or delete the task hub", infoName, b.Name)
 		}
 	}
 	return nil
@@ -211,18 +229,23 @@ func (s *share) missingLog(ctx context.Context) error {
 	if err := s.hub.confirm(ctx); err != nil {
 		return err
 	}
-	lost := s.hub.chains == created
-	if !lost {
-		blobs, _, err := s.hub.blobs.ListInfo(ctx, s.prefix)
-		if err != nil {
+	var blobs []store.BlobInfo
+	if s.hub.chains != created {
+		var err error
+		if blobs, _, err = s.hub.blobs.ListInfo(ctx, s.prefix); err != nil {
 			return err
 		}
-		lost = wasUsed(blobs, s.prefix)
 	}
-	if lost {
+	if s.hadLog(blobs) {
 		return &chain.DamageError{Blob: s.prefix + "log-", Cause: errors.New("all blobs of the log are missing")}
 	}
 	return nil
+}
+
+// hadLog reports whether the partition certainly had a log at some time. blobs lists the hub or
+// the partition. The list does not matter if the log was created with the hub.
+func (s *share) hadLog(blobs []store.BlobInfo) bool {
+	return s.hub.chains == created || wasUsed(blobs, s.prefix)
 }
 
 // wasUsed reports whether the blobs of a partition show that it had a log: it has files of a
@@ -231,8 +254,8 @@ func (s *share) missingLog(ctx context.Context) error {
 func wasUsed(blobs []store.BlobInfo, prefix string) bool {
 	first := uint64(0)
 	for _, b := range blobs {
-		name := strings.TrimPrefix(b.Name, prefix)
-		if strings.HasPrefix(name, "base-") {
+		name, is := strings.CutPrefix(b.Name, prefix)
+		if is && strings.HasPrefix(name, "base-") {
 			return true
 		}
 		if number, is := strings.CutPrefix(name, "mail-"); is && first == 0 {

@@ -159,15 +159,24 @@ func (s *share) readerConfig() partition.Config {
 
 // receiverAt returns the receiver of the partition's mail from a stored position on.
 func (s *share) receiverAt(stored []byte) (*mailbox.Receiver, error) {
-	var at mailbox.Position
-	if stored != nil {
-		c := &logstore.Coder{Buf: stored, Reading: true}
-		at.Code(c)
-		if err := c.End(); err != nil {
-			return nil, fmt.Errorf("open partition %d: read the position in the mailbox: %w", s.number, err)
-		}
+	at, err := positionOf(stored)
+	if err != nil {
+		return nil, fmt.Errorf("open partition %d: %w", s.number, err)
 	}
 	return mailbox.NewReceiver(s.mailConfig(), at), nil
+}
+
+// positionOf decodes a stored position in a mailbox; nil is the beginning.
+func positionOf(stored []byte) (at mailbox.Position, err error) {
+	if stored == nil {
+		return at, nil
+	}
+	c := &logstore.Coder{Buf: stored, Reading: true}
+	at.Code(c)
+	if err := c.End(); err != nil {
+		return at, fmt.Errorf("read the position in the mailbox: %w", err)
+	}
+	return at, nil
 }
 
 // isOver reports whether the partition was given up or lost, or may belong to another

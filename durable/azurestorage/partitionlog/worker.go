@@ -113,6 +113,7 @@ func (h *Hub) Run(ctx context.Context) error {
 	defer leaving.tasks.Wait()
 	wants := true // this worker should have more partitions than it has
 	heard := true // the last heartbeat was written, and those of the others read
+	warnOnce := sync.OnceFunc(func() { h.warnOfQueues(ctx) })
 	for ctx.Err() == nil && h.deleted() == nil {
 		wait := min(max(tick, h.cfg.MaxPollingInterval/2), h.cfg.BalanceInterval)
 		err := h.ensure(ctx)
@@ -131,6 +132,9 @@ func (h *Hub) Run(ctx context.Context) error {
 		}
 		if retry {
 			h.log.Warn(store.AwaitRole, "patience", store.RolePatience, "error", err)
+		}
+		if err == nil {
+			warnOnce()
 		}
 		due := time.Since(beaten) >= h.cfg.BalanceInterval
 		if err == nil && !due {

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -186,6 +187,16 @@ func (r *Reader) Answer(sender string, number uint64) (answered bool, err error)
 		return false, err
 	}
 	return true, a.err()
+}
+
+// MailPosition returns the stored position in the mailbox, nil if no mail was taken.
+func (r *Reader) MailPosition() (position []byte, err error) {
+	err = r.read("read the position in the mailbox", func(t tables) error {
+		value, err := t.Get(mailTable, []byte(positionKey))
+		position = bytes.Clone(value)
+		return err
+	})
+	return position, err
 }
 
 // maxPending is how many records [Reader.Pending] counts.

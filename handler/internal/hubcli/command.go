@@ -2,6 +2,7 @@ package hubcli
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -337,6 +338,54 @@ func (c command) compact() error {
 		return err
 	}
 	return c.print(done, fmt.Sprintf("compacted %s: %.1f MB, before %.1f MB", done.Path, float64(done.After)/1e6, float64(done.Before)/1e6))
+}
+
+func (c command) repair() error {
+	done := c.working("looking for damage")
+	r, err := c.program.Repair(c.ctx, c.flags.apply)
+	done()
+	if err != nil && r.Report == nil {
+		return err
+	}
+	if c.flags.output == "json" {
+		return errors.Join(c.print(r, ""), err, c.unrepaired(r))
+	}
+	if err := c.table(r.Blobs); err != nil {
+		return err
+	}
+	for _, p := range r.Problems {
+		repair := "none; restore the blobs from soft delete, a version or a backup"
+		switch {
+		case p.Repaired:
+			repair = "done: " + p.Repair
+		case p.Repair != "":
+			repair = p.Repair
+		}
+		if err := c.print(nil, fmt.Sprintf("\nproblem: %s\n   lost: %s\n repair: %s", cell(p.What), cell(p.Lost), cell(repair))); err != nil {
+			return err
+		}
+	}
+	return errors.Join(err, c.unrepaired(r))
+}
+
+// unrepaired returns an error if problems remain.
+func (c command) unrepaired(r Repaired) error {
+	open, possible := 0, 0
+	for _, p := range r.Problems {
+		if !p.Repaired {
+			open++
+		}
+		if !p.Repaired && p.Repair != "" {
+			possible++
+		}
+	}
+	switch {
+	case open == 0:
+		return nil
+	case possible > 0 && !c.flags.apply:
+		return fmt.Errorf("%s has %d problems; --apply repairs %d of them", r.Hub, open, possible)
+	}
+	return fmt.Errorf("%s has %d problems", r.Hub, open)
 }
 
 func (c command) copyHub() error {

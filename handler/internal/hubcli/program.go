@@ -55,6 +55,21 @@ type Compacted struct {
 	After  int64  `json:"bytesAfter"`
 }
 
+// Repaired is the result of a look for damage of a hub, and of its repair.
+type Repaired struct {
+	Hub      string          `json:"hub"`
+	Blobs    [][]string      `json:"-"` // a table of what exists
+	Report   any             `json:"report"`
+	Problems []RepairProblem `json:"-"`
+}
+
+// RepairProblem is damage of a hub.
+type RepairProblem struct {
+	What, Lost string
+	Repair     string // what the repair does; empty if there is none
+	Repaired   bool
+}
+
 // A Program is the command line.
 type Program struct {
 	Name           string // it is called by, such as "app hub"
@@ -71,6 +86,9 @@ type Program struct {
 	Delete func(ctx context.Context, r DeleteRequest) (string, error)
 	// Compact makes that hub as small as possible.
 	Compact func(ctx context.Context) (Compacted, error)
+	// Repair looks for damage of that hub, and with apply repairs what it can. With an error it may
+	// return what was done before.
+	Repair func(ctx context.Context, apply bool) (Repaired, error)
 	// Copy copies one hub to another and returns how much it was, which is
 	// written as JSON and, by its String, as text.
 	Copy func(ctx context.Context, r CopyRequest) (fmt.Stringer, error)

@@ -144,6 +144,9 @@ var commands = []string{
 	"compact --output json",
 	"drained",
 	"drained --output json",
+	"repair",
+	"repair --apply",
+	"repair --output json",
 	"copy embedded azurestorage",
 	"copy embedded azurestorage:Other --task-hub Other --wait 1s --ignore-hidden --output json",
 	"copy embedded nowhere",
@@ -310,6 +313,15 @@ func transcript(t *testing.T, command string) string {
 		},
 		Compact: func(context.Context) (hubcli.Compacted, error) {
 			return hubcli.Compacted{Path: "/app/.durable-Hub.db", Before: 123_456_789, After: 1_234_567}, nil
+		},
+		Repair: func(_ context.Context, apply bool) (hubcli.Repaired, error) {
+			return hubcli.Repaired{
+				Hub: "task hub Hub", Report: map[string]bool{"applied": apply}, Blobs: [][]string{{"PARTITION", "LOG"}, {"0", "2 blobs, 0.1 MB"}},
+				Problems: []hubcli.RepairProblem{
+					{What: "hub.json is missing", Lost: "nothing", Repair: "creates hub.json", Repaired: apply},
+					{What: "p01/log-: all blobs of the log are missing", Lost: "the instances of partition 1"},
+				},
+			}, nil
 		},
 		Copy: func(_ context.Context, r hubcli.CopyRequest) (fmt.Stringer, error) {
 			if r.To == "nowhere" {

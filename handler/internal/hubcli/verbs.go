@@ -158,6 +158,14 @@ var verbs = []verb{
 			"entity that is locked or has queued operations. First stop all programs that start instances.",
 	},
 	{
+		name: "repair", does: "Looks for blobs of a task hub in partition logs that have vanished, and repairs what it can", run: command.repair,
+		more: "Without --apply it writes nothing, and the app may run. It deletes nothing in any case. It exits with 1 if problems are\n" +
+			"left. Restore lost blobs first if you can, from soft delete, a version or a backup.",
+		flags: func(f *flags) {
+			f.set.BoolVar(&f.apply, "apply", false, "repairs what can be repaired; stop the app first")
+		},
+	},
+	{
 		name: "copy", args: []string{"FROM", "TO"}, does: "Copies a task hub with all that is under way, and counts what is there", run: command.copyHub,
 		more: "FROM and TO are embedded, or embedded:FILE, or azurestorage, or partitionlog, or each of the two with :CONNECTION.\n" +
 			"TO must be empty. Stop the app first, and start it on TO: what runs on both runs twice.",
@@ -205,7 +213,7 @@ type flags struct {
 	wait, idle                                            time.Duration
 	top, sample                                           int
 	all, noInput, showHistory, showOutput, sameID         bool
-	yes, force, ignoreHidden, forget                      bool
+	yes, force, ignoreHidden, forget, apply               bool
 	children, stuck, entities, showState, dryRun          bool
 	every                                                 time.Duration
 	tags                                                  []string // each NAME or NAME=VALUE

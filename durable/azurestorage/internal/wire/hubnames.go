@@ -76,5 +76,11 @@ func (n HubNames) TaskHubInfo() string { return "taskhub.json" }
 // AppLease is the container whose lease says which app may work on the hub.
 func (n HubNames) AppLease() string { return n.lower + "-applease" }
 
+// Log is the container of a hub of the same name in partition logs.
+func (n HubNames) Log() string { return n.lower + "-log" }
+
+// LogInfo is the blob in Log that describes the hub.
+func (n HubNames) LogInfo() string { return "hub.json" }
+
 // AppLeaseInfo is the blob in AppLease that says who holds the lease.
 func (n HubNames) AppLeaseInfo() string { return n.lower + "-appleaseinfo" }

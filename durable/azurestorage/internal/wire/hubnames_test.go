@@ -25,6 +25,13 @@ func TestHubNames_AreThoseOfDurableTask(t *testing.T) {
 	}
 }
 
+func TestHubNames_OfPartitionLogs(t *testing.T) {
+	n := NewHubNames("MyHub")
+	if diff := cmp.Diff([]string{n.Log(), n.LogInfo()}, []string{"myhub-log", "hub.json"}); diff != "" {
+		t.Errorf("names (-got +want):\n%s", diff)
+	}
+}
+
 // With a tracking store History and Instances are called after its prefix, all
 // else after the hub
 // (DurableTask.AzureStorage/AzureStorageOrchestrationServiceSettings.cs,
