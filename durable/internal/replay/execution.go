@@ -475,3 +475,28 @@ func (x *Execution) IsSuspended() bool { return x.suspended || x.deferredEnd }
 
 // Ended returns how the orchestrator ended, nil if it has not.
 func (x *Execution) Ended() *Complete { return x.complete }
+
+// Refit returns an Execution that fits a history which x does not fit, and its outcome; nil if
+// none does. X has seen nothing but past and fresh. The answers of [Execution.Patched] differ:
+// DurableTask replays a GenericEvent without any effect and writes no markers
+// (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent). So if a .NET worker has carried
+// the execution past a question, only the decisions behind it tell the answer. From one of the
+// questions without a marker on, all answers are yes. The last question for which the history
+// fits is the one.
+func (x *Execution) Refit(past, fresh []history.Event) (*Execution, Outcome) {
+	if x.Divergence() == nil || x.code == nil {
+		return nil, Outcome{}
+	}
+	for _, id := range slices.Backward(x.patches.unmarked) {
+		y := New(x.instance, x.code)
+		if x.traced {
+			y.TraceWaits()
+		}
+		y.patches.newFrom = id
+		if o := y.Episode(past, fresh); y.Divergence() == nil {
+			return y, o
+		}
+		y.Close()
+	}
+	return nil, Outcome{}
+}

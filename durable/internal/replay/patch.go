@@ -1,8 +1,6 @@
 package replay
 
 import (
-	"slices"
-
 	"github.com/durablefunctions-go/durablefunctions/durable/history"
 )
 
@@ -68,31 +66,6 @@ func (p *patches) Patched(id string) bool {
 		p.unmarked = append(p.unmarked, id)
 	}
 	return p.answers[id]
-}
-
-// Refit returns an Execution that fits a history which x does not fit, and its outcome; nil if
-// none does. X has seen nothing but past and fresh. The answers of [Execution.Patched] differ:
-// DurableTask replays a GenericEvent without any effect and writes no markers
-// (DurableTask.Core/TaskOrchestrationExecutor.cs, ProcessEvent). So if a .NET worker has carried
-// the execution past a question, only the decisions behind it tell the answer. From one of the
-// questions without a marker on, all answers are yes. The last question for which the history
-// fits is the one.
-func (x *Execution) Refit(past, fresh []history.Event) (*Execution, Outcome) {
-	if x.Divergence() == nil || x.code == nil {
-		return nil, Outcome{}
-	}
-	for _, id := range slices.Backward(x.patches.unmarked) {
-		y := New(x.instance, x.code)
-		if x.traced {
-			y.TraceWaits()
-		}
-		y.patches.newFrom = id
-		if o := y.Episode(past, fresh); y.Divergence() == nil {
-			return y, o
-		}
-		y.Close()
-	}
-	return nil, Outcome{}
 }
 
 // take returns the changes whose markers are to be recorded, which they then are.

@@ -20,7 +20,7 @@ type drainState struct {
 }
 
 // drained shows whether a hub has work in flight. It fails if there is any.
-func (c command) drained() error {
+func drained(c command) error {
 	defer c.working("looking for work in flight")()
 	var s drainState
 	c.flags.all, c.flags.top = true, 1 // of each list
@@ -62,7 +62,7 @@ func (c command) drained() error {
 	if err != nil {
 		return err
 	}
-	if err := c.countMessages(&s); err != nil {
+	if err := countMessages(c, &s); err != nil {
 		return err
 	}
 	s.Drained = s.Instances+s.Messages+s.Locked+s.Queued == 0
@@ -78,7 +78,7 @@ func (c command) drained() error {
 }
 
 // countMessages counts messages and workers. A hub in a local file has neither.
-func (c command) countMessages(s *drainState) error {
+func countMessages(c command, s *drainState) error {
 	a, err := c.request(http.MethodGet, []string{"scale"}, nil, nil, nil)
 	if a != nil && a.status == http.StatusNotImplemented {
 		return nil

@@ -153,7 +153,7 @@ var verbs = []verb{
 		more: "Stop the app first. A local file of which most is free is also compacted when an app opens it.",
 	},
 	{
-		name: "drained", does: "Shows whether work is in flight, for example before a change of engines", run: command.drained,
+		name: "drained", does: "Shows whether work is in flight, for example before a change of engines", run: drained,
 		more: "It exits with 1 if there is any: an instance that has not ended, a message in a queue, also a hidden one, or an\n" +
 			"entity that is locked or has queued operations. First stop all programs that start instances.",
 	},
