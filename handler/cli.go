@@ -33,7 +33,10 @@ func hubCommand(app App, args []string, out, errs io.Writer) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	terminal := isTerminal(out)
-	tool := &hubTool{app: App{Functions: app.Functions}, logger: NewLogger(errs, slog.LevelError)}
+	tool := &hubTool{app: App{Functions: app.Functions}, logger: slog.New(slog.DiscardHandler)}
+	if len(args) > 0 && args[0] == "console" { // others return their errors
+		tool.logger = NewLogger(errs, slog.LevelError)
+	}
 	return hubcli.Program{
 		Name: filepath.Base(os.Args[0]) + " hub", Version: programVersion(debug.ReadBuildInfo()), Stdin: os.Stdin, Stdout: out, Stderr: errs,
 		Terminal: terminal, Colors: terminal && os.Getenv("NO_COLOR") == "",

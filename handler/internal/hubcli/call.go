@@ -89,6 +89,10 @@ func (c *call) instance(method string, below []string, query url.Values, body []
 	return c.request(method, append([]string{"instances", c.args[0]}, below...), query, body, nil)
 }
 
+// unknownRestart begins the message of the management API of .NET, with status 400, for a
+// restart of an unknown instance.
+const unknownRestart = "InstanceId does not match"
+
 // answerError returns the error that an answer is.
 func (c *call) answerError(a *answer) *answerError {
 	var told struct {
@@ -98,8 +102,11 @@ func (c *call) answerError(a *answer) *answerError {
 		InstancesDeleted *int
 	}
 	status, text := a.status, ""
+	decoded := json.Unmarshal(a.body, &told) == nil
 	switch {
-	case json.Unmarshal(a.body, &told) == nil && told.ExceptionType == "System.InvalidOperationException":
+	case decoded && c.verb == "restart" && strings.HasPrefix(told.Message, unknownRestart):
+		return &answerError{http.StatusNotFound, fmt.Sprintf("there is no instance %q", c.args[0])}
+	case decoded && told.ExceptionType == "System.InvalidOperationException":
 		// The management API of .NET answers 500 to who suspends or resumes an instance that is
 		// not in a state for it.
 		status, text = http.StatusConflict, told.ExceptionMessage
@@ -109,8 +116,6 @@ func (c *call) answerError(a *answer) *answerError {
 			text = strings.TrimRight(text, ".") + ": " + told.ExceptionMessage
 		}
 	case json.Unmarshal(a.body, &text) == nil && text != "":
-	case a.status == http.StatusNotFound && c.verb == "purge" && len(c.args) == 0:
-		text = "there is no such instance that has ended"
 	case a.status == http.StatusNotFound && strings.HasPrefix(c.verb, "entity "):
 		text = "there is no such entity"
 	case a.status == http.StatusNotFound && len(c.args) > 0:
@@ -133,11 +138,12 @@ func (c *call) answerError(a *answer) *answerError {
 	return &answerError{status, text}
 }
 
-// payload returns JSON that was given as text or as a file, nil if it was not.
-func (c *call) payload(text, file, names string) ([]byte, error) {
+// payload returns the JSON of --input or --input-file, nil if neither is set.
+func (c *call) payload() ([]byte, error) {
+	text, file := c.flags.input, c.flags.inputFile
 	switch {
 	case text != "" && file != "":
-		return nil, usageError(names + " exclude each other")
+		return nil, usageError("--input and --input-file exclude each other")
 	case file == "-":
 		b, err := io.ReadAll(c.program.Stdin)
 		if err != nil {
@@ -147,7 +153,7 @@ func (c *call) payload(text, file, names string) ([]byte, error) {
 	case file != "":
 		b, err := os.ReadFile(file)
 		if err != nil {
-			return nil, err
+			return nil, usageError(err.Error())
 		}
 		text = string(b)
 	}

@@ -1,12 +1,12 @@
 package hubcli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -33,7 +33,7 @@ func (i instance) hasEnded() bool {
 }
 
 func (c command) start() error {
-	input, err := c.payload(c.flags.input, c.flags.inputFile, "--input and --input-file")
+	input, err := c.payload()
 	if err != nil {
 		return err
 	}
@@ -220,6 +220,64 @@ func (c command) matches(one instance) bool {
 		!slices.ContainsFunc(c.flags.tags, func(tag string) bool { return !one.Tags.Have(tag) })
 }
 
+// checkNamed checks the flags that select instances against the instance that an ID names.
+// It refuses an instance that does not match a filter.
+func (c command) checkNamed(v verb) error {
+	at := slices.IndexFunc(v.args, func(name string) bool { return name == "[ID]" || name == "[PATH]" })
+	switch {
+	case at < 0 || len(c.args) < len(v.args):
+		return nil
+	case c.flags.all:
+		return usageError("an ID and --all exclude each other")
+	case !c.flags.filter():
+		return nil
+	case v.args[at] == "[PATH]":
+		return usageError("PATH and filters exclude each other")
+	}
+	if _, err := c.selection(); err != nil {
+		return err
+	}
+	id := c.args[at]
+	a, err := c.request(http.MethodGet, []string{"instances", id}, url.Values{"showInput": {"false"}}, nil, nil)
+	if err != nil {
+		return err
+	}
+	one, err := decode[instance](a)
+	if err != nil {
+		return err
+	}
+	if reason := c.mismatch(one); reason != "" {
+		return refusal(fmt.Sprintf("instance %q does not match: %s", id, reason))
+	}
+	return nil
+}
+
+// mismatch returns the reason why an instance does not match the filters, empty if it does.
+// The management API shows times of creation in whole seconds. An instance matches only if
+// each time within its second does.
+func (c command) mismatch(one instance) string {
+	before := func(a, b string) bool { // of valid times
+		at, _ := time.Parse(time.RFC3339, a)
+		bt, _ := time.Parse(time.RFC3339, b)
+		return at.Before(bt)
+	}
+	isStatus := func(text string) bool { return strings.EqualFold(strings.TrimSpace(text), one.RuntimeStatus) }
+	switch f := c.flags; {
+	case f.status != "" && !slices.ContainsFunc(strings.Split(f.status, ","), isStatus):
+		return "its status is " + one.RuntimeStatus
+	case !strings.HasPrefix(one.InstanceID, f.prefix):
+		return "its ID does not begin with " + f.prefix
+	case f.after != "" && before(one.CreatedTime, f.after),
+		f.before != "" && !before(one.CreatedTime, f.before):
+		return "it was created at " + one.CreatedTime
+	case f.name != "" && !strings.EqualFold(one.Name, f.name):
+		return "its orchestrator is " + one.Name
+	case !c.matches(one):
+		return "its tags are " + cmp.Or(one.Tags.String(), "empty")
+	}
+	return ""
+}
+
 // pages returns what keep keeps of the pages of a path, as many as --top and --all say.
 func (c command) pages(path []string, query url.Values, keep func(json.RawMessage) bool) (all []json.RawMessage, err error) {
 	if c.flags.top < 1 {
@@ -392,9 +450,6 @@ func (c command) copyHub() error {
 	report, err := c.program.Copy(c.ctx, CopyRequest{
 		From: c.args[0], To: c.args[1], TaskHub: c.flags.taskHub, Wait: c.flags.wait, IgnoreHidden: c.flags.ignoreHidden, Progress: c.tell,
 	})
-	if os.IsNotExist(err) {
-		return &answerError{http.StatusNotFound, err.Error()}
-	}
 	if err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ func choices(verbs []verb) []choice {
 			groups[words[0]] = append(groups[words[0]], words[1])
 		}
 		one := choice{"hub " + v.name, []string{"--help"}}
-		newFlags(v).set.VisitAll(func(f *flag.Flag) { one.words = append(one.words, "--"+f.Name) })
+		newFlags(v).shown(func(f *flag.Flag) { one.words = append(one.words, "--"+f.Name) })
 		if v.name == "completion" {
 			one.words = append(one.words, "bash", "zsh", "fish")
 		}

@@ -44,7 +44,7 @@ func (c entityCommand) get() error {
 }
 
 func (c entityCommand) signal() error {
-	input, err := c.payload(c.flags.data, c.flags.dataFile, "--data and --data-file")
+	input, err := c.payload()
 	if err != nil {
 		return err
 	}

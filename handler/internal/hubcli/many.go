@@ -6,12 +6,21 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // A bulk does to one instance, or to all that match, what its verb says.
 type bulk struct{ command }
+
+// An action is the effect of a verb on an instance.
+type action struct {
+	past     string // such as "terminated"
+	defaults string // the statuses that a verb without --status selects
+	allows   string // the statuses in which the app accepts the action; empty means all
+	act      func(id string) error
+}
 
 // control does what the verb's name says.
 func (c bulk) control() error {
@@ -23,21 +32,14 @@ func (c bulk) control() error {
 		"terminate": {"terminated", notEnded}, "suspend": {"suspended", "Pending,Running,ContinuedAsNew"},
 		"resume": {"resumed", "Suspended"}, "rewind": {"rewound", "Failed"},
 	}[c.verb]
-	act := func(id string) error {
+	return c.run(action{kind.past, kind.statuses, kind.statuses, func(id string) error {
 		_, err := c.request(http.MethodPost, []string{"instances", id, c.verb}, query, nil, nil)
 		return err
-	}
-	if len(c.args) == 0 || c.flags.dryRun {
-		return c.many(kind.past, kind.statuses, act)
-	}
-	if err := act(c.args[0]); err != nil {
-		return err
-	}
-	return c.done(kind.past + " " + c.args[0])
+	}}, func(id string) error { return c.done(kind.past + " " + id) })
 }
 
 func (c bulk) raise() error {
-	data, err := c.payload(c.flags.data, c.flags.dataFile, "--data and --data-file")
+	data, err := c.payload()
 	if err != nil {
 		return err
 	}
@@ -45,57 +47,40 @@ func (c bulk) raise() error {
 		data = []byte("null")
 	}
 	event := c.args[len(c.args)-1]
-	act := func(id string) error {
+	c.args = c.args[:len(c.args)-1]
+	return c.run(action{"sent " + event, notEnded, notEnded, func(id string) error {
 		_, err := c.request(http.MethodPost, []string{"instances", id, "raiseEvent", event}, nil, data, nil)
 		return err
-	}
-	if c.args = c.args[:len(c.args)-1]; len(c.args) == 0 || c.flags.dryRun {
-		return c.many("sent "+event, notEnded, act)
-	}
-	if err := act(c.args[0]); err != nil {
-		return err
-	}
-	return c.done(fmt.Sprintf("raised %s for %s", event, c.args[0]))
+	}}, func(id string) error { return c.done(fmt.Sprintf("raised %s for %s", event, id)) })
 }
 
 // ended are the statuses of instances to which nothing happens any more.
 const ended = "Completed,Failed,Terminated,Canceled"
 
 func (c bulk) restart() error {
-	act := func(id string) (string, error) {
+	allows := "" // a copy with a new ID
+	if c.flags.sameID {
+		allows = ended
+	}
+	var started struct{ ID string }
+	return c.run(action{"restarted", ended, allows, func(id string) error {
 		query := url.Values{"restartWithNewInstanceId": {strconv.FormatBool(!c.flags.sameID)}}
 		a, err := c.request(http.MethodPost, []string{"instances", id, "restart"}, query, nil, nil)
-		if err != nil {
-			return "", err
+		if err == nil && len(c.args) > 0 {
+			started, err = decode[struct{ ID string }](a)
 		}
-		started, err := decode[struct{ ID string }](a)
-		return started.ID, err
-	}
-	if len(c.args) == 0 || c.flags.dryRun {
-		return c.many("restarted", ended, func(id string) error { _, err := act(id); return err })
-	}
-	id, err := act(c.args[0])
-	if err != nil {
 		return err
-	}
-	return c.print(map[string]string{"instanceId": id}, id)
+	}}, func(string) error { return c.print(map[string]string{"instanceId": started.ID}, started.ID) })
 }
 
 func (c bulk) purge() error {
-	act := func(id string) error {
-		_, err := c.request(http.MethodDelete, []string{"instances", id}, nil, nil, nil)
-		return err
-	}
-	switch {
-	case c.flags.dryRun, len(c.args) == 0 && c.picks():
-		return c.many("purged", ended, act)
-	case len(c.args) == 0:
+	if len(c.args) == 0 && !c.flags.dryRun && !c.picks() {
 		return c.purgeMany()
 	}
-	if err := act(c.args[0]); err != nil {
+	return c.run(action{"purged", ended, ended, func(id string) error {
+		_, err := c.request(http.MethodDelete, []string{"instances", id}, nil, nil, nil)
 		return err
-	}
-	return c.done("purged " + c.args[0])
+	}}, func(id string) error { return c.done("purged " + id) })
 }
 
 // purgeMany has the app purge all that the flags select, which is faster than one by one.
@@ -112,66 +97,112 @@ func (c bulk) purgeMany() error {
 	}
 	defer c.working("purging")()
 	a, err := c.request(http.MethodDelete, []string{"instances"}, query, nil, nil)
+	if a != nil && a.status == http.StatusNotFound {
+		return c.report("purged", 0, 0)
+	}
 	if err != nil {
 		return err
 	}
-	purged, err := decode[struct {
-		InstancesDeleted int `json:"instancesDeleted"`
-	}](a)
+	purged, err := decode[struct{ InstancesDeleted int }](a)
 	if err != nil {
 		return err
 	}
-	return c.print(purged, fmt.Sprintf("instances purged: %d", purged.InstancesDeleted))
+	return c.report("purged", purged.InstancesDeleted, 0)
+}
+
+// report prints the result of a verb without an ID.
+func (c bulk) report(past string, done, refused int) error {
+	return c.print(map[string]any{"done": past, "instances": done, "refused": refused}, fmt.Sprintf("instances %s: %d", past, done))
 }
 
 // mustSelect returns an error unless the flags say which instances are meant.
 func (c bulk) mustSelect() error {
-	f := c.flags
-	if !f.all && !c.picks() && f.status == "" && f.prefix == "" && f.after == "" && f.before == "" {
+	if !c.flags.all && !c.flags.filter() {
 		return usageError("an ID, a filter such as --name, --tag or --status, or --all must say which instances are meant")
 	}
 	return nil
 }
 
-// many calls act for the instance that is named, or each that the flags select, by default
-// those in some statuses, and prints how many they were. With --dry-run it only shows them.
-// All are looked up before anything is done. What became impossible meanwhile is told, and
-// does not end it.
-func (c bulk) many(past, statuses string, act func(id string) error) error {
+// run performs an action on the instance that the first argument names, and prints the
+// result with show. Without an argument it performs the action on all instances that the
+// flags select. With --dry-run it only prints the instances.
+func (c bulk) run(a action, show func(id string) error) error {
+	switch {
+	case len(c.args) == 0:
+		return c.many(a)
+	case c.flags.dryRun:
+		return c.dryRunOf(a)
+	}
+	if err := a.act(c.args[0]); err != nil {
+		return err
+	}
+	return show(c.args[0])
+}
+
+// dryRunOf prints the named instance if its status allows the action, and fails as the action
+// would otherwise.
+func (c bulk) dryRunOf(a action) error {
+	answer, err := c.instance(http.MethodGet, nil, url.Values{"showInput": {"false"}}, nil)
+	if err != nil {
+		return err
+	}
+	one, err := decode[instance](answer)
+	switch {
+	case err != nil:
+		return err
+	case !a.accepts(one):
+		return refusal(fmt.Sprintf("instance %q is %s; %s needs one of %s", one.InstanceID, one.RuntimeStatus, c.verb, strings.ReplaceAll(a.allows, ",", ", ")))
+	}
+	return c.wouldDo(a, []json.RawMessage{answer.body})
+}
+
+// accepts reports whether the status of an instance allows the action.
+func (a action) accepts(one instance) bool {
+	return a.allows == "" || slices.Contains(strings.Split(a.allows, ","), one.RuntimeStatus)
+}
+
+// wouldDo prints the instances of a dry run.
+func (c bulk) wouldDo(a action, found []json.RawMessage) error {
+	c.tell(fmt.Sprintf("Nothing was done. Instances that would be %s: %d", a.past, len(found)))
+	return c.instances(found)
+}
+
+// many performs an action on each instance that the flags select and prints their number.
+// It lists all instances before it changes the first. If the app refuses an instance, many
+// reports it and continues.
+func (c bulk) many(a action) error {
+	if err := c.mustSelect(); err != nil {
+		return err
+	}
+	if c.flags.status == "" {
+		c.flags.status = a.defaults
+	}
 	var found []json.RawMessage
 	var ids []string
+	refused := 0
 	r := &replays{command: c.command}
-	if len(c.args) == 1 {
-		a, err := c.instance(http.MethodGet, nil, url.Values{"showInput": {"false"}}, nil)
-		if err != nil {
+	if _, err := r.each(func(one instance) error {
+		raw, err := json.Marshal(one)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if c.flags.dryRun && !a.accepts(one) {
+			refused++
 			return err
 		}
-		found = []json.RawMessage{a.body}
-	} else {
-		if err := c.mustSelect(); err != nil {
-			return err
-		}
-		if c.flags.status == "" {
-			c.flags.status = statuses
-		}
-		if _, err := r.each(func(one instance) error {
-			raw, err := json.Marshal(one)
-			r.mu.Lock()
-			defer r.mu.Unlock()
-			ids, found = append(ids, one.InstanceID), append(found, raw)
-			return err
-		}); err != nil {
-			return err
-		}
+		ids, found = append(ids, one.InstanceID), append(found, raw)
+		return err
+	}); err != nil {
+		return err
 	}
 	if c.flags.dryRun {
-		c.tell(fmt.Sprintf("Nothing was done. Instances that would be %s: %d", past, len(found)))
-		return c.instances(found)
+		if refused > 0 {
+			c.tell(fmt.Sprintf("Instances whose status does not allow it: %d", refused))
+		}
+		return c.wouldDo(a, found)
 	}
 	defer c.working(c.verb)()
-	refused := 0
 	err := sideBySide(ids, func(id string) error {
-		err := act(id)
+		err := a.act(id)
 		if answer, ok := errors.AsType[*answerError](err); ok && (exitCode(answer) == ExitNotFound || exitCode(answer) == ExitRefused) {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -181,8 +212,7 @@ func (c bulk) many(past, statuses string, act func(id string) error) error {
 		}
 		return err
 	})
-	text := fmt.Sprintf("instances %s: %d", past, len(ids)-refused)
-	err = errors.Join(err, c.print(map[string]any{"done": past, "instances": len(ids) - refused, "refused": refused}, text))
+	err = errors.Join(err, c.report(a.past, len(ids)-refused, refused))
 	if err == nil && refused > 0 {
 		err = fmt.Errorf("%d of %d instances were not in a state for it any more", refused, len(ids))
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"slices"
 	"strings"
@@ -19,8 +20,8 @@ const (
 	ExitOK          = 0
 	ExitFailed      = 1 // it did not work; what is on standard error says why
 	ExitUsage       = 2 // the arguments make no sense
-	ExitNotFound    = 3 // there is no such instance
-	ExitRefused     = 4 // the instance is not in a state for it, or an ID is taken
+	ExitNotFound    = 3 // there is no such instance, entity or task hub
+	ExitRefused     = 4 // the instance is not in a state for it or does not match the filters, or an ID is taken
 	ExitUnavailable = 5 // the hub is out of reach, or in use
 )
 
@@ -176,7 +177,9 @@ func (p Program) runVerb(ctx context.Context, v verb, args []string) int {
 		return ExitUsage
 	}
 	c := &call{ctx: ctx, program: p, verbs: verbs, verb: v.name, flags: f, args: given}
-	err = v.run(command{c})
+	if err = (command{c}).checkNamed(v); err == nil {
+		err = v.run(command{c})
+	}
 	if c.target != nil && c.target.Close != nil {
 		err = errors.Join(err, c.target.Close())
 	}
@@ -202,6 +205,9 @@ func (v verb) checkArgs(given []string) error {
 	if len(given) > len(v.args) {
 		return usageError(fmt.Sprintf("%q is one argument too many", given[len(v.args)]))
 	}
+	if slices.Contains(given, "") {
+		return usageError("an argument is empty")
+	}
 	return nil
 }
 
@@ -218,6 +224,9 @@ type answerError struct {
 
 func (e *answerError) Error() string { return e.text }
 
+// refusal returns the error for an instance that is not in a state for a verb.
+func refusal(text string) error { return &answerError{http.StatusPreconditionFailed, text} }
+
 // An UnavailableError says that the hub cannot be reached, or that another process uses it.
 type UnavailableError struct{ Err error }
 
@@ -233,8 +242,13 @@ func exitCode(err error) int {
 	if _, unavailable := errors.AsType[*UnavailableError](err); unavailable {
 		return ExitUnavailable
 	}
+	if errors.Is(err, fs.ErrNotExist) { // the file of the task hub
+		return ExitNotFound
+	}
 	if answer, ok := errors.AsType[*answerError](err); ok {
 		switch answer.status {
+		case http.StatusBadRequest:
+			return ExitUsage
 		case http.StatusNotFound:
 			return ExitNotFound
 		case http.StatusConflict, http.StatusGone, http.StatusPreconditionFailed:
@@ -264,9 +278,10 @@ asked by way of that app.
                                them, the cells of a table are whole, with tabs between
 %[1]s --version prints the version of the program.
 
-Exit codes: 0 done, 1 failed, 2 wrong arguments, 3 no such instance, 4 refused
-for the instance's state, 5 the hub is out of reach
-or in use.
+Exit codes: 0 done, also if no instance matches a filter; 1 failed; 2 wrong
+arguments; 3 no such instance, entity or task hub; 4 refused for the state of
+the instance, or the named instance does not match the filters; 5 the hub is
+unreachable or in use.
 `, p.Name)
 }
 

@@ -208,10 +208,14 @@ func (r *replays) verify() error {
 func (r *replays) files(path string, look func(name string, text []byte, err error)) (int, error) {
 	names := []string{path}
 	if info, err := os.Stat(path); err != nil {
-		return 0, err
+		return 0, usageError(err.Error())
 	} else if info.IsDir() {
-		if names, err = filepath.Glob(filepath.Join(path, "*.json")); err != nil {
+		names, err = filepath.Glob(filepath.Join(path, "*.json"))
+		switch {
+		case err != nil:
 			return 0, err
+		case len(names) == 0:
+			return 0, usageError(path + " has no *.json files")
 		}
 	}
 	return len(names), sideBySide(names, func(name string) error {

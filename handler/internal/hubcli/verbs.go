@@ -15,8 +15,7 @@ var verbs = []verb{
 		name: "start", args: []string{"ORCHESTRATOR"}, does: "Starts an instance and prints its ID", run: command.start,
 		flags: func(f *flags) {
 			f.set.StringVar(&f.id, "id", "", "`ID` of the instance; a new one if it is not given")
-			f.set.StringVar(&f.input, "input", "", "the input, as `JSON`")
-			f.set.StringVar(&f.inputFile, "input-file", "", "the `FILE` that has the input; - is standard input")
+			f.inputs("the input")
 			f.set.StringVar(&f.version, "version", "", "`VERSION` of the instance")
 			f.set.DurationVar(&f.wait, "wait", 0, "waits for the instance to end, for at most this `TIME`, such as 30s")
 		},
@@ -87,8 +86,7 @@ var verbs = []verb{
 		more: whichOfMany,
 		flags: func(f *flags) {
 			f.many()
-			f.set.StringVar(&f.data, "data", "", "what the event carries, as `JSON`; null if it is not given")
-			f.set.StringVar(&f.dataFile, "data-file", "", "the `FILE` that has it; - is standard input")
+			f.inputs("the payload of the event, null by default", "data")
 		},
 	},
 	control("terminate", "Ends an instance, or all that match"),
@@ -121,8 +119,7 @@ var verbs = []verb{
 	{
 		name: "entity signal", args: []string{"NAME", "KEY", "OPERATION"}, does: "Has an entity perform an operation, and does not wait for it", run: func(c command) error { return entityCommand{c}.signal() },
 		flags: func(f *flags) {
-			f.set.StringVar(&f.data, "data", "", "the input of the operation, as `JSON`; none if it is not given")
-			f.set.StringVar(&f.dataFile, "data-file", "", "the `FILE` that has it; - is standard input")
+			f.inputs("the input of the operation", "data")
 		},
 	},
 	{
@@ -183,7 +180,8 @@ var verbs = []verb{
 }
 
 // whichOfMany says how a verb that takes one ID is told of many.
-const whichOfMany = "Without an ID, filters or --all must say which; --dry-run shows them and does nothing."
+const whichOfMany = "Without an ID, filters or --all select the instances. With an ID and filters, the instance must match.\n" +
+	"--dry-run shows the instances and changes nothing."
 
 // control is a verb that does something to an instance for a reason.
 func control(name, does string) verb {
@@ -208,7 +206,7 @@ type flags struct {
 	set    *flag.FlagSet
 	output string
 
-	id, input, inputFile, version, reason, data, dataFile string
+	id, input, inputFile, version, reason                 string
 	status, prefix, after, before, taskHub, name, dir     string
 	wait, idle                                            time.Duration
 	top, sample                                           int
@@ -264,11 +262,31 @@ func (f *flags) usage(w io.Writer, program string) {
 		say(w, "%s\n", f.verb.more)
 	}
 	say(w, "\n")
-	f.set.VisitAll(func(one *flag.Flag) {
+	f.shown(func(one *flag.Flag) {
 		value, does := flag.UnquoteUsage(one)
 		name := strings.TrimRight("--"+one.Name+" "+value, " ")
 		say(w, "  %-28s %s\n", name, does)
 	})
+}
+
+// shown calls visit with each flag that has a description. A former name of a flag has none.
+func (f *flags) shown(visit func(*flag.Flag)) {
+	f.set.VisitAll(func(one *flag.Flag) {
+		if one.Usage != "" {
+			visit(one)
+		}
+	})
+}
+
+// inputs are the flags of a JSON input, which they describe with does. The verb also accepts
+// their former names.
+func (f *flags) inputs(does string, former ...string) {
+	f.set.StringVar(&f.input, "input", "", does+", as `JSON`")
+	f.set.StringVar(&f.inputFile, "input-file", "", "the `FILE` with the input; - is standard input")
+	for _, name := range former {
+		f.set.StringVar(&f.input, name, "", "")
+		f.set.StringVar(&f.inputFile, name+"-file", "", "")
+	}
 }
 
 // pages are the flags that say how much is listed.
@@ -296,6 +314,11 @@ func (f *flags) selects() {
 		f.tags = append(f.tags, text)
 		return nil
 	})
+}
+
+// filter reports whether a flag that selects instances is set.
+func (f *flags) filter() bool {
+	return f.status != "" || f.prefix != "" || f.after != "" || f.before != "" || f.name != "" || len(f.tags) > 0
 }
 
 // filters are the flags that select instances.
