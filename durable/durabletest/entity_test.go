@@ -8,6 +8,7 @@ import (
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
 	"github.com/google/go-cmp/cmp"
 )
 
@@ -83,6 +84,47 @@ func TestHub_PerformsOperationsOfEntities(t *testing.T) {
 	}
 	if s, exists := durabletest.State(hub, shoes); s.Left != 2 || len(s.At) != 2 || !exists {
 		t.Errorf("state %+v, want that the failed operation changed nothing", s)
+	}
+}
+
+// Compensate puts a number of items back in its last episode, tells a buyer and starts a
+// reorder, and fails.
+func Compensate(ctx *durable.Context, n int) (string, error) {
+	ctx.Sleep(time.Hour)
+	durable.SignalEntity(ctx, shoes, (*Stock).Put, n)
+	durable.CallSubOrchestrator(ctx, Reorder, "boots", durable.InstanceID("reorder"))
+	if err := durable.Event[int]("Done").RaiseFrom(ctx, "buyer", n); err != nil {
+		return "", err
+	}
+	return "", errSoldOut
+}
+
+func TestWait_ReturnsWhenAllHasHappenedAtThatTime(t *testing.T) {
+	t.Parallel()
+	for _, way := range []string{"Run", "Wait"} {
+		hub := durabletest.New(t, append(shop(), durable.Orchestrator("Compensate", Compensate))...)
+		buyer := durabletest.Start(hub, HoldUntil, durable.Event[int]("Done"), durable.InstanceID("buyer"))
+		var err error
+		if way == "Run" {
+			_, err = durabletest.Run(hub, Compensate, 5)
+		} else {
+			_, err = durabletest.Start(hub, Compensate, 5).Wait()
+		}
+		if err == nil {
+			t.Errorf("%s: the orchestrator did not fail", way)
+		}
+		if s, _ := durabletest.State(hub, shoes); s.Left != 5 {
+			t.Errorf("%s: the entity has %d items, want 5", way, s.Left)
+		}
+		if got := buyer.Status(); got != history.Completed {
+			t.Errorf("%s: the instance that waits for the event is %v", way, got)
+		}
+		if got := durabletest.InstanceOf[string](hub, "reorder").Status(); got != history.Completed {
+			t.Errorf("%s: the child is %v", way, got)
+		}
+		if hub.Elapsed() != time.Hour {
+			t.Errorf("%s: it took %v, want 1h", way, hub.Elapsed())
+		}
 	}
 }
 

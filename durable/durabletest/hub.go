@@ -271,6 +271,7 @@ func (h *Hub) wait(id string) {
 	if !h.runUntil(ended) {
 		h.t.Fatalf("%s", h.stuck(id))
 	}
+	h.advance(h.Now()) // the messages of the last episode
 }
 
 // Advance lets d pass, and with it all that happens in that time and at its end.

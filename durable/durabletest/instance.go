@@ -46,7 +46,9 @@ func InstanceOf[O any](h *Hub, id durable.InstanceID) *Instance[O] {
 // Wait lets time pass until the instance has ended, and returns its output. If
 // it failed or was terminated, the error is a
 // *[durable.OrchestrationFailedError]. If nothing can happen any more before the
-// instance has ended, the test fails with what every instance waits for.
+// instance has ended, the test fails with what every instance waits for. When Wait
+// returns, everything has happened that can happen at this time: entities have performed
+// the signals of the last episode.
 func (i *Instance[O]) Wait() (O, error) {
 	i.hub.t.Helper()
 	i.State() // fails the test if there is none

@@ -9,10 +9,17 @@ import (
 	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
+	"github.com/durablefunctions-go/durablefunctions/handler"
 )
+
+// hubToolRole is the environment variable that makes the test program an app.
+const hubToolRole = "DURABLETEST_HUB_TOOL"
 
 // TestMain fails if a test leaves a goroutine or a coroutine behind.
 func TestMain(m *testing.M) {
+	if os.Getenv(hubToolRole) != "" {
+		handler.Main(handler.App{})
+	}
 	code := m.Run()
 	// A goroutine that has told of its end may still be there for a moment.
 	deadline := time.Now().Add(patience.Limit())

@@ -32,8 +32,8 @@ import (
 //     an array, one object with the array as its value, or one object a line.
 //     They must be of one instance, and its large payloads must not be in blobs.
 //   - The status of an instance from the management API, fetched with
-//     showHistory=true&showHistoryOutput=true, or its historyEvents alone, which is
-//     what `hub history ID --show-output --output json` prints.
+//     showHistory=true&showHistoryOutput=true, or its historyEvents alone, as
+//     `hub history ID --output json` prints them.
 //
 // The management API leaves out where episodes begin, and in which order things
 // were begun at the same time. What is missing is put together from times and

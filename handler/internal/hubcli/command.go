@@ -119,8 +119,8 @@ func (c command) get() error {
 }
 
 func (c command) history() error {
-	query := url.Values{"showHistory": {"true"}, "showInput": {"false"}}
-	if c.flags.showOutput {
+	query := url.Values{"showHistory": {"true"}, "showInput": {strconv.FormatBool(!c.flags.noInput)}}
+	if c.flags.showOutput || c.flags.output == "json" {
 		query.Set("showHistoryOutput", "true")
 	}
 	a, err := c.instance(http.MethodGet, nil, query, nil)

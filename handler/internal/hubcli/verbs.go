@@ -37,8 +37,10 @@ var verbs = []verb{
 	},
 	{
 		name: "history", args: []string{"ID"}, does: "Shows the history of an instance", run: command.history,
+		more: "With --output json and without --no-input, durabletest.Replay reads the history.",
 		flags: func(f *flags) {
-			f.set.BoolVar(&f.showOutput, "show-output", false, "with the results of activities")
+			f.set.BoolVar(&f.noInput, "no-input", false, "omits the inputs")
+			f.set.BoolVar(&f.showOutput, "show-output", false, "with the results of activities; --output json always has them")
 		},
 	},
 	{
@@ -206,15 +208,15 @@ type flags struct {
 	set    *flag.FlagSet
 	output string
 
-	id, input, inputFile, version, reason                 string
-	status, prefix, after, before, taskHub, name, dir     string
-	wait, idle                                            time.Duration
-	top, sample                                           int
-	all, noInput, showHistory, showOutput, sameID         bool
-	yes, force, ignoreHidden, forget, apply               bool
-	children, stuck, entities, showState, dryRun          bool
-	every                                                 time.Duration
-	tags                                                  []string // each NAME or NAME=VALUE
+	id, input, inputFile, version, reason             string
+	status, prefix, after, before, taskHub, name, dir string
+	wait, idle                                        time.Duration
+	top, sample                                       int
+	all, noInput, showHistory, showOutput, sameID     bool
+	yes, force, ignoreHidden, forget, apply           bool
+	children, stuck, entities, showState, dryRun      bool
+	every                                             time.Duration
+	tags                                              []string // each NAME or NAME=VALUE
 }
 
 func newFlags(v verb) *flags {
