@@ -46,6 +46,9 @@ func TestInit_WritesAnAppWhoseSettingsAreRight(t *testing.T) {
 	if text := fileText(t, root, "go.mod"); !strings.HasPrefix(text, "module my-shop-2\n") {
 		t.Errorf("go.mod is\n%s", text)
 	}
+	if text := fileText(t, root, "main.go"); !strings.Contains(text, "Consumption plan") {
+		t.Error("main.go does not say that the Consumption plan refuses the functionTimeout of host.json")
+	}
 	found, err := readHostJSON(root)
 	if err != nil {
 		t.Fatal(err)

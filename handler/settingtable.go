@@ -79,7 +79,7 @@ var hostRows = []settingRow{
 			},
 			Set: func(cfg *Config, value string) { cfg.FunctionTimeout, _ = parseFunctionTimeout(value) },
 		},
-		Initial: "`00:30:00`, on the Consumption plan `00:05:00`",
+		Initial: "`00:30:00`, on the Consumption plan `00:05:00`, at most `00:10:00`",
 		Get:     func(cfg *Config) any { return cfg.functionTimeoutText() },
 		Does: "how long the host lets an invocation run; then it kills the program, and the engine in it. Functions are stopped " +
 			"before that, at `handler.Timeout` or this limit, and after 30 minutes if there is none",

@@ -69,22 +69,43 @@ func list(root, app string) ([]entry, error) {
 	return entries, nil
 }
 
+// A hostFile is the part of host.json that the zip depends on.
+type hostFile struct {
+	FunctionTimeout any `json:"functionTimeout"`
+	CustomHandler   struct {
+		Description struct {
+			DefaultExecutablePath string `json:"defaultExecutablePath"`
+		} `json:"description"`
+	} `json:"customHandler"`
+}
+
+func readHostFile(root string) (hostFile, error) {
+	var host hostFile
+	text, err := os.ReadFile(filepath.Join(root, "host.json"))
+	if err != nil {
+		return host, err
+	}
+	if err := json.Unmarshal(jsonc.ToJSON(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))), &host); err != nil {
+		return host, fmt.Errorf("read host.json: %w", err)
+	}
+	return host, nil
+}
+
+// planNote returns a note if the host of a plan refuses a setting in host.json, else "".
+func planNote(root string) (string, error) {
+	host, err := readHostFile(root)
+	if err != nil || host.FunctionTimeout != "-1" {
+		return "", err
+	}
+	return `host.json: with functionTimeout "-1" the host does not start on the Consumption plan; set at most "00:10:00" there`, nil
+}
+
 // executablePath returns where host.json says that the executable is. It must
 // be a plain relative path with slashes, which is what the host compares it as.
 func executablePath(root string) (string, error) {
-	text, err := os.ReadFile(filepath.Join(root, "host.json"))
+	host, err := readHostFile(root)
 	if err != nil {
 		return "", err
-	}
-	var host struct {
-		CustomHandler struct {
-			Description struct {
-				DefaultExecutablePath string `json:"defaultExecutablePath"`
-			} `json:"description"`
-		} `json:"customHandler"`
-	}
-	if err := json.Unmarshal(jsonc.ToJSON(bytes.TrimPrefix(text, []byte("\xef\xbb\xbf"))), &host); err != nil {
-		return "", fmt.Errorf("read host.json: %w", err)
 	}
 	p := host.CustomHandler.Description.DefaultExecutablePath
 	switch {

@@ -23,11 +23,18 @@ func main() {
 		os.Exit(2)
 	}
 	n, err := write(*out, *root, *app)
+	note := ""
+	if err == nil {
+		note, err = planNote(*root)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "zipapp:", err)
 		os.Exit(1)
 	}
 	fmt.Printf("%s: %d files\n", *out, n)
+	if note != "" {
+		fmt.Fprintln(os.Stderr, note)
+	}
 }
 
 // write makes the zip in a file beside out first, so that out is never half a

@@ -84,6 +84,21 @@ func TestZip_HoldsWhatTheHostNeedsAndNoMore(t *testing.T) {
 	}
 }
 
+func TestPlanNote_NamesATimeoutThatThePlanRefuses(t *testing.T) {
+	for hostJSON, want := range map[string]bool{
+		`{"functionTimeout": "-1"} // none`: true, `{"functionTimeout": "00:10:00"}`: false, `{}`: false,
+	} {
+		root, _ := files(t, map[string]string{"host.json": hostJSON})
+		note, err := planNote(root)
+		if err != nil || (note != "") != want || want && !strings.Contains(note, "Consumption plan") {
+			t.Errorf("%s: the note is %q, %v", hostJSON, note, err)
+		}
+	}
+	if note, err := planNote("../.."); err != nil || note == "" {
+		t.Errorf("the note for this repository is %q, %v", note, err)
+	}
+}
+
 // On Premium and Dedicated plans the host does not set the mode of the
 // executable.
 func TestZip_SetsTheModeOfTheExecutable(t *testing.T) {
