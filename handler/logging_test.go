@@ -52,11 +52,14 @@ func TestLogging_ReadmeHasEachEvent(t *testing.T) {
 		t.Fatal("README.md has no table of log events")
 	}
 	listed := map[string]bool{} // whether it is in the source
-	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?`) \\|").FindAllStringSubmatch(table, -1) {
+	levels := map[string]string{}
+	for _, row := range regexp.MustCompile("(?m)^\\| (`.*?`) \\| (.*?) \\|").FindAllStringSubmatch(table, -1) {
 		for name := range strings.SplitSeq(row[1], ", ") {
 			listed[strings.Trim(name, "`")] = false
+			levels[strings.Trim(name, "`")] = row[2]
 		}
 	}
+	logged := regexp.MustCompile(`(?:\.(Debug|Info|Warn|Error)|outine\.(note))\((?:ctx, )?(?:".*"event", )?"([A-Z]\w+)"`)
 	attribute := regexp.MustCompile(`"event", "([A-Z]\w*[a-z][A-Z]\w+)"`)
 	other := regexp.MustCompile(`"([A-Z]\w+)"`)
 	err = filepath.WalkDir("..", func(path string, entry fs.DirEntry, err error) error {
@@ -70,6 +73,15 @@ func TestLogging_ReadmeHasEachEvent(t *testing.T) {
 		for _, found := range attribute.FindAllSubmatch(source, -1) {
 			if _, ok := listed[string(found[1])]; !ok {
 				t.Errorf("%s logs the event %s, which README.md does not list", path, found[1])
+			}
+		}
+		for _, found := range logged.FindAllStringSubmatch(string(source), -1) {
+			level := strings.ToLower(found[1])
+			if found[2] != "" {
+				level = "debug, counted"
+			}
+			if row, ok := levels[found[3]]; ok && !strings.Contains(row, level) {
+				t.Errorf("%s logs the event %s at %s; README.md says %s", path, found[3], level, row)
 			}
 		}
 		for _, found := range other.FindAllSubmatch(source, -1) {

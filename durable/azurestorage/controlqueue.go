@@ -233,7 +233,7 @@ func (r *reading) believe(d *delivery) bool {
 	h := r.partition.hub
 	sentinel, err := h.instances.Histories.Row(r.work, d.env.Sender.InstanceID, wire.SentinelRowKey)
 	if err != nil {
-		d.abandon(r.work, "it cannot be found out whether the entity's batch counted that sent it: "+err.Error())
+		d.abandonAfter(r.work, fmt.Errorf("find the batch of the entity that sent it: %w", err))
 		return false
 	}
 	var counted wire.EntityBatches

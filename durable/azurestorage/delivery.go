@@ -149,7 +149,7 @@ func (d *delivery) remove(ctx context.Context) error {
 		gone, err := d.queue.Remove(d.whileHidden(ctx), m.ID, m.Receipt)
 		deleted = err == nil && !gone
 		if gone {
-			d.hub.log.Warn("MessageGone", d.attrs("details", "it was deleted, or received by somebody else")...)
+			d.hub.routine.note("MessageGone", d.attrs("details", "it was deleted, or another worker received it"))
 		}
 		return m, err
 	})
@@ -173,7 +173,7 @@ func (d *delivery) refuse(ctx context.Context) {
 
 // removeAgain deletes a message that was received again after this process had taken it.
 func (d *delivery) removeAgain(ctx context.Context) {
-	d.hub.log.Warn("DuplicateMessageDetected", d.attrs("details", "it was taken before, and not deleted then")...)
+	d.hub.routine.note(disposition.Duplicate, d.attrs("details", "it was taken before, and not deleted then"))
 	d.discard(ctx)
 }
 
@@ -192,7 +192,7 @@ func (d *delivery) noteCommitted() {
 func (d *delivery) repair(ctx context.Context, instanceID string) {
 	if err := d.hub.repair(ctx, instanceID, nil); err != nil {
 		d.hub.held.spend(d, spentMessage{repair: instanceID}) // for as long anew
-		d.abandon(ctx, err.Error())
+		d.abandonAfter(ctx, err)
 		return
 	}
 	d.removeAgain(ctx)
@@ -215,6 +215,14 @@ func abandonDelay(dequeueCount int) time.Duration {
 // abandon gives the message back after a delay that grows with every delivery.
 func (d *delivery) abandon(ctx context.Context, reason string) {
 	d.abandonAs(ctx, disposition.Abandoning, reason)
+}
+
+// abandonAfter is abandon after an error of the storage, which it logs.
+func (d *delivery) abandonAfter(ctx context.Context, err error) {
+	if ctx.Err() == nil {
+		d.hub.log.Warn("message could not be processed; it will be delivered again", d.attrs("error", err)...)
+	}
+	d.abandon(ctx, err.Error())
 }
 
 // abandonBecause is abandon for a cause that may ask for a shorter delay.
@@ -248,7 +256,7 @@ func (d *delivery) receives() int {
 
 // abandonFor gives the message back, hidden for the given time, and logs that as event.
 func (d *delivery) abandonFor(ctx context.Context, event string, delay time.Duration, reason string) {
-	d.hub.log.Warn(event, d.attrs("delay", delay, "reason", reason)...)
+	d.hub.routine.note(event, d.attrs("delay", delay, "reason", reason))
 	d.hub.meter.HeldBack(d.queue.Name, d.heldWhy())
 	d.handBack(ctx, delay)
 }
@@ -271,7 +279,7 @@ func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
 	switch {
 	case err == nil:
 	case store.IsGone(err):
-		d.hub.log.Warn("MessageGone", d.attrs("details", err.Error())...)
+		d.hub.routine.note("MessageGone", d.attrs("details", err.Error()))
 	default:
 		d.hub.log.Warn("message could not be handed back, it comes back by itself", d.attrs("after", d.lock, "error", err)...)
 	}
@@ -327,7 +335,7 @@ func (d *delivery) renew(ctx context.Context) {
 		d.mu.Lock()
 		d.lost = true
 		d.mu.Unlock()
-		d.hub.log.Warn("MessageGone", d.attrs("details", "its lock was lost: "+err.Error())...)
+		d.hub.routine.note("MessageGone", d.attrs("details", "its lock was lost: "+err.Error()))
 	case ctx.Err() == nil:
 		d.hub.health.Failed("queues", err)
 	}

@@ -105,10 +105,14 @@ func (o disposals) dispose(ctx context.Context, d *delivery, v disposition.Dispo
 	case disposition.Deliver, disposition.Discard, disposition.Refuse:
 	}
 	if err != nil {
-		d.abandon(ctx, err.Error())
+		d.abandonAfter(ctx, err)
 		return
 	}
-	o.hub.log.Warn(v.Event, d.attrs("reason", v.Reason)...)
+	if v.Event == disposition.Duplicate {
+		o.hub.routine.note(v.Event, d.attrs("reason", v.Reason))
+	} else {
+		o.hub.log.Warn(v.Event, d.attrs("reason", v.Reason)...)
+	}
 	if v.Action == disposition.Refuse {
 		d.refuse(ctx)
 		return

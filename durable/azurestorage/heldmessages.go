@@ -216,7 +216,7 @@ func (h *heldMessages) take(q *store.Queue, messages []store.Message, lock time.
 	for _, m := range messages {
 		d := h.newDelivery(q, m, lock, onSettled)
 		if older := h.add(d); older != nil {
-			h.hub.log.Warn("DuplicateMessageDetected", older.attrs("details", "its lock had ended while it was here")...)
+			h.hub.routine.note(disposition.Duplicate, older.attrs("details", "its lock had ended while it was here"))
 			continue
 		}
 		held = append(held, d)

@@ -41,6 +41,7 @@ type TaskHub struct {
 	resources *resources
 	sender    *sender
 	health    health
+	routine   routine
 	starts    *starter
 	overdue   *overdueStarts
 	instances *instances.Store
@@ -109,7 +110,7 @@ func Open(c Connection, cfg Config) (*TaskHub, error) {
 		largeMessages:   store.NewContainer(s.Blobs, s.BlobEndpoint, names.LargeMessages()),
 		appLeases:       store.NewContainer(s.LeaseBlobs, s.BlobEndpoint, names.AppLease()),
 	}
-	h.health.log = h.log
+	h.health.log, h.routine.log = h.log, h.log
 	h.resources = &resources{hub: h, creation: make(chan struct{}, 1), deleted: store.NewNudge()}
 	h.held = newHeldMessages(h)
 	h.sender = &sender{hub: h, armedFor: armedForDefault}
@@ -198,6 +199,7 @@ func (h *TaskHub) run(ctx context.Context) error {
 	}
 	stop(errStopped)
 	h.tasks.Wait()
+	h.routine.report()
 	return nil
 }
 

@@ -127,7 +127,7 @@ const blobMissedTimes = 5
 func (d *delivery) leave(ctx context.Context, cause error) {
 	h := d.hub
 	if !store.IsUnreadable(cause) {
-		h.log.Error("MessageFailure", d.attrs("error", cause)...)
+		h.log.Warn("MessageFailure", d.attrs("error", cause)...)
 		d.abandon(ctx, cause.Error())
 		return
 	}

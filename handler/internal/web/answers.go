@@ -86,7 +86,7 @@ func AnswerErrors(log *slog.Logger) echo.HTTPErrorHandler {
 		a := answerTo(err, IsManagement(c))
 		gone := c.Request().Context().Err() != nil
 		if a.status >= http.StatusInternalServerError && a.status != http.StatusServiceUnavailable && !gone && !errors.Is(err, errPanicked) {
-			log.Error("request failed", "method", c.Request().Method, "path", c.Request().URL.Path,
+			log.Log(c.Request().Context(), severity(err), "request failed", "method", c.Request().Method, "path", c.Request().URL.Path,
 				"status", a.status, "requestId", RequestID(c), "error", secrets.Line(err))
 		}
 		if c.Response().Committed {
@@ -104,6 +104,15 @@ func AnswerErrors(log *slog.Logger) echo.HTTPErrorHandler {
 			log.Debug("answer not delivered", "requestId", RequestID(c), "error", err)
 		}
 	}
+}
+
+// severity is the level at which a request is logged that failed with err. A caller's mistake,
+// for which .NET has the status 500 or 501, is no error of the app.
+func severity(err error) slog.Level {
+	if errors.As(err, new(*durable.InstanceStateError)) || errors.Is(err, durable.ErrNotSupported) {
+		return slog.LevelInfo
+	}
+	return slog.LevelError
 }
 
 // WriteJSON answers with v as JSON. Unlike echo's own method it leaves <, > and & in URLs

@@ -68,7 +68,7 @@ var (
 	ended           = Disposition{Discard, RepairRow, "DiscardingWorkItem", "Instance is Completed"}
 	foreign         = Disposition{Discard, RepairRow, "DiscardingWorkItem", "Invalid history (may have been overwritten by a newer instance)"}
 	otherAction     = Disposition{Discard, RepairTracking, "DiscardingWorkItem", "What it completes was scheduled by an episode that does not count"}
-	continued       = Disposition{Discard, RepairRow, duplicateMessage, "the execution has started already, and continued as new"}
+	continued       = Disposition{Discard, RepairRow, Duplicate, "the execution has started already, and continued as new"}
 	terminated      = Disposition{Terminate, RepairNothing, "DiscardingWorkItem", "Instance is Terminated"}
 	outOfOrder      = Disposition{HoldBack, RepairNothing, "ReceivedOutOfOrderMessage", "what it completes is not in the history yet"}
 	rewinding       = Disposition{HoldBack, RepairNothing, "ReceivedOutOfOrderMessage", "the instance has ended, unless what was read of it was from before it was rewound"}
@@ -78,11 +78,11 @@ var (
 // NotYetStarted is that of a message that comes before its instance starts.
 var NotYetStarted = Disposition{HoldBack, RepairNothing, "ReceivedOutOfOrderMessage", "the instance has not started yet"}
 
-// duplicateMessage is the event by which a message is logged that was taken before.
-const duplicateMessage = "DuplicateMessageDetected"
+// Duplicate is the event by which a message is logged that was taken before.
+const Duplicate = "DuplicateMessageDetected"
 
 func duplicate(reason string) Disposition {
-	return Disposition{Discard, RepairRow, duplicateMessage, reason}
+	return Disposition{Discard, RepairRow, Duplicate, reason}
 }
 
 // refused is the disposition of the message of a start that has no row.

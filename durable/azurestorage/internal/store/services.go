@@ -167,7 +167,7 @@ func clientOptions(endpoint string, t policy.Transporter, perCall ...policy.Poli
 		Transport:       t,
 		Retry:           policy.RetryOptions{MaxRetries: -1},
 		Telemetry:       policy.TelemetryOptions{ApplicationID: "durablefunctions-go"},
-		PerCallPolicies: perCall,
+		PerCallPolicies: append([]policy.Policy{answerPolicy{}}, perCall...),
 		// Credentials over plain HTTP go to an emulator only.
 		InsecureAllowCredentialWithHTTP: isEmulator(endpoint),
 	}

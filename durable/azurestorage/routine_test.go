@@ -1,0 +1,47 @@
+package azurestorage
+
+import (
+	"bytes"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestRoutine_CountsEventsInOneLineAMinute(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		var out bytes.Buffer
+		r := &routine{log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))}
+		lines := func(text string) int {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			return strings.Count(out.String(), text)
+		}
+		for range 3 {
+			r.note("MessageGone", []any{"messageId", "m"})
+			time.Sleep(time.Second)
+		}
+		r.note("DuplicateMessageDetected", nil)
+		if debug, info := lines("level=DEBUG"), lines("level=INFO"); debug != 4 || info != 0 {
+			t.Errorf("at once: %d debug and %d info lines, want 4 and 0", debug, info)
+		}
+		time.Sleep(2 * routineInterval)
+		synctest.Wait()
+		if info := lines("level=INFO"); info != 1 || lines("DuplicateMessageDetected=1 MessageGone=3") != 1 {
+			t.Errorf("after two minutes: %d info lines, want one that counts all\n%s", info, out.String())
+		}
+		r.note("MessageGone", nil)
+		r.report() // at the end of the hub
+		time.Sleep(2 * routineInterval)
+		synctest.Wait()
+		if info := lines("level=INFO"); info != 2 || lines("held back\" MessageGone=1") != 1 {
+			t.Errorf("at the end: %d info lines, want a second one\n%s", info, out.String())
+		}
+		r.report()
+		if info := lines("level=INFO"); info != 2 {
+			t.Errorf("a report without events is a line")
+		}
+	})
+}
