@@ -278,6 +278,7 @@ func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
 	err := d.change(ctx, func(m store.Message) (store.Message, error) { return d.queue.Update(d.whileHidden(ctx), m, delay) })
 	switch {
 	case err == nil:
+		d.keepReceipt()
 	case store.IsGone(err):
 		d.hub.routine.note("MessageGone", d.attrs("details", err.Error()))
 	default:
@@ -290,6 +291,16 @@ func (d *delivery) handBack(ctx context.Context, delay time.Duration) {
 func (d *delivery) isOrdered() bool {
 	_, isEvent := d.event().(*history.EventRaised)
 	return isEvent || d.claimed
+}
+
+// keepReceipt keeps the receipt of the message, which is hidden, for a resumption.
+func (d *delivery) keepReceipt() {
+	d.mu.Lock()
+	m, env := d.msg, d.env
+	d.mu.Unlock()
+	if env != nil {
+		d.hub.hidden.add(env.Message.Target.InstanceID, d.queue, m)
+	}
 }
 
 func (d *delivery) isLeaving() bool {

@@ -65,11 +65,15 @@ func (b *inbox) close() {
 	b.signal()
 }
 
-// add takes messages in, all before the first is delivered.
+// add takes messages in, all before the first is delivered. A resumption shows the hidden
+// messages of its instance.
 func (b *inbox) add(r *reading, deliveries ...*delivery) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, d := range deliveries {
+		if id := d.target().InstanceID; d.resumes() {
+			r.spawn(func() { b.hub.hidden.show(r.work, id) })
+		}
 		b.sort(r, d)
 	}
 }

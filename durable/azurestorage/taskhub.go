@@ -42,6 +42,7 @@ type TaskHub struct {
 	sender    *sender
 	health    health
 	routine   routine
+	hidden    hiddenMessages
 	starts    *starter
 	overdue   *overdueStarts
 	instances *instances.Store

@@ -76,7 +76,8 @@ func (inst *instance) requeue(inFlight []*message) {
 const maxMessages = 1000
 
 // take removes the next messages to dispatch from the inbox. A start is first, in
-// whatever order the messages came.
+// whatever order the messages came. Messages that end pauses are among them, so that they
+// reach an instance whose many messages are held back.
 func (inst *instance) take() []*message {
 	n := min(len(inst.inbox), maxMessages)
 	taken := make([]*message, 0, n)
@@ -87,7 +88,15 @@ func (inst *instance) take() []*message {
 		n--
 	}
 	taken = append(taken, inst.inbox[:n]...)
-	rest := copy(inst.inbox, inst.inbox[n:])
+	rest := 0
+	for _, m := range inst.inbox[n:] {
+		if m.controls() {
+			taken = append(taken, m)
+			continue
+		}
+		inst.inbox[rest] = m
+		rest++
+	}
 	clear(inst.inbox[rest:])
 	if inst.inbox = inst.inbox[:rest]; rest == 0 && cap(inst.inbox) > 64 {
 		inst.inbox = nil

@@ -49,6 +49,16 @@ func (m *message) isTimer() bool { return !m.due.IsZero() }
 
 func (m *message) starts() bool { return m.kind == history.TypeExecutionStarted }
 
+// controls reports whether the message ends the pause of its instance: its effect does not
+// wait until code that was missing is deployed.
+func (m *message) controls() bool {
+	switch m.kind {
+	case history.TypeExecutionTerminated, history.TypeExecutionSuspended, history.TypeExecutionResumed:
+		return true
+	}
+	return false
+}
+
 // isTrusted reports whether the message completes what was scheduled in the
 // transaction that stored it or its activity.
 func (m *message) isTrusted() bool {

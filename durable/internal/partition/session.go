@@ -207,7 +207,8 @@ func (s *session) Release(context.Context) error {
 	return nil
 }
 
-// abandon requeues the messages in flight. The instance then pauses.
+// abandon requeues the messages in flight. The instance then pauses, unless a message that
+// ends pauses came during the session.
 func (s *session) abandon(cause error) {
 	p := s.p
 	p.mu.Lock()
@@ -216,8 +217,11 @@ func (s *session) abandon(cause error) {
 		return // they were requeued already
 	}
 	s.over = true
+	controlled := slices.ContainsFunc(s.inst.inbox, (*message).controls)
 	s.requeue()
-	p.pauseInstance(s.inst, cause)
+	if !controlled {
+		p.pauseInstance(s.inst, cause)
+	}
 	p.checkDrained()
 }
 

@@ -328,6 +328,9 @@ func (w *work) deliver(m *message) {
 	if m.starts() {
 		inst.retryEarly()
 	}
+	if m.controls() {
+		w.endPause(inst)
+	}
 	w.schedule(inst)
 }
 
@@ -387,8 +390,7 @@ func (w *work) restart(id string) {
 		inst.session.revoke()
 	}
 	inst.attempts = 0
-	w.stopAlarm(inst.pause)
-	inst.pause = nil
+	w.endPause(inst)
 	inst.retryEarly()
 	w.schedule(inst)
 }
@@ -401,6 +403,12 @@ func (w *work) pauseInstance(inst *instance, cause error) {
 		inst.pause = nil
 		w.schedule(inst)
 	})
+}
+
+// endPause lets an instance be dispatched that was abandoned. mu is locked.
+func (w *work) endPause(inst *instance) {
+	w.stopAlarm(inst.pause)
+	inst.pause = nil
 }
 
 // retryAt returns when work that was abandoned for a cause, at the given attempt,

@@ -16,6 +16,8 @@ var workItems = area{"work items", []test{
 	{"messages that arrive meanwhile come with the next work item", running(meanwhile)},
 	{"abandoned messages come again, the second time later", running(abandoned)},
 	{"messages that are wanted again at a time come then, however often they were abandoned", running(heldUntil)},
+	{"a termination comes at once, however long its abandoned instance waits", running(terminatedWhilePaused)},
+	{"a resumption comes at once with the abandoned messages, however long they wait", running(resumedWhilePaused)},
 	{"what is released without a commit comes again", running(releasedOnly)},
 	{"several instances are handed out at the same time", running(several)},
 	{"the locks of what is worked on are renewed", running(renewed)},
@@ -92,6 +94,46 @@ func heldUntil(w *world) {
 		w.equal("messages", e.item.Messages, []provider.TaskMessage{event})
 	})
 	e.finish()
+}
+
+// pause abandons an event so often that the next delivery is later than the suite waits.
+func (w *world) pause() (event provider.TaskMessage) {
+	w.Helper()
+	w.begin("a")
+	event = raised("a", "Event", nil)
+	w.send(event)
+	e := w.next("a")
+	abandon := func(cause error) {
+		ctx, cancel := w.patient()
+		defer cancel()
+		w.must("Abandon", e.item.Session.Abandon(ctx, cause))
+		e.release()
+	}
+	short := max(w.hub.AbandonDelay, w.hub.Quiet)
+	for delay := short / 2; delay < 2*w.hub.Patience; delay *= 2 {
+		abandon(&provider.HeldError{Cause: errAbandoned, Until: time.Now().Add(short)})
+		e = w.next("a")
+	}
+	abandon(errAbandoned)
+	return event
+}
+
+func terminatedWhilePaused(w *world) {
+	w.pause()
+	end := to("a", &history.ExecutionTerminated{Header: history.NewHeader(now()), Reason: text("enough")})
+	w.send(end)
+	if got := w.collect("a", 1); !containsMessage(got, end) {
+		w.Errorf("got %s without the termination", describe(got))
+	}
+}
+
+func resumedWhilePaused(w *world) {
+	event := w.pause()
+	resumption := to("a", &history.ExecutionResumed{Header: history.NewHeader(now()), Reason: text("mended")})
+	w.send(resumption)
+	if got := w.collect("a", 2); !containsMessage(got, resumption) || !containsMessage(got, event) {
+		w.Errorf("got %s, want the resumption and the event", describe(got))
+	}
 }
 
 func releasedOnly(w *world) {

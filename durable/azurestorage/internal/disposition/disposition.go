@@ -78,7 +78,7 @@ var (
 // NotYetStarted is that of a message that comes before its instance starts.
 var NotYetStarted = Disposition{HoldBack, RepairNothing, "ReceivedOutOfOrderMessage", "the instance has not started yet"}
 
-// Duplicate is the event by which a message is logged that was taken before.
+// Duplicate is the log event of a message that was taken before.
 const Duplicate = "DuplicateMessageDetected"
 
 func duplicate(reason string) Disposition {
@@ -87,7 +87,7 @@ func duplicate(reason string) Disposition {
 
 // refused is the disposition of the message of a start that has no row.
 func refused(reason string) Disposition {
-	return Disposition{Refuse, RepairRow, duplicateMessage, reason}
+	return Disposition{Refuse, RepairRow, Duplicate, reason}
 }
 
 // Message is what decides about a message.

@@ -1,0 +1,104 @@
+package azurestorage
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/store"
+	"github.com/durablefunctions-go/durablefunctions/durable/history"
+)
+
+// maxHiddenBytes bounds the memory for abandoned messages, whose texts go with each request.
+// Further messages appear when their delays end.
+const maxHiddenBytes = 8 << 20
+
+// hiddenMessages are the abandoned messages of instances that are hidden until their delays
+// end, with the receipts that this process has. A resumption makes the messages of its
+// instance visible. A message that another process abandoned, or that this process abandoned
+// before a restart, appears at the end of its delay.
+type hiddenMessages struct {
+	mu         sync.Mutex                          // protects the following
+	byInstance map[string]map[string]hiddenMessage // by the IDs of instance and message
+	bytes      int                                 // of all messages
+	pruned     time.Time                           // the last time
+}
+
+type hiddenMessage struct {
+	queue *store.Queue
+	msg   store.Message
+}
+
+// size is the approximate memory of a message.
+func (m hiddenMessage) size() int { return len(m.msg.Text) + 256 }
+
+// add keeps the receipt of a message that was abandoned.
+func (h *hiddenMessages) add(instanceID string, q *store.Queue, m store.Message) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	added, now := hiddenMessage{q, m}, time.Now()
+	if h.bytes+added.size() > maxHiddenBytes && now.Sub(h.pruned) >= time.Second {
+		h.prune(now)
+	}
+	if h.bytes+added.size() > maxHiddenBytes {
+		return
+	}
+	if h.byInstance == nil {
+		h.byInstance = map[string]map[string]hiddenMessage{}
+	}
+	all := h.byInstance[instanceID]
+	if all == nil {
+		all = map[string]hiddenMessage{}
+		h.byInstance[instanceID] = all
+	}
+	if _, again := all[m.ID]; !again {
+		h.bytes += added.size()
+	}
+	all[m.ID] = added
+}
+
+// prune removes the messages that are visible again. mu is locked.
+func (h *hiddenMessages) prune(now time.Time) {
+	h.pruned = now
+	for instanceID, all := range h.byInstance {
+		for id, one := range all {
+			if !one.msg.Until().After(now) {
+				h.bytes -= one.size()
+				delete(all, id)
+			}
+		}
+		if len(all) == 0 {
+			delete(h.byInstance, instanceID)
+		}
+	}
+}
+
+// take removes and returns the messages of an instance, the oldest first.
+func (h *hiddenMessages) take(instanceID string) []hiddenMessage {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	all := slices.SortedFunc(maps.Values(h.byInstance[instanceID]), func(a, b hiddenMessage) int {
+		return cmp.Or(a.msg.InsertedOn.Compare(b.msg.InsertedOn), strings.Compare(a.msg.ID, b.msg.ID))
+	})
+	delete(h.byInstance, instanceID)
+	for _, one := range all {
+		h.bytes -= one.size()
+	}
+	return all
+}
+
+// show makes the hidden messages of an instance visible. A message whose receipt is not valid
+// any more was received again. A message for which the request fails appears later.
+func (h *hiddenMessages) show(ctx context.Context, instanceID string) {
+	_ = store.Each(ctx, renewalsAtOnce, h.take(instanceID), func(ctx context.Context, _ int, one hiddenMessage) error {
+		_, _ = one.queue.Update(ctx, one.msg, 0)
+		return nil
+	})
+}
+
+// resumes reports whether a message resumes its instance.
+func (d *delivery) resumes() bool { return d.event().Type() == history.TypeExecutionResumed }
