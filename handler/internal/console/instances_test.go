@@ -15,6 +15,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/durablefunctions-go/durablefunctions/durable"
 	"github.com/durablefunctions-go/durablefunctions/durable/durabletest/patience"
@@ -384,6 +386,44 @@ func TestInstances_ARestartOfManyLeavesItsOwnAlone(t *testing.T) {
 	if last, steps := a.bulk(form, url.Values{}); !strings.Contains(last, "150 restarted.") || steps > 2 {
 		t.Errorf("after %d steps: %s", steps, last)
 	}
+}
+
+// A slowHub has pages of one instance, each of which takes as long as a preview counts.
+type slowHub struct{ provider.Provider }
+
+func (h slowHub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
+	time.Sleep(countTime)
+	q.PageSize = 1
+	return h.Provider.Instances(ctx, q)
+}
+
+func TestInstances_BulkActionsContinuePastAPreviewThatFoundNone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		hub, err := embedded.Open(filepath.Join(t.TempDir(), "hub.db"), embedded.Config{Relaxed: true, Logger: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = hub.Close() })
+		a := newHubAppOn(t, slowHub{hub}, usual()...)
+		for i := range 9 {
+			a.await(a.start("Waits", fmt.Sprintf("w-%d", i), durable.Tags{"rare": strconv.FormatBool(i == 8)}), history.Running)
+		}
+		form := url.Values{"action": {"suspend"}, "scope": {"filter"}, "tag": {"rare=true"}}
+		preview := a.post("instances/preview", form).Body.String()
+		if !strings.Contains(preview, "None of the first instances matches") || strings.Contains(preview, "There is no instance") || !strings.Contains(preview, "Suspend all instances") {
+			t.Errorf("the preview is %s", preview)
+		}
+		if last, steps := a.bulk(form, url.Values{}); !strings.Contains(last, "1 suspended.") || steps < 2 {
+			t.Errorf("after %d steps: %s", steps, last)
+		}
+		a.await("w-8", history.Suspended)
+		form.Set("tag", "rare=never")
+		form.Set("prefix", "none")
+		if preview := a.post("instances/preview", form).Body.String(); !strings.Contains(preview, "There is no instance to suspend") {
+			t.Errorf("the preview of a filter that matches none: %s", preview)
+		}
+	})
 }
 
 func TestInstances_BulkActionsAskAndStop(t *testing.T) {

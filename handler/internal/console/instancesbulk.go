@@ -43,7 +43,7 @@ const (
 	bulkStep      = 100 // instances of a step
 	bulkAtOnce    = 10
 	maxBulkErrors = 5
-	countTime     = 2 * time.Second // of a preview
+	countTime     = 2 * time.Second // of a preview, and of a step in which no instance matches
 	countPage     = 500
 	previewIDs    = 10
 )
@@ -122,7 +122,8 @@ func (b *bulk) step(ctx context.Context, c *durable.Client, a *action) error {
 	return group.Wait()
 }
 
-// next returns the IDs of the next step, and takes them off what is left.
+// next returns the IDs of the next step, and takes them off what is left. It reads pages until
+// an instance matches, for a bounded time.
 func (b *bulk) next(ctx context.Context, c *durable.Client, a *action) (ids []string, err error) {
 	if b.IDs != nil {
 		n := min(len(b.IDs), bulkStep)
@@ -135,17 +136,19 @@ func (b *bulk) next(ctx context.Context, c *durable.Client, a *action) (ids []st
 		b.Ended = true
 		return nil, err
 	}
-	page, err := c.List(ctx, q)
-	if err != nil {
-		return nil, err
-	}
-	for _, s := range page.Instances {
-		if b.Filter.matches(s) {
-			ids = append(ids, s.Instance.InstanceID)
+	for began := time.Now(); len(ids) == 0 && !b.Ended && time.Since(began) <= countTime; {
+		page, err := c.List(ctx, q)
+		if err != nil {
+			return nil, err
 		}
+		for _, s := range page.Instances {
+			if b.Filter.matches(s) {
+				ids = append(ids, s.Instance.InstanceID)
+			}
+		}
+		b.Continuation, q.Continuation = page.Continuation, page.Continuation
+		b.Ended = page.Continuation == ""
 	}
-	b.Continuation = page.Continuation
-	b.Ended = page.Continuation == ""
 	return ids, nil
 }
 
