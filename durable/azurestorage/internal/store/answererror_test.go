@@ -9,14 +9,14 @@ import (
 	"github.com/durablefunctions-go/durablefunctions/durable/azurestorage/internal/wire"
 )
 
-// A refusing transport answers each request with one error.
-type refusing struct {
+// errorAnswers is a transport that answers each request with one error.
+type errorAnswers struct {
 	status  int
 	headers map[string]string
 	body    string
 }
 
-func (r refusing) Do(req *http.Request) (*http.Response, error) {
+func (r errorAnswers) Do(req *http.Request) (*http.Response, error) {
 	header := http.Header{"X-Ms-Request-Id": {"r-1"}}
 	for name, value := range r.headers {
 		header.Set(name, value)
@@ -31,18 +31,18 @@ func TestStorageError_IsOneLine(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, tt := range []struct {
-		answer     refusing
+		answer     errorAnswers
 		code, text string
 	}{
 		{
-			refusing{503, map[string]string{"x-ms-error-code": "ServerBusy"}, "<?xml version=\"1.0\"?><Error><Code>ServerBusy</Code><Message>The server is busy.\nRequestId:1\nTime:2</Message></Error>"},
+			errorAnswers{503, map[string]string{"x-ms-error-code": "ServerBusy"}, "<?xml version=\"1.0\"?><Error><Code>ServerBusy</Code><Message>The server is busy.\nRequestId:1\nTime:2</Message></Error>"},
 			"ServerBusy", "status 503 ServerBusy: The server is busy. (request r-1)",
 		},
 		{
-			refusing{404, map[string]string{"Content-Type": "application/json"}, `{"odata.error":{"code":"ResourceNotFound","message":{"lang":"en-US","value":"The resource does not exist.\nRequestId:1"}}}`},
+			errorAnswers{404, map[string]string{"Content-Type": "application/json"}, `{"odata.error":{"code":"ResourceNotFound","message":{"lang":"en-US","value":"The resource does not exist.\nRequestId:1"}}}`},
 			"ResourceNotFound", "status 404 ResourceNotFound: The resource does not exist. (request r-1)",
 		},
-		{refusing{502, nil, "<html>\n<body>bad</body>\n</html>"}, "", "status 502 Bad Gateway (request r-1)"},
+		{errorAnswers{502, nil, "<html>\n<body>bad</body>\n</html>"}, "", "status 502 Bad Gateway (request r-1)"},
 	} {
 		s, err := NewServices(account, account, tt.answer, nil, func(error) {})
 		if err != nil {
