@@ -388,7 +388,7 @@ func TestInstances_ARestartOfManyLeavesItsOwnAlone(t *testing.T) {
 	}
 }
 
-// A slowHub has pages of one instance, each of which takes as long as a preview counts.
+// A slowHub needs the whole time of a preview for a page, and a page has one instance.
 type slowHub struct{ provider.Provider }
 
 func (h slowHub) Instances(ctx context.Context, q provider.Query) (*provider.Page, error) {
